@@ -1,4 +1,5 @@
 // weft: the tool. Its list of commands; finds the one that is called and runs it.
+#include "base/fail.h"
 #include "cli/command/help.h"
 #include "cli/command/variables.h"
 #include "cli/commands/commands.h"
@@ -7,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <locale.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,17 +83,28 @@ static void take_secrets(void) {
   }
 }
 
+// The output is the result: if it was lost (disk full, closed pipe), the command has failed.
+static int check_output(void) {
+  bool failed = ferror(stdout);
+  clearerr(stdout);
+  errno = 0;
+  if (fflush(stdout) == 0 && !failed)
+    return 0;
+  // What failed before may have left nothing to flush: then this fails for the same reason.
+  if (errno == 0 && (putchar('\n') == EOF || fflush(stdout) == 0))
+    errno = EIO;
+  fail_errno(errno, "cannot write to standard output");
+  fprintf(stderr, "weft: %s\n", weft_last_error());
+  return 3;
+}
+
 int main(int argc, char **argv) {
   take_secrets(); // first of all: until then, other processes can read them in the environment
   fill_standard_descriptors();
   // Keeps hwloc from printing on standard error what it cannot find out, as in a container without /sys.
   setenv("HWLOC_HIDE_ERRORS", "2", 0);
-  setlocale(LC_CTYPE, ""); // which characters the terminal shows; numbers stay as in C
+  setlocale(LC_CTYPE, "");  // which characters the terminal shows; numbers stay as in C
+  signal(SIGXFSZ, SIG_IGN); // a write beyond the limit of file sizes fails then, and says so
   int status = run(argc, argv);
-  // The output is the result: if it was lost (disk full, closed pipe), the command has failed.
-  if ((fflush(stdout) != 0 || ferror(stdout)) && status == 0) {
-    fprintf(stderr, "weft: cannot write to standard output: %s\n", strerror(errno));
-    status = 3;
-  }
-  return status;
+  return status ? status : check_output();
 }

@@ -8,7 +8,8 @@ import tool
 ELASTIC = [
     (["--hidden-dim", "0"], "--hidden-dim: 0 is out of range; want 128 to 16384, a multiple of 128"),
     (["--hidden-dim", "16512"], "--hidden-dim: 16512 is out of range; want 128 to 16384"),
-    (["--hidden-dim", "7169"], "--hidden-dim: 7169 is not a multiple of 128"),
+    (["--hidden-dim", "7169"], "--hidden-dim: 7169 is not a multiple of 128; the nearest are 7168 and 7296; want 128"),
+    (["--hidden-dim", "16383"], "--hidden-dim: 16383 is not a multiple of 128; the nearest are 16256 and 16384; want"),
     (["--num-topk", "0"], "--num-topk: 0 is out of range; want 1 to 16"),
     (["--num-topk", "17"], "--num-topk: 17 is out of range; want 1 to 16"),
     (["--num-tokens", "1025"], "--num-tokens: 1025 is out of range; want 0 to 1024 tokens"),
