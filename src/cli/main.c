@@ -69,6 +69,8 @@ static int run(int argc, char **argv) {
     return cli_command_unknown(commands, argv[1]);
   if (refused && !cli_options_want_help(argc - 1, argv + 1)) {
     fprintf(stderr, "Try 'weft %s --help'.\n", command->name);
+    if (command->where_it_fails)
+      puts(command->where_it_fails);
     return 2;
   }
   return command->run(&(struct cli_call){command, commands, argc - 1, argv + 1});

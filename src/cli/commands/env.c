@@ -27,7 +27,8 @@ static const struct cli_option rows[] = {
    .preset_note = "what fits all ranks of the host", FIELD(rank),
    .help = "for the N-th process of this host, from 0 (SLURM_LOCALID, OMPI_COMM_WORLD_LOCAL_RANK): also what is its "
    "own, such as the NIC nearest to its GPU"},
-  {.name = "shell", .type = OPTION_FLAG, FIELD(shell), .help = "print lines for a shell, with comments (the default)"},
+  {.name = "shell", .type = OPTION_FLAG, FIELD(shell), .help = "print lines for a POSIX shell, with comments (the default); where it fails, a line that fails "
+   "there too"},
   {.name = "json", .type = OPTION_FLAG, FIELD(json), .help = "print JSON"},
 };
 // clang-format on
@@ -92,7 +93,11 @@ static void print_comment(const char *text) {
 }
 
 static void print_shell(const struct env *env, uint32_t rank) {
-  char line[2 * CLI_ENV_WHY];
+  char line[2 * CLI_ENV_WHY], option[32] = "";
+  if (env->facts.ranked)
+    snprintf(option, sizeof option, " --rank %u", rank);
+  snprintf(line, sizeof line, "eval \"$(weft env%s)\" sets these in a POSIX shell; here they are only shown", option);
+  print_comment(line);
   if (env->facts.gpu >= 0) {
     const struct topology_gpu *gpu = &env->choice->gpus[env->facts.gpu];
     snprintf(line, sizeof line, "rank %u: GPU %d at %s (%s)%s%s", rank, env->facts.gpu, gpu->address, env->how,
@@ -140,21 +145,32 @@ static int print_json(const struct env *env, uint32_t rank) {
   return 0;
 }
 
+static int print(const struct options *options) {
+  struct env env = {0};
+  if (options->shell && options->json)
+    return fail(WEFT_ERR_INVALID, "--shell and --json are both given");
+  int err = gather(&env, options->rank);
+  if (!err && options->json)
+    err = print_json(&env, options->rank);
+  else if (!err)
+    print_shell(&env, options->rank);
+  topology_choice_free(env.choice);
+  return err;
+}
+
+static int tell_shell(int status, bool json) {
+  if (status && !json) // which is not for eval
+    puts(cli_env.where_it_fails);
+  return status;
+}
+
 static int run(const struct cli_call *call) {
   struct options options = {.rank = NO_RANK};
-  struct env env = {0};
   int status = 0;
   if (!cli_command_options(call, &options, &status))
-    return status;
-  if (options.shell && options.json)
-    return cli_command_failed(call, fail(WEFT_ERR_INVALID, "--shell and --json are both given"));
-  int err = gather(&env, options.rank);
-  if (!err && options.json)
-    err = print_json(&env, options.rank);
-  else if (!err)
-    print_shell(&env, options.rank);
-  topology_choice_free(env.choice);
-  return err ? cli_command_failed(call, err) : 0;
+    return tell_shell(status, options.json);
+  int err = print(&options);
+  return err ? tell_shell(cli_command_failed(call, err), options.json) : 0;
 }
 
 const struct cli_command cli_env = {
@@ -167,5 +183,6 @@ const struct cli_command cli_env = {
         "variable about which nothing is known is left out, with a comment. CUDA_VISIBLE_DEVICES stays as it is.",
     .options = OPTION_TABLE(rows),
     .examples = examples,
+    .where_it_fails = "false # weft env failed", // eval "" succeeds, and a script would go on without the variables
     .run = run,
 };
