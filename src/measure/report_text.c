@@ -56,13 +56,21 @@ static void print_labelled(FILE *out, const struct report_options *options, cons
   }
 }
 
+// In the format, # stands for the number, and ~ for what makes a noun behind it more than one.
 static void add_number(struct text *text, const json_t *config, const char *key, const char *format) {
   const json_t *number = json_object_get(config, key);
   if (!json_is_integer(number))
     return;
   text_add(text, "%s", text->size > 0 ? ", " : "");
-  const char *at = strchr(format, '#');
-  text_add(text, "%.*s%" JSON_INTEGER_FORMAT "%s", (int)(at - format), format, json_integer_value(number), at + 1);
+  json_int_t value = json_integer_value(number);
+  for (const char *at = format; *at; at++) {
+    if (*at == '#')
+      text_add(text, "%" JSON_INTEGER_FORMAT, value);
+    else if (*at == '~')
+      text_add(text, "%s", text_s((uint64_t)value));
+    else
+      text_add_bytes(text, at, 1);
+  }
 }
 
 static void add_word(struct text *text, const json_t *config, const char *key, const char *noun) {
@@ -117,13 +125,13 @@ static void print_header(FILE *out, const struct results *results, const struct 
   const char *dot = options->unicode ? "·" : "-";
   text_add(&run, "%s %s job %s %s %s, took %.1f s %s weft %s", results->run, dot, results->job, dot, results->started,
            results->elapsed_s, dot, results->version);
-  add_number(&sizes, results->config, "num_tokens", "# tokens");
+  add_number(&sizes, results->config, "num_tokens", "# token~");
   add_number(&sizes, results->config, "hidden", "hidden #");
   add_number(&sizes, results->config, "topk", "top-k #");
-  add_number(&sizes, results->config, "experts_per_rank", "# experts per rank");
+  add_number(&sizes, results->config, "experts_per_rank", "# expert~ per rank");
   add_word(&sizes, results->config, "dtype", "");
   add_word(&sizes, results->config, "layout", " layout");
-  add_number(&sizes, results->config, "iterations", "# timed operations a phase");
+  add_number(&sizes, results->config, "iterations", "# timed operation~ a phase");
   print_labelled(out, options, "run", TABLE_DIM, TABLE_PLAIN, run.data ? run.data : results->run);
   print_labelled(out, options, "sizes", TABLE_DIM, TABLE_PLAIN, sizes.data ? sizes.data : "");
   print_memory(out, results, options);

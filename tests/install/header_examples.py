@@ -17,8 +17,8 @@ import public_headers  # noqa: E402
 # Each in the oldest standard that the headers take, by the compiler of this build and by clang where it is here.
 STANDARDS = {"c": ("c11", os.environ.get("CC") or "cc", "clang"),
              "c++": ("c++11", os.environ.get("CXX") or "c++", "clang++")}
-FLAGS = ["-Wall", "-Wextra", "-pedantic", "-Werror", "-Wno-unused-but-set-variable", "-Wno-unused-variable", "-fsyntax-only",
-         "-I", str(ROOT / "include"), "-I", str(HERE)]
+FLAGS = ["-Wall", "-Wextra", "-pedantic", "-Werror", "-Wno-unused-but-set-variable", "-Wno-unused-variable",
+         "-fsyntax-only", "-I", str(ROOT / "include"), "-I", str(HERE)]
 
 
 def works(language, compiler, standard):

@@ -130,6 +130,22 @@ static void text_keeps_to_its_width(void **state) {
   }
 }
 
+static void one_of_a_kind_is_not_many(void **state) {
+  (void)state;
+  char *text = NULL;
+  size_t size = 0;
+  struct results results = {0};
+  results.config =
+      json_pack("{s:i, s:i, s:i, s:i}", "num_tokens", 1, "experts_per_rank", 1, "iterations", 1, "topk", 1);
+  FILE *file = open_memstream(&text, &size);
+  assert_non_null(file);
+  assert_int_equal(report_write(file, &results, &(struct report_options){.format = REPORT_TEXT}), 0);
+  fclose(file);
+  assert_non_null(strstr(text, "sizes    1 token, top-k 1, 1 expert per rank, 1 timed operation a phase\n"));
+  results_free(&results);
+  free(text);
+}
+
 static void json_is_that_of_the_results(void **state) {
   (void)state;
   size_t size = 0;
@@ -195,6 +211,7 @@ int main(void) {
       cmocka_unit_test(csv_has_a_record_per_phase_and_rank),
       cmocka_unit_test(csv_records_have_as_many_fields_as_the_header),
       cmocka_unit_test(text_keeps_to_its_width),
+      cmocka_unit_test(one_of_a_kind_is_not_many),
       cmocka_unit_test(json_is_that_of_the_results),
       cmocka_unit_test(an_empty_run_has_a_report),
       cmocka_unit_test(lines_of_an_error_stay_lines),

@@ -27,8 +27,8 @@ static const struct cli_option rows[] = {
    .preset_note = "what fits all ranks of the host", FIELD(rank),
    .help = "for the N-th process of this host, from 0 (SLURM_LOCALID, OMPI_COMM_WORLD_LOCAL_RANK): also what is its "
    "own, such as the NIC nearest to its GPU"},
-  {.name = "shell", .type = OPTION_FLAG, FIELD(shell), .help = "print lines for a POSIX shell, with comments (the default); where it fails, a line that fails "
-   "there too"},
+  {.name = "shell", .type = OPTION_FLAG, FIELD(shell),
+   .help = "print lines for a POSIX shell, with comments (the default); where that fails, a line that fails there too"},
   {.name = "json", .type = OPTION_FLAG, FIELD(json), .help = "print JSON"},
 };
 // clang-format on
