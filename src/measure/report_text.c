@@ -110,8 +110,10 @@ static void print_memory(FILE *out, const struct results *results, const struct 
   find_memory(results, &gpu_name, &window_bytes);
   bool cuda = strcmp(memory, "cuda") == 0;
   text_add(&line, "%s%s%s", memory, *gpu_name ? ", " : "", gpu_name);
-  if (window_bytes > 0)
+  if (window_bytes >= 100000)
     text_add(&line, ", up to %.1f MB of windows and workspace a rank", (double)window_bytes / 1e6);
+  else if (window_bytes > 0)
+    text_add(&line, ", up to %.1f kB of windows and workspace a rank", (double)window_bytes / 1e3);
   text_add(&line, "; times by %s, waiting for peers included",
            cuda ? "CUDA events around each half" : "the host's clock");
   if (why)

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Wrong arguments end with exit status 2 and a sentence that says what is wrong and what would be right."""
+import pathlib
 import subprocess
+import tempfile
 import unittest
 
 import tool
@@ -65,7 +67,21 @@ class BadInput(tool.ToolTest):
         self.refused(2, 'unknown command "elastik"; did you mean elastic?', "elastik")
         self.refused(2, "unknown option --verson; want a command first", "--verson")
         self.refused(2, 'unknown command "pla"; did you mean plan?', "help", "pla")
+        self.refused(2, 'unknown command "versoin"; did you mean version?', "versoin")
         self.refused(2, 'unknown command "bandwidth"\n', "bandwidth")
+
+    def test_what_excludes_each_other_is_not_passed_over(self):
+        self.refused(2, "--man and COMMAND plan are both given: want one of them", "help", "--man", "plan")
+        self.refused(2, "--shell and --json are both given: want one of them", "env", "--shell", "--json")
+        self.refused(2, "--listen and --peer are both given: want one of them", "doctor", "--listen", "1", "--peer",
+                     "x")
+
+    def test_a_directory_without_results_is_told_from_a_run_without_them(self):
+        with tempfile.TemporaryDirectory() as directory:
+            self.refused(3, f"{directory} is not the directory of a run: it has no results.json", "report", directory)
+            pathlib.Path(directory, "events.jsonl").touch()
+            self.refused(3, f"the run in {directory} has no results.json: it has not ended yet, or was killed",
+                         "report", directory)
 
     def test_each_command_refuses_what_it_does_not_take(self):
         for command, argument in (("plan", "--jsn"), ("report", "--fromat"), ("serve", "--prot"), ("info", "--topolgy"),

@@ -148,7 +148,7 @@ static int print_json(const struct env *env, uint32_t rank) {
 static int print(const struct options *options) {
   struct env env = {0};
   if (options->shell && options->json)
-    return fail(WEFT_ERR_INVALID, "--shell and --json are both given");
+    return fail(WEFT_ERR_INVALID, "--shell and --json are both given: want one of them");
   int err = gather(&env, options->rank);
   if (!err && options->json)
     err = print_json(&env, options->rank);

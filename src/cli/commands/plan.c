@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include "base/ep_limits.h"
 #include "base/fail.h"
 #include "cli/commands/commands.h"
 #include "cli/process/terminal.h"
@@ -29,7 +30,7 @@ static const struct cli_option rows[] = {
      .type = OPTION_UINT,
      .metavar = "N",
      .min = 1,
-     .max = INT32_MAX,
+     .max = EP_MAX_CAPACITY,
      .preset_note = "not checked",
      FIELD(num_processes),
      .help = "process slots: a plan that ever has more ranks live is wrong"},

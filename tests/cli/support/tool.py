@@ -47,8 +47,8 @@ class ToolTest(unittest.TestCase):
         return result.stdout
 
     def refused(self, status, says, *arguments, **more):
-        """Runs the tool, which must exit with `status`, say `says` on standard error, and print nothing; where it writes
-        for a shell, what ends a script."""
+        """Runs the tool, which must exit with `status`, say `says` on standard error, and print nothing; for a shell
+        it prints what ends a script."""
         result = weft(*arguments, **more)
         self.assertIn(says, result.stderr, arguments)
         for_shell = arguments[:1] == ("env",) and "--json" not in arguments
