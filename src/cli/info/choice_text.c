@@ -5,17 +5,12 @@
 #include "base/text/table.h"
 #include "base/text/text.h"
 #include "base/text/wrap.h"
+#include "cli/info/printer.h"
 #include "topology/choice/choice.h"
 
 #include <string.h>
 
-enum { INDENT = 4 };
 enum { FIRST_NIC = 1, SHOWN_NICS = TABLE_MAX_COLUMNS - FIRST_NIC }; // the matrix has no room for more
-
-static const char *text_of(const json_t *object, const char *key) {
-  const char *text = json_string_value(json_object_get(object, key));
-  return text ? text : "";
-}
 
 static bool serves(const json_t *gpu, const char *nic) {
   const json_t *name;
@@ -53,11 +48,11 @@ static int print_part(FILE *out, const json_t *choice, const size_t *shown, size
   struct table_column columns[TABLE_MAX_COLUMNS] = {{.heading = "GPU"}};
   size_t g;
   for (size_t n = 0; n < count; n++)
-    columns[FIRST_NIC + n].heading = text_of(json_array_get(nics, shown[n]), "name");
+    columns[FIRST_NIC + n].heading = cli_info_member(json_array_get(nics, shown[n]), "name");
   struct table table = {.columns = columns, .num_columns = FIRST_NIC + count};
   json_array_foreach(gpus, g, gpu) {
     table_row(&table);
-    table_add(&table, TABLE_PLAIN, "%zu at %s", g, text_of(gpu, "address"));
+    table_add(&table, TABLE_PLAIN, "%zu at %s", g, cli_info_member(gpu, "address"));
     for (size_t n = 0; n < count; n++) {
       bool chosen = serves(gpu, columns[FIRST_NIC + n].heading);
       const char *distance =
@@ -73,7 +68,7 @@ static size_t count_that_fit(const json_t *nics, const size_t *shown, size_t cou
   enum { GPU_WIDTH = 20, GAP = 2, LEAST = 5 }; // "15 at 0000:00:00.0", "PIX*"
   size_t used = GPU_WIDTH, n = 0;
   for (; n < count; n++) {
-    size_t name = table_width(text_of(json_array_get(nics, shown[n]), "name"));
+    size_t name = table_width(cli_info_member(json_array_get(nics, shown[n]), "name"));
     used += GAP + (name > LEAST ? name : LEAST);
     if (used > width && n > 0)
       break;
@@ -101,10 +96,10 @@ static void print_gpus(FILE *out, const json_t *gpus, size_t width) {
   size_t g;
   json_array_foreach(gpus, g, gpu) {
     struct text line = {0};
-    text_add(&line, "GPU %zu: %s", g, text_of(gpu, "why"));
-    if (*text_of(gpu, "cpus"))
-      text_add(&line, "; its threads on processors %s", text_of(gpu, "cpus"));
-    wrap_write(out, line.data ? line.data : "", 0, INDENT, width);
+    text_add(&line, "GPU %zu: %s", g, cli_info_member(gpu, "why"));
+    if (*cli_info_member(gpu, "cpus"))
+      text_add(&line, "; its threads on processors %s", cli_info_member(gpu, "cpus"));
+    wrap_write(out, line.data ? line.data : "", 0, CLI_INFO_INDENT, width);
     text_free(&line);
   }
 }
@@ -123,22 +118,22 @@ static int print_nics(FILE *out, const json_t *nics, const struct table_look *lo
   size_t n;
   json_array_foreach(nics, n, nic) {
     const json_t *node = json_object_get(nic, "numa_node"), *mbit_s = json_object_get(nic, "mbit_s");
-    bool down = strcmp(text_of(nic, "link"), "down") == 0;
+    bool down = strcmp(cli_info_member(nic, "link"), "down") == 0;
     table_row(&table);
-    table_add(&table, TABLE_PLAIN, "%s", text_of(nic, "name"));
-    table_add(&table, TABLE_PLAIN, "%s", text_of(nic, "address"));
-    table_add(&table, TABLE_PLAIN, "%s", text_of(nic, "interface"));
+    table_add(&table, TABLE_PLAIN, "%s", cli_info_member(nic, "name"));
+    table_add(&table, TABLE_PLAIN, "%s", cli_info_member(nic, "address"));
+    table_add(&table, TABLE_PLAIN, "%s", cli_info_member(nic, "interface"));
     if (json_is_integer(node))
       table_add(&table, TABLE_PLAIN, "%" JSON_INTEGER_FORMAT, json_integer_value(node));
     else
       table_add(&table, TABLE_PLAIN, "-");
-    table_add(&table, down ? TABLE_RED : TABLE_PLAIN, "%s", text_of(nic, "link"));
-    table_add(&table, TABLE_PLAIN, "%s", text_of(nic, "link_layer"));
+    table_add(&table, down ? TABLE_RED : TABLE_PLAIN, "%s", cli_info_member(nic, "link"));
+    table_add(&table, TABLE_PLAIN, "%s", cli_info_member(nic, "link_layer"));
     if (json_is_integer(mbit_s))
       table_add(&table, TABLE_PLAIN, "%.4g", (double)json_integer_value(mbit_s) / 1e3);
     else
       table_add(&table, TABLE_PLAIN, "-");
-    table_add(&table, TABLE_DIM, "%s", text_of(nic, "why"));
+    table_add(&table, TABLE_DIM, "%s", cli_info_member(nic, "why"));
   }
   return print_table(out, &table, look);
 }
@@ -148,7 +143,7 @@ static void print_legend(FILE *out, size_t width) {
   text_add(&line, "* serves the GPU");
   for (int d = TOPOLOGY_PIX; d <= TOPOLOGY_SYS; d++)
     text_add(&line, "; %s: %s", topology_distance_name(d), topology_distance_meaning(d));
-  wrap_write(out, line.data ? line.data : "", 0, INDENT, width);
+  wrap_write(out, line.data ? line.data : "", 0, CLI_INFO_INDENT, width);
   text_free(&line);
 }
 
@@ -159,8 +154,8 @@ int cli_info_print_choice(FILE *out, const json_t *choice, struct cli_terminal t
   table_print_text(out, look.color, TABLE_BOLD, "NICs for GPUs", 0);
   fputc('\n', out);
   if (!json_is_true(json_object_get(choice, "known"))) {
-    wrap_write(out, *text_of(choice, "error") ? text_of(choice, "error") : "not known without hwloc", 0, INDENT,
-               look.width);
+    wrap_write(out, *cli_info_member(choice, "error") ? cli_info_member(choice, "error") : "not known without hwloc", 0,
+               CLI_INFO_INDENT, look.width);
     return 0;
   }
   int err = 0;
