@@ -52,6 +52,13 @@ class Width(tool.ToolTest):
         self.assertIn("weft elastic PLAN --num-processes 4 --num-agents 2 --listen 10.0.0.1",
                       " ".join(text.replace("\\\n", "").split()))
 
+    def test_odd_widths(self):
+        """Less than 60 columns are taken for 60, and what is no number for none."""
+        for columns, width in (("20", 60), ("0", 100), ("wide", 100), ("-5", 100), ("99999999999999999999", 100)):
+            text = self.passes("plan", "--help", COLUMNS=columns)
+            self.assertEqual(self.too_long(text, width), [])
+            self.assertNotEqual(self.too_long(text, width - 12), [])
+
     def test_the_width_is_that_of_the_terminal(self):
         for columns in (70, 140):
             reader, terminal = pty.openpty()

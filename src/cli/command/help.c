@@ -23,10 +23,8 @@ const struct cli_help_status cli_help_statuses[] = {
     {0, NULL},
 };
 
-// No wider than what is easily read.
 static size_t width(void) {
-  size_t columns = cli_terminal_of(STDOUT_FILENO, TERMINAL_NEVER).width;
-  return columns < CLI_TERMINAL_WIDTH ? columns : CLI_TERMINAL_WIDTH;
+  return cli_terminal_prose(cli_terminal_of(STDOUT_FILENO, TERMINAL_NEVER));
 }
 
 static void write_wrapped(FILE *out, const char *text, size_t at, size_t indent) {

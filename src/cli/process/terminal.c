@@ -23,8 +23,8 @@ static size_t width_of(int descriptor) {
   const char *columns = getenv("COLUMNS");
   unsigned long asked = columns && isdigit((unsigned char)*columns) ? strtoul(columns, NULL, 10) : 0;
   struct winsize size;
-  if (asked >= LEAST_WIDTH && asked <= MOST_WIDTH)
-    return asked;
+  if (asked > 0)
+    return asked < LEAST_WIDTH ? LEAST_WIDTH : asked < MOST_WIDTH ? asked : MOST_WIDTH;
   if (ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
     return size.ws_col < LEAST_WIDTH ? LEAST_WIDTH : size.ws_col;
   return CLI_TERMINAL_WIDTH;
@@ -36,4 +36,8 @@ struct cli_terminal cli_terminal_of(int descriptor, enum cli_terminal_color colo
       .unicode = strcmp(nl_langinfo(CODESET), "UTF-8") == 0,
       .width = width_of(descriptor),
   };
+}
+
+size_t cli_terminal_prose(struct cli_terminal terminal) {
+  return terminal.width < CLI_TERMINAL_WIDTH ? terminal.width : CLI_TERMINAL_WIDTH;
 }

@@ -23,4 +23,7 @@ struct cli_terminal {
 // Needs the locale of the environment to be set.
 struct cli_terminal cli_terminal_of(int descriptor, enum cli_terminal_color color);
 
+// The width of explanations, which nobody reads easily in longer lines than CLI_TERMINAL_WIDTH.
+size_t cli_terminal_prose(struct cli_terminal terminal);
+
 #endif
