@@ -94,6 +94,19 @@ class BadInput(tool.ToolTest):
         self.refused(2, '--format: "xml" is none of text, json, csv', "report", "--format", "xml", "x")
         self.refused(2, '--color: "maybe" is none of auto, always, never', "info", "--color=maybe")
 
+    def test_where_no_run_directory_can_be_made_another_is_offered(self):
+        offer = "(--run-dir DIR chooses another)"
+        with tempfile.NamedTemporaryFile() as file:
+            for place in (file.name, f"{file.name}/run", "/proc/run", "/dev/null"):
+                says = f"cannot make the run directory {place} {offer}: "
+                text = self.refused(3, says, "elastic", "--run-dir", place)
+                self.assertEqual(len(text.splitlines()), 1, text)
+        result = subprocess.run([tool.WEFT, "elastic"], cwd="/proc", env=tool.environment(), capture_output=True,
+                                text=True, timeout=tool.TIMEOUT_S, check=False)
+        self.assertEqual((result.returncode, result.stdout), (3, ""))
+        self.assertRegex(result.stderr,
+                         r"cannot make the run directory weft-run/\S+ \(--run-dir DIR chooses another\): ")
+
     def test_output_that_cannot_be_written_is_no_success(self):
         command = f"'{tool.WEFT}' --help > /dev/full"
         result = subprocess.run(["sh", "-c", command], env=tool.environment(), capture_output=True, text=True,
