@@ -12,7 +12,6 @@
  *
  *     struct weft_agent_options options = WEFT_AGENT_OPTIONS_INIT;
  *     struct weft_agent_memory memory = WEFT_AGENT_MEMORY_INIT;
- *     struct weft_descriptor from = {0}, to = {0};
  *     options.name = "writer";
  *     options.token = token; // the same as the peer's
  *     memory.address = bytes;
@@ -20,10 +19,8 @@
  *     weft_agent_open(&agent, &options);
  *     weft_agent_register(agent, &memory, &region);
  *     weft_agent_meet(agent, "10.0.0.1:5555", 10000, &peer);
- *     from.address = (uintptr_t)bytes;
- *     from.length = length;
- *     to.address = there; // in the peer's address space, for instance from weft_agent_regions()
- *     to.length = length;
+ *     // `there` is in the peer's address space, for instance from weft_agent_regions(). 0: the region that holds it.
+ *     struct weft_descriptor from = {(uintptr_t)bytes, length, 0}, to = {there, length, 0};
  *     weft_dlist_create(agent, WEFT_PEER_SELF, &from, 1, &local);
  *     weft_dlist_create(agent, peer, &to, 1, &remote);
  *     weft_transfer_create(agent, WEFT_TRANSFER_WRITE, local, remote, NULL, &transfer);

@@ -48,7 +48,7 @@ static uint32_t or_default(uint32_t value, uint32_t preset) {
 
 static int check(const struct weft_agent_options *options) {
   if (!options->name || !options->name[0])
-    return fail(WEFT_ERR_INVALID, "an agent needs a name");
+    return fail(WEFT_ERR_INVALID, "an agent needs a name, by which the others know it: set weft_agent_options.name");
   if (strlen(options->name) >= WEFT_AGENT_MAX_NAME)
     return fail(WEFT_ERR_LIMIT, "the name has %zu bytes; %d are the most", strlen(options->name),
                 WEFT_AGENT_MAX_NAME - 1);
@@ -187,10 +187,14 @@ static void dispose(weft_agent_t *agent) {
 
 int agent_open_with(weft_agent_t **agent, const struct weft_agent_options *given, const struct transport *const *more) {
   struct weft_agent_options copy;
+  if (!given)
+    return fail(WEFT_ERR_INVALID, "weft_agent_open: options is NULL, and an agent needs a name: pass a struct "
+                                  "weft_agent_options that begins as WEFT_AGENT_OPTIONS_INIT and has one");
   const struct weft_agent_options *options = SIZED_READ(given, &copy, token, "weft_agent_options");
   if (!options)
     return sized_refusal(given, sizeof copy);
-  int rc = agent ? check(options) : fail(WEFT_ERR_INVALID, "agent is NULL");
+  int rc =
+      agent ? check(options) : fail(WEFT_ERR_INVALID, "weft_agent_open: agent is NULL: pass where the handle goes");
   if (rc != 0)
     return rc;
   weft_agent_t *made = calloc(1, sizeof *made);

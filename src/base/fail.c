@@ -88,7 +88,7 @@ static const char *hint_of_errno(int value) {
   case ENOMEM:
     return " (raise ulimit -v, or the memory limit of the control group)";
   case EFBIG:
-    return " (raise ulimit -f)";
+    return " (raise the limit of file sizes, ulimit -f)";
   default:
     return "";
   }

@@ -22,11 +22,6 @@ static int find_level(const char *wanted) {
   return -1;
 }
 
-bool log_environment_is_valid(void) {
-  const char *wanted = getenv("WEFT_LOG");
-  return !wanted || !*wanted || find_level(wanted) >= 0;
-}
-
 static int level_from_environment(void) {
   const char *wanted = getenv("WEFT_LOG");
   int level = wanted ? find_level(wanted) : -1;

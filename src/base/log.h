@@ -2,15 +2,10 @@
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
 
-#include <stdbool.h>
-
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 
 // Writes one line, whole, whatever the number of threads and processes that share the descriptor.
 void log_line(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-// Whether WEFT_LOG holds a level, or nothing.
-bool log_environment_is_valid(void);
 
 // Overrides the environment.
 void log_set_level(enum log_level level);

@@ -1,12 +1,14 @@
 // weft: the tool. Its list of commands; finds the one that is called and runs it.
-#include "base/log.h"
+#include "base/fail.h"
 #include "cli/command/help.h"
+#include "cli/command/variables.h"
 #include "cli/commands/commands.h"
 #include "cli/process/secrets.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <locale.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +47,9 @@ static int help(int argc, char **argv) {
 }
 
 static int run(int argc, char **argv) {
+  const struct cli_command *command = argc > 1 ? cli_command_find(commands, argv[1]) : NULL;
+  // A rank has the environment of its agent, which has said what is wrong with it.
+  bool refused = !(command && command->hidden) && cli_variables_tell(commands, command);
   if (argc < 2) {
     cli_help_write_short(stderr, commands);
     return 2;
@@ -60,13 +65,14 @@ static int run(int argc, char **argv) {
     fprintf(stderr, "weft: unknown option %s; want a command first, then its options\nTry 'weft --help'.\n", argv[1]);
     return 2;
   }
-  if (!log_environment_is_valid()) {
-    fprintf(stderr, "weft: WEFT_LOG is '%s'; want error, warn, info or debug\n", getenv("WEFT_LOG"));
-    return 2;
-  }
-  const struct cli_command *command = cli_command_find(commands, argv[1]);
   if (!command)
     return cli_command_unknown(commands, argv[1]);
+  if (refused && !cli_options_want_help(argc - 1, argv + 1)) {
+    fprintf(stderr, "Try 'weft %s --help'.\n", command->name);
+    if (command->where_it_fails)
+      puts(command->where_it_fails);
+    return 2;
+  }
   return command->run(&(struct cli_call){command, commands, argc - 1, argv + 1});
 }
 
@@ -79,17 +85,28 @@ static void take_secrets(void) {
   }
 }
 
+// The output is the result: if it was lost (disk full, closed pipe), the command has failed.
+static int check_output(void) {
+  bool failed = ferror(stdout);
+  clearerr(stdout);
+  errno = 0;
+  if (fflush(stdout) == 0 && !failed)
+    return 0;
+  // What failed before may have left nothing to flush: then this fails for the same reason.
+  if (errno == 0 && (putchar('\n') == EOF || fflush(stdout) == 0))
+    errno = EIO;
+  fail_errno(errno, "cannot write to standard output");
+  fprintf(stderr, "weft: %s\n", weft_last_error());
+  return 3;
+}
+
 int main(int argc, char **argv) {
   take_secrets(); // first of all: until then, other processes can read them in the environment
   fill_standard_descriptors();
   // Keeps hwloc from printing on standard error what it cannot find out, as in a container without /sys.
   setenv("HWLOC_HIDE_ERRORS", "2", 0);
-  setlocale(LC_CTYPE, ""); // which characters the terminal shows; numbers stay as in C
+  setlocale(LC_CTYPE, "");  // which characters the terminal shows; numbers stay as in C
+  signal(SIGXFSZ, SIG_IGN); // a write beyond the limit of file sizes fails then, and says so
   int status = run(argc, argv);
-  // The output is the result: if it was lost (disk full, closed pipe), the command has failed.
-  if ((fflush(stdout) != 0 || ferror(stdout)) && status == 0) {
-    fprintf(stderr, "weft: cannot write to standard output: %s\n", strerror(errno));
-    status = 3;
-  }
-  return status;
+  return status ? status : check_output();
 }

@@ -69,7 +69,9 @@ static int complete(struct weft_ep_options *options) {
   if (rc == 0)
     rc = check_range("hidden", options->hidden, WEFT_EP_BLOCK, EP_MAX_HIDDEN);
   if (rc == 0 && options->hidden % WEFT_EP_BLOCK != 0)
-    rc = fail(WEFT_ERR_INVALID, "hidden is %u; it must be a multiple of %d", options->hidden, WEFT_EP_BLOCK);
+    rc = fail(WEFT_ERR_INVALID, "hidden is %u; it must be a multiple of %d: the nearest are %u and %u", options->hidden,
+              WEFT_EP_BLOCK, options->hidden / WEFT_EP_BLOCK * WEFT_EP_BLOCK,
+              (options->hidden / WEFT_EP_BLOCK + 1) * WEFT_EP_BLOCK);
   if (rc == 0)
     rc = check_range("topk", options->topk, 1, EP_MAX_TOPK);
   if (rc == 0)

@@ -10,6 +10,7 @@
 
 #include "base/fail.h"
 #include "base/printable.h"
+#include "base/text/digits.h"
 
 // Where in the document we are, for messages.
 struct path {
@@ -49,7 +50,7 @@ static json_t *write_text(const char *text) {
 }
 
 static json_t *write_real(double value) {
-  return isfinite(value) ? json_real(value) : json_null();
+  return isfinite(value) ? json_real(digits_rounded(value)) : json_null();
 }
 
 static json_t *write_u64(uint64_t value, const struct path *path) {
@@ -132,6 +133,19 @@ static json_t *write_object(const struct field *fields, const void *object, cons
 json_t *fields_to_json(const struct field *fields, const void *object) {
   fail(WEFT_ERR_NOMEM, "no memory for JSON"); // unless a member finds something else
   return write_object(fields, object, NULL);
+}
+
+void fields_round(const struct field *fields, void *object) {
+  for (const struct field *field = fields; field->name; field++) {
+    char *at = (char *)object + field->offset;
+    if (field->type == FIELD_REAL || field->type == FIELD_DURATION)
+      *(double *)(void *)at = digits_rounded(*(double *)(void *)at);
+    else if (field->type == FIELD_STRUCT)
+      fields_round(field->fields, at);
+    else if (field->type == FIELD_LIST)
+      for (uint32_t i = 0; i < *(uint32_t *)(void *)((char *)object + field->count); i++)
+        fields_round(field->fields, *(char **)(void *)at + i * field->size);
+  }
 }
 
 static int read_object(const struct field *fields, char *object, const json_t *json, const struct path *path);

@@ -36,6 +36,9 @@ struct field {
   bool optional;            // may be missing, as in results of older versions: -1 for an INDEX then, else zero
 };
 
+// Gives each number of an object the digits that its JSON has (base/text/digits.h).
+void fields_round(const struct field *fields, void *object);
+
 // NULL: memory ran out, or an integer has no JSON form; the last error names it.
 json_t *fields_to_json(const struct field *fields, const void *object);
 

@@ -2,12 +2,12 @@
 #ifndef MEASURE_REPORT_H
 #define MEASURE_REPORT_H
 
+#include "base/text/digits.h"
 #include "base/text/table.h"
 #include "base/text/text.h"
 #include "measure/results.h"
 
-// Numbers keep all their digits, so that every report of a file is that of the run.
-#define REPORT_JSON_FLAGS JSON_INDENT(2)
+#define REPORT_JSON_FLAGS (JSON_INDENT(2) | JSON_REAL_PRECISION(DIGITS_IN_JSON))
 
 // The writers do not look whether `out` took what they wrote; report_write() does. NOMEM.
 int report_text(FILE *out, const struct results *results, const struct report_options *options);
@@ -18,12 +18,14 @@ int report_json(FILE *out, const struct results *results);
 int report_phases(FILE *out, const struct results *results, const struct report_options *options);
 int report_transitions(FILE *out, const struct results *results, const struct report_options *options);
 
-enum { REPORT_WIDTH = 120 }; // columns that a text report keeps to
+// The columns of a text report.
+size_t report_width(const struct report_options *options);
 
 // How a state looks in text.
 struct report_state {
   const char *unicode, *ascii; // symbol
   const char *label;
+  const char *name; // in the table of a phase, which says "as planned" in its title
   enum table_style style;
 };
 extern const struct report_state report_states[];
@@ -36,10 +38,5 @@ void report_count(struct report_counts *counts, const struct results_phase *phas
 
 // Adds ", "-separated counts like "7 passed, 1 killed as planned"; not those of ranks that are no members.
 void report_add_counts(struct text *text, const struct report_counts *counts);
-
-// The length of the piece of `text` that fits into one line of `width` columns, cut at a blank where there is one, and
-// where the next piece begins.
-size_t report_wrap(const char *text, size_t width);
-const char *report_after(const char *text, size_t length);
 
 #endif

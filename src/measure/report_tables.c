@@ -3,23 +3,29 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "base/text/wrap.h"
 #include "measure/report.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
+#define FIGURE(heading, group, spare)                                                                                  \
+  { heading, group, true, false, spare }
+
+// clang-format off
 static const struct table_column phase_columns[] = {
-    {"rank", NULL, true},
-    {"host:slot", NULL, false},
-    {"state", NULL, false},
-    {"logical", "dispatch GB/s", true},
-    {"wire", "dispatch GB/s", true},
-    {"logical", "combine GB/s", true},
-    {"wire", "combine GB/s", true},
-    {"avg", "dispatch + combine us", true},
-    {"p50", "dispatch + combine us", true},
-    {"p99", "dispatch + combine us", true},
-    {"max", "dispatch + combine us", true},
+    {.heading = "rank", .right = true},
+    {.heading = "host:slot"},
+    {.heading = "state"},
+    FIGURE("logical", "dispatch GB/s", 0),
+    FIGURE("wire", "dispatch GB/s", 4),
+    FIGURE("logical", "combine GB/s", 0),
+    FIGURE("wire", "combine GB/s", 5),
+    FIGURE("avg", "both, us", 0),
+    FIGURE("p50", "both, us", 2),
+    FIGURE("p99", "both, us", 1),
+    FIGURE("max", "both, us", 3),
 };
+// clang-format on
 
 // At most seven columns for a figure below ten million: decimals while there is room for them.
 static void add_figure(struct table *table, double value, int decimals) {
@@ -72,16 +78,6 @@ static uint32_t run_end(const struct results_phase *phase, uint32_t first) {
   return last;
 }
 
-// A failed rank's reason, below it.
-static void add_reason(struct table *table, const char *reason) {
-  enum { INDENT = 15 }; // what rank and host:slot take, at most
-  while (*reason) {
-    size_t length = report_wrap(reason, REPORT_WIDTH - 2 * INDENT);
-    table_note(table, 2, TABLE_RED, "%.*s", (int)length, reason);
-    reason = report_after(reason, length);
-  }
-}
-
 static void add_ranks(struct table *table, const struct results_phase *phase, bool unicode) {
   for (uint32_t i = 0; i < phase->num_ranks; i++) {
     const struct results_rank *rank = &phase->ranks[i];
@@ -93,9 +89,10 @@ static void add_ranks(struct table *table, const struct results_phase *phase, bo
     else
       table_add(table, TABLE_PLAIN, "%" PRId32, rank->rank);
     add_place(table, rank, unicode);
-    table_add(table, state->style, "%s %s", unicode ? state->unicode : state->ascii, state->label);
+    table_add(table, state->style, "%s %s", unicode ? state->unicode : state->ascii, state->name);
     add_figures(table, rank);
-    add_reason(table, rank->reason);
+    if (*rank->reason)
+      table_note(table, 2, TABLE_RED, "%s", rank->reason);
     i = last;
   }
 }
@@ -103,8 +100,11 @@ static void add_ranks(struct table *table, const struct results_phase *phase, bo
 // Prints a table and frees it.
 static int finish(FILE *out, struct table *table, const struct report_options *options) {
   bool failed = table->failed;
-  if (!failed)
-    table_print(out, table, &(struct table_look){options->color, options->unicode});
+  const struct table_look look = {options->color, options->unicode, report_width(options)};
+  size_t left_out = failed ? 0 : table_print(out, table, &look);
+  if (left_out > 0)
+    fprintf(out, "%zu column%s left out: the lines are too short (CSV and JSON have all)\n", left_out,
+            left_out == 1 ? " is" : "s are");
   table_free(table);
   return failed ? fail(WEFT_ERR_NOMEM, "no memory for the report") : 0;
 }
@@ -145,23 +145,25 @@ int report_phases(FILE *out, const struct results *results, const struct report_
   return finish(out, &table, options);
 }
 
+// clang-format off
 static const struct table_column transition_columns[] = {
-    {"phase", NULL, true},
-    {"rank", NULL, true},
-    {"change", NULL, false},
-    {"epoch", NULL, true},
-    {"op", NULL, true},
-    {"launch", "join ms", true},
-    {"connect", "join ms", true},
-    {"first op", "join ms", true},
-    {"found", "departure ms", true},
-    {"median", "departure ms", true},
-    {"out", "departure ms", true},
-    {"us", "longest survivor stall", true},
-    {"rank", "longest survivor stall", true},
-    {"median", "longest survivor stall", true},
-    {"ratio", "longest survivor stall", true},
+    {.heading = "phase", .right = true},
+    {.heading = "rank", .right = true},
+    {.heading = "change"},
+    {.heading = "epoch", .right = true, .spare = 3},
+    {.heading = "op", .right = true, .spare = 4},
+    FIGURE("launch", "join ms", 0),
+    FIGURE("connect", "join ms", 0),
+    FIGURE("first op", "join ms", 0),
+    FIGURE("found", "departure ms", 0),
+    FIGURE("median", "departure ms", 2),
+    FIGURE("out", "departure ms", 0),
+    FIGURE("us", "longest stall", 0),
+    FIGURE("rank", "longest stall", 0),
+    FIGURE("median", "longest stall", 1),
+    FIGURE("ratio", "longest stall", 0),
 };
+// clang-format on
 
 // Each change, and the rank state whose look it has.
 static const struct {
@@ -214,13 +216,15 @@ static void add_transition(struct table *table, const struct results_transition 
   add_stall(table, t);
 }
 
+enum { LABEL = 13 };
+
 int report_transitions(FILE *out, const struct results *results, const struct report_options *options) {
   fputc('\n', out);
-  table_print_text(out, options->color, TABLE_BOLD, "transitions", 13);
-  table_print_text(out, options->color, TABLE_DIM,
-                   "first op: a joiner's first good dispatch; found: by a survivor, median of all; out: of the view",
-                   0);
-  fputc('\n', out);
+  table_print_text(out, options->color, TABLE_BOLD, "transitions", LABEL);
+  fputs(options->color ? "\033[2m" : "", out);
+  wrap_write(out, "first op: a joiner's first good dispatch; found: by a survivor, median of all; out: of the view",
+             LABEL, LABEL, report_width(options));
+  fputs(options->color ? "\033[0m" : "", out);
   struct table table = {.columns = transition_columns, .num_columns = COUNT(transition_columns)};
   for (uint32_t i = 0; i < results->num_transitions; i++)
     add_transition(&table, &results->transitions[i], options->unicode);

@@ -1,19 +1,21 @@
 // The report for people: what ran, a table for each phase, the transitions, the verdict.
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/fail.h"
 #include "base/printable.h"
+#include "base/text/wrap.h"
 #include "measure/report.h"
 
 const struct report_state report_states[] = {
-    [RESULTS_NOT_MEMBER] = {"·", ".", "not a member", TABLE_DIM},
-    [RESULTS_PASSED] = {"✓", "+", "passed", TABLE_GREEN},
-    [RESULTS_FAILED] = {"✗", "!", "FAILED", TABLE_RED},
-    [RESULTS_KILLED] = {"†", "x", "killed as planned", TABLE_YELLOW},
-    [RESULTS_LEFT] = {"←", "<", "left as planned", TABLE_CYAN},
-    [RESULTS_UNREACHED] = {"○", "?", "unreached", TABLE_MAGENTA},
-    [RESULTS_INTERRUPTED] = {"◐", "~", "interrupted", TABLE_MAGENTA},
+    [RESULTS_NOT_MEMBER] = {"·", ".", "not a member", "no member", TABLE_DIM},
+    [RESULTS_PASSED] = {"✓", "+", "passed", "passed", TABLE_GREEN},
+    [RESULTS_FAILED] = {"✗", "!", "FAILED", "FAILED", TABLE_RED},
+    [RESULTS_KILLED] = {"†", "x", "killed as planned", "killed", TABLE_YELLOW},
+    [RESULTS_LEFT] = {"←", "<", "left as planned", "left", TABLE_CYAN},
+    [RESULTS_UNREACHED] = {"○", "?", "unreached", "unreached", TABLE_MAGENTA},
+    [RESULTS_INTERRUPTED] = {"◐", "~", "interrupted", "interrupted", TABLE_MAGENTA},
 };
 
 void report_count(struct report_counts *counts, const struct results_phase *phase) {
@@ -31,25 +33,8 @@ void report_add_counts(struct text *text, const struct report_counts *counts) {
   }
 }
 
-size_t report_wrap(const char *text, size_t width) {
-  size_t columns = 0, end = 0, blank = 0;
-  while (text[end] && text[end] != '\n' && (columns < width || ((unsigned char)text[end] & 0xC0) == 0x80)) {
-    if (text[end] == ' ')
-      blank = end;
-    columns += ((unsigned char)text[end] & 0xC0) != 0x80;
-    end++;
-  }
-  bool whole = !text[end] || text[end] == '\n' || text[end] == ' ';
-  return whole || blank == 0 ? end : blank;
-}
-
-const char *report_after(const char *text, size_t length) {
-  const char *next = text + length;
-  if (*next == '\n')
-    return next + 1;
-  while (*next == ' ')
-    next++;
-  return next;
+size_t report_width(const struct report_options *options) {
+  return options->width ? options->width : RESULTS_WIDTH;
 }
 
 // Prints `text`, a label before its first line, in as many lines as the width requires.
@@ -57,25 +42,35 @@ static void print_labelled(FILE *out, const struct report_options *options, cons
                            enum table_style label_style, enum table_style style, const char *text) {
   enum { INDENT = 9 };
   while (*text) {
-    size_t length = report_wrap(text, REPORT_WIDTH - INDENT);
-    char line[4 * REPORT_WIDTH + 1]; // of the longest UTF-8
-    snprintf(line, sizeof line, "%.*s", (int)length, text);
-    printable_line(line);
+    size_t length = wrap_length(text, report_width(options) - INDENT);
+    char *line = strndup(text, length);
     table_print_text(out, options->color, label_style, label, INDENT);
-    table_print_text(out, options->color, style, line, 0);
+    if (line) {
+      printable_line(line);
+      table_print_text(out, options->color, style, line, 0);
+    }
     fputc('\n', out);
+    free(line);
     label = "";
-    text = report_after(text, length);
+    text = wrap_after(text, length);
   }
 }
 
+// In the format, # stands for the number, and ~ for what makes a noun behind it more than one.
 static void add_number(struct text *text, const json_t *config, const char *key, const char *format) {
   const json_t *number = json_object_get(config, key);
   if (!json_is_integer(number))
     return;
   text_add(text, "%s", text->size > 0 ? ", " : "");
-  const char *at = strchr(format, '#');
-  text_add(text, "%.*s%" JSON_INTEGER_FORMAT "%s", (int)(at - format), format, json_integer_value(number), at + 1);
+  json_int_t value = json_integer_value(number);
+  for (const char *at = format; *at; at++) {
+    if (*at == '#')
+      text_add(text, "%" JSON_INTEGER_FORMAT, value);
+    else if (*at == '~')
+      text_add(text, "%s", text_s((uint64_t)value));
+    else
+      text_add_bytes(text, at, 1);
+  }
 }
 
 static void add_word(struct text *text, const json_t *config, const char *key, const char *noun) {
@@ -115,8 +110,10 @@ static void print_memory(FILE *out, const struct results *results, const struct 
   find_memory(results, &gpu_name, &window_bytes);
   bool cuda = strcmp(memory, "cuda") == 0;
   text_add(&line, "%s%s%s", memory, *gpu_name ? ", " : "", gpu_name);
-  if (window_bytes > 0)
+  if (window_bytes >= 100000)
     text_add(&line, ", up to %.1f MB of windows and workspace a rank", (double)window_bytes / 1e6);
+  else if (window_bytes > 0)
+    text_add(&line, ", up to %.1f kB of windows and workspace a rank", (double)window_bytes / 1e3);
   text_add(&line, "; times by %s, waiting for peers included",
            cuda ? "CUDA events around each half" : "the host's clock");
   if (why)
@@ -130,13 +127,13 @@ static void print_header(FILE *out, const struct results *results, const struct 
   const char *dot = options->unicode ? "·" : "-";
   text_add(&run, "%s %s job %s %s %s, took %.1f s %s weft %s", results->run, dot, results->job, dot, results->started,
            results->elapsed_s, dot, results->version);
-  add_number(&sizes, results->config, "num_tokens", "# tokens");
+  add_number(&sizes, results->config, "num_tokens", "# token~");
   add_number(&sizes, results->config, "hidden", "hidden #");
   add_number(&sizes, results->config, "topk", "top-k #");
-  add_number(&sizes, results->config, "experts_per_rank", "# experts per rank");
+  add_number(&sizes, results->config, "experts_per_rank", "# expert~ per rank");
   add_word(&sizes, results->config, "dtype", "");
   add_word(&sizes, results->config, "layout", " layout");
-  add_number(&sizes, results->config, "iterations", "# timed operations a phase");
+  add_number(&sizes, results->config, "iterations", "# timed operation~ a phase");
   print_labelled(out, options, "run", TABLE_DIM, TABLE_PLAIN, run.data ? run.data : results->run);
   print_labelled(out, options, "sizes", TABLE_DIM, TABLE_PLAIN, sizes.data ? sizes.data : "");
   print_memory(out, results, options);

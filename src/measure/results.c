@@ -130,6 +130,10 @@ void results_free(struct results *results) {
   *results = (struct results){0};
 }
 
+void results_round(struct results *results) {
+  fields_round(results_fields, results);
+}
+
 json_t *results_to_json(const struct results *results) {
   json_t *fields = fields_to_json(results_fields, results);
   if (!fields)

@@ -98,7 +98,11 @@ const char *results_state_name(enum results_state state);
 // Frees what it points to, not itself, and leaves it empty.
 void results_free(struct results *results);
 
-// The whole of it as JSON. NULL: memory ran out, or a count is 2^63 or more; the last error says which.
+// Gives every measured number the digits that it has in JSON, so that all reports of a file are those of the run.
+void results_round(struct results *results);
+
+// The whole of it as JSON. Measured numbers have six significant digits, or all before the point; counts are exact.
+// NULL: memory ran out, or a count is 2^63 or more; the last error says which.
 json_t *results_to_json(const struct results *results);
 
 // The way back. Every field must be there, of its type and in its range; fields with other names are passed over.
@@ -127,15 +131,17 @@ double results_rank_gbps(const struct results_rank *rank);
 bool results_phase_passed(const struct results_phase *phase);
 
 enum report_format { REPORT_TEXT, REPORT_JSON, REPORT_CSV };
+enum { RESULTS_WIDTH = 100 };
 struct report_options {
   enum report_format format;
   bool color;   // ANSI colours; the caller has looked at NO_COLOR and isatty
   bool unicode; // check marks rather than ASCII
+  size_t width; // columns of the text; 0: RESULTS_WIDTH
 };
 
-// Writes a report. Text is for people, 120 columns wide (more only for ranks from 1,000 or times
-// from ten seconds on); CSV is RFC 4180, one record per phase and rank,
-// figures empty where a rank has none; JSON is results_to_json(). SYSTEM or LIMIT: `out` cannot be written.
+// Writes a report. Text is for people, and leaves out figures for which the width is not enough; CSV is RFC 4180, one
+// record per phase and rank, figures empty where a rank has none; JSON is results_to_json(). SYSTEM or LIMIT: `out`
+// cannot be written.
 int report_write(FILE *out, const struct results *results, const struct report_options *options);
 
 // Mean of results_rank_gbps() over the ranks that passed the phase; 0 for none.

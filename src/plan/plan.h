@@ -74,7 +74,8 @@ enum plan_role plan_rank_role(const struct plan *plan, uint32_t phase, int32_t r
 // INVALID names the first phase that has more live ranks than there are process slots.
 int plan_check_slots(const struct plan *plan, uint32_t slots);
 
-// Writes what each phase adds, removes, kills and needs, as a table or as JSON. SYSTEM: `out` cannot be written.
-int plan_describe(FILE *out, const struct plan *plan, bool json);
+// Writes what each phase adds, removes, kills and needs, as a table of so many columns (0: as many as it takes) or as
+// JSON. SYSTEM: `out` cannot be written.
+int plan_describe(FILE *out, const struct plan *plan, bool json, size_t width);
 
 #endif

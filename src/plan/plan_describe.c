@@ -7,10 +7,12 @@
 #include "base/fail.h"
 #include "base/text/table.h"
 #include "base/text/text.h"
+#include "base/text/wrap.h"
 
 static const struct table_column columns[] = {
-    {"phase", NULL, true},    {"processes", NULL, true}, {"live", NULL, false},   {"joins", NULL, false},
-    {"rejoins", NULL, false}, {"leaves", NULL, false},   {"killed", NULL, false},
+    {.heading = "phase", .right = true}, {.heading = "processes", .right = true}, {.heading = "live", .wrap = true},
+    {.heading = "joins", .wrap = true},  {.heading = "rejoins", .wrap = true},    {.heading = "leaves", .wrap = true},
+    {.heading = "killed", .wrap = true},
 };
 
 // "0-3 7" for 0 1 2 3 7; those that `without` has are passed over.
@@ -42,23 +44,29 @@ static const char *plural(uint32_t count, const char *one, const char *many) {
   return count == 1 ? one : many;
 }
 
-static void print_totals(FILE *out, const struct plan *plan) {
+static bool print_totals(FILE *out, const struct plan *plan, size_t width) {
   uint32_t rejoins = 0, leaves = 0, kills = 0;
   for (uint32_t i = 0; i < plan->num_phases; i++) {
     rejoins += plan->phases[i].rejoins.count;
     leaves += plan->phases[i].leaves.count;
     kills += plan->phases[i].kills.count;
   }
-  fprintf(out, "\n%u %s, %u %s, capacity %u. Needs %u process %s at once and %u %s", plan->num_phases,
-          plural(plan->num_phases, "phase", "phases"), plan->ranks.count, plural(plan->ranks.count, "rank", "ranks"),
-          plan->capacity, plan->num_processes, plural(plan->num_processes, "slot", "slots"), plan->num_launches,
-          plural(plan->num_launches, "launch", "launches"));
+  struct text text = {0};
+  text_add(&text, "%u %s, %u %s, capacity %u. Needs %u process %s at once and %u %s", plan->num_phases,
+           plural(plan->num_phases, "phase", "phases"), plan->ranks.count, plural(plan->ranks.count, "rank", "ranks"),
+           plan->capacity, plan->num_processes, plural(plan->num_processes, "slot", "slots"), plan->num_launches,
+           plural(plan->num_launches, "launch", "launches"));
   if (rejoins > 0)
-    fprintf(out, " (%u %s)", rejoins, plural(rejoins, "rejoin", "rejoins"));
-  fprintf(out, "; %u %s, %u %s.\n", leaves, plural(leaves, "leave", "leaves"), kills, plural(kills, "kill", "kills"));
+    text_add(&text, " (%u %s)", rejoins, plural(rejoins, "rejoin", "rejoins"));
+  text_add(&text, "; %u %s, %u %s.", leaves, plural(leaves, "leave", "leaves"), kills, plural(kills, "kill", "kills"));
+  fputc('\n', out);
+  wrap_write(out, text.data ? text.data : "", 0, 0, width > 0 ? width : SIZE_MAX);
+  bool failed = text.failed;
+  text_free(&text);
+  return !failed;
 }
 
-static int describe_text(FILE *out, const struct plan *plan) {
+static int describe_text(FILE *out, const struct plan *plan, size_t width) {
   struct table table = {.columns = columns, .num_columns = sizeof columns / sizeof *columns};
   for (uint32_t i = 0; i < plan->num_phases; i++) {
     const struct plan_phase *phase = &plan->phases[i];
@@ -73,8 +81,8 @@ static int describe_text(FILE *out, const struct plan *plan) {
   }
   bool failed = table.failed;
   if (!failed) {
-    table_print(out, &table, &(struct table_look){0});
-    print_totals(out, plan);
+    table_print(out, &table, &(struct table_look){.width = width});
+    failed = !print_totals(out, plan, width);
   }
   table_free(&table);
   return failed ? fail(WEFT_ERR_NOMEM, "no memory to describe a plan") : 0;
@@ -120,8 +128,8 @@ static int describe_json(FILE *out, const struct plan *plan) {
   return 0;
 }
 
-int plan_describe(FILE *out, const struct plan *plan, bool json) {
-  int err = json ? describe_json(out, plan) : describe_text(out, plan);
+int plan_describe(FILE *out, const struct plan *plan, bool json, size_t width) {
+  int err = json ? describe_json(out, plan) : describe_text(out, plan, width);
   if (!err && (fflush(out) || ferror(out)))
     err = fail_errno(errno, "cannot write the plan's description");
   return err;

@@ -125,6 +125,49 @@ static void a_note_does_not_widen_the_columns(void **state) {
   table_free(&table);
 }
 
+static void texts_wrap_where_there_is_not_enough_room(void **state) {
+  (void)state;
+  static const struct table_column columns[] = {
+      {.heading = "name"}, {.heading = "why", .wrap = true}, {.heading = "n"}};
+  const struct table_look narrow = {.width = 22};
+  struct table table = {.columns = columns, .num_columns = 3};
+  table_row(&table);
+  table_add(&table, TABLE_PLAIN, "first");
+  table_add(&table, TABLE_PLAIN, "it has one word more");
+  table_add(&table, TABLE_PLAIN, "1");
+  table_note(&table, 1, TABLE_PLAIN, "a note of several words");
+  assert_prints(&table, &narrow,
+                "name   why           n\n"
+                "first  it has one    1\n"
+                "       word more\n"
+                "       a note of\n"
+                "       several words\n");
+  table_free(&table);
+}
+
+static void columns_stand_closer_and_then_some_go(void **state) {
+  (void)state;
+  static const struct table_column columns[] = {{.heading = "aaaa"},
+                                                {.heading = "bbbb", .group = "group", .spare = 1},
+                                                {.heading = "cccc", .group = "group", .spare = 2},
+                                                {.heading = "dddd"}};
+  struct table table = {.columns = columns, .num_columns = 4};
+  table_row(&table);
+  for (int i = 1; i <= 4; i++)
+    table_add(&table, TABLE_PLAIN, "%d", i);
+  assert_prints(&table, &(struct table_look){.width = 22},
+                "      - group --\naaaa  bbbb  cccc  dddd\n1     2     3     4\n");
+  assert_prints(&table, &(struct table_look){.width = 20}, "     - group -\naaaa bbbb cccc dddd\n1    2    3    4\n");
+  assert_prints(&table, &(struct table_look){.width = 17}, "     group\naaaa bbbb  dddd\n1    2     4\n");
+  FILE *nowhere = fopen("/dev/null", "w");
+  assert_non_null(nowhere);
+  assert_int_equal(table_print(nowhere, &table, &(struct table_look){.width = 17}), 1);
+  assert_int_equal(table_print(nowhere, &table, &(struct table_look){.width = 9}), 2);
+  assert_int_equal(table_print(nowhere, &table, &(struct table_look){.width = 3}), 2); // the others are always there
+  fclose(nowhere);
+  table_free(&table);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(columns_take_the_width_of_their_widest_text),
@@ -134,6 +177,8 @@ int main(void) {
       cmocka_unit_test(colour_goes_around_the_text_and_only_when_asked),
       cmocka_unit_test(a_group_stands_over_its_columns_and_widens_them),
       cmocka_unit_test(a_note_does_not_widen_the_columns),
+      cmocka_unit_test(texts_wrap_where_there_is_not_enough_room),
+      cmocka_unit_test(columns_stand_closer_and_then_some_go),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

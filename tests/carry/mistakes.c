@@ -63,7 +63,7 @@ static void ranks(struct carry *c) {
   wrong = options;
   wrong.hidden = 200; // 7: blocks of fp8 are 128 values
   carry_refused(weft_ep_open(&c->ep, &wrong, CARRY_MS), WEFT_ERR_INVALID,
-                "hidden is 200; it must be a multiple of 128");
+                "hidden is 200; it must be a multiple of 128: the nearest are 128 and 256");
   carry_must(weft_ep_open(&c->ep, &options, CARRY_MS), "open");
   dispatch.x = x;
   dispatch.topk_idx = experts;

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Wrong arguments end with exit status 2 and a sentence that says what is wrong and what would be right."""
+import pathlib
 import subprocess
+import tempfile
 import unittest
 
 import tool
@@ -8,7 +10,8 @@ import tool
 ELASTIC = [
     (["--hidden-dim", "0"], "--hidden-dim: 0 is out of range; want 128 to 16384, a multiple of 128"),
     (["--hidden-dim", "16512"], "--hidden-dim: 16512 is out of range; want 128 to 16384"),
-    (["--hidden-dim", "7169"], "--hidden-dim: 7169 is not a multiple of 128"),
+    (["--hidden-dim", "7169"], "--hidden-dim: 7169 is not a multiple of 128; the nearest are 7168 and 7296; want 128"),
+    (["--hidden-dim", "16383"], "--hidden-dim: 16383 is not a multiple of 128; the nearest are 16256 and 16384; want"),
     (["--num-topk", "0"], "--num-topk: 0 is out of range; want 1 to 16"),
     (["--num-topk", "17"], "--num-topk: 17 is out of range; want 1 to 16"),
     (["--num-tokens", "1025"], "--num-tokens: 1025 is out of range; want 0 to 1024 tokens"),
@@ -64,7 +67,21 @@ class BadInput(tool.ToolTest):
         self.refused(2, 'unknown command "elastik"; did you mean elastic?', "elastik")
         self.refused(2, "unknown option --verson; want a command first", "--verson")
         self.refused(2, 'unknown command "pla"; did you mean plan?', "help", "pla")
+        self.refused(2, 'unknown command "versoin"; did you mean version?', "versoin")
         self.refused(2, 'unknown command "bandwidth"\n', "bandwidth")
+
+    def test_what_excludes_each_other_is_not_passed_over(self):
+        self.refused(2, "--man and COMMAND plan are both given: want one of them", "help", "--man", "plan")
+        self.refused(2, "--shell and --json are both given: want one of them", "env", "--shell", "--json")
+        self.refused(2, "--listen and --peer are both given: want one of them", "doctor", "--listen", "1", "--peer",
+                     "x")
+
+    def test_a_directory_without_results_is_told_from_a_run_without_them(self):
+        with tempfile.TemporaryDirectory() as directory:
+            self.refused(3, f"{directory} is not the directory of a run: it has no results.json", "report", directory)
+            pathlib.Path(directory, "events.jsonl").touch()
+            self.refused(3, f"the run in {directory} has no results.json: it has not ended yet, or was killed",
+                         "report", directory)
 
     def test_each_command_refuses_what_it_does_not_take(self):
         for command, argument in (("plan", "--jsn"), ("report", "--fromat"), ("serve", "--prot"), ("info", "--topolgy"),
@@ -76,6 +93,19 @@ class BadInput(tool.ToolTest):
         self.refused(2, "DIR is missing: run directory", "report")
         self.refused(2, '--format: "xml" is none of text, json, csv', "report", "--format", "xml", "x")
         self.refused(2, '--color: "maybe" is none of auto, always, never', "info", "--color=maybe")
+
+    def test_where_no_run_directory_can_be_made_another_is_offered(self):
+        offer = "(--run-dir DIR chooses another)"
+        with tempfile.NamedTemporaryFile() as file:
+            for place in (file.name, f"{file.name}/run", "/proc/run", "/dev/null"):
+                says = f"cannot make the run directory {place} {offer}: "
+                text = self.refused(3, says, "elastic", "--run-dir", place)
+                self.assertEqual(len(text.splitlines()), 1, text)
+        result = subprocess.run([tool.WEFT, "elastic"], cwd="/proc", env=tool.environment(), capture_output=True,
+                                text=True, timeout=tool.TIMEOUT_S, check=False)
+        self.assertEqual((result.returncode, result.stdout), (3, ""))
+        self.assertRegex(result.stderr,
+                         r"cannot make the run directory weft-run/\S+ \(--run-dir DIR chooses another\): ")
 
     def test_output_that_cannot_be_written_is_no_success(self):
         command = f"'{tool.WEFT}' --help > /dev/full"

@@ -3,7 +3,9 @@
 import json
 import os
 import subprocess
+import tempfile
 import unittest
+from xml.sax import saxutils
 
 import tool
 
@@ -75,6 +77,33 @@ class Env(tool.ToolTest):
     def test_wrong_arguments_are_refused(self):
         self.refused(2, "--shell and --json are both given", "env", "--shell", "--json")
         self.refused(2, '--rank: "one" is not a whole number', "env", "--rank", "one")
+
+    def test_a_script_ends_where_it_fails(self):
+        for shell in ("sh", "bash"):
+            for arguments, more in (("--rank one", {}), ("", {"WEFT_NICS": "a,,b"})):
+                script = f'set -e; eval "$({tool.WEFT} env {arguments})"; echo goes on'
+                result = subprocess.run([shell, "-c", script], env=tool.environment(**more), capture_output=True,
+                                        text=True, timeout=tool.TIMEOUT_S, check=False)
+                self.assertEqual((result.returncode, result.stdout), (1, ""), shell)
+
+    def test_odd_names_come_through_a_shell_as_they_are(self):
+        """A name of a device is the host's, and may be anything."""
+        names = ["~ two words, it's", 'a"b$(exit 7)`exit 7`', "#a\\b\nc;exit 7 & * é"]
+        entities = {"\n": "&#10;", '"': "&quot;"}
+        text = (HOSTS / "host_4_nics.xml").read_text()
+        for name in names:
+            with tempfile.NamedTemporaryFile("w", suffix=".xml") as file:
+                file.write(text.replace("mlx5_0", saxutils.escape(name, entities)))
+                file.flush()
+                host = {"HWLOC_XMLFILE": file.name}
+                rows = json.loads(self.passes("env", "--json", **host))["exports"]
+                value = {row["name"]: row["value"] for row in rows}["UCX_NET_DEVICES"]
+                self.assertIn(name, value)
+                for shell in ("sh", "bash"):
+                    script = f'eval "$({tool.WEFT} env)"; printf %s "$UCX_NET_DEVICES"'
+                    result = subprocess.run([shell, "-eu", "-c", script], env=tool.environment(**host), check=True,
+                                            capture_output=True, text=True, timeout=tool.TIMEOUT_S)
+                    self.assertEqual(result.stdout, value, shell)
 
 
 if __name__ == "__main__":

@@ -14,8 +14,12 @@ class Info(tool.ToolTest):
     def info(self, **more):
         return json.loads(self.passes("info", "--json", **more))
 
-    def option(self, name, command="elastic", **more):
-        rows = [row for row in self.info(**more)["options"] if (row["command"], row["option"]) == (command, name)]
+    def info_that_warns(self, **more):
+        return json.loads(self.warns("weft: WEFT_", "info", "--json", **more))
+
+    def option(self, name, command="elastic", wrong=False, **more):
+        info = self.info_that_warns(**more) if wrong else self.info(**more)
+        rows = [row for row in info["options"] if (row["command"], row["option"]) == (command, name)]
         self.assertEqual(len(rows), 1)
         return rows[0]
 
@@ -67,8 +71,20 @@ class Info(tool.ToolTest):
         self.assertEqual(self.option("--listen", "serve", WEFT_LISTEN="::1")["value"], "::1")
 
     def test_a_wrong_variable_is_told_with_what_is_wrong(self):
-        self.assertIn("want 10 to 600000 ms", self.option("--timeout-ms", WEFT_TIMEOUT_MS="9")["error"])
-        self.assertIn("9 is out of range; want 10 to 600000 ms", self.passes("info", WEFT_TIMEOUT_MS="9"))
+        self.assertIn("want 10 to 600000 ms", self.option("--timeout-ms", wrong=True, WEFT_TIMEOUT_MS="9")["error"])
+        self.assertIn("wrong: 9 is out of range; want 10 to 600000 ms",
+                      self.warns("WEFT_TIMEOUT_MS: 9 is out of range", "info", WEFT_TIMEOUT_MS="9"))
+        variables = {row["variable"]: row for row in self.info_that_warns(WEFT_EP_KERNELS="sse")["variables"]}
+        self.assertEqual(variables["WEFT_EP_KERNELS"]["error"],
+                         '"sse" is none of portable, avx2, avx512, avx512-bf16, neon')
+        self.assertIsNone(variables["WEFT_LOG"]["error"])
+        self.assertIn('wrong: "sse" is none of portable', self.warns("WEFT_EP_KERNELS", "info", WEFT_EP_KERNELS="sse"))
+
+    def test_bytes_that_are_no_characters_are_no_obstacle(self):
+        odd = b"a\xff\nb".decode(errors="surrogateescape")
+        self.assertEqual(self.option("--job", WEFT_JOB=odd)["value"], "a??b")
+        found = self.info_that_warns(**{"WEFT_" + odd: "x"})["unknown_variables"]
+        self.assertEqual([row["variable"] for row in found], ["WEFT_a??b"])
 
     def test_secrets_are_never_printed(self):
         secret = "do-not-print-me"
@@ -82,13 +98,13 @@ class Info(tool.ToolTest):
                 self.assertNotIn(secret, self.passes(*arguments, WEFT_TOKEN_FILE=file.name))
             self.assertEqual(self.option("--token", WEFT_TOKEN_FILE=file.name)["value"], "set")
             os.chmod(file.name, 0o644)
-            self.assertIn("chmod 600", self.option("--token", WEFT_TOKEN_FILE=file.name)["error"])
+            self.assertIn("chmod 600", self.option("--token", wrong=True, WEFT_TOKEN_FILE=file.name)["error"])
 
     def test_variables_that_mean_nothing_are_pointed_out(self):
-        found = self.info(WEFT_TOKNE="x")["unknown_variables"]
+        found = self.info_that_warns(WEFT_TOKNE="x")["unknown_variables"]
         self.assertEqual(found, [{"variable": "WEFT_TOKNE", "meant": "WEFT_TOKEN"}])
         self.assertIn("WEFT_TOKNE is set but means nothing; did you mean WEFT_TOKEN?",
-                      self.passes("info", WEFT_TOKNE="x"))
+                      self.warns("WEFT_TOKNE", "info", WEFT_TOKNE="x"))
         self.assertEqual(self.info(WEFT_TOKEN="x", WEFT_LOG="warn")["unknown_variables"], [])
 
     def test_text_has_every_part(self):
@@ -137,7 +153,8 @@ class Info(tool.ToolTest):
         if not any(row["name"] == "hwloc" and row["version"] for row in self.info()["build"]["libraries"]):
             self.skipTest("built without hwloc")
         host = str(tool.SOURCE / "tests/topology/host_p5en.xml")
-        rows = self.passes("info", "--topology", HWLOC_XMLFILE=host).split("\nNICs for GPUs\n")[1].splitlines()
+        text = self.passes("info", "--topology", HWLOC_XMLFILE=host, COLUMNS="400")
+        rows = text.split("\nNICs for GPUs\n")[1].splitlines()
         self.assertEqual(rows[0].split()[1:5], ["rdmap85s0", "rdmap86s0", "rdmap87s0", "rdmap88s0"])
         for row in rows[1:9]:
             self.assertEqual(row.count("PIX*"), 2, row)

@@ -229,7 +229,8 @@ static void numbers_outside_their_range_are_refused_with_it(void **state) {
   (void)state;
   REFUSED("--count: 127 is out of range; want 128 to 1024 values, a multiple of 128", "--count=127");
   REFUSED("--count: 1025 is out of range", "--count=1025");
-  REFUSED("--count: 200 is not a multiple of 128", "--count", "200");
+  REFUSED("--count: 200 is not a multiple of 128; the nearest are 128 and 256; want 128 to 1024 values", "--count",
+          "200");
   REFUSED("--count: -128 is out of range", "--count", "-128");
   REFUSED("--port: 65536 is out of range; want 0 to 65535", "--port=65536");
   REFUSED("--seed: 18446744073709551616 is out of range", "--seed=18446744073709551616");

@@ -98,7 +98,7 @@ class Report(tool.ToolTest):
         missing = self.folder / "missing"
         self.refused(3, f"cannot read the run directory {missing}: No such file", "report", missing)
         self.file.unlink()
-        self.refused(3, str(self.file), "report", self.folder)
+        self.refused(3, f"{self.folder} is not the directory of a run", "report", self.folder)
 
     def test_what_is_no_result_is_refused(self):
         self.file.write_text("{", encoding="utf-8")

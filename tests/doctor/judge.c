@@ -91,6 +91,8 @@ WORSE(no_nic_for_gpu, gpus[1].num_nics = 0; strcpy(gpus[1].why, "all are down"))
 WORSE(far_nic, gpus[1].distance = TOPOLOGY_SYS; strcpy(gpus[1].why, "mlx5_0: far"))
 WORSE(one_link_down, nics[1].link = TOPOLOGY_LINK_DOWN)
 WORSE(ib_link_down, nics[1].link = TOPOLOGY_LINK_DOWN; nics[1].infiniband = true)
+WORSE(only_link_down, choice.num_nics = 1; nics[0].link = TOPOLOGY_LINK_DOWN)
+WORSE(one_nic, choice.num_nics = 1)
 WORSE(links_down, nics[0].link = nics[1].link = TOPOLOGY_LINK_DOWN)
 WORSE(no_rdma, facts->rdma.count = 0)
 WORSE(no_verbs, facts->rdma.verbs = facts->rdma.verbs_usable = 0)
@@ -156,7 +158,7 @@ static const struct {
     {"gpus", lose_plugin_and_gpus, DOCTOR_NOTE, "no plug-in", NULL},
     {"gpus", break_gpu, DOCTOR_PROBLEM, "GPU 1 does not answer: unknown error", "dmesg"},
     {"gpus", old_gpu, DOCTOR_NOTE, "cannot share its memory", "virtual memory"},
-    {"peer-access", part_gpus, DOCTOR_PROBLEM, "1 of 1 pairs", "nvidia-smi topo"},
+    {"peer-access", part_gpus, DOCTOR_PROBLEM, "1 of 1 pair of GPUs does not reach", "nvidia-smi topo"},
     {"fabric", lose_channel, DOCTOR_NOTE, "there is none that this process may use",
      "mknod /dev/nvidia-caps-imex-channels/channel0"},
     {"gpu-rdma", lose_peermem, DOCTOR_NOTE, "nvidia_peermem is not loaded", "modprobe nvidia-peermem"},
@@ -168,11 +170,13 @@ static const struct {
     {"links", one_link_down, DOCTOR_NOTE, "mlx5_1 at ", "ip link set"},
     {"links", ib_link_down, DOCTOR_NOTE, "mlx5_1 at ", "subnet manager"},
     {"links", links_down, DOCTOR_PROBLEM, "all 2 NICs are down", NULL},
+    {"links", only_link_down, DOCTOR_PROBLEM, "the link of the only NIC is down", NULL},
+    {"links", one_nic, DOCTOR_OK, "1 of 1 link is up", NULL},
     {"rdma", no_rdma, DOCTOR_NOTE, "no RDMA device", NULL},
     {"rdma", no_verbs, DOCTOR_PROBLEM, "no device file", "modprobe ib_uverbs"},
-    {"rdma", forbidden_verbs, DOCTOR_PROBLEM, "1 of 2 device files", "chmod"},
+    {"rdma", forbidden_verbs, DOCTOR_PROBLEM, "may not open 1 of the 2 device files", "chmod"},
     {"gids", no_gids, DOCTOR_PROBLEM, "mlx5_1 port 1 is active but has no GID", "ip address add"},
-    {"gids", no_roce_v2, DOCTOR_NOTE, "none of them for RoCE v2", "cma_roce_mode"},
+    {"gids", no_roce_v2, DOCTOR_NOTE, "4 GIDs, but none for RoCE v2", "cma_roce_mode"},
     {"gids", port_down, DOCTOR_NOTE, "not active (1: DOWN)", NULL},
     {"gids", no_subnet_manager, DOCTOR_PROBLEM, "link but no address", "opensm"},
     {"mtu", small_mtu, DOCTOR_NOTE, "100 Gbit/s and an MTU of 1500", "mtu 9000"},

@@ -52,7 +52,7 @@ static void check_description(const struct plan *plan) {
     char *text = NULL;
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);
-    FUZZ_CHECK(out && plan_describe(out, plan, json) == 0 && fclose(out) == 0);
+    FUZZ_CHECK(out && plan_describe(out, plan, json, 0) == 0 && fclose(out) == 0);
     json_t *read = json ? json_loads(text, 0, NULL) : NULL;
     FUZZ_CHECK(size > 0 && (!json || read));
     json_decref(read);

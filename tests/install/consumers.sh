@@ -41,7 +41,7 @@ export PKG_CONFIG_PATH
 PKG_CONFIG_PATH=$(dirname "$config")
 warnings=(-Wall -Wextra -pedantic -Werror)
 for language in c cxx; do
-  if [ "$language" = c ]; then compiler=("${CC:-cc}" -std=c17 -x c); else compiler=("${CXX:-c++}" -std=c++17 -x c++); fi
+  if [ "$language" = c ]; then compiler=("${CC:-cc}" -std=c11 -x c); else compiler=("${CXX:-c++}" -std=c++11 -x c++); fi
   command -v "${compiler[0]}" >/dev/null || fail "no compiler ${compiler[0]}"
   read -ra cflags <<<"$(pkg-config --cflags weft)"
   read -ra shared <<<"$(pkg-config --libs weft)"

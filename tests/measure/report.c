@@ -113,19 +113,37 @@ static size_t columns_of(const char *line, const char *end) {
   return columns;
 }
 
-static void text_keeps_to_120_columns(void **state) {
+static void text_keeps_to_its_width(void **state) {
   (void)state;
   sample_fn samples[] = {sample_passed, sample_failed, sample_wide};
-  for (size_t i = 0; i < sizeof samples / sizeof *samples; i++) {
-    size_t size = 0;
-    char *text = report(samples[i], (struct report_options){.format = REPORT_TEXT, .unicode = true}, &size);
+  const size_t widths[] = {0, 80, 100, 140};
+  for (size_t i = 0; i < 12; i++) {
+    size_t size = 0, width = widths[i % 4];
+    struct report_options options = {.format = REPORT_TEXT, .unicode = true, .width = width};
+    char *text = report(samples[i / 4], options, &size);
     for (const char *line = text, *end; (end = strchr(line, '\n')); line = end + 1) {
-      if (columns_of(line, end) > 120)
+      if (columns_of(line, end) > (width ? width : RESULTS_WIDTH))
         fail_msg("%zu columns: %.*s", columns_of(line, end), (int)(end - line), line);
       assert_true(end == line || end[-1] != ' ');
     }
     free(text);
   }
+}
+
+static void one_of_a_kind_is_not_many(void **state) {
+  (void)state;
+  char *text = NULL;
+  size_t size = 0;
+  struct results results = {0};
+  results.config =
+      json_pack("{s:i, s:i, s:i, s:i}", "num_tokens", 1, "experts_per_rank", 1, "iterations", 1, "topk", 1);
+  FILE *file = open_memstream(&text, &size);
+  assert_non_null(file);
+  assert_int_equal(report_write(file, &results, &(struct report_options){.format = REPORT_TEXT}), 0);
+  fclose(file);
+  assert_non_null(strstr(text, "sizes    1 token, top-k 1, 1 expert per rank, 1 timed operation a phase\n"));
+  results_free(&results);
+  free(text);
 }
 
 static void json_is_that_of_the_results(void **state) {
@@ -192,7 +210,8 @@ int main(void) {
       cmocka_unit_test(plain_text_is_ascii_without_escapes),
       cmocka_unit_test(csv_has_a_record_per_phase_and_rank),
       cmocka_unit_test(csv_records_have_as_many_fields_as_the_header),
-      cmocka_unit_test(text_keeps_to_120_columns),
+      cmocka_unit_test(text_keeps_to_its_width),
+      cmocka_unit_test(one_of_a_kind_is_not_many),
       cmocka_unit_test(json_is_that_of_the_results),
       cmocka_unit_test(an_empty_run_has_a_report),
       cmocka_unit_test(lines_of_an_error_stay_lines),

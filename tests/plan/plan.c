@@ -257,7 +257,7 @@ static char *describe(const char *text, bool json) {
   size_t size = 0;
   FILE *file = open_memstream(&out, &size);
   assert_non_null(file);
-  assert_int_equal(plan_describe(file, plan, json), 0);
+  assert_int_equal(plan_describe(file, plan, json, 0), 0);
   fclose(file);
   plan_free(plan);
   return out;
@@ -309,7 +309,7 @@ static void a_description_that_cannot_be_written_is_an_error(void **state) {
   struct plan *plan = parse("[[0]]");
   FILE *full = fopen("/dev/full", "w");
   assert_non_null(full);
-  assert_int_equal(plan_describe(full, plan, false), WEFT_ERR_LIMIT);
+  assert_int_equal(plan_describe(full, plan, false, 0), WEFT_ERR_LIMIT);
   fclose(full);
   plan_free(plan);
 }

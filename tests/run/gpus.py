@@ -23,7 +23,8 @@ def refused(*words, arguments=("--memory", "cuda"), plan=FOUR, **environment):
         run.expect(3)
         for word in words:
             assert word in run.text(), (word, run.text())
-        assert len(run.text().splitlines()) == 1, run.text()
+        said = [line for line in run.text().splitlines() if not line.startswith("weft: WEFT_CUDA_PLUGIN")]
+        assert len(said) == 1, run.text()
         assert not run.path.exists(), "a run that did not begin has left its directory"
 
 
@@ -132,7 +133,7 @@ def info_tells_the_gpus():
         environment = dict(os.environ, **environment)
         text = subprocess.run([WEFT, "info"], env=environment, capture_output=True, text=True, check=True).stdout
         found = subprocess.run([WEFT, "info", "--json"], env=environment, capture_output=True, text=True, check=True)
-        return text, json.loads(found.stdout)["gpus"]
+        return " ".join(text.split()), json.loads(found.stdout)["gpus"]  # however it is broken into lines
 
     text, gpus = info(**some(2))
     assert gpus["available"] and [gpu["name"] for gpu in gpus["devices"]] == ["Fake 0", "Fake 1"], gpus
@@ -143,7 +144,7 @@ def info_tells_the_gpus():
                                ("names 0 twice", dict(some(2), CUDA_VISIBLE_DEVICES="0,0"))):
         text, gpus = info(**environment)
         assert not gpus["available"] and words in gpus["reason"] and gpus["devices"] == [], gpus
-        assert f"\nGPUs\nnone: {gpus['reason']}\n" in text, text
+        assert f" GPUs none: {gpus['reason']} " in text, text
     text, gpus = info(**some(1, FAKE_GPUS_CANNOT="describe"))
     assert gpus["devices"] == [{"index": 0, "error": "it has fallen off the bus"}] and "0: it has fallen" in text, text
 

@@ -39,6 +39,15 @@ def fault_and_rejoin():
     assert lost and lost <= {0, 1, 2, 3, 4, 7}, lost  # who is last may learn it from the view without rank 6
 
 
+def a_join_has_all_its_times():
+    """A rank alone has agreed with itself before anybody hears of it."""
+    for _ in range(4):
+        results, _, _ = run_plan([[0]])
+        join, = results["transitions"]
+        times = [join[name] for name in ("launch_us", "connect_us", "first_dispatch_us")]
+        assert None not in times and min(times) >= 0, join
+
+
 def several_kills_a_join_and_a_leave_at_once():
     run_plan([[0, 1, 2, 3, 4], [0, 1, -2, -3, 5], [0, 2, 5]])
 
@@ -124,6 +133,7 @@ def the_same_seed_dispatches_the_same_bytes():
 main({
     **{path.stem: classic(path.stem) for path in sorted((SOURCE / "plans").glob("*.json"))},
     "fault_and_rejoin": fault_and_rejoin,
+    "a_join_has_all_its_times": a_join_has_all_its_times,
     "several_kills_a_join_and_a_leave_at_once": several_kills_a_join_and_a_leave_at_once,
     "the_last_survivor_goes_on": the_last_survivor_goes_on,
     "negative_leaves": negative_leaves,

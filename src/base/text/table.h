@@ -1,4 +1,5 @@
-// Aligned columns for people to read. Widths follow the content; a column without content is left out.
+// Aligned columns for people to read. Widths follow the content, within the width that there is; a column without
+// content is left out.
 #ifndef BASE_TEXT_TABLE_H
 #define BASE_TEXT_TABLE_H
 
@@ -23,6 +24,8 @@ struct table_column {
   const char *heading;
   const char *group; // heading over this column and its neighbours of the same group; NULL: none
   bool right;        // aligned so; else left
+  bool wrap;         // where there is not enough room, its texts go on in the next line
+  unsigned spare;    // above 0: left out where there is not enough room even so, the highest first
 };
 
 struct table_row;
@@ -40,6 +43,7 @@ struct table {
 struct table_look {
   bool color;   // ANSI escapes
   bool unicode; // rules in box-drawing characters
+  size_t width; // columns that there are; 0: as many as it takes
 };
 
 // Starts a row.
@@ -53,7 +57,8 @@ void table_add(struct table *table, enum table_style style, const char *format, 
 void table_note(struct table *table, size_t column, enum table_style style, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-void table_print(FILE *out, const struct table *table, const struct table_look *look);
+// Returns how many columns were left out because there is no room for them.
+size_t table_print(FILE *out, const struct table *table, const struct table_look *look);
 void table_free(struct table *table);
 
 // Prints one text likewise, with blanks behind it up to `width` columns.

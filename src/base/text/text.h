@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct text {
   char *data; // `size` bytes and a NUL; NULL while nothing was added
@@ -14,6 +15,11 @@ struct text {
 
 void text_add(struct text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void text_add_bytes(struct text *text, const void *bytes, size_t size);
+
+// What a noun has behind it after a number: "1 rank", "2 ranks".
+static inline const char *text_s(uint64_t count) {
+  return count == 1 ? "" : "s";
+}
 
 // Hands the string over (never NULL unless memory ran out) and empties `text`.
 char *text_take(struct text *text);

@@ -22,6 +22,7 @@ int cli_command_unknown(const struct cli_command *const *commands, const char *n
   for (size_t i = 0; commands[i]; i++)
     if (!commands[i]->hidden)
       cli_nearest_offer(&nearest, commands[i]->name);
+  cli_nearest_offer(&nearest, "version"); // which main() knows without a table
   if (nearest.best)
     fprintf(stderr, "weft: unknown command \"%s\"; did you mean %s?\n", name, nearest.best);
   else

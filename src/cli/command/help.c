@@ -1,10 +1,15 @@
 // Help texts, made from the tables of options.
 #include "cli/command/help.h"
 
+#include "base/text/table.h"
+#include "base/text/wrap.h"
+#include "cli/process/terminal.h"
+
 #include <string.h>
+#include <unistd.h>
 #include <weft/weft.h>
 
-enum { WIDTH = 100, COLUMN = 30, NOTE_SIZE = 512 };
+enum { COLUMN = 30, NOTE_SIZE = 512 };
 
 const struct cli_help_status cli_help_statuses[] = {
     {0, "passed, or done"},
@@ -18,27 +23,12 @@ const struct cli_help_status cli_help_statuses[] = {
     {0, NULL},
 };
 
-// Writes words from column `at` on, continued on lines that are indented by `indent`; ends the last line.
+static size_t width(void) {
+  return cli_terminal_prose(cli_terminal_of(STDOUT_FILENO, TERMINAL_NEVER));
+}
+
 static void write_wrapped(FILE *out, const char *text, size_t at, size_t indent) {
-  while (*text) {
-    size_t size = strcspn(text, " \n");
-    if (at > indent && at + 1 + size > WIDTH) {
-      fprintf(out, "\n%*s", (int)indent, "");
-      at = indent;
-    } else if (at > indent) {
-      fputc(' ', out);
-      at++;
-    }
-    fwrite(text, 1, size, out);
-    at += size;
-    text += size;
-    if (*text == '\n') {
-      fprintf(out, "\n%*s", (int)indent, "");
-      at = indent;
-    }
-    text += *text != '\0';
-  }
-  fputc('\n', out);
+  wrap_write(out, text, at, indent, width());
 }
 
 void cli_help_describe_option(const struct cli_option *row, char *out, size_t cap) {
@@ -95,8 +85,22 @@ static void write_usage(FILE *out, const struct cli_command *command) {
   fputc('\n', out);
 }
 
+// A command, as it is typed; one that is longer than a line goes on in the next one, as a shell takes it.
+static void write_command_line(FILE *out, const char *line) {
+  size_t room = width() - 2;
+  fputs("  ", out);
+  while (table_width(line) > room) {
+    size_t length = wrap_length(line, room - 2);
+    fprintf(out, "%.*s \\\n    ", (int)length, line);
+    line = wrap_after(line, length);
+    room = width() - 4;
+  }
+  fprintf(out, "%s\n", line);
+}
+
 static void write_example(FILE *out, const struct cli_example *example) {
-  fprintf(out, "  %s\n      ", example->line);
+  write_command_line(out, example->line);
+  fputs("      ", out);
   write_wrapped(out, example->meaning, 6, 6);
 }
 
@@ -128,9 +132,17 @@ void cli_help_write_short(FILE *out, const struct cli_command *const *list) {
   fputs("\n'weft COMMAND --help' explains a command; 'weft --version' prints the version.\n", out);
 }
 
+static void write_status(FILE *out, const struct cli_help_status *status) {
+  enum { INDENT = 7 };
+  fprintf(out, "  %3d  ", status->status);
+  write_wrapped(out, status->text, INDENT, INDENT);
+}
+
 void cli_help_write_overview(FILE *out, const struct cli_command *const *list) {
-  fprintf(out, "weft %s: elastic expert-parallel communication among ranks that join, leave and die.\n\n",
-          weft_version());
+  fprintf(out, "weft %s: ", weft_version());
+  write_wrapped(out, "elastic expert-parallel communication among ranks that join, leave and die.",
+                strlen("weft : ") + strlen(weft_version()), 0);
+  fputc('\n', out);
   cli_help_write_short(out, list);
   fputs("\nExamples:\n", out);
   for (size_t i = 0; list[i]; i++)
@@ -138,5 +150,5 @@ void cli_help_write_overview(FILE *out, const struct cli_command *const *list) {
       write_example(out, list[i]->examples);
   fputs("\nExit status:\n", out);
   for (const struct cli_help_status *status = cli_help_statuses; status->text; status++)
-    fprintf(out, "  %3d  %s\n", status->status, status->text);
+    write_status(out, status);
 }

@@ -170,7 +170,7 @@ static int run(const struct cli_call *call) {
   if (!cli_command_options(call, &options, &status))
     return status;
   if (options.listen && options.peer)
-    return cli_command_failed(call, fail(WEFT_ERR_INVALID, "--listen and --peer are both given"));
+    return cli_command_failed(call, fail(WEFT_ERR_INVALID, "--listen and --peer are both given: want one of them"));
   if (options.peer && !options.token)
     return cli_command_failed(call, fail(WEFT_ERR_INVALID, "--peer wants the token that 'weft doctor --listen' "
                                                            "prints: set WEFT_TOKEN, or give --token"));

@@ -224,6 +224,7 @@ static int run(const struct cli_call *call) {
   struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO, elastic.color);
   config->color = terminal.color;
   config->unicode = terminal.unicode;
+  config->width = terminal.width;
   return run_elastic(config);
 }
 

@@ -1,7 +1,10 @@
 // weft env: prints the environment variables by which other libraries fit this host and rank.
 #include "base/fail.h"
+#include "base/printable.h"
+#include "base/text/wrap.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/env_gpu.h"
+#include "cli/process/terminal.h"
 #include "doctor/host/host.h"
 #include "topology/served/exports.h"
 
@@ -24,7 +27,8 @@ static const struct cli_option rows[] = {
    .preset_note = "what fits all ranks of the host", FIELD(rank),
    .help = "for the N-th process of this host, from 0 (SLURM_LOCALID, OMPI_COMM_WORLD_LOCAL_RANK): also what is its "
    "own, such as the NIC nearest to its GPU"},
-  {.name = "shell", .type = OPTION_FLAG, FIELD(shell), .help = "print lines for a shell, with comments (the default)"},
+  {.name = "shell", .type = OPTION_FLAG, FIELD(shell),
+   .help = "print lines for a POSIX shell, with comments (the default); where that fails, a line that fails there too"},
   {.name = "json", .type = OPTION_FLAG, FIELD(json), .help = "print JSON"},
 };
 // clang-format on
@@ -74,28 +78,39 @@ static void print_value(const char *value) {
   putchar('\'');
 }
 
-// Ends a line of comment with the text; a newline or another control character in it becomes '?'.
+// The text in lines of comment; a newline or another control character in it becomes '?'.
 static void print_comment(const char *text) {
-  for (; *text; text++)
-    putchar(iscntrl((unsigned char)*text) ? '?' : *text);
-  putchar('\n');
+  char line[2 * CLI_ENV_WHY];
+  snprintf(line, sizeof line, "%s", text);
+  printable_line(line);
+  const char *rest = line, *mark = "# ";
+  do {
+    size_t length = wrap_length(rest, CLI_TERMINAL_WIDTH - strlen("#   "));
+    printf("%s%.*s\n", mark, (int)length, rest);
+    rest = wrap_after(rest, length);
+    mark = "#   ";
+  } while (*rest);
 }
 
 static void print_shell(const struct env *env, uint32_t rank) {
-  char line[2 * CLI_ENV_WHY];
+  char line[2 * CLI_ENV_WHY], option[32] = "";
+  if (env->facts.ranked)
+    snprintf(option, sizeof option, " --rank %u", rank);
+  snprintf(line, sizeof line, "eval \"$(weft env%s)\" sets these in a POSIX shell; here they are only shown", option);
+  print_comment(line);
   if (env->facts.gpu >= 0) {
     const struct topology_gpu *gpu = &env->choice->gpus[env->facts.gpu];
-    snprintf(line, sizeof line, "# rank %u: GPU %d at %s (%s)%s%s", rank, env->facts.gpu, gpu->address, env->how,
+    snprintf(line, sizeof line, "rank %u: GPU %d at %s (%s)%s%s", rank, env->facts.gpu, gpu->address, env->how,
              *gpu->cpus ? "; near it are the processors " : "", gpu->cpus);
   } else if (env->facts.ranked) {
-    snprintf(line, sizeof line, "# rank %u: no GPU of its own: %s", rank, env->how);
+    snprintf(line, sizeof line, "rank %u: no GPU of its own: %s", rank, env->how);
   } else {
-    snprintf(line, sizeof line, "# for all ranks of this host");
+    snprintf(line, sizeof line, "for all ranks of this host");
   }
   print_comment(line);
   for (size_t i = 0; i < env->count; i++) {
     const struct topology_export *at = &env->exports[i];
-    snprintf(line, sizeof line, "# %s%s: %s", at->set ? "" : "without ", at->name, at->why);
+    snprintf(line, sizeof line, "%s%s: %s", at->set ? "" : "without ", at->name, at->why);
     print_comment(line);
     if (!at->set)
       continue;
@@ -130,21 +145,32 @@ static int print_json(const struct env *env, uint32_t rank) {
   return 0;
 }
 
+static int print(const struct options *options) {
+  struct env env = {0};
+  if (options->shell && options->json)
+    return fail(WEFT_ERR_INVALID, "--shell and --json are both given: want one of them");
+  int err = gather(&env, options->rank);
+  if (!err && options->json)
+    err = print_json(&env, options->rank);
+  else if (!err)
+    print_shell(&env, options->rank);
+  topology_choice_free(env.choice);
+  return err;
+}
+
+static int tell_shell(int status, bool json) {
+  if (status && !json) // which is not for eval
+    puts(cli_env.where_it_fails);
+  return status;
+}
+
 static int run(const struct cli_call *call) {
   struct options options = {.rank = NO_RANK};
-  struct env env = {0};
   int status = 0;
   if (!cli_command_options(call, &options, &status))
-    return status;
-  if (options.shell && options.json)
-    return cli_command_failed(call, fail(WEFT_ERR_INVALID, "--shell and --json are both given"));
-  int err = gather(&env, options.rank);
-  if (!err && options.json)
-    err = print_json(&env, options.rank);
-  else if (!err)
-    print_shell(&env, options.rank);
-  topology_choice_free(env.choice);
-  return err ? cli_command_failed(call, err) : 0;
+    return tell_shell(status, options.json);
+  int err = print(&options);
+  return err ? tell_shell(cli_command_failed(call, err), options.json) : 0;
 }
 
 const struct cli_command cli_env = {
@@ -157,5 +183,6 @@ const struct cli_command cli_env = {
         "variable about which nothing is known is left out, with a comment. CUDA_VISIBLE_DEVICES stays as it is.",
     .options = OPTION_TABLE(rows),
     .examples = examples,
+    .where_it_fails = "false # weft env failed", // eval "" succeeds, and a script would go on without the variables
     .run = run,
 };

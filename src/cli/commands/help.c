@@ -1,5 +1,6 @@
 // weft help: the help of a command, or the manual page.
 #include "cli/command/help.h"
+#include "base/fail.h"
 #include "cli/commands/commands.h"
 
 struct options {
@@ -28,6 +29,11 @@ static int run(const struct cli_call *call) {
   int status = 0;
   if (!cli_command_options(call, &options, &status))
     return status;
+  if (options.man && options.command)
+    return cli_command_failed(
+        call,
+        fail(WEFT_ERR_INVALID, "--man and COMMAND %s are both given: want one of them, as the page has all commands",
+             options.command));
   if (options.man) {
     cli_help_write_manual(stdout, call->commands);
   } else if (options.command) {

@@ -1,8 +1,12 @@
 // weft plan: checks a plan and shows what each phase does.
 #include "plan/plan.h"
 
+#include <unistd.h>
+
+#include "base/ep_limits.h"
 #include "base/fail.h"
 #include "cli/commands/commands.h"
+#include "cli/process/terminal.h"
 
 struct options {
   const char *file;
@@ -26,7 +30,7 @@ static const struct cli_option rows[] = {
      .type = OPTION_UINT,
      .metavar = "N",
      .min = 1,
-     .max = INT32_MAX,
+     .max = EP_MAX_CAPACITY,
      .preset_note = "not checked",
      FIELD(num_processes),
      .help = "process slots: a plan that ever has more ranks live is wrong"},
@@ -51,7 +55,7 @@ static int describe(const struct options *options) {
       fail_context(err, "plan %s", options->file);
   }
   if (!err)
-    err = plan_describe(stdout, plan, options->json);
+    err = plan_describe(stdout, plan, options->json, cli_terminal_of(STDOUT_FILENO, TERMINAL_NEVER).width);
   plan_free(plan);
   return err;
 }
@@ -73,8 +77,7 @@ const struct cli_command cli_plan = {
         "phase; one that was not active before joins. A rank that was active and is not listed leaves cleanly when "
         "the phase starts. -R is lost abruptly, in the middle of the phase's first dispatch (rank 0 cannot be). A rank "
         "that reappears joins again, as a new process. Where no rank of the phase before stays, one of them waits "
-        "until "
-        "those that join have come, and keeps its process slot until then.\n"
+        "until those that join have come, and keeps its process slot until then.\n"
         "Example: [[0, 1], [0, 1, 2, 3], [0, 1, 2, -3]] starts with two ranks, adds two and kills one of them.",
     .options = OPTION_TABLE(rows),
     .examples = examples,

@@ -43,11 +43,20 @@ static int load(struct results *results, const char *dir) {
     return fail_errno(errno, "cannot read the run directory %s", dir);
   if (!S_ISDIR(info.st_mode))
     return results_load(results, dir);
-  char *path = NULL;
-  if (asprintf(&path, "%s/results.json", dir) < 0)
+  char *path = NULL, *events = NULL;
+  if (asprintf(&path, "%s/results.json", dir) < 0 || asprintf(&events, "%s/events.jsonl", dir) < 0) {
+    free(path);
     return fail(WEFT_ERR_NOMEM, "no memory for a path");
-  int err = results_load(results, path);
+  }
+  int err = 0;
+  if (access(path, F_OK) == 0 || errno != ENOENT)
+    err = results_load(results, path);
+  else if (access(events, F_OK) == 0)
+    err = fail(WEFT_ERR_SYSTEM, "the run in %s has no results.json: it has not ended yet, or was killed", dir);
+  else
+    err = fail(WEFT_ERR_SYSTEM, "%s is not the directory of a run: it has no results.json", dir);
   free(path);
+  free(events);
   return err;
 }
 
@@ -61,7 +70,8 @@ static int run(const struct cli_call *call) {
   if (err)
     return cli_command_failed(call, err);
   struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO, options.color);
-  struct report_options look = {.format = options.format, .color = terminal.color, .unicode = terminal.unicode};
+  struct report_options look = {
+      .format = options.format, .color = terminal.color, .unicode = terminal.unicode, .width = terminal.width};
   err = report_write(stdout, &results, &look);
   results_free(&results);
   return err ? cli_command_failed(call, err) : 0;

@@ -38,7 +38,8 @@ json_t *cli_info_limits(void);
 // variable's.
 json_t *cli_info_options(const struct cli_command *const *commands);
 
-// [{variable, default, value, help}]: the variables that are no option.
+// [{variable, default, value, help, error}]: the variables that are no option; `error` says what is wrong with the
+// value.
 json_t *cli_info_variables(void);
 
 // [{variable, meant}]: variables of the environment that begin with WEFT_ and mean nothing here; `meant` is the nearest

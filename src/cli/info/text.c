@@ -2,177 +2,168 @@
 #include "cli/info/text.h"
 
 #include "base/fail.h"
-#include "base/text/table.h"
 #include "base/text/text.h"
+#include "base/text/wrap.h"
+#include "cli/info/printer.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-struct printer {
-  FILE *out;
-  struct table_look look;
-  bool failed;
-};
-
-static const char *text_of(const json_t *object, const char *key) {
-  const char *text = json_string_value(json_object_get(object, key));
-  return text ? text : "";
-}
-
-static json_int_t number_of(const json_t *object, const char *key) {
-  return json_integer_value(json_object_get(object, key));
-}
-
-static void heading(struct printer *printer, const char *text) {
-  fputc('\n', printer->out);
-  table_print_text(printer->out, printer->look.color, TABLE_BOLD, text, 0);
-  fputc('\n', printer->out);
-}
-
-// The strings of an array with commas between them; the caller's, NULL when memory ran out.
-static char *join(const json_t *strings) {
-  struct text joined = {0};
-  const json_t *string;
-  size_t i;
-  json_array_foreach(strings, i, string) {
-    text_add(&joined, "%s%s", i ? ", " : "", json_string_value(string));
-  }
-  return text_take(&joined);
-}
-
-static void print_table(struct printer *printer, struct table *table) {
-  printer->failed |= table->failed;
-  table_print(printer->out, table, &printer->look);
-  table_free(table);
-}
-
-static void print_build(struct printer *printer, const json_t *build) {
-  FILE *out = printer->out;
-  heading(printer, "Build");
-  fprintf(out, "%s, %s, %s (%s), sanitizers: %s\n", text_of(build, "compiler"), text_of(build, "target"),
-          text_of(build, "type"), text_of(build, "flags"), text_of(build, "sanitizers"));
+static void print_build(struct cli_info_printer *printer, const json_t *build) {
+  cli_info_heading(printer, "Build");
+  cli_info_say(printer, "%s, %s, %s (%s), sanitizers: %s", cli_info_member(build, "compiler"),
+               cli_info_member(build, "target"), cli_info_member(build, "type"), cli_info_member(build, "flags"),
+               cli_info_member(build, "sanitizers"));
   const json_t *library;
   size_t i;
   json_array_foreach(json_object_get(build, "libraries"), i, library) {
-    const char *version = text_of(library, "version");
-    fprintf(out, "%s %s%s%s (%s)\n", *version ? "with" : "without", text_of(library, "name"), *version ? " " : "",
-            version, text_of(library, "for"));
+    const char *version = cli_info_member(library, "version");
+    cli_info_say(printer, "%s %s%s%s (%s)", *version ? "with" : "without", cli_info_member(library, "name"),
+                 *version ? " " : "", version, cli_info_member(library, "for"));
   }
 }
 
-static void print_libraries(struct printer *printer, const json_t *libraries) {
-  heading(printer, "Libraries");
+static void print_libraries(struct cli_info_printer *printer, const json_t *libraries) {
+  cli_info_heading(printer, "Libraries");
   const json_t *library, *avoided;
   size_t i, k;
   json_array_foreach(libraries, i, library) {
-    const char *name = text_of(library, "name"), *version = text_of(library, "version");
-    fprintf(printer->out, "%s %s (%s)\n", name, *version ? version : "cannot be loaded", text_of(library, "for"));
+    const char *name = cli_info_member(library, "name"), *version = cli_info_member(library, "version");
+    cli_info_say(printer, "%s %s (%s)", name, *version ? version : "cannot be loaded", cli_info_member(library, "for"));
     json_array_foreach(json_object_get(library, "avoided"), k, avoided) {
-      fprintf(printer->out, "  without %s: %s; %s\n", text_of(avoided, "what"), text_of(avoided, "why"),
-              text_of(avoided, "instead"));
+      cli_info_say(printer, "  without %s: %s; %s", cli_info_member(avoided, "what"), cli_info_member(avoided, "why"),
+                   cli_info_member(avoided, "instead"));
     }
   }
 }
 
-static void print_transports(struct printer *printer, const json_t *transports) {
-  FILE *out = printer->out;
-  heading(printer, "Transports");
+// "WHAT: WORD, MORE: REASON", in the colour of whether it is available; `more` and the reason may be empty.
+static void print_available(struct cli_info_printer *printer, const char *what, const char *words[2], const char *more,
+                            const json_t *row) {
+  bool available = json_is_true(json_object_get(row, "available"));
+  const char *word = words[available], *reason = available ? "" : cli_info_member(row, "reason");
+  struct text text = {0};
+  text_add(&text, "%s%s%s%s", *more ? ", " : "", more, *reason ? ": " : "", reason);
+  printer->failed |= text.failed;
+  fputs(what, printer->out);
+  table_print_text(printer->out, printer->look.color, available ? TABLE_GREEN : TABLE_RED, word, 0);
+  wrap_write(printer->out, text.data ? text.data : "", table_width(what) + table_width(word), CLI_INFO_INDENT,
+             printer->look.width);
+  text_free(&text);
+}
+
+static void print_transport(struct cli_info_printer *printer, const json_t *transport) {
+  static const char *words[] = {"not available", "available"};
+  const char *kernels = cli_info_member(transport, "kernels");
+  char what[64];
+  snprintf(what, sizeof what, "%s: ", cli_info_member(transport, "name"));
+  print_available(printer, what, words, cli_info_member(transport, "reach"), transport);
+  if (cli_info_member(transport, "nics")[0])
+    cli_info_say(printer, "NICs of %s: %s", cli_info_member(transport, "name"), cli_info_member(transport, "nics"));
+  if (!kernels[0])
+    return;
+  char *variants = cli_info_join(json_object_get(transport, "variants"));
+  cli_info_say(printer, "kernels: %s; those that run here: %s", kernels, variants ? variants : "");
+  free(variants);
+}
+
+static void print_transports(struct cli_info_printer *printer, const json_t *transports) {
+  cli_info_heading(printer, "Transports");
   const json_t *transport;
   size_t i;
   json_array_foreach(transports, i, transport) {
-    bool available = json_is_true(json_object_get(transport, "available"));
-    const char *kernels = text_of(transport, "kernels"), *reach = text_of(transport, "reach");
-    fprintf(out, "%s%s%s: ", text_of(transport, "name"), kernels[0] ? ", between " : reach[0] ? ", " : "", reach);
-    table_print_text(out, printer->look.color, available ? TABLE_GREEN : TABLE_RED,
-                     available ? "available" : "not available", 0);
-    fprintf(out, "%s%s\n", available ? "" : ": ", text_of(transport, "reason"));
-    if (text_of(transport, "nics")[0])
-      fprintf(out, "NICs of %s: %s\n", text_of(transport, "name"), text_of(transport, "nics"));
-    if (!kernels[0])
-      continue;
-    char *variants = join(json_object_get(transport, "variants"));
-    fprintf(out, "kernels: %s; those that run here: %s\n", kernels, variants ? variants : "");
-    free(variants);
+    print_transport(printer, transport);
   }
 }
 
-static void print_gpus(struct printer *printer, const json_t *gpus) {
-  FILE *out = printer->out;
-  heading(printer, "GPUs");
-  if (!json_is_true(json_object_get(gpus, "available"))) {
-    table_print_text(out, printer->look.color, TABLE_RED, "none", 0);
-    fprintf(out, ": %s\n", text_of(gpus, "reason"));
-  }
+static void print_gpu(struct cli_info_printer *printer, const json_t *gpu) {
+  if (*cli_info_member(gpu, "error"))
+    cli_info_say(printer, "%" JSON_INTEGER_FORMAT ": %s", cli_info_number(gpu, "index"), cli_info_member(gpu, "error"));
+  else
+    cli_info_say(printer,
+                 "%" JSON_INTEGER_FORMAT ": %s at %s, %.0f GiB, %" JSON_INTEGER_FORMAT
+                 " processors, compute capability %s%s; GPU-%s",
+                 cli_info_number(gpu, "index"), cli_info_member(gpu, "name"), cli_info_member(gpu, "pci"),
+                 (double)cli_info_number(gpu, "memory_bytes") / (1 << 30), cli_info_number(gpu, "processors"),
+                 cli_info_member(gpu, "compute_capability"),
+                 json_is_true(json_object_get(gpu, "windows")) ? "" : ", cannot share its memory between processes",
+                 cli_info_member(gpu, "uuid"));
+}
+
+static void print_gpus(struct cli_info_printer *printer, const json_t *gpus) {
+  static const char *words[] = {"none", ""};
+  cli_info_heading(printer, "GPUs");
+  if (!json_is_true(json_object_get(gpus, "available")))
+    print_available(printer, "", words, "", gpus);
   const json_t *gpu;
   size_t i;
   json_array_foreach(json_object_get(gpus, "devices"), i, gpu) {
-    fprintf(out, "%" JSON_INTEGER_FORMAT ": ", number_of(gpu, "index"));
-    if (*text_of(gpu, "error"))
-      fprintf(out, "%s\n", text_of(gpu, "error"));
-    else
-      fprintf(out, "%s at %s, %.0f GiB, %" JSON_INTEGER_FORMAT " processors, compute capability %s%s; GPU-%s\n",
-              text_of(gpu, "name"), text_of(gpu, "pci"), (double)number_of(gpu, "memory_bytes") / (1 << 30),
-              number_of(gpu, "processors"), text_of(gpu, "compute_capability"),
-              json_is_true(json_object_get(gpu, "windows")) ? "" : ", cannot share its memory between processes",
-              text_of(gpu, "uuid"));
+    print_gpu(printer, gpu);
   }
 }
 
-static void print_host(struct printer *printer, const json_t *host) {
-  FILE *out = printer->out;
-  heading(printer, "Host");
-  fprintf(out, "%s, %s, boot %s\n", text_of(host, "host"), text_of(host, "kernel"), text_of(host, "boot_id"));
-  if (*text_of(host, "cpu_model"))
-    fprintf(out, "%s\n", text_of(host, "cpu_model"));
+static void print_host(struct cli_info_printer *printer, const json_t *host) {
+  struct text line = {0};
+  cli_info_heading(printer, "Host");
+  cli_info_say(printer, "%s, %s, boot %s", cli_info_member(host, "host"), cli_info_member(host, "kernel"),
+               cli_info_member(host, "boot_id"));
+  if (*cli_info_member(host, "cpu_model"))
+    cli_info_say(printer, "%s", cli_info_member(host, "cpu_model"));
   if (json_object_get(host, "packages"))
-    fprintf(out, "packages: %" JSON_INTEGER_FORMAT ", NUMA nodes: %zu, cores: %" JSON_INTEGER_FORMAT ", ",
-            number_of(host, "packages"), json_array_size(json_object_get(host, "numa_nodes")),
-            number_of(host, "cores"));
-  fprintf(out, "threads: %" JSON_INTEGER_FORMAT ", memory: %.1f GiB (from %s)\n", number_of(host, "threads"),
-          (double)number_of(host, "memory_bytes") / (1 << 30), text_of(host, "source"));
+    text_add(&line, "packages: %" JSON_INTEGER_FORMAT ", NUMA nodes: %zu, cores: %" JSON_INTEGER_FORMAT ", ",
+             cli_info_number(host, "packages"), json_array_size(json_object_get(host, "numa_nodes")),
+             cli_info_number(host, "cores"));
+  cli_info_say(printer, "%sthreads: %" JSON_INTEGER_FORMAT ", memory: %.1f GiB (from %s)", line.data ? line.data : "",
+               cli_info_number(host, "threads"), (double)cli_info_number(host, "memory_bytes") / (1 << 30),
+               cli_info_member(host, "source"));
+  printer->failed |= line.failed;
+  text_free(&line);
 }
 
-static void print_numa_and_caches(struct printer *printer, const json_t *host) {
+static void print_numa_and_caches(struct cli_info_printer *printer, const json_t *host) {
   const json_t *row;
   size_t i;
   json_array_foreach(json_object_get(host, "numa_nodes"), i, row) {
-    fprintf(printer->out, "NUMA node %" JSON_INTEGER_FORMAT ": processors %s, %.1f GiB\n", number_of(row, "node"),
-            text_of(row, "cpus"), (double)number_of(row, "memory_bytes") / (1 << 30));
+    fprintf(printer->out, "NUMA node %" JSON_INTEGER_FORMAT ": processors %s, %.1f GiB\n", cli_info_number(row, "node"),
+            cli_info_member(row, "cpus"), (double)cli_info_number(row, "memory_bytes") / (1 << 30));
   }
   json_array_foreach(json_object_get(host, "caches"), i, row) {
     fprintf(printer->out, "L%" JSON_INTEGER_FORMAT " cache: %" JSON_INTEGER_FORMAT " of %" JSON_INTEGER_FORMAT " KiB\n",
-            number_of(row, "level"), number_of(row, "count"), number_of(row, "bytes") / 1024);
+            cli_info_number(row, "level"), cli_info_number(row, "count"), cli_info_number(row, "bytes") / 1024);
   }
 }
 
-static void print_devices(struct printer *printer, const json_t *devices) {
-  static const struct table_column columns[] = {{.heading = "device"}, {.heading = "kind"},
-                                                {.heading = "id"},     {.heading = "node", .right = true},
-                                                {.heading = "names"},  {.heading = "model"}};
+static void print_devices(struct cli_info_printer *printer, const json_t *devices) {
+  static const struct table_column columns[] = {{.heading = "device"},
+                                                {.heading = "kind"},
+                                                {.heading = "id"},
+                                                {.heading = "node", .right = true},
+                                                {.heading = "names", .wrap = true},
+                                                {.heading = "model", .wrap = true}};
   struct table table = {.columns = columns, .num_columns = sizeof columns / sizeof columns[0]};
   const json_t *row;
   size_t i;
   json_array_foreach(devices, i, row) {
     const json_t *node = json_object_get(row, "numa_node");
     table_row(&table);
-    table_add(&table, TABLE_PLAIN, "%s", text_of(row, "address"));
-    table_add(&table, TABLE_PLAIN, "%s", text_of(row, "kind"));
-    table_add(&table, TABLE_PLAIN, "%s:%s", text_of(row, "vendor"), text_of(row, "device"));
+    table_add(&table, TABLE_PLAIN, "%s", cli_info_member(row, "address"));
+    table_add(&table, TABLE_PLAIN, "%s", cli_info_member(row, "kind"));
+    table_add(&table, TABLE_PLAIN, "%s:%s", cli_info_member(row, "vendor"), cli_info_member(row, "device"));
     if (node)
       table_add(&table, TABLE_PLAIN, "%" JSON_INTEGER_FORMAT, json_integer_value(node));
     else
       table_add(&table, TABLE_PLAIN, "-");
-    char *names = join(json_object_get(row, "names"));
+    char *names = cli_info_join(json_object_get(row, "names"));
     table_add(&table, TABLE_PLAIN, "%s", names ? names : "");
     free(names);
-    table_add(&table, TABLE_PLAIN, "%s", text_of(row, "name"));
+    table_add(&table, TABLE_PLAIN, "%s", cli_info_member(row, "name"));
   }
   if (table.num_rows > 0)
-    heading(printer, "Devices");
-  print_table(printer, &table);
+    cli_info_heading(printer, "Devices");
+  cli_info_print_table(printer, &table);
 }
 
-static void print_interfaces(struct printer *printer, const json_t *interfaces) {
+static void print_interfaces(struct cli_info_printer *printer, const json_t *interfaces) {
   static const struct table_column columns[] = {{.heading = "interface"},
                                                 {.heading = "state"},
                                                 {.heading = "MTU", .right = true},
@@ -182,86 +173,41 @@ static void print_interfaces(struct printer *printer, const json_t *interfaces) 
   size_t i;
   json_array_foreach(interfaces, i, row) {
     table_row(&table);
-    table_add(&table, TABLE_PLAIN, "%s", text_of(row, "name"));
-    table_add(&table, TABLE_PLAIN, "%s", text_of(row, "state"));
-    table_add(&table, TABLE_PLAIN, "%" JSON_INTEGER_FORMAT, number_of(row, "mtu"));
+    table_add(&table, TABLE_PLAIN, "%s", cli_info_member(row, "name"));
+    table_add(&table, TABLE_PLAIN, "%s", cli_info_member(row, "state"));
+    table_add(&table, TABLE_PLAIN, "%" JSON_INTEGER_FORMAT, cli_info_number(row, "mtu"));
     if (json_object_get(row, "mbit_s"))
-      table_add(&table, TABLE_PLAIN, "%" JSON_INTEGER_FORMAT, number_of(row, "mbit_s"));
+      table_add(&table, TABLE_PLAIN, "%" JSON_INTEGER_FORMAT, cli_info_number(row, "mbit_s"));
     else
       table_add(&table, TABLE_PLAIN, "-");
   }
-  heading(printer, "Network interfaces");
-  print_table(printer, &table);
+  cli_info_heading(printer, "Network interfaces");
+  cli_info_print_table(printer, &table);
 }
 
-static void print_limits(struct printer *printer, const json_t *limits) {
+static void print_limits(struct cli_info_printer *printer, const json_t *limits) {
   static const struct table_column columns[] = {
-      {.heading = "limit"}, {.heading = "value", .right = true}, {.heading = "meaning"}};
+      {.heading = "limit"}, {.heading = "value", .right = true}, {.heading = "meaning", .wrap = true}};
   struct table table = {.columns = columns, .num_columns = sizeof columns / sizeof columns[0]};
   const json_t *row;
   size_t i;
   json_array_foreach(limits, i, row) {
     table_row(&table);
-    table_add(&table, TABLE_PLAIN, "%s", text_of(row, "name"));
+    table_add(&table, TABLE_PLAIN, "%s", cli_info_member(row, "name"));
     if (json_is_null(json_object_get(row, "value")))
       table_add(&table, TABLE_PLAIN, "unlimited");
     else
-      table_add(&table, TABLE_PLAIN, "%" JSON_INTEGER_FORMAT, number_of(row, "value"));
-    table_add(&table, TABLE_DIM, "%s", text_of(row, "meaning"));
+      table_add(&table, TABLE_PLAIN, "%" JSON_INTEGER_FORMAT, cli_info_number(row, "value"));
+    table_add(&table, TABLE_DIM, "%s", cli_info_member(row, "meaning"));
   }
-  heading(printer, "Limits");
-  print_table(printer, &table);
-}
-
-static void print_options(struct printer *printer, const json_t *options) {
-  static const struct table_column columns[] = {{.heading = "command"}, {.heading = "option"}, {.heading = "variable"},
-                                                {.heading = "default"}, {.heading = "value"},  {.heading = "from"}};
-  struct table table = {.columns = columns, .num_columns = sizeof columns / sizeof columns[0]};
-  const json_t *row;
-  size_t i;
-  json_array_foreach(options, i, row) {
-    enum table_style style = strcmp(text_of(row, "source"), "environment") == 0 ? TABLE_CYAN : TABLE_PLAIN;
-    const char *alias = text_of(row, "alias");
-    table_row(&table);
-    table_add(&table, TABLE_PLAIN, "%s", text_of(row, "command"));
-    table_add(&table, TABLE_PLAIN, "%s%s%s", text_of(row, "option"), *alias ? ", " : "", alias);
-    table_add(&table, TABLE_PLAIN, "%s", text_of(row, "variable"));
-    table_add(&table, TABLE_DIM, "%s", text_of(row, "default"));
-    table_add(&table, style, "%s", text_of(row, "value"));
-    table_add(&table, style, "%s", text_of(row, "source"));
-    if (*text_of(row, "error"))
-      table_note(&table, 2, TABLE_RED, "wrong: %s", text_of(row, "error"));
-  }
-  heading(printer, "Options");
-  print_table(printer, &table);
-}
-
-static void print_variables(struct printer *printer, const json_t *variables, const json_t *unknown) {
-  static const struct table_column columns[] = {
-      {.heading = "variable"}, {.heading = "default"}, {.heading = "value"}, {.heading = "meaning"}};
-  struct table table = {.columns = columns, .num_columns = sizeof columns / sizeof columns[0]};
-  const json_t *row;
-  size_t i;
-  json_array_foreach(variables, i, row) {
-    table_row(&table);
-    table_add(&table, TABLE_PLAIN, "%s", text_of(row, "variable"));
-    table_add(&table, TABLE_DIM, "%s", text_of(row, "default"));
-    table_add(&table, TABLE_CYAN, "%s", text_of(row, "value"));
-    table_add(&table, TABLE_DIM, "%s", text_of(row, "help"));
-  }
-  heading(printer, "Other variables");
-  print_table(printer, &table);
-  json_array_foreach(unknown, i, row) {
-    const char *meant = text_of(row, "meant");
-    fprintf(printer->out, "%s is set but means nothing%s%s%s\n", text_of(row, "variable"),
-            *meant ? "; did you mean " : "", meant, *meant ? "?" : "");
-  }
+  cli_info_heading(printer, "Limits");
+  cli_info_print_table(printer, &table);
 }
 
 int cli_info_print(FILE *out, const json_t *info, struct cli_terminal terminal, bool topology) {
-  struct printer printer = {.out = out, .look = {.color = terminal.color, .unicode = terminal.unicode}};
+  struct cli_info_printer printer = {.out = out, .look = {terminal.color, terminal.unicode, terminal.width}};
   const json_t *host = json_object_get(info, "host");
-  fprintf(out, "weft %s\n", text_of(info, "version"));
+  fprintf(out, "weft %s\n", cli_info_member(info, "version"));
   print_build(&printer, json_object_get(info, "build"));
   print_libraries(&printer, json_object_get(info, "libraries"));
   print_transports(&printer, json_object_get(info, "transports"));
@@ -272,10 +218,10 @@ int cli_info_print(FILE *out, const json_t *info, struct cli_terminal terminal, 
     print_devices(&printer, json_object_get(host, "devices"));
     print_interfaces(&printer, json_object_get(host, "interfaces"));
     printer.failed |= cli_info_print_choice(out, json_object_get(info, "choice"), terminal) != 0;
-    fprintf(out, "threads that drive transports run %s\n", text_of(info, "threads"));
+    cli_info_say(&printer, "threads that drive transports run %s", cli_info_member(info, "threads"));
   }
   print_limits(&printer, json_object_get(info, "limits"));
-  print_options(&printer, json_object_get(info, "options"));
-  print_variables(&printer, json_object_get(info, "variables"), json_object_get(info, "unknown_variables"));
+  cli_info_print_options(&printer, json_object_get(info, "options"));
+  cli_info_print_variables(&printer, json_object_get(info, "variables"), json_object_get(info, "unknown_variables"));
   return printer.failed ? fail(WEFT_ERR_NOMEM, "no memory for a table") : 0;
 }

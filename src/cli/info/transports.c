@@ -37,7 +37,7 @@ static int try_memfd(void) {
 static void add_ways(json_t *list) {
   for (const char *const *name = transport_names(); *name; name++) {
     const struct transport *transport = NULL;
-    char why[256] = "";
+    char why[FAIL_DETAIL_SIZE] = "";
     int err = transport_find(*name, &transport);
     snprintf(why, sizeof why, "%s", err ? weft_last_error() : "");
     if (!err)

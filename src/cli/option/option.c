@@ -191,12 +191,18 @@ static int check_required(const struct parse *parse) {
   return 0;
 }
 
+bool cli_options_want_help(int argc, char *const *argv) {
+  for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+    if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+      return true;
+  return false;
+}
+
 int cli_options_parse(struct cli_option_table table, void *target, int argc, char *const *argv) {
   struct parse parse = {.table = table, .target = target, .argc = argc, .argv = argv, .next = 1};
   // A wrong variable must not keep anybody from the help, so --help is looked for before the environment is read.
-  for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
-    if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
-      return OPTION_HELP;
+  if (cli_options_want_help(argc, argv))
+    return OPTION_HELP;
   int err = set_without_command_line(&parse);
   bool only_operands = false;
   while (!err && parse.next < argc) {

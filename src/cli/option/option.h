@@ -59,6 +59,9 @@ struct cli_option_table {
 // bad value, and what would be right.
 int cli_options_parse(struct cli_option_table table, void *target, int argc, char *const *argv);
 
+// Whether one of argv[1] to argv[argc - 1], up to `--`, asks for the help.
+bool cli_options_want_help(int argc, char *const *argv);
+
 // Whether `text` would be a right value of `row`: 0, or INVALID as above.
 int cli_option_check(const struct cli_option *row, const char *text);
 

@@ -56,6 +56,18 @@ static void store_number(const struct cli_option *row, uint64_t number, void *fi
   }
 }
 
+// "the nearest are 7168 and 7296": the multiples below and above that are in range. Into out[cap].
+static void describe_nearest(const struct cli_option *row, uint64_t number, char *out, size_t cap) {
+  uint64_t below = number - number % row->step, above = below + row->step;
+  bool has_below = below >= row->min, has_above = above > below && above <= highest(row);
+  if (has_below && has_above)
+    snprintf(out, cap, "the nearest are %" PRIu64 " and %" PRIu64 "; ", below, above);
+  else if (has_below || has_above)
+    snprintf(out, cap, "the nearest is %" PRIu64 "; ", has_below ? below : above);
+  else
+    out[0] = '\0';
+}
+
 static int set_number(const struct cli_option *row, const char *text, void *field) {
   char range[RANGE_SIZE];
   cli_option_describe_range(row, range, sizeof range);
@@ -70,8 +82,11 @@ static int set_number(const struct cli_option *row, const char *text, void *fiel
                 __builtin_add_overflow(number, (uint64_t)(text[i] - '0'), &number);
   if (negative || overflow || number < row->min || number > highest(row))
     return fail(WEFT_ERR_INVALID, "%s is out of range; want %s", text, range);
-  if (row->step > 1 && number % row->step != 0)
-    return fail(WEFT_ERR_INVALID, "%s is not a multiple of %" PRIu64 "; want %s", text, row->step, range);
+  if (row->step > 1 && number % row->step != 0) {
+    char nearest[64];
+    describe_nearest(row, number, nearest, sizeof nearest);
+    return fail(WEFT_ERR_INVALID, "%s is not a multiple of %" PRIu64 "; %swant %s", text, row->step, nearest, range);
+  }
   store_number(row, number, field);
   return 0;
 }

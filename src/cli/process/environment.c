@@ -1,33 +1,130 @@
-// The environment variables that Weft knows, as one table.
+// The environment variables that Weft knows beside those of options, as one table, and what is right for each.
 #include "cli/process/environment.h"
 
-#include <stddef.h>
+#include "base/affinity.h"
+#include "base/fail.h"
 
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <errno.h>
+#include <net/if.h>
+#include <stddef.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { NAME_SIZE = 256, HOST_ID_SIZE = 64 };
+
+static const char *const levels[] = {"error", "warn", "info", "debug", NULL};
+static const char *const kernels[] = {"portable", "avx2", "avx512", "avx512-bf16", "neon", NULL};
+static const char *const transports[] = {"nvlink", "ofi", "ucx", "shm", "none", NULL};
+
+static bool is_interface(const char *name) {
+  return if_nametoindex(name) != 0;
+}
+
+static bool is_place(const char *name) {
+  struct in6_addr address;
+  return inet_pton(AF_INET, name, &address) == 1 || inet_pton(AF_INET6, name, &address) == 1 || is_interface(name);
+}
+
+static bool is_name(const char *name) {
+  return *name && !strpbrk(name, " \t\n");
+}
+
+// Looks at each part of a list with commas.
+static int check_list(const char *list, bool (*is_right)(const char *part), const char *wanted) {
+  for (const char *at = list;; at++) {
+    char part[NAME_SIZE];
+    size_t size = strcspn(at, ",");
+    if (size >= sizeof part)
+      return fail(WEFT_ERR_INVALID, "a part of it has %zu characters, %d are allowed", size, NAME_SIZE - 1);
+    memcpy(part, at, size);
+    part[size] = '\0';
+    if (!is_right(part))
+      return fail(WEFT_ERR_INVALID, "\"%s\" is not %s", part, wanted);
+    at += size;
+    if (!*at)
+      return 0;
+  }
+}
+
+static int check_addresses(const char *list) {
+  return check_list(list, is_place, "a numeric address; want addresses of this host, with commas between them");
+}
+
+static int check_interfaces(const char *list) {
+  return check_list(list, is_place, "an interface of this host; want names as 'ip link' shows them, with commas");
+}
+
+// Whether there is such a NIC is judged where the NICs are chosen.
+static int check_nics(const char *list) {
+  return check_list(list + (*list == '^'), is_name, "the name of a NIC; want names with commas, and no blanks");
+}
+
+static int check_processors(const char *list) {
+  cpu_set_t cpus;
+  if (strcmp(list, "any") == 0 || (affinity_parse(list, &cpus) && CPU_COUNT(&cpus) > 0))
+    return 0;
+  return fail(WEFT_ERR_INVALID, "\"%s\" is no list of processors; want one like 0-3,8, or any", list);
+}
+
+static int check_host_id(const char *id) {
+  bool right = strlen(id) < HOST_ID_SIZE;
+  for (const char *at = id; *at; at++)
+    right &= isgraph((unsigned char)*at) && *at != '"' && *at != '\\';
+  return right ? 0
+               : fail(WEFT_ERR_INVALID, "\"%s\" is no host id; want at most %d characters, no blanks and no quotes", id,
+                      HOST_ID_SIZE - 1);
+}
+
+static int check_file(const char *path) {
+  if (*path != '/')
+    return fail(WEFT_ERR_INVALID, "\"%s\" is not a full path; want one that begins with /", path);
+  return access(path, F_OK) == 0 ? 0 : fail_errno(errno, "there is no file %s", path);
+}
+
+// clang-format off
 const struct cli_variable cli_variables[] = {
-    {"WEFT_LOG", "warn", "how much is logged on standard error: error, warn, info or debug"},
-    {"WEFT_EP_KERNELS", "the best that runs here",
-     "variant of the kernels: portable, avx2, avx512, avx512-bf16 or neon"},
-    {"WEFT_NICS", "those nearest to each GPU",
-     "NICs to choose among: names separated by commas, or ^ and the names to leave out"},
-    {"WEFT_CPUS", "near the GPU or NIC",
-     "processors for the threads that drive transports: a list like 0-3,8, of those that the process may use, or any"},
-    {"WEFT_EP_TRANSPORT", "NVLink, else the first that works",
-     "how ranks reach those on other hosts: nvlink, ofi, ucx, or none"},
-    {"WEFT_ADDRESS", "all but loopback", "addresses of this host, with commas, at which ranks on other hosts connect"},
-    {"WEFT_INTERFACE", "all but loopback", "the same by the names of interfaces"},
-    {"WEFT_HOST_ID", "unset", "ranks with different values connect as if they were on different hosts"},
-    {"WEFT_CUDA_PLUGIN", "beside the library", "full path of the CUDA plug-in, libweft_cuda"},
-    {"WEFT_UCX_PLUGIN", "beside the library", "full path of the plug-in for UCX, libweft_ucx"},
-    {"WEFT_OFI_PLUGIN", "beside the library", "full path of the plug-in for libfabric, libweft_ofi"},
-    {"WEFT_TOPOLOGY_PLUGIN", "beside the library", "full path of the plug-in that chooses NICs, libweft_topology"},
-    {"WEFT_CUFILE", "libcufile.so.0",
-     "file of the library cuFile, by which the transport file reaches GPU memory; off: do not use it"},
-    {"WEFT_OFI_NICS", "those of the GPU, or near",
-     "NICs with commas between them: the transport ofi takes the first that its provider has"},
-    {"WEFT_TOKEN_FILE", "unset", "file of this user alone with the token in its first line, instead of WEFT_TOKEN"},
-    {"WEFT_TOKEN_FD", "unset", "descriptor that the token is read from, and then closed, instead of WEFT_TOKEN"},
-    {"WEFT_PASSWORD_FILE", "unset", "file of this user alone with the password, instead of WEFT_PASSWORD"},
-    {"WEFT_PASSWORD_FD", "unset", "descriptor that the password is read from, instead of WEFT_PASSWORD"},
-    {"NO_COLOR", "unset", "when not empty, nothing is coloured unless --color=always"},
-    {NULL, NULL, NULL},
+  {.name = "WEFT_LOG", .preset = "warn", .choices = levels, .used_by = "elastic p2p serve",
+   .help = "how much is logged on standard error: error, warn, info or debug"},
+  {.name = "WEFT_EP_KERNELS", .preset = "the best that runs here", .choices = kernels, .used_by = "elastic",
+   .help = "variant of the kernels: portable, avx2, avx512, avx512-bf16 or neon"},
+  {.name = "WEFT_NICS", .preset = "those nearest to each GPU", .check = check_nics, .used_by = "elastic p2p env",
+   .help = "NICs to choose among: names separated by commas, or ^ and the names to leave out"},
+  {.name = "WEFT_CPUS", .preset = "near the GPU or NIC", .check = check_processors, .used_by = "elastic p2p",
+   .help = "processors for the threads that drive transports: a list like 0-3,8, of those that the process may use, "
+   "or any"},
+  {.name = "WEFT_EP_TRANSPORT", .preset = "NVLink, else the first that works", .choices = transports,
+   .used_by = "elastic",
+   .help = "how ranks reach those on other hosts: nvlink, ofi, ucx, none, or shm where the other hosts are this one"},
+  {.name = "WEFT_ADDRESS", .preset = "all but loopback", .check = check_addresses, .used_by = "elastic",
+   .help = "addresses of this host, with commas, at which ranks on other hosts connect"},
+  {.name = "WEFT_INTERFACE", .preset = "all but loopback", .check = check_interfaces, .used_by = "elastic",
+   .help = "the same by the names of interfaces"},
+  {.name = "WEFT_HOST_ID", .preset = "unset", .check = check_host_id, .used_by = "elastic",
+   .help = "ranks with different values connect as if they were on different hosts"},
+  // A plug-in that is not there is a way that is not there: a command that has another one goes on.
+  {.name = "WEFT_CUDA_PLUGIN", .preset = "beside the library", .check = check_file,
+   .help = "full path of the CUDA plug-in, libweft_cuda"},
+  {.name = "WEFT_UCX_PLUGIN", .preset = "beside the library", .check = check_file,
+   .help = "full path of the plug-in for UCX, libweft_ucx"},
+  {.name = "WEFT_OFI_PLUGIN", .preset = "beside the library", .check = check_file,
+   .help = "full path of the plug-in for libfabric, libweft_ofi"},
+  {.name = "WEFT_TOPOLOGY_PLUGIN", .preset = "beside the library", .check = check_file,
+   .help = "full path of the plug-in that chooses NICs, libweft_topology"},
+  {.name = "WEFT_CUFILE", .preset = "libcufile.so.0",
+   .help = "file of the library cuFile, by which the transport file reaches GPU memory; off: do not use it"},
+  {.name = "WEFT_OFI_NICS", .preset = "those of the GPU, or near", .check = check_nics, .used_by = "elastic p2p",
+   .help = "NICs with commas between them: the transport ofi takes the first that its provider has"},
+  {.name = "WEFT_TOKEN_FILE", .preset = "unset",
+   .help = "file of this user alone with the token in its first line, instead of WEFT_TOKEN"},
+  {.name = "WEFT_TOKEN_FD", .preset = "unset",
+   .help = "descriptor that the token is read from, and then closed, instead of WEFT_TOKEN"},
+  {.name = "WEFT_PASSWORD_FILE", .preset = "unset",
+   .help = "file of this user alone with the password, instead of WEFT_PASSWORD"},
+  {.name = "WEFT_PASSWORD_FD", .preset = "unset",
+   .help = "descriptor that the password is read from, instead of WEFT_PASSWORD"},
+  {.name = "NO_COLOR", .preset = "unset", .help = "when not empty, nothing is coloured unless --color=always"},
+  {.name = NULL},
 };
+// clang-format on

@@ -6,6 +6,9 @@ struct cli_variable {
   const char *name; // NULL ends the table
   const char *preset;
   const char *help;
+  const char *used_by;             // names of the commands that a wrong value ends, with blanks between; NULL: none
+  const char *const *choices;      // NULL-terminated: the only values; or NULL
+  int (*check)(const char *value); // 0, or INVALID with a last error that says what would be right; or NULL
 };
 
 extern const struct cli_variable cli_variables[];

@@ -1,4 +1,5 @@
 // GPUs: their driver, which of them Weft can use, and which of them reach each other's memory.
+#include "base/text/text.h"
 #include "doctor/host/host.h"
 
 #include "base/fail.h"
@@ -76,7 +77,8 @@ void doctor_judge_driver(const struct doctor_facts *facts, struct doctor_report 
   } else if (facts->gpu.count > 0) { // as in a container that hides it
     doctor_find(report, DOCTOR_OK, "the driver answers, but does not show its version in /proc/driver/nvidia");
   } else if (on_bus(facts) > 0) {
-    doctor_find(report, DOCTOR_PROBLEM, "%zu NVIDIA GPUs are on the PCI bus, but there is no driver", on_bus(facts));
+    doctor_find(report, DOCTOR_PROBLEM, "%zu NVIDIA GPU%s %s on the PCI bus, but there is no driver", on_bus(facts),
+                text_s(on_bus(facts)), on_bus(facts) == 1 ? "is" : "are");
     doctor_means(report, "no program can use them");
     doctor_fix(report, "install the NVIDIA driver (such as the package nvidia-driver), then 'modprobe nvidia'; in a "
                        "container, start it with the GPUs (docker run --gpus all)");
@@ -118,11 +120,14 @@ void doctor_judge_peer_access(const struct doctor_facts *facts, struct doctor_re
   if (gpu->pairs == 0)
     return;
   if (gpu->pairs_apart == 0) {
-    doctor_find(report, DOCTOR_OK, "all %zu pairs of GPUs reach each other's memory", gpu->pairs);
+    if (gpu->pairs == 1)
+      doctor_find(report, DOCTOR_OK, "both GPUs reach each other's memory");
+    else
+      doctor_find(report, DOCTOR_OK, "all %zu pairs of GPUs reach each other's memory", gpu->pairs);
     return;
   }
-  doctor_find(report, DOCTOR_PROBLEM, "%zu of %zu pairs of GPUs do not reach each other's memory, such as %s",
-              gpu->pairs_apart, gpu->pairs, gpu->apart);
+  doctor_find(report, DOCTOR_PROBLEM, "%zu of %zu pair%s of GPUs %s not reach each other's memory, such as %s",
+              gpu->pairs_apart, gpu->pairs, text_s(gpu->pairs), gpu->pairs_apart == 1 ? "does" : "do", gpu->apart);
   doctor_means(report, "ranks on such a pair cannot be in one group that uses GPU memory");
   doctor_fix(report, "'nvidia-smi topo -p2p r' shows the pairs and reasons; with NVSwitch, nvidia-fabricmanager has to "
                      "run; over PCIe, switch ACS redirection off, and let a container or guest see all GPUs");

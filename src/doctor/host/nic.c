@@ -1,4 +1,5 @@
 // NICs: which of them serve the GPUs, and whether their links are up.
+#include "base/text/text.h"
 #include "doctor/host/host.h"
 
 static bool known(const struct doctor_facts *facts) {
@@ -63,11 +64,15 @@ void doctor_judge_links(const struct doctor_facts *facts, struct doctor_report *
       judge_down(nic, report);
   }
   if (down > 0 && up + unknown == 0) {
-    doctor_find(report, DOCTOR_PROBLEM, "the links of all %zu NICs are down", down);
+    if (down == 1)
+      doctor_find(report, DOCTOR_PROBLEM, "the link of the only NIC is down");
+    else
+      doctor_find(report, DOCTOR_PROBLEM, "the links of all %zu NICs are down", down);
     doctor_means(report, "no other host can be reached over them");
   } else if (up > 0) {
-    doctor_find(report, DOCTOR_OK, "%zu of %zu links are up", up, up + unknown + down);
+    doctor_find(report, DOCTOR_OK, "%zu of %zu link%s %s up", up, up + unknown + down, text_s(up + unknown + down),
+                up == 1 ? "is" : "are");
   } else if (unknown > 0) {
-    doctor_find(report, DOCTOR_OK, "the system does not show the state of %zu links", unknown);
+    doctor_find(report, DOCTOR_OK, "the system does not show the state of %zu link%s", unknown, text_s(unknown));
   }
 }

@@ -1,4 +1,5 @@
 // RDMA devices, as the kernel shows them in /sys/class/infiniband, and the device files by which programs use them.
+#include "base/text/text.h"
 #include "doctor/host/host.h"
 
 #include "doctor/host/read.h"
@@ -99,13 +100,13 @@ void doctor_judge_rdma(const struct doctor_facts *facts, struct doctor_report *r
     doctor_fix(report, "run 'modprobe ib_uverbs' (package rdma-core); in a container, pass /dev/infiniband on "
                        "(docker run --device=/dev/infiniband)");
   } else if (rdma->verbs_usable < rdma->verbs) {
-    doctor_find(report, DOCTOR_PROBLEM, "%zu of %zu device files in /dev/infiniband may not be opened by this user",
+    doctor_find(report, DOCTOR_PROBLEM, "this user may not open %zu of the %zu device files in /dev/infiniband",
                 rdma->verbs - rdma->verbs_usable, rdma->verbs);
     doctor_means(report, "transports will not use these RDMA devices");
     doctor_fix(report, "run 'chmod 666 /dev/infiniband/uverbs*', as the udev rules of the package rdma-core do");
   } else {
-    doctor_find(report, DOCTOR_OK, "there are %zu RDMA ports, and this user may open %zu device files", rdma->count,
-                rdma->verbs);
+    doctor_find(report, DOCTOR_OK, "there %s %zu RDMA port%s, and this user may open %zu device file%s",
+                rdma->count == 1 ? "is" : "are", rdma->count, text_s(rdma->count), rdma->verbs, text_s(rdma->verbs));
   }
 }
 
@@ -124,8 +125,8 @@ static void judge_port(const struct doctor_port *port, struct doctor_report *rep
     doctor_means(report, "connections over it fail when they are made");
     doctor_fix(report, "give its interface an address ('ip address add'); in a container, use the host's network");
   } else if (ethernet && port->routable == 0) {
-    doctor_find(report, DOCTOR_NOTE, "%s port %d has %zu GIDs, none of them for RoCE v2", port->device, port->number,
-                port->gids);
+    doctor_find(report, DOCTOR_NOTE, "%s port %d has %zu GID%s, but none for RoCE v2", port->device, port->number,
+                port->gids, text_s(port->gids));
     doctor_means(report, "it reaches only its own Ethernet segment");
     doctor_fix(report, "give its interface an IP address, and set RoCE v2 ('cma_roce_mode -d %s -p %d -m 2')",
                port->device, port->number);

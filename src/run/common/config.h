@@ -61,6 +61,7 @@ struct run_config {
   struct run_given given[RUN_MAX_GIVEN]; // what a follower does not use is compared with the lead's
   uint32_t num_given;
   bool color, unicode; // of the report on standard output: what struct report_options says
+  size_t width;
 };
 
 // Runs the plan as lead node, or follows one. Returns the exit status of the tool (0, 1, 2, 3, 4, 5, 124, or 128 + the

@@ -101,7 +101,8 @@ static uint32_t describe_needs(const struct node *node, struct text *text) {
     uint32_t need = node->plan->phases[p].num_processes, more = need > here ? need - here : 0;
     most = more > most ? more : most;
     if (more && named < PHASES_NAMED)
-      text_add(text, "%sphase %u needs %u%s", named ? ", " : "", p, more, named ? " more" : " more process slots");
+      text_add(text, "%sphase %u needs %u more%s%s", named ? ", " : "", p, more, named ? "" : " process slot",
+               named ? "" : text_s(more));
     named += more > 0;
   }
   if (named > PHASES_NAMED)

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/fail.h"
+#include "base/text/text.h"
 #include "base/time/clock.h"
 #include "run/common/roster.h"
 #include "run/lead/lead.h"
@@ -80,8 +81,9 @@ static int too_late(const struct node *node, const char *missing) {
   for (uint32_t i = 0; i < joins->count; i++)
     if (!node_launch_of(node, node->phase.current, joins->rank[i])->claimed)
       return fail(WEFT_ERR_TIMEOUT,
-                  "phase %u: no agent launched rank %d within %u s; %u agents have %u slots in all, this one %u free",
-                  node->phase.current, joins->rank[i], node->config.startup_timeout_s, lead->num_nodes, slots,
+                  "phase %u: no agent launched rank %d within %u s; %u agent%s %s %u slot%s in all, this one %u free",
+                  node->phase.current, joins->rank[i], node->config.startup_timeout_s, lead->num_nodes,
+                  text_s(lead->num_nodes), lead->num_nodes == 1 ? "has" : "have", slots, text_s(slots),
                   node_free_slots(node));
   return fail(WEFT_ERR_TIMEOUT, "phase %u: rank %s did not start it within %u s (logs in %s)", node->phase.current,
               missing, node->config.startup_timeout_s, node->directory.path);
@@ -102,12 +104,12 @@ int lead_gather_slots(struct node *node, uint32_t phase) {
     lead->deadline_ns = clock_deadline_ms((uint64_t)node->config.startup_timeout_s * 1000);
   }
   progress_show(&node->progress, true, "phase %u waits for other agents: %u more process slot%s", phase, need - slots,
-                need - slots == 1 ? "" : "s");
+                text_s(need - slots));
   return clock_passed(lead_late_ns(node))
              ? fail(WEFT_ERR_TIMEOUT,
-                    "phase %u needs %u process slots, and the agents here have %u: no agent with the missing %u came "
+                    "phase %u needs %u process slot%s, and the agents here have %u: no agent with the missing %u came "
                     "within %u s (--num-processes, --startup-timeout)",
-                    phase, need, slots, need - slots, node->config.startup_timeout_s)
+                    phase, need, text_s(need), slots, need - slots, node->config.startup_timeout_s)
              : 0;
 }
 

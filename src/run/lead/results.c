@@ -245,7 +245,8 @@ static int fill(const struct node *node, struct results *results, int status, co
 static int print(const struct node *node, const struct results *results) {
   struct report_options options = {.format = node->config.json ? REPORT_JSON : REPORT_TEXT,
                                    .color = node->config.color,
-                                   .unicode = node->config.unicode};
+                                   .unicode = node->config.unicode,
+                                   .width = node->config.width};
   if (!node->config.json)
     printf("\n");
   int err = report_write(stdout, results, &options);
@@ -256,6 +257,7 @@ int lead_finish(struct node *node, int status, const char *error) {
   struct results results = {0};
   int err = fill(node, &results, status, error);
   bool filled = !err;
+  results_round(&results);
   if (!err)
     err = results_save(&results, node->directory.fd, "results.json");
   if (filled && err)

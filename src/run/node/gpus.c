@@ -114,10 +114,10 @@ static int check_gpus(const struct device_api *api, struct run_gpus *gpus) {
 static int too_few(uint32_t count, uint32_t num_ranks) {
   const char *visible = getenv(VISIBLE);
   return fail(WEFT_ERR_UNSUPPORTED,
-              "there %s %u GPU%s%s%s%s for %u ranks that are live at once on this agent: each needs one of its own, "
+              "there %s %u GPU%s%s%s%s for %u rank%s live at once on this agent: each needs one of its own, "
               "unless --share-gpus lets several ranks use one",
               count == 1 ? "is" : "are", count, count == 1 ? "" : "s", visible ? " (" VISIBLE " is '" : "",
-              visible ? visible : "", visible ? "')" : "", num_ranks);
+              visible ? visible : "", visible ? "')" : "", num_ranks, num_ranks == 1 ? "" : "s");
 }
 
 // Finds this node's GPUs.

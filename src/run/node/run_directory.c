@@ -50,15 +50,18 @@ static bool holds(const struct run_directory *directory, const char *name) {
 // Only one run can have it: a second one, or a second node, would mix its files with the first one's.
 static int open_events(struct run_directory *directory) {
   if (holds(directory, "results.json") && !holds(directory, EVENTS)) // somebody else's: a run has both
-    return fail(WEFT_ERR_BUSY, "the run directory %s has a results.json already: want another one (--run-dir DIR)",
+    return fail(WEFT_ERR_BUSY,
+                "the run directory %s has a results.json already: want another one (" RUN_DIRECTORY_OTHER ")",
                 directory->path);
   directory->events = create(directory, EVENTS);
   if (directory->events)
     return 0;
   if (errno == EEXIST)
-    return fail(WEFT_ERR_BUSY, "the run directory %s holds a run already: want another one, or remove it first",
+    return fail(WEFT_ERR_BUSY,
+                "the run directory %s holds a run already: want another one (" RUN_DIRECTORY_OTHER
+                "), or remove it first",
                 directory->path);
-  int err = fail_errno(errno, "cannot write %s/%s", directory->path, EVENTS);
+  int err = fail_errno(errno, "cannot write %s/%s (" RUN_DIRECTORY_OTHER ")", directory->path, EVENTS);
   return err == WEFT_ERR_LIMIT ? WEFT_ERR_SYSTEM : err;
 }
 
@@ -112,9 +115,10 @@ int run_directory_save(struct run_directory *directory, const char *name, json_t
     error = errno;
   json_decref(json);
   if (error == EEXIST)
-    return fail(WEFT_ERR_BUSY, "%s/%s exists already: want another run directory, or remove it first", directory->path,
-                name);
-  return error ? fail_errno(error, "cannot write %s/%s", directory->path, name) : 0;
+    return fail(WEFT_ERR_BUSY,
+                "%s/%s exists already: want another run directory (" RUN_DIRECTORY_OTHER "), or remove it first",
+                directory->path, name);
+  return error ? fail_errno(error, "cannot write %s/%s (" RUN_DIRECTORY_OTHER ")", directory->path, name) : 0;
 }
 
 static void name_log(char name[LOG_NAME], int32_t rank) {
@@ -135,7 +139,8 @@ int run_directory_open_log(const struct run_directory *directory, int32_t rank, 
     err = fail_errno(errno, "cannot stat the log %s/%s", directory->path, name);
   else if (!S_ISREG(status.st_mode) || status.st_uid != geteuid() || status.st_nlink != 1)
     err = fail(WEFT_ERR_SYSTEM,
-               "the log %s/%s is not a regular file of this user, or has a second name: want another run directory",
+               "the log %s/%s is not a regular file of this user, or has a second name: want another run directory "
+               "(" RUN_DIRECTORY_OTHER ")",
                directory->path, name);
   else
     fcntl(opened, F_SETFL, O_APPEND);
@@ -147,8 +152,10 @@ int run_directory_open_log(const struct run_directory *directory, int32_t rank, 
 }
 
 void run_directory_lost(struct run_directory *directory, const char *name, int error) {
-  if (!directory->lost[0])
-    snprintf(directory->lost, sizeof directory->lost, "%s is incomplete: writing failed (%s)", name, strerror(error));
+  if (!directory->lost[0]) {
+    fail_errno(error, "%s is incomplete: writing failed", name);
+    snprintf(directory->lost, sizeof directory->lost, "%s", weft_last_error());
+  }
 }
 
 void run_directory_event(struct run_directory *directory, const char *kind, json_t *rest) {

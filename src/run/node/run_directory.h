@@ -14,6 +14,8 @@
 
 #include "base/text/text.h"
 
+#define RUN_DIRECTORY_OTHER "--run-dir DIR chooses another" // the remedy, for each message about it
+
 struct run_directory {
   char *path;     // for messages; NULL: none is open
   int fd;         // O_PATH

@@ -25,9 +25,9 @@ static bool is_last(const struct walk *walk) {
 
 static int cannot_make(const struct walk *walk, int error) {
   const char *path = walk->directory->path;
-  return is_last(walk) ? fail_errno(error, "cannot make the run directory %s (--run-dir DIR chooses another)", path)
-                       : fail_errno(error, "cannot make the run directory %s (--run-dir DIR chooses another): %.*s",
-                                    path, (int)walk->end, path);
+  return is_last(walk) ? fail_errno(error, "cannot make the run directory %s (" RUN_DIRECTORY_OTHER ")", path)
+                       : fail_errno(error, "cannot make the run directory %s (" RUN_DIRECTORY_OTHER "): %.*s", path,
+                                    (int)walk->end, path);
 }
 
 // Whoever may rename what stands in it can put another directory in the place of ours.
@@ -40,7 +40,7 @@ static int check_parent(const struct walk *walk) {
     return 0;
   return fail(WEFT_ERR_INVALID,
               "the run directory %s: any user may write to %.*s, which has no sticky bit, and put another directory in "
-              "its place; chmod o-w it, or want a directory elsewhere",
+              "its place; chmod o-w it, or want a directory elsewhere (" RUN_DIRECTORY_OTHER ")",
               path, walk->begin ? (int)walk->begin : 1, walk->begin ? path : ".");
 }
 
@@ -51,13 +51,14 @@ static int check_own(const struct walk *walk) {
     return cannot_make(walk, errno);
   if (status.st_uid != geteuid())
     return fail(WEFT_ERR_INVALID,
-                "the run directory %s belongs to user %u, not to this one, %u: want a directory of your own", path,
-                (unsigned)status.st_uid, (unsigned)geteuid());
+                "the run directory %s belongs to user %u, not to this one, %u: want a directory of your own "
+                "(" RUN_DIRECTORY_OTHER ")",
+                path, (unsigned)status.st_uid, (unsigned)geteuid());
   if (status.st_mode & (S_IWGRP | S_IWOTH))
     return fail(
         WEFT_ERR_INVALID,
         "others may write to the run directory %s (mode %04o): chmod go-w it, or want a directory that does not "
-        "exist yet",
+        "exist yet (" RUN_DIRECTORY_OTHER ")",
         path, (unsigned)(status.st_mode & 07777));
   return 0;
 }
@@ -69,9 +70,12 @@ static int follow(const struct walk *walk, int error, int *next) {
   if (fstatat(walk->at, walk->name, &status, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISLNK(status.st_mode))
     return cannot_make(walk, error);
   if (is_last(walk))
-    return fail(WEFT_ERR_INVALID, "the run directory %s is a symbolic link: want the directory itself", path);
+    return fail(WEFT_ERR_INVALID,
+                "the run directory %s is a symbolic link: want the directory itself (" RUN_DIRECTORY_OTHER ")", path);
   if (status.st_uid != geteuid() && status.st_uid != 0)
-    return fail(WEFT_ERR_INVALID, "the run directory %s: %.*s is a symbolic link of user %u: want a path without it",
+    return fail(WEFT_ERR_INVALID,
+                "the run directory %s: %.*s is a symbolic link of user %u: want a path without it (" RUN_DIRECTORY_OTHER
+                ")",
                 path, (int)walk->end, path, (unsigned)status.st_uid);
   *next = openat(walk->at, walk->name, HOLD);
   return *next < 0 ? cannot_make(walk, errno) : 0;

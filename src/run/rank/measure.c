@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/fail.h"
+#include "base/text/text.h"
 #include "run/common/roster.h"
 #include "run/rank/rank.h"
 
@@ -21,8 +22,8 @@ static int check_view(const struct rank *rank, const struct traffic_op *op) {
   int err = rank_lost_to_others(rank, live->rank, live->count, op->ranks, op->num_ranks);
   if (err)
     return err;
-  return fail(WEFT_ERR_PROTOCOL, "operation %llu of phase %u ran among %u ranks, but the plan has %u",
-              (unsigned long long)op->op, rank->phase, op->num_ranks, live->count);
+  return fail(WEFT_ERR_PROTOCOL, "operation %llu of phase %u ran among %u rank%s, but the plan has %u",
+              (unsigned long long)op->op, rank->phase, op->num_ranks, text_s(op->num_ranks), live->count);
 }
 
 static int operate(struct rank *rank, bool judge, struct traffic_op *op) {

@@ -126,8 +126,8 @@ static void note_stall(struct rank *rank, const struct traffic_op *op) {
 static void note_first(struct rank *rank, const struct traffic_op *op) {
   rank->dispatched = true;
   uint64_t committed = rank->events.committed_ns, end = op->begin_ns + op->dispatch_ns;
-  if (committed == 0 || committed > end)
-    return;
+  if (committed == 0 || committed > end) // the event that says so comes through another thread, and may come late
+    committed = op->begin_ns;
   rank->record.launch_us = (double)(rank->main_ns - rank->task.launch_ns) / 1000;
   rank->record.connect_us = (double)(committed - rank->main_ns) / 1000;
   rank->record.first_dispatch_us = (double)(end - committed) / 1000;

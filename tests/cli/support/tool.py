@@ -36,9 +36,22 @@ class ToolTest(unittest.TestCase):
         self.assertEqual((result.returncode, result.stderr), (0, ""), arguments)
         return result.stdout
 
+    def warns(self, says, *arguments, **more):
+        """Runs the tool, which must succeed and say `says` on standard error in lines that begin with its name; returns
+        its output."""
+        result = weft(*arguments, **more)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn(says, result.stderr, arguments)
+        for line in result.stderr.splitlines():
+            self.assertTrue(line.startswith(("weft: ", "weft[warn] ")), line)
+        return result.stdout
+
     def refused(self, status, says, *arguments, **more):
-        """Runs the tool, which must exit with `status`, print nothing, and say `says` on standard error."""
+        """Runs the tool, which must exit with `status`, say `says` on standard error, and print nothing; for a shell
+        it prints what ends a script."""
         result = weft(*arguments, **more)
         self.assertIn(says, result.stderr, arguments)
-        self.assertEqual((result.returncode, result.stdout), (status, ""), arguments)
+        for_shell = arguments[:1] == ("env",) and "--json" not in arguments
+        printed = "false # weft env failed\n" if for_shell else ""
+        self.assertEqual((result.returncode, result.stdout), (status, printed), arguments)
         return result.stderr

@@ -109,10 +109,12 @@ def need_own_arguments():
 
 def environment_of(job, arguments, more):
     """What an agent gets: the job's name, which its ranks inherit and are found by, and where several agents meet at an
-    embedded store, a token that they share."""
+    embedded store, a token that they share. Not what only tests know, which the tool would call unknown."""
     shares = {"--rank-server", "--tcp-server", "--num-agents"}.intersection(arguments) and "--store" not in arguments
     token = {"WEFT_TOKEN": "token-of-" + job} if shares else {}
-    env = {**os.environ, "TEST_JOB": job, **token, **(more or {})}
+    own = {name for name in os.environ if name.startswith(("WEFT_SOURCE", "WEFT_TEST_", "WEFT_FAKE_", "WEFT_CLOCK_"))}
+    env = {name: value for name, value in os.environ.items() if name not in own}
+    env.update({"TEST_JOB": job, **token, **(more or {})})
     env.pop("WEFT_STORE", None)
     return env
 

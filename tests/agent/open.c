@@ -1,0 +1,48 @@
+// What weft_agent_open() refuses.
+#include <stdlib.h>
+#include <string.h>
+
+#include <weft/weft.h>
+
+#include "cmocka_all.h"
+
+static void assert_refused(int err, const char *says) {
+  assert_int_equal(err, WEFT_ERR_INVALID);
+  if (!strstr(weft_last_error(), says))
+    fail_msg("\"%s\" does not say \"%s\"", weft_last_error(), says);
+}
+
+static void without_options(void **state) {
+  (void)state;
+  weft_agent_t *agent = NULL;
+  assert_refused(weft_agent_open(&agent, NULL),
+                 "weft_agent_open: options is NULL, and an agent needs a name: pass a struct weft_agent_options that "
+                 "begins as WEFT_AGENT_OPTIONS_INIT and has one");
+  assert_null(agent);
+}
+
+static void without_a_name(void **state) {
+  (void)state;
+  weft_agent_t *agent = NULL;
+  struct weft_agent_options options = WEFT_AGENT_OPTIONS_INIT;
+  assert_refused(weft_agent_open(&agent, &options), "set weft_agent_options.name");
+  options.name = "";
+  assert_refused(weft_agent_open(&agent, &options), "set weft_agent_options.name");
+  assert_null(agent);
+}
+
+static void without_a_place_for_the_handle(void **state) {
+  (void)state;
+  struct weft_agent_options options = WEFT_AGENT_OPTIONS_INIT;
+  options.name = "somebody";
+  assert_refused(weft_agent_open(NULL, &options), "weft_agent_open: agent is NULL: pass where the handle goes");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(without_options),
+      cmocka_unit_test(without_a_name),
+      cmocka_unit_test(without_a_place_for_the_handle),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
