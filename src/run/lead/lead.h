@@ -40,9 +40,8 @@ struct lead {
   char started[32]; // RFC 3339
   uint64_t started_ns;
   enum lead_state state;
-  uint64_t deadline_ns; // of the state, or of the phase's start
-  bool showed_token;
-  bool showed_needs;       // where others come: what the plan needs of them
+  uint64_t deadline_ns;    // of the state, or of the phase's start
+  bool showed_command;     // how the others are started
   uint32_t awaited;        // where others come: the phase that waits for slots
   bool all_started;        // of the phase in progress
   struct seat *seats;      // [num_phases][plan->ranks.count]

@@ -38,7 +38,7 @@ static int take_store_change(struct node *node, const struct run_change *change)
   uint32_t phase, rank;
   switch (change->kind) {
   case WEFT_STORE_EVENT_LOST:
-    node_store_silent(node);
+    node_store_silent(node, node_patience_s(node));
     return 0;
   case WEFT_STORE_EVENT_RESUMED: // a new store that has come as far as the old one looks like it to the watch
     if (node->store.silent_ns)
@@ -93,7 +93,7 @@ static int keep_alive(struct node *node) {
   if (!err || err == WEFT_ERR_NOT_FOUND)
     node_store_answered(node);
   else
-    node_store_silent(node);
+    node_store_silent(node, limit_s);
   if (err == WEFT_ERR_NOT_FOUND)
     node_restore_begin(node);
   node->store.renew_ns = clock_deadline_ms(err ? RETRY_MS : RUN_RENEW_MS);

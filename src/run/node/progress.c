@@ -27,6 +27,19 @@ void progress_close(struct progress *progress) {
   progress->on = false;
 }
 
+void progress_say(struct progress *progress, const char *format, ...) {
+  char text[1024];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  printable_line(text);
+  if (!progress->on)
+    return;
+  progress_hide(progress);
+  fprintf(stderr, "weft elastic: %s\n", text);
+}
+
 static size_t terminal_width(void) {
   struct winsize size;
   return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;

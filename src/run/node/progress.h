@@ -19,6 +19,9 @@ void progress_close(struct progress *progress); // takes the line away
 void progress_show(struct progress *progress, bool milestone, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+// Says something once, as a line of its own that stays; the next progress_show() brings the state back below it.
+void progress_say(struct progress *progress, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 // Takes the line away before something else is printed; the next progress_show() brings it back.
 void progress_hide(struct progress *progress);
 

@@ -112,9 +112,9 @@ def environment_of(job, arguments, more):
     embedded store, a token that they share."""
     shares = {"--rank-server", "--tcp-server", "--num-agents"}.intersection(arguments) and "--store" not in arguments
     token = {"WEFT_TOKEN": "token-of-" + job} if shares else {}
-    env = {**os.environ, "TEST_JOB": job, **token, **(more or {})}
+    env = {**os.environ, "TEST_JOB": job, **token}
     env.pop("WEFT_STORE", None)
-    return env
+    return {**env, **(more or {})}
 
 
 def sizes_of(arguments, plan):
@@ -179,6 +179,10 @@ class Run:
         """Standard output and standard error so far."""
         self.output.flush()
         return pathlib.Path(self.output.name).read_text() + pathlib.Path(self.errors.name).read_text()
+
+    def printed(self):
+        """Standard output so far."""
+        return pathlib.Path(self.output.name).read_text()
 
     def expect_status(self, status):
         got = self.wait()
