@@ -9,6 +9,7 @@
 //     start/<phase>/<rank>     the rank has come through the transition into the phase
 //     record/<phase>/<rank>    the rank has done its part of the phase: what it found (phase_record.h)
 //     exit/<phase>/<rank>      its process has ended: JSON {planned, status, kill_ns, boot, what}
+//     still/<phase>/<rank>     its process stands still: JSON {agent, what}; "what" is empty when it goes on again
 //     fail/<who>               somebody's reason to end the run: JSON {status, error}
 //     restored                 all agents are back in a store that had forgotten the run: the run's new lease
 //     end                      the run is over: JSON {status, error}; agents go

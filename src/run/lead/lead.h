@@ -15,6 +15,7 @@ struct seat {
   bool ended, planned;      // the process launched for this phase has ended, as the plan has it
   uint64_t kill_ns;         // when it died as planned; 0: it did not
   char boot[RUN_BOOT_SIZE]; // of the host whose clock that is
+  char still[240];          // that the process launched for this phase stands still, in words; "": it does not
 };
 
 struct seen_node {
@@ -81,6 +82,12 @@ void lead_record_report(struct node *node, const json_t *report);
 void lead_note_exit(struct node *node, const json_t *exit);
 // The failure once it is decided on, else 0.
 int lead_failed(const struct node *node);
+
+// standstill.c
+void lead_take_still(struct node *node, struct seat *seat, const json_t *still);
+// Ranks that stand still are at fault where the run ends because something did not come: they are named first in the
+// error. Returns `err`.
+int lead_blame_standing(const struct node *node, int err);
 
 // results.c: writes results.json and the report. `error`: why the run ended early, or "".
 int lead_finish(struct node *node, int status, const char *error);

@@ -107,6 +107,7 @@ static int keep_alive(struct node *node) {
 static uint64_t next_deadline(const struct node *node) {
   uint64_t deadline = node->role->deadline(node);
   deadline = node->retry_ns < deadline ? node->retry_ns : deadline;
+  deadline = node_look_ns(node) < deadline ? node_look_ns(node) : deadline;
   return node->store.renew_ns < deadline ? node->store.renew_ns : deadline;
 }
 
@@ -120,6 +121,7 @@ static int step(struct node *node, struct pollfd *fds) {
   if (err)
     return err;
   node_serve_children(node);
+  node_watch_children(node);
   err = take_all_news(node);
   if (node->end.over) // the lead's word is the last
     return err;

@@ -119,6 +119,7 @@ struct node {
   struct run_reporter *reporter;
   struct node_restore restore;
   uint64_t retry_ns; // when something is to be tried again; CLOCK_NEVER: nothing is
+  uint64_t look_ns;  // when the rank processes are looked at next; 0: when there are some
 
   struct run_directory directory;
   struct progress progress;
@@ -179,6 +180,11 @@ int node_run(struct node *node);
 void node_serve_children(struct node *node);
 // Ends every child: asks, waits, kills. Returns when they are gone.
 void node_end_children(struct node *node);
+
+// standstill.c: looks now and then whether rank processes stand still. One that does is named on the screen once, and
+// under still/ in the store, until it goes on.
+void node_watch_children(struct node *node);
+uint64_t node_look_ns(const struct node *node); // when it wants to look again
 
 // store_health.c
 // The store did not answer, and is waited for so long; said once until it does.
