@@ -18,6 +18,10 @@ int report_json(FILE *out, const struct results *results);
 int report_phases(FILE *out, const struct results *results, const struct report_options *options);
 int report_transitions(FILE *out, const struct results *results, const struct report_options *options);
 
+// Of the head. How many experts a token really selected; and where ranks outnumbered their processors, else nothing.
+void report_add_topk(struct text *text, const struct results *results);
+void report_add_shortage(struct text *text, const struct results *results);
+
 enum { REPORT_WIDTH = 120 }; // columns that a text report keeps to
 
 // How a state looks in text.

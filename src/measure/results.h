@@ -72,6 +72,13 @@ struct results_transition {
   double detect_median_us;
 };
 
+// Ranks that shared processors: those of one host, or of the agents there that may run on the same processors.
+struct results_processors {
+  char host[64];
+  uint32_t usable; // processors, by their affinity and the limits of their control groups
+  uint32_t ranks;  // the most that ran there at once, in any phase
+};
+
 struct results {
   char run[37];
   char job[64];
@@ -83,6 +90,8 @@ struct results {
                   // reports show num_tokens, hidden, topk, experts_per_rank, iterations and, as text, dtype, layout and
                   // memory, and memory_why: what kept `auto` from GPUs
   json_t *plan;   // the plan's JSON
+  uint32_t num_processors;
+  struct results_processors *processors;
   uint32_t num_phases;
   struct results_phase *phases;
   uint32_t num_transitions;

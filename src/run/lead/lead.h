@@ -24,6 +24,9 @@ struct seen_node {
   char host[64];
   json_t *gpus; // names of those that it uses
   bool shares_gpus;
+  char boot[RUN_BOOT_SIZE];
+  char cpus[RUN_CPUS_SIZE]; // processors that it may run on
+  uint32_t processors;      // that it may use of them at once
 };
 
 enum lead_state { LEAD_GATHERS, LEAD_RUNS, LEAD_ENDS };
@@ -88,6 +91,9 @@ void lead_take_still(struct node *node, struct seat *seat, const json_t *still);
 // Ranks that stand still are at fault where the run ends because something did not come: they are named first in the
 // error. Returns `err`.
 int lead_blame_standing(const struct node *node, int err);
+
+// processors.c: which processors the ranks shared. NOMEM.
+int lead_fill_processors(const struct node *node, struct results *results);
 
 // results.c: writes results.json and the report. `error`: why the run ended early, or "".
 int lead_finish(struct node *node, int status, const char *error);

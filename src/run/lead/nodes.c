@@ -8,6 +8,14 @@
 #include "run/common/own_address.h"
 #include "run/lead/lead.h"
 
+static void take_processors(struct seen_node *seen, const json_t *node) {
+  const char *boot = json_string_value(json_object_get(node, "boot"));
+  const char *cpus = json_string_value(json_object_get(node, "cpus"));
+  seen->processors = (uint32_t)json_integer_value(json_object_get(node, "processors"));
+  snprintf(seen->boot, sizeof seen->boot, "%s", boot ? boot : "");
+  snprintf(seen->cpus, sizeof seen->cpus, "%s", cpus ? cpus : "");
+}
+
 int lead_take_node(struct node *node, const struct run_change *change, const char *id) {
   struct lead *lead = node->lead;
   char *end;
@@ -27,6 +35,7 @@ int lead_take_node(struct node *node, const struct run_change *change, const cha
   seen->slots = (uint32_t)json_integer_value(json_object_get(change->json, "slots"));
   snprintf(seen->host, sizeof seen->host, "%s", host ? host : "?");
   printable_line(seen->host);
+  take_processors(seen, change->json);
   json_decref(seen->gpus);
   seen->gpus = json_incref(json_object_get(change->json, "gpus"));
   seen->shares_gpus = json_is_true(json_object_get(change->json, "share_gpus"));

@@ -238,7 +238,9 @@ static int fill(const struct node *node, struct results *results, int status, co
   results->passed = status == 0;
   results->exit_status = status;
   snprintf(results->error, sizeof results->error, "%s", error);
-  int err = fill_phases(node, results);
+  int err = lead_fill_processors(node, results);
+  if (!err)
+    err = fill_phases(node, results);
   return err ? err : fill_transitions(node, results);
 }
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/fail.h"
+#include "base/processors.h"
 #include "base/time/clock.h"
 #include "run/common/config_json.h"
 #include "run/node/node.h"
@@ -71,11 +72,14 @@ int node_grant_lease(struct node *node) {
 int node_register(struct node *node, bool *created) {
   char key[RUN_KEY_SIZE];
   uint32_t slots = node->config.num_processes ? node->config.num_processes : node->plan->num_processes;
+  char cpus[RUN_CPUS_SIZE];
+  unsigned usable = processors_usable(NULL, cpus, sizeof cpus);
   run_key(key, &node->keys, "agent/%u", node->id);
   return run_storage_create(node->store.client, key,
-                            json_pack("{s:s, s:s, s:I, s:I, s:o, s:b}", "host", node->host, "boot", node->boot, "pid",
-                                      (json_int_t)getpid(), "slots", (json_int_t)slots, "gpus",
-                                      run_gpus_names(&node->gpus), "share_gpus", node->config.share_gpus),
+                            json_pack("{s:s, s:s, s:I, s:I, s:o, s:b, s:I, s:s}", "host", node->host, "boot",
+                                      node->boot, "pid", (json_int_t)getpid(), "slots", (json_int_t)slots, "gpus",
+                                      run_gpus_names(&node->gpus), "share_gpus", node->config.share_gpus, "processors",
+                                      (json_int_t)usable, "cpus", cpus),
                             node->store.own_lease, created);
 }
 

@@ -10,7 +10,7 @@
 enum {
   LOOK_MS = 1000,
   LOOK_AGAIN_MS = 200, // while one stands still: that it goes on is to be said soon
-  STILL_MS = 3000, // a standstill of less is not worth a word
+  STILL_MS = 3000,     // a standstill of less is not worth a word
 };
 
 static void publish(struct node *node, const struct run_child *child, const char *what) {

@@ -136,6 +136,10 @@ void sample_failed(struct results *results) {
   results->transitions[0].longest_stall_us = -1;
   results->transitions[0].stalled_rank = -1;
   results->transitions[0].median_us = -1;
+  results->num_processors = 2;
+  results->processors = calloc(2, sizeof *results->processors);
+  results->processors[0] = (struct results_processors){"node-a", 2, 4};
+  results->processors[1] = (struct results_processors){"gpu-host-0017.example.org", 64, 1};
   results->phases[0].ranks[0].both.max = 12345678.9;
   results->phases[0].ranks[1].num_lost_selections = 32;
   json_object_set_new(results->config, "memory", json_string("host"));
