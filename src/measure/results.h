@@ -68,6 +68,12 @@ struct results_transition {
   double longest_stall_us;  // longest dispatch or combine of a survivor that overlapped the change
   int32_t stalled_rank;     // whose
   double median_us;         // the same rank's longer of median dispatch and median combine in the phase before
+  // The same without what joiners do by themselves: from when the first of them offers itself, no earlier, and without
+  // the time in which one was at its own work in its first operation (its input, its experts). What is left is what
+  // membership costs. Times of a joiner on another host do not compare: there it is all of the stall.
+  double membership_stall_us;
+  int32_t membership_rank;
+  double membership_median_us; // of that rank, as in median_us
   double detect_us; // kill: from the kill to the first survivor that knew; median over survivors in detect_median_us
   double detect_median_us;
 };

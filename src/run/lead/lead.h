@@ -92,6 +92,10 @@ void lead_take_still(struct node *node, struct seat *seat, const json_t *still);
 // error. Returns `err`.
 int lead_blame_standing(const struct node *node, int err);
 
+// stalls.c
+bool lead_is_survivor(const struct node *node, uint32_t phase, int32_t rank); // there before the phase, and after it
+void lead_fill_stall(const struct node *node, struct results_transition *change);
+
 // processors.c: which processors the ranks shared. NOMEM.
 int lead_fill_processors(const struct node *node, struct results *results);
 

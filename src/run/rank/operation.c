@@ -115,14 +115,26 @@ static int note_view(struct rank *rank, const struct traffic_op *op) {
 }
 
 static void note_stall(struct rank *rank, const struct traffic_op *op) {
-  uint64_t longest = op->dispatch_ns > op->combine_ns ? op->dispatch_ns : op->combine_ns;
-  double us = (double)longest / 1000;
-  if (us > rank->record.stall_us)
-    rank->record.stall_us = us;
+  bool dispatch = op->dispatch_ns > op->combine_ns;
+  struct run_stall stall = {op->op, dispatch ? op->begin_ns : op->combine_begin_ns,
+                            dispatch ? op->dispatch_ns : op->combine_ns};
+  run_record_note_stall(&rank->record, &stall, op->begin_epoch != rank->noted_epoch);
+}
+
+static void note_joining(struct rank *rank, const struct traffic_op *op) {
+  if (rank->offer_ns == 0)
+    return;
+  rank->record.joining = (struct run_joining){.op = op->op,
+                                              .offer_ns = rank->offer_ns,
+                                              .fixed_ns = rank->fixed_ns,
+                                              .dispatch_ns = op->begin_ns,
+                                              .dispatched_ns = op->begin_ns + op->dispatch_ns,
+                                              .combine_ns = op->combine_begin_ns};
 }
 
 static void note_first(struct rank *rank, const struct traffic_op *op) {
   rank->dispatched = true;
+  note_joining(rank, op);
   uint64_t committed = rank->events.committed_ns, end = op->begin_ns + op->dispatch_ns;
   if (committed == 0 || committed > end)
     return;

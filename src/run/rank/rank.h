@@ -55,12 +55,13 @@ struct rank {
   int32_t *expected; // the view with which it starts
   uint32_t num_expected;
   struct run_record record;
-  uint64_t noted_epoch; // newest view that the record has seen
-  size_t seen_losses;   // losses of `events` that the record has
-  int32_t found_lost;   // the rank whose loss, found by this one, ends it; -1: none
-  bool judged;          // the operation before was judged: the next one waits for ranks that are slower at it
-  bool dispatched;      // any operation of this process has run
-  uint64_t median_ns;   // of the phase before: the longer of the median dispatch and the median combine
+  uint64_t noted_epoch;        // newest view that the record has seen
+  size_t seen_losses;          // losses of `events` that the record has
+  int32_t found_lost;          // the rank whose loss, found by this one, ends it; -1: none
+  bool judged;                 // the operation before was judged: the next one waits for ranks that are slower at it
+  uint64_t offer_ns, fixed_ns; // of a joiner: when it offered itself, and when its first operation was fixed
+  bool dispatched;             // any operation of this process has run
+  uint64_t median_ns;          // of the phase before: the longer of the median dispatch and the median combine
 };
 
 // events.c
