@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 
 from stores import Etcd
 from tool import Run, free_port, main, wait_for
@@ -84,6 +85,24 @@ def a_follower_ends_when_the_lead_dies():
             follower.expect_nothing_left()
 
 
+def a_port_in_use_is_said_with_what_helps():
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with Run("--num-agents", 2, "--num-processes", 2, "--store-port", port, plan=PLAN) as lead:
+            lead.expect(3)
+            assert f"port {port} of 127.0.0.1 is in use" in lead.text(), lead.text()
+            assert "Give another port by --store-port" in lead.text(), lead.text()
+
+
+def a_follower_without_a_lead_says_what_to_look_at():
+    port = free_port()
+    with Run("--rank-server", f"127.0.0.1:{port}", "--startup-timeout", 1, environment={"WEFT_TOKEN": "s3cret"}) as run:
+        run.expect(3)
+        for words in (f"at https://127.0.0.1:{port}, for up to 1 s (until ", "no store answers there yet",
+                      "did not answer within 1 s", "Is the lead started, at an address that this host reaches"):
+            assert words in run.text(), run.text()
+
+
 def a_follower_tells_how_it_ended(arguments, verdict):
     """As JSON where the lead would print its results as such, and not at all where it is to be quiet."""
     def test():
@@ -129,6 +148,8 @@ main({
     "a_quiet_follower_tells_nothing": a_follower_tells_how_it_ended(["--quiet"], without_a_word),
     **{test.__name__: test for test in (
         a_follower_tells_in_json_why_it_failed,
+        a_port_in_use_is_said_with_what_helps,
+        a_follower_without_a_lead_says_what_to_look_at,
         a_follower_joins_by_rank_server,
         a_follower_may_come_before_the_lead,
         agents_with_one_command_line_meet_on_etcd,

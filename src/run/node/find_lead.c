@@ -163,11 +163,17 @@ static void say_waiting(struct node *node, struct search *search) {
 static int too_late(const struct node *node, const struct search *search, const char *why) {
   struct text names = {0};
   uint32_t seconds = node->config.startup_timeout_s;
+  const char *hint = search->places[search->count - 1].of_lead
+                         ? ". Is the lead started, at an address that this host reaches (--listen) and at this port "
+                           "(--store-port)?"
+                         : "";
+  int err = 0;
   add_names(search, ", nor in ", &names);
-  int err = any_answers(search)
-                ? fail(WEFT_ERR_TIMEOUT, "no lead of job '%s' appeared in the store %s within %u s", node->job,
-                       names.data ? names.data : "?", seconds)
-                : fail(search->places[0].err, "the lead's store did not answer within %u s: %s", seconds, why);
+  if (any_answers(search))
+    err = fail(WEFT_ERR_TIMEOUT, "no lead of job '%s' appeared in the store %s within %u s", node->job,
+               names.data ? names.data : "?", seconds);
+  else
+    err = fail(search->places[0].err, "the lead's store did not answer within %u s: %s%s", seconds, why, hint);
   text_free(&names);
   return err;
 }

@@ -33,6 +33,12 @@ static int start_server(struct node *node) {
   options.port = config->store_port ? config->store_port : config->num_agents > 1 ? RUN_DEFAULT_PORT : 0;
   options.token = config->token;
   int err = weft_store_server_start(&node->store.server, &options);
+  if (err == WEFT_ERR_BUSY)
+    return fail(err,
+                "the store of this run cannot listen: port %u of %s is in use, perhaps by another lead's store. Give "
+                "another port by --store-port, and the other agents HOST:PORT by --rank-server; or join that lead's "
+                "run by --rank-server",
+                options.port, options.address);
   return err ? err : open_store(node, weft_store_server_url(node->store.server));
 }
 
