@@ -1,5 +1,5 @@
 // Ranks that stand still, on whatever host: told, and named first where others waited for them in vain.
-#include "run/node/standstill.h"
+#include "run/process/process_state.h"
 
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
 // Notices rank processes of this node that stand still, says so once, and tells the lead.
-#include "run/node/standstill.h"
+#include "run/process/process_state.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "base/time/clock.h"
-#include "run/node/process.h"
-#include "run/node/standstill.h"
+#include "run/process/process.h"
+#include "run/process/process_state.h"
 #include "support/temporary.h"
 
 enum { WAIT_MS = 60000, RANK_TALKS = 1, RANK_STAYS = 2, STATUS = 7 };

@@ -1,7 +1,7 @@
 // A rank process as its node sees it: started, watched through a pidfd, read through a pipe, and ended with the
 // node.
-#ifndef RUN_NODE_PROCESS_H
-#define RUN_NODE_PROCESS_H
+#ifndef RUN_PROCESS_PROCESS_H
+#define RUN_PROCESS_PROCESS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 // The progress line on standard error.
-#include "run/node/progress.h"
+#include "run/common/progress.h"
 
 #include "base/printable.h"
 

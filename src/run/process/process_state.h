@@ -1,6 +1,6 @@
 // Rank processes that stand still by no doing of their own: stopped, or held by the kernel.
-#ifndef RUN_NODE_STANDSTILL_H
-#define RUN_NODE_STANDSTILL_H
+#ifndef RUN_PROCESS_PROCESS_STATE_H
+#define RUN_PROCESS_PROCESS_STATE_H
 
 #include <stdbool.h>
 #include <stdint.h>

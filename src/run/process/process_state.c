@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "run/node/standstill.h"
+#include "run/process/process_state.h"
 
 bool process_state_parse(struct process_state *state, const char *text) {
   const char *name_end = strrchr(text, ')'); // the name may hold brackets and blanks, what follows it does not

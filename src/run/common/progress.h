@@ -1,7 +1,7 @@
 // What a watching person sees while a run goes on: one line on standard error that is written again and again on a
 // terminal, whole lines where it is none.
-#ifndef RUN_NODE_PROGRESS_H
-#define RUN_NODE_PROGRESS_H
+#ifndef RUN_COMMON_PROGRESS_H
+#define RUN_COMMON_PROGRESS_H
 
 #include <stdbool.h>
 #include <stddef.h>
