@@ -35,6 +35,13 @@ def fault_and_rejoin():
     assert any(row["num_lost_selections"] > 0 for row in results["phases"][2]["ranks"])
     exits = [e for e in events if e["kind"] == "exit" and e["rank"] == 6]
     assert [e["status"] for e in exits] == [-9, 0] and all(e["planned"] for e in exits), exits
+    launches = {(e["phase"], e["rank"]): e["time_ns"] for e in events if e["kind"] == "launch"}
+    for t in (t for t in results["transitions"] if t["change"] == "join" and t["phase"] > 0):
+        agreed = [e["time_ns"] for e in events
+                  if e["kind"] == "committed" and (e["rank"], e["epoch"]) == (t["rank"], t["epoch"])]
+        told = launches[t["phase"], t["rank"]] + 1000 * (t["launch_us"] + t["connect_us"])
+        assert abs(agreed[-1] - told) < 1000, f"connected when the view with it was agreed on, no earlier one: {t}"
+        assert t["longest_stall_us"] >= t["membership_stall_us"] >= 0, t
     lost = {e["rank"] for e in events if e["kind"] == "peer_lost" and e["peer"] == 6}
     assert lost and lost <= {0, 1, 2, 3, 4, 7}, lost  # who is last may learn it from the view without rank 6
 

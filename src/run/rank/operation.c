@@ -135,12 +135,13 @@ static void note_joining(struct rank *rank, const struct traffic_op *op) {
 static void note_first(struct rank *rank, const struct traffic_op *op) {
   rank->dispatched = true;
   note_joining(rank, op);
-  uint64_t committed = rank->events.committed_ns, end = op->begin_ns + op->dispatch_ns;
-  if (committed == 0 || committed > end)
+  struct rank_activation commit = {0}; // of the view with this rank; it may know of earlier ones
+  uint64_t end = op->begin_ns + op->dispatch_ns;
+  if (!rank_find_commit(&rank->events, op->begin_epoch, &commit) || commit.time_ns > end)
     return;
   rank->record.launch_us = (double)(rank->main_ns - rank->task.launch_ns) / 1000;
-  rank->record.connect_us = (double)(committed - rank->main_ns) / 1000;
-  rank->record.first_dispatch_us = (double)(end - committed) / 1000;
+  rank->record.connect_us = (double)(commit.time_ns - rank->main_ns) / 1000;
+  rank->record.first_dispatch_us = (double)(end - commit.time_ns) / 1000;
 }
 
 static int judge(struct rank *rank, const struct rank_judgement *judgement, const struct traffic_op *op) {

@@ -24,7 +24,8 @@ struct rank_activation {
 
 // Events that were taken from the library. Arrays grow; nothing is dropped.
 struct rank_events {
-  uint64_t committed_ns; // of the first view that was agreed on since open
+  struct rank_activation *commits; // of views as they were agreed on; `op` is 0
+  size_t num_commits;
   struct rank_activation *activations;
   size_t num_activations;
   struct run_loss *losses;
@@ -70,6 +71,7 @@ void rank_take_events(struct rank *rank); // what is queued; each goes to the no
 // Waits until an event is queued; false: none came.
 bool rank_await_event(struct rank *rank, uint64_t deadline_ns);
 bool rank_find_activation(const struct rank_events *events, uint64_t epoch, struct rank_activation *found);
+bool rank_find_commit(const struct rank_events *events, uint64_t epoch, struct rank_activation *found);
 
 // operation.c: one operation with its bookkeeping. `judge`: poison before, and judge after, without the
 // contributions of the `missing` ranks; what the plan does not have is an error.
