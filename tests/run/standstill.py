@@ -39,7 +39,7 @@ def with_a_stopped_rank(check, *arguments):
 def one_that_stays_stopped_is_at_fault():
     def check(run, named, _):
         run.expect(124)
-        assert run.text().count(f"weft elastic: {named}; the run waits for it") == 1, run.text()
+        assert run.text().count(f"weft elastic: {named}; others wait for it") == 1, run.text()
         error = run.results()["error"]
         assert error.startswith(named) and "phase 1: rank" in error, error
     with_a_stopped_rank(check, "--startup-timeout", 8)
@@ -67,7 +67,7 @@ def one_of_another_agent_is_told_by_the_lead():
                 lead.expect_status(124)
                 other.expect(124)
                 named = f"process {pid}, {STOPPED}"
-                assert lead.text().count(f"{named}; the run waits") == 1, lead.text()
+                assert lead.text().count(f"{named}; others wait") == 1, lead.text()
                 assert named in lead.results()["error"].split("phase")[0], lead.results()["error"]
                 return
     raise AssertionError(f"a rank was never stopped in time, {TRIES} times")

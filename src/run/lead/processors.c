@@ -39,11 +39,12 @@ static void add_row(struct results *results, const struct seen_node *seen, uint3
 
 int lead_fill_processors(const struct node *node, struct results *results) {
   const struct lead *lead = node->lead;
-  uint32_t *most = calloc(2 * (size_t)lead->num_nodes, sizeof *most), *counts = most + lead->num_nodes;
+  uint32_t *most = calloc(2 * (size_t)lead->num_nodes, sizeof *most);
   int32_t *ranks = calloc(node->plan->ranks.count + 1, sizeof *ranks);
   results->processors = calloc(lead->num_nodes, sizeof *results->processors);
   bool made = most && ranks && results->processors;
   for (uint32_t p = 0; made && node->phase.begun && p <= node->phase.current && p < node->plan->num_phases; p++) {
+    uint32_t *counts = most + lead->num_nodes;
     count_ranks(node, p, ranks, counts);
     for (uint32_t i = 0; i < lead->num_nodes; i++)
       most[i] = counts[i] > most[i] ? counts[i] : most[i];

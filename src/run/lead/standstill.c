@@ -15,7 +15,7 @@ void lead_take_still(struct node *node, struct seat *seat, const json_t *still) 
   snprintf(seat->still, sizeof seat->still, "%s", what ? what : "");
   printable_line(seat->still);
   if (!own && seat->still[0])
-    progress_say(&node->progress, "%s; the run waits for it", seat->still);
+    progress_say(&node->progress, "%s; others wait for it", seat->still);
 }
 
 // Of this node the newest state counts: what the run ends of may be shorter than what is told of.

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 
 #include "base/fail.h"
@@ -58,7 +59,7 @@ static int add_place(struct node *node, struct search *search, char *endpoints, 
     return fail(WEFT_ERR_NOMEM, "no memory for a URL");
   // Where both may be, the token is that of the lead's store, and goes over no plain HTTP; user and password are
   // etcd's.
-  bool both = config->lead && config->store, plain = strncmp(endpoints, "http://", 7) == 0;
+  bool both = config->lead && config->store, plain = strncasecmp(endpoints, "http://", 7) == 0;
   if (both && of_lead)
     config->user = config->password = NULL;
   else if (both && (plain || config->user))

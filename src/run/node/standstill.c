@@ -23,7 +23,7 @@ static void stands_still(struct node *node, struct run_child *child, const char 
   struct text text = {0};
   child->told_still = true;
   text_add(&text, "rank %d on %s, process %ld, %s", child->rank, node->host, (long)child->pid, what);
-  progress_say(&node->progress, "%s; the run waits for it", text.data ? text.data : what);
+  progress_say(&node->progress, "%s; others wait for it", text.data ? text.data : what);
   run_directory_event(&node->directory, "standstill",
                       json_pack("{s:s, s:i, s:I, s:s}", "host", node->host, "rank", (int)child->rank, "pid",
                                 (json_int_t)child->pid, "what", what));
