@@ -10,8 +10,8 @@ struct sockaddr;
 bool run_address_equal(const struct sockaddr *a, const struct sockaddr *b); // whatever their ports
 bool run_address_is_own(const struct sockaddr *address);                    // of this host, loopback included
 
-// A numeric address of this host by which other hosts reach it, into out[cap]: of the first interface that
-// WEFT_INTERFACE names, else the one from which packets go elsewhere. False when there is none but loopback.
+// A numeric address of this host by which other hosts reach it, into out[cap]: of an interface that WEFT_INTERFACE
+// names, else the one from which packets go elsewhere. False when there is none but loopback.
 bool run_host_address(char *out, size_t cap);
 
 // The endpoints that others can use for `urls`: one at loopback is told with the first of this host's addresses by
