@@ -299,6 +299,8 @@ static int read_object(const struct field *fields, char *object, const json_t *j
       err = refuse(&here, "is missing");
     else if (field->type == FIELD_INDEX)
       *(int32_t *)(void *)(object + field->offset) = -1;
+    else if (field->type == FIELD_DURATION)
+      *(double *)(void *)(object + field->offset) = -1;
     if (err)
       return err;
   }

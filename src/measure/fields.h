@@ -33,7 +33,7 @@ struct field {
   size_t count;
   const struct field *fields;
   const char *const *names; // by value, then NULL
-  bool optional;            // may be missing, as in results of older versions: -1 for an INDEX then, else zero
+  bool optional; // may be missing, as in results of older versions: -1 for INDEX and DURATION then, else zero
 };
 
 // Gives each number of an object the digits that its JSON has (base/text/digits.h).

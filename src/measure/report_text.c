@@ -123,13 +123,13 @@ static void print_memory(FILE *out, const struct results *results, const struct 
 }
 
 static void print_header(FILE *out, const struct results *results, const struct report_options *options) {
-  struct text run = {0}, sizes = {0};
+  struct text run = {0}, sizes = {0}, shortage = {0};
   const char *dot = options->unicode ? "·" : "-";
   text_add(&run, "%s %s job %s %s %s, took %.1f s %s weft %s", results->run, dot, results->job, dot, results->started,
            results->elapsed_s, dot, results->version);
   add_number(&sizes, results->config, "num_tokens", "# token~");
   add_number(&sizes, results->config, "hidden", "hidden #");
-  add_number(&sizes, results->config, "topk", "top-k #");
+  report_add_topk(&sizes, results);
   add_number(&sizes, results->config, "experts_per_rank", "# expert~ per rank");
   add_word(&sizes, results->config, "dtype", "");
   add_word(&sizes, results->config, "layout", " layout");
@@ -137,12 +137,15 @@ static void print_header(FILE *out, const struct results *results, const struct 
   print_labelled(out, options, "run", TABLE_DIM, TABLE_PLAIN, run.data ? run.data : results->run);
   print_labelled(out, options, "sizes", TABLE_DIM, TABLE_PLAIN, sizes.data ? sizes.data : "");
   print_memory(out, results, options);
+  report_add_shortage(&shortage, results);
+  print_labelled(out, options, "short", TABLE_DIM, TABLE_YELLOW, shortage.data ? shortage.data : "");
   print_labelled(out, options, "store", TABLE_DIM, TABLE_PLAIN, results->store);
   print_labelled(
       out, options, "GB/s", TABLE_DIM, TABLE_PLAIN,
       "logical counts every (token, expert) selection; wire what left the rank, a token once to each other rank");
   text_free(&run);
   text_free(&sizes);
+  text_free(&shortage);
 }
 
 static void add_checks(struct text *text, const struct results *results) {
@@ -155,7 +158,8 @@ static void add_checks(struct text *text, const struct results *results) {
   }
   text_add(text, "; %" PRIu64 " check%s", checked, checked == 1 ? "" : "s");
   if (lost > 0)
-    text_add(text, ", %" PRIu64 " selection%s lost", lost, lost == 1 ? "" : "s");
+    text_add(text, ", %" PRIu64 " selection%s lost: (token, expert) pairs whose rank died before it answered", lost,
+             lost == 1 ? "" : "s");
 }
 
 // The closing line, and before it why the run failed.
@@ -190,6 +194,8 @@ int report_text(FILE *out, const struct results *results, const struct report_op
   int err = results->num_phases > 0 ? report_phases(out, results, options) : 0;
   if (!err && results->num_transitions > 0)
     err = report_transitions(out, results, options);
+  if (!err)
+    report_stalls(out, results);
   if (!err)
     print_verdict(out, results, options);
   return err;

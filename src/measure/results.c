@@ -83,8 +83,19 @@ static const struct field transition_fields[] = {
     {TRANSITION(longest_stall_us), .type = FIELD_DURATION},
     {TRANSITION(stalled_rank), .type = FIELD_INDEX},
     {TRANSITION(median_us), .type = FIELD_DURATION},
+    {TRANSITION(membership_stall_us), .type = FIELD_DURATION, .optional = true},
+    {TRANSITION(membership_rank), .type = FIELD_INDEX, .optional = true},
+    {TRANSITION(membership_median_us), .type = FIELD_DURATION, .optional = true},
     {TRANSITION(detect_us), .type = FIELD_DURATION},
     {TRANSITION(detect_median_us), .type = FIELD_DURATION},
+    END,
+};
+
+#define PROCESSORS(member) MEMBER(struct results_processors, member)
+static const struct field processors_fields[] = {
+    {PROCESSORS(host), .type = FIELD_TEXT},
+    {PROCESSORS(usable), .type = FIELD_U32},
+    {PROCESSORS(ranks), .type = FIELD_U32},
     END,
 };
 
@@ -101,6 +112,13 @@ static const struct field results_fields[] = {
     {RESULTS(passed), .type = FIELD_BOOL},
     {RESULTS(exit_status), .type = FIELD_I32},
     {RESULTS(error), .type = FIELD_TEXT},
+    {.name = "processors",
+     .type = FIELD_LIST,
+     .offset = offsetof(struct results, processors),
+     .size = sizeof(struct results_processors),
+     .count = offsetof(struct results, num_processors),
+     .fields = processors_fields,
+     .optional = true},
     {.name = "phases",
      .type = FIELD_LIST,
      .offset = offsetof(struct results, phases),
@@ -125,6 +143,7 @@ void results_free(struct results *results) {
     free(results->phases[i].ranks);
   free(results->phases);
   free(results->transitions);
+  free(results->processors);
   json_decref(results->config);
   json_decref(results->plan);
   *results = (struct results){0};

@@ -68,8 +68,21 @@ struct results_transition {
   double longest_stall_us;  // longest dispatch or combine of a survivor that overlapped the change
   int32_t stalled_rank;     // whose
   double median_us;         // the same rank's longer of median dispatch and median combine in the phase before
+  // The same without what joiners do by themselves: from when the first of them offers itself, no earlier, and without
+  // the time in which one was at its own work in its first operation (its input, its experts). What is left is what
+  // membership costs. Times of a joiner on another host do not compare: there it is all of the stall.
+  double membership_stall_us;
+  int32_t membership_rank;
+  double membership_median_us; // of that rank, as in median_us
   double detect_us; // kill: from the kill to the first survivor that knew; median over survivors in detect_median_us
   double detect_median_us;
+};
+
+// Ranks that shared processors: those of one host, or of the agents there that may run on the same processors.
+struct results_processors {
+  char host[64];
+  uint32_t usable; // processors, by their affinity and the limits of their control groups
+  uint32_t ranks;  // the most that ran there at once, in any phase
 };
 
 struct results {
@@ -83,6 +96,8 @@ struct results {
                   // reports show num_tokens, hidden, topk, experts_per_rank, iterations and, as text, dtype, layout and
                   // memory, and memory_why: what kept `auto` from GPUs
   json_t *plan;   // the plan's JSON
+  uint32_t num_processors;
+  struct results_processors *processors;
   uint32_t num_phases;
   struct results_phase *phases;
   uint32_t num_transitions;

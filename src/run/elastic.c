@@ -1,5 +1,6 @@
 // weft elastic, from beginning to end.
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -73,20 +74,36 @@ static int run(struct node *node, char *error, size_t cap) {
   return status;
 }
 
+// A follower's last word, as the lead's is the report: a line, or JSON where the lead would print that.
+static void print_verdict(const struct node *node, int status, const char *error) {
+  const struct run_config *config = &node->config;
+  const char *job = config->job ? config->job : RUN_DEFAULT_JOB;
+  if (config->json) {
+    json_t *verdict =
+        json_pack("{s:b, s:i, s:s, s:s, s:i, s:i, s:s}", "passed", status == 0, "exit_status", status, "job", job,
+                  "run", node->run, "agent", (int)node->id, "ranks", (int)node->num_started, "error", error);
+    char *text = verdict ? json_dumps(verdict, JSON_INDENT(2)) : NULL;
+    printf("%s\n", text ? text : "{}");
+    free(text);
+    json_decref(verdict);
+  } else if (!error[0] && !config->quiet) {
+    printf("%s: agent %u of job %s, %u rank%s ran here; the lead has the report\n", status ? "FAILED" : "passed",
+           node->id, job, node->num_started, node->num_started == 1 ? "" : "s");
+  }
+}
+
 int run_elastic(const struct run_config *config) {
   char error[1024];
   struct node node = {.config = *config, .signal_fd = -1};
   int status = run(&node, error, sizeof error);
-  bool follows = !node.leads;
-  uint32_t ranks = node.num_started;
+  bool follows = node.place.taken || config->lead || (!config->plan && !config->plan_text);
   node_close(&node);
   // The signals stay blocked: one that comes now asks for what is done already, and must not end a process that has its
   // exit status to tell.
   if (node.signal_fd >= 0)
     close(node.signal_fd);
-  if (follows && !error[0] && !config->json && !config->quiet)
-    printf("%s: agent %u of job %s, %u rank%s ran here; the lead has the report\n", status ? "FAILED" : "passed",
-           node.id, config->job ? config->job : RUN_DEFAULT_JOB, ranks, ranks == 1 ? "" : "s");
+  if (follows)
+    print_verdict(&node, status, error);
   if (error[0])
     fprintf(stderr, "weft elastic: %s\n", error);
   return status;

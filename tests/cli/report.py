@@ -31,11 +31,13 @@ def results():
               for index, phase in enumerate(states)]
     joined = {"phase": 1, "change": "join", "rank": 2, "epoch": 2, "op": 40, "launch_us": 900.0, "connect_us": 1500.0,
               "first_dispatch_us": 2500.0, "longest_stall_us": 700.0, "stalled_rank": 0, "median_us": 300.0,
+              "membership_stall_us": 450.0, "membership_rank": 1, "membership_median_us": 310.0,
               "detect_us": None, "detect_median_us": None}
     return {"weft_results": 1, "run": "5f0c3e1a-9b7d-4c52-8e64-2a1b0c9d8e7f", "job": "elastic", "version": "0.1.0",
             "started": "2026-11-20T12:00:00Z", "elapsed_s": 1.5, "store": "embedded, http://127.0.0.1:1",
             "config": {"num_tokens": 128, "hidden": 7168, "topk": 8, "experts_per_rank": 2, "dtype": "bf16"},
             "plan": [[0, 1], [0, 1, 2]], "passed": False, "exit_status": 4, "error": "", "phases": phases,
+            "processors": [{"host": "host-a", "usable": 2, "ranks": 3}],
             "transitions": [joined]}
 
 
@@ -51,6 +53,8 @@ class Report(tool.ToolTest):
         text = self.passes("report", self.folder)
         self.assertIn("host-a", text)
         self.assertIn("calc_diff was 0.5", text)
+        self.assertIn("3 ranks on 2 usable processors of host-a", text)
+        self.assertIn("without joiners' own work the longest stall was 450.0 us, of rank 1, 1.5x its median", text)
         self.assertNotIn("\033[", text)
         self.assertEqual(text, self.passes("report", "--run-dir", self.file))
 

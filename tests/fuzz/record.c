@@ -13,7 +13,7 @@
 #include "run/common/config_json.h"
 #include "run/common/keys.h"
 #include "run/common/rank_env.h"
-#include "run/node/process.h"
+#include "run/process/process.h"
 #include "secure/secret.h"
 
 enum { FILL = 0xA5, PIPE_BYTES = 65536 };

@@ -189,6 +189,51 @@ static void lines_of_an_error_stay_lines(void **state) {
   free(text);
 }
 
+// The text report of a run of 4 ranks and then 8, with these experts on each and top-k 8.
+static char *report_with_experts(int experts_per_rank) {
+  struct results results;
+  char *text = NULL;
+  size_t size = 0;
+  sample_passed(&results);
+  json_object_set_new(results.config, "experts_per_rank", json_integer(experts_per_rank));
+  results.num_phases = experts_per_rank == 1 ? 2 : 1;
+  FILE *out = open_memstream(&text, &size);
+  assert_int_equal(report_write(out, &results, &(struct report_options){.format = REPORT_TEXT}), 0);
+  fclose(out);
+  results.num_phases = 4;
+  results_free(&results);
+  return text;
+}
+
+static void top_k_is_what_a_token_selects(void **state) {
+  (void)state;
+  char *text = report_with_experts(2);
+  assert_non_null(strstr(text, "hidden 7168, top-k 8, 2 experts per rank"));
+  free(text);
+  text = report_with_experts(1);
+  assert_non_null(strstr(text, "top-k 4 to 8 (of 8: as many as a phase has experts)"));
+  free(text);
+}
+
+static void top_k_is_no_more_than_there_are_experts(void **state) {
+  (void)state;
+  struct results results = {.num_phases = 1, .passed = true};
+  struct results_rank rank = {.state = RESULTS_PASSED};
+  results.phases = calloc(1, sizeof *results.phases);
+  results.phases[0] = (struct results_phase){0, 1, malloc(sizeof rank)};
+  results.phases[0].ranks[0] = rank;
+  results.config = json_pack("{s:i, s:i}", "topk", 8, "experts_per_rank", 2);
+  char *text = NULL;
+  size_t size = 0;
+  FILE *out = open_memstream(&text, &size);
+  assert_int_equal(report_write(out, &results, &(struct report_options){.format = REPORT_TEXT}), 0);
+  fclose(out);
+  assert_non_null(strstr(text, "top-k 2 (of 8: there are no more experts)"));
+  assert_null(strstr(text, "processors are short"));
+  free(text);
+  results_free(&results);
+}
+
 static void a_report_that_cannot_be_written_is_an_error(void **state) {
   (void)state;
   struct results results;
@@ -215,6 +260,8 @@ int main(void) {
       cmocka_unit_test(json_is_that_of_the_results),
       cmocka_unit_test(an_empty_run_has_a_report),
       cmocka_unit_test(lines_of_an_error_stay_lines),
+      cmocka_unit_test(top_k_is_what_a_token_selects),
+      cmocka_unit_test(top_k_is_no_more_than_there_are_experts),
       cmocka_unit_test(a_report_that_cannot_be_written_is_an_error),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

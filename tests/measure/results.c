@@ -113,7 +113,12 @@ static void fields_that_older_versions_lack_may_be_missing(void **state) {
   json_t *rank = json_array_get(json_object_get(json_array_get(json_object_get(json, "phases"), 1), "ranks"), 2);
   for (size_t i = 0; i < 3; i++)
     assert_int_equal(json_object_del(rank, added[i]), 0);
+  json_t *change = json_array_get(json_object_get(json, "transitions"), 0);
+  assert_int_equal(json_object_del(change, "membership_stall_us"), 0);
+  assert_int_equal(json_object_del(json, "processors"), 0);
   assert_int_equal(results_from_json(&again, json), 0);
+  assert_true(again.transitions[0].membership_stall_us < 0);
+  assert_int_equal(again.num_processors, 0);
   assert_int_equal(again.phases[1].ranks[2].gpu, -1);
   assert_string_equal(again.phases[1].ranks[2].gpu_name, "");
   assert_int_equal(again.phases[1].ranks[2].window_bytes, 0);

@@ -35,6 +35,13 @@ def fault_and_rejoin():
     assert any(row["num_lost_selections"] > 0 for row in results["phases"][2]["ranks"])
     exits = [e for e in events if e["kind"] == "exit" and e["rank"] == 6]
     assert [e["status"] for e in exits] == [-9, 0] and all(e["planned"] for e in exits), exits
+    launches = {(e["phase"], e["rank"]): e["time_ns"] for e in events if e["kind"] == "launch"}
+    for t in (t for t in results["transitions"] if t["change"] == "join" and t["phase"] > 0):
+        agreed = [e["time_ns"] for e in events
+                  if e["kind"] == "committed" and (e["rank"], e["epoch"]) == (t["rank"], t["epoch"])]
+        told = launches[t["phase"], t["rank"]] + 1000 * (t["launch_us"] + t["connect_us"])
+        assert abs(agreed[-1] - told) < 1000, f"connected when the view with it was agreed on, no earlier one: {t}"
+        assert t["longest_stall_us"] >= t["membership_stall_us"] >= 0, t
     lost = {e["rank"] for e in events if e["kind"] == "peer_lost" and e["peer"] == 6}
     assert lost and lost <= {0, 1, 2, 3, 4, 7}, lost  # who is last may learn it from the view without rank 6
 
@@ -94,6 +101,19 @@ def a_few_tokens_and_experts():
     run_plan([[0, 1, 2], [0, 1, -2]], "--num-tokens", "1", "--num-topk", "1", "--num-experts-per-rank", "5")
 
 
+def what_is_short_is_said():
+    """Processors, where more ranks ran than may be used; experts, where a token cannot select as many as it is to."""
+    one = min(os.sched_getaffinity(0))
+    alone = ["taskset", "-c", str(one)]
+    for plan, short, topk in (([[0, 1], [0, 1, 2]], "3 ranks on 1 usable processor of", "top-k 4 to 6 (of 8: as many"),
+                              ([[0]], None, "top-k 2 (of 8: there are no more experts)")):
+        with Run(plan=plan, inside=alone) as run:
+            text = run.expect(0).text()
+            assert topk in text and (short in text if short else "processors are short" not in text), text
+            row, = run.results()["processors"]
+            assert (row["usable"], row["ranks"]) == (1, max(map(len, plan))), row
+
+
 def all_prints_are_there():
     plan = [[0, 1], [0, 1, 2], [0, 2]]
     with Run("--json", plan=plan) as run:
@@ -146,6 +166,7 @@ main({
     "combine_logfmt10": data("--combine-dtype", "logfmt10"),
     "bf16_rank_major": data("--layout", "rank-major"),
     "a_few_tokens_and_experts": a_few_tokens_and_experts,
+    "what_is_short_is_said": what_is_short_is_said,
     "all_prints_are_there": all_prints_are_there,
     "the_same_seed_dispatches_the_same_bytes": the_same_seed_dispatches_the_same_bytes,
 })

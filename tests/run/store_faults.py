@@ -71,7 +71,29 @@ def an_empty_etcd_that_looks_like_the_old_one():
         wait_for("the end of the run's keys", lambda: not etcd.keys())
 
 
+def an_outage_is_told_once():
+    """By the agents, as they wait, with the time until which they do; and when it is over. Not by each rank."""
+    arguments = ["--num-agents", 2, "--num-processes", 2, "--iterations", 1000000]
+    with Serve() as store, Run(*arguments, "--store", store.url, plan=PLAN) as lead:
+        with Run("--num-processes", 2, "--store", store.url, job=lead.job) as other:
+            wait_for("phase 0", lambda: (lead.text() + other.text()).count("-> start phase 0") == 3)
+            store.kill()
+            for run in (lead, other):
+                told = f"weft elastic: the store {store.url} does not answer; waiting for it until "
+                wait_for("the notice", lambda run=run, told=told: told in run.text())
+            store.start()
+            for run in (lead, other):
+                wait_for("its end", lambda run=run: f"the store {store.url} answers again, after" in run.text())
+            for run in (lead, other):
+                assert run.text().count("does not answer") == run.text().count("answers again") == 1, run.text()
+            lead.process.terminate()
+            lead.expect_status(128 + 15)
+            other.wait()
+            lead.expect_nothing_left()
+
+
 main({
+    "an_outage_is_told_once": an_outage_is_told_once,
     "an_empty_etcd_that_looks_like_the_old_one": an_empty_etcd_that_looks_like_the_old_one,
     "an_embedded_store_dies_in_a_phase_and_comes_back_empty": dies(Serve, in_a_phase, 1, True),
     "an_embedded_store_dies_in_a_transition_and_comes_back_empty": dies(Serve, in_a_transition, 1, True),

@@ -4,6 +4,7 @@ import contextlib
 import json
 import re
 import shlex
+import socket
 
 from judge import check_states
 from remote_hosts import FarEtcd, Hosts
@@ -71,6 +72,50 @@ def with_an_etcd():
                     check(one, two)
 
 
+def by_an_etcd_that_is_not_there():
+    """The other agent's user names an etcd beside the lead, which has only its own store: that is found, and said."""
+    absent = f"http://{LEAD}:2379"
+    arguments = ["--rank-server", LEAD, "--etcd-server", absent, "--num-processes", 4]
+    with Hosts() as hosts, Run("--num-processes", 4, plan=PLAN, environment=SECRET, inside=hosts.inside(0)) as one:
+        told_command(one)
+        with Run(*arguments, job=one.job, environment=NO_TOKEN, inside=hosts.inside(1)) as without:
+            without.expect_status(2)
+            for words in (f"the store {absent} does not answer", f"own store, https://{LEAD}:9999, does",
+                          f"WEFT_TOKEN=TOKEN weft elastic --rank-server {LEAD}"):
+                assert words in without.text(), without.text()
+        with Run(*arguments, job=one.job, environment=SECRET, inside=hosts.inside(1)) as two:
+            check(one, two)
+            said = f"the store {absent} does not answer; joins the run of the lead's own store, https://{LEAD}:9999"
+            assert said in two.text(), two.text()
+
+
+def by_an_etcd_that_has_another_job():
+    """It is there, at the lead's host, and the lead does not use it."""
+    port = free_port()
+    with Etcd() as etcd, Run("--num-processes", 4, "--store-port", port, plan=PLAN, environment=SECRET) as one:
+        told_command(one)
+        with Run("--rank-server", f"127.0.0.1:{port}", "--num-processes", 4, job=one.job,
+                 environment={**SECRET, "WEFT_STORE": etcd.url}) as two:
+            check(one, two)
+            assert f"the store {etcd.url} has no run of the job; joins the run" in two.text(), two.text()
+
+
+def names_of_one_host():
+    """Are compared by their addresses, not as text."""
+    for lead, host in (("localhost", "127.0.0.1"), ("127.0.0.1", "localhost"), (socket.gethostname(), "localhost")):
+        with Run("--rank-server", lead, "--store", f"http://{host}:{free_port()}", "--startup-timeout", 1,
+                 environment=NO_TOKEN) as run:
+            run.expect(3)
+            assert "the lead's store did not answer within 1 s" in run.text(), run.text()
+
+
+def a_store_in_the_environment_elsewhere_than_the_lead():
+    with Run("--rank-server", f"127.0.0.1:{free_port()}", "--startup-timeout", 1,
+             environment={**SECRET, "WEFT_STORE": "http://192.0.2.1:2379"}) as run:
+        run.expect(3)
+        assert "WEFT_STORE http://192.0.2.1:2379 is not used" in run.text(), run.text()
+
+
 def a_store_elsewhere_than_the_lead():
     with Run("--rank-server", "10.0.0.1", "--store", "http://10.0.0.10:2379") as run:
         run.expect(2)
@@ -133,7 +178,11 @@ main({test.__name__: test for test in (
     with_the_store_of_the_lead,
     with_a_token_that_the_lead_makes,
     with_an_etcd,
+    by_an_etcd_that_is_not_there,
+    by_an_etcd_that_has_another_job,
+    names_of_one_host,
     a_store_elsewhere_than_the_lead,
+    a_store_in_the_environment_elsewhere_than_the_lead,
     the_port_of_the_store_is_the_follower_s_too,
     nobody_comes,
     what_a_follower_is_given_is_compared,

@@ -51,8 +51,8 @@ static const struct cli_option rows[] = {
    .help = "store that is there already, etcd or 'weft serve'; without a plan, join the job that runs on it"},
   {.name = "rank-server", .alias = "tcp-server", .type = OPTION_STRING, .metavar = "HOST[:PORT]",
    FIELD(config.lead),
-   .help = "host of the lead agent: join its run and serve the ranks that its plan adds. A --store beside it is "
-   "taken where it is at that host"},
+   .help = "host of the lead agent: join its run and serve the ranks that its plan adds. The run is looked for in a "
+   "--store beside it, which has to be at that host, and in the lead's own store, for which a token is needed"},
   {.name = "listen", .type = OPTION_STRING, .metavar = "ADDRESS", .variable = "WEFT_LISTEN",
    .preset_note = "127.0.0.1; 0.0.0.0 where the plan needs more slots than there are here", FIELD(config.listen),
    .help = "numeric address of the embedded store"},
@@ -133,8 +133,9 @@ static const struct cli_option rows[] = {
    .help = "write what a client has to show to read them (Authorization: Bearer) to this new file, which only its "
            "owner can read; it is removed when the run ends"},
   {.name = "json", .type = OPTION_FLAG, FIELD(config.json),
-   .help = "print the results as JSON instead of the report"},
-  {.name = "quiet", .letter = 'q', .type = OPTION_FLAG, FIELD(config.quiet), .help = "show no progress"},
+   .help = "print the results as JSON instead of the report; an agent that is not the lead prints how it ended"},
+  {.name = "quiet", .letter = 'q', .type = OPTION_FLAG, FIELD(config.quiet),
+   .help = "show no progress; an agent that is not the lead then says only by its exit status how it ended"},
   {.name = "color", .type = OPTION_ENUM, .metavar = "WHEN", .choices = cli_terminal_color_names, .preset = "auto",
    FIELD(color), .help = "colours in the report"},
 
@@ -162,10 +163,17 @@ static const struct cli_example examples[] = {
     {NULL, NULL},
 };
 
-// A lead's host on the command line goes before a store in the environment.
-static void drop_store_of_environment(struct run_config *config) {
-  if (config->lead && config->store && config->store == getenv("WEFT_STORE"))
-    config->store = NULL;
+// A lead's host on the command line goes before a store in the environment that is elsewhere.
+static void compare_with_environment(struct run_config *config) {
+  if (!config->lead || !config->store || config->store != getenv("WEFT_STORE") ||
+      run_lead_has_store(config->lead, config->store))
+    return;
+  if (!config->quiet)
+    fprintf(stderr,
+            "weft elastic: WEFT_STORE %s is not used: it is not at the host of --rank-server %s; unset it, or give "
+            "--store instead of --rank-server\n",
+            config->store, config->lead);
+  config->store = NULL;
 }
 
 // Checks what no single option shows.
@@ -214,7 +222,7 @@ static int run(const struct cli_call *call) {
     if (given[i])
       config->given[config->num_given++] =
           (struct run_given){rows[i].name, rows[i].offset - offsetof(struct elastic, config)};
-  drop_store_of_environment(config);
+  compare_with_environment(config);
   int err = check_together(config);
   if (err)
     return cli_command_failed(call, err);

@@ -8,7 +8,7 @@
 enum { PERIOD = 8, CONSTANT_AT = 0, SCALED_AT = 4 };
 
 // Independent streams of one operation and rank.
-enum stream { STREAM_TOKENS, STREAM_ROWS, STREAM_ROUTING };
+enum stream { STREAM_TOKENS, STREAM_ROWS, STREAM_ROUTING, STREAM_POOL, STREAM_POOL_START };
 
 enum pattern_kind pattern_kind_of(uint64_t op) {
   return op % PERIOD == CONSTANT_AT ? PATTERN_CONSTANT : op % PERIOD == SCALED_AT ? PATTERN_SCALED : PATTERN_PLAIN;
@@ -54,6 +54,16 @@ static void fill_random(uint16_t *row, uint64_t key, uint32_t token, uint32_t hi
   uint64_t state = random_mix(key + token);
   for (uint32_t start = 0; start < hidden; start += WEFT_EP_BLOCK)
     fill_block(row + start, &state);
+}
+
+void pattern_pool_fill(const struct pattern *pattern, int32_t rank, uint32_t first, uint32_t count, uint16_t *x) {
+  uint64_t key = stream_key(pattern, 0, rank, STREAM_POOL);
+  for (uint32_t i = 0; i < count; i++)
+    fill_random(x + (size_t)i * pattern->hidden, key, (first + i) % pattern->pool, pattern->hidden);
+}
+
+uint32_t pattern_pool_start(const struct pattern *pattern, uint64_t op, int32_t rank) {
+  return (uint32_t)(random_mix(stream_key(pattern, op, rank, STREAM_POOL_START)) % pattern->pool);
 }
 
 static bool taken(const int64_t *experts, uint32_t count, int64_t expert) {
@@ -102,6 +112,8 @@ uint32_t pattern_fill(const struct pattern *pattern, uint64_t op, int32_t rank, 
     uint16_t *row = x + (size_t)t * hidden;
     if (pattern_kind_of(op) == PATTERN_CONSTANT)
       fill_constant(row, rank, t, hidden);
+    else if (pattern->pool)
+      pattern_pool_fill(pattern, rank, pattern_pool_start(pattern, op, rank) + t, 1, row);
     else
       fill_random(row, rows, t, hidden);
     route_token(pattern, active, num_active, &routing, topk_idx + (size_t)t * topk, weights + (size_t)t * topk);

@@ -21,6 +21,9 @@ struct pattern {
   uint32_t hidden, topk, experts_per_rank;
   bool uneven; // tokens per rank vary from 0 to num_tokens by (operation, rank)
   float drop;  // share of top-k entries that are -1, 0 to 1
+  // Random rows: 0: new ones in each operation. Else each rank has so many, at least num_tokens, and an operation takes
+  // a run of them, so they can be made before its number is known.
+  uint32_t pool;
 };
 
 // Operation number -> kind: of any 8 operations in a row one is CONSTANT, one is SCALED, the others are PLAIN.
@@ -31,7 +34,7 @@ uint32_t pattern_tokens(const struct pattern *pattern, uint64_t op, int32_t rank
 
 // What `rank` dispatches in operation `op` of a view with these active ranks (ascending, at least one): x bf16 [T][H],
 // topk_idx [T][K], weights [T][K]. Returns T. Callers may rely on this:
-// - x depends on (seed, op, rank, token, hidden) only, the routing on the active ranks too.
+// - x depends on (seed, op, rank, token, hidden, pool) only, the routing on the active ranks too.
 // - Random x are finite and below 64. Every 128 values have a magnitude of their own, so that neighbouring fp8 scales
 //   differ, and no two tokens of an operation have the same row.
 // - The experts of a token are distinct and belong to active ranks: any one is as likely as any other, nearly. If there
@@ -39,6 +42,11 @@ uint32_t pattern_tokens(const struct pattern *pattern, uint64_t op, int32_t rank
 // - Weights lie between 1/8 and 1, those of -1 entries too.
 uint32_t pattern_fill(const struct pattern *pattern, uint64_t op, int32_t rank, const int32_t *active,
                       uint32_t num_active, uint16_t *x, int64_t *topk_idx, float *weights);
+
+// With a pool: the rows number `first` to first + count - 1 of a rank, begun anew behind the last, into x[count][H];
+// and the number of the row that token 0 of operation `op` has, while token 1 has the next, and so on.
+void pattern_pool_fill(const struct pattern *pattern, int32_t rank, uint32_t first, uint32_t count, uint16_t *x);
+uint32_t pattern_pool_start(const struct pattern *pattern, uint64_t op, int32_t rank);
 
 // At least 0.5, below 2, exact in bf16; different for any two experts less than 256 apart.
 double pattern_expert_factor(int64_t expert);

@@ -3,12 +3,13 @@
 //
 //   /weft/<job>/run            the live run of the job: JSON {run, host, pid, lease, agents, config, plan}
 //   /weft/<job>/<run>/         the run's own; the ranks' group lives below ep/
-//     agent/<n>                JSON {host, pid, slots, gpus, share_gpus}; 0 is the lead
+//     agent/<n>                JSON {host, boot, pid, slots, gpus, share_gpus, processors, cpus}; 0 is the lead
 //     launch/<phase>/<rank>    who launches that rank for that phase: JSON {agent}
 //     current                  number of the phase that has begun; the number of phases: the end
 //     start/<phase>/<rank>     the rank has come through the transition into the phase
 //     record/<phase>/<rank>    the rank has done its part of the phase: what it found (phase_record.h)
 //     exit/<phase>/<rank>      its process has ended: JSON {planned, status, kill_ns, boot, what}
+//     still/<phase>/<rank>     its process stands still: JSON {agent, what}; "what" is empty when it goes on again
 //     fail/<who>               somebody's reason to end the run: JSON {status, error}
 //     restored                 all agents are back in a store that had forgotten the run: the run's new lease
 //     end                      the run is over: JSON {status, error}; agents go
@@ -19,7 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { RUN_JOB_MAX = 63, RUN_UUID_SIZE = 37, RUN_KEY_SIZE = 192 };
+enum { RUN_JOB_MAX = 63, RUN_UUID_SIZE = 37, RUN_KEY_SIZE = 192, RUN_CPUS_SIZE = 256 };
 
 struct run_keys {
   char live[RUN_KEY_SIZE];   // /weft/<job>/run

@@ -1,15 +1,17 @@
-// Reads HOST[:PORT], and finds the address by which others reach this host.
+// Reads HOST[:PORT], and compares hosts by their addresses.
 #include "run/common/lead_address.h"
 
-#include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <netinet/in.h>
+#include <netdb.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include "run/common/own_address.h"
+
+enum { HOST_MAX = 256, OPEN_MS = 1000 };
 
 // The size of the host in HOST[:PORT][/], where a numeric IPv6 address with a port stands in brackets.
 static size_t host_size(const char *text, size_t size) {
@@ -29,6 +31,42 @@ char *run_lead_url(const char *lead, uint16_t port) {
   return made < 0 ? NULL : url;
 }
 
+// The addresses of a name; NULL: it has none. `port` may be NULL.
+static struct addrinfo *addresses_of(const char *host, size_t size, const char *port) {
+  char name[HOST_MAX];
+  struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM}, *found = NULL;
+  bool bracketed = size > 1 && host[0] == '[';
+  snprintf(name, sizeof name, "%.*s", (int)(bracketed ? size - 2 : size), bracketed ? host + 1 : host);
+  return size < sizeof name && getaddrinfo(name, port, &hints, &found) == 0 ? found : NULL;
+}
+
+static bool any_is_own(const struct addrinfo *list) {
+  for (const struct addrinfo *one = list; one; one = one->ai_next)
+    if (run_address_is_own(one->ai_addr))
+      return true;
+  return false;
+}
+
+static bool share_address(const struct addrinfo *a, const struct addrinfo *b) {
+  for (const struct addrinfo *one = a; one; one = one->ai_next)
+    for (const struct addrinfo *other = b; other; other = other->ai_next)
+      if (run_address_equal(one->ai_addr, other->ai_addr))
+        return true;
+  return any_is_own(a) && any_is_own(b);
+}
+
+static bool same_host(const char *a, size_t a_size, const char *b, size_t b_size) {
+  if (a_size == b_size && memcmp(a, b, a_size) == 0)
+    return true;
+  struct addrinfo *one = addresses_of(a, a_size, NULL), *other = addresses_of(b, b_size, NULL);
+  bool same = share_address(one, other);
+  if (one)
+    freeaddrinfo(one);
+  if (other)
+    freeaddrinfo(other);
+  return same;
+}
+
 bool run_lead_has_store(const char *lead, const char *endpoints) {
   size_t host = host_size(lead, strlen(lead));
   for (const char *at = endpoints;; at++) {
@@ -37,7 +75,7 @@ bool run_lead_has_store(const char *lead, const char *endpoints) {
     size_t rest = size - (size_t)(name - at);
     if (rest > 0 && name[rest - 1] == '/')
       rest--;
-    if (host_size(name, rest) == host && memcmp(name, lead, host) == 0)
+    if (same_host(name, host_size(name, rest), lead, host))
       return true;
     at += size;
     if (!*at)
@@ -45,62 +83,25 @@ bool run_lead_has_store(const char *lead, const char *endpoints) {
   }
 }
 
-// The address from which a packet to elsewhere would go: nothing is sent.
-static bool address_of_route(struct in_addr *out) {
-  struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(9)}, own;
-  socklen_t size = sizeof own;
-  inet_pton(AF_INET, "192.0.2.1", &to.sin_addr); // reserved for documentation
-  int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  bool found = fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof to) == 0 &&
-               getsockname(fd, (struct sockaddr *)&own, &size) == 0;
-  if (fd >= 0)
-    close(fd);
-  if (found)
-    *out = own.sin_addr;
-  return found && own.sin_addr.s_addr != htonl(INADDR_LOOPBACK);
-}
-
-static bool address_of_interface(struct in_addr *out) {
-  struct ifaddrs *list = NULL;
-  bool found = false;
-  if (getifaddrs(&list))
-    return false;
-  for (const struct ifaddrs *one = list; one && !found; one = one->ifa_next) {
-    found = one->ifa_addr && one->ifa_addr->sa_family == AF_INET && (one->ifa_flags & IFF_UP) &&
-            !(one->ifa_flags & IFF_LOOPBACK);
-    if (found)
-      *out = ((const struct sockaddr_in *)(const void *)one->ifa_addr)->sin_addr;
+static bool is_open(const struct addrinfo *at) {
+  int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), error = 0;
+  socklen_t size = sizeof error;
+  bool open = fd >= 0;
+  if (open && connect(fd, at->ai_addr, at->ai_addrlen) != 0) {
+    struct pollfd done = {.fd = fd, .events = POLLOUT};
+    open = poll(&done, 1, OPEN_MS) == 1 && getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0;
   }
-  freeifaddrs(list);
-  return found;
-}
-
-bool run_host_address(char *out, size_t cap) {
-  struct in_addr address;
-  return (address_of_route(&address) || address_of_interface(&address)) &&
-         inet_ntop(AF_INET, &address, out, (socklen_t)cap);
-}
-
-static bool answers(const char *address, uint16_t port) {
-  struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port)};
-  if (inet_pton(AF_INET, address, &to.sin_addr) != 1)
-    return false;
-  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  bool connected = fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof to) == 0; // to this host: at once
   if (fd >= 0)
     close(fd);
-  return connected;
+  return open;
 }
 
-char *run_url_for_others(const char *url) {
-  static const char *const loopback[] = {"127.0.0.1:", "localhost:"};
-  char own[INET_ADDRSTRLEN], *told = NULL;
+bool run_url_is_open(const char *url) {
   const char *scheme = strstr(url, "://"), *host = scheme ? scheme + 3 : url;
-  for (size_t i = 0; i < sizeof loopback / sizeof loopback[0] && !strchr(url, ','); i++) {
-    size_t size = strlen(loopback[i]);
-    unsigned long port = strtoul(host + (strlen(host) > size ? size : strlen(host)), NULL, 10);
-    if (strncmp(host, loopback[i], size) == 0 && run_host_address(own, sizeof own) && answers(own, (uint16_t)port))
-      return asprintf(&told, "%.*s%s:%s", (int)(host - url), url, own, host + size) < 0 ? NULL : told;
-  }
-  return strdup(url);
+  size_t size = host_size(host, strlen(host));
+  struct addrinfo *list = host[size] == ':' ? addresses_of(host, size, host + size + 1) : NULL;
+  bool open = list && is_open(list);
+  if (list)
+    freeaddrinfo(list);
+  return open;
 }

@@ -35,6 +35,12 @@ static const struct field fields[] = {
     FIELD(KIND_STATE, "state", rank.state),
     TEXT("reason", rank.reason),
     FIELD(KIND_U64, "checked", rank.checked),
+    FIELD(KIND_U64, "first_op", joining.op),
+    FIELD(KIND_U64, "offer_ns", joining.offer_ns),
+    FIELD(KIND_U64, "fixed_ns", joining.fixed_ns),
+    FIELD(KIND_U64, "dispatch_ns", joining.dispatch_ns),
+    FIELD(KIND_U64, "dispatched_ns", joining.dispatched_ns),
+    FIELD(KIND_U64, "combine_ns", joining.combine_ns),
     FIELD(KIND_U64, "num_lost_selections", rank.num_lost_selections),
     FIELD(KIND_DOUBLE, "worst_diff", rank.worst_diff),
     FIELD(KIND_TIMES, "both", rank.both),
@@ -119,12 +125,39 @@ static json_t *field_to_json(const struct field *field, const void *at) {
   return NULL;
 }
 
+static json_t *stalls_to_json(const struct run_stall *stalls, uint32_t count) {
+  json_t *list = json_array();
+  for (uint32_t i = 0; i < count; i++)
+    json_array_append_new(list, json_pack("[I, I, I]", (json_int_t)stalls[i].op, (json_int_t)stalls[i].begin_ns,
+                                          (json_int_t)stalls[i].ns));
+  return list;
+}
+
 static json_t *view_to_json(const struct run_view *view) {
   json_t *ranks = json_array();
   for (uint32_t i = 0; i < view->count; i++)
     json_array_append_new(ranks, json_integer(view->ranks[i]));
   return json_pack("{s:I, s:I, s:I, s:o}", "epoch", (json_int_t)view->epoch, "op", (json_int_t)view->op, "time_ns",
                    (json_int_t)view->time_ns, "ranks", ranks);
+}
+
+static void push(struct run_stall *stalls, uint32_t *count, uint32_t cap, const struct run_stall *stall) {
+  if (*count == cap)
+    memmove(stalls, stalls + 1, (size_t)-- * count * sizeof *stalls);
+  stalls[(*count)++] = *stall;
+}
+
+void run_record_note_stall(struct run_record *record, const struct run_stall *stall, bool turn) {
+  double us = (double)stall->ns / 1000;
+  if (us > record->stall_us)
+    record->stall_us = us;
+  if (turn) {
+    push(record->turns, &record->num_turns, RUN_MAX_TURNS, stall);
+    return;
+  }
+  while (record->num_stalls > 0 && record->stalls[record->num_stalls - 1].ns <= stall->ns)
+    record->num_stalls--;
+  push(record->stalls, &record->num_stalls, RUN_MAX_STALLS, stall);
 }
 
 json_t *run_record_to_json(const struct run_record *record) {
@@ -140,6 +173,8 @@ json_t *run_record_to_json(const struct run_record *record) {
     failed |= json_array_append_new(losses, json_pack("{s:i, s:I, s:s}", "rank", loss->rank, "time_ns",
                                                       (json_int_t)loss->time_ns, "detail", loss->detail));
   }
+  failed |= json_object_set_new(json, "stalls", stalls_to_json(record->stalls, record->num_stalls));
+  failed |= json_object_set_new(json, "turns", stalls_to_json(record->turns, record->num_turns));
   failed |= json_object_set_new(json, "views", views);
   failed |= json_object_set_new(json, "losses", losses);
   if (failed) {
@@ -246,6 +281,30 @@ static int loss_from_json(struct run_record *record, const json_t *json) {
   return run_record_add_loss(record, &loss);
 }
 
+static int stalls_from_json(const char *name, const json_t *list, struct run_stall *stalls, uint32_t cap,
+                            uint32_t *count) {
+  size_t i;
+  const json_t *item;
+  if (!json_is_array(list) || json_array_size(list) > cap)
+    return wrong(name);
+  json_array_foreach(list, i, item) {
+    json_int_t op = -1, begin = -1, ns = -1;
+    if (json_unpack((json_t *)item, "[I, I, I!]", &op, &begin, &ns) || op < 0 || begin < 0 || ns < 0)
+      return wrong(name);
+    stalls[i] = (struct run_stall){(uint64_t)op, (uint64_t)begin, (uint64_t)ns};
+  }
+  *count = (uint32_t)json_array_size(list);
+  return 0;
+}
+
+static int all_stalls_from_json(struct run_record *record, const json_t *json) {
+  int err =
+      stalls_from_json("stalls", json_object_get(json, "stalls"), record->stalls, RUN_MAX_STALLS, &record->num_stalls);
+  return err ? err
+             : stalls_from_json("turns", json_object_get(json, "turns"), record->turns, RUN_MAX_TURNS,
+                                &record->num_turns);
+}
+
 int run_record_from_json(struct run_record *record, const json_t *json) {
   struct run_record read = {0};
   int err = 0;
@@ -256,6 +315,7 @@ int run_record_from_json(struct run_record *record, const json_t *json) {
   const json_t *item, *views = json_object_get(json, "views"), *losses = json_object_get(json, "losses");
   if (!json_is_array(views) || !json_is_array(losses))
     return wrong(json_is_array(views) ? "losses" : "views");
+  err = all_stalls_from_json(&read, json);
   json_array_foreach(views, i, item) {
     if (!err)
       err = view_from_json(&read, item);

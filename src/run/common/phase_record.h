@@ -2,6 +2,8 @@
 #ifndef RUN_COMMON_PHASE_RECORD_H
 #define RUN_COMMON_PHASE_RECORD_H
 
+#include <stdbool.h>
+
 #include <jansson.h>
 
 #include "measure/results.h"
@@ -22,6 +24,19 @@ struct run_loss {
   char detail[RUN_DETAIL_SIZE];
 };
 
+// The longer half of an operation that a survivor ran while views changed, by its host's clock.
+struct run_stall {
+  uint64_t op, begin_ns, ns;
+};
+
+// A joiner's way in, by its host's clock: until it offered itself it only opened what it needs; from when its first
+// operation was fixed to its dispatch, and from the end of this to its combine, it was at its own work. 0: no joiner.
+struct run_joining {
+  uint64_t op, offer_ns, fixed_ns, dispatch_ns, dispatched_ns, combine_ns;
+};
+
+enum { RUN_MAX_STALLS = 32, RUN_MAX_TURNS = 16 };
+
 struct run_record {
   struct results_rank rank;
   char boot[RUN_BOOT_SIZE]; // of the host: times of two records compare only when it is the same
@@ -31,6 +46,11 @@ struct run_record {
   double median_us;    // of this rank's timed operations in the phase before: the longer of median dispatch and median
                        // combine
   uint64_t learned_ns; // when it knew that the phase had begun
+  struct run_joining joining;
+  // In order. Of a phase's operations those that are longer than all later ones, so that the longest since any time is
+  // among them; apart from these the turns, with which a view took effect: the newest of both.
+  uint32_t num_stalls, num_turns;
+  struct run_stall stalls[RUN_MAX_STALLS], turns[RUN_MAX_TURNS];
   uint32_t num_views;
   struct run_view *views; // those of this phase's changes, in order
   uint32_t num_losses;
@@ -42,6 +62,9 @@ void run_record_free(struct run_record *record); // what it points to, not itsel
 // Adds one; NOMEM.
 int run_record_add_view(struct run_record *record, const struct run_view *view); // copies the ranks
 int run_record_add_loss(struct run_record *record, const struct run_loss *loss);
+
+// Keeps a stall, which is newer than all before; `turn`: a view took effect with its operation.
+void run_record_note_stall(struct run_record *record, const struct run_stall *stall, bool turn);
 
 // NULL when memory ran out.
 json_t *run_record_to_json(const struct run_record *record);

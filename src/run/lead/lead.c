@@ -70,6 +70,9 @@ static int lead_take(struct node *node, const struct run_change *change) {
       seat->has_record = true;
       return run_record_from_json(&seat->record, change->json);
     }
+  } else if (run_key_pair(&node->keys, change->key, "still", &phase, &rank)) {
+    if ((seat = lead_seat(node, phase, (int32_t)rank)))
+      lead_take_still(node, seat, change->json);
   } else if (run_key_pair(&node->keys, change->key, "exit", &phase, &rank)) {
     if ((seat = lead_seat(node, phase, (int32_t)rank)))
       take_exit(node, seat, change->json);
@@ -103,10 +106,7 @@ static int gather(struct node *node) {
   return lead_begin_phase(node, 0);
 }
 
-static int lead_step(struct node *node) {
-  int err = lead_failed(node);
-  if (err)
-    return err;
+static int go_on(struct node *node) {
   switch (node->lead->state) {
   case LEAD_GATHERS:
     return gather(node);
@@ -116,6 +116,11 @@ static int lead_step(struct node *node) {
     return lead_end_run(node);
   }
   return 0;
+}
+
+static int lead_step(struct node *node) {
+  int err = lead_failed(node);
+  return lead_blame_standing(node, err ? err : go_on(node));
 }
 
 static uint64_t lead_deadline(const struct node *node) {

@@ -15,6 +15,7 @@ struct seat {
   bool ended, planned;      // the process launched for this phase has ended, as the plan has it
   uint64_t kill_ns;         // when it died as planned; 0: it did not
   char boot[RUN_BOOT_SIZE]; // of the host whose clock that is
+  char still[240];          // that the process launched for this phase stands still, in words; "": it does not
 };
 
 struct seen_node {
@@ -23,6 +24,9 @@ struct seen_node {
   char host[64];
   json_t *gpus; // names of those that it uses
   bool shares_gpus;
+  char boot[RUN_BOOT_SIZE];
+  char cpus[RUN_CPUS_SIZE]; // processors that it may run on
+  uint32_t processors;      // that it may use of them at once
 };
 
 enum lead_state { LEAD_GATHERS, LEAD_RUNS, LEAD_ENDS };
@@ -40,9 +44,8 @@ struct lead {
   char started[32]; // RFC 3339
   uint64_t started_ns;
   enum lead_state state;
-  uint64_t deadline_ns; // of the state, or of the phase's start
-  bool showed_token;
-  bool showed_needs;       // where others come: what the plan needs of them
+  uint64_t deadline_ns;    // of the state, or of the phase's start
+  bool showed_command;     // how the others are started
   uint32_t awaited;        // where others come: the phase that waits for slots
   bool all_started;        // of the phase in progress
   struct seat *seats;      // [num_phases][plan->ranks.count]
@@ -82,6 +85,19 @@ void lead_record_report(struct node *node, const json_t *report);
 void lead_note_exit(struct node *node, const json_t *exit);
 // The failure once it is decided on, else 0.
 int lead_failed(const struct node *node);
+
+// standstill.c
+void lead_take_still(struct node *node, struct seat *seat, const json_t *still);
+// Ranks that stand still are at fault where the run ends because something did not come: they are named first in the
+// error. Returns `err`.
+int lead_blame_standing(const struct node *node, int err);
+
+// stalls.c
+bool lead_is_survivor(const struct node *node, uint32_t phase, int32_t rank); // there before the phase, and after it
+void lead_fill_stall(const struct node *node, struct results_transition *change);
+
+// processors.c: which processors the ranks shared. NOMEM.
+int lead_fill_processors(const struct node *node, struct results *results);
 
 // results.c: writes results.json and the report. `error`: why the run ended early, or "".
 int lead_finish(struct node *node, int status, const char *error);

@@ -5,8 +5,16 @@
 
 #include "base/fail.h"
 #include "base/printable.h"
-#include "run/common/lead_address.h"
+#include "run/common/own_address.h"
 #include "run/lead/lead.h"
+
+static void take_processors(struct seen_node *seen, const json_t *node) {
+  const char *boot = json_string_value(json_object_get(node, "boot"));
+  const char *cpus = json_string_value(json_object_get(node, "cpus"));
+  seen->processors = (uint32_t)json_integer_value(json_object_get(node, "processors"));
+  snprintf(seen->boot, sizeof seen->boot, "%s", boot ? boot : "");
+  snprintf(seen->cpus, sizeof seen->cpus, "%s", cpus ? cpus : "");
+}
 
 int lead_take_node(struct node *node, const struct run_change *change, const char *id) {
   struct lead *lead = node->lead;
@@ -27,6 +35,7 @@ int lead_take_node(struct node *node, const struct run_change *change, const cha
   seen->slots = (uint32_t)json_integer_value(json_object_get(change->json, "slots"));
   snprintf(seen->host, sizeof seen->host, "%s", host ? host : "?");
   printable_line(seen->host);
+  take_processors(seen, change->json);
   json_decref(seen->gpus);
   seen->gpus = json_incref(json_object_get(change->json, "gpus"));
   seen->shares_gpus = json_is_true(json_object_get(change->json, "share_gpus"));
@@ -110,44 +119,47 @@ static uint32_t describe_needs(const struct node *node, struct text *text) {
   return most;
 }
 
-void lead_show_needs(struct node *node) {
-  if (node->lead->showed_needs || !node->progress.on)
-    return;
-  node->lead->showed_needs = true;
-  struct text needs = {0}, store = {0};
-  uint32_t most = describe_needs(node, &needs);
+// Where the others can be: an embedded store at loopback is reached from nowhere else.
+static const char *where_others_start(const struct node *node) {
+  return node->store.server && run_url_is_loopback(node->store.endpoints)
+             ? "on this host (--listen ADDRESS lets others in)"
+             : "here or on another host";
+}
+
+// Says, as lines that stay and can be pasted, how the others are started. Where the token was made for this run it is
+// among them: they go to a terminal then.
+static void show_command(struct node *node, const char *which, const char *options) {
+  struct text store = {0};
+  bool same = node->store.server && !node->made_token[0];
   describe_store(node, &store);
   progress_hide(&node->progress);
-  fprintf(stderr, "%s than the %u of this agent. Start another agent, here or on another host%s, by:\n",
-          needs.data ? needs.data : "", node->slots,
-          node->store.server && !node->made_token[0] ? ", with the same token" : "");
+  fprintf(stderr, "%s, %s%s, by:\n", which, where_others_start(node), same ? ", with the same token" : "");
   if (node->made_token[0])
     fprintf(stderr, "WEFT_TOKEN=%s ", node->made_token);
-  fprintf(stderr, "weft elastic %s --num-processes %u\n", store.data ? store.data : "", most);
-  text_free(&needs);
+  fprintf(stderr, "weft elastic %s%s\n", store.data ? store.data : "", options);
   text_free(&store);
 }
 
-// Says what the others are to be started with: on the terminal, where the token was made for this run, as a line of its
-// own that can be pasted.
+void lead_show_needs(struct node *node) {
+  if (node->lead->showed_command || !node->progress.on)
+    return;
+  node->lead->showed_command = true;
+  struct text needs = {0}, which = {0};
+  char options[40];
+  uint32_t most = describe_needs(node, &needs);
+  text_add(&which, "%s than the %u of this agent. Start another agent", needs.data ? needs.data : "", node->slots);
+  snprintf(options, sizeof options, " --num-processes %u", most);
+  show_command(node, which.data ? which.data : "", options);
+  text_free(&which);
+  text_free(&needs);
+}
+
 void lead_show_waiting(struct node *node, uint32_t here) {
   struct lead *lead = node->lead;
-  struct text store = {0};
-  describe_store(node, &store);
-  const char *options = store.data ? store.data : "";
-  if (!node->made_token[0]) {
-    progress_show(&node->progress, true, "waiting for agents: %u of %u here; the others%s: weft elastic %s", here,
-                  lead->num_nodes, node->store.server ? ", with the same token" : "", options);
-  } else {
-    if (!lead->showed_token) {
-      progress_hide(&node->progress);
-      fprintf(stderr, "Start each of the other agents, here or on another host, by:\nWEFT_TOKEN=%s weft elastic %s\n",
-              node->made_token, options);
-    }
-    lead->showed_token = true;
-    progress_show(&node->progress, true, "waiting for agents: %u of %u here", here, lead->num_nodes);
-  }
-  text_free(&store);
+  if (!lead->showed_command && node->progress.on)
+    show_command(node, "Start each of the other agents", "");
+  lead->showed_command = true;
+  progress_show(&node->progress, true, "waiting for agents: %u of %u here", here, lead->num_nodes);
 }
 
 void lead_forget_nodes(struct node *node) {

@@ -93,37 +93,19 @@ static bool view_has(const struct run_view *view, int32_t rank) {
   return false;
 }
 
-// Whether the record is of a rank that was there before the phase and is still after it.
-static bool is_survivor(const struct node *node, uint32_t phase, int32_t rank) {
-  return plan_rank_role(node->plan, phase, rank) == PLAN_MEMBER;
-}
-
 // The first view of the phase that has the rank, or has it no more, as the lowest survivor (or, in the first phase, the
 // lowest rank) saw it.
 static const struct run_view *find_view(const struct node *node, uint32_t phase, int32_t rank, bool with) {
   const struct plan_ranks *live = &node->plan->phases[phase].live;
   for (uint32_t i = 0; i < live->count; i++) {
     const struct seat *seat = lead_seat(node, phase, live->rank[i]);
-    if (!seat->has_record || (phase > 0 && !is_survivor(node, phase, live->rank[i])))
+    if (!seat->has_record || (phase > 0 && !lead_is_survivor(node, phase, live->rank[i])))
       continue;
     for (uint32_t v = 0; v < seat->record.num_views; v++)
       if (view_has(&seat->record.views[v], rank) == with)
         return &seat->record.views[v];
   }
   return NULL;
-}
-
-static void fill_stall(const struct node *node, struct results_transition *change) {
-  const struct plan_ranks *live = &node->plan->phases[change->phase].live;
-  for (uint32_t i = 0; i < live->count; i++) {
-    const struct seat *seat = lead_seat(node, change->phase, live->rank[i]);
-    if (!seat->has_record || !is_survivor(node, change->phase, live->rank[i]) ||
-        seat->record.stall_us <= change->longest_stall_us)
-      continue;
-    change->longest_stall_us = seat->record.stall_us;
-    change->stalled_rank = live->rank[i];
-    change->median_us = node->config.num_tokens ? seat->record.median_us : -1; // of nothing there is no usual time
-  }
 }
 
 static int compare_doubles(const void *a, const void *b) {
@@ -170,7 +152,7 @@ static void fill_transition(const struct node *node, struct results_transition *
     if (victim->kill_ns && view && view->time_ns > victim->kill_ns && change->detect_us >= 0)
       change->first_dispatch_us = (double)(view->time_ns - victim->kill_ns) / 1000;
   }
-  fill_stall(node, change);
+  lead_fill_stall(node, change);
 }
 
 static void add_transition(const struct node *node, struct results *results, uint32_t phase, enum results_change what,
@@ -186,6 +168,9 @@ static void add_transition(const struct node *node, struct results *results, uin
       .longest_stall_us = -1,
       .stalled_rank = -1,
       .median_us = -1,
+      .membership_stall_us = -1,
+      .membership_rank = -1,
+      .membership_median_us = -1,
       .detect_us = -1,
       .detect_median_us = -1,
   };
@@ -238,7 +223,9 @@ static int fill(const struct node *node, struct results *results, int status, co
   results->passed = status == 0;
   results->exit_status = status;
   snprintf(results->error, sizeof results->error, "%s", error);
-  int err = fill_phases(node, results);
+  int err = lead_fill_processors(node, results);
+  if (!err)
+    err = fill_phases(node, results);
   return err ? err : fill_transitions(node, results);
 }
 

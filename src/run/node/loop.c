@@ -38,7 +38,7 @@ static int take_store_change(struct node *node, const struct run_change *change)
   uint32_t phase, rank;
   switch (change->kind) {
   case WEFT_STORE_EVENT_LOST:
-    node_store_silent(node);
+    node_store_silent(node, node_patience_s(node));
     return 0;
   case WEFT_STORE_EVENT_RESUMED: // a new store that has come as far as the old one looks like it to the watch
     if (node->store.silent_ns)
@@ -93,7 +93,7 @@ static int keep_alive(struct node *node) {
   if (!err || err == WEFT_ERR_NOT_FOUND)
     node_store_answered(node);
   else
-    node_store_silent(node);
+    node_store_silent(node, limit_s);
   if (err == WEFT_ERR_NOT_FOUND)
     node_restore_begin(node);
   node->store.renew_ns = clock_deadline_ms(err ? RETRY_MS : RUN_RENEW_MS);
@@ -107,6 +107,7 @@ static int keep_alive(struct node *node) {
 static uint64_t next_deadline(const struct node *node) {
   uint64_t deadline = node->role->deadline(node);
   deadline = node->retry_ns < deadline ? node->retry_ns : deadline;
+  deadline = node_look_ns(node) < deadline ? node_look_ns(node) : deadline;
   return node->store.renew_ns < deadline ? node->store.renew_ns : deadline;
 }
 
@@ -120,6 +121,7 @@ static int step(struct node *node, struct pollfd *fds) {
   if (err)
     return err;
   node_serve_children(node);
+  node_watch_children(node);
   node_metrics_look(node);
   err = take_all_news(node);
   if (node->end.over) // the lead's word is the last

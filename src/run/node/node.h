@@ -16,13 +16,13 @@
 #include "run/common/config.h"
 #include "run/common/keys.h"
 #include "run/common/phase_record.h"
+#include "run/common/progress.h"
 #include "run/common/store_json.h"
 #include "run/common/store_writer.h"
 #include "run/node/gpus.h"
 #include "run/node/metrics.h"
-#include "run/node/process.h"
-#include "run/node/progress.h"
 #include "run/node/run_directory.h"
+#include "run/process/process.h"
 #include "secure/secret.h"
 
 #define RUN_DEFAULT_JOB "elastic"
@@ -74,6 +74,7 @@ struct node_store {
   weft_store_server_t *server; // of a lead without a store
   weft_store_t *client;
   char *endpoints;
+  bool of_lead; // of a follower: it is the one inside the lead
   char version[64];
   int64_t run_lease, own_lease; // the same for the lead; 0: none yet
   uint64_t renew_ns;            // when the lease is to be renewed next
@@ -119,6 +120,7 @@ struct node {
   struct run_reporter *reporter;
   struct node_restore restore;
   uint64_t retry_ns; // when something is to be tried again; CLOCK_NEVER: nothing is
+  uint64_t look_ns;  // when the rank processes are looked at next; 0: when there are some
 
   struct run_directory directory;
   struct progress progress;
@@ -157,6 +159,12 @@ int node_check_slots(const struct node *node);
 int node_choose_memory(struct node *node);
 int node_make_room(struct node *node); // allocates `children` and `launches`
 
+// find_lead.c
+int node_open_client(struct node *node, const char *endpoints, weft_store_t **client); // as the configuration has it
+// Of a node that follows: finds the live run, in the store that it is given or the one inside the lead, and opens that
+// store. TIMEOUT: none has it; UNREACHABLE: no store answered; INVALID: it is in one for which there is no token.
+int node_find_lead(struct node *node, json_t **live);
+
 // rendezvous.c: opens the store and decides who leads; a follower has the lead's configuration and plan then.
 int node_rendezvous(struct node *node);
 // Makes a step of the beginning, again and again for as long as the store, which has answered once, does not. A step is
@@ -175,8 +183,14 @@ void node_serve_children(struct node *node);
 // Ends every child: asks, waits, kills. Returns when they are gone.
 void node_end_children(struct node *node);
 
+// standstill.c: looks now and then whether rank processes stand still. One that does is named on the screen once, and
+// under still/ in the store, until it goes on.
+void node_watch_children(struct node *node);
+uint64_t node_look_ns(const struct node *node); // when it wants to look again
+
 // store_health.c
-void node_store_silent(struct node *node);   // the store did not answer
+// The store did not answer, and is waited for so long; said once until it does.
+void node_store_silent(struct node *node, uint32_t patience_s);
 void node_store_answered(struct node *node); // it did. What ran out meanwhile has the time of a lease to come back
 // How long the store may be away, or not have the run, before that ends the run.
 uint32_t node_patience_s(const struct node *node);

@@ -154,10 +154,11 @@ void node_close(struct node *node) {
   run_reporter_close(node->reporter, clock_deadline_ms(FLUSH_MS));
   run_inbox_close(node->inbox);
   int err = 0;
-  if (node->store.own_lease &&
+  if (node->store.own_lease && node->store.client &&
       node->leads) // ranks that were killed have left keys, on leases that live a little longer
     err = weft_store_delete(node->store.client, node->keys.prefix, true, NULL);
-  if (node->store.own_lease && !err) // with every key of this node, and the lead's with every key of the run
+  if (node->store.own_lease && node->store.client &&
+      !err) // with every key of this node, and the lead's with every key of the run
     weft_store_lease_revoke(node->store.client, node->store.own_lease);
   weft_store_close(node->store.client);
   weft_store_server_stop(node->store.server);

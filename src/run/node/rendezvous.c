@@ -6,27 +6,24 @@
 #include <unistd.h>
 
 #include "base/fail.h"
+#include "base/processors.h"
 #include "base/time/clock.h"
 #include "run/common/config_json.h"
-#include "run/common/lead_address.h"
 #include "run/node/node.h"
 
 enum { RETRY_MS = 50, FIRST_TRIES = 3 };
 
-static int open_client(struct node *node, const char *endpoints) {
-  const struct run_config *config = &node->config;
-  struct weft_store_options options = WEFT_STORE_OPTIONS_INIT;
-  options.endpoints = endpoints;
-  options.request_timeout_ms = RUN_REQUEST_MS;
-  options.token = config->token;
-  options.ca_file = config->ca_file;
-  options.cert_file = config->cert_file;
-  options.key_file = config->key_file;
-  options.user = config->user;
-  options.password = config->password;
+static int open_store(struct node *node, const char *endpoints) {
   node->store.endpoints = strdup(endpoints);
-  return node->store.endpoints ? weft_store_open(&node->store.client, &options)
+  return node->store.endpoints ? node_open_client(node, endpoints, &node->store.client)
                                : fail(WEFT_ERR_NOMEM, "no memory for a store");
+}
+
+static void close_store(struct node *node) {
+  weft_store_close(node->store.client);
+  free(node->store.endpoints);
+  node->store.client = NULL;
+  node->store.endpoints = NULL;
 }
 
 static int start_server(struct node *node) {
@@ -36,15 +33,28 @@ static int start_server(struct node *node) {
   options.port = config->store_port ? config->store_port : config->num_agents > 1 ? RUN_DEFAULT_PORT : 0;
   options.token = config->token;
   int err = weft_store_server_start(&node->store.server, &options);
-  return err ? err : open_client(node, weft_store_server_url(node->store.server));
+  if (err == WEFT_ERR_BUSY)
+    return fail(err,
+                "the store of this run cannot listen: port %u of %s is in use, perhaps by another lead's store. Give "
+                "another port by --store-port, and the other agents HOST:PORT by --rank-server; or join that lead's "
+                "run by --rank-server",
+                options.port, options.address);
+  return err ? err : open_store(node, weft_store_server_url(node->store.server));
 }
 
 int node_insist(struct node *node, int (*step)(struct node *node)) {
   uint64_t deadline = clock_deadline_ms((uint64_t)node->config.startup_timeout_s * 1000);
   for (;;) {
     int err = step(node);
-    if (!run_storage_may_pass(err) || clock_passed(deadline))
+    if (!run_storage_may_pass(err)) {
+      if (!err)
+        node_store_answered(node);
       return err;
+    }
+    if (clock_passed(deadline))
+      return fail_context(err, "the store %s has not answered for %u s", node->store.endpoints,
+                          node->config.startup_timeout_s);
+    node_store_silent(node, node->config.startup_timeout_s);
     err = node_pause(node, RETRY_MS);
     if (err)
       return err;
@@ -68,11 +78,14 @@ int node_grant_lease(struct node *node) {
 int node_register(struct node *node, bool *created) {
   char key[RUN_KEY_SIZE];
   uint32_t slots = node->config.num_processes ? node->config.num_processes : node->plan->num_processes;
+  char cpus[RUN_CPUS_SIZE];
+  unsigned usable = processors_usable(NULL, cpus, sizeof cpus);
   run_key(key, &node->keys, "agent/%u", node->id);
   return run_storage_create(node->store.client, key,
-                            json_pack("{s:s, s:s, s:I, s:I, s:o, s:b}", "host", node->host, "boot", node->boot, "pid",
-                                      (json_int_t)getpid(), "slots", (json_int_t)slots, "gpus",
-                                      run_gpus_names(&node->gpus), "share_gpus", node->config.share_gpus),
+                            json_pack("{s:s, s:s, s:I, s:I, s:o, s:b, s:I, s:s}", "host", node->host, "boot",
+                                      node->boot, "pid", (json_int_t)getpid(), "slots", (json_int_t)slots, "gpus",
+                                      run_gpus_names(&node->gpus), "share_gpus", node->config.share_gpus, "processors",
+                                      (json_int_t)usable, "cpus", cpus),
                             node->store.own_lease, created);
 }
 
@@ -178,35 +191,13 @@ static int follow(struct node *node, const json_t *live) {
   return err;
 }
 
-static void say_waiting(struct node *node) {
-  progress_show(&node->progress, true, "waits for the lead of job '%s' at %s, for up to %u s", node->job,
-                node->store.endpoints, node->config.startup_timeout_s);
-}
-
 static int wait_and_follow(struct node *node) {
-  uint64_t deadline = clock_deadline_ms((uint64_t)node->config.startup_timeout_s * 1000);
-  bool said = false;
-  for (;;) {
-    json_t *live = NULL;
-    int err = run_storage_get(node->store.client, node->keys.live, &live);
-    if (!err && live) {
-      err = follow(node, live);
-      json_decref(live);
-      return err;
-    }
-    if (!said)
-      say_waiting(node);
-    said = true;
-    if (err && !run_storage_may_pass(err)) // the lead, or its store, may not be up yet
-      return err;
-    if (clock_passed(deadline))
-      return err ? fail_context(err, "the lead's store did not answer within %u s", node->config.startup_timeout_s)
-                 : fail(WEFT_ERR_TIMEOUT, "no lead of job '%s' appeared in the store %s within %u s", node->job,
-                        node->store.endpoints, node->config.startup_timeout_s);
-    err = node_pause(node, RETRY_MS);
-    if (err)
-      return err;
-  }
+  json_t *live = NULL;
+  int err = node_find_lead(node, &live);
+  if (!err)
+    err = follow(node, live);
+  json_decref(live);
+  return err;
 }
 
 // The first node with a plan leads, the others follow.
@@ -224,26 +215,17 @@ static int lead_or_follow(struct node *node) {
     err = node_choose_memory(node);
   if (!err && first)
     err = node_insist(node, try_lead);
-  return err || node->leads ? err : wait_and_follow(node);
-}
-
-static int open_lead_store(struct node *node) {
-  uint16_t port = node->config.store_port ? node->config.store_port : RUN_DEFAULT_PORT;
-  char *url = run_lead_url(node->config.lead, port);
-  if (!url)
-    return fail(WEFT_ERR_NOMEM, "no memory for a URL");
-  int err = open_client(node, url);
-  free(url);
-  return err;
+  if (err || node->leads)
+    return err;
+  close_store(node); // wherever the run is, it is found from here on like any
+  return wait_and_follow(node);
 }
 
 int node_rendezvous(struct node *node) {
   run_keys_init(&node->keys, node->job, node->run);
   const struct run_config *config = &node->config;
-  int err = config->store  ? open_client(node, config->store)
-            : config->lead ? open_lead_store(node)
-                           : start_server(node);
-  if (err)
-    return err;
-  return node->plan && !config->lead ? lead_or_follow(node) : wait_and_follow(node);
+  if (config->lead || !node->plan)
+    return wait_and_follow(node);
+  int err = config->store ? open_store(node, config->store) : start_server(node);
+  return err ? err : lead_or_follow(node);
 }

@@ -1,4 +1,7 @@
-// Whether the store answers: since when it has been silent, and how long the node waits for it.
+// Whether the store answers: since when it has been silent, how long the node waits for it, and what a watching person
+// is told: once when it falls silent, and once when it is back. Ranks say nothing: their node waits as they do.
+#include <time.h>
+
 #include "base/time/clock.h"
 #include "run/node/node.h"
 
@@ -11,17 +14,27 @@ void node_retry(struct node *node) {
 
 // The store answers again. What ran out meanwhile has the time of a lease to come back.
 void node_store_answered(struct node *node) {
-  if (node->store.silent_ns)
-    node->store.wary_ns = clock_deadline_ms(RUN_LEASE_TTL_S * 1000);
+  if (!node->store.silent_ns)
+    return;
+  node->store.wary_ns = clock_deadline_ms(RUN_LEASE_TTL_S * 1000);
+  progress_say(&node->progress, "the store %s answers again, after %.1f s", node->store.endpoints,
+               (double)(clock_ns() - node->store.silent_ns) / 1e9);
   node->store.silent_ns = 0;
 }
 
 // A store inside the lead ends with it; another one may be started again.
 uint32_t node_patience_s(const struct node *node) {
-  return node->config.lead && !node->config.store ? RUN_LEASE_TTL_S : node->config.startup_timeout_s;
+  return node->store.of_lead ? RUN_LEASE_TTL_S : node->config.startup_timeout_s;
 }
 
-void node_store_silent(struct node *node) {
-  if (node->store.silent_ns == 0)
-    node->store.silent_ns = clock_ns();
+void node_store_silent(struct node *node, uint32_t patience_s) {
+  char until[32];
+  time_t end = time(NULL) + (time_t)patience_s;
+  struct tm local;
+  if (node->store.silent_ns)
+    return;
+  node->store.silent_ns = clock_ns();
+  strftime(until, sizeof until, "%H:%M:%S", localtime_r(&end, &local));
+  progress_say(&node->progress, "the store %s does not answer; waiting for it until %s (%u s)", node->store.endpoints,
+               until, patience_s);
 }

@@ -17,18 +17,18 @@ static const char *const names[] = {
 
 void rank_events_free(struct rank_events *events) {
   free(events->activations);
+  free(events->commits);
   free(events->losses);
 }
 
-static void keep_activation(struct rank_events *events, const struct weft_ep_event *event) {
-  struct rank_activation *grown =
-      realloc(events->activations, (events->num_activations + 1) * sizeof *events->activations);
+static void keep_view(struct rank_activation **views, size_t *count, const struct weft_ep_event *event) {
+  struct rank_activation *grown = realloc(*views, (*count + 1) * sizeof **views);
   if (!grown) {
     log_error("no memory for an event");
     return;
   }
-  events->activations = grown;
-  grown[events->num_activations++] = (struct rank_activation){event->epoch, event->op, event->time_ns};
+  *views = grown;
+  grown[(*count)++] = (struct rank_activation){event->epoch, event->op, event->time_ns};
 }
 
 static void keep_loss(struct rank_events *events, const struct weft_ep_event *event) {
@@ -44,10 +44,10 @@ static void keep_loss(struct rank_events *events, const struct weft_ep_event *ev
 }
 
 static void keep(struct rank_events *events, const struct weft_ep_event *event) {
-  if (event->kind == WEFT_EP_EVENT_COMMITTED && events->committed_ns == 0)
-    events->committed_ns = event->time_ns;
+  if (event->kind == WEFT_EP_EVENT_COMMITTED)
+    keep_view(&events->commits, &events->num_commits, event);
   if (event->kind == WEFT_EP_EVENT_ACTIVATED)
-    keep_activation(events, event);
+    keep_view(&events->activations, &events->num_activations, event);
   if (event->kind == WEFT_EP_EVENT_PEER_LOST)
     keep_loss(events, event);
 }
@@ -75,12 +75,20 @@ bool rank_await_event(struct rank *rank, uint64_t deadline_ns) {
   return false;
 }
 
-bool rank_find_activation(const struct rank_events *events, uint64_t epoch, struct rank_activation *found) {
-  for (size_t i = 0; i < events->num_activations; i++) {
-    if (events->activations[i].epoch != epoch)
+static bool find(const struct rank_activation *views, size_t count, uint64_t epoch, struct rank_activation *found) {
+  for (size_t i = 0; i < count; i++) {
+    if (views[i].epoch != epoch)
       continue;
-    *found = events->activations[i];
+    *found = views[i];
     return true;
   }
   return false;
+}
+
+bool rank_find_activation(const struct rank_events *events, uint64_t epoch, struct rank_activation *found) {
+  return find(events->activations, events->num_activations, epoch, found);
+}
+
+bool rank_find_commit(const struct rank_events *events, uint64_t epoch, struct rank_activation *found) {
+  return find(events->commits, events->num_commits, epoch, found);
 }

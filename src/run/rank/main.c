@@ -173,13 +173,20 @@ static int open_ep(struct rank *rank) {
       .device = rank->task.gpu,
   };
   uint64_t deadline = clock_deadline_ms((uint64_t)config->startup_timeout_s * 1000);
+  bool joins = rank->task.phase > 0;
   int err = open_home(rank);
   if (!err)
     err = weft_ep_open(&rank->ep, &options, config->startup_timeout_s * 1000);
   if (!err)
     err = traffic_open(&rank->traffic, rank->ep, config, &rank->home, rank->plan->capacity, rank->plan->ranks.count);
+  if (!err && joins)
+    err = traffic_rehearse(rank->traffic);
+  if (joins)
+    rank->offer_ns = clock_ns();
   if (!err)
     err = weft_ep_activate(rank->ep, (uint32_t)clock_left_ms(deadline));
+  if (joins)
+    rank->fixed_ns = clock_ns();
   return err;
 }
 

@@ -115,22 +115,36 @@ static int note_view(struct rank *rank, const struct traffic_op *op) {
 }
 
 static void note_stall(struct rank *rank, const struct traffic_op *op) {
-  uint64_t longest = op->dispatch_ns > op->combine_ns ? op->dispatch_ns : op->combine_ns;
-  double us = (double)longest / 1000;
-  if (us > rank->record.stall_us)
-    rank->record.stall_us = us;
+  bool dispatch = op->dispatch_ns > op->combine_ns;
+  struct run_stall stall = {op->op, dispatch ? op->begin_ns : op->combine_begin_ns,
+                            dispatch ? op->dispatch_ns : op->combine_ns};
+  run_record_note_stall(&rank->record, &stall, op->begin_epoch != rank->noted_epoch);
   if (rank->counting.to)
     rank->counting.to->stall_ns = (uint64_t)(rank->record.stall_us * 1000);
 }
 
+static void note_joining(struct rank *rank, const struct traffic_op *op) {
+  if (rank->offer_ns == 0)
+    return;
+  rank->record.joining = (struct run_joining){.op = op->op,
+                                              .offer_ns = rank->offer_ns,
+                                              .fixed_ns = rank->fixed_ns,
+                                              .dispatch_ns = op->begin_ns,
+                                              .dispatched_ns = op->begin_ns + op->dispatch_ns,
+                                              .combine_ns = op->combine_begin_ns};
+}
+
 static void note_first(struct rank *rank, const struct traffic_op *op) {
   rank->dispatched = true;
-  uint64_t committed = rank->events.committed_ns, end = op->begin_ns + op->dispatch_ns;
-  if (committed == 0 || committed > end) // the event that says so comes through another thread, and may come late
-    committed = op->begin_ns;
+  note_joining(rank, op);
+  struct rank_activation commit = {0}; // of the view with this rank; it may know of earlier ones
+  uint64_t end = op->begin_ns + op->dispatch_ns;
+  // The event that says so comes through another thread, and may come late.
+  if (!rank_find_commit(&rank->events, op->begin_epoch, &commit) || commit.time_ns > end)
+    commit.time_ns = op->begin_ns;
   rank->record.launch_us = (double)(rank->main_ns - rank->task.launch_ns) / 1000;
-  rank->record.connect_us = (double)(committed - rank->main_ns) / 1000;
-  rank->record.first_dispatch_us = (double)(end - committed) / 1000;
+  rank->record.connect_us = (double)(commit.time_ns - rank->main_ns) / 1000;
+  rank->record.first_dispatch_us = (double)(end - commit.time_ns) / 1000;
 }
 
 static int judge(struct rank *rank, const struct rank_judgement *judgement, const struct traffic_op *op) {

@@ -25,7 +25,8 @@ struct rank_activation {
 
 // Events that were taken from the library. Arrays grow; nothing is dropped.
 struct rank_events {
-  uint64_t committed_ns; // of the first view that was agreed on since open
+  struct rank_activation *commits; // of views as they were agreed on; `op` is 0
+  size_t num_commits;
   struct rank_activation *activations;
   size_t num_activations;
   struct run_loss *losses;
@@ -58,12 +59,13 @@ struct rank {
   int32_t *expected; // the view with which it starts
   uint32_t num_expected;
   struct run_record record;
-  uint64_t noted_epoch; // newest view that the record has seen
-  size_t seen_losses;   // losses of `events` that the record has
-  int32_t found_lost;   // the rank whose loss, found by this one, ends it; -1: none
-  bool judged;          // the operation before was judged: the next one waits for ranks that are slower at it
-  bool dispatched;      // any operation of this process has run
-  uint64_t median_ns;   // of the phase before: the longer of the median dispatch and the median combine
+  uint64_t noted_epoch;        // newest view that the record has seen
+  size_t seen_losses;          // losses of `events` that the record has
+  int32_t found_lost;          // the rank whose loss, found by this one, ends it; -1: none
+  bool judged;                 // the operation before was judged: the next one waits for ranks that are slower at it
+  uint64_t offer_ns, fixed_ns; // of a joiner: when it offered itself, and when its first operation was fixed
+  bool dispatched;             // any operation of this process has run
+  uint64_t median_ns;          // of the phase before: the longer of the median dispatch and the median combine
 };
 
 // events.c
@@ -72,6 +74,7 @@ void rank_take_events(struct rank *rank); // what is queued; each goes to the no
 // Waits until an event is queued; false: none came.
 bool rank_await_event(struct rank *rank, uint64_t deadline_ns);
 bool rank_find_activation(const struct rank_events *events, uint64_t epoch, struct rank_activation *found);
+bool rank_find_commit(const struct rank_events *events, uint64_t epoch, struct rank_activation *found);
 
 // operation.c: one operation with its bookkeeping. `judge`: poison before, and judge after, without the
 // contributions of the `missing` ranks; what the plan does not have is an error.

@@ -107,6 +107,8 @@ int traffic_gpu_operate(struct traffic *t, struct weft_ep_dispatch_args *dispatc
   if (!err && asks)
     err = ask_experts(t, op);
   if (!err)
+    op->combine_begin_ns = asks ? clock_ns() : 0;
+  if (!err)
     err = launch_combine(t, combine, op);
   if (!err)
     err = await(t, op->op, asks ? NULL : &t->info, &t->result);
@@ -116,5 +118,21 @@ int traffic_gpu_operate(struct traffic *t, struct weft_ep_dispatch_args *dispatc
     err = time_between(t, DISPATCH_BEGIN, DISPATCH_END, &op->dispatch_ns);
   if (!err)
     err = time_between(t, COMBINE_BEGIN, COMBINE_END, &op->combine_ns);
+  if (!op->combine_begin_ns) // the stream goes from one to the other
+    op->combine_begin_ns = op->begin_ns + op->dispatch_ns;
   return err;
+}
+
+int traffic_gpu_rehearse(struct traffic *t) {
+  uint64_t ns;
+  int err = set_mark(t, DISPATCH_BEGIN);
+  if (!err)
+    err = keep_busy(t);
+  if (!err && (t->config->layout != WEFT_EP_PER_EXPERT || t->config->dtype != WEFT_EP_BF16)) // else none are held
+    err = traffic_hold(t);
+  if (!err)
+    err = set_mark(t, DISPATCH_END);
+  if (!err)
+    err = await_marks(t);
+  return err ? err : time_between(t, DISPATCH_BEGIN, DISPATCH_END, &ns);
 }

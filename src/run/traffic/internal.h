@@ -7,7 +7,7 @@
 // A rank's input, in host memory.
 struct traffic_input {
   uint32_t num_tokens;
-  uint16_t *x;    // [T][H]
+  uint16_t *x;    // [T][H]; this rank's own is a part of its pool
   int64_t *topk;  // [T][K]
   float *weights; // [T][K]
 };
@@ -34,20 +34,14 @@ enum {
   NUM_PAIRS,
 };
 
-// The input of an operation where the operation reads it. On a GPU those of the next operations are made ahead, a few
-// at a time, so that most operations follow the one before at once and all ranks begin them together: rows first, which
-// are the same in any view, and routing when the view is known.
-struct traffic_slot {
-  bool has_rows;
-  uint64_t op;
-  uint64_t routed_epoch; // the view that topk and weights are for; 0: none
-  uint32_t num_tokens;
-  uint16_t *x;
-  int64_t *topk;
-  float *weights;
+// All rows that this rank ever sends, made when the traffic is opened, so that no operation waits for a rank that makes
+// its rows: those of operations of the constant kind, and a pool of which each other operation takes a part. Its first
+// rows stand behind its last once more, so that each part is in one piece.
+struct traffic_pool {
+  uint32_t rows;   // of the pool, without those
+  uint16_t *host;  // [T + rows + T][H]: the constant rows first
+  uint16_t *place; // the same where operations read it
 };
-
-enum { TRAFFIC_SLOTS = 8 };
 
 // What is combined.
 enum traffic_answer {
@@ -68,10 +62,11 @@ struct traffic {
   uint32_t rows;   // of an expert's part, or of the whole receive buffer
   uint32_t groups; // parts of the receive buffer: experts, or 1
   struct traffic_pair pairs[NUM_PAIRS];
-  struct traffic_slot slots[TRAFFIC_SLOTS]; // in host memory only the first is used
-  struct traffic_slot *slot;                // of the last operation
-  struct traffic_input input;               // this rank's, of operation input_op
-  uint64_t input_op;
+  struct traffic_pool pool;
+  struct traffic_input input; // this rank's, of the last operation
+  const uint16_t *x;          // the same where the operation reads it
+  int64_t *topk;
+  float *weights;
   struct traffic_input *others;    // [max_ranks], for the judge; made when first needed
   struct weft_ep_recv_args recv;   // the host's copies
   struct weft_ep_recv_args place;  // where the operation writes
@@ -96,12 +91,12 @@ struct traffic {
 
 // input.c
 struct pattern traffic_pattern(const struct run_config *config, enum pattern_kind kind);
-int traffic_input_open(struct traffic_input *input, const struct run_config *config);
-void traffic_input_close(struct traffic_input *input);
-// Makes this rank's input of operation `op` in this view, with the routing, in t->input.
-void traffic_fill_input(struct traffic *traffic, uint64_t op, const int32_t *ranks, uint32_t num_ranks);
-// Sets t->slot and t->input.num_tokens for the operation; *ready: its rows had been made before.
-int traffic_prepare_input(struct traffic *traffic, const struct traffic_op *op, bool *ready);
+int traffic_input_open(struct traffic_input *input, const struct run_config *config, bool with_rows);
+void traffic_input_close(struct traffic_input *input, bool with_rows);
+int traffic_pool_open(struct traffic *traffic); // makes the rows
+void traffic_pool_close(struct traffic *traffic);
+// Finds this rank's rows of the operation and makes its routing, in t->input and where the operation reads them.
+int traffic_prepare_input(struct traffic *traffic, const struct traffic_op *op);
 int traffic_check_number(uint64_t expected, uint64_t begun); // DATA: dispatch began another operation than prepared
 
 // buffers.c
@@ -117,6 +112,7 @@ void traffic_note_dirty(struct traffic *traffic);
 // gpu.c: one operation in a stream, timed by the device.
 int traffic_gpu_open(struct traffic *traffic);
 void traffic_gpu_close(struct traffic *traffic);
+int traffic_gpu_rehearse(struct traffic *traffic); // the fill and the marks around it
 int traffic_gpu_operate(struct traffic *traffic, struct weft_ep_dispatch_args *dispatch,
                         struct weft_ep_combine_args *combine, struct traffic_op *op);
 

@@ -13,7 +13,7 @@ static int open_others(struct traffic *t) {
     return fail(WEFT_ERR_NOMEM, "no memory for the inputs of %u ranks", t->max_ranks);
   int err = 0;
   for (uint32_t i = 0; i < t->max_ranks && !err; i++)
-    err = traffic_input_open(&t->others[i], t->config);
+    err = traffic_input_open(&t->others[i], t->config, true);
   return err;
 }
 
@@ -22,9 +22,7 @@ static void make_sources(struct traffic *t, const struct traffic_op *op, struct 
   for (uint32_t i = 0; i < op->num_ranks; i++) {
     bool own = op->ranks[i] == weft_ep_rank(t->ep);
     struct traffic_input *input = own ? &t->input : &t->others[i];
-    if (own && t->input_op != op->op)
-      traffic_fill_input(t, op->op, op->ranks, op->num_ranks);
-    else if (!own)
+    if (!own)
       input->num_tokens =
           pattern_fill(&pattern, op->op, op->ranks[i], op->ranks, op->num_ranks, input->x, input->topk, input->weights);
     sources[i] = (struct oracle_source){op->ranks[i], input->num_tokens, input->x, input->topk, input->weights};

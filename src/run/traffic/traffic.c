@@ -53,7 +53,7 @@ static int run_dispatch(struct traffic *t, const struct weft_ep_dispatch_args *a
 }
 
 static int run_combine(struct traffic *t, const struct weft_ep_combine_args *args, struct traffic_op *op) {
-  uint64_t begin = clock_ns();
+  uint64_t begin = op->combine_begin_ns = clock_ns();
   int err = weft_ep_combine_send(t->ep, op->op, args);
   if (!err)
     err = weft_ep_combine_recv(t->ep, op->op, args, &t->result);
@@ -104,9 +104,8 @@ static int prepare(struct traffic *t, struct traffic_op *op) {
   t->answer = answer_of(t, op->kind);
   t->renormalize = op->op % 2 == 1;
   t->has_copies = false;
-  bool ready = false;
-  err = traffic_prepare_input(t, op, &ready);
-  op->in_step = !t->home->api || (ready && t->answer != TRAFFIC_EXPERTS);
+  err = traffic_prepare_input(t, op);
+  op->in_step = !t->home->api || t->answer != TRAFFIC_EXPERTS;
   t->info = (struct weft_ep_info){.size = sizeof t->info, .lost = t->lost, .lost_cap = t->capacity};
   t->result = (struct weft_ep_result){
       .size = sizeof t->result, .missing = t->missing, .missing_cap = t->input.num_tokens * t->config->topk};
@@ -115,17 +114,17 @@ static int prepare(struct traffic *t, struct traffic_op *op) {
 
 static struct weft_ep_dispatch_args dispatch_args(const struct traffic *t, enum pattern_kind kind) {
   return (struct weft_ep_dispatch_args){.size = sizeof(struct weft_ep_dispatch_args),
-                                        .x = t->slot->x,
+                                        .x = t->x,
                                         .num_tokens = t->input.num_tokens,
-                                        .topk_idx = t->slot->topk,
-                                        .topk_weights = weighs_late(t, kind) ? NULL : t->slot->weights,
+                                        .topk_idx = t->topk,
+                                        .topk_weights = weighs_late(t, kind) ? NULL : t->weights,
                                         .stream = t->home->stream};
 }
 
 static struct weft_ep_combine_args combine_args(const struct traffic *t, enum pattern_kind kind) {
   return (struct weft_ep_combine_args){.size = sizeof(struct weft_ep_combine_args),
                                        .y = t->answer == TRAFFIC_SAME ? t->place.x : t->pairs[PAIR_Y].place,
-                                       .topk_weights = weighs_late(t, kind) ? t->slot->weights : NULL,
+                                       .topk_weights = weighs_late(t, kind) ? t->weights : NULL,
                                        .flags = t->renormalize ? WEFT_EP_COMBINE_RENORMALIZE : 0,
                                        .out = t->pairs[PAIR_OUT].place,
                                        .stream = t->home->stream};

@@ -28,8 +28,8 @@ struct traffic_op {
   const int32_t *lost; // ranks whose tokens did not come; until the next operation
   uint32_t num_lost;
   uint64_t mark;
-  uint64_t begin_ns;
-  uint64_t dispatch_ns, combine_ns; // durations of send + receive, by the host's clock or the GPU's
+  uint64_t begin_ns, combine_begin_ns; // of the halves, by the host's clock
+  uint64_t dispatch_ns, combine_ns;    // durations of send + receive, by the host's clock or the GPU's
   // Nothing that takes different ranks a different time stood right before a half: the durations tell of the operation.
   // False on a GPU where input was copied there, or the experts answered on the host.
   bool in_step;
@@ -43,6 +43,10 @@ struct traffic_op {
 int traffic_open(struct traffic **traffic, weft_ep_t *ep, const struct run_config *config, struct buffer_home *home,
                  uint32_t capacity, uint32_t max_ranks);
 void traffic_close(struct traffic *traffic); // NULL is legal
+
+// Does what is slow the first time, so that the first operation is like any: touches the memory that one uses. For a
+// rank that joins, before it offers itself: the others would wait for it.
+int traffic_rehearse(struct traffic *traffic);
 
 // Kind of the next operation.
 enum pattern_kind traffic_next_kind(const struct traffic *traffic);

@@ -96,33 +96,26 @@ static struct weft_ep_recv_args receive(const struct traffic *t, bool on_host) {
                                     .stream = t->home->stream};
 }
 
-static size_t slot_bytes(const struct traffic *t, int what) {
-  size_t tokens = t->config->num_tokens ? t->config->num_tokens : 1;
-  return what == 0   ? tokens * y_bytes(t->config)
-         : what == 1 ? tokens * t->config->topk * sizeof(int64_t)
-                     : tokens * t->config->topk * sizeof(float);
+static size_t num_selections(const struct traffic *t) {
+  return (size_t)(t->config->num_tokens ? t->config->num_tokens : 1) * t->config->topk;
 }
 
-static int open_slots(struct traffic *t) {
-  int err = 0;
+// The routing where operations read it.
+static int open_routing(struct traffic *t) {
+  if (!t->home->api) {
+    t->topk = t->input.topk;
+    t->weights = t->input.weights;
+    return 0;
+  }
+  int err = buffer_allocate(t->home, num_selections(t) * sizeof *t->topk, &t->topk);
+  return err ? err : buffer_allocate(t->home, num_selections(t) * sizeof *t->weights, &t->weights);
+}
+
+static void close_routing(struct traffic *t) {
   if (!t->home->api)
-    t->slots[0] = (struct traffic_slot){.x = t->input.x, .topk = t->input.topk, .weights = t->input.weights};
-  for (int i = 0; t->home->api && i < TRAFFIC_SLOTS && !err; i++) {
-    err = buffer_allocate(t->home, slot_bytes(t, 0), &t->slots[i].x);
-    if (!err)
-      err = buffer_allocate(t->home, slot_bytes(t, 1), &t->slots[i].topk);
-    if (!err)
-      err = buffer_allocate(t->home, slot_bytes(t, 2), &t->slots[i].weights);
-  }
-  return err;
-}
-
-static void close_slots(struct traffic *t) {
-  for (int i = 0; t->home->api && i < TRAFFIC_SLOTS; i++) {
-    buffer_release(t->home, t->slots[i].x, slot_bytes(t, 0));
-    buffer_release(t->home, t->slots[i].topk, slot_bytes(t, 1));
-    buffer_release(t->home, t->slots[i].weights, slot_bytes(t, 2));
-  }
+    return;
+  buffer_release(t->home, t->topk, num_selections(t) * sizeof *t->topk);
+  buffer_release(t->home, t->weights, num_selections(t) * sizeof *t->weights);
 }
 
 int traffic_memory_open(struct traffic *t) {
@@ -130,11 +123,13 @@ int traffic_memory_open(struct traffic *t) {
   size_t tokens = config->num_tokens ? config->num_tokens : 1;
   t->groups = config->layout == WEFT_EP_PER_EXPERT ? config->experts_per_rank : 1;
   t->rows = (uint32_t)tokens * t->max_ranks;
-  int err = traffic_input_open(&t->input, config);
+  int err = traffic_input_open(&t->input, config, false);
   if (!err)
     err = open_pairs(t);
   if (!err)
-    err = open_slots(t);
+    err = open_routing(t);
+  if (!err)
+    err = traffic_pool_open(t);
   t->recv = receive(t, true);
   t->place = receive(t, false);
   t->y = t->pairs[PAIR_Y].host;
@@ -154,13 +149,14 @@ int traffic_memory_open(struct traffic *t) {
 }
 
 void traffic_memory_close(struct traffic *t) {
-  close_slots(t);
+  close_routing(t);
+  traffic_pool_close(t);
   for (int i = 0; i < NUM_PAIRS; i++)
     close_pair(t, &t->pairs[i]);
   for (uint32_t i = 0; t->others && i < t->max_ranks; i++)
-    traffic_input_close(&t->others[i]);
+    traffic_input_close(&t->others[i], true);
   free(t->others);
-  traffic_input_close(&t->input);
+  traffic_input_close(&t->input, false);
   free(t->row);
   free(t->narrow);
   free(t->missing);

@@ -52,6 +52,27 @@ static void does_not_change_its_rows_with_the_view(void **state) {
   free(fewer);
 }
 
+// Rows of a pool stand before an operation is known: each takes a run of them, and no two tokens the same.
+static void takes_a_run_of_a_pool_that_is_made_before(void **state) {
+  (void)state;
+  struct pattern pooled = plain;
+  pooled.pool = 2 * TOKENS + 1;
+  uint16_t *pool = malloc((size_t)(pooled.pool + TOKENS) * HIDDEN * sizeof *pool);
+  assert_non_null(pool);
+  pattern_pool_fill(&pooled, 2, 0, pooled.pool + TOKENS, pool);
+  assert_memory_equal(pool, pool + (size_t)pooled.pool * HIDDEN, TOKENS * HIDDEN * sizeof *pool);
+  for (uint64_t op = PLAIN_OP; op < PLAIN_OP + 3; op++) {
+    struct data *data = fill(&pooled, op, 2, 4);
+    assert_memory_equal(data->x, pool + (size_t)pattern_pool_start(&pooled, op, 2) * HIDDEN, sizeof data->x);
+    for (uint32_t t = 1; t < TOKENS; t++)
+      assert_memory_not_equal(data->x, data->x + (size_t)t * HIDDEN, HIDDEN * sizeof *data->x);
+    free(data);
+  }
+  assert_false(same(fill(&pooled, PLAIN_OP, 2, 4), fill(&pooled, PLAIN_OP + 1, 2, 4)));
+  assert_false(same(fill(&pooled, PLAIN_OP, 2, 4), fill(&pooled, PLAIN_OP, 7, 4)));
+  free(pool);
+}
+
 static void has_one_constant_and_one_scaled_operation_in_any_eight(void **state) {
   (void)state;
   for (uint64_t first = 0; first < 50; first++) {
@@ -185,6 +206,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(is_the_same_for_all_and_new_for_each_operation_and_rank),
       cmocka_unit_test(does_not_change_its_rows_with_the_view),
+      cmocka_unit_test(takes_a_run_of_a_pool_that_is_made_before),
       cmocka_unit_test(has_one_constant_and_one_scaled_operation_in_any_eight),
       cmocka_unit_test(gives_the_rows_of_the_elastic_test),
       cmocka_unit_test(gives_finite_rows_with_scales_of_their_own),

@@ -69,6 +69,9 @@ static struct results_transition transition(uint32_t phase, enum results_change 
       .longest_stall_us = 5210.75,
       .stalled_rank = 2,
       .median_us = 2084.3,
+      .membership_stall_us = 4120.5,
+      .membership_rank = 3,
+      .membership_median_us = 2010.25,
       .detect_us = -1,
       .detect_median_us = -1,
   };
@@ -136,6 +139,13 @@ void sample_failed(struct results *results) {
   results->transitions[0].longest_stall_us = -1;
   results->transitions[0].stalled_rank = -1;
   results->transitions[0].median_us = -1;
+  results->transitions[0].membership_stall_us = -1;
+  results->transitions[0].membership_rank = -1;
+  results->transitions[0].membership_median_us = -1;
+  results->num_processors = 2;
+  results->processors = calloc(2, sizeof *results->processors);
+  results->processors[0] = (struct results_processors){"node-a", 2, 4};
+  results->processors[1] = (struct results_processors){"gpu-host-0017.example.org", 64, 1};
   results->phases[0].ranks[0].both.max = 12345678.9;
   results->phases[0].ranks[1].num_lost_selections = 32;
   json_object_set_new(results->config, "memory", json_string("host"));

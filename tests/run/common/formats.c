@@ -235,7 +235,12 @@ static struct run_record sample_record(void) {
                               .first_dispatch_us = 3,
                               .stall_us = 4,
                               .median_us = 5,
-                              .learned_ns = 1ull << 62};
+                              .learned_ns = 1ull << 62,
+                              .joining = {7, 1ull << 61, 2, 3, 4, 5},
+                              .num_stalls = 2,
+                              .stalls = {{11, 12, 13}, {14, 15, 16}},
+                              .num_turns = 1,
+                              .turns = {{17, 18, 19}}};
   int32_t ranks[] = {1, 5, 9};
   struct run_view view = {12, 345, 678, 3, ranks};
   struct run_loss loss = {5, 999, "process died"};
@@ -254,12 +259,39 @@ static void a_record_comes_back_from_json_as_it_was(void **state) {
   assert_int_equal(read.num_views, 1);
   assert_int_equal(read.views[0].ranks[2], 9);
   assert_string_equal(read.losses[0].detail, "process died");
+  assert_memory_equal(&read.joining, &record.joining, sizeof read.joining);
+  assert_int_equal(read.num_stalls, 2);
+  assert_memory_equal(read.stalls, record.stalls, sizeof read.stalls);
+  assert_int_equal(read.turns[0].ns, 19);
   again = run_record_to_json(&read);
   assert_true(json_equal(json, again));
   json_decref(json);
   json_decref(again);
   run_record_free(&record);
   run_record_free(&read);
+}
+
+// Whatever came, the longest since any operation is there, and each that turned a view, as far as there is room.
+static void the_longest_stalls_since_any_time_are_kept(void **state) {
+  (void)state;
+  struct run_record record = {.stall_us = -1};
+  static const uint64_t ns[] = {5000, 9000, 3000, 7000, 7000, 1000};
+  for (uint64_t op = 0; op < 6; op++)
+    run_record_note_stall(&record, &(struct run_stall){op, op, ns[op]}, false);
+  assert_int_equal(record.num_stalls, 3);
+  assert_int_equal(record.stalls[0].op, 1);
+  assert_int_equal(record.stalls[1].op, 4);
+  assert_int_equal(record.stalls[2].op, 5);
+  run_record_note_stall(&record, &(struct run_stall){6, 6, 20000}, true);
+  assert_int_equal(record.num_stalls, 3);
+  assert_int_equal(record.num_turns, 1);
+  assert_true(record.stall_us == 20);
+  for (uint64_t op = 7; op < 7 + 2 * RUN_MAX_STALLS; op++)
+    run_record_note_stall(&record, &(struct run_stall){op, op, 900 - op}, op % 2 == 0);
+  assert_int_equal(record.num_stalls, RUN_MAX_STALLS);
+  assert_int_equal(record.num_turns, RUN_MAX_TURNS);
+  assert_int_equal(record.turns[RUN_MAX_TURNS - 1].op, 6 + 2 * RUN_MAX_STALLS);
+  assert_true(record.stall_us == 20);
 }
 
 static void a_record_with_any_field_missing_or_wrong_names_it(void **state) {
@@ -302,6 +334,9 @@ static void what_does_not_fit_a_record_is_refused(void **state) {
       {"views", json_pack("[{s:i, s:i, s:i, s:[I]}]", "epoch", 1, "op", 1, "time_ns", 1, "ranks", (json_int_t)1 << 32)},
       {"views", json_pack("[{s:i, s:i, s:i, s:[s]}]", "epoch", 1, "op", 1, "time_ns", 1, "ranks", "5")},
       {"views", json_pack("[{s:i, s:i, s:i, s:[]}]", "epoch", 1, "op", -1, "time_ns", 1, "ranks")},
+      {"stalls", json_pack("[[i, i]]", 1, 2)},
+      {"stalls", json_pack("[[i, i, i]]", 1, -2, 3)},
+      {"turns", json_pack("[[i, i, i, i]]", 1, 2, 3, 4)},
       {"losses", json_pack("[{s:I, s:i, s:s}]", "rank", (json_int_t)1 << 32, "time_ns", 1, "detail", "")},
       {"losses", json_pack("[{s:i, s:i, s:s}]", "rank", 1, "time_ns", 1, "detail", detail)},
   };
@@ -368,6 +403,7 @@ int main(void) {
       cmocka_unit_test(a_descriptor_that_no_agent_made_is_refused),
       cmocka_unit_test(a_task_that_is_spoilt_is_refused_without_a_word_of_it),
       cmocka_unit_test(a_record_comes_back_from_json_as_it_was),
+      cmocka_unit_test(the_longest_stalls_since_any_time_are_kept),
       cmocka_unit_test(a_record_with_any_field_missing_or_wrong_names_it),
       cmocka_unit_test(what_does_not_fit_a_record_is_refused),
       cmocka_unit_test(a_phase_starts_with_its_victims_unless_they_leave),

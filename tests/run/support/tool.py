@@ -114,9 +114,9 @@ def environment_of(job, arguments, more):
     token = {"WEFT_TOKEN": "token-of-" + job} if shares else {}
     own = {name for name in os.environ if name.startswith(("WEFT_SOURCE", "WEFT_TEST_", "WEFT_FAKE_", "WEFT_CLOCK_"))}
     env = {name: value for name, value in os.environ.items() if name not in own}
-    env.update({"TEST_JOB": job, **token, **(more or {})})
+    env.update({"TEST_JOB": job, **token})
     env.pop("WEFT_STORE", None)
-    return env
+    return {**env, **(more or {})}
 
 
 def sizes_of(arguments, plan):
@@ -181,6 +181,10 @@ class Run:
         """Standard output and standard error so far."""
         self.output.flush()
         return pathlib.Path(self.output.name).read_text() + pathlib.Path(self.errors.name).read_text()
+
+    def printed(self):
+        """Standard output so far."""
+        return pathlib.Path(self.output.name).read_text()
 
     def expect_status(self, status):
         got = self.wait()

@@ -10,7 +10,8 @@
 #include <unistd.h>
 
 #include "base/time/clock.h"
-#include "run/node/process.h"
+#include "run/process/process.h"
+#include "run/process/process_state.h"
 #include "support/temporary.h"
 
 enum { WAIT_MS = 60000, RANK_TALKS = 1, RANK_STAYS = 2, STATUS = 7 };
@@ -159,6 +160,20 @@ static void it_dies_with_its_parent(void **state) {
   close(pipe_fds[0]);
 }
 
+static void its_state_is_read_whatever_its_name(void **state) {
+  (void)state;
+  struct process_state read;
+  assert_true(process_state_parse(&read, "12 (a) T 0 () S) D 1 2 3 0 -1 4 5 6 7 8 30 12 0 0"));
+  assert_int_equal(read.state, 'D');
+  assert_int_equal(read.ticks, 42);
+  assert_false(process_state_parse(&read, ""));
+  assert_false(process_state_parse(&read, "12 (weft) S 1"));
+  assert_true(process_state_read(&read, getpid()));
+  assert_int_equal(read.state, 'R');
+  assert_null(process_state_standstill('S'));
+  assert_non_null(process_state_standstill('T'));
+}
+
 int main(int argc, char **argv) {
   if (argc > 1 && strcmp(argv[1], "rank") == 0)
     return be_rank();
@@ -166,6 +181,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(it_gets_its_task_and_is_heard_to_the_last_message),
       cmocka_unit_test(a_signal_reaches_it),
       cmocka_unit_test(it_dies_with_its_parent),
+      cmocka_unit_test(its_state_is_read_whatever_its_name),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 // A rank process as its node sees it: started, watched through a pidfd, read through a pipe, and ended with the
 // node.
-#ifndef RUN_NODE_PROCESS_H
-#define RUN_NODE_PROCESS_H
+#ifndef RUN_PROCESS_PROCESS_H
+#define RUN_PROCESS_PROCESS_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,9 +15,12 @@ struct run_child {
   int32_t rank;
   uint32_t slot, phase; // the phase that it was launched for
   pid_t pid;
-  int pid_fd;       // readable when the process has ended
-  int message_fd;   // readable when there are messages, or the writer is gone
-  uint64_t kill_ns; // when it said that it was about to die as planned; 0: it did not
+  int pid_fd;        // readable when the process has ended
+  int message_fd;    // readable when there are messages, or the writer is gone
+  uint64_t kill_ns;  // when it said that it was about to die as planned; 0: it did not
+  uint64_t still_ns; // since when it has stood still (standstill.h); 0: it does not
+  uint64_t ticks;    // processor time that it had at the last look, while it stands still
+  bool told_still;
   char line[RUN_MESSAGE_MAX];
   size_t line_size;
 };

@@ -1,5 +1,5 @@
 // The progress line on standard error.
-#include "run/node/progress.h"
+#include "run/common/progress.h"
 
 #include "base/printable.h"
 
@@ -25,6 +25,19 @@ void progress_hide(struct progress *progress) {
 void progress_close(struct progress *progress) {
   progress_hide(progress);
   progress->on = false;
+}
+
+void progress_say(struct progress *progress, const char *format, ...) {
+  char text[1024];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  printable_line(text);
+  if (!progress->on)
+    return;
+  progress_hide(progress);
+  fprintf(stderr, "weft elastic: %s\n", text);
 }
 
 static size_t terminal_width(void) {

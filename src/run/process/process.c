@@ -1,5 +1,5 @@
 // Starts a rank process, reads its messages, and reaps it.
-#include "run/node/process.h"
+#include "run/process/process.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,0 +1,29 @@
+// Below the transitions: what is left of a phase's longest stall without what joiners did by themselves.
+#include <inttypes.h>
+
+#include "base/text/text.h"
+#include "measure/report.h"
+
+// The first join of each phase tells: the figures are the phase's.
+static bool tells(const struct results *results, uint32_t i) {
+  const struct results_transition *t = &results->transitions[i];
+  for (uint32_t k = 0; k < i; k++)
+    if (results->transitions[k].phase == t->phase && results->transitions[k].change == RESULTS_JOIN)
+      return false;
+  return t->change == RESULTS_JOIN && t->membership_stall_us >= 0 && t->membership_rank >= 0;
+}
+
+void report_stalls(FILE *out, const struct results *results) {
+  for (uint32_t i = 0; i < results->num_transitions; i++) {
+    const struct results_transition *t = &results->transitions[i];
+    struct text line = {0};
+    if (!tells(results, i))
+      continue;
+    text_add(&line, "phase %" PRIu32 ": without joiners' own work the longest stall was %.1f us, of rank %" PRId32,
+             t->phase, t->membership_stall_us, t->membership_rank);
+    if (t->membership_median_us > 0)
+      text_add(&line, ", %.1fx its median", t->membership_stall_us / t->membership_median_us);
+    fprintf(out, "%s\n", line.data ? line.data : "");
+    text_free(&line);
+  }
+}

@@ -1,0 +1,155 @@
+// Finds the address by which others reach this host.
+#include "run/common/own_address.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/text/text.h"
+
+enum { MAX_ADDRESSES = 16 };
+
+// The bytes of an address; NULL for a family without.
+static const void *bytes_of(const struct sockaddr *address, size_t *size) {
+  const struct sockaddr_in *v4 = (const void *)address;
+  const struct sockaddr_in6 *v6 = (const void *)address;
+  *size = address->sa_family == AF_INET ? sizeof v4->sin_addr : sizeof v6->sin6_addr;
+  return address->sa_family == AF_INET    ? (const void *)&v4->sin_addr
+         : address->sa_family == AF_INET6 ? (const void *)&v6->sin6_addr
+                                          : NULL;
+}
+
+bool run_address_equal(const struct sockaddr *a, const struct sockaddr *b) {
+  size_t size, other_size;
+  const void *bytes = bytes_of(a, &size), *other = bytes_of(b, &other_size);
+  return a->sa_family == b->sa_family && bytes && memcmp(bytes, other, size) == 0;
+}
+
+bool run_address_is_own(const struct sockaddr *address) {
+  size_t size;
+  const uint8_t *bytes = bytes_of(address, &size);
+  if (bytes && address->sa_family == AF_INET && bytes[0] == 127)
+    return true;
+  struct ifaddrs *list = NULL;
+  bool found = false;
+  if (getifaddrs(&list))
+    return false;
+  for (const struct ifaddrs *one = list; one && !found; one = one->ifa_next)
+    found = one->ifa_addr && run_address_equal(one->ifa_addr, address);
+  freeifaddrs(list);
+  return found;
+}
+
+// The address from which a packet to elsewhere would go: nothing is sent.
+static bool address_of_route(struct in_addr *out) {
+  struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(9)}, own;
+  socklen_t size = sizeof own;
+  inet_pton(AF_INET, "192.0.2.1", &to.sin_addr); // reserved for documentation
+  int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  bool found = fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof to) == 0 &&
+               getsockname(fd, (struct sockaddr *)&own, &size) == 0;
+  if (fd >= 0)
+    close(fd);
+  if (found)
+    *out = own.sin_addr;
+  return found && own.sin_addr.s_addr != htonl(INADDR_LOOPBACK);
+}
+
+// Whether WEFT_INTERFACE, a list, names the interface.
+static bool is_chosen(const char *interface) {
+  const char *list = getenv("WEFT_INTERFACE");
+  for (size_t size; list && *list; list += size + (list[size] == ',')) {
+    size = strcspn(list, ",");
+    if (size == strlen(interface) && memcmp(list, interface, size) == 0)
+      return true;
+  }
+  return false;
+}
+
+// This host's addresses, the best to tell first. Returns how many.
+static size_t find_addresses(struct in_addr out[MAX_ADDRESSES]) {
+  struct ifaddrs *list = NULL;
+  size_t count = 0;
+  struct in_addr routed;
+  if (getifaddrs(&list))
+    list = NULL;
+  for (int chosen = 1; chosen >= 0; chosen--) {
+    if (!chosen && count < MAX_ADDRESSES && address_of_route(&routed))
+      out[count++] = routed;
+    for (const struct ifaddrs *one = list; one && count < MAX_ADDRESSES; one = one->ifa_next)
+      if (one->ifa_addr && one->ifa_addr->sa_family == AF_INET && (one->ifa_flags & IFF_UP) &&
+          !(one->ifa_flags & IFF_LOOPBACK) && is_chosen(one->ifa_name) == (chosen == 1))
+        out[count++] = ((const struct sockaddr_in *)(const void *)one->ifa_addr)->sin_addr;
+  }
+  if (list)
+    freeifaddrs(list);
+  return count;
+}
+
+bool run_host_address(char *out, size_t cap) {
+  struct in_addr own[MAX_ADDRESSES];
+  return find_addresses(own) > 0 && inet_ntop(AF_INET, &own[0], out, (socklen_t)cap);
+}
+
+static bool answers(struct in_addr address, uint16_t port) {
+  struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr = address};
+  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  bool connected = fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof to) == 0; // to this host: at once
+  if (fd >= 0)
+    close(fd);
+  return connected;
+}
+
+// What stands behind a loopback host, from the colon on; NULL: `host` is another.
+static const char *behind_loopback(const char *host) {
+  static const char *const loopback[] = {"127.0.0.1", "localhost", "[::1]"};
+  for (size_t i = 0; i < sizeof loopback / sizeof loopback[0]; i++) {
+    size_t size = strlen(loopback[i]);
+    if (strncmp(host, loopback[i], size) == 0 && host[size] == ':')
+      return host + size;
+  }
+  return NULL;
+}
+
+static const char *host_of(const char *url) {
+  const char *scheme = strstr(url, "://"), *end = strchr(url, ',');
+  return scheme && (!end || scheme < end) ? scheme + 3 : url;
+}
+
+bool run_url_is_loopback(const char *url) {
+  return behind_loopback(host_of(url)) != NULL;
+}
+
+static void add_for_others(struct text *told, const char *url, size_t size) {
+  struct in_addr own[MAX_ADDRESSES];
+  const char *host = host_of(url), *behind = behind_loopback(host);
+  char address[INET_ADDRSTRLEN];
+  size_t count = behind ? find_addresses(own) : 0;
+  for (size_t i = 0; i < count; i++) {
+    if (!answers(own[i], (uint16_t)strtoul(behind + 1, NULL, 10)) ||
+        !inet_ntop(AF_INET, &own[i], address, sizeof address))
+      continue;
+    text_add(told, "%.*s%s%.*s", (int)(host - url), url, address, (int)(url + size - behind), behind);
+    return;
+  }
+  text_add_bytes(told, url, size);
+}
+
+char *run_url_for_others(const char *urls) {
+  struct text told = {0};
+  for (const char *at = urls;; at++) {
+    size_t size = strcspn(at, ",");
+    add_for_others(&told, at, size);
+    at += size;
+    if (!*at)
+      return text_take(&told);
+    text_add(&told, ",");
+  }
+}

@@ -1,0 +1,84 @@
+// Hosts by their names and addresses: the lead's store, and the address that others are told.
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "cmocka_all.h"
+#include "run/common/lead_address.h"
+#include "run/common/own_address.h"
+
+static void hosts_are_compared_by_address(void **state) {
+  (void)state;
+  assert_true(run_lead_has_store("10.0.0.1", "http://10.0.0.1:2379"));
+  assert_true(run_lead_has_store("10.0.0.1:9999", "http://10.0.0.2:2379,http://10.0.0.1:2379/"));
+  assert_true(run_lead_has_store("localhost", "http://127.0.0.1:2379"));
+  assert_true(run_lead_has_store("127.0.0.1:9999", "http://localhost:2379"));
+  assert_true(run_lead_has_store("[::1]:9999", "http://[0:0:0:0:0:0:0:1]:2379"));
+  assert_true(run_lead_has_store("127.0.0.2", "127.0.0.1:2379")); // both are this host
+  assert_false(run_lead_has_store("10.0.0.1", "http://10.0.0.10:2379"));
+  assert_false(run_lead_has_store("192.0.2.1", "http://127.0.0.1:2379"));
+}
+
+static int listen_at(uint32_t host, uint16_t *port) {
+  struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(host)}};
+  socklen_t size = sizeof at;
+  int fd = socket(AF_INET, SOCK_STREAM, 0);
+  assert_return_code(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
+  assert_return_code(listen(fd, 1), 0);
+  assert_return_code(getsockname(fd, (struct sockaddr *)&at, &size), 0);
+  *port = ntohs(at.sin_port);
+  return fd;
+}
+
+static void a_url_is_open_while_something_listens(void **state) {
+  (void)state;
+  uint16_t port;
+  char url[64];
+  int fd = listen_at(INADDR_LOOPBACK, &port);
+  snprintf(url, sizeof url, "https://localhost:%u", port);
+  assert_true(run_url_is_open(url));
+  close(fd);
+  assert_false(run_url_is_open(url));
+}
+
+// A store that listens on all addresses is told with one of this host's, each of several endpoints by itself.
+static void others_are_told_an_address_that_they_reach(void **state) {
+  (void)state;
+  uint16_t port;
+  char own[64], urls[128], told[128];
+  int fd = listen_at(INADDR_ANY, &port);
+  bool has_address = run_host_address(own, sizeof own);
+  for (int i = 0; i < 2; i++) {
+    snprintf(urls, sizeof urls, "http://%s:%u,http://192.0.2.7:2379", i ? "localhost" : "127.0.0.1", port);
+    snprintf(told, sizeof told, "http://%s:%u,http://192.0.2.7:2379", own, port);
+    char *found = run_url_for_others(urls);
+    assert_string_equal(found, has_address ? told : urls);
+    free(found);
+  }
+  close(fd);
+}
+
+static void a_store_that_only_this_host_reaches_is_told_as_it_is(void **state) {
+  (void)state;
+  uint16_t port;
+  char url[64];
+  int fd = listen_at(INADDR_LOOPBACK, &port);
+  snprintf(url, sizeof url, "http://localhost:%u", port);
+  char *found = run_url_for_others(url);
+  assert_string_equal(found, url);
+  free(found);
+  close(fd);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(hosts_are_compared_by_address),
+      cmocka_unit_test(a_url_is_open_while_something_listens),
+      cmocka_unit_test(others_are_told_an_address_that_they_reach),
+      cmocka_unit_test(a_store_that_only_this_host_reaches_is_told_as_it_is),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
