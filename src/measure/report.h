@@ -17,7 +17,8 @@ int report_json(FILE *out, const struct results *results);
 // The tables of the text report. NOMEM.
 int report_phases(FILE *out, const struct results *results, const struct report_options *options);
 int report_transitions(FILE *out, const struct results *results, const struct report_options *options);
-void report_stalls(FILE *out, const struct results *results); // what joiners did not cause of them
+void report_stalls(FILE *out, const struct results *results,
+                   const struct report_options *options); // what joiners did not cause of them
 
 // Of the head. How many experts a token really selected; and where ranks outnumbered their processors, else nothing.
 void report_add_topk(struct text *text, const struct results *results);

@@ -2,7 +2,10 @@
 #include <inttypes.h>
 
 #include "base/text/text.h"
+#include "base/text/wrap.h"
 #include "measure/report.h"
+
+enum { INDENT = 9 };
 
 // The first join of each phase tells: the figures are the phase's.
 static bool tells(const struct results *results, uint32_t i) {
@@ -13,7 +16,7 @@ static bool tells(const struct results *results, uint32_t i) {
   return t->change == RESULTS_JOIN && t->membership_stall_us >= 0 && t->membership_rank >= 0;
 }
 
-void report_stalls(FILE *out, const struct results *results) {
+void report_stalls(FILE *out, const struct results *results, const struct report_options *options) {
   for (uint32_t i = 0; i < results->num_transitions; i++) {
     const struct results_transition *t = &results->transitions[i];
     struct text line = {0};
@@ -23,7 +26,7 @@ void report_stalls(FILE *out, const struct results *results) {
              t->phase, t->membership_stall_us, t->membership_rank);
     if (t->membership_median_us > 0)
       text_add(&line, ", %.1fx its median", t->membership_stall_us / t->membership_median_us);
-    fprintf(out, "%s\n", line.data ? line.data : "");
+    wrap_write(out, line.data ? line.data : "", 0, INDENT, report_width(options));
     text_free(&line);
   }
 }

@@ -195,7 +195,7 @@ int report_text(FILE *out, const struct results *results, const struct report_op
   if (!err && results->num_transitions > 0)
     err = report_transitions(out, results, options);
   if (!err)
-    report_stalls(out, results);
+    report_stalls(out, results, options);
   if (!err)
     print_verdict(out, results, options);
   return err;

@@ -1,7 +1,7 @@
 // Plain memory of a device. It comes from a pool, since cudaMalloc and cudaFree may wait for kernels, and a kernel of
 // one rank may wait for the rank that would be waiting here.
-#include "cuda/kernels/layout.h"
 #include "cuda/driver/driver.h"
+#include "cuda/kernels/layout.h"
 #include "cuda/plugin.h"
 
 #include <string.h>

@@ -1,8 +1,8 @@
 // Copies that belong together: large ones, or a few of any size, by the copy engines, the others by one kernel. A word
 // in pinned host memory says when the last of them has been made: the host reads it without a call of the driver, which
 // threads that post would wait for.
-#include "cuda/driver/driver.h"
 #include "cuda/kernels/copies.h"
+#include "cuda/driver/driver.h"
 #include "cuda/plugin.h"
 
 #include <stdlib.h>
