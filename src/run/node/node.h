@@ -19,9 +19,9 @@
 #include "run/common/progress.h"
 #include "run/common/store_json.h"
 #include "run/common/store_writer.h"
+#include "run/directory/run_directory.h"
 #include "run/node/gpus.h"
 #include "run/node/metrics.h"
-#include "run/node/run_directory.h"
 #include "run/process/process.h"
 #include "secure/secret.h"
 

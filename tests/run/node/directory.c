@@ -8,7 +8,7 @@
 
 #include <weft/err.h>
 
-#include "run/node/run_directory.h"
+#include "run/directory/run_directory.h"
 #include "support/temporary.h"
 
 static char root[96];

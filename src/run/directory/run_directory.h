@@ -4,8 +4,8 @@
 // It belongs to this user, who alone may write to it, and is held by a descriptor: whatever happens to its path, files
 // are made in the directory that was looked at. Directories are made with mode 0700, files with 0600 and anew: what
 // stands there already, a link or a FIFO among it, is not written to. Only a rank's log goes on where it ended.
-#ifndef RUN_NODE_RUN_DIRECTORY_H
-#define RUN_NODE_RUN_DIRECTORY_H
+#ifndef RUN_DIRECTORY_RUN_DIRECTORY_H
+#define RUN_DIRECTORY_RUN_DIRECTORY_H
 
 #include <stdint.h>
 #include <stdio.h>

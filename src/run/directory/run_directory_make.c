@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/fail.h"
-#include "run/node/run_directory.h"
+#include "run/directory/run_directory.h"
 
 enum { HOLD = O_PATH | O_DIRECTORY | O_CLOEXEC };
 

@@ -1,5 +1,5 @@
 // Files of the run directory: events, JSON documents and the logs of ranks.
-#include "run/node/run_directory.h"
+#include "run/directory/run_directory.h"
 
 #include <errno.h>
 #include <fcntl.h>
