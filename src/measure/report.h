@@ -25,7 +25,9 @@ void report_add_topk(struct text *text, const struct results *results);
 void report_add_shortage(struct text *text, const struct results *results);
 
 // The columns of a text report.
-size_t report_width(const struct report_options *options);
+static inline size_t report_width(const struct report_options *options) {
+  return options->width ? options->width : RESULTS_WIDTH;
+}
 
 // How a state looks in text.
 struct report_state {

@@ -33,10 +33,6 @@ void report_add_counts(struct text *text, const struct report_counts *counts) {
   }
 }
 
-size_t report_width(const struct report_options *options) {
-  return options->width ? options->width : RESULTS_WIDTH;
-}
-
 // Prints `text`, a label before its first line, in as many lines as the width requires.
 static void print_labelled(FILE *out, const struct report_options *options, const char *label,
                            enum table_style label_style, enum table_style style, const char *text) {
