@@ -47,27 +47,27 @@ __device__ __forceinline__ void copy_piece(const device_copy &piece, uint32_t la
 }
 
 // All that the block wrote is visible to everybody before its word is.
-__device__ __forceinline__ void tell(const cuda_copies_mark &mark) {
+__device__ __forceinline__ void tell(uint32_t *words, uint32_t number) {
   __syncthreads();
   if (threadIdx.x != 0)
     return;
   __threadfence_system();
-  *(volatile uint32_t *)&mark.words[blockIdx.x] = mark.number;
+  *(volatile uint32_t *)&words[blockIdx.x] = number;
 }
 
 __global__ void __launch_bounds__(CUDA_COPIES_WARPS *lanes)
-    copy_pieces(const device_copy *pieces, uint32_t count, const cuda_copies_mark mark) {
+    copy_pieces(const device_copy *pieces, uint32_t count, uint32_t *words, uint32_t number) {
   uint32_t warp = blockIdx.x * CUDA_COPIES_WARPS + threadIdx.x / lanes;
   for (uint32_t i = warp; i < count; i += gridDim.x * CUDA_COPIES_WARPS)
     copy_piece(pieces[i], threadIdx.x % lanes);
-  tell(mark);
+  tell(words, number);
 }
 
 } // namespace
 
 cudaError_t cuda_copies_launch(const device_copy *pieces, uint32_t count, uint32_t blocks, const cuda_copies_mark *mark,
                                cudaStream_t stream) {
-  copy_pieces<<<blocks, CUDA_COPIES_WARPS * lanes, 0, stream>>>(pieces, count, *mark);
+  copy_pieces<<<blocks, CUDA_COPIES_WARPS * lanes, 0, stream>>>(pieces, count, mark->words, mark->number);
   return cudaGetLastError();
 }
 
