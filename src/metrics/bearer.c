@@ -1,4 +1,4 @@
-// What a client shows to read metrics: from the token, by a one-way derivation.
+// What a client needs to read metrics: what it shows, from the token by a one-way derivation, and where.
 #include <stdio.h>
 #include <string.h>
 
@@ -14,4 +14,17 @@ int metrics_bearer(const char *token, char text[METRICS_BEARER + 1]) {
     snprintf(text + 2 * i, 3, "%02x", key[i]);
   explicit_bzero(key, sizeof key);
   return rc;
+}
+
+int metrics_bearer_to_file(const char *token, const char *option, const char *path) {
+  char bearer[METRICS_BEARER + 1];
+  int rc = metrics_bearer(token, bearer);
+  if (rc == 0)
+    rc = secret_to_file(option, path, bearer);
+  explicit_bzero(bearer, sizeof bearer);
+  return rc;
+}
+
+void metrics_url(const char *address, uint16_t port, char *text, size_t size) {
+  snprintf(text, size, "http://%.*s:%u/metrics", (int)(strrchr(address, ':') - address), address, port);
 }

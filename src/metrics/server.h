@@ -30,5 +30,10 @@ void metrics_server_close(struct metrics_server *server);
 
 enum { METRICS_BEARER = 64 }; // hexadecimal digits
 int metrics_bearer(const char *token, char text[METRICS_BEARER + 1]);
+// Writes it to a new file, as secret_to_file() does.
+int metrics_bearer_to_file(const char *token, const char *option, const char *path);
+
+// "http://HOST:PORT/metrics" for an address that metrics_server_open() has taken, and the port that it gave.
+void metrics_url(const char *address, uint16_t port, char *text, size_t size);
 
 #endif

@@ -115,18 +115,10 @@ static int serve_metrics(const struct serve *serve, weft_store_server_t *server,
   int err = metrics_server_open(&source, serve->metrics, &port, metrics);
   if (err)
     return fail_context(err, "--metrics %s", serve->metrics);
-  int host = (int)(strrchr(serve->metrics, ':') - serve->metrics);
-  fprintf(stderr, "metrics: http://%.*s:%u/metrics\n", host, serve->metrics, port);
+  char url[320];
+  metrics_url(serve->metrics, port, url, sizeof url);
+  fprintf(stderr, "metrics: %s\n", url);
   return 0;
-}
-
-static int write_bearer(const struct serve *serve, const weft_store_server_t *server) {
-  char bearer[METRICS_BEARER + 1];
-  int err = metrics_bearer(weft_store_server_token(server), bearer);
-  if (!err)
-    err = secret_to_file("--metrics-bearer-file", serve->metrics_bearer_file, bearer);
-  explicit_bzero(bearer, sizeof bearer);
-  return err;
 }
 
 static int run_server(const struct serve *serve) {
@@ -138,7 +130,7 @@ static int run_server(const struct serve *serve) {
     return err;
   bool bears = false;
   if (serve->metrics_bearer_file) {
-    err = write_bearer(serve, server);
+    err = metrics_bearer_to_file(weft_store_server_token(server), "--metrics-bearer-file", serve->metrics_bearer_file);
     bears = !err;
   }
   if (!err)

@@ -91,7 +91,6 @@ static void write_all(void *arg, struct text *text) {
 
 static int write_bearer(struct node *node) {
   const char *path = node->config.metrics_bearer_file, *token = node->config.token;
-  char bearer[METRICS_BEARER + 1];
   if (!path)
     return 0;
   if (!token || !*token)
@@ -99,10 +98,7 @@ static int write_bearer(struct node *node) {
                 "--metrics-bearer-file %s: there is no token that a bearer could follow from; give "
                 "one by --token-file",
                 path);
-  int err = metrics_bearer(token, bearer);
-  if (!err)
-    err = secret_to_file("--metrics-bearer-file", path, bearer);
-  explicit_bzero(bearer, sizeof bearer);
+  int err = metrics_bearer_to_file(token, "--metrics-bearer-file", path);
   if (!err && !(node->metrics.bearer_file = strdup(path)))
     err = fail(WEFT_ERR_NOMEM, "no memory for a path");
   return err;
@@ -128,9 +124,9 @@ int node_metrics_open(struct node *node) {
     err = metrics_server_open(&source, node->config.metrics, &port, &metrics->server);
   if (err)
     return fail_context(err, "--metrics %s", node->config.metrics);
-  int host = (int)(strrchr(node->config.metrics, ':') - node->config.metrics);
-  progress_show(&node->progress, true, "metrics of this agent: http://%.*s:%u/metrics", host, node->config.metrics,
-                port);
+  char url[320];
+  metrics_url(node->config.metrics, port, url, sizeof url);
+  progress_show(&node->progress, true, "metrics of this agent: %s", url);
   return 0;
 }
 
