@@ -27,8 +27,8 @@ int cuda_mark_take(struct device *device, uint32_t **words, char *why) {
   if (rc != 0)
     return rc;
   pthread_mutex_lock(&device->lock);
-  for (size_t at = 0; piece && at + MARK_BYTES <= CUDA_PINNED; at += MARK_BYTES)
-    put(device, (char *)piece + at);
+  for (size_t at = CUDA_PINNED; piece && at >= MARK_BYTES; at -= MARK_BYTES) // the first is on top: the piece's address
+    put(device, (char *)piece + at - MARK_BYTES);
   struct cuda_mark *mark = device->marks;
   if (mark)
     device->marks = mark->next;

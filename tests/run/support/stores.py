@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -55,8 +56,9 @@ class Serve(Store):
 
     def start(self):
         def begun():
-            assert self.process.poll() is None, f"weft serve ended: {pathlib.Path(self.log.name).read_text()}"
-            return pathlib.Path(self.log.name).read_text()
+            text = pathlib.Path(self.log.name).read_text()
+            assert self.process.poll() is None, f"weft serve ended: {text}"
+            return re.search("^https?://", text, re.MULTILINE)  # its URL, which it prints when it listens
         self.log.truncate(0)
         self.process = subprocess.Popen(self.command(), stdout=self.log, stderr=self.log, env=self.environment())
         wait_for("weft serve", begun)
