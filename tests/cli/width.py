@@ -17,7 +17,10 @@ LONG = "/" + "/".join(40 * ["nowhere"]) + "/libweft_ucx.so.0"  # 337 characters
 
 class Width(tool.ToolTest):
     def too_long(self, text, width):
-        return [line for line in text.splitlines() if len(line) > width]
+        """Lines beyond the width. The path of a file of this build may be longer than a line: it stands alone then."""
+        def is_path(line):
+            return len(line.split()) == 1 and line.strip().startswith("/")
+        return [line for line in text.splitlines() if len(line) > width and not is_path(line)]
 
     def test_every_text_keeps_to_the_width(self):
         texts = [["--help"], ["plan", str(tool.SOURCE / "plans/expansion_fault_rejoin.json")], ["info"]]
