@@ -36,9 +36,10 @@ static void fill_standard_descriptors(void) {
 
 // weft --help [COMMAND]
 static int help(int argc, char **argv) {
-  const struct cli_command *command = argc > 0 ? cli_command_find(commands, argv[0]) : NULL;
+  int used;
+  const struct cli_command *command = cli_command_find(commands, argc, argv, &used);
   if (argc > 0 && !command)
-    return cli_command_unknown(commands, argv[0]);
+    return cli_command_unknown(commands, argc, argv);
   if (command)
     cli_help_write_command(stdout, command);
   else
@@ -47,7 +48,8 @@ static int help(int argc, char **argv) {
 }
 
 static int run(int argc, char **argv) {
-  const struct cli_command *command = argc > 1 ? cli_command_find(commands, argv[1]) : NULL;
+  int used;
+  const struct cli_command *command = cli_command_find(commands, argc - 1, argv + 1, &used);
   // A rank has the environment of its agent, which has said what is wrong with it.
   bool refused = !(command && command->hidden) && cli_variables_tell(commands, command);
   if (argc < 2) {
@@ -66,14 +68,14 @@ static int run(int argc, char **argv) {
     return 2;
   }
   if (!command)
-    return cli_command_unknown(commands, argv[1]);
+    return cli_command_unknown(commands, argc - 1, argv + 1);
   if (refused && !cli_options_want_help(argc - 1, argv + 1)) {
     fprintf(stderr, "Try 'weft %s --help'.\n", command->name);
     if (command->where_it_fails)
       puts(command->where_it_fails);
     return 2;
   }
-  return command->run(&(struct cli_call){command, commands, argc - 1, argv + 1});
+  return command->run(&(struct cli_call){command, commands, argc - used, argv + used});
 }
 
 static void take_secrets(void) {

@@ -328,6 +328,29 @@ static void operands_are_counted(void **state) {
   assert_non_null(strstr(weft_last_error(), "unexpected argument \"a\""));
 }
 
+static void the_last_operand_may_take_all_that_are_left(void **state) {
+  (void)state;
+  struct {
+    const char *first;
+    struct cli_words words;
+  } target = {0};
+  const struct cli_option two[] = {
+      {.name = "first", .type = OPTION_STRING, .metavar = "FIRST", .operand = true, .size = sizeof target.first},
+      {.name = "words",
+       .type = OPTION_WORDS,
+       .metavar = "WORD",
+       .operand = true,
+       .offset = offsetof(__typeof__(target), words)},
+  };
+  const struct cli_option_table table_of_two = {two, 2, NULL};
+  char *argv[] = {(char *)"command", (char *)"a", (char *)"b", (char *)"c"};
+  assert_int_equal(cli_options_parse(table_of_two, &target, 4, argv), 0);
+  assert_string_equal(target.first, "a");
+  assert_int_equal(target.words.count, 2);
+  assert_string_equal(target.words.list[0], "b");
+  assert_string_equal(target.words.list[1], "c");
+}
+
 static void a_required_option_may_not_be_missing(void **state) {
   (void)state;
   struct cli_option row = rows[6];
@@ -394,6 +417,7 @@ int main(void) {
       TEST(a_missing_value_is_refused),
       TEST(an_unknown_option_is_refused_with_the_nearest_right_one),
       TEST(operands_are_counted),
+      TEST(the_last_operand_may_take_all_that_are_left),
       TEST(a_required_option_may_not_be_missing),
       TEST(a_value_can_be_checked_alone),
       TEST(the_nearest_name_is_found_by_its_letters),

@@ -10,23 +10,69 @@
 #include <string.h>
 #include <weft/err.h>
 
-const struct cli_command *cli_command_find(const struct cli_command *const *commands, const char *name) {
-  for (size_t i = 0; commands[i]; i++)
-    if (strcmp(commands[i]->name, name) == 0)
+// Whether the word is the first one of the name; `*rest` is then what follows it, "" for nothing.
+static bool begins(const char *name, const char *word, const char **rest) {
+  size_t length = strlen(word);
+  if (length == 0 || strncmp(name, word, length) != 0 || (name[length] != ' ' && name[length] != '\0'))
+    return false;
+  *rest = name[length] == ' ' ? name + length + 1 : "";
+  return true;
+}
+
+const struct cli_command *cli_command_find(const struct cli_command *const *commands, int count, char *const *words,
+                                           int *used) {
+  const char *rest;
+  for (size_t i = 0; count > 0 && commands[i]; i++) {
+    if (!begins(commands[i]->name, words[0], &rest))
+      continue;
+    *used = *rest ? 2 : 1;
+    if (*rest == '\0' || (count > 1 && strcmp(rest, words[1]) == 0))
       return commands[i];
+  }
+  *used = 0;
   return NULL;
 }
 
-int cli_command_unknown(const struct cli_command *const *commands, const char *name) {
-  struct cli_nearest nearest = {.wanted = name};
+bool cli_command_is_family(const struct cli_command *const *commands, const char *word) {
+  const char *rest;
+  for (size_t i = 0; commands[i]; i++)
+    if (begins(commands[i]->name, word, &rest) && *rest)
+      return true;
+  return false;
+}
+
+// Of a family: the second word was wrong, or is missing.
+static void tell_members(const struct cli_command *const *commands, int count, char *const *words) {
+  const char *rest;
+  struct cli_nearest nearest = {.wanted = count > 1 ? words[1] : ""};
+  for (size_t i = 0; commands[i]; i++)
+    if (!commands[i]->hidden && begins(commands[i]->name, words[0], &rest) && count > 1)
+      cli_nearest_offer(&nearest, rest);
+  if (nearest.best)
+    fprintf(stderr, "weft %s: unknown command \"%s\"; did you mean %s?\n", words[0], words[1], nearest.best);
+  else if (count > 1)
+    fprintf(stderr, "weft %s: unknown command \"%s\"\n", words[0], words[1]);
+  else
+    fprintf(stderr, "weft %s: want one of its commands\n", words[0]);
+  for (size_t i = 0; commands[i]; i++)
+    if (!commands[i]->hidden && begins(commands[i]->name, words[0], &rest))
+      fprintf(stderr, "  weft %s: %s\n", commands[i]->name, commands[i]->summary);
+}
+
+int cli_command_unknown(const struct cli_command *const *commands, int count, char *const *words) {
+  struct cli_nearest nearest = {.wanted = words[0]};
+  if (cli_command_is_family(commands, words[0])) {
+    tell_members(commands, count, words);
+    return 2;
+  }
   for (size_t i = 0; commands[i]; i++)
     if (!commands[i]->hidden)
       cli_nearest_offer(&nearest, commands[i]->name);
   cli_nearest_offer(&nearest, "version"); // which main() knows without a table
   if (nearest.best)
-    fprintf(stderr, "weft: unknown command \"%s\"; did you mean %s?\n", name, nearest.best);
+    fprintf(stderr, "weft: unknown command \"%s\"; did you mean %s?\n", words[0], nearest.best);
   else
-    fprintf(stderr, "weft: unknown command \"%s\"\n", name);
+    fprintf(stderr, "weft: unknown command \"%s\"\n", words[0]);
   fputs("Try 'weft --help'.\n", stderr);
   return 2;
 }

@@ -12,7 +12,7 @@ struct cli_example {
 struct cli_call;
 
 struct cli_command {
-  const char *name;
+  const char *name;        // one word, or the two of a family's member: "bench transfer"
   const char *summary;     // a few words, without a full stop
   const char *description; // sentences; paragraphs are separated by '\n'
   struct cli_option_table options;
@@ -32,11 +32,16 @@ struct cli_call {
   char **argv;                               // from the command's name on
 };
 
-// The command of that name in the list, NULL when there is none.
-const struct cli_command *cli_command_find(const struct cli_command *const *commands, const char *name);
+// The command that words[0], or words[0] and words[1], name; NULL when there is none. `used`: how many words are the
+// name, 0 for none.
+const struct cli_command *cli_command_find(const struct cli_command *const *commands, int count, char *const *words,
+                                           int *used);
+
+// Whether commands are named by this word and another one.
+bool cli_command_is_family(const struct cli_command *const *commands, const char *word);
 
 // Prints on standard error that there is no such command, and which one was probably meant; returns exit status 2.
-int cli_command_unknown(const struct cli_command *const *commands, const char *name);
+int cli_command_unknown(const struct cli_command *const *commands, int count, char *const *words);
 
 // Fills the command's options from presets, environment and command line. False: the command ends here with `*status`,
 // because its help was asked for and has been printed, or because an option was wrong and the error has been printed.

@@ -70,18 +70,14 @@ static void write_option(FILE *out, const struct cli_option *row) {
   }
 }
 
-static const struct cli_option *operand_of(const struct cli_command *command) {
-  for (size_t i = 0; i < command->options.count; i++)
-    if (command->options.rows[i].operand)
-      return &command->options.rows[i];
-  return NULL;
-}
-
 static void write_usage(FILE *out, const struct cli_command *command) {
-  const struct cli_option *operand = operand_of(command);
   fprintf(out, "Usage: weft %s%s", command->name, command->options.count ? " [OPTION...]" : "");
-  if (operand)
-    fprintf(out, operand->required ? " %s" : " [%s]", operand->metavar);
+  for (size_t i = 0; i < command->options.count; i++) {
+    const struct cli_option *row = &command->options.rows[i];
+    const char *more = row->type == OPTION_WORDS ? "..." : "";
+    if (row->operand)
+      fprintf(out, row->required || *more ? " %s%s" : " [%s%s]", row->metavar, more);
+  }
   fputc('\n', out);
 }
 
@@ -125,10 +121,14 @@ void cli_help_write_command(FILE *out, const struct cli_command *command) {
 }
 
 void cli_help_write_short(FILE *out, const struct cli_command *const *list) {
+  int longest = 0;
+  for (size_t i = 0; list[i]; i++)
+    if (!list[i]->hidden && (int)strlen(list[i]->name) > longest)
+      longest = (int)strlen(list[i]->name);
   fputs("Usage: weft COMMAND [OPTION...]\n\nCommands:\n", out);
   for (size_t i = 0; list[i]; i++)
     if (!list[i]->hidden)
-      fprintf(out, "  %-9s %s\n", list[i]->name, list[i]->summary);
+      fprintf(out, "  %-*s %s\n", longest, list[i]->name, list[i]->summary);
   fputs("\n'weft COMMAND --help' explains a command; 'weft --version' prints the version.\n", out);
 }
 

@@ -5,6 +5,7 @@
 
 struct options {
   const char *command;
+  const char *member;
   bool man;
 };
 
@@ -14,6 +15,8 @@ struct options {
 static const struct cli_option rows[] = {
   {.name = "command", .operand = true, .type = OPTION_STRING, .metavar = "COMMAND", FIELD(command),
    .help = "the command to explain"},
+  {.name = "member", .operand = true, .type = OPTION_STRING, .metavar = "MEMBER", FIELD(member),
+   .help = "of a family of commands, such as 'bench', the one to explain"},
   {.name = "man", .type = OPTION_FLAG, FIELD(man), .help = "print the manual page weft(1), in roff"},
 };
 // clang-format on
@@ -37,9 +40,11 @@ static int run(const struct cli_call *call) {
   if (options.man) {
     cli_help_write_manual(stdout, call->commands);
   } else if (options.command) {
-    const struct cli_command *asked = cli_command_find(call->commands, options.command);
+    char *words[] = {(char *)options.command, (char *)options.member};
+    int used, count = options.member ? 2 : 1;
+    const struct cli_command *asked = cli_command_find(call->commands, count, words, &used);
     if (!asked)
-      return cli_command_unknown(call->commands, options.command);
+      return cli_command_unknown(call->commands, count, words);
     cli_help_write_command(stdout, asked);
   } else {
     cli_help_write_overview(stdout, call->commands);

@@ -15,8 +15,9 @@ struct parse {
   void *target;
   int argc;
   char *const *argv;
-  int next;            // index in argv of the next argument
-  const char *operand; // the one that was found, NULL before
+  int next;                     // index in argv of the next argument
+  const struct cli_option *row; // of the last operand, NULL before
+  const char *operand;          // that one
 };
 
 static int set(struct parse *parse, const struct cli_option *row, const char *text, const char *what) {
@@ -86,11 +87,13 @@ static const struct cli_option *find_letter(struct cli_option_table table, char 
   return NULL;
 }
 
-static const struct cli_option *find_operand(struct cli_option_table table) {
-  for (size_t i = 0; i < table.count; i++)
-    if (table.rows[i].operand)
-      return &table.rows[i];
-  return NULL;
+// The row of the operand that follows the last one; NULL: the command takes no more.
+static const struct cli_option *find_operand(const struct parse *parse) {
+  const struct cli_option *end = parse->table.rows + parse->table.count;
+  const struct cli_option *row = parse->row ? parse->row + (parse->row->type != OPTION_WORDS) : parse->table.rows;
+  while (row < end && !row->operand)
+    row++;
+  return row < end ? row : NULL;
 }
 
 static int unknown_option(struct cli_option_table table, const char *argument, const char *name, size_t size) {
@@ -169,12 +172,13 @@ static int parse_letter(struct parse *parse, char *argument) {
 }
 
 static int parse_operand(struct parse *parse, const char *argument) {
-  const struct cli_option *row = find_operand(parse->table);
+  const struct cli_option *row = find_operand(parse);
+  if (!row && parse->row)
+    return fail(WEFT_ERR_INVALID, "unexpected argument \"%s\": %s is \"%s\" already", argument, parse->row->metavar,
+                parse->operand);
   if (!row)
     return fail(WEFT_ERR_INVALID, "unexpected argument \"%s\": this command takes options only", argument);
-  if (parse->operand)
-    return fail(WEFT_ERR_INVALID, "unexpected argument \"%s\": %s is \"%s\" already", argument, row->metavar,
-                parse->operand);
+  parse->row = row;
   parse->operand = argument;
   return set(parse, row, argument, row->metavar);
 }

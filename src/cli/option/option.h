@@ -14,6 +14,12 @@ enum cli_option_type {
   OPTION_PATH,
   OPTION_SECRET_FILE, // const char *: what is in the first line of the file; only this user and root may have it
   OPTION_URL,         // http[s]://host[:port], several separated by commas
+  OPTION_WORDS,       // struct cli_words: an operand that takes all that are left
+};
+
+struct cli_words {
+  const char *list[64];
+  uint32_t count;
 };
 
 // A row. Fields that are not set are 0: no alias, no letter, no variable, no preset.
@@ -21,7 +27,7 @@ struct cli_option {
   const char *name;  // without its dashes
   const char *alias; // another long name that means the same
   char letter;       // -x
-  bool operand;      // may also be given without its name, as the command's one operand
+  bool operand;      // may also be given without its name, in the order of the rows that are operands
   bool required;     // the command cannot run without it; only for types that are a const char *
   bool secret;       // never printed, and wiped from the environment and the command line
   enum cli_option_type type;

@@ -168,6 +168,14 @@ static int check_urls(const char *text) {
   }
 }
 
+static int add_word(const char *text, struct cli_words *words) {
+  size_t room = sizeof words->list / sizeof *words->list;
+  if (words->count == room)
+    return fail(WEFT_ERR_INVALID, "\"%s\" is one too many; want at most %zu", text, room);
+  words->list[words->count++] = text;
+  return 0;
+}
+
 int cli_option_value_set(const struct cli_option *row, const char *text, void *target) {
   void *field = (char *)target + row->offset;
   if (*text == '\0')
@@ -187,6 +195,8 @@ int cli_option_value_set(const struct cli_option *row, const char *text, void *t
     if (cli_secrets_read(text, &text))
       return WEFT_ERR_INVALID;
     break;
+  case OPTION_WORDS:
+    return add_word(text, field);
   case OPTION_STRING:
   case OPTION_PATH:
     break;
@@ -200,7 +210,8 @@ int cli_option_check(const struct cli_option *row, const char *text) {
     uint64_t number;
     const char *string;
     bool flag;
-  } field;
+    struct cli_words words;
+  } field = {0};
   struct cli_option row_alone = *row;
   row_alone.offset = 0;
   return cli_option_value_set(&row_alone, text, &field);
