@@ -37,11 +37,12 @@ def listening(pid):
                     yield str(ipaddress.ip_address(raw)), int(port, 16)
 
 
-def end_of_heap(pid):
-    """Where its last page begins, which nobody has used."""
-    with open(f"/proc/{pid}/maps", encoding="ascii") as maps:
-        heap = next(line for line in maps if "[heap]" in line)
-    return int(heap.split()[0].split("-")[1], 16) - os.sysconf("SC_PAGESIZE")
+def unused(pid):
+    """An address that nobody uses: the end of the last page of the program's own data."""
+    with open(f"/proc/{pid}/maps", encoding="ascii", errors="replace") as maps:
+        lines = [line.split() for line in maps]
+    data = [line for line in lines if line[1] == "rw-p" and line[-1] == os.path.realpath(tool.WEFT)]
+    return int(data[-1][0].split("-")[1], 16) - 2 * len(WRITTEN)
 
 
 def memory(pid, address):
@@ -66,7 +67,7 @@ class Strangers(tool.ToolTest):
         for name in ("UCX_TLS", "UCX_NET_DEVICES"):  # nobody says that the network is trusted
             os.environ.pop(name, None)
         with target("--forever") as (process, _):
-            address = end_of_heap(process.pid)
+            address = unused(process.pid)
             before = memory(process.pid, address)
             places = list(listening(process.pid))
             self.assertTrue(places)
