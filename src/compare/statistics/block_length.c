@@ -37,7 +37,7 @@ size_t block_length(const double *samples, size_t count) {
     mean += samples[i] / (double)count;
   double variance = covariance(samples, count, mean, 0);
   size_t run = (size_t)fmax(5, ceil(sqrt(log10((double)count))));
-  if (variance <= 0)
+  if (variance <= 1e-24 * mean * mean) // all alike, but for rounding
     return 1;
   size_t last = last_lag(samples, count, mean, variance, run, cov), width = 2 * (last > 0 ? last : 1);
   double spectrum = variance, slope = 0;

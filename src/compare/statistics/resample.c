@@ -57,10 +57,12 @@ static void draw_repeats(const struct compare_series *series, uint64_t state, do
 
 void resample_borrowed(const struct compare_series *from, uint64_t seed, double *out, size_t draws) {
   uint64_t state = seed;
-  size_t count = from->num_repeats;
-  double mean = compare_series_mean(from), grow = sqrt((double)count / (double)(count - 1));
+  double mean = compare_series_mean(from), squares = 0;
+  for (size_t i = 0; i < from->num_repeats; i++)
+    squares += (from->repeats[i].value / mean - 1) * (from->repeats[i].value / mean - 1);
+  double deviation = sqrt(squares / (double)(from->num_repeats - 1));
   for (size_t r = 0; r < draws; r++)
-    out[r] = log_of(grow * (from->repeats[place(&state, count)].value / mean - 1));
+    out[r] = log_of(deviation * normal(&state));
 }
 
 // Sums of the samples before each place, twice around, so that a block may begin anywhere.

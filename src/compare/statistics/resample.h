@@ -23,8 +23,8 @@ struct resample_side resample_side_of(const struct compare_series *series);
 // mean of n draws deviates by that much too little (Efron 1982). Equal `seed`s draw equal places. NOMEM.
 int resample_means(const struct compare_series *series, uint64_t seed, double *out, size_t draws);
 
-// The same from the deviations of another series' repeats, around one value: for a side with one repeat, which cannot
-// tell how much its runs differ, against one with several.
+// The same for a side with one repeat, which cannot tell how much its runs differ, against one with several: normal,
+// with the standard deviation of these.
 void resample_borrowed(const struct compare_series *from, uint64_t seed, double *out, size_t draws);
 
 // The standard error of a repeat's mean: what it reported, or by its samples; negative: nobody knows.
