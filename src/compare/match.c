@@ -86,25 +86,26 @@ static int ambiguous(const struct compare_run *run, const struct compare_run *ot
   return err;
 }
 
-// From identities to places of rows.
-static int index_rows(const struct compare_run *run, const struct compare_run *other, const json_t *counts,
-                      json_t **index) {
-  json_t *places = json_object();
-  int err = places ? 0 : fail(WEFT_ERR_NOMEM, "no memory to match rows");
-  for (size_t i = 0; !err && i < run->num_rows; i++) {
+// From identities to the places of their first rows, and of their second ones.
+struct places {
+  json_t *first, *second;
+};
+
+static void free_places(struct places *places) {
+  json_decref(places->first);
+  json_decref(places->second);
+}
+
+static int index_rows(const struct compare_run *run, const json_t *counts, struct places *places) {
+  *places = (struct places){json_object(), json_object()};
+  bool whole = places->first && places->second;
+  for (size_t i = 0; whole && i < run->num_rows; i++) {
     char *text = identity(&run->rows[i], counts);
-    const json_t *there = text ? json_object_get(places, text) : NULL;
-    if (there)
-      err = ambiguous(run, other, &run->rows[json_integer_value(there)], &run->rows[i]);
-    else if (!text || json_object_set_new(places, text, json_integer((json_int_t)i)))
-      err = fail(WEFT_ERR_NOMEM, "no memory to match rows");
+    json_t *to = text && json_object_get(places->first, text) ? places->second : places->first;
+    whole = text && json_object_set_new(to, text, json_integer((json_int_t)i)) == 0;
     free(text);
   }
-  if (err)
-    json_decref(places);
-  else
-    *index = places;
-  return err;
+  return whole ? 0 : fail(WEFT_ERR_NOMEM, "no memory to match rows");
 }
 
 static void note_only(struct match *match, const struct compare_run *run, const struct compare_row *row) {
@@ -175,31 +176,45 @@ static json_t *merged_keys(const struct compare_row *a, const struct compare_row
   return keys;
 }
 
+// Whether the row of that identity is one row in both runs.
+static int check_single(const struct compare_run *a, const struct compare_run *b, const struct places *left,
+                        const struct places *right, const char *text) {
+  const json_t *second = json_object_get(left->second, text), *other = json_object_get(right->second, text);
+  if (second)
+    return ambiguous(a, b, &a->rows[json_integer_value(json_object_get(left->first, text))],
+                     &a->rows[json_integer_value(second)]);
+  if (other)
+    return ambiguous(b, a, &b->rows[json_integer_value(json_object_get(right->first, text))],
+                     &b->rows[json_integer_value(other)]);
+  return 0;
+}
+
 static int pair_up(struct match *match, const struct compare_run *a, const struct compare_run *b, const json_t *counts,
-                   const json_t *left, json_t *right, const struct match_options *options) {
-  match->pairs = calloc(a->num_rows ? a->num_rows : 1, sizeof *match->pairs);
+                   const struct places *left, const struct places *right, const struct match_options *options) {
+  bool *met = calloc(b->num_rows + 1, sizeof *met);
+  match->pairs = calloc(a->num_rows + 1, sizeof *match->pairs);
   match->only_in = json_array();
-  if (!match->pairs || !match->only_in)
-    return fail(WEFT_ERR_NOMEM, "no memory to match rows");
-  (void)left;
-  for (size_t i = 0; i < a->num_rows; i++) {
+  int err = met && match->pairs && match->only_in ? 0 : fail(WEFT_ERR_NOMEM, "no memory to match rows");
+  for (size_t i = 0; !err && i < a->num_rows; i++) {
     char *text = identity(&a->rows[i], counts);
-    const json_t *there = text ? json_object_get(right, text) : NULL;
+    const json_t *there = text ? json_object_get(right->first, text) : NULL;
     if (there) {
+      err = check_single(a, b, left, right, text);
       struct match_pair *pair = &match->pairs[match->num_pairs++];
       pair->baseline = &a->rows[i];
       pair->value = &b->rows[json_integer_value(there)];
       pair->keys = merged_keys(pair->baseline, pair->value, counts, options);
-      json_object_del(right, text);
+      met[json_integer_value(there)] = true;
     } else {
       note_only(match, a, &a->rows[i]);
     }
     free(text);
   }
-  const char *key;
-  json_t *place;
-  json_object_foreach(right, key, place) note_only(match, b, &b->rows[json_integer_value(place)]);
-  return match->num_pairs > 0 ? 0 : nothing_in_common(a, b, counts);
+  for (size_t i = 0; !err && i < b->num_rows; i++)
+    if (!met[i])
+      note_only(match, b, &b->rows[i]);
+  free(met);
+  return err || match->num_pairs > 0 ? err : nothing_in_common(a, b, counts);
 }
 
 // Those of `own` that `other` does not have go to `dropped`, the rest to `counts`.
@@ -218,22 +233,22 @@ int match_runs(const struct compare_run *baseline, const struct compare_run *val
                struct match *match) {
   struct match made = {.dropped = json_array()};
   json_t *a = known_keys(baseline, options), *b = known_keys(value, options), *counts = json_object();
-  json_t *left = NULL, *right = NULL;
+  struct places left = {0}, right = {0};
   int err = a && b && counts && made.dropped ? 0 : fail(WEFT_ERR_NOMEM, "no memory to match rows");
   if (!err) {
     sort_keys(a, b, counts, made.dropped);
     sort_keys(b, a, counts, made.dropped);
-    err = index_rows(baseline, value, counts, &left);
+    err = index_rows(baseline, counts, &left);
   }
   if (!err)
-    err = index_rows(value, baseline, counts, &right);
+    err = index_rows(value, counts, &right);
   if (!err)
-    err = pair_up(&made, baseline, value, counts, left, right, options);
+    err = pair_up(&made, baseline, value, counts, &left, &right, options);
   json_decref(a);
   json_decref(b);
   json_decref(counts);
-  json_decref(left);
-  json_decref(right);
+  free_places(&left);
+  free_places(&right);
   if (err)
     match_free(&made);
   else

@@ -144,6 +144,7 @@ int compare_row_add(struct compare_run *run, struct compare_row *row, uint32_t r
   }
   *one = (struct compare_repeat){.index = repeat,
                                  .value = figure->value,
+                                 .percentile = figure->percentile,
                                  .error = figure->error,
                                  .count = figure->count,
                                  .num_samples = figure->num_samples,

@@ -13,10 +13,11 @@ enum { COMPARE_NAME = 64, COMPARE_UNIT = 16 };
 
 // What one repeat found of one figure of one row. Values are finite and not negative.
 struct compare_repeat {
-  uint32_t index; // of the repeat in its run, from 0
-  double value;   // the mean
-  double error;   // its standard error, where that was reported in the place of samples; negative: not known
-  uint64_t count; // iterations behind it; 0: not known
+  uint32_t index;    // of the repeat in its run, from 0
+  double value;      // the mean, or a percentile
+  double percentile; // which one, as a part of 1; 0: the mean
+  double error;      // its standard error, where that was reported in the place of samples; negative: not known
+  uint64_t count;    // iterations behind it; 0: not known
   size_t num_samples;
   double *samples; // some iterations in the order of time; NULL: none
 };
@@ -63,7 +64,7 @@ int compare_run_repeats(struct compare_run *run, uint32_t count, uint64_t starte
 struct compare_figure {
   const char *name, *unit;
   bool higher, detail;
-  double value, error;
+  double value, percentile, error;
   uint64_t count;
   size_t num_samples;
   double *samples;

@@ -74,6 +74,7 @@ struct world {
   double drift;      // of a pair
   double ratio;      // the truth
   bool paired;
+  double percentile; // what is compared; 0: the mean
 };
 
 struct side {
@@ -81,6 +82,18 @@ struct side {
   struct compare_repeat repeats[16];
   double samples[MOST];
 };
+
+static int by_size(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static double percentile_of(const double *samples, size_t count, double percentile) {
+  double sorted[MOST];
+  memcpy(sorted, samples, count * sizeof *sorted);
+  qsort(sorted, count, sizeof *sorted, by_size);
+  return sorted[(size_t)(percentile * (double)count)];
+}
 
 static void make_side(struct side *side, const struct world *world, size_t which, const double *drift, uint64_t *seed) {
   memset(side, 0, sizeof *side);
@@ -102,6 +115,9 @@ static void make_side(struct side *side, const struct world *world, size_t which
   if (world->repeats[which] == 1) {
     side->repeats[0].samples = side->samples;
     side->repeats[0].num_samples = world->iterations;
+    side->repeats[0].percentile = world->percentile;
+    if (world->percentile > 0)
+      side->repeats[0].value = percentile_of(side->samples, world->iterations, world->percentile);
   }
 }
 
@@ -146,6 +162,19 @@ static void intervals_of_iterations_hold_the_truth(void **state) {
   world.within = 1; // a long tail
   world.iterations = 400;
   assert_true(fabs(simulate(&world, 600).covered - 0.95) < 0.04);
+}
+
+static void intervals_of_percentiles_hold_the_truth(void **state) {
+  (void)state;
+  const double percentiles[] = {0.5, 0.95, 0.99};
+  for (size_t i = 0; i < 3; i++) {
+    struct world world = {
+        .repeats = {1, 1}, .iterations = 1000, .within = 0.3, .ratio = 1.02, .percentile = percentiles[i]};
+    struct outcome outcome = simulate(&world, 600);
+    assert_true(outcome.covered > 0.92 && outcome.covered < 0.99);
+    world.dependence = 0.6;
+    assert_true(simulate(&world, 600).covered > 0.9);
+  }
 }
 
 // Iterations that depend on each other: who takes them for independent has an interval of half the width.
@@ -282,6 +311,7 @@ int main(void) {
       cmocka_unit_test(chances_are_adjusted_as_by_hand),
       cmocka_unit_test(blocks_are_longer_where_samples_depend),
       cmocka_unit_test(intervals_of_iterations_hold_the_truth),
+      cmocka_unit_test(intervals_of_percentiles_hold_the_truth),
       cmocka_unit_test(slow_moments_widen_intervals),
       cmocka_unit_test(intervals_of_repeats_hold_the_truth),
       cmocka_unit_test(one_run_borrows_what_runs_differ_by),

@@ -55,7 +55,7 @@ static const struct cli_option rows[] = {
    .help = "compare this figure only, such as latency, bandwidth or latency_p99; may be given several times",
    .section = "Choosing"},
   {.name = "percentiles", .type = OPTION_FLAG, FIELD(percentiles),
-   .help = "compare percentiles too, which have an interval where there are repeats"},
+   .help = "compare percentiles too"},
   {.name = "only", .type = OPTION_WORDS, .metavar = "KEY=VALUE", FIELD(only),
    .help = "compare rows with this only, such as op=WRITE; may be given several times"},
   {.name = "ignore", .type = OPTION_WORDS, .metavar = "KEY", FIELD(ignore),

@@ -41,7 +41,7 @@ static int take_samples(const struct figure *figure, struct compare_figure *to) 
 }
 
 static int add_percentile(struct compare_run *run, struct compare_row *row, uint32_t repeat,
-                          const struct figure *figure, const char *which, double value) {
+                          const struct figure *figure, const char *which, double percentile, double value) {
   char name[COMPARE_NAME];
   snprintf(name, sizeof name, "%s_%s", figure->name, which);
   struct compare_figure one = {.name = name,
@@ -49,9 +49,11 @@ static int add_percentile(struct compare_run *run, struct compare_row *row, uint
                                .higher = figure->better == FIGURE_HIGHER,
                                .detail = true,
                                .value = value,
+                               .percentile = percentile,
                                .error = -1,
                                .count = figure->count};
-  return value >= 0 ? compare_row_add(run, row, repeat, &one) : 0;
+  int err = value >= 0 ? take_samples(figure, &one) : 0;
+  return err || value < 0 ? err : compare_row_add(run, row, repeat, &one);
 }
 
 static int add_figure(struct compare_run *run, struct compare_row *row, uint32_t repeat, const struct figure *figure) {
@@ -66,14 +68,18 @@ static int add_figure(struct compare_run *run, struct compare_row *row, uint32_t
     err = compare_row_add(run, row, repeat, &one);
   const struct {
     const char *name;
-    double value;
-  } percentiles[] = {{"p50", figure->p50}, {"p95", figure->p95}, {"p99", figure->p99}, {"p999", figure->p999}};
+    double percentile, value;
+  } percentiles[] = {
+      {"p50", 0.5, figure->p50}, {"p95", 0.95, figure->p95}, {"p99", 0.99, figure->p99}, {"p999", 0.999, figure->p999}};
   for (size_t i = 0; !err && figure->count > 0 && i < sizeof percentiles / sizeof *percentiles; i++)
-    err = add_percentile(run, row, repeat, figure, percentiles[i].name, percentiles[i].value);
+    err =
+        add_percentile(run, row, repeat, figure, percentiles[i].name, percentiles[i].percentile, percentiles[i].value);
   return err;
 }
 
 static int add_row(struct compare_run *run, uint32_t base, const struct figures_row *from) {
+  if (!from->keys)
+    return fail(WEFT_ERR_PROTOCOL, "keys: want an object");
   if (*from->refused) {
     if (run->left_out++ == 0)
       snprintf(run->why_left, sizeof run->why_left, "%s", from->refused);

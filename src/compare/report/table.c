@@ -117,8 +117,11 @@ static void write_end(FILE *out, const struct comparison *comparison, const char
   fputc('\n', out);
   write_only(out, comparison, width);
   enum table_style style = comparison->counts[COMPARE_WORSE] ? TABLE_RED : TABLE_BOLD;
-  table_print_text(out, look->color, style, summary, 0);
-  fputs("\n\n", out);
+  if (table_width(summary) > width)
+    wrap_write(out, summary, 0, 0, width);
+  else
+    table_print_text(out, look->color, style, summary, 0);
+  fputs(table_width(summary) > width ? "\n" : "\n\n", out);
   wrap_write(out, notes, 0, 0, width);
 }
 
