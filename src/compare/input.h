@@ -2,7 +2,7 @@
 #ifndef COMPARE_INPUT_H
 #define COMPARE_INPUT_H
 
-#include "compare/run.h"
+#include "compare/model/run.h"
 
 // Adds a file of a run: "-" is standard input, a directory is that of a run with its results.json. The format is known
 // by the content. SYSTEM: it cannot be read; PROTOCOL: it is no result of a format that is known, or something in it is

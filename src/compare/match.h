@@ -2,7 +2,7 @@
 #ifndef COMPARE_MATCH_H
 #define COMPARE_MATCH_H
 
-#include "compare/run.h"
+#include "compare/model/run.h"
 
 struct match_options {
   size_t num_ignored;

@@ -2,7 +2,7 @@
 #ifndef COMPARE_OPERANDS_H
 #define COMPARE_OPERANDS_H
 
-#include "compare/run.h"
+#include "compare/model/run.h"
 
 enum { OPERANDS_MOST = 64 };
 

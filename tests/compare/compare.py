@@ -158,7 +158,8 @@ class Compare(tool.ToolTest):
         found = self.compared(table, ours)
         self.assertEqual({one["keys"]["bytes"] for one in found["rows"]}, {4096, 65536})
         self.assertEqual(found["runs"][0]["format"], "nixlbench table")
-        self.assertEqual(set(found["keys_not_matched"]), {"scheme", "initiator_memory", "target_memory", "threads", "depth"})
+        self.assertEqual(set(found["keys_not_matched"]),
+                         {"scheme", "initiator_memory", "target_memory", "threads", "depth"})
         for path in sorted(FORMATS.iterdir()):
             verdicts = {one["verdict"] for one in self.compared(path, f"again={path}")["rows"]}
             self.assertEqual(verdicts, {"same"}, path)
@@ -175,7 +176,7 @@ class Compare(tool.ToolTest):
         self.refused(2, "has no results.json", "compare", self.before, self.folder)
 
     def test_choosing_rows_and_figures(self):
-        two = [self.save(f"{name}.json", document([row(keys(8, transport=name), 10), row(keys(64, transport=name), 10)]))
+        two = [self.save(f"{name}.json", document([row(keys(size, transport=name), 10) for size in (8, 64)]))
                for name in ("shm", "ucx")]
         self.refused(2, 'they differ in "transport": --ignore transport compares them all the same', "compare", *two)
         self.assertEqual(len(self.verdicts(*two, "--ignore", "transport")), 2)
@@ -249,7 +250,8 @@ class Compare(tool.ToolTest):
         self.refused(2, "latency is nan: want a finite number", "compare", self.before, self.save("nan.json", broken))
         for option, value, says in (("--limit", "five", "want a number of percent"), ("--limit", "-1", "want a number"),
                                     ("--floor", "nan", "want a number"), ("--limit", "inf", "want a number"),
-                                    ("--only", "bytes", '"bytes" is not KEY=VALUE'), ("--resamples", "1", "out of range"),
+                                    ("--only", "bytes", '"bytes" is not KEY=VALUE'),
+                                    ("--resamples", "1", "out of range"),
                                     ("--paired", "maybe", "none of auto, yes, no")):
             self.refused(2, says, "compare", self.before, self.after, option, value)
         os.mkfifo(self.folder / "pipe")
@@ -259,7 +261,8 @@ class Compare(tool.ToolTest):
         doubtful = document([row(keys(8), 10), row(keys(64), 10)])
         doubtful["rows"][1]["refused"] = "1800 GB/s is above the bound of 450"
         text = self.passes("compare", self.before, self.save("doubtful.json", doubtful))
-        self.assertIn("doubtful: 1 row left out, as the benchmark itself refused it: 1800 GB/s is above", " ".join(text.split()))
+        self.assertIn("doubtful: 1 row left out, as the benchmark itself refused it: 1800 GB/s is above",
+                      " ".join(text.split()))
 
 
 if __name__ == "__main__":

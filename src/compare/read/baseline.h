@@ -6,7 +6,7 @@
 #ifndef COMPARE_READ_BASELINE_H
 #define COMPARE_READ_BASELINE_H
 
-#include "compare/run.h"
+#include "compare/model/run.h"
 
 // The document; `error` of a repeat is what its samples say of its mean. NULL: memory ran out.
 json_t *compare_baseline_json(const struct compare_run *run);

@@ -2,7 +2,7 @@
 #ifndef COMPARE_READ_READ_H
 #define COMPARE_READ_READ_H
 
-#include "compare/run.h"
+#include "compare/model/run.h"
 
 // A whole file.
 struct compare_text {

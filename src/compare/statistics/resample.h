@@ -2,7 +2,7 @@
 #ifndef COMPARE_STATISTICS_RESAMPLE_H
 #define COMPARE_STATISTICS_RESAMPLE_H
 
-#include "compare/run.h"
+#include "compare/model/run.h"
 
 // What the noise of a side is taken from.
 enum resample_kind {

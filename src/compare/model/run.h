@@ -1,7 +1,7 @@
 // A run as `weft compare` sees it, whatever wrote it: rows by their keys, each with figures, each measured in one or
 // more repeats.
-#ifndef COMPARE_RUN_H
-#define COMPARE_RUN_H
+#ifndef COMPARE_MODEL_RUN_H
+#define COMPARE_MODEL_RUN_H
 
 #include <stdbool.h>
 #include <stddef.h>

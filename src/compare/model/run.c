@@ -1,5 +1,5 @@
 // Rows, figures and repeats of a run.
-#include "compare/run.h"
+#include "compare/model/run.h"
 
 #include <math.h>
 #include <stdlib.h>
