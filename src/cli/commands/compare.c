@@ -32,7 +32,7 @@ static const char *const pairings[] = {
 
 // clang-format off
 static const struct cli_option rows[] = {
-  {.name = "runs", .operand = true, .type = OPTION_WORDS, .metavar = "RUN...", FIELD(runs),
+  {.name = "runs", .operand = true, .type = OPTION_WORDS, .metavar = "RUN", FIELD(runs),
    .help = "FILE, a run's directory, or - for standard input; FILE,FILE are repeats of one run, and LABEL=FILE,FILE "
            "names it; the first run is what the others are compared with"},
   {.name = "repeats", .type = OPTION_WORDS, .metavar = "LABEL=FILE,FILE", FIELD(repeats),
