@@ -248,6 +248,9 @@ class Compare(tool.ToolTest):
                      self.save("text.json", broken))
         broken["rows"][0]["figures"][0] = {**broken["rows"][0]["figures"][0], "samples": [], "value": None}
         self.refused(2, "latency is nan: want a finite number", "compare", self.before, self.save("nan.json", broken))
+        broken["rows"][0]["figures"][0]["value"] = 1e300
+        self.refused(2, "latency is 1e+300: want a finite number from 0 to 1e15", "compare", self.before,
+                     self.save("huge.json", broken))
         for option, value, says in (("--limit", "five", "want a number of percent"), ("--limit", "-1", "want a number"),
                                     ("--floor", "nan", "want a number"), ("--limit", "inf", "want a number"),
                                     ("--only", "bytes", '"bytes" is not KEY=VALUE'),

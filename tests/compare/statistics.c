@@ -270,6 +270,20 @@ static void zeros_have_no_percent(void **state) {
   assert_true(isfinite(change.low) && isfinite(change.high) && change.low <= 0 && change.high >= 0);
 }
 
+static void what_is_far_apart_stays_finite(void **state) {
+  (void)state;
+  struct compare_repeat tiny = {.value = 1e-300, .error = 1e-310}, large = {.value = 1e15, .error = 1e15};
+  struct change change = change_of(&tiny, 1, &large, 1);
+  assert_false(change.has_ratio);
+  tiny.value = 1;
+  change = change_of(&tiny, 1, &large, 1);
+  assert_true(change.has_ratio && (change.basis == CHANGE_NOTHING || isfinite(change.high)));
+  struct compare_repeat unsure = {.value = 1, .error = 1e15};
+  change = change_of(&unsure, 1, &tiny, 1);
+  assert_true(change.basis == CHANGE_NOTHING || (isfinite(change.low) && isfinite(change.high)));
+  assert_true(change.chance > 0.05);
+}
+
 static void what_never_varies_is_exact(void **state) {
   (void)state;
   struct compare_repeat a[3], b[3];
@@ -319,6 +333,7 @@ int main(void) {
       cmocka_unit_test(a_change_is_found_and_none_is_not),
       cmocka_unit_test(single_figures_have_no_interval),
       cmocka_unit_test(zeros_have_no_percent),
+      cmocka_unit_test(what_is_far_apart_stays_finite),
       cmocka_unit_test(what_never_varies_is_exact),
       cmocka_unit_test(a_reported_error_gives_an_interval),
       cmocka_unit_test(equal_seeds_give_equal_intervals),

@@ -1,7 +1,6 @@
 // Rows, figures and repeats of a run.
 #include "compare/model/run.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -98,13 +97,19 @@ double compare_series_mean(const struct compare_series *series) {
   return sum / (double)series->num_repeats;
 }
 
+static bool is_right(double value) {
+  return value >= 0 && value <= COMPARE_MOST; // and not NaN
+}
+
 static int check(const struct compare_figure *figure) {
-  if (!isfinite(figure->value) || figure->value < 0)
-    return fail(WEFT_ERR_PROTOCOL, "%s is %g: want a finite number from 0 on", figure->name, figure->value);
+  static const char want[] = "want a finite number from 0 to 1e15";
+  if (!is_right(figure->value))
+    return fail(WEFT_ERR_PROTOCOL, "%s is %g: %s", figure->name, figure->value, want);
+  if (figure->error >= 0 && !is_right(figure->error))
+    return fail(WEFT_ERR_PROTOCOL, "the error of %s is %g: %s", figure->name, figure->error, want);
   for (size_t i = 0; i < figure->num_samples; i++)
-    if (!isfinite(figure->samples[i]) || figure->samples[i] < 0)
-      return fail(WEFT_ERR_PROTOCOL, "sample %zu of %s is %g: want a finite number from 0 on", i, figure->name,
-                  figure->samples[i]);
+    if (!is_right(figure->samples[i]))
+      return fail(WEFT_ERR_PROTOCOL, "sample %zu of %s is %g: %s", i, figure->name, figure->samples[i], want);
   return 0;
 }
 

@@ -11,7 +11,9 @@
 
 enum { COMPARE_NAME = 64, COMPARE_UNIT = 16 };
 
-// What one repeat found of one figure of one row. Values are finite and not negative.
+#define COMPARE_MOST 1e15 // no figure and no size is that large; below it, sums and ratios stay finite
+
+// What one repeat found of one figure of one row. Values are from 0 to COMPARE_MOST.
 struct compare_repeat {
   uint32_t index;    // of the repeat in its run, from 0
   double value;      // the mean, or a percentile
@@ -60,7 +62,7 @@ struct compare_row *compare_run_row(struct compare_run *run, json_t *keys);
 int compare_run_repeats(struct compare_run *run, uint32_t count, uint64_t started);
 
 // Adds what a repeat found; `samples` is taken, also after an error. A repeat that has this figure already makes it the
-// next one. PROTOCOL: it is not finite, or negative, or of another unit or direction than before.
+// next one. PROTOCOL: it is negative, not finite or too large, or of another unit or direction than before.
 struct compare_figure {
   const char *name, *unit;
   bool higher, detail;

@@ -1,7 +1,6 @@
 // Lines, words and numbers of foreign text.
 #include "compare/read/lines.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -90,9 +89,10 @@ static bool convert(const char *text, size_t length, double *value) {
   memcpy(copy, text, length);
   copy[length] = '\0';
   double number = strtod(copy, NULL);
-  if (isfinite(number))
-    *value = number;
-  return isfinite(number);
+  if (number >= COMPARE_MOST)
+    return false;
+  *value = number;
+  return true;
 }
 
 bool lines_number(const char *word, double *value) {

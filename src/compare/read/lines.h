@@ -23,7 +23,7 @@ bool lines_have(const struct compare_text *text, const char *what);
 // Cuts the line into words at blanks, in place; returns how many, at most LINES_WORDS.
 size_t lines_words(char *line, char *words[LINES_WORDS]);
 
-// Whether a word is a decimal number; not "nan", "inf" or a hexadecimal one, which are none here.
+// Whether a word is a decimal number below COMPARE_MOST; not "nan", "inf" or a hexadecimal one, which are none here.
 bool lines_number(const char *word, double *value);
 
 // As lines_number(); PROTOCOL names the line.

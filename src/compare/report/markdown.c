@@ -11,16 +11,20 @@ static const char *const marks[] = {[COMPARE_SAME] = "same",
                                     [COMPARE_WORSE] = "**worse**",
                                     [COMPARE_UNKNOWN] = "no interval"};
 
-// A cell: what Markdown or HTML would read as more than text is made harmless.
-static void put(FILE *out, const char *text) {
-  fputc(' ', out);
+// What Markdown or HTML would read as more than text is made harmless: a label or a reason may come from anywhere.
+static void put_text(FILE *out, const char *text) {
   for (; *text; text++)
     if (strchr("|\\`*_[]", *text))
       fprintf(out, "\\%c", *text);
     else if (*text == '<' || *text == '&' || *text == '@') // no tags, and nobody is called
       fprintf(out, "&#%d;", *text);
     else
-      fputc(*text, out);
+      fputc((unsigned char)*text < ' ' ? ' ' : *text, out);
+}
+
+static void put(FILE *out, const char *text) {
+  fputc(' ', out);
+  put_text(out, text);
   fputs(" |", out);
 }
 
@@ -90,7 +94,9 @@ int compare_write_markdown(FILE *out, const struct comparison *comparison) {
     size_t only = json_array_size(comparison->only_in);
     if (only > 0)
       fprintf(out, "%zu row%s only one run has.\n\n", only, only == 1 ? " that" : "s that");
-    fprintf(out, "<sub>%s</sub>\n", notes);
+    fputs("<sub>", out);
+    put_text(out, notes);
+    fputs("</sub>\n", out);
   }
   bool whole = columns && summary && notes;
   json_decref(columns);

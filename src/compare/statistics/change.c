@@ -107,14 +107,17 @@ static void conclude(struct change *change, struct drawn *drawn, size_t draws) {
   change->low = expm1(log_ratio + widen * quantile(deviations, draws, level / 2));
   change->high = expm1(log_ratio + widen * quantile(deviations, draws, 1 - level / 2));
   change->chance = student_both_tails(log_ratio / error, drawn->freedom);
-  change->basis = drawn->basis;
+  if (isfinite(change->low) && isfinite(change->high))
+    change->basis = drawn->basis;
+  else // it says nothing
+    change->chance = 1;
 }
 
 int change_estimate(const struct compare_series *baseline, const struct compare_series *value,
                     const struct change_options *options, struct change *change) {
   enum { ENOUGH = 3 };
   struct change found = {.baseline = compare_series_mean(baseline), .value = compare_series_mean(value), .chance = 1};
-  found.has_ratio = found.baseline > 0 && found.value > 0;
+  found.has_ratio = found.baseline > 0 && found.value > 0 && isfinite(found.value / found.baseline);
   if (found.baseline == 0 && found.value == 0)
     found.has_ratio = true; // no change
   else if (found.has_ratio)
@@ -122,7 +125,7 @@ int change_estimate(const struct compare_series *baseline, const struct compare_
   struct drawn drawn = {.low = malloc(options->resamples * sizeof(double)),
                         .high = malloc(options->resamples * sizeof(double))};
   int err = drawn.low && drawn.high ? 0 : fail(WEFT_ERR_NOMEM, "no memory to compare");
-  if (!err && found.baseline > 0 && found.value > 0)
+  if (!err && found.has_ratio && found.baseline > 0)
     err = draw(baseline, value, options, &drawn);
   if (!err && drawn.basis != CHANGE_NOTHING)
     conclude(&found, &drawn, options->resamples);
