@@ -122,6 +122,8 @@ class Compare(tool.ToolTest):
         one = self.compared(*runs, "--figure", "latency")["rows"][0]
         self.assertEqual((one["verdict"], one["interval_from"]), ("worse", "pairs"))
         self.assertEqual(self.verdicts(*runs, "--paired", "no"), {8: "same"})
+        self.refused(2, "has 5 repeats and after has 1: pairs want as many of each", "compare", runs[0], self.after,
+                     "--paired", "yes")
         backwards = self.compared(runs[0], ",".join(reversed(runs[1].split(","))), "--figure", "latency")
         self.assertEqual(backwards["rows"][0]["interval_from"], "repeats")
 

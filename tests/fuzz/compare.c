@@ -1,5 +1,6 @@
 // Files to compare come from other programs, other versions and other hosts: each is refused with a reason, or compares
-// with itself without a change, in every report.
+// with itself without a change, in every report. What stands behind a line CUT is a second file, compared with the
+// first.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +24,9 @@ static void check_reports(const struct comparison *comparison) {
   free(fuzz_dump(json));
 }
 
-static void check_comparison(const struct compare_run runs[2]) {
+static const char cut[] = "\nCUT\n";
+
+static void check_comparison(const struct compare_run runs[2], bool same) {
   struct compare_options options = {.limit = 0, .resamples = 20, .seed = 1, .percentiles = true};
   struct comparison comparison;
   memset(&comparison, 0xA5, sizeof comparison);
@@ -33,10 +36,11 @@ static void check_comparison(const struct compare_run runs[2]) {
   }
   for (size_t i = 0; i < comparison.num_lines; i++) {
     const struct change *change = &comparison.lines[i].change;
-    FUZZ_CHECK(isfinite(change->ratio) && fabs(change->ratio) < 1e-9);
-    FUZZ_CHECK(isfinite(change->low) && change->low <= 1e-9 && change->high >= -1e-9);
+    FUZZ_CHECK(isfinite(change->ratio) && isfinite(change->low) && isfinite(change->high));
+    FUZZ_CHECK(change->low <= change->high && change->chance >= 0 && change->chance <= 1);
+    FUZZ_CHECK(!same || (fabs(change->ratio) < 1e-9 && change->low <= 1e-9 && change->high >= -1e-9));
   }
-  FUZZ_CHECK(comparison.beyond == 0);
+  FUZZ_CHECK(!same || comparison.beyond == 0);
   check_reports(&comparison);
   compare_free(&comparison);
 }
@@ -53,19 +57,29 @@ static void check_baseline(const struct compare_run *run) {
   compare_run_free(&again);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  struct compare_run runs[2] = {{.label = "a"}, {.label = "b"}};
+// A copy with a NUL behind it.
+static int add(struct compare_run *run, const uint8_t *data, size_t size) {
   char *text = malloc(size + 1);
+  FUZZ_CHECK(text);
   memcpy(text, data, size);
   text[size] = '\0';
-  int err = input_add_text(&runs[0], "a", text, size), other = input_add_text(&runs[1], "b", text, size);
-  FUZZ_CHECK(err == other);
-  if (!err) {
-    check_comparison(runs);
+  int err = input_add_text(run, run->label, text, size);
+  free(text);
+  return err;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  struct compare_run runs[2] = {{.label = "a"}, {.label = "b"}};
+  const uint8_t *second = size > 0 ? memmem(data, size, cut, sizeof cut - 1) : NULL;
+  size_t first = second ? (size_t)(second - data) : size, skip = first + sizeof cut - 1;
+  int err = add(&runs[0], data, first),
+      other = second ? add(&runs[1], data + skip, size - skip) : add(&runs[1], data, size);
+  FUZZ_CHECK(second || err == other);
+  if (!err && !other)
+    check_comparison(runs, !second);
+  if (!err)
     check_baseline(&runs[0]);
-  }
   compare_run_free(&runs[0]);
   compare_run_free(&runs[1]);
-  free(text);
   return 0;
 }
