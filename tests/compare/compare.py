@@ -262,6 +262,14 @@ class Compare(tool.ToolTest):
         os.mkfifo(self.folder / "pipe")
         self.refused(2, "not a regular file", "compare", self.before, self.folder / "pipe")
 
+    def test_runs_that_ended_early_are_named(self):
+        short = {**document([row(keys(8), 10)]), "complete": False, "cut_short": "SIGINT", "passed": False}
+        path = self.save("short.json", short)
+        self.assertIn("short: not all was measured: it was cut short by SIGINT",
+                      " ".join(self.passes("compare", self.before, path).split()))
+        failed = self.save("failed.json", {**document([row(keys(8), 10)]), "passed": False, "error": "rank 1 died"})
+        self.assertEqual(self.compared(self.before, failed)["runs"][1]["remark"], "the run did not pass: rank 1 died")
+
     def test_refused_rows_are_left_out_and_named(self):
         doubtful = document([row(keys(8), 10), row(keys(64), 10)])
         doubtful["rows"][1]["refused"] = "1800 GB/s is above the bound of 450"

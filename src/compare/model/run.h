@@ -50,6 +50,7 @@ struct compare_run {
   json_t *index;      // from the canonical text of keys to places in `rows`
   uint32_t left_out;  // rows that their own benchmark did not believe
   char why_left[256]; // the first of these reasons
+  char remark[256];   // what a reader of the comparison has to know of the whole run: it was cut short, it failed
 };
 
 // Frees what it points to, and leaves it empty.

@@ -92,12 +92,22 @@ static int add_row(struct compare_run *run, uint32_t base, const struct figures_
   return err;
 }
 
+static void remark(struct compare_run *run, const struct figures *figures) {
+  if (!figures->complete)
+    snprintf(run->remark, sizeof run->remark, "not all was measured: it was cut short%s%.64s",
+             *figures->cut_short ? " by " : "", figures->cut_short);
+  else if (!figures->passed)
+    snprintf(run->remark, sizeof run->remark, "the run did not pass%s%.200s", *figures->error ? ": " : "",
+             figures->error);
+}
+
 static int read_figures(struct compare_run *run, const struct compare_text *text, uint32_t base) {
   struct figures figures = {0};
   int err = figures_from_json(&figures, text->json);
   if (err)
     return err;
   enum { MOST_REPEATS = 10000 };
+  remark(run, &figures);
   for (uint32_t i = 0; !err && i < figures.num_rows; i++) {
     const struct figures_row *row = &figures.rows[i];
     if (row->run >= MOST_REPEATS)

@@ -120,6 +120,9 @@ static int read_results(struct compare_run *run, const struct compare_text *text
   if (err)
     return err;
   err = compare_run_repeats(run, base + 1, 0);
+  if (!results.passed)
+    snprintf(run->remark, sizeof run->remark, "the run did not pass%s%.200s", *results.error ? ": " : "",
+             results.error);
   for (uint32_t i = 0; !err && i < results.num_phases; i++) {
     static const char *const ops[] = {"dispatch", "combine", "both"};
     for (size_t k = 0; !err && k < sizeof ops / sizeof *ops; k++)

@@ -22,9 +22,9 @@ static json_t *percent_if(bool known, double ratio) {
 }
 
 static json_t *run_json(const struct compare_run *run) {
-  return json_pack("{s:s, s:s, s:s, s:i, s:i, s:i}", "label", run->label, "path", run->path ? run->path : "", "format",
-                   run->format, "repeats", (int)run->num_repeats, "rows", (int)run->num_rows, "left_out",
-                   (int)run->left_out);
+  return json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:s}", "label", run->label, "path", run->path ? run->path : "",
+                   "format", run->format, "repeats", (int)run->num_repeats, "rows", (int)run->num_rows, "left_out",
+                   (int)run->left_out, "remark", run->remark);
 }
 
 static json_t *line_json(const struct comparison *comparison, const struct compare_line *line) {

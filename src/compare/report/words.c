@@ -133,6 +133,9 @@ static void note_runs(struct text *text, const struct comparison *comparison) {
     text_add(text, "Not used to find the same row, since only one run has it: %s.\n", dropped.data);
   text_free(&dropped);
   for (size_t i = 0; i < comparison->num_runs; i++)
+    if (*comparison->runs[i].remark)
+      text_add(text, "%s: %s\n", comparison->runs[i].label, comparison->runs[i].remark);
+  for (size_t i = 0; i < comparison->num_runs; i++)
     if (comparison->runs[i].left_out > 0)
       text_add(text, "%s: %u row%s left out, as the benchmark itself refused %s: %s\n", comparison->runs[i].label,
                comparison->runs[i].left_out, text_s(comparison->runs[i].left_out),
