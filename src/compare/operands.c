@@ -54,7 +54,11 @@ static int add_file(struct operands *operands, struct compare_run *run, const ch
   operands->read_stdin |= strcmp(path, "-") == 0;
   if (!run->path && !(run->path = strdup(path)))
     return fail(WEFT_ERR_NOMEM, "no memory for a path");
-  return input_add_file(run, path);
+  printable_line(run->path); // which is only shown
+  int err = input_add_file(run, path);
+  printable_line(run->remark);
+  printable_line(run->why_left);
+  return err;
 }
 
 static struct compare_run *new_run(struct operands *operands) {

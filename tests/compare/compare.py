@@ -221,6 +221,18 @@ class Compare(tool.ToolTest):
         self.assertIn("\033[", self.passes("compare", self.before, self.after, "--color", "always"))
         self.assertTrue(self.passes("compare", self.before, self.after, LC_ALL="C").isascii())
 
+    def test_names_that_are_no_utf8(self):
+        path = os.fsencode(self.folder) + b"/b\xff\x1b[31m.json"
+        pathlib.Path(os.fsdecode(path)).write_bytes(self.after.read_bytes())
+        result = subprocess.run([tool.WEFT, "compare", "--json", self.before, path], capture_output=True,
+                                env=tool.environment(), timeout=60)
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        self.assertEqual(json.loads(result.stdout)["runs"][1]["label"], "b??[31m")
+        table = (FORMATS / "nccl.out").read_bytes().replace(b"float", b"fl\xfft")
+        text = self.folder / "table.out"
+        text.write_bytes(table)
+        self.assertEqual(self.compared(text, f"b={text}")["rows"][0]["keys"]["type"], "fl?t")
+
     def test_csv_and_markdown(self):
         rows = list(csv.DictReader(io.StringIO(self.passes("compare", "--csv", self.before, self.after))))
         self.assertEqual((rows[0]["bytes"], rows[0]["figure"], rows[0]["verdict"]), ("8", "latency", "worse"))

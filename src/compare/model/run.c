@@ -7,6 +7,7 @@
 #include <weft/err.h>
 
 #include "base/fail.h"
+#include "base/printable.h"
 
 static int no_memory(void) {
   return fail(WEFT_ERR_NOMEM, "no memory for the runs to compare");
@@ -121,6 +122,8 @@ static struct compare_series *series_of(struct compare_row *row, const struct co
       return NULL;
     snprintf(series->name, sizeof series->name, "%s", figure->name);
     snprintf(series->unit, sizeof series->unit, "%s", figure->unit);
+    printable_line(series->name); // they may have been cut within a character
+    printable_line(series->unit);
     series->higher = figure->higher;
     series->detail = figure->detail;
   }

@@ -13,6 +13,7 @@
 #include <weft/err.h>
 
 #include "base/fail.h"
+#include "base/printable.h"
 #include "compare/read/lines.h"
 #include "compare/read/read.h"
 
@@ -134,6 +135,7 @@ static int read_second_version(struct reading *reading, unsigned rank, char *lin
   size_t length = strcspn(part, ":");
   double value;
   snprintf(op, sizeof op, "%.*s", (int)(length < sizeof op ? length : sizeof op - 1), part);
+  printable_line(op); // it may have been cut
   for (char *c = op; *c; c++)
     if (*c == ' ')
       *c = '_';
@@ -158,6 +160,7 @@ static int read_tuning(struct reading *reading, const char *line) {
   double value;
   if (dtype && colon && dtype < colon)
     snprintf(type, sizeof type, "%.*s", (int)strcspn(dtype + 1, ")"), dtype + 1);
+  printable_line(type);
   json_t *keys = *type ? json_pack("{s:s, s:s}", "op", op, "dtype", type) : json_pack("{s:s}", "op", op);
   int err = 0;
   if (lines_number_before(line, "GB/s (RDMA)", &value))

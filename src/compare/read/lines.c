@@ -7,6 +7,7 @@
 #include <weft/err.h>
 
 #include "base/fail.h"
+#include "base/printable.h"
 
 struct lines lines_of(const struct compare_text *text) {
   return (struct lines){.at = text->data, .end = text->data + text->size};
@@ -40,6 +41,7 @@ bool lines_next(struct lines *lines) {
     lines->line[i] = c < 0x20 || c == 0x7f ? ' ' : (char)c;
   }
   lines->line[used] = '\0';
+  printable_line(lines->line); // what is not UTF-8 cannot become a key
   const char *rest = behind_prefix(lines->line);
   memmove(lines->line, rest, strlen(rest) + 1);
   lines->at = stop ? stop + 1 : lines->end;

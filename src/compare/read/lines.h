@@ -9,7 +9,7 @@ enum { LINES_MAX = 2048, LINES_WORDS = 64 };
 struct lines {
   const char *at, *end;
   unsigned number;      // of the line, from 1
-  char line[LINES_MAX]; // longer ones are cut; no control characters
+  char line[LINES_MAX]; // longer ones are cut; UTF-8 without control characters
 };
 
 struct lines lines_of(const struct compare_text *text);
