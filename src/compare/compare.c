@@ -98,6 +98,23 @@ static int add_line(struct comparison *comparison, const struct match_pair *pair
   return 0;
 }
 
+// Puts those of `from` that are not in `list` already behind it: with three runs the same may be said twice.
+static int add_new(json_t *list, const json_t *from) {
+  json_t *seen = json_object(), *one;
+  size_t index;
+  bool whole = seen != NULL;
+  for (int pass = 0; whole && pass < 2; pass++)
+    json_array_foreach(pass == 0 ? list : from, index, one) {
+      char *text = json_dumps(one, JSON_ENCODE_ANY | JSON_SORT_KEYS);
+      bool is_new = text && !json_object_get(seen, text);
+      whole = whole && text && (pass == 0 || !is_new || json_array_append(list, one) == 0) &&
+              json_object_set_new(seen, text, json_true()) == 0;
+      free(text);
+    }
+  json_decref(seen);
+  return whole ? 0 : fail(WEFT_ERR_NOMEM, "no memory to compare");
+}
+
 static int compare_pair(struct comparison *comparison, size_t run) {
   struct match match = {0};
   const struct compare_run *a = &comparison->runs[0], *b = &comparison->runs[run];
@@ -113,9 +130,10 @@ static int compare_pair(struct comparison *comparison, size_t run) {
       if (other && is_wanted(comparison->options, one))
         err = add_line(comparison, &match.pairs[i], one, other, run, paired);
     }
-  if (!err &&
-      (json_array_extend(comparison->only_in, match.only_in) || json_array_extend(comparison->dropped, match.dropped)))
-    err = fail(WEFT_ERR_NOMEM, "no memory to compare");
+  if (!err)
+    err = add_new(comparison->only_in, match.only_in);
+  if (!err)
+    err = add_new(comparison->dropped, match.dropped);
   match_free(&match);
   return err;
 }

@@ -206,6 +206,10 @@ class Compare(tool.ToolTest):
     def test_three_runs(self):
         found = self.compared(self.before, self.after, f"third={self.after}", "--figure", "latency")
         self.assertEqual([one["run"] for one in found["rows"]], 3 * ["after"] + 3 * ["third"])
+        fewer = self.save("fewer.json", document([row({**keys(8), "depth": 1}, 10)]))
+        found = self.compared(self.before, fewer, f"again={fewer}")
+        self.assertEqual(([one["keys"]["bytes"] for one in found["only_in"]], found["keys_not_matched"]),
+                         ([64, 4096], ["depth"]))
         self.assertIn("third", self.passes("compare", self.before, self.after, f"third={self.after}"))
 
     def test_text_fits_and_is_coloured_where_asked(self):
