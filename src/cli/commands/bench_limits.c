@@ -31,7 +31,7 @@ static const struct cli_option rows[] = {
      .metavar = "DIR",
      .preset_note = "no disk is measured",
      FIELD(path),
-     .help = "a folder on the disk to measure, in a file of at most 1 GiB without a name"},
+     .help = "a folder on the disk to measure, in a file of at most 256 MiB without a name"},
     {.name = "seconds",
      .type = OPTION_UINT,
      .metavar = "N",
