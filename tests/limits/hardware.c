@@ -120,12 +120,22 @@ static void nvml_tells_of_links_and_memory(void **state) {
   near(limits_table_find(table, LIMITS_GPU_MEMORY, "0000:01:00.0", NULL)->gbps, 2 * 2600e6 * 5120 / 8 / 1e9 / 2);
   assert_null(limits_table_find(table, LIMITS_GPU_MEMORY, "0000:02:00.0", NULL));
   limits_close(limits);
-  setenv("FAKE_NVML_OLD", "1", 1);
+  setenv("FAKE_NVML_LINKS", "0", 1); // the driver does not say what a switch is
+  limits = root_open();
+  assert_int_equal(limits_know_gpus(limits), 0);
+  near(limits_table_find(&limits->table, LIMITS_GPU_LINK, "0000:00:00.0", "0000:01:00.0")->gbps, 18 * 25);
+  limits_close(limits);
+  setenv("FAKE_NVML_LINKS", "3", 1); // there are none
   limits = root_open();
   assert_int_equal(limits_know_gpus(limits), 0);
   near(limits_table_find(&limits->table, LIMITS_GPU_LINK, "0000:00:00.0", "0000:01:00.0")->gbps, 60.19);
   limits_close(limits);
-  unsetenv("FAKE_NVML_OLD");
+  setenv("FAKE_NVML_LINKS", "4", 1); // it may not say
+  limits = root_open();
+  assert_int_equal(limits_know_gpus(limits), 0);
+  assert_null(limits_table_find(&limits->table, LIMITS_GPU_LINK, NULL, NULL));
+  limits_close(limits);
+  unsetenv("FAKE_NVML_LINKS");
 }
 
 static void without_nvml_nothing_is_known_of_gpus(void **state) {

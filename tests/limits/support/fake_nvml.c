@@ -82,8 +82,11 @@ int nvmlDeviceGetMaxClockInfo(void *gpu, unsigned clock, unsigned *mhz) {
 
 int nvmlDeviceGetNvLinkState(void *gpu, unsigned link, unsigned *state) {
   unsigned most = index_of(gpu) < 2 ? 18 : 4;
+  const char *answer = getenv("FAKE_NVML_LINKS");
   *state = 1;
-  return !getenv("FAKE_NVML_OLD") && link < most ? 0 : NOT_SUPPORTED;
+  if (answer && atoi(answer) != 0)
+    return atoi(answer);
+  return link < most ? 0 : NOT_SUPPORTED;
 }
 
 int nvmlDeviceGetNvLinkRemotePciInfo_v2(void *gpu, unsigned link, struct pci_info *info) {
@@ -94,7 +97,7 @@ int nvmlDeviceGetNvLinkRemotePciInfo_v2(void *gpu, unsigned link, struct pci_inf
 int nvmlDeviceGetNvLinkRemoteDeviceType(void *gpu, unsigned link, unsigned *type) {
   (void)link;
   *type = index_of(gpu) < 2 ? 2 : 0;
-  return 0;
+  return getenv("FAKE_NVML_LINKS") ? NOT_SUPPORTED : 0;
 }
 
 int nvmlDeviceGetFieldValues(void *gpu, int count, struct field_value *values) {
