@@ -109,6 +109,22 @@ class Limits(tool.ToolTest):
         result = tool.weft(*arguments, "--csv", **self.cache)
         self.assertIn('"', result.stdout.splitlines()[1])
 
+    def test_a_run_says_its_bound(self):
+        self.have_measured()
+        self.claim("copy", 1000)
+        plan = pathlib.Path(self.folder.name) / "plan.json"
+        plan.write_text("[[0, 1]]")
+        runs = pathlib.Path(self.folder.name) / "runs"
+        result = tool.weft("elastic", "--plan", plan, "--num-processes", 2, "--num-tokens", 16, "--hidden-dim", 1024,
+                           "--iterations", 5, "--memory", "host", "--run-dir", runs, "--json", "--quiet", **self.cache)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        said = json.loads(result.stdout)
+        bound = said["config"]["bound"]
+        self.assertEqual((bound["gb_per_second"], bound["measured"], bound["of"]), (1000, True, "host"))
+        [results] = runs.rglob("results.json")
+        self.assertRegex(self.passes("report", results),
+                         r"(?m)^bound +\w+ copy by \d+, 1000 GB/s \(measured\); the ranks of ")
+
     def test_a_file_of_other_hardware_is_not_used(self):
         self.have_measured()
         [path] = self.kept()
