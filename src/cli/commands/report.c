@@ -2,7 +2,9 @@
 #include "base/fail.h"
 #include "cli/commands/commands.h"
 #include "cli/process/terminal.h"
+#include "measure/prometheus.h"
 #include "measure/results.h"
+#include "page/page.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -11,7 +13,7 @@
 #include <unistd.h>
 
 struct options {
-  const char *dir;
+  const char *dir, *html, *prometheus;
   enum report_format format;
   enum cli_terminal_color color;
 };
@@ -26,6 +28,10 @@ static const struct cli_option rows[] = {
    .help = "run directory, or a results.json"},
   {.name = "format", .letter = 'f', .type = OPTION_ENUM, .metavar = "FORMAT", .choices = formats, .preset = "text",
    FIELD(format), .help = "tables for people, JSON, or one CSV row for each phase and rank"},
+  {.name = "html", .type = OPTION_PATH, .metavar = "FILE", FIELD(html),
+   .help = "write a page with pictures to this file instead, which opens in a browser without a network"},
+  {.name = "prometheus", .type = OPTION_PATH, .metavar = "FILE", FIELD(prometheus),
+   .help = "write the figures to this file instead, for the textfile collector of a node exporter"},
   {.name = "color", .type = OPTION_ENUM, .metavar = "WHEN", .choices = cli_terminal_color_names, .preset = "auto",
    FIELD(color), .help = "colours in the text"},
 };
@@ -34,6 +40,8 @@ static const struct cli_option rows[] = {
 static const struct cli_example examples[] = {
     {"weft report weft-run/DIR", "the report that 'weft elastic' printed at its end"},
     {"weft report weft-run/DIR --format csv > ranks.csv", "one row for each phase and rank, for a spreadsheet"},
+    {"weft report weft-run/DIR --html run.html",
+     "a page with pictures: ranks and phases, latencies, bandwidths, stalls"},
     {NULL, NULL},
 };
 
@@ -60,6 +68,13 @@ static int load(struct results *results, const char *dir) {
   return err;
 }
 
+static int write_files(const struct options *options, const struct results *results) {
+  int err = options->html ? page_save_run(options->html, results) : 0;
+  if (!err && options->prometheus)
+    err = results_save_prometheus(options->prometheus, results);
+  return err;
+}
+
 static int run(const struct cli_call *call) {
   struct options options = {0};
   int status = 0;
@@ -72,7 +87,8 @@ static int run(const struct cli_call *call) {
   struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO, options.color);
   struct report_options look = {
       .format = options.format, .color = terminal.color, .unicode = terminal.unicode, .width = terminal.width};
-  err = report_write(stdout, &results, &look);
+  bool files = options.html || options.prometheus;
+  err = files ? write_files(&options, &results) : report_write(stdout, &results, &look);
   results_free(&results);
   return err ? cli_command_failed(call, err) : 0;
 }
@@ -81,7 +97,8 @@ const struct cli_command cli_report = {
     .name = "report",
     .summary = "print the report of a run again",
     .description =
-        "Reads the results in a run directory and writes them as text, JSON or CSV. Exit status 0 means that "
+        "Reads the results in a run directory and writes them as text, JSON or CSV, as a page with pictures or for a "
+        "node exporter. Exit status 0 means that "
         "the report could be made, whatever the run's own result.",
     .options = OPTION_TABLE(rows),
     .examples = examples,
