@@ -22,7 +22,8 @@ int page_of_run(FILE *out, const struct results *results) {
 int page_of_figures(FILE *out, const struct figures *const *list, const char *const *labels, size_t count) {
   char title[256];
   if (count == 1)
-    snprintf(title, sizeof title, "weft: %s, %s", list[0]->kind, list[0]->started);
+    snprintf(title, sizeof title, "weft %s%s, %s", strcmp(list[0]->kind, "p2p") == 0 ? "" : "bench ", list[0]->kind,
+             list[0]->started);
   else
     snprintf(title, sizeof title, "weft: %zu runs", count);
   return page_assemble(out, title, page_figures_document(list, labels, count));

@@ -31,4 +31,15 @@ int page_save_run(const char *path, const struct results *results);
 int page_save_figures(const char *path, const struct figures *const *list, const char *const *labels, size_t count);
 int page_save_comparison(const char *path, const json_t *comparison);
 
+// --- of files ---
+
+enum page_file { PAGE_FILE_FIGURES, PAGE_FILE_COMPARISON, PAGE_FILE_OTHER };
+
+// What a document says that it is; OTHER: results of an elastic run, or what has no page.
+enum page_file page_file_kind(const json_t *json);
+
+// A page of documents of `weft bench`, each a run that has its file's name, or of one of `weft compare`. Errors as
+// above, and those of json_file_load() and figures_from_json(). [any]
+int page_save_files(const char *path, const char *const *files, size_t count);
+
 #endif

@@ -23,38 +23,14 @@ struct lists {
   json_t *hosts, *reasons, *cells;
 };
 
-static const char *const columns[] = {"phase",
-                                      "rank",
-                                      "state",
-                                      "host",
-                                      "slot",
-                                      "gpu",
-                                      "life",
-                                      "reason",
-                                      "checked",
-                                      "lost",
-                                      "worst",
-                                      "count",
-                                      "both_avg",
-                                      "both_min",
-                                      "both_p50",
-                                      "both_p99",
-                                      "both_max",
-                                      "dispatch_avg",
-                                      "dispatch_min",
-                                      "dispatch_p50",
-                                      "dispatch_p99",
-                                      "dispatch_max",
-                                      "combine_avg",
-                                      "combine_min",
-                                      "combine_p50",
-                                      "combine_p99",
-                                      "combine_max",
-                                      "gbps",
-                                      "dispatch_logical_gbps",
-                                      "dispatch_wire_gbps",
-                                      "combine_logical_gbps",
-                                      "combine_wire_gbps"};
+// clang-format off
+static const char *const columns[] = {
+    "phase", "rank", "state", "host", "slot", "gpu", "life", "reason", "checked", "lost", "count",
+    "both_avg", "both_min", "both_p50", "both_p99", "both_max",
+    "dispatch_avg", "dispatch_min", "dispatch_p50", "dispatch_p99", "dispatch_max",
+    "combine_avg", "combine_min", "combine_p50", "combine_p99", "combine_max",
+    "gbps", "dispatch_logical_gbps", "dispatch_wire_gbps", "combine_logical_gbps", "combine_wire_gbps"};
+// clang-format on
 
 // Whole numbers of digits_rounded() need no ".0", of which a large run has 100 KB.
 static json_t *number(double value) {
@@ -100,7 +76,6 @@ static int add_cell(struct lists *lists, uint32_t phase, uint32_t index, uint32_
   int err = !cell || json_array_append_new(lists->cells, cell) != 0;
   err = err ? err : add(cell, (double)rank->checked);
   err = err ? err : add(cell, (double)rank->num_lost_selections);
-  err = err ? err : add(cell, rank->worst_diff);
   err = err ? err : add(cell, (double)rank->both.count);
   return err || rank->both.count == 0 ? err : add_measured(cell, rank);
 }

@@ -82,19 +82,26 @@ function axis(title, more) {
   return Object.assign({ title: { display: true, text: title }, grid: { color: colours.line } }, more || {});
 }
 
-// A logarithmic axis whose ticks are powers of `base`, so that bytes fall on 4 KiB, and decades stay decades.
-function logAxis(title, base, label) {
+// A logarithmic axis whose ticks are the `values` that were measured, so that sizes fall on 4 KiB, or decades.
+function valueAxis(title, values, label) {
+  const sorted = Array.from(new Set(values)).sort((a, b) => a - b), step = Math.ceil(sorted.length / 14);
+  const pad = Math.pow(sorted[sorted.length - 1] / sorted[0], 0.02);
+  return axis(title, {
+    type: "logarithmic", min: sorted[0] / pad, max: sorted[sorted.length - 1] * pad,
+    afterBuildTicks: (scale) => {
+      scale.ticks = sorted.filter((value, i) => i % step === 0).map((value) => ({ value: value }));
+    },
+    ticks: { callback: (value) => label(value), maxRotation: 50 },
+  });
+}
+
+function logAxis(title, label) {
   return axis(title, {
     type: "logarithmic",
     afterBuildTicks: (scale) => {
-      const ticks = [];
-      const low = Math.floor(Math.log(scale.min) / Math.log(base)), high = Math.ceil(Math.log(scale.max) / Math.log(base));
-      if (high - low < 2 && base === 10) return;
-      const step = Math.max(1, Math.ceil((high - low) / 14));
-      for (let power = low; power <= high; power += step) {
-        const value = Math.pow(base, power);
-        if (value >= scale.min * 0.999 && value <= scale.max * 1.001) ticks.push({ value: value });
-      }
+      const ticks = [], low = Math.ceil(Math.log10(scale.min) - 1e-9), high = Math.floor(Math.log10(scale.max) + 1e-9);
+      if (high - low < 1) return; // less than two decades: Chart.js's own
+      for (let power = low; power <= high; power++) ticks.push({ value: Math.pow(10, power) });
       scale.ticks = ticks;
     },
     ticks: { callback: (value) => label(value), maxRotation: 50 },

@@ -56,17 +56,18 @@ function forestCard(comparison, shown, several) {
     parsing: false, pointRadius: 5, pointStyle: shown.map((row) => row.significant ? "rect" : "circle"),
     pointBackgroundColor: shown.map((row) => row.significant ? verdictColour(row) : colours.panel),
     pointBorderColor: shown.map(verdictColour), pointBorderWidth: 2 }] },
-  options: Object.assign(commonOptions({ axis: "y", legend: false, scales: {
+  options: commonOptions({ axis: "y", legend: false, scales: {
     x: axis("change in percent", { type: "linear", min: -reach, max: reach }),
     y: { type: "linear", min: -0.7, max: shown.length - 0.3, reverse: true, grid: { display: false },
       afterBuildTicks: (scale) => { scale.ticks = shown.map((row, i) => ({ value: i })); },
       ticks: { autoSkip: false, callback: function (value) {
         return shown[value] ? shortLabel(rowName(shown[value], several), this.chart.width) : "";
-      } } } }, tips: { label: (item) => forestTips(item.raw.row, several) } }), {}) });
+      } } } }, tips: { label: (item) => forestTips(item.raw.row, several) } }) });
   const chart = chartCard("Change of each figure", "The mark is the change, the line its confidence interval: a filled " +
     "square is more than noise, an open circle is not. Dashed: the limit of " + short(comparison.limit_percent) +
     " %." + (shown.length < comparison.rows.length ? " The " + shown.length + " most changed of " +
-    comparison.rows.length + " rows; the table has all." : ""), (canvas) => drawForest(draw, comparison, canvas), null,
+    comparison.rows.length + " rows; the table has all." : ""), (canvas) => drawForest(draw, comparison, canvas),
+  comparisonTable(comparison),
   { wide: true, height: 90 + 22 * shown.length, legend: () => [[colours.bad, "", "worse"], [colours.good, "", "better"],
     [colours.muted, "", "no more than noise, or within the limit"]] });
   return chart.section;
@@ -115,6 +116,6 @@ function showComparison(data, page) {
   facts((comparison.runs || []).map((run, i) => [i === 0 ? run.label + " (baseline)" : run.label, [run.path, run.format,
     run.repeats === undefined ? "" : run.repeats + " repeats"].filter((word) => word).join(", ")]))));
   if (shown.length > 0) page.append(forestCard(comparison, shown, several));
-  page.append(element("section", {}, element("h2", { text: "All rows" }), comparisonTable(comparison),
-    onlyInTable(comparison)));
+  const only = onlyInTable(comparison);
+  if (only) page.append(element("section", {}, element("h2", { text: "Not compared" }), only));
 }

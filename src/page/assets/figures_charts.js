@@ -54,17 +54,17 @@ function lineCard(rows, varied, x, name, part) {
   const series = seriesOf(rows, varied, x, name);
   const points = Array.from(series.values()).flat();
   if (points.length === 0) return null;
-  const unit = points[0].unit, positive = points.every((point) => point.y > 0 && (point.low === null || point.low >= 0));
-  const few = new Set(points.map((point) => point.x)).size < 2;
-  if (few) return barCard(rows, varied, name, part);
+  const unit = points[0].unit, sizes = points.map((point) => point.x);
+  const positive = unit !== "percent" && points.every((point) => point.y > 0 && (point.low === null || point.low >= 0));
+  if (new Set(sizes).size < 2) return barCard(rows, varied, name, part);
   // Zero has no place on a logarithmic axis: a band begins at the least that has.
   const least = Math.min(...points.map((point) => point.y));
   const onAxis = (list) => list.map((point) => Object.assign({}, point, { low: positive && point.low !== null ?
     Math.max(point.low, least / 10) : point.low }));
   const draw = (canvas) => new Chart(canvas, { type: "line", data: { datasets: Array.from(series).flatMap(([label, list],
     i) => bandedLine(label, onAxis(list), i)).concat(boundLines(series)) }, options: commonOptions({ scales: {
-    x: x === "bytes" ? logAxis("bytes", 2, bytes) : logAxis(x, 2, short),
-    y: positive ? logAxis(unit, 10, short) : axis(unit, { type: "linear", beginAtZero: true }) }, tips: {
+    x: sizes.every((size) => size > 0) ? valueAxis(x, sizes, x === "bytes" ? bytes : short) : axis(x, { type: "linear" }),
+    y: positive ? logAxis(unit, short) : axis(unit, { type: "linear", beginAtZero: true }) }, tips: {
     title: (items) => items.length > 0 ? keyText(x, items[0].raw.x) : "",
     label: (item) => item.raw.isBound ? item.dataset.label + ": " + quantity(item.raw.y, unit) :
       figureTips(item.raw, item.dataset.label + ": ") } }) });
@@ -77,7 +77,7 @@ function lineCard(rows, varied, x, name, part) {
     x].concat(spread ? ["p50", "min"] : ["value", "least"], spread ? ["p99"] : ["most"], members.slice(3)),
   () => Array.from(series).flatMap(([label, list]) => list.map((point) => [label, point.x].concat(members.map((member) =>
     point[member])))));
-  return chartCard(cardTitle(name, part, x), note.trim() || unit, draw, table, { height: 360 }).section;
+  return chartCard(cardTitle(name, part, x), note.trim() || "In " + unit + ".", draw, table, { height: 360 }).section;
 }
 
 // --- bars ---
@@ -150,7 +150,7 @@ function barCard(rows, varied, name, part) {
     { name: "op", text: true }, all.some((figure) => figure.spread) ? "p50" : "value", "min"].concat(members.slice(2)),
   () => Array.from(groups).flatMap(([group, figures]) => categories.map((label, at) => [label, group, figures[at]]).filter(
     ([, , figure]) => figure).map(([label, , figure]) => [label, group].concat(members.map((m) => figure[m])))));
-  const note = (all.some((figure) => figure.spread) ? "Bars are p50, thin lines go on to p99." : unit) + (near.length > 0 ?
+  const note = (all.some((figure) => figure.spread) ? "Bars are p50, thin lines go on to p99." : "In " + unit + ".") + (near.length > 0 ?
     " Dashed strokes: what the hardware allows." : "");
   return chartCard(cardTitle(name, part, ""), note, draw, table, { height: Math.max(160, 90 + categories.length *
     Math.min(34, 12 + 12 * groups.size)) }).section;

@@ -1,8 +1,9 @@
 // A chart of cells, phases against ranks: a cell is a rectangle that a plugin of the chart paints, so that ten
 // thousand of them take some milliseconds.
 
-// spec: columns, rows (numbers), xTitle, yTitle, xLabel(i), yLabel(i), paint(column, row) -> null or {colour, mark,
-// edge}, tip(column, row) -> text or "".
+// spec: columns, rows (numbers), heads (rows above the others that always have their labels), xTitle, yTitle, xLabel(i),
+// yLabel(i), paint(column, row) -> null or {colour, mark, edge, spread}, tip(column, row) -> text or "". A mark is left
+// out where the cell has no room for it; one that is `spread` takes the room of those after it.
 function drawGrid(canvas, figure, spec) {
   const chart = new Chart(canvas, {
     type: "scatter",
@@ -13,8 +14,8 @@ function drawGrid(canvas, figure, spec) {
       animation: false,
       events: [],
       plugins: { legend: { display: false }, tooltip: { enabled: false } },
-      scales: { x: gridAxis(spec.columns, spec.xTitle, spec.xLabel, false), y: gridAxis(spec.rows, spec.yTitle,
-        spec.yLabel, true) },
+      scales: { x: gridAxis(spec.columns, spec.xTitle, spec.xLabel, false, 0), y: gridAxis(spec.rows, spec.yTitle,
+        spec.yLabel, true, spec.heads || 0) },
     },
     plugins: [{ id: "cells", beforeDatasetsDraw: (drawn) => paintCells(drawn, spec) }],
   });
@@ -22,14 +23,14 @@ function drawGrid(canvas, figure, spec) {
   return chart;
 }
 
-function gridAxis(count, title, label, reverse) {
+function gridAxis(count, title, label, reverse, heads) {
   return axis(title, {
     type: "linear", min: -0.5, max: count - 0.5, reverse: reverse, grid: { display: false },
     afterBuildTicks: (scale) => {
       const room = scale.isHorizontal() ? scale.chart.width / 36 : scale.chart.height / 13;
       const step = Math.max(1, Math.ceil(count / room));
       scale.ticks = [];
-      for (let i = 0; i < count; i += step) scale.ticks.push({ value: i });
+      for (let i = 0; i < count; i += i < heads ? 1 : step) scale.ticks.push({ value: i });
     },
     ticks: { autoSkip: false, maxRotation: 0, callback: (value) => label(value) },
   });
@@ -44,6 +45,7 @@ function paintCells(chart, spec) {
   context.textAlign = "center";
   context.textBaseline = "middle";
   for (let row = 0; row < spec.rows; row++) {
+    let free = x.left;
     for (let column = 0; column < spec.columns; column++) {
       const cell = spec.paint(column, row);
       if (!cell) continue;
@@ -54,10 +56,12 @@ function paintCells(chart, spec) {
         context.fillStyle = colours.text;
         context.fillRect(left, top, Math.max(1.5, Math.min(3, width / 4)), Math.max(1, height - gap));
       }
-      if (cell.mark && height >= 9 && (width >= 120 || context.measureText(cell.mark).width + 2 <= width)) {
-        context.fillStyle = cell.ink || colours.text;
-        context.fillText(cell.mark, left + width / 2, top + height / 2);
-      }
+      if (!cell.mark || height < 9 || left < free) continue;
+      const room = context.measureText(cell.mark).width + 2;
+      if (room > width && !cell.spread) continue;
+      context.fillStyle = cell.ink || colours.text;
+      context.fillText(cell.mark, Math.max(left + width / 2, left + room / 2), top + height / 2);
+      free = left + room + 8;
     }
   }
   context.restore();

@@ -11,7 +11,7 @@ function phaseLabel(run) {
 }
 
 function gridHeight(rows) {
-  return Math.max(220, Math.min(rows * 20, 760) + 70);
+  return Math.max(220, Math.min(rows * 20, 920) + 70);
 }
 
 // --- the timeline ---
@@ -49,7 +49,7 @@ function timelineCard(run) {
   const worst = Math.max(1, ...stalls);
   const paint = (phase, row) => {
     if (row >= 2) return timelineCell(run, phase, row - 2);
-    if (row === 0) return views[phase] > 0 ? { colour: colours.ground, mark: String(views[phase]) } : null;
+    if (row === 0) return views[phase] > 0 ? { colour: colours.ground, mark: String(views[phase]), spread: true } : null;
     const share = Math.sqrt(stalls[phase] / worst);
     return stalls[phase] < 0 ? null : { colour: heat(share), mark: time(stalls[phase]),
       ink: (share > 0.5) !== isDark() ? "#ffffff" : isDark() && share > 0.5 ? "#000000" : colours.text };
@@ -61,7 +61,7 @@ function timelineCard(run) {
     return !change ? "" : "longest stall " + time(stalls[phase]) + " of rank " + change.stalled_rank + "\nits median " +
       time(change.median_us);
   };
-  const draw = (canvas, figure) => drawGrid(canvas, figure, { columns: phases.length, rows: ranks.length + 2,
+  const draw = (canvas, figure) => drawGrid(canvas, figure, { columns: phases.length, rows: ranks.length + 2, heads: 2,
     xTitle: "phase", yTitle: "rank", xLabel: phaseLabel(run), paint: paint, tip: tip,
     yLabel: (i) => i === 0 ? "view" : i === 1 ? "stall" : String(ranks[i - 2]) });
   const used = new Set(run.data.cells.map((cell) => stateOf(run, cell)));
@@ -81,7 +81,7 @@ function timelineCard(run) {
 function lineChart(canvas, datasets, xTitle, yTitle, tips, log) {
   return new Chart(canvas, { type: "line", data: { datasets: datasets }, options: commonOptions({ tips: tips, scales: {
     x: axis(xTitle, { type: "linear", ticks: { precision: 0 } }),
-    y: log ? logAxis(yTitle, 10, short) : axis(yTitle, { type: "linear", beginAtZero: true }) } }) });
+    y: log ? logAxis(yTitle, short) : axis(yTitle, { type: "linear", beginAtZero: true }) } }) });
 }
 
 // For each phase, a number out of the ranks that were measured: {x, y, low, high}.
@@ -199,6 +199,7 @@ function heatCell(value, top) {
 
 // --- changes ---
 
+const MANY = 60; // phases, from which on bars are too thin to be told apart
 const MAX_CHANGES = 400; // bars; of more, each phase has one, of its slowest
 
 function changeCard(run) {
@@ -213,7 +214,7 @@ function changeCard(run) {
   const draw = (canvas) => new Chart(canvas, { type: "bar", data: {
     labels: shown.map((change) => change.phase + ": " + change.rank + " " + change.change),
     datasets: steps.map(([name, label], i) => ({ label: label, stack: name === "detect_us" ? "found" : "steps",
-      backgroundColor: colourOf(i), data: shown.map((change) => change[name] === null ? null : change[name] / 1000) })) },
+      categoryPercentage: shown.length > MANY ? 1 : 0.8, barPercentage: shown.length > MANY ? 1 : 0.9, backgroundColor: colourOf(i), data: shown.map((change) => change[name] === null ? null : change[name] / 1000) })) },
   options: commonOptions({ scales: { x: axis("phase: rank and change", { stacked: true }), y: axis("ms",
     { stacked: true, beginAtZero: true }) }, tips: { label: (item) => item.dataset.label + ": " + short(item.raw) +
     " ms" } }) });
@@ -228,10 +229,12 @@ function stallCard(run) {
   if (phases.length === 0) return null;
   const lines = [["longest_stall_us", "longest stall"], ["membership_stall_us", "without joiners' own work"],
     ["median_us", "median operation of that rank"]];
-  const draw = (canvas) => new Chart(canvas, { type: "bar", data: {
+  const many = phases.length > MANY;
+  const draw = (canvas) => new Chart(canvas, { type: many ? "line" : "bar", data: {
     labels: phases.map(([p]) => run.data.phases[p].index), datasets: lines.map(([name, label], i) => ({ label: label,
-      backgroundColor: colourOf(i), data: phases.map(([, change]) => change[name] > 0 ? change[name] : null) })) },
-  options: commonOptions({ scales: { x: axis("phase"), y: logAxis("us", 10, short) }, tips: { label: (item) =>
+      backgroundColor: colourOf(i), borderColor: colourOf(i), pointRadius: 0, borderWidth: many ? 1.5 : 0,
+      data: phases.map(([, change]) => change[name] > 0 ? change[name] : null) })) },
+  options: commonOptions({ scales: { x: axis("phase"), y: logAxis("us", short) }, tips: { label: (item) =>
     item.dataset.label + ": " + time(item.raw) } }) });
   const table = dataTable("stalls", "longest stall of a survivor by phase, us", ["phase", "stalled rank"].concat(
     lines.map(([, label]) => label)), () => phases.map(([p, change]) => [run.data.phases[p].index,
