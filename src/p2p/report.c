@@ -118,9 +118,12 @@ static json_t *keys_of(const struct p2p_report *report, const struct p2p_result 
   for (const char *name = p2p_op_names[one->op]; *name && i + 1 < sizeof op; name++)
     op[i++] = (char)toupper((unsigned char)*name);
   op[i] = '\0';
-  return json_pack("{s:s, s:I, s:i, s:s, s:s, s:s, s:b}", "op", op, "bytes", (json_int_t)one->bytes, "depth",
-                   (int)one->depth, "transport", one->transport, "initiator_memory", report->ends.here, "target_memory",
-                   report->ends.there, "same_gpu", report->ends.same_gpu);
+  // How many are under way follows from the size, and would part one line of a chart in two: it is no key.
+  json_t *keys = json_pack("{s:s, s:I, s:s, s:s, s:b}", "op", op, "bytes", (json_int_t)one->bytes, "initiator_memory",
+                           report->ends.here, "target_memory", report->ends.there, "same_gpu", report->ends.same_gpu);
+  if (one->op != P2P_OP_NOTIFY)
+    json_object_set_new(keys, "transport", json_string(one->transport));
+  return keys;
 }
 
 static bool fill_row(struct figures_row *row, const struct p2p_result *one) {

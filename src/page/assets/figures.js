@@ -137,7 +137,7 @@ function showKind(runs, kind, page) {
   const varied = variedKeys(shown);
   const x = kind === "ep" ? undefined : X_KEYS.find((name) => varied.some((key) => key.name === name) &&
     isNumeric(shown, name));
-  const charts = element("div", { class: "charts" });
+  const charts = element("div", { class: "charts figures" });
   for (const name of figureNames(shown))
     for (const [part, list] of splitRows(shown, varied, x || "op")) {
       const card = x ? lineCard(list, varied, x, name, part) : barCard(list, varied, name, part);

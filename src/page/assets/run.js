@@ -5,6 +5,7 @@ function readRun(data) {
   const at = {};
   data.columns.forEach((name, i) => { at[name] = i; });
   const grid = data.phases.map(() => []);
+  data.cells.sort((a, b) => a[at.phase] - b[at.phase] || a[at.rank] - b[at.rank]);
   for (const cell of data.cells) grid[cell[at.phase]][cell[at.rank]] = cell;
   const changes = data.transitions.rows.map((row) =>
     Object.fromEntries(data.transitions.columns.map((name, i) => [name, row[i]])));

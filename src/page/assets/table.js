@@ -1,7 +1,9 @@
-// Each chart's data as a table, collapsed. Rows are put in after the charts are drawn, some at a time; those of a very
-// large table when it is opened first, as hundreds of thousands of cells cost a browser seconds.
+// Each chart's data as a table, collapsed. Rows are put in after the charts are drawn, some at a time. Of a very large
+// table the first rows are, and more for each press of a button: hundreds of thousands of cells cost a browser a minute.
 
 const LARGE_TABLE = 60000; // cells
+const FIRST_ROWS = 500;
+const MORE_ROWS = 1000;
 const SLICE_MS = 12;
 const waitingTables = [];
 
@@ -12,16 +14,29 @@ function dataTable(id, caption, columns, rows) {
   const head = element("tr", {}, ...heads.map((column) =>
     element("th", { scope: "col", class: column.text ? "text" : "", text: column.name })));
   const table = element("table", { id: id }, element("caption", { text: caption }), element("thead", {}, head), body);
-  const summary = element("summary", { text: "Data: " + caption });
-  const details = element("details", {}, summary, element("div", { class: "scroll", tabindex: "0" }, table));
   const fill = { body: body, heads: heads, rows: rows(), next: 0 };
-  summary.textContent += " (" + fill.rows.length + (fill.rows.length === 1 ? " row)" : " rows)");
-  if (fill.rows.length * heads.length <= LARGE_TABLE) waitingTables.push(fill);
-  else details.addEventListener("toggle", () => {
-    waitingTables.push(fill);
-    fillTables();
-  }, { once: true });
-  return details;
+  const count = fill.rows.length, large = count * heads.length > LARGE_TABLE && count > FIRST_ROWS;
+  fill.end = large ? FIRST_ROWS : count;
+  waitingTables.push(fill);
+  const summary = element("summary", { text: "Data: " + caption + " (" + count + (count === 1 ? " row)" : " rows)") });
+  return element("details", {}, summary, element("div", { class: "scroll", tabindex: "0" }, table),
+    large ? moreButton(fill) : null);
+}
+
+function moreButton(fill) {
+  const button = element("button", { type: "button" });
+  const say = () => {
+    const left = fill.rows.length - fill.end;
+    button.textContent = "Show " + Math.min(MORE_ROWS, left) + " more of " + left + " rows";
+    button.hidden = left === 0;
+  };
+  button.addEventListener("click", () => {
+    fill.end = Math.min(fill.end + MORE_ROWS, fill.rows.length);
+    while (fill.next < fill.end) addRow(fill);
+    say();
+  });
+  say();
+  return button;
 }
 
 function addRow(fill) {
@@ -45,7 +60,7 @@ function fillTables() {
       return;
     }
     const fill = waitingTables[0];
-    if (fill.next < fill.rows.length) addRow(fill);
+    if (fill.next < fill.end) addRow(fill);
     else waitingTables.shift();
   }
   document.body.dataset.tables = "filled";
