@@ -164,8 +164,7 @@ class Pages(tool.ToolTest):
         for texts, (row, figure) in zip(table["rows"], wanted):
             cells = dict(zip(table["heads"], texts))
             for key, value in row["keys"].items():
-                self.assertEqual(cells[key], {True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool)
-                                 else str(value))
+                self.assertEqual(cells[key], ("no", "yes")[value] if isinstance(value, bool) else str(value))
             self.assertEqual((cells["figure"], cells["unit"], cells["refused"]),
                              (figure["name"], figure["unit"], row["refused"]))
             for name in ("value", "min", "p50", "p95", "p99", "p999", "max", "bound"):
@@ -187,6 +186,16 @@ class Pages(tool.ToolTest):
             (dataset) => dataset.label)""")
         self.assertIn("bound: host copy", labels)
         self.look(self.open(self.make(document), 400, dark=True), 400)
+
+    def test_traffic(self):
+        document = samples.traffic()
+        page = self.open(self.make(document))
+        self.look(page, 1600)
+        self.check_figures(page, "traffic", document)
+        matrix = page.table("matrix-0")
+        self.assertEqual(matrix["heads"], ["from", "to", "bytes", "bandwidth"])
+        self.assertEqual(matrix["rows"][0], ["0", "1", "1048576", "1.1"])
+        self.assertEqual(len(matrix["rows"]), 12)
 
     def test_several_runs_and_repeats(self):
         before, after = samples.transfers(repeats=3), samples.transfers(1.5)

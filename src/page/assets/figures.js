@@ -132,19 +132,25 @@ function boundsTable(runs) {
     { name: "bound", text: true }, "GB/s", { name: "how", text: true }, { name: "detail", text: true }], () => rows);
 }
 
+// Charts of rows that say the same kind of thing: lines against a size, or bars.
+function figureCards(rows, kind, title) {
+  const varied = variedKeys(rows);
+  const x = ["ep", "traffic"].includes(kind) ? undefined : X_KEYS.find((name) => varied.some((key) => key.name === name) &&
+    isNumeric(rows, name));
+  return figureNames(rows).flatMap((name) => splitRows(rows, varied, x || "op").map(([part, list]) => {
+    const where = [title, part].filter((word) => word).join(", ");
+    return x ? lineCard(list, varied, x, name, where) : barCard(list, varied, name, where);
+  })).filter((card) => card);
+}
+
+// Of traffic there are rows of patterns, of each worker in them (with a "rank"), and of each pair ("from" and "to").
 function showKind(runs, kind, page) {
   const rows = gatherRows(runs), shown = rows.filter((row) => row.repeats.length > 0);
-  const varied = variedKeys(shown);
-  const x = kind === "ep" ? undefined : X_KEYS.find((name) => varied.some((key) => key.name === name) &&
-    isNumeric(shown, name));
-  const charts = element("div", { class: "charts figures" });
-  for (const name of figureNames(shown))
-    for (const [part, list] of splitRows(shown, varied, x || "op")) {
-      const card = x ? lineCard(list, varied, x, name, part) : barCard(list, varied, name, part);
-      if (card) charts.append(card);
-    }
-  page.append(charts, element("section", {}, element("h2", { text: "All figures" + (kind ? " of " + kind : "") }),
-    figuresTable(runs, rows, kind)));
+  const whole = shown.filter((row) => !isPair(row) && !("rank" in row.keys));
+  const workers = shown.filter((row) => !isPair(row) && "rank" in row.keys);
+  page.append(element("div", { class: "charts figures" }, ...figureCards(whole, kind, ""), ...matrixCards(shown),
+    ...figureCards(workers, kind, whole.length > 0 ? "by rank" : "")), element("section", {}, element("h2",
+    { text: "All figures of " + kind }), figuresTable(runs, rows, kind)));
 }
 
 function showFigures(data, page) {

@@ -104,6 +104,20 @@ def transfers(slower=1.0, repeats=1):
     return figures("transfer", rows)
 
 
+def traffic():
+    """Two patterns of four workers, each with rows of its workers and of its pairs."""
+    rows = []
+    for step in range(2):
+        keys = {"step": step, "pattern": f"p{step}", "op": "WRITE", "senders": 4, "bytes": 12 << 20}
+        rows.append(row(keys, [distribution(300), rate("bandwidth", 9.5)]))
+        for rank in range(4):
+            rows.append(row({"step": step, "pattern": f"p{step}", "rank": rank, "bytes": 3 << 20},
+                            [distribution(200 + rank)]))
+        rows += [row({"step": step, "pattern": f"p{step}", "from": one, "to": other, "bytes": 1 << 20},
+                     [rate("bandwidth", 1 + one + other / 10)]) for one in range(4) for other in range(4) if one != other]
+    return figures("traffic", rows)
+
+
 def ep():
     rows = []
     for op, cost in (("dispatch", 1), ("combine", 2)):
