@@ -82,7 +82,7 @@ function axis(title, more) {
   return Object.assign({ title: { display: true, text: title }, grid: { color: colours.line } }, more || {});
 }
 
-// A logarithmic axis whose ticks are the `values` that were measured, so that sizes fall on 4 KiB, or decades.
+// A logarithmic axis whose ticks are the `values` that were measured, so that sizes fall on 4 KiB.
 function valueAxis(title, values, label) {
   const sorted = Array.from(new Set(values)).sort((a, b) => a - b), step = Math.ceil(sorted.length / 14);
   const pad = Math.pow(sorted[sorted.length - 1] / sorted[0], 0.02);
@@ -95,13 +95,18 @@ function valueAxis(title, values, label) {
   });
 }
 
+// One whose ticks are decades.
 function logAxis(title, label) {
   return axis(title, {
     type: "logarithmic",
     afterBuildTicks: (scale) => {
-      const ticks = [], low = Math.ceil(Math.log10(scale.min) - 1e-9), high = Math.floor(Math.log10(scale.max) + 1e-9);
-      if (high - low < 1) return; // less than two decades: Chart.js's own
-      for (let power = low; power <= high; power++) ticks.push({ value: Math.pow(10, power) });
+      const ticks = [], low = Math.floor(Math.log10(scale.min)), high = Math.ceil(Math.log10(scale.max));
+      const steps = high - low <= 2 ? [1, 2, 5] : [1];
+      for (let power = low; power <= high; power++)
+        for (const step of steps) {
+          const value = step * Math.pow(10, power);
+          if (value >= scale.min * 0.999 && value <= scale.max * 1.001) ticks.push({ value: value });
+        }
       scale.ticks = ticks;
     },
     ticks: { callback: (value) => label(value), maxRotation: 50 },

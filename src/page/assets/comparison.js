@@ -2,9 +2,21 @@
 
 const MAX_FOREST = 120; // rows of the plot: the most changed ones, when there are more
 
-function rowName(row, several) {
-  const keys = Object.entries(row.keys).map(([name, value]) => keyText(name, value)).join(" \u00b7 ");
-  return (several && row.run ? row.run + ": " : "") + (keys ? keys + " \u00b7 " : "") + row.figure;
+// What tells a row from the others: of its keys those that vary.
+function rowNames(rows) {
+  const varied = variedKeys(rows), several = new Set(rows.map((row) => row.run)).size > 1;
+  return (row) => [several ? row.run : "", seriesName(row, varied, ["run"]), row.figure.replaceAll("_", " ")].filter(
+    (word) => word).join(" \u00b7 ");
+}
+
+// How far the axis goes to both sides: one wild interval of a hundred must not make points of all others.
+function reachOf(comparison, rows) {
+  const known = (values) => values.filter((value) => typeof value === "number" && isFinite(value)).map(Math.abs).sort(
+    (a, b) => a - b);
+  const changes = known(rows.map((row) => row.change_percent));
+  const ends = known(rows.flatMap((row) => [row.low_percent, row.high_percent, row.change_percent]));
+  const usual = changes.length > 0 ? changes[Math.floor((changes.length - 1) * 0.9)] : 0;
+  return Math.max(1, 1.2 * (comparison.limit_percent || 0), Math.min(1.08 * (ends[ends.length - 1] || 0), 3 * usual));
 }
 
 function verdictColour(row) {
@@ -39,33 +51,41 @@ const forest = {
     if (options.limit > 0) for (const side of [-1, 1]) upright(side * options.limit, colours.muted, [5, 4]);
     for (const point of chart.data.datasets[0].data) {
       const row = point.row, low = row.low_percent, high = row.high_percent;
-      if (low === null || high === null || low === undefined || high === undefined) continue;
-      const at = y.getPixelForValue(point.y), left = x.getPixelForValue(Math.max(low, x.min)),
-        right = x.getPixelForValue(Math.min(high, x.max));
-      line([left, at], [right, at], verdictColour(row), [], 2);
-      for (const end of [left, right]) line([end, at - 4], [end, at + 4], verdictColour(row), [], 2);
+      if (typeof low !== "number" || typeof high !== "number") continue;
+      const at = y.getPixelForValue(point.y), colour = verdictColour(row);
+      const end = (value) => x.getPixelForValue(Math.max(x.min, Math.min(x.max, value)));
+      line([end(low), at], [end(high), at], colour, [], 2);
+      if (low >= x.min) line([end(low), at - 4], [end(low), at + 4], colour, [], 2);
+      else arrow(line, end(low), at, 5, colour);
+      if (high <= x.max) line([end(high), at - 4], [end(high), at + 4], colour, [], 2);
+      else arrow(line, end(high), at, -5, colour);
     }
   },
 };
 
-function forestCard(comparison, shown, several) {
-  const points = shown.map((row, i) => ({ x: row.change_percent, y: i, row: row }));
-  const reach = Math.max(1, comparison.limit_percent || 0, ...shown.flatMap((row) => [row.low_percent, row.high_percent,
-    row.change_percent]).filter((value) => value !== null && value !== undefined && isFinite(value)).map(Math.abs)) * 1.08;
+// An interval that goes on beyond the axis.
+function arrow(line, x, y, back, colour) {
+  line([x, y], [x + back, y - 4], colour, [], 2);
+  line([x, y], [x + back, y + 4], colour, [], 2);
+}
+
+function forestCard(comparison, shown) {
+  const name = rowNames(comparison.rows), reach = reachOf(comparison, shown);
+  const points = shown.map((row, i) => ({ x: Math.max(-reach, Math.min(reach, row.change_percent)), y: i, row: row }));
   const draw = (canvas) => new Chart(canvas, { type: "scatter", plugins: [forest], data: { datasets: [{ data: points,
     parsing: false, pointRadius: 5, pointStyle: shown.map((row) => row.significant ? "rect" : "circle"),
     pointBackgroundColor: shown.map((row) => row.significant ? verdictColour(row) : colours.panel),
     pointBorderColor: shown.map(verdictColour), pointBorderWidth: 2 }] },
   options: commonOptions({ axis: "y", legend: false, scales: {
-    x: axis("change in percent", { type: "linear", min: -reach, max: reach }),
+    x: axis("change in percent", { type: "linear", min: -reach, max: reach, ticks: { includeBounds: false } }),
     y: { type: "linear", min: -0.7, max: shown.length - 0.3, reverse: true, grid: { display: false },
       afterBuildTicks: (scale) => { scale.ticks = shown.map((row, i) => ({ value: i })); },
       ticks: { autoSkip: false, callback: function (value) {
-        return shown[value] ? shortLabel(rowName(shown[value], several), this.chart.width) : "";
-      } } } }, tips: { label: (item) => forestTips(item.raw.row, several) } }) });
+        return shown[value] ? shortLabel(name(shown[value]), this.chart.width) : "";
+      } } } }, tips: { label: (item) => forestTips(item.raw.row, name) } }) });
   const chart = chartCard("Change of each figure", "The mark is the change, the line its confidence interval: a filled " +
-    "square is more than noise, an open circle is not. Dashed: the limit of " + short(comparison.limit_percent) +
-    " %." + (shown.length < comparison.rows.length ? " The " + shown.length + " most changed of " +
+    "square is more than noise, an open circle is not." + (comparison.limit_percent > 0 ? " Dashed: the limit of " +
+    short(comparison.limit_percent) + " %." : "") + (shown.length < comparison.rows.length ? " The " + shown.length + " most changed of " +
     comparison.rows.length + " rows; the table has all." : ""), (canvas) => drawForest(draw, comparison, canvas),
   comparisonTable(comparison),
   { wide: true, height: 90 + 22 * shown.length, legend: () => [[colours.bad, "", "worse"], [colours.good, "", "better"],
@@ -80,8 +100,8 @@ function drawForest(draw, comparison, canvas) {
   return chart;
 }
 
-function forestTips(row, several) {
-  return [rowName(row, several), percent(row.change_percent) + " (" + percent(row.low_percent) + " to " +
+function forestTips(row, name) {
+  return [name(row), percent(row.change_percent) + " (" + percent(row.low_percent) + " to " +
     percent(row.high_percent) + ")", quantity(row.baseline, row.unit) + " \u2192 " + quantity(row.value, row.unit),
   row.verdict + (row.significant ? "" : ", no more than noise")];
 }
@@ -106,16 +126,16 @@ function onlyInTable(comparison) {
 function showComparison(data, page) {
   const comparison = data.comparison, rows = comparison.rows || [];
   comparison.rows = rows;
-  const several = new Set(rows.map((row) => row.run)).size > 1;
   const size = (row) => Math.abs(row.change_percent || 0);
   const kept = new Set(rows.slice().sort((a, b) => size(b) - size(a)).slice(0, MAX_FOREST));
   const shown = rows.filter((row) => kept.has(row));
   const bad = comparison.beyond_limit > 0;
   page.append(element("section", {}, element("p", { class: bad ? "bad" : "good", id: "verdict", text: comparison.verdict +
-    ": " + plain(comparison.beyond_limit) + " beyond the limit of " + short(comparison.limit_percent) + " %" }),
+    (comparison.limit_percent > 0 ? ": " + plain(comparison.beyond_limit) + " beyond the limit of " +
+    short(comparison.limit_percent) + " %" : "") }),
   facts((comparison.runs || []).map((run, i) => [i === 0 ? run.label + " (baseline)" : run.label, [run.path, run.format,
     run.repeats === undefined ? "" : run.repeats + " repeats"].filter((word) => word).join(", ")]))));
-  if (shown.length > 0) page.append(forestCard(comparison, shown, several));
+  if (shown.length > 0) page.append(forestCard(comparison, shown));
   const only = onlyInTable(comparison);
   if (only) page.append(element("section", {}, element("h2", { text: "Not compared" }), only));
 }

@@ -64,12 +64,15 @@ function figureOf(row, name) {
     max: maxs.length > 0 ? Math.max(...maxs) : null, bound: middle("bound"), bound_name: all[0].bound_name };
 }
 
+// The figures that are looked at first, if they are there, and then the others as they come.
+const FIRST_FIGURES = ["latency", "bandwidth", "logical_bandwidth", "wire_bandwidth", "messages"];
+
 function figureNames(rows) {
   const names = [];
   for (const row of rows)
     for (const repeat of row.repeats)
       for (const figure of repeat.figures) if (!names.includes(figure.name)) names.push(figure.name);
-  return names;
+  return FIRST_FIGURES.filter((name) => names.includes(name)).concat(names.filter((name) => !FIRST_FIGURES.includes(name)));
 }
 
 // Rows in groups that have few enough lines for one chart: [title, rows].
@@ -155,7 +158,7 @@ function showKind(runs, kind, page) {
 
 function showFigures(data, page) {
   const runs = data.runs, kinds = Array.from(new Set(runs.map((run) => run.figures.kind)));
-  for (const run of runs) page.append(describeFigures(run, runs.length > 1));
+  page.append(element("div", { class: "charts" }, ...runs.map((run) => describeFigures(run, runs.length > 1))));
   const refused = refusedSection(runs), bounds = boundsTable(runs);
   if (refused) page.append(refused);
   for (const kind of kinds) showKind(runs.filter((run) => run.figures.kind === kind), kind, page);

@@ -72,7 +72,7 @@ function showRun(data, page) {
   page.append(describeRun(run));
   const charts = element("div", { class: "charts" });
   charts.append(timelineCard(run));
-  for (const card of [latencyCard(run), bandwidthCard(run), rankLatencyCard(run), changeCard(run), stallCard(run),
+  for (const card of [latencyCard(run), bandwidthCard(run), changeCard(run), stallCard(run), rankLatencyCard(run),
     heatCard(run)]) if (card) charts.append(card);
   page.append(charts);
 }

@@ -157,7 +157,7 @@ function rankLatencyCard(run) {
     card.redraw();
   });
   const card = chartCard("Latency by rank", "Each bar goes from a rank's p50 to its p99. The table has all figures of " +
-    "every phase.", draw, rankTable(run), { controls: controls });
+    "every phase.", draw, rankTable(run), { wide: true, controls: controls });
   return card.section;
 }
 
