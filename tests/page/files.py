@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""--html and --prometheus: files that are whole or not there, series that a strict reader takes, and what is refused."""
+"""--html and --prometheus: files that are whole or not there, series for a strict reader, and what is refused."""
 import json
 import os
 import pathlib

@@ -73,7 +73,8 @@ class Pages(tool.ToolTest):
             cells = shown[place]
             self.assertEqual((cells["state"], cells["host"], cells["reason"]),
                              (rank["state"], rank["host"], rank["reason"]), place)
-            self.assertEqual((int(cells["checked"]), int(cells["lost"])), (rank["checked"], rank["num_lost_selections"]))
+            self.assertEqual((int(cells["checked"]), int(cells["lost"])),
+                             (rank["checked"], rank["num_lost_selections"]))
             if rank["both"]["count"] == 0:
                 continue
             for operation in ("both", "dispatch", "combine"):
