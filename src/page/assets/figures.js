@@ -122,7 +122,8 @@ function describeFigures(run, several) {
       "section", {}, several ? element("h2", {text: run.label}) : null,
       element("p", {class: figures.passed && figures.complete ? "good verdict" : "bad verdict", text: ended}), facts([
         ["kind", figures.kind], ["started", figures.started], ["took", short(figures.elapsed_s) + " s"],
-        ["hosts", figures.hosts.join(", ")], ["rows", figures.rows.length], ["weft", figures.version]
+        ["hosts", Array.from(new Set(figures.hosts)).join(", ")], ["rows", figures.rows.length],
+        ["weft", figures.version]
       ]),
       element("details", {}, element("summary", {text: "Settings"}), facts(Object.entries(figures.settings))));
 }
@@ -183,7 +184,7 @@ function boundsTable(runs) {
 // Charts of rows that say the same kind of thing: lines against a size, or bars.
 function figureCards(rows, kind, title) {
   const varied = variedKeys(rows);
-  const x = ["ep", "traffic"].includes(kind)
+  const x = ["ep", "traffic", "limits"].includes(kind)
       ? undefined
       : X_KEYS.find((name) => varied.some((key) => key.name === name) && isNumeric(rows, name));
   return figureNames(rows)

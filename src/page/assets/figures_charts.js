@@ -67,7 +67,8 @@ function lineCard(rows, varied, x, name, part) {
   if (points.length === 0) return null;
   const unit = points[0].unit, sizes = points.map((point) => point.x);
   const positive = unit !== "percent" && points.every((point) => point.y > 0 && (point.low === null || point.low >= 0));
-  if (new Set(sizes).size < 2) return barCard(rows, varied, name, part);
+  // Without a line of two points there is no sweep.
+  if (!Array.from(series.values()).some((list) => list.length > 1)) return barCard(rows, varied, name, part);
   // Zero has no place on a logarithmic axis: a band begins at the least that has.
   const least = Math.min(...points.map((point) => point.y));
   const onAxis = (list) => list.map(
@@ -182,7 +183,11 @@ function barCard(rows, varied, name, part) {
       indexAxis: "y",
       legend: groups.size > 1,
       scales: {
-        x: axis(unit, {beginAtZero: true, suggestedMax: Math.max(top, ...near) * 1.03}),
+        x: axis(unit, {
+          ticks: unit === "bytes" ? {callback: bytes} : {},
+          beginAtZero: true,
+          suggestedMax: Math.max(top, ...near) * 1.03
+        }),
         y: {
           grid: {display: false},
           ticks: {

@@ -7,6 +7,15 @@ const FIRST_ROWS = 500;
 const MORE_ROWS = 1000;
 const SLICE_MS = 12;
 const waitingTables = [];
+const usedNames = new Set();
+
+// Several runs may have figures of one name.
+function uniqueName(name) {
+  let unique = name;
+  for (let i = 2; usedNames.has(unique); i++) unique = name + "-" + i;
+  usedNames.add(unique);
+  return unique;
+}
 
 // `columns`: names, or {name, text: true} for those that hold words. `rows()` makes lists of values.
 function dataTable(id, caption, columns, rows) {
@@ -15,7 +24,8 @@ function dataTable(id, caption, columns, rows) {
   const head = element(
       "tr", {},
       ...heads.map((column) => element("th", {scope: "col", class: column.text ? "text" : "", text: column.name})));
-  const table = element("table", {id: id}, element("caption", {text: caption}), element("thead", {}, head), body);
+  const table =
+      element("table", {id: uniqueName(id)}, element("caption", {text: caption}), element("thead", {}, head), body);
   const fill = {body: body, heads: heads, rows: rows(), next: 0};
   const count = fill.rows.length, large = count * heads.length > LARGE_TABLE && count > FIRST_ROWS;
   fill.end = large ? FIRST_ROWS : count;

@@ -26,6 +26,14 @@ def find():
     return None
 
 
+def no_pages(weft):
+    """Why the tool makes no pages, or None: `weft` runs it."""
+    asked = weft("report", os.devnull, "--html", "none.html")
+    if "libjs-chart.js" in asked.stderr:
+        return "this weft was compiled without the chart library libjs-chart.js"
+    return None
+
+
 class Browser:
     def __init__(self, program, folder):
         folder = pathlib.Path(folder)
