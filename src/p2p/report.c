@@ -1,20 +1,14 @@
-// Results for programs, as JSON and CSV; the table for people is in report_table.c.
+// Results for programs, as JSON, CSV and figures; the table for people is in report_table.c.
 #include "p2p/report.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/fail.h"
 #include "base/text/digits.h"
 #include "p2p/bound.h"
-
-static double us(double ns) {
-  return digits_rounded(ns / 1e3);
-}
-
-static double percentile_us(const struct p2p_result *result, double percent) {
-  return us((double)histogram_percentile(&result->latency, percent));
-}
 
 // --- CSV ---
 
@@ -49,8 +43,8 @@ static void csv_text(FILE *out, const char *text) {
 static void csv_row(const struct p2p_report *report, const struct p2p_result *one) {
   FILE *out = report->out;
   const struct histogram *latency = &one->latency;
-  const double times[] = {us((double)latency->min), percentile_us(one, 50),   percentile_us(one, 99),
-                          percentile_us(one, 99.9), us((double)latency->max), us(histogram_mean(latency))};
+  const double times[] = {p2p_us((double)latency->min), p2p_percentile_us(one, 50),   p2p_percentile_us(one, 99),
+                          p2p_percentile_us(one, 99.9), p2p_us((double)latency->max), p2p_us(histogram_mean(latency))};
   fprintf(out, "%s,%" PRIu64 ",%u,", p2p_op_names[one->op], one->bytes, one->iterations);
   for (size_t i = 0; i < sizeof times / sizeof *times; i++)
     csv_number(out, times[i]);
@@ -75,12 +69,13 @@ static void add_rate(json_t *object, const char *name, double value) {
 }
 
 static json_t *describe(const struct p2p_result *one) {
-  json_t *object = json_pack("{s:s, s:I, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:b, s:s}", "operation",
-                             p2p_op_names[one->op], "bytes", (json_int_t)one->bytes, "iterations", one->iterations,
-                             "at_once", one->depth, "latency_min_us", us((double)one->latency.min), "latency_p50_us",
-                             percentile_us(one, 50), "latency_p99_us", percentile_us(one, 99), "latency_p999_us",
-                             percentile_us(one, 99.9), "latency_max_us", us((double)one->latency.max), "latency_avg_us",
-                             us(histogram_mean(&one->latency)), "checked", one->checked, "transport", one->transport);
+  json_t *object =
+      json_pack("{s:s, s:I, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:b, s:s}", "operation", p2p_op_names[one->op],
+                "bytes", (json_int_t)one->bytes, "iterations", one->iterations, "at_once", one->depth, "latency_min_us",
+                p2p_us((double)one->latency.min), "latency_p50_us", p2p_percentile_us(one, 50), "latency_p99_us",
+                p2p_percentile_us(one, 99), "latency_p999_us", p2p_percentile_us(one, 99.9), "latency_max_us",
+                p2p_us((double)one->latency.max), "latency_avg_us", p2p_us(histogram_mean(&one->latency)), "checked",
+                one->checked, "transport", one->transport);
   add_rate(object, "per_second", one->per_second);
   add_rate(object, "gb_per_second", one->gbps);
   add_rate(object, "peer_gb_per_second", one->peer_gbps);
@@ -119,7 +114,8 @@ int p2p_report_begin(struct p2p_report *report, FILE *out, const struct p2p_conf
     int width = (int)strlen(p2p_size_text(sizes->bytes[i], text, sizeof text));
     report->size_width = width > report->size_width ? width : report->size_width;
   }
-  return limits_open(&report->limits);
+  int rc = limits_open(&report->limits);
+  return rc == 0 && p2p_figures_wanted(report) ? p2p_figures_begin(report) : rc;
 }
 
 // The foot of the table tells of each once.
@@ -136,6 +132,9 @@ int p2p_report_row(struct p2p_report *report, struct p2p_result *result) {
   p2p_bound_judge(report, result);
   keep_bound(report, &result->bound);
   report->refused += *result->refused != '\0';
+  int rc = p2p_figures_wanted(report) ? p2p_figures_row(report, result) : 0;
+  if (rc != 0)
+    return rc;
   if (report->config->format == P2P_JSON)
     return json_array_append_new(report->list, describe(result)) == 0
                ? 0
@@ -156,6 +155,9 @@ int p2p_report_end(struct p2p_report *report, bool complete) {
   int rc = report->rows > 0 && report->config->format == P2P_JSON ? write_json(report, complete) : 0;
   if (report->rows > 0 && report->config->format == P2P_TEXT)
     p2p_table_foot(report);
+  int unwritten = report->rows > 0 && p2p_figures_wanted(report) ? p2p_figures_write(report, complete) : 0;
+  rc = rc != 0 ? rc : unwritten;
+  figures_free(&report->figures);
   if (rc == 0 && report->refused > 0)
     rc = P2P_REFUSED;
   json_decref(report->list);

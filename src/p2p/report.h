@@ -1,9 +1,12 @@
 // Where results go, one after the other as they are measured: a table, CSV, or JSON, which is one document at the end.
+// Beside it they are kept as figures, where a page or a node exporter's file is to be written.
 #ifndef P2P_REPORT_H
 #define P2P_REPORT_H
 
 #include <jansson.h>
 
+#include "base/text/digits.h"
+#include "measure/figures.h"
 #include "p2p/p2p.h"
 
 // What the bytes move between, for the report's reader.
@@ -26,6 +29,8 @@ struct p2p_report {
   uint32_t refused;                       // of the rows
   struct limits_bound bounds[P2P_BOUNDS]; // that rows had, for the table's foot
   uint32_t num_bounds;
+  struct figures figures; // the rows again, where a file is to be written
+  uint64_t begun_ns;
 };
 
 // `sizes` are those that will come. Loads this host's bounds, so the process does not fork afterwards.
@@ -34,8 +39,25 @@ int p2p_report_begin(struct p2p_report *report, FILE *out, const struct p2p_conf
 // The row is held against its bound, and is on its way when this returns, whatever becomes of the process; JSON's is
 // kept.
 int p2p_report_row(struct p2p_report *report, struct p2p_result *result);
-// `complete`: all that was asked for was measured. The report is empty afterwards. P2P_REFUSED: rows were.
+// `complete`: all that was asked for was measured; else the last error says why not. The report is empty afterwards.
+// P2P_REFUSED: rows were.
 int p2p_report_end(struct p2p_report *report, bool complete);
+
+// Nanoseconds as microseconds, with the digits that reports show; of a result's latencies.
+static inline double p2p_us(double ns) {
+  return digits_rounded(ns / 1e3);
+}
+static inline double p2p_percentile_us(const struct p2p_result *result, double percent) {
+  return p2p_us((double)histogram_percentile(&result->latency, percent));
+}
+
+// --- figures for a page or a node exporter (report_figures.c) ---
+
+bool p2p_figures_wanted(const struct p2p_report *report);
+int p2p_figures_begin(struct p2p_report *report);
+int p2p_figures_row(struct p2p_report *report, const struct p2p_result *result);
+// Of what was broken off, too, what was measured. SYSTEM: a file cannot be written.
+int p2p_figures_write(struct p2p_report *report, bool complete);
 
 // --- the table (report_table.c) ---
 
