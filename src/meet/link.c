@@ -1,6 +1,7 @@
 // The connections by which a death is noticed at once. A worker says its id to whoever calls its port, and "bye" before
 // it leaves; rank 0 calls all, and all call rank 0. A call that ends without "bye" was one to the dead.
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +33,7 @@ struct connection {
 struct meet_linker {
   struct meet *meet;
   pthread_t thread;
-  int set, waker;
+  int set;
   uint32_t callers;
   atomic_bool stop;
   struct connection *list;
@@ -188,12 +189,6 @@ static void *run(void *arg) {
   return NULL;
 }
 
-void meet_linker_poke(struct meet *meet) {
-  uint64_t one = 1;
-  if (meet->linker && write(meet->linker->waker, &one, sizeof one) != sizeof one)
-    return; // it is awake
-}
-
 static void free_linker(struct meet_linker *linker) {
   for (struct connection *one = linker->list; one; one = one->next)
     one->gone = true;
@@ -217,8 +212,8 @@ static int open_sockets(struct meet_linker *linker, const char *host) {
   snprintf(meet->address, sizeof meet->address, v6 ? "[%s]:%u" : "%s:%u", host, port);
   if (!add(linker, listener, LISTENER, EPOLLIN))
     return fail(WEFT_ERR_NOMEM, "no memory for the connections of a benchmark");
-  linker->waker = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (linker->waker < 0 || !add(linker, linker->waker, WAKER, EPOLLIN))
+  int waker = fcntl(meet->waker, F_DUPFD_CLOEXEC, 0); // closed with the others
+  if (waker < 0 || !add(linker, waker, WAKER, EPOLLIN))
     return fail_errno(errno, "cannot make the connections of a benchmark");
   return 0;
 }
@@ -248,10 +243,8 @@ void meet_linker_stop(struct meet *meet) {
   if (!linker)
     return;
   atomic_store(&linker->stop, true);
-  meet_linker_poke(meet);
+  eventfd_write(meet->waker, 1);
   pthread_join(linker->thread, NULL);
-  pthread_mutex_lock(&meet->lock); // events of the store poke it
   meet->linker = NULL;
-  pthread_mutex_unlock(&meet->lock);
   free_linker(linker);
 }

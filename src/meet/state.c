@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 
 #include "base/log.h"
 #include "base/printable.h"
@@ -89,7 +90,7 @@ void meet_worker_free(struct meet_worker *worker) {
 void meet_state_changed(struct meet *meet) {
   pthread_cond_broadcast(&meet->changed);
   pthread_cond_signal(&meet->work);
-  meet_linker_poke(meet);
+  eventfd_write(meet->waker, 1); // full: it is awake
 }
 
 uint32_t meet_state_come(const struct meet *meet) {

@@ -64,6 +64,7 @@ struct meet {
   pthread_t keeper;
   bool keeps;
   struct meet_linker *linker;
+  int waker; // eventfd: the thread of the connections looks whether there is somebody to call
 
   pthread_mutex_t lock;   // of all below
   pthread_cond_t changed; // whoever waits looks again. CLOCK_MONOTONIC
@@ -139,7 +140,6 @@ int meet_put_end(struct meet *meet, uint32_t rank, const char *id, const char *k
 
 // link.c. Listens (address "" in meet->address: chosen by `host`), and sets meet->address.
 int meet_linker_start(struct meet *meet, const char *host);
-void meet_linker_poke(struct meet *meet); // there may be somebody to call. With the lock
 void meet_linker_stop(struct meet *meet); // says good-bye to all
 
 // probe.c
