@@ -8,9 +8,10 @@
 #include <stdatomic.h>
 
 #include "base/fail.h"
+#include "bench/common/store.h"
 #include "bench/ep/ep.h"
 
-enum { BENCH_EP_MAX_TIMES = 4, BENCH_EP_TEXT = 512, BENCH_EP_URL = 1024 };
+enum { BENCH_EP_MAX_TIMES = 4, BENCH_EP_TEXT = 512 };
 
 // What one measurement is. `size` 0 bytes read: the lead has ended, and so does the rank.
 struct bench_ep_command {
@@ -26,6 +27,7 @@ struct bench_ep_result {
   uint64_t logical[2], wire[2]; // bytes of a dispatch, of a combine
   uint64_t pairs;               // (token, expert) pairs that came to this rank
   uint64_t hottest_pairs;       // of them, those of its busiest expert
+  uint32_t gpu_index;           // as this host counts them
   char gpu[96];                 // "" on host memory
   uint8_t gpu_id[16];           // of the GPU: two ranks may share one
   char way[64];                 // to ranks on other hosts; "": there are none
@@ -39,12 +41,11 @@ struct bench_ep_rank_board {
 };
 
 struct bench_ep_board {
-  char url[BENCH_EP_URL];       // of the store; written before the first command
-  char token[BENCH_EP_URL * 4]; // of the store; "": none
-  char prefix[256];             // of the benchmark's keys, ending in '/'
-  int32_t first_rank;           // of this host's ranks; likewise
-  bool others;                  // there are ranks on other hosts
-  atomic_bool stop;             // end the measurement after the operation under way, all ranks after the same
+  struct bench_store_place place; // where the store is; written before the first command
+  char prefix[256];               // of the benchmark's keys, ending in '/'; likewise
+  int32_t first_rank;             // of this host's ranks; likewise
+  bool others;                    // there are ranks on other hosts
+  atomic_bool stop;               // end the measurement after the operation under way, all ranks after the same
   uint32_t iterations;
   struct bench_ep_rank_board rank[BENCH_EP_MAX_RANKS];
   uint64_t times[]; // [rank][BENCH_EP_MAX_TIMES][iterations], in ns

@@ -13,6 +13,8 @@
 
 #include <weft/ep.h>
 
+#include "bench/common/options.h"
+
 enum {
   BENCH_EP_MAX_RANKS = 256,  // of one host
   BENCH_EP_MAX_POINTS = 4096 // of a sweep
@@ -32,8 +34,8 @@ enum bench_ep_op {
 
 // How operations follow each other while times are taken.
 enum bench_ep_loop {
-  BENCH_EP_PAIR,  // a dispatch and its combine at once: both
   BENCH_EP_PARTS, // the ranks begin dispatch and combine together, each: dispatch, combine
+  BENCH_EP_PAIR,  // a dispatch and its combine at once: both
   BENCH_EP_SPLIT, // each half by its own two calls: the four parts
   BENCH_EP_GRAPH, // replays of a captured pair: both
   BENCH_EP_LOOPS,
@@ -66,12 +68,12 @@ struct bench_ep_point {
 
 // What the options say. Strings that are lists have commas between their values.
 struct bench_ep_config {
+  struct bench_options common;
   const char *ops, *tokens, *hidden, *topk, *ranks, *experts, *dtypes, *combine_dtypes, *layouts, *skews, *memories;
   enum bench_ep_mode mode;
   bool graph, check, share_gpus;
   uint32_t iterations, warmup;
   uint64_t seed;
-  uint32_t timeout_ms, startup_timeout_s;
   uint32_t local_ranks;  // rank processes of this host; 0: as many as the sweep has at most
   uint32_t as_hosts;     // so many groups of ranks reach each other as if on different hosts; 0 or 1: as they are
   const char *transport; // between hosts; NULL: the library chooses

@@ -16,6 +16,7 @@ struct bench_ep_found_rank {
 struct bench_ep_found {
   uint32_t num_ranks;
   uint32_t count; // iterations
+  bool counted;   // `count` is known: of a rank of this host, or of one that was heard first
   bool stopped;   // by a signal, on some host
   struct bench_ep_found_rank *ranks;
 };

@@ -11,12 +11,7 @@
 enum { REASON_MS = 500, MAX_FOUNDERS = EP_MAX_CAPACITY };
 
 static int open_store(struct bench_ep_rank *r) {
-  struct weft_store_options options = WEFT_STORE_OPTIONS_INIT;
-  if (r->store)
-    return 0;
-  options.endpoints = r->board->url;
-  options.token = r->board->token[0] ? r->board->token : NULL;
-  return weft_store_open(&r->store, &options);
+  return r->store.client ? 0 : bench_store_join(&r->store, &r->config->common, &r->board->place);
 }
 
 static int choose_gpu(struct bench_ep_rank *r, int32_t *gpu) {
@@ -52,6 +47,7 @@ static int open_home(struct bench_ep_rank *r) {
   if ((err = r->home.api->describe(r->gpu, &info, why)) != 0)
     return device_fail(err, "cannot describe the GPU", why);
   snprintf(r->result.gpu, sizeof r->result.gpu, "GPU %d, %.80s", r->gpu, info.name);
+  r->result.gpu_index = (uint32_t)r->gpu;
   memcpy(r->result.gpu_id, info.uuid, sizeof r->result.gpu_id);
   return 0;
 }
@@ -69,7 +65,7 @@ static int open_ep(struct bench_ep_rank *r, uint32_t sequence, uint64_t deadline
   for (uint32_t i = 0; i < point->ranks; i++)
     founders[i] = (int32_t)i;
   snprintf(prefix, sizeof prefix, "%sep/%u/", r->board->prefix, sequence);
-  options.store = r->store;
+  options.store = r->store.client;
   options.prefix = prefix;
   options.rank = r->rank;
   options.capacity = point->ranks;
@@ -81,7 +77,7 @@ static int open_ep(struct bench_ep_rank *r, uint32_t sequence, uint64_t deadline
   options.experts_per_rank = point->experts;
   options.dtype = point->dtype;
   options.combine_dtype = point->combine_dtype;
-  options.op_timeout_ms = r->config->timeout_ms;
+  options.op_timeout_ms = r->config->common.timeout_ms;
   options.memory = point->memory;
   options.device = r->gpu;
   options.transport = is_spread(r) ? r->config->transport : "none";
@@ -133,7 +129,7 @@ static int prepare(struct bench_ep_rank *r) {
 }
 
 int bench_ep_group_open(struct bench_ep_rank *r, uint32_t sequence) {
-  uint64_t deadline_ns = clock_deadline_ms((uint64_t)r->config->startup_timeout_s * 1000);
+  uint64_t deadline_ns = clock_deadline_ms((uint64_t)r->config->common.startup_timeout_s * 1000);
   const struct bench_ep_point *point = r->point;
   r->sizes = (struct run_config){.num_tokens = point->tokens,
                                  .experts_per_rank = point->experts,
@@ -143,7 +139,7 @@ int bench_ep_group_open(struct bench_ep_rank *r, uint32_t sequence) {
                                  .combine_dtype = point->combine_dtype,
                                  .layout = point->layout,
                                  .memory = point->memory,
-                                 .timeout_ms = r->config->timeout_ms,
+                                 .timeout_ms = r->config->common.timeout_ms,
                                  .seed = r->config->seed};
   int err = open_store(r);
   if (!err)

@@ -3,60 +3,29 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/fail.h"
-#include "base/text/text.h"
 #include "base/time/clock.h"
+#include "bench/common/stop.h"
 
 enum {
   LOOK_MS = 100,    // between two looks at signals and other hosts
   REASON_MS = 1000, // a rank that lost another one may say so before the death of that one shows
-  ENDING_MS = 3000, // after a signal the operation under way has so long to end; ranks that are closed too
+  ENDING_MS = 3000, // after a signal the operation under way has so long to end; ranks that are closed too,
+  FAILING_MS = 300, // but where something has failed only so long
   PATIENCE_S = 30,  // beyond all waits of the ranks' own
 };
 
 // --- processes ---
 
 // What the rank's process has of the lead's: nothing but the board and its socket.
-static void be_rank(const struct bench_ep_lead *lead, uint32_t index, int socket, pid_t parent) {
-  const int signals[] = {SIGINT, SIGTERM, SIGHUP}; // the lead ends it
-  for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
-    signal(signals[i], SIG_IGN);
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent)
-    _exit(1);
-  for (uint32_t i = 0; i < index; i++) // else the others would not see the lead's end
-    close(lead->child[i].socket);
-  _exit(bench_ep_rank_main(lead->config, lead->sweep, lead->board, index, socket));
-}
-
-static int start(struct bench_ep_lead *lead, uint32_t index) {
-  int ends[2];
-  pid_t parent = getpid();
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
-    return fail_errno(errno, "cannot make a socket for rank process %u", index);
-  fflush(NULL);
-  pid_t pid = fork();
-  if (pid == 0) {
-    close(ends[0]);
-    be_rank(lead, index, ends[1], parent);
-  }
-  close(ends[1]);
-  if (pid < 0) {
-    close(ends[0]);
-    return fail_errno(errno, "cannot start rank process %u", index);
-  }
-  lead->child[index] = (struct bench_ep_child){pid, ends[0]};
-  lead->num_ranks = index + 1;
-  return 0;
+static int be_rank(void *arg, uint32_t index, int socket) {
+  const struct bench_ep_lead *lead = arg;
+  bench_stop_ignore(); // the lead ends it
+  return bench_ep_rank_main(lead->config, lead->sweep, lead->board, index, socket);
 }
 
 int bench_ep_lead_open(struct bench_ep_lead *lead, const struct bench_ep_config *config,
@@ -69,40 +38,24 @@ int bench_ep_lead_open(struct bench_ep_lead *lead, const struct bench_ep_config 
     return fail_errno(errno, "no memory for the times of %u ranks", config->local_ranks);
   }
   lead->board->iterations = config->iterations;
-  int err = 0;
-  for (uint32_t i = 0; i < config->local_ranks && !err; i++)
-    err = start(lead, i);
-  return err;
+  return bench_children_start(&lead->children, config->local_ranks, be_rank, lead);
 }
 
-// Waits for its end: the socket is closed, which a rank that is not stuck sees at once.
-static void end_child(struct bench_ep_child *child, uint64_t deadline_ns) {
-  if (child->pid <= 0)
-    return;
-  while (waitpid(child->pid, NULL, WNOHANG) == 0) {
-    if (clock_passed(deadline_ns))
-      kill(child->pid, SIGKILL);
-    poll(NULL, 0, 1);
-  }
-  child->pid = 0;
-}
-
-void bench_ep_lead_close(struct bench_ep_lead *lead) {
-  uint64_t deadline_ns = clock_deadline_ms(lead->lost >= 0 ? 0 : ENDING_MS);
-  for (uint32_t i = 0; i < lead->num_ranks; i++)
-    close(lead->child[i].socket);
-  for (uint32_t i = 0; i < lead->num_ranks; i++)
-    end_child(&lead->child[i], deadline_ns);
+// A rank that is not stuck sees at once that there are no more commands.
+void bench_ep_lead_close(struct bench_ep_lead *lead, bool failed) {
+  for (uint32_t i = 0; i < lead->children.count; i++)
+    shutdown(lead->children.list[i].socket, SHUT_RDWR);
+  bench_children_wait(&lead->children, failed ? FAILING_MS : ENDING_MS);
+  bench_children_end(&lead->children);
   if (lead->board)
     munmap(lead->board, lead->board_size);
   lead->board = NULL;
-  lead->num_ranks = 0;
 }
 
 uint32_t bench_ep_lead_takes(const struct bench_ep_lead *lead, const struct bench_ep_point *point) {
   uint32_t first = (uint32_t)lead->board->first_rank;
   uint32_t others = point->ranks > first ? point->ranks - first : 0;
-  return others < lead->num_ranks ? others : lead->num_ranks;
+  return others < lead->children.count ? others : lead->children.count;
 }
 
 // --- a measurement ---
@@ -132,25 +85,19 @@ static void note_failure(struct round *round, int err, int32_t lost, const char 
   round->reason_ns = reason_ns < round->reason_ns ? reason_ns : round->reason_ns;
 }
 
-// How its process ended.
+// The cause of whatever others have said.
 static void note_death(struct round *round, uint32_t index) {
-  struct bench_ep_child *child = &round->lead->child[index];
-  int status = 0;
-  int32_t rank = round->lead->board->first_rank + (int32_t)index;
-  char error[160];
-  uint64_t deadline_ns = clock_deadline_ms(REASON_MS); // its socket closes a moment before
-  pid_t ended;
-  while ((ended = waitpid(child->pid, &status, WNOHANG)) == 0 && !clock_passed(deadline_ns))
+  struct bench_ep_lead *lead = round->lead;
+  int32_t rank = lead->board->first_rank + (int32_t)index;
+  char how[128] = "closed its socket", error[256];
+  uint64_t deadline_ns = clock_deadline_ms(REASON_MS); // the socket closes a moment before
+  uint32_t ended = index;
+  bool well;
+  while (!bench_children_ended(&lead->children, &ended, &well, how, sizeof how) && !clock_passed(deadline_ns))
     poll(NULL, 0, 1);
-  if (ended > 0 && WIFSIGNALED(status))
-    snprintf(error, sizeof error, "rank %d died: its process %d was ended by signal %d (%s)", rank, (int)child->pid,
-             WTERMSIG(status), strsignal(WTERMSIG(status)));
-  else
-    snprintf(error, sizeof error, "rank %d died: its process %d ended by itself with status %d", rank, (int)child->pid,
-             ended > 0 ? WEXITSTATUS(status) : -1);
-  if (ended > 0)
-    child->pid = 0;
-  round->err = 0; // the cause of whatever others have said
+  rank = ended == index ? rank : lead->board->first_rank + (int32_t)ended; // of several, the first that is found
+  snprintf(error, sizeof error, "rank %d died: its process %d %s", rank, (int)lead->children.list[ended].pid, how);
+  round->err = 0;
   note_failure(round, WEFT_ERR_PEER_LOST, rank, error);
   round->reason_ns = clock_ns();
 }
@@ -171,7 +118,7 @@ static void hear(struct round *round, uint32_t index) {
   char byte;
   ssize_t got;
   do
-    got = recv(round->lead->child[index].socket, &byte, 1, MSG_DONTWAIT);
+    got = recv(round->lead->children.list[index].socket, &byte, 1, MSG_DONTWAIT);
   while (got < 0 && errno == EINTR);
   if (got == 1)
     note_answer(round, index);
@@ -183,7 +130,7 @@ static int tell(struct round *round, const struct bench_ep_command *command) {
   struct bench_ep_lead *lead = round->lead;
   for (uint32_t i = 0; i < round->count; i++) {
     atomic_store(&lead->board->rank[i].done, 0);
-    if (send(lead->child[i].socket, command, sizeof *command, MSG_NOSIGNAL) != sizeof *command) {
+    if (send(lead->children.list[i].socket, command, sizeof *command, MSG_NOSIGNAL) != sizeof *command) {
       note_death(round, i);
       return fail(round->err, "%s", round->error);
     }
@@ -202,8 +149,8 @@ static void look_at_progress(struct round *round) {
     sum += done;
   }
   if (sum != round->progress || round->still_ns == 0) {
-    uint64_t patience_ms = (lead->config->startup_timeout_s + PATIENCE_S) * UINT64_C(1000);
-    round->still_ns = clock_deadline_ms(patience_ms + 8 * (uint64_t)lead->config->timeout_ms);
+    uint64_t patience_ms = (lead->config->common.startup_timeout_s + PATIENCE_S) * UINT64_C(1000);
+    round->still_ns = clock_deadline_ms(patience_ms + 8 * (uint64_t)lead->config->common.timeout_ms);
   }
   round->progress = sum;
   if (lead->watch.progress)
@@ -223,13 +170,16 @@ static bool look_around(struct round *round) {
   struct bench_ep_lead *lead = round->lead;
   char error[160];
   look_at_progress(round);
-  if (lead->watch.stopped(lead->watch.arg) && round->ending_ns == CLOCK_NEVER) {
+  if (bench_stopped() && round->ending_ns == CLOCK_NEVER) {
     atomic_store(&lead->board->stop, true);
     round->ending_ns = clock_deadline_ms(ENDING_MS);
   }
-  int err = round->err ? 0 : lead->watch.failed(lead->watch.arg);
-  if (err)
-    note_failure(round, err, -1, weft_last_error());
+  bool doubtful = round->err == WEFT_ERR_PEER_LOST || round->err == WEFT_ERR_TIMEOUT;
+  int err = !round->err || doubtful ? lead->watch.failed(lead->watch.arg) : 0;
+  if (err) {
+    note_failure(round, err, lead->lost, weft_last_error());
+    round->reason_ns = clock_ns();
+  }
   if (clock_passed(round->ending_ns)) {
     note_failure(round, WEFT_ERR_CANCELED, silent(round), "interrupted; the operation under way did not end in time");
     return true;
@@ -253,7 +203,7 @@ int bench_ep_lead_measure(struct bench_ep_lead *lead, const struct bench_ep_comm
     return err;
   while (round.answered < round.count && !look_around(&round)) {
     for (uint32_t i = 0; i < round.count; i++)
-      ready[i] = (struct pollfd){.fd = round.has_answered[i] ? -1 : lead->child[i].socket, .events = POLLIN};
+      ready[i] = (struct pollfd){.fd = round.has_answered[i] ? -1 : lead->children.list[i].socket, .events = POLLIN};
     if (poll(ready, round.count, LOOK_MS) <= 0)
       continue;
     for (uint32_t i = 0; i < round.count; i++)

@@ -2,21 +2,14 @@
 #ifndef BENCH_EP_LEAD_H
 #define BENCH_EP_LEAD_H
 
-#include <sys/types.h>
-
+#include "bench/common/children.h"
 #include "bench/ep/found.h"
 
-// A signal that asks to end, or news of other hosts: asked in every wait, which it bounds. *err 0: nothing is to end.
+// What the lead asks in every wait, which that bounds.
 struct bench_ep_watch {
-  bool (*stopped)(void *arg); // a signal has come
-  int (*failed)(void *arg);   // why everything is to end now, with the sentence in the last error; or 0
+  int (*failed)(void *arg);                                // why everything is to end now: an error with its sentence
   void (*progress)(void *arg, uint32_t done, uint32_t of); // iterations of the measurement under way
   void *arg;
-};
-
-struct bench_ep_child {
-  pid_t pid; // 0: none, or it has ended
-  int socket;
 };
 
 struct bench_ep_lead {
@@ -25,16 +18,16 @@ struct bench_ep_lead {
   struct bench_ep_watch watch;
   struct bench_ep_board *board;
   size_t board_size;
-  uint32_t num_ranks; // of this host
-  int32_t lost;       // rank that a failure is about; -1: none
-  struct bench_ep_child child[BENCH_EP_MAX_RANKS];
+  int32_t lost;                   // rank that a failure is about; -1: none
+  struct bench_children children; // a rank each
 };
 
 // Starts the rank processes: before this process has any thread. They wait for the first command. What is started is
 // ended by bench_ep_lead_close(), also after an error.
 int bench_ep_lead_open(struct bench_ep_lead *lead, const struct bench_ep_config *config,
                        const struct bench_ep_sweep *sweep, const struct bench_ep_watch *watch);
-void bench_ep_lead_close(struct bench_ep_lead *lead);
+// `failed`: they are not waited for.
+void bench_ep_lead_close(struct bench_ep_lead *lead, bool failed);
 
 // Ranks of this host that take part in the point.
 uint32_t bench_ep_lead_takes(const struct bench_ep_lead *lead, const struct bench_ep_point *point);

@@ -143,7 +143,7 @@ static int await_end(struct timer *timer, uint64_t op) {
   struct bench_ep_rank *r = timer->rank;
   struct traffic *t = r->traffic;
   char why[DEVICE_WHY] = "";
-  uint64_t patience = ((uint64_t)r->config->timeout_ms * 8 * (1 + DEVICE_EXTENSIONS) + SPARE_MS) * IN_GRAPH;
+  uint64_t patience = ((uint64_t)r->config->common.timeout_ms * 8 * (1 + DEVICE_EXTENSIONS) + SPARE_MS) * IN_GRAPH;
   uint32_t patience_ms = patience < UINT32_MAX ? (uint32_t)patience : UINT32_MAX - 1;
   int err = r->home.api->stream_wait(r->home.device, r->home.stream, patience_ms, why);
   r->home.is_stuck |= err == WEFT_ERR_TIMEOUT;

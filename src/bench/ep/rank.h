@@ -11,8 +11,8 @@ struct bench_ep_rank {
   const struct bench_ep_config *config;
   const struct bench_ep_sweep *sweep;
   struct bench_ep_board *board;
-  uint32_t index; // on this host
-  weft_store_t *store;
+  uint32_t index;           // on this host
+  struct bench_store store; // opened with the first measurement
 
   // The measurement under way.
   const struct bench_ep_point *point;

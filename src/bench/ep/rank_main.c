@@ -62,6 +62,6 @@ int bench_ep_rank_main(const struct bench_ep_config *config, const struct bench_
     if (write(socket, "", 1) != 1)
       break;
   }
-  weft_store_close(rank.store);
+  bench_store_close(&rank.store);
   return 0;
 }

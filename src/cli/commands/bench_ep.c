@@ -1,18 +1,17 @@
 // weft bench ep: measures dispatch and combine.
 #include "base/fail.h"
+#include "bench/common/stop.h"
 #include "bench/ep/run.h"
 #include "cli/commands/commands.h"
 #include "cli/process/terminal.h"
 
-#include <signal.h>
 #include <stdio.h>
-#include <string.h>
+#include <unistd.h>
 
 #define FIELD(member) OPTION_FIELD(struct bench_ep, member)
 
 struct bench_ep {
   struct bench_ep_config config;
-  uint32_t repeat;
 };
 
 // clang-format off
@@ -55,8 +54,6 @@ static const struct cli_option rows[] = {
    .max = 100000, .preset = "100", FIELD(config.iterations), .help = "timed operations of each measurement"},
   {.name = "warmup", .alias = "warmup-iter", .type = OPTION_UINT, .metavar = "N", .max = 100000, .preset = "20",
    FIELD(config.warmup), .help = "untimed ones before them"},
-  {.name = "repeat", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = 1000, .preset = "1", FIELD(repeat),
-   .help = "measure the whole sweep so many times, so that each point comes by turns"},
   {.name = "seed", .type = OPTION_UINT, .metavar = "N", .preset = "1", FIELD(config.seed),
    .help = "seed of all data and selections: the same seed gives the same"},
 
@@ -71,37 +68,34 @@ static const struct cli_option rows[] = {
    .help = "have the ranks of this host reach each other as if they were on so many hosts"},
   {.name = "share-gpus", .type = OPTION_FLAG, .variable = "WEFT_SHARE_GPUS", FIELD(config.share_gpus),
    .help = "let several ranks have one GPU, where there are fewer GPUs than ranks: for tests"},
-  {.name = "timeout-ms", .type = OPTION_UINT, .metavar = "N", .min = 10, .max = 600000, .unit = "ms",
-   .preset = "5000", .variable = "WEFT_TIMEOUT_MS", FIELD(config.timeout_ms),
-   .help = "a peer that is silent for so long in an operation is lost"},
-  {.name = "startup-timeout", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = 86400, .unit = "s",
-   .preset = "60", .variable = "WEFT_STARTUP_TIMEOUT", FIELD(config.startup_timeout_s),
-   .help = "all ranks must have connected after so long"},
+
+  BENCH_OPTION_ROWS_STORE(struct bench_ep, config.common),
+
+  BENCH_OPTION_ROWS_OUTPUT(struct bench_ep, config.common),
 };
 // clang-format on
 
 static const struct cli_example examples[] = {
-    {"weft bench ep", "dispatch, combine and both, two ranks on host memory"},
+    {"weft bench ep", "dispatch, combine and both of 128 tokens, two ranks on host memory"},
+    {"weft bench ep --ranks 2,4 --tokens 1,16,128 --dtype bf16,fp8 --repeat 5 --json a.json",
+     "a sweep, for weft compare"},
+    {"weft bench ep --memory cuda --graph --check", "a GPU for each of two ranks; every value judged"},
+    {"weft bench ep --skew uniform,zipf:1.2,hot --experts-per-rank 32", "what uneven experts cost"},
+    {"WEFT_TOKEN=SECRET weft bench ep --ranks 16 --local-ranks 8", "the first of two hosts; it prints the command for "
+                                                                   "the other"},
     {NULL, NULL},
 };
 
-static volatile sig_atomic_t came;
-static void take(int number) {
-  came = number;
-}
-
-static bool stopped(void *arg) {
-  (void)arg;
-  return came;
-}
-
-static int begun(void *arg, struct figures *figures) {
-  (void)arg, (void)figures;
-  return 0;
-}
-
-static int add_row(void *arg, struct figures *figures, const struct figures_row *row) {
-  (void)arg, (void)figures, (void)row;
+static int settle_output(const struct bench_ep_config *config, struct bench_output *output) {
+  // Its own columns, so that every row fits whatever is swept; the others stand in the files.
+  static const char *const columns[] = {"op",    "tokens", "hidden", "topk",   "ranks", "experts",
+                                        "dtype", "layout", "skew",   "memory", NULL};
+  struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO, config->common.color);
+  bench_output_init(output, &config->common);
+  output->color = terminal.color;
+  output->unicode = terminal.unicode;
+  output->width = terminal.width;
+  output->columns = columns;
   return 0;
 }
 
@@ -110,21 +104,38 @@ static int run(const struct cli_call *call) {
   int status = 0;
   if (!cli_command_options(call, &options, &status))
     return status;
-  signal(SIGINT, take);
+  struct bench_output output;
+  struct bench_progress progress;
   struct figures figures = {0};
-  struct bench_ep_sink sink = {begun, add_row, NULL, stopped, NULL};
-  int err = bench_ep_run(&options.config, options.repeat, &sink, &figures);
-  json_t *json = figures_to_json(&figures);
-  json_dumpf(json, stdout, JSON_INDENT(1));
-  json_decref(json);
+  settle_output(&options.config, &output);
+  bench_stop_watch("weft bench ep");
+  bench_progress_begin(&progress, "weft bench ep", options.config.common.quiet);
+  output.progress = &progress;
+  int err = bench_ep_run(&options.config, &output, &progress, &figures);
+  bool refused = bench_output_refused(&output);
   figures_free(&figures);
-  return err ? cli_command_failed(call, err) : came ? 128 + came : 0;
+  if (err && !(err == WEFT_ERR_CANCELED && bench_stopped()))
+    return cli_command_failed(call, err);
+  if (bench_stopped()) {
+    cli_command_failed(call, bench_stop_check());
+    return 128 + bench_stopped();
+  }
+  return refused ? 1 : 0;
 }
 
 const struct cli_command cli_bench_ep = {
     .name = "bench ep",
     .summary = "measure dispatch and combine of expert parallelism",
-    .description = "Measures.",
+    .description =
+        "Runs ranks as processes of this host, or of several hosts that meet on a store, and measures their operations "
+        "one by one: all ranks begin together, and an operation takes as long as on the rank that takes longest. Each "
+        "list of values is swept, and every combination is a row: its latency over the iterations, the bytes of a rank "
+        "by pairs of token and expert (logical) and as they travel (wire), the bound of the hardware beside them, how "
+        "uneven the experts were, and the slowest rank.\n"
+        "Each combination is measured in a group of its own; with --repeat the whole sweep comes by turns. On CUDA "
+        "memory times are those of events in the stream.\n"
+        "Exit status 1 means that a figure is above what the hardware can do, 4 wrong data, 5 that a rank was lost, "
+        "124 that a deadline passed, 130 Ctrl-C: what was measured until then is written all the same.",
     .options = OPTION_TABLE(rows),
     .examples = examples,
     .run = run,
