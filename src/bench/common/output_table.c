@@ -36,16 +36,28 @@ static struct bench_output_column *add(struct bench_output *output, const char *
   return column;
 }
 
-static void add_key(struct bench_output *output, const char *key, const json_t *value) {
-  char text[64];
-  struct bench_output_column *column = add(output, "", key, 0);
+// `key`: perhaps with ":" and a width behind it, for values that are wider than the first one.
+static void add_key(struct bench_output *output, const char *key, const struct figures_row *row) {
+  char text[64], name[sizeof output->table->key];
+  size_t size = strcspn(key, ":"), wanted = key[size] ? strtoul(key + size + 1, NULL, 10) : 0;
+  snprintf(name, sizeof name, "%.*s", (int)size, key);
+  const json_t *value = json_object_get(row->keys, name);
+  struct bench_output_column *column = add(output, "", name, 0);
   bench_output_value(value, text, sizeof text);
-  snprintf(column->key, sizeof column->key, "%s", key);
+  snprintf(column->key, sizeof column->key, "%s", name);
   column->left = !json_is_integer(value);
   column->width = strlen(column->heading);
   size_t least = json_is_integer(value) ? strcmp(key, "bytes") == 0 ? 11 : 6 : table_width(text);
+  least = least < wanted ? wanted : least;
   if (column->width < least)
     column->width = least;
+}
+
+static bool is_shown(const struct bench_output *output, const char *figure) {
+  for (size_t i = 0; output->figures && output->figures[i]; i++)
+    if (strcmp(output->figures[i], figure) == 0)
+      return true;
+  return !output->figures;
 }
 
 static void add_figure(struct bench_output *output, const struct figure *figure) {
@@ -111,11 +123,12 @@ int bench_output_table_begin(struct bench_output *output, const struct figures_r
     return -1;
   if (output->columns)
     for (size_t i = 0; output->columns[i]; i++)
-      add_key(output, output->columns[i], json_object_get(row->keys, output->columns[i]));
+      add_key(output, output->columns[i], row);
   else
-    json_object_foreach(row->keys, key, value) add_key(output, key, value);
+    json_object_foreach(row->keys, key, value) add_key(output, key, row);
   for (uint32_t i = 0; i < row->num_figures; i++)
-    add_figure(output, &row->figures[i]);
+    if (is_shown(output, row->figures[i].name))
+      add_figure(output, &row->figures[i]);
   if (row->slowest[0]) {
     struct bench_output_column *column = add(output, "", "slowest", 4);
     column->what = COLUMN_SLOWEST;

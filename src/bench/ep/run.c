@@ -9,6 +9,7 @@
 #include "base/time/clock.h"
 #include "bench/common/stop.h"
 #include "bench/ep/bound.h"
+#include "bench/ep/heading.h"
 #include "bench/ep/hosts.h"
 #include "run/common/host.h"
 
@@ -110,6 +111,8 @@ static int open_run(struct run *run) {
   if (!err)
     err = bench_output_begin(run->output, run->figures);
   run->written = !err;
+  if (!err)
+    bench_ep_heading(run->output, run->config);
   return err;
 }
 

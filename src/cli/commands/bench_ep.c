@@ -86,17 +86,12 @@ static const struct cli_example examples[] = {
     {NULL, NULL},
 };
 
-static int settle_output(const struct bench_ep_config *config, struct bench_output *output) {
-  // Its own columns, so that every row fits whatever is swept; the others stand in the files.
-  static const char *const columns[] = {"op",    "tokens", "hidden", "topk",   "ranks", "experts",
-                                        "dtype", "layout", "skew",   "memory", NULL};
+static void settle_output(const struct bench_ep_config *config, struct bench_output *output) {
   struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO, config->common.color);
   bench_output_init(output, &config->common);
   output->color = terminal.color;
   output->unicode = terminal.unicode;
   output->width = terminal.width;
-  output->columns = columns;
-  return 0;
 }
 
 static int run(const struct cli_call *call) {
