@@ -8,7 +8,7 @@
 #include "base/time/clock.h"
 #include "bench/ep/rank.h"
 
-enum { REASON_MS = 500, MAX_FOUNDERS = EP_MAX_CAPACITY };
+enum { REASON_MS = 500, MAX_FOUNDERS = EP_MAX_CAPACITY, MARK_STOP = 1 };
 
 static int open_store(struct bench_ep_rank *r) {
   return r->store.client ? 0 : bench_store_join(&r->store, &r->config->common, &r->board->place);
@@ -197,4 +197,16 @@ int bench_ep_group_whole(struct bench_ep_rank *r) {
   if (lost < 0)
     return fail(WEFT_ERR_PEER_LOST, "a rank was lost in the combine of operation %llu", (unsigned long long)t->info.op);
   return fail(WEFT_ERR_PEER_LOST, "rank %d was lost in operation %llu%s", lost, (unsigned long long)t->info.op, how);
+}
+
+// --- the end of a loop ---
+
+// The lowest mark of all ranks is the same for all, so all end with the same operation.
+bool bench_ep_progress(struct bench_ep_rank *r, uint32_t iteration, uint64_t mark) {
+  uint32_t done = iteration + 1, warmup = r->config->warmup;
+  r->result.count = done > warmup ? done - warmup : 0;
+  atomic_store_explicit(&r->board->rank[r->index].done, done, memory_order_relaxed);
+  if (atomic_load_explicit(&r->board->stop, memory_order_relaxed))
+    weft_ep_set_mark(r->ep, MARK_STOP);
+  return done >= warmup + r->config->iterations || mark >= MARK_STOP;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/text/text.h"
+#include "base/text/wrap.h"
 
 // Columns "NAME:WIDTH" of the one benchmark of this process.
 static struct {
@@ -58,6 +59,6 @@ void bench_ep_heading(struct bench_output *output, const struct bench_ep_config 
   output->columns = columns.list;
   output->figures = strcmp(config->skews, "uniform") == 0 ? figures : skewed;
   if (output->out && same.data)
-    fprintf(output->out, "%s\n", same.data);
+    wrap_write(output->out, same.data, 0, 2, output->width);
   text_free(&same);
 }

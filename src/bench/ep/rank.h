@@ -35,6 +35,10 @@ void bench_ep_group_close(struct bench_ep_rank *rank);
 // PEER_LOST, with why, where a rank was lost in the last operation; else 0.
 int bench_ep_group_whole(struct bench_ep_rank *rank);
 
+// Tells the lead how far the loop is; true: this was the last iteration, for all ranks. `mark`: what the last dispatch
+// brought.
+bool bench_ep_progress(struct bench_ep_rank *rank, uint32_t iteration, uint64_t mark);
+
 // rehearse.c: the first operation, after which the experts' answers stand in place for all that follow, since each
 // dispatches the same. With --check both halves are judged, as they are by bench_ep_judge_last() for an operation that
 // has left its results in the buffers.
@@ -48,9 +52,5 @@ void bench_ep_forget(struct bench_ep_rank *rank);
 // in result.count.
 int bench_ep_loop_host(struct bench_ep_rank *rank);
 int bench_ep_loop_cuda(struct bench_ep_rank *rank);
-
-// Tells the lead how far the loop is; true: this was the last iteration, for all ranks. `mark`: what the last dispatch
-// brought.
-bool bench_ep_progress(struct bench_ep_rank *rank, uint32_t iteration, uint64_t mark);
 
 #endif

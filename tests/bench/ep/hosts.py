@@ -14,7 +14,7 @@ from serving import Server
 
 SMALL = ("--hidden", 256, "--tokens", 16, "--topk", 2, "--experts-per-rank", 2, "--op", "both", "--local-ranks", 2)
 ENDLESS = (*SMALL, "--ranks", 4, "--iterations", 10000)
-TOKEN = {"WEFT_TOKEN": "a token of these tests, not short"}
+TOKEN = {"WEFT_TOKEN": "a-token-of-these-tests-not-short"}
 
 
 def children(pid):

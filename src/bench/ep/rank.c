@@ -7,18 +7,6 @@
 
 #include "bench/ep/rank.h"
 
-enum { MARK_STOP = 1 };
-
-// The lowest mark of all ranks is the same for all, so all end with the same operation.
-bool bench_ep_progress(struct bench_ep_rank *r, uint32_t iteration, uint64_t mark) {
-  uint32_t done = iteration + 1, warmup = r->config->warmup;
-  r->result.count = done > warmup ? done - warmup : 0;
-  atomic_store_explicit(&r->board->rank[r->index].done, done, memory_order_relaxed);
-  if (atomic_load_explicit(&r->board->stop, memory_order_relaxed))
-    weft_ep_set_mark(r->ep, MARK_STOP);
-  return done >= warmup + r->config->iterations || mark >= MARK_STOP;
-}
-
 static int measure_in_group(struct bench_ep_rank *r, uint32_t sequence) {
   int err = bench_ep_group_open(r, sequence);
   if (!err)
