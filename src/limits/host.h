@@ -4,7 +4,8 @@
 
 #include "limits/hardware/hardware.h"
 #include "limits/kept.h"
-#include "limits/table.h"
+#include "limits/table/table.h"
+#include "measure/figures.h"
 
 // Where to look: all NULL but in tests.
 struct limits_places {
@@ -30,5 +31,8 @@ int limits_open_at(struct limits **limits, const struct limits_places *places);
 
 // Adds what GPUs say of themselves, once. NOMEM.
 int limits_know_gpus(struct limits *limits);
+
+// Adds a row and a bound for each entry to a document of the kind "limits". NOMEM.
+int limits_to_figures(const struct limits *limits, struct figures *figures);
 
 #endif

@@ -1,5 +1,5 @@
 // The list of bounds: adding, finding, and its form in a file.
-#include "limits/table.h"
+#include "limits/table/table.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -27,6 +27,14 @@ int limits_table_add(struct limits_table *table, const struct limits_entry *entr
   list[table->count++] = *entry;
   table->list = list;
   return 0;
+}
+
+void limits_table_drop(struct limits_table *table, enum limits_kind kind) {
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < table->count; i++)
+    if (table->list[i].kind != kind)
+      table->list[kept++] = table->list[i];
+  table->count = kept;
 }
 
 void limits_table_free(struct limits_table *table) {
@@ -129,6 +137,10 @@ static const struct field entry_fields[] = {
     {ENTRY(detail), .type = FIELD_TEXT},
     {.name = NULL},
 };
+
+const char *limits_kind_name(enum limits_kind kind) {
+  return kind_names[kind];
+}
 
 json_t *limits_table_to_json(const struct limits_table *table) {
   json_t *list = json_array();

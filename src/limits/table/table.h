@@ -1,6 +1,6 @@
 // The bounds of a host as they are kept: a list of what was measured or described, each with what it is of.
-#ifndef LIMITS_TABLE_H
-#define LIMITS_TABLE_H
+#ifndef LIMITS_TABLE_TABLE_H
+#define LIMITS_TABLE_TABLE_H
 
 #include <jansson.h>
 
@@ -38,6 +38,8 @@ struct limits_table {
 // Adds an entry, or gives the one of the same kind, devices, processors and bytes its new value where that is a
 // measurement or the old one was none. NOMEM.
 int limits_table_add(struct limits_table *table, const struct limits_entry *entry);
+// Takes away all of a kind.
+void limits_table_drop(struct limits_table *table, enum limits_kind kind);
 void limits_table_free(struct limits_table *table);
 
 // The first of that kind, device and other (NULL: any), one that was measured before all that were not; or NULL.
@@ -47,6 +49,8 @@ const struct limits_entry *limits_table_find(const struct limits_table *table, e
 // The bound of copies by so many processors (0: unknown) of so large a working set (0: unknown), all together; NULL:
 // nobody knows. What was measured for fewer processors or larger sets does not bound what has more or smaller ones.
 const struct limits_entry *limits_table_copy(const struct limits_table *table, uint32_t processors, uint64_t bytes);
+
+const char *limits_kind_name(enum limits_kind kind);
 
 // To and from the list of a kept file. PROTOCOL names the member that is wrong.
 json_t *limits_table_to_json(const struct limits_table *table);
