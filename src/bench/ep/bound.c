@@ -59,11 +59,12 @@ static struct way way_of(const struct bench_ep_point *point, const struct bench_
   bool network = spread || groups > 1;
   struct way way = {.share = 1.0 / here, .spread = 1, .same_gpu = share_a_gpu(found)};
   enum limits_memory memory = cuda ? LIMITS_CUDA : LIMITS_HOST;
-  way.route = (struct limits_route){.from = {memory, from->result.gpu_index, NULL, spread ? from->host : NULL},
-                                    .to = {memory, to->result.gpu_index, NULL, spread ? to->host : NULL},
-                                    .pairs = here,
-                                    .working_set = (uint64_t)(2 * wire_bytes), // rows where they lie, and in windows
-                                    .copiers = 1};
+  way.route =
+      (struct limits_route){.from = {memory, from->result.gpu_index, NULL, spread ? from->host : NULL},
+                            .to = {memory, to->result.gpu_index, NULL, spread ? to->host : NULL},
+                            .pairs = here,
+                            .working_set = (uint64_t)(3 * wire_bytes), // rows where they lie, in windows, received
+                            .copiers = 1};
   snprintf(way.transport, sizeof way.transport, "%.*s", (int)strcspn(to->result.way, " ,:"), to->result.way);
   if (!network)
     snprintf(way.transport, sizeof way.transport, "%s", cuda ? "cuda" : "shm");
