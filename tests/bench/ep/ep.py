@@ -109,6 +109,15 @@ class Measuring(Bench):
         self.assertEqual([(row["run"], keys["tokens"]) for keys, _, row in rows],
                          [(run, tokens) for run in range(3) for tokens in (1, 2)])
 
+    def test_gpus_and_graphs(self):
+        """By the plug-in of the tests, whose kernels carry no tokens: how the stream and its graph are used."""
+        rows = self.measure("--memory", "cuda", "--graph", WEFT_CUDA_PLUGIN=os.environ["FAKE_DEVICE"])
+        self.assertEqual([(keys["op"], keys["graph"]) for keys, _, _ in rows],
+                         [("dispatch", False), ("combine", False), ("both", False), ("both", True)])
+        for keys, figures, row in rows:
+            self.assertEqual((keys["memory"], figures["latency"]["count"]), ("cuda", 10))
+            self.assertRegex(row["slowest"], r"^rank ([01]) on .*, GPU \1, a fake$")
+
     def test_one_rank_alone(self):
         for _, figures, row in self.measure("--ranks", 1, "--check"):
             self.assertEqual((row["slowest"], figures["wire_bytes"]["value"]), ("", 0))
