@@ -24,6 +24,8 @@ static bool is_interrupted(void *arg) {
   struct bench_ep_hosts *hosts = arg;
   if (!bench_stopped())
     return false;
+  if (!hosts->met)
+    return true;
   if (hosts->stopped_ns == 0)
     hosts->stopped_ns = clock_ns();
   return clock_ns() - hosts->stopped_ns > STOP_MS * UINT64_C(1000000);
@@ -62,6 +64,7 @@ static int meet_others(struct bench_ep_hosts *hosts, const struct bench_options 
   int err = meet_open(&hosts->meet, &how);
   if (err)
     return err;
+  hosts->met = true;
   hosts->index = meet_rank(hosts->meet);
   json_t **all = calloc(hosts->size, sizeof *all), *mine = json_pack("{s:s}", "id", hosts->id);
   err = all && mine ? meet_all_gather(hosts->meet, "id", mine, hosts->timeout_ms, all)

@@ -9,6 +9,7 @@
 struct bench_ep_hosts {
   struct bench_store store;
   struct meet *meet; // NULL: this host is the only one
+  bool met;          // all hosts have come
   uint32_t size;     // hosts
   uint32_t index;    // this one's number
   uint32_t local_ranks;

@@ -118,6 +118,13 @@ class Measuring(Bench):
             self.assertEqual((keys["memory"], figures["latency"]["count"]), ("cuda", 10))
             self.assertRegex(row["slowest"], r"^rank ([01]) on .*, GPU \1, a fake$")
 
+    def test_ranks_as_on_two_hosts(self):
+        result = tool.weft("bench", "ep", *SMALL, "--as-hosts", 2, "--check", "--json", self.file)
+        if "no transport to other hosts works here" in result.stderr:
+            self.skipTest("no transport to other hosts was built")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertEqual(len(self.document()["rows"]), 3)
+
     def test_one_rank_alone(self):
         for _, figures, row in self.measure("--ranks", 1, "--check"):
             self.assertEqual((row["slowest"], figures["wire_bytes"]["value"]), ("", 0))
