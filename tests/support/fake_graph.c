@@ -1,4 +1,6 @@
-// Graphs of the plug-in of the tests: launches of one thread that are kept, and run again and again.
+// Graphs of the plug-in of the tests: launches of one thread that are kept, and run again and again. The thread of the
+// device that they are launched on runs them, which is another one than the engine's own: what was launched before has
+// to be awaited.
 #include <stdlib.h>
 #include <string.h>
 
