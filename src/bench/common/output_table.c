@@ -7,7 +7,7 @@
 #include "base/printable.h"
 #include "base/text/table.h"
 
-enum { MAX_COLUMNS = 48, NUMBER_WIDTH = 8, GAP = 2 };
+enum { MAX_COLUMNS = 48, NUMBER_WIDTH = 8, TEXT_WIDTH = 8, GAP = 2 };
 
 void bench_output_value(const json_t *value, char *out, size_t cap) {
   if (json_is_string(value))
@@ -36,28 +36,25 @@ static struct bench_output_column *add(struct bench_output *output, const char *
   return column;
 }
 
-// `key`: perhaps with ":" and a width behind it, for values that are wider than the first one.
-static void add_key(struct bench_output *output, const char *key, const struct figures_row *row) {
-  char text[64], name[sizeof output->table->key];
-  size_t size = strcspn(key, ":"), wanted = key[size] ? strtoul(key + size + 1, NULL, 10) : 0;
-  snprintf(name, sizeof name, "%.*s", (int)size, key);
-  const json_t *value = json_object_get(row->keys, name);
-  struct bench_output_column *column = add(output, "", name, 0);
+// `key`: perhaps with ":" and a width behind it.
+static void add_key(struct bench_output *output, const char *key_and_width, const struct figures_row *row) {
+  char text[64], key[FIGURES_NAME];
+  size_t size = strcspn(key_and_width, ":"), wanted = 0;
+  snprintf(key, sizeof key, "%.*s", (int)size, key_and_width);
+  if (key_and_width[size])
+    wanted = strtoul(key_and_width + size + 1, NULL, 10);
+  const json_t *value = json_object_get(row->keys, key);
+  struct bench_output_column *column = add(output, "", key, 0);
   bench_output_value(value, text, sizeof text);
-  snprintf(column->key, sizeof column->key, "%s", name);
+  snprintf(column->key, sizeof column->key, "%s", key);
   column->left = !json_is_integer(value);
   column->width = strlen(column->heading);
-  size_t least = json_is_integer(value) ? strcmp(key, "bytes") == 0 ? 11 : 6 : table_width(text);
+  size_t least = strcmp(key, "bytes") == 0 ? 11 : json_is_integer(value) ? 6 : TEXT_WIDTH;
   least = least < wanted ? wanted : least;
   if (column->width < least)
     column->width = least;
-}
-
-static bool is_shown(const struct bench_output *output, const char *figure) {
-  for (size_t i = 0; output->figures && output->figures[i]; i++)
-    if (strcmp(output->figures[i], figure) == 0)
-      return true;
-  return !output->figures;
+  if (column->width < table_width(text)) // later rows may have longer ones, and break the line
+    column->width = table_width(text);
 }
 
 static void add_figure(struct bench_output *output, const struct figure *figure) {
@@ -126,9 +123,13 @@ int bench_output_table_begin(struct bench_output *output, const struct figures_r
       add_key(output, output->columns[i], row);
   else
     json_object_foreach(row->keys, key, value) add_key(output, key, row);
-  for (uint32_t i = 0; i < row->num_figures; i++)
-    if (is_shown(output, row->figures[i].name))
-      add_figure(output, &row->figures[i]);
+  for (uint32_t i = 0; i < row->num_figures && !output->figures; i++)
+    add_figure(output, &row->figures[i]);
+  for (size_t i = 0; output->figures && output->figures[i]; i++) {
+    const struct figure *figure = figures_find(row, output->figures[i]);
+    if (figure)
+      add_figure(output, figure);
+  }
   if (row->slowest[0]) {
     struct bench_output_column *column = add(output, "", "slowest", 4);
     column->what = COLUMN_SLOWEST;
