@@ -68,7 +68,7 @@ static bool fill_row(struct figures_row *row, const struct p2p_result *one) {
     bandwidth->bound = one->bound.gbps;
     snprintf(bandwidth->bound_name, sizeof bandwidth->bound_name, "%s", one->bound.name);
   }
-  snprintf(row->refused, sizeof row->refused, "%s", one->refused);
+  snprintf(row->refused, sizeof row->refused, "%.*s", (int)sizeof row->refused - 1, one->refused);
   return (one->peer_gbps <= 0 ||
           figures_add(row, "peer_bandwidth", "GB/s", FIGURE_HIGHER, digits_rounded(one->peer_gbps))) &&
          figures_add(row, "messages", "1/s", FIGURE_HIGHER, digits_rounded(one->per_second));

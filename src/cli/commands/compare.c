@@ -14,10 +14,11 @@
 #include "compare/operands.h"
 #include "compare/read/baseline.h"
 #include "measure/json_file.h"
+#include "page/page.h"
 
 struct options {
   struct cli_words runs, repeats, figures, only, ignore;
-  const char *baseline, *save_baseline, *limit, *floor;
+  const char *baseline, *save_baseline, *limit, *floor, *html;
   uint32_t resamples;
   uint64_t seed;
   enum compare_pairing paired;
@@ -63,6 +64,8 @@ static const struct cli_option rows[] = {
   {.name = "json", .type = OPTION_FLAG, FIELD(json), .help = "print JSON", .section = "Output"},
   {.name = "csv", .type = OPTION_FLAG, FIELD(csv), .help = "print one CSV record for each figure"},
   {.name = "markdown", .type = OPTION_FLAG, FIELD(markdown), .help = "print a table for a pull request"},
+  {.name = "html", .type = OPTION_PATH, .metavar = "FILE", FIELD(html),
+   .help = "write a page with pictures to this file too, which opens in a browser without a network"},
   {.name = "color", .type = OPTION_ENUM, .metavar = "WHEN", .choices = cli_terminal_color_names, .preset = "auto",
    FIELD(color), .help = "colours in the table"},
 };
@@ -117,6 +120,13 @@ static int write_json(const struct comparison *comparison) {
              : fail(WEFT_ERR_SYSTEM, "cannot write the comparison");
 }
 
+static int save_page(const struct comparison *comparison, const char *path) {
+  json_t *json = compare_to_json(comparison);
+  int err = json ? page_save_comparison(path, json) : WEFT_ERR_NOMEM;
+  json_decref(json);
+  return err;
+}
+
 static int print(const struct options *options, const struct comparison *comparison) {
   struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO, options->color);
   struct compare_look look = {.color = terminal.color, .unicode = terminal.unicode, .width = terminal.width};
@@ -141,7 +151,10 @@ static int settings_of(const struct options *options, struct compare_options *se
                                        .match = {options->ignore.count, options->ignore.list}};
   if (options->json + options->csv + options->markdown > 1)
     return fail(WEFT_ERR_INVALID, "want one of --json, --csv and --markdown");
-  int err = options->limit ? operands_percent("limit", options->limit, &settings->limit) : 0;
+  int err = options->html ? page_check(options->html) : 0;
+  if (err)
+    return err;
+  err = options->limit ? operands_percent("limit", options->limit, &settings->limit) : 0;
   return err ? err : operands_percent("floor", options->floor, &settings->floor);
 }
 
@@ -155,6 +168,8 @@ static int compare(const struct cli_call *call, const struct options *options, c
     return WRONG_INPUT;
   }
   err = print(options, &comparison);
+  if (!err && options->html)
+    err = save_page(&comparison, options->html);
   int status = err ? cli_command_failed(call, err) : comparison.beyond > 0 ? BEYOND_LIMIT : 0;
   compare_free(&comparison);
   return status;
