@@ -154,7 +154,7 @@ int p2p_report_row(struct p2p_report *report, struct p2p_result *result) {
 
 int p2p_report_end(struct p2p_report *report, bool complete) {
   int rc = report->rows > 0 && report->config->format == P2P_JSON ? write_json(report, complete) : 0;
-  if (report->rows > 0 && report->config->format == P2P_TEXT)
+  if (complete && report->rows > 0 && report->config->format == P2P_TEXT)
     p2p_table_foot(report);
   if (rc == 0 && report->refused > 0)
     rc = P2P_REFUSED;
