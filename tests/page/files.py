@@ -154,6 +154,10 @@ class Files(tool.ToolTest):
         broken = samples.ep()
         broken["rows"][2]["figures"][0]["p50"] = "fast"
         self.assertIn("rows[2].figures[0].p50", self.fails("report", self.write(broken), "--html", page))
+        for member in ("keys", "figure", "change_percent"):
+            broken = samples.comparison()
+            del broken["rows"][1][member]
+            self.assertIn(f"rows[1].{member}", self.fails("report", self.write(broken), "--html", page))
         self.assertFalse(page.exists())
 
     def fails(self, *arguments):

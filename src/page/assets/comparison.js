@@ -172,7 +172,8 @@ function onlyInTable(comparison) {
             "only", "rows that only one run has", [{name: "run", text: true}, {name: "what", text: true}],
             () => only.map(
                 (one) =>
-                    [one.run, Object.entries(one.keys).map(([name, value]) => keyText(name, value)).join(" \u00b7 ")]));
+                    [one.run,
+                     Object.entries(one.keys || {}).map(([name, value]) => keyText(name, value)).join(" \u00b7 ")]));
 }
 
 function showComparison(data, page) {
@@ -180,7 +181,7 @@ function showComparison(data, page) {
   comparison.rows = rows;
   const size = (row) => Math.abs(row.change_percent || 0);
   const kept = new Set(rows.slice().sort((a, b) => size(b) - size(a)).slice(0, MAX_FOREST));
-  const shown = rows.filter((row) => kept.has(row));
+  const shown = rows.filter((row) => kept.has(row) && typeof row.change_percent === "number");
   const bad = comparison.beyond_limit > 0;
   page.append(element(
       "section", {}, element("p", {
