@@ -30,6 +30,8 @@ build_wanted="
 library liburing            liburing-dev
 library ucx                 libucx-dev
 library libfabric           libfabric-dev
+file /usr/include/toml++/toml.h libtomlplusplus-dev
+command c++                 g++
 "
 test_needs="
 library cmocka              libcmocka-dev
