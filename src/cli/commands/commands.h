@@ -8,5 +8,6 @@ extern const struct cli_command cli_doctor, cli_elastic, cli_env, cli_help, cli_
     cli_report, cli_serve;
 
 extern const struct cli_command cli_bench_limits;
+extern const struct cli_command cli_bench_transfer, cli_bench_nixlbench;
 
 #endif
