@@ -1,9 +1,11 @@
 // The whole of it: the processes of this host, the store, the meeting, and the sweep.
 #include <inttypes.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/time/clock.h"
 #include "bench/common/children.h"
 #include "bench/common/stop.h"
 #include "bench/common/store.h"
@@ -86,6 +88,22 @@ static void each_size(const struct transfer_plan *plan, struct sweep *sweep, int
     }
 }
 
+// A transfer may fail because a worker has died before the meeting has heard of that: it says who, in a moment.
+static int find_lost(struct meet *meet, int err) {
+  enum { MOMENT_MS = 1000 };
+  char why[FAIL_DETAIL_SIZE], said[FAIL_DETAIL_SIZE];
+  uint64_t deadline_ns = clock_deadline_ms(MOMENT_MS);
+  snprintf(said, sizeof said, "%s", weft_last_error());
+  while (err == WEFT_ERR_PEER_LOST || err == WEFT_ERR_UNREACHABLE || err == WEFT_ERR_NOT_CONNECTED) {
+    if (meet_lost(meet, NULL, why, sizeof why))
+      return fail(WEFT_ERR_PEER_LOST, "%s", why);
+    if (clock_passed(deadline_ns))
+      break;
+    poll(NULL, 0, 1);
+  }
+  return fail(err, "%s", said);
+}
+
 // Meanwhile `meet` is open, or NULL.
 static int run_worker(struct running *running, struct meet *meet) {
   struct transfer_worker worker = {0};
@@ -104,6 +122,8 @@ static int run_worker(struct running *running, struct meet *meet) {
   sweep.worker = &worker;
   if (!err)
     each_size(&running->plan, &sweep, &err);
+  if (err && meet)
+    err = find_lost(meet, err);
   if (err && meet)
     meet_fail(meet, err, weft_last_error());
   if (sweep.report)
