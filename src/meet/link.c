@@ -94,11 +94,11 @@ static void hear_caller(struct meet_linker *linker, struct connection *caller) {
     drop(linker, caller);
 }
 
-static void say_lost(struct meet_linker *linker, const struct connection *called, const char *why) {
+static void say_dead(struct meet_linker *linker, const struct connection *called, const char *why) {
   struct meet *meet = linker->meet;
   pthread_mutex_lock(&meet->lock);
   if (strcmp(meet->workers[called->rank].id, called->id) == 0)
-    meet_state_lost(meet, called->rank, why);
+    meet_state_suspect(meet, called->rank, why);
   pthread_mutex_unlock(&meet->lock);
 }
 
@@ -109,11 +109,11 @@ static void end_call(struct meet_linker *linker, struct connection *called, int 
   if (bye)
     return;
   if (greeted && error == ETIMEDOUT)
-    say_lost(linker, called, "its host has not answered for seconds");
+    say_dead(linker, called, "its host has not answered for seconds");
   else if (greeted)
-    say_lost(linker, called, "its process has ended");
+    say_dead(linker, called, "its process has ended");
   else if (error == ECONNREFUSED && called->same_place)
-    say_lost(linker, called, "its process has ended, as nothing listens at its port");
+    say_dead(linker, called, "its process has ended, as nothing listens at its port");
   // else a firewall, or too many callers: then its lease tells
 }
 
@@ -131,7 +131,7 @@ static void hear_called(struct meet_linker *linker, struct connection *called) {
   if (called->have >= MEET_ID_SIZE - 1 && memcmp(called->heard, called->id, MEET_ID_SIZE - 1) != 0) {
     drop(linker, called);
     if (called->same_place) // else its address may mean somebody else here
-      say_lost(linker, called, "its process has ended, and another one has its port");
+      say_dead(linker, called, "its process has ended, and another one has its port");
   }
 }
 
@@ -148,7 +148,7 @@ static void call_all(struct meet_linker *linker) {
     bool same_place = strcmp(worker->place, meet->place) == 0;
     int fd = meet_connect(worker->address);
     if (fd < 0 && errno == ECONNREFUSED && same_place)
-      meet_state_lost(meet, rank, "its process has ended, as nothing listens at its port");
+      meet_state_suspect(meet, rank, "its process has ended, as nothing listens at its port");
     struct connection *called = fd < 0 ? NULL : add(linker, fd, CALLED, EPOLLIN);
     if (!called)
       continue;

@@ -165,7 +165,7 @@ static void leave(struct meet *meet) {
   atomic_store(&meet->limit_ns, clock_deadline_ms(CLOSE_MS));
   store_limit_thread(&meet->limit_ns);
   pthread_mutex_lock(&meet->lock);
-  bool joined = meet->joined, tell = joined && meet->workers[meet->rank].end == MEET_GOING;
+  bool joined = meet->joined, tell = joined ? meet->workers[meet->rank].end == MEET_GOING : meet->claimed;
   pthread_mutex_unlock(&meet->lock);
   if (tell)
     meet_put_end(meet, meet->rank, meet->id, "left", 0, "");
@@ -211,7 +211,7 @@ const char *meet_host(const struct meet *meet, uint32_t rank) {
 void meet_report_lost(struct meet *meet, uint32_t rank, const char *why) {
   pthread_mutex_lock(&meet->lock);
   if (rank < meet->size && rank != meet->rank)
-    meet_state_lost(meet, rank, why);
+    meet_state_suspect(meet, rank, why);
   pthread_mutex_unlock(&meet->lock);
 }
 
