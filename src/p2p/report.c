@@ -6,6 +6,7 @@
 
 #include "base/fail.h"
 #include "base/text/digits.h"
+#include "p2p/bound.h"
 
 static double us(double ns) {
   return digits_rounded(ns / 1e3);
@@ -20,7 +21,7 @@ static double percentile_us(const struct p2p_result *result, double percent) {
 static void csv_head(FILE *out) {
   fputs("operation,bytes,iterations,latency_min_us,latency_p50_us,latency_p99_us,latency_p999_us,latency_max_us,"
         "latency_avg_us,at_once,per_second,gb_per_second,peer_gb_per_second,checked,transport,initiator_memory,"
-        "target_memory,same_gpu\n",
+        "target_memory,same_gpu,bound,bound_gb_per_second,bound_percent,refused\n",
         out);
 }
 
@@ -35,6 +36,16 @@ static void csv_rate(FILE *out, double gbps) { // nothing where nothing was meas
     fputc(',', out);
 }
 
+// Quoted, for there are commas in it.
+static void csv_text(FILE *out, const char *text) {
+  if (!*text)
+    return;
+  fputc('"', out);
+  for (; *text; text++)
+    fprintf(out, *text == '"' ? "\"\"" : "%c", *text);
+  fputc('"', out);
+}
+
 static void csv_row(const struct p2p_report *report, const struct p2p_result *one) {
   FILE *out = report->out;
   const struct histogram *latency = &one->latency;
@@ -44,27 +55,43 @@ static void csv_row(const struct p2p_report *report, const struct p2p_result *on
   for (size_t i = 0; i < sizeof times / sizeof *times; i++)
     csv_number(out, times[i]);
   fprintf(out, "%u,", one->depth);
-  csv_number(out, one->per_second);
+  csv_rate(out, one->per_second);
   csv_rate(out, one->gbps);
   csv_rate(out, one->peer_gbps);
-  fprintf(out, "%s,%s,%s,%s,%s\n", one->checked ? "yes" : "no", one->transport, report->ends.here, report->ends.there,
-          report->ends.same_gpu ? "yes" : "no");
+  fprintf(out, "%s,%s,%s,%s,%s,%s,", one->checked ? "yes" : "no", one->transport, report->ends.here, report->ends.there,
+          report->ends.same_gpu ? "yes" : "no", one->bound.name);
+  csv_rate(out, one->bound.gbps);
+  csv_rate(out, one->percent);
+  csv_text(out, one->refused);
+  fputc('\n', out);
 }
 
 // --- JSON ---
 
+// Nothing where nothing was measured, or nobody knows.
+static void add_rate(json_t *object, const char *name, double value) {
+  if (object && value > 0)
+    json_object_set_new(object, name, json_real(digits_rounded(value)));
+}
+
 static json_t *describe(const struct p2p_result *one) {
-  json_t *object =
-      json_pack("{s:s, s:I, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:b, s:s}", "operation", p2p_op_names[one->op],
-                "bytes", (json_int_t)one->bytes, "iterations", one->iterations, "at_once", one->depth, "latency_min_us",
-                us((double)one->latency.min), "latency_p50_us", percentile_us(one, 50), "latency_p99_us",
-                percentile_us(one, 99), "latency_p999_us", percentile_us(one, 99.9), "latency_max_us",
-                us((double)one->latency.max), "latency_avg_us", us(histogram_mean(&one->latency)), "per_second",
-                digits_rounded(one->per_second), "checked", one->checked, "transport", one->transport);
-  if (object && one->gbps > 0)
-    json_object_set_new(object, "gb_per_second", json_real(digits_rounded(one->gbps)));
-  if (object && one->peer_gbps > 0)
-    json_object_set_new(object, "peer_gb_per_second", json_real(digits_rounded(one->peer_gbps)));
+  json_t *object = json_pack("{s:s, s:I, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:b, s:s}", "operation",
+                             p2p_op_names[one->op], "bytes", (json_int_t)one->bytes, "iterations", one->iterations,
+                             "at_once", one->depth, "latency_min_us", us((double)one->latency.min), "latency_p50_us",
+                             percentile_us(one, 50), "latency_p99_us", percentile_us(one, 99), "latency_p999_us",
+                             percentile_us(one, 99.9), "latency_max_us", us((double)one->latency.max), "latency_avg_us",
+                             us(histogram_mean(&one->latency)), "checked", one->checked, "transport", one->transport);
+  add_rate(object, "per_second", one->per_second);
+  add_rate(object, "gb_per_second", one->gbps);
+  add_rate(object, "peer_gb_per_second", one->peer_gbps);
+  add_rate(object, "bound_gb_per_second", one->bound.gbps);
+  add_rate(object, "bound_percent", one->percent);
+  if (object && *one->bound.name)
+    json_object_set_new(object, "bound",
+                        json_pack("{s:s, s:b, s:s}", "name", one->bound.name, "measured", one->bound.measured, "detail",
+                                  one->bound.detail));
+  if (object && *one->refused)
+    json_object_set_new(object, "refused", json_string(one->refused));
   return object;
 }
 
@@ -92,11 +119,23 @@ int p2p_report_begin(struct p2p_report *report, FILE *out, const struct p2p_conf
     int width = (int)strlen(p2p_size_text(sizes->bytes[i], text, sizeof text));
     report->size_width = width > report->size_width ? width : report->size_width;
   }
-  return 0;
+  return limits_open(&report->limits);
 }
 
-int p2p_report_row(struct p2p_report *report, const struct p2p_result *result) {
+// The foot of the table tells of each once.
+static void keep_bound(struct p2p_report *report, const struct limits_bound *bound) {
+  for (uint32_t i = 0; i < report->num_bounds; i++)
+    if (strcmp(report->bounds[i].name, bound->name) == 0)
+      return;
+  if (*bound->name && report->num_bounds < P2P_BOUNDS)
+    report->bounds[report->num_bounds++] = *bound;
+}
+
+int p2p_report_row(struct p2p_report *report, struct p2p_result *result) {
   bool first = report->rows++ == 0;
+  p2p_bound_judge(report, result);
+  keep_bound(report, &result->bound);
+  report->refused += *result->refused != '\0';
   if (report->config->format == P2P_JSON)
     return json_array_append_new(report->list, describe(result)) == 0
                ? 0
@@ -115,7 +154,12 @@ int p2p_report_row(struct p2p_report *report, const struct p2p_result *result) {
 
 int p2p_report_end(struct p2p_report *report, bool complete) {
   int rc = report->rows > 0 && report->config->format == P2P_JSON ? write_json(report, complete) : 0;
+  if (report->rows > 0 && report->config->format == P2P_TEXT)
+    p2p_table_foot(report);
+  if (rc == 0 && report->refused > 0)
+    rc = P2P_REFUSED;
   json_decref(report->list);
+  limits_close(report->limits);
   *report = (struct p2p_report){0};
   return rc;
 }

@@ -351,6 +351,7 @@ static const struct device_api api = {
     .event_open = fake_mark_open,
     .event_close = fake_mark_close,
     .event_record = fake_mark_set,
+    .event_elapsed = fake_mark_elapsed,
     .share = fake_share,
     .share_open = fake_share_open,
     .share_close = fake_share_close,

@@ -155,7 +155,7 @@ static const struct cli_example nixlbench_examples[] = {
 
 const struct cli_command cli_bench_transfer = {
     .name = "bench transfer",
-    .summary = "measure reads and writes between workers, or with files and objects",
+    .summary = "measure reads and writes of memory, files and objects",
     .description =
         "Measures one-sided reads and writes of block sizes from --start_block_size to --max_block_size, between "
         "workers that meet on a store, or between memory and storage. Options and defaults are those of nixlbench; a "

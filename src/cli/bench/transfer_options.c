@@ -85,13 +85,13 @@ const struct cli_option cli_bench_transfer_rows[] = {
 
   {.section = "Files", .name = "filepath", .type = OPTION_PATH, .metavar = "FOLDER",
    .preset_note = "the working folder", FIELD(filepath), .help = "where files are made, which are removed in the end"},
-  TEXT("filenames", filenames, "NAMES", "files to use instead, with commas between them; they stay, and what is in them "
-       "is overwritten"),
+  TEXT("filenames", filenames, "NAMES", "files to use instead, with commas between them; they stay, and what is in "
+       "them is overwritten"),
   NUMBER("num-files", num_files, 1, TRANSFER_MAX_FILES, "1", "files among which the blocks go round"),
   FLAG("storage-enable-direct", storage_enable_direct, "refuse a file system without O_DIRECT; Weft goes past the page "
        "cache in any case where whole pages are moved and the file system allows it"),
-  CHOICE("randomize-location-mode", randomize_location_mode, transfer_location_names, "MODE", "none", "places in files: "
-         "one after the other, or random ones"),
+  CHOICE("randomize-location-mode", randomize_location_mode, transfer_location_names, "MODE", "none", "places in "
+         "files: one after the other, or random ones"),
   {.name = "randomize-location-mode-seed", .type = OPTION_UINT, .metavar = "N", .preset = "0",
    FIELD(randomize_location_mode_seed), .help = "of the random places"},
   CHOICE("posix-api-type", posix_api_type, transfer_posix_names, "API", "AIO", "accepted: Weft uses io_uring, or "
@@ -113,11 +113,12 @@ const struct cli_option cli_bench_transfer_rows[] = {
   CHOICE("obj-scheme", obj_scheme, transfer_obj_scheme_names, "SCHEME", "http", "of an endpoint that names none"),
   {.name = "obj-region", .type = OPTION_STRING, .metavar = "REGION", .preset = "eu-central-1", FIELD(obj_region),
    .help = "region of the server"},
-  FLAG("obj-use-virtual-addressing", obj_use_virtual_addressing, "the bucket in the host's name: as without an endpoint"),
+  FLAG("obj-use-virtual-addressing", obj_use_virtual_addressing, "the bucket in the host's name: as without an "
+       "endpoint"),
   {.name = "obj-endpoint-override", .type = OPTION_STRING, .metavar = "URL", .preset_note = "AWS_ENDPOINT_URL, else "
    "Amazon's", FIELD(obj_endpoint_override), .help = "server, HOST:PORT or its URL"},
-  CHOICE("obj-req-checksum", obj_req_checksum, transfer_checksum_names, "WHEN", "supported", "accepted: each request is "
-         "signed over its bytes"),
+  CHOICE("obj-req-checksum", obj_req_checksum, transfer_checksum_names, "WHEN", "supported", "accepted: each request "
+         "is signed over its bytes"),
   {.name = "obj-ca-bundle", .type = OPTION_PATH, .metavar = "FILE", FIELD(obj_ca_bundle),
    .preset_note = "those of the system", .help = "certificates that the server's is signed by"},
   {.name = "obj-crt-min-limit", .type = OPTION_UINT, .metavar = "BYTES", .preset = "0", FIELD(obj_crt_min_limit),
@@ -145,8 +146,8 @@ const struct cli_option cli_bench_transfer_rows[] = {
   {.section = "Workers", .name = "local-workers", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = 128,
    .preset_note = "all, where no store is named; else 1", FIELD(local_workers),
    .help = "workers that this command starts on this host"},
-  CHOICE("runtime-type", runtime_type, transfer_runtime_names, "TYPE", "ETCD", "how workers find each other: on a store; "
-         "or ASIO: the one that can listen at --asio_address has the store, and is rank 0"),
+  CHOICE("runtime-type", runtime_type, transfer_runtime_names, "TYPE", "ETCD", "how workers find each other: on a "
+         "store; or ASIO: the one that can listen at --asio_address has the store, and is rank 0"),
   {.name = "asio-address", .type = OPTION_STRING, .metavar = "ADDRESS", .preset = "127.0.0.1", FIELD(asio_address),
    .help = "numeric address of rank 0's host"},
   {.name = "asio-port", .type = OPTION_UINT, .metavar = "PORT", .min = 1, .max = 65535, .preset = "12345",

@@ -87,7 +87,7 @@ class Toml(bench.BenchTest):
 
     def test_what_is_wrong_has_its_line(self):
         for text, says in (('backend = "SHM"\nmax_blok_size = 1\n', "line 2: max_blok_size is no option; did you mean"),
-                           ('backend = "SHM"\nnum_iter = "many"\n', "line 2: num_iter is a string; want a whole number"),
+                           ('backend = "SHM"\nnum_iter = "many"\n', "line 2: num_iter is a string; want a whole"),
                            ("\n\nnum_iter = 1.5\n", "line 3: num_iter is a number with a point; want a whole number"),
                            ("num_iter = true\n", "line 1: num_iter is a boolean; want a whole number"),
                            ("check_consistency = 1\n", "line 1: check_consistency is a whole number; want true or"),

@@ -46,8 +46,8 @@ class Files(bench.BenchTest):
 
     def test_a_spoilt_byte_is_found(self):
         for op in ("WRITE", "READ"):
-            result = tool.weft("bench", "transfer", "--backend", "POSIX", "--filepath", self.folder, *SMALL, "--op_type",
-                               op, "--transport", "fault:1:spoil=100:file")
+            result = tool.weft("bench", "transfer", "--backend", "POSIX", "--filepath", self.folder, *SMALL,
+                               "--op_type", op, "--transport", "fault:1:spoil=100:file")
             self.assertEqual(result.returncode, 4, result.stderr)
             self.assertIn("1 of 4096 bytes of a block", result.stderr)
 
