@@ -2,7 +2,7 @@
 // loop (src/bench/transfer/lane.h) and in the barest one that weft/agent.h allows. Host memory over shm, the other end
 // in a process of its own. For each size, medians over the turns, in ns:
 //   latency  p50 of a transfer: as the tool measures it, and as two clock readings around post and poll do
-//   mean     of all of a turn: in the tool's loop, and in a bare loop without any clock in it
+//   mean     of all of a turn, from which the rates come: in the tool's loop, and in a bare one without any clock
 //   bench_transfer_overhead [TURNS]
 #include <inttypes.h>
 #include <signal.h>
@@ -98,7 +98,12 @@ static struct turn run_tool(struct transfer_lane *lane, uint32_t count) {
   must(transfer_lane_run(lane, count), "the tool's loop");
   for (uint32_t i = 0; i < count; i++)
     times[i] = ticks_to_ns(lane->ended[i] - lane->started[i]);
-  return (struct turn){.latency = median(times, count), .mean = (lane->end_ns - lane->begin_ns) / count};
+  uint64_t mean = (lane->end_ns - lane->begin_ns) / count;
+  if (transfer_lane_is_brief(lane)) {
+    must(transfer_lane_rate(lane, count), "the tool's loop without a clock");
+    mean = (lane->rate_end_ns - lane->rate_begin_ns) / count;
+  }
+  return (struct turn){.latency = median(times, count), .mean = mean};
 }
 
 static struct turn run_bare(weft_transfer_t *transfer, uint32_t count) {

@@ -50,8 +50,9 @@ struct transfer_lane {
   uint64_t *prep; // of iterations where they are made anew, else of requests
   uint32_t num_prep;
   uint64_t begin_ns, end_ns, begin_ticks;
-  char transport[16]; // that carries it
-  int err;            // of the last run, and its sentence
+  uint64_t rate_begin_ns, rate_end_ns; // of transfer_lane_rate(); 0: it did not run
+  char transport[16];                  // that carries it
+  int err;                             // of the last run, and its sentence
   char why[FAIL_DETAIL_SIZE];
 };
 
@@ -62,5 +63,10 @@ void transfer_lane_close(struct transfer_lane *lane);
 // Begins and ends `count` iterations, at most as many as the lane was made for. On an error nothing is under way any
 // more. CANCELED: a signal; PEER_LOST: load->ended() said so.
 int transfer_lane_run(struct transfer_lane *lane, uint32_t count);
+
+// Whether a clock reading for each request would be a part of what is measured: small ones, one after the other.
+bool transfer_lane_is_brief(const struct transfer_lane *lane);
+// The same loop of such a lane without a clock in it, for the rate alone: lane->rate_begin_ns and rate_end_ns.
+int transfer_lane_rate(struct transfer_lane *lane, uint32_t count);
 
 #endif

@@ -93,6 +93,36 @@ static int run_single(struct transfer_lane *lane, uint32_t count) {
   return 0;
 }
 
+static bool is_single(const struct transfer_load *load) {
+  return load->depth == 1 && load->group == 1 && !load->recreate;
+}
+
+bool transfer_lane_is_brief(const struct transfer_lane *lane) {
+  return is_single(lane->load) && lane->load->block * lane->load->batch <= SMALL;
+}
+
+// One request after the other, without a clock.
+static int run_blind(struct transfer_lane *lane, uint32_t count) {
+  const struct transfer_load *load = lane->load;
+  int rc = 0;
+  for (uint32_t i = 0; i < count; i++) {
+    weft_transfer_t *transfer = requests_of(lane, 0)->transfer;
+    uint64_t polls = 0;
+    rc = weft_transfer_post(transfer);
+    if (rc != 0)
+      return rc;
+    while ((rc = weft_transfer_poll(transfer)) == 1)
+      if ((rc = wait_patiently(load, ++polls)) != 0)
+        return rc;
+    if (rc != 0)
+      return fail(rc, "a transfer failed: %s", weft_transfer_error(transfer));
+    if (bench_stopped() && (rc = look_around(load)) != 0)
+      return rc;
+    turn(lane, 0);
+  }
+  return 0;
+}
+
 // One after the other.
 static int run_serial(struct transfer_lane *lane, uint32_t count) {
   const struct transfer_load *load = lane->load;
@@ -149,18 +179,31 @@ static void cancel_all(struct transfer_lane *lane) {
       weft_transfer_cancel(lane->requests[i].transfer, 1000);
 }
 
-int transfer_lane_run(struct transfer_lane *lane, uint32_t count) {
-  lane->begin_ns = clock_ns();
-  lane->begin_ticks = ticks_now();
-  bool single = lane->load->depth == 1 && lane->load->group == 1 && !lane->load->recreate;
-  int err = single ? run_single(lane, count) : lane->load->depth == 1 ? run_serial(lane, count) : run_ring(lane, count);
-  lane->end_ns = clock_ns();
-  if (lane->load->recreate)
-    lane->num_prep = count;
+// What a run that has failed leaves: its sentence, and nothing under way.
+static int end_run(struct transfer_lane *lane, int err) {
   if (err) {
     snprintf(lane->why, sizeof lane->why, "%s", weft_last_error());
     cancel_all(lane);
     fail(err, "%s", lane->why);
   }
   return lane->err = err;
+}
+
+int transfer_lane_run(struct transfer_lane *lane, uint32_t count) {
+  lane->begin_ns = clock_ns();
+  lane->begin_ticks = ticks_now();
+  int err = is_single(lane->load)    ? run_single(lane, count)
+            : lane->load->depth == 1 ? run_serial(lane, count)
+                                     : run_ring(lane, count);
+  lane->end_ns = clock_ns();
+  if (lane->load->recreate)
+    lane->num_prep = count;
+  return end_run(lane, err);
+}
+
+int transfer_lane_rate(struct transfer_lane *lane, uint32_t count) {
+  lane->rate_begin_ns = clock_ns();
+  int err = run_blind(lane, count);
+  lane->rate_end_ns = clock_ns();
+  return end_run(lane, err);
 }

@@ -50,6 +50,11 @@ int transfer_result_take(const struct transfer_rowing *rowing, struct transfer_r
     return err;
   }
   result->iterations = result->times.count;
+  if (rowing->num_lanes == 1 && rowing->lanes[0].rate_end_ns > 0) {
+    result->begin_ns = rowing->lanes[0].rate_begin_ns;
+    result->end_ns = rowing->lanes[0].rate_end_ns;
+    result->blind = true;
+  }
   if (rowing->num_lanes > 0)
     memcpy(result->transport, rowing->lanes[0].transport, sizeof result->transport);
   return 0;

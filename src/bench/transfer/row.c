@@ -79,6 +79,9 @@ static void set_up(struct transfer_rowing *rowing, struct transfer_worker *worke
       .arg = rowing,
   };
   rowing->initiates = transfer_pairs_initiates(&worker->pairs, worker->rank);
+  rowing->only_initiator = rowing->initiates;
+  for (uint32_t rank = 0; rank < worker->size; rank++)
+    rowing->only_initiator &= rank == worker->rank || !transfer_pairs_initiates(&worker->pairs, rank);
 }
 
 // --- threads ---
@@ -130,7 +133,12 @@ static int run_alone(struct transfer_rowing *rowing) {
   int err = load->warmup > 0 ? transfer_lane_run(&rowing->lanes[0], load->warmup) : 0;
   if (!err)
     err = start(rowing);
-  return err ? err : transfer_lane_run(&rowing->lanes[0], load->iterations);
+  if (!err)
+    err = transfer_lane_run(&rowing->lanes[0], load->iterations);
+  // Of several initiators it has to be known which requests ended in the window of all.
+  if (!err && transfer_lane_is_brief(&rowing->lanes[0]) && rowing->only_initiator)
+    err = transfer_lane_rate(&rowing->lanes[0], load->iterations);
+  return err;
 }
 
 static int run_team(struct transfer_rowing *rowing) {

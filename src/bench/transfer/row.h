@@ -21,6 +21,7 @@ struct transfer_times {
 struct transfer_result {
   bool initiates;
   uint64_t begin_ns, end_ns; // of the timed loop, by this host's clock
+  bool blind;                // of a second loop, of as many iterations, that looked at no clock
   uint64_t iterations;       // in it, of all threads
   uint64_t bytes;            // of an iteration
   double cpu_percent;        // of one processor
@@ -34,7 +35,7 @@ struct transfer_rowing {
   struct transfer_worker *worker;
   const struct transfer_row *row;
   struct transfer_load load;
-  bool initiates;
+  bool initiates, only_initiator;
   struct transfer_lane *lanes; // [num_lanes] of an initiator, one for each thread
   uint32_t num_lanes;
   uint64_t start_ns, wall_ns; // when the windows of all began, and how long this worker's was
