@@ -19,8 +19,9 @@ static int find_gpu(struct transfer_buffer *buffer) {
     err = device_fail(err, "VRAM", why);
   if (err)
     return fail_context(err, "a segment of type VRAM wants a GPU");
-  if (buffer->gpu >= (uint32_t)count)
-    return fail(WEFT_ERR_UNSUPPORTED, "GPU %u for a segment of type VRAM: this process may use %d", buffer->gpu, count);
+  if (count < 1)
+    return fail(WEFT_ERR_UNSUPPORTED, "a segment of type VRAM wants a GPU, and this process may use none");
+  buffer->gpu %= (uint32_t)count; // fewer GPUs than buffers: some are on one, which the report names
   if ((err = buffer->api->open((int)buffer->gpu, &buffer->device, why)) != 0)
     return device_fail(err, "VRAM", why);
   return 0;
@@ -102,10 +103,11 @@ int transfer_buffer_open(struct transfer_buffer *buffer, weft_agent_t *agent, co
   int err = cuda ? find_gpu(buffer) : 0;
   if (!err && !cuda)
     err = check_room(memory->length);
-  if (!err)
-    err = cuda && !memory->vmm                     ? allocate_plain(buffer)
-          : !cuda && (memory->huge || memory->own) ? allocate_mapped(buffer, memory->huge)
-                                                   : allocate_by_agent(buffer);
+  // GPU memory that other processes can map is the agent's: that of the plug-in's pool they cannot.
+  if (!err && cuda)
+    err = memory->own ? allocate_plain(buffer) : allocate_by_agent(buffer);
+  else if (!err)
+    err = memory->huge || memory->own ? allocate_mapped(buffer, memory->huge) : allocate_by_agent(buffer);
   if (err)
     transfer_buffer_close(buffer);
   return err;

@@ -20,7 +20,6 @@ struct transfer_buffer {
 struct transfer_memory {
   enum transfer_segment segment;
   bool huge; // huge pages (host)
-  bool vmm;  // CUDA's virtual memory management
   bool own;  // registered as a caller's memory, so that it can be registered again
   uint32_t gpu;
   uint64_t length;

@@ -38,7 +38,6 @@ static int open_buffers(struct transfer_worker *worker) {
   struct transfer_memory memory = {
       .segment = initiates ? config->initiator_seg_type : config->target_seg_type,
       .huge = config->use_hugepages,
-      .vmm = config->enable_vmm,
       .own = initiates && config->reregister_mem,
       .length = config->max_block_size * config->max_batch_size * config->num_threads * config->pipeline_depth *
                 transfer_pairs_areas(&worker->pairs, worker->rank),

@@ -73,7 +73,7 @@ const struct cli_option cli_bench_transfer_rows[] = {
 
   {.section = "Memory and threads", .name = "use-hugepages", .type = OPTION_FLAG, .preset = "false",
    FIELD(use_hugepages), .help = "huge pages for host memory"},
-  FLAG("enable-vmm", enable_vmm, "GPU memory by CUDA's virtual memory management, which also other processes can map"),
+  FLAG("enable-vmm", enable_vmm, "accepted: GPU memory comes from CUDA's virtual memory management in any case"),
   FLAG("enable-pt", enable_pt, "a progress thread: Weft's agents have one in any case"),
   NUMBER("progress-threads", progress_threads, 0, 64, "0", "accepted: an agent has one progress thread"),
   CHOICE("worker-type", worker_type, transfer_worker_names, "TYPE", "nixl", "accepted: nixl means Weft's own agents"),

@@ -44,6 +44,18 @@ class Schemes(bench.BenchTest):
         self.check("--recreate_xfer", "--prepared_xfer", "--pipeline_depth", 4)
         self.check("--reregister_mem")
 
+    def test_memory_of_devices(self):
+        fake = {"WEFT_CUDA_PLUGIN": os.environ["FAKE_DEVICE"]}
+        for op in ("WRITE", "READ"):
+            said = self.figures("--backend", "CUDA", *CHECKED[2:], "--op_type", op,
+                                "--initiator_seg_type", "VRAM", "--target_seg_type", "VRAM", statuses=(0, 1), **fake)
+            self.assertEqual([(row["keys"]["initiator_memory"], row["keys"]["target_memory"], row["keys"]["transport"])
+                              for row in said["rows"]], [("cuda:0", "cuda:1", "cuda")] * 2)
+        one = self.figures("--backend", "CUDA", *CHECKED[2:], "--enable_vmm", "--scheme", "onetomany",
+                           "--num_target_dev", 2, "--initiator_seg_type", "VRAM", "--target_seg_type", "VRAM",
+                           statuses=(1,), **fake)  # three workers, two devices: two of them are on one
+        self.assertIn("one GPU", one["rows"][0]["refused"])
+
     def test_sizes_that_are_no_powers(self):
         self.check("--start_block_size", 1, "--max_block_size", 2)
         self.check("--start_block_size", 1001, "--max_block_size", 3000, "--max_batch_size", 1, "--num_threads", 2)
