@@ -88,17 +88,22 @@ static void each_size(const struct transfer_plan *plan, struct sweep *sweep, int
     }
 }
 
-// A transfer may fail because a worker has died before the meeting has heard of that: it says who, in a moment.
-static int find_lost(struct meet *meet, int err) {
+static bool may_follow(int err) {
+  return err == WEFT_ERR_PEER_LOST || err == WEFT_ERR_UNREACHABLE || err == WEFT_ERR_NOT_CONNECTED ||
+         err == WEFT_ERR_NOT_FOUND || err == WEFT_ERR_CLOSED || err == WEFT_ERR_TIMEOUT;
+}
+
+// A transfer may fail because a worker has died or failed before the meeting has heard of that, or because others that
+// have heard of it have left: the meeting says in a moment what was first.
+static int find_cause(struct meet *meet, int err) {
   enum { MOMENT_MS = 1000 };
-  char why[FAIL_DETAIL_SIZE], said[FAIL_DETAIL_SIZE];
+  char said[FAIL_DETAIL_SIZE];
   uint64_t deadline_ns = clock_deadline_ms(MOMENT_MS);
   snprintf(said, sizeof said, "%s", weft_last_error());
-  while (err == WEFT_ERR_PEER_LOST || err == WEFT_ERR_UNREACHABLE || err == WEFT_ERR_NOT_CONNECTED) {
-    if (meet_lost(meet, NULL, why, sizeof why))
-      return fail(WEFT_ERR_PEER_LOST, "%s", why);
-    if (clock_passed(deadline_ns))
-      break;
+  while (may_follow(err) && !clock_passed(deadline_ns)) {
+    int cause = meet_lost(meet, NULL, NULL, 0) ? meet_barrier(meet, "cause", MOMENT_MS) : 0;
+    if (cause)
+      return cause;
     poll(NULL, 0, 1);
   }
   return fail(err, "%s", said);
@@ -123,7 +128,7 @@ static int run_worker(struct running *running, struct meet *meet) {
   if (!err)
     each_size(&running->plan, &sweep, &err);
   if (err && meet)
-    err = find_lost(meet, err);
+    err = find_cause(meet, err);
   if (err && meet)
     meet_fail(meet, err, weft_last_error());
   if (sweep.report)
