@@ -7,9 +7,8 @@
 #include "base/time/ticks.h"
 #include "bench/common/stop.h"
 
-// Polls in vain before a look around, and before others get the processor: a transfer that takes so long is not
-// measured worse by that.
-enum { LOOK_EVERY = 1024, PATIENT = 4096, YIELD_EVERY = 64, LANE_POSTED_EACH = 8, SMALL = 16384 };
+// Polls in vain before a look around, and before others get the processor.
+enum { LOOK_EVERY = 1024, YIELD_EVERY = 16, LANE_POSTED_EACH = 8, SMALL = 16384 };
 
 static struct transfer_request *requests_of(struct transfer_lane *lane, uint32_t slot) {
   const struct transfer_load *load = lane->load;
@@ -59,10 +58,10 @@ static void turn(struct transfer_lane *lane, uint32_t slot) {
     lane->variant[slot] = (lane->variant[slot] + 1) % lane->load->variants;
 }
 
-static int wait_patiently(const struct transfer_load *load, uint64_t polls) {
-  if (polls > PATIENT && polls % YIELD_EVERY == 0)
+static int wait_patiently(const struct transfer_lane *lane, uint64_t polls) {
+  if (polls > lane->patience && polls % YIELD_EVERY == 0)
     sched_yield();
-  return polls % LOOK_EVERY == 0 ? look_around(load) : 0;
+  return polls % LOOK_EVERY == 0 ? look_around(lane->load) : 0;
 }
 
 // The same of one request each, with as little as can be between the clock readings: the end of one is the beginning of
@@ -81,7 +80,7 @@ static int run_single(struct transfer_lane *lane, uint32_t count) {
     lane->posted[i] = (i & mask) == 0 ? ticks_now() : 0;
     uint64_t polls = 0;
     while ((rc = weft_transfer_poll(transfer)) == 1)
-      if ((rc = wait_patiently(load, ++polls)) != 0)
+      if ((rc = wait_patiently(lane, ++polls)) != 0)
         return rc;
     lane->ended[i] = now = ticks_now();
     if (rc != 0)
@@ -112,7 +111,7 @@ static int run_blind(struct transfer_lane *lane, uint32_t count) {
     if (rc != 0)
       return rc;
     while ((rc = weft_transfer_poll(transfer)) == 1)
-      if ((rc = wait_patiently(load, ++polls)) != 0)
+      if ((rc = wait_patiently(lane, ++polls)) != 0)
         return rc;
     if (rc != 0)
       return fail(rc, "a transfer failed: %s", weft_transfer_error(transfer));
@@ -132,7 +131,7 @@ static int run_serial(struct transfer_lane *lane, uint32_t count) {
     const struct transfer_request *requests = requests_of(lane, 0);
     uint64_t polls = 0;
     while (!err && (err = poll_slot(requests, load->group)) == 1)
-      err = wait_patiently(load, ++polls);
+      err = wait_patiently(lane, ++polls);
     lane->ended[i] = ticks_now();
     turn(lane, 0);
   }
@@ -166,7 +165,7 @@ static int run_ring(struct transfer_lane *lane, uint32_t count) {
         err = begin(lane, slot, begun++);
     }
     if (!err)
-      err = wait_patiently(load, ++polls);
+      err = wait_patiently(lane, ++polls);
   }
   return err;
 }
