@@ -3,11 +3,13 @@
 find_program(CCACHE ccache)
 if(CCACHE)
   set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
 endif()
 
 add_library(weft_flags INTERFACE)
 target_compile_options(weft_flags INTERFACE
-  -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla -Wundef -Wwrite-strings
+  -Wall -Wextra -Wshadow $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes> $<$<COMPILE_LANGUAGE:C>:-Wmissing-prototypes>
+  -Wpointer-arith -Wvla -Wundef -Wwrite-strings
   -ffp-contract=off # the same bits from every variant of a kernel
   $<$<BOOL:${WEFT_WERROR}>:-Werror>)
 target_compile_definitions(weft_flags INTERFACE _GNU_SOURCE)

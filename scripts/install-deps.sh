@@ -31,6 +31,8 @@ library liburing            liburing-dev
 library ucx                 libucx-dev
 library libfabric           libfabric-dev
 file /usr/share/javascript/chart.js/chart.min.js libjs-chart.js
+file /usr/include/toml++/toml.h libtomlplusplus-dev
+command c++                 g++
 "
 test_needs="
 library cmocka              libcmocka-dev

@@ -292,6 +292,31 @@ static void an_underscore_counts_as_a_hyphen(void **state) {
   }
 }
 
+static void a_long_name_may_have_one_dash_where_the_table_says_so(void **state) {
+  (void)state;
+  struct cli_option_table one_dash = table;
+  one_dash.one_dash = true;
+  const char *const written[][4] = {
+      {"-name", "x"},         {"-name=x"},         {"--name", "x"}, {"-name=x", "-json"}, {"-name=x", "-json", "false"},
+      {"-name=x", "-json=0"}, {"-j", "-name", "x"}};
+  const bool json[] = {false, false, false, true, false, false, true};
+  for (size_t i = 0; i < sizeof written / sizeof *written; i++) {
+    struct target target = {0};
+    char texts[4][32] = {"command"}, *argv[5] = {texts[0]};
+    int argc = 1;
+    for (; argc <= 3 && written[i][argc - 1]; argc++)
+      argv[argc] = strcpy(texts[argc], written[i][argc - 1]);
+    assert_int_equal(0, cli_options_parse(one_dash, &target, argc, argv));
+    assert_string_equal("x", target.name);
+    assert_int_equal(json[i], target.json);
+  }
+  struct target target = {0};
+  char command[] = "command", wrong[] = "-tame=x";
+  char *argv[] = {command, wrong, NULL};
+  assert_int_equal(WEFT_ERR_INVALID, cli_options_parse(one_dash, &target, 2, argv));
+  assert_non_null(strstr(weft_last_error(), "did you mean"));
+}
+
 static void a_missing_value_is_refused(void **state) {
   (void)state;
   REFUSED("--name needs a value: --name VALUE", "--name");
@@ -322,7 +347,7 @@ static void operands_are_counted(void **state) {
   assert_false(target.json);
   REFUSED("unexpected argument \"b\": FILE is \"a\" already", "a", "b");
 
-  const struct cli_option_table no_operand = {rows, 1, NULL};
+  const struct cli_option_table no_operand = {.rows = rows, .count = 1};
   char *argv[] = {(char *)"command", (char *)"a"};
   assert_int_equal(cli_options_parse(no_operand, &target, 2, argv), WEFT_ERR_INVALID);
   assert_non_null(strstr(weft_last_error(), "unexpected argument \"a\""));
@@ -342,7 +367,7 @@ static void the_last_operand_may_take_all_that_are_left(void **state) {
        .operand = true,
        .offset = offsetof(__typeof__(target), words)},
   };
-  const struct cli_option_table table_of_two = {two, 2, NULL};
+  const struct cli_option_table table_of_two = {.rows = two, .count = 2};
   char *argv[] = {(char *)"command", (char *)"a", (char *)"b", (char *)"c"};
   assert_int_equal(cli_options_parse(table_of_two, &target, 4, argv), 0);
   assert_string_equal(target.first, "a");
@@ -355,7 +380,7 @@ static void a_required_option_may_not_be_missing(void **state) {
   (void)state;
   struct cli_option row = rows[6];
   row.required = true;
-  const struct cli_option_table required = {&row, 1, NULL};
+  const struct cli_option_table required = {.rows = &row, .count = 1};
   struct target target = {0};
   char *argv[] = {(char *)"command", (char *)"a"};
   assert_int_equal(cli_options_parse(required, &target, 1, argv), WEFT_ERR_INVALID);
@@ -414,6 +439,7 @@ int main(void) {
       TEST(a_wrong_choice_is_refused_with_the_right_ones_and_the_nearest),
       TEST(servers_are_told_by_urls),
       TEST(an_underscore_counts_as_a_hyphen),
+      TEST(a_long_name_may_have_one_dash_where_the_table_says_so),
       TEST(a_missing_value_is_refused),
       TEST(an_unknown_option_is_refused_with_the_nearest_right_one),
       TEST(operands_are_counted),

@@ -14,7 +14,7 @@
 
 enum {
   AGENT_MAX_TRANSPORTS = 16,     // of an agent
-  AGENT_MAX_TRANSPORT_NAME = 16, // bytes, the end included
+  AGENT_MAX_TRANSPORT_NAME = 64, // bytes, the end included: of one with faults on purpose, too
   AGENT_MAX_HOST = 64,           // likewise
   AGENT_MAX_REGIONS = 1 << 17,   // of an agent that are published: some 100 MB at each of its peers
   AGENT_MAX_BLOB = 64 << 20,     // bytes: enough for these with four keys of 100 bytes each

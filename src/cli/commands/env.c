@@ -175,7 +175,7 @@ static int run(const struct cli_call *call) {
 
 const struct cli_command cli_env = {
     .name = "env",
-    .summary = "environment variables for UCX, NCCL, NVSHMEM, libfabric and Gloo",
+    .summary = "variables for UCX, NCCL, NVSHMEM, libfabric and Gloo",
     .description =
         "Prints the exports that make other libraries use the NICs that Weft has chosen for this host (see 'weft info "
         "--topology'), and the network interface that leads to other hosts, each with its reason. Nothing is guessed: "

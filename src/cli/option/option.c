@@ -96,22 +96,44 @@ static const struct cli_option *find_operand(const struct parse *parse) {
   return row < end ? row : NULL;
 }
 
+static const char *find_near(struct cli_option_table table, const char *wanted, const char *other) {
+  char name[64];
+  size_t size = strlen(wanted);
+  if (size >= sizeof name)
+    return NULL;
+  for (size_t i = 0; i <= size; i++)
+    name[i] = wanted[i] == '_' ? '-' : wanted[i];
+  struct cli_nearest nearest = {.wanted = name};
+  for (size_t i = 0; i < table.count; i++) {
+    cli_nearest_offer(&nearest, table.rows[i].name);
+    if (table.rows[i].alias)
+      cli_nearest_offer(&nearest, table.rows[i].alias);
+  }
+  if (other)
+    cli_nearest_offer(&nearest, other);
+  return nearest.best;
+}
+
 static int unknown_option(struct cli_option_table table, const char *argument, const char *name, size_t size) {
   char wanted[64];
   if (size >= sizeof wanted)
     return fail(WEFT_ERR_INVALID, "unknown option %s", argument);
   memcpy(wanted, name, size);
   wanted[size] = '\0';
-  struct cli_nearest nearest = {.wanted = wanted};
-  for (size_t i = 0; i < table.count; i++) {
-    cli_nearest_offer(&nearest, table.rows[i].name);
-    if (table.rows[i].alias)
-      cli_nearest_offer(&nearest, table.rows[i].alias);
-  }
-  cli_nearest_offer(&nearest, "help");
-  if (nearest.best)
-    return fail(WEFT_ERR_INVALID, "unknown option --%s; did you mean --%s?", wanted, nearest.best);
+  const char *near = find_near(table, wanted, "help");
+  if (near)
+    return fail(WEFT_ERR_INVALID, "unknown option --%s; did you mean --%s?", wanted, near);
   return fail(WEFT_ERR_INVALID, "unknown option --%s", wanted);
+}
+
+const struct cli_option *cli_options_find(struct cli_option_table table, const char *name, const char **near) {
+  const struct cli_option *row = find_long(table, name, strlen(name));
+  *near = row ? NULL : find_near(table, name, NULL);
+  return row;
+}
+
+int cli_option_set(const struct cli_option *row, const char *text, void *target) {
+  return cli_option_value_set(row, text, target);
 }
 
 // Takes the value of an option from the next argument; NULL, and an error, when there is none.
@@ -133,21 +155,32 @@ static char *take_value(struct parse *parse, const struct cli_option *row, const
   return text;
 }
 
-static int parse_long(struct parse *parse, char *argument) {
-  char *name = argument + 2;
+// Of a flag: the value that stands in the next argument, where the table allows that; else NULL.
+static char *take_flag_value(struct parse *parse, const struct cli_option *row) {
+  char *text = parse->table.one_dash && parse->next < parse->argc ? parse->argv[parse->next] : NULL;
+  if (!text || cli_option_check(row, text) != 0)
+    return NULL;
+  parse->next++;
+  return text;
+}
+
+// The name has `dashes` before it.
+static int parse_long(struct parse *parse, char *argument, size_t dashes) {
+  char *name = argument + dashes;
   size_t size = strcspn(name, "=");
   const struct cli_option *row = find_long(parse->table, name, size);
   if (!row)
     return unknown_option(parse->table, argument, name, size);
   char what[64];
-  int length = (int)(size + 2 < sizeof what ? size + 2 : sizeof what - 1);
+  int length = (int)(size + dashes < sizeof what ? size + dashes : sizeof what - 1);
   memcpy(what, argument, (size_t)length);
   what[length] = '\0';
   if (name[size] == '=')
     return set_argument(parse, row, name + size + 1, what);
   if (row->type == OPTION_FLAG) {
+    const char *said = take_flag_value(parse, row);
     note_given(parse, row);
-    return set(parse, row, "yes", what);
+    return set(parse, row, said ? said : "yes", what);
   }
   char *value = take_value(parse, row, what);
   return value ? set_argument(parse, row, value, what) : WEFT_ERR_INVALID;
@@ -169,6 +202,12 @@ static int parse_letter(struct parse *parse, char *argument) {
   }
   char *value = argument[2] ? argument + 2 : take_value(parse, row, what);
   return value ? set_argument(parse, row, value, what) : WEFT_ERR_INVALID;
+}
+
+// Whether the argument, which has one dash, is a long name where the table allows that.
+static bool is_long(const struct parse *parse, const char *argument) {
+  return parse->table.one_dash && argument[2] != '\0' && argument[2] != '=' &&
+         (!find_letter(parse->table, argument[1]) || find_long(parse->table, argument + 1, strcspn(argument + 1, "=")));
 }
 
 static int parse_operand(struct parse *parse, const char *argument) {
@@ -216,7 +255,9 @@ int cli_options_parse(struct cli_option_table table, void *target, int argc, cha
     else if (strcmp(argument, "--") == 0)
       only_operands = true;
     else if (argument[1] == '-')
-      err = parse_long(&parse, argument);
+      err = parse_long(&parse, argument, 2);
+    else if (is_long(&parse, argument))
+      err = parse_long(&parse, argument, 1);
     else
       err = parse_letter(&parse, argument);
   }

@@ -53,11 +53,12 @@ enum { OPTION_HELP = 1 }; // cli_options_parse() met --help or -h
 struct cli_option_table {
   const struct cli_option *rows;
   size_t count;
-  bool *given; // [count], or NULL: set for each row that the command line gives
+  bool *given;   // [count], or NULL: set for each row that the command line gives
+  bool one_dash; // a long name may have one dash, and a flag's value may be the next argument: as other tools take them
 };
 
-#define OPTION_TABLE(rows)                                                                                             \
-  { (rows), sizeof(rows) / sizeof((rows)[0]), NULL }
+#define OPTION_TABLE(table)                                                                                            \
+  { .rows = (table), .count = sizeof(table) / sizeof((table)[0]) }
 
 // Fills `target`, which the caller has zeroed: presets, then the environment, then argv[1] to argv[argc - 1]; the later
 // wins. `--` ends the options. Strings in `target` point into the table, the environment and `argv`; secrets are
@@ -65,11 +66,18 @@ struct cli_option_table {
 // bad value, and what would be right.
 int cli_options_parse(struct cli_option_table table, void *target, int argc, char *const *argv);
 
+// The row of that name, without dashes, an underscore counting as a hyphen. NULL: there is none, and `*near` is the
+// nearest name, or NULL.
+const struct cli_option *cli_options_find(struct cli_option_table table, const char *name, const char **near);
+
 // Whether one of argv[1] to argv[argc - 1], up to `--`, asks for the help.
 bool cli_options_want_help(int argc, char *const *argv);
 
 // Whether `text` would be a right value of `row`: 0, or INVALID as above.
 int cli_option_check(const struct cli_option *row, const char *text);
+
+// Sets the row's field of `target`: 0, or INVALID as above. A string is kept as a pointer.
+int cli_option_set(const struct cli_option *row, const char *text, void *target);
 
 // Describes the values that are allowed, e.g. "128 to 16384, a multiple of 128", or "bf16, fp8"; "" where any value is.
 // Into out[cap].

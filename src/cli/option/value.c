@@ -98,7 +98,10 @@ static int set_choice(const struct cli_option *row, const char *text, void *fiel
       store_number(row, row->first + i, field);
       return 0;
     }
-    cli_nearest_offer(&nearest, row->choices[i]);
+    if (strcasecmp(text, row->choices[i]) == 0)
+      nearest = (struct cli_nearest){.wanted = text, .best = row->choices[i]}; // at distance 0
+    else
+      cli_nearest_offer(&nearest, row->choices[i]);
   }
   char range[RANGE_SIZE];
   cli_option_describe_range(row, range, sizeof range);

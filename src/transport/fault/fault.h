@@ -8,6 +8,7 @@
 //   lose=P      the message is not sent, and the request succeeds
 //   fail=P      post() fails with UNREACHABLE
 //   short=P     only some pieces move: the others fail with DATA, and no message is sent
+//   spoil=P     a byte in the middle of the first piece of host memory arrives wrong, and nothing else tells of it
 //   stick=P     never ends, until it is cancelled
 //   die@N       the peer of post N dies: it and what is under way to that peer end with PEER_LOST
 //   mute@N      from post N on all stick: the link is down
@@ -33,9 +34,9 @@ int transport_fault_find(const char *name, fault_find_fn find, const struct tran
 // --- within fault/ ---
 
 struct fault_script {
-  uint32_t delay, delay_ticks, lose, fail, short_, stick; // percentages, except the ticks
-  uint64_t die, mute, big;                                // 0: never
-  uint64_t cling;                                         // 0 to 2
+  uint32_t delay, delay_ticks, lose, fail, short_, spoil, stick; // percentages, except the ticks
+  uint64_t die, mute, big;                                       // 0: never
+  uint64_t cling;                                                // 0 to 2
 };
 int fault_script_read(struct fault_script *script, const char *text, size_t size);
 
@@ -86,7 +87,8 @@ struct fault_op {
   uint32_t num_pieces; // that move
   bool cut;            // fewer than asked
   enum fault_hold hold;
-  bool late; // its completion is delayed
+  bool late;             // its completion is delayed
+  unsigned char *spoilt; // the byte that is wrong when it has moved; NULL
   uint64_t until;
   int state; // what it completes with
 };

@@ -17,6 +17,30 @@ static bool draw(struct fault_worker *worker, uint32_t percent) {
 
 static void inner_done(struct transport_request *inner);
 
+// --- a byte that arrives wrong: what is written is wrong from the post to its end, what was read from the end on ---
+
+static void flip(struct fault_op *op) {
+  if (op->spoilt)
+    *op->spoilt ^= 0x5A;
+}
+
+static void spoil(struct fault_worker *worker, struct fault_op *op) {
+  const struct transport_request *outer = op->outer;
+  op->spoilt = NULL;
+  if (outer->num_pieces == 0 || outer->pieces[0].local->memory.kind != WEFT_MEMORY_HOST ||
+      !draw(worker, worker->script->spoil))
+    return;
+  op->spoilt = (unsigned char *)(uintptr_t)(outer->pieces[0].local_address + outer->pieces[0].length / 2);
+  if (outer->op == WEFT_TRANSFER_WRITE)
+    flip(op);
+}
+
+static void unspoil(struct fault_op *op, int state) {
+  if (op->outer->op == WEFT_TRANSFER_WRITE || state == 0)
+    flip(op);
+  op->spoilt = NULL;
+}
+
 int fault_prepare(struct transport_request *request) {
   const struct fault_worker *worker = (const struct fault_worker *)request->peer->worker;
   struct fault_op *op = calloc(1, sizeof *op);
@@ -98,6 +122,7 @@ static void inner_done(struct transport_request *inner) {
   struct transport_request *outer = op->outer;
   const struct fault_peer *peer = (const struct fault_peer *)outer->peer;
   op->state = atomic_load(&inner->state);
+  unspoil(op, op->state);
   outer->moved = inner->moved;
   memcpy(outer->why, inner->why, sizeof outer->why);
   if (op->cut && op->state == 0) {
@@ -183,8 +208,10 @@ int fault_post(struct transport_request *request) {
   } else if (delayed && early) {
     hold(op, HOLD_BEGIN, 1 + random_next(&worker->random) % worker->script->delay_ticks);
   } else {
+    spoil(worker, op);
     int rc = worker->inner_table->post(&op->inner);
     if (rc != 0) {
+      unspoil(op, rc);
       peer->flights--;
       return refuse(request, rc, op->inner.why);
     }

@@ -40,11 +40,9 @@ static bool read_rule(struct fault_script *script, const char *rule) {
   static const struct {
     const char *name;
     size_t offset;
-  } shares[] = {{"delay=", offsetof(struct fault_script, delay)},
-                {"lose=", offsetof(struct fault_script, lose)},
-                {"fail=", offsetof(struct fault_script, fail)},
-                {"short=", offsetof(struct fault_script, short_)},
-                {"stick=", offsetof(struct fault_script, stick)}};
+  } shares[] = {{"delay=", offsetof(struct fault_script, delay)}, {"lose=", offsetof(struct fault_script, lose)},
+                {"fail=", offsetof(struct fault_script, fail)},   {"short=", offsetof(struct fault_script, short_)},
+                {"spoil=", offsetof(struct fault_script, spoil)}, {"stick=", offsetof(struct fault_script, stick)}};
   uint64_t number;
   for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
     const char *at = rule + strlen(shares[i].name);
@@ -75,9 +73,10 @@ int fault_script_read(struct fault_script *script, const char *text, size_t size
     return 0;
   for (char *rule = strtok_r(copy, "+", &rest); rule; rule = strtok_r(NULL, "+", &rest))
     if (!read_rule(script, rule))
-      return fail(WEFT_ERR_INVALID,
-                  "\"%s\" is not a rule of faults: delay=P/T, lose=P, fail=P, short=P, stick=P, die@N, mute@N, "
-                  "big@N and cling@N are",
-                  rule);
+      return fail(
+          WEFT_ERR_INVALID,
+          "\"%s\" is not a rule of faults: delay=P/T, lose=P, fail=P, short=P, spoil=P, stick=P, die@N, mute@N, "
+          "big@N and cling@N are",
+          rule);
   return 0;
 }

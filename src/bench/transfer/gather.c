@@ -1,0 +1,208 @@
+// The figures of one row from those of all workers. Rank 0 has its own times whole. Of the others it gets some thousand
+// of each, evenly chosen, for they go through the store.
+#include "bench/transfer/gather.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_SENT = 4096, MOST_SENT_BY_ALL = 16384, LEAST_SENT = 64 };
+
+// --- what one says ---
+
+static uint32_t initiators(const struct transfer_worker *worker) {
+  uint32_t count = 0;
+  for (uint32_t rank = 0; rank < worker->size; rank++)
+    count += transfer_pairs_initiates(&worker->pairs, rank);
+  return count;
+}
+
+static json_t *pack_times(const uint64_t *values, size_t count, size_t most) {
+  size_t kept = count < most ? count : most;
+  json_t *list = json_array();
+  for (size_t i = 0; i < kept; i++)
+    json_array_append_new(list, json_integer((json_int_t)values[i * count / kept]));
+  return list;
+}
+
+static json_t *pack(const struct transfer_worker *worker, const struct transfer_result *own) {
+  size_t most = MOST_SENT_BY_ALL / initiators(worker);
+  most = most > MOST_SENT ? MOST_SENT : most < LEAST_SENT ? LEAST_SENT : most;
+  if (!own->initiates || worker->rank == 0)
+    most = 0;
+  return json_pack("{s:b, s:I, s:I, s:I, s:I, s:f, s:s, s:o, s:o, s:o, s:o}", "initiates", own->initiates, "begin",
+                   (json_int_t)own->begin_ns + worker->offset_ns, "end", (json_int_t)own->end_ns + worker->offset_ns,
+                   "iterations", (json_int_t)own->iterations, "bytes", (json_int_t)own->bytes, "cpu", own->cpu_percent,
+                   "transport", own->transport, "latency", pack_times(own->times.latency, own->times.count, most),
+                   "post", pack_times(own->times.post, own->times.num_post, most), "transfer",
+                   pack_times(own->times.transfer, own->times.num_post, most), "prep",
+                   pack_times(own->times.prep, own->times.num_prep, most));
+}
+
+// --- what all have said ---
+
+static int64_t number(const json_t *said, const char *name) {
+  return json_integer_value(json_object_get(said, name));
+}
+
+static int add_times(uint64_t **values, size_t *count, const json_t *list, const uint64_t *own, size_t num_own) {
+  size_t more = own ? num_own : json_array_size(list);
+  uint64_t *longer = realloc(*values, (*count + more + 1) * sizeof *longer);
+  if (!longer)
+    return fail(WEFT_ERR_NOMEM, "no memory for the times of all workers");
+  *values = longer;
+  for (size_t i = 0; i < more; i++)
+    longer[(*count)++] = own ? own[i] : (uint64_t)json_integer_value(json_array_get(list, i));
+  return 0;
+}
+
+// One initiator's times behind those of the others. `own`: they are here, whole.
+static int add_worker(struct transfer_times *all, const json_t *said, const struct transfer_times *own) {
+  size_t num_transfer = all->num_post;
+  int err = add_times(&all->latency, &all->count, json_object_get(said, "latency"), own ? own->latency : NULL,
+                      own ? own->count : 0);
+  if (!err)
+    err = add_times(&all->transfer, &num_transfer, json_object_get(said, "transfer"), own ? own->transfer : NULL,
+                    own ? own->num_post : 0);
+  if (!err)
+    err = add_times(&all->post, &all->num_post, json_object_get(said, "post"), own ? own->post : NULL,
+                    own ? own->num_post : 0);
+  if (!err && num_transfer != all->num_post)
+    err = fail(WEFT_ERR_PROTOCOL, "a worker's times are not of one number");
+  return err ? err
+             : add_times(&all->prep, &all->num_prep, json_object_get(said, "prep"), own ? own->prep : NULL,
+                         own ? own->num_prep : 0);
+}
+
+static void rate(struct transfer_gathered *all, uint32_t rank, const json_t *said) {
+  double ns = (double)(number(said, "end") - number(said, "begin"));
+  double gbps = ns > 0 ? (double)number(said, "iterations") * (double)number(said, "bytes") / ns : 0;
+  if (all->fastest_gbps == 0 || gbps < all->slowest_gbps) {
+    all->slowest_gbps = gbps;
+    all->slowest = rank;
+  }
+  all->fastest_gbps = gbps > all->fastest_gbps ? gbps : all->fastest_gbps;
+}
+
+struct window {
+  int64_t begin, end;  // in which all moved, by rank 0's clock
+  int64_t first, last; // in which somebody moved
+  uint32_t initiators;
+};
+
+static struct window find_window(json_t *const *said, uint32_t size) {
+  struct window window = {.begin = INT64_MIN, .end = INT64_MAX, .first = INT64_MAX, .last = INT64_MIN};
+  for (uint32_t i = 0; i < size; i++) {
+    if (!json_is_true(json_object_get(said[i], "initiates")))
+      continue;
+    int64_t begin = number(said[i], "begin"), end = number(said[i], "end");
+    window.begin = begin > window.begin ? begin : window.begin;
+    window.end = end < window.end ? end : window.end;
+    window.first = begin < window.first ? begin : window.first;
+    window.last = end > window.last ? end : window.last;
+    window.initiators++;
+  }
+  return window;
+}
+
+static int take_all(struct transfer_worker *worker, const struct transfer_result *own, json_t *const *said,
+                    struct transfer_gathered *all) {
+  uint32_t targets = 0, movers = 0;
+  int err = 0;
+  for (uint32_t rank = 0; rank < worker->size && !err; rank++) {
+    double cpu = json_number_value(json_object_get(said[rank], "cpu"));
+    if (!json_is_true(json_object_get(said[rank], "initiates"))) {
+      all->target_cpu_percent += cpu;
+      targets++;
+      continue;
+    }
+    movers++;
+    all->cpu_percent += cpu;
+    rate(all, rank, said[rank]);
+    err = add_worker(&all->times, said[rank], rank == worker->rank ? &own->times : NULL);
+  }
+  all->cpu_percent /= movers > 0 ? movers : 1;
+  all->target_cpu_percent /= targets > 0 ? targets : 1;
+  return err;
+}
+
+// --- the window ---
+
+// Iterations of this worker that ended in the window.
+static uint64_t count_inside(const struct transfer_worker *worker, const struct transfer_result *own,
+                             const struct window *window) {
+  uint64_t inside = 0;
+  if (own->blind) // the window is this worker's own
+    return own->iterations;
+  for (size_t i = 0; i < own->times.count; i++) {
+    int64_t end = (int64_t)own->ends[i] + worker->offset_ns;
+    inside += end > window->begin && end <= window->end;
+  }
+  return inside;
+}
+
+static int measure_window(struct transfer_worker *worker, const struct transfer_result *own,
+                          const struct window *window, json_t **said, struct transfer_gathered *all) {
+  json_t *mine = json_integer((json_int_t)count_inside(worker, own, window));
+  double iterations = 0, bytes = 0, ns = (double)(window->end - window->begin);
+  json_t **inside = calloc(worker->size, sizeof(json_t *));
+  int err = mine && inside ? 0 : fail(WEFT_ERR_NOMEM, "no memory for the figures of all workers");
+  if (!err && worker->size > 1 && window->initiators > 1)
+    err = meet_all_gather(worker->meet, "window", mine, worker->plan->config.common.timeout_ms, inside);
+  else if (!err)
+    inside[worker->rank] = json_incref(mine);
+  for (uint32_t rank = 0; inside && rank < worker->size; rank++) {
+    iterations += (double)json_integer_value(inside[rank]);
+    bytes += (double)json_integer_value(inside[rank]) * (double)number(said[rank], "bytes");
+    json_decref(inside[rank]);
+  }
+  free(inside);
+  json_decref(mine);
+  if (err)
+    return err;
+  all->window_s = ns > 0 ? ns / 1e9 : 0;
+  all->spread = window->last > window->first ? ns / (double)(window->last - window->first) : 1;
+  all->gbps = ns > 0 ? bytes / ns : 0;
+  all->per_second = ns > 0 ? iterations / ns * 1e9 : 0;
+  return 0;
+}
+
+// Of the first initiator, which is rank 0.
+static void name_transport(struct transfer_gathered *all, const json_t *said) {
+  const char *name = json_string_value(json_object_get(said, "transport"));
+  snprintf(all->transport, sizeof all->transport, "%s", name ? name : "");
+}
+
+int transfer_gather(struct transfer_worker *worker, const struct transfer_result *own, struct transfer_gathered *out) {
+  struct transfer_gathered all = {0};
+  json_t *mine = pack(worker, own), **said = calloc(worker->size, sizeof(json_t *));
+  int err = mine && said ? 0 : fail(WEFT_ERR_NOMEM, "no memory for the figures of a worker");
+  if (!err && worker->meet)
+    err = meet_all_gather(worker->meet, "figures", mine, worker->plan->config.common.timeout_ms, said);
+  else if (!err)
+    said[0] = json_incref(mine);
+  if (!err) {
+    struct window window = find_window(said, worker->size);
+    err = measure_window(worker, own, &window, said, &all);
+  }
+  if (!err && worker->rank == 0) {
+    err = take_all(worker, own, said, &all);
+    name_transport(&all, said[0]);
+  }
+  for (uint32_t rank = 0; said && rank < worker->size; rank++)
+    json_decref(said[rank]);
+  free(said);
+  json_decref(mine);
+  if (err)
+    transfer_gathered_free(&all);
+  else
+    *out = all;
+  return err;
+}
+
+void transfer_gathered_free(struct transfer_gathered *all) {
+  free(all->times.latency);
+  free(all->times.post);
+  free(all->times.transfer);
+  free(all->times.prep);
+  *all = (struct transfer_gathered){0};
+}

@@ -1,0 +1,255 @@
+// Rows, bounds, and the tables.
+#include "bench/transfer/report.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/time/clock.h"
+#include "bench/common/stop.h"
+#include "bench/transfer/table.h"
+
+// The keys that are columns of our own table.
+static const char *const columns[] = {"bytes", "batch", "backend", "transport", NULL};
+
+// --- begin ---
+
+static bool to_stdout(const char *path) {
+  return path && strcmp(path, "-") == 0;
+}
+
+int transfer_report_begin(struct transfer_report *report, struct transfer_call *call,
+                          const struct transfer_plan *plan) {
+  struct bench_output *output = &call->output;
+  *report = (struct transfer_report){.call = call, .plan = plan, .begin_ns = clock_ns()};
+  report->tables = !to_stdout(output->json) && !to_stdout(output->csv);
+  int err = figures_begin(&report->figures, "transfer");
+  if (err)
+    return err;
+  json_object_update(report->figures.settings, (json_t *)call->settings);
+  bench_progress_begin(&report->progress, call->command, call->config->common.quiet);
+  if (report->tables && !(report->own = open_memstream(&report->own_text, &report->own_size)))
+    err = fail(WEFT_ERR_NOMEM, "no memory for a table");
+  output->out = report->own;
+  output->columns = columns;
+  output->progress = &report->progress;
+  if (!err)
+    err = limits_open(&report->limits);
+  if (!err)
+    err = bench_output_begin(output, &report->figures);
+  if (!err && report->tables) {
+    transfer_table_settings(stdout, call->command, call->settings);
+    transfer_table_header(stdout);
+  }
+  return err;
+}
+
+void transfer_report_hosts(struct transfer_report *report, const struct transfer_worker *worker) {
+  char name[256] = "localhost";
+  gethostname(name, sizeof name - 1);
+  for (uint32_t rank = 0; rank < worker->size; rank++) {
+    const char *host = worker->meet ? meet_host(worker->meet, rank) : name;
+    bool there = false;
+    for (size_t i = 0; i < json_array_size(report->figures.hosts); i++)
+      there |= strcmp(json_string_value(json_array_get(report->figures.hosts, i)), host) == 0;
+    if (!there)
+      json_array_append_new(report->figures.hosts, json_string(host));
+  }
+}
+
+// --- a row ---
+
+struct ends {
+  char initiator[32], target[32];
+  const struct transfer_remote *there; // NULL: storage
+  bool same_gpu;
+};
+
+static struct ends find_ends(const struct transfer_worker *worker) {
+  struct ends ends = {0};
+  const struct transfer_pair *pair = &worker->pairs.list[0];
+  transfer_buffer_name(&worker->buffers[0], ends.initiator, sizeof ends.initiator);
+  if (worker->plan->storage != TRANSFER_NONE) {
+    snprintf(ends.target, sizeof ends.target, "%s", worker->plan->storage == TRANSFER_FILES ? "file" : "object");
+    return ends;
+  }
+  ends.there = &worker->others[pair->target.rank].buffers[pair->target.buffer];
+  snprintf(ends.target, sizeof ends.target, "%s", ends.there->memory);
+  for (uint32_t i = 0; i < worker->pairs.count; i++) {
+    pair = &worker->pairs.list[i];
+    const char *a = worker->others[pair->initiator.rank].buffers[pair->initiator.buffer].gpu;
+    const char *b = worker->others[pair->target.rank].buffers[pair->target.buffer].gpu;
+    ends.same_gpu |= *a && strcmp(a, b) == 0;
+  }
+  return ends;
+}
+
+static json_t *make_keys(const struct transfer_worker *worker, const struct transfer_row *row,
+                         const struct transfer_gathered *all, const struct ends *ends) {
+  const struct transfer_config *config = &worker->plan->config;
+  return json_pack("{s:s, s:I, s:I, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i}", "op", transfer_op_names[config->op_type],
+                   "bytes", (json_int_t)row->block, "batch", (json_int_t)row->batch, "scheme",
+                   transfer_scheme_names[config->scheme], "backend", row->backend->name, "transport", all->transport,
+                   "initiator_memory", ends->initiator, "target_memory", ends->target, "threads", config->num_threads,
+                   "depth", config->pipeline_depth, "workers", worker->size);
+}
+
+static struct limits_end bound_end(const struct transfer_worker *worker, const char *memory, uint32_t rank) {
+  struct limits_end end = {.memory = LIMITS_HOST, .host = worker->meet ? meet_host(worker->meet, rank) : NULL};
+  if (strncmp(memory, "cuda:", 5) == 0) {
+    end.memory = LIMITS_CUDA;
+    end.gpu = (uint32_t)strtoul(memory + 5, NULL, 10);
+  } else if (strcmp(memory, "file") == 0) {
+    end.memory = LIMITS_FILE;
+    end.path = worker->stored.places[0].path;
+  } else if (strcmp(memory, "object") == 0) {
+    end.memory = LIMITS_OBJECT;
+    end.host = NULL;
+  }
+  return end;
+}
+
+static bool is_cached(const struct transfer_worker *worker, const struct transfer_row *row) {
+  long page = sysconf(_SC_PAGESIZE);
+  return worker->plan->storage == TRANSFER_FILES &&
+         (!worker->stored.direct || row->block % (uint64_t)page != 0 ||
+          worker->plan->config.randomize_location_mode == TRANSFER_BYTE_ALIGNED);
+}
+
+static void find_bound(struct transfer_report *report, const struct transfer_worker *worker,
+                       const struct transfer_row *row, const struct transfer_gathered *all, const struct ends *ends,
+                       struct limits_bound *bound) {
+  const struct transfer_config *config = &worker->plan->config;
+  struct limits_end here = bound_end(worker, ends->initiator, worker->pairs.list[0].initiator.rank);
+  struct limits_end there = bound_end(worker, ends->target, worker->pairs.list[0].target.rank);
+  bool writes = config->op_type == WEFT_TRANSFER_WRITE;
+  struct limits_route route = {
+      .from = writes ? here : there,
+      .to = writes ? there : here,
+      .transport = all->transport,
+      .devices = strcmp(config->device_list, "all") == 0 ? NULL : config->device_list,
+      .pairs = worker->pairs.count,
+      .working_set = 2 * row->block * row->batch * config->num_threads * config->pipeline_depth,
+  };
+  limits_route_bound(report->limits, &route, bound);
+}
+
+static int add_figures(struct figures_row *to, const struct transfer_gathered *all, const struct limits_bound *bound,
+                       bool targets) {
+  const struct transfer_times *times = &all->times;
+  bool made = figures_add_times(to, "latency", times->latency, times->count) &&
+              figures_add_times(to, "prep", times->prep, times->num_prep) &&
+              figures_add_times(to, "post", times->post, times->num_post) &&
+              figures_add_times(to, "transfer", times->transfer, times->num_post);
+  struct figure *bandwidth = made ? figures_add(to, "bandwidth", "GB/s", FIGURE_HIGHER, all->gbps) : NULL;
+  if (!bandwidth)
+    return WEFT_ERR_NOMEM;
+  bandwidth->bound = bound->gbps;
+  snprintf(bandwidth->bound_name, sizeof bandwidth->bound_name, "%s", bound->gbps >= 0 ? bound->name : "");
+  made = figures_add(to, "messages", "1/s", FIGURE_HIGHER, all->per_second) &&
+         figures_add(to, "cpu", "percent", FIGURE_LOWER, all->cpu_percent) &&
+         (!targets || figures_add(to, "target_cpu", "percent", FIGURE_LOWER, all->target_cpu_percent));
+  return made ? 0 : WEFT_ERR_NOMEM;
+}
+
+// Why the row is not to be believed, and who held it up.
+static void judge(struct figures_row *to, const struct transfer_worker *worker, const struct transfer_row *row,
+                  const struct transfer_gathered *all, const struct limits_bound *bound, bool same_gpu) {
+  struct limits_claim claim = {.gbps = all->gbps,
+                               .window_s = all->window_s,
+                               .same_gpu = same_gpu,
+                               .cached = is_cached(worker, row),
+                               .bound = *bound};
+  if (worker->num_mine > 0 && all->window_s <= 0)
+    snprintf(to->refused, sizeof to->refused,
+             "there was no time in which all initiators moved: want more iterations (--num_iter)");
+  else
+    limits_refuse(&claim, to->refused, sizeof to->refused);
+  if (all->slowest_gbps < all->fastest_gbps)
+    snprintf(to->slowest, sizeof to->slowest, "rank %u on %s, %.3g GB/s of its own (the fastest: %.3g)", all->slowest,
+             worker->meet ? meet_host(worker->meet, all->slowest) : "this host", all->slowest_gbps, all->fastest_gbps);
+}
+
+static void write_line(const struct transfer_row *row, const struct transfer_config *config,
+                       const struct figures_row *from, const struct transfer_gathered *all) {
+  const struct figure *prep = figures_find(from, "prep"), *post = figures_find(from, "post"),
+                      *transfer = figures_find(from, "transfer");
+  uint32_t initiators = config->mode == TRANSFER_MG ? 1 : config->num_initiator_dev;
+  // Of a block, as that table has it: of each initiator's own iterations, over all its threads.
+  double each_us = all->per_second > 0 ? initiators * 1e6 / all->per_second / (double)row->batch : 0;
+  struct transfer_line line = {.block = row->block,
+                               .batch = row->batch,
+                               .bandwidth = all->gbps,
+                               .latency = each_us,
+                               .prep = prep->value,
+                               .prep_p99 = prep->p99,
+                               .post = post->value,
+                               .post_p99 = post->p99,
+                               .transfer = transfer->value,
+                               .transfer_p99 = transfer->p99};
+  transfer_table_line(stdout, &line);
+}
+
+int transfer_report_row(struct transfer_report *report, const struct transfer_worker *worker,
+                        const struct transfer_row *row, const struct transfer_gathered *all) {
+  struct ends ends = find_ends(worker);
+  struct limits_bound bound = {0};
+  find_bound(report, worker, row, all, &ends, &bound);
+  json_t *keys = make_keys(worker, row, all, &ends);
+  struct figures_row *to = keys ? figures_add_row(&report->figures, keys, row->run) : NULL;
+  json_decref(keys);
+  int err = to ? add_figures(to, all, &bound, ends.there != NULL) : WEFT_ERR_NOMEM;
+  if (!err && bound.gbps >= 0)
+    err = figures_add_bound(&report->figures, bound.name, bound.gbps, bound.measured, bound.detail);
+  if (err)
+    return fail(err, "no memory for the figures");
+  judge(to, worker, row, all, &bound, ends.same_gpu);
+  report->figures.elapsed_s = (double)(clock_ns() - report->begin_ns) / 1e9;
+  bench_progress_hide(&report->progress);
+  if (report->tables)
+    write_line(row, &worker->plan->config, to, all);
+  bench_output_row(&report->call->output, &report->figures, to);
+  return 0;
+}
+
+// --- end ---
+
+// What does not fit ten columns stands below them.
+static void print_own(struct transfer_report *report) {
+  if (!report->own)
+    return;
+  fclose(report->own);
+  if (report->figures.num_rows > 0 && report->own_text) {
+    for (int i = 0; i < 160; i++)
+      putchar('-');
+    printf("\n\n%s", report->own_text);
+    printf("\nBounds: %s\n", limits_origin(report->limits));
+  }
+  free(report->own_text);
+}
+
+int transfer_report_end(struct transfer_report *report, int err, bool *refused) {
+  struct figures *figures = &report->figures;
+  char why[FAIL_DETAIL_SIZE];
+  snprintf(why, sizeof why, "%s", err ? weft_last_error() : "");
+  bench_progress_hide(&report->progress);
+  figures->elapsed_s = (double)(clock_ns() - report->begin_ns) / 1e9;
+  figures->complete = err == 0;
+  *refused = bench_output_refused(&report->call->output);
+  figures->passed = err == 0 && !*refused;
+  if (err == WEFT_ERR_CANCELED)
+    snprintf(figures->cut_short, sizeof figures->cut_short, "%.*s", FIGURES_TEXT - 1,
+             bench_stopped() ? bench_stop_name() : why);
+  else
+    snprintf(figures->error, sizeof figures->error, "%.*s", FIGURES_TEXT - 1, why);
+  int written = figures->kind[0] ? bench_output_end(&report->call->output, figures) : 0;
+  char failed[FAIL_DETAIL_SIZE];
+  snprintf(failed, sizeof failed, "%s", written ? weft_last_error() : "");
+  if (report->tables)
+    print_own(report);
+  limits_close(report->limits);
+  figures_free(figures);
+  if (err)
+    return fail(err, "%s", why);
+  return written ? fail(written, "%s", failed) : 0;
+}

@@ -1,0 +1,30 @@
+// What rank 0 makes of gathered figures: a row of the document, with its bound, and a line of the table.
+#ifndef BENCH_TRANSFER_REPORT_H
+#define BENCH_TRANSFER_REPORT_H
+
+#include "bench/transfer/gather.h"
+#include "limits/limits.h"
+
+struct transfer_report {
+  struct transfer_call *call;
+  const struct transfer_plan *plan;
+  struct figures figures;
+  struct bench_progress progress;
+  struct limits *limits;
+  FILE *own;      // our own table, until the other one is whole
+  char *own_text; // what was written there
+  size_t own_size;
+  bool tables; // on standard output
+  uint64_t begin_ns;
+};
+
+int transfer_report_begin(struct transfer_report *report, struct transfer_call *call, const struct transfer_plan *plan);
+// Lists the hosts of the workers.
+void transfer_report_hosts(struct transfer_report *report, const struct transfer_worker *worker);
+int transfer_report_row(struct transfer_report *report, const struct transfer_worker *worker,
+                        const struct transfer_row *row, const struct transfer_gathered *all);
+// `err`: how the sweep has ended, with the last error's sentence, which it leaves there. Returns it, or that of
+// writing.
+int transfer_report_end(struct transfer_report *report, int err, bool *refused);
+
+#endif

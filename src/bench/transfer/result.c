@@ -1,0 +1,70 @@
+// What the lanes of a worker have measured, in ns.
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/time/ticks.h"
+#include "bench/transfer/row.h"
+
+static int allocate(struct transfer_times *times, size_t count, size_t num_prep, uint64_t **ends) {
+  times->latency = calloc(count + 1, sizeof *times->latency);
+  times->post = calloc(count + 1, sizeof *times->post);
+  times->transfer = calloc(count + 1, sizeof *times->transfer);
+  times->prep = calloc(num_prep + 1, sizeof *times->prep);
+  *ends = calloc(count + 1, sizeof **ends);
+  if (times->latency && times->post && times->transfer && times->prep && *ends)
+    return 0;
+  return fail(WEFT_ERR_NOMEM, "no memory for the times of %zu iterations", count);
+}
+
+static void take_lane(struct transfer_result *result, const struct transfer_lane *lane, uint32_t count) {
+  struct transfer_times *times = &result->times;
+  for (uint32_t i = 0; i < count; i++) {
+    size_t to = times->count++;
+    times->latency[to] = ticks_to_ns(lane->ended[i] - lane->started[i]);
+    if (lane->posted[i] != 0) {
+      times->post[times->num_post] = ticks_to_ns(lane->posted[i] - lane->started[i]);
+      times->transfer[times->num_post++] = ticks_to_ns(lane->ended[i] - lane->posted[i]);
+    }
+    result->ends[to] = lane->begin_ns + ticks_to_ns(lane->ended[i] - lane->begin_ticks);
+  }
+  for (uint32_t i = 0; i < lane->num_prep; i++)
+    times->prep[times->num_prep++] = ticks_to_ns(lane->prep[i]);
+  if (result->begin_ns == 0 || lane->begin_ns < result->begin_ns)
+    result->begin_ns = lane->begin_ns;
+  if (lane->end_ns > result->end_ns)
+    result->end_ns = lane->end_ns;
+}
+
+int transfer_result_take(const struct transfer_rowing *rowing, struct transfer_result *result) {
+  const struct transfer_load *load = &rowing->load;
+  size_t num_prep = 0;
+  *result = (struct transfer_result){.initiates = rowing->initiates, .bytes = load->block * load->batch * load->group};
+  result->cpu_percent = rowing->wall_ns > 0 ? rowing->cpu_us * 1e5 / (double)rowing->wall_ns : 0;
+  for (uint32_t i = 0; i < rowing->num_lanes; i++)
+    num_prep += rowing->lanes[i].num_prep;
+  int err = allocate(&result->times, (size_t)rowing->num_lanes * load->iterations, num_prep, &result->ends);
+  for (uint32_t i = 0; i < rowing->num_lanes && !err; i++)
+    take_lane(result, &rowing->lanes[i], load->iterations);
+  if (err) {
+    transfer_result_free(result);
+    return err;
+  }
+  result->iterations = result->times.count;
+  if (rowing->num_lanes == 1 && rowing->lanes[0].rate_end_ns > 0) {
+    result->begin_ns = rowing->lanes[0].rate_begin_ns;
+    result->end_ns = rowing->lanes[0].rate_end_ns;
+    result->blind = true;
+  }
+  if (rowing->num_lanes > 0)
+    memcpy(result->transport, rowing->lanes[0].transport, sizeof result->transport);
+  return 0;
+}
+
+void transfer_result_free(struct transfer_result *result) {
+  free(result->times.latency);
+  free(result->times.post);
+  free(result->times.transfer);
+  free(result->times.prep);
+  free(result->ends);
+  *result = (struct transfer_result){0};
+}

@@ -1,0 +1,116 @@
+// weft bench transfer: sweeps of reads and writes between workers, or with files and objects, with the options, the
+// defaults and the table of nixlbench, and figures of our own.
+//
+// Every worker runs the same sweep (worker.c). The scheme makes pairs of buffers (pairs.h); a worker moves what its
+// pairs as an initiator say, and holds the memory of its pairs as a target.
+#ifndef BENCH_TRANSFER_TRANSFER_H
+#define BENCH_TRANSFER_TRANSFER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <jansson.h>
+#include <weft/agent.h>
+
+#include "bench/common/output.h"
+
+enum transfer_runtime { TRANSFER_ETCD, TRANSFER_ASIO };
+enum transfer_segment { TRANSFER_DRAM, TRANSFER_VRAM };
+enum transfer_scheme { TRANSFER_PAIRWISE, TRANSFER_MANYTOONE, TRANSFER_ONETOMANY, TRANSFER_TP };
+enum transfer_mode { TRANSFER_SG, TRANSFER_MG };
+enum transfer_location { TRANSFER_FIXED, TRANSFER_BLOCK_ALIGNED, TRANSFER_BYTE_ALIGNED };
+enum transfer_storage { TRANSFER_NONE, TRANSFER_FILES, TRANSFER_OBJECTS };
+
+// NULL at the end; in the order of the enums.
+extern const char *const transfer_runtime_names[],
+    *const transfer_worker_names[],
+        *const transfer_segment_names[],
+            *const transfer_scheme_names[],
+                *const transfer_mode_names[], *const transfer_op_names[], *const transfer_location_names[],
+                                                                              *const transfer_posix_names[],
+                                                                                  *const transfer_obj_scheme_names[],
+                                                                                      *const transfer_checksum_names[];
+
+enum { TRANSFER_MAX_BACKENDS = 8, TRANSFER_MAX_THREADS = 64, TRANSFER_MAX_DEVICES = 64, TRANSFER_MAX_FILES = 1024 };
+
+// The options, each under its own name.
+struct transfer_config {
+  const char *config_file, *backend, *filepath, *filenames, *device_list, *asio_address;
+  enum transfer_runtime runtime_type;
+  unsigned worker_type;
+  enum transfer_segment initiator_seg_type, target_seg_type;
+  enum transfer_scheme scheme;
+  enum transfer_mode mode;
+  enum weft_transfer_op op_type;
+  bool check_consistency, recreate_xfer, reregister_mem, prepared_xfer, enable_pt, enable_vmm, use_hugepages,
+      storage_enable_direct, use_device_api;
+  uint64_t total_buffer_size, start_block_size, max_block_size, start_batch_size, max_batch_size;
+  uint32_t num_iter, warmup_iter, large_blk_iter_ftr, pipeline_depth, num_threads, num_initiator_dev, num_target_dev,
+      progress_threads, num_files;
+  uint32_t gds_batch_pool_size, gds_batch_limit, gds_mt_num_threads;
+  uint16_t asio_port;
+  enum transfer_location randomize_location_mode;
+  uint64_t randomize_location_mode_seed;
+  unsigned posix_api_type;
+  uint32_t posix_ios_pool_size, posix_kernel_queue_size;
+  const char *obj_access_key, *obj_secret_key, *obj_session_token, *obj_bucket_name, *obj_region,
+      *obj_endpoint_override, *obj_ca_bundle, *obj_accelerated_type;
+  unsigned obj_scheme, obj_req_checksum;
+  bool obj_use_virtual_addressing, obj_accelerated_enable;
+  uint64_t obj_crt_min_limit;
+  // What other back ends than those that are here want.
+  const char *gpunetio_device_list, *gpunetio_oob_list, *azure_blob_account_url, *azure_blob_container_name,
+      *azure_blob_connection_string, *infinia_config_file, *gusli_client_name, *gusli_config_file,
+      *gusli_device_byte_offsets, *gusli_device_security;
+  uint32_t hf3fs_iopool_size, gusli_max_simultaneous_requests;
+  bool gusli_try_use_uring;
+  // Our own.
+  const char *transport;  // exactly this one carries; NULL: the back end's
+  uint32_t local_workers; // workers that this process starts, itself one of them; 0: all without a store, else 1
+  struct bench_options common;
+  bool asks_etcd; // without a store: workers meet on the etcd of this host, as nixlbench's do
+};
+
+// A back end that is measured.
+struct transfer_backend {
+  char name[32];                 // as it was asked for
+  const char *transport;         // of Weft; NULL: the cheapest that can
+  enum transfer_storage storage; // else it joins workers
+  bool gpu_files;                // GDS: this side's memory is a GPU's
+};
+
+// What the options come to.
+struct transfer_plan {
+  struct transfer_config config;
+  struct transfer_backend backends[TRANSFER_MAX_BACKENDS];
+  uint32_t num_backends;
+  enum transfer_storage storage; // of all back ends
+  uint32_t iterations, warmup;   // of all threads together, up to a block of 1 MiB
+  uint32_t workers;              // that take part
+  uint32_t files;                // storage: how many
+  char transports[256];          // for the agent; "": all
+};
+
+// Checks the options and works out the plan; tells on standard error what was rounded. INVALID: says which options do
+// not go together and what would; UNSUPPORTED: what is asked for is not there, with the reason.
+int transfer_settle(struct transfer_plan *plan, const struct transfer_config *config);
+
+struct transfer_call {
+  const struct transfer_config *config;
+  const char *command;        // "weft bench transfer"
+  const json_t *settings;     // object: every option by its name, for the figures and the block of settings; no secrets
+  const json_t *agreed;       // of them those that have to be equal in all workers
+  struct bench_output output; // as bench_output_init() leaves it, with what the terminal is
+};
+
+// All of it. CANCELED: a signal came, what was measured is written. DATA: bytes were wrong. `*refused`: figures are not
+// to be believed, and say why.
+int transfer_run(struct transfer_call *call, bool *refused);
+
+// Timed and untimed transfers of one thread, of a block size.
+static inline uint32_t transfer_share(const struct transfer_plan *plan, uint32_t all, uint64_t block) {
+  uint32_t each = all / plan->config.num_threads;
+  return block > (1 << 20) ? each / plan->config.large_blk_iter_ftr : each;
+}
+
+#endif

@@ -1,0 +1,161 @@
+// The options of `weft bench transfer`: those of nixlbench under their names, with their defaults, and our own.
+#include "bench/transfer/transfer.h"
+#include "cli/bench/transfer.h"
+#include "cli/process/terminal.h"
+
+#define CONFIG        struct transfer_config
+#define FIELD(member) OPTION_FIELD(CONFIG, member)
+
+// A row of nothing but a name, a type, a default and a help.
+#define TEXT(name_, member, metavar_, help_)                                                                           \
+  { .name = name_, .type = OPTION_STRING, .metavar = metavar_, FIELD(member), .help = help_ }
+#define FLAG(name_, member, help_)                                                                                     \
+  { .name = name_, .type = OPTION_FLAG, .preset = "false", FIELD(member), .help = help_ }
+#define NUMBER(name_, member, least, most, preset_, help_)                                                             \
+  {                                                                                                                    \
+    .name = name_, .type = OPTION_UINT, .metavar = "N", .min = least, .max = most, .preset = preset_, FIELD(member),   \
+    .help = help_                                                                                                      \
+  }
+#define CHOICE(name_, member, choices_, metavar_, preset_, help_)                                                      \
+  {                                                                                                                    \
+    .name = name_, .type = OPTION_ENUM, .metavar = metavar_, .choices = choices_, .preset = preset_, FIELD(member),    \
+    .help = help_                                                                                                      \
+  }
+#define SECRET(name_, member, metavar_, help_)                                                                         \
+  { .name = name_, .type = OPTION_STRING, .metavar = metavar_, .secret = true, FIELD(member), .help = help_ }
+#define VENDOR(name_, member) TEXT(name_, member, "TEXT", "of a back end that Weft does not have: refused")
+#define VENDOR_NUMBER(name_, member)                                                                                   \
+  {                                                                                                                    \
+    .name = name_, .type = OPTION_UINT, .metavar = "N", FIELD(member),                                                 \
+    .help = "of a back end that Weft does not have: "                                                                  \
+            "refused"                                                                                                  \
+  }
+
+// clang-format off
+const struct cli_option cli_bench_transfer_rows[] = {
+  {.section = "What is measured", .name = "config-file", .type = OPTION_PATH, .metavar = "FILE", FIELD(config_file),
+   .help = "TOML file with any of these options at its top; the command line wins"},
+  {.name = "backend", .type = OPTION_STRING, .metavar = "NAMES", .preset = "UCX", FIELD(backend),
+   .help = "what carries the bytes: UCX, LIBFABRIC, SHM, CUDA, or AUTO (the cheapest); POSIX, GDS or GDS_MT for files; "
+   "OBJ for objects of S3. Several with commas between them are measured by turns"},
+  CHOICE("op-type", op_type, transfer_op_names, "OP", "WRITE", "direction of the transfers"),
+  CHOICE("scheme", scheme, transfer_scheme_names, "SCHEME", "pairwise", "who moves with whom: initiator i with target "
+         "i; all initiators with one target; one initiator with all targets; or tp, where each of the fewer moves with "
+         "an equal share of the more"),
+  CHOICE("mode", mode, transfer_mode_names, "MODE", "SG", "SG: a worker for each device; MG: two workers, which have "
+         "all devices"),
+  NUMBER("num-initiator-dev", num_initiator_dev, 1, 64, "1", "initiators: workers with SG, devices of one with MG"),
+  NUMBER("num-target-dev", num_target_dev, 1, 64, "1", "likewise targets"),
+  CHOICE("initiator-seg-type", initiator_seg_type, transfer_segment_names, "KIND", "DRAM", "memory of initiators: the "
+         "host's or a GPU's. Workers of a host take one GPU after the other"),
+  CHOICE("target-seg-type", target_seg_type, transfer_segment_names, "KIND", "DRAM", "memory of targets"),
+  {.name = "start-block-size", .type = OPTION_UINT, .metavar = "BYTES", .min = 1, .preset = "4096", .unit = "bytes",
+   FIELD(start_block_size), .help = "smallest block; the next ones are twice as large"},
+  {.name = "max-block-size", .type = OPTION_UINT, .metavar = "BYTES", .min = 1, .preset = "67108864", .unit = "bytes",
+   FIELD(max_block_size), .help = "largest block"},
+  NUMBER("start-batch-size", start_batch_size, 1, 1 << 20, "1", "fewest blocks of a request; then twice as many"),
+  NUMBER("max-batch-size", max_batch_size, 1, 1 << 20, "1", "most blocks of a request"),
+  {.name = "total-buffer-size", .type = OPTION_UINT, .metavar = "BYTES", .min = 1, .preset = "8589934592",
+   .unit = "bytes", FIELD(total_buffer_size),
+   .help = "most memory of a device, and the range of random places in files; what is not used is not taken"},
+  NUMBER("num-iter", num_iter, 1, 10000000, "1000", "timed requests of all threads together; rounded up to a multiple "
+         "of num_threads x large_blk_iter_ftr"),
+  NUMBER("warmup-iter", warmup_iter, 0, 10000000, "100", "untimed requests before them; rounded likewise"),
+  NUMBER("large-blk-iter-ftr", large_blk_iter_ftr, 1, 1000000, "16", "blocks beyond 1 MiB have so many times fewer "
+         "requests"),
+  NUMBER("num-threads", num_threads, 1, 64, "1", "threads of an initiator that post requests"),
+  NUMBER("pipeline-depth", pipeline_depth, 1, 1024, "1", "requests under way at once in each thread"),
+  FLAG("recreate-xfer", recreate_xfer, "make each request anew, in the timed loop"),
+  FLAG("reregister-mem", reregister_mem, "register the initiator's memory anew before each request, in the timed loop"),
+  FLAG("prepared-xfer", prepared_xfer, "prepare lists of descriptors once: making a request is the rest"),
+  FLAG("check-consistency", check_consistency, "check every byte, which depends on its place and its iteration, at the "
+       "side that holds it"),
+
+  {.section = "Memory and threads", .name = "use-hugepages", .type = OPTION_FLAG, .preset = "false",
+   FIELD(use_hugepages), .help = "huge pages for host memory"},
+  FLAG("enable-vmm", enable_vmm, "accepted: GPU memory comes from CUDA's virtual memory management in any case"),
+  FLAG("enable-pt", enable_pt, "a progress thread: Weft's agents have one in any case"),
+  NUMBER("progress-threads", progress_threads, 0, 64, "0", "accepted: an agent has one progress thread"),
+  CHOICE("worker-type", worker_type, transfer_worker_names, "TYPE", "nixl", "accepted: nixl means Weft's own agents"),
+  FLAG("use-device-api", use_device_api, "transfers that kernels begin: refused"),
+  {.name = "device-list", .type = OPTION_STRING, .metavar = "NICS", .preset = "all", FIELD(device_list),
+   .help = "NICs to use, with commas between them"},
+  TEXT("transport", transport, "NAME", "exactly this transport of Weft ('weft info' lists them), in the place of the "
+       "back end's own"),
+
+  {.section = "Files", .name = "filepath", .type = OPTION_PATH, .metavar = "FOLDER",
+   .preset_note = "the working folder", FIELD(filepath), .help = "where files are made, which are removed in the end"},
+  TEXT("filenames", filenames, "NAMES", "files to use instead, with commas between them; they stay, and what is in "
+       "them is overwritten"),
+  NUMBER("num-files", num_files, 1, TRANSFER_MAX_FILES, "1", "files among which the blocks go round"),
+  FLAG("storage-enable-direct", storage_enable_direct, "refuse a file system without O_DIRECT; Weft goes past the page "
+       "cache in any case where whole pages are moved and the file system allows it"),
+  CHOICE("randomize-location-mode", randomize_location_mode, transfer_location_names, "MODE", "none", "places in "
+         "files: one after the other, or random ones"),
+  {.name = "randomize-location-mode-seed", .type = OPTION_UINT, .metavar = "N", .preset = "0",
+   FIELD(randomize_location_mode_seed), .help = "of the random places"},
+  CHOICE("posix-api-type", posix_api_type, transfer_posix_names, "API", "AIO", "accepted: Weft uses io_uring, or "
+         "pread() and pwrite() where there is none"),
+  NUMBER("posix-ios-pool-size", posix_ios_pool_size, 1, 1 << 30, "65536", "accepted: Weft needs no such pool"),
+  NUMBER("posix-kernel-queue-size", posix_kernel_queue_size, 1, 1 << 20, "256", "accepted: Weft chooses it"),
+  NUMBER("gds-batch-pool-size", gds_batch_pool_size, 1, 1 << 20, "32", "accepted: Weft needs no such pool"),
+  NUMBER("gds-batch-limit", gds_batch_limit, 1, 1 << 20, "128", "accepted: Weft needs no such limit"),
+  NUMBER("gds-mt-num-threads", gds_mt_num_threads, 1, 64, "1", "accepted: Weft chooses it"),
+
+  {.section = "Objects", .name = "obj-bucket-name", .type = OPTION_STRING, .metavar = "NAME", FIELD(obj_bucket_name),
+   .help = "bucket, which has to be there; the objects in it are overwritten and stay"},
+  {.name = "obj-access-key", .type = OPTION_STRING, .metavar = "KEY", .secret = true, FIELD(obj_access_key),
+   .preset_note = "AWS_ACCESS_KEY_ID", .help = "access key"},
+  {.name = "obj-secret-key", .type = OPTION_STRING, .metavar = "KEY", .secret = true, FIELD(obj_secret_key),
+   .preset_note = "AWS_SECRET_ACCESS_KEY", .help = "secret key"},
+  {.name = "obj-session-token", .type = OPTION_STRING, .metavar = "TOKEN", .secret = true, FIELD(obj_session_token),
+   .preset_note = "AWS_SESSION_TOKEN", .help = "session token"},
+  CHOICE("obj-scheme", obj_scheme, transfer_obj_scheme_names, "SCHEME", "http", "of an endpoint that names none"),
+  {.name = "obj-region", .type = OPTION_STRING, .metavar = "REGION", .preset = "eu-central-1", FIELD(obj_region),
+   .help = "region of the server"},
+  FLAG("obj-use-virtual-addressing", obj_use_virtual_addressing, "the bucket in the host's name: as without an "
+       "endpoint"),
+  {.name = "obj-endpoint-override", .type = OPTION_STRING, .metavar = "URL", .preset_note = "AWS_ENDPOINT_URL, else "
+   "Amazon's", FIELD(obj_endpoint_override), .help = "server, HOST:PORT or its URL"},
+  CHOICE("obj-req-checksum", obj_req_checksum, transfer_checksum_names, "WHEN", "supported", "accepted: each request "
+         "is signed over its bytes"),
+  {.name = "obj-ca-bundle", .type = OPTION_PATH, .metavar = "FILE", FIELD(obj_ca_bundle),
+   .preset_note = "those of the system", .help = "certificates that the server's is signed by"},
+  {.name = "obj-crt-min-limit", .type = OPTION_UINT, .metavar = "BYTES", .preset = "0", FIELD(obj_crt_min_limit),
+   .help = "accepted: Weft has one client for all sizes"},
+  FLAG("obj-accelerated-enable", obj_accelerated_enable, "refused: there is no such client"),
+  VENDOR("obj-accelerated-type", obj_accelerated_type),
+
+  {.section = "Back ends of vendors, which are refused with the reason", .name = "gpunetio-device-list",
+   .type = OPTION_STRING, .metavar = "TEXT", FIELD(gpunetio_device_list),
+   .help = "of a back end that Weft does not have: refused"},
+  VENDOR("gpunetio-oob-list", gpunetio_oob_list),
+  VENDOR("azure-blob-account-url", azure_blob_account_url),
+  VENDOR("azure-blob-container-name", azure_blob_container_name),
+  SECRET("azure-blob-connection-string", azure_blob_connection_string, "TEXT", "of a back end that Weft does not have: "
+         "refused"),
+  VENDOR("infinia-config-file", infinia_config_file),
+  VENDOR_NUMBER("hf3fs-iopool-size", hf3fs_iopool_size),
+  VENDOR("gusli-client-name", gusli_client_name),
+  VENDOR_NUMBER("gusli-max-simultaneous-requests", gusli_max_simultaneous_requests),
+  VENDOR("gusli-config-file", gusli_config_file),
+  VENDOR("gusli-device-byte-offsets", gusli_device_byte_offsets),
+  VENDOR("gusli-device-security", gusli_device_security),
+  FLAG("gusli-try-use-uring", gusli_try_use_uring, "of a back end that Weft does not have: refused"),
+
+  {.section = "Workers", .name = "local-workers", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = 128,
+   .preset_note = "all, where no store is named; else 1", FIELD(local_workers),
+   .help = "workers that this command starts on this host"},
+  CHOICE("runtime-type", runtime_type, transfer_runtime_names, "TYPE", "ETCD", "how workers find each other: on a "
+         "store; or ASIO: the one that can listen at --asio_address has the store, and is rank 0"),
+  {.name = "asio-address", .type = OPTION_STRING, .metavar = "ADDRESS", .preset = "127.0.0.1", FIELD(asio_address),
+   .help = "numeric address of rank 0's host"},
+  {.name = "asio-port", .type = OPTION_UINT, .metavar = "PORT", .min = 1, .max = 65535, .preset = "12345",
+   FIELD(asio_port), .help = "port there"},
+  BENCH_OPTION_ROWS_STORE(CONFIG, common),
+  BENCH_OPTION_ROWS_OUTPUT(CONFIG, common),
+};
+// clang-format on
+
+_Static_assert(sizeof cli_bench_transfer_rows / sizeof *cli_bench_transfer_rows == CLI_BENCH_TRANSFER_ROWS,
+               "the number in transfer.h");

@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""weft bench transfer with files, and with objects where the environment names an S3 server (s3_swift.py)."""
+import os
+import pathlib
+import tempfile
+import unittest
+
+import bench
+import tool
+
+HAS_SERVER = "AWS_ENDPOINT_URL" in os.environ
+SMALL = ("--start_block_size", 4096, "--max_block_size", 8192, "--num_iter", 48, "--warmup_iter", 16,
+         "--check_consistency")
+CACHED = (0, 1)  # a file system in memory has no other speed, and its rows are refused
+
+
+@unittest.skipIf(HAS_SERVER, "this run is for objects")
+class Files(bench.BenchTest):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def check(self, *arguments):
+        for op in ("WRITE", "READ"):
+            said = self.figures("--backend", "POSIX", "--filepath", self.folder, *SMALL, "--op_type", op, *arguments,
+                                statuses=CACHED)
+            self.assertEqual([(row["keys"]["transport"], row["keys"]["initiator_memory"], row["keys"]["target_memory"])
+                              for row in said["rows"]], [("file", "host", "file")] * 2)
+        return said
+
+    def test_files_are_made_checked_and_removed(self):
+        self.check()
+        self.check("--num_files", 3, "--max_batch_size", 1, "--pipeline_depth", 4, "--num_threads", 2)
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_random_places(self):
+        for mode in ("blockaligned", "bytealigned"):
+            self.check("--randomize_location_mode", mode, "--total_buffer_size", 1 << 20, "--pipeline_depth", 3)
+
+    def test_named_files_stay(self):
+        self.check("--filenames", "a,b", "--num_files", 2)
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["a", "b"])
+        self.wrong(2, "want the same number", "--backend", "POSIX", "--filepath", self.folder, "--filenames", "a,b",
+                   "--num_files", 3, *SMALL)
+
+    def test_a_spoilt_byte_is_found(self):
+        for op in ("WRITE", "READ"):
+            result = tool.weft("bench", "transfer", "--backend", "POSIX", "--filepath", self.folder, *SMALL,
+                               "--op_type", op, "--transport", "fault:1:spoil=100:file")
+            self.assertEqual(result.returncode, 4, result.stderr)
+            self.assertIn("1 of 4096 bytes of a block", result.stderr)
+
+    def test_what_the_page_cache_served_is_refused(self):
+        said = self.figures("--backend", "POSIX", "--filepath", self.folder, "--start_block_size", 1000,
+                            "--max_block_size", 1000, *SMALL[4:], "--op_type", "READ", statuses=(1,))
+        self.assertIn("page cache", said["rows"][0]["refused"])
+        self.assertFalse(said["passed"])
+
+    def test_what_cannot_be(self):
+        self.wrong(3, "cannot open the file", "--backend", "POSIX", "--filepath", self.folder / "none", *SMALL)
+        if os.path.isdir("/dev/shm"):
+            self.wrong(3, "--storage_enable_direct", "--backend", "POSIX", "--filepath", "/dev/shm",
+                       "--storage_enable_direct", *SMALL)
+        self.wrong(3, "wants a GPU", "--backend", "GDS", "--initiator_seg_type", "VRAM", "--filepath", self.folder,
+                   *SMALL, WEFT_CUDA_PLUGIN="/nonexistent/libweft_cuda.so.0")
+
+
+@unittest.skipUnless(HAS_SERVER, "no S3 server is named")
+class Objects(bench.BenchTest):
+    def test_objects_are_checked(self):
+        for op in ("WRITE", "READ"):
+            said = self.figures("--backend", "OBJ", "--obj_bucket_name", "bucket", "--obj_region",
+                                os.environ.get("AWS_REGION", "us-east-1"), "--start_block_size", 4096,
+                                "--max_block_size", 4096, "--num_iter", 16, "--warmup_iter", 0, "--check_consistency",
+                                "--pipeline_depth", 2, "--op_type", op)
+            self.assertEqual([(row["keys"]["transport"], row["keys"]["target_memory"]) for row in said["rows"]],
+                             [("object", "object")])
+
+
+if __name__ == "__main__":
+    unittest.main()

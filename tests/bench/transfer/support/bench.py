@@ -1,0 +1,131 @@
+"""Runs `weft bench transfer` for the tests of this folder, with several workers and on several stores."""
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+import unittest
+import urllib.request
+
+import tool
+
+SMALL = ("--backend", "SHM", "--start_block_size", 4096, "--max_block_size", 8192, "--num_iter", 48, "--warmup_iter",
+         16)
+HEADER = ["Block Size (B)", "Batch Size", "B/W (GB/Sec)", "Avg Lat. (us)", "Avg Prep (us)", "P99 Prep (us)",
+          "Avg Post (us)", "P99 Post (us)", "Avg Tx (us)", "P99 Tx (us)"]
+TOKEN = {"WEFT_TOKEN": "of-these-tests"}
+HELD_UP = 1  # exit status where rows are refused: with more workers than processors not all may move at one time
+
+
+def start(*arguments, command="transfer", **more):
+    """A running worker, whose output is read by the test."""
+    return subprocess.Popen([tool.WEFT, "bench", command, *map(str, arguments)],
+                            env=tool.environment(**more), text=True, stdin=subprocess.DEVNULL,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def end(process):
+    if process.poll() is None:
+        process.kill()
+    process.communicate(timeout=tool.TIMEOUT_S)
+
+
+@contextlib.contextmanager
+def running(*arguments, **more):
+    process = start(*arguments, **more)
+    try:
+        yield process
+    finally:
+        end(process)
+
+
+def together(*lines, command="transfer", **more):
+    """Workers that run at the same time: (status, output, errors) of each."""
+    with contextlib.ExitStack() as stack:
+        workers = [stack.enter_context(running(*line, command=command, **more)) for line in lines]
+        said = [worker.communicate(timeout=tool.TIMEOUT_S) for worker in workers]
+        return [(worker.returncode, *texts) for worker, texts in zip(workers, said)]
+
+
+def table(text):
+    """The rows of the ten columns: a scraper's way, by the rules of 160 characters around them."""
+    lines = text.splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("Block Size (B)"))
+    assert lines[at - 1] == lines[at + 1] == "-" * 160, lines[at - 1:at + 2]
+    rows = []
+    for line in lines[at + 2:]:
+        if not line[:1].isdigit():
+            break
+        rows.append([float(word) for word in line.split()])
+    return lines[at], rows
+
+
+def settings(text):
+    """What the block of settings says: {name: value}."""
+    lines = text.splitlines()
+    assert lines[0] == lines[2] == "*" * 160
+    return {line.split(" (--")[0]: line.split(": ", 1)[1] for line in lines[3:lines.index("-" * 160)]}
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+@contextlib.contextmanager
+def etcd():
+    """The URL of an etcd of this test's own."""
+    if os.environ.get("WEFT_TEST_SKIP_ETCD") or not shutil.which("etcd"):
+        raise unittest.SkipTest("there is no etcd")
+    client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+    with tempfile.TemporaryDirectory() as folder:
+        process = subprocess.Popen(["etcd", "--data-dir", folder, "--listen-client-urls", client,
+                                    "--advertise-client-urls", client, "--listen-peer-urls", peer,
+                                    "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}"],
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            deadline = time.monotonic() + tool.TIMEOUT_S
+            opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+            while True:
+                try:
+                    with opener.open(client + "/health", timeout=1):
+                        break
+                except OSError:
+                    assert time.monotonic() < deadline and process.poll() is None
+                    time.sleep(0.05)
+            yield client
+        finally:
+            process.kill()
+            process.wait()
+
+
+def keys(url):
+    """How many keys an etcd has."""
+    asked = urllib.request.Request(url + "/v3/kv/range", json.dumps({"key": "AA==", "range_end": "AA=="}).encode())
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(asked, timeout=tool.TIMEOUT_S) as answer:
+        return int(json.load(answer).get("count", 0))
+
+
+class BenchTest(tool.ToolTest):
+    def bench(self, *arguments, statuses=(0,), **more):
+        """Runs it, which must end so; returns its output."""
+        result = tool.weft("bench", "transfer", *arguments, **more)
+        self.assertIn(result.returncode, statuses, result.stderr + result.stdout)
+        return result.stdout
+
+    def figures(self, *arguments, statuses=(0,), **more):
+        """The same as a document."""
+        return json.loads(self.bench(*arguments, "--json", "-", statuses=statuses, **more))
+
+    def wrong(self, status, says, *arguments, **more):
+        """It ends so, before anything is measured, and says that."""
+        result = tool.weft("bench", "transfer", *arguments, **more)
+        self.assertIn(says, result.stderr, arguments)
+        self.assertEqual(result.returncode, status, result.stderr)
+        self.assertNotIn("Block Size (B)", result.stdout)
+        return result.stderr

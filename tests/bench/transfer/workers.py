@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+"""Workers of weft bench transfer: schemes, checks, stores, and how a run ends."""
+import json
+import os
+import pathlib
+import re
+import signal
+import tempfile
+import time
+import unittest
+
+import bench
+import serving
+import tool
+
+CHECKED = (*bench.SMALL, "--check_consistency")
+LONG = ("--backend", "SHM", "--start_block_size", 4096, "--max_block_size", 8192, "--num_iter", 8000000)
+
+
+class Schemes(bench.BenchTest):
+    """Four workers at most, on whatever processors there are, so that a row may be refused."""
+
+    def check(self, *arguments):
+        for op in ("WRITE", "READ"):
+            said = self.figures(*CHECKED, "--op_type", op, *arguments, statuses=(0, bench.HELD_UP))
+            self.assertEqual((said["complete"], len(said["rows"])), (True, 2), said)
+        return said
+
+    def test_schemes(self):
+        for scheme, initiators, targets in (("pairwise", 2, 2), ("manytoone", 3, 1), ("onetomany", 1, 3), ("tp", 1, 3),
+                                            ("tp", 2, 1)):
+            said = self.check("--scheme", scheme, "--num_initiator_dev", initiators, "--num_target_dev", targets)
+            self.assertEqual({row["keys"]["workers"] for row in said["rows"]}, {initiators + targets})
+
+    def test_one_process_with_many_devices(self):
+        self.check("--mode", "MG", "--num_initiator_dev", 2, "--num_target_dev", 2)
+
+    def test_threads_batches_and_pipelines(self):
+        self.check("--num_threads", 2, "--pipeline_depth", 3, "--start_batch_size", 2, "--max_batch_size", 2)
+        self.check("--pipeline_depth", 200)  # more than there are iterations
+
+    def test_requests_and_memory_made_anew(self):
+        self.check("--recreate_xfer")
+        self.check("--recreate_xfer", "--prepared_xfer", "--pipeline_depth", 4)
+        self.check("--reregister_mem")
+
+    def test_memory_of_devices(self):
+        fake = {"WEFT_CUDA_PLUGIN": os.environ["FAKE_DEVICE"]}
+        for op in ("WRITE", "READ"):
+            said = self.figures("--backend", "CUDA", *CHECKED[2:], "--op_type", op,
+                                "--initiator_seg_type", "VRAM", "--target_seg_type", "VRAM", statuses=(0, 1), **fake)
+            self.assertEqual([(row["keys"]["initiator_memory"], row["keys"]["target_memory"], row["keys"]["transport"])
+                              for row in said["rows"]], [("cuda:0", "cuda:1", "cuda")] * 2)
+        one = self.figures("--backend", "CUDA", *CHECKED[2:], "--enable_vmm", "--scheme", "onetomany",
+                           "--num_target_dev", 2, "--initiator_seg_type", "VRAM", "--target_seg_type", "VRAM",
+                           statuses=(1,), **fake)  # three workers, two devices: two of them are on one
+        self.assertIn("one GPU", one["rows"][0]["refused"])
+
+    def test_sizes_that_are_no_powers(self):
+        self.check("--start_block_size", 1, "--max_block_size", 2)
+        self.check("--start_block_size", 1001, "--max_block_size", 3000, "--max_batch_size", 1, "--num_threads", 2)
+
+    def test_a_spoilt_byte_is_found(self):
+        for op, who in (("WRITE", "what rank 0 has written to rank 1"), ("READ", "what rank 0 has read")):
+            result = tool.weft("bench", "transfer", *CHECKED, "--op_type", op, "--transport", "fault:1:spoil=100:shm")
+            self.assertEqual(result.returncode, 4, result.stderr)
+            self.assertIn(who, result.stderr)
+            self.assertIn("1 of 4096 bytes of a block are wrong, the first of them byte 2048", result.stderr)
+            tool.weft("bench", "transfer", *bench.SMALL, "--op_type", op, "--transport", "fault:1:spoil=100:shm")
+
+
+class Stores(bench.BenchTest):
+    def passes_with(self, lines, command="transfer", **more):
+        said = bench.together(*lines, command=command, **more)
+        for status, _, errors in said:
+            self.assertEqual((status, errors), (0, ""))
+        reports = [text for _, text, _ in said if text]
+        self.assertEqual(len(reports), 1)  # rank 0's
+        self.assertEqual([row[0] for row in bench.table(reports[0])[1]], [4096, 8192])
+
+    def test_etcd(self):
+        with bench.etcd() as url:
+            self.passes_with([("-etcd_endpoints", url, *CHECKED)] * 2, command="nixlbench")
+            self.assertEqual(bench.keys(url), 0)
+
+    def test_a_store_of_our_own(self):
+        with tempfile.TemporaryDirectory() as folder:
+            server = serving.Server("--write-token", os.path.join(folder, "token"))
+            try:
+                self.passes_with([("--store", server.url, *CHECKED)] * 2, WEFT_TOKEN=server.token)
+            finally:
+                server.process.kill()
+                server.process.communicate()
+
+    def test_the_store_of_the_first_worker(self):
+        port = bench.free_port()
+        first = ("--local_workers", 1, "--listen", "127.0.0.1", "--store_port", port, "--quiet", *CHECKED)
+        self.passes_with([first, ("--rank_server", f"127.0.0.1:{port}", *CHECKED)], **bench.TOKEN)
+
+    def test_asio(self):
+        line = ("-runtime_type", "ASIO", "-asio_port", bench.free_port(), *CHECKED)
+        self.passes_with([line] * 2, command="nixlbench")
+
+    def test_other_settings(self):
+        with bench.etcd() as url:
+            said = bench.together(("--store", url, *bench.SMALL), ("--store", url, *bench.SMALL, "--op_type", "READ"))
+            for status, _, errors in said:
+                self.assertEqual(status, 2, errors)
+                self.assertIn("op_type is", errors)
+            self.assertEqual(bench.keys(url), 0)
+
+    def test_nobody_comes(self):
+        with bench.etcd() as url:
+            self.wrong(124, "1 of 2 workers came", "--store", url, *bench.SMALL, "--startup_timeout", 1)
+            self.assertEqual(bench.keys(url), 0)
+
+
+class Ends(bench.BenchTest):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.json = pathlib.Path(folder.name, "figures.json")
+
+    def wait_for_rows(self, process):
+        """Until the first row is there: then the next one is under way."""
+        for line in process.stdout:
+            if line[:1].isdigit():
+                return
+        self.fail(process.stderr.read())
+
+    def test_ctrl_c_keeps_what_was_measured(self):
+        with bench.running("--backend", "SHM", "--start_block_size", 4096, "--max_block_size", 65536, "--num_iter",
+                           200000, "--json", self.json) as process:
+            self.wait_for_rows(process)
+            process.send_signal(signal.SIGINT)
+            text, errors = process.communicate(timeout=tool.TIMEOUT_S)
+        self.assertEqual(process.returncode, 130, errors)
+        self.assertIn("interrupted by SIGINT", errors)
+        self.assertIn("p99.9", text)
+        said = json.loads(self.json.read_text())
+        self.assertEqual((said["complete"], said["cut_short"], said["rows"][0]["keys"]["bytes"]),
+                         (False, "SIGINT", 4096))
+
+    def test_a_killed_worker_is_named(self):
+        with bench.etcd() as url:
+            with bench.running("--store", url, *LONG) as one, bench.running("--store", url, *LONG) as other:
+                while bench.keys(url) < 3:  # both have come
+                    self.assertEqual((one.poll(), other.poll()), (None, None))
+                time.sleep(0.2)  # into the row; whenever it is, the end has to be the same
+                other.kill()
+                began = time.monotonic()
+                _, errors = one.communicate(timeout=tool.TIMEOUT_S)
+                self.assertLess(time.monotonic() - began, tool.TIMEOUT_S / 2)
+                self.assertEqual(one.returncode, 5, errors)
+                self.assertRegex(errors, r"rank [01] on \S+ .*process \d+")
+            deadline = time.monotonic() + tool.TIMEOUT_S
+            while bench.keys(url) > 0:
+                self.assertLess(time.monotonic(), deadline)
+
+    def test_a_killed_process_of_this_host_is_named(self):
+        with bench.running(*LONG) as process:
+            children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
+            while not children.read_text().split():
+                self.assertIsNone(process.poll())
+            self.assertIn("Block Size", next(line for line in process.stdout if line.startswith("Block Size")))
+            os.kill(int(children.read_text().split()[0]), signal.SIGKILL)
+            _, errors = process.communicate(timeout=tool.TIMEOUT_S)
+        self.assertEqual(process.returncode, 5, errors)
+        self.assertRegex(errors, r"rank 1 on ")
+
+    def test_a_disk_that_is_full(self):
+        result = tool.weft("bench", "transfer", *bench.SMALL, "--csv", "/dev/full")
+        self.assertEqual(result.returncode, 3, result.stderr)
+        self.assertTrue(re.search(r"/dev/full.*No space left", result.stderr), result.stderr)
+        self.assertEqual(len(bench.table(result.stdout)[1]), 2)  # what was measured is not lost
+
+
+if __name__ == "__main__":
+    unittest.main()
