@@ -141,6 +141,7 @@ int traffic_matrix_parse(struct traffic_pattern *pattern, const char *text, size
   }
   if (rc != 0)
     return rc;
+  reader.line += reader.line == 0; // of an empty text
   if (reader.rows < reader.columns || reader.rows == 0)
     return complain(&reader, reader.line_begin,
                     "the matrix ends after %u rows, and has %u columns: want as many of both", reader.rows,

@@ -2,7 +2,7 @@
 #ifndef CLI_COMMANDS_BENCH_KV_OPTIONS_H
 #define CLI_COMMANDS_BENCH_KV_OPTIONS_H
 
-#include "bench/traffic/kv.h"
+#include "bench/kv/kv.h"
 #include "cli/option/option.h"
 
 struct cli_kv {

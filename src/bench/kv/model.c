@@ -1,5 +1,5 @@
 // The facts of models: of those that are known by name, and out of a config.json.
-#include "bench/traffic/kv.h"
+#include "bench/kv/kv.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/fail.h"
-#include "bench/traffic/kv.h"
+#include "bench/kv/kv.h"
 
 const char *const kv_access_names[] = {"block", "layer", NULL};
 const char *const kv_dtype_names[] = {"bf16", "fp16", "fp32", "fp8", "int8", NULL};

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/fail.h"
-#include "bench/traffic/kv.h"
+#include "bench/kv/kv.h"
 #include "measure/json_file.h"
 
 enum { FORMAT = 1 };

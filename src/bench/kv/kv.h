@@ -8,8 +8,8 @@
 //    for key and value, and one key with the rotary embedding, both shared by all heads: latent + rope numbers.
 // Tensor parallelism divides KV heads. Where it is larger than their number each head stands on several workers; the
 // latent vector, which all heads need, stands on every one.
-#ifndef BENCH_TRAFFIC_KV_H
-#define BENCH_TRAFFIC_KV_H
+#ifndef BENCH_KV_KV_H
+#define BENCH_KV_KV_H
 
 #include <stdbool.h>
 #include <stdint.h>

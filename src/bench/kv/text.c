@@ -5,7 +5,7 @@
 #include "base/fail.h"
 #include "base/text/table.h"
 #include "base/text/text.h"
-#include "bench/traffic/kv.h"
+#include "bench/kv/kv.h"
 
 enum { MOST_PAIRS = 32, WORD = 48 };
 
