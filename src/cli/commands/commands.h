@@ -8,4 +8,6 @@ extern const struct cli_command cli_bench_kv;
 extern const struct cli_command cli_doctor, cli_elastic, cli_env, cli_help, cli_info, cli_p2p, cli_plan, cli_rank,
     cli_report, cli_serve;
 
+extern const struct cli_command cli_bench_limits;
+
 #endif
