@@ -54,6 +54,10 @@ void traffic_book_close(struct traffic_book *book) {
     struct traffic_page *page = &book->pages[i];
     for (uint32_t rank = 0; page->ends && rank < book->worker->crew.size; rank++)
       free(page->ends[rank].ns);
+    for (uint32_t j = 0; j < book->worker->config->plan->patterns[i].num_pairs; j++) {
+      free(page->pairs ? page->pairs[j].ns : NULL);
+      free(page->isolated ? page->isolated[j].ns : NULL);
+    }
     free(page->ends);
     free(page->slowest);
     free(page->pairs);
@@ -132,22 +136,20 @@ static int take_gaps(struct traffic_book *book, const struct traffic_batch *batc
 }
 
 static int take_pairs(struct traffic_book *book, const struct traffic_batch *batch, uint32_t rank) {
-  enum { PATTERN, PAIR, COUNT, SUM, MIN, MAX, NUMBERS };
+  enum { PATTERN, PAIR, END, NUMBERS };
   const json_t *list = json_object_get(batch->told[rank], "pairs");
   const struct traffic_plan *plan = book->worker->config->plan;
   uint64_t n[NUMBERS];
+  if (batch->stage == TRAFFIC_ALONE)
+    return 0; // the pairs of the sequence are shown, beside each pair alone
   for (size_t at = 0; at < json_array_size(list); at += NUMBERS) {
     if (!read_group(list, at, n, NUMBERS) || n[PATTERN] >= plan->num_patterns ||
-        n[PAIR] >= plan->patterns[n[PATTERN]].num_pairs || n[COUNT] == 0)
+        n[PAIR] >= plan->patterns[n[PATTERN]].num_pairs)
       return nonsense(rank, "pairs");
     struct traffic_page *page = &book->pages[n[PATTERN]];
-    struct traffic_seen *seen = batch->stage == TRAFFIC_PAIRS ? &page->isolated[n[PAIR]] : &page->pairs[n[PAIR]];
-    if (batch->stage == TRAFFIC_ALONE)
-      continue; // the pairs of the sequence are shown, beside each pair alone
-    seen->min_ns = seen->count == 0 || n[MIN] < seen->min_ns ? n[MIN] : seen->min_ns;
-    seen->max_ns = n[MAX] > seen->max_ns ? n[MAX] : seen->max_ns;
-    seen->sum_ns += n[SUM];
-    seen->count += n[COUNT];
+    int rc = append(batch->stage == TRAFFIC_PAIRS ? &page->isolated[n[PAIR]] : &page->pairs[n[PAIR]], n[END]);
+    if (rc != 0)
+      return rc;
   }
   return 0;
 }

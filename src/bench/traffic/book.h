@@ -30,12 +30,12 @@ struct traffic_series {
 
 // What was seen of one pattern in one repeat.
 struct traffic_page {
-  struct traffic_series alone, sequence; // from the common start to the last byte of the slowest
-  struct traffic_series late;            // of the last worker to begin, in the sequence
-  struct traffic_series gaps[2];         // before, after; of all workers
-  struct traffic_series *ends;           // [workers] of each that starts transfers, in the sequence
-  uint32_t *slowest;                     // [workers] how often each was it, in the sequence
-  struct traffic_seen *pairs, *isolated; // [pairs] in the sequence; each alone
+  struct traffic_series alone, sequence;   // from the common start to the last byte of the slowest
+  struct traffic_series late;              // of the last worker to begin, in the sequence
+  struct traffic_series gaps[2];           // before, after; of all workers
+  struct traffic_series *ends;             // [workers] of each that starts transfers, in the sequence
+  uint32_t *slowest;                       // [workers] how often each was it, in the sequence
+  struct traffic_series *pairs, *isolated; // [pairs] in the sequence; each alone
 };
 
 struct traffic_book {

@@ -6,6 +6,8 @@
 #include "base/fail.h"
 #include "bench/traffic/book.h"
 
+enum { MOST_SAMPLED = 64 };
+
 static int no_memory(void) {
   return fail(WEFT_ERR_NOMEM, "no memory for the results");
 }
@@ -140,13 +142,13 @@ static void name_slowest(const struct traffic_worker *worker, const struct traff
              page->sequence.count);
 }
 
-static double mean_pair_gbps(const struct traffic_pattern *pattern, const struct traffic_seen *seen) {
+static double mean_pair_gbps(const struct traffic_pattern *pattern, const struct traffic_series *seen) {
   double sum = 0;
   uint32_t count = 0;
   for (uint32_t i = 0; i < pattern->num_pairs; i++) {
     if (seen[i].count == 0)
       continue;
-    sum += gbps(pattern->pairs[i].bytes, (double)seen[i].sum_ns / (double)seen[i].count / 1e3);
+    sum += gbps(pattern->pairs[i].bytes, mean_us(&seen[i]));
     count++;
   }
   return count ? sum / count : 0;
@@ -224,13 +226,17 @@ static int worker_row(struct writer *to, uint32_t index, uint32_t rank) {
   return 0;
 }
 
-static bool add_seen(struct figures_row *row, const char *latency, const char *bandwidth, uint64_t bytes,
-                     const struct traffic_seen *seen) {
+// With samples only where there are few pairs: else the document would be as large as all others together.
+static bool add_pair(struct figures_row *row, const char *latency, const char *bandwidth, uint64_t bytes,
+                     const struct traffic_series *seen, bool few) {
   if (seen->count == 0)
     return true;
-  double us = (double)seen->sum_ns / (double)seen->count / 1e3;
-  struct figure *figure = figures_add(row, latency, "us", FIGURE_LOWER, us);
-  return figure && figures_add(row, bandwidth, "GB/s", FIGURE_HIGHER, gbps(bytes, us));
+  struct figure *figure = figures_add_times(row, latency, seen->ns, seen->count);
+  if (figure && !few) {
+    json_decref(figure->samples);
+    figure->samples = NULL;
+  }
+  return figure && figures_add(row, bandwidth, "GB/s", FIGURE_HIGHER, gbps(bytes, mean_us(seen)));
 }
 
 static int pair_row(struct writer *to, uint32_t index, uint32_t number) {
@@ -243,8 +249,9 @@ static int pair_row(struct writer *to, uint32_t index, uint32_t number) {
                            (json_int_t)traffic_pair_pieces(pair), "bytes", (json_int_t)pair->bytes);
   struct figures_row *row = keys ? figures_add_row(to->figures, keys, to->repeat) : NULL;
   json_decref(keys);
-  if (!row || !add_seen(row, "latency", "bandwidth", pair->bytes, &page->pairs[number]) ||
-      !add_seen(row, "alone_latency", "alone_bandwidth", pair->bytes, &page->isolated[number]))
+  bool few = pattern->num_pairs <= MOST_SAMPLED;
+  if (!row || !add_pair(row, "latency", "bandwidth", pair->bytes, &page->pairs[number], few) ||
+      !add_pair(row, "alone_latency", "alone_bandwidth", pair->bytes, &page->isolated[number], few))
     return no_memory();
   if (worker->config->show_pairs)
     bench_output_row(to->output, to->figures, row);
@@ -258,8 +265,8 @@ static void empty(struct traffic_book *book, uint32_t index) {
   for (uint32_t rank = 0; rank < size; rank++)
     page->ends[rank].count = 0;
   memset(page->slowest, 0, size * sizeof *page->slowest);
-  memset(page->pairs, 0, pairs * sizeof *page->pairs);
-  memset(page->isolated, 0, pairs * sizeof *page->isolated);
+  for (uint32_t i = 0; i < pairs; i++)
+    page->pairs[i].count = page->isolated[i].count = 0;
 }
 
 int traffic_book_rows(struct traffic_book *book, struct figures *figures, struct bench_output *output,

@@ -4,7 +4,7 @@
 //   and
 //                                   when its last byte had come, both in nanoseconds from the start
 //   "gaps": pattern, 0 before or 1 after, ns, ...
-//   "pairs": pattern, pair, count, sum, min, max, ...     of the pairs that it started
+//   "pairs": pattern, pair, end, ...     of each pair that it started, in each run
 #include "bench/traffic/run.h"
 
 #include <sched.h>
@@ -15,10 +15,17 @@
 #include "base/time/clock.h"
 #include "bench/common/stop.h"
 
-enum { BATCH_NS = 500000000, EVERY_PAIR = UINT32_MAX, YIELD_NS = 20000, LOOK_NS = 1000000, GATHER_MS = 10000 };
+enum {
+  BATCH_NS = 500000000,
+  EVERY_PAIR = UINT32_MAX,
+  YIELD_NS = 20000,
+  LOOK_NS = 1000000,
+  GATHER_MS = 10000,
+  MOST_NUMBERS = 30000
+};
 
 struct report {
-  json_t *runs, *gaps;
+  json_t *runs, *gaps, *pairs;
 };
 
 static void add(json_t *list, uint64_t value) {
@@ -86,8 +93,8 @@ static int finish(struct traffic_worker *worker, uint32_t pattern, uint32_t pair
 }
 
 // The time of the last byte of each of this worker's transfers, and of the last of all.
-static int read_ends(struct traffic_worker *worker, uint32_t pattern, uint32_t pair, uint64_t start_ns,
-                     uint64_t *last) {
+static int read_ends(struct traffic_worker *worker, uint32_t pattern, uint32_t pair, uint64_t start_ns, uint64_t *last,
+                     struct report *report) {
   *last = 0;
   for (uint32_t i = 0; i < worker->num_lanes; i++) {
     struct traffic_lane *lane = &worker->lanes[i];
@@ -98,12 +105,10 @@ static int read_ends(struct traffic_worker *worker, uint32_t pattern, uint32_t p
     if (rc != 0)
       return rc;
     uint64_t took = info.end_ns > start_ns ? info.end_ns - start_ns : 0;
-    struct traffic_seen *seen = &lane->seen;
-    seen->min_ns = seen->count == 0 || took < seen->min_ns ? took : seen->min_ns;
-    seen->max_ns = took > seen->max_ns ? took : seen->max_ns;
-    seen->sum_ns += took;
-    seen->count++;
     *last = took > *last ? took : *last;
+    add(report->pairs, lane->pattern);
+    add(report->pairs, lane->pair);
+    add(report->pairs, took);
   }
   return 0;
 }
@@ -149,7 +154,7 @@ static int run_once(struct traffic_worker *worker, uint32_t pattern, uint32_t pa
   if (rc == 0)
     rc = finish(worker, pattern, pair, posted);
   if (rc == 0 && posted > 0)
-    rc = read_ends(worker, pattern, pair, start, &last);
+    rc = read_ends(worker, pattern, pair, start, &last, report);
   if (rc == 0)
     rc = settle(worker, pattern, pair, run);
   if (rc == 0 && posted > 0) {
@@ -263,21 +268,6 @@ static int run_batch(struct traffic_worker *worker, const struct stage *stage, u
   return rc;
 }
 
-static json_t *tell_pairs(struct traffic_worker *worker) {
-  json_t *pairs = json_array();
-  for (uint32_t i = 0; i < worker->num_lanes; i++) {
-    struct traffic_lane *lane = &worker->lanes[i];
-    if (lane->seen.count == 0)
-      continue;
-    const uint64_t numbers[] = {lane->pattern,     lane->pair,        lane->seen.count,
-                                lane->seen.sum_ns, lane->seen.min_ns, lane->seen.max_ns};
-    for (size_t j = 0; j < sizeof numbers / sizeof *numbers; j++)
-      add(pairs, numbers[j]);
-    lane->seen = (struct traffic_seen){0};
-  }
-  return pairs;
-}
-
 // The longest time that a worker took; all come to the same.
 static uint64_t longest(json_t *const *told, uint32_t size) {
   uint64_t most = 1;
@@ -312,28 +302,37 @@ static int share(struct traffic_worker *worker, const struct stage *stage, uint3
   return rc;
 }
 
+// As many runs as take about half a second, and have no more to be told than the store takes well.
+static uint32_t next_count(const struct traffic_worker *worker, const struct stage *stage, uint32_t count,
+                           uint64_t took_ns) {
+  uint64_t patterns = stage->stage == TRAFFIC_SEQUENCE ? worker->config->plan->num_patterns : 1;
+  uint64_t most = MOST_NUMBERS / (9 * patterns + 3 * worker->most_lanes); // a run, two gaps; the pairs
+  uint64_t next = (uint64_t)count * BATCH_NS / took_ns;
+  next = next < most ? next : most;
+  return next < 1 ? 1 : (uint32_t)next;
+}
+
 static int run_stage(struct traffic_worker *worker, const struct stage *stage) {
   uint32_t kept_ms = worker->crew.timeout_ms, count = 1;
   int rc = 0;
   if (stage->stage == TRAFFIC_SEQUENCE)
     worker->crew.timeout_ms += gaps_ms(worker->config->plan);
   for (uint32_t left = stage->runs; left > 0 && rc == 0;) {
-    struct report report = {.runs = json_array(), .gaps = json_array()};
+    struct report report = {.runs = json_array(), .gaps = json_array(), .pairs = json_array()};
     uint64_t begun = clock_ns(), took = 1;
     count = count < left ? count : left;
     left -= count;
     rc = run_batch(worker, stage, count, &report);
     json_t *mine = json_pack("{s:I, s:o, s:o, s:o}", "ns", (json_int_t)(clock_ns() - begun), "runs", report.runs,
-                             "gaps", report.gaps, "pairs", tell_pairs(worker));
+                             "gaps", report.gaps, "pairs", report.pairs);
     if (rc == 0 && !mine)
       rc = fail(WEFT_ERR_NOMEM, "no memory for what was measured");
     *stage->done += count;
     if (rc == 0)
       rc = share(worker, stage, count, mine, &took);
     json_decref(mine);
-    uint64_t next = (uint64_t)count * BATCH_NS / took; // as many as take about half a second
     if (rc == 0)
-      count = next < 1 ? 1 : next > 100000 ? 100000 : (uint32_t)next;
+      count = next_count(worker, stage, count, took);
   }
   worker->crew.timeout_ms = kept_ms;
   return rc;

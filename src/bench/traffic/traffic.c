@@ -33,6 +33,7 @@ struct job {
   struct bench_progress progress;
   struct bench_output output;
   struct figures figures;
+  uint64_t begun_ns;
   struct limits *limits;
   struct traffic_book *book;
   bool reports;
@@ -106,6 +107,7 @@ static int open_report(struct job *job, const struct traffic_worker *worker) {
     return rc;
   describe(job, worker);
   job->figures.passed = true;
+  job->begun_ns = clock_ns();
   bench_output_init(&job->output, config->options);
   job->output.color = config->color;
   job->output.unicode = config->unicode;
@@ -128,11 +130,12 @@ static int take(void *arg, const struct traffic_batch *batch) {
 static int close_report(struct job *job, uint32_t repeat, int err, const char *why) {
   int rc = err ? traffic_book_rows(job->book, &job->figures, &job->output, job->limits, repeat) : 0;
   job->figures.complete = err == 0;
+  job->figures.elapsed_s = (double)(clock_ns() - job->begun_ns) / 1e9;
   if (err == WEFT_ERR_CANCELED)
     snprintf(job->figures.cut_short, sizeof job->figures.cut_short, "%s",
              bench_stopped() ? bench_stop_name() : "stopped");
   else if (err)
-    snprintf(job->figures.error, sizeof job->figures.error, "%s", why);
+    snprintf(job->figures.error, sizeof job->figures.error, "%.255s", why);
   job->figures.passed = job->figures.passed && (err == 0 || err == WEFT_ERR_CANCELED);
   bench_progress_hide(&job->progress);
   int written = bench_output_end(&job->output, &job->figures);

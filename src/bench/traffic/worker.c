@@ -186,14 +186,28 @@ static int make_lane(struct traffic_worker *worker, uint32_t pattern, uint32_t i
   return rc == 0 ? 0 : fail_context(rc, "pattern %s, %u to %u", p->name, pair->from, pair->to);
 }
 
+static uint32_t starter(const struct traffic_pattern *pattern, const struct traffic_pair *pair) {
+  return pattern->op == WEFT_TRANSFER_WRITE ? pair->from : pair->to;
+}
+
+static void count_lanes(struct traffic_worker *worker) {
+  uint32_t counts[TRAFFIC_MAX_RANKS] = {0};
+  const struct traffic_plan *plan = worker->config->plan;
+  for (uint32_t i = 0; i < plan->num_patterns; i++)
+    for (uint32_t j = 0; j < plan->patterns[i].num_pairs; j++) {
+      uint32_t count = ++counts[starter(&plan->patterns[i], &plan->patterns[i].pairs[j])];
+      worker->most_lanes = count > worker->most_lanes ? count : worker->most_lanes;
+    }
+}
+
 static int make_lanes(struct traffic_worker *worker, const struct traffic_far *fars) {
   const struct traffic_plan *plan = worker->config->plan;
   uint32_t count = 0;
+  count_lanes(worker);
   for (int make = 0; make < 2; make++) {
     for (uint32_t i = 0; i < plan->num_patterns; i++)
       for (uint32_t j = 0; j < plan->patterns[i].num_pairs; j++) {
-        const struct traffic_pair *pair = &plan->patterns[i].pairs[j];
-        if ((plan->patterns[i].op == WEFT_TRANSFER_WRITE ? pair->from : pair->to) != worker->crew.rank)
+        if (starter(&plan->patterns[i], &plan->patterns[i].pairs[j]) != worker->crew.rank)
           continue;
         int rc = make ? make_lane(worker, i, j, fars) : 0;
         if (rc != 0)

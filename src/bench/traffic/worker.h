@@ -6,11 +6,6 @@
 #include "bench/traffic/memory.h"
 #include "bench/traffic/traffic.h"
 
-// What was seen of a pair since the last report.
-struct traffic_seen {
-  uint64_t count, sum_ns, min_ns, max_ns;
-};
-
 // A pair that this worker starts: one transfer of all its pieces.
 struct traffic_lane {
   uint32_t pattern, pair;
@@ -18,8 +13,6 @@ struct traffic_lane {
   weft_dlist_t *local, *remote;
   weft_transfer_t *transfer;
   bool under_way;
-  uint64_t end_ns;
-  struct traffic_seen seen;
 };
 
 // Who takes part in a pattern, in ascending order.
@@ -39,10 +32,11 @@ struct traffic_worker {
   struct traffic_part *parts; // [patterns]
   struct traffic_lane *lanes; // in the order of patterns
   uint32_t num_lanes;
-  uint32_t reporter; // rank that has the figures
-  uint64_t run;      // number of the last run; the same in all workers
-  uint64_t round;    // of contents
-  json_t *facts;     // list of what each worker told of itself
+  uint32_t most_lanes; // of any worker
+  uint32_t reporter;   // rank that has the figures
+  uint64_t run;        // number of the last run; the same in all workers
+  uint64_t round;      // of contents
+  json_t *facts;       // list of what each worker told of itself
 };
 
 // Whoever is `front` was started by a user; the lowest of these is the reporter. `token`: that agents share; or NULL.

@@ -4,7 +4,7 @@
 
 #include "cli/command/command.h"
 
-extern const struct cli_command cli_bench_kv;
+extern const struct cli_command cli_bench_kv, cli_bench_traffic;
 extern const struct cli_command cli_doctor, cli_elastic, cli_env, cli_help, cli_info, cli_p2p, cli_plan, cli_rank,
     cli_report, cli_serve;
 
