@@ -1,0 +1,46 @@
+// What no single option shows.
+#include "bench/common/options.h"
+
+#include <string.h>
+
+#include "base/fail.h"
+
+enum { GROUP_MAX = 100 };
+
+static bool is_output(const char *path) {
+  return path && strcmp(path, "-") == 0;
+}
+
+static int check_group(const char *group) {
+  size_t size = group ? strlen(group) : 0, right = 0;
+  while (right < size && group[right] > ' ' && group[right] < 0x7f && group[right] != '/')
+    right++;
+  return size == 0 || (right == size && size <= GROUP_MAX)
+             ? 0
+             : fail(WEFT_ERR_INVALID,
+                    "--benchmark-group is \"%.120s\": want at most %d printable characters without blanks and '/'",
+                    group, GROUP_MAX);
+}
+
+int bench_options_check(const struct bench_options *options) {
+  if (is_output(options->json) && is_output(options->csv))
+    return fail(WEFT_ERR_INVALID, "--json - and --csv - both want standard output: want a file for one of them");
+  if (!options->cert_file != !options->key_file)
+    return fail(WEFT_ERR_INVALID, "--%s is given without --%s: a client certificate and its key go together",
+                options->cert_file ? "cert" : "key", options->cert_file ? "key" : "cert");
+  if (!options->user != !options->password)
+    return fail(WEFT_ERR_INVALID, "--%s is given without --%s: etcd wants both", options->user ? "user" : "password",
+                options->user ? "password" : "user");
+  if (options->user && !options->store)
+    return fail(WEFT_ERR_INVALID,
+                "--user is given without --store: only etcd has users; want --store URL, or a --token "
+                "for the embedded store");
+  if (options->store && options->rank_server)
+    return fail(WEFT_ERR_INVALID, "--store %s and --rank-server %s both name where the workers meet: want one of them",
+                options->store, options->rank_server);
+  if (options->rank_server && !options->token)
+    return fail(WEFT_ERR_INVALID,
+                "--rank-server is given without a token: want that of the worker there, in WEFT_TOKEN "
+                "or by --token-file; a worker that made one shows it on its terminal");
+  return check_group(options->group);
+}

@@ -1,0 +1,137 @@
+// Where the rows of a benchmark go.
+#include "bench/common/output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "base/text/digits.h"
+#include "base/time/clock.h"
+#include "bench/common/output_files.h"
+#include "bench/common/output_table.h"
+
+static bool is_dash(const char *path) {
+  return path && strcmp(path, "-") == 0;
+}
+
+void bench_output_init(struct bench_output *output, const struct bench_options *options) {
+  *output = (struct bench_output){.json = options->json,
+                                  .csv = options->csv,
+                                  .html = options->html,
+                                  .prometheus = options->prometheus,
+                                  .width = 100};
+}
+
+int bench_output_begin(struct bench_output *output, const struct figures *figures) {
+  bool taken = is_dash(output->json) || is_dash(output->csv);
+  if (!output->out && !taken)
+    output->out = stdout;
+  int err = bench_output_check_pages(output);
+  if (!err && output->csv)
+    err = bench_output_csv_open(output);
+  if (!err && output->json && !is_dash(output->json))
+    err = figures_save(figures, output->json);
+  return err;
+}
+
+// Said once; the end says it again, as the error.
+static void note(struct bench_output *output, int err) {
+  if (!err || output->saved_err)
+    return;
+  output->saved_err = err;
+  snprintf(output->saved_why, sizeof output->saved_why, "%s", weft_last_error());
+  if (output->progress)
+    bench_progress_hide(output->progress);
+  fprintf(stderr, "weft bench: %s; measuring goes on\n", output->saved_why);
+}
+
+static void print_row(struct bench_output *output, const struct figures_row *row) {
+  if (!output->out)
+    return;
+  if (output->progress)
+    bench_progress_hide(output->progress);
+  if (!output->headed) {
+    if (bench_output_table_begin(output, row) != 0)
+      return;
+    bench_output_table_head(output);
+  }
+  output->headed = true;
+  bench_output_table_row(output, row);
+  if (fflush(output->out) != 0)
+    note(output, fail_errno(errno, "cannot write the table to standard output"));
+}
+
+// The whole of it after each row; where that takes long, for it grows with the rows, not more than a tenth of the time.
+static void save_json(struct bench_output *output, const struct figures *figures) {
+  uint64_t begin = clock_ns();
+  if (!output->json || is_dash(output->json) || begin < output->next_save_ns)
+    return;
+  int err = figures_save(figures, output->json);
+  uint64_t now = clock_ns();
+  output->next_save_ns = now - begin > BENCH_OUTPUT_QUICK_NS ? now + 10 * (now - begin) : 0;
+  note(output, err);
+}
+
+void bench_output_row(struct bench_output *output, const struct figures *figures, const struct figures_row *row) {
+  output->refused = output->refused || row->refused[0];
+  print_row(output, row);
+  if (output->csv_file)
+    note(output, bench_output_csv_row(output, row));
+  save_json(output, figures);
+}
+
+static int print_json(const struct figures *figures) {
+  json_t *json = figures_to_json(figures);
+  if (!json)
+    return WEFT_ERR_NOMEM;
+  int err = json_dumpf(json, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(DIGITS_IN_JSON)) != 0 || putchar('\n') < 0 ||
+                    fflush(stdout) != 0
+                ? fail_errno(errno, "cannot write the figures to standard output")
+                : 0;
+  json_decref(json);
+  return err;
+}
+
+// What was measured is not lost with a disk that is full: it is written elsewhere, and that is said.
+static int save_last(const struct figures *figures, const char *path) {
+  char why[FAIL_DETAIL_SIZE], elsewhere[256];
+  const char *directory = getenv("TMPDIR");
+  int err = figures_save(figures, path);
+  if (!err)
+    return 0;
+  snprintf(why, sizeof why, "%s", weft_last_error());
+  snprintf(elsewhere, sizeof elsewhere, "%.200s/weft-bench-%d.json", directory && *directory ? directory : "/tmp",
+           (int)getpid());
+  if (figures_save(figures, elsewhere) == 0)
+    return fail(err, "%s; the figures are in %s instead", why, elsewhere);
+  return fail(err, "%s; nor can they be written to %s", why, elsewhere);
+}
+
+int bench_output_end(struct bench_output *output, const struct figures *figures) {
+  int err = 0;
+  if (output->progress)
+    bench_progress_hide(output->progress);
+  if (output->out && !figures->complete)
+    fprintf(output->out, "cut short%s%s: what was not measured is missing above\n", figures->cut_short[0] ? " by " : "",
+            figures->cut_short);
+  if (is_dash(output->json))
+    err = print_json(figures);
+  else if (output->json)
+    err = save_last(figures, output->json);
+  int pages = bench_output_write_pages(output, figures);
+  err = err ? err : pages;
+  int closed = bench_output_csv_close(output);
+  err = err ? err : closed;
+  if (!err && output->saved_err) // of an earlier row, perhaps on what was written since
+    err = output->csv || output->out ? fail(output->saved_err, "%s", output->saved_why) : 0;
+  free(output->table);
+  output->table = NULL;
+  return err;
+}
+
+bool bench_output_refused(const struct bench_output *output) {
+  return output->refused;
+}

@@ -1,0 +1,118 @@
+// CSV (RFC 4180): the keys and figures of the first row are the columns.
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "bench/common/output_files.h"
+#include "bench/common/output_table.h"
+
+int bench_output_csv_open(struct bench_output *output) {
+  output->csv_file = strcmp(output->csv, "-") == 0 ? stdout : fopen(output->csv, "we");
+  return output->csv_file ? 0 : fail_errno(errno, "cannot write %s", output->csv);
+}
+
+static void write_field(FILE *out, const char *text) {
+  if (!strpbrk(text, ",\"\r\n")) {
+    fputs(text, out);
+    return;
+  }
+  fputc('"', out);
+  for (; *text; text++) {
+    if (*text == '"')
+      fputc('"', out);
+    fputc(*text, out);
+  }
+  fputc('"', out);
+}
+
+static bool is_distribution(const struct figure *figure) {
+  return figure->count > 0;
+}
+
+static const char *const parts[] = {"mean", "min", "p50", "p95", "p99", "p999", "max"};
+enum { PARTS = sizeof parts / sizeof *parts };
+
+static void write_head(struct bench_output *output, const struct figures_row *row) {
+  FILE *out = output->csv_file;
+  const char *key;
+  json_t *value;
+  fputs("run", out);
+  json_object_foreach(row->keys, key, value) {
+    fputc(',', out);
+    write_field(out, key);
+  }
+  for (uint32_t i = 0; i < row->num_figures; i++) {
+    const struct figure *figure = &row->figures[i];
+    if (!is_distribution(figure))
+      fprintf(out, ",%s_%s", figure->name, figure->unit);
+    for (int part = 0; part < PARTS && is_distribution(figure); part++)
+      fprintf(out, ",%s_%s_%s", figure->name, figure->unit, parts[part]);
+    fprintf(out, ",%s_bound", figure->name);
+  }
+  fputs(",slowest,refused\n", out);
+}
+
+// The first row is what later ones are written by: a copy of its keys, and of its figures' names.
+static json_t *remember(const struct figures_row *row) {
+  json_t *figures = json_array();
+  for (uint32_t i = 0; i < row->num_figures; i++)
+    json_array_append_new(figures, json_pack("{s:s, s:b}", "name", row->figures[i].name, "distribution",
+                                             is_distribution(&row->figures[i])));
+  return json_pack("{s:o, s:o}", "keys", json_copy(row->keys), "figures", figures);
+}
+
+static void write_number(FILE *out, bool known, double number) {
+  if (known)
+    fprintf(out, ",%.6g", number);
+  else
+    fputc(',', out);
+}
+
+static void write_figure(FILE *out, const struct figure *figure, bool distribution) {
+  const double numbers[PARTS] = {figure ? figure->value : 0, figure ? figure->min : 0, figure ? figure->p50 : 0,
+                                 figure ? figure->p95 : 0,   figure ? figure->p99 : 0, figure ? figure->p999 : 0,
+                                 figure ? figure->max : 0};
+  for (int part = 0; part < (distribution ? PARTS : 1); part++)
+    write_number(out, figure && (part == 0 || is_distribution(figure)), numbers[part]);
+  write_number(out, figure && figure->bound > 0, figure ? figure->bound : 0);
+}
+
+int bench_output_csv_row(struct bench_output *output, const struct figures_row *row) {
+  FILE *out = output->csv_file;
+  const char *key;
+  json_t *value, *figure;
+  size_t index;
+  if (!output->csv_keys) {
+    write_head(output, row);
+    output->csv_keys = remember(row);
+  }
+  if (!output->csv_keys)
+    return fail(WEFT_ERR_NOMEM, "no memory for the columns of %s", output->csv);
+  fprintf(out, "%u", row->run);
+  json_object_foreach(json_object_get(output->csv_keys, "keys"), key, value) {
+    char text[FIGURES_TEXT];
+    bench_output_value(json_object_get(row->keys, key), text, sizeof text);
+    fputc(',', out);
+    write_field(out, text);
+  }
+  json_array_foreach(json_object_get(output->csv_keys, "figures"), index, figure)
+      write_figure(out, figures_find(row, json_string_value(json_object_get(figure, "name"))),
+                   json_is_true(json_object_get(figure, "distribution")));
+  fputc(',', out);
+  write_field(out, row->slowest);
+  fputc(',', out);
+  write_field(out, row->refused);
+  fputc('\n', out);
+  return fflush(out) != 0 ? fail_errno(errno, "cannot write %s", output->csv) : 0;
+}
+
+int bench_output_csv_close(struct bench_output *output) {
+  int err = 0;
+  json_decref(output->csv_keys);
+  output->csv_keys = NULL;
+  if (output->csv_file && output->csv_file != stdout && fclose(output->csv_file) != 0)
+    err = fail_errno(errno, "cannot write %s", output->csv);
+  output->csv_file = NULL;
+  return err;
+}

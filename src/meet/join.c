@@ -1,0 +1,208 @@
+// Takes a rank, and waits until all have come.
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "base/time/clock.h"
+#include "meet/state.h"
+
+enum {
+  SETTLE_MS = 100,      // an earlier benchmark that ends takes its keys away in less
+  PROBE_MS = 500,       // how long one of its workers may take to answer
+  PROBE_AGAIN_MS = 500, // between two looks at those that have not gone
+};
+
+struct join {
+  uint64_t deadline_ns, full_since_ns, next_probe_ns, differ_ns;
+};
+
+// The lowest rank that nobody has, or the size.
+static uint32_t free_rank(const struct meet *meet) {
+  uint32_t rank = 0;
+  while (rank < meet->open_size && meet->workers[rank].there)
+    rank++;
+  return rank;
+}
+
+// Whether there is something to claim now: to found a meeting, or a rank of the open one.
+static bool may_claim(const struct meet *meet, uint32_t *rank, bool *found) {
+  *found = meet->open_revision == 0;
+  *rank = *found ? 0 : free_rank(meet);
+  return *found ? !meet->workers[0].there : !meet->open_full && *rank < meet->open_size;
+}
+
+// Names those that hold the ranks, the first few.
+static void add_holders(const struct meet *meet, struct text *out) {
+  uint32_t shown = 0, more = 0;
+  for (uint32_t i = 0; i < MEET_MAX_WORKERS; i++) {
+    if (!meet->workers[i].there || (meet->joined && i == meet->rank))
+      continue;
+    if (shown == 4) {
+      more++;
+      continue;
+    }
+    text_add(out, shown++ ? ", " : "");
+    meet_add_name(meet, i, out);
+  }
+  if (more)
+    text_add(out, " and %u more", more);
+}
+
+static int full(const struct meet *meet) {
+  struct text who = {0};
+  add_holders(meet, &who);
+  int err = fail(
+      WEFT_ERR_INVALID,
+      "this worker comes too late: the benchmark at %s in the store %s has all its %u worker%s already (%s); "
+      "want another name for another benchmark, or one worker less",
+      meet->prefix, weft_store_name(meet->store), meet->open_size, text_s(meet->open_size), who.data ? who.data : "?");
+  text_free(&who);
+  return err;
+}
+
+static int never_free(const struct meet *meet) {
+  struct text who = {0};
+  add_holders(meet, &who);
+  int err = fail(WEFT_ERR_TIMEOUT,
+                 "workers of an earlier benchmark at %s in the store %s have not gone: %s; want them ended, or another "
+                 "name for this benchmark",
+                 meet->prefix, weft_store_name(meet->store), who.data ? who.data : "?");
+  text_free(&who);
+  return err;
+}
+
+// Asks each worker that is there whether it lives, and clears up after the dead. `*dead`: how many those were. With the
+// lock, which it gives away meanwhile.
+static void probe_all(struct meet *meet, uint32_t *dead, uint32_t *alive) {
+  for (uint32_t rank = 0; rank < MEET_MAX_WORKERS; rank++) {
+    const struct meet_worker *worker = &meet->workers[rank];
+    char address[MEET_ADDRESS_SIZE], id[MEET_ID_SIZE];
+    if (!worker->there)
+      continue;
+    memcpy(address, worker->address, sizeof address);
+    memcpy(id, worker->id, sizeof id);
+    bool same_place = strcmp(worker->place, meet->place) == 0;
+    int64_t lease = worker->lease;
+    pthread_mutex_unlock(&meet->lock);
+    enum meet_life life = meet_probe(address, id, same_place, PROBE_MS);
+    if (life == MEET_DEAD)
+      weft_store_lease_revoke(meet->store, lease); // what fails here, its end does
+    pthread_mutex_lock(&meet->lock);
+    *dead += life == MEET_DEAD;
+    *alive += life == MEET_ALIVE;
+  }
+}
+
+// The ranks are held: by a benchmark that runs, by one that ends just now, or by the dead.
+static int wait_for_room(struct meet *meet, struct join *join) {
+  uint64_t now = clock_ns();
+  if (join->full_since_ns == 0) {
+    join->full_since_ns = now;
+    join->next_probe_ns = now + SETTLE_MS * UINT64_C(1000000);
+  }
+  if (now >= join->next_probe_ns) {
+    uint32_t dead = 0, alive = 0;
+    probe_all(meet, &dead, &alive);
+    join->next_probe_ns = clock_deadline_ms(PROBE_AGAIN_MS);
+    uint64_t long_ago = (MEET_TTL_S * 1000 + MEET_RENEW_MS) * UINT64_C(1000000);
+    bool stays = (alive > 0 && dead == 0) || clock_ns() - join->full_since_ns > long_ago;
+    if (stays && meet->open_full && free_rank(meet) == meet->open_size && meet->open_size > 0)
+      return full(meet);
+    return 0;
+  }
+  if (clock_passed(join->deadline_ns))
+    return never_free(meet);
+  meet_sleep(meet, join->next_probe_ns < join->deadline_ns ? join->next_probe_ns : join->deadline_ns);
+  return 0;
+}
+
+// One attempt, and then until the store has told what came of it.
+static int try_claim(struct meet *meet, uint32_t rank, bool found, struct join *join) {
+  uint64_t seen = meet->changes;
+  bool taken = false;
+  int err = meet_claim(meet, rank, found, &taken);
+  join->full_since_ns = 0;
+  while (!err && (taken ? !meet->joined : meet->changes == seen)) {
+    err = meet_obstacle(meet);
+    if (!err && clock_passed(join->deadline_ns))
+      err = fail(WEFT_ERR_TIMEOUT, "the watch of the store %s does not tell of the claim of rank %u",
+                 weft_store_name(meet->store), rank);
+    if (!err)
+      meet_sleep(meet, join->deadline_ns);
+  }
+  return err;
+}
+
+static int not_all_came(const struct meet *meet) {
+  struct text missing = {0}, here = {0};
+  uint32_t shown = 0, count = 0;
+  for (uint32_t i = 0; i < meet->size; i++) {
+    if (meet->workers[i].there)
+      continue;
+    count++;
+    if (shown < 16)
+      text_add(&missing, "%s%u", shown++ ? ", " : "", i);
+  }
+  if (count > shown)
+    text_add(&missing, " and %u more", count - shown);
+  add_holders(meet, &here);
+  int err = fail(meet->away_ns ? WEFT_ERR_UNREACHABLE : WEFT_ERR_TIMEOUT,
+                 "%u of %u workers came to the benchmark at %s in the store %s in time; missing: rank%s %s; here: this "
+                 "worker, rank %u%s%s",
+                 meet_state_come(meet), meet->size, meet->prefix, weft_store_name(meet->store), text_s(count),
+                 missing.data ? missing.data : "?", meet->rank, here.size ? ", and " : "", here.data ? here.data : "");
+  text_free(&missing);
+  text_free(&here);
+  return err;
+}
+
+static void say_waiting(struct meet *meet) {
+  uint32_t come = meet_state_come(meet);
+  if (come == meet->said)
+    return;
+  meet->said = come;
+  if (meet->waiting)
+    meet->waiting(meet->arg, come, meet->size);
+}
+
+// The meeting of this worker is over, and not all had come: its founder was ended in good order. There is another one.
+static bool is_over(const struct meet *meet) {
+  const struct meet_worker *founder = &meet->workers[0]; // there: the events of one transaction are not all seen yet
+  return strcmp(meet->open_id, meet->meeting) != 0 && !(founder->there && strcmp(founder->meeting, meet->meeting) == 0);
+}
+
+static int wait_for_all(struct meet *meet, struct join *join) {
+  if (meet->other < MEET_MAX_WORKERS && join->differ_ns == 0)
+    join->differ_ns = clock_deadline_ms(MEET_GRACE_MS);
+  if (meet->other < MEET_MAX_WORKERS && (clock_passed(join->differ_ns) || free_rank(meet) == meet->open_size))
+    return meet_settings_differ(meet);
+  say_waiting(meet);
+  int err = meet_obstacle(meet);
+  if (!err && is_over(meet) && meet->other == MEET_MAX_WORKERS)
+    return meet_give_back(meet);
+  if (!err && clock_passed(join->deadline_ns))
+    err = not_all_came(meet);
+  if (!err)
+    meet_sleep(meet, join->differ_ns && join->differ_ns < join->deadline_ns ? join->differ_ns : join->deadline_ns);
+  return err;
+}
+
+int meet_join(struct meet *meet, uint64_t deadline_ns) {
+  struct join join = {.deadline_ns = deadline_ns};
+  int err = 0;
+  while (!err && !(meet->met && meet->other == MEET_MAX_WORKERS)) {
+    uint32_t rank;
+    bool found;
+    if (meet->joined)
+      err = wait_for_all(meet, &join);
+    else if (may_claim(meet, &rank, &found))
+      err = try_claim(meet, rank, found, &join);
+    else
+      err = wait_for_room(meet, &join);
+    if (!err && !meet->joined)
+      err = meet_obstacle(meet);
+  }
+  if (!err)
+    say_waiting(meet);
+  return err;
+}

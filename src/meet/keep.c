@@ -1,0 +1,152 @@
+// The thread that renews the lease, reads the store again after a gap, and clears up after the dead.
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "base/thread.h"
+#include "base/time/clock.h"
+#include "meet/state.h"
+#include "store/limit.h"
+
+// No new worker takes part in a meeting in which one has died: so the key says, before the dead one's rank is free.
+static size_t close_meeting(struct meet *meet, struct weft_store_compare *compare, struct weft_store_op *op, char *key,
+                            char *value, size_t cap) {
+  meet_key(meet, key, "meeting");
+  pthread_mutex_lock(&meet->lock);
+  const struct meet_worker *founder = &meet->workers[0];
+  bool open = founder->there && strcmp(meet->open_id, meet->meeting) == 0 && !meet->open_full;
+  *compare = (struct weft_store_compare){.key = key, .target = WEFT_STORE_CREATE, .number = meet->open_revision};
+  snprintf(value, cap, "{\"id\":\"%s\",\"size\":%u,\"full\":true}", meet->open_id, meet->open_size);
+  *op = (struct weft_store_op){
+      .kind = WEFT_STORE_PUT, .key = key, .value = value, .value_len = strlen(value), .lease = founder->lease};
+  pthread_mutex_unlock(&meet->lock);
+  return open ? 1 : 0;
+}
+
+static int commit(weft_store_t *store, const struct weft_store_txn *txn, bool *succeeded) {
+  struct weft_store_txn_result *result;
+  int err = weft_store_txn_commit(store, txn, &result);
+  if (err)
+    return err;
+  *succeeded = result->succeeded;
+  weft_store_txn_result_free(result);
+  return 0;
+}
+
+int meet_put_end(struct meet *meet, uint32_t rank, const char *id, const char *kind, int err, const char *why) {
+  char key[MEET_KEY_SIZE], meeting_key[MEET_KEY_SIZE], meeting_value[128];
+  struct weft_store_compare compare;
+  struct weft_store_op ops[2] = {0};
+  json_t *json = json_pack("{s:s, s:s, s:i, s:s}", "id", id, "kind", kind, "err", err, "why", why);
+  char *value = json ? json_dumps(json, JSON_COMPACT) : NULL;
+  json_decref(json);
+  if (!value)
+    return fail(WEFT_ERR_NOMEM, "no memory for a message to the workers of a benchmark");
+  meet_key(meet, key, "end/%s/%u", meet->meeting, rank);
+  ops[0] = (struct weft_store_op){
+      .kind = WEFT_STORE_PUT, .key = key, .value = value, .value_len = strlen(value), .lease = meet->lease};
+  size_t more = strcmp(kind, "left") == 0
+                    ? 0
+                    : close_meeting(meet, &compare, &ops[1], meeting_key, meeting_value, sizeof meeting_value);
+  struct weft_store_txn txn = WEFT_STORE_TXN_INIT;
+  txn.compares = &compare;
+  txn.num_compares = more;
+  txn.success = ops;
+  txn.num_success = 1 + more;
+  txn.failure = ops; // the meeting has gone meanwhile
+  txn.num_failure = 1;
+  bool succeeded;
+  int rc = commit(meet->store, &txn, &succeeded);
+  free(value);
+  return rc;
+}
+
+// One of the dead that the store still knows. With the lock, which it gives away meanwhile.
+static bool clear_one(struct meet *meet) {
+  char id[MEET_ID_SIZE], why[256];
+  for (uint32_t rank = 0; rank < MEET_MAX_WORKERS; rank++) {
+    struct meet_worker *worker = &meet->workers[rank];
+    if (!worker->clear)
+      continue;
+    bool told = worker->in_store;
+    int64_t lease = worker->lease;
+    memcpy(id, worker->id, sizeof id);
+    snprintf(why, sizeof why, "%s", worker->why ? worker->why : "?");
+    worker->clear = false;
+    pthread_mutex_unlock(&meet->lock);
+    int err = told ? 0 : meet_put_end(meet, rank, id, "lost", WEFT_ERR_PEER_LOST, why);
+    if (!err)
+      err = weft_store_lease_revoke(meet->store, lease);
+    pthread_mutex_lock(&meet->lock);
+    // A store that does not answer is asked again, with the next renewal.
+    if (err && err != WEFT_ERR_NOT_FOUND && worker->there && strcmp(worker->id, id) == 0)
+      worker->clear = true;
+    return !err || err == WEFT_ERR_NOT_FOUND;
+  }
+  return false;
+}
+
+static void read_again(struct meet *meet) {
+  struct weft_store_list *list;
+  pthread_mutex_unlock(&meet->lock);
+  int err = weft_store_range(meet->store, meet->prefix, true, 0, &list);
+  pthread_mutex_lock(&meet->lock);
+  if (err)
+    return;
+  meet->reread = false;
+  meet_state_read(meet, list);
+  weft_store_list_free(list);
+}
+
+static void renew(struct meet *meet) {
+  int64_t lease = meet->lease;
+  pthread_mutex_unlock(&meet->lock);
+  int err = weft_store_lease_keepalive(meet->store, lease, NULL);
+  pthread_mutex_lock(&meet->lock);
+  if (err == WEFT_ERR_NOT_FOUND)
+    meet->lease_ended = true;
+  bool away = err && err != WEFT_ERR_NOT_FOUND;
+  if (away != (meet->away_ns != 0))
+    meet->away_ns = away ? clock_ns() : 0;
+  if (err)
+    pthread_cond_broadcast(&meet->changed);
+}
+
+static void *run(void *arg) {
+  struct meet *meet = arg;
+  store_limit_thread(&meet->limit_ns);
+  uint64_t renew_ns = clock_deadline_ms(MEET_RENEW_MS);
+  pthread_mutex_lock(&meet->lock);
+  while (!meet->stop) {
+    if (clear_one(meet))
+      continue;
+    if (meet->reread)
+      read_again(meet);
+    if (clock_passed(renew_ns)) {
+      renew_ns = clock_deadline_ms(MEET_RENEW_MS);
+      renew(meet);
+    }
+    struct timespec wake = clock_timespec(renew_ns);
+    if (!meet->stop)
+      pthread_cond_timedwait(&meet->work, &meet->lock, &wake);
+  }
+  pthread_mutex_unlock(&meet->lock);
+  return NULL;
+}
+
+int meet_keeper_start(struct meet *meet) {
+  int error = thread_create(&meet->keeper, NULL, run, meet);
+  meet->keeps = !error;
+  return error ? fail_thread(error, "the thread of a benchmark's lease") : 0;
+}
+
+void meet_keeper_stop(struct meet *meet) {
+  if (!meet->keeps)
+    return;
+  pthread_mutex_lock(&meet->lock);
+  meet->stop = true;
+  pthread_cond_signal(&meet->work);
+  pthread_mutex_unlock(&meet->lock);
+  pthread_join(meet->keeper, NULL);
+  meet->keeps = false;
+}

@@ -1,0 +1,257 @@
+// The connections by which a death is noticed at once. A worker says its id to whoever calls its port, and "bye" before
+// it leaves; rank 0 calls all, and all call rank 0. A call that ends without "bye" was one to the dead.
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "base/net/endpoint.h"
+#include "base/thread.h"
+#include "meet/state.h"
+
+enum { SPARE_CALLERS = 64, EVENTS = 32, BYE_SIZE = 4 };
+#define BYE "bye\n"
+
+struct connection {
+  struct connection *next;
+  int fd;
+  enum { LISTENER, WAKER, CALLER, CALLED } kind;
+  uint32_t rank; // CALLED
+  char id[MEET_ID_SIZE];
+  char heard[MEET_ID_SIZE - 1 + BYE_SIZE];
+  size_t have;
+  bool same_place, gone;
+};
+
+struct meet_linker {
+  struct meet *meet;
+  pthread_t thread;
+  int set, waker;
+  uint32_t callers;
+  atomic_bool stop;
+  struct connection *list;
+};
+
+static struct connection *add(struct meet_linker *linker, int fd, int kind, uint32_t events) {
+  struct connection *connection = calloc(1, sizeof *connection);
+  struct epoll_event event = {.events = events, .data.ptr = connection};
+  if (!connection || epoll_ctl(linker->set, EPOLL_CTL_ADD, fd, &event) != 0) {
+    free(connection);
+    close(fd);
+    return NULL;
+  }
+  connection->fd = fd;
+  connection->kind = kind;
+  connection->next = linker->list;
+  linker->list = connection;
+  return connection;
+}
+
+// Freed by sweep(), for an event may still point to it.
+static void drop(struct meet_linker *linker, struct connection *connection) {
+  if (connection->kind == CALLER && !connection->gone)
+    linker->callers--;
+  connection->gone = true;
+}
+
+static void sweep(struct meet_linker *linker) {
+  for (struct connection **at = &linker->list; *at;) {
+    struct connection *connection = *at;
+    if (connection->gone) {
+      *at = connection->next;
+      close(connection->fd);
+      free(connection);
+    } else {
+      at = &connection->next;
+    }
+  }
+}
+
+static void accept_all(struct meet_linker *linker, int listener) {
+  int fd;
+  while ((fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
+    if (linker->callers >= linker->meet->size + SPARE_CALLERS) { // strangers: the lease has to do
+      close(fd);
+    } else if (send(fd, linker->meet->id, MEET_ID_SIZE - 1, MSG_NOSIGNAL) == MEET_ID_SIZE - 1) {
+      linker->callers += add(linker, fd, CALLER, EPOLLIN) != NULL;
+    } else {
+      close(fd);
+    }
+  }
+}
+
+// Nobody has anything to say here: it ends when the caller does.
+static void hear_caller(struct meet_linker *linker, struct connection *caller) {
+  char ignored[64];
+  ssize_t got = recv(caller->fd, ignored, sizeof ignored, 0);
+  if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR))
+    drop(linker, caller);
+}
+
+static void say_lost(struct meet_linker *linker, const struct connection *called, const char *why) {
+  struct meet *meet = linker->meet;
+  pthread_mutex_lock(&meet->lock);
+  if (strcmp(meet->workers[called->rank].id, called->id) == 0)
+    meet_state_lost(meet, called->rank, why);
+  pthread_mutex_unlock(&meet->lock);
+}
+
+static void end_call(struct meet_linker *linker, struct connection *called, int error) {
+  bool greeted = called->have >= MEET_ID_SIZE - 1,
+       bye = called->have == sizeof called->heard && memcmp(called->heard + MEET_ID_SIZE - 1, BYE, BYE_SIZE) == 0;
+  drop(linker, called);
+  if (bye)
+    return;
+  if (greeted && error == ETIMEDOUT)
+    say_lost(linker, called, "its host has not answered for seconds");
+  else if (greeted)
+    say_lost(linker, called, "its process has ended");
+  else if (error == ECONNREFUSED && called->same_place)
+    say_lost(linker, called, "its process has ended, as nothing listens at its port");
+  // else a firewall, or too many callers: then its lease tells
+}
+
+static void hear_called(struct meet_linker *linker, struct connection *called) {
+  char rest[64];
+  size_t room = sizeof called->heard - called->have;
+  ssize_t got = recv(called->fd, room ? called->heard + called->have : rest, room ? room : sizeof rest, 0);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR))
+    return;
+  if (got <= 0) {
+    end_call(linker, called, got < 0 ? errno : 0);
+    return;
+  }
+  called->have += room ? (size_t)got : 0;
+  if (called->have >= MEET_ID_SIZE - 1 && memcmp(called->heard, called->id, MEET_ID_SIZE - 1) != 0) {
+    drop(linker, called);
+    if (called->same_place) // else its address may mean somebody else here
+      say_lost(linker, called, "its process has ended, and another one has its port");
+  }
+}
+
+// Calls those whose death this worker is to notice, as far as it has not yet. Takes the lock.
+static void call_all(struct meet_linker *linker) {
+  struct meet *meet = linker->meet;
+  pthread_mutex_lock(&meet->lock);
+  for (uint32_t rank = 0; meet->joined && rank < meet->size; rank++) {
+    struct meet_worker *worker = &meet->workers[rank];
+    bool wanted = (rank == 0) != (meet->rank == 0);
+    if (!wanted || !worker->there || worker->dialled || strcmp(worker->meeting, meet->meeting) != 0)
+      continue;
+    worker->dialled = true;
+    bool same_place = strcmp(worker->place, meet->place) == 0;
+    int fd = meet_connect(worker->address);
+    if (fd < 0 && errno == ECONNREFUSED && same_place)
+      meet_state_lost(meet, rank, "its process has ended, as nothing listens at its port");
+    struct connection *called = fd < 0 ? NULL : add(linker, fd, CALLED, EPOLLIN);
+    if (!called)
+      continue;
+    called->rank = rank;
+    called->same_place = same_place;
+    memcpy(called->id, worker->id, sizeof called->id);
+  }
+  pthread_mutex_unlock(&meet->lock);
+}
+
+static void serve(struct meet_linker *linker, struct connection *connection) {
+  uint64_t count;
+  if (connection->gone)
+    return;
+  if (connection->kind == LISTENER)
+    accept_all(linker, connection->fd);
+  else if (connection->kind == CALLER)
+    hear_caller(linker, connection);
+  else if (connection->kind == CALLED)
+    hear_called(linker, connection);
+  else if (read(connection->fd, &count, sizeof count) == sizeof count)
+    call_all(linker);
+}
+
+static void *run(void *arg) {
+  struct meet_linker *linker = arg;
+  struct epoll_event events[EVENTS];
+  while (!atomic_load(&linker->stop)) {
+    int count = epoll_wait(linker->set, events, EVENTS, -1);
+    for (int i = 0; i < count; i++)
+      serve(linker, events[i].data.ptr);
+    sweep(linker);
+  }
+  for (struct connection *one = linker->list; one; one = one->next)
+    if (one->kind == CALLER && send(one->fd, BYE, BYE_SIZE, MSG_NOSIGNAL) != BYE_SIZE)
+      continue; // it has gone already
+  return NULL;
+}
+
+void meet_linker_poke(struct meet *meet) {
+  uint64_t one = 1;
+  if (meet->linker && write(meet->linker->waker, &one, sizeof one) != sizeof one)
+    return; // it is awake
+}
+
+static void free_linker(struct meet_linker *linker) {
+  for (struct connection *one = linker->list; one; one = one->next)
+    one->gone = true;
+  sweep(linker);
+  if (linker->set >= 0)
+    close(linker->set);
+  free(linker);
+}
+
+static int open_sockets(struct meet_linker *linker, const char *host) {
+  struct meet *meet = linker->meet;
+  bool v6 = strchr(host, ':') != NULL;
+  char any[MEET_ADDRESS_SIZE];
+  uint16_t port;
+  int listener;
+  snprintf(any, sizeof any, v6 ? "[%s]:0" : "%s:0", host);
+  int err = endpoint_listen(any, &listener, &port);
+  if (err)
+    return fail_context(err, "a worker of a benchmark cannot listen at %s, where the others are to notice its end",
+                        host);
+  snprintf(meet->address, sizeof meet->address, v6 ? "[%s]:%u" : "%s:%u", host, port);
+  if (!add(linker, listener, LISTENER, EPOLLIN))
+    return fail(WEFT_ERR_NOMEM, "no memory for the connections of a benchmark");
+  linker->waker = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (linker->waker < 0 || !add(linker, linker->waker, WAKER, EPOLLIN))
+    return fail_errno(errno, "cannot make the connections of a benchmark");
+  return 0;
+}
+
+int meet_linker_start(struct meet *meet, const char *host) {
+  struct meet_linker *linker = calloc(1, sizeof *linker);
+  if (!linker)
+    return fail(WEFT_ERR_NOMEM, "no memory for the connections of a benchmark");
+  linker->meet = meet;
+  linker->set = epoll_create1(EPOLL_CLOEXEC);
+  int err = linker->set < 0 ? fail_errno(errno, "cannot make the connections of a benchmark") : 0;
+  if (!err)
+    err = open_sockets(linker, host);
+  if (!err) {
+    int error = thread_create(&linker->thread, NULL, run, linker);
+    err = error ? fail_thread(error, "the thread of a benchmark's connections") : 0;
+  }
+  if (err)
+    free_linker(linker);
+  else
+    meet->linker = linker;
+  return err;
+}
+
+void meet_linker_stop(struct meet *meet) {
+  struct meet_linker *linker = meet->linker;
+  if (!linker)
+    return;
+  atomic_store(&linker->stop, true);
+  meet_linker_poke(meet);
+  pthread_join(linker->thread, NULL);
+  pthread_mutex_lock(&meet->lock); // events of the store poke it
+  meet->linker = NULL;
+  pthread_mutex_unlock(&meet->lock);
+  free_linker(linker);
+}

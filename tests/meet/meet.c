@@ -1,0 +1,316 @@
+// Workers with threads of their own, on a store of this process.
+#include "meet/meet.h"
+
+#include "base/time/clock.h"
+#include "cmocka_all.h"
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <weft/err.h>
+
+enum { WORKERS = 6, DEADLINE_MS = 60000 };
+
+static weft_store_t *store;
+
+static int open_store(void **state) {
+  (void)state;
+  return weft_store_open_local(&store);
+}
+
+static int close_store(void **state) {
+  (void)state;
+  weft_store_close(store);
+  return 0;
+}
+
+static void expect_empty(void) {
+  struct weft_store_list *list;
+  assert_int_equal(weft_store_range(store, "weft/bench/", true, 0, &list), 0);
+  for (size_t i = 0; i < list->count; i++)
+    print_error("left in the store: %s\n", list->kvs[i]->key);
+  assert_int_equal(list->count, 0);
+  weft_store_list_free(list);
+}
+
+struct worker {
+  pthread_t thread;
+  struct meet *meet;
+  uint32_t size, number, timeout_ms;
+  json_t *settings;
+  _Atomic bool *interrupt;
+  uint32_t steps;     // to take
+  uint32_t leaves_at; // the step before which it closes; 0: none
+  int err;
+  char why[512];
+};
+
+static bool interrupted(void *arg) {
+  const struct worker *worker = arg;
+  return worker->interrupt && atomic_load(worker->interrupt);
+}
+
+static int take_step(struct worker *worker, uint32_t step) {
+  json_t *all[WORKERS], *mine = json_pack("{s:i, s:i}", "rank", (int)meet_rank(worker->meet), "step", (int)step);
+  int err = meet_all_gather(worker->meet, "a step", mine, DEADLINE_MS, all);
+  for (uint32_t rank = 0; rank < worker->size && !err; rank++) {
+    if (json_integer_value(json_object_get(all[rank], "rank")) != (int)rank ||
+        json_integer_value(json_object_get(all[rank], "step")) != (int)step)
+      err = WEFT_ERR_DATA;
+    json_decref(all[rank]);
+  }
+  json_decref(mine);
+  return err;
+}
+
+static void *work(void *arg) {
+  struct worker *worker = arg;
+  const struct meet_options options = {.store = store,
+                                       .prefix = "weft/bench/test/",
+                                       .size = worker->size,
+                                       .settings = worker->settings,
+                                       .host = "here",
+                                       .timeout_ms = worker->timeout_ms ? worker->timeout_ms : DEADLINE_MS,
+                                       .interrupted = interrupted,
+                                       .arg = worker};
+  worker->err = meet_open(&worker->meet, &options);
+  for (uint32_t step = 1; step <= worker->steps && !worker->err; step++) {
+    if (step == worker->leaves_at)
+      return NULL;
+    worker->err = take_step(worker, step);
+  }
+  snprintf(worker->why, sizeof worker->why, "%s", worker->err ? weft_last_error() : "");
+  return NULL;
+}
+
+static void start(struct worker *worker, uint32_t size) {
+  worker->size = size;
+  assert_int_equal(pthread_create(&worker->thread, NULL, work, worker), 0);
+}
+
+static void end_all(struct worker *workers, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) {
+    pthread_join(workers[i].thread, NULL);
+    meet_close(workers[i].err && !workers[i].meet ? NULL : workers[i].meet);
+    json_decref(workers[i].settings);
+  }
+}
+
+static void all_take_ranks_and_exchange(void **state) {
+  struct worker workers[WORKERS] = {0};
+  bool taken[WORKERS] = {false};
+  (void)state;
+  for (uint32_t i = 0; i < WORKERS; i++) {
+    workers[i].steps = 20;
+    start(&workers[i], WORKERS);
+  }
+  for (uint32_t i = 0; i < WORKERS; i++) {
+    pthread_join(workers[i].thread, NULL);
+    assert_string_equal(workers[i].why, "");
+    assert_int_equal(workers[i].err, 0);
+    uint32_t rank = meet_rank(workers[i].meet);
+    assert_true(rank < WORKERS && !taken[rank]);
+    taken[rank] = true;
+    assert_string_equal(meet_host(workers[i].meet, (rank + 1) % WORKERS), "here");
+    assert_false(meet_lost(workers[i].meet, NULL, NULL, 0));
+  }
+  for (uint32_t i = 0; i < WORKERS; i++)
+    meet_close(workers[i].meet);
+  expect_empty();
+}
+
+static void other_settings_end_both_sides(void **state) {
+  struct worker workers[3] = {0};
+  (void)state;
+  for (int i = 0; i < 3; i++) {
+    workers[i].settings = json_pack("{s:s, s:i}", "scheme", "pairwise", "blocks", i == 1 ? 4096 : 8192);
+    start(&workers[i], 3);
+  }
+  end_all(workers, 3);
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(workers[i].err, WEFT_ERR_INVALID);
+    assert_non_null(strstr(workers[i].why, "blocks is "));
+    assert_non_null(strstr(workers[i].why, "4096"));
+    assert_non_null(strstr(workers[i].why, "8192"));
+  }
+  expect_empty();
+}
+
+static void another_number_of_workers_is_a_setting(void **state) {
+  struct worker workers[2] = {0};
+  (void)state;
+  start(&workers[0], 2);
+  start(&workers[1], 3);
+  end_all(workers, 2);
+  for (int i = 0; i < 2; i++) {
+    assert_int_equal(workers[i].err, WEFT_ERR_INVALID);
+    assert_non_null(strstr(workers[i].why, "workers is "));
+  }
+  expect_empty();
+}
+
+static void who_comes_too_late_is_told_and_harms_nobody(void **state) {
+  struct worker workers[2] = {0}, late = {0};
+  (void)state;
+  for (int i = 0; i < 2; i++)
+    start(&workers[i], 2);
+  for (int i = 0; i < 2; i++)
+    pthread_join(workers[i].thread, NULL);
+  late.settings = json_pack("{s:i}", "blocks", 1);
+  start(&late, 2);
+  end_all(&late, 1);
+  assert_int_equal(late.err, WEFT_ERR_INVALID);
+  assert_non_null(strstr(late.why, "comes too late"));
+  assert_non_null(strstr(late.why, "rank 0 on here"));
+  for (int i = 0; i < 2; i++) {
+    workers[i].steps = 1;
+    assert_false(meet_lost(workers[i].meet, NULL, NULL, 0));
+    meet_close(workers[i].meet);
+  }
+  expect_empty();
+}
+
+static void who_is_missing_is_named(void **state) {
+  struct worker workers[2] = {0};
+  (void)state;
+  for (int i = 0; i < 2; i++) {
+    workers[i].timeout_ms = 300;
+    start(&workers[i], 4);
+  }
+  end_all(workers, 2);
+  for (int i = 0; i < 2; i++) {
+    assert_int_equal(workers[i].err, WEFT_ERR_TIMEOUT);
+    assert_non_null(strstr(workers[i].why, "of 4 workers came"));
+  }
+  expect_empty();
+}
+
+static void one_that_leaves_before_a_step_is_named(void **state) {
+  struct worker workers[3] = {0};
+  (void)state;
+  for (int i = 0; i < 3; i++) {
+    workers[i].steps = 3;
+    workers[i].leaves_at = i == 2 ? 3 : 0;
+    start(&workers[i], 3);
+  }
+  pthread_join(workers[2].thread, NULL);
+  uint32_t left = meet_rank(workers[2].meet);
+  char wanted[64];
+  snprintf(wanted, sizeof wanted, "rank %u on here", left);
+  meet_close(workers[2].meet);
+  end_all(workers, 2);
+  for (int i = 0; i < 2; i++) {
+    assert_int_equal(workers[i].err, WEFT_ERR_PEER_LOST);
+    assert_non_null(strstr(workers[i].why, wanted));
+    assert_non_null(strstr(workers[i].why, "has left before it came to \"a step\""));
+  }
+  expect_empty();
+}
+
+static void a_failure_ends_all_with_its_sentence(void **state) {
+  struct worker workers[3] = {0};
+  (void)state;
+  for (int i = 0; i < 3; i++) {
+    workers[i].steps = 3;
+    workers[i].leaves_at = i == 2 ? 2 : 0;
+    start(&workers[i], 3);
+  }
+  pthread_join(workers[2].thread, NULL);
+  meet_fail(workers[2].meet, WEFT_ERR_DATA, "byte 17 is 3 and should be 4");
+  for (int i = 0; i < 2; i++) {
+    pthread_join(workers[i].thread, NULL);
+    if (workers[i].err != WEFT_ERR_DATA)
+      print_error("%s\n", workers[i].why);
+    assert_int_equal(workers[i].err, WEFT_ERR_DATA);
+    assert_non_null(strstr(workers[i].why, "failed: byte 17 is 3 and should be 4"));
+    uint32_t rank;
+    char why[256];
+    assert_true(meet_lost(workers[i].meet, &rank, why, sizeof why));
+    assert_int_equal(rank, meet_rank(workers[2].meet));
+    assert_non_null(strstr(why, "byte 17"));
+  }
+  for (int i = 0; i < 3; i++)
+    meet_close(workers[i].meet);
+  expect_empty();
+}
+
+static void a_death_that_one_saw_is_known_to_all(void **state) {
+  struct worker workers[3] = {0};
+  (void)state;
+  for (int i = 0; i < 3; i++) {
+    workers[i].steps = 2;
+    workers[i].leaves_at = i == 2 ? 2 : 0;
+    start(&workers[i], 3);
+  }
+  pthread_join(workers[2].thread, NULL);
+  struct worker *by = &workers[0];
+  while (!by->meet) // it has opened, as the third has; its thread sets it before
+    sched_yield();
+  meet_report_lost(by->meet, meet_rank(workers[2].meet), "its link broke");
+  for (int i = 0; i < 2; i++) {
+    pthread_join(workers[i].thread, NULL);
+    assert_int_equal(workers[i].err, WEFT_ERR_PEER_LOST);
+    assert_non_null(strstr(workers[i].why, "its link broke"));
+  }
+  assert_int_equal(meet_barrier(workers[2].meet, "another", 1000), WEFT_ERR_FENCED);
+  for (int i = 0; i < 3; i++)
+    meet_close(workers[i].meet);
+  expect_empty();
+}
+
+static void an_interrupt_ends_a_wait_and_the_rest_goes_on_waiting(void **state) {
+  struct worker first = {0}, others[2] = {0};
+  _Atomic bool interrupt = false;
+  (void)state;
+  first.interrupt = &interrupt;
+  start(&first, 2);
+  start(&others[0], 2);
+  pthread_join(others[0].thread, NULL); // both are there
+  assert_int_equal(others[0].err, 0);
+  end_all(&first, 1);
+  meet_close(others[0].meet);
+  memset(&first, 0, sizeof first);
+  first.interrupt = &interrupt;
+  memset(others, 0, sizeof others);
+  start(&first, 3);
+  start(&others[0], 3);
+  atomic_store(&interrupt, true);
+  end_all(&first, 1);
+  assert_int_equal(first.err, WEFT_ERR_CANCELED);
+  struct worker again = {0};
+  start(&again, 3); // in the place of the first
+  start(&others[1], 3);
+  pthread_join(again.thread, NULL);
+  assert_int_equal(again.err, 0);
+  meet_close(again.meet);
+  end_all(others, 2);
+  assert_int_equal(others[0].err, 0);
+  assert_int_equal(others[1].err, 0);
+  expect_empty();
+}
+
+static void one_worker_needs_nobody(void **state) {
+  struct worker worker = {.steps = 2};
+  (void)state;
+  start(&worker, 1);
+  end_all(&worker, 1);
+  assert_int_equal(worker.err, 0);
+  expect_empty();
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(all_take_ranks_and_exchange),
+      cmocka_unit_test(other_settings_end_both_sides),
+      cmocka_unit_test(another_number_of_workers_is_a_setting),
+      cmocka_unit_test(who_comes_too_late_is_told_and_harms_nobody),
+      cmocka_unit_test(who_is_missing_is_named),
+      cmocka_unit_test(one_that_leaves_before_a_step_is_named),
+      cmocka_unit_test(a_failure_ends_all_with_its_sentence),
+      cmocka_unit_test(a_death_that_one_saw_is_known_to_all),
+      cmocka_unit_test(an_interrupt_ends_a_wait_and_the_rest_goes_on_waiting),
+      cmocka_unit_test(one_worker_needs_nobody),
+  };
+  return cmocka_run_group_tests(tests, open_store, close_store);
+}
