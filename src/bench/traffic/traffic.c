@@ -20,7 +20,7 @@
 
 static const char command[] = "weft bench traffic";
 
-enum { CLOSE_MS = 10000, WHY = 1024 };
+enum { CLOSE_MS = 10000, GRACE_NS = 1000000000, WHY = 1024 };
 
 // One worker's work in this process.
 struct job {
@@ -30,6 +30,7 @@ struct job {
   bool front;                      // a user started this process
   struct bench_children *children; // of a front
   char child_ended[192];           // how, where one ended before all had met
+  uint64_t ended_ns;
   struct bench_progress progress;
   struct bench_output output;
   struct figures figures;
@@ -182,7 +183,9 @@ static bool ask(void *arg) {
     return true;
   if (job->children && !job->child_ended[0] && bench_children_ended(job->children, &index, &well, how, sizeof how))
     snprintf(job->child_ended, sizeof job->child_ended, "worker process %u of this host %s", index, how);
-  return job->child_ended[0];
+  if (job->child_ended[0] && job->ended_ns == 0)
+    job->ended_ns = clock_ns();
+  return job->ended_ns && clock_ns() - job->ended_ns > GRACE_NS; // until then the meeting may tell why
 }
 
 static void count_in(void *arg, uint32_t come, uint32_t size) {
