@@ -160,6 +160,8 @@ static int measure(struct job *job, struct traffic_worker *worker) {
   }
   if (rc == 0)
     rc = meet_barrier(worker->meet, "measured", CLOSE_MS + 2 * worker->crew.timeout_ms);
+  if (rc == WEFT_ERR_CANCELED && bench_stopped())
+    bench_stop_check(); // whose sentence names the signal
   snprintf(why, sizeof why, "%s", rc ? weft_last_error() : "");
   if (rc != 0 && !meet_lost(worker->meet, NULL, NULL, 0))
     meet_fail(worker->meet, rc, why); // before anything else, so that nobody waits
@@ -230,6 +232,8 @@ static int work(struct job *job) {
   if (rc == 0) {
     rc = measure(job, &worker);
   } else if (!meet_lost(meet, NULL, NULL, 0)) {
+    if (rc == WEFT_ERR_CANCELED && bench_stopped())
+      bench_stop_check();
     snprintf(why, sizeof why, "%s", weft_last_error());
     meet_fail(meet, rc, why);
     fail(rc, "%s", why);

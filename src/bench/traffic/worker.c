@@ -74,7 +74,7 @@ static int open_agent(struct traffic_worker *worker, const char *token) {
   options.transfer_timeout_ms = worker->config->options->timeout_ms;
   int rc = weft_agent_open(&worker->agent, &options);
   worker->crew.agent = worker->agent;
-  return rc;
+  return rc == WEFT_ERR_NOT_FOUND ? fail_context(WEFT_ERR_INVALID, "--transport %s", worker->config->transport) : rc;
 }
 
 // --- what workers tell each other ---

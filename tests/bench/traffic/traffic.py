@@ -254,7 +254,8 @@ class Failures(TrafficTest):
         self.refused(2, "--local 9: there are 4 workers", "bench", "traffic", "--matrix", ring, "--local", 9)
         self.refused(3, "cannot open it", "bench", "traffic", "--matrix", self.at / "none")
         self.refused(3, "MiB of memory together", "bench", "traffic", "--matrix", self.write("big.txt", "0 1T\n0 0\n"))
-        self.refused(3, "transport", "bench", "traffic", "--matrix", ring, "--transport", "smoke")
+        self.refused(2, '--transport smoke: there is no transport', "bench", "traffic", "--matrix", ring, "--transport",
+                     "smoke")
 
     def test_no_gpu(self):
         said = self.refused(3, "CUDA", "bench", "traffic", "--matrix", self.at / "back.txt", "--memory", "cuda",
