@@ -14,8 +14,10 @@
 
 enum { READY = 1, GO, DONE, PING, PONG, COMPARED };
 enum {
-  SPIN_NS = 300000, // longer than a start takes where each worker has a processor
-  LEAD_NS = 150000, // from the choice of a start to the start: the message has to arrive until then
+  SPIN_NS = 300000,          // longer than a start takes where each worker has a processor
+  FINE_NS = 80000,           // a short sleep wakes up so late, by the timer slack of threads (prctl(2)) and some more
+  LEAD_NS = 150000,          // from the choice of a start to the start: the message has to arrive until then
+  LEAD_CROWDED_NS = 1000000, // where those who are to get it have to wait for a processor first
   LEAD_EACH_NS = 10000,
   NAP_MS = 5,
   LOOK_NS = 1000000, // between looks at what asks to end, which are not free
@@ -112,7 +114,8 @@ static int turn(struct traffic_crew *crew, struct wait *wait) {
   if (rc == 0 && now >= wait->deadline_ns)
     return WEFT_ERR_TIMEOUT;
   if (rc == 0 && now - wait->begun_ns < SPIN_NS) {
-    sched_yield(); // the others may be on this processor
+    if (!crew->roomy)
+      sched_yield(); // to whom this one waits for
     rc = weft_agent_progress(crew->agent, NULL);
   } else if (rc == 0) {
     struct pollfd wake = {.fd = crew->wake, .events = POLLIN};
@@ -190,7 +193,7 @@ static int await_ready(struct traffic_crew *crew, uint64_t run, const uint32_t *
 
 static int lead_start(struct traffic_crew *crew, uint64_t run, const uint32_t *ranks, uint32_t count) {
   int rc = await_ready(crew, run, ranks, count);
-  uint64_t ahead = LEAD_NS + (uint64_t)count * LEAD_EACH_NS;
+  uint64_t ahead = (crew->roomy ? LEAD_NS : LEAD_CROWDED_NS) + (uint64_t)count * LEAD_EACH_NS;
   crew->go = run;
   crew->go_ns = clock_ns() + (uint64_t)crew->ahead_ns + (count > 1 ? ahead : 0);
   for (uint32_t i = 1; i < count && rc == 0; i++)
@@ -212,8 +215,12 @@ int traffic_crew_start(struct traffic_crew *crew, uint64_t run, const uint32_t *
   if (rc != 0)
     return rc;
   *start_ns = crew->go_ns - (uint64_t)crew->ahead_ns;
+  uint64_t left = clock_left_ns(*start_ns);
+  struct timespec nap = clock_timespec(left > FINE_NS ? left - FINE_NS : 0);
+  if (crew->crowded)
+    nanosleep(&nap, NULL); // so that the others get the message; who keeps a processor starts in time
   while (!clock_passed(*start_ns))
-    sched_yield();
+    ;
   return 0;
 }
 
@@ -236,7 +243,7 @@ int traffic_crew_await_done(struct traffic_crew *crew, uint64_t run, uint32_t ra
 }
 
 int traffic_crew_sleep(struct traffic_crew *crew, uint64_t until_ns) {
-  enum { FINE_NS = 2000000 }; // a poll may wake up so late
+  enum { NAP_NS = 2000000 }; // a poll may wake up so late
   int rc = 0;
   while (rc == 0 && !clock_passed(until_ns)) {
     uint64_t left = clock_left_ns(until_ns);
@@ -244,9 +251,9 @@ int traffic_crew_sleep(struct traffic_crew *crew, uint64_t until_ns) {
     if (rc == 0)
       rc = traffic_crew_look(crew);
     struct timespec fine = clock_timespec(left);
-    if (rc == 0 && left > FINE_NS) {
+    if (rc == 0 && left > NAP_NS) {
       struct pollfd wake = {.fd = crew->wake, .events = POLLIN};
-      poll(&wake, 1, left > (uint64_t)NAP_MS * 1000000 + FINE_NS ? NAP_MS : 1);
+      poll(&wake, 1, left > (uint64_t)NAP_MS * 1000000 + NAP_NS ? NAP_MS : 1);
     } else if (rc == 0) {
       nanosleep(&fine, NULL);
     }

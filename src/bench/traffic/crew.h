@@ -7,6 +7,7 @@
 #ifndef BENCH_TRAFFIC_CREW_H
 #define BENCH_TRAFFIC_CREW_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <weft/agent.h>
@@ -24,6 +25,8 @@ struct traffic_crew {
   int wake;            // the agent's descriptor
   uint32_t rank, size; // of meet
   uint32_t timeout_ms;
+  bool crowded;               // this host has more workers than processors
+  bool roomy;                 // it has two for each: one for the agent's thread too
   struct traffic_mate *mates; // [size]
   int64_t ahead_ns;           // how far rank 0's clock is ahead of this worker's
   uint64_t error_ns;          // by how much that may be wrong; 0: it is the same clock

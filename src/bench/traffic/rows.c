@@ -86,6 +86,8 @@ static bool find_bound(const struct traffic_worker *worker, uint32_t index, stru
   if (!limits || strchr(transport, '+') || (ways.local > 0 && ways.remote > 0) || (cuda && ways.same_gpu > 0))
     return false;
   struct limits_route route = {.transport = transport, .pairs = pattern->num_pairs};
+  if (!cuda && ways.remote == 0) // what a pair copies again and again stays in a cache, where that is large enough
+    route.working_set = 2 * traffic_pattern_bytes(pattern) / pattern->num_pairs;
   route.from.memory = route.to.memory = cuda ? LIMITS_CUDA : LIMITS_HOST;
   route.from.gpu = gpu_of(worker, ways.first->from);
   route.to.gpu = gpu_of(worker, ways.first->to);

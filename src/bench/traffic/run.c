@@ -86,8 +86,8 @@ static int finish(struct traffic_worker *worker, uint32_t pattern, uint32_t pair
     }
     if (rc != 0)
       return rc;
-    if (left == before && now - begun > YIELD_NS)
-      sched_yield(); // to the others of this host, where there are more of them than processors
+    if (worker->crew.crowded && left == before && now - begun > YIELD_NS)
+      sched_yield(); // some other worker may have to move before this one can
   }
   return 0;
 }

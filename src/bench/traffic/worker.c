@@ -9,6 +9,7 @@
 
 #include "base/boot_id.h"
 #include "base/fail.h"
+#include "base/processors.h"
 #include "base/random.h"
 #include "store/base64.h"
 
@@ -61,6 +62,15 @@ static uint32_t place_on_host(const struct traffic_worker *worker) {
   for (uint32_t rank = 0; rank < worker->crew.rank; rank++)
     place += strcmp(meet_host(worker->meet, rank), meet_host(worker->meet, worker->crew.rank)) == 0;
   return place;
+}
+
+static void count_processors(struct traffic_worker *worker) {
+  char list[64];
+  unsigned processors = processors_usable(NULL, list, sizeof list), workers = 0;
+  for (uint32_t rank = 0; rank < worker->crew.size; rank++)
+    workers += strcmp(meet_host(worker->meet, rank), meet_host(worker->meet, worker->crew.rank)) == 0;
+  worker->crew.crowded = workers > processors;
+  worker->crew.roomy = 2 * workers <= processors;
 }
 
 static int open_agent(struct traffic_worker *worker, const char *token) {
@@ -282,6 +292,7 @@ int traffic_worker_open(struct traffic_worker *worker, const struct traffic_conf
   int rc = fars && other_clock && worker->crew.mates ? 0 : fail(WEFT_ERR_NOMEM, "no memory for %u workers", size);
   if (rc == 0) {
     worker->reporter = size;
+    count_processors(worker);
     rc = set_up(worker, token, front, fars, other_clock);
   }
   free(fars);
