@@ -31,6 +31,7 @@ library liburing            liburing-dev
 library yaml-0.1            libyaml-dev
 library ucx                 libucx-dev
 library libfabric           libfabric-dev
+file /usr/share/javascript/chart.js/chart.min.js libjs-chart.js
 "
 test_needs="
 library cmocka              libcmocka-dev
@@ -50,6 +51,7 @@ file /usr/sbin/nft          nftables
 test_wanted="
 command doxygen             doxygen
 command abidiff             abigail-tools
+command chromium            chromium
 "
 # The same for arm64, by a cross compiler. Its libraries stand beside this machine's.
 arm64_libraries='s/^library .*/&:arm64/p'

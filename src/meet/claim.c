@@ -48,8 +48,8 @@ static void compare(struct claim *claim, const char *key, enum weft_store_target
 // The last one to come closes the meeting to others, if the rest is still there.
 static int close_by_last(const struct meet *meet, struct claim *claim, uint32_t rank) {
   for (uint32_t i = 0; i < meet->open_size; i++)
-    if (i != rank && !meet->workers[i].there)
-      return 0;
+    if (i != rank && !(meet->workers[i].there && strcmp(meet->workers[i].meeting, meet->open_id) == 0))
+      return 0; // nobody, or one that is still to give back the rank of an earlier meeting
   put_meeting(claim, meet->open_size, true, rank == 0 ? meet->lease : meet->workers[0].lease);
   claim->others = calloc(meet->open_size, MEET_KEY_SIZE);
   if (!claim->others)
@@ -96,6 +96,11 @@ int meet_claim(struct meet *meet, uint32_t rank, bool found, bool *taken) {
   struct claim *claim = calloc(1, sizeof *claim);
   struct weft_store_txn_result *result = NULL;
   int err = claim ? prepare(meet, claim, rank, found) : fail(WEFT_ERR_NOMEM, "no memory for a claim");
+  if (!err) {
+    meet->claimed = true;
+    meet->rank = rank;
+    memcpy(meet->meeting, claim->meeting, sizeof meet->meeting);
+  }
   pthread_mutex_unlock(&meet->lock);
   if (!err)
     err = weft_store_txn_commit(meet->store, &claim->txn, &result);
@@ -108,16 +113,49 @@ int meet_claim(struct meet *meet, uint32_t rank, bool found, bool *taken) {
   }
   free(claim);
   pthread_mutex_lock(&meet->lock);
+  if (!err && !*taken)
+    meet->claimed = false;
   return err;
 }
 
 int meet_give_back(struct meet *meet) {
-  char key[MEET_KEY_SIZE];
+  char key[MEET_KEY_SIZE], end[MEET_KEY_SIZE], value[96];
+  struct weft_store_txn_result *result;
   meet_key(meet, key, "worker/%u", meet->rank);
-  meet->joined = false;
-  meet->rank = MEET_MAX_WORKERS;
+  meet_key(meet, end, "end/%s/%u", meet->meeting, meet->rank);
+  snprintf(value, sizeof value, "{\"id\":\"%s\",\"kind\":\"left\",\"err\":0,\"why\":\"\"}", meet->id);
+  const struct weft_store_op ops[] = {
+      {.kind = WEFT_STORE_PUT, .key = end, .value = value, .value_len = strlen(value), .lease = meet->lease},
+      {.kind = WEFT_STORE_DELETE, .key = key}};
+  struct weft_store_txn txn = WEFT_STORE_TXN_INIT;
+  txn.success = ops;
+  txn.num_success = 2;
+  meet->joined = meet->claimed = false;
   pthread_mutex_unlock(&meet->lock);
-  int err = weft_store_delete(meet->store, key, false, NULL);
+  int err = weft_store_txn_commit(meet->store, &txn, &result);
+  if (!err)
+    weft_store_txn_result_free(result);
+  pthread_mutex_lock(&meet->lock);
+  return err;
+}
+
+int meet_close_to_others(struct meet *meet) {
+  struct claim *claim = calloc(1, sizeof *claim);
+  struct weft_store_txn_result *result;
+  if (!claim)
+    return fail(WEFT_ERR_NOMEM, "no memory for a claim");
+  memcpy(claim->meeting, meet->meeting, sizeof claim->meeting);
+  claim->txn = WEFT_STORE_TXN_INIT;
+  claim->txn.compares = claim->compares;
+  claim->txn.success = claim->ops;
+  meet_key(meet, claim->open_key, "meeting");
+  compare(claim, claim->open_key, WEFT_STORE_CREATE, WEFT_STORE_EQUAL, meet->open_revision);
+  put_meeting(claim, meet->size, true, meet->lease);
+  pthread_mutex_unlock(&meet->lock);
+  int err = weft_store_txn_commit(meet->store, &claim->txn, &result);
+  if (!err)
+    weft_store_txn_result_free(result);
+  free(claim);
   pthread_mutex_lock(&meet->lock);
   return err;
 }

@@ -116,23 +116,6 @@ static int wait_for_room(struct meet *meet, struct join *join) {
   return 0;
 }
 
-// One attempt, and then until the store has told what came of it.
-static int try_claim(struct meet *meet, uint32_t rank, bool found, struct join *join) {
-  uint64_t seen = meet->changes;
-  bool taken = false;
-  int err = meet_claim(meet, rank, found, &taken);
-  join->full_since_ns = 0;
-  while (!err && (taken ? !meet->joined : meet->changes == seen)) {
-    err = meet_obstacle(meet);
-    if (!err && clock_passed(join->deadline_ns))
-      err = fail(WEFT_ERR_TIMEOUT, "the watch of the store %s does not tell of the claim of rank %u",
-                 weft_store_name(meet->store), rank);
-    if (!err)
-      meet_sleep(meet, join->deadline_ns);
-  }
-  return err;
-}
-
 static int not_all_came(const struct meet *meet) {
   struct text missing = {0}, here = {0};
   uint32_t shown = 0, count = 0;
@@ -148,11 +131,27 @@ static int not_all_came(const struct meet *meet) {
   add_holders(meet, &here);
   int err = fail(meet->away_ns ? WEFT_ERR_UNREACHABLE : WEFT_ERR_TIMEOUT,
                  "%u of %u workers came to the benchmark at %s in the store %s in time; missing: rank%s %s; here: this "
-                 "worker, rank %u%s%s",
+                 "worker%s%s",
                  meet_state_come(meet), meet->size, meet->prefix, weft_store_name(meet->store), text_s(count),
-                 missing.data ? missing.data : "?", meet->rank, here.size ? ", and " : "", here.data ? here.data : "");
+                 missing.data ? missing.data : "?", here.size ? ", and " : "", here.data ? here.data : "");
   text_free(&missing);
   text_free(&here);
+  return err;
+}
+
+// One attempt, and then until the store has told what came of it.
+static int try_claim(struct meet *meet, uint32_t rank, bool found, struct join *join) {
+  uint64_t seen = meet->changes;
+  bool taken = false;
+  int err = meet_claim(meet, rank, found, &taken);
+  join->full_since_ns = 0;
+  while (!err && (taken ? !meet->joined : meet->changes == seen)) {
+    err = meet_obstacle(meet);
+    if (!err && clock_passed(join->deadline_ns))
+      err = not_all_came(meet);
+    if (!err)
+      meet_sleep(meet, join->deadline_ns);
+  }
   return err;
 }
 
@@ -178,10 +177,10 @@ static int wait_for_all(struct meet *meet, struct join *join) {
     return meet_settings_differ(meet);
   say_waiting(meet);
   int err = meet_obstacle(meet);
-  if (!err && is_over(meet) && meet->other == MEET_MAX_WORKERS)
-    return meet_give_back(meet);
   if (!err && clock_passed(join->deadline_ns))
     err = not_all_came(meet);
+  if (!err && is_over(meet) && meet->other == MEET_MAX_WORKERS)
+    return meet_give_back(meet);
   if (!err)
     meet_sleep(meet, join->differ_ns && join->differ_ns < join->deadline_ns ? join->differ_ns : join->deadline_ns);
   return err;
@@ -204,5 +203,7 @@ int meet_join(struct meet *meet, uint64_t deadline_ns) {
   }
   if (!err)
     say_waiting(meet);
+  if (!err && meet->rank == 0 && !meet->open_full) // the last one to come did not know that it was
+    err = meet_close_to_others(meet);
   return err;
 }

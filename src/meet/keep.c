@@ -61,6 +61,37 @@ int meet_put_end(struct meet *meet, uint32_t rank, const char *id, const char *k
   return rc;
 }
 
+// Looks whether one that seems dead has left in good order: then the store says so, or its claim has gone already, and
+// the watch tells. A store that does not answer was perhaps the dead one's. With the lock, which it gives away
+// meanwhile.
+static bool judge_one(struct meet *meet) {
+  char key[MEET_KEY_SIZE], claim_key[MEET_KEY_SIZE], id[MEET_ID_SIZE];
+  uint32_t rank = 0;
+  while (rank < MEET_MAX_WORKERS && !meet->workers[rank].suspect)
+    rank++;
+  if (rank == MEET_MAX_WORKERS)
+    return false;
+  struct meet_worker *worker = &meet->workers[rank];
+  struct weft_store_list *list = NULL, *claim = NULL;
+  worker->suspect = false;
+  memcpy(id, worker->id, sizeof id);
+  int64_t lease = worker->lease;
+  meet_key(meet, claim_key, "worker/%u", rank);
+  meet_key(meet, key, "end/%s/%u", worker->meeting, rank);
+  pthread_mutex_unlock(&meet->lock);
+  int err = weft_store_range(meet->store, key, false, 0, &list);
+  bool told = !err && list->count;
+  if (!err && !told)
+    err = weft_store_range(meet->store, claim_key, false, 0, &claim);
+  bool left = told || (!err && (claim->count == 0 || claim->kvs[0]->lease != lease));
+  pthread_mutex_lock(&meet->lock);
+  if (!left && strcmp(worker->id, id) == 0)
+    meet_state_lost(meet, rank);
+  weft_store_list_free(list);
+  weft_store_list_free(claim);
+  return true;
+}
+
 // One of the dead that the store still knows. With the lock, which it gives away meanwhile.
 static bool clear_one(struct meet *meet) {
   char id[MEET_ID_SIZE], why[256];
@@ -118,7 +149,7 @@ static void *run(void *arg) {
   uint64_t renew_ns = clock_deadline_ms(MEET_RENEW_MS);
   pthread_mutex_lock(&meet->lock);
   while (!meet->stop) {
-    if (clear_one(meet))
+    if (judge_one(meet) || clear_one(meet))
       continue;
     if (meet->reread)
       read_again(meet);

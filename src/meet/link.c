@@ -1,6 +1,7 @@
 // The connections by which a death is noticed at once. A worker says its id to whoever calls its port, and "bye" before
 // it leaves; rank 0 calls all, and all call rank 0. A call that ends without "bye" was one to the dead.
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +33,7 @@ struct connection {
 struct meet_linker {
   struct meet *meet;
   pthread_t thread;
-  int set, waker;
+  int set;
   uint32_t callers;
   atomic_bool stop;
   struct connection *list;
@@ -94,11 +95,11 @@ static void hear_caller(struct meet_linker *linker, struct connection *caller) {
     drop(linker, caller);
 }
 
-static void say_lost(struct meet_linker *linker, const struct connection *called, const char *why) {
+static void say_dead(struct meet_linker *linker, const struct connection *called, const char *why) {
   struct meet *meet = linker->meet;
   pthread_mutex_lock(&meet->lock);
   if (strcmp(meet->workers[called->rank].id, called->id) == 0)
-    meet_state_lost(meet, called->rank, why);
+    meet_state_suspect(meet, called->rank, why);
   pthread_mutex_unlock(&meet->lock);
 }
 
@@ -109,11 +110,11 @@ static void end_call(struct meet_linker *linker, struct connection *called, int 
   if (bye)
     return;
   if (greeted && error == ETIMEDOUT)
-    say_lost(linker, called, "its host has not answered for seconds");
+    say_dead(linker, called, "its host has not answered for seconds");
   else if (greeted)
-    say_lost(linker, called, "its process has ended");
+    say_dead(linker, called, "its process has ended");
   else if (error == ECONNREFUSED && called->same_place)
-    say_lost(linker, called, "its process has ended, as nothing listens at its port");
+    say_dead(linker, called, "its process has ended, as nothing listens at its port");
   // else a firewall, or too many callers: then its lease tells
 }
 
@@ -131,7 +132,7 @@ static void hear_called(struct meet_linker *linker, struct connection *called) {
   if (called->have >= MEET_ID_SIZE - 1 && memcmp(called->heard, called->id, MEET_ID_SIZE - 1) != 0) {
     drop(linker, called);
     if (called->same_place) // else its address may mean somebody else here
-      say_lost(linker, called, "its process has ended, and another one has its port");
+      say_dead(linker, called, "its process has ended, and another one has its port");
   }
 }
 
@@ -148,7 +149,7 @@ static void call_all(struct meet_linker *linker) {
     bool same_place = strcmp(worker->place, meet->place) == 0;
     int fd = meet_connect(worker->address);
     if (fd < 0 && errno == ECONNREFUSED && same_place)
-      meet_state_lost(meet, rank, "its process has ended, as nothing listens at its port");
+      meet_state_suspect(meet, rank, "its process has ended, as nothing listens at its port");
     struct connection *called = fd < 0 ? NULL : add(linker, fd, CALLED, EPOLLIN);
     if (!called)
       continue;
@@ -188,12 +189,6 @@ static void *run(void *arg) {
   return NULL;
 }
 
-void meet_linker_poke(struct meet *meet) {
-  uint64_t one = 1;
-  if (meet->linker && write(meet->linker->waker, &one, sizeof one) != sizeof one)
-    return; // it is awake
-}
-
 static void free_linker(struct meet_linker *linker) {
   for (struct connection *one = linker->list; one; one = one->next)
     one->gone = true;
@@ -217,8 +212,8 @@ static int open_sockets(struct meet_linker *linker, const char *host) {
   snprintf(meet->address, sizeof meet->address, v6 ? "[%s]:%u" : "%s:%u", host, port);
   if (!add(linker, listener, LISTENER, EPOLLIN))
     return fail(WEFT_ERR_NOMEM, "no memory for the connections of a benchmark");
-  linker->waker = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (linker->waker < 0 || !add(linker, linker->waker, WAKER, EPOLLIN))
+  int waker = fcntl(meet->waker, F_DUPFD_CLOEXEC, 0); // closed with the others
+  if (waker < 0 || !add(linker, waker, WAKER, EPOLLIN))
     return fail_errno(errno, "cannot make the connections of a benchmark");
   return 0;
 }
@@ -248,10 +243,8 @@ void meet_linker_stop(struct meet *meet) {
   if (!linker)
     return;
   atomic_store(&linker->stop, true);
-  meet_linker_poke(meet);
+  eventfd_write(meet->waker, 1);
   pthread_join(linker->thread, NULL);
-  pthread_mutex_lock(&meet->lock); // events of the store poke it
   meet->linker = NULL;
-  pthread_mutex_unlock(&meet->lock);
   free_linker(linker);
 }

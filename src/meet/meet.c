@@ -1,9 +1,11 @@
 // Opens and closes a meeting, and what does not wait.
 #include "meet/meet.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -73,6 +75,7 @@ static int make(struct meet **out, const struct meet_options *options) {
   if (!meet)
     return fail(WEFT_ERR_NOMEM, "no memory for a meeting");
   init_locks(meet);
+  meet->waker = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   atomic_store(&meet->limit_ns, CLOCK_NEVER);
   meet->store = options->store;
   meet->size = options->size;
@@ -88,6 +91,8 @@ static int make(struct meet **out, const struct meet_options *options) {
   snprintf(meet->id, sizeof meet->id, "%016llx", (unsigned long long)random_id());
   describe_place(meet);
   *out = meet;
+  if (meet->waker < 0)
+    return fail_errno(errno, "cannot make the connections of a benchmark");
   bool whole = meet->prefix && meet->host && meet->settings &&
                (!options->settings || json_object_update_missing(meet->settings, (json_t *)options->settings) == 0);
   return whole ? 0 : fail(WEFT_ERR_NOMEM, "no memory for a meeting");
@@ -165,7 +170,7 @@ static void leave(struct meet *meet) {
   atomic_store(&meet->limit_ns, clock_deadline_ms(CLOSE_MS));
   store_limit_thread(&meet->limit_ns);
   pthread_mutex_lock(&meet->lock);
-  bool joined = meet->joined, tell = joined && meet->workers[meet->rank].end == MEET_GOING;
+  bool joined = meet->joined, tell = joined ? meet->workers[meet->rank].end == MEET_GOING : meet->claimed;
   pthread_mutex_unlock(&meet->lock);
   if (tell)
     meet_put_end(meet, meet->rank, meet->id, "left", 0, "");
@@ -186,6 +191,8 @@ void meet_close(struct meet *meet) {
   leave(meet);
   for (uint32_t i = 0; i < MEET_MAX_WORKERS; i++)
     meet_worker_free(&meet->workers[i]);
+  if (meet->waker >= 0)
+    close(meet->waker);
   pthread_cond_destroy(&meet->changed);
   pthread_cond_destroy(&meet->work);
   pthread_mutex_destroy(&meet->lock);
@@ -211,7 +218,7 @@ const char *meet_host(const struct meet *meet, uint32_t rank) {
 void meet_report_lost(struct meet *meet, uint32_t rank, const char *why) {
   pthread_mutex_lock(&meet->lock);
   if (rank < meet->size && rank != meet->rank)
-    meet_state_lost(meet, rank, why);
+    meet_state_suspect(meet, rank, why);
   pthread_mutex_unlock(&meet->lock);
 }
 

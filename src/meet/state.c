@@ -2,7 +2,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 
+#include "base/log.h"
 #include "base/printable.h"
 #include "base/time/clock.h"
 #include "meet/state.h"
@@ -88,7 +90,7 @@ void meet_worker_free(struct meet_worker *worker) {
 void meet_state_changed(struct meet *meet) {
   pthread_cond_broadcast(&meet->changed);
   pthread_cond_signal(&meet->work);
-  meet_linker_poke(meet);
+  eventfd_write(meet->waker, 1); // full: it is awake
 }
 
 uint32_t meet_state_come(const struct meet *meet) {
@@ -115,10 +117,23 @@ static void end_worker(struct meet *meet, uint32_t rank, enum meet_end end, cons
     note_lost(meet, rank);
 }
 
-void meet_state_lost(struct meet *meet, uint32_t rank, const char *why) {
+void meet_state_suspect(struct meet *meet, uint32_t rank, const char *why) {
   struct meet_worker *worker = &meet->workers[rank];
-  if (worker->id[0] == '\0' || worker->end != MEET_GOING)
+  if (worker->id[0] == '\0' || worker->end != MEET_GOING || worker->suspect)
     return;
+  worker->suspect = true;
+  log_debug("meet %s: rank %u seems dead: %s", meet->id, rank, why);
+  free(worker->why);
+  worker->why = strdup(why);
+  pthread_cond_signal(&meet->work);
+}
+
+void meet_state_lost(struct meet *meet, uint32_t rank) {
+  struct meet_worker *worker = &meet->workers[rank];
+  char why[256];
+  if (worker->end != MEET_GOING)
+    return;
+  snprintf(why, sizeof why, "%s", worker->why ? worker->why : "?");
   end_worker(meet, rank, MEET_LOST, why);
   worker->clear = true;
   meet_state_changed(meet);
@@ -197,7 +212,7 @@ static void put_step(struct meet *meet, const struct key *key, json_t *json) {
 static void put_end(struct meet *meet, const struct key *key, const json_t *json) {
   struct meet_worker *worker = &meet->workers[key->rank];
   const char *kind = string_of(json, "kind");
-  if (strcmp(worker->id, string_of(json, "id")) != 0)
+  if (strcmp(worker->id, string_of(json, "id")) != 0 || strcmp(worker->meeting, key->meeting) != 0)
     return;
   char *why = line_of(json, "why");
   worker->in_store = true;
@@ -215,6 +230,7 @@ static void put_end(struct meet *meet, const struct key *key, const json_t *json
 
 void meet_state_put(struct meet *meet, const struct weft_store_kv *kv) {
   struct key key = parse(meet, kv->key);
+  log_debug("meet %s: put %s", meet->id, kv->key);
   json_t *json = key.kind != OTHER ? json_loadb(kv->value, kv->value_len, JSON_DECODE_ANY, NULL) : NULL;
   if (key.kind == MEETING)
     put_meeting(meet, json, kv->create_revision);
@@ -241,6 +257,7 @@ static void delete_worker(struct meet *meet, uint32_t rank) {
 
 void meet_state_delete(struct meet *meet, const char *text) {
   struct key key = parse(meet, text);
+  log_debug("meet %s: delete %s", meet->id, text);
   if (key.kind == MEETING)
     delete_meeting(meet);
   else if (key.kind == WORKER)

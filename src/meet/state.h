@@ -38,11 +38,12 @@ struct meet_worker {
   char place[MEET_PLACE_SIZE];     // equal: the same host and network namespace, where a refused call is a death
   json_t *settings;
   enum meet_end end;
-  bool in_store;           // the store tells of `end`, too
-  bool clear;              // its lease is still to be ended by this worker
-  int err;                 // FAILED
-  char *why;               // LOST, FAILED
-  json_t *step[2];         // what it brought to the steps n, by n % 2
+  bool in_store;   // the store tells of `end`, too
+  bool suspect;    // it seems dead: the keeper looks whether it has left in good order, which the watch may tell later
+  bool clear;      // its lease is still to be ended by this worker
+  int err;         // FAILED
+  char *why;       // LOST, FAILED
+  json_t *step[2]; // what it brought to the steps n, by n % 2
   uint32_t step_number[2]; // from 1; 0: none
   bool dialled;
 };
@@ -63,6 +64,7 @@ struct meet {
   pthread_t keeper;
   bool keeps;
   struct meet_linker *linker;
+  int waker; // eventfd: the thread of the connections looks whether there is somebody to call
 
   pthread_mutex_t lock;   // of all below
   pthread_cond_t changed; // whoever waits looks again. CLOCK_MONOTONIC
@@ -79,10 +81,11 @@ struct meet {
   bool joined;                // this worker's claim is in the store
   char meeting[MEET_ID_SIZE]; // in which it is
   uint32_t rank;
-  bool met;                  // all have been there
-  uint32_t other;            // a rank with other settings; MEET_MAX_WORKERS: none
-  uint32_t steps;            // that this worker has begun
-  uint32_t said;             // how many had come when `waiting` was told last
+  bool claimed;   // a claim of `rank` in `meeting` was sent: it may be in the store, whether that was seen or not
+  bool met;       // all have been there
+  uint32_t other; // a rank with other settings; MEET_MAX_WORKERS: none
+  uint32_t steps; // that this worker has begun
+  uint32_t said;  // how many had come when `waiting` was told last
   _Atomic uint64_t limit_ns; // when calls to the store give up; CLOCK_NEVER: not before their own limit
   atomic_bool lost;          // `first` is dead or has failed
   uint32_t first;
@@ -102,8 +105,10 @@ void meet_state_put(struct meet *meet, const struct weft_store_kv *kv);
 void meet_state_delete(struct meet *meet, const char *key);
 // Everything under the prefix was read: what is not there has gone.
 void meet_state_read(struct meet *meet, const struct weft_store_list *list);
-// A death that this worker has seen itself; the keeper tells the others.
-void meet_state_lost(struct meet *meet, uint32_t rank, const char *why);
+// This worker has seen a sign of death itself; the keeper looks into it.
+void meet_state_suspect(struct meet *meet, uint32_t rank, const char *why);
+// It is dead; the keeper tells the others.
+void meet_state_lost(struct meet *meet, uint32_t rank);
 // Wakes all that wait. `news`: also the threads.
 void meet_state_changed(struct meet *meet);
 uint32_t meet_state_come(const struct meet *meet); // claims of this meeting
@@ -114,6 +119,8 @@ int meet_join(struct meet *meet, uint64_t deadline_ns);
 // claim.c. One transaction: to found a meeting as rank 0, or to take `rank` of the open one. `*taken`: it was carried
 // out. With the lock, which it gives away meanwhile.
 int meet_claim(struct meet *meet, uint32_t rank, bool found, bool *taken);
+// Nobody else takes part in the open meeting, which is this worker's. Likewise.
+int meet_close_to_others(struct meet *meet);
 // To be no longer of a meeting that is over before all had come. Likewise.
 int meet_give_back(struct meet *meet);
 
@@ -133,7 +140,6 @@ int meet_put_end(struct meet *meet, uint32_t rank, const char *id, const char *k
 
 // link.c. Listens (address "" in meet->address: chosen by `host`), and sets meet->address.
 int meet_linker_start(struct meet *meet, const char *host);
-void meet_linker_poke(struct meet *meet); // there may be somebody to call. With the lock
 void meet_linker_stop(struct meet *meet); // says good-bye to all
 
 // probe.c

@@ -5,6 +5,8 @@
 
 #include "base/fail.h"
 #include "base/text/text.h"
+#include "measure/whole_file.h"
+#include "page/page.h"
 #include "transport/transport.h"
 
 const char *const p2p_mode_names[] = {
@@ -85,7 +87,19 @@ static int check_storage(const struct p2p_config *config) {
   return 0;
 }
 
+// What could not be written at the end is said at the beginning.
+static int check_files(const struct p2p_config *config) {
+  if ((config->html || config->prometheus) && config->mode == P2P_TARGET)
+    return fail(WEFT_ERR_INVALID, "--%s and --mode target contradict each other: the initiator has the results",
+                config->html ? "html" : "prometheus");
+  int rc = config->html ? page_check(config->html) : 0;
+  return rc == 0 && config->prometheus ? whole_file_check(config->prometheus) : rc;
+}
+
 int p2p_check(const struct p2p_config *config) {
+  int unwritable = check_files(config);
+  if (unwritable != 0)
+    return unwritable;
   if (p2p_is_storage(config->memory)) {
     int rc = check_storage(config);
     if (rc != 0)

@@ -44,6 +44,7 @@ struct p2p_config {
   uint32_t timeout_ms;
   bool forever; // the target serves one initiator after the other
   enum p2p_format format;
+  const char *html, *prometheus; // files for a page and for a node exporter, by who has the results; NULL: none
   bool quiet, color, unicode;
 };
 

@@ -1,11 +1,17 @@
-// Results for programs, as JSON and CSV; the table for people is in report_table.c.
+// Results for programs, as JSON, CSV and figures; the table for people is in report_table.c.
 #include "p2p/report.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/fail.h"
 #include "base/text/digits.h"
+#include "base/time/clock.h"
+#include "measure/prometheus.h"
+#include "p2p/stop.h"
+#include "page/page.h"
 
 static double us(double ns) {
   return digits_rounded(ns / 1e3);
@@ -80,6 +86,86 @@ static int write_json(struct p2p_report *report, bool complete) {
   return written ? 0 : fail(WEFT_ERR_SYSTEM, "cannot write the results");
 }
 
+// --- figures ---
+
+static bool wants_figures(const struct p2p_report *report) {
+  return report->config->html || report->config->prometheus;
+}
+
+static int begin_figures(struct p2p_report *report) {
+  const struct p2p_config *config = report->config;
+  char host[256] = "";
+  int rc = figures_begin(&report->figures, "p2p");
+  if (rc != 0)
+    return rc;
+  gethostname(host, sizeof host - 1);
+  json_array_append_new(report->figures.hosts, json_string(host));
+  if (config->mode == P2P_INITIATOR)
+    json_array_append_new(report->figures.hosts, json_string(config->host));
+  json_t *settings =
+      json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:b, s:b}", "mode", p2p_mode_names[config->mode], "op",
+                p2p_op_names[config->op], "memory", p2p_memory_names[config->memory], "buffer-sizes", config->sizes,
+                "iterations", (int)config->iterations, "warmup", (int)config->warmup, "depth", (int)config->depth,
+                "bidirectional", config->bidirectional, "no-check", config->no_check);
+  rc = settings ? json_object_update(report->figures.settings, settings) : -1;
+  json_decref(settings);
+  return rc == 0 ? 0 : fail(WEFT_ERR_NOMEM, "no memory for the results");
+}
+
+static json_t *keys_of(const struct p2p_report *report, const struct p2p_result *one) {
+  char op[16];
+  size_t i = 0;
+  for (const char *name = p2p_op_names[one->op]; *name && i + 1 < sizeof op; name++)
+    op[i++] = (char)toupper((unsigned char)*name);
+  op[i] = '\0';
+  // How many are under way follows from the size, and would part one line of a chart in two: it is no key.
+  json_t *keys = json_pack("{s:s, s:I, s:s, s:s, s:b}", "op", op, "bytes", (json_int_t)one->bytes, "initiator_memory",
+                           report->ends.here, "target_memory", report->ends.there, "same_gpu", report->ends.same_gpu);
+  if (one->op != P2P_OP_NOTIFY)
+    json_object_set_new(keys, "transport", json_string(one->transport));
+  return keys;
+}
+
+static bool fill_row(struct figures_row *row, const struct p2p_result *one) {
+  struct figure *latency = figures_add(row, "latency", "us", FIGURE_LOWER, us(histogram_mean(&one->latency)));
+  if (!latency)
+    return false;
+  latency->count = one->latency.count;
+  latency->min = us((double)one->latency.min);
+  latency->p50 = percentile_us(one, 50);
+  latency->p95 = percentile_us(one, 95);
+  latency->p99 = percentile_us(one, 99);
+  latency->p999 = percentile_us(one, 99.9);
+  latency->max = us((double)one->latency.max);
+  return (one->gbps <= 0 || figures_add(row, "bandwidth", "GB/s", FIGURE_HIGHER, digits_rounded(one->gbps))) &&
+         (one->peer_gbps <= 0 ||
+          figures_add(row, "peer_bandwidth", "GB/s", FIGURE_HIGHER, digits_rounded(one->peer_gbps))) &&
+         figures_add(row, "messages", "1/s", FIGURE_HIGHER, digits_rounded(one->per_second));
+}
+
+static int keep_figures(struct p2p_report *report, const struct p2p_result *one) {
+  json_t *keys = keys_of(report, one);
+  struct figures_row *row = keys ? figures_add_row(&report->figures, keys, 0) : NULL;
+  json_decref(keys);
+  return row && fill_row(row, one) ? 0 : fail(WEFT_ERR_NOMEM, "no memory for the results");
+}
+
+// Of what was broken off, too, what was measured.
+static int write_figures(struct p2p_report *report, bool complete) {
+  const struct p2p_config *config = report->config;
+  struct figures *figures = &report->figures;
+  const struct figures *list[] = {figures};
+  const char *label = "p2p";
+  figures->elapsed_s = digits_rounded((double)(clock_ns() - report->begun_ns) / 1e9);
+  figures->complete = figures->passed = complete;
+  if (!complete && p2p_stopped())
+    snprintf(figures->cut_short, sizeof figures->cut_short, "SIG%s", sigabbrev_np(p2p_stopped()));
+  else if (!complete)
+    snprintf(figures->error, sizeof figures->error, "%s", weft_last_error());
+  int rc = config->html ? page_save_figures(config->html, list, &label, 1) : 0;
+  return rc == 0 && config->prometheus ? figures_save_prometheus(config->prometheus, figures) : rc;
+}
+
 // --- all of them ---
 
 int p2p_report_begin(struct p2p_report *report, FILE *out, const struct p2p_config *config,
@@ -92,11 +178,15 @@ int p2p_report_begin(struct p2p_report *report, FILE *out, const struct p2p_conf
     int width = (int)strlen(p2p_size_text(sizes->bytes[i], text, sizeof text));
     report->size_width = width > report->size_width ? width : report->size_width;
   }
-  return 0;
+  report->begun_ns = clock_ns();
+  return wants_figures(report) ? begin_figures(report) : 0;
 }
 
 int p2p_report_row(struct p2p_report *report, const struct p2p_result *result) {
   bool first = report->rows++ == 0;
+  int rc = wants_figures(report) ? keep_figures(report, result) : 0;
+  if (rc != 0)
+    return rc;
   if (report->config->format == P2P_JSON)
     return json_array_append_new(report->list, describe(result)) == 0
                ? 0
@@ -115,6 +205,9 @@ int p2p_report_row(struct p2p_report *report, const struct p2p_result *result) {
 
 int p2p_report_end(struct p2p_report *report, bool complete) {
   int rc = report->rows > 0 && report->config->format == P2P_JSON ? write_json(report, complete) : 0;
+  int unwritten = report->rows > 0 && wants_figures(report) ? write_figures(report, complete) : 0;
+  rc = rc != 0 ? rc : unwritten;
+  figures_free(&report->figures);
   json_decref(report->list);
   *report = (struct p2p_report){0};
   return rc;

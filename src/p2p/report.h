@@ -1,9 +1,11 @@
 // Where results go, one after the other as they are measured: a table, CSV, or JSON, which is one document at the end.
+// Beside it they are kept as figures, where a page or a node exporter's file is to be written.
 #ifndef P2P_REPORT_H
 #define P2P_REPORT_H
 
 #include <jansson.h>
 
+#include "measure/figures.h"
 #include "p2p/p2p.h"
 
 // What the bytes move between, for the report's reader.
@@ -19,6 +21,8 @@ struct p2p_report {
   int size_width; // of the table's column
   json_t *list;   // of the rows, for JSON
   uint32_t rows;
+  struct figures figures; // the rows again, where a file is to be written
+  uint64_t begun_ns;
 };
 
 // `sizes` are those that will come.
@@ -26,7 +30,7 @@ int p2p_report_begin(struct p2p_report *report, FILE *out, const struct p2p_conf
                      const struct p2p_sizes *sizes);
 // The row is on its way when this returns, whatever becomes of the process; JSON's is kept.
 int p2p_report_row(struct p2p_report *report, const struct p2p_result *result);
-// `complete`: all that was asked for was measured. The report is empty afterwards.
+// `complete`: all that was asked for was measured; else the last error says why not. The report is empty afterwards.
 int p2p_report_end(struct p2p_report *report, bool complete);
 
 // --- the table (report_table.c) ---

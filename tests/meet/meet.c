@@ -282,6 +282,7 @@ static void an_interrupt_ends_a_wait_and_the_rest_goes_on_waiting(void **state) 
   start(&again, 3); // in the place of the first
   start(&others[1], 3);
   pthread_join(again.thread, NULL);
+  assert_string_equal(again.why, "");
   assert_int_equal(again.err, 0);
   meet_close(again.meet);
   end_all(others, 2);

@@ -22,20 +22,23 @@ struct bench_options {
 
 enum { BENCH_STORE_PORT = 9999 };
 
-// The rows, for a table of struct cli_option of a command whose target has the struct as `member`. Used where
-// cli/option/option.h and cli/process/terminal.h are included; OPTION is OPTION_FIELD of the target.
+// The rows, for a table of struct cli_option of a command whose target has the struct as a member. Used where
+// cli/option/option.h and cli/process/terminal.h are included; FIELD_ is the member of TARGET.
 // clang-format off
 #define BENCH_OPTION_ROWS_STORE(TARGET, FIELD_) \
-  {.section = "Store, where workers meet", .name = "store", .alias = "etcd-endpoints", .type = OPTION_URL, .metavar = "URL", \
+  {.section = "Store, where workers meet", .name = "store", .alias = "etcd-endpoints", .type = OPTION_URL, \
+   .metavar = "URL", \
    .variable = "WEFT_STORE", .preset_note = "an embedded one in this worker", OPTION_FIELD(TARGET, FIELD_.store), \
    .help = "store that is there already, etcd or 'weft serve'"}, \
   {.name = "rank-server", .type = OPTION_STRING, .metavar = "HOST[:PORT]", OPTION_FIELD(TARGET, FIELD_.rank_server), \
    .help = "host of the worker that was started first and has the store embedded; it prints the command"}, \
   {.name = "listen", .type = OPTION_STRING, .metavar = "ADDRESS", .variable = "WEFT_LISTEN", \
-   .preset_note = "127.0.0.1; 0.0.0.0 where workers of elsewhere are expected", OPTION_FIELD(TARGET, FIELD_.listen), \
+   .preset_note = "127.0.0.1; 0.0.0.0 where workers of elsewhere are expected", \
+   OPTION_FIELD(TARGET, FIELD_.listen), \
    .help = "numeric address of the embedded store"}, \
   {.name = "store-port", .type = OPTION_UINT, .metavar = "PORT", .max = 65535, .variable = "WEFT_STORE_PORT", \
-   .preset_note = "any free one; 9999 where workers of elsewhere are expected", OPTION_FIELD(TARGET, FIELD_.store_port), \
+   .preset_note = "any free one; 9999 where workers of elsewhere are expected", \
+   OPTION_FIELD(TARGET, FIELD_.store_port), \
    .help = "port of the embedded store, also of --rank-server where that names none"}, \
   {.name = "benchmark-group", .type = OPTION_STRING, .metavar = "NAME", .preset = "default", \
    OPTION_FIELD(TARGET, FIELD_.group), \
@@ -45,18 +48,23 @@ enum { BENCH_STORE_PORT = 9999 };
    .help = "token of the embedded store, the same for all workers; the variable keeps it out of the process list"}, \
   {.name = "token-file", .type = OPTION_SECRET_FILE, .metavar = "FILE", OPTION_FIELD(TARGET, FIELD_.token), \
    .help = "file with the token in its first line, which no other user may read"}, \
-  {.name = "ca", .type = OPTION_PATH, .metavar = "FILE", .variable = "WEFT_CA", .preset_note = "those of the system", \
+  {.name = "ca", .type = OPTION_PATH, .metavar = "FILE", .variable = "WEFT_CA", \
+   .preset_note = "those of the system", \
    OPTION_FIELD(TARGET, FIELD_.ca_file), .help = "certificates (PEM) that etcd's certificate is signed by"}, \
-  {.name = "cert", .type = OPTION_PATH, .metavar = "FILE", .variable = "WEFT_CERT", OPTION_FIELD(TARGET, FIELD_.cert_file), \
+  {.name = "cert", .type = OPTION_PATH, .metavar = "FILE", .variable = "WEFT_CERT", OPTION_FIELD(TARGET, \
+   FIELD_.cert_file), \
    .help = "client certificate (PEM) for etcd, together with --key"}, \
-  {.name = "key", .type = OPTION_PATH, .metavar = "FILE", .variable = "WEFT_KEY", OPTION_FIELD(TARGET, FIELD_.key_file), \
+  {.name = "key", .type = OPTION_PATH, .metavar = "FILE", .variable = "WEFT_KEY", OPTION_FIELD(TARGET, \
+   FIELD_.key_file), \
    .help = "key (PEM) of the client certificate"}, \
-  {.name = "user", .type = OPTION_STRING, .metavar = "NAME", .variable = "WEFT_USER", OPTION_FIELD(TARGET, FIELD_.user), \
+  {.name = "user", .type = OPTION_STRING, .metavar = "NAME", .variable = "WEFT_USER", OPTION_FIELD(TARGET, \
+   FIELD_.user), \
    .help = "etcd user, together with --password"}, \
   {.name = "password", .type = OPTION_STRING, .metavar = "TEXT", .variable = "WEFT_PASSWORD", .secret = true, \
    OPTION_FIELD(TARGET, FIELD_.password), \
    .help = "password of the etcd user; the variable keeps it out of the process list"}, \
-  {.name = "startup-timeout", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = 86400, .unit = "s", .preset = "60", \
+  {.name = "startup-timeout", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = 86400, .unit = "s", \
+   .preset = "60", \
    .variable = "WEFT_STARTUP_TIMEOUT", OPTION_FIELD(TARGET, FIELD_.startup_timeout_s), \
    .help = "all workers must have come after so long"}
 
@@ -75,7 +83,8 @@ enum { BENCH_STORE_PORT = 9999 };
    .help = "write a page with pictures, which opens without a network"}, \
   {.name = "prometheus", .type = OPTION_PATH, .metavar = "FILE", OPTION_FIELD(TARGET, FIELD_.prometheus), \
    .help = "write the figures as text for the textfile collector of a Prometheus node exporter"}, \
-  {.name = "quiet", .letter = 'q', .type = OPTION_FLAG, OPTION_FIELD(TARGET, FIELD_.quiet), .help = "show no progress"}, \
+  {.name = "quiet", .letter = 'q', .type = OPTION_FLAG, OPTION_FIELD(TARGET, FIELD_.quiet), \
+   .help = "show no progress"}, \
   {.name = "color", .type = OPTION_ENUM, .metavar = "WHEN", .choices = cli_terminal_color_names, .preset = "auto", \
    OPTION_FIELD(TARGET, FIELD_.color), .help = "colours in the table"}
 // clang-format on

@@ -1,15 +1,17 @@
 // The page and the text for Prometheus.
-#include "base/fail.h"
 #include "bench/common/output_files.h"
+#include "measure/prometheus.h"
+#include "measure/whole_file.h"
+#include "page/page.h"
 
 int bench_output_check_pages(const struct bench_output *output) {
-  if (output->html || output->prometheus)
-    return fail(WEFT_ERR_UNSUPPORTED, "--%s is not in this build: want --json FILE",
-                output->html ? "html" : "prometheus");
-  return 0;
+  int err = output->html ? page_check(output->html) : 0;
+  return !err && output->prometheus ? whole_file_check(output->prometheus) : err;
 }
 
 int bench_output_write_pages(const struct bench_output *output, const struct figures *figures) {
-  (void)figures;
-  return bench_output_check_pages(output);
+  const char *const label = figures->kind;
+  int err = output->html ? page_save_figures(output->html, &figures, &label, 1) : 0;
+  int other = output->prometheus ? figures_save_prometheus(output->prometheus, figures) : 0;
+  return err ? err : other;
 }

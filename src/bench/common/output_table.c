@@ -7,7 +7,7 @@
 #include "base/printable.h"
 #include "base/text/table.h"
 
-enum { MAX_COLUMNS = 48, NUMBER_WIDTH = 8, GAP = 2 };
+enum { MAX_COLUMNS = 48, NUMBER_WIDTH = 8, TEXT_WIDTH = 8, GAP = 2 };
 
 void bench_output_value(const json_t *value, char *out, size_t cap) {
   if (json_is_string(value))
@@ -43,9 +43,11 @@ static void add_key(struct bench_output *output, const char *key, const json_t *
   snprintf(column->key, sizeof column->key, "%s", key);
   column->left = !json_is_integer(value);
   column->width = strlen(column->heading);
-  size_t least = json_is_integer(value) ? strcmp(key, "bytes") == 0 ? 11 : 6 : table_width(text);
+  size_t least = strcmp(key, "bytes") == 0 ? 11 : json_is_integer(value) ? 6 : TEXT_WIDTH;
   if (column->width < least)
     column->width = least;
+  if (column->width < table_width(text)) // later rows may have longer ones, and break the line
+    column->width = table_width(text);
 }
 
 static void add_figure(struct bench_output *output, const struct figure *figure) {
@@ -114,8 +116,13 @@ int bench_output_table_begin(struct bench_output *output, const struct figures_r
       add_key(output, output->columns[i], json_object_get(row->keys, output->columns[i]));
   else
     json_object_foreach(row->keys, key, value) add_key(output, key, value);
-  for (uint32_t i = 0; i < row->num_figures; i++)
+  for (uint32_t i = 0; i < row->num_figures && !output->figures; i++)
     add_figure(output, &row->figures[i]);
+  for (size_t i = 0; output->figures && output->figures[i]; i++) {
+    const struct figure *figure = figures_find(row, output->figures[i]);
+    if (figure)
+      add_figure(output, figure);
+  }
   if (row->slowest[0]) {
     struct bench_output_column *column = add(output, "", "slowest", 4);
     column->what = COLUMN_SLOWEST;

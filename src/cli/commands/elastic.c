@@ -3,6 +3,8 @@
 #include "cli/commands/commands.h"
 #include "cli/commands/default_plan.h"
 #include "cli/process/terminal.h"
+#include "measure/whole_file.h"
+#include "page/page.h"
 #include "run/common/config.h"
 #include "run/common/lead_address.h"
 
@@ -134,6 +136,11 @@ static const struct cli_option rows[] = {
            "owner can read; it is removed when the run ends"},
   {.name = "json", .type = OPTION_FLAG, FIELD(config.json),
    .help = "print the results as JSON instead of the report; an agent that is not the lead prints how it ended"},
+  {.name = "html", .type = OPTION_PATH, .metavar = "FILE", FIELD(config.html),
+   .help = "write a page with pictures to this file when the run ends; it opens in a browser without a network. The "
+   "lead alone has the results ('weft report DIR --html FILE' makes the same page later)"},
+  {.name = "prometheus", .type = OPTION_PATH, .metavar = "FILE", FIELD(config.prometheus),
+   .help = "write the figures to this file when the run ends, for the textfile collector of a node exporter"},
   {.name = "quiet", .letter = 'q', .type = OPTION_FLAG, FIELD(config.quiet),
    .help = "show no progress; an agent that is not the lead then says only by its exit status how it ended"},
   {.name = "color", .type = OPTION_ENUM, .metavar = "WHEN", .choices = cli_terminal_color_names, .preset = "auto",
@@ -201,6 +208,19 @@ static int check_together(const struct run_config *config) {
   return 0;
 }
 
+// What could not be written at the end is said at the beginning.
+static int check_files(const struct run_config *config) {
+  if ((config->html || config->prometheus) && !config->plan && (config->lead || config->store))
+    return fail(WEFT_ERR_INVALID,
+                "--%s is given without a plan: the lead, which has the plan, has the results, and is "
+                "where to ask for it",
+                config->html ? "html" : "prometheus");
+  int err = config->html ? page_check(config->html) : 0;
+  if (!err && config->prometheus)
+    err = whole_file_check(config->prometheus);
+  return err;
+}
+
 static void say_without_effect(const struct elastic *elastic) {
   if (elastic->config.quiet)
     return;
@@ -224,6 +244,8 @@ static int run(const struct cli_call *call) {
           (struct run_given){rows[i].name, rows[i].offset - offsetof(struct elastic, config)};
   compare_with_environment(config);
   int err = check_together(config);
+  if (!err)
+    err = check_files(config);
   if (err)
     return cli_command_failed(call, err);
   say_without_effect(&elastic);

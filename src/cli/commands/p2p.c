@@ -84,6 +84,10 @@ static const struct cli_option rows[] = {
    .help = "a transfer, an answer of the peer, or the initiator that a target waits for, must have come after so long"},
   {.name = "json", .type = OPTION_FLAG, FIELD(json), .help = "print the results as JSON, at the end"},
   {.name = "csv", .type = OPTION_FLAG, FIELD(csv), .help = "print them as CSV, each row when it is measured"},
+  {.name = "html", .type = OPTION_PATH, .metavar = "FILE", FIELD(config.html),
+   .help = "write a page with pictures to this file at the end, too; it opens in a browser without a network"},
+  {.name = "prometheus", .type = OPTION_PATH, .metavar = "FILE", FIELD(config.prometheus),
+   .help = "write the figures to this file at the end, too, for the textfile collector of a node exporter"},
   {.name = "quiet", .letter = 'q', .type = OPTION_FLAG, FIELD(config.quiet), .help = "show no progress"},
   {.name = "color", .type = OPTION_ENUM, .metavar = "WHEN", .choices = cli_terminal_color_names, .preset = "auto",
    FIELD(color), .help = "colours in the report"},
@@ -98,6 +102,7 @@ static const struct cli_example examples[] = {
     {"weft p2p --cuda --op write --bidirectional --json", "GPU memory, both ways at once, for a program to read"},
     {"weft p2p --memory file --path /mnt/nvme/trial -s 4KB,1MB --depth 32", "writes a file and reads it again"},
     {"weft p2p --memory object --path bucket/trial -s 8MB --csv > s3.csv", "the same with objects, for a spreadsheet"},
+    {"weft p2p -s 4KB,64KB,1MB,16MB --html p2p.html", "and a page: latency and bandwidth against size"},
     {NULL, NULL},
 };
 

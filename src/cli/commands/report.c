@@ -2,16 +2,21 @@
 #include "base/fail.h"
 #include "cli/commands/commands.h"
 #include "cli/process/terminal.h"
+#include "measure/json_file.h"
+#include "measure/prometheus.h"
 #include "measure/results.h"
+#include "page/page.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 struct options {
-  const char *dir;
+  const char *dir, *html, *prometheus;
+  struct cli_words more;
   enum report_format format;
   enum cli_terminal_color color;
 };
@@ -23,9 +28,16 @@ static const char *const formats[] = {[REPORT_TEXT] = "text", [REPORT_JSON] = "j
 // clang-format off
 static const struct cli_option rows[] = {
   {.name = "run-dir", .operand = true, .required = true, .type = OPTION_PATH, .metavar = "DIR", FIELD(dir),
-   .help = "run directory, or a results.json"},
+   .help = "run directory, or a results.json; for --html and --prometheus also a JSON document of 'weft bench', for "
+   "--html one of 'weft compare'"},
+  {.name = "more", .operand = true, .type = OPTION_WORDS, .metavar = "FILE", FIELD(more),
+   .help = "further documents of 'weft bench', which are drawn in the same page"},
   {.name = "format", .letter = 'f', .type = OPTION_ENUM, .metavar = "FORMAT", .choices = formats, .preset = "text",
    FIELD(format), .help = "tables for people, JSON, or one CSV row for each phase and rank"},
+  {.name = "html", .type = OPTION_PATH, .metavar = "FILE", FIELD(html),
+   .help = "write a page with pictures to this file instead, which opens in a browser without a network"},
+  {.name = "prometheus", .type = OPTION_PATH, .metavar = "FILE", FIELD(prometheus),
+   .help = "write the figures to this file instead, for the textfile collector of a node exporter"},
   {.name = "color", .type = OPTION_ENUM, .metavar = "WHEN", .choices = cli_terminal_color_names, .preset = "auto",
    FIELD(color), .help = "colours in the text"},
 };
@@ -34,6 +46,9 @@ static const struct cli_option rows[] = {
 static const struct cli_example examples[] = {
     {"weft report weft-run/DIR", "the report that 'weft elastic' printed at its end"},
     {"weft report weft-run/DIR --format csv > ranks.csv", "one row for each phase and rank, for a spreadsheet"},
+    {"weft report weft-run/DIR --html run.html",
+     "a page with pictures: ranks and phases, latencies, bandwidths, stalls"},
+    {"weft report before.json after.json --html both.html", "two documents of 'weft bench' in one page"},
     {NULL, NULL},
 };
 
@@ -60,19 +75,72 @@ static int load(struct results *results, const char *dir) {
   return err;
 }
 
+// --- documents of weft bench and weft compare ---
+
+static bool is_document(const char *path) {
+  struct stat info;
+  json_t *json = NULL;
+  if (stat(path, &info) != 0 || !S_ISREG(info.st_mode) || json_file_load(path, "results", &json) != 0)
+    return false; // load() says why
+  bool is = page_file_kind(json) != PAGE_FILE_OTHER;
+  json_decref(json);
+  return is;
+}
+
+static int save_prometheus(const struct options *options) {
+  struct figures figures = {0};
+  if (options->more.count > 0)
+    return fail(WEFT_ERR_INVALID, "--prometheus is for one document, and %s is another one: give each a FILE.prom",
+                options->more.list[0]);
+  int err = figures_load(&figures, options->dir);
+  if (!err)
+    err = figures_save_prometheus(options->prometheus, &figures);
+  figures_free(&figures);
+  return err;
+}
+
+static int report_documents(const struct options *options) {
+  const char *files[1 + sizeof options->more.list / sizeof *options->more.list] = {options->dir};
+  if (!options->html && !options->prometheus)
+    return fail(WEFT_ERR_INVALID,
+                "%s is no run: of what weft bench and weft compare write, this makes pages: want "
+                "--html FILE (or --prometheus FILE)",
+                options->dir);
+  for (uint32_t i = 0; i < options->more.count; i++)
+    files[1 + i] = options->more.list[i];
+  int err = options->html ? page_save_files(options->html, files, 1 + options->more.count) : 0;
+  return !err && options->prometheus ? save_prometheus(options) : err;
+}
+
+// --- runs ---
+
+static int write_files(const struct options *options, const struct results *results) {
+  int err = options->html ? page_save_run(options->html, results) : 0;
+  if (!err && options->prometheus)
+    err = results_save_prometheus(options->prometheus, results);
+  return err;
+}
+
 static int run(const struct cli_call *call) {
   struct options options = {0};
   int status = 0;
   if (!cli_command_options(call, &options, &status))
     return status;
   struct results results = {0};
-  int err = load(&results, options.dir);
+  if (is_document(options.dir)) {
+    int failed = report_documents(&options);
+    return failed ? cli_command_failed(call, failed) : 0;
+  }
+  int err = options.more.count > 0 ? fail(WEFT_ERR_INVALID, "%s is one file too many: of runs there is one report each",
+                                          options.more.list[0])
+                                   : load(&results, options.dir);
   if (err)
     return cli_command_failed(call, err);
   struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO, options.color);
   struct report_options look = {
       .format = options.format, .color = terminal.color, .unicode = terminal.unicode, .width = terminal.width};
-  err = report_write(stdout, &results, &look);
+  bool files = options.html || options.prometheus;
+  err = files ? write_files(&options, &results) : report_write(stdout, &results, &look);
   results_free(&results);
   return err ? cli_command_failed(call, err) : 0;
 }
@@ -81,7 +149,8 @@ const struct cli_command cli_report = {
     .name = "report",
     .summary = "print the report of a run again",
     .description =
-        "Reads the results in a run directory and writes them as text, JSON or CSV. Exit status 0 means that "
+        "Reads the results in a run directory and writes them as text, JSON or CSV, as a page with pictures or for a "
+        "node exporter. Exit status 0 means that "
         "the report could be made, whatever the run's own result.",
     .options = OPTION_TABLE(rows),
     .examples = examples,

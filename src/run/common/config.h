@@ -56,6 +56,8 @@ struct run_config {
   const char *run_dir;                   // default weft-run/<date>-<time>-<run>
   const char *metrics;                   // --metrics: HOST:PORT at which this node serves /metrics; NULL: it does not
   const char *metrics_bearer_file;       // --metrics-bearer-file; NULL: none is written
+  const char *html;                      // --html: file for a page with pictures, made by the lead; NULL: none
+  const char *prometheus;                // --prometheus: file for a node exporter, likewise
   bool json;                             // results.json on standard output instead of the report
   bool quiet;                            // no progress
   struct run_given given[RUN_MAX_GIVEN]; // what a follower does not use is compared with the lead's

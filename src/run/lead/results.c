@@ -8,6 +8,8 @@
 #include "base/fail.h"
 #include "base/printable.h"
 #include "base/time/clock.h"
+#include "measure/prometheus.h"
+#include "page/page.h"
 #include "run/common/config_json.h"
 #include "run/common/roster.h"
 #include "run/lead/lead.h"
@@ -240,6 +242,14 @@ static int print(const struct node *node, const struct results *results) {
   return err ? err : fflush(stdout) ? fail(WEFT_ERR_SYSTEM, "standard output cannot be written") : 0;
 }
 
+// What was asked for beside the report.
+static int write_files(const struct node *node, const struct results *results) {
+  int err = node->config.html ? page_save_run(node->config.html, results) : 0;
+  if (!err && node->config.prometheus)
+    err = results_save_prometheus(node->config.prometheus, results);
+  return err;
+}
+
 int lead_finish(struct node *node, int status, const char *error) {
   struct results results = {0};
   int err = fill(node, &results, status, error);
@@ -255,6 +265,8 @@ int lead_finish(struct node *node, int status, const char *error) {
   char why[512];
   snprintf(why, sizeof why, "%s", err ? weft_last_error() : "");
   int unprinted = filled ? print(node, &results) : 0;
+  if (filled && !unprinted)
+    unprinted = write_files(node, &results);
   err = err ? fail(err, "%s", why) : unprinted;
   if (!err && node->directory.lost[0])
     err = fail(WEFT_ERR_SYSTEM, "in the run directory %s, %s", node->directory.path, node->directory.lost);

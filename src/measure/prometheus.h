@@ -1,0 +1,30 @@
+// Figures and results as text for the textfile collector of Prometheus's node exporter: gauges in base units (seconds,
+// bytes, ratios), in the text format 0.0.4, of which metrics/text.h writes a part that OpenMetrics has, too. A
+// collector reads FILE.prom in the directory that it was given, so the files are written whole.
+#ifndef MEASURE_PROMETHEUS_H
+#define MEASURE_PROMETHEUS_H
+
+#include <stdio.h>
+
+#include "measure/figures.h"
+#include "measure/results.h"
+#include "metrics/text.h"
+
+// Each row's keys are labels of weft_bench_FIGURE_UNIT; a distribution has its mean there, and its percentiles in
+// weft_bench_FIGURE_quantile_UNIT. Rows that were refused are left out. SYSTEM or LIMIT: `out` cannot be written. [any]
+int figures_write_prometheus(FILE *out, const struct figures *figures);
+// weft_elastic_...: of each phase, and of each rank in the last phase that passed. Errors as above. [any]
+int results_write_prometheus(FILE *out, const struct results *results);
+
+// The same into a file, whole or not at all. Errors name the path. [any]
+int figures_save_prometheus(const char *path, const struct figures *figures);
+int results_save_prometheus(const char *path, const struct results *results);
+
+// --- what the writers share ---
+
+// Adds a label, with a comma before it where others are.
+void prometheus_label(struct text *labels, const char *name, const char *value);
+// Writes the text and frees it. NOMEM: it has failed; SYSTEM: `out` cannot be written.
+int prometheus_hand_out(FILE *out, struct text *text);
+
+#endif

@@ -1,0 +1,18 @@
+// Files that are written whole or not at all, for others to read: pages, and figures for a node exporter.
+#ifndef MEASURE_WHOLE_FILE_H
+#define MEASURE_WHOLE_FILE_H
+
+#include <stdio.h>
+
+// Writes the contents: 0, or an error with its sentence. The caller looks whether `out` took it.
+typedef int (*whole_file_fn)(FILE *out, const void *arg);
+
+// Writes the file: a temporary one beside it, then a rename, so that a reader never sees a part, and what was there
+// stays when the disk is full. Its mode is what the umask leaves of 0666: others are to read it. SYSTEM or LIMIT: the
+// path is no regular file, or cannot be written; errors name it. [any]
+int whole_file_save(const char *path, whole_file_fn write, const void *arg);
+
+// Whether it could be written as things stand, by the same errors; nothing is left there. [any]
+int whole_file_check(const char *path);
+
+#endif

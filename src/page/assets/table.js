@@ -1,0 +1,67 @@
+// Each chart's data as a table, collapsed. Rows are put in after the charts are drawn, some at a time. Of a very large
+// table the first rows are, and more for each press of a button: hundreds of thousands of cells cost a browser a minute.
+
+const LARGE_TABLE = 60000; // cells
+const FIRST_ROWS = 500;
+const MORE_ROWS = 1000;
+const SLICE_MS = 12;
+const waitingTables = [];
+
+// `columns`: names, or {name, text: true} for those that hold words. `rows()` makes lists of values.
+function dataTable(id, caption, columns, rows) {
+  const heads = columns.map((column) => (typeof column === "string" ? { name: column } : column));
+  const body = element("tbody");
+  const head = element("tr", {}, ...heads.map((column) =>
+    element("th", { scope: "col", class: column.text ? "text" : "", text: column.name })));
+  const table = element("table", { id: id }, element("caption", { text: caption }), element("thead", {}, head), body);
+  const fill = { body: body, heads: heads, rows: rows(), next: 0 };
+  const count = fill.rows.length, large = count * heads.length > LARGE_TABLE && count > FIRST_ROWS;
+  fill.end = large ? FIRST_ROWS : count;
+  waitingTables.push(fill);
+  const summary = element("summary", { text: "Data: " + caption + " (" + count + (count === 1 ? " row)" : " rows)") });
+  return element("details", {}, summary, element("div", { class: "scroll", tabindex: "0" }, table),
+    large ? moreButton(fill) : null);
+}
+
+function moreButton(fill) {
+  const button = element("button", { type: "button" });
+  const say = () => {
+    const left = fill.rows.length - fill.end;
+    button.textContent = "Show " + Math.min(MORE_ROWS, left) + " more of " + left + " rows";
+    button.hidden = left === 0;
+  };
+  button.addEventListener("click", () => {
+    fill.end = Math.min(fill.end + MORE_ROWS, fill.rows.length);
+    while (fill.next < fill.end) addRow(fill);
+    say();
+  });
+  say();
+  return button;
+}
+
+function addRow(fill) {
+  const row = document.createElement("tr");
+  const values = fill.rows[fill.next++];
+  for (let i = 0; i < fill.heads.length; i++) {
+    const cell = document.createElement("td");
+    if (fill.heads[i].text) cell.className = "text";
+    cell.textContent = plain(values[i]);
+    row.append(cell);
+  }
+  fill.body.append(row);
+}
+
+// Goes on until all are filled, and lets the browser breathe between slices.
+function fillTables() {
+  const end = performance.now() + SLICE_MS;
+  for (let rows = 1; waitingTables.length > 0; rows++) {
+    if (rows % 64 === 0 && performance.now() > end) {
+      setTimeout(fillTables, 0);
+      return;
+    }
+    const fill = waitingTables[0];
+    if (fill.next < fill.end) addRow(fill);
+    else waitingTables.shift();
+  }
+  document.body.dataset.tables = "filled";
+}

@@ -1,0 +1,70 @@
+// The pages, into a stream and into a file.
+#include "page/page.h"
+
+#include <string.h>
+
+#include "base/fail.h"
+#include "measure/whole_file.h"
+#include "page/assemble.h"
+#include "page/documents.h"
+
+int page_check(const char *path) {
+  int err = page_has_library();
+  return err ? err : whole_file_check(path);
+}
+
+int page_of_run(FILE *out, const struct results *results) {
+  char title[128];
+  snprintf(title, sizeof title, "weft elastic: %s, %s", results->job, results->started);
+  return page_assemble(out, title, page_run_document(results));
+}
+
+int page_of_figures(FILE *out, const struct figures *const *list, const char *const *labels, size_t count) {
+  char title[256];
+  if (count == 1)
+    snprintf(title, sizeof title, "weft %s%s, %s", strcmp(list[0]->kind, "p2p") == 0 ? "" : "bench ", list[0]->kind,
+             list[0]->started);
+  else
+    snprintf(title, sizeof title, "weft: %zu runs", count);
+  return page_assemble(out, title, page_figures_document(list, labels, count));
+}
+
+int page_of_comparison(FILE *out, const json_t *comparison) {
+  if (!json_is_integer(json_object_get(comparison, "weft_comparison")))
+    return fail(WEFT_ERR_INVALID, "weft_comparison: is missing or not an integer: this is no comparison of weft's");
+  return page_assemble(out, "weft compare", page_comparison_document(comparison));
+}
+
+// --- files ---
+
+static int write_run(FILE *out, const void *arg) {
+  return page_of_run(out, arg);
+}
+
+int page_save_run(const char *path, const struct results *results) {
+  return whole_file_save(path, write_run, results);
+}
+
+struct several {
+  const struct figures *const *list;
+  const char *const *labels;
+  size_t count;
+};
+
+static int write_figures(FILE *out, const void *arg) {
+  const struct several *several = arg;
+  return page_of_figures(out, several->list, several->labels, several->count);
+}
+
+int page_save_figures(const char *path, const struct figures *const *list, const char *const *labels, size_t count) {
+  struct several several = {list, labels, count};
+  return whole_file_save(path, write_figures, &several);
+}
+
+static int write_comparison(FILE *out, const void *arg) {
+  return page_of_comparison(out, arg);
+}
+
+int page_save_comparison(const char *path, const json_t *comparison) {
+  return whole_file_save(path, write_comparison, comparison);
+}

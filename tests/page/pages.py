@@ -1,0 +1,295 @@
+#!/usr/bin/env python3
+"""Pages in a headless Chromium: what they show is what the results say, and nothing in results becomes markup."""
+import json
+import os
+import pathlib
+import sys
+import tempfile
+import unittest
+
+import browser
+import samples
+import tool
+
+MAX_BYTES = 3_000_000  # of the page of a run of 200 phases and 64 ranks
+HOSTILE = "</script><script>window.hit = 1</script><img src=x onerror='window.hit = 1'>\"'&amp;<!--@data@"
+STARTED = None  # the browser of all tests
+
+
+def setUpModule():
+    global STARTED
+    holder = tempfile.TemporaryDirectory(prefix="weft-test-", ignore_cleanup_errors=True)
+    unittest.addModuleCleanup(holder.cleanup)
+    STARTED = browser.Browser(PROGRAM, holder.name)
+    unittest.addModuleCleanup(STARTED.close)
+
+
+class Pages(tool.ToolTest):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory(prefix="weft-test-")
+        self.addCleanup(holder.cleanup)
+        self.folder = pathlib.Path(holder.name)
+
+    def make(self, *documents):
+        """The page of these documents, each a file."""
+        files = []
+        for i, document in enumerate(documents):
+            files.append(self.folder / f"{i}.json")
+            files[-1].write_text(json.dumps(document), encoding="utf-8")
+        html = self.folder / "page.html"
+        self.assertEqual(self.passes("report", *files, "--html", html), "")
+        return html
+
+    def open(self, html, width=1600, dark=False):
+        page = browser.Page(STARTED, html, width, dark=dark)
+        self.addCleanup(page.close)
+        return page
+
+    def look(self, page, width):
+        """What holds of every page."""
+        self.assertEqual(page.complaints(), [])
+        self.assertEqual(page.empty_charts(), [])
+        self.assertLessEqual(page.evaluate("document.documentElement.scrollWidth"), width)
+        self.assertEqual(page.evaluate("document.querySelectorAll('canvas:not([role=img][aria-label])').length"), 0)
+        self.assertEqual(page.evaluate("""Array.from(document.querySelectorAll("section")).filter((section) =>
+            section.querySelector("canvas") && !section.querySelector("details table tbody tr")).length"""), 0,
+                         "a chart without its data as a table")
+
+    def number(self, text):
+        return None if text == "" else float(text)
+
+    # --- runs ---
+
+    def check_ranks(self, page, results, first=None):
+        """Every figure of every rank in every phase, or of the `first` ones."""
+        table = page.table("ranks")
+        shown = {(int(cells["phase"]), int(cells["rank"])): cells
+                 for cells in (dict(zip(table["heads"], row)) for row in table["rows"])}
+        members = {(phase["index"], rank["rank"]): rank for phase in results["phases"] for rank in phase["ranks"]
+                   if rank["state"] != "not_member"}
+        self.assertEqual(list(shown), sorted(members)[:first])
+        for place in shown:
+            rank = members[place]
+            cells = shown[place]
+            self.assertEqual((cells["state"], cells["host"], cells["reason"]),
+                             (rank["state"], rank["host"], rank["reason"]), place)
+            self.assertEqual((int(cells["checked"]), int(cells["lost"])), (rank["checked"], rank["num_lost_selections"]))
+            if rank["both"]["count"] == 0:
+                continue
+            for operation in ("both", "dispatch", "combine"):
+                for name in ("avg", "min", "p50", "p99", "max"):
+                    self.assertEqual(float(cells[f"{operation}_{name}"]), rank[operation][name], place)
+            total = (rank["dispatch_logical_bytes"] + rank["combine_logical_bytes"]) / rank["both"]["avg"] / 1e3
+            self.assertAlmostEqual(float(cells["gbps"]), total, delta=total * 1e-5)
+            wire = rank["combine_wire_bytes"] / rank["combine"]["avg"] / 1e3
+            self.assertAlmostEqual(float(cells["combine_wire_gbps"]), wire, delta=wire * 1e-5)
+
+    def check_changes(self, page, results):
+        table = page.table("changes")
+        self.assertEqual(table["heads"], list(results["transitions"][0]))
+        for row, transition in zip(table["rows"], results["transitions"], strict=True):
+            for text, value in zip(row, transition.values()):
+                self.assertEqual(text if isinstance(value, str) else self.number(text), value)
+
+    def test_run_on_every_width_and_theme(self):
+        run_dir, html = self.folder / "run", self.folder / "run.html"
+        prometheus = self.folder / "run.prom"
+        self.passes("elastic", tool.SOURCE / "plans/expansion_fault_rejoin.json", "--run-dir", run_dir, "--num-tokens",
+                    "16", "--hidden-dim", "256", "--quiet", "--html", html, "--prometheus", prometheus)
+        results = json.loads((run_dir / "results.json").read_text(encoding="utf-8"))
+        page = self.open(html)
+        self.look(page, 1600)
+        self.check_ranks(page, results)
+        self.check_changes(page, results)
+        self.assertEqual(page.evaluate("document.getElementById('verdict').textContent"), "Passed")
+        timeline = page.table("timeline")
+        self.assertEqual([row[0] for row in timeline["rows"]], [str(rank) for rank in range(8)])
+        self.assertEqual(timeline["rows"][6], ["6", "", "passed", "killed", "passed"])
+        self.assertIn("weft_elastic_passed{job=\"elastic\"} 1\n", prometheus.read_text(encoding="utf-8"))
+        again = self.folder / "again.html"
+        self.passes("report", run_dir, "--html", again)
+        self.assertEqual(again.read_bytes(), html.read_bytes())
+        self.check_themes(page)
+        self.look(self.open(html, 400), 400)
+
+    def check_themes(self, page):
+        ground = "getComputedStyle(document.documentElement).backgroundColor"
+        light = page.evaluate(ground)
+        page.call("Page.bringToFront")
+        page.prefer_dark(True)
+        page.until("document.getElementById('theme').textContent === 'Light'")
+        self.assertNotEqual(light, page.evaluate(ground))
+        page.evaluate("document.getElementById('theme').click()")
+        self.assertEqual(page.evaluate(ground), light)
+        self.assertGreater(len(page.call("Page.printToPDF", printBackground=True)["data"]), 10000)
+        self.assertEqual(page.complaints(), [])
+        self.assertEqual(page.empty_charts(), [])
+
+    def test_large_run(self):
+        results = samples.results(200, 64, 4)
+        html = self.make(results)
+        size = html.stat().st_size
+        page = self.open(html)
+        print(f"200 phases, 64 ranks: {size} bytes, drawn in {page.evaluate('document.body.dataset.drawnMs')} ms, "
+              f"{page.evaluate('document.querySelectorAll(`canvas`).length')} charts", flush=True)
+        self.assertLess(size, MAX_BYTES)
+        self.assertEqual(page.complaints(), [])
+        self.assertEqual(page.empty_charts(), [])
+        heat = page.table("heat")
+        self.assertEqual((len(heat["rows"]), len(heat["heads"])), (64, 201))
+        # Of the table of every rank, which has 400,000 cells, there is a part, and more at the press of a button.
+        self.check_ranks(page, results, 500)
+        page.evaluate("document.getElementById('ranks').closest('details').querySelector('button').click()")
+        self.check_ranks(page, results, 1500)
+        self.check_cells(page.evaluate("JSON.parse(document.getElementById('data').textContent)"), results)
+
+    def check_cells(self, data, results):
+        """All of them, as they stand in the page's document."""
+        at = {name: i for i, name in enumerate(data["columns"])}
+        self.assertEqual(len(data["cells"]), 200 * 64)
+        for cell in data["cells"]:
+            rank = results["phases"][cell[at["phase"]]]["ranks"][cell[at["rank"]]]
+            self.assertEqual(data["states"][cell[at["state"]]], rank["state"])
+            self.assertEqual(cell[at["count"]], rank["both"]["count"])
+            if cell[at["count"]]:
+                self.assertEqual([cell[at[f"{operation}_p99"]] for operation in ("both", "dispatch", "combine")],
+                                 [rank[operation]["p99"] for operation in ("both", "dispatch", "combine")])
+
+    # --- figures ---
+
+    def check_figures(self, page, kind, *documents):
+        table = page.table("figures-" + kind)
+        wanted = [(row, figure) for document in documents for row in document["rows"] for figure in row["figures"]]
+        self.assertEqual(len(table["rows"]), len(wanted))
+        for texts, (row, figure) in zip(table["rows"], wanted):
+            cells = dict(zip(table["heads"], texts))
+            for key, value in row["keys"].items():
+                self.assertEqual(cells[key], ("no", "yes")[value] if isinstance(value, bool) else str(value))
+            self.assertEqual((cells["figure"], cells["unit"], cells["refused"]),
+                             (figure["name"], figure["unit"], row["refused"]))
+            for name in ("value", "min", "p50", "p95", "p99", "p999", "max", "bound"):
+                self.assertEqual(self.number(cells[name]), figure[name], cells)
+
+    def test_transfers(self):
+        document = samples.transfers()
+        document["rows"][3]["refused"] = "above its bound: 15 GB/s of 12.5"
+        page = self.open(self.make(document))
+        self.look(page, 1600)
+        self.check_figures(page, "transfer", document)
+        self.assertIn("above its bound", page.evaluate("document.getElementById('refused').textContent"))
+        drawn = page.table("chart-latency")
+        series = [row for row in drawn["rows"] if row[0] == "WRITE \u00b7 shm"]
+        self.assertEqual(len(series), 7)  # without the refused one
+        first = document["rows"][0]["figures"][0]
+        self.assertEqual([float(text) for text in series[0][1:5]], [4096, first["p50"], first["min"], first["p99"]])
+        labels = page.evaluate("""Chart.getChart(document.querySelectorAll("canvas")[1]).data.datasets.map(
+            (dataset) => dataset.label)""")
+        self.assertIn("bound: host copy", labels)
+        self.look(self.open(self.make(document), 400, dark=True), 400)
+
+    def test_traffic(self):
+        document = samples.traffic()
+        page = self.open(self.make(document))
+        self.look(page, 1600)
+        self.check_figures(page, "traffic", document)
+        matrix = page.table("matrix-0")
+        self.assertEqual(matrix["heads"], ["from", "to", "bytes", "bandwidth"])
+        self.assertEqual(matrix["rows"][0], ["0", "1", "1048576", "1.1"])
+        self.assertEqual(len(matrix["rows"]), 12)
+
+    def test_several_runs_and_repeats(self):
+        before, after = samples.transfers(repeats=3), samples.transfers(1.5)
+        page = self.open(self.make(before, after))
+        self.look(page, 1600)
+        self.check_figures(page, "transfer", before, after)
+        drawn = page.table("chart-latency")["rows"]
+        self.assertEqual(len(drawn), 2 * 4 * 8)  # repeats are one point
+        self.assertEqual(len({row[0] for row in drawn}), 8)
+        middle = before["rows"][1]["figures"][0]
+        first = next(row for row in drawn if row[0].endswith("0.json \u00b7 WRITE \u00b7 shm"))
+        self.assertEqual(float(first[2]), middle["p50"])
+
+    def test_ep_and_cut_short(self):
+        document = samples.ep()
+        document.update(complete=False, cut_short="SIGINT")
+        page = self.open(self.make(document))
+        self.look(page, 1600)
+        self.check_figures(page, "ep", document)
+        self.assertEqual(page.evaluate("document.querySelector('.verdict').textContent"), "Cut short by SIGINT")
+        self.look(self.open(self.make(document), 400), 400)
+
+    def test_p2p(self):
+        html = self.folder / "p2p.html"
+        text = self.passes("p2p", "-s", "8,4KB,64KB", "-n", "20", "--json", "--quiet", "--html", html)
+        page = self.open(html)
+        self.look(page, 1600)
+        table = page.table("figures-p2p")
+        shown = {(cells["op"], cells["bytes"], cells["figure"]): float(cells["p50"] or cells["value"])
+                 for cells in (dict(zip(table["heads"], row)) for row in table["rows"])}
+        for result in json.loads(text)["results"]:
+            place = (result["operation"].upper(), str(result["bytes"]))
+            self.assertEqual(shown[place + ("latency",)], result["latency_p50_us"])
+            self.assertEqual(shown.get(place + ("bandwidth",)), result.get("gb_per_second"))
+
+    def test_comparison(self):
+        document = samples.comparison()
+        page = self.open(self.make(document))
+        self.look(page, 1600)
+        table = page.table("changes")
+        for texts, row in zip(table["rows"], document["rows"], strict=True):
+            cells = dict(zip(table["heads"], texts))
+            self.assertEqual([float(cells[name]) for name in ("baseline", "value", "change %", "low %", "high %")],
+                             [row[name] for name in ("baseline", "value", "change_percent", "low_percent",
+                                                     "high_percent")])
+            self.assertEqual((cells["verdict"], cells["figure"]), (row["verdict"], "latency"))
+        self.look(self.open(self.make(document), 400), 400)
+
+    # --- strangers ---
+
+    def check_harmless(self, html):
+        text = html.read_text(encoding="utf-8")
+        self.assertEqual(text.count("<script"), 3)
+        self.assertEqual(text.count("</script"), 3)
+        page = self.open(html, 400)
+        self.look(page, 400)
+        self.assertIsNone(page.evaluate("window.hit"))
+        self.assertEqual(page.evaluate("document.querySelectorAll('img, iframe, link, object').length"), 0)
+        self.assertIn(HOSTILE, page.evaluate("document.body.textContent"))
+        return page
+
+    def test_words_of_a_run_are_no_markup(self):
+        results = samples.results(3, 4, 1)
+        results.update(job=HOSTILE[:60], error=HOSTILE, store=HOSTILE, passed=False)
+        results["config"][HOSTILE] = HOSTILE
+        results["phases"][1]["ranks"][0].update(reason=HOSTILE, host="<b>" + 57 * "h")
+        page = self.check_harmless(self.make(results))
+        self.check_ranks(page, results)
+
+    def test_words_of_figures_are_no_markup(self):
+        keys = {"op": HOSTILE, HOSTILE: "__proto__", "bytes": 8}
+        figure = rate = samples.rate(HOSTILE[:47], 5, unit="<b>us</b>", bound=7.0, bound_name=HOSTILE[:47])
+        rows = [samples.row({**keys, "bytes": size}, [figure, samples.distribution(3)], refused=refused)
+                for size, refused in ((8, ""), (16, ""), (32, HOSTILE))]
+        document = samples.figures(HOSTILE[:47], rows, error=HOSTILE, passed=False, settings={HOSTILE: HOSTILE},
+                                   hosts=[HOSTILE])
+        self.assertEqual(rate["unit"], "<b>us</b>")
+        self.check_harmless(self.make(document))
+
+    def test_words_of_a_comparison_are_no_markup(self):
+        document = samples.comparison()
+        document["rows"][0].update(figure=HOSTILE, run=HOSTILE, unit=HOSTILE, verdict=HOSTILE)
+        document["runs"][0].update(label=HOSTILE, path=HOSTILE)
+        document["only_in"][0]["keys"] = {HOSTILE: HOSTILE}
+        self.check_harmless(self.make(document))
+
+
+if __name__ == "__main__":
+    PROGRAM = browser.find()
+    if not PROGRAM:
+        print("skipped: no chromium here (scripts/install-deps.sh --test installs it)")
+        sys.exit(77)
+    asked = tool.weft("report", os.devnull, "--html", "none.html")
+    if "libjs-chart.js" in asked.stderr:
+        print("skipped: this weft was compiled without the chart library libjs-chart.js")
+        sys.exit(77)
+    unittest.main()
