@@ -1,5 +1,6 @@
 // The connections by which a death is noticed at once. A worker says its id to whoever calls its port, and "bye" before
-// it leaves; rank 0 calls all, and all call rank 0. A call that ends without "bye" was one to the dead.
+// it leaves. All call each other, so that each notices for itself also when the store died with a worker; where they
+// are many, rank 0 calls all, and all call rank 0. A call that ends without "bye" was one to the dead.
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -16,7 +17,7 @@
 #include "base/thread.h"
 #include "meet/state.h"
 
-enum { SPARE_CALLERS = 64, EVENTS = 32, BYE_SIZE = 4 };
+enum { SPARE_CALLERS = 64, EVENTS = 32, BYE_SIZE = 4, ALL_CALL = 64 };
 #define BYE "bye\n"
 
 struct connection {
@@ -142,7 +143,7 @@ static void call_all(struct meet_linker *linker) {
   pthread_mutex_lock(&meet->lock);
   for (uint32_t rank = 0; meet->joined && rank < meet->size; rank++) {
     struct meet_worker *worker = &meet->workers[rank];
-    bool wanted = (rank == 0) != (meet->rank == 0);
+    bool wanted = meet->size <= ALL_CALL ? rank != meet->rank : (rank == 0) != (meet->rank == 0);
     if (!wanted || !worker->there || worker->dialled || strcmp(worker->meeting, meet->meeting) != 0)
       continue;
     worker->dialled = true;
