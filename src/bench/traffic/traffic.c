@@ -96,8 +96,10 @@ static void describe(struct job *job, const struct traffic_worker *worker) {
 }
 
 static int open_report(struct job *job, const struct traffic_worker *worker) {
-  static const char *const plain[] = {"step", "pattern", "op", "senders", "bytes", NULL};
-  static const char *const whole[] = {"step", "pattern", "op", "senders", "rank", "from", "to", "bytes", NULL};
+  static const char *const keys[2][2][9] = {
+      {{"step", "pattern", "op", "senders", "bytes"}, {"step", "pattern", "op", "senders", "from", "to", "bytes"}},
+      {{"step", "pattern", "op", "senders", "rank", "bytes"},
+       {"step", "pattern", "op", "senders", "rank", "from", "to", "bytes"}}};
   static const char *const columns[] = {"latency", "bandwidth", "alone_latency", "alone_bandwidth", NULL};
   const struct traffic_config *config = job->config;
   int rc = figures_begin(&job->figures, "traffic");
@@ -114,7 +116,7 @@ static int open_report(struct job *job, const struct traffic_worker *worker) {
   job->output.color = config->color;
   job->output.unicode = config->unicode;
   job->output.width = config->width;
-  job->output.columns = config->show_workers || config->show_pairs ? whole : plain;
+  job->output.columns = keys[config->show_workers][config->show_pairs];
   job->output.figures = columns;
   job->output.progress = &job->progress;
   rc = bench_output_begin(&job->output, &job->figures);

@@ -6,7 +6,7 @@
 
 #include "base/fail.h"
 #include "bench/common/stop.h"
-#include "cli/commands/bench_kv_options.h"
+#include "cli/bench/kv_options.h"
 #include "cli/commands/commands.h"
 #include "cli/process/terminal.h"
 
@@ -44,7 +44,7 @@ static const struct cli_option rows[] = {
    .preset_note = "all; with --store or --rank-server 1", FIELD(local),
    .help = "workers that this command starts on this host; the others are started elsewhere by the same command"},
   {.name = "memory", .type = OPTION_ENUM, .metavar = "KIND", .choices = traffic_memory_names, .preset = "host",
-   FIELD(config.memory), .help = "of patterns that name no mem_type. cuda: the workers of a host take its GPUs in turn"},
+   FIELD(config.memory), .help = "of patterns without mem_type. cuda: the workers of a host take its GPUs in turn"},
   {.name = "transport", .type = OPTION_STRING, .metavar = "NAME", .preset_note = "the cheapest that can",
    .variable = "WEFT_TRANSPORTS", FIELD(config.transport), .help = "shm, cuda, ucx or ofi, or several with commas"},
 

@@ -1,6 +1,6 @@
 // The options that say what a KV cache is and how it is divided: those of `weft bench kv` and of `weft bench traffic`.
-#ifndef CLI_COMMANDS_BENCH_KV_OPTIONS_H
-#define CLI_COMMANDS_BENCH_KV_OPTIONS_H
+#ifndef CLI_BENCH_KV_OPTIONS_H
+#define CLI_BENCH_KV_OPTIONS_H
 
 #include "bench/kv/kv.h"
 #include "cli/option/option.h"

@@ -4,7 +4,7 @@
 
 #include "base/fail.h"
 #include "base/text/table.h"
-#include "cli/commands/bench_kv_options.h"
+#include "cli/bench/kv_options.h"
 #include "cli/commands/commands.h"
 #include "cli/process/terminal.h"
 
