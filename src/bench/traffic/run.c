@@ -1,5 +1,6 @@
 // The loops that are timed, and what is told of them. A worker's report of a batch has lists of numbers:
 //   "ns": how long the batch took here
+//   "clock_error_ns": by how much this worker's clock may differ from what it takes rank 0's to be
 //   "runs": run, late, end, ...     of runs in which it started transfers: how late after the common start it began,
 //   and
 //                                   when its last byte had come, both in nanoseconds from the start
@@ -323,8 +324,9 @@ static int run_stage(struct traffic_worker *worker, const struct stage *stage) {
     count = count < left ? count : left;
     left -= count;
     rc = run_batch(worker, stage, count, &report);
-    json_t *mine = json_pack("{s:I, s:o, s:o, s:o}", "ns", (json_int_t)(clock_ns() - begun), "runs", report.runs,
-                             "gaps", report.gaps, "pairs", report.pairs);
+    json_t *mine =
+        json_pack("{s:I, s:I, s:o, s:o, s:o}", "ns", (json_int_t)(clock_ns() - begun), "clock_error_ns",
+                  (json_int_t)worker->crew.error_ns, "runs", report.runs, "gaps", report.gaps, "pairs", report.pairs);
     if (rc == 0 && !mine)
       rc = fail(WEFT_ERR_NOMEM, "no memory for what was measured");
     *stage->done += count;

@@ -135,13 +135,16 @@ class Runs(TrafficTest):
         self.assertIn("pattern", heading)
         self.assertIn("back.txt", line)
 
-    def test_commands_that_meet_on_a_store(self):
+    def serve(self):
         store = subprocess.Popen([tool.WEFT, "serve", "--port", "0"], stdout=subprocess.PIPE, text=True,
                                  env=tool.environment(WEFT_TOKEN="t" * 32), stdin=subprocess.DEVNULL)
         self.addCleanup(store.wait)
         self.addCleanup(store.kill)
         self.addCleanup(store.stdout.close)
-        url = store.stdout.readline().strip()
+        return store.stdout.readline().strip()
+
+    def test_commands_that_meet_on_a_store(self):
+        url = self.serve()
         same = ("--matrix", self.at / "ring.txt", *FEW, "--local", 2, "--store", url, "--json")
         first = self.start(*same, self.at / "a.json", WEFT_TOKEN="t" * 32)
         second = self.start(*same, self.at / "b.json", WEFT_TOKEN="t" * 32)
@@ -149,6 +152,37 @@ class Runs(TrafficTest):
         self.end(second, 0)
         [written] = [name for name in ("a.json", "b.json") if (self.at / name).exists()]  # by one of them
         self.assertEqual(len(patterns(json.loads((self.at / written).read_text()))), 1)
+
+
+    def test_two_hosts(self):
+        """Two that only seem so: another boot id, and another name. They share no memory, and compare their clocks."""
+        probe = subprocess.run(["unshare", "-mu", "true"], capture_output=True)
+        if os.geteuid() != 0 or probe.returncode != 0:
+            self.skipTest("needs root and namespaces")
+        url = self.serve()
+        boot = self.write("boot", "11111111-2222-3333-4444-555555555555\n")
+        same = ["--matrix", self.at / "ring.txt", *FEW, "--check", "--local", 2, "--store", url, "--json"]
+        here = self.start(*same, self.at / "a.json", WEFT_TOKEN="t" * 32)
+        line = " ".join(map(str, [tool.WEFT, "bench", "traffic", *same, self.at / "b.json"]))
+        there = subprocess.run(["unshare", "-mu", "sh", "-c", "hostname other && mount --bind "
+                                f"{boot} /proc/sys/kernel/random/boot_id && exec {line}"], capture_output=True,
+                               text=True, env=tool.environment(WEFT_TOKEN="t" * 32), timeout=tool.TIMEOUT_S)
+        out, err = here.communicate(timeout=tool.TIMEOUT_S)
+        if "cannot be reached" in err + there.stderr:
+            self.skipTest("no transport to other hosts here")
+        self.assertEqual((here.returncode, there.returncode), (0, 0), out + err + there.stderr)
+        [written] = [name for name in ("a.json", "b.json") if (self.at / name).exists()]
+        said = json.loads((self.at / written).read_text())
+        self.assertIn("other", said["hosts"])
+        self.assertGreater(said["settings"]["clock_error_us"], 0)
+        self.assertNotEqual(patterns(said)[0]["keys"]["transport"], "shm")
+
+    def test_gpus(self):
+        said = self.run_json("--matrix", self.at / "ring.txt", *FEW, "--memory", "cuda", "--check",
+                             WEFT_CUDA_PLUGIN=os.environ["FAKE_DEVICE"])
+        keys = patterns(said)[0]["keys"]
+        self.assertEqual((keys["memory"], keys["transport"]), ("cuda", "cuda"))
+        self.assertEqual(keys["same_gpu_pairs"], 4)  # four workers take two GPUs in turn: 0 and 2, 1 and 3 share one
 
 
 class Caches(TrafficTest):
