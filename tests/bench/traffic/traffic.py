@@ -209,6 +209,7 @@ class Caches(TrafficTest):
             keys = patterns(said)[0]["keys"]
             self.assertEqual((keys["pattern"], keys["bytes"], keys["pieces"], keys["pairs"]),
                              ("qwen3-0.6b", 48 * 28 * 4096, 6, 2))
+            self.assertEqual(said["settings"]["plan"][0]["metadata"]["token_bytes"], 28 * 4096)
         self.assertEqual(patterns(runs[0])[0]["keys"], patterns(runs[1])[0]["keys"])
 
     def test_wrong_models_and_plans(self):
