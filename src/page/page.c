@@ -29,10 +29,31 @@ int page_of_figures(FILE *out, const struct figures *const *list, const char *co
   return page_assemble(out, title, page_figures_document(list, labels, count));
 }
 
-int page_of_comparison(FILE *out, const json_t *comparison) {
+// A document that somebody else wrote may lack what the page's script reads.
+static int check_comparison(const json_t *comparison) {
+  static const char *const words[] = {"figure", "unit", "verdict", "run"};
+  json_t *rows = json_object_get(comparison, "rows"), *row;
+  size_t i;
   if (!json_is_integer(json_object_get(comparison, "weft_comparison")))
     return fail(WEFT_ERR_INVALID, "weft_comparison: is missing or not an integer: this is no comparison of weft's");
-  return page_assemble(out, "weft compare", page_comparison_document(comparison));
+  if (!json_is_array(rows))
+    return fail(WEFT_ERR_PROTOCOL, "rows: is missing or not a list");
+  json_array_foreach(rows, i, row) {
+    if (!json_is_object(json_object_get(row, "keys")))
+      return fail(WEFT_ERR_PROTOCOL, "rows[%zu].keys: is missing or not an object", i);
+    if (!json_is_number(json_object_get(row, "change_percent")) &&
+        !json_is_null(json_object_get(row, "change_percent")))
+      return fail(WEFT_ERR_PROTOCOL, "rows[%zu].change_percent: is missing or neither a number nor null", i);
+    for (size_t w = 0; w < sizeof words / sizeof *words; w++)
+      if (!json_is_string(json_object_get(row, words[w])))
+        return fail(WEFT_ERR_PROTOCOL, "rows[%zu].%s: is missing or not a text", i, words[w]);
+  }
+  return 0;
+}
+
+int page_of_comparison(FILE *out, const json_t *comparison) {
+  int err = check_comparison(comparison);
+  return err ? err : page_assemble(out, "weft compare", page_comparison_document(comparison));
 }
 
 // --- files ---

@@ -23,7 +23,8 @@ int page_check(const char *path);
 int page_of_run(FILE *out, const struct results *results);
 // One or several documents in one page, each a run with its label. They may be of several kinds.
 int page_of_figures(FILE *out, const struct figures *const *list, const char *const *labels, size_t count);
-// A document of `weft compare` (member "weft_comparison").
+// A document of `weft compare` (member "weft_comparison"). INVALID: it is none; PROTOCOL names the member that is
+// wrong.
 int page_of_comparison(FILE *out, const json_t *comparison);
 
 // The same into a file, whole or not at all; errors name the path. [any]

@@ -244,9 +244,7 @@ static void a_death_that_one_saw_is_known_to_all(void **state) {
     start(&workers[i], 3);
   }
   pthread_join(workers[2].thread, NULL);
-  struct worker *by = &workers[0];
-  while (!by->meet) // it has opened, as the third has; its thread sets it before
-    sched_yield();
+  struct worker *by = &workers[0]; // it has opened, as the third one has been at a step with it
   meet_report_lost(by->meet, meet_rank(workers[2].meet), "its link broke");
   for (int i = 0; i < 2; i++) {
     pthread_join(workers[i].thread, NULL);
@@ -291,6 +289,26 @@ static void an_interrupt_ends_a_wait_and_the_rest_goes_on_waiting(void **state) 
   expect_empty();
 }
 
+static void what_is_no_claim_harms_nobody(void **state) {
+  static const char *const values[] = {"", "junk", "[]", "{\"id\": 3, \"meeting\": [], \"address\": \"256.0.0.1:0\"}"};
+  (void)state;
+  for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+    struct worker worker = {.timeout_ms = 300, .steps = 1};
+    assert_int_equal(weft_store_put(store, "weft/bench/test/worker/0", values[i], strlen(values[i]), 0, NULL), 0);
+    assert_int_equal(weft_store_put(store, "weft/bench/test/worker/x", values[i], strlen(values[i]), 0, NULL), 0);
+    assert_int_equal(weft_store_put(store, "weft/bench/test/end/0/0", values[i], strlen(values[i]), 0, NULL), 0);
+    start(&worker, 1);
+    end_all(&worker, 1);
+    assert_int_equal(worker.err, WEFT_ERR_TIMEOUT);
+    assert_non_null(strstr(worker.why, "have not gone: rank 0"));
+    assert_int_equal(weft_store_put(store, "weft/bench/test/meeting", values[i], strlen(values[i]), 0, NULL), 0);
+    start(&worker, 1);
+    end_all(&worker, 1);
+    assert_int_equal(worker.err, WEFT_ERR_TIMEOUT);
+    assert_int_equal(weft_store_delete(store, "weft/bench/test/", true, NULL), 0);
+  }
+}
+
 static void one_worker_needs_nobody(void **state) {
   struct worker worker = {.steps = 2};
   (void)state;
@@ -311,6 +329,7 @@ int main(void) {
       cmocka_unit_test(a_failure_ends_all_with_its_sentence),
       cmocka_unit_test(a_death_that_one_saw_is_known_to_all),
       cmocka_unit_test(an_interrupt_ends_a_wait_and_the_rest_goes_on_waiting),
+      cmocka_unit_test(what_is_no_claim_harms_nobody),
       cmocka_unit_test(one_worker_needs_nobody),
   };
   return cmocka_run_group_tests(tests, open_store, close_store);

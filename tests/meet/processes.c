@@ -16,7 +16,7 @@
 #include <weft/store.h>
 
 enum { URL = 64 };
-enum { MANY = 64, FEW = 4, KILLS = 12, KILL_WITHIN_US = 150000, COME_MS = 4000 };
+enum { MANY = 64, FEW = 4, KILLS = 10, KILL_WITHIN_US = 250000, COME_MS = 2000 };
 
 struct part {
   const char *url; // NULL: the worker has the store itself, and tells its URL first

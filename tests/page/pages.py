@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """Pages in a headless Chromium: what they show is what the results say, and nothing in results becomes markup."""
 import json
-import os
 import pathlib
 import sys
 import tempfile
@@ -54,6 +53,9 @@ class Pages(tool.ToolTest):
         self.assertEqual(page.evaluate("""Array.from(document.querySelectorAll("section")).filter((section) =>
             section.querySelector("canvas") && !section.querySelector("details table tbody tr")).length"""), 0,
                          "a chart without its data as a table")
+        self.assertEqual(page.evaluate("""(() => {
+            const names = Array.from(document.querySelectorAll("[id]"), (one) => one.id);
+            return names.length - new Set(names).size; })()"""), 0, "two elements of one name")
 
     def number(self, text):
         return None if text == "" else float(text)
@@ -73,7 +75,8 @@ class Pages(tool.ToolTest):
             cells = shown[place]
             self.assertEqual((cells["state"], cells["host"], cells["reason"]),
                              (rank["state"], rank["host"], rank["reason"]), place)
-            self.assertEqual((int(cells["checked"]), int(cells["lost"])), (rank["checked"], rank["num_lost_selections"]))
+            self.assertEqual((int(cells["checked"]), int(cells["lost"])),
+                             (rank["checked"], rank["num_lost_selections"]))
             if rank["both"]["count"] == 0:
                 continue
             for operation in ("both", "dispatch", "combine"):
@@ -218,6 +221,13 @@ class Pages(tool.ToolTest):
         self.assertEqual(page.evaluate("document.querySelector('.verdict').textContent"), "Cut short by SIGINT")
         self.look(self.open(self.make(document), 400), 400)
 
+    def test_documents_of_several_kinds(self):
+        transfers, ep = samples.transfers(), samples.ep()
+        page = self.open(self.make(transfers, ep))
+        self.look(page, 1600)
+        self.check_figures(page, "transfer", transfers)
+        self.check_figures(page, "ep", ep)
+
     def test_p2p(self):
         html = self.folder / "p2p.html"
         text = self.passes("p2p", "-s", "8,4KB,64KB", "-n", "20", "--json", "--quiet", "--html", html)
@@ -288,8 +298,7 @@ if __name__ == "__main__":
     if not PROGRAM:
         print("skipped: no chromium here (scripts/install-deps.sh --test installs it)")
         sys.exit(77)
-    asked = tool.weft("report", os.devnull, "--html", "none.html")
-    if "libjs-chart.js" in asked.stderr:
-        print("skipped: this weft was compiled without the chart library libjs-chart.js")
+    if browser.no_pages(tool.weft):
+        print("skipped: " + browser.no_pages(tool.weft))
         sys.exit(77)
     unittest.main()

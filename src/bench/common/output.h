@@ -19,7 +19,7 @@ struct bench_output {
   size_t width;               // columns of the terminal
   FILE *out;                  // of the table; NULL: standard output, or none where JSON or CSV goes there
   const char *const *columns; // keys of a row that are columns, in their order, NULL at the end; NULL: all of the first
-                              // row's
+                              // row's. "op:13": that key, at least so wide
   const char *const *figures; // names of the figures that are columns, likewise; NULL: all of the first row's
   struct bench_progress *progress; // hidden before a line is printed; may be NULL
   // Its own from here on.

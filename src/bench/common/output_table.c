@@ -36,14 +36,21 @@ static struct bench_output_column *add(struct bench_output *output, const char *
   return column;
 }
 
-static void add_key(struct bench_output *output, const char *key, const json_t *value) {
-  char text[64];
+// `key`: perhaps with ":" and a width behind it.
+static void add_key(struct bench_output *output, const char *key_and_width, const struct figures_row *row) {
+  char text[64], key[FIGURES_NAME];
+  size_t size = strcspn(key_and_width, ":"), wanted = 0;
+  snprintf(key, sizeof key, "%.*s", (int)size, key_and_width);
+  if (key_and_width[size])
+    wanted = strtoul(key_and_width + size + 1, NULL, 10);
+  const json_t *value = json_object_get(row->keys, key);
   struct bench_output_column *column = add(output, "", key, 0);
   bench_output_value(value, text, sizeof text);
   snprintf(column->key, sizeof column->key, "%s", key);
   column->left = !json_is_integer(value);
   column->width = strlen(column->heading);
   size_t least = strcmp(key, "bytes") == 0 ? 11 : json_is_integer(value) ? 6 : TEXT_WIDTH;
+  least = least < wanted ? wanted : least;
   if (column->width < least)
     column->width = least;
   if (column->width < table_width(text)) // later rows may have longer ones, and break the line
@@ -113,9 +120,9 @@ int bench_output_table_begin(struct bench_output *output, const struct figures_r
     return -1;
   if (output->columns)
     for (size_t i = 0; output->columns[i]; i++)
-      add_key(output, output->columns[i], json_object_get(row->keys, output->columns[i]));
+      add_key(output, output->columns[i], row);
   else
-    json_object_foreach(row->keys, key, value) add_key(output, key, value);
+    json_object_foreach(row->keys, key, value) add_key(output, key, row);
   for (uint32_t i = 0; i < row->num_figures && !output->figures; i++)
     add_figure(output, &row->figures[i]);
   for (size_t i = 0; output->figures && output->figures[i]; i++) {

@@ -81,10 +81,9 @@ static void tell_others(const struct bench_store *store, const char *command) {
   char *url = run_url_for_others(store->url);
   const char *at = url && strncasecmp(url, "https://", 8) == 0 ? url + 8 : store->url;
   fprintf(stderr,
-          "%s: the workers meet on the store of this one, %s; start the others, with the same options, by\n  "
-          "%s%s%s %s --rank-server %s\n",
-          command, url ? url : store->url, "WEFT_TOKEN=", store->made_token[0] ? store->made_token : "...", "", command,
-          at);
+          "%s: the workers meet on the store of this one, %s; start the others, with the same options, by\n"
+          "  WEFT_TOKEN=%s %s --rank-server %s\n",
+          command, url ? url : store->url, store->made_token[0] ? store->made_token : "...", command, at);
   free(url);
 }
 

@@ -127,13 +127,16 @@ static int run(const struct cli_call *call) {
   if (!cli_command_options(call, &options, &status))
     return status;
   struct results results = {0};
-  if (is_document(options.dir)) {
-    int failed = report_documents(&options);
-    return failed ? cli_command_failed(call, failed) : 0;
+  int err = options.html ? page_check(options.html) : 0;
+  if (!err && is_document(options.dir)) {
+    err = report_documents(&options);
+    return err ? cli_command_failed(call, err) : 0;
   }
-  int err = options.more.count > 0 ? fail(WEFT_ERR_INVALID, "%s is one file too many: of runs there is one report each",
-                                          options.more.list[0])
-                                   : load(&results, options.dir);
+  if (err)
+    return cli_command_failed(call, err);
+  err = options.more.count > 0
+            ? fail(WEFT_ERR_INVALID, "%s is one file too many: of runs there is one report each", options.more.list[0])
+            : load(&results, options.dir);
   if (err)
     return cli_command_failed(call, err);
   struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO, options.color);

@@ -5,16 +5,17 @@ const drawnCharts = [];
 // A card with heading, note, picture and table. `draw(canvas)` returns the chart. `options`: height, wide, controls.
 function chartCard(title, note, draw, table, options) {
   const given = options || {};
-  const canvas = element("canvas", { role: "img", "aria-label": title + ". " + note });
-  const frame = element("div", { class: "chart" }, canvas);
+  const canvas = element("canvas", {role: "img", "aria-label": title + ". " + note});
+  const frame = element("div", {class: "chart"}, canvas);
   if (given.height) frame.style.height = given.height + "px";
   const figure = element("figure", {}, frame);
-  const section = element("section", { class: given.wide ? "wide" : "" }, element("h2", { text: title }),
-    element("p", { class: "muted", text: note }), given.controls, figure, given.legend ? element("ul",
-      { class: "legend" }) : null, table);
-  const chart = { canvas: canvas, figure: figure, section: section, draw: draw, legend: given.legend, made: null };
+  const section = element(
+      "section", {class: given.wide ? "wide" : ""}, element("h2", {text: title}),
+      element("p", {class: "muted", text: note}), given.controls, figure,
+      given.legend ? element("ul", {class: "legend"}) : null, table);
+  const chart = {canvas: canvas, figure: figure, section: section, draw: draw, legend: given.legend, made: null};
   drawnCharts.push(chart);
-  return { section: section, redraw: () => drawChart(chart) };
+  return {section: section, redraw: () => drawChart(chart)};
 }
 
 function drawChart(chart) {
@@ -23,7 +24,7 @@ function drawChart(chart) {
   if (!chart.legend) return;
   const list = chart.section.querySelector(".legend");
   list.replaceChildren(...chart.legend().map(([colour, mark, text]) => {
-    const swatch = element("span", { class: "swatch", "aria-hidden": "true", text: mark });
+    const swatch = element("span", {class: "swatch", "aria-hidden": "true", text: mark});
     if (colour) swatch.style.background = colour;
     return element("li", {}, swatch, text);
   }));
@@ -50,14 +51,14 @@ function commonOptions(options) {
     responsive: true,
     maintainAspectRatio: false,
     animation: false,
-    interaction: { mode: "nearest", intersect: false, axis: options.axis || "x" },
+    interaction: {mode: "nearest", intersect: false, axis: options.axis || "x"},
     indexAxis: options.indexAxis || "x",
     scales: options.scales,
     plugins: {
       legend: {
         display: options.legend !== false,
         position: "bottom",
-        labels: { usePointStyle: true, boxWidth: 10, filter: (item, data) => !data.datasets[item.datasetIndex].helper },
+        labels: {usePointStyle: true, boxWidth: 10, filter: (item, data) => !data.datasets[item.datasetIndex].helper},
         onClick: (event, item, legend) => toggleSeries(legend.chart, item.datasetIndex),
       },
       tooltip: {
@@ -79,7 +80,7 @@ function toggleSeries(chart, index) {
 }
 
 function axis(title, more) {
-  return Object.assign({ title: { display: true, text: title }, grid: { color: colours.line } }, more || {});
+  return Object.assign({title: {display: true, text: title}, grid: {color: colours.line}}, more || {});
 }
 
 // A logarithmic axis whose ticks are the `values` that were measured, so that sizes fall on 4 KiB.
@@ -87,11 +88,13 @@ function valueAxis(title, values, label) {
   const sorted = Array.from(new Set(values)).sort((a, b) => a - b), step = Math.ceil(sorted.length / 14);
   const pad = Math.pow(sorted[sorted.length - 1] / sorted[0], 0.02);
   return axis(title, {
-    type: "logarithmic", min: sorted[0] / pad, max: sorted[sorted.length - 1] * pad,
+    type: "logarithmic",
+    min: sorted[0] / pad,
+    max: sorted[sorted.length - 1] * pad,
     afterBuildTicks: (scale) => {
-      scale.ticks = sorted.filter((value, i) => i % step === 0).map((value) => ({ value: value }));
+      scale.ticks = sorted.filter((value, i) => i % step === 0).map((value) => ({value: value}));
     },
-    ticks: { callback: (value) => label(value), maxRotation: 50 },
+    ticks: {callback: (value) => label(value), maxRotation: 50},
   });
 }
 
@@ -105,28 +108,38 @@ function logAxis(title, label) {
       for (let power = low; power <= high; power++)
         for (const step of steps) {
           const value = step * Math.pow(10, power);
-          if (value >= scale.min * 0.999 && value <= scale.max * 1.001) ticks.push({ value: value });
+          if (value >= scale.min * 0.999 && value <= scale.max * 1.001) ticks.push({value: value});
         }
       scale.ticks = ticks;
     },
-    ticks: { callback: (value) => label(value), maxRotation: 50 },
+    ticks: {callback: (value) => label(value), maxRotation: 50},
   });
 }
 
 // A line of points {x, y, low, high}: three datasets, of which two are the edges of the band between low and high.
 function bandedLine(label, points, index, more) {
   const colour = colourOf(index);
-  const edge = { borderWidth: 0, pointRadius: 0, pointHitRadius: 0, helper: true, group: index, parsing: false };
-  const line = Object.assign({
-    label: label, data: points, parsing: false, borderColor: colour, backgroundColor: colour, borderWidth: 2,
-    pointRadius: points.length > 60 ? 0 : 3, pointStyle: SHAPES[index % SHAPES.length], group: index,
-  }, more || {});
+  const edge = {borderWidth: 0, pointRadius: 0, pointHitRadius: 0, helper: true, group: index, parsing: false};
+  const line = Object.assign(
+      {
+        label: label,
+        data: points,
+        parsing: false,
+        borderColor: colour,
+        backgroundColor: colour,
+        borderWidth: 2,
+        pointRadius: points.length > 60 ? 0 : 3,
+        pointStyle: SHAPES[index % SHAPES.length],
+        group: index,
+      },
+      more || {});
   if (!points.some((point) => point.high !== undefined && point.high !== null)) return [line];
   const banded = points.filter((point) => point.high !== undefined && point.high !== null);
   return [
-    Object.assign({}, edge, { data: banded.map((point) => ({ x: point.x, y: point.low })) }),
+    Object.assign({}, edge, {data: banded.map((point) => ({x: point.x, y: point.low}))}),
     Object.assign({}, edge, {
-      data: banded.map((point) => ({ x: point.x, y: point.high })), fill: "-1",
+      data: banded.map((point) => ({x: point.x, y: point.high})),
+      fill: "-1",
       backgroundColor: withAlpha(colour, 0.16),
     }),
     line,

@@ -47,9 +47,12 @@ function quantity(value, unit) {
 function element(tag, properties, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(properties || {})) {
-    if (name === "text") made.textContent = value;
-    else if (name === "class") made.className = value;
-    else made.setAttribute(name, value);
+    if (name === "text")
+      made.textContent = value;
+    else if (name === "class")
+      made.className = value;
+    else
+      made.setAttribute(name, value);
   }
   made.append(...children.filter((child) => child !== null && child !== undefined));
   return made;
@@ -57,10 +60,10 @@ function element(tag, properties, ...children) {
 
 // Names and values, e.g. of settings.
 function facts(pairs) {
-  const list = element("dl", { class: "facts" });
+  const list = element("dl", {class: "facts"});
   for (const [name, value] of pairs) {
     if (value === "" || value === null || value === undefined) continue;
-    list.append(element("div", {}, element("dt", { text: name }), element("dd", { text: wordOf(value) })));
+    list.append(element("div", {}, element("dt", {text: name}), element("dd", {text: wordOf(value)})));
   }
   return list;
 }

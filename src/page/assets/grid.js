@@ -1,23 +1,25 @@
 // A chart of cells, phases against ranks: a cell is a rectangle that a plugin of the chart paints, so that ten
 // thousand of them take some milliseconds.
 
-// spec: columns, rows (numbers), heads (rows above the others that always have their labels), xTitle, yTitle, xLabel(i),
-// yLabel(i), paint(column, row) -> null or {colour, mark, edge, spread}, tip(column, row) -> text or "". A mark is left
-// out where the cell has no room for it; one that is `spread` takes the room of those after it.
+// spec: columns and rows (numbers), heads (rows above the others, which always have their labels), xTitle, yTitle,
+// xLabel(i), yLabel(i), paint(column, row) -> null or {colour, mark, ink, edge, spread}, tip(column, row) -> text.
+// A mark is left out where the cell has no room for it; one that is `spread` takes the room of those after it.
 function drawGrid(canvas, figure, spec) {
   const chart = new Chart(canvas, {
     type: "scatter",
-    data: { datasets: [{ data: [] }] },
+    data: {datasets: [{data: []}]},
     options: {
       responsive: true,
       maintainAspectRatio: false,
       animation: false,
       events: [],
-      plugins: { legend: { display: false }, tooltip: { enabled: false } },
-      scales: { x: gridAxis(spec.columns, spec.xTitle, spec.xLabel, false, 0), y: gridAxis(spec.rows, spec.yTitle,
-        spec.yLabel, true, spec.heads || 0) },
+      plugins: {legend: {display: false}, tooltip: {enabled: false}},
+      scales: {
+        x: gridAxis(spec.columns, spec.xTitle, spec.xLabel, false, 0),
+        y: gridAxis(spec.rows, spec.yTitle, spec.yLabel, true, spec.heads || 0)
+      },
     },
-    plugins: [{ id: "cells", beforeDatasetsDraw: (drawn) => paintCells(drawn, spec) }],
+    plugins: [{id: "cells", beforeDatasetsDraw: (drawn) => paintCells(drawn, spec)}],
   });
   watchCells(chart, canvas, figure, spec);
   return chart;
@@ -25,14 +27,18 @@ function drawGrid(canvas, figure, spec) {
 
 function gridAxis(count, title, label, reverse, heads) {
   return axis(title, {
-    type: "linear", min: -0.5, max: count - 0.5, reverse: reverse, grid: { display: false },
+    type: "linear",
+    min: -0.5,
+    max: count - 0.5,
+    reverse: reverse,
+    grid: {display: false},
     afterBuildTicks: (scale) => {
       const room = scale.isHorizontal() ? scale.chart.width / 36 : scale.chart.height / 13;
       const step = Math.max(1, Math.ceil(count / room));
       scale.ticks = [];
-      for (let i = 0; i < count; i += i < heads ? 1 : step) scale.ticks.push({ value: i });
+      for (let i = 0; i < count; i += i < heads ? 1 : step) scale.ticks.push({value: i});
     },
-    ticks: { autoSkip: false, maxRotation: 0, callback: (value) => label(value) },
+    ticks: {autoSkip: false, maxRotation: 0, callback: (value) => label(value)},
   });
 }
 
@@ -71,10 +77,12 @@ function paintCells(chart, spec) {
 function watchCells(chart, canvas, figure, spec) {
   let tip = figure.querySelector(".tip");
   if (!tip) {
-    tip = element("div", { class: "tip", "aria-hidden": "true", hidden: "" });
+    tip = element("div", {class: "tip", "aria-hidden": "true", hidden: ""});
     figure.append(tip);
   }
-  canvas.onmouseleave = () => { tip.hidden = true; };
+  canvas.onmouseleave = () => {
+    tip.hidden = true;
+  };
   canvas.onmousemove = (event) => {
     const column = Math.round(chart.scales.x.getValueForPixel(event.offsetX));
     const row = Math.round(chart.scales.y.getValueForPixel(event.offsetY));

@@ -1,30 +1,42 @@
 // Each chart's data as a table, collapsed. Rows are put in after the charts are drawn, some at a time. Of a very large
-// table the first rows are, and more for each press of a button: hundreds of thousands of cells cost a browser a minute.
+// table there are the first rows, and more for each press of a button: hundreds of thousands of cells cost a browser a
+// minute.
 
-const LARGE_TABLE = 60000; // cells
+const LARGE_TABLE = 60000;  // cells
 const FIRST_ROWS = 500;
 const MORE_ROWS = 1000;
 const SLICE_MS = 12;
 const waitingTables = [];
+const usedNames = new Set();
+
+// Several runs may have figures of one name.
+function uniqueName(name) {
+  let unique = name;
+  for (let i = 2; usedNames.has(unique); i++) unique = name + "-" + i;
+  usedNames.add(unique);
+  return unique;
+}
 
 // `columns`: names, or {name, text: true} for those that hold words. `rows()` makes lists of values.
 function dataTable(id, caption, columns, rows) {
-  const heads = columns.map((column) => (typeof column === "string" ? { name: column } : column));
+  const heads = columns.map((column) => (typeof column === "string" ? {name: column} : column));
   const body = element("tbody");
-  const head = element("tr", {}, ...heads.map((column) =>
-    element("th", { scope: "col", class: column.text ? "text" : "", text: column.name })));
-  const table = element("table", { id: id }, element("caption", { text: caption }), element("thead", {}, head), body);
-  const fill = { body: body, heads: heads, rows: rows(), next: 0 };
+  const head = element(
+      "tr", {},
+      ...heads.map((column) => element("th", {scope: "col", class: column.text ? "text" : "", text: column.name})));
+  const table =
+      element("table", {id: uniqueName(id)}, element("caption", {text: caption}), element("thead", {}, head), body);
+  const fill = {body: body, heads: heads, rows: rows(), next: 0};
   const count = fill.rows.length, large = count * heads.length > LARGE_TABLE && count > FIRST_ROWS;
   fill.end = large ? FIRST_ROWS : count;
   waitingTables.push(fill);
-  const summary = element("summary", { text: "Data: " + caption + " (" + count + (count === 1 ? " row)" : " rows)") });
-  return element("details", {}, summary, element("div", { class: "scroll", tabindex: "0" }, table),
-    large ? moreButton(fill) : null);
+  const summary = element("summary", {text: "Data: " + caption + " (" + count + (count === 1 ? " row)" : " rows)")});
+  return element(
+      "details", {}, summary, element("div", {class: "scroll", tabindex: "0"}, table), large ? moreButton(fill) : null);
 }
 
 function moreButton(fill) {
-  const button = element("button", { type: "button" });
+  const button = element("button", {type: "button"});
   const say = () => {
     const left = fill.rows.length - fill.end;
     button.textContent = "Show " + Math.min(MORE_ROWS, left) + " more of " + left + " rows";
@@ -60,8 +72,10 @@ function fillTables() {
       return;
     }
     const fill = waitingTables[0];
-    if (fill.next < fill.end) addRow(fill);
-    else waitingTables.shift();
+    if (fill.next < fill.end)
+      addRow(fill);
+    else
+      waitingTables.shift();
   }
   document.body.dataset.tables = "filled";
 }

@@ -11,10 +11,12 @@ function isDark() {
 function readColours() {
   const style = getComputedStyle(document.documentElement);
   const of = (name) => style.getPropertyValue("--" + name).trim();
-  colours = { series: [] };
+  colours = {series: []};
   for (let i = 0; i < 8; i++) colours.series.push(of("series-" + i));
-  for (const name of ["ground", "panel", "text", "muted", "line", "good", "bad", "bound", "passed", "failed", "killed",
-    "left", "unreached", "interrupted"]) colours[name] = of(name);
+  for (const name
+           of ["ground", "panel", "text", "muted", "line", "good", "bad", "bound", "passed", "failed", "killed", "left",
+               "unreached", "interrupted"])
+    colours[name] = of(name);
 }
 
 function withAlpha(hex, alpha) {
@@ -56,8 +58,10 @@ function watchTheme(redraw) {
     change();
   });
   addEventListener("afterprint", () => {
-    if (before === undefined) delete document.documentElement.dataset.theme;
-    else document.documentElement.dataset.theme = before;
+    if (before === undefined)
+      delete document.documentElement.dataset.theme;
+    else
+      document.documentElement.dataset.theme = before;
     change();
   });
   readColours();

@@ -9,6 +9,7 @@
 #include "cmocka_all.h"
 #include "meet/meet.h"
 #include "support/temporary.h"
+#include "support/wait.h"
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -148,6 +149,30 @@ static void others_need_a_token_that_somebody_sees(void **state) {
   assert_non_null(strstr(weft_last_error(), "WEFT_TOKEN"));
 }
 
+static void a_worker_elsewhere_finds_the_store_of_the_first(void **state) {
+  struct bench_options first = options, second = options;
+  struct bench_store holder, guest;
+  char place[64];
+  (void)state;
+  first.token = second.token = "of this test";
+  assert_int_equal(bench_store_open(&holder, &first, true, "weft bench test"), WEFT_ERR_INVALID); // a blank
+  first.token = second.token = "of-this-test";
+  first.store_port = support_free_port();
+  first.listen = "127.0.0.1";
+  assert_int_equal(bench_store_open(&holder, &first, true, "weft bench test"), 0);
+  snprintf(place, sizeof place, "127.0.0.1:%u", first.store_port);
+  second.rank_server = place;
+  assert_int_equal(bench_options_check(&second), 0);
+  assert_int_equal(bench_store_open(&guest, &second, false, "weft bench test"), 0);
+  assert_string_equal(guest.prefix, "weft/bench/test/");
+  bench_store_close(&guest);
+  second.token = "another";
+  assert_int_equal(bench_store_open(&guest, &second, false, "weft bench test"), WEFT_ERR_AUTH);
+  bench_store_close(&holder);
+  second.token = NULL;
+  assert_int_equal(bench_options_check(&second), WEFT_ERR_INVALID);
+}
+
 static void options_that_contradict_each_other_are_refused(void **state) {
   (void)state;
   struct bench_options both = options;
@@ -283,6 +308,7 @@ int main(void) {
       cmocka_unit_test(what_cannot_be_written_is_said_and_the_rest_goes_on),
       cmocka_unit_test(a_store_that_is_not_there_is_said_to_be_so),
       cmocka_unit_test(others_need_a_token_that_somebody_sees),
+      cmocka_unit_test(a_worker_elsewhere_finds_the_store_of_the_first),
       cmocka_unit_test(a_signal_is_remembered),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,9 +19,18 @@ def find():
         path = shutil.which(name)
         if not path:
             continue
-        asked = subprocess.run([path, "--version"], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
+        asked = subprocess.run([path, "--version"], capture_output=True, text=True, stdin=subprocess.DEVNULL,
+                               timeout=DEADLINE_S)
         if asked.returncode == 0 and "Chrom" in asked.stdout:
             return path
+    return None
+
+
+def no_pages(weft):
+    """Why the tool makes no pages, or None: `weft` runs it."""
+    asked = weft("report", os.devnull, "--html", "none.html")
+    if "libjs-chart.js" in asked.stderr:
+        return "this weft was compiled without the chart library libjs-chart.js"
     return None
 
 
@@ -68,7 +77,8 @@ class Browser:
         """The next message. They end with a NUL."""
         while b"\0" not in self.buffer:
             left = deadline - time.monotonic()
-            assert left > 0 and select.select([self.receive_fd], [], [], left)[0], f"the browser does not answer: {what}"
+            ready = left > 0 and select.select([self.receive_fd], [], [], left)[0]
+            assert ready, f"the browser does not answer: {what}"
             piece = os.read(self.receive_fd, 1 << 20)
             assert piece, f"the browser ended: {what}"
             self.buffer += piece

@@ -113,8 +113,9 @@ def traffic():
         for rank in range(4):
             rows.append(row({"step": step, "pattern": f"p{step}", "rank": rank, "bytes": 3 << 20},
                             [distribution(200 + rank)]))
+        pairs = [(one, other) for one in range(4) for other in range(4) if one != other]
         rows += [row({"step": step, "pattern": f"p{step}", "from": one, "to": other, "bytes": 1 << 20},
-                     [rate("bandwidth", 1 + one + other / 10)]) for one in range(4) for other in range(4) if one != other]
+                     [rate("bandwidth", 1 + one + other / 10)]) for one, other in pairs]
     return figures("traffic", rows)
 
 
