@@ -7,6 +7,7 @@ pkg_check_modules(CURL REQUIRED IMPORTED_TARGET libcurl)
 pkg_check_modules(OPENSSL REQUIRED IMPORTED_TARGET libssl>=3 libcrypto>=3)
 pkg_check_modules(MICROHTTPD IMPORTED_TARGET libmicrohttpd) # without: no embedded server
 pkg_check_modules(HWLOC IMPORTED_TARGET hwloc)              # without: no topology
+pkg_check_modules(YAML IMPORTED_TARGET yaml-0.1)             # without: no lists of traffic patterns
 pkg_check_modules(URING IMPORTED_TARGET liburing>=2.3)      # without: files by pread() and pwrite()
 # Without tomlplusplus, or a compiler of C++ for it: `weft bench` reads no config_file.
 find_path(TOMLPLUSPLUS_INCLUDE_DIR toml++/toml.h)

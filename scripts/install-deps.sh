@@ -28,6 +28,7 @@ library hwloc               libhwloc-dev
 # What adds to a build and is not required: where it cannot be had, what it adds is left out.
 build_wanted="
 library liburing            liburing-dev
+library yaml-0.1            libyaml-dev
 library ucx                 libucx-dev
 library libfabric           libfabric-dev
 file /usr/share/javascript/chart.js/chart.min.js libjs-chart.js

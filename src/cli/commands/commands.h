@@ -6,6 +6,7 @@
 
 extern const struct cli_command cli_compare, cli_doctor, cli_elastic, cli_env, cli_help, cli_info, cli_p2p, cli_plan,
     cli_rank, cli_report, cli_serve;
-extern const struct cli_command cli_bench_ep, cli_bench_limits, cli_bench_nixlbench, cli_bench_transfer;
+extern const struct cli_command cli_bench_ep, cli_bench_kv, cli_bench_limits, cli_bench_nixlbench, cli_bench_traffic,
+    cli_bench_transfer;
 
 #endif
