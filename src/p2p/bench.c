@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/fail.h"
-#include "p2p/stop.h"
+#include "base/signal/stop.h"
 
 static int both_ways(struct p2p_bench *bench, const struct p2p_load *load, struct p2p_result *result) {
   int rc = bench->ends->start_peer(bench, load);
@@ -93,7 +93,7 @@ int p2p_bench_run(struct p2p_bench *bench) {
     for (uint32_t s = 0; s < bench->sizes->count && includes(bench, ops[i]); s++) {
       if (ops[i] == P2P_OP_NOTIFY && bench->sizes->bytes[s] > WEFT_AGENT_MAX_NOTIFICATION)
         continue;
-      int rc = p2p_stop_check();
+      int rc = stop_check();
       if (rc == 0)
         rc = run_one(bench, ops[i], bench->sizes->bytes[s]);
       if (rc != 0)

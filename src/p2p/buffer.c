@@ -8,7 +8,7 @@
 
 #include "base/fail.h"
 #include "base/random.h"
-#include "p2p/stop.h"
+#include "base/signal/stop.h"
 
 enum { CHUNK = 1 << 20, PAGE = 4096 };
 
@@ -112,7 +112,7 @@ int p2p_buffer_fill(struct p2p_buffer *buffer, uint64_t seed, uint64_t bytes) {
   int rc = chunk ? 0 : fail(WEFT_ERR_NOMEM, "no memory for a buffer's contents");
   for (uint64_t at = 0; at < bytes && rc == 0; at += CHUNK) {
     uint64_t size = bytes - at < CHUNK ? bytes - at : CHUNK;
-    rc = p2p_stop_check();
+    rc = stop_check();
     if (rc != 0)
       break;
     make(chunk, seed, at, size);
@@ -129,7 +129,7 @@ int p2p_buffer_check(struct p2p_buffer *buffer, uint64_t seed, uint64_t bytes) {
   for (uint64_t at = 0; at < bytes && rc == 0; at += CHUNK) {
     uint64_t size = bytes - at < CHUNK ? bytes - at : CHUNK;
     make(wanted, seed, at, size);
-    rc = p2p_stop_check();
+    rc = stop_check();
     if (rc == 0)
       rc = copy(buffer, found, buffer->address + at, size);
     if (rc != 0 || memcmp(wanted, found, size) == 0)

@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 #include "base/fail.h"
+#include "base/signal/stop.h"
 #include "base/time/clock.h"
 #include "p2p/session.h"
-#include "p2p/stop.h"
 
 enum { HEX = 2 * 16 + 1, DRIVER_MS = 60000 }; // a driver that wakes up many GPUs takes seconds
 
@@ -94,9 +94,9 @@ int p2p_gpus_choose(const struct p2p_config *config, uint32_t *target) {
   if (pid == 0)
     answer_to(ends[1], config);
   close(ends[1]);
-  p2p_stop_at_once(true);
+  stop_at_once(true);
   size_t used = pid > 0 ? read_answer(ends[0], &answer) : 0;
-  p2p_stop_at_once(false);
+  stop_at_once(false);
   close(ends[0]);
   if (pid < 0)
     return fail_errno(errno, "cannot start a process that asks for GPUs");

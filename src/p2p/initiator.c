@@ -3,10 +3,10 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "base/signal/stop.h"
 #include "p2p/bench.h"
 #include "p2p/bound.h"
 #include "p2p/gpus.h"
-#include "p2p/stop.h"
 
 enum { MOST_AT_ONCE = 256 << 20 }; // bytes of a buffer, unless one size alone needs more
 
@@ -25,9 +25,9 @@ static int meet(struct p2p_bench *one) {
   char address[300];
   bool v6 = strchr(config->host, ':') != NULL;
   snprintf(address, sizeof address, v6 ? "[%s]:%u" : "%s:%u", config->host, config->port);
-  p2p_stop_at_once(true);
+  stop_at_once(true);
   int rc = weft_agent_meet(one->session.agent, address, config->timeout_ms, &one->session.peer);
-  p2p_stop_at_once(false);
+  stop_at_once(false);
   return rc;
 }
 

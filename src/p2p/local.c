@@ -8,15 +8,15 @@
 #include <unistd.h>
 
 #include "base/fail.h"
+#include "base/signal/stop.h"
 #include "base/time/clock.h"
 #include "p2p/buffer.h"
 #include "p2p/gpus.h"
-#include "p2p/stop.h"
 #include "secure/secret.h"
 
 // What the target's process ends with.
 static void be_target(const struct p2p_config *config, int port_out, pid_t parent) {
-  p2p_stop_ignore(); // the initiator ends it
+  stop_ignore(); // the initiator ends it
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent)
     _exit(1);
@@ -28,11 +28,11 @@ static void be_target(const struct p2p_config *config, int port_out, pid_t paren
 
 static int hear_port(int in, uint16_t *port) {
   ssize_t got;
-  p2p_stop_at_once(true); // which ends the target too
+  stop_at_once(true); // which ends the target too
   do
     got = read(in, port, sizeof *port);
   while (got < 0 && errno == EINTR);
-  p2p_stop_at_once(false);
+  stop_at_once(false);
   return got == sizeof *port ? 0 : fail(WEFT_ERR_SYSTEM, "the target did not start");
 }
 
@@ -88,7 +88,7 @@ static int run_local(const struct p2p_config *given, const struct p2p_sizes *siz
 int p2p_run(const struct p2p_config *config) {
   struct p2p_sizes sizes;
   uint32_t target_gpu = 0;
-  p2p_stop_watch();
+  stop_watch("weft p2p");
   int rc = p2p_sizes_parse(config->sizes, &sizes);
   if (rc == 0)
     rc = p2p_check(config);

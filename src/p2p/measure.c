@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "base/signal/stop.h"
 #include "base/time/clock.h"
-#include "p2p/stop.h"
 
 enum { MAX_DEPTH = 256 };
 
@@ -71,13 +71,13 @@ static int open_lane(struct lane *lane, struct p2p_session *session, const struc
 static int finish(weft_transfer_t *transfer) {
   int rc;
   while ((rc = weft_transfer_poll(transfer)) == 1)
-    if (p2p_stopped())
-      return p2p_stop_check(); // close_lane() cancels it
+    if (stop_came())
+      return stop_check(); // close_lane() cancels it
   return rc == 0 ? 0 : fail(rc, "a transfer failed: %s", weft_transfer_error(transfer));
 }
 
 static int once(weft_transfer_t *transfer) {
-  int rc = p2p_stop_check(); // what ends within the post is never asked for
+  int rc = stop_check(); // what ends within the post is never asked for
   if (rc == 0)
     rc = weft_transfer_post(transfer);
   return rc == 0 ? finish(transfer) : rc;
@@ -115,7 +115,7 @@ static int stream(struct lane *lane, uint32_t count) {
     weft_transfer_t *transfer = lane->transfers[i % lane->count];
     rc = i >= lane->count ? finish(transfer) : 0;
     if (rc == 0)
-      rc = p2p_stop_check();
+      rc = stop_check();
     if (rc == 0)
       rc = weft_transfer_post(transfer);
   }

@@ -89,7 +89,7 @@ bool p2p_is_storage(enum p2p_memory memory);
 int p2p_check(const struct p2p_config *config);
 
 // Each returns 0 or a code with its sentence. DATA: bytes were not what they should be. CANCELED: a signal came
-// (stop.h). P2P_REFUSED: all was measured, and some of it cannot be true, as the report says.
+// (base/signal/stop.h). P2P_REFUSED: all was measured, and some of it cannot be true, as the report says.
 enum { P2P_REFUSED = 1 };
 int p2p_run(const struct p2p_config *config);
 int p2p_storage(const struct p2p_config *config, const struct p2p_sizes *sizes);

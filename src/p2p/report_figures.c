@@ -4,11 +4,11 @@
 #include <unistd.h>
 
 #include "base/fail.h"
+#include "base/signal/stop.h"
 #include "base/text/digits.h"
 #include "base/time/clock.h"
 #include "measure/prometheus.h"
 #include "p2p/report.h"
-#include "p2p/stop.h"
 #include "page/page.h"
 
 bool p2p_figures_wanted(const struct p2p_report *report) {
@@ -94,8 +94,8 @@ int p2p_figures_write(struct p2p_report *report, bool complete) {
   figures->elapsed_s = digits_rounded((double)(clock_ns() - report->begun_ns) / 1e9);
   figures->complete = complete;
   figures->passed = complete && report->refused == 0;
-  if (!complete && p2p_stopped())
-    snprintf(figures->cut_short, sizeof figures->cut_short, "SIG%s", sigabbrev_np(p2p_stopped()));
+  if (!complete && stop_came())
+    snprintf(figures->cut_short, sizeof figures->cut_short, "SIG%s", sigabbrev_np(stop_came()));
   else if (!complete)
     snprintf(figures->error, sizeof figures->error, "%s", weft_last_error());
   int rc = config->html ? page_save_figures(config->html, list, &label, 1) : 0;

@@ -9,9 +9,9 @@
 
 #include "base/fail.h"
 #include "base/random.h"
+#include "base/signal/stop.h"
 #include "base/time/clock.h"
 #include "p2p/queue.h"
-#include "p2p/stop.h"
 
 enum { PING = 1, PONG = 2, SPIN_NS = 200000, YIELD_NS = 5000, NAP_MS = 20, REGIONS = 8 };
 
@@ -57,7 +57,7 @@ static void await_news(const struct p2p_session *session, uint64_t deadline_ns) 
 
 // Looks at all that may end a wait, or that others wait for.
 static int look_around(struct p2p_session *session) {
-  int rc = p2p_stop_check();
+  int rc = stop_check();
   if (rc == 0 && session->peer != 0)
     rc = weft_agent_check(session->agent, session->peer);
   if (rc == 0 && session->queue)

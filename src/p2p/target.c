@@ -6,12 +6,12 @@
 #include <unistd.h>
 
 #include "base/fail.h"
+#include "base/signal/stop.h"
 #include "p2p/bound.h"
 #include "p2p/gpus.h"
 #include "p2p/measure.h"
 #include "p2p/queue.h"
 #include "p2p/session.h"
-#include "p2p/stop.h"
 #include "secure/lobby.h"
 
 // What an initiator may ask for, so that 32 bits are enough.
@@ -146,7 +146,7 @@ static int serve(struct target *target) {
   while (rc == 0) {
     rc = obey(target, message);
     json_decref(message);
-    if (rc != 0 && !p2p_stopped()) // the initiator says what becomes of it
+    if (rc != 0 && !stop_came()) // the initiator says what becomes of it
       rc = p2p_say_failure(&target->session, rc);
     if (rc == 0 && target->done)
       break;
@@ -194,7 +194,7 @@ static int serve_all(struct target *target) {
     int rc = serve(target);
     if (rc == 0)
       continue;
-    if (p2p_stopped())
+    if (stop_came())
       return rc;
     first = first ? first : rc;
     if (target->config->forever || target->queue.count > 0)

@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "base/fail.h"
+#include "base/signal/stop.h"
 #include "base/time/clock.h"
-#include "bench/common/stop.h"
 #include "run/common/lead_address.h"
 #include "run/common/own_address.h"
 
@@ -42,7 +42,7 @@ static int await_answer(const struct bench_store *store, uint64_t patience_ms) {
       return err;
     if (tries >= TRIES && clock_passed(deadline))
       return fail_context(err, "the store %s, on which the workers are to meet, does not answer", store->url);
-    err = bench_stop_check();
+    err = stop_check();
     if (err)
       return err;
     usleep(RETRY_MS * 1000);

@@ -8,8 +8,8 @@
 
 #include "base/fail.h"
 #include "base/random.h"
+#include "base/signal/stop.h"
 #include "base/time/clock.h"
-#include "bench/common/stop.h"
 #include "bench/ep/found_json.h"
 
 enum {
@@ -22,7 +22,7 @@ enum {
 // A signal lets the measurement under way end, so that it counts; only a wait that goes on after that is broken off.
 static bool is_interrupted(void *arg) {
   struct bench_ep_hosts *hosts = arg;
-  if (!bench_stopped())
+  if (!stop_came())
     return false;
   if (!hosts->met)
     return true;

@@ -8,8 +8,8 @@
 #include <sys/socket.h>
 
 #include "base/fail.h"
+#include "base/signal/stop.h"
 #include "base/time/clock.h"
-#include "bench/common/stop.h"
 
 enum {
   LOOK_MS = 100,    // between two looks at signals and other hosts
@@ -24,7 +24,7 @@ enum {
 // What the rank's process has of the lead's: nothing but the board and its socket.
 static int be_rank(void *arg, uint32_t index, int socket) {
   const struct bench_ep_lead *lead = arg;
-  bench_stop_ignore(); // the lead ends it
+  stop_ignore(); // the lead ends it
   return bench_ep_rank_main(lead->config, lead->sweep, lead->board, index, socket);
 }
 
@@ -170,7 +170,7 @@ static bool look_around(struct round *round) {
   struct bench_ep_lead *lead = round->lead;
   char error[160];
   look_at_progress(round);
-  if (bench_stopped() && round->ending_ns == CLOCK_NEVER) {
+  if (stop_came() && round->ending_ns == CLOCK_NEVER) {
     atomic_store(&lead->board->stop, true);
     round->ending_ns = clock_deadline_ms(ENDING_MS);
   }

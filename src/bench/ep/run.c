@@ -6,8 +6,8 @@
 
 #include "base/boot_id.h"
 #include "base/fail.h"
+#include "base/signal/stop.h"
 #include "base/time/clock.h"
-#include "bench/common/stop.h"
 #include "bench/ep/bound.h"
 #include "bench/ep/heading.h"
 #include "bench/ep/hosts.h"
@@ -128,7 +128,7 @@ static int gather(struct run *run, const struct bench_ep_command *command, struc
     return err;
   found->counted = here > 0;
   found->count = here > 0 ? found->ranks[first].result.count : 0;
-  found->stopped = bench_stopped() != 0;
+  found->stopped = stop_came() != 0;
   return bench_ep_hosts_gather(&run->hosts, command, bench_ep_times_of(point->loop), found);
 }
 
@@ -168,7 +168,7 @@ static int measure_all(struct run *run) {
   int err = 0;
   for (uint32_t turn = 0; turn < run->config->common.repeat; turn++)
     for (run->place = 0; run->place < run->sweep.count; run->place++) {
-      if (err || run->agreed || bench_stopped())
+      if (err || run->agreed || stop_came())
         return err;
       err = measure(run, turn);
     }
@@ -184,15 +184,15 @@ static void describe_end(struct run *run, int err) {
   figures->passed = !err && !bench_output_refused(run->output);
   if (err)
     snprintf(figures->error, sizeof figures->error, "%s", weft_last_error());
-  if (bench_stopped())
-    snprintf(figures->cut_short, sizeof figures->cut_short, "%s", bench_stop_name());
+  if (stop_came())
+    snprintf(figures->cut_short, sizeof figures->cut_short, "%s", stop_name());
   else if (run->agreed)
     snprintf(figures->cut_short, sizeof figures->cut_short, "a signal on another host");
 }
 
 static void close_run(struct run *run, int err, const char *why) {
   err = run->agreed ? 0 : err;
-  bool alone = !err && bench_stopped() && !run->agreed; // the others do not know of the signal yet
+  bool alone = !err && stop_came() && !run->agreed; // the others do not know of the signal yet
   bench_ep_lead_close(&run->lead, err != 0);
   if (alone)
     bench_ep_hosts_close(&run->hosts, WEFT_ERR_CANCELED, "interrupted");
@@ -216,7 +216,7 @@ int bench_ep_run(struct bench_ep_config *config, struct bench_output *output, st
     err = open_run(&run);
   if (!err)
     err = measure_all(&run);
-  if (!err && run.agreed && !bench_stopped())
+  if (!err && run.agreed && !stop_came())
     err = fail(WEFT_ERR_CANCELED, "a signal on another host ended the benchmark");
   describe_end(&run, err);
   if (err)

@@ -7,7 +7,7 @@
 
 #include "base/fail.h"
 #include "base/random.h"
-#include "bench/common/stop.h"
+#include "base/signal/stop.h"
 
 enum { CHUNK = 1 << 20 };
 
@@ -75,7 +75,7 @@ int traffic_area_fill(const struct traffic_area *area, const struct traffic_pair
   int rc = chunk ? 0 : fail(WEFT_ERR_NOMEM, "no memory for the bytes of a pattern");
   for (uint64_t at = 0; at < pair->bytes && rc == 0; at += CHUNK) {
     size_t size = pair->bytes - at < CHUNK ? (size_t)(pair->bytes - at) : CHUNK;
-    rc = bench_stop_check();
+    rc = stop_check();
     traffic_stream_bytes(stream, at, chunk, size);
     if (rc == 0)
       rc = move(area, area->address + at, chunk, size);
@@ -117,7 +117,7 @@ int traffic_area_check(const struct traffic_area *area, const struct traffic_pai
   int rc = buffers ? 0 : fail(WEFT_ERR_NOMEM, "no memory to check a pattern");
   uint32_t pieces = traffic_pair_pieces(pair);
   for (uint32_t i = 0; i < pieces && rc == 0; i++) {
-    rc = bench_stop_check();
+    rc = stop_check();
     if (rc == 0)
       rc = check_piece(area, pair, stream, i, buffers, &damage);
   }

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "base/signal/stop.h"
 #include "base/time/clock.h"
-#include "bench/common/stop.h"
 
 enum { READY = 1, GO, DONE, PING, PONG, COMPARED };
 enum {
@@ -85,7 +85,7 @@ static int take_all(struct traffic_crew *crew) {
 }
 
 int traffic_crew_look(struct traffic_crew *crew) {
-  int rc = bench_stop_check();
+  int rc = stop_check();
   if (rc == 0 && meet_lost(crew->meet, NULL, NULL, 0)) // a step says who and why, at once
     rc = meet_barrier(crew->meet, "end", LOST_MS);
   return rc;

@@ -13,8 +13,8 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "base/signal/stop.h"
 #include "base/time/clock.h"
-#include "bench/common/stop.h"
 
 enum {
   BATCH_NS = 500000000,

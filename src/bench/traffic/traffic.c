@@ -9,12 +9,12 @@
 
 #include "base/fail.h"
 #include "base/random.h"
+#include "base/signal/stop.h"
 #include "base/text/digits.h"
 #include "base/time/clock.h"
 #include "bench/common/children.h"
 #include "bench/common/output.h"
 #include "bench/common/progress.h"
-#include "bench/common/stop.h"
 #include "bench/common/store.h"
 #include "bench/traffic/book.h"
 #include "bench/traffic/run.h"
@@ -144,8 +144,7 @@ static int close_report(struct job *job, uint32_t repeat, int err, const char *w
   job->figures.complete = err == 0;
   job->figures.elapsed_s = (double)(clock_ns() - job->begun_ns) / 1e9;
   if (err == WEFT_ERR_CANCELED)
-    snprintf(job->figures.cut_short, sizeof job->figures.cut_short, "%s",
-             bench_stopped() ? bench_stop_name() : "stopped");
+    snprintf(job->figures.cut_short, sizeof job->figures.cut_short, "%s", stop_came() ? stop_name() : "stopped");
   else if (err)
     snprintf(job->figures.error, sizeof job->figures.error, "%.255s", why);
   job->figures.passed = job->figures.passed && (err == 0 || err == WEFT_ERR_CANCELED);
@@ -171,8 +170,8 @@ static int measure(struct job *job, struct traffic_worker *worker) {
   }
   if (rc == 0)
     rc = meet_barrier(worker->meet, "measured", CLOSE_MS + 2 * worker->crew.timeout_ms);
-  if (rc == WEFT_ERR_CANCELED && bench_stopped())
-    bench_stop_check(); // whose sentence names the signal
+  if (rc == WEFT_ERR_CANCELED && stop_came())
+    stop_check(); // whose sentence names the signal
   snprintf(why, sizeof why, "%s", rc ? weft_last_error() : "");
   if (rc != 0 && !meet_lost(worker->meet, NULL, NULL, 0))
     meet_fail(worker->meet, rc, why); // before anything else, so that nobody waits
@@ -192,7 +191,7 @@ static bool ask(void *arg) {
   uint32_t index;
   bool well;
   char how[128];
-  if (bench_stopped())
+  if (stop_came())
     return true;
   if (job->children && !job->child_ended[0] && bench_children_ended(job->children, &index, &well, how, sizeof how))
     snprintf(job->child_ended, sizeof job->child_ended, "worker process %u of this host %s", index, how);
@@ -225,7 +224,7 @@ static int meet_others(struct job *job, struct meet **meet) {
   json_decref(settings);
   if (rc == WEFT_ERR_CANCELED && job->child_ended[0])
     return fail(WEFT_ERR_PEER_LOST, "%s", job->child_ended);
-  return rc == WEFT_ERR_CANCELED && bench_stopped() ? bench_stop_check() : rc;
+  return rc == WEFT_ERR_CANCELED && stop_came() ? stop_check() : rc;
 }
 
 static int work(struct job *job) {
@@ -243,8 +242,8 @@ static int work(struct job *job) {
   if (rc == 0) {
     rc = measure(job, &worker);
   } else if (!meet_lost(meet, NULL, NULL, 0)) {
-    if (rc == WEFT_ERR_CANCELED && bench_stopped())
-      bench_stop_check();
+    if (rc == WEFT_ERR_CANCELED && stop_came())
+      stop_check();
     snprintf(why, sizeof why, "%s", weft_last_error());
     meet_fail(meet, rc, why);
     fail(rc, "%s", why);
@@ -309,7 +308,7 @@ static int lead(const struct traffic_config *config, struct bench_children *chil
 int traffic_bench(const struct traffic_config *config, int *status) {
   struct bench_children children;
   *status = 0;
-  bench_stop_watch(command);
+  stop_watch(command);
   int rc = bench_options_check(config->options);
   if (rc == 0)
     rc = bench_children_start(&children, config->local - 1, be_child, (void *)config);

@@ -5,7 +5,7 @@
 
 #include "base/fail.h"
 #include "base/random.h"
-#include "bench/common/stop.h"
+#include "base/signal/stop.h"
 #include "bench/transfer/buffer.h"
 
 enum { CHUNK = 1 << 18 };
@@ -57,7 +57,7 @@ int transfer_buffer_fill(struct transfer_buffer *buffer, uint64_t offset, const 
     transfer_contents_make(contents, at + done, chunk ? chunk : to, some);
     err = chunk ? copy(buffer, to, chunk, some) : 0;
     if (!err)
-      err = bench_stop_check();
+      err = stop_check();
   }
   free(chunk);
   return err;
@@ -77,7 +77,7 @@ int transfer_buffer_check(struct transfer_buffer *buffer, uint64_t offset, const
       first = place - at;
     wrong += found;
     if (!err)
-      err = bench_stop_check();
+      err = stop_check();
   }
   free(chunk);
   if (!err && wrong > 0)

@@ -4,8 +4,8 @@
 
 #include <sched.h>
 
+#include "base/signal/stop.h"
 #include "base/time/ticks.h"
-#include "bench/common/stop.h"
 
 // Polls in vain before a look around, and before others get the processor.
 enum { LOOK_EVERY = 1024, YIELD_EVERY = 16, LANE_POSTED_EACH = 8, SMALL = 16384 };
@@ -16,7 +16,7 @@ static struct transfer_request *requests_of(struct transfer_lane *lane, uint32_t
 }
 
 static int look_around(const struct transfer_load *load) {
-  int err = bench_stop_check();
+  int err = stop_check();
   if (!err && load->ended && load->ended(load->arg))
     err = fail(WEFT_ERR_PEER_LOST, "a worker has gone");
   return err;
@@ -36,7 +36,7 @@ static int poll_slot(const struct transfer_request *requests, uint32_t group) {
 
 static int begin(struct transfer_lane *lane, uint32_t slot, uint64_t number) {
   const struct transfer_load *load = lane->load;
-  int err = bench_stopped() ? look_around(load) : 0; // what ends within its post is never waited for
+  int err = stop_came() ? look_around(load) : 0; // what ends within its post is never waited for
   if (!err && load->recreate) {
     uint64_t begun = ticks_now();
     err = transfer_lane_renew(lane, slot);
@@ -85,7 +85,7 @@ static int run_single(struct transfer_lane *lane, uint32_t count) {
     lane->ended[i] = now = ticks_now();
     if (rc != 0)
       return fail(rc, "a transfer failed: %s", weft_transfer_error(transfer));
-    if (bench_stopped() && (rc = look_around(load)) != 0)
+    if (stop_came() && (rc = look_around(load)) != 0)
       return rc;
     turn(lane, 0);
   }
@@ -115,7 +115,7 @@ static int run_blind(struct transfer_lane *lane, uint32_t count) {
         return rc;
     if (rc != 0)
       return fail(rc, "a transfer failed: %s", weft_transfer_error(transfer));
-    if (bench_stopped() && (rc = look_around(load)) != 0)
+    if (stop_came() && (rc = look_around(load)) != 0)
       return rc;
     turn(lane, 0);
   }

@@ -5,12 +5,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/signal/stop.h"
 #include "base/time/clock.h"
-#include "bench/common/stop.h"
 #include "bench/transfer/table.h"
 
 // The keys that are columns of our own table.
 static const char *const columns[] = {"bytes", "batch", "backend", "transport", NULL};
+static const char *const shown[] = {"latency", "bandwidth", "messages", "cpu", NULL};
 
 // --- begin ---
 
@@ -32,6 +33,7 @@ int transfer_report_begin(struct transfer_report *report, struct transfer_call *
     err = fail(WEFT_ERR_NOMEM, "no memory for a table");
   output->out = report->own;
   output->columns = columns;
+  output->figures = shown;
   output->progress = &report->progress;
   if (!err)
     err = limits_open(&report->limits);
@@ -238,8 +240,7 @@ int transfer_report_end(struct transfer_report *report, int err, bool *refused) 
   *refused = bench_output_refused(&report->call->output);
   figures->passed = err == 0 && !*refused;
   if (err == WEFT_ERR_CANCELED)
-    snprintf(figures->cut_short, sizeof figures->cut_short, "%.*s", FIGURES_TEXT - 1,
-             bench_stopped() ? bench_stop_name() : why);
+    snprintf(figures->cut_short, sizeof figures->cut_short, "%.*s", FIGURES_TEXT - 1, stop_came() ? stop_name() : why);
   else
     snprintf(figures->error, sizeof figures->error, "%.*s", FIGURES_TEXT - 1, why);
   int written = figures->kind[0] ? bench_output_end(&report->call->output, figures) : 0;

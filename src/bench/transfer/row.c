@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/signal/stop.h"
 #include "base/time/ticks.h"
-#include "bench/common/stop.h"
 #include "bench/transfer/row.h"
 #include "bench/transfer/start.h"
 
@@ -113,7 +113,7 @@ static void *move(void *arg) {
 // The window begins with all workers at once: what came before it, threads and all, is outside.
 static int start(struct transfer_rowing *rowing) {
   struct transfer_worker *worker = rowing->worker;
-  int err = bench_stop_check();
+  int err = stop_check();
   if (!err && worker->meet)
     err = transfer_start_wait(worker);
   getrusage(RUSAGE_SELF, &rowing->before);

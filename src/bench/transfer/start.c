@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/signal/stop.h"
 #include "base/text/text.h"
 #include "base/time/clock.h"
-#include "bench/common/stop.h"
 
 // From the word of rank 0 to the beginning: longer than a notification takes.
 enum { LEAD_NS = 200000, LEAD_OF_HOSTS_NS = 2000000, LEAD_OF_WORKER_NS = 50000 };
@@ -26,7 +26,7 @@ static int say(struct transfer_worker *worker, uint32_t rank, const struct messa
 
 static int look_around(struct transfer_worker *worker) {
   char why[FAIL_DETAIL_SIZE];
-  int err = bench_stop_check();
+  int err = stop_check();
   if (!err && meet_lost(worker->meet, NULL, why, sizeof why))
     err = fail(WEFT_ERR_PEER_LOST, "%s", why);
   return err;

@@ -5,9 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/signal/stop.h"
 #include "base/time/clock.h"
 #include "bench/common/children.h"
-#include "bench/common/stop.h"
 #include "bench/common/store.h"
 #include "bench/transfer/report.h"
 
@@ -161,7 +161,7 @@ static void start_children(void *arg, uint32_t come, uint32_t size) {
 
 static bool is_asked_to_end(void *arg) {
   const struct starting *starting = arg;
-  return starting->err || bench_stop_asked(NULL);
+  return starting->err || stop_asked(NULL);
 }
 
 static int meet_and_run(struct running *running, const struct bench_store *store, struct starting *starting) {
@@ -181,8 +181,8 @@ static int meet_and_run(struct running *running, const struct bench_store *store
       .arg = starting,
   };
   int err = meet_open(&meet, &options);
-  if (err && bench_stopped())
-    err = bench_stop_check();
+  if (err && stop_came())
+    err = stop_check();
   if (!err)
     err = run_worker(running, meet);
   snprintf(why, sizeof why, "%s", err ? weft_last_error() : "");
@@ -298,7 +298,7 @@ int transfer_run(struct transfer_call *call, bool *refused) {
     err = bench_options_check(&call->config->common);
   if (err)
     return err;
-  bench_stop_watch(call->command);
+  stop_watch(call->command);
   if (running.plan.storage == TRANSFER_OBJECTS)
     err = transfer_stored_set_client(call->config);
   if (!err)

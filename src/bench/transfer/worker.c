@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/random.h"
-#include "bench/common/stop.h"
+#include "base/signal/stop.h"
 #include "bench/transfer/start.h"
 
 enum { MOST_BLOB = 1 << 20 };
@@ -217,6 +217,6 @@ static uint32_t patience_ms(const struct transfer_plan *plan) {
 }
 
 int transfer_worker_step(struct transfer_worker *worker, const char *name) {
-  int err = bench_stop_check();
+  int err = stop_check();
   return err || !worker->meet ? err : meet_barrier(worker->meet, name, patience_ms(worker->plan));
 }

@@ -1,6 +1,6 @@
 // weft bench ep: measures dispatch and combine.
 #include "base/fail.h"
-#include "bench/common/stop.h"
+#include "base/signal/stop.h"
 #include "bench/ep/run.h"
 #include "cli/commands/commands.h"
 #include "cli/process/terminal.h"
@@ -103,17 +103,17 @@ static int run(const struct cli_call *call) {
   struct bench_progress progress;
   struct figures figures = {0};
   settle_output(&options.config, &output);
-  bench_stop_watch("weft bench ep");
+  stop_watch("weft bench ep");
   bench_progress_begin(&progress, "weft bench ep", options.config.common.quiet);
   output.progress = &progress;
   int err = bench_ep_run(&options.config, &output, &progress, &figures);
   bool refused = bench_output_refused(&output);
   figures_free(&figures);
-  if (err && !(err == WEFT_ERR_CANCELED && bench_stopped()))
+  if (err && !(err == WEFT_ERR_CANCELED && stop_came()))
     return cli_command_failed(call, err);
-  if (bench_stopped()) {
-    cli_command_failed(call, bench_stop_check());
-    return 128 + bench_stopped();
+  if (stop_came()) {
+    cli_command_failed(call, stop_check());
+    return 128 + stop_came();
   }
   return refused ? 1 : 0;
 }

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/fail.h"
-#include "bench/common/stop.h"
+#include "base/signal/stop.h"
 #include "cli/bench/kv_options.h"
 #include "cli/commands/commands.h"
 #include "cli/process/terminal.h"
@@ -151,8 +151,8 @@ static int run(const struct cli_call *call) {
   traffic_plan_free(&plan);
   if (err)
     cli_command_failed(call, err);
-  if (err && bench_stopped())
-    return 128 + bench_stopped();
+  if (err && stop_came())
+    return 128 + stop_came();
   return err ? weft_err_exit_status(err) : status;
 }
 

@@ -2,7 +2,7 @@
 #include "cli/bench/transfer.h"
 
 #include "base/fail.h"
-#include "bench/common/stop.h"
+#include "base/signal/stop.h"
 #include "bench/transfer/transfer.h"
 #include "cli/bench/devices.h"
 #include "cli/commands/commands.h"
@@ -120,9 +120,9 @@ int cli_bench_transfer_run(const struct cli_call *call, bool as_nixlbench) {
   int err = settle(&config, given, as_nixlbench);
   if (!err)
     err = measure(&config, command, &refused);
-  if (bench_stopped()) { // whatever it broke off
-    cli_command_failed(call, bench_stop_check());
-    return 128 + bench_stopped();
+  if (stop_came()) { // whatever it broke off
+    cli_command_failed(call, stop_check());
+    return 128 + stop_came();
   }
   return err ? cli_command_failed(call, err) : refused ? 1 : 0;
 }

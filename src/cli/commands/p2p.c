@@ -1,9 +1,9 @@
 // weft p2p: checks and measures transfers between two processes.
 #include "p2p/p2p.h"
 #include "base/fail.h"
+#include "base/signal/stop.h"
 #include "cli/commands/commands.h"
 #include "cli/process/terminal.h"
-#include "p2p/stop.h"
 #include "secure/secret.h"
 
 #include <stdio.h>
@@ -167,9 +167,9 @@ static int run(const struct cli_call *call) {
   config->color = terminal.color;
   config->unicode = terminal.unicode;
   err = p2p_run(config);
-  if (p2p_stopped()) { // whatever it broke off
-    cli_command_failed(call, p2p_stop_check());
-    return 128 + p2p_stopped();
+  if (stop_came()) { // whatever it broke off
+    cli_command_failed(call, stop_check());
+    return 128 + stop_came();
   }
   if (err == P2P_REFUSED) {
     fprintf(stderr, "weft p2p: rates were refused, for they cannot be true: the report says which, and why%s\n",

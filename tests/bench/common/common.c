@@ -1,8 +1,8 @@
 // What the commands of the bench share: local workers that meet on an embedded store, and where rows go.
+#include "base/signal/stop.h"
 #include "bench/common/children.h"
 #include "bench/common/options.h"
 #include "bench/common/output.h"
-#include "bench/common/stop.h"
 #include "bench/common/store.h"
 
 #include "base/time/clock.h"
@@ -289,13 +289,13 @@ static void what_cannot_be_written_is_said_and_the_rest_goes_on(void **state) {
 
 static void a_signal_is_remembered(void **state) {
   (void)state;
-  bench_stop_watch("weft bench test");
-  assert_int_equal(bench_stopped(), 0);
-  assert_int_equal(bench_stop_check(), 0);
+  stop_watch("weft bench test");
+  assert_int_equal(stop_came(), 0);
+  assert_int_equal(stop_check(), 0);
   raise(SIGTERM);
-  assert_int_equal(bench_stopped(), SIGTERM);
-  assert_string_equal(bench_stop_name(), "SIGTERM");
-  assert_int_equal(bench_stop_check(), WEFT_ERR_CANCELED);
+  assert_int_equal(stop_came(), SIGTERM);
+  assert_string_equal(stop_name(), "SIGTERM");
+  assert_int_equal(stop_check(), WEFT_ERR_CANCELED);
 }
 
 int main(void) {

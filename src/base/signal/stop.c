@@ -1,8 +1,9 @@
 // Ends by a signal: a flag for the loops, and a way out of calls that look at no flag.
-#include "p2p/stop.h"
+#include "base/signal/stop.h"
 
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -10,18 +11,17 @@
 
 static const struct {
   int number;
-  const char *name, *message;
-} ends[] = {{SIGINT, "SIGINT", "weft p2p: interrupted by SIGINT\n"},
-            {SIGTERM, "SIGTERM", "weft p2p: interrupted by SIGTERM\n"},
-            {SIGHUP, "SIGHUP", "weft p2p: interrupted by SIGHUP\n"}};
+  const char *name;
+} ends[] = {{SIGINT, "SIGINT"}, {SIGTERM, "SIGTERM"}, {SIGHUP, "SIGHUP"}};
 enum { ENDS = sizeof ends / sizeof *ends };
 
 static atomic_int came;
 static atomic_bool now;
+static char messages[ENDS][96]; // written before there is a handler
 
 static void leave(int number) {
   for (int i = 0; i < ENDS; i++)
-    if (ends[i].number == number && write(STDERR_FILENO, ends[i].message, strlen(ends[i].message)) < 0)
+    if (ends[i].number == number && write(STDERR_FILENO, messages[i], strlen(messages[i])) < 0)
       break; // nobody reads it
   _exit(128 + number);
 }
@@ -32,36 +32,46 @@ static void take(int number) {
 }
 
 static void handle_all(void (*handler)(int)) {
-  struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
+  struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART}, before;
   sigemptyset(&action.sa_mask);
-  struct sigaction before;
   for (int i = 0; i < ENDS; i++)
     if (ends[i].number != SIGHUP || sigaction(SIGHUP, NULL, &before) != 0 || before.sa_handler != SIG_IGN) // nohup
       sigaction(ends[i].number, &action, NULL);
 }
 
-void p2p_stop_watch(void) {
+void stop_watch(const char *command) {
+  for (int i = 0; i < ENDS; i++)
+    snprintf(messages[i], sizeof messages[i], "%.48s: interrupted by %s\n", command, ends[i].name);
   handle_all(take);
 }
 
-void p2p_stop_ignore(void) {
+void stop_ignore(void) {
   handle_all(SIG_IGN);
 }
 
-void p2p_stop_at_once(bool at_once) {
+void stop_at_once(bool at_once) {
   atomic_store(&now, at_once);
   if (at_once && atomic_load(&came) != 0) // before it was set
     leave(atomic_load(&came));
 }
 
-int p2p_stopped(void) {
+int stop_came(void) {
   return atomic_load_explicit(&came, memory_order_relaxed);
 }
 
-int p2p_stop_check(void) {
-  int number = p2p_stopped();
-  for (int i = 0; i < ENDS && number != 0; i++)
+const char *stop_name(void) {
+  int number = stop_came();
+  for (int i = 0; i < ENDS; i++)
     if (ends[i].number == number)
-      return fail(WEFT_ERR_CANCELED, "interrupted by %s", ends[i].name);
-  return 0;
+      return ends[i].name;
+  return "";
+}
+
+int stop_check(void) {
+  return stop_came() ? fail(WEFT_ERR_CANCELED, "interrupted by %s", stop_name()) : 0;
+}
+
+bool stop_asked(void *arg) {
+  (void)arg;
+  return stop_came() != 0;
 }
