@@ -162,7 +162,9 @@ struct weft_agent_options {
                          second agent of that name is EXISTS */
   const char *transports; /**< names, comma-separated: "shm,ucx". Of transports with equal costs an agent takes the one
                              named first; notifications go by the first that can carry them. Default: all that work
-                             here; they are shm, cuda, ucx, ofi, file, object */
+                             here; they are shm, cuda, ucx, ofi, file, object. By default ucx has RDMA only: UCX's TCP,
+                             which lets whoever reaches its port write to this process's memory, wants a name here,
+                             or UCX_TLS or UCX_NET_DEVICES in the environment */
   enum weft_agent_progress progress; /**< what drives the agent; default: a thread */
   uint32_t spin_us;      /**< after so long without work the thread, or weft_transfer_wait(), sleeps; default 50 */
   uint32_t heartbeat_ms; /**< time between heartbeats to each peer; default 1,000 */

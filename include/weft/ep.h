@@ -212,8 +212,9 @@ struct weft_ep_options {
                               Default: none, and this rank joins the group, or founds it alone if there is none */
   /** Way to ranks on other hosts, the same for all ranks: the transport "ofi" or "ucx"; "nvlink": only where NVLink
    *  joins the GPUs; "none": no other host. Default: the environment's WEFT_EP_TRANSPORT; else none if the store is
-   *  inside this process; else NVLink where it reaches, and elsewhere the first transport that works. NVLink joins
-   *  hosts of one domain, and containers of one host whose processes may use the same IMEX channel. */
+   *  inside this process; else NVLink where it reaches, and elsewhere ofi, then ucx, which has RDMA only unless it is
+   *  named. NVLink joins hosts of one domain, and containers of one host whose processes may use the same IMEX
+   *  channel. */
   const char *transport;
   /** Where ranks on other hosts connect to this one: addresses or interfaces of this host, comma-separated. Default:
    *  the environment's WEFT_ADDRESS or WEFT_INTERFACE; else the addresses of all interfaces that are up, except

@@ -27,7 +27,7 @@ static int add(weft_agent_t *agent, const char *name) {
     return fail(WEFT_ERR_EXISTS, "this agent has the transport %s already", name);
   int rc = transport_find(name, &transport);
   if (rc == 0)
-    rc = agent_worker_open(agent, transport);
+    rc = agent_worker_open(agent, transport, false);
   if (rc != 0)
     return weft_err_scope(rc) == WEFT_SCOPE_SELF || rc == WEFT_ERR_NOT_FOUND
                ? rc

@@ -17,8 +17,10 @@
 
 // Every command, in the order of the help.
 static const struct cli_command *const commands[] = {
-    &cli_bench_kv, &cli_bench_limits, &cli_bench_traffic, &cli_elastic, &cli_p2p,  &cli_plan, &cli_report,
-    &cli_serve,    &cli_info,         &cli_doctor,        &cli_env,     &cli_help, &cli_rank, NULL};
+    &cli_elastic, &cli_p2p,    &cli_bench_ep, &cli_bench_traffic, &cli_bench_kv, &cli_bench_limits, &cli_compare,
+    &cli_plan,    &cli_report, &cli_serve,    &cli_info,          &cli_doctor,   &cli_env,          &cli_help,
+    &cli_rank,    NULL,
+};
 
 static bool is(const char *text, const char *name, const char *letter) {
   return strcmp(text, name) == 0 || strcmp(text, letter) == 0;

@@ -125,6 +125,10 @@ int cuda_event_open(struct device *device, void **mark, char *why);
 void cuda_event_close(struct device *device, void *mark);
 int cuda_event_record(struct device *device, void *mark, void *stream, char *why);
 int cuda_event_elapsed(struct device *device, void *begin, void *end, uint64_t *ns, char *why);
+int cuda_graph_begin(struct device *device, void *stream, char *why);
+int cuda_graph_end(struct device *device, void *stream, void **graph, char *why);
+int cuda_graph_launch(struct device *device, void *graph, void *stream, char *why);
+void cuda_graph_close(struct device *device, void *graph);
 
 size_t cuda_ep_area_bytes(const struct device_ep_options *options, char *why);
 int cuda_ep_open(struct device *device, const struct device_ep_options *options, struct device_ep **ep, char *why);

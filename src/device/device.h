@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 enum {
-  DEVICE_ABI = 12, // of this page
+  DEVICE_ABI = 13, // of this page
   DEVICE_WHY = 256,
   DEVICE_SEATS = 64, // peers of an engine, itself among them
   DEVICE_NAME = 64,  // bytes that name a window to other hosts
@@ -247,6 +247,12 @@ struct device_api {
   int (*event_record)(struct device *device, void *mark, void *stream, char *why);
   // Time between two events that have passed, in ns.
   int (*event_elapsed)(struct device *device, void *begin, void *end, uint64_t *ns, char *why);
+  // Launches of this thread into `stream` are captured from here on, until graph_end() makes a graph of them, ready to
+  // run. After an error of a launch it has to be ended all the same: then there is no graph. One thread.
+  int (*graph_begin)(struct device *device, void *stream, char *why);
+  int (*graph_end)(struct device *device, void *stream, void **graph, char *why);
+  int (*graph_launch)(struct device *device, void *graph, void *stream, char *why);
+  void (*graph_close)(struct device *device, void *graph); // none of it runs. NULL is legal
 
   // Bytes of a window for one direction of a link. 0 and `why`: no engine can be so large.
   size_t (*ep_area_bytes)(const struct device_ep_options *options, char *why);

@@ -4,7 +4,7 @@
 
 #include "limits/hardware/hardware.h"
 #include "limits/kept.h"
-#include "limits/table.h"
+#include "limits/table/table.h"
 #include "measure/figures.h"
 
 // Where to look: all NULL but in tests.

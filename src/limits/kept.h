@@ -3,7 +3,7 @@
 #define LIMITS_KEPT_H
 
 #include "limits/hardware/hardware.h"
-#include "limits/table.h"
+#include "limits/table/table.h"
 
 enum { KEPT_VERSION = 1, KEPT_PATH = 4096, KEPT_TIME = 32 };
 

@@ -53,6 +53,9 @@ const char *limits_origin(const struct limits *limits);
 // may ask for one.
 void limits_route_bound(struct limits *limits, const struct limits_route *route, struct limits_bound *bound);
 
+// The fastest link between two GPUs of this host, whichever they are: asks NVML, and no driver of CUDA.
+void limits_gpu_link_bound(struct limits *limits, struct limits_bound *bound);
+
 // A figure, and what is known of how it came to be.
 struct limits_claim {
   double gbps;

@@ -114,6 +114,18 @@ static void of_gpus(struct limits *limits, const struct limits_route *route, str
     of_gpu(limits, LIMITS_GPU_LINK, from->gpu, to->gpu, bound);
 }
 
+void limits_gpu_link_bound(struct limits *limits, struct limits_bound *bound) {
+  const struct limits_entry *best = NULL;
+  if (limits_know_gpus(limits) == 0)
+    for (uint32_t i = 0; i < limits->table.count; i++)
+      if (limits->table.list[i].kind == LIMITS_GPU_LINK && (!best || limits->table.list[i].gbps > best->gbps))
+        best = &limits->table.list[i];
+  if (best)
+    take(bound, best);
+  else
+    nobody_knows(bound, "gpu link", "neither NVML nor sysfs says how fast the links of this host's GPUs are");
+}
+
 // --- storage ---
 
 static void of_file(const struct limits *limits, const struct limits_route *route, struct limits_bound *bound) {

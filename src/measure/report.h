@@ -23,6 +23,8 @@ void report_stalls(FILE *out, const struct results *results,
 // Of the head. How many experts a token really selected; and where ranks outnumbered their processors, else nothing.
 void report_add_topk(struct text *text, const struct results *results);
 void report_add_shortage(struct text *text, const struct results *results);
+// What bounds the run, and how near to that it came: results->config.bound, which older results lack.
+void report_add_bound(struct text *text, const struct results *results);
 
 // The columns of a text report.
 static inline size_t report_width(const struct report_options *options) {

@@ -1,5 +1,6 @@
 // What the head of the text report says of the run as a whole, beyond its options.
 #include <inttypes.h>
+#include <string.h>
 
 #include "measure/report.h"
 
@@ -44,4 +45,61 @@ void report_add_shortage(struct text *text, const struct results *results) {
   }
   if (text->size > 0)
     text_add(text, ": processors are short, so the figures are of waiting for them, too");
+}
+
+// --- what the hardware allows ---
+
+static double wire_gbps(const struct results_rank *rank) {
+  return rank->state == RESULTS_PASSED
+             ? results_gbps(rank->dispatch_wire_bytes + rank->combine_wire_bytes, rank->both.avg)
+             : 0;
+}
+
+// The most that a host's ranks moved together, or one rank did; `who` is one of those.
+static double find_most(const struct results_phase *phase, bool of_hosts, const struct results_rank **who) {
+  double most = 0;
+  for (uint32_t i = 0; i < phase->num_ranks; i++) {
+    double sum = 0;
+    for (uint32_t k = 0; k < phase->num_ranks; k++)
+      if (k == i || (of_hosts && strcmp(phase->ranks[k].host, phase->ranks[i].host) == 0))
+        sum += wire_gbps(&phase->ranks[k]);
+    if (sum > most) {
+      most = sum;
+      *who = &phase->ranks[i];
+    }
+  }
+  return most;
+}
+
+static void add_ratio(struct text *text, const struct results *results, bool of_hosts, double gbps) {
+  const struct results_phase *phase = results_last_passed(results);
+  const struct results_rank *who = NULL;
+  double most = phase ? find_most(phase, of_hosts, &who) : 0;
+  if (!who)
+    return;
+  if (of_hosts)
+    text_add(text, "; the ranks of %s", who->host);
+  else
+    text_add(text, "; rank %" PRId32, who->rank);
+  text_add(text, " moved %.2f GB/s on the wire in phase %" PRIu32 ", %.3g %% of it", most, phase->index,
+           100 * most / gbps);
+  if (most > 1.05 * gbps)
+    text_add(text, ", which cannot be true: measure the bound anew with 'weft bench limits'");
+}
+
+void report_add_bound(struct text *text, const struct results *results) {
+  const json_t *bound = json_object_get(results->config, "bound");
+  const char *name = json_string_value(json_object_get(bound, "name"));
+  const char *detail = json_string_value(json_object_get(bound, "detail"));
+  const char *of = json_string_value(json_object_get(bound, "of"));
+  double gbps = json_number_value(json_object_get(bound, "gb_per_second"));
+  if (!name || !detail || !of)
+    return;
+  if (gbps > 0) {
+    text_add(text, "%s, %.4g GB/s (%s)", name, gbps,
+             json_is_true(json_object_get(bound, "measured")) ? "measured" : "described by the hardware");
+    add_ratio(text, results, strcmp(of, "host") == 0, gbps);
+  } else {
+    text_add(text, "%s, not known: %s", name, detail);
+  }
 }

@@ -119,7 +119,7 @@ static void print_memory(FILE *out, const struct results *results, const struct 
 }
 
 static void print_header(FILE *out, const struct results *results, const struct report_options *options) {
-  struct text run = {0}, sizes = {0}, shortage = {0};
+  struct text run = {0}, sizes = {0}, shortage = {0}, bound = {0};
   const char *dot = options->unicode ? "·" : "-";
   text_add(&run, "%s %s job %s %s %s, took %.1f s %s weft %s", results->run, dot, results->job, dot, results->started,
            results->elapsed_s, dot, results->version);
@@ -139,9 +139,12 @@ static void print_header(FILE *out, const struct results *results, const struct 
   print_labelled(
       out, options, "GB/s", TABLE_DIM, TABLE_PLAIN,
       "logical counts every (token, expert) selection; wire what left the rank, a token once to each other rank");
+  report_add_bound(&bound, results);
+  print_labelled(out, options, "bound", TABLE_DIM, TABLE_PLAIN, bound.data ? bound.data : "");
   text_free(&run);
   text_free(&sizes);
   text_free(&shortage);
+  text_free(&bound);
 }
 
 static void add_checks(struct text *text, const struct results *results) {

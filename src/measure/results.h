@@ -94,7 +94,8 @@ struct results {
   char store[128]; // what kind, and where
   json_t *config; // the run's configuration, as given and defaulted: an object with the names of struct run_config; the
                   // reports show num_tokens, hidden, topk, experts_per_rank, iterations and, as text, dtype, layout and
-                  // memory, and memory_why: what kept `auto` from GPUs
+                  // memory, and memory_why: what kept `auto` from GPUs; and bound: {name, gb_per_second (missing where
+                  // nobody knows), measured, detail, of}, of which `of` is "host" or "rank": whose wire rate it bounds
   json_t *plan;   // the plan's JSON
   uint32_t num_processors;
   struct results_processors *processors;

@@ -4,6 +4,7 @@
 
 #include "base/fail.h"
 #include "p2p/bench.h"
+#include "p2p/bound.h"
 #include "p2p/gpus.h"
 #include "p2p/stop.h"
 
@@ -67,8 +68,10 @@ static int handshake(struct p2p_bench *one) {
     rc = p2p_await_region(&one->session, one->remote.region);
   if (rc == 0)
     rc = p2p_buffer_open(&one->buffer, one->session.agent, one->config->memory, one->config->gpu, bytes);
-  if (rc == 0)
+  if (rc == 0) {
     p2p_gpus_compare(&one->buffer, ready, &one->report.ends);
+    p2p_bound_compare(ready, &one->report.ends);
+  }
   json_decref(ready);
   return rc;
 }

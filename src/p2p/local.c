@@ -81,7 +81,7 @@ static int run_local(const struct p2p_config *given, const struct p2p_sizes *siz
   if (rc == 0)
     rc = p2p_initiator(&here, sizes);
   if (pid > 0)
-    end_target(pid, rc == 0 ? here.timeout_ms : 0);
+    end_target(pid, rc >= 0 ? here.timeout_ms : 0);
   return rc;
 }
 

@@ -13,6 +13,7 @@
 #include <weft/agent.h>
 
 #include "base/time/histogram.h"
+#include "limits/limits.h"
 
 enum p2p_mode { P2P_LOCAL, P2P_TARGET, P2P_INITIATOR };
 enum p2p_memory { P2P_MEMORY_HOST, P2P_MEMORY_USER, P2P_MEMORY_CUDA, P2P_MEMORY_FILE, P2P_MEMORY_OBJECT };
@@ -36,6 +37,7 @@ struct p2p_config {
   enum p2p_memory memory;
   uint32_t gpu;
   uint32_t target_gpu; // of a local target, or P2P_GPU_OTHER
+  bool one_gpu;        // for both ends is what the caller named, and meant
   const char *path;    // of a file, "bucket/key" of an object
   bool overwrite;      // what is at `path` already
   uint32_t iterations, warmup, depth;
@@ -48,7 +50,7 @@ struct p2p_config {
   bool quiet, color, unicode;
 };
 
-enum { P2P_MAX_SIZES = 64, P2P_GPU_OTHER = 64 };
+enum { P2P_MAX_SIZES = 64, P2P_GPU_OTHER = 64, P2P_REASON = 512 };
 
 struct p2p_sizes {
   uint64_t bytes[P2P_MAX_SIZES];
@@ -76,6 +78,9 @@ struct p2p_result {
   double peer_gbps;         // likewise of the peer's, at the same time; 0: not bidirectional
   bool checked;             // every byte was
   char transport[32];
+  struct limits_bound bound; // of the rates; `gbps` negative: not known
+  double percent;            // of it; negative: not known
+  char refused[P2P_REASON];  // why the rates are not to be believed, which are 0 then; or ""
 };
 
 // Files and objects: measured against this process's own memory, without a peer.
@@ -84,7 +89,8 @@ bool p2p_is_storage(enum p2p_memory memory);
 int p2p_check(const struct p2p_config *config);
 
 // Each returns 0 or a code with its sentence. DATA: bytes were not what they should be. CANCELED: a signal came
-// (stop.h).
+// (stop.h). P2P_REFUSED: all was measured, and some of it cannot be true, as the report says.
+enum { P2P_REFUSED = 1 };
 int p2p_run(const struct p2p_config *config);
 int p2p_storage(const struct p2p_config *config, const struct p2p_sizes *sizes);
 int p2p_target(const struct p2p_config *config, int tell_port);

@@ -5,6 +5,7 @@
 
 #include <jansson.h>
 
+#include "base/text/digits.h"
 #include "measure/figures.h"
 #include "p2p/p2p.h"
 
@@ -12,7 +13,10 @@
 struct p2p_ends {
   char here[32], there[32]; // "host", "user", "cuda:1", "file", "object"
   bool same_gpu;            // of both: nothing that was measured crossed a link
+  bool two_hosts;
 };
+
+enum { P2P_BOUNDS = 16 };
 
 struct p2p_report {
   FILE *out;
@@ -21,21 +25,45 @@ struct p2p_report {
   int size_width; // of the table's column
   json_t *list;   // of the rows, for JSON
   uint32_t rows;
+  struct limits *limits;                  // of this host
+  uint32_t refused;                       // of the rows
+  struct limits_bound bounds[P2P_BOUNDS]; // that rows had, for the table's foot
+  uint32_t num_bounds;
   struct figures figures; // the rows again, where a file is to be written
   uint64_t begun_ns;
 };
 
-// `sizes` are those that will come.
+// `sizes` are those that will come. Loads this host's bounds, so the process does not fork afterwards.
 int p2p_report_begin(struct p2p_report *report, FILE *out, const struct p2p_config *config,
                      const struct p2p_sizes *sizes);
-// The row is on its way when this returns, whatever becomes of the process; JSON's is kept.
-int p2p_report_row(struct p2p_report *report, const struct p2p_result *result);
+// The row is held against its bound, and is on its way when this returns, whatever becomes of the process; JSON's is
+// kept.
+int p2p_report_row(struct p2p_report *report, struct p2p_result *result);
 // `complete`: all that was asked for was measured; else the last error says why not. The report is empty afterwards.
+// P2P_REFUSED: rows were.
 int p2p_report_end(struct p2p_report *report, bool complete);
+
+// Nanoseconds as microseconds, with the digits that reports show; of a result's latencies.
+static inline double p2p_us(double ns) {
+  return digits_rounded(ns / 1e3);
+}
+static inline double p2p_percentile_us(const struct p2p_result *result, double percent) {
+  return p2p_us((double)histogram_percentile(&result->latency, percent));
+}
+
+// --- figures for a page or a node exporter (report_figures.c) ---
+
+bool p2p_figures_wanted(const struct p2p_report *report);
+int p2p_figures_begin(struct p2p_report *report);
+int p2p_figures_row(struct p2p_report *report, const struct p2p_result *result);
+// Of what was broken off, too, what was measured. SYSTEM: a file cannot be written.
+int p2p_figures_write(struct p2p_report *report, bool complete);
 
 // --- the table (report_table.c) ---
 
 void p2p_table_head(const struct p2p_report *report);
 void p2p_table_row(const struct p2p_report *report, const struct p2p_result *result);
+// What the rates were held against.
+void p2p_table_foot(const struct p2p_report *report);
 
 #endif

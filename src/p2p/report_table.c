@@ -4,10 +4,11 @@
 #include <string.h>
 
 #include "base/text/table.h"
+#include "base/text/wrap.h"
 
-enum { GAP = 2, MIN_SIZE = 4, CELL = 48 };
+enum { GAP = 2, MIN_SIZE = 4, CELL = 48, WIDTH = 100 };
 
-enum column { OP, SIZE, P50, P99, P999, MAX, DEPTH, RATE, OWN, PEER, DATA, VIA, COLUMNS };
+enum column { OP, SIZE, P50, P99, P999, MAX, DEPTH, RATE, OWN, PEER, BOUND, DATA, VIA, COLUMNS };
 
 static const char latency_group[] = "latency (us)", rate_group[] = "several under way";
 
@@ -27,12 +28,14 @@ static const struct {
     [RATE] = {"1/s", rate_group, 8, true},
     [OWN] = {"GB/s", rate_group, 7, true},
     [PEER] = {"peer's", rate_group, 7, true},
+    [BOUND] = {"bound", rate_group, 5, true},
     [DATA] = {"data", NULL, 4, false},
     [VIA] = {"via", NULL, 0, false},
 };
 
+// With the peer's there is no room for the largest latency, which CSV and JSON have.
 static bool shown(const struct p2p_report *report, enum column column) {
-  return column != PEER || report->config->bidirectional;
+  return column == PEER ? report->config->bidirectional : column == MAX ? !report->config->bidirectional : true;
 }
 
 static int width_of(const struct p2p_report *report, enum column column) {
@@ -86,6 +89,11 @@ static void put_ends(const struct p2p_report *report) {
     fprintf(report->out, "initiator: %s, target: %s\n", ends->here, ends->there);
 }
 
+static void put_note(const struct p2p_report *report, const char *before, const char *text) {
+  fputs(before, report->out);
+  wrap_write(report->out, text, strlen(before), strlen(before), WIDTH);
+}
+
 void p2p_table_head(const struct p2p_report *report) {
   put_ends(report);
   put_groups(report);
@@ -109,6 +117,20 @@ static const char *gbps(double value, char out[CELL]) {
   return out;
 }
 
+static const char *rate(const struct p2p_result *one, char out[CELL]) {
+  *out = '\0';
+  if (one->per_second > 0)
+    snprintf(out, CELL, "%.0f", one->per_second);
+  return out;
+}
+
+static const char *percent(const struct p2p_result *one, char out[CELL]) {
+  *out = '\0';
+  if (one->percent >= 0 && !*one->refused)
+    snprintf(out, CELL, one->percent < 0.05 ? "<0.1%%" : one->percent < 9.95 ? "%.1f%%" : "%.0f%%", one->percent);
+  return out;
+}
+
 void p2p_table_row(const struct p2p_report *report, const struct p2p_result *one) {
   char text[CELL];
   put(report, OP, TABLE_PLAIN, p2p_op_names[one->op]);
@@ -116,15 +138,31 @@ void p2p_table_row(const struct p2p_report *report, const struct p2p_result *one
   put(report, P50, TABLE_BOLD, us(histogram_percentile(&one->latency, 50), text));
   put(report, P99, TABLE_PLAIN, us(histogram_percentile(&one->latency, 99), text));
   put(report, P999, TABLE_PLAIN, us(histogram_percentile(&one->latency, 99.9), text));
-  put(report, MAX, TABLE_PLAIN, us(one->latency.max, text));
+  if (shown(report, MAX))
+    put(report, MAX, TABLE_PLAIN, us(one->latency.max, text));
   snprintf(text, sizeof text, "%u", one->depth);
   put(report, DEPTH, TABLE_PLAIN, text);
-  snprintf(text, sizeof text, "%.0f", one->per_second);
-  put(report, RATE, TABLE_PLAIN, text);
-  put(report, OWN, TABLE_BOLD, gbps(one->gbps, text));
+  put(report, RATE, TABLE_PLAIN, rate(one, text));
+  put(report, OWN, *one->refused ? TABLE_RED : TABLE_BOLD, *one->refused ? "refused" : gbps(one->gbps, text));
   if (shown(report, PEER))
     put(report, PEER, TABLE_PLAIN, gbps(one->peer_gbps, text));
+  put(report, BOUND, TABLE_PLAIN, percent(one, text));
   put(report, DATA, one->checked ? TABLE_GREEN : TABLE_PLAIN, one->checked ? "ok" : "");
   put(report, VIA, TABLE_PLAIN, one->transport);
   fputc('\n', report->out);
+  if (*one->refused)
+    put_note(report, "refused: ", one->refused);
+}
+
+void p2p_table_foot(const struct p2p_report *report) {
+  for (uint32_t i = 0; i < report->num_bounds; i++) {
+    const struct limits_bound *bound = &report->bounds[i];
+    char text[LIMITS_DETAIL + 128];
+    if (bound->gbps > 0)
+      snprintf(text, sizeof text, "%s, %.4g GB/s: %s, %s", bound->name, bound->gbps,
+               bound->measured ? "measured" : "described", bound->detail);
+    else
+      snprintf(text, sizeof text, "%s, not known: %s", bound->name, bound->detail);
+    put_note(report, "bound: ", text);
+  }
 }

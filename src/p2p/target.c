@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/fail.h"
+#include "p2p/bound.h"
 #include "p2p/gpus.h"
 #include "p2p/measure.h"
 #include "p2p/queue.h"
@@ -56,6 +57,7 @@ static int hello(struct target *target, const json_t *message) {
   json_t *ready = json_pack("{s:s, s:I, s:I}", "say", "ready", "region", (json_int_t)target->buffer.region, "address",
                             (json_int_t)(uintptr_t)target->buffer.address);
   p2p_gpus_tell(&target->buffer, ready);
+  p2p_bound_tell(ready);
   return p2p_send(&target->session, ready);
 }
 

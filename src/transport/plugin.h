@@ -9,7 +9,7 @@
 #define TRANSPORT_PLUGIN_SYMBOL "weft_transport_plugin"
 
 // The version of this struct and of transport.h: raised with every incompatible change.
-enum { TRANSPORT_ABI = 6 };
+enum { TRANSPORT_ABI = 7 };
 
 struct transport_plugin {
   uint32_t abi;

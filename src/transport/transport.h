@@ -75,6 +75,8 @@ struct transport_options {
   bool threads;                // different threads will call (one at a time); false: always the same one
   const char *owner; // whose worker it is: text that no other worker has, such as a name and an incarnation; NULL:
                      // nobody's. connect() accepts its addresses for that owner only
+  bool unasked;      // nobody named the transport: it is opened because it is there, and uses nothing that trusts the
+                     // network. UNSUPPORTED: it has nothing else
 };
 
 // An opened transport; what it reaches and is reached by.

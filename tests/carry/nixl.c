@@ -1,20 +1,10 @@
 // NIXL's calls: agents with names, metadata by explicit choice, index subsets, a notification for each post, posts
 // again, transports and peers by name, telemetry as a struct.
-#include <poll.h>
 #include <string.h>
 
-#include "carry/carry.h"
+#include "carry/agents.h"
 
 enum { BLOCK = 4096, COUNT = 8 };
-
-static weft_agent_t *open_agent(const char *name) {
-  struct weft_agent_options options = WEFT_AGENT_OPTIONS_INIT;
-  weft_agent_t *agent;
-  options.name = name;
-  options.transports = "shm";
-  carry_must(weft_agent_open(&agent, &options), "open");
-  return agent;
-}
 
 // Every block of the memory as a descriptor.
 static weft_dlist_t *list(weft_agent_t *agent, weft_peer_t peer, weft_region_t region, uint64_t address) {
@@ -26,27 +16,10 @@ static weft_dlist_t *list(weft_agent_t *agent, weft_peer_t peer, weft_region_t r
   return made;
 }
 
-static void know(weft_agent_t *from, weft_agent_t *to, const struct weft_metadata_options *what, weft_peer_t *peer) {
-  static char blob[1 << 16];
-  size_t size;
-  carry_must(weft_agent_metadata(from, what, blob, sizeof blob, &size), "metadata");
-  carry_must(weft_agent_load(to, blob, size, peer), "load");
-}
-
-static void await(weft_agent_t *agent, const char *text) {
-  struct pollfd news = {.events = POLLIN};
-  struct weft_notification note;
-  uint32_t count = 0;
-  carry_must(weft_agent_fd(agent, &news.fd), "fd");
-  while (carry_must(weft_agent_notifications(agent, &note, 1, &count), "notifications") == 0 && count == 0)
-    carry_is(poll(&news, 1, CARRY_MS) == 1, "a notification comes");
-  carry_is(note.size == strlen(text) && memcmp(note.bytes, text, note.size) == 0, "it is the one of the post");
-}
-
 int main(void) {
   static const uint32_t from[] = {0, 2, 4}, into[] = {7, 5, 3};
   static const char *const notes[] = {"first", "again"};
-  weft_agent_t *a = open_agent("initiator"), *b = open_agent("target");
+  weft_agent_t *a = carry_agent("initiator"), *b = carry_agent("target");
   struct weft_metadata_options chosen = WEFT_METADATA_OPTIONS_INIT;
   struct weft_transfer_options options = WEFT_TRANSFER_OPTIONS_INIT;
   struct weft_peer_info who = WEFT_PEER_INFO_INIT;
@@ -61,8 +34,8 @@ int main(void) {
   chosen.flags = WEFT_METADATA_ADDRESSES; // and of the regions this one only
   chosen.regions = &theirs;
   chosen.num_regions = 1;
-  know(b, a, &chosen, &target);
-  know(a, b, NULL, &initiator);
+  carry_know(b, a, &chosen, &target);
+  carry_know(a, b, NULL, &initiator);
   carry_must(weft_agent_peer(a, target, &who), "peer");
   carry_is(strcmp(who.name, "target") == 0 && who.num_regions == 1, "the peer has its name, and the region chosen");
   options.local_index = from;
@@ -80,7 +53,7 @@ int main(void) {
     memset(here, 'a' + i, COUNT * BLOCK);
     carry_must(weft_transfer_post_with(transfer, &post), "post_with");
     carry_is(weft_transfer_wait(transfer, CARRY_MS) == 0, "it ends");
-    await(b, notes[i]);
+    carry_notified(b, notes[i]);
     carry_is(there[7 * BLOCK] == 'a' + i && there[6 * BLOCK] == 0, "the blocks chosen are written, and no other");
   }
   carry_must(weft_transfer_get_info(transfer, &told), "get_info");

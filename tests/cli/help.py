@@ -6,7 +6,7 @@ import unittest
 
 import tool
 
-COMMANDS = ["elastic", "plan", "report", "serve", "info", "doctor", "env", "help"]
+COMMANDS = ["elastic", "compare", "plan", "report", "serve", "info", "doctor", "env", "help"]
 
 
 class Help(tool.ToolTest):

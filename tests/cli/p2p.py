@@ -87,14 +87,28 @@ class Gpus(tool.ToolTest):
         self.assertEqual(self.measure("--gpu-id", 1)["target_memory"], "cuda:0")
 
     def test_one_gpu_for_both_ends_is_named(self):
-        for arguments, more in ((("--target-gpu-id", 0), {}), ((), {"FAKE_PCI": "0"}), ((), {"FAKE_APART": "1"})):
-            said = self.measure(*arguments, **more)
-            self.assertEqual((said["initiator_memory"], said["target_memory"]), ("cuda:0", "cuda:0"))
-            self.assertIs(said["same_gpu"], True)
+        said = self.measure("--target-gpu-id", 0)
+        self.assertEqual((said["initiator_memory"], said["target_memory"]), ("cuda:0", "cuda:0"))
+        self.assertIs(said["same_gpu"], True)
+        self.assertEqual([one for one in said["results"] if "refused" in one], [])
         text = self.passes("p2p", "--cuda", "-s", 8, "-n", 5, "--target-gpu-id", 0, **WITH_FAKE_GPUS)
         self.assertEqual(text.splitlines()[0], "both ends are GPU 0: copies within one GPU's memory, no link")
         text = self.passes("p2p", "--cuda", "-s", 8, "-n", 5, **WITH_FAKE_GPUS)
         self.assertEqual(text.splitlines()[0], "initiator: cuda:0, target: cuda:1")
+
+    def test_one_gpu_where_two_were_meant_has_no_rates(self):
+        for more in ({"FAKE_PCI": "0"}, {"FAKE_APART": "1"}):
+            run = tool.weft("p2p", "--json", "--cuda", "-s", "8,1MB", "-n", 5, **{**WITH_FAKE_GPUS, **more})
+            self.assertEqual(run.returncode, 1, run.stderr)
+            self.assertIn("--target-gpu-id", run.stderr)
+            said = json.loads(run.stdout)
+            self.assertIs(said["same_gpu"], True)
+            for one in said["results"]:
+                moves = one["operation"] != "notify"
+                self.assertIs("both ends are on one GPU" in one.get("refused", ""), moves)
+                self.assertIs("gb_per_second" in one or "per_second" in one, not moves)
+        run = tool.weft("p2p", "--cuda", "-s", 8, "-n", 5, "--op", "write", **{**WITH_FAKE_GPUS, "FAKE_PCI": "0"})
+        self.assertIn("refused", run.stdout.splitlines()[3])
 
     def test_two_sides_know_that_they_share_a_gpu(self):
         with target("--forever", "--cuda", **WITH_FAKE_GPUS) as (_, port):

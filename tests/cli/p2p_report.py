@@ -11,7 +11,7 @@ from p2p_sides import running
 
 HEADER = ("operation,bytes,iterations,latency_min_us,latency_p50_us,latency_p99_us,latency_p999_us,latency_max_us,"
           "latency_avg_us,at_once,per_second,gb_per_second,peer_gb_per_second,checked,transport,initiator_memory,"
-          "target_memory,same_gpu")
+          "target_memory,same_gpu,bound,bound_gb_per_second,bound_percent,refused")
 QUANTILES = [f"latency_{name}_us" for name in ("min", "p50", "p99", "p999", "max")]
 WIDTH = 100
 
@@ -20,9 +20,10 @@ class Table(tool.ToolTest):
     def test_columns(self):
         lines = self.passes("p2p", "-s", "4KB,1MB", "-n", 10, "--depth", 7).splitlines()
         self.assertRegex(lines[0], r"^ +─+ latency \(us\) ─+  ─+ several under way ─+$")
-        self.assertEqual(lines[1].split(), "op size p50 p99 p99.9 max depth 1/s GB/s data via".split())
-        self.assertRegex(lines[2], r"^write +4 KiB( +[\d.]+){4} +7 +\d+ +[\d.]+  ok    shm$")
-        self.assertRegex(lines[-1], r"^notify +4 KiB( +[\d.]+){4} +1 +\d+ +-$")
+        self.assertEqual(lines[1].split(), "op size p50 p99 p99.9 max depth 1/s GB/s bound data via".split())
+        self.assertRegex(lines[2], r"^write +4 KiB( +[\d.]+){4} +7 +\d+ +[\d.]+ +ok    shm$")
+        self.assertRegex(lines[-2], r"^notify +4 KiB( +[\d.]+){4} +1 +\d+ +-$")
+        self.assertRegex(lines[-1], r"^bound: host copy, not known: .*'weft bench limits'")
         self.assertNotIn("\033", "".join(lines))
 
     def test_it_fits(self):
@@ -70,10 +71,12 @@ class Json(tool.ToolTest):
         for one in said["results"]:
             self.assertEqual([one[name] for name in QUANTILES], sorted(one[name] for name in QUANTILES))
             moves = one["operation"] != "notify"
-            self.assertEqual(set(one) - {"gb_per_second"},
+            self.assertEqual(set(one) - {"gb_per_second", "bound"},
                              set(HEADER.split(",")) - {"gb_per_second", "peer_gb_per_second", "initiator_memory",
-                                                       "target_memory", "same_gpu"})
+                                                       "target_memory", "same_gpu", "bound", "bound_gb_per_second",
+                                                       "bound_percent", "refused"})
             self.assertIs("gb_per_second" in one, moves)
+            self.assertIs("bound" in one, moves)
 
     def test_numbers_have_the_digits_that_were_measured(self):
         text = self.passes("p2p", "--json", "-s", "8,64KB,16MB", "-n", 20, "--op", "write")

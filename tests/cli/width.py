@@ -11,7 +11,7 @@ import unittest
 import tool
 
 HOSTS = tool.SOURCE / "tests/topology"
-COMMANDS = ["elastic", "p2p", "plan", "report", "serve", "info", "doctor", "env", "help"]
+COMMANDS = ["elastic", "p2p", "compare", "plan", "report", "serve", "info", "doctor", "env", "help"]
 LONG = "/" + "/".join(40 * ["nowhere"]) + "/libweft_ucx.so.0"  # 337 characters
 
 

@@ -180,6 +180,28 @@ static void a_stream_that_is_captured_is_not_waited_for(void **state) {
   assert_int_equal(copy, 1);
 }
 
+static void what_is_captured_runs_as_a_graph(void **state) {
+  (void)state;
+  void *graph = NULL;
+  bool capturing = false;
+  assert_int_equal(cuda_graph_begin(device, FAKE_STREAM, why), 0);
+  assert_int_equal(cuda_stream_capturing(FAKE_STREAM, &capturing, why), 0);
+  assert_true(capturing);
+  assert_int_equal(cuda_graph_end(device, FAKE_STREAM, &graph, why), 0);
+  assert_non_null(graph);
+  assert_int_equal(cuda_graph_launch(device, graph, FAKE_STREAM, why), 0);
+  assert_int_equal(cuda_graph_launch(device, graph, FAKE_STREAM, why), 0);
+  assert_int_equal(fake.graphs, 2);
+  cuda_graph_close(device, graph);
+  cuda_graph_close(device, NULL);
+  void *none = NULL;
+  assert_int_equal(cuda_graph_begin(device, FAKE_STREAM, why), 0);
+  fake.stuck = true; // what was captured is spoilt
+  assert_int_not_equal(cuda_graph_end(device, FAKE_STREAM, &none, why), 0);
+  assert_null(none);
+  assert_false(fake.capturing);
+}
+
 static void links_to_peers_are_woken(void **state) {
   (void)state;
   const struct device_member seats[] = {{0, 0, (void *)AREA_A, (void *)AREA_B}, {1, 1, NULL, NULL}};
@@ -473,6 +495,7 @@ int main(void) {
       TEST(a_seat_given_again_is_forgotten),
       TEST(a_device_that_does_not_answer_is_no_endless_wait),
       TEST(a_stream_that_is_captured_is_not_waited_for),
+      TEST(what_is_captured_runs_as_a_graph),
       TEST(links_to_peers_are_woken),
       TEST(a_first_operation_is_told_or_not),
       TEST(the_view_that_one_began_with_counts_as_active),

@@ -33,7 +33,11 @@ class Two:
     def __init__(self, namespaces, *arguments):
         shared = ["--num-agents", 2, "--num-processes", 3, "--iterations", ITERATIONS, *arguments]
         self.lead = Run(*shared, "--store", namespaces.url(0), plan=PLAN, environment=TOKEN, inside=namespaces.inside())
-        wait_for("the lead", lambda: "waiting for agents" in self.lead.text())
+        try:
+            wait_for("the lead", lambda: "waiting for agents" in self.lead.text())
+        except BaseException:  # nobody leaves the block that would close it
+            self.lead.close()
+            raise
         self.other = Run("--store", namespaces.url(1), "--num-processes", 3, job=self.lead.job, environment=TOKEN,
                          inside=namespaces.inside())
 

@@ -18,6 +18,7 @@ void fake_copies_close(struct device_copies *copies);
 int fake_mark_open(struct device *device, void **mark, char *why);
 void fake_mark_close(struct device *device, void *mark);
 int fake_mark_set(struct device *device, void *mark, void *stream, char *why);
+int fake_mark_elapsed(struct device *device, void *begin, void *end, uint64_t *ns, char *why);
 int fake_stream_open(struct device *device, void **stream, char *why);
 void fake_stream_close(struct device *device, void *stream);
 

@@ -263,7 +263,7 @@ static int fake_stream_device(void *stream, int *index, char *why) {
 
 static int fake_stream_capturing(void *stream, bool *capturing, char *why) {
   (void)why;
-  *capturing = stream == (void *)1;
+  *capturing = stream == (void *)1 || fake_is_captured(stream);
   return 0;
 }
 
@@ -313,6 +313,7 @@ static const struct device_api api = {
     .allocate = fake_allocate,
     .release = fake_release,
     .copy = fake_copy,
+    .fill = fake_fill,
     .window_create = fake_window_create,
     .window_map = fake_window_map,
     .window_release = fake_window_release,
@@ -351,6 +352,11 @@ static const struct device_api api = {
     .event_open = fake_mark_open,
     .event_close = fake_mark_close,
     .event_record = fake_mark_set,
+    .event_elapsed = fake_mark_elapsed,
+    .graph_begin = fake_graph_begin,
+    .graph_end = fake_graph_end,
+    .graph_launch = fake_graph_launch,
+    .graph_close = fake_graph_close,
     .share = fake_share,
     .share_open = fake_share_open,
     .share_close = fake_share_close,

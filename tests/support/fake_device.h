@@ -28,6 +28,14 @@ struct device {
 int fake_say(char *why, int rc, const char *what);
 void fake_nap(void);
 void fake_launch(struct device *device, const struct fake_launch *launch);
+// fake_graph.c: whether launches into the stream are captured; and one of them, which is kept then and does not run.
+bool fake_is_captured(const void *stream);
+bool fake_capture(const void *stream, const struct fake_launch *launch);
+int fake_graph_begin(struct device *device, void *stream, char *why);
+int fake_graph_end(struct device *device, void *stream, void **graph, char *why);
+int fake_graph_launch(struct device *device, void *graph, void *stream, char *why);
+void fake_graph_close(struct device *device, void *graph);
+int fake_fill(struct device *device, void *memory, uint8_t byte, size_t size, void *stream, char *why);
 int fake_stream_wait(struct device *device, void *stream, uint32_t timeout_ms, char *why);
 // Where the host reaches what a device knows by that address.
 void *fake_reach(const void *memory);

@@ -382,15 +382,17 @@ static void run_combine(const struct fake_launch *launch) {
 int fake_ep_dispatch(struct device_ep *ep, const struct device_dispatch *args, void *stream, char *why) {
   if (args->halves != (DEVICE_SEND | DEVICE_RECV))
     return fake_say(why, WEFT_ERR_UNSUPPORTED, "the fake has no halves");
-  if (stream != (void *)1) // what is captured does not run
-    fake_launch(ep->device, &(struct fake_launch){.kernel = run_dispatch, .ep = ep, .dispatch = *args});
+  struct fake_launch launch = {.kernel = run_dispatch, .ep = ep, .dispatch = *args};
+  if (stream != (void *)1 && !fake_capture(stream, &launch)) // what is captured does not run
+    fake_launch(ep->device, &launch);
   return 0;
 }
 
 int fake_ep_combine(struct device_ep *ep, const struct device_combine *args, void *stream, char *why) {
+  struct fake_launch launch = {.kernel = run_combine, .ep = ep};
   (void)args, (void)why;
-  if (stream != (void *)1)
-    fake_launch(ep->device, &(struct fake_launch){.kernel = run_combine, .ep = ep});
+  if (stream != (void *)1 && !fake_capture(stream, &launch))
+    fake_launch(ep->device, &launch);
   return 0;
 }
 

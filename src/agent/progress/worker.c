@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "transport/nics.h"
 
-int agent_worker_open(weft_agent_t *agent, const struct transport *transport) {
+int agent_worker_open(weft_agent_t *agent, const struct transport *transport, bool unasked) {
   if (agent->num_workers == AGENT_MAX_WORKERS)
     return fail(WEFT_ERR_LIMIT, "an agent has at most %d transports", AGENT_MAX_WORKERS);
   struct agent_worker *worker = &agent->workers[agent->num_workers];
@@ -29,7 +29,8 @@ int agent_worker_open(weft_agent_t *agent, const struct transport *transport) {
                                       .arg = worker,
                                       .settings = nics.settings,
                                       .threads = true,
-                                      .owner = owner};
+                                      .owner = owner,
+                                      .unasked = unasked};
   worker->transport = transport;
   worker->agent = agent;
   worker->index = agent->num_workers;
@@ -54,8 +55,8 @@ void agent_worker_discard(struct agent_worker *worker) {
   worker->worker = NULL;
 }
 
-static int open_one(weft_agent_t *agent, const struct transport *transport) {
-  int rc = agent_worker_open(agent, transport);
+static int open_one(weft_agent_t *agent, const struct transport *transport, bool unasked) {
+  int rc = agent_worker_open(agent, transport, unasked);
   agent->num_workers += rc == 0;
   return rc;
 }
@@ -78,7 +79,7 @@ static int open_named(weft_agent_t *agent, const char *names) {
     const struct transport *transport;
     int rc = agent_worker_is_open(agent, name) ? 0 : transport_find(name, &transport);
     if (rc == 0 && !agent_worker_is_open(agent, name))
-      rc = open_one(agent, transport);
+      rc = open_one(agent, transport, false);
     if (rc != 0)
       return weft_err_scope(rc) == WEFT_SCOPE_SELF || rc == WEFT_ERR_NOT_FOUND
                  ? rc
@@ -91,15 +92,15 @@ static int open_named(weft_agent_t *agent, const char *names) {
 static void open_all(weft_agent_t *agent) {
   for (const char *const *name = transport_names(); *name; name++) {
     const struct transport *transport;
-    if (transport_find(*name, &transport) != 0 || open_one(agent, transport) != 0)
+    if (transport_find(*name, &transport) != 0 || open_one(agent, transport, true) != 0)
       log_info("%s", weft_last_error());
   }
 }
 
 int agent_workers_open(weft_agent_t *agent, const struct transport *const *more) {
-  int rc = open_one(agent, &agent_transport_self);
+  int rc = open_one(agent, &agent_transport_self, false);
   for (; rc == 0 && more && *more; more++)
-    rc = open_one(agent, *more);
+    rc = open_one(agent, *more, false);
   if (rc == 0 && agent->options.transports)
     rc = open_named(agent, agent->options.transports);
   else if (rc == 0)

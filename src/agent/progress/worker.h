@@ -54,7 +54,7 @@ enum { AGENT_OWNER = WEFT_AGENT_MAX_NAME + 32 };
 void agent_owner(char owner[AGENT_OWNER], const char *name, uint64_t incarnation);
 
 // Opens the worker that follows the others. It belongs to the agent once num_workers counts it.
-int agent_worker_open(weft_agent_t *agent, const struct transport *transport);
+int agent_worker_open(weft_agent_t *agent, const struct transport *transport, bool unasked);
 // Closes one that num_workers does not count.
 void agent_worker_discard(struct agent_worker *worker);
 bool agent_worker_is_open(const weft_agent_t *agent, const char *transport);

@@ -1,13 +1,10 @@
-// The commands of the tool, one file each.
+// The commands of the tool, one file each; those of `weft bench` are in cli/bench/.
 #ifndef CLI_COMMANDS_COMMANDS_H
 #define CLI_COMMANDS_COMMANDS_H
 
 #include "cli/command/command.h"
 
-extern const struct cli_command cli_bench_kv, cli_bench_traffic;
-extern const struct cli_command cli_doctor, cli_elastic, cli_env, cli_help, cli_info, cli_p2p, cli_plan, cli_rank,
-    cli_report, cli_serve;
-
-extern const struct cli_command cli_bench_limits;
+extern const struct cli_command cli_bench_ep, cli_bench_kv, cli_bench_limits, cli_bench_traffic, cli_compare,
+    cli_doctor, cli_elastic, cli_env, cli_help, cli_info, cli_p2p, cli_plan, cli_rank, cli_report, cli_serve;
 
 #endif

@@ -126,6 +126,7 @@ static int settle_forms(struct p2p *p2p, const bool *given) {
     config->memory = P2P_MEMORY_CUDA;
   if (!is_given(given, "target-gpu-id"))
     config->target_gpu = P2P_GPU_OTHER;
+  config->one_gpu = is_given(given, config->mode == P2P_LOCAL ? "target-gpu-id" : "gpu-id");
   return 0;
 }
 
@@ -170,6 +171,12 @@ static int run(const struct cli_call *call) {
     cli_command_failed(call, p2p_stop_check());
     return 128 + p2p_stopped();
   }
+  if (err == P2P_REFUSED) {
+    fprintf(stderr, "weft p2p: rates were refused, for they cannot be true: the report says which, and why%s\n",
+            config->memory == P2P_MEMORY_CUDA ? " (copies within one GPU are measured where --target-gpu-id names it)"
+                                              : "");
+    return 1;
+  }
   return err ? cli_command_failed(call, err) : 0;
 }
 
@@ -184,7 +191,10 @@ const struct cli_command cli_p2p = {
         "chooses its own kind of memory.\n"
         "Each row of the report appears when it is measured, and stays when the run is interrupted. An initiator that "
         "comes while the target serves another one is told so, and waits for its turn.\n"
-        "Exit status 4 means wrong data, 5 that the peer was lost, 124 that a deadline passed, 130 Ctrl-C.",
+        "Rates stand beside what the hardware allows, in percent of it ('weft bench limits' measures that). One that "
+        "is above it cannot be true, and is refused, as are those of two ends on one GPU where two were meant.\n"
+        "Exit status 1 means refused rates, 4 means wrong data, 5 that the peer was lost, 124 that a deadline passed, "
+        "130 Ctrl-C.",
     .options = OPTION_TABLE(rows),
     .examples = examples,
     .run = run,

@@ -291,8 +291,7 @@ static int find_named(const char *name, const struct transport **transport) {
   return rc;
 }
 
-// The first that works. UCX comes last: over TCP, version 1.13 ends the process when it answers the put of a peer that
-// has died meanwhile.
+// The first that works. UCX comes last: where nobody named it, it has RDMA only.
 static const char *const networks[] = {"ofi", "ucx", NULL};
 
 static int find_any(const struct transport **transport) {
@@ -336,7 +335,8 @@ static int open_worker(struct ep_net *net) {
                                       .arg = net,
                                       .settings = nics.settings,
                                       .threads = true,
-                                      .owner = owner};
+                                      .owner = owner,
+                                      .unasked = net->ep->links.transport[0] == '\0'};
   if (nics.why[0])
     log_info("rank %d: NICs of %s: %s", net->ep->rank, net->transport->name, nics.why);
   int rc = net->transport->open(&options, &net->worker);

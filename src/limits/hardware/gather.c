@@ -21,7 +21,7 @@ static int name_machine(struct limits_hardware *hardware) {
   uint8_t digest[HMAC_SIZE];
   if (!sysfs_line(id, "%s/etc/machine-id", hardware->root) || !*id) {
     gethostname(host, sizeof host - 1);
-    snprintf(id, sizeof id, "host %s", host);
+    snprintf(id, sizeof id, "host %.100s", host);
   }
   const struct hmac_part part = {id, strlen(id)};
   int rc = hmac_sha256(key, sizeof key - 1, &part, 1, digest);

@@ -52,7 +52,7 @@ static int add_link(const struct nvml_gpu *from, const struct nvml_gpu *to, stru
     entry.gbps = links * from->link_gbps;
     snprintf(entry.detail, sizeof entry.detail, "NVLink: %u link%s of %g GB/s each, as NVML says", links,
              links == 1 ? "" : "s", from->link_gbps);
-  } else if (links == 0 && own && other) {
+  } else if (links == 0 && from->links_known && to->links_known && own && other) {
     const struct limits_entry *less = own->gbps < other->gbps ? own : other;
     entry.gbps = less->gbps;
     snprintf(entry.detail, sizeof entry.detail, "no NVLink: %.230s", less->detail);

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "limits/table.h"
+#include "limits/table/table.h"
 #include "topology/choice/choice.h"
 
 enum { HARDWARE_CACHES = 4, HARDWARE_LINE = 128 };

@@ -27,6 +27,7 @@ struct field_value { // nvmlFieldValue_t
 };
 
 enum {
+  NOT_SUPPORTED = 3,    // nvmlReturn_t: a GPU without NVLink
   ENABLED = 1,          // nvmlEnableState_t
   CLOCK_MEMORY = 2,     // nvmlClockType_t
   TO_SWITCH = 2,        // nvmlIntNvLinkDeviceType_t
@@ -104,12 +105,13 @@ static void list_links(const struct nvml *nvml, gpu_handle gpu, struct nvml_gpu 
   for (unsigned link = 0; nvml->link_state && link < NVML_MAX_LINKS; link++) {
     unsigned state = 0, type = 0;
     struct pci_info remote = {0};
-    if (nvml->link_state(gpu, link, &state) != 0 || state != ENABLED)
+    int rc = nvml->link_state(gpu, link, &state);
+    out->links_known |= link == 0 && (rc == 0 || rc == NOT_SUPPORTED);
+    if (rc != 0 || state != ENABLED)
       continue;
     double speed = link_speed(nvml, gpu, link);
     out->link_gbps = speed > out->link_gbps ? speed : out->link_gbps;
     bool to_switch = nvml->link_remote_type && nvml->link_remote_type(gpu, link, &type) == 0 && type == TO_SWITCH;
-    out->to_switch += to_switch;
     if (!to_switch && nvml->link_remote && nvml->link_remote(gpu, link, &remote) == 0)
       copy_address(out->links[out->num_links].address, &remote);
     out->num_links++;
@@ -134,11 +136,28 @@ static uint32_t list_gpus(const struct nvml *nvml, struct nvml_gpu *gpus) {
   return used;
 }
 
+static bool is_listed(const struct nvml_gpu *gpus, uint32_t count, const char *address) {
+  for (uint32_t i = 0; i < count; i++)
+    if (strcmp(gpus[i].address, address) == 0)
+      return true;
+  return false;
+}
+
+// Drivers of guests do not always say that the other end is a switch.
+static void find_switches(struct nvml_gpu *gpus, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) {
+    gpus[i].to_switch = 0;
+    for (uint32_t k = 0; k < gpus[i].num_links; k++)
+      gpus[i].to_switch += !is_listed(gpus, count, gpus[i].links[k].address);
+  }
+}
+
 uint32_t nvml_list(const char *library, struct nvml_gpu *gpus) {
   struct nvml nvml = {0};
   uint32_t count = 0;
   if (open_library(&nvml, library) && nvml.init() == 0) {
     count = list_gpus(&nvml, gpus);
+    find_switches(gpus, count);
     nvml.shutdown();
   }
   if (nvml.library)

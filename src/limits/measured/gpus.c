@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/fail.h"
+#include "base/time/clock.h"
 #include "device/device.h"
 #include "limits/measured/measured.h"
 
@@ -23,10 +24,25 @@ struct way {
 // Launches a copy of so many bytes so many times; by a kernel, cut into pieces, or by the copy engine.
 static int launch(const struct way *way, struct device_copies *pieces, uint64_t size, char *why) {
   int rc = way->api->event_record(way->device, way->begin, way->stream, why);
-  for (int i = 0; i < TIMES && rc == 0; i++)
-    rc = pieces ? way->api->copies_run(pieces, way->stream, why)
-                : way->api->copy(way->device, way->to, way->from, size, way->stream, false, why);
+  if (rc == 0 && pieces)
+    rc = way->api->copies_run(pieces, way->stream, why);
+  for (int i = 0; i < TIMES && rc == 0 && !pieces; i++)
+    rc = way->api->copy(way->device, way->to, way->from, size, way->stream, false, why);
   return rc == 0 ? way->api->event_record(way->device, way->end, way->stream, why) : rc;
+}
+
+// The stream is done, so they have passed: it only has to be seen.
+static int see_passed(const struct way *way, struct device_copies *pieces, char *why) {
+  uint64_t deadline_ns = clock_deadline_ms(WAIT_MS);
+  bool passed = false;
+  int rc = 0;
+  while (rc == 0 && !passed && !clock_passed(deadline_ns))
+    rc = way->api->copies_passed(pieces, &passed, why);
+  if (rc == 0 && !passed) {
+    snprintf(why, DEVICE_WHY, "a kernel's copies have not passed after %d ms", WAIT_MS);
+    return WEFT_ERR_TIMEOUT;
+  }
+  return rc;
 }
 
 static int try_once(const struct way *way, struct device_copies *pieces, uint64_t size, double *gbps, char *why) {
@@ -34,6 +50,8 @@ static int try_once(const struct way *way, struct device_copies *pieces, uint64_
   int rc = launch(way, pieces, size, why);
   if (rc == 0)
     rc = way->api->stream_wait(way->device, way->stream, WAIT_MS, why);
+  if (rc == 0 && pieces)
+    rc = see_passed(way, pieces, why);
   if (rc == 0)
     rc = way->api->event_elapsed(way->device, way->begin, way->end, &ns, why);
   double rate = rc == 0 && ns > 0 ? (double)size * TIMES / (double)ns : 0;
@@ -41,13 +59,14 @@ static int try_once(const struct way *way, struct device_copies *pieces, uint64_
   return rc;
 }
 
+// All of it so many times, so that one launch is as long as those of the copy engine.
 static int cut(const struct way *way, uint64_t size, struct device_copies **pieces, char *why) {
-  struct device_copy list[PIECES];
-  for (uint32_t i = 0; i < PIECES; i++) {
-    uint64_t at = size / PIECES * i;
+  struct device_copy list[PIECES * TIMES];
+  for (uint32_t i = 0; i < PIECES * TIMES; i++) {
+    uint64_t at = size / PIECES * (i % PIECES);
     list[i] = (struct device_copy){.to = way->to + at, .from = way->from + at, .size = size / PIECES};
   }
-  return way->api->copies_open(way->device, list, PIECES, pieces, why);
+  return way->api->copies_open(way->device, list, PIECES * TIMES, pieces, why);
 }
 
 // The best of both ways to copy, of a size that fits the GPU's caches and of one that does not.
@@ -202,6 +221,15 @@ static int measure_link(const struct limits_try *one, const struct device_api *a
   return rc == 0 ? add(one, LIMITS_GPU_LINK, (uint32_t)from, (uint32_t)to, gbps) : rc;
 }
 
+// What is wrong with a GPU does not lose what was measured of the rest of the host.
+static int not_here(int rc) {
+  char why[512];
+  if (rc == 0 || rc == WEFT_ERR_CANCELED || rc == WEFT_ERR_NOMEM)
+    return rc;
+  snprintf(why, sizeof why, "%s", weft_last_error());
+  return fail(WEFT_ERR_UNSUPPORTED, "%s", why);
+}
+
 int limits_measure_gpus(const struct limits_try *one) {
   const struct device_api *api;
   char why[DEVICE_WHY] = "";
@@ -214,5 +242,5 @@ int limits_measure_gpus(const struct limits_try *one) {
   for (int i = 0; i < count * count && rc == 0; i++)
     if (i / count != i % count)
       rc = measure_link(one, api, i / count, i % count);
-  return rc;
+  return not_here(rc);
 }

@@ -7,13 +7,6 @@
 #include "base/time/clock.h"
 #include "limits/measured/measured.h"
 
-int limits_check_stopped(const struct limits_try *one) {
-  const struct limits_measure *measure = one->measure;
-  if (measure->stopped && measure->stopped(measure->arg))
-    return fail(WEFT_ERR_CANCELED, "the bounds were not measured to the end, and none was kept");
-  return 0;
-}
-
 // A try of each copy takes a slice; so many of them fit into half of the time, setting up their memory into the rest.
 static uint64_t slice_of(const struct limits *limits, const struct limits_measure *measure) {
   enum { SIZES = 4, TRIES = 6, LEAST_MS = 2, MOST_MS = 40 };

@@ -99,6 +99,9 @@ void lead_fill_stall(const struct node *node, struct results_transition *change)
 // processors.c: which processors the ranks shared. NOMEM.
 int lead_fill_processors(const struct node *node, struct results *results);
 
+// bound.c: what the hardware allows, into the configuration, where ranks moved anything. The phases are filled.
+void lead_fill_bound(struct results *results);
+
 // results.c: writes results.json and the report. `error`: why the run ended early, or "".
 int lead_finish(struct node *node, int status, const char *error);
 

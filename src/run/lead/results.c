@@ -228,6 +228,8 @@ static int fill(const struct node *node, struct results *results, int status, co
   int err = lead_fill_processors(node, results);
   if (!err)
     err = fill_phases(node, results);
+  if (!err)
+    lead_fill_bound(results);
   return err ? err : fill_transitions(node, results);
 }
 

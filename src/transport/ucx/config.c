@@ -176,13 +176,26 @@ static int set(ucp_config_t *config, const char *setting) {
 // Transports of UCX that trust a peer of this host: an address or a key of these names a process or a segment here,
 // which UCX opens, reads and writes with this process's rights. They are left out unless the user names transports; on
 // one host there are the transports shm and cuda, which verify what a peer names.
-static const char without[] = "^sm,cuda_ipc,rocm_ipc,ze_ipc";
+#define WITHOUT "^sm,cuda_ipc,rocm_ipc,ze_ipc"
+
+// UCX's TCP writes to whatever address a message of its own names (PUT requests, uct/tcp/tcp_ep.c; tried with 1.13), so
+// whoever reaches its port has this process's memory. Only who names it trusts the network so far.
+static int leave_out(ucp_config_t *config, bool unasked) {
+  const char *list = unasked ? WITHOUT ",tcp" : WITHOUT;
+  if (unasked && !has_rdma())
+    return fail(WEFT_ERR_UNSUPPORTED, "there is no RDMA device, and UCX's TCP lets whoever reaches its port write to "
+                                      "the memory of this process: name the transport ucx, or set UCX_TLS=tcp, where "
+                                      "the network is trusted, or take ofi");
+  return ucp_config_modify(config, "TLS", list) == UCS_OK
+             ? 0
+             : fail(WEFT_ERR_UNSUPPORTED, "this UCX does not take TLS=%s: name its transports with UCX_TLS", list);
+}
 
 // Whether UCX may use one of these, by TLS in the settings or the environment.
-static bool uses(const struct transport_options *options, bool named, const char *const names[8]) {
+static bool uses(const struct transport_options *options, bool named, bool tcp, const char *const names[8]) {
   const char *list = settings_value(options->settings, "TLS");
   list = list ? list : getenv("UCX_TLS");
-  list = named ? list : "tcp";
+  list = named ? list : tcp ? "tcp" : "rc";
   if (!list || *list == '^' || !names[0])
     return true;
   for (size_t length; *list; list += length + (list[length] == ',')) {
@@ -197,16 +210,18 @@ static bool uses(const struct transport_options *options, bool named, const char
 
 static int set_all(ucp_config_t *config, const struct transport_options *options) {
   bool named = names_transports(config, options);
-  if (!named && ucp_config_modify(config, "TLS", without) != UCS_OK)
-    return fail(WEFT_ERR_UNSUPPORTED, "this UCX does not take TLS=%s: name its transports with UCX_TLS", without);
+  bool unasked = options->unasked && !names_devices(config) && !options->device;
+  int rc = named ? 0 : leave_out(config, unasked);
+  if (rc != 0)
+    return rc;
   for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++) {
-    if (!in_environment(defaults[i].name) && uses(options, named, defaults[i].for_one_of))
+    if (!in_environment(defaults[i].name) && uses(options, named, !unasked, defaults[i].for_one_of))
       modify(config, defaults[i].name, defaults[i].value); // one that this UCX does not know is no loss
   }
   const char *nics = settings_value(options->settings, "nics");
   if (nics && !options->device)
     wish_nics(config, nics);
-  int rc = options->device ? set_device(config, options->device) : 0;
+  rc = options->device ? set_device(config, options->device) : 0;
   for (const char *const *setting = options->settings; rc == 0 && setting && *setting; setting++)
     rc = set(config, *setting);
   return rc;

@@ -2,6 +2,7 @@
 import os
 import pathlib
 import subprocess
+import tempfile
 import unittest
 
 WEFT = os.environ["WEFT"]
@@ -14,7 +15,8 @@ TRIES = 3
 def environment(**more):
     """Ours without what would reach the tool's options, and with what its output depends on."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_") and name != "NO_COLOR"}
-    return {**kept, "LC_ALL": "C.UTF-8", "TERM": "xterm", **more}
+    nothing_kept = {"XDG_CACHE_HOME": os.path.join(tempfile.gettempdir(), "weft-nothing-kept")}
+    return {**kept, **nothing_kept, "LC_ALL": "C.UTF-8", "TERM": "xterm", **more}
 
 
 def weft(*arguments, **more):

@@ -348,6 +348,39 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end) 
   *ms = 0.5f;
   return fake.stuck ? cudaErrorNotReady : cudaSuccess;
 }
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode) {
+  (void)stream, (void)mode;
+  fake.capturing = true;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
+  (void)stream;
+  fake.capturing = false;
+  *graph = (cudaGraph_t)0x5000;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *made, cudaGraph_t graph, unsigned long long flags) {
+  (void)graph, (void)flags;
+  *made = (cudaGraphExec_t)0x6000;
+  return fake.stuck ? cudaErrorStreamCaptureInvalidated : cudaSuccess;
+}
+cudaError_t cudaGraphUpload(cudaGraphExec_t graph, cudaStream_t stream) {
+  (void)graph, (void)stream;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
+  (void)graph, (void)stream;
+  fake.graphs++;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
+  (void)graph;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  (void)graph;
+  return cudaSuccess;
+}
 cudaError_t cudaMemPoolCreate(cudaMemPool_t *pool, const struct cudaMemPoolProps *props) {
   (void)props;
   *pool = (cudaMemPool_t)0x4000;

@@ -16,6 +16,7 @@ struct fake_cuda {
   bool old_code;               // kernels: they do not wait for the one before
   bool no_channel;             // of IMEX, for fabric handles
   int drained;                 // waits for another stream
+  int graphs;                  // launches of graphs
   int waits_in_capture, depth; // contexts pushed
   size_t allocated;            // pieces of memory, pinned ones and windows too
   // the newest launch

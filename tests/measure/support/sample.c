@@ -120,6 +120,9 @@ void sample_passed(struct results *results) {
   results->transitions[5].detect_median_us = 1087;
   results->transitions[6] = join(3, 6, 140);
   put_on_gpus(results);
+  json_object_set_new(results->config, "bound",
+                      json_pack("{s:s, s:b, s:s, s:s, s:f}", "name", "link 0000:1b:00.0 to 0000:43:00.0", "measured", 1,
+                                "detail", "by the test", "of", "rank", "gb_per_second", 385.25));
   results->passed = true;
 }
 
@@ -150,6 +153,9 @@ void sample_failed(struct results *results) {
   results->phases[0].ranks[1].num_lost_selections = 32;
   json_object_set_new(results->config, "memory", json_string("host"));
   json_object_set_new(results->config, "memory_why", json_string("there is no GPU"));
+  json_object_set_new(results->config, "bound",
+                      json_pack("{s:s, s:b, s:s, s:s}", "name", "host copy", "measured", 0, "detail",
+                                "not measured on this host: 'weft bench limits' does that", "of", "host"));
   results->phases[0].ranks[0].window_bytes = 1048576;
   results->exit_status = 4;
   strcpy(results->error,

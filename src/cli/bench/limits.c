@@ -31,7 +31,7 @@ static const struct cli_option rows[] = {
      .metavar = "DIR",
      .preset_note = "no disk is measured",
      FIELD(path),
-     .help = "a folder on the disk to measure, in a file of at most 1 GiB without a name"},
+     .help = "a folder on the disk to measure, in a file of at most 256 MiB without a name"},
     {.name = "seconds",
      .type = OPTION_UINT,
      .metavar = "N",
@@ -100,6 +100,14 @@ static void print_missing(const struct cli_terminal *terminal, const char *missi
   }
 }
 
+static void add_row(struct table *table, const struct limits_entry *entry) {
+  table_row(table);
+  table_add(table, TABLE_PLAIN, "%s", entry->name);
+  table_add(table, TABLE_BOLD, "%.2f", entry->gbps);
+  table_add(table, entry->measured ? TABLE_GREEN : TABLE_PLAIN, "%s", entry->measured ? "measured" : "described");
+  table_add(table, TABLE_DIM, "%s", entry->detail);
+}
+
 static int print_table(const struct limits *limits, const struct options *options, const char *missing) {
   static const struct table_column columns[] = {{.heading = "bound"},
                                                 {.heading = "GB/s", .right = true},
@@ -107,14 +115,10 @@ static int print_table(const struct limits *limits, const struct options *option
                                                 {.heading = "how", .wrap = true, .spare = 1}};
   struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO, options->color);
   struct table table = {.columns = columns, .num_columns = sizeof columns / sizeof *columns};
-  for (uint32_t i = 0; i < limits->table.count; i++) {
-    const struct limits_entry *entry = &limits->table.list[i];
-    table_row(&table);
-    table_add(&table, TABLE_PLAIN, "%s", entry->name);
-    table_add(&table, TABLE_BOLD, "%.2f", entry->gbps);
-    table_add(&table, entry->measured ? TABLE_GREEN : TABLE_PLAIN, "%s", entry->measured ? "measured" : "described");
-    table_add(&table, TABLE_DIM, "%s", entry->detail);
-  }
+  for (int kind = LIMITS_COPY; kind <= LIMITS_NIC; kind++)
+    for (uint32_t i = 0; i < limits->table.count; i++)
+      if (limits->table.list[i].kind == (enum limits_kind)kind)
+        add_row(&table, &limits->table.list[i]);
   bool failed = table.failed;
   const struct table_look look = {.color = terminal.color, .unicode = terminal.unicode, .width = terminal.width};
   if (table.num_rows > 0 && !failed)
@@ -125,7 +129,15 @@ static int print_table(const struct limits *limits, const struct options *option
   return failed ? fail(WEFT_ERR_NOMEM, "no memory for the table") : 0;
 }
 
-static int print_json(const struct limits *limits, const struct options *options, double elapsed_s) {
+static json_t *list_missing(const char *missing) {
+  json_t *list = json_array();
+  for (const char *line = missing; *line; line += strcspn(line, "\n"), line += *line == '\n')
+    json_array_append_new(list, json_stringn(line, strcspn(line, "\n")));
+  return list;
+}
+
+static int print_json(const struct limits *limits, const struct options *options, const char *missing,
+                      double elapsed_s) {
   struct figures figures;
   char host[256] = "";
   int rc = figures_begin(&figures, "limits");
@@ -137,6 +149,7 @@ static int print_json(const struct limits *limits, const struct options *options
   json_array_append_new(figures.hosts, json_string(host));
   json_object_set_new(figures.settings, "seconds", json_integer(options->seconds));
   json_object_set_new(figures.settings, "path", options->path ? json_string(options->path) : json_null());
+  json_object_set_new(figures.settings, "not_measured", list_missing(missing));
   rc = limits_to_figures(limits, &figures);
   json_t *json = rc == 0 ? figures_to_json(&figures) : NULL;
   if (rc == 0 && !json)
@@ -196,7 +209,7 @@ static int run_all(const struct options *options) {
   if (rc == 0)
     rc = options->show ? limits_know_gpus(limits) : measure(limits, options, missing, sizeof missing);
   if (rc == 0)
-    rc = options->json ? print_json(limits, options, (double)(clock_ns() - begun) / 1e9)
+    rc = options->json ? print_json(limits, options, missing, (double)(clock_ns() - begun) / 1e9)
                        : print_table(limits, options, missing);
   limits_close(limits);
   return rc;

@@ -1,5 +1,5 @@
 // The list of bounds: adding, finding, and its form in a file.
-#include "limits/table.h"
+#include "limits/table/table.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // The bounds of a host as they are kept: a list of what was measured or described, each with what it is of.
-#ifndef LIMITS_TABLE_H
-#define LIMITS_TABLE_H
+#ifndef LIMITS_TABLE_TABLE_H
+#define LIMITS_TABLE_TABLE_H
 
 #include <jansson.h>
 

@@ -1,0 +1,110 @@
+// Which route the rows of an operation take, and what it can carry.
+//
+// A bound is of a whole route, and a figure of one rank. Ranks of a host share its memory, or its NICs, which only the
+// bytes for other hosts pass; each GPU has links of its own.
+#include "bench/ep/bound.h"
+
+#include <string.h>
+
+#include "base/fail.h"
+
+struct way {
+  struct limits_route route;
+  char transport[16];
+  double share;  // of the route's bound, that one rank has
+  double spread; // the route may carry so many times that: links to several peers may be different ones
+  bool same_gpu; // two ranks are on one GPU
+};
+
+static bool same_host(const struct bench_ep_found_rank *a, const struct bench_ep_found_rank *b) {
+  return strcmp(a->host, b->host) == 0;
+}
+
+// The most ranks that are on one host.
+static uint32_t most_on_a_host(const struct bench_ep_found *found) {
+  uint32_t most = 0;
+  for (uint32_t a = 0; a < found->num_ranks; a++) {
+    uint32_t count = 0;
+    for (uint32_t b = 0; b < found->num_ranks; b++)
+      count += same_host(&found->ranks[a], &found->ranks[b]);
+    most = count > most ? count : most;
+  }
+  return most;
+}
+
+static bool share_a_gpu(const struct bench_ep_found *found) {
+  for (uint32_t a = 0; a < found->num_ranks; a++)
+    for (uint32_t b = 0; b < a; b++) {
+      const struct bench_ep_result *one = &found->ranks[a].result, *other = &found->ranks[b].result;
+      if (one->gpu[0] && memcmp(one->gpu_id, other->gpu_id, sizeof one->gpu_id) == 0)
+        return true;
+    }
+  return false;
+}
+
+// A rank that is not where rank 0 is, else the last one.
+static uint32_t far_rank(const struct bench_ep_found *found) {
+  uint32_t far = found->num_ranks - 1;
+  for (uint32_t r = found->num_ranks - 1; r > 0; r--)
+    far = same_host(&found->ranks[r], &found->ranks[0]) ? far : r;
+  return far;
+}
+
+static struct way way_of(const struct bench_ep_point *point, const struct bench_ep_found *found, uint32_t as_hosts,
+                         double wire_bytes) {
+  uint32_t far = far_rank(found), ranks = found->num_ranks;
+  const struct bench_ep_found_rank *from = &found->ranks[0], *to = &found->ranks[far];
+  bool spread = !same_host(from, to), cuda = point->memory == WEFT_EP_MEMORY_CUDA;
+  uint32_t here = spread ? most_on_a_host(found) : ranks, groups = spread ? 1 : as_hosts ? as_hosts : 1;
+  bool network = spread || groups > 1;
+  struct way way = {.share = 1.0 / here, .spread = 1, .same_gpu = share_a_gpu(found)};
+  enum limits_memory memory = cuda ? LIMITS_CUDA : LIMITS_HOST;
+  way.route =
+      (struct limits_route){.from = {memory, from->result.gpu_index, NULL, spread ? from->host : NULL},
+                            .to = {memory, to->result.gpu_index, NULL, spread ? to->host : NULL},
+                            .pairs = here,
+                            .working_set = (uint64_t)(3 * wire_bytes), // rows where they lie, in windows, received
+                            .copiers = 1};
+  snprintf(way.transport, sizeof way.transport, "%.*s", (int)strcspn(to->result.way, " ,:"), to->result.way);
+  if (!network)
+    snprintf(way.transport, sizeof way.transport, "%s", cuda ? "cuda" : "shm");
+  if (cuda && !network) {
+    way.share = 1;
+    way.spread = ranks - 1;
+    way.route.pairs = 1;
+  }
+  if (spread) // of each rank's bytes, those for other hosts
+    way.share *= (double)(ranks - 1) / (ranks - here);
+  return way;
+}
+
+static struct figure *find(struct figures_row *row, const char *name) {
+  for (uint32_t i = 0; i < row->num_figures; i++)
+    if (strcmp(row->figures[i].name, name) == 0)
+      return &row->figures[i];
+  return NULL;
+}
+
+int bench_ep_bound_row(struct limits *limits, struct figures *figures, struct figures_row *row,
+                       const struct bench_ep_point *point, const struct bench_ep_found *found, uint32_t as_hosts) {
+  struct figure *figure = find(row, "wire_bandwidth");
+  const struct figure *bytes = figures_find(row, "wire_bytes"), *latency = figures_find(row, "latency");
+  if (!figure || found->num_ranks < 2)
+    return 0;
+  struct way way = way_of(point, found, as_hosts, bytes->value);
+  struct limits_claim claim = {
+      .gbps = figure->value, .window_s = latency->value * (double)found->count / 1e6, .same_gpu = way.same_gpu};
+  way.route.transport = way.transport[0] ? way.transport : NULL;
+  limits_route_bound(limits, &way.route, &claim.bound);
+  int err = figures_add_bound(figures, claim.bound.name, claim.bound.gbps, claim.bound.measured, claim.bound.detail);
+  if (err)
+    return fail(err, "no memory for the results");
+  if (claim.bound.gbps > 0) {
+    figure->bound = claim.bound.gbps * way.share;
+    snprintf(figure->bound_name, sizeof figure->bound_name, "%s", claim.bound.name);
+    claim.bound.gbps *= way.share * way.spread;
+  }
+  if (!limits_refuse(&claim, row->refused, sizeof row->refused))
+    row->refused[0] = '\0';
+  return 0;
+}

@@ -1,0 +1,110 @@
+// `weft bench ep`: dispatch and combine of expert parallelism, measured among ranks of this host or of several.
+//
+// The process that is called leads: it forks a rank process for each of its ranks, tells them which point of the sweep
+// comes next, and makes rows of what they measured. Ranks share memory with it (board.h) and open a group of their own
+// for each measurement.
+#ifndef BENCH_EP_EP_H
+#define BENCH_EP_EP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <weft/ep.h>
+
+#include "bench/common/options.h"
+
+enum {
+  BENCH_EP_MAX_RANKS = 256,  // of one host
+  BENCH_EP_MAX_POINTS = 4096 // of a sweep
+};
+
+// What is measured. The order is that of bench_ep_op_names.
+enum bench_ep_op {
+  BENCH_EP_DISPATCH,
+  BENCH_EP_COMBINE,
+  BENCH_EP_BOTH,
+  BENCH_EP_DISPATCH_SEND,
+  BENCH_EP_DISPATCH_RECV,
+  BENCH_EP_COMBINE_SEND,
+  BENCH_EP_COMBINE_RECV,
+  BENCH_EP_OPS,
+};
+
+// How operations follow each other while times are taken.
+enum bench_ep_loop {
+  BENCH_EP_PARTS, // the ranks begin dispatch and combine together, each: dispatch, combine
+  BENCH_EP_PAIR,  // a dispatch and its combine at once: both
+  BENCH_EP_SPLIT, // each half by its own two calls: the four parts
+  BENCH_EP_GRAPH, // replays of a captured pair: both
+  BENCH_EP_LOOPS,
+};
+
+enum bench_ep_mode { BENCH_EP_LOW_LATENCY, BENCH_EP_THROUGHPUT };
+
+// Which experts tokens select.
+enum bench_ep_skew_kind {
+  BENCH_EP_UNIFORM, // all alike
+  BENCH_EP_ZIPF,    // the n-th most popular with a weight of 1 / n^value
+  BENCH_EP_HOT,     // a share of `value` of the tokens selects one expert; the rest is uniform
+};
+
+struct bench_ep_skew {
+  enum bench_ep_skew_kind kind;
+  double value;
+};
+
+// A point of the sweep, measured by one of the loops.
+struct bench_ep_point {
+  uint32_t tokens, hidden, topk, ranks, experts; // experts of each rank
+  enum weft_ep_dtype dtype;
+  enum weft_ep_combine_dtype combine_dtype;
+  enum weft_ep_layout layout;
+  struct bench_ep_skew skew;
+  enum weft_ep_memory memory;
+  enum bench_ep_loop loop;
+};
+
+// What the options say. Strings that are lists have commas between their values.
+struct bench_ep_config {
+  struct bench_options common;
+  const char *ops, *tokens, *hidden, *topk, *ranks, *experts, *dtypes, *combine_dtypes, *layouts, *skews, *memories;
+  enum bench_ep_mode mode;
+  bool graph, check, share_gpus;
+  uint32_t iterations, warmup;
+  uint64_t seed;
+  uint32_t local_ranks;  // rank processes of this host; 0: as many as the sweep has at most
+  uint32_t as_hosts;     // so many groups of ranks reach each other as if on different hosts; 0 or 1: as they are
+  const char *transport; // between hosts; NULL: the library chooses
+};
+
+struct bench_ep_sweep {
+  struct bench_ep_point *points;
+  uint32_t count;
+  uint32_t max_ranks;
+  bool wanted[BENCH_EP_OPS];
+};
+
+extern const char *const bench_ep_op_names[];   // end with NULL
+extern const char *const bench_ep_mode_names[]; // likewise
+
+// The points that the lists make, the first list outermost; no two are alike. INVALID: a value is malformed, out of
+// range or given twice, or values do not go together; the sentence names the option and what would be right.
+int bench_ep_sweep_parse(const struct bench_ep_config *config, struct bench_ep_sweep *sweep);
+void bench_ep_sweep_free(struct bench_ep_sweep *sweep); // leaves it empty
+
+// Names as in the lists.
+const char *bench_ep_dtype_name(enum weft_ep_dtype dtype);
+const char *bench_ep_combine_dtype_name(enum weft_ep_combine_dtype dtype);
+const char *bench_ep_layout_name(enum weft_ep_layout layout);
+const char *bench_ep_memory_name(enum weft_ep_memory memory);
+const char *bench_ep_skew_name(const struct bench_ep_skew *skew, char *out, size_t cap); // "zipf:1.2"
+
+// The loop that measures `op`, and how many times it takes in each iteration; the time's index is that of `op` among
+// the ops of the loop.
+enum bench_ep_loop bench_ep_loop_of(enum bench_ep_op op);
+uint32_t bench_ep_times_of(enum bench_ep_loop loop);
+enum bench_ep_op bench_ep_first_op(enum bench_ep_loop loop);
+
+#endif

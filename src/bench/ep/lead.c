@@ -1,0 +1,214 @@
+// Rank processes: started, told what to measure, watched, and ended.
+#include "bench/ep/lead.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+#include "base/fail.h"
+#include "base/time/clock.h"
+#include "bench/common/stop.h"
+
+enum {
+  LOOK_MS = 100,    // between two looks at signals and other hosts
+  REASON_MS = 1000, // a rank that lost another one may say so before the death of that one shows
+  ENDING_MS = 3000, // after a signal the operation under way has so long to end; ranks that are closed too,
+  FAILING_MS = 300, // but where something has failed only so long
+  PATIENCE_S = 30,  // beyond all waits of the ranks' own
+};
+
+// --- processes ---
+
+// What the rank's process has of the lead's: nothing but the board and its socket.
+static int be_rank(void *arg, uint32_t index, int socket) {
+  const struct bench_ep_lead *lead = arg;
+  bench_stop_ignore(); // the lead ends it
+  return bench_ep_rank_main(lead->config, lead->sweep, lead->board, index, socket);
+}
+
+int bench_ep_lead_open(struct bench_ep_lead *lead, const struct bench_ep_config *config,
+                       const struct bench_ep_sweep *sweep, const struct bench_ep_watch *watch) {
+  *lead = (struct bench_ep_lead){.config = config, .sweep = sweep, .watch = *watch, .lost = -1};
+  lead->board_size = bench_ep_board_size(config->local_ranks, config->iterations);
+  lead->board = mmap(NULL, lead->board_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (lead->board == MAP_FAILED) {
+    lead->board = NULL;
+    return fail_errno(errno, "no memory for the times of %u ranks", config->local_ranks);
+  }
+  lead->board->iterations = config->iterations;
+  return bench_children_start(&lead->children, config->local_ranks, be_rank, lead);
+}
+
+// A rank that is not stuck sees at once that there are no more commands.
+void bench_ep_lead_close(struct bench_ep_lead *lead, bool failed) {
+  for (uint32_t i = 0; i < lead->children.count; i++)
+    shutdown(lead->children.list[i].socket, SHUT_RDWR);
+  bench_children_wait(&lead->children, failed ? FAILING_MS : ENDING_MS);
+  bench_children_end(&lead->children);
+  if (lead->board)
+    munmap(lead->board, lead->board_size);
+  lead->board = NULL;
+}
+
+uint32_t bench_ep_lead_takes(const struct bench_ep_lead *lead, const struct bench_ep_point *point) {
+  uint32_t first = (uint32_t)lead->board->first_rank;
+  uint32_t others = point->ranks > first ? point->ranks - first : 0;
+  return others < lead->children.count ? others : lead->children.count;
+}
+
+// --- a measurement ---
+
+struct round {
+  struct bench_ep_lead *lead;
+  uint32_t count; // ranks that take part
+  uint32_t answered;
+  bool has_answered[BENCH_EP_MAX_RANKS];
+  int err; // of the failure that counts most so far
+  char error[FAIL_DETAIL_SIZE];
+  uint64_t reason_ns; // when nobody's better reason is waited for any more; CLOCK_NEVER: nothing has failed
+  uint64_t still_ns;  // when the ranks are given up that make no progress
+  uint64_t ending_ns; // when those are given up that do not end after a signal; CLOCK_NEVER: none has come
+  uint64_t progress;  // sum of what the ranks have done
+};
+
+// A death counts more than what the others say of it, and their own errors more than that they lost somebody.
+static void note_failure(struct round *round, int err, int32_t lost, const char *error) {
+  bool better = !round->err || round->err == WEFT_ERR_PEER_LOST || round->err == WEFT_ERR_TIMEOUT;
+  if (!better)
+    return;
+  round->err = err;
+  round->lead->lost = lost;
+  snprintf(round->error, sizeof round->error, "%s", error);
+  uint64_t reason_ns = err == WEFT_ERR_PEER_LOST || err == WEFT_ERR_TIMEOUT ? clock_deadline_ms(REASON_MS) : clock_ns();
+  round->reason_ns = reason_ns < round->reason_ns ? reason_ns : round->reason_ns;
+}
+
+// The cause of whatever others have said.
+static void note_death(struct round *round, uint32_t index) {
+  struct bench_ep_lead *lead = round->lead;
+  int32_t rank = lead->board->first_rank + (int32_t)index;
+  char how[128] = "closed its socket", error[256];
+  uint64_t deadline_ns = clock_deadline_ms(REASON_MS); // the socket closes a moment before
+  uint32_t ended = index;
+  bool well;
+  while (!bench_children_ended(&lead->children, &ended, &well, how, sizeof how) && !clock_passed(deadline_ns))
+    poll(NULL, 0, 1);
+  rank = ended == index ? rank : lead->board->first_rank + (int32_t)ended; // of several, the first that is found
+  snprintf(error, sizeof error, "rank %d died: its process %d %s", rank, (int)lead->children.list[ended].pid, how);
+  round->err = 0;
+  note_failure(round, WEFT_ERR_PEER_LOST, rank, error);
+  round->reason_ns = clock_ns();
+}
+
+static void note_answer(struct round *round, uint32_t index) {
+  const struct bench_ep_result *result = &round->lead->board->rank[index].result;
+  int32_t rank = round->lead->board->first_rank + (int32_t)index;
+  char error[FAIL_DETAIL_SIZE];
+  round->has_answered[index] = true;
+  round->answered++;
+  if (!result->err)
+    return;
+  snprintf(error, sizeof error, "rank %d: %s", rank, result->error);
+  note_failure(round, result->err, -1, error);
+}
+
+static void hear(struct round *round, uint32_t index) {
+  char byte;
+  ssize_t got;
+  do
+    got = recv(round->lead->children.list[index].socket, &byte, 1, MSG_DONTWAIT);
+  while (got < 0 && errno == EINTR);
+  if (got == 1)
+    note_answer(round, index);
+  else if (got == 0 || (errno != EAGAIN && errno != EWOULDBLOCK))
+    note_death(round, index);
+}
+
+static int tell(struct round *round, const struct bench_ep_command *command) {
+  struct bench_ep_lead *lead = round->lead;
+  for (uint32_t i = 0; i < round->count; i++) {
+    atomic_store(&lead->board->rank[i].done, 0);
+    if (send(lead->children.list[i].socket, command, sizeof *command, MSG_NOSIGNAL) != sizeof *command) {
+      note_death(round, i);
+      return fail(round->err, "%s", round->error);
+    }
+  }
+  return 0;
+}
+
+// How far the slowest rank is; the patience with all begins anew where any has done something.
+static void look_at_progress(struct round *round) {
+  struct bench_ep_lead *lead = round->lead;
+  uint32_t least = UINT32_MAX, of = lead->config->warmup + lead->config->iterations;
+  uint64_t sum = round->answered;
+  for (uint32_t i = 0; i < round->count; i++) {
+    uint32_t done = atomic_load_explicit(&lead->board->rank[i].done, memory_order_relaxed);
+    least = done < least ? done : least;
+    sum += done;
+  }
+  if (sum != round->progress || round->still_ns == 0) {
+    uint64_t patience_ms = (lead->config->common.startup_timeout_s + PATIENCE_S) * UINT64_C(1000);
+    round->still_ns = clock_deadline_ms(patience_ms + 8 * (uint64_t)lead->config->common.timeout_ms);
+  }
+  round->progress = sum;
+  if (lead->watch.progress)
+    lead->watch.progress(lead->watch.arg, least, of);
+}
+
+// The first rank that has not answered; -1: all have.
+static int32_t silent(const struct round *round) {
+  for (uint32_t i = 0; i < round->count; i++)
+    if (!round->has_answered[i])
+      return round->lead->board->first_rank + (int32_t)i;
+  return -1;
+}
+
+// What the lead itself looks at; true: the measurement is to end without those that have not answered.
+static bool look_around(struct round *round) {
+  struct bench_ep_lead *lead = round->lead;
+  char error[160];
+  look_at_progress(round);
+  if (bench_stopped() && round->ending_ns == CLOCK_NEVER) {
+    atomic_store(&lead->board->stop, true);
+    round->ending_ns = clock_deadline_ms(ENDING_MS);
+  }
+  bool doubtful = round->err == WEFT_ERR_PEER_LOST || round->err == WEFT_ERR_TIMEOUT;
+  int err = !round->err || doubtful ? lead->watch.failed(lead->watch.arg) : 0;
+  if (err) {
+    note_failure(round, err, lead->lost, weft_last_error());
+    round->reason_ns = clock_ns();
+  }
+  if (clock_passed(round->ending_ns)) {
+    note_failure(round, WEFT_ERR_CANCELED, silent(round), "interrupted; the operation under way did not end in time");
+    return true;
+  }
+  if (clock_passed(round->still_ns)) {
+    snprintf(error, sizeof error, "rank %d has not answered, nor done anything, within its time limits", silent(round));
+    note_failure(round, WEFT_ERR_TIMEOUT, silent(round), error);
+    return true;
+  }
+  return clock_passed(round->reason_ns);
+}
+
+int bench_ep_lead_measure(struct bench_ep_lead *lead, const struct bench_ep_command *command) {
+  struct round round = {.lead = lead,
+                        .count = bench_ep_lead_takes(lead, &lead->sweep->points[command->point]),
+                        .reason_ns = CLOCK_NEVER,
+                        .ending_ns = CLOCK_NEVER};
+  struct pollfd ready[BENCH_EP_MAX_RANKS];
+  int err = tell(&round, command);
+  if (err)
+    return err;
+  while (round.answered < round.count && !look_around(&round)) {
+    for (uint32_t i = 0; i < round.count; i++)
+      ready[i] = (struct pollfd){.fd = round.has_answered[i] ? -1 : lead->children.list[i].socket, .events = POLLIN};
+    if (poll(ready, round.count, LOOK_MS) <= 0)
+      continue;
+    for (uint32_t i = 0; i < round.count; i++)
+      if (ready[i].revents)
+        hear(&round, i);
+  }
+  return round.err ? fail(round.err, "%s", round.error) : 0;
+}

@@ -1,0 +1,137 @@
+// weft bench ep: measures dispatch and combine.
+#include "base/fail.h"
+#include "bench/common/stop.h"
+#include "bench/ep/run.h"
+#include "cli/commands/commands.h"
+#include "cli/process/terminal.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#define FIELD(member) OPTION_FIELD(struct bench_ep, member)
+
+struct bench_ep {
+  struct bench_ep_config config;
+};
+
+// clang-format off
+static const struct cli_option rows[] = {
+  {.section = "What is measured", .name = "op", .type = OPTION_STRING, .metavar = "LIST",
+   .preset = "dispatch,combine,both", FIELD(config.ops),
+   .help = "dispatch, combine, both (one right behind the other), or the calls that these are split into: "
+   "dispatch_send, dispatch_recv, combine_send, combine_recv"},
+  {.name = "mode", .type = OPTION_ENUM, .metavar = "MODE", .choices = bench_ep_mode_names, .preset = "low-latency",
+   FIELD(config.mode), .help = "low-latency: operations as they are; throughput: with routes that are kept"},
+  {.name = "graph", .type = OPTION_FLAG, FIELD(config.graph),
+   .help = "measure both also as replays of a CUDA graph"},
+  {.name = "check", .alias = "validate", .type = OPTION_FLAG, FIELD(config.check),
+   .help = "have every value judged, before and after the timed operations, on every rank"},
+
+  {.section = "Sweep: each a list with commas between its values, and all combinations are measured", .name = "tokens",
+   .alias = "num-tokens", .type = OPTION_STRING, .metavar = "LIST", .preset = "128", FIELD(config.tokens),
+   .help = "tokens of each rank in an operation"},
+  {.name = "hidden", .alias = "hidden-dim", .type = OPTION_STRING, .metavar = "LIST", .preset = "7168",
+   FIELD(config.hidden), .help = "values of a token, multiples of 128"},
+  {.name = "topk", .alias = "num-topk", .type = OPTION_STRING, .metavar = "LIST", .preset = "8", FIELD(config.topk),
+   .help = "experts that a token selects"},
+  {.name = "ranks", .letter = 'n', .type = OPTION_STRING, .metavar = "LIST", .preset = "2", FIELD(config.ranks),
+   .help = "ranks of the group, on all hosts together"},
+  {.name = "experts-per-rank", .alias = "num-experts-per-rank", .type = OPTION_STRING, .metavar = "LIST",
+   .preset = "8", FIELD(config.experts), .help = "experts that each rank owns"},
+  {.name = "dtype", .type = OPTION_STRING, .metavar = "LIST", .preset = "bf16", FIELD(config.dtypes),
+   .help = "what travels in a dispatch: bf16, fp8, fp8-pow2 or fp8-ue8m0"},
+  {.name = "combine-dtype", .type = OPTION_STRING, .metavar = "LIST", .preset = "bf16", FIELD(config.combine_dtypes),
+   .help = "what travels in a combine: bf16 or logfmt10"},
+  {.name = "layout", .type = OPTION_STRING, .metavar = "LIST", .preset = "per-expert", FIELD(config.layouts),
+   .help = "how received tokens are laid out: per-expert, rank-major or packed"},
+  {.name = "skew", .type = OPTION_STRING, .metavar = "LIST", .preset = "uniform", FIELD(config.skews),
+   .help = "which experts are selected: uniform: all alike; zipf:S: the n-th most popular one in proportion to "
+   "1/n^S (1 without a number); hot:SHARE: one expert by that share of all tokens (1 without a number)"},
+  {.name = "memory", .type = OPTION_STRING, .metavar = "LIST", .preset = "host", .variable = "WEFT_MEMORY",
+   FIELD(config.memories), .help = "where operations run: host or cuda"},
+
+  {.section = "Operations", .name = "iterations", .alias = "num-iter", .type = OPTION_UINT, .metavar = "N", .min = 1,
+   .max = 100000, .preset = "100", FIELD(config.iterations), .help = "timed operations of each measurement"},
+  {.name = "warmup", .alias = "warmup-iter", .type = OPTION_UINT, .metavar = "N", .max = 100000, .preset = "20",
+   FIELD(config.warmup), .help = "untimed ones before them"},
+  {.name = "seed", .type = OPTION_UINT, .metavar = "N", .preset = "1", FIELD(config.seed),
+   .help = "seed of all data and selections: the same seed gives the same"},
+
+  {.section = "Ranks", .name = "local-ranks", .type = OPTION_UINT, .metavar = "N", .min = 1,
+   .max = BENCH_EP_MAX_RANKS, .preset_note = "all of them", FIELD(config.local_ranks),
+   .help = "ranks of this host; the others come from other hosts"},
+  {.name = "transport", .type = OPTION_STRING, .metavar = "NAME", .variable = "WEFT_EP_TRANSPORT",
+   .preset_note = "the library chooses", FIELD(config.transport),
+   .help = "way between ranks on different hosts: ofi, ucx or nvlink"},
+  {.name = "as-hosts", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = BENCH_EP_MAX_RANKS, .preset = "1",
+   FIELD(config.as_hosts),
+   .help = "have the ranks of this host reach each other as if they were on so many hosts"},
+  {.name = "share-gpus", .type = OPTION_FLAG, .variable = "WEFT_SHARE_GPUS", FIELD(config.share_gpus),
+   .help = "let several ranks have one GPU, where there are fewer GPUs than ranks: for tests"},
+
+  BENCH_OPTION_ROWS_STORE(struct bench_ep, config.common),
+
+  BENCH_OPTION_ROWS_OUTPUT(struct bench_ep, config.common),
+};
+// clang-format on
+
+static const struct cli_example examples[] = {
+    {"weft bench ep", "dispatch, combine and both of 128 tokens, two ranks on host memory"},
+    {"weft bench ep --ranks 2,4 --tokens 1,16,128 --dtype bf16,fp8 --repeat 5 --json a.json",
+     "a sweep, for weft compare"},
+    {"weft bench ep --memory cuda --graph --check", "a GPU for each of two ranks; every value judged"},
+    {"weft bench ep --skew uniform,zipf:1.2,hot --experts-per-rank 32", "what uneven experts cost"},
+    {"WEFT_TOKEN=SECRET weft bench ep --ranks 16 --local-ranks 8", "the first of two hosts; it prints the command for "
+                                                                   "the other"},
+    {NULL, NULL},
+};
+
+static void settle_output(const struct bench_ep_config *config, struct bench_output *output) {
+  struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO, config->common.color);
+  bench_output_init(output, &config->common);
+  output->color = terminal.color;
+  output->unicode = terminal.unicode;
+  output->width = terminal.width;
+}
+
+static int run(const struct cli_call *call) {
+  struct bench_ep options = {0};
+  int status = 0;
+  if (!cli_command_options(call, &options, &status))
+    return status;
+  struct bench_output output;
+  struct bench_progress progress;
+  struct figures figures = {0};
+  settle_output(&options.config, &output);
+  bench_stop_watch("weft bench ep");
+  bench_progress_begin(&progress, "weft bench ep", options.config.common.quiet);
+  output.progress = &progress;
+  int err = bench_ep_run(&options.config, &output, &progress, &figures);
+  bool refused = bench_output_refused(&output);
+  figures_free(&figures);
+  if (err && !(err == WEFT_ERR_CANCELED && bench_stopped()))
+    return cli_command_failed(call, err);
+  if (bench_stopped()) {
+    cli_command_failed(call, bench_stop_check());
+    return 128 + bench_stopped();
+  }
+  return refused ? 1 : 0;
+}
+
+const struct cli_command cli_bench_ep = {
+    .name = "bench ep",
+    .summary = "measure dispatch and combine of expert parallelism",
+    .description =
+        "Runs ranks as processes of this host, or of several hosts that meet on a store, and measures their operations "
+        "one by one: all ranks begin together, and an operation takes as long as on the rank that takes longest. Each "
+        "list of values is swept, and every combination is a row: its latency over the iterations, the bytes of a rank "
+        "by pairs of token and expert (logical) and as they travel (wire), the bound of the hardware beside them, how "
+        "uneven the experts were, and the slowest rank.\n"
+        "Each combination is measured in a group of its own; with --repeat the whole sweep comes by turns. On CUDA "
+        "memory times are those of events in the stream.\n"
+        "Exit status 1 means that a figure is above what the hardware can do, 4 wrong data, 5 that a rank was lost, "
+        "124 that a deadline passed, 130 Ctrl-C: what was measured until then is written all the same.",
+    .options = OPTION_TABLE(rows),
+    .examples = examples,
+    .run = run,
+};

@@ -1,0 +1,103 @@
+// The rows once more as figures, for pages and node exporters.
+#include <ctype.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "base/text/digits.h"
+#include "base/time/clock.h"
+#include "measure/prometheus.h"
+#include "p2p/report.h"
+#include "p2p/stop.h"
+#include "page/page.h"
+
+bool p2p_figures_wanted(const struct p2p_report *report) {
+  return report->config->html || report->config->prometheus;
+}
+
+int p2p_figures_begin(struct p2p_report *report) {
+  const struct p2p_config *config = report->config;
+  char host[256] = "";
+  int rc = figures_begin(&report->figures, "p2p");
+  if (rc != 0)
+    return rc;
+  gethostname(host, sizeof host - 1);
+  json_array_append_new(report->figures.hosts, json_string(host));
+  if (config->mode == P2P_INITIATOR)
+    json_array_append_new(report->figures.hosts, json_string(config->host));
+  json_t *settings =
+      json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:b, s:b}", "mode", p2p_mode_names[config->mode], "op",
+                p2p_op_names[config->op], "memory", p2p_memory_names[config->memory], "buffer-sizes", config->sizes,
+                "iterations", (int)config->iterations, "warmup", (int)config->warmup, "depth", (int)config->depth,
+                "bidirectional", config->bidirectional, "no-check", config->no_check);
+  rc = settings ? json_object_update(report->figures.settings, settings) : -1;
+  json_decref(settings);
+  return rc == 0 ? 0 : fail(WEFT_ERR_NOMEM, "no memory for the results");
+}
+
+static json_t *keys_of(const struct p2p_report *report, const struct p2p_result *one) {
+  char op[16];
+  size_t i = 0;
+  for (const char *name = p2p_op_names[one->op]; *name && i + 1 < sizeof op; name++)
+    op[i++] = (char)toupper((unsigned char)*name);
+  op[i] = '\0';
+  // How many are under way follows from the size, and would part one line of a chart in two: it is no key.
+  json_t *keys = json_pack("{s:s, s:I, s:s, s:s, s:b}", "op", op, "bytes", (json_int_t)one->bytes, "initiator_memory",
+                           report->ends.here, "target_memory", report->ends.there, "same_gpu", report->ends.same_gpu);
+  if (one->op != P2P_OP_NOTIFY)
+    json_object_set_new(keys, "transport", json_string(one->transport));
+  return keys;
+}
+
+static bool fill_row(struct figures_row *row, const struct p2p_result *one) {
+  struct figure *latency = figures_add(row, "latency", "us", FIGURE_LOWER, p2p_us(histogram_mean(&one->latency)));
+  if (!latency)
+    return false;
+  latency->count = one->latency.count;
+  latency->min = p2p_us((double)one->latency.min);
+  latency->p50 = p2p_percentile_us(one, 50);
+  latency->p95 = p2p_percentile_us(one, 95);
+  latency->p99 = p2p_percentile_us(one, 99);
+  latency->p999 = p2p_percentile_us(one, 99.9);
+  latency->max = p2p_us((double)one->latency.max);
+  struct figure *bandwidth = NULL;
+  if (one->gbps > 0) {
+    bandwidth = figures_add(row, "bandwidth", "GB/s", FIGURE_HIGHER, digits_rounded(one->gbps));
+    if (!bandwidth)
+      return false;
+    bandwidth->bound = one->bound.gbps;
+    snprintf(bandwidth->bound_name, sizeof bandwidth->bound_name, "%s", one->bound.name);
+  }
+  snprintf(row->refused, sizeof row->refused, "%.*s", (int)sizeof row->refused - 1, one->refused);
+  return (one->peer_gbps <= 0 ||
+          figures_add(row, "peer_bandwidth", "GB/s", FIGURE_HIGHER, digits_rounded(one->peer_gbps))) &&
+         figures_add(row, "messages", "1/s", FIGURE_HIGHER, digits_rounded(one->per_second));
+}
+
+int p2p_figures_row(struct p2p_report *report, const struct p2p_result *one) {
+  json_t *keys = keys_of(report, one);
+  struct figures_row *row = keys ? figures_add_row(&report->figures, keys, 0) : NULL;
+  json_decref(keys);
+  if (!row || !fill_row(row, one))
+    return fail(WEFT_ERR_NOMEM, "no memory for the results");
+  const struct limits_bound *bound = &one->bound;
+  return *bound->name ? figures_add_bound(&report->figures, bound->name, bound->gbps, bound->measured, bound->detail)
+                      : 0;
+}
+
+// Of what was broken off, too, what was measured.
+int p2p_figures_write(struct p2p_report *report, bool complete) {
+  const struct p2p_config *config = report->config;
+  struct figures *figures = &report->figures;
+  const struct figures *list[] = {figures};
+  const char *label = "p2p";
+  figures->elapsed_s = digits_rounded((double)(clock_ns() - report->begun_ns) / 1e9);
+  figures->complete = complete;
+  figures->passed = complete && report->refused == 0;
+  if (!complete && p2p_stopped())
+    snprintf(figures->cut_short, sizeof figures->cut_short, "SIG%s", sigabbrev_np(p2p_stopped()));
+  else if (!complete)
+    snprintf(figures->error, sizeof figures->error, "%s", weft_last_error());
+  int rc = config->html ? page_save_figures(config->html, list, &label, 1) : 0;
+  return rc == 0 && config->prometheus ? figures_save_prometheus(config->prometheus, figures) : rc;
+}
