@@ -164,6 +164,22 @@ static void clear_dead(struct meet *meet) {
   }
 }
 
+// Who leaves because of a death says first who died: who hears of both in this order names the dead, and not the one
+// that left.
+static void tell_dead(struct meet *meet) {
+  char id[MEET_ID_SIZE], why[256];
+  for (uint32_t rank = 0; rank < meet->size && atomic_load(&meet->lost); rank++) {
+    pthread_mutex_lock(&meet->lock);
+    const struct meet_worker *worker = &meet->workers[rank];
+    bool tell = worker->end == MEET_LOST && !worker->in_store;
+    memcpy(id, worker->id, sizeof id);
+    snprintf(why, sizeof why, "%s", worker->why ? worker->why : "?");
+    pthread_mutex_unlock(&meet->lock);
+    if (tell)
+      meet_put_end(meet, rank, id, "lost", WEFT_ERR_PEER_LOST, why);
+  }
+}
+
 static void leave(struct meet *meet) {
   char why[FAIL_DETAIL_SIZE]; // the caller may still want to say why it leaves
   snprintf(why, sizeof why, "%s", weft_last_error());
@@ -172,6 +188,8 @@ static void leave(struct meet *meet) {
   pthread_mutex_lock(&meet->lock);
   bool joined = meet->joined, tell = joined ? meet->workers[meet->rank].end == MEET_GOING : meet->claimed;
   pthread_mutex_unlock(&meet->lock);
+  if (joined)
+    tell_dead(meet);
   if (tell)
     meet_put_end(meet, meet->rank, meet->id, "left", 0, "");
   if (joined)

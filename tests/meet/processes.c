@@ -160,7 +160,7 @@ static double kill_one(const char *url, unsigned *seed) {
   struct child children[FEW];
   uint64_t deadline = clock_deadline_ms(PROCESSES_DEADLINE_MS), slowest = 0;
   unsigned victim = (unsigned)rand_r(seed) % FEW, delay_us = (unsigned)rand_r(seed) % KILL_WITHIN_US;
-  char wanted[64];
+  char wanted[64], said[FEW * 512] = "";
   for (int i = 0; i < FEW; i++)
     children[i] = processes_start(work, &part);
   struct timespec delay = {.tv_nsec = (long)delay_us * 1000};
@@ -168,6 +168,7 @@ static double kill_one(const char *url, unsigned *seed) {
   uint64_t killed = clock_ns();
   snprintf(wanted, sizeof wanted, "(process %d)", (int)children[victim].pid);
   bury(&children[victim]);
+  bool right = true;
   for (unsigned i = 0; i < FEW; i++) {
     struct report report;
     if (i == victim)
@@ -175,11 +176,14 @@ static double kill_one(const char *url, unsigned *seed) {
     processes_hear(&children[i], &report, sizeof report, deadline, "a worker whose peer was killed");
     bool named = report.err == WEFT_ERR_PEER_LOST && strstr(report.why, wanted),
          missed = report.err == WEFT_ERR_TIMEOUT && strstr(report.why, "missing: rank");
-    if (!named && !missed)
-      fail_msg("killed after %u us, a worker says (%s): %s", delay_us, weft_err_name(report.err), report.why);
     if (named && report.at_ns - killed > slowest)
       slowest = report.at_ns - killed;
+    right &= named || missed;
+    snprintf(said + strlen(said), sizeof said - strlen(said), "\n  process %d after %.1f ms (%s): %s",
+             (int)children[i].pid, (double)(report.at_ns - killed) / 1e6, weft_err_name(report.err), report.why);
   }
+  if (!right)
+    fail_msg("killed after %u us, of %s they say:%s", delay_us, wanted, said);
   for (unsigned i = 0; i < FEW; i++)
     if (i != victim)
       close(children[i].say);
