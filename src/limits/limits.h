@@ -74,4 +74,7 @@ bool limits_refuse(const struct limits_claim *claim, char *why, size_t cap);
 // The figure in percent of the bound; negative: the bound is not known.
 double limits_percent(const struct limits_bound *bound, double gbps);
 
+// Of the host's memory, what can be had without that of others, in bytes; UINT64_MAX: nobody tells.
+uint64_t limits_memory_available(void);
+
 #endif

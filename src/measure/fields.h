@@ -36,6 +36,14 @@ struct field {
   bool optional; // may be missing, as in results of older versions: -1 for INDEX and DURATION then, else zero
 };
 
+// Of a row: the name, the place and the size of a member; of a list, with how many there are in `number`.
+#define FIELD_OF(owner, member) .name = #member, .offset = offsetof(owner, member), .size = sizeof(((owner *)0)->member)
+#define FIELD_LIST_OF(owner, member, element, number)                                                                  \
+  .name = #member, .type = FIELD_LIST, .offset = offsetof(owner, member), .size = sizeof(element),                     \
+  .count = offsetof(owner, number)
+#define FIELD_END                                                                                                      \
+  { 0 }
+
 // Gives each number of an object the digits that its JSON has (base/text/digits.h).
 void fields_round(const struct field *fields, void *object);
 

@@ -14,16 +14,9 @@
 
 enum { FORMAT = 1 }; // of the document, its member "weft_figures"
 
-#define MEMBER(type, member) .name = #member, .offset = offsetof(type, member), .size = sizeof(((type *)0)->member)
-#define LIST(struct_type, member, element, number)                                                                     \
-  .name = #member, .type = FIELD_LIST, .offset = offsetof(struct_type, member), .size = sizeof(element),               \
-  .count = offsetof(struct_type, number)
-#define END                                                                                                            \
-  { 0 }
-
 static const char *const better_names[] = {[FIGURE_LOWER] = "lower", [FIGURE_HIGHER] = "higher", NULL};
 
-#define FIGURE(member) MEMBER(struct figure, member)
+#define FIGURE(member) FIELD_OF(struct figure, member)
 static const struct field figure_fields[] = {
     {FIGURE(name), .type = FIELD_TEXT},
     {FIGURE(unit), .type = FIELD_TEXT},
@@ -39,29 +32,29 @@ static const struct field figure_fields[] = {
     {FIGURE(bound), .type = FIELD_DURATION},
     {FIGURE(bound_name), .type = FIELD_TEXT},
     {FIGURE(samples), .type = FIELD_ARRAY, .optional = true},
-    END,
+    FIELD_END,
 };
 
-#define ROW(member) MEMBER(struct figures_row, member)
+#define ROW(member) FIELD_OF(struct figures_row, member)
 static const struct field row_fields[] = {
     {ROW(keys), .type = FIELD_OBJECT},
     {ROW(run), .type = FIELD_U32},
     {ROW(slowest), .type = FIELD_TEXT},
     {ROW(refused), .type = FIELD_TEXT},
-    {LIST(struct figures_row, figures, struct figure, num_figures), .fields = figure_fields},
-    END,
+    {FIELD_LIST_OF(struct figures_row, figures, struct figure, num_figures), .fields = figure_fields},
+    FIELD_END,
 };
 
-#define BOUND(member) MEMBER(struct figures_bound, member)
+#define BOUND(member) FIELD_OF(struct figures_bound, member)
 static const struct field bound_fields[] = {
     {BOUND(name), .type = FIELD_TEXT},
     {BOUND(value), .type = FIELD_REAL},
     {BOUND(measured), .type = FIELD_BOOL},
     {BOUND(detail), .type = FIELD_TEXT},
-    END,
+    FIELD_END,
 };
 
-#define FIGURES(member) MEMBER(struct figures, member)
+#define FIGURES(member) FIELD_OF(struct figures, member)
 static const struct field figures_fields[] = {
     {FIGURES(kind), .type = FIELD_TEXT},
     {FIGURES(version), .type = FIELD_TEXT},
@@ -73,9 +66,9 @@ static const struct field figures_fields[] = {
     {FIGURES(error), .type = FIELD_TEXT},
     {FIGURES(hosts), .type = FIELD_ARRAY},
     {FIGURES(settings), .type = FIELD_OBJECT},
-    {LIST(struct figures, bounds, struct figures_bound, num_bounds), .fields = bound_fields},
-    {LIST(struct figures, rows, struct figures_row, num_rows), .fields = row_fields},
-    END,
+    {FIELD_LIST_OF(struct figures, bounds, struct figures_bound, num_bounds), .fields = bound_fields},
+    {FIELD_LIST_OF(struct figures, rows, struct figures_row, num_rows), .fields = row_fields},
+    FIELD_END,
 };
 
 static void free_row(struct figures_row *row) {

@@ -1,7 +1,7 @@
 // RFC 4180: a header record, then one per phase and rank.
 #include <inttypes.h>
-#include <string.h>
 
+#include "base/text/csv.h"
 #include "measure/report.h"
 
 static const char header[] = "run,job,phase,rank,host,slot,incarnation,state,reason,checked,lost_selections,worst_diff,"
@@ -12,21 +12,6 @@ static const char header[] = "run,job,phase,rank,host,slot,incarnation,state,rea
                              "logical_gbps,dispatch_logical_gbps,dispatch_wire_gbps,combine_logical_gbps,"
                              "combine_wire_gbps,dispatch_logical_bytes,dispatch_wire_bytes,combine_logical_bytes,"
                              "combine_wire_bytes,gpu,gpu_name,window_bytes\r\n";
-
-// A field of text, quoted where it must be.
-static void put_text(FILE *out, const char *text) {
-  if (!strpbrk(text, ",\"\r\n")) {
-    fputs(text, out);
-    return;
-  }
-  fputc('"', out);
-  for (; *text; text++) {
-    if (*text == '"')
-      fputc('"', out);
-    fputc(*text, out);
-  }
-  fputc('"', out);
-}
 
 static void put_times(FILE *out, const struct results_times *times) {
   if (times->count == 0)
@@ -51,17 +36,17 @@ static void put_bandwidths(FILE *out, const struct results_rank *rank) {
 
 static void put_rank(FILE *out, const struct results *results, uint32_t phase, const struct results_rank *rank) {
   bool ran = rank->incarnation != 0;
-  put_text(out, results->run);
+  csv_write_text(out, results->run);
   fputc(',', out);
-  put_text(out, results->job);
+  csv_write_text(out, results->job);
   fprintf(out, ",%" PRIu32 ",%" PRId32 ",", phase, rank->rank);
-  put_text(out, rank->host);
+  csv_write_text(out, rank->host);
   if (ran)
     fprintf(out, ",%" PRId32 ",%016" PRIx64, rank->local_rank, rank->incarnation);
   else
     fputs(",,", out);
   fprintf(out, ",%s,", results_state_name(rank->state));
-  put_text(out, rank->reason);
+  csv_write_text(out, rank->reason);
   if (ran)
     fprintf(out, ",%" PRIu64 ",%" PRIu64 ",%.6g,%" PRIu64, rank->checked, rank->num_lost_selections, rank->worst_diff,
             rank->both.count);
@@ -75,7 +60,7 @@ static void put_rank(FILE *out, const struct results *results, uint32_t phase, c
     fprintf(out, ",%" PRId32 ",", rank->gpu);
   else
     fputs(",,", out);
-  put_text(out, rank->gpu_name);
+  csv_write_text(out, rank->gpu_name);
   if (ran)
     fprintf(out, ",%" PRIu64, rank->window_bytes);
   else

@@ -8,10 +8,6 @@
 
 enum { FORMAT = 1 }; // of results.json, its field "weft_results"
 
-#define MEMBER(type, member) .name = #member, .offset = offsetof(type, member), .size = sizeof(((type *)0)->member)
-#define END                                                                                                            \
-  { 0 }
-
 static const char *const state_names[] = {
     [RESULTS_NOT_MEMBER] = "not_member",   [RESULTS_PASSED] = "passed", [RESULTS_FAILED] = "failed",
     [RESULTS_KILLED] = "killed",           [RESULTS_LEFT] = "left",     [RESULTS_UNREACHED] = "unreached",
@@ -26,16 +22,16 @@ static const char *const change_names[] = {
 };
 
 static const struct field times_fields[] = {
-    {MEMBER(struct results_times, count), .type = FIELD_U64},
-    {MEMBER(struct results_times, avg), .type = FIELD_REAL},
-    {MEMBER(struct results_times, min), .type = FIELD_REAL},
-    {MEMBER(struct results_times, p50), .type = FIELD_REAL},
-    {MEMBER(struct results_times, p99), .type = FIELD_REAL},
-    {MEMBER(struct results_times, max), .type = FIELD_REAL},
-    END,
+    {FIELD_OF(struct results_times, count), .type = FIELD_U64},
+    {FIELD_OF(struct results_times, avg), .type = FIELD_REAL},
+    {FIELD_OF(struct results_times, min), .type = FIELD_REAL},
+    {FIELD_OF(struct results_times, p50), .type = FIELD_REAL},
+    {FIELD_OF(struct results_times, p99), .type = FIELD_REAL},
+    {FIELD_OF(struct results_times, max), .type = FIELD_REAL},
+    FIELD_END,
 };
 
-#define RANK(member) MEMBER(struct results_rank, member)
+#define RANK(member) FIELD_OF(struct results_rank, member)
 static const struct field rank_fields[] = {
     {RANK(rank), .type = FIELD_INDEX},
     {RANK(local_rank), .type = FIELD_INDEX},
@@ -56,21 +52,16 @@ static const struct field rank_fields[] = {
     {RANK(combine_logical_bytes), .type = FIELD_REAL},
     {RANK(combine_wire_bytes), .type = FIELD_REAL},
     {RANK(window_bytes), .type = FIELD_U64, .optional = true},
-    END,
+    FIELD_END,
 };
 
 static const struct field phase_fields[] = {
-    {MEMBER(struct results_phase, index), .type = FIELD_U32},
-    {.name = "ranks",
-     .type = FIELD_LIST,
-     .offset = offsetof(struct results_phase, ranks),
-     .size = sizeof(struct results_rank),
-     .count = offsetof(struct results_phase, num_ranks),
-     .fields = rank_fields},
-    END,
+    {FIELD_OF(struct results_phase, index), .type = FIELD_U32},
+    {FIELD_LIST_OF(struct results_phase, ranks, struct results_rank, num_ranks), .fields = rank_fields},
+    FIELD_END,
 };
 
-#define TRANSITION(member) MEMBER(struct results_transition, member)
+#define TRANSITION(member) FIELD_OF(struct results_transition, member)
 static const struct field transition_fields[] = {
     {TRANSITION(phase), .type = FIELD_U32},
     {TRANSITION(change), .type = FIELD_NAME, .names = change_names},
@@ -88,18 +79,18 @@ static const struct field transition_fields[] = {
     {TRANSITION(membership_median_us), .type = FIELD_DURATION, .optional = true},
     {TRANSITION(detect_us), .type = FIELD_DURATION},
     {TRANSITION(detect_median_us), .type = FIELD_DURATION},
-    END,
+    FIELD_END,
 };
 
-#define PROCESSORS(member) MEMBER(struct results_processors, member)
+#define PROCESSORS(member) FIELD_OF(struct results_processors, member)
 static const struct field processors_fields[] = {
     {PROCESSORS(host), .type = FIELD_TEXT},
     {PROCESSORS(usable), .type = FIELD_U32},
     {PROCESSORS(ranks), .type = FIELD_U32},
-    END,
+    FIELD_END,
 };
 
-#define RESULTS(member) MEMBER(struct results, member)
+#define RESULTS(member) FIELD_OF(struct results, member)
 static const struct field results_fields[] = {
     {RESULTS(run), .type = FIELD_TEXT},
     {RESULTS(job), .type = FIELD_TEXT},
@@ -112,26 +103,12 @@ static const struct field results_fields[] = {
     {RESULTS(passed), .type = FIELD_BOOL},
     {RESULTS(exit_status), .type = FIELD_I32},
     {RESULTS(error), .type = FIELD_TEXT},
-    {.name = "processors",
-     .type = FIELD_LIST,
-     .offset = offsetof(struct results, processors),
-     .size = sizeof(struct results_processors),
-     .count = offsetof(struct results, num_processors),
-     .fields = processors_fields,
+    {FIELD_LIST_OF(struct results, processors, struct results_processors, num_processors), .fields = processors_fields,
      .optional = true},
-    {.name = "phases",
-     .type = FIELD_LIST,
-     .offset = offsetof(struct results, phases),
-     .size = sizeof(struct results_phase),
-     .count = offsetof(struct results, num_phases),
-     .fields = phase_fields},
-    {.name = "transitions",
-     .type = FIELD_LIST,
-     .offset = offsetof(struct results, transitions),
-     .size = sizeof(struct results_transition),
-     .count = offsetof(struct results, num_transitions),
+    {FIELD_LIST_OF(struct results, phases, struct results_phase, num_phases), .fields = phase_fields},
+    {FIELD_LIST_OF(struct results, transitions, struct results_transition, num_transitions),
      .fields = transition_fields},
-    END,
+    FIELD_END,
 };
 
 const char *results_state_name(enum results_state state) {

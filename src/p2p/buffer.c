@@ -9,6 +9,7 @@
 #include "base/fail.h"
 #include "base/random.h"
 #include "base/signal/stop.h"
+#include "limits/limits.h"
 
 enum { CHUNK = 1 << 20, PAGE = 4096 };
 
@@ -33,22 +34,8 @@ static int register_own(struct p2p_buffer *buffer) {
   return weft_agent_register(buffer->agent, &memory, &buffer->region);
 }
 
-// Of the host's memory, what can be had without that of others; UINT64_MAX: nobody tells.
-static uint64_t available(void) {
-  char line[128];
-  unsigned long long kib;
-  uint64_t bytes = UINT64_MAX;
-  FILE *file = fopen("/proc/meminfo", "re");
-  while (file && bytes == UINT64_MAX && fgets(line, sizeof line, file))
-    if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
-      bytes = kib * 1024;
-  if (file)
-    fclose(file);
-  return bytes;
-}
-
 int p2p_buffer_room(enum p2p_memory memory, uint64_t length, uint32_t number) {
-  uint64_t most = memory == P2P_MEMORY_CUDA ? UINT64_MAX : available();
+  uint64_t most = memory == P2P_MEMORY_CUDA ? UINT64_MAX : limits_memory_available();
   if (length <= most / number)
     return 0;
   return fail(WEFT_ERR_LIMIT,

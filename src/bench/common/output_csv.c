@@ -4,26 +4,13 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "base/text/csv.h"
 #include "bench/common/output_files.h"
 #include "bench/common/output_table.h"
 
 int bench_output_csv_open(struct bench_output *output) {
   output->csv_file = strcmp(output->csv, "-") == 0 ? stdout : fopen(output->csv, "we");
   return output->csv_file ? 0 : fail_errno(errno, "cannot write %s", output->csv);
-}
-
-static void write_field(FILE *out, const char *text) {
-  if (!strpbrk(text, ",\"\r\n")) {
-    fputs(text, out);
-    return;
-  }
-  fputc('"', out);
-  for (; *text; text++) {
-    if (*text == '"')
-      fputc('"', out);
-    fputc(*text, out);
-  }
-  fputc('"', out);
 }
 
 static bool is_distribution(const struct figure *figure) {
@@ -40,7 +27,7 @@ static void write_head(struct bench_output *output, const struct figures_row *ro
   fputs("run", out);
   json_object_foreach(row->keys, key, value) {
     fputc(',', out);
-    write_field(out, key);
+    csv_write_text(out, key);
   }
   for (uint32_t i = 0; i < row->num_figures; i++) {
     const struct figure *figure = &row->figures[i];
@@ -94,15 +81,15 @@ int bench_output_csv_row(struct bench_output *output, const struct figures_row *
     char text[FIGURES_TEXT];
     bench_output_value(json_object_get(row->keys, key), text, sizeof text);
     fputc(',', out);
-    write_field(out, text);
+    csv_write_text(out, text);
   }
   json_array_foreach(json_object_get(output->csv_keys, "figures"), index, figure)
       write_figure(out, figures_find(row, json_string_value(json_object_get(figure, "name"))),
                    json_is_true(json_object_get(figure, "distribution")));
   fputc(',', out);
-  write_field(out, row->slowest);
+  csv_write_text(out, row->slowest);
   fputc(',', out);
-  write_field(out, row->refused);
+  csv_write_text(out, row->refused);
   fputc('\n', out);
   return fflush(out) != 0 ? fail_errno(errno, "cannot write %s", output->csv) : 0;
 }

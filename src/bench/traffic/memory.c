@@ -63,19 +63,6 @@ uint64_t traffic_layout_place(const struct traffic_layout *layout, uint32_t patt
   return pattern_begin(layout, pattern, rank, side) + pattern_bytes(p, pair, rank, side);
 }
 
-uint64_t traffic_memory_available(void) {
-  char line[128];
-  unsigned long long kib;
-  uint64_t bytes = UINT64_MAX;
-  FILE *file = fopen("/proc/meminfo", "re");
-  while (file && bytes == UINT64_MAX && fgets(line, sizeof line, file))
-    if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
-      bytes = kib * 1024;
-  if (file)
-    fclose(file);
-  return bytes;
-}
-
 static int open_gpu(struct traffic_memories *memories, uint32_t place) {
   char why[DEVICE_WHY] = "";
   int count = 0;

@@ -28,9 +28,6 @@ uint64_t traffic_layout_bytes(const struct traffic_layout *layout, uint32_t rank
 uint64_t traffic_layout_place(const struct traffic_layout *layout, uint32_t pattern, uint32_t pair,
                               enum traffic_side side);
 
-// Bytes of host memory that can be had without that of others; UINT64_MAX: nobody tells.
-uint64_t traffic_memory_available(void);
-
 struct traffic_memories {
   weft_agent_t *agent;
   struct {

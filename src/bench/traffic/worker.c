@@ -11,6 +11,7 @@
 #include "base/fail.h"
 #include "base/processors.h"
 #include "base/random.h"
+#include "limits/limits.h"
 #include "store/base64.h"
 
 enum { HEARTBEAT_MS = 1000, SETUP_MS = 60000 };
@@ -39,7 +40,7 @@ static int find_parts(struct traffic_worker *worker) {
 
 // What all workers of this host allocate together has to fit, or the kernel would end one of them.
 static int check_room(const struct traffic_worker *worker) {
-  uint64_t bytes = 0, room = traffic_memory_available();
+  uint64_t bytes = 0, room = limits_memory_available();
   uint32_t here = 0;
   for (uint32_t rank = 0; rank < worker->crew.size; rank++) {
     if (strcmp(meet_host(worker->meet, rank), meet_host(worker->meet, worker->crew.rank)) != 0)

@@ -1,21 +1,10 @@
 // A record for each figure compared, for a spreadsheet (RFC 4180).
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/fail.h"
+#include "base/text/csv.h"
 #include "base/text/digits.h"
 #include "compare/report/words.h"
-
-static void put_text(FILE *out, const char *text) {
-  if (strcspn(text, ",\"\r\n") == strlen(text)) {
-    fputs(text, out);
-    return;
-  }
-  fputc('"', out);
-  for (; *text; text++)
-    fprintf(out, *text == '"' ? "\"\"" : "%c", *text);
-  fputc('"', out);
-}
 
 static void put_number(FILE *out, bool known, double value) {
   fputc(',', out);
@@ -47,13 +36,13 @@ static void put_line(FILE *out, const struct comparison *comparison, const struc
   json_t *key;
   json_array_foreach(keys, index, key) {
     char *text = words_key(line->keys, json_string_value(key));
-    put_text(out, text ? text : "");
+    csv_write_text(out, text ? text : "");
     free(text);
     fputc(',', out);
   }
-  put_text(out, line->figure);
+  csv_write_text(out, line->figure);
   fprintf(out, ",%s,%s,", line->unit, line->higher ? "higher" : "lower");
-  put_text(out, comparison->runs[line->run].label);
+  csv_write_text(out, comparison->runs[line->run].label);
   put_number(out, true, change->baseline);
   put_number(out, true, change->value);
   put_number(out, change->has_ratio, 100 * change->ratio);
@@ -67,7 +56,7 @@ int compare_write_csv(FILE *out, const struct comparison *comparison) {
   json_t *keys = all_keys(comparison), *key;
   size_t index;
   json_array_foreach(keys, index, key) {
-    put_text(out, json_string_value(key));
+    csv_write_text(out, json_string_value(key));
     fputc(',', out);
   }
   fputs("figure,unit,better,run,baseline,value,change_percent,low_percent,high_percent,adjusted_chance,verdict,"
