@@ -1,3 +1,4 @@
+// Comma-separated values.
 #include "base/text/csv.h"
 
 #include <string.h>
