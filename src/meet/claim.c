@@ -77,7 +77,8 @@ static int prepare(const struct meet *meet, struct claim *claim, uint32_t rank, 
   claim->txn.success = claim->ops;
   meet_key(meet, claim->open_key, "meeting");
   meet_key(meet, claim->key, "worker/%u", rank);
-  compare(claim, claim->open_key, WEFT_STORE_CREATE, WEFT_STORE_EQUAL, found ? 0 : meet->open_revision);
+  // As it was read: not marked as full meanwhile, which is done together with telling of a death.
+  compare(claim, claim->open_key, WEFT_STORE_MOD, WEFT_STORE_EQUAL, found ? 0 : meet->open_change);
   compare(claim, claim->key, WEFT_STORE_CREATE, WEFT_STORE_EQUAL, 0);
   // The meeting first: who sees the events one by one sees no claim without it.
   if (found)

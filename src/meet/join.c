@@ -13,6 +13,7 @@ enum {
 };
 
 struct join {
+  struct meet_founder founder;
   uint64_t deadline_ns, full_since_ns, next_probe_ns, differ_ns;
 };
 
@@ -28,14 +29,22 @@ static uint32_t free_rank(const struct meet *meet) {
 static bool may_claim(const struct meet *meet, uint32_t *rank, bool *found) {
   *found = meet->open_revision == 0;
   *rank = *found ? 0 : free_rank(meet);
-  return *found ? !meet->workers[0].there : !meet->open_full && *rank < meet->open_size;
+  return *found ? !meet->workers[0].there : !meet->open_full && *rank < meet->open_size && meet_founder_known(meet);
+}
+
+enum holders { ALL, OF_THIS_MEETING, OF_ANOTHER };
+
+static bool is_one(const struct meet *meet, uint32_t rank, enum holders which) {
+  const struct meet_worker *worker = &meet->workers[rank];
+  bool ours = strcmp(worker->meeting, meet->meeting) == 0;
+  return worker->there && !(meet->joined && rank == meet->rank) && (which == ALL || ours == (which == OF_THIS_MEETING));
 }
 
 // Names those that hold the ranks, the first few.
-static void add_holders(const struct meet *meet, struct text *out) {
+static void add_holders(const struct meet *meet, enum holders which, struct text *out) {
   uint32_t shown = 0, more = 0;
   for (uint32_t i = 0; i < MEET_MAX_WORKERS; i++) {
-    if (!meet->workers[i].there || (meet->joined && i == meet->rank))
+    if (!is_one(meet, i, which))
       continue;
     if (shown == 4) {
       more++;
@@ -50,7 +59,7 @@ static void add_holders(const struct meet *meet, struct text *out) {
 
 static int full(const struct meet *meet) {
   struct text who = {0};
-  add_holders(meet, &who);
+  add_holders(meet, ALL, &who);
   int err = fail(
       WEFT_ERR_INVALID,
       "this worker comes too late: the benchmark at %s in the store %s has all its %u worker%s already (%s); "
@@ -62,7 +71,7 @@ static int full(const struct meet *meet) {
 
 static int never_free(const struct meet *meet) {
   struct text who = {0};
-  add_holders(meet, &who);
+  add_holders(meet, ALL, &who);
   int err = fail(WEFT_ERR_TIMEOUT,
                  "workers of an earlier benchmark at %s in the store %s have not gone: %s; want them ended, or another "
                  "name for this benchmark",
@@ -93,6 +102,14 @@ static void probe_all(struct meet *meet, uint32_t *dead, uint32_t *alive) {
   }
 }
 
+// Somebody of them has left, is dead or has failed: the others are about to leave.
+static bool any_ended(const struct meet *meet) {
+  for (uint32_t rank = 0; rank < MEET_MAX_WORKERS; rank++)
+    if (meet->workers[rank].end != MEET_GOING)
+      return true;
+  return false;
+}
+
 // The ranks are held: by a benchmark that runs, by one that ends just now, or by the dead.
 static int wait_for_room(struct meet *meet, struct join *join) {
   uint64_t now = clock_ns();
@@ -105,7 +122,7 @@ static int wait_for_room(struct meet *meet, struct join *join) {
     probe_all(meet, &dead, &alive);
     join->next_probe_ns = clock_deadline_ms(PROBE_AGAIN_MS);
     uint64_t long_ago = (MEET_TTL_S * 1000 + MEET_RENEW_MS) * UINT64_C(1000000);
-    bool stays = (alive > 0 && dead == 0) || clock_ns() - join->full_since_ns > long_ago;
+    bool stays = (alive > 0 && dead == 0 && !any_ended(meet)) || clock_ns() - join->full_since_ns > long_ago;
     if (stays && meet->open_full && free_rank(meet) == meet->open_size && meet->open_size > 0)
       return full(meet);
     return 0;
@@ -117,10 +134,10 @@ static int wait_for_room(struct meet *meet, struct join *join) {
 }
 
 static int not_all_came(const struct meet *meet) {
-  struct text missing = {0}, here = {0};
+  struct text missing = {0}, here = {0}, others = {0};
   uint32_t shown = 0, count = 0;
   for (uint32_t i = 0; i < meet->size; i++) {
-    if (meet->workers[i].there)
+    if (meet->workers[i].there && strcmp(meet->workers[i].meeting, meet->meeting) == 0)
       continue;
     count++;
     if (shown < 16)
@@ -128,14 +145,18 @@ static int not_all_came(const struct meet *meet) {
   }
   if (count > shown)
     text_add(&missing, " and %u more", count - shown);
-  add_holders(meet, &here);
+  add_holders(meet, OF_THIS_MEETING, &here);
+  add_holders(meet, OF_ANOTHER, &others);
   int err = fail(meet->away_ns ? WEFT_ERR_UNREACHABLE : WEFT_ERR_TIMEOUT,
                  "%u of %u workers came to the benchmark at %s in the store %s in time; missing: rank%s %s; here: this "
-                 "worker%s%s",
+                 "worker%s%s%s%s",
                  meet_state_come(meet), meet->size, meet->prefix, weft_store_name(meet->store), text_s(count),
-                 missing.data ? missing.data : "?", here.size ? ", and " : "", here.data ? here.data : "");
+                 missing.data ? missing.data : "?", here.size ? ", and " : "", here.data ? here.data : "",
+                 others.size ? "; workers of an earlier benchmark that are still there: " : "",
+                 others.data ? others.data : "");
   text_free(&missing);
   text_free(&here);
+  text_free(&others);
   return err;
 }
 
@@ -194,10 +215,14 @@ int meet_join(struct meet *meet, uint64_t deadline_ns) {
     bool found;
     if (meet->joined)
       err = wait_for_all(meet, &join);
-    else if (may_claim(meet, &rank, &found))
-      err = try_claim(meet, rank, found, &join);
-    else
+    else if (!may_claim(meet, &rank, &found))
       err = wait_for_room(meet, &join);
+    else if (found || meet_founder_lives(meet, &join.founder))
+      err = try_claim(meet, rank, found, &join);
+    else if (clock_passed(deadline_ns))
+      err = never_free(meet);
+    else
+      meet_founder_call(meet, &join.founder, deadline_ns);
     if (!err && !meet->joined)
       err = meet_obstacle(meet);
   }

@@ -33,11 +33,29 @@ static int commit(weft_store_t *store, const struct weft_store_txn *txn, bool *s
   return 0;
 }
 
+// Who leaves because of a death says whose it was, in the same record: who reads that one left needs no other record,
+// which may be gone, or come later, to know why. NULL: nobody is dead.
+static json_t *first_dead(struct meet *meet) {
+  json_t *dead = NULL;
+  pthread_mutex_lock(&meet->lock);
+  const struct meet_worker *worker = &meet->workers[meet->first];
+  if (atomic_load(&meet->lost) && worker->end == MEET_LOST)
+    dead = json_pack("{s:i, s:s, s:s}", "rank", (int)meet->first, "id", worker->id, "why",
+                     worker->why ? worker->why : "?");
+  pthread_mutex_unlock(&meet->lock);
+  return dead;
+}
+
 int meet_put_end(struct meet *meet, uint32_t rank, const char *id, const char *kind, int err, const char *why) {
   char key[MEET_KEY_SIZE], meeting_key[MEET_KEY_SIZE], meeting_value[128];
   struct weft_store_compare compare;
   struct weft_store_op ops[2] = {0};
   json_t *json = json_pack("{s:s, s:s, s:i, s:s}", "id", id, "kind", kind, "err", err, "why", why);
+  bool left = strcmp(kind, "left") == 0;
+  json_t *dead = left ? first_dead(meet) : NULL;
+  bool goes_on = left && !dead;
+  if (dead)
+    json_object_set_new(json, "dead", dead);
   char *value = json ? json_dumps(json, JSON_COMPACT) : NULL;
   json_decref(json);
   if (!value)
@@ -45,9 +63,7 @@ int meet_put_end(struct meet *meet, uint32_t rank, const char *id, const char *k
   meet_key(meet, key, "end/%s/%u", meet->meeting, rank);
   ops[0] = (struct weft_store_op){
       .kind = WEFT_STORE_PUT, .key = key, .value = value, .value_len = strlen(value), .lease = meet->lease};
-  size_t more = strcmp(kind, "left") == 0
-                    ? 0
-                    : close_meeting(meet, &compare, &ops[1], meeting_key, meeting_value, sizeof meeting_value);
+  size_t more = goes_on ? 0 : close_meeting(meet, &compare, &ops[1], meeting_key, meeting_value, sizeof meeting_value);
   struct weft_store_txn txn = WEFT_STORE_TXN_INIT;
   txn.compares = &compare;
   txn.num_compares = more;
@@ -73,7 +89,6 @@ static bool judge_one(struct meet *meet) {
     return false;
   struct meet_worker *worker = &meet->workers[rank];
   struct weft_store_list *list = NULL, *claim = NULL;
-  worker->suspect = false;
   memcpy(id, worker->id, sizeof id);
   int64_t lease = worker->lease;
   meet_key(meet, claim_key, "worker/%u", rank);
@@ -85,8 +100,12 @@ static bool judge_one(struct meet *meet) {
     err = weft_store_range(meet->store, claim_key, false, 0, &claim);
   bool left = told || (!err && (claim->count == 0 || claim->kvs[0]->lease != lease));
   pthread_mutex_lock(&meet->lock);
-  if (!left && strcmp(worker->id, id) == 0)
+  bool same = strcmp(worker->id, id) == 0;
+  if (same)
+    worker->suspect = false;
+  if (same && !left)
     meet_state_lost(meet, rank);
+  pthread_cond_broadcast(&meet->changed); // who leaves waits for this
   weft_store_list_free(list);
   weft_store_list_free(claim);
   return true;

@@ -164,20 +164,18 @@ static void clear_dead(struct meet *meet) {
   }
 }
 
-// Who leaves because of a death says first who died: who hears of both in this order names the dead, and not the one
-// that left.
-static void tell_dead(struct meet *meet) {
-  char id[MEET_ID_SIZE], why[256];
-  for (uint32_t rank = 0; rank < meet->size && atomic_load(&meet->lost); rank++) {
-    pthread_mutex_lock(&meet->lock);
-    const struct meet_worker *worker = &meet->workers[rank];
-    bool tell = worker->end == MEET_LOST && !worker->in_store;
-    memcpy(id, worker->id, sizeof id);
-    snprintf(why, sizeof why, "%s", worker->why ? worker->why : "?");
-    pthread_mutex_unlock(&meet->lock);
-    if (tell)
-      meet_put_end(meet, rank, id, "lost", WEFT_ERR_PEER_LOST, why);
-  }
+static bool any_suspect(const struct meet *meet) {
+  for (uint32_t rank = 0; rank < meet->size; rank++)
+    if (meet->workers[rank].suspect)
+      return true;
+  return false;
+}
+
+// Who leaves says whose death it leaves for, so the keeper has to have judged those that seem dead. With the lock.
+static void await_judgement(struct meet *meet) {
+  uint64_t limit_ns = atomic_load(&meet->limit_ns);
+  while (meet->keeps && any_suspect(meet) && !clock_passed(limit_ns))
+    meet_sleep(meet, limit_ns);
 }
 
 static void leave(struct meet *meet) {
@@ -186,10 +184,10 @@ static void leave(struct meet *meet) {
   atomic_store(&meet->limit_ns, clock_deadline_ms(CLOSE_MS));
   store_limit_thread(&meet->limit_ns);
   pthread_mutex_lock(&meet->lock);
+  if (meet->joined)
+    await_judgement(meet);
   bool joined = meet->joined, tell = joined ? meet->workers[meet->rank].end == MEET_GOING : meet->claimed;
   pthread_mutex_unlock(&meet->lock);
-  if (joined)
-    tell_dead(meet);
   if (tell)
     meet_put_end(meet, meet->rank, meet->id, "left", 0, "");
   if (joined)

@@ -4,8 +4,9 @@
 //   P meeting              the meeting that is open: {"id", "size"}; rank 0 puts it together with its own claim
 //   P worker/<r>           a claim: {"meeting", "id", "host", "pid", "address", "place", "settings"}
 //   P step/<id>/<n>/<r>    rank r has come to step n (a barrier or an exchange): {"name", "value"}
-//   P end/<id>/<r>         how rank r ended: {"id", "kind": "left" | "lost" | "failed", "err", "why"}
-// A claim is one transaction, which compares that the meeting is the one that was read and that the rank is free.
+//   P end/<id>/<r>         how rank r ended: {"id", "kind": "left" | "lost" | "failed", "err", "why"}; of one that left
+//                          because of a death also "dead": {"rank", "id", "why"}
+// A claim is one transaction, which compares that the meeting is as it was read and that the rank is free.
 //
 // A lease tells of a death only after seconds. So each worker listens at a port, and up to 64 workers keep a connection
 // to each other; of more, rank 0 keeps one to all and all keep one to rank 0. What breaks without a good-bye is a

@@ -139,17 +139,18 @@ void meet_state_lost(struct meet *meet, uint32_t rank) {
   meet_state_changed(meet);
 }
 
-static void put_meeting(struct meet *meet, const json_t *json, int64_t revision) {
+static void put_meeting(struct meet *meet, const json_t *json, const struct weft_store_kv *kv) {
   snprintf(meet->open_id, sizeof meet->open_id, "%s", string_of(json, "id"));
   json_int_t size = json_integer_value(json_object_get(json, "size"));
   meet->open_size = size >= 1 && size <= MEET_MAX_WORKERS ? (uint32_t)size : 0;
   meet->open_full = json_is_true(json_object_get(json, "full"));
-  meet->open_revision = revision;
+  meet->open_revision = kv->create_revision;
+  meet->open_change = kv->mod_revision;
 }
 
 static void delete_meeting(struct meet *meet) {
   meet->open_id[0] = '\0';
-  meet->open_revision = 0;
+  meet->open_revision = meet->open_change = 0;
   meet->open_size = 0;
   meet->open_full = false;
 }
@@ -172,8 +173,13 @@ static void join(struct meet *meet, uint32_t rank) {
   meet->joined = true;
   meet->rank = rank;
   memcpy(meet->meeting, meet->workers[rank].meeting, sizeof meet->meeting);
-  for (uint32_t i = 0; i < MEET_MAX_WORKERS; i++)
+  for (uint32_t i = 0; i < MEET_MAX_WORKERS; i++) {
+    const struct meet_worker *worker = &meet->workers[i];
+    bool gone = worker->end == MEET_LOST || worker->end == MEET_FAILED; // told before this claim was seen
+    if (gone && strcmp(worker->meeting, meet->meeting) == 0)
+      note_lost(meet, i);
     compare_settings(meet, i);
+  }
 }
 
 static void put_worker(struct meet *meet, uint32_t rank, const json_t *json, int64_t lease) {
@@ -209,11 +215,27 @@ static void put_step(struct meet *meet, const struct key *key, json_t *json) {
   worker->step_number[place] = key->step;
 }
 
+// Who left says whose death it left for.
+static void put_dead(struct meet *meet, const struct key *key, const json_t *json) {
+  json_int_t rank = json_integer_value(json_object_get(json, "rank"));
+  if (!json || rank < 0 || rank >= MEET_MAX_WORKERS)
+    return;
+  struct meet_worker *worker = &meet->workers[rank];
+  if (worker->end != MEET_GOING || strcmp(worker->id, string_of(json, "id")) != 0 ||
+      strcmp(worker->meeting, key->meeting) != 0)
+    return;
+  char *why = line_of(json, "why");
+  worker->in_store = true;
+  end_worker(meet, (uint32_t)rank, MEET_LOST, why);
+  free(why);
+}
+
 static void put_end(struct meet *meet, const struct key *key, const json_t *json) {
   struct meet_worker *worker = &meet->workers[key->rank];
   const char *kind = string_of(json, "kind");
   if (strcmp(worker->id, string_of(json, "id")) != 0 || strcmp(worker->meeting, key->meeting) != 0)
     return;
+  put_dead(meet, key, json_object_get(json, "dead"));
   char *why = line_of(json, "why");
   worker->in_store = true;
   worker->err = (int)json_integer_value(json_object_get(json, "err"));
@@ -233,7 +255,7 @@ void meet_state_put(struct meet *meet, const struct weft_store_kv *kv) {
   log_debug("meet %s: put %s", meet->id, kv->key);
   json_t *json = key.kind != OTHER ? json_loadb(kv->value, kv->value_len, JSON_DECODE_ANY, NULL) : NULL;
   if (key.kind == MEETING)
-    put_meeting(meet, json, kv->create_revision);
+    put_meeting(meet, json, kv);
   else if (key.kind == WORKER)
     put_worker(meet, key.rank, json, kv->lease);
   else if (key.kind == STEP)

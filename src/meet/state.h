@@ -1,5 +1,6 @@
 // Inside a meeting: what the store is known to hold, and the parts that its files give each other.
 //   meet.c  open, close, ranks          join.c   taking a rank          claim.c its transactions
+//   founder.c whether the meeting that it finds lives
 //   state.c what events of the store change       step.c   barriers and exchanges
 //   wait.c  waits, and what ends them
 //   keep.c  the thread that renews the lease, and clears up after the dead
@@ -39,7 +40,8 @@ struct meet_worker {
   json_t *settings;
   enum meet_end end;
   bool in_store;   // the store tells of `end`, too
-  bool suspect;    // it seems dead: the keeper looks whether it has left in good order, which the watch may tell later
+  bool suspect;    // it seems dead: until the keeper has looked whether it left in good order, which the watch may tell
+                   // later
   bool clear;      // its lease is still to be ended by this worker
   int err;         // FAILED
   char *why;       // LOST, FAILED
@@ -76,6 +78,7 @@ struct meet {
   uint64_t away_ns;           // since when the store does not answer; 0: it does
   char open_id[MEET_ID_SIZE]; // of the key `meeting`; "": there is none
   int64_t open_revision;      // its create_revision
+  int64_t open_change;        // its mod_revision: a claim compares that nobody has marked it as full meanwhile
   uint32_t open_size;
   bool open_full;             // it has had all its workers, or is over: it takes no others
   bool joined;                // this worker's claim is in the store
@@ -116,6 +119,19 @@ void meet_worker_free(struct meet_worker *worker);
 
 // join.c. Takes a rank and waits until all have come. With the lock, which it gives away meanwhile.
 int meet_join(struct meet *meet, uint64_t deadline_ns);
+// founder.c. The founder of the open meeting that a new worker calls.
+struct meet_founder {
+  char id[MEET_ID_SIZE];
+  bool answered;
+  uint64_t since_ns, next_ns; // first called; the next call
+};
+// The open meeting has a founder, who is known here. With the lock.
+bool meet_founder_known(const struct meet *meet);
+// It has answered. With the lock.
+bool meet_founder_lives(const struct meet *meet, const struct meet_founder *founder);
+// One call, or a wait for the time of the next one: look again at everything afterwards. Ends the lease of a founder
+// that is dead, and its meeting with it. With the lock, which it gives away meanwhile.
+void meet_founder_call(struct meet *meet, struct meet_founder *founder, uint64_t deadline_ns);
 // claim.c. One transaction: to found a meeting as rank 0, or to take `rank` of the open one. `*taken`: it was carried
 // out. With the lock, which it gives away meanwhile.
 int meet_claim(struct meet *meet, uint32_t rank, bool found, bool *taken);
@@ -124,8 +140,10 @@ int meet_close_to_others(struct meet *meet);
 // To be no longer of a meeting that is over before all had come. Likewise.
 int meet_give_back(struct meet *meet);
 
-// wait.c. With the lock. 0 when `done` says so; else why it will not. `missing` adds what was waited for.
+// wait.c. With the lock. 0 when `done` says so; else what ends the wait: first what ends every wait, then `hopeless`,
+// an error where it will never be done. `missing` adds what was waited for.
 int meet_wait(struct meet *meet, uint64_t deadline_ns, bool (*done)(struct meet *meet, void *arg),
+              int (*hopeless)(struct meet *meet, void *arg),
               void (*missing)(struct meet *meet, void *arg, struct text *out), void *arg);
 // What ends every wait: somebody is dead, this worker is taken for dead, the store is away, an interrupt. 0: nothing.
 int meet_obstacle(struct meet *meet);
@@ -135,7 +153,8 @@ void meet_sleep(struct meet *meet, uint64_t until_ns);
 // keep.c
 int meet_keeper_start(struct meet *meet);
 void meet_keeper_stop(struct meet *meet);
-// Says in the store how a rank ended. Without the lock.
+// Says in the store how a rank ended; of one that left, also who is dead, where this worker knows of a death. Without
+// the lock.
 int meet_put_end(struct meet *meet, uint32_t rank, const char *id, const char *kind, int err, const char *why);
 
 // link.c. Listens (address "" in meet->address: chosen by `host`), and sets meet->address.

@@ -32,9 +32,18 @@ static bool left_before(struct meet *meet, const struct step *step, uint32_t *ra
   return false;
 }
 
-static bool ready(struct meet *meet, void *arg) {
+// Asked after deaths: who left because of one is not to blame.
+static int somebody_left(struct meet *meet, void *arg) {
+  const struct step *step = arg;
+  struct text who = {0};
   uint32_t rank;
-  return complete(meet, arg) || left_before(meet, arg, &rank);
+  if (!left_before(meet, step, &rank))
+    return 0;
+  meet_add_name(meet, rank, &who);
+  int err =
+      fail(WEFT_ERR_PEER_LOST, "%s has left before it came to \"%s\"", who.data ? who.data : "a worker", step->name);
+  text_free(&who);
+  return err;
 }
 
 enum { MAX_NAMED = 8 };
@@ -89,11 +98,6 @@ static int check(struct meet *meet, const struct step *step) {
   struct text who = {0};
   uint32_t rank;
   int err = 0;
-  if (!complete(meet, (void *)step) && left_before(meet, step, &rank)) {
-    meet_add_name(meet, rank, &who);
-    err =
-        fail(WEFT_ERR_PEER_LOST, "%s has left before it came to \"%s\"", who.data ? who.data : "a worker", step->name);
-  }
   for (rank = 0; rank < meet->size && !err; rank++) {
     const char *name = name_at(meet, rank, step);
     if (name && strcmp(name, step->name) == 0)
@@ -136,7 +140,7 @@ int meet_all_gather(struct meet *meet, const char *name, const json_t *mine, uin
   if (err)
     err = explain(meet, err);
   if (!err)
-    err = meet_wait(meet, deadline_ns, ready, add_missing, &step);
+    err = meet_wait(meet, deadline_ns, complete, somebody_left, add_missing, &step);
   if (!err)
     err = check(meet, &step);
   for (uint32_t rank = 0; rank < meet->size && !err && all; rank++) {

@@ -53,11 +53,14 @@ static int too_late(struct meet *meet, void (*missing)(struct meet *meet, void *
 }
 
 int meet_wait(struct meet *meet, uint64_t deadline_ns, bool (*done)(struct meet *meet, void *arg),
+              int (*hopeless)(struct meet *meet, void *arg),
               void (*missing)(struct meet *meet, void *arg, struct text *out), void *arg) {
   for (;;) {
     if (done(meet, arg))
       return 0;
     int err = meet_obstacle(meet);
+    if (!err)
+      err = hopeless(meet, arg);
     if (!err && clock_passed(deadline_ns))
       err = too_late(meet, missing, arg);
     if (err)

@@ -257,6 +257,29 @@ static void a_death_that_one_saw_is_known_to_all(void **state) {
   expect_empty();
 }
 
+static void who_leaves_because_of_a_death_says_whose(void **state) {
+  struct worker workers[3] = {0};
+  (void)state;
+  for (int i = 0; i < 3; i++) {
+    workers[i].steps = 2;
+    workers[i].leaves_at = i > 0 ? 2 : 0;
+    start(&workers[i], 3);
+  }
+  for (int i = 1; i < 3; i++)
+    pthread_join(workers[i].thread, NULL);
+  char wanted[64];
+  snprintf(wanted, sizeof wanted, "rank %u on here", meet_rank(workers[2].meet));
+  meet_report_lost(workers[1].meet, meet_rank(workers[2].meet), "its link broke");
+  meet_close(workers[1].meet); // before its keeper can have told
+  pthread_join(workers[0].thread, NULL);
+  assert_int_equal(workers[0].err, WEFT_ERR_PEER_LOST);
+  if (!strstr(workers[0].why, wanted) || !strstr(workers[0].why, "is lost: its link broke"))
+    fail_msg("of %s: %s", wanted, workers[0].why);
+  meet_close(workers[0].meet);
+  meet_close(workers[2].meet);
+  expect_empty();
+}
+
 static void an_interrupt_ends_a_wait_and_the_rest_goes_on_waiting(void **state) {
   struct worker first = {0}, others[2] = {0};
   _Atomic bool interrupt = false;
@@ -328,6 +351,7 @@ int main(void) {
       cmocka_unit_test(one_that_leaves_before_a_step_is_named),
       cmocka_unit_test(a_failure_ends_all_with_its_sentence),
       cmocka_unit_test(a_death_that_one_saw_is_known_to_all),
+      cmocka_unit_test(who_leaves_because_of_a_death_says_whose),
       cmocka_unit_test(an_interrupt_ends_a_wait_and_the_rest_goes_on_waiting),
       cmocka_unit_test(what_is_no_claim_harms_nobody),
       cmocka_unit_test(one_worker_needs_nobody),
