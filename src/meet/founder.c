@@ -15,7 +15,7 @@ enum {
 
 bool meet_founder_known(const struct meet *meet) {
   const struct meet_worker *worker = &meet->workers[0];
-  return worker->there && strcmp(worker->meeting, meet->open_id) == 0;
+  return worker->there && meet->open_id[0] && strcmp(worker->meeting, meet->open_id) == 0;
 }
 
 bool meet_founder_lives(const struct meet *meet, const struct meet_founder *founder) {

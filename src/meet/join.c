@@ -32,12 +32,17 @@ static bool may_claim(const struct meet *meet, uint32_t *rank, bool *found) {
   return *found ? !meet->workers[0].there : !meet->open_full && *rank < meet->open_size && meet_founder_known(meet);
 }
 
+// In which this worker is, or would be if it had a rank.
+static const char *meeting_of(const struct meet *meet) {
+  return meet->joined ? meet->meeting : meet->open_id;
+}
+
 enum holders { ALL, OF_THIS_MEETING, OF_ANOTHER };
 
 static bool is_one(const struct meet *meet, uint32_t rank, enum holders which) {
   const struct meet_worker *worker = &meet->workers[rank];
-  bool ours = strcmp(worker->meeting, meet->meeting) == 0;
-  return worker->there && !(meet->joined && rank == meet->rank) && (which == ALL || ours == (which == OF_THIS_MEETING));
+  bool ours = strcmp(worker->meeting, meeting_of(meet)) == 0;
+  return worker->there && strcmp(worker->id, meet->id) != 0 && (which == ALL || ours == (which == OF_THIS_MEETING));
 }
 
 // Names those that hold the ranks, the first few.
@@ -78,6 +83,40 @@ static int never_free(const struct meet *meet) {
                  meet->prefix, weft_store_name(meet->store), who.data ? who.data : "?");
   text_free(&who);
   return err;
+}
+
+static int not_all_came(const struct meet *meet) {
+  struct text missing = {0}, here = {0}, others = {0};
+  uint32_t shown = 0, count = 0;
+  for (uint32_t i = 0; i < meet->size; i++) {
+    if (meet->workers[i].there && strcmp(meet->workers[i].meeting, meeting_of(meet)) == 0)
+      continue;
+    count++;
+    if (shown < 16)
+      text_add(&missing, "%s%u", shown++ ? ", " : "", i);
+  }
+  if (count > shown)
+    text_add(&missing, " and %u more", count - shown);
+  add_holders(meet, OF_THIS_MEETING, &here);
+  add_holders(meet, OF_ANOTHER, &others);
+  int err =
+      fail(meet->away_ns ? WEFT_ERR_UNREACHABLE : WEFT_ERR_TIMEOUT,
+           "%u of %u workers came to the benchmark at %s in the store %s in time; missing: rank%s %s; here: this "
+           "worker%s%s%s%s%s",
+           meet->size - count, meet->size, meet->prefix, weft_store_name(meet->store), text_s(count),
+           missing.data ? missing.data : "?", meet->joined ? "" : ", which had no rank yet", here.size ? ", and " : "",
+           here.data ? here.data : "", others.size ? "; workers of an earlier benchmark that are still there: " : "",
+           others.data ? others.data : "");
+  text_free(&missing);
+  text_free(&here);
+  text_free(&others);
+  return err;
+}
+
+// Out of time without a rank. Who has tried to claim one has found no earlier benchmark in its way.
+static int too_late(const struct meet *meet) {
+  bool room = !meet->open_full && meet_founder_known(meet);
+  return room || meet->meeting[0] ? not_all_came(meet) : never_free(meet);
 }
 
 // Asks each worker that is there whether it lives, and clears up after the dead. `*dead`: how many those were. With the
@@ -128,36 +167,9 @@ static int wait_for_room(struct meet *meet, struct join *join) {
     return 0;
   }
   if (clock_passed(join->deadline_ns))
-    return never_free(meet);
+    return too_late(meet);
   meet_sleep(meet, join->next_probe_ns < join->deadline_ns ? join->next_probe_ns : join->deadline_ns);
   return 0;
-}
-
-static int not_all_came(const struct meet *meet) {
-  struct text missing = {0}, here = {0}, others = {0};
-  uint32_t shown = 0, count = 0;
-  for (uint32_t i = 0; i < meet->size; i++) {
-    if (meet->workers[i].there && strcmp(meet->workers[i].meeting, meet->meeting) == 0)
-      continue;
-    count++;
-    if (shown < 16)
-      text_add(&missing, "%s%u", shown++ ? ", " : "", i);
-  }
-  if (count > shown)
-    text_add(&missing, " and %u more", count - shown);
-  add_holders(meet, OF_THIS_MEETING, &here);
-  add_holders(meet, OF_ANOTHER, &others);
-  int err = fail(meet->away_ns ? WEFT_ERR_UNREACHABLE : WEFT_ERR_TIMEOUT,
-                 "%u of %u workers came to the benchmark at %s in the store %s in time; missing: rank%s %s; here: this "
-                 "worker%s%s%s%s",
-                 meet_state_come(meet), meet->size, meet->prefix, weft_store_name(meet->store), text_s(count),
-                 missing.data ? missing.data : "?", here.size ? ", and " : "", here.data ? here.data : "",
-                 others.size ? "; workers of an earlier benchmark that are still there: " : "",
-                 others.data ? others.data : "");
-  text_free(&missing);
-  text_free(&here);
-  text_free(&others);
-  return err;
 }
 
 // One attempt, and then until the store has told what came of it.
@@ -220,7 +232,7 @@ int meet_join(struct meet *meet, uint64_t deadline_ns) {
     else if (found || meet_founder_lives(meet, &join.founder))
       err = try_claim(meet, rank, found, &join);
     else if (clock_passed(deadline_ns))
-      err = never_free(meet);
+      err = too_late(meet);
     else
       meet_founder_call(meet, &join.founder, deadline_ns);
     if (!err && !meet->joined)

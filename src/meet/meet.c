@@ -17,9 +17,17 @@
 #include "store/limit.h"
 
 enum {
-  CLOSE_MS = 1500,      // a store that does not answer keeps nobody longer
-  CLOSE_PROBE_MS = 200, // whoever is still in the store when a benchmark ends badly is asked whether it lives
+  CLOSE_MS = MEET_TTL_S * 1000, // a slow store keeps nobody longer: then the lease ends without it
+  CLOSE_AWAY_MS = 1500,         // nor one that is away
+  CLOSE_PROBE_MS = 200,         // whoever is still in the store when a benchmark ends badly is asked whether it lives
 };
+
+// How long the calls to the store that leaving takes may last. With the lock.
+static void limit_leaving(struct meet *meet) {
+  uint64_t limit_ns = clock_deadline_ms(meet->away_ns ? CLOSE_AWAY_MS : CLOSE_MS);
+  if (meet->leaving && limit_ns < atomic_load(&meet->limit_ns))
+    atomic_store(&meet->limit_ns, limit_ns);
+}
 
 static void on_watch(void *arg, const struct weft_store_event *event) {
   struct meet *meet = arg;
@@ -34,6 +42,7 @@ static void on_watch(void *arg, const struct weft_store_event *event) {
     meet->away_ns = clock_ns();
   else if (event->kind != WEFT_STORE_EVENT_LOST)
     meet->away_ns = 0;
+  limit_leaving(meet);
   meet->changes++;
   meet_state_changed(meet);
   pthread_mutex_unlock(&meet->lock);
@@ -173,17 +182,17 @@ static bool any_suspect(const struct meet *meet) {
 
 // Who leaves says whose death it leaves for, so the keeper has to have judged those that seem dead. With the lock.
 static void await_judgement(struct meet *meet) {
-  uint64_t limit_ns = atomic_load(&meet->limit_ns);
-  while (meet->keeps && any_suspect(meet) && !clock_passed(limit_ns))
-    meet_sleep(meet, limit_ns);
+  while (meet->keeps && any_suspect(meet) && !clock_passed(atomic_load(&meet->limit_ns)))
+    meet_sleep(meet, atomic_load(&meet->limit_ns));
 }
 
 static void leave(struct meet *meet) {
   char why[FAIL_DETAIL_SIZE]; // the caller may still want to say why it leaves
   snprintf(why, sizeof why, "%s", weft_last_error());
-  atomic_store(&meet->limit_ns, clock_deadline_ms(CLOSE_MS));
   store_limit_thread(&meet->limit_ns);
   pthread_mutex_lock(&meet->lock);
+  meet->leaving = true;
+  limit_leaving(meet);
   if (meet->joined)
     await_judgement(meet);
   bool joined = meet->joined, tell = joined ? meet->workers[meet->rank].end == MEET_GOING : meet->claimed;

@@ -73,6 +73,7 @@ struct meet {
   pthread_cond_t work;    // the keeper has something to do. CLOCK_MONOTONIC
   uint64_t changes;       // events of the store so far
   bool stop;
+  bool leaving;
   bool reread;                // the store was restarted or has forgotten events: read everything
   bool lease_ended;           // this worker's
   uint64_t away_ns;           // since when the store does not answer; 0: it does
