@@ -186,8 +186,8 @@ static void put_worker(struct meet *meet, uint32_t rank, const json_t *json, int
   struct meet_worker *worker = &meet->workers[rank];
   if (worker->id[0] && strcmp(worker->id, string_of(json, "id")) == 0)
     return; // read again
-  if (meet->met)
-    return; // of a later meeting: this one is over, and its ranks keep their names
+  if (meet->met || atomic_load(&meet->lost))
+    return; // of a later meeting: this one is over, and its ranks keep their names, the dead one's too
   meet_worker_free(worker);
   worker->there = true;
   worker->lease = lease;
