@@ -92,7 +92,9 @@ static json_t *patterns_of(const struct traffic_plan *plan) {
 static void describe(struct job *job, const struct traffic_worker *worker) {
   for (uint32_t i = 0; i < worker->crew.size; i++)
     json_array_append_new(job->figures.hosts, json_string(meet_host(worker->meet, i)));
-  json_object_update(job->figures.settings, settings_of(job->config));
+  json_t *settings = settings_of(job->config);
+  json_object_update(job->figures.settings, settings);
+  json_decref(settings);
   json_object_set_new(job->figures.settings, "plan", patterns_of(job->config->plan));
 }
 
