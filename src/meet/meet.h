@@ -54,7 +54,7 @@ uint32_t meet_rank(const struct meet *meet);
 uint32_t meet_size(const struct meet *meet);
 const char *meet_host(const struct meet *meet, uint32_t rank);
 
-// Each worker gives `mine`; all get all[size], in references that are the caller's. All have to call the steps in the
+// Each worker gives `mine`; all get all[size], copies that are the caller's. All have to call the steps in the
 // same order: PROTOCOL names both steps where a worker is at another. PEER_LOST: who died, or left before it came;
 // TIMEOUT: who is missing; CANCELED: interrupted; UNREACHABLE: the store has not answered for seconds; FENCED: the
 // others took this worker for dead; and the error of a worker that called meet_fail(), with its sentence.

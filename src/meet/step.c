@@ -127,6 +127,20 @@ static int explain(struct meet *meet, int err) {
   return known ? known : fail(err, "%s", why);
 }
 
+// Copies: the watch's thread ends its own when the next step comes.
+static int copy_all(struct meet *meet, const struct step *step, json_t **all) {
+  for (uint32_t rank = 0; rank < meet->size; rank++) {
+    json_t *value = json_object_get(meet->workers[rank].step[step->number % 2], "value");
+    all[rank] = value ? json_deep_copy(value) : json_null();
+    if (all[rank])
+      continue;
+    while (rank-- > 0)
+      json_decref(all[rank]);
+    return fail(WEFT_ERR_NOMEM, "no memory for what the workers brought to \"%s\"", step->name);
+  }
+  return 0;
+}
+
 int meet_all_gather(struct meet *meet, const char *name, const json_t *mine, uint32_t timeout_ms, json_t **all) {
   struct step step = {.name = name, .number = ++meet->steps};
   uint64_t deadline_ns = clock_wait_deadline(timeout_ms);
@@ -143,10 +157,8 @@ int meet_all_gather(struct meet *meet, const char *name, const json_t *mine, uin
     err = meet_wait(meet, deadline_ns, complete, somebody_left, add_missing, &step);
   if (!err)
     err = check(meet, &step);
-  for (uint32_t rank = 0; rank < meet->size && !err && all; rank++) {
-    json_t *value = json_object_get(meet->workers[rank].step[step.number % 2], "value");
-    all[rank] = value ? json_incref(value) : json_null();
-  }
+  if (!err && all)
+    err = copy_all(meet, &step, all);
   pthread_mutex_unlock(&meet->lock);
   return err;
 }
