@@ -11,8 +11,8 @@
 #include "base/fail.h"
 #include "base/processors.h"
 #include "base/random.h"
+#include "bench/common/card.h"
 #include "limits/limits.h"
-#include "store/base64.h"
 
 enum { HEARTBEAT_MS = 1000, SETUP_MS = 60000 };
 
@@ -92,40 +92,21 @@ static int open_agent(struct traffic_worker *worker, const char *token) {
 
 static int tell(struct traffic_worker *worker, bool front, json_t **out) {
   char boot[BOOT_ID_SIZE] = "";
-  size_t size = 0;
-  int rc = weft_agent_metadata(worker->agent, NULL, NULL, 0, &size);
-  if (rc != WEFT_ERR_ROOM && rc != 0)
+  json_t *card = NULL;
+  int rc = bench_card_make(worker->agent, &card);
+  if (rc != 0)
     return rc;
   boot_id_read(boot);
-  char *blob = malloc(size), *digits = malloc(BASE64_SIZE(size) + 1);
-  rc = blob && digits ? weft_agent_metadata(worker->agent, NULL, blob, size, &size)
-                      : fail(WEFT_ERR_NOMEM, "no memory for an agent's metadata");
-  if (rc == 0) {
-    base64_encode(digits, blob, size);
-    digits[BASE64_SIZE(size)] = '\0';
-    *out = json_pack("{s:s, s:s, s:b, s:s, s:i, s:o}", "agent", digits, "boot", boot, "front", front, "gpu",
-                     worker->memories.gpu_uuid, "gpu_index", worker->memories.has_gpu ? (int)worker->memories.gpu : -1,
-                     "areas", traffic_memories_tell(&worker->memories));
-    if (!*out)
-      rc = fail(WEFT_ERR_NOMEM, "no memory for what a worker tells of itself");
-  }
-  free(blob);
-  free(digits);
-  return rc;
+  *out = json_pack("{s:o, s:s, s:b, s:s, s:i, s:o}", "agent", card, "boot", boot, "front", front, "gpu",
+                   worker->memories.gpu_uuid, "gpu_index", worker->memories.has_gpu ? (int)worker->memories.gpu : -1,
+                   "areas", traffic_memories_tell(&worker->memories));
+  return *out ? 0 : fail(WEFT_ERR_NOMEM, "no memory for what a worker tells of itself");
 }
 
 static int load(struct traffic_worker *worker, uint32_t rank, const json_t *fact, struct traffic_far *far) {
-  const char *digits = json_string_value(json_object_get(fact, "agent"));
-  size_t size = digits ? strlen(digits) : 0;
-  char *blob = malloc(size / 4 * 3 + 1);
-  int rc = blob ? 0 : fail(WEFT_ERR_NOMEM, "no memory for an agent's metadata");
-  if (rc == 0 && (!digits || !base64_decode(blob, &size, digits, size)))
-    rc = fail(WEFT_ERR_PROTOCOL, "it told no metadata of its agent");
-  if (rc == 0)
-    rc = weft_agent_load(worker->agent, blob, size, &worker->crew.mates[rank].peer);
+  int rc = bench_card_load(worker->agent, json_object_get(fact, "agent"), &worker->crew.mates[rank].peer);
   if (rc == 0)
     rc = traffic_memories_hear(json_object_get(fact, "areas"), far);
-  free(blob);
   return rc == 0 ? 0 : fail_context(rc, "worker %u on %s", rank, meet_host(worker->meet, rank));
 }
 

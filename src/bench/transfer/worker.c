@@ -7,9 +7,8 @@
 
 #include "base/random.h"
 #include "base/signal/stop.h"
+#include "bench/common/card.h"
 #include "bench/transfer/start.h"
-
-enum { MOST_BLOB = 1 << 20 };
 
 // --- agent and memory ---
 
@@ -77,46 +76,13 @@ static json_t *describe_buffers(const struct transfer_worker *worker) {
   return list;
 }
 
-// Metadata as hexadecimal digits.
-static int add_metadata(const struct transfer_worker *worker, json_t *card) {
-  size_t size = 0;
-  int err = weft_agent_metadata(worker->agent, NULL, NULL, 0, &size);
-  if (err && err != WEFT_ERR_ROOM)
-    return err;
-  uint8_t *blob = malloc(size);
-  char *text = malloc(2 * size + 1);
-  err = blob && text ? weft_agent_metadata(worker->agent, NULL, blob, size, &size)
-                     : fail(WEFT_ERR_NOMEM, "no memory for an agent's metadata");
-  for (size_t i = 0; i < size && !err; i++)
-    snprintf(text + 2 * i, 3, "%02x", blob[i]);
-  if (!err && json_object_set_new(card, "metadata", json_stringn(text, 2 * size)) != 0)
-    err = fail(WEFT_ERR_NOMEM, "no memory for an agent's metadata");
-  free(blob);
-  free(text);
-  return err;
-}
-
-static int digit(char c) {
-  return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 static int malformed(uint32_t rank) {
   return fail(WEFT_ERR_PROTOCOL, "rank %u says of its agent what is no description of one: is it of another version?",
               rank);
 }
 
 static int load_metadata(struct transfer_worker *worker, uint32_t rank, const json_t *card) {
-  const char *text = json_string_value(json_object_get(card, "metadata"));
-  size_t size = text ? strlen(text) / 2 : 0;
-  uint8_t *blob = size > 0 && size <= MOST_BLOB ? malloc(size) : NULL;
-  bool right = blob != NULL;
-  for (size_t i = 0; i < size && right; i++) {
-    int high = digit(text[2 * i]), low = digit(text[2 * i + 1]);
-    right = high >= 0 && low >= 0;
-    blob[i] = (uint8_t)(high << 4 | low);
-  }
-  int err = right ? weft_agent_load(worker->agent, blob, size, &worker->others[rank].peer) : malformed(rank);
-  free(blob);
+  int err = bench_card_load(worker->agent, json_object_get(card, "metadata"), &worker->others[rank].peer);
   return err ? fail_context(err, "rank %u on %s", rank, meet_host(worker->meet, rank)) : 0;
 }
 
@@ -153,10 +119,13 @@ static bool joined(const struct transfer_worker *worker, uint32_t rank) {
 
 static int exchange(struct transfer_worker *worker) {
   uint32_t timeout_ms = worker->plan->config.common.timeout_ms;
-  json_t **all = calloc(worker->size, sizeof(json_t *)), *card = json_object();
-  int err = all && card && json_object_set_new(card, "buffers", describe_buffers(worker)) == 0
-                ? add_metadata(worker, card)
+  json_t **all = calloc(worker->size, sizeof(json_t *)), *card = NULL, *metadata = NULL;
+  int err = all ? bench_card_make(worker->agent, &metadata)
                 : fail(WEFT_ERR_NOMEM, "no memory for a description of this worker");
+  if (!err)
+    card = json_pack("{s:o, s:o}", "metadata", metadata, "buffers", describe_buffers(worker));
+  if (!err && !card)
+    err = fail(WEFT_ERR_NOMEM, "no memory for a description of this worker");
   if (!err)
     err = meet_all_gather(worker->meet, "cards", card, timeout_ms, all);
   for (uint32_t rank = 0; rank < worker->size && !err; rank++) {
