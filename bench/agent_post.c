@@ -9,16 +9,10 @@
 #include <weft/weft.h>
 
 #include "agent/agent.h"
+#include "support/must.h"
 #include "support/values.h"
 
 enum { MANY = 20000, PIECE = 16384, POSTS = 20000, ROUNDS = 15 };
-
-static void must(int rc, const char *what) {
-  if (rc == 0)
-    return;
-  fprintf(stderr, "%s: %s: %s\n", what, weft_strerror(rc), weft_last_error());
-  exit(1);
-}
 
 // Processor time: all is done by this thread, and other programs' turns do not count.
 static uint64_t now_ns(void) {

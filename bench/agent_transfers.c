@@ -18,6 +18,7 @@
 
 #include "base/time/clock.h"
 #include "device/device.h"
+#include "support/must.h"
 #include "support/values.h"
 
 enum { BLOB = 1 << 16, MANY = 20000, PIECE = 16384, ROUNDS = 9 };
@@ -28,13 +29,6 @@ struct what {
   bool own, polls;
   const char *transports;
 };
-
-static void must(int rc, const char *what) {
-  if (rc >= 0)
-    return;
-  fprintf(stderr, "%s: %s: %s\n", what, weft_strerror(rc), weft_last_error());
-  exit(1);
-}
 
 // What one side gives the other: its metadata, and where its memory is.
 struct card {

@@ -17,17 +17,11 @@
 
 #include "base/time/ticks.h"
 #include "bench/transfer/lane.h"
+#include "support/must.h"
 #include "support/values.h"
 
 enum { BLOB = 1 << 16, MOST_TURNS = 1000, MOST_COUNT = 20000 };
 #define BYTES ((uint64_t)1 << 20)
-
-static void must(int rc, const char *what) {
-  if (rc >= 0)
-    return;
-  fprintf(stderr, "%s: %s: %s\n", what, weft_strerror(rc), weft_last_error());
-  exit(1);
-}
 
 struct card {
   size_t size;

@@ -310,3 +310,27 @@ static int read_object(const struct field *fields, char *object, const json_t *j
 int fields_from_json(const struct field *fields, void *object, const json_t *json) {
   return read_object(fields, object, json, NULL);
 }
+
+json_t *fields_to_document(const struct field *fields, const void *object, const char *format, int version) {
+  json_t *members = fields_to_json(fields, object);
+  if (!members)
+    return NULL;
+  json_t *json = json_pack("{s:i}", format, version);
+  if (!json || json_object_update(json, members)) {
+    fail(WEFT_ERR_NOMEM, "no memory for JSON");
+    json_decref(json);
+    json = NULL;
+  }
+  json_decref(members);
+  return json;
+}
+
+int fields_check_document(const json_t *json, const char *format, int version, const char *what) {
+  json_t *found = json_object_get(json, format);
+  if (!json_is_integer(found))
+    return fail(WEFT_ERR_PROTOCOL, "%s: is missing or not an integer: this file holds no %s of weft", format, what);
+  if (json_integer_value(found) != version)
+    return fail(WEFT_ERR_VERSION, "%s: format %" JSON_INTEGER_FORMAT ", but this version reads format %d", format,
+                json_integer_value(found), version);
+  return 0;
+}

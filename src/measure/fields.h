@@ -54,4 +54,12 @@ json_t *fields_to_json(const struct field *fields, const void *object);
 // filled stays in the object, for the caller to free.
 int fields_from_json(const struct field *fields, void *object, const json_t *json);
 
+// A whole document: the object, and before it the member `format` with the format's version, where a reader looks
+// first. NULL: as fields_to_json().
+json_t *fields_to_document(const struct field *fields, const void *object, const char *format, int version);
+
+// Whether it is one of that format and version. PROTOCOL: it holds no `what` of weft, e.g. "results"; VERSION names
+// both.
+int fields_check_document(const json_t *json, const char *format, int version, const char *what);
+
 #endif

@@ -157,17 +157,7 @@ const struct figure *figures_find(const struct figures_row *row, const char *nam
 }
 
 json_t *figures_to_json(const struct figures *figures) {
-  json_t *fields = fields_to_json(figures_fields, figures);
-  if (!fields)
-    return NULL;
-  json_t *json = json_pack("{s:i}", "weft_figures", FORMAT); // first, where a reader looks
-  if (!json || json_object_update(json, fields)) {
-    fail(WEFT_ERR_NOMEM, "no memory for JSON");
-    json_decref(json);
-    json = NULL;
-  }
-  json_decref(fields);
-  return json;
+  return fields_to_document(figures_fields, figures, "weft_figures", FORMAT);
 }
 
 bool figures_is_json(const json_t *json) {
@@ -175,14 +165,11 @@ bool figures_is_json(const json_t *json) {
 }
 
 int figures_from_json(struct figures *out, const json_t *json) {
-  json_t *format = json_object_get(json, "weft_figures");
-  if (!json_is_integer(format))
-    return fail(WEFT_ERR_PROTOCOL, "weft_figures: is missing or not an integer: this file holds no figures of weft");
-  if (json_integer_value(format) != FORMAT)
-    return fail(WEFT_ERR_VERSION, "weft_figures: format %" JSON_INTEGER_FORMAT ", but this version reads format %d",
-                json_integer_value(format), FORMAT);
   struct figures figures = {0};
-  int err = fields_from_json(figures_fields, &figures, json);
+  int err = fields_check_document(json, "weft_figures", FORMAT, "figures");
+  if (err)
+    return err;
+  err = fields_from_json(figures_fields, &figures, json);
   if (err)
     figures_free(&figures);
   else

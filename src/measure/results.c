@@ -131,28 +131,15 @@ void results_round(struct results *results) {
 }
 
 json_t *results_to_json(const struct results *results) {
-  json_t *fields = fields_to_json(results_fields, results);
-  if (!fields)
-    return NULL;
-  json_t *json = json_pack("{s:i}", "weft_results", FORMAT); // first, where a reader looks
-  if (!json || json_object_update(json, fields)) {
-    fail(WEFT_ERR_NOMEM, "no memory for JSON");
-    json_decref(json);
-    json = NULL;
-  }
-  json_decref(fields);
-  return json;
+  return fields_to_document(results_fields, results, "weft_results", FORMAT);
 }
 
 int results_from_json(struct results *out, const json_t *json) {
-  json_t *format = json_object_get(json, "weft_results");
-  if (!json_is_integer(format))
-    return fail(WEFT_ERR_PROTOCOL, "weft_results: is missing or not an integer: this file holds no results of weft");
-  if (json_integer_value(format) != FORMAT)
-    return fail(WEFT_ERR_VERSION, "weft_results: format %" JSON_INTEGER_FORMAT ", but this version reads format %d",
-                json_integer_value(format), FORMAT);
   struct results results = {0};
-  int err = fields_from_json(results_fields, &results, json);
+  int err = fields_check_document(json, "weft_results", FORMAT, "results");
+  if (err)
+    return err;
+  err = fields_from_json(results_fields, &results, json);
   if (err)
     results_free(&results);
   else

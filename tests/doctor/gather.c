@@ -1,6 +1,5 @@
 // What is read of a host: from a made-up /sys, /proc and /dev; and, where it must be tried, from this one.
 #include "cmocka_all.h"
-#include <ftw.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,58 +11,28 @@
 #include "doctor/host/host.h"
 #include "doctor/library/ask.h"
 #include "support/process_vm.h"
-#include "support/temporary.h"
-
-static char root[256];
+#include "support/root.h"
 
 static int make_root(void **state) {
   (void)state;
-  support_temporary(root, sizeof root, "weft-doctor");
-  return mkdtemp(root) ? 0 : -1;
-}
-
-static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *walk) {
-  (void)status;
-  (void)kind;
-  (void)walk;
-  return remove(path);
-}
-
-static int remove_root(void **state) {
-  (void)state;
-  return nftw(root, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
-}
-
-// Writes a file of the made-up host, with the folders above it.
-static void put(const char *path, const char *text) {
-  char full[512];
-  snprintf(full, sizeof full, "%s%s", root, path);
-  for (char *slash = strchr(full + strlen(root) + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-    *slash = '\0';
-    mkdir(full, 0755);
-    *slash = '/';
-  }
-  FILE *file = fopen(full, "w");
-  assert_non_null(file);
-  fputs(text, file);
-  fclose(file);
+  return root_make_named("weft-doctor");
 }
 
 static void rdma_ports_and_their_gids_are_counted(void **state) {
   (void)state;
-  put("/sys/class/infiniband/mlx5_1/ports/1/state", "4: ACTIVE\n");
-  put("/sys/class/infiniband/mlx5_1/ports/1/link_layer", "Ethernet\n");
-  put("/sys/class/infiniband/mlx5_1/ports/1/rate", "400 Gb/sec (4X NDR)\n");
-  put("/sys/class/infiniband/mlx5_1/ports/1/gids/0", "fe80:0000:0000:0000:0ac0:ebff:fe12:3456\n");
-  put("/sys/class/infiniband/mlx5_1/ports/1/gids/1", "0000:0000:0000:0000:0000:ffff:0a00:0001\n");
-  put("/sys/class/infiniband/mlx5_1/ports/1/gids/2", "0000:0000:0000:0000:0000:0000:0000:0000\n");
-  put("/sys/class/infiniband/mlx5_1/ports/1/gid_attrs/types/0", "IB/RoCE v1\n");
-  put("/sys/class/infiniband/mlx5_1/ports/1/gid_attrs/types/1", "RoCE v2\n");
-  put("/sys/class/infiniband/mlx5_0/ports/1/state", "1: DOWN\n");
-  put("/sys/class/infiniband/mlx5_0/ports/2/state", "2: INIT\n");
-  put("/dev/infiniband/uverbs0", "");
-  put("/dev/infiniband/uverbs1", "");
-  put("/dev/infiniband/rdma_cm", "");
+  root_put("/sys/class/infiniband/mlx5_1/ports/1/state", "4: ACTIVE\n");
+  root_put("/sys/class/infiniband/mlx5_1/ports/1/link_layer", "Ethernet\n");
+  root_put("/sys/class/infiniband/mlx5_1/ports/1/rate", "400 Gb/sec (4X NDR)\n");
+  root_put("/sys/class/infiniband/mlx5_1/ports/1/gids/0", "fe80:0000:0000:0000:0ac0:ebff:fe12:3456\n");
+  root_put("/sys/class/infiniband/mlx5_1/ports/1/gids/1", "0000:0000:0000:0000:0000:ffff:0a00:0001\n");
+  root_put("/sys/class/infiniband/mlx5_1/ports/1/gids/2", "0000:0000:0000:0000:0000:0000:0000:0000\n");
+  root_put("/sys/class/infiniband/mlx5_1/ports/1/gid_attrs/types/0", "IB/RoCE v1\n");
+  root_put("/sys/class/infiniband/mlx5_1/ports/1/gid_attrs/types/1", "RoCE v2\n");
+  root_put("/sys/class/infiniband/mlx5_0/ports/1/state", "1: DOWN\n");
+  root_put("/sys/class/infiniband/mlx5_0/ports/2/state", "2: INIT\n");
+  root_put("/dev/infiniband/uverbs0", "");
+  root_put("/dev/infiniband/uverbs1", "");
+  root_put("/dev/infiniband/rdma_cm", "");
   struct doctor_rdma_facts facts = {0};
   doctor_gather_rdma(&facts, root);
   assert_int_equal(facts.count, 3);
@@ -83,10 +52,10 @@ static void memory_is_read_from_proc_and_limits(void **state) {
   (void)state;
   struct rlimit limit;
   assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
-  put("/proc/meminfo",
-      "MemTotal: 1 kB\nHugePages_Total:      16\nHugePages_Free:       12\nHugepagesize:       2048 kB\n");
-  put("/proc/self/status", "Name:\tx\nCapEff:\t0000000000004000\n");
-  put("/dev/shm/x", "");
+  root_put("/proc/meminfo",
+           "MemTotal: 1 kB\nHugePages_Total:      16\nHugePages_Free:       12\nHugepagesize:       2048 kB\n");
+  root_put("/proc/self/status", "Name:\tx\nCapEff:\t0000000000004000\n");
+  root_put("/dev/shm/x", "");
   struct doctor_memory_facts facts = {0};
   doctor_gather_memory(&facts, root);
   assert_int_equal(facts.huge_total, 16);
@@ -95,20 +64,20 @@ static void memory_is_read_from_proc_and_limits(void **state) {
   assert_true(facts.may_lock); // bit 14 is CAP_IPC_LOCK
   assert_false(facts.shm);     // a folder like any other
   assert_int_equal(facts.files, limit.rlim_cur);
-  put("/proc/self/status", "CapEff:\tffffffffffffbfff\n");
+  root_put("/proc/self/status", "CapEff:\tffffffffffffbfff\n");
   doctor_gather_memory(&facts, root);
   assert_false(facts.may_lock);
 }
 
 static void interfaces_are_those_of_sysfs_without_loopback(void **state) {
   (void)state;
-  put("/sys/class/net/lo/mtu", "65536\n");
-  put("/sys/class/net/eth1/mtu", "9000\n");
-  put("/sys/class/net/eth1/operstate", "up\n");
-  put("/sys/class/net/eth1/speed", "100000\n");
-  put("/sys/class/net/eth0/mtu", "1500\n");
-  put("/sys/class/net/eth0/operstate", "down\n");
-  put("/sys/class/net/eth0/speed", "-1\n");
+  root_put("/sys/class/net/lo/mtu", "65536\n");
+  root_put("/sys/class/net/eth1/mtu", "9000\n");
+  root_put("/sys/class/net/eth1/operstate", "up\n");
+  root_put("/sys/class/net/eth1/speed", "100000\n");
+  root_put("/sys/class/net/eth0/mtu", "1500\n");
+  root_put("/sys/class/net/eth0/operstate", "down\n");
+  root_put("/sys/class/net/eth0/speed", "-1\n");
   struct doctor_network_facts facts = {0};
   doctor_gather_network(&facts, root);
   assert_int_equal(facts.count, 2);
@@ -126,9 +95,9 @@ static void the_driver_is_read_where_there_is_one(void **state) {
   assert_string_equal(facts.driver, "");
   assert_false(facts.peer_memory);
   assert_false(facts.channel);
-  put("/dev/nvidia-caps-imex-channels/channel3", "");
-  put("/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.1\nGCC version: 13\n");
-  put("/sys/module/nvidia_peermem/initstate", "live\n");
+  root_put("/dev/nvidia-caps-imex-channels/channel3", "");
+  root_put("/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.1\nGCC version: 13\n");
+  root_put("/sys/module/nvidia_peermem/initstate", "live\n");
   doctor_gather_gpu(&facts, root);
   assert_string_equal(facts.driver, "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.1");
   assert_true(facts.peer_memory);
@@ -140,8 +109,8 @@ static void settings_of_the_kernel_are_read_and_calls_tried(void **state) {
   struct doctor_kernel_facts facts = {0};
   doctor_gather_kernel(&facts, root);
   assert_int_equal(facts.ptrace_scope, -1);
-  put("/proc/sys/kernel/yama/ptrace_scope", "2\n");
-  put("/proc/sys/kernel/io_uring_disabled", "1\n");
+  root_put("/proc/sys/kernel/yama/ptrace_scope", "2\n");
+  root_put("/proc/sys/kernel/io_uring_disabled", "1\n");
   doctor_gather_kernel(&facts, root);
   assert_int_equal(facts.ptrace_scope, 2);
   assert_int_equal(facts.io_uring_disabled, 1);
@@ -208,11 +177,11 @@ static void a_library_that_hangs_crashes_or_is_missing_is_told(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(rdma_ports_and_their_gids_are_counted, make_root, remove_root),
-      cmocka_unit_test_setup_teardown(memory_is_read_from_proc_and_limits, make_root, remove_root),
-      cmocka_unit_test_setup_teardown(interfaces_are_those_of_sysfs_without_loopback, make_root, remove_root),
-      cmocka_unit_test_setup_teardown(the_driver_is_read_where_there_is_one, make_root, remove_root),
-      cmocka_unit_test_setup_teardown(settings_of_the_kernel_are_read_and_calls_tried, make_root, remove_root),
+      cmocka_unit_test_setup_teardown(rdma_ports_and_their_gids_are_counted, make_root, root_remove),
+      cmocka_unit_test_setup_teardown(memory_is_read_from_proc_and_limits, make_root, root_remove),
+      cmocka_unit_test_setup_teardown(interfaces_are_those_of_sysfs_without_loopback, make_root, root_remove),
+      cmocka_unit_test_setup_teardown(the_driver_is_read_where_there_is_one, make_root, root_remove),
+      cmocka_unit_test_setup_teardown(settings_of_the_kernel_are_read_and_calls_tried, make_root, root_remove),
       cmocka_unit_test(a_host_without_anything_is_read_too),
       cmocka_unit_test(a_library_s_answer_is_taken),
       cmocka_unit_test(a_library_that_hangs_crashes_or_is_missing_is_told),

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "limits/support/root.h"
+#include "limits/support/small_host.h"
 
 static void near(double value, double wanted) {
   if (!(value > wanted * 0.999 && value < wanted * 1.001))

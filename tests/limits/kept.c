@@ -8,7 +8,7 @@
 
 #include "base/fail.h"
 #include "limits/measured/measured.h"
-#include "limits/support/root.h"
+#include "limits/support/small_host.h"
 
 static const struct limits_entry measured = {.kind = LIMITS_COPY,
                                              .name = "host copy by 1",

@@ -7,7 +7,7 @@
 
 #include "base/fail.h"
 #include "limits/measured/measured.h"
-#include "limits/support/root.h"
+#include "limits/support/small_host.h"
 
 static char missing[4096];
 

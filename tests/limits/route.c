@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "limits/support/root.h"
+#include "limits/support/small_host.h"
 
 static void add(struct limits *limits, enum limits_kind kind, const char *name, const char *device, const char *other,
                 uint32_t processors, uint64_t bytes, double gbps) {

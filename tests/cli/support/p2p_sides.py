@@ -1,31 +1,22 @@
 """The two sides of weft p2p for the tests: a running target, and whether it is at work."""
 import contextlib
 import re
-import subprocess
 
 import tool
 
 TOKEN = {"WEFT_TOKEN": "of these tests"}
 
 
+end = tool.end
+
+
 def start(*arguments, **more):
     """A running side, whose output is read by the test."""
-    return subprocess.Popen([tool.WEFT, "p2p", *map(str, arguments)], env=tool.environment(**{**TOKEN, **more}),
-                            text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return tool.start("p2p", *arguments, **{**TOKEN, **more})
 
 
-def end(process):
-    process.kill()
-    process.communicate(timeout=tool.TIMEOUT_S)
-
-
-@contextlib.contextmanager
 def running(*arguments, **more):
-    process = start(*arguments, **more)
-    try:
-        yield process
-    finally:
-        end(process)
+    return tool.running(start(*arguments, **more))
 
 
 @contextlib.contextmanager

@@ -1,4 +1,5 @@
 """Runs the tool for the tests of this folder."""
+import contextlib
 import os
 import pathlib
 import subprocess
@@ -27,6 +28,27 @@ def weft(*arguments, **more):
         if TRACER not in result.stderr:
             break
     return result
+
+
+def start(*arguments, **more):
+    """The tool at work, whose output is read by the test."""
+    return subprocess.Popen([WEFT, *map(str, arguments)], env=environment(**more), text=True, stdin=subprocess.DEVNULL,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def end(process):
+    if process.poll() is None:
+        process.kill()
+    process.communicate(timeout=TIMEOUT_S)
+
+
+@contextlib.contextmanager
+def running(process):
+    """Ends it when the block is left."""
+    try:
+        yield process
+    finally:
+        end(process)
 
 
 class ToolTest(unittest.TestCase):

@@ -20,26 +20,16 @@ TOKEN = {"WEFT_TOKEN": "of-these-tests"}
 HELD_UP = 1  # exit status where rows are refused: with more workers than processors not all may move at one time
 
 
+end = tool.end
+
+
 def start(*arguments, command="transfer", **more):
     """A running worker, whose output is read by the test."""
-    return subprocess.Popen([tool.WEFT, "bench", command, *map(str, arguments)],
-                            env=tool.environment(**more), text=True, stdin=subprocess.DEVNULL,
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return tool.start("bench", command, *arguments, **more)
 
 
-def end(process):
-    if process.poll() is None:
-        process.kill()
-    process.communicate(timeout=tool.TIMEOUT_S)
-
-
-@contextlib.contextmanager
 def running(*arguments, **more):
-    process = start(*arguments, **more)
-    try:
-        yield process
-    finally:
-        end(process)
+    return tool.running(start(*arguments, **more))
 
 
 def together(*lines, command="transfer", **more):
