@@ -178,8 +178,9 @@ static int set(ucp_config_t *config, const char *setting) {
 // one host there are the transports shm and cuda, which verify what a peer names.
 #define WITHOUT "^sm,cuda_ipc,rocm_ipc,ze_ipc"
 
-// UCX's TCP writes to whatever address a message of its own names (PUT requests, uct/tcp/tcp_ep.c; tried with 1.13), so
-// whoever reaches its port has this process's memory. Only who names it trusts the network so far.
+// UCX's TCP writes to whatever address a message of its own names (PUT requests, uct/tcp/tcp_ep.c; tried
+// with 1.13, 1.18 and 1.22), so whoever reaches its port has this process's memory. Only who names it trusts the
+// network so far.
 static int leave_out(ucp_config_t *config, bool unasked) {
   const char *list = unasked ? WITHOUT ",tcp" : WITHOUT;
   if (unasked && !has_rdma())
