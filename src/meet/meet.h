@@ -62,6 +62,11 @@ int meet_all_gather(struct meet *meet, const char *name, const json_t *mine, uin
 // The same without values.
 int meet_barrier(struct meet *meet, const char *name, uint32_t timeout_ms);
 
+// A transfer failed with this error, perhaps because a worker has died or failed of which the meeting hears a moment
+// later, or because others that have heard of it have left: what was first, with its sentence. 0: nothing of the kind
+// became known within two seconds; then the last error is as it was.
+int meet_cause(struct meet *meet, int err);
+
 // This rank has been seen dead (a link broke, a child ended): all learn it, and its keys go. Returns at once.
 void meet_report_lost(struct meet *meet, uint32_t rank, const char *why);
 // Whether somebody is known to be dead or has failed: who was first, and a sentence into why[cap]. Either may be NULL.

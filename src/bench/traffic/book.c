@@ -31,8 +31,8 @@ int traffic_book_open(struct traffic_book **out, const struct traffic_worker *wo
   bool failed = !book || !book->pages;
   for (uint32_t i = 0; !failed && i < plan->num_patterns; i++) {
     struct traffic_page *page = &book->pages[i];
-    page->ends = calloc(worker->crew.size, sizeof *page->ends);
-    page->slowest = calloc(worker->crew.size, sizeof *page->slowest);
+    page->ends = calloc(worker->sync.size, sizeof *page->ends);
+    page->slowest = calloc(worker->sync.size, sizeof *page->slowest);
     page->pairs = calloc(plan->patterns[i].num_pairs, sizeof *page->pairs);
     page->isolated = calloc(plan->patterns[i].num_pairs, sizeof *page->isolated);
     failed = !page->ends || !page->slowest || !page->pairs || !page->isolated;
@@ -52,7 +52,7 @@ void traffic_book_close(struct traffic_book *book) {
     return;
   for (uint32_t i = 0; book->pages && i < book->worker->config->plan->num_patterns; i++) {
     struct traffic_page *page = &book->pages[i];
-    for (uint32_t rank = 0; page->ends && rank < book->worker->crew.size; rank++)
+    for (uint32_t rank = 0; page->ends && rank < book->worker->sync.size; rank++)
       free(page->ends[rank].ns);
     for (uint32_t j = 0; j < book->worker->config->plan->patterns[i].num_pairs; j++) {
       free(page->pairs ? page->pairs[j].ns : NULL);
@@ -171,7 +171,7 @@ static int keep_runs(struct traffic_book *book, const struct traffic_batch *batc
 int traffic_book_take(struct traffic_book *book, const struct traffic_batch *batch) {
   struct run_seen *seen = calloc(batch->count ? batch->count : 1, sizeof *seen);
   int rc = seen ? 0 : no_memory();
-  for (uint32_t rank = 0; rank < book->worker->crew.size && rc == 0; rank++) {
+  for (uint32_t rank = 0; rank < book->worker->sync.size && rc == 0; rank++) {
     rc = take_runs(book, batch, rank, seen);
     if (rc == 0)
       rc = take_gaps(book, batch, rank);

@@ -37,7 +37,7 @@ static const char *fact(const struct traffic_worker *worker, uint32_t rank, cons
 // The transports that carry a pattern: one name, or several with '+' between them.
 static void name_transports(const struct traffic_worker *worker, uint32_t pattern, char *out, size_t cap) {
   *out = '\0';
-  for (uint32_t rank = 0; rank < worker->crew.size; rank++) {
+  for (uint32_t rank = 0; rank < worker->sync.size; rank++) {
     const json_t *via = json_object_get(json_array_get(worker->facts, rank), "via");
     const char *name = json_string_value(json_array_get(via, pattern));
     if (!name || !*name || strstr(out, name))
@@ -137,7 +137,7 @@ static json_t *pattern_keys(const struct traffic_worker *worker, uint32_t index,
 
 static void name_slowest(const struct traffic_worker *worker, const struct traffic_page *page, char *out, size_t cap) {
   uint32_t most = 0;
-  for (uint32_t rank = 1; rank < worker->crew.size; rank++)
+  for (uint32_t rank = 1; rank < worker->sync.size; rank++)
     most = page->slowest[rank] > page->slowest[most] ? rank : most;
   if (page->slowest[most] > 0)
     snprintf(out, cap, "worker %u on %s, in %u of %zu", most, meet_host(worker->meet, most), page->slowest[most],
@@ -262,7 +262,7 @@ static int pair_row(struct writer *to, uint32_t index, uint32_t number) {
 
 static void empty(struct traffic_book *book, uint32_t index) {
   struct traffic_page *page = &book->pages[index];
-  uint32_t pairs = book->worker->config->plan->patterns[index].num_pairs, size = book->worker->crew.size;
+  uint32_t pairs = book->worker->config->plan->patterns[index].num_pairs, size = book->worker->sync.size;
   page->alone.count = page->sequence.count = page->late.count = page->gaps[0].count = page->gaps[1].count = 0;
   for (uint32_t rank = 0; rank < size; rank++)
     page->ends[rank].count = 0;
@@ -281,7 +281,7 @@ int traffic_book_rows(struct traffic_book *book, struct figures *figures, struct
       rc = pattern_row(&to, i);
   for (uint32_t i = 0; i < plan->num_patterns && rc == 0; i++) {
     const struct traffic_page *page = &book->pages[i];
-    for (uint32_t rank = 0; rank < book->worker->crew.size && rc == 0; rank++)
+    for (uint32_t rank = 0; rank < book->worker->sync.size && rc == 0; rank++)
       if (page->ends[rank].count > 0)
         rc = worker_row(&to, i, rank);
     for (uint32_t j = 0; j < plan->patterns[i].num_pairs && rc == 0; j++)

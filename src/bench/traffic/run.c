@@ -40,7 +40,7 @@ static bool is_of(const struct traffic_lane *lane, uint32_t pattern, uint32_t pa
 }
 
 static int blame(struct traffic_worker *worker, const struct traffic_lane *lane, int err, const char *sentence) {
-  return traffic_crew_blame(&worker->crew, err, sentence, lane->other);
+  return bench_sync_blame(&worker->sync, err, sentence, lane->other);
 }
 
 static int post(struct traffic_worker *worker, uint32_t pattern, uint32_t pair, uint32_t *posted) {
@@ -83,11 +83,11 @@ static int finish(struct traffic_worker *worker, uint32_t pattern, uint32_t pair
     uint64_t now = clock_ns();
     if (rc == 0 && now - looked > LOOK_NS) {
       looked = now;
-      rc = traffic_crew_look(&worker->crew);
+      rc = bench_sync_look(&worker->sync);
     }
     if (rc != 0)
       return rc;
-    if (worker->crew.crowded && left == before && now - begun > YIELD_NS)
+    if (worker->sync.crowded && left == before && now - begun > YIELD_NS)
       sched_yield(); // some other worker may have to move before this one can
   }
   return 0;
@@ -117,16 +117,16 @@ static int read_ends(struct traffic_worker *worker, uint32_t pattern, uint32_t p
 // Tells those whose bytes this worker has moved, and waits for those who move its own.
 static int settle(struct traffic_worker *worker, uint32_t pattern, uint32_t pair, uint64_t run) {
   const struct traffic_pattern *p = &worker->config->plan->patterns[pattern];
-  uint32_t rank = worker->crew.rank;
+  uint32_t rank = worker->sync.rank;
   int rc = 0;
   for (uint32_t i = 0; i < worker->num_lanes && rc == 0; i++)
     if (is_of(&worker->lanes[i], pattern, pair))
-      rc = traffic_crew_tell_done(&worker->crew, run, worker->lanes[i].other);
+      rc = bench_sync_tell_done(&worker->sync, run, worker->lanes[i].other);
   for (uint32_t i = 0; i < p->num_pairs && rc == 0; i++) {
     uint32_t starts = p->op == WEFT_TRANSFER_WRITE ? p->pairs[i].from : p->pairs[i].to;
     uint32_t waits = p->op == WEFT_TRANSFER_WRITE ? p->pairs[i].to : p->pairs[i].from;
     if (waits == rank && (pair == EVERY_PAIR || pair == i))
-      rc = traffic_crew_await_done(&worker->crew, run, starts);
+      rc = bench_sync_await_done(&worker->sync, run, starts);
   }
   return rc;
 }
@@ -143,12 +143,12 @@ static int run_once(struct traffic_worker *worker, uint32_t pattern, uint32_t pa
     two[1] = only->from < only->to ? only->to : only->from;
     ranks = two;
     count = only->from == only->to ? 1 : 2;
-    if (two[0] != worker->crew.rank && two[1] != worker->crew.rank)
+    if (two[0] != worker->sync.rank && two[1] != worker->sync.rank)
       return 0;
   } else if (!part->mine) {
     return 0;
   }
-  int rc = traffic_crew_start(&worker->crew, run, ranks, count, &start);
+  int rc = bench_sync_start(&worker->sync, run, ranks, count, &start);
   uint64_t begun = clock_ns();
   if (rc == 0)
     rc = post(worker, pattern, pair, &posted);
@@ -178,12 +178,12 @@ static int prepare(struct traffic_worker *worker, uint32_t first, uint32_t end) 
   for (uint32_t i = first; i < end; i++)
     for (uint32_t j = 0; j < plan->patterns[i].num_pairs && rc == 0; j++) {
       const struct traffic_pair *pair = &plan->patterns[i].pairs[j];
-      if (pair->from != worker->crew.rank)
+      if (pair->from != worker->sync.rank)
         continue;
       struct traffic_area area = traffic_memories_area(&worker->memories, &worker->layout, i, j, TRAFFIC_SENDS);
       rc = traffic_area_fill(&area, pair, traffic_stream(worker->config->seed, worker->round, i, pair));
     }
-  return rc == 0 ? meet_barrier(worker->meet, "filled", GATHER_MS + 2 * worker->crew.timeout_ms) : rc;
+  return rc == 0 ? meet_barrier(worker->meet, "filled", GATHER_MS + 2 * worker->sync.timeout_ms) : rc;
 }
 
 // Checks what this worker has received in this round.
@@ -193,7 +193,7 @@ static int check(struct traffic_worker *worker, uint32_t first, uint32_t end, ui
   for (uint32_t i = first; worker->config->check && i < end; i++)
     for (uint32_t j = 0; j < plan->patterns[i].num_pairs && rc == 0; j++) {
       const struct traffic_pair *pair = &plan->patterns[i].pairs[j];
-      if (pair->to != worker->crew.rank || (only != EVERY_PAIR && only != j))
+      if (pair->to != worker->sync.rank || (only != EVERY_PAIR && only != j))
         continue;
       struct traffic_area area = traffic_memories_area(&worker->memories, &worker->layout, i, j, TRAFFIC_RECEIVES);
       rc = traffic_area_check(&area, pair, traffic_stream(worker->config->seed, worker->round, i, pair));
@@ -211,7 +211,7 @@ static int gap(struct traffic_worker *worker, uint32_t pattern, bool after, stru
   uint64_t begun = clock_ns();
   if (seconds <= 0)
     return 0;
-  int rc = traffic_crew_sleep(&worker->crew, begun + (uint64_t)(seconds * 1e9));
+  int rc = bench_sync_sleep(&worker->sync, begun + (uint64_t)(seconds * 1e9));
   add(report->gaps, pattern);
   add(report->gaps, after);
   add(report->gaps, clock_ns() - begun);
@@ -281,10 +281,10 @@ static uint64_t longest(json_t *const *told, uint32_t size) {
 
 static int share(struct traffic_worker *worker, const struct stage *stage, uint32_t count, json_t *mine,
                  uint64_t *took_ns) {
-  uint32_t size = worker->crew.size;
+  uint32_t size = worker->sync.size;
   json_t *told[TRAFFIC_MAX_RANKS] = {NULL};
   uint32_t each_ms = stage->stage == TRAFFIC_SEQUENCE ? gaps_ms(worker->config->plan) : 0;
-  uint64_t patience = GATHER_MS + 2 * (uint64_t)worker->crew.timeout_ms + (uint64_t)count * each_ms;
+  uint64_t patience = GATHER_MS + 2 * (uint64_t)worker->sync.timeout_ms + (uint64_t)count * each_ms;
   int rc = meet_all_gather(worker->meet, "batch", mine, patience < INT32_MAX ? (uint32_t)patience : INT32_MAX, told);
   if (rc != 0)
     return rc;
@@ -314,10 +314,10 @@ static uint32_t next_count(const struct traffic_worker *worker, const struct sta
 }
 
 static int run_stage(struct traffic_worker *worker, const struct stage *stage) {
-  uint32_t kept_ms = worker->crew.timeout_ms, count = 1;
+  uint32_t kept_ms = worker->sync.timeout_ms, count = 1;
   int rc = 0;
   if (stage->stage == TRAFFIC_SEQUENCE)
-    worker->crew.timeout_ms += gaps_ms(worker->config->plan);
+    worker->sync.timeout_ms += gaps_ms(worker->config->plan);
   for (uint32_t left = stage->runs; left > 0 && rc == 0;) {
     struct report report = {.runs = json_array(), .gaps = json_array(), .pairs = json_array()};
     uint64_t begun = clock_ns(), took = 1;
@@ -326,7 +326,7 @@ static int run_stage(struct traffic_worker *worker, const struct stage *stage) {
     rc = run_batch(worker, stage, count, &report);
     json_t *mine =
         json_pack("{s:I, s:I, s:o, s:o, s:o}", "ns", (json_int_t)(clock_ns() - begun), "clock_error_ns",
-                  (json_int_t)worker->crew.error_ns, "runs", report.runs, "gaps", report.gaps, "pairs", report.pairs);
+                  (json_int_t)worker->sync.error_ns, "runs", report.runs, "gaps", report.gaps, "pairs", report.pairs);
     if (rc == 0 && !mine)
       rc = fail(WEFT_ERR_NOMEM, "no memory for what was measured");
     *stage->done += count;
@@ -336,7 +336,7 @@ static int run_stage(struct traffic_worker *worker, const struct stage *stage) {
     if (rc == 0)
       count = next_count(worker, stage, count, took);
   }
-  worker->crew.timeout_ms = kept_ms;
+  worker->sync.timeout_ms = kept_ms;
   return rc;
 }
 

@@ -90,7 +90,7 @@ static json_t *patterns_of(const struct traffic_plan *plan) {
 }
 
 static void describe(struct job *job, const struct traffic_worker *worker) {
-  for (uint32_t i = 0; i < worker->crew.size; i++)
+  for (uint32_t i = 0; i < worker->sync.size; i++)
     json_array_append_new(job->figures.hosts, json_string(meet_host(worker->meet, i)));
   json_t *settings = settings_of(job->config);
   json_object_update(job->figures.settings, settings);
@@ -159,7 +159,7 @@ static int close_report(struct job *job, uint32_t repeat, int err, const char *w
 
 static int measure(struct job *job, struct traffic_worker *worker) {
   const struct traffic_config *config = job->config;
-  bool reports = worker->reporter == worker->crew.rank;
+  bool reports = worker->reporter == worker->sync.rank;
   uint32_t repeat = 0;
   char why[WHY];
   int rc = reports ? open_report(job, worker) : 0;
@@ -171,7 +171,7 @@ static int measure(struct job *job, struct traffic_worker *worker) {
       break;
   }
   if (rc == 0)
-    rc = meet_barrier(worker->meet, "measured", CLOSE_MS + 2 * worker->crew.timeout_ms);
+    rc = meet_barrier(worker->meet, "measured", CLOSE_MS + 2 * worker->sync.timeout_ms);
   if (rc == WEFT_ERR_CANCELED && stop_came())
     stop_check(); // whose sentence names the signal
   snprintf(why, sizeof why, "%s", rc ? weft_last_error() : "");

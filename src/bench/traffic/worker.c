@@ -9,7 +9,6 @@
 
 #include "base/boot_id.h"
 #include "base/fail.h"
-#include "base/processors.h"
 #include "base/random.h"
 #include "bench/common/card.h"
 #include "limits/limits.h"
@@ -28,7 +27,7 @@ static int find_parts(struct traffic_worker *worker) {
       if (!traffic_pattern_has(&plan->patterns[i], rank))
         continue;
       part->ranks[part->count++] = rank;
-      part->mine |= rank == worker->crew.rank;
+      part->mine |= rank == worker->sync.rank;
     }
     if (!part->ranks)
       return fail(WEFT_ERR_NOMEM, "no memory for a pattern");
@@ -42,8 +41,8 @@ static int find_parts(struct traffic_worker *worker) {
 static int check_room(const struct traffic_worker *worker) {
   uint64_t bytes = 0, room = limits_memory_available();
   uint32_t here = 0;
-  for (uint32_t rank = 0; rank < worker->crew.size; rank++) {
-    if (strcmp(meet_host(worker->meet, rank), meet_host(worker->meet, worker->crew.rank)) != 0)
+  for (uint32_t rank = 0; rank < worker->sync.size; rank++) {
+    if (strcmp(meet_host(worker->meet, rank), meet_host(worker->meet, worker->sync.rank)) != 0)
       continue;
     here++;
     for (int side = 0; side < 2; side++)
@@ -54,37 +53,28 @@ static int check_room(const struct traffic_worker *worker) {
   return fail(WEFT_ERR_LIMIT,
               "the %u workers on %s take %" PRIu64 " MiB of memory together, and there are %" PRIu64
               " MiB free: want smaller sizes%s",
-              here, meet_host(worker->meet, worker->crew.rank), bytes >> 20, room >> 20,
+              here, meet_host(worker->meet, worker->sync.rank), bytes >> 20, room >> 20,
               worker->config->check ? ", or no --check, without which patterns share memory" : "");
 }
 
 static uint32_t place_on_host(const struct traffic_worker *worker) {
   uint32_t place = 0;
-  for (uint32_t rank = 0; rank < worker->crew.rank; rank++)
-    place += strcmp(meet_host(worker->meet, rank), meet_host(worker->meet, worker->crew.rank)) == 0;
+  for (uint32_t rank = 0; rank < worker->sync.rank; rank++)
+    place += strcmp(meet_host(worker->meet, rank), meet_host(worker->meet, worker->sync.rank)) == 0;
   return place;
-}
-
-static void count_processors(struct traffic_worker *worker) {
-  char list[64];
-  unsigned processors = processors_usable(NULL, list, sizeof list), workers = 0;
-  for (uint32_t rank = 0; rank < worker->crew.size; rank++)
-    workers += strcmp(meet_host(worker->meet, rank), meet_host(worker->meet, worker->crew.rank)) == 0;
-  worker->crew.crowded = workers > processors;
-  worker->crew.roomy = 2 * workers <= processors;
 }
 
 static int open_agent(struct traffic_worker *worker, const char *token) {
   struct weft_agent_options options = WEFT_AGENT_OPTIONS_INIT;
   char name[WEFT_AGENT_MAX_NAME];
-  snprintf(name, sizeof name, "traffic-%u-%016" PRIx64, worker->crew.rank, random_id());
+  snprintf(name, sizeof name, "traffic-%u-%016" PRIx64, worker->sync.rank, random_id());
   options.name = name;
   options.transports = worker->config->transport;
   options.token = token;
   options.heartbeat_ms = HEARTBEAT_MS;
   options.transfer_timeout_ms = worker->config->options->timeout_ms;
   int rc = weft_agent_open(&worker->agent, &options);
-  worker->crew.agent = worker->agent;
+  worker->sync.agent = worker->agent;
   return rc == WEFT_ERR_NOT_FOUND ? fail_context(WEFT_ERR_INVALID, "--transport %s", worker->config->transport) : rc;
 }
 
@@ -104,14 +94,14 @@ static int tell(struct traffic_worker *worker, bool front, json_t **out) {
 }
 
 static int load(struct traffic_worker *worker, uint32_t rank, const json_t *fact, struct traffic_far *far) {
-  int rc = bench_card_load(worker->agent, json_object_get(fact, "agent"), &worker->crew.mates[rank].peer);
+  int rc = bench_card_load(worker->agent, json_object_get(fact, "agent"), &worker->sync.peers[rank].peer);
   if (rc == 0)
     rc = traffic_memories_hear(json_object_get(fact, "areas"), far);
   return rc == 0 ? 0 : fail_context(rc, "worker %u on %s", rank, meet_host(worker->meet, rank));
 }
 
 static int exchange(struct traffic_worker *worker, bool front, struct traffic_far *fars) {
-  uint32_t size = worker->crew.size;
+  uint32_t size = worker->sync.size;
   json_t *mine = NULL, **all = calloc(size, sizeof *all);
   int rc = all ? tell(worker, front, &mine) : fail(WEFT_ERR_NOMEM, "no memory for %u workers", size);
   if (rc == 0)
@@ -159,7 +149,7 @@ static int make_lists(struct traffic_worker *worker, struct traffic_lane *lane, 
   if (rc == 0)
     rc = weft_dlist_create(worker->agent, WEFT_PEER_SELF, local, count, &lane->local);
   if (rc == 0)
-    rc = weft_dlist_create(worker->agent, worker->crew.mates[lane->other].peer, remote, count, &lane->remote);
+    rc = weft_dlist_create(worker->agent, worker->sync.peers[lane->other].peer, remote, count, &lane->remote);
   free(local);
   free(remote);
   return rc;
@@ -199,7 +189,7 @@ static int make_lanes(struct traffic_worker *worker, const struct traffic_far *f
   for (int make = 0; make < 2; make++) {
     for (uint32_t i = 0; i < plan->num_patterns; i++)
       for (uint32_t j = 0; j < plan->patterns[i].num_pairs; j++) {
-        if (starter(&plan->patterns[i], &plan->patterns[i].pairs[j]) != worker->crew.rank)
+        if (starter(&plan->patterns[i], &plan->patterns[i].pairs[j]) != worker->sync.rank)
           continue;
         int rc = make ? make_lane(worker, i, j, fars) : 0;
         if (rc != 0)
@@ -214,7 +204,7 @@ static int make_lanes(struct traffic_worker *worker, const struct traffic_far *f
 
 // By what each worker moves its part of each pattern, into its facts: "via", a list with a name for each pattern.
 static int tell_transports(struct traffic_worker *worker) {
-  uint32_t size = worker->crew.size, lane = 0;
+  uint32_t size = worker->sync.size, lane = 0;
   json_t *mine = json_array(), **all = calloc(size, sizeof *all);
   int rc = all ? 0 : fail(WEFT_ERR_NOMEM, "no memory for %u workers", size);
   for (uint32_t i = 0; i < worker->config->plan->num_patterns && rc == 0; i++) {
@@ -236,15 +226,23 @@ static int tell_transports(struct traffic_worker *worker) {
 
 // --- all of it ---
 
-static int set_up(struct traffic_worker *worker, const char *token, bool front, struct traffic_far *fars,
-                  bool *other_clock) {
+static int open_sync(struct traffic_worker *worker) {
+  const char **boots = calloc(worker->sync.size, sizeof *boots);
+  for (uint32_t i = 0; boots && i < worker->sync.size; i++)
+    boots[i] = json_string_value(json_object_get(json_array_get(worker->facts, i), "boot"));
+  int rc = boots ? bench_sync_open(&worker->sync, boots) : fail(WEFT_ERR_NOMEM, "no memory for workers");
+  free(boots);
+  return rc;
+}
+
+static int set_up(struct traffic_worker *worker, const char *token, bool front, struct traffic_far *fars) {
   int rc = find_parts(worker);
   if (rc == 0)
     rc = check_room(worker);
   if (rc == 0)
     rc = open_agent(worker, token);
   if (rc == 0)
-    rc = traffic_memories_open(&worker->memories, worker->agent, &worker->layout, worker->crew.rank,
+    rc = traffic_memories_open(&worker->memories, worker->agent, &worker->layout, worker->sync.rank,
                                place_on_host(worker));
   if (rc == 0)
     rc = exchange(worker, front, fars);
@@ -252,33 +250,22 @@ static int set_up(struct traffic_worker *worker, const char *token, bool front, 
     rc = make_lanes(worker, fars);
   if (rc == 0) // only then do all know all, so that no message is dropped
     rc = tell_transports(worker);
-  const char *first = json_string_value(json_object_get(json_array_get(worker->facts, 0), "boot"));
-  for (uint32_t i = 0; i < worker->crew.size && rc == 0; i++) {
-    const char *boot = json_string_value(json_object_get(json_array_get(worker->facts, i), "boot"));
-    other_clock[i] = !first || !boot || !*boot || strcmp(first, boot) != 0;
-  }
-  return rc == 0 ? traffic_crew_open(&worker->crew, other_clock) : rc;
+  return rc == 0 ? open_sync(worker) : rc;
 }
 
 int traffic_worker_open(struct traffic_worker *worker, const struct traffic_config *config, struct meet *meet,
                         const char *token, bool front) {
   uint32_t size = meet_size(meet);
-  *worker = (struct traffic_worker){
-      .config = config,
-      .meet = meet,
-      .layout = {.plan = config->plan, .memory = config->memory, .apart = config->check},
-      .crew = {.meet = meet, .rank = meet_rank(meet), .size = size, .timeout_ms = config->options->timeout_ms}};
+  *worker = (struct traffic_worker){.config = config,
+                                    .meet = meet,
+                                    .reporter = size,
+                                    .layout = {.plan = config->plan, .memory = config->memory, .apart = config->check}};
   struct traffic_far *fars = calloc(size, sizeof *fars);
-  bool *other_clock = calloc(size, sizeof *other_clock);
-  worker->crew.mates = calloc(size, sizeof *worker->crew.mates);
-  int rc = fars && other_clock && worker->crew.mates ? 0 : fail(WEFT_ERR_NOMEM, "no memory for %u workers", size);
-  if (rc == 0) {
-    worker->reporter = size;
-    count_processors(worker);
-    rc = set_up(worker, token, front, fars, other_clock);
-  }
+  int rc = fars ? bench_sync_init(&worker->sync, meet, config->options->timeout_ms)
+                : fail(WEFT_ERR_NOMEM, "no memory for %u workers", size);
+  if (rc == 0)
+    rc = set_up(worker, token, front, fars);
   free(fars);
-  free(other_clock);
   return rc;
 }
 
@@ -297,7 +284,7 @@ void traffic_worker_close(struct traffic_worker *worker) {
   free(worker->parts);
   traffic_memories_close(&worker->memories);
   weft_agent_close(worker->agent);
-  traffic_crew_close(&worker->crew);
+  bench_sync_close(&worker->sync);
   json_decref(worker->facts);
   *worker = (struct traffic_worker){0};
 }

@@ -2,7 +2,7 @@
 #ifndef BENCH_TRAFFIC_WORKER_H
 #define BENCH_TRAFFIC_WORKER_H
 
-#include "bench/traffic/crew.h"
+#include "bench/common/sync.h"
 #include "bench/traffic/memory.h"
 #include "bench/traffic/traffic.h"
 
@@ -28,7 +28,7 @@ struct traffic_worker {
   struct meet *meet;
   weft_agent_t *agent;
   struct traffic_memories memories;
-  struct traffic_crew crew;
+  struct bench_sync sync;
   struct traffic_part *parts; // [patterns]
   struct traffic_lane *lanes; // in the order of patterns
   uint32_t num_lanes;

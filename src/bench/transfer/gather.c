@@ -30,10 +30,11 @@ static json_t *pack(const struct transfer_worker *worker, const struct transfer_
   if (!own->initiates || worker->rank == 0)
     most = 0;
   return json_pack("{s:b, s:I, s:I, s:I, s:I, s:f, s:s, s:o, s:o, s:o, s:o}", "initiates", own->initiates, "begin",
-                   (json_int_t)own->begin_ns + worker->offset_ns, "end", (json_int_t)own->end_ns + worker->offset_ns,
-                   "iterations", (json_int_t)own->iterations, "bytes", (json_int_t)own->bytes, "cpu", own->cpu_percent,
-                   "transport", own->transport, "latency", pack_times(own->times.latency, own->times.count, most),
-                   "post", pack_times(own->times.post, own->times.num_post, most), "transfer",
+                   (json_int_t)own->begin_ns + worker->sync.ahead_ns, "end",
+                   (json_int_t)own->end_ns + worker->sync.ahead_ns, "iterations", (json_int_t)own->iterations, "bytes",
+                   (json_int_t)own->bytes, "cpu", own->cpu_percent, "transport", own->transport, "latency",
+                   pack_times(own->times.latency, own->times.count, most), "post",
+                   pack_times(own->times.post, own->times.num_post, most), "transfer",
                    pack_times(own->times.transfer, own->times.num_post, most), "prep",
                    pack_times(own->times.prep, own->times.num_prep, most));
 }
@@ -134,7 +135,7 @@ static uint64_t count_inside(const struct transfer_worker *worker, const struct 
   if (own->blind) // the window is this worker's own
     return own->iterations;
   for (size_t i = 0; i < own->times.count; i++) {
-    int64_t end = (int64_t)own->ends[i] + worker->offset_ns;
+    int64_t end = (int64_t)own->ends[i] + worker->sync.ahead_ns;
     inside += end > window->begin && end <= window->end;
   }
   return inside;

@@ -7,7 +7,6 @@
 #include "base/signal/stop.h"
 #include "base/time/ticks.h"
 #include "bench/transfer/row.h"
-#include "bench/transfer/start.h"
 
 // --- places ---
 
@@ -16,12 +15,11 @@ static void place_in_pair(const struct transfer_worker *worker, const struct tra
                           uint32_t member, struct transfer_block *block) {
   const struct transfer_config *config = &worker->plan->config;
   const struct transfer_pair *pair = &worker->pairs.list[worker->mine[member]];
-  const struct transfer_other *other = &worker->others[pair->target.rank];
-  const struct transfer_remote *there = &other->buffers[pair->target.buffer];
+  const struct transfer_remote *there = &worker->others[pair->target.rank].buffers[pair->target.buffer];
   uint64_t area = load->block * load->batch * config->num_threads * load->depth;
   block->buffer = (struct transfer_buffer *)&worker->buffers[pair->initiator.buffer];
   block->offset = pair->initiator_area * area + offset;
-  block->peer = other->peer;
+  block->peer = worker->sync.peers[pair->target.rank].peer;
   block->region = there->region;
   block->address = there->address + pair->target_area * area + offset;
   block->stream = worker->mine[member];
@@ -115,7 +113,7 @@ static int start(struct transfer_rowing *rowing) {
   struct transfer_worker *worker = rowing->worker;
   int err = stop_check();
   if (!err && worker->meet)
-    err = transfer_start_wait(worker);
+    err = transfer_worker_start(worker);
   getrusage(RUSAGE_SELF, &rowing->before);
   rowing->start_ns = clock_ns();
   return err;

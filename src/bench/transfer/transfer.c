@@ -1,6 +1,5 @@
 // The whole of it: the processes of this host, the store, the meeting, and the sweep.
 #include <inttypes.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -88,27 +87,6 @@ static void each_size(const struct transfer_plan *plan, struct sweep *sweep, int
     }
 }
 
-static bool may_follow(int err) {
-  return err == WEFT_ERR_PEER_LOST || err == WEFT_ERR_UNREACHABLE || err == WEFT_ERR_NOT_CONNECTED ||
-         err == WEFT_ERR_NOT_FOUND || err == WEFT_ERR_CLOSED || err == WEFT_ERR_TIMEOUT;
-}
-
-// A transfer may fail because a worker has died or failed before the meeting has heard of that, or because others that
-// have heard of it have left: the meeting says in a moment what was first.
-static int find_cause(struct meet *meet, int err) {
-  enum { MOMENT_MS = 1000 };
-  char said[FAIL_DETAIL_SIZE];
-  uint64_t deadline_ns = clock_deadline_ms(MOMENT_MS);
-  snprintf(said, sizeof said, "%s", weft_last_error());
-  while (may_follow(err) && !clock_passed(deadline_ns)) {
-    int cause = meet_lost(meet, NULL, NULL, 0) ? meet_barrier(meet, "cause", MOMENT_MS) : 0;
-    if (cause)
-      return cause;
-    poll(NULL, 0, 1);
-  }
-  return fail(err, "%s", said);
-}
-
 // Meanwhile `meet` is open, or NULL.
 static int run_worker(struct running *running, struct meet *meet) {
   struct transfer_worker worker = {0};
@@ -127,8 +105,8 @@ static int run_worker(struct running *running, struct meet *meet) {
   sweep.worker = &worker;
   if (!err)
     each_size(&running->plan, &sweep, &err);
-  if (err && meet)
-    err = find_cause(meet, err);
+  int cause = err && meet ? meet_cause(meet, err) : 0;
+  err = cause ? cause : err;
   if (err && meet)
     meet_fail(meet, err, weft_last_error());
   if (sweep.report)

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/boot_id.h"
 #include "base/random.h"
 #include "base/signal/stop.h"
 #include "bench/common/card.h"
-#include "bench/transfer/start.h"
 
 // --- agent and memory ---
 
@@ -82,7 +82,7 @@ static int malformed(uint32_t rank) {
 }
 
 static int load_metadata(struct transfer_worker *worker, uint32_t rank, const json_t *card) {
-  int err = bench_card_load(worker->agent, json_object_get(card, "metadata"), &worker->others[rank].peer);
+  int err = bench_card_load(worker->agent, json_object_get(card, "metadata"), &worker->sync.peers[rank].peer);
   return err ? fail_context(err, "rank %u on %s", rank, meet_host(worker->meet, rank)) : 0;
 }
 
@@ -117,23 +117,42 @@ static bool joined(const struct transfer_worker *worker, uint32_t rank) {
   return rank == 0 || worker->rank == 0;
 }
 
-static int exchange(struct transfer_worker *worker) {
-  uint32_t timeout_ms = worker->plan->config.common.timeout_ms;
-  json_t **all = calloc(worker->size, sizeof(json_t *)), *card = NULL, *metadata = NULL;
-  int err = all ? bench_card_make(worker->agent, &metadata)
-                : fail(WEFT_ERR_NOMEM, "no memory for a description of this worker");
-  if (!err)
-    card = json_pack("{s:o, s:o}", "metadata", metadata, "buffers", describe_buffers(worker));
-  if (!err && !card)
-    err = fail(WEFT_ERR_NOMEM, "no memory for a description of this worker");
-  if (!err)
-    err = meet_all_gather(worker->meet, "cards", card, timeout_ms, all);
+static int load_all(struct transfer_worker *worker, json_t *const *all) {
+  const char **boots = calloc(worker->size, sizeof *boots);
+  int err = boots ? 0 : fail(WEFT_ERR_NOMEM, "no memory for %u workers", worker->size);
   for (uint32_t rank = 0; rank < worker->size && !err; rank++) {
+    boots[rank] = json_string_value(json_object_get(all[rank], "boot"));
     if (rank != worker->rank && joined(worker, rank))
       err = load_metadata(worker, rank, all[rank]);
     if (!err)
       err = read_buffers(&worker->others[rank], rank, all[rank]);
   }
+  if (!err) // who has not loaded a worker's card drops what that one says
+    err = transfer_worker_step(worker, "known");
+  worker->sync.agent = worker->agent;
+  if (!err)
+    err = bench_sync_open(&worker->sync, boots);
+  free(boots);
+  return err;
+}
+
+static int exchange(struct transfer_worker *worker) {
+  char boot[BOOT_ID_SIZE] = "";
+  uint32_t timeout_ms = worker->plan->config.common.timeout_ms;
+  json_t **all = calloc(worker->size, sizeof(json_t *)), *card = NULL, *metadata = NULL;
+  int err = all ? bench_card_make(worker->agent, &metadata)
+                : fail(WEFT_ERR_NOMEM, "no memory for a description of this worker");
+  boot_id_read(boot);
+  if (!err)
+    card = json_pack("{s:o, s:s, s:o}", "metadata", metadata, "boot", boot, "buffers", describe_buffers(worker));
+  if (!err && !card)
+    err = fail(WEFT_ERR_NOMEM, "no memory for a description of this worker");
+  if (!err)
+    err = bench_sync_init(&worker->sync, worker->meet, timeout_ms);
+  if (!err)
+    err = meet_all_gather(worker->meet, "cards", card, timeout_ms, all);
+  if (!err)
+    err = load_all(worker, all);
   for (uint32_t rank = 0; all && rank < worker->size; rank++)
     json_decref(all[rank]);
   free(all);
@@ -157,10 +176,6 @@ int transfer_worker_open(struct transfer_worker *worker, const struct transfer_p
     err = transfer_stored_open(&worker->stored, plan, worker->agent);
   if (!err && meet)
     err = exchange(worker);
-  if (!err && meet) // who has not loaded a worker's card drops what that one says
-    err = transfer_worker_step(worker, "known");
-  if (!err && meet)
-    err = transfer_start_open(worker);
   if (err)
     transfer_worker_close(worker);
   return err;
@@ -172,6 +187,7 @@ void transfer_worker_close(struct transfer_worker *worker) {
   for (uint32_t i = 0; i < worker->num_buffers; i++)
     transfer_buffer_close(&worker->buffers[i]);
   weft_agent_close(worker->agent);
+  bench_sync_close(&worker->sync);
   transfer_pairs_free(&worker->pairs);
   free(worker->mine);
   free(worker->others);
@@ -188,4 +204,9 @@ static uint32_t patience_ms(const struct transfer_plan *plan) {
 int transfer_worker_step(struct transfer_worker *worker, const char *name) {
   int err = stop_check();
   return err || !worker->meet ? err : meet_barrier(worker->meet, name, patience_ms(worker->plan));
+}
+
+int transfer_worker_start(struct transfer_worker *worker) {
+  uint64_t start_ns;
+  return bench_sync_start(&worker->sync, ++worker->window, NULL, worker->size, &start_ns);
 }

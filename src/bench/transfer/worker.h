@@ -2,6 +2,7 @@
 #ifndef BENCH_TRANSFER_WORKER_H
 #define BENCH_TRANSFER_WORKER_H
 
+#include "bench/common/sync.h"
 #include "bench/transfer/pairs.h"
 #include "bench/transfer/storage.h"
 #include "meet/meet.h"
@@ -14,7 +15,6 @@ struct transfer_remote {
 };
 
 struct transfer_other {
-  weft_peer_t peer; // 0: this worker has nothing to do with it
   uint32_t num_buffers;
   struct transfer_remote buffers[TRANSFER_MAX_DEVICES];
 };
@@ -31,8 +31,8 @@ struct transfer_worker {
   uint32_t num_buffers;
   struct transfer_other *others; // [size]
   struct transfer_stored stored; // storage
-  uint64_t round;                // windows that were started (start.h)
-  int64_t offset_ns;             // what added to this host's clock gives that of rank 0's
+  struct bench_sync sync;        // of workers that meet
+  uint64_t window;               // number of the last one that was started
   uint64_t seed, iteration;      // of contents
 };
 
@@ -42,5 +42,9 @@ void transfer_worker_close(struct transfer_worker *worker);
 
 // Waits until all workers have come to this step; what they do before it may take a while.
 int transfer_worker_step(struct transfer_worker *worker, const char *name);
+
+// Returns when all workers are ready for the next window, at the time at which it begins for all of them. PEER_LOST;
+// TIMEOUT names who is missing; CANCELED.
+int transfer_worker_start(struct transfer_worker *worker);
 
 #endif
