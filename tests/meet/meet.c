@@ -1,6 +1,7 @@
 // Workers with threads of their own, on a store of this process.
 #include "meet/meet.h"
 
+#include "base/fail.h"
 #include "base/time/clock.h"
 #include "cmocka_all.h"
 #include <pthread.h>
@@ -280,6 +281,32 @@ static void who_leaves_because_of_a_death_says_whose(void **state) {
   expect_empty();
 }
 
+// Two that have met, and one that is reported dead after they all have.
+static void an_error_that_follows_from_a_death_is_told_as_that(void **state) {
+  struct worker workers[3] = {0};
+  (void)state;
+  for (int i = 0; i < 3; i++) {
+    workers[i].steps = 1;
+    start(&workers[i], 3);
+  }
+  for (int i = 0; i < 3; i++) {
+    pthread_join(workers[i].thread, NULL);
+    assert_int_equal(workers[i].err, 0);
+  }
+  meet_report_lost(workers[0].meet, meet_rank(workers[2].meet), "its link broke");
+  for (int i = 0; i < 2; i++) { // the second one has to hear of it first
+    fail(WEFT_ERR_NOT_FOUND, "its owner has deregistered the region");
+    assert_int_equal(meet_cause(workers[i].meet, WEFT_ERR_NOT_FOUND), WEFT_ERR_PEER_LOST);
+    assert_non_null(strstr(weft_last_error(), "is lost: its link broke"));
+  }
+  fail(WEFT_ERR_DATA, "byte 17 is 3 and should be 4"); // which follows from no death
+  assert_int_equal(meet_cause(workers[0].meet, WEFT_ERR_DATA), 0);
+  assert_string_equal(weft_last_error(), "byte 17 is 3 and should be 4");
+  for (int i = 0; i < 3; i++)
+    meet_close(workers[i].meet);
+  expect_empty();
+}
+
 static void an_interrupt_ends_a_wait_and_the_rest_goes_on_waiting(void **state) {
   struct worker first = {0}, others[2] = {0};
   _Atomic bool interrupt = false;
@@ -352,6 +379,7 @@ int main(void) {
       cmocka_unit_test(a_failure_ends_all_with_its_sentence),
       cmocka_unit_test(a_death_that_one_saw_is_known_to_all),
       cmocka_unit_test(who_leaves_because_of_a_death_says_whose),
+      cmocka_unit_test(an_error_that_follows_from_a_death_is_told_as_that),
       cmocka_unit_test(an_interrupt_ends_a_wait_and_the_rest_goes_on_waiting),
       cmocka_unit_test(what_is_no_claim_harms_nobody),
       cmocka_unit_test(one_worker_needs_nobody),
