@@ -9,8 +9,8 @@ Reads of each stage, in DIRECTORY:
   STAGE.left    what was left behind, a line for each thing
   times         a line of words for each stage
 Prints what failed with the end of its output, all of which is in DIRECTORY/STAGE/TEST.log, a table of all tests with
-their seconds in each stage and what they prove, what was skipped and why, the ten that took longest, and last "N
-passed, N failed[, N skipped]". That counts each test once for each stage, and a stage that broke or left something
+their seconds in each stage and what they prove, what was skipped and why, the ten that took longest, what failed once
+more by its name, and last "N passed, N failed[, N skipped]". That counts each test once for each stage, and a stage that broke or left something
 behind as one failure. With --strict, so is a test of the stage fast that took 10 s or more.
 Exit status 1 if anything failed, or if nothing ran.
 """
@@ -92,6 +92,14 @@ def print_failures(directory, cases):
     return len(broken) + len(left)
 
 
+def print_names_of_failures(cases):
+    """Once more, near the last line: whoever sees only the end of a long output looks for them there."""
+    for case in cases:
+        if case.outcome == "failed":
+            said = [line.strip() for line in case.output.splitlines() if line.strip()]
+            print(f"FAILED {case.stage}: {case.entry} after {case.seconds:.1f} s" + (f"; {said[-1]}" if said else ""))
+
+
 def print_long(cases):
     """Those that make the run of a newcomer long."""
     long = [case for case in cases if case.stage == "fast" and case.seconds >= FAST_S]
@@ -169,6 +177,7 @@ def main():
         print(f"the {SLOWEST} that took longest:")
         for case in sorted(cases, key=lambda case: -case.seconds)[:SLOWEST]:
             print(f"{case.seconds:8.1f} s  {case.stage}: {case.entry}")
+    print_names_of_failures(cases)
     print((directory / "times").read_text() if (directory / "times").exists() else "", end="")
     for stage in stages:
         print(f"{stage}: {line([case for case in cases if case.stage == stage])}")
