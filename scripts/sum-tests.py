@@ -10,8 +10,9 @@ Reads of each stage, in DIRECTORY:
   times         a line of words for each stage
 Prints what failed with the end of its output, all of which is in DIRECTORY/STAGE/TEST.log, a table of all tests with
 their seconds in each stage and what they prove, what was skipped and why, the ten that took longest, what failed once
-more by its name, and last "N passed, N failed[, N skipped]". That counts each test once for each stage, and a stage that broke or left something
-behind as one failure. With --strict, so is a test of the stage fast that took 10 s or more.
+more by its name, and last "N passed, N failed[, N skipped]". That counts each test once for each stage, and a stage
+that broke or left something behind as one failure. With --strict, so is a test of the stage fast that took 10 s or
+more.
 Exit status 1 if anything failed, or if nothing ran.
 """
 import argparse

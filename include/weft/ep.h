@@ -127,6 +127,15 @@ enum weft_ep_combine_dtype {
   WEFT_EP_COMBINE_LOGFMT10 = 2,
 };
 
+/** What a group is made for. 0: LATENCY for up to weft_ep_limits.max_latency_tokens tokens, else THROUGHPUT. */
+enum weft_ep_mode {
+  /** A few tokens as fast as they can be, as decoding has them: a window has room for the rows of whole operations. */
+  WEFT_EP_LATENCY = 1,
+  /** Many tokens, as prefill and training have them: rows flow in pieces through windows of a bounded size
+   *  (weft_ep_options.window_bytes), on few processors. UNSUPPORTED today */
+  WEFT_EP_THROUGHPUT = 2,
+};
+
 /** Where the buffers of operations lie, and what moves them. */
 enum weft_ep_memory {
   WEFT_EP_MEMORY_HOST = 0, /**< host memory: the processor, over shared memory or a transport */
@@ -242,6 +251,11 @@ struct weft_ep_options {
                                  process that share a GPU must divide these among them */
   uint32_t flags;             /**< WEFT_EP_OPTION_* */
   uint32_t reserved;          /**< 0 */
+  uint64_t window_bytes;  /**< THROUGHPUT: memory, in bytes, that a peer's rows flow through on their way to this rank,
+                             at most; the same for all ranks. Default: 64 MiB, whatever max_tokens is */
+  enum weft_ep_mode mode; /**< what the group is made for, the same for all ranks */
+  uint32_t max_rows;      /**< THROUGHPUT: rows that this rank receives in one operation, at most, which its bookkeeping
+                             has room for; default: max_tokens times the capacity */
 };
 #ifdef __cplusplus
 }
@@ -274,6 +288,8 @@ struct weft_ep_limits {
   uint32_t max_cuda_ranks;       /**< ranks of a view on CUDA memory */
   uint32_t depth;                /**< operations that may be open at once */
   uint32_t max_combines;         /**< combines of one operation (WEFT_EP_COMBINE_KEEP) */
+  uint32_t max_latency_tokens;   /**< the largest weft_ep_options.max_tokens with LATENCY */
+  uint32_t min_processors;       /**< CUDA: the fewest processors that a kernel with THROUGHPUT may be given */
 };
 /** Initial value: its size, and 0 for every other field. */
 #define WEFT_EP_LIMITS_INIT WEFT_SIZED(struct weft_ep_limits)
@@ -613,6 +629,9 @@ enum weft_ep_combine_flags {
    *  an operation can be combined with this flag only. UNSUPPORTED where a peer is on a host that NVLink does not
    *  reach. */
   WEFT_EP_COMBINE_KEEP = 1 << 1,
+  /** PER_EXPERT, PACKED: the rows of a token are added as they are, without the weights of the dispatch. UNSUPPORTED
+   *  today */
+  WEFT_EP_COMBINE_UNWEIGHTED = 1 << 2,
 };
 
 /** What to combine, and where to. Initialise with WEFT_EP_COMBINE_ARGS_INIT. A field that is 0 or NULL has its

@@ -45,6 +45,20 @@ static uint32_t or_default(uint32_t value, uint32_t preset) {
   return value != 0 ? value : preset;
 }
 
+static int check_mode(const struct weft_ep_options *options) {
+  int rc = check_range("mode", options->mode, WEFT_EP_LATENCY, WEFT_EP_THROUGHPUT);
+  if (rc != 0)
+    return rc;
+  if (options->mode == WEFT_EP_THROUGHPUT)
+    return ep_unsupported("options", "mode THROUGHPUT", "open the group for LATENCY");
+  if (options->window_bytes || options->max_rows)
+    return fail(WEFT_ERR_INVALID,
+                "%s is given, but the group is opened for LATENCY, whose windows have room for whole "
+                "operations",
+                options->window_bytes ? "window_bytes" : "max_rows");
+  return 0;
+}
+
 // Fills in the defaults and checks every field.
 static int complete(struct weft_ep_options *options) {
   options->capacity = or_default(options->capacity, 64);
@@ -54,6 +68,7 @@ static int complete(struct weft_ep_options *options) {
   options->experts_per_rank = or_default(options->experts_per_rank, 2);
   options->op_timeout_ms = or_default(options->op_timeout_ms, 5000);
   options->lease_ttl_s = or_default(options->lease_ttl_s, 10);
+  options->mode = options->mode ? options->mode : WEFT_EP_LATENCY;
   options->dtype = options->dtype ? options->dtype : WEFT_EP_BF16;
   options->combine_dtype = options->combine_dtype ? options->combine_dtype : WEFT_EP_COMBINE_BF16;
   int rc = ep_check_flags("options", options->flags, WEFT_EP_OPTION_JOIN_ONLY, options->reserved);
@@ -81,6 +96,8 @@ static int complete(struct weft_ep_options *options) {
                                           : check_range("dtype", options->dtype, WEFT_EP_BF16, WEFT_EP_FP8_UE8M0);
   if (rc == 0)
     rc = check_range("combine_dtype", options->combine_dtype, WEFT_EP_COMBINE_BF16, WEFT_EP_COMBINE_LOGFMT10);
+  if (rc == 0)
+    rc = check_mode(options);
   if (rc == 0 && options->rank != -1 && (options->rank < 0 || (uint32_t)options->rank >= options->capacity))
     rc = fail(WEFT_ERR_INVALID, "rank %d is beyond the capacity: ranks are 0 to %u, or -1 for any", options->rank,
               options->capacity - 1);

@@ -127,7 +127,9 @@ int weft_ep_get_limits(struct weft_ep_limits *limits) {
                                         .max_capacity = EP_MAX_CAPACITY,
                                         .max_cuda_ranks = DEVICE_SEATS,
                                         .depth = EP_DEPTH,
-                                        .max_combines = EP_MAX_COMBINES};
+                                        .max_combines = EP_MAX_COMBINES,
+                                        .max_latency_tokens = EP_MAX_TOKENS,
+                                        .min_processors = EP_MIN_PROCESSORS};
   sized_write(limits, &filled, sizeof filled);
   return 0;
 }

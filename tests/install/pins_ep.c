@@ -17,7 +17,7 @@ PIN_FIELD(struct weft_ep_event, time_ns, 40);
 PIN_FIELD(struct weft_ep_event, dropped, 48);
 PIN_FIELD(struct weft_ep_event, detail, 56);
 
-PIN_SIZE(struct weft_ep_options, 120);
+PIN_SIZE(struct weft_ep_options, 136);
 PIN_FIELD(struct weft_ep_options, size, 0);
 PIN_FIELD(struct weft_ep_options, store, 8);
 PIN_FIELD(struct weft_ep_options, prefix, 16);
@@ -41,8 +41,11 @@ PIN_FIELD(struct weft_ep_options, device, 104);
 PIN_FIELD(struct weft_ep_options, max_processors, 108);
 PIN_FIELD(struct weft_ep_options, flags, 112);
 PIN_FIELD(struct weft_ep_options, reserved, 116);
+PIN_FIELD(struct weft_ep_options, window_bytes, 120);
+PIN_FIELD(struct weft_ep_options, mode, 128);
+PIN_FIELD(struct weft_ep_options, max_rows, 132);
 
-PIN_SIZE(struct weft_ep_limits, 40);
+PIN_SIZE(struct weft_ep_limits, 48);
 PIN_FIELD(struct weft_ep_limits, size, 0);
 PIN_FIELD(struct weft_ep_limits, max_tokens, 8);
 PIN_FIELD(struct weft_ep_limits, max_hidden, 12);
@@ -52,6 +55,8 @@ PIN_FIELD(struct weft_ep_limits, max_capacity, 24);
 PIN_FIELD(struct weft_ep_limits, max_cuda_ranks, 28);
 PIN_FIELD(struct weft_ep_limits, depth, 32);
 PIN_FIELD(struct weft_ep_limits, max_combines, 36);
+PIN_FIELD(struct weft_ep_limits, max_latency_tokens, 40);
+PIN_FIELD(struct weft_ep_limits, min_processors, 44);
 
 PIN_SIZE(struct weft_ep_change_args, 40);
 PIN_FIELD(struct weft_ep_change_args, size, 0);
