@@ -4,7 +4,7 @@
 #include "base/fail.h"
 #include "run/traffic/internal.h"
 
-enum { POOL_MIN = 256 };
+enum { POOL_MIN = 256, POOL_MORE = 4096 };
 
 static size_t tokens_of(const struct run_config *config) {
   return config->num_tokens ? config->num_tokens : 1;
@@ -29,7 +29,8 @@ void traffic_input_close(struct traffic_input *input, bool with_rows) {
 
 // Odd, so that no operations of one distance in time share a part; enough that hardly any two share one at all.
 static uint32_t pool_rows(const struct run_config *config) {
-  uint32_t rows = 2 * config->num_tokens + 1;
+  uint32_t more = config->num_tokens < POOL_MORE ? config->num_tokens : POOL_MORE;
+  uint32_t rows = (config->num_tokens + more) | 1;
   return rows > POOL_MIN ? rows : POOL_MIN + 1;
 }
 
@@ -80,15 +81,15 @@ void traffic_pool_close(struct traffic *t) {
 static void make_routing(struct traffic *t, const struct traffic_op *op) {
   struct pattern pattern = traffic_pattern(t->config, op->kind);
   pattern.hidden = WEFT_EP_BLOCK;
-  t->input.num_tokens = pattern_fill(&pattern, op->op, weft_ep_rank(t->ep), op->ranks, op->num_ranks, t->narrow,
-                                     t->input.topk, t->input.weights);
+  t->input.num_tokens = pattern_fill(&pattern, op->input_op, weft_ep_rank(t->ep), op->input_ranks, op->num_input_ranks,
+                                     t->narrow, t->input.topk, t->input.weights);
 }
 
 int traffic_prepare_input(struct traffic *t, const struct traffic_op *op) {
   struct pattern pattern = traffic_pattern(t->config, op->kind);
   size_t first = op->kind == PATTERN_CONSTANT
                      ? 0
-                     : tokens_of(t->config) + pattern_pool_start(&pattern, op->op, weft_ep_rank(t->ep));
+                     : tokens_of(t->config) + pattern_pool_start(&pattern, op->input_op, weft_ep_rank(t->ep));
   make_routing(t, op);
   t->input.x = t->pool.host + first * t->config->hidden;
   t->x = t->pool.place + first * t->config->hidden;
@@ -101,4 +102,12 @@ int traffic_check_number(uint64_t expected, uint64_t begun) {
   return begun == expected ? 0
                            : fail(WEFT_ERR_DATA, "operation %llu was to begin, but dispatch began %llu",
                                   (unsigned long long)expected, (unsigned long long)begun);
+}
+
+bool traffic_is_first_to_rank(const struct traffic *t, const int64_t *topk, uint32_t k) {
+  int64_t experts_per_rank = t->config->experts_per_rank;
+  for (uint32_t i = 0; i < k; i++)
+    if (topk[i] >= 0 && topk[i] / experts_per_rank == topk[k] / experts_per_rank)
+      return false;
+  return true;
 }
