@@ -121,10 +121,10 @@ static int show(struct group *group, enum run_feature feature) {
     err = operate(traffic, form, TRAFFIC_KEPT);
   if (!err && by_route)
     err = operate(traffic, form, TRAFFIC_COMBINE_ROUTE);
-  if (err) // before the traffic's end clears it
-    err = fail(err, "%s", weft_last_error());
-  traffic_close(traffic);
-  return err;
+  char why[FAIL_DETAIL_SIZE];
+  snprintf(why, sizeof why, "%s", err ? weft_last_error() : "");
+  traffic_close(traffic); // which may say something else
+  return err ? fail(err, "%s", why) : 0;
 }
 
 // An operation that was refused stays open, so that the next feature has a group of its own.
@@ -138,6 +138,8 @@ static int ask(const struct node *node, struct found *found) {
     if (!all && feature != own)
       continue;
     err = show(&group, feature);
+    if (err == WEFT_ERR_UNSUPPORTED && feature == own)
+      err = fail_context(err, "--layout");
     if (err != WEFT_ERR_UNSUPPORTED || feature == own)
       continue;
     found->left_out |= 1u << feature;
