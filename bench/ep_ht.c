@@ -1,7 +1,7 @@
 // Dispatch and combine of many tokens, between two processes: prefill and training. On host memory against bare copies
 // of the same bytes, taken by turns in the same run; on two GPUs against the links alone and, beside a matrix product
 // on the other processors, against that one alone. What the library refuses is printed as that. Usage: bench_ep_ht
-// [--json] [--memory host|cuda] [name=number...]; names as in `options`.
+// [--json] [--latency] [--memory host|cuda] [name=number...]; names as in `options` and `sizes`.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,7 +53,7 @@ weft_ep_t *ht_open(struct ht_board *at, weft_store_t *store, int rank, uint32_t 
   options.topk = s->topk;
   options.experts_per_rank = s->experts;
   options.dtype = point->dtype;
-  options.mode = WEFT_EP_THROUGHPUT;
+  options.mode = s->latency ? WEFT_EP_LATENCY : WEFT_EP_THROUGHPUT;
   options.window_bytes = s->window_bytes;
   options.memory = s->cuda ? WEFT_EP_MEMORY_CUDA : WEFT_EP_MEMORY_HOST;
   options.device = gpu;
@@ -182,10 +182,12 @@ static bool take(const char *text) {
   return false;
 }
 
-static bool parse(int argc, char **argv, bool *json, bool *cuda) {
+static bool parse(int argc, char **argv, bool *json, bool *cuda, bool *latency) {
   for (int i = 1; i < argc; i++) {
     if (strcmp(argv[i], "--json") == 0)
       *json = true;
+    else if (strcmp(argv[i], "--latency") == 0)
+      *latency = true;
     else if (strcmp(argv[i], "--memory") == 0 && i + 1 < argc && strcmp(argv[i + 1], "cuda") == 0)
       *cuda = ++i;
     else if (strcmp(argv[i], "--memory") == 0 && i + 1 < argc && strcmp(argv[i + 1], "host") == 0)
@@ -193,12 +195,14 @@ static bool parse(int argc, char **argv, bool *json, bool *cuda) {
     else if (!take(argv[i]))
       return false;
   }
+  if (*latency && choice.last > EP_MAX_TOKENS)
+    choice.last = EP_MAX_TOKENS;
   choice.last = choice.last < choice.first ? choice.first : choice.last;
   return true;
 }
 
 static int usage(void) {
-  fprintf(stderr, "usage: bench_ep_ht [--json] [--memory host|cuda] [name=number...]\nnames:");
+  fprintf(stderr, "usage: bench_ep_ht [--json] [--latency] [--memory host|cuda] [name=number...]\nnames:");
   for (size_t i = 0; i < sizeof options / sizeof *options; i++)
     fprintf(stderr, " %s", options[i].name);
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
@@ -220,14 +224,15 @@ static int has_gpus(void *arg) {
 
 int main(int argc, char **argv) {
   static int ranks[HT_RANKS] = {0, 1};
-  bool json = false, cuda = false, well = true;
+  bool json = false, cuda = false, latency = false, well = true;
   struct bench_store store;
   pid_t pids[HT_RANKS];
-  if (!parse(argc, argv, &json, &cuda))
+  if (!parse(argc, argv, &json, &cuda, &latency))
     return usage();
   board = bench_shared(sizeof *board);
   board->setup = (struct ht_setup){.cuda = cuda,
                                    .json = json,
+                                   .latency = latency,
                                    .hidden = hidden,
                                    .topk = topk,
                                    .experts = experts,
