@@ -3,6 +3,7 @@
 // on the other processors, against that one alone. What the library refuses is printed as that. Usage: bench_ep_ht
 // [--json] [--latency] [--memory host|cuda] [name=number...]; names as in `options` and `sizes`.
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,9 +31,12 @@ _Noreturn void ht_fail(struct ht_board *at, int rank, const char *what) {
 void ht_meet(struct ht_board *at) {
   uint32_t place = atomic_fetch_add(&at->arrived, 1) / HT_RANKS;
   uint64_t deadline = clock_deadline_ms(HT_DEADLINE_MS);
-  while (atomic_load(&at->arrived) < (place + 1) * HT_RANKS)
+  for (uint32_t i = 0; atomic_load(&at->arrived) < (place + 1) * HT_RANKS; i++) {
+    if (i > HT_SPINS)
+      sched_yield(); // somebody else may need this processor, even the other rank
     if (atomic_load(&at->failed) || clock_passed(deadline))
       ht_fail(at, -1, "the other rank did not come");
+  }
 }
 
 weft_ep_t *ht_open(struct ht_board *at, weft_store_t *store, int rank, uint32_t number, int32_t gpu) {

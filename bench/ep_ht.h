@@ -14,6 +14,7 @@ enum {
   HT_MAX_ROUNDS = 200,
   HT_WHY = 300,
   HT_DEADLINE_MS = 60000,
+  HT_SPINS = 10000,
 };
 
 // What is timed in each round, by turns. COPY: the rows that travel, out of the buffers that the operation reads,

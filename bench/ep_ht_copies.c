@@ -1,6 +1,7 @@
 // Bare copies between two processes, in pieces through a window with two slots, both directions at once in one loop:
 // what an operation has to do at least with bytes that travel through a window of a bounded size. Several sizes of
 // pieces by two kernels are tried, and the fastest is what operations are compared with.
+#include <sched.h>
 #include <string.h>
 
 #include "base/time/clock.h"
@@ -70,7 +71,7 @@ static void pump(const struct flow *flow, int rank) {
   uint64_t written = 0, taken = 0, deadline = clock_deadline_ms(HT_DEADLINE_MS);
   uint64_t to_write = (flow->load->rows + flow->piece_rows - 1) / flow->piece_rows;
   uint64_t to_take = (flow->load->rows_in + flow->piece_rows - 1) / flow->piece_rows;
-  while (written < to_write || taken < to_take) {
+  for (uint32_t still = 0; written < to_write || taken < to_take; still++) {
     bool moved = false;
     if (written < to_write && written < atomic_load_explicit(&other->taken, memory_order_acquire) + SLOTS) {
       write_piece(flow, rank, written);
@@ -82,6 +83,9 @@ static void pump(const struct flow *flow, int rank) {
       atomic_store_explicit(&own->taken, ++taken, memory_order_release);
       moved = true;
     }
+    still = moved ? 0 : still;
+    if (still > HT_SPINS)
+      sched_yield();
     if (!moved && (atomic_load(&flow->board->failed) || clock_passed(deadline)))
       ht_fail(flow->board, rank, "the other rank does not copy");
   }

@@ -56,7 +56,7 @@ static int open_pairs(struct traffic *t) {
   const struct run_config *config = t->config;
   bool rank_major = config->layout == WEFT_EP_RANK_MAJOR, packed = config->layout == WEFT_EP_PACKED;
   bool cast = config->dtype != WEFT_EP_BF16;
-  size_t all = (size_t)t->groups * t->rows;
+  size_t all = (size_t)t->groups * t->rows, ranges = t->capacity * sizeof(int64_t);
   int err = open_pair(t, PAIR_X, all * row_bytes(config), true);
   if (!err && cast)
     err = open_pair(t, PAIR_SCALES, all * scale_bytes(config), true);
@@ -69,7 +69,7 @@ static int open_pairs(struct traffic *t) {
   if (!err)
     err = open_pair(t, PAIR_SRC_TOKEN, all * sizeof(int32_t), false);
   if (!err)
-    err = open_pair(t, PAIR_RANGE, (size_t)t->groups * t->capacity * sizeof(int64_t), false);
+    err = open_pair(t, PAIR_RANGE, (rank_major ? 1 : config->experts_per_rank) * ranges, false);
   if (!err && rank_major)
     err = open_pair(t, PAIR_LOCAL_EXPERT, all * config->topk * sizeof(int32_t), false);
   if (!err && rank_major)
