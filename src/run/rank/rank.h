@@ -65,6 +65,7 @@ struct rank {
   bool judged;                 // the operation before was judged: the next one waits for ranks that are slower at it
   uint64_t offer_ns, fixed_ns; // of a joiner: when it offered itself, and when its first operation was fixed
   bool dispatched;             // any operation of this process has run
+  uint32_t rows_to_send;       // of the dispatch in which this rank dies; 0: not counted yet
   uint64_t mark;               // the newest that this rank has set
   struct traffic *kept;        // has the route that the phase before filled last; NULL: there is none
   struct run_config kept_config;

@@ -81,7 +81,6 @@ struct traffic {
   bool has_forms;           // buffers of forms are there
   struct traffic_form form; // of the next operation, and of the last one
   struct traffic_filled filled;
-  uint32_t remote_rows;       // of the dispatch that is under way: for one that dies in it
   struct traffic_input input; // this rank's, of the last operation
   const uint16_t *x;          // the same where the operation reads it
   int64_t *topk;

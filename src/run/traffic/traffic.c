@@ -217,7 +217,7 @@ int traffic_run(struct traffic *t, bool with_poison, struct traffic_op *op) {
   return 0;
 }
 
-static uint32_t count_remote_rows(const struct traffic *t) {
+uint32_t traffic_remote_rows(const struct traffic *t) {
   uint32_t rows = 0, num_topk = t->config->topk;
   int64_t experts = t->config->experts_per_rank, own = weft_ep_rank(t->ep);
   for (uint32_t token = 0; token < t->input.num_tokens; token++) {
@@ -234,11 +234,6 @@ int traffic_send_only(struct traffic *t) {
   if (err)
     return err;
   struct weft_ep_dispatch_args dispatch = dispatch_args(t, op.kind);
-  t->remote_rows = count_remote_rows(t);
   return has_halves(t) ? weft_ep_dispatch_send(t->ep, &dispatch, &op.op)
                        : weft_ep_dispatch(t->ep, &dispatch, &t->place, NULL, &op.op);
-}
-
-uint32_t traffic_remote_rows(const struct traffic *t) {
-  return t->remote_rows;
 }
