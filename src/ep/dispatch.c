@@ -8,8 +8,6 @@
 static int check_new_send(const struct weft_ep_dispatch_args *args) {
   if (args->route)
     return ep_unsupported("dispatch", "route", "leave it NULL");
-  if (args->dtype == WEFT_EP_OPAQUE || args->x_dtype == WEFT_EP_OPAQUE || args->row_bytes || args->scale_bytes)
-    return ep_unsupported("dispatch", "an opaque payload (dtype OPAQUE, row_bytes, scale_bytes)", "send bf16 or fp8");
   return 0;
 }
 

@@ -19,6 +19,7 @@ struct ep_member {
   bool received;        // its dispatch header came
   bool lost;            // it is dead, silent, or has no link: nothing more is expected from it in this operation
   bool late_weights;    // its weights come with the combine
+  bool weights_back;    // it answered with weights too: answer/row_weights.c
   uint8_t kind;         // of its operation, enum ep_kind
   uint8_t answer_type;  // of the rows that it answered with, enum weft_ep_combine_dtype
 };
@@ -69,6 +70,8 @@ struct ep_op {
   bool in_place;      // the rows that came are still being read where they lie: no thread may overwrite them yet
   bool placed;        // weft_ep_combine_rows has returned where to write the answers
   uint32_t round;     // combines before the one at hand
+  bool unweighted;    // of the combine at hand: WEFT_EP_COMBINE_UNWEIGHTED
+  bool own_weights;   // this rank's own rows have weights to give back, in own_in.weight
   int32_t odd_member; // the first that dispatches another type or top-k, -1: none
   uint64_t dispatch_wire_bytes, combine_wire_bytes, logical_selections;
 
@@ -220,6 +223,24 @@ const uint16_t *ep_reduced_row(weft_ep_t *ep, const struct ep_op *op, const stru
 static inline void *ep_combine_row(weft_ep_t *ep, void *area, uint64_t op, uint32_t i) {
   return (char *)ep_slot(&ep->layout, area, op) + ep->layout.combine + i * ep->layout.combine_stride;
 }
+
+// Row i of the weights, late ones or those that go back, in a window: [K], with room for the largest K.
+static inline float *ep_weights_row(weft_ep_t *ep, void *area, uint64_t op, uint32_t i) {
+  return (float *)((char *)ep_slot(&ep->layout, area, op) + ep->layout.weights) + (size_t)i * ep->layout.topk;
+}
+
+// --- answer/row_weights.c: weights that go back with the rows ---
+
+// Sends them with this rank's answer to one member, whose window is free, before its flag. False: the link is down.
+bool ep_row_weights_send(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, const float *weights,
+                         uint64_t deadline_ns);
+// Keeps those of this rank's own rows.
+void ep_row_weights_keep(weft_ep_t *ep, struct ep_op *op, uint32_t rows, const float *weights);
+// Waits for those of a member whose answer says that they come.
+enum ep_wait ep_row_weights_await(weft_ep_t *ep, const struct ep_op *op, struct ep_member *member,
+                                  uint64_t deadline_ns);
+// Writes those of one token's selections, [K]: 0 where none came.
+void ep_row_weights_take(weft_ep_t *ep, const struct ep_op *op, uint32_t token, float *out);
 
 // --- combine_recv.c ---
 

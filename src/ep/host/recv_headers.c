@@ -131,7 +131,9 @@ static bool receive_from(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct
                                   .kind = shared->kind,
                                   .has_weights = shared->has_weights,
                                   .dtype = shared->dtype,
-                                  .topk = shared->topk};
+                                  .topk = shared->topk,
+                                  .row_bytes = shared->row_bytes,
+                                  .scale_bytes = shared->scale_bytes};
   if (head.count > ep->layout.max_tokens || atomic_load(&shared->flag) != op->number + 1) {
     ep_link_down(ep, member->link, EP_LINK_BROKEN, "it wrote a malformed header");
     lose(member, receiving);
@@ -146,7 +148,8 @@ static bool receive_from(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct
   member->rows_in = head.count;
   member->late_weights = !head.has_weights;
   member->kind = head.kind;
-  bool odd = head.dtype != (uint8_t)op->form.dtype || head.topk != op->topk;
+  bool odd = head.dtype != (uint8_t)op->form.dtype || head.topk != op->topk || head.row_bytes != op->form.value_bytes ||
+             head.scale_bytes != op->form.scale_bytes;
   if (odd && head.kind == EP_KIND_DISPATCH && op->kind == EP_KIND_DISPATCH && op->odd_member < 0)
     op->odd_member = (int32_t)index;
   receiving->pending--;
