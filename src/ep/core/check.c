@@ -74,9 +74,9 @@ int ep_check_recv(weft_ep_t *ep, const struct weft_ep_recv_args *recv) {
   (void)ep;
   if ((recv->scale_row_stride || recv->scale_block_stride || recv->scale_expert_stride) && !recv->scales)
     return fail(WEFT_ERR_INVALID, "dispatch_recv: strides of scales are given, but scales is NULL");
-  if (recv->scale_expert_stride && recv->layout == WEFT_EP_RANK_MAJOR)
-    return fail(WEFT_ERR_INVALID, "dispatch_recv: scale_expert_stride is given, but rows that are RANK_MAJOR have no "
-                                  "parts");
+  if (recv->scale_expert_stride && (recv->layout == WEFT_EP_RANK_MAJOR || recv->layout == WEFT_EP_PACKED))
+    return fail(WEFT_ERR_INVALID, "dispatch_recv: scale_expert_stride is given, but rows that are %s have no parts",
+                recv->layout == WEFT_EP_PACKED ? "PACKED" : "RANK_MAJOR");
   return 0;
 }
 
