@@ -106,17 +106,22 @@ static float account(const struct ep_op *op, uint32_t token, struct weft_ep_resu
   return came != 0.0f ? all / came : 1.0f;
 }
 
+// Adds up what came for one token.
+static void sum_token(weft_ep_t *ep, struct ep_op *op, uint32_t token, const struct weft_ep_combine_args *args,
+                      struct weft_ep_result *result) {
+  const uint16_t *rows[EP_MAX_TOPK];
+  uint32_t before = result->num_missing;
+  float factor = account(op, token, result);
+  uint32_t count = gather(ep, op, token, rows);
+  ep->kernels->reduce((uint16_t *)args->out + (size_t)token * ep->layout.hidden, rows, NULL, count,
+                      args->flags & WEFT_EP_COMBINE_RENORMALIZE && result->num_missing > before ? factor : 1.0f,
+                      ep->layout.hidden);
+}
+
 static void sum_tokens(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_combine_args *args,
                        struct weft_ep_result *result) {
-  const uint16_t *rows[EP_MAX_TOPK];
-  for (uint32_t t = 0; t < op->num_tokens; t++) {
-    uint32_t before = result->num_missing;
-    float factor = account(op, t, result);
-    uint32_t count = gather(ep, op, t, rows);
-    ep->kernels->reduce((uint16_t *)args->out + (size_t)t * ep->layout.hidden, rows, NULL, count,
-                        args->flags & WEFT_EP_COMBINE_RENORMALIZE && result->num_missing > before ? factor : 1.0f,
-                        ep->layout.hidden);
-  }
+  for (uint32_t t = 0; t < op->num_tokens; t++)
+    sum_token(ep, op, t, args, result);
 }
 
 void ep_list_missing(const struct ep_op *op, struct weft_ep_result *result) {

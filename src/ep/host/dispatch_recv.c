@@ -106,10 +106,10 @@ int ep_receive(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *
     return ep_canceled("dispatch_recv");
   if (op->odd_member >= 0)
     return end_odd(ep, op);
-  uint32_t needed = recv ? ep_expand_needed(ep, recv) : 0;
+  uint32_t needed = recv ? ep_places_needed(ep, recv) : 0;
   if (recv && needed > recv->rows) // nothing is taken yet: the caller may try again with more room
     return no_room(ep, op, recv, needed, mark, info);
-  uint32_t rows = recv ? ep_expand_end(ep, recv) : 0;
+  uint32_t rows = recv ? ep_places_end(ep, recv) : 0;
   count_bytes(ep, op);
   if (recv && recv->wait_ns)
     add_waits(op, recv);

@@ -1,57 +1,78 @@
-// From the rows of a window to the layout that the caller asked for: by expert, or by rank.
+// From the rows of a window to the layout that the caller asked for: by expert, or by rank. Where they are to stand
+// says recv_places.c.
 #include <string.h>
 
 #include "base/fail.h"
 #include "ep/host/host.h"
 
-// Rows of one member: in its window, or this rank's own.
+// Rows of one member that lie one after another: in its window, or this rank's own.
 struct source {
+  uint32_t member; // index
   int32_t rank;
-  void *heads;
-  const uint8_t *rows; // row i at i * stride; `by_token`: at token * stride
+  void *heads;         // of the first row that is meant
+  const uint8_t *rows; // row i of these at i * stride; `by_token`: at token * stride
   size_t stride;
   struct ep_scales scales; // by token, where they do not lie behind the values
   bool by_token;
-  uint32_t count;
   struct ep_inbox *inbox;
 };
 
-static struct source source_of(weft_ep_t *ep, struct ep_op *op, uint32_t index) {
+static struct source source_of(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct ep_batch *batch) {
   const struct ep_layout *layout = &ep->layout;
   struct ep_member *member = &op->members[index];
   if (!member->link)
-    return (struct source){.rank = member->rank,
-                           .heads = op->own_heads,
+    return (struct source){.member = index,
+                           .rank = member->rank,
+                           .heads = ep_row_at(layout, op->own_heads, batch->first),
                            .rows = op->own_rows,
                            .stride = op->own_stride,
                            .scales = op->own_scales,
                            .by_token = true,
-                           .count = member->rows_in,
                            .inbox = &op->own_in};
-  char *slot = (char *)ep_slot(layout, member->link->in.memory, op->number);
-  memcpy(ep->host->heads, slot + layout->heads, member->rows_in * layout->head_stride);
-  return (struct source){.rank = member->rank,
+  char *slot = (char *)ep_slot(layout, member->link->in.memory, batch->number);
+  return (struct source){.member = index,
+                         .rank = member->rank,
                          .heads = ep->host->heads,
                          .rows = (const uint8_t *)slot + layout->rows,
                          .stride = layout->row_stride,
-                         .count = member->rows_in,
                          .inbox = &member->link->inbox[op->number % EP_DEPTH]};
 }
 
 // Row headers come from another process: nothing in them is used as an index before this, and what is checked is a copy
 // that the peer cannot change.
-static int check_heads(weft_ep_t *ep, const struct source *source, uint32_t topk) {
+int ep_rows_check(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct ep_batch *batch) {
   const struct ep_layout *layout = &ep->layout;
-  for (uint32_t i = 0; i < source->count; i++) {
-    struct ep_row *row = ep_row_at(layout, source->heads, i);
-    bool good = row->token >= 0 && (uint32_t)row->token < layout->max_tokens && row->count >= 1 && row->count <= topk &&
-                row->places >> topk == 0 && __builtin_popcount(row->places) == row->count;
+  struct source source = source_of(ep, op, index, batch);
+  struct ep_member *member = &op->members[index];
+  uint32_t *tally = ep->host->places.tally;
+  if (member->link)
+    memcpy(source.heads, (char *)ep_slot(layout, member->link->in.memory, batch->number) + layout->heads,
+           batch->count * layout->head_stride);
+  memset(tally, 0, ep->experts_per_rank * sizeof *tally);
+  int32_t last = member->last_in;
+  for (uint32_t i = 0; i < batch->count; i++) {
+    struct ep_row *row = ep_row_at(layout, source.heads, i);
+    bool good = row->token > last && (uint32_t)row->token < layout->max_tokens && row->count >= 1 &&
+                row->count <= op->topk && row->places >> op->topk == 0 && __builtin_popcount(row->places) == row->count;
     const int16_t *experts = ep_row_experts(layout, row);
-    for (uint32_t j = 0; good && j < row->count; j++)
+    for (uint32_t j = 0; good && j < row->count; j++) {
       good = experts[j] >= 0 && (uint32_t)experts[j] < ep->experts_per_rank;
+      if (good)
+        tally[experts[j]]++;
+    }
     if (!good)
-      return fail(WEFT_ERR_PROTOCOL, "row %u of rank %d has a header that is none", i, source->rank);
+      return fail(WEFT_ERR_PROTOCOL, "row %u of rank %d has a header that is none", batch->first + i, source.rank);
+    last = row->token;
   }
+  return 0;
+}
+
+int ep_rows_fit(weft_ep_t *ep, const struct ep_op *op, uint32_t index) {
+  const uint32_t *left = ep_places_left(ep, index), *tally = ep->host->places.tally;
+  for (uint32_t e = 0; e < ep->experts_per_rank; e++)
+    if (tally[e] > left[e])
+      return fail(WEFT_ERR_PROTOCOL, "rank %d brings more rows to local expert %u than it has said",
+                  op->members[index].rank, e);
   return 0;
 }
 
@@ -88,25 +109,28 @@ static void lay_row(weft_ep_t *ep, const struct ep_form *form, const struct body
   ep_copy_scales(scales, out->block, body->scales, body->scale_block, form->scale_bytes);
 }
 
-static void by_expert(weft_ep_t *ep, const struct ep_op *op, const struct source *source, uint32_t i,
+// `at`: which of its source's rows it is.
+static void by_expert(weft_ep_t *ep, const struct ep_op *op, const struct source *source, uint32_t at,
                       struct ep_row *row, const struct body *body, const struct weft_ep_recv_args *recv) {
   const int16_t *experts = ep_row_experts(&ep->layout, row);
   const float *weights = ep_row_weights(row);
-  size_t at = (size_t)i * ep->layout.topk;
+  uint32_t *left = ep_places_left(ep, source->member), *next = ep_places_next(ep, source->member);
+  size_t entry = (size_t)at * ep->layout.topk;
   for (uint32_t j = 0; j < row->count; j++) {
-    uint32_t place = ep->host->cursor[experts[j]]++;
+    uint32_t place = next[experts[j]]++;
+    left[experts[j]]--;
     size_t to = (size_t)experts[j] * recv->rows + place;
-    source->inbox->index[at + j] = (int32_t)to;
-    source->inbox->weight[at + j] = weights[j];
+    source->inbox->index[entry + j] = (int32_t)to;
+    source->inbox->weight[entry + j] = weights[j];
     if (place >= recv->rows)
-      continue; // counted; see ep_expand_needed
+      continue; // counted; see ep_places_needed
     lay_row(ep, &op->form, body, recv, to, (uint32_t)experts[j], place);
     if (recv->src_rank)
       recv->src_rank[to] = source->rank;
     if (recv->src_token)
       recv->src_token[to] = row->token;
   }
-  source->inbox->count[i] = (uint8_t)row->count;
+  source->inbox->count[at] = (uint8_t)row->count;
 }
 
 // The local experts and weights of a row that is RANK_MAJOR: first, or at their places in the token's top-k.
@@ -125,14 +149,14 @@ static void lay_selections(const struct ep_layout *layout, uint32_t topk, struct
   }
 }
 
-static void by_rank(weft_ep_t *ep, const struct ep_op *op, const struct source *source, uint32_t i, struct ep_row *row,
+static void by_rank(weft_ep_t *ep, const struct ep_op *op, const struct source *source, uint32_t at, struct ep_row *row,
                     const struct body *body, const struct weft_ep_recv_args *recv) {
   const int16_t *experts = ep_row_experts(&ep->layout, row);
-  uint32_t to = ep->host->laid_rows++;
-  source->inbox->index[(size_t)i * ep->layout.topk] = (int32_t)to;
-  source->inbox->count[i] = 1;
+  uint32_t *left = ep_places_left(ep, source->member), to = ep->host->places.next_row[source->member]++;
+  source->inbox->index[(size_t)at * ep->layout.topk] = (int32_t)to;
+  source->inbox->count[at] = 1;
   for (uint32_t j = 0; j < row->count; j++)
-    ep->host->cursor[experts[j]]++;
+    left[experts[j]]--;
   if (to >= recv->rows)
     return;
   lay_row(ep, &op->form, body, recv, to, 0, to);
@@ -143,72 +167,16 @@ static void by_rank(weft_ep_t *ep, const struct ep_op *op, const struct source *
   lay_selections(&ep->layout, op->topk, row, recv, to);
 }
 
-// Where the scales of this form are to lie.
-static void place_scales(struct ep_host *host, const struct ep_form *form, const struct weft_ep_recv_args *recv) {
-  uint64_t words = form->scale_bytes / sizeof(uint32_t);
-  host->out_scales.row = recv->scale_row_stride ? recv->scale_row_stride : words;
-  host->out_scales.block = recv->scale_block_stride ? recv->scale_block_stride : 1;
-  host->out_scales_expert = recv->scale_expert_stride ? recv->scale_expert_stride : recv->rows * words;
-}
-
-void ep_expand_begin(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_recv_args *recv) {
-  memset(ep->host->cursor, 0, ep->experts_per_rank * sizeof *ep->host->cursor);
-  ep->host->laid_rows = 0;
-  if (recv)
-    place_scales(ep->host, &op->form, recv);
-  if (!recv || !recv->range)
-    return;
-  size_t ranges = recv->layout != WEFT_EP_RANK_MAJOR ? (size_t)ep->experts_per_rank * ep->capacity : ep->capacity;
-  memset(recv->range, 0, ranges * sizeof *recv->range);
-}
-
-// begin << 32 | count. `end` false: notes where the member begins; true: how many rows it brought.
-static void note_range(weft_ep_t *ep, const struct weft_ep_recv_args *recv, int32_t rank, bool end) {
-  if (!recv->range)
-    return;
-  bool experts = recv->layout != WEFT_EP_RANK_MAJOR;
-  for (uint32_t e = 0; e < (experts ? ep->experts_per_rank : 1); e++) {
-    int64_t *range = &recv->range[(size_t)e * ep->capacity + (size_t)rank];
-    int64_t at = experts ? ep->host->cursor[e] : ep->host->laid_rows;
-    *range = end ? *range | (at - (*range >> 32)) : at << 32;
-  }
-}
-
-int ep_expand(weft_ep_t *ep, struct ep_op *op, uint32_t member, const struct weft_ep_recv_args *recv) {
-  struct source source = source_of(ep, op, member);
-  int rc = check_heads(ep, &source, op->topk);
-  if (rc != 0)
-    return rc;
-  note_range(ep, recv, source.rank, false);
-  for (uint32_t i = 0; i < source.count; i++) {
+void ep_rows_lay(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct ep_batch *batch,
+                 const struct weft_ep_recv_args *recv) {
+  struct source source = source_of(ep, op, index, batch);
+  for (uint32_t i = 0; i < batch->count; i++) {
     struct ep_row *row = ep_row_at(&ep->layout, source.heads, i);
     struct body body = body_of(ep, op, &source, i, (uint32_t)row->token, recv->rows_at != NULL);
     if (recv->layout != WEFT_EP_RANK_MAJOR)
-      by_expert(ep, op, &source, i, row, &body, recv);
+      by_expert(ep, op, &source, batch->first + i, row, &body, recv);
     else
-      by_rank(ep, op, &source, i, row, &body, recv);
+      by_rank(ep, op, &source, batch->first + i, row, &body, recv);
+    op->members[index].last_in = row->token;
   }
-  note_range(ep, recv, source.rank, true);
-  return 0;
-}
-
-uint32_t ep_expand_needed(const weft_ep_t *ep, const struct weft_ep_recv_args *recv) {
-  if (recv->layout == WEFT_EP_RANK_MAJOR)
-    return ep->host->laid_rows;
-  uint32_t most = 0;
-  for (uint32_t e = 0; e < ep->experts_per_rank; e++)
-    if (ep->host->cursor[e] > most)
-      most = ep->host->cursor[e];
-  return most;
-}
-
-uint32_t ep_expand_end(weft_ep_t *ep, const struct weft_ep_recv_args *recv) {
-  uint32_t rows = 0;
-  for (uint32_t e = 0; e < ep->experts_per_rank; e++) {
-    recv->counts[e] = (int32_t)ep->host->cursor[e];
-    if (recv->expert_total)
-      recv->expert_total[e] += (int32_t)ep->host->cursor[e];
-    rows += ep->host->cursor[e];
-  }
-  return recv->layout != WEFT_EP_RANK_MAJOR ? rows : ep->host->laid_rows;
 }
