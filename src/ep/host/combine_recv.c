@@ -130,18 +130,23 @@ static void sum_rows(weft_ep_t *ep, const struct weft_ep_combine_args *args, uin
     ep->kernels->reduce_biased(out, rows, count, factor, biases, num_biases, ep->layout.hidden);
 }
 
+// Adds up what came for one token.
+static void sum_token(weft_ep_t *ep, struct ep_op *op, uint32_t token, const struct weft_ep_combine_args *args,
+                      struct weft_ep_result *result) {
+  const uint16_t *rows[EP_MAX_TOPK];
+  uint32_t before = result->num_missing;
+  float factor = account(op, token, result);
+  uint32_t count = gather(ep, op, token, rows);
+  sum_rows(ep, args, token, rows, count,
+           args->flags & WEFT_EP_COMBINE_RENORMALIZE && result->num_missing > before ? factor : 1.0f);
+  if (args->out_weights)
+    ep_row_weights_take(ep, op, token, args->out_weights + (size_t)token * op->topk);
+}
+
 static void sum_tokens(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_combine_args *args,
                        struct weft_ep_result *result) {
-  const uint16_t *rows[EP_MAX_TOPK];
-  for (uint32_t t = 0; t < op->num_tokens; t++) {
-    uint32_t before = result->num_missing;
-    float factor = account(op, t, result);
-    uint32_t count = gather(ep, op, t, rows);
-    sum_rows(ep, args, t, rows, count,
-             args->flags & WEFT_EP_COMBINE_RENORMALIZE && result->num_missing > before ? factor : 1.0f);
-    if (args->out_weights)
-      ep_row_weights_take(ep, op, t, args->out_weights + (size_t)t * op->topk);
-  }
+  for (uint32_t t = 0; t < op->num_tokens; t++)
+    sum_token(ep, op, t, args, result);
 }
 
 void ep_list_missing(const struct ep_op *op, struct weft_ep_result *result) {

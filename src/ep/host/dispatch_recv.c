@@ -106,7 +106,7 @@ static int no_room(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_r
   if (recv->told || recv->lost)
     tell(ep, op, recv, 0, needed, mark);
   return fail(WEFT_ERR_ROOM, "dispatch_recv: the buffer has %u rows%s, and %u came: call again with more", recv->rows,
-              recv->layout == WEFT_EP_RANK_MAJOR ? "" : " for each expert", needed);
+              recv->layout == WEFT_EP_RANK_MAJOR || recv->layout == WEFT_EP_PACKED ? "" : " for each expert", needed);
 }
 
 int ep_receive(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv, struct weft_ep_info *info) {
@@ -118,10 +118,12 @@ int ep_receive(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *
     return ep_canceled("dispatch_recv");
   if (op->odd_member >= 0)
     return end_odd(ep, op);
-  uint32_t needed = recv ? ep_expand_needed(ep, recv) : 0;
+  uint32_t needed = recv ? ep_places_needed(ep, recv) : 0;
   if (recv && needed > recv->rows) // nothing is taken yet: the caller may try again with more room
     return no_room(ep, op, recv, needed, mark, info);
-  uint32_t rows = recv ? ep_expand_end(ep, recv) : 0;
+  uint32_t rows = recv ? ep_places_end(ep, recv) : 0;
+  if (recv && recv->flags & WEFT_EP_RECV_ZERO_PADDING)
+    ep_packed_pad(ep, op, recv);
   count_bytes(ep, op);
   if (recv && recv->wait_ns)
     add_waits(op, recv);
