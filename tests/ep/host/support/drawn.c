@@ -46,10 +46,11 @@ void drawn_group_draw(struct drawn_group *group, uint64_t *state, uint32_t featu
   group->window_bytes = mode == WEFT_EP_THROUGHPUT ? draw_window(state) : 0;
   group->dtype = one_in(state, 2) ? WEFT_EP_BF16 : (enum weft_ep_dtype)draw(state, WEFT_EP_BF16, WEFT_EP_FP8_UE8M0);
   group->combine_dtype = one_in(state, 4) ? WEFT_EP_COMBINE_LOGFMT10 : WEFT_EP_COMBINE_BF16;
-  group->experts = one_in(state, 6) ? draw(state, 7, 40) : draw(state, 1, 6);
+  bool many = !large && one_in(state, 6);
+  group->experts = many ? draw(state, 7, 40) : draw(state, 1, 6);
   group->topk = draw(state, 1, 8);
   group->tokens = large ? draw(state, 64, 300) : draw(state, 1, 40);
-  group->hidden = (large ? 1 : draw(state, 1, 4)) * WEFT_EP_BLOCK;
+  group->hidden = (large || many ? 1 : draw(state, 1, 4)) * WEFT_EP_BLOCK;
   group->stay = draw(state, 1, 30);
   draw_ranks(group, state);
   group->pattern = (struct pattern){.seed = random_next(state),
@@ -98,7 +99,7 @@ struct drawn_op drawn_op_draw(const struct drawn_group *group, uint64_t number) 
   op.combine_dtype = one_in(&state, 2) ? WEFT_EP_COMBINE_LOGFMT10 : group->combine_dtype;
   op.topk = draw(&state, 1, group->topk);
   op.unweighted = group->features & DRAWN_UNWEIGHTED && one_in(&state, 4);
-  op.masks = op.kind == DRAWN_PLAIN && one_in(&state, 4);
+  op.masks = one_in(&state, 4);
   op.combines = one_in(&state, 4) ? draw(&state, 2, 3) : 1;
   return op;
 }

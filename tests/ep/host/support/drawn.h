@@ -42,7 +42,7 @@ struct drawn_group {
   struct pattern pattern; // its topk is that of each operation
   int32_t founders[DRAWN_FOUNDERS], joiners[DRAWN_JOINERS];
   uint32_t num_founders, num_joiners;
-  uint32_t stay; // operations of a joiner
+  uint32_t stay;         // operations of a joiner
   _Atomic uint32_t gone; // joiners that have left for good
 };
 

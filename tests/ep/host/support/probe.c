@@ -20,9 +20,9 @@ struct probe {
 };
 
 const char *drawn_feature_name(uint32_t index) {
-  static const char *const names[DRAWN_FEATURES] = {"packed rows",  "opaque rows",     "biases",
-                                                    "unweighted",   "weights back",    "filled routes",
-                                                    "kept routes",  "combines by routes"};
+  static const char *const names[DRAWN_FEATURES] = {"packed rows", "opaque rows",       "biases",
+                                                    "unweighted",  "weights back",      "filled routes",
+                                                    "kept routes", "combines by routes"};
   return names[index];
 }
 
