@@ -365,7 +365,7 @@ static void note_ranks(const struct combine *combine, const int32_t *missing, ui
   for (uint32_t i = 0; i < test->num_sources; i++) {
     int32_t rank = test->sources[i].rank;
     bool some = oracle_listed(rank, test->partial, test->num_partial);
-    bool none = oracle_listed(rank, missing, num_missing);
+    bool none = test->sources[i].outside || oracle_listed(rank, missing, num_missing);
     combine->brings[rank] = none ? BRINGS_NOTHING : some ? BRINGS_SOME : BRINGS_ALL;
   }
 }

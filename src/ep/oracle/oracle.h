@@ -25,6 +25,9 @@ struct oracle_source {
                              // UNWEIGHTED
   const uint8_t *payload;    // OPAQUE: [T][row_bytes] what travels,
   const uint8_t *payload_scales; // and its scales, [T][scale_bytes]
+  // A dispatch that goes by a kept route: the places of this source are there, and nothing in them, because it masks
+  // the rank under judgement, or has left the view (`outside`).
+  bool empty, outside;
 };
 
 // What a combine was asked for besides the weighted sum of experts' outputs. All 0: nothing.
@@ -43,7 +46,7 @@ struct oracle_answer {
 struct oracle_case {
   uint32_t hidden, topk, experts_per_rank, capacity;
   enum weft_ep_dtype dtype;
-  const struct oracle_source *sources; // the ranks of the operation's view, ascending
+  const struct oracle_source *sources; // the ranks of the operation's view, ascending, and those outside
   uint32_t num_sources;
   enum weft_ep_combine_dtype combine_dtype;
   uint32_t row_bytes, scale_bytes; // OPAQUE

@@ -198,6 +198,36 @@ static void refuses_a_list_that_is_not_what_the_sums_say(void **state) {
   free(m);
 }
 
+// What a route keeps of a rank that has left, or that masks this one: places, and nothing in them.
+static void knows_the_places_that_a_route_keeps(void **state) {
+  (void)state;
+  for (size_t l = 0; l < 3; l++)
+    for (int outside = 0; outside < 2; outside++) {
+      struct model *m = broken(WEFT_EP_FP8, layouts[l], 0);
+      m->num_lost = m->info.num_lost = m->test.num_partial = 0;
+      judged_refuse(m, model_judge_dispatch, "src_token is -1");
+      m->sources[BROKEN_INDEX].empty = !outside;
+      m->sources[BROKEN_INDEX].outside = outside;
+      m->info.num_ranks -= (uint32_t)outside;
+      judged_accept(m, model_judge_dispatch);
+      m->recv.range = NULL;
+      judged_accept(m, model_judge_dispatch);
+      m->src_token[first_empty(m)] = 0;
+      judged_refuse(m, model_judge_dispatch, "not come): src_token is 0");
+      m->info.num_ranks++;
+      judged_refuse(m, model_judge_dispatch, "num_ranks is");
+      m->partial = false; // the combine misses it, if it has left
+      m->lost[m->num_lost++] = BROKEN;
+      model_combine(m);
+      m->num_lost = 0;
+      if (outside)
+        judged_accept(m, model_judge_combine);
+      else
+        judged_refuse(m, model_judge_combine, "column 0 is");
+      free(m);
+    }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(accepts_any_part_of_a_lost_rank),
@@ -209,6 +239,7 @@ int main(void) {
       cmocka_unit_test(refuses_half_a_token),
       cmocka_unit_test(needs_the_lists_that_tell_what_came),
       cmocka_unit_test(refuses_a_list_that_is_not_what_the_sums_say),
+      cmocka_unit_test(knows_the_places_that_a_route_keeps),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
