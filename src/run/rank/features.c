@@ -134,7 +134,8 @@ int rank_check_features(struct rank *rank, bool last) {
   int err = last ? 0 : use_kept(rank);
   if (!err)
     err = check_round(rank, 2 * rank->phase + last);
-  return err || !last || !has(rank, RUN_FEATURE_ROUTES) ? err : keep(rank);
+  bool keeps = last && rank->phase + 1 < rank->plan->num_phases && has(rank, RUN_FEATURE_ROUTES);
+  return !err && keeps ? keep(rank) : err;
 }
 
 void rank_close_features(struct rank *rank) {

@@ -274,7 +274,6 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(operations_of_every_kind_and_form_pass),
       cmocka_unit_test(operations_of_every_form_pass),
-      cmocka_unit_test(operations_of_every_form_pass),
       cmocka_unit_test(a_spoilt_operation_is_refused),
       cmocka_unit_test(the_same_passes_through_copies),
       cmocka_unit_test(what_is_spoilt_on_a_gpu_is_refused),
