@@ -46,18 +46,28 @@ static void make_input(struct traffic *t, const struct traffic_op *op, const str
     make_rows(t, op, test, rank, input);
 }
 
+static bool contains(const int32_t *ranks, uint32_t count, int32_t rank) {
+  for (uint32_t i = 0; i < count; i++)
+    if (ranks[i] == rank)
+      return true;
+  return false;
+}
+
+// A kept route has the places of all ranks of the view that it was filled in.
 static void make_sources(struct traffic *t, const struct traffic_op *op, const struct oracle_case *test,
                          struct oracle_source *sources) {
-  for (uint32_t i = 0; i < op->num_ranks; i++) {
-    bool own = op->ranks[i] == weft_ep_rank(t->ep);
+  for (uint32_t i = 0; i < op->num_input_ranks; i++) {
+    int32_t rank = op->input_ranks[i];
+    bool own = rank == weft_ep_rank(t->ep);
     struct traffic_input *input = own ? &t->input : &t->others[i];
     if (!own)
-      make_input(t, op, test, op->ranks[i], input);
-    sources[i] = (struct oracle_source){.rank = op->ranks[i],
+      make_input(t, op, test, rank, input);
+    sources[i] = (struct oracle_source){.rank = rank,
                                         .num_tokens = input->num_tokens,
                                         .x = input->x,
                                         .topk_idx = input->topk,
-                                        .topk_weights = input->weights};
+                                        .topk_weights = input->weights,
+                                        .outside = !contains(op->ranks, op->num_ranks, rank)};
   }
 }
 
@@ -121,9 +131,9 @@ int traffic_judge(struct traffic *t, const struct traffic_op *op, const int32_t 
     err = traffic_get_out(t);
   if (!err)
     err = traffic_open_others(t);
-  struct oracle_source *sources = calloc(op->num_ranks, sizeof *sources);
+  struct oracle_source *sources = calloc(op->num_input_ranks, sizeof *sources);
   if (!err && !sources)
-    err = fail(WEFT_ERR_NOMEM, "no memory for %u sources", op->num_ranks);
+    err = fail(WEFT_ERR_NOMEM, "no memory for %u sources", op->num_input_ranks);
   if (!err) {
     struct oracle_case test = {.hidden = config->hidden,
                                .topk = config->topk,
@@ -131,7 +141,7 @@ int traffic_judge(struct traffic *t, const struct traffic_op *op, const int32_t 
                                .capacity = t->capacity,
                                .dtype = config->dtype,
                                .sources = sources,
-                               .num_sources = op->num_ranks,
+                               .num_sources = op->num_input_ranks,
                                .combine_dtype = config->combine_dtype};
     if (config->mode == WEFT_EP_THROUGHPUT) { // a rank that dies in mid-flow may have brought a part of its rows
       test.partial = op->lost;
