@@ -54,11 +54,11 @@ struct results_rank {
 
 struct results_phase {
   uint32_t index;
+  uint32_t num_ranks;
+  struct results_rank *ranks; // every rank that the plan ever names, ascending
   // Seconds from the start of the run, by the lead's clock; negative: it did not begin or end, or that is not known.
   double begin_s; // the lead began it: ranks that join are launched from then on
   double end_s;   // the lead had the record of its last rank
-  uint32_t num_ranks;
-  struct results_rank *ranks; // every rank that the plan ever names, ascending
 };
 
 enum results_change { RESULTS_JOIN, RESULTS_LEAVE, RESULTS_KILL };

@@ -105,7 +105,7 @@ function showRun(data, page) {
   charts.append(timelineCard(run));
   for (const card
            of [latencyCard(run), bandwidthCard(run), changeCard(run), stallCard(run), rankLatencyCard(run),
-               heatCard(run)])
+               heatCard(run), trafficCard(run)])
     if (card) charts.append(card);
   page.append(charts);
 }
