@@ -95,12 +95,11 @@ function timelineInTime(run, heads, common) {
       from: from,
       to: to,
       colour: p % 2 === 0 ? colours.ground : colours.line,
-      mark: String(run.data.phases[p].index),
-      spread: true
+      mark: String(run.data.phases[p].index)
     });
     for (const row of [0, 1]) {
       const cell = heads.paint(p, row);
-      if (cell) spans.push(Object.assign(cell, {row: row + 1, from: from, to: to}));
+      if (cell) spans.push(Object.assign(cell, {row: row + 1, from: from, to: to, spread: false}));
     }
     run.data.ranks.forEach((rank, r) => spans.push(...rankSpans(run, p, r)));
     for (const change of run.byPhase[p])

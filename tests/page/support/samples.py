@@ -69,7 +69,8 @@ def results(num_phases, num_ranks, deaths):
                  for rank in range(num_ranks)]
         phases.append({"index": phase, "begin_s": begin, "end_s": number(begin + 0.74), "ranks": ranks})
     return {"weft_results": 1, "run": "5f0c3e1a-9b7d-4c52-8e64-2a1b0c9d8e7f", "job": "elastic", "version": "0.1.0",
-            "started": "2026-11-20T12:00:00Z", "elapsed_s": number(0.75 * num_phases), "store": "embedded, http://127.0.0.1:1",
+            "started": "2026-11-20T12:00:00Z", "elapsed_s": number(0.75 * num_phases),
+            "store": "embedded, http://127.0.0.1:1",
             "config": {"num_tokens": 128, "hidden": 7168, "topk": 8, "experts_per_rank": 2, "dtype": "bf16"},
             "plan": [], "passed": True, "exit_status": 0, "error": "", "phases": phases,
             "processors": [{"host": "node0", "usable": 8, "ranks": 8}], "transitions": transitions}
