@@ -172,6 +172,21 @@ class Pages(tool.ToolTest):
         labels = page.evaluate("Array.from(document.querySelectorAll('label'), (one) => one.textContent)")
         self.assertEqual([text for text in labels if text.startswith("Across")], [])
 
+    def test_rows_of_every_size(self):
+        """Few and many rows, and the numbers at which the page's short form of them takes one character more."""
+        results = samples.results(2, 12, 1)
+        sizes = [1, 2, 74, 75, 76, 1257, 1258, 1259, 1260, 20202, 10 ** 6, 2 ** 40]
+        for shift, rank in enumerate(results["phases"][0]["ranks"]):
+            rank["dispatch_rows"] = sizes[shift:] + sizes[:shift]
+        ranks = results["phases"][1]["ranks"]
+        for rank in ranks:
+            if rank["dispatch_rows"]:
+                rank["dispatch_rows"] = [0] * 12
+        ranks[3]["dispatch_rows"] = [5] * 11 + [0] if ranks[3]["dispatch_rows"] else []
+        page = self.open(self.make(results))
+        self.look(page, 1600)
+        self.check_traffic(page, results)
+
     def test_a_run_that_ended_early(self):
         results = samples.results(3, 4, 1)
         results.update(passed=False, error="rank 2 failed", exit_status=1, elapsed_s=1.25)
