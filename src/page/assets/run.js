@@ -88,7 +88,8 @@ function rankTable(run) {
       data.columns.map((name) => ["state", "host", "reason"].includes(name) ? {name: name, text: true} : name);
   return dataTable(
       "ranks", "every rank in every phase; times in us, rates in GB/s", columns,
-      () => data.cells.map((cell) => data.columns.map((name, i) => words[name] ? words[name](cell) : cell[i])));
+      () => data.cells.map((cell) => data.columns.map((name, i) => words[name] ? words[name](cell) : cell[i])),
+      data.cells.length);
 }
 
 function changeTable(run) {

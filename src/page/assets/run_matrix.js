@@ -78,7 +78,8 @@ function trafficCard(run) {
       () => phases.flatMap(
           (p) => Array.from(
               matrices.get(p),
-              ([from, counts]) => [run.data.phases[p].index, ranks[from], dispatches(p, from)].concat(counts))));
+              ([from, counts]) => [run.data.phases[p].index, ranks[from], dispatches(p, from)].concat(counts))),
+      phases.reduce((sum, p) => sum + matrices.get(p).size, 0));
   const card = chartCard(
       "Traffic matrix", trafficNote(run), draw, table,
       {wide: true, height: gridHeight(ranks.length), controls: controls, legend: legend});
