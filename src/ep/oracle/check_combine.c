@@ -102,7 +102,8 @@ static bool check_missing(struct combine *combine, uint32_t token, uint32_t k, i
 
 static void see_row(struct combine *combine, uint32_t token) {
   uint32_t hidden = combine->test->hidden;
-  const uint16_t *x = combine->source->x + (size_t)token * hidden;
+  uint16_t made[EP_MAX_HIDDEN];
+  const uint16_t *x = oracle_row(combine->test, combine->source, token, made);
   if (combine->test->dtype == WEFT_EP_BF16 || combine->test->dtype == WEFT_EP_OPAQUE) {
     for (uint32_t i = 0; i < hidden; i++)
       combine->row[i] = format_bf16_value(x[i]);
@@ -352,7 +353,7 @@ static bool check_arguments(const struct combine *combine, int32_t rank) {
   bool weighs = !combine->answer->unweighted && (!combine->answer->by_rank || combine->renormalize);
   if (source->num_tokens > 0 && (!combine->out || (weighs && !source->topk_weights)))
     return oracle_wrong(combine->verdict, "case: rank %d has tokens, but no out or topk_weights", rank);
-  if (source->num_tokens > 0 && !source->x && !combine->answer->by_rank)
+  if (source->num_tokens > 0 && !source->x && !combine->test->make_row)
     return oracle_wrong(combine->verdict, "case: rank %d has tokens, but no x that experts can see", rank);
   if (combine->test->num_partial > 0 &&
       (!result || result->num_missing > result->missing_cap || (result->num_missing > 0 && !result->missing)))

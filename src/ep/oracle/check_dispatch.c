@@ -219,7 +219,7 @@ static bool check_token(struct walk *walk, const struct oracle_source *source, u
     if (local < 0)
       continue;
     if (!any && oracle_sampled(walk->test, token))
-      walk_cast(walk, source, token);
+      walk_take(walk, source, token);
     any = true;
     if (!by_expert(walk))
       continue;

@@ -63,7 +63,7 @@ static const uint8_t *scale_at(const struct walk *walk, const struct row *row, s
 static bool check_bf16(const struct walk *walk, const struct row *row) {
   size_t hidden = walk->test->hidden, i = 0;
   const uint16_t *x = (const uint16_t *)walk->recv->x + walk_place(walk, row) * hidden;
-  const uint16_t *right = row->source->x + (size_t)row->token * hidden;
+  const uint16_t *right = walk->x;
   if (memcmp(x, right, hidden * sizeof *x) == 0)
     return true;
   while (x[i] == right[i])
@@ -122,10 +122,13 @@ static bool check_opaque(const struct walk *walk, const struct row *row) {
   return walk_wrong(walk, row, "byte %zu of x is 0x%02x, should be 0x%02x", i, is[i], right[i]);
 }
 
-void walk_cast(struct walk *walk, const struct oracle_source *source, uint32_t token) {
+void walk_take(struct walk *walk, const struct oracle_source *source, uint32_t token) {
   const struct oracle_case *test = walk->test;
-  if (test->dtype != WEFT_EP_BF16 && test->dtype != WEFT_EP_OPAQUE)
-    oracle_cast(walk->q, walk->scales, source->x + (size_t)token * test->hidden, test->hidden, test->dtype);
+  if (test->dtype == WEFT_EP_OPAQUE)
+    return;
+  walk->x = oracle_row(test, source, token, walk->made);
+  if (test->dtype != WEFT_EP_BF16)
+    oracle_cast(walk->q, walk->scales, walk->x, test->hidden, test->dtype);
 }
 
 bool walk_check_values(const struct walk *walk, const struct row *row) {

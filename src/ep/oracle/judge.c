@@ -22,7 +22,7 @@ static bool source_valid(const struct oracle_case *test, uint32_t i, struct orac
     return oracle_wrong(verdict, "case: source rank %d follows rank %d: sources must ascend", source->rank,
                         source[-1].rank);
   bool opaque = test->dtype == WEFT_EP_OPAQUE;
-  if (source->num_tokens > 0 && ((!opaque && !source->x) || !source->topk_idx))
+  if (source->num_tokens > 0 && ((!opaque && !source->x && !test->make_row) || !source->topk_idx))
     return oracle_wrong(verdict, "case: source rank %d has tokens, but no x or topk_idx", source->rank);
   if (source->num_tokens > 0 && opaque && (!source->payload || (test->scale_bytes > 0 && !source->payload_scales)))
     return oracle_wrong(verdict, "case: source rank %d has opaque tokens, but no payload or scales", source->rank);
@@ -52,6 +52,14 @@ const struct oracle_source *oracle_source_of(const struct oracle_case *test, int
     if (test->sources[i].rank == rank)
       return &test->sources[i];
   return NULL;
+}
+
+const uint16_t *oracle_row(const struct oracle_case *test, const struct oracle_source *source, uint32_t token,
+                           uint16_t *room) {
+  if (source->x)
+    return source->x + (size_t)token * test->hidden;
+  test->make_row(test->row_arg, source->rank, token, room);
+  return room;
 }
 
 bool oracle_listed(int32_t rank, const int32_t *ranks, uint32_t count) {

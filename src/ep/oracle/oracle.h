@@ -19,7 +19,7 @@
 struct oracle_source {
   int32_t rank;
   uint32_t num_tokens;
-  const uint16_t *x;         // bf16 [T][H]; OPAQUE: what the experts see, for the combine
+  const uint16_t *x;         // bf16 [T][H]; OPAQUE: what the experts see, for the combine; NULL: oracle_case.make_row
   const int64_t *topk_idx;   // [T][K]; -1 or any expert below capacity * E; one expert may stand twice in a row
   const float *topk_weights; // [T][K]; NULL: PER_EXPERT and PACKED dispatches can be judged without, and combines of
                              // UNWEIGHTED
@@ -43,6 +43,9 @@ struct oracle_answer {
   const float *out_weights; // [T][K] what came of them; NULL: not judged
 };
 
+// Makes the row x[token] of a source, bf16 [H], where oracle_source.x is NULL.
+typedef void (*oracle_row_fn)(void *arg, int32_t rank, uint32_t token, uint16_t *row);
+
 struct oracle_case {
   uint32_t hidden, topk, experts_per_rank, capacity;
   enum weft_ep_dtype dtype;
@@ -59,6 +62,10 @@ struct oracle_case {
   const int32_t *partial;
   uint32_t num_partial;
   const struct oracle_answer *answer; // NULL: the weighted sum, and no more
+  // NULL: sources have their x. Else rows are made when they are judged, so that a sample of many large ones takes
+  // neither the memory nor the time of all.
+  oracle_row_fn make_row;
+  void *row_arg;
 };
 
 // A verdict: ok, or the first thing that is wrong, in words with indices and values.

@@ -64,19 +64,22 @@ uint32_t pattern_pool_start(const struct pattern *pattern, uint64_t op, int32_t 
   return (uint32_t)(random_mix(pattern_stream_key(pattern, op, rank, STREAM_POOL_START)) % pattern->pool);
 }
 
+void pattern_row(const struct pattern *pattern, uint64_t op, int32_t rank, uint32_t token, uint16_t *row) {
+  if (pattern_kind_of(op) == PATTERN_CONSTANT)
+    fill_constant(row, rank, token, pattern->hidden);
+  else if (pattern->pool)
+    pattern_pool_fill(pattern, rank, pattern_pool_start(pattern, op, rank) + token, 1, row);
+  else
+    fill_random(row, pattern_stream_key(pattern, op, rank, STREAM_ROWS), token, pattern->hidden);
+}
+
 uint32_t pattern_fill(const struct pattern *pattern, uint64_t op, int32_t rank, const int32_t *active,
                       uint32_t num_active, uint16_t *x, int64_t *topk_idx, float *weights) {
   uint32_t num_tokens = pattern_tokens(pattern, op, rank), hidden = pattern->hidden, topk = pattern->topk;
-  uint64_t rows = pattern_stream_key(pattern, op, rank, STREAM_ROWS),
-           routing = pattern_stream_key(pattern, op, rank, STREAM_ROUTING);
+  uint64_t routing = pattern_stream_key(pattern, op, rank, STREAM_ROUTING);
   for (uint32_t t = 0; t < num_tokens; t++) {
-    uint16_t *row = x + (size_t)t * hidden;
-    if (pattern_kind_of(op) == PATTERN_CONSTANT)
-      fill_constant(row, rank, t, hidden);
-    else if (pattern->pool)
-      pattern_pool_fill(pattern, rank, pattern_pool_start(pattern, op, rank) + t, 1, row);
-    else
-      fill_random(row, rows, t, hidden);
+    if (x)
+      pattern_row(pattern, op, rank, t, x + (size_t)t * hidden);
     pattern_route_token(pattern, op, rank, active, num_active, &routing, topk_idx + (size_t)t * topk,
                         weights + (size_t)t * topk);
   }

@@ -49,7 +49,7 @@ int64_t pattern_hot_expert(const struct pattern *pattern, uint64_t op, const int
 uint32_t pattern_tokens(const struct pattern *pattern, uint64_t op, int32_t rank);
 
 // What `rank` dispatches in operation `op` of a view with these active ranks (ascending, at least one): x bf16 [T][H],
-// topk_idx [T][K], weights [T][K]. Returns T. Callers may rely on this:
+// topk_idx [T][K], weights [T][K]. Returns T. x may be NULL: see pattern_row(). Callers may rely on this:
 // - x depends on (seed, op, rank, token, hidden, pool) only, the routing on the active ranks too.
 // - Random x are finite and below 64. Every 128 values have a magnitude of their own, so that neighbouring fp8 scales
 //   differ, and no two tokens of an operation have the same row.
@@ -58,6 +58,9 @@ uint32_t pattern_tokens(const struct pattern *pattern, uint64_t op, int32_t rank
 // - Weights lie between 1/8 and 1, those of -1 entries too.
 uint32_t pattern_fill(const struct pattern *pattern, uint64_t op, int32_t rank, const int32_t *active,
                       uint32_t num_active, uint16_t *x, int64_t *topk_idx, float *weights);
+
+// The row of one token, as pattern_fill() makes it.
+void pattern_row(const struct pattern *pattern, uint64_t op, int32_t rank, uint32_t token, uint16_t *row);
 
 // With a pool: the rows number `first` to first + count - 1 of a rank, begun anew behind the last, into x[count][H];
 // and the number of the row that token 0 of operation `op` has, while token 1 has the next, and so on.

@@ -18,7 +18,9 @@ struct walk {
   uint64_t begin[EP_MAX_EXPERTS];    // row of x where each part begins
   uint32_t next_row[EP_MAX_EXPERTS]; // of each part
   uint32_t next_pair;                // PACKED: row of `slot`
-  uint8_t q[EP_MAX_HIDDEN];          // the token at hand, cast
+  const uint16_t *x;                 // [H] of the token at hand,
+  uint16_t made[EP_MAX_HIDDEN];      // where it was made for the judge,
+  uint8_t q[EP_MAX_HIDDEN];          // and cast
   float scales[EP_MAX_HIDDEN / WEFT_EP_BLOCK];
   struct oracle_verdict *verdict;
 };
@@ -38,8 +40,8 @@ static inline uint64_t walk_place(const struct walk *walk, const struct row *row
 bool walk_wrong(const struct walk *walk, const struct row *row, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-// Casts a token for walk_check_values(), which judges the values and scales of one of its rows.
-void walk_cast(struct walk *walk, const struct oracle_source *source, uint32_t token);
+// Takes the values of a token for walk_check_values(), which judges the values and scales of one of its rows.
+void walk_take(struct walk *walk, const struct oracle_source *source, uint32_t token);
 bool walk_check_values(const struct walk *walk, const struct row *row);
 
 // Whether all values and scales of a row are 0.

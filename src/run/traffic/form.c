@@ -147,26 +147,25 @@ static int judge_counts(struct traffic *t, const struct traffic_op *op) {
   const struct run_config *config = t->config;
   struct weft_ep_route_arrays arrays = WEFT_EP_ROUTE_ARRAYS_INIT;
   size_t experts = (size_t)t->capacity * config->experts_per_rank;
-  int32_t *told = malloc((experts + t->capacity) * sizeof *told), *right = calloc(experts + t->capacity, sizeof *right);
+  size_t selections = (size_t)t->input.num_tokens * config->topk;
+  int32_t *told = malloc((experts + t->capacity) * sizeof *told);
+  uint64_t *right = calloc(experts + t->capacity, sizeof *right);
   int err = told && right ? weft_ep_route_get_arrays(t->filled.route, &arrays)
                           : fail(WEFT_ERR_NOMEM, "no memory for the counts of a route");
   if (!err)
     err = buffer_get(t->home, told, arrays.tokens_per_expert, experts * sizeof *told);
   if (!err)
     err = buffer_get(t->home, told + experts, arrays.tokens_per_rank, t->capacity * sizeof *told);
-  for (uint32_t token = 0; !err && token < t->input.num_tokens; token++)
-    for (uint32_t k = 0; k < config->topk; k++) {
-      const int64_t *topk = t->input.topk + (size_t)token * config->topk;
-      if (topk[k] < 0)
-        continue;
-      right[topk[k]]++;
-      right[(int64_t)experts + topk[k] / config->experts_per_rank] += traffic_is_first_to_rank(t, topk, k);
-    }
+  for (size_t i = 0; !err && i < selections; i++)
+    if (t->input.topk[i] >= 0)
+      right[t->input.topk[i]]++;
+  if (!err)
+    traffic_add_rows(t, right + experts);
   for (size_t i = 0; !err && i < experts + t->capacity; i++)
-    if (told[i] != right[i])
-      err = fail(WEFT_ERR_DATA, "the route of operation %llu is wrong: %s %zu has %d tokens of this rank, and not %d",
+    if (told[i] != (int64_t)right[i])
+      err = fail(WEFT_ERR_DATA, "the route of operation %llu is wrong: %s %zu has %d tokens of this rank, and not %llu",
                  (unsigned long long)op->op, i < experts ? "expert" : "rank", i < experts ? i : i - experts, told[i],
-                 right[i]);
+                 (unsigned long long)right[i]);
   free(told);
   free(right);
   return err;

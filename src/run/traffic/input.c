@@ -1,6 +1,7 @@
 // What a rank sends: made from the pattern, and brought to where the operation reads it.
 #include <stdlib.h>
 
+#include "base/ep_limits.h"
 #include "base/fail.h"
 #include "run/traffic/internal.h"
 
@@ -104,10 +105,39 @@ int traffic_check_number(uint64_t expected, uint64_t begun) {
                                   (unsigned long long)expected, (unsigned long long)begun);
 }
 
-bool traffic_is_first_to_rank(const struct traffic *t, const int64_t *topk, uint32_t k) {
-  int64_t experts_per_rank = t->config->experts_per_rank;
-  for (uint32_t i = 0; i < k; i++)
-    if (topk[i] >= 0 && topk[i] / experts_per_rank == topk[k] / experts_per_rank)
-      return false;
-  return true;
+// The ranks that a token goes to, each once, out of its selections; returns how many.
+static uint32_t ranks_of(const struct traffic *t, uint32_t token, int32_t ranks[EP_MAX_TOPK]) {
+  const int64_t *topk = t->input.topk + (size_t)token * t->config->topk;
+  uint32_t count = 0;
+  for (uint32_t k = 0; k < t->config->topk; k++) {
+    if (topk[k] < 0)
+      continue;
+    int32_t rank = (int32_t)(topk[k] / t->config->experts_per_rank);
+    uint32_t i = 0;
+    while (i < count && ranks[i] != rank)
+      i++;
+    ranks[i] = rank;
+    count += i == count;
+  }
+  return count;
+}
+
+void traffic_add_rows(const struct traffic *t, uint64_t *rows) {
+  int32_t ranks[EP_MAX_TOPK];
+  for (uint32_t token = 0; token < t->input.num_tokens; token++) {
+    uint32_t count = ranks_of(t, token, ranks);
+    for (uint32_t i = 0; i < count; i++)
+      rows[ranks[i]]++;
+  }
+}
+
+uint32_t traffic_remote_rows(const struct traffic *t) {
+  int32_t ranks[EP_MAX_TOPK], own = weft_ep_rank(t->ep);
+  uint32_t rows = 0;
+  for (uint32_t token = 0; token < t->input.num_tokens; token++) {
+    uint32_t count = ranks_of(t, token, ranks);
+    for (uint32_t i = 0; i < count; i++)
+      rows += ranks[i] != own;
+  }
+  return rows;
 }

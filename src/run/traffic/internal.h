@@ -115,8 +115,6 @@ int traffic_pool_open(struct traffic *traffic); // makes the rows
 void traffic_pool_close(struct traffic *traffic);
 // Finds this rank's rows of the operation and makes its routing, in t->input and where the operation reads them.
 int traffic_prepare_input(struct traffic *traffic, const struct traffic_op *op);
-// Whether the k-th selection is the first of its token that goes to its rank.
-bool traffic_is_first_to_rank(const struct traffic *traffic, const int64_t *topk, uint32_t k);
 int traffic_check_number(uint64_t expected, uint64_t begun); // DATA: dispatch began another operation than prepared
 
 // form.c: what the form of an operation adds to its arguments; the combine of that form; and what a route says of what

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/ep_limits.h"
 #include "base/fail.h"
 #include "base/time/clock.h"
 #include "run/traffic/internal.h"
@@ -215,17 +216,6 @@ int traffic_run(struct traffic *t, bool with_poison, struct traffic_op *op) {
   describe(t, &done);
   *op = done;
   return 0;
-}
-
-uint32_t traffic_remote_rows(const struct traffic *t) {
-  uint32_t rows = 0, num_topk = t->config->topk;
-  int64_t experts = t->config->experts_per_rank, own = weft_ep_rank(t->ep);
-  for (uint32_t token = 0; token < t->input.num_tokens; token++) {
-    const int64_t *topk = t->input.topk + (size_t)token * num_topk;
-    for (uint32_t k = 0; k < num_topk; k++)
-      rows += topk[k] >= 0 && topk[k] / experts != own && traffic_is_first_to_rank(t, topk, k);
-  }
-  return rows;
 }
 
 int traffic_send_only(struct traffic *t) {

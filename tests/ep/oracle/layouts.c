@@ -256,6 +256,49 @@ static void judges_the_values_of_a_sample_and_all_places(void **state) {
   free(m);
 }
 
+struct rows {
+  struct model *m;
+  int made;
+};
+
+static void make_row(void *arg, int32_t rank, uint32_t token, uint16_t *row) {
+  struct rows *rows = arg;
+  rows->made++;
+  for (int s = 0; s < MODEL_RANKS; s++)
+    if (rows->m->sources[s].rank == rank)
+      memcpy(row, &rows->m->x[s][token * MODEL_HIDDEN], MODEL_HIDDEN * sizeof *row);
+}
+
+// Rows that are made as they are judged are judged like those that are there, and only those of the sample are made.
+static void makes_rows_when_they_are_judged(void **state) {
+  (void)state;
+  for (size_t d = 0; d < 2; d++)
+    for (int layout = WEFT_EP_PER_EXPERT; layout <= WEFT_EP_PACKED; layout++) {
+      struct model *m = model_new(dtypes[d], (enum weft_ep_layout)layout, -1);
+      struct rows rows = {.m = m};
+      for (int s = 0; s < MODEL_RANKS; s++)
+        m->sources[s].x = NULL;
+      refuse(m, "has tokens, but no x");
+      m->test.make_row = make_row;
+      m->test.row_arg = &rows;
+      accept(m);
+      judged_accept(m, model_judge_combine);
+      int all = rows.made;
+      m->test.sample = 3;
+      rows.made = 0;
+      accept(m);
+      judged_accept(m, model_judge_combine);
+      assert_true(rows.made > 0 && rows.made < all / 2);
+      m->test.sample = 0;
+      ((uint8_t *)&m->rows)[5] ^= 1;
+      refuse(m, "x[");
+      ((uint8_t *)&m->rows)[5] ^= 1;
+      m->out[7] ^= 0x40;
+      judged_refuse(m, model_judge_combine, "column 7 is");
+      free(m);
+    }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(accepts_packed_rows_of_any_type_and_alignment),
@@ -269,6 +312,7 @@ int main(void) {
       cmocka_unit_test(judges_each_opaque_byte),
       cmocka_unit_test(wants_places_kept_when_asked_for),
       cmocka_unit_test(judges_the_values_of_a_sample_and_all_places),
+      cmocka_unit_test(makes_rows_when_they_are_judged),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -73,6 +73,25 @@ static void takes_a_run_of_a_pool_that_is_made_before(void **state) {
   free(pool);
 }
 
+static void makes_one_row_like_all(void **state) {
+  (void)state;
+  struct pattern pattern = plain;
+  for (uint64_t op = 0; op < 8; op++) {
+    pattern.pool = op % 2 ? 0 : 2 * TOKENS + 1;
+    struct data *data = fill(&pattern, op, 2, 4), *routed = calloc(1, sizeof *routed);
+    uint16_t row[HIDDEN];
+    for (uint32_t t = 0; t < TOKENS; t += 7) {
+      pattern_row(&pattern, op, 2, t, row);
+      assert_memory_equal(row, data->x + (size_t)t * HIDDEN, sizeof row);
+    }
+    assert_int_equal(pattern_fill(&pattern, op, 2, active, 4, NULL, routed->topk_idx, routed->weights), TOKENS);
+    assert_memory_equal(routed->topk_idx, data->topk_idx, sizeof data->topk_idx);
+    assert_memory_equal(routed->weights, data->weights, sizeof data->weights);
+    free(routed);
+    free(data);
+  }
+}
+
 static void has_one_constant_and_one_scaled_operation_in_any_eight(void **state) {
   (void)state;
   for (uint64_t first = 0; first < 50; first++) {
@@ -331,6 +350,7 @@ int main(void) {
       cmocka_unit_test(is_the_same_for_all_and_new_for_each_operation_and_rank),
       cmocka_unit_test(does_not_change_its_rows_with_the_view),
       cmocka_unit_test(takes_a_run_of_a_pool_that_is_made_before),
+      cmocka_unit_test(makes_one_row_like_all),
       cmocka_unit_test(has_one_constant_and_one_scaled_operation_in_any_eight),
       cmocka_unit_test(gives_the_rows_of_the_elastic_test),
       cmocka_unit_test(gives_finite_rows_with_scales_of_their_own),

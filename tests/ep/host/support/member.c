@@ -114,6 +114,15 @@ static void release(struct member *m) {
   }
 }
 
+// With WEFT_TEST_HOSTS=N ranks are on N hosts, as far as they know.
+static const char *host_of(int32_t rank, char host[32]) {
+  const char *hosts = getenv("WEFT_TEST_HOSTS");
+  if (!hosts)
+    return NULL;
+  snprintf(host, 32, "host%lu", (unsigned long)rank % strtoul(hosts, NULL, 10));
+  return host;
+}
+
 bool member_open(struct member *m, const struct drawn_group *group, int32_t rank, bool founds) {
   *m = (struct member){.group = group, .rank = rank};
   allocate(m);
@@ -131,6 +140,8 @@ bool member_open(struct member *m, const struct drawn_group *group, int32_t rank
   options.dtype = group->dtype;
   options.combine_dtype = group->combine_dtype;
   options.op_timeout_ms = PATIENCE_MS / 2;
+  char host[32];
+  options.host_id = host_of(rank, host);
   options.mode = group->mode;
   options.window_bytes = group->window_bytes;
   if (weft_ep_open(&m->ep, &options, PATIENCE_MS) != 0)
