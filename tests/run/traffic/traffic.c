@@ -99,8 +99,8 @@ static struct traffic_form form_of(enum weft_ep_layout layout, enum traffic_way 
 // A route is filled, dispatched by twice, and combined by alone, all with biases and what else the layout has. What is
 // spoilt of a combine that passed is refused.
 static void every_form_passes(enum weft_ep_dtype dtype, enum weft_ep_layout layout, bool gpu) {
-  static const enum traffic_way ways[] = {TRAFFIC_FILLING, TRAFFIC_KEPT, TRAFFIC_KEPT, TRAFFIC_COMBINE_ROUTE,
-                                          TRAFFIC_ROUTED, TRAFFIC_FILLING, TRAFFIC_COMBINE_ROUTE};
+  static const enum traffic_way ways[] = {TRAFFIC_FILLING, TRAFFIC_KEPT,    TRAFFIC_KEPT,         TRAFFIC_COMBINE_ROUTE,
+                                          TRAFFIC_ROUTED,  TRAFFIC_FILLING, TRAFFIC_COMBINE_ROUTE};
   struct rig rig;
   struct traffic_op op;
   struct traffic *traffic;
