@@ -117,7 +117,7 @@ static void write_slot(const weft_ep_t *ep, struct ep_link *link, uint64_t op, u
   slot->dispatch.active = slot->dispatch.ready = ep->view->epoch;
   slot->dispatch.count = barrier ? 0 : TOKENS;
   slot->dispatch.kind = barrier ? EP_KIND_BARRIER : EP_KIND_DISPATCH;
-  slot->dispatch.has_weights = !(choices & CHOICE_LATE_WEIGHTS);
+  slot->dispatch.traits = choices & CHOICE_LATE_WEIGHTS ? 0 : EP_TRAIT_WEIGHTS;
   slot->dispatch.dtype = (uint8_t)ep->dtype;
   slot->dispatch.topk = (uint8_t)ep->layout.topk;
   for (uint32_t i = 0; i < slot->dispatch.count; i++) {
@@ -128,8 +128,8 @@ static void write_slot(const weft_ep_t *ep, struct ep_link *link, uint64_t op, u
       ep_row_experts(&ep->layout, row)[e] = e;
     }
   }
-  slot->weights.flag = ep_answer_flag(op, 0, 0);
-  slot->combine.flag = ep_answer_flag(op, 0, ep->combine_dtype);
+  slot->weights.flag = ep_answer_flag(&ep->layout, op, 0, 0, 0);
+  slot->combine.flag = ep_answer_flag(&ep->layout, op, 0, 0, ep->combine_dtype);
   slot->dispatch.flag = op + 1;
 }
 
@@ -149,7 +149,7 @@ static void lay_patches(const weft_ep_t *ep, struct ep_link *link, uint64_t op, 
 static void take_all(const weft_ep_t *ep, struct ep_link *link, uint64_t op) {
   struct ep_slot_head *slot = ep_slot(&ep->layout, link->out.memory, op);
   atomic_store(&slot->taken.dispatch, op + 1);
-  atomic_store(&slot->taken.combine, ep_answer_flag(op, 0, 0));
+  atomic_store(&slot->taken.combine, ep_answer_flag(&ep->layout, op, 0, 0, 0));
 }
 
 static void check_received(const struct buffers *b, const struct weft_ep_info *info) {

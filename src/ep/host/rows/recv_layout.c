@@ -76,6 +76,15 @@ int ep_rows_fit(weft_ep_t *ep, const struct ep_op *op, uint32_t index) {
   return 0;
 }
 
+int ep_rows_complete(weft_ep_t *ep, const struct ep_op *op, uint32_t index) {
+  const uint32_t *left = ep_places_left(ep, index);
+  for (uint32_t e = 0; e < ep->experts_per_rank; e++)
+    if (left[e] > 0)
+      return fail(WEFT_ERR_PROTOCOL, "rank %d brings %u rows fewer to local expert %u than it has said",
+                  op->members[index].rank, left[e], e);
+  return 0;
+}
+
 // Where a row lies.
 struct body {
   const uint8_t *values;
@@ -178,5 +187,42 @@ void ep_rows_lay(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct e
     else
       by_rank(ep, op, &source, batch->first + i, row, &body, recv);
     op->members[index].last_in = row->token;
+  }
+}
+
+// --- rows that will not come ---
+
+// Row `to` of all, as in lay_row().
+static void lay_none(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_recv_args *recv, int32_t rank,
+                     size_t to, uint32_t part, uint32_t place) {
+  static const uint32_t none[EP_MAX_HIDDEN / WEFT_EP_BLOCK];
+  const struct body body = {ep->host->no_row, none, 1};
+  lay_row(ep, &op->form, &body, recv, to, part, place);
+  if (recv->src_rank)
+    recv->src_rank[to] = rank;
+  if (recv->src_token)
+    recv->src_token[to] = -1;
+}
+
+void ep_rows_lay_lost(weft_ep_t *ep, const struct ep_op *op, uint32_t index, uint32_t laid,
+                      const struct weft_ep_recv_args *recv) {
+  const struct ep_member *member = &op->members[index];
+  uint32_t *left = ep_places_left(ep, index), *next = ep_places_next(ep, index), topk = op->topk;
+  bool by_rank = recv->layout == WEFT_EP_RANK_MAJOR;
+  for (uint32_t e = 0; e < ep->experts_per_rank; e++)
+    for (; left[e] > 0; left[e]--)
+      if (!by_rank) {
+        lay_none(ep, op, recv, member->rank, (size_t)e * recv->rows + next[e], e, next[e]);
+        next[e]++;
+      }
+  for (uint32_t i = laid; by_rank && i < member->rows_in; i++) {
+    uint32_t to = ep->host->places.next_row[index]++;
+    lay_none(ep, op, recv, member->rank, to, 0, to);
+    for (uint32_t k = 0; k < topk; k++) {
+      if (recv->local_expert)
+        recv->local_expert[(size_t)to * topk + k] = -1;
+      if (recv->weights)
+        recv->weights[(size_t)to * topk + k] = 0.0f;
+    }
   }
 }
