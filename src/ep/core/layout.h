@@ -1,7 +1,7 @@
 // The memory that two ranks share. An *area* lies in a memfd of its reader; its writer maps it too. One area per
 // direction.
 //
-//   head | slot 0 | slot 1,   slot: head, row headers [M], rows [M], late weights [M][K], combine rows [M]
+//   head | slot 0 | slot 1,   slot: head, row headers [M], rows [M], weights [M][K], combine rows [M]
 //
 // K = top-k. With LATENCY M = max_tokens, and operation n uses slot n % EP_DEPTH. With THROUGHPUT (`flows`) M is what
 // the window has room for, `window_rows`, and the rows of an operation to one peer travel in pieces of `piece_rows`,
@@ -47,14 +47,16 @@ enum ep_trait {
 // Dispatch header of one piece. Written by the writer before `flag`.
 struct ep_dispatch_head {
   _Alignas(EP_LINE) _Atomic uint64_t flag;
-  uint64_t active; // epoch that the writer runs this operation in
-  uint64_t ready;  // newest epoch that it is ready for
-  uint64_t mark;   // weft_ep_set_mark
-  uint32_t count;  // rows of the operation, of all its pieces: the same in the header of each
-  uint8_t kind;    // enum ep_kind
-  uint8_t traits;  // enum ep_trait
-  uint8_t dtype;   // of the rows
-  uint8_t topk;    // of the tokens
+  uint64_t active;    // epoch that the writer runs this operation in
+  uint64_t ready;     // newest epoch that it is ready for
+  uint64_t mark;      // weft_ep_set_mark
+  uint32_t count;     // rows of the operation, of all its pieces: the same in the header of each
+  uint8_t kind;       // enum ep_kind
+  uint8_t traits;     // enum ep_trait
+  uint8_t dtype;      // of the rows
+  uint8_t topk;       // of the tokens
+  uint32_t row_bytes; // of a row's values, and of its scales: OPAQUE rows have any
+  uint32_t scale_bytes;
 };
 
 struct ep_slot_head {
@@ -93,8 +95,8 @@ struct ep_row {
 // How the rows of a dispatch travel.
 struct ep_form {
   enum weft_ep_dtype dtype;
-  uint32_t value_bytes; // of one row's values: 2H or H
-  uint32_t scale_bytes; // of its scales behind them: 0, 4H/128, or 4 * ceil(H/512)
+  uint32_t value_bytes; // of one row's values: 2H or H; OPAQUE: any
+  uint32_t scale_bytes; // of its scales behind them: 0, 4H/128, or 4 * ceil(H/512); OPAQUE: any
 };
 
 struct ep_layout {
@@ -122,7 +124,7 @@ void ep_layout_init(struct ep_layout *layout, uint32_t max_tokens, uint32_t hidd
 // The same for THROUGHPUT, of `experts` a rank, in at most `window_bytes`. INVALID: that is too little.
 int ep_layout_init_flow(struct ep_layout *layout, const struct weft_ep_options *options);
 
-// The rows of a dispatch of `dtype`: those that fit are no larger than those of the group's type.
+// The rows of a dispatch of `dtype`, which is not OPAQUE: those that fit are no larger than those of the group's type.
 struct ep_form ep_layout_form(const struct ep_layout *layout, enum weft_ep_dtype dtype);
 // Likewise the bytes of a row of a combine.
 size_t ep_layout_combine_bytes(const struct ep_layout *layout, enum weft_ep_combine_dtype dtype);
@@ -147,12 +149,12 @@ static inline uint32_t ep_pieces_of(const struct ep_layout *layout, uint32_t row
   return whole || rows <= layout->piece_rows ? 1 : (rows + layout->piece_rows - 1) / layout->piece_rows;
 }
 
-// The flag of late weights and of answers: of which operation, which of its combines, which piece of that, and for
-// answers the type of the rows, perhaps with EP_TYPE_WHOLE. In `taken.combine` and where a writer waits for it, the
-// type is 0.
+// The flag of weights and of answers: of which operation, which of its combines, which piece of that, and for answers
+// the type of the rows, perhaps with bits behind it. In `taken.combine` and where a writer waits for it, the type is 0.
 enum {
   EP_TYPE_BITS = 4,
-  EP_TYPE_WHOLE = 8, // all rows lie in one piece, though they are more than a piece has
+  EP_ANSWER_WHOLE = 1 << 2,   // all rows lie in one piece, though they are more than a piece has
+  EP_ANSWER_WEIGHTS = 1 << 3, // weights go back with them
   EP_ROUND_BITS = 12,
 };
 

@@ -22,7 +22,8 @@ static bool answer_next(weft_ep_t *ep, struct ep_op *op, struct ep_member *membe
     return false;
   if (!link->path->settle(link, number, EP_PART_COMBINE, with->deadline_ns))
     return false;
-  ep_answer_piece(ep, op, member, with, false);
+  if (!ep_answer_piece(ep, op, member, with, false))
+    return false;
   ep_flow_progress(member);
   return true;
 }
@@ -49,27 +50,23 @@ static void lose(weft_ep_t *ep, struct ep_member *member, const char *why) {
   member->lost = true; // what it has answered counts
 }
 
-// The member's next piece of answers is there: how many rows it brings.
+// The member's next piece of answers is there.
 static void take_piece(weft_ep_t *ep, const struct ep_op *op, struct ep_member *member, uint64_t type) {
   const struct ep_layout *layout = &ep->layout;
-  bool whole = type & EP_TYPE_WHOLE, first = member->answers_in == 0;
-  if (type >> EP_TYPE_BITS || (!first && whole != member->whole_answer) ||
-      (whole && member->rows_out > layout->window_rows)) {
-    lose(ep, member, "it answered with a piece of no kind that there is");
-    return;
-  }
-  uint8_t before = member->answer_type;
-  if (!ep_take_answer_type(ep, member, type & ~(uint64_t)EP_TYPE_WHOLE)) {
+  struct ep_member before = *member;
+  if (!ep_take_answer_type(ep, member, type)) {
     lose(ep, member, NULL);
     return;
   }
-  if (!first && member->answer_type != before) {
-    member->answer_type = before;
-    lose(ep, member, "it answered with rows of two types");
+  bool first = member->answers_in == 0, alike = member->whole_answer == before.whole_answer &&
+                                                member->weights_back == before.weights_back &&
+                                                member->answer_type == before.answer_type;
+  if ((!first && !alike) || (member->whole_answer && member->rows_out > layout->window_rows)) {
+    *member = before;
+    lose(ep, member, "it answered with a piece of another kind than its first");
     return;
   }
-  member->whole_answer = whole;
-  member->answered += ep_batch_of(layout, op->number, member->rows_out, whole, member->answers_in).count;
+  member->answered += ep_batch_of(layout, op->number, member->rows_out, member->whole_answer, member->answers_in).count;
   member->answers_in++;
   ep_flow_progress(member);
 }
@@ -82,7 +79,9 @@ static bool is_known(weft_ep_t *ep, const struct ep_op *op, struct ep_member *me
              number = ep_piece(&ep->layout, op->number, member->answers_in);
     const struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->in.memory, number);
     uint64_t flag = atomic_load_explicit(&slot->combine.flag, memory_order_acquire);
-    if (flag >= wanted)
+    bool weights = flag < wanted || !((flag - wanted) & EP_ANSWER_WEIGHTS) ||
+                   atomic_load_explicit(&slot->weights.flag, memory_order_acquire) >= wanted;
+    if (flag >= wanted && weights)
       take_piece(ep, op, member, flag - wanted);
     else if (down || !member->sent)
       lose(ep, member, NULL);

@@ -21,6 +21,7 @@ struct ep_member {
   bool received;        // its dispatch header came
   bool lost;            // it is dead, silent, or has no link: nothing more is expected from it in this operation
   bool late_weights;    // its weights come with the combine
+  bool weights_back;    // it answered with weights too: answer/row_weights.c
   uint8_t kind;         // of its operation, enum ep_kind
   uint8_t answer_type;  // of the rows that it answered with, enum weft_ep_combine_dtype
   uint32_t answered;    // rows of ours that it answered and that were taken: of a lost member the others are missing
@@ -96,6 +97,8 @@ struct ep_op {
   bool in_place;      // the rows that came are still being read where they lie: no thread may overwrite them yet
   bool placed;        // weft_ep_combine_rows has returned where to write the answers
   uint32_t round;     // combines before the one at hand
+  bool unweighted;    // of the combine at hand: WEFT_EP_COMBINE_UNWEIGHTED
+  bool own_weights;   // this rank's own rows have weights to give back, in own_in.weight
   int32_t odd_member; // the first that dispatches another type or top-k, -1: none
   uint64_t dispatch_wire_bytes, combine_wire_bytes, logical_selections;
 
@@ -112,8 +115,9 @@ struct ep_op {
 struct ep_places {
   uint32_t *left;     // [capacity][E] selections of each local expert that are still to be laid out
   uint32_t *next;     // [capacity][E] PER_EXPERT: the row of the expert's part where the next one stands
-  uint32_t *next_row; // [capacity] RANK_MAJOR: likewise
+  uint32_t *next_row; // [capacity] RANK_MAJOR: likewise; PACKED: the row of weft_ep_recv_args.slot
   uint32_t *total;    // [E] selections of each local expert, of all members that were added
+  uint32_t *first;    // [E] not RANK_MAJOR: the row of the buffer where the part of each local expert begins
   uint32_t rows;      // their rows
   uint32_t *tally;    // [E] selections of each local expert in the rows that were checked last
 };
@@ -261,6 +265,8 @@ void ep_places_begin(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep
 // of its selections each local expert has; rows_in is known.
 void ep_places_add(weft_ep_t *ep, const struct ep_op *op, uint32_t index, const uint32_t *counts,
                    const struct weft_ep_recv_args *recv);
+// PACKED: all members were added, so it is known where the parts of the experts begin.
+void ep_places_pack(weft_ep_t *ep, const struct weft_ep_recv_args *recv);
 // Rows that are needed in recv->rows for all that were added; what is beyond is not written.
 uint32_t ep_places_needed(const weft_ep_t *ep, const struct weft_ep_recv_args *recv);
 // Writes the counts; returns the rows in all.
@@ -307,6 +313,16 @@ int ep_flow_check_in_place(const weft_ep_t *ep, const struct ep_op *op);
 
 // The combine: answers rows, and adds up those that come. False: interrupted; likewise.
 bool ep_flow_combine(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_combine_args *args);
+// The rows of a member are wrong: it is lost.
+void ep_rows_refuse(weft_ep_t *ep, struct ep_member *member);
+
+// --- rows/packed.c: the layout PACKED ---
+
+// Lays out the rows of all members that were added, if there is room for them. One that has changed its headers
+// since is lost.
+void ep_packed_lay(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv);
+// With ZERO_PADDING: makes the rows between the parts zeros.
+void ep_packed_pad(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_recv_args *recv);
 
 // --- dispatch_recv.c ---
 
@@ -332,14 +348,16 @@ int ep_combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine
 // What a rank answers with.
 struct ep_answer {
   const uint16_t *y;
+  const float *row_weights; // that go back with the rows; NULL: none
   enum weft_ep_combine_dtype type;
   size_t bytes; // of a row
   uint64_t deadline_ns;
 };
 
 struct ep_answer ep_answer_of(const weft_ep_t *ep, const struct weft_ep_combine_args *args);
-// Writes the next piece of the answers to a member, or all of them as one, and publishes it. Its slot is free.
-void ep_answer_piece(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, const struct ep_answer *with,
+// Writes the next piece of the answers to a member, or all of them as one, and publishes it. Its slot is free. False:
+// the link is down.
+bool ep_answer_piece(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, const struct ep_answer *with,
                      bool whole);
 // THROUGHPUT: begins a combine whose answers flow in pieces, by ep_flow_combine().
 int ep_combine_begin_flow(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *args);
@@ -353,6 +371,33 @@ const uint16_t *ep_reduced_row(weft_ep_t *ep, const struct ep_op *op, const stru
 static inline void *ep_combine_row(weft_ep_t *ep, void *area, uint64_t piece, uint32_t i) {
   return (char *)ep_slot(&ep->layout, area, piece) + ep->layout.combine + i * ep->layout.combine_stride;
 }
+
+// Where the answer to row i of those that went to a member lies: in which piece, and as which of its rows.
+static inline uint32_t ep_answer_place(const struct ep_layout *layout, const struct ep_op *op,
+                                       const struct ep_member *member, uint32_t i, uint64_t *piece) {
+  uint32_t index = layout->flows && !member->whole_answer ? i / layout->piece_rows : 0;
+  *piece = ep_piece(layout, op->number, index);
+  return i - index * layout->piece_rows;
+}
+
+// Row i of the weights, late ones or those that go back, in a window: [K], with room for the largest K.
+static inline float *ep_weights_row(weft_ep_t *ep, void *area, uint64_t piece, uint32_t i) {
+  return (float *)((char *)ep_slot(&ep->layout, area, piece) + ep->layout.weights) + (size_t)i * ep->layout.topk;
+}
+
+// --- answer/row_weights.c: weights that go back with the rows ---
+
+// Sends those of a piece of this rank's answer to one member, before its flag, which is also theirs. The window is
+// free. False: the link is down.
+bool ep_row_weights_send(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, const struct ep_batch *batch,
+                         uint64_t flag, const struct ep_answer *with);
+// Keeps those of this rank's own rows.
+void ep_row_weights_keep(weft_ep_t *ep, struct ep_op *op, uint32_t rows, const float *weights);
+// Waits for those of a member whose answer says that they come.
+enum ep_wait ep_row_weights_await(weft_ep_t *ep, const struct ep_op *op, struct ep_member *member,
+                                  uint64_t deadline_ns);
+// Writes those of one token's selections, [K]: 0 where none came.
+void ep_row_weights_take(weft_ep_t *ep, const struct ep_op *op, uint32_t token, float *out);
 
 // --- combine_recv.c ---
 

@@ -203,6 +203,8 @@ void ep_release_answers(weft_ep_t *ep, struct ep_op *op) {
     member->link->path->acknowledge(member->link);
     member->link->received_bytes +=
         member->rows_out * ep_layout_combine_bytes(&ep->layout, (enum weft_ep_combine_dtype)member->answer_type);
+    if (member->weights_back)
+      member->link->received_bytes += (uint64_t)member->rows_out * ep->layout.topk * sizeof(float);
   }
 }
 

@@ -160,7 +160,9 @@ static bool receive_from(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct
                                   .kind = shared->kind,
                                   .traits = shared->traits,
                                   .dtype = shared->dtype,
-                                  .topk = shared->topk};
+                                  .topk = shared->topk,
+                                  .row_bytes = shared->row_bytes,
+                                  .scale_bytes = shared->scale_bytes};
   bool whole = head.traits & EP_TRAIT_WHOLE;
   uint32_t most = whole ? ep->layout.window_rows : ep->layout.max_tokens;
   if (head.count > most || atomic_load(&shared->flag) != ep_piece(&ep->layout, op->number, 0) + 1 ||
@@ -179,7 +181,8 @@ static bool receive_from(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct
   member->whole_in = whole;
   member->late_weights = !(head.traits & EP_TRAIT_WEIGHTS);
   member->kind = head.kind;
-  bool odd = head.dtype != (uint8_t)op->form.dtype || head.topk != op->topk;
+  bool odd = head.dtype != (uint8_t)op->form.dtype || head.topk != op->topk || head.row_bytes != op->form.value_bytes ||
+             head.scale_bytes != op->form.scale_bytes;
   if (odd && head.kind == EP_KIND_DISPATCH && op->kind == EP_KIND_DISPATCH && op->odd_member < 0)
     op->odd_member = (int32_t)index;
   receiving->pending--;
@@ -209,14 +212,15 @@ static bool listen_once(weft_ep_t *ep, struct ep_op *op, struct receiving *recei
   return news;
 }
 
-// The rows of one member, behind those of the members before it. PROTOCOL: nothing is laid out.
+// The rows of one member, behind those of the members before it; PACKED: they are counted. PROTOCOL: nothing is.
 static int lay_out_member(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct weft_ep_recv_args *recv) {
   struct ep_batch all = {.number = op->number, .first = 0, .count = op->members[index].rows_in};
   int rc = ep_rows_check(ep, op, index, &all);
   if (rc != 0)
     return rc;
   ep_places_add(ep, op, index, ep->host->places.tally, recv);
-  ep_rows_lay(ep, op, index, &all, recv);
+  if (recv->layout != WEFT_EP_PACKED)
+    ep_rows_lay(ep, op, index, &all, recv);
   return 0;
 }
 
@@ -229,13 +233,8 @@ static bool lay_out(weft_ep_t *ep, struct ep_op *op, struct receiving *receiving
       break;
     if (!member->received || !receiving->recv || op->odd_member >= 0 || ep->layout.flows)
       continue; // rows that flow are laid out when all headers are there: flow_dispatch.c
-    if (lay_out_member(ep, op, receiving->next, receiving->recv) != 0) {
-      member->received = false;
-      member->rows_in = 0;
-      member->lost = true;
-      if (member->link)
-        ep_link_down(ep, member->link, EP_LINK_BROKEN, weft_last_error());
-    }
+    if (lay_out_member(ep, op, receiving->next, receiving->recv) != 0)
+      ep_rows_refuse(ep, member);
   }
   return receiving->next > first;
 }
@@ -284,6 +283,8 @@ bool ep_receive_headers(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_re
   struct ep_link *last = op->members[receiving.last].link;
   if (last)
     last->wait_ns += waited;
+  if (recv && recv->layout == WEFT_EP_PACKED && !ep->layout.flows && op->odd_member < 0 && !receiving.interrupted)
+    ep_packed_lay(ep, op, recv);
   *mark = receiving.mark;
   return !receiving.interrupted;
 }

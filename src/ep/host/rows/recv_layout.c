@@ -1,5 +1,5 @@
 // From the rows of a window to the layout that the caller asked for: by expert, or by rank. Where they are to stand
-// says recv_places.c.
+// says recv_places.c. packed.c has what only PACKED needs.
 #include <string.h>
 
 #include "base/fail.h"
@@ -118,6 +118,13 @@ static void lay_row(weft_ep_t *ep, const struct ep_form *form, const struct body
   ep_copy_scales(scales, out->block, body->scales, body->scale_block, form->scale_bytes);
 }
 
+// PACKED: where a token's selections stand, at their places in its top-k.
+static void lay_slots(uint32_t topk, const struct ep_row *row, const int32_t *index, int32_t *slots) {
+  uint32_t next = 0;
+  for (uint32_t k = 0; k < topk; k++)
+    slots[k] = row->places >> k & 1 ? index[next++] : -1;
+}
+
 // `at`: which of its source's rows it is.
 static void by_expert(weft_ep_t *ep, const struct ep_op *op, const struct source *source, uint32_t at,
                       struct ep_row *row, const struct body *body, const struct weft_ep_recv_args *recv) {
@@ -125,21 +132,27 @@ static void by_expert(weft_ep_t *ep, const struct ep_op *op, const struct source
   const float *weights = ep_row_weights(row);
   uint32_t *left = ep_places_left(ep, source->member), *next = ep_places_next(ep, source->member);
   size_t entry = (size_t)at * ep->layout.topk;
+  bool packed = recv->layout == WEFT_EP_PACKED;
   for (uint32_t j = 0; j < row->count; j++) {
     uint32_t place = next[experts[j]]++;
     left[experts[j]]--;
-    size_t to = (size_t)experts[j] * recv->rows + place;
+    size_t to = ep->host->places.first[experts[j]] + place;
     source->inbox->index[entry + j] = (int32_t)to;
     source->inbox->weight[entry + j] = weights[j];
     if (place >= recv->rows)
       continue; // counted; see ep_places_needed
-    lay_row(ep, &op->form, body, recv, to, (uint32_t)experts[j], place);
+    lay_row(ep, &op->form, body, recv, to, packed ? 0 : (uint32_t)experts[j], packed ? (uint32_t)to : place);
     if (recv->src_rank)
       recv->src_rank[to] = source->rank;
     if (recv->src_token)
       recv->src_token[to] = row->token;
   }
   source->inbox->count[at] = (uint8_t)row->count;
+  if (!packed)
+    return;
+  uint32_t pair = ep->host->places.next_row[source->member]++;
+  if (recv->slot)
+    lay_slots(op->topk, row, source->inbox->index + entry, recv->slot + (size_t)pair * op->topk);
 }
 
 // The local experts and weights of a row that is RANK_MAJOR: first, or at their places in the token's top-k.
@@ -190,13 +203,20 @@ void ep_rows_lay(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct e
   }
 }
 
+void ep_rows_refuse(weft_ep_t *ep, struct ep_member *member) {
+  member->received = false;
+  member->rows_in = 0;
+  member->lost = true;
+  if (member->link)
+    ep_link_down(ep, member->link, EP_LINK_BROKEN, weft_last_error());
+}
+
 // --- rows that will not come ---
 
 // Row `to` of all, as in lay_row().
 static void lay_none(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_recv_args *recv, int32_t rank,
                      size_t to, uint32_t part, uint32_t place) {
-  static const uint32_t none[EP_MAX_HIDDEN / WEFT_EP_BLOCK];
-  const struct body body = {ep->host->no_row, none, 1};
+  const struct body body = {ep->host->no_row, (const uint32_t *)(ep->host->no_row + op->form.value_bytes), 1};
   lay_row(ep, &op->form, &body, recv, to, part, place);
   if (recv->src_rank)
     recv->src_rank[to] = rank;
@@ -204,25 +224,33 @@ static void lay_none(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep
     recv->src_token[to] = -1;
 }
 
+static void lay_no_selections(const struct ep_op *op, const struct weft_ep_recv_args *recv, uint32_t row) {
+  for (uint32_t k = 0; k < op->topk; k++) {
+    size_t at = (size_t)row * op->topk + k;
+    if (recv->local_expert)
+      recv->local_expert[at] = -1;
+    if (recv->weights)
+      recv->weights[at] = 0.0f;
+  }
+}
+
 void ep_rows_lay_lost(weft_ep_t *ep, const struct ep_op *op, uint32_t index, uint32_t laid,
                       const struct weft_ep_recv_args *recv) {
   const struct ep_member *member = &op->members[index];
-  uint32_t *left = ep_places_left(ep, index), *next = ep_places_next(ep, index), topk = op->topk;
-  bool by_rank = recv->layout == WEFT_EP_RANK_MAJOR;
-  for (uint32_t e = 0; e < ep->experts_per_rank; e++)
-    for (; left[e] > 0; left[e]--)
-      if (!by_rank) {
-        lay_none(ep, op, recv, member->rank, (size_t)e * recv->rows + next[e], e, next[e]);
-        next[e]++;
-      }
-  for (uint32_t i = laid; by_rank && i < member->rows_in; i++) {
-    uint32_t to = ep->host->places.next_row[index]++;
-    lay_none(ep, op, recv, member->rank, to, 0, to);
-    for (uint32_t k = 0; k < topk; k++) {
-      if (recv->local_expert)
-        recv->local_expert[(size_t)to * topk + k] = -1;
-      if (recv->weights)
-        recv->weights[(size_t)to * topk + k] = 0.0f;
+  uint32_t *left = ep_places_left(ep, index), *next = ep_places_next(ep, index);
+  bool by_rank = recv->layout == WEFT_EP_RANK_MAJOR, packed = recv->layout == WEFT_EP_PACKED;
+  for (uint32_t e = 0; !by_rank && e < ep->experts_per_rank; e++)
+    for (; left[e] > 0; left[e]--) {
+      uint32_t place = next[e]++, to = ep->host->places.first[e] + place;
+      lay_none(ep, op, recv, member->rank, to, packed ? 0 : e, packed ? to : place);
     }
+  for (uint32_t i = laid; (by_rank || packed) && i < member->rows_in; i++) {
+    uint32_t row = ep->host->places.next_row[index]++; // PACKED: among the pairs of rank and token
+    if (by_rank) {
+      lay_none(ep, op, recv, member->rank, row, 0, row);
+      lay_no_selections(op, recv, row);
+    }
+    for (uint32_t k = 0; recv->slot && k < op->topk; k++)
+      recv->slot[(size_t)row * op->topk + k] = -1;
   }
 }

@@ -12,8 +12,9 @@ int ep_places_open(weft_ep_t *ep, struct ep_places *places) {
   places->next = calloc(entries, sizeof *places->next);
   places->next_row = calloc(ep->capacity, sizeof *places->next_row);
   places->total = calloc(experts, sizeof *places->total);
+  places->first = calloc(experts, sizeof *places->first);
   places->tally = calloc(experts, sizeof *places->tally);
-  return places->left && places->next && places->next_row && places->total && places->tally ? 0 : -1;
+  return places->left && places->next && places->next_row && places->total && places->first && places->tally ? 0 : -1;
 }
 
 void ep_places_close(struct ep_places *places) {
@@ -21,6 +22,7 @@ void ep_places_close(struct ep_places *places) {
   free(places->next);
   free(places->next_row);
   free(places->total);
+  free(places->first);
   free(places->tally);
 }
 
@@ -38,6 +40,8 @@ void ep_places_begin(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep
   places->rows = 0;
   if (recv)
     place_scales(ep->host, &op->form, recv);
+  for (uint32_t e = 0; recv && e < ep->experts_per_rank; e++)
+    places->first[e] = e * recv->rows;
   if (!recv || !recv->range)
     return;
   size_t ranges = recv->layout != WEFT_EP_RANK_MAJOR ? (size_t)ep->experts_per_rank * ep->capacity : ep->capacity;
@@ -68,10 +72,26 @@ void ep_places_add(weft_ep_t *ep, const struct ep_op *op, uint32_t index, const 
   places->rows += member->rows_in;
 }
 
+static uint32_t round_up(uint32_t rows, uint32_t alignment) {
+  return alignment > 1 ? (rows + alignment - 1) / alignment * alignment : rows;
+}
+
+void ep_places_pack(weft_ep_t *ep, const struct weft_ep_recv_args *recv) {
+  struct ep_places *places = &ep->host->places;
+  uint32_t end = 0;
+  for (uint32_t e = 0; e < ep->experts_per_rank; e++) {
+    places->first[e] = round_up(end, recv->alignment);
+    end = places->first[e] + places->total[e];
+  }
+}
+
 uint32_t ep_places_needed(const weft_ep_t *ep, const struct weft_ep_recv_args *recv) {
   const struct ep_places *places = &ep->host->places;
   if (recv->layout == WEFT_EP_RANK_MAJOR)
     return places->rows;
+  uint32_t last = ep->experts_per_rank - 1;
+  if (recv->layout == WEFT_EP_PACKED)
+    return round_up(places->first[last] + places->total[last], recv->alignment);
   uint32_t most = 0;
   for (uint32_t e = 0; e < ep->experts_per_rank; e++)
     if (places->total[e] > most)
@@ -86,6 +106,8 @@ uint32_t ep_places_end(const weft_ep_t *ep, const struct weft_ep_recv_args *recv
     recv->counts[e] = (int32_t)places->total[e];
     if (recv->expert_total)
       recv->expert_total[e] += (int32_t)places->total[e];
+    if (recv->expert_end)
+      recv->expert_end[e] = (int32_t)(places->first[e] + places->total[e]);
     rows += places->total[e];
   }
   return recv->layout != WEFT_EP_RANK_MAJOR ? rows : places->rows;
