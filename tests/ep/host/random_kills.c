@@ -4,6 +4,7 @@
 //
 //   WEFT_TEST_KILLS=N kills; WEFT_SEED=N repeats what was drawn.
 #include <inttypes.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,11 +13,14 @@
 #include "cmocka_all.h"
 
 #include "base/random.h"
+#include "base/time/clock.h"
 #include "ep/host/support/member.h"
 #include "ep/support/processes.h"
 #include "support/emulated.h"
 
 enum { KILLS = 24, KILLS_WHEN_SLOW = 6, RANKS = 4, OPERATIONS_AFTER = 8, SEED = 41 };
+
+enum { MEETINGS = 64, MEETING_MS = 50 };
 
 // What the processes of a group share.
 struct scene {
@@ -25,13 +29,27 @@ struct scene {
   bool in_combine;  // and the half of it
   double moment;    // of the half's time, as the last one took
   _Atomic bool dead;
+  _Atomic uint32_t came[MEETINGS][2]; // ranks that have come to an operation, and its half
   _Atomic uint64_t judged, unjudged, broken[2];
 };
 
-// In the victim: dies by a timer, whose signal ends the process on the spot.
-static void die_soon(struct member *m, bool combines) {
-  const struct scene *scene = m->before_arg;
-  if (m->number < scene->kill_at || combines != scene->in_combine)
+// Lets the ranks begin a half together, so that a death in the midst of it finds the others there; but for some that
+// are late, and those that wait in vain when one is dead.
+static void meet(struct scene *scene, const struct member *m, bool combines) {
+  uint64_t deadline = clock_deadline_ms(MEETING_MS);
+  if (m->number >= MEETINGS)
+    return;
+  atomic_fetch_add(&scene->came[m->number][combines], 1);
+  while (atomic_load(&scene->came[m->number][combines]) < RANKS && !atomic_load(&scene->dead) &&
+         !clock_passed(deadline))
+    sched_yield();
+}
+
+// The victim dies by a timer, whose signal ends the process on the spot.
+static void before_half(struct member *m, bool combines) {
+  struct scene *scene = m->before_arg;
+  meet(scene, m, combines);
+  if (m->rank != m->group->victim || m->number < scene->kill_at || combines != scene->in_combine)
     return;
   uint64_t us = 1 + (uint64_t)(scene->moment * (double)m->half_ns[combines] / 1000);
   struct itimerval timer = {.it_value = {.tv_sec = (time_t)(us / 1000000), .tv_usec = (suseconds_t)(us % 1000000)}};
@@ -45,8 +63,8 @@ static bool live(struct rank *rank, void *arg) {
   struct drawn_group own = scene->group;
   own.store = rank->setup.store;
   bool ok = m && member_open(m, &own, rank->index, true);
-  if (ok && rank->index == own.victim) {
-    m->before = die_soon;
+  if (ok) {
+    m->before = before_half;
     m->before_arg = scene;
   }
   uint32_t after = 0;
@@ -85,6 +103,7 @@ static void draw_scene(struct scene *scene, uint64_t *random, enum weft_ep_mode 
   scene->in_combine = random_next(random) % 2;
   scene->moment = (double)(random_next(random) % 1000) / 1000;
   scene->dead = false;
+  memset(scene->came, 0, sizeof scene->came);
 }
 
 static void kill_one(struct scene *scene) {
