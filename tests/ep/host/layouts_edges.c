@@ -7,7 +7,7 @@
 
 #include "cmocka_all.h"
 
-#include "ep/core/engine.h"
+#include "ep/host/host.h"
 #include "ep/support/rank.h"
 
 enum { HIDDEN = 128, TOKENS = 4, TOPK = 2, EXPERTS = 2, MOST_ROWS = 64, ONE = 0x3F80 };
@@ -354,7 +354,7 @@ void __real_ep_places_pack(weft_ep_t *ep, const struct weft_ep_recv_args *recv);
 void __wrap_ep_places_pack(weft_ep_t *ep, const struct weft_ep_recv_args *recv);
 void __wrap_ep_places_pack(weft_ep_t *ep, const struct weft_ep_recv_args *recv) {
   if (ep == change.ep) {
-    struct ep_link *link = ep_link_find(ep, 1, 0);
+    const struct ep_link *link = ep->host->ops[change.op % EP_DEPTH].members[1].link; // rank 1 may have left
     char *slot = (char *)ep_slot(&ep->layout, link->in.memory, change.op);
     struct ep_row *row = ep_row_at(&ep->layout, slot + ep->layout.heads, 1);
     if (change.malformed)
@@ -390,8 +390,6 @@ static void receive_changed_rows(struct rank *rank, void *arg) {
 static void who_changes_headers_after_they_were_counted_is_lost(void **state) {
   (void)state;
   static const int32_t ranks[] = {0, 1};
-  if (getenv("WEFT_TEST_HOSTS"))
-    skip(); // rank 0's area is its own memory
   for (int malformed = 0; malformed < 2; malformed++) {
     change.malformed = malformed;
     struct setup setup = two_ranks(malformed ? "/malformed/" : "/changed/", 0);
