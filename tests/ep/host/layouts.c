@@ -1,7 +1,7 @@
 // Thousands of operations in which every rank lays rows out in its own way: per expert, by rank, packed with any
 // alignment, in place; of any type, opaque bytes among them; combined with weights or without, with biases, with
-// weights that go back; in some groups with calls that are interrupted. A judge of its own (support/world.h) compares
-// every number.
+// weights that go back; in groups for LATENCY and for THROUGHPUT, in some with calls that are interrupted. A judge of
+// its own (support/world.h) compares every number.
 //
 //   test_ep_layouts [operations [seed]]
 #include <inttypes.h>
@@ -72,6 +72,8 @@ static struct world draw_world(uint64_t *state, int32_t ranks[MOST_RANKS]) {
   world.experts = draw(state, 1, 5);
   world.dtype = (enum weft_ep_dtype)draw(state, WEFT_EP_BF16, WEFT_EP_FP8_UE8M0);
   world.combine_dtype = WEFT_EP_COMBINE_BF16;
+  if (draw(state, 0, 1))
+    world.window = draw(state, 1, world.tokens + 2);
   uint32_t wanted = draw(state, 1, MOST_RANKS);
   for (uint32_t rank = 0; rank < CAPACITY && world.num_ranks < wanted; rank++)
     if (draw(state, 1, CAPACITY - rank) <= wanted - world.num_ranks)
@@ -94,6 +96,7 @@ static void every_rank_in_its_own_way(void **state) {
                           .hidden = world->hidden,
                           .topk = world->topk,
                           .experts = world->experts,
+                          .window = world->window,
                           .dtype = world->dtype,
                           .combine_dtype = world->combine_dtype};
     assert_int_equal(weft_store_open_local(&setup.store), 0);

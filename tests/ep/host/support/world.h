@@ -16,6 +16,7 @@ struct world {
   uint32_t capacity, tokens, hidden, topk, experts; // as the group is opened; tokens and topk are the most
   enum weft_ep_dtype dtype;
   enum weft_ep_combine_dtype combine_dtype;
+  uint32_t window;      // THROUGHPUT: rows that a window has room for; 0: LATENCY
   const int32_t *ranks; // ascending
   uint32_t num_ranks;
 };
