@@ -5,6 +5,7 @@
 #include "cmocka_all.h"
 
 #include "base/log.h"
+#include "ep/host/support/world.h"
 #include "ep/support/rank.h"
 #include "support/allocations.h"
 
@@ -49,9 +50,14 @@ void __wrap_log_line(enum log_level level, const char *format, ...) {
   logged++;
 }
 
-static bool operate(struct rank *rank, int count) {
+struct way_to_operate {
+  const char *what;
+  const struct world *world; // NULL: as the setup says
+};
+
+static bool operate(struct rank *rank, const struct world *world, int count) {
   for (int i = 0; i < count; i++) {
-    if (!rank_operate(rank))
+    if (!(world ? world_operate(rank, world) : rank_operate(rank)))
       return false;
     if (weft_ep_barrier(rank->ep) != 0)
       return rank_fail(rank, "barrier: %s", weft_last_error());
@@ -60,22 +66,22 @@ static bool operate(struct rank *rank, int count) {
 }
 
 static void body(struct rank *rank, void *arg) {
-  const char *what = arg;
-  if (!operate(rank, WARM_UP))
+  const struct way_to_operate *how = arg;
+  if (!operate(rank, how->world, WARM_UP))
     return;
   sum = (struct allocations){0};
   logged = 0;
-  if (!operate(rank, OPERATIONS))
+  if (!operate(rank, how->world, OPERATIONS))
     return;
   struct allocations made = sum;
   uint64_t lines = logged;
-  if (!operate(rank, 2)) // nobody closes before all have counted: that takes a lock
+  if (!operate(rank, how->world, 2)) // nobody closes before all have counted: that takes a lock
     return;
   if (made.own + made.others + made.maps + made.locks + made.getenvs + lines > 0)
     rank_fail(rank,
               "%s: %d operations made %" PRIu64 " + %" PRIu64 " allocations, %" PRIu64 " maps, %" PRIu64
               " locks, %" PRIu64 " getenvs, %" PRIu64 " lines of log",
-              what, OPERATIONS, made.own, made.others, made.maps, made.locks, made.getenvs, lines);
+              how->what, OPERATIONS, made.own, made.others, made.maps, made.locks, made.getenvs, lines);
 }
 
 static void run(struct setup setup, const char *what) {
@@ -83,7 +89,29 @@ static void run(struct setup setup, const char *what) {
   setup.uneven = setup.masks = setup.renormalize = true;
   setup.drop = 0.2f;
   assert_int_equal(weft_store_open_local(&setup.store), 0);
-  ranks_run(&setup, ranks, RANKS, body, (void *)what);
+  struct way_to_operate how = {.what = what};
+  ranks_run(&setup, ranks, RANKS, body, &how);
+  weft_store_close(setup.store);
+}
+
+// Every layout, opaque rows, biases, weights that go back.
+static void what_a_world_draws_asks_for_nothing(void **state) {
+  (void)state;
+  static const int32_t ranks[RANKS] = {0, 1, 2};
+  struct world world = {.seed = 9,
+                        .capacity = 4,
+                        .tokens = 16,
+                        .hidden = 256,
+                        .topk = 4,
+                        .experts = 3,
+                        .dtype = WEFT_EP_BF16,
+                        .combine_dtype = WEFT_EP_COMBINE_BF16,
+                        .ranks = ranks,
+                        .num_ranks = RANKS};
+  struct setup setup = {.capacity = 4, .tokens = 16, .hidden = 256, .topk = 4, .experts = 3};
+  assert_int_equal(weft_store_open_local(&setup.store), 0);
+  struct way_to_operate how = {.what = "each in its own way", .world = &world};
+  ranks_run(&setup, ranks, RANKS, body, &how);
   weft_store_close(setup.store);
 }
 
@@ -142,6 +170,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_is_asked_for_is_counted),
       cmocka_unit_test(operations_ask_the_system_for_nothing),
+      cmocka_unit_test(what_a_world_draws_asks_for_nothing),
   };
   return cmocka_run_group_tests_name("ep_allocations", tests, NULL, NULL);
 }
