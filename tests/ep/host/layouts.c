@@ -23,7 +23,7 @@ enum { SANITIZED = 1 };
 enum { SANITIZED = 0 };
 #endif
 
-enum { OPERATIONS = 3000, OPERATIONS_WHEN_SLOW = 500, OPERATIONS_OF_A_GROUP = 100, MOST_RANKS = 5, CAPACITY = 8 };
+enum { OPERATIONS = 3000, OPERATIONS_WHEN_SLOW = 200, OPERATIONS_OF_A_GROUP = 100, MOST_RANKS = 5, CAPACITY = 8 };
 
 static unsigned long operations;
 static uint64_t seed = 2511;
