@@ -26,10 +26,14 @@
 enum {
   EP_LINE = 64,
   EP_PAGE = 4096,
-  EP_LAYOUT_VERSION = 7, // of this page and the doorbell's: peers with another one do not connect
+  EP_LAYOUT_VERSION = 8, // of this page and the doorbell's: peers with another one do not connect
 };
 
-enum ep_kind { EP_KIND_DISPATCH = 1, EP_KIND_BARRIER = 2 };
+enum ep_kind {
+  EP_KIND_DISPATCH = 1,
+  EP_KIND_BARRIER = 2,
+  EP_KIND_COMBINE = 3, // weft_ep_combine_route: no rows; the answers go by the route
+};
 
 // Dispatch header of one operation. Written by the writer before `flag`.
 struct ep_dispatch_head {
@@ -42,6 +46,10 @@ struct ep_dispatch_head {
   uint8_t has_weights; // row headers carry weights; else they come with the combine
   uint8_t dtype;       // of the rows
   uint8_t topk;        // of the tokens
+  // The route that the writer goes by: the operation that filled it, plus one; 0: none. Then rows have no row headers:
+  // the reader has kept them.
+  uint64_t route;
+  uint64_t route_rows; // rows of the reader's that this route has brought to the writer
 };
 
 struct ep_slot_head {

@@ -1,5 +1,6 @@
 // dispatch_recv: receive every member's header and rows (recv_headers.c), release its rows, decide what comes next, and
 // report what came.
+#include <stdio.h>
 #include <string.h>
 
 #include "base/fail.h"
@@ -7,11 +8,10 @@
 #include "ep/remote/remote_link.h"
 
 static void count_bytes(const weft_ep_t *ep, struct ep_op *op) {
-  uint64_t row_bytes = op->form.value_bytes + op->form.scale_bytes;
   for (uint32_t i = 0; i < op->num_members; i++) {
     struct ep_member *member = &op->members[i];
     if (member->received && member->link)
-      member->link->received_bytes += ep_layout_bytes(&ep->layout, row_bytes, member->rows_in);
+      member->link->received_bytes += ep_op_bytes(ep, op, member->rows_in);
   }
 }
 
@@ -29,7 +29,9 @@ void ep_fill_info(const struct ep_op *op, struct weft_ep_info *info) {
   info->rows_needed = outcome->rows_needed;
   info->mark = outcome->mark;
   info->wire_bytes = op->dispatch_wire_bytes;
-  info->logical_bytes = ep_logical_bytes(op->form.value_bytes + op->form.scale_bytes, op->logical_selections);
+  info->logical_bytes = op->kind == EP_KIND_COMBINE
+                            ? 0
+                            : ep_logical_bytes(op->form.value_bytes + op->form.scale_bytes, op->logical_selections);
   info->num_lost = 0;
   for (uint32_t i = 0; i < outcome->members; i++) {
     if (op->members[i].received)
@@ -74,14 +76,44 @@ static void received(weft_ep_t *ep, struct ep_op *op, bool in_place) {
   ep_hand_over(ep);
 }
 
-// Rows of two types have no place in one buffer: the operation has ended, for the others too, who see the same.
-static int end_odd(weft_ep_t *ep, struct ep_op *op) {
+// "dispatches by the route of operation 7".
+static const char *way_in_words(char words[80], uint32_t kind, uint64_t route) {
+  const char *verb = kind == EP_KIND_COMBINE ? "combines" : "dispatches";
+  if (route == 0)
+    snprintf(words, 80, "%s without a route", verb);
+  else
+    snprintf(words, 80, "%s by the route of operation %llu", verb, (unsigned long long)route - 1);
+  return words;
+}
+
+// A rank runs another operation than this one.
+static int fail_odd(weft_ep_t *ep, const struct ep_op *op) {
   const struct ep_member *odd = &op->members[op->odd_member];
   const struct ep_dispatch_head *head = &ep_slot(&ep->layout, odd->link->in.memory, op->number)->dispatch;
-  int rc = fail(WEFT_ERR_PROTOCOL,
-                "dispatch_recv: rank %d dispatches dtype %u with top-%u in operation %llu, and this rank dtype %d with "
-                "top-%u: all ranks of an operation dispatch alike, so it has ended",
-                odd->rank, head->dtype, head->topk, (unsigned long long)op->number, (int)op->form.dtype, op->topk);
+  const char *call = op->kind == EP_KIND_COMBINE ? "combine_route" : "dispatch_recv";
+  char theirs[80], ours[80];
+  int32_t newcomer = op->route && ep_op_keeps(op) ? ep_kept_newcomer(op->route->kept, op->view) : -1;
+  if (newcomer >= 0)
+    return fail(WEFT_ERR_CONFLICT,
+                "%s: rank %d joined in the middle of operation %llu, and the route of operation %llu would miss it: "
+                "operation %llu has ended for all",
+                call, newcomer, (unsigned long long)op->number, (unsigned long long)op->route_number - 1,
+                (unsigned long long)op->number);
+  if (head->kind != (uint8_t)op->kind || head->route != op->route_number)
+    return fail(WEFT_ERR_PROTOCOL,
+                "%s: rank %d %s in operation %llu, and this rank %s: all ranks of an operation go one way, so it has "
+                "ended",
+                call, odd->rank, way_in_words(theirs, head->kind, head->route), (unsigned long long)op->number,
+                way_in_words(ours, op->kind, op->route_number));
+  return fail(WEFT_ERR_PROTOCOL,
+              "dispatch_recv: rank %d dispatches dtype %u with top-%u in operation %llu, and this rank dtype %d with "
+              "top-%u: all ranks of an operation dispatch alike, so it has ended",
+              odd->rank, head->dtype, head->topk, (unsigned long long)op->number, (int)op->form.dtype, op->topk);
+}
+
+// Rows of two types have no place in one buffer: the operation has ended, for the others too, who see the same.
+static int end_odd(weft_ep_t *ep, struct ep_op *op) {
+  int rc = fail_odd(ep, op);
   received(ep, op, false);
   ep_op_end(ep, op);
   return rc;
@@ -106,6 +138,8 @@ int ep_receive(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *
     return ep_canceled("dispatch_recv");
   if (op->odd_member >= 0)
     return end_odd(ep, op);
+  if (recv && ep_op_keeps(op))
+    ep_expand_absent(ep, op, INT32_MAX, recv);
   uint32_t needed = recv ? ep_expand_needed(ep, recv) : 0;
   if (recv && needed > recv->rows) // nothing is taken yet: the caller may try again with more room
     return no_room(ep, op, recv, needed, mark, info);
@@ -130,6 +164,8 @@ int ep_receive(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *
   ep->stats.dispatch_wire_bytes += op->dispatch_wire_bytes;
   ep->stats.dispatch_logical_bytes +=
       ep_logical_bytes(op->form.value_bytes + op->form.scale_bytes, op->logical_selections);
+  if (op->route)
+    ep_kept_received(ep, op, recv);
   if (info)
     ep_fill_info(op, info);
   return 0;

@@ -83,6 +83,8 @@ static void raise_dispatch(weft_ep_t *ep, struct ep_op *op, struct ep_member *me
   head->has_weights = op->has_weights;
   head->dtype = (uint8_t)op->form.dtype;
   head->topk = (uint8_t)op->topk;
+  head->route = op->route_number;
+  head->route_rows = ep_kept_rows_of(op, member);
   ep_kernels_fence();
   atomic_store_explicit(&head->flag, op->number + 1, memory_order_release);
   link->sent_dispatch[op->number % EP_DEPTH] = op->number + 1;
@@ -160,7 +162,8 @@ static bool send_to(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct send
   uint32_t zero_copied = 0; // rows until there are read where they are
   for (uint32_t i = 0; i < member->rows_out; i++) {
     uint32_t token = op->row_token[member->first_row + i];
-    write_row_head(ep, op, index, token, ep_row_at(layout, slot + layout->heads, i));
+    if (!ep_op_keeps(op))
+      write_row_head(ep, op, index, token, ep_row_at(layout, slot + layout->heads, i));
     if (i >= zero_copied && !zero_copy_rows(ep, op, member, i, sending, &zero_copied))
       write_row(ep, op, &sending->input, token, &writing, slot + layout->rows + i * layout->row_stride);
     sending->rows_written++;
@@ -171,7 +174,7 @@ static bool send_to(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct send
   }
   raise_dispatch(ep, op, member, member->rows_out);
   sending->peers_done++;
-  uint64_t bytes = ep_layout_bytes(layout, op->form.value_bytes + op->form.scale_bytes, member->rows_out);
+  uint64_t bytes = ep_op_bytes(ep, op, member->rows_out);
   link->sent_bytes += bytes;
   op->dispatch_wire_bytes += bytes;
   return true;
@@ -187,7 +190,8 @@ static void keep_own(weft_ep_t *ep, struct ep_op *op, const struct input *input)
   op->own_scales = direct ? input->scales : (struct ep_scales){NULL, 0, 0};
   for (uint32_t i = 0; i < self->rows_out; i++) {
     uint32_t token = op->row_token[self->first_row + i];
-    write_row_head(ep, op, op->self, token, ep_row_at(layout, op->own_heads, i));
+    if (!ep_op_keeps(op))
+      write_row_head(ep, op, op->self, token, ep_row_at(layout, op->own_heads, i));
     const uint8_t *row = outgoing_row(ep, op, input, token); // casts it, if no other member needed it
     if (input->cast && !direct)
       ep_op_keep_row(ep, op, token, row, &input->scales);
@@ -200,7 +204,7 @@ static uint32_t tokens_of(const struct weft_ep_dispatch_args *args) {
 }
 
 static void begin(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispatch_args *args, enum ep_kind kind,
-                  uint32_t num_tokens) {
+                  uint32_t num_tokens, bool fills) {
   op->number = ep->next_op;
   op->ready = atomic_load(&ep->ready);
   op->mark = ep->mark;
@@ -213,8 +217,14 @@ static void begin(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispatch
   op->sent = op->answered = 0;
   op->round = 0;
   op->dispatch_wire_bytes = op->combine_wire_bytes = op->logical_selections = 0;
+  op->route = NULL;
+  op->fills = false;
+  op->route_number = 0;
+  op->went = NULL;
+  if (args->route)
+    ep_kept_begin(op, args->route, fills);
   size_t selections = (size_t)num_tokens * op->topk;
-  if (selections > 0)
+  if (selections > 0 && !ep_op_keeps(op))
     ep_take_experts(op, args, selections);
   if (selections > 0 && args->topk_weights)
     memcpy(op->weights, args->topk_weights, selections * sizeof *op->weights);
@@ -248,15 +258,18 @@ int ep_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, enum ep_kin
   if (num_tokens > args->num_tokens)
     return fail(WEFT_ERR_INVALID, "dispatch: *num_tokens_at is %u, more than num_tokens, %u", num_tokens,
                 args->num_tokens);
-  int rc = ep_check_experts(ep, args, num_tokens, args->topk ? args->topk : ep->layout.topk);
+  bool fills = false;
+  int rc = ep_check_experts(ep, args, num_tokens, args->topk ? args->topk : ep->layout.topk, "dispatch");
   if (rc == 0)
     rc = ep_check_active(ep);
+  if (rc == 0 && args->route && op->state != EP_OP_SENDING)
+    rc = ep_kept_check(ep, args, kind, num_tokens, &fills);
   if (rc == 0)
     rc = take_place(ep, op, kind, args->flags);
   if (rc < 0)
     return rc;
   if (rc == 0)
-    begin(ep, op, args, kind, num_tokens);
+    begin(ep, op, args, kind, num_tokens, fills);
   struct sending sending = {.input = input_of(ep, op, args, x_stays),
                             .deadline_ns = clock_deadline_ms(ep->op_timeout_ms)};
   // Each rank begins with the one after it: no two with the same.
@@ -267,6 +280,8 @@ int ep_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, enum ep_kin
       return ep_canceled("dispatch");
     }
   keep_own(ep, op, &sending.input);
+  if (op->fills)
+    ep_kept_note_sent(op);
   ep_hand_over(ep);
   op->state = EP_OP_SENT;
   ep->next_op++;

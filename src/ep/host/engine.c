@@ -19,7 +19,8 @@ static int allocate(weft_ep_t *ep, const struct weft_ep_options *options) {
     return fail(WEFT_ERR_NOMEM, "no memory for operations of %u tokens", options->max_tokens);
   host->encoded = aligned_alloc(EP_LINE, ep->layout.combine_stride); // logfmt10 takes no more than any type
   host->decoded = calloc((size_t)options->topk * options->hidden, sizeof *host->decoded);
-  if (!host->encoded || !host->decoded)
+  host->no_row = calloc(1, ep->layout.row_stride);
+  if (!host->encoded || !host->decoded || !host->no_row)
     return fail(WEFT_ERR_NOMEM, "no memory to encode rows of %u values", options->hidden);
   for (int i = 0; i < EP_DEPTH; i++) {
     int rc = ep_op_init(ep, &host->ops[i]);
@@ -40,6 +41,7 @@ static void close_host(weft_ep_t *ep) {
   free(host->reduced);
   free(host->encoded);
   free(host->decoded);
+  free(host->no_row);
   free(host);
   ep->host = NULL;
 }
@@ -172,6 +174,12 @@ const struct ep_engine_ops ep_host_engine = {
     .finish = ep_host_finish,
     .barrier = ep_host_barrier,
     .await = ep_host_await,
+    .route_create = ep_kept_create,
+    .route_free = ep_kept_destroy,
+    .route_plan = ep_kept_plan,
+    .route_get_arrays = ep_kept_get_arrays,
+    .route_await = ep_kept_await,
+    .combine_route = ep_host_combine_route,
     .next_op = next_op,
     .set_mark = set_mark,
     .mask = mask,

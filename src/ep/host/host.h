@@ -4,6 +4,8 @@
 
 #include "ep/core/engine.h"
 #include "ep/core/op_state.h"
+#include "ep/core/route.h"
+#include "ep/routing/kept.h"
 
 // One rank of an operation's view.
 struct ep_member {
@@ -21,6 +23,7 @@ struct ep_member {
   bool late_weights;    // its weights come with the combine
   uint8_t kind;         // of its operation, enum ep_kind
   uint8_t answer_type;  // of the rows that it answered with, enum weft_ep_combine_dtype
+  uint64_t route_rows;  // of ours, that it has kept with the route that it goes by
 };
 
 // Scales of rows in the caller's memory: of token t and block b, word t * row + b * block.
@@ -64,6 +67,12 @@ struct ep_op {
   uint16_t *own_combine;       // [M][H] this rank's own rows, reduced; with own_y, room for one
   const uint16_t *own_y;       // the caller's y, while it stays readable until combine_recv has returned
 
+  // Until its dispatch has been received: the route that it fills, or goes by. NULL: none.
+  weft_ep_route_t *route;
+  bool fills;
+  uint64_t route_number; // goes by: the operation that filled it, plus one; 0: it does not, and headers say so
+  const uint8_t *went;   // goes by: [T][K] where its tokens may go; NULL: anywhere
+
   enum weft_ep_layout layout;
   uint32_t recv_rows; // weft_ep_recv_args.rows
   bool in_place;      // the rows that came are still being read where they lie: no thread may overwrite them yet
@@ -83,17 +92,35 @@ struct ep_op {
 struct ep_host {
   struct ep_op ops[EP_DEPTH];
   uint64_t halfway;   // operation, plus one, whose dispatch in one, or barrier, was interrupted in its second half
-  uint8_t *heads;     // [M] row headers of the member whose rows are being laid out
-  uint32_t *cursor;   // [experts] selections of each local expert laid out so far
-  uint32_t laid_rows; // rows laid out so far (RANK_MAJOR)
-  struct ep_scales out_scales; // where the receive has its scales; their words are written,
-  uint64_t out_scales_expert;  // those of an expert so far behind those of the one before
-  uint16_t *reduced;           // [H] a row between its reduction and its way to the peer
-  uint8_t *encoded;            // logfmt10: the same, as it travels
-  uint16_t *decoded;           // logfmt10: [K][H] rows of one token that came, of the largest K
+  uint64_t combining; // likewise of a combine by a route, interrupted after its headers had come,
+  const weft_ep_route_t *combines_by; // by that one
+  uint8_t *heads;                     // [M] row headers of the member whose rows are being laid out
+  uint32_t *cursor;                   // [experts] selections of each local expert laid out so far
+  uint32_t laid_rows;                 // rows laid out so far (RANK_MAJOR)
+  uint32_t laid_sources;              // by a route: its sources laid out so far
+  uint8_t *no_row;                    // a row of 0: what stands in the place of one that did not come
+  struct ep_scales out_scales;        // where the receive has its scales; their words are written,
+  uint64_t out_scales_expert;         // those of an expert so far behind those of the one before
+  uint16_t *reduced;                  // [H] a row between its reduction and its way to the peer
+  uint8_t *encoded;                   // logfmt10: the same, as it travels
+  uint16_t *decoded;                  // logfmt10: [K][H] rows of one token that came, of the largest K
 };
 
 extern const struct ep_engine_ops ep_host_engine;
+
+// Whether the operation goes by a route.
+static inline bool ep_op_keeps(const struct ep_op *op) {
+  return op->route_number != 0;
+}
+// Where the rows of a member came to stand in this operation.
+static inline struct ep_inbox *ep_op_inbox(struct ep_op *op, const struct ep_member *member) {
+  return member->link ? &member->link->inbox[op->number % EP_DEPTH] : &op->own_in;
+}
+// What `rows` rows of the dispatch bring: without row headers where the receiver has kept them.
+static inline uint64_t ep_op_bytes(const weft_ep_t *ep, const struct ep_op *op, uint32_t rows) {
+  uint64_t row_bytes = op->form.value_bytes + op->form.scale_bytes;
+  return ep_op_keeps(op) ? rows * row_bytes : ep_layout_bytes(&ep->layout, row_bytes, rows);
+}
 
 // --- operation.c: the life of an operation ---
 
@@ -141,7 +168,8 @@ void ep_activate_next(weft_ep_t *ep);
 // --- route.c: which ranks tokens go to ---
 
 // INVALID: an expert that no rank can have.
-int ep_check_experts(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args, uint32_t num_tokens, uint32_t topk);
+int ep_check_experts(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args, uint32_t num_tokens, uint32_t topk,
+                     const char *call);
 // Keeps the first `selections` experts of the caller's.
 void ep_take_experts(struct ep_op *op, const struct weft_ep_dispatch_args *args, size_t selections);
 // Gives every selection its member and row, and every member its tokens. Rows are packed in the order of tokens.
@@ -173,6 +201,36 @@ static inline bool ep_write_in_place(const struct ep_writing *writing) {
 // Copies one row. ep_kernels_fence() comes before the flag.
 void ep_write_row(weft_ep_t *ep, struct ep_writing *writing, void *to, const void *from, size_t size);
 
+// --- kept_route.c: routes ---
+
+int ep_kept_create(weft_ep_t *ep, const struct weft_ep_route_options *options, weft_ep_route_t *route);
+void ep_kept_destroy(weft_ep_route_t *route);
+int ep_kept_plan(weft_ep_route_t *route, const int64_t *topk_idx, uint32_t num_tokens, void *stream);
+int ep_kept_get_arrays(weft_ep_route_t *route, struct weft_ep_route_arrays *arrays);
+int ep_kept_await(weft_ep_route_t *route, struct weft_ep_route_info *info, uint32_t timeout_ms);
+int ep_host_combine_route(weft_ep_t *ep, weft_ep_route_t *route, const struct weft_ep_combine_args *args,
+                          struct weft_ep_result *result, uint64_t *number);
+// Whether the next operation, in the view of ep->view, can fill args->route (*fills) or go by it: INVALID, ROOM, BUSY,
+// CONFLICT.
+int ep_kept_check(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args, enum ep_kind kind, uint32_t num_tokens,
+                  bool *fills);
+// The operation has begun with that route: takes from it what is sent, if it goes by it.
+void ep_kept_begin(struct ep_op *op, weft_ep_route_t *route, bool fills);
+// The tokens, experts and weights are those of the route that the operation goes by.
+void ep_kept_take_over(struct ep_op *op);
+// All was sent: puts it into the route that the operation fills.
+void ep_kept_note_sent(struct ep_op *op);
+// Rows of that member which the route that the operation goes by has brought; 0: it goes by none.
+uint64_t ep_kept_rows_of(const struct ep_op *op, const struct ep_member *member);
+// How many of `count` rows that a member announces are taken: all; by a route all, if they are as many as it brought,
+// or none.
+uint32_t ep_kept_rows_in(const struct ep_op *op, const struct ep_member *member, uint32_t count);
+// The operation was received, and its layout is known: ends the filling of its route, or takes from it what the combine
+// needs; and lets go of it.
+void ep_kept_received(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv);
+// The same of an operation that ends without being received.
+void ep_kept_let_go(struct ep_op *op);
+
 // --- recv_headers.c ---
 
 // Receives every member's header and lays the rows out where `recv` says (NULL: there must be none). `*mark`: the
@@ -184,6 +242,9 @@ bool ep_receive_headers(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_re
 void ep_expand_begin(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_recv_args *recv);
 // Lays out the rows of one member behind those before it. PROTOCOL: a row header is wrong (nothing is laid out then).
 int ep_expand(weft_ep_t *ep, struct ep_op *op, uint32_t member, const struct weft_ep_recv_args *recv);
+// By a route: lays out rows of 0 in the places of its sources with lower ranks that were not laid out, because they did
+// not come or have left. INT32_MAX: all that are left.
+void ep_expand_absent(weft_ep_t *ep, struct ep_op *op, int32_t below, const struct weft_ep_recv_args *recv);
 // Rows that would have been needed in recv->rows; what is beyond has not been written.
 uint32_t ep_expand_needed(const weft_ep_t *ep, const struct weft_ep_recv_args *recv);
 // Writes the counts; returns the rows in all.

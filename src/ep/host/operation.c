@@ -149,7 +149,10 @@ void ep_op_set_view(weft_ep_t *ep, struct ep_op *op, const struct group_view *vi
 
 int ep_fail_interrupted(const struct ep_op *op) {
   return fail(WEFT_ERR_BUSY, "%s: operation %llu was interrupted: make that call again first",
-              op->kind == EP_KIND_BARRIER ? "barrier" : "dispatch", (unsigned long long)op->number);
+              op->kind == EP_KIND_BARRIER   ? "barrier"
+              : op->kind == EP_KIND_COMBINE ? "combine_route"
+                                            : "dispatch",
+              (unsigned long long)op->number);
 }
 
 int ep_op_find(weft_ep_t *ep, uint64_t number, enum ep_op_state state, const char *call, struct ep_op **out) {
@@ -217,6 +220,8 @@ void ep_release_answers(weft_ep_t *ep, struct ep_op *op) {
 void ep_op_end(weft_ep_t *ep, struct ep_op *op) {
   if (op->in_place)
     ep_release_rows(ep, op);
+  if (op->route)
+    ep_kept_let_go(op);
   op->state = EP_OP_FREE;
   group_view_unref(op->view);
   op->view = NULL;

@@ -119,6 +119,15 @@ static bool follow_newer(weft_ep_t *ep, struct ep_op *op, struct ep_member *memb
   return in;
 }
 
+// Whether a member's operation is another one than this rank's: of another type, or by another route. A barrier says so
+// itself.
+static bool is_odd(const struct ep_op *op, const struct ep_dispatch_head *head) {
+  if (head->kind == EP_KIND_BARRIER || op->kind == EP_KIND_BARRIER)
+    return false;
+  bool alike = head->kind == (uint8_t)op->kind && head->route == op->route_number && head->topk == op->topk;
+  return !alike || (op->kind == EP_KIND_DISPATCH && head->dtype != (uint8_t)op->form.dtype);
+}
+
 // The member's header is there. True: everything has begun anew.
 static bool receive_from(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct receiving *receiving) {
   struct ep_member *member = &op->members[index];
@@ -131,7 +140,9 @@ static bool receive_from(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct
                                   .kind = shared->kind,
                                   .has_weights = shared->has_weights,
                                   .dtype = shared->dtype,
-                                  .topk = shared->topk};
+                                  .topk = shared->topk,
+                                  .route = shared->route,
+                                  .route_rows = shared->route_rows};
   if (head.count > ep->layout.max_tokens || atomic_load(&shared->flag) != op->number + 1) {
     ep_link_down(ep, member->link, EP_LINK_BROKEN, "it wrote a malformed header");
     lose(member, receiving);
@@ -143,11 +154,11 @@ static bool receive_from(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct
     return false;
   member->received = true;
   note_wait(member, receiving);
-  member->rows_in = head.count;
+  member->rows_in = ep_kept_rows_in(op, member, head.count);
+  member->route_rows = head.route_rows;
   member->late_weights = !head.has_weights;
   member->kind = head.kind;
-  bool odd = head.dtype != (uint8_t)op->form.dtype || head.topk != op->topk;
-  if (odd && head.kind == EP_KIND_DISPATCH && op->kind == EP_KIND_DISPATCH && op->odd_member < 0)
+  if (op->odd_member < 0 && is_odd(op, &head))
     op->odd_member = (int32_t)index;
   receiving->pending--;
   receiving->last = index;

@@ -13,7 +13,8 @@ struct source {
   struct ep_scales scales; // by token, where they do not lie behind the values
   bool by_token;
   uint32_t count;
-  struct ep_inbox *inbox;
+  bool absent;            // they did not come: rows of 0 stand in their places,
+  struct ep_inbox *inbox; // and nothing is answered: NULL
 };
 
 static struct source source_of(weft_ep_t *ep, struct ep_op *op, uint32_t index) {
@@ -27,15 +28,33 @@ static struct source source_of(weft_ep_t *ep, struct ep_op *op, uint32_t index) 
                            .scales = op->own_scales,
                            .by_token = true,
                            .count = member->rows_in,
-                           .inbox = &op->own_in};
+                           .inbox = ep_op_inbox(op, member)};
   char *slot = (char *)ep_slot(layout, member->link->in.memory, op->number);
-  memcpy(ep->host->heads, slot + layout->heads, member->rows_in * layout->head_stride);
+  if (!ep_op_keeps(op))
+    memcpy(ep->host->heads, slot + layout->heads, member->rows_in * layout->head_stride);
   return (struct source){.rank = member->rank,
                          .heads = ep->host->heads,
                          .rows = (const uint8_t *)slot + layout->rows,
                          .stride = layout->row_stride,
                          .count = member->rows_in,
-                         .inbox = &member->link->inbox[op->number % EP_DEPTH]};
+                         .inbox = ep_op_inbox(op, member)};
+}
+
+// By a route: the row headers are those that it has kept.
+static struct source kept_source_of(weft_ep_t *ep, struct ep_op *op, uint32_t index) {
+  const struct ep_kept *kept = op->route->kept;
+  struct source source = source_of(ep, op, index);
+  const struct ep_kept_source *from = ep_kept_find(kept, source.rank, op->members[index].incarnation);
+  source.heads = ep_kept_heads(kept, from);
+  return source;
+}
+
+static struct source absent_source_of(weft_ep_t *ep, const struct ep_op *op, const struct ep_kept_source *from) {
+  return (struct source){.rank = from->rank,
+                         .heads = ep_kept_heads(op->route->kept, from),
+                         .rows = ep->host->no_row,
+                         .count = from->rows,
+                         .absent = true};
 }
 
 // Row headers come from another process: nothing in them is used as an index before this, and what is checked is a copy
@@ -96,27 +115,30 @@ static void by_expert(weft_ep_t *ep, const struct ep_op *op, const struct source
   for (uint32_t j = 0; j < row->count; j++) {
     uint32_t place = ep->host->cursor[experts[j]]++;
     size_t to = (size_t)experts[j] * recv->rows + place;
-    source->inbox->index[at + j] = (int32_t)to;
-    source->inbox->weight[at + j] = weights[j];
+    if (!source->absent) {
+      source->inbox->index[at + j] = (int32_t)to;
+      source->inbox->weight[at + j] = weights[j];
+    }
     if (place >= recv->rows)
       continue; // counted; see ep_expand_needed
     lay_row(ep, &op->form, body, recv, to, (uint32_t)experts[j], place);
     if (recv->src_rank)
       recv->src_rank[to] = source->rank;
     if (recv->src_token)
-      recv->src_token[to] = row->token;
+      recv->src_token[to] = source->absent ? -1 : row->token;
   }
-  source->inbox->count[i] = (uint8_t)row->count;
+  if (!source->absent)
+    source->inbox->count[i] = (uint8_t)row->count;
 }
 
 // The local experts and weights of a row that is RANK_MAJOR: first, or at their places in the token's top-k.
-static void lay_selections(const struct ep_layout *layout, uint32_t topk, struct ep_row *row,
+static void lay_selections(const struct ep_layout *layout, uint32_t topk, struct ep_row *row, bool absent,
                            const struct weft_ep_recv_args *recv, uint32_t to) {
   const int16_t *experts = ep_row_experts(layout, row);
   const float *weights = ep_row_weights(row);
   uint32_t places = recv->flags & WEFT_EP_RECV_KEEP_PLACES ? row->places : (1u << row->count) - 1, next = 0;
   for (uint32_t k = 0; k < topk; k++) {
-    bool here = places >> k & 1;
+    bool here = !absent && places >> k & 1;
     if (recv->local_expert)
       recv->local_expert[(size_t)to * topk + k] = here ? experts[next] : -1;
     if (recv->weights)
@@ -129,8 +151,10 @@ static void by_rank(weft_ep_t *ep, const struct ep_op *op, const struct source *
                     const struct body *body, const struct weft_ep_recv_args *recv) {
   const int16_t *experts = ep_row_experts(&ep->layout, row);
   uint32_t to = ep->host->laid_rows++;
-  source->inbox->index[(size_t)i * ep->layout.topk] = (int32_t)to;
-  source->inbox->count[i] = 1;
+  if (!source->absent) {
+    source->inbox->index[(size_t)i * ep->layout.topk] = (int32_t)to;
+    source->inbox->count[i] = 1;
+  }
   for (uint32_t j = 0; j < row->count; j++)
     ep->host->cursor[experts[j]]++;
   if (to >= recv->rows)
@@ -139,8 +163,8 @@ static void by_rank(weft_ep_t *ep, const struct ep_op *op, const struct source *
   if (recv->src_rank)
     recv->src_rank[to] = source->rank;
   if (recv->src_token)
-    recv->src_token[to] = row->token;
-  lay_selections(&ep->layout, op->topk, row, recv, to);
+    recv->src_token[to] = source->absent ? -1 : row->token;
+  lay_selections(&ep->layout, op->topk, row, source->absent, recv, to);
 }
 
 // Where the scales of this form are to lie.
@@ -153,7 +177,9 @@ static void place_scales(struct ep_host *host, const struct ep_form *form, const
 
 void ep_expand_begin(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_recv_args *recv) {
   memset(ep->host->cursor, 0, ep->experts_per_rank * sizeof *ep->host->cursor);
-  ep->host->laid_rows = 0;
+  ep->host->laid_rows = ep->host->laid_sources = 0;
+  if (recv && op->fills)
+    ep_kept_begin_rows(op->route->kept, op->num_members);
   if (recv)
     place_scales(ep->host, &op->form, recv);
   if (!recv || !recv->range)
@@ -174,21 +200,51 @@ static void note_range(weft_ep_t *ep, const struct weft_ep_recv_args *recv, int3
   }
 }
 
+static void lay_source(weft_ep_t *ep, struct ep_op *op, const struct source *source,
+                       const struct weft_ep_recv_args *recv) {
+  note_range(ep, recv, source->rank, false);
+  for (uint32_t i = 0; i < source->count; i++) {
+    struct ep_row *row = ep_row_at(&ep->layout, source->heads, i);
+    struct body body = body_of(ep, op, source, i, (uint32_t)row->token, recv->rows_at != NULL);
+    if (recv->layout != WEFT_EP_RANK_MAJOR)
+      by_expert(ep, op, source, i, row, &body, recv);
+    else
+      by_rank(ep, op, source, i, row, &body, recv);
+  }
+  note_range(ep, recv, source->rank, true);
+}
+
+void ep_expand_absent(weft_ep_t *ep, struct ep_op *op, int32_t below, const struct weft_ep_recv_args *recv) {
+  const struct ep_kept *kept = op->route->kept;
+  uint32_t *next = &ep->host->laid_sources;
+  for (; *next < kept->num_sources && kept->sources[*next].rank < below; ++*next) {
+    struct source source = absent_source_of(ep, op, &kept->sources[*next]);
+    lay_source(ep, op, &source, recv);
+  }
+}
+
+// By a route: the rows of a member that brings none are laid out when it is the next one's turn.
+static void expand_kept(weft_ep_t *ep, struct ep_op *op, uint32_t member, const struct weft_ep_recv_args *recv) {
+  ep_expand_absent(ep, op, op->members[member].rank, recv);
+  if (op->members[member].rows_in == 0)
+    return;
+  struct source source = kept_source_of(ep, op, member);
+  lay_source(ep, op, &source, recv);
+  ep->host->laid_sources++;
+}
+
 int ep_expand(weft_ep_t *ep, struct ep_op *op, uint32_t member, const struct weft_ep_recv_args *recv) {
+  if (ep_op_keeps(op)) {
+    expand_kept(ep, op, member, recv);
+    return 0;
+  }
   struct source source = source_of(ep, op, member);
   int rc = check_heads(ep, &source, op->topk);
   if (rc != 0)
     return rc;
-  note_range(ep, recv, source.rank, false);
-  for (uint32_t i = 0; i < source.count; i++) {
-    struct ep_row *row = ep_row_at(&ep->layout, source.heads, i);
-    struct body body = body_of(ep, op, &source, i, (uint32_t)row->token, recv->rows_at != NULL);
-    if (recv->layout != WEFT_EP_RANK_MAJOR)
-      by_expert(ep, op, &source, i, row, &body, recv);
-    else
-      by_rank(ep, op, &source, i, row, &body, recv);
-  }
-  note_range(ep, recv, source.rank, true);
+  lay_source(ep, op, &source, recv);
+  if (op->fills)
+    ep_kept_take_rows(op->route->kept, member, source.heads, source.inbox, source.count);
   return 0;
 }
 

@@ -1,0 +1,90 @@
+// What came to a rank: row headers and places are taken as they are laid out, then counted for the caller: the second
+// group of weft_ep_route_arrays.
+#include <string.h>
+
+#include "ep/routing/kept.h"
+
+void ep_kept_begin_rows(struct ep_kept *kept, uint32_t num_sources) {
+  memset(kept->sources, 0, num_sources * sizeof *kept->sources);
+  kept->num_sources = num_sources;
+  kept->rows_taken = kept->num_rows = 0;
+}
+
+void ep_kept_take_rows(struct ep_kept *kept, uint32_t index, const void *heads, const struct ep_inbox *inbox,
+                       uint32_t rows) {
+  struct ep_kept_source *source = &kept->sources[index];
+  size_t first = kept->rows_taken, topk = kept->layout.topk;
+  kept->num_rows += rows;
+  if (rows > kept->max_rows - kept->rows_taken)
+    return; // counted; the route is too short
+  source->first = kept->rows_taken;
+  source->rows = rows;
+  kept->rows_taken += rows;
+  memcpy(kept->heads + first * kept->layout.head_stride, heads, rows * kept->layout.head_stride);
+  memcpy(kept->in.count + first, inbox->count, rows * sizeof *inbox->count);
+  memcpy(kept->in.index + first * topk, inbox->index, rows * topk * sizeof *inbox->index);
+  memcpy(kept->in.weight + first * topk, inbox->weight, rows * topk * sizeof *inbox->weight);
+}
+
+static struct ep_row *row_of(const struct ep_kept *kept, const struct ep_kept_source *source, uint32_t i) {
+  return ep_row_at(&kept->layout, ep_kept_heads(kept, source), i);
+}
+
+// How many rows each expert has, and where its part ends.
+static void count_experts(struct ep_kept *kept) {
+  memset(kept->expert_rows, 0, kept->experts_per_rank * sizeof *kept->expert_rows);
+  for (uint32_t s = 0; s < kept->num_sources; s++)
+    for (uint32_t i = 0; i < kept->sources[s].rows; i++) {
+      struct ep_row *row = row_of(kept, &kept->sources[s], i);
+      const int16_t *experts = ep_row_experts(&kept->layout, row);
+      for (uint32_t j = 0; j < row->count; j++)
+        kept->expert_rows[experts[j]]++;
+    }
+  uint32_t begin = 0;
+  for (uint32_t e = 0; e < kept->experts_per_rank; e++) {
+    uint32_t end = begin + (uint32_t)kept->expert_rows[e];
+    kept->cursor[e] = begin;
+    kept->expert_end[e] = (int32_t)end;
+    begin = (end + kept->alignment - 1) / kept->alignment * kept->alignment;
+  }
+  kept->packed_rows = begin;
+}
+
+// Where the selections of one row stand when the rows are packed.
+static void place(struct ep_kept *kept, struct ep_row *row, int32_t *slot) {
+  const int16_t *experts = ep_row_experts(&kept->layout, row);
+  uint32_t next = 0;
+  for (uint32_t k = 0; k < kept->topk; k++) {
+    bool here = row->places >> k & 1;
+    slot[k] = here ? (int32_t)kept->cursor[experts[next]]++ : -1;
+    next += here;
+  }
+}
+
+void ep_kept_end_rows(struct ep_kept *kept) {
+  kept->state = kept->num_rows > kept->max_rows ? EP_KEPT_SHORT : EP_KEPT_FILLED;
+  if (kept->state == EP_KEPT_SHORT)
+    return;
+  count_experts(kept);
+  uint32_t to = 0, next_rank = 0;
+  for (uint32_t s = 0; s < kept->num_sources; s++) {
+    const struct ep_kept_source *source = &kept->sources[s];
+    for (; next_rank < (uint32_t)source->rank; next_rank++)
+      kept->rank_end[next_rank] = (int32_t)to;
+    for (uint32_t i = 0; i < source->rows; i++, to++) {
+      struct ep_row *row = row_of(kept, source, i);
+      kept->src_rank[to] = source->rank;
+      kept->src_token[to] = row->token;
+      place(kept, row, kept->slot + (size_t)to * kept->topk);
+    }
+  }
+  for (; next_rank < kept->capacity; next_rank++)
+    kept->rank_end[next_rank] = (int32_t)to;
+}
+
+void ep_kept_copy_inbox(const struct ep_kept *kept, const struct ep_kept_source *source, struct ep_inbox *inbox) {
+  size_t first = source->first, rows = source->rows, topk = kept->layout.topk;
+  memcpy(inbox->count, kept->in.count + first, rows * sizeof *inbox->count);
+  memcpy(inbox->index, kept->in.index + first * topk, rows * topk * sizeof *inbox->index);
+  memcpy(inbox->weight, kept->in.weight + first * topk, rows * topk * sizeof *inbox->weight);
+}
