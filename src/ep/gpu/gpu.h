@@ -210,6 +210,7 @@ uint64_t ep_gpu_next_op(const weft_ep_t *ep);
 // check.c: what kernels can work with.
 int ep_gpu_check_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args);
 int ep_gpu_check_recv(weft_ep_t *ep, const struct weft_ep_recv_args *recv);
+int ep_gpu_check_combine(weft_ep_t *ep, const struct weft_ep_combine_args *args, const char *call);
 
 int ep_gpu_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, uint64_t *number);
 int ep_gpu_dispatch_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_recv_args *recv,

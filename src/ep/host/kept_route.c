@@ -101,6 +101,19 @@ static int check_keep(const weft_ep_t *ep, const struct ep_kept *kept, const str
   return rc != 0 ? rc : check_newcomers(kept, ep->view, "dispatch");
 }
 
+int ep_kept_check_recv(const weft_ep_route_t *route, const struct weft_ep_recv_args *recv) {
+  uint32_t alignment = recv->alignment ? recv->alignment : 1, kept = route->kept->alignment;
+  if (recv->layout != WEFT_EP_PACKED || alignment == kept)
+    return 0;
+  return fail(WEFT_ERR_INVALID, "dispatch_recv: alignment is %u, and that of the route that the dispatch fills is %u",
+              alignment, kept);
+}
+
+bool ep_kept_fills(const struct weft_ep_dispatch_args *args) {
+  bool given = args->topk_idx || args->topk_idx32, check = args->flags & WEFT_EP_DISPATCH_CHECK_ROUTE;
+  return given && !(check && args->route->kept->state != EP_KEPT_PLANNED);
+}
+
 int ep_kept_check(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args, enum ep_kind kind, uint32_t num_tokens,
                   bool *fills) {
   const struct ep_kept *kept = args->route->kept;
@@ -109,12 +122,12 @@ int ep_kept_check(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args,
     int rc = check_filled(kept, "combine_route");
     return rc != 0 ? rc : check_newcomers(kept, ep->view, "combine_route");
   }
-  bool given = args->topk_idx || args->topk_idx32, check = args->flags & WEFT_EP_DISPATCH_CHECK_ROUTE;
+  bool check = args->flags & WEFT_EP_DISPATCH_CHECK_ROUTE;
   uint32_t topk = args->topk ? args->topk : check ? kept->topk : ep->layout.topk;
   int rc = check ? compare(kept, args, num_tokens, topk) : 0;
   if (rc != 0)
     return rc;
-  *fills = given && !(check && kept->state != EP_KEPT_PLANNED);
+  *fills = ep_kept_fills(args);
   return *fills ? check_fill(args->route, num_tokens, topk) : check_keep(ep, kept, args, num_tokens);
 }
 
@@ -177,6 +190,39 @@ uint64_t ep_kept_rows_of(const struct ep_op *op, const struct ep_member *member)
 
 uint32_t ep_kept_rows_in(const struct ep_op *op, const struct ep_member *member, uint32_t count) {
   return !ep_op_keeps(op) || count == ep_kept_rows_of(op, member) ? count : 0;
+}
+
+void ep_kept_place(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_recv_args *recv) {
+  const struct ep_kept *kept = op->route->kept;
+  uint32_t *tally = ep->host->places.tally;
+  for (uint32_t s = 0; s < kept->num_sources; s++) {
+    ep_kept_tally(kept, &kept->sources[s], tally);
+    ep_places_add_source(ep, s, kept->sources[s].rank, kept->sources[s].rows, tally, recv);
+  }
+  if (recv->layout == WEFT_EP_PACKED)
+    ep_places_pack(ep, recv);
+}
+
+static bool is_room(const weft_ep_t *ep, const struct weft_ep_recv_args *recv) {
+  return ep_places_needed(ep, recv) <= recv->rows;
+}
+
+void ep_kept_lay(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct ep_batch *batch,
+                 const struct weft_ep_recv_args *recv) {
+  const struct ep_kept *kept = op->route->kept;
+  const struct ep_member *member = &op->members[index];
+  if (batch->count > 0 && is_room(ep, recv))
+    ep_rows_lay_kept(ep, op, index, (uint32_t)(ep_kept_find(kept, member->rank, member->incarnation) - kept->sources),
+                     batch, recv);
+}
+
+void ep_kept_lay_absent(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv) {
+  const struct ep_kept *kept = op->route->kept;
+  for (uint32_t s = 0; s < kept->num_sources && is_room(ep, recv); s++) {
+    int32_t index = ep_op_member(op, kept->sources[s].rank);
+    if (index < 0 || op->members[index].rows_in == 0)
+      ep_rows_lay_absent(ep, op, s, recv);
+  }
 }
 
 // Rows that a member has not kept with its route, because it took this rank for lost then, bring no answer from it.
@@ -320,11 +366,15 @@ int ep_kept_await(weft_ep_route_t *route, struct weft_ep_route_info *info, uint3
 
 // What can be said of the arguments before anything is sent. INVALID.
 static int check_combine(const struct ep_kept *kept, const struct weft_ep_combine_args *args) {
-  bool late = !kept->has_weights && kept->form != WEFT_EP_RANK_MAJOR;
+  bool unweighted = args->flags & WEFT_EP_COMBINE_UNWEIGHTED;
+  bool late = !kept->has_weights && kept->form != WEFT_EP_RANK_MAJOR && !unweighted;
   if (kept->num_tokens > 0 && !args->out)
     return fail(WEFT_ERR_INVALID, "combine_route: out is NULL");
   if (kept->num_rows > 0 && !args->y)
     return fail(WEFT_ERR_INVALID, "combine_route: y is NULL, and the route brought %u rows", kept->num_rows);
+  if (args->row_weights && kept->form != WEFT_EP_RANK_MAJOR)
+    return fail(WEFT_ERR_INVALID, "combine_route: row_weights is given, but the rows that filled the route were not "
+                                  "received RANK_MAJOR: only such rows have weights that can go back");
   if (late && kept->num_tokens > 0 && !args->topk_weights)
     return fail(WEFT_ERR_INVALID, "combine_route: topk_weights is NULL here, and was when the route was filled");
   if (!late && args->topk_weights && kept->num_tokens > 0)

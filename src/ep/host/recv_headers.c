@@ -32,13 +32,16 @@ static void restart(weft_ep_t *ep, struct ep_op *op, struct receiving *receiving
     struct ep_member *member = &op->members[i];
     member->received = i == op->self;
     member->rows_in = i == op->self ? member->rows_out : 0;
+    member->last_in = -1;
     if (!member->sent && !member->lost && !receiving->interrupted)
       receiving->interrupted = !ep_send_empty(ep, op, member, receiving->deadline_ns);
     receiving->pending += !member->received && !member->lost;
   }
   op->odd_member = -1;
   ep_activation_receive(&ep->activation, op->ready);
-  ep_expand_begin(ep, op, receiving->recv);
+  ep_places_begin(ep, op, receiving->recv);
+  if (receiving->recv && ep_op_keeps(op))
+    ep_kept_place(ep, op, receiving->recv);
 }
 
 // Changes to `view` in the middle of the operation; headers that were received are received again.
@@ -124,8 +127,11 @@ static bool follow_newer(weft_ep_t *ep, struct ep_op *op, struct ep_member *memb
 static bool is_odd(const struct ep_op *op, const struct ep_dispatch_head *head) {
   if (head->kind == EP_KIND_BARRIER || op->kind == EP_KIND_BARRIER)
     return false;
-  bool alike = head->kind == (uint8_t)op->kind && head->route == op->route_number && head->topk == op->topk;
-  return !alike || (op->kind == EP_KIND_DISPATCH && head->dtype != (uint8_t)op->form.dtype);
+  if (head->kind != (uint8_t)op->kind || head->route != op->route_number || head->topk != op->topk)
+    return true;
+  return op->kind == EP_KIND_DISPATCH &&
+         (head->dtype != (uint8_t)op->form.dtype || head->row_bytes != op->form.value_bytes ||
+          head->scale_bytes != op->form.scale_bytes);
 }
 
 // The member's header is there. True: everything has begun anew.
@@ -141,6 +147,8 @@ static bool receive_from(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct
                                   .has_weights = shared->has_weights,
                                   .dtype = shared->dtype,
                                   .topk = shared->topk,
+                                  .row_bytes = shared->row_bytes,
+                                  .scale_bytes = shared->scale_bytes,
                                   .route = shared->route,
                                   .route_rows = shared->route_rows};
   if (head.count > ep->layout.max_tokens || atomic_load(&shared->flag) != op->number + 1) {
@@ -187,6 +195,22 @@ static bool listen_once(weft_ep_t *ep, struct ep_op *op, struct receiving *recei
   return news;
 }
 
+// The rows of one member, behind those of the members before it; PACKED: they are counted. PROTOCOL: nothing is.
+static int lay_out_member(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct weft_ep_recv_args *recv) {
+  struct ep_batch all = {.number = op->number, .first = 0, .count = op->members[index].rows_in};
+  if (ep_op_keeps(op)) {
+    ep_kept_lay(ep, op, index, &all, recv);
+    return 0;
+  }
+  int rc = ep_rows_check(ep, op, index, &all);
+  if (rc != 0)
+    return rc;
+  ep_places_add(ep, op, index, ep->host->places.tally, recv);
+  if (recv->layout != WEFT_EP_PACKED)
+    ep_rows_lay(ep, op, index, &all, recv);
+  return 0;
+}
+
 // Lays out the rows of the members that follow in order and have come. True: did some.
 static bool lay_out(weft_ep_t *ep, struct ep_op *op, struct receiving *receiving) {
   uint32_t first = receiving->next;
@@ -196,13 +220,8 @@ static bool lay_out(weft_ep_t *ep, struct ep_op *op, struct receiving *receiving
       break;
     if (!member->received || !receiving->recv || op->odd_member >= 0)
       continue;
-    if (ep_expand(ep, op, receiving->next, receiving->recv) != 0) {
-      member->received = false;
-      member->rows_in = 0;
-      member->lost = true;
-      if (member->link)
-        ep_link_down(ep, member->link, EP_LINK_BROKEN, weft_last_error());
-    }
+    if (lay_out_member(ep, op, receiving->next, receiving->recv) != 0)
+      ep_rows_refuse(ep, member);
   }
   return receiving->next > first;
 }
@@ -249,6 +268,11 @@ bool ep_receive_headers(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_re
   struct ep_link *last = op->members[receiving.last].link;
   if (last)
     last->wait_ns += waited;
+  bool whole = recv && op->odd_member < 0 && !receiving.interrupted;
+  if (whole && ep_op_keeps(op))
+    ep_kept_lay_absent(ep, op, recv);
+  else if (whole && recv->layout == WEFT_EP_PACKED)
+    ep_packed_lay(ep, op, recv);
   *mark = receiving.mark;
   return !receiving.interrupted;
 }

@@ -7,39 +7,53 @@
 void ep_kept_begin_rows(struct ep_kept *kept, uint32_t num_sources) {
   memset(kept->sources, 0, num_sources * sizeof *kept->sources);
   kept->num_sources = num_sources;
-  kept->rows_taken = kept->num_rows = 0;
+  kept->rows_expected = kept->num_rows = 0;
 }
 
-void ep_kept_take_rows(struct ep_kept *kept, uint32_t index, const void *heads, const struct ep_inbox *inbox,
-                       uint32_t rows) {
+void ep_kept_expect_rows(struct ep_kept *kept, uint32_t index, uint32_t rows) {
   struct ep_kept_source *source = &kept->sources[index];
-  size_t first = kept->rows_taken, topk = kept->layout.topk;
   kept->num_rows += rows;
-  if (rows > kept->max_rows - kept->rows_taken)
+  if (rows > kept->max_rows - kept->rows_expected)
     return; // counted; the route is too short
-  source->first = kept->rows_taken;
+  source->first = kept->rows_expected;
   source->rows = rows;
-  kept->rows_taken += rows;
-  memcpy(kept->heads + first * kept->layout.head_stride, heads, rows * kept->layout.head_stride);
-  memcpy(kept->in.count + first, inbox->count, rows * sizeof *inbox->count);
-  memcpy(kept->in.index + first * topk, inbox->index, rows * topk * sizeof *inbox->index);
-  memcpy(kept->in.weight + first * topk, inbox->weight, rows * topk * sizeof *inbox->weight);
+  kept->rows_expected += rows;
+}
+
+void ep_kept_take_rows(struct ep_kept *kept, uint32_t index, uint32_t first, uint32_t rows, const void *heads,
+                       const struct ep_inbox *inbox) {
+  const struct ep_kept_source *source = &kept->sources[index];
+  if (first + rows > source->rows)
+    return; // too short
+  size_t to = source->first + first, topk = kept->layout.topk, from = first;
+  memcpy(kept->heads + to * kept->layout.head_stride, heads, rows * kept->layout.head_stride);
+  memcpy(kept->in.count + to, inbox->count + from, rows * sizeof *inbox->count);
+  memcpy(kept->in.index + to * topk, inbox->index + from * topk, rows * topk * sizeof *inbox->index);
+  memcpy(kept->in.weight + to * topk, inbox->weight + from * topk, rows * topk * sizeof *inbox->weight);
 }
 
 static struct ep_row *row_of(const struct ep_kept *kept, const struct ep_kept_source *source, uint32_t i) {
   return ep_row_at(&kept->layout, ep_kept_heads(kept, source), i);
 }
 
+void ep_kept_tally(const struct ep_kept *kept, const struct ep_kept_source *source, uint32_t *counts) {
+  memset(counts, 0, kept->experts_per_rank * sizeof *counts);
+  for (uint32_t i = 0; i < source->rows; i++) {
+    struct ep_row *row = row_of(kept, source, i);
+    const int16_t *experts = ep_row_experts(&kept->layout, row);
+    for (uint32_t j = 0; j < row->count; j++)
+      counts[experts[j]]++;
+  }
+}
+
 // How many rows each expert has, and where its part ends.
 static void count_experts(struct ep_kept *kept) {
   memset(kept->expert_rows, 0, kept->experts_per_rank * sizeof *kept->expert_rows);
-  for (uint32_t s = 0; s < kept->num_sources; s++)
-    for (uint32_t i = 0; i < kept->sources[s].rows; i++) {
-      struct ep_row *row = row_of(kept, &kept->sources[s], i);
-      const int16_t *experts = ep_row_experts(&kept->layout, row);
-      for (uint32_t j = 0; j < row->count; j++)
-        kept->expert_rows[experts[j]]++;
-    }
+  for (uint32_t s = 0; s < kept->num_sources; s++) {
+    ep_kept_tally(kept, &kept->sources[s], kept->cursor);
+    for (uint32_t e = 0; e < kept->experts_per_rank; e++)
+      kept->expert_rows[e] += (int32_t)kept->cursor[e];
+  }
   uint32_t begin = 0;
   for (uint32_t e = 0; e < kept->experts_per_rank; e++) {
     uint32_t end = begin + (uint32_t)kept->expert_rows[e];

@@ -53,7 +53,7 @@ struct ep_kept {
   struct ep_kept_source *sources; // [num_sources] by rank, this rank among them
   enum weft_ep_layout form;       // of the receive that filled it,
   uint32_t recv_rows;             // and its weft_ep_recv_args.rows
-  uint32_t rows_taken;            // row headers kept
+  uint32_t rows_expected;         // by the sources that have room
   uint32_t num_rows;              // rows that came, also those that had no room
   uint32_t packed_rows;
   uint8_t *heads;     // [max_rows] row headers, those of each source together
@@ -83,11 +83,16 @@ void ep_kept_count_sent(struct ep_kept *kept);
 
 // The rows of `num_sources` ranks will come.
 void ep_kept_begin_rows(struct ep_kept *kept, uint32_t num_sources);
-// Those of one have: `heads` were checked, `inbox` says where they were laid.
-void ep_kept_take_rows(struct ep_kept *kept, uint32_t source, const void *heads, const struct ep_inbox *inbox,
-                       uint32_t rows);
+// One brings so many.
+void ep_kept_expect_rows(struct ep_kept *kept, uint32_t source, uint32_t rows);
+// Some of its have come: `heads`, from the first of these on, were checked, `inbox` says where they were laid, from the
+// first of the source's on.
+void ep_kept_take_rows(struct ep_kept *kept, uint32_t source, uint32_t first, uint32_t rows, const void *heads,
+                       const struct ep_inbox *inbox);
 // All have, and the sources are filled in: counts them. The route is filled, or was too short.
 void ep_kept_end_rows(struct ep_kept *kept);
+// How many selections of each local expert the rows of one source bring. counts: [E]
+void ep_kept_tally(const struct ep_kept *kept, const struct ep_kept_source *source, uint32_t *counts);
 // Writes where the rows of one source were laid, for an operation that answers them again.
 void ep_kept_copy_inbox(const struct ep_kept *kept, const struct ep_kept_source *source, struct ep_inbox *inbox);
 

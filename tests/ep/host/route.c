@@ -150,7 +150,7 @@ static void compute_arrays(struct rank *rank, void *arg) {
         (weft_ep_route_plan(route, draw.topk_idx[rank->index], draw.tokens[rank->index], NULL) != 0 ||
          !check_sent(rank, &draw, &arrays[i % 4])))
       rank_fail(rank, "plan: %s", weft_last_error());
-    struct way way = {.layout = i % 2 ? WEFT_EP_RANK_MAJOR : WEFT_EP_PER_EXPERT, .apart = i % 3 == 0};
+    struct way way = {.layout = (enum weft_ep_layout)(1 + i % 3), .apart = i % 5 == 0, .alignment = alignments[i % 4]};
     struct weft_ep_dispatch_args args = way_dispatch(rank, &draw, &way, rank->x);
     args.route = route;
     int32_t expert_rows[EXPERTS];
@@ -158,10 +158,18 @@ static void compute_arrays(struct rank *rank, void *arg) {
     info.expert_rows = expert_rows;
     info.expert_cap = EXPERTS;
     uint64_t op = weft_ep_next_op(rank->ep);
+    // A part of an expert, rounded up, has more room than the buffers: what is needed is told.
+    if (way.layout == WEFT_EP_PACKED && alignments[i % 4] > 16)
+      way.layout = WEFT_EP_RANK_MAJOR;
     if (way_run(rank, &draw, &way, &args, i, &brought) && check_sent(rank, &draw, &arrays[i % 4])) {
       if (weft_ep_route_await(route, &info, 0) != 0 || info.op != op || info.epoch != brought.info.epoch)
         rank_fail(rank, "await of operation %llu: %s", (unsigned long long)info.op, weft_last_error());
       check_came(rank, &draw, alignments[i % 4], &arrays[i % 4], &info);
+      if (way.layout == WEFT_EP_PACKED &&
+          (memcmp(brought.slot, arrays[i % 4].slot, info.num_rows * draw.topk * sizeof *brought.slot) != 0 ||
+           memcmp(brought.expert_end, arrays[i % 4].expert_end, EXPERTS * sizeof *brought.expert_end) != 0 ||
+           brought.info.rows_needed != info.packed_rows))
+        rank_fail(rank, "the slots of the receive are not those of the route");
     }
     draw_free(&draw);
   }
@@ -196,14 +204,16 @@ static bool compare_ways(struct rank *rank, uint64_t drawn, weft_ep_route_t *rou
   struct draw draw = {.seed = drawn, .count = RANKS, .topk = drawn % 3 ? TOPK : 3, .drop = (float)(drawn % 4) / 5};
   draw_make(&draw, &rank->setup);
   uint64_t state = random_mix(drawn);
-  struct way way = {.layout = random_next(&state) % 2 ? WEFT_EP_RANK_MAJOR : WEFT_EP_PER_EXPERT,
+  struct way way = {.layout = (enum weft_ep_layout)(1 + random_next(&state) % 3),
+                    .alignment = 1, // that of the route
+                    .weights_back = random_next(&state) % 2,
                     .dtype = (enum weft_ep_dtype)(1 + random_next(&state) % 4),
                     .combine_dtype = random_next(&state) % 4 ? 0 : WEFT_EP_COMBINE_LOGFMT10,
                     .in_place = random_next(&state) % 4 == 0,
                     .keep_places = random_next(&state) % 2,
                     .renormalize = random_next(&state) % 2,
                     .apart = random_next(&state) % 2};
-  way.late = way.layout == WEFT_EP_PER_EXPERT && random_next(&state) % 3 == 0;
+  way.late = way.layout != WEFT_EP_RANK_MAJOR && random_next(&state) % 3 == 0;
   draw_x(&rank->setup, drawn, rank->index, rank->x);
   struct weft_ep_dispatch_args args = way_dispatch(rank, &draw, &way, rank->x);
   args.route = route;
@@ -215,8 +225,10 @@ static bool compare_ways(struct rank *rank, uint64_t drawn, weft_ep_route_t *rou
       way.dtype = (enum weft_ep_dtype)(1 + random_next(&state) % 4);
       way.in_place = random_next(&state) % 4 == 0;
       way.apart = random_next(&state) % 2;
-      if (!way.late)
-        way.layout = random_next(&state) % 2 ? WEFT_EP_RANK_MAJOR : WEFT_EP_PER_EXPERT;
+      way.alignment = (uint32_t)(1 + random_next(&state) % 4);
+      way.layout = (enum weft_ep_layout)(1 + random_next(&state) % 3);
+      if (way.late && way.layout == WEFT_EP_RANK_MAJOR)
+        way.layout = WEFT_EP_PACKED;
       args = way_dispatch(rank, &draw, &way, rank->x);
       good = way_run(rank, &draw, &way, &args, drawn + (uint64_t)i, first);
     }
@@ -371,9 +383,11 @@ static void combine_by_route(struct rank *rank, void *arg) {
   for (uint64_t i = 0; i < 40 && !rank->error[0]; i++) {
     struct draw draw = {.seed = i, .count = RANKS, .topk = TOPK, .drop = (float)(i % 3) / 4};
     draw_make(&draw, &rank->setup);
-    struct way way = {.layout = i % 2 ? WEFT_EP_RANK_MAJOR : WEFT_EP_PER_EXPERT,
+    struct way way = {.layout = (enum weft_ep_layout)(1 + i % 3),
+                      .alignment = 1,
                       .combine_dtype = i % 5 == 2 ? WEFT_EP_COMBINE_LOGFMT10 : 0,
-                      .late = i % 4 == 0};
+                      .weights_back = i % 2,
+                      .late = i % 3 != 1 && i % 4 == 0};
     struct weft_ep_dispatch_args args = way_dispatch(rank, &draw, &way, rank->x);
     args.route = route;
     if (!way_run(rank, &draw, &way, &args, i, &first))
@@ -381,6 +395,7 @@ static void combine_by_route(struct rank *rank, void *arg) {
     for (uint32_t again = 0; again < 3 && !rank->error[0]; again++) {
       memcpy(second.memory, first.memory, first.bytes);
       memset(second.out, 0xEE, (size_t)TOKENS * HIDDEN * 2);
+      memset(second.out_weights, 0xEE, (size_t)TOKENS * TOPK * sizeof(float));
       memset(second.missing, 0xEE, sizeof second.missing);
       second.info = first.info;
       second.result =

@@ -49,9 +49,10 @@ static size_t total_rows(const struct setup *s) {
 void brought_new(struct brought *b, const struct setup *s) {
   size_t total = total_rows(s), x = total * s->hidden * 2, scales = total * (s->hidden / 128) * 4,
          counts = s->experts * sizeof(int32_t), numbers = total * sizeof(int32_t), places = numbers * s->topk,
-         range = (size_t)s->experts * s->capacity * sizeof(int64_t), out = (size_t)s->tokens * s->hidden * 2;
+         range = (size_t)s->experts * s->capacity * sizeof(int64_t), out = (size_t)s->tokens * s->hidden * 2,
+         out_weights = (size_t)s->tokens * s->topk * sizeof(float);
   memset(b, 0, sizeof *b);
-  b->bytes = x + scales + range + numbers * 2 + places * 2 + counts + out + 64;
+  b->bytes = x + scales + range + numbers * 2 + places * 3 + counts * 2 + out + out_weights;
   b->memory = aligned_alloc(64, (b->bytes + 63) / 64 * 64);
   uint8_t *at = b->memory;
   b->range = (int64_t *)at;
@@ -62,7 +63,11 @@ void brought_new(struct brought *b, const struct setup *s) {
   b->local_expert = (int32_t *)(at += numbers);
   b->weights = (float *)(at += places);
   b->counts = (int32_t *)(at += places);
-  b->out = (uint16_t *)(at += counts);
+  b->expert_end = (int32_t *)(at += counts);
+  b->slot = (int32_t *)(at += counts);
+  b->out_weights = (float *)(at += places);
+  b->out = (uint16_t *)(at += out_weights);
+  b->row_weights = calloc(total * s->topk, sizeof *b->row_weights);
   b->y = calloc(total * s->hidden, sizeof *b->y);
   b->rows_at = calloc(total, sizeof *b->rows_at);
 }
@@ -70,6 +75,7 @@ void brought_new(struct brought *b, const struct setup *s) {
 void brought_free(struct brought *b) {
   free(b->memory);
   free(b->y);
+  free(b->row_weights);
   free(b->rows_at);
 }
 
@@ -109,6 +115,13 @@ void way_recv(const struct rank *rank, const struct way *way, struct brought *b)
                                        .local_expert = ranks ? b->local_expert : NULL,
                                        .weights = ranks ? b->weights : NULL,
                                        .flags = ranks && way->keep_places ? WEFT_EP_RECV_KEEP_PLACES : 0};
+  if (way->layout == WEFT_EP_PACKED) {
+    b->recv.rows *= s->experts; // the alignment takes some of them
+    b->recv.alignment = way->alignment;
+    b->recv.slot = b->slot;
+    b->recv.expert_end = b->expert_end;
+    b->recv.flags = WEFT_EP_RECV_ZERO_PADDING;
+  }
 }
 
 void way_answers(const struct rank *rank, uint64_t seed, struct brought *b) {
@@ -119,6 +132,8 @@ void way_answers(const struct rank *rank, uint64_t seed, struct brought *b) {
     for (int j = 0; j < 4; j++)
       b->y[i + (size_t)j] = (uint16_t)(0x3F00 | (bits >> 16 * j & 0x80FF)); // +-0.5 to 2
   }
+  for (size_t i = 0; i < total_rows(s) * s->topk; i++)
+    b->row_weights[i] = (float)(random_next(&state) % 1000) / 64;
 }
 
 struct weft_ep_combine_args way_combine(const struct rank *rank, const struct draw *draw, const struct way *way,
@@ -129,6 +144,10 @@ struct weft_ep_combine_args way_combine(const struct rank *rank, const struct dr
   args.dtype = way->combine_dtype;
   args.topk_weights = way->late ? draw->weights[rank->index] : NULL;
   args.flags = way->renormalize ? WEFT_EP_COMBINE_RENORMALIZE : 0;
+  if (way->weights_back) { // of those ranks that have received rows by rank
+    args.row_weights = way->layout == WEFT_EP_RANK_MAJOR ? b->row_weights : NULL;
+    args.out_weights = b->out_weights;
+  }
   return args;
 }
 
@@ -137,6 +156,12 @@ static void gather(const struct rank *rank, const struct way *way, struct brough
   const struct setup *s = &rank->setup;
   size_t bytes = (size_t)s->hidden * (way->dtype > WEFT_EP_BF16 ? 1 : 2);
   bool ranks = way->layout == WEFT_EP_RANK_MAJOR;
+  if (way->layout == WEFT_EP_PACKED) {
+    for (uint32_t i = 0; i < b->info.rows_needed; i++)
+      if (b->rows_at[i])
+        memcpy(b->x + i * bytes, b->rows_at[i], bytes);
+    return;
+  }
   for (uint32_t e = 0; e < (ranks ? 1 : s->experts); e++) {
     uint32_t count = ranks ? b->info.num_rows : (uint32_t)b->counts[e];
     for (size_t i = (size_t)e * b->recv.rows; count-- > 0; i++)
@@ -176,7 +201,10 @@ bool brought_equal(struct rank *rank, const struct brought *a, const struct brou
                {"src_token", a->src_token, a->local_expert},
                {"local_expert", a->local_expert, a->weights},
                {"weights", a->weights, a->counts},
-               {"counts", a->counts, a->out},
+               {"counts", a->counts, a->expert_end},
+               {"expert_end", a->expert_end, a->slot},
+               {"slot", a->slot, a->out_weights},
+               {"out_weights", a->out_weights, a->out},
                {"out", a->out, a->memory + a->bytes}};
   for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
     const uint8_t *left = parts[i].begin, *right = b->memory + (left - a->memory);

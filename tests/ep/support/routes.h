@@ -28,7 +28,8 @@ struct way {
   enum weft_ep_layout layout;
   enum weft_ep_dtype dtype;
   enum weft_ep_combine_dtype combine_dtype;
-  bool late, apart, in_place, keep_places, renormalize;
+  bool late, apart, in_place, keep_places, renormalize, weights_back;
+  uint32_t alignment; // PACKED
 };
 
 // All that an operation brings. Two of them that brought the same are equal as memory.
@@ -40,13 +41,16 @@ struct brought {
   int32_t *counts, *src_rank, *src_token, *local_expert;
   int64_t *range;
   float *weights;
+  int32_t *slot, *expert_end;
   uint16_t *out;
+  float *out_weights;
   struct weft_ep_info info;
   struct weft_ep_result result;
   struct weft_ep_missing missing[256];
   int32_t lost[ROUTES_RANKS];
   // Not compared:
   uint16_t *y;
+  float *row_weights;
   const void **rows_at;
   struct weft_ep_recv_args recv;
 };
