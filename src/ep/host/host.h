@@ -161,6 +161,8 @@ bool ep_op_uses(weft_ep_t *ep, const struct ep_link *link);
 void ep_release_rows(weft_ep_t *ep, struct ep_op *op);
 // The answers that came have been added up.
 void ep_release_answers(weft_ep_t *ep, struct ep_op *op);
+// Lets go of the route that the operation fills, or goes by.
+void ep_op_let_go(struct ep_op *op);
 // The operation is over: frees its slot, sweeps.
 void ep_op_end(weft_ep_t *ep, struct ep_op *op);
 
@@ -228,8 +230,8 @@ void ep_kept_destroy(weft_ep_route_t *route);
 int ep_kept_plan(weft_ep_route_t *route, const int64_t *topk_idx, uint32_t num_tokens, void *stream);
 int ep_kept_get_arrays(weft_ep_route_t *route, struct weft_ep_route_arrays *arrays);
 int ep_kept_await(weft_ep_route_t *route, struct weft_ep_route_info *info, uint32_t timeout_ms);
-int ep_host_combine_route(weft_ep_t *ep, weft_ep_route_t *route, const struct weft_ep_combine_args *args,
-                          struct weft_ep_result *result, uint64_t *number);
+// Whether operations can go by the route. INVALID, ROOM.
+int ep_kept_check_filled(const struct ep_kept *kept, const char *call);
 // Whether the next operation, in the view of ep->view, can fill args->route (*fills) or go by it: INVALID, ROOM, BUSY,
 // CONFLICT.
 int ep_kept_check(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args, enum ep_kind kind, uint32_t num_tokens,
@@ -259,8 +261,6 @@ void ep_kept_lay_absent(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_re
 // The operation was received, and its layout is known: ends the filling of its route, or takes from it what the combine
 // needs; and lets go of it.
 void ep_kept_received(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv);
-// The same of an operation that ends without being received.
-void ep_kept_let_go(struct ep_op *op);
 
 // --- recv_headers.c ---
 
@@ -384,8 +384,10 @@ void ep_list_missing(const struct ep_op *op, struct weft_ep_result *result);
 // What the combine did: the losses and the bytes.
 void ep_fill_result(const weft_ep_t *ep, const struct ep_op *op, struct weft_ep_result *result);
 
-// --- barrier.c, await.c ---
+// --- barrier.c, combine_route.c, await.c ---
 
+int ep_host_combine_route(weft_ep_t *ep, weft_ep_route_t *route, const struct weft_ep_combine_args *args,
+                          struct weft_ep_result *result, uint64_t *number);
 int ep_host_barrier(weft_ep_t *ep);
 int ep_host_await(weft_ep_t *ep, uint64_t number, struct weft_ep_info *info, struct weft_ep_result *result,
                   uint32_t timeout_ms);

@@ -200,11 +200,19 @@ void ep_release_answers(weft_ep_t *ep, struct ep_op *op) {
   }
 }
 
+void ep_op_let_go(struct ep_op *op) {
+  if (op->fills && op->route->kept->state == EP_KEPT_FILLING)
+    op->route->kept->state = EP_KEPT_PLANNED;
+  ep_route_unuse(op->route);
+  op->route = NULL;
+  op->went = NULL;
+}
+
 void ep_op_end(weft_ep_t *ep, struct ep_op *op) {
   if (op->in_place)
     ep_release_rows(ep, op);
   if (op->route)
-    ep_kept_let_go(op);
+    ep_op_let_go(op);
   op->state = EP_OP_FREE;
   group_view_unref(op->view);
   op->view = NULL;
