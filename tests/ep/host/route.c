@@ -12,6 +12,7 @@
 #include "base/random.h"
 #include "base/time/clock.h"
 #include "ep/core/engine.h"
+#include "ep/host/host.h"
 #include "ep/support/routes.h"
 
 enum { RANKS = 3, CAPACITY = 4, TOKENS = 6, HIDDEN = 256, TOPK = 4, EXPERTS = 3, TIMES = 1000, DRAWS = 150 };
@@ -577,6 +578,106 @@ static void ranks_that_go_different_ways_end_the_operation(void **state) {
   run("/ways/", (struct setup){0}, deviate, NULL);
 }
 
+// --- interruptions, and ranks that took each other for lost ---
+
+// Rank 0 is interrupted again and again, wherever it waits; the others come late.
+static void interrupt_combines(struct rank *rank, void *arg) {
+  (void)arg;
+  struct draw draw = {.seed = 21, .count = RANKS, .topk = TOPK, .even = true};
+  draw_make(&draw, &rank->setup);
+  struct way way = {.layout = WEFT_EP_RANK_MAJOR, .dtype = WEFT_EP_BF16};
+  struct brought brought;
+  brought_new(&brought, &rank->setup);
+  weft_ep_route_t *routes[] = {make_route(rank, 1), make_route(rank, 1)};
+  bool good = true;
+  for (int i = 0; i < 2 && good; i++) {
+    struct weft_ep_dispatch_args args = way_dispatch(rank, &draw, &way, rank->x);
+    args.route = routes[i];
+    good = way_run(rank, &draw, &way, &args, 6, &brought);
+  }
+  uint16_t *right = calloc((size_t)TOKENS * HIDDEN, sizeof *right);
+  memcpy(right, brought.out, (size_t)TOKENS * HIDDEN * 2);
+  struct weft_ep_combine_args combine = way_combine(rank, &draw, &way, &brought);
+  uint32_t canceled = 0;
+  for (int i = 0; i < 200 && good; i++) {
+    uint64_t op, before = weft_ep_next_op(rank->ep);
+    memset(brought.out, 0xEE, (size_t)TOKENS * HIDDEN * 2);
+    for (int turn = 0; rank->index != 0 && turn < i % 8; turn++)
+      sched_yield();
+    int rc;
+    do {
+      if (rank->index == 0)
+        weft_ep_interrupt(rank->ep);
+      rc = weft_ep_combine_route(rank->ep, routes[0], &combine, &brought.result, &op);
+      bool early = rank->ep->host->combining == 0; // its headers have not all come
+      if (rc == WEFT_ERR_CANCELED && canceled++ < 5 && early) {
+        struct weft_ep_dispatch_args none = WEFT_EP_DISPATCH_ARGS_INIT;
+        uint64_t other;
+        int dispatched = weft_ep_dispatch(rank->ep, &none, &brought.recv, NULL, &other);
+        if (dispatched != WEFT_ERR_BUSY)
+          good = rank_fail(rank, "a dispatch in between: %s", weft_err_name(dispatched));
+      }
+    } while (rc == WEFT_ERR_CANCELED && good);
+    if (good && (rc != 0 || op != before || memcmp(brought.out, right, (size_t)TOKENS * HIDDEN * 2) != 0))
+      good = rank_fail(rank, "combine_route: %s: %s", weft_err_name(rc), weft_last_error());
+  }
+  if (good && rank->index == 0 && canceled == 0)
+    rank_fail(rank, "nothing was interrupted");
+  free(right);
+  for (int i = 0; i < 2; i++)
+    weft_ep_route_free(routes[i]);
+  brought_free(&brought);
+  draw_free(&draw);
+}
+
+static void an_interrupted_combine_goes_on(void **state) {
+  (void)state;
+  run("/interrupt/", (struct setup){0}, interrupt_combines, NULL);
+}
+
+// Rank 1 has nothing of rank 0's in its route, as if it had taken it for lost in the operation that filled it: rank 0
+// learns that from its header, and waits for no answer.
+static void forget_one(struct rank *rank, void *arg) {
+  (void)arg;
+  struct draw draw = {.seed = 23, .count = RANKS, .topk = TOPK, .even = true};
+  draw_make(&draw, &rank->setup);
+  struct way way = {.layout = WEFT_EP_PER_EXPERT, .dtype = WEFT_EP_BF16};
+  struct brought brought;
+  brought_new(&brought, &rank->setup);
+  weft_ep_route_t *route = make_route(rank, 1);
+  struct weft_ep_dispatch_args args = way_dispatch(rank, &draw, &way, rank->x);
+  args.route = route;
+  bool good = way_run(rank, &draw, &way, &args, 6, &brought);
+  if (good && rank->index == 1)
+    route->kept->sources[0].rows = 0;
+  args.topk_idx = NULL;
+  args.topk_weights = NULL;
+  uint32_t missing = 0;
+  for (uint32_t i = 0; i < TOKENS * TOPK && rank->index == 0; i++)
+    missing += draw.topk_idx[0][i] >= 0 && draw.topk_idx[0][i] / EXPERTS == 1;
+  for (int i = 0; i < 3 && good; i++) {
+    good = way_run(rank, &draw, &way, &args, 6, &brought);
+    if (good && (brought.result.num_missing != missing || brought.result.num_lost != 0))
+      good = rank_fail(rank, "%u selections are missing, should be %u", brought.result.num_missing, missing);
+    struct weft_ep_combine_args combine = way_combine(rank, &draw, &way, &brought);
+    uint64_t op;
+    if (good && (weft_ep_combine_route(rank->ep, route, &combine, &brought.result, &op) != 0 ||
+                 brought.result.num_missing != missing || brought.result.num_lost != 0))
+      good =
+          rank_fail(rank, "by a combine %u selections are missing, should be %u", brought.result.num_missing, missing);
+  }
+  if (good && rank->index == 0 && missing == 0)
+    rank_fail(rank, "rank 0 had sent nothing");
+  weft_ep_route_free(route);
+  brought_free(&brought);
+  draw_free(&draw);
+}
+
+static void a_rank_that_kept_nothing_of_another_says_so(void **state) {
+  (void)state;
+  run("/forgot/", (struct setup){0}, forget_one, NULL);
+}
+
 // --- a joiner in the middle of an operation ---
 
 // Ranks 0 and 1 have a route when rank 2 is taken into a view. Rank 1 runs their next operation in that view already,
@@ -716,6 +817,8 @@ int main(void) {
       cmocka_unit_test(a_combine_by_a_route_brings_the_same_bits),
       cmocka_unit_test(masked_ranks_keep_their_places),
       cmocka_unit_test(ranks_that_go_different_ways_end_the_operation),
+      cmocka_unit_test(an_interrupted_combine_goes_on),
+      cmocka_unit_test(a_rank_that_kept_nothing_of_another_says_so),
       cmocka_unit_test(a_joiner_in_the_middle_of_an_operation_ends_it_for_all),
   };
   return cmocka_run_group_tests_name("ep_route", tests, open_store, close_store);
