@@ -183,22 +183,22 @@ uint64_t ep_kept_rows_of(const struct ep_op *op, const struct ep_member *member)
   if (!ep_op_keeps(op))
     return 0;
   const struct ep_kept_source *source = ep_kept_find(op->route->kept, member->rank, member->incarnation);
-  return source ? source->rows : 0;
+  return source ? ep_kept_complete(source) : 0;
 }
 
 // --- what comes ---
 
-uint32_t ep_kept_rows_in(const struct ep_op *op, const struct ep_member *member, uint32_t count) {
-  return !ep_op_keeps(op) || count == ep_kept_rows_of(op, member) ? count : 0;
+// Unwanted rows that flow are taken all the same: their sender waits for that.
+void ep_kept_announced(const weft_ep_t *ep, const struct ep_op *op, struct ep_member *member, uint32_t count) {
+  member->unwanted = count != ep_kept_rows_of(op, member);
+  if (member->unwanted && !ep->layout.flows)
+    member->rows_in = 0;
 }
 
 void ep_kept_place(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_recv_args *recv) {
   const struct ep_kept *kept = op->route->kept;
-  uint32_t *tally = ep->host->places.tally;
-  for (uint32_t s = 0; s < kept->num_sources; s++) {
-    ep_kept_tally(kept, &kept->sources[s], tally);
-    ep_places_add_source(ep, s, kept->sources[s].rank, kept->sources[s].rows, tally, recv);
-  }
+  for (uint32_t s = 0; s < kept->num_sources; s++)
+    ep_places_add_source(ep, s, kept->sources[s].rank, kept->sources[s].rows, ep_kept_counts(kept, s), recv);
   if (recv->layout == WEFT_EP_PACKED)
     ep_places_pack(ep, recv);
 }
@@ -207,21 +207,35 @@ static bool is_room(const weft_ep_t *ep, const struct weft_ep_recv_args *recv) {
   return ep_places_needed(ep, recv) <= recv->rows;
 }
 
+static uint32_t source_index(const struct ep_kept *kept, const struct ep_member *member) {
+  return (uint32_t)(ep_kept_find(kept, member->rank, member->incarnation) - kept->sources);
+}
+
+// Whether rows of it come.
+static bool brings_rows(const struct ep_member *member) {
+  return member->received && member->rows_in > 0 && !member->unwanted;
+}
+
 void ep_kept_lay(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct ep_batch *batch,
                  const struct weft_ep_recv_args *recv) {
-  const struct ep_kept *kept = op->route->kept;
   const struct ep_member *member = &op->members[index];
-  if (batch->count > 0 && is_room(ep, recv))
-    ep_rows_lay_kept(ep, op, index, (uint32_t)(ep_kept_find(kept, member->rank, member->incarnation) - kept->sources),
-                     batch, recv);
+  if (brings_rows(member) && is_room(ep, recv))
+    ep_rows_lay_kept(ep, op, index, source_index(op->route->kept, member), batch, recv);
+}
+
+void ep_kept_lay_lost(weft_ep_t *ep, struct ep_op *op, uint32_t index, uint32_t laid,
+                      const struct weft_ep_recv_args *recv) {
+  const struct ep_member *member = &op->members[index];
+  if (!member->unwanted && member->rows_in > 0)
+    ep_rows_lay_none(ep, op, source_index(op->route->kept, member), member->rank, laid, member->rows_in, recv);
 }
 
 void ep_kept_lay_absent(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv) {
   const struct ep_kept *kept = op->route->kept;
   for (uint32_t s = 0; s < kept->num_sources && is_room(ep, recv); s++) {
     int32_t index = ep_op_member(op, kept->sources[s].rank);
-    if (index < 0 || op->members[index].rows_in == 0)
-      ep_rows_lay_absent(ep, op, s, recv);
+    if (index < 0 || !brings_rows(&op->members[index]))
+      ep_rows_lay_none(ep, op, s, kept->sources[s].rank, 0, kept->sources[s].rows, recv);
   }
 }
 
@@ -265,7 +279,7 @@ static void load(weft_ep_t *ep, struct ep_op *op) {
   for (uint32_t i = 0; i < op->num_members; i++) {
     struct ep_member *member = &op->members[i];
     const struct ep_kept_source *source = ep_kept_find(kept, member->rank, member->incarnation);
-    member->rows_in = source && member->received ? source->rows : 0;
+    member->rows_in = source && member->received ? ep_kept_complete(source) : 0;
     if (member->rows_in > 0)
       ep_kept_copy_inbox(kept, source, ep_op_inbox(op, member));
   }
@@ -276,6 +290,9 @@ void ep_kept_received(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv
     end_fill(op, recv);
   if (op->kind == EP_KIND_COMBINE)
     load(ep, op);
+  for (uint32_t i = 0; op->kind == EP_KIND_DISPATCH && i < op->num_members; i++)
+    if (op->members[i].unwanted)
+      op->members[i].rows_in = 0; // and is not answered
   if (ep_op_keeps(op))
     drop_refused(op);
   ep_op_let_go(op);

@@ -96,7 +96,7 @@ uint32_t ep_put_zero_copy_rows(struct ep_link *link, uint64_t op, enum ep_part w
 void ep_put_zero_copy(struct ep_link *link, uint64_t op, enum ep_part which, uint32_t first, const void *from) {
   struct ep_publication *part = part_of(link->remote, op, which);
   uint32_t index = first / part->chunk_rows;
-  _Static_assert(EP_CHUNKS <= 64, "a bit for each chunk");
+  _Static_assert(EP_CHUNKS <= 64 && EP_FLOW_CHUNKS <= 64, "a bit for each chunk");
   part->zero_copied |= (uint64_t)1 << index;
   part->pieces[index].local_address = (uintptr_t)from;
 }
@@ -143,12 +143,13 @@ void ep_put_publish(struct ep_link *link, uint64_t op, enum ep_part which, uint3
   ep_message_begin(&part->last, remote);
   add_part(&part->last.update, remote, op, which);
   ep_message_end(&part->last);
-  bool alone = part->posted == 0, heads = has_heads(remote, part, op, which);
+  bool alone = part->posted == 0;
+  uint64_t heads = rows && has_heads(remote, part, op, which) ? part->head_base + (uint64_t)rows * part->strides[1] : 0;
   part->last_pieces[0].length = alone ? (uint64_t)rows * part->strides[0] : 0;
-  part->last_pieces[1].length = alone && heads ? (uint64_t)rows * part->strides[1] : 0;
+  part->last_pieces[1].length = alone ? heads : 0;
   atomic_store_explicit(&part->busy, true, memory_order_relaxed);
   if (!alone && heads)
-    send_piece(remote, part, &part->heads, &part->heads_piece, (uint64_t)rows * part->strides[1]);
+    send_piece(remote, part, &part->heads, &part->heads_piece, heads);
   if (!alone)
     send_chunk(remote, part, rows - part->posted);
   if (alone || atomic_fetch_sub(&part->pending, 1) == 1)

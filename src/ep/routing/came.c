@@ -10,7 +10,7 @@ void ep_kept_begin_rows(struct ep_kept *kept, uint32_t num_sources) {
   kept->rows_expected = kept->num_rows = 0;
 }
 
-void ep_kept_expect_rows(struct ep_kept *kept, uint32_t index, uint32_t rows) {
+void ep_kept_expect_rows(struct ep_kept *kept, uint32_t index, uint32_t rows, const uint32_t *counts) {
   struct ep_kept_source *source = &kept->sources[index];
   kept->num_rows += rows;
   if (rows > kept->max_rows - kept->rows_expected)
@@ -18,11 +18,12 @@ void ep_kept_expect_rows(struct ep_kept *kept, uint32_t index, uint32_t rows) {
   source->first = kept->rows_expected;
   source->rows = rows;
   kept->rows_expected += rows;
+  memcpy(ep_kept_counts(kept, index), counts, kept->experts_per_rank * sizeof *counts);
 }
 
 void ep_kept_take_rows(struct ep_kept *kept, uint32_t index, uint32_t first, uint32_t rows, const void *heads,
                        const struct ep_inbox *inbox) {
-  const struct ep_kept_source *source = &kept->sources[index];
+  struct ep_kept_source *source = &kept->sources[index];
   if (first + rows > source->rows)
     return; // too short
   size_t to = source->first + first, topk = kept->layout.topk, from = first;
@@ -30,31 +31,16 @@ void ep_kept_take_rows(struct ep_kept *kept, uint32_t index, uint32_t first, uin
   memcpy(kept->in.count + to, inbox->count + from, rows * sizeof *inbox->count);
   memcpy(kept->in.index + to * topk, inbox->index + from * topk, rows * topk * sizeof *inbox->index);
   memcpy(kept->in.weight + to * topk, inbox->weight + from * topk, rows * topk * sizeof *inbox->weight);
+  source->laid = first + rows;
 }
 
-static struct ep_row *row_of(const struct ep_kept *kept, const struct ep_kept_source *source, uint32_t i) {
-  return ep_row_at(&kept->layout, ep_kept_heads(kept, source), i);
-}
-
-void ep_kept_tally(const struct ep_kept *kept, const struct ep_kept_source *source, uint32_t *counts) {
-  memset(counts, 0, kept->experts_per_rank * sizeof *counts);
-  for (uint32_t i = 0; i < source->rows; i++) {
-    struct ep_row *row = row_of(kept, source, i);
-    const int16_t *experts = ep_row_experts(&kept->layout, row);
-    for (uint32_t j = 0; j < row->count; j++)
-      counts[experts[j]]++;
-  }
-}
-
-// How many rows each expert has, and where its part ends.
+// How many rows each expert has, and where its part begins (the cursor) and ends.
 static void count_experts(struct ep_kept *kept) {
-  memset(kept->expert_rows, 0, kept->experts_per_rank * sizeof *kept->expert_rows);
-  for (uint32_t s = 0; s < kept->num_sources; s++) {
-    ep_kept_tally(kept, &kept->sources[s], kept->cursor);
-    for (uint32_t e = 0; e < kept->experts_per_rank; e++)
-      kept->expert_rows[e] += (int32_t)kept->cursor[e];
-  }
   uint32_t begin = 0;
+  memset(kept->expert_rows, 0, kept->experts_per_rank * sizeof *kept->expert_rows);
+  for (uint32_t s = 0; s < kept->num_sources; s++)
+    for (uint32_t e = 0; kept->sources[s].rows > 0 && e < kept->experts_per_rank; e++)
+      kept->expert_rows[e] += (int32_t)ep_kept_counts(kept, s)[e];
   for (uint32_t e = 0; e < kept->experts_per_rank; e++) {
     uint32_t end = begin + (uint32_t)kept->expert_rows[e];
     kept->cursor[e] = begin;
@@ -64,15 +50,36 @@ static void count_experts(struct ep_kept *kept) {
   kept->packed_rows = begin;
 }
 
-// Where the selections of one row stand when the rows are packed.
-static void place(struct ep_kept *kept, struct ep_row *row, int32_t *slot) {
+// Where the selections of one row stand when the rows are packed. `left`: [E] what its source has still to bring.
+static void place(struct ep_kept *kept, struct ep_row *row, uint32_t *left, int32_t *slot) {
   const int16_t *experts = ep_row_experts(&kept->layout, row);
   uint32_t next = 0;
   for (uint32_t k = 0; k < kept->topk; k++) {
     bool here = row->places >> k & 1;
     slot[k] = here ? (int32_t)kept->cursor[experts[next]]++ : -1;
+    if (here)
+      left[experts[next]]--;
     next += here;
   }
+}
+
+// The rows of one source, of which `to` is the first. Those that it was lost before have places, and nothing more.
+static void count_source(struct ep_kept *kept, uint32_t index, uint32_t to) {
+  const struct ep_kept_source *source = &kept->sources[index];
+  memcpy(kept->left, ep_kept_counts(kept, index), kept->experts_per_rank * sizeof *kept->left);
+  for (uint32_t i = 0; i < source->rows; i++, to++) {
+    bool came = i < source->laid;
+    struct ep_row *row = ep_row_at(&kept->layout, ep_kept_heads(kept, source), i);
+    int32_t *slot = kept->slot + (size_t)to * kept->topk;
+    kept->src_rank[to] = source->rank;
+    kept->src_token[to] = came ? row->token : -1;
+    if (came)
+      place(kept, row, kept->left, slot);
+    for (uint32_t k = 0; !came && k < kept->topk; k++)
+      slot[k] = -1;
+  }
+  for (uint32_t e = 0; source->laid < source->rows && e < kept->experts_per_rank; e++)
+    kept->cursor[e] += kept->left[e];
 }
 
 void ep_kept_end_rows(struct ep_kept *kept) {
@@ -82,15 +89,10 @@ void ep_kept_end_rows(struct ep_kept *kept) {
   count_experts(kept);
   uint32_t to = 0, next_rank = 0;
   for (uint32_t s = 0; s < kept->num_sources; s++) {
-    const struct ep_kept_source *source = &kept->sources[s];
-    for (; next_rank < (uint32_t)source->rank; next_rank++)
+    for (; next_rank < (uint32_t)kept->sources[s].rank; next_rank++)
       kept->rank_end[next_rank] = (int32_t)to;
-    for (uint32_t i = 0; i < source->rows; i++, to++) {
-      struct ep_row *row = row_of(kept, source, i);
-      kept->src_rank[to] = source->rank;
-      kept->src_token[to] = row->token;
-      place(kept, row, kept->slot + (size_t)to * kept->topk);
-    }
+    count_source(kept, s, to);
+    to += kept->sources[s].rows;
   }
   for (; next_rank < kept->capacity; next_rank++)
     kept->rank_end[next_rank] = (int32_t)to;

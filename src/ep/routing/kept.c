@@ -25,6 +25,8 @@ static bool allocate_came(struct ep_kept *kept) {
   kept->in.count = calloc(rows, sizeof *kept->in.count);
   kept->in.index = calloc(rows * group_topk, sizeof *kept->in.index);
   kept->in.weight = calloc(rows * group_topk, sizeof *kept->in.weight);
+  kept->counts = calloc((size_t)kept->capacity * kept->experts_per_rank, sizeof *kept->counts);
+  kept->left = calloc(kept->experts_per_rank, sizeof *kept->left);
   kept->cursor = calloc(kept->experts_per_rank, sizeof *kept->cursor);
   kept->expert_rows = calloc(kept->experts_per_rank, sizeof *kept->expert_rows);
   kept->expert_end = calloc(kept->experts_per_rank, sizeof *kept->expert_end);
@@ -32,8 +34,9 @@ static bool allocate_came(struct ep_kept *kept) {
   kept->src_rank = calloc(rows, sizeof *kept->src_rank);
   kept->src_token = calloc(rows, sizeof *kept->src_token);
   kept->slot = calloc(rows * kept->max_topk, sizeof *kept->slot);
-  return kept->sources && kept->heads && kept->in.count && kept->in.index && kept->in.weight && kept->cursor &&
-         kept->expert_rows && kept->expert_end && kept->rank_end && kept->src_rank && kept->src_token && kept->slot;
+  return kept->sources && kept->counts && kept->left && kept->heads && kept->in.count && kept->in.index &&
+         kept->in.weight && kept->cursor && kept->expert_rows && kept->expert_end && kept->rank_end && kept->src_rank &&
+         kept->src_token && kept->slot;
 }
 
 int ep_kept_new(const weft_ep_t *ep, const struct weft_ep_route_options *options, struct ep_kept **out) {
@@ -71,6 +74,8 @@ void ep_kept_free(struct ep_kept *kept) {
                     kept->in.index,
                     kept->in.weight,
                     kept->cursor,
+                    kept->counts,
+                    kept->left,
                     kept->rank_end,
                     kept->src_rank,
                     kept->src_token,

@@ -26,8 +26,9 @@ enum ep_kept_state {
 struct ep_kept_source {
   int32_t rank;
   uint64_t incarnation;
-  uint32_t rows;  // of its that came to this rank
+  uint32_t rows;  // of its that it brought to this rank
   uint32_t first; // of them among the kept row headers
+  uint32_t laid;  // of them that really came: fewer, where it was lost in the middle of them
   bool came;      // its header did
 };
 
@@ -56,9 +57,10 @@ struct ep_kept {
   uint32_t rows_expected;         // by the sources that have room
   uint32_t num_rows;              // rows that came, also those that had no room
   uint32_t packed_rows;
-  uint8_t *heads;     // [max_rows] row headers, those of each source together
-  struct ep_inbox in; // [max_rows] where that receive laid them
-  uint32_t *cursor;   // [E]
+  uint8_t *heads;          // [max_rows] row headers, those of each source together
+  struct ep_inbox in;      // [max_rows] where that receive laid them
+  uint32_t *counts;        // [num_sources][E] selections of each local expert that it brought
+  uint32_t *cursor, *left; // [E] while it is counted
   int32_t *expert_rows, *expert_end, *rank_end, *src_rank, *src_token, *slot;
 };
 
@@ -83,18 +85,26 @@ void ep_kept_count_sent(struct ep_kept *kept);
 
 // The rows of `num_sources` ranks will come.
 void ep_kept_begin_rows(struct ep_kept *kept, uint32_t num_sources);
-// One brings so many.
-void ep_kept_expect_rows(struct ep_kept *kept, uint32_t source, uint32_t rows);
+// One brings so many, with so many selections of each local expert. counts: [E]
+void ep_kept_expect_rows(struct ep_kept *kept, uint32_t source, uint32_t rows, const uint32_t *counts);
 // Some of its have come: `heads`, from the first of these on, were checked, `inbox` says where they were laid, from the
 // first of the source's on.
 void ep_kept_take_rows(struct ep_kept *kept, uint32_t source, uint32_t first, uint32_t rows, const void *heads,
                        const struct ep_inbox *inbox);
 // All have, and the sources are filled in: counts them. The route is filled, or was too short.
 void ep_kept_end_rows(struct ep_kept *kept);
-// How many selections of each local expert the rows of one source bring. counts: [E]
-void ep_kept_tally(const struct ep_kept *kept, const struct ep_kept_source *source, uint32_t *counts);
 // Writes where the rows of one source were laid, for an operation that answers them again.
 void ep_kept_copy_inbox(const struct ep_kept *kept, const struct ep_kept_source *source, struct ep_inbox *inbox);
+
+// How many selections of each local expert the rows of a source bring: [E]
+static inline uint32_t *ep_kept_counts(const struct ep_kept *kept, uint32_t source) {
+  return kept->counts + (size_t)source * kept->experts_per_rank;
+}
+
+// The rows of a source that can go by the route again: all, or none.
+static inline uint32_t ep_kept_complete(const struct ep_kept_source *source) {
+  return source->laid == source->rows ? source->rows : 0;
+}
 
 // The row headers of one source. The route is filled.
 static inline void *ep_kept_heads(const struct ep_kept *kept, const struct ep_kept_source *source) {

@@ -60,7 +60,7 @@ void ep_places_add(weft_ep_t *ep, const struct ep_op *op, uint32_t index, const 
   const struct ep_member *member = &op->members[index];
   ep_places_add_source(ep, index, member->rank, member->rows_in, counts, recv);
   if (op->fills)
-    ep_kept_expect_rows(op->route->kept, index, member->rows_in);
+    ep_kept_expect_rows(op->route->kept, index, member->rows_in, counts);
 }
 
 void ep_places_add_source(weft_ep_t *ep, uint32_t index, int32_t rank, uint32_t rows, const uint32_t *counts,
