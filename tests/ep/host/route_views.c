@@ -55,7 +55,7 @@ struct actor {
   struct rank *rank;
   const struct story *story;
   struct draw draw;
-  struct way way;
+  struct route_way way;
   weft_ep_route_t *route;
   struct brought first, second;
 };
@@ -63,7 +63,8 @@ struct actor {
 static void actor_new(struct actor *actor, struct rank *rank, const struct story *story) {
   *actor = (struct actor){.rank = rank, .story = story};
   actor->draw = (struct draw){.seed = 41, .count = RANKS, .topk = TOPK, .even = true};
-  actor->way = (struct way){.layout = story->layout, .dtype = WEFT_EP_BF16, .renormalize = true, .keep_places = true};
+  actor->way =
+      (struct route_way){.layout = story->layout, .dtype = WEFT_EP_BF16, .renormalize = true, .keep_places = true};
   draw_make(&actor->draw, &rank->setup);
   brought_new(&actor->first, &rank->setup);
   brought_new(&actor->second, &rank->setup);
