@@ -215,14 +215,23 @@ struct liar {
   enum lie lie;
 };
 
+// Until rank 0 has given this one up, or the time is over.
+static bool await_given_up(const struct ep_link *link) {
+  for (int i = 0; i < 6000 && ep_link_up(link); i++)
+    poll(NULL, 0, 10);
+  return !ep_link_up(link);
+}
+
 // Rank 1 has written a row, whose piece it has not published.
 static void lie(void *arg, uint32_t rows_written, uint32_t peers_done) {
   const struct liar *liar = arg;
   const struct ep_layout *layout = &liar->ep->layout;
+  const struct ep_op *op = &liar->ep->host->ops[0]; // it is the first operation
   (void)peers_done;
   uint32_t piece = (rows_written - 1) / layout->piece_rows, row = (rows_written - 1) % layout->piece_rows;
-  uint64_t number = ep_piece(layout, 0, piece); // it is the first operation
-  char *slot = (char *)ep_slot(layout, ep_link_find(liar->ep, 0, 0)->out.memory, number);
+  uint64_t number = ep_piece(layout, 0, piece);
+  const struct ep_link *link = op->members[0].link;
+  char *slot = (char *)ep_slot(layout, link->out.memory, number);
   uint32_t *counts = (uint32_t *)(slot + layout->counts);
   _Atomic uint64_t *flag = &((struct ep_slot_head *)slot)->dispatch.flag;
   if (liar->lie == SLOW && row == 0)
@@ -238,16 +247,20 @@ static void lie(void *arg, uint32_t rows_written, uint32_t peers_done) {
   if (liar->lie == FLAG_TOO_EARLY && piece == 1 && row == 0) {
     ((struct ep_slot_head *)slot)->dispatch.count = 1;
     atomic_store(flag, number + 1);
+    await_given_up(link);
   }
-  if (liar->lie == FLAG_TOO_HIGH && piece == 1 && row == 0)
+  if (liar->lie == FLAG_TOO_HIGH && piece == 1 && row == 0) {
     atomic_store(flag, number + 3);
+    await_given_up(link);
+  }
 }
 
 static bool lost_with(struct rank *rank, const char *words) {
   struct weft_ep_event event = WEFT_EP_EVENT_INIT;
-  while (weft_ep_next_event(rank->ep, &event) == 1)
-    if (event.kind == WEFT_EP_EVENT_PEER_LOST)
-      return strstr(event.detail, words) || rank_fail(rank, "rank 1 was lost with '%s'", event.detail);
+  for (int i = 0; i < 1000; i++, poll(NULL, 0, 10)) // another thread may be about to tell it
+    while (weft_ep_next_event(rank->ep, &event) == 1)
+      if (event.kind == WEFT_EP_EVENT_PEER_LOST)
+        return strstr(event.detail, words) || rank_fail(rank, "rank 1 was lost with '%s'", event.detail);
   return rank_fail(rank, "rank 1 was not lost with '%s'", words);
 }
 
@@ -288,11 +301,8 @@ static void hear_lies(struct rank *rank, void *arg) {
   rank->info.lost_cap = 16;
   int rc = weft_ep_dispatch(rank->ep, &args, &rank->recv, &rank->info, &op);
   const struct ep_member *zero = &rank->ep->host->ops[0].members[0];
-  for (int i = 0; rank->index == 1 && liar.lie != SLOW && zero->link && ep_link_up(zero->link); i++) {
-    poll(NULL, 0, 10); // until rank 0 has given this one up
-    if (i == 6000)
-      rank_fail(rank, "rank 0 believes it");
-  }
+  if (rank->index == 1 && liar.lie != SLOW && !await_given_up(zero->link))
+    rank_fail(rank, "rank 0 believes it");
   if (rank->index == 1 || !says(rank, rc, 0, ""))
     return;
   if (liar.lie == SLOW && rank->info.num_lost > 0)
