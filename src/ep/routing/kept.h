@@ -1,6 +1,6 @@
 // What a route keeps on host memory: where this rank's tokens went, and what came to it, with the row headers that say
-// to which experts. A dispatch fills it; later operations go by it. It knows nothing of operations: host/kept_route.c
-// does.
+// to which experts. A dispatch fills it; later operations go by it. It knows nothing of operations:
+// host/routes/kept_route.c does.
 //
 // All of it is allocated once. What the rank sent and what came are arrays of the caller's too
 // (weft_ep_route_get_arrays), whose addresses stay.
