@@ -186,7 +186,17 @@ void ep_op_free(struct ep_op *op);
 // Gives the operation the members of `view`; what is known of those that it had is kept.
 void ep_op_set_view(weft_ep_t *ep, struct ep_op *op, const struct group_view *view);
 // The member of that rank, or -1.
-int32_t ep_op_member(const struct ep_op *op, int32_t rank);
+static inline int32_t ep_op_member(const struct ep_op *op, int32_t rank) {
+  uint32_t low = 0, high = op->num_members;
+  while (low < high) {
+    uint32_t middle = (low + high) / 2;
+    if (op->members[middle].rank < rank)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low < op->num_members && op->members[low].rank == rank ? (int32_t)low : -1;
+}
 // The open operation of that number, in that state; else INVALID, naming `call`.
 int ep_op_find(weft_ep_t *ep, uint64_t number, enum ep_op_state state, const char *call, struct ep_op **op);
 // BUSY: the call of this operation that was interrupted has to be made again.
@@ -217,7 +227,7 @@ void ep_publish_start(struct ep_link *link, uint64_t op, uint64_t epoch);
 // All headers of `op` have arrived: decides what comes next, and notifies joiners.
 void ep_activate_next(weft_ep_t *ep);
 
-// --- route.c: which ranks tokens go to ---
+// --- routes/route.c: which ranks tokens go to ---
 
 // INVALID: an expert that no rank can have.
 int ep_check_experts(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args, uint32_t num_tokens, uint32_t topk,
@@ -272,7 +282,7 @@ const uint8_t *ep_op_keep_row(weft_ep_t *ep, struct ep_op *op, uint32_t token, c
 // Copies the `bytes` of a row's scales, one word each `from_block` and `to_block` words.
 void ep_copy_scales(uint32_t *to, uint64_t to_block, const uint32_t *from, uint64_t from_block, uint32_t bytes);
 
-// --- kept_route.c: routes ---
+// --- routes/kept_route.c: routes ---
 
 int ep_kept_create(weft_ep_t *ep, const struct weft_ep_route_options *options, weft_ep_route_t *route);
 void ep_kept_destroy(weft_ep_route_t *route);

@@ -56,18 +56,6 @@ void ep_op_free(struct ep_op *op) {
   *op = (struct ep_op){0};
 }
 
-int32_t ep_op_member(const struct ep_op *op, int32_t rank) {
-  uint32_t low = 0, high = op->num_members;
-  while (low < high) {
-    uint32_t middle = (low + high) / 2;
-    if (op->members[middle].rank < rank)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low < op->num_members && op->members[low].rank == rank ? (int32_t)low : -1;
-}
-
 // Whether the peer has been sent a later operation as its first: it passes over us in this one.
 static bool missed(const struct ep_layout *layout, const struct ep_link *link, uint64_t number) {
   uint64_t start = atomic_load_explicit(&ep_link_out(link)->start.op_plus_1, memory_order_relaxed);
@@ -209,14 +197,6 @@ void ep_release_answers(weft_ep_t *ep, struct ep_op *op) {
     if (member->weights_back)
       member->link->received_bytes += (uint64_t)member->rows_out * ep->layout.topk * sizeof(float);
   }
-}
-
-void ep_op_let_go(struct ep_op *op) {
-  if (op->fills && op->route->kept->state == EP_KEPT_FILLING)
-    op->route->kept->state = EP_KEPT_PLANNED;
-  ep_route_unuse(op->route);
-  op->route = NULL;
-  op->went = NULL;
 }
 
 void ep_op_end(weft_ep_t *ep, struct ep_op *op) {

@@ -1,5 +1,5 @@
 // Routes on host memory: what a dispatch puts into one, and what an operation that goes by one takes from it.
-// routing/kept.h has the memory; docs/design/routes.md the whole.
+// routing/kept.h has the memory, combine_route.c the calls of a combine; docs/design/routes.md the whole.
 //
 // An operation holds its route from its beginning until it has been received. What comes later, the combine, works with
 // what the operation has copied.
@@ -299,6 +299,14 @@ void ep_kept_received(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv
   ep_op_let_go(op);
 }
 
+void ep_op_let_go(struct ep_op *op) {
+  if (op->fills && op->route->kept->state == EP_KEPT_FILLING)
+    op->route->kept->state = EP_KEPT_PLANNED;
+  ep_route_unuse(op->route);
+  op->route = NULL;
+  op->went = NULL;
+}
+
 // --- the calls of weft/ep.h ---
 
 // Whether a selection will go, in the view of the next operation.
@@ -370,6 +378,6 @@ int ep_kept_await(weft_ep_route_t *route, struct weft_ep_route_info *info, uint3
   info->num_lost = 0;
   for (uint32_t i = 0; i < kept->num_sources; i++)
     info->num_lost += !kept->sources[i].came;
-  ep_host_follow(ep);
+  ep->engine->follow(ep);
   return check_newcomers(kept, ep->view, "route_await");
 }
