@@ -157,7 +157,7 @@ static void operations_ask_the_system_for_nothing(void **state) {
 static bool operate_by_routes(struct rank *rank, weft_ep_route_t *route, const struct draw *draw,
                               struct brought *brought, uint32_t count) {
   for (uint32_t i = 0; i < count; i++) {
-    struct way way = {.layout = (enum weft_ep_layout)(1 + i % 3), .alignment = 1, .apart = i % 5 == 0};
+    struct route_way way = {.layout = (enum weft_ep_layout)(1 + i % 3), .alignment = 1, .apart = i % 5 == 0};
     struct weft_ep_dispatch_args args = way_dispatch(rank, draw, &way, rank->x);
     args.route = route;
     if (i % 4 != 0) // else it fills the route

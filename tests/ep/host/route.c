@@ -151,7 +151,8 @@ static void compute_arrays(struct rank *rank, void *arg) {
         (weft_ep_route_plan(route, draw.topk_idx[rank->index], draw.tokens[rank->index], NULL) != 0 ||
          !check_sent(rank, &draw, &arrays[i % 4])))
       rank_fail(rank, "plan: %s", weft_last_error());
-    struct way way = {.layout = (enum weft_ep_layout)(1 + i % 3), .apart = i % 5 == 0, .alignment = alignments[i % 4]};
+    struct route_way way = way_of((struct route_way){
+        .layout = (enum weft_ep_layout)(1 + i % 3), .apart = i % 5 == 0, .alignment = alignments[i % 4]});
     struct weft_ep_dispatch_args args = way_dispatch(rank, &draw, &way, rank->x);
     args.route = route;
     int32_t expert_rows[EXPERTS];
@@ -205,16 +206,17 @@ static bool compare_ways(struct rank *rank, uint64_t drawn, weft_ep_route_t *rou
   struct draw draw = {.seed = drawn, .count = RANKS, .topk = drawn % 3 ? TOPK : 3, .drop = (float)(drawn % 4) / 5};
   draw_make(&draw, &rank->setup);
   uint64_t state = random_mix(drawn);
-  struct way way = {.layout = (enum weft_ep_layout)(1 + random_next(&state) % 3),
-                    .alignment = 1, // that of the route
-                    .weights_back = random_next(&state) % 2,
-                    .dtype = (enum weft_ep_dtype)(1 + random_next(&state) % 4),
-                    .combine_dtype = random_next(&state) % 4 ? 0 : WEFT_EP_COMBINE_LOGFMT10,
-                    .in_place = random_next(&state) % 4 == 0,
-                    .keep_places = random_next(&state) % 2,
-                    .renormalize = random_next(&state) % 2,
-                    .apart = random_next(&state) % 2};
+  struct route_way way = {.layout = (enum weft_ep_layout)(1 + random_next(&state) % 3),
+                          .alignment = 1, // that of the route
+                          .weights_back = random_next(&state) % 2,
+                          .dtype = (enum weft_ep_dtype)(1 + random_next(&state) % 4),
+                          .combine_dtype = random_next(&state) % 4 ? 0 : WEFT_EP_COMBINE_LOGFMT10,
+                          .in_place = random_next(&state) % 4 == 0,
+                          .keep_places = random_next(&state) % 2,
+                          .renormalize = random_next(&state) % 2,
+                          .apart = random_next(&state) % 2};
   way.late = way.layout != WEFT_EP_RANK_MAJOR && random_next(&state) % 3 == 0;
+  way = way_of(way);
   draw_x(&rank->setup, drawn, rank->index, rank->x);
   struct weft_ep_dispatch_args args = way_dispatch(rank, &draw, &way, rank->x);
   args.route = route;
@@ -230,6 +232,7 @@ static bool compare_ways(struct rank *rank, uint64_t drawn, weft_ep_route_t *rou
       way.layout = (enum weft_ep_layout)(1 + random_next(&state) % 3);
       if (way.late && way.layout == WEFT_EP_RANK_MAJOR)
         way.layout = WEFT_EP_PACKED;
+      way = way_of(way);
       args = way_dispatch(rank, &draw, &way, rank->x);
       good = way_run(rank, &draw, &way, &args, drawn + (uint64_t)i, first);
     }
@@ -278,7 +281,7 @@ static void reuse(struct rank *rank, void *arg) {
   (void)arg;
   struct draw draw = {.seed = 77, .count = RANKS, .topk = TOPK, .drop = 0.2f};
   draw_make(&draw, &rank->setup);
-  struct way way = {.layout = WEFT_EP_RANK_MAJOR, .dtype = WEFT_EP_BF16};
+  struct route_way way = {.layout = WEFT_EP_RANK_MAJOR, .dtype = WEFT_EP_BF16};
   struct brought brought;
   brought_new(&brought, &rank->setup);
   weft_ep_route_t *route = make_route(rank, 1);
@@ -318,7 +321,7 @@ static void open_two(struct rank *rank, void *arg) {
   (void)arg;
   struct draw draw = {.seed = 5, .count = RANKS, .topk = TOPK};
   draw_make(&draw, &rank->setup);
-  struct way way = {.layout = WEFT_EP_PER_EXPERT, .dtype = WEFT_EP_BF16};
+  struct route_way way = {.layout = WEFT_EP_PER_EXPERT, .dtype = WEFT_EP_BF16};
   struct brought plain[2], kept[2];
   uint16_t *x[2] = {rank->x, calloc((size_t)TOKENS * HIDDEN, 2)};
   weft_ep_route_t *route = make_route(rank, 1);
@@ -369,7 +372,7 @@ static void open_two(struct rank *rank, void *arg) {
 
 static void two_operations_go_by_one_route(void **state) {
   (void)state;
-  run("/two/", (struct setup){0}, open_two, NULL);
+  run("/two/", (struct setup){.apart = true}, open_two, NULL);
 }
 
 // --- combines by a route ---
@@ -384,11 +387,12 @@ static void combine_by_route(struct rank *rank, void *arg) {
   for (uint64_t i = 0; i < 40 && !rank->error[0]; i++) {
     struct draw draw = {.seed = i, .count = RANKS, .topk = TOPK, .drop = (float)(i % 3) / 4};
     draw_make(&draw, &rank->setup);
-    struct way way = {.layout = (enum weft_ep_layout)(1 + i % 3),
-                      .alignment = 1,
-                      .combine_dtype = i % 5 == 2 ? WEFT_EP_COMBINE_LOGFMT10 : 0,
-                      .weights_back = i % 2,
-                      .late = i % 3 != 1 && i % 4 == 0};
+    struct route_way way = {.layout = (enum weft_ep_layout)(1 + i % 3),
+                            .alignment = 1,
+                            .combine_dtype = i % 5 == 2 ? WEFT_EP_COMBINE_LOGFMT10 : 0,
+                            .weights_back = i % 2,
+                            .late = i % 3 != 1 && i % 4 == 0};
+    way = way_of(way);
     struct weft_ep_dispatch_args args = way_dispatch(rank, &draw, &way, rank->x);
     args.route = route;
     if (!way_run(rank, &draw, &way, &args, i, &first))
@@ -436,7 +440,7 @@ static void mask_one(struct rank *rank, void *arg) {
   enum weft_ep_layout layout = *(const enum weft_ep_layout *)arg;
   struct draw draw = {.seed = 9, .count = RANKS, .topk = TOPK, .even = true};
   draw_make(&draw, &rank->setup);
-  struct way way = {.layout = layout, .dtype = WEFT_EP_FP8};
+  struct route_way way = {.layout = layout, .dtype = WEFT_EP_FP8};
   struct brought first, second;
   brought_new(&first, &rank->setup);
   brought_new(&second, &rank->setup);
@@ -519,7 +523,7 @@ static void deviate(struct rank *rank, void *arg) {
   (void)arg;
   struct draw draw = {.seed = 2, .count = RANKS, .topk = TOPK, .even = true};
   draw_make(&draw, &rank->setup);
-  struct way way = {.layout = WEFT_EP_RANK_MAJOR, .dtype = WEFT_EP_BF16};
+  struct route_way way = {.layout = WEFT_EP_RANK_MAJOR, .dtype = WEFT_EP_BF16};
   struct brought first, second;
   brought_new(&first, &rank->setup);
   brought_new(&second, &rank->setup);
@@ -585,7 +589,7 @@ static void interrupt_combines(struct rank *rank, void *arg) {
   (void)arg;
   struct draw draw = {.seed = 21, .count = RANKS, .topk = TOPK, .even = true};
   draw_make(&draw, &rank->setup);
-  struct way way = {.layout = WEFT_EP_RANK_MAJOR, .dtype = WEFT_EP_BF16};
+  struct route_way way = {.layout = WEFT_EP_RANK_MAJOR, .dtype = WEFT_EP_BF16};
   struct brought brought;
   brought_new(&brought, &rank->setup);
   weft_ep_route_t *routes[] = {make_route(rank, 1), make_route(rank, 1)};
@@ -641,7 +645,7 @@ static void forget_one(struct rank *rank, void *arg) {
   (void)arg;
   struct draw draw = {.seed = 23, .count = RANKS, .topk = TOPK, .even = true};
   draw_make(&draw, &rank->setup);
-  struct way way = {.layout = WEFT_EP_PER_EXPERT, .dtype = WEFT_EP_BF16};
+  struct route_way way = {.layout = WEFT_EP_PER_EXPERT, .dtype = WEFT_EP_BF16};
   struct brought brought;
   brought_new(&brought, &rank->setup);
   weft_ep_route_t *route = make_route(rank, 1);
@@ -719,7 +723,7 @@ static bool expect_code(struct rank *rank, int rc, int code, const char *words) 
 
 static bool act_in_the_middle(struct rank *rank, struct middle *middle, const struct draw *draw,
                               struct brought *brought, weft_ep_route_t *route) {
-  struct way way = {.layout = WEFT_EP_RANK_MAJOR, .dtype = WEFT_EP_BF16};
+  struct route_way way = {.layout = WEFT_EP_RANK_MAJOR, .dtype = WEFT_EP_BF16};
   struct weft_ep_dispatch_args fill = way_dispatch(rank, draw, &way, rank->x), kept = fill;
   uint64_t op, epoch;
   fill.route = kept.route = route;
@@ -795,7 +799,8 @@ static void a_joiner_in_the_middle_of_an_operation_ends_it_for_all(void **state)
                                             .tokens = TOKENS,
                                             .hidden = HIDDEN,
                                             .topk = TOPK,
-                                            .experts = EXPERTS};
+                                            .experts = EXPERTS,
+                                            .apart = true};
     assert_int_equal(pthread_create(&threads[i], NULL, be_in_the_middle, &middle->ranks[i]), 0);
   }
   for (int32_t i = 0; i < RANKS; i++)

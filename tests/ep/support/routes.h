@@ -24,13 +24,18 @@ void draw_free(struct draw *draw);
 void draw_x(const struct setup *setup, uint64_t seed, int32_t rank, uint16_t *x);
 
 // How an operation runs.
-struct way {
+struct route_way {
   enum weft_ep_layout layout;
   enum weft_ep_dtype dtype;
   enum weft_ep_combine_dtype combine_dtype;
   bool late, apart, in_place, keep_places, renormalize, weights_back;
   uint32_t alignment; // PACKED
 };
+
+// Rows flow in pieces (rank.c, WEFT_TEST_WINDOW): weights come early then, and calls that need whole windows are not
+// made.
+bool way_flows(void);
+struct route_way way_of(struct route_way way);
 
 // All that an operation brings. Two of them that brought the same are equal as memory.
 struct brought {
@@ -60,15 +65,15 @@ void brought_free(struct brought *brought);
 void brought_poison(struct brought *brought);
 
 // The arguments of a dispatch of this rank's part of the draw.
-struct weft_ep_dispatch_args way_dispatch(const struct rank *rank, const struct draw *draw, const struct way *way,
+struct weft_ep_dispatch_args way_dispatch(const struct rank *rank, const struct draw *draw, const struct route_way *way,
                                           const uint16_t *x);
 // Of its receive, its answers and its combine; `out` of `brought` is where the sums go.
-void way_recv(const struct rank *rank, const struct way *way, struct brought *brought);
+void way_recv(const struct rank *rank, const struct route_way *way, struct brought *brought);
 void way_answers(const struct rank *rank, uint64_t seed, struct brought *brought);
-struct weft_ep_combine_args way_combine(const struct rank *rank, const struct draw *draw, const struct way *way,
+struct weft_ep_combine_args way_combine(const struct rank *rank, const struct draw *draw, const struct route_way *way,
                                         struct brought *brought);
 // A whole operation; the answers are drawn by `seed` and the place of a row. False: rank->error says why.
-bool way_run(struct rank *rank, const struct draw *draw, const struct way *way,
+bool way_run(struct rank *rank, const struct draw *draw, const struct route_way *way,
              const struct weft_ep_dispatch_args *args, uint64_t seed, struct brought *brought);
 // Whether both brought the same; false: rank->error says which part differs.
 bool brought_equal(struct rank *rank, const struct brought *a, const struct brought *b, const char *what);
