@@ -1,9 +1,7 @@
 // What a route keeps on host memory: where this rank's tokens went, and what came to it, with the row headers that say
-// to which experts. A dispatch fills it; later operations go by it. It knows nothing of operations: host/kept_route.c
-// does.
-//
-// All of it is allocated once. What the rank sent and what came are arrays of the caller's too
-// (weft_ep_route_get_arrays), whose addresses stay.
+// to which experts. A dispatch fills it; later operations go by it. It knows nothing of operations:
+// host/route/kept_route.c does.  All of it is allocated once. What the rank sent and what came are arrays of the
+// caller's too (weft_ep_route_get_arrays), whose addresses stay.
 #ifndef EP_ROUTING_KEPT_H
 #define EP_ROUTING_KEPT_H
 

@@ -151,8 +151,8 @@ static void compute_arrays(struct rank *rank, void *arg) {
         (weft_ep_route_plan(route, draw.topk_idx[rank->index], draw.tokens[rank->index], NULL) != 0 ||
          !check_sent(rank, &draw, &arrays[i % 4])))
       rank_fail(rank, "plan: %s", weft_last_error());
-    struct route_way way = {
-        .layout = (enum weft_ep_layout)(1 + i % 3), .apart = i % 5 == 0, .alignment = alignments[i % 4]};
+    struct route_way way = way_of((struct route_way){
+        .layout = (enum weft_ep_layout)(1 + i % 3), .apart = i % 5 == 0, .alignment = alignments[i % 4]});
     struct weft_ep_dispatch_args args = way_dispatch(rank, &draw, &way, rank->x);
     args.route = route;
     int32_t expert_rows[EXPERTS];
@@ -216,6 +216,7 @@ static bool compare_ways(struct rank *rank, uint64_t drawn, weft_ep_route_t *rou
                           .renormalize = random_next(&state) % 2,
                           .apart = random_next(&state) % 2};
   way.late = way.layout != WEFT_EP_RANK_MAJOR && random_next(&state) % 3 == 0;
+  way = way_of(way);
   draw_x(&rank->setup, drawn, rank->index, rank->x);
   struct weft_ep_dispatch_args args = way_dispatch(rank, &draw, &way, rank->x);
   args.route = route;
@@ -231,6 +232,7 @@ static bool compare_ways(struct rank *rank, uint64_t drawn, weft_ep_route_t *rou
       way.layout = (enum weft_ep_layout)(1 + random_next(&state) % 3);
       if (way.late && way.layout == WEFT_EP_RANK_MAJOR)
         way.layout = WEFT_EP_PACKED;
+      way = way_of(way);
       args = way_dispatch(rank, &draw, &way, rank->x);
       good = way_run(rank, &draw, &way, &args, drawn + (uint64_t)i, first);
     }
@@ -370,7 +372,7 @@ static void open_two(struct rank *rank, void *arg) {
 
 static void two_operations_go_by_one_route(void **state) {
   (void)state;
-  run("/two/", (struct setup){0}, open_two, NULL);
+  run("/two/", (struct setup){.apart = true}, open_two, NULL);
 }
 
 // --- combines by a route ---
@@ -390,6 +392,7 @@ static void combine_by_route(struct rank *rank, void *arg) {
                             .combine_dtype = i % 5 == 2 ? WEFT_EP_COMBINE_LOGFMT10 : 0,
                             .weights_back = i % 2,
                             .late = i % 3 != 1 && i % 4 == 0};
+    way = way_of(way);
     struct weft_ep_dispatch_args args = way_dispatch(rank, &draw, &way, rank->x);
     args.route = route;
     if (!way_run(rank, &draw, &way, &args, i, &first))
@@ -796,7 +799,8 @@ static void a_joiner_in_the_middle_of_an_operation_ends_it_for_all(void **state)
                                             .tokens = TOKENS,
                                             .hidden = HIDDEN,
                                             .topk = TOPK,
-                                            .experts = EXPERTS};
+                                            .experts = EXPERTS,
+                                            .apart = true};
     assert_int_equal(pthread_create(&threads[i], NULL, be_in_the_middle, &middle->ranks[i]), 0);
   }
   for (int32_t i = 0; i < RANKS; i++)

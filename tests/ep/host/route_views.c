@@ -29,7 +29,7 @@ enum {
   DEADLINE_MS = 60000,
 };
 
-enum ending { LEAVES, DIES_IN_DISPATCH, DIES_BEFORE_COMBINE, JOINS };
+enum ending { LEAVES, DIES_IN_FILL, DIES_IN_DISPATCH, DIES_BEFORE_COMBINE, JOINS };
 
 // In shared memory.
 struct board {
@@ -109,8 +109,9 @@ static int go(struct actor *actor, uint64_t *op) {
 
 // --- judging ---
 
-// Rows of the last rank are 0 in their places; all else is as when the route was filled.
-static bool check_rows(struct actor *actor, bool absent) {
+// Rows of the last rank are 0 in their places, or, if it died in the middle of them, those behind some that came; all
+// else is as when the route was filled.
+static bool check_rows(struct actor *actor, bool absent, bool some_came) {
   struct rank *rank = actor->rank;
   const struct brought *a = &actor->first, *b = &actor->second;
   bool ranks = actor->way.layout == WEFT_EP_RANK_MAJOR;
@@ -123,7 +124,7 @@ static bool check_rows(struct actor *actor, bool absent) {
   for (uint32_t e = 0; e < (ranks ? 1 : EXPERTS); e++) {
     uint32_t count = ranks ? a->info.num_rows : (uint32_t)a->counts[e];
     for (size_t i = (size_t)e * a->recv.rows; count-- > 0; i++, rows++) {
-      bool gone = absent && a->src_rank[i] == LAST;
+      bool gone = absent && a->src_rank[i] == LAST && !(some_came && b->src_token[i] >= 0);
       if (b->src_rank[i] != a->src_rank[i] || b->src_token[i] != (gone ? -1 : a->src_token[i]))
         return rank_fail(rank, "row %zu is token %d of rank %d, and was %d of %d", i, b->src_token[i], b->src_rank[i],
                          a->src_token[i], a->src_rank[i]);
@@ -183,7 +184,7 @@ static bool go_on_without(struct actor *actor) {
     if (rc != 0)
       return rank_fail(rank, "by the route: %s: %s", weft_err_name(rc), weft_last_error());
     bool out = count == LAST, rows_lost = out || actor->second.info.num_lost > 0;
-    if (!story->by_combine && !check_rows(actor, rows_lost))
+    if (!story->by_combine && !check_rows(actor, rows_lost, way_flows() && !out))
       return false;
     if (actor->second.info.num_lost > 0 && actor->second.lost[0] != LAST)
       return rank_fail(rank, "rank %d was lost", actor->second.lost[0]);
@@ -222,6 +223,12 @@ static void die(void *arg, uint32_t rows_written, uint32_t peers_done) {
     kill(getpid(), SIGKILL);
 }
 
+static void die_early(void *arg, uint32_t rows_written, uint32_t peers_done) {
+  (void)arg, (void)peers_done;
+  if (rows_written == 7)
+    kill(getpid(), SIGKILL);
+}
+
 static bool end_well(struct actor *actor) {
   struct rank *rank = actor->rank;
   bool last = rank->index == LAST;
@@ -246,6 +253,12 @@ static bool act(struct rank *rank, void *arg) {
   if (!rank_open(rank, &rank->setup, rank->index, founders, RANKS) || !rank_activate(rank))
     return false;
   actor_new(&actor, rank, story);
+  atomic_fetch_add(&story->board->founded, 1); // who dies does so when all are there
+  uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
+  while (atomic_load(&story->board->founded) < RANKS && !clock_passed(deadline))
+    sched_yield();
+  if (rank->index == LAST && story->ending == DIES_IN_FILL)
+    ep_fault_set(rank->ep, die_early, NULL);
   bool good = !rank->error[0] && fill(&actor) && end_well(&actor);
   actor_free(&actor);
   return good;
@@ -283,6 +296,14 @@ static void a_rank_dies_in_a_dispatch(void **state) {
   tell((struct story){.ending = DIES_IN_DISPATCH, .layout = WEFT_EP_RANK_MAJOR});
   tell((struct story){.ending = DIES_IN_DISPATCH, .layout = WEFT_EP_PER_EXPERT});
   tell((struct story){.ending = DIES_IN_DISPATCH, .layout = WEFT_EP_RANK_MAJOR, .by_combine = true});
+}
+
+// What had come of its rows by then has places in the route, and what had not has none, or places too.
+static void a_rank_dies_in_the_dispatch_that_fills(void **state) {
+  (void)state;
+  tell((struct story){.ending = DIES_IN_FILL, .layout = WEFT_EP_RANK_MAJOR});
+  tell((struct story){.ending = DIES_IN_FILL, .layout = WEFT_EP_PER_EXPERT});
+  tell((struct story){.ending = DIES_IN_FILL, .layout = WEFT_EP_RANK_MAJOR, .by_combine = true});
 }
 
 static void a_rank_dies_before_its_combine(void **state) {
@@ -445,6 +466,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_rank_leaves),
       cmocka_unit_test(a_rank_dies_in_a_dispatch),
+      cmocka_unit_test(a_rank_dies_in_the_dispatch_that_fills),
       cmocka_unit_test(a_rank_dies_before_its_combine),
       cmocka_unit_test(a_rank_joins),
       cmocka_unit_test(a_rank_joins_while_another_dies),

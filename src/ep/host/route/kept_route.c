@@ -198,7 +198,8 @@ void ep_kept_announced(const weft_ep_t *ep, const struct ep_op *op, struct ep_me
 void ep_kept_place(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_recv_args *recv) {
   const struct ep_kept *kept = op->route->kept;
   for (uint32_t s = 0; s < kept->num_sources; s++)
-    ep_places_add_source(ep, s, kept->sources[s].rank, kept->sources[s].rows, ep_kept_counts(kept, s), recv);
+    if (kept->sources[s].came || kept->sources[s].rows > 0)
+      ep_places_add_source(ep, s, kept->sources[s].rank, kept->sources[s].rows, ep_kept_counts(kept, s), recv);
   if (recv->layout == WEFT_EP_PACKED)
     ep_places_pack(ep, recv);
 }
