@@ -216,8 +216,6 @@ int ep_host_dispatch_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_r
                           struct weft_ep_info *info) {
   struct ep_op *op;
   int rc = ep_op_find(ep, number, EP_OP_SENT, "dispatch_recv", &op);
-  if (rc == 0 && op->fills)
-    rc = ep_kept_check_recv(op->route, recv);
   if (rc == 0)
     rc = check_scales(&op->form, recv);
   return rc != 0 ? rc : ep_receive(ep, op, recv, info);
@@ -227,8 +225,6 @@ int ep_host_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, co
                      struct weft_ep_info *info, uint64_t *number) {
   struct ep_form form = ep_form_of(ep, args);
   int rc = check_scales(&form, recv); // before anything is sent
-  if (rc == 0 && args->route && ep_kept_fills(args))
-    rc = ep_kept_check_recv(args->route, recv);
   if (rc != 0)
     return rc;
   bool flows = ep->layout.flows && !recv->rows_at;

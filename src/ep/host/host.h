@@ -295,10 +295,6 @@ int ep_kept_check_filled(const struct ep_kept *kept, const char *call);
 // CONFLICT.
 int ep_kept_check(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args, enum ep_kind kind, uint32_t num_tokens,
                   bool *fills);
-// Whether a dispatch with args->route fills it; else it goes by it.
-bool ep_kept_fills(const struct weft_ep_dispatch_args *args);
-// Whether the receive suits a route that the dispatch fills. INVALID.
-int ep_kept_check_recv(const weft_ep_route_t *route, const struct weft_ep_recv_args *recv);
 // The operation has begun with that route: takes from it what is sent, if it goes by it.
 void ep_kept_begin(struct ep_op *op, weft_ep_route_t *route, bool fills);
 // The tokens, experts and weights are those of the route that the operation goes by.

@@ -216,30 +216,6 @@ static void a_changed_top_k_is_named(void **state) {
   }
 }
 
-static void an_alignment_is_that_of_the_route(void **state) {
-  (void)state;
-  struct weft_ep_route_options options = WEFT_EP_ROUTE_OPTIONS_INIT;
-  options.alignment = 2;
-  weft_ep_route_t *route = make(options);
-  struct weft_ep_dispatch_args args = good_dispatch(route);
-  struct weft_ep_recv_args recv = good_recv();
-  uint64_t op, before = weft_ep_next_op(ep);
-  recv.layout = WEFT_EP_PACKED;
-  expect(weft_ep_dispatch(ep, &args, &recv, NULL, &op), WEFT_ERR_INVALID,
-         "alignment is 1, and that of the route that the dispatch fills is 2");
-  assert_int_equal(weft_ep_next_op(ep), before);
-  assert_int_equal(weft_ep_dispatch_send(ep, &args, &op), 0);
-  expect(weft_ep_dispatch_recv(ep, op, &recv, NULL), WEFT_ERR_INVALID, "alignment is 1");
-  recv.alignment = 2;
-  assert_int_equal(weft_ep_dispatch_recv(ep, op, &recv, NULL), 0);
-  assert_int_equal(weft_ep_finish(ep, op), 0);
-  args = good_kept(route); // once it is filled, any will do
-  recv.alignment = 4;
-  assert_int_equal(weft_ep_dispatch(ep, &args, &recv, NULL, &op), 0);
-  assert_int_equal(weft_ep_finish(ep, op), 0);
-  weft_ep_route_free(route);
-}
-
 static void routes_that_are_too_small(void **state) {
   (void)state;
   struct weft_ep_route_options options = WEFT_EP_ROUTE_OPTIONS_INIT;
@@ -433,7 +409,6 @@ int main(void) {
       cmocka_unit_test(what_is_not_filled_serves_nobody),
       cmocka_unit_test(what_a_dispatch_must_not_say),
       cmocka_unit_test(a_changed_top_k_is_named),
-      cmocka_unit_test(an_alignment_is_that_of_the_route),
       cmocka_unit_test(routes_that_are_too_small),
       cmocka_unit_test(what_a_combine_by_a_route_must_not_say),
       cmocka_unit_test(late_weights),

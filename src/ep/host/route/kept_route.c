@@ -101,15 +101,7 @@ static int check_keep(const weft_ep_t *ep, const struct ep_kept *kept, const str
   return rc != 0 ? rc : check_newcomers(kept, ep->view, "dispatch");
 }
 
-int ep_kept_check_recv(const weft_ep_route_t *route, const struct weft_ep_recv_args *recv) {
-  uint32_t alignment = recv->alignment ? recv->alignment : 1, kept = route->kept->alignment;
-  if (recv->layout != WEFT_EP_PACKED || alignment == kept)
-    return 0;
-  return fail(WEFT_ERR_INVALID, "dispatch_recv: alignment is %u, and that of the route that the dispatch fills is %u",
-              alignment, kept);
-}
-
-bool ep_kept_fills(const struct weft_ep_dispatch_args *args) {
+static bool fills_route(const struct weft_ep_dispatch_args *args) {
   bool given = args->topk_idx || args->topk_idx32, check = args->flags & WEFT_EP_DISPATCH_CHECK_ROUTE;
   return given && !(check && args->route->kept->state != EP_KEPT_PLANNED);
 }
@@ -127,7 +119,7 @@ int ep_kept_check(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args,
   int rc = check ? compare(kept, args, num_tokens, topk) : 0;
   if (rc != 0)
     return rc;
-  *fills = ep_kept_fills(args);
+  *fills = fills_route(args);
   return *fills ? check_fill(args->route, num_tokens, topk) : check_keep(ep, kept, args, num_tokens);
 }
 
