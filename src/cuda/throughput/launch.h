@@ -19,6 +19,9 @@ int cuda_launch_rows(const struct cuda_rows_args *args, uint32_t blocks, bool ea
 int cuda_launch_answers(const struct cuda_answers_args *args, uint32_t blocks, bool early, cudaStream_t stream);
 // Loads these kernels on the current device, as cuda_launch_load does.
 int cuda_load_throughput(bool *early);
+int cuda_load_plan(bool *early); // its parts
+int cuda_load_rows(bool *early);
+int cuda_load_answers(bool *early);
 
 // Bytes of workspace, zeroed once, for up to `blocks` processors.
 size_t cuda_plan_workspace(const struct cuda_flow *flow, uint32_t blocks);
