@@ -54,6 +54,11 @@ struct gpu_op {
   enum ep_op_state state;
   bool begun, received, combined; // launched; they stay when the operation has ended
   bool has_weights, rank_major;
+  bool packed;                     // received, in a group for throughput, as what follows:
+  uint32_t alignment;              // of its parts
+  uint32_t row_bytes, scale_bytes; // of opaque rows
+  struct gpu_route *route;         // that the dispatch fills, or whose ways it goes (`keeps`)
+  bool keeps;
   bool no_rows;                    // received, as far as the caller has asked
   uint32_t num_tokens, rows, topk; // num_tokens: at most, where the device has the number
   enum weft_ep_dtype dtype;
@@ -80,6 +85,7 @@ struct ep_gpu {
   int index;
   uint8_t uuid[16];
   char pci[sizeof((struct device_info *)0)->pci];
+  uint32_t processors; // that the device has
   struct device_ep_options options;
   size_t area_bytes;
   uint64_t workspace_bytes;
@@ -204,12 +210,28 @@ void ep_gpu_views_free(weft_ep_t *ep);
 int ep_gpu_watch_start(weft_ep_t *ep);
 void ep_gpu_watch_stop(weft_ep_t *ep);
 
+// --- flow.c: groups for throughput ---
+
+static inline bool ep_gpu_flows(const weft_ep_t *ep) {
+  return ep->gpu->options.throughput;
+}
+// What a half of an operation says beside struct device_dispatch.
+void ep_gpu_describe_flow_send(weft_ep_t *ep, struct gpu_op *op, const struct weft_ep_dispatch_args *args);
+void ep_gpu_describe_flow_recv(struct gpu_op *op, const struct weft_ep_recv_args *recv);
+// Launches it: by the kernels for throughput where the group is opened for them. `recv` may be NULL.
+int ep_gpu_launch_dispatch(weft_ep_t *ep, const struct gpu_op *op, const struct device_dispatch *args,
+                           const struct weft_ep_recv_args *recv, void *stream, char *why);
+int ep_gpu_launch_combine(weft_ep_t *ep, const struct gpu_op *op, const struct device_combine *args,
+                          const struct weft_ep_combine_args *given, char *why);
+
 // --- launch.c, results.c: the calls of weft/ep.h ---
 
 uint64_t ep_gpu_next_op(const weft_ep_t *ep);
 // check.c: what kernels can work with.
+int ep_gpu_check_options(const struct ep_gpu *gpu, const struct weft_ep_options *options);
 int ep_gpu_check_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args);
 int ep_gpu_check_recv(weft_ep_t *ep, const struct weft_ep_recv_args *recv);
+int ep_gpu_check_combine(weft_ep_t *ep, const struct weft_ep_combine_args *args, const char *call);
 
 int ep_gpu_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, uint64_t *number);
 int ep_gpu_dispatch_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_recv_args *recv,

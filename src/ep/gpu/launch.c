@@ -134,6 +134,7 @@ static void describe_send(weft_ep_t *ep, struct gpu_op *op, const struct weft_ep
   out->scale_row_stride = (uint32_t)args->scale_row_stride;
   out->scale_block_stride = (uint32_t)args->scale_block_stride;
   describe_masks(ep, op, out);
+  ep_gpu_describe_flow_send(ep, op, args);
 }
 
 // What both halves say.
@@ -168,6 +169,7 @@ static void describe_receive(struct gpu_op *op, const struct weft_ep_recv_args *
   out->out_scale_expert_stride = recv->scale_expert_stride;
   out->told = recv->told;
   out->lost = recv->lost;
+  ep_gpu_describe_flow_recv(op, recv);
 }
 
 static int check_recv(const struct weft_ep_recv_args *recv) {
@@ -176,10 +178,10 @@ static int check_recv(const struct weft_ep_recv_args *recv) {
   return fail(WEFT_ERR_INVALID, "dispatch_recv: rows_at is given, but rows on CUDA memory are copied: give x");
 }
 
-static int launch_dispatch(weft_ep_t *ep, struct gpu_op *op, const struct device_dispatch *args, void *stream,
-                           const char *call) {
+static int launch_dispatch(weft_ep_t *ep, struct gpu_op *op, const struct device_dispatch *args,
+                           const struct weft_ep_recv_args *recv, void *stream, const char *call) {
   char why[DEVICE_WHY] = "";
-  int rc = ep->gpu->api->ep_dispatch(ep->gpu->engine, args, stream, why);
+  int rc = ep_gpu_launch_dispatch(ep, op, args, recv, stream, why);
   if (rc != 0)
     return fail(rc, "%s: %s", call, why);
   launched(ep, op, stream);
@@ -205,7 +207,7 @@ int ep_gpu_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args
     return rc;
   describe_send(ep, op, args, &out);
   describe_form(op, &out);
-  rc = launch_dispatch(ep, op, &out, args->stream, "dispatch_send");
+  rc = launch_dispatch(ep, op, &out, NULL, args->stream, "dispatch_send");
   if (rc != 0)
     return rc;
   begun(ep, op);
@@ -226,7 +228,7 @@ int ep_gpu_dispatch_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_re
     return rc;
   describe_receive(op, recv, &out);
   describe_form(op, &out);
-  rc = launch_dispatch(ep, op, &out, recv->stream, "dispatch_recv");
+  rc = launch_dispatch(ep, op, &out, recv, recv->stream, "dispatch_recv");
   if (rc != 0)
     return rc;
   received(ep, op);
@@ -245,7 +247,7 @@ int ep_gpu_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, con
   describe_send(ep, op, args, &out);
   describe_receive(op, recv, &out);
   describe_form(op, &out);
-  rc = launch_dispatch(ep, op, &out, args->stream, "dispatch");
+  rc = launch_dispatch(ep, op, &out, recv, args->stream, "dispatch");
   if (rc != 0)
     return rc;
   begun(ep, op);
@@ -336,7 +338,7 @@ int ep_gpu_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_
                                      .num_tokens = op->num_tokens,
                                      .topk_idx = op->topk_idx,
                                      .topk_weights = op->topk_weights};
-  rc = ep->gpu->api->ep_combine(ep->gpu->engine, &out, args->stream, why);
+  rc = ep_gpu_launch_combine(ep, op, &out, args, why);
   if (rc != 0)
     return fail(rc, "%s: %s", call, why);
   launched(ep, op, args->stream);
@@ -422,7 +424,7 @@ int ep_gpu_barrier(weft_ep_t *ep) {
   op->topk = ep->layout.topk;
   op->dtype = ep->dtype;
   describe_masks(ep, op, &out);
-  rc = launch_dispatch(ep, op, &out, gpu->stream, "barrier");
+  rc = launch_dispatch(ep, op, &out, NULL, gpu->stream, "barrier");
   if (rc != 0)
     return rc;
   begun(ep, op);

@@ -1,0 +1,50 @@
+// What a launch says beside the structs that all groups have, in a group for throughput.
+#include "ep/gpu/gpu.h"
+
+void ep_gpu_describe_flow_send(weft_ep_t *ep, struct gpu_op *op, const struct weft_ep_dispatch_args *args) {
+  if (!ep_gpu_flows(ep))
+    return;
+  op->row_bytes = args->row_bytes;
+  op->scale_bytes = args->scale_bytes;
+}
+
+void ep_gpu_describe_flow_recv(struct gpu_op *op, const struct weft_ep_recv_args *recv) {
+  op->packed = recv->layout == WEFT_EP_PACKED;
+  op->alignment = recv->alignment ? recv->alignment : 1;
+}
+
+int ep_gpu_launch_dispatch(weft_ep_t *ep, const struct gpu_op *op, const struct device_dispatch *args,
+                           const struct weft_ep_recv_args *recv, void *stream, char *why) {
+  const struct ep_gpu *gpu = ep->gpu;
+  if (!ep_gpu_flows(ep))
+    return gpu->api->ep_dispatch(gpu->engine, args, stream, why);
+  struct device_flow_dispatch flow = {
+      .d = *args, .row_bytes = op->row_bytes, .scale_bytes = op->scale_bytes, .alignment = 1};
+  if (op->route) {
+    flow.route = op->route->device;
+    flow.keeps = op->keeps;
+  }
+  if (recv) {
+    flow.packed = op->packed;
+    flow.alignment = op->alignment;
+    flow.zero_padding = recv->flags & WEFT_EP_RECV_ZERO_PADDING;
+    flow.expert_end = recv->expert_end;
+    flow.slot = recv->slot;
+  }
+  return gpu->api->flow_dispatch(gpu->engine, &flow, stream, why);
+}
+
+int ep_gpu_launch_combine(weft_ep_t *ep, const struct gpu_op *op, const struct device_combine *args,
+                          const struct weft_ep_combine_args *given, char *why) {
+  const struct ep_gpu *gpu = ep->gpu;
+  if (!ep_gpu_flows(ep))
+    return gpu->api->ep_combine(gpu->engine, args, given->stream, why);
+  struct device_flow_combine flow = {.c = *args,
+                                     .packed = op->packed,
+                                     .unweighted = given->flags & WEFT_EP_COMBINE_UNWEIGHTED,
+                                     .bias = {given->bias[0], given->bias[1]},
+                                     .row_weights = given->row_weights,
+                                     .out_weights = given->out_weights,
+                                     .route = op->route ? op->route->device : NULL};
+  return gpu->api->flow_combine(gpu->engine, &flow, given->stream, why);
+}
