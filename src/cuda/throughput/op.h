@@ -60,10 +60,12 @@ struct cuda_flow_op {
   uint32_t self;  // this rank's own seat
   uint32_t count; // entries of by_rank
   uint32_t rows[DEVICE_SEATS];    // that each seat sends to this rank, by its header; 0 of those that do not take part
+  uint32_t pairs; // rows of all of them together: (source, token) pairs
   uint8_t by_rank[DEVICE_SEATS];  // seats of the view, ascending by rank
+  uint8_t member[DEVICE_SEATS];   // index of each seat in the view
   int32_t rank[DEVICE_SEATS];     // of each seat
   char *in[DEVICE_SEATS];         // stream window that the seat writes, in our memory
-  char *out[DEVICE_SEATS];        // stream window that we write, in its memory; our own seat's: the same as `in`
+  char *out[DEVICE_SEATS];        // stream window that we write, in its memory; both NULL for our own seat
   const uint32_t *counts;         // [DEVICE_SEATS][E] selections of this rank's experts by each seat
   // By the kernels of rows: seats whose rows did not all come, and whose answers did not; each is marked as lost too.
   uint64_t lost, answers_lost;
