@@ -111,8 +111,9 @@ enum weft_ep_dtype {
   /** the same, the scales as ue8m0 (OCP Microscaling: a byte, exponent + 127; 255 is NaN): uint32_t [ceil(H/512)] for a
    *  row, block b in byte b % 4, the lowest first, of word b / 4; bytes without a block are 0 */
   WEFT_EP_FP8_UE8M0 = 4,
-  /** bytes that the library does not look at: row_bytes of values and scale_bytes of scales for each token. UNSUPPORTED
-   *  today */
+  /** bytes that the library does not look at: row_bytes of values and scale_bytes of scales for each token, which the
+   *  caller's layer has made (NVFP4, MXFP8). It is said in each call: a group is opened for a type whose rows have room
+   *  for it. On CUDA memory UNSUPPORTED today */
   WEFT_EP_OPAQUE = 5,
 };
 
@@ -152,8 +153,8 @@ enum weft_ep_layout {
   /** x[S][H]: a token has one row on each rank that holds any of its experts, with its local experts and weights. The
    *  caller computes the weighted sum over these; the combine adds the rows of the ranks, unweighted. */
   WEFT_EP_RANK_MAJOR = 2,
-  /** x[S][H]: as PER_EXPERT, without room between the experts: the part of each begins at a multiple of
-   *  weft_ep_recv_args.alignment, behind the one before it. UNSUPPORTED today */
+  /** x[S][H]: as PER_EXPERT, without room between the experts: the part of each begins at the first multiple of
+   *  weft_ep_recv_args.alignment that is not before the end of the part before it. On CUDA memory UNSUPPORTED today */
   WEFT_EP_PACKED = 3,
 };
 
@@ -491,9 +492,10 @@ struct weft_ep_dispatch_args {
    *  and weft_ep_recv_args.rows_at say when longer. CUDA: until the kernel of this call has run */
   const void *x;
   /** Scales of an x that the caller has cast to e4m3 already, in rank memory: float [T][H/128], for ue8m0 uint32_t
-   *  [T][ceil(H/512)]; read as long as x. Both travel as they are, and nothing looks at their values. CUDA, with bf16
-   *  too: four aligned bytes FF FF FF FF of x, or of a float scale, arrive as FF FF FF 7F: as numbers both are NaN.
-   *  NULL: x is bf16, and is cast here if `dtype` is fp8. */
+   *  [T][ceil(H/512)], OPAQUE uint32_t [T][scale_bytes/4]; read as long as x. Both travel as they are, and nothing
+   *  looks at their values. CUDA, with bf16 too: four aligned bytes FF FF FF FF of x, or of a float scale, arrive as FF
+   *  FF FF 7F: as numbers both are NaN. NULL: x is OPAQUE without scales, or bf16, and is cast here if `dtype` is
+   *  fp8. */
   const void *scales;
   /** [T][K] global experts in rank memory, -1: none. On host memory an expert out of range is INVALID, and the call
    *  keeps no pointer. CUDA: it stays unchanged, as topk_weights does, until the combine has run, and an expert out of
@@ -514,9 +516,9 @@ struct weft_ep_dispatch_args {
   uint32_t num_tokens;         /**< T, 0 to max_tokens */
   uint32_t topk;               /**< K, 1 to weft_ep_options.topk, which is the default */
   enum weft_ep_dtype dtype;    /**< of the rows that are sent; default: as the group was opened */
-  enum weft_ep_dtype x_dtype;  /**< of x; default, and the only ones today: bf16, or `dtype` with `scales` */
-  uint32_t row_bytes;          /**< OPAQUE: bytes of a row of x */
-  uint32_t scale_bytes;        /**< OPAQUE: bytes of its scales */
+  enum weft_ep_dtype x_dtype;  /**< of x; default, and the only ones today: bf16, or `dtype` with `scales` or OPAQUE */
+  uint32_t row_bytes;          /**< OPAQUE: bytes of a row of x, a multiple of 16; in all ranks the same */
+  uint32_t scale_bytes;        /**< OPAQUE: bytes of its scales, a multiple of 4; in all ranks the same. 0: none */
   uint32_t processors;         /**< CUDA: streaming multiprocessors that the kernel may take, at most and by default
                                   weft_ep_options.max_processors. Host memory: unused */
   uint32_t flags;              /**< WEFT_EP_DISPATCH_* */
@@ -544,36 +546,43 @@ enum weft_ep_recv_flags {
   /** RANK_MAJOR: local_expert and weights of a row stand at their places in the token's top-k, with -1 and 0 at the
    *  places of experts that other ranks have. Else they stand first. */
   WEFT_EP_RECV_KEEP_PLACES = 1 << 0,
-  /** PACKED: rows between the parts of experts become 0. UNSUPPORTED today */
+  /** PACKED: rows between the parts of experts, and behind the last up to a multiple of the alignment, become 0, their
+   *  scales too; src_rank and src_token -1, rows_at NULL. Else all that stays as it is */
   WEFT_EP_RECV_ZERO_PADDING = 1 << 1,
 };
 
 /** Where to receive. Initialise with WEFT_EP_RECV_ARGS_INIT. The caller owns every buffer, and all of them are in rank
  *  memory, but for rows_at. A field whose text begins with * may be NULL. */
 struct weft_ep_recv_args {
-  size_t size;        /**< sizeof(struct weft_ep_recv_args) */
-  void *x;            /**< bf16 or e4m3; PER_EXPERT [E][rows][H], RANK_MAJOR [rows][H]. NULL: see rows_at */
-  void *scales;       /**< fp8, with x: float, PER_EXPERT [E][rows][H/128], RANK_MAJOR [rows][H/128]; ue8m0: uint32_t,
-                         with ceil(H/512) in the place of H/128; see scale_row_stride */
+  size_t size; /**< sizeof(struct weft_ep_recv_args) */
+  /** bf16 or e4m3; PER_EXPERT [E][rows][H], RANK_MAJOR and PACKED [rows][H]; OPAQUE: row_bytes in the place of H
+   *  values. NULL: see rows_at */
+  void *x;
+  /** fp8 and OPAQUE, with x: float, PER_EXPERT [E][rows][H/128], RANK_MAJOR and PACKED [rows][H/128]; ue8m0 and OPAQUE:
+   *  uint32_t, with ceil(H/512) or scale_bytes/4 in the place of H/128; see scale_row_stride */
+  void *scales;
   int32_t *counts;    /**< [E] rows of each local expert; RANK_MAJOR: its (token, expert) pairs */
-  int32_t *src_rank;  /**< *PER_EXPERT [E][rows], RANK_MAJOR [rows]: rank that the row came from */
-  int32_t *src_token; /**< *PER_EXPERT [E][rows], RANK_MAJOR [rows]: the token's index on that rank */
-  int64_t *range; /**< *PER_EXPERT [E][capacity], RANK_MAJOR [capacity]: begin << 32 | count of each source's rows */
+  int32_t *src_rank;  /**< *PER_EXPERT [E][rows], RANK_MAJOR and PACKED [rows]: rank that the row came from */
+  int32_t *src_token; /**< *PER_EXPERT [E][rows], RANK_MAJOR and PACKED [rows]: the token's index on that rank */
+  /** *PER_EXPERT and PACKED [E][capacity], RANK_MAJOR [capacity]: begin << 32 | count of each source's rows. `begin` is
+   *  a row of the expert's part, RANK_MAJOR of x */
+  int64_t *range;
   int32_t *local_expert; /**< *RANK_MAJOR [rows][K]: local expert ids in top-k order, then -1 */
   float *weights;        /**< *RANK_MAJOR [rows][K]: their weights, then 0 */
-  /** *Host memory only, with x NULL: receives in place. PER_EXPERT [E][rows], RANK_MAJOR [rows], in host memory: gets
-   *  the address of each row: H values, for fp8 its scales right behind them, whatever the strides. Nothing is copied:
-   *  rows of other ranks stay in the windows through which they came, this rank's own in weft_ep_dispatch_args.x (or in
-   *  the library's memory: with fp8, or after weft_ep_dispatch_send()). They stay unchanged until
-   *  weft_ep_combine_send(), weft_ep_combine() or weft_ep_finish() of this operation is called, whatever happens to
-   *  their senders; weft_ep_dispatch_args.x has to stay as long. Their sender maps them too: one that breaks the
-   *  protocol could change values between two readings. */
+  /** *Host memory only, with x NULL: receives in place. PER_EXPERT [E][rows], RANK_MAJOR and PACKED [rows], in host
+   *  memory: gets the address of each row: its values, and right behind them its scales, whatever the strides. Nothing
+   *  is copied: rows of other ranks stay in the windows through which they came, this rank's own in
+   *  weft_ep_dispatch_args.x (or in the library's memory: with fp8, or after weft_ep_dispatch_send()). They stay
+   *  unchanged until weft_ep_combine_send(), weft_ep_combine() or weft_ep_finish() of this operation is called,
+   *  whatever happens to their senders; weft_ep_dispatch_args.x has to stay as long. Their sender maps them too: one
+   *  that breaks the protocol could change values between two readings. */
   const void **rows_at;
   int32_t *expert_total;     /**< *[E], added to: rows (RANK_MAJOR: pairs) of each local expert */
   int64_t *wait_ns;          /**< *[capacity], added to: how long this rank waited for each source's dispatch, in ns */
-  int32_t *slot;             /**< *PACKED [rows][K]: where the rows of a token's selections stand, else -1. UNSUPPORTED
-                                today */
-  int32_t *expert_end;       /**< *PACKED [E]: row behind the last of each local expert. UNSUPPORTED today */
+  int32_t *slot;             /**< *PACKED [rows][K]: a row for each token of each rank that any came of, by source rank,
+                                then by token: the rows of x where its selections stand, at their places in the token's
+                                top-k; -1 for those of other ranks */
+  int32_t *expert_end;       /**< *PACKED [E]: row of x behind the last of each local expert */
   struct weft_ep_told *told; /**< *what the dispatch brought, written behind all of it */
   uint64_t *lost; /**< *[ceil(capacity/64)] bit r % 64 of word r / 64: rank r of the view did not come; written before
                      `told` */
@@ -585,10 +594,11 @@ struct weft_ep_recv_args {
   uint64_t scale_expert_stride; /**< PER_EXPERT: elements from the scales of an expert's first row to those of the next
                                    expert's; default: `rows` times those of a row */
   enum weft_ep_layout layout;   /**< how the received rows are laid out; default PER_EXPERT */
-  uint32_t rows; /**< room. PER_EXPERT: rows of each expert's part; RANK_MAJOR: S. max_tokens times the active ranks is
-                    enough, unless a view with more ranks takes effect in mid-operation or a token selects one expert
-                    twice; ROOM says how many were needed. At most INT32_MAX in all parts together */
-  uint32_t alignment; /**< PACKED: rows; the part of each expert begins at a multiple of it; default 1 */
+  /** room. PER_EXPERT: rows of each expert's part; RANK_MAJOR and PACKED: S. max_tokens times the active ranks is
+   *  enough for PER_EXPERT and RANK_MAJOR, unless a view with more ranks takes effect in mid-operation or a token
+   *  selects one expert twice; ROOM says how many were needed. At most INT32_MAX in all parts together */
+  uint32_t rows;
+  uint32_t alignment; /**< PACKED: rows, 1 to 256; the part of each expert begins at a multiple of it; default 1 */
   uint32_t told_size; /**< with told: sizeof(struct weft_ep_told) */
   uint32_t flags;     /**< WEFT_EP_RECV_* */
   uint32_t reserved;  /**< 0 */
@@ -629,8 +639,9 @@ enum weft_ep_combine_flags {
    *  an operation can be combined with this flag only. UNSUPPORTED where a peer is on a host that NVLink does not
    *  reach. */
   WEFT_EP_COMBINE_KEEP = 1 << 1,
-  /** PER_EXPERT, PACKED: the rows of a token are added as they are, without the weights of the dispatch. UNSUPPORTED
-   *  today */
+  /** PER_EXPERT, PACKED: the rows of a token are added as they are, without the weights of the dispatch, as those that
+   *  are RANK_MAJOR always are; RENORMALIZE counts every weight as 1. All ranks set it, or none. On CUDA memory
+   *  UNSUPPORTED today */
   WEFT_EP_COMBINE_UNWEIGHTED = 1 << 2,
 };
 
@@ -638,18 +649,24 @@ enum weft_ep_combine_flags {
  *  default. */
 struct weft_ep_combine_args {
   size_t size; /**< sizeof(struct weft_ep_combine_args) */
-  /** bf16 in rank memory, PER_EXPERT [E][rows][H], RANK_MAJOR [rows][H], in the row order of the receive. Host memory:
-   *  read until the sending call returns; CUDA: until its kernel has run. NULL after weft_ep_combine_rows() */
+  /** bf16 in rank memory, PER_EXPERT [E][rows][H], RANK_MAJOR and PACKED [rows][H], in the row order of the receive.
+   *  Host memory: read until the sending call returns; CUDA: until its kernel has run. NULL after
+   *  weft_ep_combine_rows() */
   const void *y;
-  const float *topk_weights; /**< PER_EXPERT: [T][K] in rank memory when the dispatch had none; else NULL. Host memory:
-                                read until the sending call returns; CUDA: until the combine has run */
+  const float *topk_weights; /**< PER_EXPERT, PACKED: [T][K] in rank memory when the dispatch had none; else NULL, with
+                                UNWEIGHTED too. Host memory: read until the sending call returns; CUDA: until the
+                                combine has run */
   const float *row_weights;  /**< RANK_MAJOR [rows][K] in rank memory, at their places in the top-k: weights that go
-                                back with the rows, for out_weights; default: none. UNSUPPORTED today */
-  const void *bias[2];       /**< bf16 [T][H] in rank memory, each added to `out` before it is rounded; default: none.
-                                UNSUPPORTED today */
-  void *out; /**< bf16 [T][H] in rank memory, written by the receiving half; a token without contribution is 0 */
-  float *out_weights; /**< [T][K] in rank memory: the row_weights of the ranks, summed; default: not written.
-                         UNSUPPORTED today */
+                                back with the rows, for out_weights; default: none. Read as long as topk_weights. On
+                                CUDA memory UNSUPPORTED today */
+  const void *bias[2]; /**< bf16 [T][H] in rank memory, added one after the other to the sum, scaled or not, before
+                          it is rounded; they do not overlap `out`. Read by the receiving half. Default: none. On
+                          CUDA memory UNSUPPORTED today */
+  void *out; /**< bf16 [T][H] in rank memory, written by the receiving half; a token without contribution is 0, or the
+                sum of its biases */
+  float *out_weights; /**< [T][K] in rank memory, written by the receiving half: the row_weights of the ranks, summed;
+                         each selection has those of one rank, and 0 where none came. Default: not written. On CUDA
+                         memory UNSUPPORTED today */
   void *stream;       /**< CUDA: the cudaStream_t to launch in; host memory: unused */
   enum weft_ep_combine_dtype dtype; /**< of the rows that this rank sends; default: as the group was opened. CUDA: the
                                        same for all ranks */

@@ -5,16 +5,15 @@
 #include "ep/core/engine.h"
 
 static int check(weft_ep_t *ep, const struct weft_ep_combine_args *args, const char *call) {
-  int rc = ep_check_flags(call, args->flags, WEFT_EP_COMBINE_RENORMALIZE | WEFT_EP_COMBINE_KEEP, args->reserved);
+  int rc =
+      ep_check_flags(call, args->flags, WEFT_EP_COMBINE_RENORMALIZE | WEFT_EP_COMBINE_KEEP | WEFT_EP_COMBINE_UNWEIGHTED,
+                     args->reserved);
   if (rc == 0 && (uint32_t)args->dtype > WEFT_EP_COMBINE_LOGFMT10)
     rc = fail(WEFT_ERR_INVALID, "%s: there is no dtype %d of a combine", call, (int)args->dtype);
-  if (rc != 0)
-    return rc;
-  if (args->bias[0] || args->bias[1])
-    return ep_unsupported(call, "bias", "leave it NULL, and add it to out");
-  if (args->row_weights || args->out_weights)
-    return ep_unsupported(call, args->row_weights ? "row_weights" : "out_weights", "leave it NULL");
-  return ep->engine->check_combine(ep, args, call);
+  if (rc == 0 && args->flags & WEFT_EP_COMBINE_UNWEIGHTED && args->topk_weights)
+    rc = fail(WEFT_ERR_INVALID, "%s: topk_weights is given and UNWEIGHTED is set: rows are weighed or they are not",
+              call);
+  return rc != 0 ? rc : ep->engine->check_combine(ep, args, call);
 }
 
 int weft_ep_combine_rows(weft_ep_t *ep, uint64_t number, void **rows_at) {

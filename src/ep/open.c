@@ -92,8 +92,10 @@ static int complete(struct weft_ep_options *options) {
   if (rc == 0)
     rc = check_range("experts_per_rank", options->experts_per_rank, 1, EP_MAX_EXPERTS);
   if (rc == 0)
-    rc = options->dtype == WEFT_EP_OPAQUE ? ep_unsupported("options", "dtype OPAQUE", "open the group for bf16 or fp8")
-                                          : check_range("dtype", options->dtype, WEFT_EP_BF16, WEFT_EP_FP8_UE8M0);
+    rc = options->dtype == WEFT_EP_OPAQUE
+             ? fail(WEFT_ERR_INVALID, "dtype is OPAQUE, which has no size of its own: open the "
+                                      "group for a type whose rows have room for it")
+             : check_range("dtype", options->dtype, WEFT_EP_BF16, WEFT_EP_FP8_UE8M0);
   if (rc == 0)
     rc = check_range("combine_dtype", options->combine_dtype, WEFT_EP_COMBINE_BF16, WEFT_EP_COMBINE_LOGFMT10);
   if (rc == 0)

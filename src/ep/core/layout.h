@@ -1,7 +1,7 @@
 // The memory that two ranks share. An *area* lies in a memfd of its reader; its writer maps it too. One area per
 // direction.
 //
-//   head | slot 0 | slot 1,   slot: head, row headers [M], rows [M], late weights [M][K], combine rows [M]
+//   head | slot 0 | slot 1,   slot: head, row headers [M], rows [M], weights [M][K], combine rows [M]
 //
 // M = max_tokens, K = top-k. Operation n uses slot n % EP_DEPTH. Each part of a slot is published by its flag: n +
 // 1, stored with release after everything that it covers. A flag and the words that its writer writes with it share a
@@ -26,7 +26,7 @@
 enum {
   EP_LINE = 64,
   EP_PAGE = 4096,
-  EP_LAYOUT_VERSION = 7, // of this page and the doorbell's: peers with another one do not connect
+  EP_LAYOUT_VERSION = 8, // of this page and the doorbell's: peers with another one do not connect
 };
 
 enum ep_kind { EP_KIND_DISPATCH = 1, EP_KIND_BARRIER = 2 };
@@ -42,6 +42,8 @@ struct ep_dispatch_head {
   uint8_t has_weights; // row headers carry weights; else they come with the combine
   uint8_t dtype;       // of the rows
   uint8_t topk;        // of the tokens
+  uint32_t row_bytes;  // of a row's values, and of its scales: OPAQUE rows have any
+  uint32_t scale_bytes;
 };
 
 struct ep_slot_head {
@@ -69,9 +71,9 @@ struct ep_area_head {
   } notice;
 };
 
-// The flag of late weights and of answers: of which operation, which of its combines, and for answers the type of the
-// rows. In `taken.combine` and where a writer waits for it, the type is 0.
-enum { EP_TYPE_BITS = 4, EP_ROUND_BITS = 12 };
+// The flag of weights and of answers: of which operation, which of its combines, and for answers the type of the rows,
+// and whether weights go back with them. In `taken.combine` and where a writer waits for it, the type is 0.
+enum { EP_TYPE_BITS = 4, EP_ROUND_BITS = 12, EP_ANSWER_WEIGHTS = 1 << 3 };
 
 static inline uint64_t ep_answer_flag(uint64_t op, uint32_t round, uint32_t type) {
   return (op + 1) << (EP_ROUND_BITS + EP_TYPE_BITS) | (uint64_t)round << EP_TYPE_BITS | type;
@@ -88,8 +90,8 @@ struct ep_row {
 // How the rows of a dispatch travel.
 struct ep_form {
   enum weft_ep_dtype dtype;
-  uint32_t value_bytes; // of one row's values: 2H or H
-  uint32_t scale_bytes; // of its scales behind them: 0, 4H/128, or 4 * ceil(H/512)
+  uint32_t value_bytes; // of one row's values: 2H or H; OPAQUE: any
+  uint32_t scale_bytes; // of its scales behind them: 0, 4H/128, or 4 * ceil(H/512); OPAQUE: any
 };
 
 struct ep_layout {
@@ -108,7 +110,7 @@ struct ep_layout {
 void ep_layout_init(struct ep_layout *layout, uint32_t max_tokens, uint32_t hidden, uint32_t topk,
                     enum weft_ep_dtype dtype, enum weft_ep_combine_dtype combine_dtype);
 
-// The rows of a dispatch of `dtype`: those that fit are no larger than those of the group's type.
+// The rows of a dispatch of `dtype`, which is not OPAQUE: those that fit are no larger than those of the group's type.
 struct ep_form ep_layout_form(const struct ep_layout *layout, enum weft_ep_dtype dtype);
 // Likewise the bytes of a row of a combine.
 size_t ep_layout_combine_bytes(const struct ep_layout *layout, enum weft_ep_combine_dtype dtype);

@@ -5,11 +5,6 @@
 #include "base/time/clock.h"
 #include "ep/host/host.h"
 
-// Late weights of this operation's rows, in the order of rows and selections: in our window to the peer, or from it.
-static float *late_weights(weft_ep_t *ep, void *area, uint64_t op) {
-  return (float *)((char *)ep_slot(&ep->layout, area, op) + ep->layout.weights);
-}
-
 int ep_combine_check(const struct ep_op *op, const struct weft_ep_combine_args *args, const char *call) {
   if (op->num_tokens > 0 && !args->out)
     return fail(WEFT_ERR_INVALID, "%s: out is NULL", call);
@@ -32,6 +27,13 @@ static int check_send(const struct ep_op *op, const struct weft_ep_combine_args 
     return fail(WEFT_ERR_INVALID, "combine_send: y is NULL, and %u rows were received", rows);
   if (op->has_weights && op->num_tokens > 0 && args->topk_weights)
     return fail(WEFT_ERR_INVALID, "combine_send: topk_weights were given with the dispatch already");
+  if (args->row_weights && op->layout != WEFT_EP_RANK_MAJOR)
+    return fail(WEFT_ERR_INVALID,
+                "combine_send: row_weights is given, but the rows of operation %llu were not received RANK_MAJOR: only "
+                "such rows have weights that can go back",
+                (unsigned long long)op->number);
+  if (args->flags & WEFT_EP_COMBINE_UNWEIGHTED)
+    return 0;
   if (!op->has_weights && op->layout == WEFT_EP_PER_EXPERT && !args->topk_weights)
     return fail(WEFT_ERR_INVALID, "combine_send: topk_weights is NULL here and was in the dispatch");
   if (!op->has_weights && op->layout == WEFT_EP_RANK_MAJOR && args->topk_weights)
@@ -65,7 +67,7 @@ static void send_weights(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_c
     const struct ep_path_ops *path = member->link->path;
     if (!path->settle(member->link, op->number, EP_PART_WEIGHTS, clock_deadline_ms(ep->op_timeout_ms)))
       continue; // the combine finds it down
-    write_weights(ep, op, i, late_weights(ep, member->link->out.memory, op->number));
+    write_weights(ep, op, i, ep_weights_row(ep, member->link->out.memory, op->number, 0));
     struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->out.memory, op->number);
     atomic_store_explicit(&slot->weights.flag, ep_answer_flag(op->number, op->round, 0), memory_order_release);
     path->publish(member->link, op->number, EP_PART_WEIGHTS, member->rows_out);
@@ -84,7 +86,7 @@ const uint16_t *ep_reduced_row(weft_ep_t *ep, const struct ep_op *op, const stru
   const uint16_t *inputs[EP_MAX_TOPK];
   for (uint32_t j = 0; j < inbox->count[row]; j++)
     inputs[j] = y + (size_t)inbox->index[at + j] * hidden;
-  ep->kernels->reduce(room, inputs, inbox->weight + at, inbox->count[row], 1.0f, hidden);
+  ep->kernels->reduce(room, inputs, op->unweighted ? NULL : inbox->weight + at, inbox->count[row], 1.0f, hidden);
   return room;
 }
 
@@ -106,6 +108,7 @@ static const uint8_t *encoded_row(weft_ep_t *ep, const uint16_t *row, uint8_t *r
 // What a rank answers with.
 struct answer {
   const uint16_t *y;
+  const float *row_weights; // that go back with the rows; NULL: none
   enum weft_ep_combine_dtype type;
   size_t bytes; // of a row
   uint64_t deadline_ns;
@@ -161,7 +164,7 @@ static enum ep_wait take_weights(weft_ep_t *ep, struct ep_op *op, const struct e
                                    deadline_ns, "its weights did not come by the deadline");
   if (came != EP_WAIT_CAME)
     return came;
-  memcpy(inbox->weight, late_weights(ep, member->link->in.memory, op->number),
+  memcpy(inbox->weight, ep_weights_row(ep, member->link->in.memory, op->number, 0),
          (size_t)member->rows_in * ep->layout.topk * sizeof(float));
   member->link->received_bytes += (uint64_t)member->rows_in * ep->layout.topk * sizeof(float);
   return EP_WAIT_CAME;
@@ -184,23 +187,29 @@ static bool answer(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, co
   if (!member->link) {
     if (!op->own_y && !op->placed)
       reduce_own_rows(ep, op, member->rows_in, with->y);
+    if (with->row_weights)
+      ep_row_weights_keep(ep, op, member->rows_in, with->row_weights);
     return true;
   }
   struct ep_link *link = member->link;
   uint32_t place = op->number % EP_DEPTH;
   struct ep_inbox *inbox = &link->inbox[place];
   struct ep_slot_head *slot = ep_slot(&ep->layout, link->out.memory, op->number);
-  bool late = member->late_weights && op->layout == WEFT_EP_PER_EXPERT;
+  bool late = member->late_weights && op->layout == WEFT_EP_PER_EXPERT && !op->unweighted;
   enum ep_wait ready = late ? take_weights(ep, op, member, inbox, with->deadline_ns) : EP_WAIT_CAME;
   if (ready == EP_WAIT_CAME)
     ready = combine_free(ep, op, link, with->deadline_ns);
+  if (ready == EP_WAIT_CAME && with->row_weights &&
+      !ep_row_weights_send(ep, op, member, with->row_weights, with->deadline_ns))
+    ready = EP_WAIT_DOWN;
   member->lost = ready == EP_WAIT_DOWN;
   if (ready != EP_WAIT_CAME)
     return ready != EP_WAIT_INTERRUPTED;
   if (!op->placed)
     send_rows(ep, op, member, with);
   ep_kernels_fence();
-  atomic_store_explicit(&slot->combine.flag, ep_answer_flag(op->number, op->round, with->type), memory_order_release);
+  uint32_t brings = with->type | (with->row_weights ? EP_ANSWER_WEIGHTS : 0);
+  atomic_store_explicit(&slot->combine.flag, ep_answer_flag(op->number, op->round, brings), memory_order_release);
   link->sent_combine[place] = ep_answer_flag(op->number, op->round, 0);
   link->path->publish(link, op->number, EP_PART_COMBINE, member->rows_in);
   uint64_t bytes = (uint64_t)member->rows_in * with->bytes;
@@ -215,7 +224,9 @@ static void begin_answers(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_
     ep_release_rows(ep, op);
   op->own_y = y_stays ? args->y : NULL;
   op->combine_wire_bytes = 0;
-  if (!op->has_weights && op->layout == WEFT_EP_PER_EXPERT)
+  op->unweighted = args->flags & WEFT_EP_COMBINE_UNWEIGHTED;
+  op->own_weights = args->row_weights != NULL;
+  if (!op->unweighted && !op->has_weights && op->layout == WEFT_EP_PER_EXPERT)
     send_weights(ep, op, args);
   op->answered = 1;
 }
@@ -232,6 +243,7 @@ int ep_combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine
   if (op->answered == 0)
     begin_answers(ep, op, args, y_stays);
   struct answer with = {.y = args->y,
+                        .row_weights = args->row_weights,
                         .type = args->dtype ? args->dtype : ep->combine_dtype,
                         .deadline_ns = clock_deadline_ms(ep->op_timeout_ms)};
   with.bytes = ep_layout_combine_bytes(&ep->layout, with.type);

@@ -1,8 +1,10 @@
 // dispatch_recv: receive every member's header and rows (recv_headers.c), release its rows, decide what comes next, and
 // report what came.
+#include <stdio.h>
 #include <string.h>
 
 #include "base/fail.h"
+#include "ep/core/args.h"
 #include "ep/host/host.h"
 #include "ep/remote/remote_link.h"
 
@@ -74,14 +76,24 @@ static void received(weft_ep_t *ep, struct ep_op *op, bool in_place) {
   ep_hand_over(ep);
 }
 
+static void describe(char *text, size_t size, uint32_t dtype, uint32_t topk, uint32_t row_bytes, uint32_t scale_bytes) {
+  if (dtype == WEFT_EP_OPAQUE)
+    snprintf(text, size, "dtype %u, rows of %u and %u bytes, with top-%u", dtype, row_bytes, scale_bytes, topk);
+  else
+    snprintf(text, size, "dtype %u with top-%u", dtype, topk);
+}
+
 // Rows of two types have no place in one buffer: the operation has ended, for the others too, who see the same.
 static int end_odd(weft_ep_t *ep, struct ep_op *op) {
   const struct ep_member *odd = &op->members[op->odd_member];
   const struct ep_dispatch_head *head = &ep_slot(&ep->layout, odd->link->in.memory, op->number)->dispatch;
+  char theirs[80], ours[80];
+  describe(theirs, sizeof theirs, head->dtype, head->topk, head->row_bytes, head->scale_bytes);
+  describe(ours, sizeof ours, op->form.dtype, op->topk, op->form.value_bytes, op->form.scale_bytes);
   int rc = fail(WEFT_ERR_PROTOCOL,
-                "dispatch_recv: rank %d dispatches dtype %u with top-%u in operation %llu, and this rank dtype %d with "
-                "top-%u: all ranks of an operation dispatch alike, so it has ended",
-                odd->rank, head->dtype, head->topk, (unsigned long long)op->number, (int)op->form.dtype, op->topk);
+                "dispatch_recv: rank %d dispatches %s in operation %llu, and this rank %s: all ranks of an operation "
+                "dispatch alike, so it has ended",
+                odd->rank, theirs, (unsigned long long)op->number, ours);
   received(ep, op, false);
   ep_op_end(ep, op);
   return rc;
@@ -94,7 +106,7 @@ static int no_room(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_r
   if (recv->told || recv->lost)
     tell(ep, op, recv, 0, needed, mark);
   return fail(WEFT_ERR_ROOM, "dispatch_recv: the buffer has %u rows%s, and %u came: call again with more", recv->rows,
-              recv->layout == WEFT_EP_RANK_MAJOR ? "" : " for each expert", needed);
+              recv->layout == WEFT_EP_RANK_MAJOR || recv->layout == WEFT_EP_PACKED ? "" : " for each expert", needed);
 }
 
 int ep_receive(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv, struct weft_ep_info *info) {
@@ -106,10 +118,12 @@ int ep_receive(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *
     return ep_canceled("dispatch_recv");
   if (op->odd_member >= 0)
     return end_odd(ep, op);
-  uint32_t needed = recv ? ep_expand_needed(ep, recv) : 0;
+  uint32_t needed = recv ? ep_places_needed(ep, recv) : 0;
   if (recv && needed > recv->rows) // nothing is taken yet: the caller may try again with more room
     return no_room(ep, op, recv, needed, mark, info);
-  uint32_t rows = recv ? ep_expand_end(ep, recv) : 0;
+  uint32_t rows = recv ? ep_places_end(ep, recv) : 0;
+  if (recv && recv->flags & WEFT_EP_RECV_ZERO_PADDING)
+    ep_packed_pad(ep, op, recv);
   count_bytes(ep, op);
   if (recv && recv->wait_ns)
     add_waits(op, recv);
@@ -135,11 +149,12 @@ int ep_receive(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *
   return 0;
 }
 
-// Whether the receive has a place for the scales of that type.
-static int check_scales(enum weft_ep_dtype dtype, const struct weft_ep_recv_args *recv) {
-  if (dtype == WEFT_EP_BF16 || recv->scales || !recv->x || recv->rows == 0)
+// Whether the receive has a place for the scales of such rows.
+static int check_scales(const struct ep_form *form, const struct weft_ep_recv_args *recv) {
+  if (form->scale_bytes == 0 || recv->scales || !recv->x || recv->rows == 0)
     return 0;
-  return fail(WEFT_ERR_INVALID, "dispatch_recv: scales is NULL, and fp8 (dtype %d) is dispatched", (int)dtype);
+  return fail(WEFT_ERR_INVALID, "dispatch_recv: scales is NULL, and %s (dtype %d) is dispatched",
+              form->dtype == WEFT_EP_OPAQUE ? "a payload with scales" : "fp8", (int)form->dtype);
 }
 
 int ep_host_dispatch_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_recv_args *recv,
@@ -147,13 +162,14 @@ int ep_host_dispatch_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_r
   struct ep_op *op;
   int rc = ep_op_find(ep, number, EP_OP_SENT, "dispatch_recv", &op);
   if (rc == 0)
-    rc = check_scales(op->form.dtype, recv);
+    rc = check_scales(&op->form, recv);
   return rc != 0 ? rc : ep_receive(ep, op, recv, info);
 }
 
 int ep_host_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, const struct weft_ep_recv_args *recv,
                      struct weft_ep_info *info, uint64_t *number) {
-  int rc = check_scales(args->dtype ? args->dtype : ep->dtype, recv); // before anything is sent
+  struct ep_form form = ep_form_of(ep, args);
+  int rc = check_scales(&form, recv); // before anything is sent
   if (rc != 0)
     return rc;
   ep->holds = true; // to hand the network over between the two would wake the net thread for nothing

@@ -3,6 +3,7 @@
 
 #include "base/fail.h"
 #include "base/time/clock.h"
+#include "ep/core/args.h"
 #include "ep/host/host.h"
 #include "ep/view/views.h"
 
@@ -11,13 +12,13 @@ struct input {
   const uint8_t *x;
   uint64_t x_stride;       // bytes
   struct ep_scales scales; // with x cast by the caller
-  bool cast;               // x holds the values as they travel: bf16, or fp8 that the caller has cast
+  bool cast;               // x holds the values as they travel: bf16, opaque, or fp8 that the caller has cast
   bool stays;              // all of it stays readable until dispatch_recv returns
 };
 
 static struct input input_of(const weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_dispatch_args *args,
                              bool stays) {
-  bool cast = op->form.dtype == WEFT_EP_BF16 || args->scales;
+  bool cast = op->form.dtype == WEFT_EP_BF16 || op->form.dtype == WEFT_EP_OPAQUE || args->scales;
   uint64_t words = op->form.scale_bytes / sizeof(uint32_t), dense = cast ? op->form.value_bytes : 2 * ep->layout.hidden;
   return (struct input){.x = args->x,
                         .x_stride = args->row_stride ? args->row_stride : dense,
@@ -83,6 +84,8 @@ static void raise_dispatch(weft_ep_t *ep, struct ep_op *op, struct ep_member *me
   head->has_weights = op->has_weights;
   head->dtype = (uint8_t)op->form.dtype;
   head->topk = (uint8_t)op->topk;
+  head->row_bytes = op->form.value_bytes;
+  head->scale_bytes = op->form.scale_bytes;
   ep_kernels_fence();
   atomic_store_explicit(&head->flag, op->number + 1, memory_order_release);
   link->sent_dispatch[op->number % EP_DEPTH] = op->number + 1;
@@ -205,7 +208,7 @@ static void begin(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispatch
   op->ready = atomic_load(&ep->ready);
   op->mark = ep->mark;
   op->kind = kind;
-  op->form = ep_layout_form(&ep->layout, args->dtype ? args->dtype : ep->dtype);
+  op->form = ep_form_of(ep, args);
   op->num_tokens = num_tokens;
   op->topk = args->topk ? args->topk : ep->layout.topk;
   op->has_weights = args->topk_weights != NULL || num_tokens == 0;

@@ -12,10 +12,9 @@ static int allocate(weft_ep_t *ep, const struct weft_ep_options *options) {
   struct ep_host *host = ep->host = calloc(1, sizeof *host);
   if (!host)
     return fail(WEFT_ERR_NOMEM, "no memory for a rank on host memory");
-  host->cursor = calloc(ep->experts_per_rank, sizeof *host->cursor);
   host->heads = calloc(options->max_tokens, ep->layout.head_stride);
   host->reduced = calloc(options->hidden, sizeof *host->reduced);
-  if (!host->heads || !host->reduced || !host->cursor)
+  if (ep_places_open(ep, &host->places) != 0 || !host->heads || !host->reduced)
     return fail(WEFT_ERR_NOMEM, "no memory for operations of %u tokens", options->max_tokens);
   host->encoded = aligned_alloc(EP_LINE, ep->layout.combine_stride); // logfmt10 takes no more than any type
   host->decoded = calloc((size_t)options->topk * options->hidden, sizeof *host->decoded);
@@ -35,7 +34,7 @@ static void close_host(weft_ep_t *ep) {
     return;
   for (int i = 0; i < EP_DEPTH; i++)
     ep_op_free(&host->ops[i]);
-  free(host->cursor);
+  ep_places_close(&host->places);
   free(host->heads);
   free(host->reduced);
   free(host->encoded);

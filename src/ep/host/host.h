@@ -14,11 +14,13 @@ struct ep_member {
   uint32_t rows_out;    // tokens sent to it
   int32_t last_token;   // the last of them, -1 for none
   uint32_t rows_in;     // its tokens that came
+  int32_t last_in;      // the last of them that was laid out, -1 for none
   uint64_t wait_ns;     // that this rank waited for its dispatch header
   bool sent;            // our dispatch header went out
   bool received;        // its dispatch header came
   bool lost;            // it is dead, silent, or has no link: nothing more is expected from it in this operation
   bool late_weights;    // its weights come with the combine
+  bool weights_back;    // it answered with weights too: answer/row_weights.c
   uint8_t kind;         // of its operation, enum ep_kind
   uint8_t answer_type;  // of the rows that it answered with, enum weft_ep_combine_dtype
 };
@@ -69,6 +71,8 @@ struct ep_op {
   bool in_place;      // the rows that came are still being read where they lie: no thread may overwrite them yet
   bool placed;        // weft_ep_combine_rows has returned where to write the answers
   uint32_t round;     // combines before the one at hand
+  bool unweighted;    // of the combine at hand: WEFT_EP_COMBINE_UNWEIGHTED
+  bool own_weights;   // this rank's own rows have weights to give back, in own_in.weight
   int32_t odd_member; // the first that dispatches another type or top-k, -1: none
   uint64_t dispatch_wire_bytes, combine_wire_bytes, logical_selections;
 
@@ -80,12 +84,29 @@ struct ep_op {
   } outcome;
 };
 
+// Where rows are to stand in the receive buffer, of the operation that is being received. One row of [E] for each of
+// its members, by index.
+struct ep_places {
+  uint32_t *left;     // [capacity][E] selections of each local expert that are still to be laid out
+  uint32_t *next;     // [capacity][E] PER_EXPERT: the row of the expert's part where the next one stands
+  uint32_t *next_row; // [capacity] RANK_MAJOR: likewise; PACKED: the row of weft_ep_recv_args.slot
+  uint32_t *total;    // [E] selections of each local expert, of all members that were added
+  uint32_t *first;    // [E] not RANK_MAJOR: the row of the buffer where the part of each local expert begins
+  uint32_t rows;      // their rows
+  uint32_t *tally;    // [E] selections of each local expert in the rows that were checked last
+};
+
+// Some rows of one member, in the order in which they were sent.
+struct ep_batch {
+  uint64_t number;       // of the slot that they lie in: of the operation
+  uint32_t first, count; // of the member's rows
+};
+
 struct ep_host {
   struct ep_op ops[EP_DEPTH];
-  uint64_t halfway;   // operation, plus one, whose dispatch in one, or barrier, was interrupted in its second half
-  uint8_t *heads;     // [M] row headers of the member whose rows are being laid out
-  uint32_t *cursor;   // [experts] selections of each local expert laid out so far
-  uint32_t laid_rows; // rows laid out so far (RANK_MAJOR)
+  uint64_t halfway; // operation, plus one, whose dispatch in one, or barrier, was interrupted in its second half
+  uint8_t *heads;   // [M] row headers of the member whose rows are being laid out
+  struct ep_places places;
   struct ep_scales out_scales; // where the receive has its scales; their words are written,
   uint64_t out_scales_expert;  // those of an expert so far behind those of the one before
   uint16_t *reduced;           // [H] a row between its reduction and its way to the peer
@@ -100,12 +121,6 @@ extern const struct ep_engine_ops ep_host_engine;
 // Allocates what an operation needs, for the largest one.
 int ep_op_init(weft_ep_t *ep, struct ep_op *op);
 void ep_op_free(struct ep_op *op);
-// Copies a row of the caller's to its place in op->cast: its values, and behind them the token's scales among `scales`,
-// if there are any. Returns that place.
-const uint8_t *ep_op_keep_row(weft_ep_t *ep, struct ep_op *op, uint32_t token, const uint8_t *values,
-                              const struct ep_scales *scales);
-// Copies the `bytes` of a row's scales, one word each `from_block` and `to_block` words.
-void ep_copy_scales(uint32_t *to, uint64_t to_block, const uint32_t *from, uint64_t from_block, uint32_t bytes);
 // Gives the operation the members of `view`; what is known of those that it had is kept.
 void ep_op_set_view(weft_ep_t *ep, struct ep_op *op, const struct group_view *view);
 // The member of that rank, or -1.
@@ -155,7 +170,7 @@ int ep_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, enum ep_kin
 // Sends the header of an operation without rows, to a member that it had not counted. False: interrupted before that.
 bool ep_send_empty(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, uint64_t deadline_ns);
 
-// --- row_copy.c: rows into a peer's window ---
+// --- rows/row_copy.c: rows into a peer's window ---
 
 struct ep_writing {
   struct ep_way *way;
@@ -172,6 +187,12 @@ static inline bool ep_write_in_place(const struct ep_writing *writing) {
 }
 // Copies one row. ep_kernels_fence() comes before the flag.
 void ep_write_row(weft_ep_t *ep, struct ep_writing *writing, void *to, const void *from, size_t size);
+// Copies a row of the caller's to its place in op->cast: its values, and behind them the token's scales among `scales`,
+// if there are any. Returns that place.
+const uint8_t *ep_op_keep_row(weft_ep_t *ep, struct ep_op *op, uint32_t token, const uint8_t *values,
+                              const struct ep_scales *scales);
+// Copies the `bytes` of a row's scales, one word each `from_block` and `to_block` words.
+void ep_copy_scales(uint32_t *to, uint64_t to_block, const uint32_t *from, uint64_t from_block, uint32_t bytes);
 
 // --- recv_headers.c ---
 
@@ -179,15 +200,50 @@ void ep_write_row(weft_ep_t *ep, struct ep_writing *writing, void *to, const voi
 // lowest of those received. False: interrupted; nothing is taken yet, and it may be called again.
 bool ep_receive_headers(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv, uint64_t *mark);
 
-// --- recv_layout.c: rows from a window to the receive buffer ---
+// --- rows/recv_places.c: where rows are to stand, from how many each member brings ---
 
-void ep_expand_begin(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_recv_args *recv);
-// Lays out the rows of one member behind those before it. PROTOCOL: a row header is wrong (nothing is laid out then).
-int ep_expand(weft_ep_t *ep, struct ep_op *op, uint32_t member, const struct weft_ep_recv_args *recv);
-// Rows that would have been needed in recv->rows; what is beyond has not been written.
-uint32_t ep_expand_needed(const weft_ep_t *ep, const struct weft_ep_recv_args *recv);
+int ep_places_open(weft_ep_t *ep, struct ep_places *places);
+void ep_places_close(struct ep_places *places);
+static inline uint32_t *ep_places_left(const weft_ep_t *ep, uint32_t index) {
+  return ep->host->places.left + (size_t)index * ep->experts_per_rank;
+}
+static inline uint32_t *ep_places_next(const weft_ep_t *ep, uint32_t index) {
+  return ep->host->places.next + (size_t)index * ep->experts_per_rank;
+}
+// No member has been added. `recv` may be NULL: no rows are expected.
+void ep_places_begin(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_recv_args *recv);
+// Adds the member's rows behind those that were added before: members are added in their order. `counts`: [E] how many
+// of its selections each local expert has; rows_in is known.
+void ep_places_add(weft_ep_t *ep, const struct ep_op *op, uint32_t index, const uint32_t *counts,
+                   const struct weft_ep_recv_args *recv);
+// PACKED: all members were added, so it is known where the parts of the experts begin.
+void ep_places_pack(weft_ep_t *ep, const struct weft_ep_recv_args *recv);
+// Rows that are needed in recv->rows for all that were added; what is beyond is not written.
+uint32_t ep_places_needed(const weft_ep_t *ep, const struct weft_ep_recv_args *recv);
 // Writes the counts; returns the rows in all.
-uint32_t ep_expand_end(weft_ep_t *ep, const struct weft_ep_recv_args *recv);
+uint32_t ep_places_end(const weft_ep_t *ep, const struct weft_ep_recv_args *recv);
+
+// --- rows/recv_layout.c: rows from a window to the receive buffer ---
+
+// Takes the headers of some rows of a member, and counts their selections into places.tally. PROTOCOL: one is wrong.
+int ep_rows_check(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct ep_batch *batch);
+// Whether the rows that were checked last are no more for each expert than the member's counts, less what was laid out,
+// say. PROTOCOL.
+int ep_rows_fit(weft_ep_t *ep, const struct ep_op *op, uint32_t index);
+// Lays out the rows that were checked last, of a member that was added.
+void ep_rows_lay(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct ep_batch *batch,
+                 const struct weft_ep_recv_args *recv);
+
+// The rows of a member are wrong: it is lost.
+void ep_rows_refuse(weft_ep_t *ep, struct ep_member *member);
+
+// --- rows/packed.c: the layout PACKED ---
+
+// Lays out the rows of all members that were added, if there is room for them. One that has changed its headers
+// since is lost.
+void ep_packed_lay(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv);
+// With ZERO_PADDING: makes the rows between the parts zeros.
+void ep_packed_pad(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_recv_args *recv);
 
 // --- dispatch_recv.c ---
 
@@ -220,6 +276,24 @@ const uint16_t *ep_reduced_row(weft_ep_t *ep, const struct ep_op *op, const stru
 static inline void *ep_combine_row(weft_ep_t *ep, void *area, uint64_t op, uint32_t i) {
   return (char *)ep_slot(&ep->layout, area, op) + ep->layout.combine + i * ep->layout.combine_stride;
 }
+
+// Row i of the weights, late ones or those that go back, in a window: [K], with room for the largest K.
+static inline float *ep_weights_row(weft_ep_t *ep, void *area, uint64_t op, uint32_t i) {
+  return (float *)((char *)ep_slot(&ep->layout, area, op) + ep->layout.weights) + (size_t)i * ep->layout.topk;
+}
+
+// --- answer/row_weights.c: weights that go back with the rows ---
+
+// Sends them with this rank's answer to one member, whose window is free, before its flag. False: the link is down.
+bool ep_row_weights_send(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, const float *weights,
+                         uint64_t deadline_ns);
+// Keeps those of this rank's own rows.
+void ep_row_weights_keep(weft_ep_t *ep, struct ep_op *op, uint32_t rows, const float *weights);
+// Waits for those of a member whose answer says that they come.
+enum ep_wait ep_row_weights_await(weft_ep_t *ep, const struct ep_op *op, struct ep_member *member,
+                                  uint64_t deadline_ns);
+// Writes those of one token's selections, [K]: 0 where none came.
+void ep_row_weights_take(weft_ep_t *ep, const struct ep_op *op, uint32_t token, float *out);
 
 // --- combine_recv.c ---
 

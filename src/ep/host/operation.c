@@ -56,25 +56,6 @@ void ep_op_free(struct ep_op *op) {
   *op = (struct ep_op){0};
 }
 
-void ep_copy_scales(uint32_t *to, uint64_t to_block, const uint32_t *from, uint64_t from_block, uint32_t bytes) {
-  if (to_block == 1 && from_block == 1) {
-    memcpy(to, from, bytes);
-    return;
-  }
-  for (uint32_t i = 0; i < bytes / sizeof *to; i++)
-    to[i * to_block] = from[i * from_block];
-}
-
-const uint8_t *ep_op_keep_row(weft_ep_t *ep, struct ep_op *op, uint32_t token, const uint8_t *values,
-                              const struct ep_scales *scales) {
-  uint8_t *row = op->cast + token * ep->layout.row_stride;
-  ep->kernels->copy(row, values, op->form.value_bytes);
-  if (scales->words)
-    ep_copy_scales((uint32_t *)(row + op->form.value_bytes), 1, scales->words + token * scales->row, scales->block,
-                   op->form.scale_bytes);
-  return row;
-}
-
 int32_t ep_op_member(const struct ep_op *op, int32_t rank) {
   uint32_t low = 0, high = op->num_members;
   while (low < high) {
@@ -211,6 +192,8 @@ void ep_release_answers(weft_ep_t *ep, struct ep_op *op) {
     member->link->path->acknowledge(member->link);
     member->link->received_bytes +=
         member->rows_out * ep_layout_combine_bytes(&ep->layout, (enum weft_ep_combine_dtype)member->answer_type);
+    if (member->weights_back)
+      member->link->received_bytes += (uint64_t)member->rows_out * ep->layout.topk * sizeof(float);
   }
 }
 

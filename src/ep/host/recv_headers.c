@@ -32,13 +32,14 @@ static void restart(weft_ep_t *ep, struct ep_op *op, struct receiving *receiving
     struct ep_member *member = &op->members[i];
     member->received = i == op->self;
     member->rows_in = i == op->self ? member->rows_out : 0;
+    member->last_in = -1;
     if (!member->sent && !member->lost && !receiving->interrupted)
       receiving->interrupted = !ep_send_empty(ep, op, member, receiving->deadline_ns);
     receiving->pending += !member->received && !member->lost;
   }
   op->odd_member = -1;
   ep_activation_receive(&ep->activation, op->ready);
-  ep_expand_begin(ep, op, receiving->recv);
+  ep_places_begin(ep, op, receiving->recv);
 }
 
 // Changes to `view` in the middle of the operation; headers that were received are received again.
@@ -131,7 +132,9 @@ static bool receive_from(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct
                                   .kind = shared->kind,
                                   .has_weights = shared->has_weights,
                                   .dtype = shared->dtype,
-                                  .topk = shared->topk};
+                                  .topk = shared->topk,
+                                  .row_bytes = shared->row_bytes,
+                                  .scale_bytes = shared->scale_bytes};
   if (head.count > ep->layout.max_tokens || atomic_load(&shared->flag) != op->number + 1) {
     ep_link_down(ep, member->link, EP_LINK_BROKEN, "it wrote a malformed header");
     lose(member, receiving);
@@ -146,7 +149,8 @@ static bool receive_from(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct
   member->rows_in = head.count;
   member->late_weights = !head.has_weights;
   member->kind = head.kind;
-  bool odd = head.dtype != (uint8_t)op->form.dtype || head.topk != op->topk;
+  bool odd = head.dtype != (uint8_t)op->form.dtype || head.topk != op->topk || head.row_bytes != op->form.value_bytes ||
+             head.scale_bytes != op->form.scale_bytes;
   if (odd && head.kind == EP_KIND_DISPATCH && op->kind == EP_KIND_DISPATCH && op->odd_member < 0)
     op->odd_member = (int32_t)index;
   receiving->pending--;
@@ -176,6 +180,18 @@ static bool listen_once(weft_ep_t *ep, struct ep_op *op, struct receiving *recei
   return news;
 }
 
+// The rows of one member, behind those of the members before it; PACKED: they are counted. PROTOCOL: nothing is.
+static int lay_out_member(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct weft_ep_recv_args *recv) {
+  struct ep_batch all = {.number = op->number, .first = 0, .count = op->members[index].rows_in};
+  int rc = ep_rows_check(ep, op, index, &all);
+  if (rc != 0)
+    return rc;
+  ep_places_add(ep, op, index, ep->host->places.tally, recv);
+  if (recv->layout != WEFT_EP_PACKED)
+    ep_rows_lay(ep, op, index, &all, recv);
+  return 0;
+}
+
 // Lays out the rows of the members that follow in order and have come. True: did some.
 static bool lay_out(weft_ep_t *ep, struct ep_op *op, struct receiving *receiving) {
   uint32_t first = receiving->next;
@@ -185,13 +201,8 @@ static bool lay_out(weft_ep_t *ep, struct ep_op *op, struct receiving *receiving
       break;
     if (!member->received || !receiving->recv || op->odd_member >= 0)
       continue;
-    if (ep_expand(ep, op, receiving->next, receiving->recv) != 0) {
-      member->received = false;
-      member->rows_in = 0;
-      member->lost = true;
-      if (member->link)
-        ep_link_down(ep, member->link, EP_LINK_BROKEN, weft_last_error());
-    }
+    if (lay_out_member(ep, op, receiving->next, receiving->recv) != 0)
+      ep_rows_refuse(ep, member);
   }
   return receiving->next > first;
 }
@@ -238,6 +249,8 @@ bool ep_receive_headers(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_re
   struct ep_link *last = op->members[receiving.last].link;
   if (last)
     last->wait_ns += waited;
+  if (recv && recv->layout == WEFT_EP_PACKED && op->odd_member < 0 && !receiving.interrupted)
+    ep_packed_lay(ep, op, recv);
   *mark = receiving.mark;
   return !receiving.interrupted;
 }

@@ -16,7 +16,7 @@ static void add_dispatch(struct ep_update *update, struct ep_remote *remote, uin
   memcpy(words, head, sizeof words);
   ep_message_add_start(update, remote);
   size_t at = ep_message_offset(remote, head);
-  for (size_t i = 1; i <= offsetof(struct ep_dispatch_head, count) / sizeof *words; i++)
+  for (size_t i = 1; i <= offsetof(struct ep_dispatch_head, row_bytes) / sizeof *words; i++)
     ep_message_add(update, EP_PLACE_AREA, at + i * sizeof *words, words[i]);
   ep_message_add(update, EP_PLACE_AREA, at, op + 1);
 }
