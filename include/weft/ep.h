@@ -483,6 +483,9 @@ enum weft_ep_dispatch_flags {
    *  sent and not been received. CUDA: the end of that operation is launched in the stream of this dispatch; one that a
    *  graph of its own has begun is not known here, so a graph ends what it begins. */
   WEFT_EP_DISPATCH_RECYCLE = 1 << 0,
+  /** With `route`: topk_idx has to be what the route knows, else INVALID names the first token and place that differ.
+   *  The dispatch goes by a route that is filled, and fills one that was planned. CUDA: UNSUPPORTED today */
+  WEFT_EP_DISPATCH_CHECK_ROUTE = 1 << 1,
 };
 
 /** What to dispatch. Initialise with WEFT_EP_DISPATCH_ARGS_INIT. A field that is 0 or NULL has its default. */
@@ -506,7 +509,10 @@ struct weft_ep_dispatch_args {
   /** One number in rank memory: T, read when the rows are, so that one captured graph serves any; num_tokens is then
    * the most that it may be (host memory: else INVALID; CUDA: more count as num_tokens). Default: T is num_tokens */
   const uint32_t *num_tokens_at;
-  weft_ep_route_t *route;      /**< filled by the dispatch; default: none. UNSUPPORTED today */
+  /** With topk_idx, which is not NULL then for 0 tokens either: the dispatch fills the route. With topk_idx and
+   *  topk_idx32 NULL: it goes by the route, with as many tokens as filled it, and topk_weights NULL, for the route has
+   *  kept them. See weft_ep_route_create(). Default: none. CUDA: UNSUPPORTED today */
+  weft_ep_route_t *route;
   void *stream;                /**< CUDA: the cudaStream_t to launch in; host memory: unused */
   uint64_t row_stride;         /**< bytes from a row of x to the next; default: those of a row. CUDA: a multiple of
                                   16, below 2^32 */
@@ -790,13 +796,16 @@ WEFT_API int weft_ep_await(weft_ep_t *ep, uint64_t op, struct weft_ep_info *info
  */
 WEFT_API int weft_ep_barrier(weft_ep_t *ep);
 
-/** How to make a route. Initialise with WEFT_EP_ROUTE_OPTIONS_INIT. A field that is 0 has its default. */
+/**
+ * How to make a route. Initialise with WEFT_EP_ROUTE_OPTIONS_INIT. A field that is 0 has its default.
+ */
 struct weft_ep_route_options {
   size_t size;         /**< sizeof(struct weft_ep_route_options) */
   uint32_t max_tokens; /**< tokens of this rank, at most; default: the group's */
-  uint32_t max_rows;   /**< received rows, at most; default: max_tokens times the capacity */
+  uint32_t max_rows;   /**< received rows, one for each (rank, token), at most; default: max_tokens of the group times
+                          the capacity */
   uint32_t topk;       /**< experts that a token selects, at most; default: the group's */
-  uint32_t alignment;  /**< of the parts of experts, in rows (PACKED); default 1 */
+  uint32_t alignment;  /**< of the parts of experts, in rows (PACKED), 1 to 256; default 1 */
   uint32_t flags;      /**< 0 */
   uint32_t reserved;   /**< 0 */
 };
@@ -806,17 +815,21 @@ struct weft_ep_route_options {
 WEFT_API void weft_ep_route_options_init(struct weft_ep_route_options *options, size_t size);
 
 /** What a route knows, in rank memory that it owns: the first group after weft_ep_route_plan() or a dispatch, the
- * second after the receive of that dispatch. Initialise with WEFT_EP_ROUTE_ARRAYS_INIT. */
+ * second after the receive of that dispatch. T and K are those of the dispatch (of a plan: K is the route's topk), S is
+ * weft_ep_route_info.num_rows. Received rows stand here by source rank, then by token, as RANK_MAJOR lays them out,
+ * whatever the layout of the receive was. Initialise with WEFT_EP_ROUTE_ARRAYS_INIT. */
 struct weft_ep_route_arrays {
-  size_t size;                      /**< sizeof(struct weft_ep_route_arrays) */
-  const int32_t *tokens_per_rank;   /**< [capacity] tokens of this rank that go to each rank */
-  const int32_t *tokens_per_expert; /**< [capacity * E] selections of each expert by this rank */
-  const uint8_t *in_rank;           /**< [T][capacity] 1: the token goes to that rank, else 0 */
-  const int32_t *rank_end;          /**< [capacity] received rows of the ranks up to this one, itself included */
-  const int32_t *expert_end;        /**< [E] as weft_ep_recv_args.expert_end */
-  const int32_t *src_rank;          /**< [S] as weft_ep_recv_args.src_rank */
-  const int32_t *src_token;         /**< [S] as weft_ep_recv_args.src_token */
-  const int32_t *slot;              /**< [S][K] as weft_ep_recv_args.slot */
+  size_t size;                    /**< sizeof(struct weft_ep_route_arrays) */
+  const int32_t *tokens_per_rank; /**< [capacity] tokens of this rank that go to each rank; 0 for one that is masked or
+                                     not in the view */
+  const int32_t
+      *tokens_per_expert;    /**< [capacity * E] selections of each expert by this rank, whether they go or not */
+  const uint8_t *in_rank;    /**< [T][capacity] 1: the token goes to that rank, else 0 */
+  const int32_t *rank_end;   /**< [capacity] received rows of the ranks up to this one, itself included */
+  const int32_t *expert_end; /**< [E] as weft_ep_recv_args.expert_end, with the route's alignment */
+  const int32_t *src_rank;   /**< [S] rank that each row came from */
+  const int32_t *src_token;  /**< [S] the token's index on that rank */
+  const int32_t *slot;       /**< [S][K] as weft_ep_recv_args.slot, with the route's alignment */
 };
 /** Initial value: its size, and 0 for every other field. */
 #define WEFT_EP_ROUTE_ARRAYS_INIT WEFT_SIZED(struct weft_ep_route_arrays)
@@ -833,7 +846,7 @@ struct weft_ep_route_info {
   uint32_t expert_cap;  /**< in: room of expert_rows */
   uint32_t num_experts; /**< E */
   uint32_t num_rows;    /**< received rows: one for each (rank, token) */
-  uint32_t packed_rows; /**< PACKED: rows with the room between the parts of experts */
+  uint32_t packed_rows; /**< PACKED: rows with the room behind the parts of experts */
   uint32_t num_ranks;   /**< ranks of the view */
   uint32_t num_lost;    /**< of them, whose tokens did not come */
 };
@@ -842,27 +855,55 @@ struct weft_ep_route_info {
 /** Writes WEFT_EP_ROUTE_INFO_INIT; for languages without macros. `size` is the caller's sizeof. [any] */
 WEFT_API void weft_ep_route_info_init(struct weft_ep_route_info *info, size_t size);
 
-/** Makes a route: memory for where tokens went, which outlives operations, so that later combines, and dispatches back
- *  (gradients), go the same ways. The caller frees `*route` with weft_ep_route_free(). UNSUPPORTED today. [owner] */
+/**
+ * Makes a route: memory for where tokens went, which outlives operations, so that later dispatches, combines, and
+ * dispatches back (gradients), go the same ways. A dispatch with weft_ep_dispatch_args.route and topk_idx *fills* it;
+ * it is filled when that operation has been received. The caller frees `*route` with weft_ep_route_free().
+ *
+ * A dispatch with the route and without topk_idx *goes by* it, and so does weft_ep_combine_route(). Tokens go where
+ * they went when it was filled, with the weights of then; no row headers travel; and rows have the places that they
+ * had, so that equal x gives equal rows, counts and indices, bit by bit. It may be received in another layout and type
+ * than the first time. All ranks of the view go by routes that one and the same operation filled: else the operation
+ * ends for all of them, with PROTOCOL. Operations that are open at once may go by one route; while one does, no
+ * dispatch can fill it (BUSY).
+ *
+ * A route is of the view in which it was filled. When ranks of that view have left or died since, or are masked, their
+ * places stay: rows of 0, with src_rank, but -1 in src_token, local_expert and slot, and weights of 0; and selections
+ * of their experts are listed as missing. When a rank has joined since, a call that goes by the route returns CONFLICT
+ * before anything is sent, on all ranks in the same operation; then fill it again. Where a death makes ranks find that
+ * out in mid-operation (docs/design/membership.md), the operation has ended for all of them: with CONFLICT for those
+ * that went by the route, with PROTOCOL for others.
+ *
+ * After weft_ep_close() of its rank the calls of a route return CLOSED. INVALID: an option is more than the group was
+ * opened for. CUDA: UNSUPPORTED today. [owner]
+ */
 WEFT_API int weft_ep_route_create(weft_ep_t *ep, const struct weft_ep_route_options *options, weft_ep_route_t **route);
 
-/** Frees a route, also after its `ep` was closed. NULL is legal. No launch that uses it may still have to run. [owner]
- */
+/** Frees a route, also after its `ep` was closed. NULL is legal. No launch that uses it may still have to run; on host
+ *  memory an open operation that needs it keeps what it needs. [owner] */
 WEFT_API void weft_ep_route_free(weft_ep_route_t *route);
 
-/** Computes what this rank will send, without sending: the first group of weft_ep_route_arrays. topk_idx[num_tokens][K]
- *  as in weft_ep_dispatch_args, in rank memory; CUDA: in `stream`. UNSUPPORTED today. [owner] */
+/** Computes what this rank will send in the view of its next operation, without sending: the first group of
+ *  weft_ep_route_arrays. topk_idx[num_tokens][K], K the route's topk, as in weft_ep_dispatch_args, in rank memory;
+ *  CUDA: in `stream`. What the route was filled with is forgotten. ROOM: more tokens than the route has room for.
+ *  BUSY: an open operation needs the route. NOT_CONNECTED, FENCED: as with weft_ep_dispatch_send(). [owner] */
 WEFT_API int weft_ep_route_plan(weft_ep_route_t *route, const int64_t *topk_idx, uint32_t num_tokens, void *stream);
 
-/** Writes the addresses of a route's arrays: valid until it is freed. UNSUPPORTED today. [owner] */
+/** Writes the addresses of a route's arrays: valid until it is freed. What they hold is undefined before, and changes
+ *  with each dispatch that fills the route. [owner] */
 WEFT_API int weft_ep_route_get_arrays(weft_ep_route_t *route, struct weft_ep_route_arrays *arrays);
 
-/** Waits until the dispatch that fills the route has been received, and writes its counts. TIMEOUT: it has not.
- * CONFLICT: a rank joined since, so that a combine by this route would miss it. UNSUPPORTED today. [owner] */
+/** Waits until the dispatch that fills the route has been received, and writes its counts; `info` may be NULL. On host
+ * memory it does not wait. TIMEOUT: it has not. INVALID: no dispatch fills it. ROOM: more rows came than the route has
+ * room for; info->num_rows says how many, and no operation can go by it. CONFLICT: a rank joined since, so that an
+ * operation by this route would miss it; the counts are written. [owner] */
 WEFT_API int weft_ep_route_await(weft_ep_route_t *route, struct weft_ep_route_info *info, uint32_t timeout_ms);
 
-/** A combine by a route, as an operation of its own, whose number is `*op`: the rows of args->y go back the ways that
- *  the tokens came. CONFLICT: a rank joined since. Others are those of weft_ep_combine(). UNSUPPORTED today. [owner] */
+/** A combine by a route, as an operation of its own, whose number is `*op`: the rows of args->y, in the row order of
+ * the receive that filled the route, go back the ways that the tokens came. Masks do not matter. All ranks of the view
+ * call it. CONFLICT, PROTOCOL: see weft_ep_route_create(). BUSY: two operations are open already. Others are those of
+ *  weft_ep_combine(). With WEFT_EP_COMBINE_KEEP the operation stays open for weft_ep_combine() with its number. [owner]
+ */
 WEFT_API int weft_ep_combine_route(weft_ep_t *ep, weft_ep_route_t *route, const struct weft_ep_combine_args *args,
                                    struct weft_ep_result *result, uint64_t *op);
 

@@ -3,30 +3,25 @@
 #include "base/time/trace.h"
 #include "ep/core/args.h"
 #include "ep/core/engine.h"
-
-// What neither engine does yet.
-static int check_new_send(const struct weft_ep_dispatch_args *args) {
-  if (args->route)
-    return ep_unsupported("dispatch", "route", "leave it NULL");
-  return 0;
-}
+#include "ep/core/route.h"
 
 static int check_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args) {
-  int rc = ep_check_flags("dispatch", args->flags, WEFT_EP_DISPATCH_RECYCLE, 0);
+  int rc = ep_check_flags("dispatch", args->flags, WEFT_EP_DISPATCH_RECYCLE | WEFT_EP_DISPATCH_CHECK_ROUTE, 0);
+  if (rc == 0)
+    rc = ep_route_check_dispatch(ep, args);
   if (rc != 0)
     return rc;
   if (args->num_tokens > ep->layout.max_tokens)
     return fail(WEFT_ERR_INVALID, "dispatch: %u tokens, but the group was opened for %u at most", args->num_tokens,
                 ep->layout.max_tokens);
-  if (args->num_tokens > 0 && (!args->x || (!args->topk_idx && !args->topk_idx32)))
+  if (args->num_tokens > 0 && (!args->x || (!args->topk_idx && !args->topk_idx32 && !args->route)))
     return fail(WEFT_ERR_INVALID, "dispatch: %u tokens, but %s is NULL", args->num_tokens, args->x ? "topk_idx" : "x");
   if (args->topk_idx && args->topk_idx32)
     return fail(WEFT_ERR_INVALID, "dispatch: topk_idx and topk_idx32 are both given: they are one list in two types");
   if ((uint32_t)args->dtype > WEFT_EP_OPAQUE || (uint32_t)args->x_dtype > WEFT_EP_OPAQUE)
     return fail(WEFT_ERR_INVALID, "dispatch: there is no dtype %u",
                 args->dtype > WEFT_EP_OPAQUE ? args->dtype : args->x_dtype);
-  rc = check_new_send(args);
-  return rc != 0 ? rc : ep->engine->check_send(ep, args);
+  return ep->engine->check_send(ep, args);
 }
 
 enum { MOST_ALIGNMENT = 256 };

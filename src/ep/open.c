@@ -8,6 +8,7 @@
 #include "base/time/clock.h"
 #include "base/time/trace.h"
 #include "ep/core/args.h"
+#include "ep/core/route.h"
 #include "ep/gpu/gpu.h"
 #include "ep/host/host.h"
 #include "ep/remote/worker.h"
@@ -298,6 +299,7 @@ void weft_ep_close(weft_ep_t *ep) {
   ep_views_free(ep);
   group_view_unref(ep->view);
   ep->engine->close(ep);
+  ep_routes_close(ep);
   ep_window_release(&ep->bell);
   if (ep->bell_fd >= 0)
     close(ep->bell_fd);

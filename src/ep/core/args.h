@@ -34,8 +34,10 @@ static inline void *ep_output(void *given, void *copy, size_t known, size_t firs
 }
 #define EP_OUTPUT(given, copy, last, name, rc)                                                                         \
   ep_output(given, copy, sizeof *(copy), SIZED_END(__typeof__(*(copy)), last), name, rc)
-#define EP_OUTPUT_INFO(given, copy, rc)   EP_OUTPUT(given, copy, reserved, "weft_ep_info", rc)
-#define EP_OUTPUT_RESULT(given, copy, rc) EP_OUTPUT(given, copy, reserved, "weft_ep_result", rc)
+#define EP_OUTPUT_INFO(given, copy, rc)         EP_OUTPUT(given, copy, reserved, "weft_ep_info", rc)
+#define EP_OUTPUT_RESULT(given, copy, rc)       EP_OUTPUT(given, copy, reserved, "weft_ep_result", rc)
+#define EP_OUTPUT_ROUTE_INFO(given, copy, rc)   EP_OUTPUT(given, copy, num_lost, "weft_ep_route_info", rc)
+#define EP_OUTPUT_ROUTE_ARRAYS(given, copy, rc) EP_OUTPUT(given, copy, slot, "weft_ep_route_arrays", rc)
 
 // Gives the caller what was written.
 static inline void ep_output_end(void *given, const void *used, size_t known) {
