@@ -82,6 +82,7 @@ struct cuda_plan_args {
   uint32_t num_tokens, topk;
   uint32_t *workspace; // cuda_plan_workspace() bytes, which only plans of this rank use
   uint64_t masked;     // seats that get no rows; not where it replays: then those of the control
+  uint32_t members;    // the most that a view has during this launch; 0: CUDA_MAX_MEMBERS
   bool narrow, replays;
 };
 
@@ -96,6 +97,7 @@ struct cuda_rows_args {
   int layout; // enum weft_ep_layout
   bool keep_places, zero_padding;
   uint32_t alignment; // PACKED
+  uint32_t capacity;  // of `range`: ranks
   // send
   const void *x, *scales;
   const float *topk_weights; // NULL with a kept route

@@ -1,0 +1,253 @@
+// One end of a channel (flow.h), as a warp has it, and what all such ends do: wait, tell, take job after job.
+#ifndef CUDA_THROUGHPUT_CHANNEL_CUH
+#define CUDA_THROUGHPUT_CHANNEL_CUH
+
+#include "cuda/throughput/pump.cuh"
+
+enum { PUMP_MOST_WARPS = 8 }; // that write, of a block, and as many that read
+
+// What all warps of a kernel know. In shared memory.
+struct flow_kernel {
+  cuda_flow_op op;
+  cuda_route route;
+  uint64_t seats;                  // that take part, and are not lost
+  uint32_t row_base[DEVICE_SEATS]; // of each seat's rows, among all that are received
+  uint32_t rows, tokens;           // received in all; of this rank
+};
+
+// The kernel's roles: warps below `warps` write, others read; agent i of each serves channels i, i + agents and so on.
+struct agents {
+  uint32_t index, count;
+  bool writes;
+  __device__ __forceinline__ explicit agents(uint32_t warps) {
+    uint32_t warp = threadIdx.x / WARP;
+    writes = warp < warps;
+    index = (writes ? warp : warp - warps) * gridDim.x + blockIdx.x;
+    count = warps * gridDim.x;
+  }
+};
+
+// Copies what control left to shared memory. [block]
+__device__ __forceinline__ void begin_flow(flow_kernel &kernel, cuda_state *state, const cuda_flow_op *op,
+                                           const cuda_route *route) {
+  for (uint32_t i = threadIdx.x; i < sizeof(cuda_flow_op) / 4; i += blockDim.x)
+    ((uint32_t *)&kernel.op)[i] = ((const volatile uint32_t *)op)[i];
+  for (uint32_t i = threadIdx.x; i < sizeof(cuda_route) / 4; i += blockDim.x)
+    ((uint32_t *)&kernel.route)[i] = ((const volatile uint32_t *)route)[i];
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    uint64_t lost = ptx::load_volatile(&state->counters.lost) | ptx::load_volatile(&state->control.gone);
+    kernel.seats = kernel.op.seats & ~lost;
+    kernel.tokens = *(const volatile uint32_t *)&kernel.route.sums[0];
+    uint32_t rows = 0;
+    for (uint32_t i = 0; i < kernel.op.count; i++) {
+      uint32_t seat = kernel.op.by_rank[i];
+      kernel.row_base[seat] = rows;
+      rows += kernel.op.rows[seat];
+    }
+    kernel.rows = rows;
+  }
+  __syncthreads();
+}
+
+__device__ __forceinline__ bool has(uint64_t seats, uint32_t seat) {
+  return seats >> seat & 1;
+}
+// The seats of which a lane found something: `low` of seat `lane`, `high` of seat `lane` + 32.
+__device__ __forceinline__ uint64_t seats_of(bool low, bool high) {
+  return __ballot_sync(~0u, low) | (uint64_t)__ballot_sync(~0u, high) << 32;
+}
+// The next seat of `seats` behind `last`, in a circle. There is one.
+__device__ __forceinline__ uint32_t next_seat(uint64_t seats, uint32_t last) {
+  uint64_t behind = last >= 63 ? 0 : seats & ~0ull << (last + 1);
+  return (uint32_t)__ffsll((long long)(behind ? behind : seats)) - 1;
+}
+
+struct channel {
+  const flow_kernel &kernel;
+  const cuda_ring &ring;
+  cuda_state *state;
+  pump_memory &memory;
+  uint64_t base; // position of the operation's first row
+  uint32_t index, lane, words, first_place, list;
+  uint64_t awaited, dropped; // seats that the last look was not content with; that are lost since the kernel began
+  uint32_t written[2], told[2]; // rows whose stores are under way, and that were told; of seats `lane` and `lane` + 32
+
+  // `answers`: of the two rings. [warp]
+  __device__ __forceinline__ channel(const flow_kernel &kernel, const cuda_flow &flow, bool answers, cuda_state *state,
+                                     pump_memory &memory, uint32_t index)
+      : kernel(kernel), ring(answers ? flow.answers : flow.rows), state(state), memory(memory),
+        base(kernel.op.op * flow.list), index(index), lane(threadIdx.x % WARP),
+        words((uint32_t)((answers ? offsetof(cuda_flow_head, answers) : 0) + index * sizeof(cuda_flow_word))),
+        first_place((uint32_t)(base % ring.places)), list(flow.list), awaited(0), dropped(0), written{0, 0}, told{0, 0} {
+    __syncwarp();
+    for (uint32_t seat = lane; seat < DEVICE_SEATS; seat += WARP)
+      memory.sent[seat] = memory.room[seat] = 0;
+    __syncwarp();
+  }
+
+  __device__ __forceinline__ cuda_flow_word *word(char *window) const { return (cuda_flow_word *)(window + words); }
+  __device__ __forceinline__ char *place(char *window, uint32_t number) const {
+    return window + ring.at + ((uint64_t)index * ring.places + (first_place + number) % ring.places) * ring.place;
+  }
+
+  // --- whoever writes ---
+
+  // Those of `seats` for whose next row there is no room. [warp]
+  __device__ __forceinline__ uint64_t full(uint64_t seats) {
+    bool none[2];
+#pragma unroll
+    for (uint32_t h = 0; h < 2; h++) {
+      uint32_t seat = lane + h * WARP;
+      none[h] = has(seats, seat) && memory.sent[seat] >= memory.room[seat];
+      if (!none[h])
+        continue;
+      uint64_t credit = ptx::load_acquire(&word(kernel.op.in[seat])->credit);
+      if (credit < base) // what other operations left there may still be read
+        continue;
+      memory.room[seat] = (uint32_t)min(credit - base, (uint64_t)list) + ring.places;
+      none[h] = memory.sent[seat] >= memory.room[seat];
+    }
+    return awaited = seats_of(none[0], none[1]);
+  }
+  // Tells the readers of what has arrived; behind await_stores(). [warp]
+  __device__ __forceinline__ void tell() {
+#pragma unroll
+    for (uint32_t h = 0; h < 2; h++)
+      if (told[h] != written[h]) {
+        ptx::store_release(&word(kernel.op.out[lane + h * WARP])->tail, (base + written[h]) * 2);
+        told[h] = written[h];
+      }
+  }
+  __device__ __forceinline__ void count_written(uint64_t seats) {
+    written[0] += has(seats, lane);
+    written[1] += has(seats, lane + WARP);
+  }
+  // The operation's last row has been told. [warp]
+  __device__ __forceinline__ void close(uint64_t seats) {
+#pragma unroll
+    for (uint32_t h = 0; h < 2; h++)
+      if (has(seats, lane + h * WARP))
+        ptx::store_release(&word(kernel.op.out[lane + h * WARP])->tail, (base + written[h]) * 2 + 1);
+  }
+
+  // --- whoever reads ---
+
+  // Those of `seats` that have a row here. *ended: seats whose last row has been taken, or is in `room`. [warp]
+  __device__ __forceinline__ uint64_t there(uint64_t seats, uint64_t *ended) {
+    bool some[2], over[2];
+#pragma unroll
+    for (uint32_t h = 0; h < 2; h++) {
+      uint32_t seat = lane + h * WARP;
+      some[h] = has(seats, seat) && memory.sent[seat] < memory.room[seat];
+      over[h] = false;
+      if (some[h] || !has(seats, seat))
+        continue;
+      uint64_t tail = ptx::load_acquire(&word(kernel.op.in[seat])->tail), position = tail / 2;
+      if (position < base)
+        continue;
+      memory.room[seat] = (uint32_t)min(position - base, (uint64_t)list - 1);
+      some[h] = memory.sent[seat] < memory.room[seat];
+      over[h] = !some[h] && tail % 2;
+    }
+    *ended = seats_of(over[0], over[1]);
+    uint64_t found = seats_of(some[0], some[1]);
+    awaited = seats & ~found & ~*ended;
+#if __CUDA_ARCH__ >= 900
+    ptx::bulk_fence_all(); // rows are read by bulk copies
+#endif
+    return found;
+  }
+  // All rows before this number have been read. [a thread]
+  __device__ __forceinline__ void give_credit(uint32_t seat, uint64_t position) const {
+    ptx::store_relaxed(&word(kernel.op.out[seat])->credit, position);
+  }
+};
+
+// Waits on for the seats that a channel awaits; who does not come is dropped. Lives as long as one wait.
+struct channel_wait {
+  wait_limit limit[2];
+  __device__ __forceinline__ void step(channel &channel) {
+    bool over[2];
+#pragma unroll
+    for (uint32_t h = 0; h < 2; h++) {
+      uint32_t seat = channel.lane + h * WARP;
+      over[h] = has(channel.awaited, seat) && limit[h].over_soon(channel.state, seat);
+    }
+    __syncwarp();
+    channel.dropped |= seats_of(over[0], over[1]);
+  }
+};
+
+enum found_job { JOB_READY, JOB_WAITS, JOB_NONE };
+
+// Takes a role's jobs, one after the other, until there are none: ROLE has find(job, number), work(pump, job, ready,
+// more), finished(pump, job), flush(pump), and `channel`. [warp]
+template <typename ROLE> __device__ __forceinline__ void run_role(pump &pump, ROLE &role) {
+  uint32_t current = pump.load_job, ready = current;
+  bool none = false;
+  auto more = [&]() {
+    if (none || ready != current + 1)
+      return false;
+    found_job found = role.find(pump, pump.memory->jobs[ready % 2], ready);
+    __syncwarp();
+    none = found == JOB_NONE;
+    ready += found == JOB_READY;
+    return found == JOB_READY;
+  };
+#pragma unroll 1
+  for (;; current++) {
+    if (current == ready) {
+      channel_wait wait;
+      found_job found = none ? JOB_NONE : role.find(pump, pump.memory->jobs[ready % 2], ready);
+#pragma unroll 1
+      for (bool flushed = false; found == JOB_WAITS; flushed = true) {
+        if (!flushed)
+          role.flush(pump);
+        wait.step(role.channel);
+        found = role.find(pump, pump.memory->jobs[ready % 2], ready);
+      }
+      __syncwarp();
+      if (found == JOB_NONE)
+        break;
+      ready++;
+    }
+    const pump_job &job = pump.memory->jobs[current % 2];
+    role.work(pump, job, ready, more);
+    role.finished(pump, job);
+    __syncwarp();
+  }
+  role.flush(pump);
+}
+
+// The tokens of a channel, in their order.
+struct token_walk {
+  const uint64_t *seats;
+  uint32_t index, tokens, lane, group;
+  uint32_t low, high, live; // of the group's 32 tokens: the lane's seats; which are left
+  bool all;                 // also tokens that go nowhere
+
+  __device__ __forceinline__ token_walk(const uint64_t *seats, uint32_t index, uint32_t tokens, bool all)
+      : seats(seats), index(index), tokens(tokens), lane(threadIdx.x % WARP), group(0), low(0), high(0), live(0),
+        all(all) {}
+  // The next token and its seats; false: there is none. take() goes beyond it. [warp]
+  __device__ __forceinline__ bool look(uint32_t *token, uint64_t *to) {
+    while (live == 0) {
+      uint32_t mine = index + (group * WARP + lane) * CUDA_CHANNELS;
+      if (index + group * WARP * CUDA_CHANNELS >= tokens)
+        return false;
+      uint64_t its = mine < tokens ? seats[mine] : 0;
+      low = (uint32_t)its;
+      high = (uint32_t)(its >> 32);
+      live = __ballot_sync(~0u, mine < tokens && (all || its));
+      group++;
+    }
+    int nth = __ffs((int)live) - 1;
+    *token = index + ((group - 1) * WARP + nth) * CUDA_CHANNELS;
+    *to = __shfl_sync(~0u, low, nth) | (uint64_t)__shfl_sync(~0u, high, nth) << 32;
+    return true;
+  }
+  __device__ __forceinline__ void take() { live &= live - 1; }
+};
+
+#endif

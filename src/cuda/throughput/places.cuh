@@ -1,0 +1,230 @@
+// Where received rows go: the number of each (source, token) pair, and the rows of the caller's buffer.
+#ifndef CUDA_THROUGHPUT_PLACES_CUH
+#define CUDA_THROUGHPUT_PLACES_CUH
+
+#include <weft/ep.h>
+
+#include "cuda/throughput/channel.cuh"
+
+// By local expert: in global memory, of each block its own.
+struct places_table {
+  uint32_t *first; // [DEVICE_SEATS][E] row of the seat's first selection, in the expert's part (PER_EXPERT) or in all
+  uint32_t *ends;  // [E] PACKED: row behind the expert's last; PER_EXPERT: rows of the expert
+};
+__host__ __device__ static inline uint32_t places_words(uint32_t experts) {
+  return (DEVICE_SEATS + 1) * experts;
+}
+
+// A row to be placed: lane k has selection k.
+struct routed {
+  uint32_t pair;   // its number; beyond the route's room: none
+  uint32_t seat, token;
+  int32_t expert;  // local; -1: it is another rank's
+  uint32_t number; // among its source's for that expert
+  float weight;
+  int32_t place; // row of the caller's buffer, or -1
+};
+
+// Where the scales of row `place` of the caller's buffer begin, in elements.
+__device__ __forceinline__ uint64_t scales_of(const cuda_rows_args &args, int32_t place) {
+  uint64_t row = (uint32_t)place;
+  if (args.layout == WEFT_EP_PER_EXPERT) {
+    uint64_t expert = row / args.rows;
+    return expert * args.out_scale_expert_stride + (row - expert * args.rows) * args.out_scale_row_stride;
+  }
+  return row * args.out_scale_row_stride;
+}
+
+// Finds the place of each selection. [warp]
+__device__ __forceinline__ void find_places(const cuda_rows_args &args, const places_table &table, routed &row) {
+  row.place = -1;
+  if (row.expert < 0)
+    return;
+  if (args.layout == WEFT_EP_RANK_MAJOR) {
+    row.place = row.pair < args.rows ? (int32_t)row.pair : -1;
+    return;
+  }
+  uint32_t entry = row.seat * args.flow.experts + (uint32_t)row.expert;
+  uint32_t place = table.first[entry] + row.number;
+  if (place < args.rows)
+    row.place = (int32_t)(args.layout == WEFT_EP_PER_EXPERT ? (uint32_t)row.expert * args.rows + place : place);
+}
+
+// Tells the route and the caller of a row, apart from its values. [warp]
+__device__ __forceinline__ void write_routed(const cuda_rows_args &args, const flow_kernel &kernel, const routed &row,
+                                             uint32_t lane) {
+  uint32_t K = args.topk;
+  size_t at = (size_t)row.pair * K + lane;
+  bool mine = lane < K;
+  if (!args.kept && row.pair < kernel.route.max_rows) {
+    if (lane == 0)
+      kernel.route.token[row.pair] = (int32_t)row.token;
+    if (mine) {
+      kernel.route.place[at] = row.place;
+      kernel.route.expert[at] = row.expert;
+      kernel.route.weight[at] = row.weight;
+    }
+  }
+  if (mine && args.slot && row.pair < args.rows)
+    args.slot[at] = row.place;
+  uint32_t valid = __ballot_sync(~0u, row.expert >= 0 && mine);
+  if (args.layout != WEFT_EP_RANK_MAJOR) {
+    if (mine && row.place >= 0) {
+      if (args.src_rank)
+        args.src_rank[row.place] = kernel.op.rank[row.seat];
+      if (args.src_token)
+        args.src_token[row.place] = (int32_t)row.token;
+    }
+    return;
+  }
+  if (row.pair >= args.rows)
+    return;
+  if (lane == 0 && args.src_rank)
+    args.src_rank[row.pair] = kernel.op.rank[row.seat];
+  if (lane == 0 && args.src_token)
+    args.src_token[row.pair] = (int32_t)row.token;
+  if (!mine)
+    return;
+  uint32_t before = (1u << lane) - 1;
+  uint32_t k = args.keep_places ? lane : row.expert >= 0 ? __popc(valid & before) : __popc(valid) + __popc(~valid & before);
+  if (args.local_expert)
+    args.local_expert[(size_t)row.pair * K + k] = row.expert;
+  if (args.weights)
+    args.weights[(size_t)row.pair * K + k] = row.expert >= 0 ? row.weight : 0.0f;
+}
+
+// Adds a row's places to a job's outputs. [warp]
+__device__ __forceinline__ void list_places(const cuda_rows_args &args, const routed &row, pump_job &job,
+                                            uint32_t before, uint32_t bytes, uint32_t lane) {
+  uint32_t copies = __ballot_sync(~0u, row.place >= 0 && lane < args.topk);
+  if (args.layout == WEFT_EP_RANK_MAJOR) // one for all
+    copies &= 0u - copies;
+  if (copies >> lane & 1) {
+    uint32_t o = before + __popc(copies & ((1u << lane) - 1));
+    job.output[o] = (char *)args.out + (uint64_t)(uint32_t)row.place * bytes;
+    job.scales_at[o] = args.out_scales ? scales_of(args, row.place) : 0;
+  }
+  if (lane == 0)
+    job.outputs = before + __popc(copies);
+}
+
+// One word of scales to each place of a job. [a thread]
+__device__ __forceinline__ void put_scale(const cuda_rows_args &args, const pump_job &job, uint32_t from, uint32_t word,
+                                          uint32_t value) {
+  uint64_t at = (uint64_t)word * args.out_scale_block_stride;
+#pragma unroll 1
+  for (uint32_t o = from; o < job.outputs; o++)
+    ((uint32_t *)args.out_scales)[job.scales_at[o] + at] = value;
+}
+
+// The number of rows of an expert by all that take part, and its part's begin, for a thread each. Block 0 also tells the
+// caller. [block]
+__device__ __forceinline__ void make_places(const cuda_rows_args &args, const flow_kernel &kernel, places_table &table) {
+  uint32_t E = args.flow.experts, *first = args.workspace + 64 + (size_t)blockIdx.x * places_words(E);
+  table.first = first;
+  table.ends = first + DEVICE_SEATS * E;
+  __shared__ uint32_t sizes[256], most;
+  bool tells = blockIdx.x == 0;
+  if (threadIdx.x == 0)
+    most = 0;
+  uint32_t ranges = !tells || !args.range ? 0 : args.layout == WEFT_EP_RANK_MAJOR ? args.capacity : E * args.capacity;
+  for (uint32_t i = threadIdx.x; i < ranges; i += blockDim.x)
+    args.range[i] = 0;
+  __syncthreads();
+  for (uint32_t e = threadIdx.x; e < E; e += blockDim.x) {
+    uint32_t rows = 0;
+    for (uint32_t i = 0; i < kernel.op.count; i++) {
+      uint32_t seat = kernel.op.by_rank[i];
+      uint32_t count = has(kernel.op.seats, seat) ? ((const volatile uint32_t *)kernel.op.counts)[seat * E + e] : 0;
+      first[seat * E + e] = rows;
+      if (tells && args.range && args.layout == WEFT_EP_PER_EXPERT)
+        args.range[(size_t)e * args.capacity + kernel.op.rank[seat]] = (int64_t)((uint64_t)rows << 32 | count);
+      rows += count;
+    }
+    table.ends[e] = rows;
+    sizes[e] = rows;
+    atomicMax(&most, rows);
+    if (tells && args.counts)
+      args.counts[e] = (int32_t)rows;
+    if (tells && args.expert_total)
+      args.expert_total[e] += (int32_t)rows;
+  }
+  __syncthreads();
+  if (args.layout == WEFT_EP_PACKED) {
+    // The begin of each part, by one warp: at most eight experts a lane.
+    __shared__ uint32_t begins[257];
+    if (threadIdx.x < WARP) {
+      uint32_t a = args.alignment, each = (E + WARP - 1) / WARP, sum = 0, e = threadIdx.x * each;
+      for (uint32_t i = 0; i < each && e + i < E; i++)
+        sum += (sizes[e + i] + a - 1) / a * a;
+      uint32_t before = sum;
+      for (int step = 1; step < WARP; step *= 2) {
+        uint32_t other = __shfl_up_sync(~0u, before, step);
+        before += (int)threadIdx.x >= step ? other : 0;
+      }
+      if (threadIdx.x == WARP - 1)
+        begins[E] = before;
+      before -= sum;
+      for (uint32_t i = 0; i < each && e + i < E; i++) {
+        begins[e + i] = before;
+        before += (sizes[e + i] + a - 1) / a * a;
+      }
+    }
+    __syncthreads();
+    for (uint32_t e = threadIdx.x; e < E; e += blockDim.x) {
+      for (uint32_t i = 0; i < kernel.op.count; i++) {
+        uint32_t seat = kernel.op.by_rank[i], begin = first[seat * E + e] + begins[e];
+        first[seat * E + e] = begin;
+        if (tells && args.range) {
+          uint32_t count = has(kernel.op.seats, seat) ? ((const volatile uint32_t *)kernel.op.counts)[seat * E + e] : 0;
+          args.range[(size_t)e * args.capacity + kernel.op.rank[seat]] = (int64_t)((uint64_t)begin << 32 | count);
+        }
+      }
+      table.ends[e] = begins[e] + sizes[e];
+      if (tells && args.expert_end)
+        args.expert_end[e] = (int32_t)(begins[e] + sizes[e]);
+    }
+    if (tells && threadIdx.x == 0)
+      args.op->needed_rows = begins[E];
+  } else if (tells && threadIdx.x == 0) {
+    args.op->needed_rows = args.layout == WEFT_EP_RANK_MAJOR ? kernel.rows : most;
+  }
+  if (tells && args.layout == WEFT_EP_RANK_MAJOR && args.range)
+    for (uint32_t i = threadIdx.x; i < kernel.op.count; i += blockDim.x) {
+      uint32_t seat = kernel.op.by_rank[i];
+      args.range[kernel.op.rank[seat]] = (int64_t)((uint64_t)kernel.row_base[seat] << 32 | kernel.op.rows[seat]);
+    }
+  __syncthreads();
+}
+
+// Row `place` of the caller's buffer becomes 0, and of nobody. [warp]
+static __device__ __noinline__ void zero_row(const cuda_rows_args &args, uint32_t place, int32_t rank, uint32_t lane) {
+  char *row = (char *)args.out + (uint64_t)place * args.shape.value_bytes;
+  for (uint32_t at = lane * 16; at < args.shape.value_bytes; at += WARP * 16)
+    ptx::store16(row + at, make_uint4(0, 0, 0, 0));
+  if (args.out_scales) {
+    uint64_t scales = scales_of(args, (int32_t)place);
+    for (uint32_t word = lane; word < args.shape.scale_words; word += WARP)
+      ((uint32_t *)args.out_scales)[scales + (uint64_t)word * args.out_scale_block_stride] = 0;
+  }
+  if (lane == 0 && args.src_rank)
+    args.src_rank[place] = rank;
+  if (lane == 0 && args.src_token)
+    args.src_token[place] = -1;
+}
+
+// PACKED: the rows between the parts, shared out among all warps. [warp]
+static __device__ __noinline__ void zero_padding(const cuda_rows_args &args, const places_table &table, uint32_t warp,
+                                                 uint32_t warps, uint32_t lane) {
+  uint32_t a = args.alignment, before = 0; // rows of the gaps before
+#pragma unroll 1
+  for (uint32_t e = 0; e < args.flow.experts; e++) {
+    uint32_t end = table.ends[e], gap = (end + a - 1) / a * a - end;
+#pragma unroll 1
+    for (uint32_t i = (warp + warps - before % warps) % warps; i < gap && end + i < args.rows; i += warps)
+      zero_row(args, end + i, -1, lane);
+    before += gap;
+  }
+}
+
+#endif

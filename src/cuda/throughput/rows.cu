@@ -1,0 +1,166 @@
+// The rows of a dispatch: half of each block's warps send, the others receive.
+#include "cuda/throughput/launch.h"
+#include "cuda/throughput/receive.cuh"
+#include "cuda/throughput/send.cuh"
+#include "cuda/throughput/sizes.h"
+
+namespace {
+
+struct rows_launch {
+  cuda_rows_args args;
+  pump_shape sends, receives;
+  uint32_t warps, each; // of a kind, of a block; bytes of shared memory of one
+};
+
+// Who finds out last tells of what did not come: rows of a source that was lost in mid-flow become 0, and nobody's.
+// [block]
+__device__ __noinline__ void fill_lost(const cuda_rows_args &args, const flow_kernel &kernel, const places_table &table) {
+  uint64_t lost = ptx::load_volatile(&args.op->lost);
+  uint32_t E = args.flow.experts, lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
+  // A bit for each pair, or row of the caller's buffer, that has come.
+  uint32_t *bits = args.workspace + 64 + (size_t)gridDim.x * places_words(E);
+  bool rank_major = args.layout == WEFT_EP_RANK_MAJOR;
+  uint32_t rows = args.layout == WEFT_EP_PER_EXPERT ? E * args.rows : args.rows;
+  for (uint32_t i = threadIdx.x; i < (rows + 31) / 32; i += blockDim.x)
+    bits[i] = 0;
+  __syncthreads();
+  for (uint32_t seat = 0; seat < DEVICE_SEATS; seat++) {
+    if (!has(lost, seat))
+      continue;
+    for (uint32_t c = warp; c < CUDA_CHANNELS; c += warps) {
+      uint32_t came = *(const volatile uint32_t *)&kernel.route.came[seat * CUDA_CHANNELS + c];
+      const int32_t *order = kernel.route.order + ((size_t)seat * CUDA_CHANNELS + c) * args.flow.list;
+      for (uint32_t i = lane; i < came; i += WARP) {
+        uint32_t pair = (uint32_t)((const volatile int32_t *)order)[i];
+        if (pair >= kernel.route.max_rows)
+          continue;
+        for (uint32_t k = 0; k < args.topk; k++) {
+          int32_t place = ((const volatile int32_t *)kernel.route.place)[(size_t)pair * args.topk + k];
+          if (place >= 0 && (uint32_t)place < rows)
+            atomicOr(&bits[place / 32], 1u << place % 32);
+        }
+      }
+    }
+    __syncthreads();
+    uint32_t parts = rank_major ? 1 : E;
+    for (uint32_t e = 0; e < parts; e++) {
+      uint32_t begin = rank_major ? kernel.row_base[seat] : table.first[seat * E + e];
+      uint32_t count = rank_major ? kernel.op.rows[seat] : kernel.op.counts[seat * E + e];
+      uint32_t part = args.layout == WEFT_EP_PER_EXPERT ? e * args.rows : 0;
+      for (uint32_t i = warp; i < count && begin + i < args.rows; i += warps) {
+        uint32_t row = part + begin + i;
+        if (bits[row / 32] >> row % 32 & 1)
+          continue;
+        zero_row(args, row, kernel.op.rank[seat], lane);
+        if (rank_major && lane < args.topk) {
+          if (args.local_expert)
+            args.local_expert[(size_t)row * args.topk + lane] = -1;
+          if (args.weights)
+            args.weights[(size_t)row * args.topk + lane] = 0.0f;
+        }
+      }
+    }
+    // PACKED: the selections of pairs that did not come. Those that came have written theirs.
+    __syncthreads();
+  }
+}
+
+template <bool CAST> __global__ __launch_bounds__(2 * PUMP_MOST_WARPS *WARP, 1) void rows_kernel(
+    const __grid_constant__ rows_launch launch) {
+  extern __shared__ __align__(128) char room[];
+  __shared__ flow_kernel kernel;
+  __shared__ places_table table;
+  __shared__ bool concludes;
+  const cuda_rows_args &args = launch.args;
+  ptx::kernel_wait();
+  begin_flow(kernel, args.state, args.op, args.route);
+  uint64_t others = kernel.seats & ~(1ull << kernel.op.self);
+  agents agents(launch.warps);
+  uint32_t lane = threadIdx.x % WARP;
+  // Whatever was sent before this operation is not read any more.
+  if (!agents.writes)
+    for (uint32_t c = agents.index; c < CUDA_CHANNELS; c += agents.count)
+      for (uint32_t seat = lane; seat < DEVICE_SEATS; seat += WARP)
+        if (has(others, seat))
+          ptx::store_relaxed(&((cuda_flow_head *)kernel.op.out[seat])->rows[c].credit, kernel.op.op * args.flow.list);
+  {
+    places_table mine;
+    make_places(args, kernel, mine);
+    if (threadIdx.x == 0)
+      table = mine;
+    __syncthreads();
+  }
+  char *memory = room + (size_t)(threadIdx.x / WARP) * launch.each;
+  if (agents.writes) {
+    pump pump(launch.sends, memory);
+    for (uint32_t c = agents.index; c < CUDA_CHANNELS; c += agents.count) {
+      row_sender<CAST> sender(args, kernel, table, pump, c);
+      run_role(pump, sender);
+      sender.end();
+    }
+  } else {
+    uint64_t sources = 0;
+    for (uint32_t i = 0; i < kernel.op.count; i++) {
+      uint32_t seat = kernel.op.by_rank[i];
+      sources |= (uint64_t)(kernel.op.rows[seat] > 0) << seat;
+    }
+    if (args.zero_padding && args.layout == WEFT_EP_PACKED)
+      zero_padding(args, table, agents.index, agents.count, lane);
+    pump pump(launch.receives, memory);
+    for (uint32_t c = agents.index; c < CUDA_CHANNELS; c += agents.count) {
+      row_receiver receiver(args, kernel, table, pump, c, sources & others);
+      run_role(pump, receiver);
+      receiver.end(sources & others);
+    }
+  }
+  // The last block looks whether anybody was lost.
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    __threadfence();
+    concludes = atomicAdd(args.workspace, 1) == gridDim.x - 1;
+    if (concludes) {
+      *args.workspace = 0;
+      __threadfence();
+    }
+  }
+  __syncthreads();
+  if (concludes && ptx::load_volatile(&args.op->lost))
+    fill_lost(args, kernel, table);
+}
+
+} // namespace
+
+size_t cuda_rows_workspace(const struct cuda_flow *flow, uint32_t blocks, uint32_t max_rows) {
+  size_t places = (size_t)max_rows * flow->topk; // of PACKED; PER_EXPERT may have more room, and then more bits
+  return 256 + (size_t)blocks * places_words(flow->experts) * 4 + (places + 31) / 32 * 4;
+}
+
+int cuda_launch_rows(const struct cuda_rows_args *args, uint32_t blocks, bool early, cudaStream_t stream) {
+  rows_launch launch_args;
+  launch_args.args = *args;
+  cuda_rows_args &a = launch_args.args;
+  uint32_t scales = a.shape.scale_words, value = a.shape.value_bytes;
+  a.row_stride = a.row_stride ? a.row_stride : a.shape.in_bytes;
+  a.scale_row_stride = a.scale_row_stride ? a.scale_row_stride : scales;
+  a.scale_block_stride = a.scale_block_stride ? a.scale_block_stride : 1;
+  a.out_scale_row_stride = a.out_scale_row_stride ? a.out_scale_row_stride : scales;
+  a.out_scale_block_stride = a.out_scale_block_stride ? a.out_scale_block_stride : 1;
+  if (!a.out_scale_expert_stride)
+    a.out_scale_expert_stride = (uint64_t)a.rows * a.out_scale_row_stride;
+  a.alignment = a.alignment ? a.alignment : 1;
+  pump_shape_init(&launch_args.sends, a.shape.in_bytes, value);
+  pump_shape_init(&launch_args.receives, value, value);
+  uint32_t line = a.kept ? 0 : cuda_routing_bytes(a.topk);
+  launch_args.sends.scales = launch_args.receives.scales = cuda_round_up(4 * scales, 16);
+  launch_args.sends.foot = cuda_round_up(launch_args.sends.scales + a.topk * line, 16);
+  launch_args.warps = pump_warps(blocks);
+  size_t memory = pump_share(&launch_args.sends, &launch_args.receives, launch_args.warps, &launch_args.each);
+  void *params[] = {&launch_args};
+  const void *kernel = a.shape.casts ? (const void *)rows_kernel<true> : (const void *)rows_kernel<false>;
+  return launch(kernel, params, blocks, 2 * launch_args.warps * WARP, memory, early, stream);
+}
+
+int cuda_load_rows(bool *early) {
+  cudaError_t rc = load((const void *)rows_kernel<false>, early);
+  return rc == cudaSuccess ? load((const void *)rows_kernel<true>, early) : rc;
+}
