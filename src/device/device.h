@@ -222,9 +222,10 @@ struct device_route_counts {
   uint32_t num_ranks, num_lost;
 };
 
-// A dispatch of a group for throughput. `d.halves`: both, or one where the operation fits into the windows.
+// A dispatch of a group for throughput, with both halves.
 struct device_flow_dispatch {
   struct device_dispatch d;
+  uint32_t place;            // 0 or 1: operations that are open at once have different ones
   bool packed, zero_padding; // received
   uint32_t alignment;        // packed, in rows
   int32_t *expert_end;       // packed; may be NULL, and so may `slot`
@@ -237,6 +238,7 @@ struct device_flow_dispatch {
 // A combine of such a group, which ends its operation.
 struct device_flow_combine {
   struct device_combine c;
+  uint32_t place; // of the operation
   bool packed, unweighted;
   const void *bias[2]; // NULL: none
   const float *row_weights;
@@ -343,7 +345,9 @@ struct device_api {
 
   // --- groups for throughput ---
 
-  // As ep_dispatch and ep_combine. LIMIT: one half of an operation that does not fit into the windows.
+  // A new window is ready for the peer: before it is given away.
+  int (*flow_clear)(struct device_ep *ep, const struct device_window *in, char *why);
+  // As ep_dispatch and ep_combine. UNSUPPORTED: one half alone.
   int (*flow_dispatch)(struct device_ep *ep, const struct device_flow_dispatch *args, void *stream, char *why);
   int (*flow_combine)(struct device_ep *ep, const struct device_flow_combine *args, void *stream, char *why);
   // Memory for a route of a group that was opened so; it outlives the engine, and ends by route_free, once no launch
@@ -353,8 +357,10 @@ struct device_api {
   void (*route_free)(struct device_route *route);
   // What this rank will send, without an operation: the first group of the arrays. [owner]
   int (*route_plan)(struct device_ep *ep, struct device_route *route, const void *topk_idx, bool narrow,
-                    uint32_t num_tokens, void *stream, char *why);
+                    uint32_t num_tokens, uint64_t masked, void *stream, char *why);
   void (*route_arrays)(const struct device_route *route, struct weft_ep_route_arrays *arrays);
+  // Copies of the selections that it was filled with: int64_t or int32_t as they were given, and their weights.
+  void (*route_selections)(const struct device_route *route, const void **topk_idx, const float **weights);
   // Its counts, and those of the first `cap` local experts: wait for the dispatch that fills it before. NOT_FOUND: none
   // has.
   int (*route_counts)(struct device_route *route, struct device_route_counts *counts, int32_t *expert_rows,

@@ -253,6 +253,8 @@ __device__ __forceinline__ void count_rows(const cuda_control_args &args, const 
     most = max(most, total);
     packed += align_up(total, args.alignment);
     filled += align_up(total, args.filled_alignment);
+    if (args.filled && !args.keeps)
+      args.filled->totals[e] = total;
   }
   pairs = __reduce_add_sync(~0u, pairs);
   selections = __reduce_add_sync(~0u, selections);

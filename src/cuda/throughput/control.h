@@ -8,6 +8,7 @@
 
 #include <weft/ep.h>
 
+#include "base/ep_limits.h"
 #include "cuda/kernels/args.h"
 #include "cuda/throughput/op.h"
 
@@ -40,6 +41,7 @@ struct cuda_filled {
   uint32_t num_rows, packed_rows, num_ranks;
   uint32_t rank_end[DEVICE_SEATS]; // received pairs of the ranks up to this one, ascending by rank
   int32_t rank[DEVICE_SEATS];      // those ranks
+  uint32_t totals[EP_MAX_EXPERTS]; // selections of each local expert
 };
 
 struct cuda_control_args {
@@ -57,6 +59,28 @@ struct cuda_control_args {
   int layout;                 // enum weft_ep_layout
   uint32_t alignment;         // PACKED
   uint32_t filled_alignment;  // of the route, for filled->packed_rows
+};
+
+// What a route's owner reads: struct weft_ep_route_arrays, in device memory.
+struct cuda_route_lists {
+  int32_t *tokens_per_rank;   // [capacity]
+  int32_t *tokens_per_expert; // [capacity * E]
+  uint8_t *in_rank;           // [T][capacity]
+  int32_t *rank_end;          // [capacity]
+  int32_t *expert_end;        // [E]
+  int32_t *src_rank, *src_token; // [S]
+  int32_t *slot;                 // [S][K]
+};
+
+// Writes them: those of the sender behind a plan, those of the receiver behind the rows.
+struct cuda_lists_args {
+  struct cuda_state *state; // the view is that of the next dispatch, counters.sent, for those of the sender
+  const struct cuda_route *route;
+  const struct cuda_filled *filled;
+  struct cuda_route_lists lists;
+  uint32_t capacity, experts, topk, alignment, max_rows;
+  const void *topk_idx; // the plan's
+  bool narrow;
 };
 
 // Behind the rows of a dispatch: tells what it brought.
@@ -82,8 +106,9 @@ extern "C" {
 
 int cuda_launch_control(const struct cuda_control_args *args, bool early, cudaStream_t stream);
 int cuda_launch_tell(const struct cuda_tell_args *args, bool early, cudaStream_t stream);
+int cuda_launch_sent_lists(const struct cuda_lists_args *args, uint32_t blocks, bool early, cudaStream_t stream);
+int cuda_launch_received_lists(const struct cuda_lists_args *args, uint32_t blocks, bool early, cudaStream_t stream);
 int cuda_launch_end(const struct cuda_end_args *args, bool early, cudaStream_t stream);
-int cuda_load_control(bool *early);
 // Shared memory, in bytes, that control needs for views of `members`.
 size_t cuda_control_memory(const struct cuda_layout *layout, uint32_t members);
 

@@ -43,6 +43,8 @@ static int check_latency_send(const struct weft_ep_dispatch_args *args) {
 
 int ep_gpu_check_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args) {
   int rc = ep_gpu_flows(ep) ? check_processors(ep, args->processors, "dispatch") : check_latency_send(args);
+  if (rc == 0)
+    rc = ep_gpu_route_check(ep, args);
   if (rc != 0)
     return rc;
   if (args->row_stride % PIECE != 0)

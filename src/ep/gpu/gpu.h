@@ -19,6 +19,7 @@
 #include "device/device.h"
 #include "ep/core/engine.h"
 #include "ep/core/op_state.h"
+#include "ep/core/route.h"
 
 enum {
   GPU_OWN_SEAT = 0,
@@ -57,7 +58,7 @@ struct gpu_op {
   bool packed;                     // received, in a group for throughput, as what follows:
   uint32_t alignment;              // of its parts
   uint32_t row_bytes, scale_bytes; // of opaque rows
-  struct gpu_route *route;         // that the dispatch fills, or whose ways it goes (`keeps`)
+  weft_ep_route_t *route;          // that the dispatch fills, or whose ways it goes (`keeps`)
   bool keeps;
   bool no_rows;                    // received, as far as the caller has asked
   uint32_t num_tokens, rows, topk; // num_tokens: at most, where the device has the number
@@ -68,6 +69,21 @@ struct gpu_op {
   bool narrow; // it is of int32_t, else int64_t
   const float *topk_weights;
   void *stream; // of the last launch
+};
+
+// A route, on the device.
+struct gpu_route {
+  const struct device_api *api;
+  struct device *device; // opened once more, for a route outlives its rank
+  struct device_route *memory;
+  struct weft_ep_route_options options; // without zeros
+  bool planned, filled;                 // as far as launches went
+  uint32_t num_tokens, topk;            // of the newest plan; num_tokens: at most
+  bool has_weights, narrow;             // of the dispatch that filled it
+  bool rank_major, packed;              // of its receive
+  uint32_t rows, alignment;             // likewise
+  uint64_t filled_op;                   // that one, where it was not captured
+  void *stream;                         // of the newest launch that fills it
 };
 
 // What this rank has waited for a peer, and is not in the figures of its link yet.
@@ -223,6 +239,24 @@ int ep_gpu_launch_dispatch(weft_ep_t *ep, const struct gpu_op *op, const struct 
                            const struct weft_ep_recv_args *recv, void *stream, char *why);
 int ep_gpu_launch_combine(weft_ep_t *ep, const struct gpu_op *op, const struct device_combine *args,
                           const struct weft_ep_combine_args *given, char *why);
+// Likewise, as an operation of its own.
+int ep_gpu_launch_combine_route(weft_ep_t *ep, const struct gpu_op *op, const struct device_combine *args,
+                                const struct weft_ep_combine_args *given, char *why);
+
+// --- route.c ---
+
+int ep_gpu_route_create(weft_ep_t *ep, const struct weft_ep_route_options *options, weft_ep_route_t *route);
+void ep_gpu_route_free(weft_ep_route_t *route);
+int ep_gpu_route_plan(weft_ep_route_t *route, const int64_t *topk_idx, uint32_t num_tokens, void *stream);
+int ep_gpu_route_get_arrays(weft_ep_route_t *route, struct weft_ep_route_arrays *arrays);
+int ep_gpu_route_await(weft_ep_route_t *route, struct weft_ep_route_info *info, uint32_t timeout_ms);
+// Whether a dispatch can fill args->route, or go its ways, and be received so: INVALID, ROOM, UNSUPPORTED.
+int ep_gpu_route_check(weft_ep_t *ep, const struct weft_ep_dispatch_args *args);
+int ep_gpu_route_check_recv(const struct weft_ep_dispatch_args *args, const struct weft_ep_recv_args *recv);
+// The operation goes the ways of its route.
+void ep_gpu_route_follow(struct gpu_op *op);
+// A dispatch has been launched that fills the route.
+void ep_gpu_route_filled(weft_ep_route_t *route, const struct gpu_op *op);
 
 // --- launch.c, results.c: the calls of weft/ep.h ---
 
@@ -242,6 +276,8 @@ int ep_gpu_combine_rows(weft_ep_t *ep, uint64_t number, void **rows_at);
 // `halves`: of device.h.
 int ep_gpu_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *args, uint32_t halves,
                    struct weft_ep_result *result, const char *call);
+int ep_gpu_combine_route(weft_ep_t *ep, weft_ep_route_t *route, const struct weft_ep_combine_args *args,
+                         struct weft_ep_result *result, uint64_t *number);
 int ep_gpu_finish(weft_ep_t *ep, uint64_t number);
 int ep_gpu_mask_read(weft_ep_t *ep, int32_t *masked, uint32_t cap, void *stream);
 int ep_gpu_barrier(weft_ep_t *ep);
@@ -255,5 +291,7 @@ int ep_gpu_check_barrier(weft_ep_t *ep, struct gpu_op *op);
 void ep_gpu_add_stats(const weft_ep_t *ep, struct weft_ep_stats *stats);
 // How long a call waits for its own launches.
 uint32_t ep_gpu_patience_ms(const weft_ep_t *ep);
+// Waits for what is in the stream; TIMEOUT, CANCELED. `why` says it.
+int ep_gpu_await_stream(weft_ep_t *ep, void *stream, uint32_t timeout_ms, char *why);
 
 #endif
