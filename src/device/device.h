@@ -240,6 +240,7 @@ struct device_flow_combine {
   struct device_combine c;
   uint32_t place; // of the operation
   bool packed, unweighted;
+  uint32_t rows;       // of y: as its receive said
   const void *bias[2]; // NULL: none
   const float *row_weights;
   float *out_weights;

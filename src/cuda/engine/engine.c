@@ -94,13 +94,13 @@ static int open_memory(struct device_ep *ep, char *why) {
   uint64_t arrays = place_handles(ep, NULL);
   int rc = cuda_allocate(ep->device, sizeof *ep->state, (void **)&ep->state, why);
   if (rc == 0)
-    rc = cuda_allocate_area(ep->device, ep->layout.area, (void **)&ep->area, why);
+    rc = cuda_allocate_area(ep->device, ep->window, (void **)&ep->area, why);
   if (rc == 0)
     rc = cuda_allocate(ep->device, arrays, &ep->arrays, why);
   if (rc != 0)
     return rc;
   place_handles(ep, ep->arrays);
-  ep->bytes = sizeof *ep->state + ep->layout.area + arrays;
+  ep->bytes = sizeof *ep->state + ep->window + arrays;
   return ep->options.throughput ? cuda_open_streams(ep, why) : 0;
 }
 

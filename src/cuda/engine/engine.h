@@ -7,7 +7,6 @@
 #include "base/ep_limits.h"
 #include "cuda/kernels/launch.h"
 #include "cuda/plugin.h"
-#include "cuda/throughput/control.h"
 #include "cuda/throughput/launch.h"
 
 enum { CUDA_KNOWN = 64 }; // arguments that are remembered to be memory of the device

@@ -80,6 +80,10 @@ uint64_t cuda_place_sides(struct device_ep *ep, char *base) {
   return at;
 }
 
+int cuda_flow_clear(struct device_ep *ep, const struct device_window *in, char *why) {
+  return cuda_zero(ep->device, (char *)in->memory + ep->streams.offset, sizeof(struct cuda_flow_head), why);
+}
+
 int cuda_open_streams(struct device_ep *ep, char *why) {
   struct cuda_streams *s = &ep->streams;
   cuda_flow_of(&ep->options, &s->flow, &s->offset);
@@ -89,13 +93,11 @@ int cuda_open_streams(struct device_ep *ep, char *why) {
     return rc;
   cuda_place_sides(ep, s->memory);
   ep->bytes += bytes;
+  const struct device_window own = {.memory = ep->area, .size = ep->window};
+  rc = cuda_flow_clear(ep, &own, why);
   for (int i = 0; i < EP_DEPTH && rc == 0; i++)
     rc = cuda_write_routing(ep->device, &s->sides[i].routing, why);
   return rc;
-}
-
-int cuda_flow_clear(struct device_ep *ep, const struct device_window *in, char *why) {
-  return cuda_zero(ep->device, (char *)in->memory + ep->streams.offset, sizeof(struct cuda_flow_head), why);
 }
 
 // --- dispatch ---
@@ -221,6 +223,7 @@ static int launch_rows(struct device_ep *ep, const struct device_flow_dispatch *
                                       .flow = ep->streams.flow,
                                       .shape = *shape,
                                       .topk = topk,
+                                      .members = ep->members,
                                       .kept = f->keeps,
                                       .layout = f->packed       ? WEFT_EP_PACKED
                                                 : d->rank_major ? WEFT_EP_RANK_MAJOR
@@ -362,7 +365,10 @@ static int launch_answers(struct device_ep *ep, const struct device_flow_combine
                                          .rank_major = c->rank_major,
                                          .unweighted = f->unweighted,
                                          .renormalize = c->renormalize,
+                                         .narrow = c->narrow,
+                                         .rows = f->rows,
                                          .y = c->y,
+                                         .topk_idx = c->topk_idx,
                                          .topk_weights = c->topk_weights,
                                          .row_weights = f->row_weights,
                                          .bias = {f->bias[0], f->bias[1]},

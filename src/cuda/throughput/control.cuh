@@ -210,12 +210,11 @@ __device__ __forceinline__ void write_members(const cuda_control_args &args, con
     const cuda_member &member = view.members[m];
     if (member.seat >= DEVICE_SEATS)
       continue;
-    bool own = m == view.self;
     out.rows[member.seat] = here >> m & 1 ? field_came(args, places, m, E + CUDA_FIELD_ROWS) : 0;
     out.rank[member.seat] = member.rank;
     out.member[member.seat] = (uint8_t)m;
-    out.in[member.seat] = own ? nullptr : member.in + args.stream;
-    out.out[member.seat] = own ? nullptr : member.out + args.stream;
+    out.in[member.seat] = member.in + args.stream;
+    out.out[member.seat] = member.out + args.stream;
   }
 #pragma unroll 1
   for (uint32_t i = role.thread(); i < view.count * E; i += role.threads()) {

@@ -100,19 +100,4 @@ struct cuda_end_args {
   uint32_t halves, topk;   // topk: of the dispatch
 };
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
-int cuda_launch_control(const struct cuda_control_args *args, bool early, cudaStream_t stream);
-int cuda_launch_tell(const struct cuda_tell_args *args, bool early, cudaStream_t stream);
-int cuda_launch_sent_lists(const struct cuda_lists_args *args, uint32_t blocks, bool early, cudaStream_t stream);
-int cuda_launch_received_lists(const struct cuda_lists_args *args, uint32_t blocks, bool early, cudaStream_t stream);
-int cuda_launch_end(const struct cuda_end_args *args, bool early, cudaStream_t stream);
-// Shared memory, in bytes, that control needs for views of `members`.
-size_t cuda_control_memory(const struct cuda_layout *layout, uint32_t members);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

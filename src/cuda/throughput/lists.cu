@@ -1,5 +1,6 @@
 // What a route's owner reads of it: weft_ep_route_arrays, from what the plan and the rows' kernel have left.
 #include "cuda/kernels/launch.h"
+#include "cuda/throughput/launch.h"
 #include "cuda/kernels/snapshot.cuh"
 #include "cuda/throughput/control.h"
 

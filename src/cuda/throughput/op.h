@@ -65,9 +65,10 @@ struct cuda_flow_op {
   uint8_t member[DEVICE_SEATS];   // index of each seat in the view
   int32_t rank[DEVICE_SEATS];     // of each seat
   char *in[DEVICE_SEATS];         // stream window that the seat writes, in our memory
-  char *out[DEVICE_SEATS];        // stream window that we write, in its memory; both NULL for our own seat
+  char *out[DEVICE_SEATS];        // stream window that we write, in its memory; our own seat's: the same as `in`
   const uint32_t *counts;         // [DEVICE_SEATS][E] selections of this rank's experts by each seat
-  // By the kernels of rows: seats whose rows did not all come, and whose answers did not; each is marked as lost too.
+  // By the kernels of rows, and 0 before: seats whose rows did not all come, and whose answers did not; each is marked as
+  // lost too.
   uint64_t lost, answers_lost;
   uint32_t needed_rows; // of the receive's `rows`, to hold all
 };
@@ -93,6 +94,7 @@ struct cuda_rows_args {
   struct cuda_flow flow;
   struct cuda_row_shape shape;
   uint32_t topk;
+  uint32_t members; // the most that a view has during this launch; 0: CUDA_MAX_MEMBERS. It sizes shared memory
   bool kept; // the route is read, not filled: rows travel without their routing
   int layout; // enum weft_ep_layout
   bool keep_places, zero_padding;
@@ -121,9 +123,11 @@ struct cuda_answers_args {
   struct cuda_flow_op *op;
   struct cuda_flow flow;
   uint32_t topk;
-  bool rank_major, unweighted, renormalize;
+  bool rank_major, unweighted, renormalize, narrow;
+  uint32_t rows;             // RANK_MAJOR: of y
   const void *y;
-  const float *topk_weights; // of the dispatch, for renormalize
+  const void *topk_idx;      // of the dispatch, and its weights: for renormalize
+  const float *topk_weights;
   const float *row_weights;  // [S][K] or NULL
   const void *bias[2];
   void *out;

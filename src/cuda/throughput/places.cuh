@@ -6,6 +6,10 @@
 
 #include "cuda/throughput/channel.cuh"
 
+// In the workspace of rows: blocks that have ended; rows that came from each seat; the places of each block; a bit for
+// each row of the caller's buffer.
+enum { ROWS_ENDED = 0, ROWS_CAME = 64, ROWS_PLACES = 128 };
+
 // By local expert: in global memory, of each block its own.
 struct places_table {
   uint32_t *first; // [DEVICE_SEATS][E] row of the seat's first selection, in the expert's part (PER_EXPERT) or in all
@@ -120,7 +124,7 @@ __device__ __forceinline__ void put_scale(const cuda_rows_args &args, const pump
 // The number of rows of an expert by all that take part, and its part's begin, for a thread each. Block 0 also tells the
 // caller. [block]
 __device__ __forceinline__ void make_places(const cuda_rows_args &args, const flow_kernel &kernel, places_table &table) {
-  uint32_t E = args.flow.experts, *first = args.workspace + 64 + (size_t)blockIdx.x * places_words(E);
+  uint32_t E = args.flow.experts, *first = args.workspace + ROWS_PLACES + (size_t)blockIdx.x * places_words(E);
   table.first = first;
   table.ends = first + DEVICE_SEATS * E;
   __shared__ uint32_t sizes[256], most;

@@ -232,7 +232,7 @@ size_t cuda_plan_workspace(const struct cuda_flow *flow, uint32_t blocks) {
 
 int cuda_launch_plan(const struct cuda_plan_args *args, uint32_t blocks, bool early, cudaStream_t stream) {
   plan_launch launch_args = {*args, PLAN_WARPS, 0};
-  uint32_t members = args->members ? args->members : CUDA_MAX_MEMBERS;
+  uint32_t members = args->members ? args->members : (uint32_t)CUDA_MAX_MEMBERS;
   launch_args.bins = members * (args->flow.experts + 1);
   while (launch_args.warps > 1 && (size_t)launch_args.warps * launch_args.bins * 4 > PLAN_ROOM)
     launch_args.warps--;

@@ -31,7 +31,7 @@ struct pump_job {
   float weight[PUMP_INPUTS];
   uint32_t inputs, outputs;
   uint32_t step;      // bytes of the inputs from packet to packet; 0: they are zeros
-  uint32_t factor_at; // PUMP_SUM: the sum is multiplied by `factor` before this input
+  uint32_t factor_at; // PUMP_SUM: after so many inputs the sum is multiplied by `factor`; 0: never
   float factor;
   uint32_t remote;      // of the outputs, the first: places of rings, which get feet
   uint32_t foot;        // which of the warp's feet
@@ -312,12 +312,17 @@ struct pump {
   __device__ __forceinline__ void sum(const pump_job &job, uint32_t &ready, MORE more, LAST last) {
 #pragma unroll 1
     for (uint32_t packet = 0; packet < shape.packets; packet++) {
+      load_more(ready, more); // while no sum takes registers
       float acc[PUMP_LINES][8] = {};
 #pragma unroll 1
       for (uint32_t input = 0; input < job.inputs; input++) {
-        load_more(ready, more);
+        load(ready);
         uint32_t at = await();
-        if (input == job.factor_at) {
+        float weight = job.weight[input];
+#pragma unroll
+        for (int i = 0; i < PUMP_LINES; i++)
+          add8(acc[i], ptx::shared_load16(at + i * PUMP_LINE + lane * 16), weight);
+        if (input + 1 == job.factor_at) {
           float factor = job.factor;
 #pragma unroll
           for (int i = 0; i < PUMP_LINES; i++)
@@ -325,19 +330,10 @@ struct pump {
             for (int j = 0; j < 8; j++)
               acc[i][j] *= factor;
         }
-        float weight = job.weight[input];
-#pragma unroll
-        for (int i = 0; i < PUMP_LINES; i++)
-          add8(acc[i], ptx::shared_load16(at + i * PUMP_LINE + lane * 16), weight);
         if (input + 1 == job.inputs) {
-          float factor = job.factor_at == job.inputs ? job.factor : 1.0f;
 #pragma unroll
-          for (int i = 0; i < PUMP_LINES; i++) {
-#pragma unroll
-            for (int j = 0; j < 8; j++)
-              acc[i][j] *= factor;
+          for (int i = 0; i < PUMP_LINES; i++)
             put(at + i * PUMP_LINE + lane * 16, pack8(acc[i]));
-          }
         }
         settle();
         if (input + 1 == job.inputs) {

@@ -107,6 +107,8 @@ struct row_receiver {
         kernel.route.came[seat * CUDA_CHANNELS + channel.index] = channel.memory.sent[seat];
       if (has(sources & ~channel.dropped, seat))
         channel.give_credit(seat, channel.base + channel.list);
+      if (has(sources, seat))
+        ptx::add(args.workspace + ROWS_CAME + seat, channel.memory.sent[seat]);
     }
     if (channel.lane == 0 && channel.dropped & sources)
       ptx::set_bits(&args.op->lost, channel.dropped & sources);

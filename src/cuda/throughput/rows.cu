@@ -12,13 +12,13 @@ struct rows_launch {
   uint32_t warps, each; // of a kind, of a block; bytes of shared memory of one
 };
 
-// Who finds out last tells of what did not come: rows of a source that was lost in mid-flow become 0, and nobody's.
+// What did not come: rows of a source that was lost in mid-flow become 0, and nobody's.
 // [block]
 __device__ __noinline__ void fill_lost(const cuda_rows_args &args, const flow_kernel &kernel, const places_table &table) {
   uint64_t lost = ptx::load_volatile(&args.op->lost);
   uint32_t E = args.flow.experts, lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
   // A bit for each pair, or row of the caller's buffer, that has come.
-  uint32_t *bits = args.workspace + 64 + (size_t)gridDim.x * places_words(E);
+  uint32_t *bits = args.workspace + ROWS_PLACES + (size_t)gridDim.x * places_words(E);
   bool rank_major = args.layout == WEFT_EP_RANK_MAJOR;
   uint32_t rows = args.layout == WEFT_EP_PER_EXPERT ? E * args.rows : args.rows;
   for (uint32_t i = threadIdx.x; i < (rows + 31) / 32; i += blockDim.x)
@@ -70,7 +70,7 @@ template <bool CAST> __global__ __launch_bounds__(2 * PUMP_MOST_WARPS *WARP, 1) 
   extern __shared__ __align__(128) char room[];
   __shared__ flow_kernel kernel;
   __shared__ places_table table;
-  __shared__ bool concludes;
+  __shared__ bool concludes, short_of;
   const cuda_rows_args &args = launch.args;
   ptx::kernel_wait();
   begin_flow(kernel, args.state, args.op, args.route);
@@ -86,8 +86,10 @@ template <bool CAST> __global__ __launch_bounds__(2 * PUMP_MOST_WARPS *WARP, 1) 
   {
     places_table mine;
     make_places(args, kernel, mine);
-    if (threadIdx.x == 0)
+    if (threadIdx.x == 0) {
       table = mine;
+      short_of = false;
+    }
     __syncthreads();
   }
   char *memory = room + (size_t)(threadIdx.x / WARP) * launch.each;
@@ -113,18 +115,29 @@ template <bool CAST> __global__ __launch_bounds__(2 * PUMP_MOST_WARPS *WARP, 1) 
       receiver.end(sources & others);
     }
   }
-  // The last block looks whether anybody was lost.
+  // The last block looks whether all has come that headers said.
   __syncthreads();
   if (threadIdx.x == 0) {
     __threadfence();
-    concludes = atomicAdd(args.workspace, 1) == gridDim.x - 1;
-    if (concludes) {
-      *args.workspace = 0;
-      __threadfence();
-    }
+    concludes = atomicAdd(args.workspace + ROWS_ENDED, 1) == gridDim.x - 1;
+    __threadfence();
   }
   __syncthreads();
-  if (concludes && ptx::load_volatile(&args.op->lost))
+  if (!concludes)
+    return;
+  if (threadIdx.x < DEVICE_SEATS) {
+    uint32_t seat = threadIdx.x, *came = args.workspace + ROWS_CAME + seat;
+    if (has(kernel.op.seats, seat) && seat != kernel.op.self && *(volatile uint32_t *)came != kernel.op.rows[seat]) {
+      mark_lost(args.state, seat); // it has given this rank up, or died
+      ptx::set_bits(&args.op->lost, 1ull << seat);
+      short_of = true;
+    }
+    *came = 0;
+    if (seat == 0)
+      args.workspace[ROWS_ENDED] = 0;
+  }
+  __syncthreads();
+  if (short_of)
     fill_lost(args, kernel, table);
 }
 
@@ -132,7 +145,7 @@ template <bool CAST> __global__ __launch_bounds__(2 * PUMP_MOST_WARPS *WARP, 1) 
 
 size_t cuda_rows_workspace(const struct cuda_flow *flow, uint32_t blocks, uint32_t max_rows) {
   size_t places = (size_t)max_rows * flow->topk; // of PACKED; PER_EXPERT may have more room, and then more bits
-  return 256 + (size_t)blocks * places_words(flow->experts) * 4 + (places + 31) / 32 * 4;
+  return ROWS_PLACES * 4 + (size_t)blocks * places_words(flow->experts) * 4 + (places + 31) / 32 * 4;
 }
 
 int cuda_launch_rows(const struct cuda_rows_args *args, uint32_t blocks, bool early, cudaStream_t stream) {
@@ -152,7 +165,8 @@ int cuda_launch_rows(const struct cuda_rows_args *args, uint32_t blocks, bool ea
   pump_shape_init(&launch_args.receives, value, value);
   uint32_t line = a.kept ? 0 : cuda_routing_bytes(a.topk);
   launch_args.sends.scales = launch_args.receives.scales = cuda_round_up(4 * scales, 16);
-  launch_args.sends.foot = cuda_round_up(launch_args.sends.scales + a.topk * line, 16);
+  uint32_t others = (a.members ? a.members : (uint32_t)CUDA_MAX_MEMBERS) - 1, lines = others < a.topk ? others : a.topk;
+  launch_args.sends.foot = launch_args.sends.scales + (lines ? lines : 1) * line;
   launch_args.warps = pump_warps(blocks);
   size_t memory = pump_share(&launch_args.sends, &launch_args.receives, launch_args.warps, &launch_args.each);
   void *params[] = {&launch_args};

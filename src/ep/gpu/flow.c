@@ -51,6 +51,7 @@ static struct device_flow_combine describe_combine(const struct gpu_op *op, cons
   return (struct device_flow_combine){.c = *args,
                                       .place = op->number % EP_DEPTH,
                                       .packed = op->packed,
+                                      .rows = op->rows,
                                       .unweighted = given->flags & WEFT_EP_COMBINE_UNWEIGHTED,
                                       .bias = {given->bias[0], given->bias[1]},
                                       .row_weights = given->row_weights,
