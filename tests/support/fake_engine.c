@@ -10,7 +10,7 @@
 #include <weft/err.h>
 
 #include "base/time/clock.h"
-#include "cuda/throughput/control.h"
+#include "cuda/control/control.h"
 #include "ep/core/activation.h"
 
 enum { PUBLISHED = 8, RECORDS = 4, JOINER_NS = 1000000, FAKE_STREAM = 4096 };

@@ -5,7 +5,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "cuda/throughput/control.h"
+#include "cuda/control/control.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,12 +1,12 @@
 // Control of a dispatch of many tokens: the headers of all ranks, with what the route sends to each; and from them what
 // the kernels that move rows have to know (op.h). By one block.
-#ifndef CUDA_THROUGHPUT_CONTROL_CUH
-#define CUDA_THROUGHPUT_CONTROL_CUH
+#ifndef CUDA_CONTROL_CONTROL_CUH
+#define CUDA_CONTROL_CONTROL_CUH
 
 #include "cuda/dispatch/receive.cuh"
 #include "cuda/dispatch/roles.cuh"
 #include "cuda/dispatch/send_metadata.cuh"
-#include "cuda/throughput/control.h"
+#include "cuda/control/control.h"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // Control of operations of many tokens: its dispatch (control.cuh), what is told behind the rows, and the end.
-#include "cuda/throughput/control.cuh"
+#include "cuda/control/control.cuh"
 #include "cuda/kernels/launch.h"
 #include "cuda/throughput/launch.h"
 

@@ -2,7 +2,7 @@
 #include "cuda/kernels/launch.h"
 #include "cuda/throughput/launch.h"
 #include "cuda/kernels/snapshot.cuh"
-#include "cuda/throughput/control.h"
+#include "cuda/control/control.h"
 
 namespace {
 

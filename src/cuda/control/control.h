@@ -3,8 +3,8 @@
 //
 // Control is an operation of those kernels without rows, in areas whose slots are headers only: a layout for 0 tokens.
 // Its "counts" are the fields below, two of them for each 32-bit number.
-#ifndef CUDA_THROUGHPUT_CONTROL_H
-#define CUDA_THROUGHPUT_CONTROL_H
+#ifndef CUDA_CONTROL_CONTROL_H
+#define CUDA_CONTROL_CONTROL_H
 
 #include <weft/ep.h>
 
