@@ -24,12 +24,6 @@ __device__ __forceinline__ role receivers(bool sends) {
 
 // --- what is sent ---
 
-// Whether rows go to the seat. A dispatch by a kept route leaves out the seats that are masked now; the plan of any
-// other has left them out.
-__device__ __forceinline__ bool gets_rows(const cuda_control_args &args, const snapshot &snapshot, uint32_t seat) {
-  return !args.no_rows && !(args.keeps && shut_seats(args.base, snapshot) >> seat & 1);
-}
-
 // Field `i` of the header to a seat.
 __device__ __forceinline__ uint32_t field_of(const cuda_control_args &args, uint32_t seat, uint32_t i, bool rows,
                                              uint32_t route) {
@@ -55,7 +49,7 @@ __device__ __forceinline__ void send_fields(const cuda_control_args &args, const
   const cuda_layout &layout = args.base.layout;
   uint32_t lane = threadIdx.x % WARP, flag = (uint32_t)op + 1, seat = view.members[m].seat;
   char *slot = slot_of(layout, view.members[m].out, op);
-  bool rows = gets_rows(args, snapshot, seat);
+  bool rows = !args.no_rows; // the plan has left out seats that are masked, of a kept route those of its filling
   uint64_t mark = snapshot.control.mark;
   order_credit(snapshot);
   if (lane < HEAD_UNITS) {
@@ -91,7 +85,7 @@ __device__ __forceinline__ void record_sent(const cuda_control_args &args, const
 #pragma unroll 1
   for (uint32_t m = 0; m < view.count; m++) {
     uint32_t seat = view.members[m].seat;
-    if (m != view.self && seat < DEVICE_SEATS && open >> seat & 1 && gets_rows(args, snapshot, seat))
+    if (m != view.self && seat < DEVICE_SEATS && open >> seat & 1 && !args.no_rows)
       rows += args.route->tokens[seat];
   }
   record.tokens = args.route->sums[0];
@@ -125,17 +119,31 @@ __device__ __forceinline__ uint32_t field_came(const cuda_control_args &args, co
   return halves[0] | halves[1] << 16;
 }
 
+// Whether a rank has joined the view since the route was filled that a header names; 0: it names none. Rows that went
+// by it would miss that rank, so none move, and all find that out in the same operation: they have the same headers. A
+// rank counts itself, and those that it met when it joined, from its first operation on. [warp]
+__device__ __forceinline__ bool is_outdated(const cuda_view &view, uint32_t route) {
+  bool joined = false;
+#pragma unroll 1
+  for (uint32_t m = threadIdx.x % WARP; m < view.count; m += WARP)
+    joined |= (int32_t)((uint32_t)view.members[m].since - route) >= 0;
+  return route != 0 && __any_sync(~0u, joined);
+}
+
 // Whether the rows that a header tells of can be read: they have this rank's form, go the ways of the same route, and
 // are as many as there can be. [warp]
-__device__ __forceinline__ bool fits(const cuda_control_args &args, const places &places, uint32_t m, uint32_t route) {
+__device__ __forceinline__ bool fits(const cuda_control_args &args, const cuda_view &view, const places &places,
+                                     uint32_t m, uint32_t route) {
   uint32_t E = args.experts, form = field_came(args, places, m, E + CUDA_FIELD_FORM);
   uint32_t rows = field_came(args, places, m, E + CUDA_FIELD_ROWS);
   bool fine = rows <= args.max_tokens;
 #pragma unroll 1
   for (uint32_t e = threadIdx.x % WARP; e < E; e += WARP)
     fine &= field_came(args, places, m, e) <= min(rows, args.max_tokens) * args.topk;
+  uint32_t theirs = field_came(args, places, m, E + CUDA_FIELD_ROUTE);
   if (form != 0 && args.base.d.kind != KIND_BARRIER)
-    fine &= field_came(args, places, m, E + CUDA_FIELD_ROUTE) == route && (rows == 0 || form == args.form);
+    fine &= (theirs == route && (rows == 0 || form == args.form)) || is_outdated(view, theirs) ||
+            is_outdated(view, route);
   else // one of them is a barrier's, or it goes to a rank that its sender had not counted yet
     fine &= rows == 0;
   return __all_sync(~0u, fine);
@@ -154,7 +162,7 @@ __device__ __forceinline__ bool receive_fields(const cuda_control_args &args, co
       continue;
     bool here = receive_header(args.base, view, headers, places, m, op, &epoch, &count);
     __syncwarp();
-    if (here && !fits(args, places, m, route)) {
+    if (here && !fits(args, view, places, m, route)) {
       lose_other_form(args.base.state, view.members[m].seat);
       here = false;
     }
@@ -166,16 +174,28 @@ __device__ __forceinline__ bool receive_fields(const cuda_control_args &args, co
   return all;
 }
 
-// Whether a rank joined since the route was filled: its rows would miss it, so none move.
-__device__ __forceinline__ bool has_joined(const cuda_control_args &args, const cuda_view &view) {
-  uint64_t filled = args.filled->op; // + 1
-  if (filled == 0)
-    return true;
+// Whether some rank goes by a route that misses another. [warp]
+__device__ __forceinline__ bool is_conflict(const cuda_control_args &args, const cuda_view &view,
+                                            const headers &headers, const places &places) {
+  bool found = args.keeps && args.filled->op == 0;
 #pragma unroll 1
   for (uint32_t m = 0; m < view.count; m++)
-    if (m != view.self && view.members[m].since >= filled)
-      return true;
-  return false;
+    if (headers.received >> m & 1)
+      found |= is_outdated(view, field_came(args, places, m, args.experts + CUDA_FIELD_ROUTE));
+  return found && args.base.d.kind != KIND_BARRIER;
+}
+
+// The same by a kept route. `seats`: that take part. [one thread]
+__device__ __forceinline__ void write_kept_op(const cuda_control_args &args, uint64_t seats) {
+  cuda_flow_op &out = *args.op;
+  const cuda_filled &filled = *args.filled;
+  out.count = filled.count;
+#pragma unroll 1
+  for (uint32_t i = 0; i < filled.count; i++)
+    out.by_rank[i] = filled.by_rank[i];
+  out.seats = seats & filled.seats;
+  out.absent = filled.seats & ~seats;
+  out.counts = filled.counts;
 }
 
 // The operation, for the kernels that move its rows. `here`: members that take part. [one thread]
@@ -197,30 +217,44 @@ __device__ __forceinline__ void write_op(const cuda_control_args &args, const cu
   out.count = count;
   out.seats = conflict ? 0 : seats;
   out.counts = args.counts;
-  out.lost = out.answers_lost = 0;
+  out.lost = out.answers_lost = out.absent = 0;
+  if (args.keeps && args.base.d.kind != KIND_BARRIER && !conflict)
+    write_kept_op(args, seats);
 }
 
 // What it knows of each member. [role]
 __device__ __forceinline__ void write_members(const cuda_control_args &args, const cuda_view &view,
-                                              const places &places, uint64_t here, const role &role) {
+                                              const places &places, uint64_t here, bool kept, const role &role) {
   cuda_flow_op &out = *args.op;
   uint32_t E = args.experts;
+#pragma unroll 1
+  for (uint32_t i = role.thread(); kept && i < args.filled->count; i += role.threads()) {
+    uint32_t seat = args.filled->by_rank[i];
+    out.rows[seat] = args.filled->rows[seat];
+    out.rank[seat] = args.filled->seat_rank[seat];
+  }
 #pragma unroll 1
   for (uint32_t m = role.thread(); m < view.count; m += role.threads()) {
     const cuda_member &member = view.members[m];
     if (member.seat >= DEVICE_SEATS)
       continue;
-    out.rows[member.seat] = here >> m & 1 ? field_came(args, places, m, E + CUDA_FIELD_ROWS) : 0;
-    out.rank[member.seat] = member.rank;
+    if (!kept) {
+      out.rows[member.seat] = here >> m & 1 ? field_came(args, places, m, E + CUDA_FIELD_ROWS) : 0;
+      out.rank[member.seat] = member.rank;
+    }
     out.member[member.seat] = (uint8_t)m;
     out.in[member.seat] = member.in + args.stream;
     out.out[member.seat] = member.out + args.stream;
   }
 #pragma unroll 1
-  for (uint32_t i = role.thread(); i < view.count * E; i += role.threads()) {
+  for (uint32_t i = role.thread(); !kept && i < view.count * E; i += role.threads()) {
     uint32_t m = divide(i, args.by_experts), expert = i - m * E, seat = view.members[m].seat;
-    if (seat < DEVICE_SEATS)
-      args.counts[seat * E + expert] = here >> m & 1 ? field_came(args, places, m, expert) : 0;
+    uint32_t count = here >> m & 1 ? field_came(args, places, m, expert) : 0;
+    if (seat >= DEVICE_SEATS)
+      continue;
+    args.counts[seat * E + expert] = count;
+    if (args.filled && !args.keeps)
+      args.filled->counts[seat * E + expert] = count;
   }
 }
 
@@ -245,9 +279,11 @@ __device__ __forceinline__ void count_rows(const cuda_control_args &args, const 
 #pragma unroll 1
   for (uint32_t m = lane; m < view.count; m += WARP)
     pairs += here >> m & 1 ? field_came(args, places, m, args.experts + CUDA_FIELD_ROWS) : 0;
+  bool kept = args.keeps && !args.no_rows && here; // then the places of those who have left count too
+  pairs = kept ? lane == 0 ? args.filled->num_rows : 0 : pairs;
 #pragma unroll 1
   for (uint32_t e = lane; e < args.experts; e += WARP) {
-    uint32_t total = total_of(args, view, places, here, e);
+    uint32_t total = kept ? args.filled->totals[e] : total_of(args, view, places, here, e);
     selections += total;
     most = max(most, total);
     packed += align_up(total, args.alignment);
@@ -282,20 +318,29 @@ __device__ __forceinline__ void write_filled(const cuda_control_args &args, cons
   out.epoch = view.epoch;
   out.lost = all & ~here;
   out.num_ranks = view.count;
+  out.seats = out.count = 0;
 #pragma unroll 1
   for (uint32_t m = 0; m < view.count; m++) {
-    end += here >> m & 1 ? field_came(args, places, m, args.experts + CUDA_FIELD_ROWS) : 0;
+    uint32_t rows = here >> m & 1 ? field_came(args, places, m, args.experts + CUDA_FIELD_ROWS) : 0;
+    uint32_t seat = view.members[m].seat;
+    end += rows;
     out.rank_end[m] = end;
     out.rank[m] = view.members[m].rank;
+    if (seat >= DEVICE_SEATS)
+      continue;
+    out.by_rank[out.count++] = (uint8_t)seat;
+    out.seats |= here >> m & 1 ? 1ull << seat : 0;
+    out.seat_rank[seat] = view.members[m].rank;
+    out.rows[seat] = rows;
   }
   out.op = op + 1;
 }
 
 // What has come, for those behind. [role]
 __device__ __forceinline__ void write_came(const cuda_control_args &args, const cuda_view &view,
-                                           const headers &headers, const places &places, uint64_t op,
+                                           const headers &headers, const places &places, uint64_t op, bool conflict,
                                            const role &role) {
-  bool rows = args.base.d.kind != KIND_BARRIER, conflict = rows && args.keeps && has_joined(args, view);
+  bool rows = args.base.d.kind != KIND_BARRIER && !conflict;
   uint64_t here = headers.received;
   if (role.thread() == 0) {
     write_op(args, view, here, op, conflict);
@@ -304,7 +349,7 @@ __device__ __forceinline__ void write_came(const cuda_control_args &args, const 
   }
   if (role.thread() / WARP == 1)
     count_rows(args, view, places, conflict ? 0 : here, op);
-  write_members(args, view, places, conflict ? 0 : here, role);
+  write_members(args, view, places, conflict ? 0 : here, rows && args.keeps, role);
 }
 
 // `memory`: shared. [role]
@@ -318,12 +363,19 @@ __device__ __forceinline__ void receive_control(const cuda_control_args &args, s
   receive_until_agreed(args.base, snapshot, agreement, headers, op, role, [&](const cuda_view &view, bool *newer) {
     return receive_fields(args, view, headers, places, op, route, role, newer);
   });
+  __shared__ bool conflict;
+  if (role.thread() / WARP == 0) {
+    bool found = is_conflict(args, *agreement.view, headers, places);
+    if (threadIdx.x % WARP == 0)
+      conflict = found;
+  }
+  role.sync();
   if (role.thread() == role.threads() - WARP) {
     conclude(args.base, snapshot, agreement, headers, op);
-    if (args.keeps && args.base.d.kind != KIND_BARRIER && has_joined(args, *agreement.view))
+    if (conflict)
       args.base.state->record[op % CUDA_RECORDS].kind |= DEVICE_CONFLICT;
   }
-  write_came(args, *agreement.view, headers, places, op, role);
+  write_came(args, *agreement.view, headers, places, op, conflict, role);
 }
 
 template <bool SENDS, bool RECEIVES>

@@ -42,6 +42,13 @@ struct cuda_filled {
   uint32_t rank_end[DEVICE_SEATS]; // received pairs of the ranks up to this one, ascending by rank
   int32_t rank[DEVICE_SEATS];      // those ranks
   uint32_t totals[EP_MAX_EXPERTS]; // selections of each local expert
+  // As in struct cuda_flow_op, for operations that go by the route: places are those of the filling, whoever has left.
+  uint64_t seats;
+  uint32_t count;
+  uint8_t by_rank[DEVICE_SEATS];
+  int32_t seat_rank[DEVICE_SEATS];
+  uint32_t rows[DEVICE_SEATS];
+  uint32_t *counts; // [DEVICE_SEATS][E]; set once
 };
 
 struct cuda_control_args {

@@ -63,6 +63,7 @@ struct device_route {
   void *memory; // all of what follows
   struct cuda_routing routing;
   struct cuda_filled *filled;
+  uint32_t *counts; // of it
   struct cuda_route_lists lists;
   void *topk_idx; // [T][K]
   float *weights; // [T][K]

@@ -20,6 +20,7 @@ static uint64_t place(struct device_route *route, char *base) {
   uint64_t experts = route->flow.experts, rows = o->max_rows;
   uint64_t at = aligned(cuda_place_routing(&route->routing, &route->flow, o->max_tokens, o->max_rows, o->topk, base));
   route->filled = cut(base, &at, sizeof *route->filled);
+  route->counts = cut(base, &at, DEVICE_SEATS * experts * sizeof *route->counts);
   l->tokens_per_rank = cut(base, &at, route->capacity * sizeof *l->tokens_per_rank);
   l->tokens_per_expert = cut(base, &at, route->capacity * experts * sizeof *l->tokens_per_expert);
   l->in_rank = cut(base, &at, (uint64_t)o->max_tokens * route->capacity);
@@ -47,6 +48,8 @@ int cuda_route_create(struct device *device, const struct device_ep_options *ep,
   if (rc == 0) {
     place(route, route->memory);
     rc = cuda_write_routing(device, &route->routing, why);
+    if (rc == 0)
+      rc = cuda_copy(device, &route->filled->counts, &route->counts, sizeof route->counts, device->stream, true, why);
   }
   if (rc == 0)
     *out = route;

@@ -202,5 +202,7 @@ int cuda_launch_load(bool *early) {
     rc = cuda_load_control(early);
   if (rc == cudaSuccess)
     rc = cuda_load_lists(early);
+  if (rc == cudaSuccess)
+    rc = cuda_load_absent(early);
   return rc == cudaSuccess ? cuda_load_throughput(early) : rc;
 }

@@ -70,6 +70,7 @@ struct cuda_flow_op {
   // By the kernels of rows, and 0 before: seats whose rows did not all come, and whose answers did not; each is marked as
   // lost too.
   uint64_t lost, answers_lost;
+  uint64_t absent; // of a kept route: seats whose rows do not come, because they do not take part any more
   uint32_t needed_rows; // of the receive's `rows`, to hold all
 };
 

@@ -278,6 +278,11 @@ static int check_flow_weights(const struct gpu_op *op, const struct weft_ep_comb
   if (!op->has_weights && (!unweighted || args->flags & WEFT_EP_COMBINE_RENORMALIZE))
     return fail(WEFT_ERR_INVALID, "%s: the dispatch had no topk_weights: give them there%s", call,
                 unweighted ? ", or leave RENORMALIZE out" : ", or set UNWEIGHTED");
+  if (args->out_weights && !args->row_weights && op->rows > 0)
+    return fail(WEFT_ERR_INVALID,
+                "%s: out_weights are given and row_weights are NULL; on CUDA memory all ranks bring weights back, or "
+                "none",
+                call);
   if (args->row_weights && !op->rank_major)
     return fail(WEFT_ERR_INVALID, "%s: row_weights are given, but only rows that are RANK_MAJOR bring weights back",
                 call);

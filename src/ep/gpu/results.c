@@ -33,7 +33,7 @@ static int check_conflict(const struct gpu_op *op, const struct device_record *r
   if (!(record->kind & DEVICE_CONFLICT))
     return 0;
   snprintf(why, DEVICE_WHY, "a rank has joined since the route was filled%s, so no rows went: fill it again",
-           op->route ? "" : " by which it goes");
+           op->route ? "" : " by which others go");
   return WEFT_ERR_CONFLICT;
 }
 
