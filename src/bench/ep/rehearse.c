@@ -84,7 +84,11 @@ static int make_sources(struct bench_ep_rank *r, struct sources *sources) {
     input->num_tokens = r->point->tokens;
     pattern_pool_fill(&pattern, (int32_t)i, 0, input->num_tokens, input->x);
     bench_ep_routing_fill(r->routing, (int32_t)i, input->topk, input->weights);
-    sources->list[i] = (struct oracle_source){(int32_t)i, input->num_tokens, input->x, input->topk, input->weights};
+    sources->list[i] = (struct oracle_source){.rank = (int32_t)i,
+                                              .num_tokens = input->num_tokens,
+                                              .x = input->x,
+                                              .topk_idx = input->topk,
+                                              .topk_weights = input->weights};
   }
   return 0;
 }

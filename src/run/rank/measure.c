@@ -11,6 +11,7 @@ enum { PROGRESS_EVERY = 4 };
 struct samples {
   uint64_t *both, *dispatch, *combine; // [iterations]
   uint32_t count;
+  uint64_t *rows;                                                        // [capacity] of the dispatches, by rank
   double dispatch_logical, dispatch_wire, combine_logical, combine_wire; // sums
 };
 
@@ -72,9 +73,23 @@ static int take_samples(struct rank *rank, struct samples *samples) {
     samples->dispatch_wire += (double)op.dispatch_wire;
     samples->combine_logical += (double)op.combine_logical;
     samples->combine_wire += (double)op.combine_wire;
+    traffic_add_rows(rank->traffic, samples->rows);
     if (samples->count % PROGRESS_EVERY == 0)
       rank_report_progress(rank, "timed", samples->count, rank->config.iterations);
   }
+  return 0;
+}
+
+// In the order in which results have the ranks.
+static int keep_rows(struct rank *rank, const struct samples *samples) {
+  const struct plan_ranks *ranks = &rank->plan->ranks;
+  struct results_rank *found = &rank->record.rank;
+  found->dispatch_rows = samples->count ? calloc(ranks->count, sizeof *found->dispatch_rows) : NULL;
+  if (samples->count && !found->dispatch_rows)
+    return fail(WEFT_ERR_NOMEM, "no memory for a record of %u ranks", ranks->count);
+  found->num_dispatch_rows = samples->count ? ranks->count : 0;
+  for (uint32_t i = 0; i < found->num_dispatch_rows; i++)
+    found->dispatch_rows[i] = samples->rows[ranks->rank[i]];
   return 0;
 }
 
@@ -95,13 +110,16 @@ static void keep(struct rank *rank, struct samples *samples) {
 
 static int time_operations(struct rank *rank) {
   size_t room = rank->config.iterations + 1;
-  uint64_t *memory = malloc(3 * room * sizeof *memory);
+  uint64_t *memory = calloc(3 * room + rank->plan->capacity, sizeof *memory);
   if (!memory)
     return fail(WEFT_ERR_NOMEM, "no memory for %u timed operations", rank->config.iterations);
-  struct samples samples = {.both = memory, .dispatch = memory + room, .combine = memory + 2 * room};
+  struct samples samples = {
+      .both = memory, .dispatch = memory + room, .combine = memory + 2 * room, .rows = memory + 3 * room};
   int err = take_samples(rank, &samples);
   if (!err)
     keep(rank, &samples);
+  if (!err)
+    err = keep_rows(rank, &samples);
   free(memory);
   return err;
 }

@@ -25,7 +25,11 @@ static void make_sources(struct traffic *t, const struct traffic_op *op, struct 
     if (!own)
       input->num_tokens =
           pattern_fill(&pattern, op->op, op->ranks[i], op->ranks, op->num_ranks, input->x, input->topk, input->weights);
-    sources[i] = (struct oracle_source){op->ranks[i], input->num_tokens, input->x, input->topk, input->weights};
+    sources[i] = (struct oracle_source){.rank = op->ranks[i],
+                                        .num_tokens = input->num_tokens,
+                                        .x = input->x,
+                                        .topk_idx = input->topk,
+                                        .topk_weights = input->weights};
   }
 }
 

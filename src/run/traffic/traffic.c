@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/ep_limits.h"
 #include "base/fail.h"
 #include "base/time/clock.h"
 #include "run/traffic/internal.h"
@@ -167,21 +168,39 @@ int traffic_send_only(struct traffic *t) {
   return weft_ep_dispatch_send(t->ep, &dispatch, &op.op);
 }
 
-// Whether the k-th selection is the first of its token that goes to its rank.
-static bool first_to_rank(const int64_t *topk, uint32_t k, int64_t experts_per_rank) {
-  for (uint32_t i = 0; i < k; i++)
-    if (topk[i] >= 0 && topk[i] / experts_per_rank == topk[k] / experts_per_rank)
-      return false;
-  return true;
+// The ranks that a token goes to, each once, out of its selections; returns how many.
+static uint32_t ranks_of(const struct traffic *t, uint32_t token, int32_t ranks[EP_MAX_TOPK]) {
+  const int64_t *topk = t->input.topk + (size_t)token * t->config->topk;
+  uint32_t count = 0;
+  for (uint32_t k = 0; k < t->config->topk; k++) {
+    if (topk[k] < 0)
+      continue;
+    int32_t rank = (int32_t)(topk[k] / t->config->experts_per_rank);
+    uint32_t i = 0;
+    while (i < count && ranks[i] != rank)
+      i++;
+    ranks[i] = rank;
+    count += i == count;
+  }
+  return count;
+}
+
+void traffic_add_rows(const struct traffic *t, uint64_t *rows) {
+  int32_t ranks[EP_MAX_TOPK];
+  for (uint32_t token = 0; token < t->input.num_tokens; token++) {
+    uint32_t count = ranks_of(t, token, ranks);
+    for (uint32_t i = 0; i < count; i++)
+      rows[ranks[i]]++;
+  }
 }
 
 uint32_t traffic_remote_rows(const struct traffic *t) {
-  uint32_t rows = 0, num_topk = t->config->topk;
-  int64_t experts = t->config->experts_per_rank, own = weft_ep_rank(t->ep);
+  int32_t ranks[EP_MAX_TOPK], own = weft_ep_rank(t->ep);
+  uint32_t rows = 0;
   for (uint32_t token = 0; token < t->input.num_tokens; token++) {
-    const int64_t *topk = t->input.topk + (size_t)token * num_topk;
-    for (uint32_t k = 0; k < num_topk; k++)
-      rows += topk[k] >= 0 && topk[k] / experts != own && first_to_rank(topk, k, experts);
+    uint32_t count = ranks_of(t, token, ranks);
+    for (uint32_t i = 0; i < count; i++)
+      rows += ranks[i] != own;
   }
   return rows;
 }

@@ -62,6 +62,10 @@ int traffic_send_only(struct traffic *traffic);
 // Rows that the dispatch under way has for other ranks: one for each token and rank.
 uint32_t traffic_remote_rows(const struct traffic *traffic);
 
+// Adds the rows that the dispatch of the last operation had for each rank to rows[capacity], by rank: one for each
+// token and rank, those for this rank itself too.
+void traffic_add_rows(const struct traffic *traffic, uint64_t *rows);
+
 // Judges the last operation: dispatch with `op->lost`, combine without the contributions of `missing`. DATA says what
 // is wrong. *worst_diff grows to the largest difference measure seen.
 int traffic_judge(struct traffic *traffic, const struct traffic_op *op, const int32_t *missing, uint32_t num_missing,

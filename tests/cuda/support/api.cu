@@ -433,20 +433,25 @@ static void judge_dispatch(const rank &r, const expected &is, oracle_case test, 
 
 void judge(const rank &r, const expected &is) {
   std::vector<input> in;
-  std::vector<oracle_source> sources;
   for (int32_t member : is.view)
     in.push_back(make_input(member, is.key, is.routed, r.topk()));
-  for (size_t i = 0; i < in.size(); i++)
-    sources.push_back(
-        {is.view[i], r.world->ranks[is.view[i]].tokens, in[i].x.data(), in[i].topk_idx.data(), in[i].weights.data()});
-  const oracle_case test = {HIDDEN,
-                            r.topk(),
-                            EXPERTS,
-                            CAPACITY,
-                            r.dtype(),
-                            sources.data(),
-                            (uint32_t)sources.size(),
-                            r.combine.dtype ? r.combine.dtype : WEFT_EP_COMBINE_BF16};
+  std::vector<oracle_source> sources(in.size());
+  for (size_t i = 0; i < in.size(); i++) {
+    sources[i].rank = is.view[i];
+    sources[i].num_tokens = r.world->ranks[is.view[i]].tokens;
+    sources[i].x = in[i].x.data();
+    sources[i].topk_idx = in[i].topk_idx.data();
+    sources[i].topk_weights = in[i].weights.data();
+  }
+  oracle_case test = {};
+  test.hidden = HIDDEN;
+  test.topk = r.topk();
+  test.experts_per_rank = EXPERTS;
+  test.capacity = CAPACITY;
+  test.dtype = r.dtype();
+  test.sources = sources.data();
+  test.num_sources = (uint32_t)sources.size();
+  test.combine_dtype = r.combine.dtype ? r.combine.dtype : WEFT_EP_COMBINE_BF16;
   copies c = r.fetch();
   enum pattern_kind identity = PATTERN_PLAIN;
   judge_dispatch(r, is, test, c);

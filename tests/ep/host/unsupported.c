@@ -92,10 +92,10 @@ static void each_field_of_a_dispatch(void **state) {
   (void)state;
   const struct refusal refusals[] = {
       UNSUPPORTED(dispatch_args, route, (uintptr_t)x, "route"),
-      UNSUPPORTED(dispatch_args, dtype, WEFT_EP_OPAQUE, "opaque"),
-      UNSUPPORTED(dispatch_args, x_dtype, WEFT_EP_OPAQUE, "opaque"),
-      UNSUPPORTED(dispatch_args, row_bytes, 256, "row_bytes"),
-      UNSUPPORTED(dispatch_args, scale_bytes, 4, "scale_bytes"),
+      INVALID(dispatch_args, dtype, WEFT_EP_OPAQUE, "row_bytes is 0; with dtype OPAQUE it must be a multiple of 16"),
+      INVALID(dispatch_args, x_dtype, WEFT_EP_OPAQUE, "x_dtype is OPAQUE, and dtype is not"),
+      INVALID(dispatch_args, row_bytes, 256, "row_bytes is 256, but dtype is not OPAQUE"),
+      INVALID(dispatch_args, scale_bytes, 4, "scale_bytes is 4, but dtype is not OPAQUE"),
       INVALID(dispatch_args, dtype, 6, "no dtype 6"),
       INVALID(dispatch_args, x_dtype, 7, "no dtype 7"),
       INVALID(dispatch_args, flags, 1u << 9, "bit 0x200"),
@@ -114,11 +114,10 @@ static void each_field_of_a_dispatch(void **state) {
 static void each_field_of_a_receive(void **state) {
   (void)state;
   const struct refusal refusals[] = {
-      UNSUPPORTED(recv_args, layout, WEFT_EP_PACKED, "PACKED"),
-      UNSUPPORTED(recv_args, alignment, 128, "alignment"),
-      UNSUPPORTED(recv_args, flags, WEFT_EP_RECV_ZERO_PADDING, "ZERO_PADDING"),
-      UNSUPPORTED(recv_args, slot, (uintptr_t)counts, "slot"),
-      UNSUPPORTED(recv_args, expert_end, (uintptr_t)counts, "expert_end"),
+      INVALID(recv_args, alignment, 128, "alignment is given, but the layout is not PACKED"),
+      INVALID(recv_args, flags, WEFT_EP_RECV_ZERO_PADDING, "ZERO_PADDING is given, but the layout is not PACKED"),
+      INVALID(recv_args, slot, (uintptr_t)counts, "slot is given, but the layout is not PACKED"),
+      INVALID(recv_args, expert_end, (uintptr_t)counts, "expert_end is given, but the layout is not PACKED"),
       INVALID(recv_args, flags, WEFT_EP_RECV_KEEP_PLACES, "RANK_MAJOR"),
       INVALID(recv_args, flags, 1u << 5, "bit 0x20"),
       INVALID(recv_args, layout, 4, "no layout 4"),
@@ -147,12 +146,8 @@ static void each_field_of_a_receive(void **state) {
 static void each_field_of_a_combine(void **state) {
   (void)state;
   const struct refusal refusals[] = {
-      UNSUPPORTED(combine_args, bias[0], (uintptr_t)x, "bias"),
-      UNSUPPORTED(combine_args, bias[1], (uintptr_t)x, "bias"),
-      UNSUPPORTED(combine_args, row_weights, (uintptr_t)weights, "row_weights"),
-      UNSUPPORTED(combine_args, out_weights, (uintptr_t)out, "out_weights"),
       INVALID(combine_args, dtype, 3, "no dtype 3"),
-      INVALID(combine_args, flags, 1u << 2, "bit 0x4"),
+      INVALID(combine_args, flags, 1u << 3, "bit 0x8"),
       INVALID(combine_args, reserved, 1, "reserved is 1"),
   };
   uint64_t op;
@@ -179,7 +174,7 @@ static void options_and_routes(void **state) {
   options.store = store;
   options.prefix = "/other/";
   options.dtype = WEFT_EP_OPAQUE;
-  expect(weft_ep_open(&other, &options, 1000), WEFT_ERR_UNSUPPORTED, "OPAQUE");
+  expect(weft_ep_open(&other, &options, 1000), WEFT_ERR_INVALID, "OPAQUE, which has no size of its own");
   options.dtype = 0;
   options.flags = 1u << 4;
   expect(weft_ep_open(&other, &options, 1000), WEFT_ERR_INVALID, "bit 0x10");

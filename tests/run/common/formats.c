@@ -244,6 +244,9 @@ static struct run_record sample_record(void) {
   int32_t ranks[] = {1, 5, 9};
   struct run_view view = {12, 345, 678, 3, ranks};
   struct run_loss loss = {5, 999, "process died"};
+  record.rank.num_dispatch_rows = 3;
+  record.rank.dispatch_rows = calloc(3, sizeof *record.rank.dispatch_rows);
+  record.rank.dispatch_rows[1] = 1ull << 50;
   assert_int_equal(run_record_add_view(&record, &view), 0);
   assert_int_equal(run_record_add_loss(&record, &loss), 0);
   return record;
@@ -256,6 +259,8 @@ static void a_record_comes_back_from_json_as_it_was(void **state) {
   assert_int_equal(run_record_from_json(&read, json), 0);
   assert_int_equal(read.rank.incarnation, UINT64_MAX);
   assert_int_equal(read.rank.state, RESULTS_FAILED);
+  assert_int_equal(read.rank.num_dispatch_rows, 3);
+  assert_true(read.rank.dispatch_rows[1] == 1ull << 50 && read.rank.dispatch_rows[2] == 0);
   assert_int_equal(read.num_views, 1);
   assert_int_equal(read.views[0].ranks[2], 9);
   assert_string_equal(read.losses[0].detail, "process died");
@@ -310,6 +315,12 @@ static void a_record_with_any_field_missing_or_wrong_names_it(void **state) {
     assert_non_null(strstr(weft_last_error(), key));
     json_decref(broken);
   }
+  json_t *broken = json_copy(json);
+  json_object_set_new(broken, "dispatch_rows", json_pack("[i, i]", 1, -1));
+  assert_int_equal(run_record_from_json(&read, broken), WEFT_ERR_PROTOCOL);
+  assert_non_null(strstr(weft_last_error(), "dispatch_rows"));
+  assert_null(read.rank.dispatch_rows);
+  json_decref(broken);
   json_object_set_new(json, "views", json_pack("[{s:i}]", "epoch", 1));
   assert_int_equal(run_record_from_json(&read, json), WEFT_ERR_PROTOCOL);
   assert_int_equal(read.num_views, 0);

@@ -147,6 +147,10 @@ static void rows_for_others_are_one_a_token_and_rank(void **state) {
   rig.traffic->input.num_tokens = 4;
   memcpy(rig.traffic->input.topk, topk, sizeof topk);
   assert_int_equal(traffic_remote_rows(rig.traffic), 5);
+  uint64_t rows[4] = {0, 10, 0, 0}; // they are added to
+  traffic_add_rows(rig.traffic, rows);
+  const uint64_t expected[4] = {2, 11, 2, 2};
+  assert_memory_equal(rows, expected, sizeof rows);
   close_rig(&rig);
 }
 
