@@ -234,6 +234,17 @@ static void describe_store(const struct node *node, char *out, size_t cap) {
              weft_store_name(node->store.client));
 }
 
+// What was not checked, with the library's reasons.
+static void note_left_out(const struct node *node, struct results *results) {
+  json_t *why = json_object();
+  for (int i = 0; i < RUN_NUM_FEATURES; i++)
+    if (node->config.left_out & 1u << i)
+      json_object_set_new(why, node_feature_names[i], json_string(node->probe.why[i]));
+  if (json_object_size(why) > 0)
+    json_object_set(results->config, "left_out_why", why);
+  json_decref(why);
+}
+
 static int fill(const struct node *node, struct results *results, int status, const char *error) {
   const struct lead *lead = node->lead;
   memcpy(results->run, node->run, sizeof results->run);
@@ -246,6 +257,7 @@ static int fill(const struct node *node, struct results *results, int status, co
   results->config = run_settings_to_json(&node->config);
   if (node->gpus.why[0])
     json_object_set_new(results->config, "memory_why", json_string(node->gpus.why));
+  note_left_out(node, results);
   results->plan = plan_to_json(node->plan);
   results->passed = status == 0;
   results->exit_status = status;

@@ -61,7 +61,12 @@ static const struct run_config sample = {
     .topk = 6,
     .dtype = WEFT_EP_FP8_POW2,
     .combine_dtype = WEFT_EP_COMBINE_LOGFMT10,
-    .layout = WEFT_EP_RANK_MAJOR,
+    .layout = WEFT_EP_PACKED,
+    .mode = WEFT_EP_THROUGHPUT,
+    .window_bytes = 3000000000,
+    .alignment = 128,
+    .processors = 24,
+    .left_out = 1u << RUN_FEATURE_ROUTES,
     .memory = WEFT_EP_MEMORY_CUDA,
     .timeout_ms = 1234,
     .startup_timeout_s = 9,
@@ -82,6 +87,11 @@ static void settings_come_back_from_json_as_they_were(void **state) {
   assert_true(json_equal(json, again));
   assert_int_equal(read.seed, UINT64_MAX - 1);
   assert_int_equal(read.dtype, WEFT_EP_FP8_POW2);
+  assert_int_equal(read.layout, WEFT_EP_PACKED);
+  assert_int_equal(read.mode, WEFT_EP_THROUGHPUT);
+  assert_int_equal(read.window_bytes, 3000000000);
+  assert_int_equal(read.alignment, 128);
+  assert_int_equal(read.left_out, 1u << RUN_FEATURE_ROUTES);
   assert_int_equal(read.combine_dtype, WEFT_EP_COMBINE_LOGFMT10);
   assert_int_equal(read.negative, RUN_NEGATIVE_LEAVE);
   assert_true(read.digests);
