@@ -9,13 +9,15 @@
 
 namespace {
 
+enum { WARM_UP = 5 };
+
 __global__ void store_to(uint4 *to, size_t count) {
   for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < count; i += gridDim.x * (size_t)blockDim.x)
     to[i] = make_uint4((uint32_t)i, 1, 2, 3);
 }
 
 struct numbers {
-  uint32_t tokens = 4096, hidden = 7168, topk = 8, experts = 72, ranks = 2, window = 64, rounds = 20, quick = 0;
+  uint32_t tokens = 4096, hidden = 7168, topk = 8, experts = 72, ranks = 2, window = 64, rounds = 20, quick = 0, batch = 0;
 };
 
 // Time of `what` for each rank, `rounds` times in a row; of the slowest, in us.
@@ -25,19 +27,25 @@ float time_of(flow_group &group, uint32_t rounds, const std::function<void(flow_
     OK(cudaEventCreate(&begin[r.index]));
     OK(cudaEventCreate(&end[r.index]));
   });
+  // A thread for each rank launches, as ranks are processes.
   float best = 1e30f;
   for (int repeat = 0; repeat < 3; repeat++) {
-    for (uint32_t i = 0; i < rounds + 3; i++) {
-      uint64_t op = group.next++;
-      group.each([&](flow_rank &r) {
-        if (i == 3)
-          OK(cudaEventRecord(begin[r.index], r.stream));
-        what(r, op);
-        if (i == rounds + 2)
-          OK(cudaEventRecord(end[r.index], r.stream));
+    uint64_t op = group.next;
+    group.next += rounds + WARM_UP;
+    std::vector<std::thread> threads;
+    for (flow_rank &r : group.all)
+      threads.emplace_back([&, op] {
+        OK(cudaSetDevice(r.device));
+        for (uint32_t i = 0; i < rounds + WARM_UP; i++) {
+          if (i == WARM_UP)
+            OK(cudaEventRecord(begin[r.index], r.stream));
+          what(r, op + i);
+        }
+        OK(cudaEventRecord(end[r.index], r.stream));
+        OK(cudaStreamSynchronize(r.stream));
       });
-    }
-    group.wait();
+    for (std::thread &thread : threads)
+      thread.join();
     float slowest = 0;
     group.each([&](flow_rank &r) {
       float ms;
@@ -60,6 +68,30 @@ float store_rate(flow_group &group, uint32_t blocks) {
   return (float)bytes / us * 1e-3f;
 }
 
+#ifdef FLOW_TRACE
+extern "C" void flow_trace_rows(unsigned long long *);
+extern "C" void flow_trace_answers(unsigned long long *);
+void flow_trace_show(const char *what) {
+  OK(cudaSetDevice(0));
+  const char *names[] = {"send", "receive", "answer", "add"};
+  const char *phases[] = {"rows", "find", "idle", "work", "finished", "await", "load", "fence"};
+  for (int part = 0; part < 2; part++) {
+    unsigned long long t[4][8];
+    part ? flow_trace_answers(&t[0][0]) : flow_trace_rows(&t[0][0]);
+    for (int role = 0; role < 4; role++) {
+      if (!t[role][0])
+        continue;
+      printf("# trace %s %s: %llu rows; cycles a row:", what, names[role], t[role][0]);
+      for (int i = 1; i < 8; i++)
+        printf(" %s %llu", phases[i], t[role][i] / t[role][0]);
+      printf("\n");
+    }
+  }
+}
+#else
+void flow_trace_show(const char *) {}
+#endif
+
 void report(const char *what, uint32_t blocks, float us, float bytes, float rate) {
   float alone = bytes / rate * 1e-3f;
   printf("%-44s %4u SMs %8.1f us   links alone %7.1f us   %5.2f\n", what, blocks, us, alone, alone / us);
@@ -77,6 +109,7 @@ void measure(const numbers &n, const char *name, int dtype, bool casts, int layo
   shape.casts = casts;
   shape.layout = layout;
   shape.window_bytes = (uint64_t)n.window << 20;
+  shape.batch = n.batch;
   flow_group group(shape);
   printf("# %s: %u tokens, window %.1f MiB, %u places\n", name, n.tokens, (double)group.flow.bytes / (1 << 20),
          group.flow.rows.places);
@@ -123,6 +156,7 @@ void measure(const numbers &n, const char *name, int dtype, bool casts, int layo
     report((label + " dispatch").c_str(), blocks, only, there, rate);
     report((label + " kept").c_str(), blocks, kept, there, rate);
     report((label + " combine").c_str(), blocks, combine, back, rate);
+    flow_trace_show(label.c_str());
     if (!group.try_all()) {
       printf("%s at %u, after: WRONG: %s\n", name, blocks, group.wrong.c_str());
       exit(1);
@@ -249,7 +283,8 @@ int main(int argc, char **argv) {
     const char *name;
     uint32_t *number;
   } names[] = {{"tokens", &n.tokens}, {"hidden", &n.hidden}, {"topk", &n.topk},     {"experts", &n.experts},
-               {"ranks", &n.ranks},   {"window", &n.window}, {"rounds", &n.rounds}, {"quick", &n.quick}};
+               {"ranks", &n.ranks},   {"window", &n.window}, {"rounds", &n.rounds}, {"quick", &n.quick},
+               {"batch", &n.batch}};
   for (int i = 1; i < argc; i++) {
     bool known = false;
     for (auto &name : names)

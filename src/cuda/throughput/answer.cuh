@@ -73,7 +73,7 @@ template <bool SUMS> struct answerer {
     if (foot) {
 #if __CUDA_ARCH__ >= 900
       if (lane == 0)
-        ptx::bulk_wait_read_but<1>(); // three jobs ago the foot was another's
+        ptx::bulk_wait_read_but<2>(); // four jobs ago the foot was another's
       __syncwarp();
 #endif
       if (lane < K)
@@ -96,16 +96,17 @@ template <bool SUMS> struct answerer {
       pump.pass(job, ready, more, last);
   }
   __device__ __forceinline__ void finished(pump &pump, const pump_job &job) {
-    pump.await_stores(pump.shape.packets * job.inputs);
-    channel.tell();
-    channel.count_written(job.seats);
+    channel.count_row(pump, pump.shape.packets * job.inputs, job.seats);
   }
   __device__ __forceinline__ void flush(pump &pump) {
     pump.await_stores(0);
     channel.tell();
   }
   // [warp]
-  __device__ __forceinline__ void end(uint64_t sources) { channel.close(sources & ~channel.dropped); }
+  __device__ __forceinline__ void end(pump &pump, uint64_t sources) {
+    pump.await_stores(0);
+    channel.close(sources & ~channel.dropped);
+  }
 };
 
 #endif

@@ -33,8 +33,11 @@ template <bool SUMS> __global__ __launch_bounds__(2 * PUMP_MOST_WARPS *WARP, 1) 
     for (uint32_t c = agents.index; c < CUDA_CHANNELS; c += agents.count) {
       answerer<SUMS> answerer(args, kernel, pump, c, others);
       run_role(pump, answerer);
-      answerer.end(others);
+      answerer.end(pump, others);
     }
+#ifdef FLOW_TRACE
+    flow_trace_put(pump, 2);
+#endif
   } else {
     pump pump(launch.adds, memory);
     for (uint32_t c = agents.index; c < CUDA_CHANNELS; c += agents.count) {
@@ -42,6 +45,9 @@ template <bool SUMS> __global__ __launch_bounds__(2 * PUMP_MOST_WARPS *WARP, 1) 
       run_role(pump, adder);
       adder.end();
     }
+#ifdef FLOW_TRACE
+    flow_trace_put(pump, 3);
+#endif
   }
 }
 
@@ -64,3 +70,11 @@ int cuda_load_answers(bool *early) {
   cudaError_t rc = load((const void *)answers_kernel<false>, early);
   return rc == cudaSuccess ? load((const void *)answers_kernel<true>, early) : rc;
 }
+
+#ifdef FLOW_TRACE
+extern "C" void flow_trace_answers(unsigned long long *to) {
+  cudaMemcpyFromSymbol(to, flow_traced, sizeof flow_traced);
+  unsigned long long zero[4][8] = {};
+  cudaMemcpyToSymbol(flow_traced, zero, sizeof zero);
+}
+#endif

@@ -71,6 +71,7 @@ struct channel {
   uint64_t base; // position of the operation's first row
   uint32_t index, lane, words, first_place, list;
   uint64_t awaited, dropped; // seats that the last look was not content with; that are lost since the kernel began
+  uint32_t untold, batch;       // rows since one was told; after how many
   uint32_t written[2], told[2]; // rows whose stores are under way, and that were told; of seats `lane` and `lane` + 32
 
   // `answers`: of the two rings. [warp]
@@ -79,7 +80,9 @@ struct channel {
       : kernel(kernel), ring(answers ? flow.answers : flow.rows), state(state), memory(memory),
         base(kernel.op.op * flow.list), index(index), lane(threadIdx.x % WARP),
         words((uint32_t)((answers ? offsetof(cuda_flow_head, answers) : 0) + index * sizeof(cuda_flow_word))),
-        first_place((uint32_t)(base % ring.places)), list(flow.list), awaited(0), dropped(0), written{0, 0}, told{0, 0} {
+        first_place((uint32_t)(base % ring.places)), list(flow.list), awaited(0), dropped(0),
+        batch(ring.batch), written{0, 0}, told{0, 0} {
+    untold = batch - 1; // the first row is told of at once
     __syncwarp();
     for (uint32_t seat = lane; seat < DEVICE_SEATS; seat += WARP)
       memory.sent[seat] = memory.room[seat] = 0;
@@ -119,6 +122,17 @@ struct channel {
         told[h] = written[h];
       }
   }
+  // A row's stores have been issued: tells of those before it, now and then, since the fence of a release at system scope
+  // takes as long as a row does. `items`: of this row. [warp]
+  __device__ __forceinline__ void count_row(const pump &pump, uint32_t items, uint64_t seats) {
+    if (untold >= batch) {
+      pump.await_stores(items);
+      tell();
+      untold = 0;
+    }
+    untold++;
+    count_written(seats);
+  }
   __device__ __forceinline__ void count_written(uint64_t seats) {
     written[0] += has(seats, lane);
     written[1] += has(seats, lane + WARP);
@@ -154,9 +168,15 @@ struct channel {
     uint64_t found = seats_of(some[0], some[1]);
     awaited = seats & ~found & ~*ended;
 #if __CUDA_ARCH__ >= 900
-    ptx::bulk_fence_all(); // rows are read by bulk copies
+    if (found)
+      ptx::bulk_fence_all(); // rows are read by bulk copies
 #endif
     return found;
+  }
+  // Those of `seats` that are known to have a row here. [warp]
+  __device__ __forceinline__ uint64_t known(uint64_t seats) const {
+    return seats_of(has(seats, lane) && memory.sent[lane] < memory.room[lane],
+                    has(seats, lane + WARP) && memory.sent[lane + WARP] < memory.room[lane + WARP]);
   }
   // All rows before this number have been read. [a thread]
   __device__ __forceinline__ void give_credit(uint32_t seat, uint64_t position) const {
@@ -179,6 +199,14 @@ struct channel_wait {
   }
 };
 
+#ifdef FLOW_TRACE
+__device__ __forceinline__ void flow_trace_put(const pump &pump, int role) {
+  if (threadIdx.x % WARP == 0)
+    for (int i = 0; i < 8; i++)
+      atomicAdd(&flow_traced[role][i], (unsigned long long)pump.traced[i]);
+}
+#endif
+
 enum found_job { JOB_READY, JOB_WAITS, JOB_NONE };
 
 // Takes a role's jobs, one after the other, until there are none: ROLE has find(job, number), work(pump, job, ready,
@@ -189,6 +217,7 @@ template <typename ROLE> __device__ __forceinline__ void run_role(pump &pump, RO
   auto more = [&]() {
     if (none || ready != current + 1)
       return false;
+    FLOW_TIME_OF(pump, 1);
     found_job found = role.find(pump, pump.memory->jobs[ready % 2], ready);
     __syncwarp();
     none = found == JOB_NONE;
@@ -198,6 +227,7 @@ template <typename ROLE> __device__ __forceinline__ void run_role(pump &pump, RO
 #pragma unroll 1
   for (;; current++) {
     if (current == ready) {
+      FLOW_TIME_OF(pump, 2);
       channel_wait wait;
       found_job found = none ? JOB_NONE : role.find(pump, pump.memory->jobs[ready % 2], ready);
 #pragma unroll 1
@@ -209,15 +239,23 @@ template <typename ROLE> __device__ __forceinline__ void run_role(pump &pump, RO
       }
       __syncwarp();
       if (found == JOB_NONE)
-        break;
+        return;
       ready++;
     }
     const pump_job &job = pump.memory->jobs[current % 2];
-    role.work(pump, job, ready, more);
-    role.finished(pump, job);
-    __syncwarp();
+    {
+      FLOW_TIME_OF(pump, 3);
+      role.work(pump, job, ready, more);
+    }
+    {
+      FLOW_TIME_OF(pump, 4);
+      role.finished(pump, job);
+      __syncwarp();
+    }
+#ifdef FLOW_TRACE
+    pump.traced[0]++;
+#endif
   }
-  role.flush(pump);
 }
 
 // The tokens of a channel, in their order.

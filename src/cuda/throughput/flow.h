@@ -23,7 +23,10 @@
 #include "cuda/kernels/layout.h"
 
 enum {
-  CUDA_CHANNELS = 192, // divided without rest by 8, 12, 16, 24, 32, 48, 64 and 96 processors
+#ifndef FLOW_CHANNELS
+#define FLOW_CHANNELS 192
+#endif
+  CUDA_CHANNELS = FLOW_CHANNELS, // divided without rest by 8, 12, 16, 24, 32, 48, 64 and 96 processors
   CUDA_LEAST_PLACES = 2,
 };
 
@@ -41,6 +44,7 @@ struct cuda_ring {
   uint64_t at;     // offset in the window of channel 0's
   uint32_t place;  // bytes of a place: values, then scales and routing, or row weights; a multiple of 128
   uint32_t places; // of a channel
+  uint32_t batch;  // rows of which a writer tells at once
 };
 
 // Of a group; the same for all ranks.
@@ -78,6 +82,8 @@ static inline void cuda_flow_init(struct cuda_flow *flow, uint64_t window_bytes,
   if (places > flow->list)
     places = flow->list;
   flow->rows.places = flow->answers.places = (uint32_t)places;
+  // A fence at system scope takes as long as a row.
+  flow->rows.batch = flow->answers.batch = places >= 12 ? 4 : places >= 6 ? 2 : 1;
   flow->rows.at = head;
   flow->answers.at = head + (uint64_t)CUDA_CHANNELS * flow->rows.place * places;
   flow->bytes = places < CUDA_LEAST_PLACES ? 0 : head + each * places;

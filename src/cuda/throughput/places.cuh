@@ -10,14 +10,23 @@
 // each row of the caller's buffer.
 enum { ROWS_ENDED = 0, ROWS_CAME = 64, ROWS_PLACES = 128 };
 
-// By local expert: in global memory, of each block its own.
+// Where the rows of each source and local expert begin, and how many they are: in shared memory where they fit, else in
+// the block's part of the workspace. Sources go by the order of their ranks.
+enum { PLACES_SHARED = 512 }; // entries of each
 struct places_table {
-  uint32_t *first; // [DEVICE_SEATS][E] row of the seat's first selection, in the expert's part (PER_EXPERT) or in all
-  uint32_t *ends;  // [E] PACKED: row behind the expert's last; PER_EXPERT: rows of the expert
+  uint32_t *first;  // [count][E] row of the first selection, in the expert's part (PER_EXPERT) or in all
+  uint32_t *counts; // [count][E]
+  uint32_t *ends;   // [E] PACKED: row behind the expert's last
+  uint32_t experts;
+  uint8_t nth[DEVICE_SEATS]; // of each seat
+  __device__ __forceinline__ uint32_t at(uint32_t seat, uint32_t expert) const { return nth[seat] * experts + expert; }
+  __device__ __forceinline__ uint32_t count(uint32_t seat, uint32_t expert) const { return counts[at(seat, expert)]; }
 };
 __host__ __device__ static inline uint32_t places_words(uint32_t experts) {
-  return (DEVICE_SEATS + 1) * experts;
+  return (2 * DEVICE_SEATS + 1) * experts;
 }
+
+enum { SCALES = 4 }; // words of a row's scales that a lane has: for 16,384 values
 
 // A row to be placed: lane k has selection k.
 struct routed {
@@ -48,8 +57,7 @@ __device__ __forceinline__ void find_places(const cuda_rows_args &args, const pl
     row.place = row.pair < args.rows ? (int32_t)row.pair : -1;
     return;
   }
-  uint32_t entry = row.seat * args.flow.experts + (uint32_t)row.expert;
-  uint32_t place = table.first[entry] + row.number;
+  uint32_t place = table.first[table.at(row.seat, (uint32_t)row.expert)] + row.number;
   if (place < args.rows)
     row.place = (int32_t)(args.layout == WEFT_EP_PER_EXPERT ? (uint32_t)row.expert * args.rows + place : place);
 }
@@ -121,43 +129,49 @@ __device__ __forceinline__ void put_scale(const cuda_rows_args &args, const pump
     ((uint32_t *)args.out_scales)[job.scales_at[o] + at] = value;
 }
 
-// The number of rows of an expert by all that take part, and its part's begin, for a thread each. Block 0 also tells the
-// caller. [block]
+// Makes the table; one block also tells the caller. [block]
 __device__ __forceinline__ void make_places(const cuda_rows_args &args, const flow_kernel &kernel, places_table &table) {
-  uint32_t E = args.flow.experts, *first = args.workspace + ROWS_PLACES + (size_t)blockIdx.x * places_words(E);
-  table.first = first;
-  table.ends = first + DEVICE_SEATS * E;
-  __shared__ uint32_t sizes[256], most;
-  bool tells = blockIdx.x == 0;
-  if (threadIdx.x == 0)
+  __shared__ uint32_t shared[2 * PLACES_SHARED], sizes[256], begins[257], most;
+  uint32_t E = args.flow.experts, members = kernel.op.count, entries = members * E;
+  uint32_t *global = args.workspace + ROWS_PLACES + (size_t)blockIdx.x * places_words(E);
+  uint32_t *first = entries <= PLACES_SHARED ? shared : global;
+  uint32_t *counts = entries <= PLACES_SHARED ? shared + PLACES_SHARED : global + DEVICE_SEATS * E;
+  bool tells = blockIdx.x == gridDim.x - 1; // it has no more channels than others
+  if (threadIdx.x == 0) {
+    table.first = first;
+    table.counts = counts;
+    table.ends = global + 2 * DEVICE_SEATS * E;
+    table.experts = E;
     most = 0;
+  }
+  if (threadIdx.x < members)
+    table.nth[kernel.op.by_rank[threadIdx.x]] = (uint8_t)threadIdx.x;
+  for (uint32_t i = threadIdx.x; i < entries; i += blockDim.x) {
+    uint32_t seat = kernel.op.by_rank[i / E];
+    counts[i] = has(kernel.op.seats, seat) ? ((const volatile uint32_t *)kernel.op.counts)[seat * E + i % E] : 0;
+  }
   uint32_t ranges = !tells || !args.range ? 0 : args.layout == WEFT_EP_RANK_MAJOR ? args.capacity : E * args.capacity;
   for (uint32_t i = threadIdx.x; i < ranges; i += blockDim.x)
     args.range[i] = 0;
   __syncthreads();
   for (uint32_t e = threadIdx.x; e < E; e += blockDim.x) {
     uint32_t rows = 0;
-    for (uint32_t i = 0; i < kernel.op.count; i++) {
-      uint32_t seat = kernel.op.by_rank[i];
-      uint32_t count = has(kernel.op.seats, seat) ? ((const volatile uint32_t *)kernel.op.counts)[seat * E + e] : 0;
-      first[seat * E + e] = rows;
-      if (tells && args.range && args.layout == WEFT_EP_PER_EXPERT)
-        args.range[(size_t)e * args.capacity + kernel.op.rank[seat]] = (int64_t)((uint64_t)rows << 32 | count);
-      rows += count;
+    for (uint32_t i = 0; i < members; i++) {
+      first[i * E + e] = rows;
+      rows += counts[i * E + e];
     }
-    table.ends[e] = rows;
     sizes[e] = rows;
+    if (!tells)
+      continue;
     atomicMax(&most, rows);
-    if (tells && args.counts)
+    if (args.counts)
       args.counts[e] = (int32_t)rows;
-    if (tells && args.expert_total)
+    if (args.expert_total)
       args.expert_total[e] += (int32_t)rows;
   }
   __syncthreads();
   if (args.layout == WEFT_EP_PACKED) {
-    // The begin of each part, by one warp: at most eight experts a lane.
-    __shared__ uint32_t begins[257];
-    if (threadIdx.x < WARP) {
+    if (threadIdx.x < WARP) { // the begin of each part: at most eight a lane
       uint32_t a = args.alignment, each = (E + WARP - 1) / WARP, sum = 0, e = threadIdx.x * each;
       for (uint32_t i = 0; i < each && e + i < E; i++)
         sum += (sizes[e + i] + a - 1) / a * a;
@@ -175,30 +189,31 @@ __device__ __forceinline__ void make_places(const cuda_rows_args &args, const fl
       }
     }
     __syncthreads();
+    for (uint32_t i = threadIdx.x; i < entries; i += blockDim.x)
+      first[i] += begins[i % E];
     for (uint32_t e = threadIdx.x; e < E; e += blockDim.x) {
-      for (uint32_t i = 0; i < kernel.op.count; i++) {
-        uint32_t seat = kernel.op.by_rank[i], begin = first[seat * E + e] + begins[e];
-        first[seat * E + e] = begin;
-        if (tells && args.range) {
-          uint32_t count = has(kernel.op.seats, seat) ? ((const volatile uint32_t *)kernel.op.counts)[seat * E + e] : 0;
-          args.range[(size_t)e * args.capacity + kernel.op.rank[seat]] = (int64_t)((uint64_t)begin << 32 | count);
-        }
-      }
       table.ends[e] = begins[e] + sizes[e];
       if (tells && args.expert_end)
         args.expert_end[e] = (int32_t)(begins[e] + sizes[e]);
     }
-    if (tells && threadIdx.x == 0)
-      args.op->needed_rows = begins[E];
-  } else if (tells && threadIdx.x == 0) {
-    args.op->needed_rows = args.layout == WEFT_EP_RANK_MAJOR ? kernel.rows : most;
   }
-  if (tells && args.layout == WEFT_EP_RANK_MAJOR && args.range)
-    for (uint32_t i = threadIdx.x; i < kernel.op.count; i += blockDim.x) {
+  __syncthreads();
+  if (!tells)
+    return;
+  if (threadIdx.x == 0)
+    args.op->needed_rows = args.layout == WEFT_EP_PACKED       ? begins[E]
+                           : args.layout == WEFT_EP_RANK_MAJOR ? kernel.rows
+                                                               : most;
+  if (args.range && args.layout == WEFT_EP_RANK_MAJOR) {
+    for (uint32_t i = threadIdx.x; i < members; i += blockDim.x) {
       uint32_t seat = kernel.op.by_rank[i];
       args.range[kernel.op.rank[seat]] = (int64_t)((uint64_t)kernel.row_base[seat] << 32 | kernel.op.rows[seat]);
     }
-  __syncthreads();
+  } else if (args.range) {
+    for (uint32_t i = threadIdx.x; i < entries; i += blockDim.x)
+      args.range[(size_t)(i % E) * args.capacity + kernel.op.rank[kernel.op.by_rank[i / E]]] =
+          (int64_t)((uint64_t)first[i] << 32 | counts[i]);
+  }
 }
 
 // Row `place` of the caller's buffer becomes 0, and of nobody. [warp]

@@ -9,11 +9,11 @@
 
 namespace {
 
-enum { PLAN_WARPS = 16, PLAN_ROOM = 200 * 1024 };
+enum { PLAN_WARPS = 32, PLAN_SUMS = 3, PLAN_ROOM = 200 * 1024 };
 
 struct plan_launch {
   cuda_plan_args args;
-  uint32_t warps, bins; // of a block; experts of all seats that there are, then seats
+  uint32_t warps, bins; // of a block; experts of all members that there may be, members, and PLAN_SUMS
 };
 
 struct plan_view {
@@ -88,15 +88,13 @@ __global__ __launch_bounds__(PLAN_WARPS *WARP, 1) void plan_kernel(const __grid_
   extern __shared__ uint32_t counts[]; // [warps][bins]
   __shared__ plan_view view;
   __shared__ cuda_route route;
-  __shared__ uint32_t tokens, sums[4];
+  __shared__ uint32_t tokens;
   const cuda_plan_args &args = launch.args;
   uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, E = args.flow.experts, K = args.topk;
   ptx::kernel_wait();
   const cuda_state *state = args.state;
   uint64_t op = ptx::load_volatile(&state->counters.sent);
   const cuda_view &live = state->live[*(const volatile uint8_t *)&state->counters.live[op % CUDA_LIVE]];
-  if (threadIdx.x < 4)
-    sums[threadIdx.x] = 0;
   for (uint32_t i = threadIdx.x; i < sizeof(cuda_route) / 4; i += blockDim.x)
     ((uint32_t *)&route)[i] = ((const uint32_t *)args.route)[i];
   for (uint32_t i = threadIdx.x; i < min(live.count, (uint32_t)CUDA_MAX_MEMBERS); i += blockDim.x) {
@@ -105,7 +103,7 @@ __global__ __launch_bounds__(PLAN_WARPS *WARP, 1) void plan_kernel(const __grid_
   }
   if (threadIdx.x == 0) {
     view.count = live.count;
-    view.bins = live.count * (E + 1);
+    view.bins = live.count * (E + 1) + PLAN_SUMS;
     uint64_t lost = ptx::load_volatile(&state->counters.lost) | ptx::load_volatile(&state->control.gone);
     view.usual = ~(lost | (args.replays ? ptx::load_volatile(&state->control.masked) : args.masked));
     tokens = args.num_tokens_at ? min(*args.num_tokens_at, args.num_tokens) : args.num_tokens;
@@ -121,7 +119,7 @@ __global__ __launch_bounds__(PLAN_WARPS *WARP, 1) void plan_kernel(const __grid_
   uint32_t first = min(piece * per, tokens), end = min(first + per, tokens);
   uint32_t slot = lane / K, k = lane - slot * K;
   bool used = slot < each;
-  uint32_t selections = 0, unsent = 0, going = 0;
+  uint32_t selections = 0, unsent = 0, going = 0, leaders = 0;
 #pragma unroll 1
   for (uint32_t t = first; t < end && counted; t += each) {
     uint32_t token = used && t + slot < end ? t + slot : tokens;
@@ -132,7 +130,16 @@ __global__ __launch_bounds__(PLAN_WARPS *WARP, 1) void plan_kernel(const __grid_
       mine[experts + s.member] += __popc(s.rows);
     selections += __popc(__ballot_sync(~0u, s.selected));
     unsent += __popc(__ballot_sync(~0u, s.selected && !s.valid));
+    leaders = __ballot_sync(~0u, s.valid);
+    for (uint32_t i = 0; i < each; i++)
+      going += (leaders >> i * K & (0xFFFFFFFFu >> (WARP - K))) != 0;
     __syncwarp();
+  }
+  if (lane == 0 && counted) {
+    uint32_t *sums = mine + view.bins - PLAN_SUMS;
+    sums[0] = selections;
+    sums[1] = unsent;
+    sums[2] = going;
   }
   __syncthreads();
   // Within the block each warp's counts become what the warps before it have; the block's own go to all.
@@ -148,7 +155,7 @@ __global__ __launch_bounds__(PLAN_WARPS *WARP, 1) void plan_kernel(const __grid_
   plan_barrier(args.workspace);
   for (uint32_t bin = threadIdx.x; bin < view.bins && counted; bin += blockDim.x) {
     uint32_t before = 0, all = 0;
-#pragma unroll 4
+#pragma unroll 12
     for (uint32_t b = 0; b < gridDim.x; b++) {
       uint32_t count = __ldcg(args.workspace + 64 + (size_t)b * launch.bins + bin);
       before += b < blockIdx.x ? count : 0;
@@ -156,14 +163,20 @@ __global__ __launch_bounds__(PLAN_WARPS *WARP, 1) void plan_kernel(const __grid_
     }
     for (uint32_t w = 0; w < launch.warps; w++)
       counts[w * launch.bins + bin] += before;
-    uint32_t member = bin < experts ? bin / E : bin - experts, seat = view.seat[member];
-    if (blockIdx.x == 0 && seat < DEVICE_SEATS) {
-      if (bin < experts)
-        route.counts[seat * E + bin % E] = all;
-      else
-        route.tokens[seat] = all;
+    if (blockIdx.x != 0)
+      continue;
+    if (bin >= view.bins - PLAN_SUMS) {
+      route.sums[1 + bin - (view.bins - PLAN_SUMS)] = all;
+      continue;
     }
+    uint32_t seat = view.seat[bin < experts ? bin / E : bin - experts];
+    if (seat < DEVICE_SEATS && bin < experts)
+      route.counts[seat * E + bin % E] = all;
+    else if (seat < DEVICE_SEATS)
+      route.tokens[seat] = all;
   }
+  if (blockIdx.x == 0 && threadIdx.x == 0)
+    route.sums[0] = tokens;
   __syncthreads();
 #pragma unroll 1
   for (uint32_t t = first; t < end && counted; t += each) {
@@ -192,36 +205,14 @@ __global__ __launch_bounds__(PLAN_WARPS *WARP, 1) void plan_kernel(const __grid_
         ((uint2 *)route.ways)[(size_t)token * K + k] = way;
         if (k == 0)
           route.seats[token] = (uint64_t)high << 32 | low;
-        going += k == 0 && (low | high);
       }
     }
     __syncwarp();
   }
-  going = __reduce_add_sync(~0u, going);
-  if (lane == 0) {
-    atomicAdd(&sums[1], selections);
-    atomicAdd(&sums[2], unsent);
-    atomicAdd(&sums[3], going);
-  }
-  // The sums of all blocks: by the last one, in a workspace of their own.
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    uint32_t *all = args.workspace + 16;
-    for (int i = 1; i < 4; i++)
-      atomicAdd(&all[i], sums[i]);
-    __threadfence();
-    if (atomicAdd(&all[0], 1) == gridDim.x - 1) {
-      __threadfence();
-      route.sums[0] = tokens;
-      for (int i = 1; i < 4; i++)
-        route.sums[i] = atomicExch(&all[i], 0);
-      all[0] = 0;
-    }
-  }
 }
 
 uint32_t bins_of(const cuda_flow *flow) {
-  return CUDA_MAX_MEMBERS * (flow->experts + 1);
+  return CUDA_MAX_MEMBERS * (flow->experts + 1) + PLAN_SUMS;
 }
 
 } // namespace
@@ -233,7 +224,7 @@ size_t cuda_plan_workspace(const struct cuda_flow *flow, uint32_t blocks) {
 int cuda_launch_plan(const struct cuda_plan_args *args, uint32_t blocks, bool early, cudaStream_t stream) {
   plan_launch launch_args = {*args, PLAN_WARPS, 0};
   uint32_t members = args->members ? args->members : (uint32_t)CUDA_MAX_MEMBERS;
-  launch_args.bins = members * (args->flow.experts + 1);
+  launch_args.bins = members * (args->flow.experts + 1) + PLAN_SUMS;
   while (launch_args.warps > 1 && (size_t)launch_args.warps * launch_args.bins * 4 > PLAN_ROOM)
     launch_args.warps--;
   void *params[] = {&launch_args};

@@ -19,9 +19,29 @@ enum {
   PUMP_PACKET = PUMP_LINES * PUMP_LINE,
   PUMP_INPUTS = CUDA_MAX_TOPK + 2,  // ranks or experts, and biases
   PUMP_OUTPUTS = CUDA_MAX_TOPK,
-  PUMP_FEET = 3,
+  PUMP_FEET = 4,
   PUMP_MOST_STAGES = 12,
 };
+
+// Built with FLOW_TRACE, warps count the cycles of what they do.
+#ifdef FLOW_TRACE
+__device__ unsigned long long flow_traced[4][8];
+__device__ __forceinline__ unsigned flow_clock() {
+  unsigned v;
+  asm volatile("mov.u32 %0, %clock;" : "=r"(v)::"memory");
+  return v;
+}
+struct flow_timer {
+  unsigned &sum, since;
+  __device__ __forceinline__ explicit flow_timer(unsigned &sum) : sum(sum), since(flow_clock()) {}
+  __device__ __forceinline__ ~flow_timer() { sum += flow_clock() - since; }
+};
+#define FLOW_TIME(i) flow_timer timer_##i(traced[i])
+#define FLOW_TIME_OF(p, i) flow_timer timer_##i((p).traced[i])
+#else
+#define FLOW_TIME(i)
+#define FLOW_TIME_OF(p, i)
+#endif
 
 enum pump_kind { PUMP_PASS, PUMP_CAST, PUMP_SUM };
 
@@ -101,12 +121,16 @@ struct pump {
   uint32_t lane;
   uint32_t issued, done;              // items
   uint32_t load_stage, load_job, load_packet, load_input; // where the next load goes, and what it loads
+#ifdef FLOW_TRACE
+  unsigned traced[8] = {};
+#endif
   uint32_t use_stage, phases;         // phase of each stage, by bit, for its next wait
+  uint32_t stored;                    // stages that something was stored from, by bit
 
   // [warp]
   __device__ __forceinline__ pump(const pump_shape &shape, char *room)
       : shape(shape), memory((pump_memory *)room), feet(room + sizeof(pump_memory)), lane(threadIdx.x % WARP),
-        issued(0), done(0), load_stage(0), load_job(0), load_packet(0), load_input(0), use_stage(0), phases(0) {
+        issued(0), done(0), load_stage(0), load_job(0), load_packet(0), load_input(0), use_stage(0), phases(0), stored(0) {
     stages_at = ptx::shared_address(room) + (uint32_t)((sizeof(pump_memory) + PUMP_FEET * shape.foot + 127) / 128 * 128);
 #if __CUDA_ARCH__ >= 900
     if (lane < shape.stages)
@@ -124,6 +148,7 @@ struct pump {
 
   // Loads what there is room for, of jobs before `ready`. [warp]
   __device__ __forceinline__ void load(uint32_t ready) {
+    FLOW_TIME(6);
 #pragma unroll 1
     while (load_job != ready && issued - done < shape.stages - 1) {
       const pump_job &job = memory->jobs[load_job % 2];
@@ -132,7 +157,8 @@ struct pump {
 #if __CUDA_ARCH__ >= 900
       if (lane == 0) {
         uint32_t arrival = ptx::shared_address(&memory->arrivals[load_stage]);
-        ptx::bulk_wait_read_but<1>(); // the item that had this stage is at least one before the newest
+        if (stored >> load_stage & 1)
+          ptx::bulk_wait_read_but<1>(); // the item that had this stage is at least one before the newest
         ptx::arrival_expect(arrival, bytes);
         ptx::bulk_load(stage(load_stage), from, bytes, arrival);
       }
@@ -221,6 +247,7 @@ struct pump {
 
   // Waits for the next item's load. Returns its stage's address. [warp]
   __device__ __forceinline__ uint32_t await() {
+    FLOW_TIME(5);
 #if __CUDA_ARCH__ >= 900
     ptx::arrival_wait(ptx::shared_address(&memory->arrivals[use_stage]), phases >> use_stage & 1);
     phases ^= 1u << use_stage;
@@ -232,7 +259,8 @@ struct pump {
     return at;
   }
 
-  __device__ __forceinline__ void store_packet(const pump_job &job, uint32_t at, uint32_t packet) const {
+  __device__ __forceinline__ void store_packet(const pump_job &job, uint32_t at, uint32_t packet) {
+    stored |= 1u << (use_stage == 0 ? shape.stages : use_stage) - 1;
     uint32_t first = packet * shape.out_packet, bytes = min(shape.out_packet, shape.out_row - first);
 #pragma unroll 1
     for (uint32_t o = 0; o < job.outputs; o++)
@@ -270,18 +298,34 @@ struct pump {
       for (int i = 0; i < PUMP_LINES; i++)
         v[i] = ptx::shared_load16(at + i * PUMP_LINE + lane * 16);
       __syncwarp();
+      // Lines side by side, since each step waits for the one before. Half a warp has a block.
+      uint32_t most[PUMP_LINES];
 #pragma unroll
       for (int i = 0; i < PUMP_LINES; i++) {
-        uint32_t block = 2 * i + lane / 16; // half a warp each
-        uint32_t pair = amax_pair(v[i]), most = max(pair & 0xFFFF, pair >> 16);
+        uint32_t pair = amax_pair(v[i]);
+        most[i] = max(pair & 0xFFFF, pair >> 16);
+      }
 #pragma unroll
-        for (int step = 8; step > 0; step /= 2)
-          most = max(most, __shfl_xor_sync(~0u, most, step));
-        if (!is_finite(most)) // rare, and the same in all lanes of the block
-          most = finite_over_block(v[i], most);
-        float inverse, scale = block_scale(most, dtype != CUDA_FP8, &inverse);
+      for (int step = 8; step > 0; step /= 2)
+#pragma unroll
+        for (int i = 0; i < PUMP_LINES; i++)
+          most[i] = max(most[i], __shfl_xor_sync(~0u, most[i], step));
+      bool finite = true;
+#pragma unroll
+      for (int i = 0; i < PUMP_LINES; i++)
+        finite &= is_finite(most[i]);
+      if (!__all_sync(~0u, finite)) {
+#pragma unroll
+        for (int i = 0; i < PUMP_LINES; i++)
+          most[i] = finite_over_block(v[i], most[i]);
+      }
+#pragma unroll
+      for (int i = 0; i < PUMP_LINES; i++) {
+        uint32_t block = 2 * i + lane / 16;
+        float inverse, scale = block_scale(most[i], dtype != CUDA_FP8, &inverse);
+        uint2 codes = cast8(v[i], inverse);
         if (block < blocks) {
-          put8(at + i * (PUMP_LINE / 2) + lane * 8, cast8(v[i], inverse));
+          put8(at + i * (PUMP_LINE / 2) + lane * 8, codes);
           if (lane % 16 == 0 && dtype == CUDA_FP8_UE8M0)
             scales[first + block] = (char)ue8m0_of(scale);
           else if (lane % 16 == 0)
@@ -297,13 +341,12 @@ struct pump {
     }
   }
 
-  // By the lanes of a block, which all come here. The largest magnitude of those that are finite.
+  // The largest magnitude of a block's values that are finite. [warp]
   static __device__ __noinline__ uint32_t finite_over_block(uint4 v, uint32_t most) {
-    uint32_t active = 0xFFFFu << (threadIdx.x % WARP & 16);
     most = finite_amax_of(v, make_uint4(0, 0, 0, 0));
 #pragma unroll 1
     for (int step = 8; step > 0; step /= 2)
-      most = max(most, __shfl_xor_sync(active, most, step));
+      most = max(most, __shfl_xor_sync(~0u, most, step));
     return most;
   }
 
@@ -335,11 +378,13 @@ struct pump {
           for (int i = 0; i < PUMP_LINES; i++)
             put(at + i * PUMP_LINE + lane * 16, pack8(acc[i]));
         }
-        settle();
         if (input + 1 == job.inputs) {
+          settle();
           store_packet(job, at, packet);
           if (packet + 1 == shape.packets)
             last();
+        } else {
+          __syncwarp();
         }
         commit();
         done++;

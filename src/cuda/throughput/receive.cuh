@@ -11,42 +11,75 @@ struct row_receiver {
   const places_table &table;
   uint64_t open; // sources from which rows may come yet
   uint32_t last; // source of the newest job
+  // The next row, whose foot is loaded while the one before it is at work. DEVICE_SEATS: none is there.
+  uint32_t seat, scale[SCALES];
+  uint2 head, entry;
 
   __device__ __forceinline__ row_receiver(const cuda_rows_args &args, const flow_kernel &kernel,
                                           const places_table &table, pump &pump, uint32_t index, uint64_t sources)
       : channel(kernel, args.flow, false, args.state, *pump.memory, index), args(args), kernel(kernel), table(table),
-        open(sources), last(63) {}
+        open(sources), last(63), seat(DEVICE_SEATS) {}
+
+  __device__ __forceinline__ int32_t *order_of(uint32_t seat, uint32_t number) const {
+    return kernel.route.order + ((size_t)seat * CUDA_CHANNELS + channel.index) * args.flow.list + number;
+  }
+
+  // Loads the foot of the next row of one of `seats`. [warp]
+  __device__ __forceinline__ void prefetch(const pump &pump, uint64_t seats) {
+    seat = seats ? last = next_seat(seats, last) : DEVICE_SEATS;
+    if (!seats)
+      return;
+    uint32_t lane = channel.lane, number = channel.memory.sent[seat];
+    const char *foot = channel.place(kernel.op.in[seat], number) + pump.shape.out_row;
+#pragma unroll
+    for (uint32_t i = 0; i < SCALES; i++)
+      if (i * WARP + lane < args.shape.scale_words)
+        scale[i] = ptx::load_volatile((const uint32_t *)foot + i * WARP + lane);
+    entry = make_uint2(CUDA_WAY_NONE, 0);
+    if (args.kept) {
+      head = make_uint2((uint32_t)*order_of(seat, number), 0);
+      return;
+    }
+    const char *line = foot + pump.shape.scales;
+    head = ptx::load_pair(line);
+    if (lane < args.topk)
+      entry = ptx::load_pair(line + 8 + 8 * lane);
+  }
 
   __device__ __forceinline__ found_job find(pump &pump, pump_job &job, uint32_t) {
-    uint64_t ended, found = channel.there(open, &ended);
     uint32_t lane = channel.lane, K = args.topk;
-    open &= ~(ended | (channel.dropped & ~found));
-    if (!found)
-      return open ? JOB_WAITS : JOB_NONE;
-    uint32_t seat = last = next_seat(found, last), number = channel.memory.sent[seat];
-    const char *from = channel.place(kernel.op.in[seat], number);
+    if (seat == DEVICE_SEATS) {
+      uint64_t ended, found = channel.there(open, &ended);
+      open &= ~(ended | (channel.dropped & ~found));
+      if (!found)
+        return open ? JOB_WAITS : JOB_NONE;
+      prefetch(pump, found);
+    }
+    const uint32_t seat = this->seat, number = channel.memory.sent[seat];
+    const uint2 head = this->head, entry = this->entry;
+    uint32_t scale[SCALES];
+#pragma unroll
+    for (uint32_t i = 0; i < SCALES; i++)
+      scale[i] = this->scale[i];
+    __syncwarp();
     if (lane == 0) {
-      job.input[0] = from;
+      job.input[0] = channel.place(kernel.op.in[seat], number);
       job.inputs = 1;
       job.step = pump.shape.in_packet;
       job.remote = job.outputs = 0;
       job.source = seat;
       job.number = number;
+      channel.memory.sent[seat] = number + 1;
     }
+    __syncwarp();
+    prefetch(pump, channel.known(open));
     routed row;
     row.seat = seat;
     row.expert = -1;
     row.number = 0;
     row.weight = 0.0f;
-    const char *foot = from + pump.shape.out_row;
-    uint32_t scale[4]; // of a row of up to 16,384 values
-#pragma unroll
-    for (uint32_t i = 0; i < 4; i++)
-      if (i * WARP + lane < args.shape.scale_words)
-        scale[i] = ptx::load_volatile((const uint32_t *)foot + i * WARP + lane);
-    int32_t *order = kernel.route.order + ((size_t)seat * CUDA_CHANNELS + channel.index) * args.flow.list + number;
     if (args.kept) {
-      row.pair = (uint32_t)*order;
+      row.pair = head.x;
       bool known = row.pair < kernel.route.max_rows;
       row.token = known ? (uint32_t)kernel.route.token[row.pair] : 0;
       row.place = -1;
@@ -57,35 +90,27 @@ struct row_receiver {
         row.place = kernel.route.place[at];
       }
     } else {
-      const char *line = foot + pump.shape.scales;
-      uint2 head = ptx::load_pair(line), entry = make_uint2(CUDA_WAY_NONE, 0);
-      if (lane < K)
-        entry = ptx::load_pair(line + 8 + 8 * lane);
       row.pair = head.x < kernel.op.rows[seat] ? kernel.row_base[seat] + head.x : CUDA_WAY_NONE;
       row.token = min(head.y, args.flow.max_tokens - 1);
       uint32_t expert = entry.x >> CUDA_WAY_EXPERT;
       row.number = entry.x & ((1u << CUDA_WAY_EXPERT) - 1);
       // What a peer says is no index before it was looked at.
-      if (entry.x != CUDA_WAY_NONE && expert < args.flow.experts &&
-          row.number < __ldg(kernel.op.counts + seat * args.flow.experts + expert)) {
+      if (entry.x != CUDA_WAY_NONE && expert < args.flow.experts && row.number < table.count(seat, expert)) {
         row.expert = (int32_t)expert;
         row.weight = __uint_as_float(entry.y);
       }
       find_places(args, table, row);
       if (lane == 0)
-        *order = (int32_t)row.pair;
+        *order_of(seat, number) = (int32_t)row.pair;
     }
     __syncwarp();
     write_routed(args, kernel, row, lane);
     list_places(args, row, job, 0, args.shape.value_bytes, lane);
     __syncwarp();
 #pragma unroll
-    for (uint32_t i = 0; i < 4; i++)
+    for (uint32_t i = 0; i < SCALES; i++)
       if (i * WARP + lane < args.shape.scale_words)
         put_scale(args, job, 0, i * WARP + lane, scale[i]);
-    if (lane == 0)
-      channel.memory.sent[seat]++;
-    __syncwarp();
     return JOB_READY;
   }
 

@@ -44,8 +44,8 @@ __device__ __noinline__ void fill_lost(const cuda_rows_args &args, const flow_ke
     __syncthreads();
     uint32_t parts = rank_major ? 1 : E;
     for (uint32_t e = 0; e < parts; e++) {
-      uint32_t begin = rank_major ? kernel.row_base[seat] : table.first[seat * E + e];
-      uint32_t count = rank_major ? kernel.op.rows[seat] : kernel.op.counts[seat * E + e];
+      uint32_t begin = rank_major ? kernel.row_base[seat] : table.first[table.at(seat, e)];
+      uint32_t count = rank_major ? kernel.op.rows[seat] : table.count(seat, e);
       uint32_t part = args.layout == WEFT_EP_PER_EXPERT ? e * args.rows : 0;
       for (uint32_t i = warp; i < count && begin + i < args.rows; i += warps) {
         uint32_t row = part + begin + i;
@@ -83,23 +83,20 @@ template <bool CAST> __global__ __launch_bounds__(2 * PUMP_MOST_WARPS *WARP, 1) 
       for (uint32_t seat = lane; seat < DEVICE_SEATS; seat += WARP)
         if (has(others, seat))
           ptx::store_relaxed(&((cuda_flow_head *)kernel.op.out[seat])->rows[c].credit, kernel.op.op * args.flow.list);
-  {
-    places_table mine;
-    make_places(args, kernel, mine);
-    if (threadIdx.x == 0) {
-      table = mine;
-      short_of = false;
-    }
-    __syncthreads();
-  }
+  if (threadIdx.x == 0)
+    short_of = false;
+  make_places(args, kernel, table);
   char *memory = room + (size_t)(threadIdx.x / WARP) * launch.each;
   if (agents.writes) {
     pump pump(launch.sends, memory);
     for (uint32_t c = agents.index; c < CUDA_CHANNELS; c += agents.count) {
       row_sender<CAST> sender(args, kernel, table, pump, c);
       run_role(pump, sender);
-      sender.end();
+      sender.end(pump);
     }
+#ifdef FLOW_TRACE
+    flow_trace_put(pump, 0);
+#endif
   } else {
     uint64_t sources = 0;
     for (uint32_t i = 0; i < kernel.op.count; i++) {
@@ -114,6 +111,9 @@ template <bool CAST> __global__ __launch_bounds__(2 * PUMP_MOST_WARPS *WARP, 1) 
       run_role(pump, receiver);
       receiver.end(sources & others);
     }
+#ifdef FLOW_TRACE
+    flow_trace_put(pump, 1);
+#endif
   }
   // The last block looks whether all has come that headers said.
   __syncthreads();
@@ -178,3 +178,11 @@ int cuda_load_rows(bool *early) {
   cudaError_t rc = load((const void *)rows_kernel<false>, early);
   return rc == cudaSuccess ? load((const void *)rows_kernel<true>, early) : rc;
 }
+
+#ifdef FLOW_TRACE
+extern "C" void flow_trace_rows(unsigned long long *to) {
+  cudaMemcpyFromSymbol(to, flow_traced, sizeof flow_traced);
+  unsigned long long zero[4][8] = {};
+  cudaMemcpyToSymbol(flow_traced, zero, sizeof zero);
+}
+#endif

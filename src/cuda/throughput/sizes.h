@@ -13,7 +13,7 @@ static inline uint32_t pump_warps(uint32_t blocks) {
 
 // As many stages as there is room for. Returns the bytes of a block; *each: of a warp.
 static inline size_t pump_share(pump_shape *writes, pump_shape *reads, uint32_t warps, uint32_t *each) {
-  enum { ROOM = 227 * 1024 - 8 * 1024 }; // besides what the kernels have of themselves
+  enum { ROOM = 227 * 1024 - 9 * 1024 }; // besides what the kernels have of themselves
   uint32_t share = ROOM / (2 * warps) / 128 * 128;
   size_t most = 0;
   pump_shape *shapes[] = {writes, reads};

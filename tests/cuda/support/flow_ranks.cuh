@@ -42,7 +42,7 @@ struct flow_shape {
   bool one_expert = false;
   uint32_t biases = 0;
   bool weights_back = false, unweighted = false;
-  uint32_t seed = 1;
+  uint32_t seed = 1, batch = 0;
 };
 
 template <typename T> T *device_array(size_t count) {
@@ -160,6 +160,8 @@ struct flow_group {
     uint32_t words = !fp8 ? 0 : shape.dtype == WEFT_EP_FP8_UE8M0 ? (H / 128 + 3) / 4 : H / 128;
     row = {fp8 && !shape.casts ? H : 2 * H, fp8 ? H : 2 * H, words, shape.casts ? shape.dtype : 0};
     cuda_flow_init(&flow, shape.window_bytes, shape.tokens, H, K, E, 2 * H);
+    if (shape.batch)
+      flow.rows.batch = flow.answers.batch = shape.batch;
     if (flow.bytes == 0) {
       fprintf(stderr, "the window is too small\n");
       exit(1);
@@ -223,7 +225,7 @@ struct flow_group {
       if (row.in_bytes == 2 * H)
         for (uint32_t i = 0; i < H; i++) {
           uint64_t v = mix(seed + t * H + i);
-          ((uint16_t *)x)[i] = to_bf16((unit_of(v) - 0.5f) * exp2f((float)((v & 15) - 8)));
+          ((uint16_t *)x)[i] = to_bf16((unit_of(v) - 0.5f) * exp2f((float)((int)(v & 15) - 8)));
         }
       else
         for (uint32_t i = 0; i < H / 8; i++)
@@ -669,8 +671,10 @@ struct flow_group {
         memset(fill.data(), 0, fill.size());
         rank = token = -1;
       }
-      if (memcmp(&out[n * row.value_bytes], values, row.value_bytes))
+      if (memcmp(&out[n * row.value_bytes], values, row.value_bytes)) {
         bad[n] = 1;
+        return;
+      }
       for (uint32_t w = 0; w < W; w++) {
         size_t at = shape.columns ? (size_t)w * R + n : n * W + w;
         if (memcmp(&scales[at * 4], words + w * 4, 4))
