@@ -98,6 +98,7 @@ void by_route(rank &r, weft_ep_route_t *route, bool keeps) {
   r.dispatch.topk_idx = keeps ? nullptr : r.wide;
   r.dispatch.topk_weights = keeps ? nullptr : weights;
   r.pair();
+  r.check_whole();
   r.dispatch.route = nullptr;
   r.dispatch.topk_idx = r.wide;
   r.dispatch.topk_weights = weights;
@@ -273,6 +274,7 @@ void packed(rank &r) {
   for (uint64_t key = 220; key < 224; key++) {
     r.fill(key, first_ranks(RANKS));
     r.pair();
+    r.check_whole();
     auto counts = take<int32_t>(r, r.recv.counts, EXPERTS), end = take<int32_t>(r, r.recv.expert_end, EXPERTS);
     auto src_rank = take<int32_t>(r, r.recv.src_rank, PACKED_ROWS);
     auto src_token = take<int32_t>(r, r.recv.src_token, PACKED_ROWS);
@@ -322,6 +324,7 @@ void weights_back(rank &r) {
     r.combine.bias[0] = r.dispatch.x;
     r.must(weft_ep_combine(r.ep, r.op, &r.combine, nullptr), "combine");
     r.ask();
+    r.check_whole();
     auto back = take<float>(r, r.given, TOKENS * TOPK), sent = take<float>(r, r.dispatch.topk_weights, TOKENS * TOPK);
     auto topk_idx = r.selections_of(r.index, key);
     for (uint32_t i = 0; i < TOKENS * TOPK; i++)
