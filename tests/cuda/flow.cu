@@ -1,7 +1,7 @@
 // Groups for throughput on real GPUs, by the public interface: routes that are filled, kept and ended by a rank that
-// joins, combines by a route, rows packed by expert, biases and weights that go back, and what is told. (What such groups
-// share with others api.cu and membership.cu prove for them too.) Each case is a process of its own; with arguments,
-// only the cases that they name.
+// joins, combines by a route, rows packed by expert, biases and weights that go back, and what is told. (What such
+// groups share with others api.cu and membership.cu prove for them too.) Each case is a process of its own; with
+// arguments, only the cases that they name.
 #include "cuda/support/api.cuh"
 #include "cuda/support/cases.cuh"
 
@@ -143,8 +143,8 @@ void judge_arrays(const rank &r, weft_ep_route_t *route, uint64_t key) {
   for (int32_t e = 0, at = 0; e < EXPERTS; e++) {
     next[e] = at;
     if (expert_end[e] != at + came[e] || expert_rows[e] != came[e])
-      r.die("expert %d ends at %d and has %d rows, should be %d and %d", e, expert_end[e], expert_rows[e],
-            at + came[e], came[e]);
+      r.die("expert %d ends at %d and has %d rows, should be %d and %d", e, expert_end[e], expert_rows[e], at + came[e],
+            came[e]);
     at = (at + came[e] + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
   }
   uint32_t row = 0;

@@ -257,7 +257,8 @@ static void a_kept_route_needs_no_plan(void **state) {
   assert_int_equal(((const int32_t *)route->routing.arrays.place)[99], -1); // of no pair
   struct device_route_counts counts;
   assert_refused(cuda_route_counts(route, &counts, NULL, 0, why), WEFT_ERR_NOT_FOUND, "no dispatch has filled");
-  *route->filled = (struct cuda_filled){.op = 8, .epoch = 3, .num_rows = 12, .packed_rows = 24, .num_ranks = 2, .lost = 2};
+  *route->filled =
+      (struct cuda_filled){.op = 8, .epoch = 3, .num_rows = 12, .packed_rows = 24, .num_ranks = 2, .lost = 2};
   const int32_t ends[4] = {3, 10, 16, 24};
   memcpy(route->lists.expert_end, ends, sizeof ends);
   int32_t rows[4];

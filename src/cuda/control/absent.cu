@@ -1,5 +1,5 @@
-// By a kept route: the rows of sources that do not take part any more, or were lost in mid-flow, are 0 and nobody's. Their
-// places stay.
+// By a kept route: the rows of sources that do not take part any more, or were lost in mid-flow, are 0 and nobody's.
+// Their places stay.
 #include "cuda/kernels/launch.h"
 #include "cuda/throughput/launch.h"
 #include "cuda/throughput/places.cuh"

@@ -3,10 +3,10 @@
 #ifndef CUDA_CONTROL_CONTROL_CUH
 #define CUDA_CONTROL_CONTROL_CUH
 
+#include "cuda/control/control.h"
 #include "cuda/dispatch/receive.cuh"
 #include "cuda/dispatch/roles.cuh"
 #include "cuda/dispatch/send_metadata.cuh"
-#include "cuda/control/control.h"
 
 namespace {
 
@@ -53,8 +53,8 @@ __device__ __forceinline__ void send_fields(const cuda_control_args &args, const
   uint64_t mark = snapshot.control.mark;
   order_credit(snapshot);
   if (lane < HEAD_UNITS) {
-    uint4 count = make_uint4(head_bits(args.base, snapshot, op), (uint32_t)view.epoch,
-                             (uint32_t)snapshot.control.ready, flag);
+    uint4 count =
+        make_uint4(head_bits(args.base, snapshot, op), (uint32_t)view.epoch, (uint32_t)snapshot.control.ready, flag);
     uint4 unit = lane == 0 ? count : make_uint4((uint32_t)mark, (uint32_t)(mark >> 32), 0, flag);
     ptx::store_unit((cuda_unit *)slot + lane, unit);
   }
@@ -142,8 +142,8 @@ __device__ __forceinline__ bool fits(const cuda_control_args &args, const cuda_v
     fine &= field_came(args, places, m, e) <= min(rows, args.max_tokens) * args.topk;
   uint32_t theirs = field_came(args, places, m, E + CUDA_FIELD_ROUTE);
   if (form != 0 && args.base.d.kind != KIND_BARRIER)
-    fine &= (theirs == route && (rows == 0 || form == args.form)) || is_outdated(view, theirs) ||
-            is_outdated(view, route);
+    fine &=
+        (theirs == route && (rows == 0 || form == args.form)) || is_outdated(view, theirs) || is_outdated(view, route);
   else // one of them is a barrier's, or it goes to a rank that its sender had not counted yet
     fine &= rows == 0;
   return __all_sync(~0u, fine);
@@ -337,9 +337,8 @@ __device__ __forceinline__ void write_filled(const cuda_control_args &args, cons
 }
 
 // What has come, for those behind. [role]
-__device__ __forceinline__ void write_came(const cuda_control_args &args, const cuda_view &view,
-                                           const headers &headers, const places &places, uint64_t op, bool conflict,
-                                           const role &role) {
+__device__ __forceinline__ void write_came(const cuda_control_args &args, const cuda_view &view, const headers &headers,
+                                           const places &places, uint64_t op, bool conflict, const role &role) {
   bool rows = args.base.d.kind != KIND_BARRIER && !conflict;
   uint64_t here = headers.received;
   if (role.thread() == 0) {

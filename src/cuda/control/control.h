@@ -52,13 +52,14 @@ struct cuda_filled {
 };
 
 struct cuda_control_args {
-  struct cuda_dispatch_args base; // its layout is control's; halves, kind, replays, masked, wait_ns, told and lost count
+  struct cuda_dispatch_args
+      base; // its layout is control's; halves, kind, replays, masked, wait_ns, told and lost count
   const struct cuda_route *route;
   struct cuda_flow_op *op;
   uint32_t *counts; // op->counts
   uint64_t stream;  // cuda_stream_offset()
   uint32_t experts, form;
-  uint32_t max_tokens, topk;       // of a rank's, at most
+  uint32_t max_tokens, topk; // of a rank's, at most
   struct cuda_divisor by_experts;
   bool keeps;                 // the route was filled before, by `filled`
   bool no_rows;               // a combine by a kept route, or a barrier: none travel
@@ -70,11 +71,11 @@ struct cuda_control_args {
 
 // What a route's owner reads: struct weft_ep_route_arrays, in device memory.
 struct cuda_route_lists {
-  int32_t *tokens_per_rank;   // [capacity]
-  int32_t *tokens_per_expert; // [capacity * E]
-  uint8_t *in_rank;           // [T][capacity]
-  int32_t *rank_end;          // [capacity]
-  int32_t *expert_end;        // [E]
+  int32_t *tokens_per_rank;      // [capacity]
+  int32_t *tokens_per_expert;    // [capacity * E]
+  uint8_t *in_rank;              // [T][capacity]
+  int32_t *rank_end;             // [capacity]
+  int32_t *expert_end;           // [E]
   int32_t *src_rank, *src_token; // [S]
   int32_t *slot;                 // [S][K]
 };

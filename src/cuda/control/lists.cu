@@ -1,8 +1,8 @@
 // What a route's owner reads of it: weft_ep_route_arrays, from what the plan and the rows' kernel have left.
-#include "cuda/kernels/launch.h"
-#include "cuda/throughput/launch.h"
-#include "cuda/kernels/snapshot.cuh"
 #include "cuda/control/control.h"
+#include "cuda/kernels/launch.h"
+#include "cuda/kernels/snapshot.cuh"
+#include "cuda/throughput/launch.h"
 
 namespace {
 

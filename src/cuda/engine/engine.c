@@ -20,10 +20,11 @@ static size_t window_bytes(const struct device_ep_options *o, char *why) {
     return offset + flow.bytes;
   uint64_t least = offset + sizeof(struct cuda_flow_head) +
                    (uint64_t)CUDA_CHANNELS * CUDA_LEAST_PLACES * (flow.rows.place + flow.answers.place);
-  cuda_why(why, WEFT_ERR_INVALID,
-           "window_bytes is %llu, and rows of %u and %u bytes, %d in each of %d channels, take %llu: want that at least",
-           (unsigned long long)o->window_bytes, flow.rows.place, flow.answers.place, CUDA_LEAST_PLACES, CUDA_CHANNELS,
-           (unsigned long long)least);
+  cuda_why(
+      why, WEFT_ERR_INVALID,
+      "window_bytes is %llu, and rows of %u and %u bytes, %d in each of %d channels, take %llu: want that at least",
+      (unsigned long long)o->window_bytes, flow.rows.place, flow.answers.place, CUDA_LEAST_PLACES, CUDA_CHANNELS,
+      (unsigned long long)least);
   return 0;
 }
 
@@ -57,7 +58,8 @@ static uint32_t most_members(const struct device_ep *ep) {
   args.d = (struct device_dispatch){
       .halves = DEVICE_SEND | DEVICE_RECV, .kind = 1, .num_tokens = ep->options.max_tokens, .rank_major = true};
   for (; args.members > 0; args.members--) {
-    size_t needed = ep->options.throughput ? cuda_control_memory(&ep->layout, args.members) : cuda_dispatch_memory(&args);
+    size_t needed =
+        ep->options.throughput ? cuda_control_memory(&ep->layout, args.members) : cuda_dispatch_memory(&args);
     if (needed + CUDA_DISPATCH_FIXED <= ep->device->shared_memory)
       break;
   }

@@ -74,13 +74,13 @@ struct device_ep {
   struct device_ep_options options;
   struct cuda_layout layout;
   struct cuda_forms forms;
-  uint32_t members; // that a view can have
-  uint32_t blocks;  // of each kernel
-  uint64_t window;  // bytes of one
+  uint32_t members;            // that a view can have
+  uint32_t blocks;             // of each kernel
+  uint64_t window;             // bytes of one
   struct cuda_streams streams; // of a group for throughput
-  bool limited;     // to fewer than the device has
-  bool early;       // kernels can be launched early: kernels/launch.h
-  bool shared;      // has its blocks of the device
+  bool limited;                // to fewer than the device has
+  bool early;                  // kernels can be launched early: kernels/launch.h
+  bool shared;                 // has its blocks of the device
   uint64_t bytes;
   struct cuda_state *state;             // on the device
   char *area;                           // likewise: what this rank sends to itself

@@ -291,7 +291,9 @@ static int launch_dispatch(struct device_ep *ep, const struct device_flow_dispat
       .topk = topk,
       .keeps = f->keeps,
       .no_rows = !rows,
-      .layout = f->packed ? WEFT_EP_PACKED : d->rank_major ? WEFT_EP_RANK_MAJOR : WEFT_EP_PER_EXPERT,
+      .layout = f->packed       ? WEFT_EP_PACKED
+                : d->rank_major ? WEFT_EP_RANK_MAJOR
+                                : WEFT_EP_PER_EXPERT,
       .alignment = f->alignment ? f->alignment : 1};
   if (rc == 0)
     rc = launch_control(ep, f, side, f->route, &control, stream, why);
@@ -457,11 +459,12 @@ int cuda_flow_missing(struct device_ep *ep, uint64_t op, uint64_t *missing, uint
   const struct cuda_side *side;
   int rc = find_side(ep, op, &side, why);
   if (rc == 0 && !side)
-    rc = cuda_why(why, WEFT_ERR_NOT_FOUND, "operation %llu is too old: the newest two are kept",
-                  (unsigned long long)op);
+    rc =
+        cuda_why(why, WEFT_ERR_NOT_FOUND, "operation %llu is too old: the newest two are kept", (unsigned long long)op);
   for (uint32_t first = 0; rc == 0 && first < num_tokens; first += EP_MAX_TOKENS) {
     uint32_t count = num_tokens - first < EP_MAX_TOKENS ? num_tokens - first : EP_MAX_TOKENS;
-    rc = cuda_get(ep, ep->host->missing, side->missing + first, count * sizeof *missing, "reading what is missing", why);
+    rc =
+        cuda_get(ep, ep->host->missing, side->missing + first, count * sizeof *missing, "reading what is missing", why);
     if (rc == 0)
       rc = cuda_get(ep, ep->host->went, side->seats + first, count * sizeof *missing, "reading where tokens went", why);
     for (uint32_t i = 0; rc == 0 && i < count; i++)

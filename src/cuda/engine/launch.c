@@ -113,7 +113,7 @@ int cuda_ep_dispatch(struct device_ep *ep, const struct device_dispatch *d, void
     rc = check_receive(ep, &args.layout, d, why);
   if (rc == 0)
     rc = cuda_launched(ep, cuda_launch_dispatch(&args, blocks(ep, d->processors), cuda_early(ep), stream), stream,
-                  "cannot launch dispatch", why);
+                       "cannot launch dispatch", why);
   cuda_leave(&guard);
   return rc;
 }
@@ -144,11 +144,11 @@ int cuda_ep_combine(struct device_ep *ep, const struct device_combine *c, void *
   if (rc == 0 && c->again && (c->halves & DEVICE_SEND)) {
     const struct cuda_finish_args reopen = {.state = ep->state, .layout = args.layout, .ahead = c->ahead};
     rc = cuda_launched(ep, cuda_launch_reopen(&reopen, blocks(ep, c->processors), stream), stream,
-                  "cannot launch what comes before a further combine", why);
+                       "cannot launch what comes before a further combine", why);
   }
   if (rc == 0)
     rc = cuda_launched(ep, cuda_launch_combine(&args, blocks(ep, c->processors), cuda_early(ep), stream), stream,
-                  "cannot launch combine", why);
+                       "cannot launch combine", why);
   cuda_leave(&guard);
   return rc;
 }
@@ -159,7 +159,8 @@ int cuda_ep_finish(struct device_ep *ep, void *stream, char *why) {
   int rc = enter(ep, stream, &guard, why);
   if (rc != 0)
     return rc;
-  rc = cuda_launched(ep, cuda_launch_finish(&args, ep->options.throughput ? 1 : blocks(ep, 0), stream), stream, "cannot launch finish", why);
+  rc = cuda_launched(ep, cuda_launch_finish(&args, ep->options.throughput ? 1 : blocks(ep, 0), stream), stream,
+                     "cannot launch finish", why);
   cuda_leave(&guard);
   return rc;
 }

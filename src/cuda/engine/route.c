@@ -120,8 +120,8 @@ int cuda_copy_selections(struct device_ep *ep, const struct device_route *route,
   (void)ep;
   if (count == 0)
     return 0;
-  cudaError_t error = cudaMemcpyAsync(route->topk_idx, d->topk_idx,
-                                      count * (d->narrow ? sizeof(int32_t) : sizeof(int64_t)), cudaMemcpyDefault, stream);
+  cudaError_t error = cudaMemcpyAsync(
+      route->topk_idx, d->topk_idx, count * (d->narrow ? sizeof(int32_t) : sizeof(int64_t)), cudaMemcpyDefault, stream);
   if (error == cudaSuccess && d->topk_weights)
     error = cudaMemcpyAsync(route->weights, d->topk_weights, count * sizeof *route->weights, cudaMemcpyDefault, stream);
   return cuda_check(why, error, "cannot copy what a route is filled with");

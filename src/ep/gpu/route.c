@@ -164,7 +164,8 @@ static int check_joined(weft_ep_t *ep, uint64_t epoch) {
   group_view_unref(then);
   if (joined < 0)
     return 0;
-  return fail(WEFT_ERR_CONFLICT, "route_await: rank %d joined since the route was filled, and it would miss it", joined);
+  return fail(WEFT_ERR_CONFLICT, "route_await: rank %d joined since the route was filled, and it would miss it",
+              joined);
 }
 
 int ep_gpu_route_await(weft_ep_route_t *route, struct weft_ep_route_info *info, uint32_t timeout_ms) {
