@@ -201,6 +201,8 @@ static int init_sizes(weft_ep_t *ep, const struct weft_ep_options *options) {
   ep->device = -1;
   ep->kernels = ep_kernels_best();
   ep->processors = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
+  if (options->mode == WEFT_EP_THROUGHPUT)
+    return ep_layout_init_flow(&ep->layout, options);
   ep_layout_init(&ep->layout, options->max_tokens, options->hidden, options->topk, options->dtype,
                  options->combine_dtype);
   return 0;

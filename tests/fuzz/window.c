@@ -146,7 +146,7 @@ static void write_slot(const weft_ep_t *ep, struct ep_link *link, uint64_t op, u
   slot->dispatch.active = slot->dispatch.ready = ep->view->epoch;
   slot->dispatch.count = barrier ? 0 : TOKENS;
   slot->dispatch.kind = barrier ? EP_KIND_BARRIER : EP_KIND_DISPATCH;
-  slot->dispatch.has_weights = !(choices & CHOICE_LATE_WEIGHTS);
+  slot->dispatch.traits = choices & CHOICE_LATE_WEIGHTS ? 0 : EP_TRAIT_WEIGHTS;
   slot->dispatch.dtype = (uint8_t)ep->dtype;
   slot->dispatch.topk = (uint8_t)ep->layout.topk;
   slot->dispatch.row_bytes = (uint32_t)ep->layout.value_bytes;
@@ -159,9 +159,9 @@ static void write_slot(const weft_ep_t *ep, struct ep_link *link, uint64_t op, u
       ep_row_experts(&ep->layout, row)[e] = e;
     }
   }
-  slot->weights.flag = ep_answer_flag(op, 0, 0);
+  slot->weights.flag = ep_answer_flag(&ep->layout, op, 0, 0, 0);
   uint32_t brings = ep->combine_dtype | (choices & CHOICE_WEIGHTS_BACK ? EP_ANSWER_WEIGHTS : 0);
-  slot->combine.flag = ep_answer_flag(op, 0, brings);
+  slot->combine.flag = ep_answer_flag(&ep->layout, op, 0, 0, brings);
   slot->dispatch.flag = op + 1;
 }
 
@@ -181,7 +181,7 @@ static void lay_patches(const weft_ep_t *ep, struct ep_link *link, uint64_t op, 
 static void take_all(const weft_ep_t *ep, struct ep_link *link, uint64_t op) {
   struct ep_slot_head *slot = ep_slot(&ep->layout, link->out.memory, op);
   atomic_store(&slot->taken.dispatch, op + 1);
-  atomic_store(&slot->taken.combine, ep_answer_flag(op, 0, 0));
+  atomic_store(&slot->taken.combine, ep_answer_flag(&ep->layout, op, 0, 0, 0));
 }
 
 static void check_received(const struct buffers *b, const struct weft_ep_info *info) {

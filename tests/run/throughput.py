@@ -1,7 +1,6 @@
 """Runs for throughput: many tokens through small windows, with all that is checked beside what is timed."""
 
 import json
-import pathlib
 
 from judge import check_states
 from tool import Run, free_port, main, plan_file
@@ -17,8 +16,7 @@ def run_plan(plan, *arguments, negative="killed"):
         results = run.results()
         assert results["passed"] and results["config"]["mode"] == "throughput"
         assert "left_out_why" not in results["config"], results["config"]["left_out_why"]
-        check_states(results, json.loads(pathlib.Path(plan).read_text()) if isinstance(plan, pathlib.Path) else plan,
-                     negative)
+        check_states(results, json.loads(plan) if isinstance(plan, str) else plan, negative)
         assert "left out" not in text, text
         return results, text
 

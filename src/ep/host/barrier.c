@@ -34,7 +34,7 @@ int ep_host_barrier(weft_ep_t *ep) {
   uint64_t number;
   int rc = ep->host->halfway ? ep_op_resumes(ep, EP_KIND_BARRIER, &number) : 0;
   if (rc == 0)
-    rc = ep_send(ep, &none, EP_KIND_BARRIER, true, &number);
+    rc = ep_send(ep, &none, EP_KIND_BARRIER, EP_SEND_WHOLE, &number);
   if (rc < 0)
     return rc;
   struct ep_op *op = &ep->host->ops[number % EP_DEPTH];

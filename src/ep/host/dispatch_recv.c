@@ -86,7 +86,8 @@ static void describe(char *text, size_t size, uint32_t dtype, uint32_t topk, uin
 // Rows of two types have no place in one buffer: the operation has ended, for the others too, who see the same.
 static int end_odd(weft_ep_t *ep, struct ep_op *op) {
   const struct ep_member *odd = &op->members[op->odd_member];
-  const struct ep_dispatch_head *head = &ep_slot(&ep->layout, odd->link->in.memory, op->number)->dispatch;
+  const struct ep_dispatch_head *head =
+      &ep_slot(&ep->layout, odd->link->in.memory, ep_piece(&ep->layout, op->number, 0))->dispatch;
   char theirs[80], ours[80];
   describe(theirs, sizeof theirs, head->dtype, head->topk, head->row_bytes, head->scale_bytes);
   describe(ours, sizeof ours, op->form.dtype, op->topk, op->form.value_bytes, op->form.scale_bytes);
@@ -109,18 +110,40 @@ static int no_room(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_r
               recv->layout == WEFT_EP_RANK_MAJOR || recv->layout == WEFT_EP_PACKED ? "" : " for each expert", needed);
 }
 
+// All headers, and with LATENCY the rows behind them. An error leaves the operation as it was, or has ended it.
+static int receive_headers(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv,
+                           struct weft_ep_info *info) {
+  if (!ep_receive_headers(ep, op, recv, &op->lowest_mark))
+    return ep_canceled("dispatch_recv");
+  if (op->odd_member >= 0)
+    return end_odd(ep, op);
+  bool flows = ep->layout.flows && recv;
+  for (uint32_t i = 0; flows && i < op->num_members; i++)
+    if (op->members[i].received)
+      ep_places_add(ep, op, i, ep_places_left(ep, i), recv);
+  if (flows && recv->layout == WEFT_EP_PACKED)
+    ep_places_pack(ep, recv);
+  uint32_t needed = recv ? ep_places_needed(ep, recv) : 0;
+  if (recv && needed > recv->rows) // nothing is taken yet: the caller may try again with more room
+    return no_room(ep, op, recv, needed, op->lowest_mark, info);
+  int rc = flows && recv->rows_at ? ep_flow_check_in_place(ep, op) : 0;
+  op->flowing = flows && rc == 0;
+  return rc;
+}
+
 int ep_receive(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv, struct weft_ep_info *info) {
   if (op->number != ep->activation.op)
     return fail(WEFT_ERR_INVALID, "dispatch_recv: operation %llu comes before %llu",
                 (unsigned long long)ep->activation.op, (unsigned long long)op->number);
-  uint64_t mark;
-  if (!ep_receive_headers(ep, op, recv, &mark))
+  if (!op->flowing) {
+    int rc = receive_headers(ep, op, recv, info);
+    if (rc != 0)
+      return rc;
+  }
+  if (op->flowing && !ep_flow_dispatch(ep, op, recv))
     return ep_canceled("dispatch_recv");
-  if (op->odd_member >= 0)
-    return end_odd(ep, op);
+  uint64_t mark = op->lowest_mark;
   uint32_t needed = recv ? ep_places_needed(ep, recv) : 0;
-  if (recv && needed > recv->rows) // nothing is taken yet: the caller may try again with more room
-    return no_room(ep, op, recv, needed, mark, info);
   uint32_t rows = recv ? ep_places_end(ep, recv) : 0;
   if (recv && recv->flags & WEFT_EP_RECV_ZERO_PADDING)
     ep_packed_pad(ep, op, recv);
@@ -172,10 +195,11 @@ int ep_host_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, co
   int rc = check_scales(&form, recv); // before anything is sent
   if (rc != 0)
     return rc;
+  bool flows = ep->layout.flows && !recv->rows_at;
   ep->holds = true; // to hand the network over between the two would wake the net thread for nothing
   rc = ep->host->halfway ? ep_op_resumes(ep, EP_KIND_DISPATCH, number) : 0;
   if (rc == 0)
-    rc = ep_send(ep, args, EP_KIND_DISPATCH, true, number);
+    rc = ep_send(ep, args, EP_KIND_DISPATCH, flows ? EP_SEND_FLOW : EP_SEND_WHOLE, number);
   if (rc >= 0) {
     rc = ep_host_dispatch_recv(ep, *number, recv, info);
     ep->host->halfway = rc == WEFT_ERR_CANCELED ? *number + 1 : 0;

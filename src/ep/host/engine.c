@@ -12,13 +12,14 @@ static int allocate(weft_ep_t *ep, const struct weft_ep_options *options) {
   struct ep_host *host = ep->host = calloc(1, sizeof *host);
   if (!host)
     return fail(WEFT_ERR_NOMEM, "no memory for a rank on host memory");
-  host->heads = calloc(options->max_tokens, ep->layout.head_stride);
+  host->heads = calloc(ep->layout.window_rows, ep->layout.head_stride);
   host->reduced = calloc(options->hidden, sizeof *host->reduced);
   if (ep_places_open(ep, &host->places) != 0 || !host->heads || !host->reduced)
     return fail(WEFT_ERR_NOMEM, "no memory for operations of %u tokens", options->max_tokens);
+  host->no_row = calloc(1, ep->layout.row_stride);
   host->encoded = aligned_alloc(EP_LINE, ep->layout.combine_stride); // logfmt10 takes no more than any type
   host->decoded = calloc((size_t)options->topk * options->hidden, sizeof *host->decoded);
-  if (!host->encoded || !host->decoded)
+  if (!host->no_row || !host->encoded || !host->decoded)
     return fail(WEFT_ERR_NOMEM, "no memory to encode rows of %u values", options->hidden);
   for (int i = 0; i < EP_DEPTH; i++) {
     int rc = ep_op_init(ep, &host->ops[i]);
@@ -36,6 +37,7 @@ static void close_host(weft_ep_t *ep) {
     ep_op_free(&host->ops[i]);
   ep_places_close(&host->places);
   free(host->heads);
+  free(host->no_row);
   free(host->reduced);
   free(host->encoded);
   free(host->decoded);

@@ -17,18 +17,36 @@ struct ep_member {
   int32_t last_in;      // the last of them that was laid out, -1 for none
   uint64_t wait_ns;     // that this rank waited for its dispatch header
   bool sent;            // our dispatch header went out
+  bool whole_in;        // its rows lie in one piece, EP_TRAIT_WHOLE
   bool received;        // its dispatch header came
   bool lost;            // it is dead, silent, or has no link: nothing more is expected from it in this operation
   bool late_weights;    // its weights come with the combine
   bool weights_back;    // it answered with weights too: answer/row_weights.c
   uint8_t kind;         // of its operation, enum ep_kind
   uint8_t answer_type;  // of the rows that it answered with, enum weft_ep_combine_dtype
+  uint32_t answered;    // rows of ours that it answered and that were taken: of a lost member the others are missing
+  // Rows that flow in pieces (THROUGHPUT): how many pieces of the dispatch were sent to it and laid out, and of the
+  // combine at hand sent to it, found here and released.
+  uint32_t pieces_out, pieces_in, answers_out, answers_in, answers_released;
+  bool whole_answer;    // its answers lie in one piece, EP_TYPE_WHOLE
+  uint64_t progress_ns; // when this call last moved a piece to or from it
+  uint32_t extensions;  // of its deadline since
+  bool awaited, silent; // whether this rank waits for it, and whether it gives it up
 };
 
 // Scales of rows in the caller's memory: of token t and block b, word t * row + b * block.
 struct ep_scales {
   const uint32_t *words; // NULL: there are none, or they lie behind the values
   uint64_t row, block;
+};
+
+// What a dispatch is made of, where the caller has it.
+struct ep_input {
+  const uint8_t *x;
+  uint64_t x_stride;       // bytes
+  struct ep_scales scales; // with x cast by the caller
+  bool cast;               // x holds the values as they travel: bf16, or fp8 that the caller has cast
+  bool stays;              // all of it stays readable until dispatch_recv returns
 };
 
 // An operation in flight. Arrays are allocated once, for the largest operation and capacity.
@@ -41,10 +59,18 @@ struct ep_op {
   const struct group_view *view; // a reference
   struct ep_member *members;     // [view->count], by rank
   uint32_t num_members;
-  uint32_t self;     // index of this rank in members
-  uint32_t sent;     // SENDING: members behind this rank that have been sent to
-  uint32_t answered; // RECEIVED, and a combine was interrupted: one more than the members that were answered
-  bool halfway;      // a combine in one was interrupted in its second half
+  uint32_t self;        // index of this rank in members
+  uint32_t sent;        // SENDING: members behind this rank that have been sent to
+  uint32_t answered;    // RECEIVED, and a combine was interrupted: one more than the members that were answered
+  bool halfway;         // a combine in one was interrupted in its second half
+  bool whole;           // all rows to a member go in one piece, for one call sends and another receives
+  bool flowing;         // THROUGHPUT: all headers have come, and rows are being laid out, or have been
+  bool combining;       // THROUGHPUT: answers are being taken
+  bool whole_answers;   // THROUGHPUT: this rank's answers went in one piece to each, or are to
+  uint64_t lowest_mark; // of those whose dispatch came
+  uint32_t next_sum;    // of the combine: the token to be summed next
+  uint32_t rows_written, peers_done; // for the fault hook
+  struct ep_input input;
 
   struct ep_form form;
   uint32_t num_tokens, topk; // T and K of this operation
@@ -63,7 +89,7 @@ struct ep_op {
   struct ep_scales own_scales; // the caller's, where own_rows is its x
   uint8_t *own_heads;          // [M] row headers of what this rank sends to itself
   struct ep_inbox own_in;      // likewise
-  uint16_t *own_combine;       // [M][H] this rank's own rows, reduced; with own_y, room for one
+  uint16_t *own_combine;       // [window_rows][H] this rank's own rows, reduced; with own_y, room for one
   const uint16_t *own_y;       // the caller's y, while it stays readable until combine_recv has returned
 
   enum weft_ep_layout layout;
@@ -98,9 +124,18 @@ struct ep_places {
 
 // Some rows of one member, in the order in which they were sent.
 struct ep_batch {
-  uint64_t number;       // of the slot that they lie in: of the operation
+  uint64_t number;       // of the piece that they travel in
   uint32_t first, count; // of the member's rows
 };
+
+// What piece `i` of `rows` rows of an operation brings.
+static inline struct ep_batch ep_batch_of(const struct ep_layout *layout, uint64_t op, uint32_t rows, bool whole,
+                                          uint32_t i) {
+  uint32_t first = whole ? 0 : i * layout->piece_rows, left = rows - first;
+  return (struct ep_batch){.number = ep_piece(layout, op, i),
+                           .first = first,
+                           .count = whole || left < layout->piece_rows ? left : layout->piece_rows};
+}
 
 struct ep_host {
   struct ep_op ops[EP_DEPTH];
@@ -109,6 +144,7 @@ struct ep_host {
   struct ep_places places;
   struct ep_scales out_scales; // where the receive has its scales; their words are written,
   uint64_t out_scales_expert;  // those of an expert so far behind those of the one before
+  uint8_t *no_row;             // [row_stride] zeros, where a row in place has not come
   uint16_t *reduced;           // [H] a row between its reduction and its way to the peer
   uint8_t *encoded;            // logfmt10: the same, as it travels
   uint16_t *decoded;           // logfmt10: [K][H] rows of one token that came, of the largest K
@@ -161,12 +197,25 @@ int ep_check_experts(const weft_ep_t *ep, const struct weft_ep_dispatch_args *ar
 void ep_take_experts(struct ep_op *op, const struct weft_ep_dispatch_args *args, size_t selections);
 // Gives every selection its member and row, and every member its tokens. Rows are packed in the order of tokens.
 void ep_route(weft_ep_t *ep, struct ep_op *op);
+// How many selections each of a member's experts has: counts[E].
+void ep_count_selections(const weft_ep_t *ep, const struct ep_op *op, uint32_t index, uint32_t *counts);
 
 // --- dispatch_send.c ---
 
 int ep_host_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, uint64_t *number);
-// Begins an operation of either kind. `x_stays`: args->x and args->scales stay readable until dispatch_recv returns.
-int ep_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, enum ep_kind kind, bool x_stays, uint64_t *number);
+// How the rows of an operation are to be sent.
+enum ep_sending {
+  EP_SEND_HALF,  // the call returns when all are: args->x and args->scales may change then
+  EP_SEND_WHOLE, // likewise; but args->x and args->scales stay readable until dispatch_recv returns
+  EP_SEND_FLOW,  // with THROUGHPUT only the first piece to each member: the others in ep_flow_dispatch()
+};
+// Begins an operation of either kind.
+int ep_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, enum ep_kind kind, enum ep_sending sending,
+            uint64_t *number);
+// Writes the member's next piece, and publishes it. Its slot is free.
+void ep_send_piece(weft_ep_t *ep, struct ep_op *op, uint32_t index);
+// The own rows of a batch are to be laid out: casts them, if nobody has needed them yet.
+void ep_cast_own(weft_ep_t *ep, struct ep_op *op, const struct ep_batch *batch);
 // Sends the header of an operation without rows, to a member that it had not counted. False: interrupted before that.
 bool ep_send_empty(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, uint64_t deadline_ns);
 
@@ -230,10 +279,40 @@ int ep_rows_check(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct 
 // Whether the rows that were checked last are no more for each expert than the member's counts, less what was laid out,
 // say. PROTOCOL.
 int ep_rows_fit(weft_ep_t *ep, const struct ep_op *op, uint32_t index);
+// PROTOCOL: all rows of the member were laid out, and there are fewer than its counts say.
+int ep_rows_complete(weft_ep_t *ep, const struct ep_op *op, uint32_t index);
+// Fills the places of the rows that will not come, of a member of which `laid` rows were laid out: with zeros, source
+// token -1.
+void ep_rows_lay_lost(weft_ep_t *ep, const struct ep_op *op, uint32_t index, uint32_t laid,
+                      const struct weft_ep_recv_args *recv);
 // Lays out the rows that were checked last, of a member that was added.
 void ep_rows_lay(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct ep_batch *batch,
                  const struct weft_ep_recv_args *recv);
 
+// --- flow_wait.c, flow_dispatch.c, flow_combine.c: rows in pieces (THROUGHPUT) ---
+
+// Whether this rank waits for a piece of that member's, or for it to take one.
+typedef bool (*ep_flow_awaits)(weft_ep_t *ep, const struct ep_op *op, uint32_t index);
+// A call begins to wait for members of this operation.
+void ep_flow_begin(struct ep_op *op);
+// A piece came from the member, or went to it.
+void ep_flow_progress(struct ep_member *member);
+// Nothing has changed: waits for a moment. A member for which this rank has waited too long is down then; `what` says
+// why. False: interrupted.
+bool ep_flow_wait(weft_ep_t *ep, struct ep_op *op, struct ep_pause *pause, ep_flow_awaits awaits, const char *what);
+// Something has changed, or the call ends.
+void ep_flow_wait_end(weft_ep_t *ep, struct ep_op *op, struct ep_pause *pause);
+
+// Sends the next piece to each member that has room for one. True: sent some.
+bool ep_flow_send(weft_ep_t *ep, struct ep_op *op);
+// All headers have come, and members were added to places: lays out all rows, and sends what has not been sent. False:
+// interrupted; it goes on when it is called again.
+bool ep_flow_dispatch(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv);
+// LIMIT: not all rows of each member lie in its window at once.
+int ep_flow_check_in_place(const weft_ep_t *ep, const struct ep_op *op);
+
+// The combine: answers rows, and adds up those that come. False: interrupted; likewise.
+bool ep_flow_combine(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_combine_args *args);
 // The rows of a member are wrong: it is lost.
 void ep_rows_refuse(weft_ep_t *ep, struct ep_member *member);
 
@@ -266,27 +345,52 @@ int ep_host_combine_rows(weft_ep_t *ep, uint64_t number, void **rows_at);
 int ep_host_combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *args);
 // The same. `y_stays`: args->y stays readable until combine_recv returns.
 int ep_combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *args, bool y_stays);
+// What a rank answers with.
+struct ep_answer {
+  const uint16_t *y;
+  const float *row_weights; // that go back with the rows; NULL: none
+  enum weft_ep_combine_dtype type;
+  size_t bytes; // of a row
+  uint64_t deadline_ns;
+};
+
+struct ep_answer ep_answer_of(const weft_ep_t *ep, const struct weft_ep_combine_args *args);
+// Writes the next piece of the answers to a member, or all of them as one, and publishes it. Its slot is free. False:
+// the link is down.
+bool ep_answer_piece(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, const struct ep_answer *with,
+                     bool whole);
+// THROUGHPUT: begins a combine whose answers flow in pieces, by ep_flow_combine().
+int ep_combine_begin_flow(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *args);
 // What can be said of the arguments of `call`. INVALID.
 int ep_combine_check(const struct ep_op *op, const struct weft_ep_combine_args *args, const char *call);
 // A row that was received, reduced over this rank's experts: in y, or written to `room`.
 const uint16_t *ep_reduced_row(weft_ep_t *ep, const struct ep_op *op, const struct ep_inbox *inbox, uint32_t row,
                                const uint16_t *y, uint16_t *room);
 
-// Row i of the answers, in a window.
-static inline void *ep_combine_row(weft_ep_t *ep, void *area, uint64_t op, uint32_t i) {
-  return (char *)ep_slot(&ep->layout, area, op) + ep->layout.combine + i * ep->layout.combine_stride;
+// Row i of a piece of answers, in a window.
+static inline void *ep_combine_row(weft_ep_t *ep, void *area, uint64_t piece, uint32_t i) {
+  return (char *)ep_slot(&ep->layout, area, piece) + ep->layout.combine + i * ep->layout.combine_stride;
+}
+
+// Where the answer to row i of those that went to a member lies: in which piece, and as which of its rows.
+static inline uint32_t ep_answer_place(const struct ep_layout *layout, const struct ep_op *op,
+                                       const struct ep_member *member, uint32_t i, uint64_t *piece) {
+  uint32_t index = layout->flows && !member->whole_answer ? i / layout->piece_rows : 0;
+  *piece = ep_piece(layout, op->number, index);
+  return i - index * layout->piece_rows;
 }
 
 // Row i of the weights, late ones or those that go back, in a window: [K], with room for the largest K.
-static inline float *ep_weights_row(weft_ep_t *ep, void *area, uint64_t op, uint32_t i) {
-  return (float *)((char *)ep_slot(&ep->layout, area, op) + ep->layout.weights) + (size_t)i * ep->layout.topk;
+static inline float *ep_weights_row(weft_ep_t *ep, void *area, uint64_t piece, uint32_t i) {
+  return (float *)((char *)ep_slot(&ep->layout, area, piece) + ep->layout.weights) + (size_t)i * ep->layout.topk;
 }
 
 // --- answer/row_weights.c: weights that go back with the rows ---
 
-// Sends them with this rank's answer to one member, whose window is free, before its flag. False: the link is down.
-bool ep_row_weights_send(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, const float *weights,
-                         uint64_t deadline_ns);
+// Sends those of a piece of this rank's answer to one member, before its flag, which is also theirs. The window is
+// free. False: the link is down.
+bool ep_row_weights_send(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, const struct ep_batch *batch,
+                         uint64_t flag, const struct ep_answer *with);
 // Keeps those of this rank's own rows.
 void ep_row_weights_keep(weft_ep_t *ep, struct ep_op *op, uint32_t rows, const float *weights);
 // Waits for those of a member whose answer says that they come.
@@ -301,6 +405,11 @@ int ep_host_combine_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_co
                          struct weft_ep_result *result);
 int ep_host_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *args,
                     struct weft_ep_result *result);
+// Adds up what came for one token; every member that has a row of it has answered it or is lost.
+void ep_sum_token(weft_ep_t *ep, struct ep_op *op, uint32_t token, const struct weft_ep_combine_args *args,
+                  struct weft_ep_result *result);
+// Notes the type of a member's answers, which its flag says. False: it is none that this group has room for.
+bool ep_take_answer_type(weft_ep_t *ep, struct ep_member *member, uint64_t type);
 // Writes the selections of `op` that brought nothing into the result's list, and counts them.
 void ep_list_missing(const struct ep_op *op, struct weft_ep_result *result);
 // What the combine did: the losses and the bytes.

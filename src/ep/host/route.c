@@ -74,3 +74,14 @@ void ep_route(weft_ep_t *ep, struct ep_op *op) {
     op->row_token[op->members[op->member_of[at]].first_row + op->row_of[at]] = (uint16_t)(at / topk);
   }
 }
+
+void ep_count_selections(const weft_ep_t *ep, const struct ep_op *op, uint32_t index, uint32_t *counts) {
+  const struct ep_member *member = &op->members[index];
+  memset(counts, 0, ep->experts_per_rank * sizeof *counts);
+  for (uint32_t i = 0; i < member->rows_out; i++) {
+    size_t at = (size_t)op->row_token[member->first_row + i] * op->topk;
+    for (uint32_t k = 0; k < op->topk; k++)
+      if (op->member_of[at + k] == (int16_t)index)
+        counts[op->local_of[at + k]]++;
+  }
+}

@@ -38,7 +38,7 @@ struct found {
   int err; // 0, or why nothing can be run
   char error[FAIL_DETAIL_SIZE];
   uint32_t left_out;
-  char why[RUN_NUM_FEATURES][NODE_PROBE_WHY];
+  struct node_probe probe;
 };
 
 struct group {
@@ -143,25 +143,38 @@ static int ask(const struct node *node, struct found *found) {
     if (err != WEFT_ERR_UNSUPPORTED || feature == own)
       continue;
     found->left_out |= 1u << feature;
-    snprintf(found->why[feature], NODE_PROBE_WHY, "%s", weft_last_error());
+    snprintf(found->probe.why[feature], NODE_PROBE_WHY, "%s", weft_last_error());
     close_group(&group);
     err = open_group(&group, node);
   }
-  if (err)
-    snprintf(found->error, sizeof found->error, "%s", weft_last_error());
+  char error[FAIL_DETAIL_SIZE];
+  snprintf(error, sizeof error, "%s", err ? weft_last_error() : "");
   close_group(&group);
-  return err;
+  return err ? fail(err, "%s", error) : 0;
+}
+
+// `auto` goes without GPUs on which the library cannot do what the run is for.
+static int ask_of_memory(struct node *node, struct found *found) {
+  bool was_auto = node->config.memory == WEFT_EP_MEMORY_AUTO;
+  int err = node_choose_memory(node);
+  if (!err)
+    err = ask(node, found);
+  if (err != WEFT_ERR_UNSUPPORTED || !was_auto || node->config.memory != WEFT_EP_MEMORY_CUDA)
+    return err;
+  *found = (struct found){0};
+  snprintf(found->probe.no_gpus, NODE_PROBE_WHY, "%s", weft_last_error());
+  node->config.memory = WEFT_EP_MEMORY_HOST;
+  node->gpus = (struct run_gpus){0};
+  return ask(node, found);
 }
 
 static void be_probe(struct node *node, int out) {
   static struct found found;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   node->config.quiet = true; // the node says what there is to say of its memory
-  found.err = node_choose_memory(node);
+  found.err = ask_of_memory(node, &found);
   if (found.err)
     snprintf(found.error, sizeof found.error, "%s", weft_last_error());
-  else
-    found.err = ask(node, &found);
   size_t sent = 0;
   while (sent < sizeof found) {
     ssize_t put = write(out, (const char *)&found + sent, sizeof found - sent);
@@ -191,7 +204,7 @@ static int hear(struct node *node, int in, struct found *found, uint64_t deadlin
     if (more < 0 && errno == EINTR)
       continue;
     if (more <= 0)
-      return fail(WEFT_ERR_SYSTEM, "the process that asked what the library can do ended without an answer");
+      return WEFT_ERR_SYSTEM; // how it ended is known in a moment
     got += (size_t)more;
   }
   found->error[sizeof found->error - 1] = '\0';
@@ -200,11 +213,15 @@ static int hear(struct node *node, int in, struct found *found, uint64_t deadlin
 
 static int await(struct node *node, pid_t pid, int in, struct found *found) {
   uint32_t patience_s = node->config.startup_timeout_s;
-  int err = hear(node, in, found, clock_deadline_ms((uint64_t)patience_s * 3 * MS_PER_S));
-  if (err)
+  int status = 0, err = hear(node, in, found, clock_deadline_ms((uint64_t)patience_s * 3 * MS_PER_S));
+  if (err && err != WEFT_ERR_SYSTEM) // else it has ended
     kill(pid, SIGKILL);
-  while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
     ;
+  if (err == WEFT_ERR_SYSTEM)
+    err = fail(err, "the process that asked what the library can do ended without an answer, by %s %d",
+               WIFSIGNALED(status) ? "signal" : "exit status",
+               WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
   return err;
 }
 
@@ -234,8 +251,8 @@ int node_probe(struct node *node) {
   if (!err && found->err)
     err = fail(found->err, "%s", found->error);
   config->left_out = err ? 0 : found->left_out;
-  for (int i = 0; i < RUN_NUM_FEATURES && !err; i++)
-    snprintf(node->probe.why[i], NODE_PROBE_WHY, "%.*s", NODE_PROBE_WHY - 1, found->why[i]);
+  if (!err)
+    node->probe = found->probe;
   free(found);
   return err;
 }

@@ -275,7 +275,8 @@ struct silence {
 static bool lie(struct rank *rank, uint64_t op) {
   struct ep_link *link = ep_link_find(rank->ep, 0, 0);
   struct ep_slot_head *slot = ep_slot(&rank->ep->layout, link->out.memory, op);
-  atomic_store(&slot->combine.flag, ep_answer_flag(op, 0, WEFT_EP_COMBINE_BF16 | EP_ANSWER_WEIGHTS));
+  atomic_store(&slot->combine.flag,
+               ep_answer_flag(&rank->ep->layout, op, 0, 0, WEFT_EP_COMBINE_BF16 | EP_ANSWER_WEIGHTS));
   link->path->publish(link, op, EP_PART_COMBINE, TOKENS);
   for (int i = 0; i < 600 && ep_link_up(link); i++) // until rank 0 has given this one up
     poll(NULL, 0, 100);

@@ -248,7 +248,7 @@ static void the_limits_are_those_of_the_options(void **state) {
   (void)state;
   struct weft_ep_limits limits = WEFT_EP_LIMITS_INIT;
   assert_int_equal(weft_ep_get_limits(&limits), 0);
-  assert_int_equal(limits.max_tokens, 1024);
+  assert_int_equal(limits.max_tokens, 32768);
   assert_int_equal(limits.depth, 2);
   weft_ep_t *other = NULL;
   struct weft_ep_options options = WEFT_EP_OPTIONS_INIT;

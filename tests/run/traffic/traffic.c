@@ -224,6 +224,8 @@ static void the_same_passes_through_copies(void **state) {
   for (enum weft_ep_dtype dtype = WEFT_EP_BF16; dtype <= WEFT_EP_FP8_UE8M0; dtype++) {
     every_kind_passes(dtype, WEFT_EP_PER_EXPERT, true);
     every_kind_passes(dtype, WEFT_EP_RANK_MAJOR, true);
+    for (int layout = WEFT_EP_PER_EXPERT; layout <= WEFT_EP_PACKED; layout++)
+      every_form_passes(dtype, (enum weft_ep_layout)layout, true);
   }
 }
 

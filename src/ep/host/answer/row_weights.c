@@ -5,20 +5,21 @@
 
 #include "ep/host/host.h"
 
-bool ep_row_weights_send(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, const float *weights,
-                         uint64_t deadline_ns) {
+bool ep_row_weights_send(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, const struct ep_batch *batch,
+                         uint64_t flag, const struct ep_answer *with) {
   struct ep_link *link = member->link;
   const struct ep_inbox *inbox = &link->inbox[op->number % EP_DEPTH];
   uint32_t topk = ep->layout.topk;
-  if (!link->path->settle(link, op->number, EP_PART_WEIGHTS, deadline_ns))
+  if (!link->path->settle(link, batch->number, EP_PART_WEIGHTS, with->deadline_ns))
     return false;
-  for (uint32_t i = 0; i < member->rows_in; i++)
-    memcpy(ep_weights_row(ep, link->out.memory, op->number, i),
-           weights + (size_t)inbox->index[(size_t)i * topk] * op->topk, op->topk * sizeof *weights);
-  struct ep_slot_head *slot = ep_slot(&ep->layout, link->out.memory, op->number);
-  atomic_store_explicit(&slot->weights.flag, ep_answer_flag(op->number, op->round, 0), memory_order_release);
-  link->path->publish(link, op->number, EP_PART_WEIGHTS, member->rows_in);
-  uint64_t bytes = (uint64_t)member->rows_in * topk * sizeof *weights;
+  for (uint32_t i = 0; i < batch->count; i++)
+    memcpy(ep_weights_row(ep, link->out.memory, batch->number, i),
+           with->row_weights + (size_t)inbox->index[(size_t)(batch->first + i) * topk] * op->topk,
+           op->topk * sizeof *with->row_weights);
+  struct ep_slot_head *slot = ep_slot(&ep->layout, link->out.memory, batch->number);
+  atomic_store_explicit(&slot->weights.flag, flag, memory_order_release);
+  link->path->publish(link, batch->number, EP_PART_WEIGHTS, batch->count);
+  uint64_t bytes = (uint64_t)batch->count * topk * sizeof *with->row_weights;
   link->sent_bytes += bytes;
   op->combine_wire_bytes += bytes;
   return true;
@@ -36,8 +37,8 @@ enum ep_wait ep_row_weights_await(weft_ep_t *ep, const struct ep_op *op, struct 
   if (!member->weights_back)
     return EP_WAIT_CAME;
   struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->in.memory, op->number);
-  return ep_wait_word(ep, member->link, &slot->weights.flag, ep_answer_flag(op->number, op->round, 0), deadline_ns,
-                      "the weights of its combine did not come by the deadline");
+  return ep_wait_word(ep, member->link, &slot->weights.flag, ep_answer_flag(&ep->layout, op->number, op->round, 0, 0),
+                      deadline_ns, "the weights of its combine did not come by the deadline");
 }
 
 void ep_row_weights_take(weft_ep_t *ep, const struct ep_op *op, uint32_t token, float *out) {
@@ -48,9 +49,12 @@ void ep_row_weights_take(weft_ep_t *ep, const struct ep_op *op, uint32_t token, 
       continue;
     const struct ep_member *member = &op->members[op->member_of[at + k]];
     uint32_t row = op->row_of[at + k];
+    uint64_t piece;
     if (!member->link && op->own_weights)
       out[k] = op->own_in.weight[(size_t)row * ep->layout.topk + k];
-    else if (member->link && member->weights_back && !member->lost)
-      out[k] = ep_weights_row(ep, member->link->in.memory, op->number, row)[k];
+    else if (member->link && member->weights_back && row < member->answered) {
+      row = ep_answer_place(&ep->layout, op, member, row, &piece);
+      out[k] = ep_weights_row(ep, member->link->in.memory, piece, row)[k];
+    }
   }
 }

@@ -76,12 +76,13 @@ int ep_rows_fit(weft_ep_t *ep, const struct ep_op *op, uint32_t index) {
   return 0;
 }
 
-void ep_rows_refuse(weft_ep_t *ep, struct ep_member *member) {
-  member->received = false;
-  member->rows_in = 0;
-  member->lost = true;
-  if (member->link)
-    ep_link_down(ep, member->link, EP_LINK_BROKEN, weft_last_error());
+int ep_rows_complete(weft_ep_t *ep, const struct ep_op *op, uint32_t index) {
+  const uint32_t *left = ep_places_left(ep, index);
+  for (uint32_t e = 0; e < ep->experts_per_rank; e++)
+    if (left[e] > 0)
+      return fail(WEFT_ERR_PROTOCOL, "rank %d brings %u rows fewer to local expert %u than it has said",
+                  op->members[index].rank, left[e], e);
+  return 0;
 }
 
 // Where a row lies.
@@ -199,5 +200,57 @@ void ep_rows_lay(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct e
     else
       by_rank(ep, op, &source, batch->first + i, row, &body, recv);
     op->members[index].last_in = row->token;
+  }
+}
+
+void ep_rows_refuse(weft_ep_t *ep, struct ep_member *member) {
+  member->received = false;
+  member->rows_in = 0;
+  member->lost = true;
+  if (member->link)
+    ep_link_down(ep, member->link, EP_LINK_BROKEN, weft_last_error());
+}
+
+// --- rows that will not come ---
+
+// Row `to` of all, as in lay_row().
+static void lay_none(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_recv_args *recv, int32_t rank,
+                     size_t to, uint32_t part, uint32_t place) {
+  const struct body body = {ep->host->no_row, (const uint32_t *)(ep->host->no_row + op->form.value_bytes), 1};
+  lay_row(ep, &op->form, &body, recv, to, part, place);
+  if (recv->src_rank)
+    recv->src_rank[to] = rank;
+  if (recv->src_token)
+    recv->src_token[to] = -1;
+}
+
+static void lay_no_selections(const struct ep_op *op, const struct weft_ep_recv_args *recv, uint32_t row) {
+  for (uint32_t k = 0; k < op->topk; k++) {
+    size_t at = (size_t)row * op->topk + k;
+    if (recv->local_expert)
+      recv->local_expert[at] = -1;
+    if (recv->weights)
+      recv->weights[at] = 0.0f;
+  }
+}
+
+void ep_rows_lay_lost(weft_ep_t *ep, const struct ep_op *op, uint32_t index, uint32_t laid,
+                      const struct weft_ep_recv_args *recv) {
+  const struct ep_member *member = &op->members[index];
+  uint32_t *left = ep_places_left(ep, index), *next = ep_places_next(ep, index);
+  bool by_rank = recv->layout == WEFT_EP_RANK_MAJOR, packed = recv->layout == WEFT_EP_PACKED;
+  for (uint32_t e = 0; !by_rank && e < ep->experts_per_rank; e++)
+    for (; left[e] > 0; left[e]--) {
+      uint32_t place = next[e]++, to = ep->host->places.first[e] + place;
+      lay_none(ep, op, recv, member->rank, to, packed ? 0 : e, packed ? to : place);
+    }
+  for (uint32_t i = laid; (by_rank || packed) && i < member->rows_in; i++) {
+    uint32_t row = ep->host->places.next_row[index]++; // PACKED: among the pairs of rank and token
+    if (by_rank) {
+      lay_none(ep, op, recv, member->rank, row, 0, row);
+      lay_no_selections(op, recv, row);
+    }
+    for (uint32_t k = 0; recv->slot && k < op->topk; k++)
+      recv->slot[(size_t)row * op->topk + k] = -1;
   }
 }

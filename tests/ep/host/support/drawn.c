@@ -42,7 +42,7 @@ static uint64_t draw_window(uint64_t *state) {
 
 void drawn_group_draw(struct drawn_group *group, uint64_t *state, uint32_t features, enum weft_ep_mode mode) {
   bool large = mode == WEFT_EP_THROUGHPUT && one_in(state, 4);
-  *group = (struct drawn_group){.features = features, .mode = mode};
+  *group = (struct drawn_group){.features = features, .mode = mode, .victim = -1};
   group->window_bytes = mode == WEFT_EP_THROUGHPUT ? draw_window(state) : 0;
   group->dtype = one_in(state, 2) ? WEFT_EP_BF16 : (enum weft_ep_dtype)draw(state, WEFT_EP_BF16, WEFT_EP_FP8_UE8M0);
   group->combine_dtype = one_in(state, 4) ? WEFT_EP_COMBINE_LOGFMT10 : WEFT_EP_COMBINE_BF16;
@@ -99,7 +99,7 @@ struct drawn_op drawn_op_draw(const struct drawn_group *group, uint64_t number) 
   op.combine_dtype = one_in(&state, 2) ? WEFT_EP_COMBINE_LOGFMT10 : group->combine_dtype;
   op.topk = draw(&state, 1, group->topk);
   op.unweighted = group->features & DRAWN_UNWEIGHTED && one_in(&state, 4);
-  op.masks = one_in(&state, 4);
+  op.masks = one_in(&state, 4) && group->victim < 0;
   op.combines = one_in(&state, 4) ? draw(&state, 2, 3) : 1;
   return op;
 }
@@ -117,7 +117,7 @@ struct drawn_own drawn_own_draw(const struct drawn_group *group, uint64_t number
   own.by_column = one_in(&state, 3);
   own.short_of_room = one_in(&state, 8);
   own.apart = one_in(&state, 4);
-  own.lists = one_in(&state, 2);
+  own.lists = one_in(&state, 2) || group->victim >= 0; // which tell what came of it
   for (int i = 0; i < 2; i++)
     own.biased[i] = group->features & DRAWN_BIAS && one_in(&state, 4);
   own.renormalizes = one_in(&state, 2);

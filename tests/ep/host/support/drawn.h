@@ -43,6 +43,7 @@ struct drawn_group {
   int32_t founders[DRAWN_FOUNDERS], joiners[DRAWN_JOINERS];
   uint32_t num_founders, num_joiners;
   uint32_t stay;         // operations of a joiner
+  int32_t victim;        // rank that dies; -1: none
   _Atomic uint32_t gone; // joiners that have left for good
 };
 

@@ -70,6 +70,14 @@ struct member {
   int32_t *slot;
   int64_t *range;
 
+  // Called before the calls of a half, if not NULL.
+  void (*before)(struct member *m, bool combines);
+  void *before_arg;
+  uint64_t half_ns[2]; // how long they took the last time
+  uint64_t epoch;      // of the last operation
+  bool had_losses;
+  uint64_t broken[2]; // operations in which a part of what the victim sends came, by halves
+
   uint64_t judged, unjudged, of_kind[DRAWN_UNANSWERED + 1], conflicts, crowded;
 };
 

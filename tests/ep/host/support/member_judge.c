@@ -45,12 +45,39 @@ static bool padding_stays(struct member *m) {
   return true;
 }
 
+// Whether some rows of the victim came and some places stayed empty.
+static void note_broken(struct member *m) {
+  bool came = false, empty = false;
+  for (uint32_t i = 0; m->info.num_lost > 0 && i < m->room; i++) {
+    bool is_of_it = m->rows.src_rank[i] == m->group->victim;
+    came |= is_of_it && m->rows.src_token[i] >= 0;
+    empty |= is_of_it && m->rows.src_token[i] == -1;
+  }
+  m->broken[0] += came && empty;
+}
+
+// Whether the list has selections of the victim's experts; `some` not all of them.
+static bool misses_victim(const struct member *m, const struct oracle_source *own, bool *some) {
+  uint32_t listed = 0, selected = 0;
+  for (uint32_t i = 0; i < m->result.num_missing; i++)
+    listed += m->missing[i].expert / m->group->experts == m->group->victim;
+  for (size_t i = 0; own && i < (size_t)own->num_tokens * m->op.topk; i++)
+    selected += own->topk_idx[i] >= 0 && own->topk_idx[i] / m->group->experts == m->group->victim;
+  *some = listed > 0 && listed < selected;
+  return listed > 0;
+}
+
 bool member_judge_dispatch(struct member *m) {
   struct oracle_case test = case_of(m);
   bool strips = m->op.masks && m->op.kind != DRAWN_KEEPS; // there they are sources with empty places
   if (strips)
     strip_masked(m);
-  struct oracle_verdict verdict = oracle_check_dispatch(&test, m->rank, &m->recv, &m->info, NULL, 0);
+  if (m->group->mode == WEFT_EP_THROUGHPUT) {
+    test.partial = m->lost;
+    test.num_partial = m->info.num_lost;
+  }
+  struct oracle_verdict verdict = oracle_check_dispatch(&test, m->rank, &m->recv, &m->info, m->lost, m->info.num_lost);
+  note_broken(m);
   if (strips)
     member_make_sources(m);
   return verdict.ok ? padding_stays(m) : member_fail(m, "%s", verdict.what);
@@ -85,6 +112,12 @@ bool member_judge_combine(struct member *m) {
   for (uint32_t i = 0; m->op.masks && i < m->num_view; i++)
     if (drawn_masks(m->group, m->number, m->rank, m->view[i]))
       masked[num_masked++] = m->view[i];
+  bool some, misses = m->group->victim >= 0 && misses_victim(m, own, &some);
+  if (misses && m->info.num_lost + m->result.num_lost == 0)
+    return member_fail(m, "selections of rank %d are missing, and it is not lost", m->group->victim);
+  if (misses && m->group->mode == WEFT_EP_LATENCY)
+    masked[num_masked++] = m->group->victim; // all of it then
+  m->broken[1] += misses && some;
   struct oracle_answer answer = {.unweighted = m->op.unweighted};
   for (int i = 0; i < 2; i++)
     answer.bias[i] = m->own.biased[i] ? m->bias[i] : NULL;
@@ -94,6 +127,10 @@ bool member_judge_combine(struct member *m) {
   answer.out_weights = m->own.wants_weights ? m->out_weights : NULL;
   struct oracle_case test = case_of(m);
   test.answer = &answer;
+  if (misses && m->group->mode == WEFT_EP_THROUGHPUT) {
+    test.partial = &m->group->victim;
+    test.num_partial = 1;
+  }
   enum pattern_kind kind = PATTERN_SCALED;
   struct oracle_verdict verdict = oracle_check_combine(&test, m->rank, m->out, &m->result, pattern_expert, &kind,
                                                        masked, num_masked, m->own.renormalizes);
