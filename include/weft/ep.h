@@ -889,8 +889,8 @@ WEFT_API void weft_ep_route_free(weft_ep_route_t *route);
  *  BUSY: an open operation needs the route. NOT_CONNECTED, FENCED: as with weft_ep_dispatch_send(). [owner] */
 WEFT_API int weft_ep_route_plan(weft_ep_route_t *route, const int64_t *topk_idx, uint32_t num_tokens, void *stream);
 
-/** Writes the addresses of a route's arrays: valid until it is freed. What they hold is undefined before, and changes
- *  with each dispatch that fills the route. [owner] */
+/** Writes the addresses of a route's arrays: valid until it is freed. What they hold is undefined before it is planned
+ *  or filled, and changes with each dispatch that fills it. INVALID: an argument is NULL. [owner] */
 WEFT_API int weft_ep_route_get_arrays(weft_ep_route_t *route, struct weft_ep_route_arrays *arrays);
 
 /** Waits until the dispatch that fills the route has been received, and writes its counts; `info` may be NULL. On host

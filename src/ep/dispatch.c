@@ -5,10 +5,23 @@
 #include "ep/core/engine.h"
 #include "ep/core/route.h"
 
+// What can be said of a route without looking at it.
+static int check_route(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args) {
+  bool given = args->topk_idx || args->topk_idx32, check = args->flags & WEFT_EP_DISPATCH_CHECK_ROUTE;
+  if (!args->route)
+    return check ? fail(WEFT_ERR_INVALID, "dispatch: CHECK_ROUTE is set, but route is NULL") : 0;
+  int rc = ep_route_check_of(ep, args->route, "dispatch");
+  if (rc != 0)
+    return rc;
+  if (check && !given)
+    return fail(WEFT_ERR_INVALID, "dispatch: CHECK_ROUTE is set, but topk_idx is NULL: there is nothing to check");
+  return 0;
+}
+
 static int check_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args) {
   int rc = ep_check_flags("dispatch", args->flags, WEFT_EP_DISPATCH_RECYCLE | WEFT_EP_DISPATCH_CHECK_ROUTE, 0);
   if (rc == 0)
-    rc = ep_route_check_dispatch(ep, args);
+    rc = check_route(ep, args);
   if (rc != 0)
     return rc;
   if (args->num_tokens > ep->layout.max_tokens)

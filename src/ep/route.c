@@ -8,37 +8,6 @@
 
 enum { MAX_ALIGNMENT = 256 };
 
-// --- who may use one ---
-
-int ep_route_check(const weft_ep_route_t *route, const char *call) {
-  if (!route)
-    return fail(WEFT_ERR_INVALID, "%s: route is NULL: weft_ep_route_create makes one", call);
-  if (forked_since(route->opened))
-    return fail_context(forked_check(route->opened, "the route"), "%s", call);
-  if (!route->ep)
-    return fail(WEFT_ERR_CLOSED, "%s: the rank that the route was made for is closed: free the route", call);
-  return 0;
-}
-
-int ep_route_check_of(const weft_ep_t *ep, const weft_ep_route_t *route, const char *call) {
-  int rc = ep_route_check(route, call);
-  if (rc == 0 && route->ep != ep)
-    rc = fail(WEFT_ERR_INVALID, "%s: the route was made for another handle than this one", call);
-  return rc;
-}
-
-int ep_route_check_dispatch(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args) {
-  bool given = args->topk_idx || args->topk_idx32, check = args->flags & WEFT_EP_DISPATCH_CHECK_ROUTE;
-  if (!args->route)
-    return check ? fail(WEFT_ERR_INVALID, "dispatch: CHECK_ROUTE is set, but route is NULL") : 0;
-  int rc = ep_route_check_of(ep, args->route, "dispatch");
-  if (rc != 0)
-    return rc;
-  if (check && !given)
-    return fail(WEFT_ERR_INVALID, "dispatch: CHECK_ROUTE is set, but topk_idx is NULL: there is nothing to check");
-  return 0;
-}
-
 // --- its life ---
 
 static int check_option(const char *name, uint32_t value, uint32_t most, const char *of) {
@@ -104,51 +73,14 @@ int weft_ep_route_create(weft_ep_t *ep, const struct weft_ep_route_options *give
   return 0;
 }
 
-static void destroy(weft_ep_route_t *route) {
-  route->engine->route_free(route);
-  free(route);
-}
-
-static void unlink_route(weft_ep_route_t *route) {
-  weft_ep_route_t **at = &route->ep->routes;
-  while (*at != route)
-    at = &(*at)->next;
-  *at = route->next;
-}
-
 void weft_ep_route_free(weft_ep_route_t *route) {
   if (!route)
     return;
-  if (route->ep && !forked_since(route->opened)) {
-    if (route->users > 0) { // the end of the last operation that needs it frees it
-      route->freed = true;
-      return;
-    }
-    unlink_route(route);
-  }
-  destroy(route);
-}
-
-void ep_route_use(weft_ep_route_t *route) {
-  route->users++;
-}
-
-void ep_route_unuse(weft_ep_route_t *route) {
-  if (--route->users > 0 || !route->freed)
-    return;
-  unlink_route(route);
-  destroy(route);
-}
-
-void ep_routes_close(weft_ep_t *ep) {
-  while (ep->routes) {
-    weft_ep_route_t *route = ep->routes;
-    ep->routes = route->next;
-    route->ep = NULL;
-    route->users = 0;
-    if (route->freed)
-      destroy(route);
-  }
+  bool linked = route->ep && !forked_since(route->opened);
+  if (linked && route->users > 0)
+    route->freed = true; // the end of the last operation that needs it frees it
+  else
+    ep_route_destroy(route, linked);
 }
 
 // --- what it knows ---

@@ -100,7 +100,7 @@ struct device_ep {
   const void *known[CUDA_KNOWN];      // arguments
 };
 
-// flow.c, route.c: the memory of a group for throughput, as far as it depends on its sizes alone. `base` NULL: only the
+// flow_memory.c: the memory of a group for throughput, as far as it depends on its sizes alone. `base` NULL: only the
 // size counts.
 void cuda_flow_of(const struct device_ep_options *options, struct cuda_flow *flow, uint64_t *offset);
 uint64_t cuda_place_sides(struct device_ep *ep, char *base);
@@ -110,8 +110,10 @@ uint64_t cuda_place_routing(struct cuda_routing *routing, const struct cuda_flow
 int cuda_write_routing(struct device *device, const struct cuda_routing *routing, char *why);
 // Opens the memory. Within a guard. cuda_ep_close() releases it.
 int cuda_open_streams(struct device_ep *ep, char *why);
-// What the kernels of rows know of operation `op`: adds it to its record (ROOM: the rows were more than max_rows), or
-// tells of each token the members whose contribution is missing. Within a guard. [owner]
+// Rows that this rank receives in one operation, at most.
+uint32_t cuda_max_rows(const struct device_ep_options *options);
+// flow_record.c: what the kernels of rows know of operation `op`: adds it to its record (ROOM: the rows were more than
+// max_rows), or tells of each token the members whose contribution is missing. Within a guard. [owner]
 int cuda_flow_record(struct device_ep *ep, uint64_t op, struct device_record *record, char *why);
 int cuda_flow_missing(struct device_ep *ep, uint64_t op, uint64_t *missing, uint32_t num_tokens, char *why);
 // route.c: what a route's owner reads, behind the plan and behind the rows. Within a guard. [owner]
@@ -122,7 +124,7 @@ int cuda_copy_selections(struct device_ep *ep, const struct device_route *route,
 int cuda_clear_route(struct device_ep *ep, const struct device_route *route, void *stream, char *why);
 int cuda_launch_route_received(struct device_ep *ep, const struct device_route *route, uint32_t topk, void *stream,
                                char *why);
-// Launches, as those of launch.c. Within a guard.
+// launched.c: what all launches have in common. Within a guard.
 bool cuda_early(const struct device_ep *ep);
 int cuda_launched(struct device_ep *ep, int error, void *stream, const char *what, char *why);
 int cuda_get(struct device_ep *ep, void *to, const void *from, size_t size, const char *what, char *why);

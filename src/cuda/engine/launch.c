@@ -9,13 +9,6 @@ enum {
   RELAYED_BLOCKS = 12, // where peers are on other hosts
 };
 
-// The blocks of a kernel that is launched early become resident before the kernel before it has ended. With another
-// rank on the device they could take the place of a block that this rank waits for. A graph keeps the choice that was
-// made when it was captured.
-bool cuda_early(const struct device_ep *ep) {
-  return ep->early && !ep->limited && cuda_quota_alone(ep->device);
-}
-
 // Blocks read a window in the host's memory one small piece after the other: 81 of them took 65 us for one look at a
 // header, and a few are enough for what the way through a host carries. A graph keeps what held here too.
 static bool is_relayed(const struct device_ep *ep) {
@@ -51,16 +44,6 @@ static int layout_of(const struct device_ep *ep, uint32_t topk, int dtype, int c
 static int enter(struct device_ep *ep, void *stream, struct cuda_guard *guard, char *why) {
   int rc = cuda_check_stream(ep, stream, why);
   return rc ? rc : cuda_enter(ep->device, guard, why);
-}
-
-// Records a launch and reports its error; cuda_ep_close() waits for the newest.
-int cuda_launched(struct device_ep *ep, int error, void *stream, const char *what, char *why) {
-  int rc = cuda_check(why, (cudaError_t)error, what);
-  if (rc == 0) {
-    ep->last = stream;
-    ep->last_launch = __atomic_add_fetch(&ep->device->launches, 1, __ATOMIC_RELAXED);
-  }
-  return rc;
 }
 
 static int check_send(struct device_ep *ep, const struct device_dispatch *d, char *why) {
@@ -179,12 +162,6 @@ int cuda_ep_read_masks(struct device_ep *ep, int32_t *ranks, uint32_t count, uin
     rc = cuda_launched(ep, cuda_launch_masks(&args, stream), stream, "cannot launch the reading of masks", why);
   cuda_leave(&guard);
   return rc;
-}
-
-// Copies from the device by the owner's stream. Within a guard.
-int cuda_get(struct device_ep *ep, void *to, const void *from, size_t size, const char *what, char *why) {
-  int rc = cuda_check(why, cudaMemcpyAsync(to, from, size, cudaMemcpyDeviceToHost, ep->owner), what);
-  return rc ? rc : cuda_await(ep->owner, CUDA_OWN_WORK_MS * (uint64_t)1000000, what, why);
 }
 
 int cuda_ep_record(struct device_ep *ep, uint64_t op, struct device_record *record, char *why) {

@@ -30,11 +30,11 @@ struct weft_ep_route {
 int ep_route_check(const weft_ep_route_t *route, const char *call);
 // Whether it is of that group. INVALID, CLOSED. [owner]
 int ep_route_check_of(const weft_ep_t *ep, const weft_ep_route_t *route, const char *call);
-// What can be said of a dispatch's arguments with a route without looking at it. INVALID, CLOSED. [owner]
-int ep_route_check_dispatch(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args);
 // One operation more, or one less, that needs it; the last one less frees it if the caller has. [owner]
 void ep_route_use(weft_ep_route_t *route);
 void ep_route_unuse(weft_ep_route_t *route);
+// Frees it; `linked`: its group knows it. [owner]
+void ep_route_destroy(weft_ep_route_t *route, bool linked);
 // The group is closed: its routes answer CLOSED from here on, until their owner frees them. [owner]
 void ep_routes_close(weft_ep_t *ep);
 

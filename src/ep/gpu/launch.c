@@ -4,21 +4,6 @@
 #include "ep/gpu/gpu.h"
 #include "ep/view/views.h"
 
-uint64_t ep_gpu_next_op(const weft_ep_t *ep) {
-  uint64_t replayed = ep->gpu->report ? ep_gpu_read(&ep->gpu->report->replayed) : 0;
-  return replayed > ep->next_op ? replayed : ep->next_op;
-}
-
-// Waits of kernels that may come one behind the other in a stream: a combine's that is not yet reported, for room
-// and for answers, and a dispatch's, for headers and for rows.
-enum { WAITS_IN_A_ROW = 4 };
-
-// Longer than its kernels: each of their waits may be extended.
-uint32_t ep_gpu_patience_ms(const weft_ep_t *ep) {
-  uint64_t ms = (1 + WAITS_IN_A_ROW * (1 + EP_EXTENSIONS)) * (uint64_t)ep->op_timeout_ms;
-  return ms > UINT32_MAX ? UINT32_MAX : (uint32_t)ms;
-}
-
 // --- which operation ---
 
 static int find(weft_ep_t *ep, uint64_t number, enum ep_op_state state, const char *call, struct gpu_op **out) {

@@ -5,7 +5,6 @@
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/time/clock.h"
-#include "ep/core/args.h"
 #include "ep/gpu/gpu.h"
 
 static struct device_ep_options engine_options(const weft_ep_t *ep, const struct weft_ep_options *options) {
@@ -59,8 +58,6 @@ static int open_device(struct ep_gpu *gpu) {
 static int open_all(weft_ep_t *ep, const struct weft_ep_options *options) {
   struct ep_gpu *gpu = ep->gpu;
   char why[DEVICE_WHY] = "";
-  if (options->mode == WEFT_EP_THROUGHPUT)
-    return ep_unsupported("options", "mode THROUGHPUT on CUDA memory", "open the group on host memory");
   int rc = device_load(&gpu->api);
   if (rc == 0)
     rc = choose(gpu, options->device);

@@ -9,6 +9,16 @@
 
 enum { NAP_NS = 20000, SLICE_MS = 50 }; // SLICE_MS: between two looks whether the wait is interrupted
 
+// Waits of kernels that may come one behind the other in a stream: a combine's that is not yet reported, for room
+// and for answers, and a dispatch's, for headers and for rows.
+enum { WAITS_IN_A_ROW = 4 };
+
+// Longer than its kernels: each of their waits may be extended.
+uint32_t ep_gpu_patience_ms(const weft_ep_t *ep) {
+  uint64_t ms = (1 + WAITS_IN_A_ROW * (1 + EP_EXTENSIONS)) * (uint64_t)ep->op_timeout_ms;
+  return ms > UINT32_MAX ? UINT32_MAX : (uint32_t)ms;
+}
+
 int ep_gpu_await_stream(weft_ep_t *ep, void *stream, uint32_t timeout_ms, char *why) {
   struct ep_gpu *gpu = ep->gpu;
   uint64_t deadline_ns = ep_deadline(timeout_ms);
