@@ -13,7 +13,7 @@
 #include "cuda/control/control.h"
 #include "ep/core/activation.h"
 
-enum { PUBLISHED = 8, RECORDS = 4, JOINER_NS = 1000000, FAKE_STREAM = 4096 };
+enum { PUBLISHED = 8, RECORDS = 4, JOINER_NS = 1000000, FAKE_STREAM = 64 << 10 };
 
 struct view {
   uint64_t epoch;
