@@ -17,7 +17,7 @@ __global__ void store_to(uint4 *to, size_t count) {
 }
 
 struct numbers {
-  uint32_t tokens = 4096, hidden = 7168, topk = 8, experts = 72, ranks = 2, window = 64, rounds = 20, quick = 0, batch = 0;
+  uint32_t tokens = 4096, hidden = 7168, topk = 8, experts = 72, ranks = 2, window = 64, rounds = 20, quick = 0, batch = 0, only = 0;
 };
 
 // Time of `what` for each rank, `rounds` times in a row; of the slowest, in us.
@@ -67,30 +67,6 @@ float store_rate(flow_group &group, uint32_t blocks) {
   });
   return (float)bytes / us * 1e-3f;
 }
-
-#ifdef FLOW_TRACE
-extern "C" void flow_trace_rows(unsigned long long *);
-extern "C" void flow_trace_answers(unsigned long long *);
-void flow_trace_show(const char *what) {
-  OK(cudaSetDevice(0));
-  const char *names[] = {"send", "receive", "answer", "add"};
-  const char *phases[] = {"rows", "find", "idle", "work", "finished", "await", "load", "fence"};
-  for (int part = 0; part < 2; part++) {
-    unsigned long long t[4][8];
-    part ? flow_trace_answers(&t[0][0]) : flow_trace_rows(&t[0][0]);
-    for (int role = 0; role < 4; role++) {
-      if (!t[role][0])
-        continue;
-      printf("# trace %s %s: %llu rows; cycles a row:", what, names[role], t[role][0]);
-      for (int i = 1; i < 8; i++)
-        printf(" %s %llu", phases[i], t[role][i] / t[role][0]);
-      printf("\n");
-    }
-  }
-}
-#else
-void flow_trace_show(const char *) {}
-#endif
 
 void report(const char *what, uint32_t blocks, float us, float bytes, float rate) {
   float alone = bytes / rate * 1e-3f;
@@ -156,7 +132,6 @@ void measure(const numbers &n, const char *name, int dtype, bool casts, int layo
     report((label + " dispatch").c_str(), blocks, only, there, rate);
     report((label + " kept").c_str(), blocks, kept, there, rate);
     report((label + " combine").c_str(), blocks, combine, back, rate);
-    flow_trace_show(label.c_str());
     if (!group.try_all()) {
       printf("%s at %u, after: WRONG: %s\n", name, blocks, group.wrong.c_str());
       exit(1);
@@ -284,7 +259,7 @@ int main(int argc, char **argv) {
     uint32_t *number;
   } names[] = {{"tokens", &n.tokens}, {"hidden", &n.hidden}, {"topk", &n.topk},     {"experts", &n.experts},
                {"ranks", &n.ranks},   {"window", &n.window}, {"rounds", &n.rounds}, {"quick", &n.quick},
-               {"batch", &n.batch}};
+               {"batch", &n.batch},   {"only", &n.only}};
   for (int i = 1; i < argc; i++) {
     bool known = false;
     for (auto &name : names)
@@ -306,11 +281,19 @@ int main(int argc, char **argv) {
   OK(cudaGetDeviceProperties(&properties, 0));
   printf("# %d x %s\n", devices, properties.name);
   std::vector<uint32_t> few = n.quick ? std::vector<uint32_t>{24} : std::vector<uint32_t>{24, 8, 16, 32, 64, 132};
-  measure(n, "fp8 by rank", WEFT_EP_FP8, false, WEFT_EP_RANK_MAJOR, few);
-  measure(n, "fp8 cast by rank", WEFT_EP_FP8, true, WEFT_EP_RANK_MAJOR, {24});
-  measure(n, "fp8 packed", WEFT_EP_FP8, false, WEFT_EP_PACKED, n.quick ? std::vector<uint32_t>{24, 64} : few);
-  measure(n, "bf16 by rank", WEFT_EP_BF16, false, WEFT_EP_RANK_MAJOR, few);
-  measure(n, "bf16 packed", WEFT_EP_BF16, false, WEFT_EP_PACKED, {24, 64});
-  measure_product(n);
+  // only: 0: all; else bits of the lines below
+  uint32_t only = n.only ? n.only : ~0u;
+  if (only & 1)
+    measure(n, "fp8 by rank", WEFT_EP_FP8, false, WEFT_EP_RANK_MAJOR, few);
+  if (only & 2)
+    measure(n, "fp8 cast by rank", WEFT_EP_FP8, true, WEFT_EP_RANK_MAJOR, {24});
+  if (only & 4)
+    measure(n, "fp8 packed", WEFT_EP_FP8, false, WEFT_EP_PACKED, n.quick ? std::vector<uint32_t>{24, 64} : few);
+  if (only & 8)
+    measure(n, "bf16 by rank", WEFT_EP_BF16, false, WEFT_EP_RANK_MAJOR, few);
+  if (only & 16)
+    measure(n, "bf16 packed", WEFT_EP_BF16, false, WEFT_EP_PACKED, {24, 64});
+  if (only & 32)
+    measure_product(n);
   return 0;
 }

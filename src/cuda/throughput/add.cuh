@@ -12,44 +12,59 @@ struct adder {
   uint64_t mine;  // this rank's own seat, as a bit, if its own rows are read where they lie
   uint64_t shut;  // seats from which nothing comes
   uint64_t ended; // that will send nothing more, though they should
+  // The next token, loaded early.
+  bool loaded;
+  uint32_t token;
+  uint64_t sent;
+  cuda_way way;
 
-  __device__ __forceinline__ adder(const cuda_answers_args &args, const flow_kernel &kernel, pump &pump, uint32_t index)
-      : channel(kernel, args.flow, true, args.state, *pump.memory, index), args(args), kernel(kernel),
+  __device__ __forceinline__ adder(channel_memory &memory, uint32_t index, const cuda_answers_args &args,
+                                   const flow_kernel &kernel)
+      : channel(kernel, args.flow, true, args.state, memory, index), args(args), kernel(kernel),
         walk(kernel.route.seats, index, kernel.tokens, true), mine(args.rank_major ? 1ull << kernel.op.self : 0),
-        shut(~kernel.seats), ended(0) {}
+        shut(~kernel.seats), ended(0) {
+    load();
+  }
 
-  __device__ __forceinline__ found_job find(pump &pump, pump_job &job, uint32_t) {
-    uint32_t lane = channel.lane, K = args.topk, token;
-    uint64_t sent;
-    if (!walk.look(&token, &sent))
+  __device__ __forceinline__ found_job find(mover_job &job) {
+    uint32_t lane = channel.lane;
+    if (!loaded)
       return JOB_NONE;
-    cuda_way way = {CUDA_WAY_NONE, 0};
-    if (lane < K) {
-      uint2 both = __ldg((const uint2 *)(kernel.route.ways + (size_t)token * K + lane));
-      way = {both.x, both.y};
-    }
     uint64_t over, wanted = sent & ~(shut | ended | mine), came = channel.there(wanted & ~channel.dropped, &over);
     ended |= over;
     // Those that are not awaited any more bring nothing; one that came counts, even if its rank was lost since.
     if (wanted & ~(came | channel.dropped | ended))
       return JOB_WAITS;
     ended |= wanted & ~came; // a gap: what comes behind it belongs to other tokens
-    walk.take();
     uint32_t seat = way.row == CUDA_WAY_NONE ? DEVICE_SEATS : way.row >> CUDA_WAY_SEAT;
     uint64_t has_row = came | (sent & mine & ~shut);
-    uint32_t inputs = list_answers(pump, job, way, seat, has_row, lane);
-    finish_job(pump, job, token, way, seat, sent, has_row, inputs, lane);
+    uint32_t inputs = list_answers(job, way, seat, has_row, lane);
+    finish_job(job, token, way, seat, sent, has_row, inputs, lane);
 #pragma unroll
     for (uint32_t h = 0; h < 2; h++)
       channel.memory.sent[lane + h * WARP] += has(came, lane + h * WARP);
     if (lane == 0)
       job.seats = came;
     __syncwarp();
+    load();
     return JOB_READY;
   }
 
+  // Loads what has to be known of the next token. [warp]
+  __device__ __forceinline__ void load() {
+    loaded = walk.look(&token, &sent);
+    if (!loaded)
+      return;
+    walk.take();
+    way = {CUDA_WAY_NONE, 0};
+    if (channel.lane < args.topk) {
+      uint2 both = __ldg((const uint2 *)(kernel.route.ways + (size_t)token * args.topk + channel.lane));
+      way = {both.x, both.y};
+    }
+  }
+
   // Lists the answers in the order of ranks. Returns how many. [warp]
-  __device__ __forceinline__ uint32_t list_answers(const pump &pump, pump_job &job, cuda_way way, uint32_t seat,
+  __device__ __forceinline__ uint32_t list_answers(mover_job &job, cuda_way way, uint32_t seat,
                                                    uint64_t has_row, uint32_t lane) {
     const char *own = nullptr;
     if (has_row & mine) {
@@ -57,7 +72,7 @@ struct adder {
       uint32_t row = __shfl_sync(~0u, way.row, first) & ((1u << CUDA_WAY_SEAT) - 1);
       uint32_t pair = kernel.row_base[kernel.op.self] + row;
       if (pair < args.rows)
-        own = (const char *)args.y + (uint64_t)pair * pump.shape.in_row;
+        own = (const char *)args.y + (uint64_t)pair * 2 * args.flow.hidden;
     }
     uint32_t inputs = 0;
 #pragma unroll 1
@@ -76,11 +91,11 @@ struct adder {
   }
 
   // Where it goes, biases, weights, what is missing. [warp]
-  __device__ __forceinline__ void finish_job(const pump &pump, pump_job &job, uint32_t token, cuda_way way,
+  __device__ __forceinline__ void finish_job(mover_job &job, uint32_t token, cuda_way way,
                                              uint32_t seat, uint64_t sent, uint64_t has_row, uint32_t inputs,
                                              uint32_t lane) {
     uint32_t K = args.topk, answers = inputs;
-    uint64_t row = (uint64_t)token * pump.shape.out_row;
+    uint64_t row = (uint64_t)token * 2 * args.flow.hidden;
     float factor = 1.0f;
     if (args.renormalize)
       factor = make_up(token, seat, has_row, lane);
@@ -92,7 +107,7 @@ struct adder {
         weight = pair < args.rows ? args.row_weights[(size_t)pair * K + lane] : 0.0f;
       } else if (weighed) {
         weight = __uint_as_float(ptx::load_volatile(
-            (const uint32_t *)(channel.place(kernel.op.in[seat], channel.memory.sent[seat]) + pump.shape.in_row) + lane));
+            (const uint32_t *)(channel.place(kernel.op.in[seat], channel.memory.sent[seat]) + 2 * args.flow.hidden) + lane));
       }
       args.out_weights[(size_t)token * K + lane] = weight;
     }
@@ -102,30 +117,15 @@ struct adder {
     args.missing[token] = sent & ~has_row;
 #pragma unroll
     for (int b = 0; b < 2; b++)
-      if (args.bias[b] && answers > 0) {
+      if (args.bias[b]) {
         job.input[inputs] = (const char *)args.bias[b] + row;
         job.weight[inputs++] = 1.0f;
       }
-    job.step = pump.shape.in_packet;
-    if (answers == 0) {
-      // Zeros and nothing else: or the biases, from the begin.
-      for (int b = 0; b < 2; b++)
-        if (args.bias[b]) {
-          job.input[inputs] = (const char *)args.bias[b] + row;
-          job.weight[inputs++] = 1.0f;
-        }
-      if (inputs == 0) {
-        job.input[inputs] = (const char *)pump_zeros;
-        job.weight[inputs++] = 0.0f;
-        job.step = 0;
-      }
-    }
     job.inputs = inputs;
     job.factor = factor;
     job.factor_at = args.renormalize ? answers : 0;
     job.output[0] = (char *)args.out + row;
     job.outputs = 1;
-    job.remote = 0;
   }
 
   __device__ __forceinline__ int32_t selection(uint32_t token, uint32_t k) const {
@@ -145,21 +145,16 @@ struct adder {
     return there != 0.0f ? weight / there : 1.0f;
   }
 
-  template <typename MORE>
-  __device__ __forceinline__ void work(pump &pump, const pump_job &job, uint32_t &ready, MORE more) {
-    pump.sum(job, ready, more, [] {});
-  }
-  __device__ __forceinline__ void finished(pump &, const pump_job &job) {
+  __device__ __forceinline__ void finished(const mover_job &job, bool) {
     // The rows of the job have been read, and no others of these seats before the job behind it.
 #pragma unroll
     for (uint32_t h = 0; h < 2; h++) {
       uint32_t seat = channel.lane + h * WARP;
-      channel.written[h] += has(job.seats, seat);
       if (has(job.seats, seat))
-        channel.give_credit(seat, channel.base + channel.written[h]);
+        channel.give_credit(seat, channel.base + ++channel.memory.written[seat]);
     }
   }
-  __device__ __forceinline__ void flush(pump &) {}
+  __device__ __forceinline__ void flush() {}
   // [warp]
   __device__ __forceinline__ void end() {
 #pragma unroll

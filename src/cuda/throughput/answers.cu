@@ -1,4 +1,4 @@
-// The answers of a combine: half of each block's warps answer, the others add up what this rank's tokens get.
+// The answers of a combine: some blocks answer, the others add up what this rank's tokens get.
 #include "cuda/throughput/add.cuh"
 #include "cuda/throughput/answer.cuh"
 #include "cuda/throughput/launch.h"
@@ -8,47 +8,42 @@ namespace {
 
 struct answers_launch {
   cuda_answers_args args;
-  pump_shape answers, adds;
-  uint32_t warps, each; // of a kind, of a block; bytes of shared memory of one
+  uint32_t answerers; // blocks, the first ones
+  flow_role answers, adds;
 };
 
-template <bool SUMS> __global__ __launch_bounds__(2 * PUMP_MOST_WARPS *WARP, 1) void answers_kernel(
+template <mover_inputs KIND> struct summer {
+  uint32_t bytes;
+  __device__ __forceinline__ void operator()(const mover_job &job, mover_share share) const {
+    add_job<KIND>(job, bytes, share);
+  }
+};
+
+template <bool RANK_MAJOR> __global__ __launch_bounds__(ANSWERS_WARPS *WARP, 1) void answers_kernel(
     const __grid_constant__ answers_launch launch) {
-  extern __shared__ __align__(128) char room[];
+  extern __shared__ channel_memory memory[];
   __shared__ flow_kernel kernel;
   const cuda_answers_args &args = launch.args;
   ptx::kernel_wait();
   begin_flow(kernel, args.state, args.op, args.route);
-  uint64_t mine = 1ull << kernel.op.self, others = args.rank_major ? kernel.seats & ~mine : kernel.seats;
-  agents agents(launch.warps);
-  if (!agents.writes)
-    for (uint32_t c = agents.index; c < CUDA_CHANNELS; c += agents.count)
+  uint64_t mine = 1ull << kernel.op.self, others = RANK_MAJOR ? kernel.seats & ~mine : kernel.seats;
+  uint32_t bytes = 2 * args.flow.hidden;
+  if (blockIdx.x < launch.answerers) {
+    crew crew(0, launch.answerers, 0, launch.answers.warps, launch.answers.crew);
+    if (crew.works)
+      run_channels<answerer>(crew, memory, summer<MOVER_OWN>{bytes}, args, kernel, others);
+    return;
+  }
+  crew crew(launch.answerers, gridDim.x - launch.answerers, 0, launch.adds.warps, launch.adds.crew);
+  if (!crew.works)
+    return;
+  if (crew.warp == 0)
+    for (uint32_t c = crew.index; c < CUDA_CHANNELS; c += crew.count)
       for (uint32_t seat = threadIdx.x % WARP; seat < DEVICE_SEATS; seat += WARP)
         if (has(others, seat))
           ptx::store_relaxed(&((cuda_flow_head *)kernel.op.out[seat])->answers[c].credit,
                              kernel.op.op * args.flow.list);
-  char *memory = room + (size_t)(threadIdx.x / WARP) * launch.each;
-  if (agents.writes) {
-    pump pump(launch.answers, memory);
-    for (uint32_t c = agents.index; c < CUDA_CHANNELS; c += agents.count) {
-      answerer<SUMS> answerer(args, kernel, pump, c, others);
-      run_role(pump, answerer);
-      answerer.end(pump, others);
-    }
-#ifdef FLOW_TRACE
-    flow_trace_put(pump, 2);
-#endif
-  } else {
-    pump pump(launch.adds, memory);
-    for (uint32_t c = agents.index; c < CUDA_CHANNELS; c += agents.count) {
-      adder adder(args, kernel, pump, c);
-      run_role(pump, adder);
-      adder.end();
-    }
-#ifdef FLOW_TRACE
-    flow_trace_put(pump, 3);
-#endif
-  }
+  run_channels<adder>(crew, memory, summer<MOVER_RING>{bytes}, args, kernel);
 }
 
 } // namespace
@@ -56,25 +51,25 @@ template <bool SUMS> __global__ __launch_bounds__(2 * PUMP_MOST_WARPS *WARP, 1) 
 int cuda_launch_answers(const struct cuda_answers_args *args, uint32_t blocks, bool early, cudaStream_t stream) {
   answers_launch launch_args;
   launch_args.args = *args;
-  pump_shape_init(&launch_args.answers, 2 * args->flow.hidden, 2 * args->flow.hidden);
-  launch_args.adds = launch_args.answers;
-  launch_args.answers.foot = args->row_weights ? cuda_round_up(4 * args->topk, 16) : 0;
-  launch_args.warps = pump_warps(blocks);
-  size_t memory = pump_share(&launch_args.answers, &launch_args.adds, launch_args.warps, &launch_args.each);
+  // The experts' rows of a token are many more than its answers; where they have been added up, both ends move as much.
+  uint32_t first = args->rank_major ? blocks / 2 : blocks * 3 / 4;
+  launch_args.answerers = first ? first : 1;
+#ifdef FLOW_TUNE
+  launch_args.answerers = flow_tune("ANSWERERS", launch_args.answerers);
+#endif
+  float work = (float)args->flow.hidden / 7168.0f;
+  launch_args.answers = flow_role_of(launch_args.answerers, ANSWERS_WARPS, (args->rank_major ? 1.0f : 5.0f) * work);
+  launch_args.adds = flow_role_of(blocks - launch_args.answerers, ANSWERS_WARPS, 2.5f * work);
+#ifdef FLOW_TUNE
+  flow_tune("CREW_ANSWER", ANSWERS_WARPS, &launch_args.answers);
+  flow_tune("CREW_ADD", ANSWERS_WARPS, &launch_args.adds);
+#endif
   void *params[] = {&launch_args};
-  const void *kernel = args->rank_major ? (const void *)answers_kernel<false> : (const void *)answers_kernel<true>;
-  return launch(kernel, params, blocks, 2 * launch_args.warps * WARP, memory, early, stream);
+  const void *kernel = args->rank_major ? (const void *)answers_kernel<true> : (const void *)answers_kernel<false>;
+  return launch(kernel, params, blocks, ANSWERS_WARPS * WARP, flow_memory(ANSWERS_WARPS), early, stream);
 }
 
 int cuda_load_answers(bool *early) {
-  cudaError_t rc = load((const void *)answers_kernel<false>, early);
-  return rc == cudaSuccess ? load((const void *)answers_kernel<true>, early) : rc;
+  cudaError_t rc = load((const void *)answers_kernel<true>, early);
+  return rc == cudaSuccess ? load((const void *)answers_kernel<false>, early) : rc;
 }
-
-#ifdef FLOW_TRACE
-extern "C" void flow_trace_answers(unsigned long long *to) {
-  cudaMemcpyFromSymbol(to, flow_traced, sizeof flow_traced);
-  unsigned long long zero[4][8] = {};
-  cudaMemcpyToSymbol(flow_traced, zero, sizeof zero);
-}
-#endif

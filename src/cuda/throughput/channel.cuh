@@ -2,9 +2,15 @@
 #ifndef CUDA_THROUGHPUT_CHANNEL_CUH
 #define CUDA_THROUGHPUT_CHANNEL_CUH
 
-#include "cuda/throughput/pump.cuh"
+#include "cuda/throughput/mover.cuh"
 
-enum { PUMP_MOST_WARPS = 8 }; // that write, of a block, and as many that read
+// Of one warp, or of those that share a channel. In shared memory.
+struct channel_memory {
+  mover_job jobs[2];
+  uint32_t sent[DEVICE_SEATS]; // rows of this operation and channel, by seat: written or read
+  uint32_t room[DEVICE_SEATS]; // up to which number there is room, or a row
+  uint32_t written[DEVICE_SEATS], told[DEVICE_SEATS]; // rows whose stores have been issued, and that were told
+};
 
 // What all warps of a kernel know. In shared memory.
 struct flow_kernel {
@@ -15,16 +21,25 @@ struct flow_kernel {
   uint32_t rows, tokens;           // received in all; of this rank
 };
 
-// The kernel's roles: warps below `warps` write, others read; agent i of each serves channels i, i + agents and so on.
-struct agents {
-  uint32_t index, count;
-  bool writes;
-  __device__ __forceinline__ explicit agents(uint32_t warps) {
-    uint32_t warp = threadIdx.x / WARP;
-    writes = warp < warps;
-    index = (writes ? warp : warp - warps) * gridDim.x + blockIdx.x;
-    count = warps * gridDim.x;
+// Which channels a warp serves, and with whom: a crew has a warp that finds jobs and some that do them, so that none of
+// them needs the registers of both. Crew i of each kind serves channels i, i + crews and so on.
+struct crew {
+  uint32_t index, count; // of the crew, among all of its kind
+  uint32_t warp, warps;  // of this warp in it; how many they are
+  uint32_t local;        // of the crew in the block
+  bool works;            // this warp is in one
+
+  // Of a kind that has warps [first, first + most) of blocks [block, block + blocks), `each` to a crew.
+  __device__ __forceinline__ crew(uint32_t block, uint32_t blocks, uint32_t first, uint32_t most, uint32_t each) {
+    uint32_t mine = threadIdx.x / WARP - first;
+    local = mine / each;
+    warp = mine % each;
+    warps = each;
+    works = blockIdx.x - block < blocks && mine < most && local < most / each;
+    index = local * blocks + blockIdx.x - block;
+    count = most / each * blocks;
   }
+  __device__ __forceinline__ void sync(uint32_t barrier) const { ptx::barrier((int)barrier, (int)(warps * WARP)); }
 };
 
 // Copies what control left to shared memory. [block]
@@ -67,25 +82,24 @@ struct channel {
   const flow_kernel &kernel;
   const cuda_ring &ring;
   cuda_state *state;
-  pump_memory &memory;
+  channel_memory &memory;
   uint64_t base; // position of the operation's first row
   uint32_t index, lane, words, first_place, list;
   uint64_t awaited, dropped; // seats that the last look was not content with; that are lost since the kernel began
   uint32_t untold, batch;       // rows since one was told; after how many
-  uint32_t written[2], told[2]; // rows whose stores are under way, and that were told; of seats `lane` and `lane` + 32
 
   // `answers`: of the two rings. [warp]
   __device__ __forceinline__ channel(const flow_kernel &kernel, const cuda_flow &flow, bool answers, cuda_state *state,
-                                     pump_memory &memory, uint32_t index)
+                                     channel_memory &memory, uint32_t index)
       : kernel(kernel), ring(answers ? flow.answers : flow.rows), state(state), memory(memory),
         base(kernel.op.op * flow.list), index(index), lane(threadIdx.x % WARP),
         words((uint32_t)((answers ? offsetof(cuda_flow_head, answers) : 0) + index * sizeof(cuda_flow_word))),
         first_place((uint32_t)(base % ring.places)), list(flow.list), awaited(0), dropped(0),
-        batch(ring.batch), written{0, 0}, told{0, 0} {
+        batch(ring.batch) {
     untold = batch - 1; // the first row is told of at once
     __syncwarp();
     for (uint32_t seat = lane; seat < DEVICE_SEATS; seat += WARP)
-      memory.sent[seat] = memory.room[seat] = 0;
+      memory.sent[seat] = memory.room[seat] = memory.written[seat] = memory.told[seat] = 0;
     __syncwarp();
   }
 
@@ -113,36 +127,37 @@ struct channel {
     }
     return awaited = seats_of(none[0], none[1]);
   }
-  // Tells the readers of what has arrived; behind await_stores(). [warp]
+  // Tells the readers of the rows whose stores have been issued, by this warp or before a barrier. [warp]
   __device__ __forceinline__ void tell() {
-#pragma unroll
-    for (uint32_t h = 0; h < 2; h++)
-      if (told[h] != written[h]) {
-        ptx::store_release(&word(kernel.op.out[lane + h * WARP])->tail, (base + written[h]) * 2);
-        told[h] = written[h];
-      }
+#pragma unroll 1
+    for (uint32_t seat = lane; seat < DEVICE_SEATS; seat += WARP) {
+      uint32_t written = memory.written[seat];
+      if (memory.told[seat] == written)
+        continue;
+      memory.told[seat] = written;
+      ptx::store_release(&word(kernel.op.out[seat])->tail, (base + written) * 2);
+    }
+    __syncwarp();
   }
-  // A row's stores have been issued: tells of those before it, now and then, since the fence of a release at system scope
-  // takes as long as a row does. `items`: of this row. [warp]
-  __device__ __forceinline__ void count_row(const pump &pump, uint32_t items, uint64_t seats) {
-    if (untold >= batch) {
-      pump.await_stores(items);
+  // A row's stores have been issued: tells of it now and then, since the fence of a release at system scope takes as long
+  // as a row does. [warp]
+  __device__ __forceinline__ void count_row(uint64_t seats, bool more) {
+    count_written(seats);
+    if (++untold >= batch && more) {
       tell();
       untold = 0;
     }
-    untold++;
-    count_written(seats);
   }
   __device__ __forceinline__ void count_written(uint64_t seats) {
-    written[0] += has(seats, lane);
-    written[1] += has(seats, lane + WARP);
+    memory.written[lane] += has(seats, lane);
+    memory.written[lane + WARP] += has(seats, lane + WARP);
   }
   // The operation's last row has been told. [warp]
   __device__ __forceinline__ void close(uint64_t seats) {
-#pragma unroll
-    for (uint32_t h = 0; h < 2; h++)
-      if (has(seats, lane + h * WARP))
-        ptx::store_release(&word(kernel.op.out[lane + h * WARP])->tail, (base + written[h]) * 2 + 1);
+#pragma unroll 1
+    for (uint32_t seat = lane; seat < DEVICE_SEATS; seat += WARP)
+      if (has(seats, seat))
+        ptx::store_release(&word(kernel.op.out[seat])->tail, (base + memory.written[seat]) * 2 + 1);
   }
 
   // --- whoever reads ---
@@ -167,10 +182,6 @@ struct channel {
     *ended = seats_of(over[0], over[1]);
     uint64_t found = seats_of(some[0], some[1]);
     awaited = seats & ~found & ~*ended;
-#if __CUDA_ARCH__ >= 900
-    if (found)
-      ptx::bulk_fence_all(); // rows are read by bulk copies
-#endif
     return found;
   }
   // Those of `seats` that are known to have a row here. [warp]
@@ -199,62 +210,71 @@ struct channel_wait {
   }
 };
 
-#ifdef FLOW_TRACE
-__device__ __forceinline__ void flow_trace_put(const pump &pump, int role) {
-  if (threadIdx.x % WARP == 0)
-    for (int i = 0; i < 8; i++)
-      atomicAdd(&flow_traced[role][i], (unsigned long long)pump.traced[i]);
-}
-#endif
-
 enum found_job { JOB_READY, JOB_WAITS, JOB_NONE };
 
-// Takes a role's jobs, one after the other, until there are none: ROLE has find(job, number), work(pump, job, ready,
-// more), finished(pump, job), flush(pump), and `channel`. [warp]
-template <typename ROLE> __device__ __forceinline__ void run_role(pump &pump, ROLE &role) {
-  uint32_t current = pump.load_job, ready = current;
-  bool none = false;
-  auto more = [&]() {
-    if (none || ready != current + 1)
-      return false;
-    FLOW_TIME_OF(pump, 1);
-    found_job found = role.find(pump, pump.memory->jobs[ready % 2], ready);
+// The next job, for which it may have to wait. False: there is none. [warp]
+template <typename ROLE> __device__ __forceinline__ bool await_job(ROLE &role, mover_job &job) {
+  channel_wait wait;
+#pragma unroll 1
+  for (bool waits = false;; waits = true) {
+    found_job found = role.find(job);
     __syncwarp();
-    none = found == JOB_NONE;
-    ready += found == JOB_READY;
-    return found == JOB_READY;
-  };
+    if (found != JOB_WAITS)
+      return found == JOB_READY;
+    if (!waits)
+      role.flush();
+    wait.step(role.channel);
+  }
+}
+
+// Finds a role's jobs, one after the other, each while the crew's others do the one before. ROLE has find(job),
+// finished(job, whether there are more), flush(), end() and `channel`. What this warp tells behind a barrier covers the
+// others' stores. [crew's first]
+template <typename ROLE>
+__device__ __forceinline__ void run_first(ROLE &role, const crew &crew, uint32_t barrier) {
+  mover_job *jobs = role.channel.memory.jobs;
 #pragma unroll 1
-  for (;; current++) {
-    if (current == ready) {
-      FLOW_TIME_OF(pump, 2);
-      channel_wait wait;
-      found_job found = none ? JOB_NONE : role.find(pump, pump.memory->jobs[ready % 2], ready);
+  for (uint32_t i = 0;; i++) {
+    mover_job &job = jobs[i % 2];
+    bool here = await_job(role, job);
+    if (!here && threadIdx.x % WARP == 0)
+      job.outputs = CUDA_WAY_NONE;
+    crew.sync(barrier); // this job is known, and the one before it is done
+    if (i > 0)
+      role.finished(jobs[(i + 1) % 2], here);
+    if (!here)
+      break;
+    __syncwarp();
+  }
+  role.end();
+}
+// Do them, `work` each. [crew's others]
+template <typename WORK>
+__device__ __forceinline__ void run_others(channel_memory &memory, const crew &crew, uint32_t barrier, WORK work) {
 #pragma unroll 1
-      for (bool flushed = false; found == JOB_WAITS; flushed = true) {
-        if (!flushed)
-          role.flush(pump);
-        wait.step(role.channel);
-        found = role.find(pump, pump.memory->jobs[ready % 2], ready);
-      }
-      __syncwarp();
-      if (found == JOB_NONE)
-        return;
-      ready++;
+  for (uint32_t i = 0;; i++) {
+    crew.sync(barrier);
+    const mover_job &job = memory.jobs[i % 2];
+    if (job.outputs == CUDA_WAY_NONE)
+      break;
+    work(job, mover_share{crew.warp - 1, crew.warps - 1});
+  }
+}
+
+// All channels of a crew: a ROLE for each, made of the memory, the channel and `args`. [warp]
+template <typename ROLE, typename WORK, typename... ARGS>
+__device__ __forceinline__ void run_channels(const crew &crew, channel_memory *all, WORK work, const ARGS &...args) {
+  uint32_t first = threadIdx.x / WARP - crew.warp, barrier = 1 + first / 2; // crews have two warps at least
+  channel_memory &memory = all[first / 2];
+#pragma unroll 1
+  for (uint32_t c = crew.index; c < CUDA_CHANNELS; c += crew.count) {
+    if (crew.warp == 0) {
+      ROLE role(memory, c, args...);
+      run_first(role, crew, barrier);
+    } else {
+      run_others(memory, crew, barrier, work);
     }
-    const pump_job &job = pump.memory->jobs[current % 2];
-    {
-      FLOW_TIME_OF(pump, 3);
-      role.work(pump, job, ready, more);
-    }
-    {
-      FLOW_TIME_OF(pump, 4);
-      role.finished(pump, job);
-      __syncwarp();
-    }
-#ifdef FLOW_TRACE
-    pump.traced[0]++;
-#endif
+    crew.sync(barrier); // the memory is free
   }
 }
 

@@ -27,7 +27,7 @@ enum {
 #define FLOW_CHANNELS 192
 #endif
   CUDA_CHANNELS = FLOW_CHANNELS, // divided without rest by 8, 12, 16, 24, 32, 48, 64 and 96 processors
-  CUDA_LEAST_PLACES = 2,
+  CUDA_LEAST_PLACES = 3, // both ends have one row in hand of which they have not told
 };
 
 // By the window's writer; zeros at first. `tail`: position * 2 + whether the operation's last row is before it.
@@ -77,16 +77,23 @@ static inline void cuda_flow_init(struct cuda_flow *flow, uint64_t window_bytes,
   flow->list = (max_tokens + CUDA_CHANNELS - 1) / CUDA_CHANNELS + 1;
   flow->rows.place = cuda_round_up(row_bytes + 16 + cuda_routing_bytes(topk), CUDA_LINE);
   flow->answers.place = cuda_round_up(2 * hidden + 4 * topk, CUDA_LINE);
-  uint64_t each = (uint64_t)CUDA_CHANNELS * (flow->rows.place + flow->answers.place), head = sizeof(struct cuda_flow_head);
-  uint64_t places = window_bytes > head ? (window_bytes - head) / each : 0;
-  if (places > flow->list)
-    places = flow->list;
-  flow->rows.places = flow->answers.places = (uint32_t)places;
-  // A fence at system scope takes as long as a row.
-  flow->rows.batch = flow->answers.batch = places >= 12 ? 4 : places >= 6 ? 2 : 1;
-  flow->rows.at = head;
-  flow->answers.at = head + (uint64_t)CUDA_CHANNELS * flow->rows.place * places;
-  flow->bytes = places < CUDA_LEAST_PLACES ? 0 : head + each * places;
+  // Half of it is for each.
+  uint64_t at = sizeof(struct cuda_flow_head), half = window_bytes > at ? (window_bytes - at) / 2 / CUDA_LINE * CUDA_LINE : 0;
+  struct cuda_ring *rings[2] = {&flow->rows, &flow->answers};
+  flow->bytes = 0;
+  for (int i = 0; i < 2; i++) {
+    uint64_t places = half / ((uint64_t)CUDA_CHANNELS * rings[i]->place);
+    if (places < CUDA_LEAST_PLACES)
+      return;
+    if (places > flow->list)
+      places = flow->list < CUDA_LEAST_PLACES ? CUDA_LEAST_PLACES : flow->list;
+    rings[i]->places = (uint32_t)places;
+    // A fence at system scope takes as long as a row.
+    rings[i]->batch = places >= 24 ? 8 : places >= 3 ? (uint32_t)places / 3 : 1;
+    rings[i]->at = at;
+    at += (uint64_t)CUDA_CHANNELS * rings[i]->place * places;
+  }
+  flow->bytes = at;
 }
 
 CUDA_STATIC_ASSERT(sizeof(struct cuda_flow_word) == 32, "a word has a sector of its own");

@@ -26,8 +26,6 @@ __host__ __device__ static inline uint32_t places_words(uint32_t experts) {
   return (2 * DEVICE_SEATS + 1) * experts;
 }
 
-enum { SCALES = 4 }; // words of a row's scales that a lane has: for 16,384 values
-
 // A row to be placed: lane k has selection k.
 struct routed {
   uint32_t pair;   // its number; beyond the route's room: none
@@ -105,38 +103,46 @@ __device__ __forceinline__ void write_routed(const cuda_rows_args &args, const f
     args.weights[(size_t)row.pair * K + k] = row.expert >= 0 ? row.weight : 0.0f;
 }
 
-// Adds a row's places to a job's outputs. [warp]
-__device__ __forceinline__ void list_places(const cuda_rows_args &args, const routed &row, pump_job &job,
-                                            uint32_t before, uint32_t bytes, uint32_t lane) {
+// A row's places as the outputs of a job. [warp]
+__device__ __forceinline__ void list_places(const cuda_rows_args &args, const routed &row, mover_job &job,
+                                            uint32_t lane) {
   uint32_t copies = __ballot_sync(~0u, row.place >= 0 && lane < args.topk);
   if (args.layout == WEFT_EP_RANK_MAJOR) // one for all
     copies &= 0u - copies;
   if (copies >> lane & 1) {
-    uint32_t o = before + __popc(copies & ((1u << lane) - 1));
-    job.output[o] = (char *)args.out + (uint64_t)(uint32_t)row.place * bytes;
-    job.scales_at[o] = args.out_scales ? scales_of(args, row.place) : 0;
+    uint32_t o = __popc(copies & ((1u << lane) - 1));
+    job.output[o] = (char *)args.out + (uint64_t)(uint32_t)row.place * args.shape.value_bytes;
+    job.scales_at[o] = (uint64_t)((uint32_t *)args.out_scales + (args.out_scales ? scales_of(args, row.place) : 0));
   }
   if (lane == 0)
-    job.outputs = before + __popc(copies);
+    job.outputs = __popc(copies);
 }
 
-// One word of scales to each place of a job. [a thread]
-__device__ __forceinline__ void put_scale(const cuda_rows_args &args, const pump_job &job, uint32_t from, uint32_t word,
-                                          uint32_t value) {
-  uint64_t at = (uint64_t)word * args.out_scale_block_stride;
+enum { SCALES = 4 }; // words of a row's scales that a lane has: for 16,384 values
+
+// Scales to each place of a job. [warp, which has listed them]
+__device__ __forceinline__ void put_scales(const cuda_rows_args &args, const mover_job &job,
+                                           const uint32_t scale[SCALES], uint32_t lane) {
+  uint32_t outputs = job.outputs;
 #pragma unroll 1
-  for (uint32_t o = from; o < job.outputs; o++)
-    ((uint32_t *)args.out_scales)[job.scales_at[o] + at] = value;
+  for (uint32_t o = 0; o < outputs; o++) {
+    uint32_t *to = (uint32_t *)job.scales_at[o];
+#pragma unroll
+    for (uint32_t i = 0; i < SCALES; i++)
+      if (i * WARP + lane < args.shape.scale_words)
+        to[(uint64_t)(i * WARP + lane) * args.out_scale_block_stride] = scale[i];
+  }
 }
 
-// Makes the table; one block also tells the caller. [block]
-__device__ __forceinline__ void make_places(const cuda_rows_args &args, const flow_kernel &kernel, places_table &table) {
+// Makes the table; block `teller` also tells the caller. [block]
+static __device__ __noinline__ void make_places(const cuda_rows_args &args, const flow_kernel &kernel, places_table &table,
+                                                uint32_t teller) {
   __shared__ uint32_t shared[2 * PLACES_SHARED], sizes[256], begins[257], most;
   uint32_t E = args.flow.experts, members = kernel.op.count, entries = members * E;
   uint32_t *global = args.workspace + ROWS_PLACES + (size_t)blockIdx.x * places_words(E);
   uint32_t *first = entries <= PLACES_SHARED ? shared : global;
   uint32_t *counts = entries <= PLACES_SHARED ? shared + PLACES_SHARED : global + DEVICE_SEATS * E;
-  bool tells = blockIdx.x == gridDim.x - 1; // it has no more channels than others
+  bool tells = blockIdx.x == teller;
   if (threadIdx.x == 0) {
     table.first = first;
     table.counts = counts;

@@ -9,51 +9,52 @@ struct row_receiver {
   const cuda_rows_args &args;
   const flow_kernel &kernel;
   const places_table &table;
-  uint64_t open; // sources from which rows may come yet
+  uint64_t sources, open; // from which rows come; may come yet
   uint32_t last; // source of the newest job
   // The next row, whose foot is loaded while the one before it is at work. DEVICE_SEATS: none is there.
   uint32_t seat, scale[SCALES];
   uint2 head, entry;
 
-  __device__ __forceinline__ row_receiver(const cuda_rows_args &args, const flow_kernel &kernel,
-                                          const places_table &table, pump &pump, uint32_t index, uint64_t sources)
-      : channel(kernel, args.flow, false, args.state, *pump.memory, index), args(args), kernel(kernel), table(table),
-        open(sources), last(63), seat(DEVICE_SEATS) {}
+  __device__ __forceinline__ row_receiver(channel_memory &memory, uint32_t index, const cuda_rows_args &args,
+                                          const flow_kernel &kernel, const places_table &table, uint64_t sources)
+      : channel(kernel, args.flow, false, args.state, memory, index), args(args), kernel(kernel), table(table),
+        sources(sources), open(sources), last(63), seat(DEVICE_SEATS) {}
 
   __device__ __forceinline__ int32_t *order_of(uint32_t seat, uint32_t number) const {
     return kernel.route.order + ((size_t)seat * CUDA_CHANNELS + channel.index) * args.flow.list + number;
   }
 
   // Loads the foot of the next row of one of `seats`. [warp]
-  __device__ __forceinline__ void prefetch(const pump &pump, uint64_t seats) {
+  __device__ __forceinline__ void prefetch(uint64_t seats) {
     seat = seats ? last = next_seat(seats, last) : DEVICE_SEATS;
     if (!seats)
       return;
     uint32_t lane = channel.lane, number = channel.memory.sent[seat];
-    const char *foot = channel.place(kernel.op.in[seat], number) + pump.shape.out_row;
+    const char *foot = channel.place(kernel.op.in[seat], number) + args.shape.value_bytes;
 #pragma unroll
     for (uint32_t i = 0; i < SCALES; i++)
-      if (i * WARP + lane < args.shape.scale_words)
-        scale[i] = ptx::load_volatile((const uint32_t *)foot + i * WARP + lane);
+      scale[i] = i * WARP + lane < args.shape.scale_words
+                     ? ptx::load_volatile((const uint32_t *)foot + i * WARP + lane)
+                     : 0;
     entry = make_uint2(CUDA_WAY_NONE, 0);
     if (args.kept) {
       head = make_uint2((uint32_t)*order_of(seat, number), 0);
       return;
     }
-    const char *line = foot + pump.shape.scales;
+    const char *line = foot + cuda_round_up(4 * args.shape.scale_words, 16);
     head = ptx::load_pair(line);
     if (lane < args.topk)
       entry = ptx::load_pair(line + 8 + 8 * lane);
   }
 
-  __device__ __forceinline__ found_job find(pump &pump, pump_job &job, uint32_t) {
+  __device__ __forceinline__ found_job find(mover_job &job) {
     uint32_t lane = channel.lane, K = args.topk;
     if (seat == DEVICE_SEATS) {
       uint64_t ended, found = channel.there(open, &ended);
       open &= ~(ended | (channel.dropped & ~found));
       if (!found)
         return open ? JOB_WAITS : JOB_NONE;
-      prefetch(pump, found);
+      prefetch(found);
     }
     const uint32_t seat = this->seat, number = channel.memory.sent[seat];
     const uint2 head = this->head, entry = this->entry;
@@ -65,14 +66,12 @@ struct row_receiver {
     if (lane == 0) {
       job.input[0] = channel.place(kernel.op.in[seat], number);
       job.inputs = 1;
-      job.step = pump.shape.in_packet;
-      job.remote = job.outputs = 0;
       job.source = seat;
-      job.number = number;
+      job.token = number;
       channel.memory.sent[seat] = number + 1;
     }
     __syncwarp();
-    prefetch(pump, channel.known(open));
+    prefetch(channel.known(open));
     routed row;
     row.seat = seat;
     row.expert = -1;
@@ -105,26 +104,19 @@ struct row_receiver {
     }
     __syncwarp();
     write_routed(args, kernel, row, lane);
-    list_places(args, row, job, 0, args.shape.value_bytes, lane);
+    list_places(args, row, job, lane);
     __syncwarp();
-#pragma unroll
-    for (uint32_t i = 0; i < SCALES; i++)
-      if (i * WARP + lane < args.shape.scale_words)
-        put_scale(args, job, 0, i * WARP + lane, scale[i]);
+    put_scales(args, job, scale, lane);
     return JOB_READY;
   }
 
-  template <typename MORE>
-  __device__ __forceinline__ void work(pump &pump, const pump_job &job, uint32_t &ready, MORE more) {
-    pump.pass(job, ready, more, [] {});
-  }
-  __device__ __forceinline__ void finished(pump &, const pump_job &job) {
+  __device__ __forceinline__ void finished(const mover_job &job, bool) {
     if (channel.lane == 0)
-      channel.give_credit(job.source, channel.base + job.number + 1);
+      channel.give_credit(job.source, channel.base + job.token + 1);
   }
-  __device__ __forceinline__ void flush(pump &) {}
+  __device__ __forceinline__ void flush() {}
   // [warp]
-  __device__ __forceinline__ void end(uint64_t sources) {
+  __device__ __forceinline__ void end() {
 #pragma unroll
     for (uint32_t h = 0; h < 2; h++) {
       uint32_t seat = channel.lane + h * WARP;

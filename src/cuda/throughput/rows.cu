@@ -1,4 +1,4 @@
-// The rows of a dispatch: half of each block's warps send, the others receive.
+// The rows of a dispatch: some blocks send them to other ranks, others receive, and bring this rank's own to their places.
 #include "cuda/throughput/launch.h"
 #include "cuda/throughput/receive.cuh"
 #include "cuda/throughput/send.cuh"
@@ -6,10 +6,12 @@
 
 namespace {
 
+enum { LINES = 7 };
+
 struct rows_launch {
   cuda_rows_args args;
-  pump_shape sends, receives;
-  uint32_t warps, each; // of a kind, of a block; bytes of shared memory of one
+  uint32_t senders; // blocks, the first ones
+  flow_role sends, receives, owns;
 };
 
 // What did not come: rows of a source that was lost in mid-flow become 0, and nobody's.
@@ -65,55 +67,59 @@ __device__ __noinline__ void fill_lost(const cuda_rows_args &args, const flow_ke
   }
 }
 
-template <bool CAST> __global__ __launch_bounds__(2 * PUMP_MOST_WARPS *WARP, 1) void rows_kernel(
+template <bool CAST, mover_inputs KIND> struct mover {
+  const cuda_rows_args &args;
+  uint32_t scale_stride;
+  __device__ __forceinline__ void operator()(const mover_job &job, mover_share share) const {
+    if (CAST)
+      cast_row(job, args.flow.hidden, args.shape.casts, scale_stride, share);
+    else
+      move_row<LINES, KIND>(job, args.shape.value_bytes, share);
+  }
+};
+
+template <bool CAST> __global__ __launch_bounds__(ROWS_WARPS *WARP, 1) void rows_kernel(
     const __grid_constant__ rows_launch launch) {
-  extern __shared__ __align__(128) char room[];
+  extern __shared__ channel_memory memory[];
   __shared__ flow_kernel kernel;
   __shared__ places_table table;
   __shared__ bool concludes, short_of;
   const cuda_rows_args &args = launch.args;
   ptx::kernel_wait();
   begin_flow(kernel, args.state, args.op, args.route);
-  uint64_t others = kernel.seats & ~(1ull << kernel.op.self);
-  agents agents(launch.warps);
-  uint32_t lane = threadIdx.x % WARP;
-  // Whatever was sent before this operation is not read any more.
-  if (!agents.writes)
-    for (uint32_t c = agents.index; c < CUDA_CHANNELS; c += agents.count)
-      for (uint32_t seat = lane; seat < DEVICE_SEATS; seat += WARP)
-        if (has(others, seat))
-          ptx::store_relaxed(&((cuda_flow_head *)kernel.op.out[seat])->rows[c].credit, kernel.op.op * args.flow.list);
+  uint64_t mine = 1ull << kernel.op.self, others = kernel.seats & ~mine;
+  uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, half = ROWS_WARPS / 2;
   if (threadIdx.x == 0)
     short_of = false;
-  make_places(args, kernel, table);
-  char *memory = room + (size_t)(threadIdx.x / WARP) * launch.each;
-  if (agents.writes) {
-    pump pump(launch.sends, memory);
-    for (uint32_t c = agents.index; c < CUDA_CHANNELS; c += agents.count) {
-      row_sender<CAST> sender(args, kernel, table, pump, c);
-      run_role(pump, sender);
-      sender.end(pump);
-    }
-#ifdef FLOW_TRACE
-    flow_trace_put(pump, 0);
-#endif
+  bool sends = blockIdx.x < launch.senders;
+  if (sends) {
+    crew crew(0, launch.senders, 0, launch.sends.warps, launch.sends.crew);
+    if (crew.works)
+      run_channels<row_sender<CAST>>(crew, memory, mover<CAST, MOVER_OWN>{args, 1}, args, kernel);
   } else {
+    crew receivers(launch.senders, gridDim.x - launch.senders, 0, launch.receives.warps, launch.receives.crew);
+    crew owners(launch.senders, gridDim.x - launch.senders, half, launch.owns.warps, launch.owns.crew);
+    // Whatever was sent before this operation is not read any more.
+    if (receivers.works && receivers.warp == 0)
+      for (uint32_t c = receivers.index; c < CUDA_CHANNELS; c += receivers.count)
+        for (uint32_t seat = lane; seat < DEVICE_SEATS; seat += WARP)
+          if (has(others, seat))
+            ptx::store_relaxed(&((cuda_flow_head *)kernel.op.out[seat])->rows[c].credit, kernel.op.op * args.flow.list);
+    make_places(args, kernel, table, gridDim.x - 1);
+    if (args.zero_padding && args.layout == WEFT_EP_PACKED)
+      zero_padding(args, table, warp * (gridDim.x - launch.senders) + blockIdx.x - launch.senders,
+                   blockDim.x / WARP * (gridDim.x - launch.senders), lane);
     uint64_t sources = 0;
     for (uint32_t i = 0; i < kernel.op.count; i++) {
       uint32_t seat = kernel.op.by_rank[i];
       sources |= (uint64_t)(kernel.op.rows[seat] > 0) << seat;
     }
-    if (args.zero_padding && args.layout == WEFT_EP_PACKED)
-      zero_padding(args, table, agents.index, agents.count, lane);
-    pump pump(launch.receives, memory);
-    for (uint32_t c = agents.index; c < CUDA_CHANNELS; c += agents.count) {
-      row_receiver receiver(args, kernel, table, pump, c, sources & others);
-      run_role(pump, receiver);
-      receiver.end(sources & others);
-    }
-#ifdef FLOW_TRACE
-    flow_trace_put(pump, 1);
-#endif
+    if (receivers.works)
+      run_channels<row_receiver>(receivers, memory, mover<false, MOVER_RING>{args, 1}, args, kernel, table,
+                                 sources & others);
+    else if (owners.works)
+      run_channels<own_rows<CAST>>(owners, memory, mover<CAST, MOVER_OWN>{args, args.out_scale_block_stride}, args,
+                                   kernel, table);
   }
   // The last block looks whether all has come that headers said.
   __syncthreads();
@@ -137,8 +143,11 @@ template <bool CAST> __global__ __launch_bounds__(2 * PUMP_MOST_WARPS *WARP, 1) 
       args.workspace[ROWS_ENDED] = 0;
   }
   __syncthreads();
-  if (short_of)
+  if (short_of) {
+    if (sends) // this block had no use for the table
+      make_places(args, kernel, table, gridDim.x);
     fill_lost(args, kernel, table);
+  }
 }
 
 } // namespace
@@ -152,7 +161,7 @@ int cuda_launch_rows(const struct cuda_rows_args *args, uint32_t blocks, bool ea
   rows_launch launch_args;
   launch_args.args = *args;
   cuda_rows_args &a = launch_args.args;
-  uint32_t scales = a.shape.scale_words, value = a.shape.value_bytes;
+  uint32_t scales = a.shape.scale_words;
   a.row_stride = a.row_stride ? a.row_stride : a.shape.in_bytes;
   a.scale_row_stride = a.scale_row_stride ? a.scale_row_stride : scales;
   a.scale_block_stride = a.scale_block_stride ? a.scale_block_stride : 1;
@@ -161,28 +170,28 @@ int cuda_launch_rows(const struct cuda_rows_args *args, uint32_t blocks, bool ea
   if (!a.out_scale_expert_stride)
     a.out_scale_expert_stride = (uint64_t)a.rows * a.out_scale_row_stride;
   a.alignment = a.alignment ? a.alignment : 1;
-  pump_shape_init(&launch_args.sends, a.shape.in_bytes, value);
-  pump_shape_init(&launch_args.receives, value, value);
-  uint32_t line = a.kept ? 0 : cuda_routing_bytes(a.topk);
-  launch_args.sends.scales = launch_args.receives.scales = cuda_round_up(4 * scales, 16);
-  uint32_t others = (a.members ? a.members : (uint32_t)CUDA_MAX_MEMBERS) - 1, lines = others < a.topk ? others : a.topk;
-  launch_args.sends.foot = launch_args.sends.scales + (lines ? lines : 1) * line;
-  launch_args.warps = pump_warps(blocks);
-  size_t memory = pump_share(&launch_args.sends, &launch_args.receives, launch_args.warps, &launch_args.each);
+  // Eight processors fill the links of one.
+  uint32_t senders = (blocks + 1) / 3, others;
+  launch_args.senders = senders < 1 ? 1 : senders > 16 ? 16 : senders;
+#ifdef FLOW_TUNE
+  launch_args.senders = flow_tune("SENDERS", launch_args.senders);
+#endif
+  others = blocks - launch_args.senders;
+  float work = (float)a.shape.in_bytes / 7168.0f, copies = a.layout == WEFT_EP_RANK_MAJOR ? 1.0f : 2.0f;
+  launch_args.sends = flow_role_of(launch_args.senders, ROWS_WARPS, 0.6f * work);
+  launch_args.receives = flow_role_of(others, ROWS_WARPS / 2, 0.9f * copies * (float)a.shape.value_bytes / 7168.0f);
+  launch_args.owns = flow_role_of(others, ROWS_WARPS / 2, 0.9f * copies * work);
+#ifdef FLOW_TUNE
+  flow_tune("CREW_SEND", ROWS_WARPS, &launch_args.sends);
+  flow_tune("CREW_RECV", ROWS_WARPS / 2, &launch_args.receives);
+  flow_tune("CREW_OWN", ROWS_WARPS / 2, &launch_args.owns);
+#endif
   void *params[] = {&launch_args};
   const void *kernel = a.shape.casts ? (const void *)rows_kernel<true> : (const void *)rows_kernel<false>;
-  return launch(kernel, params, blocks, 2 * launch_args.warps * WARP, memory, early, stream);
+  return launch(kernel, params, blocks, ROWS_WARPS * WARP, flow_memory(ROWS_WARPS), early, stream);
 }
 
 int cuda_load_rows(bool *early) {
   cudaError_t rc = load((const void *)rows_kernel<false>, early);
   return rc == cudaSuccess ? load((const void *)rows_kernel<true>, early) : rc;
 }
-
-#ifdef FLOW_TRACE
-extern "C" void flow_trace_rows(unsigned long long *to) {
-  cudaMemcpyFromSymbol(to, flow_traced, sizeof flow_traced);
-  unsigned long long zero[4][8] = {};
-  cudaMemcpyToSymbol(flow_traced, zero, sizeof zero);
-}
-#endif

@@ -1,35 +1,48 @@
-// How the warps of a block share its memory out, for the launchers.
+// How the warps of blocks share the channels out, for the launchers.
 #ifndef CUDA_THROUGHPUT_SIZES_H
 #define CUDA_THROUGHPUT_SIZES_H
 
 #include "cuda/kernels/launch.h"
 #include "cuda/throughput/channel.cuh"
 
-// Of each kind, of a block: so that all channels are served in as few turns as there have to be.
-static inline uint32_t pump_warps(uint32_t blocks) {
-  uint32_t turns = (CUDA_CHANNELS + blocks * PUMP_MOST_WARPS - 1) / (blocks * PUMP_MOST_WARPS);
-  return (CUDA_CHANNELS + blocks * turns - 1) / (blocks * turns);
+// Warps of a block: as many as have the registers that they need.
+enum { ROWS_WARPS = 24, ANSWERS_WARPS = 16 };
+
+// Warps of a block that play a role, and of them those of a crew.
+struct flow_role {
+  uint32_t warps, crew;
+};
+
+// For `blocks` with up to `most` warps each. `work`: how long a row takes one warp that moves it, beside how long it takes
+// to find it. The sizes that make the least of turns times the longer of both.
+static inline flow_role flow_role_of(uint32_t blocks, uint32_t most, float work) {
+  flow_role best = {2, 2};
+  float least = 0;
+  for (uint32_t crew = 2; crew <= 8 && crew <= most; crew++) {
+    uint32_t crews = most / crew, turns = (CUDA_CHANNELS + blocks * crews - 1) / (blocks * crews);
+    float each = work / (float)(crew - 1), time = (float)turns * (each > 1 ? each : 1);
+    if (least == 0 || time < least) {
+      best = {crews * crew, crew};
+      least = time;
+    }
+  }
+  return best;
 }
 
-// As many stages as there is room for. Returns the bytes of a block; *each: of a warp.
-static inline size_t pump_share(pump_shape *writes, pump_shape *reads, uint32_t warps, uint32_t *each) {
-  enum { ROOM = 227 * 1024 - 9 * 1024 }; // besides what the kernels have of themselves
-  uint32_t share = ROOM / (2 * warps) / 128 * 128;
-  size_t most = 0;
-  pump_shape *shapes[] = {writes, reads};
-  for (pump_shape *shape : shapes) {
-    shape->stages = 2;
-    while (shape->stages < PUMP_MOST_STAGES) {
-      shape->stages++;
-      if (pump_bytes(*shape) > share) {
-        shape->stages--;
-        break;
-      }
-    }
-    most = pump_bytes(*shape) > most ? pump_bytes(*shape) : most;
-  }
-  *each = (uint32_t)most;
-  return most * 2 * warps;
+#ifdef FLOW_TUNE
+#include <cstdlib>
+static inline uint32_t flow_tune(const char *name, uint32_t usual) {
+  const char *value = getenv(name);
+  return value ? (uint32_t)atoi(value) : usual;
+}
+static inline void flow_tune(const char *name, uint32_t most, flow_role *role) {
+  role->crew = flow_tune(name, role->crew);
+  role->warps = most / role->crew * role->crew;
+}
+#endif
+
+static inline size_t flow_memory(uint32_t warps) {
+  return warps / 2 * sizeof(channel_memory);
 }
 
 #endif

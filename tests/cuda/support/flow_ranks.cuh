@@ -159,7 +159,7 @@ struct flow_group {
     bool fp8 = shape.dtype != WEFT_EP_BF16;
     uint32_t words = !fp8 ? 0 : shape.dtype == WEFT_EP_FP8_UE8M0 ? (H / 128 + 3) / 4 : H / 128;
     row = {fp8 && !shape.casts ? H : 2 * H, fp8 ? H : 2 * H, words, shape.casts ? shape.dtype : 0};
-    cuda_flow_init(&flow, shape.window_bytes, shape.tokens, H, K, E, 2 * H);
+    cuda_flow_init(&flow, shape.window_bytes, shape.tokens, H, K, E, fp8 ? H + 4 * words : 2 * H);
     if (shape.batch)
       flow.rows.batch = flow.answers.batch = shape.batch;
     if (flow.bytes == 0) {
