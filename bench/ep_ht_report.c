@@ -105,7 +105,8 @@ static void head(const struct ht_setup *s) {
            "other\nprocessors, its time alone against beside the operations.\n\n");
   else
     printf("copy: the bytes that travel, through a window in pieces, in and out, by the fastest of several ways; all: "
-           "and this\nrank's own rows, and each row to all of its places.\n\n");
+           "and this\nrank's own rows, and each row to all of its places. A combine of packed rows "
+           "reads all\nrows of a token besides.\n\n");
   printf("%6s %-16s %-10s %-5s %3s %-8s %-29s %6s %9s %5s", "tokens", "dtype", "layout", "route", "SMs", "half",
          "operation us", "GB/s", s->cuda ? "links us" : "copy us", "ratio");
   printf(s->cuda ? " %6s\n" : " %9s %5s %6s\n", s->cuda ? "MiB" : "all us", "ratio", "MiB");

@@ -133,7 +133,10 @@ enum weft_ep_mode {
   /** A few tokens as fast as they can be, as decoding has them: a window has room for the rows of whole operations. */
   WEFT_EP_LATENCY = 1,
   /** Many tokens, as prefill and training have them: rows flow in pieces through windows of a bounded size
-   *  (weft_ep_options.window_bytes), on few processors. UNSUPPORTED today */
+   *  (weft_ep_options.window_bytes), on few processors. weft_ep_dispatch() and weft_ep_combine() send and receive at
+   *  once. The single halves, weft_ep_recv_args.rows_at and weft_ep_combine_rows() are for operations whose rows fit
+   *  into a window all at once, else LIMIT; weights of the top-k come with the dispatch. UNSUPPORTED today on CUDA
+   *  memory */
   WEFT_EP_THROUGHPUT = 2,
 };
 
@@ -715,7 +718,8 @@ WEFT_API void weft_ep_result_init(struct weft_ep_result *result, size_t size);
  * may wait for a peer that has not read its rows of two operations ago; a peer that does not read them in time is lost,
  * which is no error. INVALID names the first bad argument. UNSUPPORTED names one that this memory cannot do yet.
  * NOT_CONNECTED: this rank has not been activated. FENCED: it has left or was removed; if it was removed, close it and
- * open it again. BUSY: two operations are open already. After an error no operation has begun. [owner]
+ * open it again. BUSY: two operations are open already. LIMIT, with THROUGHPUT: the rows do not fit into a window all
+ * at once; weft_ep_dispatch() sends any. After an error no operation has begun. [owner]
  */
 WEFT_API int weft_ep_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, uint64_t *op);
 
@@ -724,9 +728,13 @@ WEFT_API int weft_ep_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch_
  * source rank, then by token. `info` may be NULL. A loss is no error: see `info->num_lost`. ROOM: `recv->rows` are too
  * few; `info->rows_needed`, and `told`, say how many there are. On host memory nothing else is written then: call again
  * with more room. On CUDA memory ROOM shows only with `info` or in weft_ep_await(); rows beyond the room are lost, and
- * the operation goes on. INVALID: an argument is wrong, or it is not this operation's turn. UNSUPPORTED names an
- * argument that this memory cannot do yet. PROTOCOL, on host memory: a rank dispatches another type or top-k in this
- * operation; it has ended then, without rows, as it has for the others. CUDA: see weft_ep_await() for waiting. [owner]
+ * the operation goes on. INVALID: an argument is wrong, or it is not this operation's turn. THROUGHPUT: of a rank that
+ * is lost when a part of its rows had come, these stay, and the places of the others are empty: values and scales 0,
+ * src_rank that rank, src_token -1, local_expert -1, weights 0, slot -1; counts and ranges count them, and it is in
+ * `info->lost`. LIMIT: rows_at, and the rows of a rank do not lie in its window all at once; call again with x.
+ * UNSUPPORTED names an argument that this memory cannot do yet. PROTOCOL, on host memory: a rank dispatches another
+ * type or top-k in this operation; it has ended then, without rows, as it has for the others. CUDA: see weft_ep_await()
+ * for waiting. [owner]
  */
 WEFT_API int weft_ep_dispatch_recv(weft_ep_t *ep, uint64_t op, const struct weft_ep_recv_args *recv,
                                    struct weft_ep_info *info);
@@ -746,7 +754,9 @@ WEFT_API int weft_ep_combine_rows(weft_ep_t *ep, uint64_t op, void **rows_at);
 /** Sends the experts' outputs of `op` back: one row for each (rank, token). If the dispatch had no weights, the ranks
  *  exchange them first, and the call waits for them. It may also wait for a peer that has not read its rows of two
  *  operations ago. A loss is no error. INVALID: an argument is wrong, or the operation was not received. UNSUPPORTED
- *  names an argument that this memory cannot do yet. LIMIT: a combine more than weft_ep_limits.max_combines. [owner] */
+ *  names an argument that this memory cannot do yet. LIMIT: a combine more than weft_ep_limits.max_combines; or, with
+ *  THROUGHPUT, the rows of a rank do not fit into a window all at once, which weft_ep_combine() does not need. [owner]
+ */
 WEFT_API int weft_ep_combine_send(weft_ep_t *ep, uint64_t op, const struct weft_ep_combine_args *args);
 
 /** Waits for the contributions to `op` and sums them into `args->out` (the same args as for weft_ep_combine_send()), in
@@ -890,7 +900,7 @@ WEFT_API void weft_ep_route_free(weft_ep_route_t *route);
 WEFT_API int weft_ep_route_plan(weft_ep_route_t *route, const int64_t *topk_idx, uint32_t num_tokens, void *stream);
 
 /** Writes the addresses of a route's arrays: valid until it is freed. What they hold is undefined before it is planned
- *  or filled, and changes with each dispatch that fills it. INVALID: an argument is NULL. [owner] */
+ * or filled, and changes with each dispatch that fills it. INVALID: an argument is NULL. [owner] */
 WEFT_API int weft_ep_route_get_arrays(weft_ep_route_t *route, struct weft_ep_route_arrays *arrays);
 
 /** Waits until the dispatch that fills the route has been received, and writes its counts; `info` may be NULL. On host

@@ -22,8 +22,8 @@ static const struct cli_option rows[] = {
    "dispatch_send, dispatch_recv, combine_send, combine_recv"},
   {.name = "mode", .type = OPTION_ENUM, .metavar = "MODE", .choices = bench_ep_mode_names, .preset = "latency",
    FIELD(config.mode),
-   .help = "what the group is made for: a few tokens as fast as they can be (latency), or many, whose rows flow through "
-   "windows of a bounded size (throughput)"},
+   .help = "what the group is made for: a few tokens as fast as they can be (latency), or many, whose rows flow "
+   "through windows of a bounded size (throughput)"},
   {.name = "graph", .type = OPTION_FLAG, FIELD(config.graph),
    .help = "measure both also as replays of a CUDA graph"},
   {.name = "check", .alias = "validate", .type = OPTION_FLAG, FIELD(config.check),

@@ -34,10 +34,14 @@
 enum {
   EP_LINE = 64,
   EP_PAGE = 4096,
-  EP_LAYOUT_VERSION = 8, // of this page and the doorbell's: peers with another one do not connect
+  EP_LAYOUT_VERSION = 9, // of this page and the doorbell's: peers with another one do not connect
 };
 
-enum ep_kind { EP_KIND_DISPATCH = 1, EP_KIND_BARRIER = 2 };
+enum ep_kind {
+  EP_KIND_DISPATCH = 1,
+  EP_KIND_BARRIER = 2,
+  EP_KIND_COMBINE = 3, // weft_ep_combine_route: no rows; the answers go by the route
+};
 
 enum ep_trait {
   EP_TRAIT_WEIGHTS = 1, // row headers carry weights; else they come with the combine
@@ -57,6 +61,10 @@ struct ep_dispatch_head {
   uint8_t topk;       // of the tokens
   uint32_t row_bytes; // of a row's values, and of its scales: OPAQUE rows have any
   uint32_t scale_bytes;
+  // The route that the writer goes by: the operation that filled it, plus one; 0: none. Then rows have no row headers:
+  // the reader has kept them.
+  uint64_t route;
+  uint32_t route_rows; // rows of the reader's that this route has brought to the writer
 };
 
 struct ep_slot_head {

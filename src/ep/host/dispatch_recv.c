@@ -9,11 +9,10 @@
 #include "ep/remote/remote_link.h"
 
 static void count_bytes(const weft_ep_t *ep, struct ep_op *op) {
-  uint64_t row_bytes = op->form.value_bytes + op->form.scale_bytes;
   for (uint32_t i = 0; i < op->num_members; i++) {
     struct ep_member *member = &op->members[i];
     if (member->received && member->link)
-      member->link->received_bytes += ep_layout_bytes(&ep->layout, row_bytes, member->rows_in);
+      member->link->received_bytes += ep_op_bytes(ep, op, member->rows_in);
   }
 }
 
@@ -31,7 +30,9 @@ void ep_fill_info(const struct ep_op *op, struct weft_ep_info *info) {
   info->rows_needed = outcome->rows_needed;
   info->mark = outcome->mark;
   info->wire_bytes = op->dispatch_wire_bytes;
-  info->logical_bytes = ep_logical_bytes(op->form.value_bytes + op->form.scale_bytes, op->logical_selections);
+  info->logical_bytes = op->kind == EP_KIND_COMBINE
+                            ? 0
+                            : ep_logical_bytes(op->form.value_bytes + op->form.scale_bytes, op->logical_selections);
   info->num_lost = 0;
   for (uint32_t i = 0; i < outcome->members; i++) {
     if (op->members[i].received)
@@ -76,6 +77,16 @@ static void received(weft_ep_t *ep, struct ep_op *op, bool in_place) {
   ep_hand_over(ep);
 }
 
+// "dispatches by the route of operation 7".
+static const char *way_in_words(char words[80], uint32_t kind, uint64_t route) {
+  const char *verb = kind == EP_KIND_COMBINE ? "combines" : "dispatches";
+  if (route == 0)
+    snprintf(words, 80, "%s without a route", verb);
+  else
+    snprintf(words, 80, "%s by the route of operation %llu", verb, (unsigned long long)route - 1);
+  return words;
+}
+
 static void describe(char *text, size_t size, uint32_t dtype, uint32_t topk, uint32_t row_bytes, uint32_t scale_bytes) {
   if (dtype == WEFT_EP_OPAQUE)
     snprintf(text, size, "dtype %u, rows of %u and %u bytes, with top-%u", dtype, row_bytes, scale_bytes, topk);
@@ -83,18 +94,37 @@ static void describe(char *text, size_t size, uint32_t dtype, uint32_t topk, uin
     snprintf(text, size, "dtype %u with top-%u", dtype, topk);
 }
 
-// Rows of two types have no place in one buffer: the operation has ended, for the others too, who see the same.
-static int end_odd(weft_ep_t *ep, struct ep_op *op) {
+// A rank runs another operation than this one.
+static int fail_odd(weft_ep_t *ep, const struct ep_op *op) {
   const struct ep_member *odd = &op->members[op->odd_member];
   const struct ep_dispatch_head *head =
       &ep_slot(&ep->layout, odd->link->in.memory, ep_piece(&ep->layout, op->number, 0))->dispatch;
+  const char *call = op->kind == EP_KIND_COMBINE ? "combine_route" : "dispatch_recv";
   char theirs[80], ours[80];
+  int32_t newcomer = op->route && ep_op_keeps(op) ? ep_kept_newcomer(op->route->kept, op->view) : -1;
+  if (newcomer >= 0)
+    return fail(WEFT_ERR_CONFLICT,
+                "%s: rank %d joined in the middle of operation %llu, and the route of operation %llu would miss it: "
+                "operation %llu has ended for all",
+                call, newcomer, (unsigned long long)op->number, (unsigned long long)op->route_number - 1,
+                (unsigned long long)op->number);
+  if (head->kind != (uint8_t)op->kind || head->route != op->route_number)
+    return fail(WEFT_ERR_PROTOCOL,
+                "%s: rank %d %s in operation %llu, and this rank %s: all ranks of an operation go one way, so it has "
+                "ended",
+                call, odd->rank, way_in_words(theirs, head->kind, head->route), (unsigned long long)op->number,
+                way_in_words(ours, op->kind, op->route_number));
   describe(theirs, sizeof theirs, head->dtype, head->topk, head->row_bytes, head->scale_bytes);
   describe(ours, sizeof ours, op->form.dtype, op->topk, op->form.value_bytes, op->form.scale_bytes);
-  int rc = fail(WEFT_ERR_PROTOCOL,
-                "dispatch_recv: rank %d dispatches %s in operation %llu, and this rank %s: all ranks of an operation "
-                "dispatch alike, so it has ended",
-                odd->rank, theirs, (unsigned long long)op->number, ours);
+  return fail(WEFT_ERR_PROTOCOL,
+              "dispatch_recv: rank %d dispatches %s in operation %llu, and this rank %s: all ranks of an operation "
+              "dispatch alike, so it has ended",
+              odd->rank, theirs, (unsigned long long)op->number, ours);
+}
+
+// Rows of two types have no place in one buffer: the operation has ended, for the others too, who see the same.
+static int end_odd(weft_ep_t *ep, struct ep_op *op) {
+  int rc = fail_odd(ep, op);
   received(ep, op, false);
   ep_op_end(ep, op);
   return rc;
@@ -119,9 +149,9 @@ static int receive_headers(weft_ep_t *ep, struct ep_op *op, const struct weft_ep
     return end_odd(ep, op);
   bool flows = ep->layout.flows && recv;
   for (uint32_t i = 0; flows && i < op->num_members; i++)
-    if (op->members[i].received)
+    if (op->members[i].received && !ep_op_keeps(op))
       ep_places_add(ep, op, i, ep_places_left(ep, i), recv);
-  if (flows && recv->layout == WEFT_EP_PACKED)
+  if (flows && recv->layout == WEFT_EP_PACKED && !ep_op_keeps(op))
     ep_places_pack(ep, recv);
   uint32_t needed = recv ? ep_places_needed(ep, recv) : 0;
   if (recv && needed > recv->rows) // nothing is taken yet: the caller may try again with more room
@@ -167,6 +197,8 @@ int ep_receive(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *
   ep->stats.dispatch_wire_bytes += op->dispatch_wire_bytes;
   ep->stats.dispatch_logical_bytes +=
       ep_logical_bytes(op->form.value_bytes + op->form.scale_bytes, op->logical_selections);
+  if (op->route)
+    ep_kept_received(ep, op, recv);
   if (info)
     ep_fill_info(op, info);
   return 0;
@@ -184,6 +216,8 @@ int ep_host_dispatch_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_r
                           struct weft_ep_info *info) {
   struct ep_op *op;
   int rc = ep_op_find(ep, number, EP_OP_SENT, "dispatch_recv", &op);
+  if (rc == 0 && op->fills)
+    rc = ep_kept_check_recv(op->route, recv);
   if (rc == 0)
     rc = check_scales(&op->form, recv);
   return rc != 0 ? rc : ep_receive(ep, op, recv, info);
@@ -193,6 +227,8 @@ int ep_host_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, co
                      struct weft_ep_info *info, uint64_t *number) {
   struct ep_form form = ep_form_of(ep, args);
   int rc = check_scales(&form, recv); // before anything is sent
+  if (rc == 0 && args->route && ep_kept_fills(args))
+    rc = ep_kept_check_recv(args->route, recv);
   if (rc != 0)
     return rc;
   bool flows = ep->layout.flows && !recv->rows_at;

@@ -79,6 +79,8 @@ static void raise_dispatch(weft_ep_t *ep, struct ep_op *op, struct ep_member *me
   head->topk = (uint8_t)op->topk;
   head->row_bytes = op->form.value_bytes;
   head->scale_bytes = op->form.scale_bytes;
+  head->route = op->route_number;
+  head->route_rows = ep_kept_rows_of(op, member);
   ep_kernels_fence();
   atomic_store_explicit(&head->flag, batch->number + 1, memory_order_release);
   link->sent_dispatch[batch->number % EP_DEPTH] = batch->number + 1;
@@ -146,13 +148,14 @@ void ep_send_piece(weft_ep_t *ep, struct ep_op *op, uint32_t index) {
   struct ep_link *link = member->link;
   struct ep_batch batch = ep_batch_of(layout, op->number, member->rows_out, op->whole, member->pieces_out);
   char *slot = (char *)ep_slot(layout, link->out.memory, batch.number);
-  if (layout->flows && batch.first == 0 && batch.count > 0)
+  if (layout->flows && batch.first == 0 && batch.count > 0 && !ep_op_keeps(op))
     ep_count_selections(ep, op, index, (uint32_t *)(slot + layout->counts));
   struct ep_writing writing = ep_write_begin(link, batch.count);
   uint32_t zero_copied = 0; // rows until there are read where they are
   for (uint32_t i = 0; i < batch.count; i++) {
     uint32_t token = op->row_token[member->first_row + batch.first + i];
-    write_row_head(ep, op, index, token, ep_row_at(layout, slot + layout->heads, i));
+    if (!ep_op_keeps(op))
+      write_row_head(ep, op, index, token, ep_row_at(layout, slot + layout->heads, i));
     if (i >= zero_copied && !zero_copy_rows(ep, op, member, &batch, i, &zero_copied))
       write_row(ep, op, &op->input, token, &writing, slot + layout->rows + i * layout->row_stride);
     op->rows_written++;
@@ -164,7 +167,7 @@ void ep_send_piece(weft_ep_t *ep, struct ep_op *op, uint32_t index) {
   raise_dispatch(ep, op, member, &batch, member->rows_out);
   member->pieces_out++;
   op->peers_done += member->pieces_out == ep_pieces_of(layout, member->rows_out, op->whole);
-  uint64_t bytes = ep_layout_bytes(layout, op->form.value_bytes + op->form.scale_bytes, batch.count);
+  uint64_t bytes = ep_op_bytes(ep, op, batch.count);
   link->sent_bytes += bytes;
   op->dispatch_wire_bytes += bytes;
 }
@@ -196,7 +199,8 @@ static void keep_own(weft_ep_t *ep, struct ep_op *op, const struct ep_input *inp
   op->own_scales = direct ? input->scales : (struct ep_scales){NULL, 0, 0};
   for (uint32_t i = 0; i < self->rows_out; i++) {
     uint32_t token = op->row_token[self->first_row + i];
-    write_row_head(ep, op, op->self, token, ep_row_at(layout, op->own_heads, i));
+    if (!ep_op_keeps(op))
+      write_row_head(ep, op, op->self, token, ep_row_at(layout, op->own_heads, i));
     if (ep->layout.flows && input->stays)
       continue;                                              // cast when it is laid out
     const uint8_t *row = outgoing_row(ep, op, input, token); // casts it, if no other member needed it
@@ -211,7 +215,7 @@ static uint32_t tokens_of(const struct weft_ep_dispatch_args *args) {
 }
 
 static void begin(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispatch_args *args, enum ep_kind kind,
-                  uint32_t num_tokens) {
+                  uint32_t num_tokens, bool fills) {
   op->number = ep->next_op;
   op->ready = atomic_load(&ep->ready);
   op->mark = ep->mark;
@@ -224,8 +228,14 @@ static void begin(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispatch
   op->sent = op->answered = op->rows_written = op->peers_done = 0;
   op->round = 0;
   op->dispatch_wire_bytes = op->combine_wire_bytes = op->logical_selections = 0;
+  op->route = NULL;
+  op->fills = false;
+  op->route_number = 0;
+  op->went = NULL;
+  if (args->route)
+    ep_kept_begin(op, args->route, fills);
   size_t selections = (size_t)num_tokens * op->topk;
-  if (selections > 0)
+  if (selections > 0 && !ep_op_keeps(op))
     ep_take_experts(op, args, selections);
   if (selections > 0 && args->topk_weights)
     memcpy(op->weights, args->topk_weights, selections * sizeof *op->weights);
@@ -277,17 +287,20 @@ int ep_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, enum ep_kin
   if (num_tokens > args->num_tokens)
     return fail(WEFT_ERR_INVALID, "dispatch: *num_tokens_at is %u, more than num_tokens, %u", num_tokens,
                 args->num_tokens);
-  int rc = ep_check_experts(ep, args, num_tokens, args->topk ? args->topk : ep->layout.topk);
+  bool fills = false;
+  int rc = ep_check_experts(ep, args, num_tokens, args->topk ? args->topk : ep->layout.topk, "dispatch");
   if (rc == 0)
     rc = check_fits(ep, num_tokens, how);
   if (rc == 0)
     rc = ep_check_active(ep);
+  if (rc == 0 && args->route && op->state != EP_OP_SENDING)
+    rc = ep_kept_check(ep, args, kind, num_tokens, &fills);
   if (rc == 0)
     rc = take_place(ep, op, kind, args->flags);
   if (rc < 0)
     return rc;
   if (rc == 0)
-    begin(ep, op, args, kind, num_tokens);
+    begin(ep, op, args, kind, num_tokens, fills);
   else if (ep->layout.flows && op->whole != (how != EP_SEND_FLOW)) // some rows went the other way
     return ep_fail_interrupted(op);
   op->input = input_of(ep, op, args, how != EP_SEND_HALF);
@@ -301,6 +314,8 @@ int ep_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, enum ep_kin
       return ep_canceled("dispatch");
     }
   keep_own(ep, op, &op->input);
+  if (op->fills)
+    ep_kept_note_sent(op);
   ep_hand_over(ep);
   op->state = EP_OP_SENT;
   ep->next_op++;

@@ -37,10 +37,10 @@ static void close_host(weft_ep_t *ep) {
     ep_op_free(&host->ops[i]);
   ep_places_close(&host->places);
   free(host->heads);
-  free(host->no_row);
   free(host->reduced);
   free(host->encoded);
   free(host->decoded);
+  free(host->no_row);
   free(host);
   ep->host = NULL;
 }
@@ -173,6 +173,12 @@ const struct ep_engine_ops ep_host_engine = {
     .finish = ep_host_finish,
     .barrier = ep_host_barrier,
     .await = ep_host_await,
+    .route_create = ep_kept_create,
+    .route_free = ep_kept_destroy,
+    .route_plan = ep_kept_plan,
+    .route_get_arrays = ep_kept_get_arrays,
+    .route_await = ep_kept_await,
+    .combine_route = ep_host_combine_route,
     .next_op = next_op,
     .set_mark = set_mark,
     .mask = mask,

@@ -4,6 +4,8 @@
 
 #include "ep/core/engine.h"
 #include "ep/core/op_state.h"
+#include "ep/core/route.h"
+#include "ep/routing/kept.h"
 
 // One rank of an operation's view.
 struct ep_member {
@@ -24,6 +26,8 @@ struct ep_member {
   bool weights_back;    // it answered with weights too: answer/row_weights.c
   uint8_t kind;         // of its operation, enum ep_kind
   uint8_t answer_type;  // of the rows that it answered with, enum weft_ep_combine_dtype
+  uint32_t route_rows;  // of ours, that it has kept with the route that it goes by
+  bool unwanted;        // by a route: its rows are not those that the route brought, and are not taken
   uint32_t answered;    // rows of ours that it answered and that were taken: of a lost member the others are missing
   // Rows that flow in pieces (THROUGHPUT): how many pieces of the dispatch were sent to it and laid out, and of the
   // combine at hand sent to it, found here and released.
@@ -92,6 +96,12 @@ struct ep_op {
   uint16_t *own_combine;       // [window_rows][H] this rank's own rows, reduced; with own_y, room for one
   const uint16_t *own_y;       // the caller's y, while it stays readable until combine_recv has returned
 
+  // Until its dispatch has been received: the route that it fills, or goes by. NULL: none.
+  weft_ep_route_t *route;
+  bool fills;
+  uint64_t route_number; // goes by: the operation that filled it, plus one; 0: it does not, and headers say so
+  const uint8_t *went;   // goes by: [T][K] where its tokens may go; NULL: anywhere
+
   enum weft_ep_layout layout;
   uint32_t recv_rows; // weft_ep_recv_args.rows
   bool in_place;      // the rows that came are still being read where they lie: no thread may overwrite them yet
@@ -139,18 +149,34 @@ static inline struct ep_batch ep_batch_of(const struct ep_layout *layout, uint64
 
 struct ep_host {
   struct ep_op ops[EP_DEPTH];
-  uint64_t halfway; // operation, plus one, whose dispatch in one, or barrier, was interrupted in its second half
-  uint8_t *heads;   // [M] row headers of the member whose rows are being laid out
+  uint64_t halfway;   // operation, plus one, whose dispatch in one, or barrier, was interrupted in its second half
+  uint64_t combining; // likewise of a combine by a route, interrupted after its headers had come,
+  const weft_ep_route_t *combines_by; // by that one
+  uint8_t *heads;                     // [M] row headers of the member whose rows are being laid out
   struct ep_places places;
   struct ep_scales out_scales; // where the receive has its scales; their words are written,
   uint64_t out_scales_expert;  // those of an expert so far behind those of the one before
-  uint8_t *no_row;             // [row_stride] zeros, where a row in place has not come
+  uint8_t *no_row;             // [row_stride] zeros, where a row has not come
   uint16_t *reduced;           // [H] a row between its reduction and its way to the peer
   uint8_t *encoded;            // logfmt10: the same, as it travels
   uint16_t *decoded;           // logfmt10: [K][H] rows of one token that came, of the largest K
 };
 
 extern const struct ep_engine_ops ep_host_engine;
+
+// Whether the operation goes by a route.
+static inline bool ep_op_keeps(const struct ep_op *op) {
+  return op->route_number != 0;
+}
+// Where the rows of a member came to stand in this operation.
+static inline struct ep_inbox *ep_op_inbox(struct ep_op *op, const struct ep_member *member) {
+  return member->link ? &member->link->inbox[op->number % EP_DEPTH] : &op->own_in;
+}
+// What `rows` rows of the dispatch bring: without row headers where the receiver has kept them.
+static inline uint64_t ep_op_bytes(const weft_ep_t *ep, const struct ep_op *op, uint32_t rows) {
+  uint64_t row_bytes = op->form.value_bytes + op->form.scale_bytes;
+  return ep_op_keeps(op) ? rows * row_bytes : ep_layout_bytes(&ep->layout, row_bytes, rows);
+}
 
 // --- operation.c: the life of an operation ---
 
@@ -171,6 +197,8 @@ bool ep_op_uses(weft_ep_t *ep, const struct ep_link *link);
 void ep_release_rows(weft_ep_t *ep, struct ep_op *op);
 // The answers that came have been added up.
 void ep_release_answers(weft_ep_t *ep, struct ep_op *op);
+// Lets go of the route that the operation fills, or goes by.
+void ep_op_let_go(struct ep_op *op);
 // The operation is over: frees its slot, sweeps.
 void ep_op_end(weft_ep_t *ep, struct ep_op *op);
 
@@ -192,7 +220,8 @@ void ep_activate_next(weft_ep_t *ep);
 // --- route.c: which ranks tokens go to ---
 
 // INVALID: an expert that no rank can have.
-int ep_check_experts(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args, uint32_t num_tokens, uint32_t topk);
+int ep_check_experts(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args, uint32_t num_tokens, uint32_t topk,
+                     const char *call);
 // Keeps the first `selections` experts of the caller's.
 void ep_take_experts(struct ep_op *op, const struct weft_ep_dispatch_args *args, size_t selections);
 // Gives every selection its member and row, and every member its tokens. Rows are packed in the order of tokens.
@@ -243,6 +272,47 @@ const uint8_t *ep_op_keep_row(weft_ep_t *ep, struct ep_op *op, uint32_t token, c
 // Copies the `bytes` of a row's scales, one word each `from_block` and `to_block` words.
 void ep_copy_scales(uint32_t *to, uint64_t to_block, const uint32_t *from, uint64_t from_block, uint32_t bytes);
 
+// --- kept_route.c: routes ---
+
+int ep_kept_create(weft_ep_t *ep, const struct weft_ep_route_options *options, weft_ep_route_t *route);
+void ep_kept_destroy(weft_ep_route_t *route);
+int ep_kept_plan(weft_ep_route_t *route, const int64_t *topk_idx, uint32_t num_tokens, void *stream);
+int ep_kept_get_arrays(weft_ep_route_t *route, struct weft_ep_route_arrays *arrays);
+int ep_kept_await(weft_ep_route_t *route, struct weft_ep_route_info *info, uint32_t timeout_ms);
+// Whether operations can go by the route. INVALID, ROOM.
+int ep_kept_check_filled(const struct ep_kept *kept, const char *call);
+// Whether the next operation, in the view of ep->view, can fill args->route (*fills) or go by it: INVALID, ROOM, BUSY,
+// CONFLICT.
+int ep_kept_check(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args, enum ep_kind kind, uint32_t num_tokens,
+                  bool *fills);
+// Whether a dispatch with args->route fills it; else it goes by it.
+bool ep_kept_fills(const struct weft_ep_dispatch_args *args);
+// Whether the receive suits a route that the dispatch fills. INVALID.
+int ep_kept_check_recv(const weft_ep_route_t *route, const struct weft_ep_recv_args *recv);
+// The operation has begun with that route: takes from it what is sent, if it goes by it.
+void ep_kept_begin(struct ep_op *op, weft_ep_route_t *route, bool fills);
+// The tokens, experts and weights are those of the route that the operation goes by.
+void ep_kept_take_over(struct ep_op *op);
+// All was sent: puts it into the route that the operation fills.
+void ep_kept_note_sent(struct ep_op *op);
+// Rows of that member which the route that the operation goes by has brought; 0: it goes by none.
+uint64_t ep_kept_rows_of(const struct ep_op *op, const struct ep_member *member);
+// A member announces `count` rows: whether they are taken.
+void ep_kept_announced(const weft_ep_t *ep, const struct ep_op *op, struct ep_member *member, uint32_t count);
+// Before any row comes: gives the rows of the route that the operation goes by their places.
+void ep_kept_place(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_recv_args *recv);
+// Lays out rows of a member, if there is room for all that the route brings.
+void ep_kept_lay(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct ep_batch *batch,
+                 const struct weft_ep_recv_args *recv);
+// No more of the member's rows will come than the first `laid`.
+void ep_kept_lay_lost(weft_ep_t *ep, struct ep_op *op, uint32_t index, uint32_t laid,
+                      const struct weft_ep_recv_args *recv);
+// All headers have come that will: rows of 0 in the places of sources that bring none.
+void ep_kept_lay_absent(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv);
+// The operation was received, and its layout is known: ends the filling of its route, or takes from it what the combine
+// needs; and lets go of it.
+void ep_kept_received(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv);
+
 // --- recv_headers.c ---
 
 // Receives every member's header and lays the rows out where `recv` says (NULL: there must be none). `*mark`: the
@@ -265,6 +335,9 @@ void ep_places_begin(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep
 // of its selections each local expert has; rows_in is known.
 void ep_places_add(weft_ep_t *ep, const struct ep_op *op, uint32_t index, const uint32_t *counts,
                    const struct weft_ep_recv_args *recv);
+// The same of one that is no member; `index`: its own among the places.
+void ep_places_add_source(weft_ep_t *ep, uint32_t index, int32_t rank, uint32_t rows, const uint32_t *counts,
+                          const struct weft_ep_recv_args *recv);
 // PACKED: all members were added, so it is known where the parts of the experts begin.
 void ep_places_pack(weft_ep_t *ep, const struct weft_ep_recv_args *recv);
 // Rows that are needed in recv->rows for all that were added; what is beyond is not written.
@@ -288,6 +361,14 @@ void ep_rows_lay_lost(weft_ep_t *ep, const struct ep_op *op, uint32_t index, uin
 // Lays out the rows that were checked last, of a member that was added.
 void ep_rows_lay(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct ep_batch *batch,
                  const struct weft_ep_recv_args *recv);
+
+// By a route: lays out rows of a member, which are of source `from` of the route, whose places were added by that
+// index.
+void ep_rows_lay_kept(weft_ep_t *ep, struct ep_op *op, uint32_t index, uint32_t from, const struct ep_batch *batch,
+                      const struct weft_ep_recv_args *recv);
+// As ep_rows_lay_lost: of `rows` rows of a rank, whose places were added by that index.
+void ep_rows_lay_none(weft_ep_t *ep, const struct ep_op *op, uint32_t index, int32_t rank, uint32_t laid, uint32_t rows,
+                      const struct weft_ep_recv_args *recv);
 
 // --- flow_wait.c, flow_dispatch.c, flow_combine.c: rows in pieces (THROUGHPUT) ---
 
@@ -415,8 +496,10 @@ void ep_list_missing(const struct ep_op *op, struct weft_ep_result *result);
 // What the combine did: the losses and the bytes.
 void ep_fill_result(const weft_ep_t *ep, const struct ep_op *op, struct weft_ep_result *result);
 
-// --- barrier.c, await.c ---
+// --- barrier.c, combine_route.c, await.c ---
 
+int ep_host_combine_route(weft_ep_t *ep, weft_ep_route_t *route, const struct weft_ep_combine_args *args,
+                          struct weft_ep_result *result, uint64_t *number);
 int ep_host_barrier(weft_ep_t *ep);
 int ep_host_await(weft_ep_t *ep, uint64_t number, struct weft_ep_info *info, struct weft_ep_result *result,
                   uint32_t timeout_ms);

@@ -131,7 +131,10 @@ void ep_op_set_view(weft_ep_t *ep, struct ep_op *op, const struct group_view *vi
 
 int ep_fail_interrupted(const struct ep_op *op) {
   return fail(WEFT_ERR_BUSY, "%s: operation %llu was interrupted: make that call again first",
-              op->kind == EP_KIND_BARRIER ? "barrier" : "dispatch", (unsigned long long)op->number);
+              op->kind == EP_KIND_BARRIER   ? "barrier"
+              : op->kind == EP_KIND_COMBINE ? "combine_route"
+                                            : "dispatch",
+              (unsigned long long)op->number);
 }
 
 int ep_op_find(weft_ep_t *ep, uint64_t number, enum ep_op_state state, const char *call, struct ep_op **out) {
@@ -208,9 +211,19 @@ void ep_release_answers(weft_ep_t *ep, struct ep_op *op) {
   }
 }
 
+void ep_op_let_go(struct ep_op *op) {
+  if (op->fills && op->route->kept->state == EP_KEPT_FILLING)
+    op->route->kept->state = EP_KEPT_PLANNED;
+  ep_route_unuse(op->route);
+  op->route = NULL;
+  op->went = NULL;
+}
+
 void ep_op_end(weft_ep_t *ep, struct ep_op *op) {
   if (op->in_place)
     ep_release_rows(ep, op);
+  if (op->route)
+    ep_op_let_go(op);
   op->state = EP_OP_FREE;
   group_view_unref(op->view);
   op->view = NULL;

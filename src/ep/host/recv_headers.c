@@ -36,6 +36,7 @@ static void restart(weft_ep_t *ep, struct ep_op *op, struct receiving *receiving
     member->rows_in = i == op->self ? member->rows_out : 0;
     member->last_in = -1;
     member->pieces_in = 0;
+    member->unwanted = false;
     if (!member->sent && !member->lost && !receiving->interrupted)
       receiving->interrupted = !ep_send_empty(ep, op, member, receiving->deadline_ns);
     receiving->pending += !member->received && !member->lost;
@@ -45,6 +46,8 @@ static void restart(weft_ep_t *ep, struct ep_op *op, struct receiving *receiving
   op->odd_member = -1;
   ep_activation_receive(&ep->activation, op->ready);
   ep_places_begin(ep, op, receiving->recv);
+  if (receiving->recv && ep_op_keeps(op))
+    ep_kept_place(ep, op, receiving->recv);
 }
 
 // Changes to `view` in the middle of the operation; headers that were received are received again.
@@ -131,9 +134,23 @@ static bool follow_newer(weft_ep_t *ep, struct ep_op *op, struct ep_member *memb
   return in;
 }
 
-// THROUGHPUT: how many selections of each local expert the member's rows bring, into places.left. False: it cannot be.
-static bool take_counts(weft_ep_t *ep, const struct ep_op *op, uint32_t index, uint32_t rows) {
-  if (!ep->layout.flows)
+// Whether a member's operation is another one than this rank's: of another type, or by another route. A barrier says so
+// itself.
+static bool is_odd(const struct ep_op *op, const struct ep_dispatch_head *head) {
+  if (head->kind == EP_KIND_BARRIER || op->kind == EP_KIND_BARRIER)
+    return false;
+  if (head->kind != (uint8_t)op->kind || head->route != op->route_number || head->topk != op->topk)
+    return true;
+  return op->kind == EP_KIND_DISPATCH &&
+         (head->dtype != (uint8_t)op->form.dtype || head->row_bytes != op->form.value_bytes ||
+          head->scale_bytes != op->form.scale_bytes);
+}
+
+// THROUGHPUT: how many selections of each local expert the member's rows bring, into places.left. By a route it is
+// known already. False: it cannot be.
+static bool take_counts(weft_ep_t *ep, const struct ep_op *op, uint32_t index, const struct ep_dispatch_head *head) {
+  uint32_t rows = head->count;
+  if (!ep->layout.flows || ep_op_keeps(op) || head->route != 0)
     return true;
   const char *slot =
       (const char *)ep_slot(&ep->layout, op->members[index].link->in.memory, ep_piece(&ep->layout, op->number, 0));
@@ -162,11 +179,13 @@ static bool receive_from(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct
                                   .dtype = shared->dtype,
                                   .topk = shared->topk,
                                   .row_bytes = shared->row_bytes,
-                                  .scale_bytes = shared->scale_bytes};
+                                  .scale_bytes = shared->scale_bytes,
+                                  .route = shared->route,
+                                  .route_rows = shared->route_rows};
   bool whole = head.traits & EP_TRAIT_WHOLE;
   uint32_t most = whole ? ep->layout.window_rows : ep->layout.max_tokens;
   if (head.count > most || atomic_load(&shared->flag) != ep_piece(&ep->layout, op->number, 0) + 1 ||
-      !take_counts(ep, op, index, head.count)) {
+      !take_counts(ep, op, index, &head)) {
     ep_link_down(ep, member->link, EP_LINK_BROKEN, "it wrote a malformed header");
     lose(member, receiving);
     return false;
@@ -178,12 +197,13 @@ static bool receive_from(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct
   member->received = true;
   note_wait(member, receiving);
   member->rows_in = head.count;
+  member->route_rows = head.route_rows;
+  if (ep_op_keeps(op))
+    ep_kept_announced(ep, op, member, head.count);
   member->whole_in = whole;
   member->late_weights = !(head.traits & EP_TRAIT_WEIGHTS);
   member->kind = head.kind;
-  bool odd = head.dtype != (uint8_t)op->form.dtype || head.topk != op->topk || head.row_bytes != op->form.value_bytes ||
-             head.scale_bytes != op->form.scale_bytes;
-  if (odd && head.kind == EP_KIND_DISPATCH && op->kind == EP_KIND_DISPATCH && op->odd_member < 0)
+  if (op->odd_member < 0 && is_odd(op, &head))
     op->odd_member = (int32_t)index;
   receiving->pending--;
   receiving->last = index;
@@ -215,6 +235,10 @@ static bool listen_once(weft_ep_t *ep, struct ep_op *op, struct receiving *recei
 // The rows of one member, behind those of the members before it; PACKED: they are counted. PROTOCOL: nothing is.
 static int lay_out_member(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct weft_ep_recv_args *recv) {
   struct ep_batch all = {.number = op->number, .first = 0, .count = op->members[index].rows_in};
+  if (ep_op_keeps(op)) {
+    ep_kept_lay(ep, op, index, &all, recv);
+    return 0;
+  }
   int rc = ep_rows_check(ep, op, index, &all);
   if (rc != 0)
     return rc;
@@ -283,7 +307,10 @@ bool ep_receive_headers(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_re
   struct ep_link *last = op->members[receiving.last].link;
   if (last)
     last->wait_ns += waited;
-  if (recv && recv->layout == WEFT_EP_PACKED && !ep->layout.flows && op->odd_member < 0 && !receiving.interrupted)
+  bool all = recv && op->odd_member < 0 && !receiving.interrupted;
+  if (all && ep_op_keeps(op))
+    ep_kept_lay_absent(ep, op, recv);
+  else if (all && recv->layout == WEFT_EP_PACKED && !ep->layout.flows)
     ep_packed_lay(ep, op, recv);
   *mark = receiving.mark;
   return !receiving.interrupted;

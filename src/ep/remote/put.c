@@ -16,7 +16,7 @@ static void add_dispatch(struct ep_update *update, struct ep_remote *remote, uin
   memcpy(words, head, sizeof words);
   ep_message_add_start(update, remote);
   size_t at = ep_message_offset(remote, head);
-  for (size_t i = 1; i <= offsetof(struct ep_dispatch_head, row_bytes) / sizeof *words; i++)
+  for (size_t i = 1; i <= offsetof(struct ep_dispatch_head, route_rows) / sizeof *words; i++)
     ep_message_add(update, EP_PLACE_AREA, at + i * sizeof *words, words[i]);
   ep_message_add(update, EP_PLACE_AREA, at, op + 1);
 }
@@ -37,6 +37,13 @@ static void add_part(struct ep_update *update, struct ep_remote *remote, uint64_
 
 static struct ep_publication *part_of(struct ep_remote *remote, uint64_t op, enum ep_part part) {
   return &remote->parts[op % EP_DEPTH][part];
+}
+
+// Whether heads go with the rows: not where the peer has kept them with its route.
+static bool has_heads(const struct ep_remote *remote, const struct ep_publication *part, uint64_t op,
+                      enum ep_part which) {
+  return part->strides[1] != 0 &&
+         (which != EP_PART_DISPATCH || slot_of(remote, remote->link->out.memory, op)->dispatch.route == 0);
 }
 
 static void push(struct ep_remote *remote, struct ep_post *post) {
@@ -137,11 +144,11 @@ void ep_put_publish(struct ep_link *link, uint64_t op, enum ep_part which, uint3
   add_part(&part->last.update, remote, op, which);
   ep_message_end(&part->last);
   bool alone = part->posted == 0;
-  uint64_t heads = rows ? part->head_base + (uint64_t)rows * part->strides[1] : 0;
+  uint64_t heads = rows && has_heads(remote, part, op, which) ? part->head_base + (uint64_t)rows * part->strides[1] : 0;
   part->last_pieces[0].length = alone ? (uint64_t)rows * part->strides[0] : 0;
   part->last_pieces[1].length = alone ? heads : 0;
   atomic_store_explicit(&part->busy, true, memory_order_relaxed);
-  if (!alone && part->strides[1])
+  if (!alone && heads)
     send_piece(remote, part, &part->heads, &part->heads_piece, heads);
   if (!alone)
     send_chunk(remote, part, rows - part->posted);

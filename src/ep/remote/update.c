@@ -19,7 +19,7 @@ static bool is_flag(size_t at) {
 }
 static bool is_header(size_t at) {
   return at >= offsetof(struct ep_slot_head, dispatch.active) &&
-         at <= offsetof(struct ep_slot_head, dispatch.row_bytes);
+         at <= offsetof(struct ep_slot_head, dispatch.route_rows);
 }
 static bool is_taken(size_t at) {
   return at == offsetof(struct ep_slot_head, taken.dispatch) || at == offsetof(struct ep_slot_head, taken.combine);

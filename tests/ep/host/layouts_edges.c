@@ -345,7 +345,7 @@ static void who_does_not_answer_gives_no_weights_back(void **state) {
 }
 
 // Rank 0's next receive finds, once it has counted the rows, that rank 1 has changed one of its headers.
-static struct {
+static _Thread_local struct {
   weft_ep_t *ep; // NULL: not armed
   uint64_t op;
   bool malformed;
@@ -368,7 +368,6 @@ void __wrap_ep_places_pack(weft_ep_t *ep, const struct weft_ep_recv_args *recv) 
 }
 
 static void receive_changed_rows(struct rank *rank, void *arg) {
-  (void)arg;
   struct buffers *b = new_buffers();
   struct weft_ep_dispatch_args args = dispatch_of(b, of_two);
   struct weft_ep_recv_args recv = receive_in(b, WEFT_EP_PACKED);
@@ -377,6 +376,7 @@ static void receive_changed_rows(struct rank *rank, void *arg) {
   recv.slot = b->slot;
   recv.expert_end = b->expert_end;
   if (rank->index == 0) {
+    change.malformed = *(const bool *)arg;
     change.op = weft_ep_next_op(rank->ep);
     change.ep = rank->ep;
   }
@@ -391,10 +391,10 @@ static void receive_changed_rows(struct rank *rank, void *arg) {
 static void who_changes_headers_after_they_were_counted_is_lost(void **state) {
   (void)state;
   static const int32_t ranks[] = {0, 1};
-  for (int malformed = 0; malformed < 2; malformed++) {
-    change.malformed = malformed;
+  for (int i = 0; i < 2; i++) {
+    bool malformed = i == 1;
     struct setup setup = two_ranks(malformed ? "/malformed/" : "/changed/", 0);
-    ranks_run(&setup, ranks, 2, receive_changed_rows, NULL);
+    ranks_run(&setup, ranks, 2, receive_changed_rows, &malformed);
   }
 }
 

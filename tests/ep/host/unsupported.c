@@ -91,7 +91,6 @@ static void set(void *args, const struct refusal *refusal) {
 static void each_field_of_a_dispatch(void **state) {
   (void)state;
   const struct refusal refusals[] = {
-      UNSUPPORTED(dispatch_args, route, (uintptr_t)x, "route"),
       INVALID(dispatch_args, dtype, WEFT_EP_OPAQUE, "row_bytes is 0; with dtype OPAQUE it must be a multiple of 16"),
       INVALID(dispatch_args, x_dtype, WEFT_EP_OPAQUE, "x_dtype is OPAQUE, and dtype is not"),
       INVALID(dispatch_args, row_bytes, 256, "row_bytes is 256, but dtype is not OPAQUE"),
@@ -167,7 +166,7 @@ static void each_field_of_a_combine(void **state) {
   assert_int_equal(weft_ep_combine(ep, op, &good, NULL), 0);
 }
 
-static void options_and_routes(void **state) {
+static void each_option(void **state) {
   (void)state;
   weft_ep_t *other = NULL;
   struct weft_ep_options options = WEFT_EP_OPTIONS_INIT;
@@ -181,21 +180,6 @@ static void options_and_routes(void **state) {
   options.flags = 0;
   options.reserved = 3;
   expect(weft_ep_open(&other, &options, 1000), WEFT_ERR_INVALID, "reserved is 3");
-  weft_ep_route_t *route = NULL;
-  struct weft_ep_route_options route_options = WEFT_EP_ROUTE_OPTIONS_INIT;
-  expect(weft_ep_route_create(ep, &route_options, &route), WEFT_ERR_UNSUPPORTED, "route");
-  assert_null(route);
-  route_options.flags = 1;
-  expect(weft_ep_route_create(ep, &route_options, &route), WEFT_ERR_INVALID, "bit 0x1");
-  struct weft_ep_route_arrays arrays = WEFT_EP_ROUTE_ARRAYS_INIT;
-  struct weft_ep_route_info info = WEFT_EP_ROUTE_INFO_INIT;
-  struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;
-  uint64_t op;
-  expect(weft_ep_route_plan(NULL, topk_idx, TOKENS, NULL), WEFT_ERR_INVALID, "route is NULL");
-  expect(weft_ep_route_get_arrays(NULL, &arrays), WEFT_ERR_INVALID, "route is NULL");
-  expect(weft_ep_route_await(NULL, &info, 0), WEFT_ERR_INVALID, "route is NULL");
-  expect(weft_ep_combine_route(ep, NULL, &combine, NULL, &op), WEFT_ERR_INVALID, "route is NULL");
-  weft_ep_route_free(NULL);
 }
 
 // Programs of other versions: a longer struct goes while its tail is 0, a shorter one than the first never.
@@ -287,7 +271,7 @@ static void masks_and_states_are_counted(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_field_of_a_dispatch),     cmocka_unit_test(each_field_of_a_receive),
-      cmocka_unit_test(each_field_of_a_combine),      cmocka_unit_test(options_and_routes),
+      cmocka_unit_test(each_field_of_a_combine),      cmocka_unit_test(each_option),
       cmocka_unit_test(structs_of_other_versions),    cmocka_unit_test(the_limits_are_those_of_the_options),
       cmocka_unit_test(masks_and_states_are_counted),
   };

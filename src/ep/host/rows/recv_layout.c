@@ -7,7 +7,7 @@
 
 // Rows of one member that lie one after another: in its window, or this rank's own.
 struct source {
-  uint32_t member; // index
+  uint32_t places; // its index among the places: that of the member; by a route that of the route's source
   int32_t rank;
   void *heads;         // of the first row that is meant
   const uint8_t *rows; // row i of these at i * stride; `by_token`: at token * stride
@@ -21,21 +21,21 @@ static struct source source_of(weft_ep_t *ep, struct ep_op *op, uint32_t index, 
   const struct ep_layout *layout = &ep->layout;
   struct ep_member *member = &op->members[index];
   if (!member->link)
-    return (struct source){.member = index,
+    return (struct source){.places = index,
                            .rank = member->rank,
                            .heads = ep_row_at(layout, op->own_heads, batch->first),
                            .rows = op->own_rows,
                            .stride = op->own_stride,
                            .scales = op->own_scales,
                            .by_token = true,
-                           .inbox = &op->own_in};
+                           .inbox = ep_op_inbox(op, member)};
   char *slot = (char *)ep_slot(layout, member->link->in.memory, batch->number);
-  return (struct source){.member = index,
+  return (struct source){.places = index,
                          .rank = member->rank,
                          .heads = ep->host->heads,
                          .rows = (const uint8_t *)slot + layout->rows,
                          .stride = layout->row_stride,
-                         .inbox = &member->link->inbox[op->number % EP_DEPTH]};
+                         .inbox = ep_op_inbox(op, member)};
 }
 
 // Row headers come from another process: nothing in them is used as an index before this, and what is checked is a copy
@@ -130,7 +130,7 @@ static void by_expert(weft_ep_t *ep, const struct ep_op *op, const struct source
                       struct ep_row *row, const struct body *body, const struct weft_ep_recv_args *recv) {
   const int16_t *experts = ep_row_experts(&ep->layout, row);
   const float *weights = ep_row_weights(row);
-  uint32_t *left = ep_places_left(ep, source->member), *next = ep_places_next(ep, source->member);
+  uint32_t *left = ep_places_left(ep, source->places), *next = ep_places_next(ep, source->places);
   size_t entry = (size_t)at * ep->layout.topk;
   bool packed = recv->layout == WEFT_EP_PACKED;
   for (uint32_t j = 0; j < row->count; j++) {
@@ -150,7 +150,7 @@ static void by_expert(weft_ep_t *ep, const struct ep_op *op, const struct source
   source->inbox->count[at] = (uint8_t)row->count;
   if (!packed)
     return;
-  uint32_t pair = ep->host->places.next_row[source->member]++;
+  uint32_t pair = ep->host->places.next_row[source->places]++;
   if (recv->slot)
     lay_slots(op->topk, row, source->inbox->index + entry, recv->slot + (size_t)pair * op->topk);
 }
@@ -174,7 +174,7 @@ static void lay_selections(const struct ep_layout *layout, uint32_t topk, struct
 static void by_rank(weft_ep_t *ep, const struct ep_op *op, const struct source *source, uint32_t at, struct ep_row *row,
                     const struct body *body, const struct weft_ep_recv_args *recv) {
   const int16_t *experts = ep_row_experts(&ep->layout, row);
-  uint32_t *left = ep_places_left(ep, source->member), to = ep->host->places.next_row[source->member]++;
+  uint32_t *left = ep_places_left(ep, source->places), to = ep->host->places.next_row[source->places]++;
   source->inbox->index[(size_t)at * ep->layout.topk] = (int32_t)to;
   source->inbox->count[at] = 1;
   for (uint32_t j = 0; j < row->count; j++)
@@ -189,18 +189,35 @@ static void by_rank(weft_ep_t *ep, const struct ep_op *op, const struct source *
   lay_selections(&ep->layout, op->topk, row, recv, to);
 }
 
+static void lay(weft_ep_t *ep, struct ep_op *op, const struct source *source, const struct ep_batch *batch,
+                const struct weft_ep_recv_args *recv) {
+  for (uint32_t i = 0; i < batch->count; i++) {
+    struct ep_row *row = ep_row_at(&ep->layout, source->heads, i);
+    struct body body = body_of(ep, op, source, i, (uint32_t)row->token, recv->rows_at != NULL);
+    if (recv->layout != WEFT_EP_RANK_MAJOR)
+      by_expert(ep, op, source, batch->first + i, row, &body, recv);
+    else
+      by_rank(ep, op, source, batch->first + i, row, &body, recv);
+  }
+}
+
 void ep_rows_lay(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct ep_batch *batch,
                  const struct weft_ep_recv_args *recv) {
   struct source source = source_of(ep, op, index, batch);
-  for (uint32_t i = 0; i < batch->count; i++) {
-    struct ep_row *row = ep_row_at(&ep->layout, source.heads, i);
-    struct body body = body_of(ep, op, &source, i, (uint32_t)row->token, recv->rows_at != NULL);
-    if (recv->layout != WEFT_EP_RANK_MAJOR)
-      by_expert(ep, op, &source, batch->first + i, row, &body, recv);
-    else
-      by_rank(ep, op, &source, batch->first + i, row, &body, recv);
-    op->members[index].last_in = row->token;
-  }
+  lay(ep, op, &source, batch, recv);
+  if (batch->count > 0)
+    op->members[index].last_in = ep_row_at(&ep->layout, source.heads, batch->count - 1)->token;
+  if (op->fills)
+    ep_kept_take_rows(op->route->kept, index, batch->first, batch->count, source.heads, source.inbox);
+}
+
+void ep_rows_lay_kept(weft_ep_t *ep, struct ep_op *op, uint32_t index, uint32_t from, const struct ep_batch *batch,
+                      const struct weft_ep_recv_args *recv) {
+  const struct ep_kept *kept = op->route->kept;
+  struct source source = source_of(ep, op, index, batch);
+  source.places = from;
+  source.heads = ep_row_at(&kept->layout, ep_kept_heads(kept, &kept->sources[from]), batch->first);
+  lay(ep, op, &source, batch, recv);
 }
 
 void ep_rows_refuse(weft_ep_t *ep, struct ep_member *member) {
@@ -236,18 +253,22 @@ static void lay_no_selections(const struct ep_op *op, const struct weft_ep_recv_
 
 void ep_rows_lay_lost(weft_ep_t *ep, const struct ep_op *op, uint32_t index, uint32_t laid,
                       const struct weft_ep_recv_args *recv) {
-  const struct ep_member *member = &op->members[index];
+  ep_rows_lay_none(ep, op, index, op->members[index].rank, laid, op->members[index].rows_in, recv);
+}
+
+void ep_rows_lay_none(weft_ep_t *ep, const struct ep_op *op, uint32_t index, int32_t rank, uint32_t laid, uint32_t rows,
+                      const struct weft_ep_recv_args *recv) {
   uint32_t *left = ep_places_left(ep, index), *next = ep_places_next(ep, index);
   bool by_rank = recv->layout == WEFT_EP_RANK_MAJOR, packed = recv->layout == WEFT_EP_PACKED;
   for (uint32_t e = 0; !by_rank && e < ep->experts_per_rank; e++)
     for (; left[e] > 0; left[e]--) {
       uint32_t place = next[e]++, to = ep->host->places.first[e] + place;
-      lay_none(ep, op, recv, member->rank, to, packed ? 0 : e, packed ? to : place);
+      lay_none(ep, op, recv, rank, to, packed ? 0 : e, packed ? to : place);
     }
-  for (uint32_t i = laid; (by_rank || packed) && i < member->rows_in; i++) {
+  for (uint32_t i = laid; (by_rank || packed) && i < rows; i++) {
     uint32_t row = ep->host->places.next_row[index]++; // PACKED: among the pairs of rank and token
     if (by_rank) {
-      lay_none(ep, op, recv, member->rank, row, 0, row);
+      lay_none(ep, op, recv, rank, row, 0, row);
       lay_no_selections(op, recv, row);
     }
     for (uint32_t k = 0; recv->slot && k < op->topk; k++)

@@ -38,6 +38,8 @@ void ep_places_begin(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep
   struct ep_places *places = &ep->host->places;
   memset(places->total, 0, ep->experts_per_rank * sizeof *places->total);
   places->rows = 0;
+  if (recv && op->fills)
+    ep_kept_begin_rows(op->route->kept, op->num_members);
   if (recv)
     place_scales(ep->host, &op->form, recv);
   for (uint32_t e = 0; recv && e < ep->experts_per_rank; e++)
@@ -55,21 +57,28 @@ static int64_t range(uint32_t begin, uint32_t count) {
 
 void ep_places_add(weft_ep_t *ep, const struct ep_op *op, uint32_t index, const uint32_t *counts,
                    const struct weft_ep_recv_args *recv) {
-  struct ep_places *places = &ep->host->places;
   const struct ep_member *member = &op->members[index];
+  ep_places_add_source(ep, index, member->rank, member->rows_in, counts, recv);
+  if (op->fills)
+    ep_kept_expect_rows(op->route->kept, index, member->rows_in, counts);
+}
+
+void ep_places_add_source(weft_ep_t *ep, uint32_t index, int32_t rank, uint32_t rows, const uint32_t *counts,
+                          const struct weft_ep_recv_args *recv) {
+  struct ep_places *places = &ep->host->places;
   uint32_t *left = ep_places_left(ep, index), *next = ep_places_next(ep, index);
   bool by_rank = recv->layout == WEFT_EP_RANK_MAJOR;
   for (uint32_t e = 0; e < ep->experts_per_rank; e++) {
     if (recv->range && !by_rank)
-      recv->range[(size_t)e * ep->capacity + (size_t)member->rank] = range(places->total[e], counts[e]);
+      recv->range[(size_t)e * ep->capacity + (size_t)rank] = range(places->total[e], counts[e]);
     left[e] = counts[e];
     next[e] = places->total[e];
     places->total[e] += counts[e];
   }
   if (recv->range && by_rank)
-    recv->range[member->rank] = range(places->rows, member->rows_in);
+    recv->range[rank] = range(places->rows, rows);
   places->next_row[index] = places->rows;
-  places->rows += member->rows_in;
+  places->rows += rows;
 }
 
 static uint32_t round_up(uint32_t rows, uint32_t alignment) {

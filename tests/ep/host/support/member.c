@@ -125,6 +125,11 @@ static const char *host_of(int32_t rank, char host[32]) {
   return host;
 }
 
+// Of a rank's route, and of what fills it.
+static uint32_t route_alignment(int32_t rank) {
+  return 1 + (uint32_t)rank;
+}
+
 bool member_open(struct member *m, const struct drawn_group *group, int32_t rank, bool founds) {
   *m = (struct member){.group = group, .rank = rank};
   allocate(m);
@@ -150,7 +155,7 @@ bool member_open(struct member *m, const struct drawn_group *group, int32_t rank
   if (weft_ep_open(&m->ep, &options, PATIENCE_MS) != 0)
     return member_fail(m, "open: %s", weft_last_error());
   struct weft_ep_route_options route = WEFT_EP_ROUTE_OPTIONS_INIT;
-  route.alignment = 1 + (uint32_t)rank;
+  route.alignment = route_alignment(rank);
   if (group->features & DRAWN_FILL && weft_ep_route_create(m->ep, &route, &m->route.handle) != 0)
     return member_fail(m, "route_create: %s", weft_last_error());
   return weft_ep_activate(m->ep, PATIENCE_MS) == 0 || member_fail(m, "activate: %s", weft_last_error());
@@ -220,6 +225,8 @@ static bool begin(struct member *m) {
     m->op.kind = DRAWN_FILLS;
     by_route = false;
   }
+  if (m->op.kind == DRAWN_FILLS && m->own.layout == WEFT_EP_PACKED)
+    m->own.alignment = route_alignment(m->rank);
   m->op.masks &= m->op.kind == DRAWN_PLAIN || m->op.kind == DRAWN_KEEPS;
   m->op.topk = by_route ? m->route.topk : m->op.topk;
   m->routed_by = by_route ? m->route.op : m->number;

@@ -41,7 +41,7 @@ struct shape world_shape(const struct world *world, uint64_t op) {
   } while (shape.row_bytes + shape.scale_bytes > room);
   shape.topk = draw(&state, 1, world->topk);
   shape.combines = draw(&state, 1, 2);
-  shape.late = draw(&state, 0, 3) == 0;
+  shape.late = draw(&state, 0, 3) == 0 && world->window == 0;
   shape.unweighted = draw(&state, 0, 2) == 0;
   return shape;
 }
@@ -65,7 +65,11 @@ struct way world_way(const struct world *world, const struct shape *shape, int32
   way.answers = world->combine_dtype;
   if (draw(&state, 0, 2) == 0)
     way.answers = WEFT_EP_COMBINE_LOGFMT10;
-  way.placed = draw(&state, 0, 1) && way.layout == WEFT_EP_RANK_MAJOR && way.answers == WEFT_EP_COMBINE_BF16;
+  if (world->window > 0 && world->window < world->tokens) // rows have to flow
+    way.in_place = way.apart = false;
+  bool can_be_placed = world->window == 0 || world->window >= world->tokens;
+  way.placed =
+      draw(&state, 0, 1) && can_be_placed && way.layout == WEFT_EP_RANK_MAJOR && way.answers == WEFT_EP_COMBINE_BF16;
   return way;
 }
 

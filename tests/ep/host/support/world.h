@@ -9,11 +9,14 @@
 
 #include <weft/ep.h>
 
+#include "ep/support/rank.h"
+
 struct world {
   uint64_t seed;
   uint32_t capacity, tokens, hidden, topk, experts; // as the group is opened; tokens and topk are the most
   enum weft_ep_dtype dtype;
   enum weft_ep_combine_dtype combine_dtype;
+  uint32_t window;      // THROUGHPUT: rows that a window has room for; 0: LATENCY
   const int32_t *ranks; // ascending
   uint32_t num_ranks;
 };
@@ -64,7 +67,7 @@ float world_bias(const struct world *world, uint64_t op, int32_t rank, uint32_t 
 uint16_t world_bf16(float value); // of numbers that bf16 holds exactly
 float world_value(uint16_t bits);
 
-// --- world_judge.c ---
+// --- world_judge_dispatch.c, world_judge_combine.c ---
 
 // A rank's buffers of one operation; `poison` in every byte before it.
 struct world_received {
@@ -81,5 +84,11 @@ bool world_judge_dispatch(const struct world *world, const struct shape *shape, 
 bool world_judge_combine(const struct world *world, const struct shape *shape, const struct way *way, uint32_t round,
                          int32_t rank, const uint16_t *out, const float *out_weights,
                          const struct weft_ep_result *result, char what[256]);
+
+// --- world_operate.c ---
+
+// Runs and judges the next operation, by calls that are made again while they are interrupted. False: rank->error says
+// what was wrong.
+bool world_operate(struct rank *rank, const struct world *world);
 
 #endif

@@ -48,7 +48,10 @@ static void lose_rest(weft_ep_t *ep, struct ep_op *op, uint32_t index, uint32_t 
                       const struct weft_ep_recv_args *recv) {
   op->members[index].received = false;
   op->members[index].lost = true;
-  ep_rows_lay_lost(ep, op, index, laid, recv);
+  if (ep_op_keeps(op))
+    ep_kept_lay_lost(ep, op, index, laid, recv);
+  else
+    ep_rows_lay_lost(ep, op, index, laid, recv);
 }
 
 // The rows of a piece that has come. PROTOCOL: they are not what the headers say.
@@ -59,6 +62,10 @@ static int lay_piece(weft_ep_t *ep, struct ep_op *op, uint32_t index, const stru
       &ep_slot(&ep->layout, member->link->in.memory, batch->number)->dispatch;
   if (head->count != member->rows_in)
     return fail(WEFT_ERR_PROTOCOL, "a piece of its rows speaks of other rows than the first");
+  if (ep_op_keeps(op)) {
+    ep_kept_lay(ep, op, index, batch, recv);
+    return 0;
+  }
   int rc = ep_rows_check(ep, op, index, batch);
   if (rc == 0)
     rc = ep_rows_fit(ep, op, index);
@@ -81,7 +88,10 @@ static bool receive_next(weft_ep_t *ep, struct ep_op *op, uint32_t index, const 
   struct ep_batch batch = ep_batch_of(&ep->layout, op->number, member->rows_in, member->whole_in, member->pieces_in);
   if (index == op->self) {
     ep_cast_own(ep, op, &batch);
-    ep_rows_lay(ep, op, index, &batch, recv);
+    if (ep_op_keeps(op))
+      ep_kept_lay(ep, op, index, &batch, recv);
+    else
+      ep_rows_lay(ep, op, index, &batch, recv);
     member->pieces_in++;
     return true;
   }
@@ -97,7 +107,7 @@ static bool receive_next(weft_ep_t *ep, struct ep_op *op, uint32_t index, const 
   int rc = flag == batch.number + 1 ? lay_piece(ep, op, index, &batch, recv)
                                     : fail(WEFT_ERR_PROTOCOL, "it overwrote rows that had not been taken");
   uint32_t laid = rc == 0 ? batch.first + batch.count : batch.first;
-  if (rc == 0 && ++member->pieces_in == pieces_in(ep, member))
+  if (rc == 0 && ++member->pieces_in == pieces_in(ep, member) && !ep_op_keeps(op))
     rc = ep_rows_complete(ep, op, index);
   if (rc != 0) {
     ep_link_down(ep, member->link, EP_LINK_BROKEN, weft_last_error());
