@@ -111,8 +111,9 @@ enum weft_ep_dtype {
   /** the same, the scales as ue8m0 (OCP Microscaling: a byte, exponent + 127; 255 is NaN): uint32_t [ceil(H/512)] for a
    *  row, block b in byte b % 4, the lowest first, of word b / 4; bytes without a block are 0 */
   WEFT_EP_FP8_UE8M0 = 4,
-  /** bytes that the library does not look at: row_bytes of values and scale_bytes of scales for each token. UNSUPPORTED
-   *  today */
+  /** bytes that the library does not look at: row_bytes of values and scale_bytes of scales for each token, which the
+   *  caller's layer has made (NVFP4, MXFP8). It is said in each call: a group is opened for a type whose rows have room
+   *  for it. On CUDA memory UNSUPPORTED today */
   WEFT_EP_OPAQUE = 5,
 };
 
@@ -132,7 +133,10 @@ enum weft_ep_mode {
   /** A few tokens as fast as they can be, as decoding has them: a window has room for the rows of whole operations. */
   WEFT_EP_LATENCY = 1,
   /** Many tokens, as prefill and training have them: rows flow in pieces through windows of a bounded size
-   *  (weft_ep_options.window_bytes), on few processors. UNSUPPORTED today */
+   *  (weft_ep_options.window_bytes), on few processors. weft_ep_dispatch() and weft_ep_combine() send and receive at
+   *  once. The single halves, weft_ep_recv_args.rows_at and weft_ep_combine_rows() are for operations whose rows fit
+   *  into a window all at once, else LIMIT; weights of the top-k come with the dispatch. UNSUPPORTED today on CUDA
+   *  memory */
   WEFT_EP_THROUGHPUT = 2,
 };
 
@@ -152,8 +156,8 @@ enum weft_ep_layout {
   /** x[S][H]: a token has one row on each rank that holds any of its experts, with its local experts and weights. The
    *  caller computes the weighted sum over these; the combine adds the rows of the ranks, unweighted. */
   WEFT_EP_RANK_MAJOR = 2,
-  /** x[S][H]: as PER_EXPERT, without room between the experts: the part of each begins at a multiple of
-   *  weft_ep_recv_args.alignment, behind the one before it. UNSUPPORTED today */
+  /** x[S][H]: as PER_EXPERT, without room between the experts: the part of each begins at the first multiple of
+   *  weft_ep_recv_args.alignment that is not before the end of the part before it. On CUDA memory UNSUPPORTED today */
   WEFT_EP_PACKED = 3,
 };
 
@@ -482,6 +486,9 @@ enum weft_ep_dispatch_flags {
    *  sent and not been received. CUDA: the end of that operation is launched in the stream of this dispatch; one that a
    *  graph of its own has begun is not known here, so a graph ends what it begins. */
   WEFT_EP_DISPATCH_RECYCLE = 1 << 0,
+  /** With `route`: topk_idx has to be what the route knows, else INVALID names the first token and place that differ.
+   *  The dispatch goes by a route that is filled, and fills one that was planned. CUDA: UNSUPPORTED today */
+  WEFT_EP_DISPATCH_CHECK_ROUTE = 1 << 1,
 };
 
 /** What to dispatch. Initialise with WEFT_EP_DISPATCH_ARGS_INIT. A field that is 0 or NULL has its default. */
@@ -491,9 +498,10 @@ struct weft_ep_dispatch_args {
    *  and weft_ep_recv_args.rows_at say when longer. CUDA: until the kernel of this call has run */
   const void *x;
   /** Scales of an x that the caller has cast to e4m3 already, in rank memory: float [T][H/128], for ue8m0 uint32_t
-   *  [T][ceil(H/512)]; read as long as x. Both travel as they are, and nothing looks at their values. CUDA, with bf16
-   *  too: four aligned bytes FF FF FF FF of x, or of a float scale, arrive as FF FF FF 7F: as numbers both are NaN.
-   *  NULL: x is bf16, and is cast here if `dtype` is fp8. */
+   *  [T][ceil(H/512)], OPAQUE uint32_t [T][scale_bytes/4]; read as long as x. Both travel as they are, and nothing
+   *  looks at their values. CUDA, with bf16 too: four aligned bytes FF FF FF FF of x, or of a float scale, arrive as FF
+   *  FF FF 7F: as numbers both are NaN. NULL: x is OPAQUE without scales, or bf16, and is cast here if `dtype` is
+   *  fp8. */
   const void *scales;
   /** [T][K] global experts in rank memory, -1: none. On host memory an expert out of range is INVALID, and the call
    *  keeps no pointer. CUDA: it stays unchanged, as topk_weights does, until the combine has run, and an expert out of
@@ -504,7 +512,10 @@ struct weft_ep_dispatch_args {
   /** One number in rank memory: T, read when the rows are, so that one captured graph serves any; num_tokens is then
    * the most that it may be (host memory: else INVALID; CUDA: more count as num_tokens). Default: T is num_tokens */
   const uint32_t *num_tokens_at;
-  weft_ep_route_t *route;      /**< filled by the dispatch; default: none. UNSUPPORTED today */
+  /** With topk_idx, which is not NULL then for 0 tokens either: the dispatch fills the route. With topk_idx and
+   *  topk_idx32 NULL: it goes by the route, with as many tokens as filled it, and topk_weights NULL, for the route has
+   *  kept them. See weft_ep_route_create(). Default: none. CUDA: UNSUPPORTED today */
+  weft_ep_route_t *route;
   void *stream;                /**< CUDA: the cudaStream_t to launch in; host memory: unused */
   uint64_t row_stride;         /**< bytes from a row of x to the next; default: those of a row. CUDA: a multiple of
                                   16, below 2^32 */
@@ -514,9 +525,9 @@ struct weft_ep_dispatch_args {
   uint32_t num_tokens;         /**< T, 0 to max_tokens */
   uint32_t topk;               /**< K, 1 to weft_ep_options.topk, which is the default */
   enum weft_ep_dtype dtype;    /**< of the rows that are sent; default: as the group was opened */
-  enum weft_ep_dtype x_dtype;  /**< of x; default, and the only ones today: bf16, or `dtype` with `scales` */
-  uint32_t row_bytes;          /**< OPAQUE: bytes of a row of x */
-  uint32_t scale_bytes;        /**< OPAQUE: bytes of its scales */
+  enum weft_ep_dtype x_dtype;  /**< of x; default, and the only ones today: bf16, or `dtype` with `scales` or OPAQUE */
+  uint32_t row_bytes;          /**< OPAQUE: bytes of a row of x, a multiple of 16; in all ranks the same */
+  uint32_t scale_bytes;        /**< OPAQUE: bytes of its scales, a multiple of 4; in all ranks the same. 0: none */
   uint32_t processors;         /**< CUDA: streaming multiprocessors that the kernel may take, at most and by default
                                   weft_ep_options.max_processors. Host memory: unused */
   uint32_t flags;              /**< WEFT_EP_DISPATCH_* */
@@ -544,36 +555,43 @@ enum weft_ep_recv_flags {
   /** RANK_MAJOR: local_expert and weights of a row stand at their places in the token's top-k, with -1 and 0 at the
    *  places of experts that other ranks have. Else they stand first. */
   WEFT_EP_RECV_KEEP_PLACES = 1 << 0,
-  /** PACKED: rows between the parts of experts become 0. UNSUPPORTED today */
+  /** PACKED: rows between the parts of experts, and behind the last up to a multiple of the alignment, become 0, their
+   *  scales too; src_rank and src_token -1, rows_at NULL. Else all that stays as it is */
   WEFT_EP_RECV_ZERO_PADDING = 1 << 1,
 };
 
 /** Where to receive. Initialise with WEFT_EP_RECV_ARGS_INIT. The caller owns every buffer, and all of them are in rank
  *  memory, but for rows_at. A field whose text begins with * may be NULL. */
 struct weft_ep_recv_args {
-  size_t size;        /**< sizeof(struct weft_ep_recv_args) */
-  void *x;            /**< bf16 or e4m3; PER_EXPERT [E][rows][H], RANK_MAJOR [rows][H]. NULL: see rows_at */
-  void *scales;       /**< fp8, with x: float, PER_EXPERT [E][rows][H/128], RANK_MAJOR [rows][H/128]; ue8m0: uint32_t,
-                         with ceil(H/512) in the place of H/128; see scale_row_stride */
+  size_t size; /**< sizeof(struct weft_ep_recv_args) */
+  /** bf16 or e4m3; PER_EXPERT [E][rows][H], RANK_MAJOR and PACKED [rows][H]; OPAQUE: row_bytes in the place of H
+   *  values. NULL: see rows_at */
+  void *x;
+  /** fp8 and OPAQUE, with x: float, PER_EXPERT [E][rows][H/128], RANK_MAJOR and PACKED [rows][H/128]; ue8m0 and OPAQUE:
+   *  uint32_t, with ceil(H/512) or scale_bytes/4 in the place of H/128; see scale_row_stride */
+  void *scales;
   int32_t *counts;    /**< [E] rows of each local expert; RANK_MAJOR: its (token, expert) pairs */
-  int32_t *src_rank;  /**< *PER_EXPERT [E][rows], RANK_MAJOR [rows]: rank that the row came from */
-  int32_t *src_token; /**< *PER_EXPERT [E][rows], RANK_MAJOR [rows]: the token's index on that rank */
-  int64_t *range; /**< *PER_EXPERT [E][capacity], RANK_MAJOR [capacity]: begin << 32 | count of each source's rows */
+  int32_t *src_rank;  /**< *PER_EXPERT [E][rows], RANK_MAJOR and PACKED [rows]: rank that the row came from */
+  int32_t *src_token; /**< *PER_EXPERT [E][rows], RANK_MAJOR and PACKED [rows]: the token's index on that rank */
+  /** *PER_EXPERT and PACKED [E][capacity], RANK_MAJOR [capacity]: begin << 32 | count of each source's rows. `begin` is
+   *  a row of the expert's part, RANK_MAJOR of x */
+  int64_t *range;
   int32_t *local_expert; /**< *RANK_MAJOR [rows][K]: local expert ids in top-k order, then -1 */
   float *weights;        /**< *RANK_MAJOR [rows][K]: their weights, then 0 */
-  /** *Host memory only, with x NULL: receives in place. PER_EXPERT [E][rows], RANK_MAJOR [rows], in host memory: gets
-   *  the address of each row: H values, for fp8 its scales right behind them, whatever the strides. Nothing is copied:
-   *  rows of other ranks stay in the windows through which they came, this rank's own in weft_ep_dispatch_args.x (or in
-   *  the library's memory: with fp8, or after weft_ep_dispatch_send()). They stay unchanged until
-   *  weft_ep_combine_send(), weft_ep_combine() or weft_ep_finish() of this operation is called, whatever happens to
-   *  their senders; weft_ep_dispatch_args.x has to stay as long. Their sender maps them too: one that breaks the
-   *  protocol could change values between two readings. */
+  /** *Host memory only, with x NULL: receives in place. PER_EXPERT [E][rows], RANK_MAJOR and PACKED [rows], in host
+   *  memory: gets the address of each row: its values, and right behind them its scales, whatever the strides. Nothing
+   *  is copied: rows of other ranks stay in the windows through which they came, this rank's own in
+   *  weft_ep_dispatch_args.x (or in the library's memory: with fp8, or after weft_ep_dispatch_send()). They stay
+   *  unchanged until weft_ep_combine_send(), weft_ep_combine() or weft_ep_finish() of this operation is called,
+   *  whatever happens to their senders; weft_ep_dispatch_args.x has to stay as long. Their sender maps them too: one
+   *  that breaks the protocol could change values between two readings. */
   const void **rows_at;
   int32_t *expert_total;     /**< *[E], added to: rows (RANK_MAJOR: pairs) of each local expert */
   int64_t *wait_ns;          /**< *[capacity], added to: how long this rank waited for each source's dispatch, in ns */
-  int32_t *slot;             /**< *PACKED [rows][K]: where the rows of a token's selections stand, else -1. UNSUPPORTED
-                                today */
-  int32_t *expert_end;       /**< *PACKED [E]: row behind the last of each local expert. UNSUPPORTED today */
+  int32_t *slot;             /**< *PACKED [rows][K]: a row for each token of each rank that any came of, by source rank,
+                                then by token: the rows of x where its selections stand, at their places in the token's
+                                top-k; -1 for those of other ranks */
+  int32_t *expert_end;       /**< *PACKED [E]: row of x behind the last of each local expert */
   struct weft_ep_told *told; /**< *what the dispatch brought, written behind all of it */
   uint64_t *lost; /**< *[ceil(capacity/64)] bit r % 64 of word r / 64: rank r of the view did not come; written before
                      `told` */
@@ -585,10 +603,11 @@ struct weft_ep_recv_args {
   uint64_t scale_expert_stride; /**< PER_EXPERT: elements from the scales of an expert's first row to those of the next
                                    expert's; default: `rows` times those of a row */
   enum weft_ep_layout layout;   /**< how the received rows are laid out; default PER_EXPERT */
-  uint32_t rows; /**< room. PER_EXPERT: rows of each expert's part; RANK_MAJOR: S. max_tokens times the active ranks is
-                    enough, unless a view with more ranks takes effect in mid-operation or a token selects one expert
-                    twice; ROOM says how many were needed. At most INT32_MAX in all parts together */
-  uint32_t alignment; /**< PACKED: rows; the part of each expert begins at a multiple of it; default 1 */
+  /** room. PER_EXPERT: rows of each expert's part; RANK_MAJOR and PACKED: S. max_tokens times the active ranks is
+   *  enough for PER_EXPERT and RANK_MAJOR, unless a view with more ranks takes effect in mid-operation or a token
+   *  selects one expert twice; ROOM says how many were needed. At most INT32_MAX in all parts together */
+  uint32_t rows;
+  uint32_t alignment; /**< PACKED: rows, 1 to 256; the part of each expert begins at a multiple of it; default 1 */
   uint32_t told_size; /**< with told: sizeof(struct weft_ep_told) */
   uint32_t flags;     /**< WEFT_EP_RECV_* */
   uint32_t reserved;  /**< 0 */
@@ -629,8 +648,9 @@ enum weft_ep_combine_flags {
    *  an operation can be combined with this flag only. UNSUPPORTED where a peer is on a host that NVLink does not
    *  reach. */
   WEFT_EP_COMBINE_KEEP = 1 << 1,
-  /** PER_EXPERT, PACKED: the rows of a token are added as they are, without the weights of the dispatch. UNSUPPORTED
-   *  today */
+  /** PER_EXPERT, PACKED: the rows of a token are added as they are, without the weights of the dispatch, as those that
+   *  are RANK_MAJOR always are; RENORMALIZE counts every weight as 1. All ranks set it, or none. On CUDA memory
+   *  UNSUPPORTED today */
   WEFT_EP_COMBINE_UNWEIGHTED = 1 << 2,
 };
 
@@ -638,18 +658,24 @@ enum weft_ep_combine_flags {
  *  default. */
 struct weft_ep_combine_args {
   size_t size; /**< sizeof(struct weft_ep_combine_args) */
-  /** bf16 in rank memory, PER_EXPERT [E][rows][H], RANK_MAJOR [rows][H], in the row order of the receive. Host memory:
-   *  read until the sending call returns; CUDA: until its kernel has run. NULL after weft_ep_combine_rows() */
+  /** bf16 in rank memory, PER_EXPERT [E][rows][H], RANK_MAJOR and PACKED [rows][H], in the row order of the receive.
+   *  Host memory: read until the sending call returns; CUDA: until its kernel has run. NULL after
+   *  weft_ep_combine_rows() */
   const void *y;
-  const float *topk_weights; /**< PER_EXPERT: [T][K] in rank memory when the dispatch had none; else NULL. Host memory:
-                                read until the sending call returns; CUDA: until the combine has run */
+  const float *topk_weights; /**< PER_EXPERT, PACKED: [T][K] in rank memory when the dispatch had none; else NULL, with
+                                UNWEIGHTED too. Host memory: read until the sending call returns; CUDA: until the
+                                combine has run */
   const float *row_weights;  /**< RANK_MAJOR [rows][K] in rank memory, at their places in the top-k: weights that go
-                                back with the rows, for out_weights; default: none. UNSUPPORTED today */
-  const void *bias[2];       /**< bf16 [T][H] in rank memory, each added to `out` before it is rounded; default: none.
-                                UNSUPPORTED today */
-  void *out; /**< bf16 [T][H] in rank memory, written by the receiving half; a token without contribution is 0 */
-  float *out_weights; /**< [T][K] in rank memory: the row_weights of the ranks, summed; default: not written.
-                         UNSUPPORTED today */
+                                back with the rows, for out_weights; default: none. Read as long as topk_weights. On
+                                CUDA memory UNSUPPORTED today */
+  const void *bias[2]; /**< bf16 [T][H] in rank memory, added one after the other to the sum, scaled or not, before
+                          it is rounded; they do not overlap `out`. Read by the receiving half. Default: none. On
+                          CUDA memory UNSUPPORTED today */
+  void *out; /**< bf16 [T][H] in rank memory, written by the receiving half; a token without contribution is 0, or the
+                sum of its biases */
+  float *out_weights; /**< [T][K] in rank memory, written by the receiving half: the row_weights of the ranks, summed;
+                         each selection has those of one rank, and 0 where none came. Default: not written. On CUDA
+                         memory UNSUPPORTED today */
   void *stream;       /**< CUDA: the cudaStream_t to launch in; host memory: unused */
   enum weft_ep_combine_dtype dtype; /**< of the rows that this rank sends; default: as the group was opened. CUDA: the
                                        same for all ranks */
@@ -692,7 +718,8 @@ WEFT_API void weft_ep_result_init(struct weft_ep_result *result, size_t size);
  * may wait for a peer that has not read its rows of two operations ago; a peer that does not read them in time is lost,
  * which is no error. INVALID names the first bad argument. UNSUPPORTED names one that this memory cannot do yet.
  * NOT_CONNECTED: this rank has not been activated. FENCED: it has left or was removed; if it was removed, close it and
- * open it again. BUSY: two operations are open already. After an error no operation has begun. [owner]
+ * open it again. BUSY: two operations are open already. LIMIT, with THROUGHPUT: the rows do not fit into a window all
+ * at once; weft_ep_dispatch() sends any. After an error no operation has begun. [owner]
  */
 WEFT_API int weft_ep_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, uint64_t *op);
 
@@ -701,9 +728,13 @@ WEFT_API int weft_ep_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch_
  * source rank, then by token. `info` may be NULL. A loss is no error: see `info->num_lost`. ROOM: `recv->rows` are too
  * few; `info->rows_needed`, and `told`, say how many there are. On host memory nothing else is written then: call again
  * with more room. On CUDA memory ROOM shows only with `info` or in weft_ep_await(); rows beyond the room are lost, and
- * the operation goes on. INVALID: an argument is wrong, or it is not this operation's turn. UNSUPPORTED names an
- * argument that this memory cannot do yet. PROTOCOL, on host memory: a rank dispatches another type or top-k in this
- * operation; it has ended then, without rows, as it has for the others. CUDA: see weft_ep_await() for waiting. [owner]
+ * the operation goes on. INVALID: an argument is wrong, or it is not this operation's turn. THROUGHPUT: of a rank that
+ * is lost when a part of its rows had come, these stay, and the places of the others are empty: values and scales 0,
+ * src_rank that rank, src_token -1, local_expert -1, weights 0, slot -1; counts and ranges count them, and it is in
+ * `info->lost`. LIMIT: rows_at, and the rows of a rank do not lie in its window all at once; call again with x.
+ * UNSUPPORTED names an argument that this memory cannot do yet. PROTOCOL, on host memory: a rank dispatches another
+ * type or top-k in this operation; it has ended then, without rows, as it has for the others. CUDA: see weft_ep_await()
+ * for waiting. [owner]
  */
 WEFT_API int weft_ep_dispatch_recv(weft_ep_t *ep, uint64_t op, const struct weft_ep_recv_args *recv,
                                    struct weft_ep_info *info);
@@ -723,7 +754,9 @@ WEFT_API int weft_ep_combine_rows(weft_ep_t *ep, uint64_t op, void **rows_at);
 /** Sends the experts' outputs of `op` back: one row for each (rank, token). If the dispatch had no weights, the ranks
  *  exchange them first, and the call waits for them. It may also wait for a peer that has not read its rows of two
  *  operations ago. A loss is no error. INVALID: an argument is wrong, or the operation was not received. UNSUPPORTED
- *  names an argument that this memory cannot do yet. LIMIT: a combine more than weft_ep_limits.max_combines. [owner] */
+ *  names an argument that this memory cannot do yet. LIMIT: a combine more than weft_ep_limits.max_combines; or, with
+ *  THROUGHPUT, the rows of a rank do not fit into a window all at once, which weft_ep_combine() does not need. [owner]
+ */
 WEFT_API int weft_ep_combine_send(weft_ep_t *ep, uint64_t op, const struct weft_ep_combine_args *args);
 
 /** Waits for the contributions to `op` and sums them into `args->out` (the same args as for weft_ep_combine_send()), in
@@ -773,13 +806,16 @@ WEFT_API int weft_ep_await(weft_ep_t *ep, uint64_t op, struct weft_ep_info *info
  */
 WEFT_API int weft_ep_barrier(weft_ep_t *ep);
 
-/** How to make a route. Initialise with WEFT_EP_ROUTE_OPTIONS_INIT. A field that is 0 has its default. */
+/**
+ * How to make a route. Initialise with WEFT_EP_ROUTE_OPTIONS_INIT. A field that is 0 has its default.
+ */
 struct weft_ep_route_options {
   size_t size;         /**< sizeof(struct weft_ep_route_options) */
   uint32_t max_tokens; /**< tokens of this rank, at most; default: the group's */
-  uint32_t max_rows;   /**< received rows, at most; default: max_tokens times the capacity */
+  uint32_t max_rows;   /**< received rows, one for each (rank, token), at most; default: max_tokens of the group times
+                          the capacity */
   uint32_t topk;       /**< experts that a token selects, at most; default: the group's */
-  uint32_t alignment;  /**< of the parts of experts, in rows (PACKED); default 1 */
+  uint32_t alignment;  /**< of the parts of experts, in rows (PACKED), 1 to 256; default 1 */
   uint32_t flags;      /**< 0 */
   uint32_t reserved;   /**< 0 */
 };
@@ -789,17 +825,21 @@ struct weft_ep_route_options {
 WEFT_API void weft_ep_route_options_init(struct weft_ep_route_options *options, size_t size);
 
 /** What a route knows, in rank memory that it owns: the first group after weft_ep_route_plan() or a dispatch, the
- * second after the receive of that dispatch. Initialise with WEFT_EP_ROUTE_ARRAYS_INIT. */
+ * second after the receive of that dispatch. T and K are those of the dispatch (of a plan: K is the route's topk), S is
+ * weft_ep_route_info.num_rows. Received rows stand here by source rank, then by token, as RANK_MAJOR lays them out,
+ * whatever the layout of the receive was. Initialise with WEFT_EP_ROUTE_ARRAYS_INIT. */
 struct weft_ep_route_arrays {
-  size_t size;                      /**< sizeof(struct weft_ep_route_arrays) */
-  const int32_t *tokens_per_rank;   /**< [capacity] tokens of this rank that go to each rank */
-  const int32_t *tokens_per_expert; /**< [capacity * E] selections of each expert by this rank */
-  const uint8_t *in_rank;           /**< [T][capacity] 1: the token goes to that rank, else 0 */
-  const int32_t *rank_end;          /**< [capacity] received rows of the ranks up to this one, itself included */
-  const int32_t *expert_end;        /**< [E] as weft_ep_recv_args.expert_end */
-  const int32_t *src_rank;          /**< [S] as weft_ep_recv_args.src_rank */
-  const int32_t *src_token;         /**< [S] as weft_ep_recv_args.src_token */
-  const int32_t *slot;              /**< [S][K] as weft_ep_recv_args.slot */
+  size_t size;                    /**< sizeof(struct weft_ep_route_arrays) */
+  const int32_t *tokens_per_rank; /**< [capacity] tokens of this rank that go to each rank; 0 for one that is masked or
+                                     not in the view */
+  const int32_t
+      *tokens_per_expert;    /**< [capacity * E] selections of each expert by this rank, whether they go or not */
+  const uint8_t *in_rank;    /**< [T][capacity] 1: the token goes to that rank, else 0 */
+  const int32_t *rank_end;   /**< [capacity] received rows of the ranks up to this one, itself included */
+  const int32_t *expert_end; /**< [E] as weft_ep_recv_args.expert_end, with the route's alignment */
+  const int32_t *src_rank;   /**< [S] rank that each row came from */
+  const int32_t *src_token;  /**< [S] the token's index on that rank */
+  const int32_t *slot;       /**< [S][K] as weft_ep_recv_args.slot, with the route's alignment */
 };
 /** Initial value: its size, and 0 for every other field. */
 #define WEFT_EP_ROUTE_ARRAYS_INIT WEFT_SIZED(struct weft_ep_route_arrays)
@@ -816,7 +856,7 @@ struct weft_ep_route_info {
   uint32_t expert_cap;  /**< in: room of expert_rows */
   uint32_t num_experts; /**< E */
   uint32_t num_rows;    /**< received rows: one for each (rank, token) */
-  uint32_t packed_rows; /**< PACKED: rows with the room between the parts of experts */
+  uint32_t packed_rows; /**< PACKED: rows with the room behind the parts of experts */
   uint32_t num_ranks;   /**< ranks of the view */
   uint32_t num_lost;    /**< of them, whose tokens did not come */
 };
@@ -825,27 +865,55 @@ struct weft_ep_route_info {
 /** Writes WEFT_EP_ROUTE_INFO_INIT; for languages without macros. `size` is the caller's sizeof. [any] */
 WEFT_API void weft_ep_route_info_init(struct weft_ep_route_info *info, size_t size);
 
-/** Makes a route: memory for where tokens went, which outlives operations, so that later combines, and dispatches back
- *  (gradients), go the same ways. The caller frees `*route` with weft_ep_route_free(). UNSUPPORTED today. [owner] */
+/**
+ * Makes a route: memory for where tokens went, which outlives operations, so that later dispatches, combines, and
+ * dispatches back (gradients), go the same ways. A dispatch with weft_ep_dispatch_args.route and topk_idx *fills* it;
+ * it is filled when that operation has been received. The caller frees `*route` with weft_ep_route_free().
+ *
+ * A dispatch with the route and without topk_idx *goes by* it, and so does weft_ep_combine_route(). Tokens go where
+ * they went when it was filled, with the weights of then; no row headers travel; and rows have the places that they
+ * had, so that equal x gives equal rows, counts and indices, bit by bit. It may be received in another layout and type
+ * than the first time. All ranks of the view go by routes that one and the same operation filled: else the operation
+ * ends for all of them, with PROTOCOL. Operations that are open at once may go by one route; while one does, no
+ * dispatch can fill it (BUSY).
+ *
+ * A route is of the view in which it was filled. When ranks of that view have left or died since, or are masked, their
+ * places stay: rows of 0, with src_rank, but -1 in src_token, local_expert and slot, and weights of 0; and selections
+ * of their experts are listed as missing. When a rank has joined since, a call that goes by the route returns CONFLICT
+ * before anything is sent, on all ranks in the same operation; then fill it again. Where a death makes ranks find that
+ * out in mid-operation (docs/design/membership.md), the operation has ended for all of them: with CONFLICT for those
+ * that went by the route, with PROTOCOL for others.
+ *
+ * After weft_ep_close() of its rank the calls of a route return CLOSED. INVALID: an option is more than the group was
+ * opened for. CUDA: UNSUPPORTED today. [owner]
+ */
 WEFT_API int weft_ep_route_create(weft_ep_t *ep, const struct weft_ep_route_options *options, weft_ep_route_t **route);
 
-/** Frees a route, also after its `ep` was closed. NULL is legal. No launch that uses it may still have to run. [owner]
- */
+/** Frees a route, also after its `ep` was closed. NULL is legal. No launch that uses it may still have to run; on host
+ *  memory an open operation that needs it keeps what it needs. [owner] */
 WEFT_API void weft_ep_route_free(weft_ep_route_t *route);
 
-/** Computes what this rank will send, without sending: the first group of weft_ep_route_arrays. topk_idx[num_tokens][K]
- *  as in weft_ep_dispatch_args, in rank memory; CUDA: in `stream`. UNSUPPORTED today. [owner] */
+/** Computes what this rank will send in the view of its next operation, without sending: the first group of
+ *  weft_ep_route_arrays. topk_idx[num_tokens][K], K the route's topk, as in weft_ep_dispatch_args, in rank memory;
+ *  CUDA: in `stream`. What the route was filled with is forgotten. ROOM: more tokens than the route has room for.
+ *  BUSY: an open operation needs the route. NOT_CONNECTED, FENCED: as with weft_ep_dispatch_send(). [owner] */
 WEFT_API int weft_ep_route_plan(weft_ep_route_t *route, const int64_t *topk_idx, uint32_t num_tokens, void *stream);
 
-/** Writes the addresses of a route's arrays: valid until it is freed. UNSUPPORTED today. [owner] */
+/** Writes the addresses of a route's arrays: valid until it is freed. What they hold is undefined before it is planned
+ * or filled, and changes with each dispatch that fills it. INVALID: an argument is NULL. [owner] */
 WEFT_API int weft_ep_route_get_arrays(weft_ep_route_t *route, struct weft_ep_route_arrays *arrays);
 
-/** Waits until the dispatch that fills the route has been received, and writes its counts. TIMEOUT: it has not.
- * CONFLICT: a rank joined since, so that a combine by this route would miss it. UNSUPPORTED today. [owner] */
+/** Waits until the dispatch that fills the route has been received, and writes its counts; `info` may be NULL. On host
+ * memory it does not wait. TIMEOUT: it has not. INVALID: no dispatch fills it. ROOM: more rows came than the route has
+ * room for; info->num_rows says how many, and no operation can go by it. CONFLICT: a rank joined since, so that an
+ * operation by this route would miss it; the counts are written. [owner] */
 WEFT_API int weft_ep_route_await(weft_ep_route_t *route, struct weft_ep_route_info *info, uint32_t timeout_ms);
 
-/** A combine by a route, as an operation of its own, whose number is `*op`: the rows of args->y go back the ways that
- *  the tokens came. CONFLICT: a rank joined since. Others are those of weft_ep_combine(). UNSUPPORTED today. [owner] */
+/** A combine by a route, as an operation of its own, whose number is `*op`: the rows of args->y, in the row order of
+ * the receive that filled the route, go back the ways that the tokens came. Masks do not matter. All ranks of the view
+ * call it. CONFLICT, PROTOCOL: see weft_ep_route_create(). BUSY: two operations are open already. Others are those of
+ *  weft_ep_combine(). With WEFT_EP_COMBINE_KEEP the operation stays open for weft_ep_combine() with its number. [owner]
+ */
 WEFT_API int weft_ep_combine_route(weft_ep_t *ep, weft_ep_route_t *route, const struct weft_ep_combine_args *args,
                                    struct weft_ep_result *result, uint64_t *op);
 

@@ -34,8 +34,8 @@ void agent_services_leave(weft_agent_t *agent) {
   agent_metrics_server_close(services);
   store_thread_leave(services);
   pthread_mutex_lock(&agent->tending);
-  socket_exchange_leave(services);
   liveness_send_goodbyes(services);
+  socket_exchange_leave(services);
   pthread_mutex_unlock(&agent->tending);
 }
 

@@ -35,6 +35,7 @@ struct agent_life {
   uint64_t silent_from;       // in watched time
   bool ended;                 // agent->lock
   const char *dead;           // found so: why; the end is reported when its last messages have been read
+  bool left;                  // it said goodbye by its socket, and is not lost
   bool begun;                 // likewise: it is no newcomer any more
   struct agent_life *next_came, *next_ended;
   LIST_HEAD(, agent_connection) connections;
@@ -81,6 +82,9 @@ uint64_t liveness_tick(struct agent_services *services, uint64_t now_ns);
 void liveness_close(struct agent_services *services);
 // The life of a living peer; NULL. [tending]
 struct agent_life *liveness_of(weft_agent_t *agent, weft_peer_t id);
+// The peer has said goodbye by its socket. True: its last notifications come by a transport and may be behind; it ends
+// when they have had a moment, or when the goodbye that follows them has come. [tending]
+bool liveness_said_goodbye(struct agent_life *life);
 
 // liveness/region_updates.c: messages to all peers, and hooks
 void liveness_control_message(weft_agent_t *agent, weft_peer_t peer, enum agent_message_kind kind, const void *bytes,

@@ -14,9 +14,9 @@
 #include "measure/json_file.h"
 
 static const struct compare_reader *const readers[] = {
-    &compare_read_figures,   &compare_read_results, &compare_read_baseline,
-    &compare_read_p2p_json,  &compare_read_p2p_csv, &compare_read_ep,
-    &compare_read_nixlbench, &compare_read_nccl,    &compare_read_perftest,
+    &compare_read_figures,  &compare_read_figures_csv, &compare_read_results, &compare_read_baseline,
+    &compare_read_p2p_json, &compare_read_p2p_csv,     &compare_read_ep,      &compare_read_nixlbench,
+    &compare_read_nccl,     &compare_read_perftest,
 };
 enum { READERS = sizeof readers / sizeof *readers };
 

@@ -3,18 +3,18 @@
 #include "base/time/trace.h"
 #include "ep/core/args.h"
 #include "ep/core/engine.h"
+#include "ep/core/route.h"
 
 static int check(weft_ep_t *ep, const struct weft_ep_combine_args *args, const char *call) {
-  int rc = ep_check_flags(call, args->flags, WEFT_EP_COMBINE_RENORMALIZE | WEFT_EP_COMBINE_KEEP, args->reserved);
+  int rc =
+      ep_check_flags(call, args->flags, WEFT_EP_COMBINE_RENORMALIZE | WEFT_EP_COMBINE_KEEP | WEFT_EP_COMBINE_UNWEIGHTED,
+                     args->reserved);
   if (rc == 0 && (uint32_t)args->dtype > WEFT_EP_COMBINE_LOGFMT10)
     rc = fail(WEFT_ERR_INVALID, "%s: there is no dtype %d of a combine", call, (int)args->dtype);
-  if (rc != 0)
-    return rc;
-  if (args->bias[0] || args->bias[1])
-    return ep_unsupported(call, "bias", "leave it NULL, and add it to out");
-  if (args->row_weights || args->out_weights)
-    return ep_unsupported(call, args->row_weights ? "row_weights" : "out_weights", "leave it NULL");
-  return ep->engine->check_combine(ep, args, call);
+  if (rc == 0 && args->flags & WEFT_EP_COMBINE_UNWEIGHTED && args->topk_weights)
+    rc = fail(WEFT_ERR_INVALID, "%s: topk_weights is given and UNWEIGHTED is set: rows are weighed or they are not",
+              call);
+  return rc != 0 ? rc : ep->engine->check_combine(ep, args, call);
 }
 
 int weft_ep_combine_rows(weft_ep_t *ep, uint64_t number, void **rows_at) {
@@ -62,4 +62,26 @@ int weft_ep_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine
                     struct weft_ep_result *result) {
   TRACE_BLOCK("combine");
   return receive(ep, number, args, result, true, "combine");
+}
+
+int weft_ep_combine_route(weft_ep_t *ep, weft_ep_route_t *route, const struct weft_ep_combine_args *given,
+                          struct weft_ep_result *result, uint64_t *number) {
+  TRACE_BLOCK("combine_route");
+  struct weft_ep_combine_args copy;
+  struct weft_ep_result result_copy;
+  if (!ep_is_ours(ep))
+    return ep_refuse_handle(ep, "combine_route");
+  int rc = ep_route_check_of(ep, route, "combine_route");
+  if (rc == 0 && !number)
+    rc = fail(WEFT_ERR_INVALID, "combine_route: op is NULL");
+  if (rc != 0)
+    return rc;
+  const struct weft_ep_combine_args *args = EP_READ_COMBINE(given, &copy);
+  rc = args ? check(ep, args, "combine_route") : sized_refusal(given, sizeof copy);
+  struct weft_ep_result *out = rc == 0 ? EP_OUTPUT_RESULT(result, &result_copy, &rc) : NULL; // before anything is sent
+  if (rc != 0)
+    return rc;
+  rc = ep->engine->combine_route(ep, route, args, out, number);
+  ep_output_end(result, out, sizeof *out);
+  return rc;
 }

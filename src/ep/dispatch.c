@@ -3,45 +3,55 @@
 #include "base/time/trace.h"
 #include "ep/core/args.h"
 #include "ep/core/engine.h"
+#include "ep/core/route.h"
 
-// What neither engine does yet.
-static int check_new_send(const struct weft_ep_dispatch_args *args) {
-  if (args->route)
-    return ep_unsupported("dispatch", "route", "leave it NULL");
-  if (args->dtype == WEFT_EP_OPAQUE || args->x_dtype == WEFT_EP_OPAQUE || args->row_bytes || args->scale_bytes)
-    return ep_unsupported("dispatch", "an opaque payload (dtype OPAQUE, row_bytes, scale_bytes)", "send bf16 or fp8");
+// What can be said of a route without looking at it.
+static int check_route(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args) {
+  bool given = args->topk_idx || args->topk_idx32, check = args->flags & WEFT_EP_DISPATCH_CHECK_ROUTE;
+  if (!args->route)
+    return check ? fail(WEFT_ERR_INVALID, "dispatch: CHECK_ROUTE is set, but route is NULL") : 0;
+  int rc = ep_route_check_of(ep, args->route, "dispatch");
+  if (rc != 0)
+    return rc;
+  if (check && !given)
+    return fail(WEFT_ERR_INVALID, "dispatch: CHECK_ROUTE is set, but topk_idx is NULL: there is nothing to check");
   return 0;
 }
 
 static int check_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args) {
-  int rc = ep_check_flags("dispatch", args->flags, WEFT_EP_DISPATCH_RECYCLE, 0);
+  int rc = ep_check_flags("dispatch", args->flags, WEFT_EP_DISPATCH_RECYCLE | WEFT_EP_DISPATCH_CHECK_ROUTE, 0);
+  if (rc == 0)
+    rc = check_route(ep, args);
   if (rc != 0)
     return rc;
   if (args->num_tokens > ep->layout.max_tokens)
     return fail(WEFT_ERR_INVALID, "dispatch: %u tokens, but the group was opened for %u at most", args->num_tokens,
                 ep->layout.max_tokens);
-  if (args->num_tokens > 0 && (!args->x || (!args->topk_idx && !args->topk_idx32)))
+  if (args->num_tokens > 0 && (!args->x || (!args->topk_idx && !args->topk_idx32 && !args->route)))
     return fail(WEFT_ERR_INVALID, "dispatch: %u tokens, but %s is NULL", args->num_tokens, args->x ? "topk_idx" : "x");
   if (args->topk_idx && args->topk_idx32)
     return fail(WEFT_ERR_INVALID, "dispatch: topk_idx and topk_idx32 are both given: they are one list in two types");
   if ((uint32_t)args->dtype > WEFT_EP_OPAQUE || (uint32_t)args->x_dtype > WEFT_EP_OPAQUE)
     return fail(WEFT_ERR_INVALID, "dispatch: there is no dtype %u",
                 args->dtype > WEFT_EP_OPAQUE ? args->dtype : args->x_dtype);
-  rc = check_new_send(args);
-  return rc != 0 ? rc : ep->engine->check_send(ep, args);
+  return ep->engine->check_send(ep, args);
 }
 
-// What neither engine does yet.
-static int check_new_recv(const struct weft_ep_recv_args *recv) {
-  if (recv->layout == WEFT_EP_PACKED)
-    return ep_unsupported("dispatch_recv", "the layout PACKED", "receive PER_EXPERT or RANK_MAJOR");
-  if (recv->alignment > 1 || recv->flags & WEFT_EP_RECV_ZERO_PADDING)
-    return ep_unsupported("dispatch_recv", recv->alignment > 1 ? "alignment" : "ZERO_PADDING",
-                          "it belongs to the layout PACKED; leave it 0");
-  if (recv->slot || recv->expert_end)
-    return ep_unsupported("dispatch_recv", recv->slot ? "slot" : "expert_end",
-                          "it belongs to the layout PACKED; leave it NULL");
-  return 0;
+enum { MOST_ALIGNMENT = 256 };
+
+// What only rows that are PACKED have.
+static int check_packed(const struct weft_ep_recv_args *recv) {
+  if (recv->layout == WEFT_EP_PACKED && recv->alignment > MOST_ALIGNMENT)
+    return fail(WEFT_ERR_INVALID, "dispatch_recv: alignment is %u; it must be from 1 to %d rows", recv->alignment,
+                MOST_ALIGNMENT);
+  const char *stray = recv->alignment > 1                       ? "alignment"
+                      : recv->flags & WEFT_EP_RECV_ZERO_PADDING ? "ZERO_PADDING"
+                      : recv->slot                              ? "slot"
+                      : recv->expert_end                        ? "expert_end"
+                                                                : NULL;
+  if (recv->layout == WEFT_EP_PACKED || !stray)
+    return 0;
+  return fail(WEFT_ERR_INVALID, "dispatch_recv: %s is given, but the layout is not PACKED, to which it belongs", stray);
 }
 
 static int check_buffers(const struct weft_ep_recv_args *recv) {
@@ -63,12 +73,13 @@ static int check_recv(weft_ep_t *ep, const struct weft_ep_recv_args *recv) {
   if (rc == 0 && (uint32_t)recv->layout > WEFT_EP_PACKED)
     rc = fail(WEFT_ERR_INVALID, "dispatch_recv: there is no layout %d", (int)recv->layout);
   if (rc == 0)
-    rc = check_new_recv(recv);
+    rc = check_packed(recv);
   if (rc == 0)
     rc = check_buffers(recv);
   if (rc != 0)
     return rc;
-  uint64_t parts = recv->layout == WEFT_EP_RANK_MAJOR ? 1 : ep->experts_per_rank;
+  bool experts = recv->layout != WEFT_EP_RANK_MAJOR && recv->layout != WEFT_EP_PACKED;
+  uint64_t parts = experts ? ep->experts_per_rank : 1;
   if (recv->rows * parts > INT32_MAX)
     return fail(WEFT_ERR_INVALID,
                 "dispatch_recv: %u rows in each of %llu parts are more than the %d that can be numbered", recv->rows,

@@ -8,6 +8,7 @@
 #include "base/time/clock.h"
 #include "base/time/trace.h"
 #include "ep/core/args.h"
+#include "ep/core/route.h"
 #include "ep/gpu/gpu.h"
 #include "ep/host/host.h"
 #include "ep/remote/worker.h"
@@ -41,22 +42,36 @@ static int check_founders(const struct weft_ep_options *options) {
   return self ? 0 : fail(WEFT_ERR_INVALID, "rank %d is not among the founders", options->rank);
 }
 
+enum { WINDOW_BYTES = 64 << 20 }; // with THROUGHPUT, where the caller says no other
+
 static uint32_t or_default(uint32_t value, uint32_t preset) {
   return value != 0 ? value : preset;
 }
 
+// Sizes that only one of the modes has.
 static int check_mode(const struct weft_ep_options *options) {
   int rc = check_range("mode", options->mode, WEFT_EP_LATENCY, WEFT_EP_THROUGHPUT);
   if (rc != 0)
     return rc;
-  if (options->mode == WEFT_EP_THROUGHPUT)
-    return ep_unsupported("options", "mode THROUGHPUT", "open the group for LATENCY");
-  if (options->window_bytes || options->max_rows)
+  if (options->mode == WEFT_EP_LATENCY && (options->window_bytes || options->max_rows))
     return fail(WEFT_ERR_INVALID,
                 "%s is given, but the group is opened for LATENCY, whose windows have room for whole "
                 "operations",
                 options->window_bytes ? "window_bytes" : "max_rows");
-  return 0;
+  if (options->mode == WEFT_EP_LATENCY && options->max_tokens > EP_MAX_TOKENS)
+    return fail(WEFT_ERR_INVALID, "max_tokens is %u; with LATENCY it must be from 1 to %u: THROUGHPUT has more",
+                options->max_tokens, EP_MAX_TOKENS);
+  if (options->window_bytes > UINT32_MAX)
+    return fail(WEFT_ERR_INVALID, "window_bytes is %llu; it must be below 4 GiB",
+                (unsigned long long)options->window_bytes);
+  return check_range("max_tokens", options->max_tokens, 1, EP_MAX_TOKENS_THROUGHPUT);
+}
+
+static void choose_mode(struct weft_ep_options *options) {
+  if (!options->mode)
+    options->mode = options->max_tokens <= EP_MAX_TOKENS ? WEFT_EP_LATENCY : WEFT_EP_THROUGHPUT;
+  if (options->mode == WEFT_EP_THROUGHPUT && options->window_bytes == 0)
+    options->window_bytes = WINDOW_BYTES;
 }
 
 // Fills in the defaults and checks every field.
@@ -68,7 +83,7 @@ static int complete(struct weft_ep_options *options) {
   options->experts_per_rank = or_default(options->experts_per_rank, 2);
   options->op_timeout_ms = or_default(options->op_timeout_ms, 5000);
   options->lease_ttl_s = or_default(options->lease_ttl_s, 10);
-  options->mode = options->mode ? options->mode : WEFT_EP_LATENCY;
+  choose_mode(options);
   options->dtype = options->dtype ? options->dtype : WEFT_EP_BF16;
   options->combine_dtype = options->combine_dtype ? options->combine_dtype : WEFT_EP_COMBINE_BF16;
   int rc = ep_check_flags("options", options->flags, WEFT_EP_OPTION_JOIN_ONLY, options->reserved);
@@ -80,8 +95,6 @@ static int complete(struct weft_ep_options *options) {
   if (rc == 0)
     rc = check_range("capacity", options->capacity, 1, EP_MAX_CAPACITY);
   if (rc == 0)
-    rc = check_range("max_tokens", options->max_tokens, 1, EP_MAX_TOKENS);
-  if (rc == 0)
     rc = check_range("hidden", options->hidden, WEFT_EP_BLOCK, EP_MAX_HIDDEN);
   if (rc == 0 && options->hidden % WEFT_EP_BLOCK != 0)
     rc = fail(WEFT_ERR_INVALID, "hidden is %u; it must be a multiple of %d: the nearest are %u and %u", options->hidden,
@@ -92,8 +105,10 @@ static int complete(struct weft_ep_options *options) {
   if (rc == 0)
     rc = check_range("experts_per_rank", options->experts_per_rank, 1, EP_MAX_EXPERTS);
   if (rc == 0)
-    rc = options->dtype == WEFT_EP_OPAQUE ? ep_unsupported("options", "dtype OPAQUE", "open the group for bf16 or fp8")
-                                          : check_range("dtype", options->dtype, WEFT_EP_BF16, WEFT_EP_FP8_UE8M0);
+    rc = options->dtype == WEFT_EP_OPAQUE
+             ? fail(WEFT_ERR_INVALID, "dtype is OPAQUE, which has no size of its own: open the "
+                                      "group for a type whose rows have room for it")
+             : check_range("dtype", options->dtype, WEFT_EP_BF16, WEFT_EP_FP8_UE8M0);
   if (rc == 0)
     rc = check_range("combine_dtype", options->combine_dtype, WEFT_EP_COMBINE_BF16, WEFT_EP_COMBINE_LOGFMT10);
   if (rc == 0)
@@ -174,7 +189,8 @@ static int join_group(weft_ep_t *ep, const struct weft_ep_options *options, uint
   return 0;
 }
 
-static void init_sizes(weft_ep_t *ep, const struct weft_ep_options *options) {
+// INVALID: the window has no room.
+static int init_sizes(weft_ep_t *ep, const struct weft_ep_options *options) {
   ep->rank = options->rank;
   ep->capacity = options->capacity;
   ep->experts_per_rank = options->experts_per_rank;
@@ -185,8 +201,11 @@ static void init_sizes(weft_ep_t *ep, const struct weft_ep_options *options) {
   ep->device = -1;
   ep->kernels = ep_kernels_best();
   ep->processors = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
+  if (options->mode == WEFT_EP_THROUGHPUT)
+    return ep_layout_init_flow(&ep->layout, options);
   ep_layout_init(&ep->layout, options->max_tokens, options->hidden, options->topk, options->dtype,
                  options->combine_dtype);
+  return 0;
 }
 
 // Which engine the rank has. With AUTO and no GPU that will do it is the one on host memory.
@@ -225,8 +244,10 @@ static int open_rank(weft_ep_t **out, const struct weft_ep_options *options, uin
     return fail(WEFT_ERR_NOMEM, "weft_ep_open: no memory");
   ep->opened = forked_now();
   init_locks(ep);
-  init_sizes(ep, options);
-  int rc = open_parts(ep, options, timeout_ms, no_engine);
+  int rc = init_sizes(ep, options);
+  ep->engine = &ep_host_engine; // until it is chosen
+  if (rc == 0)
+    rc = open_parts(ep, options, timeout_ms, no_engine);
   if (rc != 0)
     weft_ep_close(ep);
   else
@@ -296,6 +317,7 @@ void weft_ep_close(weft_ep_t *ep) {
   ep_views_free(ep);
   group_view_unref(ep->view);
   ep->engine->close(ep);
+  ep_routes_close(ep);
   ep_window_release(&ep->bell);
   if (ep->bell_fd >= 0)
     close(ep->bell_fd);

@@ -120,7 +120,7 @@ int weft_ep_get_limits(struct weft_ep_limits *limits) {
   if (rc != 0)
     return rc;
   const struct weft_ep_limits filled = {.size = sizeof filled,
-                                        .max_tokens = EP_MAX_TOKENS,
+                                        .max_tokens = EP_MAX_TOKENS_THROUGHPUT,
                                         .max_hidden = EP_MAX_HIDDEN,
                                         .max_topk = EP_MAX_TOPK,
                                         .max_experts_per_rank = EP_MAX_EXPERTS,

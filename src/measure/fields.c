@@ -80,6 +80,20 @@ static json_t *write_list(const struct field *field, const char *object, const s
   return list;
 }
 
+static json_t *write_counts(const struct field *field, const char *object, const struct path *path) {
+  const uint64_t *counts = *(const uint64_t *const *)(object + field->offset);
+  uint32_t number = *(const uint32_t *)(object + field->count);
+  json_t *list = json_array();
+  for (uint32_t i = 0; i < number; i++) {
+    struct path here = {path, NULL, i};
+    if (json_array_append_new(list, write_u64(counts[i], &here))) {
+      json_decref(list);
+      return NULL;
+    }
+  }
+  return list;
+}
+
 static json_t *write_kept(json_t *json) {
   return json ? json_incref(json) : json_null();
 }
@@ -109,6 +123,8 @@ static json_t *write_field(const struct field *field, const char *object, const 
     return json_string(field->names[*(const unsigned *)at]);
   case FIELD_STRUCT:
     return write_object(field->fields, at, path);
+  case FIELD_COUNTS:
+    return write_counts(field, object, path);
   case FIELD_LIST:
     return write_list(field, object, path);
   case FIELD_OBJECT:
@@ -224,6 +240,26 @@ static int read_list(const struct field *field, char *object, const json_t *json
   return 0;
 }
 
+static int read_counts(const struct field *field, char *object, const json_t *json, const struct path *path) {
+  if (!json_is_array(json))
+    return refuse(path, "is to be a list");
+  size_t number = json_array_size(json);
+  uint64_t *counts = number > 0 ? calloc(number, sizeof *counts) : NULL;
+  if (number > 0 && !counts)
+    return fail(WEFT_ERR_NOMEM, "no memory for what was read");
+  *(uint64_t **)(object + field->offset) = counts;
+  *(uint32_t *)(object + field->count) = (uint32_t)number;
+  for (size_t i = 0; i < number; i++) {
+    struct path here = {path, NULL, (int64_t)i};
+    json_int_t value = 0;
+    int err = read_integer(&value, 0, INT64_MAX, json_array_get(json, i), &here);
+    if (err)
+      return err;
+    counts[i] = (uint64_t)value;
+  }
+  return 0;
+}
+
 static int read_kept(json_t **out, json_t *json, bool right, const char *what, const struct path *path) {
   if (!right && !json_is_null(json))
     return refuse(path, what);
@@ -276,6 +312,8 @@ static int read_field(const struct field *field, char *object, json_t *json, con
     return read_name(field, at, json, path);
   case FIELD_STRUCT:
     return read_object(field->fields, at, json, path);
+  case FIELD_COUNTS:
+    return read_counts(field, object, json, path);
   case FIELD_LIST:
     return read_list(field, object, json, path);
   case FIELD_OBJECT:

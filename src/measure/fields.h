@@ -19,6 +19,7 @@ enum field_type {
   FIELD_BOOL,
   FIELD_NAME,   // enum: string out of `names`
   FIELD_STRUCT, // object out of `fields`
+  FIELD_COUNTS, // pointer to uint64_t, their uint32_t count at `count`: list of integers below 2^63
   FIELD_LIST,   // pointer to structs of `size` bytes, their uint32_t count at `count`: list of objects out of `fields`
   FIELD_OBJECT, // json_t *: kept as it is; null for NULL
   FIELD_ARRAY,  // likewise
@@ -36,11 +37,13 @@ struct field {
   bool optional; // may be missing, as in results of older versions: -1 for INDEX and DURATION then, else zero
 };
 
-// Of a row: the name, the place and the size of a member; of a list, with how many there are in `number`.
+// Of a row: the name, the place and the size of a member; of a list or of counts, with how many there are in `number`.
 #define FIELD_OF(owner, member) .name = #member, .offset = offsetof(owner, member), .size = sizeof(((owner *)0)->member)
 #define FIELD_LIST_OF(owner, member, element, number)                                                                  \
   .name = #member, .type = FIELD_LIST, .offset = offsetof(owner, member), .size = sizeof(element),                     \
   .count = offsetof(owner, number)
+#define FIELD_COUNTS_OF(owner, member, number)                                                                         \
+  .name = #member, .type = FIELD_COUNTS, .offset = offsetof(owner, member), .count = offsetof(owner, number)
 #define FIELD_END                                                                                                      \
   { 0 }
 

@@ -25,6 +25,9 @@ void report_add_topk(struct text *text, const struct results *results);
 void report_add_shortage(struct text *text, const struct results *results);
 // What bounds the run, and how near to that it came: results->config.bound, which older results lack.
 void report_add_bound(struct text *text, const struct results *results);
+// Of throughput mode: the window and what belongs to it; what was not checked, and why.
+void report_add_window(struct text *text, const struct results *results);
+void report_add_left_out(struct text *text, const struct results *results);
 
 // The columns of a text report.
 static inline size_t report_width(const struct report_options *options) {

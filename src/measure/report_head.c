@@ -47,6 +47,30 @@ void report_add_shortage(struct text *text, const struct results *results) {
     text_add(text, ": processors are short, so the figures are of waiting for them, too");
 }
 
+// --- throughput ---
+
+void report_add_window(struct text *text, const struct results *results) {
+  json_int_t window = json_integer_value(json_object_get(results->config, "window_bytes"));
+  json_int_t alignment = json_integer_value(json_object_get(results->config, "alignment"));
+  json_int_t processors = json_integer_value(json_object_get(results->config, "processors"));
+  window = window ? window : 64 << 20;
+  if (window >= 1 << 20)
+    text_add(text, ", rows flow through %.4g MiB a peer", (double)window / (1 << 20));
+  else
+    text_add(text, ", rows flow through %.4g KiB a peer", (double)window / 1024);
+  if (alignment > 1)
+    text_add(text, ", packed parts aligned to %lld rows", (long long)alignment);
+  if (processors)
+    text_add(text, ", at most %lld processors a kernel", (long long)processors);
+}
+
+void report_add_left_out(struct text *text, const struct results *results) {
+  json_t *why = json_object_get(results->config, "left_out_why"), *sentence;
+  const char *name;
+  json_object_foreach(why, name, sentence)
+      text_add(text, "%s%s, because %s", text->size ? "; " : "", name, json_string_value(sentence));
+}
+
 // --- what the hardware allows ---
 
 static double wire_gbps(const struct results_rank *rank) {

@@ -118,6 +118,21 @@ static void print_memory(FILE *out, const struct results *results, const struct 
   text_free(&line);
 }
 
+// How rows travel, and what throughput mode would check, but the library does not have.
+static void print_mode(FILE *out, const struct results *results, const struct report_options *options) {
+  const char *mode = json_string_value(json_object_get(results->config, "mode"));
+  struct text line = {0}, left_out = {0};
+  if (!mode || strcmp(mode, "throughput") != 0)
+    return;
+  text_add(&line, "throughput");
+  report_add_window(&line, results);
+  report_add_left_out(&left_out, results);
+  print_labelled(out, options, "mode", TABLE_DIM, TABLE_PLAIN, line.data ? line.data : mode);
+  print_labelled(out, options, "left out", TABLE_DIM, TABLE_YELLOW, left_out.data ? left_out.data : "");
+  text_free(&line);
+  text_free(&left_out);
+}
+
 static void print_header(FILE *out, const struct results *results, const struct report_options *options) {
   struct text run = {0}, sizes = {0}, shortage = {0}, bound = {0};
   const char *dot = options->unicode ? "·" : "-";
@@ -132,6 +147,7 @@ static void print_header(FILE *out, const struct results *results, const struct 
   add_number(&sizes, results->config, "iterations", "# timed operation~ a phase");
   print_labelled(out, options, "run", TABLE_DIM, TABLE_PLAIN, run.data ? run.data : results->run);
   print_labelled(out, options, "sizes", TABLE_DIM, TABLE_PLAIN, sizes.data ? sizes.data : "");
+  print_mode(out, results, options);
   print_memory(out, results, options);
   report_add_shortage(&shortage, results);
   print_labelled(out, options, "short", TABLE_DIM, TABLE_YELLOW, shortage.data ? shortage.data : "");

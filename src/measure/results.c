@@ -52,11 +52,14 @@ static const struct field rank_fields[] = {
     {RANK(combine_logical_bytes), .type = FIELD_REAL},
     {RANK(combine_wire_bytes), .type = FIELD_REAL},
     {RANK(window_bytes), .type = FIELD_U64, .optional = true},
+    {FIELD_COUNTS_OF(struct results_rank, dispatch_rows, num_dispatch_rows), .optional = true},
     FIELD_END,
 };
 
 static const struct field phase_fields[] = {
     {FIELD_OF(struct results_phase, index), .type = FIELD_U32},
+    {FIELD_OF(struct results_phase, begin_s), .type = FIELD_DURATION, .optional = true},
+    {FIELD_OF(struct results_phase, end_s), .type = FIELD_DURATION, .optional = true},
     {FIELD_LIST_OF(struct results_phase, ranks, struct results_rank, num_ranks), .fields = rank_fields},
     FIELD_END,
 };
@@ -68,6 +71,7 @@ static const struct field transition_fields[] = {
     {TRANSITION(rank), .type = FIELD_INDEX},
     {TRANSITION(epoch), .type = FIELD_U64},
     {TRANSITION(op), .type = FIELD_U64},
+    {TRANSITION(time_s), .type = FIELD_DURATION, .optional = true},
     {TRANSITION(launch_us), .type = FIELD_DURATION},
     {TRANSITION(connect_us), .type = FIELD_DURATION},
     {TRANSITION(first_dispatch_us), .type = FIELD_DURATION},
@@ -115,9 +119,15 @@ const char *results_state_name(enum results_state state) {
   return state_names[state];
 }
 
+static void free_ranks(struct results_phase *phase) {
+  for (uint32_t i = 0; phase->ranks && i < phase->num_ranks; i++)
+    free(phase->ranks[i].dispatch_rows);
+  free(phase->ranks);
+}
+
 void results_free(struct results *results) {
-  for (uint32_t i = 0; i < results->num_phases; i++)
-    free(results->phases[i].ranks);
+  for (uint32_t i = 0; results->phases && i < results->num_phases; i++)
+    free_ranks(&results->phases[i]);
   free(results->phases);
   free(results->transitions);
   free(results->processors);
@@ -134,12 +144,29 @@ json_t *results_to_json(const struct results *results) {
   return fields_to_document(results_fields, results, "weft_results", FORMAT);
 }
 
+// Readers use the places of one list in the other.
+static int check_rows(const struct results *results) {
+  for (uint32_t p = 0; p < results->num_phases; p++) {
+    const struct results_phase *phase = &results->phases[p];
+    for (uint32_t i = 0; i < phase->num_ranks; i++)
+      if (phase->ranks[i].num_dispatch_rows != 0 && phase->ranks[i].num_dispatch_rows != phase->num_ranks)
+        return fail(
+            WEFT_ERR_PROTOCOL,
+            "phases[%u].ranks[%u].dispatch_rows: has %u numbers, where the phase has %u ranks: want as many, or "
+            "none",
+            p, i, phase->ranks[i].num_dispatch_rows, phase->num_ranks);
+  }
+  return 0;
+}
+
 int results_from_json(struct results *out, const json_t *json) {
   struct results results = {0};
   int err = fields_check_document(json, "weft_results", FORMAT, "results");
   if (err)
     return err;
   err = fields_from_json(results_fields, &results, json);
+  if (!err)
+    err = check_rows(&results);
   if (err)
     results_free(&results);
   else

@@ -45,12 +45,20 @@ struct results_rank {
   // Bytes of one operation, means over the timed ones.
   double dispatch_logical_bytes, dispatch_wire_bytes, combine_logical_bytes, combine_wire_bytes;
   uint64_t window_bytes; // windows and workspace at the end of the phase
+  // Rows that the timed dispatches had for each of the phase's ranks, in their order, all of them together: one for
+  // each token and each rank that has any of its experts. The rank counts them from the routing that it gave to
+  // dispatch, on host and CUDA memory alike; at its own place are the rows that stayed. None: not measured.
+  uint32_t num_dispatch_rows; // as many as the phase has ranks, or 0
+  uint64_t *dispatch_rows;
 };
 
 struct results_phase {
   uint32_t index;
   uint32_t num_ranks;
   struct results_rank *ranks; // every rank that the plan ever names, ascending
+  // Seconds from the start of the run, by the lead's clock; negative: it did not begin or end, or that is not known.
+  double begin_s; // the lead began it: ranks that join are launched from then on
+  double end_s;   // the lead had the record of its last rank
 };
 
 enum results_change { RESULTS_JOIN, RESULTS_LEAVE, RESULTS_KILL };
@@ -60,8 +68,11 @@ struct results_transition {
   uint32_t phase;
   enum results_change change;
   int32_t rank;
-  uint64_t epoch;           // view that agreed on it
-  uint64_t op;              // operation with which that view took effect
+  uint64_t epoch; // view that agreed on it
+  uint64_t op;    // operation with which that view took effect
+  // When it took effect, or a planned death happened: seconds from the start of the run by the lead's clock. Of other
+  // hosts, whose clocks do not compare, when the lead heard of it. Negative: not known.
+  double time_s;
   double launch_us;         // join: from the agent's decision to the first line of the rank process
   double connect_us;        // join: from there until it was connected to every active rank and proposed
   double first_dispatch_us; // join: from there until its first dispatch had returned; all: until the change took effect

@@ -108,13 +108,18 @@ static json_t *list_ranks(const struct results *results) {
   return list;
 }
 
+static json_t *moment(double seconds) {
+  return seconds >= 0 ? json_real(digits_rounded(seconds)) : json_null();
+}
+
 static json_t *list_phases(const struct results *results) {
   json_t *list = json_array();
   for (uint32_t i = 0; list && i < results->num_phases; i++) {
     const struct results_phase *phase = &results->phases[i];
     json_array_append_new(list,
-                          json_pack("{s:i, s:b, s:f}", "index", (int)phase->index, "passed",
-                                    results_phase_passed(phase), "gbps", digits_rounded(results_phase_gbps(phase))));
+                          json_pack("{s:i, s:b, s:f, s:o, s:o}", "index", (int)phase->index, "passed",
+                                    results_phase_passed(phase), "gbps", digits_rounded(results_phase_gbps(phase)),
+                                    "begin_s", moment(phase->begin_s), "end_s", moment(phase->end_s)));
   }
   return list;
 }
@@ -170,10 +175,11 @@ json_t *page_run_document(const struct results *results) {
   json_t *document = NULL, *transitions = NULL;
   json_t *head = err ? NULL : take_head(results, &transitions);
   if (head)
-    document = json_pack("{s:s, s:O, s:o, s:o, s:O, s:O, s:O, s:o, s:o, s:o}", "page", "run", "head", head,
-                         "transitions", transitions, "phases", list_phases(results), "hosts", lists.hosts, "reasons",
-                         lists.reasons, "cells", lists.cells, "ranks", list_ranks(results), "states", list_states(),
-                         "columns", list_names(columns, sizeof columns / sizeof *columns));
+    document =
+        json_pack("{s:s, s:O, s:o, s:o, s:O, s:O, s:O, s:o, s:o, s:o, s:o}", "page", "run", "head", head, "transitions",
+                  transitions, "phases", list_phases(results), "hosts", lists.hosts, "reasons", lists.reasons, "cells",
+                  lists.cells, "ranks", list_ranks(results), "states", list_states(), "columns",
+                  list_names(columns, sizeof columns / sizeof *columns), "traffic", page_matrices(results));
   json_decref(head);
   json_decref(lists.hosts);
   json_decref(lists.reasons);

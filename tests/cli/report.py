@@ -22,14 +22,16 @@ def rank_results(rank, state):
             "reason": "calc_diff was 0.5" if state == "failed" else "", "checked": 6, "num_lost_selections": 0,
             "worst_diff": 1e-6, "both": times(300.0), "dispatch": times(100.0), "combine": times(200.0),
             "dispatch_logical_bytes": 2e6, "dispatch_wire_bytes": 1e6, "combine_logical_bytes": 2e6,
-            "combine_wire_bytes": 1e6}
+            "combine_wire_bytes": 1e6, "dispatch_rows": [2560, 1280, 0] if state == "passed" else []}
 
 
 def results():
     states = [["passed", "passed", "not_member"], ["passed", "failed", "passed"]]
-    phases = [{"index": index, "ranks": [rank_results(rank, state) for rank, state in enumerate(phase)]}
+    phases = [{"index": index, "begin_s": index / 2, "end_s": None if index else 0.5,
+               "ranks": [rank_results(rank, state) for rank, state in enumerate(phase)]}
               for index, phase in enumerate(states)]
-    joined = {"phase": 1, "change": "join", "rank": 2, "epoch": 2, "op": 40, "launch_us": 900.0, "connect_us": 1500.0,
+    joined = {"phase": 1, "change": "join", "rank": 2, "epoch": 2, "op": 40, "time_s": 0.75,
+              "launch_us": 900.0, "connect_us": 1500.0,
               "first_dispatch_us": 2500.0, "longest_stall_us": 700.0, "stalled_rank": 0, "median_us": 300.0,
               "membership_stall_us": 450.0, "membership_rank": 1, "membership_median_us": 310.0,
               "detect_us": None, "detect_median_us": None}

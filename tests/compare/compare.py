@@ -112,6 +112,23 @@ class Compare(tool.ToolTest):
                  for name, means in levels.items()]
         self.assertEqual(self.compared(*whole, "--figure", "latency")["rows"][0]["samples"], [4, 4])
 
+    def test_an_interval_without_end_is_cut_short(self):
+        """Two repeats of which one had to wait for a processor: the JSON has the numbers, the table says that much."""
+        wild = [",".join(str(self.save(f"{name}{i}.json", document([row(keys(8), level, seed=f"{name}{i}")])))
+                         for i, level in enumerate(levels)) for name, levels in (("a", (10, 900)), ("b", (11, 1000)))]
+        self.assertGreater(self.compared(*wild, "--figure", "latency")["rows"][0]["high_percent"], 1e6)
+        self.assertRegex(self.passes("compare", *wild, "--figure", "latency"), r" -100 to over \+1000 % +. same\n")
+
+    def test_rows_of_a_pattern_are_told_apart(self):
+        """A table of 100 columns has the keys that name a worker or a pair before those that only describe it."""
+        about = {"op": "WRITE", "memory": "host", "transport": "shm", "senders": 4, "receivers": 4, "pieces": 8}
+        lines = [about, {"rank": 0, "host": "a"}, {"rank": 1, "host": "b"}, {"from": 0, "to": 1}, {"from": 1, "to": 0}]
+        made = self.save("traffic.json", document([row({"step": 0, "pattern": "p", "bytes": 8, **keys_of}, 10)
+                                                   for keys_of in lines]))
+        text = self.passes("compare", f"A={made}", f"B={made}", "--figure", "latency")
+        heads = text.splitlines()[3].split()
+        self.assertEqual(heads[:4], ["op", "rank", "from", "to"])
+
     def test_repeats_that_took_turns_are_pairs(self):
         drift = [10, 13, 9, 12, 11]
         for name, factor, late in (("a", 1, 0), ("b", 1.03, 30)):

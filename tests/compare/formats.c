@@ -226,6 +226,65 @@ static void figures_and_their_baseline(void **state) {
   compare_run_free(&again);
 }
 
+static const char bench_csv[] =
+    "run,op,bytes,graph,host,latency_us_mean,latency_us_min,latency_us_p50,latency_us_p95,latency_us_p99,"
+    "latency_us_p999,latency_us_max,latency_bound,bandwidth_GB/s,bandwidth_bound,slowdown_percent,slowdown_bound,"
+    "busiest_rank_percent,busiest_rank_bound,slowest,refused\r\n"
+    "0,READ,4096,no,\"a, or \"\"b\"\"\",2.5,1,2,3,4,5,6,,1.6384,12.5,-3.5,,100,,\"rank 1 on b, in 2 of 3\",\r\n"
+    "1,READ,4096,no,\"a, or \"\"b\"\"\",2.25,1,2,3,4,5,6,,1.8204,12.5,1.5,,101,,,\r\n"
+    "0,READ,64,,,2.5,1,2,3,4,5,6,,1800,,,,,,,\"1800 GB/s is above the bound, 12.5 GB/s\"\n"
+    "0,WRITE,64,yes,,2.5,,,,,,,,,,,,,,,\n\n";
+
+static void csv_of_weft_bench(void **state) {
+  (void)state;
+  struct compare_run run = {0};
+  if (input_add_text(&run, "bench", bench_csv, strlen(bench_csv)))
+    fail_msg("%s", weft_last_error());
+  const char *keys = "{\"op\":\"READ\",\"bytes\":4096,\"graph\":false,\"host\":\"a, or \\\"b\\\"\"}";
+  assert_string_equal(run.format, "weft bench CSV");
+  assert_int_equal(run.num_rows, 2); // without the one that was refused
+  assert_int_equal(run.num_repeats, 2);
+  assert_int_equal(run.left_out, 1);
+  assert_string_equal(run.why_left, "1800 GB/s is above the bound, 12.5 GB/s");
+  expect(&run, keys, "latency", 2.5);
+  expect(&run, keys, "latency_p999", 5);
+  expect(&run, keys, "bandwidth", 1.6384);
+  expect(&run, keys, "busiest_rank", 100);
+  const struct compare_series *series = compare_row_find(row_of(&run, keys), "bandwidth");
+  assert_true(series->higher && !series->detail && series->num_repeats == 2 && series->repeats[1].value == 1.8204);
+  assert_string_equal(series->unit, "GB/s");
+  series = compare_row_find(row_of(&run, keys), "latency_p95");
+  assert_true(!series->higher && series->detail && series->repeats[1].percentile == 0.95);
+  assert_string_equal(series->unit, "us");
+  assert_null(compare_row_find(row_of(&run, keys), "latency_max"));
+  assert_null(compare_row_find(row_of(&run, keys), "slowdown"));
+  expect(&run, "{\"op\":\"WRITE\",\"bytes\":64,\"graph\":true}", "latency", 2.5);
+  compare_run_free(&run);
+}
+
+// A difference of others, which may be negative.
+static void a_slowdown_is_left_out(void **state) {
+  (void)state;
+  struct figures figures;
+  assert_int_equal(figures_begin(&figures, "traffic"), 0);
+  json_t *keys = json_pack("{s:i}", "step", 0);
+  struct figures_row *row = figures_add_row(&figures, keys, 0);
+  json_decref(keys);
+  assert_non_null(figures_add(row, "bandwidth", "GB/s", FIGURE_HIGHER, 3));
+  assert_non_null(figures_add(row, "slowdown", "percent", FIGURE_LOWER, -22.5));
+  json_t *json = figures_to_json(&figures);
+  char *text = json_dumps(json, 0);
+  struct compare_run run = {0};
+  if (input_add_text(&run, "traffic", text, strlen(text)))
+    fail_msg("%s", weft_last_error());
+  expect(&run, "{\"step\":0}", "bandwidth", 3);
+  assert_null(compare_row_find(row_of(&run, "{\"step\":0}"), "slowdown"));
+  free(text);
+  json_decref(json);
+  figures_free(&figures);
+  compare_run_free(&run);
+}
+
 static void several_files_are_repeats(void **state) {
   (void)state;
   struct compare_run run = {0};
@@ -250,6 +309,8 @@ static void refused(int code, const char *says, const char *text) {
 
 #define NIXL_HEAD "Block Size (B)      Batch Size     Avg Lat. (us)  B/W (MiB/Sec)  B/W (GiB/Sec)  B/W (GB/Sec)\n"
 
+#define BENCH_HEAD "run,bytes,bandwidth_GB/s,bandwidth_bound,slowest,refused"
+
 static void what_is_wrong_is_refused(void **state) {
   (void)state;
   refused(WEFT_ERR_PROTOCOL, "it is empty", "");
@@ -273,6 +334,16 @@ static void what_is_wrong_is_refused(void **state) {
           "\"better\": \"lower\", \"repeats\": [{\"value\": -1}]}]}]}");
   refused(WEFT_ERR_PROTOCOL, "line 2: bytes is \"x\"",
           "operation,bytes,iterations,at_once,transport\nread,x,1,1,shm\n");
+  refused(WEFT_ERR_PROTOCOL, "weft bench CSV", "run,phase,rank,state\n0,0,1,passed\n");
+  refused(WEFT_ERR_PROTOCOL, "without a single row", BENCH_HEAD "\n");
+  refused(WEFT_ERR_PROTOCOL, "line 3: has 3 values, where the first line has 6 names",
+          BENCH_HEAD "\n0,8,1,2,,\n0,8,1\n");
+  refused(WEFT_ERR_PROTOCOL, "line 2: bandwidth is \"-1\": want a number", BENCH_HEAD "\n0,8,-1,2,,\n");
+  refused(WEFT_ERR_PROTOCOL, "line 3: run is 1.5: want a whole number", BENCH_HEAD "\n\n1.5,8,1,2,,\n");
+  refused(WEFT_ERR_PROTOCOL, "run is 10000: want a whole number below 10000", BENCH_HEAD "\n10000,8,1,2,,\n");
+  refused(WEFT_ERR_PROTOCOL, "line 1: there is no figure", "run,bytes,slowest,refused\n0,8,,\n");
+  refused(WEFT_ERR_PROTOCOL, "no column of a figure: x_bound", "run,x_p_mean,x_bound,a_s,a_bound,slowest,refused\n");
+  refused(WEFT_ERR_PROTOCOL, "no column of a figure: bytes", "run,a_s,a_bound,bytes,slowest,refused\n0,1,,8,,\n");
   refused(WEFT_ERR_PROTOCOL, "has 2 values", "operation,bytes,iterations,at_once,transport\nread,1\n");
 }
 
@@ -284,6 +355,8 @@ int main(void) {
       cmocka_unit_test(ep_tests),
       cmocka_unit_test(p2p_reports),
       cmocka_unit_test(figures_and_their_baseline),
+      cmocka_unit_test(csv_of_weft_bench),
+      cmocka_unit_test(a_slowdown_is_left_out),
       cmocka_unit_test(several_files_are_repeats),
       cmocka_unit_test(what_is_wrong_is_refused),
   };

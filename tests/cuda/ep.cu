@@ -30,17 +30,23 @@ struct judged {
 };
 
 void describe(const group &g, judged &j) {
-  for (uint32_t i = 0; i < g.shape.ranks; i++)
-    j.sources.push_back(
-        {g.active[i], j.in[i].num_tokens, j.in[i].x.data(), j.in[i].topk_idx.data(), j.in[i].weights.data()});
-  j.test = {g.shape.hidden,
-            g.shape.topk,
-            g.shape.experts,
-            g.capacity,
-            (enum weft_ep_dtype)g.shape.dtype,
-            j.sources.data(),
-            g.shape.ranks,
-            g.shape.coded ? WEFT_EP_COMBINE_LOGFMT10 : WEFT_EP_COMBINE_BF16};
+  j.sources = std::vector<oracle_source>(g.shape.ranks);
+  for (uint32_t i = 0; i < g.shape.ranks; i++) {
+    j.sources[i].rank = g.active[i];
+    j.sources[i].num_tokens = j.in[i].num_tokens;
+    j.sources[i].x = j.in[i].x.data();
+    j.sources[i].topk_idx = j.in[i].topk_idx.data();
+    j.sources[i].topk_weights = j.in[i].weights.data();
+  }
+  j.test = {};
+  j.test.hidden = g.shape.hidden;
+  j.test.topk = g.shape.topk;
+  j.test.experts_per_rank = g.shape.experts;
+  j.test.capacity = g.capacity;
+  j.test.dtype = (enum weft_ep_dtype)g.shape.dtype;
+  j.test.sources = j.sources.data();
+  j.test.num_sources = g.shape.ranks;
+  j.test.combine_dtype = g.shape.coded ? WEFT_EP_COMBINE_LOGFMT10 : WEFT_EP_COMBINE_BF16;
 }
 
 // Scales of row i, as numbers.

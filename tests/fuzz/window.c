@@ -13,7 +13,18 @@
 
 enum { TOKENS = 8, HIDDEN = 128, TOPK = 4, EXPERTS = 2, CAPACITY = 4, OPEN_MS = 60000, OPERATION_MS = 20 };
 
-enum { CHOICE_RANK_MAJOR = 1, CHOICE_LATE_WEIGHTS = 2, CHOICE_FP8 = 4, CHOICE_FEW_ROWS = 8, CHOICE_BARRIER = 16 };
+enum {
+  CHOICE_RANK_MAJOR = 1,
+  CHOICE_LATE_WEIGHTS = 2,
+  CHOICE_FP8 = 4,
+  CHOICE_FEW_ROWS = 8,
+  CHOICE_BARRIER = 16,
+  CHOICE_PACKED = 32,
+  CHOICE_WEIGHTS_BACK = 64
+};
+
+// Rows that are enough in any layout.
+enum { ENOUGH = TOKENS * 2 * TOPK + EXPERTS * 4, ALIGNMENT = 3 };
 
 struct pair {
   weft_store_t *store;
@@ -27,7 +38,15 @@ struct buffers {
   float weights[TOKENS * TOPK];
   struct weft_ep_recv_args recv;
   uint16_t *y, *out;
+  float *out_weights;
 };
+
+// PACKED where both are chosen.
+static enum weft_ep_layout layout_of(uint8_t choices) {
+  return choices & CHOICE_PACKED       ? WEFT_EP_PACKED
+         : choices & CHOICE_RANK_MAJOR ? WEFT_EP_RANK_MAJOR
+                                       : WEFT_EP_PER_EXPERT;
+}
 
 static void *activate(void *arg) {
   FUZZ_CHECK(weft_ep_activate(arg, OPEN_MS) == 0);
@@ -70,7 +89,9 @@ static void close_pair(struct pair *pair) {
 
 static void make_buffers(struct buffers *b, uint8_t choices, uint32_t rows) {
   bool fp8 = choices & CHOICE_FP8;
-  size_t total = (size_t)rows * (choices & CHOICE_RANK_MAJOR ? 1 : EXPERTS);
+  enum weft_ep_layout layout = layout_of(choices);
+  bool by_rank = layout == WEFT_EP_RANK_MAJOR, packed = layout == WEFT_EP_PACKED;
+  size_t total = (size_t)rows * (layout == WEFT_EP_PER_EXPERT ? EXPERTS : 1);
   for (size_t i = 0; i < TOKENS * HIDDEN; i++)
     b->x[i] = 0x3F80; // 1
   for (size_t i = 0; i < TOKENS * TOPK; i++) {
@@ -79,19 +100,24 @@ static void make_buffers(struct buffers *b, uint8_t choices, uint32_t rows) {
   }
   b->recv = (struct weft_ep_recv_args){
       .size = sizeof b->recv,
-      .layout = choices & CHOICE_RANK_MAJOR ? WEFT_EP_RANK_MAJOR : WEFT_EP_PER_EXPERT,
+      .layout = layout,
       .rows = rows,
       .x = malloc(total * HIDDEN * (fp8 ? 1 : 2)),
       .scales = fp8 ? malloc(total * (HIDDEN / WEFT_EP_BLOCK) * sizeof(float)) : NULL,
       .counts = malloc(EXPERTS * sizeof(int32_t)),
       .src_rank = malloc(total * sizeof(int32_t)),
       .src_token = malloc(total * sizeof(int32_t)),
-      .range = malloc((choices & CHOICE_RANK_MAJOR ? 1 : EXPERTS) * CAPACITY * sizeof(int64_t)),
-      .local_expert = choices & CHOICE_RANK_MAJOR ? malloc(total * TOPK * sizeof(int32_t)) : NULL,
-      .weights = choices & CHOICE_RANK_MAJOR ? malloc(total * TOPK * sizeof(float)) : NULL,
+      .range = malloc((by_rank ? 1 : EXPERTS) * CAPACITY * sizeof(int64_t)),
+      .local_expert = by_rank ? malloc(total * TOPK * sizeof(int32_t)) : NULL,
+      .weights = by_rank ? malloc(total * TOPK * sizeof(float)) : NULL,
+      .slot = packed ? malloc(total * TOPK * sizeof(int32_t)) : NULL,
+      .expert_end = packed ? malloc(EXPERTS * sizeof(int32_t)) : NULL,
+      .alignment = packed ? ALIGNMENT : 0,
+      .flags = packed ? WEFT_EP_RECV_ZERO_PADDING : 0,
   };
   b->y = calloc(total * HIDDEN, sizeof *b->y);
   b->out = malloc(TOKENS * HIDDEN * sizeof *b->out);
+  b->out_weights = malloc(TOKENS * TOPK * sizeof *b->out_weights);
 }
 
 static void free_buffers(struct buffers *b) {
@@ -103,8 +129,11 @@ static void free_buffers(struct buffers *b) {
                     b->recv.range,
                     b->recv.local_expert,
                     b->recv.weights,
+                    b->recv.slot,
+                    b->recv.expert_end,
                     b->y,
-                    b->out};
+                    b->out,
+                    b->out_weights};
   for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
     free(blocks[i]);
 }
@@ -117,9 +146,11 @@ static void write_slot(const weft_ep_t *ep, struct ep_link *link, uint64_t op, u
   slot->dispatch.active = slot->dispatch.ready = ep->view->epoch;
   slot->dispatch.count = barrier ? 0 : TOKENS;
   slot->dispatch.kind = barrier ? EP_KIND_BARRIER : EP_KIND_DISPATCH;
-  slot->dispatch.has_weights = !(choices & CHOICE_LATE_WEIGHTS);
+  slot->dispatch.traits = choices & CHOICE_LATE_WEIGHTS ? 0 : EP_TRAIT_WEIGHTS;
   slot->dispatch.dtype = (uint8_t)ep->dtype;
   slot->dispatch.topk = (uint8_t)ep->layout.topk;
+  slot->dispatch.row_bytes = (uint32_t)ep->layout.value_bytes;
+  slot->dispatch.scale_bytes = (uint32_t)ep->layout.scale_bytes;
   for (uint32_t i = 0; i < slot->dispatch.count; i++) {
     struct ep_row *row = ep_row_at(&ep->layout, (char *)slot + ep->layout.heads, i);
     *row = (struct ep_row){.token = (int32_t)i, .count = EXPERTS, .places = (1u << EXPERTS) - 1};
@@ -128,8 +159,9 @@ static void write_slot(const weft_ep_t *ep, struct ep_link *link, uint64_t op, u
       ep_row_experts(&ep->layout, row)[e] = e;
     }
   }
-  slot->weights.flag = ep_answer_flag(op, 0, 0);
-  slot->combine.flag = ep_answer_flag(op, 0, ep->combine_dtype);
+  slot->weights.flag = ep_answer_flag(&ep->layout, op, 0, 0, 0);
+  uint32_t brings = ep->combine_dtype | (choices & CHOICE_WEIGHTS_BACK ? EP_ANSWER_WEIGHTS : 0);
+  slot->combine.flag = ep_answer_flag(&ep->layout, op, 0, 0, brings);
   slot->dispatch.flag = op + 1;
 }
 
@@ -149,18 +181,19 @@ static void lay_patches(const weft_ep_t *ep, struct ep_link *link, uint64_t op, 
 static void take_all(const weft_ep_t *ep, struct ep_link *link, uint64_t op) {
   struct ep_slot_head *slot = ep_slot(&ep->layout, link->out.memory, op);
   atomic_store(&slot->taken.dispatch, op + 1);
-  atomic_store(&slot->taken.combine, ep_answer_flag(op, 0, 0));
+  atomic_store(&slot->taken.combine, ep_answer_flag(&ep->layout, op, 0, 0, 0));
 }
 
 static void check_received(const struct buffers *b, const struct weft_ep_info *info) {
   const struct weft_ep_recv_args *recv = &b->recv;
-  bool by_rank = recv->layout == WEFT_EP_RANK_MAJOR;
+  bool by_rank = recv->layout == WEFT_EP_RANK_MAJOR, packed = recv->layout == WEFT_EP_PACKED;
   uint32_t rows = 0;
   for (uint32_t e = 0; e < EXPERTS; e++) {
     FUZZ_CHECK(recv->counts[e] >= 0 && (by_rank || (uint32_t)recv->counts[e] <= recv->rows));
     rows += (uint32_t)recv->counts[e];
     for (int32_t i = 0; !by_rank && i < recv->counts[e]; i++) {
-      size_t row = (size_t)e * recv->rows + (size_t)i;
+      size_t row = packed ? (size_t)(recv->expert_end[e] - 1 - i) : (size_t)e * recv->rows + (size_t)i;
+      FUZZ_CHECK(!packed || row < recv->rows);
       FUZZ_CHECK(recv->src_rank[row] == 0 || recv->src_rank[row] == 1);
       FUZZ_CHECK(recv->src_token[row] >= 0 && recv->src_token[row] < TOKENS);
     }
@@ -174,8 +207,8 @@ static void check_received(const struct buffers *b, const struct weft_ep_info *i
 static void operate(struct pair *pair, struct ep_link *link, uint8_t choices, struct fuzz_input *input) {
   weft_ep_t *ep = pair->own;
   struct buffers b = {0};
-  bool late = choices & CHOICE_LATE_WEIGHTS && !(choices & CHOICE_RANK_MAJOR);
-  make_buffers(&b, choices, choices & CHOICE_FEW_ROWS ? TOKENS : TOKENS * 2 * TOPK);
+  bool late = choices & CHOICE_LATE_WEIGHTS && layout_of(choices) != WEFT_EP_RANK_MAJOR;
+  make_buffers(&b, choices, choices & CHOICE_FEW_ROWS ? TOKENS : ENOUGH);
   struct weft_ep_dispatch_args dispatch = WEFT_EP_DISPATCH_ARGS_INIT;
   dispatch.x = b.x;
   dispatch.num_tokens = TOKENS;
@@ -191,7 +224,7 @@ static void operate(struct pair *pair, struct ep_link *link, uint8_t choices, st
   int rc = weft_ep_dispatch_recv(ep, op, &b.recv, &info);
   if (rc == WEFT_ERR_ROOM) { // it says how much would do; what there is at most does
     free_buffers(&b);
-    make_buffers(&b, choices & ~CHOICE_FEW_ROWS, TOKENS * 2 * TOPK);
+    make_buffers(&b, choices & ~CHOICE_FEW_ROWS, ENOUGH);
     rc = weft_ep_dispatch_recv(ep, op, &b.recv, &info);
   }
   take_all(ep, link, op);
@@ -204,6 +237,7 @@ static void operate(struct pair *pair, struct ep_link *link, uint8_t choices, st
   combine.y = b.y;
   combine.topk_weights = late ? b.weights : NULL;
   combine.out = b.out;
+  combine.out_weights = choices & CHOICE_WEIGHTS_BACK ? b.out_weights : NULL;
   FUZZ_CHECK(weft_ep_combine(ep, op, &combine, &result) == 0 && result.num_lost <= 1);
   free_buffers(&b);
 }

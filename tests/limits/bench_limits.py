@@ -109,6 +109,21 @@ class Limits(tool.ToolTest):
         result = tool.weft(*arguments, "--csv", **self.cache)
         self.assertIn('"', result.stdout.splitlines()[1])
 
+    def test_a_pattern_has_its_bound_also_alone(self):
+        self.have_measured()
+        matrix = pathlib.Path(self.folder.name) / "matrix.txt"
+        matrix.write_text("0 4K\n8K 0\n")
+        arguments = ("bench", "traffic", "--matrix", matrix, "-n", 4, "--alone", 3, "--json", "-")
+        for gbps, status in ((1000, 0), (1e-6, 1)):
+            self.claim("copy", gbps)
+            result = tool.weft(*arguments, **self.cache)
+            self.assertEqual(result.returncode, status, result.stderr)
+            row = json.loads(result.stdout)["rows"][0]
+            bounds = {figure["name"]: (figure["bound"], figure["bound_name"] != "") for figure in row["figures"]}
+            self.assertEqual((bounds["bandwidth"], bounds["alone_bandwidth"]), ((gbps, True), (gbps, True)))
+            self.assertEqual(bounds["pair_bandwidth"], (None, False))
+            self.assertEqual("is above the bound of" in row["refused"], status == 1)
+
     def test_a_run_says_its_bound(self):
         self.have_measured()
         self.claim("copy", 1000)

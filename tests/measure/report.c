@@ -220,7 +220,7 @@ static void top_k_is_no_more_than_there_are_experts(void **state) {
   struct results results = {.num_phases = 1, .passed = true};
   struct results_rank rank = {.state = RESULTS_PASSED};
   results.phases = calloc(1, sizeof *results.phases);
-  results.phases[0] = (struct results_phase){0, 1, malloc(sizeof rank)};
+  results.phases[0] = (struct results_phase){.num_ranks = 1, .ranks = malloc(sizeof rank)};
   results.phases[0].ranks[0] = rank;
   results.config = json_pack("{s:i, s:i}", "topk", 8, "experts_per_rank", 2);
   char *text = NULL;

@@ -95,6 +95,12 @@ static void json_round_trip_loses_nothing(void **state) {
     assert_int_equal(again.phases[1].ranks[1].incarnation, results.phases[1].ranks[1].incarnation);
     assert_true(again.transitions[0].detect_us == results.transitions[0].detect_us);
     assert_int_equal(again.transitions[0].stalled_rank, results.transitions[0].stalled_rank);
+    const struct results_rank *one = &results.phases[0].ranks[1], *other = &again.phases[0].ranks[1];
+    assert_int_equal(other->num_dispatch_rows, results.phases[0].num_ranks);
+    assert_memory_equal(other->dispatch_rows, one->dispatch_rows, one->num_dispatch_rows * sizeof(uint64_t));
+    assert_true(again.phases[0].begin_s == 0.5 && again.phases[0].end_s == 1.25);
+    assert_true(again.phases[again.num_phases - 1].end_s < 0);
+    assert_true(again.transitions[0].time_s == results.transitions[0].time_s);
     assert_memory_equal(&again.phases[0].ranks[0].both, &results.phases[0].ranks[0].both, sizeof(struct results_times));
     json_decref(second);
     json_decref(json);
@@ -106,18 +112,24 @@ static void json_round_trip_loses_nothing(void **state) {
 // What newer versions have added.
 static void fields_that_older_versions_lack_may_be_missing(void **state) {
   (void)state;
-  static const char *const added[] = {"gpu", "gpu_name", "window_bytes"};
+  static const char *const added[] = {"gpu", "gpu_name", "window_bytes", "dispatch_rows"};
   struct results results, again;
   sample_passed(&results);
   json_t *json = results_to_json(&results);
   json_t *rank = json_array_get(json_object_get(json_array_get(json_object_get(json, "phases"), 1), "ranks"), 2);
-  for (size_t i = 0; i < 3; i++)
+  for (size_t i = 0; i < sizeof added / sizeof *added; i++)
     assert_int_equal(json_object_del(rank, added[i]), 0);
+  json_t *phase = json_array_get(json_object_get(json, "phases"), 0);
+  assert_int_equal(json_object_del(phase, "begin_s") | json_object_del(phase, "end_s"), 0);
   json_t *change = json_array_get(json_object_get(json, "transitions"), 0);
   assert_int_equal(json_object_del(change, "membership_stall_us"), 0);
+  assert_int_equal(json_object_del(change, "time_s"), 0);
   assert_int_equal(json_object_del(json, "processors"), 0);
   assert_int_equal(results_from_json(&again, json), 0);
   assert_true(again.transitions[0].membership_stall_us < 0);
+  assert_true(again.transitions[0].time_s < 0);
+  assert_true(again.phases[0].begin_s < 0 && again.phases[0].end_s < 0);
+  assert_int_equal(again.phases[1].ranks[2].num_dispatch_rows, 0);
   assert_int_equal(again.num_processors, 0);
   assert_int_equal(again.phases[1].ranks[2].gpu, -1);
   assert_string_equal(again.phases[1].ranks[2].gpu_name, "");
@@ -205,6 +217,14 @@ static const struct malformed malformed[] = {
     {{"phases", "#0", "ranks", "#0", "checked"}, "1e3", {"phases[0].ranks[0].checked: is to be an integer"}},
     {{"phases", "#0", "ranks", "#0", "combine"}, "[]", {"phases[0].ranks[0].combine: is to be an object"}},
     {{"phases", "#0", "ranks", "#0", "worst_diff"}, "[]", {"worst_diff: is to be a number"}},
+    {{"phases", "#0", "begin_s"}, "-1", {"phases[0].begin_s: is to be a number from 0 on, or null"}},
+    {{"phases", "#0", "ranks", "#2", "dispatch_rows"}, "{}", {"phases[0].ranks[2].dispatch_rows: is to be a list"}},
+    {{"phases", "#0", "ranks", "#2", "dispatch_rows"},
+     "[1, -1]",
+     {"phases[0].ranks[2].dispatch_rows[1]: is to be an integer from 0"}},
+    {{"phases", "#0", "ranks", "#2", "dispatch_rows"},
+     "[1, 2]",
+     {"phases[0].ranks[2].dispatch_rows: has 2 numbers, where the phase has 8 ranks"}},
     {{"transitions"}, "null", {"transitions: is to be a list"}},
     {{"transitions", "#2", "change"},
      "\"JOIN\"",

@@ -94,6 +94,20 @@ class Pages(tool.ToolTest):
             for text, value in zip(row, transition.values()):
                 self.assertEqual(text if isinstance(value, str) else self.number(text), value)
 
+    def check_traffic(self, page, results, phases=None):
+        """The rows of every sender, in all phases or in those."""
+        table = page.table("traffic")
+        self.assertEqual(table["heads"][:3], ["phase", "from rank", "dispatches"])
+        wanted = [[phase["index"], rank["rank"], rank["both"]["count"], *rank["dispatch_rows"]]
+                  for phase in results["phases"] if phases is None or phase["index"] in phases
+                  for rank in phase["ranks"] if rank["dispatch_rows"]]
+        self.assertEqual([[int(text) for text in row] for row in table["rows"]], wanted)
+
+    def check_times(self, page, results):
+        table = page.table("times")
+        self.assertEqual([[self.number(text) for text in row] for row in table["rows"]],
+                         [[phase["index"], phase["begin_s"], phase["end_s"]] for phase in results["phases"]])
+
     def test_run_on_every_width_and_theme(self):
         run_dir, html = self.folder / "run", self.folder / "run.html"
         prometheus = self.folder / "run.prom"
@@ -104,6 +118,9 @@ class Pages(tool.ToolTest):
         self.look(page, 1600)
         self.check_ranks(page, results)
         self.check_changes(page, results)
+        self.check_traffic(page, results)
+        self.check_times(page, results)
+        self.check_timeline(page, results)
         self.assertEqual(page.evaluate("document.getElementById('verdict').textContent"), "Passed")
         timeline = page.table("timeline")
         self.assertEqual([row[0] for row in timeline["rows"]], [str(rank) for rank in range(8)])
@@ -114,6 +131,73 @@ class Pages(tool.ToolTest):
         self.assertEqual(again.read_bytes(), html.read_bytes())
         self.check_themes(page)
         self.look(self.open(html, 400), 400)
+
+    def check_timeline(self, page, results):
+        """What the chart of time paints: of rank 6, which joins, dies and comes back."""
+        painted = page.evaluate("""(() => {
+            const run = readRun(JSON.parse(document.getElementById("data").textContent));
+            const chart = timelineInTime(run, timelineHeads(run), {});
+            const row = run.data.ranks.indexOf(6) + TIME_HEADS.length;
+            const of = (list) => list.filter((one) => one.row === row);
+            return {end: chart.end, spans: of(chart.spans).map((span) => [span.from, span.to]),
+                    moments: of(chart.moments).map((one) => [one.at, one.mark]),
+                    tip: chart.tip(run.data.phases[1].begin_s, row)}; })()""")
+        phases = results["phases"]
+        joined, killed, back = [change["time_s"] for change in results["transitions"] if change["rank"] == 6]
+        self.assertEqual(painted["spans"], [[phases[1]["begin_s"], joined], [joined, phases[1]["end_s"]],
+                                            [phases[2]["begin_s"], killed], [phases[3]["begin_s"], back],
+                                            [back, phases[3]["end_s"]]])
+        self.assertEqual(painted["moments"], [[joined, "\u25b8"], [killed, "\u2715"], [back, "\u25b8"]])
+        self.assertEqual(painted["end"], results["elapsed_s"])
+        self.assertIn("rank 6, phase 1\n", painted["tip"])
+        # And by phase, when that is chosen.
+        page.evaluate("""(() => { const choice = document.querySelector("section select");
+            choice.value = "phase"; choice.dispatchEvent(new Event("change")); })()""")
+        self.assertEqual(page.evaluate("Chart.getChart(document.querySelector('canvas')).scales.x.max"), 3.5)
+
+    def test_a_run_of_an_older_version(self):
+        """Without times and without who sent to whom: the timeline is by phase, and there is no matrix."""
+        results = samples.results(4, 6, 1)
+        for phase in results["phases"]:
+            del phase["begin_s"], phase["end_s"]
+            for rank in phase["ranks"]:
+                del rank["dispatch_rows"]
+        for change in results["transitions"]:
+            del change["time_s"]
+        page = self.open(self.make(results))
+        self.look(page, 1600)
+        self.check_ranks(page, results)
+        self.assertEqual(page.evaluate("document.querySelectorAll('#traffic, #times').length"), 0)
+        self.assertEqual(page.evaluate("Chart.getChart(document.querySelector('canvas')).scales.x.max"), 3.5)
+        labels = page.evaluate("Array.from(document.querySelectorAll('label'), (one) => one.textContent)")
+        self.assertEqual([text for text in labels if text.startswith("Across")], [])
+
+    def test_rows_of_every_size(self):
+        """Few and many rows, and the numbers at which the page's short form of them takes one character more."""
+        results = samples.results(2, 12, 1)
+        sizes = [1, 2, 74, 75, 76, 1257, 1258, 1259, 1260, 20202, 10 ** 6, 2 ** 40]
+        for shift, rank in enumerate(results["phases"][0]["ranks"]):
+            rank["dispatch_rows"] = sizes[shift:] + sizes[:shift]
+        ranks = results["phases"][1]["ranks"]
+        for rank in ranks:
+            if rank["dispatch_rows"]:
+                rank["dispatch_rows"] = [0] * 12
+        ranks[3]["dispatch_rows"] = [5] * 11 + [0] if ranks[3]["dispatch_rows"] else []
+        page = self.open(self.make(results))
+        self.look(page, 1600)
+        self.check_traffic(page, results)
+
+    def test_a_run_that_ended_early(self):
+        results = samples.results(3, 4, 1)
+        results.update(passed=False, error="rank 2 failed", exit_status=1, elapsed_s=1.25)
+        results["phases"][1].update(end_s=None)
+        results["phases"][2].update(begin_s=None, end_s=None)
+        results["transitions"] = [change for change in results["transitions"] if change["phase"] < 2]
+        results["transitions"][-1].update(time_s=None)
+        page = self.open(self.make(results))
+        self.look(page, 1600)
+        self.check_times(page, results)
+        self.assertEqual(page.evaluate("Chart.getChart(document.querySelector('canvas')).scales.x.max"), 1.25)
 
     def check_themes(self, page):
         ground = "getComputedStyle(document.documentElement).backgroundColor"
@@ -144,6 +228,16 @@ class Pages(tool.ToolTest):
         self.check_ranks(page, results, 500)
         page.evaluate("document.getElementById('ranks').closest('details').querySelector('button').click()")
         self.check_ranks(page, results, 1500)
+        # Of the matrices there are as many as fit, the last one among them; their table, too, begins with 500 rows.
+        shown = page.evaluate("""JSON.parse(document.getElementById('data').textContent).traffic.matrices.map(
+            (matrix) => matrix.phase)""")
+        self.assertEqual(shown, list(range(199 % (shown[1] - shown[0]), 200, shown[1] - shown[0])))
+        self.assertGreaterEqual(len(shown), 40)
+        self.assertIn(f"Of 200 phases this page has the matrices of {len(shown)};",
+                      page.evaluate("document.body.textContent"))
+        while page.evaluate("!document.getElementById('traffic').closest('details').querySelector('button').hidden"):
+            page.evaluate("document.getElementById('traffic').closest('details').querySelector('button').click()")
+        self.check_traffic(page, results, shown)
         self.check_cells(page.evaluate("JSON.parse(document.getElementById('data').textContent)"), results)
 
     def check_cells(self, data, results):

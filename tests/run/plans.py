@@ -46,6 +46,26 @@ def fault_and_rejoin():
     assert lost and lost <= {0, 1, 2, 3, 4, 7}, lost  # who is last may learn it from the view without rank 6
 
 
+def who_sends_what_to_whom_and_when():
+    """Rows by destination are those that the library itself counts as bytes; times follow the plan."""
+    results, _, _ = run_plan(plan_file("expansion_fault_rejoin"))
+    last = 0
+    for phase in results["phases"]:
+        assert last <= phase["begin_s"] < phase["end_s"] <= results["elapsed_s"], (last, phase["begin_s"])
+        last, ranks, sizes = phase["end_s"], phase["ranks"], set()
+        for i, rank in enumerate(ranks):
+            rows, number = rank["dispatch_rows"], rank["both"]["count"]
+            assert len(rows) == (len(ranks) if rank["state"] == "passed" else 0), rank
+            for other, count in zip(ranks, rows):
+                assert (count > 0) == (other["state"] == "passed"), (rank["rank"], other["rank"], count)
+            if rows:
+                sizes.add(round(rank["dispatch_wire_bytes"] * number / (sum(rows) - rows[i])))
+        assert len(sizes) == 1, f"a row has one size: {sizes}"
+    for change in results["transitions"]:
+        phase = results["phases"][change["phase"]]
+        assert phase["begin_s"] <= change["time_s"] <= phase["end_s"], change
+
+
 def a_join_has_all_its_times():
     """A rank alone has agreed with itself before anybody hears of it."""
     for _ in range(4):
@@ -153,6 +173,7 @@ def the_same_seed_dispatches_the_same_bytes():
 main({
     **{path.stem: classic(path.stem) for path in sorted((SOURCE / "plans").glob("*.json"))},
     "fault_and_rejoin": fault_and_rejoin,
+    "who_sends_what_to_whom_and_when": who_sends_what_to_whom_and_when,
     "a_join_has_all_its_times": a_join_has_all_its_times,
     "several_kills_a_join_and_a_leave_at_once": several_kills_a_join_and_a_leave_at_once,
     "the_last_survivor_goes_on": the_last_survivor_goes_on,

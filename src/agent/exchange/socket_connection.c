@@ -95,7 +95,9 @@ void connection_end(struct agent_connection *connection, int err, const char *wh
   TAILQ_REMOVE(&sockets->connections, connection, all);
   TAILQ_INSERT_TAIL(&sockets->ended, connection, all);
   connection_wake_caller(connection);
-  if (life && LIST_EMPTY(&life->connections)) // two that met each other have two
+  if (!life || !LIST_EMPTY(&life->connections)) // two that met each other have two
+    return;
+  if (err != 0 || !liveness_said_goodbye(life))
     agent_peer_end(connection->agent, connection->peer,
                    err == 0 ? WEFT_AGENT_EVENT_PEER_LEFT : WEFT_AGENT_EVENT_PEER_LOST, connection->why);
 }

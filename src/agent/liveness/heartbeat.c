@@ -24,7 +24,7 @@ enum {
   PATIENCE_BEATS = 3,               // a peer may leave out two heartbeats, however short this agent's time limit is
   GAP_PARTS = 8,                    // of the time limit: a gap in which no thread looked counts as no more
   MAX_FIRED = 64,                   // at once; then it is the transfers' turn
-  LAST_WORDS_NS = 20 * 1000 * 1000, // for a goodbye that is on its way when the process is found dead
+  LAST_WORDS_NS = 20 * 1000 * 1000, // for messages that are on their way when the process is found dead or has left
 };
 
 static uint64_t gap_limit_ns(const struct agent_services *services) {
@@ -40,6 +40,17 @@ void agent_timer_set(struct agent_services *services, struct agent_timer *timer,
 static void found_dead(struct agent_life *life, const char *why) {
   life->dead = why;
   agent_timer_set(life->agent->services, &life->timer, clock_ns() + LAST_WORDS_NS);
+}
+
+bool liveness_said_goodbye(struct agent_life *life) {
+  pthread_mutex_lock(&life->agent->lock);
+  bool waits = !life->ended && atomic_load(&life->peer->messenger);
+  pthread_mutex_unlock(&life->agent->lock);
+  if (waits) {
+    life->left = true;
+    found_dead(life, "it closed");
+  }
+  return waits;
 }
 
 static void stop_watching(struct agent_life *life) {
@@ -107,7 +118,7 @@ static void fired(struct agent_timer *timer, uint64_t now_ns) {
   if (ended)
     return;
   if (life->dead) {
-    end_lost(life, life->dead);
+    agent_peer_end(agent, life->id, life->left ? WEFT_AGENT_EVENT_PEER_LEFT : WEFT_AGENT_EVENT_PEER_LOST, life->dead);
     return;
   }
   if (life->patience_ns > 0 && silent >= life->patience_ns) {

@@ -21,6 +21,8 @@ struct bench_output {
   const char *const *columns; // keys of a row that are columns, in their order, NULL at the end; NULL: all of the first
                               // row's. "op:13": that key, at least so wide
   const char *const *figures; // names of the figures that are columns, likewise; NULL: all of the first row's
+  const char *const
+      *more_keys; // keys that only later rows have, NULL at the end: CSV has columns for them; may be NULL
   struct bench_progress *progress; // hidden before a line is printed; may be NULL
   // Its own from here on.
   FILE *csv_file;

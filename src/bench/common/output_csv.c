@@ -1,4 +1,4 @@
-// CSV (RFC 4180): the keys and figures of the first row are the columns.
+// CSV (RFC 4180): the keys and figures of the first row are the columns, and the keys that later rows have besides.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,12 +20,12 @@ static bool is_distribution(const struct figure *figure) {
 static const char *const parts[] = {"mean", "min", "p50", "p95", "p99", "p999", "max"};
 enum { PARTS = sizeof parts / sizeof *parts };
 
-static void write_head(struct bench_output *output, const struct figures_row *row) {
+static void write_head(const struct bench_output *output, const struct figures_row *row) {
   FILE *out = output->csv_file;
   const char *key;
   json_t *value;
   fputs("run", out);
-  json_object_foreach(row->keys, key, value) {
+  json_object_foreach(json_object_get(output->csv_keys, "keys"), key, value) {
     fputc(',', out);
     csv_write_text(out, key);
   }
@@ -41,12 +41,14 @@ static void write_head(struct bench_output *output, const struct figures_row *ro
 }
 
 // The first row is what later ones are written by: a copy of its keys, and of its figures' names.
-static json_t *remember(const struct figures_row *row) {
-  json_t *figures = json_array();
+static json_t *remember(const struct bench_output *output, const struct figures_row *row) {
+  json_t *figures = json_array(), *keys = json_copy(row->keys);
+  for (size_t i = 0; output->more_keys && output->more_keys[i]; i++)
+    json_object_set_new(keys, output->more_keys[i], json_null());
   for (uint32_t i = 0; i < row->num_figures; i++)
     json_array_append_new(figures, json_pack("{s:s, s:b}", "name", row->figures[i].name, "distribution",
                                              is_distribution(&row->figures[i])));
-  return json_pack("{s:o, s:o}", "keys", json_copy(row->keys), "figures", figures);
+  return json_pack("{s:o, s:o}", "keys", keys, "figures", figures);
 }
 
 static void write_number(FILE *out, bool known, double number) {
@@ -71,8 +73,9 @@ int bench_output_csv_row(struct bench_output *output, const struct figures_row *
   json_t *value, *figure;
   size_t index;
   if (!output->csv_keys) {
-    write_head(output, row);
-    output->csv_keys = remember(row);
+    output->csv_keys = remember(output, row);
+    if (output->csv_keys)
+      write_head(output, row);
   }
   if (!output->csv_keys)
     return fail(WEFT_ERR_NOMEM, "no memory for the columns of %s", output->csv);

@@ -41,7 +41,13 @@ enum bench_ep_loop {
   BENCH_EP_LOOPS,
 };
 
-enum bench_ep_mode { BENCH_EP_LOW_LATENCY, BENCH_EP_THROUGHPUT };
+enum bench_ep_mode { BENCH_EP_LATENCY, BENCH_EP_THROUGHPUT };
+
+// How a dispatch finds its ways.
+enum bench_ep_route {
+  BENCH_EP_FRESH, // by its top-k
+  BENCH_EP_KEPT,  // by a route that a dispatch before the timed ones has filled
+};
 
 // Which experts tokens select.
 enum bench_ep_skew_kind {
@@ -61,6 +67,8 @@ struct bench_ep_point {
   enum weft_ep_dtype dtype;
   enum weft_ep_combine_dtype combine_dtype;
   enum weft_ep_layout layout;
+  enum bench_ep_route route;
+  uint32_t processors; // of each kernel, at most; 0: the library's default
   struct bench_ep_skew skew;
   enum weft_ep_memory memory;
   enum bench_ep_loop loop;
@@ -69,10 +77,13 @@ struct bench_ep_point {
 // What the options say. Strings that are lists have commas between their values.
 struct bench_ep_config {
   struct bench_options common;
-  const char *ops, *tokens, *hidden, *topk, *ranks, *experts, *dtypes, *combine_dtypes, *layouts, *skews, *memories;
+  const char *ops, *tokens, *hidden, *topk, *ranks, *experts, *dtypes, *combine_dtypes, *layouts, *routes, *processors,
+      *skews, *memories;
   enum bench_ep_mode mode;
   bool graph, check, share_gpus;
   uint32_t iterations, warmup;
+  uint32_t window_bytes; // throughput: of a peer; 0: the library's default
+  uint32_t alignment;    // of packed parts; 0: 1
   uint64_t seed;
   uint32_t local_ranks;  // rank processes of this host; 0: as many as the sweep has at most
   uint32_t as_hosts;     // so many groups of ranks reach each other as if on different hosts; 0 or 1: as they are
@@ -98,6 +109,7 @@ void bench_ep_sweep_free(struct bench_ep_sweep *sweep); // leaves it empty
 const char *bench_ep_dtype_name(enum weft_ep_dtype dtype);
 const char *bench_ep_combine_dtype_name(enum weft_ep_combine_dtype dtype);
 const char *bench_ep_layout_name(enum weft_ep_layout layout);
+const char *bench_ep_route_name(enum bench_ep_route route);
 const char *bench_ep_memory_name(enum weft_ep_memory memory);
 const char *bench_ep_skew_name(const struct bench_ep_skew *skew, char *out, size_t cap); // "zipf:1.2"
 

@@ -39,7 +39,7 @@ int bench_ep_found_take(struct bench_ep_found *found, uint32_t rank, const char 
 
 static json_t *keys_of(const struct bench_ep_config *config, const struct bench_ep_point *point, enum bench_ep_op op) {
   char skew[32];
-  return json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:s, s:s, s:s, s:b, s:s}",                     //
+  return json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:s, s:s, s:s, s:b, s:s, s:s, s:i}",           //
                    "op", bench_ep_op_names[op], "tokens", (int)point->tokens, "hidden", (int)point->hidden, //
                    "topk", (int)point->topk, "ranks", (int)point->ranks, "experts",                         //
                    (int)(point->ranks * point->experts), "dtype", bench_ep_dtype_name(point->dtype),        //
@@ -47,7 +47,8 @@ static json_t *keys_of(const struct bench_ep_config *config, const struct bench_
                    bench_ep_layout_name(point->layout), "skew",                                             //
                    bench_ep_skew_name(&point->skew, skew, sizeof skew), "memory",
                    bench_ep_memory_name(point->memory), //
-                   "graph", point->loop == BENCH_EP_GRAPH, "mode", bench_ep_mode_names[config->mode]);
+                   "graph", point->loop == BENCH_EP_GRAPH, "mode", bench_ep_mode_names[config->mode], "route",
+                   bench_ep_route_name(point->route), "processors", (int)point->processors);
 }
 
 // --- figures ---

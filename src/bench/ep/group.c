@@ -57,6 +57,10 @@ static bool is_spread(const struct bench_ep_rank *r) {
   return r->board->others || r->config->as_hosts > 1 || r->config->transport;
 }
 
+static enum weft_ep_mode mode_of(const struct bench_ep_config *config) {
+  return config->mode == BENCH_EP_THROUGHPUT ? WEFT_EP_THROUGHPUT : WEFT_EP_LATENCY;
+}
+
 static int open_ep(struct bench_ep_rank *r, uint32_t sequence, uint64_t deadline_ns) {
   static int32_t founders[MAX_FOUNDERS];
   char prefix[sizeof r->board->prefix + 32], host[32];
@@ -78,6 +82,8 @@ static int open_ep(struct bench_ep_rank *r, uint32_t sequence, uint64_t deadline
   options.dtype = point->dtype;
   options.combine_dtype = point->combine_dtype;
   options.op_timeout_ms = r->config->common.timeout_ms;
+  options.mode = mode_of(r->config);
+  options.window_bytes = r->config->window_bytes;
   options.memory = point->memory;
   options.device = r->gpu;
   options.transport = is_spread(r) ? r->config->transport : "none";
@@ -89,16 +95,15 @@ static int open_ep(struct bench_ep_rank *r, uint32_t sequence, uint64_t deadline
   return err ? err : traffic_open(&r->traffic, r->ep, &r->sizes, &r->home, point->ranks, point->ranks);
 }
 
-// Throughput mode keeps where tokens went in a route; the library says whether it has routes.
-static int check_mode(struct bench_ep_rank *r) {
+static int open_route(struct bench_ep_rank *r) {
   struct weft_ep_route_options options = WEFT_EP_ROUTE_OPTIONS_INIT;
-  weft_ep_route_t *route = NULL;
-  if (r->config->mode != BENCH_EP_THROUGHPUT)
-    return 0;
-  int err = weft_ep_route_create(r->ep, &options, &route);
-  weft_ep_route_free(route);
-  return err ? fail_context(err, "--mode throughput")
-             : fail(WEFT_ERR_UNSUPPORTED, "--mode throughput: this benchmark does not measure operations with routes");
+  const struct bench_ep_point *point = r->point;
+  options.max_tokens = point->tokens;
+  options.max_rows = point->tokens * point->ranks;
+  options.topk = point->topk;
+  options.alignment = point->layout == WEFT_EP_PACKED ? r->config->alignment : 0;
+  int err = point->route == BENCH_EP_KEPT ? weft_ep_route_create(r->ep, &options, &r->kept) : 0;
+  return err ? fail_context(err, "--route kept") : 0;
 }
 
 static int prepare(struct bench_ep_rank *r) {
@@ -120,10 +125,13 @@ static int prepare(struct bench_ep_rank *r) {
                                                .num_tokens = point->tokens,
                                                .topk_idx = t->topk,
                                                .topk_weights = t->weights,
+                                               .route = r->kept,
+                                               .processors = point->processors,
                                                .stream = r->home.stream};
   r->combine = (struct weft_ep_combine_args){.size = sizeof r->combine,
                                              .y = t->pairs[PAIR_Y].place,
                                              .out = t->pairs[PAIR_OUT].place,
+                                             .processors = point->processors,
                                              .stream = r->home.stream};
   return err;
 }
@@ -138,6 +146,8 @@ int bench_ep_group_open(struct bench_ep_rank *r, uint32_t sequence) {
                                  .dtype = point->dtype,
                                  .combine_dtype = point->combine_dtype,
                                  .layout = point->layout,
+                                 .mode = mode_of(r->config),
+                                 .alignment = r->config->alignment,
                                  .memory = point->memory,
                                  .timeout_ms = r->config->common.timeout_ms,
                                  .seed = r->config->seed};
@@ -147,7 +157,7 @@ int bench_ep_group_open(struct bench_ep_rank *r, uint32_t sequence) {
   if (!err)
     err = open_ep(r, sequence, deadline_ns);
   if (!err)
-    err = check_mode(r);
+    err = open_route(r);
   if (!err)
     err = prepare(r);
   return err ? err : weft_ep_activate(r->ep, (uint32_t)clock_left_ms(deadline_ns));
@@ -155,11 +165,13 @@ int bench_ep_group_open(struct bench_ep_rank *r, uint32_t sequence) {
 
 void bench_ep_group_close(struct bench_ep_rank *r) {
   bench_ep_routing_close(r->routing);
+  weft_ep_route_free(r->kept);
   traffic_close(r->traffic);
   weft_ep_close(r->ep);
   buffer_home_close(&r->home);
   r->routing = NULL;
   r->traffic = NULL;
+  r->kept = NULL;
   r->ep = NULL;
 }
 

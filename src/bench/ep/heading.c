@@ -8,8 +8,8 @@
 
 // Columns "NAME:WIDTH" of the one benchmark of this process.
 static struct {
-  char name[16][32];
-  const char *list[17];
+  char name[20][32];
+  const char *list[21];
   uint32_t count;
 } columns;
 
@@ -44,6 +44,8 @@ void bench_ep_heading(struct bench_output *output, const struct bench_ep_config 
                {"dtype", config->dtypes, "dispatch"},
                {"combine_dtype", config->combine_dtypes, "combine"},
                {"layout", config->layouts, "layout"},
+               {"route", config->routes, "routes are"},
+               {"processors", config->processors, "processors"},
                {"skew", config->skews, "experts are"},
                {"memory", config->memories, "memory"}};
   struct text same = {0};
@@ -51,7 +53,7 @@ void bench_ep_heading(struct bench_output *output, const struct bench_ep_config 
   for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
     if (strchr(lists[i].list, ','))
       add_column(lists[i].key, longest(lists[i].list));
-    else
+    else if (strcmp(lists[i].list, "0") != 0) // what the library chooses is not said
       text_add(&same, "%s%s %s", same.size ? ", " : "", lists[i].word, lists[i].list);
   if (config->graph)
     add_column("graph", 5);

@@ -23,6 +23,7 @@ struct bench_ep_rank {
   weft_ep_t *ep;
   struct traffic *traffic; // its buffers; operations are run by loops of our own
   struct bench_ep_routing *routing;
+  weft_ep_route_t *kept; // of a point whose dispatches go by one; filled by the first of them
   struct weft_ep_dispatch_args dispatch;
   struct weft_ep_combine_args combine;
   struct bench_ep_result result;

@@ -23,6 +23,10 @@ static int operate(struct bench_ep_rank *r) {
   int err = weft_ep_dispatch(r->ep, &r->dispatch, &t->place, &t->info, &op);
   if (!err)
     err = bench_ep_group_whole(r);
+  if (!err && r->kept) { // it is filled now; what follows goes by it
+    r->dispatch.topk_idx = NULL;
+    r->dispatch.topk_weights = NULL;
+  }
   if (!err)
     err = traffic_get_received(t);
   if (err)
@@ -69,6 +73,13 @@ struct sources {
   struct traffic_input *made; // [ranks]
 };
 
+// Of many tokens the values of so many are judged, and all places, counts and weights.
+enum { SAMPLED = 1024 };
+
+static uint32_t sample_of(const struct bench_ep_rank *r) {
+  return (r->point->tokens - 1) / SAMPLED + 1;
+}
+
 static int make_sources(struct bench_ep_rank *r, struct sources *sources) {
   struct pattern pattern = traffic_pattern(&r->sizes, PATTERN_PLAIN);
   uint32_t ranks = r->point->ranks;
@@ -82,9 +93,14 @@ static int make_sources(struct bench_ep_rank *r, struct sources *sources) {
     if (err)
       return err;
     input->num_tokens = r->point->tokens;
-    pattern_pool_fill(&pattern, (int32_t)i, 0, input->num_tokens, input->x);
+    for (uint32_t token = 0; token < input->num_tokens; token += sample_of(r))
+      pattern_pool_fill(&pattern, (int32_t)i, token, 1, input->x + (size_t)token * r->point->hidden);
     bench_ep_routing_fill(r->routing, (int32_t)i, input->topk, input->weights);
-    sources->list[i] = (struct oracle_source){(int32_t)i, input->num_tokens, input->x, input->topk, input->weights};
+    sources->list[i] = (struct oracle_source){.rank = (int32_t)i,
+                                              .num_tokens = input->num_tokens,
+                                              .x = input->x,
+                                              .topk_idx = input->topk,
+                                              .topk_weights = input->weights};
   }
   return 0;
 }
@@ -106,7 +122,8 @@ static int judge(struct bench_ep_rank *r, const struct sources *sources) {
                              .dtype = point->dtype,
                              .sources = sources->list,
                              .num_sources = point->ranks,
-                             .combine_dtype = point->combine_dtype};
+                             .combine_dtype = point->combine_dtype,
+                             .sample = sample_of(r)};
   struct oracle_verdict verdict = oracle_check_dispatch(&test, r->rank, &t->recv, &t->info, NULL, 0);
   if (!verdict.ok)
     return fail(WEFT_ERR_DATA, "dispatch of operation %llu is wrong at rank %d: %s", (unsigned long long)t->info.op,

@@ -69,14 +69,15 @@ static int note_settings(struct run *run) {
   const struct bench_ep_config *c = run->config;
   json_t *settings = json_pack(
       "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:b, s:b, s:i, s:i, s:i, s:I, s:i, s:i, s:s, "
-      "s:i, s:i}",
+      "s:i, s:i, s:s, s:s, s:I, s:i}",
       "op", c->ops, "mode", bench_ep_mode_names[c->mode], "tokens", c->tokens, "hidden", c->hidden, "topk", c->topk,
       "ranks", c->ranks, "experts_per_rank", c->experts, "dtype", c->dtypes, "combine_dtype", c->combine_dtypes,
       "layout", c->layouts, "skew", c->skews, "memory", c->memories, "graph", c->graph, "check", c->check, "share_gpus",
       c->share_gpus, "iterations", (int)c->iterations, "warmup", (int)c->warmup, "repeat", (int)c->common.repeat,
       "seed", (json_int_t)c->seed, "local_ranks", (int)c->local_ranks, "as_hosts", (int)c->as_hosts, "transport",
       c->transport ? c->transport : "", "timeout_ms", (int)c->common.timeout_ms, "startup_timeout",
-      (int)c->common.startup_timeout_s);
+      (int)c->common.startup_timeout_s, "route", c->routes, "processors", c->processors, "window",
+      (json_int_t)c->window_bytes, "alignment", (int)c->alignment);
   if (!settings)
     return fail(WEFT_ERR_NOMEM, "no memory for the settings");
   json_decref(run->figures->settings);

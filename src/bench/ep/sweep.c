@@ -17,12 +17,12 @@ const char *const bench_ep_op_names[] = {[BENCH_EP_DISPATCH] = "dispatch",
                                          [BENCH_EP_COMBINE_SEND] = "combine_send",
                                          [BENCH_EP_COMBINE_RECV] = "combine_recv",
                                          NULL};
-const char *const bench_ep_mode_names[] = {
-    [BENCH_EP_LOW_LATENCY] = "low-latency", [BENCH_EP_THROUGHPUT] = "throughput", NULL};
+const char *const bench_ep_mode_names[] = {[BENCH_EP_LATENCY] = "latency", [BENCH_EP_THROUGHPUT] = "throughput", NULL};
 
 static const char *const dtype_names[] = {"bf16", "fp8", "fp8-pow2", "fp8-ue8m0", NULL}; // from WEFT_EP_BF16 on
 static const char *const combine_names[] = {"bf16", "logfmt10", NULL};                   // from WEFT_EP_COMBINE_BF16 on
 static const char *const layout_names[] = {"per-expert", "rank-major", "packed", NULL};  // from WEFT_EP_PER_EXPERT on
+static const char *const route_names[] = {[BENCH_EP_FRESH] = "fresh", [BENCH_EP_KEPT] = "kept", NULL};
 static const char *const memory_names[] = {[WEFT_EP_MEMORY_HOST] = "host", [WEFT_EP_MEMORY_CUDA] = "cuda", NULL};
 static const char *const skew_names[] = {
     [BENCH_EP_UNIFORM] = "uniform", [BENCH_EP_ZIPF] = "zipf", [BENCH_EP_HOT] = "hot", NULL};
@@ -42,6 +42,10 @@ const char *bench_ep_combine_dtype_name(enum weft_ep_combine_dtype dtype) {
 
 const char *bench_ep_layout_name(enum weft_ep_layout layout) {
   return layout_names[layout - WEFT_EP_PER_EXPERT];
+}
+
+const char *bench_ep_route_name(enum bench_ep_route route) {
+  return route_names[route];
 }
 
 const char *bench_ep_memory_name(enum weft_ep_memory memory) {
@@ -170,10 +174,11 @@ static int read_list(struct list *list, const char *option, const char *text, ta
 
 // --- points ---
 
-enum { MEMORY, DTYPE, COMBINE, LAYOUT, SKEW, RANKS, EXPERTS, HIDDEN, TOPK, TOKENS, LISTS };
+enum { MEMORY, DTYPE, COMBINE, LAYOUT, ROUTE, PROCESSORS, SKEW, RANKS, EXPERTS, HIDDEN, TOPK, TOKENS, LISTS };
 
 static int read_lists(const struct bench_ep_config *config, struct list *lists) {
-  static const struct range tokens = {1, EP_MAX_TOKENS, 1}, topk = {1, EP_MAX_TOPK, 1}, ranks = {1, EP_MAX_CAPACITY, 1},
+  static const struct range tokens = {1, EP_MAX_TOKENS_THROUGHPUT, 1}, processors = {0, 1024, 1},
+                            topk = {1, EP_MAX_TOPK, 1}, ranks = {1, EP_MAX_CAPACITY, 1},
                             experts = {1, EP_MAX_EXPERTS, 1}, hidden = {WEFT_EP_BLOCK, EP_MAX_HIDDEN, WEFT_EP_BLOCK};
   const struct {
     const char *option, *text;
@@ -184,6 +189,8 @@ static int read_lists(const struct bench_ep_config *config, struct list *lists) 
       [DTYPE] = {"dtype", config->dtypes, take_name, dtype_names},
       [COMBINE] = {"combine-dtype", config->combine_dtypes, take_name, combine_names},
       [LAYOUT] = {"layout", config->layouts, take_name, layout_names},
+      [ROUTE] = {"route", config->routes, take_name, route_names},
+      [PROCESSORS] = {"processors", config->processors, take_number, &processors},
       [SKEW] = {"skew", config->skews, take_skew, NULL},
       [RANKS] = {"ranks", config->ranks, take_number, &ranks},
       [EXPERTS] = {"experts-per-rank", config->experts, take_number, &experts},
@@ -211,6 +218,22 @@ static int read_ops(const struct bench_ep_config *config, struct bench_ep_sweep 
   if (config->graph && !sweep->wanted[BENCH_EP_BOTH])
     return fail(WEFT_ERR_INVALID,
                 "--graph measures a dispatch and its combine in one CUDA graph: want \"both\" in --op");
+  return 0;
+}
+
+// What the library would refuse of one measurement alone is told before the first.
+static int check_mode(const struct bench_ep_config *config, const struct bench_ep_point *point) {
+  if (config->mode == BENCH_EP_LATENCY && point->tokens > EP_MAX_TOKENS)
+    return fail(WEFT_ERR_INVALID, "--tokens %u is more than --mode latency takes, %d: want --mode throughput",
+                point->tokens, EP_MAX_TOKENS);
+  if (config->mode == BENCH_EP_LATENCY && config->window_bytes)
+    return fail(WEFT_ERR_INVALID, "--window is given for --mode latency: it belongs to --mode throughput");
+  if (point->processors && point->memory != WEFT_EP_MEMORY_CUDA)
+    return fail(WEFT_ERR_INVALID, "--processors %u is for kernels: want --memory cuda alone, and not %s",
+                point->processors, memory_names[point->memory]);
+  if (point->processors && point->processors < EP_MIN_PROCESSORS)
+    return fail(WEFT_ERR_INVALID, "--processors: \"%u\" is out of range: want 0, or numbers from %d on",
+                point->processors, EP_MIN_PROCESSORS);
   return 0;
 }
 
@@ -246,12 +269,15 @@ static struct bench_ep_point point_at(const struct list *lists, uint64_t at) {
       .dtype = (enum weft_ep_dtype)(WEFT_EP_BF16 + (int)value[DTYPE]),
       .combine_dtype = (enum weft_ep_combine_dtype)(WEFT_EP_COMBINE_BF16 + (int)value[COMBINE]),
       .layout = (enum weft_ep_layout)(WEFT_EP_PER_EXPERT + (int)value[LAYOUT]),
+      .route = (enum bench_ep_route)value[ROUTE],
+      .processors = (uint32_t)value[PROCESSORS],
       .skew = lists[SKEW].skew[place[SKEW]],
       .memory = (enum weft_ep_memory)value[MEMORY],
   };
 }
 
-static int make_points(const struct list *lists, const bool loops[BENCH_EP_LOOPS], struct bench_ep_sweep *sweep) {
+static int make_points(const struct bench_ep_config *config, const struct list *lists, const bool loops[BENCH_EP_LOOPS],
+                       struct bench_ep_sweep *sweep) {
   uint64_t product = 1, num_loops = 0;
   for (int i = 0; i < LISTS && product <= BENCH_EP_MAX_POINTS; i++)
     product *= lists[i].count;
@@ -269,6 +295,8 @@ static int make_points(const struct list *lists, const bool loops[BENCH_EP_LOOPS
       struct bench_ep_point point = point_at(lists, at);
       point.loop = (enum bench_ep_loop)loop;
       int err = check_point(&point);
+      if (!err)
+        err = check_mode(config, &point);
       if (err)
         return err;
       sweep->points[sweep->count++] = point;
@@ -285,7 +313,7 @@ int bench_ep_sweep_parse(const struct bench_ep_config *config, struct bench_ep_s
   if (!err)
     err = read_ops(config, &sweep, loops);
   if (!err)
-    err = make_points(lists, loops, &sweep);
+    err = make_points(config, lists, loops, &sweep);
   free(lists);
   if (err)
     bench_ep_sweep_free(&sweep);

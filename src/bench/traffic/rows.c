@@ -101,18 +101,24 @@ static bool find_bound(const struct traffic_worker *worker, uint32_t index, stru
   return bound->gbps > 0;
 }
 
-static int judge(struct figures *figures, struct figures_row *row, const struct limits_bound *bound, double window_us) {
-  struct figure *bandwidth = NULL;
-  for (uint32_t i = 0; i < row->num_figures; i++)
-    if (strcmp(row->figures[i].name, "bandwidth") == 0)
-      bandwidth = &row->figures[i];
-  if (!bandwidth)
-    return 0;
-  struct limits_claim claim = {.gbps = bandwidth->value, .window_s = window_us / 1e6, .bound = *bound};
-  bandwidth->bound = bound->gbps;
-  snprintf(bandwidth->bound_name, sizeof bandwidth->bound_name, "%s", bound->name);
-  if (limits_refuse(&claim, row->refused, sizeof row->refused))
-    figures->passed = false;
+// The bound beside the bandwidths of a row, in the sequence and alone; the first that is above it has the row refused.
+static int judge(struct figures *figures, struct figures_row *row, const struct limits_bound *bound,
+                 const struct traffic_page *page) {
+  const struct {
+    const char *name;
+    const struct traffic_series *series;
+  } judged[] = {{"bandwidth", &page->sequence}, {"alone_bandwidth", &page->alone}};
+  for (size_t i = 0; i < sizeof judged / sizeof *judged; i++) {
+    struct figure *bandwidth = (struct figure *)figures_find(row, judged[i].name);
+    if (!bandwidth)
+      continue;
+    struct limits_claim claim = {
+        .gbps = bandwidth->value, .window_s = mean_us(judged[i].series) / 1e6, .bound = *bound};
+    bandwidth->bound = bound->gbps;
+    snprintf(bandwidth->bound_name, sizeof bandwidth->bound_name, "%s", bound->name);
+    if (!row->refused[0] && limits_refuse(&claim, row->refused, sizeof row->refused))
+      figures->passed = false;
+  }
   return figures_add_bound(figures, bound->name, bound->gbps, bound->measured, bound->detail);
 }
 
@@ -196,7 +202,7 @@ static int pattern_row(struct writer *to, uint32_t index) {
   name_slowest(worker, page, row->slowest, sizeof row->slowest);
   int rc = 0;
   if (find_bound(worker, index, to->limits, transport, &bound))
-    rc = judge(to->figures, row, &bound, mean_us(&page->sequence));
+    rc = judge(to->figures, row, &bound, page);
   bench_output_row(to->output, to->figures, row);
   return rc;
 }

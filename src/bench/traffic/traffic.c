@@ -104,6 +104,7 @@ static int open_report(struct job *job, const struct traffic_worker *worker) {
       {{"step", "pattern", "op", "senders", "rank", "bytes"},
        {"step", "pattern", "op", "senders", "rank", "from", "to", "bytes"}}};
   static const char *const columns[] = {"latency", "bandwidth", "alone_latency", "alone_bandwidth", NULL};
+  static const char *const worker_keys[] = {"rank", "host", "from", "to", NULL};
   const struct traffic_config *config = job->config;
   int rc = figures_begin(&job->figures, "traffic");
   if (rc == 0)
@@ -121,6 +122,8 @@ static int open_report(struct job *job, const struct traffic_worker *worker) {
   job->output.width = config->width;
   job->output.columns = keys[config->show_workers][config->show_pairs];
   job->output.figures = columns;
+  if (config->show_workers || config->show_pairs)
+    job->output.more_keys = worker_keys + (config->show_workers ? 0 : 2);
   job->output.progress = &job->progress;
   rc = bench_output_begin(&job->output, &job->figures);
   job->reports = rc == 0;

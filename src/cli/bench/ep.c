@@ -20,8 +20,10 @@ static const struct cli_option rows[] = {
    .preset = "dispatch,combine,both", FIELD(config.ops),
    .help = "dispatch, combine, both (one right behind the other), or the calls that these are split into: "
    "dispatch_send, dispatch_recv, combine_send, combine_recv"},
-  {.name = "mode", .type = OPTION_ENUM, .metavar = "MODE", .choices = bench_ep_mode_names, .preset = "low-latency",
-   FIELD(config.mode), .help = "low-latency: operations as they are; throughput: with routes that are kept"},
+  {.name = "mode", .type = OPTION_ENUM, .metavar = "MODE", .choices = bench_ep_mode_names, .preset = "latency",
+   FIELD(config.mode),
+   .help = "what the group is made for: a few tokens as fast as they can be (latency), or many, whose rows flow "
+   "through windows of a bounded size (throughput)"},
   {.name = "graph", .type = OPTION_FLAG, FIELD(config.graph),
    .help = "measure both also as replays of a CUDA graph"},
   {.name = "check", .alias = "validate", .type = OPTION_FLAG, FIELD(config.check),
@@ -44,6 +46,10 @@ static const struct cli_option rows[] = {
    .help = "what travels in a combine: bf16 or logfmt10"},
   {.name = "layout", .type = OPTION_STRING, .metavar = "LIST", .preset = "per-expert", FIELD(config.layouts),
    .help = "how received tokens are laid out: per-expert, rank-major or packed"},
+  {.name = "route", .type = OPTION_STRING, .metavar = "LIST", .preset = "fresh", FIELD(config.routes),
+   .help = "fresh: each dispatch finds its ways by its top-k; kept: by a route that was filled before"},
+  {.name = "processors", .type = OPTION_STRING, .metavar = "LIST", .preset = "0", FIELD(config.processors),
+   .help = "CUDA: streaming multiprocessors that a kernel may take, at most; 0: the library chooses"},
   {.name = "skew", .type = OPTION_STRING, .metavar = "LIST", .preset = "uniform", FIELD(config.skews),
    .help = "which experts are selected: uniform: all alike; zipf:S: the n-th most popular one in proportion to "
    "1/n^S (1 without a number); hot:SHARE: one expert by that share of all tokens (1 without a number)"},
@@ -56,6 +62,12 @@ static const struct cli_option rows[] = {
    FIELD(config.warmup), .help = "untimed ones before them"},
   {.name = "seed", .type = OPTION_UINT, .metavar = "N", .preset = "1", FIELD(config.seed),
    .help = "seed of all data and selections: the same seed gives the same"},
+
+  {.name = "window", .type = OPTION_UINT, .metavar = "N", .min = 4096, .max = UINT32_MAX, .unit = "bytes",
+   .preset_note = "64 MiB", FIELD(config.window_bytes),
+   .help = "throughput: memory that a peer's rows flow through on their way to a rank, at most"},
+  {.name = "alignment", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = 256, .unit = "rows", .preset_note = "1",
+   FIELD(config.alignment), .help = "the packed part of each expert begins at a multiple of this"},
 
   {.section = "Ranks", .name = "local-ranks", .type = OPTION_UINT, .metavar = "N", .min = 1,
    .max = BENCH_EP_MAX_RANKS, .preset_note = "all of them", FIELD(config.local_ranks),
@@ -80,6 +92,8 @@ static const struct cli_example examples[] = {
     {"weft bench ep --ranks 2,4 --tokens 1,16,128 --dtype bf16,fp8 --repeat 5 --json a.json",
      "a sweep, for weft compare"},
     {"weft bench ep --memory cuda --graph --check", "a GPU for each of two ranks; every value judged"},
+    {"weft bench ep --mode throughput --tokens 4096 --layout rank-major,packed --route fresh,kept --iterations 20",
+     "many tokens, as prefill has them"},
     {"weft bench ep --skew uniform,zipf:1.2,hot --experts-per-rank 32", "what uneven experts cost"},
     {"WEFT_TOKEN=SECRET weft bench ep --ranks 16 --local-ranks 8", "the first of two hosts; it prints the command for "
                                                                    "the other"},

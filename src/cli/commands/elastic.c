@@ -24,7 +24,8 @@ struct elastic {
 
 static const char *const dtypes[] = {"bf16", "fp8", "fp8-pow2", "fp8-ue8m0", NULL}; // from WEFT_EP_BF16 on
 static const char *const combine_dtypes[] = {"bf16", "logfmt10", NULL};             // from WEFT_EP_COMBINE_BF16 on
-static const char *const layouts[] = {"per-expert", "rank-major", NULL};            // from WEFT_EP_PER_EXPERT on
+static const char *const layouts[] = {"per-expert", "rank-major", "packed", NULL};  // from WEFT_EP_PER_EXPERT on
+static const char *const modes[] = {"latency", "throughput", NULL};                 // from WEFT_EP_LATENCY on
 static const char *const memories[] = {
     [WEFT_EP_MEMORY_HOST] = "host", [WEFT_EP_MEMORY_CUDA] = "cuda", [WEFT_EP_MEMORY_AUTO] = "auto", NULL};
 static const char *const negatives[] = {
@@ -78,9 +79,15 @@ static const struct cli_option rows[] = {
   {.name = "password", .type = OPTION_STRING, .metavar = "TEXT", .variable = "WEFT_PASSWORD", .secret = true,
    FIELD(config.password), .help = "password of the etcd user; the variable keeps it out of the process list"},
 
-  {.section = "Sizes", .name = "num-tokens", .type = OPTION_UINT, .metavar = "N", .min = 0,
-   .max = EP_MAX_TOKENS, .unit = "tokens", .preset = "128", FIELD(config.num_tokens),
-   .help = "tokens of each rank in an operation"},
+  {.section = "Sizes", .name = "mode", .type = OPTION_ENUM, .metavar = "MODE", .choices = modes,
+   .first = WEFT_EP_LATENCY, .preset_note = "throughput for more than 1,024 tokens and with --window or --processors, "
+   "else latency", FIELD(config.mode),
+   .help = "what the group is made for: a few tokens as fast as they can be (latency); or many, whose rows flow in "
+   "pieces through windows of a bounded size (throughput). A run for throughput also checks every layout, kept routes, "
+   "biases and weights that go back, in each phase by turns"},
+  {.name = "num-tokens", .type = OPTION_UINT, .metavar = "N", .min = 0,
+   .max = EP_MAX_TOKENS_THROUGHPUT, .unit = "tokens", .preset = "128", FIELD(config.num_tokens),
+   .help = "tokens of each rank in an operation; latency takes up to 1,024"},
   {.name = "num-experts-per-rank", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = EP_MAX_EXPERTS,
    .unit = "experts", .preset = "2", FIELD(config.experts_per_rank), .help = "experts that each rank owns"},
   {.name = "hidden-dim", .type = OPTION_UINT, .metavar = "N", .min = WEFT_EP_BLOCK, .max = EP_MAX_HIDDEN,
@@ -96,7 +103,16 @@ static const struct cli_option rows[] = {
    .help = "what travels in a combine: bf16, or logfmt10 (10 bits a value)"},
   {.name = "layout", .type = OPTION_ENUM, .metavar = "NAME", .choices = layouts,
    .first = WEFT_EP_PER_EXPERT, .preset = "per-expert", FIELD(config.layout),
-   .help = "how received tokens are laid out: a row for each expert, or one for each rank"},
+   .help = "how received tokens are laid out: a row for each expert, with room between the parts of experts "
+   "(per-expert) or without (packed); or a row for each rank"},
+  {.name = "alignment", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = 256, .unit = "rows",
+   .preset_note = "1", FIELD(config.alignment), .help = "the packed part of each expert begins at a multiple of this"},
+  {.name = "window", .type = OPTION_UINT, .metavar = "N", .min = 4096, .max = UINT32_MAX, .unit = "bytes",
+   .preset_note = "64 MiB", FIELD(config.window_bytes),
+   .help = "throughput: memory that a peer's rows flow through on their way to a rank, at most"},
+  {.name = "processors", .type = OPTION_UINT, .metavar = "N", .min = EP_MIN_PROCESSORS, .max = 1024,
+   .preset_note = "the library chooses", FIELD(config.processors),
+   .help = "throughput on GPUs: streaming multiprocessors that a kernel may take, at most"},
 
   {.section = "Memory", .name = "memory", .type = OPTION_ENUM, .metavar = "WHERE", .choices = memories,
    .preset = "host", .variable = "WEFT_MEMORY", FIELD(config.memory),
@@ -183,6 +199,22 @@ static void compare_with_environment(struct run_config *config) {
   config->store = NULL;
 }
 
+// What the mode is where none was given, and what it does not go together with.
+static int settle_mode(struct run_config *config) {
+  bool many = config->num_tokens > EP_MAX_TOKENS || config->window_bytes || config->processors;
+  if (!config->mode)
+    config->mode = many ? WEFT_EP_THROUGHPUT : WEFT_EP_LATENCY;
+  if (config->mode == WEFT_EP_LATENCY && config->num_tokens > EP_MAX_TOKENS)
+    return fail(WEFT_ERR_INVALID, "--num-tokens %u is more than --mode latency takes, %d: want --mode throughput",
+                config->num_tokens, EP_MAX_TOKENS);
+  if (config->mode == WEFT_EP_LATENCY && (config->window_bytes || config->processors))
+    return fail(WEFT_ERR_INVALID, "--%s is given for --mode latency: it belongs to --mode throughput",
+                config->window_bytes ? "window" : "processors");
+  if (config->mode == WEFT_EP_LATENCY && config->alignment && config->layout != WEFT_EP_PACKED)
+    return fail(WEFT_ERR_INVALID, "--alignment is given without --layout packed, whose parts it aligns");
+  return 0;
+}
+
 // Checks what no single option shows.
 static int check_together(const struct run_config *config) {
   if (!config->cert_file != !config->key_file)
@@ -243,7 +275,9 @@ static int run(const struct cli_call *call) {
       config->given[config->num_given++] =
           (struct run_given){rows[i].name, rows[i].offset - offsetof(struct elastic, config)};
   compare_with_environment(config);
-  int err = check_together(config);
+  int err = settle_mode(config);
+  if (!err)
+    err = check_together(config);
   if (!err)
     err = check_files(config);
   if (err)

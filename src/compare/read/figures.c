@@ -88,7 +88,8 @@ static int add_row(struct compare_run *run, uint32_t base, const struct figures_
   struct compare_row *row = compare_run_row(run, json_incref(from->keys));
   int err = row ? 0 : WEFT_ERR_NOMEM;
   for (uint32_t i = 0; !err && i < from->num_figures; i++)
-    err = add_figure(run, row, base + from->run, &from->figures[i]);
+    if (strcmp(from->figures[i].name, COMPARE_READ_DIFFERENCE) != 0)
+      err = add_figure(run, row, base + from->run, &from->figures[i]);
   return err;
 }
 

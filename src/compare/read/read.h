@@ -19,8 +19,11 @@ struct compare_reader {
   int (*read)(struct compare_run *run, const struct compare_text *text, uint32_t base);
 };
 
-extern const struct compare_reader compare_read_figures, compare_read_results, compare_read_baseline,
-    compare_read_p2p_json, compare_read_p2p_csv, compare_read_nixlbench, compare_read_nccl, compare_read_perftest,
-    compare_read_ep;
+// The figure of `weft bench traffic` that says how two others differ: it may be negative, and they are compared.
+#define COMPARE_READ_DIFFERENCE "slowdown"
+
+extern const struct compare_reader compare_read_figures, compare_read_figures_csv, compare_read_results,
+    compare_read_baseline, compare_read_p2p_json, compare_read_p2p_csv, compare_read_nixlbench, compare_read_nccl,
+    compare_read_perftest, compare_read_ep;
 
 #endif

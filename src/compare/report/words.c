@@ -29,7 +29,8 @@ static bool differs(const struct comparison *comparison, const char *key) {
 }
 
 json_t *words_columns(const struct comparison *comparison) {
-  static const char *const usual[] = {"op", "pattern", "phase", "tokens", "bytes", "batch"};
+  static const char *const usual[] = {"op",   "step", "pattern", "phase", "tokens",
+                                      "rank", "from", "to",      "bytes", "batch"};
   json_t *columns = json_array(), *seen = json_object(), *value;
   const char *key;
   for (size_t i = 0; seen && i < sizeof usual / sizeof *usual; i++)
@@ -72,10 +73,15 @@ const char *words_change(const struct compare_line *line, char out[WORDS_CELL]) 
   return out;
 }
 
+// Two repeats that are far apart leave nearly every change possible: beyond that no number says more.
+#define WIDE 1000
+
 const char *words_interval(const struct compare_line *line, char out[WORDS_CELL]) {
   double low = 100 * line->change.low, high = 100 * line->change.high;
   *out = '\0';
-  if (line->change.basis != CHANGE_NOTHING)
+  if (line->change.basis != CHANGE_NOTHING && low < WIDE && high > WIDE)
+    snprintf(out, WORDS_CELL, "%+.*f to over %+d %%", digits_of(low), low, WIDE);
+  else if (line->change.basis != CHANGE_NOTHING)
     snprintf(out, WORDS_CELL, "%+.*f to %+.*f %%", digits_of(low), low, digits_of(high), high);
   return out;
 }

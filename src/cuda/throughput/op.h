@@ -60,7 +60,9 @@ struct cuda_flow_op {
   uint32_t self;  // this rank's own seat
   uint32_t count; // entries of by_rank
   uint32_t rows[DEVICE_SEATS];    // that each seat sends to this rank, by its header; 0 of those that do not take part
+  uint32_t pairs; // rows of all of them together: (source, token) pairs
   uint8_t by_rank[DEVICE_SEATS];  // seats of the view, ascending by rank
+  uint8_t member[DEVICE_SEATS];   // index of each seat in the view
   int32_t rank[DEVICE_SEATS];     // of each seat
   char *in[DEVICE_SEATS];         // stream window that the seat writes, in our memory
   char *out[DEVICE_SEATS];        // stream window that we write, in its memory; our own seat's: the same as `in`
@@ -68,6 +70,7 @@ struct cuda_flow_op {
   // By the kernels of rows, and 0 before: seats whose rows did not all come, and whose answers did not; each is marked as
   // lost too.
   uint64_t lost, answers_lost;
+  uint64_t absent; // of a kept route: seats whose rows do not come, because they do not take part any more
   uint32_t needed_rows; // of the receive's `rows`, to hold all
 };
 

@@ -9,6 +9,7 @@
 #include <weft/ep.h>
 
 #include "base/sized.h"
+#include "ep/core/layout.h"
 
 // Each gives the caller's struct itself where it is of this version, else `copy`; NULL after fail(). The last field of
 // the first version stands here.
@@ -33,8 +34,10 @@ static inline void *ep_output(void *given, void *copy, size_t known, size_t firs
 }
 #define EP_OUTPUT(given, copy, last, name, rc)                                                                         \
   ep_output(given, copy, sizeof *(copy), SIZED_END(__typeof__(*(copy)), last), name, rc)
-#define EP_OUTPUT_INFO(given, copy, rc)   EP_OUTPUT(given, copy, reserved, "weft_ep_info", rc)
-#define EP_OUTPUT_RESULT(given, copy, rc) EP_OUTPUT(given, copy, reserved, "weft_ep_result", rc)
+#define EP_OUTPUT_INFO(given, copy, rc)         EP_OUTPUT(given, copy, reserved, "weft_ep_info", rc)
+#define EP_OUTPUT_RESULT(given, copy, rc)       EP_OUTPUT(given, copy, reserved, "weft_ep_result", rc)
+#define EP_OUTPUT_ROUTE_INFO(given, copy, rc)   EP_OUTPUT(given, copy, num_lost, "weft_ep_route_info", rc)
+#define EP_OUTPUT_ROUTE_ARRAYS(given, copy, rc) EP_OUTPUT(given, copy, slot, "weft_ep_route_arrays", rc)
 
 // Gives the caller what was written.
 static inline void ep_output_end(void *given, const void *used, size_t known) {
@@ -47,6 +50,8 @@ int ep_check_flags(const char *call, uint32_t flags, uint32_t known, uint32_t re
 // check.c: INVALID, UNSUPPORTED: types and strides that no memory can do, or that the group was not opened for.
 int ep_check_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args);
 int ep_check_recv(weft_ep_t *ep, const struct weft_ep_recv_args *recv);
+// The rows that such a dispatch sends.
+struct ep_form ep_form_of(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args);
 int ep_check_combine(weft_ep_t *ep, const struct weft_ep_combine_args *args, const char *call);
 // UNSUPPORTED: `what` is given, which is to be as `instead` says.
 int ep_unsupported(const char *call, const char *what, const char *instead);

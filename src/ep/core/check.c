@@ -3,16 +3,48 @@
 #include "ep/core/args.h"
 #include "ep/core/engine.h"
 
+struct ep_form ep_form_of(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args) {
+  enum weft_ep_dtype dtype = args->dtype ? args->dtype : ep->dtype;
+  if (dtype == WEFT_EP_OPAQUE)
+    return (struct ep_form){dtype, args->row_bytes, args->scale_bytes};
+  return ep_layout_form(&ep->layout, dtype);
+}
+
+enum { OPAQUE_UNIT = 16 }; // of row_bytes: scales behind them, and what GPUs copy, are aligned
+
+// Whether the sizes that only opaque rows have are given with them, and with no others.
+static int check_opaque(const struct weft_ep_dispatch_args *args) {
+  if (args->dtype != WEFT_EP_OPAQUE) {
+    if (args->row_bytes || args->scale_bytes)
+      return fail(WEFT_ERR_INVALID, "dispatch: %s is %u, but dtype is not OPAQUE: other types have rows of their size",
+                  args->row_bytes ? "row_bytes" : "scale_bytes", args->row_bytes ? args->row_bytes : args->scale_bytes);
+    return args->x_dtype != WEFT_EP_OPAQUE ? 0
+                                           : fail(WEFT_ERR_INVALID, "dispatch: x_dtype is OPAQUE, and dtype is not");
+  }
+  if (args->row_bytes == 0 || args->row_bytes % OPAQUE_UNIT != 0)
+    return fail(WEFT_ERR_INVALID, "dispatch: row_bytes is %u; with dtype OPAQUE it must be a multiple of %d, and not 0",
+                args->row_bytes, OPAQUE_UNIT);
+  if (args->scale_bytes % sizeof(uint32_t) != 0)
+    return fail(WEFT_ERR_INVALID, "dispatch: scale_bytes is %u; it must be a multiple of %zu", args->scale_bytes,
+                sizeof(uint32_t));
+  if (args->num_tokens > 0 && (args->scales != NULL) != (args->scale_bytes > 0))
+    return fail(WEFT_ERR_INVALID, "dispatch: scale_bytes is %u, but scales is %s", args->scale_bytes,
+                args->scales ? "given" : "NULL");
+  return 0;
+}
+
 static int check_types(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args, const struct ep_form *form) {
   const struct ep_layout *layout = &ep->layout;
-  if (form->value_bytes + form->scale_bytes > layout->value_bytes + layout->scale_bytes)
-    return fail(WEFT_ERR_INVALID,
-                "dispatch: rows of dtype %d take %u bytes, and the group was opened for dtype %d, whose rows take %zu",
-                (int)form->dtype, form->value_bytes + form->scale_bytes, (int)ep->dtype,
-                layout->value_bytes + layout->scale_bytes);
+  uint64_t bytes = (uint64_t)form->value_bytes + form->scale_bytes;
+  if (bytes > layout->value_bytes + layout->scale_bytes)
+    return fail(
+        WEFT_ERR_INVALID,
+        "dispatch: rows of dtype %d take %llu bytes, and the group was opened for dtype %d, whose rows take %zu",
+        (int)form->dtype, (unsigned long long)bytes, (int)ep->dtype, layout->value_bytes + layout->scale_bytes);
   if (args->scales && form->dtype == WEFT_EP_BF16)
     return fail(WEFT_ERR_INVALID, "dispatch: scales are given, but the rows are bf16, which has none");
-  if (args->x_dtype && args->x_dtype != (args->scales ? form->dtype : WEFT_EP_BF16))
+  bool as_given = args->scales || form->dtype == WEFT_EP_OPAQUE;
+  if (args->x_dtype && args->x_dtype != (as_given ? form->dtype : WEFT_EP_BF16))
     return ep_unsupported("dispatch", "an x_dtype other than bf16, or than the rows' dtype with scales",
                           "leave it 0, and cast x before");
   if (args->topk > layout->topk)
@@ -22,11 +54,14 @@ static int check_types(const weft_ep_t *ep, const struct weft_ep_dispatch_args *
 }
 
 int ep_check_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args) {
-  struct ep_form form = ep_layout_form(&ep->layout, args->dtype ? args->dtype : ep->dtype);
-  int rc = check_types(ep, args, &form);
+  struct ep_form form = ep_form_of(ep, args);
+  int rc = check_opaque(args);
+  if (rc == 0)
+    rc = check_types(ep, args, &form);
   if (rc != 0)
     return rc;
-  uint64_t row_bytes = form.dtype == WEFT_EP_BF16 || args->scales ? form.value_bytes : 2 * (uint64_t)ep->layout.hidden;
+  bool as_it_travels = form.dtype == WEFT_EP_BF16 || form.dtype == WEFT_EP_OPAQUE || args->scales;
+  uint64_t row_bytes = as_it_travels ? form.value_bytes : 2 * (uint64_t)ep->layout.hidden;
   if (args->row_stride && (args->row_stride < row_bytes || args->row_stride % sizeof(uint16_t) != 0))
     return fail(WEFT_ERR_INVALID, "dispatch: row_stride is %llu; it must be even, and a row of x takes %llu bytes",
                 (unsigned long long)args->row_stride, (unsigned long long)row_bytes);
@@ -39,9 +74,9 @@ int ep_check_recv(weft_ep_t *ep, const struct weft_ep_recv_args *recv) {
   (void)ep;
   if ((recv->scale_row_stride || recv->scale_block_stride || recv->scale_expert_stride) && !recv->scales)
     return fail(WEFT_ERR_INVALID, "dispatch_recv: strides of scales are given, but scales is NULL");
-  if (recv->scale_expert_stride && recv->layout == WEFT_EP_RANK_MAJOR)
-    return fail(WEFT_ERR_INVALID, "dispatch_recv: scale_expert_stride is given, but rows that are RANK_MAJOR have no "
-                                  "parts");
+  if (recv->scale_expert_stride && (recv->layout == WEFT_EP_RANK_MAJOR || recv->layout == WEFT_EP_PACKED))
+    return fail(WEFT_ERR_INVALID, "dispatch_recv: scale_expert_stride is given, but rows that are %s have no parts",
+                recv->layout == WEFT_EP_PACKED ? "PACKED" : "RANK_MAJOR");
   return 0;
 }
 

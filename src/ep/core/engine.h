@@ -95,6 +95,7 @@ struct weft_ep {
   uint32_t spins;                // rounds of a wait before it sleeps
   ep_fault_fn fault;
   void *fault_arg;
+  struct weft_ep_route *routes; // made and not freed; see core/route.h
   struct weft_ep_stats stats;
 };
 

@@ -63,6 +63,14 @@ struct ep_engine_ops {
   int (*barrier)(weft_ep_t *ep);
   int (*await)(weft_ep_t *ep, uint64_t number, struct weft_ep_info *info, struct weft_ep_result *result,
                uint32_t timeout_ms);
+  // Routes. NULL route_create: this engine has none, and then none of the others is called. The options have no zeros.
+  int (*route_create)(weft_ep_t *ep, const struct weft_ep_route_options *options, weft_ep_route_t *route);
+  void (*route_free)(weft_ep_route_t *route); // also after its group was closed, and after a route_create that failed
+  int (*route_plan)(weft_ep_route_t *route, const int64_t *topk_idx, uint32_t num_tokens, void *stream);
+  int (*route_get_arrays)(weft_ep_route_t *route, struct weft_ep_route_arrays *arrays);
+  int (*route_await)(weft_ep_route_t *route, struct weft_ep_route_info *info, uint32_t timeout_ms);
+  int (*combine_route)(weft_ep_t *ep, weft_ep_route_t *route, const struct weft_ep_combine_args *args,
+                       struct weft_ep_result *result, uint64_t *number);
   uint64_t (*next_op)(const weft_ep_t *ep);
   void (*set_mark)(weft_ep_t *ep, uint64_t mark);
   void (*mask)(weft_ep_t *ep, int32_t rank, bool masked);

@@ -1,6 +1,7 @@
 // Sizes and offsets of a window's parts.
 #include "ep/core/layout.h"
 
+#include "base/fail.h"
 #include "device/logfmt10.h"
 
 static size_t round_up(size_t value, size_t unit) {
@@ -21,22 +22,79 @@ size_t ep_layout_combine_bytes(const struct ep_layout *layout, enum weft_ep_comb
   return layout->combine_heads + layout->hidden / LOGFMT10_BLOCK * LOGFMT10_HEAD_BYTES;
 }
 
-void ep_layout_init(struct ep_layout *layout, uint32_t max_tokens, uint32_t hidden, uint32_t topk,
-                    enum weft_ep_dtype dtype, enum weft_ep_combine_dtype combine_dtype) {
-  size_t m = max_tokens;
-  *layout = (struct ep_layout){.max_tokens = max_tokens, .topk = topk, .hidden = hidden};
+// Sizes that do not depend on how many rows there is room for.
+static void init_rows(struct ep_layout *layout, enum weft_ep_dtype dtype, enum weft_ep_combine_dtype combine_dtype) {
   struct ep_form form = ep_layout_form(layout, dtype);
   layout->value_bytes = form.value_bytes;
   layout->scale_bytes = form.scale_bytes;
   layout->row_stride = round_up(layout->value_bytes + layout->scale_bytes, EP_LINE);
-  layout->head_stride = round_up(sizeof(struct ep_row) + topk * (sizeof(float) + sizeof(int16_t)), sizeof(uint64_t));
-  layout->combine_heads = hidden / LOGFMT10_BLOCK * LOGFMT10_CODE_BYTES;
+  layout->head_stride =
+      round_up(sizeof(struct ep_row) + layout->topk * (sizeof(float) + sizeof(int16_t)), sizeof(uint64_t));
+  layout->combine_heads = layout->hidden / LOGFMT10_BLOCK * LOGFMT10_CODE_BYTES;
   layout->combine_bytes = ep_layout_combine_bytes(layout, combine_dtype);
   layout->combine_stride = round_up(layout->combine_bytes, EP_LINE);
-  layout->heads = sizeof(struct ep_slot_head);
+}
+
+static void place_parts(struct ep_layout *layout, uint32_t window_rows) {
+  size_t m = layout->window_rows = window_rows;
+  layout->counts = sizeof(struct ep_slot_head);
+  layout->heads = round_up(layout->counts + layout->counts_bytes, sizeof(uint64_t));
   layout->rows = round_up(layout->heads + m * layout->head_stride, EP_LINE);
   layout->weights = layout->rows + m * layout->row_stride;
-  layout->combine = round_up(layout->weights + m * topk * sizeof(float), EP_LINE);
+  layout->combine = round_up(layout->weights + m * layout->topk * sizeof(float), EP_LINE);
   layout->slot = round_up(layout->combine + m * layout->combine_stride, EP_LINE);
   layout->area = round_up(sizeof(struct ep_area_head) + EP_DEPTH * layout->slot, EP_PAGE);
+}
+
+void ep_layout_init(struct ep_layout *layout, uint32_t max_tokens, uint32_t hidden, uint32_t topk,
+                    enum weft_ep_dtype dtype, enum weft_ep_combine_dtype combine_dtype) {
+  *layout = (struct ep_layout){
+      .max_tokens = max_tokens, .topk = topk, .hidden = hidden, .piece_rows = max_tokens, .pieces = 1};
+  init_rows(layout, dtype, combine_dtype);
+  place_parts(layout, max_tokens);
+}
+
+// --- THROUGHPUT ---
+
+// A piece that both sides of a link find in their caches is faster than a larger one, though its flags cost more.
+enum { PIECE_BYTES = 512 << 10 };
+
+// The most rows for which an area takes at most `bytes`; 0: none.
+static uint32_t rows_within(struct ep_layout *layout, uint64_t bytes) {
+  uint32_t low = 0, high = layout->max_tokens;
+  while (low < high) {
+    uint32_t middle = low + (high - low + 1) / 2;
+    place_parts(layout, middle);
+    if (layout->area <= bytes)
+      low = middle;
+    else
+      high = middle - 1;
+  }
+  return low;
+}
+
+int ep_layout_init_flow(struct ep_layout *layout, const struct weft_ep_options *options) {
+  *layout = (struct ep_layout){.max_tokens = options->max_tokens,
+                               .topk = options->topk,
+                               .hidden = options->hidden,
+                               .flows = true,
+                               .window_bytes = options->window_bytes,
+                               .counts_bytes = options->experts_per_rank * sizeof(uint32_t)};
+  init_rows(layout, options->dtype, options->combine_dtype);
+  uint32_t room = rows_within(layout, options->window_bytes);
+  uint32_t least = (options->max_tokens + EP_MAX_PIECES - 1) / EP_MAX_PIECES;
+  if (room < least) {
+    place_parts(layout, least);
+    return fail(WEFT_ERR_INVALID,
+                "window_bytes is %llu; rows of %zu bytes, two pieces of %u of them at once, need at least %zu",
+                (unsigned long long)options->window_bytes, layout->row_stride, least, layout->area);
+  }
+  uint32_t rows = (uint32_t)(PIECE_BYTES / layout->row_stride);
+  rows = rows < least ? least : rows;
+  layout->piece_rows = rows < room ? rows : room;
+  layout->pieces = ep_pieces_of(layout, options->max_tokens, false) | 1;
+  while (layout->pieces >> layout->piece_bits)
+    layout->piece_bits++;
+  place_parts(layout, room);
+  return 0;
 }

@@ -1,21 +1,29 @@
 // The memory that two ranks share. An *area* lies in a memfd of its reader; its writer maps it too. One area per
 // direction.
 //
-//   head | slot 0 | slot 1,   slot: head, row headers [M], rows [M], late weights [M][K], combine rows [M]
+//   head | slot 0 | slot 1,   slot: head, row headers [M], rows [M], weights [M][K], combine rows [M]
 //
-// M = max_tokens, K = top-k. Operation n uses slot n % EP_DEPTH. Each part of a slot is published by its flag: n +
-// 1, stored with release after everything that it covers. A flag and the words that its writer writes with it share a
-// cache line; words that the reader writes have one of their own. The area starts as zeros, and flags are only ever
-// raised.
+// K = top-k. With LATENCY M = max_tokens, and operation n uses slot n % EP_DEPTH. With THROUGHPUT (`flows`) M is what
+// the window has room for, `window_rows`, and the rows of an operation to one peer travel in pieces of `piece_rows`,
+// one after another; the slot then has counts[E] before the row headers, used by the first piece of an operation: how
+// many selections of each local expert the whole operation brings. Every operation owns N = `pieces` numbers of pieces,
+// as many as the most that it could need, made odd, so that the first pieces of successive operations alternate between
+// the slots. Piece i of operation n has the number n * N + i and lies in slot (n * N + i) % EP_DEPTH. With LATENCY N is
+// 1, so the number of a piece is that of its operation. Numbers that an operation does not need are skipped.
+//
+// Each part of a slot is published by its flag: the piece's number + 1, stored with release after everything that it
+// covers. A flag and the words that its writer writes with it share a cache line; words that the reader writes have one
+// of their own. The area starts as zeros, and flags are only ever raised.
 //
 // Why this is enough: the writer's plain stores to the part are sequenced before its release store of the flag (weakly
 // ordered stores of a kernel are fenced first, ep_kernels_fence), and the reader reads the part only after an acquire
-// load has seen n + 1. The reader's release store of `taken` = n + 1 comes after its last read of the part; the writer
-// overwrites the part only after an acquire load has seen it.
+// load has seen that flag. The reader's release store of the same number into `taken` comes after its last read of the
+// part; the writer overwrites the part only after an acquire load has seen it.
 #ifndef EP_CORE_LAYOUT_H
 #define EP_CORE_LAYOUT_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,22 +34,37 @@
 enum {
   EP_LINE = 64,
   EP_PAGE = 4096,
-  EP_LAYOUT_VERSION = 7, // of this page and the doorbell's: peers with another one do not connect
+  EP_LAYOUT_VERSION = 9, // of this page and the doorbell's: peers with another one do not connect
 };
 
-enum ep_kind { EP_KIND_DISPATCH = 1, EP_KIND_BARRIER = 2 };
+enum ep_kind {
+  EP_KIND_DISPATCH = 1,
+  EP_KIND_BARRIER = 2,
+  EP_KIND_COMBINE = 3, // weft_ep_combine_route: no rows; the answers go by the route
+};
 
-// Dispatch header of one operation. Written by the writer before `flag`.
+enum ep_trait {
+  EP_TRAIT_WEIGHTS = 1, // row headers carry weights; else they come with the combine
+  EP_TRAIT_WHOLE = 2,   // all rows lie in one piece, though they are more than a piece has
+};
+
+// Dispatch header of one piece. Written by the writer before `flag`.
 struct ep_dispatch_head {
   _Alignas(EP_LINE) _Atomic uint64_t flag;
-  uint64_t active;     // epoch that the writer runs this operation in
-  uint64_t ready;      // newest epoch that it is ready for
-  uint64_t mark;       // weft_ep_set_mark
-  uint32_t count;      // rows that follow
-  uint8_t kind;        // enum ep_kind
-  uint8_t has_weights; // row headers carry weights; else they come with the combine
-  uint8_t dtype;       // of the rows
-  uint8_t topk;        // of the tokens
+  uint64_t active;    // epoch that the writer runs this operation in
+  uint64_t ready;     // newest epoch that it is ready for
+  uint64_t mark;      // weft_ep_set_mark
+  uint32_t count;     // rows of the operation, of all its pieces: the same in the header of each
+  uint8_t kind;       // enum ep_kind
+  uint8_t traits;     // enum ep_trait
+  uint8_t dtype;      // of the rows
+  uint8_t topk;       // of the tokens
+  uint32_t row_bytes; // of a row's values, and of its scales: OPAQUE rows have any
+  uint32_t scale_bytes;
+  // The route that the writer goes by: the operation that filled it, plus one; 0: none. Then rows have no row headers:
+  // the reader has kept them.
+  uint64_t route;
+  uint32_t route_rows; // rows of the reader's that this route has brought to the writer
 };
 
 struct ep_slot_head {
@@ -69,14 +92,6 @@ struct ep_area_head {
   } notice;
 };
 
-// The flag of late weights and of answers: of which operation, which of its combines, and for answers the type of the
-// rows. In `taken.combine` and where a writer waits for it, the type is 0.
-enum { EP_TYPE_BITS = 4, EP_ROUND_BITS = 12 };
-
-static inline uint64_t ep_answer_flag(uint64_t op, uint32_t round, uint32_t type) {
-  return (op + 1) << (EP_ROUND_BITS + EP_TYPE_BITS) | (uint64_t)round << EP_TYPE_BITS | type;
-}
-
 // Row header: the fixed part; then float weights[K], then int16_t experts[K], of which `count` are valid, in top-k
 // order.
 struct ep_row {
@@ -88,8 +103,8 @@ struct ep_row {
 // How the rows of a dispatch travel.
 struct ep_form {
   enum weft_ep_dtype dtype;
-  uint32_t value_bytes; // of one row's values: 2H or H
-  uint32_t scale_bytes; // of its scales behind them: 0, 4H/128, or 4 * ceil(H/512)
+  uint32_t value_bytes; // of one row's values: 2H or H; OPAQUE: any
+  uint32_t scale_bytes; // of its scales behind them: 0, 4H/128, or 4 * ceil(H/512); OPAQUE: any
 };
 
 struct ep_layout {
@@ -100,6 +115,12 @@ struct ep_layout {
   size_t combine_heads;                 // logfmt10: where the heads begin in a row of the combine
   size_t combine_bytes;                 // of a row of the combine, of the type that the group was opened for
   size_t combine_stride;                // whole cache lines
+  bool flows;                           // THROUGHPUT
+  uint64_t window_bytes;                // THROUGHPUT: that an area may take; else 0
+  uint32_t window_rows;                 // M: rows that a slot has room for
+  uint32_t piece_rows;                  // of a piece, at most, unless all rows lie in one
+  uint32_t pieces, piece_bits;          // N, and how many bits a number below it takes
+  size_t counts, counts_bytes;          // THROUGHPUT: offset in a slot, and size; else where heads begin, and 0
   size_t heads, rows, weights, combine; // offsets in a slot
   size_t slot;                          // bytes of a slot
   size_t area;                          // bytes of an area, whole pages
@@ -108,13 +129,47 @@ struct ep_layout {
 void ep_layout_init(struct ep_layout *layout, uint32_t max_tokens, uint32_t hidden, uint32_t topk,
                     enum weft_ep_dtype dtype, enum weft_ep_combine_dtype combine_dtype);
 
-// The rows of a dispatch of `dtype`: those that fit are no larger than those of the group's type.
+// The same for THROUGHPUT, of `experts` a rank, in at most `window_bytes`. INVALID: that is too little.
+int ep_layout_init_flow(struct ep_layout *layout, const struct weft_ep_options *options);
+
+// The rows of a dispatch of `dtype`, which is not OPAQUE: those that fit are no larger than those of the group's type.
 struct ep_form ep_layout_form(const struct ep_layout *layout, enum weft_ep_dtype dtype);
 // Likewise the bytes of a row of a combine.
 size_t ep_layout_combine_bytes(const struct ep_layout *layout, enum weft_ep_combine_dtype dtype);
 
-static inline struct ep_slot_head *ep_slot(const struct ep_layout *layout, void *area, uint64_t op) {
-  return (struct ep_slot_head *)((char *)area + sizeof(struct ep_area_head) + (op % EP_DEPTH) * layout->slot);
+// `piece`: its number.
+static inline struct ep_slot_head *ep_slot(const struct ep_layout *layout, void *area, uint64_t piece) {
+  return (struct ep_slot_head *)((char *)area + sizeof(struct ep_area_head) + (piece % EP_DEPTH) * layout->slot);
+}
+
+// The number of an operation's piece.
+static inline uint64_t ep_piece(const struct ep_layout *layout, uint64_t op, uint32_t i) {
+  return op * layout->pieces + i;
+}
+
+// The operation, plus one, of the piece that a flag of a dispatch publishes; 0: none has been.
+static inline uint64_t ep_flag_op(const struct ep_layout *layout, uint64_t flag) {
+  return layout->pieces == 1 ? flag : (flag + layout->pieces - 1) / layout->pieces;
+}
+
+// How many pieces so many rows travel in: at least one, which brings the header.
+static inline uint32_t ep_pieces_of(const struct ep_layout *layout, uint32_t rows, bool whole) {
+  return whole || rows <= layout->piece_rows ? 1 : (rows + layout->piece_rows - 1) / layout->piece_rows;
+}
+
+// The flag of weights and of answers: of which operation, which of its combines, which piece of that, and for answers
+// the type of the rows, perhaps with bits behind it. In `taken.combine` and where a writer waits for it, the type is 0.
+enum {
+  EP_TYPE_BITS = 4,
+  EP_ANSWER_WHOLE = 1 << 2,   // all rows lie in one piece, though they are more than a piece has
+  EP_ANSWER_WEIGHTS = 1 << 3, // weights go back with them
+  EP_ROUND_BITS = 12,
+};
+
+static inline uint64_t ep_answer_flag(const struct ep_layout *layout, uint64_t op, uint32_t round, uint32_t piece,
+                                      uint32_t type) {
+  uint64_t combine = (op + 1) << EP_ROUND_BITS | round;
+  return (combine << layout->piece_bits | piece) << EP_TYPE_BITS | type;
 }
 
 static inline struct ep_row *ep_row_at(const struct ep_layout *layout, void *heads, uint32_t i) {

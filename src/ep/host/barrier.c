@@ -22,9 +22,9 @@ static int check_barrier(const struct ep_op *op) {
   for (uint32_t i = 0; i < op->num_members; i++) {
     const struct ep_member *member = &op->members[i];
     if (member->link && member->received && member->kind != EP_KIND_BARRIER)
-      return fail(WEFT_ERR_PROTOCOL,
-                  "barrier: rank %d dispatches %u rows in operation %llu, where this rank has a barrier", member->rank,
-                  member->rows_in, (unsigned long long)op->number);
+      return fail(WEFT_ERR_PROTOCOL, "barrier: rank %d %s in operation %llu, where this rank has a barrier",
+                  member->rank, member->kind == EP_KIND_COMBINE ? "combines by a route" : "dispatches",
+                  (unsigned long long)op->number);
   }
   return 0;
 }
@@ -34,7 +34,7 @@ int ep_host_barrier(weft_ep_t *ep) {
   uint64_t number;
   int rc = ep->host->halfway ? ep_op_resumes(ep, EP_KIND_BARRIER, &number) : 0;
   if (rc == 0)
-    rc = ep_send(ep, &none, EP_KIND_BARRIER, true, &number);
+    rc = ep_send(ep, &none, EP_KIND_BARRIER, EP_SEND_WHOLE, &number);
   if (rc < 0)
     return rc;
   struct ep_op *op = &ep->host->ops[number % EP_DEPTH];

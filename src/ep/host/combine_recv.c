@@ -12,8 +12,10 @@ static const uint16_t *own_row(weft_ep_t *ep, const struct ep_op *op, uint32_t r
   return ep_reduced_row(ep, op, &op->own_in, row, op->own_y, op->own_combine);
 }
 
-// The type of the rows that a member answers with, which its flag says. False: it is none that this group has room for.
-static bool take_type(weft_ep_t *ep, struct ep_member *member, uint64_t type) {
+bool ep_take_answer_type(weft_ep_t *ep, struct ep_member *member, uint64_t type) {
+  member->weights_back = type & EP_ANSWER_WEIGHTS;
+  member->whole_answer = type & EP_ANSWER_WHOLE;
+  type &= ~(uint64_t)(EP_ANSWER_WEIGHTS | (ep->layout.flows ? EP_ANSWER_WHOLE : 0));
   bool good = type >= WEFT_EP_COMBINE_BF16 && type <= WEFT_EP_COMBINE_LOGFMT10 &&
               ep_layout_combine_bytes(&ep->layout, (enum weft_ep_combine_dtype)type) <= ep->layout.combine_bytes;
   if (!good)
@@ -22,12 +24,13 @@ static bool take_type(weft_ep_t *ep, struct ep_member *member, uint64_t type) {
   return good;
 }
 
-// Waits for the rows of every member that has any of ours. False: interrupted.
-static bool receive_all(weft_ep_t *ep, struct ep_op *op) {
-  uint64_t wanted = ep_answer_flag(op->number, op->round, 0);
+// Waits for the rows of every member that has any of ours, and for the weights that are wanted. False: interrupted.
+static bool receive_all(weft_ep_t *ep, struct ep_op *op, bool weights) {
+  uint64_t wanted = ep_answer_flag(&ep->layout, op->number, op->round, 0, 0);
   uint64_t deadline_ns = clock_deadline_ms(ep->op_timeout_ms);
   for (uint32_t i = 0; i < op->num_members; i++) {
     struct ep_member *member = &op->members[i];
+    member->answered = member->link ? 0 : member->rows_out;
     if (!member->link || member->rows_out == 0 || !member->sent)
       continue;
     struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->in.memory, op->number);
@@ -35,8 +38,14 @@ static bool receive_all(weft_ep_t *ep, struct ep_op *op) {
                                      "its combine did not come by the deadline");
     if (came == EP_WAIT_INTERRUPTED)
       return false;
-    member->lost = came == EP_WAIT_DOWN ||
-                   !take_type(ep, member, atomic_load_explicit(&slot->combine.flag, memory_order_relaxed) - wanted);
+    member->lost =
+        came == EP_WAIT_DOWN ||
+        !ep_take_answer_type(ep, member, atomic_load_explicit(&slot->combine.flag, memory_order_relaxed) - wanted);
+    came = weights && !member->lost ? ep_row_weights_await(ep, op, member, deadline_ns) : EP_WAIT_CAME;
+    if (came == EP_WAIT_INTERRUPTED)
+      return false;
+    member->lost |= came == EP_WAIT_DOWN;
+    member->answered = member->lost ? 0 : member->rows_out;
   }
   return true;
 }
@@ -44,11 +53,20 @@ static bool receive_all(weft_ep_t *ep, struct ep_op *op) {
 // A row that came, as bf16; decoded into `room` if it has to be.
 static const uint16_t *row_that_came(weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member, uint32_t i,
                                      uint16_t *room) {
-  const uint8_t *row = ep_combine_row(ep, member->link->in.memory, op->number, i);
+  uint64_t piece;
+  i = ep_answer_place(&ep->layout, op, member, i, &piece);
+  const uint8_t *row = ep_combine_row(ep, member->link->in.memory, piece, i);
   if (member->answer_type == WEFT_EP_COMBINE_BF16)
     return (const uint16_t *)row;
   ep->kernels->decode10(room, row, (const float *)(row + ep->layout.combine_heads), ep->layout.hidden);
   return room;
+}
+
+static bool brought_nothing(const struct ep_op *op, size_t at) {
+  if (op->experts[at] < 0)
+    return false;
+  int16_t member = op->member_of[at];
+  return member < 0 || (op->members[member].lost && op->row_of[at] >= op->members[member].answered);
 }
 
 // The members that brought something for one token, ascending: rows to add.
@@ -58,7 +76,7 @@ static uint32_t gather(weft_ep_t *ep, const struct ep_op *op, uint32_t token, co
   uint32_t count = 0;
   for (uint32_t k = 0; k < op->topk; k++) {
     int16_t member = op->member_of[at + k];
-    if (member < 0 || op->members[member].lost)
+    if (op->experts[at + k] < 0 || brought_nothing(op, at + k))
       continue;
     uint32_t place = count;
     uint16_t *room = ep->host->decoded + (size_t)count * ep->layout.hidden;
@@ -78,10 +96,6 @@ static uint32_t gather(weft_ep_t *ep, const struct ep_op *op, uint32_t token, co
   return count;
 }
 
-static bool brought_nothing(const struct ep_op *op, size_t at) {
-  return op->experts[at] >= 0 && (op->member_of[at] < 0 || op->members[op->member_of[at]].lost);
-}
-
 static void note_missing(const struct ep_op *op, uint32_t token, uint32_t k, size_t at, struct weft_ep_result *result) {
   if (result->missing && result->num_missing < result->missing_cap)
     result->missing[result->num_missing] =
@@ -96,7 +110,8 @@ static float account(const struct ep_op *op, uint32_t token, struct weft_ep_resu
   for (uint32_t k = 0; k < op->topk; k++) {
     if (op->experts[at + k] < 0)
       continue;
-    float weight = op->has_weights || op->layout == WEFT_EP_PER_EXPERT ? op->weights[at + k] : 1.0f;
+    bool weighted = !op->unweighted && (op->has_weights || op->layout == WEFT_EP_PER_EXPERT);
+    float weight = weighted ? op->weights[at + k] : 1.0f;
     all += weight;
     if (brought_nothing(op, at + k))
       note_missing(op, token, k, at + k, result);
@@ -106,17 +121,39 @@ static float account(const struct ep_op *op, uint32_t token, struct weft_ep_resu
   return came != 0.0f ? all / came : 1.0f;
 }
 
+// One token's sum, with the caller's biases.
+static void sum_rows(weft_ep_t *ep, const struct weft_ep_combine_args *args, uint32_t token,
+                     const uint16_t *const *rows, uint32_t count, float factor) {
+  size_t at = (size_t)token * ep->layout.hidden;
+  const uint16_t *biases[2];
+  uint32_t num_biases = 0;
+  for (int i = 0; i < 2; i++)
+    if (args->bias[i])
+      biases[num_biases++] = (const uint16_t *)args->bias[i] + at;
+  uint16_t *out = (uint16_t *)args->out + at;
+  if (num_biases == 0)
+    ep->kernels->reduce(out, rows, NULL, count, factor, ep->layout.hidden);
+  else
+    ep->kernels->reduce_biased(out, rows, count, factor, biases, num_biases, ep->layout.hidden);
+}
+
+// Adds up what came for one token.
+void ep_sum_token(weft_ep_t *ep, struct ep_op *op, uint32_t token, const struct weft_ep_combine_args *args,
+                  struct weft_ep_result *result) {
+  const uint16_t *rows[EP_MAX_TOPK];
+  uint32_t before = result->num_missing;
+  float factor = account(op, token, result);
+  uint32_t count = gather(ep, op, token, rows);
+  sum_rows(ep, args, token, rows, count,
+           args->flags & WEFT_EP_COMBINE_RENORMALIZE && result->num_missing > before ? factor : 1.0f);
+  if (args->out_weights)
+    ep_row_weights_take(ep, op, token, args->out_weights + (size_t)token * op->topk);
+}
+
 static void sum_tokens(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_combine_args *args,
                        struct weft_ep_result *result) {
-  const uint16_t *rows[EP_MAX_TOPK];
-  for (uint32_t t = 0; t < op->num_tokens; t++) {
-    uint32_t before = result->num_missing;
-    float factor = account(op, t, result);
-    uint32_t count = gather(ep, op, t, rows);
-    ep->kernels->reduce((uint16_t *)args->out + (size_t)t * ep->layout.hidden, rows, NULL, count,
-                        args->flags & WEFT_EP_COMBINE_RENORMALIZE && result->num_missing > before ? factor : 1.0f,
-                        ep->layout.hidden);
-  }
+  for (uint32_t t = 0; t < op->num_tokens; t++)
+    ep_sum_token(ep, op, t, args, result);
 }
 
 void ep_list_missing(const struct ep_op *op, struct weft_ep_result *result) {
@@ -154,10 +191,14 @@ int ep_host_combine_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_co
   if (!result)
     result = &unwanted;
   result->num_missing = 0;
-  if (!receive_all(ep, op))
+  if (!(ep->layout.flows ? ep_flow_combine(ep, op, args) : receive_all(ep, op, args->out_weights != NULL)))
     return ep_canceled("combine_recv");
-  sum_tokens(ep, op, args, result);
-  ep_release_answers(ep, op);
+  if (ep->layout.flows) {
+    ep_list_missing(op, result);
+  } else {
+    sum_tokens(ep, op, args, result);
+    ep_release_answers(ep, op);
+  }
   ep_hand_over(ep);
   op->outcome.combined = true;
   op->outcome.members = op->num_members;
@@ -176,7 +217,8 @@ int ep_host_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine
                     struct weft_ep_result *result) {
   struct ep_op *op = &ep->host->ops[number % EP_DEPTH];
   bool resumes = op->halfway && op->state == EP_OP_ANSWERED && op->number == number;
-  int rc = resumes ? 0 : ep_combine_send(ep, number, args, true);
+  bool flows = ep->layout.flows && !(op->placed && op->state == EP_OP_RECEIVED); // placed answers lie in the windows
+  int rc = resumes ? 0 : flows ? ep_combine_begin_flow(ep, number, args) : ep_combine_send(ep, number, args, true);
   if (rc == 0) {
     rc = ep_host_combine_recv(ep, number, args, result);
     op->halfway = rc == WEFT_ERR_CANCELED;

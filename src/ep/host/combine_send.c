@@ -5,11 +5,6 @@
 #include "base/time/clock.h"
 #include "ep/host/host.h"
 
-// Late weights of this operation's rows, in the order of rows and selections: in our window to the peer, or from it.
-static float *late_weights(weft_ep_t *ep, void *area, uint64_t op) {
-  return (float *)((char *)ep_slot(&ep->layout, area, op) + ep->layout.weights);
-}
-
 int ep_combine_check(const struct ep_op *op, const struct weft_ep_combine_args *args, const char *call) {
   if (op->num_tokens > 0 && !args->out)
     return fail(WEFT_ERR_INVALID, "%s: out is NULL", call);
@@ -19,7 +14,7 @@ int ep_combine_check(const struct ep_op *op, const struct weft_ep_combine_args *
   return 0;
 }
 
-static int check_send(const struct ep_op *op, const struct weft_ep_combine_args *args) {
+static int check_send(const weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_combine_args *args) {
   uint32_t rows = 0;
   for (uint32_t i = 0; i < op->num_members; i++)
     rows += op->members[i].received ? op->members[i].rows_in : 0;
@@ -32,6 +27,15 @@ static int check_send(const struct ep_op *op, const struct weft_ep_combine_args 
     return fail(WEFT_ERR_INVALID, "combine_send: y is NULL, and %u rows were received", rows);
   if (op->has_weights && op->num_tokens > 0 && args->topk_weights)
     return fail(WEFT_ERR_INVALID, "combine_send: topk_weights were given with the dispatch already");
+  if (args->row_weights && op->layout != WEFT_EP_RANK_MAJOR)
+    return fail(WEFT_ERR_INVALID,
+                "combine_send: row_weights is given, but the rows of operation %llu were not received RANK_MAJOR: only "
+                "such rows have weights that can go back",
+                (unsigned long long)op->number);
+  if (args->flags & WEFT_EP_COMBINE_UNWEIGHTED)
+    return 0;
+  if (!op->has_weights && op->layout == WEFT_EP_PER_EXPERT && ep->layout.flows)
+    return fail(WEFT_ERR_INVALID, "combine_send: the dispatch had no topk_weights: with THROUGHPUT they go with it");
   if (!op->has_weights && op->layout == WEFT_EP_PER_EXPERT && !args->topk_weights)
     return fail(WEFT_ERR_INVALID, "combine_send: topk_weights is NULL here and was in the dispatch");
   if (!op->has_weights && op->layout == WEFT_EP_RANK_MAJOR && args->topk_weights)
@@ -65,9 +69,10 @@ static void send_weights(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_c
     const struct ep_path_ops *path = member->link->path;
     if (!path->settle(member->link, op->number, EP_PART_WEIGHTS, clock_deadline_ms(ep->op_timeout_ms)))
       continue; // the combine finds it down
-    write_weights(ep, op, i, late_weights(ep, member->link->out.memory, op->number));
+    write_weights(ep, op, i, ep_weights_row(ep, member->link->out.memory, op->number, 0));
     struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->out.memory, op->number);
-    atomic_store_explicit(&slot->weights.flag, ep_answer_flag(op->number, op->round, 0), memory_order_release);
+    atomic_store_explicit(&slot->weights.flag, ep_answer_flag(&ep->layout, op->number, op->round, 0, 0),
+                          memory_order_release);
     path->publish(member->link, op->number, EP_PART_WEIGHTS, member->rows_out);
     uint64_t bytes = (uint64_t)member->rows_out * ep->layout.topk * sizeof(float);
     member->link->sent_bytes += bytes;
@@ -84,7 +89,7 @@ const uint16_t *ep_reduced_row(weft_ep_t *ep, const struct ep_op *op, const stru
   const uint16_t *inputs[EP_MAX_TOPK];
   for (uint32_t j = 0; j < inbox->count[row]; j++)
     inputs[j] = y + (size_t)inbox->index[at + j] * hidden;
-  ep->kernels->reduce(room, inputs, inbox->weight + at, inbox->count[row], 1.0f, hidden);
+  ep->kernels->reduce(room, inputs, op->unweighted ? NULL : inbox->weight + at, inbox->count[row], 1.0f, hidden);
   return room;
 }
 
@@ -103,110 +108,120 @@ static const uint8_t *encoded_row(weft_ep_t *ep, const uint16_t *row, uint8_t *r
   return room;
 }
 
-// What a rank answers with.
-struct answer {
-  const uint16_t *y;
-  enum weft_ep_combine_dtype type;
-  size_t bytes; // of a row
-  uint64_t deadline_ns;
-};
-
 // As in a dispatch. In a rank-major y the rows of one source stand together.
 static bool zero_copy_rows(weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member,
-                           const struct answer *answer, uint32_t first, uint32_t *end) {
+                           const struct ep_answer *answer, const struct ep_batch *batch, uint32_t first,
+                           uint32_t *end) {
   const struct ep_path_ops *path = member->link->path;
   if (!path->zero_copy_rows || !op->own_y || op->layout != WEFT_EP_RANK_MAJOR || answer->type != WEFT_EP_COMBINE_BF16)
     return false;
-  uint32_t count = path->zero_copy_rows(member->link, op->number, EP_PART_COMBINE, first, member->rows_in), run = 0;
+  uint32_t count = path->zero_copy_rows(member->link, batch->number, EP_PART_COMBINE, first, batch->count), run = 0;
   const struct ep_inbox *inbox = &member->link->inbox[op->number % EP_DEPTH];
-  const int32_t *row = inbox->index + (size_t)first * ep->layout.topk;
+  const int32_t *row = inbox->index + (size_t)(batch->first + first) * ep->layout.topk;
   while (run < count && row[run * ep->layout.topk] == row[0] + (int32_t)run)
     run++;
   if (count == 0 || run < count)
     return false;
-  path->zero_copy(member->link, op->number, EP_PART_COMBINE, first, answer->y + (size_t)row[0] * ep->layout.hidden);
+  path->zero_copy(member->link, batch->number, EP_PART_COMBINE, first, answer->y + (size_t)row[0] * ep->layout.hidden);
   *end = first + count;
   return true;
 }
 
 static void send_rows(weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member,
-                      const struct answer *answer) {
+                      const struct ep_answer *answer, const struct ep_batch *batch) {
   const struct ep_inbox *inbox = &member->link->inbox[op->number % EP_DEPTH];
   bool coded = answer->type == WEFT_EP_COMBINE_LOGFMT10;
-  struct ep_writing writing = ep_write_begin(member->link, member->rows_in);
+  struct ep_writing writing = ep_write_begin(member->link, batch->count);
   const struct ep_path_ops *path = member->link->path;
   uint32_t zero_copied = 0;
-  for (uint32_t i = 0; i < member->rows_in; i++) {
-    if (i < zero_copied || zero_copy_rows(ep, op, member, answer, i, &zero_copied)) {
-      path->rows_written(member->link, op->number, EP_PART_COMBINE, i + 1);
+  for (uint32_t i = 0; i < batch->count; i++) {
+    if (i < zero_copied || zero_copy_rows(ep, op, member, answer, batch, i, &zero_copied)) {
+      path->rows_written(member->link, batch->number, EP_PART_COMBINE, i + 1);
       continue;
     }
-    void *to = ep_combine_row(ep, member->link->out.memory, op->number, i);
-    const void *row =
-        ep_reduced_row(ep, op, inbox, i, answer->y, !coded && ep_write_in_place(&writing) ? to : ep->host->reduced);
+    void *to = ep_combine_row(ep, member->link->out.memory, batch->number, i);
+    const void *row = ep_reduced_row(ep, op, inbox, batch->first + i, answer->y,
+                                     !coded && ep_write_in_place(&writing) ? to : ep->host->reduced);
     if (coded)
       row = encoded_row(ep, row, ep_write_in_place(&writing) ? to : ep->host->encoded);
     if (row != to)
       ep_write_row(ep, &writing, to, row, answer->bytes);
     if (path->rows_written)
-      path->rows_written(member->link, op->number, EP_PART_COMBINE, i + 1);
+      path->rows_written(member->link, batch->number, EP_PART_COMBINE, i + 1);
   }
+}
+
+bool ep_answer_piece(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, const struct ep_answer *with,
+                     bool whole) {
+  struct ep_link *link = member->link;
+  uint32_t piece = member->answers_out;
+  struct ep_batch batch = ep_batch_of(&ep->layout, op->number, member->rows_in, whole, piece);
+  struct ep_slot_head *slot = ep_slot(&ep->layout, link->out.memory, batch.number);
+  uint64_t flag = ep_answer_flag(&ep->layout, op->number, op->round, piece, 0);
+  if (with->row_weights && !ep_row_weights_send(ep, op, member, &batch, flag, with))
+    return false;
+  if (!op->placed)
+    send_rows(ep, op, member, with, &batch);
+  ep_kernels_fence();
+  uint32_t type =
+      with->type | (with->row_weights ? EP_ANSWER_WEIGHTS : 0) | (ep->layout.flows && whole ? EP_ANSWER_WHOLE : 0);
+  atomic_store_explicit(&slot->combine.flag, flag + type, memory_order_release);
+  link->sent_combine[batch.number % EP_DEPTH] = flag;
+  member->answers_out++;
+  link->path->publish(link, batch.number, EP_PART_COMBINE, batch.count);
+  uint64_t bytes = (uint64_t)batch.count * with->bytes;
+  link->sent_bytes += bytes;
+  op->combine_wire_bytes += bytes;
+  return true;
 }
 
 // Takes the late weights of one source from its window.
 static enum ep_wait take_weights(weft_ep_t *ep, struct ep_op *op, const struct ep_member *member,
                                  struct ep_inbox *inbox, uint64_t deadline_ns) {
   struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->in.memory, op->number);
-  enum ep_wait came = ep_wait_word(ep, member->link, &slot->weights.flag, ep_answer_flag(op->number, op->round, 0),
-                                   deadline_ns, "its weights did not come by the deadline");
+  enum ep_wait came =
+      ep_wait_word(ep, member->link, &slot->weights.flag, ep_answer_flag(&ep->layout, op->number, op->round, 0, 0),
+                   deadline_ns, "its weights did not come by the deadline");
   if (came != EP_WAIT_CAME)
     return came;
-  memcpy(inbox->weight, late_weights(ep, member->link->in.memory, op->number),
+  memcpy(inbox->weight, ep_weights_row(ep, member->link->in.memory, op->number, 0),
          (size_t)member->rows_in * ep->layout.topk * sizeof(float));
   member->link->received_bytes += (uint64_t)member->rows_in * ep->layout.topk * sizeof(float);
   return EP_WAIT_CAME;
 }
 
-// Waits until the peer has taken the answers of two operations ago.
+// Waits until the peer has taken what the slot of the first answers held before.
 static enum ep_wait combine_free(weft_ep_t *ep, const struct ep_op *op, struct ep_link *link, uint64_t deadline_ns) {
-  struct ep_slot_head *slot = ep_slot(&ep->layout, link->out.memory, op->number);
-  enum ep_wait taken = ep_wait_word(ep, link, &slot->taken.combine, link->sent_combine[op->number % EP_DEPTH],
-                                    deadline_ns, "it did not take a combine by the deadline");
-  if (taken == EP_WAIT_CAME && !link->path->settle(link, op->number, EP_PART_COMBINE, deadline_ns))
+  uint64_t first = ep_piece(&ep->layout, op->number, 0);
+  struct ep_slot_head *slot = ep_slot(&ep->layout, link->out.memory, first);
+  enum ep_wait taken = ep_wait_word(ep, link, &slot->taken.combine, link->sent_combine[first % EP_DEPTH], deadline_ns,
+                                    "it did not take a combine by the deadline");
+  if (taken == EP_WAIT_CAME && !link->path->settle(link, first, EP_PART_COMBINE, deadline_ns))
     return EP_WAIT_DOWN;
   return taken;
 }
 
 // False: interrupted before anything was written.
-static bool answer(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, const struct answer *with) {
+static bool answer(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, const struct ep_answer *with) {
   if (!member->received || member->lost || member->rows_in == 0)
     return true;
   if (!member->link) {
     if (!op->own_y && !op->placed)
       reduce_own_rows(ep, op, member->rows_in, with->y);
+    if (with->row_weights)
+      ep_row_weights_keep(ep, op, member->rows_in, with->row_weights);
     return true;
   }
   struct ep_link *link = member->link;
-  uint32_t place = op->number % EP_DEPTH;
-  struct ep_inbox *inbox = &link->inbox[place];
-  struct ep_slot_head *slot = ep_slot(&ep->layout, link->out.memory, op->number);
-  bool late = member->late_weights && op->layout == WEFT_EP_PER_EXPERT;
+  struct ep_inbox *inbox = &link->inbox[op->number % EP_DEPTH];
+  bool late = member->late_weights && op->layout == WEFT_EP_PER_EXPERT && !op->unweighted && !ep->layout.flows;
   enum ep_wait ready = late ? take_weights(ep, op, member, inbox, with->deadline_ns) : EP_WAIT_CAME;
   if (ready == EP_WAIT_CAME)
     ready = combine_free(ep, op, link, with->deadline_ns);
+  if (ready == EP_WAIT_CAME && !ep_answer_piece(ep, op, member, with, true))
+    ready = EP_WAIT_DOWN;
   member->lost = ready == EP_WAIT_DOWN;
-  if (ready != EP_WAIT_CAME)
-    return ready != EP_WAIT_INTERRUPTED;
-  if (!op->placed)
-    send_rows(ep, op, member, with);
-  ep_kernels_fence();
-  atomic_store_explicit(&slot->combine.flag, ep_answer_flag(op->number, op->round, with->type), memory_order_release);
-  link->sent_combine[place] = ep_answer_flag(op->number, op->round, 0);
-  link->path->publish(link, op->number, EP_PART_COMBINE, member->rows_in);
-  uint64_t bytes = (uint64_t)member->rows_in * with->bytes;
-  link->sent_bytes += bytes;
-  op->combine_wire_bytes += bytes;
-  return true;
+  return ready != EP_WAIT_INTERRUPTED;
 }
 
 // What comes before the answers.
@@ -215,26 +230,55 @@ static void begin_answers(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_
     ep_release_rows(ep, op);
   op->own_y = y_stays ? args->y : NULL;
   op->combine_wire_bytes = 0;
-  if (!op->has_weights && op->layout == WEFT_EP_PER_EXPERT)
+  for (uint32_t i = 0; i < op->num_members; i++)
+    op->members[i].answers_out = 0;
+  op->unweighted = args->flags & WEFT_EP_COMBINE_UNWEIGHTED;
+  op->own_weights = args->row_weights != NULL;
+  if (!op->unweighted && !op->has_weights && op->layout == WEFT_EP_PER_EXPERT)
     send_weights(ep, op, args);
   op->answered = 1;
 }
 
+struct ep_answer ep_answer_of(const weft_ep_t *ep, const struct weft_ep_combine_args *args) {
+  struct ep_answer with = {.y = args->y,
+                           .row_weights = args->row_weights,
+                           .type = args->dtype ? args->dtype : ep->combine_dtype,
+                           .deadline_ns = clock_deadline_ms(ep->op_timeout_ms)};
+  with.bytes = ep_layout_combine_bytes(&ep->layout, with.type);
+  return with;
+}
+
+// Answers that are sent by one call and taken by another have to fit into the window, as the rows of a dispatch do.
+static int check_fits(const weft_ep_t *ep, const struct ep_op *op, const char *call) {
+  const struct ep_layout *layout = &ep->layout;
+  for (uint32_t i = 0; layout->flows && i < op->num_members; i++)
+    if (op->members[i].received && op->members[i].rows_in > layout->window_rows)
+      return fail(WEFT_ERR_LIMIT,
+                  "%s: %u rows came from rank %d, but a window of %llu bytes holds %u: call weft_ep_combine with y, "
+                  "where they flow back in pieces, or open the group with larger window_bytes",
+                  call, op->members[i].rows_in, op->members[i].rank, (unsigned long long)layout->window_bytes,
+                  layout->window_rows);
+  return 0;
+}
+
+// Finds the operation, and checks what it asks of the arguments.
+static int open_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *args, struct ep_op **op) {
+  int rc = ep_op_find(ep, number, EP_OP_RECEIVED, "combine_send", op);
+  if (rc == 0)
+    rc = ep_combine_check(*op, args, "combine_send");
+  return rc == 0 ? check_send(ep, *op, args) : rc;
+}
+
 int ep_combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *args, bool y_stays) {
   struct ep_op *op;
-  int rc = ep_op_find(ep, number, EP_OP_RECEIVED, "combine_send", &op);
+  int rc = open_combine(ep, number, args, &op);
   if (rc == 0)
-    rc = ep_combine_check(op, args, "combine_send");
-  if (rc == 0)
-    rc = check_send(op, args);
+    rc = check_fits(ep, op, "combine_send");
   if (rc != 0)
     return rc;
   if (op->answered == 0)
     begin_answers(ep, op, args, y_stays);
-  struct answer with = {.y = args->y,
-                        .type = args->dtype ? args->dtype : ep->combine_dtype,
-                        .deadline_ns = clock_deadline_ms(ep->op_timeout_ms)};
-  with.bytes = ep_layout_combine_bytes(&ep->layout, with.type);
+  struct ep_answer with = ep_answer_of(ep, args);
   for (uint32_t i = op->answered; i <= op->num_members; i++) // the ranks behind this one first, itself last
     if (!answer(ep, op, &op->members[(op->self + i) % op->num_members], &with)) {
       op->answered = i;
@@ -242,6 +286,21 @@ int ep_combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine
     }
   op->answered = 0; // the operation may be combined once more
   ep_hand_over(ep);
+  op->whole_answers = true;
+  op->state = EP_OP_ANSWERED;
+  return 0;
+}
+
+int ep_combine_begin_flow(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *args) {
+  struct ep_op *op;
+  int rc = open_combine(ep, number, args, &op);
+  if (rc != 0)
+    return rc;
+  begin_answers(ep, op, args, true);
+  if (args->row_weights)
+    ep_row_weights_keep(ep, op, op->members[op->self].rows_out, args->row_weights);
+  op->answered = 0;
+  op->whole_answers = false;
   op->state = EP_OP_ANSWERED;
   return 0;
 }
@@ -252,7 +311,8 @@ static enum ep_wait place_rows(weft_ep_t *ep, struct ep_op *op, struct ep_member
   struct ep_link *link = member->link;
   uint32_t place = op->number % EP_DEPTH;
   const struct ep_inbox *inbox = link ? &link->inbox[place] : &op->own_in;
-  uint16_t *to = link ? ep_combine_row(ep, link->out.memory, op->number, 0) : op->own_combine;
+  uint64_t first = ep_piece(&ep->layout, op->number, 0);
+  uint16_t *to = link ? ep_combine_row(ep, link->out.memory, first, 0) : op->own_combine;
   size_t stride = ep->layout.hidden;
   enum ep_wait taken = member->lost ? EP_WAIT_DOWN : link ? combine_free(ep, op, link, deadline_ns) : EP_WAIT_CAME;
   if (taken == EP_WAIT_INTERRUPTED)
@@ -278,6 +338,9 @@ int ep_host_combine_rows(weft_ep_t *ep, uint64_t number, void **rows_at) {
                 (unsigned long long)number);
   if (ep->combine_dtype != WEFT_EP_COMBINE_BF16)
     return fail(WEFT_ERR_INVALID, "combine_rows: the rows of a combine are encoded on their way here, as logfmt10");
+  rc = check_fits(ep, op, "combine_rows");
+  if (rc != 0)
+    return rc;
   uint64_t deadline_ns = clock_deadline_ms(ep->op_timeout_ms);
   for (uint32_t i = 0; i < op->num_members; i++) {
     if (!op->members[i].received || op->members[i].rows_in == 0)

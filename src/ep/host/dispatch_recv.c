@@ -1,17 +1,18 @@
 // dispatch_recv: receive every member's header and rows (recv_headers.c), release its rows, decide what comes next, and
 // report what came.
+#include <stdio.h>
 #include <string.h>
 
 #include "base/fail.h"
+#include "ep/core/args.h"
 #include "ep/host/host.h"
 #include "ep/remote/remote_link.h"
 
 static void count_bytes(const weft_ep_t *ep, struct ep_op *op) {
-  uint64_t row_bytes = op->form.value_bytes + op->form.scale_bytes;
   for (uint32_t i = 0; i < op->num_members; i++) {
     struct ep_member *member = &op->members[i];
     if (member->received && member->link)
-      member->link->received_bytes += ep_layout_bytes(&ep->layout, row_bytes, member->rows_in);
+      member->link->received_bytes += ep_op_bytes(ep, op, member->rows_in);
   }
 }
 
@@ -29,7 +30,9 @@ void ep_fill_info(const struct ep_op *op, struct weft_ep_info *info) {
   info->rows_needed = outcome->rows_needed;
   info->mark = outcome->mark;
   info->wire_bytes = op->dispatch_wire_bytes;
-  info->logical_bytes = ep_logical_bytes(op->form.value_bytes + op->form.scale_bytes, op->logical_selections);
+  info->logical_bytes = op->kind == EP_KIND_COMBINE
+                            ? 0
+                            : ep_logical_bytes(op->form.value_bytes + op->form.scale_bytes, op->logical_selections);
   info->num_lost = 0;
   for (uint32_t i = 0; i < outcome->members; i++) {
     if (op->members[i].received)
@@ -74,14 +77,54 @@ static void received(weft_ep_t *ep, struct ep_op *op, bool in_place) {
   ep_hand_over(ep);
 }
 
+// "dispatches by the route of operation 7".
+static const char *way_in_words(char words[80], uint32_t kind, uint64_t route) {
+  const char *verb = kind == EP_KIND_COMBINE ? "combines" : "dispatches";
+  if (route == 0)
+    snprintf(words, 80, "%s without a route", verb);
+  else
+    snprintf(words, 80, "%s by the route of operation %llu", verb, (unsigned long long)route - 1);
+  return words;
+}
+
+static void describe(char *text, size_t size, uint32_t dtype, uint32_t topk, uint32_t row_bytes, uint32_t scale_bytes) {
+  if (dtype == WEFT_EP_OPAQUE)
+    snprintf(text, size, "dtype %u, rows of %u and %u bytes, with top-%u", dtype, row_bytes, scale_bytes, topk);
+  else
+    snprintf(text, size, "dtype %u with top-%u", dtype, topk);
+}
+
+// A rank runs another operation than this one.
+static int fail_odd(weft_ep_t *ep, const struct ep_op *op) {
+  const struct ep_member *odd = &op->members[op->odd_member];
+  const struct ep_dispatch_head *head =
+      &ep_slot(&ep->layout, odd->link->in.memory, ep_piece(&ep->layout, op->number, 0))->dispatch;
+  const char *call = op->kind == EP_KIND_COMBINE ? "combine_route" : "dispatch_recv";
+  char theirs[80], ours[80];
+  int32_t newcomer = op->route && ep_op_keeps(op) ? ep_kept_newcomer(op->route->kept, op->view) : -1;
+  if (newcomer >= 0)
+    return fail(WEFT_ERR_CONFLICT,
+                "%s: rank %d joined in the middle of operation %llu, and the route of operation %llu would miss it: "
+                "operation %llu has ended for all",
+                call, newcomer, (unsigned long long)op->number, (unsigned long long)op->route_number - 1,
+                (unsigned long long)op->number);
+  if (head->kind != (uint8_t)op->kind || head->route != op->route_number)
+    return fail(WEFT_ERR_PROTOCOL,
+                "%s: rank %d %s in operation %llu, and this rank %s: all ranks of an operation go one way, so it has "
+                "ended",
+                call, odd->rank, way_in_words(theirs, head->kind, head->route), (unsigned long long)op->number,
+                way_in_words(ours, op->kind, op->route_number));
+  describe(theirs, sizeof theirs, head->dtype, head->topk, head->row_bytes, head->scale_bytes);
+  describe(ours, sizeof ours, op->form.dtype, op->topk, op->form.value_bytes, op->form.scale_bytes);
+  return fail(WEFT_ERR_PROTOCOL,
+              "dispatch_recv: rank %d dispatches %s in operation %llu, and this rank %s: all ranks of an operation "
+              "dispatch alike, so it has ended",
+              odd->rank, theirs, (unsigned long long)op->number, ours);
+}
+
 // Rows of two types have no place in one buffer: the operation has ended, for the others too, who see the same.
 static int end_odd(weft_ep_t *ep, struct ep_op *op) {
-  const struct ep_member *odd = &op->members[op->odd_member];
-  const struct ep_dispatch_head *head = &ep_slot(&ep->layout, odd->link->in.memory, op->number)->dispatch;
-  int rc = fail(WEFT_ERR_PROTOCOL,
-                "dispatch_recv: rank %d dispatches dtype %u with top-%u in operation %llu, and this rank dtype %d with "
-                "top-%u: all ranks of an operation dispatch alike, so it has ended",
-                odd->rank, head->dtype, head->topk, (unsigned long long)op->number, (int)op->form.dtype, op->topk);
+  int rc = fail_odd(ep, op);
   received(ep, op, false);
   ep_op_end(ep, op);
   return rc;
@@ -94,22 +137,46 @@ static int no_room(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_r
   if (recv->told || recv->lost)
     tell(ep, op, recv, 0, needed, mark);
   return fail(WEFT_ERR_ROOM, "dispatch_recv: the buffer has %u rows%s, and %u came: call again with more", recv->rows,
-              recv->layout == WEFT_EP_RANK_MAJOR ? "" : " for each expert", needed);
+              recv->layout == WEFT_EP_RANK_MAJOR || recv->layout == WEFT_EP_PACKED ? "" : " for each expert", needed);
+}
+
+// All headers, and with LATENCY the rows behind them. An error leaves the operation as it was, or has ended it.
+static int receive_headers(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv,
+                           struct weft_ep_info *info) {
+  if (!ep_receive_headers(ep, op, recv, &op->lowest_mark))
+    return ep_canceled("dispatch_recv");
+  if (op->odd_member >= 0)
+    return end_odd(ep, op);
+  bool flows = ep->layout.flows && recv;
+  for (uint32_t i = 0; flows && i < op->num_members; i++)
+    if (op->members[i].received && !ep_op_keeps(op))
+      ep_places_add(ep, op, i, ep_places_left(ep, i), recv);
+  if (flows && recv->layout == WEFT_EP_PACKED && !ep_op_keeps(op))
+    ep_places_pack(ep, recv);
+  uint32_t needed = recv ? ep_places_needed(ep, recv) : 0;
+  if (recv && needed > recv->rows) // nothing is taken yet: the caller may try again with more room
+    return no_room(ep, op, recv, needed, op->lowest_mark, info);
+  int rc = flows && recv->rows_at ? ep_flow_check_in_place(ep, op) : 0;
+  op->flowing = flows && rc == 0;
+  return rc;
 }
 
 int ep_receive(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv, struct weft_ep_info *info) {
   if (op->number != ep->activation.op)
     return fail(WEFT_ERR_INVALID, "dispatch_recv: operation %llu comes before %llu",
                 (unsigned long long)ep->activation.op, (unsigned long long)op->number);
-  uint64_t mark;
-  if (!ep_receive_headers(ep, op, recv, &mark))
+  if (!op->flowing) {
+    int rc = receive_headers(ep, op, recv, info);
+    if (rc != 0)
+      return rc;
+  }
+  if (op->flowing && !ep_flow_dispatch(ep, op, recv))
     return ep_canceled("dispatch_recv");
-  if (op->odd_member >= 0)
-    return end_odd(ep, op);
-  uint32_t needed = recv ? ep_expand_needed(ep, recv) : 0;
-  if (recv && needed > recv->rows) // nothing is taken yet: the caller may try again with more room
-    return no_room(ep, op, recv, needed, mark, info);
-  uint32_t rows = recv ? ep_expand_end(ep, recv) : 0;
+  uint64_t mark = op->lowest_mark;
+  uint32_t needed = recv ? ep_places_needed(ep, recv) : 0;
+  uint32_t rows = recv ? ep_places_end(ep, recv) : 0;
+  if (recv && recv->flags & WEFT_EP_RECV_ZERO_PADDING)
+    ep_packed_pad(ep, op, recv);
   count_bytes(ep, op);
   if (recv && recv->wait_ns)
     add_waits(op, recv);
@@ -130,36 +197,45 @@ int ep_receive(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *
   ep->stats.dispatch_wire_bytes += op->dispatch_wire_bytes;
   ep->stats.dispatch_logical_bytes +=
       ep_logical_bytes(op->form.value_bytes + op->form.scale_bytes, op->logical_selections);
+  if (op->route)
+    ep_kept_received(ep, op, recv);
   if (info)
     ep_fill_info(op, info);
   return 0;
 }
 
-// Whether the receive has a place for the scales of that type.
-static int check_scales(enum weft_ep_dtype dtype, const struct weft_ep_recv_args *recv) {
-  if (dtype == WEFT_EP_BF16 || recv->scales || !recv->x || recv->rows == 0)
+// Whether the receive has a place for the scales of such rows.
+static int check_scales(const struct ep_form *form, const struct weft_ep_recv_args *recv) {
+  if (form->scale_bytes == 0 || recv->scales || !recv->x || recv->rows == 0)
     return 0;
-  return fail(WEFT_ERR_INVALID, "dispatch_recv: scales is NULL, and fp8 (dtype %d) is dispatched", (int)dtype);
+  return fail(WEFT_ERR_INVALID, "dispatch_recv: scales is NULL, and %s (dtype %d) is dispatched",
+              form->dtype == WEFT_EP_OPAQUE ? "a payload with scales" : "fp8", (int)form->dtype);
 }
 
 int ep_host_dispatch_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_recv_args *recv,
                           struct weft_ep_info *info) {
   struct ep_op *op;
   int rc = ep_op_find(ep, number, EP_OP_SENT, "dispatch_recv", &op);
+  if (rc == 0 && op->fills)
+    rc = ep_kept_check_recv(op->route, recv);
   if (rc == 0)
-    rc = check_scales(op->form.dtype, recv);
+    rc = check_scales(&op->form, recv);
   return rc != 0 ? rc : ep_receive(ep, op, recv, info);
 }
 
 int ep_host_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, const struct weft_ep_recv_args *recv,
                      struct weft_ep_info *info, uint64_t *number) {
-  int rc = check_scales(args->dtype ? args->dtype : ep->dtype, recv); // before anything is sent
+  struct ep_form form = ep_form_of(ep, args);
+  int rc = check_scales(&form, recv); // before anything is sent
+  if (rc == 0 && args->route && ep_kept_fills(args))
+    rc = ep_kept_check_recv(args->route, recv);
   if (rc != 0)
     return rc;
+  bool flows = ep->layout.flows && !recv->rows_at;
   ep->holds = true; // to hand the network over between the two would wake the net thread for nothing
   rc = ep->host->halfway ? ep_op_resumes(ep, EP_KIND_DISPATCH, number) : 0;
   if (rc == 0)
-    rc = ep_send(ep, args, EP_KIND_DISPATCH, true, number);
+    rc = ep_send(ep, args, EP_KIND_DISPATCH, flows ? EP_SEND_FLOW : EP_SEND_WHOLE, number);
   if (rc >= 0) {
     rc = ep_host_dispatch_recv(ep, *number, recv, info);
     ep->host->halfway = rc == WEFT_ERR_CANCELED ? *number + 1 : 0;

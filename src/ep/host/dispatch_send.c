@@ -3,29 +3,21 @@
 
 #include "base/fail.h"
 #include "base/time/clock.h"
+#include "ep/core/args.h"
 #include "ep/host/host.h"
 #include "ep/view/views.h"
 
-// What a dispatch is made of, where the caller has it.
-struct input {
-  const uint8_t *x;
-  uint64_t x_stride;       // bytes
-  struct ep_scales scales; // with x cast by the caller
-  bool cast;               // x holds the values as they travel: bf16, or fp8 that the caller has cast
-  bool stays;              // all of it stays readable until dispatch_recv returns
-};
-
-static struct input input_of(const weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_dispatch_args *args,
-                             bool stays) {
-  bool cast = op->form.dtype == WEFT_EP_BF16 || args->scales;
+static struct ep_input input_of(const weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_dispatch_args *args,
+                                bool stays) {
+  bool cast = op->form.dtype == WEFT_EP_BF16 || op->form.dtype == WEFT_EP_OPAQUE || args->scales;
   uint64_t words = op->form.scale_bytes / sizeof(uint32_t), dense = cast ? op->form.value_bytes : 2 * ep->layout.hidden;
-  return (struct input){.x = args->x,
-                        .x_stride = args->row_stride ? args->row_stride : dense,
-                        .scales = {.words = args->scales,
-                                   .row = args->scale_row_stride ? args->scale_row_stride : words,
-                                   .block = args->scale_block_stride ? args->scale_block_stride : 1},
-                        .cast = cast,
-                        .stays = stays};
+  return (struct ep_input){.x = args->x,
+                           .x_stride = args->row_stride ? args->row_stride : dense,
+                           .scales = {.words = args->scales,
+                                      .row = args->scale_row_stride ? args->scale_row_stride : words,
+                                      .block = args->scale_block_stride ? args->scale_block_stride : 1},
+                           .cast = cast,
+                           .stays = stays};
 }
 
 static void cast_row(weft_ep_t *ep, const struct ep_form *form, uint8_t *row, const uint16_t *x) {
@@ -41,7 +33,7 @@ static void cast_row(weft_ep_t *ep, const struct ep_form *form, uint8_t *row, co
 }
 
 // A token's values as they travel. Where they are cast here, once, on first use, their scales lie behind them.
-static const uint8_t *outgoing_row(weft_ep_t *ep, struct ep_op *op, const struct input *input, uint32_t t) {
+static const uint8_t *outgoing_row(weft_ep_t *ep, struct ep_op *op, const struct ep_input *input, uint32_t t) {
   const uint8_t *x = input->x + t * input->x_stride;
   if (input->cast)
     return x;
@@ -72,30 +64,37 @@ static void write_row_head(weft_ep_t *ep, const struct ep_op *op, uint32_t membe
   row->places = (uint16_t)places;
 }
 
-static void raise_dispatch(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, uint32_t count) {
+// Publishes one piece of the member's `rows` rows.
+static void raise_dispatch(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, const struct ep_batch *batch,
+                           uint32_t rows) {
   struct ep_link *link = member->link;
-  struct ep_dispatch_head *head = &ep_slot(&ep->layout, link->out.memory, op->number)->dispatch;
+  struct ep_dispatch_head *head = &ep_slot(&ep->layout, link->out.memory, batch->number)->dispatch;
   head->active = op->view->epoch;
   head->ready = op->ready;
   head->mark = op->mark;
-  head->count = count;
+  head->count = rows;
   head->kind = (uint8_t)op->kind;
-  head->has_weights = op->has_weights;
+  head->traits = (uint8_t)((op->has_weights ? EP_TRAIT_WEIGHTS : 0) | (op->whole ? EP_TRAIT_WHOLE : 0));
   head->dtype = (uint8_t)op->form.dtype;
   head->topk = (uint8_t)op->topk;
+  head->row_bytes = op->form.value_bytes;
+  head->scale_bytes = op->form.scale_bytes;
+  head->route = op->route_number;
+  head->route_rows = ep_kept_rows_of(op, member);
   ep_kernels_fence();
-  atomic_store_explicit(&head->flag, op->number + 1, memory_order_release);
-  link->sent_dispatch[op->number % EP_DEPTH] = op->number + 1;
+  atomic_store_explicit(&head->flag, batch->number + 1, memory_order_release);
+  link->sent_dispatch[batch->number % EP_DEPTH] = batch->number + 1;
   member->sent = true;
-  link->path->publish(link, op->number, EP_PART_DISPATCH, count);
+  link->path->publish(link, batch->number, EP_PART_DISPATCH, batch->count);
 }
 
-// Waits until the peer has taken what this slot held two operations ago.
+// Waits until the peer has taken what the slot of the operation's first piece held before.
 static enum ep_wait slot_free(weft_ep_t *ep, struct ep_op *op, struct ep_link *link, uint64_t deadline_ns) {
-  struct ep_slot_head *slot = ep_slot(&ep->layout, link->out.memory, op->number);
-  enum ep_wait taken = ep_wait_word(ep, link, &slot->taken.dispatch, link->sent_dispatch[op->number % EP_DEPTH],
-                                    deadline_ns, "it did not take a dispatch by the deadline");
-  if (taken == EP_WAIT_CAME && !link->path->settle(link, op->number, EP_PART_DISPATCH, deadline_ns))
+  uint64_t first = ep_piece(&ep->layout, op->number, 0);
+  struct ep_slot_head *slot = ep_slot(&ep->layout, link->out.memory, first);
+  enum ep_wait taken = ep_wait_word(ep, link, &slot->taken.dispatch, link->sent_dispatch[first % EP_DEPTH], deadline_ns,
+                                    "it did not take a dispatch by the deadline");
+  if (taken == EP_WAIT_CAME && !link->path->settle(link, first, EP_PART_DISPATCH, deadline_ns))
     return EP_WAIT_DOWN;
   return taken;
 }
@@ -106,17 +105,13 @@ bool ep_send_empty(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, ui
   if (taken != EP_WAIT_CAME)
     return taken != EP_WAIT_INTERRUPTED;
   ep_publish_start(member->link, op->number, op->view->epoch);
-  raise_dispatch(ep, op, member, 0);
+  struct ep_batch none = {.number = ep_piece(&ep->layout, op->number, 0)};
+  raise_dispatch(ep, op, member, &none, 0);
+  member->pieces_out = 1;
   return true;
 }
 
-struct sending {
-  struct input input;
-  uint64_t deadline_ns;
-  uint32_t rows_written, peers_done;
-};
-
-static void write_row(weft_ep_t *ep, struct ep_op *op, const struct input *input, uint32_t token,
+static void write_row(weft_ep_t *ep, struct ep_op *op, const struct ep_input *input, uint32_t token,
                       struct ep_writing *writing, char *to) {
   const struct ep_form *form = &op->form;
   const struct ep_scales *scales = &input->scales;
@@ -127,58 +122,75 @@ static void write_row(weft_ep_t *ep, struct ep_op *op, const struct input *input
                    form->scale_bytes);
 }
 
-// Whether the member's rows from `first` on go to its host from x, with zero copies, and until which.
-static bool zero_copy_rows(weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member, uint32_t first,
-                           const struct sending *sending, uint32_t *end) {
+// Whether rows of a piece, of which there are `batch->count`, go to the member's host from x, with zero copies, from
+// row `first` of it on, and until which.
+static bool zero_copy_rows(weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member,
+                           const struct ep_batch *batch, uint32_t first, uint32_t *end) {
   const struct ep_path_ops *path = member->link->path;
-  const struct input *input = &sending->input;
+  const struct ep_input *input = &op->input;
   if (!path->zero_copy_rows || !input->stays || op->form.dtype != WEFT_EP_BF16 ||
       input->x_stride != ep->layout.row_stride)
     return false;
-  uint32_t count = path->zero_copy_rows(member->link, op->number, EP_PART_DISPATCH, first, member->rows_out), run = 0;
-  const uint16_t *token = op->row_token + member->first_row + first;
+  uint32_t count = path->zero_copy_rows(member->link, batch->number, EP_PART_DISPATCH, first, batch->count), run = 0;
+  const uint16_t *token = op->row_token + member->first_row + batch->first + first;
   while (run < count && token[run] == token[0] + run)
     run++;
   if (count == 0 || run < count)
     return false;
-  path->zero_copy(member->link, op->number, EP_PART_DISPATCH, first, input->x + token[0] * input->x_stride);
+  path->zero_copy(member->link, batch->number, EP_PART_DISPATCH, first, input->x + token[0] * input->x_stride);
   *end = first + count;
   return true;
 }
 
-// False: interrupted before anything was written.
-static bool send_to(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct sending *sending) {
+void ep_send_piece(weft_ep_t *ep, struct ep_op *op, uint32_t index) {
   const struct ep_layout *layout = &ep->layout;
   struct ep_member *member = &op->members[index];
   struct ep_link *link = member->link;
-  enum ep_wait taken = member->lost ? EP_WAIT_DOWN : slot_free(ep, op, link, sending->deadline_ns);
+  struct ep_batch batch = ep_batch_of(layout, op->number, member->rows_out, op->whole, member->pieces_out);
+  char *slot = (char *)ep_slot(layout, link->out.memory, batch.number);
+  if (layout->flows && batch.first == 0 && batch.count > 0 && !ep_op_keeps(op))
+    ep_count_selections(ep, op, index, (uint32_t *)(slot + layout->counts));
+  struct ep_writing writing = ep_write_begin(link, batch.count);
+  uint32_t zero_copied = 0; // rows until there are read where they are
+  for (uint32_t i = 0; i < batch.count; i++) {
+    uint32_t token = op->row_token[member->first_row + batch.first + i];
+    if (!ep_op_keeps(op))
+      write_row_head(ep, op, index, token, ep_row_at(layout, slot + layout->heads, i));
+    if (i >= zero_copied && !zero_copy_rows(ep, op, member, &batch, i, &zero_copied))
+      write_row(ep, op, &op->input, token, &writing, slot + layout->rows + i * layout->row_stride);
+    op->rows_written++;
+    if (link->path->rows_written)
+      link->path->rows_written(link, batch.number, EP_PART_DISPATCH, i + 1);
+    if (ep->fault)
+      ep->fault(ep->fault_arg, op->rows_written, op->peers_done);
+  }
+  raise_dispatch(ep, op, member, &batch, member->rows_out);
+  member->pieces_out++;
+  op->peers_done += member->pieces_out == ep_pieces_of(layout, member->rows_out, op->whole);
+  uint64_t bytes = ep_op_bytes(ep, op, batch.count);
+  link->sent_bytes += bytes;
+  op->dispatch_wire_bytes += bytes;
+}
+
+// The first piece. False: interrupted before anything was written.
+static bool send_to(weft_ep_t *ep, struct ep_op *op, uint32_t index, uint64_t deadline_ns) {
+  struct ep_member *member = &op->members[index];
+  enum ep_wait taken = member->lost ? EP_WAIT_DOWN : slot_free(ep, op, member->link, deadline_ns);
   member->lost = taken == EP_WAIT_DOWN;
   if (taken != EP_WAIT_CAME)
     return taken != EP_WAIT_INTERRUPTED;
-  char *slot = (char *)ep_slot(layout, link->out.memory, op->number);
-  struct ep_writing writing = ep_write_begin(link, member->rows_out);
-  uint32_t zero_copied = 0; // rows until there are read where they are
-  for (uint32_t i = 0; i < member->rows_out; i++) {
-    uint32_t token = op->row_token[member->first_row + i];
-    write_row_head(ep, op, index, token, ep_row_at(layout, slot + layout->heads, i));
-    if (i >= zero_copied && !zero_copy_rows(ep, op, member, i, sending, &zero_copied))
-      write_row(ep, op, &sending->input, token, &writing, slot + layout->rows + i * layout->row_stride);
-    sending->rows_written++;
-    if (link->path->rows_written)
-      link->path->rows_written(link, op->number, EP_PART_DISPATCH, i + 1);
-    if (ep->fault)
-      ep->fault(ep->fault_arg, sending->rows_written, sending->peers_done);
-  }
-  raise_dispatch(ep, op, member, member->rows_out);
-  sending->peers_done++;
-  uint64_t bytes = ep_layout_bytes(layout, op->form.value_bytes + op->form.scale_bytes, member->rows_out);
-  link->sent_bytes += bytes;
-  op->dispatch_wire_bytes += bytes;
+  ep_send_piece(ep, op, index);
   return true;
 }
 
+void ep_cast_own(weft_ep_t *ep, struct ep_op *op, const struct ep_batch *batch) {
+  const struct ep_member *self = &op->members[op->self];
+  for (uint32_t i = batch->first; !op->input.cast && i < batch->first + batch->count; i++)
+    outgoing_row(ep, op, &op->input, op->row_token[self->first_row + i]);
+}
+
 // What this rank sends to itself: row headers, and rows that stay readable until dispatch_recv.
-static void keep_own(weft_ep_t *ep, struct ep_op *op, const struct input *input) {
+static void keep_own(weft_ep_t *ep, struct ep_op *op, const struct ep_input *input) {
   const struct ep_layout *layout = &ep->layout;
   const struct ep_member *self = &op->members[op->self];
   bool direct = input->cast && input->stays;
@@ -187,7 +199,10 @@ static void keep_own(weft_ep_t *ep, struct ep_op *op, const struct input *input)
   op->own_scales = direct ? input->scales : (struct ep_scales){NULL, 0, 0};
   for (uint32_t i = 0; i < self->rows_out; i++) {
     uint32_t token = op->row_token[self->first_row + i];
-    write_row_head(ep, op, op->self, token, ep_row_at(layout, op->own_heads, i));
+    if (!ep_op_keeps(op))
+      write_row_head(ep, op, op->self, token, ep_row_at(layout, op->own_heads, i));
+    if (ep->layout.flows && input->stays)
+      continue;                                              // cast when it is laid out
     const uint8_t *row = outgoing_row(ep, op, input, token); // casts it, if no other member needed it
     if (input->cast && !direct)
       ep_op_keep_row(ep, op, token, row, &input->scales);
@@ -200,21 +215,27 @@ static uint32_t tokens_of(const struct weft_ep_dispatch_args *args) {
 }
 
 static void begin(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispatch_args *args, enum ep_kind kind,
-                  uint32_t num_tokens) {
+                  uint32_t num_tokens, bool fills) {
   op->number = ep->next_op;
   op->ready = atomic_load(&ep->ready);
   op->mark = ep->mark;
   op->kind = kind;
-  op->form = ep_layout_form(&ep->layout, args->dtype ? args->dtype : ep->dtype);
+  op->form = ep_form_of(ep, args);
   op->num_tokens = num_tokens;
   op->topk = args->topk ? args->topk : ep->layout.topk;
   op->has_weights = args->topk_weights != NULL || num_tokens == 0;
-  op->in_place = op->placed = op->halfway = false;
-  op->sent = op->answered = 0;
+  op->in_place = op->placed = op->halfway = op->flowing = op->combining = false;
+  op->sent = op->answered = op->rows_written = op->peers_done = 0;
   op->round = 0;
   op->dispatch_wire_bytes = op->combine_wire_bytes = op->logical_selections = 0;
+  op->route = NULL;
+  op->fills = false;
+  op->route_number = 0;
+  op->went = NULL;
+  if (args->route)
+    ep_kept_begin(op, args->route, fills);
   size_t selections = (size_t)num_tokens * op->topk;
-  if (selections > 0)
+  if (selections > 0 && !ep_op_keeps(op))
     ep_take_experts(op, args, selections);
   if (selections > 0 && args->topk_weights)
     memcpy(op->weights, args->topk_weights, selections * sizeof *op->weights);
@@ -241,32 +262,60 @@ static int take_place(weft_ep_t *ep, struct ep_op *op, enum ep_kind kind, uint32
   return 0;
 }
 
-int ep_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, enum ep_kind kind, bool x_stays,
+// Rows that are sent by one call and received by another have to fit into the window, where nobody takes them
+// meanwhile.
+static int check_fits(const weft_ep_t *ep, uint32_t num_tokens, enum ep_sending sending) {
+  const struct ep_layout *layout = &ep->layout;
+  if (!layout->flows || sending == EP_SEND_FLOW || num_tokens <= layout->window_rows)
+    return 0;
+  if (sending == EP_SEND_WHOLE)
+    return fail(
+        WEFT_ERR_LIMIT,
+        "dispatch: %u tokens, and rows_at: rows in place have to fit into a window, and one of %llu bytes holds "
+        "%u: give x, so that they flow through it in pieces, or open the group with larger window_bytes",
+        num_tokens, (unsigned long long)layout->window_bytes, layout->window_rows);
+  return fail(WEFT_ERR_LIMIT,
+              "dispatch_send: %u tokens, but a window of %llu bytes holds the rows of %u: call weft_ep_dispatch, where "
+              "they flow through it in pieces, or open the group with larger window_bytes",
+              num_tokens, (unsigned long long)layout->window_bytes, layout->window_rows);
+}
+
+int ep_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, enum ep_kind kind, enum ep_sending how,
             uint64_t *number) {
   uint32_t num_tokens = tokens_of(args);
   struct ep_op *op = &ep->host->ops[ep->next_op % EP_DEPTH];
   if (num_tokens > args->num_tokens)
     return fail(WEFT_ERR_INVALID, "dispatch: *num_tokens_at is %u, more than num_tokens, %u", num_tokens,
                 args->num_tokens);
-  int rc = ep_check_experts(ep, args, num_tokens, args->topk ? args->topk : ep->layout.topk);
+  bool fills = false;
+  int rc = ep_check_experts(ep, args, num_tokens, args->topk ? args->topk : ep->layout.topk, "dispatch");
+  if (rc == 0)
+    rc = check_fits(ep, num_tokens, how);
   if (rc == 0)
     rc = ep_check_active(ep);
+  if (rc == 0 && args->route && op->state != EP_OP_SENDING)
+    rc = ep_kept_check(ep, args, kind, num_tokens, &fills);
   if (rc == 0)
     rc = take_place(ep, op, kind, args->flags);
   if (rc < 0)
     return rc;
   if (rc == 0)
-    begin(ep, op, args, kind, num_tokens);
-  struct sending sending = {.input = input_of(ep, op, args, x_stays),
-                            .deadline_ns = clock_deadline_ms(ep->op_timeout_ms)};
+    begin(ep, op, args, kind, num_tokens, fills);
+  else if (ep->layout.flows && op->whole != (how != EP_SEND_FLOW)) // some rows went the other way
+    return ep_fail_interrupted(op);
+  op->input = input_of(ep, op, args, how != EP_SEND_HALF);
+  op->whole = ep->layout.flows && how != EP_SEND_FLOW;
+  uint64_t deadline_ns = clock_deadline_ms(ep->op_timeout_ms);
   // Each rank begins with the one after it: no two with the same.
   for (uint32_t i = op->sent + 1; i < op->num_members; i++)
-    if (!send_to(ep, op, (op->self + i) % op->num_members, &sending)) {
+    if (!send_to(ep, op, (op->self + i) % op->num_members, deadline_ns)) {
       op->sent = i - 1;
       op->state = EP_OP_SENDING;
       return ep_canceled("dispatch");
     }
-  keep_own(ep, op, &sending.input);
+  keep_own(ep, op, &op->input);
+  if (op->fills)
+    ep_kept_note_sent(op);
   ep_hand_over(ep);
   op->state = EP_OP_SENT;
   ep->next_op++;
@@ -275,5 +324,5 @@ int ep_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, enum ep_kin
 }
 
 int ep_host_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, uint64_t *number) {
-  return ep_send(ep, args, EP_KIND_DISPATCH, false, number);
+  return ep_send(ep, args, EP_KIND_DISPATCH, EP_SEND_HALF, number);
 }

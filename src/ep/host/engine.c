@@ -12,14 +12,14 @@ static int allocate(weft_ep_t *ep, const struct weft_ep_options *options) {
   struct ep_host *host = ep->host = calloc(1, sizeof *host);
   if (!host)
     return fail(WEFT_ERR_NOMEM, "no memory for a rank on host memory");
-  host->cursor = calloc(ep->experts_per_rank, sizeof *host->cursor);
-  host->heads = calloc(options->max_tokens, ep->layout.head_stride);
+  host->heads = calloc(ep->layout.window_rows, ep->layout.head_stride);
   host->reduced = calloc(options->hidden, sizeof *host->reduced);
-  if (!host->heads || !host->reduced || !host->cursor)
+  if (ep_places_open(ep, &host->places) != 0 || !host->heads || !host->reduced)
     return fail(WEFT_ERR_NOMEM, "no memory for operations of %u tokens", options->max_tokens);
+  host->no_row = calloc(1, ep->layout.row_stride);
   host->encoded = aligned_alloc(EP_LINE, ep->layout.combine_stride); // logfmt10 takes no more than any type
   host->decoded = calloc((size_t)options->topk * options->hidden, sizeof *host->decoded);
-  if (!host->encoded || !host->decoded)
+  if (!host->no_row || !host->encoded || !host->decoded)
     return fail(WEFT_ERR_NOMEM, "no memory to encode rows of %u values", options->hidden);
   for (int i = 0; i < EP_DEPTH; i++) {
     int rc = ep_op_init(ep, &host->ops[i]);
@@ -35,11 +35,12 @@ static void close_host(weft_ep_t *ep) {
     return;
   for (int i = 0; i < EP_DEPTH; i++)
     ep_op_free(&host->ops[i]);
-  free(host->cursor);
+  ep_places_close(&host->places);
   free(host->heads);
   free(host->reduced);
   free(host->encoded);
   free(host->decoded);
+  free(host->no_row);
   free(host);
   ep->host = NULL;
 }
@@ -172,6 +173,12 @@ const struct ep_engine_ops ep_host_engine = {
     .finish = ep_host_finish,
     .barrier = ep_host_barrier,
     .await = ep_host_await,
+    .route_create = ep_kept_create,
+    .route_free = ep_kept_destroy,
+    .route_plan = ep_kept_plan,
+    .route_get_arrays = ep_kept_get_arrays,
+    .route_await = ep_kept_await,
+    .combine_route = ep_host_combine_route,
     .next_op = next_op,
     .set_mark = set_mark,
     .mask = mask,

@@ -4,6 +4,8 @@
 
 #include "ep/core/engine.h"
 #include "ep/core/op_state.h"
+#include "ep/core/route.h"
+#include "ep/routing/kept.h"
 
 // One rank of an operation's view.
 struct ep_member {
@@ -14,19 +16,41 @@ struct ep_member {
   uint32_t rows_out;    // tokens sent to it
   int32_t last_token;   // the last of them, -1 for none
   uint32_t rows_in;     // its tokens that came
+  int32_t last_in;      // the last of them that was laid out, -1 for none
   uint64_t wait_ns;     // that this rank waited for its dispatch header
   bool sent;            // our dispatch header went out
+  bool whole_in;        // its rows lie in one piece, EP_TRAIT_WHOLE
   bool received;        // its dispatch header came
   bool lost;            // it is dead, silent, or has no link: nothing more is expected from it in this operation
   bool late_weights;    // its weights come with the combine
+  bool weights_back;    // it answered with weights too: answer/row_weights.c
   uint8_t kind;         // of its operation, enum ep_kind
   uint8_t answer_type;  // of the rows that it answered with, enum weft_ep_combine_dtype
+  uint32_t route_rows;  // of ours, that it has kept with the route that it goes by
+  bool unwanted;        // by a route: its rows are not those that the route brought, and are not taken
+  uint32_t answered;    // rows of ours that it answered and that were taken: of a lost member the others are missing
+  // Rows that flow in pieces (THROUGHPUT): how many pieces of the dispatch were sent to it and laid out, and of the
+  // combine at hand sent to it, found here and released.
+  uint32_t pieces_out, pieces_in, answers_out, answers_in, answers_released;
+  bool whole_answer;    // its answers lie in one piece, EP_TYPE_WHOLE
+  uint64_t progress_ns; // when this call last moved a piece to or from it
+  uint32_t extensions;  // of its deadline since
+  bool awaited, silent; // whether this rank waits for it, and whether it gives it up
 };
 
 // Scales of rows in the caller's memory: of token t and block b, word t * row + b * block.
 struct ep_scales {
   const uint32_t *words; // NULL: there are none, or they lie behind the values
   uint64_t row, block;
+};
+
+// What a dispatch is made of, where the caller has it.
+struct ep_input {
+  const uint8_t *x;
+  uint64_t x_stride;       // bytes
+  struct ep_scales scales; // with x cast by the caller
+  bool cast;               // x holds the values as they travel: bf16, or fp8 that the caller has cast
+  bool stays;              // all of it stays readable until dispatch_recv returns
 };
 
 // An operation in flight. Arrays are allocated once, for the largest operation and capacity.
@@ -39,10 +63,18 @@ struct ep_op {
   const struct group_view *view; // a reference
   struct ep_member *members;     // [view->count], by rank
   uint32_t num_members;
-  uint32_t self;     // index of this rank in members
-  uint32_t sent;     // SENDING: members behind this rank that have been sent to
-  uint32_t answered; // RECEIVED, and a combine was interrupted: one more than the members that were answered
-  bool halfway;      // a combine in one was interrupted in its second half
+  uint32_t self;        // index of this rank in members
+  uint32_t sent;        // SENDING: members behind this rank that have been sent to
+  uint32_t answered;    // RECEIVED, and a combine was interrupted: one more than the members that were answered
+  bool halfway;         // a combine in one was interrupted in its second half
+  bool whole;           // all rows to a member go in one piece, for one call sends and another receives
+  bool flowing;         // THROUGHPUT: all headers have come, and rows are being laid out, or have been
+  bool combining;       // THROUGHPUT: answers are being taken
+  bool whole_answers;   // THROUGHPUT: this rank's answers went in one piece to each, or are to
+  uint64_t lowest_mark; // of those whose dispatch came
+  uint32_t next_sum;    // of the combine: the token to be summed next
+  uint32_t rows_written, peers_done; // for the fault hook
+  struct ep_input input;
 
   struct ep_form form;
   uint32_t num_tokens, topk; // T and K of this operation
@@ -61,14 +93,22 @@ struct ep_op {
   struct ep_scales own_scales; // the caller's, where own_rows is its x
   uint8_t *own_heads;          // [M] row headers of what this rank sends to itself
   struct ep_inbox own_in;      // likewise
-  uint16_t *own_combine;       // [M][H] this rank's own rows, reduced; with own_y, room for one
+  uint16_t *own_combine;       // [window_rows][H] this rank's own rows, reduced; with own_y, room for one
   const uint16_t *own_y;       // the caller's y, while it stays readable until combine_recv has returned
+
+  // Until its dispatch has been received: the route that it fills, or goes by. NULL: none.
+  weft_ep_route_t *route;
+  bool fills;
+  uint64_t route_number; // goes by: the operation that filled it, plus one; 0: it does not, and headers say so
+  const uint8_t *went;   // goes by: [T][K] where its tokens may go; NULL: anywhere
 
   enum weft_ep_layout layout;
   uint32_t recv_rows; // weft_ep_recv_args.rows
   bool in_place;      // the rows that came are still being read where they lie: no thread may overwrite them yet
   bool placed;        // weft_ep_combine_rows has returned where to write the answers
   uint32_t round;     // combines before the one at hand
+  bool unweighted;    // of the combine at hand: WEFT_EP_COMBINE_UNWEIGHTED
+  bool own_weights;   // this rank's own rows have weights to give back, in own_in.weight
   int32_t odd_member; // the first that dispatches another type or top-k, -1: none
   uint64_t dispatch_wire_bytes, combine_wire_bytes, logical_selections;
 
@@ -80,14 +120,43 @@ struct ep_op {
   } outcome;
 };
 
+// Where rows are to stand in the receive buffer, of the operation that is being received. One row of [E] for each of
+// its members, by index.
+struct ep_places {
+  uint32_t *left;     // [capacity][E] selections of each local expert that are still to be laid out
+  uint32_t *next;     // [capacity][E] PER_EXPERT: the row of the expert's part where the next one stands
+  uint32_t *next_row; // [capacity] RANK_MAJOR: likewise; PACKED: the row of weft_ep_recv_args.slot
+  uint32_t *total;    // [E] selections of each local expert, of all members that were added
+  uint32_t *first;    // [E] not RANK_MAJOR: the row of the buffer where the part of each local expert begins
+  uint32_t rows;      // their rows
+  uint32_t *tally;    // [E] selections of each local expert in the rows that were checked last
+};
+
+// Some rows of one member, in the order in which they were sent.
+struct ep_batch {
+  uint64_t number;       // of the piece that they travel in
+  uint32_t first, count; // of the member's rows
+};
+
+// What piece `i` of `rows` rows of an operation brings.
+static inline struct ep_batch ep_batch_of(const struct ep_layout *layout, uint64_t op, uint32_t rows, bool whole,
+                                          uint32_t i) {
+  uint32_t first = whole ? 0 : i * layout->piece_rows, left = rows - first;
+  return (struct ep_batch){.number = ep_piece(layout, op, i),
+                           .first = first,
+                           .count = whole || left < layout->piece_rows ? left : layout->piece_rows};
+}
+
 struct ep_host {
   struct ep_op ops[EP_DEPTH];
   uint64_t halfway;   // operation, plus one, whose dispatch in one, or barrier, was interrupted in its second half
-  uint8_t *heads;     // [M] row headers of the member whose rows are being laid out
-  uint32_t *cursor;   // [experts] selections of each local expert laid out so far
-  uint32_t laid_rows; // rows laid out so far (RANK_MAJOR)
+  uint64_t combining; // likewise of a combine by a route, interrupted after its headers had come,
+  const weft_ep_route_t *combines_by; // by that one
+  uint8_t *heads;                     // [M] row headers of the member whose rows are being laid out
+  struct ep_places places;
   struct ep_scales out_scales; // where the receive has its scales; their words are written,
   uint64_t out_scales_expert;  // those of an expert so far behind those of the one before
+  uint8_t *no_row;             // [row_stride] zeros, where a row has not come
   uint16_t *reduced;           // [H] a row between its reduction and its way to the peer
   uint8_t *encoded;            // logfmt10: the same, as it travels
   uint16_t *decoded;           // logfmt10: [K][H] rows of one token that came, of the largest K
@@ -95,17 +164,25 @@ struct ep_host {
 
 extern const struct ep_engine_ops ep_host_engine;
 
+// Whether the operation goes by a route.
+static inline bool ep_op_keeps(const struct ep_op *op) {
+  return op->route_number != 0;
+}
+// Where the rows of a member came to stand in this operation.
+static inline struct ep_inbox *ep_op_inbox(struct ep_op *op, const struct ep_member *member) {
+  return member->link ? &member->link->inbox[op->number % EP_DEPTH] : &op->own_in;
+}
+// What `rows` rows of the dispatch bring: without row headers where the receiver has kept them.
+static inline uint64_t ep_op_bytes(const weft_ep_t *ep, const struct ep_op *op, uint32_t rows) {
+  uint64_t row_bytes = op->form.value_bytes + op->form.scale_bytes;
+  return ep_op_keeps(op) ? rows * row_bytes : ep_layout_bytes(&ep->layout, row_bytes, rows);
+}
+
 // --- operation.c: the life of an operation ---
 
 // Allocates what an operation needs, for the largest one.
 int ep_op_init(weft_ep_t *ep, struct ep_op *op);
 void ep_op_free(struct ep_op *op);
-// Copies a row of the caller's to its place in op->cast: its values, and behind them the token's scales among `scales`,
-// if there are any. Returns that place.
-const uint8_t *ep_op_keep_row(weft_ep_t *ep, struct ep_op *op, uint32_t token, const uint8_t *values,
-                              const struct ep_scales *scales);
-// Copies the `bytes` of a row's scales, one word each `from_block` and `to_block` words.
-void ep_copy_scales(uint32_t *to, uint64_t to_block, const uint32_t *from, uint64_t from_block, uint32_t bytes);
 // Gives the operation the members of `view`; what is known of those that it had is kept.
 void ep_op_set_view(weft_ep_t *ep, struct ep_op *op, const struct group_view *view);
 // The member of that rank, or -1.
@@ -120,6 +197,8 @@ bool ep_op_uses(weft_ep_t *ep, const struct ep_link *link);
 void ep_release_rows(weft_ep_t *ep, struct ep_op *op);
 // The answers that came have been added up.
 void ep_release_answers(weft_ep_t *ep, struct ep_op *op);
+// Lets go of the route that the operation fills, or goes by.
+void ep_op_let_go(struct ep_op *op);
 // The operation is over: frees its slot, sweeps.
 void ep_op_end(weft_ep_t *ep, struct ep_op *op);
 
@@ -141,21 +220,35 @@ void ep_activate_next(weft_ep_t *ep);
 // --- route.c: which ranks tokens go to ---
 
 // INVALID: an expert that no rank can have.
-int ep_check_experts(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args, uint32_t num_tokens, uint32_t topk);
+int ep_check_experts(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args, uint32_t num_tokens, uint32_t topk,
+                     const char *call);
 // Keeps the first `selections` experts of the caller's.
 void ep_take_experts(struct ep_op *op, const struct weft_ep_dispatch_args *args, size_t selections);
 // Gives every selection its member and row, and every member its tokens. Rows are packed in the order of tokens.
 void ep_route(weft_ep_t *ep, struct ep_op *op);
+// How many selections each of a member's experts has: counts[E].
+void ep_count_selections(const weft_ep_t *ep, const struct ep_op *op, uint32_t index, uint32_t *counts);
 
 // --- dispatch_send.c ---
 
 int ep_host_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, uint64_t *number);
-// Begins an operation of either kind. `x_stays`: args->x and args->scales stay readable until dispatch_recv returns.
-int ep_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, enum ep_kind kind, bool x_stays, uint64_t *number);
+// How the rows of an operation are to be sent.
+enum ep_sending {
+  EP_SEND_HALF,  // the call returns when all are: args->x and args->scales may change then
+  EP_SEND_WHOLE, // likewise; but args->x and args->scales stay readable until dispatch_recv returns
+  EP_SEND_FLOW,  // with THROUGHPUT only the first piece to each member: the others in ep_flow_dispatch()
+};
+// Begins an operation of either kind.
+int ep_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, enum ep_kind kind, enum ep_sending sending,
+            uint64_t *number);
+// Writes the member's next piece, and publishes it. Its slot is free.
+void ep_send_piece(weft_ep_t *ep, struct ep_op *op, uint32_t index);
+// The own rows of a batch are to be laid out: casts them, if nobody has needed them yet.
+void ep_cast_own(weft_ep_t *ep, struct ep_op *op, const struct ep_batch *batch);
 // Sends the header of an operation without rows, to a member that it had not counted. False: interrupted before that.
 bool ep_send_empty(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, uint64_t deadline_ns);
 
-// --- row_copy.c: rows into a peer's window ---
+// --- rows/row_copy.c: rows into a peer's window ---
 
 struct ep_writing {
   struct ep_way *way;
@@ -172,6 +265,53 @@ static inline bool ep_write_in_place(const struct ep_writing *writing) {
 }
 // Copies one row. ep_kernels_fence() comes before the flag.
 void ep_write_row(weft_ep_t *ep, struct ep_writing *writing, void *to, const void *from, size_t size);
+// Copies a row of the caller's to its place in op->cast: its values, and behind them the token's scales among `scales`,
+// if there are any. Returns that place.
+const uint8_t *ep_op_keep_row(weft_ep_t *ep, struct ep_op *op, uint32_t token, const uint8_t *values,
+                              const struct ep_scales *scales);
+// Copies the `bytes` of a row's scales, one word each `from_block` and `to_block` words.
+void ep_copy_scales(uint32_t *to, uint64_t to_block, const uint32_t *from, uint64_t from_block, uint32_t bytes);
+
+// --- kept_route.c: routes ---
+
+int ep_kept_create(weft_ep_t *ep, const struct weft_ep_route_options *options, weft_ep_route_t *route);
+void ep_kept_destroy(weft_ep_route_t *route);
+int ep_kept_plan(weft_ep_route_t *route, const int64_t *topk_idx, uint32_t num_tokens, void *stream);
+int ep_kept_get_arrays(weft_ep_route_t *route, struct weft_ep_route_arrays *arrays);
+int ep_kept_await(weft_ep_route_t *route, struct weft_ep_route_info *info, uint32_t timeout_ms);
+// Whether operations can go by the route. INVALID, ROOM.
+int ep_kept_check_filled(const struct ep_kept *kept, const char *call);
+// Whether the next operation, in the view of ep->view, can fill args->route (*fills) or go by it: INVALID, ROOM, BUSY,
+// CONFLICT.
+int ep_kept_check(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args, enum ep_kind kind, uint32_t num_tokens,
+                  bool *fills);
+// Whether a dispatch with args->route fills it; else it goes by it.
+bool ep_kept_fills(const struct weft_ep_dispatch_args *args);
+// Whether the receive suits a route that the dispatch fills. INVALID.
+int ep_kept_check_recv(const weft_ep_route_t *route, const struct weft_ep_recv_args *recv);
+// The operation has begun with that route: takes from it what is sent, if it goes by it.
+void ep_kept_begin(struct ep_op *op, weft_ep_route_t *route, bool fills);
+// The tokens, experts and weights are those of the route that the operation goes by.
+void ep_kept_take_over(struct ep_op *op);
+// All was sent: puts it into the route that the operation fills.
+void ep_kept_note_sent(struct ep_op *op);
+// Rows of that member which the route that the operation goes by has brought; 0: it goes by none.
+uint64_t ep_kept_rows_of(const struct ep_op *op, const struct ep_member *member);
+// A member announces `count` rows: whether they are taken.
+void ep_kept_announced(const weft_ep_t *ep, const struct ep_op *op, struct ep_member *member, uint32_t count);
+// Before any row comes: gives the rows of the route that the operation goes by their places.
+void ep_kept_place(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_recv_args *recv);
+// Lays out rows of a member, if there is room for all that the route brings.
+void ep_kept_lay(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct ep_batch *batch,
+                 const struct weft_ep_recv_args *recv);
+// No more of the member's rows will come than the first `laid`.
+void ep_kept_lay_lost(weft_ep_t *ep, struct ep_op *op, uint32_t index, uint32_t laid,
+                      const struct weft_ep_recv_args *recv);
+// All headers have come that will: rows of 0 in the places of sources that bring none.
+void ep_kept_lay_absent(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv);
+// The operation was received, and its layout is known: ends the filling of its route, or takes from it what the combine
+// needs; and lets go of it.
+void ep_kept_received(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv);
 
 // --- recv_headers.c ---
 
@@ -179,15 +319,91 @@ void ep_write_row(weft_ep_t *ep, struct ep_writing *writing, void *to, const voi
 // lowest of those received. False: interrupted; nothing is taken yet, and it may be called again.
 bool ep_receive_headers(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv, uint64_t *mark);
 
-// --- recv_layout.c: rows from a window to the receive buffer ---
+// --- rows/recv_places.c: where rows are to stand, from how many each member brings ---
 
-void ep_expand_begin(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_recv_args *recv);
-// Lays out the rows of one member behind those before it. PROTOCOL: a row header is wrong (nothing is laid out then).
-int ep_expand(weft_ep_t *ep, struct ep_op *op, uint32_t member, const struct weft_ep_recv_args *recv);
-// Rows that would have been needed in recv->rows; what is beyond has not been written.
-uint32_t ep_expand_needed(const weft_ep_t *ep, const struct weft_ep_recv_args *recv);
+int ep_places_open(weft_ep_t *ep, struct ep_places *places);
+void ep_places_close(struct ep_places *places);
+static inline uint32_t *ep_places_left(const weft_ep_t *ep, uint32_t index) {
+  return ep->host->places.left + (size_t)index * ep->experts_per_rank;
+}
+static inline uint32_t *ep_places_next(const weft_ep_t *ep, uint32_t index) {
+  return ep->host->places.next + (size_t)index * ep->experts_per_rank;
+}
+// No member has been added. `recv` may be NULL: no rows are expected.
+void ep_places_begin(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_recv_args *recv);
+// Adds the member's rows behind those that were added before: members are added in their order. `counts`: [E] how many
+// of its selections each local expert has; rows_in is known.
+void ep_places_add(weft_ep_t *ep, const struct ep_op *op, uint32_t index, const uint32_t *counts,
+                   const struct weft_ep_recv_args *recv);
+// The same of one that is no member; `index`: its own among the places.
+void ep_places_add_source(weft_ep_t *ep, uint32_t index, int32_t rank, uint32_t rows, const uint32_t *counts,
+                          const struct weft_ep_recv_args *recv);
+// PACKED: all members were added, so it is known where the parts of the experts begin.
+void ep_places_pack(weft_ep_t *ep, const struct weft_ep_recv_args *recv);
+// Rows that are needed in recv->rows for all that were added; what is beyond is not written.
+uint32_t ep_places_needed(const weft_ep_t *ep, const struct weft_ep_recv_args *recv);
 // Writes the counts; returns the rows in all.
-uint32_t ep_expand_end(weft_ep_t *ep, const struct weft_ep_recv_args *recv);
+uint32_t ep_places_end(const weft_ep_t *ep, const struct weft_ep_recv_args *recv);
+
+// --- rows/recv_layout.c: rows from a window to the receive buffer ---
+
+// Takes the headers of some rows of a member, and counts their selections into places.tally. PROTOCOL: one is wrong.
+int ep_rows_check(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct ep_batch *batch);
+// Whether the rows that were checked last are no more for each expert than the member's counts, less what was laid out,
+// say. PROTOCOL.
+int ep_rows_fit(weft_ep_t *ep, const struct ep_op *op, uint32_t index);
+// PROTOCOL: all rows of the member were laid out, and there are fewer than its counts say.
+int ep_rows_complete(weft_ep_t *ep, const struct ep_op *op, uint32_t index);
+// Fills the places of the rows that will not come, of a member of which `laid` rows were laid out: with zeros, source
+// token -1.
+void ep_rows_lay_lost(weft_ep_t *ep, const struct ep_op *op, uint32_t index, uint32_t laid,
+                      const struct weft_ep_recv_args *recv);
+// Lays out the rows that were checked last, of a member that was added.
+void ep_rows_lay(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct ep_batch *batch,
+                 const struct weft_ep_recv_args *recv);
+
+// By a route: lays out rows of a member, which are of source `from` of the route, whose places were added by that
+// index.
+void ep_rows_lay_kept(weft_ep_t *ep, struct ep_op *op, uint32_t index, uint32_t from, const struct ep_batch *batch,
+                      const struct weft_ep_recv_args *recv);
+// As ep_rows_lay_lost: of `rows` rows of a rank, whose places were added by that index.
+void ep_rows_lay_none(weft_ep_t *ep, const struct ep_op *op, uint32_t index, int32_t rank, uint32_t laid, uint32_t rows,
+                      const struct weft_ep_recv_args *recv);
+
+// --- flow_wait.c, flow_dispatch.c, flow_combine.c: rows in pieces (THROUGHPUT) ---
+
+// Whether this rank waits for a piece of that member's, or for it to take one.
+typedef bool (*ep_flow_awaits)(weft_ep_t *ep, const struct ep_op *op, uint32_t index);
+// A call begins to wait for members of this operation.
+void ep_flow_begin(struct ep_op *op);
+// A piece came from the member, or went to it.
+void ep_flow_progress(struct ep_member *member);
+// Nothing has changed: waits for a moment. A member for which this rank has waited too long is down then; `what` says
+// why. False: interrupted.
+bool ep_flow_wait(weft_ep_t *ep, struct ep_op *op, struct ep_pause *pause, ep_flow_awaits awaits, const char *what);
+// Something has changed, or the call ends.
+void ep_flow_wait_end(weft_ep_t *ep, struct ep_op *op, struct ep_pause *pause);
+
+// Sends the next piece to each member that has room for one. True: sent some.
+bool ep_flow_send(weft_ep_t *ep, struct ep_op *op);
+// All headers have come, and members were added to places: lays out all rows, and sends what has not been sent. False:
+// interrupted; it goes on when it is called again.
+bool ep_flow_dispatch(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv);
+// LIMIT: not all rows of each member lie in its window at once.
+int ep_flow_check_in_place(const weft_ep_t *ep, const struct ep_op *op);
+
+// The combine: answers rows, and adds up those that come. False: interrupted; likewise.
+bool ep_flow_combine(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_combine_args *args);
+// The rows of a member are wrong: it is lost.
+void ep_rows_refuse(weft_ep_t *ep, struct ep_member *member);
+
+// --- rows/packed.c: the layout PACKED ---
+
+// Lays out the rows of all members that were added, if there is room for them. One that has changed its headers
+// since is lost.
+void ep_packed_lay(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv);
+// With ZERO_PADDING: makes the rows between the parts zeros.
+void ep_packed_pad(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_recv_args *recv);
 
 // --- dispatch_recv.c ---
 
@@ -210,16 +426,59 @@ int ep_host_combine_rows(weft_ep_t *ep, uint64_t number, void **rows_at);
 int ep_host_combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *args);
 // The same. `y_stays`: args->y stays readable until combine_recv returns.
 int ep_combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *args, bool y_stays);
+// What a rank answers with.
+struct ep_answer {
+  const uint16_t *y;
+  const float *row_weights; // that go back with the rows; NULL: none
+  enum weft_ep_combine_dtype type;
+  size_t bytes; // of a row
+  uint64_t deadline_ns;
+};
+
+struct ep_answer ep_answer_of(const weft_ep_t *ep, const struct weft_ep_combine_args *args);
+// Writes the next piece of the answers to a member, or all of them as one, and publishes it. Its slot is free. False:
+// the link is down.
+bool ep_answer_piece(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, const struct ep_answer *with,
+                     bool whole);
+// THROUGHPUT: begins a combine whose answers flow in pieces, by ep_flow_combine().
+int ep_combine_begin_flow(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *args);
 // What can be said of the arguments of `call`. INVALID.
 int ep_combine_check(const struct ep_op *op, const struct weft_ep_combine_args *args, const char *call);
 // A row that was received, reduced over this rank's experts: in y, or written to `room`.
 const uint16_t *ep_reduced_row(weft_ep_t *ep, const struct ep_op *op, const struct ep_inbox *inbox, uint32_t row,
                                const uint16_t *y, uint16_t *room);
 
-// Row i of the answers, in a window.
-static inline void *ep_combine_row(weft_ep_t *ep, void *area, uint64_t op, uint32_t i) {
-  return (char *)ep_slot(&ep->layout, area, op) + ep->layout.combine + i * ep->layout.combine_stride;
+// Row i of a piece of answers, in a window.
+static inline void *ep_combine_row(weft_ep_t *ep, void *area, uint64_t piece, uint32_t i) {
+  return (char *)ep_slot(&ep->layout, area, piece) + ep->layout.combine + i * ep->layout.combine_stride;
 }
+
+// Where the answer to row i of those that went to a member lies: in which piece, and as which of its rows.
+static inline uint32_t ep_answer_place(const struct ep_layout *layout, const struct ep_op *op,
+                                       const struct ep_member *member, uint32_t i, uint64_t *piece) {
+  uint32_t index = layout->flows && !member->whole_answer ? i / layout->piece_rows : 0;
+  *piece = ep_piece(layout, op->number, index);
+  return i - index * layout->piece_rows;
+}
+
+// Row i of the weights, late ones or those that go back, in a window: [K], with room for the largest K.
+static inline float *ep_weights_row(weft_ep_t *ep, void *area, uint64_t piece, uint32_t i) {
+  return (float *)((char *)ep_slot(&ep->layout, area, piece) + ep->layout.weights) + (size_t)i * ep->layout.topk;
+}
+
+// --- answer/row_weights.c: weights that go back with the rows ---
+
+// Sends those of a piece of this rank's answer to one member, before its flag, which is also theirs. The window is
+// free. False: the link is down.
+bool ep_row_weights_send(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, const struct ep_batch *batch,
+                         uint64_t flag, const struct ep_answer *with);
+// Keeps those of this rank's own rows.
+void ep_row_weights_keep(weft_ep_t *ep, struct ep_op *op, uint32_t rows, const float *weights);
+// Waits for those of a member whose answer says that they come.
+enum ep_wait ep_row_weights_await(weft_ep_t *ep, const struct ep_op *op, struct ep_member *member,
+                                  uint64_t deadline_ns);
+// Writes those of one token's selections, [K]: 0 where none came.
+void ep_row_weights_take(weft_ep_t *ep, const struct ep_op *op, uint32_t token, float *out);
 
 // --- combine_recv.c ---
 
@@ -227,13 +486,20 @@ int ep_host_combine_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_co
                          struct weft_ep_result *result);
 int ep_host_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *args,
                     struct weft_ep_result *result);
+// Adds up what came for one token; every member that has a row of it has answered it or is lost.
+void ep_sum_token(weft_ep_t *ep, struct ep_op *op, uint32_t token, const struct weft_ep_combine_args *args,
+                  struct weft_ep_result *result);
+// Notes the type of a member's answers, which its flag says. False: it is none that this group has room for.
+bool ep_take_answer_type(weft_ep_t *ep, struct ep_member *member, uint64_t type);
 // Writes the selections of `op` that brought nothing into the result's list, and counts them.
 void ep_list_missing(const struct ep_op *op, struct weft_ep_result *result);
 // What the combine did: the losses and the bytes.
 void ep_fill_result(const weft_ep_t *ep, const struct ep_op *op, struct weft_ep_result *result);
 
-// --- barrier.c, await.c ---
+// --- barrier.c, combine_route.c, await.c ---
 
+int ep_host_combine_route(weft_ep_t *ep, weft_ep_route_t *route, const struct weft_ep_combine_args *args,
+                          struct weft_ep_result *result, uint64_t *number);
 int ep_host_barrier(weft_ep_t *ep);
 int ep_host_await(weft_ep_t *ep, uint64_t number, struct weft_ep_info *info, struct weft_ep_result *result,
                   uint32_t timeout_ms);

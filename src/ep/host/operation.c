@@ -27,7 +27,7 @@ int ep_op_init(weft_ep_t *ep, struct ep_op *op) {
   op->own_in.count = calloc(tokens, sizeof *op->own_in.count);
   op->own_in.index = calloc(selections, sizeof *op->own_in.index);
   op->own_in.weight = calloc(selections, sizeof *op->own_in.weight);
-  op->own_combine = aligned_alloc(EP_LINE, tokens * layout->hidden * sizeof *op->own_combine);
+  op->own_combine = aligned_alloc(EP_LINE, layout->window_rows * layout->hidden * sizeof *op->own_combine);
   if (!op->members || !op->experts || !op->weights || !op->member_of || !op->local_of || !op->row_of || !op->row_at ||
       !op->row_token || !op->cast_done || !op->cast || !op->own_heads || !op->own_in.count || !op->own_in.index ||
       !op->own_in.weight || !op->own_combine)
@@ -56,25 +56,6 @@ void ep_op_free(struct ep_op *op) {
   *op = (struct ep_op){0};
 }
 
-void ep_copy_scales(uint32_t *to, uint64_t to_block, const uint32_t *from, uint64_t from_block, uint32_t bytes) {
-  if (to_block == 1 && from_block == 1) {
-    memcpy(to, from, bytes);
-    return;
-  }
-  for (uint32_t i = 0; i < bytes / sizeof *to; i++)
-    to[i * to_block] = from[i * from_block];
-}
-
-const uint8_t *ep_op_keep_row(weft_ep_t *ep, struct ep_op *op, uint32_t token, const uint8_t *values,
-                              const struct ep_scales *scales) {
-  uint8_t *row = op->cast + token * ep->layout.row_stride;
-  ep->kernels->copy(row, values, op->form.value_bytes);
-  if (scales->words)
-    ep_copy_scales((uint32_t *)(row + op->form.value_bytes), 1, scales->words + token * scales->row, scales->block,
-                   op->form.scale_bytes);
-  return row;
-}
-
 int32_t ep_op_member(const struct ep_op *op, int32_t rank) {
   uint32_t low = 0, high = op->num_members;
   while (low < high) {
@@ -88,9 +69,10 @@ int32_t ep_op_member(const struct ep_op *op, int32_t rank) {
 }
 
 // Whether the peer has been sent a later operation as its first: it passes over us in this one.
-static bool missed(const struct ep_link *link, uint64_t number) {
+static bool missed(const struct ep_layout *layout, const struct ep_link *link, uint64_t number) {
   uint64_t start = atomic_load_explicit(&ep_link_out(link)->start.op_plus_1, memory_order_relaxed);
-  return start != 0 && ep_activation_missed(number, start, link->sent_dispatch[(start - 1) % EP_DEPTH]);
+  return start != 0 &&
+         ep_activation_missed(number, start, ep_flag_op(layout, link->sent_dispatch[(start - 1) % EP_DEPTH]));
 }
 
 static struct ep_member new_member(weft_ep_t *ep, const struct ep_op *op, const struct group_member *from) {
@@ -102,7 +84,7 @@ static struct ep_member new_member(weft_ep_t *ep, const struct ep_op *op, const 
   member.link = ep_link_find(ep, from->rank, from->incarnation);
   if (member.link)
     member.link->was_active = true;
-  member.lost = !member.link || missed(member.link, op->number);
+  member.lost = !member.link || missed(&ep->layout, member.link, op->number);
   return member;
 }
 
@@ -149,7 +131,10 @@ void ep_op_set_view(weft_ep_t *ep, struct ep_op *op, const struct group_view *vi
 
 int ep_fail_interrupted(const struct ep_op *op) {
   return fail(WEFT_ERR_BUSY, "%s: operation %llu was interrupted: make that call again first",
-              op->kind == EP_KIND_BARRIER ? "barrier" : "dispatch", (unsigned long long)op->number);
+              op->kind == EP_KIND_BARRIER   ? "barrier"
+              : op->kind == EP_KIND_COMBINE ? "combine_route"
+                                            : "dispatch",
+              (unsigned long long)op->number);
 }
 
 int ep_op_find(weft_ep_t *ep, uint64_t number, enum ep_op_state state, const char *call, struct ep_op **out) {
@@ -189,13 +174,22 @@ bool ep_op_uses(weft_ep_t *ep, const struct ep_link *link) {
 }
 
 void ep_release_rows(weft_ep_t *ep, struct ep_op *op) {
+  bool in_place = op->in_place;
   op->in_place = false;
   for (uint32_t i = 0; i < op->num_members; i++) {
     struct ep_member *member = &op->members[i];
     if (!member->received || !member->link)
       continue;
-    struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->in.memory, op->number);
-    atomic_store_explicit(&slot->taken.dispatch, op->number + 1, memory_order_release);
+    const struct ep_layout *layout = &ep->layout;
+    uint32_t pieces = ep_pieces_of(layout, member->rows_in, member->whole_in);
+    if (layout->flows && !in_place && member->pieces_in == pieces)
+      continue; // it was released piece by piece
+    // The last pieces that there can be: nothing more is read.
+    for (uint32_t back = 0; back < EP_DEPTH && back < layout->pieces; back++) {
+      uint64_t last = ep_piece(layout, op->number, layout->pieces - 1 - back);
+      struct ep_slot_head *slot = ep_slot(layout, member->link->in.memory, last);
+      atomic_store_explicit(&slot->taken.dispatch, last + 1, memory_order_release);
+    }
     member->link->path->acknowledge(member->link);
   }
   ep_hand_over(ep);
@@ -207,16 +201,29 @@ void ep_release_answers(weft_ep_t *ep, struct ep_op *op) {
     if (!member->link || member->rows_out == 0 || member->lost)
       continue;
     struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->in.memory, op->number);
-    atomic_store_explicit(&slot->taken.combine, ep_answer_flag(op->number, op->round, 0), memory_order_release);
+    atomic_store_explicit(&slot->taken.combine, ep_answer_flag(&ep->layout, op->number, op->round, 0, 0),
+                          memory_order_release);
     member->link->path->acknowledge(member->link);
     member->link->received_bytes +=
         member->rows_out * ep_layout_combine_bytes(&ep->layout, (enum weft_ep_combine_dtype)member->answer_type);
+    if (member->weights_back)
+      member->link->received_bytes += (uint64_t)member->rows_out * ep->layout.topk * sizeof(float);
   }
+}
+
+void ep_op_let_go(struct ep_op *op) {
+  if (op->fills && op->route->kept->state == EP_KEPT_FILLING)
+    op->route->kept->state = EP_KEPT_PLANNED;
+  ep_route_unuse(op->route);
+  op->route = NULL;
+  op->went = NULL;
 }
 
 void ep_op_end(weft_ep_t *ep, struct ep_op *op) {
   if (op->in_place)
     ep_release_rows(ep, op);
+  if (op->route)
+    ep_op_let_go(op);
   op->state = EP_OP_FREE;
   group_view_unref(op->view);
   op->view = NULL;

@@ -1,5 +1,7 @@
 // The headers of an operation: one from every member is received, in a newer view when one of them runs in it, and the
 // rows behind it are laid out.
+#include <string.h>
+
 #include "base/fail.h"
 #include "base/time/clock.h"
 #include "ep/host/host.h"
@@ -19,7 +21,7 @@ struct receiving {
 };
 
 static struct ep_dispatch_head *head_of(weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member) {
-  return &ep_slot(&ep->layout, member->link->in.memory, op->number)->dispatch;
+  return &ep_slot(&ep->layout, member->link->in.memory, ep_piece(&ep->layout, op->number, 0))->dispatch;
 }
 
 // Starts the receiving of this operation's members again, from the first.
@@ -32,13 +34,20 @@ static void restart(weft_ep_t *ep, struct ep_op *op, struct receiving *receiving
     struct ep_member *member = &op->members[i];
     member->received = i == op->self;
     member->rows_in = i == op->self ? member->rows_out : 0;
+    member->last_in = -1;
+    member->pieces_in = 0;
+    member->unwanted = false;
     if (!member->sent && !member->lost && !receiving->interrupted)
       receiving->interrupted = !ep_send_empty(ep, op, member, receiving->deadline_ns);
     receiving->pending += !member->received && !member->lost;
   }
+  if (ep->layout.flows)
+    ep_count_selections(ep, op, op->self, ep_places_left(ep, op->self));
   op->odd_member = -1;
   ep_activation_receive(&ep->activation, op->ready);
-  ep_expand_begin(ep, op, receiving->recv);
+  ep_places_begin(ep, op, receiving->recv);
+  if (receiving->recv && ep_op_keeps(op))
+    ep_kept_place(ep, op, receiving->recv);
 }
 
 // Changes to `view` in the middle of the operation; headers that were received are received again.
@@ -79,8 +88,12 @@ static void lose(struct ep_member *member, struct receiving *receiving) {
 }
 
 // The peer takes no part in this operation, though its link is up: it reads nothing of it, and answers nothing.
-static void pass_over(const struct ep_op *op, struct ep_member *member, struct receiving *receiving) {
-  member->link->sent_dispatch[op->number % EP_DEPTH] = 0;
+static void pass_over(const weft_ep_t *ep, const struct ep_op *op, struct ep_member *member,
+                      struct receiving *receiving) {
+  uint64_t *sent = member->link->sent_dispatch, first = ep_piece(&ep->layout, op->number, 0);
+  sent[first % EP_DEPTH] = 0;
+  if (ep_flag_op(&ep->layout, sent[(first + 1) % EP_DEPTH]) == op->number + 1)
+    sent[(first + 1) % EP_DEPTH] = 0;
   member->sent = false;
   lose(member, receiving);
 }
@@ -92,11 +105,13 @@ static enum ep_look look_at(weft_ep_t *ep, const struct ep_op *op, const struct 
   uint64_t start_flag = 0, flag = atomic_load_explicit(&head_of(ep, op, member)->flag, memory_order_acquire);
   uint64_t start = atomic_load_explicit(&ep_link_in(member->link)->start.op_plus_1, memory_order_acquire);
   if (start > op->number + 1) {
-    const struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->in.memory, start - 1);
+    const struct ep_slot_head *slot =
+        ep_slot(&ep->layout, member->link->in.memory, ep_piece(&ep->layout, start - 1, 0));
     start_flag = atomic_load_explicit(&slot->dispatch.flag, memory_order_acquire);
     start = atomic_load_explicit(&ep_link_in(member->link)->start.op_plus_1, memory_order_acquire);
   }
-  return ep_activation_look(op->number, down, flag, start, start_flag);
+  return ep_activation_look(op->number, down, ep_flag_op(&ep->layout, flag), start,
+                            ep_flag_op(&ep->layout, start_flag));
 }
 
 // A header has come from a rank that runs in a newer view than we. True: everything has begun anew.
@@ -109,7 +124,7 @@ static bool follow_newer(weft_ep_t *ep, struct ep_op *op, struct ep_member *memb
   } else if (view) { // it goes on without us: the next operation finds this rank out of the view
     ep_activation_adopt(&ep->activation, view->epoch);
     ep_activation_receive(&ep->activation, op->ready);
-    pass_over(op, member, receiving);
+    pass_over(ep, op, member, receiving);
   } else if (!receiving->interrupted) { // the peer's word against our news of the store: that is no ground to have the
                                         // peer put out
     ep_link_down(ep, member->link, EP_LINK_DOUBTED, "it runs in a view that has not come here by the deadline");
@@ -117,6 +132,37 @@ static bool follow_newer(weft_ep_t *ep, struct ep_op *op, struct ep_member *memb
   }
   group_view_unref(view);
   return in;
+}
+
+// Whether a member's operation is another one than this rank's: of another type, or by another route. A barrier says so
+// itself.
+static bool is_odd(const struct ep_op *op, const struct ep_dispatch_head *head) {
+  if (head->kind == EP_KIND_BARRIER || op->kind == EP_KIND_BARRIER)
+    return false;
+  if (head->kind != (uint8_t)op->kind || head->route != op->route_number || head->topk != op->topk)
+    return true;
+  return op->kind == EP_KIND_DISPATCH &&
+         (head->dtype != (uint8_t)op->form.dtype || head->row_bytes != op->form.value_bytes ||
+          head->scale_bytes != op->form.scale_bytes);
+}
+
+// THROUGHPUT: how many selections of each local expert the member's rows bring, into places.left. By a route it is
+// known already. False: it cannot be.
+static bool take_counts(weft_ep_t *ep, const struct ep_op *op, uint32_t index, const struct ep_dispatch_head *head) {
+  uint32_t rows = head->count;
+  if (!ep->layout.flows || ep_op_keeps(op) || head->route != 0)
+    return true;
+  const char *slot =
+      (const char *)ep_slot(&ep->layout, op->members[index].link->in.memory, ep_piece(&ep->layout, op->number, 0));
+  uint32_t *counts = ep_places_left(ep, index);
+  uint64_t selections = 0;
+  if (rows == 0)
+    memset(counts, 0, ep->layout.counts_bytes);
+  else
+    memcpy(counts, slot + ep->layout.counts, ep->layout.counts_bytes);
+  for (uint32_t e = 0; e < ep->experts_per_rank; e++)
+    selections += counts[e];
+  return selections >= rows && selections <= (uint64_t)rows * ep->layout.topk;
 }
 
 // The member's header is there. True: everything has begun anew.
@@ -129,10 +175,17 @@ static bool receive_from(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct
                                   .mark = shared->mark,
                                   .count = shared->count,
                                   .kind = shared->kind,
-                                  .has_weights = shared->has_weights,
+                                  .traits = shared->traits,
                                   .dtype = shared->dtype,
-                                  .topk = shared->topk};
-  if (head.count > ep->layout.max_tokens || atomic_load(&shared->flag) != op->number + 1) {
+                                  .topk = shared->topk,
+                                  .row_bytes = shared->row_bytes,
+                                  .scale_bytes = shared->scale_bytes,
+                                  .route = shared->route,
+                                  .route_rows = shared->route_rows};
+  bool whole = head.traits & EP_TRAIT_WHOLE;
+  uint32_t most = whole ? ep->layout.window_rows : ep->layout.max_tokens;
+  if (head.count > most || atomic_load(&shared->flag) != ep_piece(&ep->layout, op->number, 0) + 1 ||
+      !take_counts(ep, op, index, &head)) {
     ep_link_down(ep, member->link, EP_LINK_BROKEN, "it wrote a malformed header");
     lose(member, receiving);
     return false;
@@ -144,10 +197,13 @@ static bool receive_from(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct
   member->received = true;
   note_wait(member, receiving);
   member->rows_in = head.count;
-  member->late_weights = !head.has_weights;
+  member->route_rows = head.route_rows;
+  if (ep_op_keeps(op))
+    ep_kept_announced(ep, op, member, head.count);
+  member->whole_in = whole;
+  member->late_weights = !(head.traits & EP_TRAIT_WEIGHTS);
   member->kind = head.kind;
-  bool odd = head.dtype != (uint8_t)op->form.dtype || head.topk != op->topk;
-  if (odd && head.kind == EP_KIND_DISPATCH && op->kind == EP_KIND_DISPATCH && op->odd_member < 0)
+  if (op->odd_member < 0 && is_odd(op, &head))
     op->odd_member = (int32_t)index;
   receiving->pending--;
   receiving->last = index;
@@ -167,13 +223,29 @@ static bool listen_once(weft_ep_t *ep, struct ep_op *op, struct receiving *recei
     enum ep_look look = look_at(ep, op, member);
     news |= look != EP_LOOK_WAIT;
     if (look == EP_LOOK_PASS)
-      pass_over(op, member, receiving);
+      pass_over(ep, op, member, receiving);
     else if (look == EP_LOOK_LOSE)
       lose(member, receiving);
     else if (look == EP_LOOK_RECEIVE && receive_from(ep, op, i, receiving))
       return true;
   }
   return news;
+}
+
+// The rows of one member, behind those of the members before it; PACKED: they are counted. PROTOCOL: nothing is.
+static int lay_out_member(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct weft_ep_recv_args *recv) {
+  struct ep_batch all = {.number = op->number, .first = 0, .count = op->members[index].rows_in};
+  if (ep_op_keeps(op)) {
+    ep_kept_lay(ep, op, index, &all, recv);
+    return 0;
+  }
+  int rc = ep_rows_check(ep, op, index, &all);
+  if (rc != 0)
+    return rc;
+  ep_places_add(ep, op, index, ep->host->places.tally, recv);
+  if (recv->layout != WEFT_EP_PACKED)
+    ep_rows_lay(ep, op, index, &all, recv);
+  return 0;
 }
 
 // Lays out the rows of the members that follow in order and have come. True: did some.
@@ -183,15 +255,10 @@ static bool lay_out(weft_ep_t *ep, struct ep_op *op, struct receiving *receiving
     struct ep_member *member = &op->members[receiving->next];
     if (!member->received && !member->lost)
       break;
-    if (!member->received || !receiving->recv || op->odd_member >= 0)
-      continue;
-    if (ep_expand(ep, op, receiving->next, receiving->recv) != 0) {
-      member->received = false;
-      member->rows_in = 0;
-      member->lost = true;
-      if (member->link)
-        ep_link_down(ep, member->link, EP_LINK_BROKEN, weft_last_error());
-    }
+    if (!member->received || !receiving->recv || op->odd_member >= 0 || ep->layout.flows)
+      continue; // rows that flow are laid out when all headers are there: flow_dispatch.c
+    if (lay_out_member(ep, op, receiving->next, receiving->recv) != 0)
+      ep_rows_refuse(ep, member);
   }
   return receiving->next > first;
 }
@@ -226,6 +293,8 @@ bool ep_receive_headers(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_re
   restart(ep, op, &receiving);
   while (receiving.next < op->num_members && !receiving.interrupted) {
     bool news = listen_once(ep, op, &receiving);
+    if (ep->layout.flows)
+      news |= ep_flow_send(ep, op);
     if (lay_out(ep, op, &receiving) || news)
       continue;
     if (ep_pause(ep, &receiving.pause, receiving.deadline_ns))
@@ -238,6 +307,11 @@ bool ep_receive_headers(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_re
   struct ep_link *last = op->members[receiving.last].link;
   if (last)
     last->wait_ns += waited;
+  bool all = recv && op->odd_member < 0 && !receiving.interrupted;
+  if (all && ep_op_keeps(op))
+    ep_kept_lay_absent(ep, op, recv);
+  else if (all && recv->layout == WEFT_EP_PACKED && !ep->layout.flows)
+    ep_packed_lay(ep, op, recv);
   *mark = receiving.mark;
   return !receiving.interrupted;
 }

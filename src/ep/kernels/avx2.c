@@ -114,7 +114,7 @@ static void avx2_uncast_fp8(uint16_t *out, const uint8_t *q, const float *scales
 
 // Half a block of all rows, its sums in eight of the sixteen registers.
 static inline void reduce_part(uint16_t *out, const uint16_t *const *rows, const float *weights, uint32_t count,
-                               __m256 factor, uint32_t start) {
+                               __m256 factor, const uint16_t *const *biases, uint32_t num_biases, uint32_t start) {
   enum { PARTS = KERNEL_BLOCK / 2 / LANES };
   __m256 even[PARTS], odd[PARTS];
   for (int i = 0; i < PARTS; i++)
@@ -129,8 +129,18 @@ static inline void reduce_part(uint16_t *out, const uint16_t *const *rows, const
       odd[i] = _mm256_add_ps(odd[i], weights ? _mm256_mul_ps(weight, high) : high);
     }
   }
+  for (int i = 0; i < PARTS; i++) {
+    even[i] = _mm256_mul_ps(factor, even[i]);
+    odd[i] = _mm256_mul_ps(factor, odd[i]);
+  }
+  for (uint32_t b = 0; b < num_biases; b++)
+    for (int i = 0; i < PARTS; i++) {
+      __m256i x = load(biases[b] + start + i * LANES);
+      even[i] = _mm256_add_ps(even[i], even_values(x));
+      odd[i] = _mm256_add_ps(odd[i], odd_values(x));
+    }
   for (int i = 0; i < PARTS; i++)
-    store(out + start + i * LANES, round_values(_mm256_mul_ps(factor, even[i]), _mm256_mul_ps(factor, odd[i])));
+    store(out + start + i * LANES, round_values(even[i], odd[i]));
 }
 
 static void avx2_reduce(uint16_t *out, const uint16_t *const *rows, const float *weights, uint32_t count, float factor,
@@ -142,10 +152,20 @@ static void avx2_reduce(uint16_t *out, const uint16_t *const *rows, const float 
   __m256 factors = _mm256_set1_ps(factor);
   if (weights)
     for (uint32_t start = 0; start < hidden; start += KERNEL_BLOCK / 2)
-      reduce_part(out, rows, weights, count, factors, start);
+      reduce_part(out, rows, weights, count, factors, NULL, 0, start);
   else
     for (uint32_t start = 0; start < hidden; start += KERNEL_BLOCK / 2)
-      reduce_part(out, rows, NULL, count, factors, start);
+      reduce_part(out, rows, NULL, count, factors, NULL, 0, start);
+}
+
+static void avx2_reduce_biased(uint16_t *out, const uint16_t *const *rows, uint32_t count, float factor,
+                               const uint16_t *const *biases, uint32_t num_biases, uint32_t hidden) {
+  if (count == 0) {
+    avx2_reduce(out, biases, NULL, num_biases, 1.0f, hidden);
+    return;
+  }
+  for (uint32_t start = 0; start < hidden; start += KERNEL_BLOCK / 2)
+    reduce_part(out, rows, NULL, count, _mm256_set1_ps(factor), biases, num_biases, start);
 }
 
 // --- logfmt10: eight values of a register, in their order ---
@@ -290,6 +310,7 @@ const struct ep_kernels ep_kernels_avx2 = {
     .cast_fp8 = avx2_cast_fp8,
     .uncast_fp8 = avx2_uncast_fp8,
     .reduce = avx2_reduce,
+    .reduce_biased = avx2_reduce_biased,
     .encode10 = avx2_encode10,
     .decode10 = avx2_decode10,
     .copy = ep_kernels_copy,

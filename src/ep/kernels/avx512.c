@@ -37,6 +37,11 @@ static void avx512_reduce(uint16_t *out, const uint16_t *const *rows, const floa
   reduce_row(out, rows, weights, count, factor, hidden, round_fast, wrong);
 }
 
+static void avx512_reduce_biased(uint16_t *out, const uint16_t *const *rows, uint32_t count, float factor,
+                                 const uint16_t *const *biases, uint32_t num_biases, uint32_t hidden) {
+  reduce_row_biased(out, rows, count, factor, biases, num_biases, hidden, round_fast, wrong);
+}
+
 static void avx512_encode10(uint8_t *codes, float *heads, const uint16_t *x, uint32_t hidden) {
   encode_row(codes, heads, x, hidden);
 }
@@ -58,6 +63,7 @@ const struct ep_kernels ep_kernels_avx512 = {
     .cast_fp8 = avx512_cast_fp8,
     .uncast_fp8 = avx512_uncast_fp8,
     .reduce = avx512_reduce,
+    .reduce_biased = avx512_reduce_biased,
     .encode10 = avx512_encode10,
     .decode10 = avx512_decode10,
     .copy = avx512_copy,

@@ -171,7 +171,8 @@ INLINE void uncast_row(uint16_t *out, const uint8_t *q, const float *scales, uin
 
 // One block of all rows, its sums in eight registers.
 INLINE void reduce_block(uint16_t *out, const uint16_t *const *rows, const float *weights, uint32_t count, float factor,
-                         uint32_t start, __m512i (*round)(__m512 even, __m512 odd), __mmask16 (*wrong)(__m512 sums)) {
+                         const uint16_t *const *biases, uint32_t num_biases, uint32_t start,
+                         __m512i (*round)(__m512 even, __m512 odd), __mmask16 (*wrong)(__m512 sums)) {
   __m512 even[PARTS], odd[PARTS];
   for (uint32_t r = 0; r < count; r++) {
     const uint16_t *row = rows[r] + start;
@@ -189,6 +190,12 @@ INLINE void reduce_block(uint16_t *out, const uint16_t *const *rows, const float
     for (int i = 0; i < PARTS; i++) {
       even[i] = _mm512_mul_ps(_mm512_set1_ps(factor), even[i]);
       odd[i] = _mm512_mul_ps(_mm512_set1_ps(factor), odd[i]);
+    }
+  for (uint32_t b = 0; b < num_biases; b++)
+    for (int i = 0; i < PARTS; i++) {
+      __m512i x = _mm512_loadu_si512(biases[b] + start + i * LANES);
+      even[i] = _mm512_add_ps(even[i], even_values(x));
+      odd[i] = _mm512_add_ps(odd[i], odd_values(x));
     }
   __mmask16 again = 0;
   for (int i = 0; i < PARTS; i++) {
@@ -208,13 +215,23 @@ INLINE void reduce_row(uint16_t *out, const uint16_t *const *rows, const float *
     memset(out, 0, hidden * sizeof *out);
   else if (weights)
     for (uint32_t start = 0; start < hidden; start += KERNEL_BLOCK)
-      reduce_block(out, rows, weights, count, factor, start, round, wrong);
+      reduce_block(out, rows, weights, count, factor, NULL, 0, start, round, wrong);
   else if (count == 2 && factor == 1.0f)
     for (uint32_t start = 0; start < hidden; start += KERNEL_BLOCK)
-      reduce_block(out, rows, NULL, 2, 1.0f, start, round, wrong);
+      reduce_block(out, rows, NULL, 2, 1.0f, NULL, 0, start, round, wrong);
   else
     for (uint32_t start = 0; start < hidden; start += KERNEL_BLOCK)
-      reduce_block(out, rows, NULL, count, factor, start, round, wrong);
+      reduce_block(out, rows, NULL, count, factor, NULL, 0, start, round, wrong);
+}
+
+INLINE void reduce_row_biased(uint16_t *out, const uint16_t *const *rows, uint32_t count, float factor,
+                              const uint16_t *const *biases, uint32_t num_biases, uint32_t hidden,
+                              __m512i (*round)(__m512 even, __m512 odd), __mmask16 (*wrong)(__m512 sums)) {
+  if (count == 0)
+    reduce_row(out, biases, NULL, num_biases, 1.0f, hidden, round, wrong);
+  else
+    for (uint32_t start = 0; start < hidden; start += KERNEL_BLOCK)
+      reduce_block(out, rows, NULL, count, factor, biases, num_biases, start, round, wrong);
 }
 
 // --- copy ---

@@ -33,6 +33,11 @@ struct ep_kernels {
   void (*reduce)(uint16_t *out, const uint16_t *const *rows, const float *weights, uint32_t count, float factor,
                  uint32_t hidden);
 
+  // out = bf16(factor * (rows[0] + rows[1] + ...) + biases[0] + biases[1] ...): f32 sums from left to right, one
+  // rounding at the end, as in `reduce`. count 0: the sum of the biases. num_biases is 1 or more.
+  void (*reduce_biased)(uint16_t *out, const uint16_t *const *rows, uint32_t count, float factor,
+                        const uint16_t *const *biases, uint32_t num_biases, uint32_t hidden);
+
   // Encodes a row as logfmt10 (device/logfmt10.h): codes [H * 10 / 8], heads [H/128][2], low and step of each block.
   // And decodes it, rounding to bf16, to nearest even; every NaN becomes 0x7FC0. These use fused multiply-adds.
   void (*encode10)(uint8_t *codes, float *heads, const uint16_t *x, uint32_t hidden);

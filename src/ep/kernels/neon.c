@@ -121,6 +121,7 @@ const struct ep_kernels ep_kernels_neon = {
     .cast_fp8 = ep_kernels_portable_cast_fp8,
     .uncast_fp8 = ep_kernels_portable_uncast_fp8,
     .reduce = ep_kernels_portable_reduce,
+    .reduce_biased = ep_kernels_portable_reduce_biased,
     .encode10 = neon_encode10,
     .decode10 = neon_decode10,
     .copy = ep_kernels_copy,

@@ -59,7 +59,7 @@ void ep_kernels_portable_uncast_fp8(uint16_t *out, const uint8_t *q, const float
 }
 
 static void reduce_block(uint16_t *out, const uint16_t *const *rows, const float *weights, uint32_t count, float factor,
-                         size_t start) {
+                         const uint16_t *const *biases, uint32_t num_biases, size_t start) {
   float sum[KERNEL_BLOCK];
   for (size_t i = 0; i < KERNEL_BLOCK; i++)
     sum[i] = -0.0f; // what added to any number, -0 too, gives that number
@@ -70,7 +70,12 @@ static void reduce_block(uint16_t *out, const uint16_t *const *rows, const float
       sum[i] += weight * float_of((uint32_t)row[i] << 16);
   }
   for (size_t i = 0; i < KERNEL_BLOCK; i++)
-    out[start + i] = round_bf16(factor * sum[i]);
+    sum[i] *= factor;
+  for (uint32_t b = 0; b < num_biases; b++)
+    for (size_t i = 0; i < KERNEL_BLOCK; i++)
+      sum[i] += float_of((uint32_t)biases[b][start + i] << 16);
+  for (size_t i = 0; i < KERNEL_BLOCK; i++)
+    out[start + i] = round_bf16(sum[i]);
 }
 
 void ep_kernels_portable_reduce(uint16_t *out, const uint16_t *const *rows, const float *weights, uint32_t count,
@@ -80,7 +85,17 @@ void ep_kernels_portable_reduce(uint16_t *out, const uint16_t *const *rows, cons
     return;
   }
   for (size_t start = 0; start < hidden; start += KERNEL_BLOCK)
-    reduce_block(out, rows, weights, count, factor, start);
+    reduce_block(out, rows, weights, count, factor, NULL, 0, start);
+}
+
+void ep_kernels_portable_reduce_biased(uint16_t *out, const uint16_t *const *rows, uint32_t count, float factor,
+                                       const uint16_t *const *biases, uint32_t num_biases, uint32_t hidden) {
+  if (count == 0) {
+    ep_kernels_portable_reduce(out, biases, NULL, num_biases, 1.0f, hidden);
+    return;
+  }
+  for (size_t start = 0; start < hidden; start += KERNEL_BLOCK)
+    reduce_block(out, rows, NULL, count, factor, biases, num_biases, start);
 }
 
 const struct ep_kernels ep_kernels_portable = {
@@ -88,6 +103,7 @@ const struct ep_kernels ep_kernels_portable = {
     .cast_fp8 = ep_kernels_portable_cast_fp8,
     .uncast_fp8 = ep_kernels_portable_uncast_fp8,
     .reduce = ep_kernels_portable_reduce,
+    .reduce_biased = ep_kernels_portable_reduce_biased,
     .encode10 = ep_kernels_portable_encode10,
     .decode10 = ep_kernels_portable_decode10,
     .copy = ep_kernels_copy,

@@ -20,6 +20,8 @@ void ep_kernels_portable_cast_fp8(uint8_t *q, float *scales, const uint16_t *x, 
 void ep_kernels_portable_uncast_fp8(uint16_t *out, const uint8_t *q, const float *scales, uint32_t hidden);
 void ep_kernels_portable_reduce(uint16_t *out, const uint16_t *const *rows, const float *weights, uint32_t count,
                                 float factor, uint32_t hidden);
+void ep_kernels_portable_reduce_biased(uint16_t *out, const uint16_t *const *rows, uint32_t count, float factor,
+                                       const uint16_t *const *biases, uint32_t num_biases, uint32_t hidden);
 void ep_kernels_portable_encode10(uint8_t *codes, float *heads, const uint16_t *x, uint32_t hidden);
 void ep_kernels_portable_decode10(uint16_t *out, const uint8_t *codes, const float *heads, uint32_t hidden);
 void ep_kernels_copy(void *to, const void *from, size_t size); // of the C library

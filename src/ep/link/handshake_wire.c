@@ -9,6 +9,10 @@
 static const uint64_t magic = 0x4B4E494C54464557u;   // "WEFTLINK", read as little endian
 static const uint64_t tcp_magic = 0x52414654464557u; // "WEFTFAR", and a NUL
 
+static uint32_t mode_of(const weft_ep_t *ep) {
+  return ep->layout.flows ? WEFT_EP_THROUGHPUT : WEFT_EP_LATENCY;
+}
+
 struct ep_handshake_message ep_handshake_message_make(const weft_ep_t *ep, enum ep_handshake_kind kind, uint64_t to) {
   struct ep_handshake_message message = {
       .magic = magic,
@@ -25,6 +29,8 @@ struct ep_handshake_message ep_handshake_message_make(const weft_ep_t *ep, enum 
       .experts_per_rank = ep->experts_per_rank,
       .dtype = ep->dtype,
       .combine_dtype = ep->combine_dtype,
+      .mode = mode_of(ep),
+      .window_bytes = ep->layout.window_bytes,
       .depth = EP_DEPTH,
       .memory = ep->engine->memory,
   };
@@ -44,6 +50,17 @@ static int check_same(int32_t rank, const char *what, uint64_t theirs, uint64_t 
 
 static const char *memory_name(uint32_t memory) {
   return memory == WEFT_EP_MEMORY_CUDA ? "CUDA" : "host";
+}
+
+static const char *mode_name(uint32_t mode) {
+  return mode == WEFT_EP_THROUGHPUT ? "THROUGHPUT" : "LATENCY";
+}
+
+static int check_mode(const weft_ep_t *ep, const struct ep_handshake_message *message) {
+  if (message->mode == mode_of(ep))
+    return check_same(message->rank, "window_bytes", message->window_bytes, ep->layout.window_bytes);
+  return fail(WEFT_ERR_VERSION, "rank %d runs with mode %s, this rank with %s: all ranks of a group must agree",
+              message->rank, mode_name(message->mode), mode_name(mode_of(ep)));
 }
 
 static int check_memory(const weft_ep_t *ep, const struct ep_handshake_message *message) {
@@ -72,6 +89,8 @@ int ep_handshake_message_check(const weft_ep_t *ep, const struct ep_handshake_me
     return fail(WEFT_ERR_PROTOCOL, "a handshake message comes from rank %d; this is rank %d of %u", rank, ep->rank,
                 ep->capacity);
   int rc = check_same(rank, "capacity", message->capacity, ep->capacity);
+  if (rc == 0)
+    rc = check_mode(ep, message);
   if (rc == 0)
     rc = check_same(rank, "max_tokens", message->max_tokens, ep->layout.max_tokens);
   if (rc == 0)

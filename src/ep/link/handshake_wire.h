@@ -29,6 +29,8 @@ struct ep_handshake_message {
   int32_t error;      // REFUSED: enum weft_err
   char why[128];
   uint32_t combine_dtype;
+  uint32_t mode;         // enum weft_ep_mode
+  uint64_t window_bytes; // THROUGHPUT; else 0
 };
 
 // Between hosts, within TLS. The fields before `message` are the same in all versions, so that any two versions can

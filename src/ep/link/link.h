@@ -31,7 +31,7 @@ struct ep_inbox {
 };
 
 // How rows are written into the peer's window: by ordinary stores or past the caches (kernels.h), whichever is faster
-// from this processor to the peer's; see host/row_copy.c.
+// from this processor to the peer's; see host/rows/row_copy.c.
 struct ep_way {
   bool stream;
   bool doubt;           // the last trial found otherwise: try again at once, and change if the next one agrees

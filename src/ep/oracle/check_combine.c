@@ -19,7 +19,11 @@
 //   most K weights. Each is off by g(K) of itself, times its condition sum |w| / |sum w|. The quotient and the product
 //   round once each: |f| (|S| + D) * (g(K) * (both conditions) + 2 u). The terms of second order are less than the one
 //   rounding by which K exceeds the K - 1 sums of K weights.
-// - The result is rounded to bf16: h once more.
+// - UNWEIGHTED there are no products: n - 1 sums, and a lone bf16 output travels as it is. A row that a rank made in
+// any
+//   other way (by_rank) is bf16 and exact: d = 0 before it is coded.
+// - Each bias is one more f32 sum: with b of them g(b) of all that is added. Without contribution the first is exact.
+// - The result is rounded to bf16: h once more; not if it is one bias or nothing.
 //
 // The judge itself computes with 2^-53 where f32 has 2^-24: all g(n) have room for that.
 #include <math.h>
@@ -34,17 +38,20 @@
 #define LOGFMT10_CUT        0x1p-32
 #define LOGFMT10_ARITHMETIC 0x1p-15
 
+// What a rank brings to the tokens of the one under judgement.
+enum brings { BRINGS_NOTHING, BRINGS_ALL, BRINGS_SOME };
+
 struct combine {
   const struct oracle_case *test;
+  const struct oracle_answer *answer;
   const struct oracle_source *source; // the rank under judgement
   const uint16_t *out;
   const struct weft_ep_result *result;
   oracle_expert_fn expert;
   void *arg;
-  const int32_t *missing_ranks;
-  uint32_t num_missing_ranks;
   bool renormalize;
   struct oracle_verdict *verdict;
+  uint8_t *brings;       // [capacity] enum brings
   uint32_t num_missing;  // so far
   double error, squares; // so far: sums of (a - b)^2 and of a^2 + b^2, shifted by 1
   // One token, each [H]:
@@ -70,9 +77,14 @@ static int32_t rank_of(const struct combine *combine, int64_t expert) {
   return expert < 0 ? -1 : (int32_t)(expert / combine->test->experts_per_rank);
 }
 
-static bool brings(const struct combine *combine, int32_t rank) {
-  return rank >= 0 && oracle_source_of(combine->test, rank) &&
-         !oracle_listed(rank, combine->missing_ranks, combine->num_missing_ranks);
+// Of a rank that answered in part, whether the list has a selection of it among those of this token, which begin at the
+// entry that is next when none of its selections were checked.
+static bool is_missing(const struct combine *combine, int32_t rank, uint32_t token, uint32_t first) {
+  const struct weft_ep_result *result = combine->result;
+  for (uint32_t i = first; i < result->num_missing && result->missing[i].token == (int64_t)token; i++)
+    if (rank_of(combine, result->missing[i].expert) == rank)
+      return true;
+  return false;
 }
 
 static bool check_missing(struct combine *combine, uint32_t token, uint32_t k, int64_t expert) {
@@ -90,8 +102,9 @@ static bool check_missing(struct combine *combine, uint32_t token, uint32_t k, i
 
 static void see_row(struct combine *combine, uint32_t token) {
   uint32_t hidden = combine->test->hidden;
-  const uint16_t *x = combine->source->x + (size_t)token * hidden;
-  if (combine->test->dtype == WEFT_EP_BF16) {
+  uint16_t made[EP_MAX_HIDDEN];
+  const uint16_t *x = oracle_row(combine->test, combine->source, token, made);
+  if (combine->test->dtype == WEFT_EP_BF16 || combine->test->dtype == WEFT_EP_OPAQUE) {
     for (uint32_t i = 0; i < hidden; i++)
       combine->row[i] = format_bf16_value(x[i]);
     return;
@@ -147,16 +160,30 @@ static void add_selection(struct combine *combine, int64_t expert, double weight
   }
 }
 
-// Adds what one rank sends back for the token, from `n` selections.
-static void add_rank(struct combine *combine, uint32_t n) {
+// What is off in a rank's row before it is coded, from `n` selections.
+static void spread_row(struct combine *combine, uint32_t n) {
+  const struct oracle_answer *answer = combine->answer;
   uint32_t hidden = combine->test->hidden;
   const double *restrict rank_sum = combine->rank_sum, *restrict rank_size = combine->rank_size;
-  double *restrict sum = combine->sum, *restrict spread = combine->spread, *restrict size = combine->size;
-  double relative = error_of(n), denormal = n * 0x1p-150, *restrict d = combine->row_spread;
+  double *restrict d = combine->row_spread;
+  if (answer->by_rank || (answer->unweighted && n == 1)) {
+    memset(d, 0, hidden * sizeof *d);
+    return;
+  }
+  double relative = error_of(answer->unweighted ? n - 1 : n), denormal = n * 0x1p-150;
   for (uint32_t i = 0; i < hidden; i++) {
     double e = relative * rank_size[i] + denormal;
     d[i] = e + format_bf16_step(fabs(rank_sum[i]) + e) / 2;
   }
+}
+
+// Adds what one rank sends back for the token, from `n` selections.
+static void add_rank(struct combine *combine, uint32_t n) {
+  uint32_t hidden = combine->test->hidden;
+  const double *restrict rank_sum = combine->rank_sum;
+  double *restrict sum = combine->sum, *restrict spread = combine->spread, *restrict size = combine->size;
+  double *restrict d = combine->row_spread;
+  spread_row(combine, n);
   if (combine->test->combine_dtype == WEFT_EP_COMBINE_LOGFMT10)
     add_coding(combine, d);
   for (uint32_t i = 0; i < hidden; i++) {
@@ -166,74 +193,112 @@ static void add_rank(struct combine *combine, uint32_t n) {
   }
 }
 
-// Forms the sums of a token. Returns the number of ranks that brought something.
-static uint32_t add_token(struct combine *combine, uint32_t token) {
-  uint32_t topk = combine->test->topk, hidden = combine->test->hidden, num_ranks = 0;
+// The weight of a selection in sums, and in renormalisation.
+static double weight_of(const struct combine *combine, uint32_t token, uint32_t k) {
+  return combine->answer->unweighted ? 1
+                                     : (double)combine->source->topk_weights[(size_t)token * combine->test->topk + k];
+}
+
+// Forms the row of the rank that selection `first` of a token is the first for. Takes its selections out of `from`.
+static void add_rank_of(struct combine *combine, uint32_t token, uint32_t first, bool from[EP_MAX_TOPK]) {
+  uint32_t topk = combine->test->topk, hidden = combine->test->hidden, selections = 0;
   const int64_t *experts = combine->source->topk_idx + (size_t)token * topk;
-  const float *weights = combine->source->topk_weights + (size_t)token * topk;
-  bool done[EP_MAX_TOPK] = {false};
-  for (uint32_t first = 0; first < topk; first++) {
-    int32_t rank = rank_of(combine, experts[first]);
-    if (done[first] || !brings(combine, rank))
+  int32_t rank = rank_of(combine, experts[first]);
+  memset(combine->rank_sum, 0, hidden * sizeof(double));
+  memset(combine->rank_size, 0, hidden * sizeof(double));
+  for (uint32_t k = first; k < topk; k++) {
+    if (rank_of(combine, experts[k]) != rank)
+      continue;
+    if (!combine->answer->by_rank)
+      add_selection(combine, experts[k], weight_of(combine, token, k));
+    else if (selections == 0)
+      add_selection(combine, rank, 1);
+    from[k] = false;
+    selections++;
+  }
+  add_rank(combine, selections);
+}
+
+// Forms the sums of a token, of selections that came. Returns the number of ranks that brought something.
+static uint32_t add_token(struct combine *combine, uint32_t token, const bool came[EP_MAX_TOPK]) {
+  uint32_t num_ranks = 0;
+  size_t bytes = combine->test->hidden * sizeof(double);
+  bool from[EP_MAX_TOPK];
+  memcpy(from, came, sizeof from);
+  memset(combine->sum, 0, bytes);
+  memset(combine->spread, 0, bytes);
+  memset(combine->size, 0, bytes);
+  for (uint32_t first = 0; first < combine->test->topk; first++) {
+    if (!from[first])
       continue;
     if (num_ranks++ == 0)
       see_row(combine, token);
-    memset(combine->rank_sum, 0, hidden * sizeof(double));
-    memset(combine->rank_size, 0, hidden * sizeof(double));
-    uint32_t selections = 0;
-    for (uint32_t k = first; k < topk; k++)
-      if (rank_of(combine, experts[k]) == rank) {
-        add_selection(combine, experts[k], (double)weights[k]);
-        done[k] = true;
-        selections++;
-      }
-    add_rank(combine, selections);
+    add_rank_of(combine, token, first, from);
   }
   return num_ranks;
 }
 
 // The factor of renormalisation, and the bound of its relative error, that of the product with it included.
-static double factor_of(const struct combine *combine, uint32_t token, double *relative) {
+static double factor_of(const struct combine *combine, uint32_t token, const bool came_of[EP_MAX_TOPK],
+                        double *relative) {
   uint32_t topk = combine->test->topk;
   double all = 0, all_size = 0, came = 0, came_size = 0;
   bool missing = false;
-  for (uint32_t k = 0; k < topk; k++) {
-    int32_t rank = rank_of(combine, combine->source->topk_idx[(size_t)token * topk + k]);
-    double weight = (double)combine->source->topk_weights[(size_t)token * topk + k];
-    if (rank < 0)
+  *relative = 0;
+  for (uint32_t k = 0; combine->renormalize && k < topk; k++) {
+    if (combine->source->topk_idx[(size_t)token * topk + k] < 0)
       continue;
+    double weight = weight_of(combine, token, k);
     all += weight;
     all_size += fabs(weight);
-    if (brings(combine, rank)) {
-      came += weight;
-      came_size += fabs(weight);
-    } else {
-      missing = true;
-    }
+    came += came_of[k] ? weight : 0;
+    came_size += came_of[k] ? fabs(weight) : 0;
+    missing |= !came_of[k];
   }
-  *relative = 0;
-  if (!combine->renormalize || !missing || came == 0)
+  if (!missing || came == 0)
     return 1;
   double conditions = came_size / fabs(came) + (all == 0 ? 0 : all_size / fabs(all));
   *relative = error_of(topk) * conditions + 2 * F32_ROUNDING;
   return all / came;
 }
 
-static bool check_values(struct combine *combine, uint32_t token, uint32_t num_ranks) {
+// The biases of a value: their sum, and the sum of their magnitudes.
+static double bias_of(const struct combine *combine, size_t at, double *size) {
+  double sum = 0;
+  *size = 0;
+  for (int i = 0; i < 2; i++)
+    if (combine->answer->bias[i]) {
+      double bias = format_bf16_value(combine->answer->bias[i][at]);
+      sum += bias;
+      *size += fabs(bias);
+    }
+  return sum;
+}
+
+static bool check_values(struct combine *combine, uint32_t token, uint32_t num_ranks, const bool came[EP_MAX_TOPK]) {
   uint32_t hidden = combine->test->hidden;
-  const uint16_t *out = combine->out + (size_t)token * hidden;
-  double relative, factor = factor_of(combine, token, &relative), error = 0, squares = 0;
+  size_t first = (size_t)token * hidden;
+  double relative, factor = factor_of(combine, token, came, &relative), error = 0, squares = 0;
   double adding = num_ranks > 0 ? error_of(num_ranks - 1) : 0;
+  uint32_t added = (num_ranks > 0) + (combine->answer->bias[0] != NULL) + (combine->answer->bias[1] != NULL);
+  bool biased = combine->answer->bias[0] || combine->answer->bias[1];
+  double biasing = biased ? error_of(added - 1) : 0;
   for (uint32_t i = 0; i < hidden; i++) {
     double spread = combine->spread[i] + adding * combine->size[i];
     double right = factor * combine->sum[i];
     double bound = fabs(factor) * (spread + (fabs(combine->sum[i]) + spread) * relative);
-    bound += num_ranks > 0 ? format_bf16_step(fabs(right) + bound) / 2 : 0;
-    double is = format_bf16_value(out[i]);
+    if (biased) {
+      double size, bias = bias_of(combine, first + i, &size);
+      bound += biasing * (fabs(right) + bound + size);
+      right += bias;
+    }
+    bound += num_ranks > 0 || added > 1 ? format_bf16_step(fabs(right) + bound) / 2 : 0;
+    uint16_t bits = combine->out[first + i];
+    double is = format_bf16_value(bits);
     if (!(fabs(is - right) <= bound)) // NaN does not pass
       return oracle_wrong(combine->verdict,
                           "combine: token %u, column %u is 0x%04x (%.9g), should be %.9g within %.3g (%u ranks added)",
-                          token, i, out[i], is, right, bound, num_ranks);
+                          token, i, bits, is, right, bound, num_ranks);
     error += (is - right) * (is - right);
     squares += (is + 1) * (is + 1) + (right + 1) * (right + 1);
   }
@@ -242,18 +307,33 @@ static bool check_values(struct combine *combine, uint32_t token, uint32_t num_r
   return true;
 }
 
+// The weight that came back for a selection.
+static bool check_weight(const struct combine *combine, uint32_t token, uint32_t k, bool came) {
+  const struct oracle_answer *answer = combine->answer;
+  size_t at = (size_t)token * combine->test->topk + k;
+  if (!answer->out_weights)
+    return true;
+  float right = came && answer->row_weights ? answer->row_weights[at] : 0;
+  if (answer->out_weights[at] == right)
+    return true;
+  return oracle_wrong(combine->verdict, "combine: out_weights[%u][%u] is %a, should be %a%s", token, k,
+                      (double)answer->out_weights[at], (double)right, came ? "" : " (nothing came)");
+}
+
 static bool check_token(struct combine *combine, uint32_t token) {
+  bool came[EP_MAX_TOPK] = {false};
+  uint32_t first = combine->num_missing;
   for (uint32_t k = 0; k < combine->test->topk; k++) {
     int64_t expert = combine->source->topk_idx[(size_t)token * combine->test->topk + k];
     int32_t rank = rank_of(combine, expert);
-    if (rank >= 0 && !brings(combine, rank) && !check_missing(combine, token, k, expert))
+    enum brings brings = rank < 0 || (uint32_t)rank >= combine->test->capacity ? BRINGS_NOTHING : combine->brings[rank];
+    came[k] = brings == BRINGS_ALL || (brings == BRINGS_SOME && !is_missing(combine, rank, token, first));
+    if (rank >= 0 && !came[k] && !check_missing(combine, token, k, expert))
+      return false;
+    if (!check_weight(combine, token, k, came[k]))
       return false;
   }
-  size_t bytes = combine->test->hidden * sizeof(double);
-  memset(combine->sum, 0, bytes);
-  memset(combine->spread, 0, bytes);
-  memset(combine->size, 0, bytes);
-  return check_values(combine, token, add_token(combine, token));
+  return !oracle_sampled(combine->test, token) || check_values(combine, token, add_token(combine, token, came), came);
 }
 
 static bool check_result(const struct combine *combine) {
@@ -264,36 +344,58 @@ static bool check_result(const struct combine *combine) {
 }
 
 static bool check_arguments(const struct combine *combine, int32_t rank) {
+  const struct oracle_source *source = combine->source;
+  const struct weft_ep_result *result = combine->result;
   if (!oracle_case_valid(combine->test, combine->verdict))
     return false;
-  if (!combine->source)
+  if (!source)
     return oracle_wrong(combine->verdict, "case: rank %d is not among the sources", rank);
-  if (combine->source->num_tokens > 0 && (!combine->out || !combine->source->topk_weights))
+  bool weighs = !combine->answer->unweighted && (!combine->answer->by_rank || combine->renormalize);
+  if (source->num_tokens > 0 && (!combine->out || (weighs && !source->topk_weights)))
     return oracle_wrong(combine->verdict, "case: rank %d has tokens, but no out or topk_weights", rank);
+  if (source->num_tokens > 0 && !source->x && !combine->test->make_row)
+    return oracle_wrong(combine->verdict, "case: rank %d has tokens, but no x that experts can see", rank);
+  if (combine->test->num_partial > 0 &&
+      (!result || result->num_missing > result->missing_cap || (result->num_missing > 0 && !result->missing)))
+    return oracle_wrong(combine->verdict, "case: no whole list of what is missing, to tell what a lost rank brought");
   return true;
+}
+
+static void note_ranks(const struct combine *combine, const int32_t *missing, uint32_t num_missing) {
+  const struct oracle_case *test = combine->test;
+  for (uint32_t i = 0; i < test->num_sources; i++) {
+    int32_t rank = test->sources[i].rank;
+    bool some = oracle_listed(rank, test->partial, test->num_partial);
+    bool none = test->sources[i].outside || oracle_listed(rank, missing, num_missing);
+    combine->brings[rank] = none ? BRINGS_NOTHING : some ? BRINGS_SOME : BRINGS_ALL;
+  }
 }
 
 struct oracle_verdict oracle_check_combine(const struct oracle_case *test, int32_t rank, const uint16_t *out,
                                            const struct weft_ep_result *result, oracle_expert_fn expert, void *arg,
                                            const int32_t *missing_ranks, uint32_t num_missing_ranks, bool renormalize) {
+  static const struct oracle_answer plain;
   struct oracle_verdict verdict = {.ok = true};
   struct combine combine = {.test = test,
+                            .answer = test->answer ? test->answer : &plain,
                             .source = oracle_source_of(test, rank),
                             .out = out,
                             .result = result,
                             .expert = expert,
                             .arg = arg,
-                            .missing_ranks = missing_ranks,
-                            .num_missing_ranks = num_missing_ranks,
                             .renormalize = renormalize,
                             .verdict = &verdict};
   if (!check_arguments(&combine, rank))
     return verdict;
   double *arrays = malloc(ARRAYS * test->hidden * sizeof *arrays);
-  if (!arrays) {
+  combine.brings = calloc(test->capacity, sizeof *combine.brings);
+  if (!arrays || !combine.brings) {
     oracle_wrong(&verdict, "combine: no memory to judge with");
+    free(arrays);
+    free(combine.brings);
     return verdict;
   }
+  note_ranks(&combine, missing_ranks, num_missing_ranks);
   double **fields[ARRAYS] = {&combine.row, &combine.y,      &combine.rank_sum, &combine.rank_size,
                              &combine.sum, &combine.spread, &combine.size,     &combine.row_spread};
   for (size_t i = 0; i < ARRAYS; i++)
@@ -305,6 +407,7 @@ struct oracle_verdict oracle_check_combine(const struct oracle_case *test, int32
     check_result(&combine);
   // 1 - 2ab / (a^2 + b^2) is (a - b)^2 / (a^2 + b^2), without the loss of digits
   verdict.worst_diff = combine.squares > 0 ? combine.error / combine.squares : 0;
+  free(combine.brings);
   free(arrays);
   return verdict;
 }

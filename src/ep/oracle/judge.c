@@ -21,8 +21,11 @@ static bool source_valid(const struct oracle_case *test, uint32_t i, struct orac
   if (i > 0 && source->rank <= source[-1].rank)
     return oracle_wrong(verdict, "case: source rank %d follows rank %d: sources must ascend", source->rank,
                         source[-1].rank);
-  if (source->num_tokens > 0 && (!source->x || !source->topk_idx))
+  bool opaque = test->dtype == WEFT_EP_OPAQUE;
+  if (source->num_tokens > 0 && ((!opaque && !source->x && !test->make_row) || !source->topk_idx))
     return oracle_wrong(verdict, "case: source rank %d has tokens, but no x or topk_idx", source->rank);
+  if (source->num_tokens > 0 && opaque && (!source->payload || (test->scale_bytes > 0 && !source->payload_scales)))
+    return oracle_wrong(verdict, "case: source rank %d has opaque tokens, but no payload or scales", source->rank);
   return true;
 }
 
@@ -36,6 +39,8 @@ bool oracle_case_valid(const struct oracle_case *test, struct oracle_verdict *ve
     return oracle_wrong(verdict, "case: experts_per_rank is %u, not 1 to %d", test->experts_per_rank, EP_MAX_EXPERTS);
   if (test->capacity == 0 || test->capacity > EP_MAX_CAPACITY)
     return oracle_wrong(verdict, "case: capacity is %u, not 1 to %d", test->capacity, EP_MAX_CAPACITY);
+  if (test->dtype == WEFT_EP_OPAQUE && (test->row_bytes == 0 || test->scale_bytes % 4 != 0))
+    return oracle_wrong(verdict, "case: opaque rows of %u bytes and %u of scales", test->row_bytes, test->scale_bytes);
   for (uint32_t i = 0; i < test->num_sources; i++)
     if (!source_valid(test, i, verdict))
       return false;
@@ -47,6 +52,14 @@ const struct oracle_source *oracle_source_of(const struct oracle_case *test, int
     if (test->sources[i].rank == rank)
       return &test->sources[i];
   return NULL;
+}
+
+const uint16_t *oracle_row(const struct oracle_case *test, const struct oracle_source *source, uint32_t token,
+                           uint16_t *room) {
+  if (source->x)
+    return source->x + (size_t)token * test->hidden;
+  test->make_row(test->row_arg, source->rank, token, room);
+  return room;
 }
 
 bool oracle_listed(int32_t rank, const int32_t *ranks, uint32_t count) {

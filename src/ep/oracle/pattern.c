@@ -1,29 +1,27 @@
 // Inputs of operations: each value depends on its place and a seed.
-#include "ep/oracle/pattern.h"
+#include "ep/oracle/pattern_stream.h"
 
 #include <string.h>
 
-#include "base/random.h"
-
 enum { PERIOD = 8, CONSTANT_AT = 0, SCALED_AT = 4 };
-
-// Independent streams of one operation and rank.
-enum stream { STREAM_TOKENS, STREAM_ROWS, STREAM_ROUTING, STREAM_POOL, STREAM_POOL_START };
 
 enum pattern_kind pattern_kind_of(uint64_t op) {
   return op % PERIOD == CONSTANT_AT ? PATTERN_CONSTANT : op % PERIOD == SCALED_AT ? PATTERN_SCALED : PATTERN_PLAIN;
 }
 
-static uint64_t stream_key(const struct pattern *pattern, uint64_t op, int32_t rank, enum stream stream) {
-  uint64_t key = random_mix(pattern->seed) ^ op;
-  key = random_mix(key) ^ (uint64_t)(uint32_t)rank;
-  return random_mix(key) ^ random_mix(stream);
+enum pattern_shape pattern_shape_of(const struct pattern *pattern, uint64_t op) {
+  if (pattern->shape != PATTERN_ANY_SHAPE)
+    return pattern->shape;
+  return (enum pattern_shape)(pattern_stream_key(pattern, op, PATTERN_EVERY_RANK, STREAM_SHAPE) % PATTERN_ANY_SHAPE);
 }
 
 uint32_t pattern_tokens(const struct pattern *pattern, uint64_t op, int32_t rank) {
+  if (pattern_shape_of(pattern, op) == PATTERN_EMPTY_RANKS &&
+      pattern_stream_key(pattern, op, rank, STREAM_EMPTY) % 2 == 0)
+    return 0;
   if (!pattern->uneven || pattern_kind_of(op) == PATTERN_CONSTANT)
     return pattern->num_tokens;
-  return (uint32_t)(random_mix(stream_key(pattern, op, rank, STREAM_TOKENS)) % (pattern->num_tokens + 1u));
+  return (uint32_t)(random_mix(pattern_stream_key(pattern, op, rank, STREAM_TOKENS)) % (pattern->num_tokens + 1u));
 }
 
 static uint16_t to_bf16(float value) { // towards zero
@@ -40,7 +38,7 @@ static void fill_constant(uint16_t *row, int32_t rank, uint32_t token, uint32_t 
 
 // Values spread evenly over (-m, m), m the block's magnitude: (8 to 15) * 2^(-3 to 2). Four to a hash, so that the loop
 // is short; the top 16 bits of each f32 are the bf16.
-static void fill_block(uint16_t *x, uint64_t *state) {
+void pattern_fill_block(uint16_t *x, uint64_t *state) {
   uint64_t choice = random_next(state);
   float unit = (float)((8 + choice % 8) << (choice >> 8) % 6) * 0x1p-18f;
   for (int i = 0; i < WEFT_EP_BLOCK; i += 4) {
@@ -53,70 +51,37 @@ static void fill_block(uint16_t *x, uint64_t *state) {
 static void fill_random(uint16_t *row, uint64_t key, uint32_t token, uint32_t hidden) {
   uint64_t state = random_mix(key + token);
   for (uint32_t start = 0; start < hidden; start += WEFT_EP_BLOCK)
-    fill_block(row + start, &state);
+    pattern_fill_block(row + start, &state);
 }
 
 void pattern_pool_fill(const struct pattern *pattern, int32_t rank, uint32_t first, uint32_t count, uint16_t *x) {
-  uint64_t key = stream_key(pattern, 0, rank, STREAM_POOL);
+  uint64_t key = pattern_stream_key(pattern, 0, rank, STREAM_POOL);
   for (uint32_t i = 0; i < count; i++)
     fill_random(x + (size_t)i * pattern->hidden, key, (first + i) % pattern->pool, pattern->hidden);
 }
 
 uint32_t pattern_pool_start(const struct pattern *pattern, uint64_t op, int32_t rank) {
-  return (uint32_t)(random_mix(stream_key(pattern, op, rank, STREAM_POOL_START)) % pattern->pool);
+  return (uint32_t)(random_mix(pattern_stream_key(pattern, op, rank, STREAM_POOL_START)) % pattern->pool);
 }
 
-static bool taken(const int64_t *experts, uint32_t count, int64_t expert) {
-  for (uint32_t k = 0; k < count; k++)
-    if (experts[k] == expert)
-      return true;
-  return false;
-}
-
-// Draws among all experts of the active ranks; one that the token has already gives way to the next that it has not.
-static void draw_experts(const struct pattern *pattern, const int32_t *active, uint32_t num_active, uint64_t *state,
-                         int64_t *experts) {
-  uint64_t total = (uint64_t)num_active * pattern->experts_per_rank;
-  for (uint32_t k = 0; k < pattern->topk; k++) {
-    experts[k] = -1;
-    if (k >= total)
-      continue;
-    int64_t expert;
-    uint64_t draw = random_next(state) % total;
-    do {
-      expert = (int64_t)active[draw / pattern->experts_per_rank] * pattern->experts_per_rank +
-               (int64_t)(draw % pattern->experts_per_rank);
-      draw = (draw + 1) % total;
-    } while (taken(experts, k, expert));
-    experts[k] = expert;
-  }
-}
-
-static void route_token(const struct pattern *pattern, const int32_t *active, uint32_t num_active, uint64_t *state,
-                        int64_t *experts, float *weights) {
-  draw_experts(pattern, active, num_active, state, experts);
-  uint64_t limit = (uint64_t)((double)pattern->drop * 0x1p32);
-  for (uint32_t k = 0; k < pattern->topk; k++) {
-    uint64_t bits = random_next(state);
-    weights[k] = (float)((1u << 21) + (bits & 0xFFFFFF) * 7 / 8) * 0x1p-24f; // 24 bits: exact
-    if (bits >> 32 < limit)
-      experts[k] = -1;
-  }
+void pattern_row(const struct pattern *pattern, uint64_t op, int32_t rank, uint32_t token, uint16_t *row) {
+  if (pattern_kind_of(op) == PATTERN_CONSTANT)
+    fill_constant(row, rank, token, pattern->hidden);
+  else if (pattern->pool)
+    pattern_pool_fill(pattern, rank, pattern_pool_start(pattern, op, rank) + token, 1, row);
+  else
+    fill_random(row, pattern_stream_key(pattern, op, rank, STREAM_ROWS), token, pattern->hidden);
 }
 
 uint32_t pattern_fill(const struct pattern *pattern, uint64_t op, int32_t rank, const int32_t *active,
                       uint32_t num_active, uint16_t *x, int64_t *topk_idx, float *weights) {
   uint32_t num_tokens = pattern_tokens(pattern, op, rank), hidden = pattern->hidden, topk = pattern->topk;
-  uint64_t rows = stream_key(pattern, op, rank, STREAM_ROWS), routing = stream_key(pattern, op, rank, STREAM_ROUTING);
+  uint64_t routing = pattern_stream_key(pattern, op, rank, STREAM_ROUTING);
   for (uint32_t t = 0; t < num_tokens; t++) {
-    uint16_t *row = x + (size_t)t * hidden;
-    if (pattern_kind_of(op) == PATTERN_CONSTANT)
-      fill_constant(row, rank, t, hidden);
-    else if (pattern->pool)
-      pattern_pool_fill(pattern, rank, pattern_pool_start(pattern, op, rank) + t, 1, row);
-    else
-      fill_random(row, rows, t, hidden);
-    route_token(pattern, active, num_active, &routing, topk_idx + (size_t)t * topk, weights + (size_t)t * topk);
+    if (x)
+      pattern_row(pattern, op, rank, t, x + (size_t)t * hidden);
+    pattern_route_token(pattern, op, rank, active, num_active, &routing, topk_idx + (size_t)t * topk,
+                        weights + (size_t)t * topk);
   }
   return num_tokens;
 }

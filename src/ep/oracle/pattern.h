@@ -15,38 +15,69 @@ enum pattern_kind {
   PATTERN_PLAIN,    // random rows; the expert is the identity
 };
 
+// Where the tokens of an operation go, and who has any.
+enum pattern_shape {
+  PATTERN_EVEN,        // any expert of an active rank is as likely as any other, nearly
+  PATTERN_HOT,         // three tokens of four select one expert that all ranks have in common, besides others
+  PATTERN_ONE_EXPERT,  // every token selects that expert, at any place of its top-k, and no other
+  PATTERN_FEW_RANKS,   // the tokens of a rank go to one or two ranks, drawn for it
+  PATTERN_EMPTY_RANKS, // every other rank, or so, has no tokens
+  PATTERN_ANY_SHAPE,   // one of these, drawn for each operation
+};
+
 struct pattern {
   uint64_t seed;
-  uint32_t num_tokens; // largest; with PATTERN_CONSTANT, or without `uneven`, always so many
+  uint32_t num_tokens; // largest; with PATTERN_CONSTANT, or without `uneven`, always so many, or none by the shape
   uint32_t hidden, topk, experts_per_rank;
   bool uneven; // tokens per rank vary from 0 to num_tokens by (operation, rank)
   float drop;  // share of top-k entries that are -1, 0 to 1
   // Random rows: 0: new ones in each operation. Else each rank has so many, at least num_tokens, and an operation takes
   // a run of them, so they can be made before its number is known.
   uint32_t pool;
+  enum pattern_shape shape;
 };
 
 // Operation number -> kind: of any 8 operations in a row one is CONSTANT, one is SCALED, the others are PLAIN.
 enum pattern_kind pattern_kind_of(uint64_t op);
 
+// The shape of one operation: none that is ANY.
+enum pattern_shape pattern_shape_of(const struct pattern *pattern, uint64_t op);
+// The expert that HOT and ONE_EXPERT mean.
+int64_t pattern_hot_expert(const struct pattern *pattern, uint64_t op, const int32_t *active, uint32_t num_active);
+
 // Tokens that `rank` dispatches in operation `op`: what pattern_fill() returns.
 uint32_t pattern_tokens(const struct pattern *pattern, uint64_t op, int32_t rank);
 
 // What `rank` dispatches in operation `op` of a view with these active ranks (ascending, at least one): x bf16 [T][H],
-// topk_idx [T][K], weights [T][K]. Returns T. Callers may rely on this:
+// topk_idx [T][K], weights [T][K]. Returns T. x may be NULL: see pattern_row(). Callers may rely on this:
 // - x depends on (seed, op, rank, token, hidden, pool) only, the routing on the active ranks too.
 // - Random x are finite and below 64. Every 128 values have a magnitude of their own, so that neighbouring fp8 scales
 //   differ, and no two tokens of an operation have the same row.
-// - The experts of a token are distinct and belong to active ranks: any one is as likely as any other, nearly. If there
-//   are fewer than K, all stand in front and -1 behind, as far as `drop` leaves them.
+// - The experts of a token are distinct and belong to active ranks, as the shape says. If there are fewer than K, and
+//   the shape is not ONE_EXPERT, all stand in front and -1 behind, as far as HOT and `drop` leave them.
 // - Weights lie between 1/8 and 1, those of -1 entries too.
 uint32_t pattern_fill(const struct pattern *pattern, uint64_t op, int32_t rank, const int32_t *active,
                       uint32_t num_active, uint16_t *x, int64_t *topk_idx, float *weights);
+
+// The row of one token, as pattern_fill() makes it.
+void pattern_row(const struct pattern *pattern, uint64_t op, int32_t rank, uint32_t token, uint16_t *row);
 
 // With a pool: the rows number `first` to first + count - 1 of a rank, begun anew behind the last, into x[count][H];
 // and the number of the row that token 0 of operation `op` has, while token 1 has the next, and so on.
 void pattern_pool_fill(const struct pattern *pattern, int32_t rank, uint32_t first, uint32_t count, uint16_t *x);
 uint32_t pattern_pool_start(const struct pattern *pattern, uint64_t op, int32_t rank);
+
+// What `rank` adds to the results of operation `op`, bf16 [T][H], finite and below 64: `which` is 0 or 1.
+void pattern_bias(const struct pattern *pattern, uint64_t op, int32_t rank, uint32_t which, uint32_t num_tokens,
+                  uint16_t *bias);
+
+// The weight that `holder` sends back for selection `k` of a token of `source`: not 0, between -1 and 1.
+float pattern_row_weight(const struct pattern *pattern, uint64_t op, int32_t holder, int32_t source, uint32_t token,
+                         uint32_t k);
+
+// Opaque bytes of a token, and its scales: any bits.
+void pattern_payload(const struct pattern *pattern, uint64_t op, int32_t rank, uint32_t token, uint32_t row_bytes,
+                     uint32_t scale_bytes, uint8_t *row, uint8_t *scales);
 
 // At least 0.5, below 2, exact in bf16; different for any two experts less than 256 apart.
 double pattern_expert_factor(int64_t expert);

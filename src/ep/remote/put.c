@@ -16,7 +16,7 @@ static void add_dispatch(struct ep_update *update, struct ep_remote *remote, uin
   memcpy(words, head, sizeof words);
   ep_message_add_start(update, remote);
   size_t at = ep_message_offset(remote, head);
-  for (size_t i = 1; i <= offsetof(struct ep_dispatch_head, count) / sizeof *words; i++)
+  for (size_t i = 1; i <= offsetof(struct ep_dispatch_head, route_rows) / sizeof *words; i++)
     ep_message_add(update, EP_PLACE_AREA, at + i * sizeof *words, words[i]);
   ep_message_add(update, EP_PLACE_AREA, at, op + 1);
 }
@@ -37,6 +37,13 @@ static void add_part(struct ep_update *update, struct ep_remote *remote, uint64_
 
 static struct ep_publication *part_of(struct ep_remote *remote, uint64_t op, enum ep_part part) {
   return &remote->parts[op % EP_DEPTH][part];
+}
+
+// Whether heads go with the rows: not where the peer has kept them with its route.
+static bool has_heads(const struct ep_remote *remote, const struct ep_publication *part, uint64_t op,
+                      enum ep_part which) {
+  return part->strides[1] != 0 &&
+         (which != EP_PART_DISPATCH || slot_of(remote, remote->link->out.memory, op)->dispatch.route == 0);
 }
 
 static void push(struct ep_remote *remote, struct ep_post *post) {
@@ -89,7 +96,7 @@ uint32_t ep_put_zero_copy_rows(struct ep_link *link, uint64_t op, enum ep_part w
 void ep_put_zero_copy(struct ep_link *link, uint64_t op, enum ep_part which, uint32_t first, const void *from) {
   struct ep_publication *part = part_of(link->remote, op, which);
   uint32_t index = first / part->chunk_rows;
-  _Static_assert(EP_CHUNKS <= 64, "a bit for each chunk");
+  _Static_assert(EP_CHUNKS <= 64 && EP_FLOW_CHUNKS <= 64, "a bit for each chunk");
   part->zero_copied |= (uint64_t)1 << index;
   part->pieces[index].local_address = (uintptr_t)from;
 }
@@ -137,11 +144,12 @@ void ep_put_publish(struct ep_link *link, uint64_t op, enum ep_part which, uint3
   add_part(&part->last.update, remote, op, which);
   ep_message_end(&part->last);
   bool alone = part->posted == 0;
-  for (int i = 0; i < 2; i++)
-    part->last_pieces[i].length = alone ? (uint64_t)rows * part->strides[i] : 0;
+  uint64_t heads = rows && has_heads(remote, part, op, which) ? part->head_base + (uint64_t)rows * part->strides[1] : 0;
+  part->last_pieces[0].length = alone ? (uint64_t)rows * part->strides[0] : 0;
+  part->last_pieces[1].length = alone ? heads : 0;
   atomic_store_explicit(&part->busy, true, memory_order_relaxed);
-  if (!alone && part->strides[1])
-    send_piece(remote, part, &part->heads, &part->heads_piece, (uint64_t)rows * part->strides[1]);
+  if (!alone && heads)
+    send_piece(remote, part, &part->heads, &part->heads_piece, heads);
   if (!alone)
     send_chunk(remote, part, rows - part->posted);
   if (alone || atomic_fetch_sub(&part->pending, 1) == 1)

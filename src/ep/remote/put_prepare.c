@@ -13,9 +13,9 @@ static struct transport_piece piece(struct ep_remote *remote, size_t offset, siz
 }
 
 // Rows from `rows` on, and what lies beside them from `heads` on (stride 0: nothing), both from the beginning of a
-// slot.
+// slot. `head_base`: bytes there before the first row's.
 struct extent {
-  size_t rows, row_stride, heads, head_stride;
+  size_t rows, row_stride, heads, head_stride, head_base;
 };
 
 static int prepare_chunks(struct ep_remote *remote, struct ep_publication *part, size_t rows_at, uint32_t most) {
@@ -30,15 +30,17 @@ static int prepare_chunks(struct ep_remote *remote, struct ep_publication *part,
 }
 
 static int prepare_part(struct ep_remote *remote, uint32_t slot, enum ep_part which, const struct extent *extent) {
-  uint32_t most = remote->ep->layout.max_tokens;
+  uint32_t most = remote->ep->layout.window_rows;
   struct ep_publication *part = &remote->parts[slot][which];
-  uint32_t least = EP_CHUNK_BYTES / (uint32_t)extent->row_stride, even = (most + EP_CHUNKS - 1) / EP_CHUNKS;
+  uint32_t least = EP_CHUNK_BYTES / (uint32_t)extent->row_stride,
+           chunks = remote->ep->layout.flows ? EP_FLOW_CHUNKS : EP_CHUNKS, even = (most + chunks - 1) / chunks;
   part->chunk_rows = least > even ? least : even;
   if (part->chunk_rows > most)
     part->chunk_rows = most;
   part->num_chunks = (most + part->chunk_rows - 1) / part->chunk_rows;
   part->strides[0] = (uint32_t)extent->row_stride;
   part->strides[1] = (uint32_t)extent->head_stride;
+  part->head_base = (uint32_t)extent->head_base;
   part->chunks = calloc(part->num_chunks, sizeof *part->chunks);
   part->pieces = calloc(part->num_chunks, sizeof *part->pieces);
   if (!part->chunks || !part->pieces)
@@ -46,12 +48,12 @@ static int prepare_part(struct ep_remote *remote, uint32_t slot, enum ep_part wh
   size_t begins =
       (size_t)((char *)ep_slot(&remote->ep->layout, remote->link->out.memory, slot) - (char *)remote->link->out.memory);
   int rc = prepare_chunks(remote, part, begins + extent->rows, most);
-  part->heads_piece = piece(remote, begins + extent->heads, most * extent->head_stride);
+  part->heads_piece = piece(remote, begins + extent->heads, extent->head_base + most * extent->head_stride);
   if (rc == 0 && extent->head_stride)
     rc = ep_request_prepare(remote, &part->heads, ep_put_chunk_left, part, &part->heads_piece, 1);
   part->last_pieces[0] = part->pieces[0];
-  part->last_pieces[1] =
-      piece(remote, begins + extent->heads, part->chunk_rows * extent->head_stride); // `alone` has no more
+  part->last_pieces[1] = piece(remote, begins + extent->heads, // `alone` has no more
+                               extent->head_base + part->chunk_rows * extent->head_stride);
   if (rc == 0)
     rc =
         ep_message_prepare(remote, &part->last, ep_put_last_left, part, part->last_pieces, extent->head_stride ? 2 : 1);
@@ -61,7 +63,8 @@ static int prepare_part(struct ep_remote *remote, uint32_t slot, enum ep_part wh
 int ep_put_prepare(struct ep_remote *remote) {
   const struct ep_layout *layout = &remote->ep->layout;
   const struct extent extents[EP_PARTS] = {
-      [EP_PART_DISPATCH] = {layout->rows, layout->row_stride, layout->heads, layout->head_stride},
+      [EP_PART_DISPATCH] = {layout->rows, layout->row_stride, layout->counts, layout->head_stride,
+                            layout->heads - layout->counts},
       [EP_PART_WEIGHTS] = {.rows = layout->weights, .row_stride = layout->topk * sizeof(float)},
       [EP_PART_COMBINE] = {.rows = layout->combine, .row_stride = layout->combine_stride},
   };

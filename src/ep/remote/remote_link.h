@@ -30,7 +30,8 @@
 #define EP_FABRIC "nvlink" // in the place of a transport's name
 
 enum {
-  EP_CHUNKS = 16,             // of a part, at most
+  EP_CHUNKS = 16,             // of a part, at most;
+  EP_FLOW_CHUNKS = 64,        // where the parts are large windows, of which an operation may use little
   EP_CHUNK_BYTES = 240 << 10, // about; more, where that would be too many. The most that ucx serves as one operation
 };
 
@@ -50,6 +51,7 @@ struct ep_publication {
   struct transport_piece last_pieces[2];
   uint32_t num_chunks, chunk_rows;
   uint32_t strides[2];      // of rows and heads; the latter's may be 0: there are none
+  uint32_t head_base;       // bytes before the first head that travel with them
   uint32_t posted;          // rows, of what is being written; [owner]
   uint64_t zero_copied;     // bit i: chunk i is read where the caller has it; [owner]
   _Atomic uint32_t pending; // chunks and heads under way, and 1 while the last is not ready

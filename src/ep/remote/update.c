@@ -18,7 +18,8 @@ static bool is_flag(size_t at) {
          at == offsetof(struct ep_slot_head, combine.flag);
 }
 static bool is_header(size_t at) {
-  return at >= offsetof(struct ep_slot_head, dispatch.active) && at <= offsetof(struct ep_slot_head, dispatch.count);
+  return at >= offsetof(struct ep_slot_head, dispatch.active) &&
+         at <= offsetof(struct ep_slot_head, dispatch.route_rows);
 }
 static bool is_taken(size_t at) {
   return at == offsetof(struct ep_slot_head, taken.dispatch) || at == offsetof(struct ep_slot_head, taken.combine);

@@ -9,7 +9,7 @@
 
 #include "ep/core/layout.h"
 
-enum { EP_WORDS = 8 }; // of a message, at most
+enum { EP_WORDS = 10 }; // of a message, at most
 
 // Where a word of a message belongs.
 enum ep_place {

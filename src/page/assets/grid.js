@@ -21,7 +21,11 @@ function drawGrid(canvas, figure, spec) {
     },
     plugins: [{id: "cells", beforeDatasetsDraw: (drawn) => paintCells(drawn, spec)}],
   });
-  watchCells(chart, canvas, figure, spec);
+  watchCells(chart, canvas, figure, (x, y) => {
+    const column = Math.round(x), row = Math.round(y);
+    const inside = column >= 0 && column < spec.columns && row >= 0 && row < spec.rows;
+    return inside ? spec.tip(column, row) : "";
+  });
   return chart;
 }
 
@@ -47,34 +51,45 @@ function paintCells(chart, spec) {
   const width = (x.right - x.left) / spec.columns, height = (y.bottom - y.top) / spec.rows;
   const gap = width > 6 && height > 6 ? 1 : 0;
   context.save();
-  context.font = Math.min(12, Math.floor(height * 0.8)) + "px " + Chart.defaults.font.family;
-  context.textAlign = "center";
-  context.textBaseline = "middle";
+  beginMarks(context, height);
   for (let row = 0; row < spec.rows; row++) {
     let free = x.left;
     for (let column = 0; column < spec.columns; column++) {
       const cell = spec.paint(column, row);
       if (!cell) continue;
-      const left = x.left + column * width, top = y.top + row * height;
-      context.fillStyle = cell.colour;
-      context.fillRect(left, top, Math.max(1, width - gap), Math.max(1, height - gap));
-      if (cell.edge) {
-        context.fillStyle = colours.text;
-        context.fillRect(left, top, Math.max(1.5, Math.min(3, width / 4)), Math.max(1, height - gap));
-      }
-      if (!cell.mark || height < 9 || left < free) continue;
-      const room = context.measureText(cell.mark).width + 2;
-      if (room > width && !cell.spread) continue;
-      context.fillStyle = cell.ink || colours.text;
-      context.fillText(cell.mark, Math.max(left + width / 2, left + room / 2), top + height / 2);
-      free = left + room + 8;
+      const box = {left: x.left + column * width, top: y.top + row * height, width: width, height: height, gap: gap};
+      free = paintCell(context, box, cell, free);
     }
   }
   context.restore();
 }
 
-// The cell under the pointer says what it is. The same stands in the table, for those who have no pointer.
-function watchCells(chart, canvas, figure, spec) {
+function beginMarks(context, height) {
+  context.font = Math.min(12, Math.floor(height * 0.8)) + "px " + Chart.defaults.font.family;
+  context.textAlign = "center";
+  context.textBaseline = "middle";
+}
+
+// `free`: up to where the marks of the row reach; returns the same with this cell.
+function paintCell(context, box, cell, free) {
+  const height = Math.max(1, box.height - box.gap);
+  context.fillStyle = cell.colour;
+  context.fillRect(box.left, box.top, Math.max(1, box.width - box.gap), height);
+  if (cell.edge) {
+    context.fillStyle = colours.text;
+    context.fillRect(box.left, box.top, Math.max(1.5, Math.min(3, box.width / 4)), height);
+  }
+  if (!cell.mark || box.height < 9 || box.left < free) return free;
+  const room = context.measureText(cell.mark).width + 2;
+  if (room > box.width && !cell.spread) return free;
+  context.fillStyle = cell.ink || colours.text;
+  context.fillText(cell.mark, Math.max(box.left + box.width / 2, box.left + room / 2), box.top + box.height / 2);
+  return box.left + room + 8;
+}
+
+// What is under the pointer says what it is: `tipAt(x, y)` in the values of the axes. The same stands in the table, for
+// those who have no pointer.
+function watchCells(chart, canvas, figure, tipAt) {
   let tip = figure.querySelector(".tip");
   if (!tip) {
     tip = element("div", {class: "tip", "aria-hidden": "true", hidden: ""});
@@ -84,10 +99,7 @@ function watchCells(chart, canvas, figure, spec) {
     tip.hidden = true;
   };
   canvas.onmousemove = (event) => {
-    const column = Math.round(chart.scales.x.getValueForPixel(event.offsetX));
-    const row = Math.round(chart.scales.y.getValueForPixel(event.offsetY));
-    const inside = column >= 0 && column < spec.columns && row >= 0 && row < spec.rows;
-    const text = inside ? spec.tip(column, row) : "";
+    const text = tipAt(chart.scales.x.getValueForPixel(event.offsetX), chart.scales.y.getValueForPixel(event.offsetY));
     tip.hidden = !text;
     tip.textContent = text;
     tip.style.left = Math.min(event.offsetX + 12, Math.max(0, canvas.clientWidth - 200)) + "px";

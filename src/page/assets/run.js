@@ -88,7 +88,8 @@ function rankTable(run) {
       data.columns.map((name) => ["state", "host", "reason"].includes(name) ? {name: name, text: true} : name);
   return dataTable(
       "ranks", "every rank in every phase; times in us, rates in GB/s", columns,
-      () => data.cells.map((cell) => data.columns.map((name, i) => words[name] ? words[name](cell) : cell[i])));
+      () => data.cells.map((cell) => data.columns.map((name, i) => words[name] ? words[name](cell) : cell[i])),
+      data.cells.length);
 }
 
 function changeTable(run) {
@@ -105,7 +106,7 @@ function showRun(data, page) {
   charts.append(timelineCard(run));
   for (const card
            of [latencyCard(run), bandwidthCard(run), changeCard(run), stallCard(run), rankLatencyCard(run),
-               heatCard(run)])
+               heatCard(run), trafficCard(run)])
     if (card) charts.append(card);
   page.append(charts);
 }

@@ -17,8 +17,9 @@ function uniqueName(name) {
   return unique;
 }
 
-// `columns`: names, or {name, text: true} for those that hold words. `rows()` makes lists of values.
-function dataTable(id, caption, columns, rows) {
+// `columns`: names, or {name, text: true} for those that hold words. `rows()` makes lists of values; with `count`, how
+// many there will be, it is called after the charts are drawn.
+function dataTable(id, caption, columns, rows, count) {
   const heads = columns.map((column) => (typeof column === "string" ? {name: column} : column));
   const body = element("tbody");
   const head = element(
@@ -26,11 +27,13 @@ function dataTable(id, caption, columns, rows) {
       ...heads.map((column) => element("th", {scope: "col", class: column.text ? "text" : "", text: column.name})));
   const table =
       element("table", {id: uniqueName(id)}, element("caption", {text: caption}), element("thead", {}, head), body);
-  const fill = {body: body, heads: heads, rows: rows(), next: 0};
-  const count = fill.rows.length, large = count * heads.length > LARGE_TABLE && count > FIRST_ROWS;
-  fill.end = large ? FIRST_ROWS : count;
+  const fill = {body: body, heads: heads, rows: count === undefined ? rows() : null, make: rows, next: 0};
+  fill.count = count === undefined ? fill.rows.length : count;
+  const large = fill.count * heads.length > LARGE_TABLE && fill.count > FIRST_ROWS;
+  fill.end = large ? FIRST_ROWS : fill.count;
   waitingTables.push(fill);
-  const summary = element("summary", {text: "Data: " + caption + " (" + count + (count === 1 ? " row)" : " rows)")});
+  const summary =
+      element("summary", {text: "Data: " + caption + " (" + fill.count + (fill.count === 1 ? " row)" : " rows)")});
   return element(
       "details", {}, summary, element("div", {class: "scroll", tabindex: "0"}, table), large ? moreButton(fill) : null);
 }
@@ -38,12 +41,12 @@ function dataTable(id, caption, columns, rows) {
 function moreButton(fill) {
   const button = element("button", {type: "button"});
   const say = () => {
-    const left = fill.rows.length - fill.end;
+    const left = fill.count - fill.end;
     button.textContent = "Show " + Math.min(MORE_ROWS, left) + " more of " + left + " rows";
     button.hidden = left === 0;
   };
   button.addEventListener("click", () => {
-    fill.end = Math.min(fill.end + MORE_ROWS, fill.rows.length);
+    fill.end = Math.min(fill.end + MORE_ROWS, fill.count);
     while (fill.next < fill.end) addRow(fill);
     say();
   });
@@ -53,6 +56,7 @@ function moreButton(fill) {
 
 function addRow(fill) {
   const row = document.createElement("tr");
+  if (fill.rows === null) fill.rows = fill.make();
   const values = fill.rows[fill.next++];
   for (let i = 0; i < fill.heads.length; i++) {
     const cell = document.createElement("td");

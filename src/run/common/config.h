@@ -14,6 +14,18 @@ enum { RUN_REQUEST_MS = 3000 };
 // What a negative rank of the plan does: kills itself, leaves, or runs on until it is lost from outside.
 enum run_negative { RUN_NEGATIVE_KILL, RUN_NEGATIVE_LEAVE, RUN_NEGATIVE_LOST };
 
+// What throughput mode checks in each phase, beside the operations that it times.
+enum run_feature {
+  RUN_FEATURE_PER_EXPERT,
+  RUN_FEATURE_RANK_MAJOR,
+  RUN_FEATURE_PACKED,
+  RUN_FEATURE_ROUTES,       // kept: dispatches and combines by one, also after a change of view
+  RUN_FEATURE_BIASES,       // added in a combine
+  RUN_FEATURE_UNWEIGHTED,   // combines of rows as they are
+  RUN_FEATURE_WEIGHTS_BACK, // row weights that go back in a combine
+  RUN_NUM_FEATURES,
+};
+
 // A field of the configuration that the command line gives.
 struct run_given {
   const char *option;
@@ -43,9 +55,14 @@ struct run_config {
   enum weft_ep_dtype dtype;                                     // default bf16
   enum weft_ep_combine_dtype combine_dtype;                     // default bf16
   enum weft_ep_layout layout;                                   // per-expert
-  enum weft_ep_memory memory;                                   // AUTO: the lead decides, HOST or CUDA afterwards
-  bool share_gpus;                                              // on this node several ranks may have one GPU
-  uint32_t timeout_ms;                                          // of an operation; default 5,000
+  enum weft_ep_mode mode;                                       // by num_tokens, as the library does
+  uint32_t window_bytes;                                        // throughput: of a peer; 0: the library's default
+  uint32_t alignment;                                           // of the packed parts of experts; 0: 1
+  uint32_t processors;        // throughput on GPUs: of each kernel, at most; 0: the library's default
+  uint32_t left_out;          // RUN_FEATURE_*, a bit each: what the lead found the library without
+  enum weft_ep_memory memory; // AUTO: the lead decides, HOST or CUDA afterwards
+  bool share_gpus;            // on this node several ranks may have one GPU
+  uint32_t timeout_ms;        // of an operation; default 5,000
   uint32_t startup_timeout_s; // a rank that is launched must be active by then; default 60
   uint32_t iterations;        // timed operations per phase; default 20
   uint32_t warmup;            // untimed ones before; default 3

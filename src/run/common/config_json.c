@@ -23,13 +23,15 @@ struct field {
 
 static const struct field numbers[] = {
     NUMBER(num_agents), NUMBER(num_tokens), NUMBER(experts_per_rank),  NUMBER(hidden),     NUMBER(topk),
-    NUMBER(timeout_ms), NUMBER(warmup),     NUMBER(startup_timeout_s), NUMBER(iterations),
+    NUMBER(timeout_ms), NUMBER(warmup),     NUMBER(startup_timeout_s), NUMBER(iterations), NUMBER(window_bytes),
+    NUMBER(alignment),  NUMBER(processors), NUMBER(left_out),
 };
 
 static const struct field choices[] = {
     {"dtype", offsetof(struct run_config, dtype), {"bf16", "fp8", "fp8-pow2", "fp8-ue8m0"}, WEFT_EP_BF16},
     {"combine_dtype", offsetof(struct run_config, combine_dtype), {"bf16", "logfmt10"}, WEFT_EP_COMBINE_BF16},
-    {"layout", offsetof(struct run_config, layout), {"per-expert", "rank-major"}, WEFT_EP_PER_EXPERT},
+    {"layout", offsetof(struct run_config, layout), {"per-expert", "rank-major", "packed"}, WEFT_EP_PER_EXPERT},
+    {"mode", offsetof(struct run_config, mode), {"latency", "throughput"}, WEFT_EP_LATENCY},
     {"memory", offsetof(struct run_config, memory), {"host", "cuda", "auto"}, 0},
     {"negative", offsetof(struct run_config, negative), {"kill", "leave", "lost"}, 0},
 };
@@ -39,7 +41,7 @@ static const struct field choices[] = {
 _Static_assert(sizeof(enum weft_ep_dtype) == sizeof(unsigned) &&
                    sizeof(enum weft_ep_combine_dtype) == sizeof(unsigned) &&
                    sizeof(enum weft_ep_layout) == sizeof(unsigned) && sizeof(enum weft_ep_memory) == sizeof(unsigned) &&
-                   sizeof(enum run_negative) == sizeof(unsigned),
+                   sizeof(enum weft_ep_mode) == sizeof(unsigned) && sizeof(enum run_negative) == sizeof(unsigned),
                "choices are read and written as unsigned");
 
 json_t *run_settings_to_json(const struct run_config *config) {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/ep_limits.h"
 #include "base/fail.h"
 #include "base/printable.h"
 
@@ -74,6 +75,9 @@ void run_record_free(struct run_record *record) {
     free(record->views[i].ranks);
   free(record->views);
   free(record->losses);
+  free(record->rank.dispatch_rows);
+  record->rank.dispatch_rows = NULL;
+  record->rank.num_dispatch_rows = 0;
   record->views = NULL;
   record->losses = NULL;
   record->num_views = record->num_losses = 0;
@@ -141,6 +145,13 @@ static json_t *view_to_json(const struct run_view *view) {
                    (json_int_t)view->time_ns, "ranks", ranks);
 }
 
+static json_t *rows_to_json(const struct results_rank *rank) {
+  json_t *list = json_array();
+  for (uint32_t i = 0; i < rank->num_dispatch_rows; i++)
+    json_array_append_new(list, json_integer((json_int_t)rank->dispatch_rows[i]));
+  return list;
+}
+
 static void push(struct run_stall *stalls, uint32_t *count, uint32_t cap, const struct run_stall *stall) {
   if (*count == cap)
     memmove(stalls, stalls + 1, (size_t)-- * count * sizeof *stalls);
@@ -175,6 +186,7 @@ json_t *run_record_to_json(const struct run_record *record) {
   }
   failed |= json_object_set_new(json, "stalls", stalls_to_json(record->stalls, record->num_stalls));
   failed |= json_object_set_new(json, "turns", stalls_to_json(record->turns, record->num_turns));
+  failed |= json_object_set_new(json, "dispatch_rows", rows_to_json(&record->rank));
   failed |= json_object_set_new(json, "views", views);
   failed |= json_object_set_new(json, "losses", losses);
   if (failed) {
@@ -281,6 +293,23 @@ static int loss_from_json(struct run_record *record, const json_t *json) {
   return run_record_add_loss(record, &loss);
 }
 
+static int rows_from_json(struct results_rank *rank, const json_t *list) {
+  size_t count = json_array_size(list);
+  if (!json_is_array(list) || count > EP_MAX_CAPACITY)
+    return wrong("dispatch_rows");
+  rank->dispatch_rows = count > 0 ? calloc(count, sizeof *rank->dispatch_rows) : NULL;
+  if (count > 0 && !rank->dispatch_rows)
+    return fail(WEFT_ERR_NOMEM, "no memory for a record of %zu ranks", count);
+  for (size_t i = 0; i < count; i++) {
+    const json_t *rows = json_array_get(list, i);
+    if (!json_is_integer(rows) || json_integer_value(rows) < 0)
+      return wrong("dispatch_rows");
+    rank->dispatch_rows[i] = (uint64_t)json_integer_value(rows);
+  }
+  rank->num_dispatch_rows = (uint32_t)count;
+  return 0;
+}
+
 static int stalls_from_json(const char *name, const json_t *list, struct run_stall *stalls, uint32_t cap,
                             uint32_t *count) {
   size_t i;
@@ -316,6 +345,8 @@ int run_record_from_json(struct run_record *record, const json_t *json) {
   if (!json_is_array(views) || !json_is_array(losses))
     return wrong(json_is_array(views) ? "losses" : "views");
   err = all_stalls_from_json(&read, json);
+  if (!err)
+    err = rows_from_json(&read.rank, json_object_get(json, "dispatch_rows"));
   json_array_foreach(views, i, item) {
     if (!err)
       err = view_from_json(&read, item);

@@ -21,10 +21,13 @@ static int lead_open(struct node *node) {
   lead->started_ns = clock_ns();
   lead->num_nodes = node->config.num_agents ? node->config.num_agents : 1;
   lead->deadline_ns = clock_deadline_ms((uint64_t)node->config.startup_timeout_s * 1000);
+  lead->phases = calloc(node->plan->num_phases, sizeof *lead->phases);
   lead->seats = calloc((size_t)node->plan->num_phases * node->plan->ranks.count, sizeof *lead->seats);
   lead->nodes = calloc(lead->num_nodes, sizeof *lead->nodes);
   run_directory_event(&node->directory, "run_begin", json_pack("{s:s, s:s}", "host", node->host, "run", node->run));
-  return lead->seats && lead->nodes ? 0 : fail(WEFT_ERR_NOMEM, "no memory for %u phases", node->plan->num_phases);
+  return lead->phases && lead->seats && lead->nodes
+             ? 0
+             : fail(WEFT_ERR_NOMEM, "no memory for %u phases", node->plan->num_phases);
 }
 
 static void lead_close(struct node *node) {
@@ -33,6 +36,7 @@ static void lead_close(struct node *node) {
     return;
   for (size_t i = 0; lead->seats && i < (size_t)node->plan->num_phases * node->plan->ranks.count; i++)
     run_record_free(&lead->seats[i].record);
+  free(lead->phases);
   free(lead->seats);
   for (uint32_t i = 0; lead->nodes && i < lead->num_nodes; i++)
     json_decref(lead->nodes[i].gpus);
@@ -41,8 +45,15 @@ static void lead_close(struct node *node) {
   node->lead = NULL;
 }
 
+// A store that was away may bring all again: the first time counts.
+static void note_time(uint64_t *first_ns) {
+  if (*first_ns == 0)
+    *first_ns = clock_ns();
+}
+
 static void take_exit(struct node *node, struct seat *seat, const json_t *exit) {
   const char *boot = json_string_value(json_object_get(exit, "boot"));
+  note_time(&seat->ended_ns);
   seat->ended = true;
   seat->planned = json_is_true(json_object_get(exit, "planned"));
   seat->kill_ns = (uint64_t)json_integer_value(json_object_get(exit, "kill_ns"));
@@ -62,11 +73,14 @@ static int lead_take(struct node *node, const struct run_change *change) {
   if (run_key_tail(&node->keys, change->key, "fail")) {
     lead_record_report(node, change->json);
   } else if (run_key_pair(&node->keys, change->key, "start", &phase, &rank)) {
-    if ((seat = lead_seat(node, phase, (int32_t)rank)))
+    if ((seat = lead_seat(node, phase, (int32_t)rank))) {
+      note_time(&seat->started_ns);
       seat->started = true;
+    }
   } else if (run_key_pair(&node->keys, change->key, "record", &phase, &rank)) {
     if ((seat = lead_seat(node, phase, (int32_t)rank))) {
       run_record_free(&seat->record);
+      note_time(&seat->record_ns);
       seat->has_record = true;
       return run_record_from_json(&seat->record, change->json);
     }

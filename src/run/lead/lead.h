@@ -12,10 +12,11 @@ struct seat {
   bool started;    // came through the transition into the phase
   bool has_record; // has done its part of it
   struct run_record record;
-  bool ended, planned;      // the process launched for this phase has ended, as the plan has it
-  uint64_t kill_ns;         // when it died as planned; 0: it did not
-  char boot[RUN_BOOT_SIZE]; // of the host whose clock that is
-  char still[240];          // that the process launched for this phase stands still, in words; "": it does not
+  uint64_t started_ns, record_ns, ended_ns; // when the lead first heard of these, by its clock; 0: not yet
+  bool ended, planned;                      // the process launched for this phase has ended, as the plan has it
+  uint64_t kill_ns;                         // when it died as planned; 0: it did not
+  char boot[RUN_BOOT_SIZE];                 // of the host whose clock that is
+  char still[240]; // that the process launched for this phase stands still, in words; "": it does not
 };
 
 struct seen_node {
@@ -27,6 +28,11 @@ struct seen_node {
   char boot[RUN_BOOT_SIZE];
   char cpus[RUN_CPUS_SIZE]; // processors that it may run on
   uint32_t processors;      // that it may use of them at once
+};
+
+// By the lead's clock; 0: not yet.
+struct phase_times {
+  uint64_t begin_ns, end_ns;
 };
 
 enum lead_state { LEAD_GATHERS, LEAD_RUNS, LEAD_ENDS };
@@ -44,12 +50,13 @@ struct lead {
   char started[32]; // RFC 3339
   uint64_t started_ns;
   enum lead_state state;
-  uint64_t deadline_ns;    // of the state, or of the phase's start
-  bool showed_command;     // how the others are started
-  uint32_t awaited;        // where others come: the phase that waits for slots
-  bool all_started;        // of the phase in progress
-  struct seat *seats;      // [num_phases][plan->ranks.count]
-  struct seen_node *nodes; // [num_nodes]
+  uint64_t deadline_ns;       // of the state, or of the phase's start
+  bool showed_command;        // how the others are started
+  uint32_t awaited;           // where others come: the phase that waits for slots
+  bool all_started;           // of the phase in progress
+  struct phase_times *phases; // [num_phases]
+  struct seat *seats;         // [num_phases][plan->ranks.count]
+  struct seen_node *nodes;    // [num_nodes]
   uint32_t num_nodes;
   struct lead_failure failure;
 };
@@ -95,6 +102,12 @@ int lead_blame_standing(const struct node *node, int err);
 // stalls.c
 bool lead_is_survivor(const struct node *node, uint32_t phase, int32_t rank); // there before the phase, and after it
 void lead_fill_stall(const struct node *node, struct results_transition *change);
+
+// times.c: when phases began and ended, and changes took effect.
+void lead_fill_phase_times(const struct node *node, struct results_phase *phase);
+// `view`: with which a join or departure took effect, as a rank of the host `boot` saw it; NULL: none did.
+double lead_change_time(const struct node *node, const struct results_transition *change, const struct run_view *view,
+                        const char *boot);
 
 // processors.c: which processors the ranks shared. NOMEM.
 int lead_fill_processors(const struct node *node, struct results *results);

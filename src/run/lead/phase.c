@@ -23,6 +23,7 @@ int lead_begin_phase(struct node *node, uint32_t phase) {
   struct lead *lead = node->lead;
   node->phase.current = phase;
   node->phase.begun = true;
+  lead->phases[phase].begin_ns = clock_ns();
   lead->all_started = false;
   lead->deadline_ns = clock_deadline_ms((uint64_t)node->config.startup_timeout_s * 1000);
   run_directory_event(&node->directory, "phase_begin", json_pack("{s:i}", "phase", (int)phase));
@@ -115,6 +116,7 @@ int lead_gather_slots(struct node *node, uint32_t phase) {
 
 static int end_phase(struct node *node) {
   struct lead *lead = node->lead;
+  lead->phases[node->phase.current].end_ns = clock_ns();
   run_directory_event(&node->directory, "phase_end", json_pack("{s:i}", "phase", (int)node->phase.current));
   if (node->phase.current + 1 < node->plan->num_phases)
     return lead_gather_slots(node, node->phase.current + 1);

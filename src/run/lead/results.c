@@ -59,21 +59,40 @@ static void copy_place(const struct node *node, uint32_t phase, struct results_r
   }
 }
 
-static void fill_phase(const struct node *node, struct results_phase *phase, uint32_t index) {
+// What a rank reported, with a list of its own; of a length that cannot be, the list counts as none.
+static int copy_record(struct results_rank *row, const struct results_rank *record, uint32_t num_ranks) {
+  *row = *record;
+  row->num_dispatch_rows = 0;
+  row->dispatch_rows = NULL;
+  if (record->num_dispatch_rows != num_ranks || num_ranks == 0)
+    return 0;
+  row->dispatch_rows = malloc(num_ranks * sizeof *row->dispatch_rows);
+  if (!row->dispatch_rows)
+    return fail(WEFT_ERR_NOMEM, "no memory for the results");
+  memcpy(row->dispatch_rows, record->dispatch_rows, num_ranks * sizeof *row->dispatch_rows);
+  row->num_dispatch_rows = num_ranks;
+  return 0;
+}
+
+static int fill_phase(const struct node *node, struct results_phase *phase, uint32_t index) {
   const struct plan_ranks *ranks = &node->plan->ranks;
   phase->index = index;
   phase->num_ranks = ranks->count;
+  lead_fill_phase_times(node, phase);
   for (uint32_t i = 0; i < ranks->count; i++) {
     struct results_rank *row = &phase->ranks[i];
     const struct seat *seat = lead_seat(node, index, ranks->rank[i]);
     row->rank = ranks->rank[i];
     if (seat->has_record && takes_part(node, index, row->rank)) {
-      *row = seat->record.rank;
+      int err = copy_record(row, &seat->record.rank, ranks->count);
+      if (err)
+        return err;
     } else {
       describe_absent(node, index, row);
       copy_place(node, index, row);
     }
   }
+  return 0;
 }
 
 static int fill_phases(const struct node *node, struct results *results) {
@@ -83,7 +102,9 @@ static int fill_phases(const struct node *node, struct results *results) {
     results->phases[p].ranks = calloc(node->plan->ranks.count, sizeof *results->phases[p].ranks);
     if (!results->phases[p].ranks)
       return fail(WEFT_ERR_NOMEM, "no memory for the results");
-    fill_phase(node, &results->phases[p], p);
+    int err = fill_phase(node, &results->phases[p], p);
+    if (err)
+      return err;
   }
   return results->phases ? 0 : fail(WEFT_ERR_NOMEM, "no memory for the results");
 }
@@ -96,13 +117,15 @@ static bool view_has(const struct run_view *view, int32_t rank) {
 }
 
 // The first view of the phase that has the rank, or has it no more, as the lowest survivor (or, in the first phase, the
-// lowest rank) saw it.
-static const struct run_view *find_view(const struct node *node, uint32_t phase, int32_t rank, bool with) {
+// lowest rank) saw it; `*boot`: of that one's host.
+static const struct run_view *find_view(const struct node *node, uint32_t phase, int32_t rank, bool with,
+                                        const char **boot) {
   const struct plan_ranks *live = &node->plan->phases[phase].live;
   for (uint32_t i = 0; i < live->count; i++) {
     const struct seat *seat = lead_seat(node, phase, live->rank[i]);
     if (!seat->has_record || (phase > 0 && !lead_is_survivor(node, phase, live->rank[i])))
       continue;
+    *boot = seat->record.boot;
     for (uint32_t v = 0; v < seat->record.num_views; v++)
       if (view_has(&seat->record.views[v], rank) == with)
         return &seat->record.views[v];
@@ -137,7 +160,8 @@ static void fill_detection(const struct node *node, struct results_transition *c
 
 static void fill_transition(const struct node *node, struct results_transition *change) {
   const struct seat *seat = lead_seat(node, change->phase, change->rank);
-  const struct run_view *view = find_view(node, change->phase, change->rank, change->change == RESULTS_JOIN);
+  const char *boot = "";
+  const struct run_view *view = find_view(node, change->phase, change->rank, change->change == RESULTS_JOIN, &boot);
   if (view) {
     change->epoch = view->epoch;
     change->op = view->op;
@@ -154,6 +178,7 @@ static void fill_transition(const struct node *node, struct results_transition *
     if (victim->kill_ns && view && view->time_ns > victim->kill_ns && change->detect_us >= 0)
       change->first_dispatch_us = (double)(view->time_ns - victim->kill_ns) / 1000;
   }
+  change->time_s = lead_change_time(node, change, view, boot);
   lead_fill_stall(node, change);
 }
 
@@ -209,6 +234,17 @@ static void describe_store(const struct node *node, char *out, size_t cap) {
              weft_store_name(node->store.client));
 }
 
+// What was not checked, with the library's reasons.
+static void note_left_out(const struct node *node, struct results *results) {
+  json_t *why = json_object();
+  for (int i = 0; i < RUN_NUM_FEATURES; i++)
+    if (node->config.left_out & 1u << i)
+      json_object_set_new(why, node_feature_names[i], json_string(node->probe.why[i]));
+  if (json_object_size(why) > 0)
+    json_object_set(results->config, "left_out_why", why);
+  json_decref(why);
+}
+
 static int fill(const struct node *node, struct results *results, int status, const char *error) {
   const struct lead *lead = node->lead;
   memcpy(results->run, node->run, sizeof results->run);
@@ -221,6 +257,7 @@ static int fill(const struct node *node, struct results *results, int status, co
   results->config = run_settings_to_json(&node->config);
   if (node->gpus.why[0])
     json_object_set_new(results->config, "memory_why", json_string(node->gpus.why));
+  note_left_out(node, results);
   results->plan = plan_to_json(node->plan);
   results->passed = status == 0;
   results->exit_status = status;

@@ -28,10 +28,14 @@ static uint32_t num_live(const struct node *node) {
 int node_choose_memory(struct node *node) {
   struct run_config *config = &node->config;
   bool was_auto = config->memory == WEFT_EP_MEMORY_AUTO;
+  if (was_auto && node->probe.no_gpus[0])
+    config->memory = WEFT_EP_MEMORY_HOST;
   uint32_t most = num_live(node), least = config->num_agents > 1 && config->num_processes == 0 ? 1 : most;
   int err = run_gpus_choose(&node->gpus, config, &(struct run_gpus_need){node->plan->num_processes, least, most});
   if (err)
     return err;
+  if (was_auto && node->probe.no_gpus[0])
+    snprintf(node->gpus.why, sizeof node->gpus.why, "%s", node->probe.no_gpus);
   if (config->memory == WEFT_EP_MEMORY_CUDA)
     config->num_processes = config->share_gpus ? most : node->gpus.count;
   if (was_auto && node->gpus.why[0] && !config->quiet)

@@ -22,6 +22,7 @@
 #include "run/directory/run_directory.h"
 #include "run/node/gpus.h"
 #include "run/node/metrics.h"
+#include "run/node/probe.h"
 #include "run/process/process.h"
 #include "secure/secret.h"
 
@@ -113,6 +114,7 @@ struct node {
   struct lead *lead; // of the lead's role
   uint32_t id, slots;
   struct run_gpus gpus;
+  struct node_probe probe; // of the lead
   struct node_place place;
 
   struct node_store store;
@@ -157,6 +159,10 @@ int node_check_slots(const struct node *node);
 // Settles which memory the run uses (run/node/gpus.h) and with it, on GPUs, how many ranks this node has room for.
 // Before the run or this node is published.
 int node_choose_memory(struct node *node);
+// probe.c: for throughput and packed rows: which of what a run checks the library has. What it lacks goes into
+// config.left_out and node->probe; UNSUPPORTED where the run needs it. Before there is a thread, and before
+// node_choose_memory().
+int node_probe(struct node *node);
 int node_make_room(struct node *node); // allocates `children` and `launches`
 
 // find_lead.c

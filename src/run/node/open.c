@@ -116,10 +116,14 @@ int node_open(struct node *node, const struct node_role *lead) {
     if (!err)
       err = choose_token(node);
     if (!err)
+      err = node_probe(node);
+    if (!err)
       err = node_choose_memory(node);
     if (!err)
       err = open_directory(node);
   }
+  if (!err && node->config.store && !node->config.lead && node->plan) // may lead
+    err = node_probe(node);
   if (!err)
     err = node_rendezvous(node);
   if (!err && !node->directory.path)

@@ -168,6 +168,9 @@ static int open_ep(struct rank *rank) {
       .experts_per_rank = config->experts_per_rank,
       .dtype = config->dtype,
       .combine_dtype = config->combine_dtype,
+      .mode = config->mode,
+      .window_bytes = config->mode == WEFT_EP_THROUGHPUT ? config->window_bytes : 0,
+      .max_processors = config->memory == WEFT_EP_MEMORY_CUDA ? config->processors : 0,
       .op_timeout_ms = config->timeout_ms,
       .memory = config->memory,
       .device = rank->task.gpu,
@@ -256,6 +259,7 @@ static int run(struct rank *rank) {
 static void close_rank(struct rank *rank) {
   weft_store_watch_close(rank->watch); // it tells the reporter of what comes
   run_reporter_close(rank->reporter, clock_deadline_ms(FLUSH_MS));
+  rank_close_features(rank);
   traffic_close(rank->traffic);
   rank_take_events(rank);
   weft_ep_close(rank->ep);

@@ -2,8 +2,6 @@
 #include <stdlib.h>
 
 #include "base/fail.h"
-#include "base/text/text.h"
-#include "run/common/roster.h"
 #include "run/rank/rank.h"
 
 enum { PROGRESS_EVERY = 4 };
@@ -11,25 +9,9 @@ enum { PROGRESS_EVERY = 4 };
 struct samples {
   uint64_t *both, *dispatch, *combine; // [iterations]
   uint32_t count;
+  uint64_t *rows;                                                        // [capacity] of the dispatches, by rank
   double dispatch_logical, dispatch_wire, combine_logical, combine_wire; // sums
 };
-
-// In a phase nothing changes.
-static int check_view(const struct rank *rank, const struct traffic_op *op) {
-  const struct plan_ranks *live = &rank->plan->phases[rank->phase].live;
-  if (run_roster_equal(live, op->ranks, op->num_ranks))
-    return 0;
-  int err = rank_lost_to_others(rank, live->rank, live->count, op->ranks, op->num_ranks);
-  if (err)
-    return err;
-  return fail(WEFT_ERR_PROTOCOL, "operation %llu of phase %u ran among %u rank%s, but the plan has %u",
-              (unsigned long long)op->op, rank->phase, op->num_ranks, text_s(op->num_ranks), live->count);
-}
-
-static int operate(struct rank *rank, bool judge, struct traffic_op *op) {
-  int err = rank_operate(rank, &(struct rank_judgement){.judge = judge}, false, op);
-  return err ? err : check_view(rank, op);
-}
 
 // One operation of each kind; those between are run like any.
 static int check(struct rank *rank) {
@@ -37,7 +19,7 @@ static int check(struct rank *rank) {
   struct traffic_op op;
   while (wanted) {
     unsigned kind = 1u << traffic_next_kind(rank->traffic);
-    int err = operate(rank, (wanted & kind) != 0, &op);
+    int err = rank_operate_steady(rank, (wanted & kind) != 0, &op);
     if (err)
       return err;
     wanted &= ~kind;
@@ -48,7 +30,7 @@ static int check(struct rank *rank) {
 static int warm_up(struct rank *rank) {
   struct traffic_op op;
   for (uint32_t i = 0; i < rank->config.warmup; i++) {
-    int err = operate(rank, false, &op);
+    int err = rank_operate_steady(rank, false, &op);
     if (err)
       return err;
   }
@@ -59,7 +41,7 @@ static int warm_up(struct rank *rank) {
 static int take_samples(struct rank *rank, struct samples *samples) {
   struct traffic_op op;
   while (samples->count < rank->config.iterations) {
-    int err = operate(rank, false, &op);
+    int err = rank_operate_steady(rank, false, &op);
     if (err)
       return err;
     if (op.kind != PATTERN_PLAIN || !op.in_step)
@@ -72,9 +54,23 @@ static int take_samples(struct rank *rank, struct samples *samples) {
     samples->dispatch_wire += (double)op.dispatch_wire;
     samples->combine_logical += (double)op.combine_logical;
     samples->combine_wire += (double)op.combine_wire;
+    traffic_add_rows(rank->traffic, samples->rows);
     if (samples->count % PROGRESS_EVERY == 0)
       rank_report_progress(rank, "timed", samples->count, rank->config.iterations);
   }
+  return 0;
+}
+
+// In the order in which results have the ranks.
+static int keep_rows(struct rank *rank, const struct samples *samples) {
+  const struct plan_ranks *ranks = &rank->plan->ranks;
+  struct results_rank *found = &rank->record.rank;
+  found->dispatch_rows = samples->count ? calloc(ranks->count, sizeof *found->dispatch_rows) : NULL;
+  if (samples->count && !found->dispatch_rows)
+    return fail(WEFT_ERR_NOMEM, "no memory for a record of %u ranks", ranks->count);
+  found->num_dispatch_rows = samples->count ? ranks->count : 0;
+  for (uint32_t i = 0; i < found->num_dispatch_rows; i++)
+    found->dispatch_rows[i] = samples->rows[ranks->rank[i]];
   return 0;
 }
 
@@ -95,22 +91,44 @@ static void keep(struct rank *rank, struct samples *samples) {
 
 static int time_operations(struct rank *rank) {
   size_t room = rank->config.iterations + 1;
-  uint64_t *memory = malloc(3 * room * sizeof *memory);
+  uint64_t *memory = calloc(3 * room + rank->plan->capacity, sizeof *memory);
   if (!memory)
     return fail(WEFT_ERR_NOMEM, "no memory for %u timed operations", rank->config.iterations);
-  struct samples samples = {.both = memory, .dispatch = memory + room, .combine = memory + 2 * room};
+  struct samples samples = {
+      .both = memory, .dispatch = memory + room, .combine = memory + 2 * room, .rows = memory + 3 * room};
   int err = take_samples(rank, &samples);
   if (!err)
     keep(rank, &samples);
+  if (!err)
+    err = keep_rows(rank, &samples);
   free(memory);
   return err;
 }
 
-int rank_measure(struct rank *rank) {
+// For throughput all ranks go on from the same operation, whichever each began the steady part with: an operation by a
+// kept route is one for all or for none.
+static int line_up(struct rank *rank) {
+  struct traffic_op op;
+  int err = 0;
+  rank_set_mark(rank, rank_mark_steady(rank->phase));
+  do
+    err = rank_operate_steady(rank, false, &op);
+  while (!err && op.mark < rank_mark_steady(rank->phase));
+  return err;
+}
+
+static int check_all(struct rank *rank, bool last) {
   int err = check(rank);
+  return err || rank->config.mode != WEFT_EP_THROUGHPUT ? err : rank_check_features(rank, last);
+}
+
+int rank_measure(struct rank *rank) {
+  int err = rank->config.mode == WEFT_EP_THROUGHPUT ? line_up(rank) : 0;
+  if (!err)
+    err = check_all(rank, false);
   if (!err)
     err = warm_up(rank);
   if (!err)
     err = time_operations(rank);
-  return err ? err : check(rank);
+  return err ? err : check_all(rank, true);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "base/text/text.h"
 #include "base/time/clock.h"
 #include "run/common/rank_pipe.h"
 #include "run/common/roster.h"
@@ -202,4 +203,26 @@ int rank_operate(struct rank *rank, const struct rank_judgement *judgement, bool
 
 int rank_judge_last(struct rank *rank, const struct traffic_op *op) {
   return judge(rank, &(struct rank_judgement){.judge = true}, op);
+}
+
+// In a phase nothing changes.
+static int check_view(const struct rank *rank, const struct traffic_op *op) {
+  const struct plan_ranks *live = &rank->plan->phases[rank->phase].live;
+  if (run_roster_equal(live, op->ranks, op->num_ranks))
+    return 0;
+  int err = rank_lost_to_others(rank, live->rank, live->count, op->ranks, op->num_ranks);
+  if (err)
+    return err;
+  return fail(WEFT_ERR_PROTOCOL, "operation %llu of phase %u ran among %u rank%s, but the plan has %u",
+              (unsigned long long)op->op, rank->phase, op->num_ranks, text_s(op->num_ranks), live->count);
+}
+
+int rank_operate_steady(struct rank *rank, bool judge, struct traffic_op *op) {
+  int err = rank_operate(rank, &(struct rank_judgement){.judge = judge}, false, op);
+  return err ? err : check_view(rank, op);
+}
+
+void rank_set_mark(struct rank *rank, uint64_t mark) {
+  rank->mark = mark > rank->mark ? mark : rank->mark;
+  weft_ep_set_mark(rank->ep, rank->mark);
 }

@@ -24,7 +24,9 @@ static void die(struct rank *rank) {
 static void on_row(void *arg, uint32_t rows_written, uint32_t peers_done) {
   struct rank *rank = arg;
   (void)peers_done;
-  if (rows_written * 2 >= traffic_remote_rows(rank->traffic))
+  if (rank->rows_to_send == 0) // once: there may be many rows
+    rank->rows_to_send = traffic_remote_rows(rank->traffic);
+  if (rows_written * 2 >= rank->rows_to_send)
     die(rank);
 }
 

@@ -65,7 +65,11 @@ struct rank {
   bool judged;                 // the operation before was judged: the next one waits for ranks that are slower at it
   uint64_t offer_ns, fixed_ns; // of a joiner: when it offered itself, and when its first operation was fixed
   bool dispatched;             // any operation of this process has run
-  uint64_t median_ns;          // of the phase before: the longer of the median dispatch and the median combine
+  uint32_t rows_to_send;       // of the dispatch in which this rank dies; 0: not counted yet
+  uint64_t mark;               // the newest that this rank has set
+  struct traffic *kept;        // has the route that the phase before filled last; NULL: there is none
+  struct run_config kept_config;
+  uint64_t median_ns; // of the phase before: the longer of the median dispatch and the median combine
 };
 
 // events.c
@@ -87,6 +91,12 @@ struct rank_judgement {
 };
 int rank_operate(struct rank *rank, const struct rank_judgement *judgement, bool changing, struct traffic_op *op);
 
+// Likewise, in the part of a phase in which nothing changes: among the ranks that the plan has live, or it is an error.
+int rank_operate_steady(struct rank *rank, bool judge, struct traffic_op *op);
+
+// Has the operations from the next one on carry this mark; a lower one than before changes nothing.
+void rank_set_mark(struct rank *rank, uint64_t mark);
+
 // The error of a rank of `of` that the plan has live and that is not in `in`, a view: others found it lost, and their
 // reason counts before this one. 0: there is none.
 int rank_lost_to_others(const struct rank *rank, const int32_t *of, uint32_t num_of, const int32_t *in,
@@ -94,6 +104,14 @@ int rank_lost_to_others(const struct rank *rank, const int32_t *of, uint32_t num
 
 // Judges the operation that has just ended, of which nothing is missing.
 int rank_judge_last(struct rank *rank, const struct traffic_op *op);
+
+// The mark of a rank that knows that the phase has begun, and of one that has come to its part without changes.
+static inline uint64_t rank_mark_begun(uint32_t phase) {
+  return 2 * (uint64_t)phase + 1;
+}
+static inline uint64_t rank_mark_steady(uint32_t phase) {
+  return 2 * (uint64_t)phase + 2;
+}
 
 // transition.c: runs operations until all ranks of the phase are in the view and know of it, at the same operation
 // for all. *left: this rank was to leave and has.
@@ -107,6 +125,12 @@ int rank_lose(struct rank *rank);
 
 // measure.c: judged, untimed, timed and judged operations.
 int rank_measure(struct rank *rank);
+
+// features.c, for throughput: what throughput mode has beside the operations that are timed, a part of it each time by
+// turns: layouts, kept routes, biases, weights that go back. `last`: at the end of the phase, and a route is filled for
+// the next one.
+int rank_check_features(struct rank *rank, bool last);
+void rank_close_features(struct rank *rank);
 
 // report.c
 void rank_record_begin(struct rank *rank); // a new record for rank->phase

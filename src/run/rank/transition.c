@@ -16,14 +16,10 @@
 // Longer than the lead's own limit: the lead knows better why a rank is missing.
 enum { PATIENCE_S = 10 };
 
-static uint64_t mark_of(uint32_t phase) {
-  return (uint64_t)phase + 1;
-}
-
 // Lets the next operation carry what this rank knows; returns the phase.
 static uint32_t follow(struct rank *rank) {
   uint32_t current = atomic_load(&rank->current);
-  weft_ep_set_mark(rank->ep, mark_of(current));
+  rank_set_mark(rank, rank_mark_begun(current));
   return current;
 }
 
@@ -97,7 +93,7 @@ int rank_transition(struct rank *rank, bool *left) {
     if (err)
       return err;
     waits = waits && !contains_all(&op, rank->expected, rank->num_expected);
-    if (!leaving && op.mark >= mark_of(rank->phase) && in_view(&op, rank->expected, rank->num_expected)) {
+    if (!leaving && op.mark >= rank_mark_begun(rank->phase) && in_view(&op, rank->expected, rank->num_expected)) {
       *left = false;
       return loses(rank) ? 0 : rank_judge_last(rank, &op);
     }
@@ -113,6 +109,6 @@ int rank_end(struct rank *rank) {
     int err = rank_operate(rank, &(struct rank_judgement){0}, false, &op);
     if (err)
       return err;
-  } while (op.mark < mark_of(rank->plan->num_phases));
+  } while (op.mark < rank_mark_begun(rank->plan->num_phases));
   return 0;
 }

@@ -59,6 +59,11 @@ void buffer_release(const struct buffer_home *home, void *at, size_t size) {
     munmap(at, size ? size : 1);
 }
 
+void buffer_forget(const struct buffer_home *home, void *at, size_t size) {
+  if (at && !home->api)
+    madvise(at, size, MADV_DONTNEED); // fails on no mapping that buffer_allocate() has made
+}
+
 int buffer_fill(const struct buffer_home *home, void *at, uint8_t byte, size_t size) {
   char why[DEVICE_WHY] = "";
   if (!home->api) {

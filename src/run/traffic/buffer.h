@@ -25,6 +25,9 @@ void buffer_home_close(struct buffer_home *home); // with no buffer left; a zero
 int buffer_allocate(const struct buffer_home *home, size_t size, void *out);
 void buffer_release(const struct buffer_home *home, void *at, size_t size); // NULL is legal
 
+// Of large buffers on the host: gives the pages back; what is read next is 0. Elsewhere nothing is done.
+void buffer_forget(const struct buffer_home *home, void *at, size_t size);
+
 int buffer_fill(const struct buffer_home *home, void *at, uint8_t byte, size_t size);
 
 // From the host's memory into a buffer, and back; done on return. Nothing is to be done where both are one.

@@ -24,13 +24,21 @@ static float factor_of(const struct traffic *t, enum pattern_kind kind, uint32_t
   return kind == PATTERN_SCALED ? (float)pattern_expert_factor(expert) : 1.0f;
 }
 
+// Where the part of an expert begins, if the part before it ends at `end`.
+static size_t part_of(const struct traffic *t, uint32_t e, size_t end) {
+  uint32_t alignment = t->config->alignment ? t->config->alignment : 1;
+  return t->config->layout == WEFT_EP_PER_EXPERT ? (size_t)e * t->rows : (end + alignment - 1) / alignment * alignment;
+}
+
 static void answer_per_expert(struct traffic *t, enum pattern_kind kind) {
   const struct ep_kernels *kernels = ep_kernels_best();
   uint32_t hidden = t->config->hidden;
+  size_t end = 0;
   for (uint32_t e = 0; e < t->config->experts_per_rank; e++) {
     float factor = factor_of(t, kind, e);
-    for (int32_t i = 0; i < t->recv.counts[e]; i++) {
-      size_t at = (size_t)e * t->rows + (size_t)i;
+    size_t begin = part_of(t, e, end);
+    end = begin + (size_t)t->recv.counts[e];
+    for (size_t at = begin; at < end; at++) {
       uint16_t *y = t->y + at * hidden;
       const uint16_t *x = row_bf16(t, at, factor == 1.0f ? y : t->row);
       if (x != y)
@@ -47,21 +55,25 @@ static void answer_rank_major(struct traffic *t, enum pattern_kind kind) {
   for (uint32_t i = 0; i < t->info.num_rows; i++) {
     const uint16_t *x = row_bf16(t, i, t->row + (size_t)topk * hidden);
     const int32_t *experts = t->recv.local_expert + (size_t)i * topk;
+    float weights[EP_MAX_TOPK];
     uint32_t count = 0;
-    for (; count < topk && experts[count] >= 0; count++) {
-      float factor = factor_of(t, kind, (uint32_t)experts[count]);
+    for (uint32_t k = 0; k < topk; k++) {
+      if (experts[k] < 0)
+        continue;
+      float factor = factor_of(t, kind, (uint32_t)experts[k]);
       uint16_t *output = t->row + (size_t)count * hidden;
       if (factor != 1.0f)
         kernels->reduce(output, &x, NULL, 1, factor, hidden);
-      outputs[count] = factor != 1.0f ? output : x;
+      weights[count] = t->recv.weights[(size_t)i * topk + k];
+      outputs[count++] = factor != 1.0f ? output : x;
     }
-    kernels->reduce(t->y + (size_t)i * hidden, outputs, t->recv.weights + (size_t)i * topk, count, 1.0f, hidden);
+    kernels->reduce(t->y + (size_t)i * hidden, outputs, weights, count, 1.0f, hidden);
   }
 }
 
 void traffic_experts(struct traffic *t, enum pattern_kind kind) {
-  if (t->config->layout == WEFT_EP_PER_EXPERT)
-    answer_per_expert(t, kind);
-  else
+  if (t->config->layout == WEFT_EP_RANK_MAJOR)
     answer_rank_major(t, kind);
+  else
+    answer_per_expert(t, kind);
 }

@@ -69,20 +69,25 @@ static int await(struct traffic *t, uint64_t op, struct weft_ep_info *info, stru
 }
 
 static int launch_dispatch(struct traffic *t, const struct weft_ep_dispatch_args *args, struct traffic_op *op) {
+  struct weft_ep_recv_args recv = t->place;
   uint64_t expected = op->op;
   int err = set_mark(t, DISPATCH_BEGIN);
+  traffic_form_receive(t, &recv);
   op->begin_ns = clock_ns();
   if (!err)
-    err = weft_ep_dispatch(t->ep, args, &t->place, NULL, &op->op);
+    err = weft_ep_dispatch(t->ep, args, &recv, NULL, &op->op);
   if (!err)
     err = traffic_check_number(expected, op->op);
   return err ? err : set_mark(t, DISPATCH_END);
 }
 
-static int launch_combine(struct traffic *t, const struct weft_ep_combine_args *args, const struct traffic_op *op) {
+static int launch_combine(struct traffic *t, const struct weft_ep_combine_args *args, struct traffic_op *op) {
+  uint64_t expected = op->op;
   int err = set_mark(t, COMBINE_BEGIN);
   if (!err)
-    err = weft_ep_combine(t->ep, op->op, args, NULL);
+    err = traffic_combine(t, args, NULL, &op->op);
+  if (!err)
+    err = traffic_check_number(expected, op->op);
   return err ? err : set_mark(t, COMBINE_END);
 }
 
@@ -90,20 +95,25 @@ static int ask_experts(struct traffic *t, const struct traffic_op *op) {
   int err = await(t, op->op, &t->info, NULL);
   if (!err)
     err = traffic_get_received(t);
+  if (!err)
+    err = traffic_form_note(t, op);
   if (err)
     return err;
   traffic_experts(t, op->kind);
-  return traffic_put_answer(t);
+  err = traffic_form_answer(t);
+  return err ? err : traffic_put_answer(t);
 }
 
 int traffic_gpu_operate(struct traffic *t, struct weft_ep_dispatch_args *dispatch, struct weft_ep_combine_args *combine,
                         struct traffic_op *op) {
-  bool asks = t->answer == TRAFFIC_EXPERTS;
+  bool alone = t->form.way == TRAFFIC_COMBINE_ROUTE, asks = t->answer == TRAFFIC_EXPERTS && !alone;
   int err = t->answer == TRAFFIC_HELD ? traffic_hold(t) : 0;
   if (!err && op->in_step)
     err = keep_busy(t);
-  if (!err)
+  if (!err && !alone)
     err = launch_dispatch(t, dispatch, op);
+  if (!err && alone)
+    op->begin_ns = clock_ns();
   if (!err && asks)
     err = ask_experts(t, op);
   if (!err)
@@ -111,10 +121,10 @@ int traffic_gpu_operate(struct traffic *t, struct weft_ep_dispatch_args *dispatc
   if (!err)
     err = launch_combine(t, combine, op);
   if (!err)
-    err = await(t, op->op, asks ? NULL : &t->info, &t->result);
+    err = await(t, op->op, asks || alone ? NULL : &t->info, &t->result);
   if (!err)
     err = await_marks(t);
-  if (!err)
+  if (!err && !alone)
     err = time_between(t, DISPATCH_BEGIN, DISPATCH_END, &op->dispatch_ns);
   if (!err)
     err = time_between(t, COMBINE_BEGIN, COMBINE_END, &op->combine_ns);

@@ -1,10 +1,11 @@
 // What a rank sends: made from the pattern, and brought to where the operation reads it.
 #include <stdlib.h>
 
+#include "base/ep_limits.h"
 #include "base/fail.h"
 #include "run/traffic/internal.h"
 
-enum { POOL_MIN = 256 };
+enum { POOL_MIN = 256, POOL_MORE = 4096 };
 
 static size_t tokens_of(const struct run_config *config) {
   return config->num_tokens ? config->num_tokens : 1;
@@ -29,7 +30,8 @@ void traffic_input_close(struct traffic_input *input, bool with_rows) {
 
 // Odd, so that no operations of one distance in time share a part; enough that hardly any two share one at all.
 static uint32_t pool_rows(const struct run_config *config) {
-  uint32_t rows = 2 * config->num_tokens + 1;
+  uint32_t more = config->num_tokens < POOL_MORE ? config->num_tokens : POOL_MORE;
+  uint32_t rows = (config->num_tokens + more) | 1;
   return rows > POOL_MIN ? rows : POOL_MIN + 1;
 }
 
@@ -80,15 +82,15 @@ void traffic_pool_close(struct traffic *t) {
 static void make_routing(struct traffic *t, const struct traffic_op *op) {
   struct pattern pattern = traffic_pattern(t->config, op->kind);
   pattern.hidden = WEFT_EP_BLOCK;
-  t->input.num_tokens = pattern_fill(&pattern, op->op, weft_ep_rank(t->ep), op->ranks, op->num_ranks, t->narrow,
-                                     t->input.topk, t->input.weights);
+  t->input.num_tokens = pattern_fill(&pattern, op->input_op, weft_ep_rank(t->ep), op->input_ranks, op->num_input_ranks,
+                                     t->narrow, t->input.topk, t->input.weights);
 }
 
 int traffic_prepare_input(struct traffic *t, const struct traffic_op *op) {
   struct pattern pattern = traffic_pattern(t->config, op->kind);
   size_t first = op->kind == PATTERN_CONSTANT
                      ? 0
-                     : tokens_of(t->config) + pattern_pool_start(&pattern, op->op, weft_ep_rank(t->ep));
+                     : tokens_of(t->config) + pattern_pool_start(&pattern, op->input_op, weft_ep_rank(t->ep));
   make_routing(t, op);
   t->input.x = t->pool.host + first * t->config->hidden;
   t->x = t->pool.place + first * t->config->hidden;
@@ -101,4 +103,41 @@ int traffic_check_number(uint64_t expected, uint64_t begun) {
   return begun == expected ? 0
                            : fail(WEFT_ERR_DATA, "operation %llu was to begin, but dispatch began %llu",
                                   (unsigned long long)expected, (unsigned long long)begun);
+}
+
+// The ranks that a token goes to, each once, out of its selections; returns how many.
+static uint32_t ranks_of(const struct traffic *t, uint32_t token, int32_t ranks[EP_MAX_TOPK]) {
+  const int64_t *topk = t->input.topk + (size_t)token * t->config->topk;
+  uint32_t count = 0;
+  for (uint32_t k = 0; k < t->config->topk; k++) {
+    if (topk[k] < 0)
+      continue;
+    int32_t rank = (int32_t)(topk[k] / t->config->experts_per_rank);
+    uint32_t i = 0;
+    while (i < count && ranks[i] != rank)
+      i++;
+    ranks[i] = rank;
+    count += i == count;
+  }
+  return count;
+}
+
+void traffic_add_rows(const struct traffic *t, uint64_t *rows) {
+  int32_t ranks[EP_MAX_TOPK];
+  for (uint32_t token = 0; token < t->input.num_tokens; token++) {
+    uint32_t count = ranks_of(t, token, ranks);
+    for (uint32_t i = 0; i < count; i++)
+      rows[ranks[i]]++;
+  }
+}
+
+uint32_t traffic_remote_rows(const struct traffic *t) {
+  int32_t ranks[EP_MAX_TOPK], own = weft_ep_rank(t->ep);
+  uint32_t rows = 0;
+  for (uint32_t token = 0; token < t->input.num_tokens; token++) {
+    uint32_t count = ranks_of(t, token, ranks);
+    for (uint32_t i = 0; i < count; i++)
+      rows += ranks[i] != own;
+  }
+  return rows;
 }

@@ -30,7 +30,12 @@ enum {
   PAIR_RANGE,
   PAIR_LOCAL_EXPERT,
   PAIR_WEIGHTS,
-  PAIR_OUT, // ends the lists
+  PAIR_SLOT,
+  PAIR_EXPERT_END,
+  PAIR_OUT,  // ends the lists
+  PAIR_BIAS, // this and the next; from here on, only where operations have forms
+  PAIR_ROW_WEIGHTS = PAIR_BIAS + 2,
+  PAIR_OUT_WEIGHTS,
   NUM_PAIRS,
 };
 
@@ -54,6 +59,15 @@ enum traffic_answer {
 // came; RANK_MAJOR the caller would have weighed them, which only zeroes stand.
 enum { TRAFFIC_HELD_BYTE = 0x3F };
 
+// The operation that filled the route.
+struct traffic_filled {
+  weft_ep_route_t *route; // NULL: there is none
+  uint64_t op;
+  enum pattern_kind kind;
+  uint32_t num_tokens, num_ranks;
+  int32_t *ranks; // [capacity] the view in which it began
+};
+
 struct traffic {
   weft_ep_t *ep;
   const struct run_config *config;
@@ -63,6 +77,10 @@ struct traffic {
   uint32_t groups; // parts of the receive buffer: experts, or 1
   struct traffic_pair pairs[NUM_PAIRS];
   struct traffic_pool pool;
+  bool shares_pool;         // it is another traffic's
+  bool has_forms;           // buffers of forms are there
+  struct traffic_form form; // of the next operation, and of the last one
+  struct traffic_filled filled;
   struct traffic_input input; // this rank's, of the last operation
   const uint16_t *x;          // the same where the operation reads it
   int64_t *topk;
@@ -99,6 +117,21 @@ void traffic_pool_close(struct traffic *traffic);
 int traffic_prepare_input(struct traffic *traffic, const struct traffic_op *op);
 int traffic_check_number(uint64_t expected, uint64_t begun); // DATA: dispatch began another operation than prepared
 
+// form.c: what the form of an operation adds to its arguments; the combine of that form; and what a route says of what
+// it was filled with.
+int traffic_form_open(struct traffic *traffic);
+void traffic_form_close(struct traffic *traffic);
+int traffic_form_prepare(struct traffic *traffic, struct traffic_op *op);
+void traffic_form_dispatch(const struct traffic *traffic, struct weft_ep_dispatch_args *args);
+void traffic_form_receive(const struct traffic *traffic, struct weft_ep_recv_args *args);
+void traffic_form_combine(const struct traffic *traffic, struct weft_ep_combine_args *args);
+int traffic_form_answer(struct traffic *traffic);                            // row weights that go back, from the host
+int traffic_form_note(struct traffic *traffic, const struct traffic_op *op); // after the receive
+int traffic_combine(struct traffic *traffic, const struct weft_ep_combine_args *args, struct weft_ep_result *result,
+                    uint64_t *op);
+float *traffic_form_weights(const struct traffic *traffic); // [T][K] what goes back for each selection; to be freed
+int traffic_form_judge(struct traffic *traffic, const struct traffic_op *op); // the counts of a route that was filled
+
 // buffers.c
 int traffic_memory_open(struct traffic *traffic);
 void traffic_memory_close(struct traffic *traffic);
@@ -115,6 +148,9 @@ void traffic_gpu_close(struct traffic *traffic);
 int traffic_gpu_rehearse(struct traffic *traffic); // the fill and the marks around it
 int traffic_gpu_operate(struct traffic *traffic, struct weft_ep_dispatch_args *dispatch,
                         struct weft_ep_combine_args *combine, struct traffic_op *op);
+
+// judge.c: room for the inputs of all ranks, which is made when it is first needed.
+int traffic_open_others(struct traffic *traffic);
 
 // experts.c: lets this rank's experts answer what was received, into y.
 void traffic_experts(struct traffic *traffic, enum pattern_kind kind);

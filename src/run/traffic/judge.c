@@ -5,7 +5,7 @@
 #include "ep/oracle/oracle.h"
 #include "run/traffic/internal.h"
 
-static int open_others(struct traffic *t) {
+int traffic_open_others(struct traffic *t) {
   if (t->others)
     return 0;
   t->others = calloc(t->max_ranks, sizeof *t->others);
@@ -17,15 +17,57 @@ static int open_others(struct traffic *t) {
   return err;
 }
 
-static void make_sources(struct traffic *t, const struct traffic_op *op, struct oracle_source *sources) {
+// Of many tokens the values of so many are judged, and all places, counts and weights.
+enum { SAMPLED = 256 };
+
+static void settle_sample(const struct traffic *t, const struct traffic_op *op, struct oracle_case *test) {
+  test->sample = t->config->num_tokens / SAMPLED + 1;
+  test->sample_first = (uint32_t)(op->op % test->sample); // another part each time
+}
+
+// The rows of another rank that are looked at. The constant kind has its own.
+static void make_rows(const struct traffic *t, const struct traffic_op *op, const struct oracle_case *test,
+                      int32_t rank, struct traffic_input *input) {
   struct pattern pattern = traffic_pattern(t->config, op->kind);
-  for (uint32_t i = 0; i < op->num_ranks; i++) {
-    bool own = op->ranks[i] == weft_ep_rank(t->ep);
+  uint32_t start = pattern_pool_start(&pattern, op->input_op, rank);
+  for (uint32_t token = test->sample_first; token < input->num_tokens; token += test->sample)
+    pattern_pool_fill(&pattern, rank, start + token, 1, input->x + (size_t)token * t->config->hidden);
+}
+
+// Narrow rows cost next to nothing, and the routing is the same.
+static void make_input(struct traffic *t, const struct traffic_op *op, const struct oracle_case *test, int32_t rank,
+                       struct traffic_input *input) {
+  struct pattern pattern = traffic_pattern(t->config, op->kind);
+  bool narrow = op->kind != PATTERN_CONSTANT;
+  pattern.hidden = narrow ? WEFT_EP_BLOCK : pattern.hidden;
+  input->num_tokens = pattern_fill(&pattern, op->input_op, rank, op->input_ranks, op->num_input_ranks,
+                                   narrow ? t->narrow : input->x, input->topk, input->weights);
+  if (narrow)
+    make_rows(t, op, test, rank, input);
+}
+
+static bool contains(const int32_t *ranks, uint32_t count, int32_t rank) {
+  for (uint32_t i = 0; i < count; i++)
+    if (ranks[i] == rank)
+      return true;
+  return false;
+}
+
+// A kept route has the places of all ranks of the view that it was filled in.
+static void make_sources(struct traffic *t, const struct traffic_op *op, const struct oracle_case *test,
+                         struct oracle_source *sources) {
+  for (uint32_t i = 0; i < op->num_input_ranks; i++) {
+    int32_t rank = op->input_ranks[i];
+    bool own = rank == weft_ep_rank(t->ep);
     struct traffic_input *input = own ? &t->input : &t->others[i];
     if (!own)
-      input->num_tokens =
-          pattern_fill(&pattern, op->op, op->ranks[i], op->ranks, op->num_ranks, input->x, input->topk, input->weights);
-    sources[i] = (struct oracle_source){op->ranks[i], input->num_tokens, input->x, input->topk, input->weights};
+      make_input(t, op, test, rank, input);
+    sources[i] = (struct oracle_source){.rank = rank,
+                                        .num_tokens = input->num_tokens,
+                                        .x = input->x,
+                                        .topk_idx = input->topk,
+                                        .topk_weights = input->weights,
+                                        .outside = !contains(op->ranks, op->num_ranks, rank)};
   }
 }
 
@@ -43,44 +85,71 @@ static void held_expert(void *arg, int64_t expert, const double *row, uint32_t h
 static struct oracle_verdict judge_combine(const struct traffic *t, const struct oracle_case *test,
                                            const struct traffic_op *op, const int32_t *missing, uint32_t num_missing) {
   enum pattern_kind kind = op->kind;
-  double held = t->config->layout == WEFT_EP_PER_EXPERT ? oracle_bf16(TRAFFIC_HELD_BYTE * 0x0101) : 0;
+  double held = t->config->layout == WEFT_EP_RANK_MAJOR ? 0 : oracle_bf16(TRAFFIC_HELD_BYTE * 0x0101);
   bool is_held = t->answer == TRAFFIC_HELD;
   return oracle_check_combine(test, weft_ep_rank(t->ep), t->out, &t->result, is_held ? held_expert : pattern_expert,
                               is_held ? (void *)&held : (void *)&kind, missing, num_missing, t->renormalize);
 }
 
+static int judge_dispatch(struct traffic *t, const struct oracle_case *test, const struct traffic_op *op) {
+  struct weft_ep_recv_args recv = t->recv;
+  traffic_form_receive(t, &recv);
+  struct oracle_verdict verdict =
+      oracle_check_dispatch(test, weft_ep_rank(t->ep), &recv, &t->info, op->lost, op->num_lost);
+  return verdict.ok ? traffic_form_judge(t, op) : refuse(op, "dispatch", &verdict);
+}
+
+static int judge_halves(struct traffic *t, struct oracle_case *test, const struct traffic_op *op,
+                        const int32_t *missing, uint32_t num_missing, double *worst_diff) {
+  struct oracle_answer answer = {.unweighted = t->form.unweighted};
+  float *given = t->form.weights_back ? traffic_form_weights(t) : NULL;
+  int err = t->form.weights_back && !given ? fail(WEFT_ERR_NOMEM, "no memory for weights") : 0;
+  for (uint32_t b = 0; b < t->form.biases; b++)
+    answer.bias[b] = t->pairs[PAIR_BIAS + b].host;
+  answer.row_weights = given;
+  answer.out_weights = given ? t->pairs[PAIR_OUT_WEIGHTS].host : NULL;
+  test->answer = &answer;
+  if (!err && t->form.way != TRAFFIC_COMBINE_ROUTE)
+    err = judge_dispatch(t, test, op);
+  if (!err) {
+    test->num_partial = 0; // who died in its dispatch has combined nothing
+    struct oracle_verdict verdict = judge_combine(t, test, op, missing, num_missing);
+    if (!verdict.ok)
+      err = refuse(op, "combine", &verdict);
+    else if (verdict.worst_diff > *worst_diff)
+      *worst_diff = verdict.worst_diff;
+  }
+  free(given);
+  return err;
+}
+
 int traffic_judge(struct traffic *t, const struct traffic_op *op, const int32_t *missing, uint32_t num_missing,
                   double *worst_diff) {
+  const struct run_config *config = t->config;
   int err = traffic_get_received(t);
   if (!err)
     err = traffic_get_out(t);
   if (!err)
-    err = open_others(t);
-  struct oracle_source *sources = calloc(op->num_ranks, sizeof *sources);
+    err = traffic_open_others(t);
+  struct oracle_source *sources = calloc(op->num_input_ranks, sizeof *sources);
   if (!err && !sources)
-    err = fail(WEFT_ERR_NOMEM, "no memory for %u sources", op->num_ranks);
+    err = fail(WEFT_ERR_NOMEM, "no memory for %u sources", op->num_input_ranks);
   if (!err) {
-    make_sources(t, op, sources);
-    const struct run_config *config = t->config;
     struct oracle_case test = {.hidden = config->hidden,
                                .topk = config->topk,
                                .experts_per_rank = config->experts_per_rank,
                                .capacity = t->capacity,
                                .dtype = config->dtype,
                                .sources = sources,
-                               .num_sources = op->num_ranks,
+                               .num_sources = op->num_input_ranks,
                                .combine_dtype = config->combine_dtype};
-    int32_t rank = weft_ep_rank(t->ep);
-    struct oracle_verdict verdict = oracle_check_dispatch(&test, rank, &t->recv, &t->info, op->lost, op->num_lost);
-    if (!verdict.ok)
-      err = refuse(op, "dispatch", &verdict);
-    if (!err) {
-      verdict = judge_combine(t, &test, op, missing, num_missing);
-      if (!verdict.ok)
-        err = refuse(op, "combine", &verdict);
-      else if (verdict.worst_diff > *worst_diff)
-        *worst_diff = verdict.worst_diff;
+    if (config->mode == WEFT_EP_THROUGHPUT) { // a rank that dies in mid-flow may have brought a part of its rows
+      test.partial = op->lost;
+      test.num_partial = op->num_lost;
     }
+    settle_sample(t, op, &test);
+    make_sources(t, op, &test, sources);
+    err = judge_halves(t, &test, op, missing, num_missing, worst_diff);
   }
   free(sources);
   return err;

@@ -3,9 +3,24 @@
 
 #include <stdlib.h>
 
+#include "base/ep_limits.h"
 #include "base/fail.h"
 #include "base/time/clock.h"
 #include "run/traffic/internal.h"
+
+static int complete(struct traffic **out, struct traffic *t) {
+  int err = traffic_memory_open(t);
+  if (!err)
+    err = traffic_gpu_open(t);
+  if (!err && t->has_forms)
+    err = traffic_form_open(t);
+  if (err) {
+    traffic_close(t);
+    return err;
+  }
+  *out = t;
+  return 0;
+}
 
 int traffic_open(struct traffic **out, weft_ep_t *ep, const struct run_config *config, struct buffer_home *home,
                  uint32_t capacity, uint32_t max_ranks) {
@@ -17,20 +32,35 @@ int traffic_open(struct traffic **out, weft_ep_t *ep, const struct run_config *c
   t->home = home;
   t->capacity = capacity;
   t->max_ranks = max_ranks;
-  int err = traffic_memory_open(t);
-  if (!err)
-    err = traffic_gpu_open(t);
+  return complete(out, t);
+}
+
+int traffic_open_variant(struct traffic **out, struct traffic *other, const struct run_config *config) {
+  struct traffic *t = calloc(1, sizeof *t);
+  int err = t ? traffic_open_others(other) : fail(WEFT_ERR_NOMEM, "no memory for the traffic");
   if (err) {
-    traffic_close(t);
+    free(t);
     return err;
   }
-  *out = t;
-  return 0;
+  t->ep = other->ep;
+  t->config = config;
+  t->home = other->home;
+  t->capacity = other->capacity;
+  t->max_ranks = other->max_ranks;
+  t->shares_pool = t->has_forms = true;
+  t->pool = other->pool;
+  t->others = other->others;
+  return complete(out, t);
+}
+
+void traffic_set_form(struct traffic *t, const struct traffic_form *form) {
+  t->form = *form;
 }
 
 void traffic_close(struct traffic *t) {
   if (!t)
     return;
+  traffic_form_close(t);
   traffic_gpu_close(t);
   traffic_memory_close(t);
   free(t);
@@ -40,25 +70,34 @@ enum pattern_kind traffic_next_kind(const struct traffic *t) {
   return pattern_kind_of(weft_ep_next_op(t->ep));
 }
 
+// For throughput a half has no calls of its own: its rows flow in pieces, out and in at once.
+static bool has_halves(const struct traffic *t) {
+  return t->config->mode != WEFT_EP_THROUGHPUT;
+}
+
 static int run_dispatch(struct traffic *t, const struct weft_ep_dispatch_args *args, struct traffic_op *op) {
+  struct weft_ep_recv_args recv = t->place;
   uint64_t expected = op->op;
+  traffic_form_receive(t, &recv);
   op->begin_ns = clock_ns();
-  int err = weft_ep_dispatch_send(t->ep, args, &op->op);
+  int err = has_halves(t) ? weft_ep_dispatch_send(t->ep, args, &op->op)
+                          : weft_ep_dispatch(t->ep, args, &recv, &t->info, &op->op);
   if (!err)
     err = traffic_check_number(expected, op->op);
-  if (!err)
-    err = weft_ep_dispatch_recv(t->ep, op->op, &t->place, &t->info);
+  if (!err && has_halves(t))
+    err = weft_ep_dispatch_recv(t->ep, op->op, &recv, &t->info);
   op->dispatch_ns = clock_ns() - op->begin_ns;
   return err;
 }
 
 static int run_combine(struct traffic *t, const struct weft_ep_combine_args *args, struct traffic_op *op) {
-  uint64_t begin = op->combine_begin_ns = clock_ns();
-  int err = weft_ep_combine_send(t->ep, op->op, args);
-  if (!err)
+  uint64_t expected = op->op, begin = op->combine_begin_ns = clock_ns();
+  bool in_one = !has_halves(t) || t->form.way == TRAFFIC_COMBINE_ROUTE;
+  int err = in_one ? traffic_combine(t, args, &t->result, &op->op) : weft_ep_combine_send(t->ep, op->op, args);
+  if (!err && !in_one)
     err = weft_ep_combine_recv(t->ep, op->op, args, &t->result);
   op->combine_ns = clock_ns() - begin;
-  return err;
+  return err ? err : traffic_check_number(expected, op->op);
 }
 
 static void describe(struct traffic *t, struct traffic_op *op) {
@@ -76,14 +115,17 @@ static void describe(struct traffic *t, struct traffic_op *op) {
   t->last_epoch = op->epoch;
 }
 
-// Weights come with the combine in operations of the constant kind, so that both ways are judged.
+// Weights come with the combine in operations of the constant kind, so that both ways are judged. Not for throughput,
+// where they come with the dispatch.
 static bool weighs_late(const struct traffic *t, enum pattern_kind kind) {
-  return kind == PATTERN_CONSTANT && t->config->layout == WEFT_EP_PER_EXPERT;
+  return kind == PATTERN_CONSTANT && t->config->layout == WEFT_EP_PER_EXPERT && has_halves(t) && !t->has_forms;
 }
 
 // By the operation's number alone, so that all ranks answer alike, whatever each does with the operation.
 static enum traffic_answer answer_of(const struct traffic *t, enum pattern_kind kind) {
-  bool plain_rows = t->config->layout == WEFT_EP_PER_EXPERT && t->config->dtype == WEFT_EP_BF16;
+  bool plain_rows = t->config->layout != WEFT_EP_RANK_MAJOR && t->config->dtype == WEFT_EP_BF16;
+  if (t->has_forms)
+    return TRAFFIC_EXPERTS;
   if (kind != PATTERN_SCALED && plain_rows)
     return TRAFFIC_SAME; // an identity needs no copy
   return t->home->api && kind == PATTERN_PLAIN ? TRAFFIC_HELD : TRAFFIC_EXPERTS;
@@ -94,56 +136,74 @@ static int prepare(struct traffic *t, struct traffic_op *op) {
   uint32_t count = 0;
   *op = (struct traffic_op){.op = weft_ep_next_op(t->ep), .ranks = t->ranks};
   op->kind = pattern_kind_of(op->op);
+  op->input_op = op->op;
+  op->input_ranks = op->ranks;
   int err = weft_ep_view(t->ep, &op->begin_epoch, t->ranks, t->capacity, &count);
   if (err)
     return err;
   if (count > t->max_ranks)
     return fail(WEFT_ERR_LIMIT, "view %llu has %u ranks, but the plan never has more than %u",
                 (unsigned long long)op->begin_epoch, count, t->max_ranks);
-  op->num_ranks = count;
+  op->num_ranks = op->num_input_ranks = count;
+  err = t->has_forms ? traffic_form_prepare(t, op) : 0;
+  if (err)
+    return err;
   t->answer = answer_of(t, op->kind);
   t->renormalize = op->op % 2 == 1;
+  t->result = (struct weft_ep_result){
+      .size = sizeof t->result, .missing = t->missing, .missing_cap = t->config->num_tokens * t->config->topk};
+  if (t->form.way == TRAFFIC_COMBINE_ROUTE) // of what the operation before has received
+    return 0;
   t->has_copies = false;
   err = traffic_prepare_input(t, op);
   op->in_step = !t->home->api || t->answer != TRAFFIC_EXPERTS;
   t->info = (struct weft_ep_info){.size = sizeof t->info, .lost = t->lost, .lost_cap = t->capacity};
-  t->result = (struct weft_ep_result){
-      .size = sizeof t->result, .missing = t->missing, .missing_cap = t->input.num_tokens * t->config->topk};
   return err;
 }
 
 static struct weft_ep_dispatch_args dispatch_args(const struct traffic *t, enum pattern_kind kind) {
-  return (struct weft_ep_dispatch_args){.size = sizeof(struct weft_ep_dispatch_args),
-                                        .x = t->x,
-                                        .num_tokens = t->input.num_tokens,
-                                        .topk_idx = t->topk,
-                                        .topk_weights = weighs_late(t, kind) ? NULL : t->weights,
-                                        .stream = t->home->stream};
+  struct weft_ep_dispatch_args args = {.size = sizeof args,
+                                       .x = t->x,
+                                       .num_tokens = t->input.num_tokens,
+                                       .topk_idx = t->topk,
+                                       .topk_weights = weighs_late(t, kind) ? NULL : t->weights,
+                                       .stream = t->home->stream,
+                                       .processors = t->config->processors};
+  traffic_form_dispatch(t, &args);
+  return args;
 }
 
 static struct weft_ep_combine_args combine_args(const struct traffic *t, enum pattern_kind kind) {
-  return (struct weft_ep_combine_args){.size = sizeof(struct weft_ep_combine_args),
-                                       .y = t->answer == TRAFFIC_SAME ? t->place.x : t->pairs[PAIR_Y].place,
-                                       .topk_weights = weighs_late(t, kind) ? t->weights : NULL,
-                                       .flags = t->renormalize ? WEFT_EP_COMBINE_RENORMALIZE : 0,
-                                       .out = t->pairs[PAIR_OUT].place,
-                                       .stream = t->home->stream};
+  struct weft_ep_combine_args args = {.size = sizeof args,
+                                      .y = t->answer == TRAFFIC_SAME ? t->place.x : t->pairs[PAIR_Y].place,
+                                      .topk_weights = weighs_late(t, kind) ? t->weights : NULL,
+                                      .flags = t->renormalize ? WEFT_EP_COMBINE_RENORMALIZE : 0,
+                                      .out = t->pairs[PAIR_OUT].place,
+                                      .stream = t->home->stream,
+                                      .processors = t->config->processors};
+  traffic_form_combine(t, &args);
+  return args;
 }
 
 static int operate(struct traffic *t, const struct weft_ep_dispatch_args *dispatch,
                    const struct weft_ep_combine_args *combine, struct traffic_op *op) {
+  if (t->form.way == TRAFFIC_COMBINE_ROUTE)
+    return run_combine(t, combine, op);
   int err = run_dispatch(t, dispatch, op);
+  if (!err)
+    err = traffic_form_note(t, op);
   if (err)
     return err;
   if (t->answer == TRAFFIC_EXPERTS)
     traffic_experts(t, op->kind);
-  return run_combine(t, combine, op);
+  err = traffic_form_answer(t);
+  return err ? err : run_combine(t, combine, op);
 }
 
 int traffic_run(struct traffic *t, bool with_poison, struct traffic_op *op) {
   struct traffic_op done;
   int err = prepare(t, &done);
-  if (!err && with_poison)
+  if (!err && with_poison && t->form.way != TRAFFIC_COMBINE_ROUTE)
     err = traffic_poison(t);
   if (err)
     return err;
@@ -164,24 +224,6 @@ int traffic_send_only(struct traffic *t) {
   if (err)
     return err;
   struct weft_ep_dispatch_args dispatch = dispatch_args(t, op.kind);
-  return weft_ep_dispatch_send(t->ep, &dispatch, &op.op);
-}
-
-// Whether the k-th selection is the first of its token that goes to its rank.
-static bool first_to_rank(const int64_t *topk, uint32_t k, int64_t experts_per_rank) {
-  for (uint32_t i = 0; i < k; i++)
-    if (topk[i] >= 0 && topk[i] / experts_per_rank == topk[k] / experts_per_rank)
-      return false;
-  return true;
-}
-
-uint32_t traffic_remote_rows(const struct traffic *t) {
-  uint32_t rows = 0, num_topk = t->config->topk;
-  int64_t experts = t->config->experts_per_rank, own = weft_ep_rank(t->ep);
-  for (uint32_t token = 0; token < t->input.num_tokens; token++) {
-    const int64_t *topk = t->input.topk + (size_t)token * num_topk;
-    for (uint32_t k = 0; k < num_topk; k++)
-      rows += topk[k] >= 0 && topk[k] / experts != own && first_to_rank(topk, k, experts);
-  }
-  return rows;
+  return has_halves(t) ? weft_ep_dispatch_send(t->ep, &dispatch, &op.op)
+                       : weft_ep_dispatch(t->ep, &dispatch, &t->place, NULL, &op.op);
 }

@@ -24,7 +24,7 @@ static size_t y_bytes(const struct run_config *config) {
 
 // The byte that held rows are made of.
 static uint8_t held_byte(const struct traffic *t) {
-  return t->config->layout == WEFT_EP_PER_EXPERT ? TRAFFIC_HELD_BYTE : 0;
+  return t->config->layout == WEFT_EP_RANK_MAJOR ? 0 : TRAFFIC_HELD_BYTE;
 }
 
 // Lists come from malloc(), for tools that look after overruns.
@@ -54,8 +54,9 @@ static void close_pair(struct traffic *t, struct traffic_pair *pair) {
 
 static int open_pairs(struct traffic *t) {
   const struct run_config *config = t->config;
-  bool per_expert = config->layout == WEFT_EP_PER_EXPERT, cast = config->dtype != WEFT_EP_BF16;
-  size_t all = (size_t)t->groups * t->rows;
+  bool rank_major = config->layout == WEFT_EP_RANK_MAJOR, packed = config->layout == WEFT_EP_PACKED;
+  bool cast = config->dtype != WEFT_EP_BF16;
+  size_t all = (size_t)t->groups * t->rows, ranges = t->capacity * sizeof(int64_t);
   int err = open_pair(t, PAIR_X, all * row_bytes(config), true);
   if (!err && cast)
     err = open_pair(t, PAIR_SCALES, all * scale_bytes(config), true);
@@ -68,13 +69,23 @@ static int open_pairs(struct traffic *t) {
   if (!err)
     err = open_pair(t, PAIR_SRC_TOKEN, all * sizeof(int32_t), false);
   if (!err)
-    err = open_pair(t, PAIR_RANGE, (size_t)t->groups * t->capacity * sizeof(int64_t), false);
-  if (!err && !per_expert)
+    err = open_pair(t, PAIR_RANGE, (rank_major ? 1 : config->experts_per_rank) * ranges, false);
+  if (!err && rank_major)
     err = open_pair(t, PAIR_LOCAL_EXPERT, all * config->topk * sizeof(int32_t), false);
-  if (!err && !per_expert)
+  if (!err && rank_major)
     err = open_pair(t, PAIR_WEIGHTS, all * config->topk * sizeof(float), false);
+  if (!err && packed)
+    err = open_pair(t, PAIR_SLOT, all * config->topk * sizeof(int32_t), false);
+  if (!err && packed)
+    err = open_pair(t, PAIR_EXPERT_END, config->experts_per_rank * sizeof(int32_t), false);
   if (!err)
     err = open_pair(t, PAIR_OUT, (size_t)(config->num_tokens + 1) * y_bytes(config), false);
+  for (int i = 0; i < 2 && t->has_forms && !err; i++)
+    err = open_pair(t, PAIR_BIAS + i, (size_t)(config->num_tokens + 1) * y_bytes(config), false);
+  if (!err && t->has_forms && rank_major)
+    err = open_pair(t, PAIR_ROW_WEIGHTS, all * config->topk * sizeof(float), false);
+  if (!err && t->has_forms && rank_major)
+    err = open_pair(t, PAIR_OUT_WEIGHTS, (size_t)(config->num_tokens + 1) * config->topk * sizeof(float), false);
   return err;
 }
 
@@ -93,6 +104,9 @@ static struct weft_ep_recv_args receive(const struct traffic *t, bool on_host) {
                                     .range = at[PAIR_RANGE],
                                     .local_expert = at[PAIR_LOCAL_EXPERT],
                                     .weights = at[PAIR_WEIGHTS],
+                                    .slot = at[PAIR_SLOT],
+                                    .expert_end = at[PAIR_EXPERT_END],
+                                    .alignment = t->config->layout == WEFT_EP_PACKED ? t->config->alignment : 0,
                                     .stream = t->home->stream};
 }
 
@@ -118,17 +132,27 @@ static void close_routing(struct traffic *t) {
   buffer_release(t->home, t->weights, num_selections(t) * sizeof *t->weights);
 }
 
+// Packed, a token has a row for each of its experts here, and each expert's part begins at a multiple.
+static uint32_t rows_of(const struct traffic *t) {
+  const struct run_config *config = t->config;
+  uint64_t tokens = (uint64_t)(config->num_tokens ? config->num_tokens : 1) * t->max_ranks;
+  uint32_t most = config->topk < config->experts_per_rank ? config->topk : config->experts_per_rank;
+  if (config->layout == WEFT_EP_PACKED)
+    tokens = tokens * most + (uint64_t)config->experts_per_rank * (config->alignment ? config->alignment : 1);
+  return tokens < INT32_MAX ? (uint32_t)tokens : INT32_MAX;
+}
+
 int traffic_memory_open(struct traffic *t) {
   const struct run_config *config = t->config;
   size_t tokens = config->num_tokens ? config->num_tokens : 1;
   t->groups = config->layout == WEFT_EP_PER_EXPERT ? config->experts_per_rank : 1;
-  t->rows = (uint32_t)tokens * t->max_ranks;
+  t->rows = rows_of(t);
   int err = traffic_input_open(&t->input, config, false);
   if (!err)
     err = open_pairs(t);
   if (!err)
     err = open_routing(t);
-  if (!err)
+  if (!err && !t->shares_pool)
     err = traffic_pool_open(t);
   t->recv = receive(t, true);
   t->place = receive(t, false);
@@ -150,12 +174,14 @@ int traffic_memory_open(struct traffic *t) {
 
 void traffic_memory_close(struct traffic *t) {
   close_routing(t);
-  traffic_pool_close(t);
+  if (!t->shares_pool)
+    traffic_pool_close(t);
   for (int i = 0; i < NUM_PAIRS; i++)
     close_pair(t, &t->pairs[i]);
-  for (uint32_t i = 0; t->others && i < t->max_ranks; i++)
+  for (uint32_t i = 0; t->others && !t->shares_pool && i < t->max_ranks; i++)
     traffic_input_close(&t->others[i], true);
-  free(t->others);
+  if (!t->shares_pool)
+    free(t->others);
   traffic_input_close(&t->input, false);
   free(t->row);
   free(t->narrow);
@@ -203,7 +229,9 @@ int traffic_hold(struct traffic *t) {
 
 // Rows of a part that the last operation received.
 static uint32_t used_rows(const struct traffic *t, uint32_t group) {
-  return t->config->layout == WEFT_EP_PER_EXPERT ? (uint32_t)t->recv.counts[group] : t->info.num_rows;
+  return t->config->layout == WEFT_EP_PER_EXPERT ? (uint32_t)t->recv.counts[group]
+         : t->config->layout == WEFT_EP_PACKED   ? t->info.rows_needed
+                                                 : t->info.num_rows;
 }
 
 static int get_rows(struct traffic *t, int index, uint32_t group, size_t bytes) {
@@ -231,8 +259,16 @@ int traffic_get_received(struct traffic *t) {
   return err;
 }
 
+void traffic_release_rows(struct traffic *t) {
+  for (int i = PAIR_X; i <= PAIR_Y; i++)
+    buffer_forget(t->home, t->pairs[i].place, t->pairs[i].size);
+  memset(t->dirty, 0, t->groups * sizeof *t->dirty);
+}
+
 int traffic_get_out(struct traffic *t) {
-  return buffer_get(t->home, t->out, t->pairs[PAIR_OUT].place, t->input.num_tokens * y_bytes(t->config));
+  const struct traffic_pair *back = &t->pairs[PAIR_OUT_WEIGHTS];
+  int err = buffer_get(t->home, t->out, t->pairs[PAIR_OUT].place, t->input.num_tokens * y_bytes(t->config));
+  return err || !back->place ? err : buffer_get(t->home, back->host, back->place, back->size);
 }
 
 int traffic_put_answer(struct traffic *t) {
@@ -250,7 +286,8 @@ int traffic_put_answer(struct traffic *t) {
 // What is not on the host is known in all only.
 void traffic_note_dirty(struct traffic *t) {
   for (uint32_t g = 0; g < t->groups; g++) {
-    uint32_t rows = t->home->api && !t->has_copies ? t->info.num_rows : used_rows(t, g);
+    bool in_parts = t->config->layout == WEFT_EP_PER_EXPERT;
+    uint32_t rows = t->home->api && !t->has_copies && in_parts ? t->info.num_rows : used_rows(t, g);
     rows = rows < t->rows ? rows : t->rows;
     t->dirty[g] = rows > t->dirty[g] ? rows : t->dirty[g];
   }

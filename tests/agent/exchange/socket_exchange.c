@@ -229,13 +229,37 @@ static void test_name_taken(void **state) {
   crowd_close(&listener);
 }
 
+// The goodbye by the socket does not overtake the notifications, which come another way.
+static void test_last_notification(void **state) {
+  (void)state;
+  enum { MEETINGS = 100 };
+  static struct crowd_member listener;
+  meet_listener(&listener, "listener", "127.0.0.1:0");
+  for (int i = 0; i < MEETINGS; i++) {
+    static struct crowd_member caller;
+    struct weft_notification last;
+    char name[32];
+    uint32_t count = 0;
+    snprintf(name, sizeof name, "caller %d", i);
+    meet_caller(&caller, name, meet_token);
+    weft_peer_t there = meet(&caller, &listener);
+    assert_int_equal(weft_agent_notify(caller.agent, there, "last", 4), 0);
+    crowd_close(&caller);
+    crowd_await(&listener, LEFT, name, 1);
+    assert_int_equal(weft_agent_notifications(listener.agent, &last, 1, &count), 0);
+    assert_int_equal(count, 1);
+    assert_memory_equal(last.bytes, "last", 4);
+  }
+  crowd_close(&listener);
+}
+
 static int run(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_both_ways),      cmocka_unit_test(test_a_transport_that_comes_later),
       cmocka_unit_test(test_ipv6),           cmocka_unit_test(test_each_calls),
       cmocka_unit_test(test_without_thread), cmocka_unit_test(test_killed),
       cmocka_unit_test(test_tokens),         cmocka_unit_test(test_arguments),
-      cmocka_unit_test(test_name_taken),
+      cmocka_unit_test(test_name_taken),     cmocka_unit_test(test_last_notification),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

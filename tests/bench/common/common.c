@@ -234,6 +234,8 @@ static void rows_go_to_the_table_and_the_files(void **state) {
   with.prometheus = prometheus;
   bench_output_init(&output, &with);
   output.out = fopen(table, "we");
+  output.more_keys = (const char *const[]){"rank", NULL};
+  json_object_set_new(figures.rows[1].keys, "rank", json_integer(7));
   assert_int_equal(bench_output_begin(&output, &figures), 0);
   bench_output_row(&output, &figures, &figures.rows[0]);
   assert_false(bench_output_refused(&output));
@@ -249,8 +251,9 @@ static void rows_go_to_the_table_and_the_files(void **state) {
   assert_non_null(strstr(text, "50.00")); // percent of the bound
   assert_non_null(strstr(text, "refused: both ends are one memory"));
   text = read_file(csv);
-  assert_int_equal(strncmp(text, "run,op,bytes,latency_us_mean,", 29), 0);
-  assert_non_null(strstr(text, "\n0,WRITE,4096,"));
+  assert_int_equal(strncmp(text, "run,op,bytes,rank,latency_us_mean,", 34), 0);
+  assert_non_null(strstr(text, "\n0,WRITE,4096,,"));
+  assert_non_null(strstr(text, "\n0,READ,8192,7,"));
   assert_non_null(strstr(text, ",\"rank 1 on \"\"b\"\", host\","));
   assert_non_null(strstr(read_file(prometheus), "weft_bench_latency"));
   figures_free(&figures);

@@ -85,6 +85,26 @@ class Measuring(Bench):
                             "--combine-dtype", "bf16,logfmt10", "--layout", "per-expert,rank-major", "--iterations", 3)
         self.assertEqual(len({json.dumps(keys) for keys, _, _ in rows}), 2 * 4 * 2 * 2)
 
+    def test_layouts_and_routes_of_both_modes_are_judged(self):
+        """By a kept route no heads of rows travel, so a dispatch sends less."""
+        for mode in ("latency", "throughput"):
+            rows = self.measure("--mode", mode, "--op", "dispatch,combine", "--check", "--layout",
+                                "per-expert,rank-major,packed", "--route", "fresh,kept", "--alignment", 8,
+                                "--iterations", 3)
+            self.assertEqual(len(rows), 3 * 2 * 2)
+            sent = {(keys["layout"], keys["op"], keys["route"]): figures["wire_bytes"]["value"]
+                    for keys, figures, _ in rows}
+            for layout in ("per-expert", "rank-major", "packed"):
+                self.assertLess(sent[layout, "dispatch", "kept"], sent[layout, "dispatch", "fresh"])
+                self.assertEqual(sent[layout, "combine", "kept"], sent[layout, "combine", "fresh"])
+            self.assertEqual({keys["mode"] for keys, _, _ in rows}, {mode})
+
+    def test_many_tokens_flow_through_a_small_window(self):
+        rows = self.measure("--mode", "throughput", "--op", "both", "--check", "--tokens", "1025,4096", "--window",
+                            1 << 20, "--layout", "rank-major,packed", "--iterations", 3)
+        self.assertEqual({(keys["tokens"], keys["layout"]) for keys, _, _ in rows},
+                         {(tokens, layout) for tokens in (1025, 4096) for layout in ("rank-major", "packed")})
+
     def test_bytes_are_those_of_the_formulas(self):
         for keys, figures, _ in self.measure("--dtype", "bf16,fp8", "--tokens", "1,32"):
             pairs = keys["tokens"] * keys["topk"]
@@ -138,7 +158,7 @@ class Measuring(Bench):
 class Refusing(Bench):
     def test_values_that_are_wrong(self):
         for says, *arguments in (
-                ('--tokens: "0" is out of range: want numbers from 1 to 1024', "--tokens", "0"),
+                ('--tokens: "0" is out of range: want numbers from 1 to 32768', "--tokens", "0"),
                 ("--tokens names 8 twice", "--tokens", "8,8"),
                 ("want some of bf16, fp8, fp8-pow2, fp8-ue8m0", "--dtype", "fp9"),
                 ("want some of uniform, zipf, hot", "--skew", "flat"),
@@ -149,16 +169,17 @@ class Refusing(Bench):
                 ("one host has at most 256 ranks", "--ranks", "257"),
                 ("--local-ranks 3 does not fit --ranks 4", "--ranks", "4", "--local-ranks", "3"),
                 ("--local-ranks 4 is more than --ranks has: 2", "--local-ranks", "4"),
-                ("low-latency", "--mode", "fast"),
+                ("latency, throughput", "--mode", "fast"),
+                ("--tokens 4096 is more than --mode latency takes, 1024", "--tokens", "4096"),
+                ("want some of fresh, kept", "--route", "old"),
+                ("--processors 24 is for kernels", "--processors", "24"),
                 ("--iterations", "--iterations", "0")):
             self.refused(2, says, "bench", "ep", *SMALL[:2], "--experts-per-rank", 4, *arguments)
 
     def test_what_the_library_cannot_do_is_its_own_answer(self):
-        for says, *arguments in (("not supported yet", "--mode", "throughput"),
-                                 ("PACKED is not supported yet", "--layout", "packed")):
-            result = tool.weft("bench", "ep", *SMALL, *arguments)
-            self.assertIn(says, result.stderr)
-            self.assertEqual(result.returncode, 3)
+        result = tool.weft("bench", "ep", *SMALL, "--mode", "throughput", "--hidden", 16384, "--window", 4096)
+        self.assertIn("window", result.stderr)
+        self.assertEqual(result.returncode, 2)
 
     def test_gpus_that_are_not_there(self):
         result = tool.weft("bench", "ep", *SMALL, "--memory", "cuda", WEFT_CUDA_PLUGIN="/nowhere/libweft_cuda.so")

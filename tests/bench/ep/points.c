@@ -18,6 +18,8 @@ static struct bench_ep_config usual(void) {
                                   .dtypes = "bf16",
                                   .combine_dtypes = "bf16",
                                   .layouts = "per-expert",
+                                  .routes = "fresh",
+                                  .processors = "0",
                                   .skews = "uniform",
                                   .memories = "host"};
 }
@@ -41,6 +43,32 @@ static void lists_make_all_combinations(void **state) {
   assert_null(sweep.points);
 }
 
+static void throughput_takes_many_tokens(void **state) {
+  (void)state;
+  struct bench_ep_config config = usual();
+  struct bench_ep_sweep sweep;
+  config.mode = BENCH_EP_THROUGHPUT;
+  config.ops = "both";
+  config.tokens = "4096,32768";
+  config.layouts = "rank-major,packed";
+  config.routes = "fresh,kept";
+  config.memories = "cuda";
+  config.processors = "24,64";
+  assert_int_equal(bench_ep_sweep_parse(&config, &sweep), 0);
+  assert_int_equal(sweep.count, 2 * 2 * 2 * 2);
+  assert_int_equal(sweep.points[0].tokens, 4096);
+  assert_int_equal(sweep.points[1].tokens, 32768);
+  assert_int_equal(sweep.points[0].route, BENCH_EP_FRESH);
+  assert_int_equal(sweep.points[4].route, BENCH_EP_KEPT);
+  assert_int_equal(sweep.points[0].processors, 24);
+  assert_int_equal(sweep.points[2].processors, 64);
+  assert_int_equal(sweep.points[8].layout, WEFT_EP_PACKED);
+  bench_ep_sweep_free(&sweep);
+  config.processors = "4";
+  assert_int_equal(bench_ep_sweep_parse(&config, &sweep), WEFT_ERR_INVALID);
+  assert_non_null(strstr(weft_last_error(), "want 0, or numbers from 8 on"));
+}
+
 static void refuse(struct bench_ep_config config, const char *says) {
   struct bench_ep_sweep sweep = {.count = 77};
   assert_int_equal(bench_ep_sweep_parse(&config, &sweep), WEFT_ERR_INVALID);
@@ -58,7 +86,11 @@ static void refuse(struct bench_ep_config config, const char *says) {
 
 static void wrong_lists_are_refused(void **state) {
   (void)state;
-  REFUSE(tokens, "0", "--tokens: \"0\" is out of range: want numbers from 1 to 1024");
+  REFUSE(tokens, "0", "--tokens: \"0\" is out of range: want numbers from 1 to 32768");
+  REFUSE(tokens, "1024,1025", "--tokens 1025 is more than --mode latency takes, 1024: want --mode throughput");
+  REFUSE(routes, "old", "want some of fresh, kept");
+  REFUSE(processors, "24", "--processors 24 is for kernels: want --memory cuda alone, and not host");
+  REFUSE(window_bytes, 1 << 20, "--window is given for --mode latency: it belongs to --mode throughput");
   REFUSE(tokens, "4294967297", "out of range");
   REFUSE(tokens, "1,,2", "has an empty value");
   REFUSE(tokens, "", "has an empty value");
@@ -191,6 +223,7 @@ static void all_experts_may_be_selected(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(lists_make_all_combinations),
+      cmocka_unit_test(throughput_takes_many_tokens),
       cmocka_unit_test(wrong_lists_are_refused),
       cmocka_unit_test(uniform_is_even),
       cmocka_unit_test(one_expert_is_hot),

@@ -135,6 +135,16 @@ class Runs(TrafficTest):
         self.assertIn("pattern", heading)
         self.assertIn("back.txt", line)
 
+    def test_its_csv_and_json_compare_alike(self):
+        self.passes("bench", "traffic", "--matrix", self.at / "ring.txt", *FEW, "--isolate-pairs", "--show-workers",
+                    "--show-pairs", "--repeat", 2, "--csv", self.at / "out.csv", "--json", self.at / "out.json")
+        found = json.loads(self.passes("compare", self.at / "out.csv", self.at / "out.json", "--json"))
+        changes = {row["change_percent"] for row in found["rows"]}
+        self.assertEqual((found["only_in"], changes), ([], {0}))
+        rows = [row["keys"] for row in found["rows"] if row["figure"] == "latency"]
+        self.assertEqual((len(rows), sum("rank" in keys for keys in rows), sum("from" in keys for keys in rows)),
+                         (13, 4, 8))
+
     def serve(self):
         store = subprocess.Popen([tool.WEFT, "serve", "--port", "0"], stdout=subprocess.PIPE, text=True,
                                  env=tool.environment(WEFT_TOKEN="t" * 32), stdin=subprocess.DEVNULL)

@@ -170,6 +170,20 @@ void rank::fill(uint64_t key, const std::vector<int32_t> &routed) {
   poison();
 }
 
+void rank::fill_x(uint64_t key) {
+  const std::vector<uint16_t> x = x_of(index, key);
+  copy((void *)dispatch.x, x.data(), x.size() * sizeof x[0], cudaMemcpyHostToDevice);
+  poison();
+}
+
+std::vector<uint16_t> rank::x_of(int32_t from, uint64_t key) const {
+  return make_input(from, key, first_ranks(RANKS), topk()).x;
+}
+
+std::vector<int64_t> rank::selections_of(int32_t from, uint64_t key) const {
+  return make_input(from, key, first_ranks(RANKS), topk()).topk_idx;
+}
+
 // --- the group ---
 
 const std::vector<int32_t> &first_ranks(int32_t count) {
@@ -201,6 +215,10 @@ void rank::open(int32_t founders, uint32_t op_timeout_ms) {
   const char *hosts = getenv("WEFT_TEST_HOSTS"); // so many, as far as the ranks know
   if (hosts)
     options.host_id = ids[index % atoi(hosts)];
+  if (getenv("WEFT_TEST_THROUGHPUT")) {
+    options.mode = WEFT_EP_THROUGHPUT;
+    options.window_bytes = 8 << 20;
+  }
   options.max_processors = sharers > 1 ? (uint32_t)processors / sharers : 0;
   must(weft_ep_open(&ep, &options, DEADLINE_MS), "weft_ep_open");
 }
@@ -415,20 +433,25 @@ static void judge_dispatch(const rank &r, const expected &is, oracle_case test, 
 
 void judge(const rank &r, const expected &is) {
   std::vector<input> in;
-  std::vector<oracle_source> sources;
   for (int32_t member : is.view)
     in.push_back(make_input(member, is.key, is.routed, r.topk()));
-  for (size_t i = 0; i < in.size(); i++)
-    sources.push_back(
-        {is.view[i], r.world->ranks[is.view[i]].tokens, in[i].x.data(), in[i].topk_idx.data(), in[i].weights.data()});
-  const oracle_case test = {HIDDEN,
-                            r.topk(),
-                            EXPERTS,
-                            CAPACITY,
-                            r.dtype(),
-                            sources.data(),
-                            (uint32_t)sources.size(),
-                            r.combine.dtype ? r.combine.dtype : WEFT_EP_COMBINE_BF16};
+  std::vector<oracle_source> sources(in.size());
+  for (size_t i = 0; i < in.size(); i++) {
+    sources[i].rank = is.view[i];
+    sources[i].num_tokens = r.world->ranks[is.view[i]].tokens;
+    sources[i].x = in[i].x.data();
+    sources[i].topk_idx = in[i].topk_idx.data();
+    sources[i].topk_weights = in[i].weights.data();
+  }
+  oracle_case test = {};
+  test.hidden = HIDDEN;
+  test.topk = r.topk();
+  test.experts_per_rank = EXPERTS;
+  test.capacity = CAPACITY;
+  test.dtype = r.dtype();
+  test.sources = sources.data();
+  test.num_sources = (uint32_t)sources.size();
+  test.combine_dtype = r.combine.dtype ? r.combine.dtype : WEFT_EP_COMBINE_BF16;
   copies c = r.fetch();
   enum pattern_kind identity = PATTERN_PLAIN;
   judge_dispatch(r, is, test, c);

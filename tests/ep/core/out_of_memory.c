@@ -31,6 +31,11 @@ static int visit(weft_ep_t *ep, const char **call) {
   int rc = weft_ep_connect(ep, &zero, 1, SOON_MS);
   if (rc == 0)
     *call = "activate", rc = weft_ep_activate(ep, SOON_MS);
+  struct weft_ep_route_options options = WEFT_EP_ROUTE_OPTIONS_INIT;
+  weft_ep_route_t *route = NULL;
+  if (rc == 0)
+    *call = "route_create", rc = weft_ep_route_create(ep, &options, &route);
+  weft_ep_route_free(route);
   for (int i = 0; rc == 0 && i < 3; i++)
     *call = "barrier", rc = weft_ep_barrier(ep);
   if (rc == 0)

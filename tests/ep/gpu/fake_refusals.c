@@ -51,6 +51,40 @@ static void what_kernels_cannot_work_with_is_refused(void **state) {
   weft_ep_close(ep);
 }
 
+// Each by its name, and before anything is launched.
+static void what_only_host_memory_can_do_yet_is_refused(void **state) {
+  (void)state;
+  weft_ep_t *ep = open_one();
+  struct weft_ep_dispatch_args args = one_token(), none = WEFT_EP_DISPATCH_ARGS_INIT;
+  struct weft_ep_recv_args recv = *fake_no_rows();
+  struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;
+  uint64_t op, before = weft_ep_next_op(ep);
+  float weights[2] = {0};
+  args.dtype = WEFT_EP_OPAQUE;
+  args.row_bytes = 32;
+  assert_int_equal(weft_ep_dispatch_send(ep, &args, &op), WEFT_ERR_UNSUPPORTED);
+  assert_says("an opaque payload (dtype OPAQUE, row_bytes, scale_bytes)");
+  recv.layout = WEFT_EP_PACKED;
+  args = one_token();
+  assert_int_equal(weft_ep_dispatch(ep, &args, &recv, NULL, &op), WEFT_ERR_UNSUPPORTED);
+  assert_says("the layout PACKED");
+  assert_int_equal(weft_ep_next_op(ep), before);
+  assert_ok(weft_ep_dispatch(ep, &none, fake_no_rows(), NULL, &op));
+#define COMBINE(field, value, words)                                                                                   \
+  combine = (struct weft_ep_combine_args)WEFT_EP_COMBINE_ARGS_INIT;                                                    \
+  combine.field = value;                                                                                               \
+  assert_int_equal(weft_ep_combine(ep, op, &combine, NULL), WEFT_ERR_UNSUPPORTED);                                     \
+  assert_says(words)
+  COMBINE(bias[0], x, "bias");
+  COMBINE(bias[1], x, "bias");
+  COMBINE(row_weights, weights, "row_weights");
+  COMBINE(out_weights, weights, "out_weights");
+  COMBINE(flags, WEFT_EP_COMBINE_UNWEIGHTED, "UNWEIGHTED");
+  combine.flags = 0;
+  assert_ok(weft_ep_combine(ep, op, &combine, NULL));
+  weft_ep_close(ep);
+}
+
 static void operations_end_in_their_order(void **state) {
   (void)state;
   weft_ep_t *ep = open_one();
@@ -105,6 +139,7 @@ static void masks_are_read_from_the_device(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(what_kernels_cannot_work_with_is_refused, fake_open_store, fake_close_store),
+      cmocka_unit_test_setup_teardown(what_only_host_memory_can_do_yet_is_refused, fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(operations_end_in_their_order, fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(a_dispatch_ends_the_one_before_the_last_if_it_is_asked_to, fake_open_store,
                                       fake_close_store),

@@ -55,7 +55,10 @@ static void options_out_of_range_are_named(void **state) {
   REFUSED(hidden, 200, "multiple of 128");
   REFUSED(hidden, 16512, "128 to 16384");
   REFUSED(topk, 17, "topk is 17");
-  REFUSED(max_tokens, 1025, "max_tokens is 1025");
+  REFUSED(max_tokens, 32769, "max_tokens is 32769");
+  REFUSED(mode, (enum weft_ep_mode)3, "mode is 3");
+  REFUSED(window_bytes, 1 << 20, "window_bytes is given, but the group is opened for LATENCY");
+  REFUSED(max_rows, 4, "max_rows is given, but the group is opened for LATENCY");
   REFUSED(experts_per_rank, 257, "experts_per_rank is 257");
   REFUSED(capacity, 4097, "capacity is 4097");
   REFUSED(rank, 4, "rank 4 is beyond the capacity");
@@ -63,6 +66,15 @@ static void options_out_of_range_are_named(void **state) {
   REFUSED(dtype, (enum weft_ep_dtype)6, "dtype is 6");
   REFUSED(combine_dtype, (enum weft_ep_combine_dtype)3, "combine_dtype is 3");
   REFUSED(num_founders, 1, "founders is NULL");
+  o = small();
+  o.mode = WEFT_EP_LATENCY;
+  o.max_tokens = 1025;
+  assert_says(weft_ep_open(&ep, &o, 1000), WEFT_ERR_INVALID, "max_tokens is 1025; with LATENCY");
+  o.mode = WEFT_EP_THROUGHPUT;
+  o.window_bytes = 2048;
+  assert_says(weft_ep_open(&ep, &o, 1000), WEFT_ERR_INVALID, "window_bytes is 2048; rows of");
+  o.window_bytes = (uint64_t)1 << 32;
+  assert_says(weft_ep_open(&ep, &o, 1000), WEFT_ERR_INVALID, "window_bytes is 4294967296");
   static const int32_t twice[] = {0, 0}, others[] = {1, 2}, beyond[] = {0, 9};
   o = small();
   o.num_founders = 2;

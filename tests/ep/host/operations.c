@@ -246,7 +246,7 @@ static void overlap_body(struct rank *rank, void *arg) {
 
 static void two_operations_overlap(void **state) {
   (void)state;
-  struct setup setup = {0};
+  struct setup setup = {.apart = true};
   assert_int_equal(weft_store_open_local(&setup.store), 0);
   ranks_run(&setup, all, 4, overlap_body, NULL);
   weft_store_close(setup.store);

@@ -106,8 +106,9 @@ static bool await_sleeper(struct rank *rank) {
   struct ep_link *link = ep_link_find(rank->ep, 0, 0);
   if (!link)
     return rank_fail(rank, "no link to rank 0");
-  const struct ep_slot_head *slot = ep_slot(&rank->ep->layout, link->in.memory, op);
-  while (atomic_load(&slot->dispatch.flag) != op + 1 || !ep_doorbell_begun(ep_link_bell(link)))
+  uint64_t first = ep_piece(&rank->ep->layout, op, 0);
+  const struct ep_slot_head *slot = ep_slot(&rank->ep->layout, link->in.memory, first);
+  while (atomic_load(&slot->dispatch.flag) != first + 1 || !ep_doorbell_begun(ep_link_bell(link)))
     if (clock_passed(deadline_ns))
       return rank_fail(rank, "rank 0 does not wait for its peers within %d ms", DEADLINE_MS);
   return true;

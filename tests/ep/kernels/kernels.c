@@ -208,6 +208,31 @@ static void check_reduce(const uint16_t *const *rows, const float *weights, uint
   }
 }
 
+static uint16_t biased_value(const uint16_t *const *rows, uint32_t count, float factor, const uint16_t *const *biases,
+                             uint32_t num_biases, uint32_t i) {
+  float sum = 0;
+  for (uint32_t r = 0; r < count; r++)
+    sum = r == 0 ? (float)bf16_value(rows[r][i]) : (float)((double)sum + bf16_value(rows[r][i]));
+  sum = (float)((double)factor * (double)sum);
+  for (uint32_t b = 0; b < num_biases; b++)
+    sum = count + b == 0 ? (float)bf16_value(biases[b][i]) : (float)((double)sum + bf16_value(biases[b][i]));
+  return bf16_rounded((double)sum);
+}
+
+static void check_biased(const uint16_t *const *rows, uint32_t count, float factor, const uint16_t *const *biases,
+                         uint32_t num_biases, uint32_t hidden) {
+  for (const struct ep_kernels *const *k = ep_kernels_all(); *k; k++) {
+    uint16_t out[ROW];
+    (*k)->reduce_biased(out, rows, count, factor, biases, num_biases, hidden);
+    for (uint32_t i = 0; i < hidden; i++) {
+      uint16_t right = biased_value(rows, count, factor, biases, num_biases, i);
+      if (out[i] != right)
+        fail_msg("%s: %u rows, %u biases, factor %a, column %u gives 0x%04x; right is 0x%04x", (*k)->name, count,
+                 num_biases, (double)factor, i, out[i], right);
+    }
+  }
+}
+
 static void reduces_random_rows_as_defined(void **state) {
   (void)state;
   uint64_t random = 3;
@@ -226,6 +251,8 @@ static void reduces_random_rows_as_defined(void **state) {
       }
     }
     check_reduce(rows, round % 2 ? weights : NULL, count, round % 4 < 2 ? 1.0f : 1.37f, hidden);
+    if (count <= MOST_ROWS - 2)
+      check_biased(rows, count, round % 4 < 2 ? 1.0f : 1.37f, rows + MOST_ROWS - 2, 1 + round % 2, hidden);
   }
 }
 
@@ -244,10 +271,12 @@ static void reduces_special_numbers_as_defined(void **state) {
   static const float weights[][2] = {{1, 1},   {-1, 1},       {0.5f, 0.25f},         {0, 3},
                                      {NAN, 1}, {1, INFINITY}, {0x1p-140f, 0x1p-149f}};
   static const float factors[] = {1, -2, 0, 1.7f, INFINITY, NAN};
-  const uint16_t *rows[] = {first, second};
+  const uint16_t *rows[] = {first, second}, *zeros[] = {(uint16_t[ROW]){0}};
   for (uint32_t count = 0; count <= 2; count++)
     for (size_t f = 0; f < sizeof factors / sizeof *factors; f++) {
       check_reduce(rows, NULL, count, factors[f], ROW / 2);
+      check_biased(zeros, 1, factors[f], rows, 2, ROW / 2);
+      check_biased(rows, count, factors[f], rows, 2, ROW / 2);
       for (size_t w = 0; w < sizeof weights / sizeof *weights; w++)
         check_reduce(rows, weights[w], count, factors[f], ROW / 2);
     }

@@ -73,6 +73,25 @@ static void takes_a_run_of_a_pool_that_is_made_before(void **state) {
   free(pool);
 }
 
+static void makes_one_row_like_all(void **state) {
+  (void)state;
+  struct pattern pattern = plain;
+  for (uint64_t op = 0; op < 8; op++) {
+    pattern.pool = op % 2 ? 0 : 2 * TOKENS + 1;
+    struct data *data = fill(&pattern, op, 2, 4), *routed = calloc(1, sizeof *routed);
+    uint16_t row[HIDDEN];
+    for (uint32_t t = 0; t < TOKENS; t += 7) {
+      pattern_row(&pattern, op, 2, t, row);
+      assert_memory_equal(row, data->x + (size_t)t * HIDDEN, sizeof row);
+    }
+    assert_int_equal(pattern_fill(&pattern, op, 2, active, 4, NULL, routed->topk_idx, routed->weights), TOKENS);
+    assert_memory_equal(routed->topk_idx, data->topk_idx, sizeof data->topk_idx);
+    assert_memory_equal(routed->weights, data->weights, sizeof data->weights);
+    free(routed);
+    free(data);
+  }
+}
+
 static void has_one_constant_and_one_scaled_operation_in_any_eight(void **state) {
   (void)state;
   for (uint64_t first = 0; first < 50; first++) {
@@ -202,11 +221,136 @@ static void scales_by_factors_that_are_distinct_and_exact(void **state) {
   assert_true(out[0] == 1 && out[1] == -3);
 }
 
+static struct pattern shaped(enum pattern_shape shape) {
+  struct pattern pattern = plain;
+  pattern.shape = shape;
+  return pattern;
+}
+
+static void has_one_hot_expert_of_all_ranks(void **state) {
+  (void)state;
+  struct pattern pattern = shaped(PATTERN_HOT);
+  int64_t hot = pattern_hot_expert(&pattern, PLAIN_OP, active, 4);
+  for (int32_t rank = 0; rank < 12; rank += 11) {
+    struct data *data = fill(&pattern, PLAIN_OP, rank, 4);
+    int uses[12 * EXPERTS] = {0};
+    for (int i = 0; i < TOKENS * TOPK; i++) {
+      assert_true(is_active(data->topk_idx[i] / EXPERTS, 4));
+      uses[data->topk_idx[i]]++;
+      for (int other = i / TOPK * TOPK; other < i; other++)
+        assert_true(data->topk_idx[i] != data->topk_idx[other]);
+    }
+    for (int expert = 0; expert < 12 * EXPERTS; expert++)
+      assert_true(expert == hot ? uses[expert] > TOKENS * 7 / 10 : uses[expert] <= TOKENS);
+    free(data);
+  }
+}
+
+static void has_tokens_for_one_expert_only(void **state) {
+  (void)state;
+  struct pattern pattern = shaped(PATTERN_ONE_EXPERT);
+  int64_t hot = pattern_hot_expert(&pattern, PLAIN_OP, active, 4);
+  struct data *data = fill(&pattern, PLAIN_OP, 7, 4);
+  bool places[TOPK] = {false};
+  for (int t = 0; t < TOKENS; t++) {
+    int selected = 0;
+    for (int k = 0; k < TOPK; k++) {
+      int64_t expert = data->topk_idx[t * TOPK + k];
+      assert_true(expert == -1 || expert == hot);
+      selected += expert == hot;
+      places[k] |= expert == hot;
+    }
+    assert_int_equal(selected, 1);
+  }
+  for (int k = 0; k < TOPK; k++)
+    assert_true(places[k]);
+  free(data);
+}
+
+static void has_tokens_for_few_ranks_only(void **state) {
+  (void)state;
+  struct pattern pattern = shaped(PATTERN_FEW_RANKS);
+  uint64_t all = 0;
+  for (uint64_t op = 0; op < 40; op++) {
+    struct data *data = fill(&pattern, op, 2, 4);
+    uint64_t seen = 0;
+    for (int i = 0; i < TOKENS * TOPK; i++)
+      seen |= data->topk_idx[i] < 0 ? 0 : 1u << data->topk_idx[i] / EXPERTS;
+    assert_uint_in_range(__builtin_popcountll(seen), 1, 2);
+    all |= seen;
+    free(data);
+  }
+  assert_int_equal(all, 1u << 0 | 1u << 2 | 1u << 7 | 1u << 11);
+}
+
+static void leaves_some_ranks_without_tokens(void **state) {
+  (void)state;
+  struct pattern pattern = shaped(PATTERN_EMPTY_RANKS);
+  int empty = 0;
+  for (uint64_t op = 0; op < 100; op++)
+    for (int i = 0; i < 4; i++) {
+      uint32_t tokens = pattern_tokens(&pattern, op, active[i]);
+      assert_true(tokens == 0 || tokens == TOKENS);
+      empty += tokens == 0;
+    }
+  assert_uint_in_range(empty, 150, 250);
+}
+
+static void draws_any_shape_and_no_other(void **state) {
+  (void)state;
+  struct pattern pattern = shaped(PATTERN_ANY_SHAPE);
+  int seen[PATTERN_ANY_SHAPE] = {0};
+  for (uint64_t op = 0; op < 200; op++) {
+    enum pattern_shape shape = pattern_shape_of(&pattern, op);
+    assert_true(shape < PATTERN_ANY_SHAPE);
+    seen[shape]++;
+    struct pattern alone = shaped(shape);
+    assert_true(op > 5 || same(fill(&pattern, op, 2, 4), fill(&alone, op, 2, 4)));
+  }
+  for (int shape = 0; shape < PATTERN_ANY_SHAPE; shape++)
+    assert_uint_in_range(seen[shape], 20, 60);
+}
+
+static void gives_biases_weights_and_bytes_of_their_own(void **state) {
+  (void)state;
+  uint16_t bias[4][2 * HIDDEN];
+  pattern_bias(&plain, PLAIN_OP, 2, 0, 2, bias[0]);
+  pattern_bias(&plain, PLAIN_OP, 2, 1, 2, bias[1]);
+  pattern_bias(&plain, PLAIN_OP, 7, 0, 2, bias[2]);
+  pattern_bias(&plain, PLAIN_OP + 1, 2, 0, 2, bias[3]);
+  for (int i = 0; i < 4; i++)
+    for (int j = 0; j < i; j++)
+      assert_memory_not_equal(bias[i], bias[j], sizeof bias[i]);
+  for (int i = 0; i < 2 * HIDDEN; i++)
+    assert_true(fabs(oracle_bf16(bias[0][i])) < 64);
+  int negative = 0;
+  for (uint32_t i = 0; i < 400; i++) {
+    float weight = pattern_row_weight(&plain, PLAIN_OP, 2, 7, i / TOPK, i % TOPK);
+    assert_true(weight != 0 && fabsf(weight) <= 1);
+    assert_true(weight != pattern_row_weight(&plain, PLAIN_OP, 7, 2, i / TOPK, i % TOPK));
+    assert_true(weight != pattern_row_weight(&plain, PLAIN_OP, 2, 7, i / TOPK, i % TOPK + 1));
+    negative += weight < 0;
+  }
+  assert_uint_in_range(negative, 150, 250);
+  uint8_t row[3][100], scales[3][12];
+  memset(row, 0, sizeof row);
+  pattern_payload(&plain, PLAIN_OP, 2, 5, 99, 12, row[0], scales[0]);
+  pattern_payload(&plain, PLAIN_OP, 2, 5, 99, 12, row[1], scales[1]);
+  pattern_payload(&plain, PLAIN_OP, 2, 6, 99, 12, row[2], scales[2]);
+  assert_memory_equal(row[0], row[1], 100);
+  assert_memory_equal(scales[0], scales[1], 12);
+  assert_memory_not_equal(row[0], row[2], 99);
+  assert_memory_not_equal(scales[0], scales[2], 12);
+  assert_memory_not_equal(row[0], scales[0], 12);
+  assert_int_equal(row[0][99], 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(is_the_same_for_all_and_new_for_each_operation_and_rank),
       cmocka_unit_test(does_not_change_its_rows_with_the_view),
       cmocka_unit_test(takes_a_run_of_a_pool_that_is_made_before),
+      cmocka_unit_test(makes_one_row_like_all),
       cmocka_unit_test(has_one_constant_and_one_scaled_operation_in_any_eight),
       cmocka_unit_test(gives_the_rows_of_the_elastic_test),
       cmocka_unit_test(gives_finite_rows_with_scales_of_their_own),
@@ -214,6 +358,12 @@ int main(void) {
       cmocka_unit_test(gives_positive_weights_and_drops_the_share_that_is_asked_for),
       cmocka_unit_test(varies_the_tokens_over_all_numbers),
       cmocka_unit_test(scales_by_factors_that_are_distinct_and_exact),
+      cmocka_unit_test(has_one_hot_expert_of_all_ranks),
+      cmocka_unit_test(has_tokens_for_one_expert_only),
+      cmocka_unit_test(has_tokens_for_few_ranks_only),
+      cmocka_unit_test(leaves_some_ranks_without_tokens),
+      cmocka_unit_test(draws_any_shape_and_no_other),
+      cmocka_unit_test(gives_biases_weights_and_bytes_of_their_own),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -123,7 +123,7 @@ static void what_is_wrong_in_a_message_keeps_all_of_it_out(void **state) {
       word("must not write", EP_PLACE_AREA, slot + offsetof(struct ep_slot_head, taken.combine)),
       word("must not write", EP_PLACE_AREA, slot + offsetof(struct ep_slot_head, dispatch.flag) + 4),
       word("must not write", EP_PLACE_AREA, slot + offsetof(struct ep_slot_head, dispatch.active) + 1),
-      word("must not write", EP_PLACE_AREA, slot + offsetof(struct ep_slot_head, dispatch.count) + 8),
+      word("must not write", EP_PLACE_AREA, slot + offsetof(struct ep_slot_head, dispatch.row_bytes) + 8),
       word("must not write", EP_PLACE_AREA, slot + offsetof(struct ep_slot_head, weights.flag) + 8),
       word("must not write", EP_PLACE_AREA, offsetof(struct ep_area_head, notice.left)),
       word("must not write", EP_PLACE_AREA, offsetof(struct ep_area_head, start.epoch) + 8),

@@ -13,6 +13,7 @@
 
 #include "base/random.h"
 #include "base/time/clock.h"
+#include "ep/core/layout.h"
 #include "ep/kernels/kernels.h"
 
 enum { DEADLINE_MS = 60000, SEED = 12345 };
@@ -97,6 +98,21 @@ static const char *host_of(const struct rank *rank, char host[16]) {
   return host;
 }
 
+// With WEFT_TEST_WINDOW=N a group that gives no window is opened for THROUGHPUT, so that its rows flow in about N
+// pieces; where rows lie in place, or are sent by one call and received by another, in one.
+static void choose_window(const struct setup *s, struct weft_ep_options *options) {
+  const char *parts = getenv("WEFT_TEST_WINDOW");
+  uint32_t rows = s->window;
+  if (rows == 0 && parts && !s->late_weights && !s->vary)
+    rows = s->apart || s->in_place || s->placed ? s->tokens : s->tokens / (uint32_t)strtoul(parts, NULL, 10) + 1;
+  if (rows == 0)
+    return;
+  struct ep_layout layout;
+  ep_layout_init(&layout, rows, s->hidden, s->topk, s->dtype, s->combine_dtype);
+  options->mode = WEFT_EP_THROUGHPUT;
+  options->window_bytes = layout.area + EP_DEPTH * (s->experts * sizeof(uint32_t) + EP_LINE) + EP_PAGE;
+}
+
 bool rank_open(struct rank *rank, const struct setup *setup, int32_t index, const int32_t *founders,
                uint32_t num_founders) {
   *rank = (struct rank){.setup = *setup, .index = index};
@@ -141,6 +157,7 @@ bool rank_open(struct rank *rank, const struct setup *setup, int32_t index, cons
                                     .op_timeout_ms = s->timeout_ms,
                                     .lease_ttl_s = s->lease_s,
                                     .host_id = host_of(rank, host)};
+  choose_window(s, &options);
   if (weft_ep_open(&rank->ep, &options, s->patience_s * 1000) != 0)
     return rank_fail(rank, "open: %s", weft_last_error());
   rank->index = weft_ep_rank(rank->ep);

@@ -30,6 +30,7 @@ struct setup {
   uint32_t hidden;    // 256
   uint32_t topk;      // 4
   uint32_t experts;   // 2 per rank
+  uint32_t window;    // THROUGHPUT, with a window that has room for about so many rows; 0: LATENCY, or WEFT_TEST_WINDOW
   enum weft_ep_dtype dtype;
   enum weft_ep_combine_dtype combine_dtype;
   bool cast_before; // fp8: x is dispatched as e4m3 with scales

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/random.h"
+#include "ep/core/engine.h"
 #include "ep/support/rank.h"
 
 // The input of every rank of the operation's view, made again.
@@ -71,6 +72,20 @@ static uint32_t list_missing(const struct rank *rank, uint64_t op, const int32_t
   return num_missing;
 }
 
+// THROUGHPUT: the lost ranks of which a part of the rows had come, so that all have their places. Returns how many.
+static uint32_t list_partial(const struct rank *rank, int32_t *partial) {
+  const struct setup *s = &rank->setup;
+  uint32_t parts = s->layout == WEFT_EP_RANK_MAJOR ? 1 : s->experts, num_partial = 0;
+  for (uint32_t i = 0; rank->ep->layout.flows && i < rank->info.num_lost; i++) {
+    bool any = false;
+    for (uint32_t part = 0; part < parts; part++)
+      any |= (uint32_t)rank->range[(size_t)part * s->capacity + (uint32_t)rank->lost[i]] > 0;
+    if (any)
+      partial[num_partial++] = rank->lost[i];
+  }
+  return num_partial;
+}
+
 bool rank_judge(struct rank *rank, uint64_t op, const int32_t *ranks, uint32_t count, enum pattern_kind kind) {
   const struct setup *s = &rank->setup;
   struct inputs inputs = make_inputs(rank, op, ranks, count);
@@ -83,6 +98,9 @@ bool rank_judge(struct rank *rank, uint64_t op, const int32_t *ranks, uint32_t c
                              .num_sources = count,
                              .combine_dtype = s->combine_dtype};
   strip_masked(rank, op, &inputs);
+  int32_t partial[16];
+  test.partial = partial;
+  test.num_partial = list_partial(rank, partial);
   struct oracle_verdict verdict =
       oracle_check_dispatch(&test, rank->index, &rank->recv, &rank->info, rank->lost, rank->info.num_lost);
   if (!verdict.ok)
@@ -94,6 +112,8 @@ bool rank_judge(struct rank *rank, uint64_t op, const int32_t *ranks, uint32_t c
   uint32_t num_missing = list_missing(rank, op, ranks, count, missing);
   inputs = make_inputs(rank, op, ranks, count);
   test.sources = inputs.sources;
+  test.partial = missing; // what these brought before they were lost is not in the list
+  test.num_partial = rank->ep->layout.flows && !s->masks ? num_missing : 0;
   verdict = oracle_check_combine(&test, rank->index, rank->out, &rank->result, pattern_expert, &kind, missing,
                                  num_missing, s->renormalize);
   if (!verdict.ok)

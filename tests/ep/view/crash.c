@@ -163,7 +163,8 @@ static void tell(struct fault_scenario *story) {
   FILE *said = tmpfile();
   int shown = dup(STDERR_FILENO);
   assert_true(said && shown >= 0 && dup2(fileno(said), STDERR_FILENO) == STDERR_FILENO);
-  processes_start(&processes, story->num_ranks, &(struct setup){.tokens = 32, .deaths = true}, live_story, story);
+  processes_start(&processes, story->num_ranks, &(struct setup){.tokens = 32, .deaths = true, .apart = story->overlap},
+                  live_story, story);
   int status[RANKS];
   for (uint32_t i = 0; i < story->num_ranks; i++)
     status[i] = processes_reap(&processes, i);

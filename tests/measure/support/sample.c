@@ -10,9 +10,13 @@ static void fill_times(struct results_times *times, double avg) {
 }
 
 // As measured: bytes of 128 tokens of 7,168 values in bf16, eight experts each.
-static void fill_passed(struct results_rank *rank, double dispatch_us, double combine_us) {
+static void fill_passed(struct results_rank *rank, uint32_t num_ranks, double dispatch_us, double combine_us) {
   rank->state = RESULTS_PASSED;
   rank->checked = 6;
+  rank->num_dispatch_rows = num_ranks;
+  rank->dispatch_rows = calloc(num_ranks, sizeof *rank->dispatch_rows);
+  for (uint32_t i = 0; i < num_ranks; i++) // some have none, and some many more than others
+    rank->dispatch_rows[i] = i % 3 == 2 ? 0 : 100 + i * i * i * i * (uint64_t)rank->rank;
   rank->worst_diff = 3.1e-6;
   rank->dispatch_logical_bytes = 14696448;
   rank->dispatch_wire_bytes = 4975616;
@@ -26,7 +30,9 @@ static void fill_passed(struct results_rank *rank, double dispatch_us, double co
 static struct results_rank *add_phase(struct results *results, uint32_t index, uint32_t num_ranks,
                                       const enum results_state *states) {
   struct results_phase *phase = &results->phases[index];
-  *phase = (struct results_phase){index, num_ranks, calloc(num_ranks, sizeof *phase->ranks)};
+  *phase = (struct results_phase){index, num_ranks, calloc(num_ranks, sizeof *phase->ranks), 0.5 + index, -1};
+  if (index + 1 < results->num_phases) // the last one did not end
+    phase->end_s = 1.25 + index;
   for (uint32_t i = 0; i < num_ranks; i++) {
     struct results_rank *rank = &phase->ranks[i];
     rank->rank = rank->local_rank = (int32_t)i;
@@ -37,7 +43,7 @@ static struct results_rank *add_phase(struct results *results, uint32_t index, u
     strcpy(rank->host, i < 4 ? "node-a" : "gpu-host-0017.example.org");
     rank->incarnation = 0xF00D000000000000u + 100 * index + i;
     if (states[i] == RESULTS_PASSED)
-      fill_passed(rank, 2100.5 + 10 * i + 300 * index, 1800.25 + 7 * i + 200 * index);
+      fill_passed(rank, num_ranks, 2100.5 + 10 * i + 300 * index, 1800.25 + 7 * i + 200 * index);
   }
   return phase->ranks;
 }
@@ -63,6 +69,7 @@ static struct results_transition transition(uint32_t phase, enum results_change 
       .rank = rank,
       .epoch = 1 + phase,
       .op = op,
+      .time_s = 0.75 + phase,
       .launch_us = -1,
       .connect_us = -1,
       .first_dispatch_us = 1250.5,

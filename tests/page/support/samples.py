@@ -17,7 +17,12 @@ def no_times():
     return {"count": 0, "avg": 0.0, "min": 0.0, "p50": 0.0, "p99": 0.0, "max": 0.0}
 
 
-def rank_results(random_, rank, state, life):
+def dispatch_rows(random_, num_ranks, dead):
+    """Of 20 dispatches of 128 tokens to 8 experts of 64 ranks, spread as by chance."""
+    return [0 if rank in dead else round(random_.gauss(320, 17)) for rank in range(num_ranks)]
+
+
+def rank_results(random_, rank, state, life, num_ranks, dead):
     measured = state == "passed"
     return {"rank": rank, "local_rank": rank % 8, "gpu": None, "gpu_name": "", "host": f"node{rank // 8}",
             "incarnation": f"{life:016x}", "state": state, "reason": "", "checked": 7, "num_lost_selections": 0,
@@ -27,13 +32,15 @@ def rank_results(random_, rank, state, life):
             "dispatch_logical_bytes": number(random_.uniform(1e6, 9e6)),
             "dispatch_wire_bytes": number(random_.uniform(1e6, 5e6)),
             "combine_logical_bytes": number(random_.uniform(1e6, 9e6)),
-            "combine_wire_bytes": number(random_.uniform(1e6, 5e6)), "window_bytes": 409600}
+            "combine_wire_bytes": number(random_.uniform(1e6, 5e6)), "window_bytes": 409600,
+            "dispatch_rows": dispatch_rows(random_, num_ranks, dead) if measured else []}
 
 
-def transition(random_, phase, change, rank, epoch):
+def transition(random_, phase, change, rank, epoch, begin):
     joins, kills = change == "join", change == "kill"
     stall = number(random_.uniform(1e3, 9e3)) if phase > 0 else None
     return {"phase": phase, "change": change, "rank": rank, "epoch": epoch, "op": 20 * epoch,
+            "time_s": number(begin + random_.uniform(0.1, 0.3)),
             "launch_us": number(random_.uniform(1e4, 1e5)) if joins else None,
             "connect_us": number(random_.uniform(1e4, 1e5)) if joins else None,
             "first_dispatch_us": number(random_.uniform(1e2, 1e4)), "longest_stall_us": stall,
@@ -48,6 +55,7 @@ def results(num_phases, num_ranks, deaths):
     random_ = random.Random(1)
     lives, phases, transitions, dead, epoch = list(range(1, num_ranks + 1)), [], [], [], 0
     for phase in range(num_phases):
+        begin = number(phase * 0.75)
         changes = [("join", rank) for rank in (range(num_ranks) if phase == 0 else dead)]
         for rank in dead:
             lives[rank] = random_.getrandbits(62)
@@ -56,11 +64,13 @@ def results(num_phases, num_ranks, deaths):
         changes += [("kill", rank) for rank in dead]
         for change, rank in changes:
             epoch += 1
-            transitions.append(transition(random_, phase, change, rank, epoch))
-        phases.append({"index": phase, "ranks": [rank_results(random_, rank, "killed" if rank in dead else "passed",
-                                                              lives[rank]) for rank in range(num_ranks)]})
+            transitions.append(transition(random_, phase, change, rank, epoch, begin))
+        ranks = [rank_results(random_, rank, "killed" if rank in dead else "passed", lives[rank], num_ranks, dead)
+                 for rank in range(num_ranks)]
+        phases.append({"index": phase, "begin_s": begin, "end_s": number(begin + 0.74), "ranks": ranks})
     return {"weft_results": 1, "run": "5f0c3e1a-9b7d-4c52-8e64-2a1b0c9d8e7f", "job": "elastic", "version": "0.1.0",
-            "started": "2026-11-20T12:00:00Z", "elapsed_s": 1.5, "store": "embedded, http://127.0.0.1:1",
+            "started": "2026-11-20T12:00:00Z", "elapsed_s": number(0.75 * num_phases),
+            "store": "embedded, http://127.0.0.1:1",
             "config": {"num_tokens": 128, "hidden": 7168, "topk": 8, "experts_per_rank": 2, "dtype": "bf16"},
             "plan": [], "passed": True, "exit_status": 0, "error": "", "phases": phases,
             "processors": [{"host": "node0", "usable": 8, "ranks": 8}], "transitions": transitions}

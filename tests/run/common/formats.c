@@ -61,7 +61,12 @@ static const struct run_config sample = {
     .topk = 6,
     .dtype = WEFT_EP_FP8_POW2,
     .combine_dtype = WEFT_EP_COMBINE_LOGFMT10,
-    .layout = WEFT_EP_RANK_MAJOR,
+    .layout = WEFT_EP_PACKED,
+    .mode = WEFT_EP_THROUGHPUT,
+    .window_bytes = 3000000000,
+    .alignment = 128,
+    .processors = 24,
+    .left_out = 1u << RUN_FEATURE_ROUTES,
     .memory = WEFT_EP_MEMORY_CUDA,
     .timeout_ms = 1234,
     .startup_timeout_s = 9,
@@ -82,6 +87,11 @@ static void settings_come_back_from_json_as_they_were(void **state) {
   assert_true(json_equal(json, again));
   assert_int_equal(read.seed, UINT64_MAX - 1);
   assert_int_equal(read.dtype, WEFT_EP_FP8_POW2);
+  assert_int_equal(read.layout, WEFT_EP_PACKED);
+  assert_int_equal(read.mode, WEFT_EP_THROUGHPUT);
+  assert_int_equal(read.window_bytes, 3000000000);
+  assert_int_equal(read.alignment, 128);
+  assert_int_equal(read.left_out, 1u << RUN_FEATURE_ROUTES);
   assert_int_equal(read.combine_dtype, WEFT_EP_COMBINE_LOGFMT10);
   assert_int_equal(read.negative, RUN_NEGATIVE_LEAVE);
   assert_true(read.digests);
@@ -244,6 +254,9 @@ static struct run_record sample_record(void) {
   int32_t ranks[] = {1, 5, 9};
   struct run_view view = {12, 345, 678, 3, ranks};
   struct run_loss loss = {5, 999, "process died"};
+  record.rank.num_dispatch_rows = 3;
+  record.rank.dispatch_rows = calloc(3, sizeof *record.rank.dispatch_rows);
+  record.rank.dispatch_rows[1] = 1ull << 50;
   assert_int_equal(run_record_add_view(&record, &view), 0);
   assert_int_equal(run_record_add_loss(&record, &loss), 0);
   return record;
@@ -256,6 +269,8 @@ static void a_record_comes_back_from_json_as_it_was(void **state) {
   assert_int_equal(run_record_from_json(&read, json), 0);
   assert_int_equal(read.rank.incarnation, UINT64_MAX);
   assert_int_equal(read.rank.state, RESULTS_FAILED);
+  assert_int_equal(read.rank.num_dispatch_rows, 3);
+  assert_true(read.rank.dispatch_rows[1] == 1ull << 50 && read.rank.dispatch_rows[2] == 0);
   assert_int_equal(read.num_views, 1);
   assert_int_equal(read.views[0].ranks[2], 9);
   assert_string_equal(read.losses[0].detail, "process died");
@@ -310,6 +325,12 @@ static void a_record_with_any_field_missing_or_wrong_names_it(void **state) {
     assert_non_null(strstr(weft_last_error(), key));
     json_decref(broken);
   }
+  json_t *broken = json_copy(json);
+  json_object_set_new(broken, "dispatch_rows", json_pack("[i, i]", 1, -1));
+  assert_int_equal(run_record_from_json(&read, broken), WEFT_ERR_PROTOCOL);
+  assert_non_null(strstr(weft_last_error(), "dispatch_rows"));
+  assert_null(read.rank.dispatch_rows);
+  json_decref(broken);
   json_object_set_new(json, "views", json_pack("[{s:i}]", "epoch", 1));
   assert_int_equal(run_record_from_json(&read, json), WEFT_ERR_PROTOCOL);
   assert_int_equal(read.num_views, 0);

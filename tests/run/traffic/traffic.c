@@ -82,7 +82,64 @@ static void operations_of_every_kind_and_form_pass(void **state) {
   for (enum weft_ep_dtype dtype = WEFT_EP_BF16; dtype <= WEFT_EP_FP8_UE8M0; dtype++) {
     every_kind_passes(dtype, WEFT_EP_PER_EXPERT, false);
     every_kind_passes(dtype, WEFT_EP_RANK_MAJOR, false);
+    every_kind_passes(dtype, WEFT_EP_PACKED, false);
   }
+}
+
+// --- forms ---
+
+static struct traffic_form form_of(enum weft_ep_layout layout, enum traffic_way way) {
+  return (struct traffic_form){.way = way,
+                               .biases = 2,
+                               .unweighted = layout == WEFT_EP_PER_EXPERT,
+                               .weights_back = layout == WEFT_EP_RANK_MAJOR,
+                               .zero_padding = layout == WEFT_EP_PACKED};
+}
+
+// A route is filled, dispatched by twice, and combined by alone, all with biases and what else the layout has. What is
+// spoilt of a combine that passed is refused.
+static void every_form_passes(enum weft_ep_dtype dtype, enum weft_ep_layout layout, bool gpu) {
+  static const enum traffic_way ways[] = {TRAFFIC_FILLING, TRAFFIC_KEPT,    TRAFFIC_KEPT,         TRAFFIC_COMBINE_ROUTE,
+                                          TRAFFIC_ROUTED,  TRAFFIC_FILLING, TRAFFIC_COMBINE_ROUTE};
+  struct rig rig;
+  struct traffic_op op;
+  struct traffic *traffic;
+  double worst = 0;
+  open_rig(&rig, dtype, layout, gpu);
+  struct run_config config = rig.config;
+  config.layout = layout;
+  config.alignment = layout == WEFT_EP_PACKED ? 5 : 0;
+  assert_int_equal(traffic_open_variant(&traffic, rig.traffic, &config), 0);
+  for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+    struct traffic_form form = form_of(layout, ways[i]);
+    traffic_set_form(traffic, &form);
+    if (traffic_run(traffic, true, &op) || traffic_judge(traffic, &op, NULL, 0, &worst))
+      fail_msg("form %zu of layout %d: %s", i, (int)layout, weft_last_error());
+    assert_int_equal(op.input_op == op.op, ways[i] == TRAFFIC_FILLING || ways[i] == TRAFFIC_ROUTED);
+    if (traffic->input.num_tokens == 0)
+      continue;
+    ((uint16_t *)traffic->pairs[PAIR_OUT].place)[1] ^= 0x4000;
+    assert_int_equal(traffic_judge(traffic, &op, NULL, 0, &worst), WEFT_ERR_DATA);
+    ((uint16_t *)traffic->pairs[PAIR_OUT].place)[1] ^= 0x4000;
+    if (layout != WEFT_EP_RANK_MAJOR)
+      continue;
+    ((float *)traffic->pairs[PAIR_OUT_WEIGHTS].place)[2] += 1;
+    assert_int_equal(traffic_judge(traffic, &op, NULL, 0, &worst), WEFT_ERR_DATA);
+    assert_non_null(strstr(weft_last_error(), "out_weights"));
+    ((float *)traffic->pairs[PAIR_OUT_WEIGHTS].place)[2] -= 1;
+  }
+  // Nobody has joined, so the route is not refused, and that is told.
+  assert_int_equal(traffic_check_refused(traffic), WEFT_ERR_DATA);
+  assert_non_null(strstr(weft_last_error(), "want CONFLICT"));
+  traffic_close(traffic);
+  close_rig(&rig);
+}
+
+static void operations_of_every_form_pass(void **state) {
+  (void)state;
+  for (enum weft_ep_dtype dtype = WEFT_EP_BF16; dtype <= WEFT_EP_FP8_UE8M0; dtype++)
+    for (int layout = WEFT_EP_PER_EXPERT; layout <= WEFT_EP_PACKED; layout++)
+      every_form_passes(dtype, (enum weft_ep_layout)layout, false);
 }
 
 static void a_spoilt_operation_is_refused(void **state) {
@@ -147,6 +204,10 @@ static void rows_for_others_are_one_a_token_and_rank(void **state) {
   rig.traffic->input.num_tokens = 4;
   memcpy(rig.traffic->input.topk, topk, sizeof topk);
   assert_int_equal(traffic_remote_rows(rig.traffic), 5);
+  uint64_t rows[4] = {0, 10, 0, 0}; // they are added to
+  traffic_add_rows(rig.traffic, rows);
+  const uint64_t expected[4] = {2, 11, 2, 2};
+  assert_memory_equal(rows, expected, sizeof rows);
   close_rig(&rig);
 }
 
@@ -163,6 +224,8 @@ static void the_same_passes_through_copies(void **state) {
   for (enum weft_ep_dtype dtype = WEFT_EP_BF16; dtype <= WEFT_EP_FP8_UE8M0; dtype++) {
     every_kind_passes(dtype, WEFT_EP_PER_EXPERT, true);
     every_kind_passes(dtype, WEFT_EP_RANK_MAJOR, true);
+    for (int layout = WEFT_EP_PER_EXPERT; layout <= WEFT_EP_PACKED; layout++)
+      every_form_passes(dtype, (enum weft_ep_layout)layout, true);
   }
 }
 
@@ -216,6 +279,7 @@ static void an_operation_may_be_judged_after_it_ran_unpoisoned(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(operations_of_every_kind_and_form_pass),
+      cmocka_unit_test(operations_of_every_form_pass),
       cmocka_unit_test(a_spoilt_operation_is_refused),
       cmocka_unit_test(the_same_passes_through_copies),
       cmocka_unit_test(what_is_spoilt_on_a_gpu_is_refused),

@@ -19,6 +19,10 @@ static void fill_source(struct model *m, int s) {
   uint64_t random = (uint64_t)s;
   for (int i = 0; i < MODEL_TOKENS * MODEL_HIDDEN; i++)
     m->x[s][i] = (uint16_t)(0x3E00 + (random_next(&random) & 0x1FF));
+  for (size_t i = 0; i < sizeof m->payload[s]; i++)
+    m->payload[s][i] = (uint8_t)random_next(&random);
+  for (size_t i = 0; i < sizeof m->payload_scales[s]; i++)
+    m->payload_scales[s][i] = (uint8_t)random_next(&random);
   for (int t = 0; t < MODEL_TOKENS; t++)
     for (int k = 0; k < MODEL_TOPK; k++) {
       int64_t expert = ranks[(t + k + s) % MODEL_RANKS] * MODEL_EXPERTS + (t + 2 * k) % MODEL_EXPERTS;
@@ -31,7 +35,18 @@ static void fill_source(struct model *m, int s) {
                                          .num_tokens = ranks[s] == 3 ? 0 : MODEL_TOKENS,
                                          .x = m->x[s],
                                          .topk_idx = m->topk_idx[s],
-                                         .topk_weights = m->topk_weights[s]};
+                                         .topk_weights = m->topk_weights[s],
+                                         .payload = m->payload[s],
+                                         .payload_scales = m->payload_scales[s]};
+}
+
+static void fill_answer(struct model *m) {
+  uint64_t random = MODEL_RANKS;
+  for (int b = 0; b < 2; b++)
+    for (int i = 0; i < MODEL_TOKENS * MODEL_HIDDEN; i++)
+      m->bias[b][i] = (uint16_t)(0x3D00 + (random_next(&random) & 0x2FF));
+  for (int i = 0; i < MODEL_TOKENS * MODEL_TOPK; i++)
+    m->row_weights[i] = (float)(random_next(&random) % 999) * 0.001f - 0.5f;
 }
 
 struct model *model_new(enum weft_ep_dtype dtype, enum weft_ep_layout layout, int32_t lost_or_none) {
@@ -40,13 +55,17 @@ struct model *model_new(enum weft_ep_dtype dtype, enum weft_ep_layout layout, in
     abort();
   for (int s = 0; s < MODEL_RANKS; s++)
     fill_source(m, s);
+  fill_answer(m);
   m->test = (struct oracle_case){.hidden = MODEL_HIDDEN,
                                  .topk = MODEL_TOPK,
                                  .experts_per_rank = MODEL_EXPERTS,
                                  .capacity = MODEL_CAPACITY,
                                  .dtype = dtype,
                                  .sources = m->sources,
-                                 .num_sources = MODEL_RANKS};
+                                 .num_sources = MODEL_RANKS,
+                                 .row_bytes = MODEL_ROW_BYTES,
+                                 .scale_bytes = MODEL_SCALE_BYTES,
+                                 .answer = &m->answer};
   m->recv = (struct weft_ep_recv_args){.size = sizeof m->recv,
                                        .layout = layout,
                                        .rows = MODEL_ROWS,
@@ -58,6 +77,13 @@ struct model *model_new(enum weft_ep_dtype dtype, enum weft_ep_layout layout, in
                                        .range = m->range,
                                        .local_expert = layout == WEFT_EP_RANK_MAJOR ? m->local_expert : NULL,
                                        .weights = layout == WEFT_EP_RANK_MAJOR ? m->weights : NULL};
+  if (layout == WEFT_EP_PACKED) {
+    m->recv.rows = MODEL_EXPERTS * MODEL_ROWS;
+    m->recv.alignment = 4;
+    m->recv.flags = WEFT_EP_RECV_ZERO_PADDING;
+    m->recv.slot = m->slot;
+    m->recv.expert_end = m->expert_end;
+  }
   if (lost_or_none >= 0)
     m->lost[m->num_lost++] = lost_or_none;
   model_dispatch(m);
@@ -72,12 +98,42 @@ static bool is_lost(const struct model *m, int64_t rank) {
   return false;
 }
 
+void model_break(struct model *m, int32_t rank, uint32_t came, uint32_t answered) {
+  for (int s = 0; s < MODEL_RANKS; s++)
+    if (ranks[s] == rank) {
+      m->came[s] = came;
+      m->answered[s] = answered;
+    }
+  m->lost[m->num_lost++] = rank;
+  m->partial = true;
+  m->test.partial = m->lost;
+  m->test.num_partial = m->num_lost;
+}
+
+// Whether the token has places, and is there.
+static bool has_places(const struct model *m, int s) {
+  return m->partial || !is_lost(m, ranks[s]);
+}
+
+static bool is_there(const struct model *m, int s, int token) {
+  return !is_lost(m, ranks[s]) || (m->partial && m->came[s] >> token & 1);
+}
+
+static void put_opaque(struct model *m, int place, int s, int token) {
+  memcpy(&m->rows.opaque[place * MODEL_ROW_BYTES], &m->payload[s][token * MODEL_ROW_BYTES], MODEL_ROW_BYTES);
+  memcpy(&m->scales[place * MODEL_BLOCKS], &m->payload_scales[s][token * MODEL_SCALE_BYTES], MODEL_SCALE_BYTES);
+}
+
 static void put_row(struct model *m, int place, int s, int token) {
   const uint16_t *x = &m->x[s][token * MODEL_HIDDEN];
   m->src_rank[place] = ranks[s];
   m->src_token[place] = token;
   if (m->test.dtype == WEFT_EP_BF16) {
     memcpy(&m->rows.bf16[place * MODEL_HIDDEN], x, MODEL_HIDDEN * sizeof *x);
+    return;
+  }
+  if (m->test.dtype == WEFT_EP_OPAQUE) {
+    put_opaque(m, place, s, token);
     return;
   }
   bool packed = m->test.dtype == WEFT_EP_FP8_UE8M0;
@@ -88,63 +144,154 @@ static void put_row(struct model *m, int place, int s, int token) {
     ep_kernels_pack_scales((uint8_t *)m->scales + place * 4, apart, MODEL_HIDDEN);
 }
 
+static void put_nothing(struct model *m, int place, int32_t rank) {
+  size_t bytes = m->test.dtype == WEFT_EP_BF16     ? MODEL_HIDDEN * sizeof(uint16_t)
+                 : m->test.dtype == WEFT_EP_OPAQUE ? (size_t)MODEL_ROW_BYTES
+                                                   : (size_t)MODEL_HIDDEN;
+  size_t scales = m->test.dtype == WEFT_EP_FP8_UE8M0 ? 4 : MODEL_BLOCKS * sizeof(float);
+  m->src_rank[place] = rank;
+  m->src_token[place] = -1;
+  memset((uint8_t *)&m->rows + (size_t)place * bytes, 0, bytes);
+  if (m->test.dtype != WEFT_EP_BF16)
+    memset((uint8_t *)m->scales + (size_t)place * scales, 0, scales);
+}
+
 static int local_of(const struct model *m, int s, int token, int k) {
   int64_t expert = m->topk_idx[s][token * MODEL_TOPK + k];
   return expert >= 0 && expert / MODEL_EXPERTS == MODEL_JUDGED ? (int)(expert % MODEL_EXPERTS) : -1;
 }
 
-static void dispatch_per_expert(struct model *m) {
-  for (int e = 0; e < MODEL_EXPERTS; e++)
+// The rows of source s for expert e, from `place` on: of tokens that are there, and behind them those that are not.
+// Returns how many.
+static int put_source(struct model *m, int e, int s, int place, bool dry) {
+  int first = place;
+  for (int there = 1; there >= 0 && has_places(m, s); there--)
+    for (int t = 0; t < (int)m->sources[s].num_tokens; t++)
+      for (int k = 0; k < MODEL_TOPK; k++) {
+        if (local_of(m, s, t, k) != e || is_there(m, s, t) != there)
+          continue;
+        if (!dry && there)
+          put_row(m, place, s, t);
+        else if (!dry)
+          put_nothing(m, place, ranks[s]);
+        place++;
+      }
+  return place - first;
+}
+
+static void dispatch_by_expert(struct model *m) {
+  bool packed = m->recv.layout == WEFT_EP_PACKED;
+  int begin = 0, end = 0, most = 0;
+  for (int e = 0; e < MODEL_EXPERTS; e++) {
+    if (!packed)
+      begin = e * MODEL_ROWS;
     for (int s = 0; s < MODEL_RANKS; s++) {
-      int begin = m->counts[e];
-      for (uint32_t t = 0; t < m->sources[s].num_tokens && !is_lost(m, ranks[s]); t++)
-        for (int k = 0; k < MODEL_TOPK; k++)
-          if (local_of(m, s, (int)t, k) == e)
-            put_row(m, e * MODEL_ROWS + m->counts[e]++, s, (int)t);
-      m->range[e * MODEL_CAPACITY + ranks[s]] = (int64_t)begin << 32 | (m->counts[e] - begin);
+      int count = put_source(m, e, s, begin + m->counts[e], false);
+      m->range[e * MODEL_CAPACITY + ranks[s]] = (int64_t)m->counts[e] << 32 | count;
+      m->counts[e] += count;
     }
-  for (int e = 0; e < MODEL_EXPERTS; e++)
     m->info.num_rows += (uint32_t)m->counts[e];
+    most = m->counts[e] > most ? m->counts[e] : most;
+    if (!packed)
+      continue;
+    end = m->expert_end[e] = begin + m->counts[e];
+    while (end % (int)m->recv.alignment != 0)
+      put_nothing(m, end++, -1);
+    begin = end;
+  }
+  m->info.rows_needed = (uint32_t)(packed ? end : most);
+}
+
+// The row of x with the selection `k` of a token: it stands behind the rows of all before it.
+static int row_of(struct model *m, int s, int token, int k) {
+  int e = local_of(m, s, token, k), row = m->expert_end[e] - m->counts[e];
+  for (int before = 0; before < s; before++)
+    row += put_source(m, e, before, 0, true);
+  for (int t = 0; t <= token; t++)
+    for (int j = 0; is_there(m, s, t) && j < (t < token ? MODEL_TOPK : k); j++)
+      row += local_of(m, s, t, j) == e;
+  return row;
+}
+
+static void fill_slots(struct model *m) {
+  int pair = 0;
+  memset(m->slot, 0xFF, sizeof m->slot); // -1
+  for (int s = 0; s < MODEL_RANKS; s++)
+    for (int there = 1; there >= 0 && has_places(m, s); there--)
+      for (int t = 0; t < (int)m->sources[s].num_tokens; t++) {
+        bool any = false;
+        for (int k = 0; k < MODEL_TOPK; k++) {
+          if (local_of(m, s, t, k) < 0 || is_there(m, s, t) != there)
+            continue;
+          any = true;
+          if (there)
+            m->slot[pair * MODEL_TOPK + k] = row_of(m, s, t, k);
+        }
+        pair += any;
+      }
+}
+
+static void put_lists(struct model *m, int row, int s, int t, bool there) {
+  int used = 0;
+  for (int k = 0; k < MODEL_TOPK; k++) {
+    m->local_expert[row * MODEL_TOPK + k] = -1;
+    m->weights[row * MODEL_TOPK + k] = 0;
+  }
+  for (int k = 0; k < MODEL_TOPK; k++) {
+    int e = local_of(m, s, t, k);
+    if (e < 0)
+      continue;
+    m->counts[e]++;
+    if (!there)
+      continue;
+    m->local_expert[row * MODEL_TOPK + used] = e;
+    m->weights[row * MODEL_TOPK + used++] = m->topk_weights[s][t * MODEL_TOPK + k];
+  }
+}
+
+static bool is_for_us(const struct model *m, int s, int t) {
+  for (int k = 0; k < MODEL_TOPK; k++)
+    if (local_of(m, s, t, k) >= 0)
+      return true;
+  return false;
 }
 
 static void dispatch_rank_major(struct model *m) {
   int rows = 0;
   for (int s = 0; s < MODEL_RANKS; s++) {
     int begin = rows;
-    for (uint32_t t = 0; t < m->sources[s].num_tokens && !is_lost(m, ranks[s]); t++) {
-      int used = 0;
-      for (int k = 0; k < MODEL_TOPK; k++)
-        m->local_expert[rows * MODEL_TOPK + k] = -1;
-      for (int k = 0; k < MODEL_TOPK; k++) {
-        int e = local_of(m, s, (int)t, k);
-        if (e < 0)
+    for (int there = 1; there >= 0 && has_places(m, s); there--)
+      for (int t = 0; t < (int)m->sources[s].num_tokens; t++) {
+        if (!is_for_us(m, s, t) || is_there(m, s, t) != there)
           continue;
-        m->counts[e]++;
-        m->local_expert[rows * MODEL_TOPK + used] = e;
-        m->weights[rows * MODEL_TOPK + used++] = m->topk_weights[s][t * MODEL_TOPK + (uint32_t)k];
+        put_lists(m, rows, s, t, there);
+        if (there)
+          put_row(m, rows++, s, t);
+        else
+          put_nothing(m, rows++, ranks[s]);
       }
-      if (used > 0)
-        put_row(m, rows++, s, (int)t);
-    }
     m->range[ranks[s]] = (int64_t)begin << 32 | (rows - begin);
   }
-  m->info.num_rows = (uint32_t)rows;
+  m->info.num_rows = m->info.rows_needed = (uint32_t)rows;
 }
 
 void model_dispatch(struct model *m) {
   memset(m->counts, 0, sizeof m->counts);
   memset(m->range, 0, sizeof m->range);
-  memset(m->weights, 0, sizeof m->weights);
+  memset(&m->rows, 0xEE, sizeof m->rows);
+  memset(m->scales, 0xEE, sizeof m->scales);
   memcpy(m->lost_out, m->lost, sizeof m->lost);
   m->info = (struct weft_ep_info){.size = sizeof m->info,
                                   .num_ranks = MODEL_RANKS,
                                   .num_lost = m->num_lost,
                                   .lost = m->lost_out,
                                   .lost_cap = MODEL_RANKS};
-  if (m->recv.layout == WEFT_EP_PER_EXPERT)
-    dispatch_per_expert(m);
-  else
+  if (m->recv.layout == WEFT_EP_RANK_MAJOR)
     dispatch_rank_major(m);
+  else
+    dispatch_by_expert(m);
+  if (m->recv.layout == WEFT_EP_PACKED)
+    fill_slots(m);
 }
 
 // What the expert gives for a token of the judged rank, in bf16.
@@ -153,7 +300,7 @@ static void run_expert(const struct model *m, int s, int token, int64_t expert, 
   const uint16_t *x = &m->x[s][token * MODEL_HIDDEN];
   uint16_t seen[MODEL_HIDDEN];
   memcpy(seen, x, sizeof seen);
-  if (m->test.dtype != WEFT_EP_BF16) {
+  if (m->test.dtype != WEFT_EP_BF16 && m->test.dtype != WEFT_EP_OPAQUE) {
     uint8_t q[MODEL_HIDDEN];
     float scales[MODEL_BLOCKS];
     kernels->cast_fp8(q, scales, x, MODEL_HIDDEN, m->test.dtype != WEFT_EP_FP8);
@@ -173,42 +320,72 @@ static void code(uint16_t *row) {
   kernels->decode10(row, codes, heads, MODEL_HIDDEN);
 }
 
-static void combine_token(struct model *m, int s, int token) {
+static bool answers(const struct model *m, int r, int token) {
+  return !is_lost(m, ranks[r]) || (m->partial && m->answered[r] >> token & 1);
+}
+
+// The row of rank r, from the selections that are its own, whose bits of `brought` are set. False: it has none.
+static bool make_rank_row(const struct model *m, int s, int r, int token, uint16_t *sum, bool *brought) {
   const struct ep_kernels *kernels = ep_kernels_named("portable");
   const int64_t *experts = &m->topk_idx[s][token * MODEL_TOPK];
-  const float *weights = &m->topk_weights[s][token * MODEL_TOPK];
-  uint16_t y[MODEL_TOPK][MODEL_HIDDEN], sums[MODEL_RANKS][MODEL_HIDDEN];
-  const uint16_t *sum_rows[MODEL_RANKS];
-  uint32_t num_sums = 0;
+  uint16_t y[MODEL_TOPK][MODEL_HIDDEN];
+  const uint16_t *rows[MODEL_TOPK];
+  float used[MODEL_TOPK];
+  uint32_t count = 0;
+  for (int k = 0; k < MODEL_TOPK && answers(m, r, token); k++) {
+    if (experts[k] < 0 || experts[k] / MODEL_EXPERTS != ranks[r])
+      continue;
+    run_expert(m, s, token, m->answer.by_rank ? ranks[r] : experts[k], y[count]);
+    rows[count] = y[count];
+    used[count++] = m->topk_weights[s][token * MODEL_TOPK + k];
+    brought[k] = true;
+  }
+  if (count == 0)
+    return false;
+  if (m->answer.by_rank)
+    memcpy(sum, y[0], sizeof y[0]);
+  else
+    kernels->reduce(sum, rows, m->answer.unweighted ? NULL : used, count, 1.0f, MODEL_HIDDEN);
+  if (m->test.combine_dtype == WEFT_EP_COMBINE_LOGFMT10)
+    code(sum);
+  return true;
+}
+
+// The sum of ranks' rows, times the factor, and the biases: in f32, rounded once.
+static void add_rows(struct model *m, int token, const uint16_t *const *rows, uint32_t count, float factor) {
+  for (int i = 0; i < MODEL_HIDDEN; i++) {
+    float sum = 0;
+    for (uint32_t r = 0; r < count; r++)
+      sum += (float)oracle_bf16(rows[r][i]);
+    sum *= factor;
+    for (int b = 0; b < 2; b++)
+      if (m->answer.bias[b])
+        sum += (float)oracle_bf16(m->answer.bias[b][token * MODEL_HIDDEN + i]);
+    m->out[token * MODEL_HIDDEN + i] = oracle_to_bf16((double)sum);
+  }
+}
+
+static void combine_token(struct model *m, int s, int token) {
+  const int64_t *experts = &m->topk_idx[s][token * MODEL_TOPK];
+  uint16_t sums[MODEL_RANKS][MODEL_HIDDEN];
+  const uint16_t *rows[MODEL_RANKS];
+  uint32_t count = 0;
   float all = 0, came = 0;
   bool brought[MODEL_TOPK] = {false};
-  for (int r = 0; r < MODEL_RANKS; r++) {
-    const uint16_t *rows[MODEL_TOPK];
-    float used[MODEL_TOPK];
-    uint32_t count = 0;
-    for (int k = 0; k < MODEL_TOPK && !is_lost(m, ranks[r]); k++)
-      if (experts[k] >= 0 && experts[k] / MODEL_EXPERTS == ranks[r]) {
-        run_expert(m, s, token, experts[k], y[count]);
-        rows[count] = y[count];
-        used[count++] = weights[k];
-        brought[k] = true;
-      }
-    if (count > 0) {
-      kernels->reduce(sums[num_sums], rows, used, count, 1.0f, MODEL_HIDDEN);
-      if (m->test.combine_dtype == WEFT_EP_COMBINE_LOGFMT10)
-        code(sums[num_sums]);
-      sum_rows[num_sums] = sums[num_sums];
-      num_sums++;
+  for (int r = 0; r < MODEL_RANKS; r++)
+    if (make_rank_row(m, s, r, token, sums[count], brought)) {
+      rows[count] = sums[count];
+      count++;
     }
-  }
   for (int k = 0; k < MODEL_TOPK; k++) {
-    all += experts[k] >= 0 ? weights[k] : 0;
-    came += brought[k] ? weights[k] : 0;
+    float weight = m->answer.unweighted ? 1 : m->topk_weights[s][token * MODEL_TOPK + k];
+    all += experts[k] >= 0 ? weight : 0;
+    came += brought[k] ? weight : 0;
+    m->out_weights[token * MODEL_TOPK + k] = brought[k] ? m->row_weights[token * MODEL_TOPK + k] : 0;
     if (experts[k] >= 0 && !brought[k])
       m->missing[m->result.num_missing++] = (struct weft_ep_missing){.token = token, .k = k, .expert = experts[k]};
   }
-  float factor = m->renormalize && came > 0 ? all / came : 1.0f;
-  kernels->reduce(&m->out[token * MODEL_HIDDEN], sum_rows, NULL, num_sums, factor, MODEL_HIDDEN);
+  add_rows(m, token, rows, count, m->renormalize && came > 0 ? all / came : 1.0f);
 }
 
 void model_combine(struct model *m) {
@@ -226,6 +403,6 @@ struct oracle_verdict model_judge_dispatch(const struct model *m) {
 }
 
 struct oracle_verdict model_judge_combine(const struct model *m) {
-  return oracle_check_combine(&m->test, MODEL_JUDGED, m->out, &m->result, model_expert, NULL, m->lost, m->num_lost,
-                              m->renormalize);
+  return oracle_check_combine(&m->test, MODEL_JUDGED, m->out, &m->result, model_expert, NULL, m->lost,
+                              m->partial ? 0 : m->num_lost, m->renormalize);
 }

@@ -14,6 +14,8 @@ enum {
   MODEL_RANKS = 4,  // 0, 2, 3 and 6, of which 3 has no tokens
   MODEL_TOKENS = 9, // of the others
   MODEL_ROWS = 64,
+  MODEL_ROW_BYTES = 96, // OPAQUE
+  MODEL_SCALE_BYTES = 8,
   MODEL_JUDGED = 2, // the rank whose results the model makes
 };
 
@@ -23,15 +25,24 @@ struct model {
   uint16_t x[MODEL_RANKS][MODEL_TOKENS * MODEL_HIDDEN];
   int64_t topk_idx[MODEL_RANKS][MODEL_TOKENS * MODEL_TOPK];
   float topk_weights[MODEL_RANKS][MODEL_TOKENS * MODEL_TOPK];
-  int32_t lost[MODEL_RANKS]; // of which nothing comes
+  uint8_t payload[MODEL_RANKS][MODEL_TOKENS * MODEL_ROW_BYTES];
+  uint8_t payload_scales[MODEL_RANKS][MODEL_TOKENS * MODEL_SCALE_BYTES];
+  int32_t lost[MODEL_RANKS]; // of which nothing comes,
   uint32_t num_lost;
+  bool partial;                   // or a part, both ways:
+  uint32_t came[MODEL_RANKS];     // bit t: token t of that source came
+  uint32_t answered[MODEL_RANKS]; // bit t: that rank answered token t of MODEL_JUDGED
   bool renormalize;
+  struct oracle_answer answer;
+  uint16_t bias[2][MODEL_TOKENS * MODEL_HIDDEN];
+  float row_weights[MODEL_TOKENS * MODEL_TOPK];
 
   struct weft_ep_recv_args recv;
   struct weft_ep_info info;
   union {
     uint16_t bf16[MODEL_EXPERTS * MODEL_ROWS * MODEL_HIDDEN];
     uint8_t fp8[MODEL_EXPERTS * MODEL_ROWS * MODEL_HIDDEN];
+    uint8_t opaque[MODEL_EXPERTS * MODEL_ROWS * MODEL_ROW_BYTES];
   } rows;
   float scales[MODEL_EXPERTS * MODEL_ROWS * MODEL_BLOCKS];
   int32_t counts[MODEL_EXPERTS];
@@ -39,9 +50,11 @@ struct model {
   int64_t range[MODEL_EXPERTS * MODEL_CAPACITY];
   int32_t local_expert[MODEL_ROWS * MODEL_TOPK];
   float weights[MODEL_ROWS * MODEL_TOPK];
+  int32_t slot[MODEL_EXPERTS * MODEL_ROWS * MODEL_TOPK], expert_end[MODEL_EXPERTS];
   int32_t lost_out[MODEL_RANKS];
 
   uint16_t out[MODEL_TOKENS * MODEL_HIDDEN];
+  float out_weights[MODEL_TOKENS * MODEL_TOPK];
   struct weft_ep_result result;
   struct weft_ep_missing missing[MODEL_TOKENS * MODEL_TOPK];
 };
@@ -50,6 +63,10 @@ struct model {
 // rank that is not in the view, a token for nobody.
 struct model *model_new(enum weft_ep_dtype dtype, enum weft_ep_layout layout, int32_t lost_or_none);
 
+// The source of `rank` breaks off: of its tokens those of `came` come, and it answers those of `answered`. Call the two
+// below afterwards.
+void model_break(struct model *model, int32_t rank, uint32_t came, uint32_t answered);
+
 // What MODEL_JUDGED receives, and what it combines. Call again after a change of the inputs.
 void model_dispatch(struct model *model);
 void model_combine(struct model *model);
@@ -57,7 +74,7 @@ void model_combine(struct model *model);
 struct oracle_verdict model_judge_dispatch(const struct model *model);
 struct oracle_verdict model_judge_combine(const struct model *model);
 
-// out = row * (1 + expert / 16)
+// out = row * (1 + expert / 16); with answer.by_rank that of a rank in the place of the expert
 void model_expert(void *arg, int64_t expert, const double *row, uint32_t hidden, double *out);
 
 #endif

@@ -31,7 +31,7 @@ static uint32_t flags_up(void) {
     if (!op->members[i].link)
       continue;
     struct ep_slot_head *slot = ep_slot(&ep->layout, op->members[i].link->out.memory, number);
-    up += armed.combining ? atomic_load(&slot->combine.flag) >= ep_answer_flag(number, 0, 0)
+    up += armed.combining ? atomic_load(&slot->combine.flag) >= ep_answer_flag(&ep->layout, number, 0, 0, 0)
                           : atomic_load(&slot->dispatch.flag) == number + 1;
   }
   return up;

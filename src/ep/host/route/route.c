@@ -8,14 +8,16 @@ static int64_t expert_at(const struct weft_ep_dispatch_args *args, size_t at) {
   return args->topk_idx ? args->topk_idx[at] : args->topk_idx32[at];
 }
 
-int ep_check_experts(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args, uint32_t num_tokens,
-                     uint32_t topk) {
+int ep_check_experts(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args, uint32_t num_tokens, uint32_t topk,
+                     const char *call) {
+  if (!args->topk_idx && !args->topk_idx32)
+    return 0;
   int64_t experts = (int64_t)ep->capacity * ep->experts_per_rank;
   for (uint32_t t = 0; t < num_tokens; t++)
     for (uint32_t k = 0; k < topk; k++) {
       int64_t expert = expert_at(args, (size_t)t * topk + k);
       if (expert < -1 || expert >= experts)
-        return fail(WEFT_ERR_INVALID, "dispatch: topk_idx[%u][%u] is %lld; experts are 0 to %lld, and -1 is none", t, k,
+        return fail(WEFT_ERR_INVALID, "%s: topk_idx[%u][%u] is %lld; experts are 0 to %lld, and -1 is none", call, t, k,
                     (long long)expert, (long long)experts - 1);
     }
   return 0;
@@ -42,8 +44,11 @@ static bool place(weft_ep_t *ep, struct ep_op *op, uint32_t token, size_t at) {
   if (op->experts[at] < 0)
     return false;
   op->logical_selections++;
+  if (op->went && !op->went[at])
+    return false;
   uint32_t expert = (uint32_t)op->experts[at], rank = expert / ep->experts_per_rank;
-  int32_t index = ep->masked[rank] ? -1 : ep_op_member(op, (int32_t)rank);
+  bool masked = ep->masked[rank] && op->kind != EP_KIND_COMBINE; // a combine by a route sends no tokens
+  int32_t index = masked ? -1 : ep_op_member(op, (int32_t)rank);
   if (index < 0 || op->members[index].lost)
     return false;
   struct ep_member *member = &op->members[index];
@@ -72,5 +77,16 @@ void ep_route(weft_ep_t *ep, struct ep_op *op) {
   for (uint32_t i = 0; i < num_rows; i++) {
     uint32_t at = op->row_at[i];
     op->row_token[op->members[op->member_of[at]].first_row + op->row_of[at]] = (uint16_t)(at / topk);
+  }
+}
+
+void ep_count_selections(const weft_ep_t *ep, const struct ep_op *op, uint32_t index, uint32_t *counts) {
+  const struct ep_member *member = &op->members[index];
+  memset(counts, 0, ep->experts_per_rank * sizeof *counts);
+  for (uint32_t i = 0; i < member->rows_out; i++) {
+    size_t at = (size_t)op->row_token[member->first_row + i] * op->topk;
+    for (uint32_t k = 0; k < op->topk; k++)
+      if (op->member_of[at + k] == (int16_t)index)
+        counts[op->local_of[at + k]]++;
   }
 }

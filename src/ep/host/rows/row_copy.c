@@ -2,6 +2,8 @@
 // is the fastest way where the two cores share a cache, and several times the slowest where they do not. Stores past
 // the caches cost the same wherever the peer runs. Nothing tells where it runs, and it may move; so the two ways are
 // tried against each other from time to time, on a few rows that are sent anyhow.
+#include <string.h>
+
 #include "base/time/clock.h"
 #include "ep/host/host.h"
 
@@ -44,4 +46,23 @@ void ep_write_row(weft_ep_t *ep, struct ep_writing *writing, void *to, const voi
   writing->spent_ns[stream] += clock_ns() - begin;
   if (++writing->row == 2 * TRIAL_ROWS)
     judge(writing);
+}
+
+void ep_copy_scales(uint32_t *to, uint64_t to_block, const uint32_t *from, uint64_t from_block, uint32_t bytes) {
+  if (to_block == 1 && from_block == 1) {
+    memcpy(to, from, bytes);
+    return;
+  }
+  for (uint32_t i = 0; i < bytes / sizeof *to; i++)
+    to[i * to_block] = from[i * from_block];
+}
+
+const uint8_t *ep_op_keep_row(weft_ep_t *ep, struct ep_op *op, uint32_t token, const uint8_t *values,
+                              const struct ep_scales *scales) {
+  uint8_t *row = op->cast + token * ep->layout.row_stride;
+  ep->kernels->copy(row, values, op->form.value_bytes);
+  if (scales->words)
+    ep_copy_scales((uint32_t *)(row + op->form.value_bytes), 1, scales->words + token * scales->row, scales->block,
+                   op->form.scale_bytes);
+  return row;
 }

@@ -1,0 +1,267 @@
+// Dispatch and combine of many tokens, between two processes: prefill and training. On host memory against bare copies
+// of the same bytes, taken by turns in the same run; on two GPUs against the links alone and, beside a matrix product
+// on the other processors, against that one alone. What the library refuses is printed as that. Usage: bench_ep_ht
+// [--json] [--latency] [--memory host|cuda] [name=number...]; names as in `options` and `sizes`.
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/sysinfo.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/ep_limits.h"
+#include "base/time/clock.h"
+#include "ep_ht.h"
+#include "support/ranks.h"
+#include "support/values.h"
+
+static struct ht_board *board;
+
+// --- what both kinds of ranks use ---
+
+_Noreturn void ht_fail(struct ht_board *at, int rank, const char *what) {
+  if (!atomic_exchange(&at->failed, true)) // the other rank fails of this one
+    fprintf(stderr, "bench_ep_ht: rank %d: %s: %s\n", rank, what, weft_last_error());
+  _exit(1);
+}
+
+void ht_meet(struct ht_board *at) {
+  uint32_t place = atomic_fetch_add(&at->arrived, 1) / HT_RANKS;
+  uint64_t deadline = clock_deadline_ms(HT_DEADLINE_MS);
+  for (uint32_t i = 0; atomic_load(&at->arrived) < (place + 1) * HT_RANKS; i++) {
+    if (i > HT_SPINS)
+      sched_yield(); // somebody else may need this processor, even the other rank
+    if (atomic_load(&at->failed) || clock_passed(deadline))
+      ht_fail(at, -1, "the other rank did not come");
+  }
+}
+
+weft_ep_t *ht_open(struct ht_board *at, weft_store_t *store, int rank, uint32_t number, int32_t gpu) {
+  static const int32_t founders[HT_RANKS] = {0, 1};
+  const struct ht_setup *s = &at->setup;
+  const struct ht_point *point = &s->points[number];
+  char prefix[64];
+  snprintf(prefix, sizeof prefix, "/weft/bench/%u/", number);
+  struct weft_ep_options options = WEFT_EP_OPTIONS_INIT;
+  options.store = store;
+  options.prefix = prefix;
+  options.rank = rank;
+  options.capacity = HT_RANKS;
+  options.founders = founders;
+  options.num_founders = HT_RANKS;
+  options.max_tokens = point->tokens;
+  options.hidden = s->hidden;
+  options.topk = s->topk;
+  options.experts_per_rank = s->experts;
+  options.dtype = point->dtype;
+  options.mode = s->latency ? WEFT_EP_LATENCY : WEFT_EP_THROUGHPUT;
+  options.window_bytes = s->window_bytes;
+  options.memory = s->cuda ? WEFT_EP_MEMORY_CUDA : WEFT_EP_MEMORY_HOST;
+  options.device = gpu;
+  options.op_timeout_ms = 20000; // a processor that other work takes away is no loss
+  weft_ep_t *ep = NULL;
+  int err = weft_ep_open(&ep, &options, HT_DEADLINE_MS);
+  if (err == WEFT_ERR_UNSUPPORTED) {
+    snprintf(at->found[rank][number].refused, HT_WHY, "%s", weft_last_error());
+    return NULL;
+  }
+  if (err || weft_ep_activate(ep, HT_DEADLINE_MS) != 0)
+    ht_fail(at, rank, "cannot start");
+  return ep;
+}
+
+// --- ranks ---
+
+static int live(void *arg) {
+  int rank = *(const int *)arg;
+  struct weft_store_options options = WEFT_STORE_OPTIONS_INIT;
+  weft_store_t *store;
+  if (!board->setup.cuda && bench_pin(rank) != 0) {
+    fprintf(stderr, "bench_ep_ht: cannot pin to processor %d: %s\n", rank, strerror(errno));
+    return 3;
+  }
+  options.endpoints = board->url;
+  if (weft_store_open(&store, &options) != 0 || (board->setup.cuda && ht_prepare_cuda(board, rank) != 0))
+    ht_fail(board, rank, "cannot begin");
+  for (uint32_t i = 0; i < board->setup.num_points; i++)
+    if (board->setup.cuda)
+      ht_measure_cuda(board, store, rank, i);
+    else
+      ht_measure_host(board, store, rank, i);
+  weft_store_close(store);
+  return 0;
+}
+
+// --- what is measured ---
+
+// Memory that both ranks touch of their buffers, about: rows of x, of the sums, received and answered.
+static double gigabytes(const struct ht_setup *s, const struct ht_point *p) {
+  double row = 2.0 * s->hidden, received = p->layout == WEFT_EP_PACKED ? s->topk : HT_RANKS;
+  return HT_RANKS * p->tokens * row * (2 + 2 * received) / 1e9;
+}
+
+static void add_point(struct ht_point point) {
+  struct ht_setup *s = &board->setup;
+  double room = (double)sysconf(_SC_AVPHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / 1e9;
+  bool fits = s->cuda || gigabytes(s, &point) < 0.7 * room;
+  if (s->num_points == HT_MAX_POINTS)
+    return;
+  if (!fits)
+    snprintf(board->found[0][s->num_points].refused, HT_WHY, "needs about %.0f GB of memory, and %.0f are free",
+             gigabytes(s, &point), room);
+  s->points[s->num_points++] = point;
+}
+
+struct choice {
+  uint32_t first, last, processors; // tokens; 0: by the kind of point
+};
+
+// The marks have 24 processors, and 64 for the sums of packed rows.
+static void add_points(const struct choice *choice) {
+  static const enum weft_ep_layout layouts[] = {WEFT_EP_RANK_MAJOR, WEFT_EP_PACKED};
+  bool cuda = board->setup.cuda;
+  for (uint32_t tokens = choice->first; tokens <= choice->last; tokens *= 2)
+    for (int l = 0; l < 2; l++)
+      for (int d = 0; d < 3; d++)
+        for (int kept = 0; kept < 2; kept++) {
+          struct ht_point point = {.tokens = tokens,
+                                   .layout = layouts[l],
+                                   .dtype = d == 0 ? WEFT_EP_BF16 : WEFT_EP_FP8,
+                                   .casts = d == 2,
+                                   .kept = kept,
+                                   .processors = cuda ? choice->processors ? choice->processors : 24 : 0};
+          if (point.casts && (kept || layouts[l] == WEFT_EP_PACKED))
+            continue;
+          add_point(point);
+          if (cuda && !choice->processors && point.layout == WEFT_EP_PACKED && d == 0 && !kept) {
+            point.processors = 64;
+            add_point(point);
+          }
+        }
+}
+
+static struct choice choice = {.first = 512, .last = 32768};
+
+static const struct {
+  const char *name;
+  uint32_t *value;
+  uint32_t low, high;
+} options[] = {
+    {"tokens", &choice.first, 1, EP_MAX_TOKENS_THROUGHPUT},
+    {"to", &choice.last, 1, EP_MAX_TOKENS_THROUGHPUT},
+    {"processors", &choice.processors, EP_MIN_PROCESSORS, 1024},
+};
+
+// Those of the board, which is not there yet.
+static uint32_t hidden = 7168, topk = 8, experts = 72, alignment = 1, window, rounds;
+static const struct {
+  const char *name;
+  uint32_t *value;
+  uint32_t low, high;
+} sizes[] = {
+    {"hidden", &hidden, WEFT_EP_BLOCK, EP_MAX_HIDDEN},
+    {"topk", &topk, 1, EP_MAX_TOPK},
+    {"experts", &experts, 1, EP_MAX_EXPERTS},
+    {"alignment", &alignment, 1, 256},
+    {"window", &window, 4096, UINT32_MAX},
+    {"rounds", &rounds, 1, HT_MAX_ROUNDS},
+};
+
+static bool take(const char *text) {
+  const char *number = strchr(text, '=');
+  size_t length = number ? (size_t)(number - text) : 0;
+  for (size_t i = 0; number && i < sizeof options / sizeof *options; i++)
+    if (strlen(options[i].name) == length && strncmp(options[i].name, text, length) == 0) {
+      *options[i].value = bench_number("bench_ep_ht", number + 1, options[i].low, options[i].high);
+      return true;
+    }
+  for (size_t i = 0; number && i < sizeof sizes / sizeof *sizes; i++)
+    if (strlen(sizes[i].name) == length && strncmp(sizes[i].name, text, length) == 0) {
+      *sizes[i].value = bench_number("bench_ep_ht", number + 1, sizes[i].low, sizes[i].high);
+      return true;
+    }
+  return false;
+}
+
+static bool parse(int argc, char **argv, bool *json, bool *cuda, bool *latency) {
+  for (int i = 1; i < argc; i++) {
+    if (strcmp(argv[i], "--json") == 0)
+      *json = true;
+    else if (strcmp(argv[i], "--latency") == 0)
+      *latency = true;
+    else if (strcmp(argv[i], "--memory") == 0 && i + 1 < argc && strcmp(argv[i + 1], "cuda") == 0)
+      *cuda = ++i;
+    else if (strcmp(argv[i], "--memory") == 0 && i + 1 < argc && strcmp(argv[i + 1], "host") == 0)
+      i++;
+    else if (!take(argv[i]))
+      return false;
+  }
+  if (*latency && choice.last > EP_MAX_TOKENS)
+    choice.last = EP_MAX_TOKENS;
+  choice.last = choice.last < choice.first ? choice.first : choice.last;
+  return true;
+}
+
+static int usage(void) {
+  fprintf(stderr, "usage: bench_ep_ht [--json] [--latency] [--memory host|cuda] [name=number...]\nnames:");
+  for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+    fprintf(stderr, " %s", options[i].name);
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+    fprintf(stderr, " %s", sizes[i].name);
+  fprintf(stderr, "\ntokens are doubled from tokens= up to to=\n");
+  return 2;
+}
+
+static void open_windows(void) {
+  for (int rank = 0; rank < HT_RANKS; rank++)
+    board->window[rank] = bench_shared(HT_WINDOW);
+}
+
+// In a process of its own, which alone has a context on a GPU then.
+static int has_gpus(void *arg) {
+  (void)arg;
+  return ht_count_gpus() >= HT_RANKS ? 0 : 1;
+}
+
+int main(int argc, char **argv) {
+  static int ranks[HT_RANKS] = {0, 1};
+  bool json = false, cuda = false, latency = false, well = true;
+  struct bench_store store;
+  pid_t pids[HT_RANKS];
+  if (!parse(argc, argv, &json, &cuda, &latency))
+    return usage();
+  board = bench_shared(sizeof *board);
+  board->setup = (struct ht_setup){.cuda = cuda,
+                                   .json = json,
+                                   .latency = latency,
+                                   .hidden = hidden,
+                                   .topk = topk,
+                                   .experts = experts,
+                                   .alignment = alignment,
+                                   .window_bytes = window,
+                                   .rounds = rounds};
+  if (cuda && !bench_reap(bench_fork(has_gpus, NULL))) {
+    fprintf(stderr, "bench_ep_ht: --memory cuda needs a build with CUDA, and two GPUs\n");
+    return 3;
+  }
+  add_points(&choice);
+  if (!cuda)
+    open_windows();
+  bench_store_start(&store, BENCH_EMBEDDED);
+  snprintf(board->url, sizeof board->url, "%s", store.url);
+  for (int rank = 0; rank < HT_RANKS; rank++)
+    pids[rank] = bench_fork(live, &ranks[rank]);
+  for (int rank = 0; rank < HT_RANKS; rank++) {
+    int status;
+    waitpid(pids[rank], &status, 0); // bounded: a rank waits for the other one for so long only
+    well &= WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    if (!well)
+      atomic_store(&board->failed, true);
+  }
+  bench_store_stop(&store);
+  ht_report(board);
+  return well ? 0 : 1;
+}

@@ -1,0 +1,122 @@
+// What the files of bench_ep_ht share: the points that it measures, and the board in memory that all its processes see.
+#ifndef BENCH_EP_HT_H
+#define BENCH_EP_HT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <weft/weft.h>
+
+enum {
+  HT_RANKS = 2,
+  HT_MAX_POINTS = 128,
+  HT_MAX_ROUNDS = 200,
+  HT_WHY = 300,
+  HT_DEADLINE_MS = 60000,
+  HT_SPINS = 10000,
+};
+
+// What is timed in each round, by turns. COPY: the rows that travel, out of the buffers that the operation reads,
+// through a window, into those that it writes. ALL: besides, this rank's own rows, each row to all of its places. On
+// GPUs LINKS stands in the place of both: the bytes that travel, by the copy engines, in both directions at once.
+enum ht_measure {
+  HT_DISPATCH,
+  HT_COMBINE,
+  HT_DISPATCH_COPY,
+  HT_COMBINE_COPY,
+  HT_DISPATCH_ALL,
+  HT_COMBINE_ALL,
+  HT_MEASURES,
+};
+
+struct ht_point {
+  uint32_t tokens;
+  enum weft_ep_dtype dtype; // of the dispatch; e4m3 is given with its scales, unless `casts`
+  enum weft_ep_layout layout;
+  bool kept;           // the dispatch goes by a route that was filled before
+  bool casts;          // x is bf16, and is cast by the dispatch
+  uint32_t processors; // of a kernel
+};
+
+struct ht_setup {
+  bool cuda, json;
+  bool latency;                             // the group is opened for latency, for comparison: up to 1,024 tokens
+  uint32_t hidden, topk, experts;           // experts per rank
+  uint32_t alignment, window_bytes, rounds; // 0: by the size
+  uint32_t num_points;
+  struct ht_point points[HT_MAX_POINTS];
+};
+
+// What a rank found at one point.
+struct ht_found {
+  char refused[HT_WHY]; // the library's sentence; "": it was measured
+  uint32_t rounds;
+  uint64_t wire_bytes[2]; // sent in a dispatch, in a combine
+  uint64_t window_bytes;  // of the window that the peer writes to
+  uint32_t piece_bytes;   // of the fastest bare copy of a dispatch
+  double
+      product; // CUDA: a matrix product on the other processors, alone against beside the operations; 0: not measured
+  uint64_t ns[HT_MEASURES][HT_MAX_ROUNDS];
+};
+
+struct ht_flags {
+  _Alignas(64) _Atomic uint64_t written; // pieces that the other rank has written into this rank's window
+  _Alignas(64) _Atomic uint64_t taken;   // pieces that this rank has taken out of it
+};
+
+enum { HT_WINDOW = 64 << 20 };
+
+struct ht_board {
+  struct ht_setup setup;
+  char url[128];
+  _Alignas(64) _Atomic uint32_t arrived;
+  _Atomic bool failed; // a rank has ended before its time
+  struct ht_flags flags[HT_RANKS];
+  struct ht_found found[HT_RANKS][HT_MAX_POINTS];
+  uint8_t *window[HT_RANKS]; // [HT_WINDOW], mapped before the ranks are forked; NULL on GPUs
+};
+
+// Waits for the other rank; both come out of it at about the same moment. Ends the process when it does not come.
+void ht_meet(struct ht_board *board);
+
+// Ends the process with a sentence.
+_Noreturn void ht_fail(struct ht_board *board, int rank, const char *what);
+
+// Opens rank `rank` of the group of this point and activates it. NULL: the library refuses the mode, and the point says
+// why. Any other error ends the process.
+weft_ep_t *ht_open(struct ht_board *board, weft_store_t *store, int rank, uint32_t point, int32_t gpu);
+
+// ep_ht_host.c, ep_ht_cuda.c: measures one point on this rank.
+void ht_measure_host(struct ht_board *board, weft_store_t *store, int rank, uint32_t point);
+void ht_measure_cuda(struct ht_board *board, weft_store_t *store, int rank, uint32_t point);
+int ht_count_gpus(void); // that this process may use; in a build without CUDA 0
+
+// Processors that the links alone are measured with, and the matrix product beside operations is: of the GPU.
+int ht_prepare_cuda(struct ht_board *board, int rank); // once for each rank, before its first point
+
+// ep_ht_copies.c: bare copies through a window in pieces, between the two processes at once. `rows` of the source, in
+// `parts` each: from[p] + row * stride. What is copied out goes to `to` in rows in the same way.
+struct ht_part {
+  const uint8_t *from;
+  uint8_t *to;
+  size_t bytes, from_stride, to_stride;
+};
+struct ht_load {
+  uint32_t rows;         // that travel from this rank
+  uint32_t rows_in;      // that travel to it
+  const uint32_t *order; // [rows] which rows of `from`; NULL: the first ones
+  struct ht_part part[2];
+  uint32_t num_parts;
+};
+// ns from the common begin to the last row in and out on this rank. `way`: below ht_num_ways().
+uint64_t ht_copy(struct ht_board *board, int rank, const struct ht_load *load, uint32_t way);
+uint32_t ht_num_ways(void);
+uint32_t ht_piece_bytes(uint32_t way);
+// The way that is the fastest, the same for both ranks, tried a few times each.
+uint32_t ht_find_way(struct ht_board *board, int rank, const struct ht_load *load);
+
+// ep_ht_report.c
+void ht_report(const struct ht_board *board);
+
+#endif

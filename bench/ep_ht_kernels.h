@@ -1,0 +1,29 @@
+// What bench_ep_ht asks of CUDA besides operations. Functions return 0 or a cudaError_t.
+#ifndef BENCH_EP_HT_KERNELS_H
+#define BENCH_EP_HT_KERNELS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Copies `bytes` from each of two GPUs to the other at once, by the copy engines, some times over; us of the slower
+// direction of each time into us[rounds]. One process drives both.
+int ht_cuda_links(size_t bytes, uint32_t rounds, double *us);
+
+// A matrix product of bf16 with f32 sums, on at most `processors` processors: one block on each, which leaves no room
+// for another block there. `times` products one behind the other in a launch take about as long as `us` asks for.
+struct ht_product;
+int ht_product_open(struct ht_product **product, uint32_t processors);
+int ht_product_launch(struct ht_product *product, void *stream, uint32_t times);
+void ht_product_close(struct ht_product *product);
+
+// Keeps a stream busy for so long, so that what follows is launched before it runs.
+int ht_cuda_spin(uint32_t us, void *stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,60 @@
+// Weights that go back with the rows of a combine (weft_ep_combine_args.row_weights): for each row of an answer [K], at
+// their places in the token's top-k. They lie where late weights would: these are of PER_EXPERT, row weights of
+// RANK_MAJOR, and one operation of a rank is either. A bit of the answer's flag says that they come.
+#include <string.h>
+
+#include "ep/host/host.h"
+
+bool ep_row_weights_send(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, const struct ep_batch *batch,
+                         uint64_t flag, const struct ep_answer *with) {
+  struct ep_link *link = member->link;
+  const struct ep_inbox *inbox = &link->inbox[op->number % EP_DEPTH];
+  uint32_t topk = ep->layout.topk;
+  if (!link->path->settle(link, batch->number, EP_PART_WEIGHTS, with->deadline_ns))
+    return false;
+  for (uint32_t i = 0; i < batch->count; i++)
+    memcpy(ep_weights_row(ep, link->out.memory, batch->number, i),
+           with->row_weights + (size_t)inbox->index[(size_t)(batch->first + i) * topk] * op->topk,
+           op->topk * sizeof *with->row_weights);
+  struct ep_slot_head *slot = ep_slot(&ep->layout, link->out.memory, batch->number);
+  atomic_store_explicit(&slot->weights.flag, flag, memory_order_release);
+  link->path->publish(link, batch->number, EP_PART_WEIGHTS, batch->count);
+  uint64_t bytes = (uint64_t)batch->count * topk * sizeof *with->row_weights;
+  link->sent_bytes += bytes;
+  op->combine_wire_bytes += bytes;
+  return true;
+}
+
+void ep_row_weights_keep(weft_ep_t *ep, struct ep_op *op, uint32_t rows, const float *weights) {
+  uint32_t topk = ep->layout.topk;
+  for (uint32_t i = 0; i < rows; i++)
+    memcpy(op->own_in.weight + (size_t)i * topk, weights + (size_t)op->own_in.index[(size_t)i * topk] * op->topk,
+           op->topk * sizeof *weights);
+}
+
+enum ep_wait ep_row_weights_await(weft_ep_t *ep, const struct ep_op *op, struct ep_member *member,
+                                  uint64_t deadline_ns) {
+  if (!member->weights_back)
+    return EP_WAIT_CAME;
+  struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->in.memory, op->number);
+  return ep_wait_word(ep, member->link, &slot->weights.flag, ep_answer_flag(&ep->layout, op->number, op->round, 0, 0),
+                      deadline_ns, "the weights of its combine did not come by the deadline");
+}
+
+void ep_row_weights_take(weft_ep_t *ep, const struct ep_op *op, uint32_t token, float *out) {
+  size_t at = (size_t)token * op->topk;
+  for (uint32_t k = 0; k < op->topk; k++) {
+    out[k] = 0.0f;
+    if (op->member_of[at + k] < 0)
+      continue;
+    const struct ep_member *member = &op->members[op->member_of[at + k]];
+    uint32_t row = op->row_of[at + k];
+    uint64_t piece;
+    if (!member->link && op->own_weights)
+      out[k] = op->own_in.weight[(size_t)row * ep->layout.topk + k];
+    else if (member->link && member->weights_back && row < member->answered) {
+      row = ep_answer_place(&ep->layout, op, member, row, &piece);
+      out[k] = ep_weights_row(ep, member->link->in.memory, piece, row)[k];
+    }
+  }
+}

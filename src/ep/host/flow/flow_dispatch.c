@@ -1,0 +1,167 @@
+// The rows of a dispatch with THROUGHPUT, which flow in pieces through the two slots of each window: this rank sends
+// where there is room, and lays out what has come, to and from all members at once. It never stands at one of them
+// while another could go on.
+#include "base/fail.h"
+#include "base/time/clock.h"
+#include "ep/host/host.h"
+
+static uint32_t pieces_out(const weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member) {
+  return ep_pieces_of(&ep->layout, member->rows_out, op->whole);
+}
+
+static uint32_t pieces_in(const weft_ep_t *ep, const struct ep_member *member) {
+  return ep_pieces_of(&ep->layout, member->rows_in, member->whole_in);
+}
+
+// Whether there are pieces left for that member, which it can still take. The first one has been sent before.
+static bool has_more(const weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member) {
+  return member->link && member->sent && !member->lost && member->pieces_out < pieces_out(ep, op, member) &&
+         ep_link_up(member->link);
+}
+
+static bool send_next(weft_ep_t *ep, struct ep_op *op, uint32_t index) {
+  struct ep_member *member = &op->members[index];
+  struct ep_link *link = member->link;
+  uint64_t number = ep_piece(&ep->layout, op->number, member->pieces_out);
+  const struct ep_slot_head *slot = ep_slot(&ep->layout, link->out.memory, number);
+  if (atomic_load_explicit(&slot->taken.dispatch, memory_order_acquire) < link->sent_dispatch[number % EP_DEPTH])
+    return false;
+  if (!link->path->settle(link, number, EP_PART_DISPATCH, clock_deadline_ms(ep->op_timeout_ms)))
+    return false;
+  ep_send_piece(ep, op, index);
+  ep_flow_progress(member);
+  return true;
+}
+
+bool ep_flow_send(weft_ep_t *ep, struct ep_op *op) {
+  bool news = false;
+  for (uint32_t i = 1; i < op->num_members; i++) {
+    uint32_t index = (op->self + i) % op->num_members;
+    if (has_more(ep, op, &op->members[index]))
+      news |= send_next(ep, op, index);
+  }
+  return news;
+}
+
+// What has not come of the member's rows will not: their places are filled, and it is lost. What came stays.
+static void lose_rest(weft_ep_t *ep, struct ep_op *op, uint32_t index, uint32_t laid,
+                      const struct weft_ep_recv_args *recv) {
+  op->members[index].received = false;
+  op->members[index].lost = true;
+  if (ep_op_keeps(op))
+    ep_kept_lay_lost(ep, op, index, laid, recv);
+  else
+    ep_rows_lay_lost(ep, op, index, laid, recv);
+}
+
+// The rows of a piece that has come. PROTOCOL: they are not what the headers say.
+static int lay_piece(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct ep_batch *batch,
+                     const struct weft_ep_recv_args *recv) {
+  struct ep_member *member = &op->members[index];
+  const volatile struct ep_dispatch_head *head =
+      &ep_slot(&ep->layout, member->link->in.memory, batch->number)->dispatch;
+  if (head->count != member->rows_in)
+    return fail(WEFT_ERR_PROTOCOL, "a piece of its rows speaks of other rows than the first");
+  if (ep_op_keeps(op)) {
+    ep_kept_lay(ep, op, index, batch, recv);
+    return 0;
+  }
+  int rc = ep_rows_check(ep, op, index, batch);
+  if (rc == 0)
+    rc = ep_rows_fit(ep, op, index);
+  if (rc == 0)
+    ep_rows_lay(ep, op, index, batch, recv);
+  return rc;
+}
+
+static void take(weft_ep_t *ep, struct ep_member *member, const struct ep_batch *batch) {
+  struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->in.memory, batch->number);
+  atomic_store_explicit(&slot->taken.dispatch, batch->number + 1, memory_order_release);
+  member->link->path->acknowledge(member->link);
+}
+
+// Lays out the member's next piece, if it has come. True: something has changed.
+static bool receive_next(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct weft_ep_recv_args *recv) {
+  struct ep_member *member = &op->members[index];
+  if (!member->received || member->pieces_in == pieces_in(ep, member))
+    return false;
+  struct ep_batch batch = ep_batch_of(&ep->layout, op->number, member->rows_in, member->whole_in, member->pieces_in);
+  if (index == op->self) {
+    ep_cast_own(ep, op, &batch);
+    if (ep_op_keeps(op))
+      ep_kept_lay(ep, op, index, &batch, recv);
+    else
+      ep_rows_lay(ep, op, index, &batch, recv);
+    member->pieces_in++;
+    return true;
+  }
+  bool down = !ep_link_up(member->link); // before the flag: what the peer wrote before it went down counts
+  const struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->in.memory, batch.number);
+  uint64_t flag = atomic_load_explicit(&slot->dispatch.flag, memory_order_acquire);
+  if (flag <= batch.number && !down)
+    return false;
+  if (flag <= batch.number) {
+    lose_rest(ep, op, index, batch.first, recv);
+    return true;
+  }
+  int rc = flag == batch.number + 1 ? lay_piece(ep, op, index, &batch, recv)
+                                    : fail(WEFT_ERR_PROTOCOL, "it overwrote rows that had not been taken");
+  uint32_t laid = rc == 0 ? batch.first + batch.count : batch.first;
+  if (rc == 0 && ++member->pieces_in == pieces_in(ep, member) && !ep_op_keeps(op))
+    rc = ep_rows_complete(ep, op, index);
+  if (rc != 0) {
+    ep_link_down(ep, member->link, EP_LINK_BROKEN, weft_last_error());
+    lose_rest(ep, op, index, laid, recv);
+    return true;
+  }
+  if (!recv->rows_at)
+    take(ep, member, &batch);
+  ep_flow_progress(member);
+  return true;
+}
+
+static bool awaits(weft_ep_t *ep, const struct ep_op *op, uint32_t index) {
+  const struct ep_member *member = &op->members[index];
+  bool comes = index != op->self && member->received && member->pieces_in < pieces_in(ep, member);
+  return comes || has_more(ep, op, member);
+}
+
+static bool is_over(weft_ep_t *ep, const struct ep_op *op) {
+  for (uint32_t i = 0; i < op->num_members; i++)
+    if (awaits(ep, op, i))
+      return false;
+  return true;
+}
+
+bool ep_flow_dispatch(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv) {
+  struct ep_pause pause = {0};
+  bool held = ep->holds, going = true;
+  ep->holds = true; // the next wait is near
+  ep_flow_begin(op);
+  while (going) {
+    bool news = ep_flow_send(ep, op);
+    for (uint32_t i = 0; i < op->num_members; i++)
+      news |= receive_next(ep, op, (op->self + i) % op->num_members, recv);
+    if (news)
+      ep_flow_wait_end(ep, op, &pause);
+    else if (is_over(ep, op))
+      break;
+    else
+      going = ep_flow_wait(ep, op, &pause, awaits, "its rows did not come, or ours were not taken, by the deadline");
+  }
+  ep_flow_wait_end(ep, op, &pause);
+  ep->holds = held;
+  return going;
+}
+
+int ep_flow_check_in_place(const weft_ep_t *ep, const struct ep_op *op) {
+  for (uint32_t i = 0; i < op->num_members; i++) {
+    const struct ep_member *member = &op->members[i];
+    if (member->link && member->received && pieces_in(ep, member) > 1)
+      return fail(WEFT_ERR_LIMIT,
+                  "dispatch_recv: rows_at is given, and rank %d sends %u rows in pieces, of which the window does not "
+                  "hold all at once: give x",
+                  member->rank, member->rows_in);
+  }
+  return 0;
+}
