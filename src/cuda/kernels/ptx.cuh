@@ -243,19 +243,21 @@ __device__ __forceinline__ void store_release(uint64_t *p, uint64_t v) {
 // kept over all loops around it.
 __device__ __forceinline__ uint4 load_line_if(bool here, const void *p) {
   uint4 v;
-  asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %5, 0;\nmov.u32 %0, 0;\nmov.u32 %1, 0;\nmov.u32 %2, 0;\nmov.u32 %3, 0;\n"
-               "@p ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];\n}"
-               : "=&r"(v.x), "=&r"(v.y), "=&r"(v.z), "=&r"(v.w)
-               : "l"(p), "r"((uint32_t)here)
-               : "memory");
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.u32 p, %5, 0;\nmov.u32 %0, 0;\nmov.u32 %1, 0;\nmov.u32 %2, 0;\nmov.u32 %3, 0;\n"
+      "@p ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];\n}"
+      : "=&r"(v.x), "=&r"(v.y), "=&r"(v.z), "=&r"(v.w)
+      : "l"(p), "r"((uint32_t)here)
+      : "memory");
   return v;
 }
 __device__ __forceinline__ uint4 load_input16_if(bool here, const void *p) {
   uint4 v;
-  asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %5, 0;\nmov.u32 %0, 0;\nmov.u32 %1, 0;\nmov.u32 %2, 0;\nmov.u32 %3, 0;\n"
-               "@p ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];\n}"
-               : "=&r"(v.x), "=&r"(v.y), "=&r"(v.z), "=&r"(v.w)
-               : "l"(p), "r"((uint32_t)here));
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.u32 p, %5, 0;\nmov.u32 %0, 0;\nmov.u32 %1, 0;\nmov.u32 %2, 0;\nmov.u32 %3, 0;\n"
+      "@p ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];\n}"
+      : "=&r"(v.x), "=&r"(v.y), "=&r"(v.z), "=&r"(v.w)
+      : "l"(p), "r"((uint32_t)here));
   return v;
 }
 

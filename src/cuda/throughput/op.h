@@ -2,9 +2,9 @@
 // those leave for later ones. For host and device alike.
 //
 // Control is an operation of the kernels for low latency, without rows (cuda/dispatch, cuda/combine): headers, epochs,
-// marks, who is lost. Data moves apart from it, in three kernels: the *plan* of a dispatch (which token goes where), the
-// *rows* of a dispatch, and the *answers* of a combine. They run in the order of the caller's stream: plan, control,
-// rows; then answers, beside the control of the combine.
+// marks, who is lost. Data moves apart from it, in three kernels: the *plan* of a dispatch (which token goes where),
+// the *rows* of a dispatch, and the *answers* of a combine. They run in the order of the caller's stream: plan,
+// control, rows; then answers, beside the control of the combine.
 //
 // Everything here goes by *seat* (device/device.h), not by a member's index in a view: a seat stays what it is as long
 // as its link stands, over changes of view, so that a route outlives them.
@@ -38,7 +38,7 @@ struct cuda_route {
   uint64_t *seats;       // [T] seats that the token goes to
   uint32_t *tokens;      // [DEVICE_SEATS] rows to each seat
   uint32_t *counts;      // [DEVICE_SEATS][E] selections of its experts
-  uint32_t *sums;        // [4] T; valid selections; of them, whose rank has no seat or is masked or lost; tokens with one
+  uint32_t *sums; // [4] T; valid selections; of them, whose rank has no seat or is masked or lost; tokens with one
   // The receiver's half, written by the rows' kernel. A received (source, token) pair has the number r: sources in the
   // order of ranks, then tokens. `order` lists the pairs of a source by channel, as they come.
   uint32_t *came;  // [DEVICE_SEATS][CUDA_CHANNELS] pairs that came
@@ -57,20 +57,20 @@ struct cuda_flow_op {
   // Seats that take part: this rank's, and those whose headers came and that do not pass over the operation. Rows go to
   // and come from these, and answers likewise.
   uint64_t seats;
-  uint32_t self;  // this rank's own seat
-  uint32_t count; // entries of by_rank
-  uint32_t rows[DEVICE_SEATS];    // that each seat sends to this rank, by its header; 0 of those that do not take part
-  uint32_t pairs; // rows of all of them together: (source, token) pairs
-  uint8_t by_rank[DEVICE_SEATS];  // seats of the view, ascending by rank
-  uint8_t member[DEVICE_SEATS];   // index of each seat in the view
-  int32_t rank[DEVICE_SEATS];     // of each seat
-  char *in[DEVICE_SEATS];         // stream window that the seat writes, in our memory
-  char *out[DEVICE_SEATS];        // stream window that we write, in its memory; our own seat's: the same as `in`
-  const uint32_t *counts;         // [DEVICE_SEATS][E] selections of this rank's experts by each seat
-  // By the kernels of rows, and 0 before: seats whose rows did not all come, and whose answers did not; each is marked as
-  // lost too.
+  uint32_t self;                 // this rank's own seat
+  uint32_t count;                // entries of by_rank
+  uint32_t rows[DEVICE_SEATS];   // that each seat sends to this rank, by its header; 0 of those that do not take part
+  uint32_t pairs;                // rows of all of them together: (source, token) pairs
+  uint8_t by_rank[DEVICE_SEATS]; // seats of the view, ascending by rank
+  uint8_t member[DEVICE_SEATS];  // index of each seat in the view
+  int32_t rank[DEVICE_SEATS];    // of each seat
+  char *in[DEVICE_SEATS];        // stream window that the seat writes, in our memory
+  char *out[DEVICE_SEATS];       // stream window that we write, in its memory; our own seat's: the same as `in`
+  const uint32_t *counts;        // [DEVICE_SEATS][E] selections of this rank's experts by each seat
+  // By the kernels of rows, and 0 before: seats whose rows did not all come, and whose answers did not; each is marked
+  // as lost too.
   uint64_t lost, answers_lost;
-  uint64_t absent; // of a kept route: seats whose rows do not come, because they do not take part any more
+  uint64_t absent;      // of a kept route: seats whose rows do not come, because they do not take part any more
   uint32_t needed_rows; // of the receive's `rows`, to hold all
 };
 
@@ -96,8 +96,8 @@ struct cuda_rows_args {
   struct cuda_row_shape shape;
   uint32_t topk;
   uint32_t members; // the most that a view has during this launch; 0: CUDA_MAX_MEMBERS. It sizes shared memory
-  bool kept; // the route is read, not filled: rows travel without their routing
-  int layout; // enum weft_ep_layout
+  bool kept;        // the route is read, not filled: rows travel without their routing
+  int layout;       // enum weft_ep_layout
   bool keep_places, zero_padding;
   uint32_t alignment; // PACKED
   uint32_t capacity;  // of `range`: ranks
@@ -125,11 +125,11 @@ struct cuda_answers_args {
   struct cuda_flow flow;
   uint32_t topk;
   bool rank_major, unweighted, renormalize, narrow;
-  uint32_t rows;             // RANK_MAJOR: of y
+  uint32_t rows; // RANK_MAJOR: of y
   const void *y;
-  const void *topk_idx;      // of the dispatch, and its weights: for renormalize
+  const void *topk_idx; // of the dispatch, and its weights: for renormalize
   const float *topk_weights;
-  const float *row_weights;  // [S][K] or NULL
+  const float *row_weights; // [S][K] or NULL
   const void *bias[2];
   void *out;
   float *out_weights;
