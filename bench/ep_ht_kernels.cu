@@ -33,6 +33,7 @@ int ht_cuda_links(size_t bytes, uint32_t rounds, double *us) {
     TRY(cudaEventCreate(&begin[gpu]));
     TRY(cudaEventCreate(&end[gpu]));
   }
+  TRY(cudaSetDevice(0)); // whose stream records it
   TRY(cudaEventCreateWithFlags(&go, cudaEventDisableTiming));
   for (uint32_t round = 0; round < rounds + 1; round++) { // the first one warms up
     TRY(cudaSetDevice(0));

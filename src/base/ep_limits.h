@@ -8,6 +8,7 @@ enum {
   EP_MAX_TOKENS_THROUGHPUT = 32768, // the same for throughput
   EP_MAX_PIECES = 1023,             // of an operation's rows to one peer
   EP_MIN_PROCESSORS = 8,            // of a kernel for throughput
+  EP_PROCESSORS = 24,               // likewise, where the call does not say
   EP_MAX_HIDDEN = 16384,            // hidden, a multiple of WEFT_EP_BLOCK
   EP_MAX_TOPK = 16,                 // experts that a token selects
   EP_MAX_EXPERTS = 256,             // experts per rank

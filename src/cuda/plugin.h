@@ -103,6 +103,7 @@ int cuda_extent(const void *memory, int *index, uint64_t *bytes, char *why);
 // window, within a guard. Memory is cleared by the copy engine: a kernel would have to wait for those that spin.
 int cuda_allocate_area(struct device *device, size_t size, void **memory, char *why);
 int cuda_clear_area(struct device *device, void *area, size_t size, char *why);
+int cuda_zero(struct device *device, void *memory, size_t size, char *why); // likewise; takes the guard itself
 // Pinned host memory, zeroed, in pieces of one size; a piece that is returned serves the next caller. Within a guard.
 int cuda_pin(struct device *device, void **memory, char *why);
 void cuda_unpin(struct device *device, void *memory);
@@ -150,6 +151,19 @@ int cuda_ep_read_masks(struct device_ep *ep, int32_t *ranks, uint32_t count, uin
 int cuda_ep_finish(struct device_ep *ep, void *stream, char *why);
 int cuda_ep_record(struct device_ep *ep, uint64_t op, struct device_record *record, char *why);
 int cuda_ep_missing(struct device_ep *ep, uint64_t op, uint64_t *missing, uint32_t num_tokens, char *why);
+
+int cuda_flow_clear(struct device_ep *ep, const struct device_window *in, char *why);
+int cuda_flow_dispatch(struct device_ep *ep, const struct device_flow_dispatch *args, void *stream, char *why);
+int cuda_flow_combine(struct device_ep *ep, const struct device_flow_combine *args, void *stream, char *why);
+int cuda_route_create(struct device *device, const struct device_ep_options *ep,
+                      const struct device_route_options *options, struct device_route **route, char *why);
+void cuda_route_free(struct device_route *route);
+int cuda_route_plan(struct device_ep *ep, struct device_route *route, const void *topk_idx, bool narrow,
+                    uint32_t num_tokens, uint64_t masked, void *stream, char *why);
+void cuda_route_arrays(const struct device_route *route, struct weft_ep_route_arrays *arrays);
+void cuda_route_selections(const struct device_route *route, const void **topk_idx, const float **weights);
+int cuda_route_counts(struct device_route *route, struct device_route_counts *counts, int32_t *expert_rows,
+                      uint32_t cap, char *why);
 
 int cuda_share(const void *memory, uint64_t size, bool window, struct device_share *share, char *why);
 int cuda_share_open(struct device *device, const struct device_share *share, int fd, void **memory, char *why);

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 enum {
-  DEVICE_ABI = 13, // of this page
+  DEVICE_ABI = 14, // of this page
   DEVICE_WHY = 256,
   DEVICE_SEATS = 64, // peers of an engine, itself among them
   DEVICE_NAME = 64,  // bytes that name a window to other hosts
@@ -69,6 +69,9 @@ struct device_ep_options {
   int dtype, combine_dtype; // of weft/ep.h
   uint32_t processors;      // to use at most; 0: all
   uint64_t timeout_ns;      // a peer silent for so long in an operation is lost
+  bool throughput;          // rows flow through windows of a bounded size; else these have room for whole operations
+  uint64_t window_bytes;    // with it: of a window, at most
+  uint32_t max_rows;        // likewise: rows that this rank receives in one operation, at most
 };
 
 // A member of a view. `seat` names the link to one incarnation as long as it stands: below DEVICE_SEATS, unique among
@@ -201,6 +204,54 @@ struct device_combine {
   const float *topk_weights; // likewise, or those of now
 };
 
+// --- groups for throughput ---
+
+// Where the tokens of an operation went, kept on a device by the caller.
+struct device_route;
+struct weft_ep_route_arrays;
+
+struct device_route_options {
+  uint32_t max_tokens, max_rows, topk, alignment;
+};
+
+// The counts of a route, copied from the device.
+struct device_route_counts {
+  uint64_t op, epoch;   // of the operation that filled it
+  uint32_t num_rows;    // received: one for each (rank, token)
+  uint32_t packed_rows; // by expert, with the room between the parts
+  uint32_t num_ranks, num_lost;
+};
+
+// A dispatch of a group for throughput, with both halves.
+struct device_flow_dispatch {
+  struct device_dispatch d;
+  uint32_t place;            // 0 or 1: operations that are open at once have different ones
+  bool packed, zero_padding; // received
+  uint32_t alignment;        // packed, in rows
+  int32_t *expert_end;       // packed; may be NULL, and so may `slot`
+  int32_t *slot;
+  uint32_t row_bytes, scale_bytes; // of opaque rows
+  struct device_route *route;      // NULL: none
+  bool keeps;                      // goes the ways of the route, which is filled by the dispatch else
+};
+
+// A combine of such a group, which ends its operation.
+struct device_flow_combine {
+  struct device_combine c;
+  uint32_t place; // of the operation
+  bool packed, unweighted;
+  uint32_t rows;       // of y: as its receive said
+  const void *bias[2]; // NULL: none
+  const float *row_weights;
+  float *out_weights;
+  struct device_route *route; // of the operation; NULL: none
+  bool begins;                // an operation of its own, by the route, with the masks of `masked`
+  uint64_t masked;
+  bool replays; // likewise, as in struct device_dispatch
+};
+
+enum { DEVICE_CONFLICT = 0x100 }; // in device_record.kind: a rank joined since the route was filled, so no rows went
+
 struct device_api {
   uint32_t abi;
 
@@ -292,6 +343,29 @@ struct device_api {
   // For each token of the operation's combine, a bit for each member (by index in its view) whose contribution is
   // missing.
   int (*ep_missing)(struct device_ep *ep, uint64_t op, uint64_t *missing, uint32_t num_tokens, char *why);
+
+  // --- groups for throughput ---
+
+  // A new window is ready for the peer: before it is given away.
+  int (*flow_clear)(struct device_ep *ep, const struct device_window *in, char *why);
+  // As ep_dispatch and ep_combine. UNSUPPORTED: one half alone.
+  int (*flow_dispatch)(struct device_ep *ep, const struct device_flow_dispatch *args, void *stream, char *why);
+  int (*flow_combine)(struct device_ep *ep, const struct device_flow_combine *args, void *stream, char *why);
+  // Memory for a route of a group that was opened so; it outlives the engine, and ends by route_free, once no launch
+  // uses it. NULL is legal there.
+  int (*route_create)(struct device *device, const struct device_ep_options *ep,
+                      const struct device_route_options *options, struct device_route **route, char *why);
+  void (*route_free)(struct device_route *route);
+  // What this rank will send, without an operation: the first group of the arrays. [owner]
+  int (*route_plan)(struct device_ep *ep, struct device_route *route, const void *topk_idx, bool narrow,
+                    uint32_t num_tokens, uint64_t masked, void *stream, char *why);
+  void (*route_arrays)(const struct device_route *route, struct weft_ep_route_arrays *arrays);
+  // Copies of the selections that it was filled with: int64_t or int32_t as they were given, and their weights.
+  void (*route_selections)(const struct device_route *route, const void **topk_idx, const float **weights);
+  // Its counts, and those of the first `cap` local experts: wait for the dispatch that fills it before. NOT_FOUND: none
+  // has.
+  int (*route_counts)(struct device_route *route, struct device_route_counts *counts, int32_t *expert_rows,
+                      uint32_t cap, char *why);
 
   // Memory of CUDA's own allocator, or of a window (`window`). UNSUPPORTED: others cannot map it. [any]
   int (*share)(const void *memory, uint64_t size, bool window, struct device_share *share, char *why);

@@ -53,7 +53,7 @@ static void find_address(int index, char *out, size_t size) {
 
 static int fake_describe(int index, struct device_info *info, char *why) {
   (void)why;
-  *info = (struct device_info){.name = "a fake", .uuid = {(uint8_t)(index + 1)}, .windows = true};
+  *info = (struct device_info){.name = "a fake", .uuid = {(uint8_t)(index + 1)}, .processors = 132, .windows = true};
   find_address(index, info->pci, sizeof info->pci);
   return 0;
 }
@@ -340,6 +340,15 @@ static const struct device_api api = {
     .ep_finish = fake_ep_finish,
     .ep_record = fake_ep_record,
     .ep_missing = fake_ep_missing,
+    .flow_clear = fake_flow_clear,
+    .flow_dispatch = fake_flow_dispatch,
+    .flow_combine = fake_flow_combine,
+    .route_create = fake_route_create,
+    .route_free = fake_route_free,
+    .route_plan = fake_route_plan,
+    .route_arrays = fake_route_arrays,
+    .route_selections = fake_route_selections,
+    .route_counts = fake_route_counts,
     .host_window_create = fake_host_window_create,
     .host_window_release = fake_host_window_release,
     .relay_open = cuda_relay_open,

@@ -8,11 +8,25 @@
 
 enum { FAKE_QUEUE = 64 };
 
+// A route of the plug-in of the tests: which operation filled it, and in which view. What tokens do is not its matter.
+struct device_route {
+  pthread_mutex_t lock;
+  struct device_route_options options;
+  uint32_t capacity, experts;
+  uint64_t filled; // the operation, + 1; 0: none
+  struct device_route_counts counts;
+  uint32_t members;
+  uint8_t seats[DEVICE_SEATS];
+  void *lists;
+};
+
 // What a device runs next, by its thread; NULL ends that.
 struct fake_launch {
   void (*kernel)(const struct fake_launch *launch);
   struct device_ep *ep;
   struct device_dispatch dispatch;
+  struct device_route *route; // of a group for throughput, or NULL
+  bool keeps;
 };
 
 struct device {
@@ -64,5 +78,20 @@ int fake_ep_read_masks(struct device_ep *ep, int32_t *ranks, uint32_t count, uin
 int fake_ep_finish(struct device_ep *ep, void *stream, char *why);
 int fake_ep_record(struct device_ep *ep, uint64_t op, struct device_record *record, char *why);
 int fake_ep_missing(struct device_ep *ep, uint64_t op, uint64_t *missing, uint32_t num_tokens, char *why);
+int fake_flow_clear(struct device_ep *ep, const struct device_window *in, char *why);
+int fake_flow_dispatch(struct device_ep *ep, const struct device_flow_dispatch *args, void *stream, char *why);
+int fake_flow_combine(struct device_ep *ep, const struct device_flow_combine *args, void *stream, char *why);
+
+// --- fake_route.c ---
+
+int fake_route_create(struct device *device, const struct device_ep_options *ep,
+                      const struct device_route_options *options, struct device_route **route, char *why);
+void fake_route_free(struct device_route *route);
+int fake_route_plan(struct device_ep *ep, struct device_route *route, const void *topk_idx, bool narrow,
+                    uint32_t num_tokens, uint64_t masked, void *stream, char *why);
+void fake_route_arrays(const struct device_route *route, struct weft_ep_route_arrays *arrays);
+void fake_route_selections(const struct device_route *route, const void **topk_idx, const float **weights);
+int fake_route_counts(struct device_route *route, struct device_route_counts *counts, int32_t *expert_rows,
+                      uint32_t cap, char *why);
 
 #endif

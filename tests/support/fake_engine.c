@@ -10,10 +10,10 @@
 #include <weft/err.h>
 
 #include "base/time/clock.h"
-#include "cuda/kernels/layout.h"
+#include "cuda/control/control.h"
 #include "ep/core/activation.h"
 
-enum { PUBLISHED = 8, RECORDS = 4, JOINER_NS = 1000000 };
+enum { PUBLISHED = 8, RECORDS = 4, JOINER_NS = 1000000, FAKE_STREAM = 64 << 10 };
 
 struct view {
   uint64_t epoch;
@@ -59,7 +59,11 @@ static struct cuda_unit load_unit(const struct cuda_unit *unit) {
 
 static void init_layout(const struct device_ep_options *o, struct cuda_layout *layout) {
   struct cuda_forms forms;
-  cuda_layout_init(layout, &forms, o->max_tokens, o->hidden, o->topk, o->experts_per_rank, o->dtype, o->combine_dtype);
+  if (o->throughput) // headers alone, as control has them
+    cuda_control_layout(layout, &forms, o->experts_per_rank);
+  else
+    cuda_layout_init(layout, &forms, o->max_tokens, o->hidden, o->topk, o->experts_per_rank, o->dtype,
+                     o->combine_dtype);
 }
 
 // A word of the report, which the host reads at any time.
@@ -69,9 +73,14 @@ static void tell(volatile uint64_t *word, uint64_t value) {
 
 size_t fake_area_bytes(const struct device_ep_options *options, char *why) {
   struct cuda_layout layout;
-  (void)why;
   init_layout(options, &layout);
-  return layout.area;
+  if (!options->throughput)
+    return layout.area;
+  if (options->window_bytes < layout.area + FAKE_STREAM) {
+    fake_say(why, WEFT_ERR_INVALID, "window_bytes has no room for the fake's stream");
+    return 0;
+  }
+  return layout.area + FAKE_STREAM;
 }
 
 int fake_ep_open(struct device *device, const struct device_ep_options *options, struct device_ep **out, char *why) {
@@ -290,8 +299,34 @@ static bool await_unit(struct device_ep *ep, const struct device_member *member,
   return true;
 }
 
+// The unit of a header that names the route, and the word in it.
+static struct cuda_unit *route_unit(const struct device_ep *ep, struct cuda_slot_head *head, uint32_t *word) {
+  uint32_t field = ep->options.experts_per_rank + CUDA_FIELD_ROUTE, each = CUDA_UNIT_COUNTS / 2;
+  *word = field % each;
+  return (struct cuda_unit *)((char *)head + ep->counts) + field / each;
+}
+
+// Whether the peer goes the ways of the same route; a peer that does not is lost.
+static bool goes_along(struct device_ep *ep, const struct device_member *member, struct cuda_slot_head *head,
+                       uint64_t op, uint32_t route, uint64_t deadline_ns) {
+  uint32_t word;
+  if (!ep->options.throughput)
+    return true;
+  struct cuda_unit *unit = route_unit(ep, head, &word);
+  if (!await_unit(ep, member, unit, op, deadline_ns))
+    return false;
+  if (load_unit(unit).word[word] == route)
+    return true;
+  pthread_mutex_lock(&ep->lock);
+  ep->lost |= UINT64_C(1) << member->seat;
+  __atomic_store_n(&ep->report.lost[member->seat], 1, __ATOMIC_RELEASE);
+  pthread_mutex_unlock(&ep->lock);
+  return false;
+}
+
 // All members are waited for at once, as kernels do.
-static void hear(struct device_ep *ep, const struct view *view, uint64_t op, struct device_record *record) {
+static void hear(struct device_ep *ep, const struct view *view, uint64_t op, uint32_t route,
+                 struct device_record *record) {
   uint64_t deadline_ns = clock_ns() + ep->options.timeout_ns;
   for (uint32_t m = 0; m < view->count; m++) {
     const struct device_member *member = &view->members[m];
@@ -299,7 +334,8 @@ static void hear(struct device_ep *ep, const struct view *view, uint64_t op, str
       continue;
     struct cuda_slot_head *head = member->seat == DEVICE_NO_SEAT ? NULL : head_of(ep, member->in, op);
     if (!head || !await_unit(ep, member, &head->count, op, deadline_ns) ||
-        !await_unit(ep, member, &head->mark, op, deadline_ns)) {
+        !await_unit(ep, member, &head->mark, op, deadline_ns) ||
+        !goes_along(ep, member, head, op, route, deadline_ns)) {
       record->lost |= UINT64_C(1) << m;
       continue;
     }
@@ -330,7 +366,48 @@ static uint32_t number_of(const char *variable) {
   return value ? (uint32_t)atoi(value) : 0;
 }
 
-static void dispatch(struct device_ep *ep, const struct device_dispatch *args) {
+// What is filled is known from then on; who goes by it finds out whether a rank has joined since.
+static void follow_route(struct device_ep *ep, const struct fake_launch *launch, const struct view *view,
+                         struct device_record *record) {
+  struct device_route *route = launch->route;
+  if (!route)
+    return;
+  pthread_mutex_lock(&route->lock);
+  for (uint32_t m = 0; launch->keeps && m < view->count; m++) {
+    bool had = false;
+    for (uint32_t i = 0; i < route->members; i++)
+      had |= route->seats[i] == view->members[m].seat;
+    if (!had || route->filled == 0)
+      record->kind |= DEVICE_CONFLICT;
+  }
+  if (!launch->keeps) {
+    route->filled = record->op + 1;
+    route->members = view->count;
+    for (uint32_t m = 0; m < view->count; m++)
+      route->seats[m] = (uint8_t)view->members[m].seat;
+    route->counts = (struct device_route_counts){.op = record->op,
+                                                 .epoch = view->epoch,
+                                                 .num_rows = record->num_rows,
+                                                 .num_ranks = record->num_ranks,
+                                                 .num_lost = (uint32_t)__builtin_popcountll(record->lost)};
+  }
+  pthread_mutex_unlock(&route->lock);
+  (void)ep;
+}
+
+static uint32_t kept_route(const struct fake_launch *launch) {
+  uint32_t filled = 0;
+  if (!launch->keeps)
+    return 0;
+  pthread_mutex_lock(&launch->route->lock);
+  filled = (uint32_t)launch->route->filled;
+  pthread_mutex_unlock(&launch->route->lock);
+  return filled;
+}
+
+static void dispatch(struct device_ep *ep, const struct fake_launch *launch) {
+  const struct device_dispatch *args = &launch->dispatch;
+  uint32_t route = kept_route(launch), word;
   uint64_t op = ep->sent++;
   const struct view view = ep->live[op % 4];
   pthread_mutex_lock(&ep->lock);
@@ -355,13 +432,18 @@ static void dispatch(struct device_ep *ep, const struct device_dispatch *args) {
     struct cuda_unit *counts = (struct cuda_unit *)((char *)head + ep->counts);
     for (uint32_t unit = 0; unit < ep->count_units; unit++)
       store_unit(counts + unit, 0, 0, 0, (uint32_t)op + 1);
+    if (ep->options.throughput) {
+      struct cuda_unit *unit = route_unit(ep, head, &word);
+      store_unit(unit, word == 0 ? route : 0, word == 1 ? route : 0, word == 2 ? route : 0, (uint32_t)op + 1);
+    }
     store_unit(&head->mark, (uint32_t)control.mark, (uint32_t)(control.mark >> 32), 0, (uint32_t)op + 1);
     store_unit(&head->count, args->kind << CUDA_HEAD_KIND, (uint32_t)view.epoch, (uint32_t)control.ready,
                (uint32_t)op + 1);
   }
   ep_activation_receive(&ep->activation, control.ready);
   if (record.num_ranks > 0)
-    hear(ep, &view, op, &record);
+    hear(ep, &view, op, route, &record);
+  follow_route(ep, launch, &view, &record);
   for (uint32_t m = 0; m < record.num_ranks; m++)
     record.wait_ns[m] = m == 1 ? number_of("FAKE_WAIT_NS") : 0;
   pthread_mutex_lock(&ep->lock);
@@ -372,7 +454,7 @@ static void dispatch(struct device_ep *ep, const struct device_dispatch *args) {
 }
 
 static void run_dispatch(const struct fake_launch *launch) {
-  dispatch(launch->ep, &launch->dispatch);
+  dispatch(launch->ep, launch);
 }
 
 static void run_combine(const struct fake_launch *launch) {
@@ -429,4 +511,36 @@ int fake_ep_missing(struct device_ep *ep, uint64_t op, uint64_t *missing, uint32
   (void)ep, (void)op, (void)why;
   memset(missing, 0, num_tokens * sizeof *missing);
   return 0;
+}
+
+// --- groups for throughput: their rows are not carried either ---
+
+int fake_flow_clear(struct device_ep *ep, const struct device_window *in, char *why) {
+  (void)ep, (void)why;
+  return in->memory ? 0 : fake_say(why, WEFT_ERR_INVALID, "no window");
+}
+
+int fake_flow_dispatch(struct device_ep *ep, const struct device_flow_dispatch *args, void *stream, char *why) {
+  uint32_t most = number_of("FAKE_PROCESSORS");
+  if (args->d.halves != (DEVICE_SEND | DEVICE_RECV))
+    return fake_say(why, WEFT_ERR_UNSUPPORTED, "call weft_ep_dispatch for both halves");
+  if (most > 0 && args->d.processors != most)
+    return fake_say(why, WEFT_ERR_INVALID, "other processors than the test said");
+  struct fake_launch launch = {
+      .kernel = run_dispatch, .ep = ep, .dispatch = args->d, .route = args->route, .keeps = args->keeps};
+  if (stream != (void *)1 && !fake_capture(stream, &launch))
+    fake_launch(ep->device, &launch);
+  return 0;
+}
+
+int fake_flow_combine(struct device_ep *ep, const struct device_flow_combine *args, void *stream, char *why) {
+  const struct device_flow_dispatch begins = {
+      .d = {.halves = DEVICE_SEND | DEVICE_RECV, .kind = 1, .replays = args->replays, .processors = args->c.processors},
+      .place = args->place,
+      .route = args->route,
+      .keeps = true};
+  if (args->c.halves != (DEVICE_SEND | DEVICE_RECV))
+    return fake_say(why, WEFT_ERR_UNSUPPORTED, "call weft_ep_combine for both halves");
+  int rc = args->begins ? fake_flow_dispatch(ep, &begins, stream, why) : 0;
+  return rc == 0 ? fake_ep_combine(ep, &args->c, stream, why) : rc;
 }

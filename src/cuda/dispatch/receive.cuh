@@ -79,10 +79,12 @@ static __device__ __noinline__ void conclude(const cuda_dispatch_args &args, con
   state->progress.received = op + 1;
 }
 
-// Receives the headers of all members, as every block does. [role]
-__device__ __forceinline__ void receive_all_headers(const cuda_dispatch_args &args, snapshot &snapshot,
-                                                    agreement &agreement, headers &headers, const places &places,
-                                                    uint64_t op, const role &role) {
+// Receives the headers of all members, as every block does, until all blocks agree on whose came. `receive`: those of a
+// view; its `newer` is whether this warp's member runs in a newer one. [role]
+template <typename RECEIVE>
+__device__ __forceinline__ void receive_until_agreed(const cuda_dispatch_args &args, snapshot &snapshot,
+                                                     agreement &agreement, headers &headers, uint64_t op,
+                                                     const role &role, const RECEIVE &receive) {
   if (role.thread() == 0) {
     agreement = {&view_of(snapshot, op), snapshot.counters.live[op % CUDA_LIVE], 0, false, NOT_PUBLISHED};
     headers.given_up = snapshot.counters.given_up;
@@ -96,7 +98,7 @@ __device__ __forceinline__ void receive_all_headers(const cuda_dispatch_args &ar
   if (idle.includes_me())
     empty_read(args.layout, args.state, snapshot, warp_set(idle));
   for (bool again = false;;) {
-    bool newer, fine = receive_headers(args, *agreement.view, headers, places, op, role, &newer);
+    bool newer, fine = receive(*agreement.view, &newer);
     bool unusual = role.sync_or(!fine || newer);
     if (!unusual && agreement.round == 0 && !again) {
       if (role.thread() == 0)
@@ -112,6 +114,14 @@ __device__ __forceinline__ void receive_all_headers(const cuda_dispatch_args &ar
       headers_begin(headers);
     role.sync();
   }
+}
+
+__device__ __forceinline__ void receive_all_headers(const cuda_dispatch_args &args, snapshot &snapshot,
+                                                    agreement &agreement, headers &headers, const places &places,
+                                                    uint64_t op, const role &role) {
+  receive_until_agreed(args, snapshot, agreement, headers, op, role, [&](const cuda_view &view, bool *newer) {
+    return receive_headers(args, view, headers, places, op, role, newer);
+  });
 }
 
 // Whether the lead block places no rows, where there are many blocks: beside warps that place rows, the thread in

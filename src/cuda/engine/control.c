@@ -203,7 +203,7 @@ int cuda_ep_begin(struct device_ep *ep, uint64_t op, uint64_t epoch, char *why) 
 }
 
 static struct cuda_begin_args args_of(const struct device_ep *ep, const struct device_member *seats, uint32_t count) {
-  struct cuda_begin_args args = {.op = CUDA_AWAIT, .state = ep->state, .result = ep->begin, .area = ep->layout.area};
+  struct cuda_begin_args args = {.op = CUDA_AWAIT, .state = ep->state, .result = ep->begin, .area = ep->window};
   for (uint32_t i = 0; i < count && args.count < CUDA_MAX_MEMBERS; i++)
     if (seats[i].in) {
       args.in[args.count] = seats[i].in;

@@ -5,23 +5,46 @@
 #include <string.h>
 
 static void layout_of(const struct device_ep_options *o, struct cuda_layout *layout, struct cuda_forms *forms) {
-  cuda_layout_init(layout, forms, o->max_tokens, o->hidden, o->topk, o->experts_per_rank, o->dtype, o->combine_dtype);
+  if (o->throughput)
+    cuda_control_layout(layout, forms, o->experts_per_rank);
+  else
+    cuda_layout_init(layout, forms, o->max_tokens, o->hidden, o->topk, o->experts_per_rank, o->dtype, o->combine_dtype);
+}
+
+// A window of a group for throughput: an area of control, and the stream behind it.
+static size_t window_bytes(const struct device_ep_options *o, char *why) {
+  struct cuda_flow flow;
+  uint64_t offset;
+  cuda_flow_of(o, &flow, &offset);
+  if (flow.bytes > 0)
+    return offset + flow.bytes;
+  uint64_t least = offset + sizeof(struct cuda_flow_head) +
+                   (uint64_t)CUDA_CHANNELS * CUDA_LEAST_PLACES * (flow.rows.place + flow.answers.place);
+  cuda_why(
+      why, WEFT_ERR_INVALID,
+      "window_bytes is %llu, and rows of %u and %u bytes, %d in each of %d channels, take %llu: want that at least",
+      (unsigned long long)o->window_bytes, flow.rows.place, flow.answers.place, CUDA_LEAST_PLACES, CUDA_CHANNELS,
+      (unsigned long long)least);
+  return 0;
 }
 
 size_t cuda_ep_area_bytes(const struct device_ep_options *o, char *why) {
   struct cuda_layout layout;
   struct cuda_forms forms;
-  if (o->max_tokens == 0 || o->max_tokens > EP_MAX_TOKENS || o->hidden == 0 || o->hidden > EP_MAX_HIDDEN ||
+  uint32_t most = o->throughput ? EP_MAX_TOKENS_THROUGHPUT : EP_MAX_TOKENS;
+  if (o->max_tokens == 0 || o->max_tokens > most || o->hidden == 0 || o->hidden > EP_MAX_HIDDEN ||
       o->hidden % CUDA_BLOCK != 0 || o->topk == 0 || o->topk > EP_MAX_TOPK || o->experts_per_rank == 0 ||
       o->experts_per_rank > EP_MAX_EXPERTS) {
     cuda_why(
         why, WEFT_ERR_INVALID,
         "no engine for %u tokens, hidden %u, top-%u and %u experts: want at most %d, %d (a multiple of %d), %d and "
         "%d",
-        o->max_tokens, o->hidden, o->topk, o->experts_per_rank, EP_MAX_TOKENS, EP_MAX_HIDDEN, CUDA_BLOCK, EP_MAX_TOPK,
+        o->max_tokens, o->hidden, o->topk, o->experts_per_rank, (int)most, EP_MAX_HIDDEN, CUDA_BLOCK, EP_MAX_TOPK,
         EP_MAX_EXPERTS);
     return 0;
   }
+  if (o->throughput)
+    return window_bytes(o, why);
   layout_of(o, &layout, &forms);
   return layout.area;
 }
@@ -34,8 +57,12 @@ static uint32_t most_members(const struct device_ep *ep) {
                                                                                        : CUDA_MAX_MEMBERS};
   args.d = (struct device_dispatch){
       .halves = DEVICE_SEND | DEVICE_RECV, .kind = 1, .num_tokens = ep->options.max_tokens, .rank_major = true};
-  while (args.members > 0 && cuda_dispatch_memory(&args) + CUDA_DISPATCH_FIXED > ep->device->shared_memory)
-    args.members--;
+  for (; args.members > 0; args.members--) {
+    size_t needed =
+        ep->options.throughput ? cuda_control_memory(&ep->layout, args.members) : cuda_dispatch_memory(&args);
+    if (needed + CUDA_DISPATCH_FIXED <= ep->device->shared_memory)
+      break;
+  }
   return args.members;
 }
 
@@ -45,7 +72,8 @@ static uint64_t aligned(uint64_t size) {
 
 // Cuts the handles' arrays out of one piece of memory at `base`; returns its size.
 static uint64_t place_handles(struct device_ep *ep, char *base) {
-  uint64_t tokens = ep->options.max_tokens, selections = ep->members * tokens * ep->options.topk, at = 0;
+  // Control has no rows.
+  uint64_t tokens = ep->layout.max_tokens, selections = ep->members * tokens * ep->options.topk, at = 0;
   for (int i = 0; i < CUDA_LIVE; i++) {
     struct cuda_handle *handle = &ep->handle[i];
     handle->place = (int32_t *)(base + at);
@@ -68,14 +96,14 @@ static int open_memory(struct device_ep *ep, char *why) {
   uint64_t arrays = place_handles(ep, NULL);
   int rc = cuda_allocate(ep->device, sizeof *ep->state, (void **)&ep->state, why);
   if (rc == 0)
-    rc = cuda_allocate_area(ep->device, ep->layout.area, (void **)&ep->area, why);
+    rc = cuda_allocate_area(ep->device, ep->window, (void **)&ep->area, why);
   if (rc == 0)
     rc = cuda_allocate(ep->device, arrays, &ep->arrays, why);
   if (rc != 0)
     return rc;
   place_handles(ep, ep->arrays);
-  ep->bytes = sizeof *ep->state + ep->layout.area + arrays;
-  return 0;
+  ep->bytes = sizeof *ep->state + ep->window + arrays;
+  return ep->options.throughput ? cuda_open_streams(ep, why) : 0;
 }
 
 static int open_host(struct device_ep *ep, char *why) {
@@ -132,7 +160,8 @@ static int open_parts(struct device_ep *ep, char *why) {
 static int set_up(struct device_ep *ep, char *why) {
   const struct device_ep_options *o = &ep->options;
   uint32_t all = ep->device->info.processors;
-  if (cuda_ep_area_bytes(o, why) == 0)
+  ep->window = cuda_ep_area_bytes(o, why);
+  if (ep->window == 0)
     return WEFT_ERR_INVALID;
   layout_of(o, &ep->layout, &ep->forms);
   ep->blocks = o->processors && o->processors < all ? o->processors : all;
@@ -188,6 +217,7 @@ static void await_launches(struct device_ep *ep) {
 // Releases all parts that exist, within a guard.
 static void close_parts(struct device_ep *ep) {
   await_launches(ep);
+  cuda_release(ep->device, ep->streams.memory);
   cuda_release(ep->device, ep->arrays);
   cuda_release(ep->device, ep->area);
   cuda_release(ep->device, ep->state);

@@ -7,6 +7,7 @@
 #include "base/ep_limits.h"
 #include "cuda/kernels/launch.h"
 #include "cuda/plugin.h"
+#include "cuda/throughput/launch.h"
 
 enum { CUDA_KNOWN = 64 }; // arguments that are remembered to be memory of the device
 
@@ -24,20 +25,62 @@ struct cuda_host {
   struct device_progress progress; // on its way from it, likewise
   // On their way from it, for the owner
   struct device_record record;
-  uint64_t missing[EP_MAX_TOKENS];
+  uint64_t missing[EP_MAX_TOKENS], went[EP_MAX_TOKENS]; // by so many tokens at a time
+  struct cuda_flow_op flow;
 };
 CUDA_STATIC_ASSERT(sizeof(struct cuda_host) <= CUDA_PINNED, "it is in a piece of pinned memory");
+
+// A route on the device: its arrays, and the struct that the kernels read.
+struct cuda_routing {
+  struct cuda_route *route; // on the device
+  struct cuda_route arrays; // what it holds
+};
+
+// What an open operation of a group for throughput has; all of it is on the device but for the pointers.
+struct cuda_side {
+  struct cuda_flow_op *op;
+  uint32_t *counts;  // [DEVICE_SEATS][E]
+  uint64_t *missing; // [T]
+  struct cuda_routing routing;
+  const uint64_t *seats; // [T] of the route of its operation, which may be the caller's
+};
+
+// Of a group for throughput.
+struct cuda_streams {
+  struct cuda_flow flow;
+  uint64_t offset; // of a stream in a window
+  void *memory;    // all of what follows
+  struct cuda_side sides[EP_DEPTH];
+  uint32_t *plan_workspace, *rows_workspace;
+};
+
+// A route that the caller keeps.
+struct device_route {
+  struct device *device;
+  struct device_route_options options;
+  struct cuda_flow flow;
+  uint32_t capacity;
+  void *memory; // all of what follows
+  struct cuda_routing routing;
+  struct cuda_filled *filled;
+  uint32_t *counts; // of it
+  struct cuda_route_lists lists;
+  void *topk_idx; // [T][K]
+  float *weights; // [T][K]
+};
 
 struct device_ep {
   struct device *device;
   struct device_ep_options options;
   struct cuda_layout layout;
   struct cuda_forms forms;
-  uint32_t members; // that a view can have
-  uint32_t blocks;  // of each kernel
-  bool limited;     // to fewer than the device has
-  bool early;       // kernels can be launched early: kernels/launch.h
-  bool shared;      // has its blocks of the device
+  uint32_t members;            // that a view can have
+  uint32_t blocks;             // of each kernel
+  uint64_t window;             // bytes of one
+  struct cuda_streams streams; // of a group for throughput
+  bool limited;                // to fewer than the device has
+  bool early;                  // kernels can be launched early: kernels/launch.h
+  bool shared;                 // has its blocks of the device
   uint64_t bytes;
   struct cuda_state *state;             // on the device
   char *area;                           // likewise: what this rank sends to itself
@@ -56,6 +99,35 @@ struct device_ep {
   uint64_t newest, begun;             // epochs: published last, begun with
   const void *known[CUDA_KNOWN];      // arguments
 };
+
+// flow_memory.c: the memory of a group for throughput, as far as it depends on its sizes alone. `base` NULL: only the
+// size counts.
+void cuda_flow_of(const struct device_ep_options *options, struct cuda_flow *flow, uint64_t *offset);
+uint64_t cuda_place_sides(struct device_ep *ep, char *base);
+uint64_t cuda_place_routing(struct cuda_routing *routing, const struct cuda_flow *flow, uint32_t max_tokens,
+                            uint32_t max_rows, uint32_t topk, char *base);
+// Copies the structs of routes to where the kernels read them.
+int cuda_write_routing(struct device *device, const struct cuda_routing *routing, char *why);
+// Opens the memory. Within a guard. cuda_ep_close() releases it.
+int cuda_open_streams(struct device_ep *ep, char *why);
+// Rows that this rank receives in one operation, at most.
+uint32_t cuda_max_rows(const struct device_ep_options *options);
+// flow_record.c: what the kernels of rows know of operation `op`: adds it to its record (ROOM: the rows were more than
+// max_rows), or tells of each token the members whose contribution is missing. Within a guard. [owner]
+int cuda_flow_record(struct device_ep *ep, uint64_t op, struct device_record *record, char *why);
+int cuda_flow_missing(struct device_ep *ep, uint64_t op, uint64_t *missing, uint32_t num_tokens, char *why);
+// route.c: what a route's owner reads, behind the plan and behind the rows. Within a guard. [owner]
+int cuda_launch_route_sent(struct device_ep *ep, const struct device_route *route, const void *topk_idx, bool narrow,
+                           uint32_t topk, void *stream, char *why);
+int cuda_copy_selections(struct device_ep *ep, const struct device_route *route, const struct device_dispatch *d,
+                         uint32_t topk, void *stream, char *why);
+int cuda_clear_route(struct device_ep *ep, const struct device_route *route, void *stream, char *why);
+int cuda_launch_route_received(struct device_ep *ep, const struct device_route *route, uint32_t topk, void *stream,
+                               char *why);
+// launched.c: what all launches have in common. Within a guard.
+bool cuda_early(const struct device_ep *ep);
+int cuda_launched(struct device_ep *ep, int error, void *stream, const char *what, char *why);
+int cuda_get(struct device_ep *ep, void *to, const void *from, size_t size, const char *what, char *why);
 
 // Checks that the kernels of `ep` can use all arguments: INVALID names one that they cannot use. `align`: of its
 // address; `needed`: NULL is an error. Within a guard. [owner]

@@ -9,13 +9,6 @@ enum {
   RELAYED_BLOCKS = 12, // where peers are on other hosts
 };
 
-// The blocks of a kernel that is launched early become resident before the kernel before it has ended. With another
-// rank on the device they could take the place of a block that this rank waits for. A graph keeps the choice that was
-// made when it was captured.
-static bool early(const struct device_ep *ep) {
-  return ep->early && !ep->limited && cuda_quota_alone(ep->device);
-}
-
 // Blocks read a window in the host's memory one small piece after the other: 81 of them took 65 us for one look at a
 // header, and a few are enough for what the way through a host carries. A graph keeps what held here too.
 static bool is_relayed(const struct device_ep *ep) {
@@ -51,16 +44,6 @@ static int layout_of(const struct device_ep *ep, uint32_t topk, int dtype, int c
 static int enter(struct device_ep *ep, void *stream, struct cuda_guard *guard, char *why) {
   int rc = cuda_check_stream(ep, stream, why);
   return rc ? rc : cuda_enter(ep->device, guard, why);
-}
-
-// Records a launch and reports its error; cuda_ep_close() waits for the newest.
-static int launched(struct device_ep *ep, int error, void *stream, const char *what, char *why) {
-  int rc = cuda_check(why, (cudaError_t)error, what);
-  if (rc == 0) {
-    ep->last = stream;
-    ep->last_launch = __atomic_add_fetch(&ep->device->launches, 1, __ATOMIC_RELAXED);
-  }
-  return rc;
 }
 
 static int check_send(struct device_ep *ep, const struct device_dispatch *d, char *why) {
@@ -112,8 +95,8 @@ int cuda_ep_dispatch(struct device_ep *ep, const struct device_dispatch *d, void
   if (rc == 0 && d->kind == 1 && (d->halves & DEVICE_RECV))
     rc = check_receive(ep, &args.layout, d, why);
   if (rc == 0)
-    rc = launched(ep, cuda_launch_dispatch(&args, blocks(ep, d->processors), early(ep), stream), stream,
-                  "cannot launch dispatch", why);
+    rc = cuda_launched(ep, cuda_launch_dispatch(&args, blocks(ep, d->processors), cuda_early(ep), stream), stream,
+                       "cannot launch dispatch", why);
   cuda_leave(&guard);
   return rc;
 }
@@ -143,12 +126,12 @@ int cuda_ep_combine(struct device_ep *ep, const struct device_combine *c, void *
   rc = check_combine(ep, c, why);
   if (rc == 0 && c->again && (c->halves & DEVICE_SEND)) {
     const struct cuda_finish_args reopen = {.state = ep->state, .layout = args.layout, .ahead = c->ahead};
-    rc = launched(ep, cuda_launch_reopen(&reopen, blocks(ep, c->processors), stream), stream,
-                  "cannot launch what comes before a further combine", why);
+    rc = cuda_launched(ep, cuda_launch_reopen(&reopen, blocks(ep, c->processors), stream), stream,
+                       "cannot launch what comes before a further combine", why);
   }
   if (rc == 0)
-    rc = launched(ep, cuda_launch_combine(&args, blocks(ep, c->processors), early(ep), stream), stream,
-                  "cannot launch combine", why);
+    rc = cuda_launched(ep, cuda_launch_combine(&args, blocks(ep, c->processors), cuda_early(ep), stream), stream,
+                       "cannot launch combine", why);
   cuda_leave(&guard);
   return rc;
 }
@@ -159,7 +142,8 @@ int cuda_ep_finish(struct device_ep *ep, void *stream, char *why) {
   int rc = enter(ep, stream, &guard, why);
   if (rc != 0)
     return rc;
-  rc = launched(ep, cuda_launch_finish(&args, blocks(ep, 0), stream), stream, "cannot launch finish", why);
+  rc = cuda_launched(ep, cuda_launch_finish(&args, ep->options.throughput ? 1 : blocks(ep, 0), stream), stream,
+                     "cannot launch finish", why);
   cuda_leave(&guard);
   return rc;
 }
@@ -175,15 +159,9 @@ int cuda_ep_read_masks(struct device_ep *ep, int32_t *ranks, uint32_t count, uin
     return rc;
   rc = cuda_check_arguments(ep, list, COUNT(list), why);
   if (rc == 0)
-    rc = launched(ep, cuda_launch_masks(&args, stream), stream, "cannot launch the reading of masks", why);
+    rc = cuda_launched(ep, cuda_launch_masks(&args, stream), stream, "cannot launch the reading of masks", why);
   cuda_leave(&guard);
   return rc;
-}
-
-// Copies from the device by the owner's stream. Within a guard.
-static int get(struct device_ep *ep, void *to, const void *from, size_t size, const char *what, char *why) {
-  int rc = cuda_check(why, cudaMemcpyAsync(to, from, size, cudaMemcpyDeviceToHost, ep->owner), what);
-  return rc ? rc : cuda_await(ep->owner, CUDA_OWN_WORK_MS * (uint64_t)1000000, what, why);
 }
 
 int cuda_ep_record(struct device_ep *ep, uint64_t op, struct device_record *record, char *why) {
@@ -192,12 +170,13 @@ int cuda_ep_record(struct device_ep *ep, uint64_t op, struct device_record *reco
   int rc = cuda_enter(ep->device, &guard, why);
   if (rc != 0)
     return rc;
-  rc = get(ep, copy, &ep->state->record[op % CUDA_RECORDS], sizeof *copy, "reading what an operation did", why);
+  rc = cuda_get(ep, copy, &ep->state->record[op % CUDA_RECORDS], sizeof *copy, "reading what an operation did", why);
   if (rc == 0 && (copy->op != op || copy->kind == 0))
     rc = cuda_why(why, WEFT_ERR_NOT_FOUND, "operation %llu has not ended, or is too old: the newest two are kept",
                   (unsigned long long)op);
-  if (rc == 0)
-    *record = *copy;
+  if (rc == 0 && ep->options.throughput)
+    rc = cuda_flow_record(ep, op, copy, why);
+  *record = *copy;
   cuda_leave(&guard);
   return rc;
 }
@@ -210,9 +189,14 @@ int cuda_ep_missing(struct device_ep *ep, uint64_t op, uint64_t *missing, uint32
   int rc = cuda_enter(ep->device, &guard, why);
   if (rc != 0)
     return rc;
+  if (ep->options.throughput) {
+    rc = cuda_flow_missing(ep, op, missing, num_tokens, why);
+    cuda_leave(&guard);
+    return rc;
+  }
   size_t size = num_tokens * sizeof *missing;
   if (size > 0)
-    rc = get(ep, ep->host->missing, ep->handle[op % CUDA_LIVE].missing, size, "reading what is missing", why);
+    rc = cuda_get(ep, ep->host->missing, ep->handle[op % CUDA_LIVE].missing, size, "reading what is missing", why);
   for (uint32_t i = 0; rc == 0 && i < num_tokens; i++)
     missing[i] = ep->host->missing[i];
   cuda_leave(&guard);

@@ -196,5 +196,13 @@ int cuda_launch_load(bool *early) {
     rc = (int)load((const void *)masks, early);
   if (rc == cudaSuccess)
     rc = cuda_load_dispatch(early);
-  return rc == cudaSuccess ? cuda_load_combine(early) : rc;
+  if (rc == cudaSuccess)
+    rc = cuda_load_combine(early);
+  if (rc == cudaSuccess)
+    rc = cuda_load_control(early);
+  if (rc == cudaSuccess)
+    rc = cuda_load_lists(early);
+  if (rc == cudaSuccess)
+    rc = cuda_load_absent(early);
+  return rc == cudaSuccess ? cuda_load_throughput(early) : rc;
 }

@@ -30,6 +30,10 @@ int cuda_launch_wake_links(const struct cuda_begin_args *args, cudaStream_t stre
 int cuda_launch_load(bool *early);
 int cuda_load_dispatch(bool *early); // its parts, which clear *early or leave it
 int cuda_load_combine(bool *early);
+int cuda_load_throughput(bool *early); // throughput/: the kernels that move rows,
+int cuda_load_control(bool *early);    // control/: and what is around them
+int cuda_load_lists(bool *early);
+int cuda_load_absent(bool *early);
 // Shared memory, in bytes, that a dispatch needs, besides what the kernel has of itself (CUDA_DISPATCH_FIXED at most).
 enum { CUDA_DISPATCH_FIXED = 24 * 1024 };
 size_t cuda_dispatch_memory(const struct cuda_dispatch_args *args);

@@ -235,6 +235,39 @@ __device__ __forceinline__ void bulk_wait() {
 }
 #endif
 
+__device__ __forceinline__ void store_release(uint64_t *p, uint64_t v) {
+  asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
+}
+
+// As load_line and load_input16, by the lanes that say so; 0 for the others. What is written only now and then would be
+// kept over all loops around it.
+__device__ __forceinline__ uint4 load_line_if(bool here, const void *p) {
+  uint4 v;
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.u32 p, %5, 0;\nmov.u32 %0, 0;\nmov.u32 %1, 0;\nmov.u32 %2, 0;\nmov.u32 %3, 0;\n"
+      "@p ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];\n}"
+      : "=&r"(v.x), "=&r"(v.y), "=&r"(v.z), "=&r"(v.w)
+      : "l"(p), "r"((uint32_t)here)
+      : "memory");
+  return v;
+}
+__device__ __forceinline__ uint4 load_input16_if(bool here, const void *p) {
+  uint4 v;
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.u32 p, %5, 0;\nmov.u32 %0, 0;\nmov.u32 %1, 0;\nmov.u32 %2, 0;\nmov.u32 %3, 0;\n"
+      "@p ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];\n}"
+      : "=&r"(v.x), "=&r"(v.y), "=&r"(v.z), "=&r"(v.w)
+      : "l"(p), "r"((uint32_t)here));
+  return v;
+}
+
+// 8 bytes that another processor has written, behind an acquire.
+__device__ __forceinline__ uint2 load_pair(const void *p) {
+  uint2 v;
+  asm volatile("ld.volatile.global.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p) : "memory");
+  return v;
+}
+
 } // namespace ptx
 
 #endif

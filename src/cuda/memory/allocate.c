@@ -24,6 +24,16 @@ int cuda_clear_area(struct device *device, void *area, size_t size, char *why) {
   return clear(device, area, size < head ? size : head, size, why);
 }
 
+int cuda_zero(struct device *device, void *memory, size_t size, char *why) {
+  struct cuda_guard guard;
+  int rc = cuda_enter(device, &guard, why);
+  if (rc != 0)
+    return rc;
+  rc = clear(device, memory, size, size, why);
+  cuda_leave(&guard);
+  return rc;
+}
+
 static int allocate(struct device *device, size_t size, bool area, void **memory, char *why) {
   struct cuda_guard guard;
   void *made = NULL;

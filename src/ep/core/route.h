@@ -11,7 +11,8 @@
 
 #include "ep/core/engine_ops.h"
 
-struct ep_kept; // routing/kept.h: of the engine on host memory
+struct ep_kept;   // routing/kept.h: of the engine on host memory
+struct gpu_route; // gpu/gpu.h: of the engine on CUDA memory
 
 struct weft_ep_route {
   weft_ep_t *ep;                      // of the group that it was made for; NULL: closed
@@ -19,6 +20,7 @@ struct weft_ep_route {
   const struct ep_engine_ops *engine; // of that group
   struct weft_ep_route *next;         // in ep->routes
   struct ep_kept *kept;               // on host memory, else NULL
+  struct gpu_route *gpu;              // on CUDA memory, else NULL
   uint32_t users;                     // open operations that fill it or have still to go by it
   bool freed;                         // by the caller, while there were users
 };

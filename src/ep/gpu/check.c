@@ -1,14 +1,52 @@
-// What arguments have to be on CUDA memory, beside what core/check.c says: kernels read pieces of 16 bytes.
+// What arguments have to be on CUDA memory, beside what core/check.c says: kernels read pieces of 16 bytes, those for
+// latency do not do all that those for throughput do, and the other way round.
 #include "base/fail.h"
 #include "ep/core/args.h"
 #include "ep/gpu/gpu.h"
 
 enum { PIECE = 16 };
 
-int ep_gpu_check_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args) {
+static const char *const open_for_it = "on CUDA memory open the group for THROUGHPUT";
+
+int ep_gpu_check_options(const struct ep_gpu *gpu, const struct weft_ep_options *options) {
+  if (options->mode != WEFT_EP_THROUGHPUT)
+    return 0;
+  uint32_t most = options->max_processors;
+  if (most > 0 && most < EP_MIN_PROCESSORS)
+    return fail(WEFT_ERR_INVALID, "max_processors is %u; for THROUGHPUT it must be from %d to the %u of this GPU", most,
+                EP_MIN_PROCESSORS, gpu->processors);
+  if (options->combine_dtype == WEFT_EP_COMBINE_LOGFMT10)
+    return ep_unsupported("options", "combine_dtype LOGFMT10 with THROUGHPUT on CUDA memory", "combine bf16");
+  return 0;
+}
+
+// --- dispatch ---
+
+// How many processors a call may take, in a group for throughput.
+static int check_processors(const weft_ep_t *ep, uint32_t processors, const char *call) {
+  const struct ep_gpu *gpu = ep->gpu;
+  uint32_t most = gpu->options.processors ? gpu->options.processors : gpu->processors;
+  if (processors == 0 || (processors >= EP_MIN_PROCESSORS && processors <= most))
+    return 0;
+  return fail(WEFT_ERR_INVALID, "%s: processors is %u; it must be from %d to %u%s, or 0 for %d", call, processors,
+              EP_MIN_PROCESSORS, most, gpu->options.processors ? ", the group's max_processors" : "",
+              EP_PROCESSORS < most ? EP_PROCESSORS : most);
+}
+
+static int check_latency_send(const struct weft_ep_dispatch_args *args) {
+  if (args->route)
+    return ep_unsupported("dispatch", "route", open_for_it);
   if (args->dtype == WEFT_EP_OPAQUE || args->x_dtype == WEFT_EP_OPAQUE || args->row_bytes || args->scale_bytes)
-    return ep_unsupported("dispatch", "an opaque payload (dtype OPAQUE, row_bytes, scale_bytes) on CUDA memory",
-                          "send bf16 or fp8");
+    return ep_unsupported("dispatch", "an opaque payload (dtype OPAQUE, row_bytes, scale_bytes)", open_for_it);
+  return 0;
+}
+
+int ep_gpu_check_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args) {
+  int rc = ep_gpu_flows(ep) ? check_processors(ep, args->processors, "dispatch") : check_latency_send(args);
+  if (rc == 0)
+    rc = ep_gpu_route_check(ep, args);
+  if (rc != 0)
+    return rc;
   if (args->row_stride % PIECE != 0)
     return fail(WEFT_ERR_INVALID, "dispatch: row_stride is %llu; on CUDA memory it must be a multiple of %d bytes",
                 (unsigned long long)args->row_stride, PIECE);
@@ -17,21 +55,50 @@ int ep_gpu_check_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args) {
   return ep_check_send(ep, args);
 }
 
+static int check_latency_recv(const struct weft_ep_recv_args *recv) {
+  if (recv->layout == WEFT_EP_PACKED)
+    return ep_unsupported("dispatch_recv", "the layout PACKED", open_for_it);
+  if (recv->alignment > 1 || recv->flags & WEFT_EP_RECV_ZERO_PADDING)
+    return ep_unsupported("dispatch_recv", recv->alignment > 1 ? "alignment" : "ZERO_PADDING", open_for_it);
+  if (recv->slot || recv->expert_end)
+    return ep_unsupported("dispatch_recv", recv->slot ? "slot" : "expert_end", open_for_it);
+  return 0;
+}
+
 int ep_gpu_check_recv(weft_ep_t *ep, const struct weft_ep_recv_args *recv) {
+  int rc = ep_gpu_flows(ep) ? 0 : check_latency_recv(recv);
+  if (rc != 0)
+    return rc;
   if (recv->scale_row_stride > UINT32_MAX || recv->scale_block_stride > UINT32_MAX)
     return fail(WEFT_ERR_INVALID, "dispatch_recv: a stride is larger than the %u that kernels can step by", UINT32_MAX);
-  if (recv->layout == WEFT_EP_PACKED)
-    return ep_unsupported("dispatch_recv", "the layout PACKED on CUDA memory", "receive PER_EXPERT or RANK_MAJOR");
   return ep_check_recv(ep, recv);
 }
 
-int ep_gpu_check_combine(weft_ep_t *ep, const struct weft_ep_combine_args *args, const char *call) {
+// --- combine ---
+
+static int check_latency_combine(const struct weft_ep_combine_args *args, const char *call) {
   if (args->bias[0] || args->bias[1])
-    return ep_unsupported(call, "bias on CUDA memory", "leave it NULL, and add it to out");
+    return ep_unsupported(call, "bias", open_for_it);
   if (args->row_weights || args->out_weights)
-    return ep_unsupported(call, args->row_weights ? "row_weights on CUDA memory" : "out_weights on CUDA memory",
-                          "leave it NULL");
+    return ep_unsupported(call, args->row_weights ? "row_weights" : "out_weights", open_for_it);
   if (args->flags & WEFT_EP_COMBINE_UNWEIGHTED)
-    return ep_unsupported(call, "UNWEIGHTED on CUDA memory", "give weights of 1 with the dispatch");
-  return ep_check_combine(ep, args, call);
+    return ep_unsupported(call, "UNWEIGHTED", open_for_it);
+  return 0;
+}
+
+static int check_flow_combine(const weft_ep_t *ep, const struct weft_ep_combine_args *args, const char *call) {
+  if (args->topk_weights)
+    return fail(WEFT_ERR_INVALID,
+                "%s: topk_weights are given, but in a group for THROUGHPUT weights come with the dispatch", call);
+  if (args->flags & WEFT_EP_COMBINE_KEEP)
+    return ep_unsupported(call, "KEEP with THROUGHPUT on CUDA memory",
+                          "combine once, or again by a route (weft_ep_combine_route)");
+  if (args->dtype == WEFT_EP_COMBINE_LOGFMT10)
+    return ep_unsupported(call, "LOGFMT10 with THROUGHPUT on CUDA memory", "combine bf16");
+  return check_processors(ep, args->processors, call);
+}
+
+int ep_gpu_check_combine(weft_ep_t *ep, const struct weft_ep_combine_args *args, const char *call) {
+  int rc = ep_gpu_flows(ep) ? check_flow_combine(ep, args, call) : check_latency_combine(args, call);
+  return rc != 0 ? rc : ep_check_combine(ep, args, call);
 }

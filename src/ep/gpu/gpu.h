@@ -19,6 +19,7 @@
 #include "device/device.h"
 #include "ep/core/engine.h"
 #include "ep/core/op_state.h"
+#include "ep/core/route.h"
 
 enum {
   GPU_OWN_SEAT = 0,
@@ -54,6 +55,11 @@ struct gpu_op {
   enum ep_op_state state;
   bool begun, received, combined; // launched; they stay when the operation has ended
   bool has_weights, rank_major;
+  bool packed;                     // received, in a group for throughput, as what follows:
+  uint32_t alignment;              // of its parts
+  uint32_t row_bytes, scale_bytes; // of opaque rows
+  weft_ep_route_t *route;          // that the dispatch fills, or whose ways it goes (`keeps`)
+  bool keeps;
   bool no_rows;                    // received, as far as the caller has asked
   uint32_t num_tokens, rows, topk; // num_tokens: at most, where the device has the number
   enum weft_ep_dtype dtype;
@@ -63,6 +69,21 @@ struct gpu_op {
   bool narrow; // it is of int32_t, else int64_t
   const float *topk_weights;
   void *stream; // of the last launch
+};
+
+// A route, on the device.
+struct gpu_route {
+  const struct device_api *api;
+  struct device *device; // opened once more, for a route outlives its rank
+  struct device_route *memory;
+  struct weft_ep_route_options options; // without zeros
+  bool planned, filled;                 // as far as launches went
+  uint32_t num_tokens, topk;            // of the newest plan; num_tokens: at most
+  bool has_weights, narrow;             // of the dispatch that filled it
+  bool rank_major, packed;              // of its receive
+  uint32_t rows, alignment;             // likewise
+  uint64_t filled_op;                   // that one, where it was not captured
+  void *stream;                         // of the newest launch that fills it
 };
 
 // What this rank has waited for a peer, and is not in the figures of its link yet.
@@ -80,6 +101,7 @@ struct ep_gpu {
   int index;
   uint8_t uuid[16];
   char pci[sizeof((struct device_info *)0)->pci];
+  uint32_t processors; // that the device has
   struct device_ep_options options;
   size_t area_bytes;
   uint64_t workspace_bytes;
@@ -204,10 +226,43 @@ void ep_gpu_views_free(weft_ep_t *ep);
 int ep_gpu_watch_start(weft_ep_t *ep);
 void ep_gpu_watch_stop(weft_ep_t *ep);
 
+// --- flow.c: groups for throughput ---
+
+static inline bool ep_gpu_flows(const weft_ep_t *ep) {
+  return ep->gpu->options.throughput;
+}
+// What a half of an operation says beside struct device_dispatch.
+void ep_gpu_describe_flow_send(weft_ep_t *ep, struct gpu_op *op, const struct weft_ep_dispatch_args *args);
+void ep_gpu_describe_flow_recv(struct gpu_op *op, const struct weft_ep_recv_args *recv);
+// Launches it: by the kernels for throughput where the group is opened for them. `recv` may be NULL.
+int ep_gpu_launch_dispatch(weft_ep_t *ep, const struct gpu_op *op, const struct device_dispatch *args,
+                           const struct weft_ep_recv_args *recv, void *stream, char *why);
+int ep_gpu_launch_combine(weft_ep_t *ep, const struct gpu_op *op, const struct device_combine *args,
+                          const struct weft_ep_combine_args *given, char *why);
+// Likewise, as an operation of its own.
+int ep_gpu_launch_combine_route(weft_ep_t *ep, const struct gpu_op *op, const struct device_combine *args,
+                                const struct weft_ep_combine_args *given, char *why);
+
+// --- route.c ---
+
+int ep_gpu_route_create(weft_ep_t *ep, const struct weft_ep_route_options *options, weft_ep_route_t *route);
+void ep_gpu_route_free(weft_ep_route_t *route);
+int ep_gpu_route_plan(weft_ep_route_t *route, const int64_t *topk_idx, uint32_t num_tokens, void *stream);
+int ep_gpu_route_get_arrays(weft_ep_route_t *route, struct weft_ep_route_arrays *arrays);
+int ep_gpu_route_await(weft_ep_route_t *route, struct weft_ep_route_info *info, uint32_t timeout_ms);
+// Whether a dispatch can fill args->route, or go its ways, and be received so: INVALID, ROOM, UNSUPPORTED.
+int ep_gpu_route_check(weft_ep_t *ep, const struct weft_ep_dispatch_args *args);
+int ep_gpu_route_check_recv(const struct weft_ep_dispatch_args *args, const struct weft_ep_recv_args *recv);
+// The operation goes the ways of its route.
+void ep_gpu_route_follow(struct gpu_op *op);
+// A dispatch has been launched that fills the route.
+void ep_gpu_route_filled(weft_ep_route_t *route, const struct gpu_op *op);
+
 // --- launch.c, results.c: the calls of weft/ep.h ---
 
 uint64_t ep_gpu_next_op(const weft_ep_t *ep);
 // check.c: what kernels can work with.
+int ep_gpu_check_options(const struct ep_gpu *gpu, const struct weft_ep_options *options);
 int ep_gpu_check_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args);
 int ep_gpu_check_recv(weft_ep_t *ep, const struct weft_ep_recv_args *recv);
 int ep_gpu_check_combine(weft_ep_t *ep, const struct weft_ep_combine_args *args, const char *call);
@@ -221,6 +276,8 @@ int ep_gpu_combine_rows(weft_ep_t *ep, uint64_t number, void **rows_at);
 // `halves`: of device.h.
 int ep_gpu_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *args, uint32_t halves,
                    struct weft_ep_result *result, const char *call);
+int ep_gpu_combine_route(weft_ep_t *ep, weft_ep_route_t *route, const struct weft_ep_combine_args *args,
+                         struct weft_ep_result *result, uint64_t *number);
 int ep_gpu_finish(weft_ep_t *ep, uint64_t number);
 int ep_gpu_mask_read(weft_ep_t *ep, int32_t *masked, uint32_t cap, void *stream);
 int ep_gpu_barrier(weft_ep_t *ep);
@@ -234,5 +291,7 @@ int ep_gpu_check_barrier(weft_ep_t *ep, struct gpu_op *op);
 void ep_gpu_add_stats(const weft_ep_t *ep, struct weft_ep_stats *stats);
 // How long a call waits for its own launches.
 uint32_t ep_gpu_patience_ms(const weft_ep_t *ep);
+// Waits for what is in the stream; TIMEOUT, CANCELED. `why` says it.
+int ep_gpu_await_stream(weft_ep_t *ep, void *stream, uint32_t timeout_ms, char *why);
 
 #endif

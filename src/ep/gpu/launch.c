@@ -4,21 +4,6 @@
 #include "ep/gpu/gpu.h"
 #include "ep/view/views.h"
 
-uint64_t ep_gpu_next_op(const weft_ep_t *ep) {
-  uint64_t replayed = ep->gpu->report ? ep_gpu_read(&ep->gpu->report->replayed) : 0;
-  return replayed > ep->next_op ? replayed : ep->next_op;
-}
-
-// Waits of kernels that may come one behind the other in a stream: a combine's that is not yet reported, for room
-// and for answers, and a dispatch's, for headers and for rows.
-enum { WAITS_IN_A_ROW = 4 };
-
-// Longer than its kernels: each of their waits may be extended.
-uint32_t ep_gpu_patience_ms(const weft_ep_t *ep) {
-  uint64_t ms = (1 + WAITS_IN_A_ROW * (1 + EP_EXTENSIONS)) * (uint64_t)ep->op_timeout_ms;
-  return ms > UINT32_MAX ? UINT32_MAX : (uint32_t)ms;
-}
-
 // --- which operation ---
 
 static int find(weft_ep_t *ep, uint64_t number, enum ep_op_state state, const char *call, struct gpu_op **out) {
@@ -62,6 +47,8 @@ static int place(weft_ep_t *ep, void *stream, bool captures, uint32_t flags, str
   if (!captures && op->state != EP_OP_FREE)
     return fail(WEFT_ERR_BUSY, "dispatch: operation %llu is still open, and %d may be at once: end it first",
                 (unsigned long long)op->number, EP_DEPTH);
+  if (op->route) // what it left can be asked for no longer
+    ep_route_unuse(op->route);
   *op = (struct gpu_op){.number = number, .stream = stream};
   *out = op;
   return 0;
@@ -125,6 +112,7 @@ static void describe_send(weft_ep_t *ep, struct gpu_op *op, const struct weft_ep
   op->topk = args->topk ? args->topk : ep->layout.topk;
   op->dtype = args->dtype ? args->dtype : ep->dtype;
   op->combine_dtype = ep->combine_dtype;
+  ep_gpu_describe_flow_send(ep, op, args);
   out->halves |= DEVICE_SEND;
   out->processors = args->processors;
   out->x = args->x;
@@ -168,6 +156,7 @@ static void describe_receive(struct gpu_op *op, const struct weft_ep_recv_args *
   out->out_scale_expert_stride = recv->scale_expert_stride;
   out->told = recv->told;
   out->lost = recv->lost;
+  ep_gpu_describe_flow_recv(op, recv);
 }
 
 static int check_recv(const struct weft_ep_recv_args *recv) {
@@ -176,10 +165,10 @@ static int check_recv(const struct weft_ep_recv_args *recv) {
   return fail(WEFT_ERR_INVALID, "dispatch_recv: rows_at is given, but rows on CUDA memory are copied: give x");
 }
 
-static int launch_dispatch(weft_ep_t *ep, struct gpu_op *op, const struct device_dispatch *args, void *stream,
-                           const char *call) {
+static int launch_dispatch(weft_ep_t *ep, struct gpu_op *op, const struct device_dispatch *args,
+                           const struct weft_ep_recv_args *recv, void *stream, const char *call) {
   char why[DEVICE_WHY] = "";
-  int rc = ep->gpu->api->ep_dispatch(ep->gpu->engine, args, stream, why);
+  int rc = ep_gpu_launch_dispatch(ep, op, args, recv, stream, why);
   if (rc != 0)
     return fail(rc, "%s: %s", call, why);
   launched(ep, op, stream);
@@ -197,6 +186,12 @@ static int prepare(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, bool
   return rc == 0 ? place(ep, args->stream, captures, args->flags, op) : rc;
 }
 
+// The operation has not begun: nothing of it is left that place() would let go of.
+static int forget_route(struct gpu_op *op, int rc) {
+  op->route = NULL;
+  return rc;
+}
+
 int ep_gpu_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, uint64_t *number) {
   struct device_dispatch out = {.kind = EP_KIND_DISPATCH};
   struct gpu_op *op = NULL;
@@ -205,9 +200,9 @@ int ep_gpu_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args
     return rc;
   describe_send(ep, op, args, &out);
   describe_form(op, &out);
-  rc = launch_dispatch(ep, op, &out, args->stream, "dispatch_send");
+  rc = launch_dispatch(ep, op, &out, NULL, args->stream, "dispatch_send");
   if (rc != 0)
-    return rc;
+    return forget_route(op, rc);
   begun(ep, op);
   *number = op->number;
   return 0;
@@ -226,7 +221,7 @@ int ep_gpu_dispatch_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_re
     return rc;
   describe_receive(op, recv, &out);
   describe_form(op, &out);
-  rc = launch_dispatch(ep, op, &out, recv->stream, "dispatch_recv");
+  rc = launch_dispatch(ep, op, &out, recv, recv->stream, "dispatch_recv");
   if (rc != 0)
     return rc;
   received(ep, op);
@@ -239,25 +234,48 @@ int ep_gpu_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, con
   struct gpu_op *op = NULL;
   int rc = check_recv(recv);
   if (rc == 0)
+    rc = ep_gpu_route_check_recv(args, recv);
+  if (rc == 0)
     rc = prepare(ep, args, info != NULL, &op);
   if (rc != 0)
     return rc;
   describe_send(ep, op, args, &out);
   describe_receive(op, recv, &out);
   describe_form(op, &out);
-  rc = launch_dispatch(ep, op, &out, args->stream, "dispatch");
+  rc = launch_dispatch(ep, op, &out, recv, args->stream, "dispatch");
   if (rc != 0)
-    return rc;
+    return forget_route(op, rc);
   begun(ep, op);
   received(ep, op);
+  if (op->route && !op->keeps)
+    ep_gpu_route_filled(op->route, op);
+  if (op->route)
+    ep_route_use(op->route);
   *number = op->number;
   return info ? ep_gpu_fill(ep, op, info, NULL, ep_gpu_patience_ms(ep)) : 0;
 }
 
 // --- combine ---
 
-static int check_combine(const struct gpu_op *op, const struct weft_ep_combine_args *args, uint32_t halves,
-                         const char *call) {
+// In a group for throughput.
+static int check_flow_weights(const struct gpu_op *op, const struct weft_ep_combine_args *args, const char *call) {
+  bool unweighted = op->rank_major || args->flags & WEFT_EP_COMBINE_UNWEIGHTED;
+  if (!op->has_weights && (!unweighted || args->flags & WEFT_EP_COMBINE_RENORMALIZE))
+    return fail(WEFT_ERR_INVALID, "%s: the dispatch had no topk_weights: give them there%s", call,
+                unweighted ? ", or leave RENORMALIZE out" : ", or set UNWEIGHTED");
+  if (args->out_weights && !args->row_weights && op->rows > 0)
+    return fail(WEFT_ERR_INVALID,
+                "%s: out_weights are given and row_weights are NULL; on CUDA memory all ranks bring weights back, or "
+                "none",
+                call);
+  if (args->row_weights && !op->rank_major)
+    return fail(WEFT_ERR_INVALID, "%s: row_weights are given, but only rows that are RANK_MAJOR bring weights back",
+                call);
+  return 0;
+}
+
+static int check_combine(const weft_ep_t *ep, const struct gpu_op *op, const struct weft_ep_combine_args *args,
+                         uint32_t halves, const char *call) {
   if (op->num_tokens > 0 && !args->out)
     return fail(WEFT_ERR_INVALID, "%s: out is NULL", call);
   if (op->round >= EP_MAX_COMBINES)
@@ -267,6 +285,8 @@ static int check_combine(const struct gpu_op *op, const struct weft_ep_combine_a
     return 0;
   if (op->rows > 0 && !args->y && !op->no_rows)
     return fail(WEFT_ERR_INVALID, "%s: y is NULL", call);
+  if (ep_gpu_flows(ep))
+    return check_flow_weights(op, args, call);
   if (op->has_weights && op->num_tokens > 0 && args->topk_weights)
     return fail(WEFT_ERR_INVALID, "%s: topk_weights were given with the dispatch already", call);
   if (!op->has_weights && !op->rank_major && !args->topk_weights)
@@ -306,12 +326,12 @@ int ep_gpu_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_
   char why[DEVICE_WHY] = "";
   int rc = find(ep, number, halves & DEVICE_SEND ? EP_OP_RECEIVED : EP_OP_ANSWERED, call, &op);
   if (rc == 0)
-    rc = check_combine(op, args, halves, call);
+    rc = check_combine(ep, op, args, halves, call);
   if (rc == 0)
     rc = check_results(captured(op), result != NULL, call);
   if (rc != 0)
     return rc;
-  bool late = !op->has_weights && !op->rank_major, keeps = args->flags & WEFT_EP_COMBINE_KEEP;
+  bool late = !op->has_weights && !op->rank_major && !ep_gpu_flows(ep), keeps = args->flags & WEFT_EP_COMBINE_KEEP;
   uint32_t ahead;
   rc = check_order(ep, op, keeps, call, &ahead);
   if (rc != 0)
@@ -336,7 +356,7 @@ int ep_gpu_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_
                                      .num_tokens = op->num_tokens,
                                      .topk_idx = op->topk_idx,
                                      .topk_weights = op->topk_weights};
-  rc = ep->gpu->api->ep_combine(ep->gpu->engine, &out, args->stream, why);
+  rc = ep_gpu_launch_combine(ep, op, &out, args, why);
   if (rc != 0)
     return fail(rc, "%s: %s", call, why);
   launched(ep, op, args->stream);
@@ -350,6 +370,58 @@ int ep_gpu_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_
   } else {
     ended(ep, op);
   }
+  return result ? ep_gpu_fill(ep, op, NULL, result, ep_gpu_patience_ms(ep)) : 0;
+}
+
+// An operation of its own, which begins, is received and ends at once; those before it have ended.
+int ep_gpu_combine_route(weft_ep_t *ep, weft_ep_route_t *route, const struct weft_ep_combine_args *args,
+                         struct weft_ep_result *result, uint64_t *number) {
+  const struct gpu_route *its = route->gpu;
+  struct weft_ep_dispatch_args begins = WEFT_EP_DISPATCH_ARGS_INIT;
+  struct gpu_op *op = NULL;
+  char why[DEVICE_WHY] = "";
+  uint32_t ahead;
+  if (!its->filled)
+    return fail(WEFT_ERR_INVALID, "combine_route: no dispatch has filled the route");
+  begins.stream = args->stream;
+  int rc = prepare(ep, &begins, result != NULL, &op);
+  if (rc != 0)
+    return rc;
+  op->route = route;
+  op->keeps = true;
+  ep_gpu_route_follow(op);
+  op->rank_major = its->rank_major;
+  op->packed = its->packed;
+  op->rows = its->rows;
+  op->dtype = ep->dtype;
+  op->combine_dtype = ep->combine_dtype;
+  rc = check_combine(ep, op, args, DEVICE_SEND | DEVICE_RECV, "combine_route");
+  if (rc == 0)
+    rc = check_order(ep, op, false, "combine_route", &ahead);
+  if (rc != 0)
+    return forget_route(op, rc);
+  const struct device_combine out = {.halves = DEVICE_SEND | DEVICE_RECV,
+                                     .rank_major = op->rank_major,
+                                     .renormalize = args->flags & WEFT_EP_COMBINE_RENORMALIZE,
+                                     .topk = op->topk,
+                                     .dtype = (int)op->combine_dtype,
+                                     .processors = args->processors,
+                                     .narrow = op->narrow,
+                                     .y = args->y,
+                                     .out = args->out,
+                                     .num_tokens = op->num_tokens,
+                                     .topk_idx = op->topk_idx,
+                                     .topk_weights = op->topk_weights};
+  rc = ep_gpu_launch_combine_route(ep, op, &out, args, why);
+  if (rc != 0)
+    return forget_route(op, fail(rc, "combine_route: %s", why));
+  launched(ep, op, args->stream);
+  begun(ep, op);
+  received(ep, op);
+  ep_route_use(route);
+  op->combined = true;
+  ended(ep, op);
+  *number = op->number;
   return result ? ep_gpu_fill(ep, op, NULL, result, ep_gpu_patience_ms(ep)) : 0;
 }
 
@@ -422,7 +494,7 @@ int ep_gpu_barrier(weft_ep_t *ep) {
   op->topk = ep->layout.topk;
   op->dtype = ep->dtype;
   describe_masks(ep, op, &out);
-  rc = launch_dispatch(ep, op, &out, gpu->stream, "barrier");
+  rc = launch_dispatch(ep, op, &out, NULL, gpu->stream, "barrier");
   if (rc != 0)
     return rc;
   begun(ep, op);

@@ -5,7 +5,6 @@
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/time/clock.h"
-#include "ep/core/args.h"
 #include "ep/gpu/gpu.h"
 
 static struct device_ep_options engine_options(const weft_ep_t *ep, const struct weft_ep_options *options) {
@@ -18,7 +17,10 @@ static struct device_ep_options engine_options(const weft_ep_t *ep, const struct
                                     .dtype = (int)options->dtype,
                                     .combine_dtype = (int)options->combine_dtype,
                                     .processors = options->max_processors,
-                                    .timeout_ns = (uint64_t)options->op_timeout_ms * 1000000u};
+                                    .timeout_ns = (uint64_t)options->op_timeout_ms * 1000000u,
+                                    .throughput = options->mode == WEFT_EP_THROUGHPUT,
+                                    .window_bytes = options->window_bytes,
+                                    .max_rows = options->max_rows};
 }
 
 // The index of the device that the options name.
@@ -48,6 +50,7 @@ static int open_device(struct ep_gpu *gpu) {
                 info.name);
   memcpy(gpu->uuid, info.uuid, sizeof gpu->uuid);
   memcpy(gpu->pci, info.pci, sizeof gpu->pci);
+  gpu->processors = info.processors;
   rc = gpu->api->open(gpu->index, &gpu->device, why);
   return rc == 0 ? 0 : device_fail(rc, "cannot use a GPU", why);
 }
@@ -55,13 +58,14 @@ static int open_device(struct ep_gpu *gpu) {
 static int open_all(weft_ep_t *ep, const struct weft_ep_options *options) {
   struct ep_gpu *gpu = ep->gpu;
   char why[DEVICE_WHY] = "";
-  if (options->mode == WEFT_EP_THROUGHPUT)
-    return ep_unsupported("options", "mode THROUGHPUT on CUDA memory", "open the group on host memory");
   int rc = device_load(&gpu->api);
   if (rc == 0)
     rc = choose(gpu, options->device);
   if (rc == 0)
     rc = open_device(gpu);
+  if (rc != 0)
+    return rc;
+  rc = ep_gpu_check_options(gpu, options);
   if (rc != 0)
     return rc;
   gpu->options = engine_options(ep, options);

@@ -9,12 +9,22 @@
 
 enum { NAP_NS = 20000, SLICE_MS = 50 }; // SLICE_MS: between two looks whether the wait is interrupted
 
-static int await_stream(weft_ep_t *ep, const struct gpu_op *op, uint32_t timeout_ms, char *why) {
+// Waits of kernels that may come one behind the other in a stream: a combine's that is not yet reported, for room
+// and for answers, and a dispatch's, for headers and for rows.
+enum { WAITS_IN_A_ROW = 4 };
+
+// Longer than its kernels: each of their waits may be extended.
+uint32_t ep_gpu_patience_ms(const weft_ep_t *ep) {
+  uint64_t ms = (1 + WAITS_IN_A_ROW * (1 + EP_EXTENSIONS)) * (uint64_t)ep->op_timeout_ms;
+  return ms > UINT32_MAX ? UINT32_MAX : (uint32_t)ms;
+}
+
+int ep_gpu_await_stream(weft_ep_t *ep, void *stream, uint32_t timeout_ms, char *why) {
   struct ep_gpu *gpu = ep->gpu;
   uint64_t deadline_ns = ep_deadline(timeout_ms);
   for (;;) {
     int left_ms = clock_left_ms(deadline_ns);
-    int rc = gpu->api->stream_wait(gpu->device, op->stream, left_ms < SLICE_MS ? (uint32_t)left_ms : SLICE_MS, why);
+    int rc = gpu->api->stream_wait(gpu->device, stream, left_ms < SLICE_MS ? (uint32_t)left_ms : SLICE_MS, why);
     if (rc != WEFT_ERR_TIMEOUT)
       return rc;
     if (ep_interrupted(ep)) {
@@ -28,12 +38,23 @@ static int await_stream(weft_ep_t *ep, const struct gpu_op *op, uint32_t timeout
   }
 }
 
+// Whether the operation went the ways of its route: a rank that has joined since would be missed.
+static int check_conflict(const struct gpu_op *op, const struct device_record *record, char *why) {
+  if (!(record->kind & DEVICE_CONFLICT))
+    return 0;
+  snprintf(why, DEVICE_WHY, "a rank has joined since the route was filled%s, so no rows went: fill it again",
+           op->route ? "" : " by which others go");
+  return WEFT_ERR_CONFLICT;
+}
+
 static int get_record(weft_ep_t *ep, const struct gpu_op *op, uint32_t timeout_ms, struct device_record *record) {
   struct ep_gpu *gpu = ep->gpu;
   char why[DEVICE_WHY] = "";
-  int rc = await_stream(ep, op, timeout_ms, why);
+  int rc = ep_gpu_await_stream(ep, op->stream, timeout_ms, why);
   if (rc == 0)
     rc = gpu->api->ep_record(gpu->engine, op->number, record, why);
+  if (rc == 0)
+    rc = check_conflict(op, record, why);
   return rc == 0 ? 0 : fail(rc, "operation %llu: %s", (unsigned long long)op->number, why);
 }
 
@@ -102,9 +123,11 @@ static void fill_info(weft_ep_t *ep, const struct gpu_op *op, const struct devic
   info->num_rows = record->num_rows;
   info->rows_needed = record->needed_rows;
   info->mark = record->mark;
-  struct ep_form form = ep_layout_form(&ep->layout, op->dtype);
+  struct ep_form form = op->dtype == WEFT_EP_OPAQUE ? (struct ep_form){op->dtype, op->row_bytes, op->scale_bytes}
+                                                    : ep_layout_form(&ep->layout, op->dtype);
   uint64_t row_bytes = form.value_bytes + form.scale_bytes;
-  info->wire_bytes = ep_layout_bytes(&ep->layout, row_bytes, record->sent_rows);
+  info->wire_bytes = op->keeps ? record->sent_rows * row_bytes // without row headers
+                               : ep_layout_bytes(&ep->layout, row_bytes, record->sent_rows);
   info->logical_bytes = ep_logical_bytes(row_bytes, record->selections);
   list_lost(record, view, info);
   if (record->op < gpu->counted_dispatch)
@@ -120,7 +143,8 @@ static int check_room(const struct gpu_op *op, const struct device_record *recor
   if (record->needed_rows <= op->rows)
     return 0;
   return fail(WEFT_ERR_ROOM, "operation %llu: the buffer has %u rows%s, and %u came: those beyond are lost",
-              (unsigned long long)record->op, op->rows, op->rank_major ? "" : " for each expert", record->needed_rows);
+              (unsigned long long)record->op, op->rows, op->rank_major || op->packed ? "" : " for each expert",
+              record->needed_rows);
 }
 
 // --- result ---
@@ -156,7 +180,7 @@ static int list_missing(weft_ep_t *ep, const struct gpu_op *op, uint32_t tokens,
 static int fill_result(weft_ep_t *ep, const struct gpu_op *op, const struct device_record *record,
                        const struct group_view *view, struct weft_ep_result *result) {
   struct ep_gpu *gpu = ep->gpu;
-  bool late = op->begun && !op->has_weights && !op->rank_major;
+  bool late = op->begun && !op->has_weights && !op->rank_major && !ep_gpu_flows(ep);
   result->num_lost = (uint32_t)__builtin_popcountll(record->combine_lost);
   result->num_missing = record->unsent + record->missing;
   result->wire_bytes = (uint64_t)record->answered_rows * ep_layout_combine_bytes(&ep->layout, op->combine_dtype) +
@@ -285,7 +309,7 @@ int ep_gpu_await(weft_ep_t *ep, uint64_t number, struct weft_ep_info *info, stru
   if (info || result)
     return ep_gpu_fill(ep, op, info, result, timeout_ms);
   char why[DEVICE_WHY] = "";
-  int rc = await_stream(ep, op, timeout_ms, why);
+  int rc = ep_gpu_await_stream(ep, op->stream, timeout_ms, why);
   return rc == 0 ? 0 : fail(rc, "await: operation %llu: %s", (unsigned long long)number, why);
 }
 

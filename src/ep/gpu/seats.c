@@ -49,10 +49,18 @@ static int take_seat(weft_ep_t *ep, struct ep_link *link) {
   return rc;
 }
 
+// What has to be 0 at first in a window of a group for throughput.
+static int clear_window(weft_ep_t *ep, const struct ep_link *link, char *why) {
+  const struct ep_gpu *gpu = ep->gpu;
+  return ep_gpu_flows(ep) ? gpu->api->flow_clear(gpu->engine, &link->device.in, why) : 0;
+}
+
 static int open_fabric_window(weft_ep_t *ep, struct ep_link *link) {
   struct ep_gpu *gpu = ep->gpu;
   char why[DEVICE_WHY] = "";
   int rc = gpu->api->fabric_create(gpu->device, gpu->area_bytes, &link->device.in, link->device.name, why);
+  if (rc == 0)
+    rc = clear_window(ep, link, why);
   return rc == 0 ? take_seat(ep, link) : device_fail(rc, "a window on the GPU for a peer on another host", why);
 }
 
@@ -63,6 +71,8 @@ static int open_window(weft_ep_t *ep, struct ep_link *link, int *fd) {
   if (rc != 0)
     return rc;
   rc = gpu->api->window_create(gpu->device, gpu->area_bytes, &link->device.in, fd, why);
+  if (rc == 0)
+    rc = clear_window(ep, link, why);
   return rc == 0 ? 0 : device_fail(rc, "a window on the GPU", why);
 }
 
@@ -78,6 +88,11 @@ static int open_host_windows(weft_ep_t *ep, struct ep_link *link) {
 }
 
 int ep_gpu_link_open(weft_ep_t *ep, struct ep_link *link, enum ep_route route, int *fd) {
+  if (route == EP_ROUTE_TRANSPORT && ep_gpu_flows(ep))
+    return fail(WEFT_ERR_UNSUPPORTED,
+                "rank %d is on a host that NVLink does not reach from this one, and a group for THROUGHPUT on CUDA "
+                "memory cannot go there: open it for LATENCY, or on host memory",
+                link->rank);
   if (route == EP_ROUTE_MAPPED)
     return open_window(ep, link, fd);
   return route == EP_ROUTE_FABRIC ? open_fabric_window(ep, link) : open_host_windows(ep, link);

@@ -14,6 +14,11 @@ static bool is_self(const weft_ep_t *ep, const struct group_member *member) {
   return member->rank == ep->rank && member->incarnation == ep->incarnation;
 }
 
+uint64_t ep_gpu_next_op(const weft_ep_t *ep) {
+  uint64_t replayed = ep->gpu->report ? ep_gpu_read(&ep->gpu->report->replayed) : 0;
+  return replayed > ep->next_op ? replayed : ep->next_op;
+}
+
 // --- publishing ---
 
 // The members as the device is to know them; returns their seats. One of our own rank that is another incarnation is

@@ -170,6 +170,20 @@ void rank::fill(uint64_t key, const std::vector<int32_t> &routed) {
   poison();
 }
 
+void rank::fill_x(uint64_t key) {
+  const std::vector<uint16_t> x = x_of(index, key);
+  copy((void *)dispatch.x, x.data(), x.size() * sizeof x[0], cudaMemcpyHostToDevice);
+  poison();
+}
+
+std::vector<uint16_t> rank::x_of(int32_t from, uint64_t key) const {
+  return make_input(from, key, first_ranks(RANKS), topk()).x;
+}
+
+std::vector<int64_t> rank::selections_of(int32_t from, uint64_t key) const {
+  return make_input(from, key, first_ranks(RANKS), topk()).topk_idx;
+}
+
 // --- the group ---
 
 const std::vector<int32_t> &first_ranks(int32_t count) {
@@ -201,6 +215,10 @@ void rank::open(int32_t founders, uint32_t op_timeout_ms) {
   const char *hosts = getenv("WEFT_TEST_HOSTS"); // so many, as far as the ranks know
   if (hosts)
     options.host_id = ids[index % atoi(hosts)];
+  if (getenv("WEFT_TEST_THROUGHPUT")) {
+    options.mode = WEFT_EP_THROUGHPUT;
+    options.window_bytes = 8 << 20;
+  }
   options.max_processors = sharers > 1 ? (uint32_t)processors / sharers : 0;
   must(weft_ep_open(&ep, &options, DEADLINE_MS), "weft_ep_open");
 }

@@ -86,6 +86,11 @@ struct rank {
   void close();
   // Its tokens are those of `key`, and select among the experts of these ranks. The outputs are poisoned.
   void fill(uint64_t key, const std::vector<int32_t> &routed);
+  // New rows, which go where those of the operation before went.
+  void fill_x(uint64_t key);
+  // What rank `from` fills in for `key`: rows, and selections.
+  std::vector<uint16_t> x_of(int32_t from, uint64_t key) const;
+  std::vector<int64_t> selections_of(int32_t from, uint64_t key) const;
   void poison();
   void poison_out();
   // What the operation's dispatch and combine say of the rows: types and top-k.

@@ -4,6 +4,7 @@
 #define TESTS_CUDA_FAKE_CUDA_H
 
 #include "cuda/kernels/launch.h"
+#include "cuda/throughput/launch.h"
 
 enum { FAKE_PROCESSORS = 32, FAKE_SHARED = 200 << 10 };
 
@@ -30,6 +31,15 @@ struct fake_cuda {
   int begins_until_found;
   uint32_t memory_per_member; // what dispatch needs
   void (*copied)(void);       // NULL, or called behind each copy
+  // of groups for throughput: the newest of each, and a letter for each launch
+  struct cuda_plan_args plan;
+  struct cuda_control_args control;
+  struct cuda_rows_args rows;
+  struct cuda_answers_args answers;
+  struct cuda_end_args end;
+  struct cuda_tell_args tell;
+  struct cuda_lists_args lists;
+  char order[32];
 };
 extern struct fake_cuda fake;
 

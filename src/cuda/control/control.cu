@@ -1,0 +1,140 @@
+// Control of operations of many tokens: its dispatch (control.cuh), what is told behind the rows, and the end.
+#include "cuda/control/control.cuh"
+#include "cuda/kernels/launch.h"
+#include "cuda/throughput/launch.h"
+
+namespace {
+
+enum { END_THREADS = 512 };
+
+__device__ __forceinline__ uint64_t members_of(const cuda_flow_op &op, uint64_t seats) {
+  uint64_t members = 0;
+#pragma unroll 1
+  for (; seats; seats &= seats - 1)
+    members |= 1ull << op.member[__ffsll((long long)seats) - 1];
+  return members;
+}
+
+__device__ __forceinline__ const cuda_view &view_of(const cuda_state *state, uint64_t op) {
+  return state->live[state->counters.live[op % CUDA_LIVE]];
+}
+
+// Behind the rows: whose did not all come is lost to the operation too.
+__global__ void tell_rows(const __grid_constant__ cuda_tell_args args) {
+  ptx::kernel_wait();
+  const cuda_flow_op &op = *args.op;
+  cuda_state *state = args.base.state;
+  uint64_t lost = members_of(op, op.lost);
+  device_record &record = state->record[op.op % CUDA_RECORDS];
+  if (lost)
+    record.lost |= lost;
+  if (args.filled)
+    args.filled->lost |= lost;
+  if (args.base.d.told || args.base.d.lost)
+    write_told(args.base, view_of(state, op.op), op.op);
+}
+
+// Seats that tokens of this rank went to by the route, and that do not take part.
+__device__ __forceinline__ uint64_t absent_seats(const cuda_end_args &args) {
+  uint64_t absent = 0;
+#pragma unroll 1
+  for (uint32_t seat = 0; seat < DEVICE_SEATS; seat++)
+    absent |= args.route->tokens[seat] > 0 ? 1ull << seat : 0;
+  return absent & ~args.op->seats;
+}
+
+// Selections that brought nothing, though some rank was to have them. [block]
+__device__ __forceinline__ uint32_t count_missing(const cuda_end_args &args, uint64_t absent) {
+  const cuda_route &route = *args.route;
+  uint32_t topk = args.topk, count = 0;
+#pragma unroll 1
+  for (uint32_t token = threadIdx.x; token < route.sums[0]; token += END_THREADS) {
+    uint64_t gone = absent | args.missing[token];
+#pragma unroll 1
+    for (uint32_t k = 0; gone && k < topk; k++) {
+      uint32_t way = route.ways[(size_t)token * topk + k].row;
+      count += way != CUDA_WAY_NONE && gone >> (way >> CUDA_WAY_SEAT) & 1;
+    }
+  }
+  return count;
+}
+
+// Ends the operation: the record of its combine, and the counters. [block]
+template <bool ANSWERS, bool ADDS>
+__global__ void __launch_bounds__(END_THREADS, 1) end(const __grid_constant__ cuda_end_args args) {
+  __shared__ snapshot snapshot;
+  constexpr steps STEPS = {false, false, ANSWERS, ADDS, false, false, false, 0};
+  ptx::kernel_wait();
+  const snapshot_part<END_THREADS> part(args.state);
+  part.put(snapshot);
+  __syncthreads();
+  if (threadIdx.x / WARP == 0) {
+    publish(snapshot, args.state, STEPS);
+    arrive(snapshot, args.state, STEPS);
+  }
+  if (!args.op)
+    return;
+  const cuda_flow_op &op = *args.op;
+  device_record &record = args.state->record[op.op % CUDA_RECORDS];
+  if (ANSWERS && threadIdx.x < DEVICE_SEATS) {
+    uint32_t seat = threadIdx.x;
+    uint32_t rows = op.seats >> seat & 1 && seat != op.self ? op.rows[seat] : 0;
+    if (rows)
+      ptx::add(&record.answered_rows, rows);
+  }
+  if (!ADDS)
+    return;
+  uint64_t absent = absent_seats(args);
+  if (!(absent | op.answers_lost))
+    return;
+  uint32_t missing = count_missing(args, absent);
+  if (missing)
+    ptx::add(&record.missing, missing);
+  if (threadIdx.x == 0)
+    ptx::set_bits(&record.combine_lost, members_of(op, (absent | op.answers_lost) & view_of(snapshot, op.op).seats));
+}
+
+const void *control_of(uint32_t halves) {
+  return halves == DEVICE_SEND   ? (const void *)control<true, false>
+         : halves == DEVICE_RECV ? (const void *)control<false, true>
+                                 : (const void *)control<true, true>;
+}
+
+const void *end_of(uint32_t halves) {
+  return halves == DEVICE_SEND   ? (const void *)end<true, false>
+         : halves == DEVICE_RECV ? (const void *)end<false, true>
+                                 : (const void *)end<true, true>;
+}
+
+} // namespace
+
+size_t cuda_control_memory(const struct cuda_layout *layout, uint32_t members) {
+  return (size_t)members * layout->experts * 4;
+}
+
+int cuda_load_control(bool *early) {
+  cudaError_t rc = load((const void *)tell_rows, early);
+  for (uint32_t halves = DEVICE_SEND; halves <= (DEVICE_SEND | DEVICE_RECV); halves++) {
+    if (rc == cudaSuccess)
+      rc = load(control_of(halves), early);
+    if (rc == cudaSuccess)
+      rc = load(end_of(halves), early);
+  }
+  return (int)rc;
+}
+
+int cuda_launch_control(const struct cuda_control_args *args, bool early, cudaStream_t stream) {
+  void *params[] = {(void *)args};
+  size_t memory = args->base.d.halves & DEVICE_RECV ? cuda_control_memory(&args->base.layout, args->base.members) : 0;
+  return (int)launch(control_of(args->base.d.halves), params, 1, BLOCK, memory, early, stream);
+}
+
+int cuda_launch_tell(const struct cuda_tell_args *args, bool early, cudaStream_t stream) {
+  void *params[] = {(void *)args};
+  return (int)launch((const void *)tell_rows, params, 1, 1, 0, early, stream);
+}
+
+int cuda_launch_end(const struct cuda_end_args *args, bool early, cudaStream_t stream) {
+  void *params[] = {(void *)args};
+  return (int)launch(end_of(args->halves), params, 1, END_THREADS, 0, early, stream);
+}

@@ -1,0 +1,321 @@
+// Launches of a group for throughput: control, which is an operation without rows, and the kernels that move rows, one
+// behind the other in the caller's stream.
+#include "cuda/engine/engine.h"
+
+#define COUNT(list) (sizeof(list) / sizeof *(list))
+
+enum { PIECE = 16 }; // bytes that kernels read and write at once
+
+// --- dispatch ---
+
+// `most`: as the caller says.
+static uint32_t blocks(const struct device_ep *ep, uint32_t most) {
+  most = most ? most : EP_PROCESSORS;
+  return most < ep->blocks ? most : ep->blocks;
+}
+
+// How the rows of a dispatch travel.
+static struct cuda_row_shape shape_of(const struct device_ep *ep, const struct device_flow_dispatch *f, int dtype) {
+  uint32_t hidden = ep->options.hidden, scales = hidden / CUDA_BLOCK;
+  struct cuda_row_shape shape = {.in_bytes = 2 * hidden, .value_bytes = 2 * hidden};
+  if (dtype == WEFT_EP_OPAQUE)
+    return (struct cuda_row_shape){
+        .in_bytes = f->row_bytes, .value_bytes = f->row_bytes, .scale_words = f->scale_bytes / 4};
+  if (dtype == CUDA_BF16)
+    return shape;
+  shape.value_bytes = hidden;
+  shape.scale_words = dtype == CUDA_FP8_UE8M0 ? (scales + 3) / 4 : scales;
+  shape.casts = f->d.scales || f->d.num_tokens == 0 ? 0 : dtype;
+  shape.in_bytes = shape.casts ? 2 * hidden : hidden;
+  return shape;
+}
+
+static int check_dispatch(struct device_ep *ep, const struct device_flow_dispatch *f,
+                          const struct cuda_row_shape *shape, char *why) {
+  const struct device_dispatch *d = &f->d;
+  bool some = d->num_tokens > 0;
+  const struct cuda_argument list[] = {
+      {"x", some ? d->x : NULL, PIECE, some},
+      {"scales", some ? d->scales : NULL, 4, false},
+      {"num_tokens_at", d->num_tokens_at, sizeof *d->num_tokens_at, false},
+      {d->narrow ? "topk_idx32" : "topk_idx", some && !f->keeps ? d->topk_idx : NULL,
+       d->narrow ? sizeof(int32_t) : sizeof(int64_t), some && !f->keeps},
+      {"topk_weights", some ? d->topk_weights : NULL, sizeof *d->topk_weights, false},
+      {"recv.x", d->out, PIECE, d->rows > 0},
+      {"recv.scales", d->out_scales, 4, d->rows > 0 && shape->scale_words > 0},
+      {"recv.counts", d->counts, sizeof *d->counts, true},
+      {"recv.src_rank", d->src_rank, sizeof *d->src_rank, false},
+      {"recv.src_token", d->src_token, sizeof *d->src_token, false},
+      {"recv.range", d->range, sizeof *d->range, false},
+      {"recv.local_expert", d->local_expert, sizeof *d->local_expert, false},
+      {"recv.weights", d->weights, sizeof *d->weights, false},
+      {"recv.expert_total", d->expert_total, sizeof *d->expert_total, false},
+      {"recv.wait_ns", d->wait_ns, sizeof *d->wait_ns, false},
+      {"recv.told", d->told, sizeof(uint64_t), false},
+      {"recv.lost", d->lost, sizeof *d->lost, false},
+      {"recv.slot", f->slot, sizeof *f->slot, false},
+      {"recv.expert_end", f->expert_end, sizeof *f->expert_end, false},
+  };
+  if (d->num_tokens > ep->options.max_tokens)
+    return cuda_why(why, WEFT_ERR_INVALID, "num_tokens is %u, more than max_tokens, %u", d->num_tokens,
+                    ep->options.max_tokens);
+  return cuda_check_arguments(ep, list, COUNT(list), why);
+}
+
+static int check_both(uint32_t halves, const char *call, char *why) {
+  if (halves == (DEVICE_SEND | DEVICE_RECV))
+    return 0;
+  return cuda_why(why, WEFT_ERR_UNSUPPORTED,
+                  "in a group for THROUGHPUT on CUDA memory one kernel sends rows and receives them, since they flow "
+                  "through windows that the receiver frees: call %s for both halves",
+                  call);
+}
+
+static const struct cuda_routing *routing_of(const struct cuda_side *side, const struct device_route *route) {
+  return route ? &route->routing : &side->routing;
+}
+
+// The side of an operation that begins.
+static struct cuda_side *begin_side(struct device_ep *ep, uint32_t place, const struct device_route *route) {
+  struct cuda_side *side = &ep->streams.sides[place % EP_DEPTH];
+  side->seats = routing_of(side, route)->arrays.seats;
+  return side;
+}
+
+static int launch_plan(struct device_ep *ep, const struct device_flow_dispatch *f, const struct cuda_routing *routing,
+                       uint32_t topk, void *stream, char *why) {
+  const struct cuda_plan_args args = {.state = ep->state,
+                                      .route = routing->route,
+                                      .flow = ep->streams.flow,
+                                      .topk_idx = f->d.topk_idx,
+                                      .num_tokens_at = f->d.num_tokens_at,
+                                      .num_tokens = f->d.num_tokens,
+                                      .topk = topk,
+                                      .workspace = ep->streams.plan_workspace,
+                                      .masked = f->d.masked,
+                                      .members = ep->members,
+                                      .narrow = f->d.narrow,
+                                      .replays = f->d.replays};
+  return cuda_launched(ep, cuda_launch_plan(&args, blocks(ep, f->d.processors), cuda_early(ep), stream), stream,
+                       "cannot launch the plan of a dispatch", why);
+}
+
+static int launch_control(struct device_ep *ep, const struct device_flow_dispatch *f, const struct cuda_side *side,
+                          const struct device_route *route, struct cuda_control_args *args, void *stream, char *why) {
+  args->base.state = ep->state;
+  args->base.layout = ep->layout;
+  args->base.capacity = ep->options.capacity;
+  args->base.members = ep->members;
+  args->base.d = f->d;
+  args->base.d.num_tokens = 0; // control has no rows
+  args->route = routing_of(side, route)->route;
+  args->op = side->op;
+  args->counts = side->counts;
+  args->stream = ep->streams.offset;
+  args->experts = ep->options.experts_per_rank;
+  args->by_experts = cuda_divisor_of(args->experts);
+  args->max_tokens = ep->options.max_tokens;
+  args->filled = route ? route->filled : NULL;
+  args->filled_alignment = route ? route->options.alignment : 1;
+  return cuda_launched(ep, cuda_launch_control(args, cuda_early(ep), stream), stream, "cannot launch control", why);
+}
+
+static int launch_rows(struct device_ep *ep, const struct device_flow_dispatch *f, const struct cuda_side *side,
+                       const struct cuda_row_shape *shape, uint32_t topk, void *stream, char *why) {
+  const struct device_dispatch *d = &f->d;
+  const struct cuda_rows_args args = {.state = ep->state,
+                                      .route = routing_of(side, f->route)->route,
+                                      .op = side->op,
+                                      .flow = ep->streams.flow,
+                                      .shape = *shape,
+                                      .topk = topk,
+                                      .members = ep->members,
+                                      .kept = f->keeps,
+                                      .layout = f->packed       ? WEFT_EP_PACKED
+                                                : d->rank_major ? WEFT_EP_RANK_MAJOR
+                                                                : WEFT_EP_PER_EXPERT,
+                                      .keep_places = d->keep_places,
+                                      .zero_padding = f->zero_padding,
+                                      .alignment = f->alignment,
+                                      .capacity = ep->options.capacity,
+                                      .x = d->x,
+                                      .scales = d->scales,
+                                      .topk_weights = d->topk_weights,
+                                      .row_stride = d->row_stride,
+                                      .scale_row_stride = d->scale_row_stride,
+                                      .scale_block_stride = d->scale_block_stride,
+                                      .rows = d->rows,
+                                      .out_scale_row_stride = d->out_scale_row_stride,
+                                      .out_scale_block_stride = d->out_scale_block_stride,
+                                      .out_scale_expert_stride = d->out_scale_expert_stride,
+                                      .out = d->out,
+                                      .out_scales = d->out_scales,
+                                      .counts = d->counts,
+                                      .src_rank = d->src_rank,
+                                      .src_token = d->src_token,
+                                      .range = d->range,
+                                      .local_expert = d->local_expert,
+                                      .weights = d->weights,
+                                      .expert_total = d->expert_total,
+                                      .slot = f->slot,
+                                      .expert_end = f->expert_end,
+                                      .workspace = ep->streams.rows_workspace};
+  int rc = cuda_launched(ep, cuda_launch_rows(&args, blocks(ep, d->processors), cuda_early(ep), stream), stream,
+                         "cannot launch the rows of a dispatch", why);
+  if (rc == 0 && f->keeps)
+    rc = cuda_launched(ep, cuda_launch_absent(&args, blocks(ep, d->processors), cuda_early(ep), stream), stream,
+                       "cannot launch what does not come of a dispatch", why);
+  return rc;
+}
+
+static int launch_tell(struct device_ep *ep, const struct device_flow_dispatch *f, const struct cuda_side *side,
+                       void *stream, char *why) {
+  struct cuda_tell_args args = {.op = side->op, .filled = f->route && !f->keeps ? f->route->filled : NULL};
+  args.base.state = ep->state;
+  args.base.layout = ep->layout;
+  args.base.capacity = ep->options.capacity;
+  args.base.d = f->d;
+  return cuda_launched(ep, cuda_launch_tell(&args, cuda_early(ep), stream), stream, "cannot launch what tells", why);
+}
+
+static int launch_dispatch(struct device_ep *ep, const struct device_flow_dispatch *f, void *stream, char *why) {
+  const struct device_dispatch *d = &f->d;
+  const struct cuda_side *side = begin_side(ep, f->place, f->route);
+  uint32_t topk = d->topk ? d->topk : ep->options.topk;
+  int dtype = d->dtype ? d->dtype : ep->options.dtype;
+  struct cuda_row_shape shape = shape_of(ep, f, dtype);
+  bool rows = d->kind == 1;
+  int rc = rows ? check_dispatch(ep, f, &shape, why) : 0;
+  if (rc == 0 && rows && !f->keeps)
+    rc = launch_plan(ep, f, routing_of(side, f->route), topk, stream, why);
+  if (rc == 0 && rows && !f->keeps && f->route)
+    rc = cuda_launch_route_sent(ep, f->route, d->topk_idx, d->narrow, topk, stream, why);
+  if (rc == 0 && rows && !f->keeps && f->route)
+    rc = cuda_copy_selections(ep, f->route, d, topk, stream, why);
+  struct cuda_control_args control = {
+      .form = cuda_flow_form((uint32_t)dtype, topk, shape.value_bytes + 4 * shape.scale_words),
+      .topk = topk,
+      .keeps = f->keeps,
+      .no_rows = !rows,
+      .layout = f->packed       ? WEFT_EP_PACKED
+                : d->rank_major ? WEFT_EP_RANK_MAJOR
+                                : WEFT_EP_PER_EXPERT,
+      .alignment = f->alignment ? f->alignment : 1};
+  if (rc == 0)
+    rc = launch_control(ep, f, side, f->route, &control, stream, why);
+  if (rc == 0 && rows && !f->keeps && f->route)
+    rc = cuda_clear_route(ep, f->route, stream, why);
+  if (rc == 0 && rows)
+    rc = launch_rows(ep, f, side, &shape, topk, stream, why);
+  bool fills = f->route && !f->keeps;
+  if (rc == 0 && rows && (d->told || d->lost || fills))
+    rc = launch_tell(ep, f, side, stream, why);
+  if (rc == 0 && rows && fills)
+    rc = cuda_launch_route_received(ep, f->route, topk, stream, why);
+  return rc;
+}
+
+int cuda_flow_dispatch(struct device_ep *ep, const struct device_flow_dispatch *f, void *stream, char *why) {
+  struct cuda_guard guard;
+  int rc = check_both(f->d.halves, "weft_ep_dispatch", why);
+  if (rc == 0)
+    rc = cuda_check_stream(ep, stream, why);
+  if (rc == 0)
+    rc = cuda_enter(ep->device, &guard, why);
+  if (rc != 0)
+    return rc;
+  rc = launch_dispatch(ep, f, stream, why);
+  cuda_leave(&guard);
+  return rc;
+}
+
+// --- combine ---
+
+static int check_combine(struct device_ep *ep, const struct device_flow_combine *f, char *why) {
+  const struct device_combine *c = &f->c;
+  bool some = c->num_tokens > 0;
+  const struct cuda_argument list[] = {
+      {"y", c->y, PIECE, false},
+      {"out", some ? c->out : NULL, PIECE, some},
+      {"bias[0]", some ? f->bias[0] : NULL, PIECE, false},
+      {"bias[1]", some ? f->bias[1] : NULL, PIECE, false},
+      {"row_weights", f->row_weights, sizeof *f->row_weights, false},
+      {"out_weights", some ? f->out_weights : NULL, sizeof *f->out_weights, false},
+      {"topk_weights", some && c->renormalize ? c->topk_weights : NULL, sizeof *c->topk_weights, false},
+  };
+  return cuda_check_arguments(ep, list, COUNT(list), why);
+}
+
+// A combine by a route is an operation of its own, whose headers bring no rows.
+static int launch_begin(struct device_ep *ep, const struct device_flow_combine *f, uint32_t topk, void *stream,
+                        char *why) {
+  const struct cuda_side *side = begin_side(ep, f->place, f->route);
+  const struct device_flow_dispatch begin = {.d = {.halves = DEVICE_SEND | DEVICE_RECV,
+                                                   .kind = 1,
+                                                   .masked = f->masked,
+                                                   .replays = f->replays,
+                                                   .rank_major = f->c.rank_major}};
+  struct cuda_control_args control = {
+      .form = cuda_flow_form(0, topk, 0),
+      .topk = topk,
+      .keeps = true,
+      .no_rows = true,
+      .layout = WEFT_EP_RANK_MAJOR,
+      .alignment = 1,
+  };
+  return launch_control(ep, &begin, side, f->route, &control, stream, why);
+}
+
+static int launch_answers(struct device_ep *ep, const struct device_flow_combine *f, const struct cuda_side *side,
+                          uint32_t topk, void *stream, char *why) {
+  const struct device_combine *c = &f->c;
+  const struct cuda_answers_args args = {.state = ep->state,
+                                         .route = routing_of(side, f->route)->route,
+                                         .op = side->op,
+                                         .flow = ep->streams.flow,
+                                         .topk = topk,
+                                         .rank_major = c->rank_major,
+                                         .unweighted = f->unweighted,
+                                         .renormalize = c->renormalize,
+                                         .narrow = c->narrow,
+                                         .rows = f->rows,
+                                         .y = c->y,
+                                         .topk_idx = c->topk_idx,
+                                         .topk_weights = c->topk_weights,
+                                         .row_weights = f->row_weights,
+                                         .bias = {f->bias[0], f->bias[1]},
+                                         .out = c->out,
+                                         .out_weights = f->out_weights,
+                                         .missing = side->missing};
+  const struct cuda_end_args end = {.state = ep->state,
+                                    .layout = ep->layout,
+                                    .route = routing_of(side, f->route)->route,
+                                    .op = side->op,
+                                    .missing = side->missing,
+                                    .halves = DEVICE_SEND | DEVICE_RECV,
+                                    .topk = topk};
+  int rc = cuda_launched(ep, cuda_launch_answers(&args, blocks(ep, c->processors), cuda_early(ep), stream), stream,
+                         "cannot launch the answers of a combine", why);
+  return rc ? rc
+            : cuda_launched(ep, cuda_launch_end(&end, cuda_early(ep), stream), stream, "cannot end a combine", why);
+}
+
+int cuda_flow_combine(struct device_ep *ep, const struct device_flow_combine *f, void *stream, char *why) {
+  const struct cuda_side *side = &ep->streams.sides[f->place % EP_DEPTH];
+  uint32_t topk = f->c.topk ? f->c.topk : ep->options.topk;
+  struct cuda_guard guard;
+  int rc = check_both(f->c.halves, "weft_ep_combine", why);
+  if (rc == 0)
+    rc = cuda_check_stream(ep, stream, why);
+  if (rc == 0)
+    rc = cuda_enter(ep->device, &guard, why);
+  if (rc != 0)
+    return rc;
+  rc = check_combine(ep, f, why);
+  if (rc == 0 && f->begins)
+    rc = launch_begin(ep, f, topk, stream, why);
+  if (rc == 0)
+    rc = launch_answers(ep, f, side, topk, stream, why);
+  cuda_leave(&guard);
+  return rc;
+}

@@ -1,0 +1,59 @@
+// What an operation of a group for throughput did, as far as the kernels that move rows know it.
+#include "cuda/engine/engine.h"
+
+// The side of operation `op`, NULL if none has it; its struct is in ep->host->flow then.
+static int find_side(struct device_ep *ep, uint64_t op, const struct cuda_side **side, char *why) {
+  *side = NULL;
+  for (int i = 0; i < EP_DEPTH; i++) {
+    const struct cuda_side *its = &ep->streams.sides[i];
+    int rc = cuda_get(ep, &ep->host->flow, its->op, sizeof ep->host->flow, "reading what an operation did", why);
+    if (rc != 0)
+      return rc;
+    if (ep->host->flow.op == op && ep->host->flow.count > 0) {
+      *side = its;
+      return 0;
+    }
+  }
+  return 0;
+}
+
+static uint64_t members_of(const struct cuda_flow_op *op, uint64_t seats) {
+  uint64_t members = 0;
+  for (; seats; seats &= seats - 1)
+    members |= UINT64_C(1) << op->member[__builtin_ctzll(seats)];
+  return members;
+}
+
+int cuda_flow_record(struct device_ep *ep, uint64_t op, struct device_record *record, char *why) {
+  const struct cuda_flow_op *flow = &ep->host->flow;
+  const struct cuda_side *side;
+  uint32_t most = cuda_max_rows(&ep->options);
+  int rc = find_side(ep, op, &side, why);
+  if (rc != 0 || !side)
+    return rc;
+  record->lost |= members_of(flow, flow->lost);
+  if ((record->kind & DEVICE_CONFLICT) || flow->pairs <= most)
+    return 0;
+  return cuda_why(why, WEFT_ERR_ROOM, "%u tokens came, more than the max_rows of the group, %u: those beyond are lost",
+                  flow->pairs, most);
+}
+
+// A token's members are those that it went to, take part, and have not failed it.
+int cuda_flow_missing(struct device_ep *ep, uint64_t op, uint64_t *missing, uint32_t num_tokens, char *why) {
+  const struct cuda_flow_op *flow = &ep->host->flow;
+  const struct cuda_side *side;
+  int rc = find_side(ep, op, &side, why);
+  if (rc == 0 && !side)
+    rc =
+        cuda_why(why, WEFT_ERR_NOT_FOUND, "operation %llu is too old: the newest two are kept", (unsigned long long)op);
+  for (uint32_t first = 0; rc == 0 && first < num_tokens; first += EP_MAX_TOKENS) {
+    uint32_t count = num_tokens - first < EP_MAX_TOKENS ? num_tokens - first : EP_MAX_TOKENS;
+    rc =
+        cuda_get(ep, ep->host->missing, side->missing + first, count * sizeof *missing, "reading what is missing", why);
+    if (rc == 0)
+      rc = cuda_get(ep, ep->host->went, side->seats + first, count * sizeof *missing, "reading where tokens went", why);
+    for (uint32_t i = 0; rc == 0 && i < count; i++)
+      missing[first + i] = ~members_of(flow, ep->host->went[i] & flow->seats & ~ep->host->missing[i]);
+  }
+  return rc;
+}

@@ -1,0 +1,25 @@
+// What all launches of an engine have in common, and copies of what they did.
+#include "cuda/engine/engine.h"
+
+// The blocks of a kernel that is launched early become resident before the kernel before it has ended. With another
+// rank on the device they could take the place of a block that this rank waits for. A graph keeps the choice that was
+// made when it was captured.
+bool cuda_early(const struct device_ep *ep) {
+  return ep->early && !ep->limited && cuda_quota_alone(ep->device);
+}
+
+// Records a launch and reports its error; cuda_ep_close() waits for the newest.
+int cuda_launched(struct device_ep *ep, int error, void *stream, const char *what, char *why) {
+  int rc = cuda_check(why, (cudaError_t)error, what);
+  if (rc == 0) {
+    ep->last = stream;
+    ep->last_launch = __atomic_add_fetch(&ep->device->launches, 1, __ATOMIC_RELAXED);
+  }
+  return rc;
+}
+
+// Copies from the device by the owner's stream. Within a guard.
+int cuda_get(struct device_ep *ep, void *to, const void *from, size_t size, const char *what, char *why) {
+  int rc = cuda_check(why, cudaMemcpyAsync(to, from, size, cudaMemcpyDeviceToHost, ep->owner), what);
+  return rc ? rc : cuda_await(ep->owner, CUDA_OWN_WORK_MS * (uint64_t)1000000, what, why);
+}

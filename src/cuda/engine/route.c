@@ -1,0 +1,200 @@
+// Routes that a caller keeps: their memory on the device, and what it reads of them.
+#include "cuda/engine/engine.h"
+
+#include <stdlib.h>
+
+static uint64_t aligned(uint64_t size) {
+  return (size + CUDA_LINE - 1) / CUDA_LINE * CUDA_LINE;
+}
+
+static void *cut(char *base, uint64_t *at, uint64_t size) {
+  void *piece = base + *at;
+  *at += aligned(size);
+  return piece;
+}
+
+// Cuts the route's parts out of one piece of memory at `base`; returns its size.
+static uint64_t place(struct device_route *route, char *base) {
+  const struct device_route_options *o = &route->options;
+  struct cuda_route_lists *l = &route->lists;
+  uint64_t experts = route->flow.experts, rows = o->max_rows;
+  uint64_t at = aligned(cuda_place_routing(&route->routing, &route->flow, o->max_tokens, o->max_rows, o->topk, base));
+  route->filled = cut(base, &at, sizeof *route->filled);
+  route->counts = cut(base, &at, DEVICE_SEATS * experts * sizeof *route->counts);
+  l->tokens_per_rank = cut(base, &at, route->capacity * sizeof *l->tokens_per_rank);
+  l->tokens_per_expert = cut(base, &at, route->capacity * experts * sizeof *l->tokens_per_expert);
+  l->in_rank = cut(base, &at, (uint64_t)o->max_tokens * route->capacity);
+  l->rank_end = cut(base, &at, route->capacity * sizeof *l->rank_end);
+  l->expert_end = cut(base, &at, experts * sizeof *l->expert_end);
+  l->src_rank = cut(base, &at, rows * sizeof *l->src_rank);
+  l->src_token = cut(base, &at, rows * sizeof *l->src_token);
+  l->slot = cut(base, &at, rows * o->topk * sizeof *l->slot);
+  route->topk_idx = cut(base, &at, (uint64_t)o->max_tokens * o->topk * sizeof(int64_t));
+  route->weights = cut(base, &at, (uint64_t)o->max_tokens * o->topk * sizeof *route->weights);
+  return at;
+}
+
+int cuda_route_create(struct device *device, const struct device_ep_options *ep,
+                      const struct device_route_options *options, struct device_route **out, char *why) {
+  struct device_route *route = calloc(1, sizeof *route);
+  uint64_t offset;
+  if (!route)
+    return cuda_why(why, WEFT_ERR_NOMEM, "no memory for a route");
+  route->device = device;
+  route->options = *options;
+  route->capacity = ep->capacity;
+  cuda_flow_of(ep, &route->flow, &offset);
+  int rc = cuda_allocate(device, place(route, NULL), &route->memory, why);
+  if (rc == 0) {
+    place(route, route->memory);
+    rc = cuda_write_routing(device, &route->routing, why);
+    if (rc == 0)
+      rc = cuda_copy(device, &route->filled->counts, &route->counts, sizeof route->counts, device->stream, true, why);
+  }
+  if (rc == 0)
+    *out = route;
+  else
+    cuda_route_free(route);
+  return rc;
+}
+
+void cuda_route_free(struct device_route *route) {
+  if (!route)
+    return;
+  cuda_release(route->device, route->memory);
+  free(route);
+}
+
+void cuda_route_arrays(const struct device_route *route, struct weft_ep_route_arrays *arrays) {
+  const struct cuda_route_lists *l = &route->lists;
+  arrays->tokens_per_rank = l->tokens_per_rank;
+  arrays->tokens_per_expert = l->tokens_per_expert;
+  arrays->in_rank = l->in_rank;
+  arrays->rank_end = l->rank_end;
+  arrays->expert_end = l->expert_end;
+  arrays->src_rank = l->src_rank;
+  arrays->src_token = l->src_token;
+  arrays->slot = l->slot;
+}
+
+void cuda_route_selections(const struct device_route *route, const void **topk_idx, const float **weights) {
+  *topk_idx = route->topk_idx;
+  *weights = route->weights;
+}
+
+// --- launches ---
+
+static struct cuda_lists_args lists_of(struct device_ep *ep, const struct device_route *route, uint32_t topk) {
+  return (struct cuda_lists_args){.state = ep->state,
+                                  .route = route->routing.route,
+                                  .filled = route->filled,
+                                  .lists = route->lists,
+                                  .capacity = route->capacity,
+                                  .experts = route->flow.experts,
+                                  .topk = topk,
+                                  .alignment = route->options.alignment,
+                                  .max_rows = route->options.max_rows};
+}
+
+static uint32_t list_blocks(const struct device_ep *ep) {
+  return ep->blocks < EP_PROCESSORS ? ep->blocks : EP_PROCESSORS;
+}
+
+int cuda_launch_route_sent(struct device_ep *ep, const struct device_route *route, const void *topk_idx, bool narrow,
+                           uint32_t topk, void *stream, char *why) {
+  struct cuda_lists_args args = lists_of(ep, route, topk);
+  const struct cuda_route_lists *l = &route->lists;
+  args.topk_idx = topk_idx;
+  args.narrow = narrow;
+  size_t bytes = (size_t)((char *)l->in_rank - (char *)l->tokens_per_rank); // of what is counted
+  int rc = cuda_check(why, cudaMemsetAsync(l->tokens_per_rank, 0, bytes, stream), "cannot clear the lists of a route");
+  return rc ? rc
+            : cuda_launched(ep, cuda_launch_sent_lists(&args, list_blocks(ep), false, stream), stream,
+                            "cannot launch the lists of a route", why);
+}
+
+// For lists of what is missing, and for weights that are to make up for it, in operations that go by the route.
+int cuda_copy_selections(struct device_ep *ep, const struct device_route *route, const struct device_dispatch *d,
+                         uint32_t topk, void *stream, char *why) {
+  size_t count = (size_t)d->num_tokens * topk;
+  (void)ep;
+  if (count == 0)
+    return 0;
+  cudaError_t error = cudaMemcpyAsync(
+      route->topk_idx, d->topk_idx, count * (d->narrow ? sizeof(int32_t) : sizeof(int64_t)), cudaMemcpyDefault, stream);
+  if (error == cudaSuccess && d->topk_weights)
+    error = cudaMemcpyAsync(route->weights, d->topk_weights, count * sizeof *route->weights, cudaMemcpyDefault, stream);
+  return cuda_check(why, error, "cannot copy what a route is filled with");
+}
+
+// Pairs that do not come are nobody's.
+int cuda_clear_route(struct device_ep *ep, const struct device_route *route, void *stream, char *why) {
+  const struct cuda_route *r = &route->routing.arrays;
+  size_t bytes = (size_t)((char *)r->weight - (char *)r->token); // token, place and expert
+  (void)ep;
+  return cuda_check(why, cudaMemsetAsync(r->token, 0xFF, bytes, stream), "cannot clear a route");
+}
+
+int cuda_launch_route_received(struct device_ep *ep, const struct device_route *route, uint32_t topk, void *stream,
+                               char *why) {
+  const struct cuda_lists_args args = lists_of(ep, route, topk);
+  return cuda_launched(ep, cuda_launch_received_lists(&args, list_blocks(ep), cuda_early(ep), stream), stream,
+                       "cannot launch the lists of a route", why);
+}
+
+int cuda_route_plan(struct device_ep *ep, struct device_route *route, const void *topk_idx, bool narrow,
+                    uint32_t num_tokens, uint64_t masked, void *stream, char *why) {
+  const struct cuda_argument list[] = {
+      {"topk_idx", topk_idx, narrow ? sizeof(int32_t) : sizeof(int64_t), num_tokens > 0}};
+  const struct cuda_plan_args args = {.state = ep->state,
+                                      .route = route->routing.route,
+                                      .flow = ep->streams.flow,
+                                      .topk_idx = topk_idx,
+                                      .num_tokens = num_tokens,
+                                      .topk = route->options.topk,
+                                      .workspace = ep->streams.plan_workspace,
+                                      .masked = masked,
+                                      .members = ep->members,
+                                      .narrow = narrow};
+  struct cuda_guard guard;
+  int rc = cuda_check_stream(ep, stream, why);
+  if (rc == 0)
+    rc = cuda_enter(ep->device, &guard, why);
+  if (rc != 0)
+    return rc;
+  rc = cuda_check_arguments(ep, list, 1, why);
+  if (rc == 0) // it is filled by no operation any more
+    rc = cuda_check(why, cudaMemsetAsync(&route->filled->op, 0, sizeof route->filled->op, stream),
+                    "cannot clear a route");
+  if (rc == 0)
+    rc = cuda_launched(ep, cuda_launch_plan(&args, list_blocks(ep), cuda_early(ep), stream), stream,
+                       "cannot launch a plan", why);
+  if (rc == 0)
+    rc = cuda_launch_route_sent(ep, route, topk_idx, narrow, route->options.topk, stream, why);
+  cuda_leave(&guard);
+  return rc;
+}
+
+int cuda_route_counts(struct device_route *route, struct device_route_counts *counts, int32_t *expert_rows,
+                      uint32_t cap, char *why) {
+  struct device *device = route->device;
+  struct cuda_filled filled;
+  int rc = cuda_copy(device, &filled, route->filled, sizeof filled, device->stream, true, why);
+  if (rc == 0 && filled.op == 0)
+    rc = cuda_why(why, WEFT_ERR_NOT_FOUND, "no dispatch has filled the route");
+  if (rc == 0 && cap > 0)
+    rc = cuda_copy(device, expert_rows, route->lists.expert_end, cap * sizeof *expert_rows, device->stream, true, why);
+  if (rc != 0)
+    return rc;
+  *counts = (struct device_route_counts){.op = filled.op - 1,
+                                         .epoch = filled.epoch,
+                                         .num_rows = filled.num_rows,
+                                         .packed_rows = filled.packed_rows,
+                                         .num_ranks = filled.num_ranks,
+                                         .num_lost = (uint32_t)__builtin_popcountll(filled.lost)};
+  // From where parts end to what they hold: each begins at the next multiple of the alignment.
+  uint32_t a = route->options.alignment;
+  for (uint32_t e = cap; e-- > 1;)
+    expert_rows[e] -= (int32_t)(((uint32_t)expert_rows[e - 1] + a - 1) / a * a);
+  return 0;
+}

@@ -1,0 +1,86 @@
+// The experts' end of a channel of answers: one row for each pair that came, to the ring of its source.
+#ifndef CUDA_THROUGHPUT_ANSWER_CUH
+#define CUDA_THROUGHPUT_ANSWER_CUH
+
+#include "cuda/throughput/channel.cuh"
+
+// A ring's place: bf16 values | with row weights, K of f32 at the places of the top-k. This rank's own answers go
+// through a ring as well, but for rows by rank, which are read where they lie.
+struct answerer {
+  struct channel channel;
+  const cuda_answers_args &args;
+  const flow_kernel &kernel;
+  uint32_t last;    // source of the newest job
+  uint32_t left[2]; // rows that came from seats `lane` and `lane` + 32
+  uint64_t sources;
+
+  __device__ __forceinline__ answerer(channel_memory &memory, uint32_t index, const cuda_answers_args &args,
+                                      const flow_kernel &kernel, uint64_t sources)
+      : channel(kernel, args.flow, true, args.state, memory, index), args(args), kernel(kernel), last(63),
+        sources(sources) {
+#pragma unroll
+    for (uint32_t h = 0; h < 2; h++) {
+      uint32_t seat = channel.lane + h * WARP;
+      left[h] = has(sources, seat) ? kernel.route.came[seat * CUDA_CHANNELS + index] : 0;
+    }
+  }
+
+  __device__ __forceinline__ found_job find(mover_job &job) {
+    uint32_t lane = channel.lane, K = args.topk;
+    bool more[2];
+#pragma unroll
+    for (uint32_t h = 0; h < 2; h++)
+      more[h] = channel.memory.sent[lane + h * WARP] < left[h];
+    uint64_t open = seats_of(more[0], more[1]) & ~channel.dropped;
+    if (!open)
+      return JOB_NONE;
+    uint64_t found = open & ~channel.full(open);
+    if (!found)
+      return JOB_WAITS;
+    uint32_t seat = last = next_seat(found, last), nth = channel.memory.sent[seat];
+    uint32_t pair = (uint32_t)kernel.route.order[((size_t)seat * CUDA_CHANNELS + channel.index) * args.flow.list + nth];
+    int32_t place = -1;
+    float weight = 1.0f;
+    size_t at = (size_t)pair * K + lane;
+    bool known = pair < kernel.route.max_rows && lane < K;
+    if (known) {
+      place = kernel.route.place[at];
+      weight = args.rank_major || args.unweighted ? 1.0f : kernel.route.weight[at];
+    }
+    uint32_t valid = __ballot_sync(~0u, place >= 0);
+    if (args.rank_major) // the caller has added them up
+      valid &= 0u - valid;
+    if (valid >> lane & 1) {
+      uint32_t i = __popc(valid & ((1u << lane) - 1));
+      job.input[i] = (const char *)args.y + (uint64_t)(uint32_t)place * 2 * args.flow.hidden;
+      job.weight[i] = weight;
+    }
+    char *to = channel.place(kernel.op.out[seat], nth);
+    if (args.row_weights && lane < K)
+      ((float *)(to + 2 * args.flow.hidden))[lane] = known && place >= 0 ? args.row_weights[at] : 0.0f;
+    __syncwarp();
+    if (lane == 0) {
+      job.inputs = __popc(valid);
+      job.factor_at = 0;
+      job.output[0] = to;
+      job.outputs = 1;
+      job.seats = 1ull << seat;
+      channel.memory.sent[seat] = nth + 1;
+    }
+    __syncwarp();
+    return JOB_READY;
+  }
+
+  __device__ __forceinline__ void finished(const mover_job &job, bool more) {
+    channel.count_row(job.seats, more);
+  }
+  __device__ __forceinline__ void flush() {
+    channel.tell();
+  }
+  // [warp]
+  __device__ __forceinline__ void end() {
+    channel.close(sources & ~channel.dropped);
+  }
+};
+
+#endif

@@ -1,0 +1,73 @@
+// The answers of a combine: some blocks answer, the others add up what this rank's tokens get.
+#include "cuda/throughput/add.cuh"
+#include "cuda/throughput/answer.cuh"
+#include "cuda/throughput/launch.h"
+#include "cuda/throughput/sizes.h"
+
+namespace {
+
+struct answers_launch {
+  cuda_answers_args args;
+  uint32_t answerers; // blocks, the first ones
+  flow_role answers, adds;
+};
+
+template <bool RING> struct summer {
+  uint32_t bytes;
+  bool as_it_is; // a single row is not changed by being added to nothing
+  __device__ __forceinline__ void operator()(const mover_job &job, mover_share share) const {
+    if (as_it_is && job.inputs == 1)
+      move_row<14, RING>(job, bytes, share);
+    else
+      add_job<RING>(job, bytes, share);
+  }
+};
+
+template <bool RANK_MAJOR>
+__global__ __launch_bounds__(ANSWERS_WARPS *WARP,
+                             1) void answers_kernel(const __grid_constant__ answers_launch launch) {
+  extern __shared__ channel_memory memory[];
+  __shared__ flow_kernel kernel;
+  const cuda_answers_args &args = launch.args;
+  ptx::kernel_wait();
+  begin_flow(kernel, args.state, args.op, args.route);
+  uint64_t mine = 1ull << kernel.op.self, others = RANK_MAJOR ? kernel.seats & ~mine : kernel.seats;
+  uint32_t bytes = 2 * args.flow.hidden;
+  if (blockIdx.x < launch.answerers) {
+    crew crew(0, launch.answerers, 0, launch.answers.warps, launch.answers.crew);
+    if (crew.works)
+      run_channels<answerer>(crew, memory, summer<false>{bytes, RANK_MAJOR}, args, kernel, others);
+    return;
+  }
+  crew crew(launch.answerers, gridDim.x - launch.answerers, 0, launch.adds.warps, launch.adds.crew);
+  if (!crew.works)
+    return;
+  if (crew.warp == 0)
+    for (uint32_t c = crew.index; c < CUDA_CHANNELS; c += crew.count)
+      for (uint32_t seat = threadIdx.x % WARP; seat < DEVICE_SEATS; seat += WARP)
+        if (has(others, seat))
+          ptx::store_relaxed(&((cuda_flow_head *)kernel.op.out[seat])->answers[c].credit,
+                             kernel.op.op * args.flow.list);
+  run_channels<adder>(crew, memory, summer<true>{bytes, false}, args, kernel);
+}
+
+} // namespace
+
+int cuda_launch_answers(const struct cuda_answers_args *args, uint32_t blocks, bool early, cudaStream_t stream) {
+  answers_launch launch_args;
+  launch_args.args = *args;
+  // The experts' rows of a token are many more than its answers; where they have been added up, both ends move as much.
+  uint32_t first = args->rank_major ? blocks / 2 : blocks * 3 / 4;
+  launch_args.answerers = first ? first : 1;
+  float work = (float)args->flow.hidden / 7168.0f;
+  launch_args.answers = flow_role_of(launch_args.answerers, ANSWERS_WARPS, (args->rank_major ? 1.0f : 4.0f) * work);
+  launch_args.adds = flow_role_of(blocks - launch_args.answerers, ANSWERS_WARPS, 1.5f * work);
+  void *params[] = {&launch_args};
+  const void *kernel = args->rank_major ? (const void *)answers_kernel<true> : (const void *)answers_kernel<false>;
+  return launch(kernel, params, blocks, ANSWERS_WARPS * WARP, flow_memory(ANSWERS_WARPS), early, stream);
+}
+
+int cuda_load_answers(bool *early) {
+  cudaError_t rc = load((const void *)answers_kernel<true>, early);
+  return rc == cudaSuccess ? load((const void *)answers_kernel<false>, early) : rc;
+}

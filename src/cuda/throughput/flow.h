@@ -1,0 +1,99 @@
+// The stream windows: memory through which the rows of operations of many tokens flow, however many they are.
+//
+// A window lies in the memory of its reader; its writer, the peer, maps it. It is cut into *channels*, whose number is
+// the same for all ranks and does not depend on how many processors either side has. A token's rows, and its answers,
+// go by channel token % CUDA_CHANNELS. A channel has a ring for rows and one for answers.
+//
+// **Positions.** Row j of a channel in operation n has position n * flow.list + j, whatever came before, and lies in
+// place position % ring.places. flow.list is more than a channel ever has in one operation. So a rank that joins, or
+// passes over an operation, needs to know nothing of what others did before: where things lie follows from the
+// operation's number. The writer says how far it is by the channel's *tail*: all before this position has arrived, and
+// whether it was the last of the operation. The reader says it in its own window to the writer, by *credit*: all before
+// this position has been read. At the begin of its kernel a reader gives credit for all operations before, whether it
+// read them or not; a position that it was sent and has not read is behind it then.
+//
+// **No circle of waits.** Each crew of warps serves its channels in ascending order, at both ends. So the lowest
+// channel that is not finished anywhere has all its ends at work. Rows: whoever reads serves all writers at once, and
+// waits for nothing else. Answers: whoever writes serves all readers at once; whoever reads takes token after token.
+//
+// Window: head | rings of rows [CUDA_CHANNELS] | rings of answers [CUDA_CHANNELS]
+#ifndef CUDA_THROUGHPUT_FLOW_H
+#define CUDA_THROUGHPUT_FLOW_H
+
+#include "cuda/kernels/layout.h"
+
+enum {
+  CUDA_CHANNELS = 192,   // divided without rest by 8, 12, 16, 24, 32, 48, 64 and 96 processors
+  CUDA_LEAST_PLACES = 3, // both ends have one row in hand of which they have not told
+};
+
+// By the window's writer; zeros at first. `tail`: position * 2 + whether the operation's last row is before it.
+struct cuda_flow_word {
+  uint64_t tail;   // of the ring that the writer fills
+  uint64_t credit; // for the ring of the same channel in the other direction
+  uint64_t pad[2];
+};
+struct cuda_flow_head {
+  struct cuda_flow_word rows[CUDA_CHANNELS], answers[CUDA_CHANNELS];
+};
+
+struct cuda_ring {
+  uint64_t at;     // offset in the window of channel 0's
+  uint32_t place;  // bytes of a place: values, then scales and routing, or row weights; a multiple of 128
+  uint32_t places; // of a channel
+  uint32_t batch;  // rows of which a writer tells at once
+};
+
+// Of a group; the same for all ranks.
+struct cuda_flow {
+  uint32_t max_tokens, hidden, topk, experts;
+  uint32_t list; // positions of an operation in a channel
+  struct cuda_ring rows, answers;
+  uint64_t bytes; // of a window
+};
+
+// How the rows of a call travel.
+struct cuda_row_shape {
+  uint32_t in_bytes;    // values of a row as the caller has it
+  uint32_t value_bytes; // as it travels
+  uint32_t scale_words; // of 4 bytes; 0: none
+  int casts;            // enum cuda_dtype that a bf16 row is cast to, else 0
+};
+
+CUDA_SHARED uint32_t cuda_routing_bytes(uint32_t topk) {
+  return cuda_round_up(8 + 8 * topk, 16);
+}
+
+// 0 bytes: `window_bytes` has no room for CUDA_LEAST_PLACES rows of each ring. `row_bytes`: values and scales.
+static inline void cuda_flow_init(struct cuda_flow *flow, uint64_t window_bytes, uint32_t max_tokens, uint32_t hidden,
+                                  uint32_t topk, uint32_t experts, uint32_t row_bytes) {
+  flow->max_tokens = max_tokens;
+  flow->hidden = hidden;
+  flow->topk = topk;
+  flow->experts = experts;
+  flow->list = (max_tokens + CUDA_CHANNELS - 1) / CUDA_CHANNELS + 1;
+  flow->rows.place = cuda_round_up(row_bytes + 16 + cuda_routing_bytes(topk), CUDA_LINE);
+  flow->answers.place = cuda_round_up(2 * hidden + 4 * topk, CUDA_LINE);
+  // Half of it is for each.
+  uint64_t at = sizeof(struct cuda_flow_head),
+           half = window_bytes > at ? (window_bytes - at) / 2 / CUDA_LINE * CUDA_LINE : 0;
+  struct cuda_ring *rings[2] = {&flow->rows, &flow->answers};
+  flow->bytes = 0;
+  for (int i = 0; i < 2; i++) {
+    uint64_t places = half / ((uint64_t)CUDA_CHANNELS * rings[i]->place);
+    if (places < CUDA_LEAST_PLACES)
+      return;
+    if (places > flow->list)
+      places = flow->list < CUDA_LEAST_PLACES ? (uint32_t)CUDA_LEAST_PLACES : flow->list;
+    rings[i]->places = (uint32_t)places;
+    // A fence at system scope takes as long as a row.
+    rings[i]->batch = places >= 24 ? 8 : places >= 3 ? (uint32_t)places / 3 : 1;
+    rings[i]->at = at;
+    at += (uint64_t)CUDA_CHANNELS * rings[i]->place * places;
+  }
+  flow->bytes = at;
+}
+
+CUDA_STATIC_ASSERT(sizeof(struct cuda_flow_word) == 32, "a word has a sector of its own");
+
+#endif

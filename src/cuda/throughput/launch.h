@@ -1,0 +1,45 @@
+// The launchers of the kernels for many tokens. They return a cudaError_t. `blocks`: processors to use; all blocks must
+// be resident at once. `early`: as in cuda/kernels/launch.h.
+#ifndef CUDA_THROUGHPUT_LAUNCH_H
+#define CUDA_THROUGHPUT_LAUNCH_H
+
+#include <cuda_runtime_api.h>
+
+#include "cuda/control/control.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Fills the sender's half of a route. Its blocks wait for each other.
+int cuda_launch_plan(const struct cuda_plan_args *args, uint32_t blocks, bool early, cudaStream_t stream);
+// Moves the rows of a dispatch; fills the receiver's half of its route, unless that is kept.
+int cuda_launch_rows(const struct cuda_rows_args *args, uint32_t blocks, bool early, cudaStream_t stream);
+// Moves the answers of a combine, and adds them.
+int cuda_launch_answers(const struct cuda_answers_args *args, uint32_t blocks, bool early, cudaStream_t stream);
+// Loads these kernels on the current device, as cuda_launch_load does.
+int cuda_load_throughput(bool *early);
+int cuda_load_plan(bool *early); // its parts
+int cuda_load_rows(bool *early);
+int cuda_load_answers(bool *early);
+
+// Control, by one block; what is told behind the rows; and the end of an operation, behind its answers.
+int cuda_launch_control(const struct cuda_control_args *args, bool early, cudaStream_t stream);
+int cuda_launch_tell(const struct cuda_tell_args *args, bool early, cudaStream_t stream);
+int cuda_launch_end(const struct cuda_end_args *args, bool early, cudaStream_t stream);
+// Behind the rows of a dispatch by a kept route: what does not come of them.
+int cuda_launch_absent(const struct cuda_rows_args *args, uint32_t blocks, bool early, cudaStream_t stream);
+// What a route's owner reads: behind the plan, and behind the rows.
+int cuda_launch_sent_lists(const struct cuda_lists_args *args, uint32_t blocks, bool early, cudaStream_t stream);
+int cuda_launch_received_lists(const struct cuda_lists_args *args, uint32_t blocks, bool early, cudaStream_t stream);
+// Shared memory, in bytes, that control needs for views of `members`.
+size_t cuda_control_memory(const struct cuda_layout *layout, uint32_t members);
+
+// Bytes of workspace, zeroed once, for up to `blocks` processors.
+size_t cuda_plan_workspace(const struct cuda_flow *flow, uint32_t blocks);
+size_t cuda_rows_workspace(const struct cuda_flow *flow, uint32_t blocks, uint32_t max_rows);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

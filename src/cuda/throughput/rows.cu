@@ -1,0 +1,191 @@
+// The rows of a dispatch: some blocks send them to other ranks, others receive, and bring this rank's own to their
+// places.
+#include "cuda/throughput/launch.h"
+#include "cuda/throughput/receive.cuh"
+#include "cuda/throughput/send.cuh"
+#include "cuda/throughput/sizes.h"
+
+namespace {
+
+enum { LINES = 14 }; // of a packet: a row of 7168 bytes is one
+
+struct rows_launch {
+  cuda_rows_args args;
+  uint32_t senders; // blocks, the first ones
+  flow_role sends, receives, owns;
+};
+
+// What did not come: rows of a source that was lost in mid-flow become 0, and nobody's.
+// [block]
+__device__ __noinline__ void fill_lost(const cuda_rows_args &args, const flow_kernel &kernel,
+                                       const places_table &table) {
+  uint64_t lost = ptx::load_volatile(&args.op->lost);
+  uint32_t E = args.flow.experts, lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
+  // A bit for each pair, or row of the caller's buffer, that has come.
+  uint32_t *bits = args.workspace + ROWS_PLACES + (size_t)gridDim.x * places_words(E);
+  bool rank_major = args.layout == WEFT_EP_RANK_MAJOR;
+  uint32_t rows = args.layout == WEFT_EP_PER_EXPERT ? E * args.rows : args.rows;
+  // The workspace has no bits for more: then it is known that the source is lost, and its rows are as they were.
+  if ((uint64_t)rows > (uint64_t)kernel.route.max_rows * args.flow.topk)
+    return;
+  for (uint32_t i = threadIdx.x; i < (rows + 31) / 32; i += blockDim.x)
+    bits[i] = 0;
+  __syncthreads();
+  for (uint32_t seat = 0; seat < DEVICE_SEATS; seat++) {
+    if (!has(lost, seat))
+      continue;
+    for (uint32_t c = warp; c < CUDA_CHANNELS; c += warps) {
+      uint32_t came = *(const volatile uint32_t *)&kernel.route.came[seat * CUDA_CHANNELS + c];
+      const int32_t *order = kernel.route.order + ((size_t)seat * CUDA_CHANNELS + c) * args.flow.list;
+      for (uint32_t i = lane; i < came; i += WARP) {
+        uint32_t pair = (uint32_t)((const volatile int32_t *)order)[i];
+        if (pair >= kernel.route.max_rows)
+          continue;
+        for (uint32_t k = 0; k < args.topk; k++) {
+          int32_t place = ((const volatile int32_t *)kernel.route.place)[(size_t)pair * args.topk + k];
+          if (place >= 0 && (uint32_t)place < rows)
+            atomicOr(&bits[place / 32], 1u << place % 32);
+        }
+      }
+    }
+    __syncthreads();
+    uint32_t parts = rank_major ? 1 : E;
+    for (uint32_t e = 0; e < parts; e++) {
+      uint32_t begin = rank_major ? kernel.row_base[seat] : table.first[table.at(seat, e)];
+      uint32_t count = rank_major ? kernel.op.rows[seat] : table.count(seat, e);
+      uint32_t part = args.layout == WEFT_EP_PER_EXPERT ? e * args.rows : 0;
+      for (uint32_t i = warp; i < count && begin + i < args.rows; i += warps) {
+        uint32_t row = part + begin + i;
+        if (bits[row / 32] >> row % 32 & 1)
+          continue;
+        zero_row(args, row, kernel.op.rank[seat], lane);
+        if (rank_major && lane < args.topk) {
+          if (args.local_expert)
+            args.local_expert[(size_t)row * args.topk + lane] = -1;
+          if (args.weights)
+            args.weights[(size_t)row * args.topk + lane] = 0.0f;
+        }
+      }
+    }
+    // PACKED: the selections of pairs that did not come. Those that came have written theirs.
+    __syncthreads();
+  }
+}
+
+template <bool CAST, bool RING> struct mover {
+  const cuda_rows_args &args;
+  uint32_t scale_stride;
+  __device__ __forceinline__ void operator()(const mover_job &job, mover_share share) const {
+    if (CAST)
+      cast_row(job, args.flow.hidden, args.shape.casts, scale_stride, share);
+    else
+      move_row<LINES, RING>(job, args.shape.value_bytes, share);
+  }
+};
+
+template <bool CAST>
+__global__ __launch_bounds__(ROWS_WARPS *WARP, 1) void rows_kernel(const __grid_constant__ rows_launch launch) {
+  extern __shared__ channel_memory memory[];
+  __shared__ flow_kernel kernel;
+  __shared__ places_table table;
+  const cuda_rows_args &args = launch.args;
+  ptx::kernel_wait();
+  begin_flow(kernel, args.state, args.op, args.route);
+  uint64_t mine = 1ull << kernel.op.self, others = kernel.seats & ~mine;
+  uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, half = ROWS_WARPS / 2;
+  bool sends = blockIdx.x < launch.senders;
+  if (sends) {
+    crew crew(0, launch.senders, 0, launch.sends.warps, launch.sends.crew);
+    if (crew.works)
+      run_channels<row_sender<CAST>>(crew, memory, mover<CAST, false>{args, 1}, args, kernel);
+  } else {
+    crew receivers(launch.senders, gridDim.x - launch.senders, 0, launch.receives.warps, launch.receives.crew);
+    crew owners(launch.senders, gridDim.x - launch.senders, half, launch.owns.warps, launch.owns.crew);
+    // Whatever was sent before this operation is not read any more.
+    if (receivers.works && receivers.warp == 0)
+      for (uint32_t c = receivers.index; c < CUDA_CHANNELS; c += receivers.count)
+        for (uint32_t seat = lane; seat < DEVICE_SEATS; seat += WARP)
+          if (has(others, seat))
+            ptx::store_relaxed(&((cuda_flow_head *)kernel.op.out[seat])->rows[c].credit, kernel.op.op * args.flow.list);
+    make_places(args, kernel, table, gridDim.x - 1);
+    if (args.zero_padding && args.layout == WEFT_EP_PACKED)
+      zero_padding(args, table, warp * (gridDim.x - launch.senders) + blockIdx.x - launch.senders,
+                   blockDim.x / WARP * (gridDim.x - launch.senders), lane);
+    uint64_t sources = 0;
+    for (uint32_t i = 0; i < kernel.op.count; i++) {
+      uint32_t seat = kernel.op.by_rank[i];
+      sources |= (uint64_t)(kernel.op.rows[seat] > 0) << seat;
+    }
+    if (receivers.works)
+      run_channels<row_receiver>(receivers, memory, mover<false, true>{args, 1}, args, kernel, table, sources & others);
+    else if (owners.works)
+      run_channels<own_rows<CAST>>(owners, memory, mover<CAST, false>{args, args.out_scale_block_stride}, args, kernel,
+                                   table);
+  }
+  // The last block looks whether all has come that headers said.
+  __syncthreads();
+  bool last = false;
+  if (threadIdx.x == 0) {
+    __threadfence();
+    last = atomicAdd(args.workspace + ROWS_ENDED, 1) == gridDim.x - 1;
+    __threadfence();
+  }
+  if (!__syncthreads_or(last))
+    return;
+  bool missing = false;
+  if (threadIdx.x < DEVICE_SEATS) {
+    uint32_t seat = threadIdx.x, *came = args.workspace + ROWS_CAME + seat;
+    missing =
+        has(kernel.op.seats, seat) && seat != kernel.op.self && *(volatile uint32_t *)came != kernel.op.rows[seat];
+    if (missing) {
+      mark_lost(args.state, seat); // it has given this rank up, or died
+      ptx::set_bits(&args.op->lost, 1ull << seat);
+    }
+    *came = 0;
+    if (seat == 0)
+      args.workspace[ROWS_ENDED] = 0;
+  }
+  if (!__syncthreads_or(missing))
+    return;
+  if (sends) // this block had no use for the table
+    make_places(args, kernel, table, gridDim.x);
+  fill_lost(args, kernel, table);
+}
+
+} // namespace
+
+size_t cuda_rows_workspace(const struct cuda_flow *flow, uint32_t blocks, uint32_t max_rows) {
+  size_t places = (size_t)max_rows * flow->topk; // of PACKED; PER_EXPERT may have more room, and then more bits
+  return ROWS_PLACES * 4 + (size_t)blocks * places_words(flow->experts) * 4 + (places + 31) / 32 * 4;
+}
+
+int cuda_launch_rows(const struct cuda_rows_args *args, uint32_t blocks, bool early, cudaStream_t stream) {
+  rows_launch launch_args;
+  launch_args.args = *args;
+  cuda_rows_args &a = launch_args.args;
+  uint32_t scales = a.shape.scale_words;
+  a.row_stride = a.row_stride ? a.row_stride : a.shape.in_bytes;
+  a.scale_row_stride = a.scale_row_stride ? a.scale_row_stride : scales;
+  a.scale_block_stride = a.scale_block_stride ? a.scale_block_stride : 1;
+  a.out_scale_row_stride = a.out_scale_row_stride ? a.out_scale_row_stride : scales;
+  a.out_scale_block_stride = a.out_scale_block_stride ? a.out_scale_block_stride : 1;
+  if (!a.out_scale_expert_stride)
+    a.out_scale_expert_stride = (uint64_t)a.rows * a.out_scale_row_stride;
+  a.alignment = a.alignment ? a.alignment : 1;
+  // Eight processors fill the links of one.
+  uint32_t senders = (blocks + 1) / 3, others;
+  launch_args.senders = senders < 1 ? 1 : senders > 16 ? 16 : senders;
+  others = blocks - launch_args.senders;
+  float work = (float)a.shape.in_bytes / 7168.0f, copies = a.layout == WEFT_EP_RANK_MAJOR ? 1.0f : 2.0f;
+  launch_args.sends = flow_role_of(launch_args.senders, ROWS_WARPS, 0.6f * work);
+  launch_args.receives = flow_role_of(others, ROWS_WARPS / 2, 0.9f * copies * (float)a.shape.value_bytes / 7168.0f);
+  launch_args.owns = flow_role_of(others, ROWS_WARPS / 2, 0.9f * copies * work);
+  void *params[] = {&launch_args};
+  const void *kernel = a.shape.casts ? (const void *)rows_kernel<true> : (const void *)rows_kernel<false>;
+  return launch(kernel, params, blocks, ROWS_WARPS * WARP, flow_memory(ROWS_WARPS), early, stream);
+}
+
+int cuda_load_rows(bool *early) {
+  cudaError_t rc = load((const void *)rows_kernel<false>, early);
+  return rc == cudaSuccess ? load((const void *)rows_kernel<true>, early) : rc;
+}

@@ -1,0 +1,36 @@
+// How the warps of blocks share the channels out, for the launchers.
+#ifndef CUDA_THROUGHPUT_SIZES_H
+#define CUDA_THROUGHPUT_SIZES_H
+
+#include "cuda/kernels/launch.h"
+#include "cuda/throughput/channel.cuh"
+
+// Warps of a block: as many as have the registers that they need.
+enum { ROWS_WARPS = 24, ANSWERS_WARPS = 16 };
+
+// Warps of a block that play a role, and of them those of a crew.
+struct flow_role {
+  uint32_t warps, crew;
+};
+
+// For `blocks` with up to `most` warps each. `work`: how long a row takes one warp that moves it, beside how long it
+// takes to find it. The sizes that make the least of turns times the longer of both.
+static inline flow_role flow_role_of(uint32_t blocks, uint32_t most, float work) {
+  flow_role best = {2, 2};
+  float least = 0;
+  for (uint32_t crew = 2; crew <= 8 && crew <= most; crew++) {
+    uint32_t crews = most / crew, turns = (CUDA_CHANNELS + blocks * crews - 1) / (blocks * crews);
+    float each = work / (float)(crew - 1), time = (float)turns * (each > 1 ? each : 1);
+    if (least == 0 || time < least) {
+      best = {crews * crew, crew};
+      least = time;
+    }
+  }
+  return best;
+}
+
+static inline size_t flow_memory(uint32_t warps) {
+  return warps / 2 * sizeof(channel_memory);
+}
+
+#endif

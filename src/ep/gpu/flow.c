@@ -1,0 +1,78 @@
+// What a launch says beside the structs that all groups have, in a group for throughput.
+#include "base/fail.h"
+#include "ep/gpu/gpu.h"
+
+void ep_gpu_describe_flow_send(weft_ep_t *ep, struct gpu_op *op, const struct weft_ep_dispatch_args *args) {
+  if (!ep_gpu_flows(ep))
+    return;
+  op->row_bytes = args->row_bytes;
+  op->scale_bytes = args->scale_bytes;
+  op->keeps = args->route && !op->topk_idx;
+  op->route = args->route;
+  if (op->keeps)
+    ep_gpu_route_follow(op);
+}
+
+void ep_gpu_describe_flow_recv(struct gpu_op *op, const struct weft_ep_recv_args *recv) {
+  op->packed = recv->layout == WEFT_EP_PACKED;
+  op->alignment = recv->alignment ? recv->alignment : 1;
+}
+
+static struct device_route *memory_of(const struct gpu_op *op) {
+  return op->route ? op->route->gpu->memory : NULL;
+}
+
+int ep_gpu_launch_dispatch(weft_ep_t *ep, const struct gpu_op *op, const struct device_dispatch *args,
+                           const struct weft_ep_recv_args *recv, void *stream, char *why) {
+  const struct ep_gpu *gpu = ep->gpu;
+  if (!ep_gpu_flows(ep))
+    return gpu->api->ep_dispatch(gpu->engine, args, stream, why);
+  struct device_flow_dispatch flow = {.d = *args,
+                                      .place = op->number % EP_DEPTH,
+                                      .row_bytes = op->row_bytes,
+                                      .scale_bytes = op->scale_bytes,
+                                      .alignment = 1,
+                                      .route = memory_of(op),
+                                      .keeps = op->keeps};
+  if (op->keeps)
+    flow.d.topk_weights = NULL; // the receivers have kept them
+  if (recv) {
+    flow.packed = op->packed;
+    flow.alignment = op->alignment;
+    flow.zero_padding = recv->flags & WEFT_EP_RECV_ZERO_PADDING;
+    flow.expert_end = recv->expert_end;
+    flow.slot = recv->slot;
+  }
+  return gpu->api->flow_dispatch(gpu->engine, &flow, stream, why);
+}
+
+static struct device_flow_combine describe_combine(const struct gpu_op *op, const struct device_combine *args,
+                                                   const struct weft_ep_combine_args *given) {
+  return (struct device_flow_combine){.c = *args,
+                                      .place = op->number % EP_DEPTH,
+                                      .packed = op->packed,
+                                      .rows = op->rows,
+                                      .unweighted = given->flags & WEFT_EP_COMBINE_UNWEIGHTED,
+                                      .bias = {given->bias[0], given->bias[1]},
+                                      .row_weights = given->row_weights,
+                                      .out_weights = given->out_weights,
+                                      .route = memory_of(op)};
+}
+
+int ep_gpu_launch_combine(weft_ep_t *ep, const struct gpu_op *op, const struct device_combine *args,
+                          const struct weft_ep_combine_args *given, char *why) {
+  const struct ep_gpu *gpu = ep->gpu;
+  if (!ep_gpu_flows(ep))
+    return gpu->api->ep_combine(gpu->engine, args, given->stream, why);
+  const struct device_flow_combine flow = describe_combine(op, args, given);
+  return gpu->api->flow_combine(gpu->engine, &flow, given->stream, why);
+}
+
+int ep_gpu_launch_combine_route(weft_ep_t *ep, const struct gpu_op *op, const struct device_combine *args,
+                                const struct weft_ep_combine_args *given, char *why) {
+  const struct ep_gpu *gpu = ep->gpu;
+  struct device_flow_combine flow = describe_combine(op, args, given);
+  flow.begins = true;
+  flow.replays = op->number & GPU_CAPTURED;
+  return gpu->api->flow_combine(gpu->engine, &flow, given->stream, why);
+}

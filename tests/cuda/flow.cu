@@ -1,0 +1,353 @@
+// Groups for throughput on real GPUs, by the public interface: routes that are filled, kept and ended by a rank that
+// joins, combines by a route, rows packed by expert, biases and weights that go back, and what is told. (What such
+// groups share with others api.cu and membership.cu prove for them too.) Each case is a process of its own; with
+// arguments, only the cases that they name.
+#include "cuda/support/api.cuh"
+#include "cuda/support/cases.cuh"
+
+#include <cstring>
+
+namespace {
+
+enum { TIMEOUT_MS = 10000, ALIGNMENT = 8, PACKED_ROWS = EXPERTS * ROWS };
+
+void found(rank &r) {
+  r.open(RANKS, TIMEOUT_MS);
+  r.activate(RANKS);
+}
+
+void leave(rank &r) {
+  r.world->meet(r, "the end");
+  r.close();
+}
+
+template <typename T> std::vector<T> take(const rank &r, const void *from, size_t count) {
+  std::vector<T> is(count);
+  r.copy(is.data(), from, count * sizeof(T), cudaMemcpyDeviceToHost);
+  return is;
+}
+
+void receive_by_rank(rank &r) {
+  r.recv.layout = WEFT_EP_RANK_MAJOR;
+  r.recv.local_expert = r.local_expert;
+  r.recv.weights = r.local_weights;
+  r.recv.flags = WEFT_EP_RECV_KEEP_PLACES;
+}
+
+// Where a source's token goes, by rank: how many of its selections.
+uint32_t selected(const std::vector<int64_t> &topk_idx, uint32_t token, int32_t rank) {
+  uint32_t count = 0;
+  for (uint32_t k = 0; k < TOPK; k++) {
+    int64_t expert = topk_idx[token * TOPK + k];
+    count += expert >= 0 && expert / EXPERTS == rank;
+  }
+  return count;
+}
+
+// Rows by rank: those that go here by the selections of `route`, with the values of `x`.
+void judge_by_rank(const rank &r, uint64_t route, uint64_t x) {
+  auto src_rank = take<int32_t>(r, r.recv.src_rank, ROWS), src_token = take<int32_t>(r, r.recv.src_token, ROWS);
+  auto rows = take<uint16_t>(r, r.recv.x, (size_t)ROWS * HIDDEN);
+  uint32_t row = 0;
+  for (int32_t from = 0; from < RANKS; from++) {
+    auto topk_idx = r.selections_of(from, route);
+    auto values = r.x_of(from, x);
+    for (uint32_t t = 0; t < TOKENS; t++) {
+      if (selected(topk_idx, t, r.index) == 0)
+        continue;
+      if (src_rank[row] != from || src_token[row] != (int32_t)t)
+        r.die("row %u is token %d of rank %d, should be token %u of rank %d", row, src_token[row], src_rank[row], t,
+              from);
+      if (memcmp(&rows[(size_t)row * HIDDEN], &values[(size_t)t * HIDDEN], HIDDEN * 2) != 0)
+        r.die("row %u, token %u of rank %d, has other values", row, t, from);
+      row++;
+    }
+  }
+  if (r.info.num_rows != row)
+    r.die("%u rows came, should be %u", r.info.num_rows, row);
+}
+
+// Sums of rows that came back as they went: a token's, once for each rank that it went to.
+void judge_sums(const rank &r, uint64_t route, uint64_t x) {
+  auto out = take<uint16_t>(r, r.combine.out, TOKENS * HIDDEN);
+  auto topk_idx = r.selections_of(r.index, route);
+  auto values = r.x_of(r.index, x);
+  for (uint32_t t = 0; t < TOKENS; t++) {
+    int ranks = 0;
+    for (int32_t to = 0; to < RANKS; to++)
+      ranks += selected(topk_idx, t, to) > 0;
+    for (uint32_t h = 0; h < HIDDEN; h++) {
+      uint16_t should = oracle_to_bf16(ranks * oracle_bf16(values[t * HIDDEN + h]));
+      if (out[t * HIDDEN + h] != should && oracle_bf16(should) != 0)
+        r.die("token %u, value %u: %04x, should be %04x", t, h, out[t * HIDDEN + h], should);
+    }
+  }
+}
+
+weft_ep_route_t *make_route(rank &r) {
+  struct weft_ep_route_options options = WEFT_EP_ROUTE_OPTIONS_INIT;
+  weft_ep_route_t *route = nullptr;
+  options.alignment = ALIGNMENT;
+  r.must(weft_ep_route_create(r.ep, &options, &route), "weft_ep_route_create");
+  return route;
+}
+
+void by_route(rank &r, weft_ep_route_t *route, bool keeps) {
+  const float *weights = r.dispatch.topk_weights;
+  r.dispatch.route = route;
+  r.dispatch.topk_idx = keeps ? nullptr : r.wide;
+  r.dispatch.topk_weights = keeps ? nullptr : weights;
+  r.pair();
+  r.check_whole();
+  r.dispatch.route = nullptr;
+  r.dispatch.topk_idx = r.wide;
+  r.dispatch.topk_weights = weights;
+}
+
+void judge_arrays(const rank &r, weft_ep_route_t *route, uint64_t key) {
+  struct weft_ep_route_arrays arrays = WEFT_EP_ROUTE_ARRAYS_INIT;
+  struct weft_ep_route_info info = WEFT_EP_ROUTE_INFO_INIT;
+  int32_t expert_rows[EXPERTS];
+  info.expert_rows = expert_rows;
+  info.expert_cap = EXPERTS;
+  r.must(weft_ep_route_get_arrays(route, &arrays), "weft_ep_route_get_arrays");
+  r.must(weft_ep_route_await(route, &info, DEADLINE_MS), "weft_ep_route_await");
+  auto per_rank = take<int32_t>(r, arrays.tokens_per_rank, CAPACITY);
+  auto per_expert = take<int32_t>(r, arrays.tokens_per_expert, CAPACITY * EXPERTS);
+  auto in_rank = take<uint8_t>(r, arrays.in_rank, TOKENS * CAPACITY);
+  auto rank_end = take<int32_t>(r, arrays.rank_end, CAPACITY);
+  auto expert_end = take<int32_t>(r, arrays.expert_end, EXPERTS);
+  auto slot = take<int32_t>(r, arrays.slot, (size_t)info.num_rows * TOPK);
+  auto own = r.selections_of(r.index, key);
+  std::vector<int32_t> selections(CAPACITY * EXPERTS), came(EXPERTS), next(EXPERTS);
+  for (int64_t expert : own)
+    if (expert >= 0)
+      selections[expert]++;
+  for (int32_t to = 0; to < CAPACITY; to++) {
+    int32_t tokens = 0;
+    for (uint32_t t = 0; t < TOKENS; t++) {
+      bool goes = selected(own, t, to) > 0;
+      tokens += goes;
+      if (in_rank[t * CAPACITY + to] != goes)
+        r.die("in_rank[%u][%d] is %d", t, to, in_rank[t * CAPACITY + to]);
+    }
+    if (per_rank[to] != tokens)
+      r.die("tokens_per_rank[%d] is %d, should be %d", to, per_rank[to], tokens);
+  }
+  if (per_expert != selections)
+    r.die("tokens_per_expert differs");
+  for (int32_t from = 0; from < RANKS; from++)
+    for (int64_t expert : r.selections_of(from, key))
+      if (expert >= 0 && expert / EXPERTS == r.index)
+        came[expert % EXPERTS]++;
+  for (int32_t e = 0, at = 0; e < EXPERTS; e++) {
+    next[e] = at;
+    if (expert_end[e] != at + came[e] || expert_rows[e] != came[e])
+      r.die("expert %d ends at %d and has %d rows, should be %d and %d", e, expert_end[e], expert_rows[e], at + came[e],
+            came[e]);
+    at = (at + came[e] + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  }
+  uint32_t row = 0;
+  for (int32_t from = 0; from < RANKS; from++) {
+    auto topk_idx = r.selections_of(from, key);
+    for (uint32_t t = 0; t < TOKENS; t++) {
+      if (selected(topk_idx, t, r.index) == 0)
+        continue;
+      for (uint32_t k = 0; k < TOPK; k++) {
+        int64_t expert = topk_idx[t * TOPK + k];
+        bool here = expert >= 0 && expert / EXPERTS == r.index;
+        int32_t should = here ? next[expert % EXPERTS]++ : -1;
+        if (slot[row * TOPK + k] != should)
+          r.die("slot[%u][%u] is %d, should be %d", row, k, slot[row * TOPK + k], should);
+      }
+      row++;
+    }
+    if (rank_end[from] != (int32_t)row)
+      r.die("rank_end[%d] is %d, should be %u", from, rank_end[from], row);
+  }
+  if (info.num_rows != row || info.num_ranks != RANKS || info.num_lost != 0)
+    r.die("the route tells of %u rows of %u ranks, %u lost", info.num_rows, info.num_ranks, info.num_lost);
+}
+
+void kept(rank &r) {
+  found(r);
+  receive_by_rank(r);
+  weft_ep_route_t *route = make_route(r);
+  r.fill(200, first_ranks(RANKS));
+  by_route(r, route, false);
+  judge_by_rank(r, 200, 200);
+  r.judge_places(200);
+  judge_sums(r, 200, 200);
+  judge_arrays(r, route, 200);
+  uint64_t bytes = r.info.wire_bytes;
+  for (uint64_t x = 201; x < 206; x++) {
+    r.fill_x(x);
+    by_route(r, route, true);
+    judge_by_rank(r, 200, x);
+    judge_sums(r, 200, x);
+    if (r.info.wire_bytes >= bytes && bytes > 0)
+      r.die("%llu bytes were sent without routing, and %llu with it", (unsigned long long)r.info.wire_bytes,
+            (unsigned long long)bytes);
+  }
+  r.poison_out();
+  r.result = WEFT_EP_RESULT_INIT;
+  r.must(weft_ep_combine_route(r.ep, route, &r.combine, &r.result, &r.op), "weft_ep_combine_route");
+  judge_sums(r, 200, 205);
+  if (r.result.num_missing != 0)
+    r.die("a combine by a route misses %u selections", r.result.num_missing);
+  r.fill(207, first_ranks(RANKS)); // and others go on as before
+  r.pair();
+  judge_by_rank(r, 207, 207);
+  r.check_whole();
+  r.world->meet(r, "the last operation");
+  weft_ep_route_free(route);
+  leave(r);
+}
+
+// Ranks 0 and 1 fill routes, and rank 2 joins: who goes by them finds that out, in the same operation.
+void joined(rank &r) {
+  bool joins = r.index == 2;
+  weft_ep_route_t *route = nullptr;
+  receive_by_rank(r);
+  if (!joins) {
+    r.open(2, TIMEOUT_MS);
+    r.activate(2);
+    route = make_route(r);
+    r.fill(210, first_ranks(2));
+    by_route(r, route, false);
+    by_route(r, route, true);
+  }
+  r.world->meet(r, "the route");
+  if (joins) {
+    r.open(2, TIMEOUT_MS);
+    r.fill(211, first_ranks(RANKS));
+    r.activate(2);
+    r.pair();
+    r.pair();
+  } else {
+    r.fill(211, first_ranks(RANKS));
+    do
+      r.pair();
+    while (r.info.num_ranks != RANKS);
+    r.pair();
+  }
+  r.check_whole();
+  judge_by_rank(r, 211, 211);
+  r.world->meet(r, "the view of three");
+  if (!joins) {
+    r.dispatch.route = route;
+    const float *weights = r.dispatch.topk_weights;
+    r.dispatch.topk_idx = nullptr;
+    r.dispatch.topk_weights = nullptr;
+    r.info = WEFT_EP_INFO_INIT;
+    r.must(weft_ep_dispatch(r.ep, &r.dispatch, &r.recv, nullptr, &r.op), "dispatch by a route");
+    int rc = weft_ep_await(r.ep, r.op, &r.info, nullptr, DEADLINE_MS);
+    if (rc != WEFT_ERR_CONFLICT)
+      r.die("a route that misses a rank gives %s: %s", weft_err_name(rc), weft_last_error());
+    r.must(weft_ep_finish(r.ep, r.op), "weft_ep_finish");
+    r.dispatch.topk_weights = weights;
+    r.drain("the operation without rows");
+    weft_ep_route_free(route);
+  } else {
+    weft_ep_dispatch_args none = WEFT_EP_DISPATCH_ARGS_INIT;
+    none.stream = r.stream;
+    r.must(weft_ep_dispatch(r.ep, &none, &r.recv, nullptr, &r.op), "dispatch");
+    r.must(weft_ep_finish(r.ep, r.op), "weft_ep_finish");
+    r.drain("the operation of the others");
+  }
+  leave(r);
+}
+
+// --- rows packed by expert, biases, weights back, and what is told ---
+
+void packed(rank &r) {
+  found(r);
+  static_assert(EXPERTS * ROWS >= PACKED_ROWS, "the buffers have room for packed rows");
+  r.recv.layout = WEFT_EP_PACKED;
+  r.recv.alignment = ALIGNMENT;
+  r.recv.flags = WEFT_EP_RECV_ZERO_PADDING;
+  r.recv.rows = PACKED_ROWS;
+  r.recv.slot = r.local_expert;
+  r.recv.expert_end = (int32_t *)r.number;
+  r.recv.told = r.told;
+  r.recv.told_size = sizeof(weft_ep_told);
+  for (uint64_t key = 220; key < 224; key++) {
+    r.fill(key, first_ranks(RANKS));
+    r.pair();
+    r.check_whole();
+    auto counts = take<int32_t>(r, r.recv.counts, EXPERTS), end = take<int32_t>(r, r.recv.expert_end, EXPERTS);
+    auto src_rank = take<int32_t>(r, r.recv.src_rank, PACKED_ROWS);
+    auto src_token = take<int32_t>(r, r.recv.src_token, PACKED_ROWS);
+    auto rows = take<uint16_t>(r, r.recv.x, (size_t)PACKED_ROWS * HIDDEN);
+    auto told = take<weft_ep_told>(r, r.told, 1)[0];
+    int32_t begin = 0;
+    for (int32_t e = 0; e < EXPERTS; e++) {
+      int32_t row = begin;
+      for (int32_t from = 0; from < RANKS; from++) {
+        auto topk_idx = r.selections_of(from, key);
+        auto x = r.x_of(from, key);
+        for (uint32_t i = 0; i < TOKENS * TOPK; i++) {
+          if (topk_idx[i] != (int64_t)r.index * EXPERTS + e)
+            continue;
+          uint32_t t = i / TOPK;
+          if (src_rank[row] != from || src_token[row] != (int32_t)t ||
+              memcmp(&rows[(size_t)row * HIDDEN], &x[(size_t)t * HIDDEN], HIDDEN * 2) != 0)
+            r.die("row %d of expert %d is not token %u of rank %d", row, e, t, from);
+          row++;
+        }
+      }
+      if (end[e] != row || counts[e] != row - begin)
+        r.die("expert %d ends at %d with %d rows, should be %d and %d", e, end[e], counts[e], row, row - begin);
+      begin = (row + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+      for (; row < begin; row++)
+        for (uint32_t h = 0; h < HIDDEN; h++)
+          if (src_rank[row] != -1 || rows[(size_t)row * HIDDEN + h] != 0)
+            r.die("row %d between the parts is not 0", row);
+    }
+    if (r.info.rows_needed != (uint32_t)begin || told.rows_needed != (uint32_t)begin || told.written != r.op + 1 ||
+        told.num_ranks != RANKS || told.num_lost != 0)
+      r.die("told of %u rows in operation %llu, should be %d", told.rows_needed, (unsigned long long)told.written,
+            begin);
+  }
+  r.check_whole();
+  leave(r);
+}
+
+void weights_back(rank &r) {
+  found(r);
+  receive_by_rank(r);
+  for (uint64_t key = 230; key < 233; key++) {
+    r.fill(key, first_ranks(RANKS));
+    r.must(weft_ep_dispatch(r.ep, &r.dispatch, &r.recv, nullptr, &r.op), "dispatch");
+    r.combine.row_weights = r.recv.weights; // as they came
+    r.combine.out_weights = r.given;
+    r.combine.bias[0] = r.dispatch.x;
+    r.must(weft_ep_combine(r.ep, r.op, &r.combine, nullptr), "combine");
+    r.ask();
+    r.check_whole();
+    auto back = take<float>(r, r.given, TOKENS * TOPK), sent = take<float>(r, r.dispatch.topk_weights, TOKENS * TOPK);
+    auto topk_idx = r.selections_of(r.index, key);
+    for (uint32_t i = 0; i < TOKENS * TOPK; i++)
+      if (back[i] != (topk_idx[i] >= 0 ? sent[i] : 0.0f))
+        r.die("weight %u came back as %g", i, (double)back[i]);
+    auto out = take<uint16_t>(r, r.combine.out, TOKENS * HIDDEN), x = r.x_of(r.index, key);
+    for (uint32_t t = 0; t < TOKENS; t++) {
+      int ranks = 1; // the bias is the row itself
+      for (int32_t to = 0; to < RANKS; to++)
+        ranks += selected(topk_idx, t, to) > 0;
+      for (uint32_t h = 0; h < HIDDEN; h++)
+        if (out[t * HIDDEN + h] != oracle_to_bf16(ranks * oracle_bf16(x[t * HIDDEN + h])))
+          r.die("token %u with its bias, value %u: %04x", t, h, out[t * HIDDEN + h]);
+    }
+  }
+  r.check_whole();
+  leave(r);
+}
+
+const struct test tests[] = {{"kept", kept}, {"joined", joined}, {"packed", packed}, {"weights_back", weights_back}};
+
+} // namespace
+
+int main(int argc, char **argv) {
+  return run_tests(tests, sizeof tests / sizeof *tests, argc, argv);
+}

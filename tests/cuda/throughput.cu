@@ -1,0 +1,105 @@
+// The kernels for many tokens, without control: every byte of rows, of what is told of them and of sums, against what
+// the host computes, for many shapes. With one GPU all ranks share it.
+#include <algorithm>
+
+#include "cuda/support/flow_ranks.cuh"
+
+namespace {
+
+int failures;
+
+void try_shape(const char *name, const flow_shape &shape) {
+  flow_group group(shape);
+  bool right = group.try_all() && group.try_all();
+  printf("%s - %s%s%s\n", right ? "ok" : "FAILED", name, right ? "" : ": ", group.wrong.c_str());
+  fflush(stdout);
+  failures += !right;
+}
+
+flow_shape small() {
+  flow_shape shape;
+  shape.tokens = 333;
+  shape.hidden = 512;
+  shape.experts = 9;
+  shape.blocks = {8, 24};
+  return shape;
+}
+
+// Random shapes from a seed.
+flow_shape drawn(uint32_t seed) {
+  uint64_t v = mix(seed);
+  auto draw = [&](uint32_t below) {
+    v = mix(v);
+    return (uint32_t)(v >> 20) % below;
+  };
+  flow_shape shape;
+  shape.seed = seed;
+  shape.ranks = 2 + draw(4);
+  shape.tokens = 1 + draw(900);
+  shape.hidden = 128 * (1 + draw(20));
+  shape.topk = 1 + draw(16);
+  shape.experts = 1 + draw(40);
+  const int dtypes[] = {WEFT_EP_BF16, WEFT_EP_FP8, WEFT_EP_FP8_POW2, WEFT_EP_FP8_UE8M0};
+  shape.dtype = dtypes[draw(4)];
+  shape.casts = shape.dtype != WEFT_EP_BF16 && draw(2);
+  const int layouts[] = {WEFT_EP_RANK_MAJOR, WEFT_EP_PACKED, WEFT_EP_PER_EXPERT};
+  shape.layout = layouts[draw(3)];
+  shape.alignment = shape.layout == WEFT_EP_PACKED ? 1 + draw(256) : 1;
+  shape.zero_padding = draw(2);
+  shape.keep_places = draw(2);
+  shape.narrow = draw(2);
+  shape.columns = draw(2);
+  shape.uneven = draw(2);
+  shape.none = draw(3) * 20;
+  shape.one_expert = draw(8) == 0;
+  shape.biases = draw(3);
+  shape.weights_back = shape.layout == WEFT_EP_RANK_MAJOR && draw(2);
+  shape.unweighted = draw(4) == 0;
+  shape.window_bytes = draw(2) ? 64 << 20 : 2 << 20;
+  shape.blocks.clear();
+  for (uint32_t i = 0; i < shape.ranks; i++)
+    shape.blocks.push_back(8 + draw(14)); // of a GPU that all may share
+  // A window of two places at least.
+  cuda_flow flow;
+  cuda_flow_init(&flow, shape.window_bytes, shape.tokens, shape.hidden, shape.topk, shape.experts, 2 * shape.hidden);
+  if (flow.bytes == 0)
+    shape.window_bytes = 64 << 20;
+  return shape;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  setenv("CUDA_MODULE_LOADING", "EAGER", 1);
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+    printf("no GPU\n");
+    return 77;
+  }
+  uint32_t from = argc > 1 ? (uint32_t)atoi(argv[1]) : 1, to = argc > 2 ? (uint32_t)atoi(argv[2]) : 40;
+  if (argc <= 1) {
+    flow_shape shape = small();
+    try_shape("bf16 by rank", shape);
+    shape.layout = WEFT_EP_PACKED;
+    shape.alignment = 16;
+    try_shape("bf16 packed", shape);
+    shape.layout = WEFT_EP_PER_EXPERT;
+    shape.alignment = 1;
+    try_shape("bf16 per expert", shape);
+    shape.dtype = WEFT_EP_FP8;
+    try_shape("fp8 per expert", shape);
+    shape.casts = true;
+    shape.layout = WEFT_EP_RANK_MAJOR;
+    try_shape("fp8 cast by rank", shape);
+    shape.ranks = 4;
+    shape.biases = 2;
+    shape.weights_back = true;
+    try_shape("four ranks, biases, weights back", shape);
+  }
+  for (uint32_t seed = from; seed <= to; seed++) {
+    char name[64];
+    snprintf(name, sizeof name, "seed %u", seed);
+    try_shape(name, drawn(seed));
+  }
+  return failures != 0;
+}

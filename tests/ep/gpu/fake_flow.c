@@ -1,0 +1,383 @@
+// Groups for throughput on CUDA memory, on a plug-in that has no GPU: what is refused and why, routes and their life,
+// ranks that join and leave between the filling of a route and its use.
+#include "ep/gpu/support/fake_ranks.h"
+
+static const int64_t experts[] = {0, 1, 1, 2};
+static const float weights[4] = {1, 1, 1, 1};
+static uint16_t x[512], y[512];
+
+static struct weft_ep_options wide(int32_t rank, uint32_t founders) {
+  static const int32_t list[] = {0, 1, 2, 3};
+  struct weft_ep_options options = fake_options(rank, founders ? list : NULL, founders);
+  options.mode = WEFT_EP_THROUGHPUT;
+  options.max_tokens = 4096;
+  options.topk = 2;
+  return options;
+}
+
+static void found(weft_ep_t **eps, uint32_t count) {
+  struct fake_activation activations[4];
+  for (uint32_t i = 0; i < count; i++)
+    eps[i] = fake_open(wide((int32_t)i, count));
+  for (uint32_t i = 0; i < count; i++)
+    fake_begin(&activations[i], eps[i]);
+  for (uint32_t i = 0; i < count; i++)
+    fake_end(&activations[i]);
+}
+
+static struct weft_ep_dispatch_args tokens(void) {
+  struct weft_ep_dispatch_args args = WEFT_EP_DISPATCH_ARGS_INIT;
+  args.x = x;
+  args.num_tokens = 2;
+  args.topk_idx = experts;
+  args.topk_weights = weights;
+  return args;
+}
+
+// One operation of all ranks, with one route each, or without. Returns what the first rank's await says.
+static int operate_by(weft_ep_t **eps, weft_ep_route_t **routes, uint32_t count, bool keeps, uint64_t *op) {
+  struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;
+  int rc = 0;
+  uint64_t ops[4];
+  combine.y = y;
+  combine.out = y;
+  for (uint32_t i = 0; i < count; i++) {
+    struct weft_ep_dispatch_args args = tokens();
+    args.route = routes[i];
+    if (keeps)
+      args.topk_idx = NULL, args.topk_weights = NULL;
+    assert_ok(weft_ep_dispatch(eps[i], &args, fake_no_rows(), NULL, &ops[i]));
+    assert_ok(weft_ep_combine(eps[i], ops[i], &combine, NULL));
+  }
+  for (uint32_t i = count; i-- > 0;) {
+    struct weft_ep_info info = WEFT_EP_INFO_INIT;
+    rc = weft_ep_await(eps[i], ops[i], &info, NULL, DEADLINE_MS);
+  }
+  *op = ops[0];
+  return rc;
+}
+
+static void many_tokens_choose_the_mode(void **state) {
+  (void)state;
+  weft_ep_t *eps[2];
+  found(eps, 2);
+  for (int i = 0; i < 5; i++) {
+    struct weft_ep_info info = WEFT_EP_INFO_INIT;
+    fake_operate(eps, 2, &info);
+    assert_int_equal(info.num_ranks, 2);
+    assert_int_equal(info.num_lost, 0);
+  }
+  for (int i = 0; i < 2; i++)
+    weft_ep_close(eps[i]);
+  struct weft_ep_options options = wide(0, 0);
+  options.mode = (enum weft_ep_mode)0;
+  options.max_tokens = 1025;
+  weft_ep_t *ep = fake_open(options);
+  assert_ok(weft_ep_activate(ep, DEADLINE_MS));
+  weft_ep_route_t *route = NULL;
+  assert_ok(weft_ep_route_create(ep, &(struct weft_ep_route_options)WEFT_EP_ROUTE_OPTIONS_INIT, &route));
+  weft_ep_route_free(route);
+  weft_ep_close(ep);
+}
+
+static void assert_open_refused(struct weft_ep_options options, int rc, const char *words) {
+  weft_ep_t *ep = NULL;
+  assert_int_equal(weft_ep_open(&ep, &options, DEADLINE_MS), rc);
+  assert_says(words);
+}
+
+static void openings_that_cannot_be_are_refused(void **state) {
+  (void)state;
+  struct weft_ep_options options = wide(0, 0);
+  options.max_processors = 7;
+  assert_open_refused(options, WEFT_ERR_INVALID, "max_processors is 7; for THROUGHPUT it must be from 8 to the 132");
+  options = wide(0, 0);
+  options.combine_dtype = WEFT_EP_COMBINE_LOGFMT10;
+  assert_open_refused(options, WEFT_ERR_UNSUPPORTED, "LOGFMT10 with THROUGHPUT on CUDA memory");
+  options = wide(0, 0);
+  options.window_bytes = 60000; // enough for host memory
+  assert_open_refused(options, WEFT_ERR_UNSUPPORTED, "window_bytes has no room");
+}
+
+static void what_a_group_for_throughput_cannot_do_is_refused(void **state) {
+  (void)state;
+  weft_ep_t *ep = fake_open(wide(0, 0));
+  uint64_t op;
+  assert_ok(weft_ep_activate(ep, DEADLINE_MS));
+  struct weft_ep_dispatch_args args = tokens();
+  const struct weft_ep_recv_args *recv = fake_no_rows();
+#define DISPATCH(field, value, rc, words)                                                                              \
+  args = tokens();                                                                                                     \
+  args.field = value;                                                                                                  \
+  assert_int_equal(weft_ep_dispatch(ep, &args, recv, NULL, &op), rc);                                                  \
+  assert_says(words)
+  DISPATCH(processors, 7, WEFT_ERR_INVALID, "dispatch: processors is 7; it must be from 8 to 132, or 0 for 24");
+  DISPATCH(processors, 133, WEFT_ERR_INVALID, "processors is 133");
+  DISPATCH(row_stride, 264, WEFT_ERR_INVALID, "row_stride is 264");
+  args = tokens();
+  assert_int_equal(weft_ep_dispatch_send(ep, &args, &op), WEFT_ERR_UNSUPPORTED);
+  assert_says("dispatch_send: call weft_ep_dispatch for both halves");
+  assert_int_equal(weft_ep_next_op(ep), 0);
+  args.processors = 8;
+  args.topk_weights = NULL;
+  assert_ok(weft_ep_dispatch(ep, &args, recv, NULL, &op));
+  struct weft_ep_combine_args combine;
+#define COMBINE(field, value, rc, words)                                                                               \
+  combine = (struct weft_ep_combine_args)WEFT_EP_COMBINE_ARGS_INIT;                                                    \
+  combine.out = y;                                                                                                     \
+  combine.field = value;                                                                                               \
+  assert_int_equal(weft_ep_combine(ep, op, &combine, NULL), rc);                                                       \
+  assert_says(words)
+  COMBINE(topk_weights, weights, WEFT_ERR_INVALID, "weights come with the dispatch");
+  COMBINE(flags, WEFT_EP_COMBINE_KEEP, WEFT_ERR_UNSUPPORTED, "KEEP with THROUGHPUT on CUDA memory");
+  COMBINE(dtype, WEFT_EP_COMBINE_LOGFMT10, WEFT_ERR_UNSUPPORTED, "LOGFMT10 with THROUGHPUT");
+  COMBINE(processors, 3, WEFT_ERR_INVALID, "combine: processors is 3");
+  COMBINE(flags, 0, WEFT_ERR_INVALID, "the dispatch had no topk_weights: give them there, or set UNWEIGHTED");
+  COMBINE(row_weights, weights, WEFT_ERR_INVALID, "the dispatch had no topk_weights");
+  combine.row_weights = NULL;
+  combine.flags = WEFT_EP_COMBINE_UNWEIGHTED;
+  combine.out_weights = (float *)y;
+  combine.bias[0] = y;
+  assert_ok(weft_ep_combine(ep, op, &combine, NULL));
+  weft_ep_close(ep);
+}
+
+static void a_group_for_latency_says_what_it_cannot_do(void **state) {
+  (void)state;
+  weft_ep_t *ep = fake_open(fake_options(0, NULL, 0));
+  uint64_t op;
+  assert_ok(weft_ep_activate(ep, DEADLINE_MS));
+  struct weft_ep_recv_args recv = *fake_no_rows();
+  struct weft_ep_dispatch_args none = WEFT_EP_DISPATCH_ARGS_INIT;
+  recv.layout = WEFT_EP_PACKED;
+  assert_int_equal(weft_ep_dispatch(ep, &none, &recv, NULL, &op), WEFT_ERR_UNSUPPORTED);
+  assert_says("the layout PACKED is not supported yet: on CUDA memory open the group for THROUGHPUT");
+  none.dtype = WEFT_EP_OPAQUE;
+  none.row_bytes = 16;
+  assert_int_equal(weft_ep_dispatch(ep, &none, fake_no_rows(), NULL, &op), WEFT_ERR_UNSUPPORTED);
+  assert_says("open the group for THROUGHPUT");
+  op = fake_launch(ep);
+  none = (struct weft_ep_dispatch_args)WEFT_EP_DISPATCH_ARGS_INIT;
+  assert_ok(weft_ep_dispatch(ep, &none, fake_no_rows(), NULL, &op));
+  struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;
+  combine.bias[1] = y;
+  assert_int_equal(weft_ep_combine(ep, op, &combine, NULL), WEFT_ERR_UNSUPPORTED);
+  assert_says("bias is not supported yet");
+  combine.bias[1] = NULL;
+  combine.flags = WEFT_EP_COMBINE_UNWEIGHTED;
+  assert_int_equal(weft_ep_combine(ep, op, &combine, NULL), WEFT_ERR_UNSUPPORTED);
+  weft_ep_route_t *route = NULL;
+  assert_int_equal(weft_ep_route_create(ep, &(struct weft_ep_route_options)WEFT_EP_ROUTE_OPTIONS_INIT, &route),
+                   WEFT_ERR_UNSUPPORTED);
+  assert_says("open the group for THROUGHPUT");
+  weft_ep_close(ep);
+}
+
+static weft_ep_route_t *make_route(weft_ep_t *ep) {
+  struct weft_ep_route_options options = WEFT_EP_ROUTE_OPTIONS_INIT;
+  weft_ep_route_t *route = NULL;
+  options.max_tokens = 3;
+  assert_ok(weft_ep_route_create(ep, &options, &route));
+  return route;
+}
+
+static void a_route_is_filled_and_used(void **state) {
+  (void)state;
+  weft_ep_t *eps[2];
+  weft_ep_route_t *routes[2];
+  uint64_t op, filled;
+  found(eps, 2);
+  for (int i = 0; i < 2; i++)
+    routes[i] = make_route(eps[i]);
+  struct weft_ep_route_info info = WEFT_EP_ROUTE_INFO_INIT;
+  int32_t rows[2];
+  assert_int_equal(weft_ep_route_await(routes[0], &info, DEADLINE_MS), WEFT_ERR_INVALID);
+  assert_says("no dispatch fills the route");
+  struct weft_ep_dispatch_args args = tokens();
+  args.route = routes[0];
+  args.topk_idx = NULL;
+  args.topk_weights = NULL;
+  assert_int_equal(weft_ep_dispatch(eps[0], &args, fake_no_rows(), NULL, &op), WEFT_ERR_INVALID);
+  assert_says("no dispatch has filled the route");
+  args = tokens();
+  args.route = routes[0];
+  args.num_tokens = 4;
+  assert_int_equal(weft_ep_dispatch(eps[0], &args, fake_no_rows(), NULL, &op), WEFT_ERR_ROOM);
+  assert_says("4 tokens, but the route has room for 3");
+  args.num_tokens = 2;
+  args.route = routes[1];
+  assert_int_equal(weft_ep_dispatch(eps[0], &args, fake_no_rows(), NULL, &op), WEFT_ERR_INVALID);
+  assert_says("made for another handle");
+  assert_int_equal(weft_ep_next_op(eps[0]), 0);
+  assert_ok(operate_by(eps, routes, 2, false, &filled));
+  info.expert_rows = rows;
+  info.expert_cap = 2;
+  assert_ok(weft_ep_route_await(routes[0], &info, DEADLINE_MS));
+  assert_int_equal(info.op, filled);
+  assert_int_equal(info.num_ranks, 2);
+  assert_int_equal(info.num_experts, 2);
+  struct weft_ep_route_arrays arrays = WEFT_EP_ROUTE_ARRAYS_INIT;
+  assert_ok(weft_ep_route_get_arrays(routes[0], &arrays));
+  assert_non_null(arrays.tokens_per_rank);
+  for (int i = 0; i < 3; i++)
+    assert_ok(operate_by(eps, routes, 2, true, &op));
+  args = tokens();
+  args.route = routes[0];
+  args.topk_idx = NULL;
+  assert_int_equal(weft_ep_dispatch(eps[0], &args, fake_no_rows(), NULL, &op), WEFT_ERR_INVALID);
+  assert_says("the route has kept those that it was filled with");
+  args.topk_weights = NULL;
+  args.num_tokens = 1;
+  assert_int_equal(weft_ep_dispatch(eps[0], &args, fake_no_rows(), NULL, &op), WEFT_ERR_INVALID);
+  assert_says("1 tokens, but the route was filled by a dispatch of 2");
+  args.num_tokens = 2;
+  struct weft_ep_recv_args other = *fake_no_rows();
+  other.layout = WEFT_EP_PACKED;
+  assert_int_equal(weft_ep_dispatch(eps[0], &args, &other, NULL, &op), WEFT_ERR_UNSUPPORTED);
+  assert_says("receive as then, or RANK_MAJOR");
+  struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;
+  struct weft_ep_result result = WEFT_EP_RESULT_INIT;
+  uint64_t ops[2];
+  combine.y = y;
+  combine.out = y;
+  assert_ok(weft_ep_combine_route(eps[1], routes[1], &combine, NULL, &ops[1]));
+  assert_ok(weft_ep_combine_route(eps[0], routes[0], &combine, &result, &ops[0]));
+  assert_int_equal(ops[0], op = weft_ep_next_op(eps[0]) - 1);
+  assert_int_equal(ops[0], ops[1]);
+  assert_ok(weft_ep_route_plan(routes[0], experts, 2, NULL));
+  assert_int_equal(weft_ep_combine_route(eps[0], routes[0], &combine, NULL, &op), WEFT_ERR_INVALID);
+  weft_ep_route_free(routes[1]); // two operations may still be asked about
+  weft_ep_close(eps[1]);
+  weft_ep_close(eps[0]);
+  assert_int_equal(weft_ep_route_await(routes[0], &info, 0), WEFT_ERR_CLOSED);
+  weft_ep_route_free(routes[0]);
+}
+
+static void who_goes_by_another_route_is_lost(void **state) {
+  (void)state;
+  weft_ep_t *eps[2];
+  weft_ep_route_t *routes[2];
+  uint64_t ops[2];
+  found(eps, 2);
+  for (int i = 0; i < 2; i++)
+    routes[i] = make_route(eps[i]);
+  assert_ok(operate_by(eps, routes, 2, false, &ops[0]));
+  struct weft_ep_dispatch_args args = tokens();
+  assert_ok(weft_ep_dispatch(eps[1], &args, fake_no_rows(), NULL, &ops[1])); // by none
+  args.route = routes[0];
+  args.topk_idx = NULL;
+  args.topk_weights = NULL;
+  assert_ok(weft_ep_dispatch(eps[0], &args, fake_no_rows(), NULL, &ops[0]));
+  for (int i = 0; i < 2; i++) {
+    struct weft_ep_info info = WEFT_EP_INFO_INIT;
+    int32_t lost[2] = {-1, -1};
+    info.lost = lost;
+    info.lost_cap = 2;
+    assert_ok(weft_ep_await(eps[i], ops[i], &info, NULL, DEADLINE_MS));
+    assert_int_equal(info.num_lost, 1);
+    assert_int_equal(lost[0], 1 - i);
+  }
+  for (int i = 0; i < 2; i++) {
+    weft_ep_route_free(routes[i]);
+    weft_ep_close(eps[i]);
+  }
+}
+
+static void a_rank_that_joins_ends_a_route(void **state) {
+  (void)state;
+  weft_ep_t *eps[3];
+  weft_ep_route_t *routes[3];
+  uint64_t op;
+  found(eps, 2);
+  for (int i = 0; i < 2; i++)
+    routes[i] = make_route(eps[i]);
+  assert_ok(operate_by(eps, routes, 2, false, &op));
+  assert_ok(operate_by(eps, routes, 2, true, &op));
+  struct fake_activation activation;
+  eps[2] = fake_open(wide(2, 0));
+  fake_begin(&activation, eps[2]);
+  while (!atomic_load(&activation.done))
+    fake_operate(eps, 2, NULL);
+  fake_end(&activation);
+  while (weft_ep_next_op(eps[0]) < weft_ep_next_op(eps[2]))
+    fake_operate(eps, 2, NULL);
+  routes[2] = make_route(eps[2]);
+  // The two that were there go by their routes; the third has none to go by, and they are lost to each other only where
+  // they differ: all three see that it joined.
+  struct weft_ep_route_info info = WEFT_EP_ROUTE_INFO_INIT;
+  assert_int_equal(weft_ep_route_await(routes[0], &info, DEADLINE_MS), WEFT_ERR_CONFLICT);
+  assert_says("rank 2 joined since the route was filled");
+  struct weft_ep_dispatch_args args = tokens();
+  uint64_t ops[2];
+  for (int i = 0; i < 2; i++) {
+    args.route = routes[i];
+    args.topk_idx = NULL;
+    args.topk_weights = NULL;
+    assert_ok(weft_ep_dispatch(eps[i], &args, fake_no_rows(), NULL, &ops[i]));
+  }
+  fake_launch(eps[2]);
+  for (int i = 0; i < 2; i++) {
+    struct weft_ep_info its = WEFT_EP_INFO_INIT;
+    assert_int_equal(weft_ep_await(eps[i], ops[i], &its, NULL, DEADLINE_MS), WEFT_ERR_CONFLICT);
+    assert_says("a rank has joined since the route was filled");
+  }
+  for (int i = 0; i < 3; i++) {
+    weft_ep_route_free(routes[i]);
+    weft_ep_close(eps[i]);
+  }
+}
+
+static void a_route_outlives_a_rank_that_leaves(void **state) {
+  (void)state;
+  weft_ep_t *eps[3];
+  weft_ep_route_t *routes[3];
+  uint64_t op;
+  const int32_t leaver = 2;
+  found(eps, 3);
+  for (int i = 0; i < 3; i++)
+    routes[i] = make_route(eps[i]);
+  assert_ok(operate_by(eps, routes, 3, false, &op));
+  assert_ok(weft_ep_disconnect(eps[0], &leaver, 1, DEADLINE_MS));
+  while (weft_ep_is_active(eps[2]))
+    fake_operate(eps, 3, NULL);
+  while (weft_ep_next_op(eps[0]) < weft_ep_next_op(eps[2]))
+    fake_operate(eps, 2, NULL);
+  assert_ok(operate_by(eps, routes, 2, true, &op));
+  for (int i = 0; i < 3; i++) {
+    weft_ep_route_free(routes[i]);
+    weft_ep_close(eps[i]);
+  }
+}
+
+static void hosts_that_nvlink_does_not_join_are_refused(void **state) {
+  (void)state;
+  static const int32_t list[] = {0, 1};
+  weft_ep_t *eps[2];
+  for (int i = 0; i < 2; i++) {
+    struct weft_ep_options options = wide(i, 2);
+    options.host_id = i ? "odd" : "even";
+    options.transport = "shm";
+    eps[i] = fake_open(options);
+  }
+  assert_int_equal(weft_ep_connect(eps[0], &list[1], 1, DEADLINE_MS), WEFT_ERR_UNSUPPORTED);
+  assert_says("a group for THROUGHPUT on CUDA memory cannot go there");
+  for (int i = 0; i < 2; i++)
+    weft_ep_close(eps[i]);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fake_open_store, fake_close_store)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      TEST(many_tokens_choose_the_mode),
+      TEST(openings_that_cannot_be_are_refused),
+      TEST(what_a_group_for_throughput_cannot_do_is_refused),
+      TEST(a_group_for_latency_says_what_it_cannot_do),
+      TEST(a_route_is_filled_and_used),
+      TEST(who_goes_by_another_route_is_lost),
+      TEST(a_rank_that_joins_ends_a_route),
+      TEST(a_route_outlives_a_rank_that_leaves),
+      TEST(hosts_that_nvlink_does_not_join_are_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
