@@ -17,7 +17,8 @@ __global__ void store_to(uint4 *to, size_t count) {
 }
 
 struct numbers {
-  uint32_t tokens = 4096, hidden = 7168, topk = 8, experts = 72, ranks = 2, window = 64, rounds = 20, quick = 0, batch = 0, only = 0;
+  uint32_t tokens = 4096, hidden = 7168, topk = 8, experts = 72, ranks = 2, window = 64, rounds = 20, quick = 0,
+           batch = 0, only = 0;
 };
 
 // Time of `what` for each rank, `rounds` times in a row; of the slowest, in us.
@@ -151,7 +152,8 @@ struct product {
   enum { SIZE = 8192, CUDA_R_32F_ = 0, CUDA_R_16BF_ = 14, COMPUTE_32F = 68 };
 
   bool open() {
-    const char *names[] = {getenv("CUBLAS") ? getenv("CUBLAS") : "", "libcublas.so.13", "libcublas.so.12", "libcublas.so"};
+    const char *names[] = {getenv("CUBLAS") ? getenv("CUBLAS") : "", "libcublas.so.13", "libcublas.so.12",
+                           "libcublas.so"};
     for (const char *name : names)
       if (*name && !library)
         library = dlopen(name, RTLD_NOW);

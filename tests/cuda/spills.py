@@ -38,7 +38,12 @@ ALLOWED = {
     ("dispatch<1, true, true>", "sm_90"): 16,
     ("dispatch<2, true, true>", "sm_90"): 16,
     ("dispatch<2, true, true>", "sm_100"): 16,
+    ("do_jobs<mover<false, false> >", "sm_90"): 32,
+    ("do_jobs<mover<false, true> >", "sm_90"): 16,
+    ("do_jobs<mover<true, false> >", "sm_90"): 16,
     ("record_missing", "sm_90"): 16,
+    ("rows_kernel<false>", "sm_90"): 96,
+    ("rows_kernel<true>", "sm_90"): 96,
 }
 KERNEL = re.compile(r"Compiling entry function '(\w+)' for '(sm_\w+)'")
 FUNCTION = re.compile(r"Function properties for (\w+)")

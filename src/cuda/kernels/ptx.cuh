@@ -233,45 +233,6 @@ __device__ __forceinline__ void bulk_wait_read() {
 __device__ __forceinline__ void bulk_wait() {
   asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
-
-// All but the newest N groups: what they are made from has been read; they have arrived.
-template <int N> __device__ __forceinline__ void bulk_wait_read_but() {
-  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory");
-}
-template <int N> __device__ __forceinline__ void bulk_wait_but() {
-  asm volatile("cp.async.bulk.wait_group %0;" ::"n"(N) : "memory");
-}
-
-// Bulk copies to shared memory tell a barrier there how many bytes have arrived. `barrier`: 8 bytes, by shared address.
-__device__ __forceinline__ void arrival_init(uint32_t barrier) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
-}
-__device__ __forceinline__ void arrival_init_fence() {
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
-__device__ __forceinline__ void arrival_expect(uint32_t barrier, uint32_t bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
-}
-__device__ __forceinline__ void arrival_wait(uint32_t barrier, uint32_t parity) {
-  asm volatile("{\n.reg .pred p;\nagain:\n"
-               "mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@!p bra again;\n}" ::"r"(barrier),
-               "r"(parity)
-               : "memory");
-}
-__device__ __forceinline__ void bulk_load(uint32_t to, const void *from, uint32_t size, uint32_t barrier) {
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
-               "l"(from), "r"(size), "r"(barrier)
-               : "memory");
-}
-__device__ __forceinline__ void bulk_store(void *to, uint32_t from, uint32_t size) {
-  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from), "r"(size)
-               : "memory");
-}
-
-// Orders ordinary accesses to any memory with those of bulk copies.
-__device__ __forceinline__ void bulk_fence_all() {
-  asm volatile("fence.proxy.async;" ::: "memory");
-}
 #endif
 
 __device__ __forceinline__ void store_release(uint64_t *p, uint64_t v) {

@@ -64,8 +64,8 @@ struct adder {
   }
 
   // Lists the answers in the order of ranks. Returns how many. [warp]
-  __device__ __forceinline__ uint32_t list_answers(mover_job &job, cuda_way way, uint32_t seat,
-                                                   uint64_t has_row, uint32_t lane) {
+  __device__ __forceinline__ uint32_t list_answers(mover_job &job, cuda_way way, uint32_t seat, uint64_t has_row,
+                                                   uint32_t lane) {
     const char *own = nullptr;
     if (has_row & mine) {
       uint32_t first = __ffs((int)__ballot_sync(~0u, seat == kernel.op.self)) - 1;
@@ -91,9 +91,8 @@ struct adder {
   }
 
   // Where it goes, biases, weights, what is missing. [warp]
-  __device__ __forceinline__ void finish_job(mover_job &job, uint32_t token, cuda_way way,
-                                             uint32_t seat, uint64_t sent, uint64_t has_row, uint32_t inputs,
-                                             uint32_t lane) {
+  __device__ __forceinline__ void finish_job(mover_job &job, uint32_t token, cuda_way way, uint32_t seat, uint64_t sent,
+                                             uint64_t has_row, uint32_t inputs, uint32_t lane) {
     uint32_t K = args.topk, answers = inputs;
     uint64_t row = (uint64_t)token * 2 * args.flow.hidden;
     float factor = 1.0f;
@@ -107,7 +106,8 @@ struct adder {
         weight = pair < args.rows ? args.row_weights[(size_t)pair * K + lane] : 0.0f;
       } else if (weighed) {
         weight = __uint_as_float(ptx::load_volatile(
-            (const uint32_t *)(channel.place(kernel.op.in[seat], channel.memory.sent[seat]) + 2 * args.flow.hidden) + lane));
+            (const uint32_t *)(channel.place(kernel.op.in[seat], channel.memory.sent[seat]) + 2 * args.flow.hidden) +
+            lane));
       }
       args.out_weights[(size_t)token * K + lane] = weight;
     }

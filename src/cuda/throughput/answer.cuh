@@ -38,8 +38,7 @@ struct answerer {
     if (!found)
       return JOB_WAITS;
     uint32_t seat = last = next_seat(found, last), nth = channel.memory.sent[seat];
-    uint32_t pair = (uint32_t)kernel.route
-                        .order[((size_t)seat * CUDA_CHANNELS + channel.index) * args.flow.list + nth];
+    uint32_t pair = (uint32_t)kernel.route.order[((size_t)seat * CUDA_CHANNELS + channel.index) * args.flow.list + nth];
     int32_t place = -1;
     float weight = 1.0f;
     size_t at = (size_t)pair * K + lane;
@@ -72,10 +71,16 @@ struct answerer {
     return JOB_READY;
   }
 
-  __device__ __forceinline__ void finished(const mover_job &job, bool more) { channel.count_row(job.seats, more); }
-  __device__ __forceinline__ void flush() { channel.tell(); }
+  __device__ __forceinline__ void finished(const mover_job &job, bool more) {
+    channel.count_row(job.seats, more);
+  }
+  __device__ __forceinline__ void flush() {
+    channel.tell();
+  }
   // [warp]
-  __device__ __forceinline__ void end() { channel.close(sources & ~channel.dropped); }
+  __device__ __forceinline__ void end() {
+    channel.close(sources & ~channel.dropped);
+  }
 };
 
 #endif

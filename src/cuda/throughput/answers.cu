@@ -12,15 +12,20 @@ struct answers_launch {
   flow_role answers, adds;
 };
 
-template <mover_inputs KIND> struct summer {
+template <bool RING> struct summer {
   uint32_t bytes;
+  bool as_it_is; // a single row is not changed by being added to nothing
   __device__ __forceinline__ void operator()(const mover_job &job, mover_share share) const {
-    add_job<KIND>(job, bytes, share);
+    if (as_it_is && job.inputs == 1)
+      move_row<14, RING>(job, bytes, share);
+    else
+      add_job<RING>(job, bytes, share);
   }
 };
 
-template <bool RANK_MAJOR> __global__ __launch_bounds__(ANSWERS_WARPS *WARP, 1) void answers_kernel(
-    const __grid_constant__ answers_launch launch) {
+template <bool RANK_MAJOR>
+__global__ __launch_bounds__(ANSWERS_WARPS *WARP,
+                             1) void answers_kernel(const __grid_constant__ answers_launch launch) {
   extern __shared__ channel_memory memory[];
   __shared__ flow_kernel kernel;
   const cuda_answers_args &args = launch.args;
@@ -31,7 +36,7 @@ template <bool RANK_MAJOR> __global__ __launch_bounds__(ANSWERS_WARPS *WARP, 1) 
   if (blockIdx.x < launch.answerers) {
     crew crew(0, launch.answerers, 0, launch.answers.warps, launch.answers.crew);
     if (crew.works)
-      run_channels<answerer>(crew, memory, summer<MOVER_OWN>{bytes}, args, kernel, others);
+      run_channels<answerer>(crew, memory, summer<false>{bytes, RANK_MAJOR}, args, kernel, others);
     return;
   }
   crew crew(launch.answerers, gridDim.x - launch.answerers, 0, launch.adds.warps, launch.adds.crew);
@@ -43,7 +48,7 @@ template <bool RANK_MAJOR> __global__ __launch_bounds__(ANSWERS_WARPS *WARP, 1) 
         if (has(others, seat))
           ptx::store_relaxed(&((cuda_flow_head *)kernel.op.out[seat])->answers[c].credit,
                              kernel.op.op * args.flow.list);
-  run_channels<adder>(crew, memory, summer<MOVER_RING>{bytes}, args, kernel);
+  run_channels<adder>(crew, memory, summer<true>{bytes, false}, args, kernel);
 }
 
 } // namespace
@@ -54,16 +59,9 @@ int cuda_launch_answers(const struct cuda_answers_args *args, uint32_t blocks, b
   // The experts' rows of a token are many more than its answers; where they have been added up, both ends move as much.
   uint32_t first = args->rank_major ? blocks / 2 : blocks * 3 / 4;
   launch_args.answerers = first ? first : 1;
-#ifdef FLOW_TUNE
-  launch_args.answerers = flow_tune("ANSWERERS", launch_args.answerers);
-#endif
   float work = (float)args->flow.hidden / 7168.0f;
-  launch_args.answers = flow_role_of(launch_args.answerers, ANSWERS_WARPS, (args->rank_major ? 1.0f : 5.0f) * work);
-  launch_args.adds = flow_role_of(blocks - launch_args.answerers, ANSWERS_WARPS, 2.5f * work);
-#ifdef FLOW_TUNE
-  flow_tune("CREW_ANSWER", ANSWERS_WARPS, &launch_args.answers);
-  flow_tune("CREW_ADD", ANSWERS_WARPS, &launch_args.adds);
-#endif
+  launch_args.answers = flow_role_of(launch_args.answerers, ANSWERS_WARPS, (args->rank_major ? 1.0f : 4.0f) * work);
+  launch_args.adds = flow_role_of(blocks - launch_args.answerers, ANSWERS_WARPS, 1.5f * work);
   void *params[] = {&launch_args};
   const void *kernel = args->rank_major ? (const void *)answers_kernel<true> : (const void *)answers_kernel<false>;
   return launch(kernel, params, blocks, ANSWERS_WARPS * WARP, flow_memory(ANSWERS_WARPS), early, stream);

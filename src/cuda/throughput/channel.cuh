@@ -7,8 +7,8 @@
 // Of one warp, or of those that share a channel. In shared memory.
 struct channel_memory {
   mover_job jobs[2];
-  uint32_t sent[DEVICE_SEATS]; // rows of this operation and channel, by seat: written or read
-  uint32_t room[DEVICE_SEATS]; // up to which number there is room, or a row
+  uint32_t sent[DEVICE_SEATS];                        // rows of this operation and channel, by seat: written or read
+  uint32_t room[DEVICE_SEATS];                        // up to which number there is room, or a row
   uint32_t written[DEVICE_SEATS], told[DEVICE_SEATS]; // rows whose stores have been issued, and that were told
 };
 
@@ -86,7 +86,7 @@ struct channel {
   uint64_t base; // position of the operation's first row
   uint32_t index, lane, words, first_place, list;
   uint64_t awaited, dropped; // seats that the last look was not content with; that are lost since the kernel began
-  uint32_t untold, batch;       // rows since one was told; after how many
+  uint32_t untold, batch;    // rows since one was told; after how many
 
   // `answers`: of the two rings. [warp]
   __device__ __forceinline__ channel(const flow_kernel &kernel, const cuda_flow &flow, bool answers, cuda_state *state,
@@ -94,8 +94,7 @@ struct channel {
       : kernel(kernel), ring(answers ? flow.answers : flow.rows), state(state), memory(memory),
         base(kernel.op.op * flow.list), index(index), lane(threadIdx.x % WARP),
         words((uint32_t)((answers ? offsetof(cuda_flow_head, answers) : 0) + index * sizeof(cuda_flow_word))),
-        first_place((uint32_t)(base % ring.places)), list(flow.list), awaited(0), dropped(0),
-        batch(ring.batch) {
+        first_place((uint32_t)(base % ring.places)), list(flow.list), awaited(0), dropped(0), batch(ring.batch) {
     untold = batch - 1; // the first row is told of at once
     __syncwarp();
     for (uint32_t seat = lane; seat < DEVICE_SEATS; seat += WARP)
@@ -139,8 +138,8 @@ struct channel {
     }
     __syncwarp();
   }
-  // A row's stores have been issued: tells of it now and then, since the fence of a release at system scope takes as long
-  // as a row does. [warp]
+  // A row's stores have been issued: tells of it now and then, since the fence of a release at system scope takes as
+  // long as a row does. [warp]
   __device__ __forceinline__ void count_row(uint64_t seats, bool more) {
     count_written(seats);
     if (++untold >= batch && more) {
@@ -230,8 +229,7 @@ template <typename ROLE> __device__ __forceinline__ bool await_job(ROLE &role, m
 // Finds a role's jobs, one after the other, each while the crew's others do the one before. ROLE has find(job),
 // finished(job, whether there are more), flush(), end() and `channel`. What this warp tells behind a barrier covers the
 // others' stores. [crew's first]
-template <typename ROLE>
-__device__ __forceinline__ void run_first(ROLE &role, const crew &crew, uint32_t barrier) {
+template <typename ROLE> __device__ __forceinline__ void run_first(ROLE &role, const crew &crew, uint32_t barrier) {
   mover_job *jobs = role.channel.memory.jobs;
 #pragma unroll 1
   for (uint32_t i = 0;; i++) {
@@ -261,21 +259,35 @@ __device__ __forceinline__ void run_others(channel_memory &memory, const crew &c
   }
 }
 
-// All channels of a crew: a ROLE for each, made of the memory, the channel and `args`. [warp]
-template <typename ROLE, typename WORK, typename... ARGS>
-__device__ __forceinline__ void run_channels(const crew &crew, channel_memory *all, WORK work, const ARGS &...args) {
-  uint32_t first = threadIdx.x / WARP - crew.warp, barrier = 1 + first / 2; // crews have two warps at least
-  channel_memory &memory = all[first / 2];
+// Of all channels of a crew: what its first warp does, with a ROLE for each, made of the memory, the channel and
+// `args`; and what the others do: a function of its own, so that neither keeps registers for the other. [warp]
+template <typename ROLE, typename... ARGS>
+__device__ __forceinline__ void find_jobs(const crew &crew, channel_memory &memory, uint32_t barrier,
+                                          const ARGS &...args) {
 #pragma unroll 1
   for (uint32_t c = crew.index; c < CUDA_CHANNELS; c += crew.count) {
-    if (crew.warp == 0) {
-      ROLE role(memory, c, args...);
-      run_first(role, crew, barrier);
-    } else {
-      run_others(memory, crew, barrier, work);
-    }
+    ROLE role(memory, c, args...);
+    run_first(role, crew, barrier);
     crew.sync(barrier); // the memory is free
   }
+}
+template <typename WORK>
+static __device__ __noinline__ void do_jobs(const crew crew, channel_memory &memory, uint32_t barrier,
+                                            const WORK work) {
+#pragma unroll 1
+  for (uint32_t c = crew.index; c < CUDA_CHANNELS; c += crew.count) {
+    run_others(memory, crew, barrier, work);
+    crew.sync(barrier);
+  }
+}
+template <typename ROLE, typename WORK, typename... ARGS>
+__device__ __forceinline__ void run_channels(const crew &crew, channel_memory *all, const WORK &work,
+                                             const ARGS &...args) {
+  uint32_t first = threadIdx.x / WARP - crew.warp, barrier = 1 + first / 2; // crews have two warps at least
+  if (crew.warp == 0)
+    find_jobs<ROLE>(crew, all[first / 2], barrier, args...);
+  else
+    do_jobs(crew, all[first / 2], barrier, work);
 }
 
 // The tokens of a channel, in their order.

@@ -12,9 +12,9 @@
 // this position has been read. At the begin of its kernel a reader gives credit for all operations before, whether it
 // read them or not; a position that it was sent and has not read is behind it then.
 //
-// **No circle of waits.** Each warp serves its channels in ascending order, at both ends. So the lowest channel that is
-// not finished anywhere has all its ends at work. Rows: whoever reads serves all writers at once, and waits for nothing
-// else. Answers: whoever writes serves all readers at once; whoever reads takes token after token.
+// **No circle of waits.** Each crew of warps serves its channels in ascending order, at both ends. So the lowest
+// channel that is not finished anywhere has all its ends at work. Rows: whoever reads serves all writers at once, and
+// waits for nothing else. Answers: whoever writes serves all readers at once; whoever reads takes token after token.
 //
 // Window: head | rings of rows [CUDA_CHANNELS] | rings of answers [CUDA_CHANNELS]
 #ifndef CUDA_THROUGHPUT_FLOW_H
@@ -23,10 +23,7 @@
 #include "cuda/kernels/layout.h"
 
 enum {
-#ifndef FLOW_CHANNELS
-#define FLOW_CHANNELS 192
-#endif
-  CUDA_CHANNELS = FLOW_CHANNELS, // divided without rest by 8, 12, 16, 24, 32, 48, 64 and 96 processors
+  CUDA_CHANNELS = 192,   // divided without rest by 8, 12, 16, 24, 32, 48, 64 and 96 processors
   CUDA_LEAST_PLACES = 3, // both ends have one row in hand of which they have not told
 };
 
@@ -78,7 +75,8 @@ static inline void cuda_flow_init(struct cuda_flow *flow, uint64_t window_bytes,
   flow->rows.place = cuda_round_up(row_bytes + 16 + cuda_routing_bytes(topk), CUDA_LINE);
   flow->answers.place = cuda_round_up(2 * hidden + 4 * topk, CUDA_LINE);
   // Half of it is for each.
-  uint64_t at = sizeof(struct cuda_flow_head), half = window_bytes > at ? (window_bytes - at) / 2 / CUDA_LINE * CUDA_LINE : 0;
+  uint64_t at = sizeof(struct cuda_flow_head),
+           half = window_bytes > at ? (window_bytes - at) / 2 / CUDA_LINE * CUDA_LINE : 0;
   struct cuda_ring *rings[2] = {&flow->rows, &flow->answers};
   flow->bytes = 0;
   for (int i = 0; i < 2; i++) {
@@ -86,7 +84,7 @@ static inline void cuda_flow_init(struct cuda_flow *flow, uint64_t window_bytes,
     if (places < CUDA_LEAST_PLACES)
       return;
     if (places > flow->list)
-      places = flow->list < CUDA_LEAST_PLACES ? CUDA_LEAST_PLACES : flow->list;
+      places = flow->list < CUDA_LEAST_PLACES ? (uint32_t)CUDA_LEAST_PLACES : flow->list;
     rings[i]->places = (uint32_t)places;
     // A fence at system scope takes as long as a row.
     rings[i]->batch = places >= 24 ? 8 : places >= 3 ? (uint32_t)places / 3 : 1;

@@ -1,12 +1,13 @@
 // How a warp moves rows: through its registers, packet by packet, cast or added on the way.
 //
-// A row's work is a *job*: its inputs, and where the result goes. What is known of a job stands in shared memory, so that
-// several warps can share one: each takes every n-th packet.
+// A row's work is a *job*: its inputs, and where the result goes. What is known of a job stands in shared memory, so
+// that several warps can share one: each takes every n-th packet.
 //
-// Registers rather than bulk copies: measured on H100s a processor stores as fast by either (45 GB/s to its own memory,
-// and all links can be filled by eight processors); and ordinary stores need neither stages in shared memory, of which
-// there would be too few for as many warps as it takes, nor fences between the two ways to memory, of 1,000 to 3,000
-// cycles each. What a processor stores to other GPUs holds up what it stores to its own, so blocks do one of both.
+// Registers rather than bulk copies: measured on two H100s, a processor stores as fast by either (45 GB/s to its own
+// memory), and ordinary stores need neither stages in shared memory, of which there would be too few for as many warps
+// as it takes, nor fences between the two ways to memory, of 1,000 to 3,000 cycles each. What a processor stores to
+// other GPUs holds up what it stores to its own, so blocks do one of both. A release at system scope takes 7,000
+// cycles; without it rows come late, also when all bulk stores have ended.
 #ifndef CUDA_THROUGHPUT_MOVER_CUH
 #define CUDA_THROUGHPUT_MOVER_CUH
 
@@ -15,7 +16,7 @@
 #include "cuda/throughput/op.h"
 
 enum {
-  MOVER_LINE = WARP * 16, // bytes, 16 a lane
+  MOVER_LINE = WARP * 16,           // bytes, 16 a lane
   MOVER_INPUTS = CUDA_MAX_TOPK + 2, // ranks or experts, and biases
   MOVER_OUTPUTS = CUDA_MAX_TOPK,
 };
@@ -38,15 +39,13 @@ struct mover_share {
   uint32_t first, step;
 };
 
-// Whether inputs are what this kernel only reads, or what peers write while it runs.
-enum mover_inputs { MOVER_OWN, MOVER_RING };
-
-template <mover_inputs KIND> __device__ __forceinline__ uint4 mover_load(bool here, const char *from) {
-  return KIND == MOVER_OWN ? ptx::load_input16_if(here, from) : ptx::load_line_if(here, from);
+// RING: of what peers write while the kernel runs, else what it only reads.
+template <bool RING> __device__ __forceinline__ uint4 mover_load(bool here, const char *from) {
+  return RING ? ptx::load_line_if(here, from) : ptx::load_input16_if(here, from);
 }
 
 // A row as it is. [warp]
-template <int LINES, mover_inputs KIND>
+template <int LINES, bool RING>
 __device__ __forceinline__ void move_row(const mover_job &job, uint32_t bytes, mover_share share) {
   constexpr uint32_t PACKET = LINES * MOVER_LINE;
   uint32_t outputs = job.outputs;
@@ -56,7 +55,7 @@ __device__ __forceinline__ void move_row(const mover_job &job, uint32_t bytes, m
     uint4 v[LINES];
 #pragma unroll
     for (int i = 0; i < LINES; i++)
-      v[i] = mover_load<KIND>(at + i * MOVER_LINE < bytes, from + at + i * MOVER_LINE);
+      v[i] = mover_load<RING>(at + i * MOVER_LINE < bytes, from + at + i * MOVER_LINE);
 #pragma unroll 1
     for (uint32_t o = 0; o < outputs; o++) {
       char *to = job.output[o] + at;
@@ -68,7 +67,7 @@ __device__ __forceinline__ void move_row(const mover_job &job, uint32_t bytes, m
 }
 
 // Rows of exactly N inputs, and without a factor: each line is done at once. [warp]
-template <int LINES, int N, mover_inputs KIND>
+template <int LINES, int N, bool RING>
 __device__ __forceinline__ void add_rows_of(const mover_job &job, uint32_t bytes, mover_share share) {
   constexpr uint32_t PACKET = LINES * MOVER_LINE;
   float weight[N];
@@ -83,7 +82,7 @@ __device__ __forceinline__ void add_rows_of(const mover_job &job, uint32_t bytes
       const char *from = job.input[n] + at;
 #pragma unroll
       for (int i = 0; i < LINES; i++)
-        v[i][n] = mover_load<KIND>(at + i * MOVER_LINE < bytes, from + i * MOVER_LINE);
+        v[i][n] = mover_load<RING>(at + i * MOVER_LINE < bytes, from + i * MOVER_LINE);
     }
     char *to = job.output[0] + at;
 #pragma unroll
@@ -98,7 +97,7 @@ __device__ __forceinline__ void add_rows_of(const mover_job &job, uint32_t bytes
 }
 
 // Rows of any number of inputs, four at a time. [warp]
-template <mover_inputs KIND>
+template <bool RING>
 __device__ __forceinline__ void add_many_rows(const mover_job &job, uint32_t bytes, mover_share share) {
   enum { LINES = 2, EACH = 4 };
   constexpr uint32_t PACKET = LINES * MOVER_LINE;
@@ -112,7 +111,7 @@ __device__ __forceinline__ void add_many_rows(const mover_job &job, uint32_t byt
       for (int n = 0; n < EACH; n++)
 #pragma unroll
         for (int i = 0; i < LINES; i++)
-          v[i][n] = mover_load<KIND>(first + n < job.inputs && at + i * MOVER_LINE < bytes,
+          v[i][n] = mover_load<RING>(first + n < job.inputs && at + i * MOVER_LINE < bytes,
                                      job.input[min(first + n, MOVER_INPUTS - 1u)] + at + i * MOVER_LINE);
 #pragma unroll
       for (int n = 0; n < EACH; n++) {
@@ -138,8 +137,7 @@ __device__ __forceinline__ void add_many_rows(const mover_job &job, uint32_t byt
 }
 
 // The inputs of bf16 added up in their order, in f32, each with its weight, rounded once. [warp]
-template <mover_inputs KIND>
-__device__ __forceinline__ void add_job(const mover_job &job, uint32_t bytes, mover_share share) {
+template <bool RING> __device__ __forceinline__ void add_job(const mover_job &job, uint32_t bytes, mover_share share) {
   switch (job.factor_at ? MOVER_INPUTS : job.inputs) {
   case 0: {
     char *to = job.output[0];
@@ -148,19 +146,31 @@ __device__ __forceinline__ void add_job(const mover_job &job, uint32_t bytes, mo
     break;
   }
   case 1:
-    add_rows_of<7, 1, KIND>(job, bytes, share);
+    add_rows_of<7, 1, RING>(job, bytes, share);
     break;
   case 2:
-    add_rows_of<7, 2, KIND>(job, bytes, share);
+    add_rows_of<7, 2, RING>(job, bytes, share);
     break;
   case 3:
-    add_rows_of<3, 3, KIND>(job, bytes, share);
+    add_rows_of<5, 3, RING>(job, bytes, share);
     break;
   case 4:
-    add_rows_of<3, 4, KIND>(job, bytes, share);
+    add_rows_of<4, 4, RING>(job, bytes, share);
+    break;
+  case 5:
+    add_rows_of<3, 5, RING>(job, bytes, share);
+    break;
+  case 6:
+    add_rows_of<2, 6, RING>(job, bytes, share);
+    break;
+  case 7:
+    add_rows_of<2, 7, RING>(job, bytes, share);
+    break;
+  case 8:
+    add_rows_of<2, 8, RING>(job, bytes, share);
     break;
   default:
-    add_many_rows<KIND>(job, bytes, share);
+    add_many_rows<RING>(job, bytes, share);
   }
 }
 
@@ -188,7 +198,7 @@ static __device__ __forceinline__ void cast_row(const mover_job &job, uint32_t h
 #pragma unroll
     for (int i = 0; i < LINES; i++)
       v[i] = ptx::load_input16_if(first + 2 * i + lane / 16 < blocks, from + i * MOVER_LINE);
-    // Lines side by side, since each step waits for the one before. Half a warp has a block.
+      // Lines side by side, since each step waits for the one before. Half a warp has a block.
 #pragma unroll
     for (int i = 0; i < LINES; i++) {
       uint32_t pair = amax_pair(v[i]);

@@ -28,7 +28,7 @@ __host__ __device__ static inline uint32_t places_words(uint32_t experts) {
 
 // A row to be placed: lane k has selection k.
 struct routed {
-  uint32_t pair;   // its number; beyond the route's room: none
+  uint32_t pair; // its number; beyond the route's room: none
   uint32_t seat, token;
   int32_t expert;  // local; -1: it is another rank's
   uint32_t number; // among its source's for that expert
@@ -96,7 +96,9 @@ __device__ __forceinline__ void write_routed(const cuda_rows_args &args, const f
   if (!mine)
     return;
   uint32_t before = (1u << lane) - 1;
-  uint32_t k = args.keep_places ? lane : row.expert >= 0 ? __popc(valid & before) : __popc(valid) + __popc(~valid & before);
+  uint32_t k = args.keep_places  ? lane
+               : row.expert >= 0 ? __popc(valid & before)
+                                 : __popc(valid) + __popc(~valid & before);
   if (args.local_expert)
     args.local_expert[(size_t)row.pair * K + k] = row.expert;
   if (args.weights)
@@ -135,8 +137,8 @@ __device__ __forceinline__ void put_scales(const cuda_rows_args &args, const mov
 }
 
 // Makes the table; block `teller` also tells the caller. [block]
-static __device__ __noinline__ void make_places(const cuda_rows_args &args, const flow_kernel &kernel, places_table &table,
-                                                uint32_t teller) {
+static __device__ __noinline__ void make_places(const cuda_rows_args &args, const flow_kernel &kernel,
+                                                places_table &table, uint32_t teller) {
   __shared__ uint32_t shared[2 * PLACES_SHARED], sizes[256], begins[257], most;
   uint32_t E = args.flow.experts, members = kernel.op.count, entries = members * E;
   uint32_t *global = args.workspace + ROWS_PLACES + (size_t)blockIdx.x * places_words(E);

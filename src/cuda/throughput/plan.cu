@@ -18,14 +18,14 @@ struct plan_launch {
 
 struct plan_view {
   uint32_t count, bins;
-  uint64_t usual;                     // seats that get rows
-  int32_t rank[CUDA_MAX_MEMBERS];     // ascending
+  uint64_t usual;                 // seats that get rows
+  int32_t rank[CUDA_MAX_MEMBERS]; // ascending
   uint8_t seat[CUDA_MAX_MEMBERS];
 };
 
 // A warp's selections, some tokens at a time, whose lanes lie side by side. [warp]
 struct plan_step {
-  bool valid;    // there is a rank for it
+  bool valid; // there is a rank for it
   uint32_t member, expert, seat;
   uint32_t same, rows; // lanes with the same expert; leading lanes of the same seat: those that make a row
   bool leads;

@@ -10,7 +10,7 @@ struct row_receiver {
   const flow_kernel &kernel;
   const places_table &table;
   uint64_t sources, open; // from which rows come; may come yet
-  uint32_t last; // source of the newest job
+  uint32_t last;          // source of the newest job
   // The next row, whose foot is loaded while the one before it is at work. DEVICE_SEATS: none is there.
   uint32_t seat, scale[SCALES];
   uint2 head, entry;
@@ -33,9 +33,8 @@ struct row_receiver {
     const char *foot = channel.place(kernel.op.in[seat], number) + args.shape.value_bytes;
 #pragma unroll
     for (uint32_t i = 0; i < SCALES; i++)
-      scale[i] = i * WARP + lane < args.shape.scale_words
-                     ? ptx::load_volatile((const uint32_t *)foot + i * WARP + lane)
-                     : 0;
+      scale[i] =
+          i * WARP + lane < args.shape.scale_words ? ptx::load_volatile((const uint32_t *)foot + i * WARP + lane) : 0;
     entry = make_uint2(CUDA_WAY_NONE, 0);
     if (args.kept) {
       head = make_uint2((uint32_t)*order_of(seat, number), 0);

@@ -1,4 +1,5 @@
-// The rows of a dispatch: some blocks send them to other ranks, others receive, and bring this rank's own to their places.
+// The rows of a dispatch: some blocks send them to other ranks, others receive, and bring this rank's own to their
+// places.
 #include "cuda/throughput/launch.h"
 #include "cuda/throughput/receive.cuh"
 #include "cuda/throughput/send.cuh"
@@ -6,7 +7,7 @@
 
 namespace {
 
-enum { LINES = 7 };
+enum { LINES = 14 }; // of a packet: a row of 7168 bytes is one
 
 struct rows_launch {
   cuda_rows_args args;
@@ -16,7 +17,8 @@ struct rows_launch {
 
 // What did not come: rows of a source that was lost in mid-flow become 0, and nobody's.
 // [block]
-__device__ __noinline__ void fill_lost(const cuda_rows_args &args, const flow_kernel &kernel, const places_table &table) {
+__device__ __noinline__ void fill_lost(const cuda_rows_args &args, const flow_kernel &kernel,
+                                       const places_table &table) {
   uint64_t lost = ptx::load_volatile(&args.op->lost);
   uint32_t E = args.flow.experts, lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
   // A bit for each pair, or row of the caller's buffer, that has come.
@@ -67,35 +69,32 @@ __device__ __noinline__ void fill_lost(const cuda_rows_args &args, const flow_ke
   }
 }
 
-template <bool CAST, mover_inputs KIND> struct mover {
+template <bool CAST, bool RING> struct mover {
   const cuda_rows_args &args;
   uint32_t scale_stride;
   __device__ __forceinline__ void operator()(const mover_job &job, mover_share share) const {
     if (CAST)
       cast_row(job, args.flow.hidden, args.shape.casts, scale_stride, share);
     else
-      move_row<LINES, KIND>(job, args.shape.value_bytes, share);
+      move_row<LINES, RING>(job, args.shape.value_bytes, share);
   }
 };
 
-template <bool CAST> __global__ __launch_bounds__(ROWS_WARPS *WARP, 1) void rows_kernel(
-    const __grid_constant__ rows_launch launch) {
+template <bool CAST>
+__global__ __launch_bounds__(ROWS_WARPS *WARP, 1) void rows_kernel(const __grid_constant__ rows_launch launch) {
   extern __shared__ channel_memory memory[];
   __shared__ flow_kernel kernel;
   __shared__ places_table table;
-  __shared__ bool concludes, short_of;
   const cuda_rows_args &args = launch.args;
   ptx::kernel_wait();
   begin_flow(kernel, args.state, args.op, args.route);
   uint64_t mine = 1ull << kernel.op.self, others = kernel.seats & ~mine;
   uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, half = ROWS_WARPS / 2;
-  if (threadIdx.x == 0)
-    short_of = false;
   bool sends = blockIdx.x < launch.senders;
   if (sends) {
     crew crew(0, launch.senders, 0, launch.sends.warps, launch.sends.crew);
     if (crew.works)
-      run_channels<row_sender<CAST>>(crew, memory, mover<CAST, MOVER_OWN>{args, 1}, args, kernel);
+      run_channels<row_sender<CAST>>(crew, memory, mover<CAST, false>{args, 1}, args, kernel);
   } else {
     crew receivers(launch.senders, gridDim.x - launch.senders, 0, launch.receives.warps, launch.receives.crew);
     crew owners(launch.senders, gridDim.x - launch.senders, half, launch.owns.warps, launch.owns.crew);
@@ -115,39 +114,39 @@ template <bool CAST> __global__ __launch_bounds__(ROWS_WARPS *WARP, 1) void rows
       sources |= (uint64_t)(kernel.op.rows[seat] > 0) << seat;
     }
     if (receivers.works)
-      run_channels<row_receiver>(receivers, memory, mover<false, MOVER_RING>{args, 1}, args, kernel, table,
-                                 sources & others);
+      run_channels<row_receiver>(receivers, memory, mover<false, true>{args, 1}, args, kernel, table, sources & others);
     else if (owners.works)
-      run_channels<own_rows<CAST>>(owners, memory, mover<CAST, MOVER_OWN>{args, args.out_scale_block_stride}, args,
-                                   kernel, table);
+      run_channels<own_rows<CAST>>(owners, memory, mover<CAST, false>{args, args.out_scale_block_stride}, args, kernel,
+                                   table);
   }
   // The last block looks whether all has come that headers said.
   __syncthreads();
+  bool last = false;
   if (threadIdx.x == 0) {
     __threadfence();
-    concludes = atomicAdd(args.workspace + ROWS_ENDED, 1) == gridDim.x - 1;
+    last = atomicAdd(args.workspace + ROWS_ENDED, 1) == gridDim.x - 1;
     __threadfence();
   }
-  __syncthreads();
-  if (!concludes)
+  if (!__syncthreads_or(last))
     return;
+  bool missing = false;
   if (threadIdx.x < DEVICE_SEATS) {
     uint32_t seat = threadIdx.x, *came = args.workspace + ROWS_CAME + seat;
-    if (has(kernel.op.seats, seat) && seat != kernel.op.self && *(volatile uint32_t *)came != kernel.op.rows[seat]) {
+    missing =
+        has(kernel.op.seats, seat) && seat != kernel.op.self && *(volatile uint32_t *)came != kernel.op.rows[seat];
+    if (missing) {
       mark_lost(args.state, seat); // it has given this rank up, or died
       ptx::set_bits(&args.op->lost, 1ull << seat);
-      short_of = true;
     }
     *came = 0;
     if (seat == 0)
       args.workspace[ROWS_ENDED] = 0;
   }
-  __syncthreads();
-  if (short_of) {
-    if (sends) // this block had no use for the table
-      make_places(args, kernel, table, gridDim.x);
-    fill_lost(args, kernel, table);
-  }
+  if (!__syncthreads_or(missing))
+    return;
+  if (sends) // this block had no use for the table
+    make_places(args, kernel, table, gridDim.x);
+  fill_lost(args, kernel, table);
 }
 
 } // namespace
@@ -173,19 +172,11 @@ int cuda_launch_rows(const struct cuda_rows_args *args, uint32_t blocks, bool ea
   // Eight processors fill the links of one.
   uint32_t senders = (blocks + 1) / 3, others;
   launch_args.senders = senders < 1 ? 1 : senders > 16 ? 16 : senders;
-#ifdef FLOW_TUNE
-  launch_args.senders = flow_tune("SENDERS", launch_args.senders);
-#endif
   others = blocks - launch_args.senders;
   float work = (float)a.shape.in_bytes / 7168.0f, copies = a.layout == WEFT_EP_RANK_MAJOR ? 1.0f : 2.0f;
   launch_args.sends = flow_role_of(launch_args.senders, ROWS_WARPS, 0.6f * work);
   launch_args.receives = flow_role_of(others, ROWS_WARPS / 2, 0.9f * copies * (float)a.shape.value_bytes / 7168.0f);
   launch_args.owns = flow_role_of(others, ROWS_WARPS / 2, 0.9f * copies * work);
-#ifdef FLOW_TUNE
-  flow_tune("CREW_SEND", ROWS_WARPS, &launch_args.sends);
-  flow_tune("CREW_RECV", ROWS_WARPS / 2, &launch_args.receives);
-  flow_tune("CREW_OWN", ROWS_WARPS / 2, &launch_args.owns);
-#endif
   void *params[] = {&launch_args};
   const void *kernel = a.shape.casts ? (const void *)rows_kernel<true> : (const void *)rows_kernel<false>;
   return launch(kernel, params, blocks, ROWS_WARPS * WARP, flow_memory(ROWS_WARPS), early, stream);

@@ -1,5 +1,5 @@
-// The sending end of a channel of rows: each token's row is loaded once, and stored to the rings of all other ranks that
-// it goes to. And the way of this rank's own rows, which go through no ring.
+// The sending end of a channel of rows: each token's row is loaded once, and stored to the rings of all other ranks
+// that it goes to. And the way of this rank's own rows, which go through no ring.
 #ifndef CUDA_THROUGHPUT_SEND_CUH
 #define CUDA_THROUGHPUT_SEND_CUH
 
@@ -116,15 +116,21 @@ template <bool CAST> struct row_sender {
       if (lane == 0)
         entries[0] = make_uint2(row & ((1u << CUDA_WAY_SEAT) - 1), next.token);
       if (lane < args.topk)
-        entries[1 + lane] = seat == target ? make_uint2(next.way.number, __float_as_uint(next.weight))
-                                           : make_uint2(CUDA_WAY_NONE, 0);
+        entries[1 + lane] =
+            seat == target ? make_uint2(next.way.number, __float_as_uint(next.weight)) : make_uint2(CUDA_WAY_NONE, 0);
     }
   }
 
-  __device__ __forceinline__ void finished(const mover_job &job, bool more) { channel.count_row(job.seats, more); }
-  __device__ __forceinline__ void flush() { channel.tell(); }
+  __device__ __forceinline__ void finished(const mover_job &job, bool more) {
+    channel.count_row(job.seats, more);
+  }
+  __device__ __forceinline__ void flush() {
+    channel.tell();
+  }
   // [warp]
-  __device__ __forceinline__ void end() { channel.close(next.seats & ~channel.dropped); }
+  __device__ __forceinline__ void end() {
+    channel.close(next.seats & ~channel.dropped);
+  }
 };
 
 // This rank's own rows of a channel: straight to their places.

@@ -13,8 +13,8 @@ struct flow_role {
   uint32_t warps, crew;
 };
 
-// For `blocks` with up to `most` warps each. `work`: how long a row takes one warp that moves it, beside how long it takes
-// to find it. The sizes that make the least of turns times the longer of both.
+// For `blocks` with up to `most` warps each. `work`: how long a row takes one warp that moves it, beside how long it
+// takes to find it. The sizes that make the least of turns times the longer of both.
 static inline flow_role flow_role_of(uint32_t blocks, uint32_t most, float work) {
   flow_role best = {2, 2};
   float least = 0;
@@ -28,18 +28,6 @@ static inline flow_role flow_role_of(uint32_t blocks, uint32_t most, float work)
   }
   return best;
 }
-
-#ifdef FLOW_TUNE
-#include <cstdlib>
-static inline uint32_t flow_tune(const char *name, uint32_t usual) {
-  const char *value = getenv(name);
-  return value ? (uint32_t)atoi(value) : usual;
-}
-static inline void flow_tune(const char *name, uint32_t most, flow_role *role) {
-  role->crew = flow_tune(name, role->crew);
-  role->warps = most / role->crew * role->crew;
-}
-#endif
 
 static inline size_t flow_memory(uint32_t warps) {
   return warps / 2 * sizeof(channel_memory);

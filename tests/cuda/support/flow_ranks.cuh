@@ -37,8 +37,8 @@ struct flow_shape {
   bool zero_padding = false, keep_places = false, narrow = false, columns = false;
   uint64_t window_bytes = 64 << 20;
   std::vector<uint32_t> blocks = {24};
-  bool uneven = false;  // ranks have different numbers of tokens, the last has none
-  uint32_t none = 0;    // of 100 selections, so many select nothing or an absent rank
+  bool uneven = false; // ranks have different numbers of tokens, the last has none
+  uint32_t none = 0;   // of 100 selections, so many select nothing or an absent rank
   bool one_expert = false;
   uint32_t biases = 0;
   bool weights_back = false, unweighted = false;
@@ -104,13 +104,13 @@ struct flow_rank {
   int device;
   cudaStream_t stream;
   // host
-  std::vector<char> x, scales; // as the caller has them
+  std::vector<char> x, scales;        // as the caller has them
   std::vector<char> sent, row_scales; // as they travel, one behind the other
   std::vector<int64_t> topk;
   std::vector<float> weights;
   std::vector<uint16_t> y, bias[2];
   std::vector<float> row_weights;
-  std::vector<int32_t> number, row_of; // [T][K]
+  std::vector<int32_t> number, row_of;     // [T][K]
   std::vector<std::vector<int32_t>> pairs; // by source: its tokens, in order
   // device
   cuda_state *state;
@@ -175,9 +175,11 @@ struct flow_group {
       r.device = (int)i % devices;
       r.tokens = shape.uneven ? (i + 1 == shape.ranks ? 0 : shape.tokens - i * shape.tokens / 5) : shape.tokens;
       OK(cudaSetDevice(r.device));
-      for (int peer = 0; peer < devices; peer++)
-        if (peer != r.device && cudaDeviceEnablePeerAccess(peer, 0) == cudaErrorPeerAccessAlreadyEnabled)
-          cudaGetLastError();
+      static bool reached[16];
+      for (int peer = 0; peer < devices && !reached[r.device]; peer++)
+        if (peer != r.device)
+          OK(cudaDeviceEnablePeerAccess(peer, 0));
+      reached[r.device] = true;
       bool early = true;
       OK(cuda_load_throughput(&early));
       OK(cudaStreamCreateWithFlags(&r.stream, cudaStreamNonBlocking));
@@ -550,8 +552,8 @@ struct flow_group {
   bool complain(const char *what, const flow_rank &r, size_t at, long long is, long long should) {
     if (wrong.empty()) {
       char text[256];
-      snprintf(text, sizeof text, "%s of rank %d, at %zu: %lld (0x%llx) instead of %lld (0x%llx)", what, (int)r.rank, at,
-               is, is, should, should);
+      snprintf(text, sizeof text, "%s of rank %d, at %zu: %lld (0x%llx) instead of %lld (0x%llx)", what, (int)r.rank,
+               at, is, is, should, should);
       wrong = text;
     }
     return false;
@@ -660,8 +662,8 @@ struct flow_group {
       const char *values = fill.data(), *words = fill.data();
       int32_t rank, token;
       memset(&rank, FILL, 4), memset(&token, FILL, 4);
-      bool gap = of[n] < 0 && shape.layout == WEFT_EP_PACKED && shape.zero_padding && n < bounds.back() +
-                 (shape.alignment - bounds.back() % shape.alignment) % shape.alignment;
+      bool gap = of[n] < 0 && shape.layout == WEFT_EP_PACKED && shape.zero_padding &&
+                 n < bounds.back() + (shape.alignment - bounds.back() % shape.alignment) % shape.alignment;
       if (of[n] >= 0) {
         const flow_rank &s = all[of[n] >> 32];
         token = (int32_t)of[n], rank = s.rank;
