@@ -113,7 +113,7 @@ enum weft_ep_dtype {
   WEFT_EP_FP8_UE8M0 = 4,
   /** bytes that the library does not look at: row_bytes of values and scale_bytes of scales for each token, which the
    *  caller's layer has made (NVFP4, MXFP8). It is said in each call: a group is opened for a type whose rows have room
-   *  for it. On CUDA memory UNSUPPORTED today */
+   *  for it. On CUDA memory with THROUGHPUT only */
   WEFT_EP_OPAQUE = 5,
 };
 
@@ -135,8 +135,9 @@ enum weft_ep_mode {
   /** Many tokens, as prefill and training have them: rows flow in pieces through windows of a bounded size
    *  (weft_ep_options.window_bytes), on few processors. weft_ep_dispatch() and weft_ep_combine() send and receive at
    *  once. The single halves, weft_ep_recv_args.rows_at and weft_ep_combine_rows() are for operations whose rows fit
-   *  into a window all at once, else LIMIT; weights of the top-k come with the dispatch. UNSUPPORTED today on CUDA
-   *  memory */
+   *  into a window all at once, else LIMIT; weights of the top-k come with the dispatch. On CUDA memory UNSUPPORTED:
+   *  the single halves, KEEP, LOGFMT10, and peers on hosts that NVLink does not reach; and window_bytes has
+   *  room for a few rows in each of a window's channels, else INVALID says how much that takes */
   WEFT_EP_THROUGHPUT = 2,
 };
 
@@ -157,7 +158,7 @@ enum weft_ep_layout {
    *  caller computes the weighted sum over these; the combine adds the rows of the ranks, unweighted. */
   WEFT_EP_RANK_MAJOR = 2,
   /** x[S][H]: as PER_EXPERT, without room between the experts: the part of each begins at the first multiple of
-   *  weft_ep_recv_args.alignment that is not before the end of the part before it. On CUDA memory UNSUPPORTED today */
+   *  weft_ep_recv_args.alignment that is not before the end of the part before it. CUDA: THROUGHPUT only */
   WEFT_EP_PACKED = 3,
 };
 
@@ -487,7 +488,7 @@ enum weft_ep_dispatch_flags {
    *  graph of its own has begun is not known here, so a graph ends what it begins. */
   WEFT_EP_DISPATCH_RECYCLE = 1 << 0,
   /** With `route`: topk_idx has to be what the route knows, else INVALID names the first token and place that differ.
-   *  The dispatch goes by a route that is filled, and fills one that was planned. CUDA: UNSUPPORTED today */
+   *  The dispatch goes by a route that is filled, and fills one that was planned. CUDA: UNSUPPORTED */
   WEFT_EP_DISPATCH_CHECK_ROUTE = 1 << 1,
 };
 
@@ -514,7 +515,7 @@ struct weft_ep_dispatch_args {
   const uint32_t *num_tokens_at;
   /** With topk_idx, which is not NULL then for 0 tokens either: the dispatch fills the route. With topk_idx and
    *  topk_idx32 NULL: it goes by the route, with as many tokens as filled it, and topk_weights NULL, for the route has
-   *  kept them. See weft_ep_route_create(). Default: none. CUDA: UNSUPPORTED today */
+   *  kept them. See weft_ep_route_create(). Default: none. CUDA: THROUGHPUT only */
   weft_ep_route_t *route;
   void *stream;                /**< CUDA: the cudaStream_t to launch in; host memory: unused */
   uint64_t row_stride;         /**< bytes from a row of x to the next; default: those of a row. CUDA: a multiple of
@@ -529,7 +530,8 @@ struct weft_ep_dispatch_args {
   uint32_t row_bytes;          /**< OPAQUE: bytes of a row of x, a multiple of 16; in all ranks the same */
   uint32_t scale_bytes;        /**< OPAQUE: bytes of its scales, a multiple of 4; in all ranks the same. 0: none */
   uint32_t processors;         /**< CUDA: streaming multiprocessors that the kernel may take, at most and by default
-                                  weft_ep_options.max_processors. Host memory: unused */
+                                  weft_ep_options.max_processors; THROUGHPUT: 8 to that, by default 24. Host memory:
+                                  unused */
   uint32_t flags;              /**< WEFT_EP_DISPATCH_* */
 };
 /** Initial value: its size, and 0 for every other field. */
@@ -650,7 +652,7 @@ enum weft_ep_combine_flags {
   WEFT_EP_COMBINE_KEEP = 1 << 1,
   /** PER_EXPERT, PACKED: the rows of a token are added as they are, without the weights of the dispatch, as those that
    *  are RANK_MAJOR always are; RENORMALIZE counts every weight as 1. All ranks set it, or none. On CUDA memory
-   *  UNSUPPORTED today */
+   *  with THROUGHPUT only, and not together with RENORMALIZE */
   WEFT_EP_COMBINE_UNWEIGHTED = 1 << 2,
 };
 
@@ -667,20 +669,20 @@ struct weft_ep_combine_args {
                                 combine has run */
   const float *row_weights;  /**< RANK_MAJOR [rows][K] in rank memory, at their places in the top-k: weights that go
                                 back with the rows, for out_weights; default: none. Read as long as topk_weights. On
-                                CUDA memory UNSUPPORTED today */
+                                CUDA memory with THROUGHPUT only, and by all ranks or none */
   const void *bias[2]; /**< bf16 [T][H] in rank memory, added one after the other to the sum, scaled or not, before
                           it is rounded; they do not overlap `out`. Read by the receiving half. Default: none. On
-                          CUDA memory UNSUPPORTED today */
+                          CUDA memory with THROUGHPUT only */
   void *out; /**< bf16 [T][H] in rank memory, written by the receiving half; a token without contribution is 0, or the
                 sum of its biases */
   float *out_weights; /**< [T][K] in rank memory, written by the receiving half: the row_weights of the ranks, summed;
                          each selection has those of one rank, and 0 where none came. Default: not written. On CUDA
-                         memory UNSUPPORTED today */
+                         memory as row_weights, with which it goes */
   void *stream;       /**< CUDA: the cudaStream_t to launch in; host memory: unused */
   enum weft_ep_combine_dtype dtype; /**< of the rows that this rank sends; default: as the group was opened. CUDA: the
                                        same for all ranks */
-  uint32_t processors; /**< CUDA: streaming multiprocessors that the kernel may take, at most and by default
-                          weft_ep_options.max_processors. Host memory: unused */
+  uint32_t processors; /**< CUDA: streaming multiprocessors that the kernel may take, as in weft_ep_dispatch_args. Host
+                          memory: unused */
   uint32_t flags;      /**< WEFT_EP_COMBINE_* */
   uint32_t reserved;   /**< 0 */
 };
@@ -885,7 +887,13 @@ WEFT_API void weft_ep_route_info_init(struct weft_ep_route_info *info, size_t si
  * that went by the route, with PROTOCOL for others.
  *
  * After weft_ep_close() of its rank the calls of a route return CLOSED. INVALID: an option is more than the group was
- * opened for. CUDA: UNSUPPORTED today. [owner]
+ * opened for.
+ *
+ * CUDA, THROUGHPUT only: launches that use a route follow each other as their streams do, and nothing is BUSY. By a
+ * route, rows that are not RANK_MAJOR have the layout, `rows` and alignment of the receive that filled it, else
+ * UNSUPPORTED; the masks are those of the filling. weft_ep_dispatch() and weft_ep_combine_route() cannot say CONFLICT
+ * before kernels have run: the operation then moves no rows on any rank, and `info`, `result` or weft_ep_await() say
+ * it. A rank that goes by a route of another operation is lost to the others. [owner]
  */
 WEFT_API int weft_ep_route_create(weft_ep_t *ep, const struct weft_ep_route_options *options, weft_ep_route_t **route);
 

@@ -18,8 +18,8 @@ static size_t window_bytes(const struct device_ep_options *o, char *why) {
   cuda_flow_of(o, &flow, &offset);
   if (flow.bytes > 0)
     return offset + flow.bytes;
-  uint64_t least = offset + sizeof(struct cuda_flow_head) +
-                   (uint64_t)CUDA_CHANNELS * CUDA_LEAST_PLACES * (flow.rows.place + flow.answers.place);
+  uint32_t larger = flow.rows.place > flow.answers.place ? flow.rows.place : flow.answers.place; // half is for each
+  uint64_t least = offset + sizeof(struct cuda_flow_head) + (uint64_t)2 * CUDA_CHANNELS * CUDA_LEAST_PLACES * larger;
   cuda_why(
       why, WEFT_ERR_INVALID,
       "window_bytes is %llu, and rows of %u and %u bytes, %d in each of %d channels, take %llu: want that at least",
