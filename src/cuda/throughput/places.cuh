@@ -218,9 +218,11 @@ static __device__ __noinline__ void make_places(const cuda_rows_args &args, cons
       args.range[kernel.op.rank[seat]] = (int64_t)((uint64_t)kernel.row_base[seat] << 32 | kernel.op.rows[seat]);
     }
   } else if (args.range) {
-    for (uint32_t i = threadIdx.x; i < entries; i += blockDim.x)
+    for (uint32_t i = threadIdx.x; i < entries; i += blockDim.x) {
+      uint32_t begin = first[i] - (args.layout == WEFT_EP_PACKED ? begins[i % E] : 0); // a row of the expert's part
       args.range[(size_t)(i % E) * args.capacity + kernel.op.rank[kernel.op.by_rank[i / E]]] =
-          (int64_t)((uint64_t)first[i] << 32 | counts[i]);
+          (int64_t)((uint64_t)begin << 32 | counts[i]);
+    }
   }
 }
 

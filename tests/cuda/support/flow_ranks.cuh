@@ -97,6 +97,8 @@ static void in_parallel(size_t count, const std::function<void(size_t)> &work) {
     thread.join();
 }
 
+enum { CAPACITY = 256 }; // of a group
+
 // What a rank has, and what it is to get.
 struct flow_rank {
   uint32_t index, tokens;
@@ -135,7 +137,9 @@ struct flow_rank {
 };
 
 __global__ static void advance(cuda_flow_op *op, cuda_state *state, uint64_t number) {
+#if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
   op->op = number;
   op->lost = op->answers_lost = 0;
   state->counters.sent = number;
@@ -422,7 +426,7 @@ struct flow_group {
     r.out_row_weights = device_array<float>(r.buffer_rows * K);
     r.slot = device_array<int32_t>(r.buffer_rows * K);
     r.expert_end = device_array<int32_t>(E);
-    r.range = device_array<int64_t>((size_t)E * 256);
+    r.range = device_array<int64_t>((size_t)E * CAPACITY);
     // combine
     r.y.resize(r.buffer_rows * H);
     in_parallel(r.buffer_rows, [&](size_t n) {
@@ -476,7 +480,7 @@ struct flow_group {
     args.keep_places = shape.keep_places;
     args.zero_padding = shape.zero_padding;
     args.alignment = shape.alignment;
-    args.capacity = 256;
+    args.capacity = CAPACITY;
     args.x = r.dx;
     args.scales = r.dscales;
     args.topk_weights = kept ? nullptr : r.dweights;
@@ -694,6 +698,14 @@ struct flow_group {
         counts[e] += (int32_t)counted[r.index][s][e];
     if (!same("counts", r, host_copy_of(r.counts, E), counts))
       return false;
+    if (shape.layout != WEFT_EP_RANK_MAJOR) {
+      std::vector<int64_t> ranges(E * CAPACITY);
+      for (uint32_t e = 0; e < E; e++)
+        for (int64_t s = 0, begin = 0; s < M; begin += counted[r.index][s++][e])
+          ranges[e * CAPACITY + all[s].rank] = begin << 32 | counted[r.index][s][e];
+      if (!same("range", r, host_copy_of(r.range, ranges.size()), ranges))
+        return false;
+    }
     if (shape.layout == WEFT_EP_PACKED) {
       std::vector<int32_t> ends(E), slot, is = host_copy_of(r.slot, R * K);
       for (uint32_t e = 0; e < E; e++)
