@@ -1,5 +1,7 @@
 // The extension weft._weft: the calls of libweft for the package weft, which gives them their names and types.
+#include <exception>
 #include <nanobind/nanobind.h>
+#include <typeinfo>
 
 #include "agent/agent.h"
 #include "core/buffer.h"
@@ -20,6 +22,13 @@ static nb::list error_table() {
 
 NB_MODULE(_weft, m) {
   fork_count();
+  nb::register_exception_translator([](const std::exception_ptr &thrown, void *) {
+    try {
+      std::rethrow_exception(thrown);
+    } catch (const std::bad_cast &) { // an entry of a list or a tuple
+      PyErr_SetString(PyExc_TypeError, "a value of another type is wanted: see the text of the call");
+    }
+  });
   m.def("version", &weft_version);
   m.def("error_table", &error_table, nb::sig("def error_table() -> list[tuple[str, int, int, str]]"));
   m.def("set_main_thread", &set_main_thread, nb::arg("ident"));

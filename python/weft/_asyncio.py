@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import AsyncIterator, Callable, TypeVar
+from collections.abc import AsyncIterator
+from typing import Callable, TypeVar
 
 T = TypeVar("T")
 
@@ -12,7 +13,12 @@ async def readable(fd: int) -> None:
     """Waits until a descriptor is readable."""
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
-    loop.add_reader(fd, lambda: ready.done() or ready.set_result(None))
+
+    def tell() -> None:
+        if not ready.done():
+            ready.set_result(None)
+
+    loop.add_reader(fd, tell)
     try:
         await ready
     finally:

@@ -1,7 +1,6 @@
 from collections.abc import Iterable
 from typing import Any
 
-
 def version() -> str: ...
 
 def error_table() -> list[tuple[str, int, int, str]]: ...

@@ -19,8 +19,9 @@ import collections
 import enum
 import os
 import select
+from collections.abc import AsyncIterator, Iterable, Sequence
 from types import TracebackType
-from typing import Any, AsyncIterator, Iterable, NamedTuple, Sequence, Union
+from typing import Any, NamedTuple, Union
 
 from . import _asyncio, _weft
 from ._common import AGENTS, milliseconds, note_open, option_ms

@@ -23,8 +23,9 @@ One thread at a time uses a rank (`weft.errors.BusyError` else); `Rank.next_even
 from __future__ import annotations
 
 import enum
+from collections.abc import AsyncIterator, Iterable, Sequence
 from types import TracebackType
-from typing import Any, AsyncIterator, Iterable, NamedTuple, Sequence
+from typing import Any, NamedTuple
 
 from . import _asyncio, _weft
 from ._common import RANKS, milliseconds, note_open, option_ms
@@ -574,7 +575,7 @@ class Rank:
 
     def wait(self, op: int | None = None, timeout: float | None = None, *,
              result: bool = False) -> tuple[Info, Result | None]:
-        """CUDA: waits until the launches of an operation (None: the newest, also of a graph) have run; what they did."""
+        """CUDA: waits until the launches of an operation (None: the newest, also of a graph) have run; their outcome."""
         return self._handle.wait(op, result, milliseconds(timeout))
 
     def barrier(self) -> None:

@@ -1,8 +1,8 @@
 """Registered memory: what transfers move bytes between.
 
 `weft.Buffer` is any framework's array as an address: what has the buffer protocol (numpy, bytearray, mmap), DLPack
-(torch, cupy, jax, tensorflow) or ``__cuda_array_interface__`` (cupy, numba, torch). Every call that takes an array makes
-one by itself; making it once and passing it saves that time in a loop.
+(torch, cupy, jax, tensorflow) or ``__cuda_array_interface__`` (cupy, numba, torch). Every call that takes an array
+makes one by itself; making it once and passing it saves that time in a loop.
 
 bf16 comes through DLPack, or as numpy's ``uint16`` (``x.view(numpy.uint16)``), since numpy has no bf16 of its own.
 """

@@ -13,8 +13,9 @@ Any thread may use a store at any time.
 from __future__ import annotations
 
 import enum
+from collections.abc import AsyncIterator, Iterator, Sequence
 from types import TracebackType
-from typing import AsyncIterator, Iterator, NamedTuple, Sequence, Union
+from typing import NamedTuple, Union
 
 from . import _asyncio, _weft
 from ._common import STORES, milliseconds, note_open, option_ms

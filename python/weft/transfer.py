@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generator, NamedTuple, Sequence, Union
+from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 from . import _asyncio, _weft
 from ._common import milliseconds, option_ms
@@ -46,15 +47,15 @@ class DescriptorList:
         """whose they are"""
 
     def __len__(self) -> int:
-        return len(self._handle)  # type: ignore[arg-type]
+        return len(self._handle)
 
 
 class Transfer:
     """A read or write between two lists of descriptors, made by `Agent.read` and `Agent.write`.
 
-    ``post()`` starts it, ``wait()`` or ``await transfer`` waits until it has ended, ``poll()`` asks. From the post until
-    the end the memory of both sides belongs to it. One thread at a time uses a transfer (`BusyError` else). It keeps its
-    agent's lists in use until it is closed; a transfer that is collected in flight is cancelled.
+    ``post()`` starts it, ``wait()`` or ``await transfer`` waits until it has ended, ``poll()`` asks. From the post
+    until the end the memory of both sides belongs to it. One thread at a time uses a transfer (`BusyError` else). It
+    keeps its agent's lists in use until it is closed; a transfer that is collected in flight is cancelled.
     """
 
     def __init__(self, agent: Agent, handle: _weft.Transfer) -> None:

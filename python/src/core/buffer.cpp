@@ -99,9 +99,11 @@ bool Buffer::from_view(nb::handle source) {
   dims_ = view_.ndim;
   readonly_ = view_.readonly;
   kind_ = kind_of_format(view_.format);
-  for (int i = 0; i < dims_; i++) {
-    shape_[i] = view_.shape[i];
-    stride_[i] = view_.strides[i];
+  int64_t step = item_; // of those that give no strides, though they were asked for (ctypes)
+  for (int i = dims_ - 1; i >= 0; i--) {
+    shape_[i] = view_.shape ? view_.shape[i] : view_.len / (Py_ssize_t)(item_ ? item_ : 1);
+    stride_[i] = view_.strides ? view_.strides[i] : step;
+    step *= shape_[i];
   }
   return true;
 }
@@ -202,7 +204,7 @@ Buffer Buffer::of(nb::handle source, const char *name) {
 void bind_buffer(nb::module_ &m) {
   nb::class_<Buffer>(m, "Buffer")
       .def("__init__", [](Buffer *self, nb::object source) { new (self) Buffer(Buffer::of(source, "source")); },
-           nb::arg("source"))
+           nb::arg("source").none(), nb::sig("def __init__(self, source: object) -> None"))
       .def_prop_ro("address", [](const Buffer &self) { return (uintptr_t)self.data(); })
       .def_prop_ro("nbytes", &Buffer::bytes)
       .def_prop_ro("itemsize", &Buffer::item)

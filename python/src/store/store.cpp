@@ -235,7 +235,7 @@ void bind_store(nb::module_ &m) {
                      return std::string(weft_store_name(self.state->store));
                    })
       .def_prop_ro("closed", [](const Store &self) { return self.state->closed.load() || self.state->forked(); })
-      .def("close", [](Store &self) { self.state->close(); });
+      .def("close", [](Store &self) { self.state->closed.store(true); }); // requests under way end by themselves
   m.def("store_open", &open_client, nb::arg("endpoints"), nb::arg("ca_file").none(), nb::arg("cert_file").none(),
         nb::arg("key_file").none(), nb::arg("user").none(), nb::arg("password").none(), nb::arg("token").none(),
         nb::arg("connect_timeout_ms"), nb::arg("request_timeout_ms"), nb::rv_policy::take_ownership,
