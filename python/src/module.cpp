@@ -6,9 +6,9 @@
 #include "agent/agent.h"
 #include "core/buffer.h"
 #include "core/gate.h"
+#include "core/wait.h"
 #include "ep/rank.h"
 #include "store/store.h"
-#include "core/wait.h"
 
 // [(name, code, scope, text)] of all errors.
 static nb::list error_table() {

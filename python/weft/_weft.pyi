@@ -1,6 +1,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+
 def version() -> str: ...
 
 def error_table() -> list[tuple[str, int, int, str]]: ...

@@ -575,7 +575,7 @@ class Rank:
 
     def wait(self, op: int | None = None, timeout: float | None = None, *,
              result: bool = False) -> tuple[Info, Result | None]:
-        """CUDA: waits until the launches of an operation (None: the newest, also of a graph) have run; their outcome."""
+        """CUDA: waits until the launches of an operation (None: the newest, also of a graph) have run."""
         return self._handle.wait(op, result, milliseconds(timeout))
 
     def barrier(self) -> None:

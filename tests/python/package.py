@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Makes a virtual environment, installs the package `weft` with the libraries of a build folder, and runs its tests,
 mypy and ruff; compares the stub with the extension. package.py BUILD
+With --docs it writes the reference of the package into BUILD/docs/python instead.
 
 What comes from PyPI is kept in BUILD/python-test for the next run. Skipped, with the reason, where it cannot be had.
 """
@@ -29,7 +30,8 @@ def last_line(text):
 
 def run(what, command, **options):
     """Runs a command; what it prints is shown only where it fails."""
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+                          **options)
     if done.returncode != 0:
         print(done.stdout)
         sys.exit(f"{what}: status {done.returncode}")
@@ -44,16 +46,31 @@ def make_environment(folder):
         return python
     shutil.rmtree(folder, ignore_errors=True)
     made = subprocess.run([sys.executable, "-m", "venv", folder], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          text=True)
+                          text=True, check=False)
     if made.returncode != 0:
         skip(f"no virtual environment can be made: {last_line(made.stdout)}")
     got = subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input",
                           "--retries", "1", "--timeout", "10", *TOOLS], stdout=subprocess.PIPE,
-                         stderr=subprocess.STDOUT, text=True)
+                         stderr=subprocess.STDOUT, text=True, check=False)
     if got.returncode != 0:
         skip(f"what the tests need does not come from PyPI: {last_line(got.stdout)}")
     done.write_text("\n".join(TOOLS))
     return python
+
+
+def install(python, build):
+    defines = {"WEFT_BUILD_TREE": build}
+    if shutil.which("ccache"):
+        defines["CMAKE_CXX_COMPILER_LAUNCHER"] = "ccache"
+    run("pip install", [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index",
+                        "--no-deps", "--no-build-isolation", "--force-reinstall", PACKAGE,
+                        *[f"-Ccmake.define.{name}={value}" for name, value in defines.items()]])
+
+
+def write_docs(python, build):
+    run("pdoc", [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "pdoc>=14,<17"])
+    run("docs", [python, "-m", "pdoc", "weft", "!weft._weft", "-o", build / "docs" / "python"])
+    print(build / "docs" / "python" / "index.html")
 
 
 def main():
@@ -63,12 +80,15 @@ def main():
     if not (build / "libweft.so.0").exists():
         skip(f"{build} has no libweft.so.0")
     python = make_environment(build / "python-test")
-    defines = {"WEFT_BUILD_TREE": build}
-    if shutil.which("ccache"):
-        defines["CMAKE_CXX_COMPILER_LAUNCHER"] = "ccache"
-    run("pip install", [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index",
-                        "--no-deps", "--no-build-isolation", "--force-reinstall", PACKAGE,
-                        *[f"-Ccmake.define.{name}={value}" for name, value in defines.items()]])
+    install(python, build)
+    if "--docs" in sys.argv:
+        write_docs(python, build)
+        return
+    check(python)
+    print("the package is in order")
+
+
+def check(python):
     scratch = pathlib.Path(os.environ.get("TMPDIR", "/tmp"), f"weft-python-{os.getpid()}")
     scratch.mkdir()
     try:
@@ -85,7 +105,6 @@ def main():
             cwd=scratch)
     finally:
         shutil.rmtree(scratch)
-    print("the package is in order")
 
 
 if __name__ == "__main__":

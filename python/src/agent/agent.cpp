@@ -3,8 +3,8 @@
 
 #include "agent/agent.h"
 
-#include "core/text.h"
 #include "agent/transfer.h"
+#include "core/text.h"
 
 int agent_wait(const std::shared_ptr<AgentState> &state, uint32_t timeout_ms, uint32_t attempt_ms,
                std::function<int(weft_agent_t *, uint32_t)> call) {
@@ -51,7 +51,6 @@ Agent::~Agent() {
 }
 
 namespace {
-
 
 Agent *open_agent(const std::string &name, nb::object transports, bool driven, uint32_t spin_us, uint32_t heartbeat_ms,
                   uint32_t peer_timeout_ms, uint32_t transfer_timeout_ms, uint32_t lease_ttl_s, nb::object store,
@@ -128,9 +127,8 @@ nb::object next_event(const Agent &self) {
 
 void notify(const Agent &self, weft_peer_t peer, nb::object bytes) {
   std::string text = loose_bytes(bytes, "message");
-  agent_call(self.state, [&](weft_agent_t *agent) {
-    return weft_agent_notify(agent, peer, text.data(), (uint32_t)text.size());
-  });
+  agent_call(self.state,
+             [&](weft_agent_t *agent) { return weft_agent_notify(agent, peer, text.data(), (uint32_t)text.size()); });
 }
 
 nb::object arm(const Agent &self) {
@@ -162,18 +160,18 @@ nb::object transport_list() {
 void bind_agent(nb::module_ &m) {
   nb::class_<Agent> agent(m, "Agent", nb::is_weak_referenceable());
   agent
-      .def("add_transport",
-           [](const Agent &self, const std::string &name) {
-             std::string text = c_text(name, "transport");
-             agent_call(self.state, [&](weft_agent_t *a) { return weft_agent_add_transport(a, text.c_str()); });
-           },
-           nb::arg("transport"))
+      .def(
+          "add_transport",
+          [](const Agent &self, const std::string &name) {
+            std::string text = c_text(name, "transport");
+            agent_call(self.state, [&](weft_agent_t *a) { return weft_agent_add_transport(a, text.c_str()); });
+          },
+          nb::arg("transport"))
       .def("notifications", &notifications, nb::arg("cap"),
            nb::sig("def notifications(self, cap: int) -> list[tuple[int, bytes]]"))
       .def("completions", &completions, nb::arg("cap"),
            nb::sig("def completions(self, cap: int) -> list[tuple[int, int]]"))
-      .def("next_event", &next_event,
-           nb::sig("def next_event(self) -> tuple[int, int, int, int, str, str] | None"))
+      .def("next_event", &next_event, nb::sig("def next_event(self) -> tuple[int, int, int, int, str, str] | None"))
       .def("notify", &notify, nb::arg("peer"), nb::arg("message"),
            nb::sig("def notify(self, peer: int, message: str | bytes) -> None"))
       .def("progress",
@@ -196,10 +194,10 @@ void bind_agent(nb::module_ &m) {
   bind_metadata(agent);
   bind_telemetry(agent);
   bind_transfer(agent, m);
-  m.def("agent_open", &open_agent, nb::arg("name"), nb::arg("transports").none(), nb::arg("driven"),
-        nb::arg("spin_us"), nb::arg("heartbeat_ms"), nb::arg("peer_timeout_ms"), nb::arg("transfer_timeout_ms"),
-        nb::arg("lease_ttl_s"), nb::arg("store").none(), nb::arg("prefix").none(), nb::arg("listen").none(),
-        nb::arg("token").none(), nb::rv_policy::take_ownership,
+  m.def("agent_open", &open_agent, nb::arg("name"), nb::arg("transports").none(), nb::arg("driven"), nb::arg("spin_us"),
+        nb::arg("heartbeat_ms"), nb::arg("peer_timeout_ms"), nb::arg("transfer_timeout_ms"), nb::arg("lease_ttl_s"),
+        nb::arg("store").none(), nb::arg("prefix").none(), nb::arg("listen").none(), nb::arg("token").none(),
+        nb::rv_policy::take_ownership,
         nb::sig("def agent_open(name: str, transports: str | None, driven: bool, spin_us: int, heartbeat_ms: int, "
                 "peer_timeout_ms: int, transfer_timeout_ms: int, lease_ttl_s: int, store: Store | None, prefix: str | "
                 "None, listen: str | None, token: str | None) -> Agent"));

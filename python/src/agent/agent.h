@@ -8,8 +8,8 @@
 #include "core/buffer.h"
 #include "core/errors.h"
 #include "core/gate.h"
-#include "store/store.h"
 #include "core/wait.h"
+#include "store/store.h"
 
 struct ListState;
 
@@ -25,11 +25,11 @@ struct AgentState : Gate {
   ~AgentState() { weft_agent_close(agent); }
   weft_agent_t *agent = nullptr; // NULL once it is closed
   std::shared_ptr<StoreState> store;
-  bool driven = false;                    // by its caller: one call at a time
-  int exports = 0;                        // views of allocated memory
-  std::map<weft_region_t, Buffer> kept;   // the memory of regions
+  bool driven = false;                  // by its caller: one call at a time
+  int exports = 0;                      // views of allocated memory
+  std::map<weft_region_t, Buffer> kept; // the memory of regions
   std::vector<Orphan> orphans;
-  std::vector<weft_dlist_t *> old_lists;  // that were dropped while the agent was closing
+  std::vector<weft_dlist_t *> old_lists; // that were dropped while the agent was closing
 
   Entered::Kind kind() const { return driven ? Entered::ALONE : Entered::SHARED; }
   void check_free() const { // for a call that keeps the GIL

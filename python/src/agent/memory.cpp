@@ -46,9 +46,8 @@ void release_buffer(PyObject *object, Py_buffer *) {
   self->agent->exports--;
 }
 
-PyType_Slot memory_slots[] = {{Py_bf_getbuffer, (void *)get_buffer},
-                              {Py_bf_releasebuffer, (void *)release_buffer},
-                              {0, nullptr}};
+PyType_Slot memory_slots[] = {
+    {Py_bf_getbuffer, (void *)get_buffer}, {Py_bf_releasebuffer, (void *)release_buffer}, {0, nullptr}};
 
 // Of a buffer, an address, a file or an object.
 weft_region_t enroll(const Agent &self, int kind, uint32_t flags, nb::object source, uint64_t address, uint64_t length,

@@ -90,9 +90,8 @@ weft_peer_t meet(const Agent &self, const std::string &address, uint32_t timeout
 }
 
 void connect(const Agent &self, weft_peer_t peer, uint32_t timeout_ms) {
-  agent_wait(self.state, timeout_ms, 1000, [=](weft_agent_t *agent, uint32_t attempt_ms) {
-    return weft_agent_connect(agent, peer, attempt_ms);
-  });
+  agent_wait(self.state, timeout_ms, 1000,
+             [=](weft_agent_t *agent, uint32_t attempt_ms) { return weft_agent_connect(agent, peer, attempt_ms); });
 }
 
 // (incarnation, received_ns, state, num_regions, name, reason, transports)
@@ -107,9 +106,8 @@ nb::object peers(const Agent &self) {
   std::vector<weft_peer_t> ids(64);
   uint32_t count = 0;
   for (;;) {
-    agent_call(self.state, [&](weft_agent_t *agent) {
-      return weft_agent_peers(agent, ids.data(), (uint32_t)ids.size(), &count);
-    });
+    agent_call(self.state,
+               [&](weft_agent_t *agent) { return weft_agent_peers(agent, ids.data(), (uint32_t)ids.size(), &count); });
     if (count <= ids.size())
       break;
     ids.resize(count + 16);
@@ -137,24 +135,27 @@ void bind_metadata(nb::class_<Agent> &agent) {
            nb::sig("def fetch(self, name: str, label: str | None, timeout_ms: int) -> int"))
       .def("meet", &meet, nb::arg("address"), nb::arg("timeout_ms"))
       .def("connect", &connect, nb::arg("peer"), nb::arg("timeout_ms"))
-      .def("invalidate",
-           [](const Agent &self, weft_peer_t peer) {
-             agent_call(self.state, [&](weft_agent_t *a) { return weft_agent_invalidate(a, peer); });
-           },
-           nb::arg("peer"))
-      .def("check",
-           [](const Agent &self, weft_peer_t peer) {
-             agent_call(self.state, [&](weft_agent_t *a) { return weft_agent_check(a, peer); });
-           },
-           nb::arg("peer"))
-      .def("find",
-           [](const Agent &self, const std::string &name) {
-             weft_peer_t peer = 0;
-             std::string text = c_text(name, "name");
-             agent_call(self.state, [&](weft_agent_t *a) { return weft_agent_find(a, text.c_str(), &peer); });
-             return peer;
-           },
-           nb::arg("name"))
+      .def(
+          "invalidate",
+          [](const Agent &self, weft_peer_t peer) {
+            agent_call(self.state, [&](weft_agent_t *a) { return weft_agent_invalidate(a, peer); });
+          },
+          nb::arg("peer"))
+      .def(
+          "check",
+          [](const Agent &self, weft_peer_t peer) {
+            agent_call(self.state, [&](weft_agent_t *a) { return weft_agent_check(a, peer); });
+          },
+          nb::arg("peer"))
+      .def(
+          "find",
+          [](const Agent &self, const std::string &name) {
+            weft_peer_t peer = 0;
+            std::string text = c_text(name, "name");
+            agent_call(self.state, [&](weft_agent_t *a) { return weft_agent_find(a, text.c_str(), &peer); });
+            return peer;
+          },
+          nb::arg("name"))
       .def("port",
            [](const Agent &self) {
              uint16_t port = 0;

@@ -18,8 +18,7 @@ nb::object stats(const Agent &self, weft_peer_t peer) {
 uint16_t serve(const Agent &self, const std::string &address) {
   uint16_t port = 0;
   std::string text = c_text(address, "address");
-  agent_call(self.state,
-             [&](weft_agent_t *agent) { return weft_agent_serve_metrics(agent, text.c_str(), &port); });
+  agent_call(self.state, [&](weft_agent_t *agent) { return weft_agent_serve_metrics(agent, text.c_str(), &port); });
   return port;
 }
 
@@ -34,8 +33,7 @@ std::string metrics(const Agent &self, int (*call)(weft_agent_t *, char *, size_
 } // namespace
 
 void bind_telemetry(nb::class_<Agent> &agent) {
-  agent
-      .def("stats", &stats, nb::arg("peer"), nb::sig("def stats(self, peer: int) -> tuple[int, ...]"))
+  agent.def("stats", &stats, nb::arg("peer"), nb::sig("def stats(self, peer: int) -> tuple[int, ...]"))
       .def("serve_metrics", &serve, nb::arg("address"))
       .def("metrics", [](const Agent &self) { return metrics(self, weft_agent_metrics); })
       .def("metrics_bearer", [](const Agent &self) { return metrics(self, weft_agent_metrics_bearer); });

@@ -168,8 +168,9 @@ void post_with(const Transfer &self, nb::object notification, bool completion, u
   options.flags = completion ? WEFT_POST_COMPLETION : 0;
   options.tag = tag, options.timeout_ms = timeout_ms;
   check(state.brief ? weft_transfer_post_with(state.transfer, &options)
-                    : at_length(self, Entered::ALONE,
-                                [&](weft_transfer_t *transfer) { return weft_transfer_post_with(transfer, &options); }));
+                    : at_length(self, Entered::ALONE, [&](weft_transfer_t *transfer) {
+                        return weft_transfer_post_with(transfer, &options);
+                      }));
 }
 
 bool poll(const Transfer &self) {
@@ -184,8 +185,8 @@ bool wait(const Transfer &self, uint32_t timeout_ms) {
   auto state = self.state;
   for (uint32_t left = timeout_ms;;) {
     uint32_t slice = left < SLICE_MS ? left : (uint32_t)SLICE_MS;
-    int rc = at_length(self, Entered::ALONE,
-                       [&](weft_transfer_t *transfer) { return weft_transfer_wait(transfer, slice); });
+    int rc =
+        at_length(self, Entered::ALONE, [&](weft_transfer_t *transfer) { return weft_transfer_wait(transfer, slice); });
     if (rc < 0)
       raise_end(*state, rc);
     if (rc == 0)
@@ -277,10 +278,12 @@ void bind_transfer(nb::class_<Agent> &agent, nb::module_ &m) {
       .def("cancel", &cancel, nb::arg("timeout_ms"))
       .def("status", &status, nb::sig("def status(self) -> list[int]"))
       .def("info", &info, nb::sig("def info(self) -> tuple[int, int, int, int, int, int, int, str]"))
-      .def("explain", [](const Transfer &self) { return loose_text(weft_transfer_explain(at_once(self).transfer)); },
-           nb::sig("def explain(self) -> str"))
-      .def("error", [](const Transfer &self) { return loose_text(weft_transfer_error(at_once(self).transfer)); },
-           nb::sig("def error(self) -> str"))
+      .def(
+          "explain", [](const Transfer &self) { return loose_text(weft_transfer_explain(at_once(self).transfer)); },
+          nb::sig("def explain(self) -> str"))
+      .def(
+          "error", [](const Transfer &self) { return loose_text(weft_transfer_error(at_once(self).transfer)); },
+          nb::sig("def error(self) -> str"))
       .def("fileno", &descriptor)
       .def_prop_ro("closed", [](const Transfer &self) { return self.state->closed.load() || self.state->forked(); })
       .def("close", &close_transfer, nb::arg("timeout_ms"));

@@ -110,11 +110,16 @@ bool Buffer::from_view(nb::handle source) {
 
 static Kind kind_of_code(const dlpack::Type &type) {
   switch (type.code) {
-  case dlpack::INT: return Kind::INT;
-  case dlpack::UINT: return Kind::UINT;
-  case dlpack::FLOAT: return Kind::FLOAT;
-  case dlpack::BFLOAT: return Kind::BFLOAT;
-  default: return Kind::OTHER;
+  case dlpack::INT:
+    return Kind::INT;
+  case dlpack::UINT:
+    return Kind::UINT;
+  case dlpack::FLOAT:
+    return Kind::FLOAT;
+  case dlpack::BFLOAT:
+    return Kind::BFLOAT;
+  default:
+    return Kind::OTHER;
   }
 }
 
@@ -197,14 +202,16 @@ Buffer Buffer::of(nb::handle source, const char *name) {
       return made;
     }
   }
-  refuse(name, "a " + name_of_type(source) + " is no memory: an object with the buffer protocol, __dlpack__ or "
-                                          "__cuda_array_interface__ is wanted");
+  refuse(name, "a " + name_of_type(source) +
+                   " is no memory: an object with the buffer protocol, __dlpack__ or "
+                   "__cuda_array_interface__ is wanted");
 }
 
 void bind_buffer(nb::module_ &m) {
   nb::class_<Buffer>(m, "Buffer")
-      .def("__init__", [](Buffer *self, nb::object source) { new (self) Buffer(Buffer::of(source, "source")); },
-           nb::arg("source").none(), nb::sig("def __init__(self, source: object) -> None"))
+      .def(
+          "__init__", [](Buffer *self, nb::object source) { new (self) Buffer(Buffer::of(source, "source")); },
+          nb::arg("source").none(), nb::sig("def __init__(self, source: object) -> None"))
       .def_prop_ro("address", [](const Buffer &self) { return (uintptr_t)self.data(); })
       .def_prop_ro("nbytes", &Buffer::bytes)
       .def_prop_ro("itemsize", &Buffer::item)
@@ -212,12 +219,13 @@ void bind_buffer(nb::module_ &m) {
       .def_prop_ro("contiguous", &Buffer::contiguous)
       .def_prop_ro("device", [](const Buffer &self) { return self.on_host() ? -1 : self.device(); })
       .def_prop_ro("on_gpu", [](const Buffer &self) { return !self.on_host(); })
-      .def_prop_ro("shape",
-                   [](const Buffer &self) {
-                     nb::list shape;
-                     for (int i = 0; i < self.dims(); i++)
-                       shape.append(self.shape(i));
-                     return nb::tuple(shape);
-                   },
-                   nb::sig("def shape(self) -> tuple[int, ...]"));
+      .def_prop_ro(
+          "shape",
+          [](const Buffer &self) {
+            nb::list shape;
+            for (int i = 0; i < self.dims(); i++)
+              shape.append(self.shape(i));
+            return nb::tuple(shape);
+          },
+          nb::sig("def shape(self) -> tuple[int, ...]"));
 }

@@ -8,8 +8,8 @@ namespace nb = nanobind;
 
 void raise_failure(const Failure &failure) {
   nb::object op = failure.has_op ? nb::object(nb::int_(failure.op)) : nb::none();
-  nb::object made = nb::module_::import_("weft.errors")
-                        .attr("make_error")(failure.code, failure.sentence, op, failure.rows_needed);
+  nb::object made =
+      nb::module_::import_("weft.errors").attr("make_error")(failure.code, failure.sentence, op, failure.rows_needed);
   PyErr_SetObject(reinterpret_cast<PyObject *>(Py_TYPE(made.ptr())), made.ptr());
   throw nb::python_error();
 }

@@ -20,7 +20,8 @@ unsigned fork_count() {
 
 void Gate::check_open() const {
   if (forked())
-    raise_code(WEFT_ERR_CLOSED, std::string(what) + " was opened before this process was forked: open another one here");
+    raise_code(WEFT_ERR_CLOSED,
+               std::string(what) + " was opened before this process was forked: open another one here");
   if (closed.load(std::memory_order_relaxed))
     raise_code(WEFT_ERR_CLOSED, std::string(what) + " is closed");
 }

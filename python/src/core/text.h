@@ -35,7 +35,9 @@ private:
 inline nb::object loose_text(const char *bytes, size_t size) {
   return nb::steal(PyUnicode_DecodeUTF8(bytes, (Py_ssize_t)size, "surrogateescape"));
 }
-inline nb::object loose_text(const char *text) { return loose_text(text, strlen(text)); }
+inline nb::object loose_text(const char *text) {
+  return loose_text(text, strlen(text));
+}
 
 // The reverse: bytes as they are, or a str as UTF-8 in which surrogates stand for bytes that are none.
 inline std::string loose_bytes(nb::handle source, const char *name) {

@@ -16,9 +16,15 @@ static thread_local int waits = 0;
 
 enum { SLICE_MS = 30 }; // how late a signal may be obeyed
 
-bool on_main_thread() { return PyThread_get_thread_ident() == main_thread.load(std::memory_order_relaxed); }
-void set_main_thread(unsigned long ident) { main_thread.store(ident); }
-bool in_wait() { return waits > 0; }
+bool on_main_thread() {
+  return PyThread_get_thread_ident() == main_thread.load(std::memory_order_relaxed);
+}
+void set_main_thread(unsigned long ident) {
+  main_thread.store(ident);
+}
+bool in_wait() {
+  return waits > 0;
+}
 
 void run_signal_handlers() {
   waits++;
@@ -48,9 +54,10 @@ struct Job {
 void Job::run() {
   const auto begin = clock_type::now();
   for (;;) {
-    uint64_t gone =
-        (uint64_t)std::chrono::duration_cast<std::chrono::milliseconds>(clock_type::now() - begin).count();
-    uint64_t left = wait.timeout_ms == WEFT_WAIT_FOREVER ? UINT64_MAX : wait.timeout_ms - (gone < wait.timeout_ms ? gone : wait.timeout_ms);
+    uint64_t gone = (uint64_t)std::chrono::duration_cast<std::chrono::milliseconds>(clock_type::now() - begin).count();
+    uint64_t left = wait.timeout_ms == WEFT_WAIT_FOREVER
+                        ? UINT64_MAX
+                        : wait.timeout_ms - (gone < wait.timeout_ms ? gone : wait.timeout_ms);
     rc = wait.attempt((uint32_t)(left < wait.attempt_ms ? left : wait.attempt_ms));
     if (rc < 0)
       sentence = weft_last_error();

@@ -21,11 +21,11 @@ void run_signal_handlers();
 // after its caller has been interrupted.
 struct Wait {
   uint32_t timeout_ms = 0;
-  uint32_t attempt_ms = 5000;          // the longest that one attempt may take before it looks whether it is wanted
-  bool stays = false;                  // an attempt under way is waited for, also after a signal
+  uint32_t attempt_ms = 5000;           // the longest that one attempt may take before it looks whether it is wanted
+  bool stays = false;                   // an attempt under way is waited for, also after a signal
   std::function<int(uint32_t)> attempt; // called without the GIL; returns 0, 1 or a negative code
-  std::function<void()> interrupt;     // ends an attempt early, where something can
-  std::function<void()> undo;          // after an attempt that succeeded and that nobody waits for any more
+  std::function<void()> interrupt;      // ends an attempt early, where something can
+  std::function<void()> undo;           // after an attempt that succeeded and that nobody waits for any more
 };
 
 // Runs attempts until one ends otherwise than by its deadline, or the time has passed; returns what that one did.

@@ -3,9 +3,9 @@
 
 #include "ep/rank.h"
 
-#include "ep/receive.h"
 #include "core/text.h"
 #include "core/wait.h"
+#include "ep/receive.h"
 
 namespace {
 
@@ -137,14 +137,14 @@ void take_rows(Sending &send, RankState &state, nb::handle source, bool has_scal
   else if (state.cuda ? !array.on_gpu() : !array.on_host())
     throw nb::type_error("x: it is not in the rank's memory");
   if (array.shape(0) < (int64_t)send.operation.tokens)
-    raise_code(WEFT_ERR_INVALID, "x has " + std::to_string(array.shape(0)) + " rows, topk_idx " +
-                                     std::to_string(send.operation.tokens));
+    raise_code(WEFT_ERR_INVALID,
+               "x has " + std::to_string(array.shape(0)) + " rows, topk_idx " + std::to_string(send.operation.tokens));
   if (!opaque && array.shape(1) != (int64_t)state.hidden)
     raise_code(WEFT_ERR_INVALID, "x has rows of " + std::to_string(array.shape(1)) + " values, the group " +
                                      std::to_string(state.hidden));
   uint64_t row = (uint64_t)array.shape(1) * item;
-  if (!array.contiguous_from(1) || array.stride(0) < 0 ||
-      (array.shape(0) > 1 && (uint64_t)array.stride(0) < row) || row > UINT32_MAX)
+  if (!array.contiguous_from(1) || array.stride(0) < 0 || (array.shape(0) > 1 && (uint64_t)array.stride(0) < row) ||
+      row > UINT32_MAX)
     raise_code(WEFT_ERR_INVALID, "x: the values of a row have to be one after the other, and rows apart");
   if (array.shape(0) > 1 && (uint64_t)array.stride(0) != row)
     send.args.row_stride = (uint64_t)array.stride(0);
@@ -461,9 +461,7 @@ nb::object await(const Rank &self, nb::object op, bool want_result, uint32_t tim
   uint64_t number = op.is_none() ? UINT64_MAX : nb::cast<uint64_t>(op);
   int rc = operate(
       state, failure,
-      [&](int) {
-        return weft_ep_await(state.ep, number, &info.c, want_result ? &result.c : nullptr, timeout_ms);
-      },
+      [&](int) { return weft_ep_await(state.ep, number, &info.c, want_result ? &result.c : nullptr, timeout_ms); },
       [] {});
   if (rc < 0) {
     failure.has_op = !op.is_none(), failure.op = number, failure.rows_needed = info.c.rows_needed;
@@ -499,35 +497,37 @@ void bind_outcomes(nb::module_ &m) {
       .def_prop_ro("num_ranks", [](const Info &self) { return self.c.num_ranks; })
       .def_prop_ro("num_rows", [](const Info &self) { return self.c.num_rows; })
       .def_prop_ro("rows_needed", [](const Info &self) { return self.c.rows_needed; })
-      .def_prop_ro("lost",
-                   [](const Info &self) {
-                     nb::list list;
-                     for (int32_t rank : self.lost)
-                       list.append(rank);
-                     return list;
-                   },
-                   nb::sig("def lost(self) -> list[int]"));
+      .def_prop_ro(
+          "lost",
+          [](const Info &self) {
+            nb::list list;
+            for (int32_t rank : self.lost)
+              list.append(rank);
+            return list;
+          },
+          nb::sig("def lost(self) -> list[int]"));
   nb::class_<Result>(m, "Result")
       .def_prop_ro("wire_bytes", [](const Result &self) { return self.c.wire_bytes; })
       .def_prop_ro("logical_bytes", [](const Result &self) { return self.c.logical_bytes; })
       .def_prop_ro("num_missing", [](const Result &self) { return self.c.num_missing; })
       .def_prop_ro("num_lost", [](const Result &self) { return self.c.num_lost; })
-      .def_prop_ro("missing",
-                   [](const Result &self) {
-                     nb::list list;
-                     for (const weft_ep_missing &one : self.missing)
-                       list.append(nb::make_tuple(one.token, one.k, one.expert));
-                     return list;
-                   },
-                   nb::sig("def missing(self) -> list[tuple[int, int, int]]"));
+      .def_prop_ro(
+          "missing",
+          [](const Result &self) {
+            nb::list list;
+            for (const weft_ep_missing &one : self.missing)
+              list.append(nb::make_tuple(one.token, one.k, one.expert));
+            return list;
+          },
+          nb::sig("def missing(self) -> list[tuple[int, int, int]]"));
 }
 
 template <Half half>
 nb::object combine_half(const Rank &self, uint64_t op, nb::object y, nb::object out, nb::object topk_weights,
                         nb::object row_weights, nb::object out_weights, nb::object bias, int dtype, nb::object stream,
                         uint32_t processors, uint32_t flags, bool want_result) {
-  return combine(self, half, op, {y, out, topk_weights, row_weights, out_weights, bias, stream, dtype, processors, flags},
-                 want_result);
+  return combine(self, half, op,
+                 {y, out, topk_weights, row_weights, out_weights, bias, stream, dtype, processors, flags}, want_result);
 }
 
 template <Half half> void bind_combine(nb::class_<Rank> &rank, const char *name, const char *signature) {

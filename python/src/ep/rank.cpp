@@ -205,8 +205,7 @@ void change(const Rank &self, nb::object add, nb::object remove, uint32_t timeou
 
 uint64_t await_start(const Rank &self, uint32_t timeout_ms) {
   auto op = std::make_shared<uint64_t>(0);
-  rank_wait(self, timeout_ms,
-            [=](weft_ep_t *ep, uint32_t left) { return weft_ep_await_start(ep, left, op.get()); });
+  rank_wait(self, timeout_ms, [=](weft_ep_t *ep, uint32_t left) { return weft_ep_await_start(ep, left, op.get()); });
   return *op;
 }
 
@@ -277,42 +276,49 @@ template <class F> void by_ranks(const Rank &self, nb::object ranks, uint32_t ti
 }
 
 void bind_membership(nb::class_<Rank> &rank) {
-  rank.def("connect",
-           [](const Rank &self, nb::object ranks, uint32_t ms) { by_ranks(self, ranks, ms, weft_ep_connect); },
-           nb::arg("ranks"), nb::arg("timeout_ms"),
-           nb::sig("def connect(self, ranks: typing.Iterable[int], timeout_ms: int) -> None"))
-      .def("disconnect",
-           [](const Rank &self, nb::object ranks, uint32_t ms) { by_ranks(self, ranks, ms, weft_ep_disconnect); },
-           nb::arg("ranks"), nb::arg("timeout_ms"),
-           nb::sig("def disconnect(self, ranks: typing.Iterable[int], timeout_ms: int) -> None"))
-      .def("activate", [](const Rank &self, uint32_t ms) { rank_wait(self, ms, weft_ep_activate); },
-           nb::arg("timeout_ms"))
-      .def("offer", [](const Rank &self, uint32_t ms) { rank_wait(self, ms, weft_ep_offer); }, nb::arg("timeout_ms"))
-      .def("withdraw",
-           [](const Rank &self, int32_t rank, uint32_t ms) {
-             rank_wait(self, ms, [=](weft_ep_t *ep, uint32_t left) { return weft_ep_withdraw(ep, rank, left); });
-           },
-           nb::arg("rank"), nb::arg("timeout_ms"))
+  rank.def(
+          "connect",
+          [](const Rank &self, nb::object ranks, uint32_t ms) { by_ranks(self, ranks, ms, weft_ep_connect); },
+          nb::arg("ranks"), nb::arg("timeout_ms"),
+          nb::sig("def connect(self, ranks: typing.Iterable[int], timeout_ms: int) -> None"))
+      .def(
+          "disconnect",
+          [](const Rank &self, nb::object ranks, uint32_t ms) { by_ranks(self, ranks, ms, weft_ep_disconnect); },
+          nb::arg("ranks"), nb::arg("timeout_ms"),
+          nb::sig("def disconnect(self, ranks: typing.Iterable[int], timeout_ms: int) -> None"))
+      .def(
+          "activate", [](const Rank &self, uint32_t ms) { rank_wait(self, ms, weft_ep_activate); },
+          nb::arg("timeout_ms"))
+      .def(
+          "offer", [](const Rank &self, uint32_t ms) { rank_wait(self, ms, weft_ep_offer); }, nb::arg("timeout_ms"))
+      .def(
+          "withdraw",
+          [](const Rank &self, int32_t rank, uint32_t ms) {
+            rank_wait(self, ms, [=](weft_ep_t *ep, uint32_t left) { return weft_ep_withdraw(ep, rank, left); });
+          },
+          nb::arg("rank"), nb::arg("timeout_ms"))
       .def("change", &change, nb::arg("add"), nb::arg("remove"), nb::arg("timeout_ms"),
            nb::sig("def change(self, add: typing.Iterable[int], remove: typing.Iterable[int], timeout_ms: int) -> "
                    "None"))
       .def("await_start", &await_start, nb::arg("timeout_ms"))
       .def("view", &view, nb::arg("committed"), nb::sig("def view(self, committed: bool) -> tuple[int, list[int]]"))
       .def("states", &states, nb::sig("def states(self) -> list[int]"))
-      .def("mask_update",
-           [](const Rank &self, int32_t rank, bool masked) {
-             self.state->check_alone();
-             check(weft_ep_mask_update(self.state->ep, rank, masked));
-           },
-           nb::arg("rank"), nb::arg("masked"))
+      .def(
+          "mask_update",
+          [](const Rank &self, int32_t rank, bool masked) {
+            self.state->check_alone();
+            check(weft_ep_mask_update(self.state->ep, rank, masked));
+          },
+          nb::arg("rank"), nb::arg("masked"))
       .def("masks", &masks, nb::arg("into").none(), nb::arg("stream").none(),
            nb::sig("def masks(self, into: object, stream: object) -> list[bool] | None"))
-      .def("set_mark",
-           [](const Rank &self, uint64_t mark) {
-             self.state->check_alone();
-             weft_ep_set_mark(self.state->ep, mark);
-           },
-           nb::arg("mark"));
+      .def(
+          "set_mark",
+          [](const Rank &self, uint64_t mark) {
+            self.state->check_alone();
+            weft_ep_set_mark(self.state->ep, mark);
+          },
+          nb::arg("mark"));
 }
 
 } // namespace

@@ -13,11 +13,11 @@
 struct Operation {
   static constexpr uint64_t NONE = UINT64_MAX;
   uint64_t number = NONE;
-  uint32_t tokens = 0, topk = 0;          // of this rank's dispatch
+  uint32_t tokens = 0, topk = 0;           // of this rank's dispatch
   uint32_t row_bytes = 0, scale_items = 0; // of the rows that travel
   int dtype = 0;
   bool received = false;
-  uint64_t rows = 0; // room of the receive: rows of `y`
+  uint64_t rows = 0;        // room of the receive: rows of `y`
   std::vector<Buffer> kept; // what the library reads after the call has returned
   nb::object receive;       // likewise
 };
@@ -35,7 +35,7 @@ struct RankState : Gate {
   std::atomic<bool> asked{false};   // interrupt() was called
   std::atomic<bool> stopped{false}; // a wait was interrupted by a signal
   std::array<Operation, 2> operations;
-  std::vector<Buffer> interrupted;    // of a call that a signal has ended: its buffers stay in use
+  std::vector<Buffer> interrupted; // of a call that a signal has ended: its buffers stay in use
   std::vector<nb::object> interrupted_objects;
   std::vector<int32_t> lost;            // [capacity] room for the library to write into
   std::vector<weft_ep_missing> missing; // [max_tokens * topk] likewise

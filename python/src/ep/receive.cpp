@@ -12,9 +12,12 @@ uint32_t row_bytes_of(int dtype, uint32_t hidden) {
 uint32_t scale_items_of(int dtype, uint32_t hidden) {
   switch (dtype) {
   case WEFT_EP_FP8:
-  case WEFT_EP_FP8_POW2: return (hidden + 127) / 128;
-  case WEFT_EP_FP8_UE8M0: return (hidden + 511) / 512;
-  default: return 0;
+  case WEFT_EP_FP8_POW2:
+    return (hidden + 127) / 128;
+  case WEFT_EP_FP8_UE8M0:
+    return (hidden + 511) / 512;
+  default:
+    return 0;
   }
 }
 
@@ -145,15 +148,16 @@ Receive *make_receive(const Rank &rank, int layout, uint32_t rows, int dtype, ui
 
 void bind_receive(nb::module_ &m) {
   nb::class_<Receive>(m, "Receive")
-      .def_prop_ro("told",
-                   [](const Receive &self) -> nb::object {
-                     const weft_ep_told *told = self.args.told;
-                     if (!told || self.cuda)
-                       return nb::none();
-                     return nb::make_tuple(told->op, told->epoch, told->mark, told->num_ranks, told->num_rows,
-                                           told->rows_needed, told->num_lost, told->written);
-                   },
-                   nb::sig("def told(self) -> tuple[int, ...] | None"));
+      .def_prop_ro(
+          "told",
+          [](const Receive &self) -> nb::object {
+            const weft_ep_told *told = self.args.told;
+            if (!told || self.cuda)
+              return nb::none();
+            return nb::make_tuple(told->op, told->epoch, told->mark, told->num_ranks, told->num_rows, told->rows_needed,
+                                  told->num_lost, told->written);
+          },
+          nb::sig("def told(self) -> tuple[int, ...] | None"));
   m.def("receive", &make_receive, nb::arg("rank"), nb::arg("layout"), nb::arg("rows"), nb::arg("dtype"),
         nb::arg("row_bytes"), nb::arg("scale_bytes"), nb::arg("alignment"), nb::arg("flags"), nb::arg("arrays"),
         nb::rv_policy::take_ownership,

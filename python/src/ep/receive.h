@@ -25,9 +25,9 @@ uint32_t scale_items_of(int dtype, uint32_t hidden);
 // What an array has to be.
 struct Wanted {
   const char *name;
-  uint32_t item;      // bytes of an element
-  bool real;          // f32 (else an integer, or bf16 and fp8 as what a framework calls them)
-  uint64_t elements;  // at least
+  uint32_t item;     // bytes of an element
+  bool real;         // f32 (else an integer, or bf16 and fp8 as what a framework calls them)
+  uint64_t elements; // at least
   bool written;
 };
 

@@ -1,7 +1,7 @@
 // The embedded server of a store.
 #include "core/errors.h"
-#include "store/store.h"
 #include "core/text.h"
+#include "store/store.h"
 
 namespace {
 

@@ -95,8 +95,7 @@ int64_t put(const Store &self, nb::object key, nb::object value, int64_t lease) 
 size_t erase(const Store &self, nb::object key, bool prefix) {
   std::string name = c_text(loose_bytes(key, "key"), "key");
   auto deleted = std::make_shared<size_t>(0);
-  request(self,
-          [=](weft_store_t *store) { return weft_store_delete(store, name.c_str(), prefix, deleted.get()); });
+  request(self, [=](weft_store_t *store) { return weft_store_delete(store, name.c_str(), prefix, deleted.get()); });
   return *deleted;
 }
 
@@ -184,9 +183,8 @@ nb::object commit(const Store &self, nb::list compares, nb::list success, nb::li
 
 nb::object grant(const Store &self, int64_t ttl_s) {
   auto granted = std::make_shared<std::pair<int64_t, int64_t>>(0, 0);
-  request(self, [=](weft_store_t *store) {
-    return weft_store_lease_grant(store, ttl_s, &granted->first, &granted->second);
-  });
+  request(self,
+          [=](weft_store_t *store) { return weft_store_lease_grant(store, ttl_s, &granted->first, &granted->second); });
   return nb::make_tuple(granted->first, granted->second);
 }
 
@@ -198,8 +196,7 @@ int64_t lease_call(const Store &self, int64_t lease, int (*call)(weft_store_t *,
 
 std::string version(const Store &self) {
   auto text = std::make_shared<std::vector<char>>(256);
-  request(self,
-          [=](weft_store_t *store) { return weft_store_version(store, text->data(), text->size(), nullptr); });
+  request(self, [=](weft_store_t *store) { return weft_store_version(store, text->data(), text->size(), nullptr); });
   return text->data();
 }
 
@@ -218,16 +215,19 @@ void bind_store(nb::module_ &m) {
            nb::sig("def commit(self, compares: list[typing.Any], success: list[typing.Any], failure: "
                    "list[typing.Any]) -> tuple[bool, int, list[typing.Any]]"))
       .def("lease_grant", &grant, nb::arg("ttl"), nb::sig("def lease_grant(self, ttl: int) -> tuple[int, int]"))
-      .def("lease_keepalive",
-           [](const Store &self, int64_t lease) { return lease_call(self, lease, weft_store_lease_keepalive); },
-           nb::arg("lease"))
-      .def("lease_ttl", [](const Store &self, int64_t lease) { return lease_call(self, lease, weft_store_lease_ttl); },
-           nb::arg("lease"))
-      .def("lease_revoke",
-           [](const Store &self, int64_t lease) {
-             request(self, [=](weft_store_t *store) { return weft_store_lease_revoke(store, lease); });
-           },
-           nb::arg("lease"))
+      .def(
+          "lease_keepalive",
+          [](const Store &self, int64_t lease) { return lease_call(self, lease, weft_store_lease_keepalive); },
+          nb::arg("lease"))
+      .def(
+          "lease_ttl", [](const Store &self, int64_t lease) { return lease_call(self, lease, weft_store_lease_ttl); },
+          nb::arg("lease"))
+      .def(
+          "lease_revoke",
+          [](const Store &self, int64_t lease) {
+            request(self, [=](weft_store_t *store) { return weft_store_lease_revoke(store, lease); });
+          },
+          nb::arg("lease"))
       .def("version", &version)
       .def_prop_ro("name",
                    [](const Store &self) {

@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 #include "core/errors.h"
-#include "store/store.h"
 #include "core/text.h"
 #include "core/wait.h"
+#include "store/store.h"
 
 namespace {
 
@@ -98,8 +98,9 @@ Watch *open_watch(const Store &store, nb::object prefix, int64_t from) {
 nb::object made_event(const Event &event) {
   nb::object kv = nb::none();
   if (event.has_kv)
-    kv = nb::make_tuple(loose_text(event.key.data(), event.key.size()), nb::bytes(event.value.data(), event.value.size()),
-                        event.create, event.mod, event.version, event.lease);
+    kv = nb::make_tuple(loose_text(event.key.data(), event.key.size()),
+                        nb::bytes(event.value.data(), event.value.size()), event.create, event.mod, event.version,
+                        event.lease);
   return nb::make_tuple((int)event.kind, event.revision, kv);
 }
 
