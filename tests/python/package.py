@@ -15,7 +15,7 @@ import sysconfig
 SOURCE = pathlib.Path(os.environ["WEFT_SOURCE"])
 PACKAGE = SOURCE / "python"
 TOOLS = ["scikit-build-core>=1.0,<2", "nanobind>=2.9,<4", "numpy>=1.22,<3", "pytest>=8,<10", "mypy>=1.11,<3",
-         "ruff>=0.6,<1"]
+         "ruff>=0.6,<1", 'cmake>=3.26,<5; python_version >= "3.12"']
 
 
 def skip(why):
