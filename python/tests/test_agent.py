@@ -16,6 +16,15 @@ import weft
 from weft import SELF
 from weft.agent import Completion, EventKind, Notification
 
+def heard(agent: weft.Agent, count: int = 1) -> list[bytes]:
+    """The next messages of an agent, waited for."""
+    came: list[Notification] = []
+    while len(came) < count:
+        assert agent.wait_news(20)
+        came += agent.notifications()
+    return [one.message for one in came]
+
+
 Pair = "tuple[weft.Agent, weft.Agent, int]"
 
 
@@ -31,8 +40,7 @@ def test_write_and_read(pair: Pair) -> None:
     with a.read(home, there.descriptor(), peer) as transfer:
         transfer.run(timeout=20)
     assert bytes(back) == source.tobytes()
-    assert b.wait_news(20)
-    assert [one.message for one in b.notifications()] == [b"done"]
+    assert heard(b) == [b"done"]
     assert a.stats(peer).writes == 1 and a.stats().read_bytes == 8000
     assert "weft" in a.metrics()
 
@@ -71,7 +79,7 @@ def test_posts_of_their_own(pair: Pair) -> None:
         transfer.post_with(notification=b"two", tag=42, timeout=20)
         assert transfer.wait(20)
         assert a.wait_news(20) and a.completions() == [Completion(42, 0)]
-    assert [one.message for one in b.notifications()] == [b"one", b"two"]
+    assert heard(b, 2) == [b"one", b"two"]
 
 
 def test_memory_of_the_agent(pair: Pair) -> None:
@@ -154,8 +162,7 @@ def test_meet() -> None:
             weft.Agent("c", token="other") as c:
         peer = b.meet(f"127.0.0.1:{a.port}")
         b.notify(peer, "hello")
-        assert a.wait_news(20)
-        assert [one.message for one in a.notifications()] == [b"hello"]
+        assert heard(a) == [b"hello"]
         with pytest.raises(weft.errors.AuthError):
             c.meet(f"127.0.0.1:{a.port}")
         with pytest.raises(weft.errors.UnreachableError):
