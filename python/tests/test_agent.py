@@ -16,6 +16,7 @@ import weft
 from weft import SELF
 from weft.agent import Completion, EventKind, Notification
 
+
 def heard(agent: weft.Agent, count: int = 1) -> list[bytes]:
     """The next messages of an agent, waited for."""
     came: list[Notification] = []
