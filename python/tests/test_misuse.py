@@ -14,8 +14,8 @@ from weft import ep
 
 SEED = int(os.environ.get("WEFT_SEED", "0")) or random.SystemRandom().randrange(1, 2**32)
 CALLS = int(os.environ.get("WEFT_CALLS", "10000"))
-ALLOWED = (weft.Error, TypeError, ValueError, OverflowError, AttributeError, KeyError, BufferError, MemoryError, NotImplementedError,
-           StopIteration, IndexError)
+ALLOWED = (weft.Error, TypeError, ValueError, OverflowError, AttributeError, KeyError, BufferError, MemoryError,
+           NotImplementedError, StopIteration, IndexError)
 SIZES: dict[str, Any] = {"hidden": 128, "topk": 2, "experts_per_rank": 2, "max_tokens": 4, "capacity": 4,
                          "op_timeout": 0.2}
 
