@@ -12,3 +12,13 @@ else()
     COMMAND ${CMAKE_COMMAND} -E echo "docs: Doxygen is missing: install the package doxygen, and configure again"
     COMMAND ${CMAKE_COMMAND} -E false)
 endif()
+
+# The target `docs-python`: the reference of the Python package, in docs/python of the build directory, by pdoc, which
+# comes from PyPI with the rest that it needs.
+add_custom_target(docs-python VERBATIM
+  COMMAND ${CMAKE_COMMAND} -E env WEFT_SOURCE=${PROJECT_SOURCE_DIR}
+    python3 ${PROJECT_SOURCE_DIR}/tests/python/package.py ${PROJECT_BINARY_DIR} --docs
+  COMMENT "Writing ${PROJECT_BINARY_DIR}/docs/python/index.html")
+if(TARGET weft)
+  add_dependencies(docs-python weft weft_shared)
+endif()

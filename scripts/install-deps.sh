@@ -54,6 +54,7 @@ test_wanted="
 command doxygen             doxygen
 command abidiff             abigail-tools
 command chromium            chromium
+command python3-config      python3-dev
 "
 # The same for arm64, by a cross compiler. Its libraries stand beside this machine's.
 arm64_libraries='s/^library .*/&:arm64/p'

@@ -1,0 +1,78 @@
+// An agent: its handle, and what it keeps alive for the library.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "core/buffer.h"
+#include "core/errors.h"
+#include "core/gate.h"
+#include "core/wait.h"
+#include "store/store.h"
+
+struct ListState;
+
+// A transfer that nobody has any more, in flight still.
+struct Orphan {
+  weft_transfer_t *transfer;
+  std::shared_ptr<ListState> local, remote;
+};
+
+// All but `agent` and `store` is read and written with the GIL held.
+struct AgentState : Gate {
+  AgentState() : Gate("the agent") {}
+  ~AgentState() { weft_agent_close(agent); }
+  weft_agent_t *agent = nullptr; // NULL once it is closed
+  std::shared_ptr<StoreState> store;
+  bool driven = false;                  // by its caller: one call at a time
+  int exports = 0;                      // views of allocated memory
+  std::map<weft_region_t, Buffer> kept; // the memory of regions
+  std::vector<Orphan> orphans;
+  std::vector<weft_dlist_t *> old_lists; // that were dropped while the agent was closing
+
+  Entered::Kind kind() const { return driven ? Entered::ALONE : Entered::SHARED; }
+  void check_free() const { // for a call that keeps the GIL
+    if (driven)
+      check_alone();
+    else
+      check_open();
+  }
+  bool closing() const { return closed.load() && agent; }
+  void free_orphans();
+  void shut();
+};
+
+class Agent {
+public:
+  explicit Agent(std::shared_ptr<AgentState> made) : state(std::move(made)) {}
+  ~Agent();
+  std::shared_ptr<AgentState> state;
+};
+
+// Runs a call without the GIL, counted; raises for a negative code.
+template <class F> int agent_call(const std::shared_ptr<AgentState> &state, F call) {
+  int rc;
+  Failure failure;
+  {
+    Entered entered(*state, state->kind());
+    nb::gil_scoped_release release;
+    rc = call(state->agent);
+    if (rc < 0)
+      failure.sentence = weft_last_error();
+  }
+  failure.code = rc;
+  if (rc < 0)
+    raise_failure(failure);
+  return rc;
+}
+
+// Likewise a call with a deadline, which obeys signals. `call` owns all that it uses.
+int agent_wait(const std::shared_ptr<AgentState> &state, uint32_t timeout_ms, uint32_t attempt_ms,
+               std::function<int(weft_agent_t *, uint32_t)> call);
+
+void bind_agent(nb::module_ &m);
+void bind_memory(nb::class_<Agent> &agent, nb::module_ &m);
+void bind_metadata(nb::class_<Agent> &agent);
+void bind_telemetry(nb::class_<Agent> &agent);
+void bind_transfer(nb::class_<Agent> &agent, nb::module_ &m);

@@ -1,0 +1,231 @@
+// Memory of any framework, as an address, a shape and strides.
+#include "core/buffer.h"
+
+#include <cstring>
+#include <nanobind/stl/string.h>
+
+#include "core/errors.h"
+
+// DLPack's layout, as its specification fixes it (version 0 and the unversioned capsule, which every framework makes).
+namespace dlpack {
+struct Device {
+  int32_t type, id;
+};
+struct Type {
+  uint8_t code, bits;
+  uint16_t lanes;
+};
+struct Tensor {
+  void *data;
+  Device device;
+  int32_t ndim;
+  Type dtype;
+  int64_t *shape;
+  int64_t *strides; // in elements; NULL: C's order
+  uint64_t byte_offset;
+};
+enum { CPU = 1, CUDA = 2, CUDA_HOST = 3, CUDA_MANAGED = 13 };
+enum { INT = 0, UINT = 1, FLOAT = 2, BFLOAT = 4 };
+} // namespace dlpack
+
+[[noreturn]] static void refuse(const char *name, const std::string &why) {
+  throw nb::type_error((std::string(name) + ": " + why).c_str());
+}
+
+static std::string name_of_type(nb::handle source) {
+  return nb::cast<std::string>(nb::handle(reinterpret_cast<PyObject *>(Py_TYPE(source.ptr()))).attr("__name__"));
+}
+
+// Of struct's letters: one element without padding.
+static Kind kind_of_format(const char *format) {
+  if (!format)
+    return Kind::UINT;
+  if (*format && strchr("@=<", *format))
+    format++;
+  if (!format[0] || format[1])
+    return Kind::OTHER;
+  if (strchr("bhilqn", *format))
+    return Kind::INT;
+  if (strchr("BHILQN?", *format))
+    return Kind::UINT;
+  return strchr("efd", *format) ? Kind::FLOAT : Kind::OTHER;
+}
+
+void Buffer::release() {
+  if (has_view_)
+    PyBuffer_Release(&view_);
+  has_view_ = false;
+  Py_CLEAR(keep_);
+}
+
+void Buffer::take(Buffer &other) noexcept {
+  memcpy(shape_, other.shape_, sizeof shape_);
+  memcpy(stride_, other.stride_, sizeof stride_);
+  data_ = other.data_, dims_ = other.dims_, device_ = other.device_, item_ = other.item_, kind_ = other.kind_;
+  readonly_ = other.readonly_, gpu_ = other.gpu_, host_ = other.host_;
+  view_ = other.view_, has_view_ = other.has_view_, keep_ = other.keep_;
+  other.has_view_ = false;
+  other.keep_ = nullptr;
+  other.data_ = nullptr;
+}
+
+uint64_t Buffer::bytes() const {
+  uint64_t all = item_;
+  for (int i = 0; i < dims_; i++)
+    all *= (uint64_t)shape_[i];
+  return all;
+}
+
+bool Buffer::contiguous_from(int dim) const {
+  int64_t want = item_;
+  for (int i = dims_ - 1; i >= dim; i--) {
+    if (shape_[i] > 1 && stride_[i] != want)
+      return false;
+    want *= shape_[i];
+  }
+  return true;
+}
+
+bool Buffer::from_view(nb::handle source) {
+  if (PyObject_GetBuffer(source.ptr(), &view_, PyBUF_RECORDS_RO) != 0) {
+    PyErr_Clear(); // numpy refuses types that the protocol has no letter for: another interface may have them
+    return false;
+  }
+  has_view_ = true;
+  if (view_.ndim > MAX_DIMS || view_.ndim < 0)
+    throw nb::value_error("more than 6 dimensions");
+  data_ = view_.buf;
+  item_ = (uint32_t)view_.itemsize;
+  dims_ = view_.ndim;
+  readonly_ = view_.readonly;
+  kind_ = kind_of_format(view_.format);
+  int64_t step = item_; // of those that give no strides, though they were asked for (ctypes)
+  for (int i = dims_ - 1; i >= 0; i--) {
+    shape_[i] = view_.shape ? view_.shape[i] : view_.len / (Py_ssize_t)(item_ ? item_ : 1);
+    stride_[i] = view_.strides ? view_.strides[i] : step;
+    step *= shape_[i];
+  }
+  return true;
+}
+
+static Kind kind_of_code(const dlpack::Type &type) {
+  switch (type.code) {
+  case dlpack::INT:
+    return Kind::INT;
+  case dlpack::UINT:
+    return Kind::UINT;
+  case dlpack::FLOAT:
+    return Kind::FLOAT;
+  case dlpack::BFLOAT:
+    return Kind::BFLOAT;
+  default:
+    return Kind::OTHER;
+  }
+}
+
+void Buffer::from_dlpack(nb::handle source, const char *name) {
+  nb::object where = source.attr("__dlpack_device__")();
+  int type = nb::cast<int>(nb::int_(where[0]));
+  // The order of streams is the caller's affair: -1 asks for no synchronisation.
+  nb::object capsule =
+      type == dlpack::CUDA ? source.attr("__dlpack__")(nb::arg("stream") = -1) : source.attr("__dlpack__")();
+  auto *tensor = (const dlpack::Tensor *)PyCapsule_GetPointer(capsule.ptr(), "dltensor");
+  if (!tensor)
+    throw nb::python_error();
+  if (tensor->ndim > MAX_DIMS || tensor->ndim < 0 || tensor->dtype.bits % 8 != 0 || tensor->dtype.lanes != 1)
+    refuse(name, "an array of whole bytes with at most 6 dimensions is wanted");
+  data_ = (char *)tensor->data + tensor->byte_offset;
+  item_ = tensor->dtype.bits / 8;
+  dims_ = tensor->ndim;
+  kind_ = kind_of_code(tensor->dtype);
+  gpu_ = type == dlpack::CUDA || type == dlpack::CUDA_HOST || type == dlpack::CUDA_MANAGED;
+  host_ = type == dlpack::CPU || type == dlpack::CUDA_HOST || type == dlpack::CUDA_MANAGED;
+  if (!gpu_ && !host_)
+    refuse(name, "memory of the host or of a CUDA GPU is wanted");
+  device_ = type == dlpack::CUDA ? tensor->device.id : -1;
+  int64_t step = item_;
+  for (int i = dims_ - 1; i >= 0; i--) {
+    shape_[i] = tensor->shape[i];
+    stride_[i] = tensor->strides ? tensor->strides[i] * (int64_t)item_ : step;
+    step *= shape_[i];
+  }
+  keep_ = capsule.release().ptr();
+}
+
+// __array_interface__ and __cuda_array_interface__ have the same entries.
+void Buffer::from_interface(nb::handle source, nb::handle interface, bool gpu, const char *name) {
+  nb::dict entries = nb::cast<nb::dict>(interface);
+  nb::object where = nb::borrow(entries["data"]), typestr = nb::borrow(entries["typestr"]);
+  nb::object shape = nb::borrow(entries["shape"]);
+  nb::object strides = entries.contains("strides") ? nb::borrow(entries["strides"]) : nb::none();
+  std::string type = nb::cast<std::string>(typestr);
+  if (where.is_none() || type.size() < 3 || nb::len(shape) > MAX_DIMS || type[0] == '>')
+    refuse(name, "its array interface has no address, more than 6 dimensions, or elements of another byte order");
+  data_ = (void *)nb::cast<uintptr_t>(nb::object(where[0]));
+  readonly_ = nb::cast<bool>(nb::object(where[1]));
+  item_ = (uint32_t)std::stoul(type.substr(2));
+  kind_ = type[1] == 'i' ? Kind::INT : type[1] == 'u' ? Kind::UINT : type[1] == 'f' ? Kind::FLOAT : Kind::OTHER;
+  gpu_ = gpu, host_ = !gpu;
+  dims_ = (int)nb::len(shape);
+  int64_t step = item_;
+  for (int i = dims_ - 1; i >= 0; i--) {
+    shape_[i] = nb::cast<int64_t>(nb::object(shape[i]));
+    stride_[i] = strides.is_none() ? step : nb::cast<int64_t>(nb::object(strides[i]));
+    step *= shape_[i];
+  }
+  keep_ = nb::borrow(source).release().ptr();
+}
+
+Buffer Buffer::of(nb::handle source, const char *name) {
+  Buffer made;
+  if (nb::isinstance<Buffer>(source)) { // one that was looked up before
+    Buffer &known = nb::cast<Buffer &>(source);
+    if (!known.has_view_ && !known.keep_)
+      refuse(name, "the buffer was released");
+    memcpy(made.shape_, known.shape_, sizeof made.shape_);
+    memcpy(made.stride_, known.stride_, sizeof made.stride_);
+    made.data_ = known.data_, made.dims_ = known.dims_, made.device_ = known.device_, made.item_ = known.item_;
+    made.kind_ = known.kind_, made.readonly_ = known.readonly_, made.gpu_ = known.gpu_, made.host_ = known.host_;
+    made.keep_ = nb::borrow(source).release().ptr();
+    return made;
+  }
+  if (PyObject_CheckBuffer(source.ptr()) && made.from_view(source))
+    return made;
+  if (nb::hasattr(source, "__dlpack__")) {
+    made.from_dlpack(source, name);
+    return made;
+  }
+  const char *interfaces[] = {"__cuda_array_interface__", "__array_interface__"};
+  for (int i = 0; i < 2; i++) {
+    if (nb::hasattr(source, interfaces[i])) {
+      made.from_interface(source, source.attr(interfaces[i]), i == 0, name);
+      return made;
+    }
+  }
+  refuse(name, "a " + name_of_type(source) +
+                   " is no memory: an object with the buffer protocol, __dlpack__ or "
+                   "__cuda_array_interface__ is wanted");
+}
+
+void bind_buffer(nb::module_ &m) {
+  nb::class_<Buffer>(m, "Buffer")
+      .def(
+          "__init__", [](Buffer *self, nb::object source) { new (self) Buffer(Buffer::of(source, "source")); },
+          nb::arg("source").none(), nb::sig("def __init__(self, source: object) -> None"))
+      .def_prop_ro("address", [](const Buffer &self) { return (uintptr_t)self.data(); })
+      .def_prop_ro("nbytes", &Buffer::bytes)
+      .def_prop_ro("itemsize", &Buffer::item)
+      .def_prop_ro("readonly", &Buffer::readonly)
+      .def_prop_ro("contiguous", &Buffer::contiguous)
+      .def_prop_ro("device", [](const Buffer &self) { return self.on_host() ? -1 : self.device(); })
+      .def_prop_ro("on_gpu", [](const Buffer &self) { return !self.on_host(); })
+      .def_prop_ro(
+          "shape",
+          [](const Buffer &self) {
+            nb::list shape;
+            for (int i = 0; i < self.dims(); i++)
+              shape.append(self.shape(i));
+            return nb::tuple(shape);
+          },
+          nb::sig("def shape(self) -> tuple[int, ...]"));
+}

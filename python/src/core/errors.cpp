@@ -1,0 +1,22 @@
+// Failures of libweft as exceptions of Python: the classes are those of weft/errors.py.
+#include "core/errors.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+namespace nb = nanobind;
+
+void raise_failure(const Failure &failure) {
+  nb::object op = failure.has_op ? nb::object(nb::int_(failure.op)) : nb::none();
+  nb::object made =
+      nb::module_::import_("weft.errors").attr("make_error")(failure.code, failure.sentence, op, failure.rows_needed);
+  PyErr_SetObject(reinterpret_cast<PyObject *>(Py_TYPE(made.ptr())), made.ptr());
+  throw nb::python_error();
+}
+
+void raise_code(int code, const std::string &sentence) {
+  Failure failure;
+  failure.code = code;
+  failure.sentence = sentence;
+  raise_failure(failure);
+}

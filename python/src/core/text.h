@@ -1,0 +1,72 @@
+// Strings between Python and C.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <optional>
+#include <string>
+
+namespace nb = nanobind;
+
+// Strings of C end at a NUL, so one inside is refused. `name` is what the sentence calls the argument.
+inline std::string c_text(const std::string &text, const char *name) {
+  if (text.find('\0') != std::string::npos)
+    throw nb::value_error((std::string(name) + " has a NUL in it").c_str());
+  return text;
+}
+
+// A str or None, which is NULL in C, and lives as long as this.
+class MaybeText {
+public:
+  MaybeText(nb::handle source, const char *name) {
+    if (source.is_none())
+      return;
+    if (!PyUnicode_Check(source.ptr()))
+      throw nb::type_error((std::string(name) + ": a str is wanted").c_str());
+    text_ = c_text(nb::cast<std::string>(source), name);
+  }
+  const char *get() const { return text_ ? text_->c_str() : nullptr; }
+
+private:
+  std::optional<std::string> text_;
+};
+
+// What came from outside, and need not be UTF-8.
+inline nb::object loose_text(const char *bytes, size_t size) {
+  return nb::steal(PyUnicode_DecodeUTF8(bytes, (Py_ssize_t)size, "surrogateescape"));
+}
+inline nb::object loose_text(const char *text) {
+  return loose_text(text, strlen(text));
+}
+
+// The reverse: bytes as they are, or a str as UTF-8 in which surrogates stand for bytes that are none.
+inline std::string loose_bytes(nb::handle source, const char *name) {
+  nb::object bytes;
+  if (PyUnicode_Check(source.ptr()))
+    bytes = nb::steal(PyUnicode_AsEncodedString(source.ptr(), "utf-8", "surrogateescape"));
+  else
+    bytes = nb::steal(PyBytes_FromObject(source.ptr()));
+  if (!bytes.is_valid()) {
+    PyErr_Clear();
+    throw nb::type_error((std::string(name) + ": a str or bytes is wanted").c_str());
+  }
+  return std::string(PyBytes_AsString(bytes.ptr()), (size_t)PyBytes_Size(bytes.ptr()));
+}
+
+// A text that a call of C writes: asked for its size first.
+template <class F> std::string sized_text(F call) {
+  size_t size = 0;
+  std::string text;
+  int rc = call((char *)nullptr, (size_t)0, &size);
+  while (rc >= 0 && size > text.size()) {
+    text.resize(size + 64); // counters grow meanwhile
+    rc = call(&text[0], text.size(), &size);
+    if (rc == WEFT_ERR_ROOM)
+      rc = 0;
+    else
+      break;
+  }
+  check(rc);
+  text.resize(strnlen(text.c_str(), text.size()));
+  return text;
+}

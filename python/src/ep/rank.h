@@ -1,0 +1,62 @@
+// A rank of a group: its handle, and what its open operations need.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "core/buffer.h"
+#include "core/gate.h"
+#include "store/store.h"
+
+// What this side knows of an operation, to check later calls with it.
+struct Operation {
+  static constexpr uint64_t NONE = UINT64_MAX;
+  uint64_t number = NONE;
+  uint32_t tokens = 0, topk = 0;           // of this rank's dispatch
+  uint32_t row_bytes = 0, scale_items = 0; // of the rows that travel
+  int dtype = 0;
+  bool received = false;
+  uint64_t rows = 0;        // room of the receive: rows of `y`
+  std::vector<Buffer> kept; // what the library reads after the call has returned
+  nb::object receive;       // likewise
+};
+
+struct RankState : Gate {
+  RankState() : Gate("the rank") {}
+  ~RankState() { weft_ep_close(ep); }
+  weft_ep_t *ep = nullptr; // NULL once it is closed
+  std::shared_ptr<StoreState> store;
+  bool cuda = false;
+  uint32_t capacity = 0, max_tokens = 0, hidden = 0, topk = 0, experts = 0;
+  int dtype = 0;
+  std::atomic<unsigned> turns{0};   // odd while a call of an operation runs on the main thread
+  unsigned seen = 0;                // what the watcher of signals saw last
+  std::atomic<bool> asked{false};   // interrupt() was called
+  std::atomic<bool> stopped{false}; // a wait was interrupted by a signal
+  std::array<Operation, 2> operations;
+  std::vector<Buffer> interrupted; // of a call that a signal has ended: its buffers stay in use
+  std::vector<nb::object> interrupted_objects;
+  std::vector<int32_t> lost;            // [capacity] room for the library to write into
+  std::vector<weft_ep_missing> missing; // [max_tokens * topk] likewise
+  void shut();
+};
+
+class Rank {
+public:
+  explicit Rank(std::shared_ptr<RankState> made) : state(std::move(made)) {}
+  ~Rank();
+  std::shared_ptr<RankState> state;
+};
+
+// While a rank is watched, a wait of it on the main thread is ended now and then, so that signals are obeyed.
+void watch_signals(RankState *rank);
+void unwatch_signals(RankState *rank);
+
+// A stream of CUDA: None, a number, or an object of a framework.
+void *stream_of(nb::handle source);
+
+void bind_rank(nb::module_ &m);
+void bind_receive(nb::module_ &m);
+void bind_operations(nb::class_<Rank> &rank, nb::module_ &m);
+void bind_counters(nb::class_<Rank> &rank, nb::module_ &m);

@@ -1,0 +1,166 @@
+// The buffers that an operation is received into.
+#include "core/errors.h"
+
+#include "ep/receive.h"
+
+#include "core/text.h"
+
+uint32_t row_bytes_of(int dtype, uint32_t hidden) {
+  return dtype == WEFT_EP_OPAQUE ? 0 : dtype == WEFT_EP_BF16 ? 2 * hidden : hidden;
+}
+
+uint32_t scale_items_of(int dtype, uint32_t hidden) {
+  switch (dtype) {
+  case WEFT_EP_FP8:
+  case WEFT_EP_FP8_POW2:
+    return (hidden + 127) / 128;
+  case WEFT_EP_FP8_UE8M0:
+    return (hidden + 511) / 512;
+  default:
+    return 0;
+  }
+}
+
+void check_array(const Buffer &array, const Wanted &wanted, bool cuda) {
+  auto refuse = [&](const std::string &why) { throw nb::type_error((std::string(wanted.name) + ": " + why).c_str()); };
+  if (cuda ? !array.on_gpu() : !array.on_host())
+    refuse(cuda ? "memory of the rank's GPU is wanted" : "memory of the host is wanted");
+  if (array.item() != wanted.item || (array.kind() == Kind::FLOAT) != wanted.real)
+    refuse(wanted.real        ? "float32 is wanted"
+           : wanted.item == 2 ? "bf16 is wanted: of a framework that has it, or as uint16 (numpy: x.view(np.uint16))"
+           : wanted.item == 1 ? "elements of one byte are wanted"
+                              : "integers of " + std::to_string(8 * wanted.item) + " bits are wanted");
+  if (wanted.written && array.readonly())
+    refuse("it is read-only, and would be written");
+  if (array.bytes() / wanted.item < wanted.elements)
+    raise_code(WEFT_ERR_INVALID, std::string(wanted.name) + ": " + std::to_string(array.bytes() / wanted.item) +
+                                     " elements are fewer than the " + std::to_string(wanted.elements) + " needed");
+}
+
+void *take_array(nb::handle source, const Wanted &wanted, bool cuda, std::vector<Buffer> &kept) {
+  if (source.is_none())
+    return nullptr;
+  Buffer array = Buffer::of(source, wanted.name);
+  check_array(array, wanted, cuda);
+  if (!array.contiguous())
+    raise_code(WEFT_ERR_INVALID, std::string(wanted.name) + ": its elements have to be one after the other");
+  kept.push_back(std::move(array));
+  return kept.back().data();
+}
+
+namespace {
+
+nb::object entry(nb::dict &given, const char *name) {
+  return given.contains(name) ? nb::object(nb::borrow(given[name])) : nb::none();
+}
+
+// Scales may have strides: shape [E][rows][n] or [rows][n].
+void take_scales(Receive &self, nb::handle source) {
+  bool per_expert = self.args.layout == WEFT_EP_PER_EXPERT;
+  int dims = per_expert ? 3 : 2;
+  Buffer array = Buffer::of(source, "scales");
+  bool real = self.dtype == WEFT_EP_FP8 || self.dtype == WEFT_EP_FP8_POW2;
+  check_array(array, {"scales", 4, real, self.rows * self.scale_items, true}, self.cuda);
+  if (array.dims() == dims && array.shape(dims - 2) >= (int64_t)self.args.rows &&
+      array.shape(dims - 1) >= (int64_t)self.scale_items && (!per_expert || array.shape(0) >= (int64_t)self.experts)) {
+    for (int i = 0; i < dims; i++) {
+      if (array.stride(i) % 4 != 0 || array.stride(i) <= 0)
+        raise_code(WEFT_ERR_INVALID, "scales: strides have to be positive, and whole elements");
+    }
+    self.args.scale_row_stride = (uint64_t)array.stride(dims - 2) / 4;
+    self.args.scale_block_stride = (uint64_t)array.stride(dims - 1) / 4;
+    if (per_expert)
+      self.args.scale_expert_stride = (uint64_t)array.stride(0) / 4;
+  } else if (!array.contiguous()) {
+    raise_code(WEFT_ERR_INVALID, "scales: an array with strides has the shape [E][rows][n] or [rows][n]");
+  }
+  self.args.scales = array.data();
+  self.kept.push_back(std::move(array));
+}
+
+// local_expert, weights and slot: [rows][K], for a K that a dispatch says.
+void *take_by_topk(Receive &self, nb::dict &given, const char *name, bool real) {
+  nb::object source = entry(given, name);
+  if (source.is_none())
+    return nullptr;
+  void *data = take_array(source, {name, 4, real, 0, true}, self.cuda, self.kept);
+  uint64_t topk = self.rows ? self.kept.back().bytes() / 4 / self.rows : 0;
+  if (topk < self.max_topk)
+    self.max_topk = (uint32_t)topk;
+  return data;
+}
+
+void take_arrays(Receive &self, nb::dict &given) {
+  weft_ep_recv_args &args = self.args;
+  bool per_expert = args.layout == WEFT_EP_PER_EXPERT, major = args.layout == WEFT_EP_RANK_MAJOR;
+  auto take = [&](const char *name, uint32_t item, bool real, uint64_t elements) {
+    return take_array(entry(given, name), {name, item, real, elements, true}, self.cuda, self.kept);
+  };
+  uint64_t bytes = self.rows * self.row_bytes;
+  uint32_t item = self.dtype == WEFT_EP_BF16 ? 2 : 1;
+  args.x = take("x", item, false, bytes / item);
+  nb::object scales = entry(given, "scales");
+  if (!scales.is_none())
+    take_scales(self, scales);
+  args.counts = (int32_t *)take("counts", 4, false, self.experts);
+  args.src_rank = (int32_t *)take("src_rank", 4, false, self.rows);
+  args.src_token = (int32_t *)take("src_token", 4, false, self.rows);
+  args.range = (int64_t *)take("range", 8, false, major ? self.capacity : (uint64_t)self.experts * self.capacity);
+  args.rows_at = (const void **)take("rows_at", 8, false, self.rows);
+  args.expert_total = (int32_t *)take("expert_total", 4, false, self.experts);
+  args.wait_ns = (int64_t *)take("wait_ns", 8, false, self.capacity);
+  args.expert_end = (int32_t *)take("expert_end", 4, false, self.experts);
+  args.lost = (uint64_t *)take("lost", 8, false, (self.capacity + 63) / 64);
+  args.told = (weft_ep_told *)take("told", 8, false, (sizeof(weft_ep_told) + 7) / 8);
+  args.told_size = args.told ? sizeof(weft_ep_told) : 0;
+  args.local_expert = (int32_t *)take_by_topk(self, given, "local_expert", false);
+  args.weights = (float *)take_by_topk(self, given, "weights", true);
+  args.slot = (int32_t *)take_by_topk(self, given, "slot", false);
+  self.in_place = args.rows_at && !args.x;
+  (void)per_expert;
+}
+
+Receive *make_receive(const Rank &rank, int layout, uint32_t rows, int dtype, uint32_t row_bytes, uint32_t scale_bytes,
+                      uint32_t alignment, uint32_t flags, nb::dict given) {
+  auto self = std::make_unique<Receive>();
+  RankState &state = *rank.state;
+  state.check_open();
+  self->args.layout = (weft_ep_layout)layout;
+  self->args.rows = rows;
+  self->args.alignment = alignment;
+  self->args.flags = flags;
+  self->dtype = dtype ? dtype : state.dtype;
+  self->cuda = state.cuda;
+  self->capacity = state.capacity, self->experts = state.experts, self->hidden = state.hidden;
+  bool opaque = self->dtype == WEFT_EP_OPAQUE;
+  self->row_bytes = opaque ? row_bytes : row_bytes_of(self->dtype, state.hidden);
+  self->scale_items = opaque ? scale_bytes / 4 : scale_items_of(self->dtype, state.hidden);
+  self->rows = (uint64_t)rows * (layout == WEFT_EP_PER_EXPERT || layout == 0 ? state.experts : 1);
+  if (layout == 0)
+    self->args.layout = WEFT_EP_PER_EXPERT;
+  if (self->rows > INT32_MAX)
+    raise_code(WEFT_ERR_INVALID, "rows: more than 2,147,483,647 in all parts together");
+  take_arrays(*self, given);
+  return self.release();
+}
+
+} // namespace
+
+void bind_receive(nb::module_ &m) {
+  nb::class_<Receive>(m, "Receive")
+      .def_prop_ro(
+          "told",
+          [](const Receive &self) -> nb::object {
+            const weft_ep_told *told = self.args.told;
+            if (!told || self.cuda)
+              return nb::none();
+            return nb::make_tuple(told->op, told->epoch, told->mark, told->num_ranks, told->num_rows, told->rows_needed,
+                                  told->num_lost, told->written);
+          },
+          nb::sig("def told(self) -> tuple[int, ...] | None"));
+  m.def("receive", &make_receive, nb::arg("rank"), nb::arg("layout"), nb::arg("rows"), nb::arg("dtype"),
+        nb::arg("row_bytes"), nb::arg("scale_bytes"), nb::arg("alignment"), nb::arg("flags"), nb::arg("arrays"),
+        nb::rv_policy::take_ownership,
+        nb::sig("def receive(rank: Rank, layout: int, rows: int, dtype: int, row_bytes: int, scale_bytes: int, "
+                "alignment: int, flags: int, arrays: dict[str, typing.Any]) -> Receive"));
+}

@@ -1,0 +1,36 @@
+// The buffers that an operation is received into, checked once for many operations.
+#pragma once
+
+#include <vector>
+
+#include "ep/rank.h"
+
+struct Receive {
+  Receive() = default;
+  Receive(const Receive &) = delete;
+  weft_ep_recv_args args = WEFT_EP_RECV_ARGS_INIT;
+  std::vector<Buffer> kept;
+  int dtype = 0;
+  bool cuda = false, in_place = false;
+  uint32_t row_bytes = 0, scale_items = 0; // of the rows that it has room for
+  uint32_t max_topk = UINT32_MAX;          // that local_expert, weights and slot have room for
+  uint64_t rows = 0;                       // in all parts together
+  uint32_t capacity = 0, experts = 0, hidden = 0;
+};
+
+// The bytes of a row of `dtype`, and the numbers of 4 bytes of its scales. 0 for OPAQUE: the call says them.
+uint32_t row_bytes_of(int dtype, uint32_t hidden);
+uint32_t scale_items_of(int dtype, uint32_t hidden);
+
+// What an array has to be.
+struct Wanted {
+  const char *name;
+  uint32_t item;     // bytes of an element
+  bool real;         // f32 (else an integer, or bf16 and fp8 as what a framework calls them)
+  uint64_t elements; // at least
+  bool written;
+};
+
+// Looks at `source` and keeps it in `kept`; its address. Raises TypeError or InvalidError.
+void *take_array(nb::handle source, const Wanted &wanted, bool cuda, std::vector<Buffer> &kept);
+void check_array(const Buffer &array, const Wanted &wanted, bool cuda);

@@ -1,0 +1,308 @@
+"""Agents: memory, metadata, transfers, notifications, events, asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import pathlib
+import threading
+
+import numpy as np
+import pytest
+from conftest import in_threads, offered
+
+import weft
+from weft import SELF
+from weft.agent import Completion, EventKind, Notification
+
+
+def heard(agent: weft.Agent, count: int = 1) -> list[bytes]:
+    """The next messages of an agent, waited for."""
+    came: list[Notification] = []
+    while len(came) < count:
+        assert agent.wait_news(20)
+        came += agent.notifications()
+    return [one.message for one in came]
+
+
+Pair = "tuple[weft.Agent, weft.Agent, int]"
+
+
+def test_write_and_read(pair: Pair) -> None:
+    a, b, peer = pair
+    source, target, back = np.arange(1000), np.zeros(1000, np.int64), bytearray(8000)
+    here, there, home = a.register(source), offered(pair, target), a.register(back)
+    with a.write(here, there.descriptor(), peer, notification=b"done") as transfer:
+        transfer.run()
+        assert transfer.info.bytes == 8000 and transfer.info.transport == "shm" and transfer.status() == [0]
+        assert "shm" in transfer.explain() and transfer.error == ""
+    assert (source == target).all()
+    with a.read(home, there.descriptor(), peer) as transfer:
+        transfer.run(timeout=20)
+    assert bytes(back) == source.tobytes()
+    assert heard(b) == [b"done"]
+    assert a.stats(peer).writes == 1 and a.stats().read_bytes == 8000
+    assert "weft" in a.metrics()
+
+
+def test_descriptors(pair: Pair) -> None:
+    a, _b, peer = pair
+    source, target = np.arange(64, dtype=np.uint8), np.zeros(64, np.uint8)
+    here, there = a.register(source), offered(pair, target)
+    rows = np.array([[here.address + 8 * i, 8, here.id] for i in range(8)], np.uint64)
+    theirs = [there.descriptor(8 * i, 8) for i in range(8)]
+    ours, other = a.descriptors(rows), a.descriptors(theirs, peer)
+    assert len(ours) == len(other) == 8
+    with a.write(ours, other, peer, local_index=[0, 1], remote_index=[7, 6]) as transfer:
+        transfer.run()
+    assert target[56:].tolist() == list(range(8)) and target[48:56].tolist() == list(range(8, 16))
+    with a.write(ours, other, peer, runs=[(0, 1, 0, 1, 4)]) as transfer:
+        transfer.run()
+    assert (target[:32] == source[:32]).all()
+    for wrong in ([(1, 2, 3, 4)], [("x", 8)], [(-1, 8)], np.zeros((2, 3), np.float64), np.zeros(3, np.int64), 7):
+        with pytest.raises(TypeError):
+            a.descriptors(wrong)
+    with pytest.raises(weft.errors.InvalidError):
+        a.descriptors([(here.address, 0)])
+
+
+def test_posts_of_their_own(pair: Pair) -> None:
+    a, b, peer = pair
+    source, target = np.ones(8, np.uint8), np.zeros(8, np.uint8)
+    here, there = a.register(source), offered(pair, target)
+    with a.write(here, there.descriptor(), peer, max_notification=16) as transfer:
+        transfer.post_with(notification="one", tag=41)
+        assert transfer.wait(20)
+        with pytest.raises(weft.errors.BusyError, match="41"):
+            transfer.post_with(tag=43)  # the completion before it has not been taken
+        assert a.wait_news(20) and a.completions() == [Completion(41, 0)]
+        transfer.post_with(notification=b"two", tag=42, timeout=20)
+        assert transfer.wait(20)
+        assert a.wait_news(20) and a.completions() == [Completion(42, 0)]
+    assert heard(b, 2) == [b"one", b"two"]
+
+
+def test_memory_of_the_agent(pair: Pair) -> None:
+    a, b, peer = pair
+    with b.allocate(4096) as there:
+        view = np.frombuffer(there.allocated, np.uint8)  # type: ignore[arg-type]
+        here = a.register(np.full(4096, 9, np.uint8))
+        a.load(b.metadata())
+        with a.write(here, there.descriptor(), peer) as transfer:
+            transfer.run()
+        assert view.sum() == 9 * 4096
+        with pytest.raises(weft.errors.BusyError, match="views"):
+            there.close()
+        with pytest.raises(weft.errors.BusyError, match="views"):
+            b.close()
+        del view
+    with pytest.raises(BufferError):
+        there.view()
+
+
+def test_regions_keep_their_memory(pair: Pair) -> None:
+    a, _b, peer = pair
+    there = offered(pair, np.zeros(1 << 20, np.uint8))  # the array has no other owner
+    here = a.register(bytearray(1 << 20))
+    gc.collect()
+    for _ in range(3):
+        with a.write(here, there.descriptor(), peer) as transfer:
+            transfer.run()
+    array = bytearray(8)
+    region = a.register(array)
+    with pytest.raises(BufferError):
+        array.extend(b"more")
+    region.close()
+    array.extend(b"more")
+    frozen = a.register(b"read only")
+    assert a.regions()[-1].flags & 1 and frozen.length == 9
+    with pytest.raises(weft.errors.InvalidError):
+        a.read(frozen, there.descriptor(0, 9), peer)
+
+
+def test_dropped_transfers_in_flight(pair: Pair) -> None:
+    a, _b, peer = pair
+    here, there = a.register(bytearray(1 << 24)), offered(pair, bytearray(1 << 24))
+    for _ in range(4):
+        a.write(here, there.descriptor(), peer).post()
+        gc.collect()
+
+
+def test_files(pair: Pair, tmp_path: pathlib.Path) -> None:
+    with weft.Agent("files") as agent:
+        data = np.arange(100, dtype=np.uint8)
+        memory, file = agent.register(data), agent.register_file(tmp_path / "f")
+        with agent.write(memory, [(0, 100, file.id)], SELF) as transfer:
+            transfer.run()
+        assert (tmp_path / "f").read_bytes() == data.tobytes()
+        assert agent.query(kind=weft.Kind.FILE, path=str(tmp_path / "f")).length == 100
+        assert not agent.query(kind=weft.Kind.FILE, path=str(tmp_path / "none")).there
+
+
+def test_store_and_labels(store: weft.Store) -> None:
+    with weft.Agent("a", store=store) as a, weft.Agent("b", store=store) as b:
+        region = b.register(bytearray(64))
+        with pytest.raises(TimeoutError):
+            a.fetch("b", timeout=0.05)
+        b.publish()
+        b.publish("some", [region])
+        peer = a.fetch("b")
+        assert a.fetch("b", "some") == peer == a.find("b") and a.peers() == [peer]
+        assert a.regions(peer)[0].length == 64
+        b.unpublish()
+        while a.peers():
+            a.wait_news(1)
+        assert a.peer(peer).state == weft.PeerState.LEFT
+        with pytest.raises(weft.errors.PeerLostError):
+            a.check(peer)
+
+
+def test_meet() -> None:
+    with weft.Agent("a", token="secret", listen="127.0.0.1:0") as a, weft.Agent("b", token="secret") as b, \
+            weft.Agent("c", token="other") as c:
+        peer = b.meet(f"127.0.0.1:{a.port}")
+        b.notify(peer, "hello")
+        assert heard(a) == [b"hello"]
+        with pytest.raises(weft.errors.AuthError):
+            c.meet(f"127.0.0.1:{a.port}")
+        with pytest.raises(weft.errors.UnreachableError):
+            b.meet("127.0.0.1:1")
+
+
+def test_events(pair: Pair) -> None:
+    a, b, _peer = pair
+    b.close()
+    kinds = []
+    while EventKind.PEER_LEFT not in kinds:
+        event = a.next_event()
+        if event:
+            kinds.append(event.kind)
+        else:
+            assert a.wait_news(20)
+    assert kinds[0] == EventKind.PEER_LOADED
+
+
+def test_driven_by_its_caller() -> None:
+    with weft.Agent("a", progress="none", transports="shm") as a, weft.Agent("b", transports="shm") as b:
+        source, target = np.ones(1 << 20, np.uint8), np.zeros(1 << 20, np.uint8)
+        here, there = a.register(source), b.register(target)
+        peer = a.load(b.metadata())
+        b.notify(b.load(a.metadata()), "hello")
+        while not (came := a.notifications()):
+            assert a.wait_news(20)
+        assert came[0].message == b"hello"
+        with a.write(here, there.descriptor(), peer) as transfer:
+            transfer.run()
+        assert target.all()
+
+
+def test_threads(pair: Pair) -> None:
+    a, _b, peer = pair
+
+    def run(i: int) -> None:
+        source, target = np.full(50000, i + 1, np.uint8), np.zeros(50000, np.uint8)
+        with a.register(source) as here, offered(pair, target) as there:
+            with a.write(here, there.descriptor(), peer) as transfer:
+                for _ in range(20):
+                    transfer.run()
+            assert (target == i + 1).all()
+            del transfer
+
+    in_threads(4, run)
+
+
+def test_one_thread_at_a_time(pair: Pair) -> None:
+    a, _b, peer = pair
+    here, there = a.register(bytearray(8)), offered(pair, bytearray(8))
+    transfer = a.write(here, there.descriptor(), peer)
+    with pytest.raises(weft.errors.InvalidError):
+        transfer.poll()  # it was never posted
+    transfer.run()
+    transfer.close()
+    transfer.close()
+    with pytest.raises(weft.errors.ClosedError):
+        transfer.post()
+
+
+def test_close_ends_waits_of_other_threads(store: weft.Store) -> None:
+    agent = weft.Agent("a", store=store)
+    outcome: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            agent.fetch("nobody", timeout=None)
+        except BaseException as failure:
+            outcome.append(failure)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    while not store.range("/", prefix=True).total and not agent._handle.closed and thread.is_alive():
+        break
+    agent.close()
+    thread.join(30)
+    assert isinstance(outcome[0], weft.errors.ClosedError)
+
+
+def test_asyncio(pair: Pair) -> None:
+    a, b, peer = pair
+    here, there = a.register(np.ones(1 << 22, np.uint8)), offered(pair, np.zeros(1 << 22, np.uint8))
+
+    async def talk() -> None:
+        async def hear() -> Notification:
+            async for message in b.messages():
+                return message
+            raise AssertionError
+
+        async def see_leave() -> None:
+            async for event in a.events():
+                if event.kind == EventKind.PEER_LEFT:
+                    return
+
+        hearing, seeing = asyncio.create_task(hear()), asyncio.create_task(see_leave())
+        with a.write(here, there.descriptor(), peer, notification="now") as transfer:
+            for _ in range(5):
+                transfer.post()
+                await transfer
+        assert (await hearing).message == b"now"
+        b.notify(b.find("a"), "nobody takes this one")  # does not keep the events from coming
+        b.close()
+        await seeing
+
+    asyncio.run(asyncio.wait_for(talk(), 30))
+
+
+def test_await_raises(pair: Pair) -> None:
+    a, b, peer = pair
+    here, there = a.register(bytearray(8)), offered(pair, bytearray(8))
+
+    async def post() -> None:
+        with a.write(here, there.descriptor(), peer) as transfer:
+            transfer.post()
+            await transfer
+            b.close()
+            while True:
+                try:
+                    transfer.post()
+                except weft.errors.PeerLostError:
+                    raise
+                await transfer
+
+    with pytest.raises((weft.errors.PeerLostError, weft.errors.NotFoundError)):
+        asyncio.run(asyncio.wait_for(post(), 30))
+
+
+def test_transports() -> None:
+    known = {one.name: one for one in weft.transports()}
+    assert known["shm"].works and known["file"].works
+    with pytest.raises(weft.errors.NotFoundError):
+        weft.Agent("a", transports="carrier pigeon")
+
+
+def test_tool() -> None:
+    import subprocess
+    import sys
+
+    said = subprocess.run([sys.executable, "-m", "weft", "info", "--help"], stdout=subprocess.PIPE, text=True)
+    assert said.returncode == 0 and "weft info" in said.stdout
+    assert os.access(pathlib.Path(weft.__file__).with_name("weft-tool"), os.X_OK)

@@ -1,0 +1,164 @@
+"""Random calls with wrong types, lengths, closed objects and dead peers: an exception, never a crash."""
+
+from __future__ import annotations
+
+import os
+import random
+from typing import Any, Callable
+
+import numpy as np
+import pytest
+
+import weft
+from weft import ep
+
+SEED = int(os.environ.get("WEFT_SEED", "0")) or random.SystemRandom().randrange(1, 2**32)
+CALLS = int(os.environ.get("WEFT_CALLS", "10000"))
+ALLOWED = (weft.Error, TypeError, ValueError, OverflowError, AttributeError, KeyError, BufferError, MemoryError,
+           NotImplementedError, StopIteration, IndexError)
+SIZES: dict[str, Any] = {"hidden": 128, "topk": 2, "experts_per_rank": 2, "max_tokens": 4, "capacity": 4,
+                         "op_timeout": 0.2}
+
+
+class World:
+    """Objects of every kind, open, closed and of dead peers."""
+
+    def __init__(self, draw: random.Random) -> None:
+        self.draw = draw
+        self.store = weft.Store.local()
+        self.closed_store = weft.Store.local()
+        self.agents = [weft.Agent(name, store=self.store, transports="shm,file") for name in "ab"]
+        self.gone = weft.Agent("gone", transports="shm")
+        self.dead = self.agents[0].load(self.gone.metadata())
+        self.peer = self.agents[0].load(self.agents[1].metadata())
+        self.regions = [agent.register(bytearray(256)) for agent in self.agents]
+        self.lists = [self.agents[0].descriptors(self.regions[0]),
+                      self.agents[0].descriptors(self.agents[0].regions(self.peer)[0].descriptor(), self.peer)] \
+            if self.agents[0].load(self.agents[1].metadata()) else []
+        self.transfers = [self.agents[0].write(*self.lists, self.peer)]
+        closed = self.agents[0].write(*self.lists, self.peer)
+        closed.close()
+        self.transfers.append(closed)
+        self.gone.close()
+        self.closed_store.close()
+        self.rank = ep.Rank(self.store, rank=0, founders=[0], **SIZES)
+        self.rank.activate()
+        self.idle = ep.Rank(self.store, rank=1, join_only=True, **SIZES)
+        self.past = ep.Rank(self.store, rank=2, join_only=True, **SIZES)
+        self.past.close()
+        self.receives = [self.rank.receive(rows=8), self.rank.receive(rows=8, layout="rank_major"),
+                         self.rank.receive(rows=8, dtype="fp8"), self.rank.receive(rows=1)]
+        self.ops = [0]
+
+    def value(self, deep: bool = True) -> Any:
+        """Anything."""
+        draw = self.draw
+        simple: list[Callable[[], Any]] = [
+            lambda: None, lambda: draw.choice([0, 1, -1, 2, 255, 2**31, 2**32, 2**63, 2**64, -(2**63)]),
+            lambda: draw.choice(["", "a", "b", "\0", "\udcff", "bf16", "/k", "x" * 5000]), lambda: b"bytes",
+            lambda: draw.random(), lambda: draw.choice([float("nan"), float("inf"), -1.0, 0.0]),
+            lambda: draw.choice([True, False]), object, lambda: bytearray(draw.randrange(300)),
+            lambda: np.zeros(draw.choice([(), (0,), (4,), (4, 2), (4, 128), (2, 8, 128), (1, 1, 1, 1, 1, 1, 1)]),
+                             draw.choice([np.uint8, np.uint16, np.int32, np.int64, np.float32, np.float16])),
+            lambda: np.zeros((4, 128), np.uint16), lambda: np.array([[0, 1]] * 4),
+            lambda: np.full((4, 2), 0.5, np.float32), lambda: np.zeros((4, 2), np.int64)[::-1],
+            lambda: draw.choice(self.ops), lambda: self.dead, lambda: self.peer, lambda: weft.SELF,
+            lambda: draw.choice(self.receives), lambda: draw.choice(self.receives).x,
+            lambda: draw.choice(self.receives).counts, lambda: draw.choice(self.regions),
+            lambda: draw.choice(self.lists), lambda: draw.choice(self.regions).descriptor(), lambda: self.store,
+        ]
+        if deep and draw.random() < 0.3:
+            return [self.value(False) for _ in range(draw.randrange(4))]
+        return draw.choice(simple)()
+
+    def target(self) -> tuple[Any, list[str]]:
+        draw = self.draw
+        agent = ["register", "register_address", "allocate", "query", "regions", "metadata", "load", "find", "peer",
+                 "check", "invalidate", "descriptors", "read", "write", "notify", "stats", "next_event",
+                 "notifications", "completions", "progress", "metrics", "peers", "fetch", "connect", "unpublish"]
+        rank = ["dispatch", "dispatch_send", "dispatch_recv", "combine", "combine_send", "combine_recv", "finish",
+                "mask", "masks", "set_mark", "receive", "wait", "combine_rows", "next_event", "peer_stats", "withdraw",
+                "connect", "change"]
+        return draw.choice([
+            (draw.choice([*self.agents, self.gone]), agent),
+            (draw.choice(self.transfers), ["post", "poll", "wait", "post_with", "status", "explain", "cancel"]),
+            (draw.choice([self.rank, self.rank, self.rank, self.idle, self.past]), rank),
+            (draw.choice([self.store, self.closed_store]),
+             ["get", "range", "put", "delete", "txn", "lease_grant", "lease_ttl", "lease_keepalive", "watch"]),
+            (draw.choice(self.regions), ["descriptor"]),
+            (weft, ["Buffer"]),
+        ])
+
+    def close(self) -> None:
+        for thing in (*self.transfers, *self.agents, self.rank, self.idle, self.store):
+            thing.close()
+
+
+# What a call of each name would be right with, so that some get past the first check.
+def plausible(world: World, name: str) -> tuple[list[Any], dict[str, Any]]:
+    x, idx = np.zeros((4, 128), np.uint16), np.array([[0, 1]] * 4)
+    weights, op = np.full((4, 2), 0.5, np.float32), world.draw.choice(world.ops)
+    out = np.zeros((4, 128), np.uint16)
+    into = world.draw.choice(world.receives)
+    return {
+        "dispatch": ([x, idx, weights], {"into": into, "recycle": True}),
+        "dispatch_send": ([x, idx, weights], {"recycle": True}),
+        "dispatch_recv": ([op, into], {}), "combine": ([op, into.x, out], {}), "combine_send": ([op, into.x, out], {}),
+        "combine_recv": ([op, into.x, out], {}), "finish": ([op], {}), "wait": ([0.01], {}),
+        "write": ([*world.lists, world.peer], {}), "read": ([*world.lists, world.peer], {}),
+        "notify": ([world.peer, b"x"], {}), "put": (["/k", b"v"], {}), "fetch": (["b"], {"timeout": 0.0}),
+        "connect": ([[1]], {"timeout": 0.0}), "change": ([], {"add": [1], "timeout": 0.0}),
+        "descriptors": ([world.regions[0]], {}),
+    }.get(name, ([], {}))
+
+
+QUICK = {"timeout": 0.01}
+
+
+def one_call(world: World) -> None:
+    draw = world.draw
+    thing, names = world.target()
+    name = draw.choice(names)
+    arguments, options = plausible(world, name)
+    if draw.random() < 0.8:
+        arguments = [world.value() if draw.random() < 0.4 else argument for argument in arguments]
+        arguments += [world.value() for _ in range(draw.choice([0, 0, 1, 2]))]
+        if options and draw.random() < 0.4:
+            options[draw.choice(list(options))] = world.value()
+    if name in ("fetch", "connect", "change", "withdraw", "query", "unpublish", "cancel", "wait"):
+        if name == "wait" and thing is world.rank:
+            arguments = arguments[:1]
+        if name not in ("wait", "cancel") or thing not in world.transfers:
+            options["timeout"] = 0.01
+        else:
+            arguments = [0.01]
+    if name in ("register_address", "allocate"):  # addresses that are made up are the caller's own doing
+        arguments = [draw.choice([0, -1, "x", None]), draw.choice([0, -1, None])][: 2 if name[0] == "r" else 1]
+    result = getattr(thing, name)(*arguments, **options)
+    if isinstance(result, ep.Operation):
+        world.ops = [*world.ops, result.number][-3:]
+    elif name == "dispatch_send":
+        world.ops = [*world.ops, result][-3:]
+    if name == "register" and draw.random() < 0.9:
+        result.close()
+    if name == "watch":
+        result.close()
+
+
+def test_random_calls() -> None:
+    draw = random.Random(SEED)
+    done = failed = 0
+    world = World(draw)
+    for i in range(CALLS):
+        if i % 2500 == 2499:
+            world.close()
+            world = World(draw)
+        try:
+            one_call(world)
+            done += 1
+        except ALLOWED:
+            failed += 1
+        except BaseException as error:
+            pytest.fail(f"call {i} of WEFT_SEED={SEED}: {type(error).__name__}: {error}")
+    world.close()
+    assert done > CALLS / 50 and failed > CALLS / 50, f"WEFT_SEED={SEED}: {done} calls went well, {failed} did not"

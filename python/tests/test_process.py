@@ -1,0 +1,153 @@
+"""What happens to a process: forks, signals, the end, peers that die."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import numpy as np
+import pytest
+from conftest import SIZES, end, start
+
+import weft
+
+
+@pytest.mark.skipif(sys.version_info < (3, 9), reason="no waitstatus_to_exitcode")
+def test_fork(store: weft.Store) -> None:
+    agent, rank = weft.Agent("a", store=store), weft.ep.Rank(store, rank=0, founders=[0], **SIZES)
+    region, here = agent.register(bytearray(8)), agent.register(bytearray(8))
+    transfer = agent.write(region, here)
+    watch = store.watch("/")
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            for call in (agent.peers, transfer.post, transfer.poll, rank.activate, rank.barrier, lambda: store.get("/"),
+                         lambda: watch.next(0), lambda: agent.register(bytearray(8)), agent.metadata):
+                try:
+                    call()
+                except weft.errors.ClosedError as error:
+                    assert "forked" in str(error)
+                else:
+                    raise AssertionError(call)
+            for thing in (transfer, region, agent, rank, watch, store):
+                thing.close()
+            with weft.Agent("child") as fresh:
+                assert fresh.peers() == []
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    rank.activate()
+    transfer.run()
+    for thing in (transfer, agent, rank, watch):
+        thing.close()
+
+
+WAITS = {
+    "transfer": "t = a.write(a.register(bytearray(8)), b.register(bytearray(8)).descriptor(), a.load(b.metadata()));"
+                "t.run(); go(lambda: [t.wait(0.01) for _ in iter(int, 1)])",
+    "fetch": "go(lambda: a.fetch('nobody', timeout=None))",
+    "news": "go(lambda: a.wait_news(None))",
+    "watch": "w = store.watch('/'); w.next(); go(lambda: w.next())",
+    "activate": "go(lambda: rank.activate(None))",
+    "connect": "go(lambda: rank.connect([1], None))",
+    "request": "import socket; s = socket.create_server(('127.0.0.1', 0));"
+               "silent = weft.Store(f'http://127.0.0.1:{s.getsockname()[1]}', request_timeout=60);"
+               "go(lambda: silent.get('/'))",
+    "meet": "import socket; s = socket.create_server(('127.0.0.1', 0));"
+            "go(lambda: c.meet(f'127.0.0.1:{s.getsockname()[1]}', timeout=None))",
+}
+PROGRAM = """
+import sys, weft
+store = weft.Store.local()
+a, b, c = weft.Agent("a", store=store), weft.Agent("b"), weft.Agent("c", token="secret")
+rank = weft.ep.Rank(store, rank=0, founders=[0, 1], hidden=128, capacity=2)
+def go(wait):
+    try:
+        print("waiting", flush=True)
+        wait()
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+exec(sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("wait", WAITS)
+def test_control_c(wait: str) -> None:
+    process = start(PROGRAM, WAITS[wait])
+    assert process.stdout is not None and process.stdout.readline() == "waiting\n"
+    process.send_signal(signal.SIGINT)
+    assert end(process) == "interrupted\n"
+
+
+OPERATION = """
+import sys, threading, numpy as np, weft
+from weft import ep
+store = weft.Store.local()
+sizes = dict(hidden=128, topk=1, experts_per_rank=1, max_tokens=2, capacity=2, op_timeout=40)
+ranks = [ep.Rank(store, rank=i, founders=[0, 1], **sizes) for i in range(2)]
+other = threading.Thread(target=ranks[1].activate)
+other.start()
+ranks[0].activate()
+other.join()
+try:
+    print("waiting", flush=True)
+    ranks[0].barrier()  # the other one does not come
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+other = threading.Thread(target=ranks[1].barrier)
+other.start()
+ranks[0].barrier()  # the same call again goes on where it was
+other.join()
+print("met", flush=True)
+"""
+
+
+def test_control_c_in_an_operation() -> None:
+    process = start(OPERATION)
+    assert process.stdout is not None and process.stdout.readline() == "waiting\n"
+    process.send_signal(signal.SIGINT)
+    assert end(process) == "interrupted\nmet\n"
+
+
+DIES = """
+import sys, weft
+agent = weft.Agent("target", token="secret", listen="127.0.0.1:0")
+memory = agent.register(bytearray(1 << 20))
+print(agent.port, memory.address, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_peer_that_dies() -> None:
+    process = start(DIES)
+    assert process.stdout is not None
+    port, address = process.stdout.readline().split()
+    with weft.Agent("a", token="secret", transports="shm") as agent:
+        peer = agent.meet(f"127.0.0.1:{port}")
+        here = agent.register(np.ones(1 << 20, np.uint8))
+        with agent.write(here, (int(address), 1 << 20), peer) as transfer:
+            transfer.run()
+            process.kill()
+            end(process, -9)
+            with pytest.raises(weft.errors.PeerLostError):
+                while True:
+                    transfer.run()
+            while (event := agent.next_event()) is None or event.kind != weft.EventKind.PEER_LOST:
+                agent.wait_news(1)
+        assert agent.peer(peer).state == weft.PeerState.LOST
+
+
+def test_the_end_without_a_close() -> None:
+    end(start("""
+import weft
+store = weft.Store.local()
+agents = [weft.Agent(name, store=store) for name in "ab"]
+here, there = (agent.register(bytearray(1 << 22)) for agent in agents)
+transfer = agents[0].write(here, there.descriptor(), agents[0].load(agents[1].metadata()))
+transfer.post()
+rank = weft.ep.Rank(store, rank=0, founders=[0], hidden=128)
+memory = memoryview(agents[0].allocate(64).allocated)
+"""))

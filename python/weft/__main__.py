@@ -1,0 +1,5 @@
+"""``python -m weft`` is the tool."""
+
+from ._tool import main
+
+main()

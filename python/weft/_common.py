@@ -1,0 +1,66 @@
+"""What the modules share: times, and the objects that are open at the end of the process."""
+
+from __future__ import annotations
+
+import atexit
+import math
+import os
+import threading
+import weakref
+from typing import Protocol
+
+from . import _weft
+
+FOREVER = 0xFFFFFFFF
+"""WEFT_WAIT_FOREVER"""
+
+
+def milliseconds(timeout: float | None) -> int:
+    """Seconds as the library takes them; None is no deadline."""
+    if timeout is None:
+        return FOREVER
+    if not timeout >= 0:
+        raise ValueError(f"timeout: {timeout} is no time: seconds from 0 on are wanted, or None for no deadline")
+    return min(math.ceil(timeout * 1000), FOREVER - 1) if timeout < 4e6 else FOREVER - 1
+
+
+def option_ms(seconds: float | None) -> int:
+    """Seconds of an option, whose default is None; at least a millisecond."""
+    return 0 if seconds is None else max(1, milliseconds(seconds))
+
+
+class Closable(Protocol):
+    """What is closed at the end."""
+
+    def close(self) -> None:
+        """Closes it."""
+
+
+# Ranks before agents before stores: who uses comes before what it uses.
+_open: tuple[weakref.WeakSet[Closable], ...] = (weakref.WeakSet(), weakref.WeakSet(), weakref.WeakSet())
+RANKS, AGENTS, STORES = 0, 1, 2
+
+
+def note_open(order: int, thing: Closable) -> None:
+    """Has `thing` closed when the process ends, unless it was before: so peers see it leave, and not die."""
+    _open[order].add(thing)
+
+
+def _close_all() -> None:
+    for things in _open:
+        for thing in list(things):
+            try:
+                thing.close()
+            except Exception:
+                continue  # the process ends: nobody is left to tell
+
+
+def _after_fork() -> None:
+    _weft.set_main_thread(threading.main_thread().ident or 0)
+    for things in _open:
+        things.clear()
+
+
+atexit.register(_close_all)
+os.register_at_fork(after_in_child=_after_fork)
+_weft.set_main_thread(threading.main_thread().ident or 0)

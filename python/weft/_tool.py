@@ -1,0 +1,16 @@
+"""The console command ``weft``: the tool that lies in this package."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+
+def main() -> None:
+    """Becomes the tool, with the arguments of this process."""
+    tool = Path(__file__).with_name("weft-tool")
+    try:
+        os.execv(tool, ["weft", *sys.argv[1:]])
+    except OSError as error:
+        sys.exit(f"weft: cannot run {tool}: {error.strerror}")

@@ -1,0 +1,494 @@
+"""Agents: registered memory, peers, transfers and notifications.
+
+Two agents of one process, the shortest use::
+
+    with weft.Agent("a") as a, weft.Agent("b") as b:
+        here, there = numpy.arange(1000), numpy.zeros(1000, int)
+        source, target = a.register(here), b.register(there)
+        peer = a.load(b.metadata())
+        with a.write(source, target.descriptor(), peer) as transfer:
+            transfer.run()
+
+Any thread may use an agent at any time, unless it was opened with ``progress="none"``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import enum
+import os
+import select
+from collections.abc import AsyncIterator, Iterable, Sequence
+from types import TracebackType
+from typing import Any, NamedTuple, Union
+
+from . import _asyncio, _weft
+from ._common import AGENTS, milliseconds, note_open, option_ms
+from .memory import Kind, MemoryStatus, Region, RegionInfo
+from .store import Store
+from .transfer import DescriptorList, Descriptors, Transfer
+
+SELF = 2**64 - 1
+"""the agent itself, in the place of a peer: both sides of a transfer are its own"""
+
+
+class PeerState(enum.IntEnum):
+    """How a peer stands, as far as the agent knows."""
+
+    ALIVE = 1
+    LEFT = 2
+    LOST = 3
+
+
+class PeerInfo(NamedTuple):
+    """What an agent knows of a peer."""
+
+    incarnation: int
+    """which life of the agent of that name it is"""
+    received_ns: int
+    """when something came from it last, or it was loaded, by ``time.monotonic_ns()``"""
+    state: PeerState
+    """how it stands"""
+    num_regions: int
+    """its regions that are known here; 0 when it has ended"""
+    name: str
+    """its name"""
+    reason: str
+    """why it has ended; "" """
+    transports: str
+    """those that reach it, comma-separated, in the order of preference"""
+
+
+class Notification(NamedTuple):
+    """A few bytes that a peer has sent."""
+
+    peer: int
+    """the sender, which may have left or been lost since"""
+    message: bytes
+    """what it sent"""
+
+
+class Completion(NamedTuple):
+    """The end of a post with a tag."""
+
+    tag: int
+    """that of `Transfer.post_with`"""
+    code: int
+    """0, or the error code that it failed with: see `weft.errors.by_code`"""
+
+
+class EventKind(enum.IntEnum):
+    """What happened to a peer."""
+
+    PEER_LOADED = 1
+    """metadata of a new incarnation was loaded"""
+    PEER_UPDATED = 2
+    """its regions changed"""
+    PEER_LEFT = 3
+    """it closed, its key went from the store, or this agent invalidated it"""
+    PEER_LOST = 4
+    """it was found dead or silent"""
+
+
+class Event(NamedTuple):
+    """What happened to a peer."""
+
+    kind: EventKind
+    """what happened"""
+    dropped: int
+    """events that went unseen since the one that was taken before"""
+    peer: int
+    """the peer"""
+    time_ns: int
+    """when, by ``time.monotonic_ns()``"""
+    name: str
+    """the peer's name"""
+    detail: str
+    """a few words, or "" """
+
+
+class AgentStats(NamedTuple):
+    """Counters of transfers and notifications; transfers count when they end. Times are sums, from post to end."""
+
+    reads: int
+    read_bytes: int
+    read_errors: int
+    read_cancels: int
+    read_ns: int
+    writes: int
+    write_bytes: int
+    write_errors: int
+    write_cancels: int
+    write_ns: int
+    notifications_sent: int
+    notifications_taken: int
+    messages_dropped: int
+
+
+class TransportInfo(NamedTuple):
+    """A transport that this version knows of."""
+
+    name: str
+    """as ``Agent(transports=...)`` has it"""
+    flags: int
+    """bits of enum weft_transport_flag: 1 it works here, 2 it carries notifications, 4 it reaches other hosts, 8 it
+    serves an agent's own transfers only"""
+    local_kinds: int
+    """what this agent's side may be: bits 1 << `Kind`"""
+    remote_kinds: int
+    """likewise the peer's side"""
+    what: str
+    """what it uses; "": it is not in this build"""
+    why: str
+    """why it does not work here; "" """
+    version: str
+    """of the library below it"""
+
+    @property
+    def works(self) -> bool:
+        """Whether it works here."""
+        return bool(self.flags & 1)
+
+
+def transports() -> list[TransportInfo]:
+    """The transports that this version knows of, the preferred ones first. May take some milliseconds for each."""
+    return [TransportInfo(*one) for one in _weft.transport_list()]
+
+
+Local = Union[Region, DescriptorList, Descriptors]
+"""One side of a transfer: a region (all of it), a list that was made before, or descriptors."""
+
+
+class _Inbox:
+    """What an agent's descriptor tells, taken into queues, so that a coroutine that waits for one kind is not woken for
+    ever by another that nobody takes. It holds a bounded number of notifications: beyond it, peers are told to wait."""
+
+    LIMIT = 1024
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self.notifications: collections.deque[Notification] = collections.deque()
+        self.events: collections.deque[Event] = collections.deque()
+        self.completions: collections.deque[Completion] = collections.deque()
+
+    def take(self) -> None:
+        handle = self._agent._handle
+        while len(self.notifications) < self.LIMIT:
+            taken = handle.notifications(64)
+            self.notifications.extend(Notification(*one) for one in taken)
+            if not taken:
+                break
+        while (event := handle.next_event()) is not None:
+            self.events.append(Event(EventKind(event[0]), *event[1:]))
+        while ended := handle.completions(64):
+            self.completions.extend(Completion(*one) for one in ended)
+
+    async def wait(self) -> None:
+        if len(self.notifications) >= self.LIMIT:  # the descriptor stays readable: look now and then
+            await asyncio.sleep(0.02)
+            return
+        ready, timeout_ms = self._agent._handle.arm()
+        if not ready:
+            return
+        try:
+            forever = timeout_ms == 0xFFFFFFFF
+            await asyncio.wait_for(_asyncio.readable(self._agent.fileno()), None if forever else timeout_ms / 1000)
+        except asyncio.TimeoutError:
+            return  # the agent has something to do: arm() does it
+
+
+class Agent:
+    """One end of all transfers of a process.
+
+    name: unique among the agents that know each other. transports: names, or None for all that work here. progress:
+    ``thread``, or ``none``: the caller drives the agent, by `wait_news`, `progress`, `Transfer.poll` and
+    `Transfer.wait`, from one thread at a time. store and prefix: for `publish` and `fetch`. listen: ``HOST:PORT`` at
+    which others call `meet`; token: the secret that they share. spin_us: microseconds without work after which the
+    thread sleeps. All other times are in seconds; None has the default of weft/agent.h.
+    """
+
+    def __init__(self, name: str, *, transports: str | Sequence[str] | None = None, progress: str = "thread",
+                 spin_us: int = 0, heartbeat: float | None = None, peer_timeout: float | None = None,
+                 transfer_timeout: float | None = None, lease_ttl: int = 0, store: Store | None = None,
+                 prefix: str | None = None, listen: str | None = None, token: str | None = None) -> None:
+        if progress not in ("thread", "none"):
+            raise ValueError(f"progress: {progress!r} is neither 'thread' nor 'none'")
+        names = transports if transports is None or isinstance(transports, str) else ",".join(transports)
+        self._handle = _weft.agent_open(name, names, progress == "none", spin_us, option_ms(heartbeat),
+                                        option_ms(peer_timeout), option_ms(transfer_timeout), lease_ttl,
+                                        None if store is None else store._handle, prefix, listen, token)
+        self.name = name
+        """its name"""
+        self._inbox = _Inbox(self)
+        note_open(AGENTS, self)
+
+    # --- memory ---
+
+    def _region(self, kind: Kind, flags: int, source: object = None, address: int = 0, length: int = 0,
+                device: int = -1, fd: int = -1, path: str | None = None,
+                transports: str | None = None) -> Region:
+        number = self._handle.register(int(kind), flags, source, address, length, device, fd, path, transports)
+        known = next(one for one in self.regions() if one.id == number)
+        return Region(self, known)
+
+    def register(self, buffer: object, *, read_only: bool = False, private: bool = False,
+                 transports: str | None = None) -> Region:
+        """Registers the contiguous memory of an array: of the host or of a GPU, as it says itself. An array that is
+        read-only gives a region that is. private: in no metadata, for this agent's own side. The agent keeps the array
+        alive until the region or the agent is closed."""
+        return self._region(Kind.HOST, read_only | private << 1, buffer, transports=transports)
+
+    def register_address(self, address: int, length: int, *, kind: Kind = Kind.HOST, device: int = -1,
+                         read_only: bool = False, private: bool = False, transports: str | None = None) -> Region:
+        """Registers `length` bytes at an address, which the caller keeps mapped until the region is closed."""
+        return self._region(kind, read_only | private << 1, None, address, length, device, transports=transports)
+
+    def register_file(self, file: str | os.PathLike[str] | int, length: int = 0, *, read_only: bool = False,
+                      private: bool = False, transports: str | None = None) -> Region:
+        """Registers a file, by its path or by an open descriptor, which has to stay open; of `length` bytes, 0: no
+        limit. A path is created where it is missing, unless it is read-only."""
+        fd, path = (file, None) if isinstance(file, int) else (-1, os.fspath(file))
+        return self._region(Kind.FILE, read_only | private << 1, None, 0, length, fd=fd, path=path,
+                            transports=transports)
+
+    def register_object(self, name: str, length: int = 0, *, read_only: bool = False, private: bool = False,
+                        transports: str | None = None) -> Region:
+        """Registers ``bucket/key`` of an S3 store. A transfer that writes to it gives all of it, from byte 0 on."""
+        return self._region(Kind.OBJECT, read_only | private << 1, None, 0, length, path=name, transports=transports)
+
+    def allocate(self, length: int, *, kind: Kind = Kind.HOST, device: int = -1) -> Region:
+        """Allocates `length` bytes of zeros that peers of this host can map, and registers them: see `Region.view` and
+        `Region.allocated`."""
+        memory = self._handle.allocate(int(kind), length, device)
+        return Region(self, RegionInfo(memory.region, memory.address, length, kind, memory.device, 0), memory)
+
+    def query(self, *, address: int = 0, length: int = 0, kind: Kind = Kind.HOST, path: str | None = None,
+              fd: int = -1, timeout: float | None = 5.0) -> MemoryStatus:
+        """What there is of memory, of a file or of an object, which need not be registered."""
+        return MemoryStatus(*self._handle.query(int(kind), address, length, fd, path, milliseconds(timeout)))
+
+    def regions(self, peer: int = SELF) -> list[RegionInfo]:
+        """What is known here of the regions of a peer, or of this agent, by ascending id."""
+        return [RegionInfo(one[0], one[1], one[2], Kind(one[3]), one[4], one[5])
+                for one in self._handle.regions(peer)]
+
+    # --- metadata and peers ---
+
+    def metadata(self, regions: Iterable[Region | int] | None = None, *, addresses: bool = True) -> bytes:
+        """This agent's metadata for `load` of another: name, addresses of its transports, and its regions (None: all
+        but the private ones). Without addresses it updates a peer that was loaded before."""
+        return self._handle.metadata(_ids(regions), addresses)
+
+    def load(self, metadata: bytes) -> int:
+        """Loads the metadata of another agent; its id as a peer. An agent without a token trusts where it comes
+        from."""
+        return self._handle.load(metadata)
+
+    def publish(self, label: str | None = None, regions: Iterable[Region | int] | None = None, *,
+                addresses: bool = True, timeout: float | None = 10.0) -> None:
+        """Puts metadata into the store and keeps it there, on a lease; under a label, a selection of regions."""
+        self._handle.publish(label, _ids(regions), addresses, milliseconds(timeout))
+
+    def unpublish(self, label: str | None = None, *, timeout: float | None = 10.0) -> None:
+        """Takes back what was published; without a label, peers that fetched this agent see it leave."""
+        self._handle.unpublish(label, milliseconds(timeout))
+
+    def fetch(self, name: str, label: str | None = None, *, timeout: float | None = 10.0) -> int:
+        """Waits until the agent of that name is in the store, and loads its metadata; its id as a peer. From then on
+        changes are loaded as they come."""
+        return self._handle.fetch(name, label, milliseconds(timeout))
+
+    def meet(self, address: str, *, timeout: float | None = 10.0) -> int:
+        """Exchanges metadata, in both directions, with the agent that listens at ``HOST:PORT``; its id as a peer."""
+        return self._handle.meet(address, milliseconds(timeout))
+
+    @property
+    def port(self) -> int:
+        """The port at which it listens. `NotFoundError`: it does not listen."""
+        return self._handle.port()
+
+    def find(self, name: str) -> int:
+        """The living peer of that name. `NotFoundError`: there is none."""
+        return self._handle.find(name)
+
+    def peers(self) -> list[int]:
+        """The ids of the living peers."""
+        return self._handle.peers()
+
+    def peer(self, peer: int) -> PeerInfo:
+        """What is known of a peer, also of one that has ended."""
+        known = self._handle.peer_info(peer)
+        return PeerInfo(known[0], known[1], PeerState(known[2]), *known[3:])
+
+    def check(self, peer: int) -> None:
+        """Raises `PeerLostError`, with the reason, unless the peer is alive as far as is known here."""
+        self._handle.check(peer)
+
+    def connect(self, peer: int, *, timeout: float | None = 10.0) -> None:
+        """Makes the connection that notifications need, before the first one does."""
+        self._handle.connect(peer, milliseconds(timeout))
+
+    def invalidate(self, peer: int) -> None:
+        """Ends a peer on this side; transfers in flight end with `PeerLostError`."""
+        self._handle.invalidate(peer)
+
+    def add_transport(self, transport: str) -> None:
+        """Opens a further transport."""
+        self._handle.add_transport(transport)
+
+    # --- transfers ---
+
+    def descriptors(self, descriptors: Local, peer: int = SELF) -> DescriptorList:
+        """A list of descriptors, of a peer or of this agent, looked up once for many transfers."""
+        if isinstance(descriptors, DescriptorList):
+            return descriptors
+        if isinstance(descriptors, Region):
+            descriptors = [descriptors.descriptor()]
+        elif isinstance(descriptors, tuple) and descriptors and isinstance(descriptors[0], int):
+            descriptors = [descriptors]
+        return DescriptorList(self._handle.list(peer, descriptors), peer)
+
+    def read(self, local: Local, remote: Local, peer: int = SELF, **options: Any) -> Transfer:
+        """A transfer from descriptors of a peer into this agent's own: see `transfer`."""
+        return self.transfer("read", local, remote, peer, **options)
+
+    def write(self, local: Local, remote: Local, peer: int = SELF, **options: Any) -> Transfer:
+        """A transfer from this agent's own descriptors into a peer's: see `transfer`."""
+        return self.transfer("write", local, remote, peer, **options)
+
+    def transfer(self, op: str, local: Local, remote: Local, peer: int = SELF, *,
+                 local_index: Iterable[int] | None = None, remote_index: Iterable[int] | None = None,
+                 runs: Iterable[tuple[int, int, int, int, int]] | None = None,
+                 notification: str | bytes | None = None, max_notification: int = 0, timeout: float | None = None,
+                 transport: str | None = None) -> Transfer:
+        """Prepares a transfer, ``read`` or ``write``: the i-th local descriptor goes with the i-th remote one, or those
+        that an index names, or runs of (local_first, local_stride, remote_first, remote_stride, count). notification:
+        sent to the peer once the data of a post is visible there; max_notification: the bytes that one of
+        `Transfer.post_with` may have. timeout: seconds of each post."""
+        if op not in ("read", "write"):
+            raise ValueError(f"op: {op!r} is neither 'read' nor 'write'")
+        here, there = self.descriptors(local), self.descriptors(remote, peer)
+        handle = self._handle.transfer(op == "write", here._handle, there._handle, local_index, remote_index, runs,
+                                       notification, option_ms(timeout), max_notification, transport)
+        return Transfer(self, handle)
+
+    def completions(self) -> list[Completion]:
+        """The ends of posts with a tag that nobody has taken, in their order."""
+        taken = list(self._inbox.completions)
+        self._inbox.completions.clear()
+        while ended := self._handle.completions(64):
+            taken.extend(Completion(*one) for one in ended)
+        return taken
+
+    # --- notifications and events ---
+
+    def notify(self, peer: int, message: str | bytes) -> None:
+        """Sends a few bytes, at most 4,096, to the application of a peer. `BusyError`: the peer has too many unread."""
+        self._handle.notify(peer, message)
+
+    def notifications(self) -> list[Notification]:
+        """Those that have come and nobody has taken; of one peer, in the order in which they were sent."""
+        taken = list(self._inbox.notifications)
+        self._inbox.notifications.clear()
+        while more := self._handle.notifications(64):
+            taken.extend(Notification(*one) for one in more)
+        return taken
+
+    def next_event(self) -> Event | None:
+        """The oldest event that nobody has taken, or None. It does not wait."""
+        if self._inbox.events:
+            return self._inbox.events.popleft()
+        event = self._handle.next_event()
+        return None if event is None else Event(EventKind(event[0]), *event[1:])
+
+    def fileno(self) -> int:
+        """A descriptor that is readable when there is something that nobody has taken: notifications, events (once
+        they have been asked for) and completions. For select and poll, never to read from."""
+        return self._handle.fileno()
+
+    def wait_news(self, timeout: float | None = None) -> bool:
+        """Waits, at most `timeout` seconds, until the descriptor may have something; False: the time has passed. With
+        ``progress="none"`` it drives the agent meanwhile."""
+        left_ms = milliseconds(timeout)
+        poller = select.poll()
+        poller.register(self.fileno(), select.POLLIN)
+        while True:
+            ready, sleep_ms = self._handle.arm()
+            if not ready:
+                return True
+            slice_ms = min(sleep_ms, left_ms, 100)
+            if poller.poll(slice_ms):
+                return True
+            if left_ms != 0xFFFFFFFF:
+                left_ms -= slice_ms
+            if left_ms == 0:
+                return False
+
+    async def _each(self, queue: collections.deque[Any]) -> AsyncIterator[Any]:
+        while True:
+            self._inbox.take()
+            while queue:
+                yield queue.popleft()
+            await self._inbox.wait()
+
+    def events(self) -> AsyncIterator[Event]:
+        """Events as they come: ``async for event in agent.events()``."""
+        return self._each(self._inbox.events)
+
+    def messages(self) -> AsyncIterator[Notification]:
+        """Notifications as they come: ``async for message in agent.messages()``."""
+        return self._each(self._inbox.notifications)
+
+    def ends(self) -> AsyncIterator[Completion]:
+        """Completions as they come: ``async for end in agent.ends()``."""
+        return self._each(self._inbox.completions)
+
+    # --- progress and counters ---
+
+    def progress(self) -> int:
+        """Drives all transports once; how many requests and messages moved on."""
+        return self._handle.progress()
+
+    def stats(self, peer: int = 0) -> AgentStats:
+        """Counters of transfers with a living peer (`SELF`: with itself), or with 0 of all."""
+        return AgentStats(*self._handle.stats(peer))
+
+    def metrics(self) -> str:
+        """Counters and histograms, in the OpenMetrics text format 1.0."""
+        return self._handle.metrics()
+
+    def serve_metrics(self, address: str = "127.0.0.1:0") -> int:
+        """Serves `metrics` over HTTP, path /metrics, until the agent closes; the port."""
+        return self._handle.serve_metrics(address)
+
+    def metrics_bearer(self) -> str:
+        """What a client sends as ``Authorization: Bearer`` to read the metrics of an agent with a token."""
+        return self._handle.metrics_bearer()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._handle.closed
+
+    def close(self) -> None:
+        """Leaves: cancels transfers in flight, tells the peers, frees the regions. It waits for calls of other threads,
+        which end with `ClosedError`. `BusyError`: views of memory that it allocated are in use. A second time is no
+        error."""
+        self._handle.close()
+
+    def __enter__(self) -> Agent:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<weft.Agent {self.name}{' closed' if self.closed else ''}>"
+
+
+def _ids(regions: Iterable[Region | int] | None) -> list[int] | None:
+    if regions is None:
+        return None
+    return [one if isinstance(one, int) else one.id for one in regions]

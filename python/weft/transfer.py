@@ -1,0 +1,153 @@
+"""Transfers: prepared reads and writes, which can be posted many times."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, Union
+
+from . import _asyncio, _weft
+from ._common import milliseconds, option_ms
+
+if TYPE_CHECKING:
+    from .agent import Agent
+
+Descriptors = Union[Sequence[Sequence[int]], Any]
+"""Descriptors: (address, length) or (address, length, region) each, or an array of 64-bit integers of shape [count][2]
+or [count][3] (numpy, or any buffer). FILE and OBJECT: offsets in the place of addresses, and the region is required."""
+
+
+class TransferInfo(NamedTuple):
+    """What there is to say of a transfer and its last post."""
+
+    bytes: int
+    """of one post"""
+    posts: int
+    """how often it was started"""
+    start_ns: int
+    """when the last post began, by ``time.monotonic_ns()``; 0: there was none"""
+    end_ns: int
+    """when it ended; 0: it is in flight"""
+    estimate_ns: int
+    """how long a post is expected to take"""
+    pairs: int
+    """of descriptors"""
+    pieces: int
+    """that the pairs were merged to"""
+    transport: str
+    """the transport that carries it"""
+
+
+class DescriptorList:
+    """Descriptors of one agent, looked up once, for any number of transfers: see `Agent.descriptors`."""
+
+    def __init__(self, handle: _weft.List, peer: int) -> None:
+        self._handle = handle
+        self.peer = peer
+        """whose they are"""
+
+    def __len__(self) -> int:
+        return len(self._handle)
+
+
+class Transfer:
+    """A read or write between two lists of descriptors, made by `Agent.read` and `Agent.write`.
+
+    ``post()`` starts it, ``wait()`` or ``await transfer`` waits until it has ended, ``poll()`` asks. From the post
+    until the end the memory of both sides belongs to it. One thread at a time uses a transfer (`BusyError` else). It
+    keeps its agent's lists in use until it is closed; a transfer that is collected in flight is cancelled.
+    """
+
+    def __init__(self, agent: Agent, handle: _weft.Transfer) -> None:
+        self._agent = agent
+        self._handle = handle
+        self.post = handle.post
+        """``post()`` starts it and returns at once. `BusyError`: it is in flight, or the peer has too many unread
+        notifications: post again later. `PeerLostError`, `NotFoundError`: the peer, or its region, has gone."""
+        self.poll = handle.poll
+        """``poll()`` says whether the last post has ended well: False while it is in flight. What it failed with is
+        raised: `DeadlineError`, `PeerLostError`, `CanceledError`, or the transport's."""
+
+    def post_with(self, *, notification: str | bytes | None = None, tag: int | None = None,
+                  timeout: float | None = None) -> None:
+        """``post()`` with a notification of its own, a deadline in seconds, or a completion: with a `tag`,
+        `Agent.completions` tells the end."""
+        self._handle.post_with(notification, tag is not None, tag or 0, option_ms(timeout))
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits until the last post has ended, at most `timeout` seconds (None: until its own deadline ends it). True:
+        it has ended well. False: the time has passed, and the transfer goes on. Raises as ``poll()``."""
+        return self._handle.wait(milliseconds(timeout))
+
+    def run(self, timeout: float | None = None) -> None:
+        """Posts, and waits for the end. `timeout` seconds are the deadline of the post (None: the transfer's own)."""
+        if timeout is None:
+            self.post()
+        else:
+            self.post_with(timeout=timeout)
+        self.wait()
+
+    def cancel(self, timeout: float | None = 5.0) -> None:
+        """Makes the post in flight end, and waits for that. `DeadlineError`: it could not be stopped so soon."""
+        self._handle.cancel(milliseconds(timeout))
+
+    def status(self) -> list[int]:
+        """What became of each pair of descriptors in the last post: 0, or an error code."""
+        return self._handle.status()
+
+    @property
+    def info(self) -> TransferInfo:
+        """Size, times and transport."""
+        return TransferInfo(*self._handle.info())
+
+    def explain(self) -> str:
+        """Which transport carries it, with its expected costs, and why the others do not: a line each."""
+        return self._handle.explain()
+
+    @property
+    def error(self) -> str:
+        """Why the last post failed; "" if it did not, or is in flight."""
+        return self._handle.error()
+
+    def fileno(self) -> int:
+        """A descriptor that becomes readable when a post ends, for select and poll; read 8 bytes to rearm it. A post
+        that ended before the first call is not shown: ask ``poll()`` after it."""
+        return self._handle.fileno()
+
+    async def _ended(self) -> None:
+        import os
+
+        fd = self.fileno()
+        while not self.poll():
+            await _asyncio.readable(fd)
+            try:
+                os.read(fd, 8)
+            except BlockingIOError:
+                continue  # readable for a moment only
+
+    def __await__(self) -> Generator[Any, None, None]:
+        """Waits in an event loop until the last post has ended; raises as ``poll()``."""
+        return self._ended().__await__()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._handle.closed
+
+    def close(self, timeout: float | None = 5.0) -> None:
+        """Frees it; a post in flight is cancelled first, which may take `timeout` seconds. A second time is no
+        error."""
+        self._handle.close(milliseconds(timeout))
+
+    def __enter__(self) -> Transfer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        if self.closed or self._agent.closed:
+            return "<weft.Transfer closed>"
+        info = self.info
+        return f"<weft.Transfer of {info.bytes} bytes by {info.transport}>"

@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""Makes a virtual environment, installs the package `weft` with the libraries of a build folder, and runs its tests,
+mypy and ruff; compares the stub with the extension. package.py BUILD
+With --docs it writes the reference of the package into BUILD/docs/python instead.
+
+What comes from PyPI is kept in BUILD/python-test for the next run. Skipped, with the reason, where it cannot be had.
+"""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import sysconfig
+
+SOURCE = pathlib.Path(os.environ["WEFT_SOURCE"])
+PACKAGE = SOURCE / "python"
+TOOLS = ["scikit-build-core>=1.0,<2", "nanobind>=2.9,<4", "numpy>=1.22,<3", "pytest>=8,<10", "mypy>=1.11,<3",
+         "ruff>=0.6,<1", 'cmake>=3.26,<5; python_version >= "3.12"']
+
+
+def skip(why):
+    print(f"skipped: {why}")
+    sys.exit(77)
+
+
+def last_line(text):
+    lines = [line for line in text.splitlines() if line.strip()]
+    return next((line for line in lines if line.startswith("ERROR")), lines[-1] if lines else "no reason")
+
+
+def run(what, command, **options):
+    """Runs a command; what it prints is shown only where it fails."""
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+                          **options)
+    if done.returncode != 0:
+        print(done.stdout)
+        sys.exit(f"{what}: status {done.returncode}")
+    print(f"{what}: {last_line(done.stdout)}" if done.stdout.strip() else what, flush=True)
+
+
+def make_environment(folder):
+    """A virtual environment with the tools; its python."""
+    python = folder / "bin" / "python"
+    done = folder / "tools.txt"
+    if done.exists() and done.read_text() == "\n".join(TOOLS):
+        return python
+    shutil.rmtree(folder, ignore_errors=True)
+    made = subprocess.run([sys.executable, "-m", "venv", folder], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, check=False)
+    if made.returncode != 0:
+        skip(f"no virtual environment can be made: {last_line(made.stdout)}")
+    got = subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input",
+                          "--retries", "1", "--timeout", "10", *TOOLS], stdout=subprocess.PIPE,
+                         stderr=subprocess.STDOUT, text=True, check=False)
+    if got.returncode != 0:
+        skip(f"what the tests need does not come from PyPI: {last_line(got.stdout)}")
+    done.write_text("\n".join(TOOLS))
+    return python
+
+
+def install(python, build):
+    defines = {"WEFT_BUILD_TREE": build}
+    if shutil.which("ccache"):
+        defines["CMAKE_CXX_COMPILER_LAUNCHER"] = "ccache"
+    run("pip install", [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index",
+                        "--no-deps", "--no-build-isolation", "--force-reinstall", PACKAGE,
+                        *[f"-Ccmake.define.{name}={value}" for name, value in defines.items()]])
+
+
+def write_docs(python, build):
+    run("pdoc", [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "pdoc>=14,<17"])
+    run("docs", [python, "-m", "pdoc", "weft", "!weft._weft", "-o", build / "docs" / "python"])
+    print(build / "docs" / "python" / "index.html")
+
+
+def main():
+    build = pathlib.Path(sys.argv[1])
+    if not pathlib.Path(sysconfig.get_paths()["include"], "Python.h").exists():
+        skip("no Python.h: install python3-dev")
+    if not (build / "libweft.so.0").exists():
+        skip(f"{build} has no libweft.so.0")
+    python = make_environment(build / "python-test")
+    install(python, build)
+    if "--docs" in sys.argv:
+        write_docs(python, build)
+        return
+    check(python)
+    print("the package is in order")
+
+
+def check(python):
+    scratch = pathlib.Path(os.environ.get("TMPDIR", "/tmp"), f"weft-python-{os.getpid()}")
+    scratch.mkdir()
+    try:
+        caches = {**os.environ, "RUFF_CACHE_DIR": str(scratch / "ruff"), "PYTHONDONTWRITEBYTECODE": "1"}
+        run("ruff", [python, "-m", "ruff", "check", PACKAGE], env=caches)
+        run("mypy", [python, "-m", "mypy", "--strict", "--cache-dir", scratch / "mypy", PACKAGE / "weft"],
+            env=caches, cwd=PACKAGE)
+        stub = scratch / "_weft.pyi"
+        run("stubgen", [python, "-m", "nanobind.stubgen", "-q", "-m", "weft._weft", "-o", stub], cwd=scratch)
+        if stub.read_text() != (PACKAGE / "weft" / "_weft.pyi").read_text():
+            sys.exit(f"python/weft/_weft.pyi is not that of the extension: {python} -m nanobind.stubgen -m weft._weft "
+                     "-o python/weft/_weft.pyi")
+        run("pytest", [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", PACKAGE / "tests"], env=caches,
+            cwd=scratch)
+    finally:
+        shutil.rmtree(scratch)
+
+
+if __name__ == "__main__":
+    main()
