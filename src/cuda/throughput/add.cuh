@@ -161,7 +161,8 @@ struct adder {
     for (uint32_t h = 0; h < 2; h++)
       if (has(kernel.seats & ~(mine | channel.dropped), channel.lane + h * WARP))
         channel.give_credit(channel.lane + h * WARP, channel.base + channel.list);
-    uint64_t lost = (channel.dropped | ended) & kernel.seats;
+    // Those that were lost since the dispatch bring nothing either.
+    uint64_t lost = ((channel.dropped | ended) & kernel.seats) | (kernel.op.seats & ~kernel.seats);
     if (channel.lane == 0 && lost)
       ptx::set_bits(&args.op->answers_lost, lost);
   }

@@ -156,7 +156,9 @@ static __device__ __noinline__ void make_places(const cuda_rows_args &args, cons
     table.nth[kernel.op.by_rank[threadIdx.x]] = (uint8_t)threadIdx.x;
   for (uint32_t i = threadIdx.x; i < entries; i += blockDim.x) {
     uint32_t seat = kernel.op.by_rank[i / E];
-    counts[i] = has(kernel.op.seats, seat) ? ((const volatile uint32_t *)kernel.op.counts)[seat * E + i % E] : 0;
+    // The places of a kept route stay, also those of sources that have left.
+    uint64_t known = kernel.op.seats | kernel.op.absent;
+    counts[i] = has(known, seat) ? ((const volatile uint32_t *)kernel.op.counts)[seat * E + i % E] : 0;
   }
   uint32_t ranges = !tells || !args.range ? 0 : args.layout == WEFT_EP_RANK_MAJOR ? args.capacity : E * args.capacity;
   for (uint32_t i = threadIdx.x; i < ranges; i += blockDim.x)
