@@ -38,11 +38,18 @@ ALLOWED = {
     ("dispatch<1, true, true>", "sm_90"): 16,
     ("dispatch<2, true, true>", "sm_90"): 16,
     ("dispatch<2, true, true>", "sm_100"): 16,
+    ("do_jobs<mover<false, false> >", "sm_80"): 16,
     ("do_jobs<mover<false, false> >", "sm_90"): 32,
+    ("do_jobs<mover<false, false> >", "sm_100"): 48,
+    ("do_jobs<mover<false, true> >", "sm_80"): 16,
     ("do_jobs<mover<false, true> >", "sm_90"): 16,
+    ("do_jobs<mover<false, true> >", "sm_100"): 16,
     ("do_jobs<mover<true, false> >", "sm_90"): 16,
     ("record_missing", "sm_90"): 16,
+    ("rows_kernel<false>", "sm_80"): 96,
     ("rows_kernel<false>", "sm_90"): 96,
+    ("rows_kernel<false>", "sm_100"): 32,
+    ("rows_kernel<true>", "sm_80"): 80,
     ("rows_kernel<true>", "sm_90"): 96,
 }
 KERNEL = re.compile(r"Compiling entry function '(\w+)' for '(sm_\w+)'")

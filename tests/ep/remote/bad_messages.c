@@ -102,17 +102,20 @@ static void what_is_wrong_in_a_message_keeps_all_of_it_out(void **state) {
   ep_layout_init(&layout, 4, 128, 2, WEFT_EP_BF16, WEFT_EP_COMBINE_BF16);
   const size_t head = offsetof(struct ep_update, words), one = sizeof(struct ep_word),
                slot = sizeof(struct ep_area_head);
+  char too_long[32], too_many[32];
+  snprintf(too_long, sizeof too_long, "of %zu bytes", sizeof(struct ep_update) + 64);
+  snprintf(too_many, sizeof too_many, "%d words", EP_WORDS + 1);
   struct wrong all[] = {
       count("of version", 2, 0),
       count("3 words", 3, head + 2 * one),
       count("1 words", 1, head + 2 * one),
-      count("9 words", 9, head + 8 * one),
+      count(too_many, EP_WORDS + 1, head + EP_WORDS * one),
       count("4294967295 words", UINT32_MAX, head + 2 * one),
       count("268435458 words", (1u << 28) + 2, head + 2 * one), // whose bytes are those of 2, in 32 bits
       count("2 words", 2, head + 2 * one + 5),
       count("of 8 bytes", 2, 8),
       count("of 15 bytes", 2, 15),
-      count("of 208 bytes", 2, sizeof(struct ep_update) + 64),
+      count(too_long, 2, sizeof(struct ep_update) + 64),
       word("offset 4294967288", EP_PLACE_AREA, UINT32_MAX - 7),
       word("offset 4294967288", EP_PLACE_SHADOW, UINT32_MAX - 7),
       word("must not write", EP_PLACE_AREA, layout.area),
@@ -123,7 +126,7 @@ static void what_is_wrong_in_a_message_keeps_all_of_it_out(void **state) {
       word("must not write", EP_PLACE_AREA, slot + offsetof(struct ep_slot_head, taken.combine)),
       word("must not write", EP_PLACE_AREA, slot + offsetof(struct ep_slot_head, dispatch.flag) + 4),
       word("must not write", EP_PLACE_AREA, slot + offsetof(struct ep_slot_head, dispatch.active) + 1),
-      word("must not write", EP_PLACE_AREA, slot + offsetof(struct ep_slot_head, dispatch.row_bytes) + 8),
+      word("must not write", EP_PLACE_AREA, slot + offsetof(struct ep_slot_head, dispatch.route_rows) + 4),
       word("must not write", EP_PLACE_AREA, slot + offsetof(struct ep_slot_head, weights.flag) + 8),
       word("must not write", EP_PLACE_AREA, offsetof(struct ep_area_head, notice.left)),
       word("must not write", EP_PLACE_AREA, offsetof(struct ep_area_head, start.epoch) + 8),
