@@ -2,6 +2,8 @@
 // ranks that join and leave between the filling of a route and its use.
 #include "ep/gpu/support/fake_ranks.h"
 
+static const struct weft_ep_route_options route_options = WEFT_EP_ROUTE_OPTIONS_INIT;
+
 static const int64_t experts[] = {0, 1, 1, 2};
 static const float weights[4] = {1, 1, 1, 1};
 static uint16_t x[512], y[512];
@@ -75,7 +77,7 @@ static void many_tokens_choose_the_mode(void **state) {
   weft_ep_t *ep = fake_open(options);
   assert_ok(weft_ep_activate(ep, DEADLINE_MS));
   weft_ep_route_t *route = NULL;
-  assert_ok(weft_ep_route_create(ep, &(struct weft_ep_route_options)WEFT_EP_ROUTE_OPTIONS_INIT, &route));
+  assert_ok(weft_ep_route_create(ep, &route_options, &route));
   weft_ep_route_free(route);
   weft_ep_close(ep);
 }
@@ -167,8 +169,7 @@ static void a_group_for_latency_says_what_it_cannot_do(void **state) {
   combine.flags = WEFT_EP_COMBINE_UNWEIGHTED;
   assert_int_equal(weft_ep_combine(ep, op, &combine, NULL), WEFT_ERR_UNSUPPORTED);
   weft_ep_route_t *route = NULL;
-  assert_int_equal(weft_ep_route_create(ep, &(struct weft_ep_route_options)WEFT_EP_ROUTE_OPTIONS_INIT, &route),
-                   WEFT_ERR_UNSUPPORTED);
+  assert_int_equal(weft_ep_route_create(ep, &route_options, &route), WEFT_ERR_UNSUPPORTED);
   assert_says("open the group for THROUGHPUT");
   weft_ep_close(ep);
 }

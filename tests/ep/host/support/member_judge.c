@@ -112,7 +112,7 @@ bool member_judge_combine(struct member *m) {
   for (uint32_t i = 0; m->op.masks && i < m->num_view; i++)
     if (drawn_masks(m->group, m->number, m->rank, m->view[i]))
       masked[num_masked++] = m->view[i];
-  bool some, misses = m->group->victim >= 0 && misses_victim(m, own, &some);
+  bool some = false, misses = m->group->victim >= 0 && misses_victim(m, own, &some);
   if (misses && m->info.num_lost + m->result.num_lost == 0)
     return member_fail(m, "selections of rank %d are missing, and it is not lost", m->group->victim);
   if (misses && m->group->mode == WEFT_EP_LATENCY)
