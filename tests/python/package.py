@@ -92,7 +92,8 @@ def check(python):
     scratch = pathlib.Path(os.environ.get("TMPDIR", "/tmp"), f"weft-python-{os.getpid()}")
     scratch.mkdir()
     try:
-        caches = {**os.environ, "RUFF_CACHE_DIR": str(scratch / "ruff"), "PYTHONDONTWRITEBYTECODE": "1"}
+        caches = {**os.environ, "RUFF_CACHE_DIR": str(scratch / "ruff"), "PYTHONDONTWRITEBYTECODE": "1",
+                  "TMPDIR": str(scratch)}
         run("ruff", [python, "-m", "ruff", "check", PACKAGE], env=caches)
         run("mypy", [python, "-m", "mypy", "--strict", "--cache-dir", scratch / "mypy", PACKAGE / "weft"],
             env=caches, cwd=PACKAGE)
