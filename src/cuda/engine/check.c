@@ -45,6 +45,41 @@ int cuda_check_arguments(struct device_ep *ep, const struct cuda_argument *list,
   return rc;
 }
 
+int cuda_check_sent(struct device_ep *ep, const struct device_dispatch *d, bool selects, char *why) {
+  bool some = d->num_tokens > 0;
+  selects &= some;
+  const struct cuda_argument list[] = {
+      {"x", some ? d->x : NULL, CUDA_PIECE, some},
+      {"scales", some ? d->scales : NULL, 4, false},
+      {"num_tokens_at", d->num_tokens_at, sizeof *d->num_tokens_at, false},
+      {d->narrow ? "topk_idx32" : "topk_idx", selects ? d->topk_idx : NULL,
+       d->narrow ? sizeof(int32_t) : sizeof(int64_t), selects},
+      {"topk_weights", some ? d->topk_weights : NULL, sizeof *d->topk_weights, false},
+  };
+  if (d->num_tokens > ep->options.max_tokens)
+    return cuda_why(why, WEFT_ERR_INVALID, "num_tokens is %u, more than max_tokens, %u", d->num_tokens,
+                    ep->options.max_tokens);
+  return cuda_check_arguments(ep, list, CUDA_COUNT(list), why);
+}
+
+int cuda_check_received(struct device_ep *ep, const struct device_dispatch *d, bool scales, char *why) {
+  const struct cuda_argument list[] = {
+      {"recv.x", d->out, CUDA_PIECE, d->rows > 0},
+      {"recv.scales", d->out_scales, 4, d->rows > 0 && scales},
+      {"recv.counts", d->counts, sizeof *d->counts, true},
+      {"recv.src_rank", d->src_rank, sizeof *d->src_rank, false},
+      {"recv.src_token", d->src_token, sizeof *d->src_token, false},
+      {"recv.range", d->range, sizeof *d->range, false},
+      {"recv.local_expert", d->local_expert, sizeof *d->local_expert, false},
+      {"recv.weights", d->weights, sizeof *d->weights, false},
+      {"recv.expert_total", d->expert_total, sizeof *d->expert_total, false},
+      {"recv.wait_ns", d->wait_ns, sizeof *d->wait_ns, false},
+      {"recv.told", d->told, sizeof(uint64_t), false},
+      {"recv.lost", d->lost, sizeof *d->lost, false},
+  };
+  return cuda_check_arguments(ep, list, CUDA_COUNT(list), why);
+}
+
 int cuda_check_stream(const struct device_ep *ep, void *stream, char *why) {
   const struct cuda_driver *driver = cuda_driver(why);
   CUcontext context = NULL;

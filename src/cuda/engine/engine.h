@@ -69,6 +69,9 @@ struct device_route {
   float *weights; // [T][K]
 };
 
+enum { CUDA_PIECE = 16 }; // bytes that kernels read and write at once
+#define CUDA_COUNT(list) (sizeof(list) / sizeof *(list))
+
 struct device_ep {
   struct device *device;
   struct device_ep_options options;
@@ -124,7 +127,9 @@ int cuda_copy_selections(struct device_ep *ep, const struct device_route *route,
 int cuda_clear_route(struct device_ep *ep, const struct device_route *route, void *stream, char *why);
 int cuda_launch_route_received(struct device_ep *ep, const struct device_route *route, uint32_t topk, void *stream,
                                char *why);
-// launched.c: what all launches have in common. Within a guard.
+// launched.c: what all launches have in common: a guard for launches into the stream, which is one of the engine's
+// device; and, within it:
+int cuda_enter_stream(struct device_ep *ep, void *stream, struct cuda_guard *guard, char *why);
 bool cuda_early(const struct device_ep *ep);
 int cuda_launched(struct device_ep *ep, int error, void *stream, const char *what, char *why);
 int cuda_get(struct device_ep *ep, void *to, const void *from, size_t size, const char *what, char *why);
@@ -138,6 +143,10 @@ struct cuda_argument {
   bool needed;
 };
 int cuda_check_arguments(struct device_ep *ep, const struct cuda_argument *list, size_t count, char *why);
+// The same of what a dispatch sends (`selects`: its top-k is looked at) and of where it receives (`scales`: the rows
+// have some).
+int cuda_check_sent(struct device_ep *ep, const struct device_dispatch *d, bool selects, char *why);
+int cuda_check_received(struct device_ep *ep, const struct device_dispatch *d, bool scales, char *why);
 // Checks that the stream is one of the engine's device; before cuda_enter(). [owner]
 int cuda_check_stream(const struct device_ep *ep, void *stream, char *why);
 

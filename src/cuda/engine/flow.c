@@ -2,10 +2,6 @@
 // behind the other in the caller's stream.
 #include "cuda/engine/engine.h"
 
-#define COUNT(list) (sizeof(list) / sizeof *(list))
-
-enum { PIECE = 16 }; // bytes that kernels read and write at once
-
 // --- dispatch ---
 
 // `most`: as the caller says.
@@ -32,34 +28,14 @@ static struct cuda_row_shape shape_of(const struct device_ep *ep, const struct d
 
 static int check_dispatch(struct device_ep *ep, const struct device_flow_dispatch *f,
                           const struct cuda_row_shape *shape, char *why) {
-  const struct device_dispatch *d = &f->d;
-  bool some = d->num_tokens > 0;
   const struct cuda_argument list[] = {
-      {"x", some ? d->x : NULL, PIECE, some},
-      {"scales", some ? d->scales : NULL, 4, false},
-      {"num_tokens_at", d->num_tokens_at, sizeof *d->num_tokens_at, false},
-      {d->narrow ? "topk_idx32" : "topk_idx", some && !f->keeps ? d->topk_idx : NULL,
-       d->narrow ? sizeof(int32_t) : sizeof(int64_t), some && !f->keeps},
-      {"topk_weights", some ? d->topk_weights : NULL, sizeof *d->topk_weights, false},
-      {"recv.x", d->out, PIECE, d->rows > 0},
-      {"recv.scales", d->out_scales, 4, d->rows > 0 && shape->scale_words > 0},
-      {"recv.counts", d->counts, sizeof *d->counts, true},
-      {"recv.src_rank", d->src_rank, sizeof *d->src_rank, false},
-      {"recv.src_token", d->src_token, sizeof *d->src_token, false},
-      {"recv.range", d->range, sizeof *d->range, false},
-      {"recv.local_expert", d->local_expert, sizeof *d->local_expert, false},
-      {"recv.weights", d->weights, sizeof *d->weights, false},
-      {"recv.expert_total", d->expert_total, sizeof *d->expert_total, false},
-      {"recv.wait_ns", d->wait_ns, sizeof *d->wait_ns, false},
-      {"recv.told", d->told, sizeof(uint64_t), false},
-      {"recv.lost", d->lost, sizeof *d->lost, false},
       {"recv.slot", f->slot, sizeof *f->slot, false},
       {"recv.expert_end", f->expert_end, sizeof *f->expert_end, false},
   };
-  if (d->num_tokens > ep->options.max_tokens)
-    return cuda_why(why, WEFT_ERR_INVALID, "num_tokens is %u, more than max_tokens, %u", d->num_tokens,
-                    ep->options.max_tokens);
-  return cuda_check_arguments(ep, list, COUNT(list), why);
+  int rc = cuda_check_sent(ep, &f->d, !f->keeps, why);
+  if (rc == 0)
+    rc = cuda_check_received(ep, &f->d, shape->scale_words > 0, why);
+  return rc ? rc : cuda_check_arguments(ep, list, CUDA_COUNT(list), why);
 }
 
 static int check_both(uint32_t halves, const char *call, char *why) {
@@ -219,9 +195,7 @@ int cuda_flow_dispatch(struct device_ep *ep, const struct device_flow_dispatch *
   struct cuda_guard guard;
   int rc = check_both(f->d.halves, "weft_ep_dispatch", why);
   if (rc == 0)
-    rc = cuda_check_stream(ep, stream, why);
-  if (rc == 0)
-    rc = cuda_enter(ep->device, &guard, why);
+    rc = cuda_enter_stream(ep, stream, &guard, why);
   if (rc != 0)
     return rc;
   rc = launch_dispatch(ep, f, stream, why);
@@ -235,15 +209,15 @@ static int check_combine(struct device_ep *ep, const struct device_flow_combine 
   const struct device_combine *c = &f->c;
   bool some = c->num_tokens > 0;
   const struct cuda_argument list[] = {
-      {"y", c->y, PIECE, false},
-      {"out", some ? c->out : NULL, PIECE, some},
-      {"bias[0]", some ? f->bias[0] : NULL, PIECE, false},
-      {"bias[1]", some ? f->bias[1] : NULL, PIECE, false},
+      {"y", c->y, CUDA_PIECE, false},
+      {"out", some ? c->out : NULL, CUDA_PIECE, some},
+      {"bias[0]", some ? f->bias[0] : NULL, CUDA_PIECE, false},
+      {"bias[1]", some ? f->bias[1] : NULL, CUDA_PIECE, false},
       {"row_weights", f->row_weights, sizeof *f->row_weights, false},
       {"out_weights", some ? f->out_weights : NULL, sizeof *f->out_weights, false},
       {"topk_weights", some && c->renormalize ? c->topk_weights : NULL, sizeof *c->topk_weights, false},
   };
-  return cuda_check_arguments(ep, list, COUNT(list), why);
+  return cuda_check_arguments(ep, list, CUDA_COUNT(list), why);
 }
 
 // A combine by a route is an operation of its own, whose headers bring no rows.
@@ -306,9 +280,7 @@ int cuda_flow_combine(struct device_ep *ep, const struct device_flow_combine *f,
   struct cuda_guard guard;
   int rc = check_both(f->c.halves, "weft_ep_combine", why);
   if (rc == 0)
-    rc = cuda_check_stream(ep, stream, why);
-  if (rc == 0)
-    rc = cuda_enter(ep->device, &guard, why);
+    rc = cuda_enter_stream(ep, stream, &guard, why);
   if (rc != 0)
     return rc;
   rc = check_combine(ep, f, why);

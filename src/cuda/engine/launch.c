@@ -2,12 +2,7 @@
 // nothing, so that it can be captured.
 #include "cuda/engine/engine.h"
 
-#define COUNT(list) (sizeof(list) / sizeof *(list))
-
-enum {
-  PIECE = 16,          // bytes that kernels read and write at once
-  RELAYED_BLOCKS = 12, // where peers are on other hosts
-};
+enum { RELAYED_BLOCKS = 12 }; // where peers are on other hosts
 
 // Blocks read a window in the host's memory one small piece after the other: 81 of them took 65 us for one look at a
 // header, and a few are enough for what the way through a host carries. A graph keeps what held here too.
@@ -41,59 +36,20 @@ static int layout_of(const struct device_ep *ep, uint32_t topk, int dtype, int c
   return 0;
 }
 
-static int enter(struct device_ep *ep, void *stream, struct cuda_guard *guard, char *why) {
-  int rc = cuda_check_stream(ep, stream, why);
-  return rc ? rc : cuda_enter(ep->device, guard, why);
-}
-
-static int check_send(struct device_ep *ep, const struct device_dispatch *d, char *why) {
-  bool some = d->num_tokens > 0;
-  const struct cuda_argument list[] = {
-      {"x", d->x, PIECE, some},
-      {"scales", d->scales, 4, false},
-      {"num_tokens_at", d->num_tokens_at, sizeof *d->num_tokens_at, false},
-      {d->narrow ? "topk_idx32" : "topk_idx", d->topk_idx, d->narrow ? sizeof(int32_t) : sizeof(int64_t), some},
-      {"topk_weights", d->topk_weights, sizeof *d->topk_weights, false},
-  };
-  if (d->num_tokens > ep->options.max_tokens)
-    return cuda_why(why, WEFT_ERR_INVALID, "num_tokens is %u, more than max_tokens, %u", d->num_tokens,
-                    ep->options.max_tokens);
-  return some ? cuda_check_arguments(ep, list, COUNT(list), why) : 0;
-}
-
-static int check_receive(struct device_ep *ep, const struct cuda_layout *layout, const struct device_dispatch *d,
-                         char *why) {
-  const struct cuda_argument list[] = {
-      {"recv.x", d->out, PIECE, d->rows > 0},
-      {"recv.scales", d->out_scales, 4, d->rows > 0 && layout->scale_bytes > 0},
-      {"recv.counts", d->counts, sizeof *d->counts, true},
-      {"recv.src_rank", d->src_rank, sizeof *d->src_rank, false},
-      {"recv.src_token", d->src_token, sizeof *d->src_token, false},
-      {"recv.range", d->range, sizeof *d->range, false},
-      {"recv.local_expert", d->local_expert, sizeof *d->local_expert, false},
-      {"recv.weights", d->weights, sizeof *d->weights, false},
-      {"recv.expert_total", d->expert_total, sizeof *d->expert_total, false},
-      {"recv.wait_ns", d->wait_ns, sizeof *d->wait_ns, false},
-      {"recv.told", d->told, sizeof(uint64_t), false},
-      {"recv.lost", d->lost, sizeof *d->lost, false},
-  };
-  return cuda_check_arguments(ep, list, COUNT(list), why);
-}
-
 int cuda_ep_dispatch(struct device_ep *ep, const struct device_dispatch *d, void *stream, char *why) {
   struct cuda_dispatch_args args = {
       .state = ep->state, .capacity = ep->options.capacity, .members = ep->members, .d = *d};
   struct cuda_guard guard;
   int rc = layout_of(ep, d->topk, d->dtype, 0, false, &args.layout, why);
   if (rc == 0)
-    rc = enter(ep, stream, &guard, why);
+    rc = cuda_enter_stream(ep, stream, &guard, why);
   if (rc != 0)
     return rc;
   cuda_complete(&args);
   if (d->kind == 1 && (d->halves & DEVICE_SEND))
-    rc = check_send(ep, d, why);
+    rc = cuda_check_sent(ep, d, true, why);
   if (rc == 0 && d->kind == 1 && (d->halves & DEVICE_RECV))
-    rc = check_receive(ep, &args.layout, d, why);
+    rc = cuda_check_received(ep, d, args.layout.scale_bytes > 0, why);
   if (rc == 0)
     rc = cuda_launched(ep, cuda_launch_dispatch(&args, blocks(ep, d->processors), cuda_early(ep), stream), stream,
                        "cannot launch dispatch", why);
@@ -105,12 +61,12 @@ static int check_combine(struct device_ep *ep, const struct device_combine *c, c
   bool sends = c->halves & DEVICE_SEND, some = c->num_tokens > 0;
   bool receives = c->halves & DEVICE_RECV;
   const struct cuda_argument list[] = {
-      {"y", sends ? c->y : NULL, PIECE, false},
-      {"out", receives && some ? c->out : NULL, PIECE, receives && some},
+      {"y", sends ? c->y : NULL, CUDA_PIECE, false},
+      {"out", receives && some ? c->out : NULL, CUDA_PIECE, receives && some},
       {"topk_idx", some ? c->topk_idx : NULL, c->narrow ? sizeof(int32_t) : sizeof(int64_t), receives && some},
       {"topk_weights", some ? c->topk_weights : NULL, sizeof *c->topk_weights, c->late_weights && some},
   };
-  return cuda_check_arguments(ep, list, COUNT(list), why);
+  return cuda_check_arguments(ep, list, CUDA_COUNT(list), why);
 }
 
 int cuda_ep_combine(struct device_ep *ep, const struct device_combine *c, void *stream, char *why) {
@@ -118,7 +74,7 @@ int cuda_ep_combine(struct device_ep *ep, const struct device_combine *c, void *
   struct cuda_guard guard;
   int rc = layout_of(ep, c->topk, 0, c->dtype, c->keeps || c->again, &args.layout, why);
   if (rc == 0)
-    rc = enter(ep, stream, &guard, why);
+    rc = cuda_enter_stream(ep, stream, &guard, why);
   if (rc != 0)
     return rc;
   args.by_call = args.layout.coded && !ep->layout.coded;
@@ -139,7 +95,7 @@ int cuda_ep_combine(struct device_ep *ep, const struct device_combine *c, void *
 int cuda_ep_finish(struct device_ep *ep, void *stream, char *why) {
   const struct cuda_finish_args args = {.state = ep->state, .layout = ep->layout};
   struct cuda_guard guard;
-  int rc = enter(ep, stream, &guard, why);
+  int rc = cuda_enter_stream(ep, stream, &guard, why);
   if (rc != 0)
     return rc;
   rc = cuda_launched(ep, cuda_launch_finish(&args, ep->options.throughput ? 1 : blocks(ep, 0), stream), stream,
@@ -154,10 +110,10 @@ int cuda_ep_read_masks(struct device_ep *ep, int32_t *ranks, uint32_t count, uin
       .state = ep->state, .ranks = ranks, .count = count, .masked = masked, .replays = replays};
   const struct cuda_argument list[] = {{"masked", ranks, sizeof *ranks, true}};
   struct cuda_guard guard;
-  int rc = enter(ep, stream, &guard, why);
+  int rc = cuda_enter_stream(ep, stream, &guard, why);
   if (rc != 0)
     return rc;
-  rc = cuda_check_arguments(ep, list, COUNT(list), why);
+  rc = cuda_check_arguments(ep, list, CUDA_COUNT(list), why);
   if (rc == 0)
     rc = cuda_launched(ep, cuda_launch_masks(&args, stream), stream, "cannot launch the reading of masks", why);
   cuda_leave(&guard);

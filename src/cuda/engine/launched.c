@@ -8,6 +8,11 @@ bool cuda_early(const struct device_ep *ep) {
   return ep->early && !ep->limited && cuda_quota_alone(ep->device);
 }
 
+int cuda_enter_stream(struct device_ep *ep, void *stream, struct cuda_guard *guard, char *why) {
+  int rc = cuda_check_stream(ep, stream, why);
+  return rc ? rc : cuda_enter(ep->device, guard, why);
+}
+
 // Records a launch and reports its error; cuda_ep_close() waits for the newest.
 int cuda_launched(struct device_ep *ep, int error, void *stream, const char *what, char *why) {
   int rc = cuda_check(why, (cudaError_t)error, what);

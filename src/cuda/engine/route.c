@@ -157,9 +157,7 @@ int cuda_route_plan(struct device_ep *ep, struct device_route *route, const void
                                       .members = ep->members,
                                       .narrow = narrow};
   struct cuda_guard guard;
-  int rc = cuda_check_stream(ep, stream, why);
-  if (rc == 0)
-    rc = cuda_enter(ep->device, &guard, why);
+  int rc = cuda_enter_stream(ep, stream, &guard, why);
   if (rc != 0)
     return rc;
   rc = cuda_check_arguments(ep, list, 1, why);

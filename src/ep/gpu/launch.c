@@ -320,6 +320,23 @@ static int check_order(const weft_ep_t *ep, const struct gpu_op *op, bool keeps,
   return 0;
 }
 
+// What every combine says.
+static struct device_combine combine_of(const struct gpu_op *op, const struct weft_ep_combine_args *args,
+                                        uint32_t halves) {
+  return (struct device_combine){.halves = halves,
+                                 .rank_major = op->rank_major,
+                                 .renormalize = args->flags & WEFT_EP_COMBINE_RENORMALIZE,
+                                 .topk = op->topk,
+                                 .dtype = (int)op->combine_dtype,
+                                 .processors = args->processors,
+                                 .narrow = op->narrow,
+                                 .y = args->y,
+                                 .out = args->out,
+                                 .num_tokens = op->num_tokens,
+                                 .topk_idx = op->topk_idx,
+                                 .topk_weights = op->topk_weights};
+}
+
 int ep_gpu_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *args, uint32_t halves,
                    struct weft_ep_result *result, const char *call) {
   struct gpu_op *op = NULL;
@@ -340,22 +357,11 @@ int ep_gpu_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_
     op->topk_weights = args->topk_weights;
   if (halves & DEVICE_SEND)
     op->combine_dtype = args->dtype ? args->dtype : ep->combine_dtype;
-  const struct device_combine out = {.halves = halves,
-                                     .rank_major = op->rank_major,
-                                     .renormalize = args->flags & WEFT_EP_COMBINE_RENORMALIZE,
-                                     .late_weights = late,
-                                     .keeps = keeps && halves & DEVICE_RECV,
-                                     .ahead = ahead,
-                                     .again = op->round > 0,
-                                     .topk = op->topk,
-                                     .dtype = (int)op->combine_dtype,
-                                     .processors = args->processors,
-                                     .narrow = op->narrow,
-                                     .y = args->y,
-                                     .out = args->out,
-                                     .num_tokens = op->num_tokens,
-                                     .topk_idx = op->topk_idx,
-                                     .topk_weights = op->topk_weights};
+  struct device_combine out = combine_of(op, args, halves);
+  out.late_weights = late;
+  out.keeps = keeps && halves & DEVICE_RECV;
+  out.ahead = ahead;
+  out.again = op->round > 0;
   rc = ep_gpu_launch_combine(ep, op, &out, args, why);
   if (rc != 0)
     return fail(rc, "%s: %s", call, why);
@@ -400,18 +406,7 @@ int ep_gpu_combine_route(weft_ep_t *ep, weft_ep_route_t *route, const struct wef
     rc = check_order(ep, op, false, "combine_route", &ahead);
   if (rc != 0)
     return forget_route(op, rc);
-  const struct device_combine out = {.halves = DEVICE_SEND | DEVICE_RECV,
-                                     .rank_major = op->rank_major,
-                                     .renormalize = args->flags & WEFT_EP_COMBINE_RENORMALIZE,
-                                     .topk = op->topk,
-                                     .dtype = (int)op->combine_dtype,
-                                     .processors = args->processors,
-                                     .narrow = op->narrow,
-                                     .y = args->y,
-                                     .out = args->out,
-                                     .num_tokens = op->num_tokens,
-                                     .topk_idx = op->topk_idx,
-                                     .topk_weights = op->topk_weights};
+  const struct device_combine out = combine_of(op, args, DEVICE_SEND | DEVICE_RECV);
   rc = ep_gpu_launch_combine_route(ep, op, &out, args, why);
   if (rc != 0)
     return forget_route(op, fail(rc, "combine_route: %s", why));
