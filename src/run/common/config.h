@@ -92,4 +92,8 @@ int run_elastic(const struct run_config *config);
 // store.
 int run_rank_main(int argc, char **argv);
 
+// The options of a group that follow from the configuration: its sizes, types, mode and memory. What else a rank says
+// of itself (store, rank, founders, capacity, GPU) is the caller's to add.
+struct weft_ep_options run_ep_options(const struct run_config *config);
+
 #endif

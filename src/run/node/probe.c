@@ -59,7 +59,7 @@ static void close_group(struct group *group) {
 static int open_group(struct group *group, const struct node *node) {
   static const int32_t self = 0;
   const struct run_config *config = &node->config;
-  struct weft_ep_options options = WEFT_EP_OPTIONS_INIT;
+  struct weft_ep_options options = run_ep_options(config);
   int32_t gpu = run_gpus_of_slot(&node->gpus, 0);
   uint32_t patience_ms = config->startup_timeout_s * MS_PER_S;
   *group = (struct group){.config = *config};
@@ -72,18 +72,7 @@ static int open_group(struct group *group, const struct node *node) {
   options.capacity = node->plan->capacity;
   options.founders = &self;
   options.num_founders = 1;
-  options.max_tokens = config->num_tokens ? config->num_tokens : 1;
-  options.hidden = config->hidden;
-  options.topk = config->topk;
-  options.experts_per_rank = config->experts_per_rank;
-  options.dtype = config->dtype;
-  options.combine_dtype = config->combine_dtype;
-  options.op_timeout_ms = config->timeout_ms;
-  options.memory = config->memory;
   options.device = gpu;
-  options.mode = config->mode;
-  options.window_bytes = config->window_bytes;
-  options.max_processors = config->memory == WEFT_EP_MEMORY_CUDA ? config->processors : 0;
   if (!err)
     err = weft_ep_open(&group->ep, &options, patience_ms);
   if (!err)

@@ -153,28 +153,15 @@ static int open_ep(struct rank *rank) {
   const struct plan_ranks *founders = &rank->plan->phases[0].live;
   char prefix[RUN_KEY_SIZE];
   run_key(prefix, &rank->keys, "ep/");
-  struct weft_ep_options options = {
-      .size = sizeof options,
-      .store = rank->store,
-      .prefix = prefix,
-      .rank = rank->task.rank,
-      .capacity = rank->plan->capacity,
-      .founders = rank->task.phase == 0 ? founders->rank : NULL,
-      .num_founders = rank->task.phase == 0 ? founders->count : 0,
-      .flags = rank->task.phase > 0 ? WEFT_EP_OPTION_JOIN_ONLY : 0,
-      .max_tokens = config->num_tokens ? config->num_tokens : 1,
-      .hidden = config->hidden,
-      .topk = config->topk,
-      .experts_per_rank = config->experts_per_rank,
-      .dtype = config->dtype,
-      .combine_dtype = config->combine_dtype,
-      .mode = config->mode,
-      .window_bytes = config->mode == WEFT_EP_THROUGHPUT ? config->window_bytes : 0,
-      .max_processors = config->memory == WEFT_EP_MEMORY_CUDA ? config->processors : 0,
-      .op_timeout_ms = config->timeout_ms,
-      .memory = config->memory,
-      .device = rank->task.gpu,
-  };
+  struct weft_ep_options options = run_ep_options(config);
+  options.store = rank->store;
+  options.prefix = prefix;
+  options.rank = rank->task.rank;
+  options.capacity = rank->plan->capacity;
+  options.founders = rank->task.phase == 0 ? founders->rank : NULL;
+  options.num_founders = rank->task.phase == 0 ? founders->count : 0;
+  options.flags = rank->task.phase > 0 ? WEFT_EP_OPTION_JOIN_ONLY : 0;
+  options.device = rank->task.gpu;
   uint64_t deadline = clock_deadline_ms((uint64_t)config->startup_timeout_s * 1000);
   bool joins = rank->task.phase > 0;
   int err = open_home(rank);
