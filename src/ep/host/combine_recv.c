@@ -1,6 +1,8 @@
 // combine_recv: the source of the tokens adds the rows that their ranks answered with (combine_send.c).
 #include "base/fail.h"
 #include "base/time/clock.h"
+#include "ep/host/answer/row_weights.h"
+#include "ep/host/flow.h"
 #include "ep/host/host.h"
 #include "ep/remote/remote_link.h"
 

@@ -2,6 +2,7 @@
 // combine like any other, of what the route has kept.
 #include "base/fail.h"
 #include "ep/host/host.h"
+#include "ep/host/route/kept_route.h"
 
 // What can be said of the arguments before anything is sent. INVALID.
 static int check_combine(const struct ep_kept *kept, const struct weft_ep_combine_args *args) {

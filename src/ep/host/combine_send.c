@@ -3,7 +3,9 @@
 
 #include "base/fail.h"
 #include "base/time/clock.h"
+#include "ep/host/answer/row_weights.h"
 #include "ep/host/host.h"
+#include "ep/host/rows/rows.h"
 
 int ep_combine_check(const struct ep_op *op, const struct weft_ep_combine_args *args, const char *call) {
   if (op->num_tokens > 0 && !args->out)

@@ -5,7 +5,10 @@
 
 #include "base/fail.h"
 #include "ep/core/args.h"
+#include "ep/host/flow.h"
 #include "ep/host/host.h"
+#include "ep/host/route/kept_route.h"
+#include "ep/host/rows/rows.h"
 #include "ep/remote/remote_link.h"
 
 static void count_bytes(const weft_ep_t *ep, struct ep_op *op) {

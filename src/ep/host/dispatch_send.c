@@ -5,6 +5,8 @@
 #include "base/time/clock.h"
 #include "ep/core/args.h"
 #include "ep/host/host.h"
+#include "ep/host/route/kept_route.h"
+#include "ep/host/rows/rows.h"
 #include "ep/view/views.h"
 
 static struct ep_input input_of(const weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_dispatch_args *args,

@@ -4,6 +4,8 @@
 #include "base/fail.h"
 #include "ep/core/args.h"
 #include "ep/host/host.h"
+#include "ep/host/route/kept_route.h"
+#include "ep/host/rows/rows.h"
 #include "ep/remote/remote_link.h"
 
 // --- opening and closing ---

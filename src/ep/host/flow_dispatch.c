@@ -3,7 +3,10 @@
 // while another could go on.
 #include "base/fail.h"
 #include "base/time/clock.h"
+#include "ep/host/flow.h"
 #include "ep/host/host.h"
+#include "ep/host/route/kept_route.h"
+#include "ep/host/rows/rows.h"
 
 static uint32_t pieces_out(const weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member) {
   return ep_pieces_of(&ep->layout, member->rows_out, op->whole);

@@ -227,7 +227,7 @@ void ep_publish_start(struct ep_link *link, uint64_t op, uint64_t epoch);
 // All headers of `op` have arrived: decides what comes next, and notifies joiners.
 void ep_activate_next(weft_ep_t *ep);
 
-// --- routes/route.c: which ranks tokens go to ---
+// --- route/route.c: which ranks tokens go to ---
 
 // INVALID: an expert that no rank can have.
 int ep_check_experts(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args, uint32_t num_tokens, uint32_t topk,
@@ -258,158 +258,11 @@ void ep_cast_own(weft_ep_t *ep, struct ep_op *op, const struct ep_batch *batch);
 // Sends the header of an operation without rows, to a member that it had not counted. False: interrupted before that.
 bool ep_send_empty(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, uint64_t deadline_ns);
 
-// --- rows/row_copy.c: rows into a peer's window ---
-
-struct ep_writing {
-  struct ep_way *way;
-  bool trial;
-  uint32_t row;
-  uint64_t spent_ns[2]; // of the trial: by ordinary stores, and past the caches
-};
-
-// Begins to write `rows` rows through the link.
-struct ep_writing ep_write_begin(struct ep_link *link, uint32_t rows);
-// Whether a row may be made in its place as well as copied there.
-static inline bool ep_write_in_place(const struct ep_writing *writing) {
-  return !writing->trial && !writing->way->stream;
-}
-// Copies one row. ep_kernels_fence() comes before the flag.
-void ep_write_row(weft_ep_t *ep, struct ep_writing *writing, void *to, const void *from, size_t size);
-// Copies a row of the caller's to its place in op->cast: its values, and behind them the token's scales among `scales`,
-// if there are any. Returns that place.
-const uint8_t *ep_op_keep_row(weft_ep_t *ep, struct ep_op *op, uint32_t token, const uint8_t *values,
-                              const struct ep_scales *scales);
-// Copies the `bytes` of a row's scales, one word each `from_block` and `to_block` words.
-void ep_copy_scales(uint32_t *to, uint64_t to_block, const uint32_t *from, uint64_t from_block, uint32_t bytes);
-
-// --- routes/kept_route.c: routes ---
-
-int ep_kept_create(weft_ep_t *ep, const struct weft_ep_route_options *options, weft_ep_route_t *route);
-void ep_kept_destroy(weft_ep_route_t *route);
-int ep_kept_plan(weft_ep_route_t *route, const int64_t *topk_idx, uint32_t num_tokens, void *stream);
-int ep_kept_get_arrays(weft_ep_route_t *route, struct weft_ep_route_arrays *arrays);
-int ep_kept_await(weft_ep_route_t *route, struct weft_ep_route_info *info, uint32_t timeout_ms);
-// Whether operations can go by the route. INVALID, ROOM.
-int ep_kept_check_filled(const struct ep_kept *kept, const char *call);
-// Whether the next operation, in the view of ep->view, can fill args->route (*fills) or go by it: INVALID, ROOM, BUSY,
-// CONFLICT.
-int ep_kept_check(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args, enum ep_kind kind, uint32_t num_tokens,
-                  bool *fills);
-// The operation has begun with that route: takes from it what is sent, if it goes by it.
-void ep_kept_begin(struct ep_op *op, weft_ep_route_t *route, bool fills);
-// The tokens, experts and weights are those of the route that the operation goes by.
-void ep_kept_take_over(struct ep_op *op);
-// All was sent: puts it into the route that the operation fills.
-void ep_kept_note_sent(struct ep_op *op);
-// Rows of that member which the route that the operation goes by has brought; 0: it goes by none.
-uint64_t ep_kept_rows_of(const struct ep_op *op, const struct ep_member *member);
-// A member announces `count` rows: whether they are taken.
-void ep_kept_announced(const weft_ep_t *ep, const struct ep_op *op, struct ep_member *member, uint32_t count);
-// Before any row comes: gives the rows of the route that the operation goes by their places.
-void ep_kept_place(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_recv_args *recv);
-// Lays out rows of a member, if there is room for all that the route brings.
-void ep_kept_lay(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct ep_batch *batch,
-                 const struct weft_ep_recv_args *recv);
-// No more of the member's rows will come than the first `laid`.
-void ep_kept_lay_lost(weft_ep_t *ep, struct ep_op *op, uint32_t index, uint32_t laid,
-                      const struct weft_ep_recv_args *recv);
-// All headers have come that will: rows of 0 in the places of sources that bring none.
-void ep_kept_lay_absent(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv);
-// The operation was received, and its layout is known: ends the filling of its route, or takes from it what the combine
-// needs; and lets go of it.
-void ep_kept_received(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv);
-
 // --- recv_headers.c ---
 
 // Receives every member's header and lays the rows out where `recv` says (NULL: there must be none). `*mark`: the
 // lowest of those received. False: interrupted; nothing is taken yet, and it may be called again.
 bool ep_receive_headers(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv, uint64_t *mark);
-
-// --- rows/recv_places.c: where rows are to stand, from how many each member brings ---
-
-int ep_places_open(weft_ep_t *ep, struct ep_places *places);
-void ep_places_close(struct ep_places *places);
-static inline uint32_t *ep_places_left(const weft_ep_t *ep, uint32_t index) {
-  return ep->host->places.left + (size_t)index * ep->experts_per_rank;
-}
-static inline uint32_t *ep_places_next(const weft_ep_t *ep, uint32_t index) {
-  return ep->host->places.next + (size_t)index * ep->experts_per_rank;
-}
-// No member has been added. `recv` may be NULL: no rows are expected.
-void ep_places_begin(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_recv_args *recv);
-// Adds the member's rows behind those that were added before: members are added in their order. `counts`: [E] how many
-// of its selections each local expert has; rows_in is known.
-void ep_places_add(weft_ep_t *ep, const struct ep_op *op, uint32_t index, const uint32_t *counts,
-                   const struct weft_ep_recv_args *recv);
-// The same of one that is no member; `index`: its own among the places.
-void ep_places_add_source(weft_ep_t *ep, uint32_t index, int32_t rank, uint32_t rows, const uint32_t *counts,
-                          const struct weft_ep_recv_args *recv);
-// PACKED: all members were added, so it is known where the parts of the experts begin.
-void ep_places_pack(weft_ep_t *ep, const struct weft_ep_recv_args *recv);
-// Rows that are needed in recv->rows for all that were added; what is beyond is not written.
-uint32_t ep_places_needed(const weft_ep_t *ep, const struct weft_ep_recv_args *recv);
-// Writes the counts; returns the rows in all.
-uint32_t ep_places_end(const weft_ep_t *ep, const struct weft_ep_recv_args *recv);
-
-// --- rows/recv_layout.c: rows from a window to the receive buffer ---
-
-// Takes the headers of some rows of a member, and counts their selections into places.tally. PROTOCOL: one is wrong.
-int ep_rows_check(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct ep_batch *batch);
-// Whether the rows that were checked last are no more for each expert than the member's counts, less what was laid out,
-// say. PROTOCOL.
-int ep_rows_fit(weft_ep_t *ep, const struct ep_op *op, uint32_t index);
-// PROTOCOL: all rows of the member were laid out, and there are fewer than its counts say.
-int ep_rows_complete(weft_ep_t *ep, const struct ep_op *op, uint32_t index);
-// Fills the places of the rows that will not come, of a member of which `laid` rows were laid out: with zeros, source
-// token -1.
-void ep_rows_lay_lost(weft_ep_t *ep, const struct ep_op *op, uint32_t index, uint32_t laid,
-                      const struct weft_ep_recv_args *recv);
-// Lays out the rows that were checked last, of a member that was added.
-void ep_rows_lay(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct ep_batch *batch,
-                 const struct weft_ep_recv_args *recv);
-
-// By a route: lays out rows of a member, which are of source `from` of the route, whose places were added by that
-// index.
-void ep_rows_lay_kept(weft_ep_t *ep, struct ep_op *op, uint32_t index, uint32_t from, const struct ep_batch *batch,
-                      const struct weft_ep_recv_args *recv);
-// As ep_rows_lay_lost: of `rows` rows of a rank, whose places were added by that index.
-void ep_rows_lay_none(weft_ep_t *ep, const struct ep_op *op, uint32_t index, int32_t rank, uint32_t laid, uint32_t rows,
-                      const struct weft_ep_recv_args *recv);
-
-// --- flow_wait.c, flow_dispatch.c, flow_combine.c: rows in pieces (THROUGHPUT) ---
-
-// Whether this rank waits for a piece of that member's, or for it to take one.
-typedef bool (*ep_flow_awaits)(weft_ep_t *ep, const struct ep_op *op, uint32_t index);
-// A call begins to wait for members of this operation.
-void ep_flow_begin(struct ep_op *op);
-// A piece came from the member, or went to it.
-void ep_flow_progress(struct ep_member *member);
-// Nothing has changed: waits for a moment. A member for which this rank has waited too long is down then; `what` says
-// why. False: interrupted.
-bool ep_flow_wait(weft_ep_t *ep, struct ep_op *op, struct ep_pause *pause, ep_flow_awaits awaits, const char *what);
-// Something has changed, or the call ends.
-void ep_flow_wait_end(weft_ep_t *ep, struct ep_op *op, struct ep_pause *pause);
-
-// Sends the next piece to each member that has room for one. True: sent some.
-bool ep_flow_send(weft_ep_t *ep, struct ep_op *op);
-// All headers have come, and members were added to places: lays out all rows, and sends what has not been sent. False:
-// interrupted; it goes on when it is called again.
-bool ep_flow_dispatch(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv);
-// LIMIT: not all rows of each member lie in its window at once.
-int ep_flow_check_in_place(const weft_ep_t *ep, const struct ep_op *op);
-
-// The combine: answers rows, and adds up those that come. False: interrupted; likewise.
-bool ep_flow_combine(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_combine_args *args);
-// The rows of a member are wrong: it is lost.
-void ep_rows_refuse(weft_ep_t *ep, struct ep_member *member);
-
-// --- rows/packed.c: the layout PACKED ---
-
-// Lays out the rows of all members that were added, if there is room for them. One that has changed its headers
-// since is lost.
-void ep_packed_lay(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv);
-// With ZERO_PADDING: makes the rows between the parts zeros.
-void ep_packed_pad(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_recv_args *recv);
 
 // --- dispatch_recv.c ---
 
@@ -471,20 +324,6 @@ static inline uint32_t ep_answer_place(const struct ep_layout *layout, const str
 static inline float *ep_weights_row(weft_ep_t *ep, void *area, uint64_t piece, uint32_t i) {
   return (float *)((char *)ep_slot(&ep->layout, area, piece) + ep->layout.weights) + (size_t)i * ep->layout.topk;
 }
-
-// --- answer/row_weights.c: weights that go back with the rows ---
-
-// Sends those of a piece of this rank's answer to one member, before its flag, which is also theirs. The window is
-// free. False: the link is down.
-bool ep_row_weights_send(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, const struct ep_batch *batch,
-                         uint64_t flag, const struct ep_answer *with);
-// Keeps those of this rank's own rows.
-void ep_row_weights_keep(weft_ep_t *ep, struct ep_op *op, uint32_t rows, const float *weights);
-// Waits for those of a member whose answer says that they come.
-enum ep_wait ep_row_weights_await(weft_ep_t *ep, const struct ep_op *op, struct ep_member *member,
-                                  uint64_t deadline_ns);
-// Writes those of one token's selections, [K]: 0 where none came.
-void ep_row_weights_take(weft_ep_t *ep, const struct ep_op *op, uint32_t token, float *out);
 
 // --- combine_recv.c ---
 

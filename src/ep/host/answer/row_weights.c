@@ -3,6 +3,7 @@
 // RANK_MAJOR, and one operation of a rank is either. A bit of the answer's flag says that they come.
 #include <string.h>
 
+#include "ep/host/answer/row_weights.h"
 #include "ep/host/host.h"
 
 bool ep_row_weights_send(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, const struct ep_batch *batch,

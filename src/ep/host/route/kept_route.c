@@ -7,6 +7,8 @@
 
 #include "base/fail.h"
 #include "ep/host/host.h"
+#include "ep/host/route/kept_route.h"
+#include "ep/host/rows/rows.h"
 #include "ep/view/views.h"
 
 int ep_kept_create(weft_ep_t *ep, const struct weft_ep_route_options *options, weft_ep_route_t *route) {

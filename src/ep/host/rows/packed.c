@@ -2,7 +2,9 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "ep/host/flow.h"
 #include "ep/host/host.h"
+#include "ep/host/rows/rows.h"
 
 static struct ep_batch all_of(const struct ep_op *op, const struct ep_member *member) {
   return (struct ep_batch){.number = op->number, .first = 0, .count = member->rows_in};

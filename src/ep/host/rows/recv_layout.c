@@ -3,7 +3,9 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "ep/host/flow.h"
 #include "ep/host/host.h"
+#include "ep/host/rows/rows.h"
 
 // Rows of one member that lie one after another: in its window, or this rank's own.
 struct source {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ep/host/host.h"
+#include "ep/host/rows/rows.h"
 
 int ep_places_open(weft_ep_t *ep, struct ep_places *places) {
   size_t experts = ep->experts_per_rank, entries = ep->capacity * experts;

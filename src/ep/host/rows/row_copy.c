@@ -6,6 +6,7 @@
 
 #include "base/time/clock.h"
 #include "ep/host/host.h"
+#include "ep/host/rows/rows.h"
 
 enum {
   TRIAL_ROWS = 4,     // of each way

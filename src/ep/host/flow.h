@@ -1,0 +1,32 @@
+// Rows that flow in pieces (THROUGHPUT): flow_wait.c, flow_dispatch.c, flow_combine.c.
+#ifndef EP_HOST_FLOW_H
+#define EP_HOST_FLOW_H
+
+#include "ep/host/host.h"
+
+// Whether this rank waits for a piece of that member's, or for it to take one.
+typedef bool (*ep_flow_awaits)(weft_ep_t *ep, const struct ep_op *op, uint32_t index);
+// A call begins to wait for members of this operation.
+void ep_flow_begin(struct ep_op *op);
+// A piece came from the member, or went to it.
+void ep_flow_progress(struct ep_member *member);
+// Nothing has changed: waits for a moment. A member for which this rank has waited too long is down then; `what` says
+// why. False: interrupted.
+bool ep_flow_wait(weft_ep_t *ep, struct ep_op *op, struct ep_pause *pause, ep_flow_awaits awaits, const char *what);
+// Something has changed, or the call ends.
+void ep_flow_wait_end(weft_ep_t *ep, struct ep_op *op, struct ep_pause *pause);
+
+// Sends the next piece to each member that has room for one. True: sent some.
+bool ep_flow_send(weft_ep_t *ep, struct ep_op *op);
+// All headers have come, and members were added to places: lays out all rows, and sends what has not been sent. False:
+// interrupted; it goes on when it is called again.
+bool ep_flow_dispatch(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv);
+// LIMIT: not all rows of each member lie in its window at once.
+int ep_flow_check_in_place(const weft_ep_t *ep, const struct ep_op *op);
+
+// The combine: answers rows, and adds up those that come. False: interrupted; likewise.
+bool ep_flow_combine(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_combine_args *args);
+// The rows of a member are wrong: it is lost.
+void ep_rows_refuse(weft_ep_t *ep, struct ep_member *member);
+
+#endif
