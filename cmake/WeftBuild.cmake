@@ -110,6 +110,13 @@ function(weft_test_properties name)
   weft_test_proves(${name} "${ARG_PROVES}")
 endfunction()
 
+# weft_test_again(NAME TEST PROVES sentence [options])
+# The program of that test once more, in another environment.
+function(weft_test_again name test)
+  add_test(NAME ${name} COMMAND test_${test})
+  weft_test_properties(${name} ${ARGN})
+endfunction()
+
 # Writes down what a test proves, for scripts/sum-tests.py: a line of its name, its folder and the sentence.
 function(weft_test_proves name sentence)
   set(ledger ${PROJECT_BINARY_DIR}/tests.tsv)

@@ -4,6 +4,7 @@
 #include "base/fail.h"
 #include "base/time/clock.h"
 #include "cmocka_all.h"
+#include "support/local_store.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -12,19 +13,6 @@
 #include <weft/err.h>
 
 enum { WORKERS = 6, DEADLINE_MS = 60000 };
-
-static weft_store_t *store;
-
-static int open_store(void **state) {
-  (void)state;
-  return weft_store_open_local(&store);
-}
-
-static int close_store(void **state) {
-  (void)state;
-  weft_store_close(store);
-  return 0;
-}
 
 static void expect_empty(void) {
   struct weft_store_list *list;

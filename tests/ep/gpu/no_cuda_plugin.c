@@ -1,8 +1,4 @@
 // Ranks that ask for CUDA memory where there is no plug-in for it.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,18 +6,7 @@
 
 #include <weft/weft.h>
 
-static weft_store_t *store;
-
-static int open_store(void **state) {
-  (void)state;
-  return weft_store_open_local(&store);
-}
-
-static int close_store(void **state) {
-  (void)state;
-  weft_store_close(store);
-  return 0;
-}
+#include "support/local_store.h"
 
 static struct weft_ep_options options_for(enum weft_ep_memory memory) {
   struct weft_ep_options options = WEFT_EP_OPTIONS_INIT;

@@ -1,42 +1,16 @@
 // Bad input: each gets its code and a sentence that names what was wrong, and nothing is left behind.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
 #include "cmocka_all.h"
 
-#include "ep/support/rank.h"
-
-static weft_store_t *store;
-
-static int open_store(void **state) {
-  (void)state;
-  return weft_store_open_local(&store);
-}
-
-static int close_store(void **state) {
-  (void)state;
-  weft_store_close(store);
-  return 0;
-}
-
-#define assert_says(call, code, words)                                                                                 \
-  do {                                                                                                                 \
-    assert_int_equal(call, code);                                                                                      \
-    if (!strstr(weft_last_error(), words))                                                                             \
-      fail_msg("\"%s\" does not say \"%s\"", weft_last_error(), words);                                                \
-  } while (0)
+#include "ep/oracle/oracle.h"
+#include "ep/support/alone.h"
+#include "support/local_store.h"
 
 static struct weft_ep_options small(void) {
-  return (struct weft_ep_options){.size = sizeof(struct weft_ep_options),
-                                  .store = store,
-                                  .rank = 0,
-                                  .capacity = 4,
-                                  .hidden = 128,
-                                  .max_tokens = 4,
-                                  .topk = 2};
+  struct weft_ep_options options = alone_options(store);
+  options.hidden = 128;
+  return options;
 }
 
 static void options_out_of_range_are_named(void **state) {
@@ -195,9 +169,7 @@ static void founders_that_do_not_come_are_named(void **state) {
 static void dispatch_arguments_are_checked(void **state) {
   (void)state;
   struct weft_ep_options o = small();
-  weft_ep_t *ep;
-  assert_int_equal(weft_ep_open(&ep, &o, 10000), 0);
-  assert_int_equal(weft_ep_activate(ep, 10000), 0);
+  weft_ep_t *ep = alone_open(&o);
   uint16_t x[4 * 128] = {0}, out[4 * 128];
   int64_t topk_idx[8] = {0, 1, 0, 1, 0, 1, 0, 1};
   float weights[8] = {1, 1, 1, 1, 1, 1, 1, 1};
@@ -250,9 +222,7 @@ static void dispatch_arguments_are_checked(void **state) {
 static void weights_of_rows_by_rank_do_not_come_late(void **state) {
   (void)state;
   struct weft_ep_options o = small();
-  weft_ep_t *ep;
-  assert_int_equal(weft_ep_open(&ep, &o, 10000), 0);
-  assert_int_equal(weft_ep_activate(ep, 10000), 0);
+  weft_ep_t *ep = alone_open(&o);
   uint16_t x[128] = {0}, received[128], out[128];
   const int64_t topk_idx[2] = {0, -1};
   const float weights[2] = {1, 0};
@@ -274,9 +244,7 @@ static void rows_cast_before_come_in_place_when_they_are_too_many(void **state) 
   (void)state;
   struct weft_ep_options o = small();
   o.dtype = WEFT_EP_FP8;
-  weft_ep_t *ep;
-  assert_int_equal(weft_ep_open(&ep, &o, 10000), 0);
-  assert_int_equal(weft_ep_activate(ep, 10000), 0);
+  weft_ep_t *ep = alone_open(&o);
   uint8_t x[3 * 128], received[2 * 128];
   for (size_t i = 0; i < sizeof x; i++)
     x[i] = (uint8_t)i;
@@ -306,9 +274,7 @@ static void rows_cast_before_come_in_place_when_they_are_too_many(void **state) 
 static void a_masked_or_absent_rank_costs_its_selections_only(void **state) {
   (void)state;
   struct weft_ep_options o = small();
-  weft_ep_t *ep;
-  assert_int_equal(weft_ep_open(&ep, &o, 10000), 0);
-  assert_int_equal(weft_ep_activate(ep, 10000), 0);
+  weft_ep_t *ep = alone_open(&o);
   uint16_t x[128], out[128], received[2 * 4 * 128];
   for (int i = 0; i < 128; i++)
     x[i] = oracle_to_bf16(3.0);

@@ -8,29 +8,11 @@
 #include "cmocka_all.h"
 
 #include "ep/host/host.h"
+#include "ep/support/alone.h"
 #include "ep/support/rank.h"
+#include "support/local_store.h"
 
 enum { HIDDEN = 128, TOKENS = 4, TOPK = 2, EXPERTS = 2, MOST_ROWS = 64, ONE = 0x3F80 };
-
-static weft_store_t *store;
-
-static int open_store(void **state) {
-  (void)state;
-  return weft_store_open_local(&store);
-}
-
-static int close_store(void **state) {
-  (void)state;
-  weft_store_close(store);
-  return 0;
-}
-
-#define assert_says(call, code, words)                                                                                 \
-  do {                                                                                                                 \
-    int rc_ = (call);                                                                                                  \
-    if (rc_ != (code) || !strstr(weft_last_error(), words))                                                            \
-      fail_msg("%d, \"%s\" is not %d, \"%s\"", rc_, weft_last_error(), code, words);                                   \
-  } while (0)
 
 // Buffers of a rank, with room for all that comes here.
 struct buffers {
@@ -84,18 +66,12 @@ static struct weft_ep_combine_args combine_of(struct buffers *b) {
 }
 
 static weft_ep_t *open_alone(void) {
-  struct weft_ep_options options = WEFT_EP_OPTIONS_INIT;
-  options.store = store;
-  options.rank = 0;
-  options.capacity = 4;
+  struct weft_ep_options options = alone_options(store);
   options.hidden = HIDDEN;
   options.max_tokens = TOKENS;
   options.topk = TOPK;
   options.experts_per_rank = EXPERTS;
-  weft_ep_t *ep = NULL;
-  assert_int_equal(weft_ep_open(&ep, &options, 10000), 0);
-  assert_int_equal(weft_ep_activate(ep, 10000), 0);
-  return ep;
+  return alone_open(&options);
 }
 
 // 256 + 1 is 256 in bf16, and 256 + 1 + 1 is 258.
@@ -254,7 +230,7 @@ static void disagree(struct rank *rank, void *arg) {
   int rc = weft_ep_dispatch(rank->ep, &args, &recv, NULL, &op);
   const char *words = rank->index == 0 ? "rank 1 dispatches dtype 5, rows of 64 and 12 bytes"
                                        : "rank 0 dispatches dtype 5, rows of 64 and 8 bytes";
-  if (rc != WEFT_ERR_PROTOCOL || !strstr(weft_last_error(), words))
+  if (!alone_says(rc, WEFT_ERR_PROTOCOL, words))
     rank_fail(rank, "%s: %s", weft_err_name(rc), weft_last_error());
   rank_operate_n(rank, 3);
   free(b);

@@ -1,67 +1,25 @@
 // What weft/ep.h declares and no engine, or not this one, does yet: each field is refused with its name, and nothing is
 // sent. Bits and values that mean nothing are invalid.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
 #include "cmocka_all.h"
 
-#include "ep/support/rank.h"
+#include "ep/support/alone.h"
+#include "support/local_store.h"
 
-enum { HIDDEN = 128, TOKENS = 2, TOPK = 2, ROWS = 4, EXPERTS = 2 };
-
-static weft_store_t *store;
 static weft_ep_t *ep;
 
-static uint16_t x[TOKENS * HIDDEN], received[EXPERTS * ROWS * HIDDEN], out[TOKENS * HIDDEN];
-static const int64_t topk_idx[TOKENS * TOPK] = {0, 1, 0, 1};
-static const float weights[TOKENS * TOPK] = {1, 1, 1, 1};
-static int32_t counts[EXPERTS];
-
 static int open_rank(void **state) {
-  (void)state;
-  if (weft_store_open_local(&store) != 0)
+  if (open_store(state) != 0)
     return -1;
-  struct weft_ep_options options = WEFT_EP_OPTIONS_INIT;
-  options.store = store;
-  options.rank = 0;
-  options.capacity = 4;
-  options.hidden = HIDDEN;
-  options.max_tokens = TOKENS;
-  options.topk = TOPK;
-  return weft_ep_open(&ep, &options, 10000) != 0 || weft_ep_activate(ep, 10000) != 0;
-}
-
-static int close_rank(void **state) {
-  (void)state;
-  weft_ep_close(ep);
-  weft_store_close(store);
+  struct weft_ep_options options = alone_options(store);
+  ep = alone_open(&options);
   return 0;
 }
 
-static void expect(int rc, int code, const char *words) {
-  assert_int_equal(rc, code);
-  if (!strstr(weft_last_error(), words))
-    fail_msg("\"%s\" does not say \"%s\"", weft_last_error(), words);
-}
-
-static struct weft_ep_dispatch_args good_dispatch(void) {
-  struct weft_ep_dispatch_args args = WEFT_EP_DISPATCH_ARGS_INIT;
-  args.x = x;
-  args.num_tokens = TOKENS;
-  args.topk_idx = topk_idx;
-  args.topk_weights = weights;
-  return args;
-}
-
-static struct weft_ep_recv_args good_recv(void) {
-  struct weft_ep_recv_args recv = WEFT_EP_RECV_ARGS_INIT;
-  recv.x = received;
-  recv.rows = ROWS;
-  recv.counts = counts;
-  return recv;
+static int close_rank(void **state) {
+  weft_ep_close(ep);
+  return close_store(state);
 }
 
 // One field of a struct, by its place: what makes the call fail, how, and a word of the sentence.
@@ -100,12 +58,12 @@ static void each_field_of_a_dispatch(void **state) {
       INVALID(dispatch_args, flags, 1u << 9, "bit 0x200"),
   };
   uint64_t before = weft_ep_next_op(ep), op;
-  struct weft_ep_recv_args recv = good_recv();
+  struct weft_ep_recv_args recv = alone_recv();
   for (size_t i = 0; i < COUNT(refusals); i++) {
-    struct weft_ep_dispatch_args args = good_dispatch();
+    struct weft_ep_dispatch_args args = alone_dispatch();
     set(&args, &refusals[i]);
-    expect(weft_ep_dispatch_send(ep, &args, &op), refusals[i].code, refusals[i].words);
-    expect(weft_ep_dispatch(ep, &args, &recv, NULL, &op), refusals[i].code, refusals[i].words);
+    assert_says(weft_ep_dispatch_send(ep, &args, &op), refusals[i].code, refusals[i].words);
+    assert_says(weft_ep_dispatch(ep, &args, &recv, NULL, &op), refusals[i].code, refusals[i].words);
   }
   assert_int_equal(weft_ep_next_op(ep), before);
 }
@@ -115,29 +73,29 @@ static void each_field_of_a_receive(void **state) {
   const struct refusal refusals[] = {
       INVALID(recv_args, alignment, 128, "alignment is given, but the layout is not PACKED"),
       INVALID(recv_args, flags, WEFT_EP_RECV_ZERO_PADDING, "ZERO_PADDING is given, but the layout is not PACKED"),
-      INVALID(recv_args, slot, (uintptr_t)counts, "slot is given, but the layout is not PACKED"),
-      INVALID(recv_args, expert_end, (uintptr_t)counts, "expert_end is given, but the layout is not PACKED"),
+      INVALID(recv_args, slot, (uintptr_t)alone_counts, "slot is given, but the layout is not PACKED"),
+      INVALID(recv_args, expert_end, (uintptr_t)alone_counts, "expert_end is given, but the layout is not PACKED"),
       INVALID(recv_args, flags, WEFT_EP_RECV_KEEP_PLACES, "RANK_MAJOR"),
       INVALID(recv_args, flags, 1u << 5, "bit 0x20"),
       INVALID(recv_args, layout, 4, "no layout 4"),
       INVALID(recv_args, reserved, 1, "reserved is 1"),
-      INVALID(recv_args, told, (uintptr_t)x, "told_size is 0"),
+      INVALID(recv_args, told, (uintptr_t)alone_x, "told_size is 0"),
   };
   uint64_t before = weft_ep_next_op(ep), op;
-  struct weft_ep_dispatch_args args = good_dispatch();
+  struct weft_ep_dispatch_args args = alone_dispatch();
   for (size_t i = 0; i < COUNT(refusals); i++) {
-    struct weft_ep_recv_args recv = good_recv();
+    struct weft_ep_recv_args recv = alone_recv();
     set(&recv, &refusals[i]);
-    expect(weft_ep_dispatch(ep, &args, &recv, NULL, &op), refusals[i].code, refusals[i].words);
+    assert_says(weft_ep_dispatch(ep, &args, &recv, NULL, &op), refusals[i].code, refusals[i].words);
   }
   assert_int_equal(weft_ep_next_op(ep), before);
   assert_int_equal(weft_ep_dispatch_send(ep, &args, &op), 0);
   for (size_t i = 0; i < COUNT(refusals); i++) {
-    struct weft_ep_recv_args recv = good_recv();
+    struct weft_ep_recv_args recv = alone_recv();
     set(&recv, &refusals[i]);
-    expect(weft_ep_dispatch_recv(ep, op, &recv, NULL), refusals[i].code, refusals[i].words);
+    assert_says(weft_ep_dispatch_recv(ep, op, &recv, NULL), refusals[i].code, refusals[i].words);
   }
-  struct weft_ep_recv_args recv = good_recv();
+  struct weft_ep_recv_args recv = alone_recv();
   assert_int_equal(weft_ep_dispatch_recv(ep, op, &recv, NULL), 0);
   assert_int_equal(weft_ep_finish(ep, op), 0);
 }
@@ -150,18 +108,16 @@ static void each_field_of_a_combine(void **state) {
       INVALID(combine_args, reserved, 1, "reserved is 1"),
   };
   uint64_t op;
-  struct weft_ep_dispatch_args dispatch = good_dispatch();
-  struct weft_ep_recv_args recv = good_recv();
+  struct weft_ep_dispatch_args dispatch = alone_dispatch();
+  struct weft_ep_recv_args recv = alone_recv();
   assert_int_equal(weft_ep_dispatch(ep, &dispatch, &recv, NULL, &op), 0);
-  struct weft_ep_combine_args good = WEFT_EP_COMBINE_ARGS_INIT;
-  good.y = received;
-  good.out = out;
+  const struct weft_ep_combine_args good = alone_combine();
   for (size_t i = 0; i < COUNT(refusals); i++) {
     struct weft_ep_combine_args args = good;
     set(&args, &refusals[i]);
-    expect(weft_ep_combine(ep, op, &args, NULL), refusals[i].code, refusals[i].words);
-    expect(weft_ep_combine_send(ep, op, &args), refusals[i].code, refusals[i].words);
-    expect(weft_ep_combine_recv(ep, op, &args, NULL), refusals[i].code, refusals[i].words);
+    assert_says(weft_ep_combine(ep, op, &args, NULL), refusals[i].code, refusals[i].words);
+    assert_says(weft_ep_combine_send(ep, op, &args), refusals[i].code, refusals[i].words);
+    assert_says(weft_ep_combine_recv(ep, op, &args, NULL), refusals[i].code, refusals[i].words);
   }
   assert_int_equal(weft_ep_combine(ep, op, &good, NULL), 0);
 }
@@ -173,13 +129,13 @@ static void each_option(void **state) {
   options.store = store;
   options.prefix = "/other/";
   options.dtype = WEFT_EP_OPAQUE;
-  expect(weft_ep_open(&other, &options, 1000), WEFT_ERR_INVALID, "OPAQUE, which has no size of its own");
+  assert_says(weft_ep_open(&other, &options, 1000), WEFT_ERR_INVALID, "OPAQUE, which has no size of its own");
   options.dtype = 0;
   options.flags = 1u << 4;
-  expect(weft_ep_open(&other, &options, 1000), WEFT_ERR_INVALID, "bit 0x10");
+  assert_says(weft_ep_open(&other, &options, 1000), WEFT_ERR_INVALID, "bit 0x10");
   options.flags = 0;
   options.reserved = 3;
-  expect(weft_ep_open(&other, &options, 1000), WEFT_ERR_INVALID, "reserved is 3");
+  assert_says(weft_ep_open(&other, &options, 1000), WEFT_ERR_INVALID, "reserved is 3");
 }
 
 // Programs of other versions: a longer struct goes while its tail is 0, a shorter one than the first never.
@@ -188,15 +144,15 @@ static void structs_of_other_versions(void **state) {
   struct {
     struct weft_ep_dispatch_args args;
     uint64_t newer;
-  } dispatch = {good_dispatch(), 0};
+  } dispatch = {alone_dispatch(), 0};
   struct {
     struct weft_ep_recv_args args;
     uint64_t newer;
-  } recv = {good_recv(), 0};
+  } recv = {alone_recv(), 0};
   struct {
     struct weft_ep_combine_args args;
     uint64_t newer;
-  } combine = {{.y = received, .out = out}, 0};
+  } combine = {alone_combine(), 0};
   struct {
     struct weft_ep_info info;
     uint64_t newer;
@@ -213,19 +169,20 @@ static void structs_of_other_versions(void **state) {
   uint64_t op;
   assert_int_equal(weft_ep_dispatch(ep, &dispatch.args, &recv.args, &info.info, &op), 0);
   assert_int_equal(info.info.op, op);
-  assert_int_equal(info.info.num_rows, TOKENS * TOPK);
+  assert_int_equal(info.info.num_rows, ALONE_TOKENS * ALONE_TOPK);
   assert_int_equal(info.newer, 77);
   assert_int_equal(weft_ep_combine(ep, op, &combine.args, &result.result), 0);
-  assert_int_equal(result.result.logical_bytes, (uint64_t)TOKENS * TOPK * HIDDEN * 2);
+  assert_int_equal(result.result.logical_bytes, (uint64_t)ALONE_TOKENS * ALONE_TOPK * ALONE_HIDDEN * 2);
   assert_int_equal(result.newer, 78);
   dispatch.newer = 1;
-  expect(weft_ep_dispatch(ep, &dispatch.args, &recv.args, NULL, &op), WEFT_ERR_VERSION, "weft_ep_dispatch_args: byte");
+  assert_says(weft_ep_dispatch(ep, &dispatch.args, &recv.args, NULL, &op), WEFT_ERR_VERSION,
+              "weft_ep_dispatch_args: byte");
   dispatch.newer = 0;
   info.info.size = 16;
-  expect(weft_ep_dispatch(ep, &dispatch.args, &recv.args, &info.info, &op), WEFT_ERR_INVALID, "weft_ep_info");
+  assert_says(weft_ep_dispatch(ep, &dispatch.args, &recv.args, &info.info, &op), WEFT_ERR_INVALID, "weft_ep_info");
   recv.args.size = 8;
-  expect(weft_ep_dispatch(ep, &dispatch.args, &recv.args, NULL, &op), WEFT_ERR_INVALID, "weft_ep_recv_args");
-  expect(weft_ep_dispatch_send(ep, NULL, &op), WEFT_ERR_INVALID, "weft_ep_dispatch_args");
+  assert_says(weft_ep_dispatch(ep, &dispatch.args, &recv.args, NULL, &op), WEFT_ERR_INVALID, "weft_ep_recv_args");
+  assert_says(weft_ep_dispatch_send(ep, NULL, &op), WEFT_ERR_INVALID, "weft_ep_dispatch_args");
 }
 
 static void the_limits_are_those_of_the_options(void **state) {
@@ -238,9 +195,9 @@ static void the_limits_are_those_of_the_options(void **state) {
   struct weft_ep_options options = WEFT_EP_OPTIONS_INIT;
   options.store = store;
   options.capacity = limits.max_capacity + 1;
-  expect(weft_ep_open(&other, &options, 1000), WEFT_ERR_INVALID, "capacity");
+  assert_says(weft_ep_open(&other, &options, 1000), WEFT_ERR_INVALID, "capacity");
   limits.size = 8;
-  expect(weft_ep_get_limits(&limits), WEFT_ERR_INVALID, "weft_ep_limits");
+  assert_says(weft_ep_get_limits(&limits), WEFT_ERR_INVALID, "weft_ep_limits");
 }
 
 static void masks_and_states_are_counted(void **state) {
@@ -258,8 +215,8 @@ static void masks_and_states_are_counted(void **state) {
   assert_int_equal(weft_ep_mask_update(ep, 0, false), 0);
   assert_int_equal(weft_ep_mask_read(ep, masked, 1, NULL), 0);
   assert_int_equal(masked[0], 0);
-  expect(weft_ep_mask_read(ep, NULL, 1, NULL), WEFT_ERR_INVALID, "masked is NULL");
-  expect(weft_ep_states(ep, NULL, 1, &count), WEFT_ERR_INVALID, "states is NULL");
+  assert_says(weft_ep_mask_read(ep, NULL, 1, NULL), WEFT_ERR_INVALID, "masked is NULL");
+  assert_says(weft_ep_states(ep, NULL, 1, &count), WEFT_ERR_INVALID, "states is NULL");
   int32_t ranks[1] = {-1};
   uint32_t members = 0;
   assert_int_equal(weft_ep_view(ep, NULL, NULL, 0, &members), 0);

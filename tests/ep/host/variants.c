@@ -1,31 +1,12 @@
 // What may change from call to call: types, top-k, the number of combines; and what ends when ranks disagree.
 // random_operations.c draws combinations of all that; here are the edges.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
 #include "cmocka_all.h"
 
+#include "ep/support/alone.h"
 #include "ep/support/rank.h"
-
-static weft_store_t *store;
-
-static int open_store(void **state) {
-  (void)state;
-  return weft_store_open_local(&store);
-}
-
-static int close_store(void **state) {
-  (void)state;
-  weft_store_close(store);
-  return 0;
-}
-
-static bool says(int rc, int code, const char *words) {
-  return rc == code && strstr(weft_last_error(), words);
-}
+#include "support/local_store.h"
 
 // --- ranks that disagree ---
 
@@ -49,7 +30,7 @@ static void dispatch_oddly(struct rank *rank, void *arg) {
   args.dtype = rank->index == 1 ? odd->dtype : 0;
   args.topk = rank->index == 1 ? odd->topk : 0;
   int rc = weft_ep_dispatch(rank->ep, &args, &rank->recv, NULL, &op);
-  if (!says(rc, WEFT_ERR_PROTOCOL, rank->index == 0 ? odd->words : "rank 0 dispatches dtype 1 with top-4"))
+  if (!alone_says(rc, WEFT_ERR_PROTOCOL, rank->index == 0 ? odd->words : "rank 0 dispatches dtype 1 with top-4"))
     rank_fail(rank, "%s: %s", weft_err_name(rc), weft_last_error());
   else if (weft_ep_finish(rank->ep, before) != WEFT_ERR_INVALID)
     rank_fail(rank, "the operation is still open");
@@ -84,99 +65,53 @@ static void each_rank_chooses_how_it_answers(void **state) {
 
 // --- one rank ---
 
-enum { HIDDEN = 256, TOKENS = 4, TOPK = 2, ROWS = 8, EXPERTS = 2 };
-
-static uint16_t x[TOKENS * HIDDEN], received[EXPERTS * ROWS * HIDDEN], out[TOKENS * HIDDEN];
-static const int64_t topk_idx[TOKENS * TOPK] = {0, 1, 0, 1, 0, 1, 0, 1};
-static const float weights[TOKENS * TOPK] = {1, 1, 1, 1, 1, 1, 1, 1};
-static int32_t counts[EXPERTS];
-
-#define assert_says(call, code, words)                                                                                 \
-  do {                                                                                                                 \
-    int rc_ = (call);                                                                                                  \
-    if (!says(rc_, code, words))                                                                                       \
-      fail_msg("%d, \"%s\" is not %d, \"%s\"", rc_, weft_last_error(), code, words);                                   \
-  } while (0)
-
-static weft_ep_t *open_alone(enum weft_ep_dtype dtype, enum weft_ep_combine_dtype combine_dtype) {
-  struct weft_ep_options options = WEFT_EP_OPTIONS_INIT;
-  options.store = store;
-  options.rank = 0;
+static weft_ep_t *open_with(enum weft_ep_dtype dtype, enum weft_ep_combine_dtype combine_dtype) {
+  struct weft_ep_options options = alone_options(store);
   options.capacity = 70; // two words of weft_ep_recv_args.lost
-  options.hidden = HIDDEN;
-  options.max_tokens = TOKENS;
-  options.topk = TOPK;
   options.dtype = dtype;
   options.combine_dtype = combine_dtype;
-  weft_ep_t *ep = NULL;
-  assert_int_equal(weft_ep_open(&ep, &options, 10000), 0);
-  assert_int_equal(weft_ep_activate(ep, 10000), 0);
-  return ep;
-}
-
-static struct weft_ep_dispatch_args good_dispatch(void) {
-  struct weft_ep_dispatch_args args = WEFT_EP_DISPATCH_ARGS_INIT;
-  args.x = x;
-  args.num_tokens = TOKENS;
-  args.topk_idx = topk_idx;
-  args.topk_weights = weights;
-  return args;
-}
-
-static struct weft_ep_recv_args good_recv(void) {
-  struct weft_ep_recv_args recv = WEFT_EP_RECV_ARGS_INIT;
-  recv.x = received;
-  recv.rows = ROWS;
-  recv.counts = counts;
-  return recv;
-}
-
-static struct weft_ep_combine_args good_combine(void) {
-  struct weft_ep_combine_args args = WEFT_EP_COMBINE_ARGS_INIT;
-  args.y = received;
-  args.out = out;
-  return args;
+  return alone_open(&options);
 }
 
 static void what_the_group_has_no_room_for(void **state) {
   (void)state;
-  weft_ep_t *ep = open_alone(WEFT_EP_FP8_UE8M0, WEFT_EP_COMBINE_LOGFMT10);
+  weft_ep_t *ep = open_with(WEFT_EP_FP8_UE8M0, WEFT_EP_COMBINE_LOGFMT10);
   uint64_t op, before = weft_ep_next_op(ep);
-  static const float scales[TOKENS * HIDDEN / 128];
-  uint32_t many = TOKENS + 1;
+  static const float scales[ALONE_TOKENS * ALONE_HIDDEN / 128];
+  uint32_t many = ALONE_TOKENS + 1;
   struct weft_ep_dispatch_args args;
 #define REFUSED(field, value, words)                                                                                   \
-  args = good_dispatch();                                                                                              \
+  args = alone_dispatch();                                                                                             \
   args.field = value;                                                                                                  \
   assert_says(weft_ep_dispatch_send(ep, &args, &op), WEFT_ERR_INVALID, words)
   REFUSED(dtype, WEFT_EP_BF16,
           "rows of dtype 1 take 512 bytes, and the group was opened for dtype 4, whose rows take 260");
   REFUSED(dtype, WEFT_EP_FP8, "rows of dtype 2 take 264 bytes");
-  REFUSED(topk, TOPK + 1, "topk is 3, but the group was opened for 2");
+  REFUSED(topk, ALONE_TOPK + 1, "topk is 3, but the group was opened for 2");
   REFUSED(num_tokens_at, &many, "*num_tokens_at is 5, more than num_tokens, 4");
-  REFUSED(row_stride, 2 * HIDDEN - 2, "row_stride is 510");
-  REFUSED(row_stride, 2 * HIDDEN + 1, "row_stride is 513");
+  REFUSED(row_stride, 2 * ALONE_HIDDEN - 2, "row_stride is 510");
+  REFUSED(row_stride, 2 * ALONE_HIDDEN + 1, "row_stride is 513");
   REFUSED(scale_row_stride, 4, "scales is NULL");
-  REFUSED(topk_idx32, counts, "both given");
-  args = good_dispatch();
+  REFUSED(topk_idx32, alone_counts, "both given");
+  args = alone_dispatch();
   args.x_dtype = WEFT_EP_FP8;
   assert_says(weft_ep_dispatch_send(ep, &args, &op), WEFT_ERR_UNSUPPORTED, "x_dtype");
-  struct weft_ep_recv_args recv = good_recv();
-  args = good_dispatch();
+  struct weft_ep_recv_args recv = alone_recv();
+  args = alone_dispatch();
   assert_says(weft_ep_dispatch(ep, &args, &recv, NULL, &op), WEFT_ERR_INVALID, "scales is NULL, and fp8");
   recv.scale_block_stride = 3;
   assert_says(weft_ep_dispatch(ep, &args, &recv, NULL, &op), WEFT_ERR_INVALID, "strides of scales");
-  recv = good_recv();
+  recv = alone_recv();
   recv.layout = WEFT_EP_RANK_MAJOR;
   recv.scales = (void *)scales;
   recv.scale_expert_stride = 9;
   assert_says(weft_ep_dispatch(ep, &args, &recv, NULL, &op), WEFT_ERR_INVALID, "no parts");
   assert_int_equal(weft_ep_next_op(ep), before);
-  float came[EXPERTS * ROWS * HIDDEN / 128];
-  recv = good_recv();
+  float came[ALONE_EXPERTS * ALONE_ROWS * ALONE_HIDDEN / 128];
+  recv = alone_recv();
   recv.scales = came;
   assert_int_equal(weft_ep_dispatch(ep, &args, &recv, NULL, &op), 0);
-  struct weft_ep_combine_args combine = good_combine();
+  struct weft_ep_combine_args combine = alone_combine();
   combine.dtype = WEFT_EP_COMBINE_BF16;
   assert_says(weft_ep_combine(ep, op, &combine, NULL), WEFT_ERR_INVALID, "rows of dtype 1 take 512 bytes");
   assert_int_equal(weft_ep_finish(ep, op), 0);
@@ -185,12 +120,12 @@ static void what_the_group_has_no_room_for(void **state) {
 
 static void too_little_room_is_told(void **state) {
   (void)state;
-  weft_ep_t *ep = open_alone(0, 0);
+  weft_ep_t *ep = open_with(0, 0);
   uint64_t op, lost[3] = {~0ull, ~0ull, 5};
   struct weft_ep_told told = {.op = 99};
   struct weft_ep_info info = WEFT_EP_INFO_INIT;
-  struct weft_ep_dispatch_args args = good_dispatch();
-  struct weft_ep_recv_args recv = good_recv();
+  struct weft_ep_dispatch_args args = alone_dispatch();
+  struct weft_ep_recv_args recv = alone_recv();
   recv.rows = 1;
   recv.told = &told;
   recv.told_size = sizeof told;
@@ -201,7 +136,7 @@ static void too_little_room_is_told(void **state) {
   assert_int_equal(told.rows_needed, 4);
   assert_int_equal(told.num_rows, 0);
   assert_int_equal(told.written, op + 1);
-  recv.rows = ROWS;
+  recv.rows = ALONE_ROWS;
   assert_int_equal(weft_ep_dispatch_recv(ep, op, &recv, &info), 0);
   assert_int_equal(told.op, op);
   assert_int_equal(told.mark, 7);
@@ -218,10 +153,10 @@ static void too_little_room_is_told(void **state) {
 
 static void an_operation_is_kept_finished_and_recycled(void **state) {
   (void)state;
-  weft_ep_t *ep = open_alone(0, 0);
-  struct weft_ep_dispatch_args args = good_dispatch(), recycling = good_dispatch();
-  struct weft_ep_recv_args recv = good_recv();
-  struct weft_ep_combine_args keeping = good_combine();
+  weft_ep_t *ep = open_with(0, 0);
+  struct weft_ep_dispatch_args args = alone_dispatch(), recycling = alone_dispatch();
+  struct weft_ep_recv_args recv = alone_recv();
+  struct weft_ep_combine_args keeping = alone_combine();
   keeping.flags = WEFT_EP_COMBINE_KEEP;
   recycling.flags = WEFT_EP_DISPATCH_RECYCLE;
   uint64_t first, second, third;
@@ -251,12 +186,12 @@ static void an_operation_is_kept_finished_and_recycled(void **state) {
 
 static void an_operation_has_so_many_combines(void **state) {
   (void)state;
-  weft_ep_t *ep = open_alone(0, 0);
+  weft_ep_t *ep = open_with(0, 0);
   struct weft_ep_limits limits = WEFT_EP_LIMITS_INIT;
   assert_int_equal(weft_ep_get_limits(&limits), 0);
-  struct weft_ep_dispatch_args args = good_dispatch();
-  struct weft_ep_recv_args recv = good_recv();
-  struct weft_ep_combine_args keeping = good_combine();
+  struct weft_ep_dispatch_args args = alone_dispatch();
+  struct weft_ep_recv_args recv = alone_recv();
+  struct weft_ep_combine_args keeping = alone_combine();
   keeping.flags = WEFT_EP_COMBINE_KEEP;
   uint64_t op;
   assert_int_equal(weft_ep_dispatch(ep, &args, &recv, NULL, &op), 0);

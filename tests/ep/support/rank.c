@@ -14,7 +14,7 @@
 #include "base/random.h"
 #include "base/time/clock.h"
 #include "ep/core/layout.h"
-#include "ep/kernels/kernels.h"
+#include "ep/support/rank_parts.h"
 
 enum { DEADLINE_MS = 60000, SEED = 12345 };
 
@@ -34,17 +34,9 @@ static uint32_t or_default(uint32_t value, uint32_t preset) {
   return value ? value : preset;
 }
 
-// Of one row; at most those of a float for each block.
-static size_t scale_bytes(const struct setup *s) {
-  size_t blocks = s->hidden / 128;
-  return s->dtype == WEFT_EP_FP8_UE8M0 ? (blocks + 3) / 4 * 4 : blocks * sizeof(float);
-}
-
-enum { APART = 6 }; // room between what is strided, in bytes or entries
-
 // With room between the columns of an expert's scales, and between experts.
 static size_t scale_words(const struct setup *s, uint32_t rows) {
-  return (size_t)s->experts * ((rows + APART) * (s->hidden / 128) + APART);
+  return (size_t)s->experts * ((rows + RANK_APART) * (s->hidden / 128) + RANK_APART);
 }
 
 static void allocate(struct rank *rank) {
@@ -62,8 +54,8 @@ static void allocate(struct rank *rank) {
   rank->weights = calloc(selections, sizeof *rank->weights);
   rank->received = calloc(total * s->hidden, 2);
   rank->scales = calloc(scale_words(s, rank->rows), sizeof *rank->scales);
-  rank->x_apart = calloc(s->tokens, (size_t)s->hidden * 2 + APART);
-  rank->x_scales_apart = calloc((size_t)(s->tokens + APART) * (s->hidden / 128), sizeof *rank->x_scales_apart);
+  rank->x_apart = calloc(s->tokens, (size_t)s->hidden * 2 + RANK_APART);
+  rank->x_scales_apart = calloc((size_t)(s->tokens + RANK_APART) * (s->hidden / 128), sizeof *rank->x_scales_apart);
   rank->topk_idx32 = calloc(selections, sizeof *rank->topk_idx32);
   rank->first_out = calloc((size_t)s->tokens * s->hidden, 2);
   rank->counts = calloc(s->experts, sizeof *rank->counts);
@@ -197,76 +189,10 @@ bool rank_activate(struct rank *rank) {
   return true;
 }
 
-static void uncast(const struct setup *s, uint16_t *out, const uint8_t *values, const void *scales) {
-  float unpacked[EP_MAX_HIDDEN / WEFT_EP_BLOCK];
-  if (s->dtype == WEFT_EP_FP8_UE8M0)
-    ep_kernels_unpack_scales(unpacked, scales, s->hidden);
-  ep_kernels_best()->uncast_fp8(out, values, s->dtype == WEFT_EP_FP8_UE8M0 ? unpacked : scales, s->hidden);
-}
-
-// A row's scales, one behind the other in `room` if they do not lie so.
-static const void *scales_of(const struct rank *rank, size_t row, uint32_t *room) {
-  const struct weft_ep_recv_args *recv = &rank->recv;
-  size_t words = scale_bytes(&rank->setup) / sizeof *room;
-  if (!recv->scale_row_stride)
-    return (const uint32_t *)rank->scales + row * words;
-  size_t at = row / rank->rows * recv->scale_expert_stride + row % rank->rows * recv->scale_row_stride;
-  for (size_t b = 0; b < words; b++)
-    room[b] = ((const uint32_t *)rank->scales)[at + b * recv->scale_block_stride];
-  return room;
-}
-
-// What the experts of `kind` make of one received row.
-static void apply_expert(struct rank *rank, enum pattern_kind kind, int64_t expert, size_t row, uint16_t *out) {
-  const struct setup *s = &rank->setup;
-  size_t value_bytes = s->dtype == WEFT_EP_BF16 ? 2 : 1;
-  const uint8_t *values = s->in_place ? rank->rows_at[row] : (uint8_t *)rank->received + row * s->hidden * value_bytes;
-  uint32_t room[EP_MAX_HIDDEN / WEFT_EP_BLOCK];
-  const void *scales = s->in_place ? values + s->hidden : scales_of(rank, row, room);
-  if (s->dtype == WEFT_EP_BF16)
-    memcpy(out, values, (size_t)s->hidden * 2);
-  else
-    uncast(s, out, values, scales);
-  if (kind != PATTERN_SCALED)
-    return;
-  for (uint32_t i = 0; i < s->hidden; i++)
-    out[i] = oracle_to_bf16(oracle_bf16(out[i]) * pattern_expert_factor(expert));
-}
-
-static void run_experts_by_expert(struct rank *rank, enum pattern_kind kind) {
-  for (uint32_t e = 0; e < rank->setup.experts; e++)
-    for (int32_t i = 0; i < rank->counts[e]; i++) {
-      size_t row = (size_t)e * rank->rows + (size_t)i;
-      apply_expert(rank, kind, (int64_t)rank->index * rank->setup.experts + e, row, rank->y + row * rank->setup.hidden);
-    }
-}
-
-// RANK_MAJOR: the caller weighs and sums over its experts.
-static void run_experts_by_rank(struct rank *rank, enum pattern_kind kind) {
-  const struct setup *s = &rank->setup;
-  uint16_t *one = malloc((size_t)s->hidden * 2);
-  double *sum = malloc(s->hidden * sizeof *sum);
-  for (uint32_t row = 0; row < rank->info.num_rows; row++) {
-    memset(sum, 0, s->hidden * sizeof *sum);
-    for (uint32_t k = 0; k < s->topk; k++) {
-      int32_t local = rank->local_expert[(size_t)row * s->topk + k];
-      if (local < 0)
-        continue;
-      apply_expert(rank, kind, (int64_t)rank->index * s->experts + local, row, one);
-      for (uint32_t i = 0; i < s->hidden; i++)
-        sum[i] += (double)rank->recv_weights[(size_t)row * s->topk + k] * oracle_bf16(one[i]);
-    }
-    for (uint32_t i = 0; i < s->hidden; i++)
-      rank->y[(size_t)row * s->hidden + i] = oracle_to_bf16(sum[i]);
-  }
-  free(one);
-  free(sum);
-}
-
 // What lies in place, to where the judge looks for it.
 static void gather_row(struct rank *rank, size_t row) {
   const struct setup *s = &rank->setup;
-  size_t bytes = s->hidden * (s->dtype == WEFT_EP_BF16 ? 2 : 1), scales = scale_bytes(s);
+  size_t bytes = s->hidden * (s->dtype == WEFT_EP_BF16 ? 2 : 1), scales = rank_scale_bytes(s);
   memcpy((uint8_t *)rank->received + row * bytes, rank->rows_at[row], bytes);
   if (s->dtype != WEFT_EP_BF16)
     memcpy((uint8_t *)rank->scales + row * scales, (const uint8_t *)rank->rows_at[row] + bytes, scales);
@@ -315,109 +241,16 @@ static void cast_rows(struct rank *rank, uint32_t tokens) {
       oracle_pack_scales(to, scales, hidden);
     else
       memcpy(to, scales, hidden / 128 * sizeof *scales);
-    to += scale_bytes(&rank->setup);
+    to += rank_scale_bytes(&rank->setup);
     memcpy((uint8_t *)rank->x + (size_t)t * hidden, q, hidden);
   }
   free(q);
 }
 
-// x and its scales as some callers have them: with room between the rows, and the scales block by block.
-static void move_apart(struct rank *rank, uint32_t tokens, struct weft_ep_dispatch_args *args) {
-  const struct setup *s = &rank->setup;
-  size_t dense = (size_t)s->hidden * (args->scales ? 1 : 2), words = scale_bytes(s) / sizeof(uint32_t);
-  args->row_stride = dense + APART;
-  for (uint32_t t = 0; t < tokens; t++)
-    memcpy(rank->x_apart + t * args->row_stride, (const uint8_t *)rank->x + t * dense, dense);
-  args->x = rank->x_apart;
-  if (!args->scales)
-    return;
-  args->scale_row_stride = 1;
-  args->scale_block_stride = s->tokens + APART;
-  for (uint32_t t = 0; t < tokens; t++)
-    for (size_t b = 0; b < words; b++)
-      rank->x_scales_apart[b * args->scale_block_stride + t] = ((const uint32_t *)args->scales)[t * words + b];
-  args->scales = rank->x_scales_apart;
-}
-
-static bool fits(enum weft_ep_dtype opened, enum weft_ep_dtype dtype) {
-  return opened == WEFT_EP_BF16 || (dtype != WEFT_EP_BF16 && (opened != WEFT_EP_FP8_UE8M0 || dtype == opened));
-}
-
-// What all ranks of an operation have alike.
-static void draw_common(struct rank *rank, uint64_t *drawn) {
-  struct setup *s = &rank->setup;
-  do
-    s->dtype = (enum weft_ep_dtype)(WEFT_EP_BF16 + random_next(drawn) % WEFT_EP_FP8_UE8M0);
-  while (!fits(rank->opened_dtype, s->dtype));
-  s->topk = rank->pattern.topk = 1 + (uint32_t)(random_next(drawn) % rank->opened_topk);
-  rank->combines = 1 + (uint32_t)(random_next(drawn) % 3);
-  rank->left_open = random_next(drawn) % 2;
-  s->combine_dtype = rank->opened_combine;
-  if (random_next(drawn) % 2 && !s->placed)
-    s->combine_dtype = WEFT_EP_COMBINE_LOGFMT10;
-}
-
-// What each rank has for itself.
-static void draw_own(struct rank *rank, uint64_t *drawn) {
-  struct weft_ep_recv_args *recv = &rank->recv;
-  const struct setup *s = &rank->setup;
-  recv->scale_row_stride = recv->scale_block_stride = recv->scale_expert_stride = 0;
-  recv->flags = 0;
-  recv->told = random_next(drawn) % 2 ? &rank->told : NULL;
-  recv->told_size = sizeof rank->told;
-  recv->lost = random_next(drawn) % 2 ? rank->lost_bits : NULL;
-  if (s->layout == WEFT_EP_RANK_MAJOR && random_next(drawn) % 2)
-    recv->flags = WEFT_EP_RECV_KEEP_PLACES;
-  if (s->in_place || random_next(drawn) % 2)
-    return;
-  recv->scale_row_stride = 1;
-  recv->scale_block_stride = rank->rows + APART;
-  if (s->layout == WEFT_EP_PER_EXPERT)
-    recv->scale_expert_stride = (rank->rows + APART) * (s->hidden / 128) + APART;
-}
-
-static void vary_dispatch(struct rank *rank, uint64_t *drawn, struct weft_ep_dispatch_args *args) {
-  const struct setup *s = &rank->setup;
-  args->dtype = s->dtype == rank->opened_dtype && random_next(drawn) % 2 ? 0 : s->dtype;
-  args->topk = s->topk;
-  args->flags = WEFT_EP_DISPATCH_RECYCLE;
-  if (random_next(drawn) % 2) {
-    rank->num_tokens = args->num_tokens;
-    args->num_tokens = s->tokens;
-    args->num_tokens_at = &rank->num_tokens;
-  }
-  if (random_next(drawn) % 2) {
-    for (size_t i = 0; i < (size_t)s->tokens * s->topk; i++)
-      rank->topk_idx32[i] = (int32_t)rank->topk_idx[i];
-    args->topk_idx = NULL;
-    args->topk_idx32 = rank->topk_idx32;
-  }
-  if (random_next(drawn) % 2)
-    move_apart(rank, args->num_tokens_at ? rank->num_tokens : args->num_tokens, args);
-}
-
-static bool check_told(struct rank *rank, uint64_t op) {
-  const struct weft_ep_told *told = &rank->told;
-  bool right = told->op == op && told->written == op + 1 && told->epoch == rank->info.epoch &&
-               told->mark == rank->info.mark && told->num_ranks == rank->info.num_ranks &&
-               told->num_rows == rank->info.num_rows && told->rows_needed == rank->info.rows_needed &&
-               told->num_lost == rank->info.num_lost;
-  if (rank->recv.told && !right)
-    return rank_fail(rank, "told of operation %llu is not what its info is", (unsigned long long)op);
-  for (uint32_t i = 0; rank->recv.lost && i < rank->setup.capacity; i++) {
-    bool listed = false;
-    for (uint32_t j = 0; j < rank->info.num_lost; j++)
-      listed |= rank->lost[j] == (int32_t)i;
-    if ((rank->lost_bits[i / 64] >> i % 64 & 1) != listed)
-      return rank_fail(rank, "bit %u of lost is not what the list is", i);
-  }
-  return true;
-}
-
 // Nobody reads what was dispatched any more.
 static void spoil_rows(struct rank *rank) {
-  memset(rank->x_apart, 0xFF, rank->setup.tokens * ((size_t)rank->setup.hidden * 2 + APART));
-  memset(rank->x_scales_apart, 0xFF, (size_t)(rank->setup.tokens + APART) * (rank->setup.hidden / 128) * 4);
+  memset(rank->x_apart, 0xFF, rank->setup.tokens * ((size_t)rank->setup.hidden * 2 + RANK_APART));
+  memset(rank->x_scales_apart, 0xFF, (size_t)(rank->setup.tokens + RANK_APART) * (rank->setup.hidden / 128) * 4);
   size_t values = (size_t)rank->setup.tokens * rank->setup.hidden;
   memset(rank->x, 0xFF, values * 2);
   memset(rank->x_scales, 0xFF, values / 128 * sizeof *rank->x_scales);
@@ -510,10 +343,10 @@ bool rank_operate(struct rank *rank) {
   enum pattern_kind kind = pattern_kind_of(op);
   uint64_t drawn = random_mix(rank->pattern.seed ^ op);
   if (s->vary)
-    draw_common(rank, &drawn);
+    rank_draw_common(rank, &drawn);
   uint64_t own = random_mix(drawn + (uint64_t)rank->index);
   if (s->vary)
-    draw_own(rank, &own);
+    rank_draw_own(rank, &own);
   poison(rank);
   uint32_t tokens = pattern_fill(&rank->pattern, op, rank->index, ranks, count, rank->x, rank->topk_idx, rank->weights);
   if (rank->unjudged)
@@ -535,7 +368,7 @@ bool rank_operate(struct rank *rank) {
                                       .flags = s->renormalize ? WEFT_EP_COMBINE_RENORMALIZE : 0,
                                       .out = rank->out};
   if (s->vary) {
-    vary_dispatch(rank, &own, &dispatch);
+    rank_vary_dispatch(rank, &own, &dispatch);
     args.dtype = s->combine_dtype;
   }
   if (rank->answers_with)
@@ -547,11 +380,8 @@ bool rank_operate(struct rank *rank) {
     return false;
   if (number != op)
     return rank_fail(rank, "operation %llu ran as %llu", (unsigned long long)op, (unsigned long long)number);
-  if (s->layout == WEFT_EP_PER_EXPERT)
-    run_experts_by_expert(rank, kind);
-  else
-    run_experts_by_rank(rank, kind);
-  if (s->vary && !check_told(rank, number))
+  rank_run_experts(rank, kind);
+  if (s->vary && !rank_check_told(rank, number))
     return false;
   if (!combine(rank, number, &args))
     return false;

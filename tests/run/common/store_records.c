@@ -7,21 +7,9 @@
 #include "base/time/clock.h"
 #include "run/common/store_json.h"
 #include "run/common/store_writer.h"
+#include "support/local_store.h"
 
 enum { WAIT_MS = 30000 };
-
-static weft_store_t *store;
-
-static int open_store(void **state) {
-  (void)state;
-  return weft_store_open_local(&store);
-}
-
-static int close_store(void **state) {
-  (void)state;
-  weft_store_close(store);
-  return 0;
-}
 
 static void who_creates_a_key_first_has_it(void **state) {
   (void)state;

@@ -1,6 +1,8 @@
 // See world.h.
 #include "ep/host/support/world.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/ep_limits.h"
@@ -180,4 +182,12 @@ float world_value(uint16_t bits) {
   float value;
   memcpy(&value, &wide, sizeof value);
   return value;
+}
+
+bool world_wrong(char what[256], const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  vsnprintf(what, 256, format, args);
+  va_end(args);
+  return false;
 }

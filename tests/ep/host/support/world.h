@@ -67,6 +67,9 @@ float world_bias(const struct world *world, uint64_t op, int32_t rank, uint32_t 
 uint16_t world_bf16(float value); // of numbers that bf16 holds exactly
 float world_value(uint16_t bits);
 
+// What a judge says: writes it into `what`, and returns false.
+bool world_wrong(char what[256], const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 // --- world_judge_dispatch.c, world_judge_combine.c ---
 
 // A rank's buffers of one operation; `poison` in every byte before it.

@@ -1,19 +1,8 @@
 // The judge of combines of world.h: what each rank brought, added up.
 #include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "ep/host/support/world.h"
-
-static bool wrong(char what[256], const char *format, ...) __attribute__((format(printf, 2, 3)));
-static bool wrong(char what[256], const char *format, ...) {
-  va_list args;
-  va_start(args, format);
-  vsnprintf(what, 256, format, args);
-  va_end(args);
-  return false;
-}
 
 // What a rank sends back for a token in column i: the sum of its selections.
 static float of_rank(const struct world *world, const struct shape *shape, int32_t rank, int32_t source, uint32_t token,
@@ -74,7 +63,7 @@ static bool check_token(const struct world *world, const struct shape *shape, co
     double right = factor * sum + bias, is = (double)world_value(out[i]);
     double room = coded * factor + (coded > 0 || factor != 1 ? fabs(right) / 128 + 1e-3 : 0);
     if (!(fabs(is - right) <= room))
-      return wrong(what, "token %u, column %u is %g, should be %g (%u missing)", token, i, is, right, lost);
+      return world_wrong(what, "token %u, column %u is %g, should be %g (%u missing)", token, i, is, right, lost);
   }
   return true;
 }
@@ -88,8 +77,8 @@ static bool check_weights(const struct world *world, const struct shape *shape, 
     bool comes = reaches && theirs.layout == WEFT_EP_RANK_MAJOR && world_gives_weights(world, shape->op, round, of);
     float right = comes ? world_row_weight(world, shape->op, round, of, rank, token, k) : 0;
     if (memcmp(&weights[k], &right, sizeof right) != 0)
-      return wrong(what, "out_weights of token %u, place %u is %g, should be %g of rank %d", token, k,
-                   (double)weights[k], (double)right, of);
+      return world_wrong(what, "out_weights of token %u, place %u is %g, should be %g of rank %d", token, k,
+                         (double)weights[k], (double)right, of);
   }
   return true;
 }
@@ -103,6 +92,6 @@ bool world_judge_combine(const struct world *world, const struct shape *shape, c
         (out_weights && !check_weights(world, shape, round, rank, t, out_weights + (size_t)t * shape->topk, what)))
       return false;
   if (result->num_missing != missing || result->num_lost != 0)
-    return wrong(what, "%u missing, %u lost; should be %u, 0", result->num_missing, result->num_lost, missing);
+    return world_wrong(what, "%u missing, %u lost; should be %u, 0", result->num_missing, result->num_lost, missing);
   return true;
 }

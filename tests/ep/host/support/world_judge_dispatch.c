@@ -1,21 +1,10 @@
 // The judge of dispatches of world.h: walks over what all ranks sent, in the order in which rows have to stand, and
 // compares.
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/ep_limits.h"
 #include "ep/host/support/world.h"
-
-static bool wrong(char what[256], const char *format, ...) __attribute__((format(printf, 2, 3)));
-static bool wrong(char what[256], const char *format, ...) {
-  va_list args;
-  va_start(args, format);
-  vsnprintf(what, 256, format, args);
-  va_end(args);
-  return false;
-}
 
 struct walk {
   const struct world *world;
@@ -91,18 +80,19 @@ static bool check_row(struct walk *walk, uint32_t part, uint32_t place, int32_t 
   world_row(walk->world, shape, source, token, values, scales);
   const uint8_t *is = recv->rows_at ? recv->rows_at[at] : (const uint8_t *)recv->x + (size_t)at * shape->row_bytes;
   if (memcmp(is, values, shape->row_bytes) != 0)
-    return wrong(walk->what, "row %u of part %u has not the values of rank %d's token %u", place, part, source, token);
+    return world_wrong(walk->what, "row %u of part %u has not the values of rank %d's token %u", place, part, source,
+                       token);
   uint64_t block = 1;
   const uint32_t *scales_are = recv->rows_at  ? (const void *)(is + shape->row_bytes)
                                : recv->scales ? scales_at(walk, part, place, &block)
                                               : NULL;
   for (uint32_t i = 0; i < shape->scale_bytes / 4; i++)
     if (scales_are[i * block] != scales[i])
-      return wrong(walk->what, "row %u of part %u has scale %u 0x%08x, should be 0x%08x", place, part, i,
-                   scales_are[i * block], scales[i]);
+      return world_wrong(walk->what, "row %u of part %u has scale %u 0x%08x, should be 0x%08x", place, part, i,
+                         scales_are[i * block], scales[i]);
   if (recv->src_rank[at] != source || recv->src_token[at] != (int32_t)token)
-    return wrong(walk->what, "row %u of part %u is rank %d's token %d, should be %d's %u", place, part,
-                 recv->src_rank[at], recv->src_token[at], source, token);
+    return world_wrong(walk->what, "row %u of part %u is rank %d's token %d, should be %d's %u", place, part,
+                       recv->src_rank[at], recv->src_token[at], source, token);
   walk->taken[at] = 1;
   return true;
 }
@@ -111,8 +101,8 @@ static bool check_range(struct walk *walk, uint32_t part, int32_t source, uint32
   uint64_t range = (uint64_t)walk->received->recv->range[(size_t)part * walk->world->capacity + (uint32_t)source];
   if ((uint32_t)range == end - begin && (begin == end || range >> 32 == begin))
     return true;
-  return wrong(walk->what, "range of rank %d in part %u is %u + %u, should be %u + %u", source, part,
-               (uint32_t)(range >> 32), (uint32_t)range, begin, end - begin);
+  return world_wrong(walk->what, "range of rank %d in part %u is %u + %u, should be %u + %u", source, part,
+                     (uint32_t)(range >> 32), (uint32_t)range, begin, end - begin);
 }
 
 static bool check_expert(struct walk *walk, uint32_t e) {
@@ -135,9 +125,9 @@ static bool check_expert(struct walk *walk, uint32_t e) {
   }
   const struct weft_ep_recv_args *recv = walk->received->recv;
   if (recv->counts[e] != (int32_t)walk->counts[e])
-    return wrong(walk->what, "counts[%u] is %d, should be %u", e, recv->counts[e], walk->counts[e]);
+    return world_wrong(walk->what, "counts[%u] is %d, should be %u", e, recv->counts[e], walk->counts[e]);
   if (packed && recv->expert_end[e] != (int32_t)(base + next))
-    return wrong(walk->what, "expert_end[%u] is %d, should be %u", e, recv->expert_end[e], base + next);
+    return world_wrong(walk->what, "expert_end[%u] is %d, should be %u", e, recv->expert_end[e], base + next);
   return true;
 }
 
@@ -154,8 +144,8 @@ static bool check_slots(struct walk *walk) {
       if (!any)
         continue;
       if (memcmp(slot, places, topk * sizeof *slot) != 0)
-        return wrong(walk->what, "slots of rank %d's token %u begin with %d, should with %d", world->ranks[r], t,
-                     slot[0], places[0]);
+        return world_wrong(walk->what, "slots of rank %d's token %u begin with %d, should with %d", world->ranks[r], t,
+                           slot[0], places[0]);
       slot += topk;
     }
   return true;
@@ -187,7 +177,7 @@ static bool check_gaps(struct walk *walk) {
     good &= is_all((const uint8_t *)&recv->src_rank[at], 4, index) &&
             is_all((const uint8_t *)&recv->src_token[at], 4, index);
     if (!good)
-      return wrong(walk->what, "row %u, where none stands, is not %s", at, cleared ? "cleared" : "untouched");
+      return world_wrong(walk->what, "row %u, where none stands, is not %s", at, cleared ? "cleared" : "untouched");
   }
   return true;
 }
@@ -210,7 +200,7 @@ static bool check_selections(struct walk *walk, uint32_t at, int32_t source, uin
     }
   if (memcmp(recv->local_expert + (size_t)at * topk, experts, topk * sizeof *experts) != 0 ||
       memcmp(recv->weights + (size_t)at * topk, weights, topk * sizeof *weights) != 0)
-    return wrong(walk->what, "row %u has not the experts or weights of rank %d's token %u", at, source, token);
+    return world_wrong(walk->what, "row %u has not the experts or weights of rank %d's token %u", at, source, token);
   return true;
 }
 
@@ -235,8 +225,8 @@ static bool check_ranks(struct walk *walk) {
 static bool check_all(struct walk *walk) {
   const struct weft_ep_info *info = walk->received->info;
   if (info->num_rows != walk->num_rows || info->rows_needed != walk->needed || info->num_lost != 0)
-    return wrong(walk->what, "%u rows, %u needed, %u lost; should be %u, %u, 0", info->num_rows, info->rows_needed,
-                 info->num_lost, walk->num_rows, walk->needed);
+    return world_wrong(walk->what, "%u rows, %u needed, %u lost; should be %u, %u, 0", info->num_rows,
+                       info->rows_needed, info->num_lost, walk->num_rows, walk->needed);
   if (walk->way->layout == WEFT_EP_RANK_MAJOR)
     return check_ranks(walk) && check_gaps(walk);
   for (uint32_t e = 0; e < walk->world->experts; e++)
@@ -264,7 +254,7 @@ bool world_judge_dispatch(const struct world *world, const struct shape *shape, 
   bool ok = walk.places && walk.taken;
   if (ok)
     memset(walk.places, 0xFF, selections * sizeof *walk.places);
-  ok = ok ? check_all(&walk) : wrong(what, "no memory to judge with");
+  ok = ok ? check_all(&walk) : world_wrong(what, "no memory to judge with");
   free(walk.places);
   free(walk.taken);
   return ok;
