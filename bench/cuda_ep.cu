@@ -47,12 +47,6 @@ struct bench {
   explicit bench(const shape &shape) : group(shape) { pthread_barrier_init(&barrier, nullptr, shape.ranks); }
 };
 
-float elapsed_us(cudaEvent_t begin, cudaEvent_t end) {
-  float ms;
-  OK(cudaEventElapsedTime(&ms, begin, end));
-  return ms * 1e3f;
-}
-
 float median(std::vector<float> v) {
   std::sort(v.begin(), v.end());
   return v.empty() ? 0 : v[v.size() / 2];

@@ -4,8 +4,11 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <cstring>
 
+#include "cuda/support/flow_device.cuh"
 #include "cuda/support/flow_ranks.cuh"
+#include "cuda/support/flow_values.cuh"
 
 namespace {
 
@@ -33,26 +36,18 @@ float time_of(flow_group &group, uint32_t rounds, const std::function<void(flow_
   for (int repeat = 0; repeat < 3; repeat++) {
     uint64_t op = group.next;
     group.next += rounds + WARM_UP;
-    std::vector<std::thread> threads;
-    for (flow_rank &r : group.all)
-      threads.emplace_back([&, op] {
-        OK(cudaSetDevice(r.device));
-        for (uint32_t i = 0; i < rounds + WARM_UP; i++) {
-          if (i == WARM_UP)
-            OK(cudaEventRecord(begin[r.index], r.stream));
-          what(r, op + i);
-        }
-        OK(cudaEventRecord(end[r.index], r.stream));
-        OK(cudaStreamSynchronize(r.stream));
-      });
-    for (std::thread &thread : threads)
-      thread.join();
-    float slowest = 0;
-    group.each([&](flow_rank &r) {
-      float ms;
-      OK(cudaEventElapsedTime(&ms, begin[r.index], end[r.index]));
-      slowest = std::max(slowest, ms * 1e3f / (float)rounds);
+    at_once(group.all, [&](flow_rank &r) {
+      for (uint32_t i = 0; i < rounds + WARM_UP; i++) {
+        if (i == WARM_UP)
+          OK(cudaEventRecord(begin[r.index], r.stream));
+        what(r, op + i);
+      }
+      OK(cudaEventRecord(end[r.index], r.stream));
+      OK(cudaStreamSynchronize(r.stream));
     });
+    float slowest = 0;
+    group.each(
+        [&](flow_rank &r) { slowest = std::max(slowest, elapsed_us(begin[r.index], end[r.index]) / (float)rounds); });
     best = std::min(best, slowest);
   }
   return best;
@@ -191,7 +186,6 @@ float product_time(product &p, flow_group &group, int products, int ops, bool ke
   OK(cudaSetDevice(0));
   for (cudaEvent_t *e : {&begin, &end, &first, &last})
     OK(cudaEventCreate(e));
-  flow_rank &zero = group.all[0];
   // The rows begin first, so that they have their processors.
   for (int i = 0; i < ops; i++) {
     uint64_t op = group.next++;
@@ -222,15 +216,11 @@ float product_time(product &p, flow_group &group, int products, int ops, bool ke
   }
   OK(cudaStreamSynchronize(p.stream));
   group.wait();
-  float ms;
   OK(cudaSetDevice(0));
-  OK(cudaEventElapsedTime(&ms, begin, end));
-  if (ops && moved) {
-    OK(cudaEventElapsedTime(moved, first, last));
-    *moved = *moved * 1e3f / (float)(ops - 2);
-  }
-  (void)zero;
-  return ms * 1e3f / (float)products;
+  float us = elapsed_us(begin, end);
+  if (ops && moved)
+    *moved = elapsed_us(first, last) / (float)(ops - 2);
+  return us / (float)products;
 }
 
 void measure_product(const numbers &n) {
@@ -274,8 +264,8 @@ int main(int argc, char **argv) {
       return 2;
     }
   }
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+  int devices = device_count();
+  if (devices == 0) {
     printf("no GPU\n");
     return 77;
   }

@@ -15,6 +15,7 @@
 #include "base/ep_limits.h"
 #include "base/time/clock.h"
 #include "ep_cuda.h"
+#include "support/gpu.h"
 #include "support/values.h"
 
 enum { SETTLE = 200, DEADLINE_MS = 60000, NO_GPU = 3, FAILED = 5 };
@@ -46,7 +47,7 @@ static int find_rate(void *arg) {
 
 static int count_devices(void *arg) {
   (void)arg;
-  board->devices = ep_cuda_devices();
+  board->devices = bench_count_gpus();
   return 0;
 }
 

@@ -7,13 +7,8 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-// GPUs that this process may use; 0 where there is no driver.
-int ep_cuda_devices(void);
-// The others return 0 or a cudaError_t.
-// GB/s of the slowest when all devices store to all others at once; one alone stores to itself.
+// GB/s of the slowest when all devices store to all others at once; one alone stores to itself. 0 or a cudaError_t.
 int ep_cuda_rate(int devices, double *rate);
-// Keeps a stream busy for so long, so that what follows is launched before it runs.
-int ep_cuda_spin(uint32_t us, void *stream);
 #ifdef __cplusplus
 }
 #else

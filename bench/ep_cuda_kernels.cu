@@ -6,12 +6,7 @@
 #include <algorithm>
 #include <vector>
 
-#define TRY(call)                                                                                                      \
-  do {                                                                                                                 \
-    cudaError_t rc_ = (call);                                                                                          \
-    if (rc_ != cudaSuccess)                                                                                            \
-      return (int)rc_;                                                                                                 \
-  } while (0)
+#include "support/try.cuh"
 
 namespace {
 
@@ -29,18 +24,6 @@ __global__ void store_to(const targets targets, size_t count) {
   size_t blocks = gridDim.x / targets.count, block = blockIdx.x / targets.count;
   for (size_t i = block * blockDim.x + threadIdx.x; i < count; i += blocks * blockDim.x)
     to[i] = make_uint4((uint32_t)i, 1, 2, 3);
-}
-
-__device__ uint64_t now_ns() {
-  uint64_t ns;
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns));
-  return ns;
-}
-
-__global__ void spin(uint64_t ns) {
-  uint64_t begin = now_ns();
-  while (now_ns() - begin < ns) {
-  }
 }
 
 struct gpu {
@@ -84,11 +67,6 @@ int launch(const std::vector<gpu> &gpus, int index) {
 
 } // namespace
 
-int ep_cuda_devices(void) {
-  int count = 0;
-  return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
-}
-
 int ep_cuda_rate(int devices, double *rate) {
   std::vector<gpu> gpus(std::min(devices, (int)MAX_DEVICES));
   int rc = 0, count = (int)gpus.size();
@@ -108,9 +86,4 @@ int ep_cuda_rate(int devices, double *rate) {
       *rate = (double)REPEATS * BYTES / slowest_ms / 1e6;
   }
   return rc; // the process ends after this, and gives everything back
-}
-
-int ep_cuda_spin(uint32_t us, void *stream) {
-  spin<<<1, 1, 0, (cudaStream_t)stream>>>((uint64_t)us * 1000);
-  return (int)cudaGetLastError();
 }

@@ -10,6 +10,7 @@
 #include "base/time/clock.h"
 #include "ep/oracle/pattern.h"
 #include "ep_cuda.h"
+#include "support/gpu.h"
 #include "support/values.h"
 
 enum { WARM_UP = 50, AHEAD_US = 60, WAIT_MS = 20000 };
@@ -245,7 +246,7 @@ static void time_halves(struct rank *r, cudaEvent_t *event, struct ep_cuda_figur
     die(r, "times", "no memory");
   for (uint32_t i = 0; i < WARM_UP + count; i++) {
     must(r, weft_ep_barrier(r->ep), "weft_ep_barrier");
-    cuda(r, ep_cuda_spin(AHEAD_US, r->stream), "the spin kernel");
+    cuda(r, bench_spin(AHEAD_US, r->stream), "the spin kernel");
     launch(r);
     record(r, event[0]);
     uint64_t op = launch_dispatch(r);

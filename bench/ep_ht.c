@@ -3,7 +3,6 @@
 // on the other processors, against that one alone. What the library refuses is printed as that. Usage: bench_ep_ht
 // [--json] [--latency] [--memory host|cuda] [name=number...]; names as in `options` and `sizes`.
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,65 +12,12 @@
 #include <unistd.h>
 
 #include "base/ep_limits.h"
-#include "base/time/clock.h"
 #include "ep_ht.h"
+#include "support/gpu.h"
 #include "support/ranks.h"
 #include "support/values.h"
 
 static struct ht_board *board;
-
-// --- what both kinds of ranks use ---
-
-_Noreturn void ht_fail(struct ht_board *at, int rank, const char *what) {
-  if (!atomic_exchange(&at->failed, true)) // the other rank fails of this one
-    fprintf(stderr, "bench_ep_ht: rank %d: %s: %s\n", rank, what, weft_last_error());
-  _exit(1);
-}
-
-void ht_meet(struct ht_board *at) {
-  uint32_t place = atomic_fetch_add(&at->arrived, 1) / HT_RANKS;
-  uint64_t deadline = clock_deadline_ms(HT_DEADLINE_MS);
-  for (uint32_t i = 0; atomic_load(&at->arrived) < (place + 1) * HT_RANKS; i++) {
-    if (i > HT_SPINS)
-      sched_yield(); // somebody else may need this processor, even the other rank
-    if (atomic_load(&at->failed) || clock_passed(deadline))
-      ht_fail(at, -1, "the other rank did not come");
-  }
-}
-
-weft_ep_t *ht_open(struct ht_board *at, weft_store_t *store, int rank, uint32_t number, int32_t gpu) {
-  static const int32_t founders[HT_RANKS] = {0, 1};
-  const struct ht_setup *s = &at->setup;
-  const struct ht_point *point = &s->points[number];
-  char prefix[64];
-  snprintf(prefix, sizeof prefix, "/weft/bench/%u/", number);
-  struct weft_ep_options options = WEFT_EP_OPTIONS_INIT;
-  options.store = store;
-  options.prefix = prefix;
-  options.rank = rank;
-  options.capacity = HT_RANKS;
-  options.founders = founders;
-  options.num_founders = HT_RANKS;
-  options.max_tokens = point->tokens;
-  options.hidden = s->hidden;
-  options.topk = s->topk;
-  options.experts_per_rank = s->experts;
-  options.dtype = point->dtype;
-  options.mode = s->latency ? WEFT_EP_LATENCY : WEFT_EP_THROUGHPUT;
-  options.window_bytes = s->window_bytes;
-  options.memory = s->cuda ? WEFT_EP_MEMORY_CUDA : WEFT_EP_MEMORY_HOST;
-  options.device = gpu;
-  options.op_timeout_ms = 20000; // a processor that other work takes away is no loss
-  weft_ep_t *ep = NULL;
-  int err = weft_ep_open(&ep, &options, HT_DEADLINE_MS);
-  if (err == WEFT_ERR_UNSUPPORTED) {
-    snprintf(at->found[rank][number].refused, HT_WHY, "%s", weft_last_error());
-    return NULL;
-  }
-  if (err || weft_ep_activate(ep, HT_DEADLINE_MS) != 0)
-    ht_fail(at, rank, "cannot start");
-  return ep;
-}
 
 // --- ranks ---
 
@@ -223,7 +169,7 @@ static void open_windows(void) {
 // In a process of its own, which alone has a context on a GPU then.
 static int has_gpus(void *arg) {
   (void)arg;
-  return ht_count_gpus() >= HT_RANKS ? 0 : 1;
+  return bench_count_gpus() >= HT_RANKS ? 0 : 1;
 }
 
 int main(int argc, char **argv) {

@@ -77,6 +77,23 @@ struct ht_board {
   uint8_t *window[HT_RANKS]; // [HT_WINDOW], mapped before the ranks are forked; NULL on GPUs
 };
 
+// A rank at one point, on memory of either kind.
+struct ht_rank {
+  struct ht_board *board;
+  const struct ht_setup *setup;
+  const struct ht_point *point;
+  struct ht_found *found;
+  int rank;
+  weft_ep_t *ep;
+  weft_ep_route_t *route;
+  struct weft_ep_dispatch_args dispatch;
+  struct weft_ep_recv_args recv;
+  struct weft_ep_combine_args combine;
+  struct weft_ep_info info;
+  struct weft_ep_result result;
+};
+
+// ep_ht_rank.c, for ranks of both kinds.
 // Waits for the other rank; both come out of it at about the same moment. Ends the process when it does not come.
 void ht_meet(struct ht_board *board);
 
@@ -87,10 +104,19 @@ _Noreturn void ht_fail(struct ht_board *board, int rank, const char *what);
 // why. Any other error ends the process.
 weft_ep_t *ht_open(struct ht_board *board, weft_store_t *store, int rank, uint32_t point, int32_t gpu);
 
+// Rank `rank` at this point, before it is opened.
+struct ht_rank ht_rank_at(struct ht_board *board, int rank, uint32_t point);
+bool ht_is_fp8(const struct ht_point *point);
+// Rows and selections that the rank dispatches, for its tokens.
+void ht_fill(const struct ht_rank *r, uint16_t *x, int64_t *topk_idx, float *weights);
+// Makes the route that a point with `kept` goes by; without it there is none. 0 or a weft_err.
+int ht_make_route(struct ht_rank *r);
+// From here on dispatches of such a point go by the route alone.
+void ht_go_by_route(struct ht_rank *r);
+
 // ep_ht_host.c, ep_ht_cuda.c: measures one point on this rank.
 void ht_measure_host(struct ht_board *board, weft_store_t *store, int rank, uint32_t point);
 void ht_measure_cuda(struct ht_board *board, weft_store_t *store, int rank, uint32_t point);
-int ht_count_gpus(void); // that this process may use; in a build without CUDA 0
 
 // Processors that the links alone are measured with, and the matrix product beside operations is: of the GPU.
 int ht_prepare_cuda(struct ht_board *board, int rank); // once for each rank, before its first point

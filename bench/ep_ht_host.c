@@ -6,7 +6,6 @@
 
 #include "base/time/clock.h"
 #include "ep/kernels/kernels.h"
-#include "ep/oracle/pattern.h"
 #include "ep_ht.h"
 
 enum { HUGE_PAGE = 2 << 20, WARM_UP = 2 };
@@ -24,19 +23,8 @@ struct buffers {
 };
 
 struct host {
-  struct ht_board *board;
-  const struct ht_setup *setup;
-  const struct ht_point *point;
-  struct ht_found *found;
-  int rank;
-  weft_ep_t *ep;
-  weft_ep_route_t *route;
+  struct ht_rank r;
   struct buffers b;
-  struct weft_ep_dispatch_args dispatch;
-  struct weft_ep_recv_args recv;
-  struct weft_ep_combine_args combine;
-  struct weft_ep_info info;
-  struct weft_ep_result result;
 };
 
 // --- buffers ---
@@ -44,7 +32,7 @@ struct host {
 static void *take(const struct host *h, size_t size) {
   void *at = mmap(NULL, size + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (at == MAP_FAILED)
-    ht_fail(h->board, h->rank, "no memory for buffers");
+    ht_fail(h->r.board, h->r.rank, "no memory for buffers");
   madvise(at, size, MADV_HUGEPAGE); // rows in small pages cost a miss of the TLB each
   return at;
 }
@@ -53,16 +41,12 @@ static void give(void *at, size_t size) {
   munmap(at, size + HUGE_PAGE);
 }
 
-static bool is_fp8(const struct ht_point *point) {
-  return point->dtype != WEFT_EP_BF16;
-}
-
 static size_t value_bytes(const struct host *h) {
-  return h->setup->hidden * (is_fp8(h->point) ? sizeof(uint8_t) : sizeof(uint16_t));
+  return h->r.setup->hidden * (ht_is_fp8(h->r.point) ? sizeof(uint8_t) : sizeof(uint16_t));
 }
 
 static size_t scale_bytes(const struct host *h) {
-  return is_fp8(h->point) ? h->setup->hidden / WEFT_EP_BLOCK * sizeof(float) : 0;
+  return ht_is_fp8(h->r.point) ? h->r.setup->hidden / WEFT_EP_BLOCK * sizeof(float) : 0;
 }
 
 static size_t room_of(const struct ht_setup *s, const struct ht_point *p) {
@@ -72,9 +56,9 @@ static size_t room_of(const struct ht_setup *s, const struct ht_point *p) {
 }
 
 static void *each_buffer(struct host *h, void *(*with)(const struct host *h, void *at, size_t size)) {
-  const struct ht_setup *s = h->setup;
+  const struct ht_setup *s = h->r.setup;
   struct buffers *b = &h->b;
-  size_t tokens = h->point->tokens, hidden = s->hidden, pairs = (size_t)HT_RANKS * tokens;
+  size_t tokens = h->r.point->tokens, hidden = s->hidden, pairs = (size_t)HT_RANKS * tokens;
   b->x = with(h, b->x, tokens * hidden * sizeof *b->x);
   b->out = with(h, b->out, tokens * hidden * sizeof *b->out);
   b->y = with(h, b->y, b->rows * hidden * sizeof *b->y);
@@ -108,56 +92,53 @@ static void *close_one(const struct host *h, void *at, size_t size) {
 // --- input ---
 
 static bool goes_to(const struct host *h, uint32_t token, int rank) {
-  for (uint32_t k = 0; k < h->setup->topk; k++) {
-    int64_t expert = h->b.topk_idx[(size_t)token * h->setup->topk + k];
-    if (expert >= 0 && expert / h->setup->experts == rank)
+  for (uint32_t k = 0; k < h->r.setup->topk; k++) {
+    int64_t expert = h->b.topk_idx[(size_t)token * h->r.setup->topk + k];
+    if (expert >= 0 && expert / h->r.setup->experts == rank)
       return true;
   }
   return false;
 }
 
 static void make_input(struct host *h) {
-  static const int32_t active[HT_RANKS] = {0, 1};
-  const struct ht_setup *s = h->setup;
+  const struct ht_setup *s = h->r.setup;
   struct buffers *b = &h->b;
-  struct pattern pattern = {
-      .seed = 1, .num_tokens = h->point->tokens, .hidden = s->hidden, .topk = s->topk, .experts_per_rank = s->experts};
-  pattern_fill(&pattern, 1, h->rank, active, HT_RANKS, b->x, b->topk_idx, b->weights);
-  for (size_t t = 0; t < h->point->tokens && is_fp8(h->point); t++)
+  ht_fill(&h->r, b->x, b->topk_idx, b->weights);
+  for (size_t t = 0; t < h->r.point->tokens && ht_is_fp8(h->r.point); t++)
     ep_kernels_best()->cast_fp8(b->cast + t * s->hidden, b->cast_scales + t * (s->hidden / WEFT_EP_BLOCK),
                                 b->x + t * s->hidden, s->hidden, false);
   b->num_sent = b->num_own = 0;
-  for (uint32_t t = 0; t < h->point->tokens; t++) {
-    if (goes_to(h, t, 1 - h->rank))
+  for (uint32_t t = 0; t < h->r.point->tokens; t++) {
+    if (goes_to(h, t, 1 - h->r.rank))
       b->sent[b->num_sent++] = t;
-    if (goes_to(h, t, h->rank))
+    if (goes_to(h, t, h->r.rank))
       b->own[b->num_own++] = t;
   }
 }
 
 static void set_arguments(struct host *h) {
-  const struct ht_point *p = h->point;
+  const struct ht_point *p = h->r.point;
   struct buffers *b = &h->b;
-  bool rank_major = p->layout == WEFT_EP_RANK_MAJOR, given = is_fp8(p) && !p->casts;
-  h->dispatch = (struct weft_ep_dispatch_args){.size = sizeof h->dispatch,
-                                               .x = given ? (const void *)b->cast : b->x,
-                                               .scales = given ? b->cast_scales : NULL,
-                                               .num_tokens = p->tokens,
-                                               .topk_idx = b->topk_idx,
-                                               .topk_weights = b->weights,
-                                               .route = h->route};
-  h->recv = (struct weft_ep_recv_args){.size = sizeof h->recv,
-                                       .layout = p->layout,
-                                       .rows = (uint32_t)b->rows,
-                                       .x = b->received,
-                                       .scales = is_fp8(p) ? b->scales : NULL,
-                                       .counts = b->counts,
-                                       .local_expert = rank_major ? b->local_expert : NULL,
-                                       .weights = rank_major ? b->received_weights : NULL,
-                                       .slot = rank_major ? NULL : b->slot,
-                                       .expert_end = rank_major ? NULL : b->expert_end,
-                                       .alignment = rank_major ? 0 : h->setup->alignment};
-  h->combine = (struct weft_ep_combine_args){.size = sizeof h->combine, .y = b->y, .out = b->out};
+  bool rank_major = p->layout == WEFT_EP_RANK_MAJOR, given = ht_is_fp8(p) && !p->casts;
+  h->r.dispatch = (struct weft_ep_dispatch_args){.size = sizeof h->r.dispatch,
+                                                 .x = given ? (const void *)b->cast : b->x,
+                                                 .scales = given ? b->cast_scales : NULL,
+                                                 .num_tokens = p->tokens,
+                                                 .topk_idx = b->topk_idx,
+                                                 .topk_weights = b->weights,
+                                                 .route = h->r.route};
+  h->r.recv = (struct weft_ep_recv_args){.size = sizeof h->r.recv,
+                                         .layout = p->layout,
+                                         .rows = (uint32_t)b->rows,
+                                         .x = b->received,
+                                         .scales = ht_is_fp8(p) ? b->scales : NULL,
+                                         .counts = b->counts,
+                                         .local_expert = rank_major ? b->local_expert : NULL,
+                                         .weights = rank_major ? b->received_weights : NULL,
+                                         .slot = rank_major ? NULL : b->slot,
+                                         .expert_end = rank_major ? NULL : b->expert_end,
+                                         .alignment = rank_major ? 0 : h->r.setup->alignment};
+  h->r.combine = (struct weft_ep_combine_args){.size = sizeof h->r.combine, .y = b->y, .out = b->out};
 }
 
 // --- operations ---
@@ -165,36 +146,32 @@ static void set_arguments(struct host *h) {
 // 0, or the point is refused: at the first operation, on both ranks alike.
 static int operate(struct host *h, uint64_t ns[2]) {
   uint64_t op;
-  h->info = (struct weft_ep_info)WEFT_EP_INFO_INIT;
-  h->result = (struct weft_ep_result)WEFT_EP_RESULT_INIT;
-  ht_meet(h->board);
+  h->r.info = (struct weft_ep_info)WEFT_EP_INFO_INIT;
+  h->r.result = (struct weft_ep_result)WEFT_EP_RESULT_INIT;
+  ht_meet(h->r.board);
   uint64_t begin = clock_ns();
-  int err = weft_ep_dispatch(h->ep, &h->dispatch, &h->recv, &h->info, &op);
+  int err = weft_ep_dispatch(h->r.ep, &h->r.dispatch, &h->r.recv, &h->r.info, &op);
   ns[0] = clock_ns() - begin;
   if (err)
     return err;
-  ht_meet(h->board);
+  ht_meet(h->r.board);
   begin = clock_ns();
-  err = weft_ep_combine(h->ep, op, &h->combine, &h->result);
+  err = weft_ep_combine(h->r.ep, op, &h->r.combine, &h->r.result);
   ns[1] = clock_ns() - begin;
-  if (!err && h->info.num_lost + h->result.num_lost + h->result.num_missing > 0)
-    ht_fail(h->board, h->rank, "a rank was lost");
+  if (!err && h->r.info.num_lost + h->r.result.num_lost + h->r.result.num_missing > 0)
+    ht_fail(h->r.board, h->r.rank, "a rank was lost");
   return err;
 }
 
 // Experts that give back what they got: y has to be written once, so that its pages are there.
 static void fill_y(struct host *h) {
-  size_t rows = h->point->layout == WEFT_EP_PACKED ? h->info.rows_needed : h->info.num_rows;
-  memset(h->b.y, 0, rows * h->setup->hidden * sizeof *h->b.y);
+  size_t rows = h->r.point->layout == WEFT_EP_PACKED ? h->r.info.rows_needed : h->r.info.num_rows;
+  memset(h->b.y, 0, rows * h->r.setup->hidden * sizeof *h->b.y);
 }
 
 static int start(struct host *h) {
-  struct weft_ep_route_options options = WEFT_EP_ROUTE_OPTIONS_INIT;
   uint64_t ns[2];
-  options.max_tokens = h->point->tokens;
-  options.max_rows = HT_RANKS * h->point->tokens;
-  options.alignment = h->point->layout == WEFT_EP_PACKED ? h->setup->alignment : 0;
-  int err = h->point->kept ? weft_ep_route_create(h->ep, &options, &h->route) : 0;
+  int err = ht_make_route(&h->r);
   if (err)
     return err;
   set_arguments(h);
@@ -202,10 +179,7 @@ static int start(struct host *h) {
   if (err)
     return err;
   fill_y(h);
-  if (h->point->kept) {
-    h->dispatch.topk_idx = NULL;
-    h->dispatch.topk_weights = NULL;
-  }
+  ht_go_by_route(&h->r);
   for (int i = 0; i < WARM_UP && !err; i++)
     err = operate(h, ns);
   return err;
@@ -216,8 +190,9 @@ static int start(struct host *h) {
 static struct ht_load dispatch_load(const struct host *h) {
   const struct buffers *b = &h->b;
   size_t values = value_bytes(h), scales = scale_bytes(h);
-  struct ht_load load = {.rows = b->num_sent, .rows_in = h->info.num_rows, .order = b->sent, .num_parts = 1};
-  load.part[0] = (struct ht_part){is_fp8(h->point) ? b->cast : (uint8_t *)b->x, b->received, values, values, values};
+  struct ht_load load = {.rows = b->num_sent, .rows_in = h->r.info.num_rows, .order = b->sent, .num_parts = 1};
+  load.part[0] =
+      (struct ht_part){ht_is_fp8(h->r.point) ? b->cast : (uint8_t *)b->x, b->received, values, values, values};
   if (scales) {
     load.part[1] = (struct ht_part){(uint8_t *)b->cast_scales, (uint8_t *)b->scales, scales, scales, scales};
     load.num_parts = 2;
@@ -226,7 +201,7 @@ static struct ht_load dispatch_load(const struct host *h) {
 }
 
 static struct ht_load combine_load(const struct host *h, uint32_t rows_in) {
-  size_t row = h->setup->hidden * sizeof(uint16_t);
+  size_t row = h->r.setup->hidden * sizeof(uint16_t);
   struct ht_load load = {.rows = rows_in, .rows_in = h->b.num_sent, .num_parts = 1};
   load.part[0] = (struct ht_part){(uint8_t *)h->b.y, (uint8_t *)h->b.out, row, row, row};
   return load;
@@ -249,39 +224,39 @@ static uint64_t copy_own(const struct host *h, const struct ht_load *load, uint3
 
 // Rows that the other rank has for this one: both ranks draw alike, and each knows its own only.
 static uint32_t exchange(struct host *h, uint32_t own) {
-  struct ht_flags *flags = h->board->flags;
-  ht_meet(h->board);
-  atomic_store(&flags[h->rank].written, own);
-  ht_meet(h->board);
-  uint32_t other = (uint32_t)atomic_load(&flags[1 - h->rank].written);
-  ht_meet(h->board);
+  struct ht_flags *flags = h->r.board->flags;
+  ht_meet(h->r.board);
+  atomic_store(&flags[h->r.rank].written, own);
+  ht_meet(h->r.board);
+  uint32_t other = (uint32_t)atomic_load(&flags[1 - h->r.rank].written);
+  ht_meet(h->r.board);
   return other;
 }
 
 static void take_rounds(struct host *h, uint32_t rounds) {
-  struct ht_found *found = h->found;
+  struct ht_found *found = h->r.found;
   uint32_t rows_in = exchange(h, h->b.num_sent);
-  uint32_t placed = h->point->layout == WEFT_EP_PACKED ? h->info.num_rows : rows_in + h->b.num_own;
+  uint32_t placed = h->r.point->layout == WEFT_EP_PACKED ? h->r.info.num_rows : rows_in + h->b.num_own;
   struct ht_load loads[2] = {dispatch_load(h), combine_load(h, rows_in)};
   loads[0].rows_in = rows_in;
   uint32_t ways[2];
   for (int half = 0; half < 2; half++)
-    ways[half] = ht_find_way(h->board, h->rank, &loads[half]);
+    ways[half] = ht_find_way(h->r.board, h->r.rank, &loads[half]);
   found->piece_bytes = ht_piece_bytes(ways[0]);
   for (uint32_t i = 0; i < rounds; i++) {
     uint64_t ns[2];
     if (operate(h, ns))
-      ht_fail(h->board, h->rank, "an operation");
+      ht_fail(h->r.board, h->r.rank, "an operation");
     for (int half = 0; half < 2; half++) {
-      uint64_t copy = ht_copy(h->board, h->rank, &loads[half], ways[half]);
+      uint64_t copy = ht_copy(h->r.board, h->r.rank, &loads[half], ways[half]);
       found->ns[HT_DISPATCH + half][i] = ns[half];
       found->ns[HT_DISPATCH_COPY + half][i] = copy;
       found->ns[HT_DISPATCH_ALL + half][i] = copy + copy_own(h, &loads[half], half ? h->b.num_own : placed - rows_in);
     }
   }
   found->rounds = rounds;
-  found->wire_bytes[0] = h->info.wire_bytes;
-  found->wire_bytes[1] = h->result.wire_bytes;
+  found->wire_bytes[0] = h->r.info.wire_bytes;
+  found->wire_bytes[1] = h->r.result.wire_bytes;
 }
 
 // Few of what takes long.
@@ -291,32 +266,28 @@ static uint32_t rounds_of(const struct ht_setup *s, const struct ht_point *p) {
 }
 
 void ht_measure_host(struct ht_board *board, weft_store_t *store, int rank, uint32_t point) {
-  struct host h = {.board = board,
-                   .setup = &board->setup,
-                   .point = &board->setup.points[point],
-                   .found = &board->found[rank][point],
-                   .rank = rank};
+  struct host h = {.r = ht_rank_at(board, rank, point)};
   struct weft_ep_peer_stats stats = WEFT_EP_PEER_STATS_INIT;
   if (board->found[0][point].refused[0]) // it does not fit
     return;
   ht_meet(board); // what the other finds from here on is its own
-  h.b.rows = room_of(h.setup, h.point);
-  h.ep = ht_open(board, store, rank, point, -1);
-  if (!h.ep)
+  h.b.rows = room_of(h.r.setup, h.r.point);
+  h.r.ep = ht_open(board, store, rank, point, -1);
+  if (!h.r.ep)
     return;
   each_buffer(&h, open_one);
   make_input(&h);
   int err = start(&h);
   if (err == WEFT_ERR_UNSUPPORTED)
-    snprintf(h.found->refused, sizeof h.found->refused, "%s", weft_last_error());
+    snprintf(h.r.found->refused, sizeof h.r.found->refused, "%s", weft_last_error());
   else if (err)
     ht_fail(board, rank, "the first operations");
   else
-    take_rounds(&h, rounds_of(h.setup, h.point));
-  if (weft_ep_get_peer_stats(h.ep, 1 - rank, &stats) == 0)
-    h.found->window_bytes = stats.window_bytes;
+    take_rounds(&h, rounds_of(h.r.setup, h.r.point));
+  if (weft_ep_get_peer_stats(h.r.ep, 1 - rank, &stats) == 0)
+    h.r.found->window_bytes = stats.window_bytes;
   ht_meet(board); // nobody leaves while the other operates
-  weft_ep_route_free(h.route);
-  weft_ep_close(h.ep);
+  weft_ep_route_free(h.r.route);
+  weft_ep_close(h.r.ep);
   each_buffer(&h, close_one);
 }

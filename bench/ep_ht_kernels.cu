@@ -8,12 +8,8 @@
 
 #include <algorithm>
 
-#define TRY(call)                                                                                                      \
-  do {                                                                                                                 \
-    cudaError_t rc_ = (call);                                                                                          \
-    if (rc_ != cudaSuccess)                                                                                            \
-      return (int)rc_;                                                                                                 \
-  } while (0)
+#include "support/gpu.h"
+#include "support/try.cuh"
 
 // --- links ---
 
@@ -37,7 +33,7 @@ int ht_cuda_links(size_t bytes, uint32_t rounds, double *us) {
   TRY(cudaEventCreateWithFlags(&go, cudaEventDisableTiming));
   for (uint32_t round = 0; round < rounds + 1; round++) { // the first one warms up
     TRY(cudaSetDevice(0));
-    TRY((cudaError_t)ht_cuda_spin(50, stream[0]));
+    TRY((cudaError_t)bench_spin(50, stream[0]));
     TRY(cudaEventRecord(go, stream[0]));
     for (int gpu = 0; gpu < 2; gpu++) {
       TRY(cudaSetDevice(gpu));
@@ -157,18 +153,6 @@ __global__ void __launch_bounds__(THREADS)
       do_tile((__nv_bfloat16 *)memory, a, b, c, tile);
 }
 
-__device__ uint64_t now_ns() {
-  uint64_t ns;
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns));
-  return ns;
-}
-
-__global__ void spin(uint64_t ns) {
-  uint64_t begin = now_ns();
-  while (now_ns() - begin < ns) {
-  }
-}
-
 } // namespace
 
 struct ht_product {
@@ -205,9 +189,4 @@ void ht_product_close(struct ht_product *product) {
   cudaFree(product->b);
   cudaFree(product->c);
   delete product;
-}
-
-int ht_cuda_spin(uint32_t us, void *stream) {
-  spin<<<1, 1, 0, (cudaStream_t)stream>>>((uint64_t)us * 1000);
-  return (int)cudaGetLastError();
 }

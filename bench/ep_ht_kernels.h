@@ -20,9 +20,6 @@ int ht_product_open(struct ht_product **product, uint32_t processors);
 int ht_product_launch(struct ht_product *product, void *stream, uint32_t times);
 void ht_product_close(struct ht_product *product);
 
-// Keeps a stream busy for so long, so that what follows is launched before it runs.
-int ht_cuda_spin(uint32_t us, void *stream);
-
 #ifdef __cplusplus
 }
 #endif

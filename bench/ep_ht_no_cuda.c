@@ -3,8 +3,9 @@
 
 #include "base/fail.h"
 #include "ep_ht.h"
+#include "support/gpu.h"
 
-int ht_count_gpus(void) {
+int bench_count_gpus(void) {
   return 0;
 }
 

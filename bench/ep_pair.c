@@ -16,6 +16,7 @@
 #include "base/time/clock.h"
 #include "ep/core/engine.h"
 #include "ep/oracle/pattern.h"
+#include "support/pair.h"
 #include "support/values.h"
 
 enum {
@@ -164,16 +165,9 @@ static void bare_copy(struct run *run, const struct load *load, enum way way, ui
 }
 
 static weft_ep_t *open_rank(weft_store_t *store, int rank, int shape) {
-  static const int32_t founders[RANKS] = {0, 1};
   char prefix[64];
   snprintf(prefix, sizeof prefix, "/weft/bench/%d/", shape);
-  struct weft_ep_options options = WEFT_EP_OPTIONS_INIT;
-  options.store = store;
-  options.prefix = prefix;
-  options.rank = rank;
-  options.capacity = RANKS;
-  options.founders = founders;
-  options.num_founders = RANKS;
+  struct weft_ep_options options = bench_pair_options(store, prefix, rank);
   options.max_tokens = TOKENS;
   options.hidden = HIDDEN;
   options.topk = TOPK;

@@ -12,23 +12,12 @@
 
 namespace {
 
-enum { TIMEOUT_MS = 10000, SILENCE_MS = 200, REPLAYS = 50, FEW = 10, SHORT_ROWS = 8 };
+enum { SILENCE_MS = 200, REPLAYS = 50, FEW = 10, SHORT_ROWS = 8 };
 
 using clock_type = std::chrono::steady_clock;
 
 clock_type::time_point deadline_from_now(void) {
   return clock_type::now() + std::chrono::milliseconds(DEADLINE_MS);
-}
-
-void found(rank &r) {
-  r.open(RANKS, TIMEOUT_MS);
-  r.activate(RANKS);
-}
-
-// Waits for the others before it closes: until then they may count on this rank.
-void leave(rank &r) {
-  r.world->meet(r, "the end");
-  r.close();
 }
 
 // --- equal inputs give equal bits ---
@@ -49,7 +38,7 @@ void check_equal(const rank &r, const copies &a, const copies &b) {
 }
 
 void equal_bits(rank &r) {
-  found(r);
+  r.found();
   copies before;
   for (int round = 0; round < 4; round++) {
     r.fill(2, first_ranks(RANKS));
@@ -63,7 +52,7 @@ void equal_bits(rank &r) {
     before = now;
   }
   r.check_whole();
-  leave(r);
+  r.leave();
 }
 
 // --- rank 0 masks rank 2 ---
@@ -76,7 +65,7 @@ void check_state(const rank &r, enum weft_ep_rank_state should) {
 }
 
 void mask(rank &r) {
-  found(r);
+  r.found();
   for (uint64_t round = 0; round < 5; round++) {
     bool masked = round == 1 || round == 2, changes = round == 1 || round == 3;
     uint64_t key = 10 + round;
@@ -98,7 +87,7 @@ void mask(rank &r) {
       r.die("round %llu: %u selections are missing", (unsigned long long)round, r.result.num_missing);
     r.check_whole();
   }
-  leave(r);
+  r.leave();
 }
 
 // --- rank 0 has room for too few rows ---
@@ -127,7 +116,7 @@ void combine_anyway(rank &r) {
 }
 
 void limit(rank &r) {
-  found(r);
+  r.found();
   for (uint64_t key = 20; key < 23; key++) {
     bool cut = key == 21;
     r.fill(key, first_ranks(RANKS));
@@ -139,7 +128,7 @@ void limit(rank &r) {
       judge(r, all_there(key));
     r.check_whole();
   }
-  leave(r);
+  r.leave();
 }
 
 // --- bad input ---
@@ -201,7 +190,7 @@ void refuse_combine(rank &r, void *host) {
 void bad_input(rank &r) {
   cudaStream_t foreign = r.index == 0 ? foreign_stream(r) : nullptr;
   void *host = malloc((size_t)EXPERTS * ROWS * HIDDEN * sizeof(uint16_t));
-  found(r);
+  r.found();
   for (uint64_t key = 30; key < 33; key++) {
     r.fill(key, first_ranks(RANKS));
     if (r.index == 0)
@@ -213,7 +202,7 @@ void bad_input(rank &r) {
     judge(r, all_there(key));
     r.check_whole();
   }
-  leave(r);
+  r.leave();
   free(host);
 }
 
@@ -261,7 +250,7 @@ void replaying(rank &r) {
     r.die("the view of three began with operation %llu, and for rank 2 with %llu",
           (unsigned long long)first_of_three[r.index], (unsigned long long)first_of_three[2]);
   r.cuda(cudaGraphExecDestroy(exec), "cudaGraphExecDestroy");
-  leave(r);
+  r.leave();
 }
 
 void joining(rank &r) {
@@ -350,7 +339,7 @@ void silence(rank &r) {
   r.world->meet(r, "the return");
   if (r.index == 2)
     come_back(r);
-  leave(r);
+  r.leave();
 }
 
 const struct test tests[] = {{"equal_bits", equal_bits}, {"mask", mask},   {"limit", limit},

@@ -9,17 +9,7 @@
 
 namespace {
 
-enum { TIMEOUT_MS = 10000, SHORT_MS = 300, BLOCKS = HIDDEN / WEFT_EP_BLOCK };
-
-void found(rank &r) {
-  r.open(RANKS, TIMEOUT_MS);
-  r.activate(RANKS);
-}
-
-void leave(rank &r) {
-  r.world->meet(r, "the end");
-  r.close();
-}
+enum { SHORT_MS = 300, BLOCKS = HIDDEN / WEFT_EP_BLOCK };
 
 // --- types and top-k ---
 
@@ -58,7 +48,7 @@ void operate(rank &r, const form &f) {
 void types(rank &r) {
   const weft_ep_dtype dtypes[] = {WEFT_EP_BF16, WEFT_EP_FP8, WEFT_EP_FP8_POW2, WEFT_EP_FP8_UE8M0};
   uint64_t key = 60;
-  found(r);
+  r.found();
   for (uint32_t i = 0; i < 32; i++) {
     const form f = {dtypes[(i * 5 + i / 4) % 4],
                     i % 3 ? (uint32_t)TOPK : i % 2 + 1,
@@ -73,13 +63,13 @@ void types(rank &r) {
     judge(r, all_there(key++));
     r.check_whole();
   }
-  leave(r);
+  r.leave();
 }
 
 // What does not fit the group, or is not in pieces of 16 bytes, is refused, and operations go on.
 void wrong_types(rank &r) {
   uint64_t op;
-  found(r);
+  r.found();
   r.dispatch.topk = TOPK + 1;
   int rc = weft_ep_dispatch(r.ep, &r.dispatch, &r.recv, nullptr, &op);
   if (rc != WEFT_ERR_INVALID || !strstr(weft_last_error(), "topk is 5"))
@@ -93,7 +83,7 @@ void wrong_types(rank &r) {
   r.fill(90, first_ranks(RANKS));
   r.pair();
   judge(r, all_there(90));
-  leave(r);
+  r.leave();
 }
 
 // --- ranks that do not say the same ---
@@ -115,7 +105,7 @@ void other_topk(rank &r) {
   check_parted(r, r.info.num_lost, "dispatch");
   if (r.index != 2 && r.lost[0] != 2)
     r.die("rank %d is lost, should be rank 2", r.lost[0]);
-  leave(r);
+  r.leave();
 }
 
 void other_combine(rank &r) {
@@ -126,7 +116,7 @@ void other_combine(rank &r) {
   r.world->meet(r, "the input");
   r.pair();
   check_parted(r, r.result.num_lost, "combine");
-  leave(r);
+  r.leave();
 }
 
 // --- strides ---
@@ -141,7 +131,7 @@ void spread_rows(rank &r, void *to) {
 // Scales block by block: those of block b of all rows of an expert stand together, and the experts apart.
 void strides(rank &r) {
   const void *x = r.dispatch.x;
-  found(r);
+  r.found();
   r.fill(70, first_ranks(RANKS));
   spread_rows(r, r.spare);
   r.dispatch.x = r.spare;
@@ -162,7 +152,7 @@ void strides(rank &r) {
   r.dispatch.row_stride = 0;
   r.recv.scale_row_stride = r.recv.scale_block_stride = r.recv.scale_expert_stride = 0;
   r.send_given_scales(71);
-  leave(r);
+  r.leave();
 }
 
 // --- tokens that the device counts, and what it is told ---
@@ -182,7 +172,7 @@ void check_told(const rank &r) {
 }
 
 void counted(rank &r) {
-  found(r);
+  r.found();
   r.dispatch.num_tokens_at = r.number;
   r.recv.told = r.told;
   r.recv.told_size = sizeof(weft_ep_told);
@@ -204,13 +194,13 @@ void counted(rank &r) {
     r.world->meet(r, "the judgement");
   }
   r.cuda(cudaGraphExecDestroy(exec), "cudaGraphExecDestroy");
-  leave(r);
+  r.leave();
 }
 
 // --- rank-major, at their places ---
 
 void places(rank &r) {
-  found(r);
+  r.found();
   r.recv.layout = WEFT_EP_RANK_MAJOR;
   r.recv.flags = WEFT_EP_RECV_KEEP_PLACES;
   r.recv.local_expert = r.local_expert;
@@ -222,14 +212,14 @@ void places(rank &r) {
     r.judge_places(key);
     r.must(weft_ep_finish(r.ep, r.op), "finish");
   }
-  leave(r);
+  r.leave();
 }
 
 // --- an operation combined several times, and one that ends another ---
 
 void kept(rank &r) {
   const float *weights = r.dispatch.topk_weights;
-  found(r);
+  r.found();
   for (uint64_t key = 120; key < 128; key++) {
     bool late = key % 2 == 1, split = key % 4 >= 2;
     r.dispatch.topk_weights = late ? nullptr : weights;
@@ -254,12 +244,12 @@ void kept(rank &r) {
     if (key % 3 == 0)
       r.must(weft_ep_finish(r.ep, r.op), "finish");
   }
-  leave(r);
+  r.leave();
 }
 
 // As DeepEP's tests do: a dispatch twice, and then a combine twice on what the second brought.
 void recycled(rank &r) {
-  found(r);
+  r.found();
   r.dispatch.flags = WEFT_EP_DISPATCH_RECYCLE;
   r.combine.flags = WEFT_EP_COMBINE_KEEP;
   for (uint64_t key = 130; key < 140; key++) {
@@ -275,7 +265,7 @@ void recycled(rank &r) {
       r.check_whole();
     }
   }
-  leave(r);
+  r.leave();
 }
 
 // --- masks ---
@@ -290,7 +280,7 @@ void check_masks(const rank &r, int32_t masked) {
 }
 
 void masks(rank &r) {
-  found(r);
+  r.found();
   for (uint64_t round = 0; round < 4; round++) {
     bool masked = r.index == 0 && round % 2 == 1;
     if (r.index == 0)
@@ -301,7 +291,7 @@ void masks(rank &r) {
     r.pair();
     r.check_whole();
   }
-  leave(r);
+  r.leave();
 }
 
 const struct test tests[] = {{"types", types},

@@ -9,17 +9,7 @@
 
 namespace {
 
-enum { TIMEOUT_MS = 10000, ALIGNMENT = 8, PACKED_ROWS = EXPERTS * ROWS };
-
-void found(rank &r) {
-  r.open(RANKS, TIMEOUT_MS);
-  r.activate(RANKS);
-}
-
-void leave(rank &r) {
-  r.world->meet(r, "the end");
-  r.close();
-}
+enum { ALIGNMENT = 8, PACKED_ROWS = EXPERTS * ROWS };
 
 template <typename T> std::vector<T> take(const rank &r, const void *from, size_t count) {
   std::vector<T> is(count);
@@ -170,7 +160,7 @@ void judge_arrays(const rank &r, weft_ep_route_t *route, uint64_t key) {
 }
 
 void kept(rank &r) {
-  found(r);
+  r.found();
   receive_by_rank(r);
   weft_ep_route_t *route = make_route(r);
   r.fill(200, first_ranks(RANKS));
@@ -201,7 +191,7 @@ void kept(rank &r) {
   r.check_whole();
   r.world->meet(r, "the last operation");
   weft_ep_route_free(route);
-  leave(r);
+  r.leave();
 }
 
 // Ranks 0 and 1 fill routes, and rank 2 joins: who goes by them finds that out, in the same operation.
@@ -255,13 +245,13 @@ void joined(rank &r) {
     r.must(weft_ep_finish(r.ep, r.op), "weft_ep_finish");
     r.drain("the operation of the others");
   }
-  leave(r);
+  r.leave();
 }
 
 // --- rows packed by expert, biases, weights back, and what is told ---
 
 void packed(rank &r) {
-  found(r);
+  r.found();
   static_assert(EXPERTS * ROWS >= PACKED_ROWS, "the buffers have room for packed rows");
   r.recv.layout = WEFT_EP_PACKED;
   r.recv.alignment = ALIGNMENT;
@@ -310,11 +300,11 @@ void packed(rank &r) {
             begin);
   }
   r.check_whole();
-  leave(r);
+  r.leave();
 }
 
 void weights_back(rank &r) {
-  found(r);
+  r.found();
   receive_by_rank(r);
   for (uint64_t key = 230; key < 233; key++) {
     r.fill(key, first_ranks(RANKS));
@@ -341,7 +331,7 @@ void weights_back(rank &r) {
     }
   }
   r.check_whole();
-  leave(r);
+  r.leave();
 }
 
 const struct test tests[] = {{"kept", kept}, {"joined", joined}, {"packed", packed}, {"weights_back", weights_back}};

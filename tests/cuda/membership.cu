@@ -10,12 +10,7 @@
 
 namespace {
 
-enum { TIMEOUT_MS = 10000, SHORT_MS = 300, FEW = 10 };
-
-void leave(rank &r) {
-  r.world->meet(r, "the end");
-  r.close();
-}
+enum { SHORT_MS = 300, FEW = 10 };
 
 // --- one rank runs by a graph, and takes two in ---
 
@@ -82,7 +77,7 @@ void growing(rank &r) {
       r.die("the view of three began with operation %llu, and for rank %d with %llu",
             (unsigned long long)first_of_three[0], joiner, (unsigned long long)first_of_three[joiner]);
   r.cuda(cudaGraphExecDestroy(exec), "cudaGraphExecDestroy");
-  leave(r);
+  r.leave();
 }
 
 void offer(rank &r) {
@@ -163,7 +158,7 @@ void interrupt(rank &r) {
   r.ask();
   judge(r, all_there(160));
   r.check_whole();
-  leave(r);
+  r.leave();
 }
 
 const struct test tests[] = {{"grow", grow}, {"interrupt", interrupt}};

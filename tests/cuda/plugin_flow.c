@@ -41,6 +41,16 @@ static struct device_flow_dispatch good(void) {
                                        .alignment = 1};
 }
 
+// A dispatch in the second place of a group that is open for it.
+static struct cuda_side *dispatch_second(void) {
+  struct device_ep_options options = wide();
+  open_wide(&options);
+  struct device_flow_dispatch f = good();
+  f.place = 1;
+  assert_int_equal(cuda_flow_dispatch(ep, &f, FAKE_STREAM, why), 0);
+  return &ep->streams.sides[1];
+}
+
 static struct device_flow_combine good_combine(void) {
   return (struct device_flow_combine){.c = {.halves = DEVICE_SEND | DEVICE_RECV,
                                             .rank_major = true,
@@ -120,15 +130,10 @@ static void heads_of_streams_are_zeros_at_first(void **state) {
 
 static void a_dispatch_is_planned_agreed_on_and_moved(void **state) {
   (void)state;
-  struct device_ep_options options = wide();
-  open_wide(&options);
-  struct device_flow_dispatch f = good();
-  f.place = 1;
-  assert_int_equal(cuda_flow_dispatch(ep, &f, FAKE_STREAM, why), 0);
+  const struct cuda_side *side = dispatch_second();
   assert_string_equal(fake.order, "pcr");
   assert_int_equal(fake.blocks, 24);
   assert_true(fake.early);
-  const struct cuda_side *side = &ep->streams.sides[1];
   assert_ptr_equal(fake.plan.route, side->routing.route);
   assert_ptr_equal(fake.control.route, side->routing.route);
   assert_ptr_equal(fake.rows.route, side->routing.route);
@@ -295,12 +300,7 @@ static void a_kept_route_needs_no_plan(void **state) {
 
 static void what_rows_did_is_in_the_record(void **state) {
   (void)state;
-  struct device_ep_options options = wide();
-  open_wide(&options);
-  struct device_flow_dispatch f = good();
-  f.place = 1;
-  assert_int_equal(cuda_flow_dispatch(ep, &f, FAKE_STREAM, why), 0);
-  struct cuda_side *side = &ep->streams.sides[1];
+  struct cuda_side *side = dispatch_second();
   struct cuda_flow_op *op = side->op;
   struct device_record record;
   // Seats 5 and 2 are members 0 and 1; seat 5 was lost in mid-flow.

@@ -1,8 +1,7 @@
 // The kernels for many tokens, without control: every byte of rows, of what is told of them and of sums, against what
 // the host computes, for many shapes. With one GPU all ranks share it.
-#include <algorithm>
-
 #include "cuda/support/flow_ranks.cuh"
+#include "cuda/support/flow_values.cuh"
 
 namespace {
 
@@ -71,8 +70,7 @@ flow_shape drawn(uint32_t seed) {
 
 int main(int argc, char **argv) {
   setenv("CUDA_MODULE_LOADING", "EAGER", 1);
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+  if (device_count() == 0) {
     printf("no GPU\n");
     return 77;
   }

@@ -232,6 +232,16 @@ void rank::activate(int32_t founders) {
   must(weft_ep_activate(ep, DEADLINE_MS), "weft_ep_activate");
 }
 
+void rank::found() {
+  open(RANKS, TIMEOUT_MS);
+  activate(RANKS);
+}
+
+void rank::leave() {
+  world->meet(*this, "the end");
+  close();
+}
+
 void rank::close() {
   drain("the end");
   weft_ep_close(ep);

@@ -28,6 +28,7 @@ enum {
   EXPERTS = 4, // per rank
   ROWS = RANKS * TOKENS,
   DEADLINE_MS = 30000,
+  TIMEOUT_MS = 10000, // of operations
 };
 
 // Rows, counts and outputs, on the host.
@@ -84,6 +85,10 @@ struct rank {
   void open(int32_t founders, uint32_t op_timeout_ms);
   void activate(int32_t founders);
   void close();
+  // Opens and activates it in a group that all ranks found.
+  void found();
+  // Waits for the others before it closes: until then they may count on this rank.
+  void leave();
   // Its tokens are those of `key`, and select among the experts of these ranks. The outputs are poisoned.
   void fill(uint64_t key, const std::vector<int32_t> &routed);
   // New rows, which go where those of the operation before went.

@@ -3,16 +3,10 @@
 
 #include <cstring>
 #include <string>
-#include <thread>
 
 #include <cuda_fp16.h>
 
 #include "cuda/dispatch/cast.cuh"
-
-int device_count(void) {
-  int count;
-  return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
-}
 
 using number = uint32_t shape::*;
 
@@ -52,16 +46,6 @@ void shape_print(const struct shape &shape) {
   printf("%s%s%s", shape.late ? ", late weights" : "", shape.strict ? ", strict" : "", shape.coded ? ", logfmt10" : "");
   if (shape.away)
     printf(", one token in %u stays, the others go to the next rank", shape.away);
-}
-
-static void open_peers(int device, int devices) {
-  OK(cudaSetDevice(device));
-  for (int peer = 0; peer < devices; peer++) {
-    cudaError_t rc = peer == device ? cudaSuccess : cudaDeviceEnablePeerAccess(peer, 0);
-    if (rc != cudaErrorPeerAccessAlreadyEnabled)
-      OK(rc);
-    cudaGetLastError();
-  }
 }
 
 static void open_rank(group &g, rank &r) {
@@ -205,14 +189,7 @@ void group::begin(const rank &r, uint64_t op, uint64_t epoch) const {
 }
 
 void group::each(const std::function<void(rank &)> &work) {
-  std::vector<std::thread> threads;
-  for (rank &r : ranks)
-    threads.emplace_back([&] {
-      OK(cudaSetDevice(r.device));
-      work(r);
-    });
-  for (std::thread &thread : threads)
-    thread.join();
+  at_once(ranks, work);
 }
 
 input group::make_input(uint32_t index, uint64_t op, float drop, bool uneven) const {

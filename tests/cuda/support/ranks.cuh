@@ -1,32 +1,19 @@
 // Ranks in one process, for tests and benchmarks of the kernels: each has a device, or shares one with others, and maps
-// the others' memory directly. Failures of CUDA end the process with a sentence.
+// the others' memory directly.
 #ifndef TESTS_CUDA_RANKS_CUH
 #define TESTS_CUDA_RANKS_CUH
 
-#include <cuda_runtime.h>
-
-#include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <functional>
 #include <vector>
 
 #include <weft/ep.h>
 
 #include "cuda/kernels/launch.h"
+#include "cuda/support/devices.cuh"
 
 extern "C" {
 #include "ep/oracle/pattern.h"
 }
-
-#define OK(call)                                                                                                       \
-  do {                                                                                                                 \
-    cudaError_t rc_ = (cudaError_t)(call);                                                                             \
-    if (rc_ != cudaSuccess) {                                                                                          \
-      fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(rc_));                          \
-      exit(1);                                                                                                         \
-    }                                                                                                                  \
-  } while (0)
 
 struct shape {
   uint32_t ranks = 4, tokens = 128, hidden = 7168, topk = 8;
@@ -107,22 +94,6 @@ struct group {
   device_record record(const rank &r, uint64_t op) const;
   void set_timeout(rank &r, uint64_t timeout_ns) const;
 };
-
-// Devices here, 0 where there is no driver.
-int device_count(void);
-
-template <typename T> T *device_alloc(size_t count) {
-  void *p;
-  OK(cudaMalloc(&p, std::max<size_t>(count * sizeof(T), 16)));
-  OK(cudaMemset(p, 0, std::max<size_t>(count * sizeof(T), 16)));
-  return (T *)p;
-}
-
-template <typename T> std::vector<T> fetch(const T *p, size_t count) {
-  std::vector<T> v(count);
-  OK(cudaMemcpy(v.data(), p, count * sizeof(T), cudaMemcpyDeviceToHost));
-  return v;
-}
 
 // Reads options of the form name=number into the shape. False: it has none of that name.
 bool shape_option(struct shape &shape, const char *argument);

@@ -1,0 +1,27 @@
+// What ranks of many tokens are tried with.
+#ifndef TESTS_CUDA_FLOW_SHAPE_CUH
+#define TESTS_CUDA_FLOW_SHAPE_CUH
+
+#include <weft/ep.h>
+
+#include <cstdint>
+#include <vector>
+
+struct flow_shape {
+  uint32_t ranks = 2, tokens = 4096, hidden = 7168, topk = 8, experts = 72;
+  int dtype = WEFT_EP_BF16; // of rows
+  bool casts = false;       // from bf16
+  int layout = WEFT_EP_RANK_MAJOR;
+  uint32_t alignment = 1;
+  bool zero_padding = false, keep_places = false, narrow = false, columns = false;
+  uint64_t window_bytes = 64 << 20;
+  std::vector<uint32_t> blocks = {24};
+  bool uneven = false; // ranks have different numbers of tokens, the last has none
+  uint32_t none = 0;   // of 100 selections, so many select nothing or an absent rank
+  bool one_expert = false;
+  uint32_t biases = 0;
+  bool weights_back = false, unweighted = false;
+  uint32_t seed = 1, batch = 0;
+};
+
+#endif
