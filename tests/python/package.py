@@ -69,7 +69,10 @@ def install(python, build):
 
 def write_docs(python, build):
     run("pdoc", [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "pdoc>=14,<17"])
-    run("docs", [python, "-m", "pdoc", "weft", "!weft._weft", "-o", build / "docs" / "python"])
+    # Named one by one: of a package with __all__, pdoc leaves out the modules that are not in it.
+    modules = [f"weft.{path.stem}" for path in sorted((PACKAGE / "weft").iterdir())
+               if not path.name.startswith("_") and (path.suffix == ".py" or path.is_dir())]
+    run("docs", [python, "-m", "pdoc", "weft", *modules, "!weft._weft", "-o", build / "docs" / "python"])
     print(build / "docs" / "python" / "index.html")
 
 

@@ -3,6 +3,8 @@
 
 #include "agent/agent.h"
 
+#include <algorithm>
+
 #include "agent/transfer.h"
 #include "core/text.h"
 
@@ -85,32 +87,31 @@ Agent *open_agent(const std::string &name, nb::object transports, bool driven, u
   return new Agent(state);
 }
 
-// [(peer, bytes)], at most `cap` of them.
-nb::object notifications(const Agent &self, uint32_t cap) {
+// What a queue of the agent holds, at most `cap` of it: `take` is the library's function, `tuple` makes one's tuple.
+template <class T, class F>
+nb::object take_queued(const Agent &self, uint32_t cap, int (*take)(weft_agent_t *, T *, uint32_t, uint32_t *),
+                       F tuple) {
   self.state->check_free();
-  if (cap > 1024)
-    cap = 1024;
-  std::vector<weft_notification> taken(cap ? cap : 1);
+  std::vector<T> taken(std::clamp(cap, 1u, 1024u));
   uint32_t count = 0;
-  check(weft_agent_notifications(self.state->agent, taken.data(), cap ? cap : 1, &count));
+  check(take(self.state->agent, taken.data(), (uint32_t)taken.size(), &count));
   nb::list list;
   for (uint32_t i = 0; i < count; i++)
-    list.append(nb::make_tuple(taken[i].peer, nb::bytes((const char *)taken[i].bytes, taken[i].size)));
+    list.append(tuple(taken[i]));
   return list;
+}
+
+// [(peer, bytes)]
+nb::object notifications(const Agent &self, uint32_t cap) {
+  return take_queued(self, cap, weft_agent_notifications, [](const weft_notification &one) {
+    return nb::make_tuple(one.peer, nb::bytes((const char *)one.bytes, one.size));
+  });
 }
 
 // [(tag, error code)]
 nb::object completions(const Agent &self, uint32_t cap) {
-  self.state->check_free();
-  if (cap > 1024)
-    cap = 1024;
-  std::vector<weft_completion> taken(cap ? cap : 1);
-  uint32_t count = 0;
-  check(weft_agent_completions(self.state->agent, taken.data(), cap ? cap : 1, &count));
-  nb::list list;
-  for (uint32_t i = 0; i < count; i++)
-    list.append(nb::make_tuple(taken[i].tag, taken[i].err));
-  return list;
+  return take_queued(self, cap, weft_agent_completions,
+                     [](const weft_completion &one) { return nb::make_tuple(one.tag, one.err); });
 }
 
 // (kind, dropped, peer, time_ns, name, detail), or None.

@@ -1,309 +1,31 @@
-"""Elastic expert parallelism: dispatch and combine among ranks that join, leave and die.
-
-One rank of two, on host memory with numpy::
-
-    with weft.ep.Rank(store, rank=0, founders=[0, 1], hidden=256, topk=2, experts_per_rank=2) as rank:
-        rank.activate()
-        into = rank.receive(rows=256)                    # buffers for what comes, made once
-        operation = rank.dispatch(x, topk_idx, topk_weights, into=into)
-        y = experts(into.x, into.counts)                 # [E][rows][H]
-        operation.combine(y, out)                        # [T][H]
-
-**Symbols in shapes.** T: tokens of this rank. H: hidden. K: top-k of the dispatch. E: experts per rank. [rows]: the
-room of the receive, so [E][rows] is E parts of as many rows each. [capacity]: that of the group.
-
-**Types.** Rows are bf16, or fp8 (e4m3) with scales; see `weft.memory` for frameworks without them. **Memory.** All
-arrays lie in the rank's memory: of the host, or of its GPU. **CUDA.** Calls launch kernels in ``stream`` (a number, or
-torch's, cupy's or ``__cuda_stream__`` objects; None: the default stream) and return; with ``info=True`` they wait. The
-arrays have to stay unchanged until the kernels have run; the rank keeps them alive until the operation after the next.
-One thread at a time uses a rank (`weft.errors.BusyError` else); `Rank.next_event`, `Rank.events`, `Rank.interrupt` and
-`Rank.committed_view` are for any thread.
-"""
+"""One rank's membership in a group."""
 
 from __future__ import annotations
 
-import enum
 from collections.abc import AsyncIterator, Iterable, Sequence
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
-from . import _asyncio, _weft
-from ._common import RANKS, milliseconds, note_open, option_ms
-from ._weft import Info, Result
-from .store import Store
-
-__all__ = ["DType", "Event", "EventKind", "Info", "Layout", "Limits", "Memory", "Mode", "Operation", "PeerStats",
-           "Rank", "RankState", "Receive", "Result", "Stats", "View", "limits"]
-
-Array = Any
-"""An array of any framework, or a `weft.Buffer` of one."""
-
-
-class _Named(enum.IntEnum):
-    @classmethod
-    def of(cls, value: Any) -> int:
-        """The number of a name such as ``"bf16"``, of a member or of a number."""
-        if isinstance(value, str):
-            try:
-                return int(cls[value.upper()])
-            except KeyError:
-                names = ", ".join(name.lower() for name in cls.__members__)
-                raise ValueError(f"{cls.__name__}: there is no {value!r}, but {names}") from None
-        return int(cls(value))
-
-
-class DType(_Named):
-    """The type of the rows that a dispatch, or a combine, sends."""
-
-    GROUP = 0
-    """as the group was opened; there bf16"""
-    BF16 = 1
-    FP8 = 2
-    """e4m3, one f32 scale for 128 values"""
-    FP8_POW2 = 3
-    """the same, the scale rounded up to a power of two"""
-    FP8_UE8M0 = 4
-    """the same, the scales as ue8m0: uint32 [ceil(H/512)] for a row"""
-    OPAQUE = 5
-    """bytes that the library does not look at, and 4-byte units of scales"""
-
-
-class CombineDType(_Named):
-    """The type of the values that a combine sends; what the caller gives and gets is bf16."""
-
-    GROUP = 0
-    BF16 = 1
-    LOGFMT10 = 2
-    """10 bits a value: see enum weft_ep_combine_dtype"""
-
-
-class Layout(_Named):
-    """How received rows are laid out."""
-
-    PER_EXPERT = 1
-    """x [E][rows][H]: the rows of each local expert; the combine weighs and sums"""
-    RANK_MAJOR = 2
-    """x [rows][H]: one row for a token on each rank; the caller weighs, the combine adds"""
-    PACKED = 3
-    """x [rows][H]: as PER_EXPERT, the parts of experts one after the other"""
-
-
-class Memory(_Named):
-    """Where the rows of operations lie."""
-
-    HOST = 0
-    CUDA = 1
-    AUTO = 2
-    """CUDA if there is a GPU that can do it, else host"""
-
-
-class Mode(_Named):
-    """What a group is made for."""
-
-    DEFAULT = 0
-    """LATENCY for few tokens, else THROUGHPUT"""
-    LATENCY = 1
-    """a few tokens as fast as they can be"""
-    THROUGHPUT = 2
-    """many tokens, through windows of a bounded size"""
-
-
-class RankState(enum.IntEnum):
-    """What a rank index is to this rank."""
-
-    ABSENT = 0
-    CONNECTED = 1
-    ACTIVE = 2
-    MASKED = 3
-    LOST = 4
-
-
-class EventKind(enum.IntEnum):
-    """What happened in the group, as this rank sees it."""
-
-    CONNECTED = 1
-    """windows with the rank are mapped in both directions"""
-    PEER_LOST = 2
-    """it was found dead or silent; `Event.detail` says how"""
-    COMMITTED = 3
-    """a view is agreed on"""
-    ACTIVATED = 4
-    """a view takes effect with operation `Event.op`"""
-    RELEASED = 5
-    """windows with the rank are unmapped"""
-    STORE_LOST = 6
-    """the store does not answer: operations go on, changes of the view wait"""
-    STORE_BACK = 7
-    """it answers again"""
-    FENCED = 8
-    """this rank was removed"""
-
-
-class Event(NamedTuple):
-    """One event of a group."""
-
-    kind: EventKind
-    """what happened"""
-    rank: int
-    """the peer concerned; -1: none"""
-    incarnation: int
-    """of that rank; 0: none"""
-    epoch: int
-    """the view concerned; 0: none"""
-    op: int
-    """ACTIVATED: the operation; else 0"""
-    time_ns: int
-    """when, by ``time.monotonic_ns()``"""
-    dropped: int
-    """events for which there was no room since the one that was taken before"""
-    detail: str
-    """a few words, or "" """
-
-
-class View(NamedTuple):
-    """The agreed list of active ranks."""
-
-    epoch: int
-    """its number"""
-    ranks: list[int]
-    """ascending"""
-
-
-class Stats(NamedTuple):
-    """Counters since the rank was opened: see struct weft_ep_stats."""
-
-    operations: int
-    dispatch_wire_bytes: int
-    dispatch_logical_bytes: int
-    combine_wire_bytes: int
-    combine_logical_bytes: int
-    connected: int
-    window_bytes: int
-    activations: int
-    lost: int
-    missing: int
-    wait_ns: int
-
-
-class PeerStats(NamedTuple):
-    """Counters of one peer, since it was connected."""
-
-    incarnation: int
-    sent_bytes: int
-    received_bytes: int
-    window_bytes: int
-    wait_ns: int
-
-
-class Limits(NamedTuple):
-    """How large groups may be: see struct weft_ep_limits."""
-
-    max_tokens: int
-    max_hidden: int
-    max_topk: int
-    max_experts_per_rank: int
-    max_capacity: int
-    max_cuda_ranks: int
-    depth: int
-    max_combines: int
-    max_latency_tokens: int
-    min_processors: int
-
-
-def limits() -> Limits:
-    """The limits of this library."""
-    return Limits(*_weft.limits())
-
-
-class Told(NamedTuple):
-    """What a dispatch brought, as ``Receive(told=...)`` has it on host memory."""
-
-    op: int
-    epoch: int
-    mark: int
-    num_ranks: int
-    num_rows: int
-    rows_needed: int
-    num_lost: int
-    written: int
-
-
-class Receive:
-    """The buffers that operations are received into, checked once for any number of operations: see `Rank.receive`.
-
-    The arrays are attributes, as they were given or made: x, scales, counts, src_rank, src_token, range, local_expert,
-    weights, expert_total, wait_ns, slot, expert_end, lost, told, rows_at; None for those that there are none of. Their
-    shapes are those of struct weft_ep_recv_args.
-    """
-
-    FIELDS = ("x", "scales", "counts", "src_rank", "src_token", "range", "local_expert", "weights", "expert_total",
-              "wait_ns", "slot", "expert_end", "lost", "told", "rows_at")
-
-    def __init__(self, rank: Rank, layout: Any, rows: int, dtype: Any, row_bytes: int, scale_bytes: int,
-                 alignment: int, flags: int, arrays: dict[str, Array]) -> None:
-        unknown = set(arrays) - set(self.FIELDS)
-        if unknown:
-            raise TypeError(f"receive: there is no {', '.join(sorted(unknown))}, but {', '.join(self.FIELDS)}")
-        self.x = arrays.get("x")
-        self.scales = arrays.get("scales")
-        self.counts = arrays.get("counts")
-        self.src_rank = arrays.get("src_rank")
-        self.src_token = arrays.get("src_token")
-        self.range = arrays.get("range")
-        self.local_expert = arrays.get("local_expert")
-        self.weights = arrays.get("weights")
-        self.expert_total = arrays.get("expert_total")
-        self.wait_ns = arrays.get("wait_ns")
-        self.slot = arrays.get("slot")
-        self.expert_end = arrays.get("expert_end")
-        self.lost = arrays.get("lost")
-        self.rows_at = arrays.get("rows_at")
-        self.told_array = arrays.get("told")
-        self.layout = Layout(Layout.of(layout))
-        """how the rows are laid out"""
-        self.rows = rows
-        """the room"""
-        self._handle = _weft.receive(rank._handle, int(self.layout), rows, DType.of(dtype), row_bytes, scale_bytes,
-                                     alignment, flags, arrays)
-
-    @property
-    def told(self) -> Told | None:
-        """What the last dispatch brought; host memory, where an array ``told`` was given."""
-        told = self._handle.told
-        return None if told is None else Told(*told)
-
-
-class Operation:
-    """One dispatch, and the combine that answers it."""
-
-    __slots__ = ("info", "number", "rank")
-
-    def __init__(self, rank: Rank, number: int, info: Info | None) -> None:
-        self.rank = rank
-        """the rank"""
-        self.number = number
-        """all ranks number operations alike"""
-        self.info = info
-        """what the dispatch did; None if it was not asked for"""
-
-    def combine(self, y: Array = None, out: Array = None, **options: Any) -> Result | None:
-        """`Rank.combine` of this operation."""
-        return self.rank.combine(self.number, y, out, **options)
-
-    def combine_rows(self, into: Array) -> None:
-        """`Rank.combine_rows` of this operation."""
-        self.rank.combine_rows(self.number, into, self.info.num_rows if self.info else 0)
-
-    def finish(self) -> None:
-        """`Rank.finish` of this operation."""
-        self.rank.finish(self.number)
-
-    def wait(self, timeout: float | None = None, *, result: bool = False) -> tuple[Info, Result | None]:
-        """`Rank.wait` of this operation."""
-        return self.rank.wait(self.number, timeout, result=result)
-
-    def __repr__(self) -> str:
-        return f"<weft.ep.Operation {self.number}>"
+from .. import _asyncio, _weft
+from .._common import RANKS, milliseconds, note_open, option_ms
+from .._weft import Info, Result
+from ..store import Store
+from ._operation import Operation
+from ._receive import Receive, make_arrays
+from ._values import (
+    Array,
+    CombineDType,
+    DType,
+    Event,
+    EventKind,
+    Layout,
+    Memory,
+    Mode,
+    PeerStats,
+    RankState,
+    Stats,
+    View,
+)
 
 
 class Rank:
@@ -458,42 +180,9 @@ class Rank:
         kind = DType(DType.of(dtype)) if dtype is not None else self.dtype
         room = self.max_tokens * self.capacity if rows is None else rows
         if self._host:
-            self._make_arrays(arrays, order, kind, room, topk or self.topk, row_bytes, scale_bytes, in_place)
+            make_arrays(self, arrays, order, kind, room, topk or self.topk, row_bytes, scale_bytes, in_place)
         flags = int(keep_places) | int(zero_padding) << 1
         return Receive(self, order, room, kind, row_bytes, scale_bytes, alignment, flags, arrays)
-
-    def _make_arrays(self, arrays: dict[str, Array], layout: Layout, dtype: DType, rows: int, topk: int,
-                     row_bytes: int, scale_bytes: int, in_place: bool) -> None:
-        import numpy as np
-
-        experts, hidden = self.experts_per_rank, self.hidden
-        shape = (experts, rows) if layout == Layout.PER_EXPERT else (rows,)
-
-        def make(name: str, extra: tuple[int, ...], kind: Any) -> None:
-            if name not in arrays:
-                arrays[name] = np.zeros(extra, kind)
-
-        if in_place:
-            make("rows_at", shape, np.uint64)
-        elif dtype == DType.BF16:
-            make("x", (*shape, hidden), np.uint16)
-        else:
-            make("x", (*shape, row_bytes if dtype == DType.OPAQUE else hidden), np.uint8)
-        if not in_place and dtype in (DType.FP8, DType.FP8_POW2):
-            make("scales", (*shape, (hidden + 127) // 128), np.float32)
-        elif not in_place and dtype == DType.FP8_UE8M0:
-            make("scales", (*shape, (hidden + 511) // 512), np.uint32)
-        elif not in_place and dtype == DType.OPAQUE and scale_bytes:
-            make("scales", (*shape, scale_bytes // 4), np.uint32)
-        make("counts", (experts,), np.int32)
-        make("src_rank", shape, np.int32)
-        make("src_token", shape, np.int32)
-        if layout == Layout.RANK_MAJOR:
-            make("local_expert", (rows, topk), np.int32)
-            make("weights", (rows, topk), np.float32)
-        if layout == Layout.PACKED:
-            make("slot", (rows, topk), np.int32)
-            make("expert_end", (experts,), np.int32)
 
     def dispatch(self, x: Array, topk_idx: Array, topk_weights: Array = None, *, into: Receive, scales: Array = None,
                  dtype: DType | str = DType.GROUP, stream: Any = None, num_tokens_at: Array = None,

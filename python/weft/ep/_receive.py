@@ -1,0 +1,91 @@
+"""The buffers that operations are received into."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .. import _weft
+from ._values import Array, DType, Layout, Told
+
+if TYPE_CHECKING:
+    from ._rank import Rank
+
+
+class Receive:
+    """The buffers that operations are received into, checked once for any number of operations: see `Rank.receive`.
+
+    The arrays are attributes, as they were given or made: x, scales, counts, src_rank, src_token, range, local_expert,
+    weights, expert_total, wait_ns, slot, expert_end, lost, told, rows_at; None for those that there are none of. Their
+    shapes are those of struct weft_ep_recv_args.
+    """
+
+    FIELDS = ("x", "scales", "counts", "src_rank", "src_token", "range", "local_expert", "weights", "expert_total",
+              "wait_ns", "slot", "expert_end", "lost", "told", "rows_at")
+
+    def __init__(self, rank: Rank, layout: Any, rows: int, dtype: Any, row_bytes: int, scale_bytes: int,
+                 alignment: int, flags: int, arrays: dict[str, Array]) -> None:
+        unknown = set(arrays) - set(self.FIELDS)
+        if unknown:
+            raise TypeError(f"receive: there is no {', '.join(sorted(unknown))}, but {', '.join(self.FIELDS)}")
+        self.x = arrays.get("x")
+        self.scales = arrays.get("scales")
+        self.counts = arrays.get("counts")
+        self.src_rank = arrays.get("src_rank")
+        self.src_token = arrays.get("src_token")
+        self.range = arrays.get("range")
+        self.local_expert = arrays.get("local_expert")
+        self.weights = arrays.get("weights")
+        self.expert_total = arrays.get("expert_total")
+        self.wait_ns = arrays.get("wait_ns")
+        self.slot = arrays.get("slot")
+        self.expert_end = arrays.get("expert_end")
+        self.lost = arrays.get("lost")
+        self.rows_at = arrays.get("rows_at")
+        self.told_array = arrays.get("told")
+        self.layout = Layout(Layout.of(layout))
+        """how the rows are laid out"""
+        self.rows = rows
+        """the room"""
+        self._handle = _weft.receive(rank._handle, int(self.layout), rows, DType.of(dtype), row_bytes, scale_bytes,
+                                     alignment, flags, arrays)
+
+    @property
+    def told(self) -> Told | None:
+        """What the last dispatch brought; host memory, where an array ``told`` was given."""
+        told = self._handle.told
+        return None if told is None else Told(*told)
+
+
+def make_arrays(rank: Rank, arrays: dict[str, Array], layout: Layout, dtype: DType, rows: int, topk: int,
+                row_bytes: int, scale_bytes: int, in_place: bool) -> None:
+    """Adds to `arrays` those of a receive on host memory that the caller did not give: see `Rank.receive`."""
+    import numpy as np
+
+    experts, hidden = rank.experts_per_rank, rank.hidden
+    shape = (experts, rows) if layout == Layout.PER_EXPERT else (rows,)
+
+    def make(name: str, extra: tuple[int, ...], kind: Any) -> None:
+        if name not in arrays:
+            arrays[name] = np.zeros(extra, kind)
+
+    if in_place:
+        make("rows_at", shape, np.uint64)
+    elif dtype == DType.BF16:
+        make("x", (*shape, hidden), np.uint16)
+    else:
+        make("x", (*shape, row_bytes if dtype == DType.OPAQUE else hidden), np.uint8)
+    if not in_place and dtype in (DType.FP8, DType.FP8_POW2):
+        make("scales", (*shape, (hidden + 127) // 128), np.float32)
+    elif not in_place and dtype == DType.FP8_UE8M0:
+        make("scales", (*shape, (hidden + 511) // 512), np.uint32)
+    elif not in_place and dtype == DType.OPAQUE and scale_bytes:
+        make("scales", (*shape, scale_bytes // 4), np.uint32)
+    make("counts", (experts,), np.int32)
+    make("src_rank", shape, np.int32)
+    make("src_token", shape, np.int32)
+    if layout == Layout.RANK_MAJOR:
+        make("local_expert", (rows, topk), np.int32)
+        make("weights", (rows, topk), np.float32)
+    if layout == Layout.PACKED:
+        make("slot", (rows, topk), np.int32)
+        make("expert_end", (experts,), np.int32)

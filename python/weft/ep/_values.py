@@ -1,0 +1,193 @@
+"""The names that a group's calls take, and the values that they give."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, NamedTuple
+
+Array = Any
+"""An array of any framework, or a `weft.Buffer` of one."""
+
+
+class _Named(enum.IntEnum):
+    @classmethod
+    def of(cls, value: Any) -> int:
+        """The number of a name such as ``"bf16"``, of a member or of a number."""
+        if isinstance(value, str):
+            try:
+                return int(cls[value.upper()])
+            except KeyError:
+                names = ", ".join(name.lower() for name in cls.__members__)
+                raise ValueError(f"{cls.__name__}: there is no {value!r}, but {names}") from None
+        return int(cls(value))
+
+
+class DType(_Named):
+    """The type of the rows that a dispatch, or a combine, sends."""
+
+    GROUP = 0
+    """as the group was opened; there bf16"""
+    BF16 = 1
+    FP8 = 2
+    """e4m3, one f32 scale for 128 values"""
+    FP8_POW2 = 3
+    """the same, the scale rounded up to a power of two"""
+    FP8_UE8M0 = 4
+    """the same, the scales as ue8m0: uint32 [ceil(H/512)] for a row"""
+    OPAQUE = 5
+    """bytes that the library does not look at, and 4-byte units of scales"""
+
+
+class CombineDType(_Named):
+    """The type of the values that a combine sends; what the caller gives and gets is bf16."""
+
+    GROUP = 0
+    BF16 = 1
+    LOGFMT10 = 2
+    """10 bits a value: see enum weft_ep_combine_dtype"""
+
+
+class Layout(_Named):
+    """How received rows are laid out."""
+
+    PER_EXPERT = 1
+    """x [E][rows][H]: the rows of each local expert; the combine weighs and sums"""
+    RANK_MAJOR = 2
+    """x [rows][H]: one row for a token on each rank; the caller weighs, the combine adds"""
+    PACKED = 3
+    """x [rows][H]: as PER_EXPERT, the parts of experts one after the other"""
+
+
+class Memory(_Named):
+    """Where the rows of operations lie."""
+
+    HOST = 0
+    CUDA = 1
+    AUTO = 2
+    """CUDA if there is a GPU that can do it, else host"""
+
+
+class Mode(_Named):
+    """What a group is made for."""
+
+    DEFAULT = 0
+    """LATENCY for few tokens, else THROUGHPUT"""
+    LATENCY = 1
+    """a few tokens as fast as they can be"""
+    THROUGHPUT = 2
+    """many tokens, through windows of a bounded size"""
+
+
+class RankState(enum.IntEnum):
+    """What a rank index is to this rank."""
+
+    ABSENT = 0
+    CONNECTED = 1
+    ACTIVE = 2
+    MASKED = 3
+    LOST = 4
+
+
+class EventKind(enum.IntEnum):
+    """What happened in the group, as this rank sees it."""
+
+    CONNECTED = 1
+    """windows with the rank are mapped in both directions"""
+    PEER_LOST = 2
+    """it was found dead or silent; `Event.detail` says how"""
+    COMMITTED = 3
+    """a view is agreed on"""
+    ACTIVATED = 4
+    """a view takes effect with operation `Event.op`"""
+    RELEASED = 5
+    """windows with the rank are unmapped"""
+    STORE_LOST = 6
+    """the store does not answer: operations go on, changes of the view wait"""
+    STORE_BACK = 7
+    """it answers again"""
+    FENCED = 8
+    """this rank was removed"""
+
+
+class Event(NamedTuple):
+    """One event of a group."""
+
+    kind: EventKind
+    """what happened"""
+    rank: int
+    """the peer concerned; -1: none"""
+    incarnation: int
+    """of that rank; 0: none"""
+    epoch: int
+    """the view concerned; 0: none"""
+    op: int
+    """ACTIVATED: the operation; else 0"""
+    time_ns: int
+    """when, by ``time.monotonic_ns()``"""
+    dropped: int
+    """events for which there was no room since the one that was taken before"""
+    detail: str
+    """a few words, or "" """
+
+
+class View(NamedTuple):
+    """The agreed list of active ranks."""
+
+    epoch: int
+    """its number"""
+    ranks: list[int]
+    """ascending"""
+
+
+class Stats(NamedTuple):
+    """Counters since the rank was opened: see struct weft_ep_stats."""
+
+    operations: int
+    dispatch_wire_bytes: int
+    dispatch_logical_bytes: int
+    combine_wire_bytes: int
+    combine_logical_bytes: int
+    connected: int
+    window_bytes: int
+    activations: int
+    lost: int
+    missing: int
+    wait_ns: int
+
+
+class PeerStats(NamedTuple):
+    """Counters of one peer, since it was connected."""
+
+    incarnation: int
+    sent_bytes: int
+    received_bytes: int
+    window_bytes: int
+    wait_ns: int
+
+
+class Limits(NamedTuple):
+    """How large groups may be: see struct weft_ep_limits."""
+
+    max_tokens: int
+    max_hidden: int
+    max_topk: int
+    max_experts_per_rank: int
+    max_capacity: int
+    max_cuda_ranks: int
+    depth: int
+    max_combines: int
+    max_latency_tokens: int
+    min_processors: int
+
+
+class Told(NamedTuple):
+    """What a dispatch brought, as ``Receive(told=...)`` has it on host memory."""
+
+    op: int
+    epoch: int
+    mark: int
+    num_ranks: int
+    num_rows: int
+    rows_needed: int
+    num_lost: int
+    written: int
