@@ -196,9 +196,10 @@ static void leave(struct meet *meet) {
   if (meet->joined)
     await_judgement(meet);
   bool joined = meet->joined, tell = joined ? meet->workers[meet->rank].end == MEET_GOING : meet->claimed;
+  uint32_t rank = meet->rank; // of one that has not joined, the watch may still set it
   pthread_mutex_unlock(&meet->lock);
   if (tell)
-    meet_put_end(meet, meet->rank, meet->id, "left", 0, "");
+    meet_put_end(meet, rank, meet->id, "left", 0, "");
   if (joined)
     clear_dead(meet);
   meet_linker_stop(meet);
