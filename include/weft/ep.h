@@ -175,7 +175,8 @@ enum weft_ep_rank_state {
 enum weft_ep_event_kind {
   WEFT_EP_EVENT_CONNECTED = 1,  /**< windows with `rank` are mapped in both directions; on another host `detail` is the
                                    way */
-  WEFT_EP_EVENT_PEER_LOST = 2,  /**< `rank` was found dead or silent; `detail` says how */
+  WEFT_EP_EVENT_PEER_LOST = 2,  /**< this rank found `rank` dead or silent; `detail` says how. Of a loss that others
+                                   found first, COMMITTED may be the only event: its view is without the rank */
   WEFT_EP_EVENT_COMMITTED = 3,  /**< view `epoch` is agreed on */
   WEFT_EP_EVENT_ACTIVATED = 4,  /**< view `epoch` takes effect with operation `op` */
   WEFT_EP_EVENT_RELEASED = 5,   /**< windows with `rank` are unmapped */
