@@ -2,7 +2,7 @@
 #include "base/fail.h"
 #include "base/time/clock.h"
 #include "ep/host/answer/row_weights.h"
-#include "ep/host/flow.h"
+#include "ep/host/flow_wait.h"
 #include "ep/host/host.h"
 #include "ep/remote/remote_link.h"
 

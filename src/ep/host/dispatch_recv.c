@@ -5,7 +5,7 @@
 
 #include "base/fail.h"
 #include "ep/core/args.h"
-#include "ep/host/flow.h"
+#include "ep/host/flow_wait.h"
 #include "ep/host/host.h"
 #include "ep/host/route/kept_route.h"
 #include "ep/host/rows/rows.h"

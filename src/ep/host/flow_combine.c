@@ -3,7 +3,7 @@
 // added.
 #include "base/fail.h"
 #include "base/time/clock.h"
-#include "ep/host/flow.h"
+#include "ep/host/flow_wait.h"
 #include "ep/host/host.h"
 
 enum { SUMS_AT_ONCE = 32 }; // tokens, between two looks at whom to answer

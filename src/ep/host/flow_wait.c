@@ -1,6 +1,6 @@
 // How a rank waits while rows flow in pieces (THROUGHPUT): for all peers at once, each with a deadline of its own,
 // which counts from when it last sent or took a piece.
-#include "ep/host/flow.h"
+#include "ep/host/flow_wait.h"
 #include "base/time/clock.h"
 #include "ep/host/host.h"
 

@@ -4,7 +4,7 @@
 
 #include "base/fail.h"
 #include "base/time/clock.h"
-#include "ep/host/flow.h"
+#include "ep/host/flow_wait.h"
 #include "ep/host/host.h"
 #include "ep/host/route/kept_route.h"
 #include "ep/host/rows/rows.h"

@@ -1,6 +1,6 @@
 // Rows that flow in pieces (THROUGHPUT): flow_wait.c, flow_dispatch.c, flow_combine.c.
-#ifndef EP_HOST_FLOW_H
-#define EP_HOST_FLOW_H
+#ifndef EP_HOST_FLOW_WAIT_H
+#define EP_HOST_FLOW_WAIT_H
 
 #include "ep/host/host.h"
 
