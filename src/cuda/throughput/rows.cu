@@ -1,6 +1,7 @@
 // The rows of a dispatch: some blocks send them to other ranks, others receive, and bring this rank's own to their
 // places.
 #include "cuda/throughput/launch.h"
+#include "cuda/throughput/lost.cuh"
 #include "cuda/throughput/receive.cuh"
 #include "cuda/throughput/send.cuh"
 #include "cuda/throughput/sizes.h"
@@ -15,6 +16,19 @@ struct rows_launch {
   flow_role sends, receives, owns;
 };
 
+// A pair that came: its rows stay, and its selections are in them. [a thread]
+__device__ __forceinline__ void note_pair(const cuda_rows_args &args, const flow_kernel &kernel, uint32_t pair,
+                                          uint32_t rows, uint32_t *bits) {
+  for (uint32_t k = 0; k < args.topk; k++) {
+    size_t at = (size_t)pair * args.topk + k;
+    int32_t place = ((const volatile int32_t *)kernel.route.place)[at];
+    if (place >= 0 && (uint32_t)place < rows)
+      atomicOr(&bits[place / 32], 1u << place % 32);
+    if (args.slot && pair < args.rows)
+      args.slot[at] = place;
+  }
+}
+
 // What did not come: rows of a source that was lost in mid-flow become 0, and nobody's.
 // [block]
 __device__ __noinline__ void fill_lost(const cuda_rows_args &args, const flow_kernel &kernel,
@@ -23,51 +37,28 @@ __device__ __noinline__ void fill_lost(const cuda_rows_args &args, const flow_ke
   uint32_t E = args.flow.experts, lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
   // A bit for each pair, or row of the caller's buffer, that has come.
   uint32_t *bits = args.workspace + ROWS_PLACES + (size_t)gridDim.x * places_words(E);
-  bool rank_major = args.layout == WEFT_EP_RANK_MAJOR;
   uint32_t rows = args.layout == WEFT_EP_PER_EXPERT ? E * args.rows : args.rows;
   // The workspace has no bits for more: then it is known that the source is lost, and its rows are as they were.
   if ((uint64_t)rows > (uint64_t)kernel.route.max_rows * args.flow.topk)
     return;
   for (uint32_t i = threadIdx.x; i < (rows + 31) / 32; i += blockDim.x)
     bits[i] = 0;
-  __syncthreads();
   for (uint32_t seat = 0; seat < DEVICE_SEATS; seat++) {
     if (!has(lost, seat))
       continue;
+    clear_slots(args, kernel, seat, threadIdx.x, blockDim.x);
+    __syncthreads();
     for (uint32_t c = warp; c < CUDA_CHANNELS; c += warps) {
       uint32_t came = *(const volatile uint32_t *)&kernel.route.came[seat * CUDA_CHANNELS + c];
       const int32_t *order = kernel.route.order + ((size_t)seat * CUDA_CHANNELS + c) * args.flow.list;
       for (uint32_t i = lane; i < came; i += WARP) {
         uint32_t pair = (uint32_t)((const volatile int32_t *)order)[i];
-        if (pair >= kernel.route.max_rows)
-          continue;
-        for (uint32_t k = 0; k < args.topk; k++) {
-          int32_t place = ((const volatile int32_t *)kernel.route.place)[(size_t)pair * args.topk + k];
-          if (place >= 0 && (uint32_t)place < rows)
-            atomicOr(&bits[place / 32], 1u << place % 32);
-        }
+        if (pair < kernel.route.max_rows)
+          note_pair(args, kernel, pair, rows, bits);
       }
     }
     __syncthreads();
-    uint32_t parts = rank_major ? 1 : E;
-    for (uint32_t e = 0; e < parts; e++) {
-      uint32_t begin = rank_major ? kernel.row_base[seat] : table.first[table.at(seat, e)];
-      uint32_t count = rank_major ? kernel.op.rows[seat] : table.count(seat, e);
-      uint32_t part = args.layout == WEFT_EP_PER_EXPERT ? e * args.rows : 0;
-      for (uint32_t i = warp; i < count && begin + i < args.rows; i += warps) {
-        uint32_t row = part + begin + i;
-        if (bits[row / 32] >> row % 32 & 1)
-          continue;
-        zero_row(args, row, kernel.op.rank[seat], lane);
-        if (rank_major && lane < args.topk) {
-          if (args.local_expert)
-            args.local_expert[(size_t)row * args.topk + lane] = -1;
-          if (args.weights)
-            args.weights[(size_t)row * args.topk + lane] = 0.0f;
-        }
-      }
-    }
-    // PACKED: the selections of pairs that did not come. Those that came have written theirs.
+    clear_rows(args, kernel, table, seat, bits, warp, warps);
     __syncthreads();
   }
 }
