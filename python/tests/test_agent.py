@@ -138,6 +138,9 @@ def test_files(pair: Pair, tmp_path: pathlib.Path) -> None:
         assert (tmp_path / "f").read_bytes() == data.tobytes()
         assert agent.query(kind=weft.Kind.FILE, path=str(tmp_path / "f")).length == 100
         assert not agent.query(kind=weft.Kind.FILE, path=str(tmp_path / "none")).there
+        part = agent.register_address(data.ctypes.data, 10, read_only=True)
+        cloud = agent.register_object("bucket/key", 7, private=True)
+        assert agent.regions() == [memory.info, file.info, part.info, cloud.info]
 
 
 def test_store_and_labels(store: weft.Store) -> None:

@@ -229,6 +229,9 @@ class Agent:
                 device: int = -1, fd: int = -1, path: str | None = None,
                 transports: str | None = None) -> Region:
         number = self._handle.register(int(kind), flags, source, address, length, device, fd, path, transports)
+        if source is None and (kind != Kind.CUDA or device >= 0):  # nothing to ask for, however many there are
+            where = device if kind == Kind.CUDA else -1
+            return Region(self, RegionInfo(number, address, length, kind, where, flags))
         known = next(one for one in self.regions() if one.id == number)
         return Region(self, known)
 

@@ -5,6 +5,7 @@ With --docs it writes the reference of the package into BUILD/docs/python instea
 
 What comes from PyPI is kept in BUILD/python-test for the next run. Skipped, with the reason, where it cannot be had.
 """
+import contextlib
 import os
 import pathlib
 import shutil
@@ -58,13 +59,17 @@ def make_environment(folder):
     return python
 
 
+def pip_install(python, package, *options):
+    run(f"pip install {package.name}", [
+        python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index", "--no-deps",
+        "--no-build-isolation", "--force-reinstall", package, *options])
+
+
 def install(python, build):
     defines = {"WEFT_BUILD_TREE": build}
     if shutil.which("ccache"):
         defines["CMAKE_CXX_COMPILER_LAUNCHER"] = "ccache"
-    run("pip install", [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index",
-                        "--no-deps", "--no-build-isolation", "--force-reinstall", PACKAGE,
-                        *[f"-Ccmake.define.{name}={value}" for name, value in defines.items()]])
+    pip_install(python, PACKAGE, *[f"-Ccmake.define.{name}={value}" for name, value in defines.items()])
 
 
 def write_docs(python, build):
@@ -76,14 +81,20 @@ def write_docs(python, build):
     print(build / "docs" / "python" / "index.html")
 
 
-def main():
-    build = pathlib.Path(sys.argv[1])
+def prepare(build):
+    """A virtual environment with the tools and the package; its python."""
     if not pathlib.Path(sysconfig.get_paths()["include"], "Python.h").exists():
         skip("no Python.h: install python3-dev")
     if not (build / "libweft.so.0").exists():
         skip(f"{build} has no libweft.so.0")
     python = make_environment(build / "python-test")
     install(python, build)
+    return python
+
+
+def main():
+    build = pathlib.Path(sys.argv[1])
+    python = prepare(build)
     if "--docs" in sys.argv:
         write_docs(python, build)
         return
@@ -91,12 +102,20 @@ def main():
     print("the package is in order")
 
 
-def check(python):
+@contextlib.contextmanager
+def scratch_folder():
+    """A folder that goes again, and an environment that leaves nothing elsewhere."""
     scratch = pathlib.Path(os.environ.get("TMPDIR", "/tmp"), f"weft-python-{os.getpid()}")
     scratch.mkdir()
     try:
-        caches = {**os.environ, "RUFF_CACHE_DIR": str(scratch / "ruff"), "PYTHONDONTWRITEBYTECODE": "1",
-                  "TMPDIR": str(scratch)}
+        yield scratch, {**os.environ, "RUFF_CACHE_DIR": str(scratch / "ruff"), "PYTHONDONTWRITEBYTECODE": "1",
+                        "TMPDIR": str(scratch), "XDG_CACHE_HOME": str(scratch / "cache")}
+    finally:
+        shutil.rmtree(scratch)
+
+
+def check(python):
+    with scratch_folder() as (scratch, caches):
         run("ruff", [python, "-m", "ruff", "check", PACKAGE], env=caches)
         run("mypy", [python, "-m", "mypy", "--strict", "--cache-dir", scratch / "mypy", PACKAGE / "weft"],
             env=caches, cwd=PACKAGE)
@@ -107,8 +126,6 @@ def check(python):
                      "-o python/weft/_weft.pyi")
         run("pytest", [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", PACKAGE / "tests"], env=caches,
             cwd=scratch)
-    finally:
-        shutil.rmtree(scratch)
 
 
 if __name__ == "__main__":

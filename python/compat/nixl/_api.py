@@ -1,0 +1,407 @@
+"""`nixl_agent`: registered memory, transfers, notifications and exchange of metadata.
+
+The names, arguments and answers are those of NIXL's Python interface; the README of weft-compat has a table of what
+differs. Failures are exceptions of `nixl._bindings`.
+"""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any, Optional, Union
+
+from . import _bindings as bindings
+from ._impl import arrays
+from ._impl.lists import read_list
+from .logging import get_logger
+
+DEFAULT_COMM_PORT = bindings.DEFAULT_COMM_PORT
+NIXL_NULL_AGENT = bindings.NIXL_NULL_AGENT
+
+nixl_backend_handle = int
+nixl_thread_sync_t = bindings.nixl_thread_sync_t
+
+logger = get_logger("api")
+
+_OPERATIONS = {"READ": bindings.NIXL_READ, "WRITE": bindings.NIXL_WRITE}
+
+
+class _handle:
+    """A number of an agent's, which is released by `release` or when nobody has the handle any more."""
+
+    __slots__ = ("_agent", "_handle", "_released")
+
+    def __init__(self, agent: bindings.nixlAgent, value: int) -> None:
+        self._agent = agent
+        self._handle = int(value)
+        self._released = False
+
+    def _release(self) -> None:
+        raise NotImplementedError
+
+    def release(self) -> None:
+        """Releases it. A second time is no error."""
+        if not self._released:
+            self._release()
+            self._released = True
+
+    def __index__(self) -> int:
+        return self._handle
+
+    def __del__(self) -> None:
+        try:
+            self.release()
+        except Exception as error:
+            logger.error("%r was not released: %s", self, error)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._handle}{', released' if self._released else ''}>"
+
+
+class nixl_prepped_dlist_handle(_handle):
+    """A prepared list of descriptors."""
+
+    __slots__ = ()
+
+    def _release(self) -> None:
+        self._agent.releasedDlistH(self._handle)
+
+
+class nixl_xfer_handle(_handle):
+    """A transfer. Releasing it while it is in flight cancels it."""
+
+    __slots__ = ()
+
+    def _release(self) -> None:
+        self._agent.releaseXferReq(self._handle)
+
+
+class nixl_agent_config:
+    """How to open an agent.
+
+    enable_listen_thread: other agents may fetch its metadata at `listen_port`. capture_telemetry: `get_xfer_telemetry`
+    answers. backends: those to create at once. enable_prog_thread, num_threads and sync_mode change nothing: an agent
+    has a thread of its own, which sleeps while there is nothing to do, and any thread may use it.
+    """
+
+    def __init__(self, enable_prog_thread: bool = True, enable_listen_thread: bool = False,
+                 listen_port: int = DEFAULT_COMM_PORT, capture_telemetry: bool = False, num_threads: int = 0,
+                 backends: list[str] = ["UCX"], sync_mode: Optional[nixl_thread_sync_t] = None) -> None:
+        if sync_mode is not None and not isinstance(sync_mode, nixl_thread_sync_t):
+            raise TypeError(f"sync_mode: a nixl_thread_sync_t is wanted, not {sync_mode!r}")
+        self.backends = backends
+        self.enable_pthread = enable_prog_thread
+        self.enable_listen = enable_listen_thread
+        self.port = listen_port
+        self.capture_telemetry = capture_telemetry
+        self.num_threads = num_threads
+        self.sync_mode = sync_mode
+
+
+class nixl_agent:
+    """An agent. With instantiate_all it has every back end that works here; a configuration says which it has."""
+
+    def __init__(self, agent_name: str, nixl_conf: Optional[nixl_agent_config] = None,
+                 instantiate_all: bool = False) -> None:
+        if nixl_conf is not None and instantiate_all:
+            logger.warning("instantiate_all is passed over: the configuration names the back ends")
+            instantiate_all = False
+        conf = nixl_conf or nixl_agent_config()
+        low = bindings.nixlAgentConfig(useProgThread=conf.enable_pthread, useListenThread=conf.enable_listen,
+                                       listenPort=conf.port, captureTelemetry=conf.capture_telemetry)
+        self.name = agent_name
+        self.agent = bindings.nixlAgent(agent_name, low)
+        self.notifs: dict[str, list[bytes]] = {}
+        self.backends: dict[str, nixl_backend_handle] = {}
+        self.backend_mems: dict[str, list[str]] = {}
+        self.backend_options: dict[str, dict[str, str]] = {}
+        self.nixl_mems = arrays.MEMS
+        self.nixl_ops = _OPERATIONS
+        self.plugin_list = self.agent.getAvailPlugins()
+        self.plugin_b_options: dict[str, dict[str, str]] = {}
+        self.plugin_mem_types: dict[str, list[str]] = {}
+        for plugin in self.plugin_list:
+            self.plugin_b_options[plugin], self.plugin_mem_types[plugin] = self.agent.getPluginParams(plugin)
+        for backend in self.plugin_list if instantiate_all else conf.backends:
+            if backend in self.plugin_list:
+                self.create_backend(backend)
+            else:
+                logger.warning("the back end %s is left out: its plug-in is not among %s", backend,
+                               ", ".join(self.plugin_list))
+
+    # --- back ends ---
+
+    def get_plugin_list(self) -> list[str]:
+        """The plug-ins that work on this host."""
+        return list(self.plugin_list)
+
+    def _known(self, table: dict[str, Any], backend: str, what: str) -> Any:
+        if backend not in table:
+            logger.warning("%s is no %s of this agent: there are %s", backend, what, ", ".join(table) or "none")
+            return None
+        return table[backend].copy()
+
+    def get_plugin_mem_types(self, backend: str) -> list[str]:
+        """The kinds of memory that a plug-in moves; none, with a warning, where there is no such plug-in."""
+        return self._known(self.plugin_mem_types, backend, "plug-in") or []
+
+    def get_plugin_params(self, backend: str) -> dict[str, str]:
+        """The parameters of a plug-in that Weft heeds, with their defaults."""
+        return self._known(self.plugin_b_options, backend, "plug-in") or {}
+
+    def get_backend_mem_types(self, backend: str) -> list[str]:
+        """The kinds of memory that a back end moves."""
+        return self._known(self.backend_mems, backend, "back end") or []
+
+    def get_backend_params(self, backend: str) -> dict[str, str]:
+        """The parameters that a back end was created with."""
+        return self._known(self.backend_options, backend, "back end") or {}
+
+    def create_backend(self, backend: str, initParams: dict[str, str] = {}) -> None:
+        """Creates a back end. `nixlNotFoundError`: it does not work here, and why."""
+        handle = self.agent.createBackend(backend, initParams)
+        self.backends[backend] = handle
+        self.backend_options[backend], self.backend_mems[backend] = self.agent.getBackendParams(handle)
+
+    def _handles(self, backends: list[str]) -> list[int]:
+        missing = [name for name in backends if name not in self.backends]
+        if missing:
+            raise bindings.nixlNotFoundError(f"this agent has no back end {', '.join(missing)}: it has "
+                                             f"{', '.join(self.backends) or 'none'}")
+        return [self.backends[name] for name in backends]
+
+    # --- memory ---
+
+    def register_memory(self, reg_list: Any, mem_type: Optional[str] = None,
+                        backends: list[str] = []) -> bindings.nixlRegDList:
+        """Registers memory, files or objects, of any form that `get_reg_descs` takes; the list, for
+        `deregister_memory`."""
+        descs: bindings.nixlRegDList = self._wanted(self.get_reg_descs(reg_list, mem_type), "register_memory")
+        self.agent.registerMem(descs, self._handles(backends))
+        return descs
+
+    def deregister_memory(self, dereg_list: bindings.nixlRegDList, backends: list[str] = []) -> None:
+        """Deregisters what `register_memory` registered. Idle transfers and prepared lists that use it are released."""
+        self.agent.deregisterMem(dereg_list, self._handles(backends))
+
+    def query_memory(self, reg_list: Any, backend: str,
+                     mem_type: Optional[str] = None) -> list[Optional[dict[str, str]]]:
+        """What there is of each descriptor, with its size in bytes; None where there is nothing."""
+        descs = self._wanted(self.get_reg_descs(reg_list, mem_type), "query_memory")
+        return self.agent.queryMem(descs, self._handles([backend])[0])
+
+    @staticmethod
+    def _wanted(descs: Any, call: str) -> Any:
+        if descs is None:
+            raise bindings.nixlInvalidParamError(f"{call}: these are no descriptors; the log says why")
+        return descs
+
+    # --- transfers ---
+
+    def make_connection(self, remote_agent: str, backends: list[str] = []) -> None:
+        """Connects to an agent before the first transfer does."""
+        self.agent.makeConnection(remote_agent, self._handles(backends))
+
+    def prep_xfer_dlist(self, agent_name: str, xfer_list: Any, mem_type: Optional[str] = None,
+                        backends: list[str] = []) -> nixl_prepped_dlist_handle:
+        """Looks descriptors up once, for many transfers: of this agent ("NIXL_INIT_AGENT" or ""), of another one, or
+        with this agent's own name as the remote side of transfers within it."""
+        descs = self._wanted(self.get_xfer_descs(xfer_list, mem_type), "prep_xfer_dlist")
+        name = bindings.NIXL_INIT_AGENT if agent_name in ("NIXL_INIT_AGENT", "") else agent_name
+        return nixl_prepped_dlist_handle(self.agent, self.agent.prepXferDlist(name, descs, self._handles(backends)))
+
+    @staticmethod
+    def _operation(operation: str) -> Any:
+        if operation not in _OPERATIONS:
+            raise bindings.nixlInvalidParamError(f"operation {operation!r}: want 'READ' or 'WRITE'")
+        return _OPERATIONS[operation]
+
+    def make_prepped_xfer(self, operation: str, local_xfer_side: nixl_prepped_dlist_handle, local_indices: Any,
+                          remote_xfer_side: nixl_prepped_dlist_handle, remote_indices: Any, notif_msg: bytes = b"",
+                          backends: list[str] = [], skip_desc_merge: bool = False) -> nixl_xfer_handle:
+        """A transfer between descriptors of two prepared lists, which the indices choose in their order."""
+        made = self.agent.makeXferReq(self._operation(operation), int(local_xfer_side.__index__()), local_indices,
+                                      int(remote_xfer_side.__index__()), remote_indices, notif_msg,
+                                      self._handles(backends), skip_desc_merge)
+        return nixl_xfer_handle(self.agent, made)
+
+    def initialize_xfer(self, operation: str, local_descs: bindings.nixlXferDList,
+                        remote_descs: bindings.nixlXferDList, remote_agent: str, notif_msg: bytes = b"",
+                        backends: list[str] = []) -> nixl_xfer_handle:
+        """A transfer between two lists of descriptors of equal lengths. remote_agent may be this agent itself."""
+        made = self.agent.createXferReq(self._operation(operation), local_descs, remote_descs, remote_agent, notif_msg,
+                                        self._handles(backends))
+        return nixl_xfer_handle(self.agent, made)
+
+    @staticmethod
+    def _word(status: bindings.nixl_status_t) -> str:
+        return {bindings.NIXL_SUCCESS: "DONE", bindings.NIXL_IN_PROG: "PROC"}.get(status, "ERR")
+
+    def transfer(self, handle: nixl_xfer_handle, notif_msg: bytes = b"") -> str:
+        """Starts a transfer, for the first time or again: "DONE", or "PROC" while it is in flight. What it failed with
+        is raised. The remote agent gets the notification when the data is there."""
+        return self._word(self.agent.postXferReq(handle.__index__(), notif_msg))
+
+    def check_xfer_state(self, handle: nixl_xfer_handle) -> str:
+        """How a transfer stands: "DONE" or "PROC". What it failed with is raised."""
+        return self._word(self.agent.getXferStatus(handle.__index__()))
+
+    def estimate_xfer_cost(self, req_handle: nixl_xfer_handle) -> tuple[int, int, int]:
+        """(microseconds that it is expected to take, their margin, the method). The margin is 0: Weft knows none."""
+        return self.agent.estimateXferCost(req_handle.__index__())
+
+    def get_xfer_telemetry(self, handle: nixl_xfer_handle) -> bindings.nixlXferTelemetry:
+        """Times and sizes of the last post. `nixlNoTelemetryError`: the agent was opened without."""
+        return self.agent.getXferTelemetry(handle.__index__())
+
+    def query_xfer_backend(self, handle: nixl_xfer_handle) -> str:
+        """The back end that a transfer goes by."""
+        number = self.agent.queryXferBackend(handle.__index__())
+        return next(name for name, handle_of in self.backends.items() if handle_of == number)
+
+    def release_xfer_handle(self, handle: nixl_xfer_handle) -> None:
+        """Frees a transfer; one in flight is cancelled first."""
+        handle.release()
+
+    def release_dlist_handle(self, handle: nixl_prepped_dlist_handle) -> None:
+        """Frees a prepared list."""
+        handle.release()
+
+    def prep_mem_view(self, dlist: Union[bindings.nixlXferDList, bindings.nixlRemoteDList], *,
+                      backends: Optional[list[str]] = None) -> int:
+        """Refused: `nixlNotSupportedError`."""
+        return self.agent.prepMemView(dlist, self._handles(backends or []))
+
+    def release_mem_view(self, mvh: int) -> None:
+        """Refused: `nixlNotSupportedError`."""
+        self.agent.releaseMemView(mvh)
+
+    # --- notifications ---
+
+    def get_new_notifs(self, backends: list[str] = []) -> dict[str, list[bytes]]:
+        """Notifications that nobody has taken: lists by the sender's name."""
+        return self.agent.getNotifs({}, self._handles(backends))
+
+    def update_notifs(self, backends: list[str] = []) -> dict[str, list[bytes]]:
+        """Adds what has come to `notifs`, which keeps all that `check_remote_xfer_done` has not found; all of it."""
+        self.notifs = self.agent.getNotifs(self.notifs, self._handles(backends))
+        return self.notifs
+
+    def check_remote_xfer_done(self, remote_agent_name: str, lookup_tag: bytes, backends: list[str] = [],
+                               tag_is_prefix: bool = True) -> bool:
+        """Whether an agent has sent a notification that begins with a tag, or contains it; if so it is taken."""
+        wanted = lookup_tag.encode() if isinstance(lookup_tag, str) else lookup_tag
+        messages = self.update_notifs(backends).get(remote_agent_name, [])
+        for at, message in enumerate(messages):
+            if message.startswith(wanted) if tag_is_prefix else wanted in message:
+                del messages[at]
+                return True
+        return False
+
+    def send_notif(self, remote_agent_name: str, notif_msg: bytes, backend: Optional[str] = None) -> None:
+        """Sends a notification that no transfer brings."""
+        self.agent.genNotif(remote_agent_name, notif_msg, self._handles([backend] if backend else []))
+
+    # --- metadata ---
+
+    def get_agent_metadata(self) -> bytes:
+        """All of this agent's metadata, for `add_remote_agent` of another one."""
+        return self.agent.getLocalMD()
+
+    def get_partial_agent_metadata(self, descs: bindings.nixlRegDList, inc_conn_info: bool = False,
+                                   backends: list[str] = []) -> bytes:
+        """The metadata of some registered descriptors; with inc_conn_info its reader need not know this agent yet."""
+        return self.agent.getLocalPartialMD(descs, inc_conn_info, self._handles(backends))
+
+    def add_remote_agent(self, metadata: bytes) -> str:
+        """Loads the metadata of another agent; its name."""
+        return self.agent.loadRemoteMD(metadata).decode()
+
+    def remove_remote_agent(self, agent: str) -> None:
+        """Forgets another agent; transfers with it that are in flight fail."""
+        self.agent.invalidateRemoteMD(agent)
+
+    def send_local_metadata(self, ip_addr: str = "", port: int = DEFAULT_COMM_PORT) -> None:
+        """Gives all metadata to the agent that listens there, or to the store of NIXL_ETCD_ENDPOINTS. It returns at
+        once."""
+        self.agent.sendLocalMD(ip_addr, port)
+
+    def send_partial_agent_metadata(self, descs: bindings.nixlRegDList, inc_conn_info: bool = False,
+                                    backends: list[str] = [], ip_addr: str = "", port: int = DEFAULT_COMM_PORT,
+                                    label: str = "") -> None:
+        """The same, of some registered descriptors; in the store under a label."""
+        self.agent.sendLocalPartialMD(descs, inc_conn_info, self._handles(backends), ip_addr, port, label)
+
+    def fetch_remote_metadata(self, remote_agent: str, ip_addr: str = "", port: int = DEFAULT_COMM_PORT,
+                              label: str = "") -> None:
+        """Asks for an agent's metadata, where it listens or in the store. It returns at once: `check_remote_metadata`
+        says when it is here."""
+        self.agent.fetchRemoteMD(remote_agent, ip_addr, port, label)
+
+    def invalidate_local_metadata(self, ip_addr: str = "", port: int = DEFAULT_COMM_PORT) -> None:
+        """Takes the metadata back that was given to the agent there, or to the store. It returns at once."""
+        self.agent.invalidateLocalMD(ip_addr, port)
+
+    def check_remote_metadata(self, agent: str, descs: Optional[bindings.nixlXferDList] = None) -> bool:
+        """Whether an agent's metadata is here, with these descriptors if some are named, and the agent has not gone."""
+        wanted = bindings.nixlXferDList(bindings.DRAM_SEG) if descs is None else descs
+        return self.agent.checkRemoteMD(agent, wanted) == bindings.NIXL_SUCCESS
+
+    # --- descriptors ---
+
+    def _descs(self, descs: Any, mem_type: Optional[str], kind: Any, width: int) -> Any:
+        if isinstance(descs, list) and descs and isinstance(descs[0], tuple):
+            if mem_type is None:
+                logger.error("tuples say no kind of memory: name it by mem_type")
+                return None
+            if len(descs[0]) != width:
+                logger.error("tuples of %d entries are wanted here, not of %d", width, len(descs[0]))
+                return None
+            return kind(arrays.mem_of(mem_type), descs)
+        if arrays.is_rows(descs):
+            if mem_type is None:
+                logger.error("an array of numbers says no kind of memory: name it by mem_type")
+                return None
+            return kind(arrays.mem_of(mem_type), arrays.rows_of(descs))
+        if isinstance(descs, list) and not descs:
+            return kind(arrays.mem_of(mem_type or "DRAM"))
+        found = arrays.pieces_of(descs if isinstance(descs, list) else [descs])
+        if found is None:
+            return None
+        return kind(found[0], [piece if width == 3 else (*piece, b"") for piece in found[1]])
+
+    def get_xfer_descs(self, descs: Any, mem_type: Optional[str] = None) -> Any:
+        """A nixlXferDList of tuples (address, length, device) or an N x 3 array, both with mem_type, of a tensor or any
+        array, of a list of these, or of such a list, which is returned. None: it is none of these; the log says why."""
+        if isinstance(descs, bindings.nixlRegDList):
+            logger.error("a nixlRegDList is to be registered; its trim() gives the list for transfers")
+            return None
+        if isinstance(descs, bindings.nixlXferDList):
+            return descs
+        return self._descs(descs, mem_type, bindings.nixlXferDList, 3)
+
+    def get_reg_descs(self, descs: Any, mem_type: Optional[str] = None) -> Any:
+        """A nixlRegDList, of the same forms; the tuples are (address, length, device, text)."""
+        if isinstance(descs, bindings.nixlRegDList):
+            return descs
+        if isinstance(descs, bindings.nixlXferDList):
+            logger.error("a nixlXferDList is for transfers: pass a nixlRegDList, or what it is made of")
+            return None
+        return self._descs(descs, mem_type, bindings.nixlRegDList, 4)
+
+    def get_remote_descs(self, descs: Any, mem_type: Optional[str] = None) -> Any:
+        """A nixlRemoteDList of tuples (address, length, device, name of the agent), with mem_type."""
+        if isinstance(descs, bindings.nixlRemoteDList):
+            return descs
+        if mem_type is None or not isinstance(descs, list):
+            logger.error("a list of tuples (address, length, device, name of the agent) and its mem_type are wanted")
+            return None
+        return bindings.nixlRemoteDList(arrays.mem_of(mem_type), descs)
+
+    def get_serialized_descs(self, descs: Any) -> bytes:
+        """A list of descriptors as bytes."""
+        return pickle.dumps(descs)
+
+    def deserialize_descs(self, serialized_descs: bytes) -> Any:
+        """The list of `get_serialized_descs`. `pickle.UnpicklingError`: the bytes are something else; nothing of them
+        is run."""
+        return read_list(serialized_descs)

@@ -1,0 +1,84 @@
+"""What programs pass as descriptors: tuples, tensors, arrays of any framework, and N x 3 arrays of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import weft
+
+from ..logging import get_logger
+from .lists import is_array
+from .status import nixl_mem_t, nixlInvalidParamError
+
+logger = get_logger("api")
+
+MEMS: dict[str, nixl_mem_t] = {
+    "DRAM": nixl_mem_t.DRAM_SEG,
+    "VRAM": nixl_mem_t.VRAM_SEG,
+    "FILE": nixl_mem_t.FILE_SEG,
+    "BLOCK": nixl_mem_t.BLK_SEG,
+    "OBJ": nixl_mem_t.OBJ_SEG,
+    "cpu": nixl_mem_t.DRAM_SEG,
+    "cuda": nixl_mem_t.VRAM_SEG,
+    **{mem.name: mem for mem in nixl_mem_t},
+}
+"""Kinds of memory by the names that programs use."""
+
+
+def mem_of(name: str) -> nixl_mem_t:
+    """The kind of memory of that name. `nixlInvalidParamError`: there is none."""
+    try:
+        return MEMS[name]
+    except (KeyError, TypeError):
+        raise nixlInvalidParamError(f"mem_type {name!r}: want one of {', '.join(MEMS)}") from None
+
+
+def piece_of(tensor: Any) -> tuple[nixl_mem_t, tuple[int, int, int]] | None:
+    """Kind, and (address, length, device) of the memory of a tensor or an array; None: its bytes do not lie in a row,
+    and a line in the log says so."""
+    if hasattr(tensor, "data_ptr"):  # torch: of any type, also those that DLPack does not know
+        if not tensor.is_contiguous():
+            logger.error("a tensor whose elements do not lie in a row: pass tensor.contiguous(), or a list of its rows")
+            return None
+        device = int(tensor.get_device())
+        size = tensor.numel() * tensor.element_size()
+        kind = nixl_mem_t.DRAM_SEG if device < 0 else nixl_mem_t.VRAM_SEG
+        return kind, (int(tensor.data_ptr()), int(size), max(device, 0))
+    buffer = weft.Buffer(tensor)
+    if not buffer.contiguous:
+        logger.error("an array whose elements do not lie in a row")
+        return None
+    kind = nixl_mem_t.VRAM_SEG if buffer.on_gpu else nixl_mem_t.DRAM_SEG
+    return kind, (buffer.address, buffer.nbytes, max(buffer.device, 0) if buffer.on_gpu else 0)
+
+
+def pieces_of(tensors: Sequence[Any]) -> tuple[nixl_mem_t, list[tuple[int, int, int]]] | None:
+    """The same of several, which are all in one kind of memory."""
+    kinds, pieces = set(), []
+    for tensor in tensors:
+        piece = piece_of(tensor)
+        if piece is None:
+            return None
+        kinds.add((piece[0], piece[1][2]))
+        pieces.append(piece[1])
+    if len(kinds) != 1:
+        logger.error("the tensors of one list have to be on one device")
+        return None
+    return kinds.pop()[0], pieces
+
+
+def is_rows(descs: Any) -> bool:
+    """Whether it is an array of numbers that describe memory, as against memory."""
+    if not is_array(descs):
+        return False
+    view = memoryview(descs)
+    return view.itemsize == 8 and view.format in ("q", "Q", "l", "L") and (view.shape or ())[1:] in ((3,), (5,))
+
+
+def rows_of(descs: Any) -> Any:
+    """The array, if it can be used. `nixlInvalidParamError`: it is strided (N x 5)."""
+    if memoryview(descs).shape[1:] != (3,):  # type: ignore[index]
+        raise nixlInvalidParamError("descs: an array of shape [N][5] is not taken: pass one of shape [N][3], with a "
+                                    "row (address, length, device) for each piece")
+    return descs

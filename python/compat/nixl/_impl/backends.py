@@ -1,0 +1,157 @@
+"""Back ends by the names that NIXL gives them, and the transports of Weft that each is.
+
+A plug-in is in the list where at least one of its transports works on this host. What a back end can move is what its
+transports can.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import pathlib
+from dataclasses import dataclass, field
+
+import weft
+from weft.agent import TransportInfo
+
+from .status import nixl_mem_t, nixlInvalidParamError, nixlNotFoundError, nixlNotSupportedError
+
+_MEMORY = ("shm", "cuda", "ucx", "ofi")
+_TRANSPORTS: dict[str, tuple[str, ...]] = {
+    "UCX": _MEMORY,
+    "LIBFABRIC": ("shm", "cuda", "ofi"),
+    "POSIX": ("file",),
+    "GDS": ("file",),
+    "GDS_MT": ("file",),
+    "OBJ": ("object",),
+}
+# The parameters of OBJ, and the variables of S3 clients by which the transport takes them.
+_S3: dict[str, str] = {
+    "access_key": "AWS_ACCESS_KEY_ID",
+    "secret_key": "AWS_SECRET_ACCESS_KEY",
+    "session_token": "AWS_SESSION_TOKEN",
+    "region": "AWS_REGION",
+    "endpoint_override": "AWS_ENDPOINT_URL_S3",
+    "ca_bundle": "AWS_CA_BUNDLE",
+    "bucket": "AWS_DEFAULT_BUCKET",
+}
+_KINDS = {weft.Kind.HOST: nixl_mem_t.DRAM_SEG, weft.Kind.CUDA: nixl_mem_t.VRAM_SEG,
+          weft.Kind.FILE: nixl_mem_t.FILE_SEG, weft.Kind.OBJECT: nixl_mem_t.OBJ_SEG}
+
+
+@dataclass
+class Backend:
+    """A back end that an agent has created."""
+
+    name: str
+    transports: tuple[str, ...]
+    mems: tuple[nixl_mem_t, ...]
+    params: dict[str, str] = field(default_factory=dict)
+
+
+@functools.lru_cache(maxsize=1)
+def _transports() -> dict[str, TransportInfo]:
+    return {one.name: one for one in weft.transports()}
+
+
+def _asks_for_ucx() -> bool:
+    """Whether UCX is wanted: it has RDMA here, or somebody named its devices. Its TCP lets whoever reaches its port
+    write to this process, so it is not opened unasked."""
+    if os.environ.get("UCX_TLS") or os.environ.get("UCX_NET_DEVICES"):
+        return True
+    devices = pathlib.Path("/sys/class/infiniband")
+    return devices.is_dir() and any(devices.iterdir())
+
+
+def _working(names: tuple[str, ...]) -> tuple[str, ...]:
+    known = _transports()
+    return tuple(one for one in names
+                 if one in known and known[one].works and (one != "ucx" or _asks_for_ucx()))
+
+
+def _kinds(transports: tuple[str, ...]) -> tuple[nixl_mem_t, ...]:
+    known = _transports()
+    bits = 0
+    for one in transports:
+        bits |= known[one].local_kinds | known[one].remote_kinds
+    if bits & 1 << weft.Kind.CUDA and not known["cuda"].works:
+        bits &= ~(1 << weft.Kind.CUDA)  # the transport could, and there is no GPU
+    return tuple(mem for kind, mem in _KINDS.items() if bits & 1 << kind)
+
+
+def available() -> list[str]:
+    """The plug-ins that work on this host."""
+    names = []
+    for name, transports in _TRANSPORTS.items():
+        working = _working(transports)
+        gpu = not name.startswith("GDS") or nixl_mem_t.VRAM_SEG in _kinds(working)
+        if working and gpu:
+            names.append(name)
+    return names
+
+
+def _defaults(name: str) -> dict[str, str]:
+    """The parameters that Weft heeds, with their defaults. Secrets are not shown."""
+    if name == "OBJ":
+        hidden = ("access_key", "secret_key", "session_token")
+        return {key: "" if key in hidden else os.environ.get(variable, "") for key, variable in _S3.items()}
+    return {"transports": ",".join(_working(_TRANSPORTS[name]))} if len(_TRANSPORTS[name]) > 1 else {}
+
+
+def plugin_params(name: str) -> tuple[dict[str, str], list[str]]:
+    """The parameters of a plug-in and the memory that it moves. `nixlNotFoundError`: there is no such plug-in here."""
+    if name not in available():
+        raise nixlNotFoundError(_missing(name))
+    return _defaults(name), [mem.name for mem in _kinds(_working(_TRANSPORTS[name]))]
+
+
+def _missing(name: str) -> str:
+    have = ", ".join(available())
+    if name not in _TRANSPORTS:
+        return f"there is no plug-in {name}: there are {have}"
+    known = _transports()
+    why = "; ".join(f"{one}: {known[one].why or 'it has no GPU here, or nobody asked for it'}"
+                    for one in _TRANSPORTS[name] if one in known)
+    return f"the plug-in {name} does not work here ({why}); there are {have}"
+
+
+def make_backend(name: str, params: dict[str, str]) -> tuple[Backend, list[str]]:
+    """A back end with its parameters, and the parameters that Weft does not know and passes over."""
+    if name not in available():
+        raise nixlNotFoundError(_missing(name))
+    heeded = _defaults(name)
+    unknown = [key for key in params if key not in heeded]
+    heeded.update({key: str(value) for key, value in params.items() if key in heeded})
+    transports = _working(_TRANSPORTS[name])
+    if "transports" in heeded:
+        wanted = tuple(one.strip() for one in heeded["transports"].split(",") if one.strip())
+        wrong = [one for one in wanted if one not in _TRANSPORTS[name]]
+        if wrong or not wanted:
+            raise nixlInvalidParamError(f"{name}: transports={heeded['transports']}: want some of "
+                                        f"{', '.join(_TRANSPORTS[name])}")
+        transports = wanted
+    if name == "OBJ" and str(params.get("use_virtual_addressing", "false")).lower() == "true":
+        raise nixlNotSupportedError("OBJ: use_virtual_addressing=true: with an endpoint of its own Weft names the "
+                                    "bucket in the path, without one in the host's name")
+    return Backend(name, transports, _kinds(transports), heeded), unknown
+
+
+def s3_environment(backend: Backend, given: dict[str, str]) -> dict[str, str]:
+    """The variables that stand for the parameters of OBJ while its transport opens."""
+    if backend.name != "OBJ":
+        return {}
+    found = {variable: given[key] for key, variable in _S3.items() if given.get(key)}
+    endpoint, scheme = found.get("AWS_ENDPOINT_URL_S3"), given.get("scheme", "http")
+    if endpoint and "://" not in endpoint:
+        found["AWS_ENDPOINT_URL_S3"] = f"{scheme}://{endpoint}"
+    return found
+
+
+def owner_of(transport: str, backends: list[str]) -> str:
+    """Which of an agent's back ends a transfer by this transport belongs to."""
+    fitting = [name for name in backends if transport in _TRANSPORTS[name]]
+    if not fitting:
+        raise nixlNotFoundError(f"no back end of this agent has the transport {transport}")
+    if transport == "ofi" and "LIBFABRIC" in fitting:
+        return "LIBFABRIC"
+    return fitting[0]

@@ -1,0 +1,173 @@
+"""Metadata by sockets and by a store. The calls return at once, as their programs expect; the work is done by a thread
+for each destination, which lives as long as there is some. A failure is logged; `checkRemoteMD` says what has come."""
+
+from __future__ import annotations
+
+import collections
+import struct
+import threading
+import time
+from collections.abc import Callable, Hashable
+
+import weft
+from weft import errors
+
+from ..logging import get_logger
+from .inbox import FETCH, FORGET, TELL, Inbox
+from .peers import Peers
+from .status import nixlBackendError
+
+_PATIENCE_S = 60.0
+_EACH_S = 5.0
+_IDS_EACH = 500
+logger = get_logger("agent")
+
+Errand = Callable[[], None]
+
+
+class Errands:
+    """Work for destinations: of each destination in its order, of different ones side by side."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._queues: dict[Hashable, collections.deque[tuple[Hashable, Errand]]] = {}
+
+    def add(self, destination: Hashable, what: Hashable, errand: Errand) -> None:
+        """Adds work; the same that waits already is not added again."""
+        with self._lock:
+            queue = self._queues.get(destination)
+            if queue is not None:
+                if all(waiting != what for waiting, _ in queue):
+                    queue.append((what, errand))
+                return
+            self._queues[destination] = collections.deque([(what, errand)])
+        threading.Thread(target=self._run, args=(destination,), name="nixl-metadata", daemon=True).start()
+
+    def _run(self, destination: Hashable) -> None:
+        while True:
+            with self._lock:
+                queue = self._queues[destination]
+                if not queue:
+                    del self._queues[destination]
+                    return
+                _, errand = queue[0]  # it stays until it is done: the same is not added meanwhile
+            try:
+                errand()
+            except errors.ClosedError:
+                logger.debug("the agent was closed before %s", destination)
+            except Exception as error:
+                logger.error("metadata, %s: %s", destination, error)
+            with self._lock:
+                queue.popleft()
+
+
+class Exchange:
+    """The exchange of one agent."""
+
+    def __init__(self, agent: weft.Agent, peers: Peers, inbox: Inbox) -> None:
+        self._agent = agent
+        self._peers = peers
+        self._inbox = inbox
+        self._errands = Errands()
+        self._met: dict[str, int] = {}
+        self._labels: set[str] = set()
+        self._published = False
+
+    # --- by sockets ---
+
+    def _meet(self, address: str) -> int:
+        """The agent that listens there; it is waited for."""
+        known = self._met.get(address)
+        if known is not None:
+            try:
+                self._agent.check(known)
+                return known
+            except errors.Error:
+                del self._met[address]
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                self._met[address] = self._agent.meet(address, timeout=_EACH_S)
+                return self._met[address]
+            except (errors.UnreachableError, errors.DeadlineError, errors.PeerLostError) as error:
+                if time.monotonic() > deadline:
+                    raise nixlBackendError(f"no agent listens at {address}: {error}") from error
+            except errors.AuthError as error:
+                raise nixlBackendError(f"the agent at {address} has another token: set WEFT_TOKEN to the same secret "
+                                       f"for both ({error})") from error
+            time.sleep(0.05)
+
+    def tell(self, peer: int, everything: bool, regions: list[int]) -> None:
+        """Gives a peer that this agent has met its regions."""
+        for at in range(0, max(len(regions), 1), _IDS_EACH):
+            some = regions[at : at + _IDS_EACH]
+            self._inbox.send(peer, TELL, struct.pack(f"<B{len(some)}Q", everything, *some))
+
+    def send_to(self, address: str, everything: bool, regions: list[int]) -> None:
+        """Gives this agent's metadata to the one that listens there."""
+        def errand() -> None:
+            self.tell(self._meet(address), everything, regions)
+        self._errands.add(address, ("send", everything, tuple(regions)), errand)
+
+    def fetch_from(self, address: str, name: str) -> None:
+        """Asks the agent that listens there for its metadata."""
+        def errand() -> None:
+            peer = self._meet(address)
+            found = self._agent.peer(peer).name
+            if found != name:
+                raise nixlBackendError(f"at {address} listens the agent {found!r}, not {name!r}")
+            self._inbox.send(peer, FETCH)
+        self._errands.add(address, ("fetch", name), errand)
+
+    def withdraw_from(self, address: str) -> None:
+        """Takes back what was given to the agent that listens there."""
+        def errand() -> None:
+            peer = self._meet(address)
+            self._inbox.send(peer, FORGET)
+            self._inbox.settle({peer}, 2.0)
+        self._errands.add(address, "withdraw", errand)
+
+    def hear(self, peer: int, kind: bytes, rest: bytes) -> None:
+        """Acts on a message of another agent."""
+        if kind == TELL and rest and len(rest) % 8 == 1:
+            everything, *regions = struct.unpack(f"<B{len(rest) // 8}Q", rest)
+            self._peers.learn(peer, bool(everything), regions)
+        elif kind == FETCH:
+            self.tell(peer, True, [])
+        elif kind == FORGET:
+            self._peers.forget_id(peer)
+        else:
+            logger.warning("a message %r of another version of this module was passed over", kind)
+
+    # --- by a store ---
+
+    def publish(self, label: str, everything: bool, regions: list[int], connects: bool) -> None:
+        """Puts this agent's metadata into the store and keeps it there."""
+        def errand() -> None:
+            self._agent.publish(label or None, None if everything else regions, addresses=connects or everything,
+                                timeout=_PATIENCE_S)
+            if label:
+                self._labels.add(label)
+            else:
+                self._published = True
+        self._errands.add("store", ("publish", label, everything, tuple(regions)), errand)
+
+    def fetch_by_name(self, name: str, label: str) -> None:
+        """Loads the metadata of an agent as soon as it is in the store."""
+        def errand() -> None:
+            peer = self._agent.fetch(name, label or None, timeout=_PATIENCE_S)
+            if peer != weft.SELF:
+                known = [one.id for one in self._agent.regions(peer)] if label else []
+                self._peers.learn(peer, not label, known)
+        self._errands.add(f"store, {name} {label}".rstrip(), "fetch", errand)
+
+    def unpublish(self) -> None:
+        """Takes this agent's metadata out of the store: agents that fetched it see it leave."""
+        def errand() -> None:
+            for label in sorted(self._labels):
+                self._agent.unpublish(label)
+            self._labels.clear()
+            if self._published:
+                self._published = False
+                self._agent.unpublish()
+        self._errands.add("store", "unpublish", errand)

@@ -1,0 +1,136 @@
+"""What comes to an agent: notifications for its program, and messages of other agents of this module.
+
+Every notification of Weft begins with a byte that says what it is. A notification longer than Weft takes travels in
+pieces, which come in their order.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Callable
+
+import weft
+from weft import errors
+
+from .status import nixlBackendError, nixlRemoteDisconnectError, translated
+
+LAST, PIECE, TELL, FETCH, FORGET, ASK, ANSWER = b"N", b"P", b"T", b"F", b"I", b"Q", b"A"
+"""the rest of a notification; a piece of one; regions of the sender; a wish for those; the sender takes its metadata
+back; a question whether all before it was taken; its answer"""
+
+ROOM = 4096 - 1
+"""bytes of the program that one notification of Weft holds"""
+_PATIENCE_S = 10.0
+
+_alive: weakref.WeakSet[Inbox] = weakref.WeakSet()
+
+
+class Inbox:
+    """The notifications of one agent."""
+
+    def __init__(self, agent: weft.Agent, told: Callable[[int, bytes, bytes], None]) -> None:
+        self._agent = agent
+        self._told = weakref.WeakMethod(told)
+        self._lock = threading.Lock()
+        self._names: dict[int, str] = {}
+        self._pieces: dict[int, bytes] = {}
+        self._waiting: list[tuple[str, bytes]] = []
+        self._answers: set[int] = set()
+        self.heard: set[int] = set()
+        """peers that have sent something: they know this agent"""
+        _alive.add(self)
+
+    def pump(self) -> None:
+        """Takes what has come, and acts on what is from the agents themselves. It waits for nothing."""
+        if not self._lock.acquire(blocking=False):
+            return  # another thread does it
+        messages: list[tuple[int, bytes, bytes]] = []
+        try:
+            for one in self._agent.notifications():
+                self._take(one.peer, one.message, messages)
+        except errors.ClosedError:
+            return
+        finally:
+            self._lock.release()
+        for peer, kind, rest in messages:
+            told = self._told()
+            if told is not None:
+                told(peer, kind, rest)
+
+    def _take(self, peer: int, message: bytes, messages: list[tuple[int, bytes, bytes]]) -> None:
+        kind, rest = message[:1], message[1:]
+        self.heard.add(peer)
+        if kind == PIECE:
+            self._pieces[peer] = self._pieces.get(peer, b"") + rest
+        elif kind == LAST:
+            self._waiting.append((self._name(peer), self._pieces.pop(peer, b"") + rest))
+        elif kind == ANSWER:
+            self._answers.add(peer)
+        else:
+            messages.append((peer, kind, rest))
+
+    def _name(self, peer: int) -> str:
+        if peer not in self._names:
+            self._names[peer] = self._agent.name if peer == weft.SELF else self._agent.peer(peer).name
+        return self._names[peer]
+
+    def taken(self) -> list[tuple[str, bytes]]:
+        """(sender's name, message) of all that nobody has taken, of one sender in their order."""
+        self.pump()
+        with self._lock:
+            waiting, self._waiting = self._waiting, []
+        return waiting
+
+    def send(self, peer: int, kind: bytes, message: bytes = b"") -> None:
+        """Sends a message. While the receiver has too many that it has not read, it waits, for some seconds."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                self._agent.notify(peer, kind + message)
+                return
+            except errors.BusyError as error:
+                if time.monotonic() > deadline:
+                    raise nixlBackendError(f"{self._name(peer)} has not read its notifications for {_PATIENCE_S:.0f} "
+                                           f"s: {error}") from error
+            pump_all()
+            time.sleep(0.001)
+
+    def notify(self, peer: int, message: bytes) -> None:
+        """Sends a notification of the program, of any length."""
+        with translated():
+            for at in range(0, max(len(message) - ROOM, 0), ROOM):
+                self.send(peer, PIECE, message[at : at + ROOM])
+            self.send(peer, LAST, message[(len(message) - 1) // ROOM * ROOM if message else 0 :])
+
+    def settle(self, peers: set[int], patience_s: float) -> None:
+        """Waits until these peers have taken all that was sent to them, for a bounded time: who closes takes with it
+        what was not read."""
+        asked = set()
+        for peer in peers:
+            try:
+                self.send(peer, ASK)
+                asked.add(peer)
+            except (errors.Error, nixlBackendError, nixlRemoteDisconnectError):
+                continue  # it has gone
+        deadline = time.monotonic() + patience_s
+        while time.monotonic() < deadline:
+            pump_all()
+            asked = {peer for peer in asked - self._answers if self._is_there(peer)}
+            if not asked:
+                return
+            time.sleep(0.0005)
+
+    def _is_there(self, peer: int) -> bool:
+        try:
+            self._agent.check(peer)
+        except errors.Error:
+            return False
+        return True
+
+
+def pump_all() -> None:
+    """Lets all agents of this process take what has come: one thread may have several, and wait for one of them."""
+    for inbox in list(_alive):
+        inbox.pump()

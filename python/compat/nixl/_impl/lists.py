@@ -1,0 +1,228 @@
+"""Lists of descriptors: what to register, and what to move. Both are pickled without pickling anything else."""
+
+from __future__ import annotations
+
+import array
+import io
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Union
+
+from .status import nixl_mem_t, nixlNotFoundError
+
+XferDesc = tuple[int, int, int]
+"""address (file, object: offset), length in bytes, device (file: descriptor)"""
+RegDesc = tuple[int, int, int, bytes]
+"""the same, and what else there is to say: the path of a file, the key of an object"""
+Rows = Union[int, Sequence[Sequence[Any]], Any]
+
+
+def flat_numbers(source: Any) -> array.array[int]:
+    """An N x 3 array of 64-bit integers, of numpy or with the buffer protocol, as 3 N numbers in a row."""
+    view = memoryview(source)
+    if view.ndim != 2 or view.shape is None or view.shape[1] != 3:
+        raise ValueError(f"descs: an array of shape [N][3] is wanted (address, length, device), not of {view.shape}")
+    if view.itemsize != 8 or view.format not in ("q", "Q", "l", "L"):
+        raise ValueError(f"descs: an array of 64-bit integers is wanted, not of {view.format!r}")
+    if not view.c_contiguous:
+        raise ValueError("descs: the rows of the array do not lie side by side in memory: numpy.ascontiguousarray()")
+    numbers = array.array("Q")
+    numbers.frombytes(view.tobytes())
+    return numbers
+
+
+def is_array(source: Any) -> bool:
+    """Whether it is an array, as against a list of tuples."""
+    if isinstance(source, (list, tuple, int, bytes, bytearray)):
+        return False
+    try:
+        memoryview(source)
+    except TypeError:
+        return False
+    return True
+
+
+class nixlXferDList:
+    """Descriptors for transfers: ``nixlXferDList(DRAM_SEG, [(address, length, device), ...])``, or an N x 3 array."""
+
+    _WIDTH = 3
+
+    def __init__(self, type: nixl_mem_t, descs: Rows = 0) -> None:
+        self._type = nixl_mem_t(type)
+        self._numbers = array.array("Q")
+        if isinstance(descs, int):
+            self._numbers.frombytes(bytes(24 * descs))
+        elif is_array(descs):
+            self._numbers = flat_numbers(descs)
+        elif isinstance(descs, list):
+            for desc in descs:
+                self._numbers.extend(self._checked(desc))
+        else:
+            raise TypeError(f"descs: a list of tuples or an array of shape [N][3] is wanted, not {descs!r:.60}")
+
+    def _checked(self, desc: Any) -> XferDesc:
+        if not isinstance(desc, tuple):
+            raise TypeError("Each descriptor must be a tuple when provided as a list")
+        if len(desc) != self._WIDTH:
+            raise ValueError(f"Each descriptor tuple must have exactly {self._WIDTH} elements, not {len(desc)}")
+        return int(desc[0]), int(desc[1]), int(desc[2])
+
+    def getType(self) -> nixl_mem_t:
+        """The kind of memory."""
+        return self._type
+
+    def descCount(self) -> int:
+        """How many descriptors it has."""
+        return len(self._numbers) // 3
+
+    def isEmpty(self) -> bool:
+        """Whether it has none."""
+        return not self._numbers
+
+    def rows(self, third: Iterable[int] | None = None) -> memoryview:
+        """All of it as an array [N][3] of 64-bit integers; `third` in the place of the device."""
+        numbers = self._numbers
+        if third is not None:
+            numbers = array.array("Q", numbers)
+            numbers[2::3] = array.array("Q", third)
+        return memoryview(numbers).cast("B").cast("Q", (self.descCount(), 3))
+
+    def _place(self, index: int) -> int:
+        if not 0 <= index < self.descCount():
+            raise IndexError(f"descriptor {index} of {self.descCount()}")
+        return 3 * index
+
+    def __len__(self) -> int:
+        return self.descCount()
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[index] for index in range(self.descCount()))
+
+    def __getitem__(self, index: int) -> Any:
+        at = self._place(index)
+        return tuple(self._numbers[at : at + 3])
+
+    def __setitem__(self, index: int, desc: tuple[Any, ...]) -> None:
+        at = self._place(index)
+        self._numbers[at : at + 3] = array.array("Q", self._checked(desc))
+
+    def addDesc(self, desc: tuple[Any, ...]) -> None:
+        """Adds a descriptor at the end."""
+        self._numbers.extend(self._checked(desc))
+
+    def append(self, desc: tuple[Any, ...]) -> None:
+        """Adds a descriptor at the end."""
+        self.addDesc(desc)
+
+    def index(self, desc: tuple[Any, ...]) -> int:
+        """Where a descriptor stands. `nixlNotFoundError`: it is not here."""
+        wanted = self._normal(desc)
+        for at, one in enumerate(self):
+            if one == wanted:
+                return at
+        raise nixlNotFoundError(f"the list has no descriptor {desc}")
+
+    def _normal(self, desc: tuple[Any, ...]) -> tuple[Any, ...]:
+        return self._checked(desc)
+
+    def remDesc(self, index: int) -> None:
+        """Takes the descriptor at an index out."""
+        at = self._place(index)
+        del self._numbers[at : at + 3]
+
+    def clear(self) -> None:
+        """Takes all out."""
+        del self._numbers[:]
+
+    def print(self) -> None:
+        """Prints the list."""
+        print(self)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self._type == other._type and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (int(self._type), list(self))
+
+    def __repr__(self) -> str:
+        shown = ", ".join(str(self[index]) for index in range(min(self.descCount(), 8)))
+        return (f"<{type(self).__name__} {self._type.name}, {self.descCount()} descriptors: {shown}"
+                f"{', ...' if self.descCount() > 8 else ''}>")
+
+
+class _WithText(nixlXferDList):
+    """Descriptors with a text each."""
+
+    _WIDTH = 4
+
+    def __init__(self, type: nixl_mem_t, descs: Rows = 0) -> None:
+        super().__init__(type, descs)
+        self._texts: list[Any] = [self._text("")] * self.descCount()
+        if isinstance(descs, list):
+            self._texts = [self._text(desc[3]) for desc in descs]
+
+    def _text(self, given: Any) -> Any:
+        return given.encode() if isinstance(given, str) else bytes(given)
+
+    def _normal(self, desc: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (*self._checked(desc), self._text(desc[3]))
+
+    def __getitem__(self, index: int) -> Any:
+        return (*super().__getitem__(index), self._texts[index])
+
+    def __setitem__(self, index: int, desc: tuple[Any, ...]) -> None:
+        super().__setitem__(index, desc)
+        self._texts[index] = self._text(desc[3])
+
+    def addDesc(self, desc: tuple[Any, ...]) -> None:
+        """Adds a descriptor at the end."""
+        super().addDesc(desc)
+        self._texts.append(self._text(desc[3]))
+
+    def remDesc(self, index: int) -> None:
+        """Takes the descriptor at an index out."""
+        super().remDesc(index)
+        del self._texts[index]
+
+    def clear(self) -> None:
+        """Takes all out."""
+        super().clear()
+        self._texts.clear()
+
+    def trim(self) -> nixlXferDList:
+        """The list without the texts, for transfers."""
+        return nixlXferDList(self._type, [tuple(one[:3]) for one in self])
+
+
+class nixlRegDList(_WithText):
+    """Descriptors to register: (address, length, device, bytes). The bytes are a file's path or an object's key."""
+
+
+class nixlRemoteDList(_WithText):
+    """Descriptors of several agents: (address, length, device, name of the agent)."""
+
+    def _text(self, given: Any) -> Any:
+        return given.decode() if isinstance(given, bytes) else str(given)
+
+
+for _kind in (nixlXferDList, nixlRegDList, nixlRemoteDList):
+    _kind.__module__ = "nixl._bindings"
+
+
+class _OnlyLists(pickle.Unpickler):
+    """Reads lists of descriptors and nothing else: the bytes may come from anywhere."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        known = {"nixlXferDList": nixlXferDList, "nixlRegDList": nixlRegDList, "nixlRemoteDList": nixlRemoteDList}
+        if module != "nixl._bindings" or name not in known:
+            raise pickle.UnpicklingError(f"{module}.{name} is no list of descriptors")
+        return known[name]
+
+
+def read_list(serialized: bytes) -> Any:
+    """The list that ``pickle.dumps`` of one wrote."""
+    return _OnlyLists(io.BytesIO(serialized)).load()

@@ -1,0 +1,157 @@
+"""What an agent knows of others, as far as their metadata was given to it, and whether they know this agent."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import weft
+from weft import errors
+
+from ..logging import get_logger
+from .inbox import Inbox
+from .lists import nixlXferDList
+from .memory import DRAM, FILE, OBJ, VRAM
+from .status import nixl_mem_t, nixlNotFoundError, nixlNotSupportedError, nixlRemoteDisconnectError, translated
+
+_MEET_S = 5.0
+_KINDS = {DRAM: weft.Kind.HOST, VRAM: weft.Kind.CUDA, FILE: weft.Kind.FILE, OBJ: weft.Kind.OBJECT}
+logger = get_logger("agent")
+
+
+@dataclass
+class Peer:
+    """Another agent."""
+
+    id: int
+    name: str
+    everything: bool = False
+    """whether it gave all of its regions: then new ones count too, as they become known"""
+    regions: set[int] = field(default_factory=set)
+    """the regions that it gave one by one"""
+    addresses: list[str] = field(default_factory=list)
+    introduced: bool = False
+    """whether it was told of this agent, so that it takes notifications"""
+
+
+class Peers:
+    """The other agents of one agent. Any thread may call it."""
+
+    def __init__(self, agent: weft.Agent, inbox: Inbox) -> None:
+        self._agent = agent
+        self._inbox = inbox
+        self._lock = threading.Lock()
+        self._by_name: dict[str, Peer] = {}
+        self.notified: set[int] = set()
+        """those to which a notification was sent"""
+
+    def learn(self, id: int, everything: bool, regions: Iterable[int], addresses: Iterable[str] = ()) -> Peer:
+        """Notes what another agent has given of itself."""
+        name = self._agent.peer(id).name
+        with self._lock:
+            peer = self._by_name.get(name)
+            if peer is None or peer.id != id:
+                peer = self._by_name[name] = Peer(id, name)
+            peer.everything = peer.everything or everything
+            peer.regions.update(regions)
+            peer.addresses = list(addresses) or peer.addresses
+            return peer
+
+    def find(self, name: str) -> Peer:
+        """The agent of that name. `nixlNotFoundError`: its metadata was not loaded, or was taken back.
+        `nixlRemoteDisconnectError`: it has gone."""
+        self._inbox.pump()
+        with self._lock:
+            peer = self._by_name.get(name)
+        if peer is None:
+            raise nixlNotFoundError(f"no metadata of an agent {name!r} was loaded")
+        try:
+            self._agent.check(peer.id)
+        except errors.NotFoundError as error:
+            raise nixlRemoteDisconnectError(f"{name} has gone: {error}") from error
+        except errors.PeerLostError as error:
+            raise nixlRemoteDisconnectError(f"{name}: {error}") from error
+        return peer
+
+    def forget(self, name: str) -> bool:
+        """Ends a peer on this side; whether there was one."""
+        with self._lock:
+            peer = self._by_name.pop(name, None)
+        if peer is None:
+            return False
+        self.notified.discard(peer.id)
+        try:
+            self._agent.invalidate(peer.id)
+        except errors.Error:
+            pass  # it had ended
+        return True
+
+    def forget_id(self, id: int) -> None:
+        """The same, of a peer that takes its own metadata back."""
+        with self._lock:
+            name = next((one.name for one in self._by_name.values() if one.id == id), None)
+        if name is not None:
+            self.forget(name)
+
+    def rows(self, peer: Peer, descs: nixlXferDList) -> memoryview:
+        """Descriptors of a peer as Weft takes them. `nixlNotFoundError`: it has not given a region that holds one."""
+        mem = descs.getType()
+        if mem not in (DRAM, VRAM):
+            raise nixlNotSupportedError(f"{mem.name} of another agent: files and objects belong to the agent that "
+                                        f"moves them: name {self._agent.name!r} as the remote agent")
+        if peer.everything:  # region 0: Weft finds the one that holds the range
+            return descs.rows(itertools.repeat(0, descs.descCount()))
+        return descs.rows(self._given(peer, mem, descs))
+
+    def _given(self, peer: Peer, mem: nixl_mem_t, descs: nixlXferDList) -> list[int]:
+        with translated():
+            known = sorted((one.address, one.length, one.id) for one in self._agent.regions(peer.id)
+                           if one.kind == _KINDS[mem] and one.id in peer.regions)
+        found = []
+        for address, length, _device in descs:
+            before = bisect.bisect_right(known, (address, 1 << 64, 0))
+            fitting = next((number for first, size, number in reversed(known[:before])
+                            if first <= address and address + length <= first + size), None)
+            if fitting is None:
+                raise nixlNotFoundError(f"{peer.name} has given no metadata of {mem.name} {length} bytes at "
+                                        f"{address:#x}")
+            found.append(fitting)
+        return found
+
+    def has(self, peer: Peer, descs: nixlXferDList) -> bool:
+        """Whether all descriptors are within what the peer has given."""
+        if descs.isEmpty():
+            return True
+        try:
+            with translated():
+                self._agent.descriptors(self.rows(peer, descs), peer.id)
+        except (nixlNotFoundError, nixlNotSupportedError):
+            return False
+        return True
+
+    def introduce(self, peer: Peer) -> None:
+        """Lets a peer know this agent, once, so that it takes notifications. Where it cannot be called, a warning says
+        so: it takes them still if its program has loaded this agent's metadata."""
+        if peer.introduced or peer.id == weft.SELF:
+            return
+        if peer.id in self._inbox.heard:
+            peer.introduced = True
+            return
+        why = "its metadata names no address"
+        for address in peer.addresses:
+            try:
+                met = self._agent.meet(address, timeout=_MEET_S)
+            except errors.Error as error:
+                why = f"{address}: {error}"
+                continue
+            if met == peer.id:
+                peer.introduced = True
+                return
+            why = f"{address}: another agent listens there"
+        peer.introduced = True  # said once
+        logger.warning("%s could not be told of %s (%s): unless its program loads the metadata of %s, notifications to "
+                       "it are lost. Between hosts WEFT_TOKEN has to be set, see the README of weft-compat", peer.name,
+                       self._agent.name, why, self._agent.name)

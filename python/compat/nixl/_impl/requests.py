@@ -1,0 +1,211 @@
+"""Prepared lists and transfers, and the numbers by which programs name them."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import weft
+from weft import errors
+from weft.transfer import DescriptorList, Transfer
+
+from .inbox import LAST, ROOM, Inbox
+from .lists import nixlXferDList
+from .peers import Peer, Peers
+from .status import (
+    nixl_mem_t,
+    nixl_status_t,
+    nixl_xfer_op_t,
+    nixlInvalidParamError,
+    nixlNotPostedError,
+    nixlRepostActiveError,
+    translated,
+)
+
+_LEAST_ROOM = 256  # bytes of notifications that posts bring, once one has brought any
+Thing = TypeVar("Thing")
+
+
+class Table(Generic[Thing]):
+    """Things by a number, which is not 0 and is never used twice."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._next = itertools.count(1)
+        self._lock = threading.Lock()
+        self._things: dict[int, Thing] = {}
+
+    def add(self, thing: Thing) -> int:
+        """Its number."""
+        with self._lock:
+            number = next(self._next)
+            self._things[number] = thing
+            return number
+
+    def get(self, number: int) -> Thing:
+        """The thing. `nixlInvalidParamError`: there is none of that number."""
+        try:
+            return self._things[int(number)]
+        except KeyError:
+            raise nixlInvalidParamError(f"{number} is no {self._what} of this agent, or was released") from None
+
+    def remove(self, number: int) -> None:
+        """Forgets it."""
+        with self._lock:
+            self._things.pop(int(number), None)
+
+    def items(self) -> list[tuple[int, Thing]]:
+        """All of them."""
+        with self._lock:
+            return list(self._things.items())
+
+
+@dataclass
+class Prepared:
+    """A list of descriptors that Weft has looked up."""
+
+    list: DescriptorList
+    peer: Peer | None
+    """whose it is; None: this agent's own"""
+    remote: bool
+    """whether it is the remote side, of a peer or of this agent itself"""
+    descs: nixlXferDList
+
+    def overlaps(self, mem: nixl_mem_t, desc: tuple[Any, ...]) -> bool:
+        """Whether it uses memory of this agent that a registered descriptor names."""
+        if self.peer is not None or self.descs.getType() != mem:
+            return False
+        first, size, device = desc[:3]
+        by_address = mem in (nixl_mem_t.DRAM_SEG, nixl_mem_t.VRAM_SEG)
+        return any((one[2] == device or by_address) and one[0] < first + size and first < one[0] + one[1]
+                   if size else one[2] == device for one in self.descs)
+
+
+class nixlXferTelemetry:
+    """What there is to say of a transfer's last post. Times are in microseconds."""
+
+    def __init__(self, startTime: int = 0, postDuration: int = 0, xferDuration: int = 0, totalBytes: int = 0,
+                 descCount: int = 0) -> None:
+        self.startTime = startTime
+        """when it was posted, by ``time.monotonic()``"""
+        self.postDuration = postDuration
+        """of the call that posted it"""
+        self.xferDuration = xferDuration
+        """from the post to its end; 0 while it is in flight"""
+        self.totalBytes = totalBytes
+        self.descCount = descCount
+        """requests that its pairs of descriptors were merged to"""
+
+    def __repr__(self) -> str:
+        return (f"<nixlXferTelemetry {self.totalBytes} bytes, {self.descCount} descriptors, posted in "
+                f"{self.postDuration} us, moved in {self.xferDuration} us>")
+
+
+nixlXferTelemetry.__module__ = "nixl._bindings"
+
+
+class Request:
+    """A transfer, with the notification that it brings."""
+
+    def __init__(self, agent: weft.Agent, peers: Peers, inbox: Inbox, op: nixl_xfer_op_t, local: Prepared,
+                 remote: Prepared, indices: tuple[Any, Any] | None, notification: bytes) -> None:
+        self._agent, self._peers, self._inbox = agent, peers, inbox
+        self._op = "write" if op == nixl_xfer_op_t.NIXL_WRITE else "read"
+        self.local, self.remote = local, remote
+        self._indices = indices
+        self._notification = notification
+        self._room = 0
+        self._owed: bytes | None = None
+        self._posted = False
+        self._post_us = 0
+        self._start_s = 0.0
+        self._transfer = self._make(min(len(notification), ROOM))
+
+    @property
+    def peer(self) -> int:
+        """Whose the remote side is."""
+        return weft.SELF if self.remote.peer is None else self.remote.peer.id
+
+    def _make(self, room: int) -> Transfer:
+        if room:
+            self._introduce()
+        self._room = room
+        local_index, remote_index = self._indices or (None, None)
+        return self._agent.transfer(self._op, self.local.list, self.remote.list, self.peer, local_index=local_index,
+                                    remote_index=remote_index, max_notification=room + 1 if room else 0)
+
+    def _introduce(self) -> None:
+        if self.remote.peer is not None:
+            self._peers.introduce(self.remote.peer)
+            self._peers.notified.add(self.peer)
+
+    @property
+    def transport(self) -> str:
+        """The transport that carries it."""
+        return self._transfer.info.transport
+
+    @property
+    def active(self) -> bool:
+        """Whether it is in flight."""
+        try:
+            return self._posted and not self._transfer.poll()
+        except errors.Error:
+            return False
+
+    def post(self, notification: bytes) -> nixl_status_t:
+        """Starts it, with this notification, or with its own if this is empty."""
+        if self._posted and self.active:
+            raise nixlRepostActiveError("the transfer is in flight: wait until check_xfer_state() says that it is not")
+        self._notification = notification = notification or self._notification
+        short = len(notification) <= ROOM
+        with translated():
+            if notification and short and len(notification) > self._room:
+                self._transfer.close()
+                self._transfer = self._make(max(len(notification), min(_LEAST_ROOM, ROOM)))
+            elif notification and not short:
+                self._introduce()
+            self._owed = None if short else notification
+            self._start_s = time.monotonic()
+            if notification and short:
+                self._transfer.post_with(notification=LAST + notification)
+            else:
+                self._transfer.post()
+        self._posted = True
+        self._post_us = round((time.monotonic() - self._start_s) * 1e6)
+        return self.state()
+
+    def state(self) -> nixl_status_t:
+        """How its last post stands; a failure is raised."""
+        if not self._posted:
+            raise nixlNotPostedError("the transfer was made, and not posted yet")
+        with translated():
+            if not self._transfer.poll():
+                return nixl_status_t.NIXL_IN_PROG
+        owed, self._owed = self._owed, None
+        if owed is not None:  # too long to travel with the data: it follows
+            self._inbox.notify(self.peer, owed)
+        return nixl_status_t.NIXL_SUCCESS
+
+    def estimate_us(self) -> int:
+        """How long a post is expected to take."""
+        return max(1, round(self._transfer.info.estimate_ns / 1000))
+
+    def telemetry(self) -> nixlXferTelemetry:
+        """Times and sizes of its last post."""
+        if not self._posted:
+            raise nixlNotPostedError("the transfer was made, and not posted yet")
+        info = self._transfer.info
+        moved = (info.end_ns - info.start_ns) / 1000 if info.end_ns else 0
+        return nixlXferTelemetry(round(self._start_s * 1e6), self._post_us, round(moved), info.bytes, info.pieces)
+
+    def close(self) -> None:
+        """Frees it; a post in flight is cancelled. `nixlRepostActiveError`: it could not be stopped within seconds."""
+        try:
+            self._transfer.close()
+        except errors.DeadlineError as error:
+            raise nixlRepostActiveError(str(error)) from error
+        except errors.ClosedError:
+            return

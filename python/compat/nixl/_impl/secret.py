@@ -1,0 +1,97 @@
+"""The token that agents share which may exchange metadata, and where an agent listens.
+
+With WEFT_TOKEN set, agents of all hosts that have the same token find each other. Without it, a secret of this user is
+kept in a file that only the user can read, and agents listen at the loopback address alone.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import secrets
+import socket
+import stat
+
+from .status import nixlBackendError
+
+VARIABLE = "WEFT_TOKEN"
+LISTEN = "WEFT_LISTEN"
+
+
+def _file() -> pathlib.Path:
+    cache = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    return pathlib.Path(cache) / "weft" / "nixl-token"
+
+
+def _read(path: pathlib.Path) -> str | None:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    with os.fdopen(fd, encoding="ascii") as file:
+        state = os.fstat(fd)
+        if state.st_uid != os.geteuid() or stat.S_IMODE(state.st_mode) & 0o077:
+            raise nixlBackendError(f"{path} belongs to another user, or others can read it: want the mode 0600, or "
+                                   f"set {VARIABLE}")
+        token = file.read().strip()
+    if len(token) < 32:
+        raise nixlBackendError(f"{path} has no token: remove the file, or set {VARIABLE}")
+    return token
+
+
+def _make(path: pathlib.Path) -> None:
+    """Puts a new secret there, unless another process was faster; nobody ever sees half of it."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(fd, "w", encoding="ascii") as file:
+            file.write(secrets.token_hex(32) + "\n")
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            pass
+    finally:
+        draft.unlink()
+
+
+def token() -> str:
+    """The token of this process's agents. `nixlBackendError`: there is none, and none can be made."""
+    given = os.environ.get(VARIABLE)
+    if given:
+        return given
+    path = _file()
+    try:
+        kept = _read(path)
+        if kept is None:
+            _make(path)
+            kept = _read(path)
+    except (OSError, UnicodeError) as error:
+        raise nixlBackendError(f"no token can be kept in {path} ({error}): set {VARIABLE} to a secret that all agents "
+                               "share") from error
+    if kept is None:
+        raise nixlBackendError(f"{path} has gone again: set {VARIABLE} to a secret that all agents share")
+    return kept
+
+
+def listen_at(port: int) -> str:
+    """Where an agent listens: WEFT_LISTEN, else all addresses with a token that somebody gave, else loopback."""
+    host = os.environ.get(LISTEN) or ("0.0.0.0" if os.environ.get(VARIABLE) else "127.0.0.1")
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def reachable_at(port: int) -> list[str]:
+    """The addresses at which others may call an agent that listens at this port, the best first."""
+    host = listen_at(port).rpartition(":")[0]
+    if host not in ("0.0.0.0", "[::]"):
+        return [f"{host}:{port}"]
+    hosts = []
+    for family, far in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.connect((far, 9))  # sends nothing: the kernel says which address it would use
+                hosts.append(str(probe.getsockname()[0]))
+            except OSError:
+                continue
+    hosts.append("127.0.0.1")
+    return [f"[{one}]:{port}" if ":" in one else f"{one}:{port}" for one in hosts]

@@ -1,0 +1,170 @@
+"""Transfers between two agents: by lists, by prepared lists, again and again, with notifications, within an agent."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from conftest import finish, numbers, pieces, until
+
+import nixl._bindings as bindings
+from nixl._api import nixl_agent, nixl_agent_config
+
+Pair = tuple[nixl_agent, nixl_agent]
+
+
+def known(pair: Pair, *arrays: np.ndarray) -> None:
+    """Registers each array with both agents, and lets the first know the second."""
+    for agent in pair:
+        agent.register_memory(list(arrays))
+    assert pair[0].add_remote_agent(pair[1].get_agent_metadata()) == "target"
+
+
+@pytest.mark.parametrize("operation", ["WRITE", "READ"])
+def test_there_and_back(pair: Pair, operation: str) -> None:
+    here, there = numbers(), np.zeros(4096, np.uint8)
+    known(pair, here, there)
+    sides = (here, there) if operation == "WRITE" else (there, here)
+    local, remote = (pair[0].get_xfer_descs(side) for side in sides)
+    handle = pair[0].initialize_xfer(operation, local, remote, "target", notif_msg=b"done")
+    finish(pair[0], handle)
+    assert (here == there).all()
+    assert until(pair[1].get_new_notifs) == {"initiator": [b"done"]}
+    assert pair[0].query_xfer_backend(handle) == "UCX"
+    assert pair[0].estimate_xfer_cost(handle) == (pair[0].estimate_xfer_cost(handle)[0], 0, 0)
+    pair[0].release_xfer_handle(handle)
+    handle.release()  # a second time is no error
+
+
+@pytest.mark.parametrize("index", [list, lambda some: np.array(list(some), np.int32)])
+def test_prepared_lists(pair: Pair, index: object) -> None:
+    here, there = numbers(), np.zeros(4096, np.uint8)
+    known(pair, here, there)
+    local = pair[0].prep_xfer_dlist("NIXL_INIT_AGENT", np.array(pieces(here, 256)), "DRAM")
+    remote = pair[0].prep_xfer_dlist("target", pieces(there, 256), mem_type="cpu")
+    handle = pair[0].make_prepped_xfer("WRITE", local, index(range(8)), remote, index(range(15, 7, -1)))  # type: ignore
+    finish(pair[0], handle)
+    moved = here.reshape(16, 256)[:8][::-1]
+    assert (there.reshape(16, 256)[8:] == moved).all() and not there[:2048].any()
+    for wrong in ([0, 16], [-1, 0], [0]):
+        with pytest.raises(bindings.nixlInvalidParamError):
+            pair[0].make_prepped_xfer("READ", local, wrong, remote, [0, 1])
+    with pytest.raises(bindings.nixlInvalidParamError, match="NIXL_INIT_AGENT"):
+        pair[0].make_prepped_xfer("READ", remote, [0], local, [0])
+    pair[0].release_dlist_handle(local)
+    with pytest.raises(bindings.nixlInvalidParamError, match="released"):
+        pair[0].make_prepped_xfer("READ", local, [0], remote, [0])
+    finish(pair[0], handle)  # it has what it needs
+
+
+def test_posts_again_with_other_notifications(pair: Pair) -> None:
+    here = numbers()
+    known(pair, here)
+    descs = pair[0].get_xfer_descs(here)
+    handle = pair[0].initialize_xfer("WRITE", descs, descs, "target")
+    for notification in (b"", b"first", b"", b"x" * 3000, b"y" * 10000, "text"):
+        finish(pair[0], handle, notification)  # type: ignore[arg-type]
+    came: list[bytes] = []
+    until(lambda: came.extend(pair[1].get_new_notifs().get("initiator", [])) or len(came) >= 5)
+    assert came == [b"first", b"first", b"x" * 3000, b"y" * 10000, b"text"]  # one stays until another is given
+
+
+def test_notifications_alone(pair: Pair) -> None:
+    known(pair)
+    sent = [b"", b"a\0b", b"long " * 4000, b"tag:1", b"tag:2"]
+    for message in sent:
+        pair[0].send_notif("target", message)
+    until(lambda: len(pair[1].update_notifs().get("initiator", [])) == len(sent))
+    assert pair[1].notifs["initiator"] == sent and pair[1].get_new_notifs() == {}
+    assert pair[1].check_remote_xfer_done("initiator", b"tag:2") and pair[1].notifs["initiator"] == sent[:4]
+    assert not pair[1].check_remote_xfer_done("initiator", b"ag:1")
+    assert pair[1].check_remote_xfer_done("initiator", b"ag:1", tag_is_prefix=False)
+    assert not pair[1].check_remote_xfer_done("nobody", b"")
+    pair[1].add_remote_agent(pair[0].get_agent_metadata())
+    pair[1].send_notif("initiator", "back", backend="UCX")  # type: ignore[arg-type]
+    assert until(pair[0].get_new_notifs) == {"target": [b"back"]}
+
+
+def test_many_notifications(pair: Pair) -> None:
+    known(pair)
+    for number in range(3000):  # more than Weft keeps for a receiver that does not read
+        pair[0].send_notif("target", b"%d" % number)
+    came: list[bytes] = []
+    until(lambda: came.extend(pair[1].get_new_notifs().get("initiator", [])) or len(came) >= 3000)
+    assert came == [b"%d" % number for number in range(3000)]
+
+
+def test_last_words(pair: Pair) -> None:
+    """What was sent right before an agent closes is not lost with it."""
+    known(pair)
+    pair[0].send_notif("target", b"last")
+    pair[0].agent.close()
+    assert until(pair[1].get_new_notifs) == {"initiator": [b"last"]}
+
+
+def test_within_an_agent() -> None:
+    agent = nixl_agent("alone", nixl_agent_config(backends=["UCX"], capture_telemetry=True))
+    here, there = numbers(), np.zeros(4096, np.uint8)
+    agent.register_memory([here, there])
+    local = agent.prep_xfer_dlist("", pieces(here, 1024), "DRAM")
+    remote = agent.prep_xfer_dlist("alone", pieces(there, 1024), "DRAM")
+    handle = agent.make_prepped_xfer("WRITE", local, [0, 1, 2, 3], remote, [0, 1, 2, 3], notif_msg=b"to myself")
+    with pytest.raises(bindings.nixlNotPostedError):
+        agent.check_xfer_state(handle)
+    finish(agent, handle)
+    assert (here == there).all() and until(agent.get_new_notifs) == {"alone": [b"to myself"]}
+    telemetry = agent.get_xfer_telemetry(handle)
+    assert telemetry.totalBytes == 4096 and telemetry.descCount >= 1 and telemetry.startTime > 0
+    assert telemetry.postDuration >= 0 and telemetry.xferDuration >= 0
+    agent.send_notif("alone", b"again")
+    assert until(agent.get_new_notifs) == {"alone": [b"again"]}
+    assert agent.check_remote_metadata("alone")
+    agent.make_connection("alone")
+
+
+def test_what_is_refused(pair: Pair) -> None:
+    here, stranger = numbers(), numbers()
+    known(pair, here)
+    mine, other = (pair[0].get_xfer_descs(one) for one in (here, stranger))
+    half = pair[0].get_xfer_descs(here[:2048])
+    with pytest.raises(bindings.nixlNotFoundError):
+        pair[0].initialize_xfer("WRITE", other, mine, "target")
+    with pytest.raises(bindings.nixlNotFoundError):
+        pair[0].initialize_xfer("WRITE", mine, other, "target")
+    with pytest.raises(bindings.nixlNotFoundError, match="nobody"):
+        pair[0].initialize_xfer("WRITE", mine, mine, "nobody")
+    with pytest.raises(bindings.nixlInvalidParamError):
+        pair[0].initialize_xfer("WRITE", mine, half, "target")
+    with pytest.raises(bindings.nixlInvalidParamError, match="READ"):
+        pair[0].initialize_xfer("COPY", mine, mine, "target")
+    with pytest.raises(bindings.nixlNotFoundError, match="POSIX"):
+        pair[0].initialize_xfer("WRITE", mine, mine, "target", backends=["POSIX"])
+    with pytest.raises(bindings.nixlNotSupportedError):
+        pair[0].prep_mem_view(mine)
+    with pytest.raises(bindings.nixlNoTelemetryError):
+        pair[0].get_xfer_telemetry(pair[0].initialize_xfer("WRITE", mine, mine, "target"))
+    with pytest.raises(bindings.nixlInvalidParamError):
+        pair[0].register_memory(here[::2])
+    with pytest.raises(bindings.nixlNotFoundError):
+        pair[0].deregister_memory(pair[0].get_reg_descs(stranger))
+    with pytest.raises(bindings.nixlNotFoundError, match="VRAM_SEG"):
+        pair[0].register_memory([(1 << 40, 8, 0, "")], "VRAM")
+    with pytest.raises(bindings.nixlInvalidParamError):
+        pair[0].register_memory([(4096, 1 << 20, 0, "")], "DRAM")  # nothing is mapped there
+
+
+def test_deregistration_releases_what_uses_it(pair: Pair) -> None:
+    here = numbers()
+    registered = pair[0].register_memory(here)
+    pair[1].register_memory(here)
+    pair[0].add_remote_agent(pair[1].get_agent_metadata())
+    descs = pair[0].get_xfer_descs(here)
+    handle = pair[0].initialize_xfer("WRITE", descs, descs, "target")
+    prepared = pair[0].prep_xfer_dlist("", descs)
+    finish(pair[0], handle)
+    pair[0].deregister_memory(registered)
+    with pytest.raises(bindings.nixlInvalidParamError, match="released"):
+        pair[0].transfer(handle)
+    with pytest.raises(bindings.nixlNotFoundError):
+        pair[0].initialize_xfer("WRITE", descs, descs, "target")
+    pair[0].release_xfer_handle(handle)
+    pair[0].release_dlist_handle(prepared)
