@@ -17,9 +17,9 @@ def check(python):
                              COMPAT / "pyproject.toml"], env=environment, cwd=COMPAT)
         package.run("names", [python, "-m", "weft_compat"], env=environment, cwd=scratch)
         for folder in sorted(path for path in (COMPAT / "tests").iterdir() if path.is_dir()):
-            # A run for each module: they have helpers of the same names. -I: nothing but what is installed.
+            # A run for each module: they have helpers of one name. -I: what is installed alone; -B: no caches.
             package.run(f"pytest {folder.name}", [
-                python, "-I", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--import-mode=prepend", folder],
+                python, "-IB", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--import-mode=prepend", folder],
                         env=environment, cwd=scratch)
 
 

@@ -48,6 +48,7 @@ class Inbox:
             return  # another thread does it
         messages: list[tuple[int, bytes, bytes]] = []
         try:
+            self._agent.progress()  # what has arrived is seen now, and not when the agent's thread has woken
             for one in self._agent.notifications():
                 self._take(one.peer, one.message, messages)
         except errors.ClosedError:
@@ -85,10 +86,14 @@ class Inbox:
 
     def send(self, peer: int, kind: bytes, message: bytes = b"") -> None:
         """Sends a message. While the receiver has too many that it has not read, it waits, for some seconds."""
+        self.patiently(peer, lambda: self._agent.notify(peer, kind + message))
+
+    def patiently(self, peer: int, send: Callable[[], None]) -> None:
+        """Sends, and sends again while the receiver has too many messages that it has not read, for some seconds."""
         deadline = time.monotonic() + _PATIENCE_S
         while True:
             try:
-                self._agent.notify(peer, kind + message)
+                send()
                 return
             except errors.BusyError as error:
                 if time.monotonic() > deadline:

@@ -62,7 +62,7 @@ class Peers:
 
     def find(self, name: str) -> Peer:
         """The agent of that name. `nixlNotFoundError`: its metadata was not loaded, or was taken back.
-        `nixlRemoteDisconnectError`: it has gone."""
+        `nixlRemoteDisconnectError`: it has closed, or was found dead or silent."""
         self._inbox.pump()
         with self._lock:
             peer = self._by_name.get(name)
@@ -70,11 +70,17 @@ class Peers:
             raise nixlNotFoundError(f"no metadata of an agent {name!r} was loaded")
         try:
             self._agent.check(peer.id)
-        except errors.NotFoundError as error:
-            raise nixlRemoteDisconnectError(f"{name} has gone: {error}") from error
-        except errors.PeerLostError as error:
+        except errors.Error as error:
+            if self._taken_back(peer):
+                raise nixlNotFoundError(f"{name} has taken its metadata out of the store") from error
             raise nixlRemoteDisconnectError(f"{name}: {error}") from error
         return peer
+
+    def _taken_back(self, peer: Peer) -> bool:
+        try:
+            return self._agent.peer(peer.id).reason == "its key has gone from the store"
+        except errors.Error:
+            return False  # it has gone long ago
 
     def forget(self, name: str) -> bool:
         """Ends a peer on this side; whether there was one."""

@@ -16,13 +16,13 @@ from .inbox import LAST, ROOM, Inbox
 from .lists import nixlXferDList
 from .peers import Peer, Peers
 from .status import (
+    failure_of,
     nixl_mem_t,
     nixl_status_t,
     nixl_xfer_op_t,
     nixlInvalidParamError,
     nixlNotPostedError,
     nixlRepostActiveError,
-    translated,
 )
 
 _LEAST_ROOM = 256  # bytes of notifications that posts bring, once one has brought any
@@ -120,8 +120,7 @@ class Request:
         self._room = 0
         self._owed: bytes | None = None
         self._posted = False
-        self._post_us = 0
-        self._start_s = 0.0
+        self._start_ns = self._post_ns = 0
         self._transfer = self._make(min(len(notification), ROOM))
 
     @property
@@ -157,35 +156,46 @@ class Request:
 
     def post(self, notification: bytes) -> nixl_status_t:
         """Starts it, with this notification, or with its own if this is empty."""
-        if self._posted and self.active:
-            raise nixlRepostActiveError("the transfer is in flight: wait until check_xfer_state() says that it is not")
-        self._notification = notification = notification or self._notification
-        short = len(notification) <= ROOM
-        with translated():
-            if notification and short and len(notification) > self._room:
-                self._transfer.close()
-                self._transfer = self._make(max(len(notification), min(_LEAST_ROOM, ROOM)))
-            elif notification and not short:
-                self._introduce()
-            self._owed = None if short else notification
-            self._start_s = time.monotonic()
-            if notification and short:
-                self._transfer.post_with(notification=LAST + notification)
+        start = time.monotonic_ns()
+        try:
+            if notification or self._notification:
+                self._post_with(notification or self._notification)
             else:
                 self._transfer.post()
+        except errors.BusyError as error:
+            raise nixlRepostActiveError(str(error)) from error
+        except errors.Error as error:
+            raise failure_of(error) from error
         self._posted = True
-        self._post_us = round((time.monotonic() - self._start_s) * 1e6)
+        self._start_ns, self._post_ns = start, time.monotonic_ns() - start
         return self.state()
+
+    def _post_with(self, notification: bytes) -> None:
+        if self._posted and self.active:
+            raise nixlRepostActiveError("the transfer is in flight: wait until check_xfer_state() says that it is not")
+        self._notification = notification
+        if len(notification) > ROOM:  # too long to travel with the data: it follows
+            self._introduce()
+            self._owed = notification
+            self._transfer.post()
+            return
+        self._owed = None
+        if len(notification) > self._room:
+            self._transfer.close()
+            self._transfer = self._make(max(len(notification), _LEAST_ROOM))
+        self._inbox.patiently(self.peer, lambda: self._transfer.post_with(notification=LAST + notification))
 
     def state(self) -> nixl_status_t:
         """How its last post stands; a failure is raised."""
         if not self._posted:
             raise nixlNotPostedError("the transfer was made, and not posted yet")
-        with translated():
+        try:
             if not self._transfer.poll():
                 return nixl_status_t.NIXL_IN_PROG
-        owed, self._owed = self._owed, None
-        if owed is not None:  # too long to travel with the data: it follows
+        except errors.Error as error:
+            raise failure_of(error) from error
+        if self._owed is not None:
+            owed, self._owed = self._owed, None
             self._inbox.notify(self.peer, owed)
         return nixl_status_t.NIXL_SUCCESS
 
@@ -199,7 +209,7 @@ class Request:
             raise nixlNotPostedError("the transfer was made, and not posted yet")
         info = self._transfer.info
         moved = (info.end_ns - info.start_ns) / 1000 if info.end_ns else 0
-        return nixlXferTelemetry(round(self._start_s * 1e6), self._post_us, round(moved), info.bytes, info.pieces)
+        return nixlXferTelemetry(self._start_ns // 1000, self._post_ns // 1000, round(moved), info.bytes, info.pieces)
 
     def close(self) -> None:
         """Frees it; a post in flight is cancelled. `nixlRepostActiveError`: it could not be stopped within seconds."""
