@@ -25,6 +25,7 @@ from .memory import Memory, Registered
 from .peers import Peers
 from .requests import Prepared, Request, Table, nixlXferTelemetry
 from .status import (
+    failure_of,
     nixl_cost_t,
     nixl_mem_t,
     nixl_status_t,
@@ -32,6 +33,7 @@ from .status import (
     nixl_xfer_op_t,
     nixlBackendError,
     nixlInvalidParamError,
+    nixlMismatchError,
     nixlNotAllowedError,
     nixlNoTelemetryError,
     nixlNotFoundError,
@@ -342,7 +344,9 @@ class nixlAgent:
 
     def estimateXferCost(self, req_handle: int) -> tuple[int, int, int]:
         """(microseconds that a post is expected to take, their margin: 0, since Weft knows none, how it was made)"""
-        return self._requests.get(req_handle).estimate_us(), 0, int(nixl_cost_t.NIXL_COST_ANALYTICAL_BACKEND)
+        request = self._requests.get(req_handle)
+        with translated():
+            return request.estimate_us(), 0, int(nixl_cost_t.NIXL_COST_ANALYTICAL_BACKEND)
 
     def postXferReq(self, reqh: int, notif_msg: Text = "") -> nixl_status_t:
         """Starts a transfer, for the first time or again. A notification stays for later posts too."""
@@ -358,12 +362,16 @@ class nixlAgent:
         """Times and sizes of the last post."""
         if not self._telemetry:
             raise nixlNoTelemetryError("open the agent with capture_telemetry=True, or set NIXL_TELEMETRY_ENABLE=y")
-        return self._requests.get(reqh).telemetry()
+        request = self._requests.get(reqh)
+        with translated():
+            return request.telemetry()
 
     def queryXferBackend(self, reqh: int) -> int:
         """The back end that a transfer goes by."""
         numbers = {one.name: number for number, one in self._backends.items()}
-        return numbers[plugins.owner_of(self._requests.get(reqh).transport, list(numbers))]
+        request = self._requests.get(reqh)
+        with translated():
+            return numbers[plugins.owner_of(request.transport, list(numbers))]
 
     def releaseXferReq(self, reqh: int) -> nixl_status_t:
         """Frees a transfer; one in flight is cancelled first."""
@@ -434,11 +442,15 @@ class nixlAgent:
         """Loads the metadata of another agent; its name."""
         document = read_document(remote_metadata)
         try:
-            with translated():
-                peer = self._weft.load(document.blob)
-        except nixlNotAllowedError as error:
+            peer = self._weft.load(document.blob)
+        except errors.AuthError as error:
             raise nixlNotAllowedError(f"metadata of {document.name}: its agent has another token than this one: set "
                                       "WEFT_TOKEN to the same secret for both") from error
+        except errors.ExistsError as error:
+            raise nixlMismatchError(f"metadata of another agent of the name {document.name!r} than the one that is "
+                                    "known: call remove_remote_agent() before loading it") from error
+        except errors.Error as error:
+            raise failure_of(error) from error
         if peer != weft.SELF:
             self._peers.learn(peer, document.everything, document.regions, document.addresses)
         return document.name.encode()

@@ -72,7 +72,7 @@ class Memory:
 
     def __init__(self, agent: weft.Agent) -> None:
         self._agent = agent
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._by_desc: dict[tuple[nixl_mem_t, int, int, int], list[Registered]] = {}
         self._by_device: dict[tuple[nixl_mem_t, int], list[Registered]] = {}
         self.bucket = ""

@@ -43,7 +43,7 @@ class Peers:
     def __init__(self, agent: weft.Agent, inbox: Inbox) -> None:
         self._agent = agent
         self._inbox = inbox
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._by_name: dict[str, Peer] = {}
         self.notified: set[int] = set()
         """those to which a notification was sent"""

@@ -35,7 +35,7 @@ class Table(Generic[Thing]):
     def __init__(self, what: str) -> None:
         self._what = what
         self._next = itertools.count(1)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a handle may be collected, and released, within a call
         self._things: dict[int, Thing] = {}
 
     def add(self, thing: Thing) -> int:

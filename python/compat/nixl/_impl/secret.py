@@ -1,7 +1,8 @@
 """The token that agents share which may exchange metadata, and where an agent listens.
 
-With WEFT_TOKEN set, agents of all hosts that have the same token find each other. Without it, a secret of this user is
-kept in a file that only the user can read, and agents listen at the loopback address alone.
+With WEFT_TOKEN set, or WEFT_TOKEN_FILE naming a file that has it, agents of all hosts that have the same token find
+each other. Without it, a secret of this user is kept in a file that only the user can read, and agents listen at the
+loopback address alone.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import stat
 from .status import nixlBackendError
 
 VARIABLE = "WEFT_TOKEN"
+FILE = "WEFT_TOKEN_FILE"
 LISTEN = "WEFT_LISTEN"
 
 
@@ -34,9 +36,14 @@ def _read(path: pathlib.Path) -> str | None:
             raise nixlBackendError(f"{path} belongs to another user, or others can read it: want the mode 0600, or "
                                    f"set {VARIABLE}")
         token = file.read().strip()
-    if len(token) < 32:
+    if not token:
         raise nixlBackendError(f"{path} has no token: remove the file, or set {VARIABLE}")
     return token
+
+
+def is_given() -> bool:
+    """Whether somebody has named a token, as against the one of this user that is made by itself."""
+    return bool(os.environ.get(VARIABLE) or os.environ.get(FILE))
 
 
 def _make(path: pathlib.Path) -> None:
@@ -60,23 +67,25 @@ def token() -> str:
     given = os.environ.get(VARIABLE)
     if given:
         return given
-    path = _file()
+    named = os.environ.get(FILE)
+    path = pathlib.Path(named) if named else _file()
     try:
         kept = _read(path)
-        if kept is None:
+        if kept is None and not named:
             _make(path)
             kept = _read(path)
     except (OSError, UnicodeError) as error:
-        raise nixlBackendError(f"no token can be kept in {path} ({error}): set {VARIABLE} to a secret that all agents "
-                               "share") from error
+        raise nixlBackendError(f"no token can be read from {path} ({error}): set {VARIABLE} to a secret that all "
+                               "agents share") from error
     if kept is None:
-        raise nixlBackendError(f"{path} has gone again: set {VARIABLE} to a secret that all agents share")
+        raise nixlBackendError(f"there is no {path}{f', which {FILE} names' if named else ''}: set {VARIABLE} to a "
+                               "secret that all agents share")
     return kept
 
 
 def listen_at(port: int) -> str:
     """Where an agent listens: WEFT_LISTEN, else all addresses with a token that somebody gave, else loopback."""
-    host = os.environ.get(LISTEN) or ("0.0.0.0" if os.environ.get(VARIABLE) else "127.0.0.1")
+    host = os.environ.get(LISTEN) or ("0.0.0.0" if is_given() else "127.0.0.1")
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -86,7 +95,8 @@ def reachable_at(port: int) -> list[str]:
     if host not in ("0.0.0.0", "[::]"):
         return [f"{host}:{port}"]
     hosts = []
-    for family, far in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
+    families = [(socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")]
+    for family, far in families if host == "[::]" else families[:1]:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             try:
                 probe.connect((far, 9))  # sends nothing: the kernel says which address it would use

@@ -21,7 +21,8 @@ PATIENCE_S = 60.0
 def own_environment(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """The token's file goes into a temporary folder, and no store or token of the caller's is used."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp()))
-    for name in ("WEFT_TOKEN", "WEFT_LISTEN", "NIXL_ETCD_ENDPOINTS", "NIXL_ETCD_NAMESPACE", "NIXL_TELEMETRY_ENABLE"):
+    for name in ("WEFT_TOKEN", "WEFT_TOKEN_FILE", "WEFT_LISTEN", "WEFT_COMPAT", "NIXL_ETCD_ENDPOINTS",
+                 "NIXL_ETCD_NAMESPACE", "NIXL_TELEMETRY_ENABLE"):
         monkeypatch.delenv(name, raising=False)
 
 

@@ -104,6 +104,17 @@ def test_who_asks_first_is_answered(caplog: pytest.LogCaptureFixture) -> None:
         target.send_local_metadata()
 
 
+def test_a_successor_of_the_same_name(pair: Pair) -> None:
+    pair[0].add_remote_agent(pair[1].get_agent_metadata())
+    other = nixl_agent("target")
+    with pytest.raises(bindings.nixlMismatchError, match="remove_remote_agent"):
+        pair[0].add_remote_agent(other.get_agent_metadata())
+    pair[0].remove_remote_agent("target")
+    assert pair[0].add_remote_agent(other.get_agent_metadata()) == "target"
+    pair[0].send_notif("target", b"new")
+    assert until(other.get_new_notifs) == {"initiator": [b"new"]}
+
+
 def test_tokens(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
     mine = nixl_agent("mine")
     kept = pathlib.Path(os.environ["XDG_CACHE_HOME"], "weft", "nixl-token")
@@ -112,8 +123,18 @@ def test_tokens(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None
     given = nixl_agent("given")
     with pytest.raises(bindings.nixlNotAllowedError, match="WEFT_TOKEN"):
         mine.add_remote_agent(given.get_agent_metadata())
-    assert nixl_agent("same").add_remote_agent(given.get_agent_metadata()) == "given"
+    same = nixl_agent("same")
+    assert same.add_remote_agent(given.get_agent_metadata()) == "given"
+    same.send_notif("given", b"by an address that other hosts reach")
+    assert until(given.get_new_notifs) == {"same": [b"by an address that other hosts reach"]}
     monkeypatch.delenv("WEFT_TOKEN")
+    monkeypatch.setenv("WEFT_TOKEN_FILE", str(tmp_path / "token"))
+    with pytest.raises(bindings.nixlBackendError, match="WEFT_TOKEN_FILE names"):
+        nixl_agent("without")
+    (tmp_path / "token").touch(0o600)
+    (tmp_path / "token").write_text("a secret of our own\n")
+    assert nixl_agent("from a file").add_remote_agent(given.get_agent_metadata()) == "given"
+    monkeypatch.delenv("WEFT_TOKEN_FILE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     (tmp_path / "weft").mkdir()
     open_to_all = tmp_path / "weft" / "nixl-token"
@@ -246,6 +267,8 @@ time.sleep(600)
     until(lambda: not here.check_remote_metadata("child"))
     with pytest.raises(bindings.nixlRemoteDisconnectError, match="child"):
         finish(here, handle)
+    with pytest.raises(bindings.nixlRemoteDisconnectError, match="child"):
+        here.send_notif("child", b"are you there?")
     with pytest.raises(bindings.nixlRemoteDisconnectError, match="child"):
         here.initialize_xfer("WRITE", here.get_xfer_descs(array), remote, "child")
     here.release_xfer_handle(handle)

@@ -1,0 +1,134 @@
+"""Wrong arguments, closed agents, collected handles, forks: an exception, never a crash or a wait without an end."""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import finish, numbers
+
+import nixl._bindings as bindings
+from nixl._api import nixl_agent, nixl_agent_config
+
+CALLS = int(os.environ.get("WEFT_TEST_OPERATIONS", "3000"))
+
+
+def values(agent: nixl_agent, array: np.ndarray) -> list[Any]:
+    """Arguments, of which hardly any fits where it lands."""
+    descs = agent.get_xfer_descs(array)
+    return [None, -1, 0, 1, 1 << 63, 1 << 70, 1.5, "", "target", "initiator", "nobody", "READ", "WRITE", "UCX",
+            "POSIX", "DRAM", "FILE", b"", b"\xff" * 40, [], [0], [-1], [(1, 2, 3)], [(0, 0, 0, "")], [("x", 1, 2)],
+            (), {}, array, array[::2], np.zeros((3, 3)), descs, agent.get_reg_descs(array),
+            bindings.nixlXferDList(bindings.FILE_SEG, [(0, 1 << 63, 9)]), bindings.nixlXferDList(bindings.DRAM_SEG),
+            agent, agent.get_agent_metadata(), object(), True]
+
+
+def test_random_calls(pair: tuple[nixl_agent, nixl_agent]) -> None:
+    seed = int(os.environ.get("WEFT_SEED", random.randrange(1 << 32)))
+    print(f"WEFT_SEED={seed} repeats it")
+    draw = random.Random(seed)
+    array = numbers()
+    for agent in pair:
+        agent.register_memory(array)
+    # Left out: what waits for others by design, and what changes nothing.
+    names = [name for name in dir(nixl_agent) if not name.startswith("_") and name not in (
+        "fetch_remote_metadata", "send_local_metadata", "send_partial_agent_metadata", "invalidate_local_metadata")]
+    for _ in range(CALLS):
+        agent = draw.choice(pair)
+        arguments = [draw.choice(values(agent, array)) for _ in range(draw.randrange(6))]
+        try:
+            getattr(agent, draw.choice(names))(*arguments)
+        except Exception as error:
+            assert not isinstance(error, (SystemError, MemoryError)), (error, arguments)
+    pair[0].remove_remote_agent("target")
+    pair[0].add_remote_agent(pair[1].get_agent_metadata())
+    pair[1].register_memory(array)
+    pair[0].register_memory(array)
+    pair[0].add_remote_agent(pair[1].get_agent_metadata())
+    descs = pair[0].get_xfer_descs(array)
+    finish(pair[0], pair[0].initialize_xfer("WRITE", descs, descs, "target"))
+
+
+def test_after_the_end(pair: tuple[nixl_agent, nixl_agent]) -> None:
+    array = numbers()
+    registered = pair[0].register_memory(array)
+    pair[1].register_memory(array)
+    pair[0].add_remote_agent(pair[1].get_agent_metadata())
+    descs = pair[0].get_xfer_descs(array)
+    handle, prepared = pair[0].initialize_xfer("WRITE", descs, descs, "target"), pair[0].prep_xfer_dlist("", descs)
+    pair[0].agent.close()
+    pair[0].agent.close()
+    for call in (lambda: pair[0].transfer(handle), lambda: pair[0].register_memory(array),
+                 lambda: pair[0].get_agent_metadata(), lambda: pair[0].send_notif("target", b""),
+                 lambda: pair[0].initialize_xfer("WRITE", descs, descs, "target")):
+        with pytest.raises((bindings.nixlBackendError, bindings.nixlRemoteDisconnectError,
+                            bindings.nixlInvalidParamError)):
+            call()
+    assert pair[0].get_new_notifs() == {} and not pair[0].check_remote_metadata("target")
+    handle.release()
+    prepared.release()
+    del registered
+
+
+def test_a_transfer_in_flight_is_cancelled(pair: tuple[nixl_agent, nixl_agent]) -> None:
+    here, there = np.ones(1 << 26, np.uint8), np.zeros(1 << 26, np.uint8)
+    registered = pair[0].register_memory(here)
+    pair[1].register_memory(there)
+    pair[0].add_remote_agent(pair[1].get_agent_metadata())
+    local, remote = pair[0].get_xfer_descs(here), pair[1].get_xfer_descs(there)
+    for _ in range(3):
+        handle = pair[0].initialize_xfer("WRITE", local, remote, "target")
+        state = pair[0].transfer(handle)
+        try:
+            pair[0].transfer(handle)
+        except bindings.nixlRepostActiveError:
+            assert state == "PROC"
+        pair[0].release_xfer_handle(handle)
+        with pytest.raises(bindings.nixlInvalidParamError):
+            pair[0].check_xfer_state(handle)
+    gone = pair[0].initialize_xfer("WRITE", local, remote, "target")
+    pair[0].transfer(gone)
+    del gone  # collected, and so cancelled
+    gc.collect()
+    pair[0].deregister_memory(registered)
+
+
+def test_handles_are_collected(pair: tuple[nixl_agent, nixl_agent]) -> None:
+    array = numbers()
+    pair[0].register_memory(array)
+    for _ in range(100):
+        local, remote = pair[0].prep_xfer_dlist("", array), pair[0].prep_xfer_dlist("initiator", array)
+        finish(pair[0], pair[0].make_prepped_xfer("WRITE", local, [0], remote, [0]))
+    del local, remote
+    gc.collect()
+    assert not pair[0].agent._lists.items() and not pair[0].agent._requests.items()
+
+
+def test_agents_are_collected() -> None:
+    for turn in range(20):
+        agent = nixl_agent("again", nixl_agent_config(enable_listen_thread=turn % 2 == 0, listen_port=0))
+        agent.register_memory(numbers())
+        del agent
+    gc.collect()
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="forks of a process with threads are warned of")
+def test_a_forked_child_has_no_agent(pair: tuple[nixl_agent, nixl_agent]) -> None:
+    array = numbers()
+    pair[0].register_memory(array)
+    child = os.fork()
+    if child == 0:
+        try:
+            pair[0].get_agent_metadata()
+        except bindings.nixlBackendError:
+            nixl_agent("child").agent.close()
+            os._exit(0)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    finish(pair[0], pair[0].make_prepped_xfer("WRITE", pair[0].prep_xfer_dlist("", array), [0],
+                                              pair[0].prep_xfer_dlist("initiator", array), [0]))
