@@ -12,6 +12,7 @@ from typing import Any, Optional, Union
 from . import _bindings as bindings
 from ._impl import arrays
 from ._impl.lists import read_list
+from ._impl.status import NoDescriptors, NoSuchBackend, NoSuchName
 from .logging import get_logger
 
 DEFAULT_COMM_PORT = bindings.DEFAULT_COMM_PORT
@@ -165,8 +166,8 @@ class nixl_agent:
     def _handles(self, backends: list[str]) -> list[int]:
         missing = [name for name in backends if name not in self.backends]
         if missing:
-            raise bindings.nixlNotFoundError(f"this agent has no back end {', '.join(missing)}: it has "
-                                             f"{', '.join(self.backends) or 'none'}")
+            raise NoSuchBackend(f"this agent has no back end {', '.join(missing)}: it has "
+                                f"{', '.join(self.backends) or 'none'}")
         return [self.backends[name] for name in backends]
 
     # --- memory ---
@@ -192,7 +193,7 @@ class nixl_agent:
     @staticmethod
     def _wanted(descs: Any, call: str) -> Any:
         if descs is None:
-            raise bindings.nixlInvalidParamError(f"{call}: these are no descriptors; the log says why")
+            raise NoDescriptors(f"{call}: these are no descriptors; the log says why")
         return descs
 
     # --- transfers ---
@@ -212,7 +213,7 @@ class nixl_agent:
     @staticmethod
     def _operation(operation: str) -> Any:
         if operation not in _OPERATIONS:
-            raise bindings.nixlInvalidParamError(f"operation {operation!r}: want 'READ' or 'WRITE'")
+            raise NoSuchName(f"operation {operation!r}: want 'READ' or 'WRITE'")
         return _OPERATIONS[operation]
 
     def make_prepped_xfer(self, operation: str, local_xfer_side: nixl_prepped_dlist_handle, local_indices: Any,

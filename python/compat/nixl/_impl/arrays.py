@@ -9,7 +9,7 @@ import weft
 
 from ..logging import get_logger
 from .lists import is_array
-from .status import nixl_mem_t, nixlInvalidParamError
+from .status import NoSuchName, nixl_mem_t, nixlInvalidParamError
 
 logger = get_logger("api")
 
@@ -27,11 +27,11 @@ MEMS: dict[str, nixl_mem_t] = {
 
 
 def mem_of(name: str) -> nixl_mem_t:
-    """The kind of memory of that name. `nixlInvalidParamError`: there is none."""
+    """The kind of memory of that name. `NoSuchName`: there is none."""
     try:
         return MEMS[name]
     except (KeyError, TypeError):
-        raise nixlInvalidParamError(f"mem_type {name!r}: want one of {', '.join(MEMS)}") from None
+        raise NoSuchName(f"mem_type {name!r}: want one of {', '.join(MEMS)}") from None
 
 
 def piece_of(tensor: Any) -> tuple[nixl_mem_t, tuple[int, int, int]] | None:
@@ -45,7 +45,13 @@ def piece_of(tensor: Any) -> tuple[nixl_mem_t, tuple[int, int, int]] | None:
         size = tensor.numel() * tensor.element_size()
         kind = nixl_mem_t.DRAM_SEG if device < 0 else nixl_mem_t.VRAM_SEG
         return kind, (int(tensor.data_ptr()), int(size), max(device, 0))
-    buffer = weft.Buffer(tensor)
+    try:
+        buffer = weft.Buffer(tensor)
+    except (TypeError, BufferError) as error:
+        if not hasattr(tensor, "__getitem__"):
+            raise
+        logger.error("neither descriptors nor memory: %.60r: %s", tensor, error)
+        return None
     if not buffer.contiguous:
         logger.error("an array whose elements do not lie in a row")
         return None

@@ -47,9 +47,10 @@ class nixlXferDList:
 
     _WIDTH = 3
 
-    def __init__(self, type: nixl_mem_t, descs: Rows = 0) -> None:
+    def __init__(self, type: nixl_mem_t, descs: Rows = 0, init_size: int = 0) -> None:
         self._type = nixl_mem_t(type)
         self._numbers = array.array("Q")
+        descs = init_size if init_size and isinstance(descs, int) else descs
         if isinstance(descs, int):
             self._numbers.frombytes(bytes(24 * descs))
         elif is_array(descs):
@@ -159,8 +160,8 @@ class _WithText(nixlXferDList):
 
     _WIDTH = 4
 
-    def __init__(self, type: nixl_mem_t, descs: Rows = 0) -> None:
-        super().__init__(type, descs)
+    def __init__(self, type: nixl_mem_t, descs: Rows = 0, init_size: int = 0) -> None:
+        super().__init__(type, descs, init_size)
         self._texts: list[Any] = [self._text("")] * self.descCount()
         if isinstance(descs, list):
             self._texts = [self._text(desc[3]) for desc in descs]

@@ -15,7 +15,15 @@ import weft
 from weft import errors
 
 from .lists import RegDesc, nixlRegDList, nixlXferDList
-from .status import failure_of, nixl_mem_t, nixlInvalidParamError, nixlNotFoundError, nixlNotSupportedError, translated
+from .status import (
+    failure_of,
+    nixl_mem_t,
+    nixlBackendError,
+    nixlInvalidParamError,
+    nixlNotFoundError,
+    nixlNotSupportedError,
+    translated,
+)
 
 Key = TypeVar("Key")
 
@@ -107,8 +115,11 @@ class Memory:
         mem = descs.getType()
         try:
             for desc in descs:
-                with translated():
-                    done.append(Registered(mem, desc, self._register(mem, desc, transports)))
+                done.append(Registered(mem, desc, self._register(mem, desc, transports)))
+        except errors.Error as error:
+            for one in done:
+                one.region.close()
+            raise nixlBackendError(f"{mem.name} {desc[:3]}: {error}") from error
         except BaseException:
             for one in done:
                 one.region.close()

@@ -142,6 +142,22 @@ class nixlNoTelemetryError(_Failure):
     status = nixl_status_t.NIXL_ERR_NO_TELEMETRY
 
 
+class NoSuchName(nixlInvalidParamError, KeyError):
+    """A kind of memory or an operation of a name that does not exist. It is a `KeyError` too, as in the original."""
+
+    __str__ = Exception.__str__
+
+
+class NoSuchBackend(nixlNotFoundError, KeyError):
+    """A back end that the agent has not created. It is a `KeyError` too, as in the original."""
+
+    __str__ = Exception.__str__
+
+
+class NoDescriptors(nixlInvalidParamError, TypeError):
+    """What is no list of descriptors, and cannot be made one. It is a `TypeError` too, as in the original."""
+
+
 _MEANING: tuple[tuple[type[errors.Error], type[_Failure]], ...] = (
     (errors.InvalidError, nixlInvalidParamError),
     (errors.LimitError, nixlInvalidParamError),

@@ -148,8 +148,21 @@ def test_what_is_refused(pair: Pair) -> None:
         pair[0].deregister_memory(pair[0].get_reg_descs(stranger))
     with pytest.raises(bindings.nixlNotFoundError, match="VRAM_SEG"):
         pair[0].register_memory([(1 << 40, 8, 0, "")], "VRAM")
-    with pytest.raises(bindings.nixlInvalidParamError):
+    with pytest.raises(bindings.nixlBackendError, match="0x1000"):
         pair[0].register_memory([(4096, 1 << 20, 0, "")], "DRAM")  # nothing is mapped there
+    for error in (KeyError, bindings.nixlInvalidParamError):  # as in the original, and as here
+        with pytest.raises(error, match="COPY"):
+            pair[0].initialize_xfer("COPY", mine, mine, "target")
+        with pytest.raises(error, match="RAM"):
+            pair[0].get_xfer_descs([(1, 2, 3)], "RAM")
+    for error in (TypeError, bindings.nixlInvalidParamError):
+        with pytest.raises(error, match="register_memory"):
+            pair[0].register_memory(mine)
+    with pytest.raises(KeyError, match="POSIX"):
+        pair[0].get_new_notifs(backends=["POSIX"])
+    assert pair[0].get_xfer_descs("some text") is None
+    with pytest.raises(TypeError):
+        pair[0].get_xfer_descs(100)
 
 
 def test_deregistration_releases_what_uses_it(pair: Pair) -> None:
