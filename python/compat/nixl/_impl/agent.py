@@ -473,10 +473,10 @@ class nixlAgent:
             found = False
         return SUCCESS if found else nixl_status_t.NIXL_ERR_NOT_FOUND
 
-    def _address(self, ip_addr: str, port: int) -> str | None:
+    def _address(self, ip_addr: str, port: int) -> tuple[str, int] | None:
         """Where a peer listens; None: the store is meant."""
         if ip_addr:
-            return f"[{ip_addr}]:{port}" if ":" in ip_addr else f"{ip_addr}:{port}"
+            return ip_addr, port
         if self._store is None:
             raise nixlInvalidParamError("neither an address is given, nor is NIXL_ETCD_ENDPOINTS set when the agent "
                                         "was opened")

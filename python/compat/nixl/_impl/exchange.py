@@ -13,6 +13,7 @@ import weft
 from weft import errors
 
 from ..logging import get_logger
+from . import secret
 from .inbox import FETCH, FORGET, TELL, Inbox
 from .peers import Peers
 from .status import nixlBackendError
@@ -23,6 +24,8 @@ _IDS_EACH = 500
 logger = get_logger("agent")
 
 Errand = Callable[[], None]
+Address = tuple[str, int]
+"""host and port at which an agent listens"""
 
 
 class Errands:
@@ -69,13 +72,13 @@ class Exchange:
         self._peers = peers
         self._inbox = inbox
         self._errands = Errands()
-        self._met: dict[str, int] = {}
+        self._met: dict[Address, int] = {}
         self._labels: set[str] = set()
         self._published = False
 
     # --- by sockets ---
 
-    def _meet(self, address: str) -> int:
+    def _meet(self, address: Address) -> int:
         """The agent that listens there; it is waited for."""
         known = self._met.get(address)
         if known is not None:
@@ -84,16 +87,18 @@ class Exchange:
                 return known
             except errors.Error:
                 del self._met[address]
+        host, port = secret.call_at(address[0]), address[1]
+        where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         deadline = time.monotonic() + _PATIENCE_S
         while True:
             try:
-                self._met[address] = self._agent.meet(address, timeout=_EACH_S)
+                self._met[address] = self._agent.meet(where, timeout=_EACH_S)
                 return self._met[address]
             except (errors.UnreachableError, errors.DeadlineError, errors.PeerLostError) as error:
                 if time.monotonic() > deadline:
-                    raise nixlBackendError(f"no agent listens at {address}: {error}") from error
+                    raise nixlBackendError(f"no agent listens at {where}: {error}") from error
             except errors.AuthError as error:
-                raise nixlBackendError(f"the agent at {address} has another token: set WEFT_TOKEN to the same secret "
+                raise nixlBackendError(f"the agent at {where} has another token: set WEFT_TOKEN to the same secret "
                                        f"for both ({error})") from error
             time.sleep(0.05)
 
@@ -103,23 +108,23 @@ class Exchange:
             some = regions[at : at + _IDS_EACH]
             self._inbox.send(peer, TELL, struct.pack(f"<B{len(some)}Q", everything, *some))
 
-    def send_to(self, address: str, everything: bool, regions: list[int]) -> None:
+    def send_to(self, address: Address, everything: bool, regions: list[int]) -> None:
         """Gives this agent's metadata to the one that listens there."""
         def errand() -> None:
             self.tell(self._meet(address), everything, regions)
         self._errands.add(address, ("send", everything, tuple(regions)), errand)
 
-    def fetch_from(self, address: str, name: str) -> None:
+    def fetch_from(self, address: Address, name: str) -> None:
         """Asks the agent that listens there for its metadata."""
         def errand() -> None:
             peer = self._meet(address)
             found = self._agent.peer(peer).name
             if found != name:
-                raise nixlBackendError(f"at {address} listens the agent {found!r}, not {name!r}")
+                raise nixlBackendError(f"at {address[0]}:{address[1]} listens the agent {found!r}, not {name!r}")
             self._inbox.send(peer, FETCH)
         self._errands.add(address, ("fetch", name), errand)
 
-    def withdraw_from(self, address: str) -> None:
+    def withdraw_from(self, address: Address) -> None:
         """Takes back what was given to the agent that listens there."""
         def errand() -> None:
             peer = self._meet(address)

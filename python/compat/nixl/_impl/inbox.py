@@ -114,6 +114,7 @@ class Inbox:
         what was not read."""
         asked = set()
         for peer in peers:
+            self._answers.discard(peer)
             try:
                 self.send(peer, ASK)
                 asked.add(peer)

@@ -13,7 +13,10 @@ import secrets
 import socket
 import stat
 
+from ..logging import get_logger
 from .status import nixlBackendError
+
+logger = get_logger("agent")
 
 VARIABLE = "WEFT_TOKEN"
 FILE = "WEFT_TOKEN_FILE"
@@ -87,6 +90,33 @@ def listen_at(port: int) -> str:
     """Where an agent listens: WEFT_LISTEN, else all addresses with a token that somebody gave, else loopback."""
     host = os.environ.get(LISTEN) or ("0.0.0.0" if is_given() else "127.0.0.1")
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _is_here(host: str) -> bool:
+    try:
+        found = socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM)
+    except OSError:
+        return False
+    for family, kind, _, _, address in found:
+        with socket.socket(family, kind) as probe:
+            try:
+                probe.bind(address)
+                return True
+            except OSError:
+                continue
+    return False
+
+
+def call_at(host: str) -> str:
+    """The host to call for one that a program names. Without a token that somebody gave, agents of this host listen at
+    its loopback address, by whichever address they are called; a warning says so of other hosts."""
+    if is_given() or os.environ.get(LISTEN):
+        return host
+    if _is_here(host):
+        return "127.0.0.1"
+    logger.warning("%s is another host: its agents cannot be called unless %s is set, to the same secret on both hosts",
+                   host, VARIABLE)
+    return host
 
 
 def reachable_at(port: int) -> list[str]:

@@ -78,6 +78,19 @@ def test_sockets_both_ways() -> None:
     until(lambda: not target.check_remote_metadata("initiator"))
 
 
+def test_addresses_of_this_host(caplog: pytest.LogCaptureFixture) -> None:
+    """Agents listen at the loopback address, and are found by the others of this host too; another host is not."""
+    target, port = listening("target")
+    initiator = nixl_agent("initiator")
+    initiator.fetch_remote_metadata("target", "0.0.0.0", port)
+    until(lambda: initiator.check_remote_metadata("target"))
+    initiator.fetch_remote_metadata("target", "192.0.2.77", port)
+    until(lambda: "192.0.2.77 is another host" in caplog.text and "WEFT_TOKEN" in caplog.text)
+    with pytest.raises(bindings.nixlNotAllowedError, match=f"{port} is in use"):
+        nixl_agent("late", nixl_agent_config(enable_listen_thread=True, listen_port=port))
+    target.agent.close()
+
+
 def test_parts_by_socket() -> None:
     target, port = listening("target")
     initiator = nixl_agent("initiator")
