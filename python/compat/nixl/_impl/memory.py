@@ -130,16 +130,18 @@ class Memory:
                 self._by_device.setdefault((mem, one.desc[2]), []).append(one)
 
     def find(self, descs: nixlRegDList) -> list[Registered]:
-        """What was registered by these descriptors. `nixlNotFoundError`: one was not."""
+        """What was registered by these descriptors, the latest first where one was several times; each once.
+        `nixlNotFoundError`: one was not registered, or not so often."""
         mem = descs.getType()
-        found = []
+        found: dict[int, Registered] = {}
         with self._lock:
             for desc in descs:
-                same = self._by_desc.get((mem, *desc[:3]))
+                same = [one for one in reversed(self._by_desc.get((mem, *desc[:3]), [])) if id(one) not in found]
                 if not same:
                     raise nixlNotFoundError(f"{mem.name} {desc[:3]} is not registered")
-                found.append(next((one for one in same if one.desc[3] == desc[3]), same[-1]))
-        return found
+                one = next((one for one in same if one.desc[3] == desc[3]), same[0])
+                found[id(one)] = one
+        return list(found.values())
 
     def forget(self, one: Registered) -> None:
         """Deregisters one. `nixlNotAllowedError`: a prepared list or a transfer uses it."""

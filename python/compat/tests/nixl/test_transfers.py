@@ -165,6 +165,21 @@ def test_what_is_refused(pair: Pair) -> None:
         pair[0].get_xfer_descs(100)
 
 
+def test_memory_that_is_registered_twice(pair: Pair) -> None:
+    here = numbers()
+    registered = [pair[0].register_memory(here) for _ in range(3)]
+    descs = pair[0].get_xfer_descs(here)
+    handle = pair[0].initialize_xfer("WRITE", descs, descs, "initiator")
+    pair[0].deregister_memory(registered[0])
+    finish(pair[0], handle)  # what is left of it holds the memory
+    twice = pair[0].get_reg_descs([tuple(registered[0][0])] * 2, "DRAM")
+    pair[0].deregister_memory(twice)
+    with pytest.raises(bindings.nixlNotFoundError):
+        pair[0].deregister_memory(registered[0])
+    with pytest.raises(bindings.nixlNotFoundError):
+        pair[0].initialize_xfer("WRITE", descs, descs, "initiator")
+
+
 def test_deregistration_releases_what_uses_it(pair: Pair) -> None:
     here = numbers()
     registered = pair[0].register_memory(here)
