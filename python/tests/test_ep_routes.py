@@ -309,3 +309,37 @@ def test_freed_while_a_call_waits(store: weft.Store) -> None:
             rank.barrier()
 
     in_threads(2, run)
+
+
+def test_closed_while_its_call_waits(store: weft.Store) -> None:
+    """The call goes on by what it holds."""
+    closed = threading.Event()
+
+    def run(i: int) -> None:
+        with ep.Rank(store, rank=i, founders=range(2), **SIZES) as rank:
+            rank.activate()
+            x, idx, weights = tokens_of(i, 2)
+            into, out, route = rank.receive(), sums(), rank.route()
+            rank.dispatch(x, idx, weights, into=into, route=route).finish()
+
+            def close_it() -> None:
+                with pytest.raises(weft.errors.BusyError):  # once the combine waits for the other rank
+                    while rank.active:
+                        threading.Event().wait(0.001)
+                route.close()
+                closed.set()
+
+            closer = threading.Thread(target=close_it)
+            if i == 0:
+                closer.start()
+            else:
+                assert closed.wait(30)
+            rank.combine_route(route, into.x, out)
+            assert (out == x).all()
+            if i == 0:
+                closer.join()
+                with pytest.raises(weft.errors.ClosedError):
+                    rank.combine_route(route, into.x, out)
+            rank.barrier()
+
+    in_threads(2, run)

@@ -91,7 +91,8 @@ nb::object combine(const Rank &self, Half half, uint64_t op, const Combined &giv
 nb::object combine_route(const Rank &self, const Route &by, const Combined &given, bool want_result) {
   RankState &state = *self.state;
   state.check_alone();
-  RouteState &route = by.must_be_open();
+  auto held = by.must_be_open();
+  RouteState &route = *held;
   if (!route.received)
     raise_code(WEFT_ERR_INVALID, "route: no dispatch has filled it, or it has not been received");
   Operation operation;
@@ -121,7 +122,7 @@ nb::object combine_route(const Rank &self, const Route &by, const Combined &give
   }
   operation.number = op;
   if (state.cuda)
-    operation.kept = std::move(sum.kept), operation.route = by.state;
+    operation.kept = std::move(sum.kept), operation.route = held;
   bool open = state.cuda || (given.flags & WEFT_EP_COMBINE_KEEP);
   state.operations[op % 2] = open ? std::move(operation) : Operation();
   if (!told)

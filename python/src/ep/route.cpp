@@ -4,11 +4,11 @@
 #include "ep/receive.h"
 #include "ep/route.h"
 
-RouteState &Route::must_be_open() const {
+std::shared_ptr<RouteState> Route::must_be_open() const {
   if (!state)
     raise_code(WEFT_ERR_CLOSED, "the route is closed");
   state->rank->check_alone();
-  return *state;
+  return state;
 }
 
 std::shared_ptr<RouteState> route_of(nb::handle source) {
@@ -17,8 +17,7 @@ std::shared_ptr<RouteState> route_of(nb::handle source) {
   Route *route;
   if (!nb::try_cast<Route *>(source, route) || !route)
     throw nb::type_error("route: a weft.ep.Route or None is wanted");
-  route->must_be_open();
-  return route->state;
+  return route->must_be_open();
 }
 
 // CHECK_ROUTE, on host memory: whether this operation fills the route that it was compared with, or goes by it.
@@ -132,7 +131,8 @@ Route *create(const Rank &rank, uint32_t max_tokens, uint32_t max_rows, uint32_t
 }
 
 void plan(const Route &self, nb::object topk_idx, nb::object stream) {
-  RouteState &route = self.must_be_open();
+  auto held = self.must_be_open();
+  RouteState &route = *held;
   RankState &state = *route.rank;
   Buffer array = Buffer::of(topk_idx, "topk_idx");
   check_array(array, {"topk_idx", 8, false, 0, false}, state.cuda);
@@ -162,7 +162,8 @@ int ask(RouteState &route, weft_ep_route_info &info, Failure &failure, uint32_t 
 
 // (op, epoch, [rows of each expert], num_rows, packed_rows, num_ranks, num_lost)
 nb::object wait(const Route &self, uint32_t timeout_ms) {
-  RouteState &route = self.must_be_open();
+  auto held = self.must_be_open();
+  RouteState &route = *held;
   weft_ep_route_info info = WEFT_EP_ROUTE_INFO_INIT;
   std::vector<int32_t> rows(route.rank->experts);
   Failure failure;
@@ -199,7 +200,8 @@ uint64_t rows_of(RouteState &route, nb::handle wanted) {
 
 // As weft_ep_route_arrays has them; None for what is not known yet.
 nb::object arrays(const Route &self, nb::object rows) {
-  RouteState &route = self.must_be_open();
+  auto held = self.must_be_open();
+  RouteState &route = *held;
   const RankState &state = *route.rank;
   weft_ep_route_arrays a = WEFT_EP_ROUTE_ARRAYS_INIT;
   check(weft_ep_route_get_arrays(route.route, &a));
@@ -207,7 +209,7 @@ nb::object arrays(const Route &self, nb::object rows) {
   if (route.topk == 0)
     return nb::make_tuple(none, none, none, none, none, none, none, none);
   auto view = [&](const void *data, bool bytes, uint64_t first, uint64_t second = 0) {
-    return view_of(self.state, data, bytes, first, second);
+    return view_of(held, data, bytes, first, second);
   };
   nb::object per_rank = view(a.tokens_per_rank, false, state.capacity);
   nb::object per_expert = view(a.tokens_per_expert, false, (uint64_t)state.capacity * state.experts);

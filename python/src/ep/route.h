@@ -25,8 +25,9 @@ class Route {
 public:
   explicit Route(std::shared_ptr<RouteState> made) : state(std::move(made)) {}
   std::shared_ptr<RouteState> state; // NULL: closed
-  // Raises ClosedError, or BusyError where another call uses its rank.
-  RouteState &must_be_open() const;
+  // What a call holds while it lets other threads run, which may close it. Raises ClosedError, or BusyError where
+  // another call uses its rank.
+  std::shared_ptr<RouteState> must_be_open() const;
 };
 
 // The route that `source` is, or NULL for None. Raises TypeError or ClosedError.
