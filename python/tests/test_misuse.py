@@ -41,13 +41,15 @@ class World:
         self.transfers.append(closed)
         self.gone.close()
         self.closed_store.close()
-        self.rank = ep.Rank(self.store, rank=0, founders=[0], **SIZES)
+        sizes = {**SIZES, "mode": draw.choice(["latency", "throughput"])}
+        self.rank = ep.Rank(self.store, rank=0, founders=[0], **sizes)
         self.rank.activate()
-        self.idle = ep.Rank(self.store, rank=1, join_only=True, **SIZES)
-        self.past = ep.Rank(self.store, rank=2, join_only=True, **SIZES)
+        self.idle = ep.Rank(self.store, rank=1, join_only=True, **sizes)
+        self.past = ep.Rank(self.store, rank=2, join_only=True, **sizes)
         self.past.close()
         self.receives = [self.rank.receive(rows=8), self.rank.receive(rows=8, layout="rank_major"),
-                         self.rank.receive(rows=8, dtype="fp8"), self.rank.receive(rows=1)]
+                         self.rank.receive(rows=8, dtype="fp8"), self.rank.receive(rows=1),
+                         self.rank.receive(rows=64, layout="packed", alignment=8, zero_padding=True)]
         self.routes = [self.rank.route(), self.rank.route(topk=1, max_rows=3), self.rank.route(max_tokens=2),
                        self.rank.route(), self.idle.route()]
         self.routes[3].close()
