@@ -78,6 +78,10 @@ def start(program: str, *arguments: str) -> subprocess.Popen[str]:
 
 def end(process: subprocess.Popen[str], want: int = 0) -> str:
     """What a process has printed; it has to end with the status `want`."""
-    out, err = process.communicate(timeout=60)
+    try:
+        out, err = process.communicate(timeout=60)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
     assert process.returncode == want, f"status {process.returncode}\n{out}\n{err}"
     return out

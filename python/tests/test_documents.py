@@ -45,7 +45,7 @@ def containing(blocks: Iterable[str], call: str) -> str:
 
 def test_all_are_known() -> None:
     """A new example wants a test of its own."""
-    assert [len(README), len(GUIDE)] == [1, 3]
+    assert [len(README), len(GUIDE)] == [1, 4]
     assert [len(said(module)) for module in (weft, weft.agent, weft.ep, weft.store)] == [0, 1, 1, 1]
 
 
@@ -68,16 +68,22 @@ def run_two(example: str, topk: int, experts: int, hidden: int) -> None:
                 "weft": weft, "url": server.url, "token": server.token, "store": store, "r": index, "x": x,
                 "topk_idx": (first + np.arange(topk)) % (2 * experts),
                 "topk_weights": np.full((8, topk), 1 / topk, np.float32), "out": np.zeros_like(x),
-                "experts": lambda rows, counts: rows}
+                "experts": lambda rows, counts: rows, "experts_backward": lambda grads, rows: grads, "grad_out": x,
+                "grad_x": np.zeros_like(x)}
             exec(example, names)
-            assert (names["out"] == x).all()
+            assert (names["out"] == x).all() and ("route" not in example or (names["grad_x"] == x).all())
 
         in_threads(2, run)
 
 
-@pytest.mark.parametrize("example", [*README, containing(GUIDE, "rank.dispatch")])
+@pytest.mark.parametrize("example", [*README, containing(GUIDE, "rank.activate()")])
 def test_rank(example: str) -> None:
     run_two(example, topk=4, experts=32 if "experts_per_rank=32" in example else 2, hidden=7168)
+
+
+def test_route() -> None:
+    rank, route = containing(GUIDE, "rank.activate()"), containing(GUIDE, "rank.route()")
+    run_two(rank + textwrap.indent(route, "    "), topk=4, experts=32, hidden=7168)
 
 
 def test_one_rank_of_two() -> None:

@@ -41,13 +41,18 @@ class World:
         self.transfers.append(closed)
         self.gone.close()
         self.closed_store.close()
-        self.rank = ep.Rank(self.store, rank=0, founders=[0], **SIZES)
+        sizes = {**SIZES, "mode": draw.choice(["latency", "throughput"])}
+        self.rank = ep.Rank(self.store, rank=0, founders=[0], **sizes)
         self.rank.activate()
-        self.idle = ep.Rank(self.store, rank=1, join_only=True, **SIZES)
-        self.past = ep.Rank(self.store, rank=2, join_only=True, **SIZES)
+        self.idle = ep.Rank(self.store, rank=1, join_only=True, **sizes)
+        self.past = ep.Rank(self.store, rank=2, join_only=True, **sizes)
         self.past.close()
         self.receives = [self.rank.receive(rows=8), self.rank.receive(rows=8, layout="rank_major"),
-                         self.rank.receive(rows=8, dtype="fp8"), self.rank.receive(rows=1)]
+                         self.rank.receive(rows=8, dtype="fp8"), self.rank.receive(rows=1),
+                         self.rank.receive(rows=64, layout="packed", alignment=8, zero_padding=True)]
+        self.routes = [self.rank.route(), self.rank.route(topk=1, max_rows=3), self.rank.route(max_tokens=2),
+                       self.rank.route(), self.idle.route()]
+        self.routes[3].close()
         self.ops = [0]
 
     def value(self, deep: bool = True) -> Any:
@@ -65,7 +70,8 @@ class World:
             lambda: draw.choice(self.ops), lambda: self.dead, lambda: self.peer, lambda: weft.SELF,
             lambda: draw.choice(self.receives), lambda: draw.choice(self.receives).x,
             lambda: draw.choice(self.receives).counts, lambda: draw.choice(self.regions),
-            lambda: draw.choice(self.lists), lambda: draw.choice(self.regions).descriptor(), lambda: self.store,
+            lambda: draw.choice(self.routes), lambda: draw.choice(self.lists),
+            lambda: draw.choice(self.regions).descriptor(), lambda: self.store,
         ]
         if deep and draw.random() < 0.3:
             return [self.value(False) for _ in range(draw.randrange(4))]
@@ -78,19 +84,20 @@ class World:
                  "notifications", "completions", "progress", "metrics", "peers", "fetch", "connect", "unpublish"]
         rank = ["dispatch", "dispatch_send", "dispatch_recv", "combine", "combine_send", "combine_recv", "finish",
                 "mask", "masks", "set_mark", "receive", "wait", "combine_rows", "next_event", "peer_stats", "withdraw",
-                "connect", "change"]
+                "connect", "change", "route", "combine_route"]
         return draw.choice([
             (draw.choice([*self.agents, self.gone]), agent),
             (draw.choice(self.transfers), ["post", "poll", "wait", "post_with", "status", "explain", "cancel"]),
             (draw.choice([self.rank, self.rank, self.rank, self.idle, self.past]), rank),
             (draw.choice([self.store, self.closed_store]),
              ["get", "range", "put", "delete", "txn", "lease_grant", "lease_ttl", "lease_keepalive", "watch"]),
+            (draw.choice(self.routes), ["plan", "wait", "arrays"]),
             (draw.choice(self.regions), ["descriptor"]),
             (weft, ["Buffer"]),
         ])
 
     def close(self) -> None:
-        for thing in (*self.transfers, *self.agents, self.rank, self.idle, self.store):
+        for thing in (*self.routes, *self.transfers, *self.agents, self.rank, self.idle, self.store):
             thing.close()
 
 
@@ -99,10 +106,17 @@ def plausible(world: World, name: str) -> tuple[list[Any], dict[str, Any]]:
     x, idx = np.zeros((4, 128), np.uint16), np.array([[0, 1]] * 4)
     weights, op = np.full((4, 2), 0.5, np.float32), world.draw.choice(world.ops)
     out = np.zeros((4, 128), np.uint16)
-    into = world.draw.choice(world.receives)
+    into, route = world.draw.choice(world.receives), world.draw.choice([None, None, *world.routes])
+    given = world.draw.random() < 0.6 or route is None  # else by the route
+    tokens = [x, idx, weights] if given else [x]
+    check = given and route is not None and world.draw.random() < 0.3
+    options = {"recycle": True, "route": route, "check_route": check}
     return {
-        "dispatch": ([x, idx, weights], {"into": into, "recycle": True}),
-        "dispatch_send": ([x, idx, weights], {"recycle": True}),
+        "dispatch": (tokens, {"into": into, **options}),
+        "dispatch_send": (tokens, dict(options)),
+        "combine_route": ([world.draw.choice(world.routes), into.x, out], {}),
+        "route": ([], {"topk": 2, "max_tokens": 4, "max_rows": 16}), "plan": ([idx], {}),
+        "arrays": ([world.draw.choice([None, 0, 3, 100])], {}),
         "dispatch_recv": ([op, into], {}), "combine": ([op, into.x, out], {}), "combine_send": ([op, into.x, out], {}),
         "combine_recv": ([op, into.x, out], {}), "finish": ([op], {}), "wait": ([0.01], {}),
         "write": ([*world.lists, world.peer], {}), "read": ([*world.lists, world.peer], {}),
@@ -128,13 +142,19 @@ def one_call(world: World) -> None:
     if name in ("fetch", "connect", "change", "withdraw", "query", "unpublish", "cancel", "wait"):
         if name == "wait" and thing is world.rank:
             arguments = arguments[:1]
-        if name not in ("wait", "cancel") or thing not in world.transfers:
+        if isinstance(thing, ep.Route):
+            arguments = arguments[:1]
+        elif name not in ("wait", "cancel") or thing not in world.transfers:
             options["timeout"] = 0.01
         else:
             arguments = [0.01]
     if name in ("register_address", "allocate"):  # addresses that are made up are the caller's own doing
         arguments = [draw.choice([0, -1, "x", None]), draw.choice([0, -1, None])][: 2 if name[0] == "r" else 1]
     result = getattr(thing, name)(*arguments, **options)
+    if isinstance(result, ep.RouteArrays):
+        sum(int(array.sum()) for array in result if array is not None)
+    if isinstance(result, ep.Route):
+        world.routes[draw.randrange(4)] = result  # the one before is dropped
     if isinstance(result, ep.Operation):
         world.ops = [*world.ops, result.number][-3:]
     elif name == "dispatch_send":

@@ -59,7 +59,9 @@ WAITS = {
     "meet": "import socket; s = socket.create_server(('127.0.0.1', 0));"
             "go(lambda: c.meet(f'127.0.0.1:{s.getsockname()[1]}', timeout=None))",
 }
-PROGRAM = """
+OBEYS = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # also as a job in the background
+PROGRAM = f"""
+{OBEYS}
 import sys, weft
 store = weft.Store.local()
 a, b, c = weft.Agent("a", store=store), weft.Agent("b"), weft.Agent("c", token="secret")
@@ -82,7 +84,8 @@ def test_control_c(wait: str) -> None:
     assert end(process) == "interrupted\n"
 
 
-OPERATION = """
+OPERATION = f"""
+{OBEYS}
 import sys, threading, numpy as np, weft
 from weft import ep
 store = weft.Store.local()

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Makes a virtual environment, installs the package `weft` with the libraries of a build folder, and runs its tests,
 mypy and ruff; compares the stub with the extension. package.py BUILD
-With --docs it writes the reference of the package into BUILD/docs/python instead.
+With --docs it writes the reference of the package into BUILD/docs/python instead. With --sanitized, where BUILD was
+made with gcc's AddressSanitizer, it runs the random wrong calls and the routes alone, with an extension made so too.
 
 What comes from PyPI is kept in BUILD/python-test for the next run. Skipped, with the reason, where it cannot be had.
 """
@@ -65,8 +66,8 @@ def pip_install(python, package, *options):
         "--no-build-isolation", "--force-reinstall", package, *options])
 
 
-def install(python, build):
-    defines = {"WEFT_BUILD_TREE": build}
+def install(python, build, **more):
+    defines = {"WEFT_BUILD_TREE": build, **more}
     if shutil.which("ccache"):
         defines["CMAKE_CXX_COMPILER_LAUNCHER"] = "ccache"
     pip_install(python, PACKAGE, *[f"-Ccmake.define.{name}={value}" for name, value in defines.items()])
@@ -81,19 +82,48 @@ def write_docs(python, build):
     print(build / "docs" / "python" / "index.html")
 
 
-def prepare(build):
-    """A virtual environment with the tools and the package; its python."""
+def preloaded():
+    """What a python that was not built with AddressSanitizer has to load before all else; the library of C++ too, whose
+    exceptions it has to know from the beginning."""
+    compiler = os.environ.get("CXX", "g++")
+    found = [subprocess.run([compiler, f"-print-file-name={name}"], stdout=subprocess.PIPE, text=True,
+                            check=True).stdout.strip() for name in ("libasan.so", "libstdc++.so")]
+    return " ".join(str(pathlib.Path(one).resolve()) for one in found)
+
+
+# CPython itself frees little at its end, so leaks are not looked for. Python's own allocator would hide what is freed.
+def check_sanitized(python, build):
+    flags = "-fsanitize=address -fno-omit-frame-pointer -O1 -g"
+    install(python, build, CMAKE_CXX_FLAGS=flags)
+    with scratch_folder() as (scratch, environment):
+        tests = [PACKAGE / "tests" / f"{name}.py" for name in ("test_misuse", "test_ep_routes", "test_ep_throughput")]
+        run("pytest", [python, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", *tests], cwd=scratch,
+            env={**environment, "LD_PRELOAD": preloaded(), "PYTHONMALLOC": "malloc",
+                 "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1"})
+
+
+def find_python(build):
+    """The python of a virtual environment with the tools."""
     if not pathlib.Path(sysconfig.get_paths()["include"], "Python.h").exists():
         skip("no Python.h: install python3-dev")
     if not (build / "libweft.so.0").exists():
         skip(f"{build} has no libweft.so.0")
-    python = make_environment(build / "python-test")
+    return make_environment(build / "python-test")
+
+
+def prepare(build):
+    """The same, with the package installed."""
+    python = find_python(build)
     install(python, build)
     return python
 
 
 def main():
     build = pathlib.Path(sys.argv[1])
+    if "--sanitized" in sys.argv:
+        check_sanitized(find_python(build), build)
+        print("no call touched memory that it must not")
+        return
     python = prepare(build)
     if "--docs" in sys.argv:
         write_docs(python, build)

@@ -20,10 +20,25 @@ void RankState::shut() {
     weft_ep_close(ep);
   }
   ep = nullptr;
+  free_retired();
   for (Operation &operation : operations)
     operation = Operation();
   interrupted.clear();
   interrupted_objects.clear();
+}
+
+void RankState::retire(weft_ep_route_t *route) {
+  bool used = calls.load() > 0 || (closed.load() && ep); // also while it is being closed
+  if (used && !forked())
+    retired.push_back(route);
+  else
+    weft_ep_route_free(route);
+}
+
+void RankState::free_retired() {
+  for (weft_ep_route_t *route : retired)
+    weft_ep_route_free(route);
+  retired.clear();
 }
 
 Rank::~Rank() {

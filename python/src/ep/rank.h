@@ -9,6 +9,8 @@
 #include "core/gate.h"
 #include "store/store.h"
 
+struct RouteState;
+
 // What this side knows of an operation, to check later calls with it.
 struct Operation {
   static constexpr uint64_t NONE = UINT64_MAX;
@@ -17,14 +19,19 @@ struct Operation {
   uint32_t row_bytes = 0, scale_items = 0; // of the rows that travel
   int dtype = 0;
   bool received = false;
-  uint64_t rows = 0;        // room of the receive: rows of `y`
-  std::vector<Buffer> kept; // what the library reads after the call has returned
-  nb::object receive;       // likewise
+  uint64_t rows = 0;                 // room of the receive: rows of `y`
+  std::vector<Buffer> kept;          // what the library reads after the call has returned
+  nb::object receive;                // likewise
+  std::shared_ptr<RouteState> route; // until it is received; CUDA: as long as `kept`
+  bool fills = false;                // the dispatch fills the route
 };
 
 struct RankState : Gate {
   RankState() : Gate("the rank") {}
-  ~RankState() { weft_ep_close(ep); }
+  ~RankState() {
+    weft_ep_close(ep);
+    free_retired();
+  }
   weft_ep_t *ep = nullptr; // NULL once it is closed
   std::shared_ptr<StoreState> store;
   bool cuda = false;
@@ -37,9 +44,13 @@ struct RankState : Gate {
   std::array<Operation, 2> operations;
   std::vector<Buffer> interrupted; // of a call that a signal has ended: its buffers stay in use
   std::vector<nb::object> interrupted_objects;
-  std::vector<int32_t> lost;            // [capacity] room for the library to write into
-  std::vector<weft_ep_missing> missing; // [max_tokens * topk] likewise
+  std::vector<int32_t> lost;              // [capacity] room for the library to write into
+  std::vector<weft_ep_missing> missing;   // [max_tokens * topk] likewise
+  std::vector<weft_ep_route_t *> retired; // routes that nobody has any more, while another call was in the handle
   void shut();
+  // Frees a route now or, while another thread is in the handle, later. The GIL is held.
+  void retire(weft_ep_route_t *route);
+  void free_retired();
 };
 
 class Rank {

@@ -27,7 +27,9 @@ from .._weft import Info, Result
 from ._operation import Operation
 from ._rank import Rank
 from ._receive import Receive
+from ._route import Route, RouteArrays, RouteInfo
 from ._values import (
+    BLOCK,
     Array,
     CombineDType,
     DType,
@@ -44,8 +46,9 @@ from ._values import (
     View,
 )
 
-__all__ = ["Array", "CombineDType", "DType", "Event", "EventKind", "Info", "Layout", "Limits", "Memory", "Mode",
-           "Operation", "PeerStats", "Rank", "RankState", "Receive", "Result", "Stats", "Told", "View", "limits"]
+__all__ = ["BLOCK", "Array", "CombineDType", "DType", "Event", "EventKind", "Info", "Layout", "Limits", "Memory",
+           "Mode", "Operation", "PeerStats", "Rank", "RankState", "Receive", "Result", "Route", "RouteArrays",
+           "RouteInfo", "Stats", "Told", "View", "limits"]
 
 
 def limits() -> Limits:

@@ -12,17 +12,19 @@ if TYPE_CHECKING:
 
 
 class Operation:
-    """One dispatch, and the combine that answers it."""
+    """One dispatch, and the combine that answers it; or a combine by a route."""
 
-    __slots__ = ("info", "number", "rank")
+    __slots__ = ("info", "number", "rank", "result")
 
-    def __init__(self, rank: Rank, number: int, info: Info | None) -> None:
+    def __init__(self, rank: Rank, number: int, info: Info | None, result: Result | None = None) -> None:
         self.rank = rank
         """the rank"""
         self.number = number
         """all ranks number operations alike"""
         self.info = info
         """what the dispatch did; None if it was not asked for"""
+        self.result = result
+        """what `Rank.combine_route` did; None otherwise"""
 
     def combine(self, y: Array = None, out: Array = None, **options: Any) -> Result | None:
         """`Rank.combine` of this operation."""

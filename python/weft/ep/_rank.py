@@ -12,6 +12,7 @@ from .._weft import Info, Result
 from ..store import Store
 from ._operation import Operation
 from ._receive import Receive, make_arrays
+from ._route import Route
 from ._values import (
     Array,
     CombineDType,
@@ -184,32 +185,46 @@ class Rank:
         flags = int(keep_places) | int(zero_padding) << 1
         return Receive(self, order, room, kind, row_bytes, scale_bytes, alignment, flags, arrays)
 
-    def dispatch(self, x: Array, topk_idx: Array, topk_weights: Array = None, *, into: Receive, scales: Array = None,
-                 dtype: DType | str = DType.GROUP, stream: Any = None, num_tokens_at: Array = None,
-                 processors: int = 0, recycle: bool = False, info: bool | None = None) -> Operation:
+    def route(self, *, max_tokens: int = 0, max_rows: int = 0, topk: int = 0, alignment: int = 1) -> Route:
+        """Memory for where the tokens of an operation go, for later ones. max_tokens, topk: of a dispatch that fills
+        it (0: the group's); max_rows: that it brings (0: max_tokens of the group times the capacity); alignment: of
+        `RouteArrays.slot` and `RouteArrays.expert_end`, 1 to 256. On CUDA memory with THROUGHPUT only."""
+        return Route(self, max_tokens=max_tokens, max_rows=max_rows, topk=topk, alignment=alignment)
+
+    def dispatch(self, x: Array, topk_idx: Array = None, topk_weights: Array = None, *, into: Receive,
+                 scales: Array = None, dtype: DType | str = DType.GROUP, route: Route | None = None,
+                 check_route: bool = False, stream: Any = None, num_tokens_at: Array = None, processors: int = 0,
+                 recycle: bool = False, info: bool | None = None) -> Operation:
         """Sends this rank's tokens to their experts and receives what the others have sent.
 
-        x: [T][H], bf16, or with `scales` e4m3; rows may have a distance. topk_idx: [T][K], int64 or int32, global
-        experts, -1: none. topk_weights: [T][K] f32; None: they come with the combine (PER_EXPERT and PACKED). scales:
-        f32 [T][H/128], ue8m0 uint32 [T][ceil(H/512)], with any strides. num_tokens_at: one number in rank memory that
-        says T. recycle: ends the operation of two dispatches ago. info: whether to ask what the dispatch did; None: on
-        host memory only, since on CUDA memory it waits for the kernel.
+        x: [T][H], bf16, or with `scales` e4m3; OPAQUE: rows of any bytes; rows may have a distance. topk_idx: [T][K],
+        int64 or int32, global experts, -1: none. topk_weights: [T][K] f32; None: they come with the combine
+        (PER_EXPERT and PACKED, with LATENCY). scales: f32 [T][H/128], ue8m0 uint32 [T][ceil(H/512)], OPAQUE uint32
+        [T][n], with any strides. dtype: of the rows that are sent, within what the group was opened for. route: with
+        topk_idx the dispatch fills it; without, it goes by it, and topk_weights is None; see `Route`. check_route:
+        topk_idx has to be what the route knows, `weft.errors.InvalidError` names the first that differs; the dispatch
+        goes by a route that is filled, and fills one that was planned. num_tokens_at: one number in rank memory that
+        says T. processors: that the kernel may take. recycle: ends the operation of two dispatches ago. info: whether
+        to ask what the dispatch did; None: on host memory only, since on CUDA memory it waits for the kernel.
 
         A loss is no error: see `Info.num_lost`. `weft.errors.RoomError`: `into` has too few rows, its ``rows_needed``
         says how many there are, and its ``op`` is open: call `dispatch_recv` with more room.
         """
         number, told = self._handle.dispatch(into._handle, x, topk_idx, topk_weights, scales,
+                                             None if route is None else route._handle,
                                              dtype if dtype.__class__ is DType else DType.of(dtype), stream,
-                                             num_tokens_at, processors, int(recycle),
+                                             num_tokens_at, processors, recycle | check_route << 1,
                                              self._host if info is None else info)
         return Operation(self, number, told)
 
-    def dispatch_send(self, x: Array, topk_idx: Array, topk_weights: Array = None, *, scales: Array = None,
-                      dtype: DType | str = DType.GROUP, stream: Any = None, num_tokens_at: Array = None,
-                      processors: int = 0, recycle: bool = False) -> int:
+    def dispatch_send(self, x: Array, topk_idx: Array = None, topk_weights: Array = None, *, scales: Array = None,
+                      dtype: DType | str = DType.GROUP, route: Route | None = None, check_route: bool = False,
+                      stream: Any = None, num_tokens_at: Array = None, processors: int = 0,
+                      recycle: bool = False) -> int:
         """The sending half of `dispatch`; the number of the operation."""
-        return self._handle.dispatch_send(x, topk_idx, topk_weights, scales, DType.of(dtype), stream, num_tokens_at,
-                                          processors, int(recycle))
+        return self._handle.dispatch_send(x, topk_idx, topk_weights, scales, None if route is None else route._handle,
+                                          DType.of(dtype), stream, num_tokens_at, processors,
+                                          recycle | check_route << 1)
 
     def dispatch_recv(self, op: int, into: Receive, *, stream: Any = None, info: bool | None = None) -> Info | None:
         """The receiving half, in the order of operations; arguments and errors as with `dispatch`."""
@@ -252,6 +267,20 @@ class Rank:
         return self._handle.combine_recv(op, y, out, topk_weights, row_weights, out_weights, bias,
                                          CombineDType.of(dtype), stream, processors, flags,
                                          self._host if result is None else result)
+
+    def combine_route(self, route: Route, y: Array = None, out: Array = None, *, topk_weights: Array = None,
+                      row_weights: Array = None, out_weights: Array = None, bias: Sequence[Array] | None = None,
+                      dtype: CombineDType | str = CombineDType.GROUP, stream: Any = None, processors: int = 0,
+                      renormalize: bool = False, keep: bool = False, unweighted: bool = False,
+                      result: bool | None = None) -> Operation:
+        """A combine by a route, as an operation of its own: the rows of y, in the row order of the receive that filled
+        the route, go back the ways that the tokens came. All ranks of the view call it. Arguments as with `combine`;
+        `Operation.result` is what it did. With keep the operation stays open for `combine`."""
+        flags = renormalize | keep << 1 | unweighted << 2
+        number, told = self._handle.combine_route(route._handle, y, out, topk_weights, row_weights, out_weights, bias,
+                                                  CombineDType.of(dtype), stream, processors, flags,
+                                                  self._host if result is None else result)
+        return Operation(self, number, None, told)
 
     def combine_rows(self, op: int, into: Array, num_rows: int = 0) -> None:
         """RANK_MAJOR on host memory: writes into uint64 [rows] the addresses at which the outputs of the rows are to be

@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 Array = Any
 """An array of any framework, or a `weft.Buffer` of one."""
 
+BLOCK = 128
+"""values that share one fp8 scale"""
+
 
 class _Named(enum.IntEnum):
     @classmethod
