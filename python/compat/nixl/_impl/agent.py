@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import atexit
+import logging
 import os
 import select
 import threading
@@ -46,7 +47,7 @@ NIXL_INIT_AGENT = ""
 NIXL_NULL_AGENT = "NULL_AGENT"
 DEFAULT_COMM_PORT = 8888
 _TRANSFER_S = 600.0
-_SETTLE_S = 1.0
+_SETTLE_S = 2.0
 _S3_LOCK = threading.Lock()
 logger = get_logger("agent")
 SUCCESS = nixl_status_t.NIXL_SUCCESS
@@ -158,7 +159,7 @@ class nixlAgent:
         return write
 
     def close(self) -> None:
-        """Closes the agent. Notifications that it has sent are given a second to be taken: what nobody has taken by
+        """Closes the agent. Notifications that it has sent are given two seconds to be taken: what nobody has taken by
         then is lost with the agent. A second time is no error."""
         if self._weft.closed:
             return
@@ -190,7 +191,8 @@ class nixlAgent:
             else:
                 self._exchange.hear(peer, kind, rest)
         except (errors.Error, nixlBackendError) as error:
-            logger.warning("a message of another agent had no effect: %s", error)
+            level = logging.DEBUG if kind == ASK else logging.WARNING  # who asks is about to leave
+            logger.log(level, "a message of another agent had no effect: %s", error)
 
     # --- back ends ---
 
