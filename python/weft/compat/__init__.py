@@ -1,0 +1,1 @@
+"""Programs that take the command lines of others: `weft.compat.elastic`."""
