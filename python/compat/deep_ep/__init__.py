@@ -1,0 +1,11 @@
+"""`deep_ep` on Weft: expert parallelism under the name that programs import today.
+
+See README.md of the distribution weft-compat for what each call does, and what differs.
+"""
+
+from weft_compat_ep._events import Config, EventHandle, EventOverlap
+
+from ._elastic_buffer import ElasticBuffer, EPHandle
+from .buffer import Buffer, topk_idx_t
+
+__all__ = ["Buffer", "Config", "EPHandle", "ElasticBuffer", "EventHandle", "EventOverlap", "topk_idx_t"]

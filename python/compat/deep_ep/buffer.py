@@ -1,0 +1,215 @@
+"""The `Buffer` of `deep_ep` on Weft, with the low-latency calls."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, ClassVar
+
+import torch
+
+from weft_compat_ep._arguments import Sizes, experts_of_rank, window_bytes
+from weft_compat_ep._engine import Engine, Handle, Hook
+from weft_compat_ep._events import Config, EventHandle, EventOverlap
+from weft_compat_ep._groups import gatherer
+from weft_compat_ep._meeting import Meeting
+
+from ._throughput import ThroughputCalls
+
+topk_idx_t = torch.int64
+
+DEFAULT_TIMEOUT_S = 100.0
+"""a rank that does not come to an operation for so long is lost; WEFT_DEEP_EP_TIMEOUT says another number"""
+
+
+class Buffer(ThroughputCalls):
+    """One rank of a group of torch.distributed (`group`) or of mpi4py (`comm`).
+
+    All ranks construct it, and make the same calls in the same order. Windows are made at the first dispatch of each
+    size; num_nvl_bytes, num_rdma_bytes, num_qps_per_rank and the ways that are allowed have no effect, since Weft
+    allocates what it needs and finds its way itself.
+    """
+
+    num_sms: ClassVar[int] = 20
+
+    def __init__(self, group: Any, num_nvl_bytes: int = 0, num_rdma_bytes: int = 0, low_latency_mode: bool = False,
+                 num_qps_per_rank: int = 24, allow_nvlink_for_low_latency_mode: bool = True, allow_mnnvl: bool = False,
+                 explicitly_destroy: bool = False, enable_shrink: bool = False, comm: Any = None,
+                 num_nvl_peers: int | None = None) -> None:
+        del num_qps_per_rank, allow_nvlink_for_low_latency_mode, allow_mnnvl, num_nvl_peers
+        self.rank, self.group_size, gather = gatherer(group, comm)
+        self.group = group
+        self.low_latency_mode = low_latency_mode
+        self.num_nvl_bytes, self.num_rdma_bytes = num_nvl_bytes, num_rdma_bytes
+        self.explicitly_destroy, self.enable_shrink = explicitly_destroy, enable_shrink
+        self._seconds = float(os.environ.get("WEFT_DEEP_EP_TIMEOUT", DEFAULT_TIMEOUT_S))
+        self._masked: set[int] = set()
+        self._engines: dict[Sizes, Engine] = {}
+        self._destroyed = False
+        self._meeting = Meeting.by_exchange(self.rank, gather)
+
+    # --- what the original has besides ---
+
+    @property
+    def runtime(self) -> Buffer:
+        """The original's inner object; here the buffer itself."""
+        return self
+
+    @staticmethod
+    def is_sm90_compiled() -> bool:
+        """Whether fp8 and low latency are there: always."""
+        return True
+
+    @staticmethod
+    def set_num_sms(new_num_sms: int) -> None:
+        """Notes how many processors high-throughput calls may take."""
+        if new_num_sms % 2 or new_num_sms <= 0:
+            raise ValueError(f"new_num_sms: {new_num_sms} is no positive even number")
+        Buffer.num_sms = new_num_sms
+
+    @staticmethod
+    def capture() -> EventOverlap:
+        """An event of the current stream."""
+        return EventOverlap(EventHandle())
+
+    @staticmethod
+    def get_low_latency_rdma_size_hint(num_max_dispatch_tokens_per_rank: int, hidden: int, num_ranks: int,
+                                       num_experts: int) -> int:
+        """Bytes of windows that a rank has when all others are connected. Weft allocates them itself."""
+        return window_bytes(num_max_dispatch_tokens_per_rank, hidden, num_ranks, num_experts)
+
+    def get_comm_stream(self) -> torch.cuda.Stream:
+        """The stream in which calls launch: the current one."""
+        return torch.cuda.current_stream()
+
+    def get_local_buffer_tensor(self, dtype: torch.dtype, size: torch.Size | None = None, offset: int = 0,
+                                use_rdma_buffer: bool = False) -> torch.Tensor:
+        """Refused: Weft has no one buffer that callers look into."""
+        raise NotImplementedError("get_local_buffer_tensor: Weft has windows for each peer, which nobody looks into; "
+                                  "get_next_low_latency_combine_buffer gives memory for zero-copy combines")
+
+    @staticmethod
+    def get_dispatch_config(num_ranks: int) -> Config:
+        """A configuration of high-throughput calls with this class's num_sms."""
+        del num_ranks
+        return Config(Buffer.num_sms)
+
+    get_combine_config = get_dispatch_config
+
+    # --- low latency ---
+
+    def clean_low_latency_buffer(self, num_max_dispatch_tokens_per_rank: int, hidden: int, num_experts: int) -> None:
+        """Nothing: Weft's windows need no cleaning."""
+
+    def low_latency_dispatch(self, x: torch.Tensor, topk_idx: torch.Tensor, num_max_dispatch_tokens_per_rank: int,
+                             num_experts: int, cumulative_local_expert_recv_stats: torch.Tensor | None = None,
+                             dispatch_wait_recv_cost_stats: torch.Tensor | None = None, use_fp8: bool = True,
+                             round_scale: bool = False, use_ue8m0: bool = False, async_finish: bool = False,
+                             return_recv_hook: bool = False) -> tuple[Any, torch.Tensor, Handle, EventOverlap,
+                                                                     Hook | None]:
+        """Sends tokens to their experts. (recv_x [E][ranks * max][H], or it with its scales; counts [E]; handle; event;
+        hook). In the order of received rows sources ascend, and so do the tokens of each."""
+        engine = self._engine_for(x, topk_idx, num_max_dispatch_tokens_per_rank, num_experts)
+        return engine.dispatch(x, topk_idx, use_fp8=use_fp8, round_scale=round_scale, use_ue8m0=use_ue8m0,
+                               expert_total=cumulative_local_expert_recv_stats, wait_ns=dispatch_wait_recv_cost_stats,
+                               async_finish=async_finish, return_recv_hook=return_recv_hook,
+                               strict=not self.enable_shrink)
+
+    def low_latency_combine(self, x: torch.Tensor, topk_idx: torch.Tensor, topk_weights: torch.Tensor, handle: Handle,
+                            use_logfmt: bool = False, zero_copy: bool = False, async_finish: bool = False,
+                            return_recv_hook: bool = False, out: torch.Tensor | None = None,
+                            combine_wait_recv_cost_stats: torch.Tensor | None = None) -> tuple[
+                                torch.Tensor, EventOverlap, Hook | None]:
+        """Sends the experts' outputs back; (the weighted sums bf16 [tokens][hidden], event, hook)."""
+        if combine_wait_recv_cost_stats is not None:
+            raise NotImplementedError("combine_wait_recv_cost_stats: Weft measures waiting in dispatches only")
+        return self._engine_of(handle).combine(x, topk_idx, topk_weights, handle, use_logfmt=use_logfmt,
+                                               zero_copy=zero_copy, async_finish=async_finish,
+                                               return_recv_hook=return_recv_hook, out=out)
+
+    def get_next_low_latency_combine_buffer(self, handle: Handle) -> torch.Tensor:
+        """Memory for the outputs of an operation, bf16 [E][ranks * max][H], for low_latency_combine(zero_copy=True).
+        Weft never copies outputs before they travel, so it is no faster than any other."""
+        return self._engine_of(handle).combine_buffer(handle, handle[0].device)
+
+    def _engine_for(self, x: torch.Tensor, topk_idx: torch.Tensor, max_tokens: int, num_experts: int) -> Engine:
+        self._check_alive()
+        if not self.low_latency_mode:
+            raise RuntimeError("low_latency_dispatch: the buffer was made without low_latency_mode=True")
+        if x.dim() != 2 or topk_idx.dim() != 2 or x.shape[0] != topk_idx.shape[0]:
+            raise ValueError(f"x {list(x.shape)}, topk_idx {list(topk_idx.shape)}: [tokens][hidden] and [tokens][top-k]"
+                             " are wanted")
+        sizes = Sizes(max_tokens, x.shape[1], topk_idx.shape[1], experts_of_rank(num_experts, self.group_size),
+                      self.group_size, "cuda" if x.is_cuda else "host")
+        engine = self._engines.get(sizes)
+        if engine is None:
+            part = "-".join(str(size) for size in sizes)
+            engine = Engine(self._meeting, sizes, range(self.group_size), seconds=self._seconds,
+                            op_seconds=self._seconds, part=part)
+            self._engines[sizes] = engine
+            for rank in self._masked:
+                engine.mask(rank, True)
+        return engine
+
+    def _engine_of(self, handle: Any) -> Engine:
+        self._check_alive()
+        operation = getattr(handle, "operation", None)
+        engine = getattr(operation, "engine", None)
+        if engine not in self._engines.values():
+            raise TypeError("handle: what low_latency_dispatch of this buffer has answered is wanted, unchanged")
+        assert isinstance(engine, Engine)
+        return engine
+
+    # --- masks: 1 is masked ---
+
+    def low_latency_update_mask_buffer(self, rank_to_mask: int, mask: bool = False) -> None:
+        """Masks a rank (mask=True), or unmasks it: from the next dispatch on this rank sends it no tokens."""
+        self._check_shrink("low_latency_update_mask_buffer")
+        if not 0 <= rank_to_mask < self.group_size:
+            raise ValueError(f"rank_to_mask: {rank_to_mask}: ranks are 0 to {self.group_size - 1}")
+        (self._masked.add if mask else self._masked.discard)(rank_to_mask)
+        for engine in self._engines.values():
+            engine.mask(rank_to_mask, bool(mask))
+
+    def low_latency_query_mask_buffer(self, mask_status: torch.Tensor) -> None:
+        """Writes into int32 [ranks]: 1 for each rank that gets no tokens (masked or lost), else 0. It waits for the
+        current stream, except in a graph, where it tells the masks alone."""
+        self._check_shrink("low_latency_query_mask_buffer")
+        if mask_status.dtype != torch.int32 or mask_status.numel() != self.group_size:
+            raise ValueError(f"mask_status: int32 [{self.group_size}] is wanted")
+        if self._engines:
+            next(reversed(self._engines.values())).read_masks(mask_status)
+        else:
+            mask_status.copy_(torch.tensor([int(rank in self._masked) for rank in range(self.group_size)],
+                                           dtype=torch.int32))
+
+    def low_latency_clean_mask_buffer(self) -> None:
+        """Unmasks all ranks that this one has masked. Ranks that are lost stay so."""
+        self._check_shrink("low_latency_clean_mask_buffer")
+        for rank in list(self._masked):
+            self.low_latency_update_mask_buffer(rank, False)
+
+    def _check_shrink(self, what: str) -> None:
+        self._check_alive()
+        if not self.enable_shrink:
+            raise RuntimeError(f"{what}: the buffer was made without enable_shrink=True")
+
+    # --- the end ---
+
+    def _check_alive(self) -> None:
+        if self._destroyed:
+            raise RuntimeError("the buffer was destroyed")
+
+    def destroy(self) -> None:
+        """Leaves the group. A second time is no error."""
+        if self._destroyed:
+            return
+        self._destroyed = True
+        self._close_throughput()
+        for engine in self._engines.values():
+            engine.close()
+        self._meeting.close()
+        self._engines.clear()
+
+    def __del__(self) -> None:
+        if not self.__dict__.get("_destroyed", True) and not self.explicitly_destroy:
+            self.destroy()

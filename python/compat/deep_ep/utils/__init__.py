@@ -1,0 +1,5 @@
+"""What users import from `deep_ep.utils`."""
+
+from weft_compat_ep._events import EventHandle, EventOverlap
+
+__all__ = ["EventHandle", "EventOverlap"]

@@ -1,0 +1,71 @@
+"""Arithmetic that programs use to check operations."""
+
+from __future__ import annotations
+
+import torch
+
+BLOCK = 128
+E4M3_MAX = 448.0
+
+
+def ceil_div(a: int, b: int) -> int:
+    """a / b, rounded up."""
+    return -(-a // b)
+
+
+def align(a: int, b: int) -> int:
+    """The first multiple of b that is not below a."""
+    return ceil_div(a, b) * b
+
+
+def calc_diff(x: torch.Tensor, y: torch.Tensor) -> float:
+    """How far two tensors are apart: 1 - 2 sum(xy) / sum(x^2 + y^2), in double, of values shifted by 1."""
+    x, y = x.double() + 1, y.double() + 1
+    return float(1 - 2 * (x * y).sum() / (x * x + y * y).sum())
+
+
+def hash_tensor(t: torch.Tensor) -> int:
+    """The sum of a tensor's bits, as whole numbers: equal tensors have equal ones."""
+    flat = t.contiguous().view(torch.uint8).flatten()
+    flat = torch.nn.functional.pad(flat, (0, -flat.numel() % 4))
+    return int(flat.view(torch.int32).to(torch.int64).sum())
+
+
+def per_token_cast_to_fp8(x: torch.Tensor, round_scale: bool = False,
+                          use_ue8m0: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
+    """e4m3 of [tokens][hidden] with a scale for each 128 values: amax / 448, with amax at least 1e-4, perhaps rounded
+    up to a power of two, and then perhaps as ue8m0, four in an int32."""
+    tokens, hidden = x.shape
+    blocks = x.float().view(tokens, hidden // BLOCK, BLOCK)
+    most = blocks.abs().amax(2).clamp(1e-4)
+    scales, factors = most / E4M3_MAX, torch.full_like(most, E4M3_MAX) / most  # a number / a tensor rounds twice
+    if round_scale:
+        scales = torch.exp2(torch.ceil(torch.log2(scales)))
+        factors = 1 / scales
+    values = (blocks * factors.unsqueeze(2)).clamp(-E4M3_MAX, E4M3_MAX).to(torch.float8_e4m3fn).view(tokens, hidden)
+    if not use_ue8m0:
+        return values, scales
+    exponents = torch.nn.functional.pad((scales.view(torch.int32) >> 23).to(torch.uint8), (0, -scales.shape[1] % 4))
+    return values, exponents.view(torch.int32)
+
+
+def per_token_cast_back(x: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
+    """bf16 of fp8 values with their scales, of either form; an empty tensor stays one."""
+    if x.numel() == 0:
+        return x.to(torch.bfloat16)
+    tokens, hidden = x.shape
+    if scales.dtype == torch.int32:
+        exponents = scales.reshape(-1).view(torch.uint8).view(tokens, -1)[:, : hidden // BLOCK]
+        scales = (exponents.to(torch.int32) << 23).view(torch.float32)
+    blocks = x.float().view(tokens, hidden // BLOCK, BLOCK) * scales.unsqueeze(2)
+    return blocks.to(torch.bfloat16).view(tokens, hidden)
+
+
+def inplace_unique(x: torch.Tensor, num_slots: int) -> None:
+    """Leaves in each row its different values that are below num_slots, the most frequent first, and -1 elsewhere."""
+    counts = torch.zeros((x.shape[0], num_slots + 1), dtype=x.dtype, device=x.device)
+    counts.scatter_add_(1, x.masked_fill(x < 0, num_slots), torch.ones_like(x))
+    counts, values = counts[:, :num_slots].sort(1, descending=True, stable=True)
+    kept = min(num_slots, x.shape[1])
+    x.fill_(-1)
+    x[:, :kept] = values[:, :kept].masked_fill(counts[:, :kept] == 0, -1)

@@ -1,0 +1,69 @@
+"""Timing of calls, by events and by the names of kernels."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Sequence
+from typing import Any, Callable
+
+import torch
+import torch.distributed as dist
+
+
+def bench(fn: Callable[[], Any], num_warmups: int = 50, num_tests: int = 50,
+          post_fn: Callable[[], Any] | None = None) -> tuple[float, float, float]:
+    """(mean, least, most) seconds of a call: between events of the current stream, or by the clock without a GPU. The
+    first of the measured calls is left out."""
+    cuda = torch.cuda.is_available()
+    for _ in range(num_warmups):
+        fn()
+    marks = []
+    for _ in range(num_tests + 1):
+        begin = _mark(cuda)
+        fn()
+        marks.append((begin, _mark(cuda)))
+        if post_fn is not None:
+            post_fn()
+    if cuda:
+        torch.cuda.synchronize()
+    times = [begin.elapsed_time(end) / 1e3 if cuda else end - begin for begin, end in marks][1:]
+    return statistics.fmean(times), min(times), max(times)
+
+
+def _mark(cuda: bool) -> Any:
+    if not cuda:
+        return time.monotonic()
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
+def bench_kineto(fn: Callable[[], Any], kernel_names: str | Sequence[str], num_tests: int = 30,
+                 suppress_kineto_output: bool = False, trace_path: str | None = None,
+                 barrier_comm_profiling: bool = False, num_kernels_per_period: int = 1) -> Any:
+    """Mean seconds of the kernels that have each of `kernel_names` in their names: of one name a number, of several a
+    tuple; with num_kernels_per_period, lists for kernels that come in turns."""
+    del suppress_kineto_output
+    if not torch.cuda.is_available():
+        raise RuntimeError("bench_kineto: kernels run on a GPU, and there is none; bench() measures without one")
+    names = (kernel_names,) if isinstance(kernel_names, str) else tuple(kernel_names)
+    fn()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
+        for _ in range(num_tests):
+            if barrier_comm_profiling:
+                dist.all_reduce(torch.ones(1, dtype=torch.float, device="cuda"))
+            fn()
+        torch.cuda.synchronize()
+    if trace_path is not None:
+        profiler.export_chrome_trace(trace_path)
+    results = [_times_of(profiler.events(), name, num_kernels_per_period) for name in names]
+    return results[0] if isinstance(kernel_names, str) else tuple(results)
+
+
+def _times_of(events: Any, name: str, period: int) -> Any:
+    times = [event.device_time / 1e6 for event in events if name in event.name and event.device_time > 0]
+    if not times:
+        raise RuntimeError(f"bench_kineto: no kernel with {name!r} in its name has run")
+    turns = [statistics.fmean(times[turn::period]) for turn in range(period)]
+    return turns if period > 1 else turns[0]

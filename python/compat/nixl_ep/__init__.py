@@ -1,0 +1,10 @@
+"""`nixl_ep` on Weft: elastic expert parallelism under the name that programs import today.
+
+See README.md of the distribution weft-compat for what each call does, and what differs.
+"""
+
+from weft_compat_ep._events import Config, EventHandle, EventOverlap
+
+from .buffer import Buffer, topk_idx_t
+
+__all__ = ["Buffer", "Config", "EventHandle", "EventOverlap", "topk_idx_t"]

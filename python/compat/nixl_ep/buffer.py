@@ -1,0 +1,325 @@
+"""The `Buffer` of `nixl_ep` on Weft: a rank that others join, leave and lose while operations go on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+import torch
+
+from weft_compat_ep._arguments import Sizes, experts_of_rank, window_bytes
+from weft_compat_ep._engine import Engine, Handle, Hook
+from weft_compat_ep._events import Config, EventHandle, EventOverlap
+from weft_compat_ep._groups import gatherer
+from weft_compat_ep._meeting import Meeting, named_store, publish
+
+DEFAULT_TIMEOUT_MS = 30000
+topk_idx_t = torch.int64
+
+_NO_THROUGHPUT = ("nixl_ep on Weft has the low-latency calls; its high-throughput calls (ht_dispatch, ht_combine, "
+                  "get_dispatch_layout) are not there: use weft.ep with mode='throughput', or deep_ep")
+
+
+class Buffer:
+    """One rank of a group whose ranks come and go.
+
+    Ranks meet through `tcp_store_group` (a torch TCPStore), or through the store that WEFT_STORE or
+    NIXL_ETCD_ENDPOINTS names, or in `group` (torch.distributed) or `comm` (mpi4py). The sizes of operations are those
+    of the first dispatch of the group; a rank that joins later learns them from the others.
+    """
+
+    num_sms: ClassVar[int] = 20
+
+    def __init__(self, disable_ll_nvlink: bool = False, explicitly_destroy: bool = False, rank: int = 0,
+                 low_latency_mode: bool = True, group: Any = None, comm: Any = None, tcp_store_group: Any = None,
+                 timeout_ms: int = DEFAULT_TIMEOUT_MS) -> None:
+        if not low_latency_mode:
+            raise NotImplementedError(_NO_THROUGHPUT)
+        if timeout_ms <= 0:
+            raise ValueError(f"timeout_ms: {timeout_ms} is no time: milliseconds from 1 on are wanted")
+        del disable_ll_nvlink  # Weft finds the way itself; WEFT_EP_TRANSPORT names one
+        self._gather = None
+        self.rank = rank
+        if group is not None or comm is not None:
+            self.rank, _, self._gather = gatherer(group, comm)
+        self.explicitly_destroy = explicitly_destroy
+        self.group_size = 0
+        """rank indices are below it: num_ranks of update_memory_buffers"""
+        self._experts = 0
+        self._seconds = timeout_ms / 1000
+        self._tcp_store = tcp_store_group
+        self._meeting: Meeting | None = None
+        self._engine: Engine | None = None
+        self._connected: set[int] = set()
+        self._masked: set[int] = set()
+        self._destroyed = False
+
+    # --- what the original has besides ---
+
+    @property
+    def runtime(self) -> Buffer:
+        """The original's inner object; here the buffer itself."""
+        return self
+
+    @staticmethod
+    def is_sm90_compiled() -> bool:
+        """Whether fp8 can be dispatched: always."""
+        return True
+
+    @staticmethod
+    def set_num_sms(new_num_sms: int) -> None:
+        """Notes how many processors high-throughput calls may take."""
+        if new_num_sms % 2 or new_num_sms <= 0:
+            raise ValueError(f"new_num_sms: {new_num_sms} is no positive even number")
+        Buffer.num_sms = new_num_sms
+
+    @staticmethod
+    def capture() -> EventOverlap:
+        """An event of the current stream."""
+        return EventOverlap(EventHandle())
+
+    @staticmethod
+    def get_rdma_size_hint(num_max_dispatch_tokens_per_rank: int, hidden: int, num_ranks: int,
+                           num_experts: int) -> int:
+        """Bytes of windows that a rank has when all others are connected. Weft makes them as ranks connect, so what
+        update_memory_buffers is given as num_rdma_bytes has no effect."""
+        return window_bytes(num_max_dispatch_tokens_per_rank, hidden, num_ranks, num_experts)
+
+    get_low_latency_buffer_size_hint = get_rdma_size_hint
+
+    def get_comm_stream(self) -> torch.cuda.Stream:
+        """The stream in which calls launch: the current one."""
+        return torch.cuda.current_stream()
+
+    def get_local_buffer_tensor(self, dtype: torch.dtype, size: torch.Size | None = None, offset: int = 0,
+                                use_rdma_buffer: bool = False) -> torch.Tensor:
+        """Refused: Weft has no one buffer that callers look into."""
+        raise NotImplementedError("get_local_buffer_tensor: Weft has windows for each peer, which nobody looks into; "
+                                  "get_next_combine_buffer gives memory for zero-copy combines")
+
+    @staticmethod
+    def get_dispatch_config(num_ranks: int) -> Config:
+        """A configuration of high-throughput calls with this class's num_sms."""
+        del num_ranks
+        return Config(Buffer.num_sms)
+
+    get_combine_config = get_dispatch_config
+
+    # --- membership ---
+
+    def update_memory_buffers(self, num_ranks: int, num_experts_per_rank: int, num_rdma_bytes: int = 0,
+                              num_nvl_bytes: int = 0) -> None:
+        """How many ranks there may ever be, and the experts of each. Weft allocates windows as ranks connect, so the
+        bytes have no effect."""
+        del num_rdma_bytes, num_nvl_bytes
+        if num_ranks <= 0 or num_experts_per_rank <= 0:
+            raise ValueError(f"update_memory_buffers: {num_ranks} ranks with {num_experts_per_rank} experts each: both "
+                             "have to be at least 1")
+        if not self.rank < num_ranks:
+            raise ValueError(f"num_ranks: this is rank {self.rank}, and ranks are below num_ranks, {num_ranks}")
+        if self._engine and (num_ranks, num_experts_per_rank) != (self.group_size, self._experts):
+            raise ValueError(f"update_memory_buffers: the group has operations for {self.group_size} ranks with "
+                             f"{self._experts} experts each; begin with the most ranks that there will be")
+        self.group_size, self._experts = num_ranks, num_experts_per_rank
+
+    def set_tcp_store_group(self, tcp_store_group: Any) -> None:
+        """Where ranks that come from now on find this one; None: this rank needs it no more."""
+        self._tcp_store = tcp_store_group
+        if tcp_store_group is not None and self._meeting is not None:
+            publish(tcp_store_group, self._meeting.info)
+
+    def connect_ranks(self, remote_ranks: Iterable[int], activate: bool = True) -> None:
+        """Has ranks in the group, this one always among them: returns when the next operation has them all. All ranks
+        that are in the group call it, and all that join it. activate=False: this rank masks those that are new, until
+        update_mask_buffer(rank, False)."""
+        ranks = self._ranks_of(remote_ranks, "connect_ranks") - {self.rank}
+        meeting = self._meet(ranks)
+        new = ranks - self._connected
+        self._connected |= ranks
+        if not activate:
+            self._masked |= new
+        else:
+            self._masked -= ranks
+        if self._engine is None:
+            sizes = meeting.sizes()
+            if sizes is None:  # the first dispatch will say them
+                meeting.meet(ranks, "connect_ranks", self._seconds)
+                return
+            self._engine = self._open(sizes)
+        self._engine.reach(ranks | {self.rank}, set(), "connect_ranks")
+        self._apply_masks()
+
+    def disconnect_ranks(self, remote_ranks: Iterable[int]) -> None:
+        """Has ranks out of the group: returns when the next operation is without them. All ranks that stay call it.
+        Ranks that died may be among them, and ranks that have left."""
+        ranks = self._ranks_of(remote_ranks, "disconnect_ranks")
+        if self.rank in ranks:
+            raise ValueError(f"disconnect_ranks: {self.rank} is this rank: it leaves by destroy()")
+        self._connected -= ranks
+        self._masked -= ranks
+        if self._engine is not None:
+            self._engine.remove(ranks, "disconnect_ranks")
+
+    def barrier(self) -> None:
+        """Returns when all ranks of the group have come to it."""
+        if self._engine is not None:
+            self._engine.settle()
+            self._engine.rank.barrier()
+        elif self._meeting is not None:
+            self._meeting.meet(self._connected, "barrier", self._seconds)
+
+    def _ranks_of(self, ranks: Iterable[int], what: str) -> set[int]:
+        self._check_alive()
+        if self.group_size == 0:
+            raise RuntimeError(f"{what}: call update_memory_buffers first: it says how many ranks there may be")
+        wanted = {int(rank) for rank in ranks}
+        if wanted and not 0 <= min(wanted) <= max(wanted) < self.group_size:
+            raise ValueError(f"{what}: {sorted(wanted)}: ranks are 0 to {self.group_size - 1}")
+        return wanted
+
+    def _meet(self, others: set[int]) -> Meeting:
+        if self._meeting is None:
+            named = named_store()
+            if self._tcp_store is not None:
+                first = self.rank < min(others, default=self.group_size)
+                self._meeting = Meeting.by_tcp_store(self._tcp_store, self.rank, first, self._seconds)
+            elif named is not None:
+                self._meeting = Meeting(named, self.rank)
+            elif self._gather is not None:
+                self._meeting = Meeting.by_exchange(self.rank, self._gather)
+            else:
+                raise RuntimeError("connect_ranks: ranks need a place to meet: tcp_store_group= or group= of this "
+                                   "class, or WEFT_STORE or NIXL_ETCD_ENDPOINTS in the environment")
+        return self._meeting
+
+    def _open(self, sizes: Sizes) -> Engine:
+        if (sizes.capacity, sizes.experts_per_rank) != (self.group_size, self._experts):
+            raise ValueError(f"the group has {sizes.capacity} ranks at most, with {sizes.experts_per_rank} experts "
+                             f"each; update_memory_buffers said {self.group_size} and {self._experts}")
+        assert self._meeting is not None
+        return Engine(self._meeting, sizes, self._connected, seconds=self._seconds, op_seconds=self._seconds)
+
+    def _apply_masks(self) -> None:
+        if self._engine is not None:
+            for rank in self._masked:
+                self._engine.mask(rank, True)
+
+    # --- masks: 1 is masked ---
+
+    def update_mask_buffer(self, rank_to_mask: int, mask: bool = False) -> None:
+        """Masks a rank (mask=True), or unmasks it: from the next dispatch on this rank sends it no tokens."""
+        self._ranks_of([rank_to_mask], "update_mask_buffer")
+        (self._masked.add if mask else self._masked.discard)(rank_to_mask)
+        if self._engine is not None:
+            self._engine.mask(rank_to_mask, bool(mask))
+
+    def query_mask_buffer(self, mask_status: torch.Tensor) -> None:
+        """Writes into int32 [num_ranks]: 1 for each rank that gets no tokens (masked, lost, or not there), else 0.
+        It waits for the current stream, except in a graph, where it tells the masks alone."""
+        if mask_status.dtype != torch.int32 or mask_status.numel() < self.group_size:
+            raise ValueError(f"mask_status: int32 [{self.group_size}] is wanted")
+        if self._engine is not None:
+            self._engine.read_masks(mask_status)
+            return
+        there = (self._connected | {self.rank}) - self._masked
+        mask_status.copy_(torch.tensor([int(rank not in there) for rank in range(mask_status.numel())],
+                                       dtype=torch.int32))
+
+    def clean_mask_buffer(self) -> None:
+        """Unmasks all ranks that this one has masked. Ranks that are lost stay so."""
+        for rank in list(self._masked):
+            self.update_mask_buffer(rank, False)
+
+    # --- operations ---
+
+    def low_latency_dispatch(self, x: torch.Tensor, topk_idx: torch.Tensor, num_max_dispatch_tokens_per_rank: int,
+                             num_experts: int | None = None,
+                             cumulative_local_expert_recv_stats: torch.Tensor | None = None,
+                             dispatch_wait_recv_cost_stats: torch.Tensor | None = None, use_fp8: bool = True,
+                             round_scale: bool = False, use_ue8m0: bool = False, async_finish: bool = False,
+                             return_recv_hook: bool = False) -> tuple[Any, torch.Tensor, Handle, EventOverlap,
+                                                                     Hook | None]:
+        """Sends tokens to their experts. (recv_x [E][ranks * max][H], or it with its scales; counts [E]; handle; event;
+        hook). In the order of received rows sources ascend, and so do the tokens of each."""
+        engine = self._engine_for(x, topk_idx, num_max_dispatch_tokens_per_rank, num_experts)
+        return engine.dispatch(x, topk_idx, use_fp8=use_fp8, round_scale=round_scale, use_ue8m0=use_ue8m0,
+                               expert_total=cumulative_local_expert_recv_stats, wait_ns=dispatch_wait_recv_cost_stats,
+                               async_finish=async_finish, return_recv_hook=return_recv_hook, strict=False)
+
+    def _engine_for(self, x: torch.Tensor, topk_idx: torch.Tensor, max_tokens: int, num_experts: int | None) -> Engine:
+        self._check_alive()
+        if num_experts is not None and experts_of_rank(num_experts, self.group_size or 1) != self._experts:
+            raise ValueError(f"num_experts: {num_experts}, but {self.group_size} ranks have {self._experts} each")
+        if x.dim() != 2 or topk_idx.dim() != 2 or x.shape[0] != topk_idx.shape[0]:
+            raise ValueError(f"x {list(x.shape)}, topk_idx {list(topk_idx.shape)}: [tokens][hidden] and [tokens][top-k]"
+                             " are wanted")
+        wanted = (max_tokens, x.shape[1], x.is_cuda)
+        if self._engine is None:
+            if self._meeting is None:
+                raise RuntimeError("low_latency_dispatch: call connect_ranks first")
+            sizes = Sizes(max_tokens, x.shape[1], topk_idx.shape[1], self._experts, self.group_size,
+                          "cuda" if x.is_cuda else "host")
+            self._meeting.agree(sizes)
+            self._engine = self._open(sizes)
+            self._apply_masks()
+        sizes = self._engine.sizes
+        if wanted != (sizes.max_tokens, sizes.hidden, sizes.memory == "cuda"):
+            raise ValueError(f"the group has operations of at most {sizes.max_tokens} tokens with hidden "
+                             f"{sizes.hidden} in {sizes.memory} memory, this one has {max_tokens} with {x.shape[1]} in "
+                             f"{'cuda' if x.is_cuda else 'host'} memory")
+        return self._engine
+
+    def low_latency_combine(self, x: torch.Tensor, topk_idx: torch.Tensor, topk_weights: torch.Tensor, handle: Handle,
+                            use_logfmt: bool = False, zero_copy: bool = False, async_finish: bool = False,
+                            return_recv_hook: bool = False, out: torch.Tensor | None = None,
+                            combine_wait_recv_cost_stats: torch.Tensor | None = None) -> tuple[
+                                torch.Tensor, EventOverlap, Hook | None]:
+        """Sends the experts' outputs back; (the weighted sums bf16 [tokens][hidden], event, hook)."""
+        if combine_wait_recv_cost_stats is not None:
+            raise NotImplementedError("combine_wait_recv_cost_stats: Weft measures waiting in dispatches only")
+        self._check_alive()
+        if self._engine is None:
+            raise RuntimeError("low_latency_combine: there was no low_latency_dispatch")
+        return self._engine.combine(x, topk_idx, topk_weights, handle, use_logfmt=use_logfmt, zero_copy=zero_copy,
+                                    async_finish=async_finish, return_recv_hook=return_recv_hook, out=out)
+
+    dispatch = low_latency_dispatch
+    combine = low_latency_combine
+
+    def get_next_combine_buffer(self, handle: Handle) -> torch.Tensor:
+        """Memory for the outputs of an operation, bf16 [E][ranks * max][H], for low_latency_combine(zero_copy=True).
+        Weft never copies outputs before they travel, so it is no faster than any other."""
+        self._check_alive()
+        if self._engine is None:
+            raise RuntimeError("get_next_combine_buffer: there was no low_latency_dispatch")
+        return self._engine.combine_buffer(handle, handle[0].device)
+
+    def clean_buffer(self, *_: Any) -> None:
+        """Nothing: Weft's windows need no cleaning. Older versions of the original had it."""
+
+    clean_low_latency_buffer = clean_buffer
+
+    def get_dispatch_layout(self, *_: Any, **__: Any) -> None:
+        """Refused: high throughput."""
+        raise NotImplementedError(_NO_THROUGHPUT)
+
+    ht_dispatch = ht_combine = get_dispatch_layout
+
+    # --- the end ---
+
+    def _check_alive(self) -> None:
+        if self._destroyed:
+            raise RuntimeError("the buffer was destroyed")
+
+    def destroy(self) -> None:
+        """Leaves the group. A second time is no error."""
+        self._destroyed = True
+        if self._engine is not None:
+            self._engine.close()
+        if self._meeting is not None:
+            self._meeting.close()
+        self._engine = self._meeting = None
+
+    def __del__(self) -> None:
+        if not self.__dict__.get("_destroyed", True) and not self.explicitly_destroy:
+            self.destroy()

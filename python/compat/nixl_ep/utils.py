@@ -1,0 +1,5 @@
+"""Names that programs import from `nixl_ep.utils`."""
+
+from weft_compat_ep._events import EventHandle, EventOverlap
+
+__all__ = ["EventHandle", "EventOverlap"]

@@ -1,0 +1,140 @@
+"""What nixl_ep and deep_ep share, as far as it needs no torch: arguments, hints, and where ranks meet."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+import weft
+
+from weft_compat_ep import _meeting
+from weft_compat_ep._arguments import (
+    Sizes,
+    differences,
+    dispatch_type,
+    experts_of_rank,
+    scales_of_row,
+    window_bytes,
+)
+
+SIZES = Sizes(16, 512, 4, 2, 8, "host")
+
+
+class Board:
+    """What TCPStore has of what is used here, for threads."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, Any] = {}
+        self.host = "127.0.0.1"
+
+    def set(self, key: str, value: Any) -> None:
+        self.entries[key] = value
+
+    def get(self, key: str) -> Any:
+        return self.entries[key]
+
+    def check(self, keys: list[str]) -> bool:
+        return all(key in self.entries for key in keys)
+
+
+def in_threads(count: int, run: Any) -> list[Any]:
+    """What `run(i)` answers in a thread each."""
+    answers: list[Any] = [None] * count
+
+    def one(i: int) -> None:
+        answers[i] = run(i)
+
+    threads = [threading.Thread(target=one, args=(i,)) for i in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    return answers
+
+
+@pytest.mark.parametrize(("flags", "kind", "words"), [
+    ((False, False, False), "bf16", 0), ((True, False, False), "fp8", 5), ((True, True, False), "fp8_pow2", 5),
+    ((True, True, True), "fp8_ue8m0", 2), ((False, True, True), "bf16", 0)])
+def test_types(flags: tuple[bool, bool, bool], kind: str, words: int) -> None:
+    assert dispatch_type(*flags) == kind
+    assert scales_of_row(kind, 640) == words
+
+
+def test_wrong_arguments() -> None:
+    with pytest.raises(ValueError, match="round_scale"):
+        dispatch_type(True, False, True)
+    for experts in (0, -4, 7):
+        with pytest.raises(ValueError, match="num_experts"):
+            experts_of_rank(experts, 4)
+    assert experts_of_rank(12, 4) == 3
+    assert differences(SIZES, SIZES._replace(hidden=128, memory="cuda")) == (
+        "hidden 512 here and 128 there, memory host here and cuda there")
+
+
+def test_hints_are_those_of_the_library() -> None:
+    hint = window_bytes(128, 7168, 8, 288)
+    rows = 2 * 128 * 7168 * 2 * 2  # two operations, a dispatch and a combine, of bf16
+    assert 7 * rows <= hint <= 7 * rows * 1.05
+    assert window_bytes(128, 7168, 1, 36) == hint // 7
+
+
+def test_ranks_meet_through_a_board() -> None:
+    board = Board()
+
+    def begin(rank: int) -> _meeting.Meeting:
+        return _meeting.Meeting.by_tcp_store(board, rank, rank == 0, 20)
+
+    meetings = in_threads(3, begin)
+    assert len({meeting.prefix for meeting in meetings}) == 1
+    for _ in range(2):
+        in_threads(3, lambda rank: meetings[rank].meet(range(3), "begin", 20))
+    with pytest.raises(TimeoutError, match=r"ranks \[1, 2\]"):
+        meetings[0].meet(range(3), "begin", 0.05)
+    assert meetings[1].sizes() is None
+    meetings[0].agree(SIZES)
+    meetings[1].agree(SIZES)
+    assert meetings[2].sizes() == SIZES
+    with pytest.raises(ValueError, match="topk 9 here and 4 there"):
+        meetings[2].agree(SIZES._replace(topk=9))
+    for meeting in meetings:
+        meeting.close()
+
+
+def test_a_board_that_nobody_writes_to() -> None:
+    with pytest.raises(TimeoutError, match="lowest of the ranks"):
+        _meeting.Meeting.by_tcp_store(Board(), 1, False, 0.05)
+
+
+def test_store_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WEFT_STORE", raising=False)
+    monkeypatch.delenv("NIXL_ETCD_ENDPOINTS", raising=False)
+    assert _meeting.named_store() is None
+    monkeypatch.setenv("NIXL_ETCD_ENDPOINTS", "http://127.0.0.1:1")
+    monkeypatch.setenv("WEFT_JOB", "night")
+    assert _meeting.named_store() == {"url": "http://127.0.0.1:1", "token": "", "prefix": "/weft-compat/night/"}
+    with weft.Server() as server:
+        monkeypatch.setenv("WEFT_STORE", server.url)
+        monkeypatch.setenv("WEFT_TOKEN", server.token)
+        gathered: dict[str, list[Any]] = {}
+        lock, turn = threading.Lock(), threading.Barrier(2)
+
+        def begin(rank: int) -> _meeting.Meeting:
+            def gather(mine: Any) -> list[Any]:
+                with lock:
+                    gathered.setdefault("now", []).append(mine)
+                turn.wait(20)
+                every = list(gathered["now"])
+                turn.wait(20)
+                gathered.clear()
+                turn.wait(20)
+                return every
+
+            return _meeting.Meeting.by_exchange(rank, gather)
+
+        one, two = in_threads(2, begin)
+        assert one.info == two.info and one.info["url"] == server.url
+        assert one.prefix != "/weft-compat/night/"  # a group of its own: the next one may have the same job
+        one.store.put(f"{one.prefix}x", "1")
+        assert two.store.get(f"{two.prefix}x") is not None

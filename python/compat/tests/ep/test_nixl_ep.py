@@ -1,0 +1,73 @@
+"""`nixl_ep`: ranks as processes on CPU tensors that join, leave, die and are masked."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+import weft  # noqa: E402
+from ep_world import World, run, wait_for  # noqa: E402
+
+import nixl_ep  # noqa: E402
+
+
+@pytest.mark.parametrize(("what", "ranks"), [("original_numbers", 3), ("masks", 2), ("new_tcp_store", 3)])
+def test_ranks(what: str, ranks: int) -> None:
+    run("ep_nixl_ranks", what, ranks)
+
+
+def test_ranks_join_leave_and_come_back() -> None:
+    world = World("ep_nixl_ranks", 4)
+    try:
+        for rank in range(4):
+            world.start("join_and_leave", rank)
+        world.end(1)
+        wait_for(world.store, "left")
+        world.start("join_and_leave", 1, "again")
+        world.end_all()
+    finally:
+        world.close()
+
+
+def test_killed_rank() -> None:
+    world = World("ep_nixl_ranks", 3)
+    try:
+        for rank in range(3):
+            world.start("killed", rank)
+        world.end(2, -9)
+        world.end_all()
+    finally:
+        world.close()
+
+
+def test_store_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    with weft.Server(insecure=True) as server:
+        monkeypatch.setenv("NIXL_ETCD_ENDPOINTS", server.url)
+        run("ep_nixl_ranks", "named_store", 2)
+
+
+def test_mistakes() -> None:
+    for options, word in (({"low_latency_mode": False}, "high-throughput"), ({"timeout_ms": 0}, "timeout_ms")):
+        with pytest.raises((NotImplementedError, ValueError), match=word):
+            nixl_ep.Buffer(**options)
+    buffer = nixl_ep.Buffer(rank=1)
+    with pytest.raises(RuntimeError, match="update_memory_buffers"):
+        buffer.connect_ranks([0])
+    with pytest.raises(ValueError, match="below num_ranks"):
+        buffer.update_memory_buffers(1, 2, 0)
+    buffer.update_memory_buffers(4, 2, 0)
+    with pytest.raises(ValueError, match="ranks are 0 to 3"):
+        buffer.connect_ranks([4])
+    with pytest.raises(RuntimeError, match="place to meet"):
+        buffer.connect_ranks([0])
+    with pytest.raises(ValueError, match="this rank"):
+        buffer.disconnect_ranks([1])
+    with pytest.raises(RuntimeError, match="connect_ranks first"):
+        buffer.dispatch(torch.zeros((1, 128), dtype=torch.bfloat16), torch.zeros((1, 1), dtype=torch.int64), 4)
+    with pytest.raises(NotImplementedError, match="ht_dispatch"):
+        buffer.ht_dispatch(None)
+    buffer.destroy()
+    buffer.destroy()
+    with pytest.raises(RuntimeError, match="destroyed"):
+        buffer.connect_ranks([0])

@@ -1,0 +1,281 @@
+"""The low-latency operations on tensors of torch: a rank of `weft.ep` of fixed sizes, and what the originals' calls
+make of it. The same code serves tensors on a GPU, in the current stream, and on the host."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any, Callable
+
+import torch
+import weft
+
+from ._arguments import Sizes, dispatch_type, scales_of_row
+from ._events import EventHandle, EventOverlap
+from ._meeting import Meeting, deadline, left
+
+Hook = Callable[[], None]
+
+
+class Operation:
+    """One dispatch of this rank, as the engine keeps it."""
+
+    __slots__ = ("combine_buffer", "ended", "engine", "number", "received", "topk_shape")
+
+    def __init__(self, engine: Engine, number: int, topk_shape: tuple[int, ...]) -> None:
+        self.engine = engine
+        self.number = number
+        self.topk_shape = topk_shape
+        self.received = False
+        self.ended = False
+        self.combine_buffer: torch.Tensor | None = None
+
+
+class Handle(tuple[Any, ...]):
+    """What a dispatch leaves for its combine: (src_info int32 [E][rows], layout_range int64 [E][ranks], the most tokens
+    of a rank, hidden, experts). An entry of layout_range is begin << 32 | count."""
+
+    operation: Operation
+
+    @classmethod
+    def of(cls, entries: tuple[Any, ...], operation: Operation) -> Handle:
+        """A handle with its entries."""
+        made = cls(entries)
+        made.operation = operation
+        return made
+
+
+def stream_of(tensor: torch.Tensor) -> int | None:
+    """The current stream of a tensor's GPU; None on the host."""
+    return torch.cuda.current_stream(tensor.device).cuda_stream if tensor.is_cuda else None
+
+
+def is_capturing(tensor: torch.Tensor) -> bool:
+    """Whether the current stream is captured in a graph."""
+    return bool(tensor.is_cuda and torch.cuda.is_current_stream_capturing())
+
+
+class Engine:
+    """One rank of a group, opened for operations of fixed sizes."""
+
+    def __init__(self, meeting: Meeting, sizes: Sizes, founders: Iterable[int], *, seconds: float, op_seconds: float,
+                 part: str = "") -> None:
+        self.sizes = sizes
+        self.seconds = seconds
+        self.rows = sizes.capacity * sizes.max_tokens
+        self.open: list[Operation] = []
+        self.buffers: dict[int, torch.Tensor] = {}
+        self.rank = weft.ep.Rank(
+            meeting.store, rank=meeting.rank, founders=sorted(set(founders) | {meeting.rank}),
+            prefix=f"{meeting.prefix}group{part}/", capacity=sizes.capacity, max_tokens=sizes.max_tokens,
+            hidden=sizes.hidden, topk=sizes.topk, experts_per_rank=sizes.experts_per_rank, mode="latency",
+            memory=sizes.memory, device=torch.cuda.current_device() if sizes.memory == "cuda" else None,
+            op_timeout=op_seconds, timeout=seconds)
+        try:
+            self.rank.activate(seconds)
+        except BaseException:
+            self.rank.close()
+            raise
+
+    # --- membership ---
+
+    def settle(self) -> None:
+        """Ends what was dispatched and not combined, as every rank does."""
+        for operation in self.open:
+            if operation.received and not operation.ended:
+                self.rank.finish(operation.number)
+                operation.ended = True
+
+    def reach(self, wanted: set[int], unwanted: set[int], what: str) -> None:
+        """Runs operations without tokens until the view of the next one has all of `wanted`, none of `unwanted`. All
+        ranks see a view take effect at the same operation, so all of them stop there."""
+        self.settle()
+        until = deadline(self.seconds)
+        while True:
+            view = set(self.rank.view.ranks)
+            if wanted <= view and not unwanted & view:
+                return
+            if left(until) == 0:
+                raise TimeoutError(f"{what}: within {self.seconds:g} s ranks {sorted(wanted - view)} did not come in, "
+                                   f"and {sorted(unwanted & view)} did not go")
+            self.pass_barrier()
+            time.sleep(0.0005)
+
+    def pass_barrier(self) -> None:
+        """A barrier of those who live: a rank that is lost in it is out of the next view."""
+        try:
+            self.rank.barrier()
+        except weft.errors.PeerLostError:
+            return
+
+    def remove(self, ranks: set[int], what: str) -> None:
+        """Agrees on the view without ranks, and reaches it."""
+        self.settle()
+        gone = ranks & set(self.rank.committed_view.ranks)
+        if gone:
+            self.rank.change(remove=sorted(gone), timeout=self.seconds)
+        self.reach(set(), ranks, what)
+
+    def mask(self, rank: int, masked: bool) -> None:
+        """Masks a rank that is in the view; another one is masked anyway."""
+        try:
+            self.rank.mask(rank, masked)
+        except weft.errors.NotFoundError:
+            return
+
+    def read_masks(self, into: torch.Tensor) -> None:
+        """1 for each rank that gets no tokens of this one: masked, lost, or not in the view; else 0."""
+        if is_capturing(into):
+            self.rank.masks(into, stream_of(into))
+            return
+        lost: list[int] = []
+        if into.is_cuda and self.rank.next_op > 0:
+            torch.cuda.current_stream(into.device).synchronize()
+            info, _ = self.rank.wait(None, self.seconds)
+            lost = info.lost
+        states = self.rank.states
+        into.copy_(torch.tensor([int(state != weft.ep.RankState.ACTIVE or rank in lost)
+                                 for rank, state in enumerate(states)][:into.numel()], dtype=torch.int32))
+
+    # --- dispatch ---
+
+    def dispatch(self, x: torch.Tensor, topk_idx: torch.Tensor, *, use_fp8: bool, round_scale: bool, use_ue8m0: bool,
+                 expert_total: torch.Tensor | None, wait_ns: torch.Tensor | None, async_finish: bool,
+                 return_recv_hook: bool, strict: bool) -> tuple[Any, torch.Tensor, Handle, EventOverlap, Hook | None]:
+        """See low_latency_dispatch of either original."""
+        kind = dispatch_type(use_fp8, round_scale, use_ue8m0)
+        recv_x, scales, arrays = self._receive_tensors(kind, x.device)
+        into = self.rank.receive(self.rows, dtype=kind, expert_total=expert_total, wait_ns=wait_ns, **arrays)
+        stream = stream_of(x)
+        x, topk_idx = x.detach(), topk_idx.detach()
+        hook = None
+        if return_recv_hook:
+            operation = self._note(self.rank.dispatch_send(x, topk_idx, dtype=kind, stream=stream, recycle=True),
+                                   topk_idx)
+
+            def hook() -> None:
+                self._received(operation, self.rank.dispatch_recv(operation.number, into, stream=stream_of(x)), strict)
+        else:
+            done = self.rank.dispatch(x, topk_idx, into=into, dtype=kind, stream=stream, recycle=True)
+            operation = self._note(done.number, topk_idx)
+            self._received(operation, done.info, strict)
+        sizes = self.sizes
+        handle = Handle.of((arrays["src_token"], arrays["range"], sizes.max_tokens, sizes.hidden,
+                            sizes.experts_per_rank * sizes.capacity), operation)
+        event = EventOverlap(EventHandle(), (x, topk_idx)) if async_finish else EventOverlap()
+        return (recv_x if scales is None else (recv_x, scales)), arrays["counts"], handle, event, hook
+
+    def _receive_tensors(self, kind: str, device: torch.device) -> tuple[torch.Tensor, torch.Tensor | None,
+                                                                        dict[str, torch.Tensor]]:
+        sizes, rows = self.sizes, self.rows
+        experts = sizes.experts_per_rank
+        scales = None
+        if kind == "bf16":
+            recv_x = torch.empty((experts, rows, sizes.hidden), dtype=torch.bfloat16, device=device)
+            arrays = {"x": recv_x}
+        else:
+            recv_x = torch.empty((experts, rows, sizes.hidden), dtype=torch.float8_e4m3fn, device=device)
+            # Column by column, as matrix products of fp8 read them: element [e][row][block] at [e][block][row].
+            scales = torch.empty((experts, scales_of_row(kind, sizes.hidden), rows), device=device,
+                                 dtype=torch.int32 if kind == "fp8_ue8m0" else torch.float32).transpose(1, 2)
+            arrays = {"x": recv_x.view(torch.uint8), "scales": scales}
+        arrays["counts"] = torch.empty(experts, dtype=torch.int32, device=device)
+        arrays["src_token"] = torch.empty((experts, rows), dtype=torch.int32, device=device)
+        arrays["range"] = torch.empty((experts, sizes.capacity), dtype=torch.int64, device=device)
+        return recv_x, scales, arrays
+
+    def _note(self, number: int, topk_idx: torch.Tensor) -> Operation:
+        operation = Operation(self, number, tuple(topk_idx.shape))
+        self.open = [*self.open[-1:], operation]
+        return operation
+
+    @staticmethod
+    def _received(operation: Operation, info: weft.ep.Info | None, strict: bool) -> None:
+        operation.received = True
+        if strict and info is not None and info.num_lost:
+            raise weft.errors.PeerLostError(f"ranks {info.lost} were lost in a dispatch. enable_shrink=True goes on "
+                                            "without lost ranks, and the masks say which they are")
+
+    # --- combine ---
+
+    def combine_buffer(self, handle: Handle, like: torch.device) -> torch.Tensor:
+        """bf16 [E][rows][H] for the outputs of an operation: one for each of two operations that may be open."""
+        operation = self._operation_of(handle)
+        place = operation.number % 2
+        if place not in self.buffers:
+            self.buffers[place] = torch.empty((self.sizes.experts_per_rank, self.rows, self.sizes.hidden),
+                                              dtype=torch.bfloat16, device=like)
+        operation.combine_buffer = self.buffers[place]
+        return self.buffers[place]
+
+    def combine(self, x: torch.Tensor, topk_idx: torch.Tensor, topk_weights: torch.Tensor, handle: Handle, *,
+                use_logfmt: bool, zero_copy: bool, async_finish: bool, return_recv_hook: bool,
+                out: torch.Tensor | None) -> tuple[torch.Tensor, EventOverlap, Hook | None]:
+        """See low_latency_combine of either original."""
+        operation = self._operation_of(handle)
+        self._check_combine(x, topk_idx, topk_weights, operation, out)
+        if operation not in self.open or operation.ended:
+            operation = self._again(operation, topk_idx, handle)
+        y = operation.combine_buffer if zero_copy and operation.combine_buffer is not None else x
+        if out is None:
+            out = torch.empty((operation.topk_shape[0], self.sizes.hidden), dtype=torch.bfloat16, device=x.device)
+        arguments = {
+            "topk_weights": topk_weights.detach(), "stream": stream_of(x),
+            "dtype": weft.ep.CombineDType.LOGFMT10 if use_logfmt else weft.ep.CombineDType.BF16,
+            # Operations end in their order: while an older one is open, this one stays open too, until it is recycled.
+            "keep": any(other is not operation and not other.ended for other in self.open[:1]),
+        }
+        y, number = y.detach(), operation.number
+        hook = None
+        if return_recv_hook:
+            self.rank.combine_send(number, y, out, **arguments)
+
+            def hook() -> None:
+                self.rank.combine_recv(number, y, out, **{**arguments, "stream": stream_of(y)})
+                operation.ended = not arguments["keep"]
+        else:
+            self.rank.combine(number, y, out, **arguments)
+            operation.ended = not arguments["keep"]
+        return out, EventOverlap(EventHandle(), (y, topk_weights, out)) if async_finish else EventOverlap(), hook
+
+    def _operation_of(self, handle: Any) -> Operation:
+        operation = getattr(handle, "operation", None)
+        if not isinstance(operation, Operation) or operation.engine is not self:
+            raise TypeError("handle: what low_latency_dispatch of this buffer has answered is wanted, unchanged, and "
+                            "with the same sizes")
+        return operation
+
+    def _check_combine(self, x: torch.Tensor, topk_idx: torch.Tensor, topk_weights: torch.Tensor,
+                       operation: Operation, out: torch.Tensor | None) -> None:
+        if not operation.received:
+            raise RuntimeError("the operation was not received: call the hook of its dispatch first")
+        rows = (self.sizes.experts_per_rank, self.rows, self.sizes.hidden)
+        wanted = {"x": (x, rows), "topk_idx": (topk_idx, operation.topk_shape),
+                  "topk_weights": (topk_weights, operation.topk_shape)}
+        if out is not None:
+            wanted["out"] = (out, (operation.topk_shape[0], self.sizes.hidden))
+        for name, (tensor, shape) in wanted.items():
+            if tuple(tensor.shape) != shape:
+                raise ValueError(f"{name}: a tensor of shape {list(shape)} is wanted, not {list(tensor.shape)}")
+
+    def _again(self, operation: Operation, topk_idx: torch.Tensor, handle: Handle) -> Operation:
+        """A second combine of one handle, whose operation has ended: the same tokens are dispatched again, without
+        their values, which gives the same rows."""
+        device = topk_idx.device
+        _, _, arrays = self._receive_tensors("fp8", device)
+        blank = torch.zeros((topk_idx.shape[0], self.sizes.hidden), dtype=torch.bfloat16, device=device)
+        done = self.rank.dispatch(blank, topk_idx.detach(), into=self.rank.receive(self.rows, dtype="fp8", **arrays),
+                                  dtype="fp8", stream=stream_of(topk_idx), recycle=True)
+        again = self._note(done.number, topk_idx)
+        again.received = True
+        again.combine_buffer = operation.combine_buffer
+        if not is_capturing(topk_idx) and not torch.equal(arrays["range"], handle[1]):
+            raise RuntimeError("a handle can be combined again only while the same ranks are there: dispatch again")
+        handle.operation = again
+        return again
+
+    def close(self) -> None:
+        """Leaves the group."""
+        self.rank.close()
+        self.open.clear()
+        self.buffers.clear()

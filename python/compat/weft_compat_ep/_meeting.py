@@ -1,0 +1,136 @@
+"""Where the ranks of a group meet: a store of Weft, and how its address comes to all of them. Without torch."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+import time
+from collections.abc import Iterable
+from typing import Any, Callable
+
+import weft
+
+from ._arguments import Sizes, differences
+
+TCP_KEY = "weft/ep/store"
+"""the key of a TCPStore under which the address of Weft's store stands"""
+
+_servers: list[weft.Server] = []
+"""stores that this process serves: until it ends, since other ranks may outlive the buffer that began them"""
+
+
+def deadline(seconds: float) -> float:
+    """The time after so many seconds."""
+    return time.monotonic() + seconds
+
+
+def left(until: float) -> float:
+    """Seconds until a deadline, at least 0."""
+    return max(0.0, until - time.monotonic())
+
+
+def host_address() -> str:
+    """An address of this host that others reach: WEFT_ADDRESS, else that of the route to elsewhere, else loopback."""
+    if os.environ.get("WEFT_ADDRESS"):
+        return os.environ["WEFT_ADDRESS"].split(",")[0]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing: it asks for the route
+            return str(probe.getsockname()[0])
+        except OSError:
+            return "127.0.0.1"
+
+
+def serve(one_host: bool) -> dict[str, str]:
+    """Serves a store in this process; what the others need to use it."""
+    address = "127.0.0.1" if one_host else host_address()
+    server = weft.Server(address=address)
+    _servers.append(server)
+    return {"url": server.url, "token": server.token, "prefix": f"/weft-compat/{secrets.token_hex(8)}/"}
+
+
+def named_store() -> dict[str, str] | None:
+    """The store that the environment names (WEFT_STORE, or NIXL_ETCD_ENDPOINTS), if it does."""
+    url = os.environ.get("WEFT_STORE") or os.environ.get("NIXL_ETCD_ENDPOINTS")
+    if not url:
+        return None
+    name = os.environ.get("WEFT_JOB") or os.environ.get("NIXL_ETCD_NAMESPACE", "").strip("/") or "ep"
+    return {"url": url, "token": os.environ.get("WEFT_TOKEN", ""), "prefix": f"/weft-compat/{name}/"}
+
+
+class Meeting:
+    """A store, and the part of it that belongs to one group."""
+
+    def __init__(self, info: dict[str, str], rank: int) -> None:
+        self.info = info
+        self.rank = rank
+        self.prefix = info["prefix"]
+        self.store = weft.Store(info["url"], token=info["token"] or None)
+        self._rounds: dict[str, int] = {}
+
+    @classmethod
+    def by_exchange(cls, rank: int, gather: Callable[[Any], list[Any]]) -> Meeting:
+        """Of ranks that can gather an object of each: rank 0 serves the store, unless the environment names one."""
+        hosts = gather(socket.gethostname())
+        mine = None
+        if rank == 0:
+            named = named_store()
+            mine = {**named, "prefix": f"{named['prefix']}{secrets.token_hex(8)}/"} if named else serve(
+                len(set(hosts)) == 1)
+        return cls(next(info for info in gather(mine) if info), rank)
+
+    @classmethod
+    def by_tcp_store(cls, tcp_store: Any, rank: int, first: bool, seconds: float) -> Meeting:
+        """Of ranks with a torch TCPStore in common, or whatever has its set, get and check: the rank that is `first`
+        serves the store unless there is one already; the others wait for its address."""
+        until = deadline(seconds)
+        while not tcp_store.check([TCP_KEY]):
+            if first:
+                host = getattr(tcp_store, "host", "")
+                publish(tcp_store, named_store() or serve(host in ("127.0.0.1", "localhost", "::1")))
+                break
+            if left(until) == 0:
+                raise TimeoutError(f"no rank has put the address of Weft's store into the TCPStore within {seconds:g} "
+                                   "s: the lowest of the ranks that connect to each other does so in connect_ranks")
+            time.sleep(0.01)
+        return cls(json.loads(tcp_store.get(TCP_KEY)), rank)
+
+    def meet(self, ranks: Iterable[int], what: str, seconds: float) -> None:
+        """Waits until all ranks have come to this call as often as this one; names those who have not."""
+        others = sorted(set(ranks) - {self.rank})
+        number = self._rounds[what] = self._rounds.get(what, 0) + 1
+        self.store.put(f"{self.prefix}{what}/{self.rank}", str(number))
+        until = deadline(seconds)
+        while True:
+            found = self.store.range(f"{self.prefix}{what}/", prefix=True).items
+            there = {int(item.key.rsplit("/", 1)[1]) for item in found if int(item.value) >= number}
+            missing = [rank for rank in others if rank not in there]
+            if not missing:
+                return
+            if left(until) == 0:
+                raise TimeoutError(f"{what}: ranks {missing} did not come within {seconds:g} s")
+            time.sleep(0.005)
+
+    def sizes(self) -> Sizes | None:
+        """The sizes that the group's operations have; None before the first of them."""
+        found = self.store.get(f"{self.prefix}sizes")
+        return None if found is None else Sizes(*json.loads(found.value))
+
+    def agree(self, mine: Sizes) -> None:
+        """Fixes the sizes of the group, or sees that they are the same."""
+        key = f"{self.prefix}sizes"
+        self.store.txn([weft.Compare(key, "version", "==", 0)], [weft.Op.put(key, json.dumps(mine))])
+        theirs = self.sizes()
+        if theirs is not None and theirs != mine:
+            raise ValueError(f"all ranks of a group have operations of the same sizes: {differences(mine, theirs)}")
+
+    def close(self) -> None:
+        """Ends the use of the store."""
+        self.store.close()
+
+
+def publish(tcp_store: Any, info: dict[str, str]) -> None:
+    """Tells others, through a TCPStore, where the store is."""
+    tcp_store.set(TCP_KEY, json.dumps(info))
