@@ -14,6 +14,9 @@ from weft_compat_ep._groups import gatherer
 from weft_compat_ep._meeting import Meeting, named_store, publish
 
 DEFAULT_TIMEOUT_MS = 30000
+JOIN_TIMEOUT_S = 120.0
+"""ranks that are to come or to go are waited for at least so long: their processes may only just have been started"""
+
 topk_idx_t = torch.int64
 
 _NO_THROUGHPUT = ("nixl_ep on Weft has the low-latency calls; its high-throughput calls (ht_dispatch, ht_combine, "
@@ -46,7 +49,8 @@ class Buffer:
         self.group_size = 0
         """rank indices are below it: num_ranks of update_memory_buffers"""
         self._experts = 0
-        self._seconds = timeout_ms / 1000
+        self._op_seconds = timeout_ms / 1000
+        self._seconds = max(self._op_seconds, JOIN_TIMEOUT_S)
         self._tcp_store = tcp_store_group
         self._meeting: Meeting | None = None
         self._engine: Engine | None = None
@@ -134,12 +138,12 @@ class Buffer:
         update_mask_buffer(rank, False)."""
         ranks = self._ranks_of(remote_ranks, "connect_ranks") - {self.rank}
         meeting = self._meet(ranks)
-        new = ranks - self._connected
+        new = ranks - (set(self._engine.rank.view.ranks) if self._engine else self._connected)
         self._connected |= ranks
         if not activate:
             self._masked |= new
         else:
-            self._masked -= ranks
+            self._masked -= new
         if self._engine is None:
             sizes = meeting.sizes()
             if sizes is None:  # the first dispatch will say them
@@ -197,7 +201,7 @@ class Buffer:
             raise ValueError(f"the group has {sizes.capacity} ranks at most, with {sizes.experts_per_rank} experts "
                              f"each; update_memory_buffers said {self.group_size} and {self._experts}")
         assert self._meeting is not None
-        return Engine(self._meeting, sizes, self._connected, seconds=self._seconds, op_seconds=self._seconds)
+        return Engine(self._meeting, sizes, self._connected, seconds=self._seconds, op_seconds=self._op_seconds)
 
     def _apply_masks(self) -> None:
         if self._engine is not None:

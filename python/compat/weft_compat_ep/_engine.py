@@ -3,6 +3,7 @@ make of it. The same code serves tensors on a GPU, in the current stream, and on
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterable
 from typing import Any, Callable
@@ -129,10 +130,10 @@ class Engine:
             self.rank.masks(into, stream_of(into))
             return
         lost: list[int] = []
-        if into.is_cuda and self.rank.next_op > 0:
+        if into.is_cuda:
             torch.cuda.current_stream(into.device).synchronize()
-            info, _ = self.rank.wait(None, self.seconds)
-            lost = info.lost
+            with contextlib.suppress(weft.errors.Error):  # there was no operation yet
+                lost = self.rank.wait(None, self.seconds)[0].lost
         states = self.rank.states
         into.copy_(torch.tensor([int(state != weft.ep.RankState.ACTIVE or rank in lost)
                                  for rank, state in enumerate(states)][:into.numel()], dtype=torch.int32))
@@ -147,7 +148,8 @@ class Engine:
         recv_x, scales, arrays = self._receive_tensors(kind, x.device)
         into = self.rank.receive(self.rows, dtype=kind, expert_total=expert_total, wait_ns=wait_ns, **arrays)
         stream = stream_of(x)
-        x, topk_idx = x.detach(), topk_idx.detach()
+        if x.requires_grad:
+            x = x.detach()
         hook = None
         if return_recv_hook:
             operation = self._note(self.rank.dispatch_send(x, topk_idx, dtype=kind, stream=stream, recycle=True),
@@ -202,11 +204,14 @@ class Engine:
         """bf16 [E][rows][H] for the outputs of an operation: one for each of two operations that may be open."""
         operation = self._operation_of(handle)
         place = operation.number % 2
-        if place not in self.buffers:
-            self.buffers[place] = torch.empty((self.sizes.experts_per_rank, self.rows, self.sizes.hidden),
-                                              dtype=torch.bfloat16, device=like)
-        operation.combine_buffer = self.buffers[place]
-        return self.buffers[place]
+        buffer = self.buffers.get(place)
+        if buffer is None:
+            buffer = torch.empty((self.sizes.experts_per_rank, self.rows, self.sizes.hidden), dtype=torch.bfloat16,
+                                 device=like)
+            if not is_capturing(buffer):  # else it is the graph's
+                self.buffers[place] = buffer
+        operation.combine_buffer = buffer
+        return buffer
 
     def combine(self, x: torch.Tensor, topk_idx: torch.Tensor, topk_weights: torch.Tensor, handle: Handle, *,
                 use_logfmt: bool, zero_copy: bool, async_finish: bool, return_recv_hook: bool,
@@ -220,12 +225,13 @@ class Engine:
         if out is None:
             out = torch.empty((operation.topk_shape[0], self.sizes.hidden), dtype=torch.bfloat16, device=x.device)
         arguments = {
-            "topk_weights": topk_weights.detach(), "stream": stream_of(x),
+            "topk_weights": topk_weights.detach() if topk_weights.requires_grad else topk_weights,
+            "stream": stream_of(x),
             "dtype": weft.ep.CombineDType.LOGFMT10 if use_logfmt else weft.ep.CombineDType.BF16,
             # Operations end in their order: while an older one is open, this one stays open too, until it is recycled.
             "keep": any(other is not operation and not other.ended for other in self.open[:1]),
         }
-        y, number = y.detach(), operation.number
+        y, number = y.detach() if y.requires_grad else y, operation.number
         hook = None
         if return_recv_hook:
             self.rank.combine_send(number, y, out, **arguments)
@@ -264,7 +270,7 @@ class Engine:
         device = topk_idx.device
         _, _, arrays = self._receive_tensors("fp8", device)
         blank = torch.zeros((topk_idx.shape[0], self.sizes.hidden), dtype=torch.bfloat16, device=device)
-        done = self.rank.dispatch(blank, topk_idx.detach(), into=self.rank.receive(self.rows, dtype="fp8", **arrays),
+        done = self.rank.dispatch(blank, topk_idx, into=self.rank.receive(self.rows, dtype="fp8", **arrays),
                                   dtype="fp8", stream=stream_of(topk_idx), recycle=True)
         again = self._note(done.number, topk_idx)
         again.received = True
@@ -275,7 +281,9 @@ class Engine:
         return again
 
     def close(self) -> None:
-        """Leaves the group."""
+        """Leaves the group, when what was launched has run."""
+        if self.sizes.memory == "cuda":
+            torch.cuda.current_stream().synchronize()
         self.rank.close()
         self.open.clear()
         self.buffers.clear()

@@ -24,6 +24,14 @@ struct Tensor {
   int64_t *strides; // in elements; NULL: C's order
   uint64_t byte_offset;
 };
+// What a type offers as __dlpack_c_exchange_api__ since version 1.3: calls of C in the place of calls of Python. Within
+// version 1 its beginning stays.
+struct Exchange {
+  uint32_t major, minor;
+  const Exchange *older;
+  void (*allocate)(), (*export_owned)(), (*import_owned)();
+  int (*look)(void *object, Tensor *tensor); // its arrays belong to the object; NULL: there is no such call
+};
 enum { CPU = 1, CUDA = 2, CUDA_HOST = 3, CUDA_MANAGED = 13 };
 enum { INT = 0, UINT = 1, FLOAT = 2, BFLOAT = 4 };
 } // namespace dlpack
@@ -123,33 +131,69 @@ static Kind kind_of_code(const dlpack::Type &type) {
   }
 }
 
+// The calls of C that a type offers; NULL: none. Types live on, so the last one that was seen is remembered.
+static const dlpack::Exchange *exchange_of(PyTypeObject *type) {
+  static PyTypeObject *known;
+  static const dlpack::Exchange *calls;
+  if (type == known)
+    return calls;
+  const dlpack::Exchange *found = nullptr;
+  nb::object capsule = nb::steal(PyObject_GetAttrString((PyObject *)type, "__dlpack_c_exchange_api__"));
+  if (capsule.is_valid() && PyCapsule_IsValid(capsule.ptr(), "dlpack_exchange_api"))
+    found = (const dlpack::Exchange *)PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api");
+  PyErr_Clear();
+  while (found && found->major > 1)
+    found = found->older;
+  if (found && (found->major != 1 || found->minor < 3 || !found->look))
+    found = nullptr;
+  Py_INCREF((PyObject *)type); // the address stays that of this type
+  Py_XDECREF((PyObject *)known);
+  known = type, calls = found;
+  return found;
+}
+
+// The order of streams is the caller's affair: neither way asks for synchronisation.
 void Buffer::from_dlpack(nb::handle source, const char *name) {
-  nb::object where = source.attr("__dlpack_device__")();
-  int type = nb::cast<int>(nb::int_(where[0]));
-  // The order of streams is the caller's affair: -1 asks for no synchronisation.
+  const dlpack::Exchange *calls = exchange_of(Py_TYPE(source.ptr()));
+  if (calls) {
+    dlpack::Tensor tensor = {};
+    if (calls->look(source.ptr(), &tensor) != 0) {
+      if (!PyErr_Occurred())
+        refuse(name, "its type does not say where its memory is");
+      throw nb::python_error();
+    }
+    take_tensor(tensor, tensor.device.type, name);
+    keep_ = nb::borrow(source).release().ptr();
+    return;
+  }
+  int type = nb::cast<int>(nb::int_(nb::object(source.attr("__dlpack_device__")())[0]));
   nb::object capsule =
       type == dlpack::CUDA ? source.attr("__dlpack__")(nb::arg("stream") = -1) : source.attr("__dlpack__")();
   auto *tensor = (const dlpack::Tensor *)PyCapsule_GetPointer(capsule.ptr(), "dltensor");
   if (!tensor)
     throw nb::python_error();
-  if (tensor->ndim > MAX_DIMS || tensor->ndim < 0 || tensor->dtype.bits % 8 != 0 || tensor->dtype.lanes != 1)
+  take_tensor(*tensor, type, name);
+  keep_ = capsule.release().ptr();
+}
+
+void Buffer::take_tensor(const dlpack::Tensor &tensor, int type, const char *name) {
+  if (tensor.ndim > MAX_DIMS || tensor.ndim < 0 || tensor.dtype.bits % 8 != 0 || tensor.dtype.lanes != 1)
     refuse(name, "an array of whole bytes with at most 6 dimensions is wanted");
-  data_ = (char *)tensor->data + tensor->byte_offset;
-  item_ = tensor->dtype.bits / 8;
-  dims_ = tensor->ndim;
-  kind_ = kind_of_code(tensor->dtype);
+  data_ = (char *)tensor.data + tensor.byte_offset;
+  item_ = tensor.dtype.bits / 8;
+  dims_ = tensor.ndim;
+  kind_ = kind_of_code(tensor.dtype);
   gpu_ = type == dlpack::CUDA || type == dlpack::CUDA_HOST || type == dlpack::CUDA_MANAGED;
   host_ = type == dlpack::CPU || type == dlpack::CUDA_HOST || type == dlpack::CUDA_MANAGED;
   if (!gpu_ && !host_)
     refuse(name, "memory of the host or of a CUDA GPU is wanted");
-  device_ = type == dlpack::CUDA ? tensor->device.id : -1;
+  device_ = type == dlpack::CUDA ? tensor.device.id : -1;
   int64_t step = item_;
   for (int i = dims_ - 1; i >= 0; i--) {
-    shape_[i] = tensor->shape[i];
-    stride_[i] = tensor->strides ? tensor->strides[i] * (int64_t)item_ : step;
+    shape_[i] = tensor.shape[i];
+    stride_[i] = tensor.strides ? tensor.strides[i] * (int64_t)item_ : step;
     step *= shape_[i];
   }
-  keep_ = capsule.release().ptr();
 }
 
 // __array_interface__ and __cuda_array_interface__ have the same entries.

@@ -6,6 +6,10 @@
 
 namespace nb = nanobind;
 
+namespace dlpack {
+struct Tensor;
+}
+
 // What an element is. Frameworks without bf16 and fp8 hold them as unsigned integers, or as raw bytes.
 enum class Kind : uint8_t { INT, UINT, FLOAT, BFLOAT, OTHER };
 
@@ -60,6 +64,7 @@ private:
   void take(Buffer &other) noexcept;
   bool from_view(nb::handle source);
   void from_dlpack(nb::handle source, const char *name);
+  void take_tensor(const dlpack::Tensor &tensor, int type, const char *name);
   void from_interface(nb::handle source, nb::handle interface, bool gpu, const char *name);
 };
 
