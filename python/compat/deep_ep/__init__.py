@@ -3,9 +3,12 @@
 See README.md of the distribution weft-compat for what each call does, and what differs.
 """
 
+from weft_compat import take_name
 from weft_compat_ep._events import Config, EventHandle, EventOverlap
 
 from ._elastic_buffer import ElasticBuffer, EPHandle
 from .buffer import Buffer, topk_idx_t
+
+take_name("deep_ep")
 
 __all__ = ["Buffer", "Config", "EPHandle", "ElasticBuffer", "EventHandle", "EventOverlap", "topk_idx_t"]

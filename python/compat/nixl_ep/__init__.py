@@ -3,8 +3,11 @@
 See README.md of the distribution weft-compat for what each call does, and what differs.
 """
 
+from weft_compat import take_name
 from weft_compat_ep._events import Config, EventHandle, EventOverlap
 
 from .buffer import Buffer, topk_idx_t
+
+take_name("nixl_ep")
 
 __all__ = ["Buffer", "Config", "EventHandle", "EventOverlap", "topk_idx_t"]

@@ -46,9 +46,15 @@ class Handle(tuple[Any, ...]):
         return made
 
 
+# The address of a GPU's current stream, without making an object of it; a torch for CPUs alone has no such call.
+raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None) or (
+    lambda device: torch.cuda.current_stream(device).cuda_stream)
+KINDS = {kind.name.lower(): kind for kind in weft.ep.DType}
+
+
 def stream_of(tensor: torch.Tensor) -> int | None:
     """The current stream of a tensor's GPU; None on the host."""
-    return torch.cuda.current_stream(tensor.device).cuda_stream if tensor.is_cuda else None
+    return raw_stream(tensor.get_device()) if tensor.is_cuda else None
 
 
 def is_capturing(tensor: torch.Tensor) -> bool:
@@ -146,19 +152,20 @@ class Engine:
         """See low_latency_dispatch of either original."""
         kind = dispatch_type(use_fp8, round_scale, use_ue8m0)
         recv_x, scales, arrays = self._receive_tensors(kind, x.device)
-        into = self.rank.receive(self.rows, dtype=kind, expert_total=expert_total, wait_ns=wait_ns, **arrays)
+        dtype = KINDS[kind]
+        into = self.rank.receive(self.rows, dtype=dtype, expert_total=expert_total, wait_ns=wait_ns, **arrays)
         stream = stream_of(x)
         if x.requires_grad:
             x = x.detach()
         hook = None
         if return_recv_hook:
-            operation = self._note(self.rank.dispatch_send(x, topk_idx, dtype=kind, stream=stream, recycle=True),
+            operation = self._note(self.rank.dispatch_send(x, topk_idx, dtype=dtype, stream=stream, recycle=True),
                                    topk_idx)
 
             def hook() -> None:
                 self._received(operation, self.rank.dispatch_recv(operation.number, into, stream=stream_of(x)), strict)
         else:
-            done = self.rank.dispatch(x, topk_idx, into=into, dtype=kind, stream=stream, recycle=True)
+            done = self.rank.dispatch(x, topk_idx, into=into, dtype=dtype, stream=stream, recycle=True)
             operation = self._note(done.number, topk_idx)
             self._received(operation, done.info, strict)
         sizes = self.sizes

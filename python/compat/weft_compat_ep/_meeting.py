@@ -43,6 +43,15 @@ def host_address() -> str:
             return "127.0.0.1"
 
 
+def network() -> str:
+    """What processes have in common that reach each other by loopback: the host, and the namespace of networks."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as boot:
+            return f"{boot.read().strip()} {os.readlink('/proc/self/ns/net')}"
+    except OSError:
+        return socket.gethostname()
+
+
 def serve(one_host: bool) -> dict[str, str]:
     """Serves a store in this process; what the others need to use it."""
     address = "127.0.0.1" if one_host else host_address()
@@ -73,12 +82,12 @@ class Meeting:
     @classmethod
     def by_exchange(cls, rank: int, gather: Callable[[Any], list[Any]]) -> Meeting:
         """Of ranks that can gather an object of each: rank 0 serves the store, unless the environment names one."""
-        hosts = gather(socket.gethostname())
+        networks = gather(network())
         mine = None
         if rank == 0:
             named = named_store()
             mine = {**named, "prefix": f"{named['prefix']}{secrets.token_hex(8)}/"} if named else serve(
-                len(set(hosts)) == 1)
+                len(set(networks)) == 1)
         return cls(next(info for info in gather(mine) if info), rank)
 
     @classmethod

@@ -65,7 +65,7 @@ def inplace_unique(x: torch.Tensor, num_slots: int) -> None:
     """Leaves in each row its different values that are below num_slots, the most frequent first, and -1 elsewhere."""
     counts = torch.zeros((x.shape[0], num_slots + 1), dtype=x.dtype, device=x.device)
     counts.scatter_add_(1, x.masked_fill(x < 0, num_slots), torch.ones_like(x))
-    counts, values = counts[:, :num_slots].sort(1, descending=True, stable=True)
+    counts, values = counts[:, :num_slots].sort(dim=1, descending=True, stable=True)
     kept = min(num_slots, x.shape[1])
     x.fill_(-1)
     x[:, :kept] = values[:, :kept].masked_fill(counts[:, :kept] == 0, -1)

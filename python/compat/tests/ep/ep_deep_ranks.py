@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 from typing import Any
 
@@ -236,3 +237,36 @@ def mistakes(rank: int, ranks: int, store: Any) -> None:
     assert calc_diff(out, sums(x, topk_idx, weights, E)) < 1e-4
     finish(buffer)
     refused(RuntimeError, "destroyed", dispatch)
+
+
+class Comm:
+    """What is used here of a communicator of mpi4py."""
+
+    def __init__(self, rank: int, ranks: int, store: Any) -> None:
+        self.rank, self.ranks, self.store, self.turn = rank, ranks, store, 0
+
+    def Get_rank(self) -> int:
+        return self.rank
+
+    def Get_size(self) -> int:
+        return self.ranks
+
+    def allgather(self, mine: Any) -> list[Any]:
+        self.turn += 1
+        self.store.set(f"comm/{self.turn}/{self.rank}", pickle.dumps(mine))
+        return [pickle.loads(self.store.get(f"comm/{self.turn}/{rank}")) for rank in range(self.ranks)]
+
+
+def communicator(rank: int, ranks: int, store: Any) -> None:
+    """Ranks that know each other by a communicator, with a dispatch by int32."""
+    comm = Comm(rank, ranks, store)
+    buffer = deep_ep.Buffer(None, 0, 0, low_latency_mode=True, num_nvl_peers=ranks, comm=comm, explicitly_destroy=True)
+    assert (buffer.rank, buffer.group_size) == (rank, ranks)
+    inputs = inputs_of(ranks)
+    x, topk_idx, weights = inputs[rank]
+    recv_x, counts, handle, _, _ = buffer.low_latency_dispatch(x, topk_idx.int(), T, E * ranks, use_fp8=False)
+    check_received(inputs, rank, recv_x, counts, handle, E)
+    out, _, _ = buffer.low_latency_combine(outputs(recv_x, counts, rank, E), topk_idx, weights, handle)
+    check_sums(out, sums(x, topk_idx, weights, E), 0.01)
+    comm.allgather(None)
+    buffer.destroy()

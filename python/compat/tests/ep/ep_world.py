@@ -31,8 +31,7 @@ class World:
 
     def start(self, function: str, rank: int, *arguments: object) -> None:
         """Starts a rank."""
-        paths = [str(HERE), str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1",
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1",
                        "GLOO_SOCKET_IFNAME": "lo", "PYTHONDONTWRITEBYTECODE": "1"}
         self.running[rank] = subprocess.Popen(
             [sys.executable, str(HERE / "ep_world.py"), self.module, function, str(rank), str(self.ranks),

@@ -10,7 +10,7 @@ from ep_world import World, run  # noqa: E402
 
 
 @pytest.mark.parametrize(("what", "ranks"), [("values", 3), ("two_handles", 3), ("casts", 2), ("few_tokens", 2),
-                                             ("mistakes", 2)])
+                                             ("mistakes", 2), ("communicator", 2)])
 def test_ranks(what: str, ranks: int) -> None:
     run("ep_deep_ranks", what, ranks)
 

@@ -1,0 +1,68 @@
+"""`deep_ep.utils`, and what `deep_ep` has beside its operations."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+import deep_ep  # noqa: E402
+from deep_ep.utils import math as arithmetic  # noqa: E402
+from deep_ep.utils import testing  # noqa: E402
+
+
+def test_casts_to_fp8_and_back() -> None:
+    x = torch.randn((5, 640), generator=torch.Generator().manual_seed(1)).to(torch.bfloat16)
+    x[2] = 0
+    for rounded, ue8m0 in ((False, False), (True, False), (True, True)):
+        values, scales = arithmetic.per_token_cast_to_fp8(x, rounded, ue8m0)
+        assert scales.shape == ((5, 2) if ue8m0 else (5, 5))
+        back = arithmetic.per_token_cast_back(values, scales)
+        assert torch.allclose(back.float(), x.float(), rtol=0.07, atol=0.01) and not back[2].any()
+        assert arithmetic.calc_diff(back, x) < (9e-4 if rounded else 5e-4)
+        if ue8m0:
+            plain = arithmetic.per_token_cast_to_fp8(x, True)[1]
+            exponents = scales.view(torch.uint8)[:, :5].float() - 127
+            assert torch.equal(torch.exp2(exponents), plain) and not scales.view(torch.uint8)[:, 5:].any()
+    assert arithmetic.per_token_cast_back(x[:0].to(torch.float8_e4m3fn), torch.zeros((0, 5))).shape == (0, 640)
+
+
+def test_numbers() -> None:
+    assert arithmetic.ceil_div(9, 4) == 3 and arithmetic.align(9, 4) == 12 and arithmetic.align(8, 4) == 8
+    one = torch.arange(7, dtype=torch.int16)
+    assert arithmetic.hash_tensor(one) == arithmetic.hash_tensor(one.clone()) != arithmetic.hash_tensor(one + 1)
+    assert arithmetic.calc_diff(one, one) == 0
+    ranks = torch.tensor([[3, 1, 3, -1], [0, 0, 2, 2], [-1, -1, -1, -1]])
+    arithmetic.inplace_unique(ranks, 4)
+    assert ranks.tolist() == [[3, 1, -1, -1], [0, 2, -1, -1], [-1, -1, -1, -1]]
+
+
+def test_timing() -> None:
+    calls = []
+    mean, least, most = testing.bench(lambda: (calls.append(1), time.sleep(0.001)), 2, 3,
+                                      post_fn=lambda: calls.append(2))
+    assert 0.001 <= least <= mean <= most and calls.count(1) == 6 and calls.count(2) == 4
+    if not torch.cuda.is_available():
+        with pytest.raises(RuntimeError, match="there is none"):
+            testing.bench_kineto(lambda: None, "dispatch")
+
+
+def test_static_calls() -> None:
+    sms = deep_ep.Buffer.num_sms
+    try:
+        deep_ep.Buffer.set_num_sms(16)
+        assert deep_ep.Buffer.get_dispatch_config(8).num_sms == 16 == deep_ep.Buffer.get_combine_config(8).num_sms
+        with pytest.raises(ValueError, match="even"):
+            deep_ep.Buffer.set_num_sms(3)
+    finally:
+        deep_ep.Buffer.set_num_sms(sms)
+    config = deep_ep.Config(24, 6, 256, 6, 128)
+    assert config.get_nvl_buffer_size_hint(14336, 8) == 7 * (64 << 20)
+    assert config.get_rdma_buffer_size_hint(14336, 8) == 0
+    assert deep_ep.Buffer.is_sm90_compiled() and deep_ep.topk_idx_t == torch.int64
+    with deep_ep.Buffer.capture() as event:
+        event.current_stream_wait()
+    with pytest.raises(ValueError, match="group"):
+        deep_ep.Buffer(None)
