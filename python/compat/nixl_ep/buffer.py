@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from weft_compat_ep._arguments import Sizes, experts_of_rank, window_bytes
+from weft_compat_ep._arguments import Sizes, window_bytes
 from weft_compat_ep._engine import Engine, Handle, Hook
 from weft_compat_ep._events import Config, EventHandle, EventOverlap
 from weft_compat_ep._groups import gatherer
@@ -165,10 +165,10 @@ class Buffer:
             self._engine.remove(ranks, "disconnect_ranks")
 
     def barrier(self) -> None:
-        """Returns when all ranks of the group have come to it."""
+        """Returns when all ranks of the group have come to it; one that dies, or does not come in time, is lost."""
         if self._engine is not None:
             self._engine.settle()
-            self._engine.rank.barrier()
+            self._engine.pass_barrier()
         elif self._meeting is not None:
             self._meeting.meet(self._connected, "barrier", self._seconds)
 
@@ -252,7 +252,7 @@ class Buffer:
 
     def _engine_for(self, x: torch.Tensor, topk_idx: torch.Tensor, max_tokens: int, num_experts: int | None) -> Engine:
         self._check_alive()
-        if num_experts is not None and experts_of_rank(num_experts, self.group_size or 1) != self._experts:
+        if num_experts is not None and not 0 < num_experts <= self.group_size * self._experts:
             raise ValueError(f"num_experts: {num_experts}, but {self.group_size} ranks have {self._experts} each")
         if x.dim() != 2 or topk_idx.dim() != 2 or x.shape[0] != topk_idx.shape[0]:
             raise ValueError(f"x {list(x.shape)}, topk_idx {list(topk_idx.shape)}: [tokens][hidden] and [tokens][top-k]"

@@ -4,6 +4,7 @@ make of it. The same code serves tensors on a GPU, in the current stream, and on
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from collections.abc import Iterable
 from typing import Any, Callable
@@ -21,13 +22,14 @@ Hook = Callable[[], None]
 class Operation:
     """One dispatch of this rank, as the engine keeps it."""
 
-    __slots__ = ("combine_buffer", "ended", "engine", "number", "received", "topk_shape")
+    __slots__ = ("combine_buffer", "combined", "ended", "engine", "number", "received", "topk_shape")
 
     def __init__(self, engine: Engine, number: int, topk_shape: tuple[int, ...]) -> None:
         self.engine = engine
         self.number = number
         self.topk_shape = topk_shape
         self.received = False
+        self.combined = False
         self.ended = False
         self.combine_buffer: torch.Tensor | None = None
 
@@ -235,8 +237,7 @@ class Engine:
             "topk_weights": topk_weights.detach() if topk_weights.requires_grad else topk_weights,
             "stream": stream_of(x),
             "dtype": weft.ep.CombineDType.LOGFMT10 if use_logfmt else weft.ep.CombineDType.BF16,
-            # Operations end in their order: while an older one is open, this one stays open too, until it is recycled.
-            "keep": any(other is not operation and not other.ended for other in self.open[:1]),
+            "keep": self._has_older(operation),
         }
         y, number = y.detach() if y.requires_grad else y, operation.number
         hook = None
@@ -245,11 +246,22 @@ class Engine:
 
             def hook() -> None:
                 self.rank.combine_recv(number, y, out, **{**arguments, "stream": stream_of(y)})
-                operation.ended = not arguments["keep"]
+                operation.combined, operation.ended = True, not arguments["keep"]
         else:
             self.rank.combine(number, y, out, **arguments)
-            operation.ended = not arguments["keep"]
+            operation.combined, operation.ended = True, not arguments["keep"]
         return out, EventOverlap(EventHandle(), (y, topk_weights, out)) if async_finish else EventOverlap(), hook
+
+    def _has_older(self, operation: Operation) -> bool:
+        """Whether an older operation is open, which is not combined. Operations end in their order, so this one has to
+        stay open then, until it is recycled, or ended here when the next one is combined."""
+        older = self.open[0]
+        if older is operation or older.ended:
+            return False
+        if older.combined:
+            self.rank.finish(older.number)
+            older.ended = True
+        return not older.ended
 
     def _operation_of(self, handle: Any) -> Operation:
         operation = getattr(handle, "operation", None)
@@ -289,7 +301,7 @@ class Engine:
 
     def close(self) -> None:
         """Leaves the group, when what was launched has run."""
-        if self.sizes.memory == "cuda":
+        if self.sizes.memory == "cuda" and not sys.is_finalizing():
             torch.cuda.current_stream().synchronize()
         self.rank.close()
         self.open.clear()

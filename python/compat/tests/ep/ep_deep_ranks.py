@@ -134,6 +134,9 @@ def two_handles(rank: int, ranks: int, store: Any) -> None:
     combine(1, got[1])
     combine(1, got[1], use_logfmt=True)
     combine(0, dispatch(0, False), use_logfmt=True)
+    combine(1, dispatch(1, False))
+    engine = next(iter(buffer._engines.values()))
+    assert [operation.ended for operation in engine.open] == [True, True]  # what was not combined has no echo
     finish(buffer)
 
 
