@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""What a dispatch and its combine take through `deep_ep.Buffer`: low_latency.py [--ranks 2] [--tokens 128] ...
+
+A process for each rank, each with a GPU of its own; without GPUs on host memory. Times are of both together, back to
+back: of calls as a program makes them, of the same calls captured in a graph, and how long the calls keep the
+processor. On GPUs they lie between two events around all of them; the ranks' mean and the slowest rank are printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from typing import Any, Callable
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+import deep_ep
+
+
+def span(cuda: bool, count: int, run: Callable[[], Any]) -> tuple[float, float]:
+    """Microseconds of one of `count` runs: by the GPU's events (or the clock), and of the processor's calls."""
+    if not cuda:
+        begin = time.perf_counter()
+        for _ in range(count):
+            run()
+        took = (time.perf_counter() - begin) * 1e6 / count
+        return took, took
+    first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    first.record()
+    begin = time.perf_counter()
+    for _ in range(count):
+        run()
+    called = (time.perf_counter() - begin) * 1e6 / count
+    last.record()
+    torch.cuda.synchronize()
+    return first.elapsed_time(last) * 1e3 / count, called
+
+
+def make_pair(options: argparse.Namespace, buffer: deep_ep.Buffer, rank: int, device: str) -> Callable[[], Any]:
+    """A dispatch of random tokens, and the combine that answers it."""
+    experts = options.experts * options.ranks
+    random = torch.Generator(device=device).manual_seed(rank)
+    x = torch.randn((options.tokens, options.hidden), generator=random, device=device).to(torch.bfloat16)
+    scores = torch.rand((options.tokens, experts), generator=random, device=device)
+    topk_idx = scores.topk(options.topk, dim=1).indices.to(deep_ep.topk_idx_t)
+    weights = torch.rand((options.tokens, options.topk), generator=random, device=device)
+    out = torch.empty_like(x)
+    y = torch.ones((options.experts, options.ranks * options.tokens, options.hidden), dtype=torch.bfloat16,
+                   device=device)
+
+    def pair() -> None:
+        handle = buffer.low_latency_dispatch(x, topk_idx, options.tokens, experts, use_fp8=not options.bf16)[2]
+        buffer.low_latency_combine(y, topk_idx, weights, handle, out=out)
+
+    return pair
+
+
+def capture(pair: Callable[[], Any]) -> Callable[[], Any]:
+    """The same in a graph."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        pair()
+    return graph.replay
+
+
+def run_rank(rank: int, options: argparse.Namespace, meeting: str) -> None:
+    """One rank."""
+    cuda = torch.cuda.is_available()
+    device = f"cuda:{rank}" if cuda else "cpu"
+    if cuda:
+        torch.cuda.set_device(rank)
+    else:
+        torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=options.ranks)
+    buffer = deep_ep.Buffer(dist.group.WORLD, low_latency_mode=True, explicitly_destroy=True)
+    pair = make_pair(options, buffer, rank, device)
+    figures = {}
+    for name in ("eager", "graph") if cuda else ("eager",):
+        run = capture(pair) if name == "graph" else pair
+        span(cuda, options.warmup, run)
+        dist.barrier()
+        figures[name] = span(cuda, options.iterations, run)
+    every: list[Any] = [None] * options.ranks
+    dist.all_gather_object(every, figures)
+    if rank == 0:
+        where = torch.cuda.get_device_name() if cuda else "host memory"
+        print(f"{options.ranks} ranks on {where}: {options.tokens} tokens, hidden {options.hidden}, "
+              f"top-{options.topk} of {options.experts * options.ranks} experts, {'bf16' if options.bf16 else 'fp8'}, "
+              "combine bf16")
+        for name in figures:
+            times, calls = zip(*(one[name] for one in every))
+            print(f"{name}: {sum(times) / len(times):.1f} us, slowest rank {max(times):.1f} us; its calls take "
+                  f"{max(calls):.1f} us of the processor")
+    dist.barrier()
+    buffer.destroy()
+    dist.destroy_process_group()
+
+
+def main() -> None:
+    """Starts the ranks."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in (("ranks", 2), ("tokens", 128), ("hidden", 7168), ("topk", 8), ("experts", 72),
+                          ("iterations", 500), ("warmup", 100)):
+        parser.add_argument(f"--{name}", type=int, default=default, help=f"[{default}]")
+    parser.add_argument("--bf16", action="store_true", help="dispatch bf16, in the place of fp8")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        mp.spawn(run_rank, (options, os.path.join(folder, "meeting")), options.ranks)
+
+
+if __name__ == "__main__":
+    main()
