@@ -65,7 +65,8 @@ def named_store() -> dict[str, str] | None:
     url = os.environ.get("WEFT_STORE") or os.environ.get("NIXL_ETCD_ENDPOINTS")
     if not url:
         return None
-    name = os.environ.get("WEFT_JOB") or os.environ.get("NIXL_ETCD_NAMESPACE", "").strip("/") or "ep"
+    names = ("WEFT_JOB", "NIXL_ETCD_NAMESPACE", "SLURM_JOB_ID")
+    name = next((os.environ[name].strip("/") for name in names if os.environ.get(name, "").strip("/")), "ep")
     return {"url": url, "token": os.environ.get("WEFT_TOKEN", ""), "prefix": f"/weft-compat/{name}/"}
 
 

@@ -112,6 +112,10 @@ def test_store_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NIXL_ETCD_ENDPOINTS", raising=False)
     assert _meeting.named_store() is None
     monkeypatch.setenv("NIXL_ETCD_ENDPOINTS", "http://127.0.0.1:1")
+    for name, value in (("WEFT_JOB", ""), ("NIXL_ETCD_NAMESPACE", "/a/b/"), ("SLURM_JOB_ID", "7")):
+        monkeypatch.setenv(name, value)
+    named = _meeting.named_store()
+    assert named is not None and named["prefix"] == "/weft-compat/a/b/"
     monkeypatch.setenv("WEFT_JOB", "night")
     assert _meeting.named_store() == {"url": "http://127.0.0.1:1", "token": "", "prefix": "/weft-compat/night/"}
     with weft.Server() as server:
