@@ -72,7 +72,8 @@ class BadInput(tool.ToolTest):
         self.refused(2, 'unknown command "bandwidth"\n', "bandwidth")
 
     def test_what_excludes_each_other_is_not_passed_over(self):
-        self.refused(2, "--man and COMMAND plan are both given: want one of them", "help", "--man", "plan")
+        self.refused(2, "--man and --install are both given: want one of them", "help", "--man", "--install", "x")
+        self.refused(2, "COMMAND and --completion are both given: want one", "help", "plan", "--completion", "zsh")
         self.refused(2, "--shell and --json are both given: want one of them", "env", "--shell", "--json")
         self.refused(2, "--listen and --peer are both given: want one of them", "doctor", "--listen", "1", "--peer",
                      "x")

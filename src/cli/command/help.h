@@ -22,8 +22,14 @@ void cli_help_write_overview(FILE *out, const struct cli_command *const *list);
 // One command: usage, description, every option of its table, examples.
 void cli_help_write_command(FILE *out, const struct cli_command *command);
 
-// The manual page weft(1), in roff's man macros.
+// The manual page weft(1), of all commands, in roff's man macros.
 void cli_help_write_manual(FILE *out, const struct cli_command *const *list);
+
+// The manual page of one command, as weft-bench-ep(1).
+void cli_help_write_command_manual(FILE *out, const struct cli_command *command);
+
+// The name of that page, as "weft-bench-ep", into out[cap].
+void cli_help_name_page(const struct cli_command *command, char *out, size_t cap);
 
 // The row's limits, default and variable, e.g. "0 to 1024 tokens; default 128; WEFT_X"; "" when there is none of these.
 void cli_help_describe_option(const struct cli_option *row, char *out, size_t cap);

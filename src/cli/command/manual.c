@@ -57,6 +57,15 @@ static void write_command(FILE *out, const struct cli_command *command) {
     write_option(out, &command->options.rows[i]);
 }
 
+static void write_statuses(FILE *out) {
+  fputs(".SH EXIT STATUS\n", out);
+  for (const struct cli_help_status *status = cli_help_statuses; status->text; status++) {
+    fprintf(out, ".TP\n.B %d\n", status->status);
+    write_plain(out, status->text);
+    fputs(".\n", out);
+  }
+}
+
 static void write_examples(FILE *out, const struct cli_command *command) {
   for (const struct cli_example *example = command->examples; example && example->line; example++) {
     fputs(".TP\n.B ", out);
@@ -84,14 +93,51 @@ void cli_help_write_manual(FILE *out, const struct cli_command *const *list) {
     write_plain(out, variable->help);
     fputs(".\n", out);
   }
-  fputs(".SH EXIT STATUS\n", out);
-  for (const struct cli_help_status *status = cli_help_statuses; status->text; status++) {
-    fprintf(out, ".TP\n.B %d\n", status->status);
-    write_plain(out, status->text);
-    fputs(".\n", out);
-  }
+  write_statuses(out);
   fputs(".SH EXAMPLES\n", out);
   for (size_t i = 0; list[i]; i++)
     if (!list[i]->hidden)
       write_examples(out, list[i]);
+}
+
+void cli_help_name_page(const struct cli_command *command, char *out, size_t cap) {
+  snprintf(out, cap, "weft-%s", command->name);
+  for (char *space = out; (space = strchr(space, ' ')) != NULL;)
+    *space = '-';
+}
+
+static void write_synopsis(FILE *out, const struct cli_command *command) {
+  fprintf(out, ".SH SYNOPSIS\n.B weft %s\n", command->name);
+  if (command->options.count > 0)
+    fputs("[\\fIOPTION\\fR...]\n", out);
+  for (size_t i = 0; i < command->options.count; i++) {
+    const struct cli_option *row = &command->options.rows[i];
+    const char *more = row->type == OPTION_WORDS ? "..." : "";
+    if (row->operand)
+      fprintf(out, row->required || *more ? "\\fI%s\\fR%s\n" : "[\\fI%s\\fR%s]\n", row->metavar, more);
+  }
+}
+
+void cli_help_write_command_manual(FILE *out, const struct cli_command *command) {
+  char page[64];
+  cli_help_name_page(command, page, sizeof page);
+  fprintf(out, ".TH %s 1 \"\" \"weft %s\"\n.SH NAME\n", page, weft_version());
+  write_plain(out, page);
+  fputs(" \\- ", out);
+  write_plain(out, command->summary);
+  fputc('\n', out);
+  write_synopsis(out, command);
+  fputs(".SH DESCRIPTION\n", out);
+  write_plain(out, command->description);
+  fputs(command->options.count > 0 ? "\n.SH OPTIONS\n" : "\n", out);
+  for (size_t i = 0; i < command->options.count; i++) {
+    const struct cli_option *row = &command->options.rows[i];
+    if (row->section)
+      fprintf(out, ".SS %s\n", row->section);
+    write_option(out, row);
+  }
+  write_statuses(out);
+  fputs(".SH EXAMPLES\n", out);
+  write_examples(out, command);
+  fputs(".SH SEE ALSO\n.BR weft (1),\nwhich has the variables of the environment, too.\n", out);
 }

@@ -1,13 +1,19 @@
-// weft help: the help of a command, or the manual page.
+// weft help: the help of a command, manual pages, and completion for shells.
 #include "cli/command/help.h"
 #include "base/fail.h"
 #include "cli/commands/commands.h"
+#include "cli/completion/completion.h"
+#include "cli/completion/install.h"
 
 struct options {
   const char *command;
   const char *member;
   bool man;
+  const char *install;
+  enum shell { NO_SHELL, BASH, ZSH, FISH } completion;
 };
+
+static const char *const shells[] = {"bash", "zsh", "fish", NULL};
 
 #define FIELD(member) OPTION_FIELD(struct options, member)
 
@@ -17,45 +23,84 @@ static const struct cli_option rows[] = {
    .help = "the command to explain"},
   {.name = "member", .operand = true, .type = OPTION_STRING, .metavar = "MEMBER", FIELD(member),
    .help = "of a family of commands, such as 'bench', the one to explain"},
-  {.name = "man", .type = OPTION_FLAG, FIELD(man), .help = "print the manual page weft(1), in roff"},
+  {.name = "man", .type = OPTION_FLAG, FIELD(man),
+   .help = "print the manual page weft(1), or with COMMAND that of the command, in roff"},
+  {.name = "completion", .type = OPTION_ENUM, .metavar = "SHELL", FIELD(completion), .choices = shells, .first = BASH,
+   .help = "print what makes this shell complete commands, options and their values"},
+  {.name = "install", .type = OPTION_PATH, .metavar = "DIR", FIELD(install),
+   .help = "write all manual pages, and the completion for every shell, into the folders below DIR where man and the "
+           "shells look for them, if DIR is /usr/local/share or ~/.local/share"},
 };
 // clang-format on
 
 static const struct cli_example examples[] = {
     {"weft help elastic", "the same as 'weft elastic --help'"},
     {"weft help --man | man -l -", "the manual page, from the tool itself"},
+    {"source <(weft help --completion bash)",
+     "TAB completes in this bash; in fish: weft help --completion fish | source"},
+    {"weft help --install ~/.local/share", "manual pages and completion, for this user"},
     {NULL, NULL},
 };
+
+// Prints the help, the page or, by default, the overview of what the operands name; returns the exit status.
+static int explain(const struct cli_call *call, const struct options *options) {
+  const struct cli_command *asked = NULL;
+  if (options->command) {
+    char *words[] = {(char *)options->command, (char *)options->member};
+    int used, count = options->member ? 2 : 1;
+    asked = cli_command_find(call->commands, count, words, &used);
+    if (!asked)
+      return cli_command_unknown(call->commands, count, words);
+  }
+  if (options->man && asked)
+    cli_help_write_command_manual(stdout, asked);
+  else if (options->man)
+    cli_help_write_manual(stdout, call->commands);
+  else if (asked)
+    cli_help_write_command(stdout, asked);
+  else
+    cli_help_write_overview(stdout, call->commands);
+  return 0;
+}
+
+// A command's page and its help are one thing to ask for, files and completion others.
+static int check(const struct options *options) {
+  const char *given[3];
+  int count = 0;
+  if (options->command || options->man)
+    given[count++] = options->man ? "--man" : "COMMAND";
+  if (options->completion != NO_SHELL)
+    given[count++] = "--completion";
+  if (options->install)
+    given[count++] = "--install";
+  return count < 2 ? 0 : fail(WEFT_ERR_INVALID, "%s and %s are both given: want one of them", given[0], given[1]);
+}
 
 static int run(const struct cli_call *call) {
   struct options options = {0};
   int status = 0;
   if (!cli_command_options(call, &options, &status))
     return status;
-  if (options.man && options.command)
-    return cli_command_failed(
-        call,
-        fail(WEFT_ERR_INVALID, "--man and COMMAND %s are both given: want one of them, as the page has all commands",
-             options.command));
-  if (options.man) {
-    cli_help_write_manual(stdout, call->commands);
-  } else if (options.command) {
-    char *words[] = {(char *)options.command, (char *)options.member};
-    int used, count = options.member ? 2 : 1;
-    const struct cli_command *asked = cli_command_find(call->commands, count, words, &used);
-    if (!asked)
-      return cli_command_unknown(call->commands, count, words);
-    cli_help_write_command(stdout, asked);
-  } else {
-    cli_help_write_overview(stdout, call->commands);
-  }
-  return 0;
+  int err = check(&options);
+  if (!err && options.install)
+    err = cli_completion_install(options.install, call->commands);
+  else if (!err && options.completion == BASH)
+    cli_completion_write_bash(stdout, call->commands);
+  else if (!err && options.completion == ZSH)
+    cli_completion_write_zsh(stdout, call->commands);
+  else if (!err && options.completion == FISH)
+    cli_completion_write_fish(stdout, call->commands);
+  else if (!err)
+    return explain(call, &options);
+  return err ? cli_command_failed(call, err) : 0;
 }
 
 const struct cli_command cli_help = {
     .name = "help",
     .summary = "explain a command",
-    .description = "Explains a command: its options, with their limits, defaults and variables, and examples.",
+    .description =
+        "Explains a command: its options, with their limits, defaults and variables, and examples. Makes manual "
+        "pages and completion for bash, zsh and fish from the same tables.",
     .options = OPTION_TABLE(rows),
     .examples = examples,
     .run = run,

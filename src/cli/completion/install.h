@@ -1,0 +1,11 @@
+// Manual pages and completion as files, where man and the shells look for them.
+#ifndef CLI_COMPLETION_INSTALL_H
+#define CLI_COMPLETION_INSTALL_H
+
+#include "cli/command/command.h"
+
+// Writes them below `folder`, which stands for /usr/share; makes the folders that are missing. Returns 0, or a negative
+// weft_err with a last error that names the file.
+int cli_completion_install(const char *folder, const struct cli_command *const *list);
+
+#endif
