@@ -9,9 +9,9 @@ runAsUser: 0
 seccompProfile: {type: RuntimeDefault}
 {{- else -}}
 runAsNonRoot: true
-runAsUser: 1000
-runAsGroup: 1000
-fsGroup: 1000
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
 seccompProfile: {type: RuntimeDefault}
 {{- end -}}
 {{- end }}
