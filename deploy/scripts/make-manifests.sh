@@ -13,7 +13,8 @@ make() {
   for value in "$@"; do values+=(--set "$value"); done
   {
     echo "# $what"
-    echo "# Made by deploy/scripts/make-manifests.sh from the chart: helm template $release deploy/helm/weft ${values[*]}"
+    echo "# Made by deploy/scripts/make-manifests.sh, as helm template $release deploy/helm/weft with:"
+    echo "# ${values[*]}"
     "${HELM:-helm}" template "$release" "$root/deploy/helm/weft" --no-hooks --namespace default "${values[@]}" |
       sed '/^# Source:/d; /^  namespace: default$/d; /^ *helm.sh\/chart:/d; /^ *app.kubernetes.io\/managed-by:/d'
   } >"$folder/$file"

@@ -219,10 +219,12 @@ spec:
 {{- define "weft.jobSpec" -}}
 {{- $v := .root.Values -}}
 {{- $worker := eq .role "worker" -}}
+{{- $restarts := int $v.workerRestarts -}}
+{{- if eq $v.job "doctor" }}{{ $restarts = max $restarts 2 }}{{ end -}} {{/* the master may not answer yet */}}
 completionMode: {{ ternary "Indexed" "NonIndexed" $worker }}
 completions: {{ .count }}
 parallelism: {{ .count }}
-backoffLimit: {{ ternary (int $v.workerRestarts) 0 $worker }}
+backoffLimit: {{ ternary $restarts 0 $worker }}
 activeDeadlineSeconds: {{ int $v.activeDeadlineSeconds }}
 {{- if and (eq $v.mode "job") (not (kindIs "invalid" $v.ttlSecondsAfterFinished)) }}
 ttlSecondsAfterFinished: {{ int $v.ttlSecondsAfterFinished }}
