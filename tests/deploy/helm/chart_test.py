@@ -119,6 +119,13 @@ def a_run_scales_by_two_numbers_of_one_job():
     assert small == large
 
 
+def only_the_master_takes_the_claim():
+    """Most volumes are for one node."""
+    for template in pods(render("--set", "results.claim=disk")):
+        results = template["spec"]["volumes"][0]
+        assert ("emptyDir" not in results) == (template["metadata"]["labels"]["role"] == "master"), results
+
+
 def without_rdma_pods_keep_to_the_restricted_profile():
     for values in ({}, {"job": "store"}, {"job": "store", "store": {"kind": "etcd"}}, {"mode": "lws"}):
         for document in render(values=values):
@@ -203,9 +210,9 @@ def the_schema_knows_the_commands_options():
         # Those that the chart gives itself, other names of options, and what a pod has no use for.
         own = {"help", "user", "password", "config-file", "token", "token-file", "listen", "ca", "cert", "key",
                "rank-server", "store", "store-port", "metrics", "metrics-bearer-file", "json", "host", "forever",
-               "lend", "startup-timeout", "tcp-server", "etcd-server", "etcd-endpoints", "run-dir", "cuda", "peer", "plan",
-               "num-agents", "num-processes", "job", "benchmark-group", "local-workers", "ranks", "local-ranks", "mode",
-               "ip", "port", "timeout-ms"}
+               "lend", "startup-timeout", "tcp-server", "etcd-server", "etcd-endpoints", "run-dir", "cuda", "peer",
+               "plan", "num-agents", "num-processes", "job", "benchmark-group", "local-workers", "ranks",
+               "local-ranks", "mode", "ip", "port", "timeout-ms"}
         assert not there - known - own, f"{job}: the schema lacks {there - known - own}"
 
 
@@ -246,7 +253,7 @@ main({test.__name__: test for test in (
     lint_finds_nothing, examples_and_old_values_are_valid, every_job_in_every_mode_is_valid,
     the_older_chart_s_values_mean_what_they_meant, the_newer_chart_s_values_mean_what_they_meant,
     a_node_chooser_s_part_is_enough, a_run_scales_by_two_numbers_of_one_job,
-    without_rdma_pods_keep_to_the_restricted_profile, nothing_is_fetched_at_run_time,
+    only_the_master_takes_the_claim, without_rdma_pods_keep_to_the_restricted_profile, nothing_is_fetched_at_run_time,
     transports_need_no_escaped_commas, the_token_is_random_and_in_the_secret_alone, large_numbers_stay_numbers,
     every_value_has_a_default_that_says_what_it_is, the_schema_knows_the_commands_options, plans_are_those_of_the_tree,
     notes_have_the_next_three_commands, imex_gives_each_pod_a_channel)})

@@ -119,6 +119,7 @@ try:
     main({test.__name__: test for test in (
         four_nodes_pass_a_classic_plan, a_killed_pod_ends_the_run_by_name_and_the_next_run_passes,
         a_store_s_pod_that_is_restarted_costs_a_run_nothing, a_pod_that_is_cut_off_is_named, the_other_jobs_pass,
-        doctor_knows_the_way_between_pods, helm_test_s_pods_pass, a_pod_of_a_leaderworkerset_runs_once_and_stays)}, at_once=4)
+        doctor_knows_the_way_between_pods, helm_test_s_pods_pass,
+        a_pod_of_a_leaderworkerset_runs_once_and_stays)}, at_once=4)
 finally:
     done()

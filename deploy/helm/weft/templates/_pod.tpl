@@ -203,7 +203,7 @@ spec:
         {{- end }}
   volumes:
     - name: results
-      {{- if $v.results.claim }}
+      {{- if and $v.results.claim (eq .role "master") }}
       persistentVolumeClaim: {claimName: {{ $v.results.claim }}}
       {{- else }}
       emptyDir: {}

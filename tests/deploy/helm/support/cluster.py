@@ -43,8 +43,8 @@ def need():
         os.unlink(conf.name)
         print(f"skipped: there is no image {IMAGE} here (deploy/images/build.sh --tag {IMAGE} runtime makes it)")
         sys.exit(77)
-    trial = podman("run", "--rm", "--no-healthcheck", "-v", f"{BUILT}:{PLACE}:ro", "--entrypoint", f"{PLACE}/weft", IMAGE,
-                   "--version", check=False)
+    trial = podman("run", "--rm", "--no-healthcheck", "-v", f"{BUILT}:{PLACE}:ro", "--entrypoint",
+                   f"{PLACE}/weft", IMAGE, "--version", check=False)
     if trial.returncode:
         os.unlink(conf.name)
         print(f"skipped: podman does not run the tool in {IMAGE} here: {trial.stderr.strip().splitlines()[-1]}")
