@@ -173,8 +173,8 @@ make_tools() {
   python3 -m venv "$tools"
 }
 
-# install_from_pypi REQUIREMENT [NAME]: into build/tools. False: `pypi_error` says why. Once PyPI was out of reach it is not
-# asked again: each time costs pip its deadlines.
+# install_from_pypi REQUIREMENT [NAME]: into build/tools. False: `pypi_error` says why. Once PyPI was out of reach it is
+# not asked again: each time costs pip its deadlines.
 install_from_pypi() {
   local log
   if [ -n "$pypi_out_of_reach" ]; then return 1; fi
