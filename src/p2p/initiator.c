@@ -1,14 +1,19 @@
 // The initiator: meets a target, and says what its buffer is to hold.
 #include <inttypes.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/fail.h"
 #include "base/signal/stop.h"
+#include "base/time/clock.h"
 #include "p2p/bench.h"
 #include "p2p/bound.h"
 #include "p2p/gpus.h"
 
-enum { MOST_AT_ONCE = 256 << 20 }; // bytes of a buffer, unless one size alone needs more
+enum {
+  MOST_AT_ONCE = 256 << 20, // bytes of a buffer, unless one size alone needs more
+  RETRY_MS = 100,
+};
 
 uint64_t p2p_buffer_bytes(const struct p2p_config *config, const struct p2p_sizes *sizes) {
   uint64_t most = sizes->largest * config->depth;
@@ -19,6 +24,22 @@ uint64_t p2p_buffer_bytes(const struct p2p_config *config, const struct p2p_size
 
 // --- set-up ---
 
+// A target may be started after its initiator, and its name be known only then: it is tried again until `--startup-
+// timeout` is over.
+static int meet_when_there(struct p2p_bench *one, const char *address) {
+  const struct p2p_config *config = one->config;
+  const struct timespec pause = clock_timespec((uint64_t)RETRY_MS * 1000000u);
+  uint64_t until = clock_deadline_ms((uint64_t)config->startup_timeout_s * 1000u);
+  int rc = weft_agent_meet(one->session.agent, address, config->timeout_ms, &one->session.peer);
+  if (rc == WEFT_ERR_UNREACHABLE && !clock_passed(until) && !config->quiet)
+    fprintf(stderr, "weft p2p: waits for a target at %s, for up to %u s\n", address, config->startup_timeout_s);
+  while (rc == WEFT_ERR_UNREACHABLE && !clock_passed(until)) {
+    nanosleep(&pause, NULL);
+    rc = weft_agent_meet(one->session.agent, address, config->timeout_ms, &one->session.peer);
+  }
+  return rc;
+}
+
 // Nothing interrupts the two, and nobody counts on this process yet.
 static int meet(struct p2p_bench *one) {
   const struct p2p_config *config = one->config;
@@ -26,7 +47,7 @@ static int meet(struct p2p_bench *one) {
   bool v6 = strchr(config->host, ':') != NULL;
   snprintf(address, sizeof address, v6 ? "[%s]:%u" : "%s:%u", config->host, config->port);
   stop_at_once(true);
-  int rc = weft_agent_meet(one->session.agent, address, config->timeout_ms, &one->session.peer);
+  int rc = meet_when_there(one, address);
   stop_at_once(false);
   return rc;
 }

@@ -44,7 +44,8 @@ struct p2p_config {
   bool bidirectional, no_check;
   const char *transport;
   uint32_t timeout_ms;
-  bool forever; // the target serves one initiator after the other
+  uint32_t startup_timeout_s; // so long an initiator tries to reach a target; 0: once
+  bool forever;               // the target serves one initiator after the other
   enum p2p_format format;
   const char *html, *prometheus; // files for a page and for a node exporter, by who has the results; NULL: none
   bool quiet, color, unicode;

@@ -11,6 +11,11 @@ from p2p_sides import TOKEN, busy, initiator, running, start, end, target
 WAITS = "waits for its turn"
 
 
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
 class Listening(tool.ToolTest):
     def test_a_target_listens_at_its_ip(self):
         for option in ("--ip", "--listen"):
@@ -38,6 +43,18 @@ class Waiting(tool.ToolTest):
                                 "--ip", "127.0.0.1", "--quiet", "--timeout-ms", 200, **TOKEN)
             self.assertRegex(said, r"within 0\.2 s.*--timeout-ms.*--forever")
             self.assertIsNone(patient.poll())
+
+    def test_an_initiator_waits_for_a_target(self):
+        port = free_port()
+        command = [*initiator(port, "-s", 8, "-n", 5)[1:], "--startup-timeout", tool.TIMEOUT_S]
+        with running(*command) as early:
+            self.assertIn(f"waits for a target at 127.0.0.1:{port}", early.stderr.readline())
+            with running("--mode", "target", "--port", port, "--ip", "127.0.0.1") as late:
+                out, errors = early.communicate(timeout=tool.TIMEOUT_S)
+                self.assertEqual((early.returncode, errors), (0, ""))
+                self.assertRegex(out, r"(?m)^write +8 B")
+                self.assertEqual(late.wait(timeout=tool.TIMEOUT_S), 0)
+        self.refused(3, "Connection refused", *initiator(port, "--startup-timeout", 1), **TOKEN)
 
     def test_the_second_initiator_waits_for_its_turn(self):
         with target() as (process, port), busy(process, port) as first:

@@ -17,7 +17,7 @@ import threading
 SCRIPT = pathlib.Path(os.environ["WEFT_SOURCE"], "scripts", "install-deps.sh")
 DEADLINE_S = 240
 TRIES = 2  # one, and one more
-BROUGHT = ("Swift", "newer UCX", "UCX 1.18")
+BROUGHT = ("Swift", "newer UCX", "UCX 1.18", "Helm", "kubernetes-validate")
 
 
 class Index:

@@ -1,0 +1,158 @@
+{{/* What a container runs. Each definition gives a JSON list. */}}
+
+{{/* The options of a map as a command has them. */}}
+{{- define "weft.options" -}}
+{{- $out := list -}}
+{{- range $name, $value := . -}}
+{{- $option := printf "--%s" (replace "_" "-" $name) -}}
+{{- if kindIs "bool" $value -}}
+{{- if $value }}{{ $out = append $out $option }}{{ end -}}
+{{- else if kindIs "slice" $value -}}
+{{- $texts := list -}}
+{{- range $value }}{{ $texts = append $texts (include "weft.number" .) }}{{ end -}}
+{{- $out = concat $out (list $option (join "," $texts)) -}}
+{{- else if not (kindIs "invalid" $value) -}}
+{{- $out = concat $out (list $option (include "weft.number" $value)) -}}
+{{- end -}}
+{{- end -}}
+{{- $out | toJson -}}
+{{- end }}
+
+{{/* Text of a number as people write it: Helm reads 1000000 as 1e+06. */}}
+{{- define "weft.number" -}}
+{{- if and (kindIs "float64" .) (eq (floor .) .) }}{{ printf "%.0f" . }}{{ else }}{{ . }}{{ end -}}
+{{- end }}
+
+{{/* Options of elastic by the names of DeepEP's chart; elastic.options wins. */}}
+{{- define "weft.elasticOptions" -}}
+{{- $v := .Values -}}
+{{- $ranks := mul (include "weft.nodes" . | int) (include "weft.ranksPerNode" . | int) -}}
+{{- $out := dict -}}
+{{- with $v.deepep.numTokens }}{{ $_ := set $out "num-tokens" . }}{{ end -}}
+{{- with $v.deepep.hidden }}{{ $_ := set $out "hidden-dim" . }}{{ end -}}
+{{- with $v.deepep.numTopk }}{{ $_ := set $out "num-topk" . }}{{ end -}}
+{{- with $v.deepep.numExperts -}}
+{{- if mod (int .) $ranks -}}
+{{- fail (printf "deepep.numExperts is %d, and there are %d ranks: it must be a multiple of that" (int .) $ranks) -}}
+{{- end -}}
+{{- $_ := set $out "num-experts-per-rank" (div (int .) $ranks) -}}
+{{- end -}}
+{{- if include "weft.gpuCount" . | int }}{{ $_ := set $out "memory" "cuda" }}{{ end -}}
+{{- range $name, $value := $v.elastic.options }}{{ $_ := set $out (replace "_" "-" $name) $value }}{{ end -}}
+{{- $out | toJson -}}
+{{- end }}
+
+{{/* The plan of job=elastic, as JSON. */}}
+{{- define "weft.plan" -}}
+{{- $v := .Values -}}
+{{- $ranks := mul (include "weft.nodes" . | int) (include "weft.ranksPerNode" . | int) | int -}}
+{{- $plan := $v.elastic.plan -}}
+{{- if kindIs "string" $plan -}}
+{{- $file := printf "plans/%s.json" $plan -}}
+{{- $plan = .Files.Get $file | required (printf "elastic.plan: there is no plan %s in the chart" $plan) | fromJsonArray -}}
+{{- else if not $plan -}}
+{{- $plan = list (untilStep 0 (max 1 (div $ranks 2) | int) 1) (until $ranks) -}}
+{{- end -}}
+{{- range $phase, $members := $plan -}}
+{{- if gt (len $members) $ranks -}}
+{{- fail (printf "elastic.plan: phase %d has %d ranks, and there is room for %d: nodes x ranksPerNode" $phase (len $members) $ranks) -}}
+{{- end -}}
+{{- end -}}
+{{- $plan | toJson -}}
+{{- end }}
+
+{{/* How the pods of elastic, bench and ep meet: dict "root" $ "role" ROLE */}}
+{{- define "weft.meeting" -}}
+{{- $root := .root -}}
+{{- $port := include "weft.port" $root -}}
+{{- $out := list "--startup-timeout" (printf "%d" (int $root.Values.startupTimeoutSeconds)) -}}
+{{- if $root.Values.store.url -}}
+{{- $out = concat $out (list "--store" $root.Values.store.url) -}}
+{{- else if eq .role "master" -}}
+{{- $out = concat $out (list "--listen" "0.0.0.0" "--store-port" $port) -}}
+{{- else -}}
+{{- $out = concat $out (list "--rank-server" (printf "%s:%s" (include "weft.master" $root) $port)) -}}
+{{- end -}}
+{{- $out | toJson -}}
+{{- end }}
+
+{{/* The arguments of weft: dict "root" $ "role" ROLE */}}
+{{- define "weft.args" -}}
+{{- $root := .root -}}
+{{- $v := $root.Values -}}
+{{- $master := eq .role "master" -}}
+{{- $nodes := include "weft.nodes" $root | int -}}
+{{- $perNode := include "weft.ranksPerNode" $root -}}
+{{- $port := include "weft.port" $root -}}
+{{- $meeting := include "weft.meeting" . | fromJsonArray -}}
+{{- $timeout := printf "%d" (mul (int $v.startupTimeoutSeconds) 1000 | min 600000) -}}
+{{- $out := list -}}
+{{- if eq $v.job "elastic" -}}
+{{- $out = concat (list "elastic" "--job" (include "weft.testId" $root) "--num-processes" $perNode) $meeting -}}
+{{- if $master -}}
+{{- $agents := $v.elastic.numAgents | default $nodes | int -}}
+{{- $out = concat $out (list "--plan" "/etc/weft/plan.json" "--num-agents" (printf "%d" $agents)) -}}
+{{- $out = concat $out (include "weft.elasticOptions" $root | fromJson | include "weft.options" | fromJsonArray) -}}
+{{- if $v.results.json }}{{ $out = append $out "--json" }}{{ end -}}
+{{- end -}}
+{{- if $v.metrics.enabled -}}
+{{- $out = concat $out (list "--metrics" (printf "0.0.0.0:%d" (int $v.metrics.port)) "--metrics-bearer-file" "/tmp/bearer") -}}
+{{- end -}}
+{{- else if eq $v.job "bench" -}}
+{{- $out = concat (list "bench" "transfer" "--benchmark-group" (include "weft.testId" $root)) $meeting -}}
+{{- $out = concat $out (include "weft.benchWorkers" $root | fromJsonArray) (include "weft.options" $v.bench.options | fromJsonArray) -}}
+{{- if and $master $v.results.json }}{{ $out = concat $out (list "--json" "-") }}{{ end -}}
+{{- else if eq $v.job "ep" -}}
+{{- $ranks := printf "%d" (mul $nodes (int $perNode)) -}}
+{{- $out = concat (list "bench" "ep" "--benchmark-group" (include "weft.testId" $root)) $meeting (list "--ranks" $ranks "--local-ranks" $perNode) -}}
+{{- if include "weft.gpuCount" $root | int }}{{ $out = concat $out (list "--memory" "cuda") }}{{ end -}}
+{{- $out = concat $out (include "weft.options" $v.ep.options | fromJsonArray) -}}
+{{- if and $master $v.results.json }}{{ $out = concat $out (list "--json" "-") }}{{ end -}}
+{{- else if eq $v.job "p2p" -}}
+{{- $startup := printf "%d" (int $v.startupTimeoutSeconds) -}}
+{{- $side := ternary (list "--mode" "target") (list "--mode" "initiator" "--startup-timeout" $startup "--ip" (include "weft.master" $root)) $master -}}
+{{- $out = concat (list "p2p") $side (list "--port" $port "--timeout-ms" $timeout) -}}
+{{- if include "weft.gpuCount" $root | int }}{{ $out = append $out "--cuda" }}{{ end -}}
+{{- if not $master -}}
+{{- $out = concat $out (include "weft.options" $v.p2p.options | fromJsonArray) -}}
+{{- if $v.results.json }}{{ $out = append $out "--json" }}{{ end -}}
+{{- end -}}
+{{- else -}}
+{{- $out = list "doctor" -}}
+{{- if not $master }}{{ $out = concat $out (list "--peer" (printf "%s:%s" (include "weft.master" $root) $port) "--timeout-ms" $timeout) }}{{ end -}}
+{{- if $v.results.json }}{{ $out = append $out "--json" }}{{ end -}}
+{{- $out = concat $out (include "weft.options" $v.doctor.options | fromJsonArray) -}}
+{{- end -}}
+{{- $out | toJson -}}
+{{- end }}
+
+{{/* How many workers of a transfer a pod has: all pods alike. */}}
+{{- define "weft.benchWorkers" -}}
+{{- $options := dict -}}
+{{- range $name, $value := .Values.bench.options }}{{ $_ := set $options (replace "-" "_" $name) $value }}{{ end -}}
+{{- $nodes := include "weft.nodes" . | int -}}
+{{- $half := max 1 (div $nodes 2) -}}
+{{- $initiators := $options.num_initiator_dev | default $half | int -}}
+{{- $targets := $options.num_target_dev | default $half | int -}}
+{{- $workers := ternary 2 (add $initiators $targets | int) (eq (toString ($options.mode | default "SG")) "MG") -}}
+{{- if mod $workers $nodes -}}
+{{- fail (printf "bench.options: %d workers (num_initiator_dev + num_target_dev, or 2 with mode MG) cannot be shared evenly by %d nodes" $workers $nodes) -}}
+{{- end -}}
+{{- $out := list "--local-workers" (printf "%d" (div $workers $nodes)) -}}
+{{- if not $options.num_initiator_dev }}{{ $out = concat $out (list "--num-initiator-dev" (toString $initiators)) }}{{ end -}}
+{{- if not $options.num_target_dev }}{{ $out = concat $out (list "--num-target-dev" (toString $targets)) }}{{ end -}}
+{{- $out | toJson -}}
+{{- end }}
+
+{{/* The command of a container. A shell stands before weft only where it has to stay behind it:
+dict "root" $ "role" ROLE */}}
+{{- define "weft.command" -}}
+{{- $v := .root.Values -}}
+{{- $command := list "weft" -}}
+{{- if eq $v.mode "lws" -}}
+{{- $command = list "/bin/sh" "-c" (.root.Files.Get "files/stay.sh") "stay" -}}
+{{- else if and (eq $v.job "doctor") (eq .role "master") -}}
+{{- $command = list "/bin/sh" "-c" (.root.Files.Get "files/answer.sh") "answer" (include "weft.port" .root) (printf "%d" (int $v.doctor.listenSeconds)) -}}
+{{- end -}}
+{{- concat $command (include "weft.args" . | fromJsonArray) | toJson -}}
+{{- end }}

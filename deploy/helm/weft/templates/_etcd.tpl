@@ -1,0 +1,87 @@
+{{/* store.kind=etcd: one member or three, which find each other by the names of a headless Service. */}}
+{{- define "weft.etcd" -}}
+{{- $v := .Values -}}
+{{- $name := include "weft.name" . -}}
+{{- $members := list -}}
+{{- range $i := until (int $v.store.replicas) -}}
+{{- $members = append $members (printf "%s-%d=http://%s-%d.%s-peers:2380" $name $i $name $i $name) -}}
+{{- end }}
+apiVersion: v1
+kind: Service
+metadata:
+  {{- include "weft.metadata" (dict "root" $ "name" (printf "%s-peers" $name) "role" "store") | nindent 2 }}
+spec:
+  clusterIP: None
+  publishNotReadyAddresses: true
+  selector:
+    {{- include "weft.selector" . | nindent 4 }}
+    role: store
+  ports:
+    - {name: peer, port: 2380}
+---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata:
+  {{- include "weft.metadata" (dict "root" $ "name" $name "role" "store") | nindent 2 }}
+spec:
+  replicas: {{ int $v.store.replicas }}
+  serviceName: {{ $name }}-peers
+  podManagementPolicy: Parallel
+  selector:
+    matchLabels:
+      {{- include "weft.selector" . | nindent 6 }}
+      role: store
+  template:
+    metadata:
+      labels:
+        {{- include "weft.podLabels" . | nindent 8 }}
+        role: store
+        {{- with $v.podLabels }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+    spec:
+      {{- include "weft.podCommon" . | nindent 6 }}
+      containers:
+        - name: etcd
+          image: {{ $v.store.etcdImage | quote }}
+          imagePullPolicy: {{ $v.imagePullPolicy }}
+          command: [etcd]
+          env:
+            - {name: ETCD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
+            - {name: ETCD_DATA_DIR, value: /data/etcd}
+            - {name: ETCD_LISTEN_CLIENT_URLS, value: "http://0.0.0.0:{{ int $v.store.port }}"}
+            - {name: ETCD_ADVERTISE_CLIENT_URLS, value: "http://$(ETCD_NAME).{{ $name }}-peers:{{ int $v.store.port }}"}
+            - {name: ETCD_LISTEN_PEER_URLS, value: "http://0.0.0.0:2380"}
+            - {name: ETCD_INITIAL_ADVERTISE_PEER_URLS, value: "http://$(ETCD_NAME).{{ $name }}-peers:2380"}
+            - {name: ETCD_INITIAL_CLUSTER, value: {{ join "," $members | quote }}}
+            - {name: ETCD_INITIAL_CLUSTER_TOKEN, value: {{ $name }}}
+          ports:
+            - {name: client, containerPort: {{ int $v.store.port }}}
+            - {name: peer, containerPort: 2380}
+          readinessProbe:
+            httpGet: {path: /health, port: client}
+            periodSeconds: 5
+          securityContext:
+            allowPrivilegeEscalation: false
+            readOnlyRootFilesystem: true
+            capabilities: {drop: [ALL]}
+          resources:
+            requests: {cpu: 100m, memory: 128Mi}
+            limits: {memory: 1Gi}
+          volumeMounts:
+            - {name: data, mountPath: /data}
+      {{- if not $v.store.size }}
+      volumes:
+        - {name: data, emptyDir: {}}
+      {{- end }}
+  {{- if $v.store.size }}
+  volumeClaimTemplates:
+    - metadata: {name: data}
+      spec:
+        accessModes: [ReadWriteOnce]
+        {{- with $v.store.storageClass }}
+        storageClassName: {{ . }}
+        {{- end }}
+        resources: {requests: {storage: {{ $v.store.size }}}}
+  {{- end }}
+{{- end }}

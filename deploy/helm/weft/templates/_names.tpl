@@ -1,0 +1,136 @@
+{{/* Names, labels, and the numbers that follow from several values. */}}
+
+{{- define "weft.testId" -}}
+{{- .Values.testId | default .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- end }}
+
+{{- define "weft.namespace" -}}
+{{- .Values.namespace | default .Release.Namespace -}}
+{{- end }}
+
+{{- define "weft.name" -}}
+weft-{{ include "weft.testId" . }}
+{{- end }}
+
+{{/* The Service of the pod with rank 0, by which the others find it. */}}
+{{- define "weft.master" -}}
+weft-master-{{ include "weft.testId" . }}
+{{- end }}
+
+{{- define "weft.port" -}}
+{{- .Values.port | default .Values.deepep.rendezvous.masterPort | default 9999 | int -}}
+{{- end }}
+
+{{/* What selects all pods of this run. */}}
+{{- define "weft.selector" -}}
+app: weft
+test-id: {{ include "weft.testId" . | quote }}
+{{- end }}
+
+{{/* Of pods. Nothing here changes with a newer chart: a Job's template cannot. */}}
+{{- define "weft.podLabels" -}}
+{{ include "weft.selector" . }}
+app.kubernetes.io/name: weft
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+{{- end }}
+
+{{- define "weft.labels" -}}
+{{ include "weft.podLabels" . }}
+app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
+{{- end }}
+
+{{/* metadata of an object: dict "root" $ "name" NAME "role" ROLE */}}
+{{- define "weft.metadata" -}}
+name: {{ .name }}
+namespace: {{ include "weft.namespace" .root }}
+labels:
+  {{- include "weft.labels" .root | nindent 2 }}
+  {{- with .role }}
+  role: {{ . }}
+  {{- end }}
+{{- end }}
+
+{{- define "weft.queueLabels" -}}
+{{- with .Values.kueue.queue -}}
+kueue.x-k8s.io/queue-name: {{ . | quote }}
+{{- end }}
+{{- with .Values.kueue.priorityClass }}
+kueue.x-k8s.io/priority-class: {{ . | quote }}
+{{- end }}
+{{- end }}
+
+{{/* The nodes that topology.nodes names, as a JSON list in the order of their ranks. */}}
+{{- define "weft.nodeList" -}}
+{{- $given := .Values.topology.nodes | default list -}}
+{{- $sorted := list -}}
+{{- range $rank, $_ := $given -}}
+{{- $found := list -}}
+{{- range $place, $node := $given -}}
+{{- if eq (int (dig "rank" $place $node)) $rank }}{{ $found = append $found $node }}{{ end -}}
+{{- end -}}
+{{- if ne (len $found) 1 -}}
+{{- fail (printf "topology.nodes: %d nodes have rank %d; each rank from 0 to %d belongs to one node" (len $found) $rank (sub (len $given) 1)) -}}
+{{- end -}}
+{{- $sorted = append $sorted (first $found) -}}
+{{- end -}}
+{{- $sorted | toJson -}}
+{{- end }}
+
+{{/* How many pods. */}}
+{{- define "weft.nodes" -}}
+{{- $v := .Values -}}
+{{- $listed := len ($v.topology.nodes | default list) -}}
+{{- $said := $v.nodes | default $v.deepep.worldSize | default (dig "worldSize" nil $v.topology.summary) | default (dig "totalNodes" nil $v.topology.summary) -}}
+{{- if and $listed $v.nodes (ne (int $v.nodes) $listed) -}}
+{{- fail (printf "nodes is %d, and topology.nodes lists %d: leave one of them out" (int $v.nodes) $listed) -}}
+{{- end -}}
+{{- $nodes := $listed | default $said | default 2 | int -}}
+{{- if and (eq $v.job "p2p") (lt $nodes 2) }}{{ fail "job=p2p measures between nodes: nodes must be 2 or more" }}{{ end -}}
+{{- $nodes -}}
+{{- end }}
+
+{{- define "weft.gpuCount" -}}
+{{- $v := .Values -}}
+{{- if kindIs "invalid" $v.resources.gpuCount -}}
+{{- $nodes := include "weft.nodeList" . | fromJsonArray -}}
+{{- $of := 0 -}}
+{{- if $nodes }}{{ $of = dig "gpus" nil (first $nodes) }}{{ end -}}
+{{- $of | default (dig "gpusPerNode" nil $v.topology.summary) | default 0 | int -}}
+{{- else -}}
+{{- $v.resources.gpuCount | int -}}
+{{- end -}}
+{{- end }}
+
+{{- define "weft.ranksPerNode" -}}
+{{- .Values.ranksPerNode | default (include "weft.gpuCount" . | int) | default 2 | int -}}
+{{- end }}
+
+{{/* The resource of RDMA devices; "" for none. */}}
+{{- define "weft.rdma" -}}
+{{- $type := .Values.topology.rdmaType | default "" -}}
+{{- if not (kindIs "invalid" .Values.resources.rdma) -}}
+{{- .Values.resources.rdma -}}
+{{- else if contains "/" $type -}}
+{{- $type -}}
+{{- end -}}
+{{- end }}
+
+{{- define "weft.secret" -}}
+{{- .Values.token.existingSecret | default (printf "%s-token" (include "weft.name" .)) -}}
+{{- end }}
+
+{{/* Without a token only where the store is an etcd by plain HTTP: nothing else listens. */}}
+{{- define "weft.needsToken" -}}
+{{- $v := .Values -}}
+{{- $store := hasPrefix "http://" $v.store.url -}}
+{{- if eq $v.job "store" -}}
+{{- if eq $v.store.kind "weft" }}yes{{ end -}}
+{{- else if or (not $store) (has $v.job (list "p2p" "doctor")) $v.metrics.enabled -}}
+yes
+{{- end -}}
+{{- end }}
+
+{{- define "weft.serviceAccount" -}}
+{{- .Values.serviceAccount.name | default (ternary (include "weft.name" .) "default" .Values.serviceAccount.create) -}}
+{{- end }}

@@ -1,0 +1,234 @@
+{{/* The pod of a role. */}}
+
+{{/* Security contexts: those of the restricted profile; RDMA locks memory and opens devices, for which pods are root. */}}
+{{- define "weft.podSecurity" -}}
+{{- if not (kindIs "invalid" .Values.podSecurityContext) -}}
+{{- .Values.podSecurityContext | toYaml -}}
+{{- else if include "weft.rdma" . -}}
+runAsUser: 0
+seccompProfile: {type: RuntimeDefault}
+{{- else -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+seccompProfile: {type: RuntimeDefault}
+{{- end -}}
+{{- end }}
+
+{{- define "weft.containerSecurity" -}}
+{{- if not (kindIs "invalid" .Values.securityContext) -}}
+{{- .Values.securityContext | toYaml -}}
+{{- else -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+  {{- if include "weft.rdma" . }}
+  add: [IPC_LOCK]
+  {{- end }}
+{{- end -}}
+{{- end }}
+
+{{- define "weft.resources" -}}
+{{- $r := .Values.resources -}}
+{{- $devices := dict -}}
+{{- range $name, $count := $r.extra }}{{ $_ := set $devices $name (include "weft.number" $count) }}{{ end -}}
+{{- with include "weft.rdma" . }}{{ $_ := set $devices . (include "weft.number" $r.rdmaQuantity) }}{{ end -}}
+{{- with include "weft.gpuCount" . | int }}{{ $_ := set $devices $r.gpu (toString .) }}{{ end -}}
+requests: {{ merge (dict) $devices $r.requests | toJson }}
+limits: {{ merge (dict) $devices $r.limits | toJson }}
+{{- if .Values.imex.enabled }}
+claims: [{name: imex-channel}]
+{{- end }}
+{{- end }}
+
+{{- define "weft.env" -}}
+{{- $v := .Values -}}
+- {name: HOME, value: /tmp}
+{{- if include "weft.needsToken" . }}
+- name: WEFT_TOKEN
+  valueFrom: {secretKeyRef: {name: {{ include "weft.secret" . }}, key: {{ $v.token.key }}}}
+{{- end }}
+{{- with $v.ucx.logLevel }}
+- {name: UCX_LOG_LEVEL, value: {{ quote . }}}
+{{- end }}
+{{- with $v.ucx.transports }}
+{{- $list := . }}
+{{- if kindIs "string" . }}{{ $list = regexSplit "[,+ ]+" (trim .) -1 }}{{ end }}
+- {name: UCX_TLS, value: {{ join "," $list | quote }}}
+{{- end }}
+{{- with $v.ucx.gidIndex | default (ternary "3" "" (contains "roce" (include "weft.rdma" .))) }}
+- {name: UCX_IB_GID_INDEX, value: {{ include "weft.number" . | quote }}}
+{{- end }}
+{{- with $v.nvshmem.hcaPrefix }}
+- {name: NVSHMEM_HCA_PREFIX, value: {{ quote . }}}
+{{- end }}
+{{- range $name, $value := $v.env }}
+- {name: {{ $name }}, value: {{ include "weft.number" $value | quote }}}
+{{- end }}
+{{- end }}
+
+{{- define "weft.podAnnotations" -}}
+{{- $v := .Values -}}
+{{- $out := dict -}}
+{{- if and $v.sriov.enabled (not $v.sriov.networks) }}{{ fail "sriov.enabled needs sriov.networks: [{name: NETWORK}, ...]" }}{{ end -}}
+{{- if $v.sriov.enabled -}}
+{{- $names := list -}}
+{{- range $v.sriov.networks }}{{ $names = append $names .name }}{{ end -}}
+{{- $_ := set $out "k8s.v1.cni.cncf.io/networks" (join "," $names) -}}
+{{- end -}}
+{{- with $v.gke.interfaces -}}
+{{- $all := prepend . (dict "interfaceName" "eth0" "network" "default") -}}
+{{- $_ := set $out "networking.gke.io/default-interface" "eth0" -}}
+{{- $_ := set $out "networking.gke.io/interfaces" (toJson $all) -}}
+{{- end -}}
+{{- with $v.kueue.topology }}{{ $_ := set $out (printf "kueue.x-k8s.io/podset-%s-topology" $v.kueue.topologyMode) . }}{{ end -}}
+{{- range $name, $value := $v.podAnnotations }}{{ $_ := set $out $name (toString $value) }}{{ end -}}
+{{- if $out }}{{ $out | toYaml }}{{ end -}}
+{{- end }}
+
+{{/* Where the pod may run: dict "root" $ "hosts" (names of nodes, or none) */}}
+{{- define "weft.affinity" -}}
+{{- $v := .root.Values -}}
+{{- $ours := dict "matchLabels" (include "weft.selector" .root | fromYaml) -}}
+{{- $out := dict -}}
+{{- with .hosts -}}
+{{- $term := dict "matchExpressions" (list (dict "key" "kubernetes.io/hostname" "operator" "In" "values" .)) -}}
+{{- $_ := set $out "nodeAffinity" (dict "requiredDuringSchedulingIgnoredDuringExecution" (dict "nodeSelectorTerms" (list $term))) -}}
+{{- end -}}
+{{- $apart := list -}}
+{{- $near := list -}}
+{{- $term := dict "labelSelector" $ours "topologyKey" "kubernetes.io/hostname" -}}
+{{- if eq $v.spread "required" }}{{ $apart = append $apart $term }}{{ end -}}
+{{- if and $v.exclusivePlacement.topologyKey (eq $v.mode "job") -}}
+{{- $key := $v.exclusivePlacement.topologyKey -}}
+{{- $others := list (dict "key" "app" "operator" "In" "values" (list "weft")) (dict "key" "test-id" "operator" "NotIn" "values" (list (include "weft.testId" .root))) -}}
+{{- $near = append $near (dict "labelSelector" $ours "topologyKey" $key) -}}
+{{- $apart = append $apart (dict "labelSelector" (dict "matchExpressions" $others) "topologyKey" $key) -}}
+{{- end -}}
+{{- if and $v.imex.enabled $v.imex.cliqueAffinity }}{{ $near = append $near (dict "labelSelector" $ours "topologyKey" "nvidia.com/gpu.clique") }}{{ end -}}
+{{- if $apart }}{{ $_ := set $out "podAntiAffinity" (dict "requiredDuringSchedulingIgnoredDuringExecution" $apart) }}{{ end -}}
+{{- if eq $v.spread "preferred" -}}
+{{- $wish := dict "preferredDuringSchedulingIgnoredDuringExecution" (list (dict "weight" 100 "podAffinityTerm" $term)) -}}
+{{- $_ := set $out "podAntiAffinity" (merge (get $out "podAntiAffinity" | default dict) $wish) -}}
+{{- end -}}
+{{- if $near }}{{ $_ := set $out "podAffinity" (dict "requiredDuringSchedulingIgnoredDuringExecution" $near) }}{{ end -}}
+{{- $out = mergeOverwrite $out (deepCopy $v.affinity) -}}
+{{- if $out }}{{ $out | toYaml }}{{ end -}}
+{{- end }}
+
+{{/* What all pods of the chart have in their spec. */}}
+{{- define "weft.podCommon" -}}
+{{- $v := .Values -}}
+serviceAccountName: {{ include "weft.serviceAccount" . }}
+automountServiceAccountToken: false
+terminationGracePeriodSeconds: {{ int $v.terminationGracePeriodSeconds }}
+securityContext:
+  {{- include "weft.podSecurity" . | nindent 2 }}
+{{- with $v.imagePullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ ternary . (get (ternary (dict) . (kindIs "string" .)) "name") (kindIs "string" .) }}
+  {{- end }}
+{{- end }}
+{{- with $v.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with $v.runtimeClassName }}
+runtimeClassName: {{ . }}
+{{- end }}
+{{- with $v.nodeSelector }}
+nodeSelector: {{ toJson . }}
+{{- end }}
+{{- with $v.tolerations }}
+tolerations: {{ toJson . }}
+{{- end }}
+{{- end }}
+
+{{/* A pod template: dict "root" $ "role" ROLE "hosts" HOSTS "restart" POLICY */}}
+{{- define "weft.pod" -}}
+{{- $root := .root -}}
+{{- $v := $root.Values -}}
+metadata:
+  labels:
+    {{- include "weft.podLabels" $root | nindent 4 }}
+    role: {{ .role }}
+    {{- with .rank }}
+    rank: {{ quote . }}
+    {{- end }}
+    {{- with $v.podLabels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  {{- with include "weft.podAnnotations" $root }}
+  annotations:
+    {{- . | nindent 4 }}
+  {{- end }}
+spec:
+  restartPolicy: {{ .restart }}
+  {{- include "weft.podCommon" $root | nindent 2 }}
+  {{- with include "weft.affinity" . }}
+  affinity:
+    {{- . | nindent 4 }}
+  {{- end }}
+  {{- if $v.imex.enabled }}
+  resourceClaims:
+    - {name: imex-channel, resourceClaimTemplateName: {{ include "weft.name" $root }}-imex}
+  {{- end }}
+  containers:
+    - name: weft
+      image: {{ $v.image | quote }}
+      imagePullPolicy: {{ $v.imagePullPolicy }}
+      command: {{ include "weft.command" . }}
+      workingDir: /results
+      terminationMessagePolicy: FallbackToLogsOnError
+      env:
+        {{- include "weft.env" $root | nindent 8 }}
+      {{- $ports := list }}
+      {{- if eq .role "master" }}{{ $ports = append $ports (dict "name" "master" "containerPort" (include "weft.port" $root | int)) }}{{ end }}
+      {{- if and $v.metrics.enabled (eq $v.job "elastic") }}{{ $ports = append $ports (dict "name" "metrics" "containerPort" (int $v.metrics.port)) }}{{ end }}
+      {{- with $ports }}
+      ports: {{ toJson . }}
+      {{- end }}
+      securityContext:
+        {{- include "weft.containerSecurity" $root | nindent 8 }}
+      resources:
+        {{- include "weft.resources" $root | nindent 8 }}
+      volumeMounts:
+        - {name: results, mountPath: /results}
+        - {name: tmp, mountPath: /tmp}
+        - {name: shm, mountPath: /dev/shm}
+        {{- if and (eq $v.job "elastic") (eq .role "master") }}
+        - {name: plan, mountPath: /etc/weft, readOnly: true}
+        {{- end }}
+  volumes:
+    - name: results
+      {{- if and $v.results.claim (eq .role "master") }}
+      persistentVolumeClaim: {claimName: {{ $v.results.claim }}}
+      {{- else }}
+      emptyDir: {}
+      {{- end }}
+    - {name: tmp, emptyDir: {}}
+    - {name: shm, emptyDir: {medium: Memory, sizeLimit: {{ $v.shm.size }}}}
+    {{- if and (eq $v.job "elastic") (eq .role "master") }}
+    - {name: plan, configMap: {name: {{ include "weft.name" $root }}}}
+    {{- end }}
+{{- end }}
+
+{{/* The spec of a Job: dict "root" $ "role" ROLE "count" N "hosts" HOSTS */}}
+{{- define "weft.jobSpec" -}}
+{{- $v := .root.Values -}}
+{{- $worker := eq .role "worker" -}}
+{{- $restarts := int $v.workerRestarts -}}
+{{- if eq $v.job "doctor" }}{{ $restarts = max $restarts 2 }}{{ end -}} {{/* the master may not answer yet */}}
+completionMode: {{ ternary "Indexed" "NonIndexed" $worker }}
+completions: {{ .count }}
+parallelism: {{ .count }}
+backoffLimit: {{ ternary $restarts 0 $worker }}
+activeDeadlineSeconds: {{ int $v.activeDeadlineSeconds }}
+{{- if and (eq $v.mode "job") (not (kindIs "invalid" $v.ttlSecondsAfterFinished)) }}
+ttlSecondsAfterFinished: {{ int $v.ttlSecondsAfterFinished }}
+{{- end }}
+template:
+  {{- include "weft.pod" (merge (dict "restart" "Never") .) | nindent 2 }}
+{{- end }}

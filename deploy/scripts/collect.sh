@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Says how the pods of a run stand, and keeps their logs: collect.sh TEST-ID [FOLDER]
+# Writes pods.txt, events.txt and a log for each pod into FOLDER (weft-TEST-ID), and prints a line for each pod: its
+# role, where it is, and why it does not run or how it ended. KUBECTL names the program, as
+# "kubectl -n NAME". Exit status: the master's, if it has ended; 2 for wrong arguments; 3 where no pod is found; else 0.
+set -euo pipefail
+
+if [ $# -lt 1 ] || [ $# -gt 2 ]; then
+  echo "usage: $0 TEST-ID [FOLDER]" >&2
+  exit 2
+fi
+id=$1
+folder=${2:-weft-$id}
+read -ra kubectl <<<"${KUBECTL:-kubectl}"
+state='{.status.containerStatuses[0].state'
+columns='{range .items[*]}{.metadata.name}|{.metadata.labels.role}|{.spec.nodeName}|{.status.phase}'
+columns+="|{.status.containerStatuses[0].state.terminated.exitCode}|$state.waiting.reason}|"
+columns+='{.status.conditions[?(@.type=="PodScheduled")].message}{"\n"}{end}'
+
+mkdir -p "$folder"
+pods=$("${kubectl[@]}" get pods -l "app=weft,test-id=$id" -o "jsonpath=$columns")
+if [ -z "$pods" ]; then
+  echo "collect.sh: no pod has the label test-id=$id: is that the release's name, and is its namespace in KUBECTL?" >&2
+  exit 3
+fi
+"${kubectl[@]}" get pods -l "app=weft,test-id=$id" -o wide >"$folder/pods.txt"
+"${kubectl[@]}" get events --sort-by=.lastTimestamp >"$folder/events.txt" || true
+
+status=0
+while IFS='|' read -r name role node phase code waits unscheduled; do
+  "${kubectl[@]}" logs "$name" --all-containers >"$folder/$name.log" 2>&1 || true
+  how=$phase
+  if [ -n "$code" ]; then how="ended with status $code"; fi
+  if [ -n "$waits" ]; then how="waits: $waits"; fi
+  if [ -z "$node" ]; then how="has no node: ${unscheduled:-not scheduled yet}"; fi
+  echo "$name ($role) ${node:+on $node }$how"
+  if [ "$role" = master ] && [ -n "$code" ]; then status=$code; fi
+done <<<"$pods"
+echo "logs are in $folder"
+exit "$status"

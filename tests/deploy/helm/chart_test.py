@@ -1,0 +1,259 @@
+#!/usr/bin/env python3
+"""What the chart renders: valid objects for every job, mode and example; old charts' values; what pods may and say."""
+import itertools
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+
+from chart import (CHART, EXAMPLES, LATER, ROOT, VALUES, VERSIONS, container, environment, helm, judge, main, of_kind,
+                   pods, render, templates, yaml)
+
+JOBS = ("elastic", "bench", "ep", "p2p", "doctor")
+MODES = ("job", "jobset", "lws")
+COMMANDS = {"elastic": ["elastic"], "bench": ["bench", "transfer"], "ep": ["bench", "ep"], "p2p": ["p2p"],
+            "doctor": ["doctor"]}
+EVERYTHING = {  # that can be switched on beside each other
+    "networkPolicy": {"enabled": True, "egress": [{"ports": [{"port": 2379}]}]},
+    "metrics": {"enabled": True, "podMonitor": {"enabled": True, "bearerSecret": "bearer", "labels": {"a": "b"}}},
+    "priorityClassName": "high", "runtimeClassName": "nvidia", "nodeSelector": {"pool": "gpu"},
+    "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}], "podLabels": {"team": "moe"},
+    "podAnnotations": {"note": 1}, "results": {"claim": "results", "json": True}, "env": {"WEFT_LOG": "debug", "N": 3},
+    "kueue": {"queue": "q", "priorityClass": "p", "topology": "rack"}, "exclusivePlacement": {"topologyKey": "rack"},
+    "imagePullSecrets": ["one", {"name": "two"}], "spread": "preferred", "ucx": {"logLevel": "warn"},
+}
+
+
+def lint_finds_nothing():
+    for values in (None, *EXAMPLES, *VALUES):
+        status, out, error = helm("lint", "--strict", CHART, *(["-f", values] if values else []))
+        assert status == 0, out + error
+
+
+def judge_all(documents, versions):
+    assert documents
+    for version, document in itertools.product(versions, documents):
+        judge(document, version)
+
+
+def examples_and_old_values_are_valid():
+    for values in (*EXAMPLES, *VALUES):
+        documents = render("-f", values)
+        assert pods(documents), values
+        judge_all(documents, [LATER] if of_kind(documents, "ComputeDomain") else VERSIONS)
+
+
+def every_job_in_every_mode_is_valid():
+    for job, mode in itertools.product(JOBS, MODES):
+        judge_all(render(values={"job": job, "mode": mode, "nodes": 4}), VERSIONS[:1])
+    for kind, replicas in (("weft", 1), ("etcd", 1), ("etcd", 3)):
+        judge_all(render(values={"job": "store", "store": {"kind": kind, "replicas": replicas}}), VERSIONS)
+    for mode in MODES:
+        judge_all(render(values={**EVERYTHING, "mode": mode}), VERSIONS)
+    judge_all(render(values={**EVERYTHING, "job": "store"}), VERSIONS)
+
+
+def option(command, name):
+    return command[command.index(name) + 1]
+
+
+def the_older_chart_s_values_mean_what_they_meant():
+    documents = render("-f", VALUES[[v.name for v in VALUES].index("older.yaml")])
+    assert {d["metadata"]["namespace"] for d in documents} == {"gpu-tests"}
+    names = {d["metadata"]["name"] for d in documents}
+    assert {"weft-master-nightly-7", "weft-worker-nightly-7-1"} <= names, names
+    (master,), (worker,) = pods(documents, "master"), pods(documents, "worker")
+    assert master["spec"]["affinity"]["nodeAffinity"] != worker["spec"]["affinity"]["nodeAffinity"]
+    assert "gpu-04" in json.dumps(master["spec"]["affinity"]), "the master is the node of rank 0, not the first"
+    assert "gpu-17" in json.dumps(worker["spec"]["affinity"])
+    assert (master["metadata"]["labels"]["rank"], worker["metadata"]["labels"]["rank"]) == ("0", "1")
+    assert master["metadata"]["annotations"]["k8s.v1.cni.cncf.io/networks"] == "rdma-a,rdma-b"
+    command = container(master)["command"]
+    told = {"--num-tokens": "512", "--hidden-dim": "2048", "--num-topk": "4", "--num-experts-per-rank": "2",
+            "--store-port": "29500", "--num-processes": "8", "--num-agents": "2", "--memory": "cuda"}
+    assert {name: option(command, name) for name in told} == told, command
+    assert option(container(worker)["command"], "--rank-server") == "weft-master-nightly-7:29500"
+    assert environment(master)["UCX_TLS"] == "rc,ud,dc,tcp,cuda_copy,cuda_ipc,gdr_copy"
+    assert environment(master)["UCX_IB_GID_INDEX"] == "0"
+    for kind in ("requests", "limits"):
+        given = container(master)["resources"][kind]
+        assert (given["rdma/ib"], given["nvidia.com/gpu"]) == ("2", "8"), given
+    shm = [v for v in master["spec"]["volumes"] if v["name"] == "shm"]
+    assert shm[0]["emptyDir"] == {"medium": "Memory", "sizeLimit": "16Gi"}
+    service, = of_kind(documents, "Service", "master")
+    assert service["spec"]["publishNotReadyAddresses"] and service["spec"]["clusterIP"] == "None"
+
+
+def the_newer_chart_s_values_mean_what_they_meant():
+    documents = render("-f", VALUES[[v.name for v in VALUES].index("newer.yaml")])
+    jobset, = of_kind(documents, "JobSet")
+    wanted = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "kubernetes.io/hostname"}
+    assert jobset["metadata"]["annotations"] == wanted
+    assert jobset["spec"]["ttlSecondsAfterFinished"] == 300 and jobset["spec"]["failurePolicy"] == {"maxRestarts": 0}
+    master, = pods(documents, "master")
+    assert [s["name"] for s in master["spec"]["imagePullSecrets"]] == ["registry", "other"]
+    assert environment(master)["UCX_IB_GID_INDEX"] == "3"
+
+
+def a_node_chooser_s_part_is_enough():
+    documents = render("-f", VALUES[[v.name for v in VALUES].index("chosen.yaml")])
+    assert len(pods(documents)) == 3 and len(of_kind(documents, "Job", "worker")) == 2
+    for template in pods(documents):
+        assert container(template)["resources"]["limits"]["nvidia.com/gpu"] == "8"
+        assert container(template)["resources"]["limits"]["rdma/ib"] == "2"
+
+
+def a_run_scales_by_two_numbers_of_one_job():
+    """Else the API refuses the change: a Job's template cannot change."""
+    fixed = {"elastic": {"numAgents": 2, "plan": [[0, 1]], "options": {"num-experts-per-rank": 2}}}
+
+    def jobs(nodes):
+        return of_kind(render(values={**fixed, "nodes": nodes}, hooks=False), "Job")
+
+    small, large = jobs(2), jobs(5)
+    assert small[1]["spec"]["parallelism"] == small[1]["spec"]["completions"] == 1
+    small[1]["spec"].update(parallelism=4, completions=4)
+    assert small == large
+
+
+def only_the_master_takes_the_claim():
+    """Most volumes are for one node."""
+    for template in pods(render("--set", "results.claim=disk")):
+        results = template["spec"]["volumes"][0]
+        assert ("emptyDir" not in results) == (template["metadata"]["labels"]["role"] == "master"), results
+
+
+def without_rdma_pods_keep_to_the_restricted_profile():
+    for values in ({}, {"job": "store"}, {"job": "store", "store": {"kind": "etcd"}}, {"mode": "lws"}):
+        for document in render(values=values):
+            for template, _ in templates(document):
+                pod, inside = template["spec"]["securityContext"], container(template)["securityContext"]
+                assert pod["runAsNonRoot"] and pod["runAsUser"] and pod["seccompProfile"] == {"type": "RuntimeDefault"}
+                assert not inside["allowPrivilegeEscalation"] and inside["capabilities"] == {"drop": ["ALL"]}
+                assert inside["readOnlyRootFilesystem"] and not template["spec"]["automountServiceAccountToken"]
+                assert not any("hostPath" in v for v in template["spec"].get("volumes", []))
+    master, = pods(render("--set", "resources.rdma=rdma/ib"), "master")
+    assert container(master)["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["IPC_LOCK"]}
+
+
+def nothing_is_fetched_at_run_time():
+    for job, mode in itertools.product(JOBS, MODES):
+        for template in pods(render(values={"job": job, "mode": mode})):
+            command = " ".join(container(template)["command"])
+            assert not re.search(r"\b(git|apt|apt-get|pip|curl|wget)\b", command), command
+
+
+def transports_need_no_escaped_commas():
+    for given in ("{rc,tcp}", "rc+tcp", "rc tcp", r"rc\,tcp"):
+        master, = pods(render("--set", f"ucx.transports={given}"), "master")
+        assert environment(master)["UCX_TLS"] == "rc,tcp", given
+
+
+def the_token_is_random_and_in_the_secret_alone():
+    tokens = [of_kind(render(hooks=False), "Secret")[0]["data"]["token"] for _ in range(2)]
+    assert tokens[0] != tokens[1]
+    documents = render(values={"token": {"existingSecret": "mine", "key": "word"}})
+    assert not of_kind(documents, "Secret")
+    source = [e for e in container(pods(documents)[0])["env"] if e["name"] == "WEFT_TOKEN"][0]["valueFrom"]
+    assert source == {"secretKeyRef": {"name": "mine", "key": "word"}}
+    etcd = render(values={"store": {"url": "http://etcd:2379"}})
+    assert not of_kind(etcd, "Secret") and "WEFT_TOKEN" not in environment(pods(etcd)[0])
+
+
+def large_numbers_stay_numbers():
+    documents = render(values={"job": "bench", "bench": {"options": {"max_block_size": 2147483648, "backend":
+                                                                      ["SHM", "UCX"], "check_consistency": True}}})
+    for template in pods(documents):
+        command = container(template)["command"]
+        assert option(command, "--max-block-size") == "2147483648" and option(command, "--backend") == "SHM,UCX"
+        assert "--check-consistency" in command
+    master, = pods(render("--set", "elastic.options.iterations=1000000"), "master")
+    assert option(container(master)["command"], "--iterations") == "1000000"
+
+
+def walk(schema, values, path, found):
+    for name, inner in schema.get("properties", {}).items():
+        here = [*path, name]
+        if path[-1:] == ["options"] or name == "global":
+            continue
+        if name not in values:
+            found.append(".".join(here))
+        elif inner.get("properties") and name != "options":
+            walk(inner, values[name], here, found)
+    return found
+
+
+def every_value_has_a_default_that_says_what_it_is():
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    defaults = yaml.safe_load((CHART / "values.yaml").read_text())
+    assert not walk(schema, defaults, [], []), walk(schema, defaults, [], [])
+
+
+def options_of(job):
+    """What `weft ... --help` lists."""
+    text = subprocess.run([os.environ["WEFT"], *COMMANDS[job], "--help"], stdout=subprocess.PIPE, text=True, check=True,
+                          env={"COLUMNS": "100"}).stdout
+    heads = re.findall(r"^ {2,6}(?:-\w, )? {0,6}(--\S.*?)(?: {2,}|$)", text, flags=re.M)
+    return {name for head in heads for name in re.findall(r"--([a-z][\w-]*)", head)}
+
+
+def the_schema_knows_the_commands_options():
+    schema = json.loads((CHART / "values.schema.json").read_text())["properties"]
+    for job in JOBS:
+        known = {name.replace("_", "-") for name in schema[job]["properties"]["options"]["properties"]}
+        there = {name.replace("_", "-") for name in options_of(job)}
+        assert len(there) > 5, (job, there)
+        assert known <= there, f"{job}: weft has no {known - there}"
+        # Those that the chart gives itself, other names of options, and what a pod has no use for.
+        own = {"help", "user", "password", "config-file", "token", "token-file", "listen", "ca", "cert", "key",
+               "rank-server", "store", "store-port", "metrics", "metrics-bearer-file", "json", "host", "forever",
+               "lend", "startup-timeout", "tcp-server", "etcd-server", "etcd-endpoints", "run-dir", "cuda", "peer",
+               "plan", "num-agents", "num-processes", "job", "benchmark-group", "local-workers", "ranks",
+               "local-ranks", "mode", "ip", "port", "timeout-ms"}
+        assert not there - known - own, f"{job}: the schema lacks {there - known - own}"
+
+
+def plans_are_those_of_the_tree():
+    for path in (ROOT / "plans").glob("*.json"):
+        assert (CHART / "plans" / path.name).read_bytes() == path.read_bytes(), path.name
+        plan = of_kind(render("--set", f"elastic.plan={path.stem}", "--set", "nodes=5"), "ConfigMap")[0]["data"]
+        assert json.loads(plan["plan.json"]) == json.loads(path.read_text())
+
+
+def notes_have_the_next_three_commands():
+    """Helm shows them where there is a cluster: here they are rendered as an object of a copy of the chart."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = pathlib.Path(shutil.copytree(CHART, pathlib.Path(folder, "weft")))
+        notes = (copy / "templates/NOTES.txt").read_text()
+        (copy / "templates/notes.yaml").write_text(
+            '{{ define "notes" }}' + notes + '{{ end }}{{ dict "notes" (include "notes" .) | toJson }}')
+        for values in ({}, {"job": "p2p"}, {"job": "store"}, {"topology": {"platform": "GKE", "allSameBlock": False}}):
+            status, out, error = helm("template", "r", copy, "-s", "templates/notes.yaml", "-f", "-",
+                                      text=json.dumps(values))
+            assert status == 0, error
+            text = yaml.safe_load(out)["notes"]
+            assert len(re.findall(r"^  (kubectl|helm) ", text, flags=re.M)) == 3, text
+
+
+def imex_gives_each_pod_a_channel():
+    documents = render("-f", CHART / "examples/nvlink-domain.yaml")
+    domain, = of_kind(documents, "ComputeDomain")
+    assert domain["spec"]["numNodes"] == 4
+    name = domain["spec"]["channel"]["resourceClaimTemplate"]["name"]
+    for template in pods(documents):
+        assert template["spec"]["resourceClaims"][0]["resourceClaimTemplateName"] == name
+        assert container(template)["resources"]["claims"] == [{"name": "imex-channel"}]
+        assert "nvidia.com/gpu.clique" in json.dumps(template["spec"]["affinity"]["podAffinity"])
+
+
+main({test.__name__: test for test in (
+    lint_finds_nothing, examples_and_old_values_are_valid, every_job_in_every_mode_is_valid,
+    the_older_chart_s_values_mean_what_they_meant, the_newer_chart_s_values_mean_what_they_meant,
+    a_node_chooser_s_part_is_enough, a_run_scales_by_two_numbers_of_one_job,
+    only_the_master_takes_the_claim, without_rdma_pods_keep_to_the_restricted_profile, nothing_is_fetched_at_run_time,
+    transports_need_no_escaped_commas, the_token_is_random_and_in_the_secret_alone, large_numbers_stay_numbers,
+    every_value_has_a_default_that_says_what_it_is, the_schema_knows_the_commands_options, plans_are_those_of_the_tree,
+    notes_have_the_next_three_commands, imex_gives_each_pod_a_channel)})

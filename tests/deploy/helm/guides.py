@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""The guides of clusters: commands run, or are marked for a cluster and show what they print; values that they name are
+there. And the scripts that they name, with a kubectl and a helm that note what they are asked."""
+import json
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import tempfile
+
+from chart import CHART, ROOT, VERSIONS, helm, judge, main, yaml
+
+GUIDES = [*sorted((ROOT / "docs/guide/cluster").glob("*.md")), ROOT / "deploy/README.md"]
+SCRIPTS = ROOT / "deploy/scripts"
+PROGRAMS = {"kubectl", "helm", "podman"}
+PODS = "weft-master-x|master|n1|Failed|5||\nweft-worker-x|worker|n2|Running|||\nlate|worker||Pending|||no room\n" \
+    "stuck|worker|n3|Pending||ImagePullBackOff|\n"
+
+
+def blocks(path):
+    """(language, commands) of each block, in order."""
+    text = re.sub(r"(?m)^ {3}", "", path.read_text())
+    for language, body in re.findall(r"(?ms)^```([^\n]*)\n(.*?)^```$", text):
+        yield language, body.replace("\\\n", " ").splitlines()
+
+
+def commands_for_anybody_run():
+    count = 0
+    for path in GUIDES:
+        for language, lines in blocks(path):
+            assert language in ("sh", "sh cluster", "text"), f"{path.name}: a block of '{language}'"
+            for line in lines if language == "sh" else []:
+                words = shlex.split(line, comments=True)
+                assert words[0] == "helm" and words[1] in ("install", "template"), f"{path.name}: {line}"
+                files = [str(ROOT / w) if w.startswith(("deploy/", "tests/")) else w for w in words[2:]]
+                status, out, error = helm("template", *files)
+                assert status == 0, f"{path.name}: {line}: {error}"
+                for document in yaml.safe_load_all(out):
+                    judge(document, VERSIONS[1])
+                count += 1
+    assert count > 15, count
+
+
+def commands_for_a_cluster_show_what_they_print():
+    for path in GUIDES:
+        languages = [language for language, _ in blocks(path)]
+        for (language, lines), after in zip(blocks(path), [*languages[1:], None]):
+            if language == "sh cluster":
+                assert after == "text", f"{path.name}: nothing shows what {lines} print"
+                for line in lines:
+                    program = shlex.split(line, comments=True)[0]
+                    known = program in PROGRAMS or (ROOT / program).exists() or program.startswith("deploy/images/")
+                    assert known, f"{path.name}: {line}"
+
+
+def values_that_are_named_are_there():
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    for path in GUIDES:
+        for name in re.findall(r"`([a-z]\w*(?:\.[\w-]+)+)(?:=[^`]*)?`", path.read_text()):
+            parts, place = name.split("."), schema
+            if parts[0] not in schema["properties"]:
+                continue
+            for part in parts:
+                any_name = place.get("additionalProperties")
+                place = place.get("properties", {}).get(part) or (any_name if isinstance(any_name, dict) else {})
+                assert place, f"{path.name}: there is no value {name}"
+
+
+def stub(folder, name, body):
+    path = pathlib.Path(folder, name)
+    path.write_text(f'#!/bin/sh\nprintf "%s\\n" "{name} $*" >>"{folder}/calls"\n{body}\n')
+    path.chmod(0o755)
+    return str(path)
+
+
+def run(folder, script, *arguments):
+    """The script's exit status and output, and what it asked of kubectl and helm."""
+    pods = pathlib.Path(folder, "pods")
+    env = {**os.environ, "HELM": stub(folder, "helm", ""), "KUBECTL": stub(folder, "kubectl", f"""
+case "$*" in *jsonpath={{range*) cat "{pods}" ;; *"get crd jobsets"*) ;; *"get crd"*) exit 1 ;; esac
+""") + " -n space"}
+    done = subprocess.run([SCRIPTS / script, *arguments], env=env, cwd=folder, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=60, check=False)
+    calls = pathlib.Path(folder, "calls")
+    return done.returncode, done.stdout, calls.read_text() if calls.exists() else ""
+
+
+def collect_says_how_pods_stand():
+    with tempfile.TemporaryDirectory() as folder:
+        pathlib.Path(folder, "pods").write_text(PODS)
+        status, said, calls = run(folder, "collect.sh", "x")
+        assert status == 5, (status, said)
+        for line in ("weft-master-x (master) on n1 ended with status 5", "weft-worker-x (worker) on n2 Running",
+                     "late (worker) has no node: no room", "stuck (worker) on n3 waits: ImagePullBackOff"):
+            assert line in said, said
+        assert all(line.startswith("kubectl -n space ") for line in calls.splitlines()), calls
+        assert pathlib.Path(folder, "weft-x/weft-master-x.log").exists()
+        pathlib.Path(folder, "pods").write_text("")
+        status, said, _ = run(folder, "collect.sh", "y")
+        assert status == 3 and "no pod has the label test-id=y" in said, said
+        assert run(folder, "collect.sh")[0] == 2
+
+
+def clean_up_removes_one_run_alone():
+    with tempfile.TemporaryDirectory() as folder:
+        status, _, calls = run(folder, "clean-up.sh", "x")
+        last = calls.splitlines()[-1]
+        assert status == 0 and " delete job," in last and "-l app=weft,test-id=x" in last, calls
+        assert run(folder, "clean-up.sh")[0] == 2 and run(folder, "clean-up.sh", "")[0] == 2
+
+
+def sweep_runs_each_value_and_says_which_failed():
+    with tempfile.TemporaryDirectory() as folder:
+        pathlib.Path(folder, "pods").write_text(PODS.replace("|5|", "|0|"))
+        status, said, calls = run(folder, "sweep.sh", "t", "elastic.options.num_tokens=16,128", "--set", "nodes=2")
+        assert status == 0 and "num_tokens=16: passed" in said and "num_tokens=128: passed" in said, said
+        installs = [line for line in calls.splitlines() if line.startswith("helm install")]
+        assert len(installs) == calls.count("helm uninstall") == 2, calls
+        for line in installs:  # what it asks of Helm is right
+            assert helm("template", *line.split()[2:])[0] == 0, line
+        pathlib.Path(folder, "pods").write_text(PODS)
+        status, said, _ = run(folder, "sweep.sh", "t", "nodes=2")
+        assert status == 1 and "nodes=2: FAILED with status 5" in said, said
+        assert run(folder, "sweep.sh", "t", "nodes")[0] == 2
+
+
+main({test.__name__: test for test in (
+    commands_for_anybody_run, commands_for_a_cluster_show_what_they_print, values_that_are_named_are_there,
+    collect_says_how_pods_stand, clean_up_removes_one_run_alone, sweep_runs_each_value_and_says_which_failed)})

@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""Values that are wrong are refused before anything is made, and the message names the value."""
+import json
+
+from chart import CHART, helm, main
+
+# The wrong values, and what the message has to name.
+MISSPELT = {
+    "root": ({"elastik": {}}, "elastik"), "testid": ({"testid": "a"}, "testid"), "rdma": ({"rdma": "x"}, "rdma"),
+    "gpu count": ({"resources": {"gpucount": 8}}, "gpucount"), "ucx": ({"ucx": {"tls": "rc"}}, "tls"),
+    "deepep": ({"deepep": {"hiddenSize": 7168}}, "hiddenSize"), "topology": ({"topology": {"node": []}}, "node"),
+    "node": ({"topology": {"nodes": [{"name": "a", "gpu": 8}]}}, "gpu"),
+    "summary": ({"topology": {"summary": {"nodes": 2}}}, "nodes"), "sriov": ({"sriov": {"enable": True}}, "enable"),
+    "option of elastic": ({"elastic": {"options": {"num-token": 5}}}, "num-token"),
+    "option of bench": ({"bench": {"options": {"start_block": 5}}}, "start_block"),
+    "store": ({"store": {"endpoint": "http://e"}}, "endpoint"), "token": ({"token": {"secret": "s"}}, "secret"),
+    "rendezvous": ({"deepep": {"rendezvous": {"port": 1}}}, "port"), "imex": ({"imex": {"enable": True}}, "enable"),
+    "metrics": ({"metrics": {"podmonitor": {}}}, "podmonitor"), "kueue": ({"kueue": {"queueName": "q"}}, "queueName"),
+}
+OUT_OF_RANGE = {
+    "job": ({"job": "train"}, "job"), "mode": ({"mode": "pods"}, "mode"), "nodes": ({"nodes": 0}, "nodes"),
+    "nodes as text": ({"nodes": "2"}, "nodes"), "port": ({"port": 70000}, "port"), "id": ({"testId": "A_b"}, "testId"),
+    "image": ({"image": "weft 1"}, "image"), "deadline": ({"activeDeadlineSeconds": 0}, "activeDeadlineSeconds"),
+    "hidden": ({"deepep": {"hidden": 1000}}, "deepep.hidden"), "memory": ({"resources": {"limits": {"memory": "4 GB"}}},
+                                                                        "resources.limits.memory"),
+    "quantity": ({"resources": {"rdmaQuantity": "two"}}, "resources.rdmaQuantity"),
+    "empty phase": ({"elastic": {"plan": [[]]}}, "elastic.plan"), "rank twice": ({"elastic": {"plan": [[1, 1]]}},
+                                                                               "elastic.plan"),
+    "members": ({"store": {"replicas": 2}}, "store.replicas"), "url": ({"store": {"url": "etcd:2379"}}, "store.url"),
+    "shm": ({"shm": {"size": "lots"}}, "shm.size"), "log": ({"ucx": {"logLevel": "loud"}}, "ucx.logLevel"),
+    "spread": ({"spread": True}, "spread"), "network": ({"sriov": {"networks": ["a"]}}, "sriov.networks.0"),
+}
+# Values that are right alone, and do not fit each other.
+CONTRADICTIONS = {
+    "two counts of nodes": ({"nodes": 3, "topology": {"nodes": [{"name": "a"}, {"name": "b"}]}},
+                            "nodes is 3, and topology.nodes lists 2"),
+    "a rank twice": ({"topology": {"nodes": [{"name": "a", "rank": 0}, {"name": "b", "rank": 0}]}},
+                     "topology.nodes: 2 nodes have rank 0"),
+    "too many ranks": ({"nodes": 2, "ranksPerNode": 1, "elastic": {"plan": [[0, 1, 2]]}},
+                       "elastic.plan: phase 0 has 3 ranks, and there is room for 2"),
+    "no such plan": ({"elastic": {"plan": "triple"}}, "there is no plan triple"),
+    "experts": ({"deepep": {"numExperts": 5}}, "deepep.numExperts is 5, and there are 4 ranks"),
+    "workers": ({"job": "bench", "nodes": 2, "bench": {"options": {"num_initiator_dev": 2}}}, "3 workers"),
+    "one node": ({"job": "p2p", "nodes": 1}, "nodes must be 2 or more"),
+    "no network": ({"sriov": {"enabled": True}}, "sriov.networks"),
+    "no bearer": ({"metrics": {"enabled": True, "podMonitor": {"enabled": True}}}, "metrics.podMonitor.bearerSecret"),
+    "nothing to read": ({"metrics": {"podMonitor": {"enabled": True}}}, "needs metrics.enabled"),
+    "three stores": ({"job": "store", "store": {"replicas": 3}}, "store.replicas"),
+}
+
+
+def refuse(cases):
+    for what, (values, named) in cases.items():
+        status, _, error = helm("template", "r", CHART, "-f", "-", text=json.dumps(values))
+        assert status != 0, f"{what}: {values} is taken"
+        assert named in error, f"{what}: nothing names {named}: {error}"
+
+
+def a_misspelt_value_is_named():
+    refuse(MISSPELT)
+
+
+def a_value_out_of_range_is_named():
+    assert len(MISSPELT) + len(OUT_OF_RANGE) >= 30
+    refuse(OUT_OF_RANGE)
+
+
+def a_contradiction_says_what_would_be_right():
+    refuse(CONTRADICTIONS)
+
+
+main({test.__name__: test for test in (a_misspelt_value_is_named, a_value_out_of_range_is_named,
+                                       a_contradiction_says_what_would_be_right)})
