@@ -15,27 +15,32 @@
 #include <unistd.h>
 #include <weft/weft.h>
 
-// Every command, in the order of the help.
+// Every command, in the order of the help, one a line.
+// clang-format off
 static const struct cli_command *const commands[] = {
-    &cli_elastic,
-    &cli_p2p,
-    &cli_bench_transfer,
-    &cli_bench_nixlbench,
-    &cli_bench_ep,
-    &cli_bench_traffic,
-    &cli_bench_kv,
-    &cli_bench_limits,
-    &cli_compare,
-    &cli_plan,
-    &cli_report,
-    &cli_serve,
-    &cli_info,
-    &cli_doctor,
-    &cli_env,
-    &cli_help,
-    &cli_rank,
-    NULL,
+  &cli_elastic,
+  &cli_p2p,
+  &cli_bench_transfer,
+  &cli_bench_nixlbench,
+  &cli_bench_ep,
+  &cli_bench_traffic,
+  &cli_bench_kv,
+  &cli_bench_limits,
+  &cli_slurm_verify,
+  &cli_slurm_dry_run,
+  &cli_compare,
+  &cli_plan,
+  &cli_report,
+  &cli_serve,
+  &cli_info,
+  &cli_doctor,
+  &cli_env,
+  &cli_help,
+  &cli_rank,
+  &cli_slurm_await,
+  NULL,
 };
+// clang-format on
 
 static bool is(const char *text, const char *name, const char *letter) {
   return strcmp(text, name) == 0 || strcmp(text, letter) == 0;

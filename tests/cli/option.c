@@ -1,6 +1,6 @@
 // The option tables: every type, both ways to write, what wins over what, and what is said about wrong ones.
 #include "cli/option/option.h"
-#include "cli/option/nearest.h"
+#include "base/text/nearest.h"
 #include "cli/process/secrets.h"
 #include "cmocka_all.h"
 #include <stdlib.h>
@@ -397,9 +397,9 @@ static void a_value_can_be_checked_alone(void **state) {
 }
 
 static const char *nearest_of(const char *wanted, const char *const *names) {
-  struct cli_nearest nearest = {.wanted = wanted};
+  struct nearest nearest = {.wanted = wanted};
   for (; *names; names++)
-    cli_nearest_offer(&nearest, *names);
+    nearest_offer(&nearest, *names);
   return nearest.best;
 }
 

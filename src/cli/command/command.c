@@ -3,8 +3,8 @@
 
 #include "base/fail.h"
 #include "base/printable.h"
+#include "base/text/nearest.h"
 #include "cli/command/help.h"
-#include "cli/option/nearest.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -44,10 +44,10 @@ bool cli_command_is_family(const struct cli_command *const *commands, const char
 // Of a family: the second word was wrong, or is missing.
 static void tell_members(const struct cli_command *const *commands, int count, char *const *words) {
   const char *rest;
-  struct cli_nearest nearest = {.wanted = count > 1 ? words[1] : ""};
+  struct nearest nearest = {.wanted = count > 1 ? words[1] : ""};
   for (size_t i = 0; commands[i]; i++)
     if (!commands[i]->hidden && begins(commands[i]->name, words[0], &rest) && count > 1)
-      cli_nearest_offer(&nearest, rest);
+      nearest_offer(&nearest, rest);
   if (nearest.best)
     fprintf(stderr, "weft %s: unknown command \"%s\"; did you mean %s?\n", words[0], words[1], nearest.best);
   else if (count > 1)
@@ -60,15 +60,15 @@ static void tell_members(const struct cli_command *const *commands, int count, c
 }
 
 int cli_command_unknown(const struct cli_command *const *commands, int count, char *const *words) {
-  struct cli_nearest nearest = {.wanted = words[0]};
+  struct nearest nearest = {.wanted = words[0]};
   if (cli_command_is_family(commands, words[0])) {
     tell_members(commands, count, words);
     return 2;
   }
   for (size_t i = 0; commands[i]; i++)
     if (!commands[i]->hidden)
-      cli_nearest_offer(&nearest, commands[i]->name);
-  cli_nearest_offer(&nearest, "version"); // which main() knows without a table
+      nearest_offer(&nearest, commands[i]->name);
+  nearest_offer(&nearest, "version"); // which main() knows without a table
   if (nearest.best)
     fprintf(stderr, "weft: unknown command \"%s\"; did you mean %s?\n", words[0], nearest.best);
   else

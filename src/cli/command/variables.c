@@ -3,7 +3,7 @@
 
 #include "base/fail.h"
 #include "base/printable.h"
-#include "cli/option/nearest.h"
+#include "base/text/nearest.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,10 +38,10 @@ bool cli_variables_known(const struct cli_command *const *commands, const char *
 }
 
 const char *cli_variables_nearest(const struct cli_command *const *commands, const char *name) {
-  struct cli_nearest nearest = {.wanted = name};
+  struct nearest nearest = {.wanted = name};
   struct walk walk = {.commands = commands};
   for (const char *known; (known = next_known(&walk));)
-    cli_nearest_offer(&nearest, known);
+    nearest_offer(&nearest, known);
   return nearest.best;
 }
 

@@ -1,4 +1,4 @@
-// The commands of the tool, one file each; those of `weft bench` are in cli/bench/.
+// The commands of the tool, one file each; those of `weft bench` and `weft slurm` are in cli/bench/ and cli/slurm/.
 #ifndef CLI_COMMANDS_COMMANDS_H
 #define CLI_COMMANDS_COMMANDS_H
 
@@ -8,5 +8,6 @@ extern const struct cli_command cli_compare, cli_doctor, cli_elastic, cli_env, c
     cli_rank, cli_report, cli_serve;
 extern const struct cli_command cli_bench_ep, cli_bench_kv, cli_bench_limits, cli_bench_nixlbench, cli_bench_traffic,
     cli_bench_transfer;
+extern const struct cli_command cli_slurm_await, cli_slurm_dry_run, cli_slurm_verify;
 
 #endif

@@ -2,7 +2,7 @@
 #include "cli/option/option.h"
 
 #include "base/fail.h"
-#include "cli/option/nearest.h"
+#include "base/text/nearest.h"
 #include "cli/option/value.h"
 #include "cli/process/secrets.h"
 
@@ -103,14 +103,14 @@ static const char *find_near(struct cli_option_table table, const char *wanted, 
     return NULL;
   for (size_t i = 0; i <= size; i++)
     name[i] = wanted[i] == '_' ? '-' : wanted[i];
-  struct cli_nearest nearest = {.wanted = name};
+  struct nearest nearest = {.wanted = name};
   for (size_t i = 0; i < table.count; i++) {
-    cli_nearest_offer(&nearest, table.rows[i].name);
+    nearest_offer(&nearest, table.rows[i].name);
     if (table.rows[i].alias)
-      cli_nearest_offer(&nearest, table.rows[i].alias);
+      nearest_offer(&nearest, table.rows[i].alias);
   }
   if (other)
-    cli_nearest_offer(&nearest, other);
+    nearest_offer(&nearest, other);
   return nearest.best;
 }
 

@@ -10,27 +10,4 @@
 // range: the sentence has the file, the line, and what would be right. UNSUPPORTED: compiled without tomlplusplus.
 int cli_toml_apply(struct cli_option_table table, void *target, const char *path);
 
-// --- toml_read.cpp, or toml_none.c where there is no tomlplusplus ---
-
-enum cli_toml_type { TOML_INTEGER, TOML_BOOLEAN, TOML_TEXT, TOML_OTHER };
-
-struct cli_toml_member {
-  const char *name;
-  enum cli_toml_type type;
-  const char *type_name; // in words: "a list", "a date", ...
-  const char *text;      // of the value, as on a command line; "" for OTHER
-  unsigned line;
-};
-
-// Parses `text`, and calls `member` for each member at the top, in the order of the lines, until it returns an error,
-// which is then returned. Its strings last during the call. INVALID: it is not TOML; the sentence has `path` and line.
-#ifdef __cplusplus
-extern "C" {
-#endif
-int cli_toml_read(const char *path, const char *text, int (*member)(void *arg, const struct cli_toml_member *found),
-                  void *arg);
-#ifdef __cplusplus
-}
-#endif
-
 #endif

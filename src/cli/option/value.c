@@ -2,7 +2,7 @@
 #include "cli/option/value.h"
 
 #include "base/fail.h"
-#include "cli/option/nearest.h"
+#include "base/text/nearest.h"
 #include "cli/process/secrets.h"
 
 #include <inttypes.h>
@@ -92,16 +92,16 @@ static int set_number(const struct cli_option *row, const char *text, void *fiel
 }
 
 static int set_choice(const struct cli_option *row, const char *text, void *field) {
-  struct cli_nearest nearest = {.wanted = text};
+  struct nearest nearest = {.wanted = text};
   for (size_t i = 0; row->choices[i]; i++) {
     if (strcmp(text, row->choices[i]) == 0) {
       store_number(row, row->first + i, field);
       return 0;
     }
     if (strcasecmp(text, row->choices[i]) == 0)
-      nearest = (struct cli_nearest){.wanted = text, .best = row->choices[i]}; // at distance 0
+      nearest = (struct nearest){.wanted = text, .best = row->choices[i]}; // at distance 0
     else
-      cli_nearest_offer(&nearest, row->choices[i]);
+      nearest_offer(&nearest, row->choices[i]);
   }
   char range[RANGE_SIZE];
   cli_option_describe_range(row, range, sizeof range);

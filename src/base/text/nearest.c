@@ -1,5 +1,5 @@
 // Compares names by their edit distance.
-#include "cli/option/nearest.h"
+#include "base/text/nearest.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static size_t distance(const char *a, size_t a_len, const char *b, size_t b_len)
   return above[b_len];
 }
 
-void cli_nearest_offer(struct cli_nearest *nearest, const char *name) {
+void nearest_offer(struct nearest *nearest, const char *name) {
   size_t wanted_len = strlen(nearest->wanted), name_len = strlen(name);
   if (wanted_len == 0 || wanted_len > LONGEST || name_len > LONGEST)
     return;

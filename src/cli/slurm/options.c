@@ -1,0 +1,67 @@
+// Reads the files and options of a batch.
+#include "cli/slurm/options.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "base/text/text.h"
+#include "cli/bench/transfer.h"
+#include "cli/commands/commands.h"
+
+const char *const cli_slurm_containers[] = {"none", "pyxis", "apptainer", NULL};
+const char *const cli_slurm_followers[] = {[SLURM_FOLLOWERS_EARLY] = "early", [SLURM_FOLLOWERS_LATE] = "late", NULL};
+
+// What the program itself would say of an option.
+static int check_option(enum slurm_program program, const char *name, const char *value, const char **near) {
+  struct cli_option_table table = cli_elastic.options;
+  if (program == SLURM_TRANSFER)
+    table = (struct cli_option_table){.rows = cli_bench_transfer_rows, .count = CLI_BENCH_TRANSFER_ROWS};
+  const struct cli_option *row = cli_options_find(table, name, near);
+  if (!row)
+    return 1;
+  if (row->type == OPTION_FLAG)
+    return value ? fail(WEFT_ERR_INVALID, "\"%s\" is given to a flag: want true or false", value) : 0;
+  if (!value)
+    return fail(WEFT_ERR_INVALID, "it is no flag: want a value in the place of true or false");
+  return cli_option_check(row, value);
+}
+
+static const char *own_path(char *path, size_t cap) {
+  ssize_t size = readlink("/proc/self/exe", path, cap - 1);
+  if (size <= 0)
+    return NULL;
+  path[size] = '\0';
+  return path;
+}
+
+bool cli_slurm_read(const struct cli_call *call, struct cli_slurm_options *options, struct slurm_batch **batch,
+                    int *status) {
+  static char own[4096];
+  struct slurm_request *request = &options->request;
+  struct slurm_faults faults = {0};
+  request->files = options->files.list;
+  request->num_files = options->files.count;
+  request->container = options->container ? cli_slurm_containers[options->container - 1] : NULL;
+  request->own = own_path(own, sizeof own);
+  request->check_option = check_option;
+  request->submission = options->single_sbatch ? SLURM_ONE_JOB : options->array ? SLURM_ARRAY : SLURM_JOB_EACH;
+  if (options->single_sbatch && options->array) {
+    *status = cli_command_failed(
+        call, fail(WEFT_ERR_INVALID, "--single-sbatch and --array are given together: want one of them"));
+    return false;
+  }
+  int err = slurm_batch_make(batch, request, &faults);
+  if (!err) {
+    slurm_faults_print(stderr, &faults);
+    if (faults.errors) {
+      err = fail(WEFT_ERR_INVALID, "%zu fault%s", faults.errors, text_s(faults.errors));
+      slurm_batch_free(*batch);
+    }
+  }
+  slurm_faults_free(&faults);
+  if (err)
+    *status = cli_command_failed(call, err);
+  return !err;
+}

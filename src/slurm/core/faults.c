@@ -1,0 +1,104 @@
+// Collects faults and prints them in the order of their places.
+#include "slurm/core/faults.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/printable.h"
+
+// Each run of a grid, and each entry over one test, finds the same fault again.
+static bool is_told(const struct slurm_faults *faults, struct toml_place at, const char *text) {
+  for (size_t i = 0; i < faults->count; i++) {
+    const struct slurm_fault *fault = &faults->list[i];
+    if (fault->at.line == at.line && fault->at.column == at.column && strcmp(fault->at.path, at.path) == 0 &&
+        strcmp(fault->text, text) == 0)
+      return true;
+  }
+  return false;
+}
+
+static void add(struct slurm_faults *faults, struct toml_place at, bool warning, const char *format, va_list args) {
+  struct slurm_fault *list = realloc(faults->list, (faults->count + 1) * sizeof *list);
+  char *text = NULL;
+  if (list)
+    faults->list = list;
+  if (!list || vasprintf(&text, format, args) < 0) {
+    faults->failed = true;
+    faults->errors += !warning;
+    return;
+  }
+  printable_line(text); // names and values come from files
+  if (is_told(faults, at, text)) {
+    free(text);
+    return;
+  }
+  faults->list[faults->count++] = (struct slurm_fault){at, warning, text};
+  faults->errors += !warning;
+}
+
+void slurm_fault(struct slurm_faults *faults, struct toml_place at, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  add(faults, at, false, format, args);
+  va_end(args);
+}
+
+void slurm_warn(struct slurm_faults *faults, struct toml_place at, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  add(faults, at, true, format, args);
+  va_end(args);
+}
+
+struct toml_place slurm_place(const char *path) {
+  return (struct toml_place){path, 0, 0};
+}
+
+// Which of the files, as they were first met, it is in.
+static size_t order_of(const struct slurm_faults *faults, const char *path) {
+  size_t i = 0;
+  while (strcmp(faults->list[i].at.path, path) != 0)
+    i++;
+  return i;
+}
+
+static int compare(const struct slurm_faults *faults, const struct slurm_fault *a, const struct slurm_fault *b) {
+  size_t x = order_of(faults, a->at.path), y = order_of(faults, b->at.path);
+  if (x != y)
+    return x < y ? -1 : 1;
+  if (a->at.line != b->at.line)
+    return a->at.line < b->at.line ? -1 : 1;
+  return a->at.column == b->at.column ? 0 : a->at.column < b->at.column ? -1 : 1;
+}
+
+static void print(FILE *out, const struct slurm_fault *fault) {
+  if (fault->at.line)
+    fprintf(out, "%s:%u:%u: ", fault->at.path, fault->at.line, fault->at.column);
+  else
+    fprintf(out, "%s: ", fault->at.path);
+  fprintf(out, "%s%s\n", fault->warning ? "warning: " : "", fault->text);
+}
+
+// Files have few faults: each step looks for the next one.
+void slurm_faults_print(FILE *out, struct slurm_faults *faults) {
+  bool *done = calloc(faults->count + 1, sizeof *done);
+  for (size_t printed = 0; done && printed < faults->count; printed++) {
+    size_t next = SIZE_MAX;
+    for (size_t i = 0; i < faults->count; i++)
+      if (!done[i] && (next == SIZE_MAX || compare(faults, &faults->list[i], &faults->list[next]) < 0))
+        next = i;
+    done[next] = true;
+    print(out, &faults->list[next]);
+  }
+  if (!done || faults->failed)
+    fputs("memory ran out: some faults are not told\n", out);
+  free(done);
+}
+
+void slurm_faults_free(struct slurm_faults *faults) {
+  for (size_t i = 0; i < faults->count; i++)
+    free(faults->list[i].text);
+  free(faults->list);
+  *faults = (struct slurm_faults){0};
+}

@@ -1,0 +1,131 @@
+// Where the plan is: in the test, as a list or as JSON; in a file; or given on the command line.
+#include "plan/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "base/text/text.h"
+#include "slurm/expand/maker.h"
+
+// A list of lists of numbers as JSON: what is not a number is told by the reader of plans.
+static void write_json(struct text *text, const struct toml_value *value) {
+  if (value->type == TOML_ARRAY) {
+    text_add(text, "[");
+    for (size_t i = 0; i < value->count; i++) {
+      text_add(text, "%s", i ? ", " : "");
+      write_json(text, &value->children[i]);
+    }
+    text_add(text, "]");
+  } else if (value->type == TOML_INTEGER || value->type == TOML_FLOAT || value->type == TOML_BOOLEAN) {
+    text_add(text, "%s", value->text);
+  } else {
+    text_add(text, "\"%s\"", toml_type_name(value->type));
+  }
+}
+
+// The node's slots are first needed in the first phase that has more ranks than the nodes before it have slots.
+static void find_first_phases(const struct slurm_maker *maker, struct slurm_run *run, const struct plan *plan) {
+  uint32_t before = 0, nodes = run->resources.num_nodes;
+  run->node_first_phase = slurm_memory_take(maker->memory, nodes * sizeof *run->node_first_phase);
+  for (uint32_t i = 0; run->node_first_phase && run->node_processes && i < nodes; i++) {
+    uint32_t phase = 0;
+    while (phase < plan->num_phases && plan->phases[phase].num_processes <= before)
+      phase++;
+    run->node_first_phase[i] = phase < plan->num_phases ? phase : UINT32_MAX;
+    before += run->node_processes[i];
+  }
+}
+
+static void keep(const struct slurm_maker *maker, struct slurm_run *run, const struct plan *plan) {
+  json_t *json = plan_to_json(plan);
+  char *text = json ? json_dumps(json, 0) : NULL;
+  run->plan = slurm_memory_keep(maker->memory, text ? text : "");
+  maker->memory->failed = maker->memory->failed || !text;
+  run->plan_phases = plan->num_phases;
+  run->plan_ranks = plan->num_processes;
+  free(text);
+  json_decref(json);
+  find_first_phases(maker, run, plan);
+}
+
+static void check_slots(const struct slurm_maker *maker, const struct slurm_run *run, const struct plan *plan,
+                        struct toml_place at) {
+  uint32_t slots = 0;
+  for (uint32_t i = 0; run->node_processes && i < run->resources.num_nodes; i++)
+    slots += run->node_processes[i];
+  if (plan_check_slots(plan, slots))
+    slurm_fault(maker->faults, at, "the plan does not fit %u node%s with %u process slots in all: %s",
+                run->resources.num_nodes, run->resources.num_nodes == 1 ? "" : "s", slots, weft_last_error());
+}
+
+static void take(const struct slurm_maker *maker, struct slurm_run *run, int err, struct plan *plan,
+                 struct toml_place at) {
+  if (err) {
+    slurm_fault(maker->faults, at, "%s", weft_last_error());
+    return;
+  }
+  check_slots(maker, run, plan, at);
+  keep(maker, run, plan);
+  plan_free(plan);
+}
+
+static void load(const struct slurm_maker *maker, struct slurm_run *run, const char *path, struct toml_place at) {
+  struct plan *plan = NULL;
+  run->plan_source = path;
+  int err = plan_load(&plan, path);
+  if (err == WEFT_ERR_SYSTEM && at.line)
+    err = fail_context(err, "a path within an image is not read here; give --plan FILE, or the plan itself");
+  take(maker, run, err, plan, at);
+}
+
+// A path is relative to its file, or to where the command runs.
+static const char *find_file(const struct slurm_maker *maker, const struct toml_value *value) {
+  const char *beside = slurm_file_relative(maker->memory, value->at.path, value->text);
+  return access(beside, F_OK) != 0 && access(value->text, F_OK) == 0 ? value->text : beside;
+}
+
+static bool is_json(const char *text) {
+  return text[strspn(text, " \t\r\n")] == '[';
+}
+
+static void from_value(const struct slurm_maker *maker, struct slurm_run *run, const struct toml_value *value) {
+  struct text text = {0};
+  struct plan *plan = NULL;
+  if (value->type == TOML_ARRAY)
+    write_json(&text, value);
+  else
+    text_add(&text, "%s", value->text);
+  run->plan_source = slurm_memory_print(maker->memory, "%s:%u", value->at.path, value->at.line);
+  int err = text.failed ? fail(WEFT_ERR_NOMEM, "no memory for a plan") : plan_from_text(&plan, text.data, text.size);
+  take(maker, run, err, plan, value->at);
+  text_free(&text);
+}
+
+void slurm_make_plan(const struct slurm_maker *maker, struct slurm_run *run) {
+  const struct toml_value *plan = slurm_maker_arg(maker, "plan"), *file = slurm_maker_arg(maker, "input_json");
+  if (maker->request->plan) {
+    load(maker, run, maker->request->plan, slurm_place("--plan"));
+    return;
+  }
+  if (plan && file)
+    slurm_fault(maker->faults, file->at, "input_json stands beside plan; want one of them");
+  const struct toml_value *value = plan ? plan : file;
+  if (!value) {
+    const struct toml_value *args = maker->test ? slurm_test_get(maker->test, "cmd_args") : NULL;
+    slurm_fault(maker->faults,
+                args          ? args->key_at
+                : maker->test ? maker->test->at
+                              : slurm_place("--plan"),
+                maker->test ? "cmd_args has no plan; want a file's path, JSON, or a list of lists there"
+                            : "there is no plan: want --plan FILE, or files of tests");
+    return;
+  }
+  if (value->type == TOML_ARRAY || (value->type == TOML_STRING && is_json(value->text)))
+    from_value(maker, run, value);
+  else if (value->type == TOML_STRING && maker->request->as_written)
+    run->plan_source = value->text; // of the image
+  else if (value->type == TOML_STRING)
+    load(maker, run, find_file(maker, value), value->at);
+}

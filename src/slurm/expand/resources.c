@@ -1,0 +1,168 @@
+// Nodes, partition, time and what else a job asks for: of the command line, else of the test, else of the system.
+#include "slurm/expand/maker.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "slurm/schema/words.h"
+
+enum { WARN_S = 60 };
+
+static const char *string_of(const struct toml_value *value) {
+  return value && value->type == TOML_STRING && *value->text ? value->text : NULL;
+}
+
+static const char *choose(const char *option, const struct slurm_maker *maker, const char *key) {
+  return option ? option : string_of(toml_get(maker->system, key));
+}
+
+// What an option says, checked as a file's value is.
+static const char *checked(const struct slurm_maker *maker, const char *option, const char *text,
+                           const char *(*check)(const char *text)) {
+  const char *want = text ? check(text) : NULL;
+  if (want)
+    slurm_fault(maker->faults, slurm_place(option), "\"%s\" is wrong: want %s", text, want);
+  return want ? NULL : text;
+}
+
+static const struct toml_value *find_named(const struct toml_value *list, const char *name, size_t length) {
+  for (size_t i = 0; list && list->type == TOML_ARRAY && i < list->count; i++) {
+    const char *found = string_of(toml_get(&list->children[i], "name"));
+    if (found && strlen(found) == length && strncmp(found, name, length) == 0)
+      return &list->children[i];
+  }
+  return NULL;
+}
+
+// A list of texts as one, with commas.
+static const char *join(struct slurm_memory *memory, const char *before, const struct toml_value *list) {
+  for (size_t i = 0; list && i < list->count; i++)
+    if (string_of(&list->children[i]))
+      before = before ? slurm_memory_print(memory, "%s,%s", before, list->children[i].text) : list->children[i].text;
+  return before;
+}
+
+// PARTITION:GROUP:COUNT: so many nodes of a group, which means none of the partition's other groups.
+static void take_group(const struct slurm_maker *maker, struct slurm_resources *resources,
+                       const struct toml_value *value, const char *group, const char *number) {
+  const struct toml_value *partition =
+      find_named(toml_get(maker->system, "partitions"), value->text, (size_t)(group - value->text));
+  const struct toml_value *groups = toml_get(partition, "groups");
+  size_t length = (size_t)(number - group - 1);
+  char *end;
+  unsigned long count = strtoul(number + 1, &end, 10);
+  if (!partition || !find_named(groups, group + 1, length))
+    slurm_fault(maker->faults, value->at, "\"%s\": the system has no such %s", value->text,
+                partition ? "group of that partition" : "partition");
+  else if (*end || end == number + 1 || count == 0 || count > 65536)
+    slurm_fault(maker->faults, value->at, "\"%s\": want PARTITION:GROUP:COUNT with a count from 1 to 65536",
+                value->text);
+  else {
+    resources->partition = slurm_memory_print(maker->memory, "%.*s", (int)(group - value->text), value->text);
+    resources->num_nodes += (uint32_t)count;
+    for (size_t i = 0; i < groups->count; i++)
+      if (&groups->children[i] != find_named(groups, group + 1, length))
+        resources->exclude = join(maker->memory, resources->exclude, toml_get(&groups->children[i], "nodes"));
+  }
+}
+
+// nodes and exclude_nodes of the test.
+static void take_nodes(const struct slurm_maker *maker, struct slurm_resources *resources, size_t *named) {
+  const struct toml_value *nodes = slurm_maker_get(maker, "nodes"), *exclude = slurm_maker_get(maker, "exclude_nodes");
+  for (size_t i = 0; nodes && nodes->type == TOML_ARRAY && i < nodes->count; i++) {
+    const struct toml_value *value = &nodes->children[i];
+    const char *group = strchr(value->text, ':'), *number = group ? strchr(group + 1, ':') : NULL;
+    size_t count = 0;
+    const char *want = number ? NULL : slurm_node_list_read(value->text, &count);
+    if (value->type != TOML_STRING)
+      continue;
+    if (number)
+      take_group(maker, resources, value, group, number);
+    else if (want)
+      slurm_fault(maker->faults, value->at, "nodes has \"%s\"; want %s, or PARTITION:GROUP:COUNT", value->text, want);
+    else
+      resources->nodes =
+          resources->nodes ? slurm_memory_print(maker->memory, "%s,%s", resources->nodes, value->text) : value->text;
+    *named += count;
+  }
+  for (size_t i = 0; exclude && exclude->type == TOML_ARRAY && i < exclude->count; i++) {
+    const char *want = slurm_node_list_read(exclude->children[i].text, NULL);
+    if (want && exclude->children[i].type == TOML_STRING)
+      slurm_fault(maker->faults, exclude->children[i].at, "exclude_nodes has \"%s\"; want %s",
+                  exclude->children[i].text, want);
+  }
+  resources->exclude = join(maker->memory, resources->exclude, exclude && exclude->type == TOML_ARRAY ? exclude : NULL);
+}
+
+static void count_nodes(const struct slurm_maker *maker, struct slurm_resources *resources) {
+  const struct toml_value *wanted = slurm_maker_get(maker, "num_nodes");
+  const struct slurm_request *request = maker->request;
+  size_t named = 0;
+  if (request->node_list) {
+    resources->nodes = checked(maker, "--nodelist", request->node_list, slurm_node_list_check);
+    slurm_node_list_read(request->node_list, &named);
+  } else {
+    take_nodes(maker, resources, &named);
+  }
+  if (request->exclude)
+    resources->exclude = checked(maker, "--exclude", request->exclude, slurm_node_list_check);
+  size_t given = named + resources->num_nodes;
+  bool is_number = wanted && wanted->type == TOML_INTEGER && wanted->integer > 0;
+  uint32_t asked = request->nodes ? request->nodes : is_number ? (uint32_t)wanted->integer : 0;
+  if (asked && given && asked != given)
+    slurm_fault(maker->faults, request->nodes || !wanted ? slurm_place("--nodes") : wanted->at,
+                "%u nodes are wanted, and %zu are named: want the same number, or one of the two", asked, given);
+  resources->num_nodes = asked ? asked : given ? (uint32_t)given : 1;
+}
+
+static void take_time(const struct slurm_maker *maker, struct slurm_resources *resources) {
+  const char *option = checked(maker, "--time-limit", maker->request->time_limit, slurm_time_limit_check);
+  resources->time_limit = option ? option : string_of(slurm_maker_get(maker, "time_limit"));
+  if (resources->time_limit && slurm_time_limit_read(resources->time_limit, &resources->time_limit_s))
+    resources->time_limit = NULL; // which is told already
+  uint64_t limit = resources->time_limit_s;
+  resources->warn_s = maker->request->warn_s        ? maker->request->warn_s
+                      : limit && limit / 4 < WARN_S ? (uint32_t)(limit / 4)
+                                                    : WARN_S;
+  if (limit && maker->request->warn_s >= limit)
+    slurm_fault(maker->faults, slurm_place("--warn"),
+                "a warning %u s before the end comes before a run of %s begins: want less", maker->request->warn_s,
+                resources->time_limit);
+}
+
+static void check_partition(const struct slurm_maker *maker, const char *partition) {
+  const struct toml_value *list = toml_get(maker->system, "partitions");
+  const struct toml_value *preset = toml_get(maker->system, "default_partition");
+  if (!partition || !list || find_named(list, partition, strlen(partition)))
+    return;
+  if (maker->request->partition)
+    slurm_fault(maker->faults, slurm_place("--partition"), "the system has no partition \"%s\"", partition);
+  else if (preset)
+    slurm_fault(maker->faults, preset->at, "default_partition is \"%s\", which is the name of none of [[partitions]]",
+                partition);
+}
+
+void slurm_make_resources(const struct slurm_maker *maker, struct slurm_run *run) {
+  struct slurm_resources *resources = &run->resources;
+  const struct slurm_request *request = maker->request;
+  const struct toml_value *gpus = toml_get(maker->system, "gpus_per_node");
+  const struct toml_value *words = toml_get(maker->system, "extra_sbatch_args");
+  count_nodes(maker, resources);
+  take_time(maker, resources);
+  if (request->partition || !resources->partition)
+    resources->partition = choose(request->partition, maker, "default_partition");
+  check_partition(maker, resources->partition);
+  resources->account = choose(request->account, maker, "account");
+  resources->qos = choose(request->qos, maker, "qos");
+  resources->reservation = choose(request->reservation, maker, "reservation");
+  resources->mpi = string_of(toml_get(maker->system, "mpi"));
+  resources->gpus_per_node = request->gpus_per_node                                    ? request->gpus_per_node
+                             : gpus && gpus->type == TOML_INTEGER && gpus->integer > 0 ? (uint32_t)gpus->integer
+                                                                                       : 0;
+  resources->requeue = request->requeue;
+  resources->exclusive = !request->share_nodes;
+  for (size_t i = 0; words && words->type == TOML_ARRAY && i < words->count; i++)
+    slurm_words_add(maker->memory, &resources->extra_sbatch_args, words->children[i].text);
+  slurm_words_split(maker->memory, &resources->extra_srun_args, string_of(toml_get(maker->system, "extra_srun_args")));
+  slurm_words_split(maker->memory, &resources->extra_srun_args, string_of(slurm_maker_get(maker, "extra_srun_args")));
+}

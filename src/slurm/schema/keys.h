@@ -1,0 +1,19 @@
+// The keys of the files: tests, scenarios, systems.
+#ifndef SLURM_SCHEMA_KEYS_H
+#define SLURM_SCHEMA_KEYS_H
+
+#include "slurm/schema/schema.h"
+
+enum slurm_test_type { SLURM_TEST_NIXL_EP, SLURM_TEST_NIXL_BENCH, SLURM_TEST_UNKNOWN };
+
+extern const struct slurm_schema slurm_keys_test;     // a file of one test
+extern const struct slurm_schema slurm_keys_scenario; // and of several, each an entry
+extern const struct slurm_schema slurm_keys_system;
+extern const struct slurm_schema slurm_keys_entry; // [[Tests]], with or without a test's own keys
+
+// cmd_args of the types; other keys are options of the program.
+extern const struct slurm_schema slurm_keys_nixl_ep, slurm_keys_nixl_bench;
+
+enum slurm_test_type slurm_keys_type(const char *template_name);
+
+#endif

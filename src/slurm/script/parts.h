@@ -1,0 +1,33 @@
+// The parts that scripts are made of.
+#ifndef SLURM_SCRIPT_PARTS_H
+#define SLURM_SCRIPT_PARTS_H
+
+#include "slurm/script/script.h"
+
+// What a job asks for, and where its output goes.
+struct slurm_header {
+  const char *name, *log;
+  const struct slurm_run *run; // whose resources it has
+  uint32_t num_nodes;          // of the largest run
+  uint32_t tasks_per_node;
+  const char *time_limit;
+  uint32_t warn_s;
+  const char *array;
+};
+
+void slurm_part_header(struct text *text, const struct slurm_header *header);
+
+// "--container-image=..." and the like behind srun, or "apptainer exec ..." before the program; each begins with a
+// space, where it is not empty.
+void slurm_part_srun_options(struct text *text, const struct slurm_run *run);
+void slurm_part_program(struct text *text, const struct slurm_run *run);
+
+// The run's own options and further words, on lines of their own.
+void slurm_part_options(struct text *text, const struct slurm_run *run);
+
+// The steps of each program: functions and lines that start them.
+void slurm_part_elastic(struct text *text, const struct slurm_run *run);
+void slurm_part_transfer(struct text *text, const struct slurm_run *run);
+void slurm_part_as_written(struct text *text, const struct slurm_run *run);
+
+#endif

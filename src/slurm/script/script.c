@@ -1,0 +1,162 @@
+// The script of one run, and its environment.
+#include "slurm/script/script.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "slurm/script/parts.h"
+#include "slurm/script/quote.h"
+
+static const char *const programs[] = {
+    [SLURM_ELASTIC] = "weft elastic",
+    [SLURM_TRANSFER] = "weft bench transfer",
+    [SLURM_AS_WRITTEN] = "the program that the test names",
+};
+
+static void write_head(struct text *text, const struct slurm_batch *batch, const struct slurm_run *run) {
+  struct text line = {0};
+  const uint32_t nodes = run->resources.num_nodes;
+  text_add(&line, "Run %s of %s: %s on %u node%s, up to %u process%s each.", run->id, batch->name,
+           programs[run->program], nodes, text_s(nodes), run->processes_per_node,
+           run->processes_per_node == 1 ? "" : "es");
+  text_add(text, "#!/bin/bash\n");
+  slurm_quote_comment(text, line.data ? line.data : "");
+  if (run->description)
+    slurm_quote_comment(text, run->description);
+  text_free(&line);
+  if (run->plan) {
+    text_add(&line, "Plan: %u phase%s, up to %u rank%s at once, of %s.", run->plan_phases, text_s(run->plan_phases),
+             run->plan_ranks, text_s(run->plan_ranks), run->plan_source);
+    slurm_quote_comment(text, line.data ? line.data : "");
+    text_free(&line);
+  }
+  for (size_t i = 0; i < run->action.count; i++) {
+    text_add(&line, "Step %u of %u of the grid: %s = %s", run->step, run->num_steps, run->action.list[i].name,
+             run->action.list[i].value);
+    slurm_quote_comment(text, line.data ? line.data : "");
+    text_free(&line);
+  }
+  text_add(text, "#\n");
+}
+
+static void write_directives(struct text *text, const struct slurm_batch *batch, const struct slurm_run *run) {
+  struct text name = {0}, log = {0};
+  text_add(&name, "%s.%s", batch->name, run->id);
+  text_add(&log, "%s/job.log", run->directory);
+  if (name.data && log.data)
+    slurm_part_header(text, &(struct slurm_header){.name = name.data,
+                                                   .log = log.data,
+                                                   .run = run,
+                                                   .num_nodes = run->resources.num_nodes,
+                                                   .tasks_per_node = run->processes_per_node,
+                                                   .time_limit = run->resources.time_limit,
+                                                   .warn_s = run->resources.warn_s});
+  text->failed = text->failed || name.failed || log.failed;
+  text_free(&name);
+  text_free(&log);
+}
+
+static void write_start(struct text *text, const struct slurm_run *run) {
+  text_add(text, "\nset -u\ndirectory=");
+  slurm_quote_word(text, run->directory);
+  text_add(text,
+           "\n# Each time that Slurm starts the job, it has a folder of its own.\n"
+           "attempt=$directory/job$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}\n"
+           "# shellcheck source=/dev/null\n"
+           ". \"$directory/" SLURM_FILE_ENV "\"\n"
+           "mapfile -t nodes < <(scontrol show hostnames \"$SLURM_JOB_NODELIST\")\n"
+           "nodes=(\"${nodes[@]:0:%u}\")\n",
+           run->resources.num_nodes);
+}
+
+// A step for each node: one that fails takes no other with it, and says its own exit status.
+static void write_functions(struct text *text, const struct slurm_run *run) {
+  text_add(text, "\n# Each node has a step of its own: one that fails takes no other with it.\n"
+                 "steps=()\n"
+                 "step() {\n"
+                 "  local node=$1\n"
+                 "  shift\n"
+                 "  srun --nodes=1 --ntasks=1 --nodelist=\"$node\" --overlap --cpu-bind=none --input=none \\\n"
+                 "    --kill-on-bad-exit=0");
+  slurm_part_srun_options(text, run);
+  text_add(text, " \\\n"
+                 "    \"$@\" >> \"$directory/node-$node.log\" 2>&1 &\n"
+                 "  steps+=($!)\n"
+                 "}\n");
+  text_add(text,
+           "\n# The time limit is near (USR1), or the job is to end (TERM): each step is told, and ends by itself.\n"
+           "signalled=0\n"
+           "# shellcheck disable=SC2317\n"
+           "tell() {\n"
+           "  signalled=1\n"
+           "  kill -s \"$1\" \"${steps[@]}\" 2> /dev/null\n"
+           "}\n"
+           "trap 'tell USR1' USR1\n"
+           "trap 'tell TERM' TERM\n");
+  text_add(text, "\n# The exit status of a step, through signals that interrupt the wait.\n"
+                 "await() {\n"
+                 "  local status\n"
+                 "  while :; do\n"
+                 "    signalled=0\n"
+                 "    wait \"$1\"\n"
+                 "    status=$?\n"
+                 "    [ \"$signalled\" = 0 ] && return \"$status\"\n"
+                 "  done\n"
+                 "}\n"
+                 "\n# Says how the run ended, in " SLURM_FILE_STATUS " and to Slurm.\n"
+                 "finish() {\n"
+                 "  printf '{\"exit_status\": %%d, \"job\": %%d, \"attempt\": \"%%s\"}\\n' \"$1\" \"$SLURM_JOB_ID\" "
+                 "\"${attempt##*/}\" \\\n"
+                 "    > \"$directory/" SLURM_FILE_STATUS ".new\"\n"
+                 "  mv \"$directory/" SLURM_FILE_STATUS ".new\" \"$directory/" SLURM_FILE_STATUS "\"\n"
+                 "  [ -e \"$attempt/" SLURM_FILE_RESULTS "\" ] && ln -sf \"${attempt##*/}/" SLURM_FILE_RESULTS
+                 "\" \"$directory/" SLURM_FILE_RESULTS "\"\n"
+                 "  exit \"$1\"\n"
+                 "}\n");
+}
+
+static void write_hook(struct text *text, const char *name, const char *command, bool ends) {
+  if (!command)
+    return;
+  text_add(text, "\n# %s of the scenario, on the first node.\nbash -c ", name);
+  slurm_quote_word(text, command);
+  text_add(text, " > \"$directory/%s.log\" 2>&1%s\n", name,
+           ends ? " || finish $?" : " || echo \"post_test failed\" >&2");
+}
+
+static void write_end(struct text *text) {
+  text_add(text,
+           "\n# The first step's status is the run's; another step's counts where the first found nothing wrong.\n"
+           "await \"${steps[0]}\"\n"
+           "status=$?\n"
+           "for other in \"${steps[@]:1}\"; do\n"
+           "  await \"$other\" || { failed=$?; [ \"$status\" = 0 ] && status=$failed; }\n"
+           "done\n");
+}
+
+void slurm_script_write(struct text *text, const struct slurm_batch *batch, const struct slurm_run *run) {
+  write_head(text, batch, run);
+  write_directives(text, batch, run);
+  write_start(text, run);
+  write_functions(text, run);
+  write_hook(text, "pre_test", run->pre_test, true);
+  text_add(text, "\n");
+  if (run->program == SLURM_ELASTIC)
+    slurm_part_elastic(text, run);
+  else if (run->program == SLURM_TRANSFER)
+    slurm_part_transfer(text, run);
+  else
+    slurm_part_as_written(text, run);
+  write_end(text);
+  write_hook(text, "post_test", run->post_test, false);
+  text_add(text, "\nfinish \"$status\"\n");
+}
+
+void slurm_script_write_env(struct text *text, const struct slurm_run *run) {
+  text_add(text, "# Variables of the system and the test, which script.sbatch reads.\n");
+  for (size_t i = 0; i < run->environment.count; i++) {
+    text_add(text, "export %s=", run->environment.list[i].name);
+    slurm_quote_expanded(text, run->environment.list[i].value);
+    text_add(text, "\n");
+  }
+}

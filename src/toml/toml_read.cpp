@@ -1,0 +1,218 @@
+// Parses TOML by tomlplusplus, for C: its nodes become plain values, which one owner holds.
+#define TOML_EXCEPTIONS        0
+#define TOML_ENABLE_FORMATTERS 0
+
+// The parser of tomlplusplus 3.3 asserts, or lets the compiler assume, what the text decides: "[.a]" as a head of a
+// table. Here it gives up instead.
+struct parser_confused {};
+[[noreturn]] static void give_up() {
+  throw parser_confused();
+}
+#if __has_include(<toml++/impl/preprocessor.h>)
+#include <toml++/impl/preprocessor.h>
+#ifdef TOML_ASSERT_ASSUME
+#undef TOML_ASSERT_ASSUME
+#define TOML_ASSERT_ASSUME(expr) static_cast<void>((expr) || (give_up(), true))
+#endif
+#endif
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <deque>
+#include <memory>
+#include <new>
+#include <string>
+#include <vector>
+
+#include <weft/err.h> // outside of the block below: it has a template
+extern "C" {
+#include "base/fail.h"
+}
+#include "toml/toml.h"
+
+namespace {
+
+// What a tree is in. The root is its first member, so that the tree's address is its owner's.
+struct owner {
+  toml_value root{};
+  std::string path;
+  std::deque<std::string> strings;
+  std::deque<std::vector<toml_value>> lists;
+
+  const char *keep(std::string text) {
+    strings.push_back(std::move(text));
+    return strings.back().c_str();
+  }
+};
+
+toml_place place_of(const owner &tree, const toml::source_region &source) {
+  return {tree.path.c_str(), static_cast<unsigned>(source.begin.line), static_cast<unsigned>(source.begin.column)};
+}
+
+// As TOML writes it, with a point: "1.5", "2.0".
+std::string text_of(double number) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.17g", number);
+  for (int digits = 1; digits < 17; digits++) { // as few digits as mean the same number
+    char shorter[40];
+    std::snprintf(shorter, sizeof shorter, "%.*g", digits, number);
+    if (std::strtod(shorter, nullptr) == number) {
+      std::snprintf(text, sizeof text, "%s", shorter);
+      break;
+    }
+  }
+  std::string found = text;
+  return found.find_first_not_of("-0123456789") == std::string::npos ? found + ".0" : found;
+}
+
+void copy(owner &tree, const toml::node &node, toml_value &value);
+
+bool stands_before(const toml_value &a, const toml_value &b) {
+  return a.key_at.line != b.key_at.line ? a.key_at.line < b.key_at.line : a.key_at.column < b.key_at.column;
+}
+
+void copy_table(owner &tree, const toml::table &table, toml_value &value) {
+  std::vector<toml_value> &list = tree.lists.emplace_back(table.size());
+  size_t i = 0;
+  for (auto &&[key, node] : table) { // the library has them in the order of their names
+    toml_value &member = list[i++];
+    copy(tree, node, member);
+    member.key = tree.keep(std::string(key.str()));
+    member.key_at = place_of(tree, key.source());
+  }
+  std::stable_sort(list.begin(), list.end(), stands_before);
+  value.children = list.data();
+  value.count = list.size();
+}
+
+void copy_array(owner &tree, const toml::array &array, toml_value &value) {
+  std::vector<toml_value> &list = tree.lists.emplace_back(array.size());
+  for (size_t i = 0; i < array.size(); i++)
+    copy(tree, array[i], list[i]);
+  value.children = list.data();
+  value.count = list.size();
+}
+
+void copy(owner &tree, const toml::node &node, toml_value &value) {
+  value.type = TOML_TIME;
+  value.text = "";
+  value.at = value.key_at = place_of(tree, node.source());
+  if (auto table = node.as_table()) {
+    value.type = TOML_TABLE;
+    copy_table(tree, *table, value);
+  } else if (auto array = node.as_array()) {
+    value.type = TOML_ARRAY;
+    copy_array(tree, *array, value);
+  } else if (auto string = node.as_string()) {
+    value.type = TOML_STRING;
+    value.text = tree.keep(string->get());
+  } else if (auto integer = node.as_integer()) {
+    value.type = TOML_INTEGER;
+    value.integer = integer->get();
+    value.number = static_cast<double>(integer->get());
+    value.text = tree.keep(std::to_string(integer->get()));
+  } else if (auto number = node.as_floating_point()) {
+    value.type = TOML_FLOAT;
+    value.number = number->get();
+    value.text = tree.keep(text_of(number->get()));
+  } else if (auto boolean = node.as_boolean()) {
+    value.type = TOML_BOOLEAN;
+    value.boolean = boolean->get();
+    value.text = boolean->get() ? "true" : "false";
+  }
+}
+
+// tomlplusplus 3.3 has no defined answer whether letters as U+00E9 are white space
+// (is_non_ascii_horizontal_whitespace). It asks only outside of strings and comments, where TOML has no such
+// characters: they are refused before it does.
+class outside_scan {
+public:
+  explicit outside_scan(const char *text) : at(text) {
+    if (std::string_view(text).substr(0, 3) == "\xEF\xBB\xBF")
+      at += 3;
+  }
+
+  // Whether there is one, at `line` and `column`.
+  bool found() {
+    while (*at) {
+      if (static_cast<unsigned char>(*at) >= 0x80)
+        return true;
+      if (*at == '#')
+        skip_comment();
+      else if (*at == '"' || *at == '\'')
+        skip_string();
+      else
+        step();
+    }
+    return false;
+  }
+
+  unsigned line = 1, column = 1;
+
+private:
+  const char *at;
+
+  void step() {
+    bool continued = (static_cast<unsigned char>(at[1]) & 0xC0) == 0x80; // the column counts characters
+    column = *at == '\n' ? 1 : column + !continued;
+    line += *at == '\n';
+    at++;
+  }
+
+  void skip_comment() {
+    while (*at && *at != '\n')
+      step();
+  }
+
+  bool three(char quote) const { return at[0] == quote && at[1] == quote && at[2] == quote; }
+
+  void skip_string() {
+    char quote = *at;
+    bool lines = three(quote);
+    for (int i = 0; i < (lines ? 3 : 1); i++)
+      step();
+    while (*at && !(lines ? three(quote) : *at == quote || *at == '\n')) {
+      if (*at == '\\' && quote == '"' && at[1])
+        step();
+      step();
+    }
+    for (int i = 0; i < (lines ? 3 : 1) && *at == quote; i++)
+      step();
+    while (lines && *at == quote) // up to two quotes of its own at the end
+      step();
+  }
+};
+
+} // namespace
+
+extern "C" int toml_parse(struct toml_value **root, const char *path, const char *text) {
+  try {
+    outside_scan scan(text);
+    if (scan.found())
+      return fail(WEFT_ERR_INVALID, "%s:%u:%u: it is not TOML: a character that only strings and comments may have",
+                  path, scan.line, scan.column);
+    toml::parse_result result = toml::parse(std::string_view(text));
+    if (!result) {
+      std::string why(result.error().description());
+      auto begin = result.error().source().begin;
+      return fail(WEFT_ERR_INVALID, "%s:%u:%u: it is not TOML: %s", path, static_cast<unsigned>(begin.line),
+                  static_cast<unsigned>(begin.column), why.c_str());
+    }
+    auto tree = std::make_unique<owner>();
+    tree->path = path;
+    copy(*tree, result.table(), tree->root);
+    tree->root.at = tree->root.key_at = {tree->path.c_str(), 1, 1};
+    *root = &tree.release()->root;
+    return 0;
+  } catch (const parser_confused &) {
+    return fail(WEFT_ERR_INVALID,
+                "%s: it is not TOML: the parser did not understand it; look for [ without a name behind it", path);
+  } catch (const std::bad_alloc &) {
+    return fail(WEFT_ERR_NOMEM, "no memory for %s", path);
+  }
+}
+
+extern "C" void toml_free(struct toml_value *root) {
+  delete reinterpret_cast<owner *>(root);
+}

@@ -1,0 +1,282 @@
+#!/usr/bin/env python3
+"""weft slurm verify tells each fault at its place, says what would be right, and tells all of them at once."""
+import pathlib
+import tempfile
+import unittest
+
+import tool
+
+SYSTEM = """\
+name = "oak"
+scheduler = "slurm"
+output_path = "/results"
+default_partition = "gpu"
+gpus_per_node = 8
+[[partitions]]
+name = "gpu"
+nodes = ["oak[001-016]"]
+[[partitions.groups]]
+name = "rack"
+nodes = ["oak[001-008]"]
+[global_env_vars]
+FI_TCP_IFACE = "eth1"
+"""
+
+TEST = """\
+name = "growth"
+description = "Two become four"
+test_template_name = "NixlEP"
+agent = "grid_search"
+agent_steps = 1
+agent_reward_function = "identity"
+extra_container_mounts = ["/a:/b"]
+[cmd_args]
+docker_image_url = "image"
+plan = [[0, 1], [0, 1, 2, 3]]
+num_processes_per_node = 2
+num_tokens = 128
+dtype = "fp8"
+kineto = true
+store_port = 9999
+service_startup_timeout_seconds = 60
+[extra_env_vars]
+NAME = "value"
+"""
+
+SCENARIO = """\
+name = "nightly"
+[[Tests]]
+id = "one"
+test_name = "growth"
+num_nodes = 2
+time_limit = "00:30:00"
+iterations = 1
+[[Tests]]
+id = "two"
+test_name = "growth"
+num_nodes = 2
+dependencies = [{ type = "start_post_comp", id = "one" }]
+"""
+
+BENCH = """\
+name = "bench"
+description = "Transfers"
+test_template_name = "NIXLBench"
+[cmd_args]
+docker_image_url = "image"
+backend = "SHM"
+max_block_size = "64kb"
+op_type = "READ"
+"""
+
+FILES = {"system.toml": SYSTEM, "test.toml": TEST, "scenario.toml": SCENARIO, "bench.toml": BENCH}
+
+# File, what stands there, what stands there instead; the place of the fault, and words of what is said.
+MUTATIONS = [
+    # TOML itself
+    ("test.toml", 'name = "growth"', 'name = "growth', "1:", "it is not TOML"),
+    ("test.toml", "agent_steps = 1", "agent_steps = 1\nagent_steps = 2", "6:", "it is not TOML"),
+    ("scenario.toml", "[[Tests]]\nid = \"one\"", "[[Tests]\nid = \"one\"", "2:", "it is not TOML"),
+    ("test.toml", "[cmd_args]", "[.cmd_args]", "", "it is not TOML"),
+    ("test.toml", "agent_steps = 1", "\u00e9 = 1", "5:1:", "only strings and comments may have"),
+    # keys
+    ("test.toml", "agent_steps", "agent_stps", "5:1:", "did you mean agent_steps?"),
+    ("test.toml", "test_template_name", "test_template", "3:1:", "did you mean test_template_name?"),
+    ("test.toml", "extra_env_vars", "extra_env_var", "17:2:", "did you mean extra_env_vars?"),
+    ("test.toml", "description = \"Two become four\"\n", "", "1:1:", "a test has no description"),
+    ("test.toml", "agent_steps = 1", "colour = 1", "5:1:", "colour is no key of a test"),
+    ("scenario.toml", "time_limit", "time_limits", "6:1:", "did you mean time_limit?"),
+    ("scenario.toml", "num_nodes = 2\ntime", "num_node = 2\ntime", "5:1:", "did you mean num_nodes?"),
+    ("scenario.toml", "id = \"one\"\n", "", "2:1:", "has no id"),
+    ("scenario.toml", "id = \"one\" }]", "ids = \"one\" }]", "12:45:", "did you mean id?"),
+    ("scenario.toml", 'name = "nightly"', 'nam = "nightly"', "1:1:", "did you mean name?"),
+    ("system.toml", "gpus_per_node", "gpu_per_node", "5:1:", "did you mean gpus_per_node?"),
+    ("system.toml", "default_partition = \"gpu\"\n", "", "1:1:", "has no default_partition"),
+    # keys of cmd_args
+    ("test.toml", "num_tokens", "num_tokns", "12:1:", "did you mean num_tokens?"),
+    ("test.toml", "num_processes_per_node", "num_proceses_per_node", "11:1:", "did you mean num_processes_per_node?"),
+    ("test.toml", 'docker_image_url = "image"\n', "", "8:2:", "cmd_args has no docker_image_url"),
+    ("test.toml", "plan = [[0, 1], [0, 1, 2, 3]]\n", "", "8:2:", "cmd_args has no plan"),
+    ("test.toml", "kineto = true", "num_processes = 4", "14:1:", "is set by num_processes_per_node"),
+    ("test.toml", "kineto = true", "run_dir = \"x\"", "14:1:", "is set by the script"),
+    ("bench.toml", "max_block_size", "max_blok_size", "7:1:", "did you mean max_block_size?"),
+    # types
+    ("test.toml", 'name = "growth"', "name = 7", "1:8:", "want a string"),
+    ("test.toml", "agent_steps = 1", 'agent_steps = "1"', "5:15:", "want a whole number"),
+    ("test.toml", '["/a:/b"]', '"/a:/b"', "7:26:", "want a list of strings"),
+    ("test.toml", '["/a:/b"]', '["/a"]', "7:27:", "want HOST:CONTAINER"),
+    ("test.toml", '["/a:/b"]', "[4]", "7:27:", "want a string"),
+    ("test.toml", "num_processes_per_node = 2", 'num_processes_per_node = "2"', "11:26:", "want a whole number"),
+    ("test.toml", "num_processes_per_node = 2", "num_processes_per_node = 2.5", "11:26:", "want a whole number"),
+    ("test.toml", "num_tokens = 128", "num_tokens = {a = 1}", "12:14:", "num_tokens is a table"),
+    ("test.toml", "num_tokens = 128", "num_tokens = 1979-05-27", "12:14:", "a date or a time"),
+    ("test.toml", "num_tokens = 128", "num_tokens = true", "12:14:", "want a value"),
+    ("test.toml", "kineto = true", "kineto = 1", "14:10:", "want true or false"),
+    ("scenario.toml", "num_nodes = 2\ntime", "num_nodes = \"2\"\ntime", "5:13:", "want a whole number"),
+    ("scenario.toml", 'time_limit = "00:30:00"', "time_limit = 30", "6:14:", "want a string"),
+    ("system.toml", 'FI_TCP_IFACE = "eth1"', "FI_TCP_IFACE = [1]", "13:16:", "want a string"),
+    ("system.toml", 'FI_TCP_IFACE = "eth1"', '"FI-TCP" = "eth1"', "13:1:", "environment variable"),
+    # ranges
+    ("test.toml", "num_processes_per_node = 2", "num_processes_per_node = 0", "11:26:", "from 1 to 4096"),
+    ("test.toml", "num_processes_per_node = 2", "num_processes_per_node = [2, 0]", "11:30:", "from 1 to 4096"),
+    ("test.toml", "num_processes_per_node = 2", "num_processes_per_node = []", "11:26:", "empty list"),
+    ("test.toml", "store_port = 9999", "store_port = 70000", "15:14:", "from 1 to 65535"),
+    ("test.toml", "store_port = 9999", "store_port = 0", "15:14:", "from 1 to 65535"),
+    ("test.toml", "timeout_seconds = 60", "timeout_seconds = 0", "16:35:", "from 1 to"),
+    ("test.toml", "num_tokens = 128", "num_tokens = 9000000", "12:14:", "num_tokens"),
+    ("test.toml", "num_tokens = 128", "num_tokens = [128, -5]", "12:20:", "num_tokens"),
+    ("test.toml", "num_tokens = 128", "num_tokens = []", "12:14:", "empty list"),
+    ("test.toml", 'dtype = "fp8"', 'dtype = "fp9"', "13:9:", "fp8"),
+    ("bench.toml", '"READ"', '"REED"', "8:11:", "READ"),
+    ("bench.toml", '"64kb"', '"64 quarts"', "7:18:", "64 quarts"),
+    ("scenario.toml", "num_nodes = 2\ntime", "num_nodes = 0\ntime", "5:13:", "from 1 to"),
+    ("scenario.toml", "num_nodes = 2\ntime", "num_nodes = [1, 0]\ntime", "5:17:", "from 1 to"),
+    ("scenario.toml", "iterations = 1", "iterations = 0", "7:14:", "from 1 to"),
+    ("scenario.toml", '"00:30:00"', '"half an hour"', "6:14:", "minutes, M:S, H:M:S"),
+    ("scenario.toml", '"00:30:00"', '"0"', "6:14:", "minutes, M:S, H:M:S"),
+    ("system.toml", "gpus_per_node = 8", "gpus_per_node = -1", "5:17:", "from 0 to"),
+    # names
+    ("test.toml", '"NixlEP"', '"NixlEp"', "3:22:", 'did you mean "NixlEP"?'),
+    ("test.toml", '"NixlEP"', '"NcclTest"', "3:22:", 'want "NixlEP" or "NIXLBench"'),
+    ("test.toml", '"grid_search"', '"bo_gp"', "4:9:", 'want "grid_search"'),
+    ("test.toml", '"identity"', '"best"', "6:25:", '"inverse", "negative" or "identity"'),
+    ("test.toml", 'NAME = "value"', '"1NAME" = "value"', "18:1:", "environment variable"),
+    ("system.toml", '"slurm"', '"lsf"', "2:13:", 'want "slurm"'),
+    ("system.toml", 'default_partition = "gpu"', 'default_partition = "cpu"', "4:21:", "none of [[partitions]]"),
+    ("scenario.toml", 'test_name = "growth"\nnum_nodes = 2\ntime', 'test_name = "groth"\nnum_nodes = 2\ntime', "4:13:",
+     'did you mean "growth"?'),
+    ("scenario.toml", 'id = "two"', 'id = "one"', "9:6:", "line 3"),
+    ("scenario.toml", 'id = "two"', 'id = "../two"', "9:6:", "letters, digits"),
+    ("scenario.toml", 'id = "one" }]', 'id = "ones" }]', "12:50:", 'did you mean "one"?'),
+    ("scenario.toml", '"start_post_comp"', '"start_post_end"', "12:26:", "start_post_comp"),
+    ("scenario.toml", 'id = "one" }]', 'id = "two" }]', "12:50:", "circle"),
+    ("scenario.toml", 'iterations = 1', 'dependencies = [{ type = "start_post_comp", id = "two" }]', ":", "circle"),
+    ("scenario.toml", "num_nodes = 2\ntime", 'nodes = ["oak[5-1]"]\ntime', "5:10:", "as Slurm writes them"),
+    ("scenario.toml", "num_nodes = 2\ntime", 'nodes = ["gpu:attic:1"]\ntime', "5:10:", "no such group"),
+    ("scenario.toml", "iterations = 1", 'nodes = ["oak[001-003]"]', "5:13:", "3 are named"),
+    ("scenario.toml", 'test_name = "growth"\nnum_nodes = 2\ntime', "num_nodes = 2\ntime", "2:1:",
+     "has no test_template_name"),
+    # plans
+    ("test.toml", "[[0, 1], [0, 1, 2, 3]]", '"missing.json"', "10:8:", "missing.json"),
+    ("test.toml", "[[0, 1], [0, 1, 2, 3]]", '"[[0, 1], [0"', "10:8:", "JSON"),
+    ("test.toml", "[[0, 1], [0, 1, 2, 3]]", "[[0, 1], [0, -5]]", "10:8:", "5"),
+    ("test.toml", "[[0, 1], [0, 1, 2, 3]]", "[[0, 1], []]", "10:8:", "phase 1"),
+    ("test.toml", "[[0, 1], [0, 1, 2, 3]]", "[[0, 1], [0, 1, 2, 3, 4, 5]]", "10:8:", "4 process slots"),
+    ("test.toml", "[[0, 1], [0, 1, 2, 3]]", '["[[0]]", "[[0, 1, 2, 3, 4]]"]', "10:18:", "4 process slots"),
+    ("test.toml", "[[0, 1], [0, 1, 2, 3]]", "7", "10:8:", "plan is"),
+]
+
+
+class Faults(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory(prefix="weft-test-")
+        self.addCleanup(holder.cleanup)
+        self.folder = pathlib.Path(holder.name)
+        for name, text in FILES.items():
+            (self.folder / name).write_text(text, encoding="utf-8")
+
+    def verify(self, *names, options=()):
+        return tool.weft("slurm", "verify", *(self.folder / name for name in names), *options)
+
+    def test_what_is_changed_below_is_right_before(self):
+        result = self.verify("system.toml", "test.toml", "scenario.toml")
+        self.assertEqual((result.stdout, result.stderr, result.returncode), ("2 tests, 2 runs\n", "", 0))
+        result = self.verify("bench.toml")
+        self.assertEqual((result.stdout, result.stderr, result.returncode), ("1 test, 1 run\n", "", 0))
+
+    def test_each_fault_is_told_at_its_place(self):
+        self.assertGreaterEqual(len(MUTATIONS), 50)
+        for name, before, after, place, words in MUTATIONS:
+            with self.subTest(file=name, now=after):
+                self.assertIn(before, FILES[name])
+                path = self.folder / name
+                path.write_text(FILES[name].replace(before, after, 1), encoding="utf-8")
+                names = ["bench.toml"] if name == "bench.toml" else ["system.toml", "test.toml", "scenario.toml"]
+                result = self.verify(*names)
+                path.write_text(FILES[name], encoding="utf-8")
+                begin = f"{path}:{place}" if place != ":" else f"{path}:"
+                told = [line for line in result.stderr.splitlines() if line.startswith(begin)]
+                self.assertTrue(any(words in line for line in told), result.stderr)
+                self.assertEqual((result.returncode, result.stdout), (2, ""))
+
+    def test_all_faults_are_told_at_once_in_the_order_of_their_places(self):
+        (self.folder / "test.toml").write_text(
+            TEST.replace("store_port = 9999", "store_port = 0").replace("agent_steps = 1", "agent_steps = 0"),
+            encoding="utf-8")
+        (self.folder / "scenario.toml").write_text(
+            SCENARIO.replace('id = "two"', 'id = "one"').replace("iterations = 1", "iteration = 1"), encoding="utf-8")
+        (self.folder / "system.toml").write_text(SYSTEM.replace('"slurm"', '"lsf"'), encoding="utf-8")
+        result = self.verify("system.toml", "test.toml", "scenario.toml")
+        places = [line.removeprefix(f"{self.folder}/").split(": ")[0] for line in result.stderr.splitlines()]
+        self.assertEqual(places[:-1], ["system.toml:2:13", "test.toml:5:15", "test.toml:15:14", "scenario.toml:7:1",
+                                       "scenario.toml:9:6"])
+        self.assertEqual(result.stderr.splitlines()[-1], "weft slurm verify: 5 faults")
+
+    def test_an_option_that_nothing_knows_is_handed_on_with_a_warning(self):
+        text = TEST.replace("kineto = true", "quite_unheard_of = 3\nkineto = false")
+        (self.folder / "test.toml").write_text(text, encoding="utf-8")
+        result = tool.weft("slurm", "dry-run", self.folder / "test.toml", "--nodes", 2)
+        self.assertEqual(result.returncode, 0)
+        self.assertIn(f"{self.folder}/test.toml:14:1: warning: quite_unheard_of", result.stderr)
+        self.assertIn("--dtype fp8 --num-tokens 128 --quite-unheard-of 3\n", result.stdout)
+
+    def test_files_that_are_none_are_refused(self):
+        (self.folder / "other.toml").write_text("colour = 1\n", encoding="utf-8")
+        for name, words in (("missing.toml", "No such file"), ("other.toml", "it is no test, no scenario")):
+            result = self.verify("test.toml", name)
+            self.assertEqual((result.returncode, result.stdout), (2, ""))
+            self.assertIn(words, result.stderr)
+
+    def test_options_are_checked_as_files_are(self):
+        for options, words in ((["--time-limit", "soon"], "--time-limit: "), (["--nodelist", "a[2-1]"], "--nodelist: "),
+                               (["--container", "pyxis"], "--container-image: "), (["--name", "a/b"], "--name: "),
+                               (["--nodes", "1", "--processes-per-node", "3"], "3 process slots"),
+                               (["--nodes", "3", "--nodelist", "a,b"], "3 nodes are wanted, and 2 are named"),
+                               (["--followers", "late", "--container-image", "x"], "--followers: "),
+                               (["--array", "--single-sbatch"], "want one of them")):
+            with self.subTest(options=options):
+                result = self.verify("test.toml", options=options)
+                self.assertEqual(result.returncode, 2)
+                self.assertIn(words, result.stderr)
+
+    def test_strings_and_comments_have_any_characters(self):
+        text = TEST.replace("Two become four", "Zwei \u2192 \u00e9l\u00e8ves # 'no comment' \\\" \u00e9").replace(
+            'dtype = "fp8"', "# d\u00e9j\u00e0 \" '\ndtype = '''fp8''' # \u00fc")
+        (self.folder / "test.toml").write_text("\ufeff" + text, encoding="utf-8")
+        result = self.verify("test.toml", options=["--nodes", "2"])
+        self.assertEqual((result.returncode, result.stdout, result.stderr), (0, "1 test, 1 run\n", ""))
+
+    def test_a_file_counts_once_by_whatever_path(self):
+        result = tool.weft("slurm", "verify", "--tests-dir", self.folder, self.folder / "test.toml",
+                           f"{self.folder}/./scenario.toml", "--test-scenario", self.folder / "scenario.toml")
+        self.assertEqual((result.returncode, result.stdout, result.stderr), (0, "2 tests, 2 runs\n", ""))
+
+    def test_a_script_that_waits_for_a_phase_says_what_it_did_not_see(self):
+        result = tool.weft("slurm", "await", "--run-dir", self.folder, "--phase", 1, "--timeout", 1)
+        self.assertEqual(result.returncode, 124)
+        self.assertIn("phase 1 of", result.stderr)
+        events = '{"kind": "run_begin"}\n{"kind": "phase_begin", "phase": 0}\n{"kind": "phase_begin", "phase": 1}'
+        (self.folder / "events.jsonl").write_text(events, encoding="utf-8")  # whose last line is not whole yet
+        self.assertEqual(tool.weft("slurm", "await", "--run-dir", self.folder, "--phase", 0).returncode, 0)
+        self.assertEqual(tool.weft("slurm", "await", "--run-dir", self.folder, "--phase", 1, "--timeout",
+                                   1).returncode, 124)
+        (self.folder / "events.jsonl").write_text(events + "\n", encoding="utf-8")
+        self.assertEqual(tool.weft("slurm", "await", "--run-dir", self.folder, "--phase", 1).returncode, 0)
+
+    def test_without_anything_to_run_it_says_what_is_wanted(self):
+        result = tool.weft("slurm", "verify")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("there is no plan", result.stderr)
+
+    def test_plain_options_are_enough(self):
+        plan = tool.SOURCE / "plans" / "expansion_fault_rejoin.json"
+        result = tool.weft("slurm", "dry-run", "--plan", plan, "--nodes", 2, "--processes-per-node", 4,
+                           "--options=--dtype fp8")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertIn("#SBATCH --nodes=2\n", result.stdout)
+        self.assertIn("--num-agents 2", result.stdout)
+        self.assertIn(" --dtype fp8\n", result.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""weft slurm dry-run prints the scripts of tests/slurm/golden, which a shell and shellcheck take.
+
+Each folder there has files of TOML, arguments.json, and expected.txt, what is printed. After a change that is meant:
+    WEFT=build/release/weft WEFT_SOURCE=$PWD tests/slurm/golden.py --write
+"""
+import json
+import re
+import shutil
+import subprocess
+import sys
+import unittest
+
+import tool
+
+GOLDEN = tool.SOURCE / "tests" / "slurm" / "golden"
+CASES = sorted(path.parent for path in GOLDEN.glob("*/arguments.json"))
+
+
+def arguments(case):
+    return json.loads((case / "arguments.json").read_text(encoding="utf-8"))
+
+
+def slurm(verb, case):
+    more = ["--weft", "/opt/weft/bin/weft"]
+    return subprocess.run([tool.WEFT, "slurm", verb, *arguments(case), *more], cwd=case, env=tool.environment(),
+                          capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=tool.TIMEOUT_S)
+
+
+def scripts(output):
+    """What dry-run prints: the path and the text of each script."""
+    parts = re.split(r"^# ---- (.*)$", output, flags=re.M)
+    return list(zip(parts[1::2], (text.lstrip("\n") for text in parts[2::2])))
+
+
+class Golden(unittest.TestCase):
+    maxDiff = None
+
+    def dry_run(self, case):
+        result = slurm("dry-run", case)
+        self.assertEqual((result.returncode, result.stderr), (0, ""), case)
+        return result.stdout
+
+    def test_scripts_are_those_that_are_kept(self):
+        self.assertGreaterEqual(len(CASES), 6)
+        for case in CASES:
+            with self.subTest(case=case.name):
+                self.assertEqual(self.dry_run(case), (case / "expected.txt").read_text(encoding="utf-8"))
+
+    def test_a_shell_reads_every_script(self):
+        for case in CASES:
+            found = scripts(self.dry_run(case))
+            self.assertTrue(found)
+            for path, text in found:
+                with self.subTest(script=path):
+                    self.assertTrue(text.startswith("#!/bin/bash\n"))
+                    read = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True, check=False)
+                    self.assertEqual((read.returncode, read.stderr), (0, ""))
+
+    @unittest.skipUnless(shutil.which("shellcheck"), "shellcheck is not here")
+    def test_shellcheck_finds_nothing(self):
+        for case in CASES:
+            for path, text in scripts(self.dry_run(case)):
+                with self.subTest(script=path):
+                    read = subprocess.run(["shellcheck", "-"], input=text, capture_output=True, text=True, check=False)
+                    self.assertEqual(read.stdout, "")
+
+    def test_verify_counts_tests_and_runs(self):
+        counts = {"classic": (1, 1), "grid": (1, 8), "chain": (3, 3), "bench": (2, 3), "image": (1, 1),
+                  "sequence": (1, 2), "late": (1, 1)}
+        for case in CASES:
+            tests, runs = counts[case.name]
+            said = f"{tests} test{'s' * (tests != 1)}, {runs} run{'s' * (runs != 1)}\n"
+            result = slurm("verify", case)
+            self.assertEqual((result.stdout, result.stderr, result.returncode), (said, "", 0), case)
+
+
+def write():
+    for case in CASES:
+        result = slurm("dry-run", case)
+        if result.returncode or result.stderr:
+            sys.exit(f"{case}: {result.stderr}")
+        (case / "expected.txt").write_text(result.stdout, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--write"]:
+        write()
+    else:
+        unittest.main()
