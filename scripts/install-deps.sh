@@ -68,6 +68,10 @@ file /usr/lib/podman/aardvark-dns aardvark-dns
 command zsh                 zsh
 command fish                fish
 command mandoc              mandoc
+file /usr/sbin/slurmctld    slurmctld
+file /usr/sbin/slurmd       slurmd
+command sbatch              slurm-client
+file /usr/sbin/munged       munge
 "
 # The same for arm64, by a cross compiler. Its libraries stand beside this machine's.
 arm64_libraries='s/^library .*/&:arm64/p'
