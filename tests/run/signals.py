@@ -1,4 +1,5 @@
-"""SIGINT, SIGTERM and SIGHUP at every stage of a run: a clean stop, whose exit status says which; nothing is left."""
+"""SIGINT, SIGTERM and SIGHUP at every stage of a run, and SIGUSR1 before a limit: a clean stop, whose exit status says
+which; nothing is left."""
 
 import json
 import signal
@@ -75,6 +76,24 @@ def handles(run, number):
     return blocked >> (number - 1) & 1
 
 
+def near_the_time_limit():
+    """SIGUSR1, which batch systems send before a job's limit: the lead ends in its phase with what was measured, and
+    its followers with its word, whether or not they get the signal."""
+    with Run("--num-agents", 2, "--num-processes", 2, "--store-port", port := free_port(), "--iterations", 100,
+             plan=LONGER) as lead:
+        with Run("--rank-server", f"127.0.0.1:{port}", "--num-processes", 2, job=lead.job) as follower:
+            wait_for("phase 1", lambda: has(lead, "phase_begin", phase=1))
+            follower.process.send_signal(signal.SIGUSR1)  # means nothing to it
+            wait_for("phase 3", lambda: has(lead, "phase_begin", phase=3))
+            lead.process.send_signal(signal.SIGUSR1)
+            lead.expect_status(128 + signal.SIGUSR1)
+            follower.expect_status(128 + signal.SIGUSR1)
+            results = lead.results()
+            assert "the time limit is near (SIGUSR1): ended in phase" in results["error"], results["error"]
+            assert results["phases"][1]["ranks"][0]["state"] == "passed", results["phases"][1]
+            assert "the lead ended the run: the time limit is near" in follower.text(), follower.text()
+
+
 def two_signals_are_one():
     with Run("--iterations", 1000000, plan=PLAN) as run:
         wait_for("phase 0", lambda: run.text().count("-> start phase 0") == 3)
@@ -112,5 +131,6 @@ def while_the_store_is_silent():
 main({
     **{f"{number.name.lower()}_at_every_stage": every_stage(number) for number in SIGNALS},
     **{test.__name__: test for test in (
-        while_agents_are_awaited, two_signals_are_one, signals_until_it_has_ended, while_the_store_is_silent)},
+        while_agents_are_awaited, near_the_time_limit, two_signals_are_one, signals_until_it_has_ended,
+        while_the_store_is_silent)},
 }, at_once=2)

@@ -2,6 +2,7 @@
 #include "base/fail.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/default_plan.h"
+#include "cli/commands/elastic_launcher.h"
 #include "cli/process/terminal.h"
 #include "measure/whole_file.h"
 #include "page/page.h"
@@ -19,6 +20,7 @@
 struct elastic {
   struct run_config config;
   enum cli_terminal_color color;
+  bool launcher;                  // srun or mpirun has started this agent and its others
   bool disable_ll_nvlink, kineto; // understood, without effect
 };
 
@@ -42,6 +44,9 @@ static const struct cli_option rows[] = {
   {.name = "num-agents", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = EP_MAX_CAPACITY,
    .preset_note = "1; where the plan needs more slots than --num-processes, others may come at any time",
    FIELD(config.num_agents), .help = "agents that the lead waits for before it starts, itself included"},
+  {.name = "launcher", .type = OPTION_FLAG, FIELD(launcher),
+   .help = "srun or mpirun has started this command several times: take from it how many agents there are, which one "
+   "leads (task 0) and where that runs. An agent then has room for one rank, unless --num-processes says more"},
   {.name = "job", .type = OPTION_STRING, .metavar = "NAME", .preset = "elastic", .variable = "WEFT_JOB",
    FIELD(config.job), .help = "name of the job in the store: agents of one job find each other by it"},
   {.name = "negative", .type = OPTION_ENUM, .metavar = "HOW", .preset = "kill", .choices = negatives,
@@ -181,6 +186,8 @@ static const struct cli_example examples[] = {
      "the other agent, on this or another machine: has room for 4 ranks more"},
     {"weft elastic PLAN --num-processes 4",
      "where the plan needs more than 4 slots: begins, and waits for other agents when a phase needs them"},
+    {"srun --ntasks-per-node 8 weft elastic PLAN --launcher",
+     "in a job of Slurm, with one agent for each GPU; WEFT_TOKEN has to be set"},
     {"weft elastic PLAN --store http://etcd-0:2379,http://etcd-1:2379 --run-dir results/today",
      "with an etcd that is there, and a run directory of your choice"},
     {NULL, NULL},
@@ -275,7 +282,10 @@ static int run(const struct cli_call *call) {
       config->given[config->num_given++] =
           (struct run_given){rows[i].name, rows[i].offset - offsetof(struct elastic, config)};
   compare_with_environment(config);
-  int err = settle_mode(config);
+  struct elastic_launcher launched = {0};
+  int err = elastic.launcher ? elastic_take_launcher(config, &launched) : 0;
+  if (!err)
+    err = settle_mode(config);
   if (!err)
     err = check_together(config);
   if (!err)

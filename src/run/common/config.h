@@ -84,8 +84,8 @@ struct run_config {
 };
 
 // Runs the plan as lead node, or follows one. Returns the exit status of the tool (0, 1, 2, 3, 4, 5, 124, or 128 + the
-// signal that asked it to stop), having said on standard error what was wrong. Leaves SIGINT, SIGTERM and SIGHUP
-// blocked: the process is to end with that status.
+// signal that asked it to stop), having said on standard error what was wrong. Leaves SIGINT, SIGTERM, SIGHUP and
+// SIGUSR1 blocked: the process is to end with that status.
 int run_elastic(const struct run_config *config);
 
 // The rank process: what a node starts, `weft rank` in the tool. Reads what it needs from the environment and the

@@ -1,7 +1,6 @@
 // The node's loop: signals, children, changes in the store, the lease, and what follows from them.
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -117,7 +116,7 @@ static int step(struct node *node, struct pollfd *fds) {
   if (!err && fds[0].revents)
     node_take_signal(node);
   if (!err && node->signal_number)
-    return fail(WEFT_ERR_CANCELED, "interrupted by SIG%s", sigabbrev_np(node->signal_number));
+    return node_interrupted(node);
   if (err)
     return err;
   node_serve_children(node);

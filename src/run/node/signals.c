@@ -15,6 +15,7 @@ int node_open_signals(struct node *node) {
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGTERM);
   sigaddset(&set, SIGHUP);
+  sigaddset(&set, SIGUSR1);
   // Before any thread is there, so that all have them blocked.
   if (pthread_sigmask(SIG_BLOCK, &set, NULL) || (node->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK)) < 0)
     return fail_errno(errno, "cannot receive signals through a file descriptor");
@@ -27,11 +28,22 @@ int node_pause(struct node *node, int ms) {
   if (poll(&fd, 1, ms) <= 0 || read(node->signal_fd, &info, sizeof info) != sizeof info)
     return 0;
   node->signal_number = (int)info.ssi_signo;
-  return fail(WEFT_ERR_CANCELED, "interrupted by SIG%s", sigabbrev_np(node->signal_number));
+  return node_interrupted(node);
 }
 
+// SIGUSR1 goes to all nodes of a job. The lead ends the run, and tells the others with its reason.
 void node_take_signal(struct node *node) {
   struct signalfd_siginfo info;
-  if (read(node->signal_fd, &info, sizeof info) == sizeof info)
+  if (read(node->signal_fd, &info, sizeof info) == sizeof info && (info.ssi_signo != SIGUSR1 || node->leads))
     node->signal_number = (int)info.ssi_signo;
+}
+
+int node_interrupted(const struct node *node) {
+  if (node->signal_number != SIGUSR1)
+    return fail(WEFT_ERR_CANCELED, "interrupted by SIG%s", sigabbrev_np(node->signal_number));
+  if (!node->phase.begun || node->phase.current >= node->plan->num_phases)
+    return fail(WEFT_ERR_CANCELED, "the time limit is near (SIGUSR1), and no phase is under way");
+  return fail(WEFT_ERR_CANCELED,
+              "the time limit is near (SIGUSR1): ended in phase %u (%u of %u), with what was measured until then",
+              node->phase.current, node->phase.current + 1, node->plan->num_phases);
 }

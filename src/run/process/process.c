@@ -66,6 +66,7 @@ static void become(const struct image *image, pid_t parent, int message_fd, int 
   setpgid(0, 0);
   sigprocmask(SIG_SETMASK, &none, NULL);
   signal(SIGPIPE, SIG_DFL);
+  signal(SIGUSR1, SIG_IGN); // Slurm sends it to every process of a step; it is the lead node's to end the run
   dup2(null_fd, STDIN_FILENO);
   dup2(log_fd, STDOUT_FILENO);
   dup2(log_fd, STDERR_FILENO);
