@@ -8,6 +8,7 @@ extern const struct cli_command cli_compare, cli_doctor, cli_elastic, cli_env, c
     cli_rank, cli_report, cli_serve;
 extern const struct cli_command cli_bench_ep, cli_bench_kv, cli_bench_limits, cli_bench_nixlbench, cli_bench_traffic,
     cli_bench_transfer;
-extern const struct cli_command cli_slurm_await, cli_slurm_dry_run, cli_slurm_verify;
+extern const struct cli_command cli_slurm_await, cli_slurm_cancel, cli_slurm_dry_run, cli_slurm_report, cli_slurm_run,
+    cli_slurm_status, cli_slurm_verify;
 
 #endif

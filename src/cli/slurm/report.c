@@ -1,0 +1,100 @@
+// weft slurm report: what the runs of a batch measured.
+#include "slurm/report/report.h"
+#include "base/fail.h"
+#include "base/text/text.h"
+#include "cli/commands/commands.h"
+#include "cli/process/terminal.h"
+#include "cli/slurm/slurm.h"
+#include "page/page.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <unistd.h>
+
+struct options {
+  const char *directory;
+  enum report_format format;
+  bool html;
+  enum cli_terminal_color color;
+};
+
+#define FIELD(member) OPTION_FIELD(struct options, member)
+
+static const char *const formats[] = {[REPORT_TEXT] = "text", [REPORT_JSON] = "json", [REPORT_CSV] = "csv", NULL};
+
+// clang-format off
+static const struct cli_option rows[] = {
+  {.name = "directory", .operand = true, .required = true, .type = OPTION_PATH, .metavar = "DIR", FIELD(directory),
+   .help = "directory of the batch, as 'weft slurm run' printed it"},
+  {.name = "format", .letter = 'f', .type = OPTION_ENUM, .metavar = "FORMAT", .choices = formats, .preset = "text",
+   FIELD(format), .help = "tables for people, JSON with all results, or one CSV row for each run and rank"},
+  {.name = "html", .type = OPTION_FLAG, FIELD(html),
+   .help = "also write a page with pictures for each run that has results: report.html in the run's directory"},
+  {.name = "color", .type = OPTION_ENUM, .metavar = "WHEN", .choices = cli_terminal_color_names, .preset = "auto",
+   FIELD(color), .help = "colours in the text"},
+};
+// clang-format on
+
+static const struct cli_example examples[] = {
+    {"weft slurm report weft-slurm/DIR", "all runs, the ranks of each, and the best step of each grid"},
+    {"weft slurm report weft-slurm/DIR --format csv > ranks.csv", "one row for each run and rank"},
+    {NULL, NULL},
+};
+
+static int write_pages(const struct slurm_report *report) {
+  int err = 0;
+  for (size_t i = 0; !err && i < report->record->num_runs; i++) {
+    struct text path = {0};
+    if (!report->runs[i].has_results)
+      continue;
+    text_add(&path, "%s/%s/report.html", report->record->directory, report->runs[i].run->directory);
+    err =
+        path.failed ? fail(WEFT_ERR_NOMEM, "no memory for a path") : page_save_run(path.data, &report->runs[i].results);
+    text_free(&path);
+  }
+  return err;
+}
+
+static int write_all(const struct slurm_record *record, const struct options *options) {
+  struct slurm_report report;
+  struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO, options->color);
+  struct report_options look = {
+      .format = options->format, .color = terminal.color, .unicode = terminal.unicode, .width = terminal.width};
+  int err = slurm_report_open(&report, record);
+  if (err)
+    return err;
+  err = slurm_report_write(stdout, &report, &look);
+  if (!err)
+    err = slurm_report_trajectories(&report);
+  if (!err && options->html)
+    err = write_pages(&report);
+  slurm_report_close(&report);
+  return err;
+}
+
+static int run(const struct cli_call *call) {
+  struct options options = {0};
+  struct slurm_record record;
+  int status = 0;
+  if (!cli_command_options(call, &options, &status))
+    return status;
+  int err = slurm_record_load(&record, options.directory);
+  if (err)
+    return cli_command_failed(call, err);
+  err = write_all(&record, &options);
+  slurm_record_free(&record);
+  return err ? cli_command_failed(call, err) : 0;
+}
+
+const struct cli_command cli_slurm_report = {
+    .name = "slurm report",
+    .summary = "what the runs of a batch measured",
+    .description =
+        "Reads what the runs of a batch have left and writes a report: the runs, the ranks of each by node, and for "
+        "each grid of parameters the best step. The figure 'default' is the mean bandwidth of dispatch and combine in "
+        "the last phase that passed; larger is better. A grid also gets DIR/trajectory-TEST.csv.\n"
+        "Exit status 0 means that the report could be made, whatever the runs' own results.",
+    .options = OPTION_TABLE(rows),
+    .examples = examples,
+    .run = run,
+};

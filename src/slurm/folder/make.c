@@ -1,0 +1,190 @@
+// The directory of a batch. batch.json comes last: where it is, all other files are whole.
+#include "slurm/folder/make.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <jansson.h>
+
+#include "base/fail.h"
+#include "measure/json_file.h"
+#include "measure/whole_file.h"
+#include "slurm/folder/record.h"
+#include "slurm/script/script.h"
+
+enum { FORMAT = 1 };
+
+// With its parents.
+static int make_directory(const char *path) {
+  char *copy = strdup(path);
+  int err = copy ? 0 : fail(WEFT_ERR_NOMEM, "no memory for a path");
+  for (char *at = copy; !err && at && *at;) {
+    at += strspn(at, "/");
+    at += strcspn(at, "/");
+    char end = *at;
+    *at = '\0';
+    if (mkdir(copy, 0777) != 0 && errno != EEXIST)
+      err = fail_errno(errno, "cannot make the directory %s", copy);
+    *at = end;
+  }
+  free(copy);
+  return err;
+}
+
+static int write_text(FILE *out, const void *arg) {
+  fputs(arg, out);
+  return 0;
+}
+
+// Takes the text over.
+static int save(const char *directory, const char *name, struct text *text) {
+  char *path = NULL;
+  if (text->failed || !text->data || asprintf(&path, "%s/%s", directory, name) < 0) {
+    text_free(text);
+    return fail(WEFT_ERR_NOMEM, "no memory for %s", name);
+  }
+  int err = whole_file_save(path, write_text, text->data);
+  free(path);
+  text_free(text);
+  return err;
+}
+
+static int write_run(const struct slurm_batch *batch, const struct slurm_run *run) {
+  struct text env = {0}, toml = {0}, plan = {0}, script = {0};
+  int err = make_directory(run->directory);
+  slurm_script_write_env(&env, run);
+  slurm_script_write_toml(&toml, batch, run);
+  slurm_script_write(&script, batch, run);
+  if (!err)
+    err = save(run->directory, SLURM_FILE_ENV, &env);
+  if (!err)
+    err = save(run->directory, SLURM_FILE_RUN, &toml);
+  if (!err)
+    err = save(run->directory, SLURM_FILE_SCRIPT, &script);
+  if (!err && run->plan) {
+    text_add(&plan, "%s\n", run->plan);
+    err = save(run->directory, SLURM_FILE_PLAN, &plan);
+  }
+  text_free(&env);
+  text_free(&toml);
+  text_free(&script);
+  return err;
+}
+
+// --- batch.json ---
+
+static const char *word_for(const struct slurm_need *need) {
+  if (need->type == SLURM_START_POST_INIT)
+    return "after";
+  return need->type == SLURM_START_POST_COMP && need->only_if_passed ? "afterok" : "afterany";
+}
+
+static json_t *needs_to_json(const struct slurm_planned_job *job) {
+  json_t *list = json_array();
+  for (size_t i = 0; i < job->num_needs; i++)
+    if (job->needs[i].type != SLURM_END_POST_COMP)
+      json_array_append_new(list,
+                            json_pack("{s:s, s:i}", "type", word_for(&job->needs[i]), "job", (int)job->needs[i].job));
+  return list;
+}
+
+// Slurm has no word for "ends with": a job of one task cancels it when the other has ended.
+static void add_cancellers(json_t *list, const struct slurm_planned_jobs *jobs) {
+  for (size_t i = 0; i < jobs->count; i++)
+    for (size_t n = 0; n < jobs->list[i].num_needs; n++)
+      if (jobs->list[i].needs[n].type == SLURM_END_POST_COMP) {
+        char name[256];
+        snprintf(name, sizeof name, "%s.end%zu", jobs->list[i].name, n);
+        json_array_append_new(list, json_pack("{s:s, s:i, s:[{s:s, s:i}]}", "name", name, "cancels", (int)i, "needs",
+                                              "type", "afterany", "job", (int)jobs->list[i].needs[n].job));
+      }
+}
+
+static json_t *jobs_to_json(const struct slurm_planned_jobs *jobs) {
+  json_t *list = json_array();
+  for (size_t i = 0; i < jobs->count; i++) {
+    const struct slurm_planned_job *job = &jobs->list[i];
+    json_t *json = json_pack("{s:s, s:s, s:o}", "name", job->name, "script", job->script, "needs", needs_to_json(job));
+    if (json && job->array)
+      json_object_set_new(json, "array", json_string(job->array));
+    json_array_append_new(list, json);
+  }
+  add_cancellers(list, jobs);
+  return list;
+}
+
+static json_t *run_to_json(const struct slurm_batch *batch, const struct slurm_run *run, size_t job, int task) {
+  json_t *action = json_object();
+  for (size_t i = 0; i < run->action.count; i++)
+    json_object_set_new(action, run->action.list[i].name, json_string(run->action.list[i].value));
+  return json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:o}", "id", run->id, "test", run->test,
+                   "directory", run->directory + strlen(batch->directory) + 1, "job", (int)job, "task", task, "step",
+                   (int)run->step, "iteration", (int)run->iteration, "phases", (int)run->plan_phases, "nodes",
+                   (int)run->resources.num_nodes, "reward", slurm_reward_names[run->reward], "action", action);
+}
+
+static json_t *batch_to_json(const struct slurm_batch *batch, const struct slurm_planned_jobs *jobs) {
+  json_t *runs = json_array();
+  for (size_t j = 0; j < jobs->count; j++)
+    for (size_t i = 0; i < jobs->list[j].runs; i++)
+      json_array_append_new(
+          runs, run_to_json(batch, &batch->runs[jobs->list[j].first + i], j, jobs->list[j].array ? (int)i : -1));
+  json_t *json = json_pack("{s:i, s:s, s:o, s:o}", "weft_slurm", FORMAT, "name", batch->name, "jobs",
+                           jobs_to_json(jobs), "runs", runs);
+  bool whole = json && json_array_size(runs) == batch->num_runs;
+  if (whole)
+    return json;
+  json_decref(json);
+  return NULL;
+}
+
+// Whether the file has this batch, whatever has been submitted of it.
+static bool same_batch(const json_t *json, const char *path) {
+  json_t *there = NULL, *job;
+  size_t index;
+  if (json_file_load(path, "a batch", &there) != 0)
+    return false;
+  json_array_foreach(json_object_get(there, "jobs"), index, job) json_object_del(job, "id");
+  bool same = json_equal(there, json);
+  json_decref(there);
+  return same;
+}
+
+static int write_all(const struct slurm_batch *batch, const struct slurm_planned_jobs *jobs, const json_t *json,
+                     const char *path) {
+  int err = make_directory(batch->directory);
+  for (size_t i = 0; !err && i < batch->num_runs; i++)
+    err = write_run(batch, &batch->runs[i]);
+  for (size_t i = 0; !err && i < jobs->count; i++) {
+    struct text text = {0}; // of a job with several runs; that of one run is the run's own, written above
+    text_add(&text, "%s", jobs->list[i].text);
+    err = save(batch->directory, jobs->list[i].script, &text);
+  }
+  return err ? err : json_file_save(json, AT_FDCWD, path);
+}
+
+int slurm_folder_make(const struct slurm_batch *batch) {
+  struct slurm_planned_jobs jobs = {0};
+  char *path = NULL;
+  json_t *json = NULL;
+  int err = slurm_planned_jobs_make(&jobs, batch);
+  if (!err &&
+      ((json = batch_to_json(batch, &jobs)) == NULL || asprintf(&path, "%s/" SLURM_FILE_BATCH, batch->directory) < 0))
+    err = fail(WEFT_ERR_NOMEM, "no memory for %zu runs", batch->num_runs);
+  bool there = !err && access(path, F_OK) == 0;
+  if (there && !same_batch(json, path))
+    err = fail(WEFT_ERR_BUSY, "%s has another batch already: give this one another --name or --output-dir",
+               batch->directory);
+  if (!err && !there)
+    err = write_all(batch, &jobs, json, path);
+  slurm_planned_jobs_free(&jobs);
+  json_decref(json);
+  free(path);
+  return err;
+}

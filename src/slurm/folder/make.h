@@ -1,0 +1,11 @@
+// Makes the directory of a batch: for each run its plan, script, environment and description, and batch.json.
+#ifndef SLURM_FOLDER_MAKE_H
+#define SLURM_FOLDER_MAKE_H
+
+#include "slurm/run_spec.h"
+
+// The same batch may have been made before, and then stays as it is. BUSY: another batch is there; SYSTEM: it cannot be
+// written; UNSUPPORTED: see slurm_planned_jobs_make().
+int slurm_folder_make(const struct slurm_batch *batch);
+
+#endif

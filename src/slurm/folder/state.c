@@ -1,0 +1,170 @@
+// How runs stand.
+#include "slurm/folder/state.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "base/printable.h"
+#include "measure/json_file.h"
+
+static const char *const names[SLURM_NUM_PROGRESS] = {[SLURM_NOT_SUBMITTED] = "not_submitted",
+                                                      [SLURM_WAITS] = "waits",
+                                                      [SLURM_RUNS] = "runs",
+                                                      [SLURM_PASSED] = "passed",
+                                                      [SLURM_FAILED] = "failed",
+                                                      [SLURM_CANCELLED] = "cancelled",
+                                                      [SLURM_LOST] = "lost"};
+
+const char *slurm_progress_name(enum slurm_progress progress) {
+  return names[progress];
+}
+
+bool slurm_progress_is_end(enum slurm_progress progress) {
+  return progress > SLURM_RUNS;
+}
+
+static void copy_text(char *to, size_t cap, const char *from) {
+  snprintf(to, cap, "%s", from ? from : "");
+  printable_text(to);
+}
+
+// What the results say. A document without `passed` is a benchmark's, which is written when it has passed.
+static void judge_results(struct slurm_run_state *state) {
+  json_t *json = NULL;
+  if (json_file_load(state->results, "results", &json) != 0) {
+    state->progress = SLURM_FAILED;
+    copy_text(state->reason, sizeof state->reason, weft_last_error());
+    return;
+  }
+  const json_t *passed = json_object_get(json, "passed");
+  state->progress = !passed || json_is_true(passed) ? SLURM_PASSED : SLURM_FAILED;
+  if (state->progress == SLURM_FAILED)
+    copy_text(state->reason, sizeof state->reason, json_string_value(json_object_get(json, "error")));
+  if (state->progress == SLURM_FAILED && !state->reason[0])
+    copy_text(state->reason, sizeof state->reason, "a rank failed: the report has its reason");
+  json_decref(json);
+}
+
+// The exit status that the job's script left; negative: it left none.
+static int left_status(const struct slurm_record *record, const struct slurm_run_record *run) {
+  char *path = slurm_record_path(record, run, SLURM_FILE_STATUS);
+  json_t *json = NULL;
+  int status = -1;
+  if (path && json_file_load(path, "the status of a run", &json) == 0 &&
+      json_is_integer(json_object_get(json, "exit_status")))
+    status = (int)json_integer_value(json_object_get(json, "exit_status"));
+  json_decref(json);
+  free(path);
+  return status;
+}
+
+static bool is(const char *a, const char *b) {
+  return strcmp(a, b) == 0;
+}
+
+// A job that has ended, or that Slurm has forgotten (`job` NULL). Slurm's word goes before old results: a job that was
+// cancelled or ran into its limit has not passed.
+static void judge_end(const struct slurm_record *record, const struct slurm_run_record *run,
+                      struct slurm_run_state *state, const struct slurm_job *job) {
+  int status = left_status(record, run);
+  if (state->results)
+    judge_results(state);
+  bool cancelled = job && is(job->state, "CANCELLED");
+  if (state->results && !cancelled && (!job || state->progress == SLURM_FAILED || is(job->state, "COMPLETED")))
+    return;
+  if (cancelled)
+    state->progress = SLURM_CANCELLED;
+  else if (!job && status < 0)
+    state->progress = SLURM_LOST;
+  else
+    state->progress = SLURM_FAILED;
+  if (state->reason[0])
+    return;
+  if (job && status > 0)
+    snprintf(state->reason, sizeof state->reason, "the job ended as %s, the run with exit status %d", job->state,
+             status);
+  else if (job)
+    snprintf(state->reason, sizeof state->reason, "the job ended as %s (%s)%s", job->state, job->reason,
+             state->results ? "" : " and left no results");
+  else if (status >= 0)
+    snprintf(state->reason, sizeof state->reason, "the run ended with exit status %d and left no results", status);
+  else
+    copy_text(state->reason, sizeof state->reason, "Slurm does not know the job, and it left no results");
+}
+
+// What a job says of a run that has it to itself, or its own task of an array.
+static void judge_alone(const struct slurm_record *record, const struct slurm_run_record *run,
+                        struct slurm_run_state *state, const struct slurm_job *job) {
+  if (!job || slurm_job_ended(job))
+    judge_end(record, run, state, job);
+  else
+    state->progress = slurm_job_waits(job) ? SLURM_WAITS : SLURM_RUNS;
+}
+
+// One job has several runs, one after the other: this one may have ended, or not begun, whatever becomes of the job.
+static void judge_part(const struct slurm_record *record, const struct slurm_run_record *run,
+                       struct slurm_run_state *state, const struct slurm_job *job) {
+  if (left_status(record, run) >= 0) {
+    judge_end(record, run, state, NULL);
+    return;
+  }
+  judge_alone(record, run, state, job);
+  if (state->progress != SLURM_RUNS || state->phase >= 0)
+    return;
+  state->progress = SLURM_WAITS;
+  snprintf(state->reason, sizeof state->reason, "for the runs before it in job %u", job->id);
+}
+
+static void read_state(const struct slurm_record *record, const struct slurm_run_record *run,
+                       const struct slurm_jobs *queue, struct slurm_run_state *state) {
+  const struct slurm_job_record *of = &record->jobs[run->job];
+  const struct slurm_job *job = of->id ? slurm_jobs_find(queue, of->id, run->task) : NULL;
+  *state = (struct slurm_run_state){.phase = -1};
+  if (!of->id)
+    return;
+  char *path = slurm_record_path(record, run, "");
+  struct slurm_phases phases = {0};
+  if (path) {
+    slurm_phases_read(&phases, path, NULL, NULL);
+    state->results = slurm_newest_file(path, SLURM_FILE_RESULTS, NULL);
+  }
+  state->phase = phases.phase - 1;
+  slurm_phases_free(&phases);
+  free(path);
+  if (job) {
+    copy_text(state->job_state, sizeof state->job_state, job->state);
+    copy_text(state->nodes, sizeof state->nodes, job->nodes);
+  }
+  if (of->num_runs > 1 && run->task < 0)
+    judge_part(record, run, state, job);
+  else
+    judge_alone(record, run, state, job);
+  if (job && state->progress == SLURM_WAITS && !state->reason[0] && !is(job->reason, "None"))
+    copy_text(state->reason, sizeof state->reason, job->reason);
+}
+
+int slurm_states_read(const struct slurm_record *record, struct slurm_run_state *list, bool *silent) {
+  struct slurm_jobs queue = {0};
+  int err = slurm_jobs_read(&queue);
+  bool unasked = err && silent;
+  if (unasked) {
+    *silent = true;
+    err = 0;
+  }
+  for (size_t i = 0; !err && i < record->num_runs; i++) {
+    read_state(record, &record->runs[i], &queue, &list[i]);
+    if (unasked && list[i].progress == SLURM_LOST)
+      copy_text(list[i].reason, sizeof list[i].reason, "it has left no results, and Slurm could not be asked");
+  }
+  slurm_jobs_free(&queue);
+  return err;
+}
+
+void slurm_states_free(struct slurm_run_state *list, size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    free(list[i].results);
+    list[i].results = NULL;
+  }
+}

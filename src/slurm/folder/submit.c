@@ -1,0 +1,104 @@
+// Submission: each job once, whatever interrupts it.
+#include "slurm/folder/submit.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "base/text/text.h"
+#include "slurm/job/job.h"
+
+static int add_dependencies(const struct slurm_record *record, const struct slurm_job_record *job, struct text *text) {
+  for (size_t i = 0; i < json_array_size(job->needs); i++) {
+    const json_t *need = json_array_get(job->needs, i);
+    text_add(text, "%s%s:%u", text->size ? "," : "", json_string_value(json_object_get(need, "type")),
+             record->jobs[json_integer_value(json_object_get(need, "job"))].id);
+  }
+  return text->failed ? fail(WEFT_ERR_NOMEM, "no memory for dependencies") : 0;
+}
+
+static int submit(const struct slurm_record *record, const struct slurm_job_record *job, bool test_only, uint32_t *id) {
+  struct text needs = {0}, wrap = {0};
+  char *script = slurm_record_path(record, NULL, job->script ? job->script : "");
+  int err = script ? 0 : fail(WEFT_ERR_NOMEM, "no memory for a path");
+  if (!err && !test_only)
+    err = add_dependencies(record, job, &needs);
+  if (job->cancels >= 0)
+    text_add(&wrap, "scancel %u", record->jobs[job->cancels].id);
+  struct slurm_submit submit = {.script = script,
+                                .directory = record->directory,
+                                .wrap = wrap.data,
+                                .name = job->name,
+                                .dependencies = needs.data,
+                                .array = job->array,
+                                .test_only = test_only};
+  if (!err && (err = slurm_job_submit(&submit, id)) != 0)
+    fail_context(err, "job %s", job->name);
+  free(script);
+  text_free(&needs);
+  text_free(&wrap);
+  return err;
+}
+
+static bool any_left(const struct slurm_record *record) {
+  for (size_t i = 0; i < record->num_jobs; i++)
+    if (record->jobs[i].id == 0)
+      return true;
+  return false;
+}
+
+static int submit_left(struct slurm_record *record, const struct slurm_jobs *queue, slurm_submitted_fn *told,
+                       void *arg) {
+  int err = 0;
+  for (size_t i = 0; !err && i < record->num_jobs; i++) {
+    struct slurm_job_record *job = &record->jobs[i];
+    const struct slurm_job *known = job->id ? NULL : slurm_jobs_named(queue, job->name, record->directory);
+    bool again = job->id || known;
+    uint32_t id = job->id;
+    if (known)
+      id = known->id;
+    else if (!job->id)
+      err = submit(record, job, false, &id);
+    if (!err && !job->id)
+      err = slurm_record_submitted(record, i, id);
+    if (!err)
+      told(arg, job, again);
+  }
+  return err;
+}
+
+int slurm_submit(struct slurm_record *record, slurm_submitted_fn *told, void *arg) {
+  struct slurm_jobs queue = {0};
+  int lock = -1, err = slurm_record_lock(record, &lock);
+  if (!err && any_left(record))
+    err = slurm_jobs_read(&queue);
+  if (!err)
+    err = submit_left(record, &queue, told, arg);
+  slurm_jobs_free(&queue);
+  if (lock >= 0)
+    close(lock);
+  return err;
+}
+
+int slurm_submit_test(const struct slurm_record *record) {
+  uint32_t id = 0;
+  int err = 0;
+  for (size_t i = 0; !err && i < record->num_jobs; i++)
+    if (record->jobs[i].script)
+      err = submit(record, &record->jobs[i], true, &id);
+  return err;
+}
+
+int slurm_batch_cancel(const struct slurm_record *record, size_t *count) {
+  struct slurm_jobs queue = {0};
+  int err = slurm_jobs_read(&queue);
+  *count = 0;
+  for (size_t i = 0; !err && i < queue.count; i++)
+    for (size_t j = 0; !err && j < record->num_jobs; j++)
+      if (record->jobs[j].id == queue.list[i].id && !slurm_job_ended(&queue.list[i])) {
+        err = slurm_job_cancel(queue.list[i].id, queue.list[i].task);
+        *count += !err;
+      }
+  slurm_jobs_free(&queue);
+  return err;
+}

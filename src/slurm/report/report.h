@@ -1,0 +1,61 @@
+// The report of a batch: its runs, the ranks of each, and for each grid which step is best.
+#ifndef SLURM_REPORT_REPORT_H
+#define SLURM_REPORT_REPORT_H
+
+#include <stdio.h>
+
+#include "base/text/text.h"
+#include "measure/results.h"
+#include "slurm/folder/state.h"
+
+// One run with what it measured.
+struct slurm_reported {
+  const struct slurm_run_record *run;
+  const struct slurm_run_state *state;
+  struct results results; // of an elastic plan
+  bool has_results;
+  double metric; // `default`: GB/s of the last phase that passed, dispatch and combine, mean over its ranks; 0: none
+};
+
+struct slurm_report {
+  const struct slurm_record *record;
+  struct slurm_run_state *states; // [record->num_runs]
+  struct slurm_reported *runs;    // likewise
+  bool silent;                    // Slurm could not be asked: the states are what the files say
+};
+
+// Asks Slurm how the runs stand, and reads their results.
+int slurm_report_open(struct slurm_report *report, const struct slurm_record *record);
+void slurm_report_close(struct slurm_report *report);
+
+// Of a rank: the last phase that it passed; NULL: it passed none.
+const struct results_rank *slurm_report_last(const struct results *results, size_t rank);
+
+// A step of a test's grid: its iterations together.
+struct slurm_step {
+  const struct slurm_run_record *run; // the first of them
+  uint32_t iterations, passed;
+  double metric, reward; // means over those that passed; not numbers where none did
+};
+
+// The steps of the test, in order, into list[record->num_runs]; returns how many.
+size_t slurm_report_steps(const struct slurm_report *report, const char *test, struct slurm_step *list);
+// The one with the highest reward; NULL: none has one.
+const struct slurm_step *slurm_report_best(const struct slurm_step *list, size_t count);
+// Whether a run is the first of its test.
+bool slurm_report_first(const struct slurm_report *report, size_t run);
+
+// Adds "num_tokens=128 plan=..." to `text`.
+void slurm_report_action(struct text *text, const json_t *action);
+
+// The reports. NOMEM; SYSTEM or LIMIT: `out` cannot be written.
+int slurm_report_write(FILE *out, const struct slurm_report *report, const struct report_options *look);
+int slurm_report_runs(FILE *out, const struct slurm_report *report, const struct report_options *look); // their table
+int slurm_report_text(FILE *out, const struct slurm_report *report, const struct report_options *look);
+void slurm_report_csv(FILE *out, const struct slurm_report *report);
+int slurm_report_json(FILE *out, const struct slurm_report *report);
+
+// Writes DIR/trajectory-TEST.csv for each test with a grid: step, action.*, reward, observation.*.
+int slurm_report_trajectories(const struct slurm_report *report);
+
+#endif
