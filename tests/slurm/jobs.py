@@ -1,0 +1,253 @@
+"""`weft slurm` on a real Slurm of four nodes: elastic plans as jobs, and what ends them."""
+
+import csv
+import io
+import json
+import os
+import pathlib
+import signal
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "support"))
+from batch import Batch, numbers  # noqa: E402
+from cluster import Cluster  # noqa: E402
+from tool import main, wait_for  # noqa: E402
+
+LONG = [[0, 1, 2, 3]] + 20 * [[0, 1, 2, 3], [0, 1, 2]]  # with MANY goes on for as long as a test needs
+MANY = {"iterations": 1000}
+
+
+def last_line(text):
+    return text.strip().splitlines()[-1]
+
+
+def plans_over_nodes(cluster):
+    """Classic plans over two and four nodes: phases are shown, the report has every rank, and both are of one run."""
+    batch = Batch(cluster, "plans").add("expansion_fault_rejoin", nodes=2, slots=4)
+    text = batch.add("double_expansion", nodes=4, slots=3).run("--follow")
+    for run, plan in zip(("t0", "t1"), batch.plans):
+        for phase in range(len(plan)):
+            assert f"{run}: phase {phase} ({phase + 1} of {len(plan)}) begins" in text, text
+            assert f"{run}: phase {phase} passed" in text, text
+        assert f"{run}: passed" in text, text
+    assert "2 runs passed" in last_line(text), text
+    report = json.loads(batch.weft("report", batch.path, "--format", "json"))
+    assert report["passed"] and report["runs_passed"] == 2
+    for run in report["runs"]:
+        assert run["state"] == "passed" and run["default"] > 0 and run["results"]["passed"], run["why"]
+        assert cluster.job(run["job"])["ExitCode"] == "0:0"
+    rows = list(csv.DictReader(io.StringIO(batch.weft("report", batch.path, "--format", "csv"))))
+    assert {row["rank"] for row in rows if row["run"] == "t0"} == {str(rank) for rank in range(8)}
+    assert all(float(row["gbps"]) > 0 for row in rows)
+    nodes = {row["node"] for row in rows}  # Slurm's names, though all are one host
+    assert {"n1", "n2"} <= nodes <= {"n1", "n2", "n3", "n4"}, nodes
+    shown = batch.weft("report", batch.path, "--html")
+    assert "2 of 2 runs passed" in shown and (batch.path / "t0" / "report.html").stat().st_size > 1000, shown
+
+
+def late_followers(cluster):
+    """The agent of a node that a later phase needs first starts when the phase before that has begun."""
+    batch = Batch(cluster, "late").add("single_expansion", nodes=2, slots=4)
+    batch.run("--followers", "late", "--follow")
+    (file,) = (batch.path / "t0").glob("*/node-*/events.jsonl")
+    first = json.loads(file.read_text().splitlines()[0])
+    begins = next(event for event in batch.events() if event["kind"] == "phase_begin")
+    assert first["time_ns"] > begins["time_ns"], (first, begins)
+
+
+def grid_of_eight(cluster):
+    """In one job, one after the other; the best step is named by the larger bandwidth."""
+    batch = Batch(cluster, "grid").add("no_expansion", nodes=1, slots=4, num_tokens=[4, 8, 16, 32], num_topk=[2, 4])
+    text = batch.run("--single-sbatch", "--follow")
+    assert text.count(": passed") == 8 and len(numbers(text)) == 1, text
+    lines = [line.split(" ", 1)[1] for line in text.splitlines() if ": phase 0 (" in line or ": passed" in line]
+    assert lines.index("t0.step1: passed") < lines.index("t0.step8: phase 0 (1 of 1) begins"), "shown as it goes on"
+    shown = batch.weft("report", batch.path)
+    rows = list(csv.DictReader(io.StringIO((batch.path / "trajectory-t0.csv").read_text())))
+    assert [row["step"] for row in rows] == [str(step + 1) for step in range(8)], rows
+    assert len({(row["action.num_tokens"], row["action.num_topk"]) for row in rows}) == 8, rows
+    best = max(rows, key=lambda row: float(row["observation.default"]))
+    assert f"t0: best of 8 steps is step {best['step']} (" in shown, (rows, shown)
+    assert best["reward"] == best["observation.default"], "bandwidth is the better the larger"
+
+
+def nothing_twice(cluster):
+    """A test behind another one; the same command again submits nothing, also where a number was not noted."""
+    batch = Batch(cluster, "again").add("no_expansion", nodes=1)
+    batch.add("no_expansion", nodes=1, test='dependencies = [{type = "start_post_comp", id = "t0"}]')
+    first = batch.start()
+    file = batch.path / "batch.json"
+    record = json.loads(file.read_text())
+    record["jobs"][1].pop("id")  # as if the command had been killed behind sbatch
+    file.write_text(json.dumps(record))
+    again = batch.run()
+    assert numbers(again) == first and again.count("(submitted before)") == 2, again
+    batch.follow()
+    one, two = (cluster.job(number) for number in first)
+    assert one["EndTime"] <= two["StartTime"], (one, two)
+    batch.add("no_expansion")
+    assert "has another batch already" in batch.run(status=3)
+
+
+def array(cluster):
+    """A task for each step of a grid."""
+    batch = Batch(cluster, "array").add("no_expansion", nodes=1, slots=4, num_tokens=[4, 8])
+    text = batch.run("--array", "--follow")
+    assert text.count(": passed") == 2 and len(numbers(text)) == 1, text
+    assert [run["task"] for run in batch.states()] == [0, 1]
+
+
+def running(cluster, name, *options):
+    """A batch with a job that is in a phase, and the job's number."""
+    batch = Batch(cluster, name).add(LONG, slots=2, **MANY)
+    (number,) = batch.start(*options)
+    wait_for("phase 1", lambda: batch.began(1) or cluster.state(number) == "FAILED")
+    assert batch.began(1), batch.logs()
+    return batch, number
+
+
+def agents(cluster, word):
+    """Agents of the cluster's jobs whose command line has the word."""
+    found = []
+    for pid in cluster.strays():
+        try:
+            line = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"elastic" in line and word in line and b"srun" not in line[0]:
+            found.append(pid)
+    return found
+
+
+def expect_bad(cluster, batch, number, job_state, run_state, *words):
+    """The job has that state; what was measured is there, and no process."""
+    assert cluster.wait_end(number)[0] == job_state, (cluster.job(number), batch.logs())
+    batch.follow(status=1)
+    (run,) = batch.states()
+    assert run["state"] == run_state, run
+    text = run["why"] + run.get("results", {}).get("error", "") + batch.logs()
+    for word in words:
+        assert word in text, (word, text)
+    wait_for("the end of all agents", lambda: not agents(cluster, b"elastic"))
+    return run
+
+
+def killed_follower(cluster):
+    """With SIGKILL: the run names a rank of its and the phase, and its exit status is that of the job."""
+    batch, number = running(cluster, "killed")
+    (follower,) = wait_for("a follower", lambda: agents(cluster, b"--rank-server"))
+    os.kill(follower, signal.SIGKILL)
+    run = expect_bad(cluster, batch, number, "FAILED", "failed", " was lost in phase ")
+    assert run["results"]["exit_status"] == int(cluster.job(number)["ExitCode"].split(":")[0]) != 0, run["results"]
+    assert any(rank["state"] == "passed" for rank in run["results"]["phases"][0]["ranks"]), "what was measured is kept"
+
+
+def cancelled(cluster):
+    """By `weft slurm cancel`, in a phase: what was measured is kept, and a second one finds nothing to do."""
+    batch, number = running(cluster, "cancelled")
+    assert batch.weft("cancel", batch.path).startswith("1 job cancelled")
+    run = expect_bad(cluster, batch, number, "CANCELLED", "cancelled")
+    assert any(rank["state"] == "passed" for rank in run["results"]["phases"][0]["ranks"]), run["results"]
+    assert batch.weft("cancel", batch.path).startswith("0 jobs cancelled")
+
+
+def near_the_time_limit(cluster):
+    """The signal that --signal=B:USR1@N sends: the run says so with its phase, and keeps what was measured."""
+    batch, number = running(cluster, "limit")
+    cluster.call("scancel", "--batch", "--signal=USR1", number)
+    run = expect_bad(cluster, batch, number, "FAILED", "failed", "the time limit is near (SIGUSR1): ended in phase")
+    assert run["results"]["exit_status"] == 128 + signal.SIGUSR1, run["results"]["exit_status"]
+    assert cluster.job(number)["ExitCode"] == f"{128 + signal.SIGUSR1}:0"
+
+
+def drained_node(cluster):
+    """A job that needs it waits and says why; nothing of it ever runs."""
+    cluster.call("scontrol", "update", "nodename=n4", "state=drain", "reason=test")
+    try:
+        batch = Batch(cluster, "drained").add("no_expansion", nodes=4, slots=1)
+        (number,) = batch.start()
+        wait_for("the reason", lambda: cluster.job(number).get("Reason") not in (None, "None"))
+        (run,) = batch.states()
+        assert run["state"] == "waits" and run["why"] and run["why"] != "None", run
+        batch.weft("cancel", batch.path)
+        batch.follow(status=1)
+        assert batch.states()[0]["state"] == "cancelled"
+    finally:
+        cluster.call("scontrol", "update", "nodename=n4", "state=resume")
+
+
+def test_only(cluster):
+    """Slurm says whether it could run, and a job that could not is refused with Slurm's words."""
+    batch = Batch(cluster, "only").add("no_expansion")
+    assert "1 job could run here" in batch.run("--test-only")
+    said = Batch(cluster, "wrong").add("no_expansion").run("--test-only", "--partition", "nowhere", status=3)
+    assert "nvalid partition" in said and "wrong.t0" in said, said
+    assert batch.states()[0]["state"] == "not_submitted"
+
+
+def lost_terminal(cluster):
+    """A follower that is hung up leaves the job alone, and another one shows it again."""
+    batch = Batch(cluster, "terminal").add("single_expansion", slots=4)
+    batch.start()
+    with batch.follower() as follower:
+        wait_for("its first line", follower.stdout.readline)
+        follower.send_signal(signal.SIGHUP)
+        assert follower.wait(30) == 128 + signal.SIGHUP
+    assert "t0: passed" in batch.follow()
+
+
+def requeued(cluster):
+    """By its administrator: it begins again, and the report is that of the second attempt."""
+    batch, number = running(cluster, "requeued", "--requeue")
+    plan = batch.path / "t0" / "plan.json"
+    plan.write_text(json.dumps([[0, 1, 2, 3], [0, 1]]))  # what the second attempt reads
+    cluster.call("scontrol", "requeue", number)
+    wait_for("the queue", lambda: cluster.state(number) == "PENDING")
+    cluster.call("scontrol", "update", f"jobid={number}", "starttime=now")
+    batch.follow()
+    assert cluster.job(number)["Restarts"] == "1", cluster.job(number)
+    (run,) = batch.states()
+    assert run["state"] == "passed" and len(run["results"]["phases"]) == 2, run
+
+
+def cut_link():
+    """The network of a node is lost: the run ends and names it, and what was measured is kept."""
+    with Cluster(namespaces=True) as cluster:
+        batch = Batch(cluster, "cut").add(LONG, slots=2, **{**MANY, "timeout_ms": 4000})
+        (number,) = batch.start("--nodelist", "n2,n3")
+        wait_for("phase 1", lambda: batch.began(1) or cluster.state(number) == "FAILED")
+        assert batch.began(1), batch.logs()
+        cluster.network.cut(3)
+        wait_for("the lead's results", lambda: list((batch.path / "t0").glob("*/results.json")), 60)
+        (file,) = (batch.path / "t0").glob("*/results.json")
+        results = json.loads(file.read_text())
+        assert not results["passed"] and results["error"], results["error"]
+        cluster.network.join(3)
+        assert cluster.wait_end(number, 60)[0] in ("FAILED", "NODE_FAIL"), cluster.job(number)
+
+
+ON_ONE = (plans_over_nodes, late_followers, grid_of_eight, nothing_twice, array, killed_follower, cancelled,
+          near_the_time_limit, drained_node, test_only, lost_terminal, requeued)
+
+
+def each(test):
+    def run():
+        with Cluster() as cluster:
+            test(cluster)
+    return run
+
+
+def all_on_one():
+    """In the order of the list, on one cluster."""
+    with Cluster() as cluster:
+        for test in ON_ONE:
+            began = time.monotonic()
+            test(cluster)
+            print(f"passed: {test.__name__} ({time.monotonic() - began:.1f} s)", flush=True)
+
+
+if len(sys.argv) > 1:
+    main({**{test.__name__: each(test) for test in ON_ONE}, "cut_link": cut_link})
+else:
+    main({"all_on_one": all_on_one, "cut_link": cut_link})

@@ -1,0 +1,53 @@
+// What squeue prints becomes jobs, and what is no such line is told.
+#include "cmocka_all.h"
+
+#include <string.h>
+
+#include <weft/err.h>
+#include <weft/weft.h>
+
+#include "slurm/job/job.h"
+
+static void jobs_and_tasks(void **state) {
+  struct slurm_jobs jobs = {0};
+  (void)state;
+  assert_int_equal(slurm_jobs_parse(&jobs, "12|RUNNING|None|n[1-2]|sweep.a|/scratch/sweep\n"
+                                           "13_0|PENDING|Resources||sweep.b|/scratch/a|b\n"
+                                           "13_1|CANCELLED|None|n3|sweep.b|/scratch/a|b\n"),
+                   0);
+  assert_int_equal(jobs.count, 3);
+  const struct slurm_job *one = slurm_jobs_find(&jobs, 12, -1), *task = slurm_jobs_find(&jobs, 13, 1);
+  assert_non_null(one);
+  assert_string_equal(one->nodes, "n[1-2]");
+  assert_false(slurm_job_waits(one) || slurm_job_ended(one));
+  assert_non_null(task);
+  assert_true(slurm_job_ended(task));
+  assert_true(slurm_job_waits(slurm_jobs_find(&jobs, 13, 0)));
+  assert_null(slurm_jobs_find(&jobs, 13, 2));
+  assert_null(slurm_jobs_find(&jobs, 14, -1));
+  assert_ptr_equal(slurm_jobs_named(&jobs, "sweep.a", "/scratch/sweep"), one);
+  assert_non_null(slurm_jobs_named(&jobs, "sweep.b", "/scratch/a|b"));
+  assert_null(slurm_jobs_named(&jobs, "sweep.a", "/scratch/other"));
+  slurm_jobs_free(&jobs);
+}
+
+static void other_lines(void **state) {
+  static const char *const lines[] = {"slurm_load_jobs error: down\n", "12|RUNNING|None|n1|name\n",
+                                      "x|RUNNING|None|n1|name|/dir\n", "0|RUNNING|None|n1|name|/dir\n",
+                                      "12_a|RUNNING|None|n1|name|/dir\n"};
+  struct slurm_jobs jobs = {0};
+  (void)state;
+  for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+    assert_int_equal(slurm_jobs_parse(&jobs, lines[i]), WEFT_ERR_PROTOCOL);
+    assert_non_null(strstr(weft_last_error(), "ID|STATE|REASON|NODES|NAME|DIRECTORY"));
+    assert_int_equal(jobs.count, 0);
+  }
+  assert_int_equal(slurm_jobs_parse(&jobs, ""), 0);
+  assert_int_equal(jobs.count, 0);
+  slurm_jobs_free(&jobs);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(jobs_and_tasks), cmocka_unit_test(other_lines)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

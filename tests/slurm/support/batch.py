@@ -1,0 +1,83 @@
+"""Scenarios of elastic plans, run by `weft slurm` on the cluster of a test, and what they leave."""
+
+import json
+import re
+import subprocess
+
+from tool import SOURCE, WEFT
+
+SMALL = {"hidden_dim": 256, "num_tokens": 8, "iterations": 2, "warmup": 1, "timeout_ms": 20000}
+
+
+class Batch:
+    """A scenario with its directory; `cluster` is where it goes."""
+
+    def __init__(self, cluster, name):
+        self.cluster, self.name, self.work = cluster, name, cluster.folder / "work"
+        self.path, self.scenario = self.work / name, self.work / f"{name}.toml"
+        self.tests, self.plans = [], []
+
+    def add(self, plan, nodes=2, slots=4, test="", **arguments):
+        """A test with a plan, a list or the name of one in plans/. `test`: further lines of it."""
+        number = len(self.tests)
+        file = SOURCE / "plans" / f"{plan}.json" if isinstance(plan, str) else self.work / f"{self.name}-{number}.json"
+        if not isinstance(plan, str):
+            file.write_text(json.dumps(plan))
+        self.plans.append(json.loads(file.read_text()))
+        values = {"docker_image_url": "none", "plan": str(file), "num_processes_per_node": slots,
+                  "service_startup_timeout_seconds": 120, **SMALL, **arguments}
+        self.tests.append(f"""
+[[Tests]]
+id = "t{number}"
+name = "t{number}"
+description = "a plan"
+test_template_name = "NixlEP"
+num_nodes = {nodes}
+{test}
+[Tests.cmd_args]
+""" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items()))
+        return self
+
+    def weft(self, *arguments, status=0, seconds=120):
+        """What `weft slurm` prints."""
+        done = self.cluster.call(WEFT, "slurm", *arguments, check=False, seconds=seconds)
+        assert done.returncode == status, f"{arguments}: {done.returncode}\n{done.stdout}{done.stderr}\n{self.logs()}"
+        return done.stdout + done.stderr
+
+    def run(self, *arguments, status=0):
+        """`weft slurm run` of the scenario."""
+        self.scenario.write_text(f'name = "{self.name}"\n' + "".join(self.tests))
+        return self.weft("run", self.scenario, "--output-dir", self.work, "--weft", WEFT, *arguments, status=status)
+
+    def start(self, *arguments):
+        """Submits, and returns the jobs' numbers."""
+        return numbers(self.run(*arguments))
+
+    def follow(self, status=0):
+        return self.weft("status", self.path, "--follow", status=status)
+
+    def follower(self):
+        """One that goes on beside the test."""
+        return subprocess.Popen([WEFT, "slurm", "status", str(self.path), "--follow"], stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True, env=self.cluster.environment)
+
+    def states(self):
+        return json.loads(self.weft("status", self.path, "--json"))["runs"]
+
+    def events(self, run="t0"):
+        """Those of the newest lead agent."""
+        files = sorted((self.path / run).glob("*/events.jsonl"), key=lambda one: one.stat().st_mtime)
+        texts = [text for text in map(lambda file: file.read_text(), files) if "run_begin" in text]
+        return [json.loads(line) for line in texts[-1].splitlines(keepends=True) if line[-1] == "\n"] if texts else []
+
+    def began(self, phase, run="t0"):
+        return any(event["kind"] == "phase_begin" and event["phase"] >= phase for event in self.events(run))
+
+    def logs(self):
+        files = [*self.path.glob("**/job.log"), *self.path.glob("**/node-*.log")]
+        return "\n".join(f"--- {file.name}\n" + "\n".join(file.read_text().splitlines()[-25:]) for file in files)
+
+
+def numbers(text):
+    """Of the jobs that `weft slurm run` names."""
+    return [int(number) for number in re.findall(r"^job (\d+):", text, re.MULTILINE)]
