@@ -95,9 +95,9 @@ class Toml(bench.BenchTest):
                            ("[global]\nnum_iter = 1\n", "line 1: [global] is a table; options stand at the top"),
                            ("num_iter = 0\n", "line 1: num_iter: 0 is out of range"),
                            ('scheme = "all"\n', 'line 1: scheme: "all" is none of'),
-                           ("num_iter = \n", "line 1: it is not TOML")):
+                           ("num_iter = \n", ":1:12: it is not TOML")):
             self.wrong(2, says, *self.write(text))
-        self.wrong(3, "cannot read the config_file", "--config_file", self.path.with_suffix(".none"))
+        self.wrong(3, "config_file: cannot read", "--config_file", self.path.with_suffix(".none"))
 
     def test_secrets_of_the_file_are_not_shown(self):
         said = self.bench(*bench.SMALL, *self.write('obj_secret_key = "THESECRET"\n'))
