@@ -86,5 +86,8 @@ def write():
 if __name__ == "__main__":
     if sys.argv[1:] == ["--write"]:
         write()
+    elif "no tomlplusplus" in slurm("verify", CASES[0]).stderr:
+        print("skipped: this build has no tomlplusplus")
+        sys.exit(77)
     else:
         unittest.main()
