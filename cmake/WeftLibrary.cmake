@@ -50,27 +50,29 @@ foreach(target weft_shared weft_static)
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 endforeach()
 
+# Each file belongs to a component: `cmake --install` takes all of them, and cmake/WeftPackages.cmake a package of each.
 if(TARGET weft)
-  install(TARGETS weft RUNTIME)
+  install(TARGETS weft RUNTIME COMPONENT tool)
 endif()
-install(TARGETS weft_shared EXPORT weft LIBRARY)
+install(TARGETS weft_shared EXPORT weft LIBRARY COMPONENT library NAMELINK_COMPONENT dev)
 if(TARGET weft_cuda_plugin)
-  install(TARGETS weft_cuda_plugin LIBRARY NAMELINK_SKIP)
+  install(TARGETS weft_cuda_plugin LIBRARY COMPONENT plugin-cuda NAMELINK_SKIP)
 endif()
-install(TARGETS weft_static EXPORT weft-static ARCHIVE)
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/weft TYPE INCLUDE FILES_MATCHING PATTERN "*.h")
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/plans DESTINATION ${CMAKE_INSTALL_DATADIR}/weft FILES_MATCHING PATTERN "*.json")
-install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/LICENSE TYPE DOC)
+install(TARGETS weft_static EXPORT weft-static ARCHIVE COMPONENT dev)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/weft TYPE INCLUDE COMPONENT dev FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/plans DESTINATION ${CMAKE_INSTALL_DATADIR}/weft COMPONENT tool
+  FILES_MATCHING PATTERN "*.json")
+install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/LICENSE TYPE DOC COMPONENT tool)
 
 # find_package(weft) gives weft::weft; COMPONENTS static adds weft::static, which needs the libraries below it too.
 set(weft_package ${CMAKE_INSTALL_LIBDIR}/cmake/weft)
-install(EXPORT weft NAMESPACE weft:: FILE weft-targets.cmake DESTINATION ${weft_package})
-install(EXPORT weft-static NAMESPACE weft:: FILE weft-static-targets.cmake DESTINATION ${weft_package})
+install(EXPORT weft NAMESPACE weft:: FILE weft-targets.cmake DESTINATION ${weft_package} COMPONENT dev)
+install(EXPORT weft-static NAMESPACE weft:: FILE weft-static-targets.cmake DESTINATION ${weft_package} COMPONENT dev)
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/weft-config.cmake.in ${PROJECT_BINARY_DIR}/weft-config.cmake
   INSTALL_DESTINATION ${weft_package})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/weft-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/weft-config.cmake ${PROJECT_BINARY_DIR}/weft-config-version.cmake
-  DESTINATION ${weft_package})
+  DESTINATION ${weft_package} COMPONENT dev)
 
 # The pkg-config file finds its prefix from where it lies, so that a tree can be moved.
 file(RELATIVE_PATH WEFT_PC_PREFIX ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
@@ -80,4 +82,4 @@ list(TRANSFORM CMAKE_C_IMPLICIT_LINK_DIRECTORIES PREPEND -L OUTPUT_VARIABLE weft
 list(REMOVE_ITEM WEFT_LIBRARY_NEEDS_PC ${weft_known})
 list(JOIN WEFT_LIBRARY_NEEDS_PC " " WEFT_PC_LIBS_PRIVATE)
 configure_file(${PROJECT_SOURCE_DIR}/cmake/weft.pc.in ${PROJECT_BINARY_DIR}/weft.pc @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/weft.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+install(FILES ${PROJECT_BINARY_DIR}/weft.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT dev)

@@ -34,6 +34,8 @@ library libfabric           libfabric-dev
 file /usr/share/javascript/chart.js/chart.min.js libjs-chart.js
 file /usr/include/toml++/toml.h libtomlplusplus-dev
 command c++                 g++
+command dpkg-shlibdeps      dpkg-dev
+command file                file
 "
 test_needs="
 library cmocka              libcmocka-dev
@@ -55,6 +57,17 @@ command doxygen             doxygen
 command abidiff             abigail-tools
 command chromium            chromium
 command python3-config      python3-dev
+command podman              podman
+command buildah             buildah
+command runc                runc
+command catatonit           catatonit
+command debootstrap         debootstrap
+command iptables            iptables
+file /usr/lib/podman/netavark netavark
+file /usr/lib/podman/aardvark-dns aardvark-dns
+command zsh                 zsh
+command fish                fish
+command mandoc              mandoc
 "
 # The same for arm64, by a cross compiler. Its libraries stand beside this machine's.
 arm64_libraries='s/^library .*/&:arm64/p'
@@ -130,9 +143,10 @@ install_packages() {
   rm -f "$log"
 }
 
-# Package by package, since one that is not to be had keeps apt from installing the others.
+# All at once, or else package by package, since one that is not to be had keeps apt from installing the others.
 install_wanted() {
   find_missing <<<"$build_wanted"
+  if [ ${#missing[@]} -eq 0 ] || (install_packages) 2>/dev/null; then return; fi
   local package
   for package in "${missing[@]}"; do
     missing=("$package")
