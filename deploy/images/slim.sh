@@ -3,10 +3,11 @@
 # Runs in the image, after what installs something. dpkg's list says what is left.
 set -eu
 
-# In this order: scripts of the first need the last.
+# In this order: scripts of the first need the last. Those of AMD's GPUs come with UCX in Debian 13, which does without.
 unused="adduser e2fsprogs logsave libext2fs2 libss2 mount util-linux-extra passwd login init-system-helpers
-  sysvinit-utils ncurses-bin tzdata bsdutils libfdisk1 apt debian-archive-keyring gpgv libapt-pkg6.0 debconf
-  libdebconfclient0 perl-base mawk"
+  sysvinit-utils ncurses-bin tzdata bsdutils libfdisk1 apt debian-archive-keyring gpgv libapt-pkg6.0 libapt-pkg7.0
+  libamdhip64-5 libamd-comgr2 libllvm17t64 libz3-4 libhsa-runtime64-1 libhsakmt1 debconf libdebconfclient0
+  perl-base mawk"
 
 for package in $unused; do
   if [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ]; then
