@@ -50,6 +50,7 @@ class Terminal:
         os.kill(self.process, 9)
         os.waitpid(self.process, 0)
         os.close(self.terminal)
+HIDDEN = "rank", "slurm await"  # which other commands start
 
 
 class Completion(tool.ToolTest):
@@ -67,7 +68,7 @@ class Completion(tool.ToolTest):
             self.skipTest(f"no {program} here (scripts/install-deps.sh --test)")
 
     def options(self):
-        return [row for row in json.loads(self.passes("info", "--json"))["options"] if row["command"] != "rank"]
+        return [row for row in json.loads(self.passes("info", "--json"))["options"] if row["command"] not in HIDDEN]
 
     def bash(self, *words):
         said = subprocess.run(["bash", "--norc", "-c", BASH, "bash", self.files["bash"], *words], capture_output=True,

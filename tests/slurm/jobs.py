@@ -204,7 +204,8 @@ def requeued(cluster):
     plan.write_text(json.dumps([[0, 1, 2, 3], [0, 1]]))  # what the second attempt reads
     cluster.call("scontrol", "requeue", number)
     wait_for("the queue", lambda: cluster.state(number) == "PENDING")
-    cluster.call("scontrol", "update", f"jobid={number}", "starttime=now")
+    # A slurmd refuses a job that begins in the second in which its first attempt was killed.
+    cluster.call("scontrol", "update", f"jobid={number}", "starttime=now+2")
     batch.follow()
     assert cluster.job(number)["Restarts"] == "1", cluster.job(number)
     (run,) = batch.states()
