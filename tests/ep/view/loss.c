@@ -125,7 +125,9 @@ static void tell(struct fault_scenario story, int victim_signal) {
   if (story.expect_fenced) { // it lies stopped: wake it when the others have gone on without it
     int status;
     assert_int_equal(waitpid(pids[story.victim], &status, WUNTRACED), pids[story.victim]);
-    assert_true(WIFSTOPPED(status));
+    if (!WIFSTOPPED(status))
+      fail_msg("rank %d did not come to where it stops, but ended with status 0x%x%s: %s", story.victim,
+               (unsigned)status, board->fenced[story.victim] ? ", fenced" : "", processes.errors[story.victim]);
     uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
     while (board->operations[0] < 15 && !clock_passed(deadline))
       poll(NULL, 0, 5);
