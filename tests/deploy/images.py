@@ -5,7 +5,6 @@ The base is this machine's Debian release, by debootstrap, kept in build/tools. 
 which the packages are installed, used and removed.
 """
 import json
-import os
 import pathlib
 import re
 import subprocess
@@ -52,7 +51,6 @@ find / -xdev -path /source -prune -o -path /usr/share/weft/sbom.spdx -prune -o -
 
 def setUpModule():
     global podman, packages, spare
-    os.nice(19)  # what it installs and packs takes minutes of processors that other tests share, and waits for no clock
     containers.require()
     podman = containers.Podman()
     unittest.addModuleCleanup(podman.close)
