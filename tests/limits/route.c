@@ -152,6 +152,17 @@ static void figures_that_can_be_true(void **state) {
   assert_true(limits_percent(&unknown, 5) < 0);
 }
 
+// What another program printed for a host with one NIC (docs/results.md): here the NIC has 400 Gb/s.
+static void more_than_a_nic_carries(void **state) {
+  (void)state;
+  struct limits *limits = open_measured();
+  const struct limits_route route = {.to = {.host = "b"}, .transport = "ucx", .devices = "mlx5_1:1"};
+  struct limits_claim claim = {.gbps = 284.98, .window_s = 1};
+  limits_route_bound(limits, &route, &claim.bound);
+  refuses(claim, "285 GB/s is above the bound of nic mlx5_1, 50 GB/s (described by the hardware)");
+  limits_close(limits);
+}
+
 static void figures_that_cannot(void **state) {
   (void)state;
   refuses((struct limits_claim){.gbps = 421, .window_s = 1, .bound = link},
@@ -181,6 +192,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(storage, root_make, root_remove),
       cmocka_unit_test_setup_teardown(nothing_measured, root_make, root_remove),
       cmocka_unit_test(figures_that_can_be_true),
+      cmocka_unit_test_setup_teardown(more_than_a_nic_carries, root_make, root_remove),
       cmocka_unit_test(figures_that_cannot),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
