@@ -3,12 +3,15 @@
 
 Each folder there has files of TOML, arguments.json, and expected.txt, what is printed. After a change that is meant:
     WEFT=build/release/weft WEFT_SOURCE=$PWD tests/slurm/golden.py --write
+The files that docs/guide/slurm.md shows are read, too.
 """
 import json
+import pathlib
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 
 import tool
@@ -73,6 +76,19 @@ class Golden(unittest.TestCase):
             said = f"{tests} test{'s' * (tests != 1)}, {runs} run{'s' * (runs != 1)}\n"
             result = slurm("verify", case)
             self.assertEqual((result.stdout, result.stderr, result.returncode), (said, "", 0), case)
+
+    def test_the_guides_files_make_the_runs_that_it_says(self):
+        guide = (tool.SOURCE / "docs/guide/slurm.md").read_text(encoding="utf-8")
+        files = re.findall(r"(?ms)^```toml\n# ([a-z]+\.toml)\n(.*?)^```$", guide)
+        self.assertEqual([name for name, _ in files], ["test.toml", "scenario.toml", "system.toml"])
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in files:
+                pathlib.Path(folder, name).write_text(text, encoding="utf-8")
+            result = subprocess.run([tool.WEFT, "slurm", "verify", *(name for name, _ in files)], cwd=folder,
+                                    env=tool.environment(), capture_output=True, text=True, timeout=tool.TIMEOUT_S,
+                                    check=False)
+        self.assertEqual((result.stdout, result.stderr, result.returncode), ("1 test, 2 runs\n", "", 0))
+        self.assertIn("here: 1 test, 2 runs", guide)
 
 
 def write():
