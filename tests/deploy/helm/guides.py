@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The guides of clusters: commands run, or are marked for a cluster and show what they print; values that they name are
-there. And the scripts that they name, with a kubectl and a helm that note what they are asked."""
+there, and figures follow from their formulas. And the scripts that they name, with a kubectl and a helm that note what
+they are asked."""
 import json
 import os
 import pathlib
@@ -13,7 +14,7 @@ from chart import CHART, ROOT, VERSIONS, helm, judge, main, yaml
 
 GUIDES = [*sorted((ROOT / "docs/guide/cluster").glob("*.md")), ROOT / "deploy/README.md"]
 SCRIPTS = ROOT / "deploy/scripts"
-PROGRAMS = {"kubectl", "helm", "podman"}
+PROGRAMS = {"kubectl", "helm", "podman", "weft"}
 PODS = "weft-master-x|master|n1|Failed|5||\nweft-worker-x|worker|n2|Running|||\nlate|worker||Pending|||no room\n" \
     "stuck|worker|n3|Pending||ImagePullBackOff|\n"
 
@@ -29,7 +30,7 @@ def commands_for_anybody_run():
     count = 0
     for path in GUIDES:
         for language, lines in blocks(path):
-            assert language in ("sh", "sh cluster", "text"), f"{path.name}: a block of '{language}'"
+            assert language in ("sh", "sh weft", "sh cluster", "text"), f"{path.name}: a block of '{language}'"
             for line in lines if language == "sh" else []:
                 words = shlex.split(line, comments=True)
                 assert words[0] == "helm" and words[1] in ("install", "template"), f"{path.name}: {line}"
@@ -52,6 +53,54 @@ def commands_for_a_cluster_show_what_they_print():
                     program = shlex.split(line, comments=True)[0]
                     known = program in PROGRAMS or (ROOT / program).exists() or program.startswith("deploy/images/")
                     assert known, f"{path.name}: {line}"
+
+
+def shape(line):
+    """A line that is shown, as a pattern: N stands for a number, ... for anything, a blank for blanks."""
+    words = [r"[\d.,]+" if word == "N" else re.escape(word).replace(r"\.\.\.", ".*") for word in line.split()]
+    return r"^\s*" + r"\s+".join(words)
+
+
+def commands_of_weft_print_what_is_shown():
+    """Those of one page share a folder, where plans/ is ours."""
+    count = 0
+    for path in GUIDES:
+        found = list(blocks(path))
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "plans").symlink_to(ROOT / "plans")
+            env = {**os.environ, "COLUMNS": "100", "HOME": folder, "XDG_CACHE_HOME": folder}
+            for (language, lines), (after, wanted) in zip(found, [*found[1:], ("", [])]):
+                if language != "sh weft":
+                    continue
+                said = ""
+                for line in lines:
+                    words = shlex.split(line, comments=True)
+                    assert words[0] == "weft", f"{path.name}: {line}"
+                    done = subprocess.run([os.environ["WEFT"], *words[1:]], env=env, cwd=folder, stdout=subprocess.PIPE,
+                                          stderr=subprocess.PIPE, text=True, timeout=120, check=False)
+                    assert done.returncode == 0, f"{path.name}: {line}: {done.returncode} {done.stderr}"
+                    said += done.stdout
+                    count += 1
+                assert after == "text", f"{path.name}: nothing shows what {lines} print"
+                place = 0
+                for line in wanted:
+                    match = re.compile(shape(line), re.M).search(said, place)
+                    assert match, f"{path.name}: after {lines} no line is like '{line}':\n{said}"
+                    place = match.end()
+    assert count > 5, count
+
+
+def figures_of_windows_follow_from_their_formula():
+    """8 ranks a node, 128 tokens, hidden 7168."""
+    text = (ROOT / "docs/guide/cluster/capacity.md").read_text()
+    wanted = []
+    for nodes in (1, 2, 4, 8):
+        windows, cells = 7 + 2 * 8 * (nodes - 1), []
+        for row in (2 * 7168, 7168 + 7168 // 32):
+            of_rank = windows * 2 * 128 * (row + 2 * 7168)
+            cells += [f"{of_rank / 1e6:.0f} MB", f"{8 * of_rank / 1e9:.2f} GB"]
+        wanted.append(" | ".join(["", *map(str, (nodes, nodes * 8, windows)), *cells, ""]).strip())
+    assert "\n".join(wanted) in text, "\n".join(wanted)
 
 
 def values_that_are_named_are_there():
@@ -126,5 +175,6 @@ def sweep_runs_each_value_and_says_which_failed():
 
 
 main({test.__name__: test for test in (
-    commands_for_anybody_run, commands_for_a_cluster_show_what_they_print, values_that_are_named_are_there,
+    commands_for_anybody_run, commands_of_weft_print_what_is_shown, commands_for_a_cluster_show_what_they_print,
+    figures_of_windows_follow_from_their_formula, values_that_are_named_are_there,
     collect_says_how_pods_stand, clean_up_removes_one_run_alone, sweep_runs_each_value_and_says_which_failed)})
