@@ -3,11 +3,12 @@
 
 Each folder there has files of TOML, arguments.json, and expected.txt, what is printed. After a change that is meant:
     WEFT=build/release/weft WEFT_SOURCE=$PWD tests/slurm/golden.py --write
-The files that docs/guide/slurm.md shows are read, too.
+The files of docs/guide/slurm.md are read, and its commands run as far as they need no Slurm.
 """
 import json
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -77,18 +78,30 @@ class Golden(unittest.TestCase):
             result = slurm("verify", case)
             self.assertEqual((result.stdout, result.stderr, result.returncode), (said, "", 0), case)
 
-    def test_the_guides_files_make_the_runs_that_it_says(self):
+    def test_the_guides_files_and_commands_are_right(self):
         guide = (tool.SOURCE / "docs/guide/slurm.md").read_text(encoding="utf-8")
         files = re.findall(r"(?ms)^```toml\n# ([a-z]+\.toml)\n(.*?)^```$", guide)
         self.assertEqual([name for name, _ in files], ["test.toml", "scenario.toml", "system.toml"])
         with tempfile.TemporaryDirectory() as folder:
             for name, text in files:
                 pathlib.Path(folder, name).write_text(text, encoding="utf-8")
-            result = subprocess.run([tool.WEFT, "slurm", "verify", *(name for name, _ in files)], cwd=folder,
-                                    env=tool.environment(), capture_output=True, text=True, timeout=tool.TIMEOUT_S,
-                                    check=False)
-        self.assertEqual((result.stdout, result.stderr, result.returncode), ("1 test, 2 runs\n", "", 0))
+            pathlib.Path(folder, "plans").symlink_to(tool.SOURCE / "plans")
+            said = {line: self.command(line, folder) for block in re.findall(r"(?ms)^```sh\n(.*?)^```$", guide)
+                    for line in block.splitlines() if re.match("weft slurm (verify|dry-run|run) ", line)}
+        self.assertGreater(len(said), 5)
+        [verified] = [text for line, text in said.items() if " verify " in line]
+        self.assertEqual(verified, "1 test, 2 runs\n")
         self.assertIn("here: 1 test, 2 runs", guide)
+
+    def command(self, line, folder):
+        """What it prints: `run` as dry-run, which takes the same options but for those of running."""
+        words = [word for word in shlex.split(line, comments=True) if word not in ("--follow", "--test-only")]
+        if words[2] == "run":
+            words[2] = "dry-run"
+        result = subprocess.run([tool.WEFT, *words[1:]], cwd=folder, env=tool.environment(), capture_output=True,
+                                text=True, timeout=tool.TIMEOUT_S, check=False)
+        self.assertEqual((result.returncode, result.stderr), (0, ""), line)
+        return result.stdout
 
 
 def write():
