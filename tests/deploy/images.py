@@ -85,6 +85,9 @@ class Runtime(unittest.TestCase):
     def setUpClass(cls):
         build("runtime", RUNTIME)
         cls.facts = json.loads(podman("image", "inspect", RUNTIME))[0]
+        saved = BUILD / "weft-image.tar"  # for the test of pods
+        saved.unlink(missing_ok=True)
+        podman("save", "--output", saved, RUNTIME)
 
     def run_(self, *arguments, options=(), status=0):
         return podman("run", "--rm", "--no-healthcheck", *ALONE, *options, RUNTIME, *arguments, status=status)

@@ -212,7 +212,7 @@ def the_schema_knows_the_commands_options():
                "rank-server", "store", "store-port", "metrics", "metrics-bearer-file", "json", "host", "forever",
                "lend", "startup-timeout", "tcp-server", "etcd-server", "etcd-endpoints", "run-dir", "cuda", "peer",
                "plan", "num-agents", "num-processes", "job", "benchmark-group", "local-workers", "ranks",
-               "local-ranks", "mode", "ip", "port", "timeout-ms"}
+               "local-ranks", "mode", "ip", "port", "timeout-ms", "launcher"}
         assert not there - known - own, f"{job}: the schema lacks {there - known - own}"
 
 

@@ -19,9 +19,11 @@ import time
 from chart import of_kind, render, templates, yaml
 
 BUILT = pathlib.Path(os.environ["WEFT"]).parent  # the tool, and its plug-ins beside it
+SAVED = BUILT / "weft-image.tar"
 PLACE = "/opt/weft"
 PATH = f"{PLACE}:/usr/bin:/bin"
 IMAGE = os.environ.get("WEFT_TEST_IMAGE", "localhost/weft:test")
+loaded = False
 LIMITS = '[containers]\ndefault_ulimits = ["nofile=4096:4096", "nproc=10000:10000"]\n'
 
 
@@ -39,7 +41,7 @@ def need():
     with tempfile.NamedTemporaryFile("w", suffix=".conf", prefix="weft-test-", delete=False) as conf:
         conf.write(LIMITS)
     os.environ["CONTAINERS_CONF"] = conf.name
-    if podman("image", "exists", IMAGE, check=False).returncode:
+    if podman("image", "exists", IMAGE, check=False).returncode and not load():
         os.unlink(conf.name)
         print(f"skipped: there is no image {IMAGE} here (deploy/images/build.sh --tag {IMAGE} runtime makes it)")
         sys.exit(77)
@@ -51,7 +53,16 @@ def need():
         sys.exit(77)
 
 
+def load():
+    """Takes the image that the test of images has saved, if it has."""
+    global loaded
+    loaded = SAVED.exists() and podman("load", "--input", SAVED, check=False).returncode == 0
+    return loaded
+
+
 def done():
+    if loaded:
+        podman("image", "rm", "--force", IMAGE, check=False)
     pathlib.Path(os.environ["CONTAINERS_CONF"]).unlink()
 
 
@@ -103,6 +114,7 @@ class Cluster:
         more = [{"name": "JOB_COMPLETION_INDEX", "value": str(number)}, {"name": "PATH", "value": PATH}]
         inside["env"] = [*(self.plain(e, documents) for e in inside["env"]), *more]
         inside.pop("ports", None)  # podman would take them on this host
+        self.keep_apart(pod["spec"], name)
         path = pathlib.Path(self.folder.name, f"{name}.yaml")
         path.write_text(yaml.safe_dump_all([*of_kind(documents, "ConfigMap"), pod]))
         self.files[name] = path
@@ -115,6 +127,13 @@ class Cluster:
         podman("network", "disconnect", self.name, infra)
         podman("network", "connect", *[f"--alias={a}" for a in self.aliases[name]], self.name, infra)
         return name
+
+    def keep_apart(self, spec, name):
+        """podman makes a volume of each emptyDir, by its name, for all pods; in Kubernetes each pod has its own."""
+        own = {v["name"]: f"{self.name}-{name}-{v['name']}" for v in spec["volumes"] if "emptyDir" in v}
+        for one in [*spec["volumes"], *(m for c in spec["containers"] for m in c["volumeMounts"])]:
+            one["name"] = own.get(one["name"], one["name"])
+        self.volumes |= set(own.values())
 
     @staticmethod
     def plain(variable, documents):
