@@ -31,7 +31,7 @@
 
 #define OFI_API FI_VERSION(1, 17) // what is asked of libfabric; every newer one serves it
 
-enum { OFI_RECEIVES = 64, OFI_SENDS = 64, OFI_MAX_NAME = 256, OFI_EVENTS = 32, OFI_LOOKS = 64 };
+enum { OFI_RECEIVES = 64, OFI_SENDS = 64, OFI_MAX_NAME = 256, OFI_EVENTS = 32, OFI_LOOKS = 64, OFI_PORT_MS = 5000 };
 
 // What a completion's context points to.
 enum ofi_what { OFI_OPERATION, OFI_RECEIVE };
@@ -90,7 +90,8 @@ struct ofi_peer {
   fi_addr_t address;
   uint8_t source[OFI_MAX_NAME]; // what its operations come from
   size_t source_size;           // 0: not known
-  bool cutting; // this worker breaks the connection: failing operations do not mean that the peer is gone
+  bool cutting;              // this worker breaks the connection: failing operations do not mean that the peer is gone
+  uint64_t port_deadline_ns; // a connection to it finds no free port: until when it is tried again; 0: it found one
 };
 
 struct ofi_region {

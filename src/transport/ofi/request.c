@@ -3,21 +3,32 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "base/time/clock.h"
 #include "transport/ofi/ofi.h"
 
 static struct ofi_worker *worker_of(const struct flow_request *own) {
   return (struct ofi_worker *)own->worker;
 }
 
+// A connection by TCP may find no port (seen with libfabric 1.17 on a host that still kept thousands of connections that
+// had ended): it is tried again for a moment.
+static bool may_find_port(struct ofi_peer *peer) {
+  if (peer->port_deadline_ns == 0)
+    peer->port_deadline_ns = clock_deadline_ms(OFI_PORT_MS);
+  return !clock_passed(peer->port_deadline_ns);
+}
+
 // Counts an operation that was started, or fails with how it was refused.
 static int how(struct flow_request *own, struct ofi_op *op, ssize_t rc, const char *what) {
+  struct ofi_peer *peer = (struct ofi_peer *)own->peer;
   if (rc == 0) {
+    peer->port_deadline_ns = 0;
     op->source = worker_of(own)->source;
     op->source->running++;
     worker_of(own)->running++;
     return FLOW_STARTED;
   }
-  if (rc == -FI_EAGAIN)
+  if (rc == -FI_EAGAIN || (rc == -FI_EADDRNOTAVAIL && may_find_port(peer)))
     return FLOW_AGAIN;
   int code = ofi_fail((int)rc, "libfabric refuses %s", what);
   if (code == WEFT_ERR_PEER_LOST)
