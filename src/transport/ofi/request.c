@@ -10,8 +10,8 @@ static struct ofi_worker *worker_of(const struct flow_request *own) {
   return (struct ofi_worker *)own->worker;
 }
 
-// A connection by TCP may find no port (seen with libfabric 1.17 on a host that still kept thousands of connections that
-// had ended): it is tried again for a moment.
+// A connection by TCP may find no port (seen with libfabric 1.17 on a host that still kept thousands of connections
+// that had ended): it is tried again for a moment.
 static bool may_find_port(struct ofi_peer *peer) {
   if (peer->port_deadline_ns == 0)
     peer->port_deadline_ns = clock_deadline_ms(OFI_PORT_MS);
