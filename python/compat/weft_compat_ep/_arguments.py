@@ -20,6 +20,7 @@ class Sizes(NamedTuple):
     experts_per_rank: int
     capacity: int
     memory: str
+    mode: str = "latency"
 
 
 def dispatch_type(use_fp8: bool, round_scale: bool, use_ue8m0: bool) -> str:
