@@ -2,36 +2,82 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
+
+import torch
+
+from weft_compat_ep._arguments import Sizes
+from weft_compat_ep._calls import Bias, Dispatched, HighThroughput, global_handle, prefix_handle
+from weft_compat_ep._events import Config, EventOverlap
+from weft_compat_ep._meeting import Meeting
+from weft_compat_ep._rows import sizes_of, token_limit
+from weft_compat_ep._throughput import Throughput
 
 
-class ThroughputCalls:
-    """Refuses each of them by its name, until they are there. They find the group in `_meeting`, `rank`, `group_size`
-    and `num_sms` of the buffer, and close what they open in `_close_throughput`."""
+class ThroughputCalls(HighThroughput):
+    """Dispatches of many tokens: one row for each token on each rank, by source rank, then by token.
 
-    def _refuse(self, name: str) -> NoReturn:
-        raise NotImplementedError(f"Buffer.{name}: the high-throughput calls of deep_ep are not on Weft yet; its "
-                                  "low-latency calls are, and weft.ep has mode='throughput'")
+    Up to WEFT_EP_MAX_TOKENS tokens of a rank in one operation. A group of ranks is opened at the first dispatch of each
+    hidden size and number of experts.
+    """
 
-    def get_dispatch_layout(self, *_: Any, **__: Any) -> Any:
-        """Refused."""
-        self._refuse("get_dispatch_layout")
+    _meeting: Meeting
+    _seconds: float
+    enable_shrink: bool
 
-    def dispatch(self, *_: Any, **__: Any) -> Any:
-        """Refused."""
-        self._refuse("dispatch")
+    def _engine_for_many(self, x: torch.Tensor, experts_per_rank: int) -> Throughput:
+        engines: dict[Sizes, Throughput] = self.__dict__.setdefault("_many", {})
+        tokens = token_limit()
+        sizes = sizes_of(tokens, x.shape[1], experts_per_rank, self.group_size, "cuda" if x.is_cuda else "host")
+        engine = engines.get(sizes)
+        if engine is None:
+            engine = engines[sizes] = Throughput(
+                self._meeting, sizes, range(self.group_size), tokens=tokens, seconds=self._seconds,
+                op_seconds=self._seconds, part="-".join(map(str, sizes)), strict=not self.enable_shrink)
+        return engine
 
-    def combine(self, *_: Any, **__: Any) -> Any:
-        """Refused."""
-        self._refuse("combine")
+    def dispatch(self, x: Any, handle: Any = None, num_tokens_per_rank: torch.Tensor | None = None,
+                 num_tokens_per_rdma_rank: torch.Tensor | None = None, is_token_in_rank: torch.Tensor | None = None,
+                 num_tokens_per_expert: torch.Tensor | None = None, topk_idx: torch.Tensor | None = None,
+                 topk_weights: torch.Tensor | None = None, expert_alignment: int = 1, num_worst_tokens: int = 0,
+                 config: Config | None = None, previous_event: EventOverlap | None = None, async_finish: bool = False,
+                 allocate_on_comm_stream: bool = False) -> Dispatched:
+        """Sends tokens to the ranks of their experts, as get_dispatch_layout has said.
 
-    def internode_dispatch(self, *_: Any, **__: Any) -> Any:
-        """Refused."""
-        self._refuse("internode_dispatch")
+        x: bf16 [tokens][hidden], or (e4m3, scales). (rows [received][hidden] or (rows, scales), local experts
+        [received][top-k] with -1 for those of other ranks, weights likewise, rows of each local expert rounded up to
+        expert_alignment, handle, event). The host waits for the number of rows. With num_worst_tokens it does not:
+        there are so many rows, those behind the received ones have -1 and undefined values, and the list is empty. With
+        a handle other values go the same ways to the same places, and all but the rows and the event is None.
+        """
+        del num_tokens_per_rank, num_tokens_per_rdma_rank, allocate_on_comm_stream
+        return self._send_many(prefix_handle, x, handle, is_token_in_rank, num_tokens_per_expert, topk_idx,
+                               topk_weights, expert_alignment, num_worst_tokens, config, previous_event, async_finish)
 
-    def internode_combine(self, *_: Any, **__: Any) -> Any:
-        """Refused."""
-        self._refuse("internode_combine")
+    def combine(self, x: torch.Tensor, handle: Any, topk_weights: torch.Tensor | None = None, bias: Bias = None,
+                config: Config | None = None, previous_event: EventOverlap | None = None, async_finish: bool = False,
+                allocate_on_comm_stream: bool = False) -> tuple[torch.Tensor, torch.Tensor | None, EventOverlap]:
+        """Sends rows back: (the sum of each token's rows and of up to two biases, bf16 [tokens][hidden], the sums of
+        their weights [tokens][top-k] or None, event). A handle serves any number of combines."""
+        del allocate_on_comm_stream
+        return self._combine_many(x, handle, topk_weights, bias, config, previous_event, async_finish)
+
+    def internode_dispatch(self, x: Any, handle: Any = None, num_tokens_per_rank: torch.Tensor | None = None,
+                           num_tokens_per_rdma_rank: torch.Tensor | None = None,
+                           is_token_in_rank: torch.Tensor | None = None,
+                           num_tokens_per_expert: torch.Tensor | None = None, topk_idx: torch.Tensor | None = None,
+                           topk_weights: torch.Tensor | None = None, expert_alignment: int = 1,
+                           config: Config | None = None, previous_event: EventOverlap | None = None,
+                           async_finish: bool = False, allocate_on_comm_stream: bool = False) -> Dispatched:
+        """`dispatch`, with the handle that the original has between hosts: entry [-4] is the received rows of the ranks
+        up to each."""
+        del num_tokens_per_rank, num_tokens_per_rdma_rank, allocate_on_comm_stream
+        return self._send_many(global_handle, x, handle, is_token_in_rank, num_tokens_per_expert, topk_idx,
+                               topk_weights, expert_alignment, 0, config, previous_event, async_finish)
+
+    internode_combine = combine
 
     def _close_throughput(self) -> None:
         """Ends what these calls have opened."""
+        for engine in self.__dict__.pop("_many", {}).values():
+            engine.close()

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -39,6 +39,8 @@ class Member:
                  part: str = "", **options: Any) -> None:
         self.sizes = sizes
         self.seconds = seconds
+        self.masked: set[int] = set()
+        """ranks that this one masks"""
         self.rank = weft.ep.Rank(
             meeting.store, rank=meeting.rank, founders=sorted(set(founders) | {meeting.rank}),
             prefix=f"{meeting.prefix}group{part}/", capacity=sizes.capacity, max_tokens=sizes.max_tokens,
@@ -86,10 +88,23 @@ class Member:
 
     def mask(self, rank: int, masked: bool) -> None:
         """Masks a rank that is in the view; another one is masked anyway."""
+        (self.masked.add if masked else self.masked.discard)(rank)
         try:
             self.rank.mask(rank, masked)
         except weft.errors.NotFoundError:
             return
+
+    @contextlib.contextmanager
+    def unmasked(self) -> Iterator[None]:
+        """Without masks: for rows that answer others."""
+        masked = sorted(self.masked)
+        for rank in masked:
+            self.mask(rank, False)
+        try:
+            yield
+        finally:
+            for rank in masked:
+                self.mask(rank, True)
 
     def read_masks(self, into: torch.Tensor) -> None:
         """1 for each rank that gets no tokens of this one: masked, lost, or not in the view; else 0."""

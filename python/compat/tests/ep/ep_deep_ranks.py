@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from ep_reference import check_received, check_sums, outputs, sums, tokens_of
+from ep_reference import check_received, check_sums, outputs, refused, sums, tokens_of
 from ep_world import wait_for
 
 import deep_ep
@@ -207,14 +207,6 @@ def mistakes(rank: int, ranks: int, store: Any) -> None:
     """Wrong arguments are exceptions that name them."""
     buffer, inputs = begin(rank, ranks, store)
     x, topk_idx, weights = inputs[rank]
-
-    def refused(kind: type[BaseException], word: str, call: Any) -> None:
-        try:
-            call()
-        except kind as failure:
-            assert word in str(failure), failure
-        else:
-            raise AssertionError(f"not refused: {word}")
 
     def dispatch(**changed: Any) -> Any:
         given: dict[str, Any] = {"x": x, "topk_idx": topk_idx, "num_max_dispatch_tokens_per_rank": T,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Callable
 
 import torch
 
@@ -70,3 +70,13 @@ def check_sums(out: torch.Tensor, want: torch.Tensor, bound: float) -> None:
     if want.numel():
         error = float((out.double() - want).abs().max() / want.abs().max().clamp(1e-3))
         assert error < bound, f"error {error}"
+
+
+def refused(kind: type[BaseException], word: str, call: Callable[[], object]) -> None:
+    """That a call raises such an exception, whose text has a word."""
+    try:
+        call()
+    except kind as failure:
+        assert word in str(failure), failure
+    else:
+        raise AssertionError(f"not refused: {word}")

@@ -1,0 +1,165 @@
+"""The high-throughput calls that `deep_ep.Buffer` and `nixl_ep.Buffer` have in common, on one rank of `_throughput`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Optional, Union
+
+import torch
+import weft
+
+from ._arguments import experts_of_rank
+from ._events import Config, EventHandle, EventOverlap
+from ._rows import aligned, dispatch_layout, ranks_as_experts
+from ._throughput import Form, Kept, Received, Throughput
+
+Dispatched = tuple[Any, Optional[torch.Tensor], Optional[torch.Tensor], Optional[list[int]], Any, EventOverlap]
+"""(rows or (rows, scales), local experts, weights, rows of each local expert, handle, event)"""
+Bias = Union[torch.Tensor, Sequence[torch.Tensor], None]
+
+
+class RouteHandle(tuple[Any, ...]):
+    """What a dispatch leaves for its combine, and for dispatches the same way. Its entries stand where programs that
+    look into a handle find them; those that only the kernels of the originals need are None."""
+
+    kept: Kept
+
+    @classmethod
+    def of(cls, entries: tuple[Any, ...], kept: Kept) -> RouteHandle:
+        """A handle with its entries."""
+        made = cls(entries)
+        made.kept = kept
+        return made
+
+
+def prefix_handle(kept: Kept, in_rank: Any, rank: int) -> RouteHandle:
+    """Six entries: [0] int32 [ranks][ranks], whose column of this rank has the received rows of the ranks up to each,
+    [3] the token of each row on its rank, [4] is_token_in_rank. The other columns, which are about other ranks, are
+    0."""
+    ranks = kept.rank_end.shape[0]
+    matrix = torch.zeros((ranks, ranks), dtype=torch.int32, device=kept.rank_end.device)
+    matrix[:, rank] = kept.rank_end
+    return RouteHandle.of((matrix, None, None, kept.src_token, in_rank, None), kept)
+
+
+def global_handle(kept: Kept, in_rank: Any, rank: int) -> RouteHandle:
+    """Ten entries, as between hosts: [0] is_token_in_rank, [4] the number of received rows, [6] the received rows of
+    the ranks up to each, [7] int32 [rows][2]: rank and token of each row."""
+    del rank
+    sources = torch.stack((kept.src_rank, kept.src_token), 1)
+    return RouteHandle.of((in_rank, None, None, None, kept.rank_end[-1:], None, kept.rank_end, sources, None, None),
+                          kept)
+
+
+def wait_for(event: EventOverlap | None) -> None:
+    """Has the current stream wait for what a caller names as the event before."""
+    if event is not None:
+        event.current_stream_wait()
+
+
+def finished(asynchronous: bool, *tensors: Any) -> EventOverlap:
+    """The event of a call that is asynchronous, which keeps its tensors; else an empty one."""
+    return EventOverlap(EventHandle(), tensors) if asynchronous else EventOverlap()
+
+
+def processors_of(config: Config | None, num_sms: int) -> int:
+    """Processors that a call may take: those of a configuration, as far as Weft can do with so few."""
+    return max(num_sms if config is None else config.num_sms, weft.ep.limits().min_processors)
+
+
+def biases(bias: Bias) -> list[torch.Tensor]:
+    """None, a tensor or up to two, as a list."""
+    return [] if bias is None else [bias] if isinstance(bias, torch.Tensor) else list(bias)
+
+
+def values_of(x: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """x, or (x, scales)."""
+    if isinstance(x, torch.Tensor):
+        return x, None
+    if not isinstance(x, (tuple, list)) or len(x) != 2:
+        raise TypeError("x: a tensor is wanted, or (values, scales)")
+    return x[0], x[1]
+
+
+class HighThroughput:
+    """The calls of a buffer, which says in `_engine_for_many` which rank they have."""
+
+    group_size: int
+    rank: int
+    num_sms: ClassVar[int]
+
+    def _engine_for_many(self, x: torch.Tensor, experts_per_rank: int) -> Throughput:
+        raise NotImplementedError
+
+    def _check_alive(self) -> None:
+        raise NotImplementedError
+
+    def get_dispatch_layout(self, topk_idx: torch.Tensor, num_experts: int, previous_event: EventOverlap | None = None,
+                            async_finish: bool = False, allocate_on_comm_stream: bool = False) -> tuple[
+                                torch.Tensor, torch.Tensor | None, torch.Tensor, torch.Tensor, EventOverlap]:
+        """(tokens for each rank int32 [ranks], None: there are no ranks of RDMA alone, selections of each expert int32
+        [experts], whether a token goes to a rank bool [tokens][ranks], event). It asks nobody."""
+        del allocate_on_comm_stream
+        self._check_alive()
+        experts_of_rank(num_experts, self.group_size)
+        wait_for(previous_event)
+        layout = dispatch_layout(topk_idx, num_experts, self.group_size)
+        return (layout.tokens_per_rank, None, layout.tokens_per_expert, layout.in_rank,
+                finished(async_finish, topk_idx, *layout))
+
+    def _send_many(self, make_handle: Any, x: Any, handle: Any, is_token_in_rank: torch.Tensor | None,
+                   num_tokens_per_expert: torch.Tensor | None, topk_idx: torch.Tensor | None,
+                   topk_weights: torch.Tensor | None, expert_alignment: int, num_worst_tokens: int,
+                   config: Config | None, previous_event: EventOverlap | None, async_finish: bool) -> Dispatched:
+        """A dispatch of either original: see Buffer.dispatch of deep_ep."""
+        self._check_alive()
+        values, scales = values_of(x)
+        wait_for(previous_event)
+        form = Form(worst=num_worst_tokens or None, processors=processors_of(config, self.num_sms))
+        if handle is not None:
+            if topk_idx is not None or topk_weights is not None:
+                raise ValueError("topk_idx, topk_weights: a dispatch by a handle has those of the handle: leave "
+                                 "them out")
+            kept = self._kept_of(handle)
+            got = kept.engine.again(values, scales, kept, None, form)
+            return got.data, None, None, None, None, finished(async_finish, x, got)
+        if is_token_in_rank is None or num_tokens_per_expert is None:
+            raise ValueError("is_token_in_rank, num_tokens_per_expert: what get_dispatch_layout answers is wanted, or "
+                             "handle=")
+        engine = self._engine_for_many(values, experts_of_rank(num_tokens_per_expert.shape[0], self.group_size))
+        with_topk = topk_idx is not None
+        if topk_idx is None:
+            if num_worst_tokens:
+                raise ValueError("num_worst_tokens: it goes with topk_idx")
+            topk_idx = ranks_as_experts(is_token_in_rank, engine.sizes.experts_per_rank)
+        got = engine.dispatch(values, scales, topk_idx, topk_weights, form)
+        counts = got.kept.counts or []
+        if not with_topk:
+            counts = engine.sum_counts(num_tokens_per_expert, form.processors)
+        return (got.data, *self._by_token(got, topk_idx, with_topk, topk_weights),
+                [aligned(count, expert_alignment) for count in counts],
+                make_handle(got.kept, is_token_in_rank, self.rank), finished(async_finish, x, topk_idx, got))
+
+    @staticmethod
+    def _by_token(got: Received, topk_idx: torch.Tensor, with_topk: bool,
+                  topk_weights: torch.Tensor | None) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        if not with_topk or got.local is None:
+            return None, None
+        return got.local.to(topk_idx.dtype), None if topk_weights is None else got.weights
+
+    def _kept_of(self, handle: Any) -> Kept:
+        kept = getattr(handle, "kept", None)
+        if not isinstance(kept, Kept):
+            raise TypeError("handle: what the dispatch of this buffer has answered is wanted, unchanged")
+        return kept
+
+    def _combine_many(self, x: torch.Tensor, handle: Any, topk_weights: torch.Tensor | None, bias: Bias,
+                      config: Config | None, previous_event: EventOverlap | None, async_finish: bool) -> tuple[
+                          torch.Tensor, torch.Tensor | None, EventOverlap]:
+        """A combine of either original: (sums bf16 [tokens][hidden], sums of weights [tokens][top-k] or None,
+        event)."""
+        self._check_alive()
+        kept = self._kept_of(handle)
+        wait_for(previous_event)
+        out, weights = kept.engine.combine(x, kept, topk_weights, biases(bias), processors_of(config, self.num_sms))
+        return out, weights, finished(async_finish, x, topk_weights, bias, out, weights)

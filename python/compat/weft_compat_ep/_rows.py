@@ -1,0 +1,128 @@
+"""What operations of many tokens compute beside the library: layouts, types of rows, tensors to receive into. Nothing
+here waits for a GPU."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NamedTuple
+
+import torch
+import weft
+
+from ._arguments import BLOCK, Sizes
+
+DEFAULT_TOKENS = 8192
+
+
+def token_limit() -> int:
+    """Tokens of a rank in one operation, at most, where the caller does not say it: WEFT_EP_MAX_TOKENS."""
+    said = os.environ.get("WEFT_EP_MAX_TOKENS", str(DEFAULT_TOKENS))
+    most = weft.ep.limits().max_tokens
+    if not said.isdigit() or not 0 < int(said) <= most:
+        raise ValueError(f"WEFT_EP_MAX_TOKENS: {said!r} is no number from 1 to {most}")
+    return int(said)
+
+
+def sizes_of(tokens: int, hidden: int, experts_per_rank: int, ranks: int, memory: str) -> Sizes:
+    """The sizes of a group for up to `tokens` tokens of a rank. Weights go back by a dispatch of as many rows as a rank
+    has received, so that the group has room for more."""
+    limits = weft.ep.limits()
+    return Sizes(min(tokens * ranks, limits.max_tokens), hidden, limits.max_topk, experts_per_rank, ranks, memory,
+                 "throughput")
+
+
+def power_of_two(count: int) -> int:
+    """The first power of two that is not below a number."""
+    return 1 << max(0, count - 1).bit_length()
+
+
+def aligned(count: int, to: int) -> int:
+    """The first multiple of `to` that is not below a number."""
+    return -(-count // to) * to
+
+
+class DispatchLayout(NamedTuple):
+    """What get_dispatch_layout answers, without its event."""
+
+    tokens_per_rank: torch.Tensor
+    """int32 [ranks]"""
+    tokens_per_expert: torch.Tensor
+    """int32 [experts]"""
+    in_rank: torch.Tensor
+    """bool [tokens][ranks]"""
+
+
+def dispatch_layout(topk_idx: torch.Tensor, num_experts: int, num_ranks: int) -> DispatchLayout:
+    """How many tokens go to each rank and expert, and which go where."""
+    if topk_idx.dim() != 2 or topk_idx.dtype not in (torch.int64, torch.int32):
+        raise TypeError(f"topk_idx: int64 or int32 [tokens][top-k] is wanted, not {topk_idx.dtype} "
+                        f"{list(topk_idx.shape)}")
+    selected = topk_idx.long()
+    none = (selected < 0) | (selected >= num_experts)
+    experts = selected.masked_fill(none, num_experts)
+    ranks = (selected // (num_experts // num_ranks)).masked_fill(none, num_ranks)
+    ones = torch.ones_like(experts, dtype=torch.int32)
+    per_expert = ones.new_zeros(num_experts + 1).scatter_add_(0, experts.flatten(), ones.flatten())
+    in_rank = ones.new_zeros((topk_idx.shape[0], num_ranks + 1)).scatter_(1, ranks, ones)[:, :num_ranks]
+    return DispatchLayout(in_rank.sum(0, dtype=torch.int32), per_expert[:num_experts].contiguous(), in_rank.bool())
+
+
+def ranks_as_experts(in_rank: torch.Tensor, experts_per_rank: int) -> torch.Tensor:
+    """A top-k by which tokens go to the ranks of `in_rank`: the first expert of each."""
+    ranks, most = in_rank.shape[1], weft.ep.limits().max_topk
+    firsts = torch.arange(ranks, dtype=torch.int64, device=in_rank.device) * experts_per_rank
+    idx = torch.where(in_rank.bool(), firsts, torch.full_like(firsts, -1))
+    return idx if ranks <= most else idx.sort(1, descending=True).values[:, :most].contiguous()
+
+
+def row_kind(x: torch.Tensor, scales: torch.Tensor | None) -> str:
+    """The type of the rows of x, as weft.ep names it."""
+    if x.dim() != 2:
+        raise ValueError(f"x: {list(x.shape)} is no shape [tokens][hidden]")
+    if scales is None:
+        if x.dtype != torch.bfloat16:
+            raise TypeError(f"x: bf16 is wanted, or (e4m3, its scales), not {x.dtype}")
+        return "bf16"
+    kinds = {torch.float32: ("fp8", -(-x.shape[1] // BLOCK)), torch.int32: ("fp8_ue8m0", -(-x.shape[1] // (4 * BLOCK)))}
+    kind, words = kinds.get(scales.dtype, ("", 0))
+    if x.element_size() != 1 or tuple(scales.shape) != (x.shape[0], words):
+        raise TypeError(f"x: {x.dtype} with scales {scales.dtype} {list(scales.shape)}; wanted is e4m3 "
+                        "[tokens][hidden] with float32 [tokens][hidden / 128], or with int32 [tokens][hidden / 512] "
+                        "of ue8m0")
+    return kind
+
+
+def scales_like(scales: torch.Tensor, rows: int, columns: bool) -> torch.Tensor:
+    """Scales of received rows; with `columns` column by column, each of whole 16 bytes."""
+    words = scales.shape[1]
+    if not columns:
+        return torch.empty((rows, words), dtype=scales.dtype, device=scales.device)
+    return torch.empty((words, aligned(rows, 4)), dtype=scales.dtype, device=scales.device).t()[:rows]
+
+
+def spread(values: torch.Tensor, slot: torch.Tensor, rows: int) -> torch.Tensor:
+    """[rows]: the values of selections, [n][top-k], at their packed rows; 0 elsewhere."""
+    at = slot.long()
+    at = at.masked_fill(at < 0, rows).flatten()
+    return values.new_zeros(rows + 1).scatter_(0, at, values.flatten())[:rows]
+
+
+def gather(packed: torch.Tensor, slot: torch.Tensor) -> torch.Tensor:
+    """[n][top-k]: the values of packed rows at the selections that they are of; 0 for those of other ranks."""
+    if packed.shape[0] == 0:
+        return packed.new_zeros(slot.shape)
+    return packed[slot.long().clamp(min=0)].masked_fill(slot < 0, 0)
+
+
+def places(topk_idx: torch.Tensor, in_rank: torch.Tensor, experts_per_rank: int) -> torch.Tensor:
+    """int32 [tokens][top-k]: of each selection, the place of the token among those that go to the rank; -1: none."""
+    before = (in_rank.int().cumsum(0, dtype=torch.int32) - 1).masked_fill(~in_rank, -1)
+    ranks = topk_idx.long() // experts_per_rank
+    return before.gather(1, ranks.clamp(0, in_rank.shape[1] - 1)).masked_fill(topk_idx < 0, -1)
+
+
+def pad_rows(tensor: Any, rows: int = 1) -> Any:
+    """A tensor, with rows of 0 behind it up to so many; None stays."""
+    if tensor is None or tensor.shape[0] >= rows:
+        return tensor
+    return torch.cat((tensor, tensor.new_zeros((rows - tensor.shape[0], *tensor.shape[1:]))))

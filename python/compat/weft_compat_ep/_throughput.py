@@ -1,0 +1,370 @@
+"""The operations of many tokens on tensors of torch: a rank of `weft.ep` with mode="throughput", and what the
+originals' calls make of it. A token has one row on each rank that it goes to. A dispatch fills a route, by which its
+combines and later dispatches go.
+
+A caller that wants tensors of the exact size waits for a count first, as in the originals: an operation with rows of 16
+bytes brings who sends how much. A caller that names the largest size has one operation, and the host waits for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+import weft
+
+from ._arguments import Sizes
+from ._meeting import Meeting
+from ._membership import Member, stream_of
+from ._rows import aligned, gather, pad_rows, power_of_two, row_kind, scales_like, spread
+
+COUNT_BYTES = 16
+"""of a row of an operation that counts: the fewest that an opaque row has"""
+
+
+class Kept:
+    """What a dispatch leaves: its route, and where its rows came from. Tensors are of this rank's memory."""
+
+    def __init__(self, engine: Throughput, route: weft.ep.Route, key: tuple[int, int, int, int], rows: int,
+                 topk_idx: torch.Tensor) -> None:
+        self.engine, self.route = engine, route
+        self._key = key
+        self.rows = rows
+        """of the tensors that were received into"""
+        self.topk_idx = topk_idx
+        """the caller's: [tokens][top-k]"""
+        self.alignment = key[3]
+        """of the parts of experts, where rows are packed by expert"""
+        self.counts: list[int] | None = None
+        """rows of each local expert, where the host has waited for them"""
+        self.expert_rows: torch.Tensor
+        """int32 [E]: rows of each local expert"""
+        self.expert_end: torch.Tensor | None = None
+        """int32 [E]: packed row behind the last of each local expert; None: rows are not packed"""
+        self.slot: torch.Tensor | None = None
+        """int32 [n][top-k]: packed rows of a received token's selections, -1: of another rank; None: not packed"""
+        self.rank_end: torch.Tensor
+        """int32 [ranks]: received tokens of the ranks up to each, itself included"""
+        self.src_rank: torch.Tensor
+        """int32 [n]: rank that each received token came from; -1: none"""
+        self.src_token: torch.Tensor
+        """int32 [n]: its index there; -1: none"""
+
+    def note_sources(self, arrays: dict[str, torch.Tensor], count: int) -> None:
+        """Keeps where the tokens came from, of the arrays of a receive that is rank-major."""
+        self.rank_end = (arrays["range"] & 0xFFFFFFFF).cumsum(0).int()
+        self.src_rank, self.src_token = arrays["src_rank"][:count], arrays["src_token"][:count]
+
+    def __del__(self) -> None:
+        self.engine.idle.setdefault(self._key, []).append(self.route)
+
+
+class Received(NamedTuple):
+    """What a dispatch has brought."""
+
+    data: Any
+    """rows [rows][hidden]; of fp8 (rows, scales)"""
+    local: torch.Tensor | None
+    """int32 [rows][top-k]: local experts at their places, -1: of another rank; None where rows are packed by expert"""
+    weights: torch.Tensor | None
+    """float32 [rows][top-k]; where rows are packed by expert [rows]"""
+    kept: Kept
+
+
+class Form(NamedTuple):
+    """How a dispatch is to be received, and what moves it."""
+
+    expand: bool = False
+    """one row for each selection, packed by expert; else one for each token"""
+    alignment: int = 1
+    """of the parts of experts, where rows are packed; 1 to 256"""
+    worst: int | None = None
+    """rows received, at most; None: as many as there are, for which the host waits"""
+    zero_padding: bool = False
+    """whether rows between the parts of experts become 0"""
+    columns: bool = False
+    """scales column by column, each of whole 16 bytes"""
+    total: torch.Tensor | None = None
+    """int32 [E]: rows of local experts are added to it"""
+    processors: int = 0
+    """of a GPU, at most; 0: as many as Weft takes"""
+
+
+class Sent(NamedTuple):
+    """The tokens of a dispatch, as the library takes them."""
+
+    x: torch.Tensor
+    scales: torch.Tensor | None
+    topk_idx: torch.Tensor
+    weights: torch.Tensor
+
+
+class Throughput(Member):
+    """One rank of a group for many tokens."""
+
+    def __init__(self, meeting: Meeting, sizes: Sizes, founders: Iterable[int], *, tokens: int, seconds: float,
+                 op_seconds: float, part: str = "", strict: bool = True) -> None:
+        self.tokens = tokens
+        """of a rank in one operation, at most"""
+        self.most = tokens * sizes.capacity
+        """tokens that a rank receives, at most"""
+        self.strict = strict
+        self.idle: dict[tuple[int, int, int, int], list[weft.ep.Route]] = {}
+        """routes of handles that are gone, by their sizes"""
+        self._scratch: torch.Tensor | None = None
+        super().__init__(meeting, sizes, founders, seconds=seconds, op_seconds=op_seconds, part=part,
+                         max_rows=self.most)
+
+    # --- dispatch ---
+
+    def dispatch(self, x: torch.Tensor, scales: torch.Tensor | None, topk_idx: torch.Tensor,
+                 weights: torch.Tensor | None, form: Form) -> Received:
+        """Sends tokens to the ranks of their experts, and fills a route. weights: None counts as 1."""
+        kind = row_kind(x, scales)
+        self._check_tokens(x, topk_idx, weights)
+        sent = self._prepare(x, scales, topk_idx, weights)
+        probe = self._count(sent, form, form.expand) if form.expand or form.worst is None else None
+        kept = self._keep(topk_idx, sent, form, probe)
+        into, data, arrays = self._receive(kept, kind, sent, form)
+        try:
+            operation = self.rank.dispatch(sent.x, sent.topk_idx, sent.weights, into=into, scales=sent.scales,
+                                           dtype=kind, route=kept.route, processors=form.processors,
+                                           stream=stream_of(x))
+        except weft.errors.RoomError as failure:
+            self._pass_over(failure, kept, kind, sent, form)
+            raise
+        self._end(operation)
+        kept.expert_rows = arrays["counts"]
+        if not form.expand:
+            kept.note_sources(arrays, kept.rows)
+            return Received(data, arrays["local_expert"][:kept.rows], arrays["weights"][:kept.rows], kept)
+        assert probe is not None
+        count = self.most if form.worst is not None else probe[0]
+        kept.note_sources(probe[1], count)
+        kept.slot, kept.expert_end = pad_rows(arrays["slot"][:count], count), arrays["expert_end"]
+        return Received(data, None, spread(probe[1]["weights"][:count], kept.slot, kept.rows), kept)
+
+    def again(self, x: torch.Tensor, scales: torch.Tensor | None, kept: Kept, weights: torch.Tensor | None,
+              form: Form) -> Received:
+        """Sends other values the ways of an earlier dispatch, to the same places; with other weights, if there are any.
+        Without them rows that are packed have none."""
+        kind = row_kind(x, scales)
+        self._check_kept(kept)
+        if x.shape[0] != kept.topk_idx.shape[0]:
+            raise ValueError(f"x: {x.shape[0]} tokens, and the dispatch of this handle had {kept.topk_idx.shape[0]}")
+        self._check_tokens(x, kept.topk_idx, weights)
+        sent = self._prepare(x, scales, kept.topk_idx, weights)
+        form = form._replace(expand=kept.slot is not None, alignment=kept.alignment, worst=kept.rows)
+        probe = None if weights is None else self._count(sent, form, True)
+        into, data, arrays = self._receive(kept, kind, sent, form)
+        self._end(self.rank.dispatch(sent.x, into=into, scales=sent.scales, dtype=kind, route=kept.route,
+                                     processors=form.processors, stream=stream_of(x)))
+        given = None if probe is None else probe[1]["weights"][:kept.src_rank.shape[0]]
+        if kept.slot is not None:
+            return Received(data, None, None if given is None else spread(given, kept.slot, kept.rows), kept)
+        return Received(data, arrays["local_expert"][:kept.rows],
+                        arrays["weights"][:kept.rows] if given is None else given, kept)
+
+    def _check_tokens(self, x: torch.Tensor, topk_idx: torch.Tensor, weights: torch.Tensor | None) -> None:
+        if topk_idx.dim() != 2 or topk_idx.shape[0] != x.shape[0] or topk_idx.shape[1] == 0:
+            raise ValueError(f"x {list(x.shape)}, topk_idx {list(topk_idx.shape)}: [tokens][hidden] and [tokens][top-k]"
+                             " are wanted")
+        if topk_idx.dtype not in (torch.int64, torch.int32):
+            raise TypeError(f"topk_idx: int64 or int32 is wanted, not {topk_idx.dtype}")
+        if weights is not None and (weights.dtype != torch.float32 or weights.shape != topk_idx.shape):
+            raise ValueError(f"topk_weights: float32 {list(topk_idx.shape)} is wanted, not {weights.dtype} "
+                             f"{list(weights.shape)}")
+        if x.shape[0] > self.tokens:
+            raise ValueError(f"x: {x.shape[0]} tokens, and there is room for {self.tokens} of a rank. More is said, on "
+                             "all ranks, by WEFT_EP_MAX_TOKENS, or num_max_tokens_per_rank of an ElasticBuffer")
+        if (x.shape[1], x.is_cuda) != (self.sizes.hidden, self.sizes.memory == "cuda"):
+            raise ValueError(f"x: hidden {x.shape[1]} on {x.device}, and the group has {self.sizes.hidden} in "
+                             f"{self.sizes.memory} memory")
+
+    def _check_kept(self, kept: Kept) -> None:
+        if kept.engine is not self:
+            raise TypeError("handle: it is not one of this buffer and these sizes")
+
+    @staticmethod
+    def _prepare(x: torch.Tensor, scales: torch.Tensor | None, topk_idx: torch.Tensor,
+                 weights: torch.Tensor | None) -> Sent:
+        """In the place of no token there is one that selects no expert: a route wants one."""
+        if weights is None:
+            weights = torch.ones(topk_idx.shape, dtype=torch.float32, device=x.device)
+        if x.shape[0] == 0:
+            topk_idx = topk_idx.new_full((1, topk_idx.shape[1]), -1)
+        x = pad_rows((x.view(torch.uint8) if x.element_size() == 1 else x).detach().contiguous())
+        return Sent(x, pad_rows(scales), topk_idx.contiguous(), pad_rows(weights.detach().contiguous()))
+
+    def _sources(self, rows: int, device: torch.device) -> dict[str, torch.Tensor]:
+        """Arrays of every receive. Rows that nobody sent have -1."""
+        return {"counts": torch.zeros(self.sizes.experts_per_rank, dtype=torch.int32, device=device),
+                "src_rank": torch.full((rows,), -1, dtype=torch.int32, device=device),
+                "src_token": torch.full((rows,), -1, dtype=torch.int32, device=device)}
+
+    def _by_token(self, rows: int, topk: int, device: torch.device) -> dict[str, torch.Tensor]:
+        """Arrays of a receive that is rank-major. Rows that nobody sent have no experts, and weights of 0."""
+        return {**self._sources(rows, device),
+                "range": torch.zeros(self.sizes.capacity, dtype=torch.int64, device=device),
+                "local_expert": torch.full((rows, topk), -1, dtype=torch.int32, device=device),
+                "weights": torch.zeros((rows, topk), dtype=torch.float32, device=device)}
+
+    def _count(self, sent: Sent, form: Form, with_weights: bool) -> tuple[int, dict[str, torch.Tensor]]:
+        """An operation without the values: how many tokens come, and the arrays of the receive. The host waits for it,
+        unless form.worst says how many there are at most; the number is -1 then."""
+        device = sent.x.device
+        if self._scratch is None:
+            self._scratch = torch.empty((self.most, COUNT_BYTES), dtype=torch.uint8, device=device)
+        if with_weights:
+            arrays = self._by_token(self.most, sent.topk_idx.shape[1], device)
+        else:
+            arrays = {"counts": torch.empty(self.sizes.experts_per_rank, dtype=torch.int32, device=device)}
+        into = self.rank.receive(self.most, layout="rank_major", dtype="opaque", row_bytes=COUNT_BYTES,
+                                 keep_places=with_weights, x=self._scratch, **arrays)
+        blank = torch.zeros((sent.topk_idx.shape[0], COUNT_BYTES), dtype=torch.uint8, device=device)
+        operation = self.rank.dispatch(blank, sent.topk_idx, sent.weights, into=into, dtype="opaque",
+                                       processors=form.processors, stream=stream_of(sent.x),
+                                       info=True if form.worst is None else None)
+        self._end(operation)
+        return operation.info.num_rows if form.worst is None and operation.info else -1, arrays
+
+    def _keep(self, topk_idx: torch.Tensor, sent: Sent, form: Form,
+              probe: tuple[int, dict[str, torch.Tensor]] | None) -> Kept:
+        """A route for this dispatch: that of a handle that is gone, where there is one of the same sizes."""
+        counts, number = None, self.most
+        if form.worst is not None:
+            rows = form.worst
+            number = self.most if form.expand else min(self.most, rows)
+        else:
+            assert probe is not None
+            counts, number = probe[1]["counts"].tolist(), probe[0]
+            rows = sum(aligned(count, form.alignment) for count in counts) if form.expand else number
+        key = (min(power_of_two(sent.topk_idx.shape[0]), self.sizes.max_tokens), min(power_of_two(number), self.most),
+               sent.topk_idx.shape[1], form.alignment if form.expand else 1)
+        idle = self.idle.get(key)
+        route = idle.pop() if idle else self.rank.route(max_tokens=key[0], max_rows=key[1], topk=key[2],
+                                                        alignment=key[3])
+        kept = Kept(self, route, key, rows, topk_idx)
+        kept.counts = counts
+        return kept
+
+    def _receive(self, kept: Kept, kind: str, sent: Sent, form: Form) -> tuple[weft.ep.Receive, Any,
+                                                                               dict[str, torch.Tensor]]:
+        """Tensors to receive into, and those of them that the caller gets. The library wants at least one row."""
+        rows, topk, device = max(1, kept.rows), sent.topk_idx.shape[1], sent.x.device
+        if form.expand:
+            arrays = self._sources(rows, device)
+            arrays["slot"] = torch.full((rows, topk), -1, dtype=torch.int32, device=device)
+            arrays["expert_end"] = torch.empty(self.sizes.experts_per_rank, dtype=torch.int32, device=device)
+        else:
+            arrays = self._by_token(rows, topk, device)
+        scales = None if sent.scales is None else scales_like(sent.scales, rows, form.columns)
+        x = torch.empty((rows, self.sizes.hidden), dtype=sent.x.dtype, device=device)
+        into = self.rank.receive(
+            rows, layout="packed" if form.expand else "rank_major", dtype=kind, alignment=kept.alignment,
+            keep_places=not form.expand, zero_padding=form.expand and form.zero_padding, expert_total=form.total, x=x,
+            scales=scales, **arrays)
+        if scales is None:
+            return into, x[:kept.rows], arrays
+        return into, (x.view(torch.float8_e4m3fn)[:kept.rows], scales[:kept.rows]), arrays
+
+    def _pass_over(self, failure: weft.errors.RoomError, kept: Kept, kind: str, sent: Sent, form: Form) -> None:
+        """Host memory: receives what there was no room for, and ends the operation, so that the next one can follow."""
+        if failure.op is None:
+            return
+        kept.rows = failure.rows_needed
+        self.rank.dispatch_recv(failure.op, self._receive(kept, kind, sent, form)[0])
+        self.rank.finish(failure.op)
+
+    def _end(self, operation: weft.ep.Operation) -> None:
+        """Ends an operation: its combine will be one of its own, by the route."""
+        operation.finish()
+        if self.strict and operation.info is not None and operation.info.num_lost:
+            raise weft.errors.PeerLostError(f"ranks {operation.info.lost} were lost in a dispatch")
+
+    # --- combine ---
+
+    def combine(self, x: torch.Tensor, kept: Kept, weights: torch.Tensor | None, bias: Sequence[torch.Tensor],
+                processors: int) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """(bf16 [tokens][hidden]: the sums of the rows of each token and of the biases; float32 [tokens][top-k]: the
+        sums of the weights of its rows, or None without weights)."""
+        self._check_kept(kept)
+        tokens, hidden = kept.topk_idx.shape[0], self.sizes.hidden
+        if x.dtype != torch.bfloat16 or tuple(x.shape) != (kept.rows, hidden):
+            raise ValueError(f"x: bf16 {[kept.rows, hidden]} is wanted, the rows of the dispatch, not {x.dtype} "
+                             f"{list(x.shape)}")
+        for one in bias:
+            if one.dtype != torch.bfloat16 or tuple(one.shape) != (tokens, hidden):
+                raise ValueError(f"bias: bf16 {[tokens, hidden]} is wanted, not {one.dtype} {list(one.shape)}")
+        if len(bias) > 2:
+            raise ValueError(f"bias: at most two are added, not {len(bias)}")
+        back = None if weights is None else self._weights_of_tokens(weights, kept)
+        out = torch.empty((max(1, tokens), hidden), dtype=torch.bfloat16, device=x.device)
+        self.rank.combine_route(kept.route, pad_rows(x.detach().contiguous()), out, unweighted=kept.slot is not None,
+                                bias=[pad_rows(one.detach().contiguous()) for one in bias] or None,
+                                processors=processors, stream=stream_of(x))
+        if back is None:
+            return out[:tokens], None
+        with self.unmasked():  # as a combine does, which answers whoever has sent
+            return out[:tokens], self._send_back(back, kept, processors)
+
+    @staticmethod
+    def _weights_of_tokens(weights: torch.Tensor, kept: Kept) -> torch.Tensor:
+        """[received tokens][top-k] of the weights of rows."""
+        shape = (kept.rows,) if kept.slot is not None else (kept.rows, kept.topk_idx.shape[1])
+        if weights.dtype != torch.float32 or tuple(weights.shape) != shape:
+            raise ValueError(f"topk_weights: float32 {list(shape)} is wanted, not {weights.dtype} "
+                             f"{list(weights.shape)}")
+        weights = weights.detach()
+        return weights.contiguous() if kept.slot is None else gather(weights, kept.slot)
+
+    def _send_back(self, weights: torch.Tensor, kept: Kept, processors: int) -> torch.Tensor:
+        """Sums weights at the ranks that the tokens came from: they go as opaque rows, with the token's index behind
+        them, to the first expert of each of these ranks. A combine of weft.ep can send weights back as well, but of a
+        selection only those of its own rank, while the originals add up all of a row."""
+        tokens, topk = kept.topk_idx.shape
+        words = aligned(topk + 1, 4)
+        rows = torch.zeros((max(1, weights.shape[0]), words), dtype=torch.int32, device=weights.device)
+        rows[:weights.shape[0], :topk] = weights.view(torch.int32)
+        rows[:weights.shape[0], topk] = kept.src_token
+        home = pad_rows(kept.src_rank.long() * self.sizes.experts_per_rank)
+        home = home.masked_fill(home < 0, -1) if weights.shape[0] else torch.full_like(home, -1)
+        room = min(self.most, max(1, tokens * self.sizes.capacity))
+        total = torch.zeros((max(1, tokens), topk), dtype=torch.float32, device=weights.device)
+        for begin in range(0, self.most, self.sizes.max_tokens):  # as many operations on all ranks
+            end = begin + self.sizes.max_tokens
+            come = self._exchange(pad_rows(rows[begin:end]), _none_if_empty(home[begin:end]), room, processors)
+            total.index_add_(0, come[:, topk].long(), come[:, :topk].view(torch.float32))  # rows that nobody sent are 0
+        return total[:tokens]
+
+    def _exchange(self, rows: torch.Tensor, experts: torch.Tensor, room: int, processors: int) -> torch.Tensor:
+        """Sends rows of int32 to an expert each; [room][words]: those that came, then rows of 0."""
+        come = torch.zeros((room, rows.shape[1]), dtype=torch.int32, device=rows.device)
+        width = 4 * rows.shape[1]
+        counts = torch.empty(self.sizes.experts_per_rank, dtype=torch.int32, device=rows.device)
+        into = self.rank.receive(room, layout="rank_major", dtype="opaque", row_bytes=width, x=come.view(torch.uint8),
+                                 counts=counts)
+        self._end(self.rank.dispatch(rows.view(torch.uint8), experts[:, None].contiguous(),
+                                     torch.ones((rows.shape[0], 1), dtype=torch.float32, device=rows.device), into=into,
+                                     dtype="opaque", processors=processors, stream=stream_of(rows)))
+        return come
+
+    def sum_counts(self, tokens_per_expert: torch.Tensor, processors: int) -> list[int]:
+        """Rows of each local expert, of what every rank says that it sends; the host waits for it."""
+        ranks, experts = self.sizes.capacity, self.sizes.experts_per_rank
+        rows = torch.zeros((ranks, aligned(experts, 4)), dtype=torch.int32, device=tokens_per_expert.device)
+        rows[:, :experts] = tokens_per_expert.view(ranks, experts)
+        firsts = torch.arange(ranks, dtype=torch.int64, device=rows.device) * experts
+        counts: list[int] = self._exchange(rows, firsts, ranks, processors)[:, :experts].sum(0).tolist()
+        return counts
+
+    def close(self) -> None:
+        """Leaves the group, when what was launched has run."""
+        super().close()
+        self.idle.clear()
+        self._scratch = None
+
+
+def _none_if_empty(experts: torch.Tensor) -> torch.Tensor:
+    return experts if experts.shape[0] else experts.new_full((1,), -1)
