@@ -8,10 +8,13 @@ from typing import Any, ClassVar
 import torch
 
 from weft_compat_ep._arguments import Sizes, window_bytes
+from weft_compat_ep._calls import Bias, Dispatched, HighThroughput, global_handle
 from weft_compat_ep._engine import Engine, Handle, Hook
 from weft_compat_ep._events import Config, EventHandle, EventOverlap
 from weft_compat_ep._groups import gatherer
 from weft_compat_ep._meeting import Meeting, named_store, publish
+from weft_compat_ep._rows import sizes_of, token_limit
+from weft_compat_ep._throughput import Throughput
 
 DEFAULT_TIMEOUT_MS = 30000
 JOIN_TIMEOUT_S = 120.0
@@ -19,16 +22,13 @@ JOIN_TIMEOUT_S = 120.0
 
 topk_idx_t = torch.int64
 
-_NO_THROUGHPUT = ("nixl_ep on Weft has the low-latency calls; its high-throughput calls (ht_dispatch, ht_combine, "
-                  "get_dispatch_layout) are not there: use weft.ep with mode='throughput', or deep_ep")
-
-
-class Buffer:
+class Buffer(HighThroughput):
     """One rank of a group whose ranks come and go.
 
     Ranks meet through `tcp_store_group` (a torch TCPStore), or through the store that WEFT_STORE or
     NIXL_ETCD_ENDPOINTS names, or in `group` (torch.distributed) or `comm` (mpi4py). The sizes of operations are those
-    of the first dispatch of the group; a rank that joins later learns them from the others.
+    of the first dispatch of the group; a rank that joins later learns them from the others. A buffer has either the
+    low-latency calls or, with low_latency_mode=False, those for high throughput.
     """
 
     num_sms: ClassVar[int] = 20
@@ -36,8 +36,6 @@ class Buffer:
     def __init__(self, disable_ll_nvlink: bool = False, explicitly_destroy: bool = False, rank: int = 0,
                  low_latency_mode: bool = True, group: Any = None, comm: Any = None, tcp_store_group: Any = None,
                  timeout_ms: int = DEFAULT_TIMEOUT_MS) -> None:
-        if not low_latency_mode:
-            raise NotImplementedError(_NO_THROUGHPUT)
         if timeout_ms <= 0:
             raise ValueError(f"timeout_ms: {timeout_ms} is no time: milliseconds from 1 on are wanted")
         del disable_ll_nvlink  # Weft finds the way itself; WEFT_EP_TRANSPORT names one
@@ -46,6 +44,7 @@ class Buffer:
         if group is not None or comm is not None:
             self.rank, _, self._gather = gatherer(group, comm)
         self.explicitly_destroy = explicitly_destroy
+        self.low_latency_mode = low_latency_mode
         self.group_size = 0
         """rank indices are below it: num_ranks of update_memory_buffers"""
         self._experts = 0
@@ -53,7 +52,7 @@ class Buffer:
         self._seconds = max(self._op_seconds, JOIN_TIMEOUT_S)
         self._tcp_store = tcp_store_group
         self._meeting: Meeting | None = None
-        self._engine: Engine | None = None
+        self._engine: Engine | Throughput | None = None
         self._connected: set[int] = set()
         self._masked: set[int] = set()
         self._destroyed = False
@@ -196,12 +195,26 @@ class Buffer:
                                    "class, or WEFT_STORE or NIXL_ETCD_ENDPOINTS in the environment")
         return self._meeting
 
-    def _open(self, sizes: Sizes) -> Engine:
+    def _open(self, sizes: Sizes) -> Engine | Throughput:
         if (sizes.capacity, sizes.experts_per_rank) != (self.group_size, self._experts):
             raise ValueError(f"the group has {sizes.capacity} ranks at most, with {sizes.experts_per_rank} experts "
                              f"each; update_memory_buffers said {self.group_size} and {self._experts}")
+        if (sizes.mode == "latency") != self.low_latency_mode:
+            raise ValueError(f"the group is for {sizes.mode}; this buffer has low_latency_mode={self.low_latency_mode}")
         assert self._meeting is not None
-        return Engine(self._meeting, sizes, self._connected, seconds=self._seconds, op_seconds=self._op_seconds)
+        if self.low_latency_mode:
+            return Engine(self._meeting, sizes, self._connected, seconds=self._seconds, op_seconds=self._op_seconds)
+        return Throughput(self._meeting, sizes, self._connected, tokens=token_limit(), seconds=self._seconds,
+                          op_seconds=self._op_seconds, strict=False)
+
+    def _begin(self, sizes: Sizes) -> Engine | Throughput:
+        """Opens the rank for the first operation, whose sizes all ranks agree on."""
+        if self._meeting is None:
+            raise RuntimeError("dispatch: call connect_ranks first")
+        self._meeting.agree(sizes)
+        self._engine = self._open(sizes)
+        self._apply_masks()
+        return self._engine
 
     def _apply_masks(self) -> None:
         if self._engine is not None:
@@ -257,21 +270,29 @@ class Buffer:
         if x.dim() != 2 or topk_idx.dim() != 2 or x.shape[0] != topk_idx.shape[0]:
             raise ValueError(f"x {list(x.shape)}, topk_idx {list(topk_idx.shape)}: [tokens][hidden] and [tokens][top-k]"
                              " are wanted")
-        wanted = (max_tokens, x.shape[1], x.is_cuda)
-        if self._engine is None:
-            if self._meeting is None:
-                raise RuntimeError("low_latency_dispatch: call connect_ranks first")
-            sizes = Sizes(max_tokens, x.shape[1], topk_idx.shape[1], self._experts, self.group_size,
-                          "cuda" if x.is_cuda else "host")
-            self._meeting.agree(sizes)
-            self._engine = self._open(sizes)
-            self._apply_masks()
-        sizes = self._engine.sizes
-        if wanted != (sizes.max_tokens, sizes.hidden, sizes.memory == "cuda"):
+        self._check_mode(True)
+        engine = self._engine or self._begin(Sizes(max_tokens, x.shape[1], topk_idx.shape[1], self._experts,
+                                                   self.group_size, "cuda" if x.is_cuda else "host"))
+        assert isinstance(engine, Engine)
+        sizes = engine.sizes
+        if (max_tokens, x.shape[1], x.is_cuda) != (sizes.max_tokens, sizes.hidden, sizes.memory == "cuda"):
             raise ValueError(f"the group has operations of at most {sizes.max_tokens} tokens with hidden "
                              f"{sizes.hidden} in {sizes.memory} memory, this one has {max_tokens} with {x.shape[1]} in "
                              f"{'cuda' if x.is_cuda else 'host'} memory")
+        return engine
+
+    def _begun(self, what: str) -> Engine:
+        self._check_alive()
+        self._check_mode(True)
+        if self._engine is None:
+            raise RuntimeError(f"{what}: there was no low_latency_dispatch")
+        assert isinstance(self._engine, Engine)
         return self._engine
+
+    def _check_mode(self, low_latency: bool) -> None:
+        if self.low_latency_mode != low_latency:
+            raise RuntimeError(f"the buffer was made with low_latency_mode={self.low_latency_mode}, and has the calls "
+                               f"for {'high throughput' if low_latency else 'low latency'}")
 
     def low_latency_combine(self, x: torch.Tensor, topk_idx: torch.Tensor, topk_weights: torch.Tensor, handle: Handle,
                             use_logfmt: bool = False, zero_copy: bool = False, async_finish: bool = False,
@@ -281,33 +302,62 @@ class Buffer:
         """Sends the experts' outputs back; (the weighted sums bf16 [tokens][hidden], event, hook)."""
         if combine_wait_recv_cost_stats is not None:
             raise NotImplementedError("combine_wait_recv_cost_stats: Weft measures waiting in dispatches only")
-        self._check_alive()
-        if self._engine is None:
-            raise RuntimeError("low_latency_combine: there was no low_latency_dispatch")
-        return self._engine.combine(x, topk_idx, topk_weights, handle, use_logfmt=use_logfmt, zero_copy=zero_copy,
-                                    async_finish=async_finish, return_recv_hook=return_recv_hook, out=out)
+        return self._begun("low_latency_combine").combine(
+            x, topk_idx, topk_weights, handle, use_logfmt=use_logfmt, zero_copy=zero_copy, async_finish=async_finish,
+            return_recv_hook=return_recv_hook, out=out)
 
-    dispatch = low_latency_dispatch
-    combine = low_latency_combine
+    def dispatch(self, *args: Any, **kwargs: Any) -> Any:
+        """low_latency_dispatch, or ht_dispatch with low_latency_mode=False."""
+        return (self.low_latency_dispatch if self.low_latency_mode else self.ht_dispatch)(*args, **kwargs)
+
+    def combine(self, *args: Any, **kwargs: Any) -> Any:
+        """low_latency_combine, or ht_combine with low_latency_mode=False."""
+        return (self.low_latency_combine if self.low_latency_mode else self.ht_combine)(*args, **kwargs)
 
     def get_next_combine_buffer(self, handle: Handle) -> torch.Tensor:
         """Memory for the outputs of an operation, bf16 [E][ranks * max][H], for low_latency_combine(zero_copy=True).
         Weft never copies outputs before they travel, so it is no faster than any other."""
-        self._check_alive()
-        if self._engine is None:
-            raise RuntimeError("get_next_combine_buffer: there was no low_latency_dispatch")
-        return self._engine.combine_buffer(handle, handle[0].device)
+        return self._begun("get_next_combine_buffer").combine_buffer(handle, handle[0].device)
 
     def clean_buffer(self, *_: Any) -> None:
         """Nothing: Weft's windows need no cleaning. Older versions of the original had it."""
 
     clean_low_latency_buffer = clean_buffer
 
-    def get_dispatch_layout(self, *_: Any, **__: Any) -> None:
-        """Refused: high throughput."""
-        raise NotImplementedError(_NO_THROUGHPUT)
+    # --- high throughput ---
 
-    ht_dispatch = ht_combine = get_dispatch_layout
+    def _engine_for_many(self, x: torch.Tensor, experts_per_rank: int) -> Throughput:
+        self._check_mode(False)
+        if experts_per_rank != self._experts:
+            raise ValueError(f"num_tokens_per_expert: {experts_per_rank} experts of each rank, and "
+                             f"update_memory_buffers said {self._experts}")
+        engine = self._engine or self._begin(sizes_of(token_limit(), x.shape[1], self._experts, self.group_size,
+                                                      "cuda" if x.is_cuda else "host"))
+        assert isinstance(engine, Throughput)
+        return engine
+
+    def ht_dispatch(self, x: Any, handle: Any = None, num_tokens_per_rank: torch.Tensor | None = None,
+                    num_tokens_per_rdma_rank: torch.Tensor | None = None, is_token_in_rank: torch.Tensor | None = None,
+                    num_tokens_per_expert: torch.Tensor | None = None, topk_idx: torch.Tensor | None = None,
+                    topk_weights: torch.Tensor | None = None, expert_alignment: int = 1, config: Config | None = None,
+                    previous_event: EventOverlap | None = None, async_finish: bool = False,
+                    allocate_on_comm_stream: bool = False) -> Dispatched:
+        """Sends tokens to the ranks of their experts, as get_dispatch_layout has said: (rows, one for each token on
+        each rank, or (rows, scales); local experts [received][top-k], -1 for those of other ranks; weights likewise;
+        rows of each local expert, rounded up to expert_alignment; handle, whose entry [-4] is the received rows of the
+        ranks up to each; event). With a handle other values go the same ways, and all but the rows and the event is
+        None."""
+        del num_tokens_per_rank, num_tokens_per_rdma_rank, allocate_on_comm_stream
+        return self._send_many(global_handle, x, handle, is_token_in_rank, num_tokens_per_expert, topk_idx,
+                               topk_weights, expert_alignment, 0, config, previous_event, async_finish)
+
+    def ht_combine(self, x: torch.Tensor, handle: Any, topk_weights: torch.Tensor | None = None, bias: Bias = None,
+                   config: Config | None = None, previous_event: EventOverlap | None = None, async_finish: bool = False,
+                   allocate_on_comm_stream: bool = False) -> tuple[torch.Tensor, torch.Tensor | None, EventOverlap]:
+        """Sends rows back: (the sum of each token's rows and of up to two biases, the sums of their weights or None,
+        event)."""
+        del allocate_on_comm_stream
+        return self._combine_many(x, handle, topk_weights, bias, config, previous_event, async_finish)
 
     # --- the end ---
 

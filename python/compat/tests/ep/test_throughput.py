@@ -24,3 +24,7 @@ def test_killed_rank() -> None:
             world.end(rank, -9 if rank == 2 else 0)
     finally:
         world.close()
+
+
+def test_nixl_ep() -> None:
+    run("ep_nixl_many_ranks", "join", 3)
