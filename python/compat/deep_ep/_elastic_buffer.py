@@ -1,17 +1,267 @@
-"""`ElasticBuffer`, the second version of the original's interface."""
+"""`ElasticBuffer`, the second version of the original's interface, and the handles of its dispatches."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
+import torch
 
+from weft_compat_ep._arguments import Sizes, experts_of_rank
+from weft_compat_ep._calls import Bias, biases, finished, processors_of, values_of, wait_for
+from weft_compat_ep._events import WINDOW_BYTES, Config, EventHandle, EventOverlap
+from weft_compat_ep._groups import gatherer
+from weft_compat_ep._meeting import Meeting
+from weft_compat_ep._rows import aligned, dispatch_layout, places, sizes_of, token_limit
+from weft_compat_ep._throughput import Form, Kept, Throughput
+
+DEFAULT_SMS = 24
+"""processors that weft.ep takes where nobody says another number: weft_ep_dispatch_args.processors"""
+MOST_ALIGNMENT = 256
+"""of the parts of experts: weft_ep_recv_args.alignment"""
+
+
+@dataclasses.dataclass(eq=False)
 class EPHandle:
-    """What a dispatch of an `ElasticBuffer` leaves."""
+    """What a dispatch of an `ElasticBuffer` leaves, for combines and for dispatches the same way."""
+
+    do_expand: bool
+    num_experts: int
+    expert_alignment: int
+    num_max_tokens_per_rank: int
+    num_sms: int
+    topk_idx: torch.Tensor
+    """[tokens][top-k]: the caller's, or a copy with do_handle_copy"""
+    num_recv_tokens_per_expert_list: list[int]
+    """rows of each local expert, rounded up to the alignment; empty without do_cpu_sync"""
+    psum_num_recv_tokens_per_scaleup_rank: torch.Tensor
+    """int32 [ranks]: received tokens of the ranks up to each"""
+    psum_num_recv_tokens_per_expert: torch.Tensor
+    """int32 [E]: with do_expand the row behind the last of each expert; else a prefix sum of the rounded counts"""
+    num_unaligned_recv_tokens_per_expert: torch.Tensor
+    """int32 [E]: rows of each local expert"""
+    recv_src_metadata: torch.Tensor
+    """int32 [received tokens][2 + top-k]: [0] rank * num_max_tokens_per_rank + token, -1: none, [1] the rank; with
+    do_expand, from 2 on, the rows of the selections, -1: of another rank. Without do_expand [received tokens][2]"""
+    dst_buffer_slot_idx: torch.Tensor
+    """int32 [tokens][top-k]: place of the token among those that go to the rank of the selection; -1: none"""
+    kept: Kept = dataclasses.field(repr=False)
+    """what Weft knows of it"""
 
 
 class ElasticBuffer:
-    """Refused, until it is there."""
+    """One rank of a group of torch.distributed (`group`), for operations of up to num_max_tokens_per_rank tokens.
 
-    def __init__(self, *_: Any, **__: Any) -> None:
-        raise NotImplementedError("ElasticBuffer: the second version of deep_ep's interface is not on Weft yet; "
-                                  "deep_ep.Buffer has the low-latency calls, and weft.ep has mode='throughput'")
+    All ranks construct it, and make the same calls in the same order. num_bytes, num_cpu_bytes and what else is about
+    the original's buffers, queue pairs and reductions has no effect: Weft's windows are as large as they have to be,
+    its order of rows is always the same, and it reduces within a rank before it sends.
+    """
+
+    def __init__(self, group: Any, num_bytes: int | None = None, num_cpu_bytes: int = 0,
+                 num_max_tokens_per_rank: int = 0, hidden: int = 0, num_topk: int = 0, use_fp8_dispatch: bool = False,
+                 deterministic: bool = False, allow_hybrid_mode: bool = True, allow_multiple_reduction: bool = True,
+                 prefer_overlap_with_compute: bool = True, sl_idx: int = 3, num_allocated_qps: int = 0,
+                 num_cpu_timeout_secs: int = 300, num_gpu_timeout_secs: int = 100,
+                 explicitly_destroy: bool = False) -> None:
+        del num_bytes, num_cpu_bytes, num_topk, use_fp8_dispatch, deterministic, allow_hybrid_mode
+        del allow_multiple_reduction, prefer_overlap_with_compute, sl_idx, num_allocated_qps
+        if num_max_tokens_per_rank < 0 or num_gpu_timeout_secs <= 0 or num_cpu_timeout_secs <= 0:
+            raise ValueError(f"num_max_tokens_per_rank {num_max_tokens_per_rank}, num_gpu_timeout_secs "
+                             f"{num_gpu_timeout_secs}, num_cpu_timeout_secs {num_cpu_timeout_secs}: none is below 0, "
+                             "and times are above")
+        self.rank_idx, self.num_ranks, gather = gatherer(group)
+        self.group = group
+        self.num_max_tokens_per_rank = num_max_tokens_per_rank or token_limit()
+        self.hidden = hidden
+        self.explicitly_destroy = explicitly_destroy
+        self.scaleout_rank_idx, self.num_scaleout_ranks = 0, 1
+        self.scaleup_rank_idx, self.num_scaleup_ranks = self.rank_idx, self.num_ranks
+        self._seconds, self._op_seconds = float(num_cpu_timeout_secs), float(num_gpu_timeout_secs)
+        self._engines: dict[tuple[Sizes, int], Throughput] = {}
+        self._destroyed = False
+        self._meeting = Meeting.by_exchange(self.rank_idx, gather)
+
+    # --- what the original has besides ---
+
+    @staticmethod
+    def get_buffer_size_hint(group: Any, num_max_tokens_per_rank: int, hidden: int, num_topk: int = 0,
+                             use_fp8_dispatch: bool = False, allow_hybrid_mode: bool = True,
+                             allow_multiple_reduction: bool = True) -> int:
+        """Bytes of windows that a rank has for its peers, at most. Weft makes them itself."""
+        del num_max_tokens_per_rank, hidden, num_topk, use_fp8_dispatch, allow_hybrid_mode, allow_multiple_reduction
+        return WINDOW_BYTES * max(1, int(group.size()) - 1)
+
+    @staticmethod
+    def capture() -> EventOverlap:
+        """An event of the current stream."""
+        return EventOverlap(EventHandle())
+
+    def get_comm_stream(self) -> torch.cuda.Stream:
+        """The stream in which calls launch: the current one."""
+        return torch.cuda.current_stream()
+
+    def get_physical_domain_size(self) -> tuple[int, int]:
+        """(1, ranks): Weft finds the way to each rank itself, and has no domains."""
+        return 1, self.num_ranks
+
+    get_logical_domain_size = get_physical_domain_size
+
+    def get_theoretical_num_sms(self, num_experts: int, num_topk: int, num_scaleout_topk: int = 0, rdma_gbs: float = 0,
+                                nvlink_gbs: float = 0, sm_read_gbs: float = 200, sm_write_gbs: float = 50) -> int:
+        """Processors that Weft takes where nobody says another number."""
+        del num_experts, num_topk, num_scaleout_topk, rdma_gbs, nvlink_gbs, sm_read_gbs, sm_write_gbs
+        return DEFAULT_SMS
+
+    def get_theoretical_num_qps(self, num_sms: int) -> int:
+        """1: Weft makes the queue pairs that it needs itself, and passes this number over."""
+        del num_sms
+        return 1
+
+    def barrier(self, use_comm_stream: bool = True, with_cpu_sync: bool = False, sequential: bool = True) -> None:
+        """Returns when all ranks have come to it, and what they launched before has run; the host waits always."""
+        del use_comm_stream, with_cpu_sync, sequential
+        self._check_alive()
+        engine = next(reversed(self._engines.values()), None)
+        if engine is not None:
+            engine.rank.barrier()
+        else:
+            self._meeting.meet(range(self.num_ranks), "barrier", self._seconds)
+
+    # --- operations ---
+
+    def dispatch(self, x: Any, topk_idx: torch.Tensor | None = None, topk_weights: torch.Tensor | None = None,
+                 cumulative_local_expert_recv_stats: torch.Tensor | None = None, num_experts: int | None = None,
+                 num_max_tokens_per_rank: int | None = None, expert_alignment: int | None = None, num_sms: int = 0,
+                 num_qps: int = 0, previous_event: EventOverlap | None = None,
+                 previous_event_before_epilogue: EventOverlap | None = None, async_with_compute_stream: bool = False,
+                 allocate_on_comm_stream: bool = False, handle: EPHandle | None = None, do_handle_copy: bool = True,
+                 do_cpu_sync: bool | None = None, do_expand: bool = False, do_zero_padding: bool = False,
+                 use_tma_aligned_col_major_sf: bool = False) -> tuple[
+                     Any, torch.Tensor | None, torch.Tensor | None, EPHandle, EventOverlap]:
+        """Sends tokens to the ranks of their experts: (rows or (rows, scales), local experts, weights, handle, event).
+
+        x: bf16 [tokens][hidden], or (e4m3, scales). Rows stand by source rank, then by token, and local experts and
+        weights are [rows][top-k]: -1 and 0 for those of other ranks. do_expand: a row for each selection, packed by
+        expert, whose parts begin at multiples of expert_alignment (1 to 256); no local experts, and weights [rows].
+        With do_zero_padding the rows between are 0. do_cpu_sync (the default): the host waits, and there are as many
+        rows as came; else as many as there may be. With a handle other values go the same ways to the same places.
+        """
+        del num_qps, allocate_on_comm_stream
+        self._check_alive()
+        values, scales = values_of(x)
+        wait_for(previous_event)
+        wait_for(previous_event_before_epilogue)
+        form = Form(expand=do_expand, alignment=expert_alignment or 1, zero_padding=do_zero_padding,
+                    columns=use_tma_aligned_col_major_sf, total=cumulative_local_expert_recv_stats,
+                    processors=self._processors(num_sms))
+        if handle is not None:
+            kept = self._kept_of(handle)
+            self._check_cached(handle, topk_idx, num_experts, expert_alignment, do_cpu_sync, do_expand)
+            got = kept.engine.again(values, scales, kept, topk_weights, form)
+        elif topk_idx is None or num_experts is None:
+            raise ValueError("topk_idx, num_experts: both are wanted, or a handle")
+        else:
+            if not 1 <= form.alignment <= MOST_ALIGNMENT:
+                raise ValueError(f"expert_alignment: {expert_alignment} is no number from 1 to {MOST_ALIGNMENT}")
+            engine = self._engine_for(values, experts_of_rank(num_experts, self.num_ranks),
+                                      num_max_tokens_per_rank or self.num_max_tokens_per_rank)
+            if do_cpu_sync is not None and not do_cpu_sync:
+                form = form._replace(worst=_worst_rows(engine, topk_idx.shape[-1], form))
+            topk_idx = topk_idx.clone() if do_handle_copy else topk_idx
+            got = engine.dispatch(values, scales, topk_idx, topk_weights, form)
+            handle = _handle_of(got.kept, form)
+        local = None if got.local is None else got.local.to(handle.topk_idx.dtype)
+        return got.data, local, got.weights, handle, finished(async_with_compute_stream, x, got)
+
+    def combine(self, x: torch.Tensor, handle: EPHandle, topk_weights: torch.Tensor | None = None, bias: Bias = None,
+                num_sms: int = 0, num_qps: int = 0, previous_event: EventOverlap | None = None,
+                previous_event_before_epilogue: EventOverlap | None = None, async_with_compute_stream: bool = False,
+                allocate_on_comm_stream: bool = False) -> tuple[torch.Tensor, torch.Tensor | None, EventOverlap]:
+        """Sends rows back: (the sum of each token's rows and of up to two biases, bf16 [tokens][hidden], the sums of
+        their weights [tokens][top-k] or None, event)."""
+        del num_qps, allocate_on_comm_stream
+        self._check_alive()
+        kept = self._kept_of(handle)
+        wait_for(previous_event)
+        wait_for(previous_event_before_epilogue)
+        out, weights = kept.engine.combine(x, kept, topk_weights, biases(bias),
+                                           self._processors(num_sms or handle.num_sms))
+        return out, weights, finished(async_with_compute_stream, x, topk_weights, bias, out, weights)
+
+    def _engine_for(self, x: torch.Tensor, experts_per_rank: int, tokens: int) -> Throughput:
+        sizes = sizes_of(tokens, x.shape[-1], experts_per_rank, self.num_ranks, "cuda" if x.is_cuda else "host")
+        engine = self._engines.get((sizes, tokens))
+        if engine is None:
+            part = f"{'-'.join(map(str, sizes))}-{tokens}"
+            engine = Throughput(self._meeting, sizes, range(self.num_ranks), tokens=tokens, seconds=self._seconds,
+                                op_seconds=self._op_seconds, part=part)
+            self._engines[sizes, tokens] = engine
+        return engine
+
+    @staticmethod
+    def _processors(num_sms: int) -> int:
+        return processors_of(Config(num_sms or DEFAULT_SMS), 0)
+
+    def _kept_of(self, handle: Any) -> Kept:
+        if not isinstance(handle, EPHandle) or handle.kept.engine not in self._engines.values():
+            raise TypeError("handle: what a dispatch of this buffer has answered is wanted")
+        return handle.kept
+
+    @staticmethod
+    def _check_cached(handle: EPHandle, topk_idx: torch.Tensor | None, num_experts: int | None,
+                      expert_alignment: int | None, do_cpu_sync: bool | None, do_expand: bool) -> None:
+        if topk_idx is not None or do_cpu_sync:
+            raise ValueError("topk_idx, do_cpu_sync: a dispatch by a handle has the top-k and the counts of the "
+                             "handle: leave them out")
+        mine = (handle.num_experts, handle.expert_alignment, handle.do_expand)
+        given = (num_experts or mine[0], expert_alignment or mine[1], do_expand)
+        if given != mine:
+            raise ValueError(f"(num_experts, expert_alignment, do_expand) {given}: those of the handle are {mine}")
+
+    # --- the end ---
+
+    def _check_alive(self) -> None:
+        if self._destroyed:
+            raise RuntimeError("the buffer was destroyed")
+
+    def destroy(self) -> None:
+        """Leaves the group. A second time is no error."""
+        if self._destroyed:
+            return
+        self._destroyed = True
+        for engine in self._engines.values():
+            engine.close()
+        self._meeting.close()
+        self._engines.clear()
+
+    def __del__(self) -> None:
+        if not self.__dict__.get("_destroyed", True) and not self.explicitly_destroy:
+            self.destroy()
+
+
+def _worst_rows(engine: Throughput, topk: int, form: Form) -> int:
+    """Rows that a dispatch brings at most."""
+    if not form.expand:
+        return engine.most
+    experts = engine.sizes.experts_per_rank
+    return aligned(engine.most * min(topk, experts), form.alignment) + experts * (form.alignment - 1)
+
+
+def _handle_of(kept: Kept, form: Form) -> EPHandle:
+    """The fields of a handle. Nothing here waits for a GPU."""
+    engine, alignment = kept.engine, form.alignment
+    sizes = engine.sizes
+    layout = dispatch_layout(kept.topk_idx, sizes.experts_per_rank * sizes.capacity, sizes.capacity)
+    rounded = (kept.expert_rows + (alignment - 1)) // alignment * alignment
+    token = (kept.src_rank * engine.tokens + kept.src_token).masked_fill(kept.src_rank < 0, -1)
+    sources = torch.stack((token, kept.src_rank), 1)
+    if kept.slot is not None:
+        sources = torch.cat((sources, kept.slot), 1)
+    ends = kept.expert_end if kept.expert_end is not None else rounded.cumsum(0).int()
+    return EPHandle(
+        do_expand=form.expand, num_experts=sizes.experts_per_rank * sizes.capacity, expert_alignment=alignment,
+        num_max_tokens_per_rank=engine.tokens, num_sms=form.processors, topk_idx=kept.topk_idx,
+        num_recv_tokens_per_expert_list=[aligned(count, alignment) for count in kept.counts or []],
+        psum_num_recv_tokens_per_scaleup_rank=kept.rank_end, psum_num_recv_tokens_per_expert=ends,
+        num_unaligned_recv_tokens_per_expert=kept.expert_rows, recv_src_metadata=sources,
+        dst_buffer_slot_idx=places(kept.topk_idx, layout.in_rank, sizes.experts_per_rank), kept=kept)

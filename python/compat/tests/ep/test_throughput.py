@@ -26,5 +26,10 @@ def test_killed_rank() -> None:
         world.close()
 
 
+@pytest.mark.parametrize(("what", "ranks"), [("tokens", 3), ("selections", 3), ("mistakes", 2)])
+def test_elastic_buffer(what: str, ranks: int) -> None:
+    run("ep_elastic_ranks", what, ranks)
+
+
 def test_nixl_ep() -> None:
     run("ep_nixl_many_ranks", "join", 3)

@@ -1,0 +1,134 @@
+"""What the ranks of test_throughput.py do with deep_ep.ElasticBuffer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from ep_reference import check_sums, refused, tokens_of
+from ep_throughput_ranks import E, H, K, expected, finish, plain, ranks_of, same, sent_to
+
+import deep_ep
+from deep_ep.utils.math import align, per_token_cast_to_fp8
+
+MOST = 64
+
+
+def begin(rank: int, ranks: int, store: Any) -> tuple[deep_ep.ElasticBuffer, list[Any]]:
+    """A buffer for up to MOST tokens of a rank, and the tokens of all ranks."""
+    dist.init_process_group("gloo", store=dist.PrefixStore("gloo", store), rank=rank, world_size=ranks)
+    assert deep_ep.ElasticBuffer.get_buffer_size_hint(dist.group.WORLD, MOST, H) > 0
+    buffer = deep_ep.ElasticBuffer(dist.group.WORLD, num_max_tokens_per_rank=MOST, hidden=H, explicitly_destroy=True)
+    assert (buffer.rank_idx, buffer.num_ranks) == (rank, ranks) and buffer.get_logical_domain_size() == (1, ranks)
+    buffer.barrier()
+    return buffer, [tokens_of(r, ranks, tokens=0 if r == 2 else MOST - 9 * r, hidden=H, topk=K, experts=E * ranks)
+                    for r in range(ranks)]
+
+
+def tokens(rank: int, ranks: int, store: Any) -> None:
+    """One row for each token: fields of the handle, the cached dispatch, sums and biases; waiting for counts or not."""
+    buffer, inputs = begin(rank, ranks, store)
+    x, idx, weights = inputs[rank]
+    rows, local, of_rows, ends = expected(inputs, rank)
+    sources = torch.cat([r * MOST + of_rank for r, of_rank in sent_to(inputs, rank)])
+    found = [int((local == e).sum()) for e in range(E)]
+    for fp8, waits, alignment in ((False, True, 1), (True, True, 16), (False, False, 16), (True, False, 1)):
+        sent = per_token_cast_to_fp8(x) if fp8 else x
+        total = torch.full((E,), 7, dtype=torch.int32)
+        received, got_idx, got_weights, handle, event = buffer.dispatch(
+            sent, idx, weights, cumulative_local_expert_recv_stats=total, num_experts=E * ranks,
+            expert_alignment=alignment, async_with_compute_stream=True, do_handle_copy=waits,
+            do_cpu_sync=None if waits else False, previous_event=buffer.capture())
+        event.current_stream_wait()
+        count = len(rows)
+        assert plain(received).shape[0] == (count if waits else ranks * MOST)
+        assert same(received, per_token_cast_to_fp8(rows) if fp8 else rows, count)
+        assert torch.equal(got_idx[:count], local) and (got_idx[count:] == -1).all()
+        assert torch.equal(got_weights[:count], of_rows) and total.tolist() == [7 + one for one in found]
+        assert handle.psum_num_recv_tokens_per_scaleup_rank.tolist() == ends
+        assert torch.equal(handle.recv_src_metadata[:count, 0], sources.int())
+        aligned = [align(one, alignment) for one in found]
+        assert handle.num_recv_tokens_per_expert_list == (aligned if waits else [])
+        assert handle.psum_num_recv_tokens_per_expert.tolist() == [sum(aligned[:e + 1]) for e in range(E)]
+        assert handle.num_unaligned_recv_tokens_per_expert.tolist() == found
+        assert torch.equal(handle.topk_idx, idx) and (handle.topk_idx is idx) != waits
+        check_slots(handle, idx, ranks)
+        cached = buffer.dispatch(sent, handle=handle)
+        assert same(received, cached[0], count) and cached[3] is handle
+        assert torch.equal(cached[1], got_idx) and torch.equal(cached[2], got_weights)
+        cached = buffer.dispatch(sent, topk_weights=2 * weights, handle=handle)
+        assert torch.equal(cached[2], 2 * got_weights)
+        y = plain(received).masked_fill(torch.arange(len(got_idx))[:, None] >= count, float("nan"))
+        for biases in (None, x, (x, x)):
+            sums, of_tokens, _ = buffer.combine(y, handle, topk_weights=got_weights, bias=biases)
+            added = 0 if biases is None else 1 if isinstance(biases, torch.Tensor) else 2
+            check_sums(sums, plain(sent).double() * ranks_of(idx, ranks).sum(1, keepdim=True) + added * x.double(),
+                       0.01)
+            assert torch.equal(of_tokens, weights.masked_fill(idx < 0, 0))
+    buffer.barrier()
+    finish(buffer)
+
+
+def check_slots(handle: deep_ep.EPHandle, idx: torch.Tensor, ranks: int) -> None:
+    """dst_buffer_slot_idx: tokens that go to a rank are counted in their order."""
+    for r in range(ranks):
+        goes = ((idx >= r * E) & (idx < (r + 1) * E))
+        before = goes.any(1).cumsum(0) - 1
+        assert torch.equal(handle.dst_buffer_slot_idx[goes], before[:, None].expand(-1, K)[goes].int())
+    assert (handle.dst_buffer_slot_idx[idx < 0] == -1).all()
+
+
+def selections(rank: int, ranks: int, store: Any) -> None:
+    """One row for each selection, packed by expert: places, weights, padding, scales by columns; weighted sums."""
+    buffer, inputs = begin(rank, ranks, store)
+    x, idx, weights = inputs[rank]
+    rows, local, of_rows, _ = expected(inputs, rank)
+    for fp8, waits, alignment in ((False, True, 16), (True, True, 1), (False, False, 1), (True, False, 16)):
+        sent = per_token_cast_to_fp8(x) if fp8 else x
+        given = {"do_expand": True, "use_tma_aligned_col_major_sf": True}
+        received, none, got_weights, handle, _ = buffer.dispatch(
+            sent, idx, weights, num_experts=E * ranks, expert_alignment=alignment, do_cpu_sync=waits, **given)
+        padded, _, padded_weights, _, _ = buffer.dispatch(sent, topk_weights=weights, handle=handle,
+                                                          do_zero_padding=True, **given)
+        assert none is None and buffer.dispatch(sent, handle=handle, **given)[2] is None
+        if fp8:
+            assert received[1].stride()[0] == 1 and received[1].stride()[1] % 4 == 0
+        slots = handle.recv_src_metadata[:len(rows), 2:].long()
+        here = slots >= 0
+        assert torch.equal(here, local >= 0)
+        wanted = plain(per_token_cast_to_fp8(rows) if fp8 else rows)[:, None].expand(-1, K, -1)[here]
+        assert torch.equal(plain(received)[slots[here]], wanted) and torch.equal(plain(padded)[slots[here]], wanted)
+        assert torch.equal(got_weights[slots[here]], of_rows[here]) and torch.equal(padded_weights, got_weights)
+        begin_at = 0
+        for e in range(E):
+            end = int(handle.psum_num_recv_tokens_per_expert[e])
+            assert sorted(slots[local == e].tolist()) == list(range(begin_at, end))
+            begin_at = align(end, alignment)
+            assert not plain(padded)[end:begin_at].any() and not padded_weights[end:begin_at].any()
+        assert not waits or plain(received).shape[0] == begin_at == sum(handle.num_recv_tokens_per_expert_list)
+        y = torch.full(plain(received).shape, float("nan"), dtype=torch.bfloat16)  # between the parts of experts
+        y[slots[here]] = (wanted.float() * got_weights[slots[here]][:, None]).bfloat16()
+        sums, of_tokens, _ = buffer.combine(y, handle, topk_weights=got_weights, bias=x)
+        kept = weights.masked_fill(idx < 0, 0)
+        check_sums(sums, plain(sent).double() * kept.sum(1, keepdim=True).double() + x.double(), 0.02)
+        assert torch.equal(of_tokens, kept)
+    finish(buffer)
+
+
+def mistakes(rank: int, ranks: int, store: Any) -> None:
+    """Wrong arguments are exceptions that name them."""
+    buffer, inputs = begin(rank, ranks, store)
+    x, idx, weights = inputs[rank]
+    received, _, _, handle, _ = buffer.dispatch(x, idx, weights, num_experts=E * ranks)
+    refused(ValueError, "num_experts", lambda: buffer.dispatch(x, idx))
+    refused(ValueError, "expert_alignment", lambda: buffer.dispatch(x, idx, num_experts=E * ranks,
+                                                                    expert_alignment=257))
+    refused(ValueError, "room for 8", lambda: buffer.dispatch(x, idx, num_experts=E * ranks, num_max_tokens_per_rank=8))
+    refused(ValueError, "do_cpu_sync", lambda: buffer.dispatch(x, handle=handle, do_cpu_sync=True))
+    refused(ValueError, "those of the handle", lambda: buffer.dispatch(x, handle=handle, do_expand=True))
+    refused(TypeError, "handle", lambda: buffer.combine(received, (handle,)))
+    refused(ValueError, "num_gpu_timeout_secs", lambda: deep_ep.ElasticBuffer(dist.group.WORLD, num_gpu_timeout_secs=0))
+    assert torch.equal(buffer.dispatch(x, handle=handle)[0], received)
+    finish(buffer)
+    refused(RuntimeError, "destroyed", buffer.barrier)
