@@ -41,9 +41,11 @@ def _mark(cuda: bool) -> Any:
 
 def bench_kineto(fn: Callable[[], Any], kernel_names: str | Sequence[str], num_tests: int = 30,
                  suppress_kineto_output: bool = False, trace_path: str | None = None,
-                 barrier_comm_profiling: bool = False, num_kernels_per_period: int = 1) -> Any:
+                 barrier_comm_profiling: bool = False, num_kernels_per_period: int = 1,
+                 barrier: Callable[[], Any] | None = None) -> Any:
     """Mean seconds of the kernels that have each of `kernel_names` in their names: of one name a number, of several a
-    tuple; with num_kernels_per_period, lists for kernels that come in turns."""
+    tuple; with num_kernels_per_period, lists for kernels that come in turns. barrier_comm_profiling: ranks meet before
+    each call, in `barrier`, or by an all-reduce."""
     del suppress_kineto_output
     if not torch.cuda.is_available():
         raise RuntimeError("bench_kineto: kernels run on a GPU, and there is none; bench() measures without one")
@@ -51,7 +53,9 @@ def bench_kineto(fn: Callable[[], Any], kernel_names: str | Sequence[str], num_t
     fn()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
         for _ in range(num_tests):
-            if barrier_comm_profiling:
+            if barrier_comm_profiling and barrier is not None:
+                barrier()
+            elif barrier_comm_profiling:
                 dist.all_reduce(torch.ones(1, dtype=torch.float, device="cuda"))
             fn()
         torch.cuda.synchronize()
