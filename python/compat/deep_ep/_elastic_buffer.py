@@ -77,7 +77,7 @@ class ElasticBuffer:
         self.scaleout_rank_idx, self.num_scaleout_ranks = 0, 1
         self.scaleup_rank_idx, self.num_scaleup_ranks = self.rank_idx, self.num_ranks
         self._seconds, self._op_seconds = float(num_cpu_timeout_secs), float(num_gpu_timeout_secs)
-        self._engines: dict[tuple[Sizes, int], Throughput] = {}
+        self._engines: dict[Sizes, Throughput] = {}
         self._destroyed = False
         self._meeting = Meeting.by_exchange(self.rank_idx, gather)
 
@@ -190,12 +190,11 @@ class ElasticBuffer:
 
     def _engine_for(self, x: torch.Tensor, experts_per_rank: int, tokens: int) -> Throughput:
         sizes = sizes_of(tokens, x.shape[-1], experts_per_rank, self.num_ranks, "cuda" if x.is_cuda else "host")
-        engine = self._engines.get((sizes, tokens))
+        engine = self._engines.get(sizes)
         if engine is None:
-            part = f"{'-'.join(map(str, sizes))}-{tokens}"
-            engine = Throughput(self._meeting, sizes, range(self.num_ranks), tokens=tokens, seconds=self._seconds,
-                                op_seconds=self._op_seconds, part=part)
-            self._engines[sizes, tokens] = engine
+            engine = self._engines[sizes] = Throughput(
+                self._meeting, sizes, range(self.num_ranks), seconds=self._seconds, op_seconds=self._op_seconds,
+                part="-".join(map(str, sizes)))
         return engine
 
     @staticmethod
@@ -253,14 +252,14 @@ def _handle_of(kept: Kept, form: Form) -> EPHandle:
     sizes = engine.sizes
     layout = dispatch_layout(kept.topk_idx, sizes.experts_per_rank * sizes.capacity, sizes.capacity)
     rounded = (kept.expert_rows + (alignment - 1)) // alignment * alignment
-    token = (kept.src_rank * engine.tokens + kept.src_token).masked_fill(kept.src_rank < 0, -1)
+    token = (kept.src_rank * sizes.tokens + kept.src_token).masked_fill(kept.src_rank < 0, -1)
     sources = torch.stack((token, kept.src_rank), 1)
     if kept.slot is not None:
         sources = torch.cat((sources, kept.slot), 1)
     ends = kept.expert_end if kept.expert_end is not None else rounded.cumsum(0).int()
     return EPHandle(
         do_expand=form.expand, num_experts=sizes.experts_per_rank * sizes.capacity, expert_alignment=alignment,
-        num_max_tokens_per_rank=engine.tokens, num_sms=form.processors, topk_idx=kept.topk_idx,
+        num_max_tokens_per_rank=sizes.tokens, num_sms=form.processors, topk_idx=kept.topk_idx,
         num_recv_tokens_per_expert_list=[aligned(count, alignment) for count in kept.counts or []],
         psum_num_recv_tokens_per_scaleup_rank=kept.rank_end, psum_num_recv_tokens_per_expert=ends,
         num_unaligned_recv_tokens_per_expert=kept.expert_rows, recv_src_metadata=sources,

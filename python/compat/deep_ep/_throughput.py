@@ -27,13 +27,14 @@ class ThroughputCalls(HighThroughput):
 
     def _engine_for_many(self, x: torch.Tensor, experts_per_rank: int) -> Throughput:
         engines: dict[Sizes, Throughput] = self.__dict__.setdefault("_many", {})
-        tokens = token_limit()
-        sizes = sizes_of(tokens, x.shape[1], experts_per_rank, self.group_size, "cuda" if x.is_cuda else "host")
+        sizes = sizes_of(token_limit(), x.shape[1], experts_per_rank, self.group_size,
+                         "cuda" if x.is_cuda else "host")
         engine = engines.get(sizes)
         if engine is None:
+            self._meeting.agree(sizes, f"-{sizes.hidden}-{sizes.experts_per_rank}-{sizes.memory}")
             engine = engines[sizes] = Throughput(
-                self._meeting, sizes, range(self.group_size), tokens=tokens, seconds=self._seconds,
-                op_seconds=self._seconds, part="-".join(map(str, sizes)), strict=not self.enable_shrink)
+                self._meeting, sizes, range(self.group_size), seconds=self._seconds, op_seconds=self._seconds,
+                part="-".join(map(str, sizes)), strict=not self.enable_shrink)
         return engine
 
     def dispatch(self, x: Any, handle: Any = None, num_tokens_per_rank: torch.Tensor | None = None,

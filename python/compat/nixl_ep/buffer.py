@@ -204,8 +204,8 @@ class Buffer(HighThroughput):
         assert self._meeting is not None
         if self.low_latency_mode:
             return Engine(self._meeting, sizes, self._connected, seconds=self._seconds, op_seconds=self._op_seconds)
-        return Throughput(self._meeting, sizes, self._connected, tokens=token_limit(), seconds=self._seconds,
-                          op_seconds=self._op_seconds, strict=False)
+        return Throughput(self._meeting, sizes, self._connected, seconds=self._seconds, op_seconds=self._op_seconds,
+                          strict=False)
 
     def _begin(self, sizes: Sizes) -> Engine | Throughput:
         """Opens the rank for the first operation, whose sizes all ranks agree on."""

@@ -21,6 +21,8 @@ class Sizes(NamedTuple):
     capacity: int
     memory: str
     mode: str = "latency"
+    tokens: int = 0
+    """throughput: tokens of a rank in one operation, at most"""
 
 
 def dispatch_type(use_fp8: bool, round_scale: bool, use_ue8m0: bool) -> str:

@@ -123,16 +123,16 @@ class Meeting:
                 raise TimeoutError(f"{what}: ranks {missing} did not come within {seconds:g} s")
             time.sleep(0.005)
 
-    def sizes(self) -> Sizes | None:
-        """The sizes that the group's operations have; None before the first of them."""
-        found = self.store.get(f"{self.prefix}sizes")
+    def sizes(self, part: str = "") -> Sizes | None:
+        """The sizes that the group's operations, or those of a part, have; None before the first of them."""
+        found = self.store.get(f"{self.prefix}sizes{part}")
         return None if found is None else Sizes(*json.loads(found.value))
 
-    def agree(self, mine: Sizes) -> None:
-        """Fixes the sizes of the group, or sees that they are the same."""
-        key = f"{self.prefix}sizes"
+    def agree(self, mine: Sizes, part: str = "") -> None:
+        """Fixes the sizes of the group, or of a part of its operations, or sees that they are the same."""
+        key = f"{self.prefix}sizes{part}"
         self.store.txn([weft.Compare(key, "version", "==", 0)], [weft.Op.put(key, json.dumps(mine))])
-        theirs = self.sizes()
+        theirs = self.sizes(part)
         if theirs is not None and theirs != mine:
             raise ValueError(f"all ranks of a group have operations of the same sizes: {differences(mine, theirs)}")
 

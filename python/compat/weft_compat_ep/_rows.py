@@ -28,7 +28,7 @@ def sizes_of(tokens: int, hidden: int, experts_per_rank: int, ranks: int, memory
     has received, so that the group has room for more."""
     limits = weft.ep.limits()
     return Sizes(min(tokens * ranks, limits.max_tokens), hidden, limits.max_topk, experts_per_rank, ranks, memory,
-                 "throughput")
+                 "throughput", tokens)
 
 
 def power_of_two(count: int) -> int:

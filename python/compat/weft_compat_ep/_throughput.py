@@ -103,11 +103,9 @@ class Sent(NamedTuple):
 class Throughput(Member):
     """One rank of a group for many tokens."""
 
-    def __init__(self, meeting: Meeting, sizes: Sizes, founders: Iterable[int], *, tokens: int, seconds: float,
-                 op_seconds: float, part: str = "", strict: bool = True) -> None:
-        self.tokens = tokens
-        """of a rank in one operation, at most"""
-        self.most = tokens * sizes.capacity
+    def __init__(self, meeting: Meeting, sizes: Sizes, founders: Iterable[int], *, seconds: float, op_seconds: float,
+                 part: str = "", strict: bool = True) -> None:
+        self.most = sizes.tokens * sizes.capacity
         """tokens that a rank receives, at most"""
         self.strict = strict
         self.idle: dict[tuple[int, int, int, int], list[weft.ep.Route]] = {}
@@ -175,9 +173,9 @@ class Throughput(Member):
         if weights is not None and (weights.dtype != torch.float32 or weights.shape != topk_idx.shape):
             raise ValueError(f"topk_weights: float32 {list(topk_idx.shape)} is wanted, not {weights.dtype} "
                              f"{list(weights.shape)}")
-        if x.shape[0] > self.tokens:
-            raise ValueError(f"x: {x.shape[0]} tokens, and there is room for {self.tokens} of a rank. More is said, on "
-                             "all ranks, by WEFT_EP_MAX_TOKENS, or num_max_tokens_per_rank of an ElasticBuffer")
+        if x.shape[0] > self.sizes.tokens:
+            raise ValueError(f"x: {x.shape[0]} tokens, and there is room for {self.sizes.tokens} of a rank. More is "
+                             "said, on all ranks, by WEFT_EP_MAX_TOKENS or an ElasticBuffer's num_max_tokens_per_rank")
         if (x.shape[1], x.is_cuda) != (self.sizes.hidden, self.sizes.memory == "cuda"):
             raise ValueError(f"x: hidden {x.shape[1]} on {x.device}, and the group has {self.sizes.hidden} in "
                              f"{self.sizes.memory} memory")

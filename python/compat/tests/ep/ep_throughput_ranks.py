@@ -207,6 +207,22 @@ def mistakes(rank: int, ranks: int, store: Any) -> None:
     refused(RuntimeError, "destroyed", dispatch)
 
 
+def disagree(rank: int, ranks: int, store: Any) -> None:
+    """Ranks with room for different numbers of tokens: the one that comes later is told, the other waits in vain."""
+    os.environ["WEFT_DEEP_EP_TIMEOUT"] = "3"
+    buffer = begin(rank, ranks, store)
+    os.environ["WEFT_EP_MAX_TOKENS"] = str(LIMIT + rank)
+    x, idx, weights = inputs_of(ranks)[rank]
+    try:
+        buffer.dispatch(x, topk_idx=idx, topk_weights=weights, **layout_of(buffer, idx, ranks))
+    except (ValueError, TimeoutError) as failure:
+        told: list[Any] = [None] * ranks
+        dist.all_gather_object(told, (type(failure).__name__, str(failure)))
+    assert sum(name == "ValueError" and ", tokens " in text for name, text in told) == 1, told
+    assert sum(name == "DeadlineError" for name, _ in told) == 1, told
+    finish(buffer)
+
+
 def killed(rank: int, ranks: int, store: Any) -> None:
     """A rank dies: the others are told by an exception, or with enable_shrink go on without its tokens."""
     buffer = begin(rank, ranks, store, enable_shrink=True)

@@ -10,7 +10,8 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 from ep_world import World, run  # noqa: E402
 
 
-@pytest.mark.parametrize(("what", "ranks"), [("values", 3), ("without_topk", 3), ("training", 2), ("mistakes", 2)])
+@pytest.mark.parametrize(("what", "ranks"), [("values", 3), ("without_topk", 3), ("training", 2), ("mistakes", 2),
+                                             ("disagree", 2)])
 def test_buffer(what: str, ranks: int) -> None:
     run("ep_throughput_ranks", what, ranks)
 
