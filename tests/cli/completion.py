@@ -137,7 +137,8 @@ class Completion(tool.ToolTest):
         self.needs("fish")
         self.assertEqual(self.fish("weft el"), ["elastic"])
         self.assertEqual(sorted(self.fish("weft bench tr")), ["traffic", "transfer"])
-        self.assertEqual(self.fish("weft bench transfer --backe"), ["--backend"])
+        # fish 4 also offers words in which the letters stand apart, behind those that begin so.
+        self.assertEqual(self.fish("weft bench transfer --backe")[0], "--backend")
         self.assertEqual(self.fish("weft elastic --combine-dtype "), ["bf16", "logfmt10"])
         self.assertEqual(self.fish("weft elastic --combine-dtype=log"), ["--combine-dtype=logfmt10"])
         self.assertEqual(self.fish("weft bench elas"), [])
