@@ -63,8 +63,8 @@ def make_environment(folder):
 def pip_install(python, package, *options):
     """Compiling leaves the processors to tests beside this one, some of which have deadlines to keep."""
     run(f"pip install {package.name}", [
-        "nice", "-n", "19", python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index", "--no-deps",
-        "--no-build-isolation", "--force-reinstall", package, *options])
+        "nice", "-n", "19", python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index",
+        "--no-deps", "--no-build-isolation", "--force-reinstall", package, *options])
 
 
 def install(python, build, **more):
