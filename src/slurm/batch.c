@@ -71,10 +71,6 @@ static void take_metrics(const struct slurm_maker *maker, struct slurm_run *run)
       run->reward = (enum slurm_reward)i;
 }
 
-static double number_of(const struct toml_value *value) {
-  return value && (value->type == TOML_INTEGER || value->type == TOML_FLOAT) ? value->number : 0;
-}
-
 // What is the test's own, beside what its program needs.
 static void describe(const struct slurm_maker *maker, struct slurm_run *run) {
   const struct slurm_test *test = maker->test;
@@ -94,8 +90,6 @@ static void describe(const struct slurm_maker *maker, struct slurm_run *run) {
     run->pre_test = string_of(toml_get(test->scenario, "pre_test"));
   if (test && !run->post_test)
     run->post_test = string_of(toml_get(test->scenario, "post_test"));
-  run->weight = number_of(slurm_maker_get(maker, "weight"));
-  run->sol = number_of(slurm_maker_get(maker, "sol"));
   if (test)
     slurm_dependencies_read(test, run, maker->memory);
   take_metrics(maker, run);

@@ -110,7 +110,6 @@ struct slurm_run {
 
   struct slurm_words metrics; // "default", ...
   enum slurm_reward reward;   // DEFAULT: by the metric, bandwidth is the larger the better
-  double weight, sol;         // of the scenario, for the report; sol 0: none
 };
 
 enum slurm_submission {

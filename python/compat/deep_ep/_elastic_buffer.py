@@ -8,8 +8,9 @@ from typing import Any
 import torch
 
 from weft_compat_ep._arguments import Sizes, experts_of_rank
+from weft_compat_ep._buffer import CommonBuffer
 from weft_compat_ep._calls import Bias, biases, finished, processors_of, values_of, wait_for
-from weft_compat_ep._events import WINDOW_BYTES, Config, EventHandle, EventOverlap
+from weft_compat_ep._events import WINDOW_BYTES, Config, EventOverlap
 from weft_compat_ep._groups import gatherer
 from weft_compat_ep._meeting import Meeting
 from weft_compat_ep._rows import aligned, dispatch_layout, places, sizes_of, token_limit
@@ -49,7 +50,7 @@ class EPHandle:
     """what Weft knows of it"""
 
 
-class ElasticBuffer:
+class ElasticBuffer(CommonBuffer):
     """One rank of a group of torch.distributed (`group`), for operations of up to num_max_tokens_per_rank tokens.
 
     All ranks construct it, and make the same calls in the same order. num_bytes, num_cpu_bytes and what else is about
@@ -90,15 +91,6 @@ class ElasticBuffer:
         """Bytes of windows that a rank has for its peers, at most. Weft makes them itself."""
         del num_max_tokens_per_rank, hidden, num_topk, use_fp8_dispatch, allow_hybrid_mode, allow_multiple_reduction
         return WINDOW_BYTES * max(1, int(group.size()) - 1)
-
-    @staticmethod
-    def capture() -> EventOverlap:
-        """An event of the current stream."""
-        return EventOverlap(EventHandle())
-
-    def get_comm_stream(self) -> torch.cuda.Stream:
-        """The stream in which calls launch: the current one."""
-        return torch.cuda.current_stream()
 
     def get_physical_domain_size(self) -> tuple[int, int]:
         """(1, ranks): Weft finds the way to each rank itself, and has no domains."""
@@ -219,23 +211,11 @@ class ElasticBuffer:
 
     # --- the end ---
 
-    def _check_alive(self) -> None:
-        if self._destroyed:
-            raise RuntimeError("the buffer was destroyed")
-
-    def destroy(self) -> None:
-        """Leaves the group. A second time is no error."""
-        if self._destroyed:
-            return
-        self._destroyed = True
+    def _close(self) -> None:
         for engine in self._engines.values():
             engine.close()
         self._meeting.close()
         self._engines.clear()
-
-    def __del__(self) -> None:
-        if not self.__dict__.get("_destroyed", True) and not self.explicitly_destroy:
-            self.destroy()
 
 
 def _worst_rows(engine: Throughput, topk: int, form: Form) -> int:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 
 from weft_compat_ep._arguments import Sizes, experts_of_rank, window_bytes
 from weft_compat_ep._engine import Engine, Handle, Hook
-from weft_compat_ep._events import Config, EventHandle, EventOverlap
+from weft_compat_ep._events import EventOverlap
 from weft_compat_ep._groups import gatherer
 from weft_compat_ep._meeting import Meeting
 
@@ -29,8 +29,6 @@ class Buffer(ThroughputCalls):
     allocates what it needs and finds its way itself.
     """
 
-    num_sms: ClassVar[int] = 20
-
     def __init__(self, group: Any, num_nvl_bytes: int = 0, num_rdma_bytes: int = 0, low_latency_mode: bool = False,
                  num_qps_per_rank: int = 24, allow_nvlink_for_low_latency_mode: bool = True, allow_mnnvl: bool = False,
                  explicitly_destroy: bool = False, enable_shrink: bool = False, comm: Any = None,
@@ -49,51 +47,17 @@ class Buffer(ThroughputCalls):
 
     # --- what the original has besides ---
 
-    @property
-    def runtime(self) -> Buffer:
-        """The original's inner object; here the buffer itself."""
-        return self
-
-    @staticmethod
-    def is_sm90_compiled() -> bool:
-        """Whether fp8 and low latency are there: always."""
-        return True
-
-    @staticmethod
-    def set_num_sms(new_num_sms: int) -> None:
-        """Notes how many processors high-throughput calls may take."""
-        if new_num_sms % 2 or new_num_sms <= 0:
-            raise ValueError(f"new_num_sms: {new_num_sms} is no positive even number")
-        Buffer.num_sms = new_num_sms
-
-    @staticmethod
-    def capture() -> EventOverlap:
-        """An event of the current stream."""
-        return EventOverlap(EventHandle())
-
     @staticmethod
     def get_low_latency_rdma_size_hint(num_max_dispatch_tokens_per_rank: int, hidden: int, num_ranks: int,
                                        num_experts: int) -> int:
         """Bytes of windows that a rank has when all others are connected. Weft allocates them itself."""
         return window_bytes(num_max_dispatch_tokens_per_rank, hidden, num_ranks, num_experts)
 
-    def get_comm_stream(self) -> torch.cuda.Stream:
-        """The stream in which calls launch: the current one."""
-        return torch.cuda.current_stream()
-
     def get_local_buffer_tensor(self, dtype: torch.dtype, size: torch.Size | None = None, offset: int = 0,
                                 use_rdma_buffer: bool = False) -> torch.Tensor:
         """Refused: Weft has no one buffer that callers look into."""
         raise NotImplementedError("get_local_buffer_tensor: Weft has windows for each peer, which nobody looks into; "
                                   "get_next_low_latency_combine_buffer gives memory for zero-copy combines")
-
-    @staticmethod
-    def get_dispatch_config(num_ranks: int) -> Config:
-        """A configuration of high-throughput calls with this class's num_sms."""
-        del num_ranks
-        return Config(Buffer.num_sms)
-
-    get_combine_config = get_dispatch_config
 
     # --- low latency ---
 
@@ -195,21 +159,9 @@ class Buffer(ThroughputCalls):
 
     # --- the end ---
 
-    def _check_alive(self) -> None:
-        if self._destroyed:
-            raise RuntimeError("the buffer was destroyed")
-
-    def destroy(self) -> None:
-        """Leaves the group. A second time is no error."""
-        if self._destroyed:
-            return
-        self._destroyed = True
+    def _close(self) -> None:
         self._close_throughput()
         for engine in self._engines.values():
             engine.close()
         self._meeting.close()
         self._engines.clear()
-
-    def __del__(self) -> None:
-        if not self.__dict__.get("_destroyed", True) and not self.explicitly_destroy:
-            self.destroy()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 
 from weft_compat_ep._arguments import Sizes, window_bytes
 from weft_compat_ep._calls import Bias, Dispatched, HighThroughput, global_handle
 from weft_compat_ep._engine import Engine, Handle, Hook
-from weft_compat_ep._events import Config, EventHandle, EventOverlap
+from weft_compat_ep._events import Config, EventOverlap
 from weft_compat_ep._groups import gatherer
 from weft_compat_ep._meeting import Meeting, named_store, publish
 from weft_compat_ep._rows import sizes_of, token_limit
@@ -30,8 +30,6 @@ class Buffer(HighThroughput):
     of the first dispatch of the group; a rank that joins later learns them from the others. A buffer has either the
     low-latency calls or, with low_latency_mode=False, those for high throughput.
     """
-
-    num_sms: ClassVar[int] = 20
 
     def __init__(self, disable_ll_nvlink: bool = False, explicitly_destroy: bool = False, rank: int = 0,
                  low_latency_mode: bool = True, group: Any = None, comm: Any = None, tcp_store_group: Any = None,
@@ -59,28 +57,6 @@ class Buffer(HighThroughput):
 
     # --- what the original has besides ---
 
-    @property
-    def runtime(self) -> Buffer:
-        """The original's inner object; here the buffer itself."""
-        return self
-
-    @staticmethod
-    def is_sm90_compiled() -> bool:
-        """Whether fp8 can be dispatched: always."""
-        return True
-
-    @staticmethod
-    def set_num_sms(new_num_sms: int) -> None:
-        """Notes how many processors high-throughput calls may take."""
-        if new_num_sms % 2 or new_num_sms <= 0:
-            raise ValueError(f"new_num_sms: {new_num_sms} is no positive even number")
-        Buffer.num_sms = new_num_sms
-
-    @staticmethod
-    def capture() -> EventOverlap:
-        """An event of the current stream."""
-        return EventOverlap(EventHandle())
-
     @staticmethod
     def get_rdma_size_hint(num_max_dispatch_tokens_per_rank: int, hidden: int, num_ranks: int,
                            num_experts: int) -> int:
@@ -90,23 +66,11 @@ class Buffer(HighThroughput):
 
     get_low_latency_buffer_size_hint = get_rdma_size_hint
 
-    def get_comm_stream(self) -> torch.cuda.Stream:
-        """The stream in which calls launch: the current one."""
-        return torch.cuda.current_stream()
-
     def get_local_buffer_tensor(self, dtype: torch.dtype, size: torch.Size | None = None, offset: int = 0,
                                 use_rdma_buffer: bool = False) -> torch.Tensor:
         """Refused: Weft has no one buffer that callers look into."""
         raise NotImplementedError("get_local_buffer_tensor: Weft has windows for each peer, which nobody looks into; "
                                   "get_next_combine_buffer gives memory for zero-copy combines")
-
-    @staticmethod
-    def get_dispatch_config(num_ranks: int) -> Config:
-        """A configuration of high-throughput calls with this class's num_sms."""
-        del num_ranks
-        return Config(Buffer.num_sms)
-
-    get_combine_config = get_dispatch_config
 
     # --- membership ---
 
@@ -361,19 +325,9 @@ class Buffer(HighThroughput):
 
     # --- the end ---
 
-    def _check_alive(self) -> None:
-        if self._destroyed:
-            raise RuntimeError("the buffer was destroyed")
-
-    def destroy(self) -> None:
-        """Leaves the group. A second time is no error."""
-        self._destroyed = True
+    def _close(self) -> None:
         if self._engine is not None:
             self._engine.close()
         if self._meeting is not None:
             self._meeting.close()
         self._engine = self._meeting = None
-
-    def __del__(self) -> None:
-        if not self.__dict__.get("_destroyed", True) and not self.explicitly_destroy:
-            self.destroy()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Optional, Union
+from typing import Any, Optional, Union
 
 import torch
 import weft
 
 from ._arguments import experts_of_rank
+from ._buffer import LegacyBuffer
 from ._events import Config, EventHandle, EventOverlap
 from ._rows import aligned, dispatch_layout, ranks_as_experts
 from ._throughput import Form, Kept, Received, Throughput
@@ -81,17 +82,13 @@ def values_of(x: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
     return x[0], x[1]
 
 
-class HighThroughput:
+class HighThroughput(LegacyBuffer):
     """The calls of a buffer, which says in `_engine_for_many` which rank they have."""
 
     group_size: int
     rank: int
-    num_sms: ClassVar[int]
 
     def _engine_for_many(self, x: torch.Tensor, experts_per_rank: int) -> Throughput:
-        raise NotImplementedError
-
-    def _check_alive(self) -> None:
         raise NotImplementedError
 
     def get_dispatch_layout(self, topk_idx: torch.Tensor, num_experts: int, previous_event: EventOverlap | None = None,

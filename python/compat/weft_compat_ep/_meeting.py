@@ -113,15 +113,16 @@ class Meeting:
         number = self._rounds[what] = self._rounds.get(what, 0) + 1
         self.store.put(f"{self.prefix}{what}/{self.rank}", str(number))
         until = deadline(seconds)
-        while True:
-            found = self.store.range(f"{self.prefix}{what}/", prefix=True).items
-            there = {int(item.key.rsplit("/", 1)[1]) for item in found if int(item.value) >= number}
-            missing = [rank for rank in others if rank not in there]
-            if not missing:
-                return
-            if left(until) == 0:
-                raise TimeoutError(f"{what}: ranks {missing} did not come within {seconds:g} s")
-            time.sleep(0.005)
+        with self.store.watch(f"{self.prefix}{what}/") as news:
+            while True:
+                found = self.store.range(f"{self.prefix}{what}/", prefix=True).items
+                there = {int(item.key.rsplit("/", 1)[1]) for item in found if int(item.value) >= number}
+                missing = [rank for rank in others if rank not in there]
+                if not missing:
+                    return
+                if left(until) == 0:
+                    raise TimeoutError(f"{what}: ranks {missing} did not come within {seconds:g} s")
+                news.next(left(until))
 
     def sizes(self, part: str = "") -> Sizes | None:
         """The sizes that the group's operations, or those of a part, have; None before the first of them."""

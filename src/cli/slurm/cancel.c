@@ -32,12 +32,9 @@ static int run(const struct cli_call *call) {
   struct slurm_record record;
   size_t count = 0;
   int status = 0;
-  if (!cli_command_options(call, &options, &status))
+  if (!cli_slurm_begin(call, &options, &options.directory, &record, &status))
     return status;
-  int err = slurm_record_load(&record, options.directory);
-  if (err)
-    return cli_command_failed(call, err);
-  err = slurm_batch_cancel(&record, &count);
+  int err = slurm_batch_cancel(&record, &count);
   slurm_record_free(&record);
   if (err)
     return cli_command_failed(call, err);

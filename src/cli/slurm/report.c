@@ -76,12 +76,9 @@ static int run(const struct cli_call *call) {
   struct options options = {0};
   struct slurm_record record;
   int status = 0;
-  if (!cli_command_options(call, &options, &status))
+  if (!cli_slurm_begin(call, &options, &options.directory, &record, &status))
     return status;
-  int err = slurm_record_load(&record, options.directory);
-  if (err)
-    return cli_command_failed(call, err);
-  err = write_all(&record, &options);
+  int err = write_all(&record, &options);
   slurm_record_free(&record);
   return err ? cli_command_failed(call, err) : 0;
 }

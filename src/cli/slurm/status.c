@@ -56,11 +56,9 @@ static int run(const struct cli_call *call) {
   struct options options = {0};
   struct slurm_record record;
   int status = 0;
-  if (!cli_command_options(call, &options, &status))
+  if (!cli_slurm_begin(call, &options, &options.directory, &record, &status))
     return status;
-  int err = slurm_record_load(&record, options.directory);
-  if (err)
-    return cli_command_failed(call, err);
+  int err;
   if (options.follow)
     status = cli_slurm_follow(call, &record);
   else if ((err = show(&record, &options)) != 0)
