@@ -112,10 +112,11 @@ bool rank_judge(struct rank *rank, uint64_t op, const int32_t *ranks, uint32_t c
   uint32_t num_missing = list_missing(rank, op, ranks, count, missing);
   inputs = make_inputs(rank, op, ranks, count);
   test.sources = inputs.sources;
-  test.partial = missing; // what these brought before they were lost is not in the list
-  test.num_partial = rank->ep->layout.flows && !s->masks ? num_missing : 0;
+  bool in_part = rank->ep->layout.flows && !s->masks; // what these brought before they were lost is not in the list
+  test.partial = missing;
+  test.num_partial = in_part ? num_missing : 0;
   verdict = oracle_check_combine(&test, rank->index, rank->out, &rank->result, pattern_expert, &kind, missing,
-                                 num_missing, s->renormalize);
+                                 in_part ? 0 : num_missing, s->renormalize);
   if (!verdict.ok)
     rank_fail(rank, "combine of operation %llu: %s", (unsigned long long)op, verdict.what);
   free_inputs(&inputs);
