@@ -161,21 +161,19 @@ static int local_of(const struct model *m, int s, int token, int k) {
   return expert >= 0 && expert / MODEL_EXPERTS == MODEL_JUDGED ? (int)(expert % MODEL_EXPERTS) : -1;
 }
 
-// The rows of source s for expert e, from `place` on: of tokens that are there, and behind them those that are not.
-// Returns how many.
+// The rows of source s for expert e, from `place` on; those of tokens that are not there are empty. Returns how many.
 static int put_source(struct model *m, int e, int s, int place, bool dry) {
   int first = place;
-  for (int there = 1; there >= 0 && has_places(m, s); there--)
-    for (int t = 0; t < (int)m->sources[s].num_tokens; t++)
-      for (int k = 0; k < MODEL_TOPK; k++) {
-        if (local_of(m, s, t, k) != e || is_there(m, s, t) != there)
-          continue;
-        if (!dry && there)
-          put_row(m, place, s, t);
-        else if (!dry)
-          put_nothing(m, place, ranks[s]);
-        place++;
-      }
+  for (int t = 0; has_places(m, s) && t < (int)m->sources[s].num_tokens; t++)
+    for (int k = 0; k < MODEL_TOPK; k++) {
+      if (local_of(m, s, t, k) != e)
+        continue;
+      if (!dry && is_there(m, s, t))
+        put_row(m, place, s, t);
+      else if (!dry)
+        put_nothing(m, place, ranks[s]);
+      place++;
+    }
   return place - first;
 }
 
@@ -208,7 +206,7 @@ static int row_of(struct model *m, int s, int token, int k) {
   for (int before = 0; before < s; before++)
     row += put_source(m, e, before, 0, true);
   for (int t = 0; t <= token; t++)
-    for (int j = 0; is_there(m, s, t) && j < (t < token ? MODEL_TOPK : k); j++)
+    for (int j = 0; j < (t < token ? MODEL_TOPK : k); j++)
       row += local_of(m, s, t, j) == e;
   return row;
 }
@@ -217,18 +215,17 @@ static void fill_slots(struct model *m) {
   int pair = 0;
   memset(m->slot, 0xFF, sizeof m->slot); // -1
   for (int s = 0; s < MODEL_RANKS; s++)
-    for (int there = 1; there >= 0 && has_places(m, s); there--)
-      for (int t = 0; t < (int)m->sources[s].num_tokens; t++) {
-        bool any = false;
-        for (int k = 0; k < MODEL_TOPK; k++) {
-          if (local_of(m, s, t, k) < 0 || is_there(m, s, t) != there)
-            continue;
-          any = true;
-          if (there)
-            m->slot[pair * MODEL_TOPK + k] = row_of(m, s, t, k);
-        }
-        pair += any;
+    for (int t = 0; has_places(m, s) && t < (int)m->sources[s].num_tokens; t++) {
+      bool any = false;
+      for (int k = 0; k < MODEL_TOPK; k++) {
+        if (local_of(m, s, t, k) < 0)
+          continue;
+        any = true;
+        if (is_there(m, s, t))
+          m->slot[pair * MODEL_TOPK + k] = row_of(m, s, t, k);
       }
+      pair += any;
+    }
 }
 
 static void put_lists(struct model *m, int row, int s, int t, bool there) {
@@ -260,16 +257,15 @@ static void dispatch_rank_major(struct model *m) {
   int rows = 0;
   for (int s = 0; s < MODEL_RANKS; s++) {
     int begin = rows;
-    for (int there = 1; there >= 0 && has_places(m, s); there--)
-      for (int t = 0; t < (int)m->sources[s].num_tokens; t++) {
-        if (!is_for_us(m, s, t) || is_there(m, s, t) != there)
-          continue;
-        put_lists(m, rows, s, t, there);
-        if (there)
-          put_row(m, rows++, s, t);
-        else
-          put_nothing(m, rows++, ranks[s]);
-      }
+    for (int t = 0; has_places(m, s) && t < (int)m->sources[s].num_tokens; t++) {
+      if (!is_for_us(m, s, t))
+        continue;
+      put_lists(m, rows, s, t, is_there(m, s, t));
+      if (is_there(m, s, t))
+        put_row(m, rows++, s, t);
+      else
+        put_nothing(m, rows++, ranks[s]);
+    }
     m->range[ranks[s]] = (int64_t)begin << 32 | (rows - begin);
   }
   m->info.num_rows = m->info.rows_needed = (uint32_t)rows;
