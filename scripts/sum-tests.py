@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Sums the JUnit files of several ctest runs: sum-tests.py [--strict] DIRECTORY
+"""Sums the JUnit files of several ctest runs: sum-tests.py [--strict] DIRECTORY, sum-tests.py --failures FILE
 
 Reads of each stage, in DIRECTORY:
   STAGE.xml     what ctest found out
+  STAGE.alone   likewise, when the tests that had failed ran again, one after the other
   STAGE.tsv     what each test proves: name, folder, sentence (from the build)
   STAGE.broken  instead of these, when the stage did not come to its tests
   STAGE.skipped instead of these, the reason why it was not run
@@ -12,8 +13,9 @@ Prints what failed with the end of its output, all of which is in DIRECTORY/STAG
 their seconds in each stage and what they prove, what was skipped and why, the ten that took longest, what failed once
 more by its name, and last "N passed, N failed[, N skipped]". That counts each test once for each stage, and a stage
 that broke or left something behind as one failure. With --strict, so is a test of the stage fast that took 10 s or
-more.
-Exit status 1 if anything failed, or if nothing ran.
+more. A test that failed beside others and passed alone is unsteady: it is printed like a failure, and counts as passed,
+unless a sanitizer or valgrind had found something in it.
+Exit status 1 if anything failed, or if nothing ran. --failures prints how many tests of one file failed.
 """
 import argparse
 import collections
@@ -23,11 +25,14 @@ import sys
 import textwrap
 import xml.etree.ElementTree as xml
 
-OUTCOMES = ("passed", "failed", "skipped")
+OUTCOMES = ("passed", "failed", "skipped", "unsteady")
 WIDTH = 120
 SLOWEST = 10
 FAST_S = 10  # what a test of the stage fast may take
 SHOWN = 40  # lines of what a failed test said
+# What no lack of processors explains.
+REPORTED = re.compile(r"(Address|Leak|Thread|UndefinedBehavior)Sanitizer|runtime error: |^==\d+== ERROR SUMMARY: [1-9]",
+                      flags=re.M)
 FUZZED = re.compile(r"#(\d+)\s+DONE\s+cov: (\d+) ft: \d+ corp: (\d+)/(\S+)")
 PART_SKIPPED = re.compile(r"^(\S+) .*\.\.\. skipped ['\"](.*)['\"]$|^\[ *SKIPPED *\] (\w+)$", flags=re.M)
 
@@ -49,7 +54,8 @@ class Case:
         return next((line for line in reversed(said) if "skip" in line.lower()), said[-1])
 
     def cell(self):
-        return {"passed": f"{self.seconds:.1f}", "failed": "FAILED", "skipped": "skip"}[self.outcome]
+        words = {"failed": "FAILED", "skipped": "skip", "unsteady": "UNSTEADY"}
+        return words.get(self.outcome) or f"{self.seconds:.1f}"
 
 
 def outcome(element):
@@ -65,6 +71,18 @@ def outcome(element):
     return "failed"
 
 
+def read_cases(path):
+    """The cases of a stage. What failed beside other tests and passed alone is unsteady."""
+    cases = [Case(path.stem, element) for element in xml.parse(path).iter("testcase")]
+    again = path.with_suffix(".alone")
+    alone = {element.get("name"): outcome(element) for element in
+             (xml.parse(again).iter("testcase") if again.exists() else ())}
+    for case in cases:
+        if case.outcome == "failed" and alone.get(case.entry) == "passed" and not REPORTED.search(case.output):
+            case.outcome = "unsteady"
+    return cases
+
+
 def read_ledgers(directory):
     """test -> (folder, sentence)"""
     ledger = {}
@@ -77,11 +95,13 @@ def read_ledgers(directory):
 
 def print_failures(directory, cases):
     for case in cases:
-        if case.outcome == "failed":
+        if case.outcome in ("failed", "unsteady"):
             path = directory / case.stage / (case.entry + ".log")
             path.parent.mkdir(exist_ok=True)
             path.write_text(case.output)
-            print(f"FAILED {case.stage}: {case.entry} after {case.seconds:.1f} s; the end of its output, {path}:")
+            alone = ", and passed alone" if case.outcome == "unsteady" else ""
+            print(f"{case.cell()} {case.stage}: {case.entry} after {case.seconds:.1f} s{alone}; "
+                  f"the end of its output, {path}:")
             print(textwrap.indent("\n".join(case.output.splitlines()[-SHOWN:]), "  "))
     broken = sorted(directory.glob("*.broken"))
     for path in broken:
@@ -96,9 +116,10 @@ def print_failures(directory, cases):
 def print_names_of_failures(cases):
     """Once more, near the last line: whoever sees only the end of a long output looks for them there."""
     for case in cases:
-        if case.outcome == "failed":
+        if case.outcome in ("failed", "unsteady"):
             said = [line.strip() for line in case.output.splitlines() if line.strip()]
-            print(f"FAILED {case.stage}: {case.entry} after {case.seconds:.1f} s" + (f"; {said[-1]}" if said else ""))
+            print(f"{case.cell()} {case.stage}: {case.entry} after {case.seconds:.1f} s" +
+                  (f"; {said[-1]}" if said else ""))
 
 
 def print_long(cases):
@@ -152,7 +173,7 @@ def print_fuzzed(cases):
 
 def line(cases):
     counts = collections.Counter(case.outcome for case in cases)
-    words = [f"{counts['passed']} passed", f"{counts['failed']} failed"]
+    words = [f"{counts['passed'] + counts['unsteady']} passed", f"{counts['failed']} failed"]
     if counts["skipped"]:
         words.append(f"{counts['skipped']} skipped")
     return ", ".join(words)
@@ -161,12 +182,16 @@ def line(cases):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--strict", action="store_true")
+    parser.add_argument("--failures", action="store_true")
     parser.add_argument("directory", type=pathlib.Path)
     arguments = parser.parse_args()
     directory = arguments.directory
+    if arguments.failures:
+        print(sum(case.outcome == "failed" for case in read_cases(directory)))
+        return
     files = sorted(directory.glob("*.xml"), key=lambda path: path.stat().st_mtime)
     stages = [path.stem for path in files]
-    cases = [Case(path.stem, element) for path in files for element in xml.parse(path).iter("testcase")]
+    cases = [case for path in files for case in read_cases(path)]
     more_failures = print_failures(directory, cases)
     long = print_long(cases)
     if arguments.strict:

@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""scripts/sum-tests.py: what failed, what failed beside others alone, and the last line."""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SCRIPT = os.path.join(os.environ["WEFT_SOURCE"], "scripts", "sum-tests.py")
+
+
+def junit(*tests):
+    """A file as ctest writes it, of tests: (name, whether it passed, what it said)."""
+    cases = "".join(f'<testcase name="{name}" time="0.5" status="{"run" if passed else "fail"}">'
+                    f"<system-out>{said}</system-out></testcase>" for name, passed, said in tests)
+    return f'<?xml version="1.0"?><testsuite name="t">{cases}</testsuite>'
+
+
+class SumTests(unittest.TestCase):
+    def sum(self, files, *arguments):
+        with tempfile.TemporaryDirectory(prefix="weft-test-sum-") as directory:
+            for name, text in files.items():
+                (pathlib.Path(directory) / name).write_text(text)
+            done = subprocess.run([sys.executable, SCRIPT, *arguments, directory], capture_output=True, text=True,
+                                  check=False)
+            return done.returncode, done.stdout
+
+    def test_all_pass(self):
+        status, said = self.sum({"release.xml": junit(("a", True, ""), ("b", True, ""))})
+        self.assertEqual((status, said.splitlines()[-1]), (0, "2 passed, 0 failed"))
+
+    def test_one_that_fails_alone_too_has_failed(self):
+        status, said = self.sum({"release.xml": junit(("a", True, ""), ("b", False, "late by 3 s")),
+                                 "release.alone": junit(("b", False, "late"))})
+        self.assertEqual((status, said.splitlines()[-1]), (1, "1 passed, 1 failed"))
+        self.assertIn("FAILED release: b after 0.5 s; late by 3 s", said)
+
+    def test_one_that_passes_alone_is_named(self):
+        status, said = self.sum({"release.xml": junit(("a", True, ""), ("b", False, "late by 3 s")),
+                                 "release.alone": junit(("b", True, ""))})
+        self.assertEqual((status, said.splitlines()[-1]), (0, "2 passed, 0 failed"))
+        self.assertIn("UNSTEADY release: b after 0.5 s, and passed alone", said)
+        self.assertIn("UNSTEADY release: b after 0.5 s; late by 3 s", said)
+
+    def test_what_a_sanitizer_says_is_no_matter_of_load(self):
+        for report in ("==7==ERROR: AddressSanitizer: 678 byte(s) leaked", "WARNING: ThreadSanitizer: data race",
+                       "a.c:3:1: runtime error: shift", "==7== ERROR SUMMARY: 2 errors from 1 contexts"):
+            status, said = self.sum({"asan.xml": junit(("a", True, ""), ("b", False, report)),
+                                     "asan.alone": junit(("b", True, ""))})
+            self.assertEqual((status, said.splitlines()[-1]), (1, "1 passed, 1 failed"), report)
+
+    def test_another_stage_s_run_alone_counts_for_nothing(self):
+        status, said = self.sum({"asan.xml": junit(("b", False, "")), "release.xml": junit(("b", True, "")),
+                                 "release.alone": junit(("b", True, ""))})
+        self.assertEqual((status, said.splitlines()[-1]), (1, "1 passed, 1 failed"))
+
+    def test_failures_are_counted(self):
+        with tempfile.TemporaryDirectory(prefix="weft-test-sum-") as directory:
+            path = pathlib.Path(directory) / "release.xml"
+            path.write_text(junit(("a", True, ""), ("b", False, ""), ("c", False, "")))
+            done = subprocess.run([sys.executable, SCRIPT, "--failures", path], capture_output=True, text=True,
+                                  check=True)
+            self.assertEqual(done.stdout, "2\n")
+
+
+unittest.main()
