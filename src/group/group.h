@@ -164,7 +164,8 @@ int group_change(struct group *group, const struct group_change *change, uint64_
 int group_remove(struct group *group, const int32_t *ranks, size_t count, uint64_t deadline_ns);
 
 // This peer is dead or silent: proposes the view without it, in the background, until a view without that incarnation
-// is agreed on or the store has it otherwise. Returns at once. [any, callbacks too]
+// is agreed on or the store has it otherwise. Of a group that is not in the view itself it counts for nothing. Returns
+// at once. [any, callbacks too]
 void group_suspect(struct group *group, int32_t rank, uint64_t incarnation, const char *cause);
 
 // Waits until every member of the newest view has called it with this name. A name serves once: EXISTS. One that ended

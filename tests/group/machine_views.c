@@ -171,6 +171,21 @@ static void mutual_suspicion_leaves_one_of_two(void **state) {
   }
 }
 
+// It may be the joiner's own link that is at fault.
+static void the_suspicion_of_one_outside_the_view_puts_nobody_out(void **state) {
+  (void)state;
+  struct world *w = suite_found(4, 3);
+  struct world_member *joiner = world_add(w, 7, 0);
+  world_until(w, suite_all_claimed, SOON_MS, "joiner claims");
+  group_machine_suspect(joiner->machine, 1, world_member(w, 1)->incarnation);
+  world_advance(w, 500);
+  assert_int_equal(group_machine_view(joiner->machine)->epoch, 1);
+  group_machine_join(joiner->machine, 1);
+  suite_until_agreed(w, 4, SOON_MS);
+  assert_int_equal(suite_fenced(w), 0);
+  suite_end(w, true);
+}
+
 static void simultaneous_join_and_suspicion_both_come_true(void **state) {
   (void)state;
   for (uint64_t seed = 0; seed < SEEDS; seed++) {
@@ -204,6 +219,7 @@ int suite_run_views(void) {
       cmocka_unit_test(false_suspicion_fences_and_frees_the_rank),
       cmocka_unit_test(a_proposal_holds_only_as_long_as_its_proposer_does),
       cmocka_unit_test(mutual_suspicion_leaves_one_of_two),
+      cmocka_unit_test(the_suspicion_of_one_outside_the_view_puts_nobody_out),
       cmocka_unit_test(simultaneous_join_and_suspicion_both_come_true),
   };
   return cmocka_run_group_tests_name("views", tests, NULL, NULL);
