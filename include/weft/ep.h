@@ -210,6 +210,11 @@ enum weft_ep_option_flags {
   /** Join a group, and never found one, even when the store has lost its view; not together with founders.
    *  weft_ep_open() then waits for the view up to the time of a lease, so that this rank takes no member's index. */
   WEFT_EP_OPTION_JOIN_ONLY = 1 << 0,
+  /** CUDA: of all ranks of this process on this GPU that have the flag, only one runs at a time. They are of different
+   *  groups, and the caller launches their operations into one stream, or into streams that events order, and in the
+   *  same order on all hosts. So each of them may take all processors. In another order their kernels wait for each
+   *  other up to op_timeout_ms. Host memory: no effect. */
+  WEFT_EP_OPTION_ORDERED = 1 << 1,
 };
 
 /**
@@ -254,7 +259,8 @@ struct weft_ep_options {
   enum weft_ep_memory memory; /**< where the rows lie; default: host memory */
   int32_t device;             /**< CUDA: index of the GPU; -1 (from WEFT_EP_OPTIONS_INIT): the thread's current one */
   uint32_t max_processors;    /**< CUDA: streaming multiprocessors that a kernel may take; default: all. Ranks of one
-                                 process that share a GPU must divide these among them */
+                                 process that share a GPU must divide these among them, unless they are
+                                 WEFT_EP_OPTION_ORDERED */
   uint32_t flags;             /**< WEFT_EP_OPTION_* */
   uint32_t reserved;          /**< 0 */
   uint64_t window_bytes;  /**< THROUGHPUT: memory, in bytes, that a peer's rows flow through on their way to this rank,

@@ -32,14 +32,15 @@ struct device {
   char *fill_source; // CUDA_FILL_BYTES bytes of zeros, then as many of ones
   bool strict;       // a window has been mapped that is not behind NVLink: see kernels/layout.h
 
-  pthread_mutex_t lock; // of what follows
-  uint32_t users;       // open() without close()
-  uint32_t engines, processors;
-  struct cuda_spare *spares;           // pinned host memory that engines have left
-  struct cuda_mark *marks;             // words that no copies use
-  struct cuda_host_spare *host_spares; // windows in host memory that links have left
-  uint64_t launches;                   // by all engines; atomic
-  uint32_t host_windows;               // that links have; atomic
+  pthread_mutex_t lock;                 // of what follows
+  uint32_t users;                       // open() without close()
+  uint32_t engines, processors;         // that may run at once; ordered ones count once
+  uint32_t ordered, ordered_processors; // engines that run one after the other, and what the largest takes
+  struct cuda_spare *spares;            // pinned host memory that engines have left
+  struct cuda_mark *marks;              // words that no copies use
+  struct cuda_host_spare *host_spares;  // windows in host memory that links have left
+  uint64_t launches;                    // by all engines; atomic
+  uint32_t host_windows;                // that links have; atomic
   // The stream that cuda_stream_wait() waited for last, and the number of launches before that
   cudaStream_t idle_stream;
   uint64_t idle_launches;
@@ -72,8 +73,10 @@ void cuda_leave(const struct cuda_guard *guard);
 int cuda_enter_any(struct cuda_guard *guard);
 
 // The processors of a device that engines of this process have reserved. LIMIT: fewer than `processors` are left.
-int cuda_quota_take(struct device *device, uint32_t processors, char *why);
-void cuda_quota_return(struct device *device, uint32_t processors);
+// `ordered`: the engine runs never beside others that are ordered, so they share what the largest of them takes.
+int cuda_quota_take(struct device *device, uint32_t processors, bool ordered, char *why);
+void cuda_quota_return(struct device *device, uint32_t processors, bool ordered);
+// Whether no other engine may run beside the one that asks.
 bool cuda_quota_alone(const struct device *device);
 
 // --- waiting: memory/stream.c ---

@@ -70,6 +70,7 @@ struct device_ep_options {
   uint32_t processors;      // to use at most; 0: all
   uint64_t timeout_ns;      // a peer silent for so long in an operation is lost
   bool throughput;          // rows flow through windows of a bounded size; else these have room for whole operations
+  bool ordered;             // its launches run after those of the device's other engines that are ordered
   uint64_t window_bytes;    // with it: of a window, at most
   uint32_t max_rows;        // likewise: rows that this rank receives in one operation, at most
 };

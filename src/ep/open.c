@@ -86,7 +86,8 @@ static int complete(struct weft_ep_options *options) {
   choose_mode(options);
   options->dtype = options->dtype ? options->dtype : WEFT_EP_BF16;
   options->combine_dtype = options->combine_dtype ? options->combine_dtype : WEFT_EP_COMBINE_BF16;
-  int rc = ep_check_flags("options", options->flags, WEFT_EP_OPTION_JOIN_ONLY, options->reserved);
+  int rc =
+      ep_check_flags("options", options->flags, WEFT_EP_OPTION_JOIN_ONLY | WEFT_EP_OPTION_ORDERED, options->reserved);
   if (rc != 0)
     return rc;
   if (!options->store)

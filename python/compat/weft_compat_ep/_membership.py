@@ -45,7 +45,7 @@ class Member:
             meeting.store, rank=meeting.rank, founders=sorted(set(founders) | {meeting.rank}),
             prefix=f"{meeting.prefix}group{part}/", capacity=sizes.capacity, max_tokens=sizes.max_tokens,
             hidden=sizes.hidden, topk=sizes.topk, experts_per_rank=sizes.experts_per_rank, mode=sizes.mode,
-            memory=sizes.memory, device=torch.cuda.current_device() if sizes.memory == "cuda" else None,
+            memory=sizes.memory, device=torch.cuda.current_device() if sizes.memory == "cuda" else None, ordered=True,
             op_timeout=op_seconds, timeout=seconds, **options)
         try:
             self.rank.activate(seconds)

@@ -46,15 +46,16 @@ class Rank:
                  combine_dtype: CombineDType | str = CombineDType.BF16, memory: Memory | str = Memory.HOST,
                  device: int | None = None, transport: str | None = None, listen: str | None = None,
                  host_id: str | None = None, op_timeout: float | None = None, lease_ttl: int = 0,
-                 max_processors: int = 0, join_only: bool = False, mode: Mode | str = Mode.DEFAULT,
-                 window_bytes: int = 0, max_rows: int = 0, timeout: float | None = 10.0) -> None:
+                 max_processors: int = 0, join_only: bool = False, ordered: bool = False,
+                 mode: Mode | str = Mode.DEFAULT, window_bytes: int = 0, max_rows: int = 0,
+                 timeout: float | None = 10.0) -> None:
         options = {
             "prefix": prefix, "transport": transport, "listen": listen, "host_id": host_id,
             "rank": -1 if rank is None else rank, "capacity": capacity, "max_tokens": max_tokens, "hidden": hidden,
             "topk": topk, "experts_per_rank": experts_per_rank, "dtype": DType.of(dtype),
             "combine_dtype": CombineDType.of(combine_dtype), "op_timeout_ms": option_ms(op_timeout),
             "lease_ttl_s": lease_ttl, "memory": Memory.of(memory), "device": -1 if device is None else device,
-            "max_processors": max_processors, "flags": int(join_only), "window_bytes": window_bytes,
+            "max_processors": max_processors, "flags": join_only | ordered << 1, "window_bytes": window_bytes,
             "mode": Mode.of(mode), "max_rows": max_rows, "founders": list(founders),
         }
         self._handle = _weft.rank_open(store._handle, options, milliseconds(timeout))

@@ -50,27 +50,41 @@ int cuda_with(struct device *device, void (*function)(void *arg), void *arg, cha
   return 0;
 }
 
-int cuda_quota_take(struct device *device, uint32_t processors, char *why) {
+// Ordered ranks never run at once, so they need what the largest of them needs. Until the last of them leaves, that is
+// the largest that there was.
+int cuda_quota_take(struct device *device, uint32_t processors, bool ordered, char *why) {
   int rc = 0;
   pthread_mutex_lock(&device->lock);
-  if (device->processors + processors > device->info.processors) {
+  uint32_t had = ordered ? device->ordered_processors : 0;
+  uint32_t more = processors > had ? processors - had : 0;
+  if (device->processors + more > device->info.processors) {
     rc =
         cuda_why(why, WEFT_ERR_LIMIT,
                  "ranks of this process have %u of the %u processors of device %d already, and this one wants %u: each "
-                 "must be limited so that all can run at once",
-                 device->processors, device->info.processors, device->index, processors);
+                 "must be limited so that all can run at once, or all ordered",
+                 device->processors - had, device->info.processors, device->index, processors);
   } else {
-    device->processors += processors;
-    __atomic_fetch_add(&device->engines, 1, __ATOMIC_RELAXED);
+    device->processors += more;
+    if (ordered)
+      device->ordered_processors = had + more;
+    if (!ordered || device->ordered++ == 0)
+      __atomic_fetch_add(&device->engines, 1, __ATOMIC_RELAXED);
   }
   pthread_mutex_unlock(&device->lock);
   return rc;
 }
 
-void cuda_quota_return(struct device *device, uint32_t processors) {
+void cuda_quota_return(struct device *device, uint32_t processors, bool ordered) {
   pthread_mutex_lock(&device->lock);
-  device->processors -= processors;
-  __atomic_fetch_sub(&device->engines, 1, __ATOMIC_RELAXED);
+  bool last = ordered && --device->ordered == 0;
+  if (last) {
+    processors = device->ordered_processors;
+    device->ordered_processors = 0;
+  }
+  if (!ordered || last) {
+    device->processors -= processors;
+    __atomic_fetch_sub(&device->engines, 1, __ATOMIC_RELAXED);
+  }
   pthread_mutex_unlock(&device->lock);
 }
 

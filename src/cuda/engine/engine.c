@@ -171,7 +171,7 @@ static int set_up(struct device_ep *ep, char *why) {
     return cuda_why(why, WEFT_ERR_LIMIT,
                     "%u experts and %u tokens need more shared memory than device %d has (%zu bytes)",
                     o->experts_per_rank, o->max_tokens, ep->device->index, ep->device->shared_memory);
-  int rc = cuda_quota_take(ep->device, ep->blocks, why);
+  int rc = cuda_quota_take(ep->device, ep->blocks, o->ordered, why);
   ep->shared = rc == 0;
   return rc;
 }
@@ -240,7 +240,7 @@ void cuda_ep_close(struct device_ep *ep) {
     cuda_leave(&guard);
   }
   if (ep->shared)
-    cuda_quota_return(ep->device, ep->blocks);
+    cuda_quota_return(ep->device, ep->blocks, ep->options.ordered);
   pthread_mutex_destroy(&ep->lock);
   free(ep);
 }

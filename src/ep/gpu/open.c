@@ -19,6 +19,7 @@ static struct device_ep_options engine_options(const weft_ep_t *ep, const struct
                                     .processors = options->max_processors,
                                     .timeout_ns = (uint64_t)options->op_timeout_ms * 1000000u,
                                     .throughput = options->mode == WEFT_EP_THROUGHPUT,
+                                    .ordered = options->flags & WEFT_EP_OPTION_ORDERED,
                                     .window_bytes = options->window_bytes,
                                     .max_rows = options->max_rows};
 }

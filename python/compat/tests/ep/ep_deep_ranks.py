@@ -79,7 +79,8 @@ def check_form(received: Any, fp8: bool, ue8m0: bool, ranks: int) -> torch.Tenso
 
 
 def casts(rank: int, ranks: int, store: Any) -> None:
-    """fp8 rows are bit by bit those of the plain cast, with each form of scales."""
+    """fp8 rows are bit by bit those of the plain cast, with each form of scales. The plain cast is made on the host: on
+    a GPU torch divides by a number through its reciprocal, which rounds twice."""
     buffer, _ = begin(rank, ranks, store)
     inputs = inputs_of(ranks, drop=False)
     for rounded, ue8m0 in ((False, False), (True, False), (True, True)):
@@ -90,9 +91,9 @@ def casts(rank: int, ranks: int, store: Any) -> None:
             for source in range(ranks):
                 begin_, count = int(handle[1][expert, source]) >> 32, int(handle[1][expert, source]) & 0xFFFFFFFF
                 tokens = handle[0][expert, begin_ : begin_ + count].long()
-                want, factors = per_token_cast_to_fp8(inputs[source][0][tokens], rounded, ue8m0)
-                got = values[expert, begin_ : begin_ + count]
-                assert torch.equal(scales[expert, begin_ : begin_ + count], factors)
+                want, factors = per_token_cast_to_fp8(inputs[source][0][tokens].cpu(), rounded, ue8m0)
+                got = values[expert, begin_ : begin_ + count].cpu()
+                assert torch.equal(scales[expert, begin_ : begin_ + count].cpu(), factors)
                 assert torch.equal(got.view(torch.uint8), want.view(torch.uint8))
         buffer.low_latency_combine(torch.zeros((E, ranks * T, H), dtype=torch.bfloat16), topk_idx, weights, handle)
     finish(buffer)
@@ -169,7 +170,7 @@ def masks(rank: int, ranks: int, store: Any) -> None:
     def operate(gone: frozenset[int]) -> None:
         recv_x, counts, handle, _, _ = buffer.low_latency_dispatch(x, topk_idx, T, E * ranks, use_fp8=False)
         if rank not in gone:
-            check_received(inputs, rank, recv_x, counts, handle, E, gone - {1} if gone == {1} else gone)
+            check_received(inputs, rank, recv_x, counts, handle, E, gone)
         out, _, _ = buffer.low_latency_combine(outputs(recv_x, counts, rank, E), topk_idx, weights, handle)
         check_sums(out, sums(x, topk_idx, weights, E, gone), 0.01)
 

@@ -92,6 +92,28 @@ def join_and_leave(rank: int, ranks: int, store: Any, expected: str = "") -> Non
     me.buffer.destroy()
 
 
+def grow_and_shrink(rank: int, ranks: int, store: Any) -> None:
+    """A rank alone; one joins it in mid-run, and leaves."""
+    me = Rank(rank, store)
+    if rank == 0:
+        me.buffer.connect_ranks([0])
+        for seed in range(3):  # an odd number, which the joiner does not know
+            me.operate({0}, seed)
+        store.set("alone", "1")
+    else:
+        wait_for(store, "alone")
+    me.buffer.connect_ranks([0, 1])
+    for seed in range(3):
+        me.operate({0, 1}, seed)
+        me.operate({0, 1}, seed, fp8=True)
+    me.buffer.barrier()
+    if rank == 0:
+        me.buffer.disconnect_ranks([1])
+        assert me.masked() == [0, 1, 1, 1]
+        me.operate({0}, 4)
+    me.buffer.destroy()
+
+
 def killed(rank: int, ranks: int, store: Any) -> None:
     """A rank dies in mid-operation: it is masked, is disconnected, and the others are right without it."""
     me = Rank(rank, store)

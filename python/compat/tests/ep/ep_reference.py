@@ -10,14 +10,15 @@ import torch
 def tokens_of(rank: int, ranks: int, *, tokens: int, hidden: int, topk: int, experts: int, seed: int = 0,
               drop: bool = True) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """x, topk_idx (some -1) and topk_weights of a rank: every rank can make those of every other."""
-    generator = torch.Generator().manual_seed(1000 * seed + rank)
-    x = torch.randn((tokens, hidden), generator=generator).to(torch.bfloat16)
-    scores = torch.rand((tokens, experts), generator=generator)
+    here: dict[str, Any] = {"generator": torch.Generator("cpu").manual_seed(1000 * seed + rank), "device": "cpu"}
+    x = torch.randn((tokens, hidden), **here).to(torch.bfloat16)
+    scores = torch.rand((tokens, experts), **here)
     topk_idx = scores.topk(topk, dim=1).indices.to(torch.int64)
-    weights = torch.rand((tokens, topk), generator=generator)
+    weights = torch.rand((tokens, topk), **here)
     if drop:
-        topk_idx[torch.rand((tokens, topk), generator=generator) < 0.1] = -1
-    return x, topk_idx, weights
+        topk_idx[torch.rand((tokens, topk), **here) < 0.1] = -1
+    device = torch.get_default_device()
+    return x.to(device), topk_idx.to(device), weights.to(device)
 
 
 def check_received(inputs: list[Any], me: int, recv_x: torch.Tensor, counts: torch.Tensor, handle: Any,

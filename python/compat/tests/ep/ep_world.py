@@ -1,6 +1,7 @@
 """Ranks as processes, for the tests of nixl_ep and deep_ep: each runs a function of a module, and leaves by its status.
 
-python ep_world.py MODULE FUNCTION RANK RANKS PORT [ARGUMENT...]: with a torch TCPStore of the test's at PORT.
+python ep_world.py MODULE FUNCTION RANK RANKS PORT DEVICE [ARGUMENT...]: with a torch TCPStore of the test's at PORT. On
+the device "cuda" each rank has a GPU of its own, on which all tensors are made that say nothing else.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ DEADLINE_S = 120
 class World:
     """The ranks of one test, and the TCPStore that they meet in."""
 
-    def __init__(self, module: str, ranks: int) -> None:
+    def __init__(self, module: str, ranks: int, device: str = "cpu") -> None:
         import torch.distributed as dist
 
-        self.module, self.ranks = module, ranks
+        self.module, self.ranks, self.device = module, ranks, device
         self.store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False,
                                    timeout=timedelta(seconds=DEADLINE_S))
         self.running: dict[int, subprocess.Popen[str]] = {}
@@ -35,7 +36,7 @@ class World:
                        "GLOO_SOCKET_IFNAME": "lo", "PYTHONDONTWRITEBYTECODE": "1"}
         self.running[rank] = subprocess.Popen(
             [sys.executable, str(HERE / "ep_world.py"), self.module, function, str(rank), str(self.ranks),
-             str(self.store.port), *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+             str(self.store.port), self.device, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             env=environment)
 
     def end(self, rank: int, want: int = 0) -> str:
@@ -68,9 +69,13 @@ class World:
             process.communicate()
 
 
-def run(module: str, function: str, ranks: int, *arguments: object) -> list[str]:
-    """Runs a function on all ranks; what each has printed."""
-    world = World(module, ranks)
+def run(module: str, function: str, ranks: int, *arguments: object, device: str = "cpu") -> list[str]:
+    """Runs a function on all ranks, on GPUs on as many as there are; what each has printed."""
+    if device == "cuda":
+        import torch
+
+        ranks = min(ranks, torch.cuda.device_count())
+    world = World(module, ranks, device)
     try:
         for rank in range(ranks):
             world.start(function, rank, *arguments)
@@ -89,9 +94,13 @@ def wait_for(tcp_store: Any, key: str) -> None:
 
 def main() -> None:
     """One rank."""
+    import torch
     import torch.distributed as dist
 
-    module, function, rank, ranks, port, *arguments = sys.argv[1:]
+    module, function, rank, ranks, port, device, *arguments = sys.argv[1:]
+    if device == "cuda":
+        torch.cuda.set_device(int(rank))
+        torch.set_default_device(f"cuda:{rank}")
     store = dist.TCPStore("127.0.0.1", int(port), is_master=False, wait_for_workers=False,
                           timeout=timedelta(seconds=DEADLINE_S))
     getattr(importlib.import_module(module), function)(int(rank), int(ranks), store, *arguments)

@@ -1,4 +1,5 @@
-"""`deep_ep`, low latency: ranks as processes on CPU tensors, against a plain reference."""
+"""`deep_ep`, low latency: ranks as processes on CPU tensors, and on GPUs where there are two, against a plain
+reference."""
 
 from __future__ import annotations
 
@@ -11,16 +12,17 @@ from ep_world import World, run  # noqa: E402
 
 @pytest.mark.parametrize(("what", "ranks"), [("values", 3), ("two_handles", 3), ("casts", 2), ("few_tokens", 2),
                                              ("mistakes", 2), ("communicator", 2)])
-def test_ranks(what: str, ranks: int) -> None:
-    run("ep_deep_ranks", what, ranks)
+def test_ranks(what: str, ranks: int, device: str) -> None:
+    run("ep_deep_ranks", what, ranks, device=device)
 
 
-def test_masks_and_a_killed_rank() -> None:
-    world = World("ep_deep_ranks", 3)
+def test_masks_and_a_killed_rank(device: str) -> None:
+    last = 2 if device == "cpu" else 1
+    world = World("ep_deep_ranks", last + 1, device)
     try:
-        for rank in range(3):
+        for rank in range(last + 1):
             world.start("masks", rank)
-        for rank in (2, 0, 1):
-            world.end(rank, -9 if rank == 2 else 0)
+        world.end(last, -9)
+        world.end_all()
     finally:
         world.close()

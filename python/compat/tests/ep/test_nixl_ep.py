@@ -1,4 +1,4 @@
-"""`nixl_ep`: ranks as processes on CPU tensors that join, leave, die and are masked."""
+"""`nixl_ep`: ranks as processes that join, leave, die and are masked, on CPU tensors, two of them also on GPUs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,14 @@ from ep_world import World, run, wait_for  # noqa: E402
 import nixl_ep  # noqa: E402
 
 
-@pytest.mark.parametrize(("what", "ranks"), [("original_numbers", 3), ("masks", 2), ("new_tcp_store", 3)])
+@pytest.mark.parametrize(("what", "ranks"), [("original_numbers", 3), ("new_tcp_store", 3)])
 def test_ranks(what: str, ranks: int) -> None:
     run("ep_nixl_ranks", what, ranks)
+
+
+@pytest.mark.parametrize("what", ["original_numbers", "masks", "grow_and_shrink"])
+def test_two_ranks(what: str, device: str) -> None:
+    run("ep_nixl_ranks", what, 2, device=device)
 
 
 def test_ranks_join_leave_and_come_back() -> None:

@@ -1,5 +1,5 @@
-"""The high-throughput calls of `deep_ep` and `nixl_ep`, and `ElasticBuffer`: ranks as processes on CPU tensors, against
-a plain reference."""
+"""The high-throughput calls of `deep_ep` and `nixl_ep`, and `ElasticBuffer`: ranks as processes on CPU tensors, and on
+GPUs where there are two, against a plain reference."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ from ep_world import World, run  # noqa: E402
 
 @pytest.mark.parametrize(("what", "ranks"), [("values", 3), ("without_topk", 3), ("training", 2), ("mistakes", 2),
                                              ("disagree", 2)])
-def test_buffer(what: str, ranks: int) -> None:
-    run("ep_throughput_ranks", what, ranks)
+def test_buffer(what: str, ranks: int, device: str) -> None:
+    run("ep_throughput_ranks", what, ranks, device=device)
 
 
-def test_killed_rank() -> None:
-    world = World("ep_throughput_ranks", 3)
+def test_killed_rank(device: str) -> None:
+    last = 2 if device == "cpu" else 1
+    world = World("ep_throughput_ranks", last + 1, device)
     try:
-        for rank in range(3):
+        for rank in range(last + 1):
             world.start("killed", rank)
-        for rank in (2, 0, 1):
-            world.end(rank, -9 if rank == 2 else 0)
+        world.end(last, -9)
+        world.end_all()
     finally:
         world.close()
 
 
 @pytest.mark.parametrize(("what", "ranks"), [("tokens", 3), ("selections", 3), ("mistakes", 2)])
-def test_elastic_buffer(what: str, ranks: int) -> None:
-    run("ep_elastic_ranks", what, ranks)
+def test_elastic_buffer(what: str, ranks: int, device: str) -> None:
+    run("ep_elastic_ranks", what, ranks, device=device)
 
 
 def test_nixl_ep() -> None:
