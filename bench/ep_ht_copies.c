@@ -1,6 +1,6 @@
 // Bare copies between two processes, in pieces through a window with two slots, both directions at once in one loop:
 // what an operation has to do at least with bytes that travel through a window of a bounded size. Several sizes of
-// pieces by two kernels are tried, and the fastest is what operations are compared with.
+// pieces are tried, by several kernels in and out, and the fastest is what operations are compared with.
 #include <sched.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 enum { SLOTS = 2, TRIES = 3 };
 
 static const uint32_t piece_sizes[] = {128 << 10, 512 << 10, 2 << 20, 8 << 20, HT_WINDOW / SLOTS};
-enum { SIZES = sizeof piece_sizes / sizeof piece_sizes[0], KERNELS = 3 };
+enum { SIZES = sizeof piece_sizes / sizeof piece_sizes[0], KERNELS = 5 };
 
 static void copy_libc(void *to, const void *from, size_t size) {
   memcpy(to, from, size);
@@ -93,8 +93,10 @@ static void pump(const struct flow *flow, int rank) {
 
 uint64_t ht_copy(struct ht_board *board, int rank, const struct ht_load *load, uint32_t way) {
   const struct ep_kernels *best = ep_kernels_best();
-  void (*const in[KERNELS])(void *to, const void *from, size_t size) = {copy_libc, best->copy, best->stream};
-  void (*const out[KERNELS])(void *to, const void *from, size_t size) = {copy_libc, best->copy, best->copy};
+  void (*const in[KERNELS])(void *to, const void *from, size_t size) = {copy_libc, best->copy, best->stream, best->copy,
+                                                                        best->stream};
+  void (*const out[KERNELS])(void *to, const void *from, size_t size) = {copy_libc, best->copy, best->copy,
+                                                                         best->stream, best->stream};
   struct flow flow = {.board = board, .load = load, .in = in[way % KERNELS], .out = out[way % KERNELS]};
   for (uint32_t p = 0; p < load->num_parts; p++)
     flow.row_bytes += load->part[p].bytes;

@@ -4,6 +4,7 @@
 #include "ep/host/answer/row_weights.h"
 #include "ep/host/flow_wait.h"
 #include "ep/host/host.h"
+#include "ep/host/rows/rows.h"
 #include "ep/remote/remote_link.h"
 
 // This rank's own row for one of its tokens, valid until the next call: a token has one such row at most. While y stays
@@ -124,7 +125,7 @@ static float account(const struct ep_op *op, uint32_t token, struct weft_ep_resu
 }
 
 // One token's sum, with the caller's biases.
-static void sum_rows(weft_ep_t *ep, const struct weft_ep_combine_args *args, uint32_t token,
+static void sum_rows(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_combine_args *args, uint32_t token,
                      const uint16_t *const *rows, uint32_t count, float factor) {
   size_t at = (size_t)token * ep->layout.hidden;
   const uint16_t *biases[2];
@@ -132,11 +133,14 @@ static void sum_rows(weft_ep_t *ep, const struct weft_ep_combine_args *args, uin
   for (int i = 0; i < 2; i++)
     if (args->bias[i])
       biases[num_biases++] = (const uint16_t *)args->bias[i] + at;
-  uint16_t *out = (uint16_t *)args->out + at;
+  bool past = (uint64_t)op->num_tokens * ep->layout.hidden * sizeof(uint16_t) > EP_CACHED_BYTES;
+  uint16_t *to = (uint16_t *)args->out + at, *out = past ? ep->host->reduced : to;
   if (num_biases == 0)
     ep->kernels->reduce(out, rows, NULL, count, factor, ep->layout.hidden);
   else
     ep->kernels->reduce_biased(out, rows, count, factor, biases, num_biases, ep->layout.hidden);
+  if (past)
+    ep->kernels->stream(to, out, ep->layout.hidden * sizeof *out);
 }
 
 // Adds up what came for one token.
@@ -146,7 +150,7 @@ void ep_sum_token(weft_ep_t *ep, struct ep_op *op, uint32_t token, const struct 
   uint32_t before = result->num_missing;
   float factor = account(op, token, result);
   uint32_t count = gather(ep, op, token, rows);
-  sum_rows(ep, args, token, rows, count,
+  sum_rows(ep, op, args, token, rows, count,
            args->flags & WEFT_EP_COMBINE_RENORMALIZE && result->num_missing > before ? factor : 1.0f);
   if (args->out_weights)
     ep_row_weights_take(ep, op, token, args->out_weights + (size_t)token * op->topk);
@@ -201,6 +205,7 @@ int ep_host_combine_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_co
     sum_tokens(ep, op, args, result);
     ep_release_answers(ep, op);
   }
+  ep_kernels_fence(); // as in a dispatch: ep_receive()
   ep_hand_over(ep);
   op->outcome.combined = true;
   op->outcome.members = op->num_members;

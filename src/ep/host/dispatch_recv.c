@@ -156,6 +156,8 @@ static int receive_headers(weft_ep_t *ep, struct ep_op *op, const struct weft_ep
       ep_places_add(ep, op, i, ep_places_left(ep, i), recv);
   if (flows && recv->layout == WEFT_EP_PACKED && !ep_op_keeps(op))
     ep_places_pack(ep, recv);
+  if (flows)
+    ep_places_expect(ep, op, recv);
   uint32_t needed = recv ? ep_places_needed(ep, recv) : 0;
   if (recv && needed > recv->rows) // nothing is taken yet: the caller may try again with more room
     return no_room(ep, op, recv, needed, op->lowest_mark, info);
@@ -180,6 +182,7 @@ int ep_receive(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *
   uint32_t rows = recv ? ep_places_end(ep, recv) : 0;
   if (recv && recv->flags & WEFT_EP_RECV_ZERO_PADDING)
     ep_packed_pad(ep, op, recv);
+  ep_kernels_fence(); // rows may have gone past the caches, and another thread may read them next
   count_bytes(ep, op);
   if (recv && recv->wait_ns)
     add_waits(op, recv);

@@ -130,6 +130,7 @@ struct ep_places {
   uint32_t *first;    // [E] not RANK_MAJOR: the row of the buffer where the part of each local expert begins
   uint32_t rows;      // their rows
   uint32_t *tally;    // [E] selections of each local expert in the rows that were checked last
+  uint64_t laid;      // bytes of rows that were laid out, or are known to be: EP_CACHED_BYTES
 };
 
 // Some rows of one member, in the order in which they were sent.

@@ -124,6 +124,8 @@ static inline void reduce_part(uint16_t *out, const uint16_t *const *rows, const
     __m256 weight = _mm256_set1_ps(weights ? weights[r] : 1.0f);
     for (int i = 0; i < PARTS; i++) {
       __m256i x = load(row + i * LANES);
+      if (i % 2 == 0)
+        _mm_prefetch(kernel_ahead(row + i * LANES), _MM_HINT_T0);
       __m256 low = even_values(x), high = odd_values(x);
       even[i] = _mm256_add_ps(even[i], weights ? _mm256_mul_ps(weight, low) : low);
       odd[i] = _mm256_add_ps(odd[i], weights ? _mm256_mul_ps(weight, high) : high);
@@ -293,15 +295,17 @@ static void avx2_decode10(uint16_t *out, const uint8_t *codes, const float *head
         store(out + i, _mm256_set1_epi16(BF16_NAN));
 }
 
+// From a whole line on: half a line of its own would leave the processor's buffer early.
 static void avx2_stream(void *to, const void *from, size_t size) {
-  const char *in = from;
-  char *out = to;
-  if ((uintptr_t)out % 32 == 0)
-    for (; size >= 64; size -= 64, in += 64, out += 64) {
-      __m256i a = load(in), b = load(in + 32);
-      _mm256_stream_si256((__m256i *)out, a);
-      _mm256_stream_si256((__m256i *)(out + 32), b);
-    }
+  size_t before = kernel_unaligned(to, 2 * sizeof(__m256i), size);
+  const char *in = (const char *)from + before;
+  char *out = (char *)to + before;
+  memcpy(to, from, before);
+  for (size -= before; size >= 64; size -= 64, in += 64, out += 64) {
+    __m256i a = load(in), b = load(in + 32);
+    _mm256_stream_si256((__m256i *)out, a);
+    _mm256_stream_si256((__m256i *)(out + 32), b);
+  }
   memcpy(out, in, size);
 }
 

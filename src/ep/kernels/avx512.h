@@ -179,6 +179,7 @@ INLINE void reduce_block(uint16_t *out, const uint16_t *const *rows, const float
     __m512 weight = _mm512_set1_ps(weights ? weights[r] : 1.0f);
     for (int i = 0; i < PARTS; i++) {
       __m512i x = _mm512_loadu_si512(row + i * LANES);
+      _mm_prefetch(kernel_ahead(row + i * LANES), _MM_HINT_T0);
       __m512 low = even_values(x), high = odd_values(x);
       low = weights ? _mm512_mul_ps(weight, low) : low;
       high = weights ? _mm512_mul_ps(weight, high) : high;
@@ -253,17 +254,18 @@ INLINE void copy_bytes(void *to, const void *from, size_t size) {
 }
 
 INLINE void stream_bytes(void *to, const void *from, size_t size) {
-  const char *in = from;
-  char *out = to;
-  if ((uintptr_t)out % 64 == 0)
-    for (; size >= 256; size -= 256, in += 256, out += 256) {
-      __m512i a = _mm512_loadu_si512(in), b = _mm512_loadu_si512(in + 64);
-      __m512i c = _mm512_loadu_si512(in + 128), d = _mm512_loadu_si512(in + 192);
-      _mm512_stream_si512((__m512i *)out, a);
-      _mm512_stream_si512((__m512i *)(out + 64), b);
-      _mm512_stream_si512((__m512i *)(out + 128), c);
-      _mm512_stream_si512((__m512i *)(out + 192), d);
-    }
+  size_t before = kernel_unaligned(to, sizeof(__m512i), size);
+  const char *in = (const char *)from + before;
+  char *out = (char *)to + before;
+  memcpy(to, from, before);
+  for (size -= before; size >= 256; size -= 256, in += 256, out += 256) {
+    __m512i a = _mm512_loadu_si512(in), b = _mm512_loadu_si512(in + 64);
+    __m512i c = _mm512_loadu_si512(in + 128), d = _mm512_loadu_si512(in + 192);
+    _mm512_stream_si512((__m512i *)out, a);
+    _mm512_stream_si512((__m512i *)(out + 64), b);
+    _mm512_stream_si512((__m512i *)(out + 128), c);
+    _mm512_stream_si512((__m512i *)(out + 192), d);
+  }
   memcpy(out, in, size);
 }
 

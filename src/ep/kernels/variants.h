@@ -63,6 +63,19 @@ enum {
   UNCAST_LIFT = 1 << 23, // also the lowest normal magnitude, shifted
 };
 
+// Where a sum reads after what it reads now. A row is longer than a page, past whose end processors prefetch nothing,
+// and a sum reads many rows at once. Nothing is read there: it may lie behind the row.
+static inline const char *kernel_ahead(const void *at) {
+  enum { BYTES = 512 };
+  return (const char *)((uintptr_t)at + BYTES);
+}
+
+// Of `size` bytes at `to`, those before the first multiple of `unit`, a power of two.
+static inline size_t kernel_unaligned(const void *to, size_t unit, size_t size) {
+  size_t before = -(uintptr_t)to & (unit - 1);
+  return before < size ? before : size;
+}
+
 static inline uint32_t bits_of(float value) {
   uint32_t bits;
   memcpy(&bits, &value, sizeof bits);

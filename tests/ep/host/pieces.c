@@ -8,6 +8,7 @@
 #include "cmocka_all.h"
 
 #include "ep/host/host.h"
+#include "ep/host/rows/rows.h"
 #include "ep/support/rank.h"
 
 static const int32_t all[] = {0, 1, 2, 3, 4, 5};
@@ -75,6 +76,25 @@ static void large_rows(void **state) {
   (void)state;
   uint32_t count = 3;
   run((struct setup){.tokens = 300, .hidden = 7168, .window = 150, .layout = WEFT_EP_RANK_MAJOR}, 2, operate, &count);
+}
+
+// Rows that go past the caches, and the sums too where there are so many. Without pieces nobody knows at first how many
+// rows there will be: the first go through the caches.
+static void operate_past_caches(struct rank *rank, void *arg) {
+  (void)arg;
+  if (rank_operate_n(rank, 2) && rank->ep->host->places.laid <= EP_CACHED_BYTES)
+    rank_fail(rank, "%llu bytes of rows stay in the caches", (unsigned long long)rank->ep->host->places.laid);
+}
+
+static void rows_past_the_caches(void **state) {
+  (void)state;
+  run((struct setup){.tokens = EP_CACHED_BYTES / 16384 + 30,
+                     .capacity = 2,
+                     .hidden = 8192,
+                     .window = 150,
+                     .layout = WEFT_EP_RANK_MAJOR},
+      2, operate_past_caches, NULL);
+  run((struct setup){.tokens = 300, .capacity = 2, .hidden = 8192}, 2, operate_past_caches, NULL);
 }
 
 // --- what has to fit ---
@@ -335,6 +355,7 @@ int main(void) {
       cmocka_unit_test(numbers_of_rows_around_pieces),
       cmocka_unit_test(many_ranks_with_uneven_tokens),
       cmocka_unit_test(large_rows),
+      cmocka_unit_test(rows_past_the_caches),
       cmocka_unit_test(halves_that_do_not_fit_are_refused),
       cmocka_unit_test(halves_that_fit_flow),
       cmocka_unit_test(late_weights_are_refused),

@@ -196,6 +196,7 @@ void ep_kept_place(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_r
       ep_places_add_source(ep, s, kept->sources[s].rank, kept->sources[s].rows, ep_kept_counts(kept, s), recv);
   if (recv->layout == WEFT_EP_PACKED)
     ep_places_pack(ep, recv);
+  ep_places_expect(ep, op, recv);
 }
 
 static bool is_room(const weft_ep_t *ep, const struct weft_ep_recv_args *recv) {

@@ -42,6 +42,7 @@ static void count_again(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_re
 void ep_packed_lay(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv) {
   for (;;) {
     ep_places_pack(ep, recv);
+    ep_places_expect(ep, op, recv);
     if (ep_places_needed(ep, recv) > recv->rows || lay_all(ep, op, recv))
       return;
     count_again(ep, op, recv); // of one member less

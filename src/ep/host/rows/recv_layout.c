@@ -112,7 +112,11 @@ static void lay_row(weft_ep_t *ep, const struct ep_form *form, const struct body
     recv->rows_at[to] = body->values;
     return;
   }
-  ep->kernels->copy((char *)recv->x + to * form->value_bytes, body->values, form->value_bytes);
+  uint64_t *laid = &ep->host->places.laid;
+  *laid += form->value_bytes;
+  bool past = *laid > EP_CACHED_BYTES;
+  (past ? ep->kernels->stream : ep->kernels->copy)((char *)recv->x + to * form->value_bytes, body->values,
+                                                   form->value_bytes);
   if (form->scale_bytes == 0)
     return;
   const struct ep_scales *out = &ep->host->out_scales;

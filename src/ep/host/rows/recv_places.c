@@ -39,6 +39,7 @@ void ep_places_begin(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep
   struct ep_places *places = &ep->host->places;
   memset(places->total, 0, ep->experts_per_rank * sizeof *places->total);
   places->rows = 0;
+  places->laid = 0;
   if (recv && op->fills)
     ep_kept_begin_rows(op->route->kept, op->num_members);
   if (recv)
@@ -109,16 +110,29 @@ uint32_t ep_places_needed(const weft_ep_t *ep, const struct weft_ep_recv_args *r
   return most;
 }
 
-uint32_t ep_places_end(const weft_ep_t *ep, const struct weft_ep_recv_args *recv) {
+// Rows of the buffer that are written.
+static uint32_t rows_of(const weft_ep_t *ep, const struct weft_ep_recv_args *recv) {
   const struct ep_places *places = &ep->host->places;
   uint32_t rows = 0;
+  for (uint32_t e = 0; e < ep->experts_per_rank; e++)
+    rows += places->total[e];
+  return recv->layout != WEFT_EP_RANK_MAJOR ? rows : places->rows;
+}
+
+void ep_places_expect(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_recv_args *recv) {
+  uint64_t bytes = (uint64_t)rows_of(ep, recv) * op->form.value_bytes;
+  if (bytes > EP_CACHED_BYTES)
+    ep->host->places.laid = bytes;
+}
+
+uint32_t ep_places_end(const weft_ep_t *ep, const struct weft_ep_recv_args *recv) {
+  const struct ep_places *places = &ep->host->places;
   for (uint32_t e = 0; e < ep->experts_per_rank; e++) {
     recv->counts[e] = (int32_t)places->total[e];
     if (recv->expert_total)
       recv->expert_total[e] += (int32_t)places->total[e];
     if (recv->expert_end)
       recv->expert_end[e] = (int32_t)(places->first[e] + places->total[e]);
-    rows += places->total[e];
   }
-  return recv->layout != WEFT_EP_RANK_MAJOR ? rows : places->rows;
+  return rows_of(ep, recv);
 }

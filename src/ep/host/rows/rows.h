@@ -4,6 +4,10 @@
 
 #include "ep/host/host.h"
 
+// Rows of so many bytes may be found in the caches when they are read next, by the experts or by the caller. What an
+// operation writes beyond goes past the caches: an ordinary store would first fetch the line that it overwrites.
+enum { EP_CACHED_BYTES = 16 << 20 };
+
 // --- rows/row_copy.c: rows into a peer's window ---
 
 struct ep_writing {
@@ -49,6 +53,8 @@ void ep_places_add_source(weft_ep_t *ep, uint32_t index, int32_t rank, uint32_t 
                           const struct weft_ep_recv_args *recv);
 // PACKED: all members were added, so it is known where the parts of the experts begin.
 void ep_places_pack(weft_ep_t *ep, const struct weft_ep_recv_args *recv);
+// All members were added: if the rows of the operation will not stay in the caches, none of them is to go through them.
+void ep_places_expect(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_recv_args *recv);
 // Rows that are needed in recv->rows for all that were added; what is beyond is not written.
 uint32_t ep_places_needed(const weft_ep_t *ep, const struct weft_ep_recv_args *recv);
 // Writes the counts; returns the rows in all.
