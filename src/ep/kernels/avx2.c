@@ -125,7 +125,7 @@ static inline void reduce_part(uint16_t *out, const uint16_t *const *rows, const
     for (int i = 0; i < PARTS; i++) {
       __m256i x = load(row + i * LANES);
       if (i % 2 == 0)
-        _mm_prefetch(kernel_ahead(row + i * LANES), _MM_HINT_T0);
+        _mm_prefetch(kernel_ahead(row + i * LANES, REDUCE_AHEAD), _MM_HINT_T0);
       __m256 low = even_values(x), high = odd_values(x);
       even[i] = _mm256_add_ps(even[i], weights ? _mm256_mul_ps(weight, low) : low);
       odd[i] = _mm256_add_ps(odd[i], weights ? _mm256_mul_ps(weight, high) : high);

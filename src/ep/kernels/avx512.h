@@ -45,8 +45,10 @@ INLINE uint32_t largest_of(__m512i x) {
 // Of all values, whatever they are.
 INLINE uint32_t block_most(const uint16_t *x) {
   __m512i most = _mm512_setzero_si512();
-  for (int i = 0; i < KERNEL_BLOCK; i += LANES)
+  for (int i = 0; i < KERNEL_BLOCK; i += LANES) {
+    _mm_prefetch(kernel_ahead(x + i, CAST_GROUP * KERNEL_BLOCK * sizeof *x), _MM_HINT_T0);
     most = _mm512_max_epu16(most, _mm512_and_si512(_mm512_loadu_si512(x + i), _mm512_set1_epi16(BF16_MAGNITUDE)));
+  }
   return largest_of(most);
 }
 
@@ -179,7 +181,7 @@ INLINE void reduce_block(uint16_t *out, const uint16_t *const *rows, const float
     __m512 weight = _mm512_set1_ps(weights ? weights[r] : 1.0f);
     for (int i = 0; i < PARTS; i++) {
       __m512i x = _mm512_loadu_si512(row + i * LANES);
-      _mm_prefetch(kernel_ahead(row + i * LANES), _MM_HINT_T0);
+      _mm_prefetch(kernel_ahead(row + i * LANES, REDUCE_AHEAD), _MM_HINT_T0);
       __m512 low = even_values(x), high = odd_values(x);
       low = weights ? _mm512_mul_ps(weight, low) : low;
       high = weights ? _mm512_mul_ps(weight, high) : high;

@@ -28,6 +28,7 @@ void ep_kernels_copy(void *to, const void *from, size_t size); // of the C libra
 
 enum {
   KERNEL_BLOCK = 128, // values that share one scale
+  REDUCE_AHEAD = 512, // bytes: sums read many rows at once
 
   BF16_MAGNITUDE = 0x7FFF,
   BF16_SIGN = 0x8000,
@@ -63,11 +64,10 @@ enum {
   UNCAST_LIFT = 1 << 23, // also the lowest normal magnitude, shifted
 };
 
-// Where a sum reads after what it reads now. A row is longer than a page, past whose end processors prefetch nothing,
-// and a sum reads many rows at once. Nothing is read there: it may lie behind the row.
-static inline const char *kernel_ahead(const void *at) {
-  enum { BYTES = 512 };
-  return (const char *)((uintptr_t)at + BYTES);
+// What is read `bytes` after `at`, for a prefetch. A row is longer than a page, and processors prefetch nothing past a
+// page's end by themselves. It may lie behind the row: nothing is read there.
+static inline const char *kernel_ahead(const void *at, size_t bytes) {
+  return (const char *)((uintptr_t)at + bytes);
 }
 
 // Of `size` bytes at `to`, those before the first multiple of `unit`, a power of two.
