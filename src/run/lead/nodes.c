@@ -36,9 +36,9 @@ static int lost_node(const struct node *node, uint32_t number) {
     text_add(&when, " in phase %u", node->phase.current);
   }
   const char *host = node->lead->nodes[number].host;
-  int err = fail(WEFT_ERR_PEER_LOST, "agent %u on %s has ended or is unreachable%s%s%s", number, host,
-                 when.data ? when.data : "", ranks.data ? ", and so are its ranks: " : "",
-                 ranks.data ? ranks.data : "");
+  int err =
+      fail(WEFT_ERR_PEER_LOST, "agent %u on %s has ended or is unreachable%s%s%s", number, host,
+           when.data ? when.data : "", ranks.data ? ", and so are its ranks: " : "", ranks.data ? ranks.data : "");
   text_free(&ranks);
   text_free(&when);
   return err;

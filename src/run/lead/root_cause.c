@@ -13,6 +13,8 @@ enum { CAUSE_MS = 1000 }; // a cause that comes later than this after a conseque
 
 // The first code with this exit status: the tool ends with the rank's own.
 static int err_of_status(int status) {
+  if (status > 128) // an agent that a signal ended
+    return WEFT_ERR_CANCELED;
   static const int codes[] = {WEFT_ERR_DATA, WEFT_ERR_PEER_LOST, WEFT_ERR_TIMEOUT, WEFT_ERR_INVALID, WEFT_ERR_SYSTEM};
   for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
     if (weft_err_exit_status(codes[i]) == status)

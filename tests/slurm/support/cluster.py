@@ -177,7 +177,7 @@ class Cluster:
             f"RealMemory=1000 Gres=gpu:{GPUS} State=UNKNOWN" for node in range(1, NODES + 1))
         (self.folder / "slurm.conf").write_text(CONFIGURATION.format(
             name=self.name, host=host, address=self.address, port=free_port(), folder=self.folder, nodes=nodes,
-            count=NODES, first=random.randrange(1, 19000)))  # of which the store's port is made: clusters have different ones
+            count=NODES, first=random.randrange(1, 19000)))  # the store's port follows from it: clusters differ
         (self.folder / "gres.conf").write_text(f"NodeName=n[1-{NODES}] Name=gpu File={self.folder}/gpu[0-{GPUS - 1}]\n")
         (self.folder / "cgroup.conf").write_text("CgroupAutomount=no\n")
 
