@@ -85,6 +85,8 @@ static json_t *run_to_json(const struct slurm_report *report, const struct slurm
                            one->metric > 0 ? json_real(one->metric) : json_null());
   if (json && one->has_results)
     json_object_set_new(json, "results", results_to_json(&one->results));
+  if (json && one->has_figures)
+    json_object_set_new(json, "figures", figures_to_json(&one->figures));
   return json;
 }
 

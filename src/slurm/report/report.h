@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/text/text.h"
+#include "measure/figures.h"
 #include "measure/results.h"
 #include "slurm/folder/state.h"
 
@@ -13,8 +14,10 @@ struct slurm_reported {
   const struct slurm_run_record *run;
   const struct slurm_run_state *state;
   struct results results; // of an elastic plan
-  bool has_results;
-  double metric; // `default`: GB/s of the last phase that passed, dispatch and combine, mean over its ranks; 0: none
+  struct figures figures; // of a benchmark
+  bool has_results, has_figures;
+  double metric; // `default`, in GB/s; 0: none. Of a plan dispatch and combine in the last phase that passed, mean over
+                 // its ranks; of a benchmark the highest bandwidth
 };
 
 struct slurm_report {
