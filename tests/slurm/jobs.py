@@ -3,10 +3,12 @@
 import csv
 import io
 import json
+import math
 import os
 import pathlib
 import re
 import signal
+import statistics
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "support"))
@@ -79,6 +81,27 @@ def grid_of_eight(cluster):
     best = max(rows, key=lambda row: float(row["observation.default"]))
     assert f"t0: best of 8 steps is step {best['step']} (" in shown, (rows, shown)
     assert best["reward"] == best["observation.default"], "bandwidth is the better the larger"
+
+
+def iterations(cluster):
+    """Three of each step: the best one has an interval against the next, and the page of the batch links all runs."""
+    batch = Batch(cluster, "iterations").add("no_expansion", nodes=1, slots=4, test="iterations = 3",
+                                             num_tokens=[4, 64])
+    batch.run("--single-sbatch", "--follow")
+    shown = batch.weft("report", batch.path, "--html")
+    report = json.loads(batch.weft("report", batch.path, "--format", "json"))
+    best = report["best"]["t0"]
+    against = best["against_next"]
+    means = [statistics.mean(run["default"] for run in report["runs"] if run["step"] == step) for step in (1, 2)]
+    assert means[best["step"] - 1] == max(means) and math.isclose(best["default"], max(means), rel_tol=1e-4), best
+    assert math.isclose(against["change_percent"], 100 * (max(means) / min(means) - 1), rel_tol=1e-3), (means, best)
+    assert against["low_percent"] < against["change_percent"] < against["high_percent"], against
+    assert against["significant"] == (against["low_percent"] > 0), against
+    assert f"at 95 %) against the next best, step {against['step']}: " in shown, shown
+    page = (batch.path / "report.html").read_text()
+    data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
+    assert data["page"] == "batch" and [run["iteration"] for run in data["runs"]] == [1, 2, 3] * 2, data
+    assert all(run["phases"] == ["passed"] and (batch.path / run["page"]).exists() for run in data["runs"]), data
 
 
 def nothing_twice(cluster):
@@ -198,6 +221,6 @@ def cut_link():
 
 run_lists({
     "plans": (plans_over_nodes, late_followers, array, test_only, lost_terminal),
-    "sweep": (grid_of_eight, nothing_twice),
+    "sweep": (grid_of_eight, iterations, nothing_twice),
     "ends": (killed_follower, near_the_time_limit, requeued, drained_node),
 }, more=(cut_link,))

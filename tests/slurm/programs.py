@@ -59,7 +59,7 @@ def stand_in(cluster, name, first="weft"):
 
 
 def transfers_between_nodes(cluster):
-    """NIXLBench by weft: workers of two nodes meet, check what they write, and the grid of back ends has a best step."""
+    """NIXLBench by weft: workers of two nodes meet and check what they write; the grid of back ends has a best step."""
     batch = Batch(cluster, "bench")
     batch.tests.append(BENCH)
     text = batch.run("--single-sbatch", "--follow")

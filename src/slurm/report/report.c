@@ -73,6 +73,10 @@ static double reward_of(const struct slurm_run_record *run, double metric) {
   return run->reward == SLURM_REWARD_NEGATIVE ? -metric : metric;
 }
 
+bool slurm_report_counts(const struct slurm_reported *one) {
+  return one->state->progress == SLURM_PASSED && one->metric > 0;
+}
+
 static struct slurm_step *find_step(struct slurm_step *list, size_t *count, const struct slurm_run_record *run) {
   for (size_t i = 0; i < *count; i++)
     if (list[i].run->step == run->step)
@@ -89,7 +93,7 @@ size_t slurm_report_steps(const struct slurm_report *report, const char *test, s
       continue;
     struct slurm_step *step = find_step(list, &count, one->run);
     step->iterations++;
-    if (one->state->progress == SLURM_PASSED && one->metric > 0) {
+    if (slurm_report_counts(one)) {
       step->passed++;
       step->metric += one->metric;
     }
