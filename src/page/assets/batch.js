@@ -46,7 +46,7 @@ function testSection(test, runs, grid) {
       "section", {class: "wide"}, element("h2", {text: test}),
       element("p", {class: passed === runs.length ? "good" : "bad", text: passed + " of " + runs.length + " passed"}),
       grid === undefined ? null
-                         : element("p", {text: "Best: " + grid.best + (grid.words === "" ? "" : "; " + grid.words)}),
+                         : element("p", {text: "Best: " + grid.best + (grid.against_next === "" ? "" : "; " + grid.against_next)}),
       element(
           "div", {class: "scroll", tabindex: "0"},
           element(

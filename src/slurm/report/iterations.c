@@ -66,5 +66,5 @@ void slurm_report_lead_words(struct text *text, const struct slurm_lead *lead) {
   text_add(text, "%s",
            lead->significant    ? "more than noise"
            : lead->has_interval ? "no more than noise"
-                                : "one iteration of each does not say whether that is more than noise (--iterations)");
+                                : "too few iterations to say whether that is more than noise (--iterations)");
 }

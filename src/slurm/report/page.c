@@ -50,7 +50,18 @@ static json_t *run_of(const struct slurm_report *report, const struct slurm_repo
   return json;
 }
 
-// A sentence for each grid.
+static json_t *grid_of(const char *test, const struct slurm_lead *lead, const char *words) {
+  struct text action = {0}, best = {0};
+  slurm_report_action(&action, lead->best->run->action);
+  text_add(&best, "step %u (%s), default %.2f GB/s", lead->best->run->step, action.data ? action.data : "",
+           lead->best->metric);
+  json_t *json = json_pack("{s:s, s:s, s:s}", "test", test, "best", best.data ? best.data : "", "against_next", words);
+  text_free(&action);
+  text_free(&best);
+  return json;
+}
+
+// The best step of each grid, in words.
 static int add_grids(json_t *grids, const struct slurm_report *report) {
   struct slurm_step *list = calloc(report->record->num_runs, sizeof *list);
   int err = list ? 0 : fail(WEFT_ERR_NOMEM, "no memory for steps");
@@ -64,8 +75,7 @@ static int add_grids(json_t *grids, const struct slurm_report *report) {
     if (lead.next)
       slurm_report_lead_words(&words, &lead);
     if (lead.best)
-      json_array_append_new(grids, json_pack("{s:s, s:s, s:s}", "test", test, "best", lead.best->run->id, "words",
-                                             words.data ? words.data : ""));
+      json_array_append_new(grids, grid_of(test, &lead, words.data ? words.data : ""));
     text_free(&words);
   }
   free(list);
