@@ -89,3 +89,22 @@ static int write_comparison(FILE *out, const void *arg) {
 int page_save_comparison(const char *path, const json_t *comparison) {
   return whole_file_save(path, write_comparison, comparison);
 }
+
+struct batch {
+  const char *name;
+  json_t *document;
+};
+
+static int write_batch(FILE *out, const void *arg) {
+  const struct batch *batch = arg;
+  char title[160];
+  snprintf(title, sizeof title, "weft slurm: %s", batch->name);
+  return page_assemble(out, title, json_incref(batch->document));
+}
+
+int page_save_batch(const char *path, const char *name, json_t *document) {
+  struct batch batch = {name, document};
+  int err = whole_file_save(path, write_batch, &batch);
+  json_decref(document);
+  return err;
+}

@@ -32,6 +32,10 @@ int page_save_run(const char *path, const struct results *results);
 int page_save_figures(const char *path, const struct figures *const *list, const char *const *labels, size_t count);
 int page_save_comparison(const char *path, const json_t *comparison);
 
+// A document of `weft slurm report`, with this name, whose reference it takes, also after an error; NULL: memory ran
+// out.
+int page_save_batch(const char *path, const char *name, json_t *document);
+
 // --- of files ---
 
 enum page_file { PAGE_FILE_FIGURES, PAGE_FILE_COMPARISON, PAGE_FILE_OTHER };

@@ -73,6 +73,12 @@ struct slurm_image {
   struct slurm_words mounts; // HOST:CONTAINER[:FLAGS]; the run directory is mounted besides
 };
 
+// A profiler in front of the program, on each node.
+struct slurm_profiler {
+  struct slurm_words command; // count 0: there is none
+  bool has_output;            // false: its report goes into the run's directory, one for each node
+};
+
 // One run: one job, or one element of an array, or one part of a job with the others.
 struct slurm_run {
   const char *id;        // unique in the batch, and fit for a file's name: the test's id, with .stepN and .iterationN
@@ -88,6 +94,7 @@ struct slurm_run {
   struct slurm_words command;    // how it starts: the path of weft and its command, or python and the script
   struct slurm_settings args;    // options without their dashes, in the order in which they are given; value NULL: bare
   struct slurm_words extra_args; // words behind them, as they are
+  struct slurm_profiler profiler;
 
   const char *plan;                 // JSON of a plan; NULL: there is none
   const char *plan_source;          // the file that it is of, or where it stands; for people

@@ -71,7 +71,7 @@ class Golden(unittest.TestCase):
 
     def test_verify_counts_tests_and_runs(self):
         counts = {"classic": (1, 1), "grid": (1, 8), "chain": (3, 3), "bench": (2, 3), "image": (1, 1),
-                  "sequence": (1, 2), "late": (1, 1)}
+                  "sequence": (1, 2), "late": (1, 1), "profile": (1, 1)}
         for case in CASES:
             tests, runs = counts[case.name]
             said = f"{tests} test{'s' * (tests != 1)}, {runs} run{'s' * (runs != 1)}\n"

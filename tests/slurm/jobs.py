@@ -3,23 +3,33 @@
 import csv
 import io
 import json
+import math
 import os
 import pathlib
+import re
 import signal
+import statistics
 import sys
-import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "support"))
 from batch import Batch, numbers  # noqa: E402
 from cluster import Cluster  # noqa: E402
-from tool import main, wait_for  # noqa: E402
-
-LONG = [[0, 1, 2, 3]] + 20 * [[0, 1, 2, 3], [0, 1, 2]]  # with MANY goes on for as long as a test needs
-MANY = {"iterations": 1000}
+from stories import LONG, MANY, agents, expect_bad, has_measured, run_lists, running  # noqa: E402
+from tool import wait_for  # noqa: E402
 
 
 def last_line(text):
     return text.strip().splitlines()[-1]
+
+
+def rejoined_in_its_slot(results, rank):
+    """The rank that dies in phase 2 comes back in phase 3: on the node, and in the slot, which its death freed."""
+    first, dead, second = ([row for row in results["phases"][phase]["ranks"] if row["rank"] == rank][0]
+                           for phase in (1, 2, 3))
+    assert dead["state"] == "killed" and second["state"] == "passed", (dead, second)
+    place = (first["host"], first["local_rank"])
+    assert place[0] and (second["host"], second["local_rank"]) == place, (first, second)
+    assert second["incarnation"] != first["incarnation"], "another process"
 
 
 def plans_over_nodes(cluster):
@@ -37,6 +47,7 @@ def plans_over_nodes(cluster):
     for run in report["runs"]:
         assert run["state"] == "passed" and run["default"] > 0 and run["results"]["passed"], run["why"]
         assert cluster.job(run["job"])["ExitCode"] == "0:0"
+    rejoined_in_its_slot(report["runs"][0]["results"], 6)
     rows = list(csv.DictReader(io.StringIO(batch.weft("report", batch.path, "--format", "csv"))))
     assert {row["rank"] for row in rows if row["run"] == "t0"} == {str(rank) for rank in range(8)}
     assert all(float(row["gbps"]) > 0 for row in rows)
@@ -72,6 +83,27 @@ def grid_of_eight(cluster):
     assert best["reward"] == best["observation.default"], "bandwidth is the better the larger"
 
 
+def iterations(cluster):
+    """Three of each step: the best one has an interval against the next, and the page of the batch links all runs."""
+    batch = Batch(cluster, "iterations").add("no_expansion", nodes=1, slots=4, test="iterations = 3",
+                                             num_tokens=[4, 64])
+    batch.run("--single-sbatch", "--follow")
+    shown = batch.weft("report", batch.path, "--html")
+    report = json.loads(batch.weft("report", batch.path, "--format", "json"))
+    best = report["best"]["t0"]
+    against = best["against_next"]
+    means = [statistics.mean(run["default"] for run in report["runs"] if run["step"] == step) for step in (1, 2)]
+    assert means[best["step"] - 1] == max(means) and math.isclose(best["default"], max(means), rel_tol=1e-4), best
+    assert math.isclose(against["change_percent"], 100 * (max(means) / min(means) - 1), rel_tol=1e-3), (means, best)
+    assert against["low_percent"] < against["change_percent"] < against["high_percent"], against
+    assert against["significant"] == (against["low_percent"] > 0), against
+    assert f"at 95 %) against the next best, step {against['step']}: " in shown, shown
+    page = (batch.path / "report.html").read_text()
+    data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
+    assert data["page"] == "batch" and [run["iteration"] for run in data["runs"]] == [1, 2, 3] * 2, data
+    assert all(run["phases"] == ["passed"] and (batch.path / run["page"]).exists() for run in data["runs"]), data
+
+
 def nothing_twice(cluster):
     """A test behind another one; the same command again submits nothing, also where a number was not noted."""
     batch = Batch(cluster, "again").add("no_expansion", nodes=1)
@@ -98,58 +130,17 @@ def array(cluster):
     assert [run["task"] for run in batch.states()] == [0, 1]
 
 
-def running(cluster, name, *options):
-    """A batch with a job that is in a phase, and the job's number."""
-    batch = Batch(cluster, name).add(LONG, slots=2, **MANY)
-    (number,) = batch.start(*options)
-    wait_for("phase 1", lambda: batch.began(1) or cluster.state(number) == "FAILED")
-    assert batch.began(1), batch.logs()
-    return batch, number
-
-
-def agents(cluster, word):
-    """Agents of the cluster's jobs whose command line has the word."""
-    found = []
-    for pid in cluster.strays():
-        try:
-            line = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if b"elastic" in line and word in line and b"srun" not in line[0]:
-            found.append(pid)
-    return found
-
-
-def expect_bad(cluster, batch, number, job_state, run_state, *words):
-    """The job has that state; what was measured is there, and no process."""
-    assert cluster.wait_end(number)[0] == job_state, (cluster.job(number), batch.logs())
-    batch.follow(status=1)
-    (run,) = batch.states()
-    assert run["state"] == run_state, run
-    text = run["why"] + run.get("results", {}).get("error", "") + batch.logs()
-    for word in words:
-        assert word in text, (word, text)
-    wait_for("the end of all agents", lambda: not agents(cluster, b"elastic"))
-    return run
-
-
 def killed_follower(cluster):
-    """With SIGKILL: the run names a rank of its and the phase, and its exit status is that of the job."""
+    """With SIGKILL: the run names its rank, node and phase, and its exit status is that of the job."""
     batch, number = running(cluster, "killed")
     (follower,) = wait_for("a follower", lambda: agents(cluster, b"--rank-server"))
     os.kill(follower, signal.SIGKILL)
-    run = expect_bad(cluster, batch, number, "FAILED", "failed", " was lost in phase ")
+    run = expect_bad(cluster, batch, number, "FAILED", "failed")
+    named = r"rank [23] was lost in phase \d+, .*; rank [23] was on n2|agent 1 on n2 has ended .* in phase \d+"
+    assert re.search(named, run["why"]), run["why"]
+    assert re.search(named, batch.weft("report", batch.path, "--format", "csv")), "the reports have it, too"
     assert run["results"]["exit_status"] == int(cluster.job(number)["ExitCode"].split(":")[0]) != 0, run["results"]
-    assert any(rank["state"] == "passed" for rank in run["results"]["phases"][0]["ranks"]), "what was measured is kept"
-
-
-def cancelled(cluster):
-    """By `weft slurm cancel`, in a phase: what was measured is kept, and a second one finds nothing to do."""
-    batch, number = running(cluster, "cancelled")
-    assert batch.weft("cancel", batch.path).startswith("1 job cancelled")
-    run = expect_bad(cluster, batch, number, "CANCELLED", "cancelled")
-    assert any(rank["state"] == "passed" for rank in run["results"]["phases"][0]["ranks"]), run["results"]
-    assert batch.weft("cancel", batch.path).startswith("0 jobs cancelled")
+    assert has_measured(run["results"])
 
 
 def near_the_time_limit(cluster):
@@ -228,27 +219,8 @@ def cut_link():
         assert cluster.wait_end(number, 60)[0] in ("FAILED", "NODE_FAIL"), cluster.job(number)
 
 
-ON_ONE = (plans_over_nodes, late_followers, grid_of_eight, nothing_twice, array, killed_follower, cancelled,
-          near_the_time_limit, drained_node, test_only, lost_terminal, requeued)
-
-
-def each(test):
-    def run():
-        with Cluster() as cluster:
-            test(cluster)
-    return run
-
-
-def all_on_one():
-    """In the order of the list, on one cluster."""
-    with Cluster() as cluster:
-        for test in ON_ONE:
-            began = time.monotonic()
-            test(cluster)
-            print(f"passed: {test.__name__} ({time.monotonic() - began:.1f} s)", flush=True)
-
-
-if len(sys.argv) > 1:
-    main({**{test.__name__: each(test) for test in ON_ONE}, "cut_link": cut_link})
-else:
-    main({"all_on_one": all_on_one, "cut_link": cut_link})
+run_lists({
+    "plans": (plans_over_nodes, late_followers, array, test_only, lost_terminal),
+    "sweep": (grid_of_eight, iterations, nothing_twice),
+    "ends": (killed_follower, near_the_time_limit, requeued, drained_node),
+}, more=(cut_link,))

@@ -29,7 +29,8 @@ static const struct cli_option rows[] = {
   {.name = "format", .letter = 'f', .type = OPTION_ENUM, .metavar = "FORMAT", .choices = formats, .preset = "text",
    FIELD(format), .help = "tables for people, JSON with all results, or one CSV row for each run and rank"},
   {.name = "html", .type = OPTION_FLAG, FIELD(html),
-   .help = "also write a page with pictures for each run that has results: report.html in the run's directory"},
+   .help = "also write DIR/report.html, with all runs and their phases, and a page with pictures for each run that has "
+           "results: report.html in the run's directory"},
   {.name = "color", .type = OPTION_ENUM, .metavar = "WHEN", .choices = cli_terminal_color_names, .preset = "auto",
    FIELD(color), .help = "colours in the text"},
 };
@@ -41,18 +42,32 @@ static const struct cli_example examples[] = {
     {NULL, NULL},
 };
 
+static int save_page(const char *path, const struct slurm_reported *one) {
+  const struct figures *figures = &one->figures;
+  const char *label = one->run->id;
+  return one->has_results ? page_save_run(path, &one->results) : page_save_figures(path, &figures, &label, 1);
+}
+
+static int write_batch_page(const struct slurm_report *report) {
+  struct text path = {0};
+  text_add(&path, "%s/" SLURM_REPORT_PAGE, report->record->directory);
+  int err = path.failed ? fail(WEFT_ERR_NOMEM, "no memory for a path") : slurm_report_page(path.data, report);
+  text_free(&path);
+  return err;
+}
+
 static int write_pages(const struct slurm_report *report) {
   int err = 0;
   for (size_t i = 0; !err && i < report->record->num_runs; i++) {
+    const struct slurm_reported *one = &report->runs[i];
     struct text path = {0};
-    if (!report->runs[i].has_results)
+    if (!one->has_results && !one->has_figures)
       continue;
-    text_add(&path, "%s/%s/report.html", report->record->directory, report->runs[i].run->directory);
-    err =
-        path.failed ? fail(WEFT_ERR_NOMEM, "no memory for a path") : page_save_run(path.data, &report->runs[i].results);
+    text_add(&path, "%s/%s/" SLURM_REPORT_PAGE, report->record->directory, one->run->directory);
+    err = path.failed ? fail(WEFT_ERR_NOMEM, "no memory for a path") : save_page(path.data, one);
     text_free(&path);
   }
-  return err;
+  return err ? err : write_batch_page(report);
 }
 
 static int write_all(const struct slurm_record *record, const struct options *options) {
@@ -89,7 +104,9 @@ const struct cli_command cli_slurm_report = {
     .description =
         "Reads what the runs of a batch have left and writes a report: the runs, the ranks of each by node, and for "
         "each grid of parameters the best step. The figure 'default' is the mean bandwidth of dispatch and combine in "
-        "the last phase that passed; larger is better. A grid also gets DIR/trajectory-TEST.csv.\n"
+        "the last phase that passed, or the highest bandwidth of a benchmark; larger is better. With several "
+        "iterations the report says whether the best step is better by more than noise. A grid also gets "
+        "DIR/trajectory-TEST.csv.\n"
         "Exit status 0 means that the report could be made, whatever the runs' own results.",
     .options = OPTION_TABLE(rows),
     .examples = examples,

@@ -4,7 +4,7 @@ function start() {
   const data = JSON.parse(document.getElementById("data").textContent);
   const page = document.getElementById("page");
   page.replaceChildren();
-  const shows = {run: showRun, figures: showFigures, comparison: showComparison};
+  const shows = {run: showRun, figures: showFigures, comparison: showComparison, batch: showBatch};
   shows[data.page](data, page);
   watchTheme(drawAll);
   drawAll();

@@ -70,6 +70,12 @@ struct seat *lead_seat(const struct node *node, uint32_t phase, int32_t rank);
 // The phase for which the process was launched that is `rank` in `phase`.
 uint32_t lead_launch_phase(const struct node *node, uint32_t phase, int32_t rank);
 
+// The host on which the process is, or was, that is `rank` in `phase`; "": no node has launched it yet.
+const char *lead_rank_host(const struct node *node, uint32_t phase, int32_t rank);
+
+// Adds "rank 3 on oak01", or "rank 3" where no host is known.
+void lead_describe_rank(const struct node *node, uint32_t phase, int32_t rank, struct text *text);
+
 // nodes.c: takes a change of the key agent/<id>.
 int lead_take_node(struct node *node, const struct run_change *change, const char *id);
 int lead_check_gpus(const struct lead *lead); // UNSUPPORTED: two nodes of one host use one GPU, and do not share it

@@ -16,6 +16,34 @@ static void take_processors(struct seen_node *seen, const json_t *node) {
   snprintf(seen->cpus, sizeof seen->cpus, "%s", cpus ? cpus : "");
 }
 
+// The ranks of the phase in progress whose processes the node had started, and which have not ended.
+static void add_ranks_of(const struct node *node, uint32_t number, struct text *text) {
+  const struct plan_ranks *ranks = &node->plan->ranks;
+  const uint32_t phase = node->phase.current;
+  uint32_t count = 0;
+  for (uint32_t i = 0; phase < node->plan->num_phases && i < ranks->count; i++) {
+    const uint32_t first = lead_launch_phase(node, phase, ranks->rank[i]);
+    const struct launch *launch = node_launch_of(node, first, ranks->rank[i]);
+    if (launch->claimed && launch->node == number && !lead_seat(node, first, ranks->rank[i])->ended)
+      text_add(text, "%s%d", count++ ? ", " : "", ranks->rank[i]);
+  }
+}
+
+static int lost_node(const struct node *node, uint32_t number) {
+  struct text ranks = {0}, when = {0};
+  if (node->phase.begun) {
+    add_ranks_of(node, number, &ranks);
+    text_add(&when, " in phase %u", node->phase.current);
+  }
+  const char *host = node->lead->nodes[number].host;
+  int err =
+      fail(WEFT_ERR_PEER_LOST, "agent %u on %s has ended or is unreachable%s%s%s", number, host,
+           when.data ? when.data : "", ranks.data ? ", and so are its ranks: " : "", ranks.data ? ranks.data : "");
+  text_free(&ranks);
+  text_free(&when);
+  return err;
+}
+
 int lead_take_node(struct node *node, const struct run_change *change, const char *id) {
   struct lead *lead = node->lead;
   char *end;
@@ -25,10 +53,7 @@ int lead_take_node(struct node *node, const struct run_change *change, const cha
   struct seen_node *seen = &lead->nodes[number];
   if (change->kind == WEFT_STORE_EVENT_DELETE) {
     seen->here = false;
-    return lead->state == LEAD_ENDS || node_restore_is_on(node)
-               ? 0
-               : fail(WEFT_ERR_PEER_LOST, "agent %lu on %s has ended or is unreachable, and so are its ranks", number,
-                      seen->host);
+    return lead->state == LEAD_ENDS || node_restore_is_on(node) ? 0 : lost_node(node, (uint32_t)number);
   }
   const char *host = json_string_value(json_object_get(change->json, "host"));
   seen->here = true;

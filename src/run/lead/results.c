@@ -57,6 +57,7 @@ static void copy_place(const struct node *node, uint32_t phase, struct results_r
     memcpy(row->host, seat->record.rank.host, sizeof row->host);
     return;
   }
+  snprintf(row->host, sizeof row->host, "%s", lead_rank_host(node, phase, row->rank));
 }
 
 // What a rank reported, with a list of its own; of a length that cannot be, the list counts as none.

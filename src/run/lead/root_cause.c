@@ -13,6 +13,8 @@ enum { CAUSE_MS = 1000 }; // a cause that comes later than this after a conseque
 
 // The first code with this exit status: the tool ends with the rank's own.
 static int err_of_status(int status) {
+  if (status > 128) // an agent that a signal ended
+    return WEFT_ERR_CANCELED;
   static const int codes[] = {WEFT_ERR_DATA, WEFT_ERR_PEER_LOST, WEFT_ERR_TIMEOUT, WEFT_ERR_INVALID, WEFT_ERR_SYSTEM};
   for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
     if (weft_err_exit_status(codes[i]) == status)
@@ -42,17 +44,28 @@ static int weight_of(struct lead_failure *failure, const json_t *report, int err
   return rank < 0 || found ? WEIGHT_LOSS : WEIGHT_TOLD_LOSS;
 }
 
+// A rank knows its peers by their numbers alone; the lead knows where each of them is, and adds it.
+static void describe_report(const struct node *node, const json_t *report, const char *error, struct text *text) {
+  const json_t *rank = json_object_get(report, "rank"), *lost = json_object_get(report, "lost");
+  const uint32_t phase = (uint32_t)json_integer_value(json_object_get(report, "phase"));
+  if (rank) { // else it is a node's
+    lead_describe_rank(node, phase, (int32_t)json_integer_value(rank), text);
+    text_add(text, " in phase %u: ", phase);
+  }
+  text_add(text, "%s", error);
+  const int32_t lost_rank = lost ? (int32_t)json_integer_value(lost) : -1;
+  const char *host = lost_rank >= 0 ? lead_rank_host(node, phase, lost_rank) : "";
+  if (*host)
+    text_add(text, "; rank %d was on %s", lost_rank, host);
+}
+
 void lead_record_report(struct node *node, const json_t *report) {
-  char text[LEAD_ERROR_SIZE];
-  const json_t *rank = json_object_get(report, "rank");
   const char *error = json_string_value(json_object_get(report, "error"));
   int err = err_of_status((int)json_integer_value(json_object_get(report, "status")));
-  if (rank)
-    snprintf(text, sizeof text, "rank %lld in phase %lld: %s", (long long)json_integer_value(rank),
-             (long long)json_integer_value(json_object_get(report, "phase")), error ? error : "?");
-  else // a node's
-    snprintf(text, sizeof text, "%s", error ? error : "?");
-  note(node, weight_of(&node->lead->failure, report, err), err, text);
+  struct text text = {0};
+  describe_report(node, report, error ? error : "?", &text);
+  note(node, weight_of(&node->lead->failure, report, err), err, text.data && !text.failed ? text.data : "?");
+  text_free(&text);
 }
 
 void lead_note_exit(struct node *node, const json_t *exit) {

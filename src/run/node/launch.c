@@ -116,6 +116,8 @@ static void describe_exit(const struct node *node, const struct run_child *child
              strsignal(WTERMSIG(status)));
   else
     text_add(text, "rank %d on %s exited with status %d", child->rank, node->host, WEXITSTATUS(status));
+  if (node->phase.begun && node->phase.current < node->plan->num_phases)
+    text_add(text, " in phase %u", node->phase.current);
   text_add(text, "; the end of its log, %s/rank-%d.log:", node->directory.path, child->rank);
   run_directory_log_tail(&node->directory, child->rank, TAIL_LINES, text);
 }

@@ -39,11 +39,12 @@ void node_take_signal(struct node *node) {
 }
 
 int node_interrupted(const struct node *node) {
-  if (node->signal_number != SIGUSR1)
-    return fail(WEFT_ERR_CANCELED, "interrupted by SIG%s", sigabbrev_np(node->signal_number));
+  const bool near_limit = node->signal_number == SIGUSR1;
+  const char *signal_name = sigabbrev_np(node->signal_number);
   if (!node->phase.begun || node->phase.current >= node->plan->num_phases)
-    return fail(WEFT_ERR_CANCELED, "the time limit is near (SIGUSR1), and no phase is under way");
-  return fail(WEFT_ERR_CANCELED,
-              "the time limit is near (SIGUSR1): ended in phase %u (%u of %u), with what was measured until then",
+    return near_limit ? fail(WEFT_ERR_CANCELED, "the time limit is near (SIGUSR1), and no phase is under way")
+                      : fail(WEFT_ERR_CANCELED, "interrupted by SIG%s", signal_name);
+  return fail(WEFT_ERR_CANCELED, "%s%s: ended in phase %u (%u of %u), with what was measured until then",
+              near_limit ? "the time limit is near (SIGUSR1)" : "interrupted by SIG", near_limit ? "" : signal_name,
               node->phase.current, node->phase.current + 1, node->plan->num_phases);
 }

@@ -229,9 +229,9 @@ static void report_failure(struct rank *rank, int err, const char *error) {
     rank_record_put(rank, RESULTS_FAILED, error);
   run_key(key, &rank->keys, "fail/rank-%d", rank->task.rank);
   run_reporter_put(rank->reporter, key,
-                   json_pack("{s:i, s:i, s:i, s:s, s:i}", "status", weft_err_exit_status(err), "rank",
-                             (int)rank->task.rank, "phase", (int)rank->phase, "error", error, "found_lost",
-                             (int)rank->found_lost));
+                   json_pack("{s:i, s:i, s:i, s:s, s:i, s:i}", "status", weft_err_exit_status(err), "rank",
+                             (int)rank->task.rank, "phase", (int)rank->phase, "error", error, "lost", (int)rank->lost,
+                             "found_lost", (int)rank->found_lost));
 }
 
 static int run(struct rank *rank) {
@@ -262,7 +262,7 @@ static void close_rank(struct rank *rank) {
 }
 
 int run_rank_main(int argc, char **argv) {
-  struct rank rank = {.main_ns = clock_ns(), .found_lost = -1};
+  struct rank rank = {.main_ns = clock_ns(), .lost = -1, .found_lost = -1};
   (void)argc;
   (void)argv;
   signal(SIGPIPE, SIG_IGN);

@@ -43,7 +43,8 @@ static bool went_without(const struct rank *rank, const struct traffic_op *op, b
   return op->num_silent > may_be_silent;
 }
 
-static int lost(const struct rank *rank, int32_t lost_rank, const char *how) {
+static int lost(struct rank *rank, int32_t lost_rank, const char *how) {
+  rank->lost = lost_rank;
   return fail(WEFT_ERR_PEER_LOST, "rank %d was lost in phase %u, which the plan does not expect (%s)", lost_rank,
               rank->phase, how);
 }
@@ -63,8 +64,7 @@ static int note_events(struct rank *rank, const struct traffic_op *op, bool endi
   return err;
 }
 
-int rank_lost_to_others(const struct rank *rank, const int32_t *of, uint32_t num_of, const int32_t *in,
-                        uint32_t num_in) {
+int rank_lost_to_others(struct rank *rank, const int32_t *of, uint32_t num_of, const int32_t *in, uint32_t num_in) {
   for (uint32_t i = 0; i < num_of; i++)
     if (!dies_now(rank, of[i]) && !parts_now(rank, of[i]) && !contains(in, num_in, of[i]))
       return lost(rank, of[i], "other ranks reported it");
@@ -72,7 +72,7 @@ int rank_lost_to_others(const struct rank *rank, const int32_t *of, uint32_t num
 }
 
 // Likewise of the operation's view, where the newest agreed view is without it.
-static int put_out(const struct rank *rank, const struct traffic_op *op) {
+static int put_out(struct rank *rank, const struct traffic_op *op) {
   uint32_t cap = rank->plan->ranks.count, count = 0;
   int32_t *agreed = calloc(cap, sizeof *agreed);
   int err = 0;
@@ -206,7 +206,7 @@ int rank_judge_last(struct rank *rank, const struct traffic_op *op) {
 }
 
 // In a phase nothing changes.
-static int check_view(const struct rank *rank, const struct traffic_op *op) {
+static int check_view(struct rank *rank, const struct traffic_op *op) {
   const struct plan_ranks *live = &rank->plan->phases[rank->phase].live;
   if (run_roster_equal(live, op->ranks, op->num_ranks))
     return 0;

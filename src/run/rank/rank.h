@@ -61,7 +61,8 @@ struct rank {
   struct run_record record;
   uint64_t noted_epoch;        // newest view that the record has seen
   size_t seen_losses;          // losses of `events` that the record has
-  int32_t found_lost;          // the rank whose loss, found by this one, ends it; -1: none
+  int32_t lost;                // the rank whose loss ends this one; -1: none does
+  int32_t found_lost;          // the same, where this one found it; -1: it did not
   bool judged;                 // the operation before was judged: the next one waits for ranks that are slower at it
   uint64_t offer_ns, fixed_ns; // of a joiner: when it offered itself, and when its first operation was fixed
   bool dispatched;             // any operation of this process has run
@@ -99,8 +100,7 @@ void rank_set_mark(struct rank *rank, uint64_t mark);
 
 // The error of a rank of `of` that the plan has live and that is not in `in`, a view: others found it lost, and their
 // reason counts before this one. 0: there is none.
-int rank_lost_to_others(const struct rank *rank, const int32_t *of, uint32_t num_of, const int32_t *in,
-                        uint32_t num_in);
+int rank_lost_to_others(struct rank *rank, const int32_t *of, uint32_t num_of, const int32_t *in, uint32_t num_in);
 
 // Judges the operation that has just ended, of which nothing is missing.
 int rank_judge_last(struct rank *rank, const struct traffic_op *op);

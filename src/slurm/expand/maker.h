@@ -33,5 +33,6 @@ void slurm_make_plan(const struct slurm_maker *maker, struct slurm_run *run);
 // The program, its store and its options.
 void slurm_make_program(const struct slurm_maker *maker, struct slurm_run *run);
 void slurm_make_options(const struct slurm_maker *maker, struct slurm_run *run);
+void slurm_make_nsys(const struct slurm_maker *maker, struct slurm_run *run); // the nodes are known
 
 #endif

@@ -179,7 +179,7 @@ static void as_written(const struct slurm_maker *maker, struct slurm_run *run) {
 }
 
 static void without_effect(const struct slurm_maker *maker) {
-  static const char *const keys[] = {"git_repos", "nsys", "agent_config", "env_params", "etcd_image_url"};
+  static const char *const keys[] = {"git_repos", "agent_config", "env_params", "etcd_image_url"};
   for (size_t i = 0; maker->test && i < sizeof keys / sizeof *keys; i++) {
     const struct toml_value *value = slurm_test_get(maker->test, keys[i]);
     if (value && value->count + strlen(value->text))

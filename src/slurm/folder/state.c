@@ -64,6 +64,13 @@ static bool is(const char *a, const char *b) {
   return strcmp(a, b) == 0;
 }
 
+static void say_preempted(struct slurm_run_state *state) {
+  char reason[sizeof state->reason];
+  memcpy(reason, state->reason, sizeof reason);
+  snprintf(state->reason, sizeof state->reason, "preempted by another job%s%.*s", *reason ? ": " : "",
+           (int)sizeof reason - 32, reason);
+}
+
 // A job that has ended, or that Slurm has forgotten (`job` NULL). Slurm's word goes before old results: a job that was
 // cancelled or ran into its limit has not passed.
 static void judge_end(const struct slurm_record *record, const struct slurm_run_record *run,
@@ -71,7 +78,8 @@ static void judge_end(const struct slurm_record *record, const struct slurm_run_
   int status = left_status(record, run);
   if (state->results)
     judge_results(state);
-  bool cancelled = job && is(job->state, "CANCELLED");
+  bool preempted = job && is(job->state, "PREEMPTED");
+  bool cancelled = preempted || (job && is(job->state, "CANCELLED"));
   if (state->results && !cancelled && (!job || state->progress == SLURM_FAILED || is(job->state, "COMPLETED")))
     return;
   if (cancelled)
@@ -80,11 +88,13 @@ static void judge_end(const struct slurm_record *record, const struct slurm_run_
     state->progress = SLURM_LOST;
   else
     state->progress = SLURM_FAILED;
+  if (preempted)
+    say_preempted(state);
   if (state->reason[0])
     return;
   if (job && status > 0)
-    snprintf(state->reason, sizeof state->reason, "the job ended as %s, the run with exit status %d", job->state,
-             status);
+    snprintf(state->reason, sizeof state->reason, "the job ended as %s, the run with exit status %d%s", job->state,
+             status, state->results ? "" : ", and left no results");
   else if (job)
     snprintf(state->reason, sizeof state->reason, "the job ended as %s (%s)%s", job->state, job->reason,
              state->results ? "" : " and left no results");

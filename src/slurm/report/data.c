@@ -85,6 +85,20 @@ static json_t *run_to_json(const struct slurm_report *report, const struct slurm
                            one->metric > 0 ? json_real(one->metric) : json_null());
   if (json && one->has_results)
     json_object_set_new(json, "results", results_to_json(&one->results));
+  if (json && one->has_figures)
+    json_object_set_new(json, "figures", figures_to_json(&one->figures));
+  return json;
+}
+
+static json_t *lead_to_json(const struct slurm_lead *lead) {
+  json_t *json = json_pack("{s:s, s:i, s:o, s:o}", "run", lead->best->run->id, "step", (int)lead->best->run->step,
+                           "default", number(lead->best->metric), "reward", number(lead->best->reward));
+  if (json && lead->next)
+    json_object_set_new(json, "against_next",
+                        json_pack("{s:i, s:o, s:o, s:o, s:b}", "step", (int)lead->next->run->step, "change_percent",
+                                  number(lead->percent), "low_percent", number(lead->has_interval ? lead->low : NAN),
+                                  "high_percent", number(lead->has_interval ? lead->high : NAN), "significant",
+                                  (int)lead->significant));
   return json;
 }
 
@@ -94,11 +108,9 @@ static json_t *best_of(const struct slurm_report *report) {
   for (size_t i = 0; list && i < report->record->num_runs; i++) {
     const char *test = report->record->runs[i].test;
     size_t count = slurm_report_first(report, i) ? slurm_report_steps(report, test, list) : 0;
-    const struct slurm_step *best = count > 1 ? slurm_report_best(list, count) : NULL;
-    if (best)
-      json_object_set_new(json, test,
-                          json_pack("{s:s, s:i, s:o, s:o}", "run", best->run->id, "step", (int)best->run->step,
-                                    "default", number(best->metric), "reward", number(best->reward)));
+    struct slurm_lead lead;
+    if (count > 1 && slurm_report_lead(&lead, report, list, count) == 0 && lead.best)
+      json_object_set_new(json, test, lead_to_json(&lead));
   }
   free(list);
   return json;

@@ -8,12 +8,26 @@
 #include "base/fail.h"
 #include "base/text/text.h"
 
-// Results of a benchmark, or that cannot be read, have no ranks: the state of the run says what they are.
+// The highest bandwidth of a benchmark, in GB/s, of figures that can be believed; 0: there is none.
+static double highest_bandwidth(const struct figures *figures) {
+  double highest = 0;
+  for (uint32_t i = 0; i < figures->num_rows; i++) {
+    const struct figure *bandwidth = figures_find(&figures->rows[i], "bandwidth");
+    if (bandwidth && !figures->rows[i].refused[0] && strcmp(bandwidth->unit, "GB/s") == 0 && bandwidth->value > highest)
+      highest = bandwidth->value;
+  }
+  return highest;
+}
+
+// Results that cannot be read are neither: the state of the run says so.
 static void read_results(struct slurm_reported *reported) {
   const char *path = reported->state->results;
   reported->has_results = path && results_load(&reported->results, path) == 0;
+  reported->has_figures = path && !reported->has_results && figures_load(&reported->figures, path) == 0;
   if (reported->has_results)
     reported->metric = results_default_metric(&reported->results);
+  else if (reported->has_figures)
+    reported->metric = highest_bandwidth(&reported->figures);
 }
 
 int slurm_report_open(struct slurm_report *report, const struct slurm_record *record) {
@@ -33,8 +47,11 @@ int slurm_report_open(struct slurm_report *report, const struct slurm_record *re
 }
 
 void slurm_report_close(struct slurm_report *report) {
-  for (size_t i = 0; report->runs && i < report->record->num_runs; i++)
+  for (size_t i = 0; report->runs && i < report->record->num_runs; i++) {
     results_free(&report->runs[i].results);
+    if (report->runs[i].has_figures)
+      figures_free(&report->runs[i].figures);
+  }
   if (report->states)
     slurm_states_free(report->states, report->record->num_runs);
   free(report->states);
@@ -56,6 +73,10 @@ static double reward_of(const struct slurm_run_record *run, double metric) {
   return run->reward == SLURM_REWARD_NEGATIVE ? -metric : metric;
 }
 
+bool slurm_report_counts(const struct slurm_reported *one) {
+  return one->state->progress == SLURM_PASSED && one->metric > 0;
+}
+
 static struct slurm_step *find_step(struct slurm_step *list, size_t *count, const struct slurm_run_record *run) {
   for (size_t i = 0; i < *count; i++)
     if (list[i].run->step == run->step)
@@ -72,7 +93,7 @@ size_t slurm_report_steps(const struct slurm_report *report, const char *test, s
       continue;
     struct slurm_step *step = find_step(list, &count, one->run);
     step->iterations++;
-    if (one->state->progress == SLURM_PASSED && one->metric > 0) {
+    if (slurm_report_counts(one)) {
       step->passed++;
       step->metric += one->metric;
     }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/text/text.h"
+#include "measure/figures.h"
 #include "measure/results.h"
 #include "slurm/folder/state.h"
 
@@ -13,8 +14,10 @@ struct slurm_reported {
   const struct slurm_run_record *run;
   const struct slurm_run_state *state;
   struct results results; // of an elastic plan
-  bool has_results;
-  double metric; // `default`: GB/s of the last phase that passed, dispatch and combine, mean over its ranks; 0: none
+  struct figures figures; // of a benchmark
+  bool has_results, has_figures;
+  double metric; // `default`, in GB/s; 0: none. Of a plan dispatch and combine in the last phase that passed, mean over
+                 // its ranks; of a benchmark the highest bandwidth
 };
 
 struct slurm_report {
@@ -42,6 +45,26 @@ struct slurm_step {
 size_t slurm_report_steps(const struct slurm_report *report, const char *test, struct slurm_step *list);
 // The one with the highest reward; NULL: none has one.
 const struct slurm_step *slurm_report_best(const struct slurm_step *list, size_t count);
+// Whether a run counts in the mean of its step: it has passed, and has the figure.
+bool slurm_report_counts(const struct slurm_reported *one);
+
+// --- iterations.c ---
+
+// The best step of a grid against the next best one.
+struct slurm_lead {
+  const struct slurm_step *best, *next; // NULL: there is none
+  double percent;                       // change of `default` from `next` to `best`
+  bool has_interval;                    // false: too few iterations
+  double low, high;                     // of it, at 95 %
+  bool significant;                     // the interval is without 0
+};
+
+// NOMEM.
+int slurm_report_lead(struct slurm_lead *lead, const struct slurm_report *report, const struct slurm_step *list,
+                      size_t count);
+// "+2.1 % (+0.3 .. +3.9 % at 95 %) against the next best, step 3: more than noise". There is a next one.
+void slurm_report_lead_words(struct text *text, const struct slurm_lead *lead);
+
 // Whether a run is the first of its test.
 bool slurm_report_first(const struct slurm_report *report, size_t run);
 
@@ -54,6 +77,11 @@ int slurm_report_runs(FILE *out, const struct slurm_report *report, const struct
 int slurm_report_text(FILE *out, const struct slurm_report *report, const struct report_options *look);
 void slurm_report_csv(FILE *out, const struct slurm_report *report);
 int slurm_report_json(FILE *out, const struct slurm_report *report);
+
+// The page of the batch, in the file: its runs, their phases, and links to the page of each that has one, which is
+// REPORT_PAGE in its directory. Errors are those of page_save_batch().
+#define SLURM_REPORT_PAGE "report.html"
+int slurm_report_page(const char *path, const struct slurm_report *report);
 
 // Writes DIR/trajectory-TEST.csv for each test with a grid: step, action.*, reward, observation.*.
 int slurm_report_trajectories(const struct slurm_report *report);

@@ -147,8 +147,8 @@ static int print_ranks(FILE *out, const struct slurm_reported *one, const struct
 
 // --- grids ---
 
-static void print_best(FILE *out, const char *test, const struct slurm_step *list, size_t count) {
-  const struct slurm_step *best = slurm_report_best(list, count);
+static void print_best(FILE *out, const char *test, const struct slurm_lead *lead, size_t count) {
+  const struct slurm_step *best = lead->best;
   struct text action = {0};
   if (!best) {
     fprintf(out, "\n%s: no step of %zu has passed yet\n", test, count);
@@ -162,20 +162,25 @@ static void print_best(FILE *out, const char *test, const struct slurm_step *lis
             slurm_reward_names[best->run->reward]);
   fputc('\n', out);
   text_free(&action);
+  if (lead->next) {
+    slurm_report_lead_words(&action, lead);
+    fprintf(out, "  %s\n", action.data ? action.data : "");
+    text_free(&action);
+  }
 }
 
 static int print_grids(FILE *out, const struct slurm_report *report) {
   struct slurm_step *list = calloc(report->record->num_runs, sizeof *list);
-  if (!list)
-    return fail(WEFT_ERR_NOMEM, "no memory for steps");
-  for (size_t i = 0; i < report->record->num_runs; i++) {
+  int err = list ? 0 : fail(WEFT_ERR_NOMEM, "no memory for steps");
+  for (size_t i = 0; !err && i < report->record->num_runs; i++) {
     const char *test = report->record->runs[i].test;
     size_t count = slurm_report_first(report, i) ? slurm_report_steps(report, test, list) : 0;
-    if (count > 1)
-      print_best(out, test, list, count);
+    struct slurm_lead lead;
+    if (count > 1 && (err = slurm_report_lead(&lead, report, list, count)) == 0)
+      print_best(out, test, &lead, count);
   }
   free(list);
-  return 0;
+  return err;
 }
 
 int slurm_report_text(FILE *out, const struct slurm_report *report, const struct report_options *look) {

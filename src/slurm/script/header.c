@@ -20,11 +20,15 @@ static void write_ends(struct text *text, const struct slurm_header *header) {
   directive(text, "time", header->time_limit);
   text_add(text,
            "# This script gets USR1 so many seconds before the time limit.\n"
-           "#SBATCH --signal=B:USR1@%u\n"
-           "# A node that fails does not end the job: its ranks are lost, and the others say so.\n"
-           "#SBATCH --no-kill\n",
+           "#SBATCH --signal=B:USR1@%u\n",
            header->warn_s);
-  text_add(text, "#SBATCH --%s\n", resources->requeue ? "requeue" : "no-requeue");
+  if (resources->requeue) // with --no-kill a job outlives its nodes, and Slurm does not start it again
+    text_add(text, "# A node that fails ends the job, and Slurm starts it again; so does preemption.\n"
+                   "#SBATCH --requeue\n");
+  else
+    text_add(text, "# A node that fails does not end the job: its ranks are lost, and the others say so.\n"
+                   "#SBATCH --no-kill\n"
+                   "#SBATCH --no-requeue\n");
 }
 
 void slurm_part_header(struct text *text, const struct slurm_header *header) {
@@ -82,6 +86,18 @@ void slurm_part_srun_options(struct text *text, const struct slurm_run *run) {
   add_mounts(text, run);
 }
 
+static void add_profiler(struct text *text, const struct slurm_run *run) {
+  const struct slurm_profiler *profiler = &run->profiler;
+  for (size_t i = 0; i < profiler->command.count; i++) {
+    text_add(text, " ");
+    slurm_quote_word(text, profiler->command.list[i]);
+  }
+  if (profiler->command.count && !profiler->has_output) // nsys puts the node's name in
+    text_add(text, " --output \"$directory/${attempt##*/}-nsys-%%q{SLURMD_NODENAME}\"");
+  if (profiler->command.count)
+    text_add(text, " \\\n   ");
+}
+
 void slurm_part_program(struct text *text, const struct slurm_run *run) {
   if (run->container.kind == SLURM_APPTAINER) {
     text_add(text, " apptainer exec%s --bind ", run->resources.gpus_per_node ? " --nv" : "");
@@ -89,6 +105,7 @@ void slurm_part_program(struct text *text, const struct slurm_run *run) {
     text_add(text, " ");
     slurm_quote_word(text, run->container.image);
   }
+  add_profiler(text, run);
   for (size_t i = 0; i < run->command.count; i++) {
     text_add(text, " ");
     slurm_quote_word(text, run->command.list[i]);

@@ -17,8 +17,8 @@ struct slurm_header {
 
 void slurm_part_header(struct text *text, const struct slurm_header *header);
 
-// "--container-image=..." and the like behind srun, or "apptainer exec ..." before the program; each begins with a
-// space, where it is not empty.
+// "--container-image=..." and the like behind srun, or "apptainer exec ..." and a profiler before the program; each
+// begins with a space, where it is not empty.
 void slurm_part_srun_options(struct text *text, const struct slurm_run *run);
 void slurm_part_program(struct text *text, const struct slurm_run *run);
 

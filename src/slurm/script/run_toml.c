@@ -93,6 +93,7 @@ void slurm_script_write_toml(struct text *text, const struct slurm_batch *batch,
   text_add(text, "program = \"%s\"\n", programs[run->program]);
   words(text, "command", &run->command);
   words(text, "extra_args", &run->extra_args);
+  words(text, "profiler", &run->profiler.command);
   string(text, "plan", run->plan);
   string(text, "plan_source", run->plan_source);
   string(text, "store", run->store);

@@ -69,6 +69,14 @@ static void write_start(struct text *text, const struct slurm_run *run) {
            run->resources.num_nodes);
 }
 
+// A preempted job may have a time of grace (GraceTime of its partition). Slurm tells the steps at its begin, and
+// requeues the job at its end, unless the job has ended before.
+static const char wait_for_requeue[] =
+    "  # A job that is preempted with a time of grace is started again if it still runs when that is over.\n"
+    "  if [ \"$1\" != 0 ] && scontrol show job \"$SLURM_JOB_ID\" 2> /dev/null | grep -q 'PreemptTime=[0-9]'; then\n"
+    "    sleep 1d\n"
+    "  fi\n";
+
 // A step for each node: one that fails takes no other with it, and says its own exit status.
 static void write_functions(struct text *text, const struct slurm_run *run) {
   text_add(text, "\n# Each node has a step of its own: one that fails takes no other with it.\n"
@@ -93,26 +101,29 @@ static void write_functions(struct text *text, const struct slurm_run *run) {
            "}\n"
            "trap 'tell USR1' USR1\n"
            "trap 'tell TERM' TERM\n");
-  text_add(text, "\n# The exit status of a step, through signals that interrupt the wait.\n"
-                 "await() {\n"
-                 "  local status\n"
-                 "  while :; do\n"
-                 "    signalled=0\n"
-                 "    wait \"$1\"\n"
-                 "    status=$?\n"
-                 "    [ \"$signalled\" = 0 ] && return \"$status\"\n"
-                 "  done\n"
-                 "}\n"
-                 "\n# Says how the run ended, in " SLURM_FILE_STATUS " and to Slurm.\n"
-                 "finish() {\n"
-                 "  printf '{\"exit_status\": %%d, \"job\": %%d, \"attempt\": \"%%s\"}\\n' \"$1\" \"$SLURM_JOB_ID\" "
-                 "\"${attempt##*/}\" \\\n"
-                 "    > \"$directory/" SLURM_FILE_STATUS ".new\"\n"
-                 "  mv \"$directory/" SLURM_FILE_STATUS ".new\" \"$directory/" SLURM_FILE_STATUS "\"\n"
-                 "  [ -e \"$attempt/" SLURM_FILE_RESULTS "\" ] && ln -sf \"${attempt##*/}/" SLURM_FILE_RESULTS
-                 "\" \"$directory/" SLURM_FILE_RESULTS "\"\n"
-                 "  exit \"$1\"\n"
-                 "}\n");
+  text_add(text,
+           "\n# The exit status of a step, through signals that interrupt the wait.\n"
+           "await() {\n"
+           "  local status\n"
+           "  while :; do\n"
+           "    signalled=0\n"
+           "    wait \"$1\"\n"
+           "    status=$?\n"
+           "    [ \"$signalled\" = 0 ] && return \"$status\"\n"
+           "  done\n"
+           "}\n"
+           "\n# Says how the run ended, in " SLURM_FILE_STATUS " and to Slurm.\n"
+           "finish() {\n"
+           "  printf '{\"exit_status\": %%d, \"job\": %%d, \"attempt\": \"%%s\"}\\n' \"$1\" \"$SLURM_JOB_ID\" "
+           "\"${attempt##*/}\" \\\n"
+           "    > \"$directory/" SLURM_FILE_STATUS ".new\"\n"
+           "  mv \"$directory/" SLURM_FILE_STATUS ".new\" \"$directory/" SLURM_FILE_STATUS "\"\n"
+           "  [ -e \"$attempt/" SLURM_FILE_RESULTS "\" ] && ln -sf \"${attempt##*/}/" SLURM_FILE_RESULTS
+           "\" \"$directory/" SLURM_FILE_RESULTS "\"\n"
+           "%s"
+           "  exit \"$1\"\n"
+           "}\n",
+           run->resources.requeue ? wait_for_requeue : "");
 }
 
 static void write_hook(struct text *text, const char *name, const char *command, bool ends) {

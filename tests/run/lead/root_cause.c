@@ -1,5 +1,6 @@
 // Which of several reasons is the run's.
 #include "cmocka_all.h"
+#include <stdio.h>
 #include <string.h>
 
 #include "base/time/clock.h"
@@ -88,6 +89,32 @@ static void who_learned_of_a_loss_is_told_when_its_finder_says_nothing(void **st
   assert_string_equal(weft_last_error(), "rank 3 in phase 1: rank 4 was lost (other ranks reported it)");
 }
 
+// Rank 3 has said where it is; of rank 5, which never said anything, the lead knows which agent launched it.
+static void a_lost_rank_is_named_with_its_host(void **state) {
+  (void)state;
+  const char *text = "[[0, 1, 2, 3], [0, 1, 2, 3, 4, 5]]";
+  struct plan *plan = NULL;
+  struct seat seats[2 * 6] = {{0}};
+  struct launch launches[2 * 6] = {{0}};
+  struct seen_node nodes[2] = {{.host = "oak01"}, {.host = "oak02"}};
+  struct lead lead = {.seats = seats, .nodes = nodes, .num_nodes = 2};
+  struct node node = {.lead = &lead, .launches = launches, .host = "oak01"};
+  assert_int_equal(plan_from_text(&plan, text, strlen(text)), 0);
+  node.plan = plan;
+  seats[3].has_record = true;
+  snprintf(seats[3].record.rank.host, sizeof seats[3].record.rank.host, "oak01");
+  launches[6 + 5] = (struct launch){.claimed = true, .node = 1};
+  json_t *json = json_pack("{s:i, s:i, s:i, s:s, s:i}", "status", 5, "rank", 3, "phase", 1, "error",
+                           "rank 5 was lost in phase 1", "lost", 5);
+  lead_record_report(&node, json);
+  json_decref(json);
+  lead.failure.decide_ns = clock_ns();
+  assert_int_equal(lead_failed(&node), WEFT_ERR_PEER_LOST);
+  assert_string_equal(weft_last_error(), "rank 3 on oak01 in phase 1: rank 5 was lost in phase 1; rank 5 was on oak02");
+  assert_string_equal(lead_rank_host(&node, 1, 4), ""); // nobody has launched it
+  plan_free(plan);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_cause_outweighs_its_consequences_and_is_decided_at_once),
@@ -95,6 +122,7 @@ int main(void) {
       cmocka_unit_test(a_consequence_alone_counts_when_its_time_has_come),
       cmocka_unit_test(who_found_a_loss_is_told_before_who_learned_of_it),
       cmocka_unit_test(who_learned_of_a_loss_is_told_when_its_finder_says_nothing),
+      cmocka_unit_test(a_lost_rank_is_named_with_its_host),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

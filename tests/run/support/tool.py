@@ -237,7 +237,7 @@ def run_at_once(names, count):
     while waiting or running:
         while waiting and len(running) < count:
             name = waiting.pop(0)
-            running[name] = subprocess.Popen([sys.executable, *sys.argv, name], stdout=subprocess.PIPE,
+            running[name] = subprocess.Popen([sys.executable, sys.argv[0], name], stdout=subprocess.PIPE,
                                              stderr=subprocess.STDOUT, text=True)
         name = next(iter(running))
         output = running[name].communicate()[0]

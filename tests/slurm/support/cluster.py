@@ -4,6 +4,7 @@ the nodes may be in network namespaces, whose links can be cut."""
 import contextlib
 import os
 import pathlib
+import random
 import shutil
 import signal
 import socket
@@ -55,10 +56,17 @@ SlurmctldTimeout=10
 SlurmdTimeout=5
 InactiveLimit=0
 MinJobAge=300
+FirstJobId={first}
 SchedulerParameters=batch_sched_delay=0,sched_interval=2,sched_min_interval=0,bf_interval=2
 GresTypes=gpu
 {nodes}
-PartitionName=test Nodes=n[1-{count}] Default=YES MaxTime=INFINITE State=UP
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+PartitionName=test Nodes=n[1-{count}] Default=YES MaxTime=INFINITE State=UP PreemptMode=OFF
+PartitionName=again Nodes=n[1-{count}] MaxTime=INFINITE State=UP PreemptMode=REQUEUE
+PartitionName=ended Nodes=n[1-{count}] MaxTime=INFINITE State=UP PreemptMode=CANCEL
+PartitionName=graced Nodes=n[1-{count}] MaxTime=INFINITE State=UP PreemptMode=REQUEUE GraceTime=6
+PartitionName=urgent Nodes=n[1-{count}] MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF
 """
 
 
@@ -169,7 +177,7 @@ class Cluster:
             f"RealMemory=1000 Gres=gpu:{GPUS} State=UNKNOWN" for node in range(1, NODES + 1))
         (self.folder / "slurm.conf").write_text(CONFIGURATION.format(
             name=self.name, host=host, address=self.address, port=free_port(), folder=self.folder, nodes=nodes,
-            count=NODES))
+            count=NODES, first=random.randrange(1, 19000)))  # the store's port follows from it: clusters differ
         (self.folder / "gres.conf").write_text(f"NodeName=n[1-{NODES}] Name=gpu File={self.folder}/gpu[0-{GPUS - 1}]\n")
         (self.folder / "cgroup.conf").write_text("CgroupAutomount=no\n")
 
@@ -199,7 +207,7 @@ class Cluster:
     def wait_idle(self, nodes=NODES):
         """All nodes can take jobs."""
         def states():
-            said = self.call("sinfo", "-h", "-N", "-o", "%t", check=False).stdout.split()
+            said = self.call("sinfo", "-h", "-N", "-p", "test", "-o", "%t", check=False).stdout.split()
             return len(said) == NODES and said.count("idle") >= nodes
         wait_for("idle nodes", states, START_S)
 

@@ -1,0 +1,92 @@
+"""What the tests on a Slurm share: jobs that are in a phase, how they end, and several clusters at once."""
+
+import contextlib
+import pathlib
+import sys
+import time
+
+from batch import Batch
+from cluster import Cluster
+from tool import main, wait_for
+
+LONG = [[0, 1, 2, 3]] + 20 * [[0, 1, 2, 3], [0, 1, 2]]  # with MANY goes on for as long as a test needs
+MANY = {"iterations": 1000}
+
+
+def running(cluster, name, *options, test=""):
+    """A batch with a job that is in a phase, and the job's number."""
+    batch = Batch(cluster, name).add(LONG, slots=2, test=test, **MANY)
+    (number,) = batch.start(*options)
+    wait_for("phase 1", lambda: batch.began(1) or cluster.state(number) == "FAILED")
+    assert batch.began(1), batch.logs()
+    return batch, number
+
+
+def agents(cluster, word):
+    """Agents of the cluster's jobs whose command line has the word."""
+    found = []
+    for pid in cluster.strays():
+        try:
+            line = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"elastic" in line and word in line and b"srun" not in line[0]:
+            found.append(pid)
+    return found
+
+
+def processes_of(cluster, node):
+    """All of a node's jobs: the steps' own processes first, then what runs in them."""
+    steps, others = [], []
+    for pid in cluster.strays():
+        with contextlib.suppress(OSError):
+            environment = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            if f"SLURMD_NODENAME=n{node}".encode() in environment:
+                others.append(pid)
+                parent = int(pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+                if b"slurmstepd" in pathlib.Path(f"/proc/{parent}/cmdline").read_bytes():
+                    steps.append(parent)
+    return list(dict.fromkeys(steps + others))
+
+
+def has_measured(results, phase=0):
+    """Whether a rank passed the phase, as the results of a run have it."""
+    return any(rank["state"] == "passed" for rank in results["phases"][phase]["ranks"])
+
+
+def expect_bad(cluster, batch, number, job_state, run_state, *words):
+    """The job has that state; what was measured is there, and no process."""
+    assert cluster.wait_end(number)[0] == job_state, (cluster.job(number), batch.logs())
+    batch.follow(status=1)
+    (run,) = batch.states()
+    assert run["state"] == run_state, run
+    text = run["why"] + run.get("results", {}).get("error", "") + batch.logs()
+    for word in words:
+        assert word in text, (word, text)
+    nothing_runs(cluster)
+    return run
+
+
+def nothing_runs(cluster):
+    wait_for("the end of all agents", lambda: not agents(cluster, b"elastic"))
+    assert not [pid for pid in cluster.strays() if b"--rank" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+# --- lists of tests, each on a cluster, at once ---
+
+def on_one_cluster(tests):
+    def run():
+        with Cluster() as cluster:
+            for test in tests:
+                began = time.monotonic()
+                test(cluster)
+                print(f"passed: {test.__name__} ({time.monotonic() - began:.1f} s)", flush=True)
+    return run
+
+
+def run_lists(lists, more=()):
+    """Without arguments all lists at once, by their names, each on a cluster; `more` have clusters of their own. With
+    the name of a list or of a test: that one."""
+    each = {test.__name__: on_one_cluster([test]) for tests in lists.values() for test in tests}
+    whole = {**{name: on_one_cluster(tests) for name, tests in lists.items()}, **{test.__name__: test for test in more}}
+    main({**each, **whole} if len(sys.argv) > 1 else whole, at_once=3)
