@@ -75,15 +75,16 @@ int node_grant_lease(struct node *node) {
   return err;
 }
 
-// The value of the key agent/<id>.
+// The value of the key agent/<id>. In containers two agents may have one host name and one process number: by its lease
+// each knows its own key from that of another.
 static json_t *describe_node(const struct node *node) {
   uint32_t slots = node->config.num_processes ? node->config.num_processes : node->plan->num_processes;
   char cpus[RUN_CPUS_SIZE];
   unsigned usable = processors_usable(NULL, cpus, sizeof cpus);
-  return json_pack("{s:s, s:s, s:I, s:I, s:o, s:b, s:I, s:s, s:b}", "host", node->host, "boot", node->boot, "pid",
-                   (json_int_t)getpid(), "slots", (json_int_t)slots, "gpus", run_gpus_names(&node->gpus), "share_gpus",
-                   node->config.share_gpus, "processors", (json_int_t)usable, "cpus", cpus, "leaving",
-                   node->leave.asked);
+  return json_pack("{s:s, s:s, s:I, s:I, s:I, s:o, s:b, s:I, s:s, s:b}", "host", node->host, "boot", node->boot, "pid",
+                   (json_int_t)getpid(), "lease", (json_int_t)node->store.own_lease, "slots", (json_int_t)slots, "gpus",
+                   run_gpus_names(&node->gpus), "share_gpus", node->config.share_gpus, "processors", (json_int_t)usable,
+                   "cpus", cpus, "leaving", node->leave.asked);
 }
 
 int node_register(struct node *node, bool *created) {
