@@ -163,7 +163,7 @@ class Cluster:
             podman("pod", "start", name)
 
     @staticmethod
-    def status(name, seconds=60):
+    def status(name, seconds=120):
         """The exit status of a pod's container, when it has ended."""
         try:
             return int(podman("wait", f"{name}-weft", timeout=seconds).stdout)
@@ -180,7 +180,7 @@ class Cluster:
         return json.loads(podman("logs", f"{name}-weft").stdout)
 
     @staticmethod
-    def wait_for(name, text, seconds=60):
+    def wait_for(name, text, seconds=120):
         end = time.monotonic() + seconds
         while text not in Cluster.log(name):
             assert time.monotonic() < end, f"{name} has not said '{text}': {Cluster.log(name)}"
