@@ -13,9 +13,10 @@ const struct report_state report_states[] = {
     [RESULTS_PASSED] = {"✓", "+", "passed", "passed", TABLE_GREEN},
     [RESULTS_FAILED] = {"✗", "!", "FAILED", "FAILED", TABLE_RED},
     [RESULTS_KILLED] = {"†", "x", "killed as planned", "killed", TABLE_YELLOW},
-    [RESULTS_LEFT] = {"←", "<", "left as planned", "left", TABLE_CYAN},
+    [RESULTS_LEFT] = {"←", "<", "left", "left", TABLE_CYAN},
     [RESULTS_UNREACHED] = {"○", "?", "unreached", "unreached", TABLE_MAGENTA},
     [RESULTS_INTERRUPTED] = {"◐", "~", "interrupted", "interrupted", TABLE_MAGENTA},
+    [RESULTS_LOST] = {"✕", "X", "lost with an agent", "lost", TABLE_YELLOW},
 };
 
 void report_count(struct report_counts *counts, const struct results_phase *phase) {

@@ -11,7 +11,7 @@ enum { FORMAT = 1 }; // of results.json, its field "weft_results"
 static const char *const state_names[] = {
     [RESULTS_NOT_MEMBER] = "not_member",   [RESULTS_PASSED] = "passed", [RESULTS_FAILED] = "failed",
     [RESULTS_KILLED] = "killed",           [RESULTS_LEFT] = "left",     [RESULTS_UNREACHED] = "unreached",
-    [RESULTS_INTERRUPTED] = "interrupted", [RESULTS_NUM_STATES] = NULL,
+    [RESULTS_INTERRUPTED] = "interrupted", [RESULTS_LOST] = "lost",     [RESULTS_NUM_STATES] = NULL,
 };
 
 static const char *const change_names[] = {

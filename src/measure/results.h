@@ -16,9 +16,10 @@ enum results_state {
   RESULTS_PASSED,
   RESULTS_FAILED,      // `reason` says why
   RESULTS_KILLED,      // as planned
-  RESULTS_LEFT,        // as planned (a negative rank of a run with --negative leave)
+  RESULTS_LEFT,        // as planned (a negative rank of a run with --negative leave), or with its agent (`reason`)
   RESULTS_UNREACHED,   // the run ended before
   RESULTS_INTERRUPTED, // the run ended while it was in the phase
+  RESULTS_LOST,        // with its agent, which ended; the run went on (`reason` says which)
   RESULTS_NUM_STATES,
 };
 

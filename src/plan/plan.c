@@ -40,6 +40,46 @@ enum plan_role plan_rank_role(const struct plan *plan, uint32_t phase, int32_t r
   return plan_ranks_contain(&p->leaves, rank) ? PLAN_LEAVES : PLAN_NOT_MEMBER;
 }
 
+static void remove_rank(struct plan_ranks *ranks, int32_t rank) {
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < ranks->count; i++)
+    if (ranks->rank[i] != rank)
+      ranks->rank[kept++] = ranks->rank[i];
+  ranks->count = kept;
+}
+
+// There is room: whoever joins is live, and there is room for all who are.
+static void insert_rank(struct plan_ranks *ranks, int32_t rank) {
+  uint32_t at = ranks->count;
+  if (plan_ranks_contain(ranks, rank))
+    return;
+  for (; at > 0 && ranks->rank[at - 1] > rank; at--)
+    ranks->rank[at] = ranks->rank[at - 1];
+  ranks->rank[at] = rank;
+  ranks->count++;
+}
+
+uint32_t plan_phase_processes(const struct plan_phase *phase) {
+  bool one_waits = phase->leaves.count > 0 && phase->joins.count == phase->live.count;
+  return phase->live.count + (phase->kills.count ? phase->kills.count : one_waits);
+}
+
+void plan_lose(struct plan *plan, uint32_t phase, int32_t rank) {
+  if (phase >= plan->num_phases || !plan_ranks_contain(&plan->phases[phase].live, rank))
+    return;
+  remove_rank(&plan->phases[phase].live, rank);
+  if (phase + 1 == plan->num_phases)
+    return;
+  struct plan_phase *next = &plan->phases[phase + 1];
+  if (plan_ranks_contain(&next->live, rank)) {
+    insert_rank(&next->joins, rank);
+    insert_rank(&next->rejoins, rank);
+  }
+  remove_rank(&next->leaves, rank);
+  remove_rank(&next->kills, rank);
+  next->num_processes = plan_phase_processes(next);
+}
+
 int plan_check_slots(const struct plan *plan, uint32_t slots) {
   for (uint32_t i = 0; i < plan->num_phases; i++) {
     const struct plan_phase *phase = &plan->phases[i];

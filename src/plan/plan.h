@@ -33,7 +33,7 @@ struct plan_phase {
   uint32_t num_processes;
 };
 
-// Read-only once made: any thread may read it.
+// Read-only once made, but for plan_lose(): any thread may read it.
 struct plan {
   struct plan_phase *phases;
   uint32_t num_phases;
@@ -42,6 +42,9 @@ struct plan {
   uint32_t num_processes;  // the most of any phase: process slots that the plan needs
   uint32_t num_launches;   // joins of all phases, those of phase 0 among them
 };
+
+// How many processes are live at once in it, by its lists.
+uint32_t plan_phase_processes(const struct plan_phase *phase);
 
 // What a rank is to a phase.
 enum plan_role {
@@ -65,6 +68,11 @@ void plan_free(struct plan *plan); // NULL is legal
 
 // The list of lists that plan_from_text() reads, each phase ascending by rank; NULL when memory ran out.
 json_t *plan_to_json(const struct plan *plan);
+
+// A run has lost `rank` in `phase`, without the plan's doing: it is not live there any more, and joins the next phase
+// where that names it live. A rank that is not live in `phase` changes nothing. Whoever calls it is the only one who
+// reads the plan meanwhile.
+void plan_lose(struct plan *plan, uint32_t phase, int32_t rank);
 
 bool plan_ranks_contain(const struct plan_ranks *ranks, int32_t rank);
 

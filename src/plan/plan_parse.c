@@ -96,8 +96,7 @@ static void fill_phase(struct parser *parser, struct plan_phase *phase) {
     parser->active[rank] = live;
     parser->ever[rank] |= live;
   }
-  bool one_waits = phase->leaves.count > 0 && phase->joins.count == phase->live.count;
-  phase->num_processes = phase->live.count + (phase->kills.count ? phase->kills.count : one_waits);
+  phase->num_processes = plan_phase_processes(phase);
 }
 
 // One block for the five lists: at most `named` ranks are live, join, or rejoin, at most `before` leave or are killed.

@@ -14,7 +14,7 @@ enum { PARTING_MS = 5000, PARTING_STEP_MS = 20 };
 // Tells the other nodes that it is over, and waits until they have gone, so that none finds the store taken away.
 static void dismiss(struct node *node, int status, const char *error) {
   char key[RUN_KEY_SIZE], nodes[RUN_KEY_SIZE];
-  if (node->config.num_agents <= 1)
+  if (node_places(node) <= 1)
     return;
   run_key(key, &node->keys, "end");
   run_key(nodes, &node->keys, "agent/");
@@ -79,15 +79,18 @@ static void print_verdict(const struct node *node, int status, const char *error
   const struct run_config *config = &node->config;
   const char *job = config->job ? config->job : RUN_DEFAULT_JOB;
   if (config->json) {
-    json_t *verdict =
-        json_pack("{s:b, s:i, s:s, s:s, s:i, s:i, s:s}", "passed", status == 0, "exit_status", status, "job", job,
-                  "run", node->run, "agent", (int)node->id, "ranks", (int)node->num_started, "error", error);
+    json_t *verdict = json_pack("{s:b, s:i, s:s, s:s, s:i, s:i, s:b, s:s}", "passed", status == 0, "exit_status",
+                                status, "job", job, "run", node->run, "agent", (int)node->id, "ranks",
+                                (int)node->num_started, "left", node->leave.asked, "error", error);
     char *text = verdict ? json_dumps(verdict, JSON_INDENT(2)) : NULL;
     printf("%s\n", text ? text : "{}");
     free(text);
     json_decref(verdict);
   } else if (!error[0] && !config->quiet) {
-    printf("%s: agent %u of job %s, %u rank%s ran here; the lead has the report\n", status ? "FAILED" : "passed",
+    printf("%s: agent %u of job %s, %u rank%s ran here; the lead has the report\n",
+           status              ? "FAILED"
+           : node->leave.asked ? "left"
+                               : "passed",
            node->id, job, node->num_started, node->num_started == 1 ? "" : "s");
   }
 }

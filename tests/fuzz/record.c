@@ -1,6 +1,7 @@
 // What the processes of a run tell each other. The first line says what follows: "record" or "settings" stand before
-// JSON from the store, "key" before the name of a key there, "task" before what a rank finds behind its descriptor,
-// "messages" before what comes through its pipe. What is taken is taken as it stands, and can be told on.
+// JSON from the store, and so does "current"; "key" before the name of a key there, "task" before what a rank finds
+// behind its descriptor, "messages" before what comes through its pipe. What is taken is taken as it stands, and can be
+// told on.
 #include "run/common/phase_record.h"
 
 #include <fcntl.h>
@@ -11,6 +12,7 @@
 
 #include "fuzz/support/fuzz.h"
 #include "run/common/config_json.h"
+#include "run/common/current.h"
 #include "run/common/keys.h"
 #include "run/common/rank_env.h"
 #include "run/process/process.h"
@@ -58,6 +60,22 @@ static void read_record(const json_t *json) {
   json_decref(written_again);
   run_record_free(&record);
   run_record_free(&again);
+}
+
+static void read_current(const json_t *json) {
+  struct run_current current = {0};
+  if (run_current_from_json(&current, json) != 0) {
+    FUZZ_CHECK(current.phase == 0 && current.num_lost == 0 && current.lost == NULL);
+    return;
+  }
+  json_t *written = run_current_to_json(&current);
+  const json_t *lost = json_object_get(json, "lost"), *again = json_object_get(written, "lost");
+  FUZZ_CHECK(integer(json, "phase") == integer(written, "phase") && json_array_size(lost) == json_array_size(again));
+  for (size_t i = 0; i < json_array_size(lost); i++)
+    FUZZ_CHECK(integer(json_array_get(lost, i), "rank") == integer(json_array_get(again, i), "rank") &&
+               integer(json_array_get(lost, i), "phase") == integer(json_array_get(again, i), "phase"));
+  json_decref(written);
+  run_current_free(&current);
 }
 
 static void read_settings(const json_t *json) {
@@ -156,6 +174,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     read_key(text);
   else if (*what == 't')
     read_task(text);
+  else if (*what == 'c' && json)
+    read_current(json);
   else if (*what == 's' && json)
     read_settings(json);
   else if (json)

@@ -314,6 +314,30 @@ static void a_description_that_cannot_be_written_is_an_error(void **state) {
   plan_free(plan);
 }
 
+static void a_loss_ends_in_the_next_phase_that_names_the_rank(void **state) {
+  (void)state;
+  struct plan *plan = parse("[[0,1,2,3],[0,1,2,3],[0,2,-3],[0,1,2]]");
+  plan_lose(plan, 0, 2);
+  plan_lose(plan, 0, 1);
+  ASSERT_RANKS(plan->phases[0].live, 0, 3);
+  ASSERT_RANKS(plan->phases[1].joins, 1, 2);
+  ASSERT_RANKS(plan->phases[1].rejoins, 1, 2);
+  ASSERT_RANKS(plan->phases[1].live, 0, 1, 2, 3);
+  plan_lose(plan, 1, 3); // whom the next phase kills
+  plan_lose(plan, 1, 1); // who leaves with the next phase
+  plan_lose(plan, 1, 1); // twice is once
+  ASSERT_RANKS(plan->phases[1].live, 0, 2);
+  assert_int_equal(plan->phases[2].kills.count, 0);
+  assert_int_equal(plan->phases[2].leaves.count, 0);
+  assert_int_equal(plan->phases[2].joins.count, 0);
+  assert_int_equal(plan->phases[2].num_processes, 2);
+  plan_lose(plan, 3, 0); // no phase comes after it
+  plan_lose(plan, 3, 9);
+  plan_lose(plan, 4, 0);
+  ASSERT_RANKS(plan->phases[3].live, 1, 2);
+  plan_free(plan);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(phases_hold_what_changes),
@@ -327,6 +351,7 @@ int main(void) {
       cmocka_unit_test(slots_are_checked_against_every_phase),
       cmocka_unit_test(a_killed_rank_needs_a_slot_and_a_leaver_does_not),
       cmocka_unit_test(one_stays_until_those_who_replace_all_have_come),
+      cmocka_unit_test(a_loss_ends_in_the_next_phase_that_names_the_rank),
       cmocka_unit_test(classic_plans_load),
       cmocka_unit_test(a_file_that_cannot_be_read_is_named),
       cmocka_unit_test(description_says_what_each_phase_does),

@@ -119,7 +119,7 @@ def in_json(follower, lead):
     verdict = json.loads(follower.printed())
     assert verdict.pop("ranks") > 0, follower.text()
     assert verdict == {"passed": True, "exit_status": 0, "job": lead.job, "run": lead.results()["run"], "agent": 1,
-                       "error": ""}, follower.text()
+                       "left": False, "error": ""}, follower.text()
 
 
 def without_a_word(follower, _):

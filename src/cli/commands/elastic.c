@@ -33,6 +33,8 @@ static const char *const memories[] = {
 static const char *const negatives[] = {
     [RUN_NEGATIVE_KILL] = "kill", [RUN_NEGATIVE_LEAVE] = "leave", [RUN_NEGATIVE_LOST] = "lost", NULL};
 
+static const char *const agents[] = {[RUN_AGENTS_FIXED] = "fixed", [RUN_AGENTS_ELASTIC] = "elastic", NULL};
+
 // clang-format off
 static const struct cli_option rows[] = {
   {.section = "Plan and agents", .name = "plan", .letter = 'p', .operand = true, .type = OPTION_PATH, .metavar = "PLAN",
@@ -44,6 +46,11 @@ static const struct cli_option rows[] = {
   {.name = "num-agents", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = EP_MAX_CAPACITY,
    .preset_note = "1; where the plan needs more slots than --num-processes, others may come at any time",
    FIELD(config.num_agents), .help = "agents that the lead waits for before it starts, itself included"},
+  {.name = "agents", .type = OPTION_ENUM, .metavar = "HOW", .preset = "fixed", .choices = agents, FIELD(config.agents),
+   .help = "what the end of another agent is: the end of the run (fixed), or the loss of the ranks that ran there "
+   "(elastic). Then a phase that loses ranks is measured again without them, they come back with the next phase that "
+   "names them, on an agent that has come in its place, agents may come at any time, and SIGTERM lets one leave with "
+   "exit status 0. The end of the lead is always that of the run"},
   {.name = "launcher", .type = OPTION_FLAG, FIELD(launcher),
    .help = "srun or mpirun has started this command several times: take from it how many agents there are, which one "
    "leads (task 0) and where that runs. An agent then has room for one rank, unless --num-processes says more"},

@@ -14,8 +14,8 @@ function readColours() {
   colours = {series: []};
   for (let i = 0; i < 8; i++) colours.series.push(of("series-" + i));
   for (const name
-           of ["ground", "panel", "text", "muted", "line", "good", "bad", "bound", "passed", "failed", "killed", "left",
-               "unreached", "interrupted"])
+           of ["ground", "panel", "text", "muted", "line", "good", "bad", "bound", "passed", "failed", "killed", "lost",
+               "left", "unreached", "interrupted"])
     colours[name] = of(name);
 }
 

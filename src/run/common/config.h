@@ -14,6 +14,9 @@ enum { RUN_REQUEST_MS = 3000 };
 // What a negative rank of the plan does: kills itself, leaves, or runs on until it is lost from outside.
 enum run_negative { RUN_NEGATIVE_KILL, RUN_NEGATIVE_LEAVE, RUN_NEGATIVE_LOST };
 
+// What the end of an agent is to the run: its end, too, or the loss of the ranks that ran there.
+enum run_agents { RUN_AGENTS_FIXED, RUN_AGENTS_ELASTIC };
+
 // What throughput mode checks in each phase, beside the operations that it times.
 enum run_feature {
   RUN_FEATURE_PER_EXPERT,
@@ -39,6 +42,7 @@ struct run_config {
   const char *plan_text;  // the plan itself, when `plan` is NULL: the tool's default plan
   uint32_t num_processes; // process slots of this node; 0: as many as the plan ever has live at once
   uint32_t num_agents;    // nodes that the lead waits for, itself included; 0: 1, or as many as may come
+  enum run_agents agents; // whether they come and go while the run goes on
   bool others_come;       // the plan needs more slots than here: others bring them, each when it likes
   const char *store;      // --store, --etcd-server, WEFT_STORE: endpoints of a store that is there already
   const char *lead;       // --rank-server, --tcp-server: host (or host:port) of the lead node; this node follows

@@ -34,6 +34,7 @@ static const struct field choices[] = {
     {"mode", offsetof(struct run_config, mode), {"latency", "throughput"}, WEFT_EP_LATENCY},
     {"memory", offsetof(struct run_config, memory), {"host", "cuda", "auto"}, 0},
     {"negative", offsetof(struct run_config, negative), {"kill", "leave", "lost"}, 0},
+    {"agents", offsetof(struct run_config, agents), {"fixed", "elastic"}, 0},
 };
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
@@ -41,7 +42,8 @@ static const struct field choices[] = {
 _Static_assert(sizeof(enum weft_ep_dtype) == sizeof(unsigned) &&
                    sizeof(enum weft_ep_combine_dtype) == sizeof(unsigned) &&
                    sizeof(enum weft_ep_layout) == sizeof(unsigned) && sizeof(enum weft_ep_memory) == sizeof(unsigned) &&
-                   sizeof(enum weft_ep_mode) == sizeof(unsigned) && sizeof(enum run_negative) == sizeof(unsigned),
+                   sizeof(enum weft_ep_mode) == sizeof(unsigned) && sizeof(enum run_negative) == sizeof(unsigned) &&
+                   sizeof(enum run_agents) == sizeof(unsigned),
                "choices are read and written as unsigned");
 
 json_t *run_settings_to_json(const struct run_config *config) {

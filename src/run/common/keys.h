@@ -3,9 +3,11 @@
 //
 //   /weft/<job>/run            the live run of the job: JSON {run, host, pid, lease, agents, config, plan}
 //   /weft/<job>/<run>/         the run's own; the ranks' group lives below ep/
-//     agent/<n>                JSON {host, boot, pid, slots, gpus, share_gpus, processors, cpus}; 0 is the lead
+//     agent/<n>                JSON {host, boot, pid, lease, slots, gpus, share_gpus, processors, cpus, leaving};
+//                              0 is the lead
 //     launch/<phase>/<rank>    who launches that rank for that phase: JSON {agent}
-//     current                  number of the phase that has begun; the number of phases: the end
+//     current                  JSON {phase, lost}: the phase that has begun (the number of phases: the end), and the
+//                              ranks that the run has lost with their agents (current.h)
 //     start/<phase>/<rank>     the rank has come through the transition into the phase
 //     record/<phase>/<rank>    the rank has done its part of the phase: what it found (phase_record.h)
 //     exit/<phase>/<rank>      its process has ended: JSON {planned, status, kill_ns, boot, what}

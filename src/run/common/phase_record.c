@@ -57,6 +57,7 @@ static const struct field fields[] = {
     FIELD(KIND_DOUBLE, "first_dispatch_us", first_dispatch_us),
     FIELD(KIND_DOUBLE, "stall_us", stall_us),
     FIELD(KIND_DOUBLE, "median_us", median_us),
+    FIELD(KIND_I32, "losses_known", losses_known),
     FIELD(KIND_U64, "learned_ns", learned_ns),
 };
 
@@ -65,7 +66,7 @@ enum { NUM_FIELDS = sizeof fields / sizeof fields[0] };
 static const char *const states[] = {
     [RESULTS_NOT_MEMBER] = "not a member", [RESULTS_PASSED] = "passed", [RESULTS_FAILED] = "failed",
     [RESULTS_KILLED] = "killed",           [RESULTS_LEFT] = "left",     [RESULTS_UNREACHED] = "unreached",
-    [RESULTS_INTERRUPTED] = "interrupted",
+    [RESULTS_INTERRUPTED] = "interrupted", [RESULTS_LOST] = "lost",
 };
 
 enum { NUM_STATES = sizeof states / sizeof states[0] };

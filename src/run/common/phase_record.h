@@ -42,9 +42,11 @@ struct run_record {
   char boot[RUN_BOOT_SIZE]; // of the host: times of two records compare only when it is the same
   // Microseconds, negative where they do not apply: a joiner's, as in struct results_transition.
   double launch_us, connect_us, first_dispatch_us;
-  double stall_us;     // longest dispatch or combine while views changed for this phase; of survivors
-  double median_us;    // of this rank's timed operations in the phase before: the longer of median dispatch and median
-                       // combine
+  double stall_us;  // longest dispatch or combine while views changed for this phase; of survivors
+  double median_us; // of this rank's timed operations in the phase before: the longer of median dispatch and median
+                    // combine
+  // Ranks that the run had lost so far, when this rank began to measure the phase; -1: it has missed one since.
+  int32_t losses_known;
   uint64_t learned_ns; // when it knew that the phase had begun
   struct run_joining joining;
   // In order. Of a phase's operations those that are longer than all later ones, so that the longest since any time is

@@ -19,7 +19,7 @@ static int lead_open(struct node *node) {
   gmtime_r(&now, &utc);
   strftime(lead->started, sizeof lead->started, "%Y-%m-%dT%H:%M:%SZ", &utc);
   lead->started_ns = clock_ns();
-  lead->num_nodes = node->config.num_agents ? node->config.num_agents : 1;
+  lead->num_nodes = node_places(node);
   lead->deadline_ns = clock_deadline_ms((uint64_t)node->config.startup_timeout_s * 1000);
   lead->phases = calloc(node->plan->num_phases, sizeof *lead->phases);
   lead->seats = calloc((size_t)node->plan->num_phases * node->plan->ranks.count, sizeof *lead->seats);
@@ -41,6 +41,7 @@ static void lead_close(struct node *node) {
   for (uint32_t i = 0; lead->nodes && i < lead->num_nodes; i++)
     json_decref(lead->nodes[i].gpus);
   free(lead->nodes);
+  free(lead->losses);
   free(lead);
   node->lead = NULL;
 }
@@ -55,11 +56,22 @@ static void take_exit(struct node *node, struct seat *seat, const json_t *exit) 
   const char *boot = json_string_value(json_object_get(exit, "boot"));
   note_time(&seat->ended_ns);
   seat->ended = true;
+  if (seat->gone)
+    return;
   seat->planned = json_is_true(json_object_get(exit, "planned"));
   seat->kill_ns = (uint64_t)json_integer_value(json_object_get(exit, "kill_ns"));
   snprintf(seat->boot, sizeof seat->boot, "%s", boot ? boot : "");
   if (!seat->planned)
     lead_note_exit(node, exit);
+}
+
+// Somebody's reason to end the run.
+static void take_report(struct node *node, const char *who, const json_t *report) {
+  int launched = -1, rank = -1;
+  bool of_rank = json_unpack((json_t *)report, "{s:i, s:i}", "launched", &launched, "rank", &rank) == 0;
+  if (of_rank ? lead_expects_end(node, (uint32_t)launched, rank) : lead_take_last_word(node, who, report))
+    return;
+  lead_record_report(node, report);
 }
 
 static int lead_take(struct node *node, const struct run_change *change) {
@@ -70,8 +82,8 @@ static int lead_take(struct node *node, const struct run_change *change) {
   if (change->kind != WEFT_STORE_EVENT_PUT)
     return 0;
   struct seat *seat = NULL;
-  if (run_key_tail(&node->keys, change->key, "fail")) {
-    lead_record_report(node, change->json);
+  if ((tail = run_key_tail(&node->keys, change->key, "fail"))) {
+    take_report(node, tail, change->json);
   } else if (run_key_pair(&node->keys, change->key, "start", &phase, &rank)) {
     if ((seat = lead_seat(node, phase, (int32_t)rank))) {
       note_time(&seat->started_ns);
@@ -96,20 +108,22 @@ static int lead_take(struct node *node, const struct run_change *change) {
 
 static int gather(struct node *node) {
   struct lead *lead = node->lead;
-  if (node->config.others_come) {
+  if (node->config.others_come)
     lead_show_needs(node);
+  if (node->config.others_come || node->phase.begun)
     return lead_gather_slots(node, lead->awaited);
-  }
   uint32_t here = 0, slots = lead_slots(lead);
   for (uint32_t i = 0; i < lead->num_nodes; i++)
     here += lead->nodes[i].here;
-  if (here < lead->num_nodes) {
+  if (here < node->config.num_agents) {
     lead_show_waiting(node, here);
     return clock_passed(lead_late_ns(node))
                ? fail(WEFT_ERR_TIMEOUT, "%u of %u agents started within %u s (--num-agents, --startup-timeout)", here,
-                      lead->num_nodes, node->config.startup_timeout_s)
+                      node->config.num_agents, node->config.startup_timeout_s)
                : 0;
   }
+  if (node->config.agents == RUN_AGENTS_ELASTIC) // what is missing for later phases may come
+    return lead_gather_slots(node, 0);
   int err = plan_check_slots(node->plan, slots);
   if (err)
     return fail_context(err, "%u agents have %u slots together", here, slots);
@@ -121,6 +135,8 @@ static int gather(struct node *node) {
 }
 
 static int go_on(struct node *node) {
+  if (node->lead->resumes)
+    lead_resume_phase(node);
   switch (node->lead->state) {
   case LEAD_GATHERS:
     return gather(node);
@@ -151,5 +167,6 @@ const struct node_role lead_role = {
     .deadline = lead_deadline,
     .forget_nodes = lead_forget_nodes,
     .missing = lead_missing_nodes,
+    .lose_missing = lead_lose_missing,
     .close = lead_close,
 };

@@ -16,11 +16,14 @@ struct seat {
   bool ended, planned;                      // the process launched for this phase has ended, as the plan has it
   uint64_t kill_ns;                         // when it died as planned; 0: it did not
   char boot[RUN_BOOT_SIZE];                 // of the host whose clock that is
+  bool gone;                                // it was lost with its agent, or leaves with it: its end is no failure
   char still[240]; // that the process launched for this phase stands still, in words; "": it does not
 };
 
 struct seen_node {
-  bool here;
+  bool here;   // its slots count
+  bool leaves; // it has said so
+  bool gone;   // it was here, and the run goes on without it
   uint32_t slots;
   char host[64];
   json_t *gpus; // names of those that it uses
@@ -28,6 +31,13 @@ struct seen_node {
   char boot[RUN_BOOT_SIZE];
   char cpus[RUN_CPUS_SIZE]; // processors that it may run on
   uint32_t processors;      // that it may use of them at once
+  char error[200];          // why it ends, in its own words; "": it has not said
+};
+
+// A rank that the run lost with its agent: one for each of node->losses.
+struct lead_loss {
+  uint32_t agent;
+  char host[64], error[200]; // of the agent
 };
 
 // By the lead's clock; 0: not yet.
@@ -51,13 +61,15 @@ struct lead {
   uint64_t started_ns;
   enum lead_state state;
   uint64_t deadline_ns;       // of the state, or of the phase's start
+  bool resumes;               // the phase has lost ranks, and is to be measured again
   bool showed_command;        // how the others are started
   uint32_t awaited;           // where others come: the phase that waits for slots
   bool all_started;           // of the phase in progress
   struct phase_times *phases; // [num_phases]
   struct seat *seats;         // [num_phases][plan->ranks.count]
   struct seen_node *nodes;    // [num_nodes]
-  uint32_t num_nodes;
+  uint32_t num_nodes;         // places for them
+  struct lead_loss *losses;   // [node->losses.num_lost]
   struct lead_failure failure;
 };
 
@@ -81,12 +93,28 @@ int lead_take_node(struct node *node, const struct run_change *change, const cha
 int lead_check_gpus(const struct lead *lead); // UNSUPPORTED: two nodes of one host use one GPU, and do not share it
 uint32_t lead_slots(const struct lead *lead); // of all nodes that have come
 void lead_show_needs(struct node *node);      // where others come: which phases need them, and how they are started
+void lead_show_missing(struct node *node, uint32_t slots); // how an agent is started that brings so many
 void lead_show_waiting(struct node *node, uint32_t here);
 void lead_forget_nodes(struct node *node);
+int lead_lose_missing(struct node *node); // those that lead_missing_nodes() names, as by lead_lose_node()
 // The nodes that the lead misses, in words; returns how many.
 uint32_t lead_missing_nodes(const struct node *node, struct text *text);
 
+// losses.c: the end of other agents, where the run goes on without them (--agents elastic).
+// The agent has ended, or leaves: its slots are free, and the ranks that run there are lost. PEER_LOST: the run cannot
+// go on without them.
+int lead_lose_node(struct node *node, uint32_t number, bool leaves);
+// Whether what is told of the rank's process that was launched for phase `launched` is the consequence of such a loss.
+bool lead_expects_end(const struct node *node, uint32_t launched, int32_t rank);
+// An agent's last word, from the key fail/agent-<number>; false: its end ends the run.
+bool lead_take_last_word(struct node *node, const char *number, const json_t *report);
+// How the rank was lost in the phase, in words, into a row of the results; false: it was not.
+bool lead_describe_loss(const struct node *node, uint32_t phase, struct results_rank *row);
+
 // phase.c
+void lead_publish_phase(struct node *node);
+// Has the phase go on (with fewer ranks, when the run has lost some): all of it is measured again.
+void lead_resume_phase(struct node *node);
 int lead_gather_slots(struct node *node, uint32_t phase); // begins it, or waits for nodes that bring the slots
 int lead_begin_phase(struct node *node, uint32_t phase);
 int lead_run_phase(struct node *node); // ends it, and begins the next one, when all ranks have done it

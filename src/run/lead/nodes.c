@@ -53,10 +53,20 @@ int lead_take_node(struct node *node, const struct run_change *change, const cha
   struct seen_node *seen = &lead->nodes[number];
   if (change->kind == WEFT_STORE_EVENT_DELETE) {
     seen->here = false;
-    return lead->state == LEAD_ENDS || node_restore_is_on(node) ? 0 : lost_node(node, (uint32_t)number);
+    if (node_restore_is_on(node))
+      return 0;
+    if (node->config.agents == RUN_AGENTS_ELASTIC && number > 0)
+      return lead_lose_node(node, (uint32_t)number, false);
+    return lead->state == LEAD_ENDS ? 0 : lost_node(node, (uint32_t)number);
   }
   const char *host = json_string_value(json_object_get(change->json, "host"));
+  if (json_is_true(json_object_get(change->json, "leaving")))
+    return node->config.agents == RUN_AGENTS_ELASTIC && number > 0 ? lead_lose_node(node, (uint32_t)number, true) : 0;
+  if (seen->gone)
+    progress_say(&node->progress, "agent %lu has come in the place of one that is gone", number);
   seen->here = true;
+  seen->leaves = seen->gone = false;
+  seen->error[0] = '\0';
   seen->slots = (uint32_t)json_integer_value(json_object_get(change->json, "slots"));
   snprintf(seen->host, sizeof seen->host, "%s", host ? host : "?");
   printable_line(seen->host);
@@ -99,7 +109,7 @@ int lead_check_gpus(const struct lead *lead) {
 uint32_t lead_slots(const struct lead *lead) {
   uint32_t slots = 0;
   for (uint32_t i = 0; i < lead->num_nodes; i++)
-    slots += lead->nodes[i].slots;
+    slots += lead->nodes[i].here ? lead->nodes[i].slots : 0;
   return slots;
 }
 
@@ -179,12 +189,20 @@ void lead_show_needs(struct node *node) {
   text_free(&needs);
 }
 
+void lead_show_missing(struct node *node, uint32_t slots) {
+  char options[40];
+  if (!node->progress.on)
+    return;
+  snprintf(options, sizeof options, " --num-processes %u", slots);
+  show_command(node, "Start another agent", options);
+}
+
 void lead_show_waiting(struct node *node, uint32_t here) {
   struct lead *lead = node->lead;
   if (!lead->showed_command && node->progress.on)
     show_command(node, "Start each of the other agents", "");
   lead->showed_command = true;
-  progress_show(&node->progress, true, "waiting for agents: %u of %u here", here, lead->num_nodes);
+  progress_show(&node->progress, true, "waiting for agents: %u of %u here", here, node->config.num_agents);
 }
 
 void lead_forget_nodes(struct node *node) {
@@ -192,11 +210,25 @@ void lead_forget_nodes(struct node *node) {
     node->lead->nodes[i].here = false;
 }
 
+static bool is_missed(const struct seen_node *seen, uint32_t number) {
+  bool came = number == 0 || seen->host[0];
+  return came && !seen->here && !seen->gone && !seen->leaves;
+}
+
+int lead_lose_missing(struct node *node) {
+  struct lead *lead = node->lead;
+  int err = 0;
+  for (uint32_t i = 1; i < lead->num_nodes && !err; i++)
+    if (is_missed(&lead->nodes[i], i))
+      err = lead_lose_node(node, i, false);
+  return err;
+}
+
 uint32_t lead_missing_nodes(const struct node *node, struct text *text) {
   const struct lead *lead = node->lead;
   uint32_t missing = 0;
   for (uint32_t i = 0; lead && i < lead->num_nodes; i++)
-    if (!lead->nodes[i].here && (i == 0 || lead->nodes[i].host[0])) // a node that never came is not missed
+    if (is_missed(&lead->nodes[i], i))
       text_add(text, "%sagent %u on %s", missing++ ? ", " : "", i, i ? lead->nodes[i].host : node->host);
   return missing;
 }

@@ -12,10 +12,12 @@ enum {
   END_MS = 10000,        // from the end of the last phase to the end of the last process
 };
 
-static void publish_phase(struct node *node) {
+void lead_publish_phase(struct node *node) {
   char key[RUN_KEY_SIZE];
+  struct run_current current = node->losses;
+  current.phase = node->phase.current;
   run_key(key, &node->keys, "current");
-  run_reporter_put(node->reporter, key, json_integer(node->phase.current));
+  run_reporter_put(node->reporter, key, run_current_to_json(&current));
 }
 
 // Launches what fits here, then publishes the phase: other nodes launch the rest.
@@ -33,7 +35,7 @@ int lead_begin_phase(struct node *node, uint32_t phase) {
                 node->plan->num_phases, it->live.count, it->live.count == 1 ? "" : "s", it->joins.count,
                 it->leaves.count + (kills ? 0 : it->kills.count), kills ? it->kills.count : 0);
   int err = node_launch(node, phase);
-  publish_phase(node);
+  lead_publish_phase(node);
   return err;
 }
 
@@ -52,11 +54,21 @@ static uint64_t phase_budget_ms(const struct run_config *config) {
          ((uint64_t)config->iterations + config->warmup + SPARE_OPERATIONS) * config->timeout_ms;
 }
 
+void lead_resume_phase(struct node *node) {
+  struct lead *lead = node->lead;
+  lead->resumes = false;
+  lead->state = LEAD_RUNS; // it may have ended, and waited for slots for the next one
+  lead->phases[node->phase.current].end_ns = 0;
+  lead->deadline_ns = clock_deadline_ms(phase_budget_ms(&node->config));
+  lead_publish_phase(node);
+}
+
 static bool is_done(const struct node *node, uint32_t phase, int32_t rank) {
   if (run_roster_dies(node->plan, node->config.negative, phase, rank))
     return lead_seat(node, lead_launch_phase(node, phase, rank), rank)->ended;
   const struct seat *seat = lead_seat(node, phase, rank);
-  return seat->has_record && seat->record.rank.state == RESULTS_PASSED;
+  bool newest = seat->has_record && seat->record.losses_known == (int32_t)node->losses.num_lost;
+  return newest && seat->record.rank.state == RESULTS_PASSED;
 }
 
 // The ranks that have not done (or, while some have not started, not started) the phase, in words.
@@ -76,16 +88,17 @@ static uint32_t missing_ranks(const struct node *node, const int32_t *ranks, uin
 static int too_late(const struct node *node, const char *missing) {
   const struct lead *lead = node->lead;
   const struct plan_ranks *joins = &node->plan->phases[node->phase.current].joins;
-  uint32_t slots = lead_slots(lead);
+  uint32_t slots = lead_slots(lead), agents = 0;
+  for (uint32_t i = 0; i < lead->num_nodes; i++)
+    agents += lead->nodes[i].here;
   if (lead->all_started)
     return fail(WEFT_ERR_TIMEOUT, "phase %u: rank %s did not end it in time", node->phase.current, missing);
   for (uint32_t i = 0; i < joins->count; i++)
     if (!node_launch_of(node, node->phase.current, joins->rank[i])->claimed)
       return fail(WEFT_ERR_TIMEOUT,
                   "phase %u: no agent launched rank %d within %u s; %u agent%s %s %u slot%s in all, this one %u free",
-                  node->phase.current, joins->rank[i], node->config.startup_timeout_s, lead->num_nodes,
-                  text_s(lead->num_nodes), lead->num_nodes == 1 ? "has" : "have", slots, text_s(slots),
-                  node_free_slots(node));
+                  node->phase.current, joins->rank[i], node->config.startup_timeout_s, agents, text_s(agents),
+                  agents == 1 ? "has" : "have", slots, text_s(slots), node_free_slots(node));
   return fail(WEFT_ERR_TIMEOUT, "phase %u: rank %s did not start it within %u s (logs in %s)", node->phase.current,
               missing, node->config.startup_timeout_s, node->directory.path);
 }
@@ -102,6 +115,8 @@ int lead_gather_slots(struct node *node, uint32_t phase) {
   if (!waits) {
     lead->state = LEAD_GATHERS;
     lead->awaited = phase;
+    if (node->config.agents == RUN_AGENTS_ELASTIC)
+      lead_show_missing(node, need - slots);
     lead->deadline_ns = clock_deadline_ms((uint64_t)node->config.startup_timeout_s * 1000);
   }
   progress_show(&node->progress, true, "phase %u waits for other agents: %u more process slot%s", phase, need - slots,
@@ -123,7 +138,7 @@ static int end_phase(struct node *node) {
   lead->state = LEAD_ENDS;
   lead->deadline_ns = clock_deadline_ms(END_MS + node->config.timeout_ms);
   node->phase.current = node->plan->num_phases;
-  publish_phase(node);
+  lead_publish_phase(node);
   return 0;
 }
 

@@ -84,7 +84,9 @@ static int fill_phase(const struct node *node, struct results_phase *phase, uint
     struct results_rank *row = &phase->ranks[i];
     const struct seat *seat = lead_seat(node, index, ranks->rank[i]);
     row->rank = ranks->rank[i];
-    if (seat->has_record && takes_part(node, index, row->rank)) {
+    if (lead_describe_loss(node, index, row)) {
+      copy_place(node, index, row);
+    } else if (seat->has_record && takes_part(node, index, row->rank)) {
       int err = copy_record(row, &seat->record.rank, ranks->count);
       if (err)
         return err;
@@ -259,7 +261,7 @@ static int fill(const struct node *node, struct results *results, int status, co
   if (node->gpus.why[0])
     json_object_set_new(results->config, "memory_why", json_string(node->gpus.why));
   note_left_out(node, results);
-  results->plan = plan_to_json(node->plan);
+  results->plan = json_incref(node->plan_given);
   results->passed = status == 0;
   results->exit_status = status;
   snprintf(results->error, sizeof results->error, "%s", error);

@@ -16,7 +16,13 @@ void node_expect_others(struct node *node) {
 
 int node_check_slots(const struct node *node) {
   const struct run_config *config = &node->config;
-  return config->num_agents > 1 || config->num_processes == 0 ? 0 : plan_check_slots(node->plan, config->num_processes);
+  bool others = config->num_agents > 1 || config->agents == RUN_AGENTS_ELASTIC;
+  return others || config->num_processes == 0 ? 0 : plan_check_slots(node->plan, config->num_processes);
+}
+
+uint32_t node_places(const struct node *node) {
+  uint32_t nodes = node->config.num_agents ? node->config.num_agents : 1;
+  return node->config.agents == RUN_AGENTS_ELASTIC ? nodes + node->plan->num_processes : nodes;
 }
 
 // Ranks that may be live at once here. Of several nodes that are not told, none takes more than it has GPUs for.

@@ -74,6 +74,8 @@ static int start(struct node *node, struct run_child *slot, uint32_t phase, int3
 }
 
 int node_launch(struct node *node, uint32_t phase) {
+  if (node->leave.asked)
+    return 0;
   if (node_restore_is_on(node))
     return 0; // what others have launched may not be in the store yet
   const struct plan_ranks *joins = &node->plan->phases[phase].joins;

@@ -32,6 +32,22 @@ static void restore_if_lost(struct node *node, const char *key) {
     node_restore_begin(node);
 }
 
+// The phase that has begun, and what the run has lost until then.
+static int take_current(struct node *node, const json_t *json) {
+  struct run_current current = {0};
+  int err = run_current_from_json(&current, json);
+  for (uint32_t i = node->losses.num_lost; i < current.num_lost && !err; i++) { // the lead has its own already
+    err = run_current_add(&node->losses, &current.lost[i]);
+    if (!err)
+      plan_lose(node->plan, current.lost[i].phase, current.lost[i].rank);
+  }
+  if (!err && (!node->phase.begun || current.phase > node->phase.current))
+    node->phase.current = current.phase;
+  node->phase.begun |= !err;
+  run_current_free(&current);
+  return err;
+}
+
 // What both roles need to know; the role takes the rest.
 static int take_store_change(struct node *node, const struct run_change *change) {
   uint32_t phase, rank;
@@ -54,10 +70,9 @@ static int take_store_change(struct node *node, const struct run_change *change)
     break;
   case WEFT_STORE_EVENT_PUT:
     if (run_key_is(&node->keys, change->key, "current")) {
-      uint32_t current = (uint32_t)json_integer_value(change->json);
-      if (!node->phase.begun || current > node->phase.current)
-        node->phase.current = current;
-      node->phase.begun = true;
+      int err = take_current(node, change->json);
+      if (err)
+        return err;
     } else if (run_key_is(&node->keys, change->key, "restored")) {
       node->restore.done_lease = (int64_t)json_integer_value(change->json);
     } else if (run_key_pair(&node->keys, change->key, "launch", &phase, &rank)) {

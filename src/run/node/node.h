@@ -14,6 +14,7 @@
 #include "base/text/text.h"
 #include "plan/plan.h"
 #include "run/common/config.h"
+#include "run/common/current.h"
 #include "run/common/keys.h"
 #include "run/common/phase_record.h"
 #include "run/common/progress.h"
@@ -52,7 +53,8 @@ struct node_role {
   uint64_t (*deadline)(const struct node *node);                   // when step() has something to do even without news
   void (*forget_nodes)(struct node *node); // the store is read again: each node is to show itself
   uint32_t (*missing)(const struct node *node, struct text *text); // adds the nodes that are missed; returns how many
-  void (*close)(struct node *node);                                // after an error of open(), and without it, too
+  int (*lose_missing)(struct node *node); // has the run go on without those, where it can: else an error
+  void (*close)(struct node *node);       // after an error of open(), and without it, too
 };
 
 // Putting the run back into a store that has forgotten it (restore.c).
@@ -94,6 +96,13 @@ struct node_phase {
   uint32_t current; // which; num_phases: the end
 };
 
+// Of a follower whose leaving costs the run nothing but its ranks (--agents elastic).
+struct node_leave {
+  bool asked; // by SIGTERM: it launches nothing any more
+  bool told;  // the store has it, so the lead does
+  uint64_t deadline_ns;
+};
+
 struct node_end {
   bool over;       // the loop ends
   int status;      // exit status then
@@ -106,7 +115,9 @@ struct node {
   const char *job;
   char run[RUN_UUID_SIZE];
   struct run_keys keys;
-  struct plan *plan;
+  struct plan *plan;         // as it is now: what the run has lost is out of it
+  json_t *plan_given;        // as it was given here; NULL: it was not
+  struct run_current losses; // those that `plan` has no more; the phase is not used
 
   char host[64], boot[RUN_BOOT_SIZE];
   bool leads;
@@ -131,6 +142,7 @@ struct node {
   uint32_t num_started;       // ranks, by this node
   struct launch *launches;    // [num_phases][plan->ranks.count]
   struct node_phase phase;
+  struct node_leave leave;
 
   int signal_fd;
   int signal_number; // that asked to stop; 0: none
@@ -157,6 +169,9 @@ int node_pause(struct node *node, int ms);
 void node_expect_others(struct node *node);
 // INVALID: no other nodes are expected, and the plan needs more slots than this one is told to have.
 int node_check_slots(const struct node *node);
+// How many nodes the run has places for, the lead among them. Where they come and go, one that has gone keeps its place
+// for the life of a lease, and another may be there already.
+uint32_t node_places(const struct node *node);
 // Settles which memory the run uses (run/node/gpus.h) and with it, on GPUs, how many ranks this node has room for.
 // Before the run or this node is published.
 int node_choose_memory(struct node *node);
@@ -179,6 +194,7 @@ int node_rendezvous(struct node *node);
 int node_insist(struct node *node, int (*step)(struct node *node));
 int node_grant_lease(struct node *node);
 int node_register(struct node *node, bool *created);                           // the key agent/<id>
+int node_publish_leaving(struct node *node);                                   // the same, when it leaves
 int node_create_run(struct node *node, bool *created);                         // the key of the live run
 int node_refuse(const struct node *node, const json_t *live, const char *why); // BUSY: the job is run by another
 

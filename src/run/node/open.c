@@ -85,7 +85,7 @@ static int choose_token(struct node *node) {
                 "token of this run, and %s: give all agents one, in WEFT_TOKEN or by --token-file",
                 node->plan->num_processes, config->num_processes,
                 config->quiet ? "--quiet does not show it" : "there is no terminal to show one on");
-  if (config->num_agents > 1 && (config->quiet || !isatty(STDERR_FILENO)))
+  if (node_places(node) > 1 && (config->quiet || !isatty(STDERR_FILENO)))
     return fail(
         WEFT_ERR_INVALID,
         "the other agents need the token of this run, and %s: give all agents one, in WEFT_TOKEN or by --token-file",
@@ -107,6 +107,8 @@ int node_open(struct node *node, const struct node_role *lead) {
     err = run_keys_check_job(node->job);
   if (!err)
     err = load_plan(node);
+  if (!err && node->plan && !(node->plan_given = plan_to_json(node->plan)))
+    err = fail(WEFT_ERR_NOMEM, "no memory for the plan");
   if (!err)
     node_expect_others(node);
   // Who leads with a store of its own knows all that can be wrong before anything is started.
@@ -172,4 +174,6 @@ void node_close(struct node *node) {
   free(node->store.endpoints);
   explicit_bzero(node->made_token, sizeof node->made_token);
   plan_free(node->plan);
+  json_decref(node->plan_given);
+  run_current_free(&node->losses);
 }

@@ -30,7 +30,7 @@ static int start_server(struct node *node) {
   const struct run_config *config = &node->config;
   struct weft_store_server_options options = WEFT_STORE_SERVER_OPTIONS_INIT;
   options.address = config->listen ? config->listen : config->others_come ? "0.0.0.0" : "127.0.0.1";
-  options.port = config->store_port ? config->store_port : config->num_agents > 1 ? RUN_DEFAULT_PORT : 0;
+  options.port = config->store_port ? config->store_port : node_places(node) > 1 ? RUN_DEFAULT_PORT : 0;
   options.token = config->token;
   int err = weft_store_server_start(&node->store.server, &options);
   if (err == WEFT_ERR_BUSY)
@@ -63,10 +63,10 @@ int node_insist(struct node *node, int (*step)(struct node *node)) {
 
 // The run key's value.
 static json_t *describe_run(const struct node *node) {
-  uint32_t nodes = node->config.num_agents ? node->config.num_agents : 1;
-  return json_pack("{s:s, s:s, s:I, s:I, s:I, s:o, s:o}", "run", node->run, "host", node->host, "pid",
-                   (json_int_t)getpid(), "lease", (json_int_t)node->store.run_lease, "agents", (json_int_t)nodes,
-                   "config", run_settings_to_json(&node->config), "plan", plan_to_json(node->plan));
+  return json_pack("{s:s, s:s, s:I, s:I, s:I, s:o, s:O}", "run", node->run, "host", node->host, "pid",
+                   (json_int_t)getpid(), "lease", (json_int_t)node->store.run_lease, "agents",
+                   (json_int_t)node_places(node), "config", run_settings_to_json(&node->config), "plan",
+                   node->plan_given);
 }
 
 int node_grant_lease(struct node *node) {
@@ -75,18 +75,28 @@ int node_grant_lease(struct node *node) {
   return err;
 }
 
-int node_register(struct node *node, bool *created) {
-  char key[RUN_KEY_SIZE];
+// The value of the key agent/<id>. In containers two agents may have one host name and one process number: by its lease
+// each knows its own key from that of another.
+static json_t *describe_node(const struct node *node) {
   uint32_t slots = node->config.num_processes ? node->config.num_processes : node->plan->num_processes;
   char cpus[RUN_CPUS_SIZE];
   unsigned usable = processors_usable(NULL, cpus, sizeof cpus);
+  return json_pack("{s:s, s:s, s:I, s:I, s:I, s:o, s:b, s:I, s:s, s:b}", "host", node->host, "boot", node->boot, "pid",
+                   (json_int_t)getpid(), "lease", (json_int_t)node->store.own_lease, "slots", (json_int_t)slots, "gpus",
+                   run_gpus_names(&node->gpus), "share_gpus", node->config.share_gpus, "processors", (json_int_t)usable,
+                   "cpus", cpus, "leaving", node->leave.asked);
+}
+
+int node_register(struct node *node, bool *created) {
+  char key[RUN_KEY_SIZE];
   run_key(key, &node->keys, "agent/%u", node->id);
-  return run_storage_create(node->store.client, key,
-                            json_pack("{s:s, s:s, s:I, s:I, s:o, s:b, s:I, s:s}", "host", node->host, "boot",
-                                      node->boot, "pid", (json_int_t)getpid(), "slots", (json_int_t)slots, "gpus",
-                                      run_gpus_names(&node->gpus), "share_gpus", node->config.share_gpus, "processors",
-                                      (json_int_t)usable, "cpus", cpus),
-                            node->store.own_lease, created);
+  return run_storage_create(node->store.client, key, describe_node(node), node->store.own_lease, created);
+}
+
+int node_publish_leaving(struct node *node) {
+  char key[RUN_KEY_SIZE];
+  run_key(key, &node->keys, "agent/%u", node->id);
+  return run_storage_put(node->store.client, key, describe_node(node), node->store.own_lease);
 }
 
 int node_create_run(struct node *node, bool *created) {
@@ -175,7 +185,7 @@ static int other_plan(const struct node *node, const json_t *live) {
 static int follow(struct node *node, const json_t *live) {
   json_int_t nodes = json_integer_value(json_object_get(live, "agents"));
   if (nodes <= 1)
-    return node_refuse(node, live, ", which expects no other agents (--num-agents)");
+    return node_refuse(node, live, ", which expects no other agents (--num-agents, --agents elastic)");
   if (!same_plan(node, live) && node->config.lead)
     return other_plan(node, live);
   if (!same_plan(node, live))
@@ -187,7 +197,10 @@ static int follow(struct node *node, const json_t *live) {
   if (!err)
     err = node_insist(node, take_place);
   if (!err && !node->place.taken)
-    err = node_refuse(node, live, ", and all its agents have joined already");
+    err = node_refuse(node, live,
+                      node->config.agents == RUN_AGENTS_ELASTIC
+                          ? ", and all its places are taken; that of an agent that has died is free after 10 s"
+                          : ", and all its agents have joined already (with --agents elastic others may come later)");
   return err;
 }
 

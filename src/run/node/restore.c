@@ -156,14 +156,23 @@ static int too_late(const struct node *node) {
   return err;
 }
 
+// Where agents come and go, those that have not come back are lost like others. Whatever else is late ends the run.
+static int go_on_without(struct node *node) {
+  if (node->restore.look || node->restore.stage != RESTORE_GATHER)
+    return too_late(node);
+  return node->role->lose_missing(node);
+}
+
 int node_restore_step(struct node *node) {
   if (!node_restore_is_on(node))
     return 0;
   if (node->store.silent_ns) // away again
     node->restore.deadline_ns = clock_deadline_ms(RESTORE_S * 1000);
-  if (clock_passed(node->restore.deadline_ns))
+  if (clock_passed(node->restore.deadline_ns) && (!node->leads || node->config.agents == RUN_AGENTS_FIXED))
     return too_late(node);
-  int err = node->restore.look ? look(node) : 0;
+  int err = clock_passed(node->restore.deadline_ns) ? go_on_without(node) : 0;
+  if (!err && node->restore.look)
+    err = look(node);
   if (!err && node->restore.stage == RESTORE_WRITE)
     err = write_all(node);
   if (!err && node->restore.stage == RESTORE_GATHER)

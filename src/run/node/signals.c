@@ -31,10 +31,19 @@ int node_pause(struct node *node, int ms) {
   return node_interrupted(node);
 }
 
+// The first SIGTERM of an agent that may go asks it to leave; the second one ends it at once, like any other signal.
+static bool asks_to_leave(const struct node *node, int signal_number) {
+  return signal_number == SIGTERM && !node->leads && node->config.agents == RUN_AGENTS_ELASTIC && !node->leave.asked;
+}
+
 // SIGUSR1 goes to all nodes of a job. The lead ends the run, and tells the others with its reason.
 void node_take_signal(struct node *node) {
   struct signalfd_siginfo info;
-  if (read(node->signal_fd, &info, sizeof info) == sizeof info && (info.ssi_signo != SIGUSR1 || node->leads))
+  if (read(node->signal_fd, &info, sizeof info) != sizeof info || (info.ssi_signo == SIGUSR1 && !node->leads))
+    return;
+  if (asks_to_leave(node, (int)info.ssi_signo))
+    node->leave.asked = true;
+  else
     node->signal_number = (int)info.ssi_signo;
 }
 

@@ -1,6 +1,7 @@
 // The process of one rank: opens what it needs, goes through the phases that the plan has for it, and says what it
 // found.
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,18 +20,26 @@
 
 enum { FLUSH_MS = 5000, RETRY_MS = 50 };
 
-// Reads the newest phase from a value of the store; anything else leaves it as it is.
+// Reads the newest phase and the losses from a value of the store; anything else leaves them as they are. Called on
+// several threads.
 static void learn(struct rank *rank, const char *value, size_t size) {
   json_t *json = json_loadb(value, size, JSON_DECODE_ANY, NULL);
-  json_int_t phase = json_integer_value(json);
-  uint32_t current = atomic_load(&rank->current);
-  bool valid = json_is_integer(json) && phase <= (json_int_t)rank->plan->num_phases;
-  while (valid && phase > (json_int_t)current) {
-    atomic_store(&rank->current_ns, clock_ns());
-    if (atomic_compare_exchange_weak(&rank->current, &current, (uint32_t)phase))
-      break;
-  }
+  struct run_current read = {0};
+  int err = run_current_from_json(&read, json);
   json_decref(json);
+  pthread_mutex_lock(&rank->news.mutex);
+  struct run_current *newest = &rank->news.current;
+  bool newer = read.phase > newest->phase || read.num_lost > newest->num_lost;
+  if (!err && read.phase <= rank->plan->num_phases && read.phase >= newest->phase && newer) {
+    if (read.phase > newest->phase)
+      rank->news.phase_ns = clock_ns();
+    run_current_free(newest);
+    *newest = read;
+    read = (struct run_current){0};
+    atomic_store(&rank->news.any, true);
+  }
+  pthread_mutex_unlock(&rank->news.mutex);
+  run_current_free(&read);
 }
 
 static void on_store_event(void *arg, const struct weft_store_event *event) {
@@ -65,8 +74,8 @@ static int on_renewed(void *arg) {
 static int follow_phases(struct rank *rank) {
   char key[RUN_KEY_SIZE];
   int64_t next = 0;
-  atomic_store(&rank->current, rank->task.phase); // it was launched because this one has begun
-  atomic_store(&rank->current_ns, rank->main_ns);
+  rank->news.current.phase = rank->current.phase = rank->task.phase; // it was launched because this one has begun
+  rank->news.phase_ns = rank->phase_ns = rank->main_ns;
   int err = read_phase(rank, &next);
   run_key(key, &rank->keys, "current");
   return err ? err : weft_store_watch_open(rank->store, key, next, on_store_event, rank, &rank->watch);
@@ -188,16 +197,31 @@ static void announce_start(struct rank *rank) {
                    rank->task.slot, rank->phase);
 }
 
+// The phase, or a rest of it: until it is measured among ranks of which none was lost meanwhile.
+static int run_to_its_end(struct rank *rank, bool *left) {
+  for (;; rank->again = true) {
+    int err = rank_transition(rank, left);
+    if (!err && *left)
+      return 0;
+    if (!err && !rank->announced)
+      announce_start(rank);
+    rank->announced |= !err;
+    if (!err)
+      err = rank_lose(rank);
+    if (!err)
+      err = rank_measure(rank);
+    if (err != RANK_UNSETTLED)
+      return err;
+    rank_close_features(rank); // a route of ranks that are not there any more
+  }
+}
+
 static int run_phase(struct rank *rank, bool *left) {
-  rank_record_begin(rank);
-  int err = rank_transition(rank, left);
+  if (!rank->again)
+    rank_record_begin(rank);
+  rank->announced = rank->again;
+  int err = run_to_its_end(rank, left);
   if (err || *left)
-    return err;
-  announce_start(rank);
-  err = rank_lose(rank);
-  if (!err)
-    err = rank_measure(rank);
-  if (err)
     return err;
   rank_report_bandwidth(rank);
   run_message_line(rank->task.message_fd, "global_rank=%d, local_rank=%u -> end phase %u", rank->task.rank,
@@ -206,18 +230,26 @@ static int run_phase(struct rank *rank, bool *left) {
   return 0;
 }
 
+// From one phase to the next, or back to the one before, which has lost ranks since this one has measured it.
 static int run_phases(struct rank *rank) {
   bool left = false;
-  for (rank->phase = rank->task.phase; rank->phase < rank->plan->num_phases; rank->phase++) {
-    int err = run_phase(rank, &left);
-    if (err)
-      return err;
-    if (left) {
+  for (rank->phase = rank->task.phase;;) {
+    bool ends = rank->phase == rank->plan->num_phases;
+    int err = ends ? rank_end(rank, &left) : run_phase(rank, &left);
+    if (!err && left && !rank->told_to_leave) // what the plan does not have, the lead tells
       rank_record_put(rank, RESULTS_LEFT, "");
-      return 0;
+    rank->again = err == RANK_BACK;
+    if (err == RANK_BACK) {
+      rank_close_features(rank);
+      if (!ends)
+        rank_record_back(rank);
+      rank->phase--;
+    } else if (err || left || ends) {
+      return err;
+    } else {
+      rank->phase++;
     }
   }
-  return rank_end(rank);
 }
 
 // Tells everybody why, in this rank's record and under the run's reasons to end.
@@ -229,9 +261,9 @@ static void report_failure(struct rank *rank, int err, const char *error) {
     rank_record_put(rank, RESULTS_FAILED, error);
   run_key(key, &rank->keys, "fail/rank-%d", rank->task.rank);
   run_reporter_put(rank->reporter, key,
-                   json_pack("{s:i, s:i, s:i, s:s, s:i, s:i}", "status", weft_err_exit_status(err), "rank",
-                             (int)rank->task.rank, "phase", (int)rank->phase, "error", error, "lost", (int)rank->lost,
-                             "found_lost", (int)rank->found_lost));
+                   json_pack("{s:i, s:i, s:i, s:i, s:s, s:i, s:i}", "status", weft_err_exit_status(err), "rank",
+                             (int)rank->task.rank, "phase", (int)rank->phase, "launched", (int)rank->task.phase,
+                             "error", error, "lost", (int)rank->lost, "found_lost", (int)rank->found_lost));
 }
 
 static int run(struct rank *rank) {
@@ -254,6 +286,10 @@ static void close_rank(struct rank *rank) {
   weft_store_close(rank->store);
   run_counters_unmap(rank->counters, rank->task.num_counters);
   run_record_free(&rank->record);
+  run_record_free(&rank->before);
+  run_current_free(&rank->current);
+  run_current_free(&rank->news.current);
+  pthread_mutex_destroy(&rank->news.mutex);
   rank_events_free(&rank->events);
   free(rank->expected);
   plan_free(rank->plan);
@@ -262,7 +298,8 @@ static void close_rank(struct rank *rank) {
 }
 
 int run_rank_main(int argc, char **argv) {
-  struct rank rank = {.main_ns = clock_ns(), .lost = -1, .found_lost = -1};
+  struct rank rank = {
+      .main_ns = clock_ns(), .lost = -1, .found_lost = -1, .news = {.mutex = PTHREAD_MUTEX_INITIALIZER}};
   (void)argc;
   (void)argv;
   signal(SIGPIPE, SIG_IGN);

@@ -65,6 +65,7 @@ static int take_samples(struct rank *rank, struct samples *samples) {
 static int keep_rows(struct rank *rank, const struct samples *samples) {
   const struct plan_ranks *ranks = &rank->plan->ranks;
   struct results_rank *found = &rank->record.rank;
+  free(found->dispatch_rows); // of the time before a loss
   found->dispatch_rows = samples->count ? calloc(ranks->count, sizeof *found->dispatch_rows) : NULL;
   if (samples->count && !found->dispatch_rows)
     return fail(WEFT_ERR_NOMEM, "no memory for a record of %u ranks", ranks->count);
@@ -110,10 +111,10 @@ static int time_operations(struct rank *rank) {
 static int line_up(struct rank *rank) {
   struct traffic_op op;
   int err = 0;
-  rank_set_mark(rank, rank_mark_steady(rank->phase));
+  rank_set_mark(rank, rank_mark_steady(rank->phase, rank->settled));
   do
     err = rank_operate_steady(rank, false, &op);
-  while (!err && op.mark < rank_mark_steady(rank->phase));
+  while (!err && op.mark < rank_mark_steady(rank->phase, rank->settled));
   return err;
 }
 

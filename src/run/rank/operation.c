@@ -1,5 +1,6 @@
 // One operation, what the record keeps of it, and what the plan does not allow.
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,17 +11,25 @@
 #include "run/common/roster.h"
 #include "run/rank/rank.h"
 
-enum { REASON_MS = 1000 };
+enum {
+  REASON_MS = 1000,
+  WORD_S = 10, // beside the time for which a store may be away: until then the lead has said that an agent is gone
+};
 
 static bool dies_now(const struct rank *rank, int32_t peer) {
-  return run_roster_dies(rank->plan, rank->config.negative, rank->phase, peer);
+  if (rank->phase >= rank->plan->num_phases)
+    return false;
+  return run_current_has_lost(&rank->current, rank->phase, peer) ||
+         run_roster_dies(rank->plan, rank->config.negative, rank->phase, peer);
 }
 
 // A pair parts as soon as one of the two has done the leaver's last operation, which the other may still be in.
 static bool parts_now(const struct rank *rank, int32_t peer) {
   const struct plan *plan = rank->plan;
+  if (rank->phase >= plan->num_phases)
+    return rank->told_to_leave;
   return run_roster_leaves(plan, rank->config.negative, rank->phase, peer) ||
-         run_roster_leaves(plan, rank->config.negative, rank->phase, rank->task.rank);
+         run_roster_leaves(plan, rank->config.negative, rank->phase, rank->task.rank) || rank->told_to_leave;
 }
 
 static bool contains(const int32_t *ranks, uint32_t count, int32_t peer) {
@@ -85,7 +94,8 @@ static int put_out(struct rank *rank, const struct traffic_op *op) {
 // What the operation itself reports of losses may come before the event that says why, or the view that says who.
 static int note_losses(struct rank *rank, const struct traffic_op *op) {
   uint32_t end = rank->plan->num_phases;
-  bool ending = rank->phase >= end || atomic_load(&rank->current) >= end, without = went_without(rank, op, ending);
+  bool ending = rank->phase >= end || rank->current.phase >= end, without = went_without(rank, op, ending);
+  bool waits = without && rank->config.agents == RUN_AGENTS_FIXED; // else the lead says whether it is to be
   uint64_t deadline_ns = clock_deadline_ms(REASON_MS);
   int err = 0;
   do {
@@ -93,7 +103,7 @@ static int note_losses(struct rank *rank, const struct traffic_op *op) {
     err = note_events(rank, op, ending);
     if (without && !err)
       err = put_out(rank, op);
-  } while (!err && without && rank_await_event(rank, deadline_ns));
+  } while (!err && waits && rank_await_event(rank, deadline_ns));
   for (uint32_t i = 0; i < op->num_lost && !err; i++)
     if (!dies_now(rank, op->lost[i]))
       err = fail(WEFT_ERR_PEER_LOST, "rank %d was lost in operation %llu of phase %u, which the plan does not expect",
@@ -103,6 +113,25 @@ static int note_losses(struct rank *rank, const struct traffic_op *op) {
                "a rank was lost in the combine of operation %llu of phase %u, which the plan does not expect",
                (unsigned long long)op->op, rank->phase);
   return err;
+}
+
+// A rank is gone that the plan has, which the last error says. Where agents come and go, the lead says by and by that
+// the run goes on without it; until then, operations go on.
+static int miss(struct rank *rank, int err) {
+  struct rank_miss *missed = &rank->miss;
+  bool ends = rank->config.agents == RUN_AGENTS_FIXED || (err != WEFT_ERR_PEER_LOST && err != WEFT_ERR_PROTOCOL);
+  if (ends)
+    return err;
+  if (missed->deadline_ns == 0) {
+    missed->deadline_ns = clock_deadline_ms(((uint64_t)rank->config.startup_timeout_s + WORD_S) * 1000);
+    missed->found_lost = rank->found_lost;
+    snprintf(missed->error, sizeof missed->error, "%s", weft_last_error());
+  }
+  rank->found_lost = -1;
+  if (!clock_passed(missed->deadline_ns))
+    return RANK_UNSETTLED;
+  rank->found_lost = missed->found_lost;
+  return fail(WEFT_ERR_PEER_LOST, "%s", missed->error);
 }
 
 static int note_view(struct rank *rank, const struct traffic_op *op) {
@@ -192,7 +221,7 @@ int rank_operate(struct rank *rank, const struct rank_judgement *judgement, bool
     note_stall(rank, op);
   err = note_view(rank, op);
   if (!err)
-    err = note_losses(rank, op);
+    err = miss(rank, note_losses(rank, op));
   bool whole = op->num_lost == 0 && op->num_missing == 0;
   if (!err && judgement->judge && (op->settled || !judgement->only_settled) && (whole || !judgement->only_whole))
     err = judge(rank, judgement, op);
@@ -217,9 +246,58 @@ static int check_view(struct rank *rank, const struct traffic_op *op) {
               (unsigned long long)op->op, rank->phase, op->num_ranks, text_s(op->num_ranks), live->count);
 }
 
+// For throughput all ranks run the same operations, so all stop measuring after the same one: of which the mark says
+// that each knows of a loss. What is missing before is not judged.
+static int operate_in_line(struct rank *rank, bool judge, struct traffic_op *op) {
+  bool knows = rank->current.num_lost != rank->settled, whole = !knows && rank->miss.deadline_ns == 0;
+  if (knows)
+    rank_set_mark(rank, rank_mark_begun(rank->phase, rank->current.num_lost));
+  int err = rank_operate(rank, &(struct rank_judgement){.judge = judge && whole}, false, op);
+  if (!err && whole)
+    err = miss(rank, check_view(rank, op));
+  if (err && err != RANK_UNSETTLED)
+    return err;
+  return op->mark > rank_mark_steady(rank->phase, rank->settled) ? RANK_UNSETTLED : 0;
+}
+
 int rank_operate_steady(struct rank *rank, bool judge, struct traffic_op *op) {
-  int err = rank_operate(rank, &(struct rank_judgement){.judge = judge}, false, op);
-  return err ? err : check_view(rank, op);
+  int err = rank_take_news(rank);
+  if (!err && rank->config.mode == WEFT_EP_THROUGHPUT)
+    return operate_in_line(rank, judge, op);
+  if (!err && rank->current.num_lost != rank->settled)
+    return RANK_UNSETTLED;
+  if (!err)
+    err = rank_operate(rank, &(struct rank_judgement){.judge = judge}, false, op);
+  return err ? err : miss(rank, check_view(rank, op));
+}
+
+// Of this process, not of one that had its rank before.
+static int take_own_loss(struct rank *rank, const struct run_lost *lost) {
+  if (lost->rank != rank->task.rank || lost->phase < rank->task.phase)
+    return 0;
+  rank->told_to_leave = lost->leaves;
+  return lost->leaves ? 0
+                      : fail(WEFT_ERR_PEER_LOST, "the lead lost the agent of rank %d in phase %u, and the run went on",
+                             rank->task.rank, lost->phase);
+}
+
+int rank_take_news(struct rank *rank) {
+  struct run_current *current = &rank->current, *news = &rank->news.current;
+  uint32_t known = current->num_lost;
+  int err = 0;
+  if (!atomic_load(&rank->news.any))
+    return 0;
+  pthread_mutex_lock(&rank->news.mutex);
+  atomic_store(&rank->news.any, false);
+  current->phase = news->phase;
+  rank->phase_ns = rank->news.phase_ns;
+  for (uint32_t i = known; i < news->num_lost && !err; i++)
+    err = run_current_add(current, &news->lost[i]);
+  pthread_mutex_unlock(&rank->news.mutex);
+  run_current_amend(current, known, rank->plan);
+  for (uint32_t i = known; i < current->num_lost && !err; i++)
+    err = take_own_loss(rank, &current->lost[i]);
+  return err;
 }
 
 void rank_set_mark(struct rank *rank, uint64_t mark) {

@@ -123,7 +123,7 @@ int rank_lose(struct rank *rank) {
   judgement.num_missing = victims_of(rank, rank->expected, rank->num_expected, victims);
   int err = 0;
   if (judgement.num_missing > 0) {
-    if (!awaits_losses(rank))
+    if (!awaits_losses(rank) && !rank->again) // then it is not known whether they died before
       err = rank_operate(rank, &judgement, true, &op);
     if (!err)
       err = settle(rank, victims);

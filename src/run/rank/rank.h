@@ -1,8 +1,8 @@
-// What the files of the rank process share. The main thread owns it all; the store's watch only touches `current` and
-// `current_ns`.
+// What the files of the rank process share. The main thread owns it all; the store's watch only touches `news`.
 #ifndef RUN_RANK_RANK_H
 #define RUN_RANK_RANK_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
@@ -13,11 +13,35 @@
 #include "plan/plan.h"
 #include "run/common/config.h"
 #include "run/common/counters.h"
+#include "run/common/current.h"
 #include "run/common/keys.h"
 #include "run/common/phase_record.h"
 #include "run/common/rank_env.h"
 #include "run/common/store_writer.h"
 #include "run/traffic/traffic.h"
+
+// What functions that run operations return beside 0 and errors, where agents come and go (--agents elastic).
+enum {
+  RANK_UNSETTLED = 1, // the phase has lost a rank: it goes on from its transition, and is measured again
+  RANK_BACK = 2,      // likewise the phase before, which this rank has measured already
+};
+
+enum { RANK_MISSED = 400 };
+
+// A peer that is gone, of which the lead has not said yet that the run has lost it.
+struct rank_miss {
+  uint64_t deadline_ns; // of the lead's word; 0: nobody is missed
+  int32_t found_lost;
+  char error[RANK_MISSED]; // what ends this rank then
+};
+
+// What the store's watch has last heard of the run.
+struct rank_news {
+  pthread_mutex_t mutex;
+  atomic_bool any; // that the main thread has not taken
+  struct run_current current;
+  uint64_t phase_ns; // when this rank learned of its phase
+};
 
 struct rank_activation {
   uint64_t epoch, op, time_ns;
@@ -38,7 +62,7 @@ struct rank {
   struct run_task task;
   json_t *task_json, *live; // hold the task's strings; the live run as the store has it
   struct run_config config;
-  struct plan *plan;
+  struct plan *plan; // without what the run has lost, as far as `current` says
   struct run_keys keys;
   char host[64], boot[RUN_BOOT_SIZE];
   weft_store_t *store;
@@ -51,14 +75,19 @@ struct rank {
   struct run_counters *counters; // [task.num_counters] of its node; NULL: nobody asks
   struct run_counting counting;
   struct rank_events events;
-  _Atomic uint32_t current;    // newest phase that has begun; num_phases: the end
-  _Atomic uint64_t current_ns; // when this rank learned of it
+  struct rank_news news;
+  struct run_current current; // newest phase that has begun (num_phases: the end), and the losses until then
+  uint64_t phase_ns;          // when this rank learned of that phase
 
   // The phase in progress.
   uint32_t phase;
   int32_t *expected; // the view with which it starts
   uint32_t num_expected;
-  struct run_record record;
+  struct run_record record, before; // of this phase and the one before
+  bool again, announced;            // it began before and has lost ranks since; its start is announced
+  uint32_t settled;                 // losses that were known when the view was as it is to be
+  struct rank_miss miss;
+  bool told_to_leave;          // its agent leaves
   uint64_t noted_epoch;        // newest view that the record has seen
   size_t seen_losses;          // losses of `events` that the record has
   int32_t lost;                // the rank whose loss ends this one; -1: none does
@@ -95,6 +124,9 @@ int rank_operate(struct rank *rank, const struct rank_judgement *judgement, bool
 // Likewise, in the part of a phase in which nothing changes: among the ranks that the plan has live, or it is an error.
 int rank_operate_steady(struct rank *rank, bool judge, struct traffic_op *op);
 
+// Takes what the store has said since. PEER_LOST: this rank itself counts as lost.
+int rank_take_news(struct rank *rank);
+
 // Has the operations from the next one on carry this mark; a lower one than before changes nothing.
 void rank_set_mark(struct rank *rank, uint64_t mark);
 
@@ -105,19 +137,20 @@ int rank_lost_to_others(struct rank *rank, const int32_t *of, uint32_t num_of, c
 // Judges the operation that has just ended, of which nothing is missing.
 int rank_judge_last(struct rank *rank, const struct traffic_op *op);
 
-// The mark of a rank that knows that the phase has begun, and of one that has come to its part without changes.
-static inline uint64_t rank_mark_begun(uint32_t phase) {
-  return 2 * (uint64_t)phase + 1;
+// The mark of a rank that knows that the phase has begun and of so many losses, and of one that has come to its part
+// without changes. Neither number sinks.
+static inline uint64_t rank_mark_begun(uint32_t phase, uint32_t num_lost) {
+  return ((uint64_t)phase << 32 | num_lost) * 2 + 1;
 }
-static inline uint64_t rank_mark_steady(uint32_t phase) {
-  return 2 * (uint64_t)phase + 2;
+static inline uint64_t rank_mark_steady(uint32_t phase, uint32_t num_lost) {
+  return ((uint64_t)phase << 32 | num_lost) * 2 + 2;
 }
 
 // transition.c: runs operations until all ranks of the phase are in the view and know of it, at the same operation
 // for all. *left: this rank was to leave and has.
 int rank_transition(struct rank *rank, bool *left);
-// Runs operations until all know of the end, at the same operation for all.
-int rank_end(struct rank *rank);
+// Runs operations until all know of the end, at the same operation for all, or this rank was asked to leave and has.
+int rank_end(struct rank *rank, bool *left);
 
 // planned_loss.c: the phase's planned losses, from the first operation to the view without the lost. Does not return in
 // a rank that is to die.
@@ -134,6 +167,7 @@ void rank_close_features(struct rank *rank);
 
 // report.c
 void rank_record_begin(struct rank *rank); // a new record for rank->phase
+void rank_record_back(struct rank *rank);  // the one before comes back
 void rank_record_put(struct rank *rank, enum results_state state, const char *reason);
 void rank_report_bandwidth(struct rank *rank);
 void rank_report_progress(struct rank *rank, const char *step, uint32_t done, uint32_t of);

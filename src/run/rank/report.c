@@ -8,7 +8,8 @@
 
 void rank_record_begin(struct rank *rank) {
   struct run_record *record = &rank->record;
-  run_record_free(record);
+  run_record_free(&rank->before);
+  rank->before = *record;
   *record = (struct run_record){.launch_us = -1, .connect_us = -1, .first_dispatch_us = -1, .stall_us = -1};
   record->median_us = rank->median_ns ? (double)rank->median_ns / 1000 : -1;
   record->rank.rank = rank->task.rank;
@@ -21,12 +22,19 @@ void rank_record_begin(struct rank *rank) {
   rank->num_expected = run_roster_start(rank->plan, rank->config.negative, rank->phase, rank->expected);
 }
 
+void rank_record_back(struct rank *rank) {
+  run_record_free(&rank->record);
+  rank->record = rank->before;
+  rank->before = (struct run_record){0};
+}
+
 void rank_record_put(struct rank *rank, enum results_state state, const char *reason) {
   char key[RUN_KEY_SIZE];
   struct weft_ep_stats stats = WEFT_EP_STATS_INIT;
   if (rank->ep && !weft_ep_get_stats(rank->ep, &stats))
     rank->record.rank.window_bytes = stats.window_bytes;
   rank->record.rank.state = state;
+  rank->record.losses_known = rank->miss.deadline_ns ? -1 : (int32_t)rank->settled; // -1: a loss that nobody has told
   snprintf(rank->record.rank.reason, sizeof rank->record.rank.reason, "%s", reason);
   run_key(key, &rank->keys, "record/%u/%d", rank->phase, rank->task.rank);
   run_reporter_put(rank->reporter, key, run_record_to_json(&rank->record));

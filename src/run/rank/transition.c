@@ -3,6 +3,9 @@
 // An operation ends the transition when it ran in the view that the phase starts with, and every rank of it brought a
 // mark that says "I know that the phase has begun". Both are the same for all ranks of that operation, a joiner that
 // runs its first one included; so all leave the transition with the same operation.
+//
+// A phase that loses ranks with their agent goes through its transition again (--agents elastic): the mark also says
+// how many losses its rank knows of, and the view is the one without them.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,11 +19,18 @@
 // Longer than the lead's own limit: the lead knows better why a rank is missing.
 enum { PATIENCE_S = 10 };
 
-// Lets the next operation carry what this rank knows; returns the phase.
-static uint32_t follow(struct rank *rank) {
-  uint32_t current = atomic_load(&rank->current);
-  rank_set_mark(rank, rank_mark_begun(current));
-  return current;
+// Lets the next operation carry what this rank knows. BACK: the phase before this one has to be measured again.
+static int follow(struct rank *rank) {
+  const struct run_current *current = &rank->current;
+  uint32_t known = current->num_lost;
+  int err = rank_take_news(rank);
+  if (err)
+    return err;
+  if (current->num_lost != known && rank->phase < rank->plan->num_phases)
+    rank->num_expected = run_roster_start(rank->plan, rank->config.negative, rank->phase, rank->expected);
+  rank_set_mark(rank, rank_mark_begun(current->phase, current->num_lost));
+  bool before = current->num_lost != rank->settled && current->phase < rank->phase && rank->phase > rank->task.phase;
+  return before && !rank->told_to_leave ? RANK_BACK : 0;
 }
 
 // Adds the ranks that are in `of` and not in `in`; both ascend.
@@ -46,8 +56,25 @@ static int too_late(const struct rank *rank, const struct traffic_op *op) {
   return err;
 }
 
-static bool in_view(const struct traffic_op *op, const int32_t *ranks, uint32_t count) {
-  return op->begin_epoch == op->epoch && op->num_ranks == count && memcmp(op->ranks, ranks, count * sizeof *ranks) == 0;
+// In a phase that began before and has lost ranks since, those that the plan kills may have died already.
+static bool all_but_victims(const struct rank *rank, const struct traffic_op *op) {
+  const struct plan_phase *phase = &rank->plan->phases[rank->phase];
+  uint32_t live = 0, victims = 0;
+  for (uint32_t i = 0; i < op->num_ranks; i++) {
+    live += plan_ranks_contain(&phase->live, op->ranks[i]);
+    victims += plan_ranks_contain(&phase->kills, op->ranks[i]);
+  }
+  return live == phase->live.count && live + victims == op->num_ranks;
+}
+
+static bool in_view(const struct rank *rank, const struct traffic_op *op) {
+  const int32_t *ranks = rank->expected;
+  uint32_t count = rank->num_expected;
+  if (op->begin_epoch != op->epoch)
+    return false;
+  if (op->num_ranks == count && memcmp(op->ranks, ranks, count * sizeof *ranks) == 0)
+    return true;
+  return rank->again && all_but_victims(rank, op);
 }
 
 static bool contains_all(const struct traffic_op *op, const int32_t *ranks, uint32_t count) {
@@ -68,32 +95,63 @@ static bool loses(const struct rank *rank) {
   return rank->config.negative != RUN_NEGATIVE_LEAVE && rank->plan->phases[rank->phase].kills.count > 0;
 }
 
+// Whether the operation ends the transition: it ran in the view that is to be, and all its ranks know as much as this
+// one does.
+static bool is_settled(const struct rank *rank, const struct traffic_op *op) {
+  return op->mark >= rank_mark_begun(rank->phase, rank->current.num_lost) && in_view(rank, op);
+}
+
+// The loss that the lead has told, or nobody is missed.
+static void settle(struct rank *rank) {
+  rank->settled = rank->current.num_lost;
+  rank->miss = (struct rank_miss){0};
+}
+
+// How far a rank that leaves has come.
+struct leaving {
+  bool leaves, waits, asked;
+};
+
+static int leave(struct rank *rank, struct leaving *leaving, bool begun) {
+  leaving->leaves |= rank->told_to_leave;
+  if (leaving->asked || !(rank->told_to_leave || (begun && leaving->leaves && !leaving->waits)))
+    return 0;
+  leaving->asked = true;
+  int err = ask_to_leave(rank);
+  return err ? fail_context(err, "rank %d cannot leave", rank->task.rank) : 0;
+}
+
 int rank_transition(struct rank *rank, bool *left) {
-  bool leaving = run_roster_leaves(rank->plan, rank->config.negative, rank->phase, rank->task.rank), asked = false;
-  bool waits = run_roster_waits(rank->plan, rank->config.negative, rank->phase, rank->task.rank);
+  struct leaving leaving = {
+      .leaves = run_roster_leaves(rank->plan, rank->config.negative, rank->phase, rank->task.rank),
+      .waits = run_roster_waits(rank->plan, rank->config.negative, rank->phase, rank->task.rank),
+  };
   uint64_t deadline = 0;
   struct traffic_op op;
+  rank->num_expected = run_roster_start(rank->plan, rank->config.negative, rank->phase, rank->expected);
   for (;;) {
-    bool begun = follow(rank) >= rank->phase;
-    if (begun && deadline == 0) { // until then, the others are still busy with the phase before
+    int err = follow(rank);
+    bool begun = rank->current.phase >= rank->phase;
+    if (!err && begun && deadline == 0) { // until then, the others are still busy with the phase before
       deadline = clock_deadline_ms((uint64_t)(rank->config.startup_timeout_s + PATIENCE_S) * 1000);
-      rank->record.learned_ns = atomic_load(&rank->current_ns);
+      rank->record.learned_ns = rank->phase_ns;
     }
-    if (begun && leaving && !waits && !asked) {
-      asked = true;
-      int err = ask_to_leave(rank);
-      if (err)
-        return fail_context(err, "rank %d cannot leave", rank->task.rank);
-    }
-    if (asked && !weft_ep_is_active(rank->ep)) {
+    if (!err)
+      err = leave(rank, &leaving, begun);
+    if (err)
+      return err;
+    if (leaving.asked && !weft_ep_is_active(rank->ep)) {
       *left = true;
       return 0;
     }
-    int err = rank_operate(rank, &(struct rank_judgement){0}, begun, &op);
+    err = rank_operate(rank, &(struct rank_judgement){0}, begun, &op);
+    if (err == RANK_UNSETTLED) // the lead's word is waited for
+      continue;
     if (err)
       return err;
-    waits = waits && !contains_all(&op, rank->expected, rank->num_expected);
-    if (!leaving && op.mark >= rank_mark_begun(rank->phase) && in_view(&op, rank->expected, rank->num_expected)) {
+    leaving.waits = leaving.waits && !contains_all(&op, rank->expected, rank->num_expected);
+    if (!leaving.leaves && begun && is_settled(rank, &op)) {
+      settle(rank);
       *left = false;
       return loses(rank) ? 0 : rank_judge_last(rank, &op);
     }
@@ -102,13 +160,22 @@ int rank_transition(struct rank *rank, bool *left) {
   }
 }
 
-int rank_end(struct rank *rank) {
-  struct traffic_op op;
-  do {
-    follow(rank);
-    int err = rank_operate(rank, &(struct rank_judgement){0}, false, &op);
+int rank_end(struct rank *rank, bool *left) {
+  struct leaving leaving = {0};
+  struct traffic_op op = {0};
+  for (;;) {
+    int err = follow(rank);
+    if (!err)
+      err = leave(rank, &leaving, false);
     if (err)
       return err;
-  } while (op.mark < rank_mark_begun(rank->plan->num_phases));
-  return 0;
+    *left = leaving.asked && !weft_ep_is_active(rank->ep);
+    if (*left)
+      return 0;
+    err = rank_operate(rank, &(struct rank_judgement){0}, false, &op);
+    if (err && err != RANK_UNSETTLED)
+      return err;
+    if (!err && op.mark >= rank_mark_begun(rank->plan->num_phases, rank->current.num_lost))
+      return 0;
+  }
 }

@@ -119,6 +119,22 @@ def a_run_scales_by_two_numbers_of_one_job():
     assert small == large
 
 
+def a_killed_worker_has_a_successor_and_one_that_ends_by_itself_has_none():
+    for mode, values, restarts in itertools.product(("job", "jobset"), ({}, {"agents": "fixed"}), (None, 2)):
+        documents = render(values={"mode": mode, "nodes": 3, "elastic": values, "workerRestarts": restarts})
+        jobs = {t["metadata"]["labels"]["role"]: job for d in documents for t, job in templates(d) if job}
+        elastic = not values
+        assert jobs["master"]["backoffLimit"] == 0 and "podFailurePolicy" not in jobs["master"]
+        assert jobs["worker"]["backoffLimit"] == (restarts or (6 if elastic else 0)), jobs["worker"]
+        assert ("podFailurePolicy" in jobs["worker"]) == elastic
+        assert option(container(jobs["master"]["template"])["command"], "--agents") == \
+            ("elastic" if elastic else "fixed")
+        assert jobs["worker"]["template"]["spec"]["terminationGracePeriodSeconds"] > 20, "a leave takes so long"
+    worker, = of_kind(render(values={"nodes": 2}), "Job", "worker")
+    policy = worker["spec"]["podFailurePolicy"]
+    assert not {0, 128 + 9, 128 + 11} & set(policy["rules"][1]["onExitCodes"]["values"]), policy
+
+
 def only_the_master_takes_the_claim():
     """Most volumes are for one node."""
     for template in pods(render("--set", "results.claim=disk")):
@@ -211,7 +227,7 @@ def the_schema_knows_the_commands_options():
         own = {"help", "user", "password", "config-file", "token", "token-file", "listen", "ca", "cert", "key",
                "rank-server", "store", "store-port", "metrics", "metrics-bearer-file", "json", "host", "forever",
                "lend", "startup-timeout", "tcp-server", "etcd-server", "etcd-endpoints", "run-dir", "cuda", "peer",
-               "plan", "num-agents", "num-processes", "job", "benchmark-group", "local-workers", "ranks",
+               "plan", "num-agents", "agents", "num-processes", "job", "benchmark-group", "local-workers", "ranks",
                "local-ranks", "mode", "ip", "port", "timeout-ms", "launcher"}
         assert not there - known - own, f"{job}: the schema lacks {there - known - own}"
 
@@ -253,6 +269,7 @@ main({test.__name__: test for test in (
     lint_finds_nothing, examples_and_old_values_are_valid, every_job_in_every_mode_is_valid,
     the_older_chart_s_values_mean_what_they_meant, the_newer_chart_s_values_mean_what_they_meant,
     a_node_chooser_s_part_is_enough, a_run_scales_by_two_numbers_of_one_job,
+    a_killed_worker_has_a_successor_and_one_that_ends_by_itself_has_none,
     only_the_master_takes_the_claim, without_rdma_pods_keep_to_the_restricted_profile, nothing_is_fetched_at_run_time,
     transports_need_no_escaped_commas, the_token_is_random_and_in_the_secret_alone, large_numbers_stay_numbers,
     every_value_has_a_default_that_says_what_it_is, the_schema_knows_the_commands_options, plans_are_those_of_the_tree,

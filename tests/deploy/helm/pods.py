@@ -33,7 +33,7 @@ def four_nodes_pass_a_classic_plan():
 
 def a_killed_pod_ends_the_run_by_name_and_the_next_run_passes():
     with Cluster() as cluster:
-        plan = {"plan": [[0, 1, 2]], "options": {**SMALL, "iterations": 1000000}}
+        plan = {"agents": "fixed", "plan": [[0, 1, 2]], "options": {**SMALL, "iterations": 1000000}}
         names = cluster.make("kill", {**FOUR, "nodes": 3, "ranksPerNode": 1, "elastic": plan})
         cluster.start(*names)
         cluster.wait_for(names[0], "-> start phase 0")
@@ -47,6 +47,61 @@ def a_killed_pod_ends_the_run_by_name_and_the_next_run_passes():
         names = cluster.make("kill", {**FOUR, "nodes": 3, "ranksPerNode": 1, "elastic": plan})
         cluster.start(*names)
         expect(cluster, names)
+
+
+def states(results, phase):
+    return {row["rank"]: row["state"] for row in results["phases"][phase]["ranks"]}
+
+
+def a_pod_that_is_killed_and_started_again_rejoins():
+    """Its rank is lost in one phase, and back in the next one."""
+    with Cluster() as cluster:
+        plan = {"plan": [[0, 1, 2], [0, 1, 2], [0, 1, 2]], "options": {**SMALL, "iterations": 4000}}
+        names = cluster.make("back", {**FOUR, "nodes": 3, "ranksPerNode": 1, "elastic": plan})
+        cluster.start(*names)
+        cluster.wait_for(names[0], "-> start phase 1")
+        podman("kill", f"{names[0]}-weft")
+        assert cluster.status(names[0]) == 137
+        cluster.start_successor(names[0])
+        cluster.wait_for(names[-1], "phase 2 (3 of 3)")
+        expect(cluster, names)
+        results = cluster.results(names[-1])
+        lost = [rank for rank, state in states(results, 1).items() if state == "lost"]
+        assert results["passed"] and len(lost) == 1 and lost != [0], states(results, 1)
+        assert set(states(results, 2).values()) == {"passed"}, states(results, 2)
+
+
+def a_pod_that_is_deleted_leaves():
+    """As Kubernetes deletes it: SIGTERM, and the time of grace. The plan needs its rank no longer after that."""
+    for mode in ("job", "lws"):
+        with Cluster() as cluster:
+            plan = {"plan": [[0, 1], [0]], "options": {**SMALL, "iterations": 4000}}
+            names = cluster.make("less" + mode, {**PAIR, "mode": mode, "results": {"json": True}, "elastic": plan})
+            names.sort(key=lambda name: "master" in name)
+            cluster.start(*names)
+            cluster.wait_for(names[0], "-> start phase 0")
+            podman("stop", "-t", "30", f"{names[0]}-weft")
+            assert cluster.status(names[0]) == 0, cluster.log(names[0])
+            assert "left: agent 1 of job" in cluster.log(names[0]), cluster.log(names[0])
+            if mode == "lws":
+                cluster.wait_for(names[-1], "weft ended with status 0; this pod stays")
+                continue
+            expect(cluster, names[-1:])
+            assert states(cluster.results(names[-1]), 0) == {0: "passed", 1: "left"}
+
+
+def weft_that_is_killed_in_a_pod_of_a_leaderworkerset_starts_again():
+    with Cluster() as cluster:
+        plan = {"plan": [[0, 1], [0, 1]], "options": {**SMALL, "iterations": 4000}}
+        names = cluster.make("again", {**PAIR, "mode": "lws", "elastic": plan})
+        names.sort(key=lambda name: "master" in name)
+        cluster.start(*names)
+        cluster.wait_for(names[0], "-> start phase 0")
+        podman("exec", f"{names[0]}-weft", "/bin/sh", "-c",
+               "for p in /proc/[0-9]*; do read -r name <$p/comm; [ $name != weft ] || kill -9 ${p#/proc/}; done")
+        for name in names:
+            cluster.wait_for(name, "weft ended with status 0; this pod stays")
+        assert "weft was ended by signal 9, and starts again" in cluster.log(names[0]), cluster.log(names[0])
 
 
 def a_store_s_pod_that_is_restarted_costs_a_run_nothing():
@@ -66,7 +121,7 @@ def a_store_s_pod_that_is_restarted_costs_a_run_nothing():
 
 def a_pod_that_is_cut_off_is_named():
     with Cluster() as cluster:
-        plan = {"plan": [[0, 1]], "options": {**SMALL, "iterations": 1000000}}
+        plan = {"agents": "fixed", "plan": [[0, 1]], "options": {**SMALL, "iterations": 1000000}}
         names = cluster.make("cut", {**PAIR, "elastic": plan})
         cluster.start(*names)
         cluster.wait_for(names[0], "-> start phase 0")
@@ -120,6 +175,8 @@ need()
 try:
     main({test.__name__: test for test in (
         four_nodes_pass_a_classic_plan, a_killed_pod_ends_the_run_by_name_and_the_next_run_passes,
+        a_pod_that_is_killed_and_started_again_rejoins, a_pod_that_is_deleted_leaves,
+        weft_that_is_killed_in_a_pod_of_a_leaderworkerset_starts_again,
         a_store_s_pod_that_is_restarted_costs_a_run_nothing, a_pod_that_is_cut_off_is_named, the_other_jobs_pass,
         doctor_knows_the_way_between_pods, helm_test_s_pods_pass,
         a_pod_of_a_leaderworkerset_runs_once_and_stays)}, at_once=4)

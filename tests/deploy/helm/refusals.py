@@ -24,6 +24,7 @@ OUT_OF_RANGE = {
     "hidden": ({"deepep": {"hidden": 1000}}, "deepep.hidden"), "memory": ({"resources": {"limits": {"memory": "4 GB"}}},
                                                                         "resources.limits.memory"),
     "quantity": ({"resources": {"rdmaQuantity": "two"}}, "resources.rdmaQuantity"),
+    "agents": ({"elastic": {"agents": "some"}}, "elastic.agents"),
     "empty phase": ({"elastic": {"plan": [[]]}}, "elastic.plan"), "rank twice": ({"elastic": {"plan": [[1, 1]]}},
                                                                                "elastic.plan"),
     "members": ({"store": {"replicas": 2}}, "store.replicas"), "url": ({"store": {"url": "etcd:2379"}}, "store.url"),

@@ -9,6 +9,7 @@
 
 #include "plan/plan.h"
 #include "run/common/config_json.h"
+#include "run/common/current.h"
 #include "run/common/keys.h"
 #include "run/common/phase_record.h"
 #include "run/common/rank_env.h"
@@ -76,6 +77,7 @@ static const struct run_config sample = {
     .validate_phase_failures = true,
     .digests = true,
     .negative = RUN_NEGATIVE_LEAVE,
+    .agents = RUN_AGENTS_ELASTIC,
 };
 
 static void settings_come_back_from_json_as_they_were(void **state) {
@@ -94,6 +96,7 @@ static void settings_come_back_from_json_as_they_were(void **state) {
   assert_int_equal(read.left_out, 1u << RUN_FEATURE_ROUTES);
   assert_int_equal(read.combine_dtype, WEFT_EP_COMBINE_LOGFMT10);
   assert_int_equal(read.negative, RUN_NEGATIVE_LEAVE);
+  assert_int_equal(read.agents, RUN_AGENTS_ELASTIC);
   assert_true(read.digests);
   assert_string_equal(read.job, "kept");
   json_decref(json);
@@ -117,6 +120,35 @@ static void settings_with_any_field_missing_or_wrong_name_it(void **state) {
     json_decref(broken);
   }
   json_decref(json);
+}
+
+static void the_phase_and_the_losses_come_back_and_amend_the_plan(void **state) {
+  (void)state;
+  struct run_current current = {.phase = 1}, read = {.phase = 9};
+  struct plan *plan = NULL;
+  assert_int_equal(plan_from_text(&plan, "[[0,1],[0,1],[0,1]]", 19), 0);
+  assert_int_equal(run_current_add(&current, &(struct run_lost){0, 7, false}), 0); // whom the plan does not know
+  assert_int_equal(run_current_add(&current, &(struct run_lost){1, 1, true}), 0);
+  json_t *json = run_current_to_json(&current);
+  assert_int_equal(run_current_from_json(&read, json), 0);
+  assert_int_equal(read.phase, 1);
+  assert_int_equal(read.num_lost, 2);
+  assert_true(read.lost[1].leaves && !read.lost[0].leaves);
+  assert_true(run_current_has_lost(&read, 1, 1) && !run_current_has_lost(&read, 2, 1));
+  run_current_amend(&read, 0, plan);
+  assert_int_equal(plan_rank_role(plan, 1, 1), PLAN_NOT_MEMBER);
+  assert_int_equal(plan_rank_role(plan, 2, 1), PLAN_REJOINS);
+  json_object_set_new(json_array_get(json_object_get(json, "lost"), 1), "rank", json_integer(-1));
+  assert_int_equal(run_current_from_json(&read, json), WEFT_ERR_PROTOCOL);
+  assert_non_null(strstr(weft_last_error(), "lost"));
+  assert_int_equal(read.num_lost, 2);
+  json_object_del(json, "phase");
+  assert_int_equal(run_current_from_json(&read, json), WEFT_ERR_PROTOCOL);
+  assert_non_null(strstr(weft_last_error(), "phase"));
+  json_decref(json);
+  run_current_free(&current);
+  run_current_free(&read);
+  plan_free(plan);
 }
 
 static void a_seed_is_decimal_and_of_64_bits(void **state) {
@@ -418,6 +450,7 @@ int main(void) {
       cmocka_unit_test(a_job_name_is_checked),
       cmocka_unit_test(settings_come_back_from_json_as_they_were),
       cmocka_unit_test(settings_with_any_field_missing_or_wrong_name_it),
+      cmocka_unit_test(the_phase_and_the_losses_come_back_and_amend_the_plan),
       cmocka_unit_test(a_seed_is_decimal_and_of_64_bits),
       cmocka_unit_test(a_task_comes_back_from_text_with_and_without_secrets),
       cmocka_unit_test(a_task_comes_back_from_a_descriptor_once),

@@ -1,16 +1,30 @@
 #!/bin/sh
 # A pod of a LeaderWorkerSet starts its container again when that ends. This one runs weft once, and stays until the
 # pod is deleted, so that a run is one run: stay ARGUMENT...
-weft "$@" &
-child=$!
-trap 'kill -TERM $child' TERM INT
-wait $child
-status=$?
-# A signal ends the wait before weft has ended.
-while kill -0 $child 2>/dev/null; do
+# again ARGUMENT...: the same, but weft is started again where a signal ended it that was not for this pod, as for lack
+# of memory: it joins the run that goes on without it.
+told=
+status=0
+
+run() {
+  weft "$@" &
+  child=$!
+  trap 'told=yes; kill -TERM $child' TERM INT
   wait $child
   status=$?
+  # A signal ends the wait before weft has ended.
+  while kill -0 $child 2>/dev/null; do
+    wait $child
+    status=$?
+  done
+}
+
+run "$@"
+while [ "$0" = again ] && [ "$status" -gt 128 ] && [ -z "$told" ]; do
+  echo "weft was ended by signal $((status - 128)), and starts again"
+  run "$@"
 done
+if [ -n "$told" ]; then exit "$status"; fi
 echo "weft ended with status $status; this pod stays until it is deleted"
 echo "$status" >/tmp/status
 trap 'exit $status' TERM INT

@@ -91,7 +91,7 @@
 {{- $out = concat (list "elastic" "--job" (include "weft.testId" $root) "--num-processes" $perNode) $meeting -}}
 {{- if $master -}}
 {{- $agents := $v.elastic.numAgents | default $nodes | int -}}
-{{- $out = concat $out (list "--plan" "/etc/weft/plan.json" "--num-agents" (printf "%d" $agents)) -}}
+{{- $out = concat $out (list "--plan" "/etc/weft/plan.json" "--num-agents" (printf "%d" $agents) "--agents" $v.elastic.agents) -}}
 {{- $out = concat $out (include "weft.elasticOptions" $root | fromJson | include "weft.options" | fromJsonArray) -}}
 {{- if $v.results.json }}{{ $out = append $out "--json" }}{{ end -}}
 {{- end -}}
@@ -150,7 +150,8 @@ dict "root" $ "role" ROLE */}}
 {{- $v := .root.Values -}}
 {{- $command := list "weft" -}}
 {{- if eq $v.mode "lws" -}}
-{{- $command = list "/bin/sh" "-c" (.root.Files.Get "files/stay.sh") "stay" -}}
+{{- $again := and (eq .role "worker") (include "weft.comeAndGo" .root) -}}
+{{- $command = list "/bin/sh" "-c" (.root.Files.Get "files/stay.sh") (ternary "again" "stay" (not (empty $again))) -}}
 {{- else if and (eq $v.job "doctor") (eq .role "master") -}}
 {{- $command = list "/bin/sh" "-c" (.root.Files.Get "files/answer.sh") "answer" (include "weft.port" .root) (printf "%d" (int $v.doctor.listenSeconds)) -}}
 {{- end -}}

@@ -116,6 +116,11 @@ kueue.x-k8s.io/priority-class: {{ . | quote }}
 {{- end -}}
 {{- end }}
 
+{{/* Whether workers may come and go while the run goes on. */}}
+{{- define "weft.comeAndGo" -}}
+{{- if and (eq .Values.job "elastic") (eq .Values.elastic.agents "elastic") }}yes{{ end -}}
+{{- end }}
+
 {{- define "weft.secret" -}}
 {{- .Values.token.existingSecret | default (printf "%s-token" (include "weft.name" .)) -}}
 {{- end }}

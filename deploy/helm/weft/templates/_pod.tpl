@@ -219,12 +219,21 @@ spec:
 {{- define "weft.jobSpec" -}}
 {{- $v := .root.Values -}}
 {{- $worker := eq .role "worker" -}}
-{{- $restarts := int $v.workerRestarts -}}
+{{- $comeAndGo := include "weft.comeAndGo" .root -}}
+{{- $restarts := ternary (ternary 6 0 (not (empty $comeAndGo))) $v.workerRestarts (kindIs "invalid" $v.workerRestarts) | int -}}
 {{- if eq $v.job "doctor" }}{{ $restarts = max $restarts 2 }}{{ end -}} {{/* the master may not answer yet */}}
 completionMode: {{ ternary "Indexed" "NonIndexed" $worker }}
 completions: {{ .count }}
 parallelism: {{ .count }}
 backoffLimit: {{ ternary $restarts 0 $worker }}
+{{- if and $worker $comeAndGo $restarts }}
+podFailurePolicy: # a successor only for a worker that was killed: what weft ends with is the run's end
+  rules:
+    - {action: Ignore, onPodConditions: [{type: DisruptionTarget, status: "True"}]}
+    - action: FailJob
+      onExitCodes: {containerName: weft, operator: In, values: [1, 2, 3, 4, 5, 124]}
+      onPodConditions: [] # which Kubernetes before 1.31 wants to be there
+{{- end }}
 activeDeadlineSeconds: {{ int $v.activeDeadlineSeconds }}
 {{- if and (eq $v.mode "job") (not (kindIs "invalid" $v.ttlSecondsAfterFinished)) }}
 ttlSecondsAfterFinished: {{ int $v.ttlSecondsAfterFinished }}

@@ -122,11 +122,21 @@ class Cluster:
                               if s["spec"]["selector"].items() <= pod["metadata"]["labels"].items()]
         if "subdomain" in pod["spec"]:
             self.aliases[name] = [f"{document['metadata']['name']}-{number}.{pod['spec']['subdomain']}"]
-        podman("kube", "play", "--start=false", "--network", self.name, path)
+        self.play(name)
+        return name
+
+    def play(self, name):
+        """Makes the pod of the file, in this network by all its names."""
+        podman("kube", "play", "--start=false", "--network", self.name, self.files[name])
         infra = podman("pod", "inspect", name, "--format", "{{.InfraContainerID}}").stdout.strip()
         podman("network", "disconnect", self.name, infra)
         podman("network", "connect", *[f"--alias={a}" for a in self.aliases[name]], self.name, infra)
-        return name
+
+    def start_successor(self, name):
+        """As a Job does: another pod of the same template, in the place of one that was killed."""
+        podman("pod", "rm", "-f", "-t", "0", name)
+        self.play(name)
+        self.start(name)
 
     def keep_apart(self, spec, name):
         """podman makes a volume of each emptyDir, by its name, for all pods; in Kubernetes each pod has its own."""
@@ -153,7 +163,7 @@ class Cluster:
             podman("pod", "start", name)
 
     @staticmethod
-    def status(name, seconds=60):
+    def status(name, seconds=120):
         """The exit status of a pod's container, when it has ended."""
         try:
             return int(podman("wait", f"{name}-weft", timeout=seconds).stdout)
@@ -170,7 +180,7 @@ class Cluster:
         return json.loads(podman("logs", f"{name}-weft").stdout)
 
     @staticmethod
-    def wait_for(name, text, seconds=60):
+    def wait_for(name, text, seconds=120):
         end = time.monotonic() + seconds
         while text not in Cluster.log(name):
             assert time.monotonic() < end, f"{name} has not said '{text}': {Cluster.log(name)}"
