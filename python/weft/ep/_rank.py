@@ -34,7 +34,8 @@ class Rank:
 
     store: where the group agrees; prefix: of its keys, ending in "/". rank: its index (None: the lowest free one);
     founders: the ranks of the first view, this one among them; without any, it joins the group, or founds it alone if
-    there is none (never with join_only). All ranks of a group have the same capacity, max_tokens, hidden, topk,
+    there is none (never with join_only). ordered: on a GPU, never at once with others of this process that are so too,
+    and therefore with all processors. All ranks of a group have the same capacity, max_tokens, hidden, topk,
     experts_per_rank, dtype, combine_dtype, mode, window_bytes and memory. Types, memory and mode are names (``"fp8"``,
     ``"cuda"``) or members of `DType`, `CombineDType`, `Memory`, `Mode`. Times are in seconds. struct weft_ep_options
     says the rest.

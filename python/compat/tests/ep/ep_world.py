@@ -36,8 +36,8 @@ class World:
                        "GLOO_SOCKET_IFNAME": "lo", "PYTHONDONTWRITEBYTECODE": "1"}
         self.running[rank] = subprocess.Popen(
             [sys.executable, str(HERE / "ep_world.py"), self.module, function, str(rank), str(self.ranks),
-             str(self.store.port), self.device, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            env=environment)
+             str(self.store.port), self.device, *map(str, arguments)], stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, env=environment)
 
     def end(self, rank: int, want: int = 0) -> str:
         """Waits for a rank; what it has printed."""
