@@ -87,7 +87,8 @@ WHERE: dict[str, tuple[str, ...]] = {
     "weft_ep_result": ("c", "operation.cpp", "operation.h"), "weft_ep_route_options": ("options", "route.cpp"),
     "weft_ep_route_arrays": ("a", "route.cpp"), "weft_ep_route_info": ("info", "route.cpp"),
     "weft_ep_stats": ("s", "counters.cpp"), "weft_ep_peer_stats": ("s", "counters.cpp")}
-FLAGS = {"OPTION_JOIN_ONLY": "Rank:join_only", "OPTION_ORDERED": "Rank:ordered", "DISPATCH_RECYCLE": "Rank.dispatch:recycle",
+FLAGS = {"OPTION_JOIN_ONLY": "Rank:join_only", "OPTION_ORDERED": "Rank:ordered",
+         "DISPATCH_RECYCLE": "Rank.dispatch:recycle",
          "DISPATCH_CHECK_ROUTE": "Rank.dispatch:check_route", "RECV_KEEP_PLACES": "Rank.receive:keep_places",
          "RECV_ZERO_PADDING": "Rank.receive:zero_padding", "COMBINE_RENORMALIZE": "Rank.combine:renormalize",
          "COMBINE_KEEP": "Rank.combine:keep", "COMBINE_UNWEIGHTED": "Rank.combine:unweighted"}

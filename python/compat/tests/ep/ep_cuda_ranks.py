@@ -1,4 +1,4 @@
-"""What the ranks of test_cuda.py do: graphs, streams, memory and the names of kernels, each rank on a GPU of its own."""
+"""What the ranks of test_cuda.py do: graphs, streams, memory, names of kernels; each rank has a GPU of its own."""
 
 from __future__ import annotations
 
