@@ -86,6 +86,8 @@ size_t fake_area_bytes(const struct device_ep_options *options, char *why) {
 int fake_ep_open(struct device *device, const struct device_ep_options *options, struct device_ep **out, char *why) {
   if (getenv("FAKE_NO_ENGINE"))
     return fake_say(why, WEFT_ERR_LIMIT, "the fake has no engine");
+  if (getenv("FAKE_SHARED") && !options->ordered)
+    return fake_say(why, WEFT_ERR_LIMIT, "the fake has room for ordered engines alone");
   struct device_ep *ep = calloc(1, sizeof *ep);
   ep->device = device;
   ep->options = *options;

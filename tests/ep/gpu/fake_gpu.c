@@ -132,6 +132,21 @@ static void a_barrier_names_who_does_not_come(void **state) {
   weft_ep_close(eps[1]);
 }
 
+// The device hears of the flag: what it does with it takes a GPU (python/compat/tests/ep/test_cuda.py).
+static void ordered_ranks_are_opened_as_such(void **state) {
+  (void)state;
+  const int32_t founders[] = {0};
+  struct weft_ep_options options = fake_options(0, founders, 1);
+  setenv("FAKE_SHARED", "1", 1);
+  weft_ep_t *ep = NULL;
+  assert_int_equal(weft_ep_open(&ep, &options, DEADLINE_MS), WEFT_ERR_LIMIT);
+  assert_says("ordered engines alone");
+  options.flags = WEFT_EP_OPTION_ORDERED;
+  ep = fake_open(options);
+  unsetenv("FAKE_SHARED");
+  weft_ep_close(ep);
+}
+
 static void auto_without_an_engine_is_host_memory(void **state) {
   (void)state;
   struct weft_ep_options options = fake_options(0, NULL, 0);
@@ -298,6 +313,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(telling_waits_for_nobody_who_connects, fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(an_interrupted_wait_leaves_what_was_launched, fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(a_barrier_names_who_does_not_come, fake_open_store, fake_close_store),
+      cmocka_unit_test_setup_teardown(ordered_ranks_are_opened_as_such, fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(auto_without_an_engine_is_host_memory, fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(captured_launches_have_no_number_and_tell_nothing, fake_open_store,
                                       fake_close_store),
