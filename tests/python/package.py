@@ -71,7 +71,9 @@ def install(python, build, **more):
     defines = {"WEFT_BUILD_TREE": build, **more}
     if shutil.which("ccache"):
         defines["CMAKE_CXX_COMPILER_LAUNCHER"] = "ccache"
-    pip_install(python, PACKAGE, *[f"-Ccmake.define.{name}={value}" for name, value in defines.items()])
+    # Where the next run, and python_compat after python_package, finds what is compiled already.
+    pip_install(python, PACKAGE, f"-Cbuild-dir={build / 'python-build'}",
+                *[f"-Ccmake.define.{name}={value}" for name, value in defines.items()])
 
 
 def write_docs(python, build):
