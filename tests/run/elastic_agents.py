@@ -169,7 +169,8 @@ def an_agent_that_dies_while_its_ranks_join():
     with Meeting(Serve) as meeting, meeting.lead(*arguments, plan=plan) as lead:
         with meeting.follower(lead) as one, meeting.follower(lead) as other:
             followers = [one, other]
-            wait_for("ranks that join", lambda: any((run.path / "rank-4.log").exists() for run in followers))
+            logs = ("rank-4.log", "rank-5.log")
+            wait_for("ranks that join", lambda: all(any((run.path / log).exists() for run in followers) for log in logs))
             for run in followers:
                 os.kill(run.process.pid, signal.SIGKILL)
             with meeting.follower(lead, slots=4) as successor:
