@@ -170,7 +170,8 @@ def an_agent_that_dies_while_its_ranks_join():
         with meeting.follower(lead) as one, meeting.follower(lead) as other:
             followers = [one, other]
             logs = ("rank-4.log", "rank-5.log")
-            wait_for("ranks that join", lambda: all(any((run.path / log).exists() for run in followers) for log in logs))
+            wait_for("ranks that join", lambda: all(any((run.path / name).exists() for run in followers)
+                                                   for name in logs))
             for run in followers:
                 os.kill(run.process.pid, signal.SIGKILL)
             with meeting.follower(lead, slots=4) as successor:
