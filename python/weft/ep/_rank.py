@@ -179,8 +179,8 @@ class Rank:
         src_token; with RANK_MAJOR local_expert and weights for `topk` (default: the group's); with PACKED slot and
         expert_end; with in_place rows_at in the place of x: the addresses of the rows, which stay in the windows. On
         CUDA memory the caller gives them. bf16 is made as uint16, fp8 as uint8. row_bytes, scale_bytes: of OPAQUE."""
-        order = Layout(Layout.of(layout))
-        kind = DType(DType.of(dtype)) if dtype is not None else self.dtype
+        order = Layout.member(layout)
+        kind = DType.member(dtype) if dtype is not None else self.dtype
         room = self.max_tokens * self.capacity if rows is None else rows
         if self._host:
             make_arrays(self, arrays, order, kind, room, topk or self.topk, row_bytes, scale_bytes, in_place)

@@ -19,34 +19,36 @@ class Receive:
     shapes are those of struct weft_ep_recv_args.
     """
 
-    FIELDS = ("x", "scales", "counts", "src_rank", "src_token", "range", "local_expert", "weights", "expert_total",
-              "wait_ns", "slot", "expert_end", "lost", "told", "rows_at")
+    FIELDS = frozenset(("x", "scales", "counts", "src_rank", "src_token", "range", "local_expert", "weights",
+                        "expert_total", "wait_ns", "slot", "expert_end", "lost", "told", "rows_at"))
+
+    x: Array = None
+    scales: Array = None
+    counts: Array = None
+    src_rank: Array = None
+    src_token: Array = None
+    range: Array = None
+    local_expert: Array = None
+    weights: Array = None
+    expert_total: Array = None
+    wait_ns: Array = None
+    slot: Array = None
+    expert_end: Array = None
+    lost: Array = None
+    rows_at: Array = None
 
     def __init__(self, rank: Rank, layout: Any, rows: int, dtype: Any, row_bytes: int, scale_bytes: int,
                  alignment: int, flags: int, arrays: dict[str, Array]) -> None:
-        unknown = set(arrays) - set(self.FIELDS)
-        if unknown:
-            raise TypeError(f"receive: there is no {', '.join(sorted(unknown))}, but {', '.join(self.FIELDS)}")
-        self.x = arrays.get("x")
-        self.scales = arrays.get("scales")
-        self.counts = arrays.get("counts")
-        self.src_rank = arrays.get("src_rank")
-        self.src_token = arrays.get("src_token")
-        self.range = arrays.get("range")
-        self.local_expert = arrays.get("local_expert")
-        self.weights = arrays.get("weights")
-        self.expert_total = arrays.get("expert_total")
-        self.wait_ns = arrays.get("wait_ns")
-        self.slot = arrays.get("slot")
-        self.expert_end = arrays.get("expert_end")
-        self.lost = arrays.get("lost")
-        self.rows_at = arrays.get("rows_at")
+        if not self.FIELDS.issuperset(arrays):
+            raise TypeError(f"receive: there is no {', '.join(sorted(arrays.keys() - self.FIELDS))}, but "
+                            f"{', '.join(sorted(self.FIELDS))}")
+        self.__dict__.update(arrays)  # `told` is reached by its property alone
         self.told_array = arrays.get("told")
-        self.layout = Layout(Layout.of(layout))
+        self.layout = Layout.member(layout)
         """how the rows are laid out"""
         self.rows = rows
         """the room"""
-        self._handle = _weft.receive(rank._handle, int(self.layout), rows, DType.of(dtype), row_bytes, scale_bytes,
+        self._handle = _weft.receive(rank._handle, self.layout, rows, DType.of(dtype), row_bytes, scale_bytes,
                                      alignment, flags, arrays)
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 Array = Any
 """An array of any framework, or a `weft.Buffer` of one."""
@@ -12,10 +12,15 @@ BLOCK = 128
 """values that share one fp8 scale"""
 
 
+_Member = TypeVar("_Member", bound="_Named")
+
+
 class _Named(enum.IntEnum):
     @classmethod
     def of(cls, value: Any) -> int:
         """The number of a name such as ``"bf16"``, of a member or of a number."""
+        if value.__class__ is cls:
+            return value
         if isinstance(value, str):
             try:
                 return int(cls[value.upper()])
@@ -23,6 +28,11 @@ class _Named(enum.IntEnum):
                 names = ", ".join(name.lower() for name in cls.__members__)
                 raise ValueError(f"{cls.__name__}: there is no {value!r}, but {names}") from None
         return int(cls(value))
+
+    @classmethod
+    def member(cls: type[_Member], value: Any) -> _Member:
+        """The member of a name, of a member or of a number."""
+        return value if value.__class__ is cls else cls(cls.of(value))
 
 
 class DType(_Named):
