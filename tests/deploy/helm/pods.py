@@ -9,6 +9,7 @@ from chart import main
 from cluster import Cluster, done, need, podman
 
 SMALL = {"hidden-dim": 512, "iterations": 5, "num-tokens": 16}
+LONG = {**SMALL, "iterations": 12000}  # phases of seconds: what happens in one has come before its end
 FOUR = {"nodes": 4, "ranksPerNode": 2, "results": {"json": True}, "startupTimeoutSeconds": 60}
 PAIR = {"nodes": 2, "ranksPerNode": 1, "startupTimeoutSeconds": 60}
 
@@ -56,7 +57,7 @@ def states(results, phase):
 def a_pod_that_is_killed_and_started_again_rejoins():
     """Its rank is lost in one phase, and back in the next one."""
     with Cluster() as cluster:
-        plan = {"plan": [[0, 1, 2], [0, 1, 2], [0, 1, 2]], "options": {**SMALL, "iterations": 4000}}
+        plan = {"plan": [[0, 1, 2], [0, 1, 2], [0, 1, 2]], "options": LONG}
         names = cluster.make("back", {**FOUR, "nodes": 3, "ranksPerNode": 1, "elastic": plan})
         cluster.start(*names)
         cluster.wait_for(names[0], "-> start phase 1")
@@ -75,7 +76,7 @@ def a_pod_that_is_deleted_leaves():
     """As Kubernetes deletes it: SIGTERM, and the time of grace. The plan needs its rank no longer after that."""
     for mode in ("job", "lws"):
         with Cluster() as cluster:
-            plan = {"plan": [[0, 1], [0]], "options": {**SMALL, "iterations": 4000}}
+            plan = {"plan": [[0, 1], [0]], "options": LONG}
             names = cluster.make("less" + mode, {**PAIR, "mode": mode, "results": {"json": True}, "elastic": plan})
             names.sort(key=lambda name: "master" in name)
             cluster.start(*names)
@@ -92,7 +93,7 @@ def a_pod_that_is_deleted_leaves():
 
 def weft_that_is_killed_in_a_pod_of_a_leaderworkerset_starts_again():
     with Cluster() as cluster:
-        plan = {"plan": [[0, 1], [0, 1]], "options": {**SMALL, "iterations": 4000}}
+        plan = {"plan": [[0, 1], [0, 1]], "options": LONG}
         names = cluster.make("again", {**PAIR, "mode": "lws", "elastic": plan})
         names.sort(key=lambda name: "master" in name)
         cluster.start(*names)
