@@ -57,10 +57,13 @@ int cuda_launch_answers(const struct cuda_answers_args *args, uint32_t blocks, b
   answers_launch launch_args;
   launch_args.args = *args;
   // The experts' rows of a token are many more than its answers; where they have been added up, both ends move as much.
-  uint32_t first = args->rank_major ? blocks / 2 : blocks * 3 / 4;
+  // Of those, 16 of 24 processors and 48 of 64 answer: so channels go round in three and in two turns without rest.
+  uint32_t first = args->rank_major ? blocks / 2 : blocks < 48 ? blocks * 2 / 3 : blocks * 3 / 4;
   launch_args.answerers = first ? first : 1;
   float work = (float)args->flow.hidden / 7168.0f;
   launch_args.answers = flow_role_of(launch_args.answerers, ANSWERS_WARPS, (args->rank_major ? 1.0f : 4.0f) * work);
+  if (!args->rank_major && launch_args.answerers * (ANSWERS_WARPS / 8) * 2 >= CUDA_CHANNELS)
+    launch_args.answers = {ANSWERS_WARPS, 8}; // two turns of large crews take less than one of small ones
   launch_args.adds = flow_role_of(blocks - launch_args.answerers, ANSWERS_WARPS, 1.5f * work);
   void *params[] = {&launch_args};
   const void *kernel = args->rank_major ? (const void *)answers_kernel<true> : (const void *)answers_kernel<false>;
