@@ -4,6 +4,7 @@
 The base is this machine's Debian release, by debootstrap, kept in build/tools. The image for development is the root in
 which the packages are installed, used and removed.
 """
+import concurrent.futures
 import json
 import pathlib
 import re
@@ -50,13 +51,16 @@ find / -xdev -path /source -prune -o -path /usr/share/weft/sbom.spdx -prune -o -
 
 
 def setUpModule():
-    global podman, packages, spare
+    global podman, packages, spare, images
     containers.require()
     podman = containers.Podman()
     unittest.addModuleCleanup(podman.close)
     spare = tempfile.TemporaryDirectory()
     unittest.addModuleCleanup(spare.cleanup)
     packages = containers.make_packages(BUILD, spare.name)
+    makers = concurrent.futures.ThreadPoolExecutor(2)  # most of the time goes into dpkg, which has one thread
+    unittest.addModuleCleanup(makers.shutdown)
+    images = {tag: makers.submit(build, kind, tag) for kind, tag in (("dev", DEVELOPMENT), ("runtime", RUNTIME))}
 
 
 def build(kind, tag, status=0):
@@ -83,7 +87,7 @@ class Arguments(unittest.TestCase):
 class Runtime(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        build("runtime", RUNTIME)
+        images[RUNTIME].result()
         cls.facts = json.loads(podman("image", "inspect", RUNTIME))[0]
         saved = BUILD / "weft-image.tar"  # for the test of pods
         saved.unlink(missing_ok=True)
@@ -168,7 +172,7 @@ class Runtime(unittest.TestCase):
 
 class Development(unittest.TestCase):
     def test_packages_serve_a_compiler_and_go_away(self):
-        build("dev", DEVELOPMENT)
+        images[DEVELOPMENT].result()
         said = podman("run", "--rm", *ALONE, "--volume", f"{containers.SOURCE}:/source:ro", "--volume",
                       f"{containers.SOURCE}/tests/install/consumer:/consumer:ro", DEVELOPMENT, "sh", "-c", USE)
         self.assertRegex(said, r"^(weft \d+\.\d+\.\d+\n){4}$", "what is left after the packages are removed")

@@ -19,8 +19,9 @@ class Receive:
     shapes are those of struct weft_ep_recv_args.
     """
 
-    FIELDS = frozenset(("x", "scales", "counts", "src_rank", "src_token", "range", "local_expert", "weights",
-                        "expert_total", "wait_ns", "slot", "expert_end", "lost", "told", "rows_at"))
+    FIELDS = ("x", "scales", "counts", "src_rank", "src_token", "range", "local_expert", "weights", "expert_total",
+              "wait_ns", "slot", "expert_end", "lost", "told", "rows_at")
+    _NAMES = frozenset(FIELDS)
 
     x: Array = None
     scales: Array = None
@@ -39,9 +40,9 @@ class Receive:
 
     def __init__(self, rank: Rank, layout: Any, rows: int, dtype: Any, row_bytes: int, scale_bytes: int,
                  alignment: int, flags: int, arrays: dict[str, Array]) -> None:
-        if not self.FIELDS.issuperset(arrays):
-            raise TypeError(f"receive: there is no {', '.join(sorted(arrays.keys() - self.FIELDS))}, but "
-                            f"{', '.join(sorted(self.FIELDS))}")
+        if not self._NAMES.issuperset(arrays):
+            raise TypeError(f"receive: there is no {', '.join(sorted(arrays.keys() - self._NAMES))}, but "
+                            f"{', '.join(self.FIELDS)}")
         self.__dict__.update(arrays)  # `told` is reached by its property alone
         self.told_array = arrays.get("told")
         self.layout = Layout.member(layout)

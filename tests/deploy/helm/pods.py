@@ -10,8 +10,8 @@ from cluster import Cluster, done, need, podman
 
 SMALL = {"hidden-dim": 512, "iterations": 5, "num-tokens": 16}
 LONG = {**SMALL, "iterations": 12000}  # phases of seconds: what happens in one has come before its end
-FOUR = {"nodes": 4, "ranksPerNode": 2, "results": {"json": True}, "startupTimeoutSeconds": 60}
-PAIR = {"nodes": 2, "ranksPerNode": 1, "startupTimeoutSeconds": 60}
+FOUR = {"nodes": 4, "ranksPerNode": 2, "results": {"json": True}, "startupTimeoutSeconds": 120}
+PAIR = {"nodes": 2, "ranksPerNode": 1, "startupTimeoutSeconds": 120}
 
 
 def expect(cluster, names, status=0):
