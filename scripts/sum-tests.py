@@ -25,7 +25,6 @@ import sys
 import textwrap
 import xml.etree.ElementTree as xml
 
-OUTCOMES = ("passed", "failed", "skipped", "unsteady")
 WIDTH = 120
 SLOWEST = 10
 FAST_S = 10  # what a test of the stage fast may take

@@ -2,7 +2,6 @@
 """Pages in a headless Chromium: what they show is what the results say, and nothing in results becomes markup."""
 import json
 import pathlib
-import sys
 import tempfile
 import unittest
 
@@ -388,11 +387,5 @@ class Pages(tool.ToolTest):
 
 
 if __name__ == "__main__":
-    PROGRAM = browser.find()
-    if not PROGRAM:
-        print("skipped: no chromium here (scripts/install-deps.sh --test installs it)")
-        sys.exit(77)
-    if browser.no_pages(tool.weft):
-        print("skipped: " + browser.no_pages(tool.weft))
-        sys.exit(77)
+    PROGRAM = browser.require(tool.weft)
     unittest.main()

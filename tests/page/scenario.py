@@ -92,13 +92,7 @@ class Scenario(tool.ToolTest):
 
 
 if __name__ == "__main__":
-    PROGRAM = browser.find()
-    if not PROGRAM:
-        print("skipped: no chromium here (scripts/install-deps.sh --test installs it)")
-        sys.exit(77)
-    if browser.no_pages(tool.weft):
-        print("skipped: " + browser.no_pages(tool.weft))
-        sys.exit(77)
+    PROGRAM = browser.require(tool.weft)
     if "no tomlplusplus" in tool.weft("slurm", "verify", tool.SOURCE / "tests/slurm/golden/system.toml").stderr:
         print("skipped: this build has no tomlplusplus")
         sys.exit(77)

@@ -16,7 +16,7 @@ from typing import Any, Callable
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-from low_latency import span
+from low_latency import begin, span
 
 import deep_ep
 from deep_ep.utils.math import per_token_cast_to_fp8
@@ -63,13 +63,7 @@ class Calls:
 
 def run_rank(rank: int, options: argparse.Namespace, meeting: str) -> None:
     """One rank."""
-    cuda = torch.cuda.is_available()
-    device = f"cuda:{rank}" if cuda else "cpu"
-    if cuda:
-        torch.cuda.set_device(rank)
-    else:
-        torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=options.ranks)
+    cuda, device = begin(rank, options, meeting)
     os.environ.setdefault("WEFT_EP_MAX_TOKENS", str(options.tokens))
     deep_ep.Buffer.set_num_sms(options.sms)
     buffer = deep_ep.Buffer(dist.group.WORLD, explicitly_destroy=True)

@@ -40,6 +40,18 @@ def span(cuda: bool, count: int, run: Callable[[], Any]) -> tuple[float, float]:
     return first.elapsed_time(last) * 1e3 / count, called
 
 
+def begin(rank: int, options: argparse.Namespace, meeting: str) -> tuple[bool, str]:
+    """Starts a rank; whether it has a GPU, and its device."""
+    cuda = torch.cuda.is_available()
+    device = f"cuda:{rank}" if cuda else "cpu"
+    if cuda:
+        torch.cuda.set_device(rank)
+    else:
+        torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=options.ranks)
+    return cuda, device
+
+
 def make_pair(options: argparse.Namespace, buffer: deep_ep.Buffer, rank: int, device: str) -> Callable[[], Any]:
     """A dispatch of random tokens, and the combine that answers it."""
     experts = options.experts * options.ranks
@@ -69,13 +81,7 @@ def capture(pair: Callable[[], Any]) -> Callable[[], Any]:
 
 def run_rank(rank: int, options: argparse.Namespace, meeting: str) -> None:
     """One rank."""
-    cuda = torch.cuda.is_available()
-    device = f"cuda:{rank}" if cuda else "cpu"
-    if cuda:
-        torch.cuda.set_device(rank)
-    else:
-        torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=options.ranks)
+    cuda, device = begin(rank, options, meeting)
     buffer = deep_ep.Buffer(dist.group.WORLD, low_latency_mode=True, explicitly_destroy=True)
     pair = make_pair(options, buffer, rank, device)
     figures = {}

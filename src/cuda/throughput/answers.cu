@@ -62,8 +62,9 @@ int cuda_launch_answers(const struct cuda_answers_args *args, uint32_t blocks, b
   launch_args.answerers = first ? first : 1;
   float work = (float)args->flow.hidden / 7168.0f;
   launch_args.answers = flow_role_of(launch_args.answerers, ANSWERS_WARPS, (args->rank_major ? 1.0f : 4.0f) * work);
-  if (!args->rank_major && launch_args.answerers * (ANSWERS_WARPS / 8) * 2 >= CUDA_CHANNELS)
-    launch_args.answers = {ANSWERS_WARPS, 8}; // two turns of large crews take less than one of small ones
+  uint32_t large = launch_args.answerers * (ANSWERS_WARPS / 8); // crews of eight warps
+  if (!args->rank_major && large < CUDA_CHANNELS && 2 * large >= CUDA_CHANNELS)
+    launch_args.answers = {ANSWERS_WARPS, 8}; // two turns of them take less than one of small crews
   launch_args.adds = flow_role_of(blocks - launch_args.answerers, ANSWERS_WARPS, 1.5f * work);
   void *params[] = {&launch_args};
   const void *kernel = args->rank_major ? (const void *)answers_kernel<true> : (const void *)answers_kernel<false>;

@@ -176,8 +176,8 @@ int cuda_launch_rows(const struct cuda_rows_args *args, uint32_t blocks, bool ea
   others = blocks - launch_args.senders;
   float sent = (float)a.shape.in_bytes / 7168.0f, laid = (float)a.shape.value_bytes / 7168.0f;
   launch_args.sends = flow_role_of(launch_args.senders, ROWS_WARPS, 0.6f * sent);
-  launch_args.receives = flow_role_of(others, ROWS_WARPS / 2, (by_rank ? 0.5f : 1.8f) * laid);
-  launch_args.owns = flow_role_of(others, ROWS_WARPS / 2, (!by_rank ? 1.8f : a.shape.casts ? 0.9f : 0.5f) * sent);
+  launch_args.receives = flow_role_of(others, ROWS_WARPS / 2, (by_rank ? 0.6f : 1.8f) * laid);
+  launch_args.owns = flow_role_of(others, ROWS_WARPS / 2, (!by_rank ? 1.8f : a.shape.casts ? 0.9f : 0.6f) * sent);
   void *params[] = {&launch_args};
   const void *kernel = a.shape.casts ? (const void *)rows_kernel<true> : (const void *)rows_kernel<false>;
   return launch(kernel, params, blocks, ROWS_WARPS * WARP, flow_memory(ROWS_WARPS), early, stream);

@@ -7,6 +7,7 @@ import select
 import shutil
 import signal
 import subprocess
+import sys
 import time
 
 DEADLINE_S = 60
@@ -32,6 +33,17 @@ def no_pages(weft):
     if "libjs-chart.js" in asked.stderr:
         return "this weft was compiled without the chart library libjs-chart.js"
     return None
+
+
+def require(weft):
+    """The program. Without it, or where `weft` makes no pages, the test is skipped."""
+    program = find()
+    why = None if program else "no chromium here (scripts/install-deps.sh --test installs it)"
+    why = why or no_pages(weft)
+    if why:
+        print("skipped: " + why)
+        sys.exit(77)
+    return program
 
 
 class Browser:

@@ -79,6 +79,18 @@ def streams(rank: int, ranks: int, store: Any) -> None:
     finish(buffer)
 
 
+def low_latency_pair(buffer: Any, mine: tuple[torch.Tensor, ...], ranks: int) -> Callable[[], None]:
+    """A dispatch of a rank's tokens, and a combine that answers it."""
+    x, topk_idx, weights = mine
+    y = torch.ones((E, ranks * T, H), dtype=torch.bfloat16)
+
+    def operate() -> None:
+        handle = buffer.low_latency_dispatch(x, topk_idx, T, E * ranks)[2]
+        buffer.low_latency_combine(y, topk_idx, weights, handle)
+
+    return operate
+
+
 def steady(operate: Callable[[], Any], what: str) -> None:
     """That operations take no memory of the GPU once a few have run: neither torch's allocator, nor the library."""
     for _ in range(5):
@@ -99,19 +111,13 @@ def memory(rank: int, ranks: int, store: Any) -> None:
     """No allocation in the steady state, at low latency and at high throughput."""
     buffer, inputs = begin(rank, ranks, store)
     x, topk_idx, weights = inputs[rank]
-    y = torch.ones((E, ranks * T, H), dtype=torch.bfloat16)
-
-    def low_latency() -> None:
-        handle = buffer.low_latency_dispatch(x, topk_idx, T, E * ranks)[2]
-        buffer.low_latency_combine(y, topk_idx, weights, handle)
-
     layout = layout_of(buffer, topk_idx, ranks)
 
     def high_throughput() -> None:
         received, _, _, _, handle, _ = buffer.dispatch(x, topk_idx=topk_idx, topk_weights=weights, **layout)
         buffer.combine(received, handle)
 
-    steady(low_latency, "low latency")
+    steady(low_latency_pair(buffer, inputs[rank], ranks), "low latency")
     steady(high_throughput, "high throughput")
     finish(buffer)
 
@@ -122,10 +128,6 @@ def kernels(rank: int, ranks: int, store: Any) -> None:
     x, topk_idx, weights = inputs[rank]
     y = torch.ones((E, ranks * T, H), dtype=torch.bfloat16)
 
-    def operate() -> None:
-        handle = buffer.low_latency_dispatch(x, topk_idx, T, E * ranks)[2]
-        buffer.low_latency_combine(y, topk_idx, weights, handle)
-
     def hooked() -> None:
         _, _, handle, _, hook = buffer.low_latency_dispatch(x, topk_idx, T, E * ranks, return_recv_hook=True)
         hook()
@@ -133,6 +135,7 @@ def kernels(rank: int, ranks: int, store: Any) -> None:
         hook()
 
     dist.barrier()
+    operate = low_latency_pair(buffer, inputs[rank], ranks)
     dispatch, combine = bench_kineto(operate, ("dispatch", "combine"), num_tests=10)
     assert 0 < dispatch < 1 and 0 < combine < 1
     halves = bench_kineto(hooked, ("dispatch", "combine"), num_tests=10, num_kernels_per_period=2)
