@@ -135,6 +135,14 @@ __device__ __forceinline__ void load_shared_wait() {
   asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
+// This thread's loads since the last such call are a group; and all groups are there but the newest N.
+__device__ __forceinline__ void load_shared_commit() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+template <int N> __device__ __forceinline__ void load_shared_wait_but() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+
 // --- shared memory by its 32-bit address, which a compiler otherwise makes anew at each access ---
 
 __device__ __forceinline__ uint32_t shared_address(const void *p) {
@@ -205,12 +213,17 @@ __device__ __forceinline__ void fence_system() {
   asm volatile("fence.acq_rel.sys;" ::: "memory");
 }
 
-// --- bulk copies from shared memory (Hopper and later): one thread issues them, and waits for its own ---
+// --- bulk copies between shared memory and global (Hopper and later): a thread waits for those to global memory that
+// it has issued; whoever looks at its barrier, for those to shared memory ---
 
 #if __CUDA_ARCH__ >= 900
 // Orders this thread's stores to shared memory before bulk copies that are issued after a barrier.
 __device__ __forceinline__ void bulk_fence() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+// Orders what this thread has acquired in global memory before bulk copies from there.
+__device__ __forceinline__ void bulk_fence_global() {
+  asm volatile("fence.proxy.async.global;" ::: "memory");
 }
 
 // `size`: a multiple of 16, as are the addresses.
@@ -232,6 +245,38 @@ __device__ __forceinline__ void bulk_wait_read() {
 // The copies so far have arrived.
 __device__ __forceinline__ void bulk_wait() {
   asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
+// Those have that were committed before the newest group.
+__device__ __forceinline__ void bulk_wait_older() {
+  asm volatile("cp.async.bulk.wait_group 1;" ::: "memory");
+}
+
+// A barrier that completes with the bulk copies whose bytes expect_bulk() announces; its phases are 0, 1, 0 ...
+__device__ __forceinline__ void init_bulk(uint64_t *barrier) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\nfence.mbarrier_init.release.cluster;" ::"r"(
+                   (uint32_t)__cvta_generic_to_shared(barrier))
+               : "memory");
+}
+__device__ __forceinline__ void expect_bulk(uint64_t *barrier, uint32_t size) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
+                   (uint32_t)__cvta_generic_to_shared(barrier)),
+               "r"(size)
+               : "memory");
+}
+__device__ __forceinline__ void bulk_load(void *to, const void *from, uint32_t size, uint64_t *barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                   (uint32_t)__cvta_generic_to_shared(to)),
+               "l"(from), "r"(size), "r"((uint32_t)__cvta_generic_to_shared(barrier))
+               : "memory");
+}
+__device__ __forceinline__ void await_bulk(uint64_t *barrier, uint32_t phase) {
+  uint32_t done, at = (uint32_t)__cvta_generic_to_shared(barrier);
+  do
+    asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
+                 : "=r"(done)
+                 : "r"(at), "r"(phase)
+                 : "memory");
+  while (!done);
 }
 #endif
 

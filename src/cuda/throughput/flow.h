@@ -23,7 +23,7 @@
 #include "cuda/kernels/layout.h"
 
 enum {
-  CUDA_CHANNELS = 192,   // divided without rest by 8, 12, 16, 24, 32, 48, 64 and 96 processors
+  CUDA_CHANNELS = 180,   // of 24 processors: 15 warps of 12, or 23 of 8, serve one each
   CUDA_LEAST_PLACES = 3, // both ends have one row in hand of which they have not told
 };
 

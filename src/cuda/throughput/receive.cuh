@@ -5,6 +5,7 @@
 #include "cuda/throughput/places.cuh"
 
 struct row_receiver {
+  static constexpr bool WRITES = false;
   struct channel channel;
   const cuda_rows_args &args;
   const flow_kernel &kernel;
@@ -46,7 +47,7 @@ struct row_receiver {
       entry = ptx::load_pair(line + 8 + 8 * lane);
   }
 
-  __device__ __forceinline__ found_job find(mover_job &job) {
+  __device__ __forceinline__ found_job find(row_job &job) {
     uint32_t lane = channel.lane, K = args.topk;
     if (seat == DEVICE_SEATS) {
       uint64_t ended, found = channel.there(open, &ended);
@@ -109,13 +110,14 @@ struct row_receiver {
     return JOB_READY;
   }
 
-  __device__ __forceinline__ void finished(const mover_job &job, bool) {
+  __device__ __forceinline__ void finished(const row_job &job) {
     if (channel.lane == 0)
       channel.give_credit(job.source, channel.base + job.token + 1);
   }
   __device__ __forceinline__ void flush() {}
   // [warp]
   __device__ __forceinline__ void end() {
+    channel.settle();
 #pragma unroll
     for (uint32_t h = 0; h < 2; h++) {
       uint32_t seat = channel.lane + h * WARP;

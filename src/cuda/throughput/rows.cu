@@ -8,12 +8,10 @@
 
 namespace {
 
-enum { LINES = 14 }; // of a packet: a row of 7168 bytes is one
-
 struct rows_launch {
   cuda_rows_args args;
   uint32_t senders; // blocks, the first ones
-  flow_role sends, receives, owns;
+  uint32_t stage;   // bytes of a warp's
 };
 
 // A pair that came: its rows stay, and its selections are in them. [a thread]
@@ -63,20 +61,20 @@ __device__ __noinline__ void fill_lost(const cuda_rows_args &args, const flow_ke
   }
 }
 
-template <bool CAST, bool RING> struct mover {
+template <bool CAST> struct caster {
   const cuda_rows_args &args;
   uint32_t scale_stride;
-  __device__ __forceinline__ void operator()(const mover_job &job, mover_share share) const {
+  __device__ __forceinline__ void put(const stage &stage, const row_job &job, uint32_t begin, uint32_t count) const {
     if (CAST)
-      cast_row(job, args.flow.hidden, args.shape.casts, scale_stride, share);
+      cast_piece(stage, job, begin, count, args.flow.hidden / CUDA_BLOCK, args.shape.casts, scale_stride);
     else
-      move_row<LINES, RING>(job, args.shape.value_bytes, share);
+      stage.store(job, begin, count);
   }
 };
 
 template <bool CAST>
 __global__ __launch_bounds__(ROWS_WARPS *WARP, 1) void rows_kernel(const __grid_constant__ rows_launch launch) {
-  extern __shared__ channel_memory memory[];
+  extern __shared__ __align__(CUDA_LINE) char shared[];
   __shared__ flow_kernel kernel;
   __shared__ places_table table;
   const cuda_rows_args &args = launch.args;
@@ -84,16 +82,25 @@ __global__ __launch_bounds__(ROWS_WARPS *WARP, 1) void rows_kernel(const __grid_
   begin_flow(kernel, args.state, args.op, args.route);
   uint64_t mine = 1ull << kernel.op.self, others = kernel.seats & ~mine;
   uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, half = ROWS_WARPS / 2;
+  channel_memory *memories = (channel_memory *)(shared + (size_t)ROWS_WARPS * launch.stage), &memory = memories[warp];
+  stage stage(shared + (size_t)warp * launch.stage, &memory.arrived, launch.stage);
+  row_pieces given(args.shape.in_bytes, launch.stage), travelling(args.shape.value_bytes, launch.stage);
+  begin_telling(memory);
+  __syncthreads();
   bool sends = blockIdx.x < launch.senders;
   if (sends) {
-    crew crew(0, launch.senders, 0, launch.sends.warps, launch.sends.crew);
-    if (crew.works)
-      run_channels<row_sender<CAST>>(crew, memory, mover<CAST, false>{args, 1}, args, kernel);
+    if (warp < ROWS_WARPS - 1)
+      run_channels<row_sender<CAST>>(
+          channel_share(0, launch.senders, 0, ROWS_WARPS - 1), memory,
+          [&](row_sender<CAST> &role) { move_rows(role, stage, given, caster<CAST>{args, 1}); }, args, kernel);
+    else
+      tell_readers(kernel, args.flow, false, memories, ROWS_WARPS - 1);
   } else {
-    crew receivers(launch.senders, gridDim.x - launch.senders, 0, launch.receives.warps, launch.receives.crew);
-    crew owners(launch.senders, gridDim.x - launch.senders, half, launch.owns.warps, launch.owns.crew);
+    uint32_t blocks = gridDim.x - launch.senders;
+    channel_share receivers(launch.senders, blocks, 0, half), owners(launch.senders, blocks, half, half);
+    bool receives = warp < half;
     // Whatever was sent before this operation is not read any more.
-    if (receivers.works && receivers.warp == 0)
+    if (receives)
       for (uint32_t c = receivers.index; c < CUDA_CHANNELS; c += receivers.count)
         for (uint32_t seat = lane; seat < DEVICE_SEATS; seat += WARP)
           if (has(others, seat))
@@ -107,11 +114,17 @@ __global__ __launch_bounds__(ROWS_WARPS *WARP, 1) void rows_kernel(const __grid_
       uint32_t seat = kernel.op.by_rank[i];
       sources |= (uint64_t)(kernel.op.rows[seat] > 0) << seat;
     }
-    if (receivers.works)
-      run_channels<row_receiver>(receivers, memory, mover<false, true>{args, 1}, args, kernel, table, sources & others);
-    else if (owners.works)
-      run_channels<own_rows<CAST>>(owners, memory, mover<CAST, false>{args, args.out_scale_block_stride}, args, kernel,
-                                   table);
+    if (receives)
+      run_channels<row_receiver>(
+          receivers, memory, [&](row_receiver &role) { move_rows(role, stage, travelling, as_it_is()); }, args, kernel,
+          table, sources & others);
+    else
+      run_channels<own_rows<CAST>>(
+          owners, memory,
+          [&](own_rows<CAST> &role) {
+            move_rows(role, stage, given, caster<CAST>{args, args.out_scale_block_stride});
+          },
+          args, kernel, table);
   }
   // The last block looks whether all has come that headers said.
   __syncthreads();
@@ -170,17 +183,12 @@ int cuda_launch_rows(const struct cuda_rows_args *args, uint32_t blocks, bool ea
   if (!a.out_scale_expert_stride)
     a.out_scale_expert_stride = (uint64_t)a.rows * a.out_scale_row_stride;
   a.alignment = a.alignment ? a.alignment : 1;
-  bool by_rank = a.layout == WEFT_EP_RANK_MAJOR;
-  uint32_t others;
-  launch_args.senders = senders_of(blocks, by_rank);
-  others = blocks - launch_args.senders;
-  float sent = (float)a.shape.in_bytes / 7168.0f, laid = (float)a.shape.value_bytes / 7168.0f;
-  launch_args.sends = flow_role_of(launch_args.senders, ROWS_WARPS, 0.6f * sent);
-  launch_args.receives = flow_role_of(others, ROWS_WARPS / 2, (by_rank ? 0.6f : 1.8f) * laid);
-  launch_args.owns = flow_role_of(others, ROWS_WARPS / 2, (!by_rank ? 1.8f : a.shape.casts ? 0.9f : 0.6f) * sent);
+  launch_args.senders = senders_of(blocks, a.layout == WEFT_EP_RANK_MAJOR);
+  uint32_t room = flow_room(ROWS_WARPS), each = room / ROWS_WARPS / STAGE_UNIT * STAGE_UNIT;
+  launch_args.stage = each < ROWS_STAGE ? each : (uint32_t)ROWS_STAGE;
   void *params[] = {&launch_args};
   const void *kernel = a.shape.casts ? (const void *)rows_kernel<true> : (const void *)rows_kernel<false>;
-  return launch(kernel, params, blocks, ROWS_WARPS * WARP, flow_memory(ROWS_WARPS), early, stream);
+  return launch(kernel, params, blocks, ROWS_WARPS * WARP, flow_memory(ROWS_WARPS, ROWS_WARPS * launch_args.stage), early, stream);
 }
 
 int cuda_load_rows(bool *early) {

@@ -4,6 +4,7 @@
 #define CUDA_THROUGHPUT_SEND_CUH
 
 #include "cuda/throughput/places.cuh"
+#include "cuda/throughput/teller.cuh"
 
 // The next token, loaded while the one before it is at work: where it goes, its weights and its scales. Of a ring's
 // place, behind the values: scales, rounded up to 16 bytes | routing: {row among its source's, token}, and for each k
@@ -50,6 +51,7 @@ struct next_token {
 };
 
 template <bool CAST> struct row_sender {
+  static constexpr bool WRITES = true; // to a ring
   struct channel channel;
   const cuda_rows_args &args;
   const flow_kernel &kernel;
@@ -62,7 +64,7 @@ template <bool CAST> struct row_sender {
     next.load<CAST>(args, kernel, 0);
   }
 
-  __device__ __forceinline__ found_job find(mover_job &job) {
+  __device__ __forceinline__ found_job find(row_job &job) {
     uint32_t lane = channel.lane;
     while (next.loaded && !(next.to &= ~channel.dropped))
       next.load<CAST>(args, kernel, channel.dropped);
@@ -121,20 +123,22 @@ template <bool CAST> struct row_sender {
     }
   }
 
-  __device__ __forceinline__ void finished(const mover_job &job, bool more) {
-    channel.count_row(job.seats, more);
+  __device__ __forceinline__ void finished(const row_job &job) {
+    channel.count_row(job.seats);
   }
   __device__ __forceinline__ void flush() {
-    channel.tell();
+    channel.settle();
   }
   // [warp]
   __device__ __forceinline__ void end() {
-    channel.close(next.seats & ~channel.dropped);
+    channel.settle();
+    end_channel(channel.memory, next.seats & ~channel.dropped);
   }
 };
 
 // This rank's own rows of a channel: straight to their places.
 template <bool CAST> struct own_rows {
+  static constexpr bool WRITES = false;
   struct channel channel;
   const cuda_rows_args &args;
   const flow_kernel &kernel;
@@ -149,7 +153,7 @@ template <bool CAST> struct own_rows {
     next.load<CAST>(args, kernel, 0);
   }
 
-  __device__ __forceinline__ found_job find(mover_job &job) {
+  __device__ __forceinline__ found_job find(row_job &job) {
     uint32_t lane = channel.lane;
     if (!next.loaded)
       return JOB_NONE;
@@ -183,10 +187,11 @@ template <bool CAST> struct own_rows {
     next.load<CAST>(args, kernel, 0);
     return JOB_READY;
   }
-  __device__ __forceinline__ void finished(const mover_job &, bool) {}
+  __device__ __forceinline__ void finished(const row_job &) {}
   __device__ __forceinline__ void flush() {}
   // [warp]
   __device__ __forceinline__ void end() {
+    channel.settle();
     if (!args.kept && channel.lane == 0)
       kernel.route.came[kernel.op.self * CUDA_CHANNELS + channel.index] = count;
   }
