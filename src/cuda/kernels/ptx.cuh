@@ -258,10 +258,10 @@ __device__ __forceinline__ void init_bulk(uint64_t *barrier) {
                : "memory");
 }
 __device__ __forceinline__ void expect_bulk(uint64_t *barrier, uint32_t size) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
-                   (uint32_t)__cvta_generic_to_shared(barrier)),
-               "r"(size)
-               : "memory");
+  asm volatile(
+      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"((uint32_t)__cvta_generic_to_shared(barrier)),
+      "r"(size)
+      : "memory");
 }
 __device__ __forceinline__ void bulk_load(void *to, const void *from, uint32_t size, uint64_t *barrier) {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(

@@ -5,7 +5,6 @@
 #include "cuda/throughput/channel.cuh"
 
 struct adder {
-  static constexpr bool WRITES = false; // to a ring
   struct channel channel;
   const cuda_answers_args &args;
   const flow_kernel &kernel;
@@ -27,7 +26,7 @@ struct adder {
     load();
   }
 
-  __device__ __forceinline__ found_job find(row_job &job) {
+  __device__ __forceinline__ found_job find(mover_job &job) {
     uint32_t lane = channel.lane;
     if (!loaded)
       return JOB_NONE;
@@ -65,7 +64,7 @@ struct adder {
   }
 
   // Lists the answers in the order of ranks. Returns how many. [warp]
-  __device__ __forceinline__ uint32_t list_answers(row_job &job, cuda_way way, uint32_t seat, uint64_t has_row,
+  __device__ __forceinline__ uint32_t list_answers(mover_job &job, cuda_way way, uint32_t seat, uint64_t has_row,
                                                    uint32_t lane) {
     const char *own = nullptr;
     if (has_row & mine) {
@@ -92,7 +91,7 @@ struct adder {
   }
 
   // Where it goes, biases, weights, what is missing. [warp]
-  __device__ __forceinline__ void finish_job(row_job &job, uint32_t token, cuda_way way, uint32_t seat, uint64_t sent,
+  __device__ __forceinline__ void finish_job(mover_job &job, uint32_t token, cuda_way way, uint32_t seat, uint64_t sent,
                                              uint64_t has_row, uint32_t inputs, uint32_t lane) {
     uint32_t K = args.topk, answers = inputs;
     uint64_t row = (uint64_t)token * 2 * args.flow.hidden;
@@ -146,7 +145,7 @@ struct adder {
     return there != 0.0f ? weight / there : 1.0f;
   }
 
-  __device__ __forceinline__ void finished(const row_job &job) {
+  __device__ __forceinline__ void finished(const mover_job &job, bool) {
     // The rows of the job have been read, and no others of these seats before the job behind it.
 #pragma unroll
     for (uint32_t h = 0; h < 2; h++) {
@@ -158,7 +157,6 @@ struct adder {
   __device__ __forceinline__ void flush() {}
   // [warp]
   __device__ __forceinline__ void end() {
-    channel.settle();
 #pragma unroll
     for (uint32_t h = 0; h < 2; h++)
       if (has(kernel.seats & ~(mine | channel.dropped), channel.lane + h * WARP))

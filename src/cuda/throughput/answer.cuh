@@ -2,12 +2,11 @@
 #ifndef CUDA_THROUGHPUT_ANSWER_CUH
 #define CUDA_THROUGHPUT_ANSWER_CUH
 
-#include "cuda/throughput/teller.cuh"
+#include "cuda/throughput/channel.cuh"
 
 // A ring's place: bf16 values | with row weights, K of f32 at the places of the top-k. This rank's own answers go
 // through a ring as well, but for rows by rank, which are read where they lie.
 struct answerer {
-  static constexpr bool WRITES = true;
   struct channel channel;
   const cuda_answers_args &args;
   const flow_kernel &kernel;
@@ -26,7 +25,7 @@ struct answerer {
     }
   }
 
-  __device__ __forceinline__ found_job find(row_job &job) {
+  __device__ __forceinline__ found_job find(mover_job &job) {
     uint32_t lane = channel.lane, K = args.topk;
     bool more[2];
 #pragma unroll
@@ -72,16 +71,15 @@ struct answerer {
     return JOB_READY;
   }
 
-  __device__ __forceinline__ void finished(const row_job &job) {
-    channel.count_row(job.seats);
+  __device__ __forceinline__ void finished(const mover_job &job, bool more) {
+    channel.count_row(job.seats, more);
   }
   __device__ __forceinline__ void flush() {
-    channel.settle();
+    channel.tell();
   }
   // [warp]
   __device__ __forceinline__ void end() {
-    channel.settle();
-    end_channel(channel.memory, sources & ~channel.dropped);
+    channel.close(sources & ~channel.dropped);
   }
 };
 

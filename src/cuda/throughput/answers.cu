@@ -3,57 +3,52 @@
 #include "cuda/throughput/answer.cuh"
 #include "cuda/throughput/launch.h"
 #include "cuda/throughput/sizes.h"
-#include "cuda/throughput/sum.cuh"
 
 namespace {
 
 struct answers_launch {
   cuda_answers_args args;
   uint32_t answerers; // blocks, the first ones
-  flow_part answers, adds;
+  flow_role answers, adds;
+};
+
+template <bool RING> struct summer {
+  uint32_t bytes;
+  bool as_it_is; // a single row is not changed by being added to nothing
+  __device__ __forceinline__ void operator()(const mover_job &job, mover_share share) const {
+    if (as_it_is && job.inputs == 1)
+      move_row<14, RING>(job, bytes, share);
+    else
+      add_job<RING>(job, bytes, share);
+  }
 };
 
 template <bool RANK_MAJOR>
-__global__ __launch_bounds__(ANSWERS_WARPS *WARP, 1) void answers_kernel(const __grid_constant__ answers_launch launch) {
-  extern __shared__ __align__(CUDA_LINE) char shared[];
+__global__ __launch_bounds__(ANSWERS_WARPS *WARP,
+                             1) void answers_kernel(const __grid_constant__ answers_launch launch) {
+  extern __shared__ channel_memory memory[];
   __shared__ flow_kernel kernel;
   const cuda_answers_args &args = launch.args;
   ptx::kernel_wait();
   begin_flow(kernel, args.state, args.op, args.route);
   uint64_t mine = 1ull << kernel.op.self, others = RANK_MAJOR ? kernel.seats & ~mine : kernel.seats;
   uint32_t bytes = 2 * args.flow.hidden;
-  uint32_t warp = threadIdx.x / WARP;
-  channel_memory *memories = (channel_memory *)shared, &memory = memories[warp];
-  bool answers = blockIdx.x < launch.answerers;
-  flow_part part = answers ? launch.answers : launch.adds;
-  char *place = shared + ANSWERS_WARPS * sizeof(channel_memory) + (size_t)warp * part.stage;
-  begin_telling(memory);
-  __syncthreads();
-  if (answers && warp == ANSWERS_WARPS - 1) {
-    tell_readers(kernel, args.flow, true, memories, part.warps);
-  } else if (warp >= part.warps) {
+  if (blockIdx.x < launch.answerers) {
+    crew crew(0, launch.answerers, 0, launch.answers.warps, launch.answers.crew);
+    if (crew.works)
+      run_channels<answerer>(crew, memory, summer<false>{bytes, RANK_MAJOR}, args, kernel, others);
     return;
-  } else if (answers) {
-    channel_share share(0, launch.answerers, 0, part.warps);
-    stage stage(place, &memory.arrived, part.stage);
-    run_channels<answerer>(
-        share, memory,
-        [&](answerer &role) {
-          if (RANK_MAJOR)
-            move_rows(role, stage, row_pieces(bytes, part.stage), as_it_is());
-          else
-            sum_rows(role, place, part.stage / SUM_SLOTS, bytes);
-        },
-        args, kernel, others);
-  } else {
-    channel_share share(launch.answerers, gridDim.x - launch.answerers, 0, part.warps);
-    for (uint32_t c = share.index; c < CUDA_CHANNELS; c += share.count)
+  }
+  crew crew(launch.answerers, gridDim.x - launch.answerers, 0, launch.adds.warps, launch.adds.crew);
+  if (!crew.works)
+    return;
+  if (crew.warp == 0)
+    for (uint32_t c = crew.index; c < CUDA_CHANNELS; c += crew.count)
       for (uint32_t seat = threadIdx.x % WARP; seat < DEVICE_SEATS; seat += WARP)
         if (has(others, seat))
           ptx::store_relaxed(&((cuda_flow_head *)kernel.op.out[seat])->answers[c].credit,
                              kernel.op.op * args.flow.list);
-    run_channels<adder>(share, memory, [&](adder &role) { sum_rows(role, place, part.stage / SUM_SLOTS, bytes); }, args, kernel);
-  }
+  run_channels<adder>(crew, memory, summer<true>{bytes, false}, args, kernel);
 }
 
 } // namespace
@@ -65,13 +60,15 @@ int cuda_launch_answers(const struct cuda_answers_args *args, uint32_t blocks, b
   // Of those, 16 of 24 processors and 48 of 64 answer: so channels go round in three and in two turns without rest.
   uint32_t first = args->rank_major ? blocks / 2 : blocks < 48 ? blocks * 2 / 3 : blocks * 3 / 4;
   launch_args.answerers = first ? first : 1;
-  uint32_t room = flow_room(ANSWERS_WARPS);
-  launch_args.answers = flow_part_of(launch_args.answerers, ANSWERS_WARPS - 1, room);
-  launch_args.adds = flow_part_of(blocks - launch_args.answerers, ANSWERS_WARPS, room);
+  float work = (float)args->flow.hidden / 7168.0f;
+  launch_args.answers = flow_role_of(launch_args.answerers, ANSWERS_WARPS, (args->rank_major ? 1.0f : 4.0f) * work);
+  uint32_t large = launch_args.answerers * (ANSWERS_WARPS / 8); // crews of eight warps
+  if (!args->rank_major && large < CUDA_CHANNELS && 2 * large >= CUDA_CHANNELS)
+    launch_args.answers = {ANSWERS_WARPS, 8}; // two turns of them take less than one of small crews
+  launch_args.adds = flow_role_of(blocks - launch_args.answerers, ANSWERS_WARPS, 1.5f * work);
   void *params[] = {&launch_args};
   const void *kernel = args->rank_major ? (const void *)answers_kernel<true> : (const void *)answers_kernel<false>;
-  return launch(kernel, params, blocks, ANSWERS_WARPS * WARP, flow_memory(ANSWERS_WARPS, room), early,
-                stream);
+  return launch(kernel, params, blocks, ANSWERS_WARPS * WARP, flow_memory(ANSWERS_WARPS), early, stream);
 }
 
 int cuda_load_answers(bool *early) {

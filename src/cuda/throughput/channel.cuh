@@ -2,38 +2,20 @@
 #ifndef CUDA_THROUGHPUT_CHANNEL_CUH
 #define CUDA_THROUGHPUT_CHANNEL_CUH
 
-#include "cuda/kernels/packet.cuh"
-#include "cuda/throughput/op.h"
+#include "cuda/throughput/mover.cuh"
 
-// A row's work: its inputs, and where the result goes.
-enum {
-  JOB_INPUTS = CUDA_MAX_TOPK + 2, // ranks or experts, and biases
-  JOB_OUTPUTS = CUDA_MAX_TOPK,
-};
-struct row_job {
-  const char *input[JOB_INPUTS];
-  float weight[JOB_INPUTS];
-  uint32_t inputs, outputs;
-  float factor;
-  uint32_t factor_at;     // after so many inputs the sum is multiplied by `factor`; 0: never
-  uint32_t source, token; // seat, or 0; the token, or the row's number in its channel
-  uint64_t seats;         // that the job concerns
-  char *output[JOB_OUTPUTS];
-  uint64_t scales_at[JOB_OUTPUTS]; // elements: where the scales of an output go; or an address
-};
-
-// Of one warp. In shared memory.
+// Of one warp, or of those that share a channel. In shared memory.
 struct channel_memory {
-  row_job jobs[2];
-  uint64_t arrived;             // barrier of the warp's stage
-  uint32_t sent[DEVICE_SEATS];  // rows of this operation and channel, by seat: written or read
-  uint32_t room[DEVICE_SEATS];  // up to which number there is room, or a row
-  // For the block's teller (teller.cuh).
-  uint32_t written[DEVICE_SEATS], told[DEVICE_SEATS]; // rows that have arrived, and that were told
-  uint64_t closing;                                   // seats to which nothing more is written
-  uint32_t index;                                     // of the channel
-  uint32_t serial, acked;                             // odd: a channel is open; the last even number that was told
-  uint32_t over;                                      // there will be no other channel
+  mover_job jobs[2];
+  uint32_t sent[DEVICE_SEATS];                        // rows of this operation and channel, by seat: written or read
+  uint32_t room[DEVICE_SEATS];                        // up to which number there is room, or a row
+  uint32_t written[DEVICE_SEATS], told[DEVICE_SEATS]; // rows whose stores have been issued, and that were told
+  uint64_t arrived;                                   // barrier of the warp's stage (stage.cuh)
+  // For the block's teller (teller.cuh), to whom rows are written when they have arrived.
+  uint64_t closing;       // seats to which nothing more is written
+  uint32_t index;         // of the channel
+  uint32_t serial, acked; // odd: a channel is open; the last even number that was told
+  uint32_t over;          // there will be no other channel
 };
 
 // What all warps of a kernel know. In shared memory.
@@ -45,12 +27,25 @@ struct flow_kernel {
   uint32_t rows, tokens;           // received in all; of this rank
 };
 
-// Which channels a warp serves: of a kind that has warps [first, first + most) of `blocks` blocks from `block` on, warp
-// i serves channels i, i + warps and so on.
-struct channel_share {
-  uint32_t index, count;
-  __device__ __forceinline__ channel_share(uint32_t block, uint32_t blocks, uint32_t first, uint32_t most)
-      : index((threadIdx.x / WARP - first) * blocks + blockIdx.x - block), count(most * blocks) {}
+// Which channels a warp serves, and with whom: a crew has a warp that finds jobs and some that do them, so that none of
+// them needs the registers of both. Crew i of each kind serves channels i, i + crews and so on.
+struct crew {
+  uint32_t index, count; // of the crew, among all of its kind
+  uint32_t warp, warps;  // of this warp in it; how many they are
+  uint32_t local;        // of the crew in the block
+  bool works;            // this warp is in one
+
+  // Of a kind that has warps [first, first + most) of blocks [block, block + blocks), `each` to a crew.
+  __device__ __forceinline__ crew(uint32_t block, uint32_t blocks, uint32_t first, uint32_t most, uint32_t each) {
+    uint32_t mine = threadIdx.x / WARP - first;
+    local = mine / each;
+    warp = mine % each;
+    warps = each;
+    works = blockIdx.x - block < blocks && mine < most && local < most / each;
+    index = local * blocks + blockIdx.x - block;
+    count = most / each * blocks;
+  }
+  __device__ __forceinline__ void sync(uint32_t barrier) const { ptx::barrier((int)barrier, (int)(warps * WARP)); }
 };
 
 // Copies what control left to shared memory. [block]
@@ -97,7 +92,8 @@ struct channel {
   uint64_t base; // position of the operation's first row
   uint32_t index, lane, words, first_place, list;
   uint64_t awaited, dropped; // seats that the last look was not content with; that are lost since the kernel began
-  uint64_t under_way;        // seats of the newest row written
+  uint32_t untold, batch;    // rows since one was told; after how many
+  uint64_t under_way;        // seats of the newest row written, where a teller tells
 
   // `answers`: of the two rings. [warp]
   __device__ __forceinline__ channel(const flow_kernel &kernel, const cuda_flow &flow, bool answers, cuda_state *state,
@@ -105,7 +101,9 @@ struct channel {
       : kernel(kernel), ring(answers ? flow.answers : flow.rows), state(state), memory(memory),
         base(kernel.op.op * flow.list), index(index), lane(threadIdx.x % WARP),
         words((uint32_t)((answers ? offsetof(cuda_flow_head, answers) : 0) + index * sizeof(cuda_flow_word))),
-        first_place((uint32_t)(base % ring.places)), list(flow.list), awaited(0), dropped(0), under_way(0) {
+        first_place((uint32_t)(base % ring.places)), list(flow.list), awaited(0), dropped(0), batch(ring.batch),
+        under_way(0) {
+    untold = batch - 1; // the first row is told of at once
     __syncwarp();
     for (uint32_t seat = lane; seat < DEVICE_SEATS; seat += WARP)
       memory.sent[seat] = memory.room[seat] = memory.written[seat] = memory.told[seat] = 0;
@@ -129,20 +127,59 @@ struct channel {
       none[h] = has(seats, seat) && memory.sent[seat] >= memory.room[seat];
       if (!none[h])
         continue;
-      uint64_t credit = ptx::load_acquire(&word(kernel.op.in[seat])->credit);
-      if (credit < base) // what other operations left there may still be read
+      const uint64_t *said = &word(kernel.op.in[seat])->credit;
+      // What other operations left there may still be read. An acquire costs whatever else the processor loads, so
+      // there is one for each piece of news.
+      uint64_t credit = ptx::load_volatile(said);
+      if (credit < base || credit + ring.places <= base + memory.sent[seat])
         continue;
+      credit = ptx::load_acquire(said);
       memory.room[seat] = (uint32_t)min(credit - base, (uint64_t)list) + ring.places;
       none[h] = memory.sent[seat] >= memory.room[seat];
     }
     return awaited = seats_of(none[0], none[1]);
   }
-  // A row's stores have been issued: those before it have arrived, which the block's teller tells. [warp]
-  __device__ __forceinline__ void count_row(uint64_t seats) {
+  // Tells the readers of the rows whose stores have been issued, by this warp or before a barrier. [warp]
+  __device__ __forceinline__ void tell() {
+#pragma unroll 1
+    for (uint32_t seat = lane; seat < DEVICE_SEATS; seat += WARP) {
+      uint32_t written = memory.written[seat];
+      if (memory.told[seat] == written)
+        continue;
+      memory.told[seat] = written;
+      ptx::store_release(&word(kernel.op.out[seat])->tail, (base + written) * 2);
+    }
+    __syncwarp();
+  }
+  // A row's stores have been issued: tells of it now and then, since the fence of a release at system scope takes as
+  // long as a row does. [warp]
+  __device__ __forceinline__ void count_row(uint64_t seats, bool more) {
+    count_written(seats);
+    if (++untold >= batch && more) {
+      tell();
+      untold = 0;
+    }
+  }
+  __device__ __forceinline__ void count_written(uint64_t seats) {
+    memory.written[lane] += has(seats, lane);
+    memory.written[lane + WARP] += has(seats, lane + WARP);
+  }
+  // The operation's last row has been told. [warp]
+  __device__ __forceinline__ void close(uint64_t seats) {
+#pragma unroll 1
+    for (uint32_t seat = lane; seat < DEVICE_SEATS; seat += WARP)
+      if (has(seats, seat))
+        ptx::store_release(&word(kernel.op.out[seat])->tail, (base + memory.written[seat]) * 2 + 1);
+  }
+
+  // --- whoever writes, and has a teller ---
+
+  // A row's stores have been issued: those before it have arrived. [warp]
+  __device__ __forceinline__ void count_arrived(uint64_t seats) {
 #if __CUDA_ARCH__ >= 900
     ptx::bulk_wait_older();
 #endif
-    count_written(under_way);
+    note_arrived();
     under_way = seats;
   }
   // All stores of this warp have arrived. [warp]
@@ -150,16 +187,18 @@ struct channel {
 #if __CUDA_ARCH__ >= 900
     ptx::bulk_wait();
 #endif
-    count_written(under_way);
-    under_way = 0;
+    note_arrived();
   }
-  __device__ __forceinline__ void count_written(uint64_t seats) {
+  __device__ __forceinline__ void note_arrived() {
     __syncwarp();
     __threadfence_block();
-    if (has(seats, lane))
-      *(volatile uint32_t *)&memory.written[lane] = memory.written[lane] + 1;
-    if (has(seats, lane + WARP))
-      *(volatile uint32_t *)&memory.written[lane + WARP] = memory.written[lane + WARP] + 1;
+#pragma unroll
+    for (uint32_t h = 0; h < 2; h++) {
+      volatile uint32_t *written = &memory.written[lane + h * WARP];
+      if (has(under_way, lane + h * WARP))
+        *written = *written + 1;
+    }
+    under_way = 0;
     __syncwarp();
   }
 
@@ -175,15 +214,16 @@ struct channel {
       over[h] = false;
       if (some[h] || !has(seats, seat))
         continue;
-      uint64_t tail = ptx::load_acquire(&word(kernel.op.in[seat])->tail), position = tail / 2;
-      if (position < base)
+      const uint64_t *said = &word(kernel.op.in[seat])->tail;
+      if (ptx::load_volatile(said) <= (base + memory.sent[seat]) * 2)
         continue;
+      uint64_t tail = ptx::load_acquire(said), position = tail / 2;
       memory.room[seat] = (uint32_t)min(position - base, (uint64_t)list - 1);
       some[h] = memory.sent[seat] < memory.room[seat];
       over[h] = !some[h] && tail % 2;
       acquired |= some[h];
     }
-#if __CUDA_ARCH__ >= 900 && !defined(NOFENCE)
+#if __CUDA_ARCH__ >= 900
     if (__any_sync(~0u, acquired))
       ptx::bulk_fence_global(); // bulk copies read what the tails vouch for
 #endif
@@ -220,8 +260,16 @@ struct channel_wait {
 
 enum found_job { JOB_READY, JOB_WAITS, JOB_NONE };
 
+// Which channels a warp serves that needs no others: of a kind that has warps [first, first + most) of `blocks` blocks
+// from `block` on, warp i serves channels i, i + warps and so on.
+struct channel_share {
+  uint32_t index, count;
+  __device__ __forceinline__ channel_share(uint32_t block, uint32_t blocks, uint32_t first, uint32_t most)
+      : index((threadIdx.x / WARP - first) * blocks + blockIdx.x - block), count(most * blocks) {}
+};
+
 // The next job, for which it may have to wait. False: there is none. [warp]
-template <typename ROLE> __device__ __forceinline__ bool await_job(ROLE &role, row_job &job) {
+template <typename ROLE> __device__ __forceinline__ bool await_job(ROLE &role, mover_job &job) {
   channel_wait wait;
 #pragma unroll 1
   for (bool waits = false;; waits = true) {
@@ -233,6 +281,70 @@ template <typename ROLE> __device__ __forceinline__ bool await_job(ROLE &role, r
       role.flush();
     wait.step(role.channel);
   }
+}
+
+// Finds a role's jobs, one after the other, each while the crew's others do the one before. ROLE has find(job),
+// finished(job, whether there are more), flush(), end() and `channel`. What this warp tells behind a barrier covers the
+// others' stores. [crew's first]
+template <typename ROLE> __device__ __forceinline__ void run_first(ROLE &role, const crew &crew, uint32_t barrier) {
+  mover_job *jobs = role.channel.memory.jobs;
+#pragma unroll 1
+  for (uint32_t i = 0;; i++) {
+    mover_job &job = jobs[i % 2];
+    bool here = await_job(role, job);
+    if (!here && threadIdx.x % WARP == 0)
+      job.outputs = CUDA_WAY_NONE;
+    crew.sync(barrier); // this job is known, and the one before it is done
+    if (i > 0)
+      role.finished(jobs[(i + 1) % 2], here);
+    if (!here)
+      break;
+    __syncwarp();
+  }
+  role.end();
+}
+// Do them, `work` each. [crew's others]
+template <typename WORK>
+__device__ __forceinline__ void run_others(channel_memory &memory, const crew &crew, uint32_t barrier, WORK work) {
+#pragma unroll 1
+  for (uint32_t i = 0;; i++) {
+    crew.sync(barrier);
+    const mover_job &job = memory.jobs[i % 2];
+    if (job.outputs == CUDA_WAY_NONE)
+      break;
+    work(job, mover_share{crew.warp - 1, crew.warps - 1});
+  }
+}
+
+// Of all channels of a crew: what its first warp does, with a ROLE for each, made of the memory, the channel and
+// `args`; and what the others do: a function of its own, so that neither keeps registers for the other. [warp]
+template <typename ROLE, typename... ARGS>
+__device__ __forceinline__ void find_jobs(const crew &crew, channel_memory &memory, uint32_t barrier,
+                                          const ARGS &...args) {
+#pragma unroll 1
+  for (uint32_t c = crew.index; c < CUDA_CHANNELS; c += crew.count) {
+    ROLE role(memory, c, args...);
+    run_first(role, crew, barrier);
+    crew.sync(barrier); // the memory is free
+  }
+}
+template <typename WORK>
+static __device__ __noinline__ void do_jobs(const crew crew, channel_memory &memory, uint32_t barrier,
+                                            const WORK work) {
+#pragma unroll 1
+  for (uint32_t c = crew.index; c < CUDA_CHANNELS; c += crew.count) {
+    run_others(memory, crew, barrier, work);
+    crew.sync(barrier);
+  }
+}
+template <typename ROLE, typename WORK, typename... ARGS>
+__device__ __forceinline__ void run_channels(const crew &crew, channel_memory *all, const WORK &work,
+                                             const ARGS &...args) {
+  uint32_t first = threadIdx.x / WARP - crew.warp, barrier = 1 + first / 2; // crews have two warps at least
+  if (crew.warp == 0)
+    find_jobs<ROLE>(crew, all[first / 2], barrier, args...);
+  else
+    do_jobs(crew, all[first / 2], barrier, work);
 }
 
 // The tokens of a channel, in their order.

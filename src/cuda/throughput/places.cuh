@@ -106,7 +106,7 @@ __device__ __forceinline__ void write_routed(const cuda_rows_args &args, const f
 }
 
 // A row's places as the outputs of a job. [warp]
-__device__ __forceinline__ void list_places(const cuda_rows_args &args, const routed &row, row_job &job,
+__device__ __forceinline__ void list_places(const cuda_rows_args &args, const routed &row, mover_job &job,
                                             uint32_t lane) {
   uint32_t copies = __ballot_sync(~0u, row.place >= 0 && lane < args.topk);
   if (args.layout == WEFT_EP_RANK_MAJOR) // one for all
@@ -123,7 +123,7 @@ __device__ __forceinline__ void list_places(const cuda_rows_args &args, const ro
 enum { SCALES = 4 }; // words of a row's scales that a lane has: for 16,384 values
 
 // Scales to each place of a job. [warp, which has listed them]
-__device__ __forceinline__ void put_scales(const cuda_rows_args &args, const row_job &job,
+__device__ __forceinline__ void put_scales(const cuda_rows_args &args, const mover_job &job,
                                            const uint32_t scale[SCALES], uint32_t lane) {
   uint32_t outputs = job.outputs;
 #pragma unroll 1

@@ -47,7 +47,7 @@ struct row_receiver {
       entry = ptx::load_pair(line + 8 + 8 * lane);
   }
 
-  __device__ __forceinline__ found_job find(row_job &job) {
+  __device__ __forceinline__ found_job find(mover_job &job) {
     uint32_t lane = channel.lane, K = args.topk;
     if (seat == DEVICE_SEATS) {
       uint64_t ended, found = channel.there(open, &ended);
@@ -110,7 +110,7 @@ struct row_receiver {
     return JOB_READY;
   }
 
-  __device__ __forceinline__ void finished(const row_job &job) {
+  __device__ __forceinline__ void finished(const mover_job &job, bool) {
     if (channel.lane == 0)
       channel.give_credit(job.source, channel.base + job.token + 1);
   }

@@ -64,9 +64,9 @@ __device__ __noinline__ void fill_lost(const cuda_rows_args &args, const flow_ke
 template <bool CAST> struct caster {
   const cuda_rows_args &args;
   uint32_t scale_stride;
-  __device__ __forceinline__ void put(const stage &stage, const row_job &job, uint32_t begin, uint32_t count) const {
+  __device__ __forceinline__ void put(const stage &stage, const mover_job &job, uint32_t begin, uint32_t count) const {
     if (CAST)
-      cast_piece(stage, job, begin, count, args.flow.hidden / CUDA_BLOCK, args.shape.casts, scale_stride);
+      cast_piece(stage.bytes, job, begin, count, args.flow.hidden / CUDA_BLOCK, args.shape.casts, scale_stride);
     else
       stage.store(job, begin, count);
   }
@@ -90,9 +90,12 @@ __global__ __launch_bounds__(ROWS_WARPS *WARP, 1) void rows_kernel(const __grid_
   bool sends = blockIdx.x < launch.senders;
   if (sends) {
     if (warp < ROWS_WARPS - 1)
-      run_channels<row_sender<CAST>>(
+      run_rows<row_sender<CAST>>(
           channel_share(0, launch.senders, 0, ROWS_WARPS - 1), memory,
-          [&](row_sender<CAST> &role) { move_rows(role, stage, given, caster<CAST>{args, 1}); }, args, kernel);
+          [&](row_sender<CAST> &role) {
+            move_rows(role, stage, given, caster<CAST>{args, 1});
+          },
+          args, kernel);
     else
       tell_readers(kernel, args.flow, false, memories, ROWS_WARPS - 1);
   } else {
@@ -115,11 +118,11 @@ __global__ __launch_bounds__(ROWS_WARPS *WARP, 1) void rows_kernel(const __grid_
       sources |= (uint64_t)(kernel.op.rows[seat] > 0) << seat;
     }
     if (receives)
-      run_channels<row_receiver>(
+      run_rows<row_receiver>(
           receivers, memory, [&](row_receiver &role) { move_rows(role, stage, travelling, as_it_is()); }, args, kernel,
           table, sources & others);
     else
-      run_channels<own_rows<CAST>>(
+      run_rows<own_rows<CAST>>(
           owners, memory,
           [&](own_rows<CAST> &role) {
             move_rows(role, stage, given, caster<CAST>{args, args.out_scale_block_stride});
@@ -166,7 +169,7 @@ size_t cuda_rows_workspace(const struct cuda_flow *flow, uint32_t blocks, uint32
 // Blocks that send. Eight processors fill the links of one. Of few, fewer send where each row goes to several places,
 // which takes those that receive longer: measured, with 4 of 24 and 16 of 64.
 static uint32_t senders_of(uint32_t blocks, bool by_rank) {
-  uint32_t senders = by_rank ? (blocks + 1) / 3 : blocks < 24 ? blocks / 6 : 4 + (blocks - 24) * 3 / 10;
+  uint32_t senders = by_rank ? blocks * 3 / 8 : blocks < 24 ? blocks / 6 : 4 + (blocks - 24) * 3 / 10;
   return senders < 1 ? 1 : senders > 16 ? 16 : senders;
 }
 
@@ -184,11 +187,10 @@ int cuda_launch_rows(const struct cuda_rows_args *args, uint32_t blocks, bool ea
     a.out_scale_expert_stride = (uint64_t)a.rows * a.out_scale_row_stride;
   a.alignment = a.alignment ? a.alignment : 1;
   launch_args.senders = senders_of(blocks, a.layout == WEFT_EP_RANK_MAJOR);
-  uint32_t room = flow_room(ROWS_WARPS), each = room / ROWS_WARPS / STAGE_UNIT * STAGE_UNIT;
-  launch_args.stage = each < ROWS_STAGE ? each : (uint32_t)ROWS_STAGE;
+  launch_args.stage = rows_stage();
   void *params[] = {&launch_args};
   const void *kernel = a.shape.casts ? (const void *)rows_kernel<true> : (const void *)rows_kernel<false>;
-  return launch(kernel, params, blocks, ROWS_WARPS * WARP, flow_memory(ROWS_WARPS, ROWS_WARPS * launch_args.stage), early, stream);
+  return launch(kernel, params, blocks, ROWS_WARPS * WARP, rows_memory(launch_args.stage), early, stream);
 }
 
 int cuda_load_rows(bool *early) {

@@ -64,7 +64,7 @@ template <bool CAST> struct row_sender {
     next.load<CAST>(args, kernel, 0);
   }
 
-  __device__ __forceinline__ found_job find(row_job &job) {
+  __device__ __forceinline__ found_job find(mover_job &job) {
     uint32_t lane = channel.lane;
     while (next.loaded && !(next.to &= ~channel.dropped))
       next.load<CAST>(args, kernel, channel.dropped);
@@ -123,8 +123,8 @@ template <bool CAST> struct row_sender {
     }
   }
 
-  __device__ __forceinline__ void finished(const row_job &job) {
-    channel.count_row(job.seats);
+  __device__ __forceinline__ void finished(const mover_job &job, bool) {
+    channel.count_arrived(job.seats);
   }
   __device__ __forceinline__ void flush() {
     channel.settle();
@@ -153,7 +153,7 @@ template <bool CAST> struct own_rows {
     next.load<CAST>(args, kernel, 0);
   }
 
-  __device__ __forceinline__ found_job find(row_job &job) {
+  __device__ __forceinline__ found_job find(mover_job &job) {
     uint32_t lane = channel.lane;
     if (!next.loaded)
       return JOB_NONE;
@@ -187,7 +187,7 @@ template <bool CAST> struct own_rows {
     next.load<CAST>(args, kernel, 0);
     return JOB_READY;
   }
-  __device__ __forceinline__ void finished(const row_job &) {}
+  __device__ __forceinline__ void finished(const mover_job &, bool) {}
   __device__ __forceinline__ void flush() {}
   // [warp]
   __device__ __forceinline__ void end() {

@@ -1,34 +1,50 @@
-// What the blocks of the kernels that move rows have, for the launchers.
+// How the warps of blocks share the channels out, for the launchers.
 #ifndef CUDA_THROUGHPUT_SIZES_H
 #define CUDA_THROUGHPUT_SIZES_H
 
 #include "cuda/kernels/launch.h"
 #include "cuda/throughput/stage.cuh"
 
-// Warps of a block, of which the last tells where the others write to rings; and the most bytes of a stage of rows.
-enum { ROWS_WARPS = 24, ANSWERS_WARPS = 16, ROWS_STAGE = 7168 };
+// Warps of a block: as many as have the registers that they need. Of a block that sends rows the last one tells.
+enum { ROWS_WARPS = 24, ANSWERS_WARPS = 16 };
 
-// Bytes of shared memory that the current device has for the stages of a block of so many warps.
-enum { FLOW_STATIC = 9 * 1024 }; // what a kernel has of itself, at most
-static inline uint32_t flow_room(uint32_t warps) {
+// Warps of a block that play a role, and of them those of a crew.
+struct flow_role {
+  uint32_t warps, crew;
+};
+
+// For `blocks` with up to `most` warps each. `work`: how long a row takes one warp that moves it, beside how long it
+// takes to find it. The sizes that make the least of turns times the longer of both.
+static inline flow_role flow_role_of(uint32_t blocks, uint32_t most, float work) {
+  flow_role best = {2, 2};
+  float least = 0;
+  for (uint32_t crew = 2; crew <= 8 && crew <= most; crew++) {
+    uint32_t crews = most / crew, turns = (CUDA_CHANNELS + blocks * crews - 1) / (blocks * crews);
+    float each = work / (float)(crew - 1), time = (float)turns * (each > 1 ? each : 1);
+    if (least == 0 || time < least) {
+      best = {crews * crew, crew};
+      least = time;
+    }
+  }
+  return best;
+}
+
+static inline size_t flow_memory(uint32_t warps) {
+  return warps / 2 * sizeof(channel_memory);
+}
+
+// Bytes of the stage of each warp of the rows' kernel: as much as the current device has room for, up to a row of 7168.
+enum { ROWS_STAGE = 7168, ROWS_STATIC = 9 * 1024 }; // what the kernel has of itself, at most
+static inline uint32_t rows_stage(void) {
   int device = 0, limit = 0;
   if (cudaGetDevice(&device) != cudaSuccess ||
       cudaDeviceGetAttribute(&limit, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) != cudaSuccess)
-    limit = 48 * 1024;
-  return (uint32_t)limit - FLOW_STATIC - warps * (uint32_t)sizeof(channel_memory);
+    limit = 96 * 1024; // the least of those for which there is code
+  uint32_t each = ((uint32_t)limit - ROWS_STATIC) / ROWS_WARPS - (uint32_t)sizeof(channel_memory);
+  return each < ROWS_STAGE ? each / STAGE_UNIT * STAGE_UNIT : (uint32_t)ROWS_STAGE;
 }
-static inline size_t flow_memory(uint32_t warps, uint32_t stages) {
-  return warps * sizeof(channel_memory) + stages;
-}
-
-// Warps that work in each of the blocks that do one thing, and the bytes of their stages. There is no use for more
-// warps than channels; fewer have larger stages.
-struct flow_part {
-  uint32_t warps, stage;
-};
-static inline flow_part flow_part_of(uint32_t blocks, uint32_t most, uint32_t room) {
-  uint32_t needed = blocks ? (CUDA_CHANNELS + blocks - 1) / blocks : 1, warps = needed < most ? needed : most;
-  return {warps, room / warps / (4 * STAGE_UNIT) * (4 * STAGE_UNIT)};
+static inline size_t rows_memory(uint32_t stage) {
+  return ROWS_WARPS * (stage + sizeof(channel_memory));
 }
 
 #endif

@@ -12,8 +12,7 @@
 #include "cuda/throughput/teller.cuh"
 
 enum {
-  STAGE_LINE = WARP * 16,  // bytes, 16 a lane
-  STAGE_UNIT = STAGE_LINE, // of a piece: two blocks of bf16 for a cast
+  STAGE_UNIT = MOVER_LINE, // of a piece: two blocks of bf16 for a cast
 };
 
 // Before Hopper lanes copy 16 bytes each.
@@ -74,7 +73,7 @@ struct stage {
     __syncwarp();
   }
   // Begins to take `count` bytes to each of a job's places, from `at` on. [warp]
-  __device__ __forceinline__ void store(const row_job &job, uint32_t at, uint32_t count) const {
+  __device__ __forceinline__ void store(const mover_job &job, uint32_t at, uint32_t count) const {
     uint32_t lane = threadIdx.x % WARP;
 #if __CUDA_ARCH__ >= 900
     if (lane < job.outputs)
@@ -109,25 +108,25 @@ static __device__ __noinline__ uint32_t finite_over_block(uint4 v) {
   return most;
 }
 
-// Casts the `count` bytes of bf16 in a stage, which are those of a row from `row_at` on, of `blocks` blocks in all, to
-// e4m3 at each of its places, with scales of the dtype. `scale_stride`: elements from a scale to the next at the address
-// scales_at[o] of output o. Lanes store them: a bulk copy of what lanes have written to shared memory has to wait for a
-// fence, which takes longer. [warp]
-static __device__ __forceinline__ void cast_piece(const stage &stage, const row_job &job, uint32_t row_at,
-                                                  uint32_t count, uint32_t blocks, int dtype, uint32_t scale_stride) {
+// Casts `count` bytes of bf16 in a stage, which are those of a row from `row_at` on, of `blocks` blocks in all, to
+// e4m3 at each of its places, with scales of the dtype. `scale_stride`: elements from a scale to the next at the
+// address scales_at[o] of output o. Lanes store them: a bulk copy of what lanes have written to shared memory has to
+// wait for a fence, which takes longer. [warp]
+static __device__ __noinline__ void cast_piece(const char *bytes, const mover_job &job, uint32_t row_at, uint32_t count,
+                                               uint32_t blocks, int dtype, uint32_t scale_stride) {
   enum { LINES = 4 };
   uint32_t lane = threadIdx.x % WARP, outputs = job.outputs, first = row_at / (2 * CUDA_BLOCK);
 #pragma unroll 1
-  for (uint32_t begin = 0; begin < count; begin += LINES * STAGE_LINE) {
+  for (uint32_t begin = 0; begin < count; begin += LINES * MOVER_LINE) {
     uint4 v[LINES];
     uint32_t most[LINES];
     bool finite = true;
 #pragma unroll
     for (int i = 0; i < LINES; i++) {
-      uint32_t at = begin + i * STAGE_LINE + lane * 16;
-      v[i] = at < count ? *(const uint4 *)(stage.bytes + at) : make_uint4(0, 0, 0, 0);
+      uint32_t at = begin + i * MOVER_LINE + lane * 16;
+      v[i] = at < count ? *(const uint4 *)(bytes + at) : make_uint4(0, 0, 0, 0);
     }
-      // Lines side by side, since each step waits for the one before. Half a warp has a block.
+    // Lines side by side, since each step waits for the one before. Half a warp has a block.
 #pragma unroll
     for (int i = 0; i < LINES; i++) {
       uint32_t pair = amax_pair(v[i]);
@@ -159,7 +158,7 @@ static __device__ __forceinline__ void cast_piece(const stage &stage, const row_
       char *to = job.output[o] + row_at / 2, *scales = (char *)job.scales_at[o];
 #pragma unroll
       for (int i = 0; i < LINES; i++) {
-        uint32_t at = begin + i * STAGE_LINE + lane * 16, block = first + at / (2 * CUDA_BLOCK);
+        uint32_t at = begin + i * MOVER_LINE + lane * 16, block = first + at / (2 * CUDA_BLOCK);
         if (at >= count)
           continue;
         *(uint2 *)(to + at / 2) = codes[i];
@@ -183,15 +182,15 @@ static __device__ __forceinline__ void cast_piece(const stage &stage, const row_
 // PUT has put(stage, job, begin, count), which takes a piece that is in the stage to its places. [warp]
 template <typename ROLE, typename PUT>
 __device__ __forceinline__ void move_rows(ROLE &role, stage &stage, const row_pieces &pieces, const PUT &put) {
-  row_job *jobs = role.channel.memory.jobs;
+  mover_job *jobs = role.channel.memory.jobs;
   bool here = await_job(role, jobs[0]);
 #pragma unroll 1
   for (uint32_t i = 0; here; i++) {
-    row_job &job = jobs[i % 2];
+    mover_job &job = jobs[i % 2];
     bool comes = job.inputs > 0; // else it is a row of 0
     if (comes)
       stage.load(job.input[0], pieces.at(0));
-    row_job &next = jobs[(i + 1) % 2];
+    mover_job &next = jobs[(i + 1) % 2];
     found_job found = role.find(next);
     __syncwarp();
 #pragma unroll 1
@@ -205,7 +204,7 @@ __device__ __forceinline__ void move_rows(ROLE &role, stage &stage, const row_pi
         stage.clear(count);
       put.put(stage, job, begin, count);
     }
-    role.finished(job);
+    role.finished(job, found == JOB_READY);
     here = found == JOB_WAITS ? await_job(role, next) : found == JOB_READY;
   }
   role.end();
@@ -213,8 +212,8 @@ __device__ __forceinline__ void move_rows(ROLE &role, stage &stage, const row_pi
 
 // All channels of a share: `run` of a ROLE for each, made of the memory, the channel and `args`. [warp]
 template <typename ROLE, typename RUN, typename... ARGS>
-__device__ __forceinline__ void run_channels(const channel_share &share, channel_memory &memory, const RUN &run,
-                                             const ARGS &...args) {
+__device__ __forceinline__ void run_rows(const channel_share &share, channel_memory &memory, const RUN &run,
+                                         const ARGS &...args) {
 #pragma unroll 1
   for (uint32_t c = share.index; c < CUDA_CHANNELS; c += share.count) {
     if (ROLE::WRITES)
@@ -230,7 +229,7 @@ __device__ __forceinline__ void run_channels(const channel_share &share, channel
 }
 
 struct as_it_is {
-  __device__ __forceinline__ void put(const stage &stage, const row_job &job, uint32_t begin, uint32_t count) const {
+  __device__ __forceinline__ void put(const stage &stage, const mover_job &job, uint32_t begin, uint32_t count) const {
     stage.store(job, begin, count);
   }
 };

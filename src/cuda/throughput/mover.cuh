@@ -1,0 +1,172 @@
+// How warps add rows: through their registers, packet by packet.
+//
+// A row's work is a *job*: its inputs, and where the result goes. What is known of a job stands in shared memory, so
+// that several warps can share one: each takes every n-th packet. Rows of a dispatch, which are not added, go through
+// shared memory instead (stage.cuh).
+#ifndef CUDA_THROUGHPUT_MOVER_CUH
+#define CUDA_THROUGHPUT_MOVER_CUH
+
+#include "cuda/dispatch/cast.cuh"
+#include "cuda/kernels/packet.cuh"
+#include "cuda/throughput/op.h"
+
+enum {
+  MOVER_LINE = WARP * 16,           // bytes, 16 a lane
+  MOVER_INPUTS = CUDA_MAX_TOPK + 2, // ranks or experts, and biases
+  MOVER_OUTPUTS = CUDA_MAX_TOPK,
+};
+
+// In shared memory.
+struct mover_job {
+  const char *input[MOVER_INPUTS];
+  float weight[MOVER_INPUTS];
+  uint32_t inputs, outputs;
+  float factor;
+  uint32_t factor_at;     // after so many inputs the sum is multiplied by `factor`; 0: never
+  uint32_t source, token; // seat, or 0; the token, or the row's number in its channel
+  uint64_t seats;         // that the job concerns
+  char *output[MOVER_OUTPUTS];
+  uint64_t scales_at[MOVER_OUTPUTS]; // elements: where the scales of an output go; or an address
+};
+
+// Which packets of a job are a warp's.
+struct mover_share {
+  uint32_t first, step;
+};
+
+// RING: of what peers write while the kernel runs, else what it only reads.
+template <bool RING> __device__ __forceinline__ uint4 mover_load(bool here, const char *from) {
+  return RING ? ptx::load_line_if(here, from) : ptx::load_input16_if(here, from);
+}
+
+// A row as it is. [warp]
+template <int LINES, bool RING>
+__device__ __forceinline__ void move_row(const mover_job &job, uint32_t bytes, mover_share share) {
+  constexpr uint32_t PACKET = LINES * MOVER_LINE;
+  uint32_t outputs = job.outputs;
+  const char *from = job.input[0];
+#pragma unroll 1
+  for (uint32_t at = share.first * PACKET + threadIdx.x % WARP * 16; at < bytes; at += share.step * PACKET) {
+    uint4 v[LINES];
+#pragma unroll
+    for (int i = 0; i < LINES; i++)
+      v[i] = mover_load<RING>(at + i * MOVER_LINE < bytes, from + at + i * MOVER_LINE);
+#pragma unroll 1
+    for (uint32_t o = 0; o < outputs; o++) {
+      char *to = job.output[o] + at;
+#pragma unroll
+      for (int i = 0; i < LINES; i++)
+        ptx::store16_if(at + i * MOVER_LINE < bytes, to + i * MOVER_LINE, v[i]);
+    }
+  }
+}
+
+// Rows of exactly N inputs, and without a factor: each line is done at once. [warp]
+template <int LINES, int N, bool RING>
+__device__ __forceinline__ void add_rows_of(const mover_job &job, uint32_t bytes, mover_share share) {
+  constexpr uint32_t PACKET = LINES * MOVER_LINE;
+  float weight[N];
+#pragma unroll
+  for (int n = 0; n < N; n++)
+    weight[n] = job.weight[n];
+#pragma unroll 1
+  for (uint32_t at = share.first * PACKET + threadIdx.x % WARP * 16; at < bytes; at += share.step * PACKET) {
+    uint4 v[LINES][N];
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+      const char *from = job.input[n] + at;
+#pragma unroll
+      for (int i = 0; i < LINES; i++)
+        v[i][n] = mover_load<RING>(at + i * MOVER_LINE < bytes, from + i * MOVER_LINE);
+    }
+    char *to = job.output[0] + at;
+#pragma unroll
+    for (int i = 0; i < LINES; i++) {
+      float acc[8] = {};
+#pragma unroll
+      for (int n = 0; n < N; n++)
+        add8(acc, v[i][n], weight[n]);
+      ptx::store16_if(at + i * MOVER_LINE < bytes, to + i * MOVER_LINE, pack8(acc));
+    }
+  }
+}
+
+// Rows of any number of inputs, four at a time. [warp]
+template <bool RING>
+__device__ __forceinline__ void add_many_rows(const mover_job &job, uint32_t bytes, mover_share share) {
+  enum { LINES = 2, EACH = 4 };
+  constexpr uint32_t PACKET = LINES * MOVER_LINE;
+#pragma unroll 1
+  for (uint32_t at = share.first * PACKET + threadIdx.x % WARP * 16; at < bytes; at += share.step * PACKET) {
+    float acc[LINES][8] = {};
+#pragma unroll 1
+    for (uint32_t first = 0; first < job.inputs; first += EACH) {
+      uint4 v[LINES][EACH];
+#pragma unroll
+      for (int n = 0; n < EACH; n++)
+#pragma unroll
+        for (int i = 0; i < LINES; i++)
+          v[i][n] = mover_load<RING>(first + n < job.inputs && at + i * MOVER_LINE < bytes,
+                                     job.input[min(first + n, MOVER_INPUTS - 1u)] + at + i * MOVER_LINE);
+#pragma unroll
+      for (int n = 0; n < EACH; n++) {
+        if (first + n >= job.inputs)
+          continue;
+        float weight = job.weight[first + n];
+#pragma unroll
+        for (int i = 0; i < LINES; i++)
+          add8(acc[i], v[i][n], weight);
+        if (first + n + 1 == job.factor_at) {
+#pragma unroll
+          for (int i = 0; i < LINES; i++)
+#pragma unroll
+            for (int j = 0; j < 8; j++)
+              acc[i][j] *= job.factor;
+        }
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < LINES; i++)
+      ptx::store16_if(at + i * MOVER_LINE < bytes, job.output[0] + at + i * MOVER_LINE, pack8(acc[i]));
+  }
+}
+
+// The inputs of bf16 added up in their order, in f32, each with its weight, rounded once. [warp]
+template <bool RING> __device__ __forceinline__ void add_job(const mover_job &job, uint32_t bytes, mover_share share) {
+  switch (job.factor_at ? MOVER_INPUTS : job.inputs) {
+  case 0: {
+    char *to = job.output[0];
+    for (uint32_t at = (share.first * WARP + threadIdx.x % WARP) * 16; at < bytes; at += share.step * MOVER_LINE)
+      ptx::store16(to + at, make_uint4(0, 0, 0, 0));
+    break;
+  }
+  case 1:
+    add_rows_of<7, 1, RING>(job, bytes, share);
+    break;
+  case 2:
+    add_rows_of<7, 2, RING>(job, bytes, share);
+    break;
+  case 3:
+    add_rows_of<5, 3, RING>(job, bytes, share);
+    break;
+  case 4:
+    add_rows_of<4, 4, RING>(job, bytes, share);
+    break;
+  case 5:
+    add_rows_of<3, 5, RING>(job, bytes, share);
+    break;
+  case 6:
+    add_rows_of<2, 6, RING>(job, bytes, share);
+    break;
+  case 7:
+    add_rows_of<2, 7, RING>(job, bytes, share);
+    break;
+  case 8:
+    add_rows_of<2, 8, RING>(job, bytes, share);
+    break;
+  default:
+    add_many_rows<RING>(job, bytes, share);
+  }
+}
+
+#endif
