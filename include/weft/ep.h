@@ -494,8 +494,10 @@ enum weft_ep_dispatch_flags {
    *  sent and not been received. CUDA: the end of that operation is launched in the stream of this dispatch; one that a
    *  graph of its own has begun is not known here, so a graph ends what it begins. */
   WEFT_EP_DISPATCH_RECYCLE = 1 << 0,
-  /** With `route`: topk_idx has to be what the route knows, else INVALID names the first token and place that differ.
-   *  The dispatch goes by a route that is filled, and fills one that was planned. CUDA: UNSUPPORTED */
+  /** With `route`: topk_idx has to be what the route knows, else INVALID names the first token and place that differ,
+   *  and no operation has begun. The dispatch goes by a route that is filled, and fills one that was planned. It is for
+   *  debugging. CUDA: the GPU compares them, and the call waits for that, and for all before it in the stream, as calls
+   *  with `info` wait (TIMEOUT, CANCELED); so a stream that is captured is INVALID, and so is num_tokens_at */
   WEFT_EP_DISPATCH_CHECK_ROUTE = 1 << 1,
 };
 

@@ -194,6 +194,81 @@ void kept(rank &r) {
   r.leave();
 }
 
+// CHECK_ROUTE with these selections, as int64_t or int32_t; `difference` NULL: it is to go well.
+void check_route(rank &r, weft_ep_route_t *route, const std::vector<int64_t> &topk_idx, bool narrow,
+                 const char *difference) {
+  const std::vector<int32_t> narrowed(topk_idx.begin(), topk_idx.end());
+  const float *weights = r.dispatch.topk_weights;
+  struct weft_ep_route_info info = WEFT_EP_ROUTE_INFO_INIT;
+  bool filled = weft_ep_route_await(route, &info, DEADLINE_MS) == 0;
+  r.copy(r.wide, topk_idx.data(), topk_idx.size() * sizeof topk_idx[0], cudaMemcpyHostToDevice);
+  r.copy(r.narrow, narrowed.data(), narrowed.size() * sizeof narrowed[0], cudaMemcpyHostToDevice);
+  r.dispatch.route = route;
+  r.dispatch.flags = WEFT_EP_DISPATCH_CHECK_ROUTE;
+  r.dispatch.topk_idx = narrow ? nullptr : r.wide;
+  r.dispatch.topk_idx32 = narrow ? r.narrow : nullptr;
+  r.dispatch.topk_weights = filled ? nullptr : weights;
+  if (difference) {
+    uint64_t op, next = weft_ep_next_op(r.ep);
+    int rc = weft_ep_dispatch(r.ep, &r.dispatch, &r.recv, nullptr, &op);
+    if (rc != WEFT_ERR_INVALID || !strstr(weft_last_error(), difference) || weft_ep_next_op(r.ep) != next)
+      r.die("\"%s\" (%s), should say \"%s\"", weft_last_error(), weft_err_name(rc), difference);
+  } else {
+    r.pair();
+    r.check_whole();
+  }
+  r.dispatch.route = nullptr;
+  r.dispatch.flags = 0;
+  r.dispatch.topk_idx = r.wide;
+  r.dispatch.topk_idx32 = nullptr;
+  r.dispatch.topk_weights = weights;
+}
+
+// The device compares all selections, the first and the last too, and names the first that differs.
+void checked(rank &r) {
+  static const size_t places[] = {0, TOPK - 1, TOPK * 7 + 2, TOKENS * TOPK - 1};
+  r.found();
+  receive_by_rank(r);
+  weft_ep_route_t *route = make_route(r);
+  r.fill(240, first_ranks(RANKS));
+  const std::vector<int64_t> right = r.selections_of(r.index, 240);
+  check_route(r, route, right, false, "the route knows no top-k");
+  r.must(weft_ep_route_plan(route, r.wide, TOKENS, r.stream), "weft_ep_route_plan");
+  for (int round = 0; round < 3; round++) { // the first fills, the others go by it
+    for (size_t at : places) {
+      std::vector<int64_t> changed = right;
+      char words[96];
+      changed[at] = changed[at] == 1 ? 2 : 1;
+      if (at + 1 < TOKENS * TOPK)
+        changed[at + 1] = changed[at + 1] == 1 ? 2 : 1; // a later one is not named
+      snprintf(words, sizeof words, "topk_idx[%zu][%zu] is %lld, but the route was made with %lld", at / TOPK,
+               at % TOPK, (long long)changed[at], (long long)right[at]);
+      check_route(r, route, changed, round == 1, words);
+    }
+    r.fill_x(241 + round);
+    check_route(r, route, right, round != 1, nullptr);
+    judge_by_rank(r, 240, 241 + round);
+    judge_sums(r, 240, 241 + round);
+  }
+  struct weft_ep_route_info info = WEFT_EP_ROUTE_INFO_INIT;
+  r.must(weft_ep_route_await(route, &info, DEADLINE_MS), "weft_ep_route_await");
+  if (info.op + 2 != r.op)
+    r.die("operation %llu filled the route, should be %llu", (unsigned long long)info.op, (unsigned long long)r.op - 2);
+  cudaGraph_t graph;
+  r.cuda(cudaStreamBeginCapture(r.stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+  r.dispatch.route = route;
+  r.dispatch.flags = WEFT_EP_DISPATCH_CHECK_ROUTE;
+  r.dispatch.topk_weights = nullptr;
+  int rc = weft_ep_dispatch(r.ep, &r.dispatch, &r.recv, nullptr, &r.op);
+  if (rc != WEFT_ERR_INVALID || !strstr(weft_last_error(), "which is captured"))
+    r.die("CHECK_ROUTE in a capture: %s, \"%s\"", weft_err_name(rc), weft_last_error());
+  r.cuda(cudaStreamEndCapture(r.stream, &graph), "cudaStreamEndCapture");
+  r.cuda(cudaGraphDestroy(graph), "cudaGraphDestroy");
+  r.world->meet(r, "the last operation");
+  weft_ep_route_free(route);
+  r.leave();
+}
+
 // Ranks 0 and 1 fill routes, and rank 2 joins: who goes by them finds that out, in the same operation.
 void joined(rank &r) {
   bool joins = r.index == 2;
@@ -334,7 +409,8 @@ void weights_back(rank &r) {
   r.leave();
 }
 
-const struct test tests[] = {{"kept", kept}, {"joined", joined}, {"packed", packed}, {"weights_back", weights_back}};
+const struct test tests[] = {
+    {"kept", kept}, {"checked", checked}, {"joined", joined}, {"packed", packed}, {"weights_back", weights_back}};
 
 } // namespace
 

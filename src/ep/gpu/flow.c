@@ -7,7 +7,7 @@ void ep_gpu_describe_flow_send(weft_ep_t *ep, struct gpu_op *op, const struct we
     return;
   op->row_bytes = args->row_bytes;
   op->scale_bytes = args->scale_bytes;
-  op->keeps = args->route && !op->topk_idx;
+  op->keeps = args->route && !ep_gpu_route_fills(args);
   op->route = args->route;
   if (op->keeps)
     ep_gpu_route_follow(op);

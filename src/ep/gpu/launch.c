@@ -183,6 +183,8 @@ static int prepare(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, bool
     rc = check_results(captures, results, "dispatch");
   if (rc == 0)
     rc = ep_check_active(ep);
+  if (rc == 0)
+    rc = ep_gpu_route_compare(ep, args, captures);
   return rc == 0 ? place(ep, args->stream, captures, args->flags, op) : rc;
 }
 

@@ -254,6 +254,49 @@ static void a_route_is_filled_and_used(void **state) {
   weft_ep_route_free(routes[0]);
 }
 
+// CHECK_ROUTE: a changed top-k is told with its place, of a plan and behind a route that is filled.
+static void a_changed_top_k_is_named(void **state) {
+  (void)state;
+  weft_ep_t *ep = fake_open(wide(0, 0));
+  const int64_t changed[] = {0, 1, 3, 2};
+  const int32_t narrow[] = {0, 1, 1, 2};
+  uint64_t op, filled = UINT64_MAX;
+  assert_ok(weft_ep_activate(ep, DEADLINE_MS));
+  weft_ep_route_t *route = make_route(ep);
+  struct weft_ep_dispatch_args args;
+#define CHECKED(field, value, words)                                                                                   \
+  args = tokens();                                                                                                     \
+  args.route = route;                                                                                                  \
+  args.topk_weights = filled == UINT64_MAX ? weights : NULL;                                                           \
+  args.flags = WEFT_EP_DISPATCH_CHECK_ROUTE;                                                                           \
+  args.field = value;                                                                                                  \
+  assert_int_equal(weft_ep_dispatch(ep, &args, fake_no_rows(), NULL, &op), WEFT_ERR_INVALID);                          \
+  assert_says(words)
+  CHECKED(x, x, "the route knows no top-k: plan or fill it first");
+  assert_ok(weft_ep_route_plan(route, experts, 2, NULL));
+  for (int i = 0; i < 2; i++) { // the one fills, the other goes by it
+    uint64_t before = weft_ep_next_op(ep);
+    CHECKED(topk_idx, changed, "dispatch: topk_idx[1][0] is 3, but the route was made with 1");
+    CHECKED(num_tokens, 1, "1 tokens, and those of the route are 2");
+    CHECKED(topk, 1, "topk is 1, and that of the route is 2");
+    CHECKED(num_tokens_at, (const uint32_t *)y, "the route knows how many tokens there are");
+    CHECKED(stream, (void *)1, "check before the capture");
+    assert_int_equal(weft_ep_next_op(ep), before);
+    args.stream = NULL;
+    args.topk_idx = NULL;
+    args.topk_idx32 = narrow;
+    assert_ok(weft_ep_dispatch(ep, &args, fake_no_rows(), NULL, &op));
+    assert_ok(weft_ep_finish(ep, op));
+    filled = i == 0 ? op : filled;
+    struct weft_ep_route_info info = WEFT_EP_ROUTE_INFO_INIT;
+    assert_ok(weft_ep_route_await(route, &info, DEADLINE_MS));
+    assert_int_equal(info.op, filled);
+  }
+  CHECKED(topk_weights, weights, "the route has kept those that it was filled with");
+  weft_ep_route_free(route);
+  weft_ep_close(ep);
+}
+
 static void who_goes_by_another_route_is_lost(void **state) {
   (void)state;
   weft_ep_t *eps[2];
@@ -375,6 +418,7 @@ int main(void) {
       TEST(what_a_group_for_throughput_cannot_do_is_refused),
       TEST(a_group_for_latency_says_what_it_cannot_do),
       TEST(a_route_is_filled_and_used),
+      TEST(a_changed_top_k_is_named),
       TEST(who_goes_by_another_route_is_lost),
       TEST(a_rank_that_joins_ends_a_route),
       TEST(a_route_outlives_a_rank_that_leaves),
