@@ -651,7 +651,8 @@ WEFT_API void weft_ep_info_init(struct weft_ep_info *info, size_t size);
 
 /** What weft_ep_combine_args.flags may ask for. */
 enum weft_ep_combine_flags {
-  /** Where contributions are missing, scale the token by (all weights) / (weights that came). */
+  /** Where contributions are missing, scale the token by (all weights) / (weights that came). Each weight counts as 1
+   *  with UNWEIGHTED, and where rows are RANK_MAJOR and the dispatch had no topk_weights. */
   WEFT_EP_COMBINE_RENORMALIZE = 1 << 0,
   /** The operation stays open for another combine, which begins with weft_ep_combine_send(); the receiving half takes
    *  the flag. weft_ep_finish(), WEFT_EP_DISPATCH_RECYCLE or a combine without the flag ends it; all ranks of the view
@@ -660,8 +661,7 @@ enum weft_ep_combine_flags {
    *  reach. */
   WEFT_EP_COMBINE_KEEP = 1 << 1,
   /** PER_EXPERT, PACKED: the rows of a token are added as they are, without the weights of the dispatch, as those that
-   *  are RANK_MAJOR always are; RENORMALIZE counts every weight as 1. All ranks set it, or none. On CUDA memory
-   *  with THROUGHPUT only, and not together with RENORMALIZE */
+   *  are RANK_MAJOR always are. All ranks set it, or none. On CUDA memory with THROUGHPUT only */
   WEFT_EP_COMBINE_UNWEIGHTED = 1 << 2,
 };
 

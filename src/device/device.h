@@ -253,8 +253,8 @@ struct device_flow_dispatch {
 
 // A combine of such a group, which ends its operation.
 struct device_flow_combine {
-  struct device_combine c;
-  uint32_t place; // of the operation
+  struct device_combine c; // its topk_weights: to make up for what is missing; NULL: each selection counts as 1
+  uint32_t place;          // of the operation
   bool packed, unweighted;
   uint32_t rows;       // of y: as its receive said
   const void *bias[2]; // NULL: none

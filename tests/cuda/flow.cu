@@ -409,8 +409,37 @@ void weights_back(rank &r) {
   r.leave();
 }
 
-const struct test tests[] = {
-    {"kept", kept}, {"checked", checked}, {"joined", joined}, {"packed", packed}, {"weights_back", weights_back}};
+// Rank 0 masks rank 2, and what is missing is made up for, without weights: each selection counts as 1.
+void unweighted(rank &r) {
+  static const weft_ep_layout layouts[] = {WEFT_EP_PER_EXPERT, WEFT_EP_PACKED, WEFT_EP_RANK_MAJOR};
+  const float *weights = r.dispatch.topk_weights;
+  oracle_answer answer = {};
+  answer.unweighted = true;
+  r.found();
+  if (r.index == 0)
+    r.must(weft_ep_mask_update(r.ep, 2, true), "weft_ep_mask_update");
+  r.combine.flags = WEFT_EP_COMBINE_RENORMALIZE | WEFT_EP_COMBINE_UNWEIGHTED;
+  for (uint64_t i = 0; i < 6; i++) { // with weights that the dispatch brings, and without
+    expected is = all_there(250 + i);
+    if (r.index == 0)
+      is.missing = {2};
+    r.recv.layout = layouts[i / 2];
+    r.recv.rows = r.recv.layout == WEFT_EP_PACKED ? (uint32_t)PACKED_ROWS : (uint32_t)ROWS;
+    answer.by_rank = r.recv.layout == WEFT_EP_RANK_MAJOR;
+    r.fill(is.key, first_ranks(RANKS));
+    r.dispatch.topk_weights = i % 2 ? nullptr : weights;
+    r.pair();
+    judge_combine(r, is, answer);
+    if (r.index == 0 && r.result.num_missing == 0)
+      r.die("nothing is missing of rank 2, which is masked");
+    r.check_whole();
+    r.dispatch.topk_weights = weights;
+  }
+  r.leave();
+}
+
+const struct test tests[] = {{"kept", kept},     {"checked", checked},           {"joined", joined},
+                             {"packed", packed}, {"weights_back", weights_back}, {"unweighted", unweighted}};
 
 } // namespace
 

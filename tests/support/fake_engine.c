@@ -546,6 +546,8 @@ int fake_flow_combine(struct device_ep *ep, const struct device_flow_combine *ar
       .keeps = true};
   if (args->c.halves != (DEVICE_SEND | DEVICE_RECV))
     return fake_say(why, WEFT_ERR_UNSUPPORTED, "call weft_ep_combine for both halves");
+  if (args->unweighted && args->c.topk_weights)
+    return fake_say(why, WEFT_ERR_INVALID, "weights of a combine that has none");
   int rc = args->begins ? fake_flow_dispatch(ep, &begins, stream, why) : 0;
   return rc == 0 ? fake_ep_combine(ep, &args->c, stream, why) : rc;
 }

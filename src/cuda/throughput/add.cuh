@@ -132,10 +132,12 @@ struct adder {
     size_t at = (size_t)token * args.topk + k;
     return args.narrow ? ((const int32_t *)args.topk_idx)[at] : (int32_t)((const int64_t *)args.topk_idx)[at];
   }
-  // (all weights) / (weights that came) of a token. [warp]
+  // (all weights) / (weights that came) of a token; where there are none, each selection counts as 1. [warp]
   __device__ __noinline__ float make_up(uint32_t token, uint32_t seat, uint64_t has_row, uint32_t lane) const {
     bool selected = lane < args.topk && selection(token, lane) >= 0;
-    float weight = selected ? args.topk_weights[(size_t)token * args.topk + lane] : 0.0f;
+    float weight = selected ? 1.0f : 0.0f;
+    if (selected && args.topk_weights)
+      weight = args.topk_weights[(size_t)token * args.topk + lane];
     float there = seat < DEVICE_SEATS && has(has_row, seat) ? weight : 0.0f;
 #pragma unroll
     for (int step = 16; step > 0; step /= 2) {

@@ -127,9 +127,9 @@ struct cuda_answers_args {
   bool rank_major, unweighted, renormalize, narrow;
   uint32_t rows; // RANK_MAJOR: of y
   const void *y;
-  const void *topk_idx; // of the dispatch, and its weights: for renormalize
-  const float *topk_weights;
-  const float *row_weights; // [S][K] or NULL
+  const void *topk_idx;      // of the dispatch, and its weights: for renormalize
+  const float *topk_weights; // NULL: each counts as 1
+  const float *row_weights;  // [S][K] or NULL
   const void *bias[2];
   void *out;
   float *out_weights;

@@ -262,9 +262,8 @@ int ep_gpu_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, con
 // In a group for throughput.
 static int check_flow_weights(const struct gpu_op *op, const struct weft_ep_combine_args *args, const char *call) {
   bool unweighted = op->rank_major || args->flags & WEFT_EP_COMBINE_UNWEIGHTED;
-  if (!op->has_weights && (!unweighted || args->flags & WEFT_EP_COMBINE_RENORMALIZE))
-    return fail(WEFT_ERR_INVALID, "%s: the dispatch had no topk_weights: give them there%s", call,
-                unweighted ? ", or leave RENORMALIZE out" : ", or set UNWEIGHTED");
+  if (!op->has_weights && !unweighted)
+    return fail(WEFT_ERR_INVALID, "%s: the dispatch had no topk_weights: give them there, or set UNWEIGHTED", call);
   if (args->out_weights && !args->row_weights && op->rows > 0)
     return fail(WEFT_ERR_INVALID,
                 "%s: out_weights are given and row_weights are NULL; on CUDA memory all ranks bring weights back, or "

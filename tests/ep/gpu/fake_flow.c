@@ -144,6 +144,33 @@ static void what_a_group_for_throughput_cannot_do_is_refused(void **state) {
   weft_ep_close(ep);
 }
 
+// With and without weights of the dispatch, by expert and by rank: the fake refuses weights that nobody is to use.
+static void what_is_missing_is_made_up_for_without_weights(void **state) {
+  (void)state;
+  weft_ep_t *ep = fake_open(wide(0, 0));
+  uint64_t op;
+  assert_ok(weft_ep_activate(ep, DEADLINE_MS));
+  struct weft_ep_recv_args by_rank = *fake_no_rows();
+  by_rank.layout = WEFT_EP_RANK_MAJOR;
+  for (int i = 0; i < 4; i++) {
+    struct weft_ep_dispatch_args args = tokens();
+    struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;
+    args.topk_weights = i % 2 ? weights : NULL;
+    combine.out = y;
+    combine.flags = WEFT_EP_COMBINE_RENORMALIZE | WEFT_EP_COMBINE_UNWEIGHTED;
+    assert_ok(weft_ep_dispatch(ep, &args, i < 2 ? fake_no_rows() : &by_rank, NULL, &op));
+    assert_ok(weft_ep_combine(ep, op, &combine, NULL));
+  }
+  struct weft_ep_dispatch_args none = tokens();
+  struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;
+  none.topk_weights = NULL;
+  combine.out = y;
+  combine.flags = WEFT_EP_COMBINE_RENORMALIZE;
+  assert_ok(weft_ep_dispatch(ep, &none, &by_rank, NULL, &op));
+  assert_ok(weft_ep_combine(ep, op, &combine, NULL));
+  weft_ep_close(ep);
+}
+
 static void a_group_for_latency_says_what_it_cannot_do(void **state) {
   (void)state;
   weft_ep_t *ep = fake_open(fake_options(0, NULL, 0));
@@ -416,6 +443,7 @@ int main(void) {
       TEST(many_tokens_choose_the_mode),
       TEST(openings_that_cannot_be_are_refused),
       TEST(what_a_group_for_throughput_cannot_do_is_refused),
+      TEST(what_is_missing_is_made_up_for_without_weights),
       TEST(a_group_for_latency_says_what_it_cannot_do),
       TEST(a_route_is_filled_and_used),
       TEST(a_changed_top_k_is_named),
