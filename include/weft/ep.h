@@ -136,8 +136,8 @@ enum weft_ep_mode {
    *  (weft_ep_options.window_bytes), on few processors. weft_ep_dispatch() and weft_ep_combine() send and receive at
    *  once. The single halves, weft_ep_recv_args.rows_at and weft_ep_combine_rows() are for operations whose rows fit
    *  into a window all at once, else LIMIT; weights of the top-k come with the dispatch. On CUDA memory UNSUPPORTED:
-   *  the single halves, KEEP, LOGFMT10, and peers on hosts that NVLink does not reach; and window_bytes has
-   *  room for a few rows in each of a window's channels, else INVALID says how much that takes */
+   *  the single halves, KEEP, and peers on hosts that NVLink does not reach; and window_bytes has room for a few rows
+   *  in each of a window's channels, else INVALID says how much that takes */
   WEFT_EP_THROUGHPUT = 2,
 };
 

@@ -7,9 +7,11 @@
 
 #include <cstring>
 
+#include "device/logfmt10.h"
+
 namespace {
 
-enum { ALIGNMENT = 8, PACKED_ROWS = EXPERTS * ROWS };
+enum { ALIGNMENT = 8, PACKED_ROWS = EXPERTS * ROWS, SHORT_MS = 300 };
 
 template <typename T> std::vector<T> take(const rank &r, const void *from, size_t count) {
   std::vector<T> is(count);
@@ -438,8 +440,70 @@ void unweighted(rank &r) {
   r.leave();
 }
 
-const struct test tests[] = {{"kept", kept},     {"checked", checked},           {"joined", joined},
-                             {"packed", packed}, {"weights_back", weights_back}, {"unweighted", unweighted}};
+// --- answers as logfmt10 ---
+
+// All layouts, each as bf16 and as logfmt10, one after the other in the same windows; a combine by a route, too.
+void coded(rank &r) {
+  static const weft_ep_layout layouts[] = {WEFT_EP_PER_EXPERT, WEFT_EP_PACKED, WEFT_EP_RANK_MAJOR};
+  const uint64_t coded_row = HIDDEN / LOGFMT10_BLOCK * (LOGFMT10_CODE_BYTES + LOGFMT10_HEAD_BYTES);
+  weft_ep_route_t *route = nullptr;
+  r.found();
+  route = make_route(r);
+  for (uint64_t i = 0; i < 12; i++) {
+    oracle_answer answer = {};
+    bool is_coded = i % 2 == 1;
+    r.recv.layout = layouts[i / 2 % 3];
+    r.recv.rows = r.recv.layout == WEFT_EP_PACKED ? (uint32_t)PACKED_ROWS : (uint32_t)ROWS;
+    answer.by_rank = answer.unweighted = r.recv.layout == WEFT_EP_RANK_MAJOR;
+    r.combine.dtype = is_coded ? WEFT_EP_COMBINE_LOGFMT10 : WEFT_EP_COMBINE_BF16;
+    r.fill(260 + i, first_ranks(RANKS));
+    r.dispatch.route = route;
+    r.pair();
+    r.dispatch.route = nullptr;
+    judge_combine(r, all_there(260 + i), answer);
+    r.check_whole();
+    uint64_t bytes = r.result.wire_bytes;
+    r.poison_out();
+    r.result = WEFT_EP_RESULT_INIT;
+    r.must(weft_ep_combine_route(r.ep, route, &r.combine, &r.result, &r.op), "weft_ep_combine_route");
+    judge_combine(r, all_there(260 + i), answer);
+    if (r.result.wire_bytes != bytes || bytes == 0 || bytes % (is_coded ? coded_row : 2 * (uint64_t)HIDDEN) != 0)
+      r.die("%llu bytes and %llu by the route are no rows of the type", (unsigned long long)bytes,
+            (unsigned long long)r.result.wire_bytes);
+  }
+  r.world->meet(r, "the last operation");
+  weft_ep_route_free(route);
+  r.leave();
+}
+
+// Rank 2 combines as logfmt10, and the others as bf16: they are lost to each other, and nobody takes codes for values.
+void other_combine(rank &r) {
+  oracle_answer by_rank = {};
+  expected is = all_there(280);
+  by_rank.by_rank = by_rank.unweighted = true;
+  r.open(RANKS, SHORT_MS);
+  r.activate(RANKS);
+  r.recv.layout = WEFT_EP_RANK_MAJOR;
+  r.combine.dtype = r.index == 2 ? WEFT_EP_COMBINE_LOGFMT10 : WEFT_EP_COMBINE_BF16;
+  r.fill(is.key, first_ranks(RANKS));
+  r.world->meet(r, "the input");
+  r.pair();
+  uint32_t lost = r.index == 2 ? 2 : 1;
+  if (r.info.num_lost != 0 || r.result.num_lost != lost)
+    r.die("%u and %u ranks are lost, should be 0 and %u", r.info.num_lost, r.result.num_lost, lost);
+  is.missing = r.index == 2 ? std::vector<int32_t>{0, 1} : std::vector<int32_t>{2};
+  judge_combine(r, is, by_rank);
+  r.leave();
+}
+
+const struct test tests[] = {{"kept", kept},
+                             {"checked", checked},
+                             {"joined", joined},
+                             {"packed", packed},
+                             {"weights_back", weights_back},
+                             {"unweighted", unweighted},
+                             {"coded", coded},
+                             {"other_combine", other_combine}};
 
 } // namespace
 

@@ -164,6 +164,22 @@ static void a_dispatch_is_planned_agreed_on_and_moved(void **state) {
   assert_true(fake.control.no_rows);
 }
 
+// As the group was opened, or as the call says.
+static void answers_travel_as_the_call_says(void **state) {
+  (void)state;
+  struct device_ep_options options = wide();
+  for (int type = CUDA_COMBINE_BF16; type <= CUDA_COMBINE_LOGFMT10; type++) {
+    options.combine_dtype = type;
+    open_wide(&options);
+    for (int says = 0; says <= CUDA_COMBINE_LOGFMT10; says++) {
+      struct device_flow_combine c = good_combine();
+      c.c.dtype = says;
+      assert_int_equal(cuda_flow_combine(ep, &c, FAKE_STREAM, why), 0);
+      assert_int_equal(fake.answers.coded, (says ? says : type) == CUDA_COMBINE_LOGFMT10);
+    }
+  }
+}
+
 static void a_call_says_its_own_form(void **state) {
   (void)state;
   struct device_ep_options options = wide();
@@ -383,6 +399,7 @@ int main(void) {
       TEST(an_engine_has_room_for_two_operations),
       TEST(heads_of_streams_are_zeros_at_first),
       TEST(a_dispatch_is_planned_agreed_on_and_moved),
+      TEST(answers_travel_as_the_call_says),
       TEST(a_call_says_its_own_form),
       TEST(what_kernels_would_stumble_over_is_refused),
       TEST(a_kept_route_needs_no_plan),

@@ -3,6 +3,7 @@
 #define CUDA_THROUGHPUT_ADD_CUH
 
 #include "cuda/throughput/channel.cuh"
+#include "cuda/throughput/coded.cuh"
 
 struct adder {
   struct channel channel;
@@ -23,6 +24,7 @@ struct adder {
       : channel(kernel, args.flow, true, args.state, memory, index), args(args), kernel(kernel),
         walk(kernel.route.seats, index, kernel.tokens, true), mine(args.rank_major ? 1ull << kernel.op.self : 0),
         shut(~kernel.seats), ended(0) {
+    channel.words += args.coded ? offsetof(cuda_flow_word, coded_tail) : 0;
     load();
   }
 
@@ -85,9 +87,18 @@ struct adder {
         job.input[nth] = self ? own : channel.place(kernel.op.in[at], channel.memory.sent[at]);
         job.weight[nth] = 1.0f;
       }
+      if (args.coded)
+        list_coded(job, nth, here, at == kernel.op.self, begin == 0);
       inputs += __popc(all);
     }
     return min(inputs, (uint32_t)CUDA_MAX_TOPK);
+  }
+
+  // Which of the answers that lanes list are coded: all but this rank's own. [warp]
+  __device__ __forceinline__ void list_coded(mover_job &job, uint32_t nth, bool here, bool self, bool first) {
+    uint32_t coded = __reduce_or_sync(~0u, here && !self && nth < CUDA_MAX_TOPK ? 1u << nth : 0);
+    if (channel.lane == 0)
+      coded_inputs(job) = coded | (first ? 0 : coded_inputs(job));
   }
 
   // Where it goes, biases, weights, what is missing. [warp]

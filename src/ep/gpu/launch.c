@@ -401,7 +401,7 @@ int ep_gpu_combine_route(weft_ep_t *ep, weft_ep_route_t *route, const struct wef
   op->packed = its->packed;
   op->rows = its->rows;
   op->dtype = ep->dtype;
-  op->combine_dtype = ep->combine_dtype;
+  op->combine_dtype = args->dtype ? args->dtype : ep->combine_dtype;
   rc = check_combine(ep, op, args, DEVICE_SEND | DEVICE_RECV, "combine_route");
   if (rc == 0)
     rc = check_order(ep, op, false, "combine_route", &ahead);

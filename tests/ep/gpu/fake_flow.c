@@ -74,6 +74,7 @@ static void many_tokens_choose_the_mode(void **state) {
   struct weft_ep_options options = wide(0, 0);
   options.mode = (enum weft_ep_mode)0;
   options.max_tokens = 1025;
+  options.combine_dtype = WEFT_EP_COMBINE_LOGFMT10;
   weft_ep_t *ep = fake_open(options);
   assert_ok(weft_ep_activate(ep, DEADLINE_MS));
   weft_ep_route_t *route = NULL;
@@ -93,9 +94,6 @@ static void openings_that_cannot_be_are_refused(void **state) {
   struct weft_ep_options options = wide(0, 0);
   options.max_processors = 7;
   assert_open_refused(options, WEFT_ERR_INVALID, "max_processors is 7; for THROUGHPUT it must be from 8 to the 132");
-  options = wide(0, 0);
-  options.combine_dtype = WEFT_EP_COMBINE_LOGFMT10;
-  assert_open_refused(options, WEFT_ERR_UNSUPPORTED, "LOGFMT10 with THROUGHPUT on CUDA memory");
   options = wide(0, 0);
   options.window_bytes = 60000; // enough for host memory
   assert_open_refused(options, WEFT_ERR_UNSUPPORTED, "window_bytes has no room");
@@ -132,7 +130,6 @@ static void what_a_group_for_throughput_cannot_do_is_refused(void **state) {
   assert_says(words)
   COMBINE(topk_weights, weights, WEFT_ERR_INVALID, "weights come with the dispatch");
   COMBINE(flags, WEFT_EP_COMBINE_KEEP, WEFT_ERR_UNSUPPORTED, "KEEP with THROUGHPUT on CUDA memory");
-  COMBINE(dtype, WEFT_EP_COMBINE_LOGFMT10, WEFT_ERR_UNSUPPORTED, "LOGFMT10 with THROUGHPUT");
   COMBINE(processors, 3, WEFT_ERR_INVALID, "combine: processors is 3");
   COMBINE(flags, 0, WEFT_ERR_INVALID, "the dispatch had no topk_weights: give them there, or set UNWEIGHTED");
   COMBINE(row_weights, weights, WEFT_ERR_INVALID, "the dispatch had no topk_weights");
@@ -158,6 +155,7 @@ static void what_is_missing_is_made_up_for_without_weights(void **state) {
     args.topk_weights = i % 2 ? weights : NULL;
     combine.out = y;
     combine.flags = WEFT_EP_COMBINE_RENORMALIZE | WEFT_EP_COMBINE_UNWEIGHTED;
+    combine.dtype = i == 1 ? WEFT_EP_COMBINE_LOGFMT10 : (enum weft_ep_combine_dtype)0;
     assert_ok(weft_ep_dispatch(ep, &args, i < 2 ? fake_no_rows() : &by_rank, NULL, &op));
     assert_ok(weft_ep_combine(ep, op, &combine, NULL));
   }
