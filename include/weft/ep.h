@@ -136,8 +136,8 @@ enum weft_ep_mode {
    *  (weft_ep_options.window_bytes), on few processors. weft_ep_dispatch() and weft_ep_combine() send and receive at
    *  once. The single halves, weft_ep_recv_args.rows_at and weft_ep_combine_rows() are for operations whose rows fit
    *  into a window all at once, else LIMIT; weights of the top-k come with the dispatch. On CUDA memory UNSUPPORTED:
-   *  the single halves, KEEP, LOGFMT10, and peers on hosts that NVLink does not reach; and window_bytes has
-   *  room for a few rows in each of a window's channels, else INVALID says how much that takes */
+   *  the single halves, KEEP, and peers on hosts that NVLink does not reach; and window_bytes has room for a few rows
+   *  in each of a window's channels, else INVALID says how much that takes */
   WEFT_EP_THROUGHPUT = 2,
 };
 
@@ -494,8 +494,10 @@ enum weft_ep_dispatch_flags {
    *  sent and not been received. CUDA: the end of that operation is launched in the stream of this dispatch; one that a
    *  graph of its own has begun is not known here, so a graph ends what it begins. */
   WEFT_EP_DISPATCH_RECYCLE = 1 << 0,
-  /** With `route`: topk_idx has to be what the route knows, else INVALID names the first token and place that differ.
-   *  The dispatch goes by a route that is filled, and fills one that was planned. CUDA: UNSUPPORTED */
+  /** With `route`: topk_idx has to be what the route knows, else INVALID names the first token and place that differ,
+   *  and no operation has begun. The dispatch goes by a route that is filled, and fills one that was planned. It is for
+   *  debugging. CUDA: the GPU compares them, and the call waits for that, and for all before it in the stream, as calls
+   *  with `info` wait (TIMEOUT, CANCELED); so a stream that is captured is INVALID, and so is num_tokens_at */
   WEFT_EP_DISPATCH_CHECK_ROUTE = 1 << 1,
 };
 
@@ -649,7 +651,8 @@ WEFT_API void weft_ep_info_init(struct weft_ep_info *info, size_t size);
 
 /** What weft_ep_combine_args.flags may ask for. */
 enum weft_ep_combine_flags {
-  /** Where contributions are missing, scale the token by (all weights) / (weights that came). */
+  /** Where contributions are missing, scale the token by (all weights) / (weights that came). Each weight counts as 1
+   *  with UNWEIGHTED, and where rows are RANK_MAJOR and the dispatch had no topk_weights. */
   WEFT_EP_COMBINE_RENORMALIZE = 1 << 0,
   /** The operation stays open for another combine, which begins with weft_ep_combine_send(); the receiving half takes
    *  the flag. weft_ep_finish(), WEFT_EP_DISPATCH_RECYCLE or a combine without the flag ends it; all ranks of the view
@@ -658,8 +661,7 @@ enum weft_ep_combine_flags {
    *  reach. */
   WEFT_EP_COMBINE_KEEP = 1 << 1,
   /** PER_EXPERT, PACKED: the rows of a token are added as they are, without the weights of the dispatch, as those that
-   *  are RANK_MAJOR always are; RENORMALIZE counts every weight as 1. All ranks set it, or none. On CUDA memory
-   *  with THROUGHPUT only, and not together with RENORMALIZE */
+   *  are RANK_MAJOR always are. All ranks set it, or none. On CUDA memory with THROUGHPUT only */
   WEFT_EP_COMBINE_UNWEIGHTED = 1 << 2,
 };
 

@@ -165,6 +165,10 @@ int cuda_route_plan(struct device_ep *ep, struct device_route *route, const void
                     uint32_t num_tokens, uint64_t masked, void *stream, char *why);
 void cuda_route_arrays(const struct device_route *route, struct weft_ep_route_arrays *arrays);
 void cuda_route_selections(const struct device_route *route, const void **topk_idx, const float **weights);
+int cuda_route_compare(struct device_ep *ep, struct device_route *route, const struct device_compare *compare,
+                       void *stream, char *why);
+int cuda_route_difference(struct device_route *route, const struct device_compare *compare,
+                          struct device_difference *difference, char *why);
 int cuda_route_counts(struct device_route *route, struct device_route_counts *counts, int32_t *expert_rows,
                       uint32_t cap, char *why);
 

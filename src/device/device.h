@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 enum {
-  DEVICE_ABI = 14, // of this page
+  DEVICE_ABI = 15, // of this page
   DEVICE_WHY = 256,
   DEVICE_SEATS = 64, // peers of an engine, itself among them
   DEVICE_NAME = 64,  // bytes that name a window to other hosts
@@ -223,6 +223,21 @@ struct device_route_counts {
   uint32_t num_ranks, num_lost;
 };
 
+// The selections of a call that are to be those which a route knows, and how the route has its own.
+struct device_compare {
+  const void *topk_idx; // the call's, [num_tokens][topk]
+  bool narrow;          // it is of int32_t, else of int64_t
+  bool kept_narrow;     // likewise, of the route's
+  uint32_t num_tokens, topk;
+};
+
+// The first selection that differs.
+struct device_difference {
+  bool differs; // else there is none, and nothing of the rest
+  uint64_t at;  // token * topk + its place
+  int64_t given, kept;
+};
+
 // A dispatch of a group for throughput, with both halves.
 struct device_flow_dispatch {
   struct device_dispatch d;
@@ -238,8 +253,8 @@ struct device_flow_dispatch {
 
 // A combine of such a group, which ends its operation.
 struct device_flow_combine {
-  struct device_combine c;
-  uint32_t place; // of the operation
+  struct device_combine c; // its topk_weights: to make up for what is missing; NULL: each selection counts as 1
+  uint32_t place;          // of the operation
   bool packed, unweighted;
   uint32_t rows;       // of y: as its receive said
   const void *bias[2]; // NULL: none
@@ -361,8 +376,15 @@ struct device_api {
   int (*route_plan)(struct device_ep *ep, struct device_route *route, const void *topk_idx, bool narrow,
                     uint32_t num_tokens, uint64_t masked, void *stream, char *why);
   void (*route_arrays)(const struct device_route *route, struct weft_ep_route_arrays *arrays);
-  // Copies of the selections that it was filled with: int64_t or int32_t as they were given, and their weights.
+  // Copies of the selections that it was planned or filled with: int64_t or int32_t as they were given, and the weights
+  // of the filling.
   void (*route_selections)(const struct device_route *route, const void **topk_idx, const float **weights);
+  // Looks for the first selection that differs from the route's; once the stream has run, the second says what was
+  // found. Only the newest search of a route can be asked for. [owner]
+  int (*route_compare)(struct device_ep *ep, struct device_route *route, const struct device_compare *compare,
+                       void *stream, char *why);
+  int (*route_difference)(struct device_route *route, const struct device_compare *compare,
+                          struct device_difference *difference, char *why);
   // Its counts, and those of the first `cap` local experts: wait for the dispatch that fills it before. NOT_FOUND: none
   // has.
   int (*route_counts)(struct device_route *route, struct device_route_counts *counts, int32_t *expert_rows,

@@ -90,6 +90,27 @@ void mask(rank &r) {
   r.leave();
 }
 
+// Rows by rank, of a dispatch without weights: where rank 2 brings nothing, each selection counts as 1.
+void no_weights(rank &r) {
+  expected is = all_there(16);
+  oracle_answer by_rank = {};
+  by_rank.unweighted = by_rank.by_rank = true;
+  r.found();
+  r.fill(is.key, first_ranks(RANKS));
+  if (r.index == 0) {
+    r.must(weft_ep_mask_update(r.ep, 2, true), "weft_ep_mask_update");
+    is.missing = {2};
+  }
+  r.dispatch.topk_weights = nullptr;
+  r.recv.layout = WEFT_EP_RANK_MAJOR;
+  r.combine.flags = WEFT_EP_COMBINE_RENORMALIZE;
+  r.pair();
+  judge_combine(r, is, by_rank);
+  if (r.index == 0 && r.result.num_missing == 0)
+    r.die("nothing is missing of rank 2, which is masked");
+  r.leave();
+}
+
 // --- rank 0 has room for too few rows ---
 
 void check_told(const rank &r, const copies &c) {
@@ -342,7 +363,7 @@ void silence(rank &r) {
   r.leave();
 }
 
-const struct test tests[] = {{"equal_bits", equal_bits}, {"mask", mask},   {"limit", limit},
+const struct test tests[] = {{"equal_bits", equal_bits}, {"mask", mask},   {"no_weights", no_weights}, {"limit", limit},
                              {"bad_input", bad_input},   {"graph", graph}, {"silence", silence}};
 
 } // namespace

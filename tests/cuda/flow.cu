@@ -7,9 +7,11 @@
 
 #include <cstring>
 
+#include "device/logfmt10.h"
+
 namespace {
 
-enum { ALIGNMENT = 8, PACKED_ROWS = EXPERTS * ROWS };
+enum { ALIGNMENT = 8, PACKED_ROWS = EXPERTS * ROWS, SHORT_MS = 300 };
 
 template <typename T> std::vector<T> take(const rank &r, const void *from, size_t count) {
   std::vector<T> is(count);
@@ -194,6 +196,81 @@ void kept(rank &r) {
   r.leave();
 }
 
+// CHECK_ROUTE with these selections, as int64_t or int32_t; `difference` NULL: it is to go well.
+void check_route(rank &r, weft_ep_route_t *route, const std::vector<int64_t> &topk_idx, bool narrow,
+                 const char *difference) {
+  const std::vector<int32_t> narrowed(topk_idx.begin(), topk_idx.end());
+  const float *weights = r.dispatch.topk_weights;
+  struct weft_ep_route_info info = WEFT_EP_ROUTE_INFO_INIT;
+  bool filled = weft_ep_route_await(route, &info, DEADLINE_MS) == 0;
+  r.copy(r.wide, topk_idx.data(), topk_idx.size() * sizeof topk_idx[0], cudaMemcpyHostToDevice);
+  r.copy(r.narrow, narrowed.data(), narrowed.size() * sizeof narrowed[0], cudaMemcpyHostToDevice);
+  r.dispatch.route = route;
+  r.dispatch.flags = WEFT_EP_DISPATCH_CHECK_ROUTE;
+  r.dispatch.topk_idx = narrow ? nullptr : r.wide;
+  r.dispatch.topk_idx32 = narrow ? r.narrow : nullptr;
+  r.dispatch.topk_weights = filled ? nullptr : weights;
+  if (difference) {
+    uint64_t op, next = weft_ep_next_op(r.ep);
+    int rc = weft_ep_dispatch(r.ep, &r.dispatch, &r.recv, nullptr, &op);
+    if (rc != WEFT_ERR_INVALID || !strstr(weft_last_error(), difference) || weft_ep_next_op(r.ep) != next)
+      r.die("\"%s\" (%s), should say \"%s\"", weft_last_error(), weft_err_name(rc), difference);
+  } else {
+    r.pair();
+    r.check_whole();
+  }
+  r.dispatch.route = nullptr;
+  r.dispatch.flags = 0;
+  r.dispatch.topk_idx = r.wide;
+  r.dispatch.topk_idx32 = nullptr;
+  r.dispatch.topk_weights = weights;
+}
+
+// The device compares all selections, the first and the last too, and names the first that differs.
+void checked(rank &r) {
+  static const size_t places[] = {0, TOPK - 1, TOPK * 7 + 2, TOKENS * TOPK - 1};
+  r.found();
+  receive_by_rank(r);
+  weft_ep_route_t *route = make_route(r);
+  r.fill(240, first_ranks(RANKS));
+  const std::vector<int64_t> right = r.selections_of(r.index, 240);
+  check_route(r, route, right, false, "the route knows no top-k");
+  r.must(weft_ep_route_plan(route, r.wide, TOKENS, r.stream), "weft_ep_route_plan");
+  for (int round = 0; round < 3; round++) { // the first fills, the others go by it
+    for (size_t at : places) {
+      std::vector<int64_t> changed = right;
+      char words[96];
+      changed[at] = changed[at] == 1 ? 2 : 1;
+      if (at + 1 < TOKENS * TOPK)
+        changed[at + 1] = changed[at + 1] == 1 ? 2 : 1; // a later one is not named
+      snprintf(words, sizeof words, "topk_idx[%zu][%zu] is %lld, but the route was made with %lld", at / TOPK,
+               at % TOPK, (long long)changed[at], (long long)right[at]);
+      check_route(r, route, changed, round == 1, words);
+    }
+    r.fill_x(241 + round);
+    check_route(r, route, right, round != 1, nullptr);
+    judge_by_rank(r, 240, 241 + round);
+    judge_sums(r, 240, 241 + round);
+  }
+  struct weft_ep_route_info info = WEFT_EP_ROUTE_INFO_INIT;
+  r.must(weft_ep_route_await(route, &info, DEADLINE_MS), "weft_ep_route_await");
+  if (info.op + 2 != r.op)
+    r.die("operation %llu filled the route, should be %llu", (unsigned long long)info.op, (unsigned long long)r.op - 2);
+  cudaGraph_t graph;
+  r.cuda(cudaStreamBeginCapture(r.stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+  r.dispatch.route = route;
+  r.dispatch.flags = WEFT_EP_DISPATCH_CHECK_ROUTE;
+  r.dispatch.topk_weights = nullptr;
+  int rc = weft_ep_dispatch(r.ep, &r.dispatch, &r.recv, nullptr, &r.op);
+  if (rc != WEFT_ERR_INVALID || !strstr(weft_last_error(), "which is captured"))
+    r.die("CHECK_ROUTE in a capture: %s, \"%s\"", weft_err_name(rc), weft_last_error());
+  r.cuda(cudaStreamEndCapture(r.stream, &graph), "cudaStreamEndCapture");
+  r.cuda(cudaGraphDestroy(graph), "cudaGraphDestroy");
+  r.world->meet(r, "the last operation");
+  weft_ep_route_free(route);
+  r.leave();
+}
+
 // Ranks 0 and 1 fill routes, and rank 2 joins: who goes by them finds that out, in the same operation.
 void joined(rank &r) {
   bool joins = r.index == 2;
@@ -334,7 +411,99 @@ void weights_back(rank &r) {
   r.leave();
 }
 
-const struct test tests[] = {{"kept", kept}, {"joined", joined}, {"packed", packed}, {"weights_back", weights_back}};
+// Rank 0 masks rank 2, and what is missing is made up for, without weights: each selection counts as 1.
+void unweighted(rank &r) {
+  static const weft_ep_layout layouts[] = {WEFT_EP_PER_EXPERT, WEFT_EP_PACKED, WEFT_EP_RANK_MAJOR};
+  const float *weights = r.dispatch.topk_weights;
+  oracle_answer answer = {};
+  answer.unweighted = true;
+  r.found();
+  if (r.index == 0)
+    r.must(weft_ep_mask_update(r.ep, 2, true), "weft_ep_mask_update");
+  r.combine.flags = WEFT_EP_COMBINE_RENORMALIZE | WEFT_EP_COMBINE_UNWEIGHTED;
+  for (uint64_t i = 0; i < 6; i++) { // with weights that the dispatch brings, and without
+    expected is = all_there(250 + i);
+    if (r.index == 0)
+      is.missing = {2};
+    r.recv.layout = layouts[i / 2];
+    r.recv.rows = r.recv.layout == WEFT_EP_PACKED ? (uint32_t)PACKED_ROWS : (uint32_t)ROWS;
+    answer.by_rank = r.recv.layout == WEFT_EP_RANK_MAJOR;
+    r.fill(is.key, first_ranks(RANKS));
+    r.dispatch.topk_weights = i % 2 ? nullptr : weights;
+    r.pair();
+    judge_combine(r, is, answer);
+    if (r.index == 0 && r.result.num_missing == 0)
+      r.die("nothing is missing of rank 2, which is masked");
+    r.check_whole();
+    r.dispatch.topk_weights = weights;
+  }
+  r.leave();
+}
+
+// --- answers as logfmt10 ---
+
+// All layouts, each as bf16 and as logfmt10, one after the other in the same windows; a combine by a route, too.
+void coded(rank &r) {
+  static const weft_ep_layout layouts[] = {WEFT_EP_PER_EXPERT, WEFT_EP_PACKED, WEFT_EP_RANK_MAJOR};
+  const uint64_t coded_row = HIDDEN / LOGFMT10_BLOCK * (LOGFMT10_CODE_BYTES + LOGFMT10_HEAD_BYTES);
+  weft_ep_route_t *route = nullptr;
+  r.found();
+  route = make_route(r);
+  for (uint64_t i = 0; i < 12; i++) {
+    oracle_answer answer = {};
+    bool is_coded = i % 2 == 1;
+    r.recv.layout = layouts[i / 2 % 3];
+    r.recv.rows = r.recv.layout == WEFT_EP_PACKED ? (uint32_t)PACKED_ROWS : (uint32_t)ROWS;
+    answer.by_rank = answer.unweighted = r.recv.layout == WEFT_EP_RANK_MAJOR;
+    r.combine.dtype = is_coded ? WEFT_EP_COMBINE_LOGFMT10 : WEFT_EP_COMBINE_BF16;
+    r.fill(260 + i, first_ranks(RANKS));
+    r.dispatch.route = route;
+    r.pair();
+    r.dispatch.route = nullptr;
+    judge_combine(r, all_there(260 + i), answer);
+    r.check_whole();
+    uint64_t bytes = r.result.wire_bytes;
+    r.poison_out();
+    r.result = WEFT_EP_RESULT_INIT;
+    r.must(weft_ep_combine_route(r.ep, route, &r.combine, &r.result, &r.op), "weft_ep_combine_route");
+    judge_combine(r, all_there(260 + i), answer);
+    if (r.result.wire_bytes != bytes || bytes == 0 || bytes % (is_coded ? coded_row : 2 * (uint64_t)HIDDEN) != 0)
+      r.die("%llu bytes and %llu by the route are no rows of the type", (unsigned long long)bytes,
+            (unsigned long long)r.result.wire_bytes);
+  }
+  r.world->meet(r, "the last operation");
+  weft_ep_route_free(route);
+  r.leave();
+}
+
+// Rank 2 combines as logfmt10, and the others as bf16: they are lost to each other, and nobody takes codes for values.
+void other_combine(rank &r) {
+  oracle_answer by_rank = {};
+  expected is = all_there(280);
+  by_rank.by_rank = by_rank.unweighted = true;
+  r.open(RANKS, SHORT_MS);
+  r.activate(RANKS);
+  r.recv.layout = WEFT_EP_RANK_MAJOR;
+  r.combine.dtype = r.index == 2 ? WEFT_EP_COMBINE_LOGFMT10 : WEFT_EP_COMBINE_BF16;
+  r.fill(is.key, first_ranks(RANKS));
+  r.world->meet(r, "the input");
+  r.pair();
+  uint32_t lost = r.index == 2 ? 2 : 1;
+  if (r.info.num_lost != 0 || r.result.num_lost != lost)
+    r.die("%u and %u ranks are lost, should be 0 and %u", r.info.num_lost, r.result.num_lost, lost);
+  is.missing = r.index == 2 ? std::vector<int32_t>{0, 1} : std::vector<int32_t>{2};
+  judge_combine(r, is, by_rank);
+  r.leave();
+}
+
+const struct test tests[] = {{"kept", kept},
+                             {"checked", checked},
+                             {"joined", joined},
+                             {"packed", packed},
+                             {"weights_back", weights_back},
+                             {"unweighted", unweighted},
+                             {"coded", coded},
+                             {"other_combine", other_combine}};
 
 } // namespace
 

@@ -164,6 +164,22 @@ static void a_dispatch_is_planned_agreed_on_and_moved(void **state) {
   assert_true(fake.control.no_rows);
 }
 
+// As the group was opened, or as the call says.
+static void answers_travel_as_the_call_says(void **state) {
+  (void)state;
+  struct device_ep_options options = wide();
+  for (int type = CUDA_COMBINE_BF16; type <= CUDA_COMBINE_LOGFMT10; type++) {
+    options.combine_dtype = type;
+    open_wide(&options);
+    for (int says = 0; says <= CUDA_COMBINE_LOGFMT10; says++) {
+      struct device_flow_combine c = good_combine();
+      c.c.dtype = says;
+      assert_int_equal(cuda_flow_combine(ep, &c, FAKE_STREAM, why), 0);
+      assert_int_equal(fake.answers.coded, (says ? says : type) == CUDA_COMBINE_LOGFMT10);
+    }
+  }
+}
+
 static void a_call_says_its_own_form(void **state) {
   (void)state;
   struct device_ep_options options = wide();
@@ -231,6 +247,44 @@ static void what_kernels_would_stumble_over_is_refused(void **state) {
   assert_refused(cuda_flow_combine(ep, &c, FAKE_STREAM, why), WEFT_ERR_INVALID, "out_weights");
   assert_refused(cuda_flow_combine(ep, &c, FAKE_OTHER_STREAM, why), WEFT_ERR_INVALID, "stream");
   assert_string_equal(fake.order, "");
+}
+
+// The search is a kernel, which the fake leaves out: here is what it is told, and what is made of its find.
+static void selections_are_compared_with_those_of_a_route(void **state) {
+  (void)state;
+  struct device_ep_options options = wide();
+  open_wide(&options);
+  const struct device_route_options wanted = {.max_tokens = 10, .max_rows = 50, .topk = 2, .alignment = 8};
+  struct device_route *route = NULL;
+  int64_t experts[6] = {4, 1, 0, 2, 3, -1};
+  int32_t narrow[6] = {4, 1, 0, 7, 3, -1};
+  assert_int_equal(cuda_route_create(device, &options, &wanted, &route, why), 0);
+  assert_int_equal(cuda_route_plan(ep, route, experts, false, 3, 0, FAKE_STREAM, why), 0);
+  memset(fake.order, 0, sizeof fake.order);
+  struct device_compare compare = {.topk_idx = narrow, .narrow = true, .num_tokens = 3, .topk = 2};
+  struct device_difference is = {.differs = true};
+  assert_int_equal(cuda_route_compare(ep, route, &compare, FAKE_STREAM, why), 0);
+  assert_string_equal(fake.order, "=");
+  assert_false(fake.early);
+  assert_ptr_equal(fake.compare.route, route->routing.route);
+  assert_ptr_equal(fake.compare.given, narrow);
+  assert_memory_equal(fake.compare.kept, experts, sizeof experts);
+  assert_true(fake.compare.narrow);
+  assert_false(fake.compare.kept_narrow);
+  assert_int_equal(cuda_route_difference(route, &compare, &is, why), 0);
+  assert_false(is.differs);
+  *fake.compare.first = 3;
+  assert_int_equal(cuda_route_difference(route, &compare, &is, why), 0);
+  assert_true(is.differs);
+  assert_int_equal(is.at, 3);
+  assert_int_equal(is.given, 7);
+  assert_int_equal(is.kept, 2);
+  compare.topk_idx = NULL;
+  assert_refused(cuda_route_compare(ep, route, &compare, FAKE_STREAM, why), WEFT_ERR_INVALID, "topk_idx32 is NULL");
+  compare.topk_idx = fake_host_memory;
+  assert_refused(cuda_route_compare(ep, route, &compare, FAKE_STREAM, why), WEFT_ERR_INVALID, "memory of the host");
+  assert_refused(cuda_route_compare(ep, route, &compare, FAKE_OTHER_STREAM, why), WEFT_ERR_INVALID, "the stream");
+  cuda_route_free(route);
 }
 
 static void a_kept_route_needs_no_plan(void **state) {
@@ -345,9 +399,11 @@ int main(void) {
       TEST(an_engine_has_room_for_two_operations),
       TEST(heads_of_streams_are_zeros_at_first),
       TEST(a_dispatch_is_planned_agreed_on_and_moved),
+      TEST(answers_travel_as_the_call_says),
       TEST(a_call_says_its_own_form),
       TEST(what_kernels_would_stumble_over_is_refused),
       TEST(a_kept_route_needs_no_plan),
+      TEST(selections_are_compared_with_those_of_a_route),
       TEST(what_rows_did_is_in_the_record),
       TEST(few_processors_take_few),
   };

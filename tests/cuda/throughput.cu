@@ -58,6 +58,7 @@ flow_shape drawn(uint32_t seed) {
   shape.blocks.clear();
   for (uint32_t i = 0; i < shape.ranks; i++)
     shape.blocks.push_back(8 + draw(14)); // of a GPU that all may share
+  shape.coded = draw(3) == 0;
   // A window of two places at least.
   cuda_flow flow;
   cuda_flow_init(&flow, shape.window_bytes, shape.tokens, shape.hidden, shape.topk, shape.experts, 2 * shape.hidden);
@@ -81,6 +82,9 @@ int main(int argc, char **argv) {
     shape.layout = WEFT_EP_PACKED;
     shape.alignment = 16;
     try_shape("bf16 packed", shape);
+    shape.coded = true;
+    try_shape("bf16 packed, and back as logfmt10", shape);
+    shape.coded = false;
     shape.layout = WEFT_EP_PER_EXPERT;
     shape.alignment = 1;
     try_shape("bf16 per expert", shape);
@@ -93,6 +97,9 @@ int main(int argc, char **argv) {
     shape.biases = 2;
     shape.weights_back = true;
     try_shape("four ranks, biases, weights back", shape);
+    shape.coded = true;
+    shape.hidden = 640; // no whole packets
+    try_shape("the same as logfmt10", shape);
   }
   for (uint32_t seed = from; seed <= to; seed++) {
     char name[64];

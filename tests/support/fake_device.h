@@ -18,6 +18,9 @@ struct device_route {
   uint32_t members;
   uint8_t seats[DEVICE_SEATS];
   void *lists;
+  int64_t *kept; // [max_tokens][topk] selections that it was planned or filled with
+  uint32_t num_kept;
+  struct device_difference difference; // that the newest search found
 };
 
 // What a device runs next, by its thread; NULL ends that.
@@ -91,6 +94,12 @@ int fake_route_plan(struct device_ep *ep, struct device_route *route, const void
                     uint32_t num_tokens, uint64_t masked, void *stream, char *why);
 void fake_route_arrays(const struct device_route *route, struct weft_ep_route_arrays *arrays);
 void fake_route_selections(const struct device_route *route, const void **topk_idx, const float **weights);
+// Keeps the selections of a plan or a dispatch, which are in memory of the host.
+void fake_route_keep(struct device_route *route, const void *topk_idx, bool narrow, uint32_t count);
+int fake_route_compare(struct device_ep *ep, struct device_route *route, const struct device_compare *compare,
+                       void *stream, char *why);
+int fake_route_difference(struct device_route *route, const struct device_compare *compare,
+                          struct device_difference *difference, char *why);
 int fake_route_counts(struct device_route *route, struct device_route_counts *counts, int32_t *expert_rows,
                       uint32_t cap, char *why);
 

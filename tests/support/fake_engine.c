@@ -530,6 +530,9 @@ int fake_flow_dispatch(struct device_ep *ep, const struct device_flow_dispatch *
     return fake_say(why, WEFT_ERR_INVALID, "other processors than the test said");
   struct fake_launch launch = {
       .kernel = run_dispatch, .ep = ep, .dispatch = args->d, .route = args->route, .keeps = args->keeps};
+  uint32_t topk = args->d.topk ? args->d.topk : ep->options.topk;
+  if (args->route && !args->keeps && args->d.topk_idx)
+    fake_route_keep(args->route, args->d.topk_idx, args->d.narrow, args->d.num_tokens * topk);
   if (stream != (void *)1 && !fake_capture(stream, &launch))
     fake_launch(ep->device, &launch);
   return 0;
@@ -543,6 +546,8 @@ int fake_flow_combine(struct device_ep *ep, const struct device_flow_combine *ar
       .keeps = true};
   if (args->c.halves != (DEVICE_SEND | DEVICE_RECV))
     return fake_say(why, WEFT_ERR_UNSUPPORTED, "call weft_ep_combine for both halves");
+  if (args->unweighted && args->c.topk_weights)
+    return fake_say(why, WEFT_ERR_INVALID, "weights of a combine that has none");
   int rc = args->begins ? fake_flow_dispatch(ep, &begins, stream, why) : 0;
   return rc == 0 ? fake_ep_combine(ep, &args->c, stream, why) : rc;
 }

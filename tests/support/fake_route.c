@@ -1,4 +1,5 @@
-// Routes of the plug-in of the tests: they know which operation filled them, and of no tokens.
+// Routes of the plug-in of the tests: they know which operation filled them, and its
+// selections, and of no other tokens.
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +21,7 @@ int fake_route_create(struct device *device, const struct device_ep_options *ep,
   route->capacity = ep->capacity;
   route->experts = ep->experts_per_rank;
   route->lists = calloc(ep->capacity * ep->experts_per_rank + ep->capacity, sizeof(int32_t));
+  route->kept = calloc((size_t)options->max_tokens * options->topk, sizeof *route->kept);
   *out = route;
   return 0;
 }
@@ -29,12 +31,46 @@ void fake_route_free(struct device_route *route) {
     return;
   pthread_mutex_destroy(&route->lock);
   free(route->lists);
+  free(route->kept);
   free(route);
+}
+
+static int64_t selection(const void *list, bool narrow, uint32_t at) {
+  return narrow ? ((const int32_t *)list)[at] : ((const int64_t *)list)[at];
+}
+
+void fake_route_keep(struct device_route *route, const void *topk_idx, bool narrow, uint32_t count) {
+  route->num_kept = count;
+  for (uint32_t i = 0; i < count; i++)
+    route->kept[i] = selection(topk_idx, narrow, i);
+}
+
+int fake_route_compare(struct device_ep *ep, struct device_route *route, const struct device_compare *compare,
+                       void *stream, char *why) {
+  uint32_t count = compare->num_tokens * compare->topk;
+  (void)ep, (void)stream;
+  if (count != route->num_kept)
+    return fake_say(why, WEFT_ERR_INVALID, "the route of the fake knows another number of selections");
+  route->difference = (struct device_difference){.differs = false};
+  for (uint32_t i = 0; i < count && !route->difference.differs; i++) {
+    int64_t given = selection(compare->topk_idx, compare->narrow, i);
+    if (given != route->kept[i])
+      route->difference = (struct device_difference){.differs = true, .at = i, .given = given, .kept = route->kept[i]};
+  }
+  return 0;
+}
+
+int fake_route_difference(struct device_route *route, const struct device_compare *compare,
+                          struct device_difference *difference, char *why) {
+  (void)compare, (void)why;
+  *difference = route->difference;
+  return 0;
 }
 
 int fake_route_plan(struct device_ep *ep, struct device_route *route, const void *topk_idx, bool narrow,
                     uint32_t num_tokens, uint64_t masked, void *stream, char *why) {
-  (void)ep, (void)topk_idx, (void)narrow, (void)num_tokens, (void)masked, (void)stream, (void)why;
+  (void)ep, (void)masked, (void)stream, (void)why;
+  fake_route_keep(route, topk_idx, narrow, num_tokens * route->options.topk);
   pthread_mutex_lock(&route->lock);
   route->filled = 0;
   pthread_mutex_unlock(&route->lock);

@@ -20,8 +20,11 @@ std::shared_ptr<RouteState> route_of(nb::handle source) {
   return route->must_be_open();
 }
 
-// CHECK_ROUTE, on host memory: whether this operation fills the route that it was compared with, or goes by it.
-static bool does_fill(const Operation &operation) {
+// CHECK_ROUTE: whether this operation fills the route that it was compared with, or goes by it. On CUDA memory the
+// dispatch that fills a route receives too, and one by it may still run.
+static bool does_fill(const RankState &state, const Operation &operation) {
+  if (state.cuda)
+    return !operation.route->received;
   weft_ep_route_info info = WEFT_EP_ROUTE_INFO_INIT;
   int rc = weft_ep_route_await(operation.route->route, &info, 0);
   return rc == WEFT_ERR_TIMEOUT || rc == WEFT_ERR_ROOM || info.op == operation.number;
@@ -29,7 +32,7 @@ static bool does_fill(const Operation &operation) {
 
 void note_route_begun(const RankState &state, Operation &operation, const weft_ep_dispatch_args &args) {
   if (operation.fills && (args.flags & WEFT_EP_DISPATCH_CHECK_ROUTE))
-    operation.fills = does_fill(operation);
+    operation.fills = does_fill(state, operation);
   if (!operation.fills)
     return;
   RouteState &route = *operation.route;

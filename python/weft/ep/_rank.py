@@ -205,9 +205,10 @@ class Rank:
         [T][n], with any strides. dtype: of the rows that are sent, within what the group was opened for. route: with
         topk_idx the dispatch fills it; without, it goes by it, and topk_weights is None; see `Route`. check_route:
         topk_idx has to be what the route knows, `weft.errors.InvalidError` names the first that differs; the dispatch
-        goes by a route that is filled, and fills one that was planned. num_tokens_at: one number in rank memory that
-        says T. processors: that the kernel may take. recycle: ends the operation of two dispatches ago. info: whether
-        to ask what the dispatch did; None: on host memory only, since on CUDA memory it waits for the kernel.
+        goes by a route that is filled, and fills one that was planned; on CUDA memory the call waits for the stream,
+        and cannot be captured. num_tokens_at: one number in rank memory that says T. processors: that the kernel may
+        take. recycle: ends the operation of two dispatches ago. info: whether to ask what the dispatch did; None: on
+        host memory only, since on CUDA memory it waits for the kernel.
 
         A loss is no error: see `Info.num_lost`. `weft.errors.RoomError`: `into` has too few rows, its ``rows_needed``
         says how many there are, and its ``op`` is open: call `dispatch_recv` with more room.

@@ -43,25 +43,6 @@ __device__ __forceinline__ void unmark_empty(uint32_t *room, uint32_t words) {
       room[first + lane] = CODED_EMPTY;
 }
 
-// The larger of what each lane and the one `step` away have of a value that it keeps, and of one that it gives away.
-__device__ __forceinline__ uint32_t keep_one(bool second, uint32_t a, uint32_t b, int step) {
-  return max_signed_pair(second ? b : a, __shfl_xor_sync(~0u, second ? a : b, step));
-}
-
-// The scales of a packet's blocks. Of the two of iteration i, lane i of each half of the warp has the one that the half
-// has. [warp]
-__device__ __forceinline__ logfmt10_scale scale_blocks(const answer_packet &p, uint32_t lane) {
-  static_assert(answer_packet::ITERATIONS == 4, "two steps leave one of four iterations to a lane");
-  uint32_t e[4];
-#pragma unroll
-  for (int i = 0; i < 4; i++)
-    e[i] = logfmt10_extremes(p.v[i]);
-  uint32_t most = keep_one(lane & 2, keep_one(lane & 1, e[0], e[1], 1), keep_one(lane & 1, e[2], e[3], 1), 2);
-  most = max_signed_pair(most, __shfl_xor_sync(~0u, most, 4));
-  most = max_signed_pair(most, __shfl_xor_sync(~0u, most, 8));
-  return logfmt10_make_scale(most);
-}
-
 __device__ __forceinline__ uint4 invert(uint4 v) {
   return make_uint4(v.x ^ CODED_INVERTED, v.y ^ CODED_INVERTED, v.z ^ CODED_INVERTED, v.w ^ CODED_INVERTED);
 }
@@ -86,7 +67,7 @@ __device__ __forceinline__ void encode_packet(answer_packet &p, uint32_t chunks,
   seat_in_packet at;
   uint32_t lane = threadIdx.x % WARP, wire = cuda_coded_lines(chunks), words = cuda_coded_words(chunks);
   char *heads = room + logfmt10_heads(chunks * CUDA_LINE / 2);
-  const logfmt10_scale mine = scale_blocks(p, lane);
+  const logfmt10_scale mine = logfmt10_scale_blocks(p.v, lane);
   uint32_t block = lane % 4 * 2 + lane / 16;
   __syncwarp();
   if (lane % 16 < 4 && block < chunks / 2)

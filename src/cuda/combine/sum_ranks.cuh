@@ -113,13 +113,15 @@ __device__ __forceinline__ bool add_packets(packet<ANSWER_EACH> &p, const scratc
   return __all_sync(~0u, most != CUDA_EMPTY);
 }
 
-// (all weights) / (weights that came) of a token. [warp]
+// (all weights) / (weights that came) of a token; where there are none, each selection counts as 1. [warp]
 static __device__ __noinline__ float make_up(const cuda_combine_args &args, const cuda_view &view, uint32_t token,
                                              uint64_t seats) {
   uint32_t lane = threadIdx.x % WARP;
   size_t at = (size_t)token * args.layout.topk + lane;
   int32_t expert = lane < args.layout.topk ? expert_at(args.c.topk_idx, args.c.narrow, at) : -1;
-  float weight = expert >= 0 ? args.c.topk_weights[at] : 0.0f, there = 0.0f;
+  float weight = expert >= 0 ? 1.0f : 0.0f, there = 0.0f;
+  if (expert >= 0 && args.c.topk_weights)
+    weight = args.c.topk_weights[at];
 #pragma unroll 1
   for (uint32_t m = 0; m < view.count; m++)
     if (expert >= 0 && view.members[m].seat < DEVICE_SEATS && seats >> view.members[m].seat & 1 &&

@@ -91,6 +91,15 @@ struct cuda_lists_args {
   bool narrow;
 };
 
+// Compares the selections of a call with those that a route knows.
+struct cuda_compare_args {
+  const struct cuda_route *route; // sums[0]: its tokens, of which the host may know no more than the most there can be
+  const void *given, *kept;       // [num_tokens][topk]
+  bool narrow, kept_narrow;       // of int32_t, else of int64_t
+  uint32_t num_tokens, topk;
+  uint64_t *first; // all ones before; becomes the index of the first that differs, if one does
+};
+
 // Behind the rows of a dispatch: tells what it brought.
 struct cuda_tell_args {
   struct cuda_dispatch_args base;

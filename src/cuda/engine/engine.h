@@ -65,8 +65,9 @@ struct device_route {
   struct cuda_filled *filled;
   uint32_t *counts; // of it
   struct cuda_route_lists lists;
-  void *topk_idx; // [T][K]
-  float *weights; // [T][K]
+  void *topk_idx;  // [T][K]
+  float *weights;  // [T][K]
+  uint64_t *first; // that differs from a call's: route_compare.c
 };
 
 enum { CUDA_PIECE = 16 }; // bytes that kernels read and write at once

@@ -252,6 +252,8 @@ static int launch_answers(struct device_ep *ep, const struct device_flow_combine
                                          .unweighted = f->unweighted,
                                          .renormalize = c->renormalize,
                                          .narrow = c->narrow,
+                                         .coded =
+                                             (c->dtype ? c->dtype : ep->options.combine_dtype) == CUDA_COMBINE_LOGFMT10,
                                          .rows = f->rows,
                                          .y = c->y,
                                          .topk_idx = c->topk_idx,

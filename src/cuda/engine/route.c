@@ -31,6 +31,7 @@ static uint64_t place(struct device_route *route, char *base) {
   l->slot = cut(base, &at, rows * o->topk * sizeof *l->slot);
   route->topk_idx = cut(base, &at, (uint64_t)o->max_tokens * o->topk * sizeof(int64_t));
   route->weights = cut(base, &at, (uint64_t)o->max_tokens * o->topk * sizeof *route->weights);
+  route->first = cut(base, &at, sizeof *route->first);
   return at;
 }
 
@@ -113,7 +114,8 @@ int cuda_launch_route_sent(struct device_ep *ep, const struct device_route *rout
                             "cannot launch the lists of a route", why);
 }
 
-// For lists of what is missing, and for weights that are to make up for it, in operations that go by the route.
+// For lists of what is missing, and for weights that are to make up for it, in operations that go by the route; and for
+// CHECK_ROUTE.
 int cuda_copy_selections(struct device_ep *ep, const struct device_route *route, const struct device_dispatch *d,
                          uint32_t topk, void *stream, char *why) {
   size_t count = (size_t)d->num_tokens * topk;
@@ -169,6 +171,9 @@ int cuda_route_plan(struct device_ep *ep, struct device_route *route, const void
                        "cannot launch a plan", why);
   if (rc == 0)
     rc = cuda_launch_route_sent(ep, route, topk_idx, narrow, route->options.topk, stream, why);
+  const struct device_dispatch planned = {.topk_idx = topk_idx, .narrow = narrow, .num_tokens = num_tokens};
+  if (rc == 0)
+    rc = cuda_copy_selections(ep, route, &planned, route->options.topk, stream, why);
   cuda_leave(&guard);
   return rc;
 }

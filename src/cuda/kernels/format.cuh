@@ -56,6 +56,24 @@ __device__ __forceinline__ logfmt10_scale logfmt10_make_scale(uint32_t extremes)
   return {make_float2(low, step), make_float2(inverse, fmaf(-low, inverse, fmaf(step, LOGFMT10_SHIFT, 1025.0f)))};
 }
 
+// The larger of what each lane and the one `step` away have of a value that it keeps, and of one that it gives away.
+__device__ __forceinline__ uint32_t keep_one(bool second, uint32_t a, uint32_t b, int step) {
+  return max_signed_pair(second ? b : a, __shfl_xor_sync(~0u, second ? a : b, step));
+}
+
+// The scales of eight blocks: each half of a warp has one in each of four pieces, which two steps of the search leave
+// to a lane each. Lane i of the half has that of piece i. [warp]
+__device__ __forceinline__ logfmt10_scale logfmt10_scale_blocks(const uint4 (&v)[4], uint32_t lane) {
+  uint32_t e[4];
+#pragma unroll
+  for (int i = 0; i < 4; i++)
+    e[i] = logfmt10_extremes(v[i]);
+  uint32_t most = keep_one(lane & 2, keep_one(lane & 1, e[0], e[1], 1), keep_one(lane & 1, e[2], e[3], 1), 2);
+  most = max_signed_pair(most, __shfl_xor_sync(~0u, most, 4));
+  most = max_signed_pair(most, __shfl_xor_sync(~0u, most, 8));
+  return logfmt10_make_scale(most);
+}
+
 // The codes of a pair of values, each as the lowest bits of an f16 that is 1,024 larger. The larger of NaN and a number
 // is the number.
 __device__ __forceinline__ uint32_t logfmt10_codes(uint32_t pair, float2 line) {

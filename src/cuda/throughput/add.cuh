@@ -3,6 +3,7 @@
 #define CUDA_THROUGHPUT_ADD_CUH
 
 #include "cuda/throughput/channel.cuh"
+#include "cuda/throughput/coded.cuh"
 
 struct adder {
   struct channel channel;
@@ -23,6 +24,7 @@ struct adder {
       : channel(kernel, args.flow, true, args.state, memory, index), args(args), kernel(kernel),
         walk(kernel.route.seats, index, kernel.tokens, true), mine(args.rank_major ? 1ull << kernel.op.self : 0),
         shut(~kernel.seats), ended(0) {
+    channel.words += args.coded ? offsetof(cuda_flow_word, coded_tail) : 0;
     load();
   }
 
@@ -85,9 +87,18 @@ struct adder {
         job.input[nth] = self ? own : channel.place(kernel.op.in[at], channel.memory.sent[at]);
         job.weight[nth] = 1.0f;
       }
+      if (args.coded)
+        list_coded(job, nth, here, at == kernel.op.self, begin == 0);
       inputs += __popc(all);
     }
     return min(inputs, (uint32_t)CUDA_MAX_TOPK);
+  }
+
+  // Which of the answers that lanes list are coded: all but this rank's own. [warp]
+  __device__ __forceinline__ void list_coded(mover_job &job, uint32_t nth, bool here, bool self, bool first) {
+    uint32_t coded = __reduce_or_sync(~0u, here && !self && nth < CUDA_MAX_TOPK ? 1u << nth : 0);
+    if (channel.lane == 0)
+      coded_inputs(job) = coded | (first ? 0 : coded_inputs(job));
   }
 
   // Where it goes, biases, weights, what is missing. [warp]
@@ -132,10 +143,12 @@ struct adder {
     size_t at = (size_t)token * args.topk + k;
     return args.narrow ? ((const int32_t *)args.topk_idx)[at] : (int32_t)((const int64_t *)args.topk_idx)[at];
   }
-  // (all weights) / (weights that came) of a token. [warp]
+  // (all weights) / (weights that came) of a token; where there are none, each selection counts as 1. [warp]
   __device__ __noinline__ float make_up(uint32_t token, uint32_t seat, uint64_t has_row, uint32_t lane) const {
     bool selected = lane < args.topk && selection(token, lane) >= 0;
-    float weight = selected ? args.topk_weights[(size_t)token * args.topk + lane] : 0.0f;
+    float weight = selected ? 1.0f : 0.0f;
+    if (selected && args.topk_weights)
+      weight = args.topk_weights[(size_t)token * args.topk + lane];
     float there = seat < DEVICE_SEATS && has(has_row, seat) ? weight : 0.0f;
 #pragma unroll
     for (int step = 16; step > 0; step /= 2) {

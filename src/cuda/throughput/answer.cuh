@@ -4,8 +4,8 @@
 
 #include "cuda/throughput/channel.cuh"
 
-// A ring's place: bf16 values | with row weights, K of f32 at the places of the top-k. This rank's own answers go
-// through a ring as well, but for rows by rank, which are read where they lie.
+// A ring's place: bf16 values, or their code, in the same room | with row weights, K of f32 at the places of the top-k.
+// This rank's own answers go through a ring as well, but for rows by rank, which are read where they lie.
 struct answerer {
   struct channel channel;
   const cuda_answers_args &args;
@@ -18,6 +18,7 @@ struct answerer {
                                       const flow_kernel &kernel, uint64_t sources)
       : channel(kernel, args.flow, true, args.state, memory, index), args(args), kernel(kernel), last(63),
         sources(sources) {
+    channel.words += args.coded ? offsetof(cuda_flow_word, coded_tail) : 0;
 #pragma unroll
     for (uint32_t h = 0; h < 2; h++) {
       uint32_t seat = channel.lane + h * WARP;

@@ -23,7 +23,22 @@ template <bool RING> struct summer {
   }
 };
 
-template <bool RANK_MAJOR>
+// Of answers that travel as logfmt10.
+struct coder {
+  uint32_t hidden;
+  uint64_t mine;
+  __device__ __forceinline__ void operator()(const mover_job &job, mover_share share) const {
+    code_job(job, hidden, job.seats != mine, share);
+  }
+};
+struct decoder {
+  uint32_t hidden;
+  __device__ __forceinline__ void operator()(const mover_job &job, mover_share share) const {
+    add_coded_job(job, hidden, share);
+  }
+};
+
+template <bool RANK_MAJOR, bool CODED>
 __global__ __launch_bounds__(ANSWERS_WARPS *WARP,
                              1) void answers_kernel(const __grid_constant__ answers_launch launch) {
   extern __shared__ channel_memory memory[];
@@ -35,7 +50,9 @@ __global__ __launch_bounds__(ANSWERS_WARPS *WARP,
   uint32_t bytes = 2 * args.flow.hidden;
   if (blockIdx.x < launch.answerers) {
     crew crew(0, launch.answerers, 0, launch.answers.warps, launch.answers.crew);
-    if (crew.works)
+    if (crew.works && CODED)
+      run_channels<answerer>(crew, memory, coder{args.flow.hidden, mine}, args, kernel, others);
+    else if (crew.works)
       run_channels<answerer>(crew, memory, summer<false>{bytes, RANK_MAJOR}, args, kernel, others);
     return;
   }
@@ -45,11 +62,20 @@ __global__ __launch_bounds__(ANSWERS_WARPS *WARP,
   if (crew.warp == 0)
     for (uint32_t c = crew.index; c < CUDA_CHANNELS; c += crew.count)
       for (uint32_t seat = threadIdx.x % WARP; seat < DEVICE_SEATS; seat += WARP)
-        if (has(others, seat))
-          ptx::store_relaxed(&((cuda_flow_head *)kernel.op.out[seat])->answers[c].credit,
-                             kernel.op.op * args.flow.list);
-  run_channels<adder>(crew, memory, summer<true>{bytes, false}, args, kernel);
+        if (has(others, seat)) {
+          cuda_flow_word *word = &((cuda_flow_head *)kernel.op.out[seat])->answers[c];
+          ptx::store_relaxed(CODED ? &word->coded_credit : &word->credit, kernel.op.op * args.flow.list);
+        }
+  if (CODED)
+    run_channels<adder>(crew, memory, decoder{args.flow.hidden}, args, kernel);
+  else
+    run_channels<adder>(crew, memory, summer<true>{bytes, false}, args, kernel);
 }
+
+// By whether rows are by rank, and whether they are coded.
+const void *const answers_kernels[2][2] = {
+    {(const void *)answers_kernel<false, false>, (const void *)answers_kernel<false, true>},
+    {(const void *)answers_kernel<true, false>, (const void *)answers_kernel<true, true>}};
 
 } // namespace
 
@@ -67,11 +93,19 @@ int cuda_launch_answers(const struct cuda_answers_args *args, uint32_t blocks, b
     launch_args.answers = {ANSWERS_WARPS, 8}; // two turns of them take less than one of small crews
   launch_args.adds = flow_role_of(blocks - launch_args.answerers, ANSWERS_WARPS, 1.5f * work);
   void *params[] = {&launch_args};
-  const void *kernel = args->rank_major ? (const void *)answers_kernel<true> : (const void *)answers_kernel<false>;
-  return launch(kernel, params, blocks, ANSWERS_WARPS * WARP, flow_memory(ANSWERS_WARPS), early, stream);
+  return launch(answers_kernels[args->rank_major][args->coded], params, blocks, ANSWERS_WARPS * WARP,
+                flow_memory(ANSWERS_WARPS), early, stream);
 }
 
 int cuda_load_answers(bool *early) {
-  cudaError_t rc = load((const void *)answers_kernel<true>, early);
-  return rc == cudaSuccess ? load((const void *)answers_kernel<false>, early) : rc;
+  cudaError_t rc = cudaSuccess;
+  for (int i = 0; i < 4 && rc == cudaSuccess; i++)
+    rc = load(answers_kernels[i / 2][i % 2], early);
+  return rc;
+}
+
+int cuda_load_throughput(bool *early) {
+  int rc = cuda_load_plan(early);
+  rc = rc ? rc : cuda_load_rows(early);
+  return rc ? rc : cuda_load_answers(early);
 }

@@ -31,7 +31,8 @@ enum {
 struct cuda_flow_word {
   uint64_t tail;   // of the ring that the writer fills
   uint64_t credit; // for the ring of the same channel in the other direction
-  uint64_t pad[2];
+  // The same, of operations whose answers travel as logfmt10: ranks that differ in that see nothing of each other.
+  uint64_t coded_tail, coded_credit;
 };
 struct cuda_flow_head {
   struct cuda_flow_word rows[CUDA_CHANNELS], answers[CUDA_CHANNELS];

@@ -32,6 +32,8 @@ int cuda_launch_absent(const struct cuda_rows_args *args, uint32_t blocks, bool 
 // What a route's owner reads: behind the plan, and behind the rows.
 int cuda_launch_sent_lists(const struct cuda_lists_args *args, uint32_t blocks, bool early, cudaStream_t stream);
 int cuda_launch_received_lists(const struct cuda_lists_args *args, uint32_t blocks, bool early, cudaStream_t stream);
+// Behind all that fills the route: where a call's selections differ from those that it knows.
+int cuda_launch_compare(const struct cuda_compare_args *args, uint32_t blocks, bool early, cudaStream_t stream);
 // Shared memory, in bytes, that control needs for views of `members`.
 size_t cuda_control_memory(const struct cuda_layout *layout, uint32_t members);
 

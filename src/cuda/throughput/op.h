@@ -125,11 +125,12 @@ struct cuda_answers_args {
   struct cuda_flow flow;
   uint32_t topk;
   bool rank_major, unweighted, renormalize, narrow;
+  bool coded;    // answers of other ranks travel as logfmt10
   uint32_t rows; // RANK_MAJOR: of y
   const void *y;
-  const void *topk_idx; // of the dispatch, and its weights: for renormalize
-  const float *topk_weights;
-  const float *row_weights; // [S][K] or NULL
+  const void *topk_idx;      // of the dispatch, and its weights: for renormalize
+  const float *topk_weights; // NULL: each counts as 1
+  const float *row_weights;  // [S][K] or NULL
   const void *bias[2];
   void *out;
   float *out_weights;

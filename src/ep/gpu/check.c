@@ -15,8 +15,6 @@ int ep_gpu_check_options(const struct ep_gpu *gpu, const struct weft_ep_options 
   if (most > 0 && most < EP_MIN_PROCESSORS)
     return fail(WEFT_ERR_INVALID, "max_processors is %u; for THROUGHPUT it must be from %d to the %u of this GPU", most,
                 EP_MIN_PROCESSORS, gpu->processors);
-  if (options->combine_dtype == WEFT_EP_COMBINE_LOGFMT10)
-    return ep_unsupported("options", "combine_dtype LOGFMT10 with THROUGHPUT on CUDA memory", "combine bf16");
   return 0;
 }
 
@@ -93,10 +91,6 @@ static int check_flow_combine(const weft_ep_t *ep, const struct weft_ep_combine_
   if (args->flags & WEFT_EP_COMBINE_KEEP)
     return ep_unsupported(call, "KEEP with THROUGHPUT on CUDA memory",
                           "combine once, or again by a route (weft_ep_combine_route)");
-  if (args->flags & WEFT_EP_COMBINE_UNWEIGHTED && args->flags & WEFT_EP_COMBINE_RENORMALIZE)
-    return ep_unsupported(call, "RENORMALIZE with UNWEIGHTED on CUDA memory", "set one of them");
-  if (args->dtype == WEFT_EP_COMBINE_LOGFMT10)
-    return ep_unsupported(call, "LOGFMT10 with THROUGHPUT on CUDA memory", "combine bf16");
   return check_processors(ep, args->processors, call);
 }
 

@@ -7,7 +7,7 @@ void ep_gpu_describe_flow_send(weft_ep_t *ep, struct gpu_op *op, const struct we
     return;
   op->row_bytes = args->row_bytes;
   op->scale_bytes = args->scale_bytes;
-  op->keeps = args->route && !op->topk_idx;
+  op->keeps = args->route && !ep_gpu_route_fills(args);
   op->route = args->route;
   if (op->keeps)
     ep_gpu_route_follow(op);
@@ -48,15 +48,18 @@ int ep_gpu_launch_dispatch(weft_ep_t *ep, const struct gpu_op *op, const struct 
 
 static struct device_flow_combine describe_combine(const struct gpu_op *op, const struct device_combine *args,
                                                    const struct weft_ep_combine_args *given) {
-  return (struct device_flow_combine){.c = *args,
-                                      .place = op->number % EP_DEPTH,
-                                      .packed = op->packed,
-                                      .rows = op->rows,
-                                      .unweighted = given->flags & WEFT_EP_COMBINE_UNWEIGHTED,
-                                      .bias = {given->bias[0], given->bias[1]},
-                                      .row_weights = given->row_weights,
-                                      .out_weights = given->out_weights,
-                                      .route = memory_of(op)};
+  struct device_flow_combine flow = {.c = *args,
+                                     .place = op->number % EP_DEPTH,
+                                     .packed = op->packed,
+                                     .rows = op->rows,
+                                     .unweighted = given->flags & WEFT_EP_COMBINE_UNWEIGHTED,
+                                     .bias = {given->bias[0], given->bias[1]},
+                                     .row_weights = given->row_weights,
+                                     .out_weights = given->out_weights,
+                                     .route = memory_of(op)};
+  if (flow.unweighted || !op->has_weights)
+    flow.c.topk_weights = NULL;
+  return flow;
 }
 
 int ep_gpu_launch_combine(weft_ep_t *ep, const struct gpu_op *op, const struct device_combine *args,

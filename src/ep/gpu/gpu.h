@@ -79,7 +79,7 @@ struct gpu_route {
   struct weft_ep_route_options options; // without zeros
   bool planned, filled;                 // as far as launches went
   uint32_t num_tokens, topk;            // of the newest plan; num_tokens: at most
-  bool has_weights, narrow;             // of the dispatch that filled it
+  bool has_weights, narrow;             // of the dispatch that filled it; narrow: of the plan too
   bool rank_major, packed;              // of its receive
   uint32_t rows, alignment;             // likewise
   uint64_t filled_op;                   // that one, where it was not captured
@@ -253,6 +253,12 @@ int ep_gpu_route_await(weft_ep_route_t *route, struct weft_ep_route_info *info, 
 // Whether a dispatch can fill args->route, or go its ways, and be received so: INVALID, ROOM, UNSUPPORTED.
 int ep_gpu_route_check(weft_ep_t *ep, const struct weft_ep_dispatch_args *args);
 int ep_gpu_route_check_recv(const struct weft_ep_dispatch_args *args, const struct weft_ep_recv_args *recv);
+// route_check.c: whether a dispatch with a route fills it, or goes by it;
+bool ep_gpu_route_fills(const struct weft_ep_dispatch_args *args);
+// CHECK_ROUTE, of the arguments alone: whether the route knows as many tokens with as many selections. INVALID.
+int ep_gpu_route_check_known(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args);
+// Likewise, of the selections: waits for the stream. INVALID names the first that differs; TIMEOUT, CANCELED.
+int ep_gpu_route_compare(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, bool captures);
 // The operation goes the ways of its route.
 void ep_gpu_route_follow(struct gpu_op *op);
 // A dispatch has been launched that fills the route.

@@ -183,6 +183,8 @@ static int prepare(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, bool
     rc = check_results(captures, results, "dispatch");
   if (rc == 0)
     rc = ep_check_active(ep);
+  if (rc == 0)
+    rc = ep_gpu_route_compare(ep, args, captures);
   return rc == 0 ? place(ep, args->stream, captures, args->flags, op) : rc;
 }
 
@@ -260,9 +262,8 @@ int ep_gpu_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, con
 // In a group for throughput.
 static int check_flow_weights(const struct gpu_op *op, const struct weft_ep_combine_args *args, const char *call) {
   bool unweighted = op->rank_major || args->flags & WEFT_EP_COMBINE_UNWEIGHTED;
-  if (!op->has_weights && (!unweighted || args->flags & WEFT_EP_COMBINE_RENORMALIZE))
-    return fail(WEFT_ERR_INVALID, "%s: the dispatch had no topk_weights: give them there%s", call,
-                unweighted ? ", or leave RENORMALIZE out" : ", or set UNWEIGHTED");
+  if (!op->has_weights && !unweighted)
+    return fail(WEFT_ERR_INVALID, "%s: the dispatch had no topk_weights: give them there, or set UNWEIGHTED", call);
   if (args->out_weights && !args->row_weights && op->rows > 0)
     return fail(WEFT_ERR_INVALID,
                 "%s: out_weights are given and row_weights are NULL; on CUDA memory all ranks bring weights back, or "
@@ -400,7 +401,7 @@ int ep_gpu_combine_route(weft_ep_t *ep, weft_ep_route_t *route, const struct wef
   op->packed = its->packed;
   op->rows = its->rows;
   op->dtype = ep->dtype;
-  op->combine_dtype = ep->combine_dtype;
+  op->combine_dtype = args->dtype ? args->dtype : ep->combine_dtype;
   rc = check_combine(ep, op, args, DEVICE_SEND | DEVICE_RECV, "combine_route");
   if (rc == 0)
     rc = check_order(ep, op, false, "combine_route", &ahead);

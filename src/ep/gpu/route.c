@@ -77,17 +77,17 @@ static int check_kept(const struct gpu_route *route, const struct weft_ep_dispat
 int ep_gpu_route_check(weft_ep_t *ep, const struct weft_ep_dispatch_args *args) {
   if (!args->route)
     return 0;
-  if (args->flags & WEFT_EP_DISPATCH_CHECK_ROUTE)
-    return ep_unsupported("dispatch", "CHECK_ROUTE on CUDA memory", "compare topk_idx before");
-  bool fills = args->topk_idx || args->topk_idx32;
-  return fills ? check_fill(args->route->gpu, args, args->topk ? args->topk : ep->layout.topk)
-               : check_kept(args->route->gpu, args);
+  int rc = ep_gpu_route_check_known(ep, args);
+  if (rc != 0)
+    return rc;
+  return ep_gpu_route_fills(args) ? check_fill(args->route->gpu, args, args->topk ? args->topk : ep->layout.topk)
+                                  : check_kept(args->route->gpu, args);
 }
 
 // Where rows stand by expert the route knows as they were received first.
 int ep_gpu_route_check_recv(const struct weft_ep_dispatch_args *args, const struct weft_ep_recv_args *recv) {
   const struct gpu_route *route = args->route ? args->route->gpu : NULL;
-  if (!route || args->topk_idx || args->topk_idx32 || recv->layout == WEFT_EP_RANK_MAJOR)
+  if (!route || ep_gpu_route_fills(args) || recv->layout == WEFT_EP_RANK_MAJOR)
     return 0;
   bool packed = recv->layout == WEFT_EP_PACKED;
   if (!route->rank_major && packed == route->packed && recv->rows == route->rows &&
@@ -138,7 +138,7 @@ int ep_gpu_route_plan(weft_ep_route_t *route, const int64_t *topk_idx, uint32_t 
   if (rc != 0)
     return fail(rc, "route_plan: %s", why);
   its->planned = true;
-  its->filled = false;
+  its->filled = its->narrow = false;
   its->num_tokens = num_tokens;
   its->topk = its->options.topk;
   return 0;

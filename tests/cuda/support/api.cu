@@ -441,35 +441,54 @@ static void judge_dispatch(const rank &r, const expected &is, oracle_case test, 
     r.die("operation %llu: %s", (unsigned long long)r.op, verdict.what);
 }
 
-void judge(const rank &r, const expected &is) {
+// What the oracle judges, with the memory that it stands in.
+struct judged {
   std::vector<input> in;
-  for (int32_t member : is.view)
-    in.push_back(make_input(member, is.key, is.routed, r.topk()));
-  std::vector<oracle_source> sources(in.size());
-  for (size_t i = 0; i < in.size(); i++) {
-    sources[i].rank = is.view[i];
-    sources[i].num_tokens = r.world->ranks[is.view[i]].tokens;
-    sources[i].x = in[i].x.data();
-    sources[i].topk_idx = in[i].topk_idx.data();
-    sources[i].topk_weights = in[i].weights.data();
-  }
+  std::vector<oracle_source> sources;
   oracle_case test = {};
-  test.hidden = HIDDEN;
-  test.topk = r.topk();
-  test.experts_per_rank = EXPERTS;
-  test.capacity = CAPACITY;
-  test.dtype = r.dtype();
-  test.sources = sources.data();
-  test.num_sources = (uint32_t)sources.size();
-  test.combine_dtype = r.combine.dtype ? r.combine.dtype : WEFT_EP_COMBINE_BF16;
-  copies c = r.fetch();
+
+  judged(const rank &r, const expected &is) {
+    for (int32_t member : is.view)
+      in.push_back(make_input(member, is.key, is.routed, r.topk()));
+    sources.resize(in.size());
+    for (size_t i = 0; i < in.size(); i++) {
+      sources[i].rank = is.view[i];
+      sources[i].num_tokens = r.world->ranks[is.view[i]].tokens;
+      sources[i].x = in[i].x.data();
+      sources[i].topk_idx = in[i].topk_idx.data();
+      sources[i].topk_weights = in[i].weights.data();
+    }
+    test.hidden = HIDDEN;
+    test.topk = r.topk();
+    test.experts_per_rank = EXPERTS;
+    test.capacity = CAPACITY;
+    test.dtype = r.dtype();
+    test.sources = sources.data();
+    test.num_sources = (uint32_t)sources.size();
+    test.combine_dtype = r.combine.dtype ? r.combine.dtype : WEFT_EP_COMBINE_BF16;
+  }
+};
+
+static void judge_sums(const rank &r, const expected &is, const oracle_case &test, const uint16_t *out) {
   enum pattern_kind identity = PATTERN_PLAIN;
-  judge_dispatch(r, is, test, c);
   oracle_verdict verdict =
-      oracle_check_combine(&test, r.index, c.out.data(), &r.result, pattern_expert, &identity, is.missing.data(),
+      oracle_check_combine(&test, r.index, out, &r.result, pattern_expert, &identity, is.missing.data(),
                            (uint32_t)is.missing.size(), r.combine.flags & WEFT_EP_COMBINE_RENORMALIZE);
   if (!verdict.ok)
     r.die("operation %llu: %s", (unsigned long long)r.op, verdict.what);
+}
+
+void judge(const rank &r, const expected &is) {
+  judged its(r, is);
+  copies c = r.fetch();
+  judge_dispatch(r, is, its.test, c);
+  judge_sums(r, is, its.test, c.out.data());
+}
+
+void judge_combine(const rank &r, const expected &is, const oracle_answer &answer) {
+  judged its(r, is);
+  its.test.answer = &answer;
+  judge_sums(r, is, its.test, r.fetch().out.data());
 }
 
 // --- threads ---

@@ -133,6 +133,8 @@ const std::vector<int32_t> &first_ranks(int32_t count);
 expected all_there(uint64_t key);
 // Both halves, by the oracle.
 void judge(const rank &r, const expected &is);
+// The second half of one whose rows were received in any layout.
+void judge_combine(const rank &r, const expected &is, const oracle_answer &answer);
 
 struct world {
   weft_store_t *store;

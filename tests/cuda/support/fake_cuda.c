@@ -518,6 +518,7 @@ static int note(char letter, uint32_t blocks, bool early) {
     return note(letter, blocks, early);                                                                                \
   }
 LAUNCHES(plan, 'p')
+LAUNCHES(compare, '=')
 LAUNCHES(rows, 'r')
 LAUNCHES(answers, 'a')
 int cuda_launch_absent(const struct cuda_rows_args *args, uint32_t blocks, bool early, cudaStream_t stream) {

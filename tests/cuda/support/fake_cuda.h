@@ -33,6 +33,7 @@ struct fake_cuda {
   void (*copied)(void);       // NULL, or called behind each copy
   // of groups for throughput: the newest of each, and a letter for each launch
   struct cuda_plan_args plan;
+  struct cuda_compare_args compare;
   struct cuda_control_args control;
   struct cuda_rows_args rows;
   struct cuda_answers_args answers;

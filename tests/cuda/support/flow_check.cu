@@ -1,4 +1,5 @@
 // Whether ranks of many tokens have got what they were to get: plans and sums, by the definition.
+#include <atomic>
 #include <cmath>
 
 #include "cuda/support/flow_ranks.cuh"
@@ -73,6 +74,25 @@ flow_group::places flow_group::places_of(const flow_rank &to, std::vector<uint32
   return place;
 }
 
+// How far values of a row may be from what they were before they travelled as logfmt10: device/logfmt10.h. `off`: added
+// to.
+static void add_coding(const std::vector<float> &row, std::vector<float> &off) {
+  for (size_t first = 0; first < row.size(); first += WEFT_EP_BLOCK) {
+    float most = 0.0f, least = INFINITY;
+    for (size_t h = first; h < first + WEFT_EP_BLOCK; h++) {
+      float size = fabsf(row[h]);
+      most = std::max(most, size);
+      least = size >= 0x1p-126f ? std::min(least, size) : least;
+    }
+    float range = most >= 0x1p-126f ? std::min(log2f(most / least), 32.0f) : 0.0f, low = most * exp2f(-range);
+    float ratio = exp2f(std::max(range, 0.125f) / 510.0f), relative = (ratio - 1) / (ratio + 1) + 0x1p-15f;
+    for (size_t h = first; h < first + WEFT_EP_BLOCK; h++) {
+      float size = fabsf(row[h]), coded = size >= low ? size * relative : low;
+      off[h] += coded + (size + coded) * 0x1p-8f + 0x1p-126f; // and rounded to bf16
+    }
+  }
+}
+
 bool flow_group::check_sums(flow_rank &r) {
   OK(cudaSetDevice(r.device));
   uint32_t M = shape.ranks, K = shape.topk, H = shape.hidden;
@@ -82,8 +102,9 @@ bool flow_group::check_sums(flow_rank &r) {
     place[m] = places_of(all[m])[r.index];
   std::vector<int64_t> bad(r.tokens, -1);
   std::vector<float> back((size_t)r.tokens * K, 0.0f);
+  std::atomic<size_t> coded{0}, inexact{0};
   in_parallel(r.tokens, [&](size_t t) {
-    std::vector<float> acc(H, 0.0f), part(H);
+    std::vector<float> acc(H, 0.0f), part(H), off(H, 0.0f);
     for (uint32_t m = 0; m < M; m++) {
       bool any = false;
       std::fill(part.begin(), part.end(), 0.0f);
@@ -102,16 +123,29 @@ bool flow_group::check_sums(flow_rank &r) {
         for (uint32_t h = 0; h < H; h++)
           part[h] = fmaf(weight, from_bf16(all[m].y[(size_t)at * H + h]), part[h]);
       }
-      for (uint32_t h = 0; any && h < H; h++)
-        acc[h] += from_bf16(to_bf16(part[h]));
+      for (uint32_t h = 0; any && h < H; h++) {
+        part[h] = from_bf16(to_bf16(part[h]));
+        acc[h] += part[h];
+      }
+      if (!any || !shape.coded || m == r.index)
+        continue;
+      add_coding(part, off);
+      coded++;
     }
     for (uint32_t b = 0; b < shape.biases; b++)
       for (uint32_t h = 0; h < H; h++)
         acc[h] += from_bf16(r.bias[b][t * H + h]);
-    for (uint32_t h = 0; h < H && bad[t] < 0; h++)
-      if (sum[t * H + h] != to_bf16(acc[h]))
+    for (uint32_t h = 0; h < H && bad[t] < 0; h++) {
+      if (sum[t * H + h] == to_bf16(acc[h]))
+        continue;
+      inexact++;
+      float most = off[h] > 0 ? off[h] + (fabsf(acc[h]) + off[h]) * 0x1p-8f : 0.0f;
+      if (!(fabsf(from_bf16(sum[t * H + h]) - acc[h]) <= most))
         bad[t] = (int64_t)h << 32 | (int64_t)sum[t * H + h] << 16 | to_bf16(acc[h]);
+    }
   });
+  if (coded > 16 && inexact == 0)
+    return complain("sums that travelled coded, and are exact,", r, 0, (long long)coded, 0);
   for (uint32_t t = 0; t < r.tokens; t++)
     if (bad[t] >= 0)
       return complain("sums", r, (size_t)t << 16 | (size_t)(bad[t] >> 32), bad[t] >> 16 & 0xFFFF, bad[t] & 0xFFFF);

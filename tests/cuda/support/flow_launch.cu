@@ -75,6 +75,7 @@ void flow_group::answers(flow_rank &r, bool early) {
   args.op = r.op;
   args.rank_major = shape.layout == WEFT_EP_RANK_MAJOR;
   args.unweighted = shape.unweighted;
+  args.coded = shape.coded;
   args.rows = r.rows;
   args.y = r.dy;
   args.topk_idx = r.dtopk;

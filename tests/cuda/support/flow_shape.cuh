@@ -20,7 +20,7 @@ struct flow_shape {
   uint32_t none = 0;   // of 100 selections, so many select nothing or an absent rank
   bool one_expert = false;
   uint32_t biases = 0;
-  bool weights_back = false, unweighted = false;
+  bool weights_back = false, unweighted = false, coded = false;
   uint32_t seed = 1, batch = 0;
 };
 

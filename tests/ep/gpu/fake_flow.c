@@ -74,6 +74,7 @@ static void many_tokens_choose_the_mode(void **state) {
   struct weft_ep_options options = wide(0, 0);
   options.mode = (enum weft_ep_mode)0;
   options.max_tokens = 1025;
+  options.combine_dtype = WEFT_EP_COMBINE_LOGFMT10;
   weft_ep_t *ep = fake_open(options);
   assert_ok(weft_ep_activate(ep, DEADLINE_MS));
   weft_ep_route_t *route = NULL;
@@ -93,9 +94,6 @@ static void openings_that_cannot_be_are_refused(void **state) {
   struct weft_ep_options options = wide(0, 0);
   options.max_processors = 7;
   assert_open_refused(options, WEFT_ERR_INVALID, "max_processors is 7; for THROUGHPUT it must be from 8 to the 132");
-  options = wide(0, 0);
-  options.combine_dtype = WEFT_EP_COMBINE_LOGFMT10;
-  assert_open_refused(options, WEFT_ERR_UNSUPPORTED, "LOGFMT10 with THROUGHPUT on CUDA memory");
   options = wide(0, 0);
   options.window_bytes = 60000; // enough for host memory
   assert_open_refused(options, WEFT_ERR_UNSUPPORTED, "window_bytes has no room");
@@ -132,7 +130,6 @@ static void what_a_group_for_throughput_cannot_do_is_refused(void **state) {
   assert_says(words)
   COMBINE(topk_weights, weights, WEFT_ERR_INVALID, "weights come with the dispatch");
   COMBINE(flags, WEFT_EP_COMBINE_KEEP, WEFT_ERR_UNSUPPORTED, "KEEP with THROUGHPUT on CUDA memory");
-  COMBINE(dtype, WEFT_EP_COMBINE_LOGFMT10, WEFT_ERR_UNSUPPORTED, "LOGFMT10 with THROUGHPUT");
   COMBINE(processors, 3, WEFT_ERR_INVALID, "combine: processors is 3");
   COMBINE(flags, 0, WEFT_ERR_INVALID, "the dispatch had no topk_weights: give them there, or set UNWEIGHTED");
   COMBINE(row_weights, weights, WEFT_ERR_INVALID, "the dispatch had no topk_weights");
@@ -140,6 +137,34 @@ static void what_a_group_for_throughput_cannot_do_is_refused(void **state) {
   combine.flags = WEFT_EP_COMBINE_UNWEIGHTED;
   combine.out_weights = (float *)y;
   combine.bias[0] = y;
+  assert_ok(weft_ep_combine(ep, op, &combine, NULL));
+  weft_ep_close(ep);
+}
+
+// With and without weights of the dispatch, by expert and by rank: the fake refuses weights that nobody is to use.
+static void what_is_missing_is_made_up_for_without_weights(void **state) {
+  (void)state;
+  weft_ep_t *ep = fake_open(wide(0, 0));
+  uint64_t op;
+  assert_ok(weft_ep_activate(ep, DEADLINE_MS));
+  struct weft_ep_recv_args by_rank = *fake_no_rows();
+  by_rank.layout = WEFT_EP_RANK_MAJOR;
+  for (int i = 0; i < 4; i++) {
+    struct weft_ep_dispatch_args args = tokens();
+    struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;
+    args.topk_weights = i % 2 ? weights : NULL;
+    combine.out = y;
+    combine.flags = WEFT_EP_COMBINE_RENORMALIZE | WEFT_EP_COMBINE_UNWEIGHTED;
+    combine.dtype = i == 1 ? WEFT_EP_COMBINE_LOGFMT10 : (enum weft_ep_combine_dtype)0;
+    assert_ok(weft_ep_dispatch(ep, &args, i < 2 ? fake_no_rows() : &by_rank, NULL, &op));
+    assert_ok(weft_ep_combine(ep, op, &combine, NULL));
+  }
+  struct weft_ep_dispatch_args none = tokens();
+  struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;
+  none.topk_weights = NULL;
+  combine.out = y;
+  combine.flags = WEFT_EP_COMBINE_RENORMALIZE;
+  assert_ok(weft_ep_dispatch(ep, &none, &by_rank, NULL, &op));
   assert_ok(weft_ep_combine(ep, op, &combine, NULL));
   weft_ep_close(ep);
 }
@@ -252,6 +277,49 @@ static void a_route_is_filled_and_used(void **state) {
   weft_ep_close(eps[0]);
   assert_int_equal(weft_ep_route_await(routes[0], &info, 0), WEFT_ERR_CLOSED);
   weft_ep_route_free(routes[0]);
+}
+
+// CHECK_ROUTE: a changed top-k is told with its place, of a plan and behind a route that is filled.
+static void a_changed_top_k_is_named(void **state) {
+  (void)state;
+  weft_ep_t *ep = fake_open(wide(0, 0));
+  const int64_t changed[] = {0, 1, 3, 2};
+  const int32_t narrow[] = {0, 1, 1, 2};
+  uint64_t op, filled = UINT64_MAX;
+  assert_ok(weft_ep_activate(ep, DEADLINE_MS));
+  weft_ep_route_t *route = make_route(ep);
+  struct weft_ep_dispatch_args args;
+#define CHECKED(field, value, words)                                                                                   \
+  args = tokens();                                                                                                     \
+  args.route = route;                                                                                                  \
+  args.topk_weights = filled == UINT64_MAX ? weights : NULL;                                                           \
+  args.flags = WEFT_EP_DISPATCH_CHECK_ROUTE;                                                                           \
+  args.field = value;                                                                                                  \
+  assert_int_equal(weft_ep_dispatch(ep, &args, fake_no_rows(), NULL, &op), WEFT_ERR_INVALID);                          \
+  assert_says(words)
+  CHECKED(x, x, "the route knows no top-k: plan or fill it first");
+  assert_ok(weft_ep_route_plan(route, experts, 2, NULL));
+  for (int i = 0; i < 2; i++) { // the one fills, the other goes by it
+    uint64_t before = weft_ep_next_op(ep);
+    CHECKED(topk_idx, changed, "dispatch: topk_idx[1][0] is 3, but the route was made with 1");
+    CHECKED(num_tokens, 1, "1 tokens, and those of the route are 2");
+    CHECKED(topk, 1, "topk is 1, and that of the route is 2");
+    CHECKED(num_tokens_at, (const uint32_t *)y, "the route knows how many tokens there are");
+    CHECKED(stream, (void *)1, "check before the capture");
+    assert_int_equal(weft_ep_next_op(ep), before);
+    args.stream = NULL;
+    args.topk_idx = NULL;
+    args.topk_idx32 = narrow;
+    assert_ok(weft_ep_dispatch(ep, &args, fake_no_rows(), NULL, &op));
+    assert_ok(weft_ep_finish(ep, op));
+    filled = i == 0 ? op : filled;
+    struct weft_ep_route_info info = WEFT_EP_ROUTE_INFO_INIT;
+    assert_ok(weft_ep_route_await(route, &info, DEADLINE_MS));
+    assert_int_equal(info.op, filled);
+  }
+  CHECKED(topk_weights, weights, "the route has kept those that it was filled with");
+  weft_ep_route_free(route);
+  weft_ep_close(ep);
 }
 
 static void who_goes_by_another_route_is_lost(void **state) {
@@ -373,8 +441,10 @@ int main(void) {
       TEST(many_tokens_choose_the_mode),
       TEST(openings_that_cannot_be_are_refused),
       TEST(what_a_group_for_throughput_cannot_do_is_refused),
+      TEST(what_is_missing_is_made_up_for_without_weights),
       TEST(a_group_for_latency_says_what_it_cannot_do),
       TEST(a_route_is_filled_and_used),
+      TEST(a_changed_top_k_is_named),
       TEST(who_goes_by_another_route_is_lost),
       TEST(a_rank_that_joins_ends_a_route),
       TEST(a_route_outlives_a_rank_that_leaves),

@@ -178,6 +178,20 @@ static void a_changed_top_k_is_named(void **state) {
   }
 }
 
+// A plan by fewer selections than the dispatch makes, which takes those of the group, has no room for them.
+static void a_plan_of_another_top_k_is_not_filled(void **state) {
+  (void)state;
+  struct weft_ep_route_options options = WEFT_EP_ROUTE_OPTIONS_INIT;
+  options.topk = 1;
+  weft_ep_route_t *route = make(options);
+  uint64_t op;
+  assert_int_equal(weft_ep_route_plan(route, topk_idx, TOKENS, NULL), 0);
+  struct weft_ep_dispatch_args args = good_dispatch(route);
+  args.flags = WEFT_EP_DISPATCH_CHECK_ROUTE;
+  assert_says(weft_ep_dispatch_send(ep, &args, &op), WEFT_ERR_INVALID, "topk is 2, and that of the route is 1");
+  weft_ep_route_free(route);
+}
+
 static void routes_that_are_too_small(void **state) {
   (void)state;
   struct weft_ep_route_options options = WEFT_EP_ROUTE_OPTIONS_INIT;
@@ -372,6 +386,7 @@ int main(void) {
       cmocka_unit_test(what_is_not_filled_serves_nobody),
       cmocka_unit_test(what_a_dispatch_must_not_say),
       cmocka_unit_test(a_changed_top_k_is_named),
+      cmocka_unit_test(a_plan_of_another_top_k_is_not_filled),
       cmocka_unit_test(routes_that_are_too_small),
       cmocka_unit_test(what_a_combine_by_a_route_must_not_say),
       cmocka_unit_test(late_weights),

@@ -117,7 +117,8 @@ int ep_kept_check(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args,
     return rc != 0 ? rc : check_newcomers(kept, ep->view, "combine_route");
   }
   bool check = args->flags & WEFT_EP_DISPATCH_CHECK_ROUTE;
-  uint32_t topk = args->topk ? args->topk : check ? kept->topk : ep->layout.topk;
+  bool follows = check && kept->state != EP_KEPT_PLANNED; // what was only planned is sent as the group was opened
+  uint32_t topk = args->topk ? args->topk : follows ? kept->topk : ep->layout.topk;
   int rc = check ? compare(kept, args, num_tokens, topk) : 0;
   if (rc != 0)
     return rc;
