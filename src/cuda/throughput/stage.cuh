@@ -112,8 +112,8 @@ static __device__ __noinline__ uint32_t finite_over_block(uint4 v) {
 // e4m3 at each of its places, with scales of the dtype. `scale_stride`: elements from a scale to the next at the
 // address scales_at[o] of output o. Lanes store them: a bulk copy of what lanes have written to shared memory has to
 // wait for a fence, which takes longer. [warp]
-static __device__ __noinline__ void cast_piece(const char *bytes, const mover_job &job, uint32_t row_at, uint32_t count,
-                                               uint32_t blocks, int dtype, uint32_t scale_stride) {
+static __device__ __forceinline__ void cast_piece(const char *bytes, const mover_job &job, uint32_t row_at,
+                                                  uint32_t count, uint32_t blocks, int dtype, uint32_t scale_stride) {
   enum { LINES = 4 };
   uint32_t lane = threadIdx.x % WARP, outputs = job.outputs, first = row_at / (2 * CUDA_BLOCK);
 #pragma unroll 1

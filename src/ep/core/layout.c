@@ -30,6 +30,10 @@ static void init_rows(struct ep_layout *layout, enum weft_ep_dtype dtype, enum w
   layout->row_stride = round_up(layout->value_bytes + layout->scale_bytes, EP_LINE);
   layout->head_stride =
       round_up(sizeof(struct ep_row) + layout->topk * (sizeof(float) + sizeof(int16_t)), sizeof(uint64_t));
+  if (layout->flows) {
+    layout->head_where = layout->head_stride;
+    layout->head_stride += sizeof(uint64_t);
+  }
   layout->combine_heads = layout->hidden / LOGFMT10_BLOCK * LOGFMT10_CODE_BYTES;
   layout->combine_bytes = ep_layout_combine_bytes(layout, combine_dtype);
   layout->combine_stride = round_up(layout->combine_bytes, EP_LINE);

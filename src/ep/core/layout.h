@@ -34,7 +34,7 @@
 enum {
   EP_LINE = 64,
   EP_PAGE = 4096,
-  EP_LAYOUT_VERSION = 9, // of this page and the doorbell's: peers with another one do not connect
+  EP_LAYOUT_VERSION = 10, // of this page and the doorbell's: peers with another one do not connect
 };
 
 enum ep_kind {
@@ -46,6 +46,7 @@ enum ep_kind {
 enum ep_trait {
   EP_TRAIT_WEIGHTS = 1, // row headers carry weights; else they come with the combine
   EP_TRAIT_WHOLE = 2,   // all rows lie in one piece, though they are more than a piece has
+  EP_TRAIT_ONCE = 4,    // a token's row lies in the window of one rank of the host: each row header says where
 };
 
 // Dispatch header of one piece. Written by the writer before `flag`.
@@ -65,6 +66,7 @@ struct ep_dispatch_head {
   // the reader has kept them.
   uint64_t route;
   uint32_t route_rows; // rows of the reader's that this route has brought to the writer
+  uint32_t here;       // ONCE: row headers in this piece
 };
 
 struct ep_slot_head {
@@ -93,7 +95,7 @@ struct ep_area_head {
 };
 
 // Row header: the fixed part; then float weights[K], then int16_t experts[K], of which `count` are valid, in top-k
-// order.
+// order. With THROUGHPUT then, in its last word, where the row lies: used with ONCE.
 struct ep_row {
   int32_t token; // index in the source's dispatch
   uint16_t count;
@@ -112,6 +114,7 @@ struct ep_layout {
   size_t value_bytes, scale_bytes;      // of a row of the type that the group was opened for, as in struct ep_form
   size_t row_stride;                    // whole cache lines
   size_t head_stride;                   // of row headers
+  size_t head_where;                    // THROUGHPUT: where the last word of a header lies; else 0
   size_t combine_heads;                 // logfmt10: where the heads begin in a row of the combine
   size_t combine_bytes;                 // of a row of the combine, of the type that the group was opened for
   size_t combine_stride;                // whole cache lines
@@ -194,6 +197,27 @@ static inline int16_t *ep_row_experts(const struct ep_layout *layout, struct ep_
   return (int16_t *)(ep_row_weights(row) + layout->topk);
 }
 
+// Where a row lies: which row of a slot's it is, and in whose area. That is the number that the area's reader has given
+// its link to the writer (remote/remote_link.h), of which the high bits are kept; 0: the area that the header lies in.
+enum { EP_WHERE_ROW_BITS = 16, EP_AREA_BITS = 48 };
+
+static inline uint64_t ep_area_number(uint64_t link) {
+  return link >> EP_WHERE_ROW_BITS;
+}
+static inline uint64_t ep_where(uint64_t area, uint32_t row) {
+  return area << EP_WHERE_ROW_BITS | row;
+}
+static inline uint64_t ep_where_area(uint64_t where) {
+  return where >> EP_WHERE_ROW_BITS;
+}
+static inline uint32_t ep_where_row(uint64_t where) {
+  return (uint32_t)(where & (((uint64_t)1 << EP_WHERE_ROW_BITS) - 1));
+}
+static inline uint64_t *ep_row_where(const struct ep_layout *layout, struct ep_row *row) {
+  return (uint64_t *)((char *)row + layout->head_where);
+}
+
+_Static_assert(EP_MAX_TOKENS_THROUGHPUT <= 1 << EP_WHERE_ROW_BITS, "a row of a slot has a number of 16 bits");
 _Static_assert(sizeof(struct ep_dispatch_head) == EP_LINE, "a dispatch header is one cache line");
 _Static_assert(sizeof(struct ep_slot_head) == 4 * EP_LINE, "flags of a slot lie on lines of their own");
 _Static_assert(sizeof(struct ep_area_head) == 2 * EP_LINE, "an area's head is two lines");

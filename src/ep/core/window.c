@@ -19,8 +19,8 @@
 
 enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW };
 
-static int map(struct ep_window *window, size_t size, int fd) {
-  void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+static int map(struct ep_window *window, size_t size, int fd, int access, int flags) {
+  void *memory = mmap(NULL, size, access, MAP_SHARED | flags, fd, 0);
   if (memory == MAP_FAILED)
     return fail_errno(errno, "cannot map a window of %zu bytes", size);
   *window = (struct ep_window){.memory = memory, .size = size};
@@ -52,7 +52,7 @@ int ep_window_create(struct ep_window *window, size_t size, int *fd) {
     return fail_errno(errno, "cannot create a window");
   int rc = fill(new_fd, size);
   if (rc == 0)
-    rc = map(window, size, new_fd);
+    rc = map(window, size, new_fd, PROT_READ | PROT_WRITE, MAP_POPULATE);
   if (rc != 0) {
     close(new_fd);
     return rc;
@@ -61,7 +61,8 @@ int ep_window_create(struct ep_window *window, size_t size, int *fd) {
   return 0;
 }
 
-int ep_window_map(struct ep_window *window, size_t size, int fd) {
+// Whether it is a peer's memory of that size, which stays as large as it is.
+static int check(size_t size, int fd) {
   struct stat status;
   if (fstat(fd, &status) != 0)
     return fail_errno(errno, "cannot look at a peer's window");
@@ -73,7 +74,17 @@ int ep_window_map(struct ep_window *window, size_t size, int fd) {
   int seals = fcntl(fd, F_GET_SEALS);
   if (seals < 0 || (seals & SEALS) != SEALS)
     return fail(WEFT_ERR_PROTOCOL, "a peer's window is not sealed against resizing");
-  return map(window, size, fd);
+  return 0;
+}
+
+int ep_window_map(struct ep_window *window, size_t size, int fd) {
+  int rc = check(size, fd);
+  return rc == 0 ? map(window, size, fd, PROT_READ | PROT_WRITE, MAP_POPULATE) : rc;
+}
+
+int ep_window_map_read(struct ep_window *window, size_t size, int fd) {
+  int rc = check(size, fd);
+  return rc == 0 ? map(window, size, fd, PROT_READ, 0) : rc;
 }
 
 // In huge pages where the kernel gives some: all rows go through it.

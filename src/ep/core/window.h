@@ -16,6 +16,9 @@ int ep_window_create(struct ep_window *window, size_t size, int *fd);
 // Maps a peer's memfd. PROTOCOL: it has another size or can still be resized. The descriptor stays the caller's.
 int ep_window_map(struct ep_window *window, size_t size, int fd);
 
+// The same for reading only. Pages are mapped when they are read first.
+int ep_window_map_read(struct ep_window *window, size_t size, int fd);
+
 // Zeros of this process alone, all of them allocated.
 int ep_window_private(struct ep_window *window, size_t size);
 

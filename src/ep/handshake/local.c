@@ -15,6 +15,7 @@
 #include "ep/handshake/handshake.h"
 #include "ep/handshake/peer_user.h"
 #include "ep/link/handshake_wire.h"
+#include "ep/remote/neighbours.h"
 
 enum { QUEUED_US = 500000 }; // in a peer's queue, between two looks
 
@@ -185,6 +186,8 @@ static int converse(weft_ep_t *ep, int socket, struct ep_link *link, const int o
   if (rc == 0 && !*yield) {
     link->socket = fcntl(socket, F_DUPFD_CLOEXEC, 0);
     rc = link->socket < 0 ? fail_errno(errno, "link to rank %d", link->rank) : ep_link_install(ep, link);
+    if (rc == 0)
+      ep_neighbours_greet(ep, link->rank);
   }
   close_fds(fds);
   return rc;
@@ -242,6 +245,7 @@ static int accept_link(weft_ep_t *ep, int socket, const struct ep_handshake_mess
     // If this fails the caller has gone, and the socket's hang-up takes the link down.
     struct ep_handshake_message welcome = ep_handshake_message_make(ep, EP_WELCOME, hello->incarnation);
     send_message(ep, socket, &welcome, own);
+    ep_neighbours_greet(ep, hello->rank);
   }
   close_own(own);
   return rc;

@@ -18,6 +18,7 @@
 #include "ep/handshake/handshake.h"
 #include "ep/handshake/steps.h"
 #include "ep/link/tcp_listener.h"
+#include "ep/remote/neighbours.h"
 #include "ep/remote/remote_link.h"
 
 enum { HANDSHAKE_MS = 5000, DRAINED_AT_ONCE = 16384 };
@@ -113,6 +114,8 @@ static int exchange_messages(weft_ep_t *ep, struct ep_handshake *handshake, stru
   rc = ep_remote_connect(link->remote, handshake->received);
   if (rc == 0)
     rc = ep_link_install(ep, link);
+  if (rc == 0)
+    ep_neighbours_greet(ep, link->rank);
   if (rc != 0) // the peer has the link already, and this is no death
     ep_link_notify_left(link);
   return rc;
@@ -230,10 +233,12 @@ static int accept_link(weft_ep_t *ep, struct ep_handshake *handshake) {
     if (rc != 0)
       ep_handshake_take_back(handshake, link);
   }
-  if (rc == 0) // the link is there first: a caller that is welcome may propose the view with itself at once
+  if (rc == 0) { // the link is there first: a caller that is welcome may propose the view with itself at once
     ep_remote_welcome(link, &welcome);
-  else
+    ep_neighbours_greet(ep, hello->message.rank);
+  } else {
     ep_link_free(ep, link);
+  }
   return rc;
 }
 

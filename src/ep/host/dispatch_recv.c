@@ -15,7 +15,8 @@ static void count_bytes(const weft_ep_t *ep, struct ep_op *op) {
   for (uint32_t i = 0; i < op->num_members; i++) {
     struct ep_member *member = &op->members[i];
     if (member->received && member->link)
-      member->link->received_bytes += ep_op_bytes(ep, op, member->rows_in);
+      member->link->received_bytes += member->once_in ? ep_op_once_bytes(ep, op, member->rows_in, member->rows_own)
+                                                      : ep_op_bytes(ep, op, member->rows_in);
   }
 }
 

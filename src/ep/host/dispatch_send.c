@@ -7,6 +7,8 @@
 #include "ep/host/host.h"
 #include "ep/host/route/kept_route.h"
 #include "ep/host/rows/rows.h"
+#include "ep/host/send/once.h"
+#include "ep/host/send/row.h"
 #include "ep/view/views.h"
 
 static struct ep_input input_of(const weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_dispatch_args *args,
@@ -22,83 +24,34 @@ static struct ep_input input_of(const weft_ep_t *ep, const struct ep_op *op, con
                            .stays = stays};
 }
 
-static void cast_row(weft_ep_t *ep, const struct ep_form *form, uint8_t *row, const uint16_t *x) {
-  const struct ep_layout *layout = &ep->layout;
-  uint8_t *behind = row + form->value_bytes;
-  if (form->dtype != WEFT_EP_FP8_UE8M0) {
-    ep->kernels->cast_fp8(row, (float *)behind, x, layout->hidden, form->dtype == WEFT_EP_FP8_POW2);
-    return;
-  }
-  float scales[EP_MAX_HIDDEN / WEFT_EP_BLOCK];
-  ep->kernels->cast_fp8(row, scales, x, layout->hidden, true);
-  ep_kernels_pack_scales(behind, scales, layout->hidden);
-}
-
-// A token's values as they travel. Where they are cast here, once, on first use, their scales lie behind them.
-static const uint8_t *outgoing_row(weft_ep_t *ep, struct ep_op *op, const struct ep_input *input, uint32_t t) {
-  const uint8_t *x = input->x + t * input->x_stride;
-  if (input->cast)
-    return x;
-  uint8_t *row = op->cast + t * ep->layout.row_stride;
-  if (!(op->cast_done[t / 64] >> (t % 64) & 1)) {
-    cast_row(ep, &op->form, row, (const uint16_t *)x);
-    op->cast_done[t / 64] |= (uint64_t)1 << (t % 64);
-  }
-  return row;
-}
-
-// Row header of `token` for `member`: which of its selections are that member's, with their weights.
-static void write_row_head(weft_ep_t *ep, const struct ep_op *op, uint32_t member, uint32_t token, struct ep_row *row) {
-  const struct ep_layout *layout = &ep->layout;
-  float *weights = ep_row_weights(row);
-  int16_t *experts = ep_row_experts(layout, row);
-  uint32_t count = 0, places = 0;
-  for (uint32_t k = 0; k < op->topk; k++) {
-    size_t at = (size_t)token * op->topk + k;
-    if (op->member_of[at] != (int16_t)member)
-      continue;
-    experts[count] = op->local_of[at];
-    weights[count++] = op->has_weights ? op->weights[at] : 0.0f;
-    places |= 1u << k;
-  }
-  row->token = (int32_t)token;
-  row->count = (uint16_t)count;
-  row->places = (uint16_t)places;
-}
-
 // Publishes one piece of the member's `rows` rows.
 static void raise_dispatch(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, const struct ep_batch *batch,
                            uint32_t rows) {
-  struct ep_link *link = member->link;
-  struct ep_dispatch_head *head = &ep_slot(&ep->layout, link->out.memory, batch->number)->dispatch;
-  head->active = op->view->epoch;
-  head->ready = op->ready;
-  head->mark = op->mark;
-  head->count = rows;
-  head->kind = (uint8_t)op->kind;
-  head->traits = (uint8_t)((op->has_weights ? EP_TRAIT_WEIGHTS : 0) | (op->whole ? EP_TRAIT_WHOLE : 0));
-  head->dtype = (uint8_t)op->form.dtype;
-  head->topk = (uint8_t)op->topk;
-  head->row_bytes = op->form.value_bytes;
-  head->scale_bytes = op->form.scale_bytes;
-  head->route = op->route_number;
-  head->route_rows = ep_kept_rows_of(op, member);
-  ep_kernels_fence();
-  atomic_store_explicit(&head->flag, batch->number + 1, memory_order_release);
-  link->sent_dispatch[batch->number % EP_DEPTH] = batch->number + 1;
-  member->sent = true;
-  link->path->publish(link, batch->number, EP_PART_DISPATCH, batch->count);
+  ep_send_flag(ep, op, member, batch->number, rows, 0);
+  member->link->sent_once[batch->number % EP_DEPTH] = 0;
+  member->link->path->publish(member->link, batch->number, EP_PART_DISPATCH, batch->count);
 }
 
-// Waits until the peer has taken what the slot of the operation's first piece held before.
+static enum ep_wait taken(weft_ep_t *ep, struct ep_link *link, uint64_t number, uint64_t deadline_ns) {
+  struct ep_slot_head *slot = ep_slot(&ep->layout, link->out.memory, number);
+  return ep_wait_word(ep, link, &slot->taken.dispatch, link->sent_dispatch[number % EP_DEPTH], deadline_ns,
+                      "it did not take a dispatch by the deadline");
+}
+
+// Waits until the peer has taken what the slot of the operation's first piece held before, and so have those that read
+// rows there.
 static enum ep_wait slot_free(weft_ep_t *ep, struct ep_op *op, struct ep_link *link, uint64_t deadline_ns) {
-  uint64_t first = ep_piece(&ep->layout, op->number, 0);
-  struct ep_slot_head *slot = ep_slot(&ep->layout, link->out.memory, first);
-  enum ep_wait taken = ep_wait_word(ep, link, &slot->taken.dispatch, link->sent_dispatch[first % EP_DEPTH], deadline_ns,
-                                    "it did not take a dispatch by the deadline");
-  if (taken == EP_WAIT_CAME && !link->path->settle(link, first, EP_PART_DISPATCH, deadline_ns))
+  uint64_t first = ep_piece(&ep->layout, op->number, 0), shared = link->sent_once[first % EP_DEPTH];
+  enum ep_wait came = taken(ep, link, first, deadline_ns);
+  for (uint32_t i = 0; shared && came == EP_WAIT_CAME && i < op->num_members; i++) {
+    const struct ep_member *reader = &op->members[i];
+    if (reader->link && !reader->lost && reader->link->sent_once[first % EP_DEPTH] == shared &&
+        taken(ep, reader->link, first, deadline_ns) == EP_WAIT_INTERRUPTED)
+      return EP_WAIT_INTERRUPTED;
+  }
+  if (came == EP_WAIT_CAME && !link->path->settle(link, first, EP_PART_DISPATCH, deadline_ns))
     return EP_WAIT_DOWN;
-  return taken;
+  return came;
 }
 
 bool ep_send_empty(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, uint64_t deadline_ns) {
@@ -111,17 +64,6 @@ bool ep_send_empty(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, ui
   raise_dispatch(ep, op, member, &none, 0);
   member->pieces_out = 1;
   return true;
-}
-
-static void write_row(weft_ep_t *ep, struct ep_op *op, const struct ep_input *input, uint32_t token,
-                      struct ep_writing *writing, char *to) {
-  const struct ep_form *form = &op->form;
-  const struct ep_scales *scales = &input->scales;
-  size_t behind = scales->words ? 0 : form->scale_bytes;
-  ep_write_row(ep, writing, to, outgoing_row(ep, op, input, token), form->value_bytes + behind);
-  if (scales->words)
-    ep_copy_scales((uint32_t *)(to + form->value_bytes), 1, scales->words + token * scales->row, scales->block,
-                   form->scale_bytes);
 }
 
 // Whether rows of a piece, of which there are `batch->count`, go to the member's host from x, with zero copies, from
@@ -157,9 +99,9 @@ void ep_send_piece(weft_ep_t *ep, struct ep_op *op, uint32_t index) {
   for (uint32_t i = 0; i < batch.count; i++) {
     uint32_t token = op->row_token[member->first_row + batch.first + i];
     if (!ep_op_keeps(op))
-      write_row_head(ep, op, index, token, ep_row_at(layout, slot + layout->heads, i));
+      ep_send_row_head(ep, op, index, token, ep_row_at(layout, slot + layout->heads, i));
     if (i >= zero_copied && !zero_copy_rows(ep, op, member, &batch, i, &zero_copied))
-      write_row(ep, op, &op->input, token, &writing, slot + layout->rows + i * layout->row_stride);
+      ep_send_row(ep, op, token, &writing, slot + layout->rows + i * layout->row_stride);
     op->rows_written++;
     if (link->path->rows_written)
       link->path->rows_written(link, batch.number, EP_PART_DISPATCH, i + 1);
@@ -174,9 +116,29 @@ void ep_send_piece(weft_ep_t *ep, struct ep_op *op, uint32_t index) {
   op->dispatch_wire_bytes += bytes;
 }
 
+// The first piece for a group (send/once.h), when the first of its members is to get it. False: as below.
+static bool send_to_group(weft_ep_t *ep, struct ep_op *op, uint32_t group, uint64_t deadline_ns) {
+  struct ep_once *once = &op->groups[group - 1];
+  for (uint32_t i = 0; !once->begun && i < op->num_members; i++) {
+    struct ep_member *member = &op->members[i];
+    if (member->group != group || member->lost)
+      continue;
+    enum ep_wait free = slot_free(ep, op, member->link, deadline_ns);
+    member->lost = free == EP_WAIT_DOWN;
+    if (free == EP_WAIT_INTERRUPTED)
+      return false;
+  }
+  if (!once->begun)
+    ep_once_write(ep, op, group);
+  once->begun = true;
+  return true;
+}
+
 // The first piece. False: interrupted before anything was written.
 static bool send_to(weft_ep_t *ep, struct ep_op *op, uint32_t index, uint64_t deadline_ns) {
   struct ep_member *member = &op->members[index];
+  if (member->group != 0)
+    return send_to_group(ep, op, member->group, deadline_ns);
   enum ep_wait taken = member->lost ? EP_WAIT_DOWN : slot_free(ep, op, member->link, deadline_ns);
   member->lost = taken == EP_WAIT_DOWN;
   if (taken != EP_WAIT_CAME)
@@ -188,7 +150,7 @@ static bool send_to(weft_ep_t *ep, struct ep_op *op, uint32_t index, uint64_t de
 void ep_cast_own(weft_ep_t *ep, struct ep_op *op, const struct ep_batch *batch) {
   const struct ep_member *self = &op->members[op->self];
   for (uint32_t i = batch->first; !op->input.cast && i < batch->first + batch->count; i++)
-    outgoing_row(ep, op, &op->input, op->row_token[self->first_row + i]);
+    ep_send_values(ep, op, op->row_token[self->first_row + i]);
 }
 
 // What this rank sends to itself: row headers, and rows that stay readable until dispatch_recv.
@@ -202,10 +164,10 @@ static void keep_own(weft_ep_t *ep, struct ep_op *op, const struct ep_input *inp
   for (uint32_t i = 0; i < self->rows_out; i++) {
     uint32_t token = op->row_token[self->first_row + i];
     if (!ep_op_keeps(op))
-      write_row_head(ep, op, op->self, token, ep_row_at(layout, op->own_heads, i));
+      ep_send_row_head(ep, op, op->self, token, ep_row_at(layout, op->own_heads, i));
     if (ep->layout.flows && input->stays)
-      continue;                                              // cast when it is laid out
-    const uint8_t *row = outgoing_row(ep, op, input, token); // casts it, if no other member needed it
+      continue;                                         // cast when it is laid out
+    const uint8_t *row = ep_send_values(ep, op, token); // casts it, if no other member needed it
     if (input->cast && !direct)
       ep_op_keep_row(ep, op, token, row, &input->scales);
   }
@@ -242,7 +204,7 @@ static void begin(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispatch
   if (selections > 0 && args->topk_weights)
     memcpy(op->weights, args->topk_weights, selections * sizeof *op->weights);
   memset(op->cast_done, 0, (num_tokens + 63) / 64 * sizeof *op->cast_done);
-  op->num_members = 0;
+  op->num_members = op->num_groups = 0;
   op->outcome = (struct ep_outcome){0};
   ep_op_set_view(ep, op, ep->view);
   ep_route(ep, op);
@@ -307,6 +269,8 @@ int ep_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, enum ep_kin
     return ep_fail_interrupted(op);
   op->input = input_of(ep, op, args, how != EP_SEND_HALF);
   op->whole = ep->layout.flows && how != EP_SEND_FLOW;
+  if (rc == 0 && how == EP_SEND_FLOW && kind == EP_KIND_DISPATCH && !ep_op_keeps(op))
+    ep_once_group(op);
   uint64_t deadline_ns = clock_deadline_ms(ep->op_timeout_ms);
   // Each rank begins with the one after it: no two with the same.
   for (uint32_t i = op->sent + 1; i < op->num_members; i++)

@@ -7,27 +7,15 @@
 #include "ep/host/host.h"
 #include "ep/host/route/kept_route.h"
 #include "ep/host/rows/rows.h"
-
-static uint32_t pieces_out(const weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member) {
-  return ep_pieces_of(&ep->layout, member->rows_out, op->whole);
-}
-
-static uint32_t pieces_in(const weft_ep_t *ep, const struct ep_member *member) {
-  return ep_pieces_of(&ep->layout, member->rows_in, member->whole_in);
-}
-
-// Whether there are pieces left for that member, which it can still take. The first one has been sent before.
-static bool has_more(const weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member) {
-  return member->link && member->sent && !member->lost && member->pieces_out < pieces_out(ep, op, member) &&
-         ep_link_up(member->link);
-}
+#include "ep/host/send/once.h"
 
 static bool send_next(weft_ep_t *ep, struct ep_op *op, uint32_t index) {
   struct ep_member *member = &op->members[index];
   struct ep_link *link = member->link;
   uint64_t number = ep_piece(&ep->layout, op->number, member->pieces_out);
   const struct ep_slot_head *slot = ep_slot(&ep->layout, link->out.memory, number);
-  if (atomic_load_explicit(&slot->taken.dispatch, memory_order_acquire) < link->sent_dispatch[number % EP_DEPTH])
+  if (atomic_load_explicit(&slot->taken.dispatch, memory_order_acquire) < link->sent_dispatch[number % EP_DEPTH] ||
+      !ep_once_is_read(ep, op, link, number))
     return false;
   if (!link->path->settle(link, number, EP_PART_DISPATCH, clock_deadline_ms(ep->op_timeout_ms)))
     return false;
@@ -37,10 +25,10 @@ static bool send_next(weft_ep_t *ep, struct ep_op *op, uint32_t index) {
 }
 
 bool ep_flow_send(weft_ep_t *ep, struct ep_op *op) {
-  bool news = false;
+  bool news = ep_once_send(ep, op);
   for (uint32_t i = 1; i < op->num_members; i++) {
     uint32_t index = (op->self + i) % op->num_members;
-    if (has_more(ep, op, &op->members[index]))
+    if (ep_send_has_more(ep, op, &op->members[index]))
       news |= send_next(ep, op, index);
   }
   return news;
@@ -73,8 +61,25 @@ static int lay_piece(weft_ep_t *ep, struct ep_op *op, uint32_t index, const stru
   if (rc == 0)
     rc = ep_rows_fit(ep, op, index);
   if (rc == 0)
-    ep_rows_lay(ep, op, index, batch, recv);
+    rc = ep_rows_lay(ep, op, index, batch, recv);
   return rc;
+}
+
+// What the member's next piece brings. Of rows that cross once the piece says how many: more than there can be, when
+// that is wrong.
+static struct ep_batch next_piece(const weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member) {
+  struct ep_batch batch = {.number = ep_piece(&ep->layout, op->number, member->pieces_in), .first = member->rows_laid};
+  if (!member->once_in)
+    return ep_batch_of(&ep->layout, op->number, member->rows_in, member->whole_in, member->pieces_in);
+  const volatile struct ep_dispatch_head *head = &ep_slot(&ep->layout, member->link->in.memory, batch.number)->dispatch;
+  batch.count = head->here;
+  return batch;
+}
+
+// Whether rows that cross once can be so many.
+static bool is_sound(const weft_ep_t *ep, const struct ep_member *member, const struct ep_batch *batch) {
+  return !member->once_in || (member->pieces_in < ep->layout.pieces && batch->count <= ep->layout.piece_rows &&
+                              batch->count <= member->rows_in - member->rows_laid);
 }
 
 static void take(weft_ep_t *ep, struct ep_member *member, const struct ep_batch *batch) {
@@ -83,38 +88,51 @@ static void take(weft_ep_t *ep, struct ep_member *member, const struct ep_batch 
   member->link->path->acknowledge(member->link);
 }
 
+static bool lay_own(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct weft_ep_recv_args *recv) {
+  struct ep_member *member = &op->members[index];
+  struct ep_batch batch = next_piece(ep, op, member);
+  ep_cast_own(ep, op, &batch);
+  if (ep_op_keeps(op))
+    ep_kept_lay(ep, op, index, &batch, recv);
+  else
+    ep_rows_lay(ep, op, index, &batch, recv);
+  member->pieces_in++;
+  member->rows_laid += batch.count;
+  return true;
+}
+
 // Lays out the member's next piece, if it has come. True: something has changed.
 static bool receive_next(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct weft_ep_recv_args *recv) {
   struct ep_member *member = &op->members[index];
-  if (!member->received || member->pieces_in == pieces_in(ep, member))
+  if (!member->received || !ep_flow_comes(&ep->layout, member))
     return false;
-  struct ep_batch batch = ep_batch_of(&ep->layout, op->number, member->rows_in, member->whole_in, member->pieces_in);
-  if (index == op->self) {
-    ep_cast_own(ep, op, &batch);
-    if (ep_op_keeps(op))
-      ep_kept_lay(ep, op, index, &batch, recv);
-    else
-      ep_rows_lay(ep, op, index, &batch, recv);
-    member->pieces_in++;
-    return true;
-  }
+  if (index == op->self)
+    return lay_own(ep, op, index, recv);
+  uint64_t number = ep_piece(&ep->layout, op->number, member->pieces_in);
   bool down = !ep_link_up(member->link); // before the flag: what the peer wrote before it went down counts
-  const struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->in.memory, batch.number);
+  const struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->in.memory, number);
   uint64_t flag = atomic_load_explicit(&slot->dispatch.flag, memory_order_acquire);
-  if (flag <= batch.number && !down)
+  if (flag <= number && !down)
     return false;
-  if (flag <= batch.number) {
-    lose_rest(ep, op, index, batch.first, recv);
+  if (flag <= number) {
+    lose_rest(ep, op, index, member->rows_laid, recv);
     return true;
   }
-  int rc = flag == batch.number + 1 ? lay_piece(ep, op, index, &batch, recv)
-                                    : fail(WEFT_ERR_PROTOCOL, "it overwrote rows that had not been taken");
-  uint32_t laid = rc == 0 ? batch.first + batch.count : batch.first;
-  if (rc == 0 && ++member->pieces_in == pieces_in(ep, member) && !ep_op_keeps(op))
-    rc = ep_rows_complete(ep, op, index);
+  struct ep_batch batch = next_piece(ep, op, member);
+  int rc = flag != number + 1 ? fail(WEFT_ERR_PROTOCOL, "it overwrote rows that had not been taken")
+           : !is_sound(ep, member, &batch)
+               ? fail(WEFT_ERR_PROTOCOL, "piece %u of its rows has %u, of %u that are to come", member->pieces_in,
+                      batch.count, member->rows_in - member->rows_laid)
+               : lay_piece(ep, op, index, &batch, recv);
+  if (rc == 0) {
+    member->pieces_in++;
+    member->rows_laid += batch.count;
+    if (!ep_flow_comes(&ep->layout, member) && !ep_op_keeps(op))
+      rc = ep_rows_complete(ep, op, index);
+  }
   if (rc != 0) {
     ep_link_down(ep, member->link, EP_LINK_BROKEN, weft_last_error());
-    lose_rest(ep, op, index, laid, recv);
+    lose_rest(ep, op, index, member->rows_laid, recv);
     return true;
   }
   if (!recv->rows_at)
@@ -123,17 +141,20 @@ static bool receive_next(weft_ep_t *ep, struct ep_op *op, uint32_t index, const 
   return true;
 }
 
-static bool awaits(weft_ep_t *ep, const struct ep_op *op, uint32_t index) {
+static bool comes(const weft_ep_t *ep, const struct ep_op *op, uint32_t index) {
   const struct ep_member *member = &op->members[index];
-  bool comes = index != op->self && member->received && member->pieces_in < pieces_in(ep, member);
-  return comes || has_more(ep, op, member);
+  return index != op->self && member->received && ep_flow_comes(&ep->layout, member);
+}
+
+static bool awaits(weft_ep_t *ep, const struct ep_op *op, uint32_t index) {
+  return comes(ep, op, index) || ep_once_awaits(ep, op, &op->members[index]);
 }
 
 static bool is_over(weft_ep_t *ep, const struct ep_op *op) {
   for (uint32_t i = 0; i < op->num_members; i++)
-    if (awaits(ep, op, i))
+    if (comes(ep, op, i) || ep_send_has_more(ep, op, &op->members[i]))
       return false;
-  return true;
+  return ep_once_is_over(op);
 }
 
 bool ep_flow_dispatch(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv) {
@@ -157,10 +178,16 @@ bool ep_flow_dispatch(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv
   return going;
 }
 
+// Whether the member's rows come in more than one piece.
+static bool has_several(const weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member) {
+  return member->once_in ? next_piece(ep, op, member).count < member->rows_in
+                         : ep_pieces_of(&ep->layout, member->rows_in, member->whole_in) > 1;
+}
+
 int ep_flow_check_in_place(const weft_ep_t *ep, const struct ep_op *op) {
   for (uint32_t i = 0; i < op->num_members; i++) {
     const struct ep_member *member = &op->members[i];
-    if (member->link && member->received && pieces_in(ep, member) > 1)
+    if (member->link && member->received && has_several(ep, op, member))
       return fail(WEFT_ERR_LIMIT,
                   "dispatch_recv: rows_at is given, and rank %d sends %u rows in pieces, of which the window does not "
                   "hold all at once: give x",

@@ -4,11 +4,6 @@
 #include "base/time/clock.h"
 #include "ep/host/host.h"
 
-void ep_flow_progress(struct ep_member *member) {
-  member->progress_ns = clock_ns();
-  member->extensions = 0;
-}
-
 void ep_flow_begin(struct ep_op *op) {
   for (uint32_t i = 0; i < op->num_members; i++)
     op->members[i].awaited = false;

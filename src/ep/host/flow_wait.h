@@ -9,13 +9,22 @@ typedef bool (*ep_flow_awaits)(weft_ep_t *ep, const struct ep_op *op, uint32_t i
 // A call begins to wait for members of this operation.
 void ep_flow_begin(struct ep_op *op);
 // A piece came from the member, or went to it.
-void ep_flow_progress(struct ep_member *member);
+static inline void ep_flow_progress(struct ep_member *member) {
+  member->progress_ns = clock_ns();
+  member->extensions = 0;
+}
 // Nothing has changed: waits for a moment. A member for which this rank has waited too long is down then; `what` says
 // why. False: interrupted.
 bool ep_flow_wait(weft_ep_t *ep, struct ep_op *op, struct ep_pause *pause, ep_flow_awaits awaits, const char *what);
 // Something has changed, or the call ends.
 void ep_flow_wait_end(weft_ep_t *ep, struct ep_op *op, struct ep_pause *pause);
 
+// Whether pieces of the member's rows are still to come. Its header has.
+static inline bool ep_flow_comes(const struct ep_layout *layout, const struct ep_member *member) {
+  if (member->once_in)
+    return member->pieces_in == 0 || member->rows_laid < member->rows_in;
+  return member->pieces_in < ep_pieces_of(layout, member->rows_in, member->whole_in);
+}
 // Sends the next piece to each member that has room for one. True: sent some.
 bool ep_flow_send(weft_ep_t *ep, struct ep_op *op);
 // All headers have come, and members were added to places: lays out all rows, and sends what has not been sent. False:

@@ -32,6 +32,13 @@ struct ep_member {
   // Rows that flow in pieces (THROUGHPUT): how many pieces of the dispatch were sent to it and laid out, and of the
   // combine at hand sent to it, found here and released.
   uint32_t pieces_out, pieces_in, answers_out, answers_in, answers_released;
+  // Rows that cross to its host once (send/once.h), and where: of the dispatch that this rank sends, rows that were
+  // published to it, and of the piece under way rows that it gets and rows that lie in its window. 0: no group.
+  uint32_t group, rows_sent, here, carries;
+  bool in_piece;        // the piece under way is for it too
+  bool once_in;         // its rows come so, EP_TRAIT_ONCE;
+  uint32_t rows_laid;   // of its rows with THROUGHPUT
+  uint32_t rows_own;    // of these, that came in this rank's window
   bool whole_answer;    // its answers lie in one piece, EP_TYPE_WHOLE
   uint64_t progress_ns; // when this call last moved a piece to or from it
   uint32_t extensions;  // of its deadline since
@@ -53,6 +60,15 @@ struct ep_input {
   bool stays;              // all of it stays readable until dispatch_recv returns
 };
 
+// Ranks of another host to which a token crosses once: send/once.h.
+struct ep_once {
+  uint32_t pieces;              // that were published
+  bool under_way;               // the next one is written, and not published: not all of it has arrived
+  bool begun;                   // the first one was written
+  uint32_t size;                // members that it was written for
+  uint64_t since_ns, looked_ns; // when, and when this rank last looked whether it has arrived
+};
+
 // An operation in flight. Arrays are allocated once, for the largest operation and capacity.
 struct ep_op {
   enum ep_op_state state;
@@ -63,6 +79,8 @@ struct ep_op {
   const struct group_view *view; // a reference
   struct ep_member *members;     // [view->count], by rank
   uint32_t num_members;
+  struct ep_once *groups; // [capacity] by ep_member.group - 1
+  uint32_t num_groups;
   uint32_t self;        // index of this rank in members
   uint32_t sent;        // SENDING: members behind this rank that have been sent to
   uint32_t answered;    // RECEIVED, and a combine was interrupted: one more than the members that were answered
@@ -129,6 +147,8 @@ struct ep_places {
   uint32_t *total;    // [E] selections of each local expert, of all members that were added
   uint32_t *first;    // [E] not RANK_MAJOR: the row of the buffer where the part of each local expert begins
   uint32_t rows;      // their rows
+  uint32_t *saved;    // [2][E] left and next of one member, and its next_row:
+  uint32_t saved_row; // ep_places_save()
   uint32_t *tally;    // [E] selections of each local expert in the rows that were checked last
   uint64_t laid;      // bytes of rows that were laid out, or are known to be: EP_CACHED_BYTES
 };
@@ -151,6 +171,8 @@ static inline struct ep_batch ep_batch_of(const struct ep_layout *layout, uint64
 struct ep_host {
   struct ep_op ops[EP_DEPTH];
   uint64_t halfway;   // operation, plus one, whose dispatch in one, or barrier, was interrupted in its second half
+  uint64_t shared;    // pieces so far that were written for ranks that share rows: link->sent_once
+  uint32_t named;     // of the rows that were checked last, those that lie in the window of another rank
   uint64_t combining; // likewise of a combine by a route, interrupted after its headers had come,
   const weft_ep_route_t *combines_by; // by that one
   uint8_t *heads;                     // [M] row headers of the member whose rows are being laid out
@@ -177,6 +199,12 @@ static inline struct ep_inbox *ep_op_inbox(struct ep_op *op, const struct ep_mem
 static inline uint64_t ep_op_bytes(const weft_ep_t *ep, const struct ep_op *op, uint32_t rows) {
   uint64_t row_bytes = op->form.value_bytes + op->form.scale_bytes;
   return ep_op_keeps(op) ? rows * row_bytes : ep_layout_bytes(&ep->layout, row_bytes, rows);
+}
+
+// The same of rows that cross once: so many headers, and rows.
+static inline uint64_t ep_op_once_bytes(const weft_ep_t *ep, const struct ep_op *op, uint32_t heads, uint32_t rows) {
+  uint64_t row_bytes = op->form.value_bytes + op->form.scale_bytes;
+  return ep_layout_bytes(&ep->layout, 0, heads) + heads * sizeof(uint64_t) + rows * row_bytes;
 }
 
 // --- operation.c: the life of an operation ---

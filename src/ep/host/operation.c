@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "ep/host/flow_wait.h"
 #include "ep/host/host.h"
 #include "group/view.h"
 
@@ -14,6 +15,7 @@ int ep_op_init(weft_ep_t *ep, struct ep_op *op) {
   const struct ep_layout *layout = &ep->layout;
   size_t tokens = layout->max_tokens, selections = tokens * layout->topk;
   op->members = calloc(ep->capacity, sizeof *op->members);
+  op->groups = calloc(ep->capacity, sizeof *op->groups);
   op->experts = calloc(selections, sizeof *op->experts);
   op->weights = calloc(selections, sizeof *op->weights);
   op->member_of = calloc(selections, sizeof *op->member_of);
@@ -28,9 +30,9 @@ int ep_op_init(weft_ep_t *ep, struct ep_op *op) {
   op->own_in.index = calloc(selections, sizeof *op->own_in.index);
   op->own_in.weight = calloc(selections, sizeof *op->own_in.weight);
   op->own_combine = aligned_alloc(EP_LINE, layout->window_rows * layout->hidden * sizeof *op->own_combine);
-  if (!op->members || !op->experts || !op->weights || !op->member_of || !op->local_of || !op->row_of || !op->row_at ||
-      !op->row_token || !op->cast_done || !op->cast || !op->own_heads || !op->own_in.count || !op->own_in.index ||
-      !op->own_in.weight || !op->own_combine)
+  if (!op->members || !op->groups || !op->experts || !op->weights || !op->member_of || !op->local_of || !op->row_of ||
+      !op->row_at || !op->row_token || !op->cast_done || !op->cast || !op->own_heads || !op->own_in.count ||
+      !op->own_in.index || !op->own_in.weight || !op->own_combine)
     return fail(WEFT_ERR_NOMEM, "no memory for an operation of %u tokens with hidden %u", layout->max_tokens,
                 layout->hidden);
   return 0;
@@ -39,6 +41,7 @@ int ep_op_init(weft_ep_t *ep, struct ep_op *op) {
 void ep_op_free(struct ep_op *op) {
   group_view_unref(op->view);
   free(op->members);
+  free(op->groups);
   free(op->experts);
   free(op->weights);
   free(op->member_of);
@@ -169,8 +172,7 @@ void ep_release_rows(weft_ep_t *ep, struct ep_op *op) {
     if (!member->received || !member->link)
       continue;
     const struct ep_layout *layout = &ep->layout;
-    uint32_t pieces = ep_pieces_of(layout, member->rows_in, member->whole_in);
-    if (layout->flows && !in_place && member->pieces_in == pieces)
+    if (layout->flows && !in_place && !ep_flow_comes(layout, member))
       continue; // it was released piece by piece
     // The last pieces that there can be: nothing more is read.
     for (uint32_t back = 0; back < EP_DEPTH && back < layout->pieces; back++) {

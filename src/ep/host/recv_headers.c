@@ -38,7 +38,7 @@ static void restart(weft_ep_t *ep, struct ep_op *op, struct receiving *receiving
     member->received = i == op->self;
     member->rows_in = i == op->self ? member->rows_out : 0;
     member->last_in = -1;
-    member->pieces_in = 0;
+    member->pieces_in = member->rows_laid = member->rows_own = 0;
     member->unwanted = false;
     if (!member->sent && !member->lost && !receiving->interrupted)
       receiving->interrupted = !ep_send_empty(ep, op, member, receiving->deadline_ns);
@@ -185,10 +185,10 @@ static bool receive_from(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct
                                   .scale_bytes = shared->scale_bytes,
                                   .route = shared->route,
                                   .route_rows = shared->route_rows};
-  bool whole = head.traits & EP_TRAIT_WHOLE;
+  bool whole = head.traits & EP_TRAIT_WHOLE, once = head.traits & EP_TRAIT_ONCE;
   uint32_t most = whole ? ep->layout.window_rows : ep->layout.max_tokens;
   if (head.count > most || atomic_load(&shared->flag) != ep_piece(&ep->layout, op->number, 0) + 1 ||
-      !take_counts(ep, op, index, &head)) {
+      (once && (!ep->layout.flows || whole || head.route != 0)) || !take_counts(ep, op, index, &head)) {
     ep_link_down(ep, member->link, EP_LINK_BROKEN, "it wrote a malformed header");
     lose(member, receiving);
     return false;
@@ -204,6 +204,7 @@ static bool receive_from(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct
   if (ep_op_keeps(op))
     ep_kept_announced(ep, op, member, head.count);
   member->whole_in = whole;
+  member->once_in = once;
   member->late_weights = !(head.traits & EP_TRAIT_WEIGHTS);
   member->kind = head.kind;
   if (op->odd_member < 0 && is_odd(op, &head))

@@ -1,10 +1,21 @@
 // Frees links that are not needed any more.
 #include "ep/host/host.h"
+#include "ep/remote/neighbours.h"
 #include "group/view.h"
 
 // A link is let go of when it is down, or when its rank was active and no longer is. A joiner's stays.
 static bool is_needless(weft_ep_t *ep, const struct ep_link *link) {
   return !ep_link_up(link) || (link->was_active && !group_view_has(ep->view, link->rank, link->incarnation));
+}
+
+// Whether an operation may read windows of neighbours: one that has not received its rows, or reads them in place.
+static bool reads_areas(const weft_ep_t *ep) {
+  for (int i = 0; i < EP_DEPTH; i++) {
+    const struct ep_op *op = &ep->host->ops[i];
+    if (op->state != EP_OP_FREE && (op->state == EP_OP_SENDING || op->state == EP_OP_SENT || op->in_place))
+      return true;
+  }
+  return false;
 }
 
 void ep_host_sweep(weft_ep_t *ep) {
@@ -24,7 +35,7 @@ void ep_host_sweep(weft_ep_t *ep) {
     ep_link_notify_left(link);
     ep_link_retire(ep, link);
   }
-  if (again)
+  if (reads_areas(ep) || ep_neighbours_sweep(ep) || again)
     atomic_store(&ep->sweep, true);
 }
 

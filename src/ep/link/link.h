@@ -41,6 +41,7 @@ struct ep_way {
 
 enum { EP_TRANSPORT_NAME = 32, EP_HOST_SIZE = 160 };
 
+struct ep_neighbour_area;
 struct ep_tcp_message;
 struct ep_remote;
 
@@ -61,11 +62,13 @@ struct ep_link {
   int socket;
   _Atomic int state;     // enum ep_link_state
   _Atomic bool reported; // the group has been notified that the peer is gone
+  bool greeted;          // under links.lock: the handshake is over, so its socket is free for other messages
   uint32_t holds;        // under links.lock: by the life thread, which would have it stay for a moment
 
   // The owner's thread's.
   uint64_t sent_dispatch[EP_DEPTH]; // what the peer's `taken` words must have reached before we overwrite: n + 1
   uint64_t sent_combine[EP_DEPTH];
+  uint64_t sent_once[EP_DEPTH]; // links with the same number here were sent rows that their peers share; 0: none
   struct ep_inbox inbox[EP_DEPTH];
   struct ep_way way;
   bool was_active;
@@ -79,9 +82,10 @@ struct ep_links {
   uint64_t *dialling;               // [capacity] incarnation that the owner is calling, 0: none; under lock
   uint64_t *answering; // [capacity] incarnation whose call the service thread is taking, 0: none; under lock
   pthread_mutex_t lock;
-  pthread_cond_t changed;     // a link came, or a thread should look again
-  struct ep_link *superseded; // under lock: replaced by a newer incarnation, for the owner to retire
-  struct ep_link *retired;    // under lock: for the service thread to free
+  pthread_cond_t changed;                  // a link came, or a thread should look again
+  struct ep_link *superseded;              // under lock: replaced by a newer incarnation, for the owner to retire
+  struct ep_link *retired;                 // under lock: for the service thread to free
+  struct ep_neighbour_area *_Atomic areas; // added under lock, removed by the owner: remote/neighbours.h
   _Atomic uint64_t window_bytes;
   _Atomic uint32_t connected;
   int listener; // abstract socket

@@ -33,7 +33,8 @@ static void notify(struct ep_link *link, enum ep_notice notice) {
   (void)link, (void)notice;
 }
 
-// Nothing is sent on the socket: when it becomes readable, the peer has hung up.
+// What a neighbour sends there the service thread takes itself (remote/neighbours.h), and learns whether it has hung
+// up.
 static int listen_to(struct ep_link *link) {
   (void)link;
   return EPIPE;

@@ -17,8 +17,9 @@ enum ep_part { EP_PART_DISPATCH, EP_PART_WEIGHTS, EP_PART_COMBINE, EP_PARTS };
 
 // What a rank sends to a peer outside of all operations.
 enum ep_notice {
-  EP_NOTICE_LEFT = 1, // what follows is no death
-  EP_NOTICE_LOST = 2, // it takes the peer for lost
+  EP_NOTICE_LEFT = 1,  // what follows is no death
+  EP_NOTICE_LOST = 2,  // it takes the peer for lost
+  EP_NOTICE_READS = 3, // it reads the area of a neighbour (remote/neighbours.h), whose number comes with it
 };
 
 struct ep_path_ops {

@@ -12,14 +12,20 @@
 enum {
   COUNT_BITS = 56,
   LAST_MS = 200,
-  WORDS_AT_ONCE = 16, // that are read of one peer before others are: it sends two in its life
+  WORDS_AT_ONCE = 16, // that are read of one peer before others are: it sends few in its life
 };
 
-// A word is one of these, and messages so far. Call with socket_lock held.
-static void write_word(struct ep_link *link, uint64_t what) {
-  uint64_t word = what << COUNT_BITS | atomic_load(&link->remote->messages_sent);
+static const uint64_t number_mask = (UINT64_C(1) << COUNT_BITS) - 1;
+
+// A word is a notice, and the number that belongs to it. Call with socket_lock held.
+static void write_word(struct ep_link *link, uint64_t what, uint64_t number) {
+  uint64_t word = what << COUNT_BITS | number;
   size_t sent;
   tls_write(link->remote->tls, &word, sizeof word, &sent); // if it cannot be sent, there is no reader
+}
+
+static uint64_t messages_so_far(const struct ep_link *link) {
+  return atomic_load(&link->remote->messages_sent);
 }
 
 void ep_control_notify(struct ep_link *link, enum ep_notice what) {
@@ -30,8 +36,18 @@ void ep_control_notify(struct ep_link *link, enum ep_notice what) {
   if (remote->owes_welcome)
     remote->owed |= 1u << what;
   else
-    write_word(link, what);
+    write_word(link, what, messages_so_far(link));
   pthread_mutex_unlock(&remote->socket_lock);
+}
+
+bool ep_control_notify_reads(struct ep_link *link, uint64_t area) {
+  struct ep_remote *remote = link->remote;
+  pthread_mutex_lock(&remote->socket_lock);
+  bool ready = !remote->owes_welcome && link->socket >= 0;
+  if (ready)
+    write_word(link, EP_NOTICE_READS, area);
+  pthread_mutex_unlock(&remote->socket_lock);
+  return ready;
 }
 
 void ep_remote_welcome(struct ep_link *link, const struct ep_tcp_message *welcome) {
@@ -44,17 +60,19 @@ void ep_remote_welcome(struct ep_link *link, const struct ep_tcp_message *welcom
   remote->owes_welcome = false;
   for (uint64_t what = EP_NOTICE_LEFT; what <= EP_NOTICE_LOST; what++)
     if (remote->owed >> what & 1)
-      write_word(link, what);
+      write_word(link, what, messages_so_far(link));
   pthread_mutex_unlock(&remote->socket_lock);
 }
 
 // 0, or EPROTO: no rank says that.
 static int take(struct ep_link *link, uint64_t word) {
   if (word >> COUNT_BITS == EP_NOTICE_LEFT) {
-    atomic_store(&link->remote->awaited, word & ((UINT64_C(1) << COUNT_BITS) - 1));
+    atomic_store(&link->remote->awaited, word & number_mask);
     atomic_store(&ep_link_in(link)->notice.left, 1);
   } else if (word >> COUNT_BITS == EP_NOTICE_LOST) {
     atomic_store(&ep_link_in(link)->notice.lost, 1);
+  } else if (word >> COUNT_BITS == EP_NOTICE_READS) {
+    atomic_store(&link->remote->reads[link->remote->num_reads++ % EP_READS], word & number_mask);
   } else {
     return EPROTO;
   }

@@ -64,10 +64,15 @@ void ep_put_last_left(struct ep_post *post, int err) {
 // The message may not overtake a chunk.
 void ep_put_chunk_left(struct ep_post *post, int err) {
   struct ep_publication *part = post->part;
-  if (err != 0)
+  if (err != 0) {
     ep_remote_fail(post->remote, err, post->request.why);
-  else if (atomic_fetch_sub(&part->pending, 1) == 1)
+    return;
+  }
+  uint32_t pending = atomic_fetch_sub(&part->pending, 1);
+  if (pending == 1)
     ep_net_post_now(post->remote->net, &part->last.post);
+  else if (pending == 2 && atomic_load_explicit(&part->apart, memory_order_relaxed))
+    ep_doorbell_ring(ep_own_bell(post->remote->ep));
 }
 
 bool ep_put_settle(struct ep_link *link, uint64_t op, enum ep_part which, uint64_t deadline_ns) {
@@ -112,14 +117,17 @@ static void send_piece(struct ep_remote *remote, struct ep_publication *part, st
   push(remote, post);
 }
 
+static void begin(struct ep_publication *part) {
+  atomic_store_explicit(&part->pending, 1, memory_order_relaxed);
+  atomic_store_explicit(&part->busy, true, memory_order_relaxed);
+}
+
 // Beside an owner that writes rows and sends them the net thread would find the lock taken, and take a processor to
 // find that out.
 static void send_chunk(struct ep_remote *remote, struct ep_publication *part, uint32_t rows) {
   uint32_t index = part->posted / part->chunk_rows;
-  if (part->posted == 0) {
-    atomic_store_explicit(&part->pending, 1, memory_order_relaxed);
-    atomic_store_explicit(&part->busy, true, memory_order_relaxed);
-  }
+  if (part->posted == 0)
+    begin(part);
   part->posted += rows;
   if (part->zero_copied >> index & 1)
     ep_net_borrow(remote->net, &part->chunks[index]);
@@ -136,13 +144,17 @@ void ep_put_rows_written(struct ep_link *link, uint64_t op, enum ep_part which, 
     send_chunk(remote, part, part->chunk_rows);
 }
 
+static void compose(struct ep_remote *remote, struct ep_publication *part, uint64_t op, enum ep_part which) {
+  ep_message_begin(&part->last, remote);
+  add_part(&part->last.update, remote, op, which);
+  ep_message_end(&part->last);
+}
+
 void ep_put_publish(struct ep_link *link, uint64_t op, enum ep_part which, uint32_t rows) {
   struct ep_remote *remote = link->remote;
   struct ep_publication *part = part_of(remote, op, which);
   ep_put_rows_written(link, op, which, rows);
-  ep_message_begin(&part->last, remote);
-  add_part(&part->last.update, remote, op, which);
-  ep_message_end(&part->last);
+  compose(remote, part, op, which);
   bool alone = part->posted == 0;
   uint64_t heads = rows && has_heads(remote, part, op, which) ? part->head_base + (uint64_t)rows * part->strides[1] : 0;
   part->last_pieces[0].length = alone ? (uint64_t)rows * part->strides[0] : 0;
@@ -154,6 +166,42 @@ void ep_put_publish(struct ep_link *link, uint64_t op, enum ep_part which, uint3
     send_chunk(remote, part, rows - part->posted);
   if (alone || atomic_fetch_sub(&part->pending, 1) == 1)
     push(remote, &part->last.post);
+}
+
+// --- rows whose flag waits for those of other links ---
+
+void ep_put_rows_apart(struct ep_link *link, uint64_t op, uint32_t rows, uint32_t heads, bool counts) {
+  struct ep_remote *remote = link->remote;
+  struct ep_publication *part = part_of(remote, op, EP_PART_DISPATCH);
+  atomic_store_explicit(&part->apart, true, memory_order_relaxed);
+  ep_put_rows_written(link, op, EP_PART_DISPATCH, rows);
+  if (rows > part->posted)
+    send_chunk(remote, part, rows - part->posted);
+  else if (part->posted == 0)
+    begin(part);
+  if (heads > 0 || counts)
+    send_piece(remote, part, &part->heads, &part->heads_piece, part->head_base + (uint64_t)heads * part->strides[1]);
+}
+
+bool ep_put_rows_arrived(const struct ep_link *link, uint64_t op) {
+  return atomic_load_explicit(&part_of(link->remote, op, EP_PART_DISPATCH)->pending, memory_order_acquire) == 1;
+}
+
+void ep_put_publish_apart(struct ep_link *link, uint64_t op) {
+  struct ep_remote *remote = link->remote;
+  struct ep_publication *part = part_of(remote, op, EP_PART_DISPATCH);
+  compose(remote, part, op, EP_PART_DISPATCH);
+  part->last_pieces[0].length = part->last_pieces[1].length = 0;
+  atomic_store_explicit(&part->apart, false, memory_order_relaxed);
+  if (atomic_fetch_sub(&part->pending, 1) == 1)
+    push(remote, &part->last.post);
+}
+
+void ep_put_take_back(struct ep_link *link, uint64_t op) {
+  struct ep_publication *part = part_of(link->remote, op, EP_PART_DISPATCH);
+  part->posted = 0;
+  atomic_store_explicit(&part->apart, false, memory_order_relaxed);
+  atomic_store(&part->busy, false);
 }
 
 bool ep_put_all_left(struct ep_remote *remote) {

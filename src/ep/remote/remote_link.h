@@ -7,7 +7,7 @@
 //
 // The socket of the handshake stays open, as on one host. It carries what must be known before its hang-up: that the
 // peer left, or takes this rank for lost; and how many messages it has sent, for these come another way, and may come
-// later.
+// later. It also says which windows of its neighbours the peer reads (neighbours.h).
 //
 // Where NVLink joins the GPUs of both hosts (EP_FABRIC), kernels write the peer's window as on one host, and the socket
 // is all that there is of this.
@@ -32,6 +32,7 @@
 enum {
   EP_CHUNKS = 16,             // of a part, at most;
   EP_FLOW_CHUNKS = 64,        // where the parts are large windows, of which an operation may use little
+  EP_READS = 64,              // areas of neighbours that a peer is known to read: the newest
   EP_CHUNK_BYTES = 240 << 10, // about; more, where that would be too many. The most that ucx serves as one operation
 };
 
@@ -54,6 +55,7 @@ struct ep_publication {
   uint32_t head_base;       // bytes before the first head that travel with them
   uint32_t posted;          // rows, of what is being written; [owner]
   uint64_t zero_copied;     // bit i: chunk i is read where the caller has it; [owner]
+  _Atomic bool apart;       // the flag waits for rows of other links: the owner wants to know when these are there
   _Atomic uint32_t pending; // chunks and heads under way, and 1 while the last is not ready
   _Atomic bool busy;        // from the first chunk until the message has left
 };
@@ -82,8 +84,11 @@ struct ep_remote {
   struct tls *tls; // over the link's socket
   uint64_t word;   // that the peer sends on the socket: what has come of it
   size_t word_bytes;
-  bool owes_welcome;        // the peer's call has not been answered: words wait for that,
-  uint32_t owed;            // a bit for each
+  bool owes_welcome; // the peer's call has not been answered: words wait for that,
+  uint32_t owed;     // a bit for each
+  // Which areas of its neighbours the peer reads, by their numbers: written under socket_lock, read by the owner.
+  _Atomic uint64_t reads[EP_READS];
+  uint32_t num_reads;
   _Atomic uint64_t awaited; // messages that the peer had sent when it left
   _Atomic int failed;       // 0, or why the transport cannot reach the peer any more
   char why[160];            // set before
@@ -130,6 +135,15 @@ void ep_put_rows_written(struct ep_link *link, uint64_t op, enum ep_part part, u
 void ep_put_publish(struct ep_link *link, uint64_t op, enum ep_part part, uint32_t rows);
 uint32_t ep_put_zero_copy_rows(struct ep_link *link, uint64_t op, enum ep_part part, uint32_t first, uint32_t rows);
 void ep_put_zero_copy(struct ep_link *link, uint64_t op, enum ep_part part, uint32_t first, const void *from);
+// For rows that ranks of one host share (host/send/): begins to send `rows` rows of a dispatch that were written, and
+// `heads` row headers; with `counts` also what lies before these. The flag does not follow by itself.
+void ep_put_rows_apart(struct ep_link *link, uint64_t op, uint32_t rows, uint32_t heads, bool counts);
+// Whether all of that is in the peer's area.
+bool ep_put_rows_arrived(const struct ep_link *link, uint64_t op);
+// It is, and the peer is to see it: publishes the header and its flag, which were written.
+void ep_put_publish_apart(struct ep_link *link, uint64_t op);
+// It is, and it will be written anew.
+void ep_put_take_back(struct ep_link *link, uint64_t op);
 // Whether all of it has left, or never will.
 bool ep_put_all_left(struct ep_remote *remote);
 
@@ -160,6 +174,8 @@ void ep_remote_return(weft_ep_t *ep);
 // the link down. [service]
 void ep_remote_welcome(struct ep_link *link, const struct ep_tcp_message *welcome);
 void ep_control_notify(struct ep_link *link, enum ep_notice notice);
+// Tells the peer that this rank reads the area of that number. False: not yet, the handshake is not over.
+bool ep_control_notify_reads(struct ep_link *link, uint64_t area);
 int ep_control_listen(struct ep_link *link);
 void ep_control_receive_last(struct ep_link *link);
 // It is silent, unless most of the view is.

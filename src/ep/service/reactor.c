@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "base/time/clock.h"
+#include "ep/remote/neighbours.h"
 #include "ep/remote/worker.h"
 #include "ep/service/callers.h"
 #include "ep/service/service.h"
@@ -29,7 +30,7 @@ static void put_down(weft_ep_t *ep, struct ep_link *link, enum ep_link_state sta
 }
 
 static void receive_link(weft_ep_t *ep, struct ep_link *link) {
-  int error = link->path->listen(link);
+  int error = link->remote ? link->path->listen(link) : ep_neighbours_receive(ep, link);
   if (error == 0) // it sent something, and is still there
     return;
   epoll_ctl(ep->links.epoll, EPOLL_CTL_DEL, link->socket, NULL);
@@ -217,6 +218,7 @@ void ep_links_free(weft_ep_t *ep) {
     ep_link_free(ep, link);
   }
   free_retired(ep);
+  ep_neighbours_free(ep);
   lobby_close(links->tcp_lobby);
   int fds[] = {links->listener, links->tcp_listener, links->epoll, links->wake};
   for (int i = 0; i < 4; i++)

@@ -102,7 +102,8 @@ static void choose_window(const struct setup *s, struct weft_ep_options *options
   struct ep_layout layout;
   ep_layout_init(&layout, rows, s->hidden, s->topk, s->dtype, s->combine_dtype);
   options->mode = WEFT_EP_THROUGHPUT;
-  options->window_bytes = layout.area + EP_DEPTH * (s->experts * sizeof(uint32_t) + EP_LINE) + EP_PAGE;
+  options->window_bytes =
+      layout.area + EP_PAGE + EP_DEPTH * (s->experts * sizeof(uint32_t) + rows * sizeof(uint64_t) + EP_LINE);
 }
 
 bool rank_open(struct rank *rank, const struct setup *setup, int32_t index, const int32_t *founders,

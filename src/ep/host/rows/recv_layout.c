@@ -6,6 +6,7 @@
 #include "ep/host/flow_wait.h"
 #include "ep/host/host.h"
 #include "ep/host/rows/rows.h"
+#include "ep/remote/neighbours.h"
 
 // Rows of one member that lie one after another: in its window, or this rank's own.
 struct source {
@@ -16,6 +17,8 @@ struct source {
   size_t stride;
   struct ep_scales scales; // by token, where they do not lie behind the values
   bool by_token;
+  const struct ep_link *names; // the headers say in whose window the rows lie that this link brings; NULL: in this one
+  size_t slot;                 // then where the slot's rows begin, in any window
   struct ep_inbox *inbox;
 };
 
@@ -37,7 +40,21 @@ static struct source source_of(weft_ep_t *ep, struct ep_op *op, uint32_t index, 
                          .heads = ep->host->heads,
                          .rows = (const uint8_t *)slot + layout->rows,
                          .stride = layout->row_stride,
+                         .names = member->once_in ? member->link : NULL,
+                         .slot = (size_t)(slot - (char *)member->link->in.memory) + layout->rows,
                          .inbox = ep_op_inbox(op, member)};
+}
+
+// The window of another rank that a header names; NULL: none that this rank reads.
+static const uint8_t *named_rows(const weft_ep_t *ep, const struct source *source, uint64_t where) {
+  const uint8_t *area = ep_neighbours_area(ep, source->names, ep_where_area(where));
+  return area ? area + source->slot : NULL;
+}
+
+// Whether the row lies in a window that this rank can read, in a slot of the piece's.
+static bool is_placed(const weft_ep_t *ep, const struct source *source, uint64_t where) {
+  return ep_where_row(where) < ep->layout.window_rows &&
+         (ep_where_area(where) == 0 || named_rows(ep, source, where) != NULL);
 }
 
 // Row headers come from another process: nothing in them is used as an index before this, and what is checked is a copy
@@ -51,6 +68,7 @@ int ep_rows_check(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct 
     memcpy(source.heads, (char *)ep_slot(layout, member->link->in.memory, batch->number) + layout->heads,
            batch->count * layout->head_stride);
   memset(tally, 0, ep->experts_per_rank * sizeof *tally);
+  ep->host->named = 0;
   int32_t last = member->last_in;
   for (uint32_t i = 0; i < batch->count; i++) {
     struct ep_row *row = ep_row_at(layout, source.heads, i);
@@ -61,6 +79,11 @@ int ep_rows_check(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct 
       good = experts[j] >= 0 && (uint32_t)experts[j] < ep->experts_per_rank;
       if (good)
         tally[experts[j]]++;
+    }
+    if (good && source.names) {
+      uint64_t where = *ep_row_where(layout, row);
+      good = is_placed(ep, &source, where);
+      ep->host->named += ep_where_area(where) != 0;
     }
     if (!good)
       return fail(WEFT_ERR_PROTOCOL, "row %u of rank %d has a header that is none", batch->first + i, source.rank);
@@ -94,10 +117,19 @@ struct body {
   uint64_t scale_block;   // words to the next
 };
 
-static struct body body_of(weft_ep_t *ep, struct ep_op *op, const struct source *source, uint32_t i, uint32_t token,
+static const uint8_t *values_of(weft_ep_t *ep, const struct source *source, uint32_t i, struct ep_row *row) {
+  if (!source->names)
+    return source->rows + (source->by_token ? (uint32_t)row->token : i) * source->stride;
+  uint64_t where = *ep_row_where(&ep->layout, row);
+  const uint8_t *rows = ep_where_area(where) ? named_rows(ep, source, where) : source->rows;
+  return rows + ep_where_row(where) * source->stride;
+}
+
+static struct body body_of(weft_ep_t *ep, struct ep_op *op, const struct source *source, uint32_t i, struct ep_row *row,
                            bool in_place) {
   const struct ep_scales *scales = &source->scales;
-  const uint8_t *values = source->rows + (source->by_token ? token : i) * source->stride;
+  const uint8_t *values = values_of(ep, source, i, row);
+  uint32_t token = (uint32_t)row->token;
   if (scales->words && !in_place)
     return (struct body){values, scales->words + token * scales->row, scales->block};
   if (scales->words) // who reads it in place wants them together
@@ -199,7 +231,7 @@ static void lay(weft_ep_t *ep, struct ep_op *op, const struct source *source, co
                 const struct weft_ep_recv_args *recv) {
   for (uint32_t i = 0; i < batch->count; i++) {
     struct ep_row *row = ep_row_at(&ep->layout, source->heads, i);
-    struct body body = body_of(ep, op, source, i, (uint32_t)row->token, recv->rows_at != NULL);
+    struct body body = body_of(ep, op, source, i, row, recv->rows_at != NULL);
     if (recv->layout != WEFT_EP_RANK_MAJOR)
       by_expert(ep, op, source, batch->first + i, row, &body, recv);
     else
@@ -207,14 +239,34 @@ static void lay(weft_ep_t *ep, struct ep_op *op, const struct source *source, co
   }
 }
 
-void ep_rows_lay(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct ep_batch *batch,
-                 const struct weft_ep_recv_args *recv) {
+// Rows that lie in the windows of others are overwritten when the source does not wait for this rank any more. Then it
+// has said so before. They are not laid out then: their places are what they were.
+static int lay_named(weft_ep_t *ep, struct ep_op *op, const struct source *source, const struct ep_batch *batch,
+                     const struct weft_ep_recv_args *recv) {
+  struct ep_link *link = op->members[source->places].link;
+  ep_places_save(ep, source->places);
+  lay(ep, op, source, batch, recv);
+  if (!ep_link_takes_us_for_lost(link))
+    return 0;
+  ep_places_restore(ep, source->places);
+  ep_link_down(ep, link, EP_LINK_DOUBTED, "it takes this rank for lost");
+  return fail(WEFT_ERR_PEER_LOST, "rank %d takes this rank for lost", source->rank);
+}
+
+int ep_rows_lay(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct ep_batch *batch,
+                const struct weft_ep_recv_args *recv) {
   struct source source = source_of(ep, op, index, batch);
-  lay(ep, op, &source, batch, recv);
+  uint32_t named = source.names ? ep->host->named : 0;
+  if (named > 0 && lay_named(ep, op, &source, batch, recv) != 0)
+    return WEFT_ERR_PEER_LOST;
+  if (named == 0)
+    lay(ep, op, &source, batch, recv);
+  op->members[index].rows_own += batch->count - named;
   if (batch->count > 0)
     op->members[index].last_in = ep_row_at(&ep->layout, source.heads, batch->count - 1)->token;
   if (op->fills)
     ep_kept_take_rows(op->route->kept, index, batch->first, batch->count, source.heads, source.inbox);
+  return 0;
 }
 
 void ep_rows_lay_kept(weft_ep_t *ep, struct ep_op *op, uint32_t index, uint32_t from, const struct ep_batch *batch,
@@ -222,6 +274,7 @@ void ep_rows_lay_kept(weft_ep_t *ep, struct ep_op *op, uint32_t index, uint32_t 
   const struct ep_kept *kept = op->route->kept;
   struct source source = source_of(ep, op, index, batch);
   source.places = from;
+  source.names = NULL;
   source.heads = ep_row_at(&kept->layout, ep_kept_heads(kept, &kept->sources[from]), batch->first);
   lay(ep, op, &source, batch, recv);
 }

@@ -15,10 +15,15 @@ int ep_places_open(weft_ep_t *ep, struct ep_places *places) {
   places->total = calloc(experts, sizeof *places->total);
   places->first = calloc(experts, sizeof *places->first);
   places->tally = calloc(experts, sizeof *places->tally);
-  return places->left && places->next && places->next_row && places->total && places->first && places->tally ? 0 : -1;
+  places->saved = calloc(2 * experts, sizeof *places->saved);
+  return places->saved && places->left && places->next && places->next_row && places->total && places->first &&
+                 places->tally
+             ? 0
+             : -1;
 }
 
 void ep_places_close(struct ep_places *places) {
+  free(places->saved);
   free(places->left);
   free(places->next);
   free(places->next_row);
@@ -81,6 +86,22 @@ void ep_places_add_source(weft_ep_t *ep, uint32_t index, int32_t rank, uint32_t 
     recv->range[rank] = range(places->rows, rows);
   places->next_row[index] = places->rows;
   places->rows += rows;
+}
+
+void ep_places_save(weft_ep_t *ep, uint32_t index) {
+  struct ep_places *places = &ep->host->places;
+  size_t experts = ep->experts_per_rank;
+  memcpy(places->saved, ep_places_left(ep, index), experts * sizeof *places->saved);
+  memcpy(places->saved + experts, ep_places_next(ep, index), experts * sizeof *places->saved);
+  places->saved_row = places->next_row[index];
+}
+
+void ep_places_restore(weft_ep_t *ep, uint32_t index) {
+  struct ep_places *places = &ep->host->places;
+  size_t experts = ep->experts_per_rank;
+  memcpy(ep_places_left(ep, index), places->saved, experts * sizeof *places->saved);
+  memcpy(ep_places_next(ep, index), places->saved + experts, experts * sizeof *places->saved);
+  places->next_row[index] = places->saved_row;
 }
 
 static uint32_t round_up(uint32_t rows, uint32_t alignment) {

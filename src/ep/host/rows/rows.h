@@ -51,6 +51,9 @@ void ep_places_add(weft_ep_t *ep, const struct ep_op *op, uint32_t index, const 
 // The same of one that is no member; `index`: its own among the places.
 void ep_places_add_source(weft_ep_t *ep, uint32_t index, int32_t rank, uint32_t rows, const uint32_t *counts,
                           const struct weft_ep_recv_args *recv);
+// Keeps where the next rows of a member are to stand, of one that was added; and makes that so again.
+void ep_places_save(weft_ep_t *ep, uint32_t index);
+void ep_places_restore(weft_ep_t *ep, uint32_t index);
 // PACKED: all members were added, so it is known where the parts of the experts begin.
 void ep_places_pack(weft_ep_t *ep, const struct weft_ep_recv_args *recv);
 // All members were added: if the rows of the operation will not stay in the caches, none of them is to go through them.
@@ -73,9 +76,10 @@ int ep_rows_complete(weft_ep_t *ep, const struct ep_op *op, uint32_t index);
 // token -1.
 void ep_rows_lay_lost(weft_ep_t *ep, const struct ep_op *op, uint32_t index, uint32_t laid,
                       const struct weft_ep_recv_args *recv);
-// Lays out the rows that were checked last, of a member that was added.
-void ep_rows_lay(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct ep_batch *batch,
-                 const struct weft_ep_recv_args *recv);
+// Lays out the rows that were checked last, of a member that was added. PEER_LOST: they may have been overwritten,
+// since it takes this rank for lost; nothing of them is laid out.
+int ep_rows_lay(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct ep_batch *batch,
+                const struct weft_ep_recv_args *recv);
 
 // By a route: lays out rows of a member, which are of source `from` of the route, whose places were added by that
 // index.

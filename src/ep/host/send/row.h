@@ -1,0 +1,19 @@
+// What a dispatch writes into a window, piece by piece.
+#ifndef EP_HOST_SEND_ROW_H
+#define EP_HOST_SEND_ROW_H
+
+#include "ep/host/host.h"
+#include "ep/host/rows/rows.h"
+
+// A token's values as they travel. Those that are cast here have their scales behind them.
+const uint8_t *ep_send_values(weft_ep_t *ep, struct ep_op *op, uint32_t token);
+// Writes a token's row to its place in a window.
+void ep_send_row(weft_ep_t *ep, struct ep_op *op, uint32_t token, struct ep_writing *writing, char *to);
+// Writes a token's row header for the member of that index: which of the token's selections are that member's, with
+// their weights.
+void ep_send_row_head(weft_ep_t *ep, const struct ep_op *op, uint32_t index, uint32_t token, struct ep_row *row);
+// Writes the header of a piece of the member's `rows` rows, and raises its flag. It is still to be published.
+void ep_send_flag(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, uint64_t number, uint32_t rows,
+                  enum ep_trait traits);
+
+#endif

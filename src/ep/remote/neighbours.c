@@ -1,0 +1,288 @@
+// Areas that neighbours show each other: descriptors sent and taken, mappings kept and let go of.
+#include "ep/remote/neighbours.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "ep/remote/remote_link.h"
+#include "group/view.h"
+
+enum {
+  AREAS = 1024, // that a rank maps at most
+  FDS = 4,      // that are taken out of one packet; more are closed by the kernel
+};
+
+static const uint64_t magic = 0x41455241544657u; // "WFTAREA", and a NUL
+
+// What goes with the descriptor of an area.
+struct offer {
+  uint64_t magic;
+  uint64_t number; // ep_area_number() of the sender's link to the source
+  uint64_t source_incarnation;
+  int32_t source;
+  uint32_t version; // EP_LAYOUT_VERSION
+};
+
+// Whether rows of this rank flow over host memory, in pieces that can be shared.
+static bool takes_part(const weft_ep_t *ep) {
+  return ep->layout.flows && ep->engine->memory == WEFT_EP_MEMORY_HOST;
+}
+
+static bool is_remote(const struct ep_link *link) {
+  return link->remote && link->remote->net;
+}
+
+// --- showing ---
+
+// A descriptor of the area that can only be read. -1: there is none.
+static int open_for_reading(const struct ep_remote *remote) {
+  char path[48];
+  snprintf(path, sizeof path, "/proc/self/fd/%d", remote->area_fd);
+  return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+static void send_offer(int socket, const struct offer *offer, int area) {
+  union {
+    struct cmsghdr align;
+    char bytes[CMSG_SPACE(sizeof area)];
+  } control = {0};
+  struct iovec data = {.iov_base = (void *)offer, .iov_len = sizeof *offer};
+  struct msghdr packet = {
+      .msg_iov = &data, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
+  struct cmsghdr *header = CMSG_FIRSTHDR(&packet);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof area);
+  memcpy(CMSG_DATA(header), &area, sizeof area);
+  if (sendmsg(socket, &packet, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+    log_info("a window is not shown to a neighbour: %s", strerror(errno));
+}
+
+// Shows the neighbour the area that the peer of `source` writes.
+static void show(const struct ep_link *neighbour, const struct ep_link *source) {
+  int area = open_for_reading(source->remote);
+  if (area < 0) // the neighbour gets rows of its own then
+    return;
+  struct offer offer = {.magic = magic,
+                        .number = ep_area_number(source->remote->id),
+                        .source_incarnation = source->incarnation,
+                        .source = source->rank,
+                        .version = EP_LAYOUT_VERSION};
+  send_offer(neighbour->socket, &offer, area);
+  close(area);
+}
+
+// --- telling; under links.lock ---
+
+static void tell(struct ep_neighbour_area *area, struct ep_link *source) {
+  if (!area->told && is_remote(source) && source->incarnation == area->source_incarnation)
+    area->told = ep_control_notify_reads(source, area->number);
+}
+
+static void tell_all(weft_ep_t *ep, struct ep_link *source) {
+  for (struct ep_neighbour_area *area = atomic_load(&ep->links.areas); area; area = area->next)
+    if (area->source == source->rank) {
+      area->told = false; // the link may be a newer one to the same incarnation
+      tell(area, source);
+    }
+}
+
+void ep_neighbours_greet(weft_ep_t *ep, int32_t rank) {
+  struct ep_links *links = &ep->links;
+  if (!takes_part(ep))
+    return;
+  pthread_mutex_lock(&links->lock); // a link in the table is not freed then
+  struct ep_link *link = atomic_load(&links->by_rank[rank]);
+  if (link)
+    link->greeted = true;
+  if (link && is_remote(link))
+    tell_all(ep, link);
+  for (uint32_t i = 0; link && i < ep->capacity; i++) {
+    struct ep_link *other = atomic_load(&links->by_rank[i]);
+    if (!other || other == link || !other->greeted || !ep_link_up(other) || is_remote(other) == is_remote(link))
+      continue;
+    if (is_remote(link) && !other->remote)
+      show(other, link);
+    else if (is_remote(other) && !link->remote)
+      show(link, other);
+  }
+  pthread_mutex_unlock(&links->lock);
+}
+
+// --- taking ---
+
+// Makes the area one that this rank reads. Under links.lock.
+static void take(weft_ep_t *ep, const struct ep_link *carrier, const struct offer *offer, int fd) {
+  struct ep_links *links = &ep->links;
+  uint32_t count = 0;
+  for (struct ep_neighbour_area *area = atomic_load(&links->areas); area; area = area->next, count++)
+    if (area->carrier == carrier->rank && area->carrier_incarnation == carrier->incarnation &&
+        area->number == offer->number)
+      return; // both threads of the carrier have shown it
+  struct ep_neighbour_area *area = count < AREAS ? calloc(1, sizeof *area) : NULL;
+  if (!area || ep_window_map_read(&area->window, ep->layout.area, fd) != 0) {
+    log_info("rank %d reads no rows out of the window of rank %d: %s", ep->rank, carrier->rank,
+             area ? "it cannot be mapped" : "too many are");
+    free(area);
+    return;
+  }
+  area->carrier = carrier->rank;
+  area->carrier_incarnation = carrier->incarnation;
+  area->source = offer->source;
+  area->source_incarnation = offer->source_incarnation;
+  area->number = offer->number;
+  area->next = atomic_load(&links->areas);
+  atomic_store_explicit(&links->areas, area, memory_order_release);
+  atomic_store(&ep->sweep, true); // of those that it replaces
+  struct ep_link *source = atomic_load(&links->by_rank[offer->source]);
+  if (source)
+    tell(area, source);
+}
+
+// The descriptors of a packet; those beyond the first are closed. -1: there is none.
+static int take_fd(struct msghdr *packet) {
+  int first = -1;
+  for (struct cmsghdr *header = CMSG_FIRSTHDR(packet); header; header = CMSG_NXTHDR(packet, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
+      continue;
+    size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; i++) {
+      int fd;
+      memcpy(&fd, CMSG_DATA(header) + i * sizeof fd, sizeof fd);
+      if (first < 0)
+        first = fd;
+      else
+        close(fd);
+    }
+  }
+  return first;
+}
+
+static bool is_offer(const weft_ep_t *ep, const struct ep_link *carrier, const struct offer *offer, size_t size) {
+  return size == sizeof *offer && offer->magic == magic && offer->version == EP_LAYOUT_VERSION && offer->number != 0 &&
+         offer->number >> EP_AREA_BITS == 0 && offer->source >= 0 && (uint32_t)offer->source < ep->capacity &&
+         offer->source != ep->rank && offer->source != carrier->rank;
+}
+
+int ep_neighbours_receive(weft_ep_t *ep, struct ep_link *link) {
+  union {
+    struct cmsghdr align;
+    char bytes[CMSG_SPACE(FDS * sizeof(int))];
+  } control;
+  struct offer offer;
+  struct iovec data = {.iov_base = &offer, .iov_len = sizeof offer};
+  struct msghdr packet = {
+      .msg_iov = &data, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
+  ssize_t size = recvmsg(link->socket, &packet, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  if (size < 0)
+    return errno == EAGAIN || errno == EINTR ? 0 : EPIPE;
+  if (size == 0)
+    return EPIPE;
+  int fd = take_fd(&packet);
+  bool good = takes_part(ep) && is_offer(ep, link, &offer, (size_t)size) && !(packet.msg_flags & MSG_TRUNC);
+  if (good && fd >= 0) { // without it, this process has no room for descriptors
+    pthread_mutex_lock(&ep->links.lock);
+    take(ep, link, &offer, fd);
+    pthread_mutex_unlock(&ep->links.lock);
+  }
+  if (fd >= 0)
+    close(fd);
+  return good ? 0 : EPROTO;
+}
+
+// --- reading ---
+
+const void *ep_neighbours_area(const weft_ep_t *ep, const struct ep_link *source, uint64_t number) {
+  const struct ep_neighbour_area *area = atomic_load_explicit(&ep->links.areas, memory_order_acquire);
+  while (area &&
+         (area->number != number || area->source != source->rank || area->source_incarnation != source->incarnation))
+    area = area->next;
+  return area ? area->window.memory : NULL;
+}
+
+bool ep_neighbours_reads(const struct ep_link *reader, const struct ep_link *carrier) {
+  uint64_t number = ep_area_number(carrier->remote->peer_id);
+  for (uint32_t i = 0; i < EP_READS; i++) {
+    uint64_t read = atomic_load_explicit(&reader->remote->reads[i], memory_order_relaxed);
+    if (read == number)
+      return true;
+    if (read == 0) // they are filled from the first on
+      return false;
+  }
+  return false;
+}
+
+// --- letting go ---
+
+static bool is_up(const weft_ep_t *ep, int32_t rank, uint64_t incarnation) {
+  const struct ep_link *link = atomic_load(&ep->links.by_rank[rank]);
+  return link && link->incarnation == incarnation && ep_link_up(link);
+}
+
+// Whether a newer area of that carrier and source, which stands before it, has replaced it.
+static bool is_replaced(const weft_ep_t *ep, const struct ep_neighbour_area *old) {
+  const struct ep_neighbour_area *area = atomic_load(&ep->links.areas);
+  while (area != old && (area->carrier != old->carrier || area->source != old->source))
+    area = area->next;
+  return area != old;
+}
+
+static bool is_known(const weft_ep_t *ep, int32_t rank, uint64_t incarnation) {
+  return is_up(ep, rank, incarnation) || group_view_has(ep->view, rank, incarnation);
+}
+
+// The source may not have come yet.
+static bool is_needed(const weft_ep_t *ep, const struct ep_neighbour_area *area) {
+  return is_known(ep, area->carrier, area->carrier_incarnation) && !is_replaced(ep, area) &&
+         (!area->told || is_known(ep, area->source, area->source_incarnation));
+}
+
+// A source that has yet to adopt the view without the carrier may name its area in the operation that comes next.
+static bool is_over(const weft_ep_t *ep, struct ep_neighbour_area *area) {
+  if (is_needed(ep, area))
+    area->last_op = 0;
+  else if (area->last_op == 0)
+    area->last_op = ep->next_op + EP_DEPTH;
+  return area->last_op != 0 && ep->next_op > area->last_op;
+}
+
+static void end(struct ep_neighbour_area *area) {
+  ep_window_release(&area->window);
+  free(area);
+}
+
+bool ep_neighbours_sweep(weft_ep_t *ep) {
+  struct ep_links *links = &ep->links;
+  bool left = false;
+  pthread_mutex_lock(&links->lock);
+  struct ep_neighbour_area *before = NULL, *next;
+  for (struct ep_neighbour_area *area = atomic_load(&links->areas); area; area = next) {
+    next = area->next;
+    if (!is_over(ep, area)) {
+      left |= area->last_op != 0;
+      before = area;
+      continue;
+    }
+    if (before)
+      before->next = next;
+    else
+      atomic_store(&links->areas, next);
+    end(area);
+  }
+  pthread_mutex_unlock(&links->lock);
+  return left;
+}
+
+void ep_neighbours_free(weft_ep_t *ep) {
+  for (struct ep_neighbour_area *area = atomic_load(&ep->links.areas), *next; area; area = next) {
+    next = area->next;
+    end(area);
+  }
+  atomic_store(&ep->links.areas, NULL);
+}
