@@ -34,13 +34,14 @@ endfunction()
 
 # What the functions for tests understand.
 set(test_flags SERIAL VALGRIND)
-set(test_values TIMEOUT PROVES)
+set(test_values TIMEOUT COST PROVES)
 set(test_lists SOURCES LAYERS LIBS COMMAND LABELS ENVIRONMENT)
 
 # weft_test(NAME PROVES sentence SOURCES file... LAYERS layer... [LIBS target...] [TIMEOUT seconds] [LABELS label...]
-#           [SERIAL] [VALGRIND] [ENVIRONMENT VAR=value...])
+#           [COST number] [SERIAL] [VALGRIND] [ENVIRONMENT VAR=value...])
 # One cmocka program, run by ctest as NAME. Exit status 77 means skipped. PROVES says in one sentence what is known when
-# it has passed; test.sh prints it. VALGRIND: short enough to run under memcheck too, by `ctest -C valgrind`.
+# it has passed; test.sh prints it. VALGRIND: short enough to run under memcheck too, by `ctest -C valgrind`. Tests of a
+# higher COST begin earlier; it is the TIMEOUT, where none is given.
 function(weft_test name)
   cmake_parse_arguments(ARG "${test_flags}" "${test_values}" "${test_lists}" ${ARGN})
   add_executable(test_${name} ${ARG_SOURCES})
@@ -94,13 +95,16 @@ function(weft_test_properties name)
   if(CMAKE_CROSSCOMPILING) # by an emulator, which is some ten times slower
     math(EXPR ARG_TIMEOUT "3 * ${ARG_TIMEOUT}")
   endif()
+  if(NOT ARG_COST)
+    set(ARG_COST ${ARG_TIMEOUT})
+  endif()
   set(sanitizer_environment "")
   if(WEFT_SANITIZE) # UCX, when it is loaded, patches madvise() and others under the feet of a sanitizer
     set(sanitizer_environment "UCX_MEM_EVENTS=n")
   endif()
-  # The cost puts those that may take long first, so that none of them runs alone at the end.
+  # What takes long begins early, so that none of it runs alone at the end.
   weft_test_labels(labels ${name} ${ARG_LABELS})
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} COST ${ARG_TIMEOUT} SKIP_RETURN_CODE 77
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} COST ${ARG_COST} SKIP_RETURN_CODE 77
     LABELS "${labels}"
     ENVIRONMENT
     "WEFT=${PROJECT_BINARY_DIR}/weft;WEFT_SOURCE=${PROJECT_SOURCE_DIR};${sanitizer_environment};${ARG_ENVIRONMENT}")

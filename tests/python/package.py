@@ -3,6 +3,7 @@
 mypy and ruff; compares the stub with the extension. package.py BUILD
 With --docs it writes the reference of the package into BUILD/docs/python instead. With --sanitized, where BUILD was
 made with gcc's AddressSanitizer, it runs the random wrong calls and the routes alone, with an extension made so too.
+With --prepare it compiles the extension, and runs nothing.
 
 What comes from PyPI is kept in BUILD/python-test for the next run. Skipped, with the reason, where it cannot be had.
 """
@@ -94,10 +95,13 @@ def preloaded():
     return " ".join(str(pathlib.Path(one).resolve()) for one in found)
 
 
+def install_sanitized(python, build):
+    install(python, build, CMAKE_CXX_FLAGS="-fsanitize=address -fno-omit-frame-pointer",
+            CMAKE_CXX_FLAGS_RELEASE="-O1 -g1 -DNDEBUG")
+
+
 # CPython itself frees little at its end, so leaks are not looked for. Python's own allocator would hide what is freed.
-def check_sanitized(python, build):
-    flags = "-fsanitize=address -fno-omit-frame-pointer -O1 -g"
-    install(python, build, CMAKE_CXX_FLAGS=flags)
+def check_sanitized(python):
     with scratch_folder() as (scratch, environment):
         tests = [PACKAGE / "tests" / f"{name}.py" for name in ("test_misuse", "test_ep_routes", "test_ep_throughput")]
         run("pytest", [python, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", *tests], cwd=scratch,
@@ -114,20 +118,24 @@ def find_python(build):
     return make_environment(build / "python-test")
 
 
-def prepare(build):
+def prepare(build, install_package=install):
     """The same, with the package installed."""
     python = find_python(build)
-    install(python, build)
+    install_package(python, build)
     return python
 
 
 def main():
-    build = pathlib.Path(sys.argv[1])
-    if "--sanitized" in sys.argv:
-        check_sanitized(find_python(build), build)
+    build = pathlib.Path(sys.argv[1]).resolve()
+    sanitized = "--sanitized" in sys.argv
+    python = prepare(build, install_sanitized if sanitized else install)
+    if "--prepare" in sys.argv:
+        print("the package is installed")
+        return
+    if sanitized:
+        check_sanitized(python)
         print("no call touched memory that it must not")
         return
-    python = prepare(build)
     if "--docs" in sys.argv:
         write_docs(python, build)
         return

@@ -91,7 +91,7 @@ struct oracle_verdict oracle_check_dispatch(const struct oracle_case *test, int3
 typedef void (*oracle_expert_fn)(void *arg, int64_t expert, const double *row, uint32_t hidden, double *out);
 
 // Judges what `rank` combined: `out` bf16 [T][H] of its own tokens, each value against the weighted sum in double,
-// within the rounding that bf16 outputs, one row of each rank as it travels and one bf16 result allow (check_combine.c
+// within the rounding that bf16 outputs, one row of each rank as it travels and one bf16 result allow (sums.c
 // derives the bound). In RANK_MAJOR the caller has made those rows: from outputs rounded to bf16, with products and
 // sums in f32. The selections of experts on `missing_ranks`, or on ranks outside the view, bring nothing, and the
 // result must list just these; with `renormalize`, each token is scaled by (all its weights) / (the weights that came),

@@ -219,16 +219,20 @@ static bool place_answers(struct rank *rank, uint64_t op, struct weft_ep_combine
   return true;
 }
 
-static void poison(struct rank *rank) {
+// Whatever an operation of `count` ranks may write. Behind that nobody looks.
+static void poison(struct rank *rank, uint32_t count) {
   const struct setup *s = &rank->setup;
-  size_t total = (size_t)rank->rows * (s->layout == WEFT_EP_PER_EXPERT ? s->experts : 1);
-  memset(rank->received, 0xFF, total * s->hidden * 2); // NaN in every format
+  size_t parts = s->layout == WEFT_EP_PER_EXPERT ? s->experts : 1, rows = (size_t)count * s->tokens;
+  for (size_t first = 0; first < parts * rank->rows; first += rank->rows) {
+    for (size_t bytes = 1; bytes <= 2; bytes++) // fp8 and bf16; NaN in every format
+      memset((uint8_t *)rank->received + first * s->hidden * bytes, 0xFF, rows * s->hidden * bytes);
+    memset(rank->y + first * s->hidden, 0xFF, rows * s->hidden * 2);
+    memset(rank->src_rank + first, 0x7F, rows * sizeof *rank->src_rank);
+    memset(rank->src_token + first, 0x7F, rows * sizeof *rank->src_token);
+  }
   memset(rank->scales, 0xFF, scale_words(s, rank->rows) * sizeof *rank->scales);
-  memset(rank->y, 0xFF, total * s->hidden * 2);
   memset(rank->out, 0xFF, (size_t)s->tokens * s->hidden * 2);
   memset(rank->counts, 0x7F, s->experts * sizeof *rank->counts);
-  memset(rank->src_rank, 0x7F, total * sizeof *rank->src_rank);
-  memset(rank->src_token, 0x7F, total * sizeof *rank->src_token);
 }
 
 // What a layer before the dispatch may do: x becomes e4m3 with scales.
@@ -348,7 +352,7 @@ bool rank_operate(struct rank *rank) {
   uint64_t own = random_mix(drawn + (uint64_t)rank->index);
   if (s->vary)
     rank_draw_own(rank, &own);
-  poison(rank);
+  poison(rank, count);
   uint32_t tokens = pattern_fill(&rank->pattern, op, rank->index, ranks, count, rank->x, rank->topk_idx, rank->weights);
   if (rank->unjudged)
     memset(rank->x, 0x55, (size_t)s->tokens * s->hidden * 2);
