@@ -42,8 +42,8 @@ class Buffer(ThroughputCalls):
         self._seconds = float(os.environ.get("WEFT_DEEP_EP_TIMEOUT", DEFAULT_TIMEOUT_S))
         self._masked: set[int] = set()
         self._engines: dict[Sizes, Engine] = {}
-        self._last: dict[tuple[int, int], Engine] = {}
-        """that was used last with so many tokens at most and experts"""
+        self._last: dict[tuple[int, int, int], Engine] = {}
+        """the one that was used last, by the most tokens, the experts and the top-k"""
         self._own: set[Engine] = set()
         self._destroyed = False
         self._meeting = Meeting.by_exchange(self.rank, gather)
@@ -77,14 +77,17 @@ class Buffer(ThroughputCalls):
         hook). In the order of received rows sources ascend, and so do the tokens of each."""
         rest = (use_fp8, round_scale, use_ue8m0, cumulative_local_expert_recv_stats, dispatch_wait_recv_cost_stats,
                 async_finish, return_recv_hook, not self.enable_shrink)
-        last = self._last.get((num_max_dispatch_tokens_per_rank, num_experts))
-        if last is not None:
-            try:
-                return last.dispatch(x, topk_idx, *rest)
-            except (TypeError, ValueError):  # of other sizes or in other memory than the call before, or wrong
-                pass
-        engine = self._engine_for(x, topk_idx, num_max_dispatch_tokens_per_rank, num_experts)
-        return engine.dispatch(x, topk_idx, *rest)
+        try:
+            engine = self._last[num_max_dispatch_tokens_per_rank, num_experts, topk_idx.shape[1]]
+        except LookupError:
+            engine = self._engine_for(x, topk_idx, num_max_dispatch_tokens_per_rank, num_experts)
+        try:
+            return engine.dispatch(x, topk_idx, *rest)
+        except (TypeError, ValueError):  # wrong, or of another hidden or in other memory than the call before
+            other = self._engine_for(x, topk_idx, num_max_dispatch_tokens_per_rank, num_experts)
+            if other is engine:
+                raise
+        return other.dispatch(x, topk_idx, *rest)
 
     def low_latency_combine(self, x: torch.Tensor, topk_idx: torch.Tensor, topk_weights: torch.Tensor, handle: Handle,
                             use_logfmt: bool = False, zero_copy: bool = False, async_finish: bool = False,
@@ -120,7 +123,7 @@ class Buffer(ThroughputCalls):
             self._own.add(engine)
             for rank in self._masked:
                 engine.mask(rank, True)
-        self._last[max_tokens, num_experts] = engine
+        self._last[max_tokens, num_experts, sizes.topk] = engine
         return engine
 
     def _engine_of(self, handle: Any) -> Engine:

@@ -19,7 +19,10 @@ KINDS = {kind.name.lower(): kind for kind in weft.ep.DType}
 """types of rows by their names"""
 MOST_SETS = 3
 """that are kept: a caller has the results of two operations at most, and a rank keeps what was combined for two more"""
+FORGET_AFTER = 100
+"""dispatches in a row for which one set was enough, others are given up"""
 ALIGNMENT = 256
+"""of the tensors that share memory, in bytes"""
 
 in_inference_mode = torch.is_inference_mode_enabled
 use_count: Any = getattr(torch._C, "_storage_Use_Count", None)
@@ -156,14 +159,15 @@ class ReceiveSet:
         On a GPU its memory goes back to torch's allocator and is taken from there again, as that of new tensors would
         be: the allocator alone knows which streams still use it, which stream takes it, and whether in a graph. On the
         host it stays; a tensor whose memory has moved may be shared with another process."""
-        if self.on_gpu:
-            for tensor, size in zip(self.tensors, self.sizes):
-                memory = tensor.untyped_storage()
-                memory.resize_(0)
-                memory.resize_(size)
         try:
+            if self.on_gpu:
+                for tensor, size in zip(self.tensors, self.sizes):
+                    memory = tensor.untyped_storage()
+                    memory.resize_(0)
+                    memory.resize_(size)
             moved = self.into.renew(expert_total=expert_total, wait_ns=wait_ns)
-        except weft.errors.InvalidError:  # somebody has changed a shape, or gave a wrong total: new tensors will tell
+        except (RuntimeError, weft.errors.InvalidError):
+            # Memory that keeps its size, none left, another shape, or a wrong total: making new tensors will tell.
             return False
         return self.on_gpu or not moved
 
@@ -177,7 +181,9 @@ class ReceiveSets:
         self.calls = rank.prepare(dtype=self.form.dtype, recycle=True)
         self.dispatch = self.calls.dispatch
         self.sets: list[ReceiveSet] = []
-        """the one that was used last is the last one"""
+        """the one that was used last comes first"""
+        self.enough = 0
+        """dispatches in a row for which that one was idle"""
         self.made = 0
         """how many sets were made so far"""
 
@@ -186,16 +192,22 @@ class ReceiveSets:
         sets = self.sets
         for one in sets:
             if one.is_idle():
-                if one is not sets[-1]:
+                if one is sets[0]:
+                    self.enough += 1
+                    if self.enough == FORGET_AFTER:
+                        del sets[1:]
+                else:
+                    self.enough = 0
                     sets.remove(one)
-                    sets.append(one)
+                    sets.insert(0, one)
                 if one.renew(expert_total, wait_ns):
                     return one
-                sets.pop()
+                del sets[0]
                 break
         made = ReceiveSet(self.rank, self.form, expert_total, wait_ns)
         self.made += 1
+        self.enough = 0
         if STORAGE_COUNT:
-            del sets[: max(0, len(sets) + 1 - MOST_SETS)]
-            sets.append(made)
+            sets.insert(0, made)
+            del sets[MOST_SETS:]
         return made

@@ -118,9 +118,6 @@ void take_sending(Sending &send, RankState &state, const Dispatched &given) {
   take_route(send, given);
   if (!given_none(given.topk_idx))
     take_topk(send, state, given.topk_idx);
-  if (given.exact && operation.topk != state.topk)
-    raise_code(WEFT_ERR_INVALID, "topk_idx has " + std::to_string(operation.topk) + " experts for a token, the group " +
-                                     std::to_string(state.topk));
   take_rows(send, state, given.x, has_scales, given.exact);
   if (has_scales)
     take_scales(send, state, given.scales);

@@ -119,7 +119,7 @@ struct Dispatched {
   nb::object x, topk_idx, topk_weights, scales, route, stream, num_tokens_at;
   int dtype;
   uint32_t processors, flags;
-  bool exact = false; // the arrays have the shapes that the group and each other say, and are no larger
+  bool exact = false; // x has as many rows as topk_idx, and no more
 };
 
 // What Python gives to a combine. NULL is None.

@@ -260,8 +260,8 @@ class Rank:
         ``dispatch(x, topk_idx, into, stream=None)`` answers (number of the operation, `Info` or None), and
         ``combine(op, y, out, topk_weights=None, stream=None, keep=False)`` a `Result` or None; their halves are
         ``dispatch_send(x, topk_idx, stream=None)``, ``dispatch_recv(op, into, stream=None)``, ``combine_send`` and
-        ``combine_recv``. Shapes are exact: x [T][H]; topk_idx [T][K], K that of the group; y [E][rows][H], or
-        [rows][H]; out [T][H]; topk_weights [T][K].
+        ``combine_recv``. Shapes are exact: x [T][H]; topk_idx [T][K]; y [E][rows][H], or [rows][H]; out [T][H];
+        topk_weights [T][K].
         """
         return self._handle.prepare(DType.of(dtype), CombineDType.of(combine_dtype), processors, int(recycle),
                                     int(renormalize), self._host if info is None else info,
