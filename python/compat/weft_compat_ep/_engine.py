@@ -83,7 +83,7 @@ class Engine(Member):
         if HIDES_MEMORY and x.requires_grad:
             x = x.detach()
         stream = raw_stream(x.get_device()) if self.on_gpu else None
-        hook = None
+        hook, info = None, None
         if return_recv_hook:
             operation = Operation(self, sets.calls.dispatch_send(x, topk_idx, stream), topk_idx)
             # The hook has a tensor as well, so that they serve no other dispatch before it is called.
@@ -91,11 +91,9 @@ class Engine(Member):
         else:
             number, info = sets.dispatch(x, topk_idx, got.into, stream)
             operation = Operation(self, number, topk_idx)
-            if info is None:
-                operation.received = True
-            else:
-                self._received(operation, info, strict)
         self.open = [self.open[-1], operation] if self.open else [operation]
+        if not return_recv_hook:
+            self._received(operation, info, strict)
         recv_x, counts, src_token, layout_range, *scales = got.tensors
         handle = Handle((src_token, layout_range, *self.of_handle))
         handle.operation = operation
