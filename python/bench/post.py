@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What Python adds to a post of 8 bytes over shm, and to a dispatch and a combine on host memory.
+"""What Python adds to a post of 8 bytes over shm, and to a dispatch and a combine on host memory,
+also of Rank.prepare.
 
 post.py [--batches N] [--rounds N] [--include DIR] [--library DIR] [--limit]
 
@@ -25,7 +26,7 @@ import weft
 
 HERE = pathlib.Path(__file__).resolve().parent
 BATCH = 500
-LIMITS = {"post": 1000, "dispatch": 3000, "combine": 3000}
+LIMITS = {"post": 1000, "dispatch": 3000, "combine": 3000, "dispatch, prepared": 3000, "combine, prepared": 3000}
 
 
 def build(folder: str, include: pathlib.Path, library: pathlib.Path) -> str:
@@ -54,7 +55,7 @@ def time_posts(batches: int) -> float:
     return statistics.median(each)
 
 
-def time_operations(batches: int) -> tuple[float, float]:
+def time_operations(batches: int, prepared: bool) -> tuple[float, float]:
     x, out = np.zeros((1, 256), np.uint16), np.zeros((1, 256), np.uint16)
     topk_idx, weights = np.array([[0, 1]]), np.full((1, 2), 0.5, np.float32)
     first, second = [], []
@@ -63,14 +64,19 @@ def time_operations(batches: int) -> tuple[float, float]:
                                                    experts_per_rank=2, max_tokens=8, capacity=8) as rank:
         rank.activate()
         into = rank.receive(rows=8)
-        y = into.x
+        y, calls = into.x, rank.prepare()
         for _ in range(batches):
             sums = [0, 0]
             for _ in range(BATCH):
                 begin = clock()
-                operation = rank.dispatch(x, topk_idx, weights, into=into)
-                middle = clock()
-                operation.combine(y, out)
+                if prepared:
+                    number, _ = calls.dispatch(x, topk_idx, into)
+                    middle = clock()
+                    calls.combine(number, y, out, weights)
+                else:
+                    operation = rank.dispatch(x, topk_idx, weights, into=into)
+                    middle = clock()
+                    operation.combine(y, out)
                 sums[1] += clock() - middle
                 sums[0] += middle - begin
             first.append(sums[0] / BATCH)
@@ -92,15 +98,16 @@ def main() -> None:
         for _ in range(options.rounds):
             said = subprocess.run([program, str(options.batches)], stdout=subprocess.PIPE, text=True, check=True)
             in_c = json.loads(said.stdout)
-            in_python = dict(zip(LIMITS, (time_posts(options.batches), *time_operations(options.batches))))
+            in_python = dict(zip(LIMITS, (time_posts(options.batches), *time_operations(options.batches, False),
+                                          *time_operations(options.batches, True))))
             for name in LIMITS:
-                rounds[name].append((in_c[name], in_python[name]))
-    print(f"{'':10}{'C, ns':>10}{'Python, ns':>12}{'more, ns':>10}{'at most':>10}")
+                rounds[name].append((in_c[name.partition(",")[0]], in_python[name]))
+    print(f"{'':20}{'C, ns':>10}{'Python, ns':>12}{'more, ns':>10}{'at most':>10}")
     over = False
     for name, limit in LIMITS.items():
         c, python = (min(one[i] for one in rounds[name]) for i in range(2))
         over = over or python - c > limit
-        print(f"{name:10}{c:10.0f}{python:12.0f}{python - c:10.0f}{limit:10}")
+        print(f"{name:20}{c:10.0f}{python:12.0f}{python - c:10.0f}{limit:10}")
     sys.exit(1 if options.limit and over else 0)
 
 

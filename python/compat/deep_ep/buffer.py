@@ -42,6 +42,9 @@ class Buffer(ThroughputCalls):
         self._seconds = float(os.environ.get("WEFT_DEEP_EP_TIMEOUT", DEFAULT_TIMEOUT_S))
         self._masked: set[int] = set()
         self._engines: dict[Sizes, Engine] = {}
+        self._last: dict[tuple[int, int, int], Engine] = {}
+        """the one that was used last, by the most tokens, the experts and the top-k"""
+        self._own: set[Engine] = set()
         self._destroyed = False
         self._meeting = Meeting.by_exchange(self.rank, gather)
 
@@ -72,11 +75,19 @@ class Buffer(ThroughputCalls):
                                                                      Hook | None]:
         """Sends tokens to their experts. (recv_x [E][ranks * max][H], or it with its scales; counts [E]; handle; event;
         hook). In the order of received rows sources ascend, and so do the tokens of each."""
-        engine = self._engine_for(x, topk_idx, num_max_dispatch_tokens_per_rank, num_experts)
-        return engine.dispatch(x, topk_idx, use_fp8=use_fp8, round_scale=round_scale, use_ue8m0=use_ue8m0,
-                               expert_total=cumulative_local_expert_recv_stats, wait_ns=dispatch_wait_recv_cost_stats,
-                               async_finish=async_finish, return_recv_hook=return_recv_hook,
-                               strict=not self.enable_shrink)
+        rest = (use_fp8, round_scale, use_ue8m0, cumulative_local_expert_recv_stats, dispatch_wait_recv_cost_stats,
+                async_finish, return_recv_hook, not self.enable_shrink)
+        try:
+            engine = self._last[num_max_dispatch_tokens_per_rank, num_experts, topk_idx.shape[1]]
+        except LookupError:
+            engine = self._engine_for(x, topk_idx, num_max_dispatch_tokens_per_rank, num_experts)
+        try:
+            return engine.dispatch(x, topk_idx, *rest)
+        except (TypeError, ValueError):  # wrong, or of another hidden or in other memory than the call before
+            other = self._engine_for(x, topk_idx, num_max_dispatch_tokens_per_rank, num_experts)
+            if other is engine:
+                raise
+        return other.dispatch(x, topk_idx, *rest)
 
     def low_latency_combine(self, x: torch.Tensor, topk_idx: torch.Tensor, topk_weights: torch.Tensor, handle: Handle,
                             use_logfmt: bool = False, zero_copy: bool = False, async_finish: bool = False,
@@ -86,9 +97,8 @@ class Buffer(ThroughputCalls):
         """Sends the experts' outputs back; (the weighted sums bf16 [tokens][hidden], event, hook)."""
         if combine_wait_recv_cost_stats is not None:
             raise NotImplementedError("combine_wait_recv_cost_stats: Weft measures waiting in dispatches only")
-        return self._engine_of(handle).combine(x, topk_idx, topk_weights, handle, use_logfmt=use_logfmt,
-                                               zero_copy=zero_copy, async_finish=async_finish,
-                                               return_recv_hook=return_recv_hook, out=out)
+        return self._engine_of(handle).combine(x, topk_idx, topk_weights, handle, use_logfmt, zero_copy, async_finish,
+                                               return_recv_hook, out)
 
     def get_next_low_latency_combine_buffer(self, handle: Handle) -> torch.Tensor:
         """Memory for the outputs of an operation, bf16 [E][ranks * max][H], for low_latency_combine(zero_copy=True).
@@ -110,18 +120,19 @@ class Buffer(ThroughputCalls):
             engine = Engine(self._meeting, sizes, range(self.group_size), seconds=self._seconds,
                             op_seconds=self._seconds, part=part)
             self._engines[sizes] = engine
+            self._own.add(engine)
             for rank in self._masked:
                 engine.mask(rank, True)
+        self._last[max_tokens, num_experts, sizes.topk] = engine
         return engine
 
     def _engine_of(self, handle: Any) -> Engine:
+        if handle.__class__ is Handle:
+            engine: Engine = handle.operation.engine
+            if engine in self._own:
+                return engine
         self._check_alive()
-        operation = getattr(handle, "operation", None)
-        engine = getattr(operation, "engine", None)
-        if engine not in self._engines.values():
-            raise TypeError("handle: what low_latency_dispatch of this buffer has answered is wanted, unchanged")
-        assert isinstance(engine, Engine)
-        return engine
+        raise TypeError("handle: what low_latency_dispatch of this buffer has answered is wanted, unchanged")
 
     # --- masks: 1 is masked ---
 
@@ -165,3 +176,5 @@ class Buffer(ThroughputCalls):
             engine.close()
         self._meeting.close()
         self._engines.clear()
+        self._own.clear()
+        self._last.clear()

@@ -223,9 +223,8 @@ class Buffer(HighThroughput):
         """Sends tokens to their experts. (recv_x [E][ranks * max][H], or it with its scales; counts [E]; handle; event;
         hook). In the order of received rows sources ascend, and so do the tokens of each."""
         engine = self._engine_for(x, topk_idx, num_max_dispatch_tokens_per_rank, num_experts)
-        return engine.dispatch(x, topk_idx, use_fp8=use_fp8, round_scale=round_scale, use_ue8m0=use_ue8m0,
-                               expert_total=cumulative_local_expert_recv_stats, wait_ns=dispatch_wait_recv_cost_stats,
-                               async_finish=async_finish, return_recv_hook=return_recv_hook, strict=False)
+        return engine.dispatch(x, topk_idx, use_fp8, round_scale, use_ue8m0, cumulative_local_expert_recv_stats,
+                               dispatch_wait_recv_cost_stats, async_finish, return_recv_hook, False)
 
     def _engine_for(self, x: torch.Tensor, topk_idx: torch.Tensor, max_tokens: int, num_experts: int | None) -> Engine:
         self._check_alive()
@@ -267,8 +266,7 @@ class Buffer(HighThroughput):
         if combine_wait_recv_cost_stats is not None:
             raise NotImplementedError("combine_wait_recv_cost_stats: Weft measures waiting in dispatches only")
         return self._begun("low_latency_combine").combine(
-            x, topk_idx, topk_weights, handle, use_logfmt=use_logfmt, zero_copy=zero_copy, async_finish=async_finish,
-            return_recv_hook=return_recv_hook, out=out)
+            x, topk_idx, topk_weights, handle, use_logfmt, zero_copy, async_finish, return_recv_hook, out)
 
     def dispatch(self, *args: Any, **kwargs: Any) -> Any:
         """low_latency_dispatch, or ht_dispatch with low_latency_mode=False."""

@@ -4,32 +4,35 @@ make of it. The same code serves tensors on a GPU, in the current stream, and on
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Callable
 
 import torch
 import weft
 
-from ._arguments import Sizes, dispatch_type, scales_of_row
-from ._events import EventHandle, EventOverlap
+from ._arguments import Sizes, dispatch_type
+from ._events import NO_EVENT, EventHandle, EventOverlap
 from ._meeting import Meeting
-from ._membership import KINDS, Member, is_capturing, stream_of
+from ._membership import Member, is_capturing, raw_stream, stream_of
+from ._receive_sets import ReceiveSet, ReceiveSets
 
 Hook = Callable[[], None]
+HIDES_MEMORY = not hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
+"""an older torch, which shows nobody the memory of a tensor that has a gradient"""
 
 
 class Operation:
     """One dispatch of this rank, as the engine keeps it."""
 
-    __slots__ = ("combine_buffer", "combined", "ended", "engine", "number", "received", "topk_shape")
+    received = False
+    combined = False
+    ended = False
+    combine_buffer: torch.Tensor | None = None
 
-    def __init__(self, engine: Engine, number: int, topk_shape: tuple[int, ...]) -> None:
+    def __init__(self, engine: Engine, number: int, topk_idx: torch.Tensor) -> None:
         self.engine = engine
         self.number = number
-        self.topk_shape = topk_shape
-        self.received = False
-        self.combined = False
-        self.ended = False
-        self.combine_buffer: torch.Tensor | None = None
+        self.topk_idx = topk_idx
 
 
 class Handle(tuple[Any, ...]):
@@ -37,13 +40,6 @@ class Handle(tuple[Any, ...]):
     of a rank, hidden, experts). An entry of layout_range is begin << 32 | count."""
 
     operation: Operation
-
-    @classmethod
-    def of(cls, entries: tuple[Any, ...], operation: Operation) -> Handle:
-        """A handle with its entries."""
-        made = cls(entries)
-        made.operation = operation
-        return made
 
 
 def check_shape(name: str, tensor: torch.Tensor, shape: tuple[int, ...]) -> None:
@@ -57,11 +53,16 @@ class Engine(Member):
 
     def __init__(self, meeting: Meeting, sizes: Sizes, founders: Iterable[int], *, seconds: float, op_seconds: float,
                  part: str = "") -> None:
-        self.rows = sizes.capacity * sizes.max_tokens
+        self.of_handle = (sizes.max_tokens, sizes.hidden, sizes.experts_per_rank * sizes.capacity)
+        self.y_shape = (sizes.experts_per_rank, sizes.capacity * sizes.max_tokens, sizes.hidden)
         self.open: list[Operation] = []
         self.buffers: dict[int, torch.Tensor] = {}
-        self.models: dict[str, dict[str, torch.Tensor]] = {}
+        self.sets: dict[tuple[bool, bool, bool], ReceiveSets] = {}
+        """by use_fp8, round_scale and use_ue8m0"""
         super().__init__(meeting, sizes, founders, seconds=seconds, op_seconds=op_seconds, part=part)
+        self.on_gpu = sizes.memory == "cuda"
+        self.sums, self.sums_logfmt = (self.rank.prepare(combine_dtype=kind, result=False)
+                                       for kind in (weft.ep.CombineDType.BF16, weft.ep.CombineDType.LOGFMT10))
 
     def settle(self) -> None:
         """Ends what was dispatched and not combined, as every rank does."""
@@ -72,68 +73,42 @@ class Engine(Member):
 
     # --- dispatch ---
 
-    def dispatch(self, x: torch.Tensor, topk_idx: torch.Tensor, *, use_fp8: bool, round_scale: bool, use_ue8m0: bool,
+    def dispatch(self, x: torch.Tensor, topk_idx: torch.Tensor, use_fp8: bool, round_scale: bool, use_ue8m0: bool,
                  expert_total: torch.Tensor | None, wait_ns: torch.Tensor | None, async_finish: bool,
                  return_recv_hook: bool, strict: bool) -> tuple[Any, torch.Tensor, Handle, EventOverlap, Hook | None]:
         """See low_latency_dispatch of either original."""
-        kind = dispatch_type(use_fp8, round_scale, use_ue8m0)
-        recv_x, scales, arrays = self._receive_tensors(kind, x.device)
-        dtype = KINDS[kind]
-        into = self.rank.receive(self.rows, dtype=dtype, expert_total=expert_total, wait_ns=wait_ns, **arrays)
-        stream = stream_of(x)
-        if x.requires_grad:
+        sets = self.sets.get((use_fp8, round_scale, use_ue8m0)) or self._make_sets(use_fp8, round_scale, use_ue8m0,
+                                                                                   x.device)
+        got = sets.take(expert_total, wait_ns)
+        if HIDES_MEMORY and x.requires_grad:
             x = x.detach()
-        hook = None
+        stream = raw_stream(x.get_device()) if self.on_gpu else None
+        hook, info = None, None
         if return_recv_hook:
-            operation = self._note(self.rank.dispatch_send(x, topk_idx, dtype=dtype, stream=stream, recycle=True),
-                                   topk_idx)
-
-            def hook() -> None:
-                self._received(operation, self.rank.dispatch_recv(operation.number, into, stream=stream_of(x)), strict)
+            operation = Operation(self, sets.calls.dispatch_send(x, topk_idx, stream), topk_idx)
+            # The hook has a tensor as well, so that they serve no other dispatch before it is called.
+            hook = partial(self._receive, operation, sets, got, got.tensors[0], strict)
         else:
-            done = self.rank.dispatch(x, topk_idx, into=into, dtype=dtype, stream=stream, recycle=True)
-            operation = self._note(done.number, topk_idx)
-            self._received(operation, done.info, strict)
-        sizes = self.sizes
-        handle = Handle.of((arrays["src_token"], arrays["range"], sizes.max_tokens, sizes.hidden,
-                            sizes.experts_per_rank * sizes.capacity), operation)
-        event = EventOverlap(EventHandle(), (x, topk_idx)) if async_finish else EventOverlap()
-        return (recv_x if scales is None else (recv_x, scales)), arrays["counts"], handle, event, hook
+            number, info = sets.dispatch(x, topk_idx, got.into, stream)
+            operation = Operation(self, number, topk_idx)
+        self.open = [self.open[-1], operation] if self.open else [operation]
+        if not return_recv_hook:
+            self._received(operation, info, strict)
+        recv_x, counts, src_token, layout_range, *scales = got.tensors
+        handle = Handle((src_token, layout_range, *self.of_handle))
+        handle.operation = operation
+        event = EventOverlap(EventHandle(), (x, topk_idx)) if async_finish else NO_EVENT
+        return (recv_x, *scales) if scales else recv_x, counts, handle, event, hook
 
-    def _receive_tensors(self, kind: str, device: torch.device) -> tuple[torch.Tensor, torch.Tensor | None,
-                                                                        dict[str, torch.Tensor]]:
-        like = self.models.get(kind)
-        if like is None:
-            like = self.models[kind] = self._make_models(kind, device)
-        recv_x, scales = torch.empty_like(like["x"]), None
-        arrays = {"x": recv_x}
-        if kind != "bf16":
-            experts, words, rows = like["scales"].shape
-            # Column by column, as matrix products of fp8 read them: element [e][row][block] at [e][block][row].
-            scales = like["scales"].new_empty_strided((experts, rows, words), (words * rows, 1, rows))
-            arrays = {"x": recv_x.view(torch.uint8), "scales": scales}
-        for name in ("counts", "src_token", "range"):
-            arrays[name] = torch.empty_like(like[name])
-        return recv_x, scales, arrays
+    def _make_sets(self, use_fp8: bool, round_scale: bool, use_ue8m0: bool, device: torch.device) -> ReceiveSets:
+        kind = dispatch_type(use_fp8, round_scale, use_ue8m0)
+        made = self.sets[use_fp8, round_scale, use_ue8m0] = ReceiveSets(self.rank, self.sizes, kind, device)
+        return made
 
-    def _make_models(self, kind: str, device: torch.device) -> dict[str, torch.Tensor]:
-        """Of each tensor that is received into, one of its type and shape that has memory for one value: by it
-        torch.empty_like() makes the tensor in half of the time that torch.empty() takes."""
-        sizes, rows, experts = self.sizes, self.rows, self.sizes.experts_per_rank
-        types = {"x": torch.bfloat16 if kind == "bf16" else torch.float8_e4m3fn, "counts": torch.int32,
-                 "src_token": torch.int32, "range": torch.int64}
-        shapes: dict[str, tuple[int, ...]] = {"x": (experts, rows, sizes.hidden), "counts": (experts,),
-                                              "src_token": (experts, rows), "range": (experts, sizes.capacity)}
-        if kind != "bf16":
-            types["scales"] = torch.int32 if kind == "fp8_ue8m0" else torch.float32
-            shapes["scales"] = (experts, scales_of_row(kind, sizes.hidden), rows)
-        return {name: torch.empty(1, dtype=types[name], device=device).expand(shape)
-                for name, shape in shapes.items()}
-
-    def _note(self, number: int, topk_idx: torch.Tensor) -> Operation:
-        operation = Operation(self, number, topk_idx.shape)
-        self.open = [*self.open[-1:], operation]
-        return operation
+    def _receive(self, operation: Operation, sets: ReceiveSets, got: ReceiveSet, recv_x: torch.Tensor,
+                 strict: bool) -> None:
+        """The second half of a dispatch."""
+        self._received(operation, sets.calls.dispatch_recv(operation.number, got.into, stream_of(recv_x)), strict)
 
     @staticmethod
     def _received(operation: Operation, info: weft.ep.Info | None, strict: bool) -> None:
@@ -150,42 +125,49 @@ class Engine(Member):
         place = operation.number % 2
         buffer = self.buffers.get(place)
         if buffer is None:
-            buffer = torch.empty((self.sizes.experts_per_rank, self.rows, self.sizes.hidden), dtype=torch.bfloat16,
-                                 device=like)
+            buffer = torch.empty(self.y_shape, dtype=torch.bfloat16, device=like)
             if not is_capturing(buffer):  # else it is the graph's
                 self.buffers[place] = buffer
         operation.combine_buffer = buffer
         return buffer
 
-    def combine(self, x: torch.Tensor, topk_idx: torch.Tensor, topk_weights: torch.Tensor, handle: Handle, *,
+    def combine(self, x: torch.Tensor, topk_idx: torch.Tensor, topk_weights: torch.Tensor, handle: Handle,
                 use_logfmt: bool, zero_copy: bool, async_finish: bool, return_recv_hook: bool,
                 out: torch.Tensor | None) -> tuple[torch.Tensor, EventOverlap, Hook | None]:
         """See low_latency_combine of either original."""
         operation = self._operation_of(handle)
-        self._check_combine(x, topk_idx, topk_weights, operation, out)
-        if operation not in self.open or operation.ended:
+        if not operation.received:
+            raise RuntimeError("the operation was not received: call the hook of its dispatch first")
+        if operation.ended or operation not in self.open:
+            self._check_combine(x, topk_idx, topk_weights, operation, out)
             operation = self._again(operation, topk_idx, handle)
         y = operation.combine_buffer if zero_copy and operation.combine_buffer is not None else x
         if out is None:
-            out = torch.empty((operation.topk_shape[0], self.sizes.hidden), dtype=torch.bfloat16, device=x.device)
-        arguments = {
-            "topk_weights": topk_weights.detach() if topk_weights.requires_grad else topk_weights,
-            "stream": stream_of(x),
-            "dtype": weft.ep.CombineDType.LOGFMT10 if use_logfmt else weft.ep.CombineDType.BF16,
-            "keep": self._has_older(operation),
-        }
-        y, number = y.detach() if y.requires_grad else y, operation.number
+            out = torch.empty((topk_idx.shape[0], self.sizes.hidden), dtype=torch.bfloat16, device=x.device)
+        if HIDES_MEMORY:
+            y, topk_weights = y.detach(), topk_weights.detach()
+        stream = raw_stream(y.get_device()) if self.on_gpu else None
+        keep = self._has_older(operation)
+        calls = self.sums_logfmt if use_logfmt else self.sums
         hook = None
-        if return_recv_hook:
-            self.rank.combine_send(number, y, out, **arguments)
+        try:
+            if return_recv_hook:
+                calls.combine_send(operation.number, y, out, topk_weights, stream, keep)
+                hook = partial(self._sum, operation, calls, y, out, topk_weights, keep)
+            else:
+                calls.combine(operation.number, y, out, topk_weights, stream, keep)
+                operation.combined, operation.ended = True, not keep
+        except weft.errors.InvalidError:
+            self._check_combine(x, topk_idx, topk_weights, operation, out)  # it names what is wrong as programs do
+            raise
+        return out, EventOverlap(EventHandle(), (y, topk_weights, out)) if async_finish else NO_EVENT, hook
 
-            def hook() -> None:
-                self.rank.combine_recv(number, y, out, **{**arguments, "stream": stream_of(y)})
-                operation.combined, operation.ended = True, not arguments["keep"]
-        else:
-            self.rank.combine(number, y, out, **arguments)
-            operation.combined, operation.ended = True, not arguments["keep"]
-        return out, EventOverlap(EventHandle(), (y, topk_weights, out)) if async_finish else EventOverlap(), hook
+    @staticmethod
+    def _sum(operation: Operation, calls: weft.ep.Prepared, y: torch.Tensor, out: torch.Tensor,
+             topk_weights: torch.Tensor, keep: bool) -> None:
+        """The second half of a combine."""
+        calls.combine_recv(operation.number, y, out, topk_weights, stream_of(y), keep)
+        operation.combined, operation.ended = True, not keep
 
     def _has_older(self, operation: Operation) -> bool:
         """Whether an older operation is open, which is not combined. Operations end in their order, so this one has to
@@ -199,35 +181,36 @@ class Engine(Member):
         return not older.ended
 
     def _operation_of(self, handle: Any) -> Operation:
-        operation = getattr(handle, "operation", None)
-        if not isinstance(operation, Operation) or operation.engine is not self:
-            raise TypeError("handle: what low_latency_dispatch of this buffer has answered is wanted, unchanged, and "
-                            "with the same sizes")
-        return operation
+        if handle.__class__ is Handle:
+            operation: Operation = handle.operation
+            if operation.engine is self:
+                return operation
+        raise TypeError("handle: what low_latency_dispatch of this buffer has answered is wanted, unchanged, and with "
+                        "the same sizes")
 
     def _check_combine(self, x: torch.Tensor, topk_idx: torch.Tensor, topk_weights: torch.Tensor,
                        operation: Operation, out: torch.Tensor | None) -> None:
-        if not operation.received:
-            raise RuntimeError("the operation was not received: call the hook of its dispatch first")
-        sizes, shape = self.sizes, operation.topk_shape
-        check_shape("x", x, (sizes.experts_per_rank, self.rows, sizes.hidden))
+        shape = tuple(operation.topk_idx.shape)
+        check_shape("x", x, self.y_shape)
         check_shape("topk_idx", topk_idx, shape)
         check_shape("topk_weights", topk_weights, shape)
         if out is not None:
-            check_shape("out", out, (shape[0], sizes.hidden))
+            check_shape("out", out, (shape[0], self.sizes.hidden))
 
     def _again(self, operation: Operation, topk_idx: torch.Tensor, handle: Handle) -> Operation:
         """A second combine of one handle, whose operation has ended: the same tokens are dispatched again, without
         their values, which gives the same rows."""
         device = topk_idx.device
-        _, _, arrays = self._receive_tensors("fp8", device)
+        sets = self.sets.get((True, False, False)) or self._make_sets(True, False, False, device)
+        got = sets.take()
         blank = torch.zeros((topk_idx.shape[0], self.sizes.hidden), dtype=torch.bfloat16, device=device)
-        done = self.rank.dispatch(blank, topk_idx, into=self.rank.receive(self.rows, dtype="fp8", **arrays),
-                                  dtype="fp8", stream=stream_of(topk_idx), recycle=True)
-        again = self._note(done.number, topk_idx)
+        done = self.rank.dispatch(blank, topk_idx, into=got.into, dtype="fp8", stream=stream_of(topk_idx),
+                                  recycle=True)
+        again = Operation(self, done.number, topk_idx)
+        self.open = [*self.open[-1:], again]
         again.received = True
         again.combine_buffer = operation.combine_buffer
-        if not is_capturing(topk_idx) and not torch.equal(arrays["range"], handle[1]):
+        if not is_capturing(topk_idx) and not torch.equal(got.tensors[3], handle[1]):
             raise RuntimeError("a handle can be combined again only while the same ranks are there: dispatch again")
         handle.operation = again
         return again
@@ -237,3 +220,4 @@ class Engine(Member):
         super().close()
         self.open.clear()
         self.buffers.clear()
+        self.sets.clear()

@@ -42,6 +42,10 @@ class EventOverlap:
         self.current_stream_wait()
 
 
+NO_EVENT = EventOverlap()
+"""of a call whose work is in the current stream already"""
+
+
 class Config(NamedTuple):
     """How the original's high-throughput kernels are tuned. Weft reads num_sms alone: its windows are as large as they
     have to be."""

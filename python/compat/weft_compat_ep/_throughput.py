@@ -53,7 +53,8 @@ class Kept:
 
     def note_sources(self, arrays: dict[str, torch.Tensor], count: int) -> None:
         """Keeps where the tokens came from, of the arrays of a receive that is rank-major."""
-        self.rank_end = (arrays["range"] & 0xFFFFFFFF).cumsum(0).int()
+        counts = arrays["range"].view(torch.int32)[::2]  # the lower halves, on processors of this byte order
+        self.rank_end = counts.cumsum(0, dtype=torch.int32)
         self.src_rank, self.src_token = arrays["src_rank"][:count], arrays["src_token"][:count]
 
     def __del__(self) -> None:

@@ -1,6 +1,7 @@
 // Memory of any framework, as an address, a shape and strides.
 #include "core/buffer.h"
 
+#include <algorithm>
 #include <cstring>
 #include <nanobind/stl/string.h>
 
@@ -235,7 +236,7 @@ Buffer Buffer::of(nb::handle source, const char *name) {
   }
   if (PyObject_CheckBuffer(source.ptr()) && made.from_view(source))
     return made;
-  if (nb::hasattr(source, "__dlpack__")) {
+  if (exchange_of(Py_TYPE(source.ptr())) || nb::hasattr(source, "__dlpack__")) {
     made.from_dlpack(source, name);
     return made;
   }
@@ -249,6 +250,40 @@ Buffer Buffer::of(nb::handle source, const char *name) {
   refuse(name, "a " + name_of_type(source) +
                    " is no memory: an object with the buffer protocol, __dlpack__ or "
                    "__cuda_array_interface__ is wanted");
+}
+
+bool Buffer::same_form(const Buffer &other) const {
+  return dims_ == other.dims_ && item_ == other.item_ && kind_ == other.kind_ && device_ == other.device_ &&
+         readonly_ == other.readonly_ && gpu_ == other.gpu_ && host_ == other.host_ &&
+         std::equal(shape_, shape_ + dims_, other.shape_) && std::equal(stride_, stride_ + dims_, other.stride_);
+}
+
+// The same of a tensor of a framework with strides, as each gives them.
+bool Buffer::is_form_of(const dlpack::Tensor &tensor) const {
+  bool same = tensor.ndim == dims_ && tensor.dtype.bits == 8 * item_ && tensor.dtype.lanes == 1 &&
+              kind_of_code(tensor.dtype) == kind_ && tensor.device.type == (gpu_ ? dlpack::CUDA : dlpack::CPU) &&
+              (!gpu_ || tensor.device.id == device_) && tensor.strides;
+  for (int i = 0; same && i < dims_; i++)
+    same = tensor.shape[i] == shape_[i] && tensor.strides[i] * (int64_t)item_ == stride_[i];
+  return same;
+}
+
+bool Buffer::look_again(nb::handle source, const char *name, bool &moved) {
+  const dlpack::Exchange *calls = keep_ == source.ptr() ? exchange_of(Py_TYPE(source.ptr())) : nullptr;
+  dlpack::Tensor tensor = {};
+  if (calls && calls->look(source.ptr(), &tensor) == 0 && is_form_of(tensor)) {
+    void *data = (char *)tensor.data + tensor.byte_offset;
+    moved = moved || data != data_;
+    data_ = data;
+    return true;
+  }
+  PyErr_Clear(); // the other way says what is wrong
+  Buffer fresh = of(source, name);
+  if (!fresh.same_form(*this))
+    return false;
+  moved = moved || fresh.data_ != data_;
+  *this = std::move(fresh);
+  return true;
 }
 
 void bind_buffer(nb::module_ &m) {

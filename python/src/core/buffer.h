@@ -32,6 +32,9 @@ public:
 
   // `name` is what sentences call it. Raises TypeError where `source` is no such memory.
   static Buffer of(nb::handle source, const char *name);
+  // Looks at `source`, which this is of, once more; `moved` is set where it lies elsewhere. False: it has another
+  // shape, other strides, another type or another device, and nothing is changed.
+  bool look_again(nb::handle source, const char *name, bool &moved);
 
   void *data() const { return data_; }
   int dims() const { return dims_; }
@@ -62,6 +65,8 @@ private:
 
   void release();
   void take(Buffer &other) noexcept;
+  bool same_form(const Buffer &other) const;
+  bool is_form_of(const dlpack::Tensor &tensor) const;
   bool from_view(nb::handle source);
   void from_dlpack(nb::handle source, const char *name);
   void take_tensor(const dlpack::Tensor &tensor, int type, const char *name);

@@ -12,11 +12,23 @@ struct Summing {
   std::vector<Buffer> kept;
 };
 
-struct Combined { // what Python gives
-  nb::object y, out, topk_weights, row_weights, out_weights, bias, stream;
-  int dtype;
-  uint32_t processors, flags;
-};
+// The shape that an array has to have, as text.
+std::string shape_text(std::initializer_list<uint64_t> shape) {
+  std::string text;
+  for (uint64_t one : shape)
+    text += (text.empty() ? "[" : ", ") + std::to_string(one);
+  return text + "]";
+}
+
+// Raises InvalidError unless the array that was kept last has the shape.
+void check_shape(const Summing &sum, const char *name, std::initializer_list<uint64_t> shape) {
+  const Buffer &array = sum.kept.back();
+  bool same = array.dims() == (int)shape.size();
+  for (int i = 0; same && i < array.dims(); i++)
+    same = (uint64_t)array.shape(i) == shape.begin()[i];
+  if (!same)
+    raise_code(WEFT_ERR_INVALID, std::string(name) + ": an array of shape " + shape_text(shape) + " is wanted");
+}
 
 void take_summing(Summing &sum, RankState &state, const Operation &operation, const Combined &given) {
   uint64_t selections = (uint64_t)operation.tokens * operation.topk, values = (uint64_t)operation.tokens * state.hidden;
@@ -26,15 +38,25 @@ void take_summing(Summing &sum, RankState &state, const Operation &operation, co
   sum.kept.reserve(7);
   weft_ep_combine_args &args = sum.args;
   args.y = take(given.y, "y", 2, false, operation.rows * state.hidden, false);
+  bool exact = given.exact;
+  if (exact && args.y && operation.layout == WEFT_EP_PER_EXPERT)
+    check_shape(sum, "y", {state.experts, operation.rows / state.experts, state.hidden});
+  else if (exact && args.y)
+    check_shape(sum, "y", {operation.rows, state.hidden});
   args.out = take(given.out, "out", 2, false, values, true);
-  if (!given.topk_weights.is_none())
+  if (exact && args.out)
+    check_shape(sum, "out", {operation.tokens, state.hidden});
+  if (!given_none(given.topk_weights)) {
     args.topk_weights = (const float *)take(given.topk_weights, "topk_weights", 4, true, selections, false);
-  if (!given.row_weights.is_none())
+    if (exact)
+      check_shape(sum, "topk_weights", {operation.tokens, operation.topk});
+  }
+  if (!given_none(given.row_weights))
     args.row_weights =
         (const float *)take(given.row_weights, "row_weights", 4, true, operation.rows * operation.topk, false);
-  if (!given.out_weights.is_none())
+  if (!given_none(given.out_weights))
     args.out_weights = (float *)take(given.out_weights, "out_weights", 4, true, selections, true);
-  if (!given.bias.is_none()) {
+  if (!given_none(given.bias)) {
     size_t count = 0;
     for (nb::handle bias : given.bias) {
       if (count == 2)
@@ -46,45 +68,6 @@ void take_summing(Summing &sum, RankState &state, const Operation &operation, co
   args.dtype = (weft_ep_combine_dtype)given.dtype;
   args.processors = given.processors;
   args.flags = given.flags;
-}
-
-enum Half { BOTH, SEND, RECV };
-
-nb::object combine(const Rank &self, Half half, uint64_t op, const Combined &given, bool want_result) {
-  RankState &state = *self.state;
-  state.check_alone();
-  Operation &operation = must_find_received(state, op);
-  Summing sum;
-  take_summing(sum, state, operation, given);
-  Result result;
-  Failure failure;
-  give_room(state, result);
-  weft_ep_result *told = want_result && half != SEND ? &result.c : nullptr;
-  int rc = operate(
-      state, failure,
-      [&](int times) {
-        if (times > 0 && state.cuda)
-          return weft_ep_await(state.ep, op, nullptr, told, WEFT_WAIT_FOREVER);
-        return half == SEND   ? weft_ep_combine_send(state.ep, op, &sum.args)
-               : half == RECV ? weft_ep_combine_recv(state.ep, op, &sum.args, told)
-                              : weft_ep_combine(state.ep, op, &sum.args, told);
-      },
-      [&] {
-        for (Buffer &buffer : sum.kept)
-          state.interrupted.push_back(std::move(buffer));
-      });
-  if (rc < 0)
-    raise_failure(failure);
-  if (state.cuda || half == SEND) {
-    for (Buffer &buffer : sum.kept)
-      operation.kept.push_back(std::move(buffer));
-  } else if (!(given.flags & WEFT_EP_COMBINE_KEEP)) {
-    operation = Operation();
-  }
-  if (!told)
-    return nb::none();
-  take_missing(state, result);
-  return nb::cast(std::move(result));
 }
 
 // As an operation of its own: (op, result).
@@ -148,12 +131,48 @@ template <Half half> void bind_half(nb::class_<Rank> &rank, const char *name, co
   rank.def(
       name,
       [](const Rank &self, uint64_t op, COMBINE_PARAMETERS) {
-        return combine(self, half, op, COMBINE_GIVEN, want_result);
+        return combine_of(*self.state, half, op, COMBINE_GIVEN, want_result);
       },
       nb::arg("op"), COMBINE_NAMES, nb::sig(signature));
 }
 
 } // namespace
+
+nb::object combine_of(RankState &state, Half half, uint64_t op, const Combined &given, bool want_result) {
+  state.check_alone();
+  Operation &operation = must_find_received(state, op);
+  Summing sum;
+  take_summing(sum, state, operation, given);
+  Result result;
+  Failure failure;
+  give_room(state, result);
+  weft_ep_result *told = want_result && half != SEND ? &result.c : nullptr;
+  int rc = operate(
+      state, failure,
+      [&](int times) {
+        if (times > 0 && state.cuda)
+          return weft_ep_await(state.ep, op, nullptr, told, WEFT_WAIT_FOREVER);
+        return half == SEND   ? weft_ep_combine_send(state.ep, op, &sum.args)
+               : half == RECV ? weft_ep_combine_recv(state.ep, op, &sum.args, told)
+                              : weft_ep_combine(state.ep, op, &sum.args, told);
+      },
+      [&] {
+        for (Buffer &buffer : sum.kept)
+          state.interrupted.push_back(std::move(buffer));
+      });
+  if (rc < 0)
+    raise_failure(failure);
+  if (state.cuda || half == SEND) {
+    for (Buffer &buffer : sum.kept)
+      operation.kept.push_back(std::move(buffer));
+  } else if (!(given.flags & WEFT_EP_COMBINE_KEEP)) {
+    operation = Operation();
+  }
+  if (!told)
+    return nb::none();
+  take_missing(state, result);
+  return nb::cast(std::move(result));
+}
 
 void bind_combine(nb::class_<Rank> &rank) {
   bind_half<BOTH>(rank, "combine", "def combine(self, op: int, " COMBINE_ARGUMENTS ") -> Result | None");

@@ -13,12 +13,6 @@ struct Sending {
   Operation operation;
 };
 
-struct Dispatched { // what Python gives
-  nb::object x, topk_idx, topk_weights, scales, route, stream, num_tokens_at;
-  int dtype;
-  uint32_t processors, flags;
-};
-
 void take_topk(Sending &send, RankState &state, nb::handle source) {
   Buffer array = Buffer::of(source, "topk_idx");
   if (array.dims() != 2 || !array.contiguous() || (array.item() != 8 && array.item() != 4) ||
@@ -39,7 +33,7 @@ void take_topk(Sending &send, RankState &state, nb::handle source) {
 }
 
 // x: [tokens][hidden]; OPAQUE: [tokens][any], whose rows are bytes.
-void take_rows(Sending &send, RankState &state, nb::handle source, bool has_scales) {
+void take_rows(Sending &send, RankState &state, nb::handle source, bool has_scales, bool exact) {
   Buffer array = Buffer::of(source, "x");
   int dtype = send.operation.dtype;
   bool opaque = dtype == WEFT_EP_OPAQUE;
@@ -50,7 +44,7 @@ void take_rows(Sending &send, RankState &state, nb::handle source, bool has_scal
     check_array(array, {"x", item, false, 0, false}, state.cuda);
   else if (state.cuda ? !array.on_gpu() : !array.on_host())
     throw nb::type_error("x: it is not in the rank's memory");
-  if (array.shape(0) < (int64_t)send.operation.tokens)
+  if (array.shape(0) < (int64_t)send.operation.tokens || (exact && array.shape(0) > (int64_t)send.operation.tokens))
     raise_code(WEFT_ERR_INVALID,
                "x has " + std::to_string(array.shape(0)) + " rows, topk_idx " + std::to_string(send.operation.tokens));
   if (!opaque && array.shape(1) != (int64_t)state.hidden)
@@ -97,11 +91,12 @@ void take_scales(Sending &send, RankState &state, nb::handle source) {
 // A dispatch by a route has the tokens and the top-k of the one that filled it.
 void take_route(Sending &send, const Dispatched &given) {
   Operation &operation = send.operation;
-  operation.route = route_of(given.route);
+  if (!given_none(given.route))
+    operation.route = route_of(given.route);
   if (operation.route)
     send.args.route = operation.route->route;
-  operation.fills = operation.route && !given.topk_idx.is_none();
-  if (!given.topk_idx.is_none())
+  operation.fills = operation.route && !given_none(given.topk_idx);
+  if (!given_none(given.topk_idx))
     return;
   if (!operation.route)
     throw nb::type_error("topk_idx: None is for a dispatch that goes by a route");
@@ -113,7 +108,7 @@ void take_route(Sending &send, const Dispatched &given) {
 
 void take_sending(Sending &send, RankState &state, const Dispatched &given) {
   Operation &operation = send.operation;
-  bool has_scales = !given.scales.is_none();
+  bool has_scales = !given_none(given.scales);
   send.kept.reserve(5);
   operation.dtype = given.dtype ? given.dtype : state.dtype;
   operation.row_bytes = row_bytes_of(operation.dtype, state.hidden);
@@ -121,16 +116,16 @@ void take_sending(Sending &send, RankState &state, const Dispatched &given) {
   send.args.dtype = (weft_ep_dtype)given.dtype;
   send.args.x_dtype = (weft_ep_dtype)(has_scales || operation.dtype == WEFT_EP_OPAQUE ? operation.dtype : WEFT_EP_BF16);
   take_route(send, given);
-  if (!given.topk_idx.is_none())
+  if (!given_none(given.topk_idx))
     take_topk(send, state, given.topk_idx);
-  take_rows(send, state, given.x, has_scales);
+  take_rows(send, state, given.x, has_scales, given.exact);
   if (has_scales)
     take_scales(send, state, given.scales);
-  if (!given.topk_weights.is_none())
+  if (!given_none(given.topk_weights))
     send.args.topk_weights = (const float *)take_array(
         given.topk_weights, {"topk_weights", 4, true, (uint64_t)operation.tokens * operation.topk, false}, state.cuda,
         send.kept);
-  if (!given.num_tokens_at.is_none())
+  if (!given_none(given.num_tokens_at))
     send.args.num_tokens_at =
         (const uint32_t *)take_array(given.num_tokens_at, {"num_tokens_at", 4, false, 1, false}, state.cuda, send.kept);
   send.args.stream = stream_of(given.stream);
@@ -163,7 +158,7 @@ void begin(RankState &state, Sending &send, uint64_t op, bool keep) {
 
 void note_received(RankState &state, Operation &operation, const Receive &into, nb::handle object) {
   operation.received = true;
-  operation.rows = into.rows;
+  operation.rows = into.rows, operation.layout = into.args.layout;
   note_route_received(operation);
   if (!state.cuda)
     operation.route.reset(); // the library has copied what the combine needs
@@ -171,8 +166,22 @@ void note_received(RankState &state, Operation &operation, const Receive &into, 
     operation.receive = nb::borrow(object);
 }
 
-nb::object dispatch(const Rank &self, nb::object into, const Dispatched &given, bool want_info) {
-  RankState &state = *self.state;
+#define DISPATCH_PARAMETERS                                                                                            \
+  nb::object x, nb::object topk_idx, nb::object topk_weights, nb::object scales, nb::object route, int dtype,          \
+      nb::object stream, nb::object num_tokens_at, uint32_t processors, uint32_t flags
+#define DISPATCH_GIVEN                                                                                                 \
+  { x, topk_idx, topk_weights, scales, route, stream, num_tokens_at, dtype, processors, flags }
+#define DISPATCH_NAMES                                                                                                 \
+  nb::arg("x"), nb::arg("topk_idx").none(), nb::arg("topk_weights").none(), nb::arg("scales").none(),                  \
+      nb::arg("route").none(), nb::arg("dtype"), nb::arg("stream").none(), nb::arg("num_tokens_at").none(),            \
+      nb::arg("processors"), nb::arg("flags")
+#define DISPATCH_ARGUMENTS                                                                                             \
+  "x: object, topk_idx: object, topk_weights: object, scales: object, route: Route | None, dtype: int, stream: "       \
+  "object, num_tokens_at: object, processors: int, flags: int"
+
+} // namespace
+
+nb::object dispatch_into(RankState &state, nb::object into, const Dispatched &given, bool want_info) {
   state.check_alone();
   Receive &receive = nb::cast<Receive &>(into);
   Sending send;
@@ -212,8 +221,7 @@ nb::object dispatch(const Rank &self, nb::object into, const Dispatched &given, 
   return nb::make_tuple(op, std::move(info));
 }
 
-uint64_t dispatch_send(const Rank &self, const Dispatched &given) {
-  RankState &state = *self.state;
+uint64_t dispatch_send_of(RankState &state, const Dispatched &given) {
   state.check_alone();
   Sending send;
   take_sending(send, state, given);
@@ -231,8 +239,7 @@ uint64_t dispatch_send(const Rank &self, const Dispatched &given) {
   return op;
 }
 
-nb::object dispatch_recv(const Rank &self, uint64_t op, nb::object into, nb::object stream, bool want_info) {
-  RankState &state = *self.state;
+nb::object dispatch_recv_into(RankState &state, uint64_t op, nb::object into, nb::handle stream, bool want_info) {
   state.check_alone();
   Receive &receive = nb::cast<Receive &>(into);
   Operation &operation = must_find(state, op);
@@ -262,34 +269,24 @@ nb::object dispatch_recv(const Rank &self, uint64_t op, nb::object into, nb::obj
   return nb::cast(std::move(info));
 }
 
-#define DISPATCH_PARAMETERS                                                                                            \
-  nb::object x, nb::object topk_idx, nb::object topk_weights, nb::object scales, nb::object route, int dtype,          \
-      nb::object stream, nb::object num_tokens_at, uint32_t processors, uint32_t flags
-#define DISPATCH_GIVEN                                                                                                 \
-  { x, topk_idx, topk_weights, scales, route, stream, num_tokens_at, dtype, processors, flags }
-#define DISPATCH_NAMES                                                                                                 \
-  nb::arg("x"), nb::arg("topk_idx").none(), nb::arg("topk_weights").none(), nb::arg("scales").none(),                  \
-      nb::arg("route").none(), nb::arg("dtype"), nb::arg("stream").none(), nb::arg("num_tokens_at").none(),            \
-      nb::arg("processors"), nb::arg("flags")
-#define DISPATCH_ARGUMENTS                                                                                             \
-  "x: object, topk_idx: object, topk_weights: object, scales: object, route: Route | None, dtype: int, stream: "       \
-  "object, num_tokens_at: object, processors: int, flags: int"
-
-} // namespace
-
 void bind_dispatch(nb::class_<Rank> &rank) {
   rank.def(
           "dispatch",
           [](const Rank &self, nb::object into, DISPATCH_PARAMETERS, bool want_info) {
-            return dispatch(self, into, DISPATCH_GIVEN, want_info);
+            return dispatch_into(*self.state, into, DISPATCH_GIVEN, want_info);
           },
           nb::arg("into"), DISPATCH_NAMES, nb::arg("want_info"),
           nb::sig("def dispatch(self, into: Receive, " DISPATCH_ARGUMENTS ", want_info: bool) -> tuple[int, Info | "
                   "None]"))
       .def(
-          "dispatch_send", [](const Rank &self, DISPATCH_PARAMETERS) { return dispatch_send(self, DISPATCH_GIVEN); },
+          "dispatch_send",
+          [](const Rank &self, DISPATCH_PARAMETERS) { return dispatch_send_of(*self.state, DISPATCH_GIVEN); },
           DISPATCH_NAMES, nb::sig("def dispatch_send(self, " DISPATCH_ARGUMENTS ") -> int"))
-      .def("dispatch_recv", &dispatch_recv, nb::arg("op"), nb::arg("into"), nb::arg("stream").none(),
-           nb::arg("want_info"),
-           nb::sig("def dispatch_recv(self, op: int, into: Receive, stream: object, want_info: bool) -> Info | None"));
+      .def(
+          "dispatch_recv",
+          [](const Rank &self, uint64_t op, nb::object into, nb::object stream, bool want_info) {
+            return dispatch_recv_into(*self.state, op, into, stream, want_info);
+          },
+          nb::arg("op"), nb::arg("into"), nb::arg("stream").none(), nb::arg("want_info"),
+          nb::sig("def dispatch_recv(self, op: int, into: Receive, stream: object, want_info: bool) -> Info | None"));
 }

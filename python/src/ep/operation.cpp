@@ -114,6 +114,7 @@ void bind_operations(nb::class_<Rank> &rank, nb::module_ &m) {
   bind_route(m);
   bind_dispatch(rank);
   bind_combine(rank);
+  bind_prepared(rank, m);
   rank.def("combine_rows", &combine_rows, nb::arg("op"), nb::arg("into"), nb::arg("num_rows"),
            nb::sig("def combine_rows(self, op: int, into: object, num_rows: int) -> None"))
       .def("finish", &finish, nb::arg("op"))

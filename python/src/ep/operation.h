@@ -114,5 +114,36 @@ inline Operation &must_find_received(RankState &state, uint64_t op) {
   return operation;
 }
 
+// What Python gives to a dispatch. NULL is None.
+struct Dispatched {
+  nb::object x, topk_idx, topk_weights, scales, route, stream, num_tokens_at;
+  int dtype;
+  uint32_t processors, flags;
+  bool exact = false; // x has as many rows as topk_idx, and no more
+};
+
+// What Python gives to a combine. NULL is None.
+struct Combined {
+  nb::object y, out, topk_weights, row_weights, out_weights, bias, stream;
+  int dtype;
+  uint32_t processors, flags;
+  bool exact = false; // the arrays have the shapes of the operation, and are no larger
+};
+
+inline bool given_none(const nb::object &one) {
+  return !one.is_valid() || one.is_none();
+}
+
+// Both halves of a combine, or one of them.
+enum Half { BOTH, SEND, RECV };
+
+// (number, Info or None); the number; Info or None.
+nb::object dispatch_into(RankState &state, nb::object into, const Dispatched &given, bool want_info);
+uint64_t dispatch_send_of(RankState &state, const Dispatched &given);
+nb::object dispatch_recv_into(RankState &state, uint64_t op, nb::object into, nb::handle stream, bool want_info);
+// The result, or None.
+nb::object combine_of(RankState &state, Half half, uint64_t op, const Combined &given, bool want_result);
+
 void bind_dispatch(nb::class_<Rank> &rank);
 void bind_combine(nb::class_<Rank> &rank);
+void bind_prepared(nb::class_<Rank> &rank, nb::module_ &m);

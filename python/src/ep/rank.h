@@ -19,6 +19,7 @@ struct Operation {
   uint32_t row_bytes = 0, scale_items = 0; // of the rows that travel
   int dtype = 0;
   bool received = false;
+  int layout = 0;                    // of the receive
   uint64_t rows = 0;                 // room of the receive: rows of `y`
   std::vector<Buffer> kept;          // what the library reads after the call has returned
   nb::object receive;                // likewise

@@ -37,14 +37,18 @@ void check_array(const Buffer &array, const Wanted &wanted, bool cuda) {
                                      " elements are fewer than the " + std::to_string(wanted.elements) + " needed");
 }
 
-void *take_array(nb::handle source, const Wanted &wanted, bool cuda, std::vector<Buffer> &kept) {
-  if (source.is_none())
-    return nullptr;
+Buffer array_of(nb::handle source, const Wanted &wanted, bool cuda) {
   Buffer array = Buffer::of(source, wanted.name);
   check_array(array, wanted, cuda);
   if (!array.contiguous())
     raise_code(WEFT_ERR_INVALID, std::string(wanted.name) + ": its elements have to be one after the other");
-  kept.push_back(std::move(array));
+  return array;
+}
+
+void *take_array(nb::handle source, const Wanted &wanted, bool cuda, std::vector<Buffer> &kept) {
+  if (source.is_none())
+    return nullptr;
+  kept.push_back(array_of(source, wanted, cuda));
   return kept.back().data();
 }
 
@@ -52,6 +56,18 @@ namespace {
 
 nb::object entry(nb::dict &given, const char *name) {
   return given.contains(name) ? nb::object(nb::borrow(given[name])) : nb::none();
+}
+
+// Keeps an array, whose address goes to `address` of the arguments.
+void keep(Receive &self, const char *name, nb::handle source, Buffer array, void **address) {
+  *address = array.data();
+  self.arrays.push_back({name, nb::borrow(source), std::move(array), address});
+}
+
+void take(Receive &self, nb::handle source, const Wanted &wanted, void **address) {
+  *address = nullptr;
+  if (!source.is_none())
+    keep(self, wanted.name, source, array_of(source, wanted, self.cuda), address);
 }
 
 // Scales may have strides: shape [E][rows][n] or [rows][n].
@@ -74,50 +90,70 @@ void take_scales(Receive &self, nb::handle source) {
   } else if (!array.contiguous()) {
     raise_code(WEFT_ERR_INVALID, "scales: an array with strides has the shape [E][rows][n] or [rows][n]");
   }
-  self.args.scales = array.data();
-  self.kept.push_back(std::move(array));
+  keep(self, "scales", source, std::move(array), &self.args.scales);
 }
 
 // local_expert, weights and slot: [rows][K], for a K that a dispatch says.
-void *take_by_topk(Receive &self, nb::dict &given, const char *name, bool real) {
+void take_by_topk(Receive &self, nb::dict &given, const char *name, bool real, void **address) {
   nb::object source = entry(given, name);
+  take(self, source, {name, 4, real, 0, true}, address);
   if (source.is_none())
-    return nullptr;
-  void *data = take_array(source, {name, 4, real, 0, true}, self.cuda, self.kept);
-  uint64_t topk = self.rows ? self.kept.back().bytes() / 4 / self.rows : 0;
+    return;
+  uint64_t topk = self.rows ? self.arrays.back().buffer.bytes() / 4 / self.rows : 0;
   if (topk < self.max_topk)
     self.max_topk = (uint32_t)topk;
-  return data;
+}
+
+// What a call may replace.
+void take_counters(Receive &self, nb::handle expert_total, nb::handle wait_ns) {
+  take(self, expert_total, {"expert_total", 4, false, self.experts, true}, (void **)&self.args.expert_total);
+  take(self, wait_ns, {"wait_ns", 8, false, self.capacity, true}, (void **)&self.args.wait_ns);
 }
 
 void take_arrays(Receive &self, nb::dict &given) {
   weft_ep_recv_args &args = self.args;
-  bool per_expert = args.layout == WEFT_EP_PER_EXPERT, major = args.layout == WEFT_EP_RANK_MAJOR;
-  auto take = [&](const char *name, uint32_t item, bool real, uint64_t elements) {
-    return take_array(entry(given, name), {name, item, real, elements, true}, self.cuda, self.kept);
+  bool major = args.layout == WEFT_EP_RANK_MAJOR;
+  auto take_one = [&](const char *name, uint32_t item, uint64_t elements, void *address) {
+    take(self, entry(given, name), {name, item, false, elements, true}, (void **)address);
   };
   uint64_t bytes = self.rows * self.row_bytes;
   uint32_t item = self.dtype == WEFT_EP_BF16 ? 2 : 1;
-  args.x = take("x", item, false, bytes / item);
+  take_one("x", item, bytes / item, &args.x);
   nb::object scales = entry(given, "scales");
   if (!scales.is_none())
     take_scales(self, scales);
-  args.counts = (int32_t *)take("counts", 4, false, self.experts);
-  args.src_rank = (int32_t *)take("src_rank", 4, false, self.rows);
-  args.src_token = (int32_t *)take("src_token", 4, false, self.rows);
-  args.range = (int64_t *)take("range", 8, false, major ? self.capacity : (uint64_t)self.experts * self.capacity);
-  args.rows_at = (const void **)take("rows_at", 8, false, self.rows);
-  args.expert_total = (int32_t *)take("expert_total", 4, false, self.experts);
-  args.wait_ns = (int64_t *)take("wait_ns", 8, false, self.capacity);
-  args.expert_end = (int32_t *)take("expert_end", 4, false, self.experts);
-  args.lost = (uint64_t *)take("lost", 8, false, (self.capacity + 63) / 64);
-  args.told = (weft_ep_told *)take("told", 8, false, (sizeof(weft_ep_told) + 7) / 8);
+  take_one("counts", 4, self.experts, &args.counts);
+  take_one("src_rank", 4, self.rows, &args.src_rank);
+  take_one("src_token", 4, self.rows, &args.src_token);
+  take_one("range", 8, major ? self.capacity : (uint64_t)self.experts * self.capacity, &args.range);
+  take_one("rows_at", 8, self.rows, &args.rows_at);
+  take_one("expert_end", 4, self.experts, &args.expert_end);
+  take_one("lost", 8, (self.capacity + 63) / 64, &args.lost);
+  take_one("told", 8, (sizeof(weft_ep_told) + 7) / 8, &args.told);
   args.told_size = args.told ? sizeof(weft_ep_told) : 0;
-  args.local_expert = (int32_t *)take_by_topk(self, given, "local_expert", false);
-  args.weights = (float *)take_by_topk(self, given, "weights", true);
-  args.slot = (int32_t *)take_by_topk(self, given, "slot", false);
+  take_by_topk(self, given, "local_expert", false, (void **)&args.local_expert);
+  take_by_topk(self, given, "weights", true, (void **)&args.weights);
+  take_by_topk(self, given, "slot", false, (void **)&args.slot);
   self.in_place = args.rows_at && !args.x;
-  (void)per_expert;
+  self.fixed = self.arrays.size();
+  take_counters(self, entry(given, "expert_total"), entry(given, "wait_ns"));
+}
+
+// Looks at the arrays again; whether one has moved.
+bool renew(Receive &self, nb::object expert_total, nb::object wait_ns) {
+  bool moved = false;
+  for (size_t i = 0; i < self.fixed; i++) {
+    ReceiveArray &array = self.arrays[i];
+    if (!array.buffer.look_again(array.source, array.name, moved))
+      raise_code(WEFT_ERR_INVALID, std::string(array.name) + ": its shape, strides, type or device are not those that "
+                                                             "the receive was made with: make another one");
+    *array.address = array.buffer.data();
+  }
+  if (self.arrays.size() == self.fixed && expert_total.is_none() && wait_ns.is_none())
+    return moved;
+  self.arrays.erase(self.arrays.begin() + (std::ptrdiff_t)self.fixed, self.arrays.end());
+  take_counters(self, expert_total, wait_ns);
+  return moved;
 }
 
 Receive *make_receive(const Rank &rank, int layout, uint32_t rows, int dtype, uint32_t row_bytes, uint32_t scale_bytes,
@@ -157,7 +193,9 @@ void bind_receive(nb::module_ &m) {
             return nb::make_tuple(told->op, told->epoch, told->mark, told->num_ranks, told->num_rows, told->rows_needed,
                                   told->num_lost, told->written);
           },
-          nb::sig("def told(self) -> tuple[int, ...] | None"));
+          nb::sig("def told(self) -> tuple[int, ...] | None"))
+      .def("renew", &renew, nb::arg("expert_total").none(), nb::arg("wait_ns").none(),
+           nb::sig("def renew(self, expert_total: object, wait_ns: object) -> bool"));
   m.def("receive", &make_receive, nb::arg("rank"), nb::arg("layout"), nb::arg("rows"), nb::arg("dtype"),
         nb::arg("row_bytes"), nb::arg("scale_bytes"), nb::arg("alignment"), nb::arg("flags"), nb::arg("arrays"),
         nb::rv_policy::take_ownership,

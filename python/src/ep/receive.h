@@ -5,11 +5,20 @@
 
 #include "ep/rank.h"
 
+// One array of a receive.
+struct ReceiveArray {
+  const char *name;
+  nb::object source; // as Python gave it
+  Buffer buffer;     // where it lay when it was looked at last
+  void **address;    // in the arguments of the receive
+};
+
 struct Receive {
   Receive() = default;
   Receive(const Receive &) = delete;
   weft_ep_recv_args args = WEFT_EP_RECV_ARGS_INIT;
-  std::vector<Buffer> kept;
+  std::vector<ReceiveArray> arrays; // the first `fixed` stay; then expert_total and wait_ns, which a call may replace
+  size_t fixed = 0;
   int dtype = 0;
   bool cuda = false, in_place = false;
   uint32_t row_bytes = 0, scale_items = 0; // of the rows that it has room for
@@ -31,6 +40,8 @@ struct Wanted {
   bool written;
 };
 
-// Looks at `source` and keeps it in `kept`; its address. Raises TypeError or InvalidError.
+// Looks at `source`, whose elements lie one after the other. Raises TypeError or InvalidError.
+Buffer array_of(nb::handle source, const Wanted &wanted, bool cuda);
+// The same, kept in `kept`; its address, NULL for None.
 void *take_array(nb::handle source, const Wanted &wanted, bool cuda, std::vector<Buffer> &kept);
 void check_array(const Buffer &array, const Wanted &wanted, bool cuda);

@@ -23,7 +23,7 @@ One thread at a time uses a rank (`weft.errors.BusyError` else); `Rank.next_even
 from __future__ import annotations
 
 from .. import _weft
-from .._weft import Info, Result
+from .._weft import Info, Prepared, Result
 from ._operation import Operation
 from ._rank import Rank
 from ._receive import Receive
@@ -47,8 +47,8 @@ from ._values import (
 )
 
 __all__ = ["BLOCK", "Array", "CombineDType", "DType", "Event", "EventKind", "Info", "Layout", "Limits", "Memory",
-           "Mode", "Operation", "PeerStats", "Rank", "RankState", "Receive", "Result", "Route", "RouteArrays",
-           "RouteInfo", "Stats", "Told", "View", "limits"]
+           "Mode", "Operation", "PeerStats", "Prepared", "Rank", "RankState", "Receive", "Result", "Route",
+           "RouteArrays", "RouteInfo", "Stats", "Told", "View", "limits"]
 
 
 def limits() -> Limits:

@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import _asyncio, _weft
 from .._common import RANKS, milliseconds, note_open, option_ms
-from .._weft import Info, Result
+from .._weft import Info, Prepared, Result
 from ..store import Store
 from ._operation import Operation
 from ._receive import Receive, make_arrays
@@ -250,6 +250,22 @@ class Rank:
         return self._handle.combine(op, y, out, topk_weights, row_weights, out_weights, bias,
                                     dtype if dtype.__class__ is CombineDType else CombineDType.of(dtype), stream,
                                     processors, flags, self._host if result is None else result)
+
+    def prepare(self, *, dtype: DType | str = DType.GROUP, combine_dtype: CombineDType | str = CombineDType.GROUP,
+                processors: int = 0, recycle: bool = False, renormalize: bool = False, info: bool | None = None,
+                result: bool | None = None) -> Prepared:
+        """A `dispatch` and a `combine` whose options are said once, for programs that call them over and over: each is
+        one call of C, without a frame of Python. Arguments, results and errors are those of the calls of the same name.
+
+        ``dispatch(x, topk_idx, into, stream=None)`` answers (number of the operation, `Info` or None), and
+        ``combine(op, y, out, topk_weights=None, stream=None, keep=False)`` a `Result` or None; their halves are
+        ``dispatch_send(x, topk_idx, stream=None)``, ``dispatch_recv(op, into, stream=None)``, ``combine_send`` and
+        ``combine_recv``. Shapes are exact: x [T][H]; topk_idx [T][K]; y [E][rows][H], or [rows][H]; out [T][H];
+        topk_weights [T][K].
+        """
+        return self._handle.prepare(DType.of(dtype), CombineDType.of(combine_dtype), processors, int(recycle),
+                                    int(renormalize), self._host if info is None else info,
+                                    self._host if result is None else result)
 
     def combine_send(self, op: int, y: Array = None, out: Array = None, *, topk_weights: Array = None,
                      row_weights: Array = None, out_weights: Array = None, bias: Sequence[Array] | None = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import pickle
 import signal
@@ -138,6 +139,42 @@ def two_handles(rank: int, ranks: int, store: Any) -> None:
     combine(1, dispatch(1, False))
     engine = next(iter(buffer._engines.values()))
     assert [operation.ended for operation in engine.open] == [True, True]  # what was not combined has no echo
+    finish(buffer)
+
+
+def results(rank: int, ranks: int, store: Any) -> None:
+    """Results that a program keeps, in whichever form, stay as they are while it goes on; those that it has dropped
+    cost no new tensors."""
+    buffer, _ = begin(rank, ranks, store)
+    forms: list[Any] = [lambda tensor: tensor, lambda tensor: tensor.view(-1), lambda tensor: tensor.detach()[:1],
+                        lambda tensor: torch.from_dlpack(tensor), lambda tensor: [tensor.unsqueeze(0)]]
+    kept: list[Any] = []
+    for number in range(4 * len(forms)):
+        inputs, hooked = inputs_of(ranks, seed=number), number % 2 == 1
+        x, topk_idx, weights = inputs[rank]
+        recv_x, counts, handle, _, hook = buffer.low_latency_dispatch(x, topk_idx, T, E * ranks, use_fp8=False,
+                                                                      return_recv_hook=hooked)
+        if hook is not None:
+            hook()
+        check_received(inputs, rank, recv_x, counts, handle, E)
+        out, _, _ = buffer.low_latency_combine(outputs(recv_x, counts, rank, E), topk_idx, weights, handle)
+        check_sums(out, sums(x, topk_idx, weights, E), 0.01)
+        if number % 4 == 0:
+            form = forms[number // 4]
+            kept += [(have, copy.deepcopy(have)) for have in map(form, (recv_x, counts, handle[0], handle[1]))]
+        del recv_x, counts, handle, hook
+    for have, copied in kept:  # as bytes: what no row was written to may be no number
+        one, other = (each[0] if isinstance(each, list) else each for each in (have, copied))
+        assert torch.equal(one.view(torch.uint8), other.view(torch.uint8))
+    del one, other, have, copied, form
+    (sets,) = next(iter(buffer._engines.values())).sets.values()
+    made = sets.made
+    kept.clear()
+    x, topk_idx, weights = inputs_of(ranks)[rank]
+    for _ in range(10):
+        recv_x, _, handle, _, _ = buffer.low_latency_dispatch(x, topk_idx, T, E * ranks, use_fp8=False)
+        buffer.low_latency_combine(recv_x, topk_idx, weights, handle)
+    assert sets.made <= made + 2, "tensors are made although nobody has those that there are"
     finish(buffer)
 
 

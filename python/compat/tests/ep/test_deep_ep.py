@@ -10,8 +10,8 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 from ep_world import World, run  # noqa: E402
 
 
-@pytest.mark.parametrize(("what", "ranks"), [("values", 3), ("two_handles", 3), ("casts", 2), ("few_tokens", 2),
-                                             ("mistakes", 2), ("communicator", 2)])
+@pytest.mark.parametrize(("what", "ranks"), [("values", 3), ("two_handles", 3), ("results", 2), ("casts", 2),
+                                             ("few_tokens", 2), ("mistakes", 2), ("communicator", 2)])
 def test_ranks(what: str, ranks: int, device: str) -> None:
     run("ep_deep_ranks", what, ranks, device=device)
 

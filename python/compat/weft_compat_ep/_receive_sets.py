@@ -1,0 +1,213 @@
+"""The tensors that low-latency dispatches are received into. They are used again as soon as nobody has them any more,
+which saves most of what making and checking them costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from sys import getrefcount
+from typing import Any, NamedTuple
+from weakref import getweakrefcount
+
+import torch
+import weft
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from ._arguments import Sizes, scales_of_row
+
+KINDS = {kind.name.lower(): kind for kind in weft.ep.DType}
+"""types of rows by their names"""
+MOST_SETS = 3
+"""that are kept: a caller has the results of two operations at most, and a rank keeps what was combined for two more"""
+FORGET_AFTER = 100
+"""dispatches in a row for which one set was enough, others are given up"""
+ALIGNMENT = 256
+"""of the tensors that share memory, in bytes"""
+
+in_inference_mode = torch.is_inference_mode_enabled
+use_count: Any = getattr(torch._C, "_storage_Use_Count", None)
+
+
+def references(objects: Iterable[object]) -> int:
+    """References to the first of some objects that only their tuple has, as `ReceiveSet.is_idle` counts them."""
+    for one in objects:
+        return getrefcount(one)
+    raise ValueError("no object")
+
+
+REFERENCES = references((object(),)) + 3
+"""to each tensor of a set that nobody else has: those of its tuple, and three of its `Receive`"""
+
+
+def storage_count() -> int:
+    """What torch counts for memory that one tensor has: 1, or 2 where the object of Python stays and counts as well.
+    0: it is no torch of which this module knows how to ask."""
+    tensor = torch.empty(1)
+    if use_count is None or not hasattr(tensor, "_use_count") or tensor._use_count() != 1:
+        return 0
+    if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):  # else a Receive keeps a tensor by a capsule of its own
+        return 0
+    weak = StorageWeakRef(tensor.untyped_storage())
+    before = use_count(weak.cdata)
+    alias = tensor.detach()
+    counted = before in (1, 2) and use_count(weak.cdata) == before + 1
+    del alias
+    return int(before) if counted and use_count(weak.cdata) == before else 0
+
+
+STORAGE_COUNT = storage_count()
+_tensor = torch.empty(1)
+STORAGE_REFERENCES = getrefcount(_tensor.untyped_storage())
+"""to the object of Python for the memory of a tensor, when no name has it"""
+del _tensor
+
+
+def shows_memory(dtype: torch.dtype) -> bool:
+    """Whether torch shows others the memory of tensors of that type: older ones do not where it is fp8."""
+    try:
+        weft.Buffer(torch.empty(1, dtype=dtype))
+    except (TypeError, BufferError, RuntimeError):
+        return False
+    return True
+
+
+class Part(NamedTuple):
+    """A tensor within the memory that the small tensors of a set share."""
+
+    name: str
+    dtype: torch.dtype
+    begin: int
+    """in elements"""
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+class Form:
+    """How the tensors of one kind of rows are made, for operations of given sizes."""
+
+    def __init__(self, sizes: Sizes, kind: str, device: torch.device) -> None:
+        self.dtype = KINDS[kind]
+        self.device = device
+        self.rows = sizes.capacity * sizes.max_tokens
+        experts, rows = sizes.experts_per_rank, self.rows
+        x_type = torch.bfloat16 if kind == "bf16" else torch.float8_e4m3fn
+        # torch.empty_like() takes half of the time of torch.empty(); this one has memory for one value alone.
+        self.x = torch.empty(1, dtype=x_type, device=device).expand((experts, rows, sizes.hidden))
+        self.shown = shows_memory(x_type)
+        self.bytes = 0
+        self.parts: list[Part] = []
+        self._add("counts", torch.int32, (experts,), (1,))
+        self._add("src_token", torch.int32, (experts, rows), (rows, 1))
+        self._add("range", torch.int64, (experts, sizes.capacity), (sizes.capacity, 1))
+        if kind != "bf16":
+            words = scales_of_row(kind, sizes.hidden)
+            # Column by column, as matrix products of fp8 read them: element [e][row][block] at [e][block][row].
+            self._add("scales", torch.int32 if kind == "fp8_ue8m0" else torch.float32, (experts, rows, words),
+                      (words * rows, 1, rows))
+
+    def _add(self, name: str, dtype: torch.dtype, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
+        self.parts.append(Part(name, dtype, self.bytes // dtype.itemsize, shape, strides))
+        taken = math.prod(shape) * dtype.itemsize
+        self.bytes += -(-taken // ALIGNMENT) * ALIGNMENT
+
+
+class ReceiveSet:
+    """The tensors of one dispatch, and the `Receive` made of them."""
+
+    def __init__(self, rank: weft.ep.Rank, form: Form, expert_total: Any, wait_ns: Any) -> None:
+        x = torch.empty_like(form.x)
+        rows = x if form.shown else x.view(torch.uint8)
+        memory = torch.empty(form.bytes, dtype=torch.uint8, device=form.device).untyped_storage()
+        # Not views of one tensor: for autograd each stands for itself.
+        small = {part.name: torch.empty(0, dtype=part.dtype, device=form.device).set_(
+            memory, part.begin, part.shape, part.strides) for part in form.parts}
+        self.into = rank.receive(form.rows, dtype=form.dtype, expert_total=expert_total, wait_ns=wait_ns, x=rows,
+                                 **small)
+        self.tensors = (x, *small.values())
+        """what is received: x, counts, src_token, range, and with fp8 the scales"""
+        # Where the Receive has another tensor: as many references as it has to the others, and what it cannot check.
+        self.more_of_x = None if form.shown else (x, x, x)
+        self.form_of_x = x.shape, x.stride()
+        self.on_gpu = x.is_cuda
+        self.inference = in_inference_mode()
+        self.sizes = x.untyped_storage().nbytes(), form.bytes
+        self.weak = StorageWeakRef(x.untyped_storage()), StorageWeakRef(memory)
+        self.memory_of_x, self.memory_of_others = (one.cdata for one in self.weak)
+        self.users_of_x = STORAGE_COUNT + (0 if form.shown else 1)
+        self.users_of_others = STORAGE_COUNT + len(small) - 1
+
+    def is_idle(self) -> bool:
+        """Whether nothing but this set has its tensors: no name, no view or other tensor of the same memory, no
+        derivative, no array of another library; and whether they are as they were made."""
+        tensors = self.tensors
+        for tensor in tensors:
+            if (getrefcount(tensor) != REFERENCES or tensor._use_count() != 1 or getweakrefcount(tensor)
+                    or tensor.__dict__):
+                return False
+        x, counts = tensors[0], tensors[1]
+        return bool(use_count(self.memory_of_x) == self.users_of_x
+                    and use_count(self.memory_of_others) == self.users_of_others
+                    and getrefcount(x.untyped_storage()) == STORAGE_REFERENCES
+                    and getrefcount(counts.untyped_storage()) == STORAGE_REFERENCES
+                    and not (x.requires_grad or tensors[-1].requires_grad)
+                    and self.inference is in_inference_mode()
+                    and (self.more_of_x is None or (x.shape, x.stride()) == self.form_of_x))
+
+    def renew(self, expert_total: Any, wait_ns: Any) -> bool:
+        """Readies an idle set for another dispatch; whether that can be done.
+
+        On a GPU its memory goes back to torch's allocator and is taken from there again, as that of new tensors would
+        be: the allocator alone knows which streams still use it, which stream takes it, and whether in a graph. On the
+        host it stays; a tensor whose memory has moved may be shared with another process."""
+        try:
+            if self.on_gpu:
+                for tensor, size in zip(self.tensors, self.sizes):
+                    memory = tensor.untyped_storage()
+                    memory.resize_(0)
+                    memory.resize_(size)
+            moved = self.into.renew(expert_total=expert_total, wait_ns=wait_ns)
+        except (RuntimeError, weft.errors.InvalidError):
+            # Memory that keeps its size, none left, another shape, or a wrong total: making new tensors will tell.
+            return False
+        return self.on_gpu or not moved
+
+
+class ReceiveSets:
+    """The sets of one kind of rows of one rank."""
+
+    def __init__(self, rank: weft.ep.Rank, sizes: Sizes, kind: str, device: torch.device) -> None:
+        self.rank = rank
+        self.form = Form(sizes, kind, device)
+        self.calls = rank.prepare(dtype=self.form.dtype, recycle=True)
+        self.dispatch = self.calls.dispatch
+        self.sets: list[ReceiveSet] = []
+        """the one that was used last comes first"""
+        self.enough = 0
+        """dispatches in a row for which that one was idle"""
+        self.made = 0
+        """how many sets were made so far"""
+
+    def take(self, expert_total: Any = None, wait_ns: Any = None) -> ReceiveSet:
+        """Tensors that nobody has, and their Receive."""
+        sets = self.sets
+        for one in sets:
+            if one.is_idle():
+                if one is sets[0]:
+                    self.enough += 1
+                    if self.enough == FORGET_AFTER:
+                        del sets[1:]
+                else:
+                    self.enough = 0
+                    sets.remove(one)
+                    sets.insert(0, one)
+                if one.renew(expert_total, wait_ns):
+                    return one
+                del sets[0]
+                break
+        made = ReceiveSet(self.rank, self.form, expert_total, wait_ns)
+        self.made += 1
+        self.enough = 0
+        if STORAGE_COUNT:
+            sets.insert(0, made)
+            del sets[MOST_SETS:]
+        return made
