@@ -2,7 +2,7 @@
 #ifndef CUDA_THROUGHPUT_CHANNEL_CUH
 #define CUDA_THROUGHPUT_CHANNEL_CUH
 
-#include "cuda/throughput/mover.cuh"
+#include "cuda/throughput/job.cuh"
 
 // Of one warp, or of those that share a channel. In shared memory.
 struct channel_memory {
@@ -10,7 +10,7 @@ struct channel_memory {
   uint32_t sent[DEVICE_SEATS];                        // rows of this operation and channel, by seat: written or read
   uint32_t room[DEVICE_SEATS];                        // up to which number there is room, or a row
   uint32_t written[DEVICE_SEATS], told[DEVICE_SEATS]; // rows whose stores have been issued, and that were told
-  uint64_t arrived;                                   // barrier of the warp's stage (stage.cuh)
+  uint64_t arrived[2];                                // barriers of the warp's stage (stage.cuh)
   // For the block's teller (teller.cuh), to whom rows are written when they have arrived.
   uint64_t closing;       // seats to which nothing more is written
   uint32_t index;         // of the channel

@@ -12,9 +12,10 @@
 // this position has been read. At the begin of its kernel a reader gives credit for all operations before, whether it
 // read them or not; a position that it was sent and has not read is behind it then.
 //
-// **No circle of waits.** Each crew of warps serves its channels in ascending order, at both ends. So the lowest
-// channel that is not finished anywhere has all its ends at work. Rows: whoever reads serves all writers at once, and
-// waits for nothing else. Answers: whoever writes serves all readers at once; whoever reads takes token after token.
+// **No circle of waits.** Each warp, or crew of warps, serves its channels in ascending order, at both ends. So the
+// lowest channel that is not finished anywhere has all its ends at work. Rows: whoever reads serves all writers at
+// once, and waits for nothing else. Answers: whoever writes serves all readers at once; whoever reads takes token after
+// token.
 //
 // Window: head | rings of rows [CUDA_CHANNELS] | rings of answers [CUDA_CHANNELS]
 #ifndef CUDA_THROUGHPUT_FLOW_H

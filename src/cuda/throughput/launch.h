@@ -17,11 +17,13 @@ int cuda_launch_plan(const struct cuda_plan_args *args, uint32_t blocks, bool ea
 int cuda_launch_rows(const struct cuda_rows_args *args, uint32_t blocks, bool early, cudaStream_t stream);
 // Moves the answers of a combine, and adds them.
 int cuda_launch_answers(const struct cuda_answers_args *args, uint32_t blocks, bool early, cudaStream_t stream);
+int cuda_launch_by_rank(const struct cuda_answers_args *args, uint32_t blocks, bool early, cudaStream_t stream); // some
 // Loads these kernels on the current device, as cuda_launch_load does.
 int cuda_load_throughput(bool *early);
 int cuda_load_plan(bool *early); // its parts
 int cuda_load_rows(bool *early);
 int cuda_load_answers(bool *early);
+int cuda_load_by_rank(bool *early);
 
 // Control, by one block; what is told behind the rows; and the end of an operation, behind its answers.
 int cuda_launch_control(const struct cuda_control_args *args, bool early, cudaStream_t stream);

@@ -83,7 +83,7 @@ __global__ __launch_bounds__(ROWS_WARPS *WARP, 1) void rows_kernel(const __grid_
   uint64_t mine = 1ull << kernel.op.self, others = kernel.seats & ~mine;
   uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, half = ROWS_WARPS / 2;
   channel_memory *memories = (channel_memory *)(shared + (size_t)ROWS_WARPS * launch.stage), &memory = memories[warp];
-  stage stage(shared + (size_t)warp * launch.stage, &memory.arrived, launch.stage);
+  stage stage(shared + (size_t)warp * launch.stage, memory.arrived);
   row_pieces given(args.shape.in_bytes, launch.stage), travelling(args.shape.value_bytes, launch.stage);
   begin_telling(memory);
   __syncthreads();
@@ -187,10 +187,13 @@ int cuda_launch_rows(const struct cuda_rows_args *args, uint32_t blocks, bool ea
     a.out_scale_expert_stride = (uint64_t)a.rows * a.out_scale_row_stride;
   a.alignment = a.alignment ? a.alignment : 1;
   launch_args.senders = senders_of(blocks, a.layout == WEFT_EP_RANK_MAJOR);
-  launch_args.stage = rows_stage();
+  // As much as there is room for, up to a row of 7168 bytes.
+  uint32_t each = stages_room(ROWS_WARPS) / ROWS_WARPS / STAGE_UNIT * STAGE_UNIT;
+  launch_args.stage = each < 7168 ? each : 7168;
   void *params[] = {&launch_args};
   const void *kernel = a.shape.casts ? (const void *)rows_kernel<true> : (const void *)rows_kernel<false>;
-  return launch(kernel, params, blocks, ROWS_WARPS * WARP, rows_memory(launch_args.stage), early, stream);
+  return launch(kernel, params, blocks, ROWS_WARPS * WARP, ROWS_WARPS * (launch_args.stage + sizeof(channel_memory)),
+                early, stream);
 }
 
 int cuda_load_rows(bool *early) {

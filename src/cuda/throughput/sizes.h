@@ -29,22 +29,20 @@ static inline flow_role flow_role_of(uint32_t blocks, uint32_t most, float work)
   return best;
 }
 
+// Of crews.
 static inline size_t flow_memory(uint32_t warps) {
   return warps / 2 * sizeof(channel_memory);
 }
 
-// Bytes of the stage of each warp of the rows' kernel: as much as the current device has room for, up to a row of 7168.
-enum { ROWS_STAGE = 7168, ROWS_STATIC = 9 * 1024 }; // what the kernel has of itself, at most
-static inline uint32_t rows_stage(void) {
+// Bytes of shared memory that the current device has for the stages of a block of so many warps, each with its own
+// channel.
+enum { STAGES_STATIC = 9 * 1024 }; // what a kernel has of itself, at most
+static inline uint32_t stages_room(uint32_t warps) {
   int device = 0, limit = 0;
   if (cudaGetDevice(&device) != cudaSuccess ||
       cudaDeviceGetAttribute(&limit, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) != cudaSuccess)
     limit = 96 * 1024; // the least of those for which there is code
-  uint32_t each = ((uint32_t)limit - ROWS_STATIC) / ROWS_WARPS - (uint32_t)sizeof(channel_memory);
-  return each < ROWS_STAGE ? each / STAGE_UNIT * STAGE_UNIT : (uint32_t)ROWS_STAGE;
-}
-static inline size_t rows_memory(uint32_t stage) {
-  return ROWS_WARPS * (stage + sizeof(channel_memory));
+  return (uint32_t)limit - STAGES_STATIC - warps * (uint32_t)sizeof(channel_memory);
 }
 
 #endif

@@ -19,11 +19,10 @@ enum {
 struct stage {
   char *bytes;
   uint64_t *arrived;
-  uint32_t size, phase; // of the stage, a multiple of STAGE_UNIT; of `arrived`
+  uint32_t phase; // of `arrived`
 
   // [warp]
-  __device__ __forceinline__ stage(char *bytes, uint64_t *arrived, uint32_t size)
-      : bytes(bytes), arrived(arrived), size(size), phase(0) {
+  __device__ __forceinline__ stage(char *bytes, uint64_t *arrived) : bytes(bytes), arrived(arrived), phase(0) {
 #if __CUDA_ARCH__ >= 900
     if (threadIdx.x % WARP == 0)
       ptx::init_bulk(arrived);

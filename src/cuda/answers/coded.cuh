@@ -3,11 +3,11 @@
 //
 // Such answers have tails and credits of their own (flow.h). So a rank that combines in the other format does not see
 // them, and is lost after the deadline, as one that is silent.
-#ifndef CUDA_THROUGHPUT_CODED_CUH
-#define CUDA_THROUGHPUT_CODED_CUH
+#ifndef CUDA_ANSWERS_CODED_CUH
+#define CUDA_ANSWERS_CODED_CUH
 
+#include "cuda/answers/mover.cuh"
 #include "cuda/kernels/format.cuh"
-#include "cuda/throughput/mover.cuh"
 
 enum {
   CODED_LINES = 4, // as many as logfmt10_scale_blocks() takes

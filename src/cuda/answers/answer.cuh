@@ -1,6 +1,6 @@
 // The experts' end of a channel of answers: one row for each pair that came, to the ring of its source.
-#ifndef CUDA_THROUGHPUT_ANSWER_CUH
-#define CUDA_THROUGHPUT_ANSWER_CUH
+#ifndef CUDA_ANSWERS_ANSWER_CUH
+#define CUDA_ANSWERS_ANSWER_CUH
 
 #include "cuda/throughput/channel.cuh"
 

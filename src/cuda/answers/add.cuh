@@ -1,11 +1,12 @@
 // The source's end of a channel of answers: adds up those to each token, in the order of ranks.
-#ifndef CUDA_THROUGHPUT_ADD_CUH
-#define CUDA_THROUGHPUT_ADD_CUH
+#ifndef CUDA_ANSWERS_ADD_CUH
+#define CUDA_ANSWERS_ADD_CUH
 
+#include "cuda/answers/coded.cuh"
 #include "cuda/throughput/channel.cuh"
-#include "cuda/throughput/coded.cuh"
 
 struct adder {
+  static constexpr bool WRITES = false; // to a ring
   struct channel channel;
   const cuda_answers_args &args;
   const flow_kernel &kernel;

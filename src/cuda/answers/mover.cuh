@@ -3,36 +3,11 @@
 // A row's work is a *job*: its inputs, and where the result goes. What is known of a job stands in shared memory, so
 // that several warps can share one: each takes every n-th packet. Rows of a dispatch, which are not added, go through
 // shared memory instead (stage.cuh).
-#ifndef CUDA_THROUGHPUT_MOVER_CUH
-#define CUDA_THROUGHPUT_MOVER_CUH
+#ifndef CUDA_ANSWERS_MOVER_CUH
+#define CUDA_ANSWERS_MOVER_CUH
 
 #include "cuda/dispatch/cast.cuh"
-#include "cuda/kernels/packet.cuh"
-#include "cuda/throughput/op.h"
-
-enum {
-  MOVER_LINE = WARP * 16,           // bytes, 16 a lane
-  MOVER_INPUTS = CUDA_MAX_TOPK + 2, // ranks or experts, and biases
-  MOVER_OUTPUTS = CUDA_MAX_TOPK,
-};
-
-// In shared memory.
-struct mover_job {
-  const char *input[MOVER_INPUTS];
-  float weight[MOVER_INPUTS];
-  uint32_t inputs, outputs;
-  float factor;
-  uint32_t factor_at;     // after so many inputs the sum is multiplied by `factor`; 0: never
-  uint32_t source, token; // seat, or 0; the token, or the row's number in its channel
-  uint64_t seats;         // that the job concerns
-  char *output[MOVER_OUTPUTS];
-  uint64_t scales_at[MOVER_OUTPUTS]; // elements: where the scales of an output go; or an address
-};
-
-// Which packets of a job are a warp's.
-struct mover_share {
-  uint32_t first, step;
-};
+#include "cuda/throughput/job.cuh"
 
 // RING: of what peers write while the kernel runs, else what it only reads.
 template <bool RING> __device__ __forceinline__ uint4 mover_load(bool here, const char *from) {

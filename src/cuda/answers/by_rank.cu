@@ -1,0 +1,96 @@
+// The answers of a combine of rows by rank, which the caller has added up, on few processors: a warp for each channel.
+// Answers go through its stage as they are, and sums are made there.
+#include "cuda/answers/add.cuh"
+#include "cuda/answers/answer.cuh"
+#include "cuda/answers/sum.cuh"
+#include "cuda/throughput/launch.h"
+#include "cuda/throughput/sizes.h"
+
+namespace {
+
+// Warps that work in a block, and the bytes of their stages.
+struct part {
+  uint32_t warps, stage;
+};
+
+struct by_rank_launch {
+  cuda_answers_args args;
+  uint32_t answerers; // blocks, the first ones
+  part answers, adds;
+};
+
+// Its block has a teller.
+struct told_answerer : answerer {
+  static constexpr bool WRITES = true;
+  using answerer::answerer;
+  __device__ __forceinline__ void finished(const mover_job &job, bool) { channel.count_arrived(job.seats); }
+  __device__ __forceinline__ void flush() { channel.settle(); }
+  // [warp]
+  __device__ __forceinline__ void end() {
+    channel.settle();
+    end_channel(channel.memory, sources & ~channel.dropped);
+  }
+};
+
+__global__ __launch_bounds__(ANSWERS_WARPS *WARP,
+                             1) void by_rank_kernel(const __grid_constant__ by_rank_launch launch) {
+  extern __shared__ __align__(CUDA_LINE) char shared[];
+  __shared__ flow_kernel kernel;
+  const cuda_answers_args &args = launch.args;
+  ptx::kernel_wait();
+  begin_flow(kernel, args.state, args.op, args.route);
+  uint64_t others = kernel.seats & ~(1ull << kernel.op.self);
+  uint32_t bytes = 2 * args.flow.hidden, warp = threadIdx.x / WARP;
+  bool answers = blockIdx.x < launch.answerers;
+  part part = answers ? launch.answers : launch.adds;
+  channel_memory *memories = (channel_memory *)shared, &memory = memories[warp];
+  char *place = shared + ANSWERS_WARPS * sizeof(channel_memory) + (size_t)warp * part.stage;
+  begin_telling(memory);
+  if (!answers)
+    begin_sums(memory);
+  __syncthreads();
+  if (answers && warp == ANSWERS_WARPS - 1) {
+    tell_readers(kernel, args.flow, true, memories, part.warps);
+  } else if (answers && warp < part.warps) {
+    channel_share share(0, launch.answerers, 0, part.warps);
+    stage stage(place, memory.arrived);
+    row_pieces pieces(bytes, part.stage);
+    run_rows<told_answerer>(
+        share, memory, [&](told_answerer &role) { move_rows(role, stage, pieces, as_it_is()); }, args, kernel, others);
+  } else if (!answers && warp < part.warps) {
+    channel_share share(launch.answerers, gridDim.x - launch.answerers, 0, part.warps);
+    for (uint32_t c = share.index; c < CUDA_CHANNELS; c += share.count)
+      for (uint32_t seat = threadIdx.x % WARP; seat < DEVICE_SEATS; seat += WARP)
+        if (has(others, seat))
+          ptx::store_relaxed(&((cuda_flow_head *)kernel.op.out[seat])->answers[c].credit,
+                             kernel.op.op * args.flow.list);
+    uint32_t added = 0;
+    run_rows<adder>(
+        share, memory, [&](adder &role) { sum_rows(role, place, part.stage / SUM_SLOTS, bytes, added); }, args, kernel);
+  }
+}
+
+} // namespace
+
+// No more warps than there are channels; fewer have larger stages. Lanes that add look at up to five lines behind one.
+static part part_of(uint32_t blocks, uint32_t most, uint32_t room) {
+  uint32_t needed = (CUDA_CHANNELS + blocks - 1) / blocks, warps = needed < most ? needed : most;
+  uint32_t unit = SUM_SLOTS * STAGE_UNIT;
+  return {warps, (room - 5 * STAGE_UNIT) / warps / unit * unit};
+}
+
+int cuda_launch_by_rank(const struct cuda_answers_args *args, uint32_t blocks, bool early, cudaStream_t stream) {
+  by_rank_launch launch_args;
+  launch_args.args = *args;
+  uint32_t answerers = blocks > 1 ? blocks / 2 : 1, room = stages_room(ANSWERS_WARPS);
+  launch_args.answerers = answerers;
+  launch_args.answers = part_of(answerers, ANSWERS_WARPS - 1, room);
+  launch_args.adds = part_of(blocks > answerers ? blocks - answerers : 1, ANSWERS_WARPS, room);
+  void *params[] = {&launch_args};
+  return launch((const void *)by_rank_kernel, params, blocks, ANSWERS_WARPS * WARP,
+                ANSWERS_WARPS * sizeof(channel_memory) + room, early, stream);
+}
+
+int cuda_load_by_rank(bool *early) {
+  return load((const void *)by_rank_kernel, early);
+}
