@@ -212,7 +212,7 @@ def two_gpus_for_throughput():
     """Many pieces through a small window, in each layout. What the library lacks is told in the report."""
     for layout in ("rank-major", "packed"):
         try:
-            results, text = run(ON_TWO, "--mode", "throughput", "--window", str(1 << 20), "--num-tokens", "300",
+            results, text = run(ON_TWO, "--mode", "throughput", "--window", str(2 << 20), "--num-tokens", "300",
                                 "--layout", layout)
         except AssertionError as error:
             if "is not supported yet" in str(error):
