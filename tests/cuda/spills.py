@@ -40,8 +40,8 @@ ALLOWED = {
     ("dispatch<1, true, true>", "sm_90"): 16,
     ("dispatch<2, true, true>", "sm_90"): 16,
     ("dispatch<2, true, true>", "sm_100"): 16,
-    ("make_places", "sm_80"): 32,
-    ("make_places", "sm_90"): 32,
+    ("make_places", "sm_80"): 24,  # in the rows' kernel; behind it, in absent.cu, it spills nothing
+    ("make_places", "sm_90"): 24,
     ("record_missing", "sm_90"): 16,
     ("rows_kernel<false>", "sm_80"): 176,
     ("rows_kernel<false>", "sm_90"): 224,
