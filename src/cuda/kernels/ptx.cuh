@@ -135,14 +135,6 @@ __device__ __forceinline__ void load_shared_wait() {
   asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
-// This thread's loads since the last such call are a group; and all groups are there but the newest N.
-__device__ __forceinline__ void load_shared_commit() {
-  asm volatile("cp.async.commit_group;" ::: "memory");
-}
-template <int N> __device__ __forceinline__ void load_shared_wait_but() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
-}
-
 // --- shared memory by its 32-bit address, which a compiler otherwise makes anew at each access ---
 
 __device__ __forceinline__ uint32_t shared_address(const void *p) {

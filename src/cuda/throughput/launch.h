@@ -17,7 +17,9 @@ int cuda_launch_plan(const struct cuda_plan_args *args, uint32_t blocks, bool ea
 int cuda_launch_rows(const struct cuda_rows_args *args, uint32_t blocks, bool early, cudaStream_t stream);
 // Moves the answers of a combine, and adds them.
 int cuda_launch_answers(const struct cuda_answers_args *args, uint32_t blocks, bool early, cudaStream_t stream);
-int cuda_launch_by_rank(const struct cuda_answers_args *args, uint32_t blocks, bool early, cudaStream_t stream); // some
+// The same by a warp for each channel, of rows by rank that are not coded: cuda_launch_answers() calls it where few
+// processors do it.
+int cuda_launch_by_rank(const struct cuda_answers_args *args, uint32_t blocks, bool early, cudaStream_t stream);
 // Loads these kernels on the current device, as cuda_launch_load does.
 int cuda_load_throughput(bool *early);
 int cuda_load_plan(bool *early); // its parts
