@@ -3,211 +3,329 @@
 // Tokens are cut into as many pieces as there are warps, in order. Each warp counts its piece's selections of each
 // expert, and its rows to each seat, in shared memory. What the pieces before it have is then where its own numbers
 // begin. So all numbers follow from the order of tokens alone, however many warps there are.
+//
+// Blocks tell each other of their counts without a barrier: each count goes with the number of the plan, in one word.
 #include "cuda/kernels/snapshot.cuh"
 #include "cuda/throughput/launch.h"
 #include "cuda/throughput/sizes.h"
 
 namespace {
 
-enum { PLAN_WARPS = 32, PLAN_SUMS = 3, PLAN_ROOM = 200 * 1024 };
+enum { PLAN_WARPS = 32, PLAN_SUMS = 3, PLAN_ROOM = 190 * 1024 };
+// Steps of a piece whose selections stay in registers between counting and numbering; others are looked up again.
+enum { PLAN_KEPT = 2 };
+enum { PLAN_READERS = 4 }; // lanes that read what blocks tell of one bin
+// Words of the workspace: of all plans so far; blocks that have ended; what blocks tell each other.
+enum { PLAN_NUMBER = 0, PLAN_ENDED = 1, PLAN_TOLD = 64 };
 
 struct plan_launch {
   cuda_plan_args args;
+  cuda_divisor by_experts;
   uint32_t warps, bins; // of a block; experts of all members that there may be, members, and PLAN_SUMS
 };
 
+// What of the state the plan needs, in shared memory: all views, one of which is the operation's, since loads that wait
+// for each other take longest.
+struct plan_state {
+  uint64_t op, usual; // usual: seats that get rows
+  uint32_t live;      // the index of the view of operation n: byte n % CUDA_LIVE
+  uint32_t number;    // of the plan
+  uint32_t count[CUDA_LIVE];
+  int32_t rank[CUDA_LIVE][CUDA_MAX_MEMBERS]; // ascending
+  uint8_t seat[CUDA_LIVE][CUDA_MAX_MEMBERS];
+
+  // [block, barrier to follow]
+  __device__ __forceinline__ void load(const cuda_plan_args &args) {
+    const cuda_state &from = *args.state;
+    for (uint32_t i = threadIdx.x; i < CUDA_LIVE * CUDA_MAX_MEMBERS; i += blockDim.x) {
+      const cuda_member &member = from.live[i / CUDA_MAX_MEMBERS].members[i % CUDA_MAX_MEMBERS];
+      rank[i / CUDA_MAX_MEMBERS][i % CUDA_MAX_MEMBERS] = member.rank;
+      seat[i / CUDA_MAX_MEMBERS][i % CUDA_MAX_MEMBERS] = (uint8_t)member.seat;
+    }
+    if (threadIdx.x < CUDA_LIVE)
+      count[threadIdx.x] = from.live[threadIdx.x].count;
+    if (threadIdx.x != blockDim.x - 1)
+      return;
+    op = ptx::load_volatile(&from.counters.sent);
+    live = ptx::load_volatile((const uint32_t *)from.counters.live);
+    number = ptx::load_volatile(args.workspace + PLAN_NUMBER) + 1;
+    uint64_t lost = ptx::load_volatile(&from.counters.lost), gone = ptx::load_volatile(&from.control.gone);
+    uint64_t masked = ptx::load_volatile(&from.control.masked);
+    usual = ~(lost | gone | (args.replays ? masked : args.masked));
+  }
+};
+static_assert(CUDA_LIVE == 4 && offsetof(cuda_counters, live) % 4 == 0, "the indices of live views are one word");
+
+// The operation's.
 struct plan_view {
-  uint32_t count, bins;
-  uint64_t usual;                 // seats that get rows
-  int32_t rank[CUDA_MAX_MEMBERS]; // ascending
-  uint8_t seat[CUDA_MAX_MEMBERS];
+  uint32_t count;
+  uint64_t usual;
+  const int32_t *rank;
+  const uint8_t *seat;
+  __device__ __forceinline__ plan_view(const plan_state &state) : usual(state.usual) {
+    uint32_t chosen = state.live >> (uint32_t)(state.op % CUDA_LIVE) * 8 & (CUDA_LIVE - 1);
+    count = min(state.count[chosen], (uint32_t)CUDA_MAX_MEMBERS);
+    rank = state.rank[chosen];
+    seat = state.seat[chosen];
+  }
 };
 
 // A warp's selections, some tokens at a time, whose lanes lie side by side. [warp]
 struct plan_step {
-  bool valid; // there is a rank for it
   uint32_t member, expert, seat;
-  uint32_t same, rows; // lanes with the same expert; leading lanes of the same seat: those that make a row
-  bool leads;
-  bool selected;
+  uint32_t same, token_same, rows; // lanes with the same expert; of the same token and seat; leaders of the same seat
+  bool selected, valid;            // there is one; there is a rank for it
+  bool leads;                      // the first of its token and seat, which makes a row
 };
 
-__device__ __forceinline__ plan_step look(const cuda_plan_args &args, const plan_view &view, uint32_t token,
-                                          uint32_t tokens, uint32_t slot, uint32_t k, uint32_t lane) {
+// Where a warp's tokens are, and its lane among the selections of a step.
+struct plan_piece {
+  uint32_t first, end, each; // tokens; of a step
+  uint32_t lane, slot, k;    // token within the step; place in its top-k
+  bool used;
+
+  __device__ __forceinline__ plan_piece(const plan_launch &launch, uint32_t warp)
+      : each(WARP / launch.args.topk), lane(threadIdx.x % WARP) {
+    uint32_t pieces = gridDim.x * launch.warps, piece = blockIdx.x * launch.warps + warp;
+    uint32_t per = (launch.args.num_tokens + pieces - 1) / pieces;
+    per = (per + each - 1) / each * each;
+    first = min(piece * per, launch.args.num_tokens);
+    end = min(first + per, launch.args.num_tokens);
+    slot = lane / launch.args.topk;
+    k = lane - slot * launch.args.topk;
+    used = slot < each;
+  }
+  __device__ __forceinline__ uint32_t token(uint32_t step) const {
+    uint32_t token = first + step * each + slot;
+    return used && token < end ? token : 0xFFFFFFFFu;
+  }
+  __device__ __forceinline__ bool has(uint32_t step) const { return first + step * each < end; }
+};
+
+// What the caller selected for this lane; -1: nothing.
+__device__ __forceinline__ int64_t selection_of(const cuda_plan_args &args, const plan_piece &piece, uint32_t step) {
+  uint32_t token = piece.token(step);
+  if (token == 0xFFFFFFFFu)
+    return -1;
+  size_t at = (size_t)token * args.topk + piece.k;
+  return args.narrow ? ((const int32_t *)args.topk_idx)[at] : ((const int64_t *)args.topk_idx)[at];
+}
+
+__device__ __forceinline__ plan_step look(const plan_launch &launch, const plan_view &view, const plan_piece &piece,
+                                          int64_t global) {
   plan_step s;
-  s.selected = s.valid = s.leads = false;
+  s.selected = global >= 0;
+  s.valid = false;
   s.member = s.expert = s.seat = 0;
-  uint32_t E = args.flow.experts;
-  if (token < tokens && k < args.topk) {
-    size_t at = (size_t)token * args.topk + k;
-    int64_t global = args.narrow ? ((const int32_t *)args.topk_idx)[at] : ((const int64_t *)args.topk_idx)[at];
-    s.selected = global >= 0;
-    if (global >= 0 && global < (int64_t)1 << 31) {
-      int32_t rank = (int32_t)((uint32_t)global / E);
-      s.expert = (uint32_t)global % E;
-      uint32_t low = 0, high = view.count;
-      while (low < high) {
-        uint32_t middle = (low + high) / 2;
-        if (view.rank[middle] < rank)
-          low = middle + 1;
-        else
-          high = middle;
-      }
-      if (low < view.count && view.rank[low] == rank) {
-        s.member = low;
-        s.seat = view.seat[low];
-        s.valid = s.seat < DEVICE_SEATS && view.usual >> s.seat & 1;
-      }
+  if (global >= 0 && global < (int64_t)1 << 31) {
+    uint32_t rank = divide((uint32_t)global, launch.by_experts), low = 0, high = view.count;
+    s.expert = (uint32_t)global - rank * launch.args.flow.experts;
+    while (low < high) {
+      uint32_t middle = (low + high) / 2;
+      if ((uint32_t)view.rank[middle] < rank)
+        low = middle + 1;
+      else
+        high = middle;
+    }
+    if (low < view.count && (uint32_t)view.rank[low] == rank) {
+      s.member = low;
+      s.seat = view.seat[low];
+      s.valid = s.seat < DEVICE_SEATS && view.usual >> s.seat & 1;
     }
   }
-  s.same = __match_any_sync(~0u, s.valid ? s.member * E + s.expert : ~lane);
-  uint32_t token_same = __match_any_sync(~0u, s.valid ? s.member << 8 | slot : ~lane);
-  s.leads = s.valid && (token_same & ((1u << lane) - 1)) == 0;
-  s.rows = __match_any_sync(~0u, s.leads ? s.member : ~lane);
+  uint32_t before = (1u << piece.lane) - 1;
+  s.same = __match_any_sync(~0u, s.valid ? s.member * launch.args.flow.experts + s.expert : ~piece.lane);
+  s.token_same = __match_any_sync(~0u, s.valid ? s.member << 8 | piece.slot : ~piece.lane);
+  s.leads = s.valid && (s.token_same & before) == 0;
+  s.rows = __match_any_sync(~0u, s.leads ? s.member : ~piece.lane);
   return s;
 }
 
-// All blocks have come here. The counter ends a round as it began it, but for its upper half. [block]
-__device__ __forceinline__ void plan_barrier(uint32_t *counter) {
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    __threadfence();
-    uint32_t round = *(volatile uint32_t *)counter >> 16;
-    if ((atomicAdd(counter, 1) & 0xFFFF) == gridDim.x - 1) {
-      atomicAdd(counter, 0x10000u - gridDim.x);
-    } else {
-      while (*(volatile uint32_t *)counter >> 16 == round)
-        __nanosleep(20);
-    }
-    __threadfence();
+// A warp's counts, or the numbers of those before it. [warp]
+struct plan_bins {
+  uint32_t *bins; // [members][E], then [members]
+  uint32_t E, experts, sums;
+
+  // The bins of this lane's selection.
+  __device__ __forceinline__ uint32_t &expert(const plan_step &s) const { return bins[s.member * E + s.expert]; }
+  __device__ __forceinline__ uint32_t &rows(const plan_step &s) const { return bins[experts + s.member]; }
+  // Adds a step's selections.
+  __device__ __forceinline__ void add(const plan_step &s, uint32_t before) const {
+    if (s.valid && (s.same & before) == 0)
+      expert(s) += __popc(s.same);
+    if (s.leads && (s.rows & before) == 0)
+      rows(s) += __popc(s.rows);
+    __syncwarp();
   }
-  __syncthreads();
+  __device__ __forceinline__ void add_sums(const plan_step &s, uint32_t slot_lanes, uint32_t before) const {
+    uint32_t selected = __ballot_sync(~0u, s.selected), valid = __ballot_sync(~0u, s.valid);
+    uint32_t going = __ballot_sync(~0u, s.valid && (valid & slot_lanes & before) == 0);
+    if (before == 0) {
+      bins[sums] += __popc(selected);
+      bins[sums + 1] += __popc(selected & ~valid);
+      bins[sums + 2] += __popc(going);
+    }
+    __syncwarp();
+  }
+};
+
+// Writes what is known of a step's tokens. [warp]
+__device__ __forceinline__ void write_ways(const cuda_route &route, const plan_bins &mine, const plan_bins &base,
+                                           const plan_piece &piece, const plan_step &s, uint32_t step,
+                                           uint32_t slot_lanes, uint32_t tokens) {
+  uint32_t before = (1u << piece.lane) - 1, number = 0, row = 0, K = __popc(slot_lanes);
+  if (s.valid)
+    number = mine.expert(s) + base.expert(s) + __popc(s.same & before);
+  if (s.leads)
+    row = mine.rows(s) + base.rows(s) + __popc(s.rows & before);
+  __syncwarp();
+  mine.add(s, before);
+  row = __shfl_sync(~0u, row, __ffs((int)s.token_same) - 1); // all of a token's for one seat have its row
+  if (!piece.used)
+    return;
+  uint64_t bit = s.valid ? 1ull << s.seat : 0;
+  uint32_t low = __reduce_or_sync(slot_lanes, (uint32_t)bit),
+           high = __reduce_or_sync(slot_lanes, (uint32_t)(bit >> 32));
+  uint32_t token = piece.token(step);
+  if (token >= tokens)
+    return;
+  ((uint2 *)route.ways)[(size_t)token * K + piece.k] =
+      s.valid ? make_uint2(row | s.seat << CUDA_WAY_SEAT, number | s.expert << CUDA_WAY_EXPERT)
+              : make_uint2(CUDA_WAY_NONE, 0);
+  if (piece.k == 0)
+    route.seats[token] = (uint64_t)high << 32 | low;
+}
+
+// What the pieces of a block before each of its warps have, for one bin; returns what all have.
+__device__ __forceinline__ uint32_t sum_before(uint32_t *counts, uint32_t stride, uint32_t warps) {
+  enum { EACH = 8 };
+  uint32_t sum = 0;
+#pragma unroll 1
+  for (uint32_t w = 0; w < warps; w += EACH) {
+    uint32_t count[EACH];
+#pragma unroll
+    for (uint32_t i = 0; i < EACH; i++)
+      count[i] = w + i < warps ? counts[(w + i) * stride] : 0;
+#pragma unroll
+    for (uint32_t i = 0; i < EACH; i++) {
+      if (w + i < warps)
+        counts[(w + i) * stride] = sum;
+      sum += count[i];
+    }
+  }
+  return sum;
+}
+
+// Of one bin, what the blocks before this one have, and what all have; waits for those that have not told yet. `told`:
+// the first block's. [PLAN_READERS lanes, side by side]
+__device__ __forceinline__ uint32_t await_counts(const uint64_t *told, uint32_t stride, uint32_t number,
+                                                 uint32_t *all) {
+  enum { EACH = 6 };
+  uint32_t before = 0, sum = 0;
+#pragma unroll 1
+  for (uint32_t b = threadIdx.x % PLAN_READERS; b < gridDim.x; b += EACH * PLAN_READERS) {
+    uint64_t word[EACH];
+#pragma unroll
+    for (uint32_t i = 0; i < EACH; i++) {
+      uint32_t block = b + i * PLAN_READERS;
+      word[i] = block < gridDim.x ? ptx::load_volatile(told + (size_t)block * stride) : (uint64_t)number << 32;
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < EACH; i++) {
+      uint32_t block = b + i * PLAN_READERS;
+      while ((uint32_t)(word[i] >> 32) != number)
+        word[i] = ptx::load_volatile(told + (size_t)block * stride);
+      before += block < blockIdx.x ? (uint32_t)word[i] : 0;
+      sum += (uint32_t)word[i];
+    }
+  }
+  uint32_t lanes = ((1u << PLAN_READERS) - 1) << threadIdx.x % WARP / PLAN_READERS * PLAN_READERS;
+  *all = __reduce_add_sync(lanes, sum);
+  return __reduce_add_sync(lanes, before);
+}
+
+// The route's totals, by one block.
+__device__ __forceinline__ void write_total(const cuda_route &route, const plan_view &view, uint32_t E, uint32_t bin,
+                                            uint32_t all) {
+  uint32_t experts = view.count * E;
+  if (bin >= experts + view.count) {
+    route.sums[1 + bin - (experts + view.count)] = all;
+    return;
+  }
+  uint32_t seat = view.seat[bin < experts ? bin / E : bin - experts];
+  if (seat < DEVICE_SEATS && bin < experts)
+    route.counts[seat * E + bin % E] = all;
+  else if (seat < DEVICE_SEATS)
+    route.tokens[seat] = all;
 }
 
 __global__ __launch_bounds__(PLAN_WARPS *WARP, 1) void plan_kernel(const __grid_constant__ plan_launch launch) {
-  extern __shared__ uint32_t counts[]; // [warps][bins]
-  __shared__ plan_view view;
+  extern __shared__ uint32_t counts[]; // [warps][bins], and of the blocks before [bins]
+  __shared__ plan_state state;
   __shared__ cuda_route route;
-  __shared__ uint32_t tokens;
   const cuda_plan_args &args = launch.args;
-  uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, E = args.flow.experts, K = args.topk;
   ptx::kernel_wait();
-  const cuda_state *state = args.state;
-  uint64_t op = ptx::load_volatile(&state->counters.sent);
-  const cuda_view &live = state->live[*(const volatile uint8_t *)&state->counters.live[op % CUDA_LIVE]];
+  state.load(args);
   for (uint32_t i = threadIdx.x; i < sizeof(cuda_route) / 4; i += blockDim.x)
     ((uint32_t *)&route)[i] = ((const uint32_t *)args.route)[i];
-  for (uint32_t i = threadIdx.x; i < min(live.count, (uint32_t)CUDA_MAX_MEMBERS); i += blockDim.x) {
-    view.rank[i] = live.members[i].rank;
-    view.seat[i] = (uint8_t)live.members[i].seat;
-  }
-  if (threadIdx.x == 0) {
-    view.count = live.count;
-    view.bins = live.count * (E + 1) + PLAN_SUMS;
-    uint64_t lost = ptx::load_volatile(&state->counters.lost) | ptx::load_volatile(&state->control.gone);
-    view.usual = ~(lost | (args.replays ? ptx::load_volatile(&state->control.masked) : args.masked));
-    tokens = args.num_tokens_at ? min(*args.num_tokens_at, args.num_tokens) : args.num_tokens;
-  }
+  uint32_t warp = threadIdx.x / WARP, tokens = args.num_tokens;
+  const plan_piece piece(launch, warp);
+  int64_t selected[PLAN_KEPT];
+#pragma unroll
+  for (uint32_t i = 0; i < PLAN_KEPT; i++)
+    selected[i] = selection_of(args, piece, i);
+  if (args.num_tokens_at)
+    tokens = min(*args.num_tokens_at, tokens);
   for (uint32_t i = threadIdx.x; i < launch.warps * launch.bins; i += blockDim.x)
     counts[i] = 0;
   __syncthreads();
-  uint32_t *mine = counts + warp * launch.bins, experts = view.count * E;
-  bool counted = view.bins <= launch.bins; // always: a launch has room for the most members
-  uint32_t pieces = gridDim.x * launch.warps, piece = blockIdx.x * launch.warps + warp, each = WARP / K;
-  uint32_t per = (tokens + pieces - 1) / pieces;
-  per = (per + each - 1) / each * each;
-  uint32_t first = min(piece * per, tokens), end = min(first + per, tokens);
-  uint32_t slot = lane / K, k = lane - slot * K;
-  bool used = slot < each;
-  uint32_t selections = 0, unsent = 0, going = 0, leaders = 0;
-#pragma unroll 1
-  for (uint32_t t = first; t < end && counted; t += each) {
-    uint32_t token = used && t + slot < end ? t + slot : tokens;
-    plan_step s = look(args, view, token, tokens, slot, k, lane);
-    if (s.valid && (s.same & ((1u << lane) - 1)) == 0)
-      mine[s.member * E + s.expert] += __popc(s.same);
-    if (s.leads && (s.rows & ((1u << lane) - 1)) == 0)
-      mine[experts + s.member] += __popc(s.rows);
-    selections += __popc(__ballot_sync(~0u, s.selected));
-    unsent += __popc(__ballot_sync(~0u, s.selected && !s.valid));
-    leaders = __ballot_sync(~0u, s.valid);
-    for (uint32_t i = 0; i < each; i++)
-      going += (leaders >> i * K & (0xFFFFFFFFu >> (WARP - K))) != 0;
-    __syncwarp();
+  const plan_view view(state);
+  uint32_t E = args.flow.experts, experts = view.count * E, bins = experts + view.count + PLAN_SUMS;
+  if (bins > launch.bins) // never: a launch has room for the most members
+    return;
+  const plan_bins mine = {counts + warp * launch.bins, E, experts, experts + view.count};
+  const plan_bins base = {counts + launch.warps * launch.bins, E, experts, experts + view.count};
+  uint32_t slot_lanes = (0xFFFFFFFFu >> (WARP - args.topk)) << piece.slot * args.topk, before = (1u << piece.lane) - 1;
+  plan_step kept[PLAN_KEPT];
+#pragma unroll
+  for (uint32_t i = 0; i < PLAN_KEPT; i++) {
+    kept[i] = look(launch, view, piece, piece.token(i) < tokens ? selected[i] : -1);
+    mine.add(kept[i], before);
+    mine.add_sums(kept[i], slot_lanes, before);
   }
-  if (lane == 0 && counted) {
-    uint32_t *sums = mine + view.bins - PLAN_SUMS;
-    sums[0] = selections;
-    sums[1] = unsent;
-    sums[2] = going;
+#pragma unroll 1
+  for (uint32_t i = PLAN_KEPT; piece.has(i); i++) {
+    plan_step s = look(launch, view, piece, piece.token(i) < tokens ? selection_of(args, piece, i) : -1);
+    mine.add(s, before);
+    mine.add_sums(s, slot_lanes, before);
   }
   __syncthreads();
-  // Within the block each warp's counts become what the warps before it have; the block's own go to all.
-  for (uint32_t bin = threadIdx.x; bin < view.bins && counted; bin += blockDim.x) {
-    uint32_t sum = 0;
-    for (uint32_t w = 0; w < launch.warps; w++) {
-      uint32_t count = counts[w * launch.bins + bin];
-      counts[w * launch.bins + bin] = sum;
-      sum += count;
-    }
-    args.workspace[64 + (size_t)blockIdx.x * launch.bins + bin] = sum;
-  }
-  plan_barrier(args.workspace);
-  for (uint32_t bin = threadIdx.x; bin < view.bins && counted; bin += blockDim.x) {
-    uint32_t before = 0, all = 0;
-#pragma unroll 12
-    for (uint32_t b = 0; b < gridDim.x; b++) {
-      uint32_t count = __ldcg(args.workspace + 64 + (size_t)b * launch.bins + bin);
-      before += b < blockIdx.x ? count : 0;
-      all += count;
-    }
-    for (uint32_t w = 0; w < launch.warps; w++)
-      counts[w * launch.bins + bin] += before;
-    if (blockIdx.x != 0)
+  uint64_t *told = (uint64_t *)(args.workspace + PLAN_TOLD);
+  for (uint32_t bin = threadIdx.x; bin < bins; bin += blockDim.x)
+    ptx::store_relaxed(told + (size_t)blockIdx.x * launch.bins + bin,
+                       (uint64_t)state.number << 32 | sum_before(counts + bin, launch.bins, launch.warps));
+  for (uint32_t bin = threadIdx.x / PLAN_READERS; bin < bins; bin += blockDim.x / PLAN_READERS) {
+    uint32_t all, sum = await_counts(told + bin, launch.bins, state.number, &all);
+    if (threadIdx.x % PLAN_READERS != 0)
       continue;
-    if (bin >= view.bins - PLAN_SUMS) {
-      route.sums[1 + bin - (view.bins - PLAN_SUMS)] = all;
-      continue;
-    }
-    uint32_t seat = view.seat[bin < experts ? bin / E : bin - experts];
-    if (seat < DEVICE_SEATS && bin < experts)
-      route.counts[seat * E + bin % E] = all;
-    else if (seat < DEVICE_SEATS)
-      route.tokens[seat] = all;
+    base.bins[bin] = sum;
+    if (blockIdx.x == 0)
+      write_total(route, view, E, bin, all);
   }
   if (blockIdx.x == 0 && threadIdx.x == 0)
     route.sums[0] = tokens;
   __syncthreads();
+#pragma unroll
+  for (uint32_t i = 0; i < PLAN_KEPT; i++)
+    write_ways(route, mine, base, piece, kept[i], i, slot_lanes, tokens);
 #pragma unroll 1
-  for (uint32_t t = first; t < end && counted; t += each) {
-    uint32_t token = used && t + slot < end ? t + slot : tokens, before = (1u << lane) - 1;
-    plan_step s = look(args, view, token, tokens, slot, k, lane);
-    uint32_t number = 0, row = 0;
-    if (s.valid)
-      number = mine[s.member * E + s.expert] + __popc(s.same & before);
-    if (s.leads)
-      row = mine[experts + s.member] + __popc(s.rows & before);
-    __syncwarp();
-    if (s.valid && (s.same & before) == 0)
-      mine[s.member * E + s.expert] += __popc(s.same);
-    if (s.leads && (s.rows & before) == 0)
-      mine[experts + s.member] += __popc(s.rows);
-    // A token's selections of one seat all have its row.
-    uint32_t group = __match_any_sync(~0u, s.valid ? s.member << 8 | slot : ~lane);
-    row = __shfl_sync(~0u, row, __ffs((int)group) - 1);
-    uint32_t lanes = (K == 32 ? ~0u : (1u << K) - 1) << slot * K;
-    uint64_t bit = s.valid ? 1ull << s.seat : 0;
-    if (used) {
-      uint32_t low = __reduce_or_sync(lanes, (uint32_t)bit), high = __reduce_or_sync(lanes, (uint32_t)(bit >> 32));
-      if (token < tokens) {
-        uint2 way = s.valid ? make_uint2(row | s.seat << CUDA_WAY_SEAT, number | s.expert << CUDA_WAY_EXPERT)
-                            : make_uint2(CUDA_WAY_NONE, 0);
-        ((uint2 *)route.ways)[(size_t)token * K + k] = way;
-        if (k == 0)
-          route.seats[token] = (uint64_t)high << 32 | low;
-      }
-    }
-    __syncwarp();
+  for (uint32_t i = PLAN_KEPT; piece.has(i); i++) {
+    plan_step s = look(launch, view, piece, piece.token(i) < tokens ? selection_of(args, piece, i) : -1);
+    write_ways(route, mine, base, piece, s, i, slot_lanes, tokens);
+  }
+  if (threadIdx.x == 0 && atomicAdd(args.workspace + PLAN_ENDED, 1) == gridDim.x - 1) {
+    args.workspace[PLAN_ENDED] = 0;
+    args.workspace[PLAN_NUMBER] = state.number;
   }
 }
 
@@ -218,18 +336,18 @@ uint32_t bins_of(const cuda_flow *flow) {
 } // namespace
 
 size_t cuda_plan_workspace(const struct cuda_flow *flow, uint32_t blocks) {
-  return 256 + (size_t)blocks * bins_of(flow) * 4;
+  return PLAN_TOLD * 4 + (size_t)blocks * bins_of(flow) * 8;
 }
 
 int cuda_launch_plan(const struct cuda_plan_args *args, uint32_t blocks, bool early, cudaStream_t stream) {
-  plan_launch launch_args = {*args, PLAN_WARPS, 0};
+  plan_launch launch_args = {*args, cuda_divisor_of(args->flow.experts), PLAN_WARPS, 0};
   uint32_t members = args->members ? args->members : (uint32_t)CUDA_MAX_MEMBERS;
   launch_args.bins = members * (args->flow.experts + 1) + PLAN_SUMS;
-  while (launch_args.warps > 1 && (size_t)launch_args.warps * launch_args.bins * 4 > PLAN_ROOM)
+  while (launch_args.warps > 1 && (size_t)(launch_args.warps + 1) * launch_args.bins * 4 > PLAN_ROOM)
     launch_args.warps--;
   void *params[] = {&launch_args};
   return launch((const void *)plan_kernel, params, blocks, launch_args.warps * WARP,
-                (size_t)launch_args.warps * launch_args.bins * 4, early, stream);
+                (size_t)(launch_args.warps + 1) * launch_args.bins * 4, early, stream);
 }
 
 int cuda_load_plan(bool *early) {
