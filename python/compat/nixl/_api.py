@@ -205,8 +205,13 @@ class nixl_agent:
     def prep_xfer_dlist(self, agent_name: str, xfer_list: Any, mem_type: Optional[str] = None,
                         backends: list[str] = []) -> nixl_prepped_dlist_handle:
         """Looks descriptors up once, for many transfers: of this agent ("NIXL_INIT_AGENT" or ""), of another one, or
-        with this agent's own name as the remote side of transfers within it."""
-        descs = self._wanted(self.get_xfer_descs(xfer_list, mem_type), "prep_xfer_dlist")
+        with this agent's own name as the remote side of transfers within it. Besides what get_xfer_descs takes: an
+        N x 5 array with mem_type, each of whose rows (address, length, device, stride, count) stands for `count`
+        descriptors, which have indices one after the other."""
+        if arrays.is_strided(xfer_list):
+            descs = arrays.expanded(xfer_list, mem_type)
+        else:
+            descs = self._wanted(self.get_xfer_descs(xfer_list, mem_type), "prep_xfer_dlist")
         name = bindings.NIXL_INIT_AGENT if agent_name in ("NIXL_INIT_AGENT", "") else agent_name
         return nixl_prepped_dlist_handle(self.agent, self.agent.prepXferDlist(name, descs, self._handles(backends)))
 
@@ -246,9 +251,11 @@ class nixl_agent:
         """How a transfer stands: "DONE" or "PROC". What it failed with is raised."""
         return self._word(self.agent.getXferStatus(handle.__index__()))
 
-    def estimate_xfer_cost(self, req_handle: nixl_xfer_handle) -> tuple[int, int, int]:
-        """(microseconds that it is expected to take, their margin, the method). The margin is 0: Weft knows none."""
-        return self.agent.estimateXferCost(req_handle.__index__())
+    def estimate_xfer_cost(self, req_handle: nixl_xfer_handle) -> tuple[int, int, str]:
+        """(microseconds that it is expected to take, their margin, "ANALYTICAL_BACKEND"). The margin is 0: Weft knows
+        none."""
+        duration, margin, _ = self.agent.estimateXferCost(req_handle.__index__())
+        return duration, margin, "ANALYTICAL_BACKEND"
 
     def get_xfer_telemetry(self, handle: nixl_xfer_handle) -> bindings.nixlXferTelemetry:
         """Times and sizes of the last post. `nixlNoTelemetryError`: the agent was opened without."""
@@ -362,7 +369,11 @@ class nixl_agent:
             if mem_type is None:
                 logger.error("an array of numbers says no kind of memory: name it by mem_type")
                 return None
-            return kind(arrays.mem_of(mem_type), arrays.rows_of(descs))
+            if arrays.is_strided(descs):
+                logger.error("an array of shape [N][5] goes to prep_xfer_dlist; here [N][3] is wanted, with a row "
+                             "(address, length, device) for each piece")
+                return None
+            return kind(arrays.mem_of(mem_type), descs)
         if isinstance(descs, list) and not descs:
             return kind(arrays.mem_of(mem_type or "DRAM"))
         found = arrays.pieces_of(descs if isinstance(descs, list) else [descs])

@@ -48,12 +48,15 @@ NIXL_ERR_NOT_SUPPORTED = nixl_status_t.NIXL_ERR_NOT_SUPPORTED
 NIXL_ERR_REMOTE_DISCONNECT = nixl_status_t.NIXL_ERR_REMOTE_DISCONNECT
 NIXL_ERR_CANCELED = nixl_status_t.NIXL_ERR_CANCELED
 NIXL_ERR_NO_TELEMETRY = nixl_status_t.NIXL_ERR_NO_TELEMETRY
+HAVE_UCX_GPU_DEVICE_API = False
+"""whether kernels can post transfers (`prep_mem_view`): programs ask before they try"""
 
 __all__ = [
     "BLK_SEG",
     "DEFAULT_COMM_PORT",
     "DRAM_SEG",
     "FILE_SEG",
+    "HAVE_UCX_GPU_DEVICE_API",
     "NIXL_COST_ANALYTICAL_BACKEND",
     "NIXL_ERR_BACKEND",
     "NIXL_ERR_CANCELED",

@@ -46,6 +46,8 @@ from .status import (
 NIXL_INIT_AGENT = ""
 NIXL_NULL_AGENT = "NULL_AGENT"
 DEFAULT_COMM_PORT = 8888
+MOST_DESCRIPTORS = 1 << 20
+"""of a list of Weft: WEFT_AGENT_MAX_DESCRIPTORS"""
 _TRANSFER_S = 600.0
 _SETTLE_S = 2.0
 _S3_LOCK = threading.Lock()
@@ -306,6 +308,8 @@ class nixlAgent:
         if descs.isEmpty():
             raise nixlInvalidParamError("the list has no descriptor")
         peer = None if not remote or name == self._name else self._peers.find(name)
+        if descs.descCount() > MOST_DESCRIPTORS:
+            return Prepared(None, peer, remote, nixlXferDList(descs.getType(), descs.rows()))
         rows = self._memory.rows(descs) if peer is None else self._peers.rows(peer, descs)
         with translated():
             made = self._weft.descriptors(rows, weft.SELF if peer is None else peer.id)
@@ -326,8 +330,21 @@ class nixlAgent:
         if local.remote or not remote.remote:
             raise nixlInvalidParamError("the local side is to be prepared for NIXL_INIT_AGENT, the remote side for the "
                                         "name of an agent")
-        indices = (_indices(local_indices, "local_indices"), _indices(remote_indices, "remote_indices"))
-        return self._request(operation, local, remote, indices, notif_msg)
+        chosen = [self._chosen(one, numbers) for one, numbers in (
+            (local, _indices(local_indices, "local_indices")), (remote, _indices(remote_indices, "remote_indices")))]
+        return self._request(operation, chosen[0][0], chosen[1][0], (chosen[0][1], chosen[1][1]), notif_msg)
+
+    def _chosen(self, side: Prepared, indices: list[int]) -> tuple[Prepared, Sequence[int]]:
+        """One side of a transfer: a list that Weft has looked up, and indices in it. Of a longer one the chosen
+        descriptors are looked up here."""
+        if side.list is not None:
+            return side, indices
+        try:
+            descs = nixlXferDList(side.descs.getType(), [side.descs[index] for index in indices])
+        except IndexError as error:
+            raise nixlInvalidParamError(str(error)) from error
+        name = NIXL_INIT_AGENT if not side.remote else self._name if side.peer is None else side.peer.name
+        return self._prepare(name, descs, side.remote), range(len(indices))
 
     def createXferReq(self, operation: nixl_xfer_op_t, local_descs: nixlXferDList, remote_descs: nixlXferDList,
                       remote_agent: Text, notif_msg: Text = "", backends: Sequence[int] = (),
@@ -340,6 +357,10 @@ class nixlAgent:
 
     def _request(self, op: nixl_xfer_op_t, local: Prepared, remote: Prepared, indices: tuple[Any, Any] | None,
                  notification: Text) -> int:
+        for side in (local, remote):
+            if side.list is None:
+                raise nixlInvalidParamError(f"a transfer has at most {MOST_DESCRIPTORS:,} descriptors, and these are "
+                                            f"{side.descs.descCount():,}")
         with translated():
             return self._requests.add(Request(self._weft, self._peers, self._inbox, nixl_xfer_op_t(op), local, remote,
                                               indices, _as_bytes(notification)))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import array
 from collections.abc import Sequence
 from typing import Any
 
 import weft
 
 from ..logging import get_logger
-from .lists import is_array
-from .status import NoSuchName, nixl_mem_t, nixlInvalidParamError
+from .lists import is_array, nixlXferDList
+from .status import NoMemoryType, NoSuchName, nixl_mem_t, nixlInvalidParamError
 
 logger = get_logger("api")
 
@@ -24,6 +25,10 @@ MEMS: dict[str, nixl_mem_t] = {
     **{mem.name: mem for mem in nixl_mem_t},
 }
 """Kinds of memory by the names that programs use."""
+
+
+MOST_PIECES = 1 << 26
+"""descriptors that an N x 5 array may stand for: each takes 24 bytes"""
 
 
 def mem_of(name: str) -> nixl_mem_t:
@@ -82,9 +87,29 @@ def is_rows(descs: Any) -> bool:
     return view.itemsize == 8 and view.format in ("q", "Q", "l", "L") and (view.shape or ())[1:] in ((3,), (5,))
 
 
-def rows_of(descs: Any) -> Any:
-    """The array, if it can be used. `nixlInvalidParamError`: it is strided (N x 5)."""
-    if memoryview(descs).shape[1:] != (3,):  # type: ignore[index]
-        raise nixlInvalidParamError("descs: an array of shape [N][5] is not taken: pass one of shape [N][3], with a "
-                                    "row (address, length, device) for each piece")
-    return descs
+def is_strided(descs: Any) -> bool:
+    """Whether it is an N x 5 array, of rows (address, length, device, stride, count)."""
+    return is_rows(descs) and (memoryview(descs).shape or ())[1:] == (5,)
+
+
+def expanded(descs: Any, mem_type: str | None) -> nixlXferDList:
+    """The list that an N x 5 array stands for: of each row `count` descriptors of `length` bytes, whose addresses are
+    `stride` bytes apart. `NoMemoryType`: mem_type is missing."""
+    if mem_type is None:
+        raise NoMemoryType("an array of numbers says no kind of memory: name it by mem_type")
+    found = array.array("Q")
+    rows: list[list[int]] = list(memoryview(descs).tolist())  # type: ignore[arg-type]
+    if sum(row[4] for row in rows) > MOST_PIECES:
+        raise nixlInvalidParamError(f"descs: the rows are more than {MOST_PIECES:,} descriptors together")
+    for row in rows:
+        address, length, device, stride, count = row
+        if min(row) < 0 or address + length + stride * max(0, count - 1) >= 1 << 64:
+            raise nixlInvalidParamError(f"descs: (address, length, device, stride, count) {tuple(row)} is no memory")
+        pieces = array.array("Q", bytes(24 * count))
+        addresses = range(address, address + stride * count, stride) if stride else (address,) * count
+        pieces[0::3] = array.array("Q", addresses)
+        pieces[1::3], pieces[2::3] = array.array("Q", (length,)) * count, array.array("Q", (device,)) * count
+        found.extend(pieces)
+    made = nixlXferDList(mem_of(mem_type))
+    made.extend(found)
+    return made

@@ -111,6 +111,10 @@ class nixlXferDList:
         """Adds a descriptor at the end."""
         self._numbers.extend(self._checked(desc))
 
+    def extend(self, numbers: array.array[int]) -> None:
+        """Adds descriptors at the end: three numbers each, in a row."""
+        self._numbers.extend(numbers)
+
     def append(self, desc: tuple[Any, ...]) -> None:
         """Adds a descriptor at the end."""
         self.addDesc(desc)

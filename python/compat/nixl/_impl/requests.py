@@ -67,7 +67,8 @@ class Table(Generic[Thing]):
 class Prepared:
     """A list of descriptors that Weft has looked up."""
 
-    list: DescriptorList
+    list: DescriptorList | None
+    """None: they are more than a list of Weft has, and a transfer looks up those that it moves"""
     peer: Peer | None
     """whose it is; None: this agent's own"""
     remote: bool
@@ -115,6 +116,8 @@ class Request:
         self._agent, self._peers, self._inbox = agent, peers, inbox
         self._op = "write" if op == nixl_xfer_op_t.NIXL_WRITE else "read"
         self.local, self.remote = local, remote
+        assert local.list is not None and remote.list is not None
+        self._lists = local.list, remote.list
         self._indices = indices
         self._notification = notification
         self._room = 0
@@ -133,7 +136,7 @@ class Request:
             self._introduce()
         self._room = room
         local_index, remote_index = self._indices or (None, None)
-        return self._agent.transfer(self._op, self.local.list, self.remote.list, self.peer, local_index=local_index,
+        return self._agent.transfer(self._op, *self._lists, self.peer, local_index=local_index,
                                     remote_index=remote_index, max_notification=room + 1 if room else 0)
 
     def _introduce(self) -> None:

@@ -148,10 +148,14 @@ class NoSuchName(nixlInvalidParamError, KeyError):
     __str__ = Exception.__str__
 
 
-class NoSuchBackend(nixlNotFoundError, KeyError):
-    """A back end that the agent has not created. It is a `KeyError` too, as in the original."""
+class NoSuchBackend(nixlNotFoundError, KeyError, ValueError):
+    """A back end that the agent has not created. It is a `KeyError` too, or a `ValueError`, as in the original."""
 
     __str__ = Exception.__str__
+
+
+class NoMemoryType(nixlInvalidParamError, ValueError):
+    """Descriptors without the kind of their memory. It is a `ValueError` too, as in the original."""
 
 
 class NoDescriptors(nixlInvalidParamError, TypeError):

@@ -90,6 +90,9 @@ def test_query_memory(storage: nixl_agent) -> None:
     assert found == [{"size": "4096"}]
     with pytest.raises(bindings.nixlNotFoundError, match="POSIX"):
         storage.query_memory([(0, 1, 0, "key")], "POSIX", mem_type="OBJ")
+    for kind in (ValueError, KeyError):
+        with pytest.raises(kind, match="no back end GDS"):
+            storage.query_memory([(0, 0, 0, "path")], "GDS", mem_type="FILE")
 
 
 def test_without_files(pair: tuple[nixl_agent, nixl_agent]) -> None:

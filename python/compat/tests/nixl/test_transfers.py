@@ -7,6 +7,7 @@ import pytest
 from conftest import finish, numbers, pieces, until
 
 import nixl._bindings as bindings
+import nixl._impl.agent as nixl_impl_agent
 from nixl._api import nixl_agent, nixl_agent_config
 
 Pair = tuple[nixl_agent, nixl_agent]
@@ -30,9 +31,58 @@ def test_there_and_back(pair: Pair, operation: str) -> None:
     assert (here == there).all()
     assert until(pair[1].get_new_notifs) == {"initiator": [b"done"]}
     assert pair[0].query_xfer_backend(handle) == "UCX"
-    assert pair[0].estimate_xfer_cost(handle) == (pair[0].estimate_xfer_cost(handle)[0], 0, 0)
+    assert pair[0].estimate_xfer_cost(handle) == (pair[0].estimate_xfer_cost(handle)[0], 0, "ANALYTICAL_BACKEND")
     pair[0].release_xfer_handle(handle)
     handle.release()  # a second time is no error
+
+
+def strided(array: np.ndarray, *rows: tuple[int, int, int, int]) -> np.ndarray:
+    """Rows (offset, length, stride, count) of an array, as (address, length, device, stride, count)."""
+    return np.array([(array.ctypes.data + at, length, 0, stride, count) for at, length, stride, count in rows],
+                    np.uint64)
+
+
+@pytest.mark.parametrize("most", [1 << 20, 3])
+def test_strided_lists(pair: Pair, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """N x 5 arrays: each row is as many descriptors as it says, one after the other; also where they are more than a
+    list of Weft has, of which a transfer looks up those that it moves."""
+    monkeypatch.setattr(nixl_impl_agent, "MOST_DESCRIPTORS", most)
+    here, there = numbers(), np.zeros(4096, np.uint8)
+    known(pair, here, there)
+    local = pair[0].prep_xfer_dlist("NIXL_INIT_AGENT", strided(here, (0, 64, 256, 4), (1024, 64, 64, 4)), "DRAM")
+    remote = pair[0].prep_xfer_dlist("target", strided(there, (2048, 64, 128, 8)), mem_type="DRAM")
+    handle = pair[0].make_prepped_xfer("WRITE", local, [1, 3, 6], remote, np.array([0, 7, 2]), b"done")
+    finish(pair[0], handle)
+    expected = np.zeros(4096, np.uint8)
+    for source, sink in ((256, 2048), (768, 2048 + 7 * 128), (1024 + 2 * 64, 2048 + 2 * 128)):
+        expected[sink : sink + 64] = here[source : source + 64]
+    assert (there == expected).all() and until(pair[1].get_new_notifs) == {"initiator": [b"done"]}
+    for wrong in ([8], [-1]):
+        with pytest.raises(bindings.nixlInvalidParamError):
+            pair[0].make_prepped_xfer("WRITE", local, wrong, remote, wrong)
+    if most == 3:
+        with pytest.raises(bindings.nixlInvalidParamError, match="at most 3 descriptors, and these are 4"):
+            pair[0].make_prepped_xfer("WRITE", local, range(4), remote, range(4))
+        eight = pair[0].get_xfer_descs([(here.ctypes.data + at, 8, 0) for at in range(0, 64, 8)], "DRAM")
+        with pytest.raises(bindings.nixlInvalidParamError, match="these are 8"):
+            pair[0].initialize_xfer("WRITE", eight, eight, "initiator")
+    pair[0].release_xfer_handle(handle)
+    pair[0].release_dlist_handle(remote)
+
+
+def test_wrong_strided_lists(pair: Pair) -> None:
+    here = numbers()
+    known(pair, here, np.zeros(4096, np.uint8))
+    with pytest.raises(ValueError, match="mem_type"):
+        pair[0].prep_xfer_dlist("", strided(here, (0, 8, 8, 8)))
+    for wrong in ([(0, 8, 8, 1 << 62)], [(0, 8, 1 << 62, 1 << 20)], [(0, 8, 8, 1 << 25), (0, 8, 8, (1 << 25) + 1)]):
+        with pytest.raises(bindings.nixlInvalidParamError, match="descs"):
+            pair[0].prep_xfer_dlist("", strided(here, *wrong), "DRAM")
+    with pytest.raises(bindings.nixlInvalidParamError):
+        pair[0].prep_xfer_dlist("", -strided(here, (0, 8, 8, 8)).astype(np.int64), "DRAM")
+    with pytest.raises(bindings.nixlInvalidParamError):
+        pair[0].prep_xfer_dlist("", strided(here, (0, 8, 8, 0)), "DRAM")  # of nothing
+    assert pair[0].prep_xfer_dlist("", strided(here, (64, 8, 0, 3)), "DRAM")  # the same piece three times
 
 
 @pytest.mark.parametrize("index", [list, lambda some: np.array(list(some), np.int32)])
