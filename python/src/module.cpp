@@ -6,6 +6,7 @@
 #include "agent/agent.h"
 #include "core/buffer.h"
 #include "core/gate.h"
+#include "core/owners.h"
 #include "core/wait.h"
 #include "ep/rank.h"
 #include "store/store.h"
@@ -33,6 +34,7 @@ NB_MODULE(_weft, m) {
   m.def("error_table", &error_table, nb::sig("def error_table() -> list[tuple[str, int, int, str]]"));
   m.def("set_main_thread", &set_main_thread, nb::arg("ident"));
   bind_buffer(m);
+  bind_owners(m);
   bind_store(m);
   bind_watch(m);
   bind_server(m);

@@ -18,7 +18,7 @@ from . import ep, errors
 from ._weft import version as _version
 from .agent import SELF, Agent, Event, EventKind, Notification, PeerInfo, PeerState, transports
 from .errors import Error, Scope
-from .memory import Buffer, Kind, Region, RegionInfo
+from .memory import Buffer, Kind, Owners, Region, RegionInfo
 from .store import Compare, KeyValue, Op, Server, Store, Watch
 from .transfer import DescriptorList, Transfer, TransferInfo
 
@@ -37,6 +37,7 @@ __all__ = [
     "Kind",
     "Notification",
     "Op",
+    "Owners",
     "PeerInfo",
     "PeerState",
     "Region",

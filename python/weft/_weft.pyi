@@ -1,4 +1,4 @@
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 
@@ -34,6 +34,26 @@ class Buffer:
 
     @property
     def shape(self) -> tuple[int, ...]: ...
+
+class Owners:
+    """Who has objects: what nobody else has may be used again."""
+
+    def __init__(self, objects: Sequence[object], counts: Sequence[tuple[Callable[[Any], int], object]] = ()) -> None:
+        """
+        objects: those to watch, which it keeps. counts: (call, argument) pairs; the call answers how
+        many owners it knows that are no objects of Python.
+        """
+
+    def note(self) -> None:
+        """
+        Notes who has the objects now: from then on they are all that may have them.
+        """
+
+    def same(self) -> bool:
+        """
+        Whether nobody has one of the objects who did not have it when that was noted: no name, no weak
+        reference, nobody whom a count knows; and whether none has got an attribute.
+        """
 
 class Store:
     def range(self, key: str | bytes, prefix: bool, limit: int) -> tuple[list[tuple[str, bytes, int, int, int, int]], int, int, bool]: ...

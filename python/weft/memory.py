@@ -4,6 +4,8 @@
 (torch, cupy, jax, tensorflow) or ``__cuda_array_interface__`` (cupy, numba, torch). Every call that takes an array
 makes one by itself; making it once and passing it saves that time in a loop.
 
+`Owners` tells whether arrays may be used again, since nobody has one of them any more.
+
 bf16 comes through DLPack, or as numpy's ``uint16`` (``x.view(numpy.uint16)``), since numpy has no bf16 of its own.
 """
 
@@ -14,12 +16,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
 from . import _weft
-from ._weft import Buffer
+from ._weft import Buffer, Owners
 
 if TYPE_CHECKING:
     from .agent import Agent
 
-__all__ = ["Buffer", "Kind", "MemoryStatus", "Region", "RegionInfo"]
+__all__ = ["Buffer", "Kind", "MemoryStatus", "Owners", "Region", "RegionInfo"]
 
 
 class Kind(enum.IntEnum):

@@ -1,0 +1,8 @@
+// Who has objects: whether anybody else can reach them.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace nb = nanobind;
+
+void bind_owners(nb::module_ &m);
