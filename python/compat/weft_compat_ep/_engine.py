@@ -22,17 +22,22 @@ HIDES_MEMORY = not hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
 
 
 class Operation:
-    """One dispatch of this rank, as the engine keeps it."""
+    """One dispatch of this rank, as the engine keeps it. Who makes one sets what has no value here: a call of its own
+    would cost as much as the rest."""
 
+    engine: Engine
+    number: int
+    topk_idx: torch.Tensor
     received = False
     combined = False
     ended = False
+    """it cannot be combined any more"""
     combine_buffer: torch.Tensor | None = None
 
-    def __init__(self, engine: Engine, number: int, topk_idx: torch.Tensor) -> None:
-        self.engine = engine
-        self.number = number
-        self.topk_idx = topk_idx
+
+NONE = Operation()
+"""in the place of an operation that there was not"""
+NONE.ended = True
 
 
 class Handle(tuple[Any, ...]):
@@ -55,18 +60,20 @@ class Engine(Member):
                  part: str = "") -> None:
         self.of_handle = (sizes.max_tokens, sizes.hidden, sizes.experts_per_rank * sizes.capacity)
         self.y_shape = (sizes.experts_per_rank, sizes.capacity * sizes.max_tokens, sizes.hidden)
-        self.open: list[Operation] = []
+        self.before = self.newest = NONE
+        """the two operations that were begun last"""
         self.buffers: dict[int, torch.Tensor] = {}
         self.sets: dict[tuple[bool, bool, bool], ReceiveSets] = {}
         """by use_fp8, round_scale and use_ue8m0"""
         super().__init__(meeting, sizes, founders, seconds=seconds, op_seconds=op_seconds, part=part)
-        self.on_gpu = sizes.memory == "cuda"
+        self.device: int | None = self.rank.device if sizes.memory == "cuda" else None
+        """the GPU's index; None: host memory"""
         self.sums, self.sums_logfmt = (self.rank.prepare(combine_dtype=kind, result=False)
                                        for kind in (weft.ep.CombineDType.BF16, weft.ep.CombineDType.LOGFMT10))
 
     def settle(self) -> None:
         """Ends what was dispatched and not combined, as every rank does."""
-        for operation in self.open:
+        for operation in (self.before, self.newest):
             if operation.received and not operation.ended:
                 self.rank.finish(operation.number)
                 operation.ended = True
@@ -77,28 +84,42 @@ class Engine(Member):
                  expert_total: torch.Tensor | None, wait_ns: torch.Tensor | None, async_finish: bool,
                  return_recv_hook: bool, strict: bool) -> tuple[Any, torch.Tensor, Handle, EventOverlap, Hook | None]:
         """See low_latency_dispatch of either original."""
-        sets = self.sets.get((use_fp8, round_scale, use_ue8m0)) or self._make_sets(use_fp8, round_scale, use_ue8m0,
-                                                                                   x.device)
+        sets = self.sets.get((use_fp8, round_scale, use_ue8m0))
+        if sets is None:
+            sets = self._make_sets(use_fp8, round_scale, use_ue8m0, x.device)
         got = sets.take(expert_total, wait_ns)
         if HIDES_MEMORY and x.requires_grad:
             x = x.detach()
-        stream = raw_stream(x.get_device()) if self.on_gpu else None
+        stream = None if self.device is None else raw_stream(self.device)
         hook, info = None, None
+        operation = Operation()
         if return_recv_hook:
-            operation = Operation(self, sets.calls.dispatch_send(x, topk_idx, stream), topk_idx)
+            operation.number = sets.calls.dispatch_send(x, topk_idx, stream)
             # The hook has a tensor as well, so that they serve no other dispatch before it is called.
             hook = partial(self._receive, operation, sets, got, got.tensors[0], strict)
         else:
-            number, info = sets.dispatch(x, topk_idx, got.into, stream)
-            operation = Operation(self, number, topk_idx)
-        self.open = [self.open[-1], operation] if self.open else [operation]
+            operation.number, info = sets.dispatch(x, topk_idx, got.into, stream)
+        operation.engine, operation.topk_idx = self, topk_idx
+        self._begun(operation)
         if not return_recv_hook:
-            self._received(operation, info, strict)
-        recv_x, counts, src_token, layout_range, *scales = got.tensors
-        handle = Handle((src_token, layout_range, *self.of_handle))
+            operation.received = True
+            if info is not None and strict:
+                self._check_lost(info)
+        if got.with_scales:
+            recv_x, counts, src_token, layout_range, scales = got.tensors
+            recv_x = recv_x, scales
+        else:
+            recv_x, counts, src_token, layout_range = got.tensors
+        tokens, hidden, experts = self.of_handle
+        handle = Handle((src_token, layout_range, tokens, hidden, experts))
         handle.operation = operation
         event = EventOverlap(EventHandle(), (x, topk_idx)) if async_finish else NO_EVENT
-        return (recv_x, *scales) if scales else recv_x, counts, handle, event, hook
+        return recv_x, counts, handle, event, hook
+
+    def _begun(self, operation: Operation) -> None:
+        """Notes an operation. The one before the last can be combined no more."""
+        self.before.ended = True
+        self.before, self.newest = self.newest, operation
 
     def _make_sets(self, use_fp8: bool, round_scale: bool, use_ue8m0: bool, device: torch.device) -> ReceiveSets:
         kind = dispatch_type(use_fp8, round_scale, use_ue8m0)
@@ -108,12 +129,14 @@ class Engine(Member):
     def _receive(self, operation: Operation, sets: ReceiveSets, got: ReceiveSet, recv_x: torch.Tensor,
                  strict: bool) -> None:
         """The second half of a dispatch."""
-        self._received(operation, sets.calls.dispatch_recv(operation.number, got.into, stream_of(recv_x)), strict)
+        info = sets.calls.dispatch_recv(operation.number, got.into, stream_of(recv_x))
+        operation.received = True
+        if info is not None and strict:
+            self._check_lost(info)
 
     @staticmethod
-    def _received(operation: Operation, info: weft.ep.Info | None, strict: bool) -> None:
-        operation.received = True
-        if strict and info is not None and info.num_lost:
+    def _check_lost(info: weft.ep.Info) -> None:
+        if info.num_lost:
             raise weft.errors.PeerLostError(f"ranks {info.lost} were lost in a dispatch. enable_shrink=True goes on "
                                             "without lost ranks, and the masks say which they are")
 
@@ -121,7 +144,7 @@ class Engine(Member):
 
     def combine_buffer(self, handle: Handle, like: torch.device) -> torch.Tensor:
         """bf16 [E][rows][H] for the outputs of an operation: one for each of two operations that may be open."""
-        operation = self._operation_of(handle)
+        operation = self.operation_of(handle)
         place = operation.number % 2
         buffer = self.buffers.get(place)
         if buffer is None:
@@ -134,11 +157,11 @@ class Engine(Member):
     def combine(self, x: torch.Tensor, topk_idx: torch.Tensor, topk_weights: torch.Tensor, handle: Handle,
                 use_logfmt: bool, zero_copy: bool, async_finish: bool, return_recv_hook: bool,
                 out: torch.Tensor | None) -> tuple[torch.Tensor, EventOverlap, Hook | None]:
-        """See low_latency_combine of either original."""
-        operation = self._operation_of(handle)
+        """See low_latency_combine of either original. `handle` is one of this engine's: `operation_of` says so."""
+        operation = handle.operation
         if not operation.received:
             raise RuntimeError("the operation was not received: call the hook of its dispatch first")
-        if operation.ended or operation not in self.open:
+        if operation.ended:
             self._check_combine(x, topk_idx, topk_weights, operation, out)
             operation = self._again(operation, topk_idx, handle)
         y = operation.combine_buffer if zero_copy and operation.combine_buffer is not None else x
@@ -146,8 +169,8 @@ class Engine(Member):
             out = torch.empty((topk_idx.shape[0], self.sizes.hidden), dtype=torch.bfloat16, device=x.device)
         if HIDES_MEMORY:
             y, topk_weights = y.detach(), topk_weights.detach()
-        stream = raw_stream(y.get_device()) if self.on_gpu else None
-        keep = self._has_older(operation)
+        stream = None if self.device is None else raw_stream(self.device)
+        keep = not self.before.ended and self._has_older(operation)
         calls = self.sums_logfmt if use_logfmt else self.sums
         hook = None
         try:
@@ -172,15 +195,16 @@ class Engine(Member):
     def _has_older(self, operation: Operation) -> bool:
         """Whether an older operation is open, which is not combined. Operations end in their order, so this one has to
         stay open then, until it is recycled, or ended here when the next one is combined."""
-        older = self.open[0]
-        if older is operation or older.ended:
+        older = self.before
+        if older is operation:
             return False
         if older.combined:
             self.rank.finish(older.number)
             older.ended = True
         return not older.ended
 
-    def _operation_of(self, handle: Any) -> Operation:
+    def operation_of(self, handle: Any) -> Operation:
+        """What a handle of this engine stands for. TypeError: it is something else."""
         if handle.__class__ is Handle:
             operation: Operation = handle.operation
             if operation.engine is self:
@@ -206,9 +230,9 @@ class Engine(Member):
         blank = torch.zeros((topk_idx.shape[0], self.sizes.hidden), dtype=torch.bfloat16, device=device)
         done = self.rank.dispatch(blank, topk_idx, into=got.into, dtype="fp8", stream=stream_of(topk_idx),
                                   recycle=True)
-        again = Operation(self, done.number, topk_idx)
-        self.open = [*self.open[-1:], again]
-        again.received = True
+        again = Operation()
+        again.engine, again.number, again.topk_idx, again.received = self, done.number, topk_idx, True
+        self._begun(again)
         again.combine_buffer = operation.combine_buffer
         if not is_capturing(topk_idx) and not torch.equal(got.tensors[3], handle[1]):
             raise RuntimeError("a handle can be combined again only while the same ranks are there: dispatch again")
@@ -218,6 +242,6 @@ class Engine(Member):
     def close(self) -> None:
         """Leaves the group, when what was launched has run."""
         super().close()
-        self.open.clear()
+        self.before = self.newest = NONE
         self.buffers.clear()
         self.sets.clear()

@@ -4,10 +4,9 @@ which saves most of what making and checking them costs."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from operator import attrgetter
 from sys import getrefcount
 from typing import Any, NamedTuple
-from weakref import getweakrefcount
 
 import torch
 import weft
@@ -25,18 +24,8 @@ ALIGNMENT = 256
 """of the tensors that share memory, in bytes"""
 
 in_inference_mode = torch.is_inference_mode_enabled
+requires_grad = attrgetter("requires_grad")
 use_count: Any = getattr(torch._C, "_storage_Use_Count", None)
-
-
-def references(objects: Iterable[object]) -> int:
-    """References to the first of some objects that only their tuple has, as `ReceiveSet.is_idle` counts them."""
-    for one in objects:
-        return getrefcount(one)
-    raise ValueError("no object")
-
-
-REFERENCES = references((object(),)) + 3
-"""to each tensor of a set that nobody else has: those of its tuple, and three of its `Receive`"""
 
 
 def storage_count() -> int:
@@ -56,10 +45,6 @@ def storage_count() -> int:
 
 
 STORAGE_COUNT = storage_count()
-_tensor = torch.empty(1)
-STORAGE_REFERENCES = getrefcount(_tensor.untyped_storage())
-"""to the object of Python for the memory of a tensor, when no name has it"""
-del _tensor
 
 
 def shows_memory(dtype: torch.dtype) -> bool:
@@ -125,33 +110,27 @@ class ReceiveSet:
                                  **small)
         self.tensors = (x, *small.values())
         """what is received: x, counts, src_token, range, and with fp8 the scales"""
-        # Where the Receive has another tensor: as many references as it has to the others, and what it cannot check.
-        self.more_of_x = None if form.shown else (x, x, x)
-        self.form_of_x = x.shape, x.stride()
+        # Where the Receive has another tensor: what it cannot check.
+        self.form_of_x = None if form.shown else (x.shape, x.stride())
         self.on_gpu = x.is_cuda
         self.inference = in_inference_mode()
-        self.sizes = x.untyped_storage().nbytes(), form.bytes
-        self.weak = StorageWeakRef(x.untyped_storage()), StorageWeakRef(memory)
-        self.memory_of_x, self.memory_of_others = (one.cdata for one in self.weak)
-        self.users_of_x = STORAGE_COUNT + (0 if form.shown else 1)
-        self.users_of_others = STORAGE_COUNT + len(small) - 1
+        self.with_scales = "scales" in small
+        self.memory = x.untyped_storage(), memory
+        self.sizes = self.memory[0].nbytes(), form.bytes
+        self.weak = tuple(StorageWeakRef(one) for one in self.memory)
+        counts = [(torch.Tensor._use_count, tensor) for tensor in self.tensors]
+        counts += [(requires_grad, tensor) for tensor in self.tensors if tensor.is_floating_point()]
+        counts += [(getrefcount, one) for one in self.memory]
+        counts += [(use_count, one.cdata) for one in self.weak]
+        self.owners = weft.Owners(self.tensors, counts if STORAGE_COUNT else ())
 
     def is_idle(self) -> bool:
         """Whether nothing but this set has its tensors: no name, no view or other tensor of the same memory, no
         derivative, no array of another library; and whether they are as they were made."""
-        tensors = self.tensors
-        for tensor in tensors:
-            if (getrefcount(tensor) != REFERENCES or tensor._use_count() != 1 or getweakrefcount(tensor)
-                    or tensor.__dict__):
-                return False
-        x, counts = tensors[0], tensors[1]
-        return bool(use_count(self.memory_of_x) == self.users_of_x
-                    and use_count(self.memory_of_others) == self.users_of_others
-                    and getrefcount(x.untyped_storage()) == STORAGE_REFERENCES
-                    and getrefcount(counts.untyped_storage()) == STORAGE_REFERENCES
-                    and not (x.requires_grad or tensors[-1].requires_grad)
-                    and self.inference is in_inference_mode()
-                    and (self.more_of_x is None or (x.shape, x.stride()) == self.form_of_x))
+        if not self.owners.same() or self.inference is not in_inference_mode():
+            return False
+        x = self.tensors[0]
+        return self.form_of_x is None or (x.shape, x.stride()) == self.form_of_x
 
     def renew(self, expert_total: Any, wait_ns: Any) -> bool:
         """Readies an idle set for another dispatch; whether that can be done.
@@ -161,8 +140,7 @@ class ReceiveSet:
         host it stays; a tensor whose memory has moved may be shared with another process."""
         try:
             if self.on_gpu:
-                for tensor, size in zip(self.tensors, self.sizes):
-                    memory = tensor.untyped_storage()
+                for memory, size in zip(self.memory, self.sizes):
                     memory.resize_(0)
                     memory.resize_(size)
             moved = self.into.renew(expert_total=expert_total, wait_ns=wait_ns)
@@ -205,6 +183,7 @@ class ReceiveSets:
                 del sets[0]
                 break
         made = ReceiveSet(self.rank, self.form, expert_total, wait_ns)
+        made.owners.note()
         self.made += 1
         self.enough = 0
         if STORAGE_COUNT:
