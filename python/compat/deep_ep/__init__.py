@@ -8,7 +8,12 @@ from weft_compat_ep._events import Config, EventHandle, EventOverlap
 
 from ._elastic_buffer import ElasticBuffer, EPHandle
 from .buffer import Buffer, topk_idx_t
+from .utils.envs import get_logical_domain_size, get_physical_domain_size
 
 take_name("deep_ep")
 
-__all__ = ["Buffer", "Config", "EPHandle", "ElasticBuffer", "EventHandle", "EventOverlap", "topk_idx_t"]
+__version__ = "2.1.0"
+"""of the original's interface that this one is"""
+
+__all__ = ["Buffer", "Config", "EPHandle", "ElasticBuffer", "EventHandle", "EventOverlap", "get_logical_domain_size",
+           "get_physical_domain_size", "topk_idx_t"]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from weft_compat_ep._arguments import Sizes, experts_of_rank
 from weft_compat_ep._buffer import CommonBuffer
-from weft_compat_ep._calls import Bias, biases, finished, processors_of, values_of, wait_for
-from weft_compat_ep._events import WINDOW_BYTES, Config, EventOverlap
+from weft_compat_ep._calls import AnyEvent, Bias, biases, finished, processors_of, values_of, wait_for
+from weft_compat_ep._events import WINDOW_BYTES, Config, EventHandle, EventOverlap
 from weft_compat_ep._groups import gatherer
 from weft_compat_ep._meeting import Meeting
 from weft_compat_ep._rows import aligned, dispatch_layout, places, sizes_of, token_limit
@@ -20,6 +20,8 @@ DEFAULT_SMS = 24
 """processors that weft.ep takes where nobody says another number: weft_ep_dispatch_args.processors"""
 MOST_ALIGNMENT = 256
 """of the parts of experts: weft_ep_recv_args.alignment"""
+NOT_EXPERTS = ("agrs_", "all_gather", "create_agrs_", "destroy_agrs_", "engram_", "pp_")
+"""how the names of the original's calls begin that have nothing to do with experts"""
 
 
 @dataclasses.dataclass(eq=False)
@@ -46,8 +48,15 @@ class EPHandle:
     do_expand, from 2 on, the rows of the selections, -1: of another rank. Without do_expand [received tokens][2]"""
     dst_buffer_slot_idx: torch.Tensor
     """int32 [tokens][top-k]: place of the token among those that go to the rank of the selection; -1: none"""
+    num_recv_tokens: int
+    """received tokens; without do_cpu_sync as many as there may be"""
+    num_expanded_tokens: int
+    """rows of the tensors that were received"""
     kept: Kept = dataclasses.field(repr=False)
     """what Weft knows of it"""
+    token_metadata_at_forward: None = None
+    channel_linked_list: None = None
+    """of the original's way between hosts; Weft has none of these"""
 
 
 class ElasticBuffer(CommonBuffer):
@@ -64,8 +73,7 @@ class ElasticBuffer(CommonBuffer):
                  prefer_overlap_with_compute: bool = True, sl_idx: int = 3, num_allocated_qps: int = 0,
                  num_cpu_timeout_secs: int = 300, num_gpu_timeout_secs: int = 100,
                  explicitly_destroy: bool = False) -> None:
-        del num_bytes, num_cpu_bytes, num_topk, use_fp8_dispatch, deterministic, allow_hybrid_mode
-        del allow_multiple_reduction, prefer_overlap_with_compute, sl_idx, num_allocated_qps
+        del num_cpu_bytes, num_topk, use_fp8_dispatch, sl_idx
         if num_max_tokens_per_rank < 0 or num_gpu_timeout_secs <= 0 or num_cpu_timeout_secs <= 0:
             raise ValueError(f"num_max_tokens_per_rank {num_max_tokens_per_rank}, num_gpu_timeout_secs "
                              f"{num_gpu_timeout_secs}, num_cpu_timeout_secs {num_cpu_timeout_secs}: none is below 0, "
@@ -77,12 +85,31 @@ class ElasticBuffer(CommonBuffer):
         self.explicitly_destroy = explicitly_destroy
         self.scaleout_rank_idx, self.num_scaleout_ranks = 0, 1
         self.scaleup_rank_idx, self.num_scaleup_ranks = self.rank_idx, self.num_ranks
+        self.num_rdma_ranks, self.num_nvlink_ranks = self.get_physical_domain_size()
+        self.num_bytes = num_bytes or self.get_buffer_size_hint(group, self.num_max_tokens_per_rank, hidden)
+        self.deterministic, self.prefer_overlap_with_compute = deterministic, prefer_overlap_with_compute
+        self.allow_hybrid_mode, self.allow_multiple_reduction = allow_hybrid_mode, allow_multiple_reduction
+        self.num_allocated_qps = num_allocated_qps or self.get_theoretical_num_qps(DEFAULT_SMS)
         self._seconds, self._op_seconds = float(num_cpu_timeout_secs), float(num_gpu_timeout_secs)
         self._engines: dict[Sizes, Throughput] = {}
         self._destroyed = False
         self._meeting = Meeting.by_exchange(self.rank_idx, gather)
 
     # --- what the original has besides ---
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Says of the original's other calls that there are none: `hasattr` of them is False."""
+            if name.startswith(NOT_EXPERTS):
+                raise AttributeError(f"{name}: Weft has the calls of ElasticBuffer for experts, and none for "
+                                     "pipelines, gathers and Engram tables")
+            raise AttributeError(f"ElasticBuffer has no attribute {name!r}")
+
+    @staticmethod
+    def capture() -> EventHandle:
+        """An event of the current stream, for previous_event."""
+        return EventHandle()
 
     @staticmethod
     def get_buffer_size_hint(group: Any, num_max_tokens_per_rank: int, hidden: int, num_topk: int = 0,
@@ -124,10 +151,10 @@ class ElasticBuffer(CommonBuffer):
     def dispatch(self, x: Any, topk_idx: torch.Tensor | None = None, topk_weights: torch.Tensor | None = None,
                  cumulative_local_expert_recv_stats: torch.Tensor | None = None, num_experts: int | None = None,
                  num_max_tokens_per_rank: int | None = None, expert_alignment: int | None = None, num_sms: int = 0,
-                 num_qps: int = 0, previous_event: EventOverlap | None = None,
-                 previous_event_before_epilogue: EventOverlap | None = None, async_with_compute_stream: bool = False,
-                 allocate_on_comm_stream: bool = False, handle: EPHandle | None = None, do_handle_copy: bool = True,
-                 do_cpu_sync: bool | None = None, do_expand: bool = False, do_zero_padding: bool = False,
+                 num_qps: int = 0, previous_event: AnyEvent = None, previous_event_before_epilogue: AnyEvent = None,
+                 async_with_compute_stream: bool = False, allocate_on_comm_stream: bool = False,
+                 handle: EPHandle | None = None, do_handle_copy: bool = True, do_cpu_sync: bool | None = None,
+                 do_expand: bool = False, do_zero_padding: bool = False,
                  use_tma_aligned_col_major_sf: bool = False) -> tuple[
                      Any, torch.Tensor | None, torch.Tensor | None, EPHandle, EventOverlap]:
         """Sends tokens to the ranks of their experts: (rows or (rows, scales), local experts, weights, handle, event).
@@ -155,19 +182,25 @@ class ElasticBuffer(CommonBuffer):
         else:
             if not 1 <= form.alignment <= MOST_ALIGNMENT:
                 raise ValueError(f"expert_alignment: {expert_alignment} is no number from 1 to {MOST_ALIGNMENT}")
+            most = num_max_tokens_per_rank or self.num_max_tokens_per_rank
+            if values.shape[0] > most:
+                raise ValueError(f"x: {values.shape[0]} tokens, and num_max_tokens_per_rank says that there is room "
+                                 f"for {most} of a rank")
+            # One group serves all calls of fewer tokens: programs name another number for each size of a batch.
             engine = self._engine_for(values, experts_of_rank(num_experts, self.num_ranks),
-                                      num_max_tokens_per_rank or self.num_max_tokens_per_rank)
+                                      max(most, self.num_max_tokens_per_rank))
+            form = form._replace(tokens=most * self.num_ranks)
             if do_cpu_sync is not None and not do_cpu_sync:
                 form = form._replace(worst=_worst_rows(engine, topk_idx.shape[-1], form))
             topk_idx = topk_idx.clone() if do_handle_copy else topk_idx
             got = engine.dispatch(values, scales, topk_idx, topk_weights, form)
-            handle = _handle_of(got.kept, form)
+            handle = _handle_of(got.kept, form, most)
         local = None if got.local is None else got.local.to(handle.topk_idx.dtype)
         return got.data, local, got.weights, handle, finished(async_with_compute_stream, x, got)
 
     def combine(self, x: torch.Tensor, handle: EPHandle, topk_weights: torch.Tensor | None = None, bias: Bias = None,
-                num_sms: int = 0, num_qps: int = 0, previous_event: EventOverlap | None = None,
-                previous_event_before_epilogue: EventOverlap | None = None, async_with_compute_stream: bool = False,
+                num_sms: int = 0, num_qps: int = 0, previous_event: AnyEvent = None,
+                previous_event_before_epilogue: AnyEvent = None, async_with_compute_stream: bool = False,
                 allocate_on_comm_stream: bool = False) -> tuple[torch.Tensor, torch.Tensor | None, EventOverlap]:
         """Sends rows back: (the sum of each token's rows and of up to two biases, bf16 [tokens][hidden], the sums of
         their weights [tokens][top-k] or None, event)."""
@@ -220,27 +253,29 @@ class ElasticBuffer(CommonBuffer):
 
 def _worst_rows(engine: Throughput, topk: int, form: Form) -> int:
     """Rows that a dispatch brings at most."""
+    most = engine.most if form.tokens is None else form.tokens
     if not form.expand:
-        return engine.most
+        return most
     experts = engine.sizes.experts_per_rank
-    return aligned(engine.most * min(topk, experts), form.alignment) + experts * (form.alignment - 1)
+    return aligned(most * min(topk, experts), form.alignment) + experts * (form.alignment - 1)
 
 
-def _handle_of(kept: Kept, form: Form) -> EPHandle:
-    """The fields of a handle. Nothing here waits for a GPU."""
+def _handle_of(kept: Kept, form: Form, most: int) -> EPHandle:
+    """The fields of a handle, for operations of up to `most` tokens of a rank. Nothing here waits for a GPU."""
     engine, alignment = kept.engine, form.alignment
     sizes = engine.sizes
     layout = dispatch_layout(kept.topk_idx, sizes.experts_per_rank * sizes.capacity, sizes.capacity)
     rounded = (kept.expert_rows + (alignment - 1)) // alignment * alignment
-    token = (kept.src_rank * sizes.tokens + kept.src_token).masked_fill(kept.src_rank < 0, -1)
+    token = (kept.src_rank * most + kept.src_token).masked_fill(kept.src_rank < 0, -1)
     sources = torch.stack((token, kept.src_rank), 1)
     if kept.slot is not None:
         sources = torch.cat((sources, kept.slot), 1)
     ends = kept.expert_end if kept.expert_end is not None else rounded.cumsum(0).int()
     return EPHandle(
         do_expand=form.expand, num_experts=sizes.experts_per_rank * sizes.capacity, expert_alignment=alignment,
-        num_max_tokens_per_rank=sizes.tokens, num_sms=form.processors, topk_idx=kept.topk_idx,
+        num_max_tokens_per_rank=most, num_sms=form.processors, topk_idx=kept.topk_idx,
         num_recv_tokens_per_expert_list=[aligned(count, alignment) for count in kept.counts or []],
         psum_num_recv_tokens_per_scaleup_rank=kept.rank_end, psum_num_recv_tokens_per_expert=ends,
         num_unaligned_recv_tokens_per_expert=kept.expert_rows, recv_src_metadata=sources,
+        num_recv_tokens=kept.src_rank.shape[0], num_expanded_tokens=kept.rows,
         dst_buffer_slot_idx=places(kept.topk_idx, layout.in_rank, sizes.experts_per_rank), kept=kept)

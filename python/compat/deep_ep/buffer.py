@@ -56,12 +56,6 @@ class Buffer(ThroughputCalls):
         """Bytes of windows that a rank has when all others are connected. Weft allocates them itself."""
         return window_bytes(num_max_dispatch_tokens_per_rank, hidden, num_ranks, num_experts)
 
-    def get_local_buffer_tensor(self, dtype: torch.dtype, size: torch.Size | None = None, offset: int = 0,
-                                use_rdma_buffer: bool = False) -> torch.Tensor:
-        """Refused: Weft has no one buffer that callers look into."""
-        raise NotImplementedError("get_local_buffer_tensor: Weft has windows for each peer, which nobody looks into; "
-                                  "get_next_low_latency_combine_buffer gives memory for zero-copy combines")
-
     # --- low latency ---
 
     def clean_low_latency_buffer(self, num_max_dispatch_tokens_per_rank: int, hidden: int, num_experts: int) -> None:
@@ -75,19 +69,20 @@ class Buffer(ThroughputCalls):
                                                                      Hook | None]:
         """Sends tokens to their experts. (recv_x [E][ranks * max][H], or it with its scales; counts [E]; handle; event;
         hook). In the order of received rows sources ascend, and so do the tokens of each."""
-        rest = (use_fp8, round_scale, use_ue8m0, cumulative_local_expert_recv_stats, dispatch_wait_recv_cost_stats,
-                async_finish, return_recv_hook, not self.enable_shrink)
         try:
             engine = self._last[num_max_dispatch_tokens_per_rank, num_experts, topk_idx.shape[1]]
         except LookupError:
             engine = self._engine_for(x, topk_idx, num_max_dispatch_tokens_per_rank, num_experts)
         try:
-            return engine.dispatch(x, topk_idx, *rest)
+            return engine.dispatch(x, topk_idx, use_fp8, round_scale, use_ue8m0, cumulative_local_expert_recv_stats,
+                                   dispatch_wait_recv_cost_stats, async_finish, return_recv_hook,
+                                   not self.enable_shrink)
         except (TypeError, ValueError):  # wrong, or of another hidden or in other memory than the call before
             other = self._engine_for(x, topk_idx, num_max_dispatch_tokens_per_rank, num_experts)
             if other is engine:
                 raise
-        return other.dispatch(x, topk_idx, *rest)
+        return other.dispatch(x, topk_idx, use_fp8, round_scale, use_ue8m0, cumulative_local_expert_recv_stats,
+                              dispatch_wait_recv_cost_stats, async_finish, return_recv_hook, not self.enable_shrink)
 
     def low_latency_combine(self, x: torch.Tensor, topk_idx: torch.Tensor, topk_weights: torch.Tensor, handle: Handle,
                             use_logfmt: bool = False, zero_copy: bool = False, async_finish: bool = False,

@@ -33,12 +33,14 @@ class Buffer(HighThroughput):
 
     def __init__(self, disable_ll_nvlink: bool = False, explicitly_destroy: bool = False, rank: int = 0,
                  low_latency_mode: bool = True, group: Any = None, comm: Any = None, tcp_store_group: Any = None,
-                 timeout_ms: int = DEFAULT_TIMEOUT_MS) -> None:
+                 timeout_ms: int = DEFAULT_TIMEOUT_MS, *, nvlink_backend: str | None = None,
+                 enable_shrink: bool = True) -> None:
         if timeout_ms <= 0:
             raise ValueError(f"timeout_ms: {timeout_ms} is no time: milliseconds from 1 on are wanted")
-        del disable_ll_nvlink  # Weft finds the way itself; WEFT_EP_TRANSPORT names one
+        del disable_ll_nvlink, nvlink_backend  # Weft finds the way itself; WEFT_EP_TRANSPORT names one
+        del enable_shrink  # of an older version, as nvlink_backend: masks are there always
         self._gather = None
-        self.rank = rank
+        self.rank, self.group, self.comm = rank, group, comm
         if group is not None or comm is not None:
             self.rank, _, self._gather = gatherer(group, comm)
         self.explicitly_destroy = explicitly_destroy
@@ -48,7 +50,7 @@ class Buffer(HighThroughput):
         self._experts = 0
         self._op_seconds = timeout_ms / 1000
         self._seconds = max(self._op_seconds, JOIN_TIMEOUT_S)
-        self._tcp_store = tcp_store_group
+        self.tcp_store_group = tcp_store_group
         self._meeting: Meeting | None = None
         self._engine: Engine | Throughput | None = None
         self._connected: set[int] = set()
@@ -66,19 +68,12 @@ class Buffer(HighThroughput):
 
     get_low_latency_buffer_size_hint = get_rdma_size_hint
 
-    def get_local_buffer_tensor(self, dtype: torch.dtype, size: torch.Size | None = None, offset: int = 0,
-                                use_rdma_buffer: bool = False) -> torch.Tensor:
-        """Refused: Weft has no one buffer that callers look into."""
-        raise NotImplementedError("get_local_buffer_tensor: Weft has windows for each peer, which nobody looks into; "
-                                  "get_next_combine_buffer gives memory for zero-copy combines")
-
     # --- membership ---
 
     def update_memory_buffers(self, num_ranks: int, num_experts_per_rank: int, num_rdma_bytes: int = 0,
                               num_nvl_bytes: int = 0) -> None:
         """How many ranks there may ever be, and the experts of each. Weft allocates windows as ranks connect, so the
-        bytes have no effect."""
-        del num_rdma_bytes, num_nvl_bytes
+        bytes have no effect but on get_local_buffer_tensor."""
         if num_ranks <= 0 or num_experts_per_rank <= 0:
             raise ValueError(f"update_memory_buffers: {num_ranks} ranks with {num_experts_per_rank} experts each: both "
                              "have to be at least 1")
@@ -88,10 +83,11 @@ class Buffer(HighThroughput):
             raise ValueError(f"update_memory_buffers: the group has operations for {self.group_size} ranks with "
                              f"{self._experts} experts each; begin with the most ranks that there will be")
         self.group_size, self._experts = num_ranks, num_experts_per_rank
+        self.num_rdma_bytes, self.num_nvl_bytes = num_rdma_bytes, num_nvl_bytes
 
     def set_tcp_store_group(self, tcp_store_group: Any) -> None:
         """Where ranks that come from now on find this one; None: this rank needs it no more."""
-        self._tcp_store = tcp_store_group
+        self.tcp_store_group = tcp_store_group
         if tcp_store_group is not None and self._meeting is not None:
             publish(tcp_store_group, self._meeting.info)
 
@@ -147,9 +143,9 @@ class Buffer(HighThroughput):
     def _meet(self, others: set[int]) -> Meeting:
         if self._meeting is None:
             named = named_store()
-            if self._tcp_store is not None:
+            if self.tcp_store_group is not None:
                 first = self.rank < min(others, default=self.group_size)
-                self._meeting = Meeting.by_tcp_store(self._tcp_store, self.rank, first, self._seconds)
+                self._meeting = Meeting.by_tcp_store(self.tcp_store_group, self.rank, first, self._seconds)
             elif named is not None:
                 self._meeting = Meeting(named, self.rank)
             elif self._gather is not None:
@@ -265,7 +261,9 @@ class Buffer(HighThroughput):
         """Sends the experts' outputs back; (the weighted sums bf16 [tokens][hidden], event, hook)."""
         if combine_wait_recv_cost_stats is not None:
             raise NotImplementedError("combine_wait_recv_cost_stats: Weft measures waiting in dispatches only")
-        return self._begun("low_latency_combine").combine(
+        engine = self._begun("low_latency_combine")
+        engine.operation_of(handle)
+        return engine.combine(
             x, topk_idx, topk_weights, handle, use_logfmt, zero_copy, async_finish, return_recv_hook, out)
 
     def dispatch(self, *args: Any, **kwargs: Any) -> Any:

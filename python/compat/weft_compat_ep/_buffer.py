@@ -17,11 +17,6 @@ class CommonBuffer:
     explicitly_destroy: bool
     _destroyed: bool
 
-    @staticmethod
-    def capture() -> EventOverlap:
-        """An event of the current stream."""
-        return EventOverlap(EventHandle())
-
     def get_comm_stream(self) -> torch.cuda.Stream:
         """The stream in which calls launch: the current one."""
         return torch.cuda.current_stream()
@@ -50,11 +45,43 @@ class LegacyBuffer(CommonBuffer):
     """A `Buffer`, as both modules have it."""
 
     num_sms: ClassVar[int] = 20
+    num_nvl_bytes = 0
+    num_rdma_bytes = 0
+    """of memory that the program asks for"""
+    _local: dict[int, torch.Tensor]
 
     @property
     def runtime(self: AnyBuffer) -> AnyBuffer:
         """The original's inner object; here the buffer itself."""
         return self
+
+    def get_local_buffer_tensor(self, dtype: torch.dtype, size: torch.Size | None = None, offset: int = 0,
+                                use_rdma_buffer: bool = False) -> torch.Tensor:
+        """Memory of this buffer, which programs use as scratch: num_rdma_bytes with use_rdma_buffer, or where there are
+        no num_nvl_bytes; else num_nvl_bytes. From the element `offset` on, of one dimension or of a size. It is
+        allocated at the first call, and no operation uses it: Weft's windows are elsewhere."""
+        self._check_alive()
+        room = self.num_rdma_bytes if use_rdma_buffer or not self.num_nvl_bytes else self.num_nvl_bytes
+        wanted = None if size is None else torch.Size(size).numel()
+        count = room // dtype.itemsize - offset
+        if offset < 0 or count <= 0 or (wanted is not None and wanted > count):
+            raise ValueError(f"get_local_buffer_tensor: {'elements' if wanted is None else wanted} of {dtype} from "
+                             f"{offset} on are not within the {room} bytes that num_rdma_bytes and num_nvl_bytes name")
+        memory = self.__dict__.setdefault("_local", {})
+        if room not in memory:
+            memory[room] = torch.empty(room, dtype=torch.uint8, device="cuda" if torch.cuda.is_available() else "cpu")
+        flat: torch.Tensor = memory[room][:room // dtype.itemsize * dtype.itemsize].view(dtype)[offset:]
+        return flat if size is None else flat[:wanted].view(size)
+
+    def destroy(self) -> None:
+        """Leaves the group. A second time is no error."""
+        super().destroy()
+        self.__dict__.pop("_local", None)
+
+    @staticmethod
+    def capture() -> EventOverlap:
+        """An event of the current stream."""
+        return EventOverlap(EventHandle())
 
     @staticmethod
     def is_sm90_compiled() -> bool:

@@ -17,6 +17,8 @@ from ._throughput import Form, Kept, Received, Throughput
 Dispatched = tuple[Any, Optional[torch.Tensor], Optional[torch.Tensor], Optional[list[int]], Any, EventOverlap]
 """(rows or (rows, scales), local experts, weights, rows of each local expert, handle, event)"""
 Bias = Union[torch.Tensor, Sequence[torch.Tensor], None]
+AnyEvent = Union[EventOverlap, EventHandle, None]
+"""what a caller may name as the event before"""
 
 
 class RouteHandle(tuple[Any, ...]):
@@ -52,7 +54,7 @@ def global_handle(kept: Kept, in_rank: Any, rank: int) -> RouteHandle:
                           kept)
 
 
-def wait_for(event: EventOverlap | None) -> None:
+def wait_for(event: AnyEvent) -> None:
     """Has the current stream wait for what a caller names as the event before."""
     if event is not None:
         event.current_stream_wait()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 import torch
 
@@ -29,20 +29,56 @@ class EventOverlap:
     def __init__(self, event: EventHandle | None = None, extra_tensors: tuple[Any, ...] | None = None) -> None:
         self.event = event
         self.extra_tensors = extra_tensors
+        self.hook_after_wait: Callable[[], Any] | None = None
+        """called once, by the next wait"""
+        self._release = False
 
-    def current_stream_wait(self) -> None:
-        """The current stream waits for the event; without one (no async_finish) the work is in that stream already."""
+    def current_stream_wait(self, release_handle: bool = False) -> Any:
+        """The current stream waits for the event; without one (no async_finish) the work is in that stream already.
+        What the hook answers, if there is one. release_handle: the event is given up, and its tensors with it."""
         if self.event is not None:
             self.event.current_stream_wait()
+        hook, self.hook_after_wait = self.hook_after_wait, None
+        answer = hook() if hook is not None else None
+        if release_handle:
+            self.event = self.extra_tensors = None
+        return answer
+
+    def wait(self) -> Any:
+        """The same, without release_handle."""
+        return self.current_stream_wait()
+
+    def register_hook_after_wait(self, hook_after_wait: Callable[[], Any]) -> None:
+        """Has the next wait call it."""
+        if self.hook_after_wait is not None:
+            raise RuntimeError("register_hook_after_wait: the event has a hook that was not called yet")
+        self.hook_after_wait = hook_after_wait
+
+    def __call__(self, release_handle: bool = False) -> EventOverlap:
+        """For ``with event(release_handle=True)``."""
+        self._release = release_handle
+        return self
 
     def __enter__(self) -> EventOverlap:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.current_stream_wait()
+        release, self._release = self._release, False
+        self.current_stream_wait(release)
 
 
-NO_EVENT = EventOverlap()
+class _NoEvent(EventOverlap):
+    """Of calls whose work is in the current stream already. All of them share it."""
+
+    def current_stream_wait(self, release_handle: bool = False) -> None:
+        """Nothing."""
+
+    def register_hook_after_wait(self, hook_after_wait: Callable[[], Any]) -> None:
+        """Refused: nobody has to wait for this call."""
+        raise RuntimeError("register_hook_after_wait: this call has no event: async_finish=True gives one")
+
+
+NO_EVENT = _NoEvent()
 """of a call whose work is in the current stream already"""
 
 

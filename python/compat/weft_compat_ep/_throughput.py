@@ -82,6 +82,8 @@ class Form(NamedTuple):
     """of the parts of experts, where rows are packed; 1 to 256"""
     worst: int | None = None
     """rows received, at most; None: as many as there are, for which the host waits"""
+    tokens: int | None = None
+    """tokens received, at most; None: as many as the group has room for"""
     zero_padding: bool = False
     """whether rows between the parts of experts become 0"""
     columns: bool = False
@@ -139,7 +141,7 @@ class Throughput(Member):
             kept.note_sources(arrays, kept.rows)
             return Received(data, arrays["local_expert"][:kept.rows], arrays["weights"][:kept.rows], kept)
         assert probe is not None
-        count = self.most if form.worst is not None else probe[0]
+        count = self._most_of(form) if form.worst is not None else probe[0]
         kept.note_sources(probe[1], count)
         kept.slot, kept.expert_end = pad_rows(arrays["slot"][:count], count), arrays["expert_end"]
         return Received(data, None, spread(probe[1]["weights"][:count], kept.slot, kept.rows), kept)
@@ -180,6 +182,10 @@ class Throughput(Member):
         if (x.shape[1], x.is_cuda) != (self.sizes.hidden, self.sizes.memory == "cuda"):
             raise ValueError(f"x: hidden {x.shape[1]} on {x.device}, and the group has {self.sizes.hidden} in "
                              f"{self.sizes.memory} memory")
+
+    def _most_of(self, form: Form) -> int:
+        """Tokens that a dispatch brings, at most."""
+        return self.most if form.tokens is None else min(self.most, form.tokens)
 
     def _check_kept(self, kept: Kept) -> None:
         if kept.engine is not self:
@@ -231,10 +237,10 @@ class Throughput(Member):
     def _keep(self, topk_idx: torch.Tensor, sent: Sent, form: Form,
               probe: tuple[int, dict[str, torch.Tensor]] | None) -> Kept:
         """A route for this dispatch: that of a handle that is gone, where there is one of the same sizes."""
-        counts, number = None, self.most
+        counts = None
         if form.worst is not None:
             rows = form.worst
-            number = self.most if form.expand else min(self.most, rows)
+            number = self._most_of(form) if form.expand else min(self.most, rows)
         else:
             assert probe is not None
             counts, number = probe[1]["counts"].tolist(), probe[0]

@@ -3,15 +3,47 @@
 from __future__ import annotations
 
 import os
+import random
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
+_seeds = {"global": 0, "local": 0}
 
-def init_dist(local_rank: int, num_local_ranks: int) -> tuple[int, int, Any]:
+
+def init_seed(global_seed: int) -> None:
+    """Seeds the random numbers of torch and Python: each rank with a seed of its own."""
+    _seeds.update({"global": global_seed, "local": global_seed + dist.get_rank()})
+    torch.manual_seed(_seeds["local"])
+    random.seed(_seeds["local"])
+
+
+def get_global_seed() -> int:
+    """The seed that `init_seed` was given; 0 before."""
+    return _seeds["global"]
+
+
+def get_local_seed() -> int:
+    """The seed of this rank; 0 before `init_seed`."""
+    return _seeds["local"]
+
+
+def get_physical_domain_size(group: Any) -> tuple[int, int]:
+    """(1, ranks): Weft finds the way to each rank itself, and has no domains."""
+    return 1, int(group.size())
+
+
+def get_logical_domain_size(group: Any, allow_hybrid_mode: bool = True) -> tuple[int, int]:
+    """The same."""
+    del allow_hybrid_mode
+    return get_physical_domain_size(group)
+
+
+def init_dist(local_rank: int, num_local_ranks: int, seed: int = 0) -> tuple[int, int, Any]:
     """Joins the processes of all nodes into one group: (rank, number of ranks, group). WORLD_SIZE and RANK are of nodes
-    here, as the original's programs say them; MASTER_ADDR and MASTER_PORT name where they meet."""
+    here, as the original's programs say them; MASTER_ADDR and MASTER_PORT name where they meet. It seeds the random
+    numbers (`init_seed`)."""
     address = os.environ.get("MASTER_ADDR", "127.0.0.1")
     port = int(os.environ.get("MASTER_PORT", "8361"))
     nodes, node = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
@@ -21,6 +53,7 @@ def init_dist(local_rank: int, num_local_ranks: int) -> tuple[int, int, Any]:
         torch.set_default_device("cuda")
     dist.init_process_group(backend, init_method=f"tcp://{address}:{port}", world_size=nodes * num_local_ranks,
                             rank=node * num_local_ranks + local_rank)
+    init_seed(seed)
     return dist.get_rank(), dist.get_world_size(), dist.new_group(list(range(dist.get_world_size())))
 
 

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 BLOCK = 128
 E4M3_MAX = 448.0
+
+
+def safe_div(a: float, b: float) -> float:
+    """a / b; 0 where both are 0."""
+    return 0 if a == 0 and b == 0 else a / b
 
 
 def ceil_div(a: int, b: int) -> int:
@@ -29,6 +36,35 @@ def hash_tensor(t: torch.Tensor) -> int:
     flat = t.contiguous().view(torch.uint8).flatten()
     flat = torch.nn.functional.pad(flat, (0, -flat.numel() % 4))
     return int(flat.view(torch.int32).to(torch.int64).sum())
+
+
+def hash_tensors(*tensors: Any) -> int:
+    """`hash_tensor` of several, in lists and tuples too, by exclusive or; what is no tensor counts as 0."""
+    value = 0
+    for one in tensors:
+        if isinstance(one, (tuple, list)):
+            value ^= hash_tensors(*one)
+        elif isinstance(one, torch.Tensor):
+            value ^= hash_tensor(one)
+    return value
+
+
+def count_bytes(*tensors: Any) -> int:
+    """Bytes of tensors, in lists and tuples too; None has none."""
+    total = 0
+    for one in tensors:
+        if isinstance(one, (tuple, list)):
+            total += count_bytes(*one)
+        elif one is not None:
+            total += one.numel() * one.element_size()
+    return total
+
+
+def create_grouped_scores(scores: torch.Tensor, group_idx: torch.Tensor, num_groups: int) -> torch.Tensor:
+    """[tokens][experts]: the scores of experts in the groups that a token names ([tokens][n]), 0 elsewhere."""
+    tokens, experts = scores.shape
+    chosen = scores.new_zeros((tokens, num_groups), dtype=torch.bool).scatter_(1, group_idx, True)
+    return (scores.view(tokens, num_groups, -1) * chosen.unsqueeze(-1)).view(tokens, experts)
 
 
 def per_token_cast_to_fp8(x: torch.Tensor, round_scale: bool = False,

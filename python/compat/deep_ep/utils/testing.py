@@ -10,16 +10,26 @@ from typing import Any, Callable
 import torch
 import torch.distributed as dist
 
+CACHE_BYTES = 256 << 20
+"""more than the second-level cache of any GPU"""
 
-def bench(fn: Callable[[], Any], num_warmups: int = 50, num_tests: int = 50,
-          post_fn: Callable[[], Any] | None = None) -> tuple[float, float, float]:
+
+def flush_l2_cache(enabled: bool = True) -> None:
+    """Empties the second-level cache of a GPU: writes more than it holds."""
+    if enabled and torch.cuda.is_available():
+        torch.empty(CACHE_BYTES, dtype=torch.uint8, device="cuda").zero_()
+
+
+def bench(fn: Callable[[], Any], num_warmups: int = 30, num_tests: int = 30,
+          post_fn: Callable[[], Any] | None = None, flush_l2: bool = True) -> tuple[float, float, float]:
     """(mean, least, most) seconds of a call: between events of the current stream, or by the clock without a GPU. The
-    first of the measured calls is left out."""
+    first of the measured calls is left out. flush_l2: with a cache that is empty before each call."""
     cuda = torch.cuda.is_available()
     for _ in range(num_warmups):
         fn()
     marks = []
     for _ in range(num_tests + 1):
+        flush_l2_cache(flush_l2)
         begin = _mark(cuda)
         fn()
         marks.append((begin, _mark(cuda)))
@@ -40,12 +50,12 @@ def _mark(cuda: bool) -> Any:
 
 
 def bench_kineto(fn: Callable[[], Any], kernel_names: str | Sequence[str], num_tests: int = 30,
-                 suppress_kineto_output: bool = False, trace_path: str | None = None,
+                 suppress_kineto_output: bool = False, trace_path: str | None = None, flush_l2: bool = True,
                  barrier_comm_profiling: bool = False, num_kernels_per_period: int = 1,
                  barrier: Callable[[], Any] | None = None) -> Any:
     """Mean seconds of the kernels that have each of `kernel_names` in their names: of one name a number, of several a
-    tuple; with num_kernels_per_period, lists for kernels that come in turns. barrier_comm_profiling: ranks meet before
-    each call, in `barrier`, or by an all-reduce."""
+    tuple; with num_kernels_per_period, lists for kernels that come in turns. flush_l2: with a cache that is empty
+    before each call. barrier_comm_profiling: ranks meet before each call, in `barrier`, or by an all-reduce."""
     del suppress_kineto_output
     if not torch.cuda.is_available():
         raise RuntimeError("bench_kineto: kernels run on a GPU, and there is none; bench() measures without one")
@@ -53,6 +63,7 @@ def bench_kineto(fn: Callable[[], Any], kernel_names: str | Sequence[str], num_t
     fn()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
         for _ in range(num_tests):
+            flush_l2_cache(flush_l2)
             if barrier_comm_profiling and barrier is not None:
                 barrier()
             elif barrier_comm_profiling:

@@ -138,7 +138,7 @@ def two_handles(rank: int, ranks: int, store: Any) -> None:
     combine(0, dispatch(0, False), use_logfmt=True)
     combine(1, dispatch(1, False))
     engine = next(iter(buffer._engines.values()))
-    assert [operation.ended for operation in engine.open] == [True, True]  # what was not combined has no echo
+    assert (engine.before.ended, engine.newest.ended) == (True, True)  # what was not combined has no echo
     finish(buffer)
 
 
@@ -264,7 +264,9 @@ def mistakes(rank: int, ranks: int, store: Any) -> None:
     refused(NotImplementedError, "combine_wait", lambda: buffer.low_latency_combine(
         y, topk_idx, weights, handle, combine_wait_recv_cost_stats=counts))
     refused(RuntimeError, "enable_shrink", lambda: buffer.low_latency_update_mask_buffer(0, True))
-    refused(NotImplementedError, "get_local_buffer_tensor", lambda: buffer.get_local_buffer_tensor(torch.int8))
+    for wrong in ({"offset": 1 << 40}, {"offset": -1}, {"size": torch.Size([1 << 40])}):
+        refused(ValueError, "get_local_buffer_tensor", lambda wrong=wrong: buffer.get_local_buffer_tensor(
+            torch.int8, **wrong))
     out, _, _ = buffer.low_latency_combine(outputs(recv_x, counts, rank, E), topk_idx, weights, handle)
     check_sums(out, sums(x, topk_idx, weights, E), 0.01)  # none of it has done harm
     assert calc_diff(out, sums(x, topk_idx, weights, E)) < 1e-4

@@ -125,6 +125,10 @@ def mistakes(rank: int, ranks: int, store: Any) -> None:
     refused(ValueError, "expert_alignment", lambda: buffer.dispatch(x, idx, num_experts=E * ranks,
                                                                     expert_alignment=257))
     refused(ValueError, "room for 8", lambda: buffer.dispatch(x, idx, num_experts=E * ranks, num_max_tokens_per_rank=8))
+    refused(AttributeError, "pipelines", lambda: buffer.pp_send(x, 0))
+    assert not hasattr(buffer, "engram_fetch") and not hasattr(buffer, "unknown")
+    assert (buffer.num_bytes, buffer.num_nvlink_ranks, buffer.allow_hybrid_mode) == (
+        deep_ep.ElasticBuffer.get_buffer_size_hint(dist.group.WORLD, MOST, H), ranks, True)
     refused(ValueError, "do_cpu_sync", lambda: buffer.dispatch(x, handle=handle, do_cpu_sync=True))
     refused(ValueError, "those of the handle", lambda: buffer.dispatch(x, handle=handle, do_expand=True))
     refused(TypeError, "handle", lambda: buffer.combine(received, (handle,)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import time
 
 import pytest
@@ -11,6 +12,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 import deep_ep  # noqa: E402
 from deep_ep.utils import math as arithmetic  # noqa: E402
 from deep_ep.utils import testing  # noqa: E402
+from weft_compat_ep._events import NO_EVENT  # noqa: E402
 
 
 def test_casts_to_fp8_and_back() -> None:
@@ -34,6 +36,13 @@ def test_numbers() -> None:
     one = torch.arange(7, dtype=torch.int16)
     assert arithmetic.hash_tensor(one) == arithmetic.hash_tensor(one.clone()) != arithmetic.hash_tensor(one + 1)
     assert arithmetic.calc_diff(one, one) == 0
+    assert arithmetic.hash_tensors(one, (one, None), [one + 1]) == arithmetic.hash_tensor(one + 1)
+    assert arithmetic.count_bytes(one, None, (one, [one.to(torch.int64)])) == 14 + 14 + 56
+    assert arithmetic.safe_div(0, 0) == 0 and arithmetic.safe_div(3, 2) == 1.5
+    with pytest.raises(ZeroDivisionError):
+        arithmetic.safe_div(1, 0)
+    scores = arithmetic.create_grouped_scores(torch.ones((2, 6)), torch.tensor([[0, 2], [1, 1]]), 3)
+    assert scores.tolist() == [[1, 1, 0, 0, 1, 1], [0, 0, 1, 1, 0, 0]]
     ranks = torch.tensor([[3, 1, 3, -1], [0, 0, 2, 2], [-1, -1, -1, -1]])
     arithmetic.inplace_unique(ranks, 4)
     assert ranks.tolist() == [[3, 1, -1, -1], [0, 2, -1, -1], [-1, -1, -1, -1]]
@@ -47,6 +56,31 @@ def test_timing() -> None:
     if not torch.cuda.is_available():
         with pytest.raises(RuntimeError, match="there is none"):
             testing.bench_kineto(lambda: None, "dispatch")
+
+
+def test_events() -> None:
+    """An event calls its hook once, at the next wait, which answers what the hook does; the end of `with` waits."""
+    event = deep_ep.EventOverlap(deep_ep.EventHandle(), (torch.ones(1),))
+    event.register_hook_after_wait(lambda: 5)
+    with pytest.raises(RuntimeError, match="has a hook"):
+        event.register_hook_after_wait(lambda: 6)
+    assert event.current_stream_wait() == 5 and event.wait() is None
+    done: list[int] = []
+    event.register_hook_after_wait(lambda: done.append(1))
+    with event(release_handle=True):
+        assert not done
+    assert done == [1] and event.event is None and event.extra_tensors is None
+    with pytest.raises(RuntimeError, match="async_finish=True"):
+        NO_EVENT.register_hook_after_wait(lambda: None)
+
+
+def test_modules() -> None:
+    """The names of the original's modules lead to the same classes."""
+    for name, classes in (("buffers.legacy", ["Buffer", "Config"]), ("buffers.elastic", ["ElasticBuffer", "EPHandle"]),
+                          ("buffer", ["Buffer"]), ("utils.event", ["EventHandle", "EventOverlap"])):
+        module = importlib.import_module(f"deep_ep.{name}")
+        assert all(getattr(module, one) is getattr(deep_ep, one) for one in classes)
+    assert int(deep_ep.__version__.split(".")[0]) == 2
 
 
 def test_static_calls() -> None:

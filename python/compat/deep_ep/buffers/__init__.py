@@ -1,0 +1,1 @@
+"""Where the second version of the original keeps its buffers."""

@@ -1,0 +1,7 @@
+"""The `Buffer` of `deep_ep`, by the name of the original's second version."""
+
+from weft_compat_ep._events import Config, EventHandle, EventOverlap
+
+from ..buffer import Buffer
+
+__all__ = ["Buffer", "Config", "EventHandle", "EventOverlap"]
