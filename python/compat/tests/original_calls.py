@@ -6,11 +6,12 @@ import ast
 import inspect
 import re
 import sys
+from typing import Any
 
 
-def check_calls(owner: type, calls: str) -> None:
-    """Ours have at least the parameters of the originals: in their places, with their names and defaults. A call is
-    a line, which goes on in lines that begin with eight blanks."""
+def check_calls(owner: Any, calls: str) -> None:
+    """Those of a class or a module. Ours have at least the parameters of the originals: in their places, with their
+    names and defaults. A call is a line, which goes on in lines that begin with eight blanks."""
     for call in re.sub(r"\n {8}", " ", calls).strip().split("\n"):
         wanted = ast.parse(f"def {call.strip()}: ...").body[0]
         assert isinstance(wanted, ast.FunctionDef)

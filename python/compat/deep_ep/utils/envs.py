@@ -57,10 +57,10 @@ def init_dist(local_rank: int, num_local_ranks: int, seed: int = 0) -> tuple[int
     return dist.get_rank(), dist.get_world_size(), dist.new_group(list(range(dist.get_world_size())))
 
 
-def dist_print(text: str = "", once_in_node: bool = False) -> None:
+def dist_print(s: str = "", once_in_node: bool = False) -> None:
     """Prints in the order of ranks, or on one rank of a node alone."""
     ranks = int(os.environ.get("LOCAL_WORLD_SIZE", torch.cuda.device_count() or dist.get_world_size()))
     for rank in range(dist.get_world_size()):
         if rank == dist.get_rank() and not (once_in_node and rank % ranks):
-            print(text, flush=True)
+            print(s, flush=True)
         dist.barrier()

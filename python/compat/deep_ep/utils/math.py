@@ -15,14 +15,14 @@ def safe_div(a: float, b: float) -> float:
     return 0 if a == 0 and b == 0 else a / b
 
 
-def ceil_div(a: int, b: int) -> int:
-    """a / b, rounded up."""
-    return -(-a // b)
+def ceil_div(x: int, y: int) -> int:
+    """x / y, rounded up."""
+    return -(-x // y)
 
 
-def align(a: int, b: int) -> int:
-    """The first multiple of b that is not below a."""
-    return ceil_div(a, b) * b
+def align(x: int, y: int) -> int:
+    """The first multiple of y that is not below x."""
+    return ceil_div(x, y) * y
 
 
 def calc_diff(x: torch.Tensor, y: torch.Tensor) -> float:
@@ -64,37 +64,44 @@ def create_grouped_scores(scores: torch.Tensor, group_idx: torch.Tensor, num_gro
     """[tokens][experts]: the scores of experts in the groups that a token names ([tokens][n]), 0 elsewhere."""
     tokens, experts = scores.shape
     chosen = scores.new_zeros((tokens, num_groups), dtype=torch.bool).scatter_(1, group_idx, True)
-    return (scores.view(tokens, num_groups, -1) * chosen.unsqueeze(-1)).view(tokens, experts)
+    return (scores.unflatten(1, (num_groups, -1)) * chosen.unsqueeze(-1)).view(tokens, experts)
+
+
+def _blocks_of(x: torch.Tensor) -> torch.Tensor:
+    """float32 [tokens][blocks][128]: the values of tokens, with 0 behind the last."""
+    padded = torch.nn.functional.pad(x.float(), (0, -x.shape[1] % BLOCK))
+    return padded.view(x.shape[0], padded.shape[1] // BLOCK, BLOCK)
 
 
 def per_token_cast_to_fp8(x: torch.Tensor, round_scale: bool = False,
                           use_ue8m0: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
     """e4m3 of [tokens][hidden] with a scale for each 128 values: amax / 448, with amax at least 1e-4, perhaps rounded
     up to a power of two, and then perhaps as ue8m0, four in an int32."""
-    tokens, hidden = x.shape
-    blocks = x.float().view(tokens, hidden // BLOCK, BLOCK)
+    hidden = x.shape[1]
+    blocks = _blocks_of(x)
     most = blocks.abs().amax(2).clamp(1e-4)
     scales, factors = most / E4M3_MAX, torch.full_like(most, E4M3_MAX) / most  # a number / a tensor rounds twice
     if round_scale:
         scales = torch.exp2(torch.ceil(torch.log2(scales)))
         factors = 1 / scales
-    values = (blocks * factors.unsqueeze(2)).clamp(-E4M3_MAX, E4M3_MAX).to(torch.float8_e4m3fn).view(tokens, hidden)
+    values = (blocks * factors.unsqueeze(2)).clamp(-E4M3_MAX, E4M3_MAX).to(torch.float8_e4m3fn)
+    values = values.flatten(1)[:, :hidden].contiguous()
     if not use_ue8m0:
         return values, scales
     exponents = torch.nn.functional.pad((scales.view(torch.int32) >> 23).to(torch.uint8), (0, -scales.shape[1] % 4))
     return values, exponents.view(torch.int32)
 
 
-def per_token_cast_back(x: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
+def per_token_cast_back(x_fp8: torch.Tensor, x_scales: torch.Tensor) -> torch.Tensor:
     """bf16 of fp8 values with their scales, of either form; an empty tensor stays one."""
-    if x.numel() == 0:
-        return x.to(torch.bfloat16)
-    tokens, hidden = x.shape
-    if scales.dtype == torch.int32:
-        exponents = scales.reshape(-1).view(torch.uint8).view(tokens, -1)[:, : hidden // BLOCK]
-        scales = (exponents.to(torch.int32) << 23).view(torch.float32)
-    blocks = x.float().view(tokens, hidden // BLOCK, BLOCK) * scales.unsqueeze(2)
-    return blocks.to(torch.bfloat16).view(tokens, hidden)
+    if x_fp8.numel() == 0:
+        return x_fp8.to(torch.bfloat16)
+    tokens, hidden = x_fp8.shape
+    if x_scales.dtype == torch.int32:
+        exponents = x_scales.reshape(-1).view(torch.uint8).view(tokens, -1)[:, : ceil_div(hidden, BLOCK)]
+        x_scales = (exponents.to(torch.int32) << 23).view(torch.float32)
+    blocks = _blocks_of(x_fp8) * x_scales.unsqueeze(2)
+    return blocks.to(torch.bfloat16).flatten(1)[:, :hidden].contiguous()
 
 
 def inplace_unique(x: torch.Tensor, num_slots: int) -> None:

@@ -28,6 +28,12 @@ def test_casts_to_fp8_and_back() -> None:
             plain = arithmetic.per_token_cast_to_fp8(x, True)[1]
             exponents = scales.view(torch.uint8)[:, :5].float() - 127
             assert torch.equal(torch.exp2(exponents), plain) and not scales.view(torch.uint8)[:, 5:].any()
+        values, scales = arithmetic.per_token_cast_to_fp8(x[:0], rounded, ue8m0)  # a rank without tokens
+        assert values.shape == (0, 640) and scales.shape == ((0, 2) if ue8m0 else (0, 5))
+    values, scales = arithmetic.per_token_cast_to_fp8(x[:, :600])  # the last block is of 88 values
+    assert values.shape == (5, 600) and scales.shape == (5, 5) and values.is_contiguous()
+    assert torch.allclose(arithmetic.per_token_cast_back(values, scales).float(), x[:, :600].float(), rtol=0.07,
+                          atol=0.01)
     assert arithmetic.per_token_cast_back(x[:0].to(torch.float8_e4m3fn), torch.zeros((0, 5))).shape == (0, 640)
 
 
@@ -43,6 +49,7 @@ def test_numbers() -> None:
         arithmetic.safe_div(1, 0)
     scores = arithmetic.create_grouped_scores(torch.ones((2, 6)), torch.tensor([[0, 2], [1, 1]]), 3)
     assert scores.tolist() == [[1, 1, 0, 0, 1, 1], [0, 0, 1, 1, 0, 0]]
+    assert arithmetic.create_grouped_scores(scores[:0], torch.zeros((0, 2), dtype=torch.int64), 3).shape == (0, 6)
     ranks = torch.tensor([[3, 1, 3, -1], [0, 0, 2, 2], [-1, -1, -1, -1]])
     arithmetic.inplace_unique(ranks, 4)
     assert ranks.tolist() == [[3, 1, -1, -1], [0, 2, -1, -1], [-1, -1, -1, -1]]

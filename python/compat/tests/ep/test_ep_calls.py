@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import sys
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from original_calls import check_calls
 
 import deep_ep
 import nixl_ep
+from deep_ep.utils import envs, math, testing
 
 NIXL_EP = """
     __init__(disable_ll_nvlink=False, explicitly_destroy=False, rank=0, low_latency_mode=True, group=None,
@@ -114,7 +116,45 @@ V2 = """
 """
 
 
-@pytest.mark.parametrize(("owner", "calls"), [(nixl_ep.Buffer, NIXL_EP), (deep_ep.Buffer, LEGACY),
-                                              (deep_ep.ElasticBuffer, V2)])
-def test_calls(owner: type, calls: str) -> None:
+ENVS = """
+    init_dist(local_rank, num_local_ranks, seed=0)
+    init_seed(global_seed)
+    get_local_seed()
+    get_global_seed()
+    dist_print(s='', once_in_node=False)
+    get_physical_domain_size(group)
+    get_logical_domain_size(group, allow_hybrid_mode=True)
+"""
+MATH = """
+    calc_diff(x, y)
+    safe_div(a, b)
+    ceil_div(x, y)
+    align(x, y)
+    per_token_cast_to_fp8(x)
+    per_token_cast_back(x_fp8, x_scales)
+    inplace_unique(x, num_slots)
+    create_grouped_scores(scores, group_idx, num_groups)
+    hash_tensor(t)
+    hash_tensors(*tensors)
+    count_bytes(*tensors)
+"""
+TESTING = """
+    flush_l2_cache(enabled=True)
+    bench(fn, num_warmups=30, num_tests=30, post_fn=None, flush_l2=True)
+    bench_kineto(fn, kernel_names, num_tests=30, suppress_kineto_output=False, trace_path=None, flush_l2=True,
+        barrier_comm_profiling=False, num_kernels_per_period=1, barrier=None)
+"""
+EVENT = """
+    __init__(event=None, extra_tensors=None)
+    current_stream_wait(release_handle=False)
+    wait()
+    register_hook_after_wait(hook_after_wait)
+    __call__(release_handle=False)
+"""
+
+
+@pytest.mark.parametrize(("owner", "calls"), [
+    (nixl_ep.Buffer, NIXL_EP), (deep_ep.Buffer, LEGACY), (deep_ep.ElasticBuffer, V2), (deep_ep.EventOverlap, EVENT),
+    (envs, ENVS), (math, MATH), (testing, TESTING)])
+def test_calls(owner: Any, calls: str) -> None:
     check_calls(owner, calls)
