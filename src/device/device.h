@@ -251,7 +251,7 @@ struct device_flow_dispatch {
   bool keeps;                      // goes the ways of the route, which is filled by the dispatch else
 };
 
-// A combine of such a group, which ends its operation.
+// A combine of such a group.
 struct device_flow_combine {
   struct device_combine c; // its topk_weights: to make up for what is missing; NULL: each selection counts as 1
   uint32_t place;          // of the operation
@@ -364,7 +364,7 @@ struct device_api {
 
   // A new window is ready for the peer: before it is given away.
   int (*flow_clear)(struct device_ep *ep, const struct device_window *in, char *why);
-  // As ep_dispatch and ep_combine. UNSUPPORTED: one half alone.
+  // As ep_dispatch and ep_combine. LIMIT: the rows, or answers, of one half alone do not fit into a window all at once.
   int (*flow_dispatch)(struct device_ep *ep, const struct device_flow_dispatch *args, void *stream, char *why);
   int (*flow_combine)(struct device_ep *ep, const struct device_flow_combine *args, void *stream, char *why);
   // Memory for a route of a group that was opened so; it outlives the engine, and ends by route_free, once no launch

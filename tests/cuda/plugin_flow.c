@@ -164,6 +164,78 @@ static void a_dispatch_is_planned_agreed_on_and_moved(void **state) {
   assert_true(fake.control.no_rows);
 }
 
+// Each launches its part, with what the other has said.
+static void halves_launch_their_part(void **state) {
+  (void)state;
+  struct device_ep_options options = wide();
+  options.max_tokens = 300; // a window has room for the rows of so many
+  open_wide(&options);
+  struct device_flow_dispatch f = good();
+  f.place = 1;
+  f.d.halves = DEVICE_SEND;
+  f.d.out = NULL;
+  f.d.counts = NULL;
+  assert_int_equal(cuda_flow_dispatch(ep, &f, FAKE_STREAM, why), 0);
+  assert_string_equal(fake.order, "pcr");
+  assert_int_equal(fake.control.base.d.halves, DEVICE_SEND);
+  assert_int_equal(fake.rows.halves, DEVICE_SEND);
+  f = good();
+  f.place = 1;
+  f.d.halves = DEVICE_RECV;
+  f.d.told = (struct weft_ep_told *)more;
+  assert_int_equal(cuda_flow_dispatch(ep, &f, FAKE_STREAM, why), 0);
+  assert_string_equal(fake.order, "pcrcrt");
+  assert_int_equal(fake.control.base.d.halves, DEVICE_RECV);
+  assert_int_equal(fake.rows.halves, DEVICE_RECV);
+  assert_ptr_equal(fake.rows.x, x); // its own rows come now
+  assert_int_equal(fake.rows.shape.casts, CUDA_FP8);
+  assert_ptr_equal(fake.rows.op, ep->streams.sides[1].op);
+  memset(fake.order, 0, sizeof fake.order);
+  struct device_flow_combine c = good_combine();
+  for (uint32_t halves = DEVICE_SEND; halves <= DEVICE_RECV; halves++) {
+    c.c.halves = halves;
+    c.c.keeps = halves == DEVICE_RECV;
+    assert_int_equal(cuda_flow_combine(ep, &c, FAKE_STREAM, why), 0);
+    assert_int_equal(fake.answers.halves, halves);
+    assert_int_equal(fake.end.halves, halves);
+    assert_int_equal(fake.end.keeps, halves == DEVICE_RECV);
+    assert_true(fake.end.rank_major);
+  }
+  assert_string_equal(fake.order, "aeae");
+}
+
+// What they say of the window is enough.
+static void halves_that_do_not_fit_are_refused(void **state) {
+  (void)state;
+  struct device_ep_options options = wide();
+  open_wide(&options);
+  struct device_flow_dispatch f = good();
+  struct device_flow_combine c = good_combine();
+  uint32_t most = cuda_ring_tokens(&ep->streams.flow.rows);
+  assert_in_range(most, 3, TOKENS - 1);
+  f.d.halves = c.c.halves = DEVICE_SEND;
+  f.d.num_tokens = most;
+  assert_int_equal(cuda_flow_dispatch(ep, &f, FAKE_STREAM, why), 0);
+  memset(fake.order, 0, sizeof fake.order);
+  f.d.num_tokens = TOKENS;
+  assert_refused(cuda_flow_dispatch(ep, &f, FAKE_STREAM, why), WEFT_ERR_LIMIT, "call weft_ep_dispatch for both halves");
+  uint64_t rows = strtoull(strstr(why, "window_bytes of ") + 16, NULL, 10);
+  assert_refused(cuda_flow_combine(ep, &c, FAKE_STREAM, why), WEFT_ERR_LIMIT, "call weft_ep_combine for both halves");
+  uint64_t answers = strtoull(strstr(why, "window_bytes of ") + 16, NULL, 10);
+  assert_string_equal(fake.order, "");
+  c.c.halves = DEVICE_RECV;
+  assert_int_equal(cuda_flow_combine(ep, &c, FAKE_STREAM, why), 0);
+  c.c.halves = DEVICE_SEND;
+  options.window_bytes = rows > answers ? rows : answers;
+  open_wide(&options);
+  assert_int_equal(cuda_flow_dispatch(ep, &f, FAKE_STREAM, why), 0);
+  assert_int_equal(cuda_flow_combine(ep, &c, FAKE_STREAM, why), 0);
+  options.window_bytes -= 256;
+  open_wide(&options);
+  int rc = cuda_flow_dispatch(ep, &f, FAKE_STREAM, why);
+  assert_true((rc == 0) != (rows >= answers));
+}
+
 // As the group was opened, or as the call says.
 static void answers_travel_as_the_call_says(void **state) {
   (void)state;
@@ -230,16 +302,12 @@ static void what_kernels_would_stumble_over_is_refused(void **state) {
     change;                                                                                                            \
     assert_refused(cuda_flow_dispatch(ep, &f, FAKE_STREAM, why), code, word);                                          \
   } while (0)
-  REFUSED(f.d.halves = DEVICE_SEND, WEFT_ERR_UNSUPPORTED, "call weft_ep_dispatch for both halves");
   REFUSED(f.d.num_tokens = TOKENS + 1, WEFT_ERR_INVALID, "more than max_tokens");
   REFUSED(f.d.x = x + 1, WEFT_ERR_INVALID, "x (");
   REFUSED(f.d.topk_idx = FAKE_OTHER_MEMORY, WEFT_ERR_INVALID, "topk_idx");
   REFUSED(f.slot = (int32_t *)fake_host_memory, WEFT_ERR_INVALID, "recv.slot");
   REFUSED(f.expert_end = (int32_t *)(more + 2), WEFT_ERR_INVALID, "recv.expert_end");
   struct device_flow_combine c = good_combine();
-  c.c.halves = DEVICE_RECV;
-  assert_refused(cuda_flow_combine(ep, &c, FAKE_STREAM, why), WEFT_ERR_UNSUPPORTED, "weft_ep_combine");
-  c = good_combine();
   c.bias[1] = more + 2;
   assert_refused(cuda_flow_combine(ep, &c, FAKE_STREAM, why), WEFT_ERR_INVALID, "bias[1]");
   c = good_combine();
@@ -399,6 +467,8 @@ int main(void) {
       TEST(an_engine_has_room_for_two_operations),
       TEST(heads_of_streams_are_zeros_at_first),
       TEST(a_dispatch_is_planned_agreed_on_and_moved),
+      TEST(halves_launch_their_part),
+      TEST(halves_that_do_not_fit_are_refused),
       TEST(answers_travel_as_the_call_says),
       TEST(a_call_says_its_own_form),
       TEST(what_kernels_would_stumble_over_is_refused),

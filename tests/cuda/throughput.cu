@@ -1,5 +1,7 @@
 // The kernels for many tokens, without control: every byte of rows, of what is told of them and of sums, against what
 // the host computes, for many shapes. With one GPU all ranks share it.
+#include <algorithm>
+
 #include "cuda/support/flow_ranks.cuh"
 #include "cuda/support/flow_values.cuh"
 
@@ -59,11 +61,18 @@ flow_shape drawn(uint32_t seed) {
   for (uint32_t i = 0; i < shape.ranks; i++)
     shape.blocks.push_back(8 + draw(14)); // of a GPU that all may share
   shape.coded = draw(3) == 0;
-  // A window of two places at least.
+  shape.halves = (flow_halves)draw(3);
+  shape.two_streams = draw(2);
+  shape.combines = 1 + draw(3);
+  // A window of two places at least, and of all for single halves.
   cuda_flow flow;
   cuda_flow_init(&flow, shape.window_bytes, shape.tokens, shape.hidden, shape.topk, shape.experts, 2 * shape.hidden);
-  if (flow.bytes == 0)
+  if (flow.bytes == 0) {
     shape.window_bytes = 64 << 20;
+    cuda_flow_init(&flow, shape.window_bytes, shape.tokens, shape.hidden, shape.topk, shape.experts, 2 * shape.hidden);
+  }
+  if (shape.tokens > std::min(cuda_ring_tokens(&flow.rows), cuda_ring_tokens(&flow.answers)))
+    shape.halves = WHOLE;
   return shape;
 }
 
@@ -97,6 +106,12 @@ int main(int argc, char **argv) {
     shape.biases = 2;
     shape.weights_back = true;
     try_shape("four ranks, biases, weights back", shape);
+    shape.halves = MIXED;
+    try_shape("the same, and two ranks with single halves", shape);
+    shape.halves = HALVES;
+    shape.two_streams = true;
+    shape.combines = 3;
+    try_shape("all ranks with single halves, in two streams, and three combines", shape);
     shape.coded = true;
     shape.hidden = 640; // no whole packets
     try_shape("the same as logfmt10", shape);

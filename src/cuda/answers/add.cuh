@@ -169,12 +169,18 @@ struct adder {
     }
   }
   __device__ __forceinline__ void flush() {}
+  // The next answers may be coded, or not.
+  __device__ __forceinline__ void give_all(uint32_t seat) const {
+    cuda_flow_word &word = ((cuda_flow_head *)kernel.op.out[seat])->answers[channel.index];
+    ptx::store_relaxed(&word.credit, channel.base + channel.list);
+    ptx::store_relaxed(&word.coded_credit, channel.base + channel.list);
+  }
   // [warp]
   __device__ __forceinline__ void end() {
 #pragma unroll
     for (uint32_t h = 0; h < 2; h++)
       if (has(kernel.seats & ~(mine | channel.dropped), channel.lane + h * WARP))
-        channel.give_credit(channel.lane + h * WARP, channel.base + channel.list);
+        give_all(channel.lane + h * WARP);
     // Those that were lost since the dispatch bring nothing either.
     uint64_t lost = ((channel.dropped | ended) & kernel.seats) | (kernel.op.seats & ~kernel.seats);
     if (channel.lane == 0 && lost)

@@ -64,7 +64,7 @@ __global__ __launch_bounds__(ANSWERS_WARPS *WARP,
       for (uint32_t seat = threadIdx.x % WARP; seat < DEVICE_SEATS; seat += WARP)
         if (has(others, seat)) {
           cuda_flow_word *word = &((cuda_flow_head *)kernel.op.out[seat])->answers[c];
-          ptx::store_relaxed(CODED ? &word->coded_credit : &word->credit, kernel.op.op * args.flow.list);
+          ptx::store_relaxed(CODED ? &word->coded_credit : &word->credit, kernel.op.answer * args.flow.list);
         }
   if (CODED)
     run_channels<adder>(crew, memory, decoder{args.flow.hidden}, args, kernel);
@@ -88,13 +88,15 @@ int cuda_launch_answers(const struct cuda_answers_args *args, uint32_t blocks, b
   // The experts' rows of a token are many more than its answers; where they have been added up, both ends move as much.
   // Of those, 16 of 24 processors and 45 of 64 answer, as measured.
   uint32_t first = args->rank_major ? blocks / 2 : blocks < 48 ? blocks * 2 / 3 : blocks * 45 / 64;
-  launch_args.answerers = first ? first : 1;
+  launch_args.answerers = answerers_of(*args, blocks, first ? first : 1);
   float work = (float)args->flow.hidden / 7168.0f;
-  launch_args.answers = flow_role_of(launch_args.answerers, ANSWERS_WARPS, (args->rank_major ? 1.0f : 4.0f) * work);
+  if (launch_args.answerers > 0)
+    launch_args.answers = flow_role_of(launch_args.answerers, ANSWERS_WARPS, (args->rank_major ? 1.0f : 4.0f) * work);
   uint32_t large = launch_args.answerers * (ANSWERS_WARPS / 8); // crews of eight warps
   if (!args->rank_major && large < CUDA_CHANNELS && 2 * large >= CUDA_CHANNELS)
     launch_args.answers = {ANSWERS_WARPS, 8}; // two turns of them take less than one of small crews
-  launch_args.adds = flow_role_of(blocks - launch_args.answerers, ANSWERS_WARPS, 1.5f * work);
+  if (blocks > launch_args.answerers)
+    launch_args.adds = flow_role_of(blocks - launch_args.answerers, ANSWERS_WARPS, 1.5f * work);
   void *params[] = {&launch_args};
   return launch(answers_kernels[args->rank_major][args->coded], params, blocks, ANSWERS_WARPS * WARP,
                 flow_memory(ANSWERS_WARPS), early, stream);

@@ -63,7 +63,7 @@ __global__ __launch_bounds__(ANSWERS_WARPS *WARP,
       for (uint32_t seat = threadIdx.x % WARP; seat < DEVICE_SEATS; seat += WARP)
         if (has(others, seat))
           ptx::store_relaxed(&((cuda_flow_head *)kernel.op.out[seat])->answers[c].credit,
-                             kernel.op.op * args.flow.list);
+                             kernel.op.answer * args.flow.list);
     uint32_t added = 0;
     run_rows<adder>(
         share, memory, [&](adder &role) { sum_rows(role, place, part.stage / SUM_SLOTS, bytes, added); }, args, kernel);
@@ -82,9 +82,9 @@ static part part_of(uint32_t blocks, uint32_t most, uint32_t room) {
 int cuda_launch_by_rank(const struct cuda_answers_args *args, uint32_t blocks, bool early, cudaStream_t stream) {
   by_rank_launch launch_args;
   launch_args.args = *args;
-  uint32_t answerers = blocks > 1 ? blocks / 2 : 1, room = stages_room(ANSWERS_WARPS);
+  uint32_t answerers = answerers_of(*args, blocks, blocks > 1 ? blocks / 2 : 1), room = stages_room(ANSWERS_WARPS);
   launch_args.answerers = answerers;
-  launch_args.answers = part_of(answerers, ANSWERS_WARPS - 1, room);
+  launch_args.answers = part_of(answerers > 0 ? answerers : 1, ANSWERS_WARPS - 1, room);
   launch_args.adds = part_of(blocks > answerers ? blocks - answerers : 1, ANSWERS_WARPS, room);
   void *params[] = {&launch_args};
   return launch((const void *)by_rank_kernel, params, blocks, ANSWERS_WARPS * WARP,

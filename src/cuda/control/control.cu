@@ -59,11 +59,26 @@ __device__ __forceinline__ uint32_t count_missing(const cuda_end_args &args, uin
   return count;
 }
 
-// Ends the operation: the record of its combine, and the counters. [block]
+// The record of what this rank has answered, and what the next answers to the same seats wait for. [block]
+__device__ __forceinline__ void record_answers(const cuda_end_args &args, device_record &record) {
+  const cuda_flow_op &op = *args.op;
+  uint32_t seat = threadIdx.x;
+  if (seat == 0)
+    record.answered_rows = 0; // of a combine before
+  __syncthreads();
+  uint32_t rows = seat < DEVICE_SEATS && op.seats >> seat & 1 ? op.rows[seat] : 0;
+  bool own = seat == op.self;
+  if (rows && !own)
+    ptx::add(&record.answered_rows, rows);
+  if (rows && !(own && args.rank_major)) // those are read where they lie
+    ((cuda_flow_head *)op.in[seat])->sent.answers = op.answer + 1;
+}
+
+// Ends the operation, or a combine of it: its record, and the counters. [block]
 template <bool ANSWERS, bool ADDS>
 __global__ void __launch_bounds__(END_THREADS, 1) end(const __grid_constant__ cuda_end_args args) {
   __shared__ snapshot snapshot;
-  constexpr steps STEPS = {false, false, ANSWERS, ADDS, false, false, false, 0};
+  const steps STEPS = {false, false, ANSWERS, ADDS, args.keeps, false, false, 0};
   ptx::kernel_wait();
   const snapshot_part<END_THREADS> part(args.state);
   part.put(snapshot);
@@ -74,16 +89,19 @@ __global__ void __launch_bounds__(END_THREADS, 1) end(const __grid_constant__ cu
   }
   if (!args.op)
     return;
-  const cuda_flow_op &op = *args.op;
+  cuda_flow_op &op = *args.op;
   device_record &record = args.state->record[op.op % CUDA_RECORDS];
-  if (ANSWERS && threadIdx.x < DEVICE_SEATS) {
-    uint32_t seat = threadIdx.x;
-    uint32_t rows = op.seats >> seat & 1 && seat != op.self ? op.rows[seat] : 0;
-    if (rows)
-      ptx::add(&record.answered_rows, rows);
-  }
+  if (ANSWERS)
+    record_answers(args, record);
   if (!ADDS)
     return;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    record.missing = 0; // of a combine before
+    record.combine_lost = 0;
+    op.answer += args.keeps;
+  }
+  __syncthreads();
   uint64_t absent = absent_seats(args);
   if (!(absent | op.answers_lost))
     return;

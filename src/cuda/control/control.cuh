@@ -94,9 +94,40 @@ __device__ __forceinline__ void record_sent(const cuda_control_args &args, const
   record.sent_rows = rows;
 }
 
-// [role]
-__device__ __forceinline__ void send_control(const cuda_control_args &args, const snapshot &snapshot,
-                                             const role &role) {
+// Rows of this operation go to a member, when it has read those that it was sent before. [one thread for each member]
+__device__ __forceinline__ void begin_rows(const cuda_control_args &args, const cuda_member &member, uint64_t op) {
+  cuda_flow_sent &sent = ((cuda_flow_head *)(member.in + args.stream))->sent;
+  sent.rows = sent.newest;
+  if (args.route->tokens[member.seat] > 0)
+    sent.newest = op + 1;
+}
+
+// What a kernel that sends rows and receives none has to know of its operation. `open`: seats that they go to. [role]
+__device__ __forceinline__ void write_sending(const cuda_control_args &args, const cuda_view &view, uint64_t open,
+                                              uint64_t op, const role &role) {
+  cuda_flow_op &out = *args.op;
+  if (role.thread() == 0) {
+    out.op = op;
+    out.self = view.count ? view.members[view.self].seat : 0;
+    out.count = 0; // nothing has come
+    out.seats = !args.keeps ? open : args.filled->op ? open & args.filled->seats : 0;
+    out.lost = out.answers_lost = out.absent = 0;
+  }
+#pragma unroll 1
+  for (uint32_t m = role.thread(); m < view.count; m += role.threads()) {
+    const cuda_member &member = view.members[m];
+    if (member.seat >= DEVICE_SEATS)
+      continue;
+    out.in[member.seat] = member.in + args.stream;
+    out.out[member.seat] = member.out + args.stream;
+    if (m != view.self && open >> member.seat & 1)
+      begin_rows(args, member, op);
+  }
+}
+
+// `rows_follow`: of a kernel that sends them and receives none. [role]
+__device__ __forceinline__ void send_control(const cuda_control_args &args, const snapshot &snapshot, const role &role,
+                                             bool rows_follow) {
   uint64_t op = snapshot.counters.sent;
   const cuda_view &view = view_of(snapshot, op);
   uint64_t open = await_credit(args.base.state, snapshot, view, op, snapshot.counters.taken_dispatch,
@@ -108,6 +139,8 @@ __device__ __forceinline__ void send_control(const cuda_control_args &args, cons
       send_fields(args, snapshot, view, m, route, op);
   if (role.thread() == 0)
     record_sent(args, snapshot, view, open, op);
+  if (rows_follow)
+    write_sending(args, view, open, op, role);
 }
 
 // --- what comes ---
@@ -205,6 +238,7 @@ __device__ __forceinline__ void write_op(const cuda_control_args &args, const cu
   uint32_t count = 0;
   uint64_t seats = 0;
   out.op = op;
+  out.answer = op * EP_MAX_COMBINES;
   out.self = view.count ? view.members[view.self].seat : 0;
 #pragma unroll 1
   for (uint32_t m = 0; m < view.count; m++) {
@@ -222,9 +256,17 @@ __device__ __forceinline__ void write_op(const cuda_control_args &args, const cu
     write_kept_op(args, seats);
 }
 
+// Rows that were sent before it was known whether the member takes part: one that does not reads none of them.
+__device__ __forceinline__ void forget_rows(const cuda_control_args &args, const cuda_member &member, uint64_t op) {
+  cuda_flow_sent &sent = ((cuda_flow_head *)(member.in + args.stream))->sent;
+  if (sent.newest == op + 1)
+    sent.newest = 0;
+}
+
 // What it knows of each member. [role]
 __device__ __forceinline__ void write_members(const cuda_control_args &args, const cuda_view &view,
-                                              const places &places, uint64_t here, bool kept, const role &role) {
+                                              const places &places, uint64_t here, uint64_t op, bool kept,
+                                              const role &role) {
   cuda_flow_op &out = *args.op;
   uint32_t E = args.experts;
 #pragma unroll 1
@@ -245,6 +287,12 @@ __device__ __forceinline__ void write_members(const cuda_control_args &args, con
     out.member[member.seat] = (uint8_t)m;
     out.in[member.seat] = member.in + args.stream;
     out.out[member.seat] = member.out + args.stream;
+    if (args.no_rows || m == view.self)
+      continue;
+    if (!(here >> m & 1))
+      forget_rows(args, member, op);
+    else if (args.base.d.halves & DEVICE_SEND)
+      begin_rows(args, member, op);
   }
 #pragma unroll 1
   for (uint32_t i = role.thread(); !kept && i < view.count * E; i += role.threads()) {
@@ -348,7 +396,7 @@ __device__ __forceinline__ void write_came(const cuda_control_args &args, const 
   }
   if (role.thread() / WARP == 1)
     count_rows(args, view, places, conflict ? 0 : here, op);
-  write_members(args, view, places, conflict ? 0 : here, rows && args.keeps, role);
+  write_members(args, view, places, conflict ? 0 : here, op, rows && args.keeps, role);
 }
 
 // `memory`: shared. [role]
@@ -395,7 +443,7 @@ __global__ void __launch_bounds__(BLOCK, 1) control(const __grid_constant__ cuda
     arrive(snapshot, args.base.state, STEPS);
   }
   if (SENDS && sending.includes_me())
-    send_control(args, snapshot, sending);
+    send_control(args, snapshot, sending, !RECEIVES);
   if (RECEIVES && receiving.includes_me())
     receive_control(args, snapshot, (uint32_t *)memory, receiving);
 }

@@ -112,9 +112,11 @@ struct cuda_end_args {
   struct cuda_state *state;
   struct cuda_layout layout; // control's
   const struct cuda_route *route;
-  const struct cuda_flow_op *op;
+  struct cuda_flow_op *op;
   const uint64_t *missing; // of the answers
   uint32_t halves, topk;   // topk: of the dispatch
+  bool keeps;              // the operation stays open for another combine
+  bool rank_major;
 };
 
 #endif

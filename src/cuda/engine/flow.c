@@ -26,25 +26,38 @@ static struct cuda_row_shape shape_of(const struct device_ep *ep, const struct d
   return shape;
 }
 
+// What one kernel sends and a later one receives has to fit into the window, where nobody takes it meanwhile.
+struct sent_whole {
+  const struct cuda_ring *ring;
+  uint32_t tokens;         // of a rank, at most
+  const char *what, *call; // what the ring has; the call for both halves
+};
+
+static int check_fits(const struct device_ep *ep, uint32_t halves, const struct sent_whole *sent, char *why) {
+  uint32_t most = cuda_ring_tokens(sent->ring);
+  if (halves != DEVICE_SEND || sent->tokens <= most)
+    return 0;
+  return cuda_why(why, WEFT_ERR_LIMIT,
+                  "a window holds the %s %u tokens, and there may be %u: call %s for both halves, or open the group "
+                  "with window_bytes of %llu",
+                  sent->what, most, sent->tokens, sent->call,
+                  (unsigned long long)(ep->streams.offset + cuda_flow_bytes_for(sent->ring, sent->tokens)));
+}
+
 static int check_dispatch(struct device_ep *ep, const struct device_flow_dispatch *f,
                           const struct cuda_row_shape *shape, char *why) {
   const struct cuda_argument list[] = {
       {"recv.slot", f->slot, sizeof *f->slot, false},
       {"recv.expert_end", f->expert_end, sizeof *f->expert_end, false},
   };
-  int rc = cuda_check_sent(ep, &f->d, !f->keeps, why);
-  if (rc == 0)
+  bool sends = f->d.halves & DEVICE_SEND, receives = f->d.halves & DEVICE_RECV;
+  const struct sent_whole sent = {&ep->streams.flow.rows, f->d.num_tokens, "rows of", "weft_ep_dispatch"};
+  int rc = check_fits(ep, f->d.halves, &sent, why);
+  if (rc == 0 && sends)
+    rc = cuda_check_sent(ep, &f->d, !f->keeps, why);
+  if (rc == 0 && receives)
     rc = cuda_check_received(ep, &f->d, shape->scale_words > 0, why);
-  return rc ? rc : cuda_check_arguments(ep, list, CUDA_COUNT(list), why);
-}
-
-static int check_both(uint32_t halves, const char *call, char *why) {
-  if (halves == (DEVICE_SEND | DEVICE_RECV))
-    return 0;
-  return cuda_why(why, WEFT_ERR_UNSUPPORTED,
-                  "in a group for THROUGHPUT on CUDA memory one kernel sends rows and receives them, since they flow "
-                  "through windows that the receiver frees: call %s for both halves",
-                  call);
+  return rc == 0 && receives ? cuda_check_arguments(ep, list, CUDA_COUNT(list), why) : rc;
 }
 
 static const struct cuda_routing *routing_of(const struct cuda_side *side, const struct device_route *route) {
@@ -107,6 +120,7 @@ static int launch_rows(struct device_ep *ep, const struct device_flow_dispatch *
                                       .topk = topk,
                                       .members = ep->members,
                                       .kept = f->keeps,
+                                      .halves = d->halves,
                                       .layout = f->packed       ? WEFT_EP_PACKED
                                                 : d->rank_major ? WEFT_EP_RANK_MAJOR
                                                                 : WEFT_EP_PER_EXPERT,
@@ -138,7 +152,7 @@ static int launch_rows(struct device_ep *ep, const struct device_flow_dispatch *
                                       .workspace = ep->streams.rows_workspace};
   int rc = cuda_launched(ep, cuda_launch_rows(&args, blocks(ep, d->processors), cuda_early(ep), stream), stream,
                          "cannot launch the rows of a dispatch", why);
-  if (rc == 0 && f->keeps)
+  if (rc == 0 && f->keeps && d->halves & DEVICE_RECV)
     rc = cuda_launched(ep, cuda_launch_absent(&args, blocks(ep, d->processors), cuda_early(ep), stream), stream,
                        "cannot launch what does not come of a dispatch", why);
   return rc;
@@ -160,13 +174,14 @@ static int launch_dispatch(struct device_ep *ep, const struct device_flow_dispat
   uint32_t topk = d->topk ? d->topk : ep->options.topk;
   int dtype = d->dtype ? d->dtype : ep->options.dtype;
   struct cuda_row_shape shape = shape_of(ep, f, dtype);
-  bool rows = d->kind == 1;
+  bool rows = d->kind == 1, fills = f->route && !f->keeps;
+  bool sends = d->halves & DEVICE_SEND, receives = d->halves & DEVICE_RECV, plans = rows && sends && !f->keeps;
   int rc = rows ? check_dispatch(ep, f, &shape, why) : 0;
-  if (rc == 0 && rows && !f->keeps)
+  if (rc == 0 && plans)
     rc = launch_plan(ep, f, routing_of(side, f->route), topk, stream, why);
-  if (rc == 0 && rows && !f->keeps && f->route)
+  if (rc == 0 && plans && fills)
     rc = cuda_launch_route_sent(ep, f->route, d->topk_idx, d->narrow, topk, stream, why);
-  if (rc == 0 && rows && !f->keeps && f->route)
+  if (rc == 0 && plans && fills)
     rc = cuda_copy_selections(ep, f->route, d, topk, stream, why);
   struct cuda_control_args control = {
       .form = cuda_flow_form((uint32_t)dtype, topk, shape.value_bytes + 4 * shape.scale_words),
@@ -179,23 +194,20 @@ static int launch_dispatch(struct device_ep *ep, const struct device_flow_dispat
       .alignment = f->alignment ? f->alignment : 1};
   if (rc == 0)
     rc = launch_control(ep, f, side, f->route, &control, stream, why);
-  if (rc == 0 && rows && !f->keeps && f->route)
+  if (rc == 0 && rows && receives && fills)
     rc = cuda_clear_route(ep, f->route, stream, why);
   if (rc == 0 && rows)
     rc = launch_rows(ep, f, side, &shape, topk, stream, why);
-  bool fills = f->route && !f->keeps;
-  if (rc == 0 && rows && (d->told || d->lost || fills))
+  if (rc == 0 && rows && receives && (d->told || d->lost || fills))
     rc = launch_tell(ep, f, side, stream, why);
-  if (rc == 0 && rows && fills)
+  if (rc == 0 && rows && receives && fills)
     rc = cuda_launch_route_received(ep, f->route, topk, stream, why);
   return rc;
 }
 
 int cuda_flow_dispatch(struct device_ep *ep, const struct device_flow_dispatch *f, void *stream, char *why) {
   struct cuda_guard guard;
-  int rc = check_both(f->d.halves, "weft_ep_dispatch", why);
-  if (rc == 0)
-    rc = cuda_enter_stream(ep, stream, &guard, why);
+  int rc = cuda_enter_stream(ep, stream, &guard, why);
   if (rc != 0)
     return rc;
   rc = launch_dispatch(ep, f, stream, why);
@@ -207,7 +219,7 @@ int cuda_flow_dispatch(struct device_ep *ep, const struct device_flow_dispatch *
 
 static int check_combine(struct device_ep *ep, const struct device_flow_combine *f, char *why) {
   const struct device_combine *c = &f->c;
-  bool some = c->num_tokens > 0;
+  bool some = c->num_tokens > 0 && c->halves & DEVICE_RECV;
   const struct cuda_argument list[] = {
       {"y", c->y, CUDA_PIECE, false},
       {"out", some ? c->out : NULL, CUDA_PIECE, some},
@@ -217,7 +229,10 @@ static int check_combine(struct device_ep *ep, const struct device_flow_combine 
       {"out_weights", some ? f->out_weights : NULL, sizeof *f->out_weights, false},
       {"topk_weights", some && c->renormalize ? c->topk_weights : NULL, sizeof *c->topk_weights, false},
   };
-  return cuda_check_arguments(ep, list, CUDA_COUNT(list), why);
+  // How many tokens the others had only the device knows.
+  const struct sent_whole sent = {&ep->streams.flow.answers, ep->options.max_tokens, "answers to", "weft_ep_combine"};
+  int rc = check_fits(ep, c->halves, &sent, why);
+  return rc ? rc : cuda_check_arguments(ep, list, CUDA_COUNT(list), why);
 }
 
 // A combine by a route is an operation of its own, whose headers bring no rows.
@@ -248,6 +263,7 @@ static int launch_answers(struct device_ep *ep, const struct device_flow_combine
                                          .op = side->op,
                                          .flow = ep->streams.flow,
                                          .topk = topk,
+                                         .halves = c->halves,
                                          .rank_major = c->rank_major,
                                          .unweighted = f->unweighted,
                                          .renormalize = c->renormalize,
@@ -268,8 +284,10 @@ static int launch_answers(struct device_ep *ep, const struct device_flow_combine
                                     .route = routing_of(side, f->route)->route,
                                     .op = side->op,
                                     .missing = side->missing,
-                                    .halves = DEVICE_SEND | DEVICE_RECV,
-                                    .topk = topk};
+                                    .halves = c->halves,
+                                    .topk = topk,
+                                    .keeps = c->keeps,
+                                    .rank_major = c->rank_major};
   int rc = cuda_launched(ep, cuda_launch_answers(&args, blocks(ep, c->processors), cuda_early(ep), stream), stream,
                          "cannot launch the answers of a combine", why);
   return rc ? rc
@@ -280,9 +298,7 @@ int cuda_flow_combine(struct device_ep *ep, const struct device_flow_combine *f,
   const struct cuda_side *side = &ep->streams.sides[f->place % EP_DEPTH];
   uint32_t topk = f->c.topk ? f->c.topk : ep->options.topk;
   struct cuda_guard guard;
-  int rc = check_both(f->c.halves, "weft_ep_combine", why);
-  if (rc == 0)
-    rc = cuda_enter_stream(ep, stream, &guard, why);
+  int rc = cuda_enter_stream(ep, stream, &guard, why);
   if (rc != 0)
     return rc;
   rc = check_combine(ep, f, why);

@@ -99,7 +99,7 @@ struct channel {
   __device__ __forceinline__ channel(const flow_kernel &kernel, const cuda_flow &flow, bool answers, cuda_state *state,
                                      channel_memory &memory, uint32_t index)
       : kernel(kernel), ring(answers ? flow.answers : flow.rows), state(state), memory(memory),
-        base(kernel.op.op * flow.list), index(index), lane(threadIdx.x % WARP),
+        base((answers ? kernel.op.answer : kernel.op.op) * flow.list), index(index), lane(threadIdx.x % WARP),
         words((uint32_t)((answers ? offsetof(cuda_flow_head, answers) : 0) + index * sizeof(cuda_flow_word))),
         first_place((uint32_t)(base % ring.places)), list(flow.list), awaited(0), dropped(0), batch(ring.batch),
         under_way(0) {
@@ -118,6 +118,11 @@ struct channel {
 
   // --- whoever writes ---
 
+  // The position before which a seat has to have read all, so that anything can be written.
+  __device__ __forceinline__ uint64_t sent_before(uint32_t seat) const {
+    const cuda_flow_sent &sent = ((const cuda_flow_head *)kernel.op.in[seat])->sent;
+    return list * ptx::load_volatile(words < offsetof(cuda_flow_head, answers) ? &sent.rows : &sent.answers);
+  }
   // Those of `seats` for whose next row there is no room. [warp]
   __device__ __forceinline__ uint64_t full(uint64_t seats) {
     bool none[2];
@@ -131,9 +136,11 @@ struct channel {
       // What other operations left there may still be read. An acquire costs whatever else the processor loads, so
       // there is one for each piece of news.
       uint64_t credit = ptx::load_volatile(said);
-      if (credit < base || credit + ring.places <= base + memory.sent[seat])
+      if (credit < base && credit < sent_before(seat))
         continue;
-      credit = ptx::load_acquire(said);
+      if (max(credit, base) + ring.places <= base + memory.sent[seat])
+        continue;
+      credit = max(ptx::load_acquire(said), base);
       memory.room[seat] = (uint32_t)min(credit - base, (uint64_t)list) + ring.places;
       none[h] = memory.sent[seat] >= memory.room[seat];
     }

@@ -7,10 +7,16 @@
 // **Positions.** Row j of a channel in operation n has position n * flow.list + j, whatever came before, and lies in
 // place position % ring.places. flow.list is more than a channel ever has in one operation. So a rank that joins, or
 // passes over an operation, needs to know nothing of what others did before: where things lie follows from the
-// operation's number. The writer says how far it is by the channel's *tail*: all before this position has arrived, and
-// whether it was the last of the operation. The reader says it in its own window to the writer, by *credit*: all before
-// this position has been read. At the begin of its kernel a reader gives credit for all operations before, whether it
-// read them or not; a position that it was sent and has not read is behind it then.
+// operation's number. Answers go by the number of the combine instead, EP_MAX_COMBINES for each operation. The writer
+// says how far it is by the channel's *tail*: all before this position has arrived, and whether it was the last of the
+// operation. The reader says it in its own window to the writer, by *credit*: all before this position has been read.
+// At the begin of its kernel a reader gives credit for all operations before, whether it read them or not; a position
+// that it was sent and has not read is behind it then.
+//
+// **Before the reader begins** it has read all that was sent in the operations before, if it has given credit for the
+// newest in which the writer sent anything: that is what a writer waits for (struct cuda_flow_sent). So where the rows
+// of an operation fit into the ring, one kernel can send them and another, later one receive: no sender waits for a
+// receiver of the same operation.
 //
 // **No circle of waits.** Each warp, or crew of warps, serves its channels in ascending order, at both ends. So the
 // lowest channel that is not finished anywhere has all its ends at work. Rows: whoever reads serves all writers at
@@ -35,8 +41,17 @@ struct cuda_flow_word {
   // The same, of operations whose answers travel as logfmt10: ranks that differ in that see nothing of each other.
   uint64_t coded_tail, coded_credit;
 };
+// By the window's reader, of the window in the other direction, which it writes; zeros at first. Numbers are those of
+// positions: of operations for rows, of combines for answers. Before `rows` and `answers` all has to be read by the
+// peer before this rank writes more.
+struct cuda_flow_sent {
+  uint64_t rows, answers;
+  uint64_t newest; // operation, + 1, in which rows went to the peer; 0: none, or it will read nothing of them
+  uint64_t pad[13];
+};
 struct cuda_flow_head {
   struct cuda_flow_word rows[CUDA_CHANNELS], answers[CUDA_CHANNELS];
+  struct cuda_flow_sent sent;
 };
 
 struct cuda_ring {
@@ -96,6 +111,17 @@ static inline void cuda_flow_init(struct cuda_flow *flow, uint64_t window_bytes,
   flow->bytes = at;
 }
 
+// Tokens of an operation whose rows, or answers, fit into a ring all at once.
+static inline uint32_t cuda_ring_tokens(const struct cuda_ring *ring) {
+  return ring->places * CUDA_CHANNELS;
+}
+// Bytes of a window in which those of so many tokens do.
+static inline uint64_t cuda_flow_bytes_for(const struct cuda_ring *ring, uint32_t tokens) {
+  uint64_t places = (tokens + CUDA_CHANNELS - 1) / CUDA_CHANNELS;
+  return sizeof(struct cuda_flow_head) + 2 * CUDA_CHANNELS * ring->place * places;
+}
+
 CUDA_STATIC_ASSERT(sizeof(struct cuda_flow_word) == 32, "a word has a sector of its own");
+CUDA_STATIC_ASSERT(sizeof(struct cuda_flow_head) % CUDA_LINE == 0, "rings begin with a line");
 
 #endif

@@ -53,7 +53,8 @@ struct cuda_route {
 // What control says of an operation: written by its kernel, read by the kernels of rows behind it. Of operation n:
 // op[n % CUDA_LIVE] of the engine's.
 struct cuda_flow_op {
-  uint64_t op; // its number
+  uint64_t op;     // its number
+  uint64_t answer; // number of its next combine: op * EP_MAX_COMBINES, and one more for each that has left it open
   // Seats that take part: this rank's, and those whose headers came and that do not pass over the operation. Rows go to
   // and come from these, and answers likewise.
   uint64_t seats;
@@ -97,6 +98,7 @@ struct cuda_rows_args {
   uint32_t topk;
   uint32_t members; // the most that a view has during this launch; 0: CUDA_MAX_MEMBERS. It sizes shared memory
   bool kept;        // the route is read, not filled: rows travel without their routing
+  uint32_t halves;  // DEVICE_SEND, DEVICE_RECV: whoever receives brings this rank's own rows as well
   int layout;       // enum weft_ep_layout
   bool keep_places, zero_padding;
   uint32_t alignment; // PACKED
@@ -124,6 +126,7 @@ struct cuda_answers_args {
   struct cuda_flow_op *op;
   struct cuda_flow flow;
   uint32_t topk;
+  uint32_t halves; // DEVICE_SEND: answers; DEVICE_RECV: adds
   bool rank_major, unweighted, renormalize, narrow;
   bool coded;    // answers of other ranks travel as logfmt10
   uint32_t rows; // RANK_MAJOR: of y

@@ -1,5 +1,5 @@
 // The rows of a dispatch: some blocks send them to other ranks, others receive, and bring this rank's own to their
-// places.
+// places. Of a single half all blocks do the same.
 #include "cuda/throughput/launch.h"
 #include "cuda/throughput/lost.cuh"
 #include "cuda/throughput/receive.cuh"
@@ -129,6 +129,8 @@ __global__ __launch_bounds__(ROWS_WARPS *WARP, 1) void rows_kernel(const __grid_
           },
           args, kernel, table);
   }
+  if (launch.senders == gridDim.x)
+    return; // others receive
   // The last block looks whether all has come that headers said.
   __syncthreads();
   bool last = false;
@@ -186,7 +188,8 @@ int cuda_launch_rows(const struct cuda_rows_args *args, uint32_t blocks, bool ea
   if (!a.out_scale_expert_stride)
     a.out_scale_expert_stride = (uint64_t)a.rows * a.out_scale_row_stride;
   a.alignment = a.alignment ? a.alignment : 1;
-  launch_args.senders = senders_of(blocks, a.layout == WEFT_EP_RANK_MAJOR);
+  bool sends = a.halves & DEVICE_SEND, receives = a.halves & DEVICE_RECV;
+  launch_args.senders = !receives ? blocks : sends ? senders_of(blocks, a.layout == WEFT_EP_RANK_MAJOR) : 0;
   uint32_t each = stages_room(ROWS_WARPS) / ROWS_WARPS / STAGE_UNIT * STAGE_UNIT;
   launch_args.stage = each < STAGES_ROWS ? each : (uint32_t)STAGES_ROWS;
   void *params[] = {&launch_args};

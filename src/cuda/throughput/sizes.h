@@ -29,6 +29,11 @@ static inline flow_role flow_role_of(uint32_t blocks, uint32_t most, float work)
   return best;
 }
 
+// Blocks of a combine that answer, of which `both` do where others add. Of a single half all do the same.
+static inline uint32_t answerers_of(const cuda_answers_args &args, uint32_t blocks, uint32_t both) {
+  return args.halves == DEVICE_SEND ? blocks : args.halves == DEVICE_RECV ? 0 : both;
+}
+
 // Of crews.
 static inline size_t flow_memory(uint32_t warps) {
   return warps / 2 * sizeof(channel_memory);

@@ -56,7 +56,7 @@ static __device__ __noinline__ void tell_readers(const flow_kernel &kernel, cons
                                                  channel_memory *writers, uint32_t count) {
   uint32_t lane = threadIdx.x % WARP;
   channel_memory &memory = writers[lane < count ? lane : 0];
-  uint64_t base = kernel.op.op * flow.list;
+  uint64_t base = (answers ? kernel.op.answer : kernel.op.op) * flow.list;
   size_t words = answers ? offsetof(cuda_flow_head, answers) : 0;
 #pragma unroll 1
   for (;;) {

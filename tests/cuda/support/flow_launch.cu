@@ -1,13 +1,37 @@
 // The kernels of an operation of many tokens, launched for one rank.
 #include "cuda/support/flow_ranks.cuh"
 
-__global__ static void advance(cuda_flow_op *op, cuda_state *state, uint64_t number) {
+// What control does where an operation begins. `goes`: seats that get rows. Unless a combine `ends` as it does in a
+// group, its answers wait for readers that have begun.
+__global__ static void advance(cuda_flow_op *op, cuda_state *state, uint64_t number, uint64_t goes, bool ends) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
+  uint32_t seat = threadIdx.x;
+  cuda_flow_sent *sent = op->seats >> seat & 1 ? &((cuda_flow_head *)op->in[seat])->sent : nullptr;
+  if (sent && goes >> seat & 1) {
+    sent->rows = sent->newest;
+    sent->newest = number + 1;
+  }
+  if (sent && !ends)
+    sent->answers = number * EP_MAX_COMBINES;
+  if (seat != 0)
+    return;
   op->op = number;
+  op->answer = number * EP_MAX_COMBINES;
   op->lost = op->answers_lost = 0;
   state->counters.sent = number;
+}
+
+// And where a combine has ended.
+__global__ static void end_answers(cuda_flow_op *op, bool by_rank) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+  for (uint32_t seat = 0; seat < DEVICE_SEATS; seat++)
+    if (op->seats >> seat & 1 && op->rows[seat] > 0 && !(by_rank && seat == op->self))
+      ((cuda_flow_head *)op->in[seat])->sent.answers = op->answer + 1;
+  op->answer++;
 }
 
 // What all three kernels are told.
@@ -20,6 +44,10 @@ template <typename A> static A args_of(const flow_group &g, const flow_rank &r) 
   return args;
 }
 
+static cudaStream_t stream_of(const flow_shape &shape, const flow_rank &r, uint32_t halves) {
+  return shape.two_streams && halves == DEVICE_RECV ? r.second : r.stream;
+}
+
 void flow_group::plan(flow_rank &r, bool early) {
   cuda_plan_args args = args_of<cuda_plan_args>(*this, r);
   args.topk_idx = r.dtopk;
@@ -30,11 +58,12 @@ void flow_group::plan(flow_rank &r, bool early) {
   OK(cuda_launch_plan(&args, blocks_of(r), early, r.stream));
 }
 
-void flow_group::rows(flow_rank &r, bool kept, bool early) {
+void flow_group::rows(flow_rank &r, bool kept, bool early, uint32_t halves) {
   cuda_rows_args args = args_of<cuda_rows_args>(*this, r);
   args.op = r.op;
   args.shape = row;
   args.kept = kept;
+  args.halves = halves;
   args.members = shape.ranks;
   args.layout = shape.layout;
   args.keep_places = shape.keep_places;
@@ -67,12 +96,13 @@ void flow_group::rows(flow_rank &r, bool kept, bool early) {
     args.expert_end = r.expert_end;
   }
   args.workspace = r.rows_space;
-  OK(cuda_launch_rows(&args, blocks_of(r), early, r.stream));
+  OK(cuda_launch_rows(&args, blocks_of(r), early, stream_of(shape, r, halves)));
 }
 
-void flow_group::answers(flow_rank &r, bool early) {
+void flow_group::answers(flow_rank &r, bool early, uint32_t halves) {
   cuda_answers_args args = args_of<cuda_answers_args>(*this, r);
   args.op = r.op;
+  args.halves = halves;
   args.rank_major = shape.layout == WEFT_EP_RANK_MAJOR;
   args.unweighted = shape.unweighted;
   args.coded = shape.coded;
@@ -87,7 +117,43 @@ void flow_group::answers(flow_rank &r, bool early) {
   args.out = r.sum;
   args.out_weights = shape.weights_back ? r.sum_weights : nullptr;
   args.missing = r.missing;
-  OK(cuda_launch_answers(&args, blocks_of(r), early, r.stream));
+  OK(cuda_launch_answers(&args, blocks_of(r), early, stream_of(shape, r, halves)));
+}
+
+void flow_group::end_combine(flow_rank &r) {
+  end_answers<<<1, 1, 0, r.stream>>>(r.op, shape.layout == WEFT_EP_RANK_MAJOR);
+  OK(cudaGetLastError());
+}
+
+// What comes behind waits for the other stream.
+static void pass(const flow_shape &shape, flow_rank &r, cudaStream_t from, cudaStream_t to) {
+  if (!shape.two_streams)
+    return;
+  OK(cudaEventRecord(r.passed, from));
+  OK(cudaStreamWaitEvent(to, r.passed, 0));
+}
+
+void flow_group::all_rows(bool kept) {
+  each([&](flow_rank &r) { rows(r, kept, false, is_halved(r) ? DEVICE_SEND : DEVICE_SEND | DEVICE_RECV); });
+  each([&](flow_rank &r) {
+    if (!is_halved(r))
+      return;
+    pass(shape, r, r.stream, r.second);
+    rows(r, kept, false, DEVICE_RECV);
+    pass(shape, r, r.second, r.stream);
+  });
+}
+
+void flow_group::all_answers() {
+  each([&](flow_rank &r) { answers(r, false, is_halved(r) ? DEVICE_SEND : DEVICE_SEND | DEVICE_RECV); });
+  each([&](flow_rank &r) {
+    if (is_halved(r)) {
+      pass(shape, r, r.stream, r.second);
+      answers(r, false, DEVICE_RECV);
+      pass(shape, r, r.second, r.stream);
+    }
+    end_combine(r);
+  });
 }
 
 void flow_group::begin(flow_rank &r, uint64_t number, bool early) {
@@ -96,9 +162,12 @@ void flow_group::begin(flow_rank &r, uint64_t number, bool early) {
   attribute.val.programmaticStreamSerializationAllowed = early;
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(1);
-  config.blockDim = dim3(1);
+  config.blockDim = dim3(DEVICE_SEATS);
   config.stream = r.stream;
   config.attrs = &attribute;
   config.numAttrs = 1;
-  OK(cudaLaunchKernelEx(&config, advance, r.op, r.state, number));
+  uint64_t goes = 0;
+  for (uint32_t j = 0; j < shape.ranks; j++)
+    goes |= j != r.index && !all[j].pairs[r.index].empty() ? 1ull << seat_of(r.index, j) : 0;
+  OK(cudaLaunchKernelEx(&config, advance, r.op, r.state, number, goes, is_halved(r)));
 }

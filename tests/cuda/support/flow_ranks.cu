@@ -34,6 +34,8 @@ flow_group::flow_group(const flow_shape &shape) : shape(shape) {
     bool early = true;
     OK(cuda_load_throughput(&early));
     OK(cudaStreamCreateWithFlags(&r.stream, cudaStreamNonBlocking));
+    OK(cudaStreamCreateWithFlags(&r.second, cudaStreamNonBlocking));
+    OK(cudaEventCreateWithFlags(&r.passed, cudaEventDisableTiming));
     for (uint32_t j = 0; j < shape.ranks; j++)
       window[i][j] = device_array<char>(flow.bytes);
     make_inputs(r);
@@ -49,6 +51,8 @@ flow_group::~flow_group() {
   for (flow_rank &r : all) {
     cudaSetDevice(r.device);
     cudaStreamDestroy(r.stream);
+    cudaStreamDestroy(r.second);
+    cudaEventDestroy(r.passed);
   }
   // Everything else goes with the process; large groups give their largest parts back.
   for (flow_rank &r : all) {
@@ -81,8 +85,9 @@ bool flow_group::try_all() {
       if (!kept)
         plan(r);
     });
-    each([&](flow_rank &r) { rows(r, kept); });
-    each([&](flow_rank &r) { answers(r); });
+    all_rows(kept);
+    for (uint32_t i = 0; i < shape.combines; i++)
+      all_answers();
     wait();
     for (flow_rank &r : all) {
       OK(cudaSetDevice(r.device));

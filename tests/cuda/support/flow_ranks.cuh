@@ -20,7 +20,8 @@ struct flow_rank {
   uint32_t index, tokens;
   int32_t rank;
   int device;
-  cudaStream_t stream;
+  cudaStream_t stream, second;
+  cudaEvent_t passed; // from one stream to the other
   // host
   std::vector<char> x;                // as the caller has it
   std::vector<char> sent, row_scales; // as they travel, one behind the other
@@ -77,8 +78,15 @@ struct flow_group {
   // flow_launch.cu: in the rank's stream; `early` as in launch.h.
   void begin(flow_rank &r, uint64_t number, bool early = false);
   void plan(flow_rank &r, bool early = false);
-  void rows(flow_rank &r, bool kept, bool early = false);
-  void answers(flow_rank &r, bool early = false);
+  void rows(flow_rank &r, bool kept, bool early = false, uint32_t halves = DEVICE_SEND | DEVICE_RECV);
+  void answers(flow_rank &r, bool early = false, uint32_t halves = DEVICE_SEND | DEVICE_RECV);
+  void end_combine(flow_rank &r);
+  // Those of all ranks, each as the shape says.
+  void all_rows(bool kept);
+  void all_answers();
+  bool is_halved(const flow_rank &r) const {
+    return shape.halves == HALVES || (shape.halves == MIXED && r.index % 2 == 0);
+  }
   uint32_t blocks_of(const flow_rank &r) const { return shape.blocks[r.index % shape.blocks.size()]; }
 
   // flow_inputs.cu: what a rank has on the host, and where its rows go.

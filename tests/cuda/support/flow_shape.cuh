@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+enum flow_halves { WHOLE, HALVES, MIXED }; // whose kernels do a single half: nobody's, all ranks', every other rank's
+
 struct flow_shape {
   uint32_t ranks = 2, tokens = 4096, hidden = 7168, topk = 8, experts = 72;
   int dtype = WEFT_EP_BF16; // of rows
@@ -21,6 +23,9 @@ struct flow_shape {
   bool one_expert = false;
   uint32_t biases = 0;
   bool weights_back = false, unweighted = false, coded = false;
+  flow_halves halves = WHOLE;
+  bool two_streams = false; // halves that receive are in another stream than those that send
+  uint32_t combines = 1;    // of an operation
   uint32_t seed = 1, batch = 0;
 };
 
