@@ -135,9 +135,11 @@ enum weft_ep_mode {
   /** Many tokens, as prefill and training have them: rows flow in pieces through windows of a bounded size
    *  (weft_ep_options.window_bytes), on few processors. weft_ep_dispatch() and weft_ep_combine() send and receive at
    *  once. The single halves, weft_ep_recv_args.rows_at and weft_ep_combine_rows() are for operations whose rows fit
-   *  into a window all at once, else LIMIT; weights of the top-k come with the dispatch. On CUDA memory UNSUPPORTED:
-   *  the single halves, KEEP, and peers on hosts that NVLink does not reach; and window_bytes has room for a few rows
-   *  in each of a window's channels, else INVALID says how much that takes */
+   *  into a window all at once, else LIMIT; weights of the top-k come with the dispatch. On CUDA memory a window has
+   *  room for the rows of one operation and the answers of one combine: a half that was sent is received before another
+   *  one is sent, else BUSY; operations are combined in their order; peers on hosts that NVLink does not reach are
+   *  UNSUPPORTED; and window_bytes has room for a few rows in each of a window's channels, else INVALID says how much
+   *  that takes */
   WEFT_EP_THROUGHPUT = 2,
 };
 
@@ -505,7 +507,8 @@ enum weft_ep_dispatch_flags {
 struct weft_ep_dispatch_args {
   size_t size; /**< sizeof(struct weft_ep_dispatch_args) */
   /** [T][H] in rank memory: bf16, or with `scales` e4m3. Host memory: read until the call returns; weft_ep_dispatch()
-   *  and weft_ep_recv_args.rows_at say when longer. CUDA: until the kernel of this call has run */
+   *  and weft_ep_recv_args.rows_at say when longer. CUDA: until the kernel of this call has run; THROUGHPUT: until
+   *  that of weft_ep_dispatch_recv() has run, which brings this rank's own rows to their places */
   const void *x;
   /** Scales of an x that the caller has cast to e4m3 already, in rank memory: float [T][H/128], for ue8m0 uint32_t
    *  [T][ceil(H/512)], OPAQUE uint32_t [T][scale_bytes/4]; read as long as x. Both travel as they are, and nothing
@@ -657,8 +660,8 @@ enum weft_ep_combine_flags {
   /** The operation stays open for another combine, which begins with weft_ep_combine_send(); the receiving half takes
    *  the flag. weft_ep_finish(), WEFT_EP_DISPATCH_RECYCLE or a combine without the flag ends it; all ranks of the view
    *  combine as often. CUDA: both halves take the flag, and operations end in their order: while one before it is open,
-   *  an operation can be combined with this flag only. UNSUPPORTED where a peer is on a host that NVLink does not
-   *  reach. */
+   *  an operation can be combined with this flag only; THROUGHPUT: not at all. UNSUPPORTED where a peer is on a host
+   *  that NVLink does not reach. */
   WEFT_EP_COMBINE_KEEP = 1 << 1,
   /** PER_EXPERT, PACKED: the rows of a token are added as they are, without the weights of the dispatch, as those that
    *  are RANK_MAJOR always are. All ranks set it, or none. On CUDA memory with THROUGHPUT only */
@@ -726,11 +729,13 @@ WEFT_API void weft_ep_result_init(struct weft_ep_result *result, size_t size);
 
 /**
  * Begins an operation, whose number is `*op`: routes this rank's tokens, casts them, and writes them to their ranks. It
- * may wait for a peer that has not read its rows of two operations ago; a peer that does not read them in time is lost,
- * which is no error. INVALID names the first bad argument. UNSUPPORTED names one that this memory cannot do yet.
- * NOT_CONNECTED: this rank has not been activated. FENCED: it has left or was removed; if it was removed, close it and
- * open it again. BUSY: two operations are open already. LIMIT, with THROUGHPUT: the rows do not fit into a window all
- * at once; weft_ep_dispatch() sends any. After an error no operation has begun. [owner]
+ * may wait for a peer that has not read its rows of two operations ago (THROUGHPUT on CUDA memory: of those before); a
+ * peer that does not read them in time is lost, which is no error. INVALID names the first bad argument. UNSUPPORTED
+ * names one that this memory cannot do yet. NOT_CONNECTED: this rank has not been activated. FENCED: it has left or was
+ * removed; if it was removed, close it and open it again. BUSY: two operations are open already; THROUGHPUT on CUDA
+ * memory: one was sent and has not been received (of two in one graph nobody knows when they are captured: their ranks
+ * are lost to each other when they run). LIMIT, with THROUGHPUT: the rows do not fit into a window all at once;
+ * weft_ep_dispatch() sends any. After an error no operation has begun. [owner]
  */
 WEFT_API int weft_ep_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, uint64_t *op);
 
@@ -766,7 +771,9 @@ WEFT_API int weft_ep_combine_rows(weft_ep_t *ep, uint64_t op, void **rows_at);
  *  exchange them first, and the call waits for them. It may also wait for a peer that has not read its rows of two
  *  operations ago. A loss is no error. INVALID: an argument is wrong, or the operation was not received. UNSUPPORTED
  *  names an argument that this memory cannot do yet. LIMIT: a combine more than weft_ep_limits.max_combines; or, with
- *  THROUGHPUT, the rows of a rank do not fit into a window all at once, which weft_ep_combine() does not need. [owner]
+ *  THROUGHPUT, the rows of a rank do not fit into a window all at once, which weft_ep_combine() does not need (CUDA:
+ * those of a rank with max_tokens). BUSY, with THROUGHPUT on CUDA memory: another combine was sent and has not been
+ * received. [owner]
  */
 WEFT_API int weft_ep_combine_send(weft_ep_t *ep, uint64_t op, const struct weft_ep_combine_args *args);
 

@@ -36,6 +36,7 @@ struct device_ep {
   struct ep_activation activation;
   struct view live[4]; // of operation n: live[n % 4]
   uint64_t sent, received, combined;
+  uint64_t ready[2]; // that the headers of the newest two operations told
   struct device_record record[RECORDS];
   struct device_progress progress; // under `lock`
   struct device_report report;
@@ -407,7 +408,7 @@ static uint32_t kept_route(const struct fake_launch *launch) {
   return filled;
 }
 
-static void dispatch(struct device_ep *ep, const struct fake_launch *launch) {
+static void send_half(struct device_ep *ep, const struct fake_launch *launch) {
   const struct device_dispatch *args = &launch->dispatch;
   uint32_t route = kept_route(launch), word;
   uint64_t op = ep->sent++;
@@ -421,7 +422,7 @@ static void dispatch(struct device_ep *ep, const struct fake_launch *launch) {
   if (args->replays)
     tell(&ep->report.replayed, op + 1);
   pthread_mutex_unlock(&ep->lock);
-  struct device_record record = {.op = op, .epoch = view.epoch, .mark = control.mark, .kind = args->kind};
+  struct device_record record = {.op = op, .epoch = view.epoch, .mark = control.mark};
   record.num_ranks = has_self(ep, &view) ? view.count : 0;
   record.num_rows = record.needed_rows = number_of("FAKE_ROWS");
   record.selections = args->num_tokens * ep->options.topk;
@@ -442,9 +443,22 @@ static void dispatch(struct device_ep *ep, const struct fake_launch *launch) {
     store_unit(&head->count, args->kind << CUDA_HEAD_KIND, (uint32_t)view.epoch, (uint32_t)control.ready,
                (uint32_t)op + 1);
   }
-  ep_activation_receive(&ep->activation, control.ready);
+  ep->ready[op % 2] = control.ready;
+  pthread_mutex_lock(&ep->lock);
+  ep->record[op % RECORDS] = record;
+  pthread_mutex_unlock(&ep->lock);
+}
+
+static void receive_half(struct device_ep *ep, const struct fake_launch *launch) {
+  uint64_t op = ep->received;
+  const struct view view = ep->live[op % 4];
+  pthread_mutex_lock(&ep->lock);
+  struct device_record record = ep->record[op % RECORDS];
+  pthread_mutex_unlock(&ep->lock);
+  record.kind = launch->dispatch.kind;
+  ep_activation_receive(&ep->activation, ep->ready[op % 2]);
   if (record.num_ranks > 0)
-    hear(ep, &view, op, route, &record);
+    hear(ep, &view, op, kept_route(launch), &record);
   follow_route(ep, launch, &view, &record);
   for (uint32_t m = 0; m < record.num_ranks; m++)
     record.wait_ns[m] = m == 1 ? number_of("FAKE_WAIT_NS") : 0;
@@ -456,11 +470,18 @@ static void dispatch(struct device_ep *ep, const struct fake_launch *launch) {
 }
 
 static void run_dispatch(const struct fake_launch *launch) {
-  dispatch(launch->ep, launch);
+  if (launch->dispatch.halves & DEVICE_SEND)
+    send_half(launch->ep, launch);
+  if (launch->dispatch.halves & DEVICE_RECV)
+    receive_half(launch->ep, launch);
 }
 
 static void run_combine(const struct fake_launch *launch) {
   launch->ep->combined++;
+}
+
+static void run_nothing(const struct fake_launch *launch) {
+  (void)launch;
 }
 
 int fake_ep_dispatch(struct device_ep *ep, const struct device_dispatch *args, void *stream, char *why) {
@@ -473,8 +494,9 @@ int fake_ep_dispatch(struct device_ep *ep, const struct device_dispatch *args, v
 }
 
 int fake_ep_combine(struct device_ep *ep, const struct device_combine *args, void *stream, char *why) {
-  struct fake_launch launch = {.kernel = run_combine, .ep = ep};
-  (void)args, (void)why;
+  bool ends = args->halves & DEVICE_RECV && !args->keeps;
+  struct fake_launch launch = {.kernel = ends ? run_combine : run_nothing, .ep = ep};
+  (void)why;
   if (stream != (void *)1 && !fake_capture(stream, &launch))
     fake_launch(ep->device, &launch);
   return 0;
@@ -524,8 +546,6 @@ int fake_flow_clear(struct device_ep *ep, const struct device_window *in, char *
 
 int fake_flow_dispatch(struct device_ep *ep, const struct device_flow_dispatch *args, void *stream, char *why) {
   uint32_t most = number_of("FAKE_PROCESSORS");
-  if (args->d.halves != (DEVICE_SEND | DEVICE_RECV))
-    return fake_say(why, WEFT_ERR_UNSUPPORTED, "call weft_ep_dispatch for both halves");
   if (most > 0 && args->d.processors != most)
     return fake_say(why, WEFT_ERR_INVALID, "other processors than the test said");
   struct fake_launch launch = {
@@ -544,8 +564,6 @@ int fake_flow_combine(struct device_ep *ep, const struct device_flow_combine *ar
       .place = args->place,
       .route = args->route,
       .keeps = true};
-  if (args->c.halves != (DEVICE_SEND | DEVICE_RECV))
-    return fake_say(why, WEFT_ERR_UNSUPPORTED, "call weft_ep_combine for both halves");
   if (args->unweighted && args->c.topk_weights)
     return fake_say(why, WEFT_ERR_INVALID, "weights of a combine that has none");
   int rc = args->begins ? fake_flow_dispatch(ep, &begins, stream, why) : 0;

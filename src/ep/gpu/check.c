@@ -88,9 +88,6 @@ static int check_flow_combine(const weft_ep_t *ep, const struct weft_ep_combine_
   if (args->topk_weights)
     return fail(WEFT_ERR_INVALID,
                 "%s: topk_weights are given, but in a group for THROUGHPUT weights come with the dispatch", call);
-  if (args->flags & WEFT_EP_COMBINE_KEEP)
-    return ep_unsupported(call, "KEEP with THROUGHPUT on CUDA memory",
-                          "combine once, or again by a route (weft_ep_combine_route)");
   return check_processors(ep, args->processors, call);
 }
 

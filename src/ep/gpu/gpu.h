@@ -49,6 +49,14 @@ struct gpu_news {
   bool adopted;
 };
 
+// What a dispatch sends, and on how many processors: the receiving half needs both, and brings this rank's own rows to
+// their places.
+struct gpu_input {
+  const void *x, *scales;
+  uint32_t row_stride, scale_row_stride, scale_block_stride;
+  uint32_t processors;
+};
+
 // What the host has launched of an operation. The pointers are to device memory of the caller's.
 struct gpu_op {
   uint64_t number;
@@ -68,7 +76,8 @@ struct gpu_op {
   const void *topk_idx;
   bool narrow; // it is of int32_t, else int64_t
   const float *topk_weights;
-  void *stream; // of the last launch
+  struct gpu_input input; // in a group for throughput
+  void *stream;           // of the last launch
 };
 
 // A route, on the device.
@@ -231,6 +240,10 @@ void ep_gpu_watch_stop(weft_ep_t *ep);
 static inline bool ep_gpu_flows(const weft_ep_t *ep) {
   return ep->gpu->options.throughput;
 }
+// Of operations that are open, whether another one can begin, or one be combined: BUSY while a half of another has been
+// sent and not been received, and INVALID where it is not its turn to be combined. `op` NULL: it is another one.
+int ep_gpu_flow_check_begin(const weft_ep_t *ep, bool captures, const char *call);
+int ep_gpu_flow_check_combine(const weft_ep_t *ep, const struct gpu_op *op, uint32_t halves, const char *call);
 // What a half of an operation says beside struct device_dispatch.
 void ep_gpu_describe_flow_send(weft_ep_t *ep, struct gpu_op *op, const struct weft_ep_dispatch_args *args);
 void ep_gpu_describe_flow_recv(struct gpu_op *op, const struct weft_ep_recv_args *recv);
@@ -250,9 +263,10 @@ void ep_gpu_route_free(weft_ep_route_t *route);
 int ep_gpu_route_plan(weft_ep_route_t *route, const int64_t *topk_idx, uint32_t num_tokens, void *stream);
 int ep_gpu_route_get_arrays(weft_ep_route_t *route, struct weft_ep_route_arrays *arrays);
 int ep_gpu_route_await(weft_ep_route_t *route, struct weft_ep_route_info *info, uint32_t timeout_ms);
-// Whether a dispatch can fill args->route, or go its ways, and be received so: INVALID, ROOM, UNSUPPORTED.
+// Whether a dispatch can fill args->route, or go its ways: INVALID, ROOM; and be received so, where it goes its ways:
+// UNSUPPORTED. `kept` NULL: it goes by none.
 int ep_gpu_route_check(weft_ep_t *ep, const struct weft_ep_dispatch_args *args);
-int ep_gpu_route_check_recv(const struct weft_ep_dispatch_args *args, const struct weft_ep_recv_args *recv);
+int ep_gpu_route_check_recv(const weft_ep_route_t *kept, const struct weft_ep_recv_args *recv);
 // route_check.c: whether a dispatch with a route fills it, or goes by it;
 bool ep_gpu_route_fills(const struct weft_ep_dispatch_args *args);
 // CHECK_ROUTE, of the arguments alone: whether the route knows as many tokens with as many selections. INVALID.

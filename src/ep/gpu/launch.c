@@ -112,20 +112,26 @@ static void describe_send(weft_ep_t *ep, struct gpu_op *op, const struct weft_ep
   op->topk = args->topk ? args->topk : ep->layout.topk;
   op->dtype = args->dtype ? args->dtype : ep->dtype;
   op->combine_dtype = ep->combine_dtype;
+  op->input = (struct gpu_input){.x = args->x,
+                                 .scales = args->scales,
+                                 .row_stride = (uint32_t)args->row_stride,
+                                 .scale_row_stride = (uint32_t)args->scale_row_stride,
+                                 .scale_block_stride = (uint32_t)args->scale_block_stride,
+                                 .processors = args->processors};
   ep_gpu_describe_flow_send(ep, op, args);
   out->halves |= DEVICE_SEND;
   out->processors = args->processors;
-  out->x = args->x;
-  out->scales = args->scales;
   out->num_tokens_at = args->num_tokens_at;
-  out->row_stride = (uint32_t)args->row_stride;
-  out->scale_row_stride = (uint32_t)args->scale_row_stride;
-  out->scale_block_stride = (uint32_t)args->scale_block_stride;
   describe_masks(ep, op, out);
 }
 
 // What both halves say.
 static void describe_form(const struct gpu_op *op, struct device_dispatch *out) {
+  out->x = op->input.x;
+  out->scales = op->input.scales;
+  out->row_stride = op->input.row_stride;
+  out->scale_row_stride = op->input.scale_row_stride;
+  out->scale_block_stride = op->input.scale_block_stride;
   out->topk = op->topk;
   out->dtype = (int)op->dtype;
   out->topk_idx = op->topk_idx;
@@ -184,6 +190,8 @@ static int prepare(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, bool
   if (rc == 0)
     rc = ep_check_active(ep);
   if (rc == 0)
+    rc = ep_gpu_flow_check_begin(ep, captures, "dispatch");
+  if (rc == 0)
     rc = ep_gpu_route_compare(ep, args, captures);
   return rc == 0 ? place(ep, args->stream, captures, args->flags, op) : rc;
 }
@@ -206,6 +214,8 @@ int ep_gpu_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args
   if (rc != 0)
     return forget_route(op, rc);
   begun(ep, op);
+  if (op->route)
+    ep_route_use(op->route);
   *number = op->number;
   return 0;
 }
@@ -218,6 +228,8 @@ int ep_gpu_dispatch_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_re
   if (rc == 0)
     rc = check_recv(recv);
   if (rc == 0)
+    rc = ep_gpu_route_check_recv(op->keeps ? op->route : NULL, recv);
+  if (rc == 0)
     rc = check_results(captured(op), info != NULL, "dispatch_recv");
   if (rc != 0)
     return rc;
@@ -227,6 +239,8 @@ int ep_gpu_dispatch_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_re
   if (rc != 0)
     return rc;
   received(ep, op);
+  if (op->route && !op->keeps)
+    ep_gpu_route_filled(op->route, op);
   return info ? ep_gpu_fill(ep, op, info, NULL, ep_gpu_patience_ms(ep)) : 0;
 }
 
@@ -236,7 +250,7 @@ int ep_gpu_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, con
   struct gpu_op *op = NULL;
   int rc = check_recv(recv);
   if (rc == 0)
-    rc = ep_gpu_route_check_recv(args, recv);
+    rc = ep_gpu_route_check_recv(args->route && !ep_gpu_route_fills(args) ? args->route : NULL, recv);
   if (rc == 0)
     rc = prepare(ep, args, info != NULL, &op);
   if (rc != 0)
@@ -350,8 +364,8 @@ int ep_gpu_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_
   if (rc != 0)
     return rc;
   bool late = !op->has_weights && !op->rank_major && !ep_gpu_flows(ep), keeps = args->flags & WEFT_EP_COMBINE_KEEP;
-  uint32_t ahead;
-  rc = check_order(ep, op, keeps, call, &ahead);
+  uint32_t ahead = 0;
+  rc = ep_gpu_flows(ep) ? ep_gpu_flow_check_combine(ep, op, halves, call) : check_order(ep, op, keeps, call, &ahead);
   if (rc != 0)
     return rc;
   if (late)
@@ -387,7 +401,6 @@ int ep_gpu_combine_route(weft_ep_t *ep, weft_ep_route_t *route, const struct wef
   struct weft_ep_dispatch_args begins = WEFT_EP_DISPATCH_ARGS_INIT;
   struct gpu_op *op = NULL;
   char why[DEVICE_WHY] = "";
-  uint32_t ahead;
   if (!its->filled)
     return fail(WEFT_ERR_INVALID, "combine_route: no dispatch has filled the route");
   begins.stream = args->stream;
@@ -404,7 +417,7 @@ int ep_gpu_combine_route(weft_ep_t *ep, weft_ep_route_t *route, const struct wef
   op->combine_dtype = args->dtype ? args->dtype : ep->combine_dtype;
   rc = check_combine(ep, op, args, DEVICE_SEND | DEVICE_RECV, "combine_route");
   if (rc == 0)
-    rc = check_order(ep, op, false, "combine_route", &ahead);
+    rc = ep_gpu_flow_check_combine(ep, op, DEVICE_SEND, "combine_route");
   if (rc != 0)
     return forget_route(op, rc);
   const struct device_combine out = combine_of(op, args, DEVICE_SEND | DEVICE_RECV);

@@ -85,9 +85,9 @@ int ep_gpu_route_check(weft_ep_t *ep, const struct weft_ep_dispatch_args *args) 
 }
 
 // Where rows stand by expert the route knows as they were received first.
-int ep_gpu_route_check_recv(const struct weft_ep_dispatch_args *args, const struct weft_ep_recv_args *recv) {
-  const struct gpu_route *route = args->route ? args->route->gpu : NULL;
-  if (!route || ep_gpu_route_fills(args) || recv->layout == WEFT_EP_RANK_MAJOR)
+int ep_gpu_route_check_recv(const weft_ep_route_t *kept, const struct weft_ep_recv_args *recv) {
+  const struct gpu_route *route = kept ? kept->gpu : NULL;
+  if (!route || recv->layout == WEFT_EP_RANK_MAJOR)
     return 0;
   bool packed = recv->layout == WEFT_EP_PACKED;
   if (!route->rank_major && packed == route->packed && recv->rows == route->rows &&

@@ -115,8 +115,6 @@ static void what_a_group_for_throughput_cannot_do_is_refused(void **state) {
   DISPATCH(processors, 133, WEFT_ERR_INVALID, "processors is 133");
   DISPATCH(row_stride, 264, WEFT_ERR_INVALID, "row_stride is 264");
   args = tokens();
-  assert_int_equal(weft_ep_dispatch_send(ep, &args, &op), WEFT_ERR_UNSUPPORTED);
-  assert_says("dispatch_send: call weft_ep_dispatch for both halves");
   assert_int_equal(weft_ep_next_op(ep), 0);
   args.processors = 8;
   args.topk_weights = NULL;
@@ -129,7 +127,6 @@ static void what_a_group_for_throughput_cannot_do_is_refused(void **state) {
   assert_int_equal(weft_ep_combine(ep, op, &combine, NULL), rc);                                                       \
   assert_says(words)
   COMBINE(topk_weights, weights, WEFT_ERR_INVALID, "weights come with the dispatch");
-  COMBINE(flags, WEFT_EP_COMBINE_KEEP, WEFT_ERR_UNSUPPORTED, "KEEP with THROUGHPUT on CUDA memory");
   COMBINE(processors, 3, WEFT_ERR_INVALID, "combine: processors is 3");
   COMBINE(flags, 0, WEFT_ERR_INVALID, "the dispatch had no topk_weights: give them there, or set UNWEIGHTED");
   COMBINE(row_weights, weights, WEFT_ERR_INVALID, "the dispatch had no topk_weights");
@@ -138,6 +135,95 @@ static void what_a_group_for_throughput_cannot_do_is_refused(void **state) {
   combine.out_weights = (float *)y;
   combine.bias[0] = y;
   assert_ok(weft_ep_combine(ep, op, &combine, NULL));
+  weft_ep_close(ep);
+}
+
+static void assert_no_more(weft_ep_t *ep, const struct weft_ep_combine_args *combine, uint64_t op) {
+  assert_int_equal(weft_ep_combine_send(ep, op, combine), WEFT_ERR_INVALID);
+  assert_int_equal(weft_ep_combine(ep, op, combine, NULL), WEFT_ERR_INVALID);
+}
+
+// One rank calls single halves, the other both at once.
+static void single_halves_meet_whole_operations(void **state) {
+  (void)state;
+  weft_ep_t *eps[2];
+  uint64_t ops[2];
+  found(eps, 2);
+  for (int i = 0; i < 6; i++) {
+    struct weft_ep_dispatch_args args = tokens();
+    struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;
+    struct weft_ep_info info = WEFT_EP_INFO_INIT;
+    combine.y = y;
+    combine.out = y;
+    assert_ok(weft_ep_dispatch_send(eps[0], &args, &ops[0]));
+    assert_int_equal(weft_ep_await(eps[0], ops[0], &info, NULL, 0), WEFT_ERR_INVALID);
+    assert_says("has not been received");
+    assert_ok(weft_ep_dispatch(eps[1], &args, fake_no_rows(), NULL, &ops[1]));
+    assert_ok(weft_ep_dispatch_recv(eps[0], ops[0], fake_no_rows(), NULL));
+    assert_ok(weft_ep_await(eps[0], ops[0], &info, NULL, DEADLINE_MS));
+    assert_int_equal(info.num_lost, 0);
+    assert_ok(weft_ep_combine_send(eps[0], ops[0], &combine));
+    assert_no_more(eps[0], &combine, ops[0]);
+    assert_ok(weft_ep_combine(eps[1], ops[1], &combine, NULL));
+    assert_ok(weft_ep_combine_recv(eps[0], ops[0], &combine, NULL));
+    assert_int_equal(ops[0], ops[1]);
+    assert_no_more(eps[0], &combine, ops[0]);
+  }
+  for (int i = 0; i < 2; i++)
+    weft_ep_close(eps[i]);
+}
+
+// A window has room for one operation's rows, and for one combine's answers.
+static void a_half_is_received_before_another_is_sent(void **state) {
+  (void)state;
+  weft_ep_t *ep = fake_open(wide(0, 0));
+  struct weft_ep_dispatch_args args = tokens();
+  struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;
+  uint64_t first, second, op;
+  combine.y = y;
+  combine.out = y;
+  assert_ok(weft_ep_activate(ep, DEADLINE_MS));
+  assert_ok(weft_ep_dispatch_send(ep, &args, &first));
+  assert_int_equal(weft_ep_dispatch_send(ep, &args, &op), WEFT_ERR_BUSY);
+  assert_says("operation 0 has been sent and not been received");
+  assert_int_equal(weft_ep_dispatch(ep, &args, fake_no_rows(), NULL, &op), WEFT_ERR_BUSY);
+  assert_int_equal(weft_ep_next_op(ep), 1);
+  assert_ok(weft_ep_dispatch_recv(ep, first, fake_no_rows(), NULL));
+  assert_ok(weft_ep_dispatch_send(ep, &args, &second));
+  assert_ok(weft_ep_combine_send(ep, first, &combine));
+  assert_ok(weft_ep_dispatch_recv(ep, second, fake_no_rows(), NULL));
+  assert_int_equal(weft_ep_combine_send(ep, second, &combine), WEFT_ERR_BUSY);
+  assert_says("the combine of operation 0 has been sent and not been received: receive it first");
+  assert_int_equal(weft_ep_combine(ep, second, &combine, NULL), WEFT_ERR_BUSY);
+  assert_ok(weft_ep_combine_recv(ep, first, &combine, NULL));
+  assert_ok(weft_ep_combine(ep, second, &combine, NULL));
+  weft_ep_close(ep);
+}
+
+static void an_operation_is_combined_again(void **state) {
+  (void)state;
+  weft_ep_t *ep = fake_open(wide(0, 0));
+  struct weft_ep_dispatch_args args = tokens();
+  struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;
+  uint64_t op, next;
+  combine.y = y;
+  combine.out = y;
+  assert_ok(weft_ep_activate(ep, DEADLINE_MS));
+  assert_ok(weft_ep_dispatch(ep, &args, fake_no_rows(), NULL, &op));
+  combine.flags = WEFT_EP_COMBINE_KEEP;
+  assert_ok(weft_ep_combine(ep, op, &combine, NULL));
+  assert_ok(weft_ep_combine_send(ep, op, &combine));
+  assert_int_equal(weft_ep_finish(ep, op), WEFT_ERR_INVALID);
+  assert_ok(weft_ep_combine_recv(ep, op, &combine, NULL));
+  assert_ok(weft_ep_dispatch(ep, &args, fake_no_rows(), NULL, &next));
+  assert_int_equal(weft_ep_combine(ep, next, &combine, NULL), WEFT_ERR_INVALID); // where LATENCY needs no order
+  assert_says("operations are combined in their order: end that one first");
+  assert_ok(weft_ep_finish(ep, op));
+  assert_ok(weft_ep_combine(ep, next, &combine, NULL));
+  args.flags = WEFT_EP_DISPATCH_RECYCLE;
+  for (int i = 0; i < 4; i++)
+    assert_ok(weft_ep_dispatch(ep, &args, fake_no_rows(), NULL, &op));
+  combine.flags = 0;
   weft_ep_close(ep);
 }
 
@@ -441,6 +527,9 @@ int main(void) {
       TEST(many_tokens_choose_the_mode),
       TEST(openings_that_cannot_be_are_refused),
       TEST(what_a_group_for_throughput_cannot_do_is_refused),
+      TEST(single_halves_meet_whole_operations),
+      TEST(a_half_is_received_before_another_is_sent),
+      TEST(an_operation_is_combined_again),
       TEST(what_is_missing_is_made_up_for_without_weights),
       TEST(a_group_for_latency_says_what_it_cannot_do),
       TEST(a_route_is_filled_and_used),
