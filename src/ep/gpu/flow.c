@@ -2,12 +2,9 @@
 #include "base/fail.h"
 #include "ep/gpu/gpu.h"
 
-static const struct gpu_op *list_of(const weft_ep_t *ep, bool captures) {
-  return captures ? ep->gpu->captured : ep->gpu->ops;
-}
-
-// The rows of the next operation take the places of those that were sent. A capture may have been given up, so nothing
-// is said of the operations of one: sent so, the second waits for the first, until the deadline.
+// The rows of the next operation take the places of those that were sent, and so do answers. Of captured operations
+// nothing is said here, since a capture may have been given up: where a graph sends two before it receives one, the
+// second waits for the first, until the deadline.
 int ep_gpu_flow_check_begin(const weft_ep_t *ep, bool captures, const char *call) {
   for (uint32_t i = 0; ep_gpu_flows(ep) && !captures && i < EP_DEPTH; i++)
     if (ep->gpu->ops[i].state == EP_OP_SENT)
@@ -18,20 +15,19 @@ int ep_gpu_flow_check_begin(const weft_ep_t *ep, bool captures, const char *call
   return 0;
 }
 
-// Answers go by the order of combines, and those of the next one take the places of those that were sent.
 int ep_gpu_flow_check_combine(const weft_ep_t *ep, const struct gpu_op *op, uint32_t halves, const char *call) {
-  const struct gpu_op *list = list_of(ep, op->number & GPU_CAPTURED);
+  bool captured = op->number & GPU_CAPTURED;
+  const struct gpu_op *list = captured ? ep->gpu->captured : ep->gpu->ops;
   for (uint32_t i = 0; halves & DEVICE_SEND && i < EP_DEPTH; i++) {
     const struct gpu_op *other = &list[i];
     unsigned long long number = other->number & ~GPU_CAPTURED;
     if (other == op || other->state == EP_OP_FREE)
       continue;
-    if (other->state == EP_OP_ANSWERED)
+    if (other->state == EP_OP_ANSWERED && !captured)
       return fail(WEFT_ERR_BUSY,
-                  "%s: the combine of operation %llu has been sent and not been received: receive it "
-                  "first",
-                  call, number);
-    if (other->number < op->number)
+                  "%s: the combine of operation %llu has been sent and not been received: receive it first", call,
+                  number);
+    if (other->state != EP_OP_ANSWERED && other->number < op->number)
       return fail(WEFT_ERR_INVALID,
                   "%s: operation %llu is open, and in a group for THROUGHPUT on CUDA memory operations are combined in "
                   "their order: end that one first",

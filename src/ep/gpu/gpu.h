@@ -240,8 +240,8 @@ void ep_gpu_watch_stop(weft_ep_t *ep);
 static inline bool ep_gpu_flows(const weft_ep_t *ep) {
   return ep->gpu->options.throughput;
 }
-// Of operations that are open, whether another one can begin, or one be combined: BUSY while a half of another has been
-// sent and not been received, and INVALID where it is not its turn to be combined. `op` NULL: it is another one.
+// Whether another operation can begin, and whether this one can be combined now, or this half of a combine be launched.
+// BUSY: what was sent of another has not been received. INVALID: it is not its turn to be combined.
 int ep_gpu_flow_check_begin(const weft_ep_t *ep, bool captures, const char *call);
 int ep_gpu_flow_check_combine(const weft_ep_t *ep, const struct gpu_op *op, uint32_t halves, const char *call);
 // What a half of an operation says beside struct device_dispatch.

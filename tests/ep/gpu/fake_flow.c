@@ -365,6 +365,39 @@ static void a_route_is_filled_and_used(void **state) {
   weft_ep_route_free(routes[0]);
 }
 
+static void a_route_is_filled_and_used_by_halves(void **state) {
+  (void)state;
+  weft_ep_t *ep = fake_open(wide(0, 0));
+  struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;
+  struct weft_ep_route_info info = WEFT_EP_ROUTE_INFO_INIT;
+  struct weft_ep_dispatch_args args = tokens();
+  struct weft_ep_recv_args other = *fake_no_rows();
+  uint64_t op, none;
+  combine.y = y;
+  combine.out = y;
+  other.layout = WEFT_EP_PACKED;
+  assert_ok(weft_ep_activate(ep, DEADLINE_MS));
+  weft_ep_route_t *route = make_route(ep);
+  args.route = route;
+  assert_ok(weft_ep_dispatch_send(ep, &args, &op));
+  assert_int_equal(weft_ep_route_await(route, &info, DEADLINE_MS), WEFT_ERR_INVALID); // not before it is received
+  assert_ok(weft_ep_dispatch_recv(ep, op, fake_no_rows(), NULL));
+  assert_ok(weft_ep_route_await(route, &info, DEADLINE_MS));
+  assert_int_equal(info.op, op);
+  assert_ok(weft_ep_finish(ep, op));
+  args.topk_idx = NULL;
+  args.topk_weights = NULL;
+  assert_ok(weft_ep_dispatch_send(ep, &args, &op));
+  assert_int_equal(weft_ep_combine_route(ep, route, &combine, NULL, &none), WEFT_ERR_BUSY);
+  assert_int_equal(weft_ep_dispatch_recv(ep, op, &other, NULL), WEFT_ERR_UNSUPPORTED);
+  assert_says("receive as then, or RANK_MAJOR");
+  weft_ep_route_free(route); // the operation needs it until it ends
+  assert_ok(weft_ep_dispatch_recv(ep, op, fake_no_rows(), NULL));
+  assert_ok(weft_ep_combine_send(ep, op, &combine));
+  assert_ok(weft_ep_combine_recv(ep, op, &combine, NULL));
+  weft_ep_close(ep);
+}
+
 // CHECK_ROUTE: a changed top-k is told with its place, of a plan and behind a route that is filled.
 static void a_changed_top_k_is_named(void **state) {
   (void)state;
@@ -533,6 +566,7 @@ int main(void) {
       TEST(what_is_missing_is_made_up_for_without_weights),
       TEST(a_group_for_latency_says_what_it_cannot_do),
       TEST(a_route_is_filled_and_used),
+      TEST(a_route_is_filled_and_used_by_halves),
       TEST(a_changed_top_k_is_named),
       TEST(who_goes_by_another_route_is_lost),
       TEST(a_rank_that_joins_ends_a_route),
