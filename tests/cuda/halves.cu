@@ -138,6 +138,14 @@ void routed(rank &r) {
     judge_any(r, all_there(400 + i / 4 * 4));
     r.check_whole();
   }
+  r.poison_out();
+  r.combine.flags = WEFT_EP_COMBINE_KEEP;
+  r.must(weft_ep_combine_route(r.ep, route, &r.combine, nullptr, &r.op), "combine_route");
+  judge_any(r, all_there(408));
+  r.poison_out();
+  r.combine.flags = 0;
+  combine(r, s, r.index != 0);
+  judge_any(r, all_there(408));
   r.dispatch.route = nullptr;
   r.dispatch.topk_idx = r.wide;
   r.recv.layout = WEFT_EP_PER_EXPERT;

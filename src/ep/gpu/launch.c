@@ -394,7 +394,7 @@ int ep_gpu_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_
   return result ? ep_gpu_fill(ep, op, NULL, result, ep_gpu_patience_ms(ep)) : 0;
 }
 
-// An operation of its own, which begins, is received and ends at once; those before it have ended.
+// An operation of its own, which begins, is received and ends at once, unless it is kept; those before it have ended.
 int ep_gpu_combine_route(weft_ep_t *ep, weft_ep_route_t *route, const struct weft_ep_combine_args *args,
                          struct weft_ep_result *result, uint64_t *number) {
   const struct gpu_route *its = route->gpu;
@@ -420,7 +420,8 @@ int ep_gpu_combine_route(weft_ep_t *ep, weft_ep_route_t *route, const struct wef
     rc = ep_gpu_flow_check_combine(ep, op, DEVICE_SEND, "combine_route");
   if (rc != 0)
     return forget_route(op, rc);
-  const struct device_combine out = combine_of(op, args, DEVICE_SEND | DEVICE_RECV);
+  struct device_combine out = combine_of(op, args, DEVICE_SEND | DEVICE_RECV);
+  out.keeps = args->flags & WEFT_EP_COMBINE_KEEP;
   rc = ep_gpu_launch_combine_route(ep, op, &out, args, why);
   if (rc != 0)
     return forget_route(op, fail(rc, "combine_route: %s", why));
@@ -429,7 +430,10 @@ int ep_gpu_combine_route(weft_ep_t *ep, weft_ep_route_t *route, const struct wef
   received(ep, op);
   ep_route_use(route);
   op->combined = true;
-  ended(ep, op);
+  if (out.keeps)
+    op->round++;
+  else
+    ended(ep, op);
   *number = op->number;
   return result ? ep_gpu_fill(ep, op, NULL, result, ep_gpu_patience_ms(ep)) : 0;
 }

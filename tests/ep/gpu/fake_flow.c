@@ -391,10 +391,15 @@ static void a_route_is_filled_and_used_by_halves(void **state) {
   assert_int_equal(weft_ep_combine_route(ep, route, &combine, NULL, &none), WEFT_ERR_BUSY);
   assert_int_equal(weft_ep_dispatch_recv(ep, op, &other, NULL), WEFT_ERR_UNSUPPORTED);
   assert_says("receive as then, or RANK_MAJOR");
-  weft_ep_route_free(route); // the operation needs it until it ends
   assert_ok(weft_ep_dispatch_recv(ep, op, fake_no_rows(), NULL));
   assert_ok(weft_ep_combine_send(ep, op, &combine));
   assert_ok(weft_ep_combine_recv(ep, op, &combine, NULL));
+  combine.flags = WEFT_EP_COMBINE_KEEP;
+  assert_ok(weft_ep_combine_route(ep, route, &combine, NULL, &op));
+  weft_ep_route_free(route); // the operation needs it until it ends
+  assert_ok(weft_ep_combine(ep, op, &combine, NULL));
+  assert_ok(weft_ep_finish(ep, op));
+  assert_int_equal(weft_ep_finish(ep, op), WEFT_ERR_INVALID);
   weft_ep_close(ep);
 }
 
