@@ -57,6 +57,17 @@ function(weft_test name)
   endif()
 endfunction()
 
+# weft_test_objects(VARIABLE file...)
+# What several tests share is compiled once. VARIABLE is set to what a test has among its SOURCES for these files.
+function(weft_test_objects variable)
+  file(RELATIVE_PATH target ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR}/${variable})
+  string(REPLACE "/" "_" target ${target})
+  add_library(${target} OBJECT EXCLUDE_FROM_ALL ${ARGN})
+  target_link_libraries(${target} PRIVATE weft_flags PkgConfig::CMOCKA)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  set(${variable} $<TARGET_OBJECTS:${target}> PARENT_SCOPE)
+endfunction()
+
 # weft_script_test(NAME PROVES sentence COMMAND command... [the same options])
 # One script; it exits 0 when passed, 77 when skipped. It finds the tool in $WEFT and the source tree in $WEFT_SOURCE.
 function(weft_script_test name)
