@@ -208,14 +208,18 @@ void place_check(struct place *place, uint64_t offset, uint64_t size, uint64_t s
   free(bytes);
 }
 
+static void check_guard(const struct place *place, const unsigned char *at, const unsigned char *end) {
+  for (; at < end; at++)
+    if (*at != GUARD_BYTE)
+      fail_msg("the byte %td before or after a region of %llu was written", at - place->bytes,
+               (unsigned long long)place->length);
+}
+
 void place_check_guards(const struct place *place) {
   if (!place->mapping)
     return;
-  const unsigned char *end = place->bytes + place->length;
-  for (const unsigned char *at = place->mapping; at < place->mapping + place->mapping_size; at++)
-    if ((at < place->bytes || at >= end) && *at != GUARD_BYTE)
-      fail_msg("the byte %td before or after a region of %llu was written", at - place->bytes,
-               (unsigned long long)place->length);
+  check_guard(place, place->mapping, place->bytes);
+  check_guard(place, place->bytes + place->length, place->mapping + place->mapping_size);
 }
 
 void route_open(struct route *route, uint64_t length) {
