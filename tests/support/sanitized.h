@@ -1,6 +1,9 @@
-// Whether this program runs under a sanitizer, several times slower: long tests do less then.
+// Whether this program runs under a sanitizer or valgrind, several times slower: long tests do less then.
 #ifndef SUPPORT_SANITIZED_H
 #define SUPPORT_SANITIZED_H
+
+#include <stdbool.h>
+#include <stdlib.h>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SUPPORT_SANITIZED 1
@@ -12,5 +15,10 @@
 #ifndef SUPPORT_SANITIZED
 #define SUPPORT_SANITIZED 0
 #endif
+
+// CMake names both in the environment of their tests, which scripts look at.
+static inline bool support_slowed(void) {
+  return SUPPORT_SANITIZED || getenv("WEFT_TEST_SLOWED") != NULL;
+}
 
 #endif

@@ -10,7 +10,15 @@
 #include <string.h>
 
 enum { BLOCK = 128, BLOCKS = 4, ROW = BLOCKS * BLOCK, CODES = BLOCKS * LOGFMT10_CODE_BYTES };
-enum { ROUNDS = SUPPORT_SANITIZED ? 200 : 2000, VALUES_APART = SUPPORT_SANITIZED ? 16 * BLOCKS : BLOCKS };
+
+// Of 2,000 rounds, and of the blocks of all values, as many fewer as a sanitizer or valgrind makes each longer.
+static int rounds(void) {
+  return support_slowed() ? 200 : 2000;
+}
+
+static uint32_t values_apart(void) {
+  return support_slowed() ? 16 * BLOCKS : BLOCKS;
+}
 
 struct coded {
   uint8_t codes[CODES];
@@ -102,7 +110,7 @@ static void check(const uint16_t *x) {
 static void random_rows_come_back_within_the_bound(void **state) {
   (void)state;
   uint64_t random = 7;
-  for (int round = 0; round < ROUNDS; round++) {
+  for (int round = 0; round < rounds(); round++) {
     uint16_t x[ROW];
     uint32_t mask = round % 4 == 0 ? 0x7FFF : round % 4 == 1 ? 0x01FF : round % 4 == 2 ? 0x07FF : 0x003F;
     uint16_t base = round % 4 == 0 ? 0 : (uint16_t)(random_next(&random) % 0x7000);
@@ -122,7 +130,7 @@ static void random_rows_come_back_within_the_bound(void **state) {
 // Blocks of one value, and of it and its neighbour, with both signs: for every value, four at a time.
 static void every_value_comes_back_where_there_is_no_other(void **state) {
   (void)state;
-  for (uint32_t value = 0; value < 32768; value += VALUES_APART) {
+  for (uint32_t value = 0; value < 32768; value += values_apart()) {
     uint16_t x[ROW];
     for (uint32_t i = 0; i < ROW; i++)
       x[i] = (uint16_t)(value + i / BLOCK);
@@ -194,7 +202,7 @@ static void a_block_with_a_value_that_is_no_number_is_none(void **state) {
 static void any_bytes_are_decoded_alike(void **state) {
   (void)state;
   uint64_t random = 8;
-  for (int round = 0; round < ROUNDS; round++) {
+  for (int round = 0; round < rounds(); round++) {
     struct coded right, coded;
     for (size_t i = 0; i < sizeof right; i += 4) {
       uint32_t bits = (uint32_t)random_next(&random);
