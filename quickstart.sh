@@ -22,7 +22,7 @@ build() {
 
 "$root/scripts/install-deps.sh" --build
 mkdir -p "$root/build"
-echo "Building $weft"
+echo "Building $weft, for a minute or two; the output goes to $log"
 if ! (build) >"$log" 2>&1; then
   tail -n 40 "$log" >&2
   echo "quickstart: the build failed; all of its output is in $log" >&2

@@ -9,12 +9,12 @@
 #   fast      the release build's tests that take less than 10 s
 #   release   all of them
 #   valgrind  the short ones of the release build under memcheck
+#   trixie    fast, in a bare root of Debian 13; skipped, with the reason, where that cannot be made
 #   asan      AddressSanitizer with UndefinedBehaviorSanitizer, without the tests labelled slow
 #   tsan      ThreadSanitizer, likewise, and without those that tests/no-tsan.txt names
 #   clang     a build by clang, in which the fuzz targets run for some seconds each
 #   arm64     the short tests of a build for arm64 by a cross compiler, run by qemu-user; not part of --all, since it
 #             wants a root: scripts/in-release.sh trixie-arm64 ./test.sh --stages arm64
-#   trixie    fast, in a bare root of Debian 13; skipped, with the reason, where that cannot be made
 # At the end a table says what each test proves, and how long it took in each stage. What the tests of a stage leave
 # behind is a failure too. Where up to five tests of a stage fail, they run again, alone: one that passes twice then is
 # named as unsteady, with what it said, and passes; but not when a sanitizer or valgrind had found something. The last
@@ -29,7 +29,8 @@ compilers=$(nproc)
 skipped=77 # the exit status of a test that has not what it needs
 most_again=5 # failed tests of a stage run again: with more, something is broken
 
-all=(release valgrind asan tsan clang trixie)
+# trixie is no later: while it installs and its tests wait, the builds that follow use the processors.
+all=(release valgrind trixie asan tsan clang)
 stages=(fast valgrind)
 without=(-LE '^long$')
 strict=()
@@ -161,6 +162,7 @@ broken() {
 await_build() {
   local stage=$1 status
   if [ "$stage" != valgrind ]; then
+    if [ ! -e "$results/$stage.built" ] && [ -n "$ahead" ]; then echo "== $stage: waiting for its build"; fi
     while [ ! -e "$results/$stage.built" ] && [ -n "$ahead" ] && kill -0 "$ahead" 2>/dev/null; do sleep 1; done
   fi
   if [ ! -e "$results/$stage.built" ]; then build_stage "$stage"; fi
@@ -209,7 +211,11 @@ if [ $prepare = yes ]; then
   done
   exit
 fi
-if [ "${stages[0]}" != trixie ]; then build_stage "${stages[0]}"; fi
+if [ "${stages[0]}" != trixie ]; then
+  echo "== ${stages[0]}: building on $compilers processors, for some minutes; the output goes to" \
+    "build/test-results/${stages[0]}-build.log"
+  build_stage "${stages[0]}"
+fi
 if [ ${#stages[@]} -gt 1 ]; then
   set -m # a group of its own, to end it by
   build_ahead "${stages[@]:1}" &
