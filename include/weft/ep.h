@@ -47,11 +47,13 @@
  *
  * **CUDA memory.** The calls follow the order of the caller's streams: they launch kernels and return, and rank memory
  * that they are given stays as it is until those kernels have run: what comes later in the stream may overwrite it. A
- * stream that is NULL is the default stream. A call that is given `info` or `result` waits for its kernel; otherwise
- * weft_ep_await() asks for them later. What a call would have reported of a lost peer is found there, never as an error
- * of CUDA. The launches can be captured in a CUDA graph, which may be replayed across operations and changes of view:
- * the kernels count operations themselves, so the numbers that host calls take and return matter for eager launches
- * only. Eager launches and replays are not mixed while an operation is open. A view has at most 64 ranks.
+ * stream that is NULL is the default stream. The stream of the last launch stays until there is one in another stream,
+ * or the group is closed, since calls without a stream launch in it. A call that is given `info` or `result` waits for
+ * its kernel; otherwise weft_ep_await() asks for them later. What a call would have reported of a lost peer is found
+ * there, never as an error of CUDA. The launches can be captured in a CUDA graph, which may be replayed across
+ * operations and changes of view: the kernels count operations themselves, so the numbers that host calls take and
+ * return matter for eager launches only. Eager launches and replays are not mixed while an operation is open. A view
+ * has at most 64 ranks.
  *
  * **Symbols in shapes.** T: tokens of this rank. H: hidden. K: top-k of the dispatch. E: experts per rank. S: rows of a
  * receive buffer. [rows]: weft_ep_recv_args.rows, so [E][rows] is E parts with room for as many rows each. [capacity]:
@@ -137,7 +139,7 @@ enum weft_ep_mode {
    *  once. The single halves, weft_ep_recv_args.rows_at and weft_ep_combine_rows() are for operations whose rows fit
    *  into a window all at once, else LIMIT; weights of the top-k come with the dispatch. On CUDA memory a window has
    *  room for the rows of one operation and the answers of one combine: a half that was sent is received before another
-   *  one is sent, else BUSY; operations are combined in their order; peers on hosts that NVLink does not reach are
+   *  one is sent, else BUSY; no operation is combined behind a newer one; peers on hosts that NVLink does not reach are
    *  UNSUPPORTED; and window_bytes has room for a few rows in each of a window's channels, else INVALID says how much
    *  that takes */
   WEFT_EP_THROUGHPUT = 2,
@@ -660,8 +662,8 @@ enum weft_ep_combine_flags {
   /** The operation stays open for another combine, which begins with weft_ep_combine_send(); the receiving half takes
    *  the flag. weft_ep_finish(), WEFT_EP_DISPATCH_RECYCLE or a combine without the flag ends it; all ranks of the view
    *  combine as often. CUDA: both halves take the flag, and operations end in their order: while one before it is open,
-   *  an operation can be combined with this flag only; THROUGHPUT: not at all. UNSUPPORTED where a peer is on a host
-   *  that NVLink does not reach. */
+   *  an operation can be combined with this flag only. UNSUPPORTED where a peer is on a host that NVLink does not
+   *  reach. */
   WEFT_EP_COMBINE_KEEP = 1 << 1,
   /** PER_EXPERT, PACKED: the rows of a token are added as they are, without the weights of the dispatch, as those that
    *  are RANK_MAJOR always are. All ranks set it, or none. On CUDA memory with THROUGHPUT only */

@@ -190,8 +190,9 @@ int cuda_launch_rows(const struct cuda_rows_args *args, uint32_t blocks, bool ea
   a.alignment = a.alignment ? a.alignment : 1;
   bool sends = a.halves & DEVICE_SEND, receives = a.halves & DEVICE_RECV;
   launch_args.senders = !receives ? blocks : sends ? senders_of(blocks, a.layout == WEFT_EP_RANK_MAJOR) : 0;
+  // As much as there is room for, up to a row of 7168 bytes.
   uint32_t each = stages_room(ROWS_WARPS) / ROWS_WARPS / STAGE_UNIT * STAGE_UNIT;
-  launch_args.stage = each < STAGES_ROWS ? each : (uint32_t)STAGES_ROWS;
+  launch_args.stage = each < 7168 ? each : 7168;
   void *params[] = {&launch_args};
   const void *kernel = a.shape.casts ? (const void *)rows_kernel<true> : (const void *)rows_kernel<false>;
   return launch(kernel, params, blocks, ROWS_WARPS * WARP, ROWS_WARPS * (launch_args.stage + sizeof(channel_memory)),

@@ -41,13 +41,7 @@ static inline size_t flow_memory(uint32_t warps) {
 
 // Bytes of shared memory that the current device has for the stages of a block of so many warps, each with its own
 // channel.
-enum {
-  STAGES_STATIC = 9 * 1024,   // what a kernel has of itself, at most
-  STAGES_HOPPER = 227 * 1024, // shared memory of a block
-  STAGES_ROWS = 7168,         // bytes that a stage for rows has, where there are as many
-};
-static_assert((STAGES_HOPPER - STAGES_STATIC) / ROWS_WARPS - sizeof(channel_memory) >= STAGES_ROWS,
-              "a row of 7168 bytes is one piece: in two, a dispatch takes a tenth longer");
+enum { STAGES_STATIC = 9 * 1024 }; // what a kernel has of itself, at most
 static inline uint32_t stages_room(uint32_t warps) {
   int device = 0, limit = 0;
   if (cudaGetDevice(&device) != cudaSuccess ||

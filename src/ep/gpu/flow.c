@@ -15,7 +15,9 @@ int ep_gpu_flow_check_begin(const weft_ep_t *ep, bool captures, const char *call
   return 0;
 }
 
-int ep_gpu_flow_check_combine(const weft_ep_t *ep, const struct gpu_op *op, uint32_t halves, const char *call) {
+// Operations end in their order, and answers go by the number of the operation: none is combined behind a newer one.
+int ep_gpu_flow_check_combine(const weft_ep_t *ep, const struct gpu_op *op, uint32_t halves, bool keeps,
+                              const char *call) {
   bool captured = op->number & GPU_CAPTURED;
   const struct gpu_op *list = captured ? ep->gpu->captured : ep->gpu->ops;
   for (uint32_t i = 0; halves & DEVICE_SEND && i < EP_DEPTH; i++) {
@@ -27,10 +29,15 @@ int ep_gpu_flow_check_combine(const weft_ep_t *ep, const struct gpu_op *op, uint
       return fail(WEFT_ERR_BUSY,
                   "%s: the combine of operation %llu has been sent and not been received: receive it first", call,
                   number);
-    if (other->state != EP_OP_ANSWERED && other->number < op->number)
+    if (other->number > op->number && other->combined)
       return fail(WEFT_ERR_INVALID,
-                  "%s: operation %llu is open, and in a group for THROUGHPUT on CUDA memory operations are combined in "
-                  "their order: end that one first",
+                  "%s: operation %llu has been combined already, and in a group for THROUGHPUT on CUDA memory no "
+                  "operation is combined behind a newer one: end it by weft_ep_finish",
+                  call, number);
+    if (other->number < op->number && other->state != EP_OP_ANSWERED && !keeps)
+      return fail(WEFT_ERR_INVALID,
+                  "%s: operation %llu is open, and on CUDA memory operations end in their order: end that one first, "
+                  "or set KEEP",
                   call, number);
   }
   return 0;

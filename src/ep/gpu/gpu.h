@@ -243,7 +243,8 @@ static inline bool ep_gpu_flows(const weft_ep_t *ep) {
 // Whether another operation can begin, and whether this one can be combined now, or this half of a combine be launched.
 // BUSY: what was sent of another has not been received. INVALID: it is not its turn to be combined.
 int ep_gpu_flow_check_begin(const weft_ep_t *ep, bool captures, const char *call);
-int ep_gpu_flow_check_combine(const weft_ep_t *ep, const struct gpu_op *op, uint32_t halves, const char *call);
+int ep_gpu_flow_check_combine(const weft_ep_t *ep, const struct gpu_op *op, uint32_t halves, bool keeps,
+                              const char *call);
 // What a half of an operation says beside struct device_dispatch.
 void ep_gpu_describe_flow_send(weft_ep_t *ep, struct gpu_op *op, const struct weft_ep_dispatch_args *args);
 void ep_gpu_describe_flow_recv(struct gpu_op *op, const struct weft_ep_recv_args *recv);

@@ -365,7 +365,8 @@ int ep_gpu_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_
     return rc;
   bool late = !op->has_weights && !op->rank_major && !ep_gpu_flows(ep), keeps = args->flags & WEFT_EP_COMBINE_KEEP;
   uint32_t ahead = 0;
-  rc = ep_gpu_flows(ep) ? ep_gpu_flow_check_combine(ep, op, halves, call) : check_order(ep, op, keeps, call, &ahead);
+  rc = ep_gpu_flows(ep) ? ep_gpu_flow_check_combine(ep, op, halves, keeps, call)
+                        : check_order(ep, op, keeps, call, &ahead);
   if (rc != 0)
     return rc;
   if (late)
@@ -417,7 +418,7 @@ int ep_gpu_combine_route(weft_ep_t *ep, weft_ep_route_t *route, const struct wef
   op->combine_dtype = args->dtype ? args->dtype : ep->combine_dtype;
   rc = check_combine(ep, op, args, DEVICE_SEND | DEVICE_RECV, "combine_route");
   if (rc == 0)
-    rc = ep_gpu_flow_check_combine(ep, op, DEVICE_SEND, "combine_route");
+    rc = ep_gpu_flow_check_combine(ep, op, DEVICE_SEND, args->flags & WEFT_EP_COMBINE_KEEP, "combine_route");
   if (rc != 0)
     return forget_route(op, rc);
   struct device_combine out = combine_of(op, args, DEVICE_SEND | DEVICE_RECV);

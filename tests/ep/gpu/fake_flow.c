@@ -216,8 +216,13 @@ static void an_operation_is_combined_again(void **state) {
   assert_int_equal(weft_ep_finish(ep, op), WEFT_ERR_INVALID);
   assert_ok(weft_ep_combine_recv(ep, op, &combine, NULL));
   assert_ok(weft_ep_dispatch(ep, &args, fake_no_rows(), NULL, &next));
-  assert_int_equal(weft_ep_combine(ep, next, &combine, NULL), WEFT_ERR_INVALID); // where LATENCY needs no order
-  assert_says("operations are combined in their order: end that one first");
+  combine.flags = 0;
+  assert_int_equal(weft_ep_combine(ep, next, &combine, NULL), WEFT_ERR_INVALID);
+  assert_says("operations end in their order: end that one first, or set KEEP");
+  combine.flags = WEFT_EP_COMBINE_KEEP;
+  assert_ok(weft_ep_combine(ep, next, &combine, NULL));
+  assert_int_equal(weft_ep_combine(ep, op, &combine, NULL), WEFT_ERR_INVALID); // where LATENCY needs no order
+  assert_says("operation 1 has been combined already");
   assert_ok(weft_ep_finish(ep, op));
   assert_ok(weft_ep_combine(ep, next, &combine, NULL));
   args.flags = WEFT_EP_DISPATCH_RECYCLE;
