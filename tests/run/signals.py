@@ -94,6 +94,24 @@ def near_the_time_limit():
             assert "the lead ended the run: the time limit is near" in follower.text(), follower.text()
 
 
+def a_follower_tells_why():
+    """SIGTERM to a follower: the lead names it with its reason, also where it hears that and the follower's end at
+    once."""
+    with Etcd() as etcd:
+        with Run("--num-agents", 2, "--num-processes", 2, "--store", etcd.url, "--iterations", 1000000,
+                 plan=[[0, 1, 2, 3]]) as lead:
+            with Run("--store", etcd.url, "--num-processes", 2, job=lead.job) as follower:
+                wait_for("phase 0", lambda: has(lead, "phase_begin", phase=0))
+                wait_for("the ranks", lambda: lead.text().count("-> start phase 0") == 2)
+                lead.process.send_signal(signal.SIGSTOP)
+                follower.process.send_signal(signal.SIGTERM)
+                follower.expect_status(128 + signal.SIGTERM)
+                lead.process.send_signal(signal.SIGCONT)
+                lead.wait()
+                error = lead.results()["error"]
+                assert error.startswith("agent 1 on ") and ": interrupted by SIGTERM: ended in phase 0" in error, error
+
+
 def two_signals_are_one():
     with Run("--iterations", 1000000, plan=PLAN) as run:
         wait_for("phase 0", lambda: run.text().count("-> start phase 0") == 3)
@@ -131,6 +149,6 @@ def while_the_store_is_silent():
 main({
     **{f"{number.name.lower()}_at_every_stage": every_stage(number) for number in SIGNALS},
     **{test.__name__: test for test in (
-        while_agents_are_awaited, near_the_time_limit, two_signals_are_one, signals_until_it_has_ended,
-        while_the_store_is_silent)},
+        while_agents_are_awaited, near_the_time_limit, a_follower_tells_why, two_signals_are_one,
+        signals_until_it_has_ended, while_the_store_is_silent)},
 }, at_once=2)
