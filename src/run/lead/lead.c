@@ -77,8 +77,12 @@ static void take_report(struct node *node, const char *who, const json_t *report
 static int lead_take(struct node *node, const struct run_change *change) {
   uint32_t phase, rank;
   const char *tail = run_key_tail(&node->keys, change->key, "agent");
-  if (tail)
-    return lead_take_node(node, change, tail);
+  if (tail) {
+    // An agent tells why it ends before its key goes, which may come with that.
+    bool goes = change->kind == WEFT_STORE_EVENT_DELETE && node->lead->state != LEAD_ENDS;
+    int told = goes ? lead_failed(node) : 0;
+    return told ? told : lead_take_node(node, change, tail);
+  }
   if (change->kind != WEFT_STORE_EVENT_PUT)
     return 0;
   struct seat *seat = NULL;

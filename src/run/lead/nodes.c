@@ -57,10 +57,7 @@ int lead_take_node(struct node *node, const struct run_change *change, const cha
       return 0;
     if (node->config.agents == RUN_AGENTS_ELASTIC && number > 0)
       return lead_lose_node(node, (uint32_t)number, false);
-    if (lead->state == LEAD_ENDS)
-      return 0;
-    int told = lead_failed(node); // why it ends may have come with this: an agent tells before its key goes
-    return told ? told : lost_node(node, (uint32_t)number);
+    return lead->state == LEAD_ENDS ? 0 : lost_node(node, (uint32_t)number);
   }
   const char *host = json_string_value(json_object_get(change->json, "host"));
   if (json_is_true(json_object_get(change->json, "leaving")))
