@@ -53,6 +53,8 @@ static void describe_report(const struct node *node, const json_t *report, const
     text_add(text, " in phase %u: ", phase);
   }
   text_add(text, "%s", error);
+  if (!rank && json_integer_value(json_object_get(report, "status")) > 128) // a signal ended an agent, and so the run
+    node_add_phase(node, text);
   const int32_t lost_rank = lost ? (int32_t)json_integer_value(lost) : -1;
   const char *host = lost_rank >= 0 ? lead_rank_host(node, phase, lost_rank) : "";
   if (*host)

@@ -159,8 +159,9 @@ extern const struct node_role node_follower;
 
 // signals.c
 int node_open_signals(struct node *node);
-void node_take_signal(struct node *node);      // into signal_number, when signal_fd is readable
-int node_interrupted(const struct node *node); // CANCELED, with the reason that signal_number gives
+void node_take_signal(struct node *node);                        // into signal_number, when signal_fd is readable
+int node_interrupted(const struct node *node);                   // CANCELED, with the reason that signal_number gives
+void node_add_phase(const struct node *node, struct text *text); // where a run ends, behind the reason; or nothing
 // Waits for up to `ms` or until a signal asks to stop; CANCELED then. For the waits before the loop.
 int node_pause(struct node *node, int ms);
 

@@ -47,13 +47,22 @@ void node_take_signal(struct node *node) {
     node->signal_number = (int)info.ssi_signo;
 }
 
+void node_add_phase(const struct node *node, struct text *text) {
+  if (node->phase.begun && node->phase.current < node->plan->num_phases)
+    text_add(text, ": ended in phase %u (%u of %u), with what was measured until then", node->phase.current,
+             node->phase.current + 1, node->plan->num_phases);
+}
+
+// A follower may be between phases, and has measured nothing: its lead adds the phase.
 int node_interrupted(const struct node *node) {
-  const bool near_limit = node->signal_number == SIGUSR1;
-  const char *signal_name = sigabbrev_np(node->signal_number);
-  if (!node->phase.begun || node->phase.current >= node->plan->num_phases)
-    return near_limit ? fail(WEFT_ERR_CANCELED, "the time limit is near (SIGUSR1), and no phase is under way")
-                      : fail(WEFT_ERR_CANCELED, "interrupted by SIG%s", signal_name);
-  return fail(WEFT_ERR_CANCELED, "%s%s: ended in phase %u (%u of %u), with what was measured until then",
-              near_limit ? "the time limit is near (SIGUSR1)" : "interrupted by SIG", near_limit ? "" : signal_name,
-              node->phase.current, node->phase.current + 1, node->plan->num_phases);
+  struct text phase = {0};
+  if (node->leads)
+    node_add_phase(node, &phase);
+  const char *in_phase = phase.data ? phase.data : "";
+  int err = node->signal_number == SIGUSR1
+                ? fail(WEFT_ERR_CANCELED, "the time limit is near (SIGUSR1)%s",
+                       *in_phase ? in_phase : ", and no phase is under way")
+                : fail(WEFT_ERR_CANCELED, "interrupted by SIG%s%s", sigabbrev_np(node->signal_number), in_phase);
+  text_free(&phase);
+  return err;
 }
