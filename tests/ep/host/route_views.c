@@ -183,7 +183,9 @@ static bool go_on_without(struct actor *actor) {
     int rc = go(actor, &op);
     if (rc != 0)
       return rank_fail(rank, "by the route: %s: %s", weft_err_name(rc), weft_last_error());
-    bool out = count == LAST, rows_lost = out || actor->second.info.num_lost > 0;
+    // An operation may adopt a newer view than it began with: it says in which one it ran.
+    bool out = (story->by_combine ? count : actor->second.info.num_ranks) == LAST;
+    bool rows_lost = out || actor->second.info.num_lost > 0;
     if (!story->by_combine && !check_rows(actor, rows_lost, way_flows() && !out))
       return false;
     if (actor->second.info.num_lost > 0 && actor->second.lost[0] != LAST)
