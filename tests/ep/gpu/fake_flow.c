@@ -228,7 +228,6 @@ static void an_operation_is_combined_again(void **state) {
   args.flags = WEFT_EP_DISPATCH_RECYCLE;
   for (int i = 0; i < 4; i++)
     assert_ok(weft_ep_dispatch(ep, &args, fake_no_rows(), NULL, &op));
-  combine.flags = 0;
   weft_ep_close(ep);
 }
 
