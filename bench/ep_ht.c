@@ -63,13 +63,20 @@ static void add_point(struct ht_point point) {
 
 struct choice {
   uint32_t first, last, processors; // tokens; 0: by the kind of point
+  uint32_t kinds;                   // a bit for each kind of point, in the order of the report; 0: all
 };
+
+// Whether this kind, the next one of a size, is wanted.
+static bool is_wanted(const struct choice *choice, uint32_t *kind) {
+  return !choice->kinds || choice->kinds >> (*kind)++ & 1;
+}
 
 // The marks have 24 processors, and 64 for the sums of packed rows.
 static void add_points(const struct choice *choice) {
   static const enum weft_ep_layout layouts[] = {WEFT_EP_RANK_MAJOR, WEFT_EP_PACKED};
   bool cuda = board->setup.cuda;
-  for (uint32_t tokens = choice->first; tokens <= choice->last; tokens *= 2)
+  uint32_t kind = 0;
+  for (uint32_t tokens = choice->first; tokens <= choice->last; tokens *= 2, kind = 0)
     for (int l = 0; l < 2; l++)
       for (int d = 0; d < 3; d++)
         for (int kept = 0; kept < 2; kept++) {
@@ -81,10 +88,12 @@ static void add_points(const struct choice *choice) {
                                    .processors = cuda ? choice->processors ? choice->processors : 24 : 0};
           if (point.casts && (kept || layouts[l] == WEFT_EP_PACKED))
             continue;
-          add_point(point);
+          if (is_wanted(choice, &kind))
+            add_point(point);
           if (cuda && !choice->processors && point.layout == WEFT_EP_PACKED && d == 0 && !kept) {
             point.processors = 64;
-            add_point(point);
+            if (is_wanted(choice, &kind))
+              add_point(point);
           }
         }
 }
@@ -99,6 +108,7 @@ static const struct {
     {"tokens", &choice.first, 1, EP_MAX_TOKENS_THROUGHPUT},
     {"to", &choice.last, 1, EP_MAX_TOKENS_THROUGHPUT},
     {"processors", &choice.processors, EP_MIN_PROCESSORS, 1024},
+    {"kinds", &choice.kinds, 1, UINT32_MAX},
 };
 
 // Those of the board, which is not there yet.
@@ -157,7 +167,7 @@ static int usage(void) {
     fprintf(stderr, " %s", options[i].name);
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
     fprintf(stderr, " %s", sizes[i].name);
-  fprintf(stderr, "\ntokens are doubled from tokens= up to to=\n");
+  fprintf(stderr, "\ntokens are doubled from tokens= up to to=; kinds=: a bit for each line of a size\n");
   return 2;
 }
 
