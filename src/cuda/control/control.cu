@@ -34,13 +34,13 @@ __global__ void tell_rows(const __grid_constant__ cuda_tell_args args) {
     write_told(args.base, view_of(state, op.op), op.op);
 }
 
-// Seats that tokens of this rank went to by the route, and that do not take part.
+// Seats that tokens of this rank went to by the route, and that do not take part. [warp]
 __device__ __forceinline__ uint64_t absent_seats(const cuda_end_args &args) {
-  uint64_t absent = 0;
-#pragma unroll 1
-  for (uint32_t seat = 0; seat < DEVICE_SEATS; seat++)
-    absent |= args.route->tokens[seat] > 0 ? 1ull << seat : 0;
-  return absent & ~args.op->seats;
+  uint32_t lane = threadIdx.x % WARP;
+  const uint32_t *tokens = args.route->tokens;
+  uint32_t low = tokens[lane], high = tokens[lane + WARP];
+  uint64_t went = __ballot_sync(~0u, low > 0) | (uint64_t)__ballot_sync(~0u, high > 0) << WARP;
+  return went & ~args.op->seats;
 }
 
 // Selections that brought nothing, though some rank was to have them. [block]
