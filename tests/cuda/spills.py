@@ -44,9 +44,10 @@ ALLOWED = {
     ("make_places", "sm_90"): 24,
     ("record_missing", "sm_90"): 16,
     ("rows_kernel<false>", "sm_80"): 176,
-    ("rows_kernel<false>", "sm_90"): 224,
-    ("rows_kernel<true>", "sm_80"): 368,
-    ("rows_kernel<true>", "sm_90"): 432,
+    ("rows_kernel<false>", "sm_90"): 144,
+    ("rows_kernel<true>", "sm_80"): 160,
+    ("rows_kernel<true>", "sm_90"): 208,
+    ("rows_kernel<true>", "sm_100"): 80,
     ("tell_readers", "sm_80"): 16,
 }
 KERNEL = re.compile(r"Compiling entry function '(\w+)' for '(sm_\w+)'")

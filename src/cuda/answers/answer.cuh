@@ -71,6 +71,7 @@ struct answerer {
     __syncwarp();
     return JOB_READY;
   }
+  __device__ __forceinline__ void place(mover_job &) {}
 
   __device__ __forceinline__ void finished(const mover_job &job, bool more) {
     channel.count_row(job.seats, more);

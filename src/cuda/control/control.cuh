@@ -7,6 +7,7 @@
 #include "cuda/dispatch/receive.cuh"
 #include "cuda/dispatch/roles.cuh"
 #include "cuda/dispatch/send_metadata.cuh"
+#include "cuda/throughput/steps.cuh"
 
 namespace {
 
@@ -24,18 +25,25 @@ __device__ __forceinline__ role receivers(bool sends) {
 
 // --- what is sent ---
 
+// What the plan has counted, looked up before it has. `number`: of the kept route, kept_route().
+struct planned {
+  const uint32_t *counts, *tokens, *sums; // as in struct cuda_route
+  uint32_t number;
+};
+
 // Field `i` of the header to a seat.
-__device__ __forceinline__ uint32_t field_of(const cuda_control_args &args, uint32_t seat, uint32_t i, bool rows,
-                                             uint32_t route) {
+__device__ __forceinline__ uint32_t field_of(const cuda_control_args &args, const planned &route, uint32_t seat,
+                                             uint32_t i) {
+  bool rows = !args.no_rows; // the plan has left out seats that are masked, of a kept route those of its filling
   if (args.base.d.kind == KIND_BARRIER)
     return 0;
   if (i < args.experts)
-    return rows ? args.route->counts[seat * args.experts + i] : 0;
+    return rows ? route.counts[seat * args.experts + i] : 0;
   switch (i - args.experts) {
   case CUDA_FIELD_ROWS:
-    return rows ? args.route->tokens[seat] : 0;
+    return rows ? route.tokens[seat] : 0;
   case CUDA_FIELD_ROUTE:
-    return route;
+    return route.number;
   case CUDA_FIELD_FORM:
     return args.form;
   default:
@@ -44,12 +52,11 @@ __device__ __forceinline__ uint32_t field_of(const cuda_control_args &args, uint
 }
 
 // Header and fields, to one member. [warp]
-__device__ __forceinline__ void send_fields(const cuda_control_args &args, const snapshot &snapshot,
-                                            const cuda_view &view, uint32_t m, uint32_t route, uint64_t op) {
+__device__ __forceinline__ void send_fields(const cuda_control_args &args, const planned &route,
+                                            const snapshot &snapshot, const cuda_view &view, uint32_t m, uint64_t op) {
   const cuda_layout &layout = args.base.layout;
   uint32_t lane = threadIdx.x % WARP, flag = (uint32_t)op + 1, seat = view.members[m].seat;
   char *slot = slot_of(layout, view.members[m].out, op);
-  bool rows = !args.no_rows; // the plan has left out seats that are masked, of a kept route those of its filling
   uint64_t mark = snapshot.control.mark;
   order_credit(snapshot);
   if (lane < HEAD_UNITS) {
@@ -62,9 +69,9 @@ __device__ __forceinline__ void send_fields(const cuda_control_args &args, const
 #pragma unroll 1
   for (uint32_t unit = lane; unit < layout.count_units; unit += WARP)
     ptx::store_unit((cuda_unit *)(slot + layout.counts) + unit,
-                    make_uint4(field_of(args, seat, unit * FIELDS, rows, route),
-                               field_of(args, seat, unit * FIELDS + 1, rows, route),
-                               field_of(args, seat, unit * FIELDS + 2, rows, route), flag));
+                    make_uint4(field_of(args, route, seat, unit * FIELDS),
+                               field_of(args, route, seat, unit * FIELDS + 1),
+                               field_of(args, route, seat, unit * FIELDS + 2), flag));
 }
 
 // The number, + 1, of the operation that filled the kept route; its low half, as it travels.
@@ -73,8 +80,8 @@ __device__ __forceinline__ uint32_t kept_route(const cuda_control_args &args) {
 }
 
 // What the records and the kernels behind have to know of this rank's own tokens. [one thread]
-__device__ __forceinline__ void record_sent(const cuda_control_args &args, const snapshot &snapshot,
-                                            const cuda_view &view, uint64_t open, uint64_t op) {
+__device__ __forceinline__ void record_sent(const cuda_control_args &args, const planned &route, const cuda_view &view,
+                                            uint64_t open, uint64_t op) {
   cuda_state *state = args.base.state;
   cuda_handle &handle = state->handle[op % CUDA_LIVE];
   device_record &record = state->record[op % CUDA_RECORDS];
@@ -86,25 +93,26 @@ __device__ __forceinline__ void record_sent(const cuda_control_args &args, const
   for (uint32_t m = 0; m < view.count; m++) {
     uint32_t seat = view.members[m].seat;
     if (m != view.self && seat < DEVICE_SEATS && open >> seat & 1 && !args.no_rows)
-      rows += args.route->tokens[seat];
+      rows += route.tokens[seat];
   }
-  record.tokens = args.route->sums[0];
-  record.selections = args.no_rows ? 0 : args.route->sums[1];
-  record.unsent = args.route->sums[2];
+  record.tokens = route.sums[0];
+  record.selections = args.no_rows ? 0 : route.sums[1];
+  record.unsent = route.sums[2];
   record.sent_rows = rows;
 }
 
 // Rows of this operation go to a member, when it has read those that it was sent before. [one thread for each member]
-__device__ __forceinline__ void begin_rows(const cuda_control_args &args, const cuda_member &member, uint64_t op) {
+__device__ __forceinline__ void begin_rows(const cuda_control_args &args, const planned &route,
+                                           const cuda_member &member, uint64_t op) {
   cuda_flow_sent &sent = ((cuda_flow_head *)(member.in + args.stream))->sent;
   sent.rows = sent.newest;
-  if (args.route->tokens[member.seat] > 0)
+  if (route.tokens[member.seat] > 0)
     sent.newest = op + 1;
 }
 
-// What a kernel that sends rows and receives none has to know of its operation. `open`: seats that they go to. [role]
-__device__ __forceinline__ void write_sending(const cuda_control_args &args, const cuda_view &view, uint64_t open,
-                                              uint64_t op, const role &role) {
+// What whoever sends rows has to know of the operation. `open`: seats that they go to. [role]
+__device__ __forceinline__ void write_sending(const cuda_control_args &args, const planned &route,
+                                              const cuda_view &view, uint64_t open, uint64_t op, const role &role) {
   cuda_flow_op &out = *args.op;
   if (role.thread() == 0) {
     out.op = op;
@@ -121,26 +129,31 @@ __device__ __forceinline__ void write_sending(const cuda_control_args &args, con
     out.in[member.seat] = member.in + args.stream;
     out.out[member.seat] = member.out + args.stream;
     if (m != view.self && open >> member.seat & 1)
-      begin_rows(args, member, op);
+      begin_rows(args, route, member, op);
   }
 }
 
-// `rows_follow`: of a kernel that sends them and receives none. [role]
-__device__ __forceinline__ void send_control(const cuda_control_args &args, const snapshot &snapshot, const role &role,
-                                             bool rows_follow) {
+// The headers, and what whoever sends rows has to know. This rank's own header goes last: so whatever is written when
+// all headers have come is written after that. [role]
+__device__ __forceinline__ void send_control(const cuda_control_args &args, const planned &route,
+                                             const snapshot &snapshot, const role &role) {
   uint64_t op = snapshot.counters.sent;
   const cuda_view &view = view_of(snapshot, op);
   uint64_t open = await_credit(args.base.state, snapshot, view, op, snapshot.counters.taken_dispatch,
                                &cuda_area_head::taken_dispatch);
-  uint32_t route = kept_route(args);
 #pragma unroll 1
   for (uint32_t m = role.thread() / WARP; m < view.count; m += role.warps)
-    if (view.members[m].seat < DEVICE_SEATS && open >> view.members[m].seat & 1)
-      send_fields(args, snapshot, view, m, route, op);
-  if (role.thread() == 0)
-    record_sent(args, snapshot, view, open, op);
-  if (rows_follow)
-    write_sending(args, view, open, op, role);
+    if (m != view.self && view.members[m].seat < DEVICE_SEATS && open >> view.members[m].seat & 1)
+      send_fields(args, route, snapshot, view, m, op);
+  if (!args.no_rows)
+    write_sending(args, route, view, open, op, role);
+  role.sync();
+  if (role.thread() == 0 && !args.no_rows)
+    say_step(&args.op->ready, CUDA_READY_SENDING);
+  if (role.thread() / WARP == 1 && view.self < view.count && open >> view.members[view.self].seat & 1)
+    send_fields(args, route, snapshot, view, view.self, op);
+  if (role.thread() == 2 * WARP)
+    record_sent(args, route, view, open, op);
 }
 
 // --- what comes ---
@@ -287,12 +300,8 @@ __device__ __forceinline__ void write_members(const cuda_control_args &args, con
     out.member[member.seat] = (uint8_t)m;
     out.in[member.seat] = member.in + args.stream;
     out.out[member.seat] = member.out + args.stream;
-    if (args.no_rows || m == view.self)
-      continue;
-    if (!(here >> m & 1))
+    if (!args.no_rows && m != view.self && !(here >> m & 1))
       forget_rows(args, member, op);
-    else if (args.base.d.halves & DEVICE_SEND)
-      begin_rows(args, member, op);
   }
 #pragma unroll 1
   for (uint32_t i = role.thread(); !kept && i < view.count * E; i += role.threads()) {
@@ -384,19 +393,21 @@ __device__ __forceinline__ void write_filled(const cuda_control_args &args, cons
   out.op = op + 1;
 }
 
-// What has come, for those behind. [role]
+// What has come: first for the kernel behind, which may wait for it; then for the records and the route. [role]
 __device__ __forceinline__ void write_came(const cuda_control_args &args, const cuda_view &view, const headers &headers,
                                            const places &places, uint64_t op, bool conflict, const role &role) {
   bool rows = args.base.d.kind != KIND_BARRIER && !conflict;
   uint64_t here = headers.received;
-  if (role.thread() == 0) {
+  if (role.thread() == role.threads() - WARP)
     write_op(args, view, here, op, conflict);
-    if (rows && args.filled && !args.keeps)
-      write_filled(args, view, places, here, op);
-  }
+  write_members(args, view, places, conflict ? 0 : here, op, rows && args.keeps, role);
+  role.sync();
+  if (role.thread() == 2 * WARP)
+    say_step(&args.op->ready, CUDA_READY_ALL);
+  if (role.thread() == 0 && rows && args.filled && !args.keeps)
+    write_filled(args, view, places, here, op);
   if (role.thread() / WARP == 1)
     count_rows(args, view, places, conflict ? 0 : here, op);
-  write_members(args, view, places, conflict ? 0 : here, op, rows && args.keeps, role);
 }
 
 // `memory`: shared. [role]
@@ -417,12 +428,12 @@ __device__ __forceinline__ void receive_control(const cuda_control_args &args, s
       conflict = found;
   }
   role.sync();
+  write_came(args, *agreement.view, headers, places, op, conflict, role);
   if (role.thread() == role.threads() - WARP) {
     conclude(args.base, snapshot, agreement, headers, op);
     if (conflict)
       args.base.state->record[op % CUDA_RECORDS].kind |= DEVICE_CONFLICT;
   }
-  write_came(args, *agreement.view, headers, places, op, conflict, role);
 }
 
 template <bool SENDS, bool RECEIVES>
@@ -432,9 +443,18 @@ __global__ void __launch_bounds__(BLOCK, 1) control(const __grid_constant__ cuda
   constexpr steps STEPS = {SENDS, RECEIVES, false, false, false, false, false, 0};
   const role sending = senders(RECEIVES), receiving = receivers(SENDS);
   touch(args);
-  ptx::kernel_wait();
+  if (!args.overlaps)
+    ptx::await_previous();
+  if (threadIdx.x == 0)
+    clear_step(&args.op->ready);
+  __syncthreads();
+  ptx::let_next();
   const snapshot_part<BLOCK> part(args.base.state);
   part.put(snapshot);
+  __syncthreads();
+  const planned route = {args.route->counts, args.route->tokens, args.route->sums, kept_route(args)};
+  if (args.overlaps && threadIdx.x == 0) // all blocks of the plan have looked at the counters then
+    await_step(&args.op->counted, snapshot.counters.sent + 1);
   __syncthreads();
   if (threadIdx.x / WARP == WARPS - 1) {
     publish(snapshot, args.base.state, STEPS);
@@ -443,9 +463,11 @@ __global__ void __launch_bounds__(BLOCK, 1) control(const __grid_constant__ cuda
     arrive(snapshot, args.base.state, STEPS);
   }
   if (SENDS && sending.includes_me())
-    send_control(args, snapshot, sending, !RECEIVES);
+    send_control(args, route, snapshot, sending);
   if (RECEIVES && receiving.includes_me())
     receive_control(args, snapshot, (uint32_t *)memory, receiving);
+  if (args.overlaps)
+    ptx::await_previous();
 }
 
 } // namespace

@@ -61,6 +61,7 @@ struct cuda_control_args {
   uint32_t experts, form;
   uint32_t max_tokens, topk; // of a rank's, at most
   struct cuda_divisor by_experts;
+  bool overlaps;              // it was launched early, right behind the plan, and waits for the plan's counts alone
   bool keeps;                 // the route was filled before, by `filled`
   bool no_rows;               // a combine by a kept route, or a barrier: none travel
   struct cuda_filled *filled; // NULL: nobody keeps the route

@@ -71,10 +71,11 @@ static struct cuda_side *begin_side(struct device_ep *ep, uint32_t place, const 
   return side;
 }
 
-static int launch_plan(struct device_ep *ep, const struct device_flow_dispatch *f, const struct cuda_routing *routing,
+static int launch_plan(struct device_ep *ep, const struct device_flow_dispatch *f, const struct cuda_side *side,
                        uint32_t topk, void *stream, char *why) {
   const struct cuda_plan_args args = {.state = ep->state,
-                                      .route = routing->route,
+                                      .route = routing_of(side, f->route)->route,
+                                      .op = side->op,
                                       .flow = ep->streams.flow,
                                       .topk_idx = f->d.topk_idx,
                                       .num_tokens_at = f->d.num_tokens_at,
@@ -109,6 +110,11 @@ static int launch_control(struct device_ep *ep, const struct device_flow_dispatc
   return cuda_launched(ep, cuda_launch_control(args, cuda_early(ep), stream), stream, "cannot launch control", why);
 }
 
+// Between control and the rows.
+static bool clears_route(const struct device_flow_dispatch *f) {
+  return f->route && !f->keeps && f->d.halves & DEVICE_RECV;
+}
+
 static int launch_rows(struct device_ep *ep, const struct device_flow_dispatch *f, const struct cuda_side *side,
                        const struct cuda_row_shape *shape, uint32_t topk, void *stream, char *why) {
   const struct device_dispatch *d = &f->d;
@@ -120,6 +126,7 @@ static int launch_rows(struct device_ep *ep, const struct device_flow_dispatch *
                                       .topk = topk,
                                       .members = ep->members,
                                       .kept = f->keeps,
+                                      .overlaps = cuda_early(ep) && !clears_route(f),
                                       .halves = d->halves,
                                       .layout = f->packed       ? WEFT_EP_PACKED
                                                 : d->rank_major ? WEFT_EP_RANK_MAJOR
@@ -178,14 +185,16 @@ static int launch_dispatch(struct device_ep *ep, const struct device_flow_dispat
   bool sends = d->halves & DEVICE_SEND, receives = d->halves & DEVICE_RECV, plans = rows && sends && !f->keeps;
   int rc = rows ? check_dispatch(ep, f, &shape, why) : 0;
   if (rc == 0 && plans)
-    rc = launch_plan(ep, f, routing_of(side, f->route), topk, stream, why);
+    rc = launch_plan(ep, f, side, topk, stream, why);
   if (rc == 0 && plans && fills)
     rc = cuda_launch_route_sent(ep, f->route, d->topk_idx, d->narrow, topk, stream, why);
   if (rc == 0 && plans && fills)
     rc = cuda_copy_selections(ep, f->route, d, topk, stream, why);
+  // A kernel starts while the one ahead runs, where nothing else stands between them.
   struct cuda_control_args control = {
       .form = cuda_flow_form((uint32_t)dtype, topk, shape.value_bytes + 4 * shape.scale_words),
       .topk = topk,
+      .overlaps = cuda_early(ep) && plans && !fills,
       .keeps = f->keeps,
       .no_rows = !rows,
       .layout = f->packed       ? WEFT_EP_PACKED
@@ -194,7 +203,7 @@ static int launch_dispatch(struct device_ep *ep, const struct device_flow_dispat
       .alignment = f->alignment ? f->alignment : 1};
   if (rc == 0)
     rc = launch_control(ep, f, side, f->route, &control, stream, why);
-  if (rc == 0 && rows && receives && fills)
+  if (rc == 0 && rows && clears_route(f))
     rc = cuda_clear_route(ep, f->route, stream, why);
   if (rc == 0 && rows)
     rc = launch_rows(ep, f, side, &shape, topk, stream, why);

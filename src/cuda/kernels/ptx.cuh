@@ -160,6 +160,23 @@ __device__ __forceinline__ uint32_t here(uint32_t v) {
   return v;
 }
 
+// Lanes whose value is this lane's; values have so many bits. `match.any` takes 60 cycles and more for each different
+// value, when all warps of a processor ask at once. [warp]
+__device__ __forceinline__ uint32_t lanes_like(uint32_t value, uint32_t bits) {
+  uint32_t lanes = ~0u;
+#pragma unroll 4
+  for (uint32_t bit = 0; bit < bits; bit++) {
+    bool mine = value >> bit & 1;
+    uint32_t set = __ballot_sync(~0u, mine);
+    lanes &= mine ? set : ~set;
+  }
+  return lanes;
+}
+// Of numbers below `count`.
+__device__ __forceinline__ uint32_t bits_of(uint32_t count) {
+  return 32 - __clz((int)(count - 1));
+}
+
 // The compiler moves no access to memory across.
 __device__ __forceinline__ void in_order() {
   asm volatile("" ::: "memory");
@@ -171,13 +188,21 @@ __device__ __forceinline__ uint64_t time_ns() {
   return v;
 }
 
-// Launched early, a kernel waits here until the kernel before it in the stream has ended. Lets the next one be
-// launched.
-__device__ __forceinline__ void kernel_wait() {
+// Launched early, a kernel waits here until the kernel before it in the stream has ended.
+__device__ __forceinline__ void await_previous() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+// Lets the next kernel of the stream be launched early.
+__device__ __forceinline__ void let_next() {
+#if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
+}
+__device__ __forceinline__ void kernel_wait() {
+  await_previous();
+  let_next();
 }
 
 // A barrier of `threads` threads of the block; ids 1 to 15 (0 is __syncthreads).
@@ -241,6 +266,11 @@ __device__ __forceinline__ void bulk_wait() {
 // Those have that were committed before the newest group.
 __device__ __forceinline__ void bulk_wait_older() {
   asm volatile("cp.async.bulk.wait_group 1;" ::: "memory");
+}
+
+// Begins to bring memory near, for a later load. `size`: as above.
+__device__ __forceinline__ void prefetch_bulk(const void *from, uint32_t size) {
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(size) : "memory");
 }
 
 // A barrier that completes with the bulk copies whose bytes expect_bulk() announces; its phases are 0, 1, 0 ...

@@ -3,6 +3,7 @@
 #define CUDA_THROUGHPUT_CHANNEL_CUH
 
 #include "cuda/throughput/job.cuh"
+#include "cuda/throughput/steps.cuh"
 
 // Of one warp, or of those that share a channel. In shared memory.
 struct channel_memory {
@@ -25,6 +26,8 @@ struct flow_kernel {
   uint64_t seats;                  // that take part, and are not lost
   uint32_t row_base[DEVICE_SEATS]; // of each seat's rows, among all that are received
   uint32_t rows, tokens;           // received in all; of this rank
+  // Of a sender that began before all headers had come: where it is said who takes part; else NULL.
+  const cuda_flow_op *rest;
 };
 
 // Which channels a warp serves, and with whom: a crew has a warp that finds jobs and some that do them, so that none of
@@ -48,27 +51,57 @@ struct crew {
   __device__ __forceinline__ void sync(uint32_t barrier) const { ptx::barrier((int)barrier, (int)(warps * WARP)); }
 };
 
-// Copies what control left to shared memory. [block]
-__device__ __forceinline__ void begin_flow(flow_kernel &kernel, cuda_state *state, const cuda_flow_op *op,
-                                           const cuda_route *route) {
-  for (uint32_t i = threadIdx.x; i < sizeof(cuda_flow_op) / 4; i += blockDim.x)
-    ((uint32_t *)&kernel.op)[i] = ((const volatile uint32_t *)op)[i];
+// Copies what the kernel goes by to shared memory. [block, barrier to follow]
+__device__ __forceinline__ void begin_route(flow_kernel &kernel, const cuda_route *route) {
   for (uint32_t i = threadIdx.x; i < sizeof(cuda_route) / 4; i += blockDim.x)
     ((uint32_t *)&kernel.route)[i] = ((const volatile uint32_t *)route)[i];
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    uint64_t lost = ptx::load_volatile(&state->counters.lost) | ptx::load_volatile(&state->control.gone);
-    kernel.seats = kernel.op.seats & ~lost;
+}
+
+// The sum of what the lanes below have, and this one. [warp]
+__device__ __forceinline__ uint32_t sum_up_to(uint32_t value) {
+#pragma unroll
+  for (int step = 1; step < WARP; step *= 2) {
+    uint32_t below = __shfl_up_sync(~0u, value, step);
+    value += (int)(threadIdx.x % WARP) >= step ? below : 0;
+  }
+  return value;
+}
+
+// Likewise what control left; `plans`: awaits the plan as well. Loads go side by side, as each takes as long as all of
+// them. [block, behind begin_route()]
+__device__ __forceinline__ void begin_op(flow_kernel &kernel, cuda_state *state, const cuda_flow_op *op, bool plans) {
+  __shared__ uint64_t lost;
+  for (uint32_t i = threadIdx.x; i < sizeof(cuda_flow_op) / 4; i += blockDim.x)
+    ((uint32_t *)&kernel.op)[i] = ((const volatile uint32_t *)op)[i];
+  if (threadIdx.x == blockDim.x - 1)
+    lost = ptx::load_volatile(&state->counters.lost) | ptx::load_volatile(&state->control.gone);
+  if (threadIdx.x == blockDim.x - WARP)
     kernel.tokens = *(const volatile uint32_t *)&kernel.route.sums[0];
-    uint32_t rows = 0;
-    for (uint32_t i = 0; i < kernel.op.count; i++) {
-      uint32_t seat = kernel.op.by_rank[i];
-      kernel.row_base[seat] = rows;
-      rows += kernel.op.rows[seat];
+  if (plans && threadIdx.x == blockDim.x - 2 * WARP)
+    await_step(&op->planned, ptx::load_volatile(&op->op) + 1);
+  __syncthreads();
+  if (threadIdx.x / WARP == 0) {
+    uint32_t all = 0;
+#pragma unroll 1
+    for (uint32_t i = threadIdx.x; i < cuda_round_up(kernel.op.count, WARP); i += WARP) {
+      bool counts = i < kernel.op.count;
+      uint32_t seat = counts ? kernel.op.by_rank[i] : 0, rows = counts ? kernel.op.rows[seat] : 0;
+      uint32_t end = all + sum_up_to(rows);
+      if (counts)
+        kernel.row_base[seat] = end - rows;
+      all = __shfl_sync(~0u, end, WARP - 1);
     }
-    kernel.rows = rows;
+    kernel.rows = all;
+    kernel.seats = kernel.op.seats & ~lost;
+    kernel.rest = nullptr;
   }
   __syncthreads();
+}
+__device__ __forceinline__ void begin_flow(flow_kernel &kernel, cuda_state *state, const cuda_flow_op *op,
+                                           const cuda_route *route) {
+  begin_route(kernel, route);
+  __syncthreads();
+  begin_op(kernel, state, op, false);
 }
 
 __device__ __forceinline__ bool has(uint64_t seats, uint32_t seat) {
@@ -132,15 +165,14 @@ struct channel {
       none[h] = has(seats, seat) && memory.sent[seat] >= memory.room[seat];
       if (!none[h])
         continue;
-      const uint64_t *said = &word(kernel.op.in[seat])->credit;
-      // What other operations left there may still be read. An acquire costs whatever else the processor loads, so
-      // there is one for each piece of news.
-      uint64_t credit = ptx::load_volatile(said);
+      // What other operations left there may still be read. No acquire: nothing is read that the reader has written,
+      // and no store is issued before this load has brought what allows it.
+      uint64_t credit = ptx::load_volatile(&word(kernel.op.in[seat])->credit);
       if (credit < base && credit < sent_before(seat))
         continue;
-      if (max(credit, base) + ring.places <= base + memory.sent[seat])
+      credit = max(credit, base);
+      if (credit + ring.places <= base + memory.sent[seat])
         continue;
-      credit = max(ptx::load_acquire(said), base);
       memory.room[seat] = (uint32_t)min(credit - base, (uint64_t)list) + ring.places;
       none[h] = memory.sent[seat] >= memory.room[seat];
     }
@@ -177,6 +209,12 @@ struct channel {
     for (uint32_t seat = lane; seat < DEVICE_SEATS; seat += WARP)
       if (has(seats, seat))
         ptx::store_release(&word(kernel.op.out[seat])->tail, (base + memory.written[seat]) * 2 + 1);
+  }
+
+  // Who does not take part after all reads nothing. [warp]
+  __device__ __forceinline__ void drop_others() {
+    if (kernel.rest && ptx::load_acquire(&kernel.rest->ready) == CUDA_READY_ALL)
+      dropped |= awaited & ~ptx::load_volatile(&kernel.rest->seats);
   }
 
   // --- whoever writes, and has a teller ---
@@ -255,6 +293,7 @@ struct channel_wait {
   wait_limit limit[2];
   __device__ __forceinline__ void step(channel &channel) {
     bool over[2];
+    channel.drop_others();
 #pragma unroll
     for (uint32_t h = 0; h < 2; h++) {
       uint32_t seat = channel.lane + h * WARP;

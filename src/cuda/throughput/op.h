@@ -3,8 +3,8 @@
 //
 // Control is an operation of the kernels for low latency, without rows (cuda/dispatch, cuda/combine): headers, epochs,
 // marks, who is lost. Data moves apart from it, in three kernels: the *plan* of a dispatch (which token goes where),
-// the *rows* of a dispatch, and the *answers* of a combine. They run in the order of the caller's stream: plan,
-// control, rows; then answers, beside the control of the combine.
+// the *rows* of a dispatch, and the *answers* of a combine. They stand in the caller's stream: plan, control, rows;
+// then answers, and the end of the operation. The first three run side by side where they can (steps.cuh).
 //
 // Everything here goes by *seat* (device/device.h), not by a member's index in a view: a seat stays what it is as long
 // as its link stands, over changes of view, so that a route outlives them.
@@ -50,6 +50,10 @@ struct cuda_route {
   uint32_t max_rows, topk;
 };
 
+// What of an operation's struct is there: nothing since control began; what whoever sends rows needs, with the seats
+// that may take part; all of it.
+enum cuda_ready { CUDA_READY_NOTHING, CUDA_READY_SENDING, CUDA_READY_ALL };
+
 // What control says of an operation: written by its kernel, read by the kernels of rows behind it. Of operation n:
 // op[n % CUDA_LIVE] of the engine's.
 struct cuda_flow_op {
@@ -73,6 +77,10 @@ struct cuda_flow_op {
   uint64_t lost, answers_lost;
   uint64_t absent;      // of a kept route: seats whose rows do not come, because they do not take part any more
   uint32_t needed_rows; // of the receive's `rows`, to hold all
+  // How far the kernels of its dispatch are, for those behind them that run already (`overlaps` of their arguments).
+  // By the plan, its number + 1: when `tokens`, `counts` and `sums` of the route are there, and when all of it is.
+  uint64_t counted, planned;
+  uint64_t ready; // by control, enum cuda_ready
 };
 
 // The launches. `route` and `op` are in device memory, and so is all that they point to.
@@ -83,9 +91,10 @@ struct cuda_plan_args {
   const void *topk_idx;
   const uint32_t *num_tokens_at; // NULL: num_tokens, else at most that
   uint32_t num_tokens, topk;
-  uint32_t *workspace; // cuda_plan_workspace() bytes, which only plans of this rank use
-  uint64_t masked;     // seats that get no rows; not where it replays: then those of the control
-  uint32_t members;    // the most that a view has during this launch; 0: CUDA_MAX_MEMBERS
+  uint32_t *workspace;     // cuda_plan_workspace() bytes, which only plans of this rank use
+  struct cuda_flow_op *op; // NULL: nobody behind it overlaps
+  uint64_t masked;         // seats that get no rows; not where it replays: then those of the control
+  uint32_t members;        // the most that a view has during this launch; 0: CUDA_MAX_MEMBERS
   bool narrow, replays;
 };
 
@@ -98,6 +107,7 @@ struct cuda_rows_args {
   uint32_t topk;
   uint32_t members; // the most that a view has during this launch; 0: CUDA_MAX_MEMBERS. It sizes shared memory
   bool kept;        // the route is read, not filled: rows travel without their routing
+  bool overlaps;    // it was launched early, right behind control, and waits for what it needs, not for control's end
   uint32_t halves;  // DEVICE_SEND, DEVICE_RECV: whoever receives brings this rank's own rows as well
   int layout;       // enum weft_ep_layout
   bool keep_places, zero_padding;

@@ -185,11 +185,7 @@ static __device__ __noinline__ void make_places(const cuda_rows_args &args, cons
       uint32_t a = args.alignment, each = (E + WARP - 1) / WARP, sum = 0, e = threadIdx.x * each;
       for (uint32_t i = 0; i < each && e + i < E; i++)
         sum += (sizes[e + i] + a - 1) / a * a;
-      uint32_t before = sum;
-      for (int step = 1; step < WARP; step *= 2) {
-        uint32_t other = __shfl_up_sync(~0u, before, step);
-        before += (int)threadIdx.x >= step ? other : 0;
-      }
+      uint32_t before = sum_up_to(sum);
       if (threadIdx.x == WARP - 1)
         begins[E] = before;
       before -= sum;

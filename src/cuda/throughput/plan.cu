@@ -8,6 +8,7 @@
 #include "cuda/kernels/snapshot.cuh"
 #include "cuda/throughput/launch.h"
 #include "cuda/throughput/sizes.h"
+#include "cuda/throughput/steps.cuh"
 
 namespace {
 
@@ -111,8 +112,9 @@ __device__ __forceinline__ int64_t selection_of(const cuda_plan_args &args, cons
   return args.narrow ? ((const int32_t *)args.topk_idx)[at] : ((const int64_t *)args.topk_idx)[at];
 }
 
+// `slot_lanes`: those of the token.
 __device__ __forceinline__ plan_step look(const plan_launch &launch, const plan_view &view, const plan_piece &piece,
-                                          int64_t global) {
+                                          uint32_t slot_lanes, int64_t global) {
   plan_step s;
   s.selected = global >= 0;
   s.valid = false;
@@ -134,10 +136,12 @@ __device__ __forceinline__ plan_step look(const plan_launch &launch, const plan_
     }
   }
   uint32_t before = (1u << piece.lane) - 1;
-  s.same = __match_any_sync(~0u, s.valid ? s.member * launch.args.flow.experts + s.expert : ~piece.lane);
-  s.token_same = __match_any_sync(~0u, s.valid ? s.member << 8 | piece.slot : ~piece.lane);
+  // Of lanes that have none, nobody asks for those alike.
+  uint32_t there = ptx::lanes_like(s.member, ptx::bits_of(view.count)) & __ballot_sync(~0u, s.valid);
+  s.same = there & ptx::lanes_like(s.expert, ptx::bits_of(launch.args.flow.experts));
+  s.token_same = there & slot_lanes;
   s.leads = s.valid && (s.token_same & before) == 0;
-  s.rows = __match_any_sync(~0u, s.leads ? s.member : ~piece.lane);
+  s.rows = there & __ballot_sync(~0u, s.leads);
   return s;
 }
 
@@ -264,8 +268,12 @@ __global__ __launch_bounds__(PLAN_WARPS *WARP, 1) void plan_kernel(const __grid_
   __shared__ plan_state state;
   __shared__ cuda_route route;
   const cuda_plan_args &args = launch.args;
-  ptx::kernel_wait();
+  ptx::await_previous();
   state.load(args);
+  if (args.op && blockIdx.x == 0 && threadIdx.x == WARP) {
+    clear_step(&args.op->counted);
+    clear_step(&args.op->planned);
+  }
   for (uint32_t i = threadIdx.x; i < sizeof(cuda_route) / 4; i += blockDim.x)
     ((uint32_t *)&route)[i] = ((const uint32_t *)args.route)[i];
   uint32_t warp = threadIdx.x / WARP, tokens = args.num_tokens;
@@ -279,6 +287,7 @@ __global__ __launch_bounds__(PLAN_WARPS *WARP, 1) void plan_kernel(const __grid_
   for (uint32_t i = threadIdx.x; i < launch.warps * launch.bins; i += blockDim.x)
     counts[i] = 0;
   __syncthreads();
+  ptx::let_next();
   const plan_view view(state);
   uint32_t E = args.flow.experts, experts = view.count * E, bins = experts + view.count + PLAN_SUMS;
   if (bins > launch.bins) // never: a launch has room for the most members
@@ -289,13 +298,13 @@ __global__ __launch_bounds__(PLAN_WARPS *WARP, 1) void plan_kernel(const __grid_
   plan_step kept[PLAN_KEPT];
 #pragma unroll
   for (uint32_t i = 0; i < PLAN_KEPT; i++) {
-    kept[i] = look(launch, view, piece, piece.token(i) < tokens ? selected[i] : -1);
+    kept[i] = look(launch, view, piece, slot_lanes, piece.token(i) < tokens ? selected[i] : -1);
     mine.add(kept[i], before);
     mine.add_sums(kept[i], slot_lanes, before);
   }
 #pragma unroll 1
   for (uint32_t i = PLAN_KEPT; piece.has(i); i++) {
-    plan_step s = look(launch, view, piece, piece.token(i) < tokens ? selection_of(args, piece, i) : -1);
+    plan_step s = look(launch, view, piece, slot_lanes, piece.token(i) < tokens ? selection_of(args, piece, i) : -1);
     mine.add(s, before);
     mine.add_sums(s, slot_lanes, before);
   }
@@ -315,18 +324,26 @@ __global__ __launch_bounds__(PLAN_WARPS *WARP, 1) void plan_kernel(const __grid_
   if (blockIdx.x == 0 && threadIdx.x == 0)
     route.sums[0] = tokens;
   __syncthreads();
+  if (blockIdx.x == 0 && threadIdx.x == 0 && args.op)
+    say_step(&args.op->counted, state.op + 1);
 #pragma unroll
   for (uint32_t i = 0; i < PLAN_KEPT; i++)
     write_ways(route, mine, base, piece, kept[i], i, slot_lanes, tokens);
 #pragma unroll 1
   for (uint32_t i = PLAN_KEPT; piece.has(i); i++) {
-    plan_step s = look(launch, view, piece, piece.token(i) < tokens ? selection_of(args, piece, i) : -1);
+    plan_step s = look(launch, view, piece, slot_lanes, piece.token(i) < tokens ? selection_of(args, piece, i) : -1);
     write_ways(route, mine, base, piece, s, i, slot_lanes, tokens);
   }
-  if (threadIdx.x == 0 && atomicAdd(args.workspace + PLAN_ENDED, 1) == gridDim.x - 1) {
-    args.workspace[PLAN_ENDED] = 0;
-    args.workspace[PLAN_NUMBER] = state.number;
-  }
+  __syncthreads();
+  if (threadIdx.x != 0)
+    return;
+  __threadfence();
+  if (atomicAdd(args.workspace + PLAN_ENDED, 1) != gridDim.x - 1)
+    return;
+  args.workspace[PLAN_ENDED] = 0;
+  args.workspace[PLAN_NUMBER] = state.number;
+  if (args.op)
+    say_step(&args.op->planned, state.op + 1);
 }
 
 uint32_t bins_of(const cuda_flow *flow) {

@@ -48,7 +48,7 @@ struct row_receiver {
   }
 
   __device__ __forceinline__ found_job find(mover_job &job) {
-    uint32_t lane = channel.lane, K = args.topk;
+    uint32_t lane = channel.lane;
     if (seat == DEVICE_SEATS) {
       uint64_t ended, found = channel.there(open, &ended);
       open &= ~(ended | (channel.dropped & ~found));
@@ -56,12 +56,7 @@ struct row_receiver {
         return open ? JOB_WAITS : JOB_NONE;
       prefetch(found);
     }
-    const uint32_t seat = this->seat, number = channel.memory.sent[seat];
-    const uint2 head = this->head, entry = this->entry;
-    uint32_t scale[SCALES];
-#pragma unroll
-    for (uint32_t i = 0; i < SCALES; i++)
-      scale[i] = this->scale[i];
+    const uint32_t number = channel.memory.sent[seat];
     __syncwarp();
     if (lane == 0) {
       job.input[0] = channel.place(kernel.op.in[seat], number);
@@ -71,6 +66,16 @@ struct row_receiver {
       channel.memory.sent[seat] = number + 1;
     }
     __syncwarp();
+    return JOB_READY;
+  }
+  __device__ __forceinline__ void place(mover_job &job) {
+    uint32_t lane = channel.lane, K = args.topk;
+    const uint32_t seat = this->seat, number = job.token;
+    const uint2 head = this->head, entry = this->entry;
+    uint32_t scale[SCALES];
+#pragma unroll
+    for (uint32_t i = 0; i < SCALES; i++)
+      scale[i] = this->scale[i];
     prefetch(channel.known(open));
     routed row;
     row.seat = seat;
@@ -107,7 +112,6 @@ struct row_receiver {
     list_places(args, row, job, lane);
     __syncwarp();
     put_scales(args, job, scale, lane);
-    return JOB_READY;
   }
 
   __device__ __forceinline__ void finished(const mover_job &job, bool) {

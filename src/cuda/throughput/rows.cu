@@ -72,14 +72,26 @@ template <bool CAST> struct caster {
   }
 };
 
-template <bool CAST>
-__global__ __launch_bounds__(ROWS_WARPS *WARP, 1) void rows_kernel(const __grid_constant__ rows_launch launch) {
+// What this block has to know of the operation, and the ways of all tokens. [block]
+__device__ __forceinline__ void begin_rows(flow_kernel &kernel, const cuda_rows_args &args, bool sends) {
+  begin_route(kernel, args.route);
+  if (args.overlaps && threadIdx.x == 0)
+    await_step(&args.op->ready, sends ? CUDA_READY_SENDING : CUDA_READY_ALL);
+  __syncthreads();
+  begin_op(kernel, args.state, args.op, args.overlaps && !args.kept);
+  if (args.overlaps && sends && threadIdx.x == 0)
+    kernel.rest = args.op;
+  __syncthreads();
+}
+
+// [block]
+template <bool CAST> __device__ __forceinline__ void run_rows_kernel(const rows_launch &launch) {
   extern __shared__ __align__(CUDA_LINE) char shared[];
   __shared__ flow_kernel kernel;
   __shared__ places_table table;
   const cuda_rows_args &args = launch.args;
-  ptx::kernel_wait();
-  begin_flow(kernel, args.state, args.op, args.route);
+  bool sends = blockIdx.x < launch.senders;
+  begin_rows(kernel, args, sends);
   uint64_t mine = 1ull << kernel.op.self, others = kernel.seats & ~mine;
   uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, half = ROWS_WARPS / 2;
   channel_memory *memories = (channel_memory *)(shared + (size_t)ROWS_WARPS * launch.stage), &memory = memories[warp];
@@ -87,7 +99,6 @@ __global__ __launch_bounds__(ROWS_WARPS *WARP, 1) void rows_kernel(const __grid_
   row_pieces given(args.shape.in_bytes, launch.stage), travelling(args.shape.value_bytes, launch.stage);
   begin_telling(memory);
   __syncthreads();
-  bool sends = blockIdx.x < launch.senders;
   if (sends) {
     if (warp < ROWS_WARPS - 1)
       run_rows<row_sender<CAST>>(
@@ -141,6 +152,8 @@ __global__ __launch_bounds__(ROWS_WARPS *WARP, 1) void rows_kernel(const __grid_
   }
   if (!__syncthreads_or(last))
     return;
+  if (kernel.rest) // this block began before it was known what comes
+    begin_op(kernel, args.state, args.op, false);
   bool missing = false;
   if (threadIdx.x < DEVICE_SEATS) {
     uint32_t seat = threadIdx.x, *came = args.workspace + ROWS_CAME + seat;
@@ -159,6 +172,16 @@ __global__ __launch_bounds__(ROWS_WARPS *WARP, 1) void rows_kernel(const __grid_
   if (sends) // this block had no use for the table
     make_places(args, kernel, table, gridDim.x);
   fill_lost(args, kernel, table);
+}
+
+template <bool CAST>
+__global__ __launch_bounds__(ROWS_WARPS *WARP, 1) void rows_kernel(const __grid_constant__ rows_launch launch) {
+  if (!launch.args.overlaps)
+    ptx::await_previous();
+  ptx::let_next();
+  run_rows_kernel<CAST>(launch);
+  if (launch.args.overlaps)
+    ptx::await_previous();
 }
 
 } // namespace

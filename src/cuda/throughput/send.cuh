@@ -36,7 +36,8 @@ struct next_token {
       return;
     walk.take();
     if (lane < args.topk) {
-      uint2 both = __ldg((const uint2 *)(kernel.route.ways + (size_t)token * args.topk + lane));
+      // The plan may have run beside this kernel: no load by the way of constants.
+      uint2 both = ptx::load_pair(kernel.route.ways + (size_t)token * args.topk + lane);
       way = {both.x, both.y};
       if (args.topk_weights)
         weight = __ldg(args.topk_weights + (size_t)token * args.topk + lane);
@@ -56,6 +57,9 @@ template <bool CAST> struct row_sender {
   const cuda_rows_args &args;
   const flow_kernel &kernel;
   next_token next;
+  // Of the job that was found last: the place of this lane's row and its seat, which lanes have one.
+  char *row;
+  uint32_t seat, leaders;
 
   __device__ __forceinline__ row_sender(channel_memory &memory, uint32_t index, const cuda_rows_args &args,
                                         const flow_kernel &kernel)
@@ -73,18 +77,18 @@ template <bool CAST> struct row_sender {
     uint64_t to = next.to;
     if (channel.full(to))
       return JOB_WAITS;
-    cuda_way way = next.way;
-    uint32_t seat = way.row == CUDA_WAY_NONE ? DEVICE_SEATS : way.row >> CUDA_WAY_SEAT;
+    seat = next.way.row == CUDA_WAY_NONE ? DEVICE_SEATS : next.way.row >> CUDA_WAY_SEAT;
     bool goes = seat < DEVICE_SEATS && has(to, seat);
-    uint32_t same = __match_any_sync(~0u, goes ? seat : DEVICE_SEATS + lane);
+    uint32_t same = ptx::lanes_like(seat, ptx::bits_of(DEVICE_SEATS)) & __ballot_sync(~0u, goes);
     bool leads = goes && (same & ((1u << lane) - 1)) == 0;
-    uint32_t leaders = __ballot_sync(~0u, leads), nth = __popc(leaders & ((1u << lane) - 1));
-    char *place = leads ? channel.place(kernel.op.out[seat], channel.memory.sent[seat]) : nullptr;
+    leaders = __ballot_sync(~0u, leads);
+    uint32_t nth = __popc(leaders & ((1u << lane) - 1));
+    row = leads ? channel.place(kernel.op.out[seat], channel.memory.sent[seat]) : nullptr;
+    seat = goes ? seat : DEVICE_SEATS;
     if (leads) {
-      job.output[nth] = place;
-      job.scales_at[nth] = (uint64_t)(place + args.shape.value_bytes);
+      job.output[nth] = row;
+      job.scales_at[nth] = (uint64_t)(row + args.shape.value_bytes);
     }
-    write_feet(place, goes ? seat : DEVICE_SEATS, leaders);
     if (lane == 0) {
       job.input[0] = (const char *)args.x + (uint64_t)next.token * args.row_stride;
       job.inputs = 1;
@@ -95,19 +99,26 @@ template <bool CAST> struct row_sender {
     channel.memory.sent[lane] += has(to, lane);
     channel.memory.sent[lane + WARP] += has(to, lane + WARP);
     __syncwarp();
-    next.load<CAST>(args, kernel, channel.dropped);
     return JOB_READY;
+  }
+  __device__ __forceinline__ void place(mover_job &) {
+    write_feet();
+    next.load<CAST>(args, kernel, channel.dropped);
+#if __CUDA_ARCH__ >= 900
+    if (next.loaded && channel.lane == 0)
+      ptx::prefetch_bulk((const char *)args.x + (uint64_t)next.token * args.row_stride, args.shape.in_bytes);
+#endif
   }
 
   // Scales that are given, and a line of routing, to each rank. [warp]
-  __device__ __forceinline__ void write_feet(char *place, uint32_t seat, uint32_t leaders) const {
+  __device__ __forceinline__ void write_feet() const {
     uint32_t lane = channel.lane, words = args.shape.scale_words;
-    uint64_t mine = (uint64_t)(place + args.shape.value_bytes);
+    uint64_t mine = (uint64_t)(row + args.shape.value_bytes);
 #pragma unroll 1
     for (uint32_t left = leaders; left; left &= left - 1) {
       int first = __ffs((int)left) - 1;
       char *foot = (char *)__shfl_sync(~0u, mine, first);
-      uint32_t target = __shfl_sync(~0u, seat, first), row = __shfl_sync(~0u, next.way.row, first);
+      uint32_t target = __shfl_sync(~0u, seat, first), number = __shfl_sync(~0u, next.way.row, first);
 #pragma unroll
       for (uint32_t i = 0; i < SCALES; i++)
         if (!CAST && i * WARP + lane < words)
@@ -116,7 +127,7 @@ template <bool CAST> struct row_sender {
       if (args.kept)
         continue;
       if (lane == 0)
-        entries[0] = make_uint2(row & ((1u << CUDA_WAY_SEAT) - 1), next.token);
+        entries[0] = make_uint2(number & ((1u << CUDA_WAY_SEAT) - 1), next.token);
       if (lane < args.topk)
         entries[1 + lane] =
             seat == target ? make_uint2(next.way.number, __float_as_uint(next.weight)) : make_uint2(CUDA_WAY_NONE, 0);
@@ -129,9 +140,21 @@ template <bool CAST> struct row_sender {
   __device__ __forceinline__ void flush() {
     channel.settle();
   }
+  // A tail says how many rows there are. So it is not written over by that of a later operation, also where that has no
+  // rows, before the reader has read it. Whoever begins when all headers have come, begins when the readers have.
+  // [warp]
+  __device__ __forceinline__ void await_readers() {
+    channel_wait wait;
+    uint64_t empty = seats_of(channel.memory.sent[channel.lane] == 0, channel.memory.sent[channel.lane + WARP] == 0);
+#pragma unroll 1
+    while (channel.full(next.seats & empty & ~channel.dropped))
+      wait.step(channel);
+  }
   // [warp]
   __device__ __forceinline__ void end() {
     channel.settle();
+    if (args.halves == DEVICE_SEND || kernel.rest)
+      await_readers();
     end_channel(channel.memory, next.seats & ~channel.dropped);
   }
 };
@@ -157,6 +180,15 @@ template <bool CAST> struct own_rows {
     uint32_t lane = channel.lane;
     if (!next.loaded)
       return JOB_NONE;
+    if (lane == 0) {
+      job.input[0] = (const char *)args.x + (uint64_t)next.token * args.row_stride;
+      job.inputs = 1;
+    }
+    __syncwarp();
+    return JOB_READY;
+  }
+  __device__ __forceinline__ void place(mover_job &job) {
+    uint32_t lane = channel.lane;
     cuda_way way = next.way;
     bool own = way.row != CUDA_WAY_NONE && way.row >> CUDA_WAY_SEAT == kernel.op.self;
     uint32_t first = __ffs((int)__ballot_sync(~0u, own)) - 1;
@@ -177,15 +209,10 @@ template <bool CAST> struct own_rows {
       kernel.route.order[((size_t)kernel.op.self * CUDA_CHANNELS + channel.index) * args.flow.list + count] =
           (int32_t)row.pair;
     count++;
-    if (lane == 0) {
-      job.input[0] = (const char *)args.x + (uint64_t)next.token * args.row_stride;
-      job.inputs = 1;
-    }
     __syncwarp();
     if (!CAST)
       put_scales(args, job, next.scale, lane);
     next.load<CAST>(args, kernel, 0);
-    return JOB_READY;
   }
   __device__ __forceinline__ void finished(const mover_job &, bool) {}
   __device__ __forceinline__ void flush() {}

@@ -177,20 +177,18 @@ static __device__ __forceinline__ void cast_piece(const char *bytes, const mover
       ((char *)job.scales_at[o])[(uint64_t)(blocks / 4) * scale_stride * 4 + blocks % 4 + lane] = 0;
 }
 
-// Moves a role's rows, one after the other: the next one is found while the first piece of this one is on its way.
-// PUT has put(stage, job, begin, count), which takes a piece that is in the stage to its places. [warp]
+// Moves a role's rows, one after the other. ROLE has find(job), for where the next row is, while the one before leaves
+// the stage; and place(job), for all else, while its first piece is on its way. PUT has put(stage, job, begin, count),
+// which takes a piece that is in the stage to its places. [warp]
 template <typename ROLE, typename PUT>
 __device__ __forceinline__ void move_rows(ROLE &role, stage &stage, const row_pieces &pieces, const PUT &put) {
-  mover_job *jobs = role.channel.memory.jobs;
-  bool here = await_job(role, jobs[0]);
+  mover_job &job = role.channel.memory.jobs[0];
 #pragma unroll 1
-  for (uint32_t i = 0; here; i++) {
-    mover_job &job = jobs[i % 2];
+  while (await_job(role, job)) {
     bool comes = job.inputs > 0; // else it is a row of 0
     if (comes)
       stage.load(job.input[0], pieces.at(0));
-    mover_job &next = jobs[(i + 1) % 2];
-    found_job found = role.find(next);
+    role.place(job);
     __syncwarp();
 #pragma unroll 1
     for (uint32_t begin = 0; begin < pieces.bytes; begin += pieces.piece) {
@@ -203,8 +201,8 @@ __device__ __forceinline__ void move_rows(ROLE &role, stage &stage, const row_pi
         stage.clear(count);
       put.put(stage, job, begin, count);
     }
-    role.finished(job, found == JOB_READY);
-    here = found == JOB_WAITS ? await_job(role, next) : found == JOB_READY;
+    role.finished(job, true);
+    __syncwarp();
   }
   role.end();
 }
