@@ -59,6 +59,7 @@ __global__ __launch_bounds__(ANSWERS_WARPS *WARP,
         share, memory, [&](told_answerer &role) { move_rows(role, stage, pieces, as_it_is()); }, args, kernel, others);
   } else if (!answers && warp < part.warps) {
     channel_share share(launch.answerers, gridDim.x - launch.answerers, 0, part.warps);
+    gather_channels(share.index, share.count, gridDim.x - launch.answerers);
     for (uint32_t c = share.index; c < CUDA_CHANNELS; c += share.count)
       for (uint32_t seat = threadIdx.x % WARP; seat < DEVICE_SEATS; seat += WARP)
         if (has(others, seat))

@@ -314,6 +314,15 @@ struct channel_share {
       : index((threadIdx.x / WARP - first) * blocks + blockIdx.x - block), count(most * blocks) {}
 };
 
+// Has each of `blocks` blocks serve channels that follow each other, as far as its warps suffice. Where writers take
+// them by turns, and readers so, the channels of one processor are read by several: one that is slow holds up a few
+// warps of each, and not all of one.
+__device__ __forceinline__ void gather_channels(uint32_t &index, uint32_t &count, uint32_t blocks) {
+  uint32_t each = min(count / blocks, (CUDA_CHANNELS + blocks - 1) / blocks), nth = index / blocks;
+  index = nth < each ? index % blocks * each + nth : (uint32_t)CUDA_CHANNELS;
+  count = each * blocks;
+}
+
 // The next job, for which it may have to wait. False: there is none. [warp]
 template <typename ROLE> __device__ __forceinline__ bool await_job(ROLE &role, mover_job &job) {
   channel_wait wait;
