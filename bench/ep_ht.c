@@ -112,7 +112,7 @@ static const struct {
 };
 
 // Those of the board, which is not there yet.
-static uint32_t hidden = 7168, topk = 8, experts = 72, alignment = 1, window, rounds;
+static uint32_t hidden = 7168, topk = 8, experts = 72, alignment = 1, window, rounds, hosts = 1;
 static const struct {
   const char *name;
   uint32_t *value;
@@ -124,6 +124,7 @@ static const struct {
     {"alignment", &alignment, 1, 256},
     {"window", &window, 4096, UINT32_MAX},
     {"rounds", &rounds, 1, HT_MAX_ROUNDS},
+    {"hosts", &hosts, 1, HT_RANKS},
 };
 
 static bool take(const char *text) {
@@ -198,7 +199,8 @@ int main(int argc, char **argv) {
                                    .experts = experts,
                                    .alignment = alignment,
                                    .window_bytes = window,
-                                   .rounds = rounds};
+                                   .rounds = rounds,
+                                   .hosts = hosts};
   if (cuda && !bench_reap(bench_fork(has_gpus, NULL))) {
     fprintf(stderr, "bench_ep_ht: --memory cuda needs a build with CUDA, and two GPUs\n");
     return 3;

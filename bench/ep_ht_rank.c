@@ -40,6 +40,8 @@ weft_ep_t *ht_open(struct ht_board *at, weft_store_t *store, int rank, uint32_t 
   options.window_bytes = s->window_bytes;
   options.memory = s->cuda ? WEFT_EP_MEMORY_CUDA : WEFT_EP_MEMORY_HOST;
   options.device = gpu;
+  if (s->hosts > 1)
+    options.host_id = rank ? "odd" : "even";
   options.op_timeout_ms = 20000; // a processor that other work takes away is no loss
   weft_ep_t *ep = NULL;
   int err = weft_ep_open(&ep, &options, HT_DEADLINE_MS);

@@ -64,6 +64,7 @@ flow_shape drawn(uint32_t seed) {
   shape.halves = (flow_halves)draw(3);
   shape.two_streams = draw(2);
   shape.combines = 1 + draw(3);
+  shape.relayed = draw(4) == 0;
   // A window of two places at least, and of all for single halves.
   cuda_flow flow;
   cuda_flow_init(&flow, shape.window_bytes, shape.tokens, shape.hidden, shape.topk, shape.experts, 2 * shape.hidden);
@@ -74,6 +75,21 @@ flow_shape drawn(uint32_t seed) {
   if (shape.tokens > std::min(cuda_ring_tokens(&flow.rows), cuda_ring_tokens(&flow.answers)))
     shape.halves = WHOLE;
   return shape;
+}
+
+// Ranks whose windows are in host memory.
+void try_relayed() {
+  flow_shape shape = small();
+  shape.relayed = true;
+  try_shape("bf16 by rank, by the relay", shape);
+  shape.window_bytes = 2 << 20; // less than an operation
+  shape.tokens = 2000;
+  shape.layout = WEFT_EP_PACKED;
+  shape.dtype = WEFT_EP_FP8;
+  try_shape("fp8 packed, by the relay, through a small window", shape);
+  shape.coded = true;
+  shape.ranks = 3;
+  try_shape("the same with three ranks, and back as logfmt10", shape);
 }
 
 } // namespace
@@ -115,11 +131,13 @@ int main(int argc, char **argv) {
     shape.coded = true;
     shape.hidden = 640; // no whole packets
     try_shape("the same as logfmt10", shape);
+    try_relayed();
   }
   for (uint32_t seed = from; seed <= to; seed++) {
     char name[64];
-    snprintf(name, sizeof name, "seed %u", seed);
-    try_shape(name, drawn(seed));
+    flow_shape shape = drawn(seed);
+    snprintf(name, sizeof name, "seed %u%s", seed, shape.relayed ? ", by the relay" : "");
+    try_shape(name, shape);
   }
   return failures != 0;
 }

@@ -229,6 +229,16 @@ def two_gpus_for_throughput_and_logfmt10():
         run(ON_TWO, "--mode", "throughput", "--num-tokens", "300", "--layout", layout, "--combine-dtype", "logfmt10")
 
 
+def two_hosts_for_throughput():
+    """Many tokens, through a window that is smaller than an operation, with a rank on the other host that is killed."""
+    for layout in ("rank-major", "packed"):
+        results = run_far([[0, 1], [0, -1], [0, 1], [0], [0, 1]], "--mode", "throughput", "--window", str(2 << 20),
+                          "--num-tokens", "300", "--layout", layout)
+        print_times(results)
+    run_far([[0, 1], [0], [0, 1]], "--mode", "throughput", "--num-tokens", "300", "--dtype", "fp8", "--combine-dtype",
+            "logfmt10")
+
+
 def more_ranks_than_visible_gpus():
     env = dict(os.environ, CUDA_VISIBLE_DEVICES="1")
     with tempfile.TemporaryDirectory(prefix="weft-test-") as name:
@@ -242,7 +252,7 @@ TESTS = (more_ranks_than_visible_gpus, two_gpus_bf16, two_gpus_fp8, two_gpus_bf1
          two_gpus_fp8_pow2_rank_major, two_gpus_of_many_sizes, a_rank_that_leaves_is_no_loss, auto_takes_gpus,
          four_gpus, two_gpus_for_throughput, two_gpus_for_throughput_and_logfmt10,
          four_ranks_take_turns_on_two_gpus, two_hosts, two_hosts_by_nvlink, two_hosts_fp8_and_logfmt10,
-         two_hosts_of_the_default_sizes)
+         two_hosts_of_the_default_sizes, two_hosts_for_throughput)
 
 
 def main():

@@ -24,6 +24,13 @@ enum {
 CUDA_SHARED uint32_t cuda_flow_form(uint32_t dtype, uint32_t topk, uint32_t row_bytes) {
   return 1u << 31 | dtype << 24 | topk << 19 | (row_bytes / 4 & 0x7FFFF);
 }
+// What a form tells.
+CUDA_SHARED uint32_t cuda_form_topk(uint32_t form) {
+  return form >> 19 & 0x1F;
+}
+CUDA_SHARED uint32_t cuda_form_bytes(uint32_t form) {
+  return (form & 0x7FFFF) * 4;
+}
 
 static inline void cuda_control_layout(struct cuda_layout *layout, struct cuda_forms *forms, uint32_t experts) {
   cuda_layout_init(layout, forms, 0, CUDA_BLOCK, 1, 2 * (experts + CUDA_FIELDS), CUDA_BF16, CUDA_COMBINE_BF16);

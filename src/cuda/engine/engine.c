@@ -4,13 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void layout_of(const struct device_ep_options *o, struct cuda_layout *layout, struct cuda_forms *forms) {
-  if (o->throughput)
-    cuda_control_layout(layout, forms, o->experts_per_rank);
-  else
-    cuda_layout_init(layout, forms, o->max_tokens, o->hidden, o->topk, o->experts_per_rank, o->dtype, o->combine_dtype);
-}
-
 // A window of a group for throughput: an area of control, and the stream behind it.
 static size_t window_bytes(const struct device_ep_options *o, char *why) {
   struct cuda_flow flow;
@@ -45,7 +38,7 @@ size_t cuda_ep_area_bytes(const struct device_ep_options *o, char *why) {
   }
   if (o->throughput)
     return window_bytes(o, why);
-  layout_of(o, &layout, &forms);
+  cuda_area_of(o, &layout, &forms);
   return layout.area;
 }
 
@@ -163,7 +156,7 @@ static int set_up(struct device_ep *ep, char *why) {
   ep->window = cuda_ep_area_bytes(o, why);
   if (ep->window == 0)
     return WEFT_ERR_INVALID;
-  layout_of(o, &ep->layout, &ep->forms);
+  cuda_area_of(o, &ep->layout, &ep->forms);
   ep->blocks = o->processors && o->processors < all ? o->processors : all;
   ep->limited = ep->blocks < all;
   ep->members = most_members(ep);

@@ -5,6 +5,7 @@
 #include <weft/ep.h>
 
 #include "base/ep_limits.h"
+#include "cuda/engine/flow_layout.h"
 #include "cuda/kernels/launch.h"
 #include "cuda/plugin.h"
 #include "cuda/throughput/launch.h"
@@ -106,7 +107,6 @@ struct device_ep {
 
 // flow_memory.c: the memory of a group for throughput, as far as it depends on its sizes alone. `base` NULL: only the
 // size counts.
-void cuda_flow_of(const struct device_ep_options *options, struct cuda_flow *flow, uint64_t *offset);
 uint64_t cuda_place_sides(struct device_ep *ep, char *base);
 uint64_t cuda_place_routing(struct cuda_routing *routing, const struct cuda_flow *flow, uint32_t max_tokens,
                             uint32_t max_rows, uint32_t topk, char *base);

@@ -1,20 +1,6 @@
 // The memory of a group for throughput: its streams, what open operations have, and routes.
 #include "cuda/engine/engine.h"
 
-static uint32_t row_bytes_of(const struct device_ep_options *o) {
-  uint32_t blocks = o->hidden / CUDA_BLOCK;
-  return o->dtype == CUDA_BF16 ? 2 * o->hidden : o->hidden + blocks * 4;
-}
-
-void cuda_flow_of(const struct device_ep_options *o, struct cuda_flow *flow, uint64_t *offset) {
-  struct cuda_layout control;
-  struct cuda_forms forms;
-  cuda_control_layout(&control, &forms, o->experts_per_rank);
-  *offset = cuda_stream_offset(&control);
-  uint64_t room = o->window_bytes > *offset ? o->window_bytes - *offset : 0;
-  cuda_flow_init(flow, room, o->max_tokens, o->hidden, o->topk, o->experts_per_rank, row_bytes_of(o));
-}
-
 static uint64_t aligned(uint64_t size) {
   return (size + CUDA_LINE - 1) / CUDA_LINE * CUDA_LINE;
 }

@@ -21,19 +21,14 @@
 #include <string.h>
 #include <weft/err.h>
 
-#include "cuda/kernels/layout.h"
+#include "cuda/engine/flow_layout.h"
+#include "cuda/engine/flow_relay.h"
+#include "cuda/engine/relay_batch.h"
 #include "device/logfmt10.h"
 
 enum {
   UNIT = sizeof(struct cuda_unit),
   AHEAD = 1024, // bytes, that are prefetched before they are read
-};
-
-enum run_kind { RUN_WORDS = 1, RUN_UNITS, RUN_LINES, RUN_VALUES }; // of 8 bytes, two of them; of 16; of 128; 16
-
-struct run {
-  uint32_t offset, bytes; // in the area
-  uint32_t kind, pad;
 };
 
 // Rows before `row` have been taken, and of that one what stands before piece `piece`: a line of routing, or a piece of
@@ -72,13 +67,8 @@ struct device_relay {
   uint64_t taken[2], start[2], waiting[2]; // of the head, as sent last
   struct outgoing outgoing[CUDA_DEPTH];
   struct incoming incoming[CUDA_DEPTH];
-};
-
-// What is being collected.
-struct batch {
-  char *bytes;
-  size_t used, size;
-  struct run *open; // the last run, NULL: none
+  bool flows; // rows go through streams, and the area has none
+  struct cuda_flow_relay flow;
 };
 
 static int set_error(char *why, int rc, const char *what) {
@@ -88,20 +78,10 @@ static int set_error(char *why, int rc, const char *what) {
 
 // --- words that kernels share ---
 
-typedef uint64_t __attribute__((may_alias)) shared_word;
-
-static uint64_t load(const void *from) {
-  return __atomic_load_n((const shared_word *)from, __ATOMIC_ACQUIRE);
-}
-
-static void store(void *to, uint64_t value) {
-  __atomic_store_n((shared_word *)to, value, __ATOMIC_RELEASE);
-}
-
 // Returns the flag, which stands in the second word: that one is read first.
 static uint32_t load_unit(const void *unit, uint64_t words[2]) {
-  words[1] = load((const char *)unit + 8);
-  words[0] = load(unit);
+  words[1] = cuda_load_word((const char *)unit + 8);
+  words[0] = cuda_load_word(unit);
   return (uint32_t)(words[1] >> 32);
 }
 
@@ -125,41 +105,24 @@ static bool is_coded_line(const struct cuda_form *form, uint32_t line) {
 
 // --- collecting ---
 
-// Room for `bytes` more of that kind, at `offset` of the area; NULL: there is none.
-static char *room_for(struct batch *batch, enum run_kind kind, size_t offset, uint32_t bytes) {
-  struct run *open = batch->open;
-  bool goes_on = open && open->kind == (uint32_t)kind && (size_t)open->offset + open->bytes == offset;
-  if (batch->used + (goes_on ? 0 : sizeof *open) + bytes > batch->size)
-    return NULL;
-  if (!goes_on) {
-    open = batch->open = (struct run *)(batch->bytes + batch->used);
-    *open = (struct run){.offset = (uint32_t)offset, .kind = kind};
-    batch->used += sizeof *open;
-  }
-  char *room = batch->bytes + batch->used;
-  open->bytes += bytes;
-  batch->used += bytes;
-  return room;
-}
-
-static bool put_words(struct batch *batch, enum run_kind kind, size_t offset, const uint64_t words[2]) {
-  char *room = room_for(batch, kind, offset, UNIT);
+static bool put_words(struct cuda_batch *batch, enum cuda_run_kind kind, size_t offset, const uint64_t words[2]) {
+  char *room = cuda_batch_room(batch, kind, offset, UNIT);
   if (room)
     memcpy(room, words, UNIT);
   return room != NULL;
 }
 
 // The unit at `offset`, if its flag is that one.
-static bool take_unit(const struct device_relay *relay, struct batch *batch, size_t offset, uint32_t flag) {
+static bool take_unit(const struct device_relay *relay, struct cuda_batch *batch, size_t offset, uint32_t flag) {
   uint64_t words[2];
   return load_unit(relay->out + offset, words) == flag && put_words(batch, RUN_UNITS, offset, words);
 }
 
 // The line at `offset`, if its flag is that one: where it stands now, or NULL.
-static const char *take_line(const struct device_relay *relay, struct batch *batch, size_t offset, uint32_t flag) {
+static const char *take_line(const struct device_relay *relay, struct cuda_batch *batch, size_t offset, uint32_t flag) {
   const char *line = relay->out + offset;
-  uint64_t found = load(line + CUDA_LINE - sizeof found);
-  char *room = (uint32_t)found == flag ? room_for(batch, RUN_LINES, offset, CUDA_LINE) : NULL;
+  uint64_t found = cuda_load_word(line + CUDA_LINE - sizeof found);
+  char *room = (uint32_t)found == flag ? cuda_batch_room(batch, RUN_LINES, offset, CUDA_LINE) : NULL;
   if (room) {
     memcpy(room, line, CUDA_LINE - sizeof found);
     memcpy(room + CUDA_LINE - sizeof found, &found, sizeof found);
@@ -167,15 +130,16 @@ static const char *take_line(const struct device_relay *relay, struct batch *bat
   return room;
 }
 
-static void collect_head(struct device_relay *relay, struct batch *batch) {
+static void collect_head(struct device_relay *relay, struct cuda_batch *batch) {
   const struct cuda_area_head *head = (const struct cuda_area_head *)relay->out;
-  uint64_t taken[2] = {load(&head->taken_dispatch), load(&head->taken_combine)}, start[2];
+  uint64_t taken[2] = {cuda_load_word(&head->taken_dispatch), cuda_load_word(&head->taken_combine)}, start[2];
   if (memcmp(taken, relay->taken, sizeof taken) != 0 && put_words(batch, RUN_WORDS, 0, taken))
     memcpy(relay->taken, taken, sizeof taken);
-  const uint64_t waiting[2] = {load(&head->waiting)}; // and a word that is never read
+  const uint64_t waiting[2] = {cuda_load_word(&head->waiting)}; // and a word that is never read
   if (waiting[0] != relay->waiting[0] && put_words(batch, RUN_WORDS, offsetof(struct cuda_area_head, waiting), waiting))
     memcpy(relay->waiting, waiting, sizeof waiting);
-  if (load_unit(&head->start, start) == 1 && load((const char *)&head->start + 8) == start[1] && // else the next time
+  if (load_unit(&head->start, start) == 1 &&
+      cuda_load_word((const char *)&head->start + 8) == start[1] && // else the next time
       memcmp(start, relay->start, sizeof start) != 0 &&
       put_words(batch, RUN_UNITS, offsetof(struct cuda_area_head, start), start))
     memcpy(relay->start, start, sizeof start);
@@ -197,7 +161,7 @@ static void check_header(struct device_relay *relay, uint32_t slot, const uint64
                            .weights = weights};
 }
 
-static void collect_units(struct device_relay *relay, struct batch *batch, uint32_t slot) {
+static void collect_units(struct device_relay *relay, struct cuda_batch *batch, uint32_t slot) {
   struct outgoing *own = &relay->outgoing[slot];
   for (; own->units <= relay->layout.count_units; own->units++) {
     size_t at = own->units == 0 ? offsetof(struct cuda_slot_head, mark)
@@ -240,7 +204,7 @@ static void record_weights(const struct device_relay *relay, struct outgoing *ow
   }
 }
 
-static void collect_routing(struct device_relay *relay, struct batch *batch, uint32_t slot) {
+static void collect_routing(struct device_relay *relay, struct cuda_batch *batch, uint32_t slot) {
   struct outgoing *own = &relay->outgoing[slot];
   const struct cuda_layout *layout = &relay->layout;
   size_t begin = slot_at(relay, slot) + layout->routing;
@@ -264,29 +228,29 @@ static uint64_t find_empty(uint64_t words) {
 
 // `bytes` of values at `offset`, a multiple of 16, if none of their words is empty: `words` of them are sent, and what
 // stands behind them is not looked at. Their place is empty then. A value that has come stays until it is taken.
-static bool take_values(const struct device_relay *relay, struct batch *batch, size_t offset, uint32_t bytes,
+static bool take_values(const struct device_relay *relay, struct cuda_batch *batch, size_t offset, uint32_t bytes,
                         uint32_t words) {
   char *from = relay->out + offset;
   uint32_t count = bytes / 8, pairs = words / 2 < count ? words / 2 : count;
   uint64_t empty = 0;
   __builtin_prefetch(from + AHEAD, 1);
   for (uint32_t i = 0; i < pairs; i++) // without branches, which would take as long as all else here
-    empty |= find_empty(load(from + i * 8));
-  if (empty || (pairs < count && words % 2 && (uint32_t)load(from + pairs * 8) == CUDA_EMPTY))
+    empty |= find_empty(cuda_load_word(from + i * 8));
+  if (empty || (pairs < count && words % 2 && (uint32_t)cuda_load_word(from + pairs * 8) == CUDA_EMPTY))
     return false;
-  char *room = room_for(batch, RUN_VALUES, offset, bytes);
+  char *room = cuda_batch_room(batch, RUN_VALUES, offset, bytes);
   if (!room)
     return false;
   for (uint32_t at = 0; at < bytes; at += 8) { // loaded again: from 16 words on the stack the copy took longer
-    uint64_t word = load(from + at);
+    uint64_t word = cuda_load_word(from + at);
     memcpy(room + at, &word, sizeof word);
-    store(from + at, (uint64_t)CUDA_EMPTY << 32 | CUDA_EMPTY);
+    cuda_store_word(from + at, (uint64_t)CUDA_EMPTY << 32 | CUDA_EMPTY);
   }
   return true;
 }
 
 // A row of `bytes` at `begin`, `words` of which are sent, from `front` on. True: all of it.
-static bool collect_row(const struct device_relay *relay, struct batch *batch, size_t begin, uint32_t bytes,
+static bool collect_row(const struct device_relay *relay, struct cuda_batch *batch, size_t begin, uint32_t bytes,
                         uint32_t words, struct front *front) {
   for (; front->piece * CUDA_LINE < bytes; front->piece++)
     if (!take_values(relay, batch, begin + (size_t)front->piece * CUDA_LINE, piece_of(bytes, front->piece),
@@ -297,7 +261,8 @@ static bool collect_row(const struct device_relay *relay, struct batch *batch, s
 }
 
 // The same, of an answer in code.
-static bool collect_coded(const struct device_relay *relay, struct batch *batch, size_t begin, struct front *front) {
+static bool collect_coded(const struct device_relay *relay, struct cuda_batch *batch, size_t begin,
+                          struct front *front) {
   const struct cuda_form *form = &relay->layout.answer;
   for (; front->piece < form->chunks; front->piece++)
     if (is_coded_line(form, front->piece) &&
@@ -307,7 +272,7 @@ static bool collect_coded(const struct device_relay *relay, struct batch *batch,
   return true;
 }
 
-static void collect_values(struct device_relay *relay, struct batch *batch, uint32_t slot) {
+static void collect_values(struct device_relay *relay, struct cuda_batch *batch, uint32_t slot) {
   struct outgoing *own = &relay->outgoing[slot];
   const struct cuda_layout *layout = &relay->layout;
   size_t rows = slot_at(relay, slot) + layout->rows, scales = slot_at(relay, slot) + layout->row.scales;
@@ -321,14 +286,14 @@ static void collect_values(struct device_relay *relay, struct batch *batch, uint
     continue;
 }
 
-static void collect_header(struct device_relay *relay, struct batch *batch, uint32_t slot) {
+static void collect_header(struct device_relay *relay, struct cuda_batch *batch, uint32_t slot) {
   struct outgoing *own = &relay->outgoing[slot];
   if (!own->sent && own->units > relay->layout.count_units && own->routing.row == own->rows &&
       own->values.row == own->rows && own->scales.row == own->rows)
     own->sent = put_words(batch, RUN_UNITS, slot_at(relay, slot), own->header);
 }
 
-static void collect_weights(struct device_relay *relay, struct batch *batch, uint32_t slot) {
+static void collect_weights(struct device_relay *relay, struct cuda_batch *batch, uint32_t slot) {
   struct outgoing *own = &relay->outgoing[slot];
   size_t begin = slot_at(relay, slot) + relay->layout.late;
   while (own->late && own->next_weights < own->num_weights &&
@@ -336,7 +301,7 @@ static void collect_weights(struct device_relay *relay, struct batch *batch, uin
     own->next_weights++;
 }
 
-static void collect_answers(struct device_relay *relay, struct batch *batch, uint32_t slot) {
+static void collect_answers(struct device_relay *relay, struct cuda_batch *batch, uint32_t slot) {
   struct incoming *theirs = &relay->incoming[slot];
   const struct cuda_layout *layout = &relay->layout;
   bool whole = true;
@@ -350,7 +315,7 @@ static void collect_answers(struct device_relay *relay, struct batch *batch, uin
 }
 
 size_t cuda_relay_collect(struct device_relay *relay, void *bytes, size_t size) {
-  struct batch batch = {.bytes = bytes, .size = size};
+  struct cuda_batch batch = {.bytes = bytes, .size = size};
   uint64_t headers[CUDA_DEPTH][2];
   // Headers are read before the start unit, which is sent first: a peer that finds a header has to find the start that
   // was published before it.
@@ -369,6 +334,8 @@ size_t cuda_relay_collect(struct device_relay *relay, void *bytes, size_t size) 
   }
   for (uint32_t slot = 0; slot < CUDA_DEPTH; slot++)
     collect_answers(relay, &batch, slot);
+  if (relay->flows)
+    cuda_flow_relay_collect(&relay->flow, &batch);
   return batch.used;
 }
 
@@ -378,8 +345,8 @@ static void deliver_units(char *to, const char *from, size_t bytes) {
   uint64_t words[2];
   for (size_t at = 0; at < bytes; at += UNIT) {
     memcpy(words, from + at, UNIT);
-    store(to + at, words[0]);
-    store(to + at + 8, words[1]); // with the flag
+    cuda_store_word(to + at, words[0]);
+    cuda_store_word(to + at + 8, words[1]); // with the flag
   }
 }
 
@@ -388,7 +355,7 @@ static void deliver_values(char *to, const char *from, size_t bytes) {
   uint64_t word;
   for (size_t at = 0; at < bytes; at += sizeof word) {
     memcpy(&word, from + at, sizeof word);
-    __atomic_store_n((shared_word *)(to + at), word, __ATOMIC_RELAXED);
+    __atomic_store_n((cuda_word *)(to + at), word, __ATOMIC_RELAXED);
   }
 }
 
@@ -397,7 +364,7 @@ static void deliver_lines(char *to, const char *from, size_t bytes) {
     uint64_t flag;
     memcpy(&flag, from + at + CUDA_LINE - sizeof flag, sizeof flag);
     memcpy(to + at, from + at, CUDA_LINE - sizeof flag);
-    store(to + at + CUDA_LINE - sizeof flag, flag);
+    cuda_store_word(to + at + CUDA_LINE - sizeof flag, flag);
   }
 }
 
@@ -432,13 +399,23 @@ static bool find_slot(const struct device_relay *relay, size_t offset, uint32_t 
   return *slot < CUDA_DEPTH;
 }
 
-static bool is_legal(const struct device_relay *relay, const struct run *run) {
+static bool is_of_stream(const struct device_relay *relay, const struct cuda_run *run) {
+  return relay->flows && run->kind > RUN_VALUES;
+}
+
+static bool is_legal(const struct device_relay *relay, const struct cuda_run *run) {
+  if (is_of_stream(relay, run))
+    return run->bytes != 0 && cuda_flow_relay_is_legal(&relay->flow, run);
   uint32_t step = run->kind == RUN_LINES ? CUDA_LINE : run->kind >= RUN_WORDS && run->kind <= RUN_VALUES ? UNIT : 0;
   return step != 0 && run->bytes != 0 && run->offset % step == 0 && run->bytes % step == 0 &&
          (uint64_t)run->offset + run->bytes <= relay->layout.area;
 }
 
-static void deliver_run(struct device_relay *relay, const struct run *run, const char *from) {
+static void deliver_run(struct device_relay *relay, const struct cuda_run *run, const char *from) {
+  if (is_of_stream(relay, run)) {
+    cuda_flow_relay_deliver(&relay->flow, run, from);
+    return;
+  }
   const struct cuda_layout *layout = &relay->layout;
   char *to = relay->in + run->offset;
   uint32_t slot = 0;
@@ -458,7 +435,7 @@ static void deliver_run(struct device_relay *relay, const struct run *run, const
 }
 
 // The run at `at`, whose bytes follow it; a copy, as the peer may write there.
-static int find_run(const struct device_relay *relay, const char *from, size_t size, size_t at, struct run *run,
+static int find_run(const struct device_relay *relay, const char *from, size_t size, size_t at, struct cuda_run *run,
                     char *why) {
   if (size - at < sizeof *run)
     return set_error(why, WEFT_ERR_PROTOCOL, "a batch of the peer's ends within a run");
@@ -471,7 +448,7 @@ static int find_run(const struct device_relay *relay, const char *from, size_t s
 // Checks all runs before it writes anything.
 int cuda_relay_deliver(struct device_relay *relay, const void *bytes, size_t size, char *why) {
   const char *from = bytes;
-  struct run run;
+  struct cuda_run run;
   for (size_t at = 0; at < size; at += sizeof run + run.bytes)
     if (find_run(relay, from, size, at, &run, why) != 0)
       return WEFT_ERR_PROTOCOL;
@@ -485,28 +462,39 @@ int cuda_relay_deliver(struct device_relay *relay, const void *bytes, size_t siz
 
 // --- opening ---
 
-int cuda_relay_open(const struct device_ep_options *o, void *in, void *out, struct device_relay **made, char *why) {
-  struct device_relay *relay = calloc(1, sizeof *relay);
-  bool whole = relay != NULL;
-  if (relay) {
-    cuda_layout_init(&relay->layout, &relay->forms, o->max_tokens, o->hidden, o->topk, o->experts_per_rank, o->dtype,
-                     o->combine_dtype);
-    relay->in = in;
-    relay->out = out;
-  }
-  for (int i = 0; i < CUDA_DEPTH && relay; i++) {
+// The lists of what operations bring; of control, which brings none, they are empty. False: no memory.
+static bool open_lists(struct device_relay *relay) {
+  size_t tokens = (size_t)relay->layout.max_tokens + 1; // an empty list is memory too
+  bool whole = true;
+  for (int i = 0; i < CUDA_DEPTH; i++) {
     relay->outgoing[i].flag = CUDA_EMPTY; // as the window has it
-    relay->outgoing[i].weights = calloc((size_t)o->max_tokens * relay->layout.late_units, sizeof(uint32_t));
-    relay->outgoing[i].token = calloc(o->max_tokens, sizeof(uint32_t));
-    relay->incoming[i].token = calloc(o->max_tokens, sizeof(uint32_t));
+    relay->outgoing[i].weights = calloc(tokens * relay->layout.late_units, sizeof(uint32_t));
+    relay->outgoing[i].token = calloc(tokens, sizeof(uint32_t));
+    relay->incoming[i].token = calloc(tokens, sizeof(uint32_t));
     whole = whole && relay->outgoing[i].weights && relay->outgoing[i].token && relay->incoming[i].token;
   }
-  if (!whole) {
-    cuda_relay_close(relay);
-    return set_error(why, WEFT_ERR_NOMEM, "no memory for the relay to a rank on another host");
+  return whole;
+}
+
+int cuda_relay_open(const struct device_ep_options *o, void *in, void *out, struct device_relay **made, char *why) {
+  struct device_relay *relay = calloc(1, sizeof *relay);
+  int rc = relay ? 0 : WEFT_ERR_NOMEM;
+  if (relay) {
+    cuda_area_of(o, &relay->layout, &relay->forms);
+    relay->in = in;
+    relay->out = out;
+    relay->flows = o->throughput;
+    rc = open_lists(relay) ? 0 : WEFT_ERR_NOMEM;
   }
-  *made = relay;
-  return 0;
+  if (rc == WEFT_ERR_NOMEM)
+    set_error(why, rc, "no memory for the relay to a rank on another host");
+  if (rc == 0 && relay->flows)
+    rc = cuda_flow_relay_open(&relay->flow, o, in, out, why);
+  if (rc == 0)
+    *made = relay;
+  else
+    cuda_relay_close(relay);
+  return rc;
 }
 
 void cuda_relay_close(struct device_relay *relay) {

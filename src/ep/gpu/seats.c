@@ -88,11 +88,6 @@ static int open_host_windows(weft_ep_t *ep, struct ep_link *link) {
 }
 
 int ep_gpu_link_open(weft_ep_t *ep, struct ep_link *link, enum ep_route route, int *fd) {
-  if (route == EP_ROUTE_TRANSPORT && ep_gpu_flows(ep))
-    return fail(WEFT_ERR_UNSUPPORTED,
-                "rank %d is on a host that NVLink does not reach from this one, and a group for THROUGHPUT on CUDA "
-                "memory cannot go there: open it for LATENCY, or on host memory",
-                link->rank);
   if (route == EP_ROUTE_MAPPED)
     return open_window(ep, link, fd);
   return route == EP_ROUTE_FABRIC ? open_fabric_window(ep, link) : open_host_windows(ep, link);

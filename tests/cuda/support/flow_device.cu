@@ -76,8 +76,8 @@ void flow_group::say_control(flow_rank &r) {
     op.by_rank[j] = (uint8_t)seat;
     op.rank[seat] = all[j].rank;
     op.rows[seat] = (uint32_t)r.pairs[j].size();
-    op.in[seat] = window[i][j];
-    op.out[seat] = window[j][i];
+    op.in[seat] = read(i, j);
+    op.out[seat] = written(j, i);
     for (uint32_t e = 0; e < E; e++)
       counts[seat * E + e] = counted[i][j][e];
   }

@@ -16,6 +16,8 @@ flow_group::flow_group(const flow_shape &shape) : shape(shape) {
   uint32_t words = !fp8 ? 0 : shape.dtype == WEFT_EP_FP8_UE8M0 ? (H / 128 + 3) / 4 : H / 128;
   row = {fp8 && !shape.casts ? H : 2 * H, fp8 ? H : 2 * H, words, shape.casts ? shape.dtype : 0};
   cuda_flow_init(&flow, shape.window_bytes, shape.tokens, H, K, E, fp8 ? H + 4 * words : 2 * H);
+  if (shape.relayed)
+    relays.reset(new flow_relays(shape, flow));
   if (shape.batch)
     flow.rows.batch = flow.answers.batch = shape.batch;
   if (flow.bytes == 0) {
@@ -37,7 +39,8 @@ flow_group::flow_group(const flow_shape &shape) : shape(shape) {
     OK(cudaStreamCreateWithFlags(&r.second, cudaStreamNonBlocking));
     OK(cudaEventCreateWithFlags(&r.passed, cudaEventDisableTiming));
     for (uint32_t j = 0; j < shape.ranks; j++)
-      window[i][j] = device_array<char>(flow.bytes);
+      if (i == j || !relays)
+        window[i][j] = device_array<char>(flow.bytes);
     make_inputs(r);
   }
   for (flow_rank &r : all)

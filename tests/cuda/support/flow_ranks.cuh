@@ -5,11 +5,13 @@
 
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "cuda/kernels/state.h"
 #include "cuda/support/devices.cuh"
+#include "cuda/support/flow_relays.cuh"
 #include "cuda/support/flow_shape.cuh"
 #include "cuda/throughput/launch.h"
 
@@ -58,7 +60,8 @@ struct flow_group {
   cuda_flow flow;
   cuda_row_shape row;
   std::vector<flow_rank> all;
-  std::vector<std::vector<char *>> window;                 // [of][written by]
+  std::vector<std::vector<char *>> window;                 // [of][written by]; relayed: this rank's own alone
+  std::unique_ptr<flow_relays> relays;                     // of all others, then
   std::vector<std::vector<std::vector<uint32_t>>> counted; // [to][source][e]
   int devices;
   uint64_t next = 1000;
@@ -70,6 +73,11 @@ struct flow_group {
 
   // One operation, its combine, and both again by the kept route. False: `wrong` says what.
   bool try_all();
+  // The streams between rank `of`, which reads them, and `by`, which writes them, as the one and the other see them.
+  char *read(uint32_t of, uint32_t by) const { return relays && of != by ? relays->read(of, by) : window[of][by]; }
+  char *written(uint32_t of, uint32_t by) const {
+    return relays && of != by ? relays->written(of, by) : window[of][by];
+  }
   // Calls `what` for one rank after the other, with its device current.
   void each(const std::function<void(flow_rank &)> &what);
   // For all ranks' streams.

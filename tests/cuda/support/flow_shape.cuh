@@ -26,6 +26,7 @@ struct flow_shape {
   flow_halves halves = WHOLE;
   bool two_streams = false; // halves that receive are in another stream than those that send
   uint32_t combines = 1;    // of an operation
+  bool relayed = false;     // ranks are on different hosts, as far as their windows go
   uint32_t seed = 1, batch = 0;
 };
 

@@ -1,0 +1,183 @@
+// Relays the streams of groups for throughput (throughput/flow.h): the rows in the rings of a window, and the words
+// that say how far they are.
+//
+// For each channel and ring the relay knows which words it sent last. Where a tail has moved, the places from there up
+// to the tail have come whole: they go first, then the words. Of an operation that came after the tail that was sent
+// last, its first row is the first to go: what is before it belongs to operations that the reader has given credit for,
+// whether it read their rows or not. A writer writes to a place again when it has credit for what was there, which the
+// reader gives when the place has been here; so no place changes before it has been collected. (Of an operation that
+// the reader passes over it may: then nobody reads what goes.)
+//
+// Rows that do not fit into a batch go with the next one: the tail that is sent covers those that went, and says
+// nothing of the end. Channels take turns at being first.
+//
+// The peer writes into rings and the words of channels alone. The numbers between them, which say what was sent
+// (struct cuda_flow_sent), are our kernels' own. No word of a tail is believed here; the kernels know how much an
+// operation can have.
+#include "cuda/engine/flow_relay.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <weft/err.h>
+
+#include "cuda/engine/flow_layout.h"
+
+enum {
+  UNIT = sizeof(struct cuda_unit),
+  WORDS = sizeof(struct cuda_flow_word),
+  WORDS_ROOM = sizeof(struct cuda_run) + WORDS, // in a batch
+};
+
+// --- places ---
+
+static struct cuda_flow_word *words_at(char *window, const struct cuda_flow_relay *relay, uint32_t index) {
+  return (struct cuda_flow_word *)(window + relay->offset) + index;
+}
+
+static bool is_answers(uint32_t index) {
+  return index >= CUDA_CHANNELS;
+}
+
+static const struct cuda_ring *ring_of(const struct cuda_flow_relay *relay, uint32_t index) {
+  return is_answers(index) ? &relay->flow.answers : &relay->flow.rows;
+}
+
+// In the window.
+static size_t place_at(const struct cuda_flow_relay *relay, uint32_t index, uint64_t position) {
+  const struct cuda_ring *ring = ring_of(relay, index);
+  uint64_t place = (uint64_t)(index % CUDA_CHANNELS) * ring->places + position % ring->places;
+  return relay->offset + ring->at + place * ring->place;
+}
+
+// --- how much of a place is used ---
+
+// The form that our header of an operation tells; 0: its place has another operation's header, or none.
+static uint32_t form_of(const struct cuda_flow_relay *relay, uint64_t op) {
+  uint32_t field = relay->flow.experts + CUDA_FIELD_FORM, each = CUDA_UNIT_COUNTS / 2;
+  size_t slot = sizeof(struct cuda_area_head) + op % CUDA_DEPTH * relay->control.slot;
+  const char *unit = relay->out + slot + relay->control.counts + (size_t)(field / each) * UNIT;
+  uint64_t words[2];
+  words[1] = cuda_load_word(unit + 8);
+  words[0] = cuda_load_word(unit);
+  if ((uint32_t)(words[1] >> 32) != (uint32_t)op + 1)
+    return 0;
+  return field % each == 0 ? (uint32_t)words[0] : field % each == 1 ? (uint32_t)(words[0] >> 32) : (uint32_t)words[1];
+}
+
+// Values, scales and routing, one behind the other (throughput/send.cuh).
+static uint32_t row_bytes(const struct cuda_flow_relay *relay, uint64_t op) {
+  uint32_t form = form_of(relay, op), place = relay->flow.rows.place;
+  uint32_t used = cuda_round_up(cuda_form_bytes(form), UNIT) + cuda_routing_bytes(cuda_form_topk(form));
+  return form == 0 || used > place ? place : used;
+}
+
+static bool put_bytes(struct cuda_batch *batch, const struct cuda_flow_relay *relay, size_t at, uint32_t bytes) {
+  char *room = cuda_batch_room(batch, RUN_PLACES, at, bytes);
+  if (room)
+    memcpy(room, relay->out + at, bytes);
+  return room != NULL;
+}
+
+// An answer in code is shorter than its values; the row weights stand behind the room of these (answers/answer.cuh).
+static bool put_coded(struct cuda_batch *batch, const struct cuda_flow_relay *relay, size_t at) {
+  uint32_t hidden = relay->flow.hidden;
+  uint32_t code = cuda_round_up(hidden / LOGFMT10_BLOCK * (LOGFMT10_CODE_BYTES + LOGFMT10_HEAD_BYTES), UNIT);
+  uint32_t weights = cuda_round_up(4 * relay->flow.topk, UNIT);
+  if (batch->used + 2 * sizeof(struct cuda_run) + code + weights > batch->size)
+    return false;
+  return put_bytes(batch, relay, at, code) && put_bytes(batch, relay, at + 2 * (size_t)hidden, weights);
+}
+
+// --- collecting ---
+
+// Adds the rows between the tail that was sent and the one that there is; returns the one to be sent behind them.
+static uint64_t collect_rows(const struct cuda_flow_relay *relay, struct cuda_batch *batch, uint32_t index, bool coded,
+                             uint64_t sent, uint64_t tail) {
+  uint64_t end = tail / 2, base = end / relay->flow.list * relay->flow.list, begin = sent / 2 > base ? sent / 2 : base;
+  uint32_t bytes = 0;
+  if (begin < end && !is_answers(index))
+    bytes = row_bytes(relay, end / relay->flow.list);
+  else if (begin < end)
+    bytes = cuda_round_up(2 * relay->flow.hidden + 4 * relay->flow.topk, UNIT);
+  for (uint64_t position = begin; position < end; position++) {
+    size_t at = place_at(relay, index, position);
+    if (coded ? !put_coded(batch, relay, at) : !put_bytes(batch, relay, at, bytes))
+      return position > begin ? position * 2 : sent;
+  }
+  return tail;
+}
+
+// What has changed of a channel. False: there is no room for all of it.
+static bool collect_channel(struct cuda_flow_relay *relay, struct cuda_batch *batch, uint32_t index) {
+  const struct cuda_flow_word *words = words_at(relay->out, relay, index);
+  struct cuda_flow_word *sent = &relay->sent[index];
+  const struct cuda_flow_word now = {.tail = cuda_load_word(&words->tail),
+                                     .credit = cuda_load_word(&words->credit),
+                                     .coded_tail = cuda_load_word(&words->coded_tail),
+                                     .coded_credit = cuda_load_word(&words->coded_credit)};
+  if (memcmp(&now, sent, sizeof now) == 0)
+    return true;
+  if (batch->used + WORDS_ROOM > batch->size)
+    return false;
+  batch->size -= WORDS_ROOM; // for the words behind the rows
+  struct cuda_flow_word next = now;
+  next.tail = collect_rows(relay, batch, index, false, sent->tail, now.tail);
+  next.coded_tail = collect_rows(relay, batch, index, true, sent->coded_tail, now.coded_tail);
+  batch->size += WORDS_ROOM;
+  if (memcmp(&next, sent, sizeof next) != 0) {
+    size_t at = (size_t)((const char *)words - relay->out);
+    memcpy(cuda_batch_room(batch, RUN_CHANNELS, at, WORDS), &next, WORDS);
+    *sent = next;
+  }
+  return memcmp(&next, &now, sizeof next) == 0;
+}
+
+void cuda_flow_relay_collect(struct cuda_flow_relay *relay, struct cuda_batch *batch) {
+  uint32_t first = relay->next;
+  for (uint32_t i = 0; i < CUDA_FLOW_WORDS; i++) {
+    uint32_t index = (first + i) % CUDA_FLOW_WORDS;
+    if (collect_channel(relay, batch, index))
+      continue;
+    relay->next = index;
+    return;
+  }
+}
+
+// --- delivering ---
+
+bool cuda_flow_relay_is_legal(const struct cuda_flow_relay *relay, const struct cuda_run *run) {
+  uint64_t rings = relay->offset + relay->flow.rows.at, end = relay->offset + relay->flow.bytes;
+  uint64_t words = relay->offset, behind = (uint64_t)run->offset + run->bytes;
+  if (run->kind == RUN_PLACES)
+    return run->offset % UNIT == 0 && run->bytes % UNIT == 0 && run->offset >= rings && behind <= end;
+  return run->kind == RUN_CHANNELS && run->offset % WORDS == 0 && run->bytes % WORDS == 0 && run->offset >= words &&
+         behind <= words + CUDA_FLOW_WORDS * WORDS;
+}
+
+void cuda_flow_relay_deliver(struct cuda_flow_relay *relay, const struct cuda_run *run, const char *from) {
+  if (run->kind == RUN_PLACES) {
+    memcpy(relay->in + run->offset, from, run->bytes);
+    return;
+  }
+  for (size_t at = 0; at < run->bytes; at += sizeof(uint64_t)) {
+    uint64_t word;
+    memcpy(&word, from + at, sizeof word);
+    cuda_store_word(relay->in + run->offset + at, word); // behind the rows
+  }
+}
+
+int cuda_flow_relay_open(struct cuda_flow_relay *relay, const struct device_ep_options *options, void *in, void *out,
+                         char *why) {
+  struct cuda_forms forms;
+  *relay = (struct cuda_flow_relay){.in = in, .out = out};
+  cuda_area_of(options, &relay->control, &forms);
+  cuda_flow_of(options, &relay->flow, &relay->offset);
+  if (relay->flow.bytes == 0) {
+    snprintf(why, DEVICE_WHY, "window_bytes is %llu, which has no room for a stream of rows",
+             (unsigned long long)options->window_bytes);
+    return WEFT_ERR_INVALID;
+  }
+  memset(relay->in + relay->offset, 0, sizeof(struct cuda_flow_head));
+  memset(relay->out + relay->offset, 0, sizeof(struct cuda_flow_head));
+  return 0;
+}

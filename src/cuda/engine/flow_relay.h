@@ -1,0 +1,29 @@
+// The relay of streams: see flow_relay.c. Part of a relay (relay.h).
+#ifndef CUDA_ENGINE_FLOW_RELAY_H
+#define CUDA_ENGINE_FLOW_RELAY_H
+
+#include "cuda/engine/relay_batch.h"
+#include "cuda/throughput/flow.h"
+#include "device/device.h"
+
+enum { CUDA_FLOW_WORDS = 2 * CUDA_CHANNELS }; // those of rows, then those of answers
+
+struct cuda_flow_relay {
+  struct cuda_flow flow;
+  uint64_t offset; // of a stream in a window
+  struct cuda_layout control;
+  char *in, *out;                              // windows
+  struct cuda_flow_word sent[CUDA_FLOW_WORDS]; // as sent last
+  uint32_t next;                               // channel to begin with
+};
+
+// Makes the heads of both streams 0, as kernels have to find them. INVALID: window_bytes are too few.
+int cuda_flow_relay_open(struct cuda_flow_relay *relay, const struct device_ep_options *options, void *in, void *out,
+                         char *why);
+// Adds what kernels have written to the batch, as far as it fits.
+void cuda_flow_relay_collect(struct cuda_flow_relay *relay, struct cuda_batch *batch);
+// Whether a run of a stream lies where such runs may; writes it into `in`.
+bool cuda_flow_relay_is_legal(const struct cuda_flow_relay *relay, const struct cuda_run *run);
+void cuda_flow_relay_deliver(struct cuda_flow_relay *relay, const struct cuda_run *run, const char *from);
+
+#endif

@@ -1,0 +1,74 @@
+// Windows in host memory, and the thread that carries between them.
+#include "cuda/support/flow_relays.cuh"
+
+#include "cuda/support/devices.cuh"
+#include "cuda/support/flow_values.cuh"
+
+extern "C" {
+#include "cuda/engine/flow_layout.h"
+#include "cuda/engine/relay.h"
+}
+
+enum { BATCH = 256 << 10 };
+
+flow_relays::flow_relays(const flow_shape &shape, cuda_flow &flow)
+    : ranks(shape.ranks), ends((size_t)shape.ranks * shape.ranks) {
+  device_ep_options options = {};
+  char why[DEVICE_WHY] = "";
+  options.max_tokens = shape.tokens;
+  options.hidden = shape.hidden;
+  options.topk = shape.topk;
+  options.experts_per_rank = shape.experts;
+  options.dtype = shape.dtype;
+  options.throughput = true;
+  options.window_bytes = shape.window_bytes;
+  cuda_flow_of(&options, &flow, &offset);
+  size_t size = offset + flow.bytes;
+  for (uint32_t i = 0; i < ranks; i++)
+    for (uint32_t j = 0; j < ranks && flow.bytes; j++) {
+      end &one = ends[i * ranks + j];
+      if (i == j)
+        continue;
+      for (char **window : {&one.in, &one.out}) {
+        OK(cudaHostAlloc((void **)window, size, cudaHostAllocPortable | cudaHostAllocMapped));
+        cuda_area_init(*window, size);
+      }
+      if (cuda_relay_open(&options, one.in, one.out, &one.relay, why) != 0) {
+        fprintf(stderr, "a relay does not open: %s\n", why);
+        exit(1);
+      }
+    }
+  carrier = std::thread([this] { carry(); });
+}
+
+// Batches of any size that holds a row.
+void flow_relays::carry() {
+  std::vector<uint64_t> room(BATCH / sizeof(uint64_t));
+  char *bytes = (char *)room.data(), why[DEVICE_WHY] = "";
+  for (uint64_t turn = 0; !over && wrong.empty(); turn++)
+    for (uint32_t i = 0; i < ranks; i++)
+      for (uint32_t j = 0; j < ranks; j++) {
+        if (!at(i, j).relay)
+          continue;
+        size_t most = BATCH - mix(turn * 64 + j) % (BATCH * 3 / 4) / 16 * 16;
+        size_t size = cuda_relay_collect(at(i, j).relay, bytes, most);
+        if (size && cuda_relay_deliver(at(j, i).relay, bytes, size, why) != 0)
+          wrong = why;
+      }
+}
+
+std::string flow_relays::stop() {
+  over = true;
+  if (carrier.joinable())
+    carrier.join();
+  return wrong;
+}
+
+flow_relays::~flow_relays() {
+  stop();
+  for (end &one : ends) {
+    cuda_relay_close(one.relay);
+    cudaFreeHost(one.in);
+    cudaFreeHost(one.out);
+  }
+}

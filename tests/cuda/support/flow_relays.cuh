@@ -1,0 +1,45 @@
+// Windows between ranks of one process as between hosts that NVLink does not join: in host memory on both sides, with
+// the library's relays and a thread between them.
+#ifndef TESTS_CUDA_FLOW_RELAYS_CUH
+#define TESTS_CUDA_FLOW_RELAYS_CUH
+
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cuda/support/flow_shape.cuh"
+#include "cuda/throughput/flow.h"
+
+struct device_relay;
+
+class flow_relays {
+public:
+  // `flow` becomes that of the streams.
+  flow_relays(const flow_shape &shape, cuda_flow &flow);
+  ~flow_relays();
+  flow_relays(const flow_relays &) = delete;
+
+  // The streams that rank `of` reads and `by` writes: where the one sees it, and where the other does.
+  char *read(uint32_t of, uint32_t by) const { return at(of, by).in + offset; }
+  char *written(uint32_t of, uint32_t by) const { return at(by, of).out + offset; }
+  // What the relays refused; "": nothing.
+  std::string stop();
+
+private:
+  struct end {
+    char *in = nullptr, *out = nullptr;
+    device_relay *relay = nullptr;
+  };
+  uint32_t ranks;
+  uint64_t offset;
+  std::vector<end> ends; // [rank][peer]
+  std::atomic<bool> over{false};
+  std::thread carrier;
+  std::string wrong;
+
+  const end &at(uint32_t rank, uint32_t peer) const { return ends[rank * ranks + peer]; }
+  void carry();
+};
+
+#endif
