@@ -1,36 +1,51 @@
 // What the relay of a rank on CUDA memory gets from another host: batches, which it puts into a window. Nothing is
 // written outside of the window, and what it collects afterwards, since answers depend on what came, fits its room.
 //
-// An input: batches, each two bytes of size before it.
+// An input: batches, each two bytes of size before it. A group for latency gets them, then one for throughput.
 #include "cuda/engine/relay.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <weft/ep.h>
 
-#include "cuda/kernels/layout.h"
+#include "cuda/engine/flow_layout.h"
 #include "fuzz/support/fuzz.h"
 
 enum { TOKENS = 6, HIDDEN = 256, TOPK = 4, EXPERTS = 3, ROOM = 8192 };
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  const struct device_ep_options options = {.capacity = 4,
-                                            .max_tokens = TOKENS,
-                                            .hidden = HIDDEN,
-                                            .topk = TOPK,
-                                            .experts_per_rank = EXPERTS,
-                                            .dtype = WEFT_EP_BF16,
-                                            .combine_dtype = WEFT_EP_COMBINE_BF16};
+// A group and its windows, which stay for all inputs.
+struct group {
+  struct device_ep_options options;
+  size_t window, changing; // bytes; from the begin, those that an input changes or that have to be right for it
+  char *in, *out;
+};
+
+static void open_group(struct group *group) {
   struct cuda_layout layout;
   struct cuda_forms forms;
-  cuda_layout_init(&layout, &forms, TOKENS, HIDDEN, TOPK, EXPERTS, options.dtype, options.combine_dtype);
-  char *in = aligned_alloc(CUDA_LINE, layout.area), *out = aligned_alloc(CUDA_LINE, layout.area), why[DEVICE_WHY] = "";
-  char *room = aligned_alloc(CUDA_LINE, ROOM);
-  FUZZ_CHECK(in && out && room);
-  cuda_area_init(in, layout.area);
-  memset(out, 1, layout.area); // nothing is empty: answers are taken as soon as rows are known
+  struct cuda_flow flow;
+  uint64_t offset;
+  cuda_area_of(&group->options, &layout, &forms);
+  cuda_flow_of(&group->options, &flow, &offset);
+  bool throughput = group->options.throughput;
+  group->window = throughput ? offset + flow.bytes : layout.area;
+  group->changing = throughput ? offset + sizeof(struct cuda_flow_head) : layout.area;
+  group->in = aligned_alloc(CUDA_LINE, group->window);
+  group->out = aligned_alloc(CUDA_LINE, group->window);
+  FUZZ_CHECK(group->in && group->out);
+  memset(group->out, 1, group->window);
+}
+
+static void try_group(struct group *group, const uint8_t *data, size_t size) {
+  static _Alignas(CUDA_LINE) char room[ROOM];
   struct device_relay *relay;
-  FUZZ_CHECK(cuda_relay_open(&options, in, out, &relay, why) == 0);
+  char why[DEVICE_WHY] = "";
+  if (!group->in)
+    open_group(group);
+  cuda_area_init(group->in, group->changing);
+  FUZZ_CHECK(cuda_relay_open(&group->options, group->in, group->out, &relay, why) == 0);
+  // Nothing is empty: answers are taken as soon as rows are known, and all channels have rows.
+  memset(group->out, 1, group->changing);
   for (struct fuzz_input input = {(const char *)data, size}; input.size > 0;) {
     uint16_t length;
     fuzz_bytes(&input, &length, sizeof length);
@@ -42,8 +57,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     FUZZ_CHECK(cuda_relay_collect(relay, room, ROOM) <= ROOM);
   }
   cuda_relay_close(relay);
-  free(room);
-  free(out);
-  free(in);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+#define OPTIONS                                                                                                        \
+  .capacity = 4, .max_tokens = TOKENS, .hidden = HIDDEN, .topk = TOPK, .experts_per_rank = EXPERTS,                    \
+  .dtype = WEFT_EP_BF16, .combine_dtype = WEFT_EP_COMBINE_BF16
+  static struct group latency = {.options = {OPTIONS}};
+  static struct group throughput = {.options = {OPTIONS, .throughput = true, .window_bytes = UINT32_MAX}};
+  try_group(&latency, data, size);
+  try_group(&throughput, data, size);
   return 0;
 }

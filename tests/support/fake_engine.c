@@ -1,6 +1,7 @@
-// The engine of the plug-in of the tests. Its kernels carry headers, as the real ones lay them out, and no tokens. They
-// follow the rule of activation, but adopt no view. FAKE_ROWS, FAKE_MISSING and FAKE_WAIT_NS (for the
-// second member) say what their records tell.
+// The engine of the plug-in of the tests. Its kernels carry headers, as the real ones lay them out, and no tokens; in
+// groups for throughput some rows, which are nobody's (fake_stream.c), so that these go all ways there are. They follow
+// the rule of activation, but adopt no view. FAKE_ROWS, FAKE_MISSING and FAKE_WAIT_NS (for the second member) say what
+// their records tell.
 #include "support/fake_device.h"
 
 #include <stdio.h>
@@ -10,10 +11,11 @@
 #include <weft/err.h>
 
 #include "base/time/clock.h"
-#include "cuda/control/control.h"
+#include "cuda/engine/flow_layout.h"
 #include "ep/core/activation.h"
+#include "support/fake_stream.h"
 
-enum { PUBLISHED = 8, RECORDS = 4, JOINER_NS = 1000000, FAKE_STREAM = 64 << 10 };
+enum { PUBLISHED = 8, RECORDS = 4, JOINER_NS = 1000000 };
 
 struct view {
   uint64_t epoch;
@@ -26,6 +28,8 @@ struct device_ep {
   struct device_ep_options options;
   size_t slot, counts; // bytes, and where the counts begin
   uint32_t count_units;
+  struct cuda_flow flow; // of a group for throughput
+  uint64_t stream;       // offset of a stream in a window
   pthread_mutex_t lock;
   struct device_control control;
   struct view published[PUBLISHED];
@@ -58,30 +62,9 @@ static struct cuda_unit load_unit(const struct cuda_unit *unit) {
                             .flag = (uint32_t)(high >> 32)};
 }
 
-static void init_layout(const struct device_ep_options *o, struct cuda_layout *layout) {
-  struct cuda_forms forms;
-  if (o->throughput) // headers alone, as control has them
-    cuda_control_layout(layout, &forms, o->experts_per_rank);
-  else
-    cuda_layout_init(layout, &forms, o->max_tokens, o->hidden, o->topk, o->experts_per_rank, o->dtype,
-                     o->combine_dtype);
-}
-
 // A word of the report, which the host reads at any time.
 static void tell(volatile uint64_t *word, uint64_t value) {
   __atomic_store_n(word, value, __ATOMIC_RELEASE);
-}
-
-size_t fake_area_bytes(const struct device_ep_options *options, char *why) {
-  struct cuda_layout layout;
-  init_layout(options, &layout);
-  if (!options->throughput)
-    return layout.area;
-  if (options->window_bytes < layout.area + FAKE_STREAM) {
-    fake_say(why, WEFT_ERR_INVALID, "window_bytes has no room for the fake's stream");
-    return 0;
-  }
-  return layout.area + FAKE_STREAM;
 }
 
 int fake_ep_open(struct device *device, const struct device_ep_options *options, struct device_ep **out, char *why) {
@@ -93,7 +76,10 @@ int fake_ep_open(struct device *device, const struct device_ep_options *options,
   ep->device = device;
   ep->options = *options;
   struct cuda_layout layout;
-  init_layout(options, &layout);
+  struct cuda_forms forms;
+  cuda_area_of(options, &layout, &forms);
+  if (options->throughput)
+    cuda_flow_of(options, &ep->flow, &ep->stream);
   ep->slot = layout.slot;
   ep->counts = layout.counts;
   ep->count_units = layout.count_units;
@@ -281,6 +267,13 @@ static bool is_gone(struct device_ep *ep, uint32_t seat) {
   return gone;
 }
 
+static void lose(struct device_ep *ep, uint32_t seat) {
+  pthread_mutex_lock(&ep->lock);
+  ep->lost |= UINT64_C(1) << seat;
+  __atomic_store_n(&ep->report.lost[seat], 1, __ATOMIC_RELEASE);
+  pthread_mutex_unlock(&ep->lock);
+}
+
 static struct cuda_slot_head *head_of(const struct device_ep *ep, void *area, uint64_t op) {
   return (struct cuda_slot_head *)((char *)area + sizeof(struct cuda_area_head) + op % CUDA_DEPTH * ep->slot);
 }
@@ -291,10 +284,7 @@ static bool await_unit(struct device_ep *ep, const struct device_member *member,
     if (is_gone(ep, member->seat))
       return false;
     if (clock_passed(deadline_ns)) {
-      pthread_mutex_lock(&ep->lock);
-      ep->lost |= UINT64_C(1) << member->seat;
-      __atomic_store_n(&ep->report.lost[member->seat], 1, __ATOMIC_RELEASE);
-      pthread_mutex_unlock(&ep->lock);
+      lose(ep, member->seat);
       return false;
     }
     fake_nap();
@@ -320,11 +310,39 @@ static bool goes_along(struct device_ep *ep, const struct device_member *member,
     return false;
   if (load_unit(unit).word[word] == route)
     return true;
-  pthread_mutex_lock(&ep->lock);
-  ep->lost |= UINT64_C(1) << member->seat;
-  __atomic_store_n(&ep->report.lost[member->seat], 1, __ATOMIC_RELEASE);
-  pthread_mutex_unlock(&ep->lock);
+  lose(ep, member->seat);
   return false;
+}
+
+// A wait for rows of a member, or for its credit.
+struct stream_wait {
+  struct device_ep *ep;
+  uint32_t seat;
+  uint64_t deadline_ns;
+};
+
+static bool is_over(void *arg) {
+  const struct stream_wait *wait = arg;
+  bool late = clock_passed(wait->deadline_ns);
+  if (late)
+    lose(wait->ep, wait->seat);
+  return late || is_gone(wait->ep, wait->seat);
+}
+
+// Moves the rows of a dispatch to a member, or from it. False: the member is lost.
+static bool move_rows(struct device_ep *ep, const struct device_member *member, uint64_t op, bool sends) {
+  struct stream_wait wait = {ep, member->seat, clock_ns() + ep->options.timeout_ns};
+  const struct fake_stream stream = {.flow = &ep->flow,
+                                     .in = (char *)member->in + ep->stream,
+                                     .out = (char *)member->out + ep->stream,
+                                     .is_over = is_over,
+                                     .arg = &wait};
+  bool wrong = false;
+  bool here =
+      sends ? fake_stream_send(&stream, ep->options.rank, op) : fake_stream_receive(&stream, member->rank, op, &wrong);
+  if (wrong)
+    give_up(ep, "a row is another than it should be");
+  return here;
 }
 
 // All members are waited for at once, as kernels do.
@@ -343,6 +361,11 @@ static void hear(struct device_ep *ep, const struct view *view, uint64_t op, uin
       continue;
     }
     struct cuda_unit count = load_unit(&head->count), mark = load_unit(&head->mark);
+    bool rows = ep->options.throughput && (count.word[0] >> CUDA_HEAD_KIND & 3) == 1;
+    if (rows && !move_rows(ep, member, op, false)) {
+      record->lost |= UINT64_C(1) << m;
+      continue;
+    }
     ep_activation_receive(&ep->activation, count.word[2]);
     if (((uint64_t)mark.word[1] << 32 | mark.word[0]) < record->mark)
       record->mark = (uint64_t)mark.word[1] << 32 | mark.word[0];
@@ -443,6 +466,9 @@ static void send_half(struct device_ep *ep, const struct fake_launch *launch) {
     store_unit(&head->count, args->kind << CUDA_HEAD_KIND, (uint32_t)view.epoch, (uint32_t)control.ready,
                (uint32_t)op + 1);
   }
+  for (uint32_t m = 0; m < view.count && record.num_ranks > 0 && ep->options.throughput && args->kind == 1; m++)
+    if (is_peer(ep, &view.members[m]) && !is_gone(ep, view.members[m].seat))
+      move_rows(ep, &view.members[m], op, true); // when all have their headers
   ep->ready[op % 2] = control.ready;
   pthread_mutex_lock(&ep->lock);
   ep->record[op % RECORDS] = record;
@@ -537,11 +563,13 @@ int fake_ep_missing(struct device_ep *ep, uint64_t op, uint64_t *missing, uint32
   return 0;
 }
 
-// --- groups for throughput: their rows are not carried either ---
+// --- groups for throughput ---
 
 int fake_flow_clear(struct device_ep *ep, const struct device_window *in, char *why) {
-  (void)ep, (void)why;
-  return in->memory ? 0 : fake_say(why, WEFT_ERR_INVALID, "no window");
+  if (!in->memory)
+    return fake_say(why, WEFT_ERR_INVALID, "no window");
+  memset((char *)in->memory + ep->stream, 0, sizeof(struct cuda_flow_head));
+  return 0;
 }
 
 int fake_flow_dispatch(struct device_ep *ep, const struct device_flow_dispatch *args, void *stream, char *why) {

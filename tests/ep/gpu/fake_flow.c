@@ -1,5 +1,5 @@
 // Groups for throughput on CUDA memory, on a plug-in that has no GPU: what is refused and why, routes and their life,
-// ranks that join and leave between the filling of a route and its use.
+// ranks that join and leave between the filling of a route and its use; rows that go to other hosts.
 #include "ep/gpu/support/fake_ranks.h"
 
 static const struct weft_ep_route_options route_options = WEFT_EP_ROUTE_OPTIONS_INIT;
@@ -546,19 +546,33 @@ static void a_route_outlives_a_rank_that_leaves(void **state) {
   }
 }
 
-static void hosts_that_nvlink_does_not_join_are_refused(void **state) {
+// The plug-in of the tests has a few rows for each peer and operation, and ends the process when one is wrong.
+static void rows_go_to_other_hosts_by_the_relay(void **state) {
   (void)state;
-  static const int32_t list[] = {0, 1};
-  weft_ep_t *eps[2];
-  for (int i = 0; i < 2; i++) {
-    struct weft_ep_options options = wide(i, 2);
-    options.host_id = i ? "odd" : "even";
+  static const int32_t list[] = {0, 1, 2};
+  struct fake_activation activations[3];
+  weft_ep_t *eps[3];
+  for (int i = 0; i < 3; i++) {
+    struct weft_ep_options options = wide(i, 3);
+    options.host_id = i ? "odd" : "even"; // 1 and 2 share a host
     options.transport = "shm";
     eps[i] = fake_open(options);
+    fake_begin(&activations[i], eps[i]);
   }
-  assert_int_equal(weft_ep_connect(eps[0], &list[1], 1, DEADLINE_MS), WEFT_ERR_UNSUPPORTED);
-  assert_says("a group for THROUGHPUT on CUDA memory cannot go there");
-  for (int i = 0; i < 2; i++)
+  for (int i = 0; i < 3; i++)
+    fake_end(&activations[i]);
+  for (int n = 0; n < 40; n++) {
+    struct weft_ep_info info = WEFT_EP_INFO_INIT;
+    fake_operate(eps, 3, &info);
+    assert_true(info.num_ranks == 3 && info.num_lost == 0);
+  }
+  for (uint32_t i = 1; i < 3; i++) {
+    struct ep_link *link = ep_link_find(eps[0], list[i], 0);
+    assert_non_null(link);
+    assert_non_null(link->device.host_in);
+  }
+  assert_null(ep_link_find(eps[1], list[2], 0)->device.host_in);
+  for (int i = 0; i < 3; i++)
     weft_ep_close(eps[i]);
 }
 
@@ -580,7 +594,7 @@ int main(void) {
       TEST(who_goes_by_another_route_is_lost),
       TEST(a_rank_that_joins_ends_a_route),
       TEST(a_route_outlives_a_rank_that_leaves),
-      TEST(hosts_that_nvlink_does_not_join_are_refused),
+      TEST(rows_go_to_other_hosts_by_the_relay),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

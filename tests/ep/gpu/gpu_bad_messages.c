@@ -11,9 +11,9 @@
 #include "ep/gpu/proxy.h"
 #include "ep/support/raw_peer.h"
 
-enum { WORDS = 1, UNITS, LINES, VALUES, UNIT = 16, LINE = 128, BATCH = 4096 };
+enum { WORDS = 1, UNITS, LINES, VALUES, PLACES, CHANNELS, UNIT = 16, CHANNEL = 32, LINE = 128, BATCH = 4096 };
 
-// As cuda/engine/relay.c lays it out: its bytes follow.
+// As cuda/engine/relay_batch.h lays it out: its bytes follow.
 struct run {
   uint32_t offset, bytes, kind, pad;
 };
@@ -182,7 +182,7 @@ static void a_batch_that_is_wrong_in_one_run_writes_none(void **state) {
     struct batch batch;
   } all[] = {
       {misplaced, behind_right(0, 0, UNIT, UNIT)},
-      {misplaced, behind_right(VALUES + 1, 0, UNIT, UNIT)},
+      {misplaced, behind_right(CHANNELS + 1, 0, UNIT, UNIT)},
       {misplaced, behind_right(UINT32_MAX, 0, UNIT, UNIT)},
       {misplaced, behind_right(UNITS, 0, 0, 0)},
       {misplaced, behind_right(UNITS, 8, UNIT, UNIT)},
@@ -191,6 +191,9 @@ static void a_batch_that_is_wrong_in_one_run_writes_none(void **state) {
       {misplaced, behind_right(VALUES, 0, UNIT + 8, UNIT + 8)},
       {misplaced, behind_right(LINES, UNIT, LINE, LINE)},
       {misplaced, behind_right(LINES, 0, UNIT, UNIT)},
+      {misplaced, behind_right(PLACES, 0, UNIT, UNIT)}, // no stream is there
+      {misplaced, behind_right(PLACES, area, UNIT, UNIT)},
+      {misplaced, behind_right(CHANNELS, 0, CHANNEL, CHANNEL)},
       {misplaced, behind_right(UNITS, area, UNIT, UNIT)},
       {misplaced, behind_right(VALUES, area, UNIT, UNIT)},
       {misplaced, behind_right(LINES, area - LINE, 2 * LINE, 2 * LINE)},

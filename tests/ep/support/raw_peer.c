@@ -30,6 +30,8 @@ weft_ep_t *hosts_rank(struct hosts *hosts, int32_t rank, const char *host) {
   options.transport = hosts->transport;
   options.listen = "127.0.0.1";
   options.memory = hosts->memory;
+  if (getenv("WEFT_TEST_THROUGHPUT"))
+    options.mode = WEFT_EP_THROUGHPUT;
   weft_ep_t *ep;
   if (weft_ep_open(&ep, &options, RAW_PEER_DEADLINE_MS) != 0)
     fail_msg("rank %d: %s", rank, weft_last_error());
