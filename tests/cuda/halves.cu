@@ -1,11 +1,13 @@
 // Groups for throughput on real GPUs, by the public interface: operations whose halves are called one by one, in one
 // stream, in two and in graphs, beside ranks that call both at once; operations that are combined several times; and a
-// rank that falls silent between the halves. Each case is a process of its own; with arguments, only the cases that
-// they name.
+// rank that falls silent between the halves, or is late. Each case is a process of its own; with arguments, only the
+// cases that they name.
 #include "cuda/support/api.cuh"
 #include "cuda/support/cases.cuh"
 
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 namespace {
 
@@ -269,6 +271,44 @@ void silent(rank &r) {
   r.leave();
 }
 
+// Lets the others' streams come to their ends, for some time: they may wait for this rank.
+void give_time(const rank &r) {
+  auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
+  for (const rank &other : r.world->ranks)
+    while (other.index != r.index && cudaStreamQuery(other.stream) == cudaErrorNotReady &&
+           std::chrono::steady_clock::now() < end)
+      std::this_thread::yield();
+}
+
+// A rank receives an operation when the others have sent the next one, which has no tokens.
+void late(rank &r) {
+  r.found();
+  streams s(r, false);
+  for (uint64_t key = 500; key < 506; key++) {
+    bool is_late = r.index == (int32_t)(key % RANKS);
+    uint64_t next;
+    r.fill(key, first_ranks(RANKS));
+    weft_ep_dispatch_args none = r.dispatch;
+    none.num_tokens = 0;
+    r.must(weft_ep_dispatch_send(r.ep, &r.dispatch, &r.op), "dispatch_send");
+    if (is_late) {
+      r.world->meet(r, "what the others send");
+      give_time(r);
+    }
+    r.must(weft_ep_dispatch_recv(r.ep, r.op, &r.recv, nullptr), "dispatch_recv");
+    r.must(weft_ep_dispatch_send(r.ep, &none, &next), "dispatch_send of no tokens");
+    if (!is_late)
+      r.world->meet(r, "what the others send");
+    combine_halves(r, s);
+    judge_any(r, all_there(key));
+    r.check_whole();
+    r.must(weft_ep_dispatch_recv(r.ep, next, &r.recv, nullptr), "dispatch_recv of no tokens");
+    r.must(weft_ep_finish(r.ep, next), "finish");
+  }
+  s.close(r);
+  r.leave();
+}
+
 // A half is received before another one is sent.
 void refused(rank &r) {
   uint64_t op;
@@ -287,8 +327,8 @@ void refused(rank &r) {
   r.leave();
 }
 
-const struct test tests[] = {{"halves", halves}, {"routed", routed}, {"kept", kept},
-                             {"graphs", graphs}, {"silent", silent}, {"refused", refused}};
+const struct test tests[] = {{"halves", halves}, {"routed", routed}, {"kept", kept},      {"graphs", graphs},
+                             {"silent", silent}, {"late", late},     {"refused", refused}};
 
 } // namespace
 
