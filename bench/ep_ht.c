@@ -1,7 +1,8 @@
 // Dispatch and combine of many tokens, between two processes: prefill and training. On host memory against bare copies
 // of the same bytes, taken by turns in the same run; on two GPUs against the links alone and, beside a matrix product
 // on the other processors, against that one alone. What the library refuses is printed as that. Usage: bench_ep_ht
-// [--json] [--latency] [--memory host|cuda] [name=number...]; names as in `options` and `sizes`.
+// [--json] [--latency] [--memory host|cuda] [name=number...]; names as in `options` and `sizes`. With hosts=2 the ranks
+// are on two hosts as far as they know, and meet as WEFT_EP_TRANSPORT says.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -63,8 +63,8 @@
  * say others, as long as their rows take no more room than those that the group was opened for: bf16 leaves room for
  * all, fp8 for every fp8. The ranks of an operation dispatch one type with one top-k (PROTOCOL: weft_ep_dispatch_recv()
  * names the rank that differs; on CUDA memory that rank is lost to this one); the type of a combine each rank chooses
- * for what it sends, on CUDA memory all alike. Between hosts that NVLink does not join, CUDA memory has the types and
- * the top-k of the group only (UNSUPPORTED).
+ * for what it sends, on CUDA memory all alike. Between hosts that NVLink does not join, CUDA memory with LATENCY has
+ * the types and the top-k of the group only (UNSUPPORTED).
  *
  * **Threads.** [owner]: one thread at a time uses the handle. [any]: any thread at any time, also while the owner is
  * inside a call. No other call may use a handle while it is closed, or afterwards. The library has threads of its own
@@ -139,9 +139,8 @@ enum weft_ep_mode {
    *  once. The single halves, weft_ep_recv_args.rows_at and weft_ep_combine_rows() are for operations whose rows fit
    *  into a window all at once, else LIMIT; weights of the top-k come with the dispatch. On CUDA memory a window has
    *  room for the rows of one operation and the answers of one combine: a half that was sent is received before another
-   *  one is sent, else BUSY; no operation is combined behind a newer one; peers on hosts that NVLink does not reach are
-   *  UNSUPPORTED; and window_bytes has room for a few rows in each of a window's channels, else INVALID says how much
-   *  that takes */
+   *  one is sent, else BUSY; no operation is combined behind a newer one; and window_bytes has room for a few rows in
+   *  each of a window's channels, else INVALID says how much that takes */
   WEFT_EP_THROUGHPUT = 2,
 };
 
@@ -268,7 +267,8 @@ struct weft_ep_options {
   uint32_t flags;             /**< WEFT_EP_OPTION_* */
   uint32_t reserved;          /**< 0 */
   uint64_t window_bytes;  /**< THROUGHPUT: memory, in bytes, that a peer's rows flow through on their way to this rank,
-                             at most; the same for all ranks. Default: 64 MiB, whatever max_tokens is */
+                             at most; the same for all ranks. Default: 64 MiB, whatever max_tokens is. CUDA memory, for
+                             a peer on a host that NVLink does not reach: twice as much, of pinned host memory */
   enum weft_ep_mode mode; /**< what the group is made for, the same for all ranks */
   uint32_t max_rows;      /**< THROUGHPUT: rows that this rank receives in one operation, at most, which its bookkeeping
                              has room for; default: max_tokens times the capacity */
@@ -662,8 +662,8 @@ enum weft_ep_combine_flags {
   /** The operation stays open for another combine, which begins with weft_ep_combine_send(); the receiving half takes
    *  the flag. weft_ep_finish(), WEFT_EP_DISPATCH_RECYCLE or a combine without the flag ends it; all ranks of the view
    *  combine as often. CUDA: both halves take the flag, and operations end in their order: while one before it is open,
-   *  an operation can be combined with this flag only. UNSUPPORTED where a peer is on a host that NVLink does not
-   *  reach. */
+   *  an operation can be combined with this flag only. UNSUPPORTED with LATENCY where a peer is on a host that NVLink
+   *  does not reach. */
   WEFT_EP_COMBINE_KEEP = 1 << 1,
   /** PER_EXPERT, PACKED: the rows of a token are added as they are, without the weights of the dispatch, as those that
    *  are RANK_MAJOR always are. All ranks set it, or none. On CUDA memory with THROUGHPUT only */

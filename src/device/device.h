@@ -412,12 +412,13 @@ struct device_api {
   int (*host_window_create)(struct device *device, size_t size, struct device_window *window, void **host, char *why);
   void (*host_window_release)(struct device *device, struct device_window *window, void *host); // no kernel uses it
   // What goes to and fro between a link's two windows `in` and `out` (as the host sees them) and the peer's. One thread
-  // at a time for each of them; nothing waits.
+  // at a time for each of them; nothing waits. In a group for throughput it does for both windows what flow_clear does.
   int (*relay_open)(const struct device_ep_options *options, void *in, void *out, struct device_relay **relay,
                     char *why);
   void (*relay_close)(struct device_relay *relay); // NULL is legal
   // Takes what kernels have written into `out`, as far as it is whole, is not taken yet and fits into `size` bytes
-  // (aligned to 16). A dispatch's header comes behind all of its rows. Returns how many they are.
+  // (aligned to 16), which a row does. With LATENCY a dispatch's header comes behind all of its rows. Returns how many
+  // they are.
   size_t (*relay_collect)(struct device_relay *relay, void *bytes, size_t size);
   // Writes what the peer's relay has collected into `in`: each batch once, in their order. PROTOCOL: a malformed batch.
   int (*relay_deliver)(struct device_relay *relay, const void *bytes, size_t size, char *why);
