@@ -244,14 +244,15 @@ static double time_product(struct gpu *g, struct ht_product *product, bool besid
   return (double)elapsed_ns(g, g->product_mark[0], g->product_mark[1]) / 1e6;
 }
 
-// On the processors that kernels of operations leave: time alone against beside these, medians of some turns each.
+// On the processors that kernels of operations leave: time alone against beside these, medians of some turns each. Not
+// between hosts, where operations wait for the relay most of their time.
 static void measure_product(struct gpu *g) {
   enum { TURNS = 7 };
   struct ht_product *product = NULL;
   int processors = 0;
   double alone[TURNS], beside[TURNS];
   cuda(g, cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, g->r.rank), "cudaDeviceGetAttribute");
-  if (!g->r.point->processors || g->r.point->processors >= (uint32_t)processors)
+  if (g->r.setup->hosts > 1 || !g->r.point->processors || g->r.point->processors >= (uint32_t)processors)
     return;
   cuda(g, ht_product_open(&product, (uint32_t)processors - g->r.point->processors), "the matrix product");
   time_product(g, product, false);
