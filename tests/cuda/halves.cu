@@ -1,7 +1,7 @@
 // Groups for throughput on real GPUs, by the public interface: operations whose halves are called one by one, in one
-// stream, in two and in graphs, beside ranks that call both at once; operations that are combined several times; and a
-// rank that falls silent between the halves, or is late. Each case is a process of its own; with arguments, only the
-// cases that they name.
+// stream, in two and in graphs, beside ranks that call both at once; operations that are combined several times; a rank
+// that falls silent between the halves, or is late; and two operations that are open at once. Each case is a process of
+// its own; with arguments, only the cases that they name.
 #include "cuda/support/api.cuh"
 #include "cuda/support/cases.cuh"
 
@@ -309,6 +309,30 @@ void late(rank &r) {
   r.leave();
 }
 
+// Two operations are open, and the second, which has no tokens, is combined right behind the first.
+void overlap(rank &r) {
+  weft_ep_recv_args nothing = WEFT_EP_RECV_ARGS_INIT;
+  r.found();
+  nothing.layout = WEFT_EP_PER_EXPERT;
+  nothing.counts = r.masks;
+  nothing.stream = r.stream;
+  for (uint64_t key = 510; key < 530; key++) {
+    uint64_t next;
+    r.recv.layout = key % 2 ? WEFT_EP_PER_EXPERT : WEFT_EP_RANK_MAJOR;
+    r.combine.dtype = key % 5 == 4 ? WEFT_EP_COMBINE_LOGFMT10 : WEFT_EP_COMBINE_BF16;
+    r.fill(key, first_ranks(RANKS));
+    weft_ep_dispatch_args none = r.dispatch;
+    none.num_tokens = 0;
+    r.must(weft_ep_dispatch(r.ep, &r.dispatch, &r.recv, nullptr, &r.op), "dispatch");
+    r.must(weft_ep_dispatch(r.ep, &none, &nothing, nullptr, &next), "dispatch of no tokens");
+    r.must(weft_ep_combine(r.ep, r.op, &r.combine, nullptr), "combine");
+    r.must(weft_ep_combine(r.ep, next, &r.combine, nullptr), "combine of no tokens");
+    judge_any(r, all_there(key));
+    r.check_whole();
+  }
+  r.leave();
+}
+
 // A half is received before another one is sent.
 void refused(rank &r) {
   uint64_t op;
@@ -327,8 +351,8 @@ void refused(rank &r) {
   r.leave();
 }
 
-const struct test tests[] = {{"halves", halves}, {"routed", routed}, {"kept", kept},      {"graphs", graphs},
-                             {"silent", silent}, {"late", late},     {"refused", refused}};
+const struct test tests[] = {{"halves", halves}, {"routed", routed}, {"kept", kept},       {"graphs", graphs},
+                             {"silent", silent}, {"late", late},     {"overlap", overlap}, {"refused", refused}};
 
 } // namespace
 

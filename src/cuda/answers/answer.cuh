@@ -79,8 +79,15 @@ struct answerer {
   __device__ __forceinline__ void flush() {
     channel.tell();
   }
+  // Readers know how many answers come, and need a tail no more when a later one is there. A relay does: it takes what
+  // is before the tail that it sees. [warp]
+  __device__ __forceinline__ void await_relays() {
+    if (ptx::load_volatile(&args.state->control.strict))
+      await_readers(channel, sources);
+  }
   // [warp]
   __device__ __forceinline__ void end() {
+    await_relays();
     channel.close(sources & ~channel.dropped);
   }
 };

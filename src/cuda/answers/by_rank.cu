@@ -28,6 +28,7 @@ struct told_answerer : answerer {
   // [warp]
   __device__ __forceinline__ void end() {
     channel.settle();
+    await_relays();
     end_channel(channel.memory, sources & ~channel.dropped);
   }
 };

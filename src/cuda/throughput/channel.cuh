@@ -304,6 +304,18 @@ struct channel_wait {
   }
 };
 
+// In a channel without rows for some of `seats`: waits until these have read all that they were sent in operations
+// before. A tail says how many rows there are. So it is not written over, by that of a later operation, before it has
+// been read. [warp]
+__device__ __forceinline__ void await_readers(channel &channel, uint64_t seats) {
+  channel_wait wait;
+  const uint32_t *sent = channel.memory.sent;
+  seats &= seats_of(sent[channel.lane] == 0, sent[channel.lane + WARP] == 0);
+#pragma unroll 1
+  while (channel.full(seats & ~channel.dropped))
+    wait.step(channel);
+}
+
 enum found_job { JOB_READY, JOB_WAITS, JOB_NONE };
 
 // Which channels a warp serves that needs no others: of a kind that has warps [first, first + most) of `blocks` blocks

@@ -140,21 +140,11 @@ template <bool CAST> struct row_sender {
   __device__ __forceinline__ void flush() {
     channel.settle();
   }
-  // A tail says how many rows there are. So it is not written over by that of a later operation, also where that has no
-  // rows, before the reader has read it. Whoever begins when all headers have come, begins when the readers have.
-  // [warp]
-  __device__ __forceinline__ void await_readers() {
-    channel_wait wait;
-    uint64_t empty = seats_of(channel.memory.sent[channel.lane] == 0, channel.memory.sent[channel.lane + WARP] == 0);
-#pragma unroll 1
-    while (channel.full(next.seats & empty & ~channel.dropped))
-      wait.step(channel);
-  }
   // [warp]
   __device__ __forceinline__ void end() {
     channel.settle();
-    if (args.halves == DEVICE_SEND || kernel.rest)
-      await_readers();
+    if (args.halves == DEVICE_SEND || kernel.rest) // who begins when all headers have come, begins when readers have
+      await_readers(channel, next.seats);
     end_channel(channel.memory, next.seats & ~channel.dropped);
   }
 };
