@@ -16,7 +16,7 @@
 // **Before the reader begins** it has read all that was sent in the operations before, if it has given credit for the
 // newest in which the writer sent anything: that is what a writer waits for (struct cuda_flow_sent). So where the rows
 // of an operation fit into the ring, one kernel can send them and another, later one receive: no sender waits for a
-// receiver of the same operation.
+// receiver of the same operation. A tail says how many rows there are, and is not written over before that is known.
 //
 // **No circle of waits.** Each warp, or crew of warps, serves its channels in ascending order, at both ends. So the
 // lowest channel that is not finished anywhere has all its ends at work. Rows: whoever reads serves all writers at
