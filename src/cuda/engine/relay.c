@@ -14,6 +14,9 @@
 // it is empty, and its place made empty again: our kernels write there again when the peer has given the credit, for
 // which it must have had it from here. What is collected are *runs*: where they belong, how many bytes, and of which
 // kind; then the bytes.
+//
+// In groups for throughput an area is that of control, whose operations have no rows; theirs go through the stream
+// behind it (flow_relay.c).
 #include "cuda/engine/relay.h"
 
 #include <stdio.h>
@@ -67,7 +70,7 @@ struct device_relay {
   uint64_t taken[2], start[2], waiting[2]; // of the head, as sent last
   struct outgoing outgoing[CUDA_DEPTH];
   struct incoming incoming[CUDA_DEPTH];
-  bool flows; // rows go through streams, and the area has none
+  bool flows; // a group for throughput
   struct cuda_flow_relay flow;
 };
 
@@ -75,8 +78,6 @@ static int set_error(char *why, int rc, const char *what) {
   snprintf(why, DEVICE_WHY, "%s", what);
   return rc;
 }
-
-// --- words that kernels share ---
 
 // Returns the flag, which stands in the second word: that one is read first.
 static uint32_t load_unit(const void *unit, uint64_t words[2]) {

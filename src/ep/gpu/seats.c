@@ -76,6 +76,7 @@ static int open_window(weft_ep_t *ep, struct ep_link *link, int *fd) {
   return rc == 0 ? 0 : device_fail(rc, "a window on the GPU", why);
 }
 
+// Its relay clears them.
 static int open_host_windows(weft_ep_t *ep, struct ep_link *link) {
   struct ep_gpu *gpu = ep->gpu;
   char why[DEVICE_WHY] = "";
