@@ -112,8 +112,8 @@ template <bool CAST> __device__ __forceinline__ void run_rows_kernel(const rows_
   } else {
     uint32_t blocks = gridDim.x - launch.senders;
     channel_share receivers(launch.senders, blocks, 0, half), owners(launch.senders, blocks, half, half);
-    if (args.layout ==
-        WEFT_EP_RANK_MAJOR) // else there are few senders, which go round: then all readers have some of each
+    // As measured: others take as long, and of packed rows there are few senders, which go round.
+    if (CAST && args.layout == WEFT_EP_RANK_MAJOR)
       gather_channels(receivers.index, receivers.count, blocks);
     bool receives = warp < half;
     // Whatever was sent before this operation is not read any more.
