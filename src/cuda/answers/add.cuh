@@ -52,6 +52,7 @@ struct adder {
     load();
     return JOB_READY;
   }
+
   // Loads what has to be known of the next token. [warp]
   __device__ __forceinline__ void load() {
     loaded = walk.look(&token, &sent);

@@ -73,7 +73,7 @@ template <bool CAST> struct caster {
 };
 
 // What this block has to know of the operation, and the ways of all tokens. [block]
-__device__ __forceinline__ void begin_rows(flow_kernel &kernel, const cuda_rows_args &args, bool sends) {
+__device__ __forceinline__ void begin_block(flow_kernel &kernel, const cuda_rows_args &args, bool sends) {
   begin_route(kernel, args.route);
   if (args.overlaps && threadIdx.x == 0)
     await_step(&args.op->ready, sends ? CUDA_READY_SENDING : CUDA_READY_ALL);
@@ -84,6 +84,40 @@ __device__ __forceinline__ void begin_rows(flow_kernel &kernel, const cuda_rows_
   __syncthreads();
 }
 
+// The last block that ends looks whether all has come that headers said. [block]
+__device__ __forceinline__ void end_block(const cuda_rows_args &args, flow_kernel &kernel, places_table &table,
+                                          bool sends) {
+  __syncthreads();
+  bool last = false;
+  if (threadIdx.x == 0) {
+    __threadfence();
+    last = atomicAdd(args.workspace + ROWS_ENDED, 1) == gridDim.x - 1;
+    __threadfence();
+  }
+  if (!__syncthreads_or(last))
+    return;
+  if (kernel.rest) // this block began before it was known what comes
+    begin_op(kernel, args.state, args.op, false);
+  bool missing = false;
+  if (threadIdx.x < DEVICE_SEATS) {
+    uint32_t seat = threadIdx.x, *came = args.workspace + ROWS_CAME + seat;
+    missing =
+        has(kernel.op.seats, seat) && seat != kernel.op.self && *(volatile uint32_t *)came != kernel.op.rows[seat];
+    if (missing) {
+      mark_lost(args.state, seat); // it has given this rank up, or died
+      ptx::set_bits(&args.op->lost, 1ull << seat);
+    }
+    *came = 0;
+    if (seat == 0)
+      args.workspace[ROWS_ENDED] = 0;
+  }
+  if (!__syncthreads_or(missing))
+    return;
+  if (sends) // this block had no use for the table
+    make_places(args, kernel, table, gridDim.x);
+  fill_lost(args, kernel, table);
+}
+
 // [block]
 template <bool CAST> __device__ __forceinline__ void run_rows_kernel(const rows_launch &launch) {
   extern __shared__ __align__(CUDA_LINE) char shared[];
@@ -91,7 +125,7 @@ template <bool CAST> __device__ __forceinline__ void run_rows_kernel(const rows_
   __shared__ places_table table;
   const cuda_rows_args &args = launch.args;
   bool sends = blockIdx.x < launch.senders;
-  begin_rows(kernel, args, sends);
+  begin_block(kernel, args, sends);
   uint64_t mine = 1ull << kernel.op.self, others = kernel.seats & ~mine;
   uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, half = ROWS_WARPS / 2;
   channel_memory *memories = (channel_memory *)(shared + (size_t)ROWS_WARPS * launch.stage), &memory = memories[warp];
@@ -143,38 +177,8 @@ template <bool CAST> __device__ __forceinline__ void run_rows_kernel(const rows_
           },
           args, kernel, table);
   }
-  if (launch.senders == gridDim.x)
-    return; // others receive
-  // The last block looks whether all has come that headers said.
-  __syncthreads();
-  bool last = false;
-  if (threadIdx.x == 0) {
-    __threadfence();
-    last = atomicAdd(args.workspace + ROWS_ENDED, 1) == gridDim.x - 1;
-    __threadfence();
-  }
-  if (!__syncthreads_or(last))
-    return;
-  if (kernel.rest) // this block began before it was known what comes
-    begin_op(kernel, args.state, args.op, false);
-  bool missing = false;
-  if (threadIdx.x < DEVICE_SEATS) {
-    uint32_t seat = threadIdx.x, *came = args.workspace + ROWS_CAME + seat;
-    missing =
-        has(kernel.op.seats, seat) && seat != kernel.op.self && *(volatile uint32_t *)came != kernel.op.rows[seat];
-    if (missing) {
-      mark_lost(args.state, seat); // it has given this rank up, or died
-      ptx::set_bits(&args.op->lost, 1ull << seat);
-    }
-    *came = 0;
-    if (seat == 0)
-      args.workspace[ROWS_ENDED] = 0;
-  }
-  if (!__syncthreads_or(missing))
-    return;
-  if (sends) // this block had no use for the table
-    make_places(args, kernel, table, gridDim.x);
-  fill_lost(args, kernel, table);
+  if (launch.senders != gridDim.x) // else others receive
+    end_block(args, kernel, table, sends);
 }
 
 template <bool CAST>
