@@ -2,8 +2,9 @@
 """What a dispatch and its combine take through `deep_ep.Buffer`: low_latency.py [--ranks 2] [--tokens 128] ...
 
 A process for each rank, each with a GPU of its own; without GPUs on host memory. Times are of both together, back to
-back: of calls as a program makes them, of the same calls captured in a graph, and how long the calls keep the
-processor. On GPUs they lie between two events around all of them; the ranks' mean and the slowest rank are printed.
+back: of calls as a program makes them; of the same calls captured in a graph, twenty pairs in each, so that launching
+it counts little (--in-graph); and how long the calls keep the processor. On GPUs they lie between two events around all
+of them; the ranks' mean and the slowest rank are printed.
 --parts tells what the processor does meanwhile: the calls of weft.ep, which launch the kernels; the tensors that rows
 are received into; the rest, which is Python of deep_ep. On host memory calls wait for other ranks: --parts --ranks 1.
 """
@@ -122,11 +123,12 @@ def take_apart(buffer: deep_ep.Buffer, given: Inputs, pair: Callable[[], Any], c
     return figures
 
 
-def capture(pair: Callable[[], Any]) -> Callable[[], Any]:
-    """The same in a graph."""
+def capture(pair: Callable[[], Any], count: int) -> Callable[[], Any]:
+    """So many pairs in a graph."""
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        pair()
+        for _ in range(count):
+            pair()
     return graph.replay
 
 
@@ -147,10 +149,11 @@ def run_rank(rank: int, options: argparse.Namespace, meeting: str) -> None:
     pair = make_pair(options, buffer, given)
     figures = {}
     for name in ("eager", "graph") if cuda else ("eager",):
-        run = capture(pair) if name == "graph" else pair
-        span(cuda, options.warmup, run)
+        run, pairs = (capture(pair, options.in_graph), options.in_graph) if name == "graph" else (pair, 1)
+        span(cuda, -(-options.warmup // pairs), run)
         dist.barrier()
-        figures[name] = span(cuda, options.iterations, run)
+        took, called = span(cuda, -(-options.iterations // pairs), run)
+        figures[name] = took / pairs, called / pairs
     every: list[Any] = [None] * options.ranks
     dist.all_gather_object(every, figures)
     parts: list[Any] = [None] * options.ranks
@@ -175,7 +178,7 @@ def main() -> None:
     """Starts the ranks."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in (("ranks", 2), ("tokens", 128), ("hidden", 7168), ("topk", 8), ("experts", 72),
-                          ("iterations", 500), ("warmup", 100)):
+                          ("iterations", 500), ("warmup", 100), ("in-graph", 20)):
         parser.add_argument(f"--{name}", type=int, default=default, help=f"[{default}]")
     parser.add_argument("--bf16", action="store_true", help="dispatch bf16, in the place of fp8")
     parser.add_argument("--parts", action="store_true", help="also what the processor does in a pair, by parts")
