@@ -101,18 +101,13 @@ __device__ __forceinline__ void record_sent(const cuda_control_args &args, const
   record.sent_rows = rows;
 }
 
-// Rows of this operation go to a member, when it has read those that it was sent before. [one thread for each member]
-__device__ __forceinline__ void begin_rows(const cuda_control_args &args, const planned &route,
-                                           const cuda_member &member, uint64_t op) {
-  cuda_flow_sent &sent = ((cuda_flow_head *)(member.in + args.stream))->sent;
-  sent.rows = sent.newest;
-  if (route.tokens[member.seat] > 0)
-    sent.newest = op + 1;
+__device__ __forceinline__ cuda_flow_sent &sent_to(const cuda_control_args &args, const cuda_member &member) {
+  return ((cuda_flow_head *)(member.in + args.stream))->sent;
 }
 
-// What whoever sends rows has to know of the operation. `open`: seats that they go to. [role]
-__device__ __forceinline__ void write_sending(const cuda_control_args &args, const planned &route,
-                                              const cuda_view &view, uint64_t open, uint64_t op, const role &role) {
+// What whoever sends rows has to know of the operation, apart from the plan. `open`: seats that they go to. [role]
+__device__ __forceinline__ void write_sending(const cuda_control_args &args, const cuda_view &view, uint64_t open,
+                                              uint64_t op, const role &role) {
   cuda_flow_op &out = *args.op;
   if (role.thread() == 0) {
     out.op = op;
@@ -128,28 +123,49 @@ __device__ __forceinline__ void write_sending(const cuda_control_args &args, con
       continue;
     out.in[member.seat] = member.in + args.stream;
     out.out[member.seat] = member.out + args.stream;
-    if (m != view.self && open >> member.seat & 1)
-      begin_rows(args, route, member, op);
+    if (m == view.self || !(open >> member.seat & 1))
+      continue;
+    cuda_flow_sent &sent = sent_to(args, member); // they go when it has read those that it was sent before
+    sent.rows = sent.newest;
   }
 }
 
-// The headers, and what whoever sends rows has to know. This rank's own header goes last: so whatever is written when
-// all headers have come is written after that. [role]
+// Which members rows of this operation go to. [role]
+__device__ __forceinline__ void note_sent(const cuda_control_args &args, const planned &route, const cuda_view &view,
+                                          uint64_t open, uint64_t op, const role &role) {
+#pragma unroll 1
+  for (uint32_t m = role.thread(); m < view.count; m += role.threads()) {
+    const cuda_member &member = view.members[m];
+    if (m != view.self && member.seat < DEVICE_SEATS && open >> member.seat & 1 && route.tokens[member.seat] > 0)
+      sent_to(args, member).newest = op + 1;
+  }
+}
+
+// What whoever sends rows has to know; and the headers, when the plan has counted. This rank's own header goes last: so
+// whatever is written when all headers have come is written after that. [role]
 __device__ __forceinline__ void send_control(const cuda_control_args &args, const planned &route,
                                              const snapshot &snapshot, const role &role) {
   uint64_t op = snapshot.counters.sent;
   const cuda_view &view = view_of(snapshot, op);
   uint64_t open = await_credit(args.base.state, snapshot, view, op, snapshot.counters.taken_dispatch,
                                &cuda_area_head::taken_dispatch);
+  if (!args.no_rows)
+    write_sending(args, view, open, op, role);
+  role.sync();
+  if (role.thread() == 0) {
+    if (!args.no_rows)
+      say_step(&args.op->ready, CUDA_READY_SENDING);
+    if (args.overlaps)
+      await_step(&args.op->counted, op + 1);
+  }
+  role.sync();
 #pragma unroll 1
   for (uint32_t m = role.thread() / WARP; m < view.count; m += role.warps)
     if (m != view.self && view.members[m].seat < DEVICE_SEATS && open >> view.members[m].seat & 1)
       send_fields(args, route, snapshot, view, m, op);
   if (!args.no_rows)
-    write_sending(args, route, view, open, op, role);
+    note_sent(args, route, view, open, op, role);
   role.sync();
-  if (role.thread() == 0 && !args.no_rows)
-    say_step(&args.op->ready, CUDA_READY_SENDING);
   if (role.thread() / WARP == 1 && view.self < view.count && open >> view.members[view.self].seat & 1)
     send_fields(args, route, snapshot, view, view.self, op);
   if (role.thread() == 2 * WARP)
@@ -271,7 +287,7 @@ __device__ __forceinline__ void write_op(const cuda_control_args &args, const cu
 
 // Rows that were sent before it was known whether the member takes part: one that does not reads none of them.
 __device__ __forceinline__ void forget_rows(const cuda_control_args &args, const cuda_member &member, uint64_t op) {
-  cuda_flow_sent &sent = ((cuda_flow_head *)(member.in + args.stream))->sent;
+  cuda_flow_sent &sent = sent_to(args, member);
   if (sent.newest == op + 1)
     sent.newest = 0;
 }
@@ -453,10 +469,7 @@ __global__ void __launch_bounds__(BLOCK, 1) control(const __grid_constant__ cuda
   part.put(snapshot);
   __syncthreads();
   const planned route = {args.route->counts, args.route->tokens, args.route->sums, kept_route(args)};
-  if (args.overlaps && threadIdx.x == 0) // all blocks of the plan have looked at the counters then
-    await_step(&args.op->counted, snapshot.counters.sent + 1);
-  __syncthreads();
-  if (threadIdx.x / WARP == WARPS - 1) {
+  if (threadIdx.x / WARP == WARPS - 1) { // the plan has looked at the counters: it lets no kernel in before
     publish(snapshot, args.base.state, STEPS);
     if (SENDS && args.base.d.replays && threadIdx.x % WARP == 0)
       args.base.state->report->replayed = snapshot.counters.sent + 1;

@@ -116,7 +116,7 @@ static bool clears_route(const struct device_flow_dispatch *f) {
 }
 
 static int launch_rows(struct device_ep *ep, const struct device_flow_dispatch *f, const struct cuda_side *side,
-                       const struct cuda_row_shape *shape, uint32_t topk, void *stream, char *why) {
+                       const struct cuda_row_shape *shape, uint32_t topk, bool plans, void *stream, char *why) {
   const struct device_dispatch *d = &f->d;
   const struct cuda_rows_args args = {.state = ep->state,
                                       .route = routing_of(side, f->route)->route,
@@ -127,6 +127,7 @@ static int launch_rows(struct device_ep *ep, const struct device_flow_dispatch *
                                       .members = ep->members,
                                       .kept = f->keeps,
                                       .overlaps = cuda_early(ep) && !clears_route(f),
+                                      .planners = plans ? blocks(ep, d->processors) : 0,
                                       .halves = d->halves,
                                       .layout = f->packed       ? WEFT_EP_PACKED
                                                 : d->rank_major ? WEFT_EP_RANK_MAJOR
@@ -206,7 +207,7 @@ static int launch_dispatch(struct device_ep *ep, const struct device_flow_dispat
   if (rc == 0 && rows && clears_route(f))
     rc = cuda_clear_route(ep, f->route, stream, why);
   if (rc == 0 && rows)
-    rc = launch_rows(ep, f, side, &shape, topk, stream, why);
+    rc = launch_rows(ep, f, side, &shape, topk, plans, stream, why);
   if (rc == 0 && rows && receives && (d->told || d->lost || fills))
     rc = launch_tell(ep, f, side, stream, why);
   if (rc == 0 && rows && receives && fills)

@@ -67,9 +67,9 @@ __device__ __forceinline__ uint32_t sum_up_to(uint32_t value) {
   return value;
 }
 
-// Likewise what control left; `plans`: awaits the plan as well. Loads go side by side, as each takes as long as all of
-// them. [block, behind begin_route()]
-__device__ __forceinline__ void begin_op(flow_kernel &kernel, cuda_state *state, const cuda_flow_op *op, bool plans) {
+// Likewise what control left. Loads go side by side, as each takes as long as all of them. [block, behind
+// begin_route()]
+__device__ __forceinline__ void begin_op(flow_kernel &kernel, cuda_state *state, const cuda_flow_op *op) {
   __shared__ uint64_t lost;
   for (uint32_t i = threadIdx.x; i < sizeof(cuda_flow_op) / 4; i += blockDim.x)
     ((uint32_t *)&kernel.op)[i] = ((const volatile uint32_t *)op)[i];
@@ -77,8 +77,6 @@ __device__ __forceinline__ void begin_op(flow_kernel &kernel, cuda_state *state,
     lost = ptx::load_volatile(&state->counters.lost) | ptx::load_volatile(&state->control.gone);
   if (threadIdx.x == blockDim.x - WARP)
     kernel.tokens = *(const volatile uint32_t *)&kernel.route.sums[0];
-  if (plans && threadIdx.x == blockDim.x - 2 * WARP)
-    await_step(&op->planned, ptx::load_volatile(&op->op) + 1);
   __syncthreads();
   if (threadIdx.x / WARP == 0) {
     uint32_t all = 0;
@@ -101,7 +99,7 @@ __device__ __forceinline__ void begin_flow(flow_kernel &kernel, cuda_state *stat
                                            const cuda_route *route) {
   begin_route(kernel, route);
   __syncthreads();
-  begin_op(kernel, state, op, false);
+  begin_op(kernel, state, op);
 }
 
 __device__ __forceinline__ bool has(uint64_t seats, uint32_t seat) {

@@ -78,9 +78,9 @@ struct cuda_flow_op {
   uint64_t absent;      // of a kept route: seats whose rows do not come, because they do not take part any more
   uint32_t needed_rows; // of the receive's `rows`, to hold all
   // How far the kernels of its dispatch are, for those behind them that run already (`overlaps` of their arguments).
-  // By the plan, its number + 1: when `tokens`, `counts` and `sums` of the route are there, and when all of it is.
-  uint64_t counted, planned;
-  uint64_t ready; // by control, enum cuda_ready
+  uint64_t counted; // by the plan, its number + 1: when `tokens`, `counts` and `sums` of the route are there
+  uint64_t planned; // how many blocks of the plan have written their `ways` and `seats`; in the high half, its tokens
+  uint64_t ready;   // by control, enum cuda_ready
 };
 
 // The launches. `route` and `op` are in device memory, and so is all that they point to.
@@ -105,11 +105,12 @@ struct cuda_rows_args {
   struct cuda_flow flow;
   struct cuda_row_shape shape;
   uint32_t topk;
-  uint32_t members; // the most that a view has during this launch; 0: CUDA_MAX_MEMBERS. It sizes shared memory
-  bool kept;        // the route is read, not filled: rows travel without their routing
-  bool overlaps;    // it was launched early, right behind control, and waits for what it needs, not for control's end
-  uint32_t halves;  // DEVICE_SEND, DEVICE_RECV: whoever receives brings this rank's own rows as well
-  int layout;       // enum weft_ep_layout
+  uint32_t members;  // the most that a view has during this launch; 0: CUDA_MAX_MEMBERS. It sizes shared memory
+  bool kept;         // the route is read, not filled: rows travel without their routing
+  uint32_t planners; // where it overlaps: blocks of the plan that may still run; 0: none
+  bool overlaps;     // it was launched early, right behind control, and waits for what it needs, not for control's end
+  uint32_t halves;   // DEVICE_SEND, DEVICE_RECV: whoever receives brings this rank's own rows as well
+  int layout;        // enum weft_ep_layout
   bool keep_places, zero_padding;
   uint32_t alignment; // PACKED
   uint32_t capacity;  // of `range`: ranks

@@ -16,8 +16,8 @@ enum { PLAN_WARPS = 32, PLAN_SUMS = 3, PLAN_ROOM = 190 * 1024 };
 // Steps of a piece whose selections stay in registers between counting and numbering; others are looked up again.
 enum { PLAN_KEPT = 2 };
 enum { PLAN_READERS = 4 }; // lanes that read what blocks tell of one bin
-// Words of the workspace: of all plans so far; blocks that have ended; what blocks tell each other.
-enum { PLAN_NUMBER = 0, PLAN_ENDED = 1, PLAN_TOLD = 64 };
+// Words of the workspace: of all plans so far; what blocks tell each other.
+enum { PLAN_NUMBER = 0, PLAN_TOLD = 64 };
 
 struct plan_launch {
   cuda_plan_args args;
@@ -321,8 +321,10 @@ __global__ __launch_bounds__(PLAN_WARPS *WARP, 1) void plan_kernel(const __grid_
     if (blockIdx.x == 0)
       write_total(route, view, E, bin, all);
   }
-  if (blockIdx.x == 0 && threadIdx.x == 0)
+  if (blockIdx.x == 0 && threadIdx.x == 0) {
     route.sums[0] = tokens;
+    args.workspace[PLAN_NUMBER] = state.number; // all blocks have told by it
+  }
   __syncthreads();
   if (blockIdx.x == 0 && threadIdx.x == 0 && args.op)
     say_step(&args.op->counted, state.op + 1);
@@ -335,15 +337,8 @@ __global__ __launch_bounds__(PLAN_WARPS *WARP, 1) void plan_kernel(const __grid_
     write_ways(route, mine, base, piece, s, i, slot_lanes, tokens);
   }
   __syncthreads();
-  if (threadIdx.x != 0)
-    return;
-  __threadfence();
-  if (atomicAdd(args.workspace + PLAN_ENDED, 1) != gridDim.x - 1)
-    return;
-  args.workspace[PLAN_ENDED] = 0;
-  args.workspace[PLAN_NUMBER] = state.number;
-  if (args.op)
-    say_step(&args.op->planned, state.op + 1);
+  if (threadIdx.x == 0 && args.op)
+    count_step(&args.op->planned, 1 + (blockIdx.x == 0 ? (uint64_t)tokens << 32 : 0));
 }
 
 uint32_t bins_of(const cuda_flow *flow) {

@@ -78,9 +78,13 @@ __device__ __forceinline__ void begin_block(flow_kernel &kernel, const cuda_rows
   if (args.overlaps && threadIdx.x == 0)
     await_step(&args.op->ready, sends ? CUDA_READY_SENDING : CUDA_READY_ALL);
   __syncthreads();
-  begin_op(kernel, args.state, args.op, args.overlaps && !args.kept);
-  if (args.overlaps && sends && threadIdx.x == 0)
-    kernel.rest = args.op;
+  begin_op(kernel, args.state, args.op);
+  if (args.overlaps && threadIdx.x == 0) {
+    if (sends)
+      kernel.rest = args.op;
+    if (args.planners) // control was ready before the plan
+      kernel.tokens = await_count(&args.op->planned, args.planners);
+  }
   __syncthreads();
 }
 
@@ -97,7 +101,7 @@ __device__ __forceinline__ void end_block(const cuda_rows_args &args, flow_kerne
   if (!__syncthreads_or(last))
     return;
   if (kernel.rest) // this block began before it was known what comes
-    begin_op(kernel, args.state, args.op, false);
+    begin_op(kernel, args.state, args.op);
   bool missing = false;
   if (threadIdx.x < DEVICE_SEATS) {
     uint32_t seat = threadIdx.x, *came = args.workspace + ROWS_CAME + seat;

@@ -14,6 +14,11 @@ __device__ __forceinline__ void say_step(uint64_t *word, uint64_t value) {
   __threadfence();
   atomicMax((unsigned long long *)word, (unsigned long long)value);
 }
+// The same, where several say it together: adds to a word.
+__device__ __forceinline__ void count_step(uint64_t *word, uint64_t count) {
+  __threadfence();
+  atomicAdd((unsigned long long *)word, (unsigned long long)count);
+}
 // Nothing of it is there; before the kernel is let in that waits for it.
 __device__ __forceinline__ void clear_step(uint64_t *word) {
   ptx::store_relaxed(word, 0);
@@ -24,6 +29,13 @@ __device__ __forceinline__ void clear_step(uint64_t *word) {
 __device__ __forceinline__ void await_step(const uint64_t *word, uint64_t value) {
   while (ptx::load_acquire(word) < value)
     continue;
+}
+// Waits until `count` have been counted in the low half; returns the high half. Otherwise the same.
+__device__ __forceinline__ uint32_t await_count(const uint64_t *word, uint32_t count) {
+  uint64_t there = ptx::load_acquire(word);
+  while ((uint32_t)there < count)
+    there = ptx::load_acquire(word);
+  return (uint32_t)(there >> 32);
 }
 
 #endif
