@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 enum {
-  DEVICE_ABI = 15, // of this page
+  DEVICE_ABI = 16, // of this page
   DEVICE_WHY = 256,
   DEVICE_SEATS = 64, // peers of an engine, itself among them
   DEVICE_NAME = 64,  // bytes that name a window to other hosts
@@ -408,8 +408,13 @@ struct device_api {
   void (*copies_close)(struct device_copies *copies); // none of it runs. NULL is legal
 
   // Peers on other hosts have windows in host memory, in which nothing has come (cuda/kernels/layout.h): *host is where
-  // the host sees it. From here on kernels of the device do not count on more than 16 bytes to arrive at once. [any]
-  int (*host_window_create)(struct device *device, size_t size, struct device_window *window, void **host, char *why);
+  // the host sees it. From here on kernels of the device do not count on more than 16 bytes to arrive at once. `fd` not
+  // NULL: other processes of this host are to read it. Then *fd is a sealed memfd of `size` bytes, and stays the
+  // window's; -1: there is none, and nobody else can read it. Memory is handed on from link to link, but not while a
+  // process maps it by a descriptor of its own, opened anew and with a shared lock (flock(2)): the kernel keeps such a
+  // lock until nothing is mapped by that descriptor. [any]
+  int (*host_window_create)(struct device *device, size_t size, struct device_window *window, void **host, int *fd,
+                            char *why);
   void (*host_window_release)(struct device *device, struct device_window *window, void *host); // no kernel uses it
   // What goes to and fro between a link's two windows `in` and `out` (as the host sees them) and the peer's. One thread
   // at a time for each of them; nothing waits. In a group for throughput it does for both windows what flow_clear does.

@@ -76,13 +76,15 @@ static int open_window(weft_ep_t *ep, struct ep_link *link, int *fd) {
   return rc == 0 ? 0 : device_fail(rc, "a window on the GPU", why);
 }
 
-// Its relay clears them.
+// Its relay clears them. In a group for throughput neighbours may read what comes.
 static int open_host_windows(weft_ep_t *ep, struct ep_link *link) {
   struct ep_gpu *gpu = ep->gpu;
   char why[DEVICE_WHY] = "";
-  int rc = gpu->api->host_window_create(gpu->device, gpu->area_bytes, &link->device.in, &link->device.host_in, why);
+  int rc = gpu->api->host_window_create(gpu->device, gpu->area_bytes, &link->device.in, &link->device.host_in,
+                                        ep_gpu_flows(ep) ? &link->device.shown : NULL, why);
   if (rc == 0)
-    rc = gpu->api->host_window_create(gpu->device, gpu->area_bytes, &link->device.out, &link->device.host_out, why);
+    rc = gpu->api->host_window_create(gpu->device, gpu->area_bytes, &link->device.out, &link->device.host_out, NULL,
+                                      why);
   if (rc != 0)
     return device_fail(rc, "a window for a peer on another host", why);
   return take_seat(ep, link); // with the control words: kernels read such windows another way
