@@ -20,6 +20,7 @@
 #include "ep/core/engine.h"
 #include "ep/core/op_state.h"
 #include "ep/core/route.h"
+#include "ep/gpu/sharers.h"
 
 enum {
   GPU_OWN_SEAT = 0,
@@ -137,6 +138,8 @@ struct ep_gpu {
   uint32_t num_news;
   uint64_t lost_seen, lost_pending; // seats
   bool stop;
+
+  struct ep_sharer_groups sharers; // [net lock]
 
   pthread_t watcher;
   bool watching;

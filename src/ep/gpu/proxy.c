@@ -9,6 +9,7 @@
 #include "base/fail.h"
 #include "base/time/clock.h"
 #include "ep/gpu/gpu.h"
+#include "ep/gpu/sharers.h"
 
 enum {
   FLUSH_MS = 500,
@@ -120,6 +121,7 @@ static int prepare_all(struct ep_remote *remote) {
     rc = prepare(remote, &proxy->batches[i], 1);
   }
   proxy->ready = rc == 0;
+  ep_sharers_changed(remote->ep);
   return rc;
 }
 
@@ -268,6 +270,8 @@ uint64_t ep_proxy_nap_ns(uint64_t last_ns) {
 }
 
 const struct ep_carrier_ops ep_proxy_carrier = {
+    .shown_bytes = ep_sharers_shown_bytes,
+    .shown = ep_sharers_shown,
     .open = open_proxy,
     .close = close_proxy,
     .written = written,

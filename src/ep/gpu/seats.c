@@ -4,6 +4,8 @@
 #include "base/fail.h"
 #include "base/log.h"
 #include "ep/gpu/gpu.h"
+#include "ep/gpu/sharers.h"
+#include "ep/remote/neighbours.h"
 #include "group/view.h"
 
 static uint64_t bit(uint32_t seat) {
@@ -142,6 +144,7 @@ void ep_gpu_link_free(weft_ep_t *ep, struct ep_link *link) {
   struct ep_gpu *gpu = ep->gpu;
   release(gpu, &link->device.in, &link->device.host_in);
   release(gpu, &link->device.out, &link->device.host_out);
+  ep_sharers_changed(ep);
   if (link->device.seat == DEVICE_NO_SEAT)
     return;
   pthread_mutex_lock(&gpu->lock);
@@ -155,6 +158,7 @@ void ep_gpu_link_down(weft_ep_t *ep, struct ep_link *link) {
   gpu->control.gone |= bit(link->device.seat);
   ep_gpu_control(ep);
   pthread_mutex_unlock(&gpu->lock);
+  ep_sharers_changed(ep);
 }
 
 // --- letting go ---
@@ -193,6 +197,8 @@ int ep_gpu_unmap(weft_ep_t *ep, int32_t rank) {
   else if (link)
     let_go(ep, link);
   pthread_mutex_unlock(&ep->gpu->lock);
+  if (link)
+    ep_neighbours_sweep_unlinked(ep);
   return link ? 0 : WEFT_ERR_NOT_FOUND;
 }
 
@@ -213,9 +219,12 @@ static void sweep_locked(weft_ep_t *ep) {
 
 void ep_gpu_sweep(weft_ep_t *ep) {
   pthread_mutex_lock(&ep->gpu->lock);
-  if (atomic_exchange(&ep->sweep, false))
+  bool swept = atomic_exchange(&ep->sweep, false);
+  if (swept)
     sweep_locked(ep);
   pthread_mutex_unlock(&ep->gpu->lock);
+  if (swept)
+    ep_neighbours_sweep_unlinked(ep);
 }
 
 // --- masks and the mark ---

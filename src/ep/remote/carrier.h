@@ -6,11 +6,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include <weft/ep.h>
+
 struct ep_post;
 struct ep_remote;
 struct ep_window;
 
 struct ep_carrier_ops {
+  // What neighbours may read of the links of this rank (neighbours.h): so many bytes of each; 0: nothing. [any]
+  size_t (*shown_bytes)(const weft_ep_t *ep);
+  // The descriptor of that memory, which stays the link's; -1: this link shows none. [links.lock]
+  int (*shown)(const struct ep_remote *remote);
   // Makes what the peer's transport writes; `*area_fd` is its descriptor, which is the area's before (closed where it
   // is replaced). [owner, service]
   int (*open)(struct ep_remote *remote, int *area_fd);

@@ -86,9 +86,10 @@ struct ep_remote {
   size_t word_bytes;
   bool owes_welcome; // the peer's call has not been answered: words wait for that,
   uint32_t owed;     // a bit for each
-  // Which areas of its neighbours the peer reads, by their numbers: written under socket_lock, read by the owner.
+  // Which areas of its neighbours the peer reads, by their numbers: written under socket_lock, read by any.
   _Atomic uint64_t reads[EP_READS];
   uint32_t num_reads;
+  uint32_t group;           // on CUDA memory: of peers that share rows (gpu/sharers.h), from 1 on; 0: none. [net lock]
   _Atomic uint64_t awaited; // messages that the peer had sent when it left
   _Atomic int failed;       // 0, or why the transport cannot reach the peer any more
   char why[160];            // set before

@@ -112,8 +112,8 @@ uint64_t fake_launch(weft_ep_t *ep) {
 }
 
 void fake_operate(weft_ep_t **eps, uint32_t count, struct weft_ep_info *info) {
-  uint64_t ops[4], next = weft_ep_next_op(eps[0]);
-  bool active[4];
+  uint64_t ops[8], next = weft_ep_next_op(eps[0]);
+  bool active[8];
   for (uint32_t i = 0; i < count; i++) {
     active[i] = weft_ep_is_active(eps[i]) && weft_ep_next_op(eps[i]) <= next;
     if (active[i])
