@@ -224,8 +224,9 @@ void fake_window_release(struct device *device, struct device_window *window) {
 
 static int fake_host_window_create(struct device *device, size_t size, struct device_window *window, void **host,
                                    char *why) {
+  enum { PAGE = 4096 };
   (void)device;
-  *host = malloc(size);
+  *host = aligned_alloc(PAGE, (size + PAGE - 1) / PAGE * PAGE);
   if (!*host)
     return fake_say(why, WEFT_ERR_NOMEM, "no memory");
   cuda_area_init(*host, size);
@@ -356,6 +357,8 @@ static const struct device_api api = {
     .relay_open = cuda_relay_open,
     .relay_close = cuda_relay_close,
     .relay_collect = cuda_relay_collect,
+    .relay_rings = cuda_relay_rings,
+    .relay_collect_moves = cuda_relay_collect_moves,
     .relay_deliver = cuda_relay_deliver,
     .owner = fake_owner,
     .stream_open = fake_stream_open,
