@@ -30,6 +30,8 @@ struct ep_proxy_update {
 extern const struct ep_carrier_ops ep_proxy_carrier;
 // Carries what there is, for all links; returns how much happened. [net lock]
 uint32_t ep_proxy_poll(struct ep_net *net);
+// Bytes that have gone from window to window (rings.h). [net lock]
+uint64_t ep_proxy_moved(const struct ep_remote *remote);
 // How long the net thread may sleep: kernels do not wake it. `last_ns`: when something happened last.
 uint64_t ep_proxy_nap_ns(uint64_t last_ns);
 
