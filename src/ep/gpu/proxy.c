@@ -16,8 +16,8 @@ enum {
   FLUSH_MS = 500,
   AT_ONCE = 4, // batches of a link in one round, so that others have theirs
   MOVES = 64,  // of a batch
-  // Bytes of them. With all batches under way that is 4 MiB of a link, so that links share what carries them.
-  MOVED_BYTES = 512 << 10,
+  // Bytes of them. With all batches under way that is 8 MiB of a link, so that links share what carries them.
+  MOVED_BYTES = 1 << 20,
 };
 
 struct batch {
