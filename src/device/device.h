@@ -266,6 +266,20 @@ struct device_flow_combine {
   bool replays; // likewise, as in struct device_dispatch
 };
 
+// Rows that a transport moves from our window to the peer's: so many bytes, from the same offset in both.
+struct device_move {
+  uint64_t offset, bytes;
+};
+
+// What goes with a batch of a relay and is not in it.
+struct device_moves {
+  struct device_move *list; // [count], written
+  uint32_t count, room;     // room: of the list
+  uint64_t bytes, most;     // of all moves; most: that there may be
+  uint64_t number;          // of the batch, from 1 on
+  uint64_t landed;          // the newest batch that is in the peer's window, with all before it and their moves
+};
+
 enum { DEVICE_CONFLICT = 0x100 }; // in device_record.kind: a rank joined since the route was filled, so no rows went
 
 struct device_api {
@@ -425,6 +439,13 @@ struct device_api {
   // (aligned to 16), which a row does. With LATENCY a dispatch's header comes behind all of its rows. Returns how many
   // they are.
   size_t (*relay_collect)(struct device_relay *relay, void *bytes, size_t size);
+  // Where the rings lie in each of the two windows: what the peer's transport may write, and nothing else. They begin
+  // with a page. 0 bytes: there are none, with LATENCY.
+  void (*relay_rings)(const struct device_relay *relay, uint64_t *offset, uint64_t *bytes);
+  // As relay_collect, but rows of the rings are not in the batch: `moves` says where they lie. They have to be visible
+  // in the peer's window before the peer's relay gets the batch, which tells its kernels of them. They do not change
+  // before that, unless the peer reads none of them.
+  size_t (*relay_collect_moves)(struct device_relay *relay, void *bytes, size_t size, struct device_moves *moves);
   // Writes what the peer's relay has collected into `in`: each batch once, in their order. PROTOCOL: a malformed batch.
   int (*relay_deliver)(struct device_relay *relay, const void *bytes, size_t size, char *why);
 

@@ -8,6 +8,12 @@
 // reader gives when the place has been here; so no place changes before it has been collected. (Of an operation that
 // the reader passes over it may: then nobody reads what goes.)
 //
+// So rows need not be copied. Where a transport can write to the peer's rings, the batch has the words alone, and
+// *moves* say where the rows lie: they are visible at the peer when it gets the batch. Moves are not in order, though.
+// Of an operation that was passed over some may be under way while the writer uses their places for the next one, and
+// what is late would land on rows that the reader has been told of. So rows of another operation go through a ring when
+// all that went before through that ring has landed. Parts that are too small to be worth a move go in the batch.
+//
 // Rows that do not fit into a batch go with the next one: the tail that is sent covers those that went, and says
 // nothing of the end. Channels take turns at being first.
 //
@@ -26,6 +32,8 @@ enum {
   UNIT = sizeof(struct cuda_unit),
   WORDS = sizeof(struct cuda_flow_word),
   WORDS_ROOM = sizeof(struct cuda_run) + WORDS, // in a batch
+  LEAST_MOVE = 512,                             // bytes of a place that are worth a move
+  GAP = 256,                                    // between two moves that go as one: less than a place has
 };
 
 // --- places ---
@@ -71,7 +79,29 @@ static uint32_t row_bytes(const struct cuda_flow_relay *relay, uint64_t op) {
   return form == 0 || used > place ? place : used;
 }
 
+static bool is_moved(const struct cuda_batch *batch, uint32_t bytes) {
+  return batch->moves && bytes >= LEAST_MOVE;
+}
+
+// Behind the move before, or as one of its own. What lies between two is the end of a place of which nothing is used.
+static bool add_move(struct device_moves *moves, size_t at, uint32_t bytes) {
+  struct device_move *last = moves->count ? &moves->list[moves->count - 1] : NULL;
+  uint64_t end = last ? last->offset + last->bytes : 0, gap = last && at >= end ? at - end : UINT64_MAX;
+  bool goes_on = gap <= GAP;
+  uint64_t more = bytes + (goes_on ? gap : 0);
+  if (moves->bytes + more > moves->most || (!goes_on && moves->count == moves->room))
+    return false;
+  if (goes_on)
+    last->bytes += more;
+  else
+    moves->list[moves->count++] = (struct device_move){.offset = at, .bytes = bytes};
+  moves->bytes += more;
+  return true;
+}
+
 static bool put_bytes(struct cuda_batch *batch, const struct cuda_flow_relay *relay, size_t at, uint32_t bytes) {
+  if (is_moved(batch, bytes))
+    return add_move(batch->moves, at, bytes);
   char *room = cuda_batch_room(batch, RUN_PLACES, at, bytes);
   if (room)
     memcpy(room, relay->out + at, bytes);
@@ -85,24 +115,46 @@ static bool put_coded(struct cuda_batch *batch, const struct cuda_flow_relay *re
   uint32_t weights = cuda_round_up(4 * relay->flow.topk, UNIT);
   if (batch->used + 2 * sizeof(struct cuda_run) + code + weights > batch->size)
     return false;
+  const struct device_moves *moves = batch->moves;
+  if (moves && (moves->count + 2 > moves->room || moves->bytes + code + weights + 2 * GAP > moves->most))
+    return false;
   return put_bytes(batch, relay, at, code) && put_bytes(batch, relay, at + 2 * (size_t)hidden, weights);
 }
 
 // --- collecting ---
 
+// Whether rows of that operation may go through a ring, and remembers that some have.
+static bool may_go(const struct cuda_flow_relay *relay, const struct cuda_batch *batch, uint32_t index, uint64_t op) {
+  const struct cuda_flow_went *went = &relay->went[index];
+  return !batch->moves || went->op == op || went->batch <= batch->moves->landed;
+}
+
+static void record_went(struct cuda_flow_relay *relay, const struct cuda_batch *batch, uint32_t index, uint64_t op) {
+  if (batch->moves)
+    relay->went[index] = (struct cuda_flow_went){.batch = batch->moves->number, .op = op};
+}
+
 // Adds the rows between the tail that was sent and the one that there is; returns the one to be sent behind them.
-static uint64_t collect_rows(const struct cuda_flow_relay *relay, struct cuda_batch *batch, uint32_t index, bool coded,
+static uint64_t collect_rows(struct cuda_flow_relay *relay, struct cuda_batch *batch, uint32_t index, bool coded,
                              uint64_t sent, uint64_t tail) {
-  uint64_t end = tail / 2, base = end / relay->flow.list * relay->flow.list, begin = sent / 2 > base ? sent / 2 : base;
+  uint64_t end = tail / 2, op = end / relay->flow.list, base = op * relay->flow.list;
+  uint64_t begin = sent / 2 > base ? sent / 2 : base;
   uint32_t bytes = 0;
-  if (begin < end && !is_answers(index))
-    bytes = row_bytes(relay, end / relay->flow.list);
-  else if (begin < end)
+  if (begin >= end)
+    return tail;
+  if (!may_go(relay, batch, index, op))
+    return sent;
+  if (!is_answers(index))
+    bytes = row_bytes(relay, op);
+  else
     bytes = cuda_round_up(2 * relay->flow.hidden + 4 * relay->flow.topk, UNIT);
   for (uint64_t position = begin; position < end; position++) {
     size_t at = place_at(relay, index, position);
-    if (coded ? !put_coded(batch, relay, at) : !put_bytes(batch, relay, at, bytes))
+    if (coded ? !put_coded(batch, relay, at) : !put_bytes(batch, relay, at, bytes)) {
+      batch->full = true;
       return position > begin ? position * 2 : sent;
+    }
+    record_went(relay, batch, index, op);
   }
   return tail;
 }
@@ -129,7 +181,7 @@ static bool collect_channel(struct cuda_flow_relay *relay, struct cuda_batch *ba
     memcpy(cuda_batch_room(batch, RUN_CHANNELS, at, WORDS), &next, WORDS);
     *sent = next;
   }
-  return memcmp(&next, &now, sizeof next) == 0;
+  return !batch->full;
 }
 
 void cuda_flow_relay_collect(struct cuda_flow_relay *relay, struct cuda_batch *batch) {
@@ -164,6 +216,11 @@ void cuda_flow_relay_deliver(struct cuda_flow_relay *relay, const struct cuda_ru
     memcpy(&word, from + at, sizeof word);
     cuda_store_word(relay->in + run->offset + at, word); // behind the rows
   }
+}
+
+void cuda_flow_relay_rings(const struct cuda_flow_relay *relay, uint64_t *offset, uint64_t *bytes) {
+  *offset = relay->offset + relay->flow.rows.at;
+  *bytes = relay->flow.bytes - relay->flow.rows.at;
 }
 
 int cuda_flow_relay_open(struct cuda_flow_relay *relay, const struct device_ep_options *options, void *in, void *out,

@@ -15,6 +15,10 @@ struct cuda_flow_relay {
   char *in, *out;                              // windows
   struct cuda_flow_word sent[CUDA_FLOW_WORDS]; // as sent last
   uint32_t next;                               // channel to begin with
+  // Of a ring, where rows go from window to window: the batch that rows went with last, and their operation's number.
+  struct cuda_flow_went {
+    uint64_t batch, op;
+  } went[CUDA_FLOW_WORDS];
 };
 
 // Makes the heads of both streams 0, as kernels have to find them. INVALID: window_bytes are too few.
@@ -22,6 +26,8 @@ int cuda_flow_relay_open(struct cuda_flow_relay *relay, const struct device_ep_o
                          char *why);
 // Adds what kernels have written to the batch, as far as it fits.
 void cuda_flow_relay_collect(struct cuda_flow_relay *relay, struct cuda_batch *batch);
+// Where the rings lie in both windows.
+void cuda_flow_relay_rings(const struct cuda_flow_relay *relay, uint64_t *offset, uint64_t *bytes);
 // Whether a run of a stream lies where such runs may; writes it into `in`.
 bool cuda_flow_relay_is_legal(const struct cuda_flow_relay *relay, const struct cuda_run *run);
 void cuda_flow_relay_deliver(struct cuda_flow_relay *relay, const struct cuda_run *run, const char *from);

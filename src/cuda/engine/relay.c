@@ -316,7 +316,11 @@ static void collect_answers(struct device_relay *relay, struct cuda_batch *batch
 }
 
 size_t cuda_relay_collect(struct device_relay *relay, void *bytes, size_t size) {
-  struct cuda_batch batch = {.bytes = bytes, .size = size};
+  return cuda_relay_collect_moves(relay, bytes, size, NULL);
+}
+
+size_t cuda_relay_collect_moves(struct device_relay *relay, void *bytes, size_t size, struct device_moves *moves) {
+  struct cuda_batch batch = {.bytes = bytes, .size = size, .moves = moves};
   uint64_t headers[CUDA_DEPTH][2];
   // Headers are read before the start unit, which is sent first: a peer that finds a header has to find the start that
   // was published before it.
@@ -496,6 +500,12 @@ int cuda_relay_open(const struct device_ep_options *o, void *in, void *out, stru
   else
     cuda_relay_close(relay);
   return rc;
+}
+
+void cuda_relay_rings(const struct device_relay *relay, uint64_t *offset, uint64_t *bytes) {
+  *offset = *bytes = 0;
+  if (relay->flows)
+    cuda_flow_relay_rings(&relay->flow, offset, bytes);
 }
 
 void cuda_relay_close(struct device_relay *relay) {

@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "device/device.h"
+
 enum cuda_run_kind {
   // Of an area (kernels/layout.h): of 8 bytes, two of them; of 16; of 128; 16.
   RUN_WORDS = 1,
@@ -27,7 +29,9 @@ struct cuda_run {
 struct cuda_batch {
   char *bytes;
   size_t used, size;
-  struct cuda_run *open; // the last run, NULL: none
+  struct cuda_run *open;      // the last run, NULL: none
+  struct device_moves *moves; // rows go so; NULL: they go in the batch
+  bool full;                  // rows had no room, here or in moves
 };
 
 // Room for `bytes` more of that kind, at `offset` of the window; NULL: there is none.

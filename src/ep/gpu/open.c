@@ -174,6 +174,7 @@ void ep_gpu_close(weft_ep_t *ep) {
   ep_gpu_views_free(ep);
   ep->gpu = NULL;
   if (gpu->device) {
+    ep_gpu_graves_free(gpu);
     if (gpu->counts)
       gpu->api->release(gpu->device, gpu->counts);
     gpu->api->close(gpu->device);

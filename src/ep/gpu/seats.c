@@ -140,8 +140,27 @@ static void release(const struct ep_gpu *gpu, struct device_window *window, void
   *host = NULL;
 }
 
+// Takes the window, in the place of the oldest one.
+static void bury(struct ep_gpu *gpu, struct device_window *window, void **host) {
+  pthread_mutex_lock(&gpu->lock);
+  struct gpu_grave *grave = &gpu->graves[gpu->num_graves++ % GPU_GRAVES];
+  struct gpu_grave before = *grave;
+  *grave = (struct gpu_grave){*window, *host};
+  pthread_mutex_unlock(&gpu->lock);
+  release(gpu, &before.window, &before.host);
+  *window = (struct device_window){0};
+  *host = NULL;
+}
+
+void ep_gpu_graves_free(struct ep_gpu *gpu) {
+  for (uint32_t i = 0; i < GPU_GRAVES; i++)
+    release(gpu, &gpu->graves[i].window, &gpu->graves[i].host);
+}
+
 void ep_gpu_link_free(weft_ep_t *ep, struct ep_link *link) {
   struct ep_gpu *gpu = ep->gpu;
+  if (link->device.written_late && link->device.host_in)
+    bury(gpu, &link->device.in, &link->device.host_in);
   release(gpu, &link->device.in, &link->device.host_in);
   release(gpu, &link->device.out, &link->device.host_out);
   ep_sharers_changed(ep);

@@ -57,6 +57,7 @@ struct ep_link {
     int shown;                 // descriptor of host_in, for neighbours, the device's; -1: there is none
     uint8_t name[DEVICE_NAME]; // by NVLink from another host: of `in`, for the peer
     uint32_t seat;             // DEVICE_NO_SEAT: none
+    bool written_late;         // `in` by the network: what the peer had begun may still come
   } device;
   const struct ep_path_ops *path; // how what is written to `out` gets to the peer
   struct ep_remote *remote;       // the path to another host has it (remote/remote_link.h); else NULL

@@ -71,6 +71,8 @@ struct ep_remote {
   int area_fd;            // of what the peer's transport writes
   struct transport_region *in, *out;
   struct transport_peer *peer;
+  bool met;                      // the peer: the handshake came so far that it may know our keys
+  bool fenced;                   // it is; [net lock]
   struct transport_remote *area; // the peer's; NULL when it was disconnected,
   uint64_t area_at;              // and its address there, for what no peer has been sent yet
   struct ep_publication parts[EP_DEPTH][EP_PARTS];

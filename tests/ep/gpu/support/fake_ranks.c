@@ -46,8 +46,10 @@ struct weft_ep_options fake_options(int32_t rank, const int32_t *founders, uint3
   options.max_tokens = 4;
   options.op_timeout_ms = 20000;
   options.memory = WEFT_EP_MEMORY_CUDA;
-  if (getenv("WEFT_TEST_THROUGHPUT"))
+  if (getenv("WEFT_TEST_THROUGHPUT")) {
     options.mode = WEFT_EP_THROUGHPUT;
+    options.hidden = 1024; // rows that are worth a move
+  }
   if (getenv("WEFT_TEST_HOSTS")) // odd ranks are on another host than even ones
     options.host_id = rank % 2 ? "odd" : "even";
   return options;
