@@ -280,6 +280,34 @@ struct device_moves {
   uint64_t landed;          // the newest batch that is in the peer's window, with all before it and their moves
 };
 
+// A link whose peer reads the windows of the others' peers, and shows them its own (ep/gpu/sharers.h).
+struct device_carrier {
+  struct device_relay *relay;
+  uint64_t window; // how these peers know the window that its peer has of us
+  uint64_t landed; // stamp: its batches up to that one are in this window; UINT64_MAX: all are
+};
+
+// What a relay knows of the links that share rows with its own, for one batch. All batches of a rank have stamps, which
+// ascend.
+struct device_sharing {
+  uint64_t stamp;                        // of the batch
+  uint32_t seat;                         // of the link
+  uint32_t count;                        // 0: it shares with nobody
+  const struct device_carrier *carriers; // [count], itself among them, in the same order for all of them
+  const uint64_t *counted;               // [DEVICE_SEATS] stamps: as `landed`, of each link; UINT64_MAX: there is none
+  uint64_t named_bytes;                  // added to: bytes of rows that did not go, since the peer finds them
+};
+
+// Windows of neighbours, for a batch that names rows in them.
+struct device_neighbours {
+  void *arg;
+  // The memory of a window of the same size that the batch's sender writes, by that number; NULL: this rank has none
+  // such.
+  const char *(*find)(void *arg, uint64_t window);
+  // Asked when rows have been copied: false: the sender has let go of this rank, and may have written over them.
+  bool (*holds)(void *arg);
+};
+
 enum { DEVICE_CONFLICT = 0x100 }; // in device_record.kind: a rank joined since the route was filled, so no rows went
 
 struct device_api {
@@ -446,6 +474,13 @@ struct device_api {
   // in the peer's window before the peer's relay gets the batch, which tells its kernels of them. They do not change
   // before that, unless the peer reads none of them.
   size_t (*relay_collect_moves)(struct device_relay *relay, void *bytes, size_t size, struct device_moves *moves);
+  // The same, or as relay_collect if `moves` is NULL; and rows that the peer can read in the window of a neighbour do
+  // not go at all. All batches of a link go with the one, or all with the other.
+  size_t (*relay_collect_shared)(struct device_relay *relay, void *bytes, size_t size, struct device_moves *moves,
+                                 struct device_sharing *sharing);
+  // relay_deliver, of a batch that may name rows in windows of neighbours. PEER_LOST: they do not hold.
+  int (*relay_deliver_shared)(struct device_relay *relay, const void *bytes, size_t size,
+                              const struct device_neighbours *neighbours, char *why);
   // Writes what the peer's relay has collected into `in`: each batch once, in their order. PROTOCOL: a malformed batch.
   int (*relay_deliver)(struct device_relay *relay, const void *bytes, size_t size, char *why);
 

@@ -27,6 +27,7 @@
 #include <weft/err.h>
 
 #include "cuda/engine/flow_layout.h"
+#include "cuda/engine/flow_share.h"
 
 enum {
   UNIT = sizeof(struct cuda_unit),
@@ -34,6 +35,7 @@ enum {
   WORDS_ROOM = sizeof(struct cuda_run) + WORDS, // in a batch
   LEAST_MOVE = 512,                             // bytes of a place that are worth a move
   GAP = 256,                                    // between two moves that go as one: less than a place has
+  LEAST_SHARED = 512,                           // bytes of a row that are worth a look at what neighbours have
 };
 
 // --- places ---
@@ -59,24 +61,34 @@ static size_t place_at(const struct cuda_flow_relay *relay, uint32_t index, uint
 
 // --- how much of a place is used ---
 
-// The form that our header of an operation tells; 0: its place has another operation's header, or none.
-static uint32_t form_of(const struct cuda_flow_relay *relay, uint64_t op) {
-  uint32_t field = relay->flow.experts + CUDA_FIELD_FORM, each = CUDA_UNIT_COUNTS / 2;
+// A field of our header of an operation (control/control.h); false: its place has another operation's header, or none.
+static bool load_field(const struct cuda_flow_relay *relay, uint64_t op, uint32_t which, uint32_t *value) {
+  uint32_t field = relay->flow.experts + which, each = CUDA_UNIT_COUNTS / 2;
   size_t slot = sizeof(struct cuda_area_head) + op % CUDA_DEPTH * relay->control.slot;
   const char *unit = relay->out + slot + relay->control.counts + (size_t)(field / each) * UNIT;
   uint64_t words[2];
   words[1] = cuda_load_word(unit + 8);
   words[0] = cuda_load_word(unit);
   if ((uint32_t)(words[1] >> 32) != (uint32_t)op + 1)
-    return 0;
-  return field % each == 0 ? (uint32_t)words[0] : field % each == 1 ? (uint32_t)(words[0] >> 32) : (uint32_t)words[1];
+    return false;
+  *value = field % each == 0 ? (uint32_t)words[0] : field % each == 1 ? (uint32_t)(words[0] >> 32) : (uint32_t)words[1];
+  return true;
 }
 
-// Values, scales and routing, one behind the other (throughput/send.cuh).
-static uint32_t row_bytes(const struct cuda_flow_relay *relay, uint64_t op) {
-  uint32_t form = form_of(relay, op), place = relay->flow.rows.place;
-  uint32_t used = cuda_round_up(cuda_form_bytes(form), UNIT) + cuda_routing_bytes(cuda_form_topk(form));
-  return form == 0 || used > place ? place : used;
+// How much of a place is used, and which part of that is the same for all ranks: values and scales, behind which stands
+// the routing (throughput/send.cuh). By a kept route there is none, and nothing that names the token.
+static uint32_t row_bytes(const struct cuda_flow_relay *relay, uint64_t op, uint32_t *values) {
+  uint32_t form = 0, route = 1, place = relay->flow.rows.place;
+  *values = 0;
+  if (!load_field(relay, op, CUDA_FIELD_FORM, &form) || form == 0)
+    return place;
+  uint32_t before = cuda_round_up(cuda_form_bytes(form), UNIT),
+           used = before + cuda_routing_bytes(cuda_form_topk(form));
+  if (used > place)
+    return place;
+  if (before >= LEAST_SHARED && load_field(relay, op, CUDA_FIELD_ROUTE, &route) && route == 0)
+    *values = before;
+  return used;
 }
 
 static bool is_moved(const struct cuda_batch *batch, uint32_t bytes) {
@@ -134,26 +146,62 @@ static void record_went(struct cuda_flow_relay *relay, const struct cuda_batch *
     relay->went[index] = (struct cuda_flow_went){.batch = batch->moves->number, .op = op};
 }
 
+// Adds a row of which the reader finds the values elsewhere.
+static bool put_named(struct cuda_batch *batch, const struct cuda_flow_relay *relay, size_t at,
+                      const struct cuda_share_row *row, const struct cuda_elsewhere *where) {
+  if (batch->used + 2 * sizeof(struct cuda_run) + sizeof *where + row->foot > batch->size)
+    return false;
+  memcpy(cuda_batch_room(batch, RUN_ELSEWHERE, at, sizeof *where), where, sizeof *where);
+  memcpy(cuda_batch_room(batch, RUN_PLACES, at + row->values, row->foot), relay->out + at + row->values, row->foot);
+  return true;
+}
+
+// Adds a row that neighbours may share; false: it has no room, or waits.
+static bool put_shared(struct cuda_batch *batch, struct cuda_flow_relay *relay, size_t at, uint32_t bytes,
+                       struct cuda_share_row *row) {
+  struct cuda_elsewhere where;
+  if (!cuda_share_is_free(relay, batch->sharing, row))
+    return false;
+  row->foot = bytes - row->values;
+  if (row->values > 0)
+    memcpy(&row->token, relay->out + at + row->values + sizeof row->token, sizeof row->token);
+  enum cuda_share_way way = cuda_share_find(relay, batch->sharing, row, &where);
+  if (way == CUDA_SHARE_WAIT)
+    return false;
+  bool named = way == CUDA_SHARE_NAME;
+  batch->full = named ? !put_named(batch, relay, at, row, &where) : !put_bytes(batch, relay, at, bytes);
+  if (!batch->full)
+    cuda_share_record(relay, batch->sharing, row, named ? &where : NULL);
+  return !batch->full;
+}
+
 // Adds the rows between the tail that was sent and the one that there is; returns the one to be sent behind them.
 static uint64_t collect_rows(struct cuda_flow_relay *relay, struct cuda_batch *batch, uint32_t index, bool coded,
                              uint64_t sent, uint64_t tail) {
   uint64_t end = tail / 2, op = end / relay->flow.list, base = op * relay->flow.list;
   uint64_t begin = sent / 2 > base ? sent / 2 : base;
+  struct cuda_share_row row = {.index = index, .op = op};
   uint32_t bytes = 0;
   if (begin >= end)
     return tail;
   if (!may_go(relay, batch, index, op))
     return sent;
   if (!is_answers(index))
-    bytes = row_bytes(relay, op);
+    bytes = row_bytes(relay, op, &row.values);
   else
     bytes = cuda_round_up(2 * relay->flow.hidden + 4 * relay->flow.topk, UNIT);
   for (uint64_t position = begin; position < end; position++) {
     size_t at = place_at(relay, index, position);
-    if (coded ? !put_coded(batch, relay, at) : !put_bytes(batch, relay, at, bytes)) {
-      batch->full = true;
-      return position > begin ? position * 2 : sent;
+    row.position = position;
+    bool went;
+    if (batch->sharing && !is_answers(index)) {
+      went = put_shared(batch, relay, at, bytes, &row);
+    } else {
+      went = coded ? put_coded(batch, relay, at) : put_bytes(batch, relay, at, bytes);
+      batch->full |= !went;
     }
+    if (!went)
+      return position > begin ? position * 2 : sent;
     record_went(relay, batch, index, op);
   }
   return tail;
@@ -200,6 +248,8 @@ void cuda_flow_relay_collect(struct cuda_flow_relay *relay, struct cuda_batch *b
 bool cuda_flow_relay_is_legal(const struct cuda_flow_relay *relay, const struct cuda_run *run) {
   uint64_t rings = relay->offset + relay->flow.rows.at, end = relay->offset + relay->flow.bytes;
   uint64_t words = relay->offset, behind = (uint64_t)run->offset + run->bytes;
+  if (run->kind == RUN_ELSEWHERE)
+    return run->bytes == sizeof(struct cuda_elsewhere); // the rest: cuda_share_resolve()
   if (run->kind == RUN_PLACES)
     return run->offset % UNIT == 0 && run->bytes % UNIT == 0 && run->offset >= rings && behind <= end;
   return run->kind == RUN_CHANNELS && run->offset % WORDS == 0 && run->bytes % WORDS == 0 && run->offset >= words &&
@@ -236,5 +286,12 @@ int cuda_flow_relay_open(struct cuda_flow_relay *relay, const struct device_ep_o
   }
   memset(relay->in + relay->offset, 0, sizeof(struct cuda_flow_head));
   memset(relay->out + relay->offset, 0, sizeof(struct cuda_flow_head));
-  return 0;
+  int rc = cuda_share_open(relay);
+  if (rc != 0)
+    snprintf(why, DEVICE_WHY, "no memory for what neighbours share");
+  return rc;
+}
+
+void cuda_flow_relay_close(struct cuda_flow_relay *relay) {
+  cuda_share_close(relay);
 }

@@ -26,6 +26,7 @@
 
 #include "cuda/engine/flow_layout.h"
 #include "cuda/engine/flow_relay.h"
+#include "cuda/engine/flow_share.h"
 #include "cuda/engine/relay_batch.h"
 #include "device/logfmt10.h"
 
@@ -320,7 +321,12 @@ size_t cuda_relay_collect(struct device_relay *relay, void *bytes, size_t size) 
 }
 
 size_t cuda_relay_collect_moves(struct device_relay *relay, void *bytes, size_t size, struct device_moves *moves) {
-  struct cuda_batch batch = {.bytes = bytes, .size = size, .moves = moves};
+  return cuda_relay_collect_shared(relay, bytes, size, moves, NULL);
+}
+
+size_t cuda_relay_collect_shared(struct device_relay *relay, void *bytes, size_t size, struct device_moves *moves,
+                                 struct device_sharing *sharing) {
+  struct cuda_batch batch = {.bytes = bytes, .size = size, .moves = moves, .sharing = sharing};
   uint64_t headers[CUDA_DEPTH][2];
   // Headers are read before the start unit, which is sent first: a peer that finds a header has to find the start that
   // was published before it.
@@ -450,19 +456,58 @@ static int find_run(const struct device_relay *relay, const char *from, size_t s
   return 0;
 }
 
-// Checks all runs before it writes anything.
-int cuda_relay_deliver(struct device_relay *relay, const void *bytes, size_t size, char *why) {
-  const char *from = bytes;
+// Rows in windows of neighbours: copied here. `only_check`: whether they could be.
+static bool copy_shared(const struct device_relay *relay, const struct cuda_run *run, const char *from,
+                        const struct device_neighbours *neighbours, bool only_check) {
+  struct cuda_elsewhere where;
+  const char *values = cuda_share_resolve(&relay->flow, run, from, neighbours, &where);
+  if (values && !only_check)
+    memcpy(relay->in + run->offset, values, where.bytes);
+  return values != NULL;
+}
+
+// Looks at all runs; `only_check`: and writes nothing, else it copies what is to be copied from neighbours. `*copies`:
+// there is something like that.
+static int look_at_runs(const struct device_relay *relay, const char *from, size_t size,
+                        const struct device_neighbours *neighbours, bool only_check, bool *copies, char *why) {
   struct cuda_run run;
-  for (size_t at = 0; at < size; at += sizeof run + run.bytes)
-    if (find_run(relay, from, size, at, &run, why) != 0)
-      return WEFT_ERR_PROTOCOL;
   for (size_t at = 0; at < size; at += sizeof run + run.bytes) {
     if (find_run(relay, from, size, at, &run, why) != 0)
       return WEFT_ERR_PROTOCOL;
-    deliver_run(relay, &run, from + at + sizeof run);
+    if (run.kind != RUN_ELSEWHERE)
+      continue;
+    *copies = true;
+    if (!copy_shared(relay, &run, from + at + sizeof run, neighbours, only_check))
+      return set_error(why, WEFT_ERR_PROTOCOL, "a batch of the peer's names a row in a window that is not known here");
   }
   return 0;
+}
+
+int cuda_relay_deliver(struct device_relay *relay, const void *bytes, size_t size, char *why) {
+  return cuda_relay_deliver_shared(relay, bytes, size, NULL, why);
+}
+
+// Checks all runs before it writes anything. Words, by which kernels see rows, come last.
+int cuda_relay_deliver_shared(struct device_relay *relay, const void *bytes, size_t size,
+                              const struct device_neighbours *neighbours, char *why) {
+  const char *from = bytes;
+  struct cuda_run run;
+  bool copies = false;
+  int rc = look_at_runs(relay, from, size, neighbours, true, &copies, why);
+  if (rc == 0 && copies)
+    rc = look_at_runs(relay, from, size, neighbours, false, &copies, why);
+  if (rc == 0 && copies && !neighbours->holds(neighbours->arg))
+    rc = set_error(why, WEFT_ERR_PEER_LOST, "the peer has let go of this rank");
+  for (size_t at = 0; rc == 0 && at < size; at += sizeof run + run.bytes) {
+    rc = find_run(relay, from, size, at, &run, why);
+    if (rc == 0 && run.kind != RUN_ELSEWHERE)
+      deliver_run(relay, &run, from + at + sizeof run);
+  }
+  return rc;
+}
+
+struct cuda_flow_relay *cuda_relay_flow(struct device_relay *relay) {
+  return &relay->flow;
 }
 
 // --- opening ---
@@ -514,5 +559,7 @@ void cuda_relay_close(struct device_relay *relay) {
     free(relay->outgoing[i].token);
     free(relay->incoming[i].token);
   }
+  if (relay)
+    cuda_flow_relay_close(&relay->flow);
   free(relay);
 }
