@@ -674,7 +674,9 @@ static void what_does_not_belong_into_a_stream_is_refused(void **state) {
   assert_refused(&side, RUN_CHANNELS, begin + words, WORDS);
   assert_refused(&side, RUN_CHANNELS, begin + words - WORDS, 2 * WORDS);
   assert_refused(&side, RUN_CHANNELS, rings, WORDS);
-  assert_refused(&side, RUN_CHANNELS + 1, rings, 16);
+  assert_refused(&side, RUN_ELSEWHERE, rings, 16); // nobody finds windows of neighbours
+  assert_refused(&side, RUN_ELSEWHERE, rings, 32);
+  assert_refused(&side, RUN_ELSEWHERE + 1, rings, 16);
   assert_refused(&side, RUN_VALUES, rings, 16); // of the area alone
   assert_refused(&side, RUN_UNITS, begin, 16);
   assert_memory_equal(before, side.in, side.size);

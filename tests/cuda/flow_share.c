@@ -434,6 +434,65 @@ static void readers_that_pass_over_or_die_spoil_nothing(void **state) {
   }
 }
 
+// A batch with the words of a channel, which are right, behind one row that is named.
+static int deliver_named(struct world *world, uint32_t offset, struct cuda_elsewhere where,
+                         const struct device_neighbours *neighbours, char *why) {
+  static _Alignas(16) char bytes[BATCH];
+  struct cuda_batch batch = {.bytes = bytes, .size = sizeof bytes};
+  struct cuda_flow_word words = {.tail = 2};
+  memcpy(cuda_batch_room(&batch, RUN_ELSEWHERE, offset, sizeof where), &where, sizeof where);
+  memcpy(cuda_batch_room(&batch, RUN_CHANNELS, world->offset, sizeof words), &words, sizeof words);
+  return cuda_relay_deliver_shared(world->links[0].theirs, bytes, batch.used, neighbours, why);
+}
+
+static bool let_go(void *arg) {
+  (void)arg;
+  return false;
+}
+
+static void a_name_that_is_wrong_writes_nothing(void **state) {
+  (void)state;
+  static struct world world;
+  char why[DEVICE_WHY] = "";
+  open_world(&world, 41, 1);
+  const struct device_neighbours neighbours = {&world, find_window, holds}, lost = {&world, find_window, let_go};
+  const struct cuda_ring *ring = &world.flow.rows;
+  uint32_t rows = (uint32_t)(world.offset + ring->at), end = rows + CUDA_CHANNELS * ring->places * ring->place;
+  const struct cuda_elsewhere right = {.window = 501, .offset = rows + ring->place, .bytes = VALUES};
+  char *in = world.links[0].their_in, *before = make_window(end);
+  memcpy(before, in, end);
+  const struct {
+    uint32_t offset;
+    struct cuda_elsewhere where;
+  } wrong[] = {
+      {rows, {499, rows, VALUES}},              // a window that nobody has
+      {rows, {501, rows - 16, VALUES}},         // what lies before the rows
+      {rows, {501, end - VALUES + 16, VALUES}}, // and behind
+      {rows, {501, rows + 8, VALUES}},
+      {rows, {501, rows, VALUES + 8}},
+      {rows, {501, rows, 0}},
+      {rows, {501, rows, UINT32_MAX - 15}},
+      {rows - 16, right},
+      {end - VALUES + 16, right},
+      {rows + 8, right},
+      {UINT32_MAX - 15, right},
+  };
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    assert_int_equal(deliver_named(&world, wrong[i].offset, wrong[i].where, &neighbours, why), WEFT_ERR_PROTOCOL);
+    assert_non_null(strstr(why, "names a row in a window that is not known here"));
+  }
+  assert_int_equal(deliver_named(&world, rows, right, NULL, why), WEFT_ERR_PROTOCOL);
+  assert_memory_equal(before, in, end);
+  memset(world.links[1].their_in + right.offset, 'v', VALUES);
+  assert_int_equal(deliver_named(&world, rows, right, &lost, why), WEFT_ERR_PEER_LOST);
+  assert_int_equal(words_of(&world, in, 0)->tail, 0); // no kernel sees the row
+  assert_int_equal(deliver_named(&world, rows, right, &neighbours, why), 0);
+  assert_memory_equal(in + rows, world.links[1].their_in + right.offset, VALUES);
+  assert_int_equal(words_of(&world, in, 0)->tail, 2);
+  free(before);
+  close_world(&world);
+}
+
 static void who_shares_with_nobody_gets_all(void **state) {
   (void)state;
   static struct world world;
@@ -447,6 +506,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rows_are_named_and_whole),
       cmocka_unit_test(readers_that_pass_over_or_die_spoil_nothing),
+      cmocka_unit_test(a_name_that_is_wrong_writes_nothing),
       cmocka_unit_test(who_shares_with_nobody_gets_all),
   };
   return cmocka_run_group_tests_name("cuda_flow_share", tests, NULL, NULL);

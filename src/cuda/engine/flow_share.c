@@ -158,7 +158,8 @@ static bool is_in_rows(const struct cuda_flow_relay *relay, uint64_t offset, uin
 const char *cuda_share_resolve(const struct cuda_flow_relay *relay, const struct cuda_run *run, const char *from,
                                const struct device_neighbours *neighbours, struct cuda_elsewhere *where) {
   memcpy(where, from, sizeof *where);
-  if (!neighbours || !is_in_rows(relay, run->offset, where->bytes) || !is_in_rows(relay, where->offset, where->bytes))
+  if (!neighbours || where->bytes == 0 || !is_in_rows(relay, run->offset, where->bytes) ||
+      !is_in_rows(relay, where->offset, where->bytes))
     return NULL;
   const char *window = neighbours->find(neighbours->arg, where->window);
   return window ? window + where->offset : NULL;

@@ -478,7 +478,7 @@ static int look_at_runs(const struct device_relay *relay, const char *from, size
       continue;
     *copies = true;
     if (!copy_shared(relay, &run, from + at + sizeof run, neighbours, only_check))
-      return set_error(why, WEFT_ERR_PROTOCOL, "a batch of the peer's names a row in a window that is not known here");
+      return set_error(why, WEFT_ERR_PROTOCOL, "a run of the peer's names a row in a window that is not known here");
   }
   return 0;
 }

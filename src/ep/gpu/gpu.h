@@ -20,6 +20,7 @@
 #include "ep/core/engine.h"
 #include "ep/core/op_state.h"
 #include "ep/core/route.h"
+#include "ep/gpu/share.h"
 #include "ep/gpu/sharers.h"
 
 enum {
@@ -149,6 +150,7 @@ struct ep_gpu {
   bool stop;
 
   struct ep_sharer_groups sharers; // [net lock]
+  struct ep_share_stamps shared;   // likewise
 
   pthread_t watcher;
   bool watching;

@@ -10,6 +10,7 @@
 #include "base/time/clock.h"
 #include "ep/gpu/gpu.h"
 #include "ep/gpu/rings.h"
+#include "ep/gpu/share.h"
 #include "ep/gpu/sharers.h"
 #include "ep/remote/requests.h"
 
@@ -29,6 +30,7 @@ struct batch {
   struct transport_piece pieces[MOVES + 1]; // the moves; and the batch
   uint32_t moved;                           // pieces that moves had the last time
   bool busy;                                // it has not left
+  uint64_t stamp, posted_ns;                // of the newest post
 };
 
 struct ep_proxy {
@@ -46,6 +48,7 @@ struct ep_proxy {
   struct batch count;                // without data
   struct device_move moves[MOVES];
   uint64_t moved_bytes;
+  struct ep_share share; // of the batch at hand
 };
 
 // --- making and ending ---
@@ -125,9 +128,24 @@ static int import(struct ep_remote *remote, const struct ep_tcp_message *message
   return ep_rings_import(&remote->proxy->rings, remote, message);
 }
 
+struct device_relay *ep_proxy_relay(const struct ep_remote *remote) {
+  const struct ep_proxy *proxy = remote->proxy;
+  bool carries = proxy && proxy->ready && ep_link_up(remote->link) && atomic_load(&remote->failed) == 0;
+  return carries ? proxy->relay : NULL;
+}
+
+// Who waits for the peer to put batches in place waits no more when the link has gone.
+static void update_stamps(struct ep_proxy *proxy) {
+  const struct batch *oldest = &proxy->batches[proxy->counted % EP_PROXY_BATCHES];
+  bool waits = proxy->posted > proxy->counted && ep_proxy_relay(proxy->remote);
+  ep_share_counted(proxy->remote, waits ? oldest->stamp : 0, waits ? oldest->posted_ns : 0);
+}
+
 // What the peer had begun may still come where it could not be fenced: into a window that nobody uses, then.
 static void withdraw(struct ep_remote *remote, bool fenced) {
   struct ep_rings *rings = &remote->proxy->rings;
+  remote->proxy->ready = false;
+  update_stamps(remote->proxy);
   remote->link->device.written_late = rings->in_region && !fenced;
   ep_rings_unregister(rings, remote);
 }
@@ -196,6 +214,7 @@ static int prepare_all(struct ep_remote *remote) {
       rc = prepare_moving(remote, batch);
   }
   proxy->ready = rc == 0;
+  ep_share_counted(remote, 0, 0); // of the link that had the seat before
   ep_sharers_changed(remote->ep);
   return rc;
 }
@@ -246,12 +265,17 @@ static bool send_batch(struct ep_proxy *proxy) {
                                .number = proxy->posted + 1,
                                .landed = proxy->counted};
   char *bytes = (char *)proxy->staging.memory + place * EP_PROXY_BYTES;
-  size_t size =
-      proxy->api->relay_collect_moves(proxy->relay, bytes, EP_PROXY_BYTES, proxy->rings.there ? &moves : NULL);
+  ep_share_begin(&proxy->share, proxy->remote);
+  size_t size = proxy->api->relay_collect_shared(proxy->relay, bytes, EP_PROXY_BYTES,
+                                                 proxy->rings.there ? &moves : NULL, &proxy->share.sharing);
   if (size == 0)
     return false;
   batch->piece.length = size;
+  batch->stamp = proxy->share.sharing.stamp;
+  batch->posted_ns = clock_ns();
   post(proxy, batch, set_moves(proxy, batch, &moves), (uint32_t)size);
+  ep_share_posted(&proxy->share, proxy->remote);
+  update_stamps(proxy);
   return true;
 }
 
@@ -268,10 +292,14 @@ static uint32_t carry(struct ep_proxy *proxy) {
 
 uint32_t ep_proxy_poll(struct ep_net *net) {
   uint32_t news = 0;
+  ep_sharers_find(net);
   for (uint32_t i = 0; i < net->num_remotes; i++) {
     struct ep_remote *remote = net->remotes[i];
-    if (remote && remote->proxy && remote->proxy->ready)
-      news += carry(remote->proxy);
+    if (!remote || !remote->proxy || !remote->proxy->ready)
+      continue;
+    if (!ep_proxy_relay(remote))
+      update_stamps(remote->proxy);
+    news += carry(remote->proxy);
   }
   return news;
 }
@@ -308,7 +336,8 @@ static int deliver(struct ep_proxy *proxy) {
     if (size == 0)
       return 0;
     const char *bytes = (const char *)proxy->landing.memory + place * EP_PROXY_BYTES;
-    int rc = proxy->api->relay_deliver(proxy->relay, bytes, size, why);
+    const struct device_neighbours neighbours = ep_share_neighbours(proxy->remote);
+    int rc = proxy->api->relay_deliver_shared(proxy->relay, bytes, size, &neighbours, why);
     if (rc != 0)
       return device_fail(rc, "what came from another host", why);
     proxy->landed[place] = 0;
@@ -342,8 +371,10 @@ static int take_update(struct ep_proxy *proxy, const void *bytes, size_t size) {
   int rc = check(proxy, &update);
   if (rc != 0)
     return rc;
-  if (update.delivered > proxy->counted)
+  if (update.delivered > proxy->counted) {
     proxy->counted = update.delivered;
+    update_stamps(proxy);
+  }
   if (update.size == 0)
     return 0;
   proxy->landed[update.number % EP_PROXY_BATCHES] = update.size;

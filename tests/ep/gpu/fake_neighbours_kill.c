@@ -71,7 +71,7 @@ static bool open_rank(struct rank *rank) {
   options.capacity = RANKS;
   options.founders = founders;
   options.num_founders = RANKS;
-  options.hidden = 128;
+  options.hidden = 1024; // rows that are worth sharing
   options.max_tokens = 4;
   options.op_timeout_ms = DEADLINE_MS;
   options.memory = WEFT_EP_MEMORY_CUDA;

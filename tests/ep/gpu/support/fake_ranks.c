@@ -42,7 +42,7 @@ struct weft_ep_options fake_options(int32_t rank, const int32_t *founders, uint3
   options.capacity = 8;
   options.founders = founders;
   options.num_founders = count;
-  options.hidden = 128;
+  options.hidden = getenv("WEFT_TEST_HIDDEN") ? (uint32_t)atoi(getenv("WEFT_TEST_HIDDEN")) : 128;
   options.max_tokens = 4;
   options.op_timeout_ms = 20000;
   options.memory = WEFT_EP_MEMORY_CUDA;
