@@ -42,7 +42,8 @@ struct ep_proxy {
   // All under the net lock.
   bool ready;
   struct batch batches[EP_PROXY_BATCHES];
-  uint64_t posted, counted;          // batches, and those that the peer has counted
+  uint64_t posted, counted;          // batches, and those that the peer has counted,
+  uint64_t counted_ns;               // the newest of them then
   uint64_t delivered, acknowledged;  // the peer's batches, and those of which it knows
   uint32_t landed[EP_PROXY_BATCHES]; // bytes of a batch of the peer's that waits for those before it, 0: none
   struct batch count;                // without data
@@ -138,7 +139,8 @@ struct device_relay *ep_proxy_relay(const struct ep_remote *remote) {
 static void update_stamps(struct ep_proxy *proxy) {
   const struct batch *oldest = &proxy->batches[proxy->counted % EP_PROXY_BATCHES];
   bool waits = proxy->posted > proxy->counted && ep_proxy_relay(proxy->remote);
-  ep_share_counted(proxy->remote, waits ? oldest->stamp : 0, waits ? oldest->posted_ns : 0);
+  uint64_t since_ns = oldest->posted_ns > proxy->counted_ns ? oldest->posted_ns : proxy->counted_ns;
+  ep_share_counted(proxy->remote, waits ? oldest->stamp : 0, since_ns);
 }
 
 // What the peer had begun may still come where it could not be fenced: into a window that nobody uses, then.
@@ -336,7 +338,8 @@ static int deliver(struct ep_proxy *proxy) {
     if (size == 0)
       return 0;
     const char *bytes = (const char *)proxy->landing.memory + place * EP_PROXY_BYTES;
-    const struct device_neighbours neighbours = ep_share_neighbours(proxy->remote);
+    struct ep_share_windows windows;
+    const struct device_neighbours neighbours = ep_share_neighbours(&windows, proxy->remote);
     int rc = proxy->api->relay_deliver_shared(proxy->relay, bytes, size, &neighbours, why);
     if (rc != 0)
       return device_fail(rc, "what came from another host", why);
@@ -373,6 +376,7 @@ static int take_update(struct ep_proxy *proxy, const void *bytes, size_t size) {
     return rc;
   if (update.delivered > proxy->counted) {
     proxy->counted = update.delivered;
+    proxy->counted_ns = clock_ns();
     update_stamps(proxy);
   }
   if (update.size == 0)

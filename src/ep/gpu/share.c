@@ -9,8 +9,8 @@
 #include "ep/gpu/sharers.h"
 #include "ep/remote/neighbours.h"
 
-// A carrier that has not counted a batch for so long is not waited for: rows that it has go to the others, too.
-enum { PATIENCE_NS = 2000000 };
+// A carrier that has counted nothing for so long is not waited for: rows that it has go to the others, too.
+enum { PATIENCE_NS = 20000000 };
 
 void ep_share_open(struct ep_share_stamps *stamps) {
   memset(stamps->counted, 0xFF, sizeof stamps->counted);
@@ -65,16 +65,20 @@ void ep_share_counted(struct ep_remote *remote, uint64_t oldest, uint64_t since_
 // --- receiving ---
 
 static const char *find(void *arg, uint64_t window) {
-  const struct ep_remote *remote = arg;
-  return ep_neighbours_area(remote->ep, remote->link, window);
+  struct ep_share_windows *windows = arg;
+  struct ep_share_window *known = &windows->known[window % EP_SHARE_KNOWN];
+  if (!known->memory || known->number != window)
+    *known = (struct ep_share_window){window, ep_neighbours_area(windows->remote->ep, windows->remote->link, window)};
+  return known->memory;
 }
 
 // A source that lets go of a rank says so before it writes over what this rank was told of.
 static bool holds(void *arg) {
-  const struct ep_remote *remote = arg;
-  return !ep_link_takes_us_for_lost(remote->link);
+  const struct ep_share_windows *windows = arg;
+  return !ep_link_takes_us_for_lost(windows->remote->link);
 }
 
-struct device_neighbours ep_share_neighbours(struct ep_remote *remote) {
-  return (struct device_neighbours){.arg = remote, .find = find, .holds = holds};
+struct device_neighbours ep_share_neighbours(struct ep_share_windows *windows, struct ep_remote *remote) {
+  *windows = (struct ep_share_windows){.remote = remote};
+  return (struct device_neighbours){.arg = windows, .find = find, .holds = holds};
 }

@@ -18,7 +18,7 @@ struct ep_remote;
 struct ep_share_stamps {
   uint64_t newest;
   uint64_t counted[DEVICE_SEATS];  // UINT64_MAX: all, or there is no link that counts
-  uint64_t since_ns[DEVICE_SEATS]; // when the oldest batch was posted that is not counted
+  uint64_t since_ns[DEVICE_SEATS]; // when one was counted last, or the oldest that is not was posted
   uint64_t named_bytes;            // that peers found in windows of neighbours, and were not sent
 };
 
@@ -33,11 +33,21 @@ void ep_share_open(struct ep_share_stamps *stamps);
 void ep_share_begin(struct ep_share *share, const struct ep_remote *remote);
 // It has been posted. [net lock]
 void ep_share_posted(const struct ep_share *share, struct ep_remote *remote);
-// The oldest batch that the peer has not counted has that stamp, and was posted then. 0: there is none, or nobody waits
-// for this link any more. [net lock]
+// The oldest batch that the peer has not counted has that stamp, and since then nothing has been counted. 0: there is
+// none, or nobody waits for this link any more. [net lock]
 void ep_share_counted(struct ep_remote *remote, uint64_t oldest, uint64_t since_ns);
 
-// For relay_deliver_shared.
-struct device_neighbours ep_share_neighbours(struct ep_remote *remote);
+// Windows of neighbours that were found for a batch.
+enum { EP_SHARE_KNOWN = 16 };
+struct ep_share_windows {
+  struct ep_remote *remote; // of the batch
+  struct ep_share_window {
+    uint64_t number;
+    const char *memory; // NULL: none yet
+  } known[EP_SHARE_KNOWN];
+};
+
+// For relay_deliver_shared, for one batch; `windows` is set. [net lock]
+struct device_neighbours ep_share_neighbours(struct ep_share_windows *windows, struct ep_remote *remote);
 
 #endif
