@@ -478,6 +478,8 @@ struct device_api {
   // not go at all. All batches of a link go with the one, or all with the other.
   size_t (*relay_collect_shared)(struct device_relay *relay, void *bytes, size_t size, struct device_moves *moves,
                                  struct device_sharing *sharing);
+  // The peer has put all batches up to that stamp into its window; what it sent with that news is not delivered yet.
+  void (*relay_landed)(struct device_relay *relay, uint64_t stamp);
   // relay_deliver, of a batch that may name rows in windows of neighbours. PEER_LOST: they do not hold.
   int (*relay_deliver_shared)(struct device_relay *relay, const void *bytes, size_t size,
                               const struct device_neighbours *neighbours, char *why);

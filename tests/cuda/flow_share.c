@@ -292,11 +292,21 @@ static void land(struct world *world, struct link *link) {
   link->landed++;
 }
 
-// Credits, the other way.
+// The news that a batch has landed.
+static void count(struct link *link) {
+  if (link->counted == link->landed)
+    return;
+  cuda_relay_landed(link->relay, link->flights[link->counted % FLIGHTS].stamp);
+  link->counted++;
+}
+
+// Credits, the other way. The news go before them.
 static void give_back(struct link *link) {
   static _Alignas(16) char bytes[BATCH];
   char why[DEVICE_WHY] = "";
   size_t size = link->gone ? 0 : cuda_relay_collect(link->theirs, bytes, sizeof bytes);
+  while (!link->gone && link->counted < link->landed)
+    count(link);
   if (size > 0)
     assert_int_equal(cuda_relay_deliver(link->relay, bytes, size, why), 0);
 }
@@ -316,7 +326,7 @@ static void turn(struct world *world) {
     land(world, link);
     break;
   case 4:
-    link->counted += link->counted < link->landed;
+    count(link);
     break;
   case 5:
     if (draw(world, 8) == 0)

@@ -376,6 +376,7 @@ static const struct device_api api = {
     .relay_rings = cuda_relay_rings,
     .relay_collect_moves = cuda_relay_collect_moves,
     .relay_collect_shared = cuda_relay_collect_shared,
+    .relay_landed = cuda_relay_landed,
     .relay_deliver_shared = cuda_relay_deliver_shared,
     .relay_deliver = cuda_relay_deliver,
     .owner = fake_owner,

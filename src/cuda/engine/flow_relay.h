@@ -21,6 +21,7 @@ struct cuda_flow_relay {
   } went[CUDA_FLOW_WORDS];
   struct cuda_share_place *places; // [CUDA_CHANNELS][flow.rows.places]; see flow_share.c
   uint64_t (*told)[DEVICE_SEATS];  // [CUDA_CHANNELS] stamp of the newest batch that told a seat's peer of a place
+  uint64_t newest[CUDA_CHANNELS], landed; // stamps of batches: the newest with rows of a channel, and that has landed
 };
 
 // What is in a place of the peer's window.
@@ -29,6 +30,7 @@ struct cuda_share_place {
   uint64_t stamp;   // of its batch
   uint64_t readers; // seats whose peers were told of it
   uint32_t token;
+  bool whole; // it has landed, and nobody had written over it
 };
 
 // Makes the heads of both streams 0, as kernels have to find them. INVALID: window_bytes are too few.

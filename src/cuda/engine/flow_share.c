@@ -11,7 +11,8 @@
 //
 // Of an operation that the carrier's kernels pass over, our kernels may write over a row before it has been collected:
 // what lands is of no use to anybody then. The carrier gives credit for the row before that happens. So a row is named
-// only while there is no credit for it.
+// only if there was no credit for it when it had landed. (For one that the carrier reads there is none yet: its credit
+// comes after the news that the row has landed, or with them.)
 #include "cuda/engine/flow_share.h"
 
 #include <stdlib.h>
@@ -73,12 +74,20 @@ static bool is_ready(const struct cuda_flow_relay *relay, const struct cuda_shar
   return false;
 }
 
-// Nobody has written over it before it had landed.
-static bool is_whole(const struct cuda_flow_relay *relay, uint32_t index, const struct cuda_share_place *place) {
-  return cuda_load_word(&words_of(relay->in, relay, index)->credit) < place->number;
-}
-
 // --- sending ---
+
+void cuda_share_land(struct cuda_flow_relay *relay, uint64_t stamp) {
+  for (uint32_t index = 0; index < CUDA_CHANNELS; index++) {
+    if (relay->newest[index] <= relay->landed)
+      continue;
+    uint64_t credit = cuda_load_word(&words_of(relay->in, relay, index)->credit);
+    struct cuda_share_place *ring = place_of(relay, index, 0);
+    for (uint32_t i = 0; i < relay->flow.rows.places; i++)
+      if (ring[i].stamp > relay->landed && ring[i].stamp <= stamp)
+        ring[i].whole = credit < ring[i].number;
+  }
+  relay->landed = stamp;
+}
 
 bool cuda_share_is_free(const struct cuda_flow_relay *relay, const struct device_sharing *sharing,
                         const struct cuda_share_row *row) {
@@ -107,7 +116,7 @@ enum cuda_share_way cuda_share_find(const struct cuda_flow_relay *relay, const s
       ready += is_ready(other, row);
     } else if (place->stamp > carrier->landed) {
       waits = true;
-    } else if (is_whole(other, row->index, place) && first == UINT32_MAX) {
+    } else if (place->whole && first == UINT32_MAX) {
       first = i;
       *where = (struct cuda_elsewhere){.window = carrier->window,
                                        .offset = (uint32_t)offset_of(other, row->index, place->number - 1),
@@ -143,7 +152,7 @@ void cuda_share_record(struct cuda_flow_relay *relay, struct device_sharing *sha
     sharing->named_bytes += named->bytes;
   } else if (row->values > 0) {
     place->number = row->position + 1;
-    place->stamp = sharing->stamp;
+    place->stamp = relay->newest[row->index] = sharing->stamp;
   }
 }
 

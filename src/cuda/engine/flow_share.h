@@ -32,6 +32,9 @@ enum cuda_share_way cuda_share_find(const struct cuda_flow_relay *relay, const s
 void cuda_share_record(struct cuda_flow_relay *relay, struct device_sharing *sharing, const struct cuda_share_row *row,
                        const struct cuda_elsewhere *named);
 
+// Batches up to that stamp have landed; nothing that the peer sent since has been delivered.
+void cuda_share_land(struct cuda_flow_relay *relay, uint64_t stamp);
+
 // Where the values are that a run names; NULL: the run says what no peer says. `*where` is a copy, as the peer may
 // write there.
 const char *cuda_share_resolve(const struct cuda_flow_relay *relay, const struct cuda_run *run, const char *from,

@@ -506,6 +506,11 @@ int cuda_relay_deliver_shared(struct device_relay *relay, const void *bytes, siz
   return rc;
 }
 
+void cuda_relay_landed(struct device_relay *relay, uint64_t stamp) {
+  if (relay->flows)
+    cuda_share_land(&relay->flow, stamp);
+}
+
 struct cuda_flow_relay *cuda_relay_flow(struct device_relay *relay) {
   return &relay->flow;
 }

@@ -377,6 +377,7 @@ static int take_update(struct ep_proxy *proxy, const void *bytes, size_t size) {
   if (update.delivered > proxy->counted) {
     proxy->counted = update.delivered;
     proxy->counted_ns = clock_ns();
+    proxy->api->relay_landed(proxy->relay, proxy->batches[(proxy->counted - 1) % EP_PROXY_BATCHES].stamp);
     update_stamps(proxy);
   }
   if (update.size == 0)
