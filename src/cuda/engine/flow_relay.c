@@ -148,7 +148,7 @@ static void record_went(struct cuda_flow_relay *relay, const struct cuda_batch *
 
 // Adds a row of which the reader finds the values elsewhere.
 static bool put_named(struct cuda_batch *batch, const struct cuda_flow_relay *relay, size_t at,
-                      const struct cuda_share_row *row, const struct cuda_elsewhere *where) {
+                      const struct cuda_flow_share_row *row, const struct cuda_elsewhere *where) {
   if (batch->used + 2 * sizeof(struct cuda_run) + sizeof *where + row->foot > batch->size)
     return false;
   memcpy(cuda_batch_room(batch, RUN_ELSEWHERE, at, sizeof *where), where, sizeof *where);
@@ -158,20 +158,20 @@ static bool put_named(struct cuda_batch *batch, const struct cuda_flow_relay *re
 
 // Adds a row that neighbours may share; false: it has no room, or waits.
 static bool put_shared(struct cuda_batch *batch, struct cuda_flow_relay *relay, size_t at, uint32_t bytes,
-                       struct cuda_share_row *row) {
+                       struct cuda_flow_share_row *row) {
   struct cuda_elsewhere where;
-  if (!cuda_share_is_free(relay, batch->sharing, row))
+  if (!cuda_flow_share_is_free(relay, batch->sharing, row))
     return false;
   row->foot = bytes - row->values;
   if (row->values > 0)
     memcpy(&row->token, relay->out + at + row->values + sizeof row->token, sizeof row->token);
-  enum cuda_share_way way = cuda_share_find(relay, batch->sharing, row, &where);
+  enum cuda_flow_share_way way = cuda_flow_share_find(relay, batch->sharing, row, &where);
   if (way == CUDA_SHARE_WAIT)
     return false;
   bool named = way == CUDA_SHARE_NAME;
   batch->full = named ? !put_named(batch, relay, at, row, &where) : !put_bytes(batch, relay, at, bytes);
   if (!batch->full)
-    cuda_share_record(relay, batch->sharing, row, named ? &where : NULL);
+    cuda_flow_share_record(relay, batch->sharing, row, named ? &where : NULL);
   return !batch->full;
 }
 
@@ -180,7 +180,7 @@ static uint64_t collect_rows(struct cuda_flow_relay *relay, struct cuda_batch *b
                              uint64_t sent, uint64_t tail) {
   uint64_t end = tail / 2, op = end / relay->flow.list, base = op * relay->flow.list;
   uint64_t begin = sent / 2 > base ? sent / 2 : base;
-  struct cuda_share_row row = {.index = index, .op = op};
+  struct cuda_flow_share_row row = {.index = index, .op = op};
   uint32_t bytes = 0;
   if (begin >= end)
     return tail;
@@ -249,7 +249,7 @@ bool cuda_flow_relay_is_legal(const struct cuda_flow_relay *relay, const struct 
   uint64_t rings = relay->offset + relay->flow.rows.at, end = relay->offset + relay->flow.bytes;
   uint64_t words = relay->offset, behind = (uint64_t)run->offset + run->bytes;
   if (run->kind == RUN_ELSEWHERE)
-    return run->bytes == sizeof(struct cuda_elsewhere); // the rest: cuda_share_resolve()
+    return run->bytes == sizeof(struct cuda_elsewhere); // the rest: cuda_flow_share_resolve()
   if (run->kind == RUN_PLACES)
     return run->offset % UNIT == 0 && run->bytes % UNIT == 0 && run->offset >= rings && behind <= end;
   return run->kind == RUN_CHANNELS && run->offset % WORDS == 0 && run->bytes % WORDS == 0 && run->offset >= words &&
@@ -286,12 +286,12 @@ int cuda_flow_relay_open(struct cuda_flow_relay *relay, const struct device_ep_o
   }
   memset(relay->in + relay->offset, 0, sizeof(struct cuda_flow_head));
   memset(relay->out + relay->offset, 0, sizeof(struct cuda_flow_head));
-  int rc = cuda_share_open(relay);
+  int rc = cuda_flow_share_open(relay);
   if (rc != 0)
     snprintf(why, DEVICE_WHY, "no memory for what neighbours share");
   return rc;
 }
 
 void cuda_flow_relay_close(struct cuda_flow_relay *relay) {
-  cuda_share_close(relay);
+  cuda_flow_share_close(relay);
 }

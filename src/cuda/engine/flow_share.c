@@ -21,20 +21,20 @@
 
 enum { UNIT = sizeof(struct cuda_unit) };
 
-int cuda_share_open(struct cuda_flow_relay *relay) {
+int cuda_flow_share_open(struct cuda_flow_relay *relay) {
   relay->places = calloc((size_t)CUDA_CHANNELS * relay->flow.rows.places, sizeof *relay->places);
   relay->told = calloc(CUDA_CHANNELS, sizeof *relay->told);
   return relay->places && relay->told ? 0 : WEFT_ERR_NOMEM;
 }
 
-void cuda_share_close(struct cuda_flow_relay *relay) {
+void cuda_flow_share_close(struct cuda_flow_relay *relay) {
   free(relay->places);
   free(relay->told);
 }
 
 // --- what the others have ---
 
-static struct cuda_share_place *place_of(const struct cuda_flow_relay *relay, uint32_t index, uint64_t position) {
+static struct cuda_flow_share_place *place_of(const struct cuda_flow_relay *relay, uint32_t index, uint64_t position) {
   uint32_t places = relay->flow.rows.places;
   return &relay->places[(size_t)index * places + position % places];
 }
@@ -49,9 +49,10 @@ static const struct cuda_flow_word *words_of(const char *window, const struct cu
 }
 
 // The row of the same token that the link's peer was sent in this operation; NULL: it was sent none.
-static struct cuda_share_place *find_sent(const struct cuda_flow_relay *relay, const struct cuda_share_row *row) {
+static struct cuda_flow_share_place *find_sent(const struct cuda_flow_relay *relay,
+                                               const struct cuda_flow_share_row *row) {
   uint32_t places = relay->flow.rows.places;
-  struct cuda_share_place *ring = &relay->places[(size_t)row->index * places];
+  struct cuda_flow_share_place *ring = &relay->places[(size_t)row->index * places];
   for (uint32_t i = 0; i < places; i++)
     if (ring[i].token == row->token && ring[i].number > row->op * relay->flow.list &&
         ring[i].number <= (row->op + 1) * relay->flow.list)
@@ -60,7 +61,7 @@ static struct cuda_share_place *find_sent(const struct cuda_flow_relay *relay, c
 }
 
 // Whether the link's ring has such a row that was not sent. Tokens of a channel ascend.
-static bool is_ready(const struct cuda_flow_relay *relay, const struct cuda_share_row *row) {
+static bool is_ready(const struct cuda_flow_relay *relay, const struct cuda_flow_share_row *row) {
   uint64_t end = cuda_load_word(&words_of(relay->out, relay, row->index)->tail) / 2, base = row->op * relay->flow.list;
   uint64_t position = relay->sent[row->index].tail / 2;
   if (end <= base || end > base + relay->flow.list)
@@ -76,12 +77,12 @@ static bool is_ready(const struct cuda_flow_relay *relay, const struct cuda_shar
 
 // --- sending ---
 
-void cuda_share_land(struct cuda_flow_relay *relay, uint64_t stamp) {
+void cuda_flow_share_land(struct cuda_flow_relay *relay, uint64_t stamp) {
   for (uint32_t index = 0; index < CUDA_CHANNELS; index++) {
     if (relay->newest[index] <= relay->landed)
       continue;
     uint64_t credit = cuda_load_word(&words_of(relay->in, relay, index)->credit);
-    struct cuda_share_place *ring = place_of(relay, index, 0);
+    struct cuda_flow_share_place *ring = place_of(relay, index, 0);
     for (uint32_t i = 0; i < relay->flow.rows.places; i++)
       if (ring[i].stamp > relay->landed && ring[i].stamp <= stamp)
         ring[i].whole = credit < ring[i].number;
@@ -89,9 +90,9 @@ void cuda_share_land(struct cuda_flow_relay *relay, uint64_t stamp) {
   relay->landed = stamp;
 }
 
-bool cuda_share_is_free(const struct cuda_flow_relay *relay, const struct device_sharing *sharing,
-                        const struct cuda_share_row *row) {
-  const struct cuda_share_place *place = place_of(relay, row->index, row->position);
+bool cuda_flow_share_is_free(const struct cuda_flow_relay *relay, const struct device_sharing *sharing,
+                             const struct cuda_flow_share_row *row) {
+  const struct cuda_flow_share_place *place = place_of(relay, row->index, row->position);
   for (uint64_t seats = place->readers; seats; seats &= seats - 1) {
     int seat = __builtin_ctzll(seats);
     if (sharing->counted[seat] < relay->told[row->index][seat])
@@ -100,8 +101,8 @@ bool cuda_share_is_free(const struct cuda_flow_relay *relay, const struct device
   return true;
 }
 
-enum cuda_share_way cuda_share_find(const struct cuda_flow_relay *relay, const struct device_sharing *sharing,
-                                    const struct cuda_share_row *row, struct cuda_elsewhere *where) {
+enum cuda_flow_share_way cuda_flow_share_find(const struct cuda_flow_relay *relay, const struct device_sharing *sharing,
+                                              const struct cuda_flow_share_row *row, struct cuda_elsewhere *where) {
   uint32_t ready = 0, own = 0, first = UINT32_MAX;
   bool waits = false;
   for (uint32_t i = 0; row->values > 0 && i < sharing->count; i++) {
@@ -111,7 +112,7 @@ enum cuda_share_way cuda_share_find(const struct cuda_flow_relay *relay, const s
       own = ready++;
       continue;
     }
-    const struct cuda_share_place *place = find_sent(other, row);
+    const struct cuda_flow_share_place *place = find_sent(other, row);
     if (!place) {
       ready += is_ready(other, row);
     } else if (place->stamp > carrier->landed) {
@@ -131,11 +132,11 @@ enum cuda_share_way cuda_share_find(const struct cuda_flow_relay *relay, const s
 }
 
 // The carrier's place has a reader more.
-static void record_reader(struct device_sharing *sharing, const struct cuda_share_row *row,
+static void record_reader(struct device_sharing *sharing, const struct cuda_flow_share_row *row,
                           const struct cuda_elsewhere *named) {
   for (uint32_t i = 0; i < sharing->count; i++) {
     struct cuda_flow_relay *other = cuda_relay_flow(sharing->carriers[i].relay);
-    struct cuda_share_place *place = sharing->carriers[i].window == named->window ? find_sent(other, row) : NULL;
+    struct cuda_flow_share_place *place = sharing->carriers[i].window == named->window ? find_sent(other, row) : NULL;
     if (!place)
       continue;
     place->readers |= UINT64_C(1) << sharing->seat;
@@ -143,10 +144,10 @@ static void record_reader(struct device_sharing *sharing, const struct cuda_shar
   }
 }
 
-void cuda_share_record(struct cuda_flow_relay *relay, struct device_sharing *sharing, const struct cuda_share_row *row,
-                       const struct cuda_elsewhere *named) {
-  struct cuda_share_place *place = place_of(relay, row->index, row->position);
-  *place = (struct cuda_share_place){.token = row->token};
+void cuda_flow_share_record(struct cuda_flow_relay *relay, struct device_sharing *sharing,
+                            const struct cuda_flow_share_row *row, const struct cuda_elsewhere *named) {
+  struct cuda_flow_share_place *place = place_of(relay, row->index, row->position);
+  *place = (struct cuda_flow_share_place){.token = row->token};
   if (named) {
     record_reader(sharing, row, named);
     sharing->named_bytes += named->bytes;
@@ -164,8 +165,8 @@ static bool is_in_rows(const struct cuda_flow_relay *relay, uint64_t offset, uin
   return offset % UNIT == 0 && bytes % UNIT == 0 && offset >= begin && offset + bytes <= end;
 }
 
-const char *cuda_share_resolve(const struct cuda_flow_relay *relay, const struct cuda_run *run, const char *from,
-                               const struct device_neighbours *neighbours, struct cuda_elsewhere *where) {
+const char *cuda_flow_share_resolve(const struct cuda_flow_relay *relay, const struct cuda_run *run, const char *from,
+                                    const struct device_neighbours *neighbours, struct cuda_elsewhere *where) {
   memcpy(where, from, sizeof *where);
   if (!neighbours || where->bytes == 0 || !is_in_rows(relay, run->offset, where->bytes) ||
       !is_in_rows(relay, where->offset, where->bytes))

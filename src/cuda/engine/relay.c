@@ -460,7 +460,7 @@ static int find_run(const struct device_relay *relay, const char *from, size_t s
 static bool copy_shared(const struct device_relay *relay, const struct cuda_run *run, const char *from,
                         const struct device_neighbours *neighbours, bool only_check) {
   struct cuda_elsewhere where;
-  const char *values = cuda_share_resolve(&relay->flow, run, from, neighbours, &where);
+  const char *values = cuda_flow_share_resolve(&relay->flow, run, from, neighbours, &where);
   if (values && !only_check)
     memcpy(relay->in + run->offset, values, where.bytes);
   return values != NULL;
@@ -508,7 +508,7 @@ int cuda_relay_deliver_shared(struct device_relay *relay, const void *bytes, siz
 
 void cuda_relay_landed(struct device_relay *relay, uint64_t stamp) {
   if (relay->flows)
-    cuda_share_land(&relay->flow, stamp);
+    cuda_flow_share_land(&relay->flow, stamp);
 }
 
 struct cuda_flow_relay *cuda_relay_flow(struct device_relay *relay) {
