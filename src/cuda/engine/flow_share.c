@@ -101,34 +101,28 @@ bool cuda_flow_share_is_free(const struct cuda_flow_relay *relay, const struct d
   return true;
 }
 
+// A channel has the carriers in an order of its own: the first of them that has the row carries it. So the first one
+// waits for nobody in this channel, and its rows follow each other.
 enum cuda_flow_share_way cuda_flow_share_find(const struct cuda_flow_relay *relay, const struct device_sharing *sharing,
                                               const struct cuda_flow_share_row *row, struct cuda_elsewhere *where) {
-  uint32_t ready = 0, own = 0, first = UINT32_MAX;
-  bool waits = false;
+  bool waits = false, named = false, behind = false;
   for (uint32_t i = 0; row->values > 0 && i < sharing->count; i++) {
-    const struct device_carrier *carrier = &sharing->carriers[i];
+    const struct device_carrier *carrier = &sharing->carriers[(row->index + i) % sharing->count];
     const struct cuda_flow_relay *other = cuda_relay_flow(carrier->relay);
-    if (other == relay) {
-      own = ready++;
-      continue;
-    }
-    const struct cuda_flow_share_place *place = find_sent(other, row);
+    behind |= other == relay;
+    const struct cuda_flow_share_place *place = other == relay ? NULL : find_sent(other, row);
     if (!place) {
-      ready += is_ready(other, row);
+      waits |= !behind && is_ready(other, row);
     } else if (place->stamp > carrier->landed) {
       waits = true;
-    } else if (place->whole && first == UINT32_MAX) {
-      first = i;
+    } else if (place->whole && !named) {
+      named = true;
       *where = (struct cuda_elsewhere){.window = carrier->window,
                                        .offset = (uint32_t)offset_of(other, row->index, place->number - 1),
                                        .bytes = row->values};
     }
   }
-  if (first != UINT32_MAX)
-    return CUDA_SHARE_NAME;
-  if (waits)
-    return CUDA_SHARE_WAIT;
-  return ready < 2 || row->token / CUDA_CHANNELS % ready == own ? CUDA_SHARE_SEND : CUDA_SHARE_WAIT;
+  return named ? CUDA_SHARE_NAME : waits ? CUDA_SHARE_WAIT : CUDA_SHARE_SEND;
 }
 
 // The carrier's place has a reader more.
