@@ -117,7 +117,8 @@ void cuda_window_release(struct device *device, struct device_window *window);
 int cuda_fabric_create(struct device *device, size_t size, struct device_window *window, uint8_t *name, char *why);
 int cuda_fabric_map(struct device *device, size_t size, const uint8_t *name, struct device_window *window, char *why);
 
-int cuda_host_window_create(struct device *device, size_t size, struct device_window *window, void **host, char *why);
+int cuda_host_window_create(struct device *device, size_t size, struct device_window *window, void **host, int *fd,
+                            char *why);
 void cuda_host_window_release(struct device *device, struct device_window *window, void *host);
 
 int cuda_stream_open(struct device *device, void **stream, char *why);

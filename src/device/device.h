@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 enum {
-  DEVICE_ABI = 15, // of this page
+  DEVICE_ABI = 16, // of this page
   DEVICE_WHY = 256,
   DEVICE_SEATS = 64, // peers of an engine, itself among them
   DEVICE_NAME = 64,  // bytes that name a window to other hosts
@@ -266,6 +266,48 @@ struct device_flow_combine {
   bool replays; // likewise, as in struct device_dispatch
 };
 
+// Rows that a transport moves from our window to the peer's: so many bytes, from the same offset in both.
+struct device_move {
+  uint64_t offset, bytes;
+};
+
+// What goes with a batch of a relay and is not in it.
+struct device_moves {
+  struct device_move *list; // [count], written
+  uint32_t count, room;     // room: of the list
+  uint64_t bytes, most;     // of all moves; most: that there may be
+  uint64_t number;          // of the batch, from 1 on
+  uint64_t landed;          // the newest batch that is in the peer's window, with all before it and their moves
+};
+
+// A link whose peer reads the windows of the others' peers, and shows them its own (ep/gpu/sharers.h).
+struct device_carrier {
+  struct device_relay *relay;
+  uint64_t window; // how these peers know the window that its peer has of us
+  uint64_t landed; // stamp: its batches up to that one are in this window; UINT64_MAX: all are
+};
+
+// What a relay knows of the links that share rows with its own, for one batch. All batches of a rank have stamps, which
+// ascend.
+struct device_sharing {
+  uint64_t stamp;                        // of the batch
+  uint32_t seat;                         // of the link
+  uint32_t count;                        // 0: it shares with nobody
+  const struct device_carrier *carriers; // [count], itself among them, in the same order for all of them
+  const uint64_t *counted;               // [DEVICE_SEATS] stamps: as `landed`, of each link; UINT64_MAX: there is none
+  uint64_t named_bytes;                  // added to: bytes of rows that did not go, since the peer finds them
+};
+
+// Windows of neighbours, for a batch that names rows in them.
+struct device_neighbours {
+  void *arg;
+  // The memory of a window of the same size that the batch's sender writes, by that number; NULL: this rank has none
+  // such.
+  const char *(*find)(void *arg, uint64_t window);
+  // Asked when rows have been copied: false: the sender has let go of this rank, and may have written over them.
+  bool (*holds)(void *arg);
+};
+
 enum { DEVICE_CONFLICT = 0x100 }; // in device_record.kind: a rank joined since the route was filled, so no rows went
 
 struct device_api {
@@ -408,8 +450,13 @@ struct device_api {
   void (*copies_close)(struct device_copies *copies); // none of it runs. NULL is legal
 
   // Peers on other hosts have windows in host memory, in which nothing has come (cuda/kernels/layout.h): *host is where
-  // the host sees it. From here on kernels of the device do not count on more than 16 bytes to arrive at once. [any]
-  int (*host_window_create)(struct device *device, size_t size, struct device_window *window, void **host, char *why);
+  // the host sees it. From here on kernels of the device do not count on more than 16 bytes to arrive at once. `fd` not
+  // NULL: other processes of this host are to read it. Then *fd is a sealed memfd of `size` bytes, and stays the
+  // window's; -1: there is none, and nobody else can read it. Memory is handed on from link to link, but not while a
+  // process maps it by a descriptor of its own, opened anew and with a shared lock (flock(2)): the kernel keeps such a
+  // lock until nothing is mapped by that descriptor. [any]
+  int (*host_window_create)(struct device *device, size_t size, struct device_window *window, void **host, int *fd,
+                            char *why);
   void (*host_window_release)(struct device *device, struct device_window *window, void *host); // no kernel uses it
   // What goes to and fro between a link's two windows `in` and `out` (as the host sees them) and the peer's. One thread
   // at a time for each of them; nothing waits. In a group for throughput it does for both windows what flow_clear does.
@@ -420,6 +467,22 @@ struct device_api {
   // (aligned to 16), which a row does. With LATENCY a dispatch's header comes behind all of its rows. Returns how many
   // they are.
   size_t (*relay_collect)(struct device_relay *relay, void *bytes, size_t size);
+  // Where the rings lie in each of the two windows: what the peer's transport may write, and nothing else. They begin
+  // with a page. 0 bytes: there are none, with LATENCY.
+  void (*relay_rings)(const struct device_relay *relay, uint64_t *offset, uint64_t *bytes);
+  // As relay_collect, but rows of the rings are not in the batch: `moves` says where they lie. They have to be visible
+  // in the peer's window before the peer's relay gets the batch, which tells its kernels of them. They do not change
+  // before that, unless the peer reads none of them.
+  size_t (*relay_collect_moves)(struct device_relay *relay, void *bytes, size_t size, struct device_moves *moves);
+  // The same, or as relay_collect if `moves` is NULL; and rows that the peer can read in the window of a neighbour do
+  // not go at all. All batches of a link go with the one, or all with the other.
+  size_t (*relay_collect_shared)(struct device_relay *relay, void *bytes, size_t size, struct device_moves *moves,
+                                 struct device_sharing *sharing);
+  // The peer has put all batches up to that stamp into its window; what it sent with that news is not delivered yet.
+  void (*relay_landed)(struct device_relay *relay, uint64_t stamp);
+  // relay_deliver, of a batch that may name rows in windows of neighbours. PEER_LOST: they do not hold.
+  int (*relay_deliver_shared)(struct device_relay *relay, const void *bytes, size_t size,
+                              const struct device_neighbours *neighbours, char *why);
   // Writes what the peer's relay has collected into `in`: each batch once, in their order. PROTOCOL: a malformed batch.
   int (*relay_deliver)(struct device_relay *relay, const void *bytes, size_t size, char *why);
 

@@ -49,6 +49,7 @@ enum transport_flag {
   TRANSPORT_MAPS = 1 << 6,            // map() can give a pointer
   TRANSPORT_MAPPED_ONLY = 1 << 8,     // of peers' host memory, only such as has a descriptor
   TRANSPORT_LENGTHS = 1 << 7,         // lengths of a prepared request may change, see struct transport_request
+  TRANSPORT_MOVES = 1 << 9,           // and so may its addresses
 };
 
 struct transport;
@@ -133,9 +134,10 @@ enum { TRANSPORT_IN_FLIGHT = 1 };
 // One posted thing: pieces, then a message; either may be missing. It is the caller's, who keeps it, its pieces and its
 // message unchanged from prepare() to unprepare(); but where the transport has TRANSPORT_LENGTHS, between posts a
 // piece's may be set to anything up to what it was at prepare(), 0 included, which leaves the piece out; and everywhere
-// the size of a message, from 1 on. A WRITE to a remote that `copies` may have any of this process's host memory in the
-// place of its pieces' from prepare(): set their local_address between posts, and have `taken` called.
-// It can be posted again whenever it is not in flight.
+// the size of a message, from 1 on. Where it has TRANSPORT_MOVES, a piece's addresses may be set, too: the caller sees
+// to it that the piece lies within its regions, since a post checks nothing. A WRITE to a remote that `copies` may have
+// any of this process's host memory in the place of its pieces' from prepare(): set their local_address between posts,
+// and have `taken` called. It can be posted again whenever it is not in flight.
 struct transport_request {
   struct transport_peer *peer;
   enum weft_transfer_op op;

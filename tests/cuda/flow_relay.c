@@ -1,7 +1,7 @@
 // What goes between two ranks of a group for throughput on hosts that NVLink does not join (cuda/engine/flow_relay.c):
 // threads in the place of kernels write rows and answers of drawn operations to rings that are smaller than these, read
 // what comes, compare every byte of it, and give credit. A thread in the place of the net threads carries, in batches
-// that often have no room for what there is.
+// that often have no room for what there is; and with moves, which it makes in any order, as a network does.
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -22,6 +22,7 @@
 #include "weft/err.h"
 
 enum { DEADLINE_MS = 60000, BATCH = 24 << 10, HIDDEN = 256, TOPK = 4, EXPERTS = 3, TOKENS = 1500, SMALLEST = 2048 };
+enum { MOVES = 8, FLIGHTS = 4, MOST_MOVED = 16 << 10 };
 enum { CODE = HIDDEN / LOGFMT10_BLOCK * (LOGFMT10_CODE_BYTES + LOGFMT10_HEAD_BYTES) };
 
 struct side {
@@ -242,9 +243,24 @@ static void *run_side(void *arg) {
 
 // --- in the place of the net threads ---
 
+// A batch that is under way, with its moves.
+struct flight {
+  _Alignas(16) char bytes[BATCH];
+  size_t size;
+  struct device_move list[MOVES];
+  uint32_t left; // moves
+};
+
+// From one side to the other.
+struct way {
+  struct flight flights[FLIGHTS];
+  uint64_t posted, landed;
+};
+
 struct carrier {
   struct side *sides;
-  uint64_t random, batches;
+  uint64_t random, batches, moves;
+  struct way ways[2];
   _Atomic bool done;
   char error[DEVICE_WHY];
 };
@@ -261,6 +277,71 @@ static void *carry(void *arg) {
         snprintf(carrier->error, sizeof carrier->error, "%zu bytes were collected into %zu", size, room);
       else if (size > 0 && cuda_relay_deliver(carrier->sides[!i].relay, bytes, size, carrier->error) == 0)
         carrier->batches++;
+    }
+  return NULL;
+}
+
+// --- the same, with moves ---
+
+static uint64_t below(struct carrier *carrier, uint64_t limit) {
+  carrier->random = mix(carrier->random + 1);
+  return carrier->random % limit;
+}
+
+static void begin_flight(struct carrier *carrier, int from) {
+  struct way *way = &carrier->ways[from];
+  struct flight *flight = &way->flights[way->posted % FLIGHTS];
+  struct device_moves moves = {.list = flight->list,
+                               .room = 2 + (uint32_t)below(carrier, MOVES - 1),
+                               .most = 2048 + below(carrier, MOST_MOVED - 2048),
+                               .number = way->posted + 1,
+                               .landed = way->landed};
+  uint64_t offset, bytes;
+  size_t room = SMALLEST + below(carrier, BATCH - SMALLEST);
+  flight->size = cuda_relay_collect_moves(carrier->sides[from].relay, flight->bytes, room, &moves);
+  flight->left = moves.count;
+  cuda_relay_rings(carrier->sides[from].relay, &offset, &bytes);
+  bool right = flight->size <= room && moves.bytes <= moves.most && moves.count <= moves.room;
+  for (uint32_t i = 0; i < moves.count; i++)
+    right &= moves.list[i].offset >= offset && moves.list[i].offset + moves.list[i].bytes <= offset + bytes;
+  if (!right)
+    snprintf(carrier->error, sizeof carrier->error, "moves, or a batch, are where they may not be");
+  way->posted += flight->size > 0;
+  carrier->moves += moves.count;
+}
+
+// One of the moves that are left of any batch.
+static void move_some(struct carrier *carrier, int from) {
+  struct way *way = &carrier->ways[from];
+  struct flight *flight = &way->flights[(way->landed + below(carrier, FLIGHTS)) % FLIGHTS];
+  if (flight->left == 0)
+    return;
+  struct device_move *move = &flight->list[below(carrier, flight->left)];
+  memcpy(carrier->sides[!from].in + move->offset, carrier->sides[from].out + move->offset, move->bytes);
+  *move = flight->list[--flight->left];
+}
+
+// Batches are delivered in their order, each when its moves have been made.
+static void land(struct carrier *carrier, int from) {
+  struct way *way = &carrier->ways[from];
+  for (; way->landed < way->posted && !carrier->error[0]; way->landed++) {
+    const struct flight *flight = &way->flights[way->landed % FLIGHTS];
+    if (flight->left > 0)
+      return;
+    cuda_relay_deliver(carrier->sides[!from].relay, flight->bytes, flight->size, carrier->error);
+    carrier->batches++;
+  }
+}
+
+static void *carry_with_moves(void *arg) {
+  struct carrier *carrier = arg;
+  while (!atomic_load(&carrier->done) && !carrier->error[0])
+    for (int from = 0; from < 2; from++) {
+      if (carrier->ways[from].posted - carrier->ways[from].landed < FLIGHTS && below(carrier, 2))
+        begin_flight(carrier, from);
+      for (uint64_t times = below(carrier, MOVES); times > 0; times--)
+        move_some(carrier, from);
+      land(carrier, from);
     }
   return NULL;
 }
@@ -298,9 +379,10 @@ static void close_side(struct side *side) {
   free(side->out);
 }
 
-static void converse(uint64_t seed, uint64_t ops, uint64_t window_bytes) {
+static void converse(uint64_t seed, uint64_t ops, uint64_t window_bytes, bool moves) {
   struct side sides[2];
-  struct carrier carrier = {.sides = sides, .random = seed};
+  static struct carrier carrier;
+  carrier = (struct carrier){.sides = sides, .random = seed};
   _Atomic bool stop = false;
   pthread_t threads[2], thread;
   print_message("seed %llu\n", (unsigned long long)seed);
@@ -310,7 +392,7 @@ static void converse(uint64_t seed, uint64_t ops, uint64_t window_bytes) {
     sides[i].peer = &sides[!i];
     sides[i].stop = &stop;
   }
-  assert_int_equal(pthread_create(&thread, NULL, carry, &carrier), 0);
+  assert_int_equal(pthread_create(&thread, NULL, moves ? carry_with_moves : carry, &carrier), 0);
   for (int i = 0; i < 2; i++)
     assert_int_equal(pthread_create(&threads[i], NULL, run_side, &sides[i]), 0);
   for (int i = 0; i < 2; i++)
@@ -320,6 +402,7 @@ static void converse(uint64_t seed, uint64_t ops, uint64_t window_bytes) {
   if (carrier.error[0] || sides[0].error[0] || sides[1].error[0])
     fail_msg("%s %s %s", carrier.error, sides[0].error, sides[1].error);
   assert_true(carrier.batches > ops);
+  assert_int_equal(carrier.moves > ops, moves);
   for (int i = 0; i < 2; i++)
     close_side(&sides[i]);
 }
@@ -339,13 +422,15 @@ static void all_rows_come_through_small_rings(void **state) {
   assert_int_equal(side.flow.rows.places, CUDA_LEAST_PLACES); // an operation goes round them
   assert_true(side.flow.list > 2 * CUDA_LEAST_PLACES);
   close_side(&side);
-  for (uint64_t seed = 1; seed <= 3; seed++)
-    converse(seed, 40, small_window());
+  for (uint64_t seed = 1; seed <= 2; seed++)
+    for (int moves = 0; moves < 2; moves++)
+      converse(seed, 40, small_window(), moves);
 }
 
 static void all_rows_come_through_large_rings(void **state) {
   (void)state;
-  converse(4, 40, UINT32_MAX);
+  for (int moves = 0; moves < 2; moves++)
+    converse(3, 40, UINT32_MAX, moves);
 }
 
 // --- one by one ---
@@ -444,6 +529,114 @@ static void channels_take_turns(void **state) {
   close_side(&side);
 }
 
+static struct device_move moved[MOVES];
+
+static size_t collect_moves(struct side *side, struct device_moves *moves, uint64_t number, uint64_t landed) {
+  *moves = (struct device_moves){.list = moved, .room = MOVES, .most = MOST_MOVED, .number = number, .landed = landed};
+  return cuda_relay_collect_moves(side->relay, batch, sizeof batch, moves);
+}
+
+static void the_rings_have_pages_of_their_own(void **state) {
+  (void)state;
+  struct side side;
+  uint64_t offset, bytes;
+  open_side(&side, 0, 10, small_window());
+  cuda_relay_rings(side.relay, &offset, &bytes);
+  assert_int_equal(offset % CUDA_STREAM_PAGE, 0);
+  assert_true(offset >= side.offset + CUDA_FLOW_WORDS * WORDS);
+  assert_int_equal(offset + bytes, side.size);
+  assert_int_equal(offset, place_of(&side, side.in, 0, 0) - side.in);
+  close_side(&side);
+}
+
+// A batch has the words of a tail alone, and rows that lie one behind the other are one move.
+static void moves_say_where_rows_lie(void **state) {
+  (void)state;
+  struct side side;
+  struct device_moves moves;
+  open_side(&side, 0, 11, small_window());
+  struct cuda_flow_word *words = (struct cuda_flow_word *)(side.out + side.offset);
+  uint32_t place = side.flow.rows.place, answer = side.flow.answers.place, used = 2 * HIDDEN + 4 * TOPK;
+  words[2].tail = 2 * 2;
+  assert_int_equal(collect_moves(&side, &moves, 1, 0), RUN + WORDS);
+  assert_int_equal(run_at(0).kind, RUN_CHANNELS);
+  assert_int_equal(moves.count, 1);
+  assert_int_equal(moved[0].offset, place_of(&side, side.out, 2, 0) - side.out);
+  assert_int_equal(moved[0].bytes, 2 * place);
+  words[2].tail = 4 * 2 + 1; // goes round the ring, which has three places
+  assert_int_equal(collect_moves(&side, &moves, 2, 0), RUN + WORDS);
+  assert_int_equal(moves.count, 2);
+  assert_int_equal(moved[0].offset, place_of(&side, side.out, 2, 2) - side.out);
+  assert_int_equal(moved[1].offset, place_of(&side, side.out, 2, 0) - side.out);
+  assert_int_equal(moves.bytes, 2 * place);
+  words[CUDA_CHANNELS + 3].tail = 2 * 2;
+  assert_int_equal(collect_moves(&side, &moves, 3, 0), RUN + WORDS);
+  assert_int_equal(moves.count, 1);
+  assert_int_equal(moved[0].bytes, answer + used);
+  words[CUDA_CHANNELS].coded_tail = 1 * 2; // small parts of which are copied
+  assert_int_equal(collect_moves(&side, &moves, 4, 0), 2 * RUN + CODE + 4 * TOPK + RUN + WORDS);
+  assert_int_equal(moves.count, 0);
+  assert_int_equal(collect_moves(&side, &moves, 5, 0), 0);
+  close_side(&side);
+}
+
+static void there_are_no_more_moves_than_there_may_be(void **state) {
+  (void)state;
+  struct side side;
+  open_side(&side, 0, 12, small_window());
+  struct cuda_flow_word *words = (struct cuda_flow_word *)(side.out + side.offset);
+  uint32_t place = side.flow.rows.place;
+  struct device_moves moves = {.list = moved, .room = 1, .most = 2 * place, .number = 1};
+  words[0].tail = 3 * 2;
+  assert_int_equal(cuda_relay_collect_moves(side.relay, batch, sizeof batch, &moves), RUN + WORDS);
+  assert_int_equal(moves.bytes, 2 * place);
+  assert_int_equal(((const struct cuda_flow_word *)(batch + RUN))->tail, 2 * 2);
+  words[2].tail = 2; // elsewhere
+  moves = (struct device_moves){.list = moved, .room = 1, .most = MOST_MOVED, .number = 2};
+  assert_int_equal(cuda_relay_collect_moves(side.relay, batch, sizeof batch, &moves), RUN + WORDS);
+  assert_int_equal(moves.bytes, place);
+  moves = (struct device_moves){.list = moved, .room = 1, .most = MOST_MOVED, .number = 3};
+  assert_int_equal(cuda_relay_collect_moves(side.relay, batch, sizeof batch, &moves), RUN + WORDS);
+  assert_int_equal(run_at(0).offset, (char *)&words[2] - side.out);
+  close_side(&side);
+}
+
+// Of an operation that its reader passed over rows may be under way when the next one's are written to their places.
+static void rows_wait_for_what_is_under_way_to_their_places(void **state) {
+  (void)state;
+  struct side side;
+  struct device_moves moves;
+  open_side(&side, 0, 13, small_window());
+  struct cuda_flow_word *words = (struct cuda_flow_word *)(side.out + side.offset);
+  uint64_t list = side.flow.list;
+  words[1].tail = 2;
+  assert_int_equal(collect_moves(&side, &moves, 1, 0), RUN + WORDS);
+  words[1].tail = (list + 1) * 2;
+  assert_int_equal(collect_moves(&side, &moves, 2, 0), 0);
+  words[1].credit = 5; // which goes, and what goes through other rings
+  words[3].tail = 2;
+  assert_int_equal(collect_moves(&side, &moves, 2, 0), 2 * (RUN + WORDS));
+  assert_int_equal(((const struct cuda_flow_word *)(batch + RUN))->tail, 2);
+  assert_int_equal(((const struct cuda_flow_word *)(batch + RUN))->credit, 5);
+  assert_int_equal(moves.count, 1);
+  words[1].tail = (2 * list + 1) * 2;
+  assert_int_equal(collect_moves(&side, &moves, 3, 0), 0);
+  assert_int_equal(collect_moves(&side, &moves, 3, 1), RUN + WORDS);
+  assert_int_equal(((const struct cuda_flow_word *)(batch + RUN))->tail, (2 * list + 1) * 2);
+  assert_int_equal(moved[0].offset, place_of(&side, side.out, 1, 2 * list) - side.out);
+  words[1].tail = (2 * list + 2) * 2; // of the same operation: they do not wait
+  assert_int_equal(collect_moves(&side, &moves, 4, 1), RUN + WORDS);
+  words[CUDA_CHANNELS].tail = 2; // rows in either format have the same places
+  words[CUDA_CHANNELS].coded_tail = ((uint64_t)EP_MAX_COMBINES * list + 1) * 2;
+  collect_moves(&side, &moves, 5, 4);
+  assert_int_equal(moves.count, 1);
+  assert_int_equal(((const struct cuda_flow_word *)(batch + RUN))->coded_tail, 0);
+  collect_moves(&side, &moves, 6, 5);
+  assert_int_equal(moves.count, 0); // in the batch
+  assert_int_equal(run_at(0).kind, RUN_PLACES);
+  close_side(&side);
+}
+
 static void assert_refused(struct side *side, uint32_t kind, uint64_t offset, uint32_t bytes) {
   char why[DEVICE_WHY] = "";
   const struct cuda_run right = {.offset = (uint32_t)side->offset, .bytes = WORDS, .kind = RUN_CHANNELS};
@@ -481,7 +674,9 @@ static void what_does_not_belong_into_a_stream_is_refused(void **state) {
   assert_refused(&side, RUN_CHANNELS, begin + words, WORDS);
   assert_refused(&side, RUN_CHANNELS, begin + words - WORDS, 2 * WORDS);
   assert_refused(&side, RUN_CHANNELS, rings, WORDS);
-  assert_refused(&side, RUN_CHANNELS + 1, rings, 16);
+  assert_refused(&side, RUN_ELSEWHERE, rings, 16); // nobody finds windows of neighbours
+  assert_refused(&side, RUN_ELSEWHERE, rings, 32);
+  assert_refused(&side, RUN_ELSEWHERE + 1, rings, 16);
   assert_refused(&side, RUN_VALUES, rings, 16); // of the area alone
   assert_refused(&side, RUN_UNITS, begin, 16);
   assert_memory_equal(before, side.in, side.size);
@@ -518,6 +713,10 @@ int main(void) {
       cmocka_unit_test(only_what_a_form_uses_is_sent),
       cmocka_unit_test(rows_of_operations_before_do_not_go),
       cmocka_unit_test(channels_take_turns),
+      cmocka_unit_test(the_rings_have_pages_of_their_own),
+      cmocka_unit_test(moves_say_where_rows_lie),
+      cmocka_unit_test(there_are_no_more_moves_than_there_may_be),
+      cmocka_unit_test(rows_wait_for_what_is_under_way_to_their_places),
       cmocka_unit_test(what_does_not_belong_into_a_stream_is_refused),
       cmocka_unit_test(a_group_for_latency_has_no_streams),
       cmocka_unit_test(all_rows_come_through_small_rings),

@@ -420,8 +420,8 @@ static void few_blocks_read_the_windows_of_other_hosts(void **state) {
   void *host_in, *host_out;
   struct device_dispatch d = good();
   struct device_combine c = {.halves = DEVICE_SEND, .y = more};
-  assert_int_equal(cuda_host_window_create(device, 5000, &in, &host_in, why), 0);
-  assert_int_equal(cuda_host_window_create(device, 5000, &out, &host_out, why), 0);
+  assert_int_equal(cuda_host_window_create(device, 5000, &in, &host_in, NULL, why), 0);
+  assert_int_equal(cuda_host_window_create(device, 5000, &out, &host_out, NULL, why), 0);
   assert_int_equal(cuda_ep_dispatch(ep, &d, FAKE_STREAM, why), 0);
   assert_uint_in_range(fake.blocks, 1, FAKE_PROCESSORS / 2);
   d.topk = 1; // what hosts relay they read by the group's layout

@@ -1,10 +1,14 @@
 // The memory of the CUDA plug-in on a CUDA made of host memory: windows of each kind, and what is told of devices.
 #include "cuda/plugin.h"
 #include "cuda/support/plugin_case.h"
+#include "support/entries.h"
 
 #include <fcntl.h>
 #include <stdalign.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 static void windows_for_other_hosts_are_found_by_name(void **state) {
@@ -92,9 +96,9 @@ static void windows_in_host_memory_are_empty_handed_on_and_strict(void **state) 
   struct device_window window = {0};
   void *host = NULL, *other = NULL;
   device->strict = false;
-  assert_refused(cuda_host_window_create(device, 8, &window, &host, why), WEFT_ERR_INVALID, "too small");
+  assert_refused(cuda_host_window_create(device, 8, &window, &host, NULL, why), WEFT_ERR_INVALID, "too small");
   assert_false(device->strict);
-  assert_int_equal(cuda_host_window_create(device, 5000, &window, &host, why), 0);
+  assert_int_equal(cuda_host_window_create(device, 5000, &window, &host, NULL, why), 0);
   assert_true(device->strict);
   assert_ptr_equal(window.memory, host); // as the fake has it
   assert_int_equal(window.size, 5000);
@@ -104,12 +108,75 @@ static void windows_in_host_memory_are_empty_handed_on_and_strict(void **state) 
   cuda_host_window_release(device, &window, host);
   assert_null(window.memory);
   struct device_window small = {0};
-  assert_int_equal(cuda_host_window_create(device, 4000, &small, &other, why), 0); // not one of another size
+  assert_int_equal(cuda_host_window_create(device, 4000, &small, &other, NULL, why), 0); // not one of another size
   assert_ptr_not_equal(other, first);
-  assert_int_equal(cuda_host_window_create(device, 5000, &window, &host, why), 0);
+  assert_int_equal(cuda_host_window_create(device, 5000, &window, &host, NULL, why), 0);
   assert_ptr_equal(host, first);
   assert_empty(host, 5000);
   cuda_host_window_release(device, &small, other);
+  cuda_host_window_release(device, &window, host);
+  device->strict = false;
+}
+
+// A descriptor as neighbours have it.
+static int open_for_reading(int fd) {
+  char path[48];
+  snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+  int opened = open(path, O_RDONLY | O_CLOEXEC);
+  assert_true(opened >= 0);
+  assert_int_equal(flock(opened, LOCK_SH | LOCK_NB), 0);
+  return opened;
+}
+
+static void windows_that_neighbours_read_are_not_handed_on(void **state) {
+  (void)state;
+  enum { SIZE = 12288 };
+  struct device_window window = {0}, next = {0}, own = {0};
+  void *host = NULL, *other = NULL;
+  int fd = -1, other_fd = -1;
+  assert_int_equal(cuda_host_window_create(device, SIZE, &window, &host, &fd, why), 0);
+  assert_int_equal(fake.registered, cudaHostRegisterPortable | cudaHostRegisterMapped);
+  assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+  assert_int_equal(fcntl(fd, F_GET_SEALS), F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW);
+  assert_empty(host, SIZE);
+  memset(host, 7, SIZE);
+  int reads = open_for_reading(fd);
+  const char *seen = mmap(NULL, SIZE, PROT_READ, MAP_SHARED, reads, 0);
+  assert_ptr_not_equal(seen, MAP_FAILED);
+  close(reads);
+  assert_int_equal(seen[SIZE - 1], 7);
+  void *first = host;
+  int first_fd = fd;
+  cuda_host_window_release(device, &window, host);
+  assert_int_equal(cuda_host_window_create(device, SIZE, &own, &other, NULL, why), 0); // not a shared one
+  assert_ptr_not_equal(other, first);
+  cuda_host_window_release(device, &own, other);
+  assert_int_equal(cuda_host_window_create(device, SIZE, &next, &other, &other_fd, why), 0);
+  assert_ptr_not_equal(other, first);
+  assert_int_not_equal(other_fd, first_fd);
+  assert_int_equal(seen[SIZE - 1], 7);
+  munmap((void *)(uintptr_t)seen, SIZE);
+  assert_int_equal(cuda_host_window_create(device, SIZE, &window, &host, &fd, why), 0);
+  assert_ptr_equal(host, first);
+  assert_int_equal(fd, first_fd);
+  assert_empty(host, SIZE);
+  cuda_host_window_release(device, &window, host);
+  cuda_host_window_release(device, &next, other);
+  device->strict = false;
+}
+
+static void windows_that_cannot_be_shared_are_made_all_the_same(void **state) {
+  (void)state;
+  enum { SIZE = 16384 };
+  struct device_window window = {0};
+  void *host = NULL;
+  int fd = 0, before = support_descriptors();
+  fake.own_only = true;
+  assert_int_equal(cuda_host_window_create(device, SIZE, &window, &host, &fd, why), 0);
+  fake.own_only = false;
+  assert_int_equal(fd, -1);
+  assert_empty(host, SIZE);
+  assert_int_equal(support_descriptors(), before);
   cuda_host_window_release(device, &window, host);
   device->strict = false;
 }
@@ -205,6 +272,8 @@ int main(void) {
       TEST(windows_for_other_hosts_are_found_by_name),
       TEST(windows_are_whole_pages_shared_and_empty),
       TEST(windows_in_host_memory_are_empty_handed_on_and_strict),
+      TEST(windows_that_neighbours_read_are_not_handed_on),
+      TEST(windows_that_cannot_be_shared_are_made_all_the_same),
       TEST(memory_of_others_is_as_large_as_it_is),
       TEST(copies_are_told_by_words),
       TEST(devices_streams_and_owners_are_told),

@@ -73,6 +73,7 @@ static bool patch(uint8_t *packet, size_t size, struct fuzz_input *input) {
 static void check_taken(const struct weft_ep *own, const struct ep_tcp_message *far, size_t size) {
   FUZZ_CHECK(size == sizeof *far && far->size == size && far->version == EP_LAYOUT_VERSION);
   FUZZ_CHECK(far->address_size <= sizeof far->address && far->key_size <= sizeof far->key);
+  FUZZ_CHECK(far->rings_key_size <= sizeof far->rings_key);
   FUZZ_CHECK(memchr(far->transport, '\0', sizeof far->transport));
   FUZZ_CHECK(far->message.rank >= 0 && far->message.rank < (int32_t)own->capacity && far->message.rank != own->rank);
   FUZZ_CHECK(far->message.area_bytes == own->layout.area);

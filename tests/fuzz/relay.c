@@ -11,7 +11,7 @@
 #include "cuda/engine/flow_layout.h"
 #include "fuzz/support/fuzz.h"
 
-enum { TOKENS = 6, HIDDEN = 256, TOPK = 4, EXPERTS = 3, ROOM = 8192 };
+enum { TOKENS = 6, HIDDEN = 256, TOPK = 4, EXPERTS = 3, ROOM = 8192, MOVES = 4 };
 
 // A group and its windows, which stay for all inputs.
 struct group {
@@ -36,8 +36,31 @@ static void open_group(struct group *group) {
   memset(group->out, 1, group->window);
 }
 
-static void try_group(struct group *group, const uint8_t *data, size_t size) {
+// Moves lie in the rings.
+static void collect(struct device_relay *relay, bool moves) {
   static _Alignas(CUDA_LINE) char room[ROOM];
+  struct device_move list[MOVES];
+  struct device_moves with = {.list = list, .room = MOVES, .most = ROOM, .number = 1};
+  uint64_t offset, bytes;
+  cuda_relay_rings(relay, &offset, &bytes);
+  FUZZ_CHECK((moves ? cuda_relay_collect_moves(relay, room, ROOM, &with) : cuda_relay_collect(relay, room, ROOM)) <=
+             ROOM);
+  FUZZ_CHECK(with.count <= MOVES && with.bytes <= ROOM);
+  for (uint32_t i = 0; i < with.count; i++)
+    FUZZ_CHECK(list[i].offset >= offset && list[i].bytes <= bytes && list[i].offset - offset <= bytes - list[i].bytes);
+}
+
+// Even numbers are those of a window of a neighbour.
+static const char *find_window(void *arg, uint64_t window) {
+  return window % 2 ? NULL : arg;
+}
+
+static bool holds(void *arg) {
+  (void)arg;
+  return true;
+}
+
+static void try_group(struct group *group, const uint8_t *data, size_t size) {
   struct device_relay *relay;
   char why[DEVICE_WHY] = "";
   if (!group->in)
@@ -51,10 +74,11 @@ static void try_group(struct group *group, const uint8_t *data, size_t size) {
     fuzz_bytes(&input, &length, sizeof length);
     char *batch = malloc(length); // of this very size, so that a read behind it shows
     fuzz_bytes(&input, batch, length);
-    if (cuda_relay_deliver(relay, batch, length, why) != 0)
+    const struct device_neighbours neighbours = {group->out, find_window, holds};
+    if (cuda_relay_deliver_shared(relay, batch, length, &neighbours, why) != 0)
       FUZZ_CHECK(*why);
     free(batch);
-    FUZZ_CHECK(cuda_relay_collect(relay, room, ROOM) <= ROOM);
+    collect(relay, length % 2);
   }
   cuda_relay_close(relay);
 }

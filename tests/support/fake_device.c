@@ -222,20 +222,37 @@ void fake_window_release(struct device *device, struct device_window *window) {
   *window = (struct device_window){0};
 }
 
+// With FAKE_PRIVATE set to the device's index, or to "all", no process can have its windows in host memory shown.
+static bool is_private(const struct device *device) {
+  const char *private = getenv("FAKE_PRIVATE");
+  return private && (strcmp(private, "all") == 0 || atoi(private) == device->index);
+}
+
 static int fake_host_window_create(struct device *device, size_t size, struct device_window *window, void **host,
-                                   char *why) {
-  (void)device;
-  *host = malloc(size);
-  if (!*host)
+                                   int *fd, char *why) {
+  int made = memfd_create("fake-host-window", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (made < 0 || ftruncate(made, (off_t)size) != 0 ||
+      fcntl(made, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+    return fake_say(why, WEFT_ERR_SYSTEM, strerror(errno));
+  void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, made, 0);
+  if (memory == MAP_FAILED)
     return fake_say(why, WEFT_ERR_NOMEM, "no memory");
-  cuda_area_init(*host, size);
-  *window = (struct device_window){.memory = *host, .size = size};
+  bool shown = fd && !is_private(device);
+  if (!shown)
+    close(made);
+  cuda_area_init(memory, size);
+  *window = (struct device_window){.memory = memory, .size = size, .handle = shown ? (uint64_t)made + 1 : 0};
+  *host = memory;
+  if (fd)
+    *fd = shown ? made : -1;
   return 0;
 }
 
 static void fake_host_window_release(struct device *device, struct device_window *window, void *host) {
   (void)device;
-  free(host);
+  if (window->handle)
+    close((int)window->handle - 1);
+  munmap(host, window->size);
   *window = (struct device_window){0};
 }
 
@@ -356,6 +373,11 @@ static const struct device_api api = {
     .relay_open = cuda_relay_open,
     .relay_close = cuda_relay_close,
     .relay_collect = cuda_relay_collect,
+    .relay_rings = cuda_relay_rings,
+    .relay_collect_moves = cuda_relay_collect_moves,
+    .relay_collect_shared = cuda_relay_collect_shared,
+    .relay_landed = cuda_relay_landed,
+    .relay_deliver_shared = cuda_relay_deliver_shared,
     .relay_deliver = cuda_relay_deliver,
     .owner = fake_owner,
     .stream_open = fake_stream_open,

@@ -292,11 +292,25 @@ static bool await_unit(struct device_ep *ep, const struct device_member *member,
   return true;
 }
 
-// The unit of a header that names the route, and the word in it.
-static struct cuda_unit *route_unit(const struct device_ep *ep, struct cuda_slot_head *head, uint32_t *word) {
-  uint32_t field = ep->options.experts_per_rank + CUDA_FIELD_ROUTE, each = CUDA_UNIT_COUNTS / 2;
+// The unit of a header that has the field, and the word in it.
+static struct cuda_unit *field_unit(const struct device_ep *ep, struct cuda_slot_head *head, uint32_t which,
+                                    uint32_t *word) {
+  uint32_t field = ep->options.experts_per_rank + which, each = CUDA_UNIT_COUNTS / 2;
   *word = field % each;
   return (struct cuda_unit *)((char *)head + ep->counts) + field / each;
+}
+
+// The same of the field that names the route.
+static struct cuda_unit *route_unit(const struct device_ep *ep, struct cuda_slot_head *head, uint32_t *word) {
+  return field_unit(ep, head, CUDA_FIELD_ROUTE, word);
+}
+
+static void store_field(const struct device_ep *ep, struct cuda_slot_head *head, uint32_t which, uint32_t value,
+                        uint32_t flag) {
+  uint32_t word;
+  struct cuda_unit *at = field_unit(ep, head, which, &word), unit = load_unit(at);
+  unit.word[word] = value;
+  store_unit(at, unit.word[0], unit.word[1], unit.word[2], flag);
 }
 
 // Whether the peer goes the ways of the same route; a peer that does not is lost.
@@ -433,7 +447,7 @@ static uint32_t kept_route(const struct fake_launch *launch) {
 
 static void send_half(struct device_ep *ep, const struct fake_launch *launch) {
   const struct device_dispatch *args = &launch->dispatch;
-  uint32_t route = kept_route(launch), word;
+  uint32_t route = kept_route(launch);
   uint64_t op = ep->sent++;
   const struct view view = ep->live[op % 4];
   pthread_mutex_lock(&ep->lock);
@@ -459,8 +473,8 @@ static void send_half(struct device_ep *ep, const struct fake_launch *launch) {
     for (uint32_t unit = 0; unit < ep->count_units; unit++)
       store_unit(counts + unit, 0, 0, 0, (uint32_t)op + 1);
     if (ep->options.throughput) {
-      struct cuda_unit *unit = route_unit(ep, head, &word);
-      store_unit(unit, word == 0 ? route : 0, word == 1 ? route : 0, word == 2 ? route : 0, (uint32_t)op + 1);
+      store_field(ep, head, CUDA_FIELD_ROUTE, route, (uint32_t)op + 1);
+      store_field(ep, head, CUDA_FIELD_FORM, fake_stream_form(&ep->flow), (uint32_t)op + 1);
     }
     store_unit(&head->mark, (uint32_t)control.mark, (uint32_t)(control.mark >> 32), 0, (uint32_t)op + 1);
     store_unit(&head->count, args->kind << CUDA_HEAD_KIND, (uint32_t)view.epoch, (uint32_t)control.ready,

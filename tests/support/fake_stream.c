@@ -35,6 +35,19 @@ static uint64_t content_of(int32_t rank, uint64_t op, uint32_t row) {
   return op << 32 | (uint64_t)row << 16 | (uint32_t)(rank + 1);
 }
 
+// Of a place: values, and a line of routing, which names the token behind its first word.
+static uint32_t used_of(const struct fake_stream *stream) {
+  return 2 * stream->flow->hidden + cuda_routing_bytes(stream->flow->topk);
+}
+
+uint32_t fake_stream_form(const struct cuda_flow *flow) {
+  return cuda_flow_form(CUDA_BF16, flow->topk, 2 * flow->hidden);
+}
+
+static uint32_t *token_at(const struct fake_stream *stream, uint64_t *place) {
+  return (uint32_t *)((char *)place + 2 * stream->flow->hidden) + 1;
+}
+
 static struct cuda_flow_word *word_of(char *window, int32_t rank) {
   return &((struct cuda_flow_head *)window)->rows[channel_of(rank)];
 }
@@ -62,8 +75,9 @@ bool fake_stream_send(const struct fake_stream *stream, int32_t rank, uint64_t o
   sent->newest = op + 1;
   for (uint32_t row = 0; position < end; row++, position++) {
     uint64_t *place = place_of(stream, stream->out, rank, position);
-    for (uint32_t i = 0; i < stream->flow->rows.place / sizeof *place; i++)
+    for (uint32_t i = 0; i < used_of(stream) / sizeof *place; i++)
       place[i] = content_of(rank, op, row);
+    *token_at(stream, place) = channel_of(rank) + row * CUDA_CHANNELS;
   }
   __atomic_store_n(&word_of(stream->out, rank)->tail, end * 2 + 1, __ATOMIC_RELEASE);
   return true;
@@ -76,9 +90,10 @@ bool fake_stream_receive(const struct fake_stream *stream, int32_t rank, uint64_
     return false;
   *wrong = __atomic_load_n(&word->tail, __ATOMIC_ACQUIRE) != end * 2 + 1;
   for (uint32_t row = 0; position < end; row++, position++) {
-    const uint64_t *place = place_of(stream, stream->in, rank, position);
-    for (uint32_t i = 0; i < stream->flow->rows.place / sizeof *place; i++)
-      *wrong |= place[i] != content_of(rank, op, row);
+    uint64_t *place = place_of(stream, stream->in, rank, position);
+    for (uint32_t i = 0; i < used_of(stream) / sizeof *place; i++)
+      *wrong |= i != 2 * stream->flow->hidden / sizeof *place && place[i] != content_of(rank, op, row);
+    *wrong |= *token_at(stream, place) != channel_of(rank) + row * CUDA_CHANNELS;
   }
   __atomic_store_n(&word_of(stream->out, rank)->credit, (op + 1) * stream->flow->list, __ATOMIC_RELEASE);
   return true;

@@ -14,6 +14,8 @@ struct fake_stream {
   void *arg;
 };
 
+// The form of rows, as headers tell it: they are of bf16.
+uint32_t fake_stream_form(const struct cuda_flow *flow);
 // Writes the rows of an operation of `rank`, once the peer has read those before. False: the wait ended first.
 bool fake_stream_send(const struct fake_stream *stream, int32_t rank, uint64_t op);
 // Reads those that the peer, whose rank that is, wrote. False: the wait ended first. *wrong: a row is another than it

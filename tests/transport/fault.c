@@ -67,6 +67,7 @@ static void test_names_that_are_wrong(void **state) {
                                       "fault:1:die@0:shm",
                                       "fault:1:lose=5x:shm",
                                       "fault:1:big@0:shm",
+                                      "fault:1:reg@0:shm",
                                       "fault:1:cling@3:shm",
                                       "fault:1:burn=5:shm",
                                       "fault:1:none:fault:1:none:shm"};
@@ -219,6 +220,22 @@ static void test_a_seed_repeats(void **state) {
   assert_memory_equal(states[0], states[1], sizeof states[0]);
 }
 
+static void test_large_memory_is_not_registered(void **state) {
+  (void)state;
+  static char bytes[PIECES * UNIT + 1];
+  struct fixture fixture;
+  open_fixture(&fixture, "fault:7:reg@8001:shm"); // which registers 8,000
+  struct transport_memory memory = {
+      .kind = WEFT_MEMORY_HOST, .address = bytes, .length = sizeof bytes, .device = -1, .fd = -1};
+  struct transport_region *region = NULL;
+  assert_int_equal(suite.transport->reg(fixture.pair.a->worker, &memory, &region), WEFT_ERR_LIMIT);
+  assert_null(region);
+  memory.length--;
+  assert_works(suite.transport->reg(fixture.pair.a->worker, &memory, &region));
+  suite.transport->unreg(region);
+  close_fixture(&fixture);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_names_that_are_wrong),
@@ -230,6 +247,7 @@ int main(void) {
       cmocka_unit_test(test_small_ones_do_not_stick),
       cmocka_unit_test(test_the_link_goes_down),
       cmocka_unit_test(test_a_peer_dies),
+      cmocka_unit_test(test_large_memory_is_not_registered),
       cmocka_unit_test(test_a_seed_repeats),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -38,7 +38,7 @@ static inline void cuda_control_layout(struct cuda_layout *layout, struct cuda_f
 
 // Where a window's stream (flow.h) begins, behind its area.
 static inline uint64_t cuda_stream_offset(const struct cuda_layout *control) {
-  return (control->area + 1023) / 1024 * 1024;
+  return (control->area + CUDA_STREAM_PAGE - 1) / CUDA_STREAM_PAGE * CUDA_STREAM_PAGE;
 }
 
 // What a route knows of the operation that filled it. In device memory.

@@ -8,6 +8,12 @@
 // reader gives when the place has been here; so no place changes before it has been collected. (Of an operation that
 // the reader passes over it may: then nobody reads what goes.)
 //
+// So rows need not be copied. Where a transport can write to the peer's rings, the batch has the words alone, and
+// *moves* say where the rows lie: they are visible at the peer when it gets the batch. Moves are not in order, though.
+// Of an operation that was passed over some may be under way while the writer uses their places for the next one, and
+// what is late would land on rows that the reader has been told of. So rows of another operation go through a ring when
+// all that went before through that ring has landed. Parts that are too small to be worth a move go in the batch.
+//
 // Rows that do not fit into a batch go with the next one: the tail that is sent covers those that went, and says
 // nothing of the end. Channels take turns at being first.
 //
@@ -21,11 +27,15 @@
 #include <weft/err.h>
 
 #include "cuda/engine/flow_layout.h"
+#include "cuda/engine/flow_share.h"
 
 enum {
   UNIT = sizeof(struct cuda_unit),
   WORDS = sizeof(struct cuda_flow_word),
   WORDS_ROOM = sizeof(struct cuda_run) + WORDS, // in a batch
+  LEAST_MOVE = 512,                             // bytes of a place that are worth a move
+  GAP = 256,                                    // between two moves that go as one: less than a place has
+  LEAST_SHARED = 512,                           // bytes of a row that are worth a look at what neighbours have
 };
 
 // --- places ---
@@ -51,27 +61,59 @@ static size_t place_at(const struct cuda_flow_relay *relay, uint32_t index, uint
 
 // --- how much of a place is used ---
 
-// The form that our header of an operation tells; 0: its place has another operation's header, or none.
-static uint32_t form_of(const struct cuda_flow_relay *relay, uint64_t op) {
-  uint32_t field = relay->flow.experts + CUDA_FIELD_FORM, each = CUDA_UNIT_COUNTS / 2;
+// A field of our header of an operation (control/control.h); false: its place has another operation's header, or none.
+static bool load_field(const struct cuda_flow_relay *relay, uint64_t op, uint32_t which, uint32_t *value) {
+  uint32_t field = relay->flow.experts + which, each = CUDA_UNIT_COUNTS / 2;
   size_t slot = sizeof(struct cuda_area_head) + op % CUDA_DEPTH * relay->control.slot;
   const char *unit = relay->out + slot + relay->control.counts + (size_t)(field / each) * UNIT;
   uint64_t words[2];
   words[1] = cuda_load_word(unit + 8);
   words[0] = cuda_load_word(unit);
   if ((uint32_t)(words[1] >> 32) != (uint32_t)op + 1)
-    return 0;
-  return field % each == 0 ? (uint32_t)words[0] : field % each == 1 ? (uint32_t)(words[0] >> 32) : (uint32_t)words[1];
+    return false;
+  *value = field % each == 0 ? (uint32_t)words[0] : field % each == 1 ? (uint32_t)(words[0] >> 32) : (uint32_t)words[1];
+  return true;
 }
 
-// Values, scales and routing, one behind the other (throughput/send.cuh).
-static uint32_t row_bytes(const struct cuda_flow_relay *relay, uint64_t op) {
-  uint32_t form = form_of(relay, op), place = relay->flow.rows.place;
-  uint32_t used = cuda_round_up(cuda_form_bytes(form), UNIT) + cuda_routing_bytes(cuda_form_topk(form));
-  return form == 0 || used > place ? place : used;
+// How much of a place is used, and which part of that is the same for all ranks: values and scales, behind which stands
+// the routing (throughput/send.cuh). By a kept route there is none, and nothing that names the token.
+static uint32_t row_bytes(const struct cuda_flow_relay *relay, uint64_t op, uint32_t *values) {
+  uint32_t form = 0, route = 1, place = relay->flow.rows.place;
+  *values = 0;
+  if (!load_field(relay, op, CUDA_FIELD_FORM, &form) || form == 0)
+    return place;
+  uint32_t before = cuda_round_up(cuda_form_bytes(form), UNIT),
+           used = before + cuda_routing_bytes(cuda_form_topk(form));
+  if (used > place)
+    return place;
+  if (before >= LEAST_SHARED && load_field(relay, op, CUDA_FIELD_ROUTE, &route) && route == 0)
+    *values = before;
+  return used;
+}
+
+static bool is_moved(const struct cuda_batch *batch, uint32_t bytes) {
+  return batch->moves && bytes >= LEAST_MOVE;
+}
+
+// Behind the move before, or as one of its own. What lies between two is the end of a place of which nothing is used.
+static bool add_move(struct device_moves *moves, size_t at, uint32_t bytes) {
+  struct device_move *last = moves->count ? &moves->list[moves->count - 1] : NULL;
+  uint64_t end = last ? last->offset + last->bytes : 0, gap = last && at >= end ? at - end : UINT64_MAX;
+  bool goes_on = gap <= GAP;
+  uint64_t more = bytes + (goes_on ? gap : 0);
+  if (moves->bytes + more > moves->most || (!goes_on && moves->count == moves->room))
+    return false;
+  if (goes_on)
+    last->bytes += more;
+  else
+    moves->list[moves->count++] = (struct device_move){.offset = at, .bytes = bytes};
+  moves->bytes += more;
+  return true;
 }
 
 static bool put_bytes(struct cuda_batch *batch, const struct cuda_flow_relay *relay, size_t at, uint32_t bytes) {
+  if (is_moved(batch, bytes))
+    return add_move(batch->moves, at, bytes);
   char *room = cuda_batch_room(batch, RUN_PLACES, at, bytes);
   if (room)
     memcpy(room, relay->out + at, bytes);
@@ -85,24 +127,82 @@ static bool put_coded(struct cuda_batch *batch, const struct cuda_flow_relay *re
   uint32_t weights = cuda_round_up(4 * relay->flow.topk, UNIT);
   if (batch->used + 2 * sizeof(struct cuda_run) + code + weights > batch->size)
     return false;
+  const struct device_moves *moves = batch->moves;
+  if (moves && (moves->count + 2 > moves->room || moves->bytes + code + weights + 2 * GAP > moves->most))
+    return false;
   return put_bytes(batch, relay, at, code) && put_bytes(batch, relay, at + 2 * (size_t)hidden, weights);
 }
 
 // --- collecting ---
 
+// Whether rows of that operation may go through a ring, and remembers that some have.
+static bool may_go(const struct cuda_flow_relay *relay, const struct cuda_batch *batch, uint32_t index, uint64_t op) {
+  const struct cuda_flow_went *went = &relay->went[index];
+  return !batch->moves || went->op == op || went->batch <= batch->moves->landed;
+}
+
+static void record_went(struct cuda_flow_relay *relay, const struct cuda_batch *batch, uint32_t index, uint64_t op) {
+  if (batch->moves)
+    relay->went[index] = (struct cuda_flow_went){.batch = batch->moves->number, .op = op};
+}
+
+// Adds a row of which the reader finds the values elsewhere.
+static bool put_named(struct cuda_batch *batch, const struct cuda_flow_relay *relay, size_t at,
+                      const struct cuda_flow_share_row *row, const struct cuda_elsewhere *where) {
+  if (batch->used + 2 * sizeof(struct cuda_run) + sizeof *where + row->foot > batch->size)
+    return false;
+  memcpy(cuda_batch_room(batch, RUN_ELSEWHERE, at, sizeof *where), where, sizeof *where);
+  memcpy(cuda_batch_room(batch, RUN_PLACES, at + row->values, row->foot), relay->out + at + row->values, row->foot);
+  return true;
+}
+
+// Adds a row that neighbours may share; false: it has no room, or waits.
+static bool put_shared(struct cuda_batch *batch, struct cuda_flow_relay *relay, size_t at, uint32_t bytes,
+                       struct cuda_flow_share_row *row) {
+  struct cuda_elsewhere where;
+  if (!cuda_flow_share_is_free(relay, batch->sharing, row))
+    return false;
+  row->foot = bytes - row->values;
+  if (row->values > 0)
+    memcpy(&row->token, relay->out + at + row->values + sizeof row->token, sizeof row->token);
+  enum cuda_flow_share_way way = cuda_flow_share_find(relay, batch->sharing, row, &where);
+  if (way == CUDA_SHARE_WAIT)
+    return false;
+  bool named = way == CUDA_SHARE_NAME;
+  batch->full = named ? !put_named(batch, relay, at, row, &where) : !put_bytes(batch, relay, at, bytes);
+  if (!batch->full)
+    cuda_flow_share_record(relay, batch->sharing, row, named ? &where : NULL);
+  return !batch->full;
+}
+
 // Adds the rows between the tail that was sent and the one that there is; returns the one to be sent behind them.
-static uint64_t collect_rows(const struct cuda_flow_relay *relay, struct cuda_batch *batch, uint32_t index, bool coded,
+static uint64_t collect_rows(struct cuda_flow_relay *relay, struct cuda_batch *batch, uint32_t index, bool coded,
                              uint64_t sent, uint64_t tail) {
-  uint64_t end = tail / 2, base = end / relay->flow.list * relay->flow.list, begin = sent / 2 > base ? sent / 2 : base;
+  uint64_t end = tail / 2, op = end / relay->flow.list, base = op * relay->flow.list;
+  uint64_t begin = sent / 2 > base ? sent / 2 : base;
+  struct cuda_flow_share_row row = {.index = index, .op = op};
   uint32_t bytes = 0;
-  if (begin < end && !is_answers(index))
-    bytes = row_bytes(relay, end / relay->flow.list);
-  else if (begin < end)
+  if (begin >= end)
+    return tail;
+  if (!may_go(relay, batch, index, op))
+    return sent;
+  if (!is_answers(index))
+    bytes = row_bytes(relay, op, &row.values);
+  else
     bytes = cuda_round_up(2 * relay->flow.hidden + 4 * relay->flow.topk, UNIT);
   for (uint64_t position = begin; position < end; position++) {
     size_t at = place_at(relay, index, position);
-    if (coded ? !put_coded(batch, relay, at) : !put_bytes(batch, relay, at, bytes))
+    row.position = position;
+    bool went;
+    if (batch->sharing && !is_answers(index)) {
+      went = put_shared(batch, relay, at, bytes, &row);
+    } else {
+      went = coded ? put_coded(batch, relay, at) : put_bytes(batch, relay, at, bytes);
+      batch->full |= !went;
+    }
+    if (!went)
       return position > begin ? position * 2 : sent;
+    record_went(relay, batch, index, op);
   }
   return tail;
 }
@@ -129,7 +229,7 @@ static bool collect_channel(struct cuda_flow_relay *relay, struct cuda_batch *ba
     memcpy(cuda_batch_room(batch, RUN_CHANNELS, at, WORDS), &next, WORDS);
     *sent = next;
   }
-  return memcmp(&next, &now, sizeof next) == 0;
+  return !batch->full;
 }
 
 void cuda_flow_relay_collect(struct cuda_flow_relay *relay, struct cuda_batch *batch) {
@@ -148,6 +248,8 @@ void cuda_flow_relay_collect(struct cuda_flow_relay *relay, struct cuda_batch *b
 bool cuda_flow_relay_is_legal(const struct cuda_flow_relay *relay, const struct cuda_run *run) {
   uint64_t rings = relay->offset + relay->flow.rows.at, end = relay->offset + relay->flow.bytes;
   uint64_t words = relay->offset, behind = (uint64_t)run->offset + run->bytes;
+  if (run->kind == RUN_ELSEWHERE)
+    return run->bytes == sizeof(struct cuda_elsewhere); // the rest: cuda_flow_share_resolve()
   if (run->kind == RUN_PLACES)
     return run->offset % UNIT == 0 && run->bytes % UNIT == 0 && run->offset >= rings && behind <= end;
   return run->kind == RUN_CHANNELS && run->offset % WORDS == 0 && run->bytes % WORDS == 0 && run->offset >= words &&
@@ -166,6 +268,11 @@ void cuda_flow_relay_deliver(struct cuda_flow_relay *relay, const struct cuda_ru
   }
 }
 
+void cuda_flow_relay_rings(const struct cuda_flow_relay *relay, uint64_t *offset, uint64_t *bytes) {
+  *offset = relay->offset + relay->flow.rows.at;
+  *bytes = relay->flow.bytes - relay->flow.rows.at;
+}
+
 int cuda_flow_relay_open(struct cuda_flow_relay *relay, const struct device_ep_options *options, void *in, void *out,
                          char *why) {
   struct cuda_forms forms;
@@ -179,5 +286,12 @@ int cuda_flow_relay_open(struct cuda_flow_relay *relay, const struct device_ep_o
   }
   memset(relay->in + relay->offset, 0, sizeof(struct cuda_flow_head));
   memset(relay->out + relay->offset, 0, sizeof(struct cuda_flow_head));
-  return 0;
+  int rc = cuda_flow_share_open(relay);
+  if (rc != 0)
+    snprintf(why, DEVICE_WHY, "no memory for what neighbours share");
+  return rc;
+}
+
+void cuda_flow_relay_close(struct cuda_flow_relay *relay) {
+  cuda_flow_share_close(relay);
 }

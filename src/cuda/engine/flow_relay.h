@@ -15,13 +15,32 @@ struct cuda_flow_relay {
   char *in, *out;                              // windows
   struct cuda_flow_word sent[CUDA_FLOW_WORDS]; // as sent last
   uint32_t next;                               // channel to begin with
+  // Of a ring, where rows go from window to window: the batch that rows went with last, and their operation's number.
+  struct cuda_flow_went {
+    uint64_t batch, op;
+  } went[CUDA_FLOW_WORDS];
+  struct cuda_flow_share_place *places; // [CUDA_CHANNELS][flow.rows.places]; see flow_share.c
+  uint64_t (*told)[DEVICE_SEATS];       // [CUDA_CHANNELS] stamp of the newest batch that told a seat's peer of a place
+  uint64_t newest[CUDA_CHANNELS], landed; // stamps of batches: the newest with rows of a channel, and that has landed
+};
+
+// What is in a place of the peer's window.
+struct cuda_flow_share_place {
+  uint64_t number;  // position of its row, + 1; 0: none that could be named
+  uint64_t stamp;   // of its batch
+  uint64_t readers; // seats whose peers were told of it
+  uint32_t token;
+  bool whole; // it has landed, and nobody had written over it
 };
 
 // Makes the heads of both streams 0, as kernels have to find them. INVALID: window_bytes are too few.
 int cuda_flow_relay_open(struct cuda_flow_relay *relay, const struct device_ep_options *options, void *in, void *out,
                          char *why);
+void cuda_flow_relay_close(struct cuda_flow_relay *relay);
 // Adds what kernels have written to the batch, as far as it fits.
 void cuda_flow_relay_collect(struct cuda_flow_relay *relay, struct cuda_batch *batch);
+// Where the rings lie in both windows.
+void cuda_flow_relay_rings(const struct cuda_flow_relay *relay, uint64_t *offset, uint64_t *bytes);
 // Whether a run of a stream lies where such runs may; writes it into `in`.
 bool cuda_flow_relay_is_legal(const struct cuda_flow_relay *relay, const struct cuda_run *run);
 void cuda_flow_relay_deliver(struct cuda_flow_relay *relay, const struct cuda_run *run, const char *from);

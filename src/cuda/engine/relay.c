@@ -26,6 +26,7 @@
 
 #include "cuda/engine/flow_layout.h"
 #include "cuda/engine/flow_relay.h"
+#include "cuda/engine/flow_share.h"
 #include "cuda/engine/relay_batch.h"
 #include "device/logfmt10.h"
 
@@ -316,7 +317,16 @@ static void collect_answers(struct device_relay *relay, struct cuda_batch *batch
 }
 
 size_t cuda_relay_collect(struct device_relay *relay, void *bytes, size_t size) {
-  struct cuda_batch batch = {.bytes = bytes, .size = size};
+  return cuda_relay_collect_moves(relay, bytes, size, NULL);
+}
+
+size_t cuda_relay_collect_moves(struct device_relay *relay, void *bytes, size_t size, struct device_moves *moves) {
+  return cuda_relay_collect_shared(relay, bytes, size, moves, NULL);
+}
+
+size_t cuda_relay_collect_shared(struct device_relay *relay, void *bytes, size_t size, struct device_moves *moves,
+                                 struct device_sharing *sharing) {
+  struct cuda_batch batch = {.bytes = bytes, .size = size, .moves = moves, .sharing = sharing};
   uint64_t headers[CUDA_DEPTH][2];
   // Headers are read before the start unit, which is sent first: a peer that finds a header has to find the start that
   // was published before it.
@@ -446,19 +456,63 @@ static int find_run(const struct device_relay *relay, const char *from, size_t s
   return 0;
 }
 
-// Checks all runs before it writes anything.
-int cuda_relay_deliver(struct device_relay *relay, const void *bytes, size_t size, char *why) {
-  const char *from = bytes;
+// Rows in windows of neighbours: copied here. `only_check`: whether they could be.
+static bool copy_shared(const struct device_relay *relay, const struct cuda_run *run, const char *from,
+                        const struct device_neighbours *neighbours, bool only_check) {
+  struct cuda_elsewhere where;
+  const char *values = cuda_flow_share_resolve(&relay->flow, run, from, neighbours, &where);
+  if (values && !only_check)
+    memcpy(relay->in + run->offset, values, where.bytes);
+  return values != NULL;
+}
+
+// Looks at all runs; `only_check`: and writes nothing, else it copies what is to be copied from neighbours. `*copies`:
+// there is something like that.
+static int look_at_runs(const struct device_relay *relay, const char *from, size_t size,
+                        const struct device_neighbours *neighbours, bool only_check, bool *copies, char *why) {
   struct cuda_run run;
-  for (size_t at = 0; at < size; at += sizeof run + run.bytes)
-    if (find_run(relay, from, size, at, &run, why) != 0)
-      return WEFT_ERR_PROTOCOL;
   for (size_t at = 0; at < size; at += sizeof run + run.bytes) {
     if (find_run(relay, from, size, at, &run, why) != 0)
       return WEFT_ERR_PROTOCOL;
-    deliver_run(relay, &run, from + at + sizeof run);
+    if (run.kind != RUN_ELSEWHERE)
+      continue;
+    *copies = true;
+    if (!copy_shared(relay, &run, from + at + sizeof run, neighbours, only_check))
+      return set_error(why, WEFT_ERR_PROTOCOL, "a run of the peer's names a row in a window that is not known here");
   }
   return 0;
+}
+
+int cuda_relay_deliver(struct device_relay *relay, const void *bytes, size_t size, char *why) {
+  return cuda_relay_deliver_shared(relay, bytes, size, NULL, why);
+}
+
+// Checks all runs before it writes anything. Words, by which kernels see rows, come last.
+int cuda_relay_deliver_shared(struct device_relay *relay, const void *bytes, size_t size,
+                              const struct device_neighbours *neighbours, char *why) {
+  const char *from = bytes;
+  struct cuda_run run;
+  bool copies = false;
+  int rc = look_at_runs(relay, from, size, neighbours, true, &copies, why);
+  if (rc == 0 && copies)
+    rc = look_at_runs(relay, from, size, neighbours, false, &copies, why);
+  if (rc == 0 && copies && !neighbours->holds(neighbours->arg))
+    rc = set_error(why, WEFT_ERR_PEER_LOST, "the peer has let go of this rank");
+  for (size_t at = 0; rc == 0 && at < size; at += sizeof run + run.bytes) {
+    rc = find_run(relay, from, size, at, &run, why);
+    if (rc == 0 && run.kind != RUN_ELSEWHERE)
+      deliver_run(relay, &run, from + at + sizeof run);
+  }
+  return rc;
+}
+
+void cuda_relay_landed(struct device_relay *relay, uint64_t stamp) {
+  if (relay->flows)
+    cuda_flow_share_land(&relay->flow, stamp);
+}
+
+struct cuda_flow_relay *cuda_relay_flow(struct device_relay *relay) {
+  return &relay->flow;
 }
 
 // --- opening ---
@@ -498,11 +552,19 @@ int cuda_relay_open(const struct device_ep_options *o, void *in, void *out, stru
   return rc;
 }
 
+void cuda_relay_rings(const struct device_relay *relay, uint64_t *offset, uint64_t *bytes) {
+  *offset = *bytes = 0;
+  if (relay->flows)
+    cuda_flow_relay_rings(&relay->flow, offset, bytes);
+}
+
 void cuda_relay_close(struct device_relay *relay) {
   for (int i = 0; i < CUDA_DEPTH && relay; i++) {
     free(relay->outgoing[i].weights);
     free(relay->outgoing[i].token);
     free(relay->incoming[i].token);
   }
+  if (relay)
+    cuda_flow_relay_close(&relay->flow);
   free(relay);
 }

@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "device/device.h"
+
 enum cuda_run_kind {
   // Of an area (kernels/layout.h): of 8 bytes, two of them; of 16; of 128; 16.
   RUN_WORDS = 1,
@@ -16,6 +18,7 @@ enum cuda_run_kind {
   // Of a stream (throughput/flow.h): what lies in its rings, of 16 bytes; the words of channels, of 32.
   RUN_PLACES,
   RUN_CHANNELS,
+  RUN_ELSEWHERE, // of what lies in its rings, where the reader finds it: struct cuda_elsewhere
 };
 
 struct cuda_run {
@@ -23,12 +26,24 @@ struct cuda_run {
   uint32_t kind, pad;
 };
 
+// In the window of that number.
+struct cuda_elsewhere {
+  uint64_t window;
+  uint32_t offset, bytes;
+};
+
 // What is being collected.
 struct cuda_batch {
   char *bytes;
   size_t used, size;
-  struct cuda_run *open; // the last run, NULL: none
+  struct cuda_run *open;          // the last run, NULL: none
+  struct device_moves *moves;     // rows go so; NULL: they go in the batch
+  bool full;                      // rows had no room, here or in moves
+  struct device_sharing *sharing; // NULL: no rows are shared
 };
+
+// The part of a relay that is for streams (flow_relay.h).
+struct cuda_flow_relay *cuda_relay_flow(struct device_relay *relay);
 
 // Room for `bytes` more of that kind, at `offset` of the window; NULL: there is none.
 static inline char *cuda_batch_room(struct cuda_batch *batch, enum cuda_run_kind kind, size_t offset, uint32_t bytes) {

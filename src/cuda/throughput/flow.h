@@ -30,8 +30,9 @@
 #include "cuda/kernels/layout.h"
 
 enum {
-  CUDA_CHANNELS = 180,   // of 24 processors: 15 warps of 12, or 23 of 8, serve one each
-  CUDA_LEAST_PLACES = 3, // both ends have one row in hand of which they have not told
+  CUDA_CHANNELS = 180,     // of 24 processors: 15 warps of 12, or 23 of 8, serve one each
+  CUDA_STREAM_PAGE = 4096, // a stream begins with one
+  CUDA_LEAST_PLACES = 3,   // both ends have one row in hand of which they have not told
 };
 
 // By the window's writer; zeros at first. `tail`: position * 2 + whether the operation's last row is before it.
@@ -52,6 +53,7 @@ struct cuda_flow_sent {
 struct cuda_flow_head {
   struct cuda_flow_word rows[CUDA_CHANNELS], answers[CUDA_CHANNELS];
   struct cuda_flow_sent sent;
+  uint64_t pad[80]; // the rings, which a peer on another host may write, have pages of their own
 };
 
 struct cuda_ring {
@@ -122,6 +124,6 @@ static inline uint64_t cuda_flow_bytes_for(const struct cuda_ring *ring, uint32_
 }
 
 CUDA_STATIC_ASSERT(sizeof(struct cuda_flow_word) == 32, "a word has a sector of its own");
-CUDA_STATIC_ASSERT(sizeof(struct cuda_flow_head) % CUDA_LINE == 0, "rings begin with a line");
+CUDA_STATIC_ASSERT(sizeof(struct cuda_flow_head) % CUDA_STREAM_PAGE == 0, "rings begin with a page");
 
 #endif

@@ -20,10 +20,13 @@
 #include "ep/core/engine.h"
 #include "ep/core/op_state.h"
 #include "ep/core/route.h"
+#include "ep/gpu/share.h"
+#include "ep/gpu/sharers.h"
 
 enum {
   GPU_OWN_SEAT = 0,
   GPU_VIEWS = 16,                 // published ones that are remembered
+  GPU_GRAVES = 4,                 // windows that stay, though their links have gone
   GPU_STEPS = DEVICE_ACTIVATIONS, // views decided whose predecessors may still be in use
 };
 
@@ -31,6 +34,12 @@ _Static_assert((int)DEVICE_EXTENSIONS == (int)EP_EXTENSIONS, "patience is the sa
 
 // A launch that is captured has a number of its own, which is none of an operation.
 #define GPU_CAPTURED (UINT64_C(1) << 63)
+
+// A window in host memory that nobody uses: what comes late from a peer that could not be fenced meets no other data.
+struct gpu_grave {
+  struct device_window window;
+  void *host; // NULL: none
+};
 
 struct gpu_published {
   const struct group_view *view; // a reference
@@ -119,6 +128,8 @@ struct ep_gpu {
   pthread_cond_t wake;
   // Under lock.
   struct ep_link *seats[DEVICE_SEATS]; // NULL: free, or one's own
+  struct gpu_grave graves[GPU_GRAVES]; // the newest; under lock
+  uint32_t num_graves;                 // so far
   struct device_control control;       // as the device has it
   _Atomic uint64_t masked;             // control.masked, for launches: whoever publishes holds the lock for long
   uint64_t publish_from;               // first epoch that this rank can run in; UINT64_MAX: not known yet
@@ -137,6 +148,9 @@ struct ep_gpu {
   uint32_t num_news;
   uint64_t lost_seen, lost_pending; // seats
   bool stop;
+
+  struct ep_sharer_groups sharers; // [net lock]
+  struct ep_share_stamps shared;   // likewise
 
   pthread_t watcher;
   bool watching;
@@ -189,6 +203,7 @@ int ep_gpu_link_map_fabric(weft_ep_t *ep, struct ep_link *link, const uint8_t *n
 // Maps the window that the peer, on the device of that uuid, reads.
 int ep_gpu_link_map(weft_ep_t *ep, struct ep_link *link, int fd, const uint8_t uuid[16]);
 void ep_gpu_link_free(weft_ep_t *ep, struct ep_link *link);
+void ep_gpu_graves_free(struct ep_gpu *gpu); // the transports have closed
 // The link is down: kernels no longer wait for it. [any]
 void ep_gpu_link_down(weft_ep_t *ep, struct ep_link *link);
 void ep_gpu_hold_links(const weft_ep_t *ep);

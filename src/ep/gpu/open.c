@@ -79,6 +79,7 @@ static void init(struct ep_gpu *gpu) {
   pthread_condattr_init(&attributes);
   pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
   pthread_mutex_init(&gpu->lock, NULL);
+  ep_share_open(&gpu->shared);
   pthread_cond_init(&gpu->wake, &attributes);
   pthread_condattr_destroy(&attributes);
   gpu->publish_from = UINT64_MAX;
@@ -174,6 +175,7 @@ void ep_gpu_close(weft_ep_t *ep) {
   ep_gpu_views_free(ep);
   ep->gpu = NULL;
   if (gpu->device) {
+    ep_gpu_graves_free(gpu);
     if (gpu->counts)
       gpu->api->release(gpu->device, gpu->counts);
     gpu->api->close(gpu->device);

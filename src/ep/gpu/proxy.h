@@ -4,10 +4,12 @@
 // What is collected goes in *batches*: each has a place in the staging memory here, and the same in the landing memory
 // there, and a request that writes the one to the other and announces it. The peer puts a batch into its window when
 // all before it are there, and counts; a place is used again when the batch in it has been counted. That depends on no
-// kernel, so nothing waits in a circle. (docs/design/ep-gpu.md)
+// kernel, so nothing waits in a circle. In groups for throughput a batch has the words alone where the transport can
+// move rows from window to window: these are more pieces of its request. (docs/design/ep-gpu.md)
 #ifndef EP_GPU_PROXY_H
 #define EP_GPU_PROXY_H
 
+#include "device/device.h"
 #include "ep/remote/remote_link.h"
 
 enum {
@@ -30,6 +32,10 @@ struct ep_proxy_update {
 extern const struct ep_carrier_ops ep_proxy_carrier;
 // Carries what there is, for all links; returns how much happened. [net lock]
 uint32_t ep_proxy_poll(struct ep_net *net);
+// Its relay; NULL: the link carries nothing, or nothing any more. [net lock]
+struct device_relay *ep_proxy_relay(const struct ep_remote *remote);
+// Bytes that have gone from window to window (rings.h). [net lock]
+uint64_t ep_proxy_moved(const struct ep_remote *remote);
 // How long the net thread may sleep: kernels do not wake it. `last_ns`: when something happened last.
 uint64_t ep_proxy_nap_ns(uint64_t last_ns);
 

@@ -4,6 +4,8 @@
 #include "base/fail.h"
 #include "base/log.h"
 #include "ep/gpu/gpu.h"
+#include "ep/gpu/sharers.h"
+#include "ep/remote/neighbours.h"
 #include "group/view.h"
 
 static uint64_t bit(uint32_t seat) {
@@ -76,13 +78,15 @@ static int open_window(weft_ep_t *ep, struct ep_link *link, int *fd) {
   return rc == 0 ? 0 : device_fail(rc, "a window on the GPU", why);
 }
 
-// Its relay clears them.
+// Its relay clears them. In a group for throughput neighbours may read what comes.
 static int open_host_windows(weft_ep_t *ep, struct ep_link *link) {
   struct ep_gpu *gpu = ep->gpu;
   char why[DEVICE_WHY] = "";
-  int rc = gpu->api->host_window_create(gpu->device, gpu->area_bytes, &link->device.in, &link->device.host_in, why);
+  int rc = gpu->api->host_window_create(gpu->device, gpu->area_bytes, &link->device.in, &link->device.host_in,
+                                        ep_gpu_flows(ep) ? &link->device.shown : NULL, why);
   if (rc == 0)
-    rc = gpu->api->host_window_create(gpu->device, gpu->area_bytes, &link->device.out, &link->device.host_out, why);
+    rc = gpu->api->host_window_create(gpu->device, gpu->area_bytes, &link->device.out, &link->device.host_out, NULL,
+                                      why);
   if (rc != 0)
     return device_fail(rc, "a window for a peer on another host", why);
   return take_seat(ep, link); // with the control words: kernels read such windows another way
@@ -136,10 +140,30 @@ static void release(const struct ep_gpu *gpu, struct device_window *window, void
   *host = NULL;
 }
 
+// Takes the window, in the place of the oldest one.
+static void bury(struct ep_gpu *gpu, struct device_window *window, void **host) {
+  pthread_mutex_lock(&gpu->lock);
+  struct gpu_grave *grave = &gpu->graves[gpu->num_graves++ % GPU_GRAVES];
+  struct gpu_grave before = *grave;
+  *grave = (struct gpu_grave){*window, *host};
+  pthread_mutex_unlock(&gpu->lock);
+  release(gpu, &before.window, &before.host);
+  *window = (struct device_window){0};
+  *host = NULL;
+}
+
+void ep_gpu_graves_free(struct ep_gpu *gpu) {
+  for (uint32_t i = 0; i < GPU_GRAVES; i++)
+    release(gpu, &gpu->graves[i].window, &gpu->graves[i].host);
+}
+
 void ep_gpu_link_free(weft_ep_t *ep, struct ep_link *link) {
   struct ep_gpu *gpu = ep->gpu;
+  if (link->device.written_late && link->device.host_in)
+    bury(gpu, &link->device.in, &link->device.host_in);
   release(gpu, &link->device.in, &link->device.host_in);
   release(gpu, &link->device.out, &link->device.host_out);
+  ep_sharers_changed(ep);
   if (link->device.seat == DEVICE_NO_SEAT)
     return;
   pthread_mutex_lock(&gpu->lock);
@@ -153,6 +177,7 @@ void ep_gpu_link_down(weft_ep_t *ep, struct ep_link *link) {
   gpu->control.gone |= bit(link->device.seat);
   ep_gpu_control(ep);
   pthread_mutex_unlock(&gpu->lock);
+  ep_sharers_changed(ep);
 }
 
 // --- letting go ---
@@ -191,6 +216,8 @@ int ep_gpu_unmap(weft_ep_t *ep, int32_t rank) {
   else if (link)
     let_go(ep, link);
   pthread_mutex_unlock(&ep->gpu->lock);
+  if (link)
+    ep_neighbours_sweep_unlinked(ep);
   return link ? 0 : WEFT_ERR_NOT_FOUND;
 }
 
@@ -211,9 +238,12 @@ static void sweep_locked(weft_ep_t *ep) {
 
 void ep_gpu_sweep(weft_ep_t *ep) {
   pthread_mutex_lock(&ep->gpu->lock);
-  if (atomic_exchange(&ep->sweep, false))
+  bool swept = atomic_exchange(&ep->sweep, false);
+  if (swept)
     sweep_locked(ep);
   pthread_mutex_unlock(&ep->gpu->lock);
+  if (swept)
+    ep_neighbours_sweep_unlinked(ep);
 }
 
 // --- masks and the mark ---

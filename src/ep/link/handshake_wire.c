@@ -152,6 +152,9 @@ static int check_rest(const weft_ep_t *ep, const struct ep_tcp_message *tcp) {
   if (tcp->address_size > sizeof tcp->address || tcp->key_size > sizeof tcp->key)
     return fail(WEFT_ERR_PROTOCOL, "a handshake message of rank %d speaks of an address of %u bytes and a key of %u",
                 tcp->message.rank, tcp->address_size, tcp->key_size);
+  if (tcp->rings_key_size > sizeof tcp->rings_key)
+    return fail(WEFT_ERR_PROTOCOL, "a handshake message of rank %d speaks of a key of %u bytes for its rings",
+                tcp->message.rank, tcp->rings_key_size);
   return 0;
 }
 

@@ -44,6 +44,8 @@ struct ep_tcp_message {
   uint32_t address_size, key_size;
   uint8_t address[TRANSPORT_MAX_ADDRESS]; // of the sender's worker
   uint8_t key[TRANSPORT_MAX_KEY];         // of the area that it reads
+  uint32_t rings_key_size, pad;           // 0: it has no rings that the receiver's transport may write (gpu/rings.h)
+  uint8_t rings_key[TRANSPORT_MAX_KEY];
 };
 
 // This rank's message.

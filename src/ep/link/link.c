@@ -28,6 +28,7 @@ int ep_link_new(weft_ep_t *ep, int32_t rank, uint64_t incarnation, enum ep_route
   link->socket = -1;
   link->path = &ep_path_mapped;
   link->device.seat = DEVICE_NO_SEAT;
+  link->device.shown = -1;
   fds[EP_FD_AREA] = fds[EP_FD_DEVICE] = -1;
   int rc = open_windows(ep, link, route, fds);
   if (rc != 0) {

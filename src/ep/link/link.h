@@ -54,8 +54,10 @@ struct ep_link {
   struct {               // on CUDA memory, where `in` and `out` hold the area's head only
     struct device_window in, out;
     void *host_in, *host_out;  // by the network: the same windows, which are in host memory; else NULL
+    int shown;                 // descriptor of host_in, for neighbours, the device's; -1: there is none
     uint8_t name[DEVICE_NAME]; // by NVLink from another host: of `in`, for the peer
     uint32_t seat;             // DEVICE_NO_SEAT: none
+    bool written_late;         // `in` by the network: what the peer had begun may still come
   } device;
   const struct ep_path_ops *path; // how what is written to `out` gets to the peer
   struct ep_remote *remote;       // the path to another host has it (remote/remote_link.h); else NULL
@@ -85,7 +87,7 @@ struct ep_links {
   pthread_cond_t changed;                  // a link came, or a thread should look again
   struct ep_link *superseded;              // under lock: replaced by a newer incarnation, for the owner to retire
   struct ep_link *retired;                 // under lock: for the service thread to free
-  struct ep_neighbour_area *_Atomic areas; // added under lock, removed by the owner: remote/neighbours.h
+  struct ep_neighbour_area *_Atomic areas; // changed under lock: remote/neighbours.h
   _Atomic uint64_t window_bytes;
   _Atomic uint32_t connected;
   int listener; // abstract socket

@@ -73,6 +73,8 @@ static int take(struct ep_link *link, uint64_t word) {
     atomic_store(&ep_link_in(link)->notice.lost, 1);
   } else if (word >> COUNT_BITS == EP_NOTICE_READS) {
     atomic_store(&link->remote->reads[link->remote->num_reads++ % EP_READS], word & number_mask);
+    if (link->remote->net)
+      atomic_store(&link->remote->net->regroup, true);
   } else {
     return EPROTO;
   }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -29,9 +30,9 @@ struct offer {
   uint32_t version; // EP_LAYOUT_VERSION
 };
 
-// Whether rows of this rank flow over host memory, in pieces that can be shared.
-static bool takes_part(const weft_ep_t *ep) {
-  return ep->layout.flows && ep->engine->memory == WEFT_EP_MEMORY_HOST;
+// Bytes of each of the areas that are shown; 0: ranks of this group show none.
+static size_t area_bytes(const weft_ep_t *ep) {
+  return ep->engine->carrier->shown_bytes(ep);
 }
 
 static bool is_remote(const struct ep_link *link) {
@@ -40,11 +41,20 @@ static bool is_remote(const struct ep_link *link) {
 
 // --- showing ---
 
-// A descriptor of the area that can only be read. -1: there is none.
+// A descriptor of the area that can only be read. -1: there is none. Its lock tells who would hand the memory on that
+// somebody has it (device/device.h, host_window_create): while it is on its way, and as long as it is mapped.
 static int open_for_reading(const struct ep_remote *remote) {
   char path[48];
-  snprintf(path, sizeof path, "/proc/self/fd/%d", remote->area_fd);
-  return open(path, O_RDONLY | O_CLOEXEC);
+  int shown = remote->ep->engine->carrier->shown(remote);
+  if (shown < 0)
+    return -1;
+  snprintf(path, sizeof path, "/proc/self/fd/%d", shown);
+  int area = open(path, O_RDONLY | O_CLOEXEC);
+  if (area >= 0 && flock(area, LOCK_SH | LOCK_NB) != 0) {
+    close(area);
+    return -1;
+  }
+  return area;
 }
 
 static void send_offer(int socket, const struct offer *offer, int area) {
@@ -95,7 +105,7 @@ static void tell_all(weft_ep_t *ep, struct ep_link *source) {
 
 void ep_neighbours_greet(weft_ep_t *ep, int32_t rank) {
   struct ep_links *links = &ep->links;
-  if (!takes_part(ep))
+  if (area_bytes(ep) == 0)
     return;
   pthread_mutex_lock(&links->lock); // a link in the table is not freed then
   struct ep_link *link = atomic_load(&links->by_rank[rank]);
@@ -126,7 +136,7 @@ static void take(weft_ep_t *ep, const struct ep_link *carrier, const struct offe
         area->number == offer->number)
       return; // both threads of the carrier have shown it
   struct ep_neighbour_area *area = count < AREAS ? calloc(1, sizeof *area) : NULL;
-  if (!area || ep_window_map_read(&area->window, ep->layout.area, fd) != 0) {
+  if (!area || ep_window_map_read(&area->window, area_bytes(ep), fd) != 0) {
     log_info("rank %d reads no rows out of the window of rank %d: %s", ep->rank, carrier->rank,
              area ? "it cannot be mapped" : "too many are");
     free(area);
@@ -137,7 +147,7 @@ static void take(weft_ep_t *ep, const struct ep_link *carrier, const struct offe
   area->source = offer->source;
   area->source_incarnation = offer->source_incarnation;
   area->number = offer->number;
-  area->next = atomic_load(&links->areas);
+  atomic_store(&area->next, atomic_load(&links->areas));
   atomic_store_explicit(&links->areas, area, memory_order_release);
   atomic_store(&ep->sweep, true); // of those that it replaces
   struct ep_link *source = atomic_load(&links->by_rank[offer->source]);
@@ -185,7 +195,7 @@ int ep_neighbours_receive(weft_ep_t *ep, struct ep_link *link) {
   if (size == 0)
     return EPIPE;
   int fd = take_fd(&packet);
-  bool good = takes_part(ep) && is_offer(ep, link, &offer, (size_t)size) && !(packet.msg_flags & MSG_TRUNC);
+  bool good = area_bytes(ep) != 0 && is_offer(ep, link, &offer, (size_t)size) && !(packet.msg_flags & MSG_TRUNC);
   if (good && fd >= 0) { // without it, this process has no room for descriptors
     pthread_mutex_lock(&ep->links.lock);
     take(ep, link, &offer, fd);
@@ -225,6 +235,14 @@ static bool is_up(const weft_ep_t *ep, int32_t rank, uint64_t incarnation) {
   return link && link->incarnation == incarnation && ep_link_up(link);
 }
 
+// Whether there is a link to that incarnation, up or down: it stays until no view needs it. Under links.lock.
+static bool is_linked(const weft_ep_t *ep, int32_t rank, uint64_t incarnation) {
+  const struct ep_link *link = atomic_load(&ep->links.by_rank[rank]), *old = ep->links.superseded;
+  while (old && (old->rank != rank || old->incarnation != incarnation))
+    old = old->next;
+  return old || (link && link->incarnation == incarnation);
+}
+
 // Whether a newer area of that carrier and source, which stands before it, has replaced it.
 static bool is_replaced(const weft_ep_t *ep, const struct ep_neighbour_area *old) {
   const struct ep_neighbour_area *area = atomic_load(&ep->links.areas);
@@ -252,37 +270,68 @@ static bool is_over(const weft_ep_t *ep, struct ep_neighbour_area *area) {
   return area->last_op != 0 && ep->next_op > area->last_op;
 }
 
-static void end(struct ep_neighbour_area *area) {
-  ep_window_release(&area->window);
-  free(area);
+// The carrier's link stays as long as a view needs it, in whose operations the source may name the area. When a newer
+// link has come to the same two, the source has let go of the old one, and names its area no more.
+static bool is_unlinked(const weft_ep_t *ep, struct ep_neighbour_area *area) {
+  return !is_linked(ep, area->carrier, area->carrier_incarnation) || is_replaced(ep, area) ||
+         (area->told && !is_linked(ep, area->source, area->source_incarnation));
 }
 
-bool ep_neighbours_sweep(weft_ep_t *ep) {
+// Takes the areas that are over out of the list. `*left`: some will be soon.
+static struct ep_neighbour_area *
+take_out(weft_ep_t *ep, bool (*over)(const weft_ep_t *ep, struct ep_neighbour_area *area), bool *left) {
   struct ep_links *links = &ep->links;
-  bool left = false;
+  struct ep_neighbour_area *out = NULL, *before = NULL, *next;
   pthread_mutex_lock(&links->lock);
-  struct ep_neighbour_area *before = NULL, *next;
   for (struct ep_neighbour_area *area = atomic_load(&links->areas); area; area = next) {
     next = area->next;
-    if (!is_over(ep, area)) {
-      left |= area->last_op != 0;
+    if (!over(ep, area)) {
+      *left |= area->last_op != 0;
       before = area;
       continue;
     }
     if (before)
-      before->next = next;
+      atomic_store(&before->next, next);
     else
       atomic_store(&links->areas, next);
-    end(area);
+    area->next_out = out;
+    out = area;
   }
   pthread_mutex_unlock(&links->lock);
+  return out;
+}
+
+static void end_all(struct ep_neighbour_area *areas) {
+  for (struct ep_neighbour_area *area = areas, *next; area; area = next) {
+    next = area->next_out;
+    ep_window_release(&area->window);
+    free(area);
+  }
+}
+
+bool ep_neighbours_sweep(weft_ep_t *ep) {
+  bool left = false;
+  end_all(take_out(ep, is_over, &left));
   return left;
 }
 
-void ep_neighbours_free(weft_ep_t *ep) {
-  for (struct ep_neighbour_area *area = atomic_load(&ep->links.areas), *next; area; area = next) {
-    next = area->next;
-    end(area);
+void ep_neighbours_sweep_unlinked(weft_ep_t *ep) {
+  bool left = false;
+  struct ep_neighbour_area *out = take_out(ep, is_unlinked, &left);
+  struct ep_net *net = atomic_load(&ep->net);
+  if (out && net) { // who has found one of them before reads it under this lock
+    ep_net_lock(net);
+    ep_net_unlock(net);
   }
-  atomic_store(&ep->links.areas, NULL);
+  end_all(out);
+}
+
+static bool is_any(const weft_ep_t *ep, struct ep_neighbour_area *area) {
+  (void)ep, (void)area;
+  return true;
+}
+
+void ep_neighbours_free(weft_ep_t *ep) {
+  bool left = false;
+  end_all(take_out(ep, is_any, &left));
 }

@@ -12,6 +12,15 @@ static int open_parts(struct ep_remote *remote, int *area_fd) {
   return 0;
 }
 
+// Neighbours read rows where they flow, in pieces that can be shared.
+static size_t shown_bytes(const weft_ep_t *ep) {
+  return ep->layout.flows ? ep->layout.area : 0;
+}
+
+static int shown(const struct ep_remote *remote) {
+  return remote->area_fd;
+}
+
 static void close_parts(struct ep_remote *remote) {
   for (int slot = 0; slot < EP_DEPTH; slot++)
     for (int part = 0; part < EP_PARTS; part++) {
@@ -64,6 +73,8 @@ static void flush(struct ep_remote *remote) {
 }
 
 const struct ep_carrier_ops ep_put_carrier = {
+    .shown_bytes = shown_bytes,
+    .shown = shown,
     .open = open_parts,
     .close = close_parts,
     .written = written,

@@ -26,6 +26,8 @@ static void forget_transport(struct ep_remote *remote) {
   remote->peer = NULL;
   remote->area = NULL;
   remote->in = remote->out = NULL;
+  if (remote->ep->engine->carrier->forget)
+    remote->ep->engine->carrier->forget(remote);
 }
 
 const struct ep_net_events ep_remote_events = {receive, ep_remote_fail, forget_transport, ep_words_sign};

@@ -63,6 +63,8 @@ static int enroll(struct ep_remote *remote) {
     rc = reg(net, written(remote), remote->area_fd, &remote->in);
   if (rc == 0)
     rc = reg(net, carrier_of(remote)->sent(remote), -1, &remote->out);
+  if (rc == 0 && carrier_of(remote)->enroll)
+    carrier_of(remote)->enroll(remote);
   ep_net_unlock(net);
   return rc;
 }
@@ -103,6 +105,8 @@ int ep_remote_describe(struct ep_remote *remote, struct ep_tcp_message *message)
   ep_net_lock(net);
   int rc = remote->in ? net->transport->pack(remote->in, message->key, &size)
                       : fail(WEFT_ERR_CLOSED, "this rank's transport was closed");
+  if (rc == 0 && carrier_of(remote)->describe)
+    rc = carrier_of(remote)->describe(remote, message);
   ep_net_unlock(net);
   memcpy(message->address, net->address, net->address_size);
   message->address_size = (uint32_t)net->address_size;
@@ -128,7 +132,9 @@ static int reach(struct ep_remote *remote, const struct ep_tcp_message *message)
   if (rc != 0)
     return rc;
   remote->area_at = remote->area->address;
-  return carrier_of(remote)->prepare(remote);
+  if (carrier_of(remote)->import)
+    rc = carrier_of(remote)->import(remote, message);
+  return rc == 0 ? carrier_of(remote)->prepare(remote) : rc;
 }
 
 int ep_remote_connect(struct ep_remote *remote, const struct ep_tcp_message *message) {
@@ -140,6 +146,7 @@ int ep_remote_connect(struct ep_remote *remote, const struct ep_tcp_message *mes
   if (!remote->net)
     return remote->ep->engine->link_map_fabric(remote->ep, remote->link, message->key);
   remote->peer_id = message->link;
+  remote->met = true;
   ep_net_lock(remote->net);
   int rc = reach(remote, message);
   ep_net_unlock(remote->net);
@@ -189,10 +196,12 @@ static bool is_shared(const struct ep_remote *remote) {
 }
 
 // A peer that was stopped may be in the midst of a write, and goes on with it whatever has become of the window.
-static void fence(const struct ep_remote *remote) {
+static void fence(struct ep_remote *remote) {
   const struct transport *transport = remote->net->transport;
-  if (remote->peer && transport->fence && !is_shared(remote))
-    transport->fence(remote->peer);
+  if (!transport->fence || is_shared(remote))
+    return;
+  transport->fence(remote->peer);
+  remote->fenced = true;
 }
 
 static void let_go_of_peer(struct ep_remote *remote) {
@@ -230,6 +239,8 @@ static bool end(struct ep_remote *remote) {
     return false;
   ep_requests_unprepare(remote);
   let_go_of_peer(remote);
+  if (carrier_of(remote)->withdraw)
+    carrier_of(remote)->withdraw(remote, remote->fenced || !remote->met);
   if (remote->out)
     net->transport->unreg(remote->out);
   if (remote->in) {
@@ -261,4 +272,6 @@ void ep_remote_free(struct ep_remote *remote) {
   }
   log_warn("rank %d: what was under way to rank %d does not end; its memory is kept", remote->ep->rank, link->rank);
   link->in = link->out = (struct ep_window){0};
+  if (carrier_of(remote)->abandon)
+    carrier_of(remote)->abandon(remote);
 }

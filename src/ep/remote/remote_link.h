@@ -71,6 +71,8 @@ struct ep_remote {
   int area_fd;            // of what the peer's transport writes
   struct transport_region *in, *out;
   struct transport_peer *peer;
+  bool met;                      // the peer: the handshake came so far that it may know our keys
+  bool fenced;                   // it is; [net lock]
   struct transport_remote *area; // the peer's; NULL when it was disconnected,
   uint64_t area_at;              // and its address there, for what no peer has been sent yet
   struct ep_publication parts[EP_DEPTH][EP_PARTS];
@@ -86,9 +88,10 @@ struct ep_remote {
   size_t word_bytes;
   bool owes_welcome; // the peer's call has not been answered: words wait for that,
   uint32_t owed;     // a bit for each
-  // Which areas of its neighbours the peer reads, by their numbers: written under socket_lock, read by the owner.
+  // Which areas of its neighbours the peer reads, by their numbers: written under socket_lock, read by any.
   _Atomic uint64_t reads[EP_READS];
   uint32_t num_reads;
+  uint32_t group;           // on CUDA memory: of peers that share rows (gpu/sharers.h), from 1 on; 0: none. [net lock]
   _Atomic uint64_t awaited; // messages that the peer had sent when it left
   _Atomic int failed;       // 0, or why the transport cannot reach the peer any more
   char why[160];            // set before

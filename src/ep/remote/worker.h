@@ -71,6 +71,7 @@ struct ep_net {
   _Atomic bool asleep;   // the thread; it wants a kick when there is something to drive
   _Atomic bool driving;  // the owner drives: the thread need not
   _Atomic bool failures; // a link's transport has failed: the service thread looks which
+  _Atomic bool regroup;  // a link came or goes, or a peer reads a window more: other peers may share rows
 };
 
 // The rank's, opened now if it has not been: with the transport of that name, NULL for this rank's own choice.

@@ -13,6 +13,7 @@
 //   die@N       the peer of post N dies: it and what is under way to that peer end with PEER_LOST
 //   mute@N      from post N on all stick: the link is down
 //   big@N       what has more than N bytes sticks: the link loses large packets
+//   reg@N       memory of N bytes and more is not registered
 //   cling@N     cancel() does not end what sticks (which no transport may do): 1: disconnect() does, 2: close() does
 // Posts come from one thread at a time.
 #ifndef TRANSPORT_FAULT_FAULT_H
@@ -35,7 +36,7 @@ int transport_fault_find(const char *name, fault_find_fn find, const struct tran
 
 struct fault_script {
   uint32_t delay, delay_ticks, lose, fail, short_, spoil, stick; // percentages, except the ticks
-  uint64_t die, mute, big;                                       // 0: never
+  uint64_t die, mute, big, reg;                                  // 0: never
   uint64_t cling;                                                // 0 to 2
 };
 int fault_script_read(struct fault_script *script, const char *text, size_t size);

@@ -5,6 +5,9 @@
 
 int fault_reg(struct transport_worker *base, const struct transport_memory *memory, struct transport_region **made) {
   struct fault_worker *worker = (struct fault_worker *)base;
+  if (worker->script->reg && memory->length >= worker->script->reg)
+    return fail(WEFT_ERR_LIMIT, "%llu bytes are not registered (a fault on purpose)",
+                (unsigned long long)memory->length);
   struct fault_region *region = fault_make(sizeof *region);
   if (!region)
     return WEFT_ERR_NOMEM;

@@ -162,6 +162,7 @@ static void set_up(struct fault_worker *worker, struct fault_op *op) {
   for (uint32_t i = 0; i < outer->num_pieces; i++) {
     op->pieces[i].length = outer->pieces[i].length;
     op->pieces[i].local_address = outer->pieces[i].local_address;
+    op->pieces[i].remote_address = outer->pieces[i].remote_address;
   }
   op->inner.num_pieces = op->num_pieces;
   bool lost = draw(worker, worker->script->lose);

@@ -22,6 +22,7 @@ static bool read_count(struct fault_script *script, const char *rule) {
   } counts[] = {{"die@", offsetof(struct fault_script, die)},
                 {"mute@", offsetof(struct fault_script, mute)},
                 {"big@", offsetof(struct fault_script, big)},
+                {"reg@", offsetof(struct fault_script, reg)},
                 {"cling@", offsetof(struct fault_script, cling)}};
   uint64_t number;
   for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
@@ -76,7 +77,7 @@ int fault_script_read(struct fault_script *script, const char *text, size_t size
       return fail(
           WEFT_ERR_INVALID,
           "\"%s\" is not a rule of faults: delay=P/T, lose=P, fail=P, short=P, spoil=P, stick=P, die@N, mute@N, "
-          "big@N and cling@N are",
+          "big@N, reg@N and cling@N are",
           rule);
   return 0;
 }

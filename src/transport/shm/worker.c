@@ -279,7 +279,7 @@ const struct transport transport_shm = {
     .abilities = {.local_kinds = 1 << WEFT_MEMORY_HOST,
                   .remote_kinds = 1 << WEFT_MEMORY_HOST,
                   .flags = TRANSPORT_MESSAGES | TRANSPORT_ONE_SIDED | TRANSPORT_CONCURRENT_POST |
-                           TRANSPORT_REPORTS_DEATH | TRANSPORT_MAPS | TRANSPORT_LENGTHS},
+                           TRANSPORT_REPORTS_DEATH | TRANSPORT_MAPS | TRANSPORT_LENGTHS | TRANSPORT_MOVES},
     .probe = probe,
     .open = open_worker,
     .close = close_worker,

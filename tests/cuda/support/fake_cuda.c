@@ -578,7 +578,10 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned int flags) {
   return cudaSuccess;
 }
 cudaError_t cudaHostRegister(void *memory, size_t size, unsigned int flags) {
-  (void)memory, (void)size, (void)flags;
+  (void)memory, (void)size;
+  if (fake.own_only)
+    return cudaErrorNotSupported;
+  fake.registered = flags;
   return cudaSuccess;
 }
 cudaError_t cudaHostUnregister(void *memory) {

@@ -16,6 +16,8 @@ struct fake_cuda {
   bool mappable;               // windows
   bool old_code;               // kernels: they do not wait for the one before
   bool no_channel;             // of IMEX, for fabric handles
+  bool own_only;               // no memory but CUDA's own is pinned
+  unsigned int registered;     // the flags of the newest that was registered
   int drained;                 // waits for another stream
   int graphs;                  // launches of graphs
   int waits_in_capture, depth; // contexts pushed

@@ -9,7 +9,7 @@ extern "C" {
 #include "cuda/engine/relay.h"
 }
 
-enum { BATCH = 256 << 10 };
+enum { BATCH = 256 << 10, MOVES = 16 };
 
 flow_relays::flow_relays(const flow_shape &shape, cuda_flow &flow)
     : ranks(shape.ranks), ends((size_t)shape.ranks * shape.ranks) {
@@ -41,6 +41,24 @@ flow_relays::flow_relays(const flow_shape &shape, cuda_flow &flow)
   carrier = std::thread([this] { carry(); });
 }
 
+// Of two ranks, one has its rows moved from window to window.
+size_t flow_relays::collect(uint32_t rank, uint32_t peer, void *bytes, size_t most) {
+  end &from = ends[rank * ranks + peer];
+  bool moves = (rank + peer + (rank < peer)) % 2;
+  device_move list[MOVES];
+  device_moves with = {};
+  with.list = list;
+  with.room = MOVES;
+  with.most = BATCH;
+  with.number = ++from.batches;
+  with.landed = from.batches - 1;
+  size_t size =
+      moves ? cuda_relay_collect_moves(from.relay, bytes, most, &with) : cuda_relay_collect(from.relay, bytes, most);
+  for (uint32_t i = 0; i < with.count; i++)
+    memcpy(at(peer, rank).in + list[i].offset, from.out + list[i].offset, list[i].bytes);
+  return size;
+}
+
 // Batches of any size that holds a row.
 void flow_relays::carry() {
   std::vector<uint64_t> room(BATCH / sizeof(uint64_t));
@@ -51,7 +69,7 @@ void flow_relays::carry() {
         if (!at(i, j).relay)
           continue;
         size_t most = BATCH - mix(turn * 64 + j) % (BATCH * 3 / 4) / 16 * 16;
-        size_t size = cuda_relay_collect(at(i, j).relay, bytes, most);
+        size_t size = collect(i, j, bytes, most);
         if (size && cuda_relay_deliver(at(j, i).relay, bytes, size, why) != 0)
           wrong = why;
       }

@@ -30,6 +30,7 @@ private:
   struct end {
     char *in = nullptr, *out = nullptr;
     device_relay *relay = nullptr;
+    uint64_t batches = 0; // sent
   };
   uint32_t ranks;
   uint64_t offset;
@@ -39,6 +40,7 @@ private:
   std::string wrong;
 
   const end &at(uint32_t rank, uint32_t peer) const { return ends[rank * ranks + peer]; }
+  size_t collect(uint32_t rank, uint32_t peer, void *bytes, size_t most);
   void carry();
 };
 

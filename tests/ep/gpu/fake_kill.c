@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -87,6 +88,12 @@ static bool live(struct rank *rank, void *arg) {
   options.max_tokens = 4;
   options.op_timeout_ms = DEADLINE_MS;
   options.memory = WEFT_EP_MEMORY_CUDA;
+  if (getenv("WEFT_TEST_THROUGHPUT")) {
+    options.mode = WEFT_EP_THROUGHPUT;
+    options.hidden = 1024; // rows that are worth a move
+  }
+  if (getenv("WEFT_TEST_HOSTS"))
+    options.host_id = rank->index % 2 ? "odd" : "even";
   rank->info = (struct weft_ep_info){.size = sizeof rank->info, .lost = rank->lost, .lost_cap = 16};
   if (weft_ep_open(&rank->ep, &options, DEADLINE_MS) != 0 || weft_ep_activate(rank->ep, DEADLINE_MS) != 0)
     return rank_fail(rank, "open: %s", weft_last_error());

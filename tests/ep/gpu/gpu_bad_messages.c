@@ -11,7 +11,19 @@
 #include "ep/gpu/proxy.h"
 #include "ep/support/raw_peer.h"
 
-enum { WORDS = 1, UNITS, LINES, VALUES, PLACES, CHANNELS, UNIT = 16, CHANNEL = 32, LINE = 128, BATCH = 4096 };
+enum {
+  WORDS = 1,
+  UNITS,
+  LINES,
+  VALUES,
+  PLACES,
+  CHANNELS,
+  ELSEWHERE,
+  UNIT = 16,
+  CHANNEL = 32,
+  LINE = 128,
+  BATCH = 4096
+};
 
 // As cuda/engine/relay_batch.h lays it out: its bytes follow.
 struct run {
@@ -182,7 +194,10 @@ static void a_batch_that_is_wrong_in_one_run_writes_none(void **state) {
     struct batch batch;
   } all[] = {
       {misplaced, behind_right(0, 0, UNIT, UNIT)},
-      {misplaced, behind_right(CHANNELS + 1, 0, UNIT, UNIT)},
+      {misplaced, behind_right(ELSEWHERE + 1, 0, UNIT, UNIT)},
+      {misplaced, behind_right(ELSEWHERE, 0, 2 * UNIT, 2 * UNIT)},
+      {getenv("WEFT_TEST_THROUGHPUT") ? "a window that is not known here" : misplaced,
+       behind_right(ELSEWHERE, 0, UNIT, UNIT)},
       {misplaced, behind_right(UINT32_MAX, 0, UNIT, UNIT)},
       {misplaced, behind_right(UNITS, 0, 0, 0)},
       {misplaced, behind_right(UNITS, 8, UNIT, UNIT)},

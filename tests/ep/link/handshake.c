@@ -188,6 +188,7 @@ static void a_handshake_message_that_is_wrong_anywhere_is_refused_in_words(void 
   EXPECT(WEFT_ERR_PROTOCOL, "bytes", hello.size = 0);
   EXPECT(WEFT_ERR_PROTOCOL, "address of 4294967295", hello.address_size = UINT32_MAX);
   EXPECT(WEFT_ERR_PROTOCOL, "a key of 1025", hello.key_size = sizeof hello.key + 1);
+  EXPECT(WEFT_ERR_PROTOCOL, "a key of 1025 bytes for its rings", hello.rings_key_size = sizeof hello.rings_key + 1);
   EXPECT(WEFT_ERR_PROTOCOL, "name does not end", memset(hello.transport, 'x', sizeof hello.transport));
   EXPECT(WEFT_ERR_PROTOCOL, "text does not end", memset(hello.message.why, 'x', sizeof hello.message.why));
   EXPECT(WEFT_ERR_PROTOCOL, "no handshake message", hello.message.magic ^= 1);

@@ -123,9 +123,12 @@ static void a_packet_that_is_wrong_ends_the_link(void **state) {
 static void a_window_that_cannot_be_mapped_is_none(void **state) {
   (void)state;
   int before = support_descriptors();
-  int fds[] = {-1, memfd_create("open", MFD_CLOEXEC | MFD_ALLOW_SEALING), open("/dev/null", O_RDONLY | O_CLOEXEC)};
+  int fds[] = {-1, memfd_create("open", MFD_CLOEXEC | MFD_ALLOW_SEALING), open("/dev/null", O_RDONLY | O_CLOEXEC), -1};
   assert_int_equal(ftruncate(fds[1], (off_t)ep->layout.area), 0); // it could be cut off under who reads it
-  for (size_t i = 0; i < 3; i++) {
+  struct ep_window shorter;
+  assert_int_equal(ep_window_create(&shorter, ep->layout.area - EP_PAGE, &fds[3]), 0);
+  ep_window_release(&shorter);
+  for (size_t i = 0; i < sizeof fds / sizeof *fds; i++) {
     send_packet(&right, sizeof right, fds[i], i > 0);
     assert_int_equal(ep_neighbours_receive(ep, &carrier), 0);
     if (fds[i] >= 0)

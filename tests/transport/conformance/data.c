@@ -193,6 +193,45 @@ static void test_lengths_change_between_posts(void **state) {
   route_close(&route);
 }
 
+// Pieces may begin elsewhere than they did at prepare(), at both ends.
+static void test_addresses_change_between_posts(void **state) {
+  (void)state;
+  NEEDS(HAS(MOVES), "addresses stay what they were at prepare()");
+  enum { COUNT = 8, UNIT = 1000, WHOLE = 4 * COUNT * UNIT };
+  struct route route;
+  route_open(&route, WHOLE);
+  struct transport_piece pieces[COUNT];
+  for (uint32_t i = 0; i < COUNT; i++)
+    pieces[i] = piece_of(&route.local, 0, &route.there, 0, UNIT);
+  struct transport_request request;
+  request_init(&request, route.pair.to_b, WEFT_TRANSFER_WRITE, pieces, COUNT);
+  assert_works(suite.transport->prepare(&request));
+  const uint64_t here = pieces[0].local_address, far = pieces[0].remote_address;
+  uint64_t random = suite.seed, from[COUNT], to[COUNT];
+  for (unsigned round = 0; round < 50; round++) {
+    place_fill(&route.local, 100 + round);
+    place_fill(&route.there, 7);
+    for (uint32_t i = 0; i < COUNT; i++) { // each in 4 units of its own
+      from[i] = random_next(&random) % (WHOLE - UNIT);
+      to[i] = 4 * UNIT * i + random_next(&random) % (3 * UNIT);
+      pieces[i].length = random_next(&random) % (UNIT + 1);
+      pieces[i].local_address = here + from[i];
+      pieces[i].remote_address = far + to[i];
+    }
+    assert_works(suite.transport->post(&request));
+    pair_wait(&route.pair, request_ended, &request, "a request with other addresses");
+    assert_int_equal(request.state, 0);
+    for (uint32_t i = 0; i < COUNT; i++) {
+      uint64_t begin = 4 * UNIT * i, end = to[i] + pieces[i].length;
+      place_check(&route.there, begin, to[i] - begin, 7, begin);
+      place_check(&route.there, to[i], pieces[i].length, 100 + round, from[i]);
+      place_check(&route.there, end, begin + 4 * UNIT - end, 7, end);
+    }
+  }
+  suite.transport->unprepare(&request);
+  route_close(&route);
+}
+
 static void test_posted_again_and_again(void **state) {
   (void)state;
   enum { LENGTH = 1000 };
@@ -267,8 +306,14 @@ static void test_mapped_memory_is_the_peers(void **state) {
 }
 
 const struct CMUnitTest data_cases[] = {
-    CASE(test_all_sizes),        CASE(test_all_sizes_to_oneself),         CASE(test_more_than_the_caches_hold),
-    CASE(test_scattered_pieces), CASE(test_lengths_change_between_posts), CASE(test_posted_again_and_again),
-    CASE(test_many_at_once),     CASE(test_mapped_memory_is_the_peers),
+    CASE(test_all_sizes),
+    CASE(test_all_sizes_to_oneself),
+    CASE(test_more_than_the_caches_hold),
+    CASE(test_scattered_pieces),
+    CASE(test_lengths_change_between_posts),
+    CASE(test_addresses_change_between_posts),
+    CASE(test_posted_again_and_again),
+    CASE(test_many_at_once),
+    CASE(test_mapped_memory_is_the_peers),
 };
 const size_t num_data_cases = sizeof data_cases / sizeof *data_cases;

@@ -42,12 +42,14 @@ struct weft_ep_options fake_options(int32_t rank, const int32_t *founders, uint3
   options.capacity = 8;
   options.founders = founders;
   options.num_founders = count;
-  options.hidden = 128;
+  options.hidden = getenv("WEFT_TEST_HIDDEN") ? (uint32_t)atoi(getenv("WEFT_TEST_HIDDEN")) : 128;
   options.max_tokens = 4;
   options.op_timeout_ms = 20000;
   options.memory = WEFT_EP_MEMORY_CUDA;
-  if (getenv("WEFT_TEST_THROUGHPUT"))
+  if (getenv("WEFT_TEST_THROUGHPUT")) {
     options.mode = WEFT_EP_THROUGHPUT;
+    options.hidden = 1024; // rows that are worth a move
+  }
   if (getenv("WEFT_TEST_HOSTS")) // odd ranks are on another host than even ones
     options.host_id = rank % 2 ? "odd" : "even";
   return options;
@@ -112,8 +114,8 @@ uint64_t fake_launch(weft_ep_t *ep) {
 }
 
 void fake_operate(weft_ep_t **eps, uint32_t count, struct weft_ep_info *info) {
-  uint64_t ops[4], next = weft_ep_next_op(eps[0]);
-  bool active[4];
+  uint64_t ops[8], next = weft_ep_next_op(eps[0]);
+  bool active[8];
   for (uint32_t i = 0; i < count; i++) {
     active[i] = weft_ep_is_active(eps[i]) && weft_ep_next_op(eps[i]) <= next;
     if (active[i])

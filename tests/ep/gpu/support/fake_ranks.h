@@ -53,7 +53,8 @@ const struct weft_ep_recv_args *fake_no_rows(void);
 
 // Launches an operation and its combine.
 uint64_t fake_launch(weft_ep_t *ep);
-// The next operation of all ranks that take part in it; `info` is that of the first. A joiner may begin later.
+// The next operation of all ranks, eight at most, that take part in it; `info` is that of the first. A joiner may begin
+// later.
 void fake_operate(weft_ep_t **eps, uint32_t count, struct weft_ep_info *info);
 
 #endif
