@@ -106,8 +106,8 @@ def finish(processes, path):
     return texts
 
 
-def run_far(plan, *arguments, transport=None):
-    """Two agents, with a GPU each, whose ranks are on different hosts as far as they know."""
+def run_far(plan, *arguments, transport=None, each=1):
+    """Two agents, with a GPU and `each` ranks each, whose ranks are on different hosts as far as they know."""
     with tempfile.TemporaryDirectory(prefix="weft-test-") as name, socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -120,12 +120,13 @@ def run_far(plan, *arguments, transport=None):
         base["WEFT_TOKEN"] = "token-of-" + job
         commands = (["--num-agents", 2, "--store-port", port, *SMALL, "--memory", "cuda", "--validate-phase-failures",
                      "--plan", path / "plan.json", *arguments], ["--rank-server", f"127.0.0.1:{port}"])
+        shares = ["--share-gpus"] if each > 1 else []
         processes = []
         for index, command in enumerate(commands):
             folder = path / str(index)
             folder.mkdir()
             processes.append(subprocess.Popen(
-                command_of(folder, job, *command, "--num-processes", 1), stdout=subprocess.PIPE,
+                command_of(folder, job, *command, *shares, "--num-processes", each), stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT, text=True,
                 env={**base, "WEFT_HOST_ID": f"host{index}", "CUDA_VISIBLE_DEVICES": str(index)}))
         texts = finish(processes, path)
@@ -239,6 +240,13 @@ def two_hosts_for_throughput():
             "logfmt10")
 
 
+def two_hosts_share_rows():
+    """Two ranks on each of two hosts, which take turns on a GPU: a token crosses to the other host once for both."""
+    for arguments in ([], ["--layout", "packed", "--dtype", "fp8"]):
+        print_times(run_far([[0, 1, 2, 3], [0, 1, 2], [0, 1, 2, 3], [0, 1, 2, -3]], "--timeout-ms", "20000",
+                            "--mode", "throughput", "--num-tokens", "300", *arguments, each=2))
+
+
 def more_ranks_than_visible_gpus():
     env = dict(os.environ, CUDA_VISIBLE_DEVICES="1")
     with tempfile.TemporaryDirectory(prefix="weft-test-") as name:
@@ -252,7 +260,7 @@ TESTS = (more_ranks_than_visible_gpus, two_gpus_bf16, two_gpus_fp8, two_gpus_bf1
          two_gpus_fp8_pow2_rank_major, two_gpus_of_many_sizes, a_rank_that_leaves_is_no_loss, auto_takes_gpus,
          four_gpus, two_gpus_for_throughput, two_gpus_for_throughput_and_logfmt10,
          four_ranks_take_turns_on_two_gpus, two_hosts, two_hosts_by_nvlink, two_hosts_fp8_and_logfmt10,
-         two_hosts_of_the_default_sizes, two_hosts_for_throughput)
+         two_hosts_of_the_default_sizes, two_hosts_for_throughput, two_hosts_share_rows)
 
 
 def main():
