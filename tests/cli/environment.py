@@ -18,6 +18,7 @@ WRONG = [
     ("WEFT_CPUS", "3-1", '"3-1" is no list of processors; want one like 0-3,8, or any', ["p2p"]),
     ("WEFT_NICS", "a,,b", '"" is not the name of a NIC', ["p2p"]),
     ("WEFT_OFI_NICS", "a b", '"a b" is not the name of a NIC', ["p2p"]),
+    ("WEFT_EP_ONCE", "maybe", '"maybe" is none of yes, no', ["elastic"]),
     ("WEFT_ADDRESS", "10.0.0", '"10.0.0" is not a numeric address', ["elastic"]),
     ("WEFT_INTERFACE", "nic/0", '"nic/0" is not an interface of this host', ["elastic"]),
     ("WEFT_HOST_ID", "my host", '"my host" is no host id; want at most 63 characters', ["elastic"]),
@@ -71,7 +72,8 @@ class Environment(tool.ToolTest):
     def test_right_and_empty_values_are_no_matter(self):
         right = {"WEFT_LOG": "debug", "WEFT_CPUS": "0-3,8", "WEFT_NICS": "^mlx5_0,mlx5_1",
                  "WEFT_ADDRESS": "127.0.0.1,::1", "WEFT_INTERFACE": "lo", "WEFT_HOST_ID": "host-1",
-                 "WEFT_EP_TRANSPORT": "none", "WEFT_JOB": "j", "WEFT_CUDA_PLUGIN": str(tool.SOURCE / "README.md")}
+                 "WEFT_EP_TRANSPORT": "none", "WEFT_EP_ONCE": "no", "WEFT_JOB": "j",
+                 "WEFT_CUDA_PLUGIN": str(tool.SOURCE / "README.md")}
         self.passes("version", **right)
         self.passes("version", **dict.fromkeys([row[0] for row in WRONG], ""))
 

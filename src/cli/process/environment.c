@@ -16,6 +16,7 @@ enum { NAME_SIZE = 256, HOST_ID_SIZE = 64 };
 
 static const char *const levels[] = {"error", "warn", "info", "debug", NULL};
 static const char *const kernels[] = {"portable", "avx2", "avx512", "avx512-bf16", "neon", NULL};
+static const char *const yes_or_no[] = {"yes", "no", NULL};
 static const char *const transports[] = {"nvlink", "ofi", "ucx", "shm", "none", NULL};
 
 static bool is_interface(const char *name) {
@@ -97,6 +98,9 @@ const struct cli_variable cli_variables[] = {
   {.name = "WEFT_EP_TRANSPORT", .preset = "NVLink, else the first that works", .choices = transports,
    .used_by = "elastic",
    .help = "how ranks reach those on other hosts: nvlink, ofi, ucx, none, or shm where the other hosts are this one"},
+  {.name = "WEFT_EP_ONCE", .preset = "yes", .choices = yes_or_no, .used_by = "elastic",
+   .help = "whether a token crosses to another host once for all of its ranks, which copy it from each other: yes, or no "
+   "where the network is faster than they copy"},
   {.name = "WEFT_ADDRESS", .preset = "all but loopback", .check = check_addresses, .used_by = "elastic",
    .help = "addresses of this host, with commas, at which ranks on other hosts connect"},
   {.name = "WEFT_INTERFACE", .preset = "all but loopback", .check = check_interfaces, .used_by = "elastic",

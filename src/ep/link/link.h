@@ -101,6 +101,7 @@ struct ep_links {
   char endpoints[256];               // of it
   uint8_t tcp_key[SECRET_KEY_SIZE];  // of the token in the claim: who calls there has to have it
   char transport[EP_TRANSPORT_NAME]; // to other hosts, as asked for; "": any
+  bool alone;                        // this rank shows no neighbour what comes, and reads nothing of theirs
   // What the claim says: "<host> <socket name>", and with a listener for other hosts " <token> <endpoints>".
   char address[GROUP_ADDRESS_SIZE];
 };

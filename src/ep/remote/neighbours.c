@@ -105,7 +105,7 @@ static void tell_all(weft_ep_t *ep, struct ep_link *source) {
 
 void ep_neighbours_greet(weft_ep_t *ep, int32_t rank) {
   struct ep_links *links = &ep->links;
-  if (area_bytes(ep) == 0)
+  if (links->alone || area_bytes(ep) == 0)
     return;
   pthread_mutex_lock(&links->lock); // a link in the table is not freed then
   struct ep_link *link = atomic_load(&links->by_rank[rank]);
@@ -131,6 +131,8 @@ void ep_neighbours_greet(weft_ep_t *ep, int32_t rank) {
 static void take(weft_ep_t *ep, const struct ep_link *carrier, const struct offer *offer, int fd) {
   struct ep_links *links = &ep->links;
   uint32_t count = 0;
+  if (links->alone)
+    return;
   for (struct ep_neighbour_area *area = atomic_load(&links->areas); area; area = area->next, count++)
     if (area->carrier == carrier->rank && area->carrier_incarnation == carrier->incarnation &&
         area->number == offer->number)

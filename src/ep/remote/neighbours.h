@@ -4,7 +4,7 @@
 // A rank whose link to a *source* on another host is up sends a descriptor of that link's area to its neighbours, on
 // the socket of the handshake between them, with the number that it has given the link. A neighbour that has mapped the
 // area tells the source so, on the control socket of its own link to it. A neighbour that cannot map it says nothing,
-// and the source sends it rows of its own.
+// and the source sends it rows of its own. So does one that WEFT_EP_ONCE tells to share nothing.
 //
 // On host memory a mapping stays while the source and the *carrier*, the rank whose area it is, are connected or in the
 // view, and for some operations more; on CUDA memory, where only kernels know which operation runs, as long as there

@@ -88,6 +88,15 @@ static int listen_tcp(struct ep_links *links, const struct weft_ep_options *opti
   return rc;
 }
 
+// By WEFT_EP_ONCE.
+static int choose_once(bool *alone) {
+  const char *once = or_environment(NULL, "WEFT_EP_ONCE");
+  *alone = once && strcmp(once, "no") == 0;
+  return !once || *alone || strcmp(once, "yes") == 0
+             ? 0
+             : fail(WEFT_ERR_INVALID, "WEFT_EP_ONCE is \"%.40s\"; want yes or no", once);
+}
+
 int ep_service_listen(weft_ep_t *ep, const struct weft_ep_options *options) {
   struct ep_links *links = &ep->links;
   const char *host_id = or_environment(options->host_id, "WEFT_HOST_ID");
@@ -97,6 +106,8 @@ int ep_service_listen(weft_ep_t *ep, const struct weft_ep_options *options) {
     return fail(WEFT_ERR_INVALID, "there is no transport %s", transport);
   snprintf(links->transport, sizeof links->transport, "%s", transport ? transport : "");
   int rc = check_host_id(host_id);
+  if (rc == 0)
+    rc = choose_once(&links->alone);
   if (rc == 0)
     rc = describe_host(host_id, host, sizeof host);
   if (rc != 0)

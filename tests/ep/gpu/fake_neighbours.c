@@ -270,6 +270,24 @@ static void who_cannot_map_shares_nothing(void **state) {
   cannot_map = false;
 }
 
+static void who_is_told_to_shares_nothing(void **state) {
+  (void)state;
+  weft_ep_t *eps[4];
+  setenv("WEFT_EP_ONCE", "sometimes", 1);
+  struct weft_ep_options options = fake_options(0, NULL, 0);
+  assert_int_equal(weft_ep_open(&eps[0], &options, DEADLINE_MS), WEFT_ERR_INVALID);
+  assert_non_null(strstr(weft_last_error(), "want yes or no"));
+  setenv("WEFT_EP_ONCE", "no", 1);
+  asked_to_map = 0;
+  fake_found(eps, 4);
+  operate(eps, 4);
+  setenv("WEFT_EP_ONCE", "yes", 1);
+  for (int32_t i = 0; i < 4; i++)
+    assert_int_equal(shared_by(eps[i], (i + 1) % 4), 0);
+  assert_int_equal(asked_to_map, 0);
+  close_all(eps, 4);
+}
+
 // The plug-in of the tests has the same rows for all ranks, and ends the process when one is wrong. Sooner or later
 // some of them are found in the windows of neighbours: not all, since a carrier that has no processor is not waited
 // for.
@@ -324,6 +342,7 @@ int main(void) {
       TEST(ranks_that_join_share_and_those_that_leave_do_not),
       TEST(who_shows_nothing_shares_nothing),
       TEST(who_cannot_map_shares_nothing),
+      TEST(who_is_told_to_shares_nothing),
       TEST(rows_cross_once),
       TEST(groups_for_low_latency_show_nothing),
   };
