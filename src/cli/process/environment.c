@@ -99,8 +99,8 @@ const struct cli_variable cli_variables[] = {
    .used_by = "elastic",
    .help = "how ranks reach those on other hosts: nvlink, ofi, ucx, none, or shm where the other hosts are this one"},
   {.name = "WEFT_EP_ONCE", .preset = "yes", .choices = yes_or_no, .used_by = "elastic",
-   .help = "whether a token crosses to another host once for all of its ranks, which copy it from each other: yes, or no "
-   "where the network is faster than they copy"},
+   .help = "whether a token crosses to another host once for all of its ranks, which copy it from each other: yes, or "
+   "no where the network is faster than they copy"},
   {.name = "WEFT_ADDRESS", .preset = "all but loopback", .check = check_addresses, .used_by = "elastic",
    .help = "addresses of this host, with commas, at which ranks on other hosts connect"},
   {.name = "WEFT_INTERFACE", .preset = "all but loopback", .check = check_interfaces, .used_by = "elastic",
