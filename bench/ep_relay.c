@@ -1,12 +1,11 @@
-// What rows between GPUs of two hosts cost the host side, without a GPU: two ranks of a group for throughput in this
-// process, on the plug-in of the tests, that are told to be on two hosts. A thread does in the windows what kernels do:
-// it moves tails of rows that are there already, and gives credit for those that have come. Rows go from window to
-// window by the transport, and in batches, in turn (docs/design/ep-gpu.md).
+// What rows between GPUs of two hosts cost the host side, without a GPU: a rank of a group for throughput, and one or
+// two that are told to be on another host, all in this process, on the plug-in of the tests. A thread does in the
+// windows what kernels do (ep_relay_stream.c). In turn, rows go in batches and from window to window by the transport,
+// to one rank; and to each of two ranks, and once for both (docs/design/ep-gpu.md).
 // Usage: bench_ep_relay [transport=shm] [rounds=5] [ms=1000] [window=64] [hidden=7168]
 // `window` is in MiB, and `ms` how long one measurement takes. Other networks: transport=ofi, or UCX_TLS=tcp and
 // transport=ucx.
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,26 +13,31 @@
 #include <weft/weft.h>
 
 #include "base/time/clock.h"
-#include "cuda/engine/flow_layout.h"
 #include "ep/gpu/gpu.h"
 #include "ep/gpu/proxy.h"
+#include "ep/gpu/share.h"
 #include "ep/link/link.h"
+#include "ep_relay_stream.h"
+#include "support/values.h"
 
-enum { RANKS = 2, TOKENS = 4096, TOPK = 8, MOST_ROUNDS = 99, DEADLINE_MS = 30000 };
+enum { RANKS = 1 + STREAM_READERS, TOKENS = 4096, TOPK = 8, MOST_ROUNDS = 99, DEADLINE_MS = 30000 };
 
 struct settings {
   char transport[64];
   uint32_t rounds, ms, window, hidden;
 };
 
-// The part of kernels, between rank 0, which sends, and rank 1.
-struct stream {
-  struct cuda_flow flow;
-  uint64_t offset; // in a window
-  char *out, *in;  // the sender's, and the receiver's
-  char *back_in, *back_out;
-  uint64_t sent[CUDA_CHANNELS], read[CUDA_CHANNELS]; // rows
+static const struct way {
+  const char *name;
+  uint32_t readers;
+  bool moves, shares;
+} ways[] = {
+    {"to one, in batches", 1, false, false},
+    {"to one, from window to window", 1, true, false},
+    {"to two, a row for each", 2, true, false},
+    {"to two, a row for both", 2, true, true},
 };
+enum { WAYS = sizeof ways / sizeof *ways };
 
 static void die(const char *what) {
   fprintf(stderr, "bench_ep_relay: %s: %s\n", what, weft_last_error());
@@ -48,33 +52,38 @@ static void *activate(void *arg) {
   return NULL;
 }
 
-static void open_ranks(const struct settings *settings, const char *transport, weft_store_t *store,
+static void open_ranks(const struct settings *settings, const struct way *way, weft_store_t *store,
                        weft_ep_t *eps[RANKS]) {
-  static const int32_t founders[RANKS] = {0, 1};
+  static const int32_t founders[RANKS] = {0, 1, 2};
+  uint32_t count = 1 + way->readers;
   pthread_t threads[RANKS];
-  for (int i = 0; i < RANKS; i++) {
+  char transport[128];
+  // In batches: a limit above their memory, and below that of rings.
+  snprintf(transport, sizeof transport, "fault:1:%s:%s", way->moves ? "none" : "reg@2097153", settings->transport);
+  setenv("WEFT_EP_ONCE", way->shares ? "yes" : "no", 1);
+  for (uint32_t i = 0; i < count; i++) {
     struct weft_ep_options options = WEFT_EP_OPTIONS_INIT;
     options.store = store;
-    options.rank = i;
-    options.capacity = RANKS;
+    options.rank = (int32_t)i;
+    options.capacity = count;
     options.founders = founders;
-    options.num_founders = RANKS;
+    options.num_founders = count;
     options.hidden = settings->hidden;
     options.max_tokens = TOKENS;
     options.topk = TOPK;
     options.memory = WEFT_EP_MEMORY_CUDA;
     options.mode = WEFT_EP_THROUGHPUT;
     options.window_bytes = (uint64_t)settings->window << 20;
-    options.host_id = i ? "odd" : "even";
+    options.host_id = i ? "there" : "here";
     options.transport = transport;
     options.listen = "127.0.0.1";
     if (weft_ep_open(&eps[i], &options, DEADLINE_MS) != 0)
       die("open");
   }
-  for (int i = 0; i < RANKS; i++)
+  for (uint32_t i = 0; i < count; i++)
     if (pthread_create(&threads[i], NULL, activate, eps[i]) != 0)
       die("a thread");
-  for (int i = 0; i < RANKS; i++)
+  for (uint32_t i = 0; i < count; i++)
     pthread_join(threads[i], NULL);
 }
 
@@ -85,101 +94,81 @@ static struct ep_link *link_of(weft_ep_t *ep, int32_t rank) {
   return link;
 }
 
-// --- in the place of kernels ---
-
-static struct cuda_flow_word *word_of(const struct stream *stream, char *window, uint32_t channel) {
-  return &((struct cuda_flow_head *)(window + stream->offset))->rows[channel];
-}
-
-// Each operation fills all channels.
-static uint64_t position_of(const struct stream *stream, uint64_t rows) {
-  uint64_t each = stream->flow.list - 1;
-  return rows / each * stream->flow.list + rows % each;
-}
-
-// As many rows as are told of at once, where there is credit for them.
-static void send_some(struct stream *stream, uint32_t channel) {
-  const struct cuda_ring *ring = &stream->flow.rows;
-  uint64_t each = stream->flow.list - 1, left = each - stream->sent[channel] % each;
-  uint64_t some = left < ring->batch ? left : ring->batch, rows = stream->sent[channel] + some;
-  uint64_t credit = __atomic_load_n(&word_of(stream, stream->back_in, channel)->credit, __ATOMIC_ACQUIRE);
-  uint64_t last = position_of(stream, rows - 1), base = last / stream->flow.list * stream->flow.list;
-  if (credit < base || last >= credit + ring->places) // of the operation before not all has been read, or of this one
-    return;
-  stream->sent[channel] = rows;
-  __atomic_store_n(&word_of(stream, stream->out, channel)->tail, (last + 1) * 2 + (some == left), __ATOMIC_RELEASE);
-}
-
-// The credit behind the last row of an operation is that of the whole.
-static uint64_t receive_some(struct stream *stream, uint32_t channel) {
-  uint64_t each = stream->flow.list - 1;
-  uint64_t tail = __atomic_load_n(&word_of(stream, stream->in, channel)->tail, __ATOMIC_ACQUIRE);
-  uint64_t op = tail / 2 / stream->flow.list, rows = op * each + tail / 2 % stream->flow.list;
-  uint64_t news = rows > stream->read[channel] ? rows - stream->read[channel] : 0;
-  if (news == 0)
-    return 0;
-  stream->read[channel] = rows;
-  __atomic_store_n(&word_of(stream, stream->back_out, channel)->credit,
-                   rows % each ? position_of(stream, rows) : (op + 1) * stream->flow.list, __ATOMIC_RELEASE);
-  return news;
-}
-
-// Rows that came in that time.
-static uint64_t run(struct stream *stream, uint32_t ms, uint64_t *ns) {
-  uint64_t begin = clock_ns(), end = begin + (uint64_t)ms * 1000000, rows = 0, now = begin, last = begin;
-  for (; now < end; now = clock_ns()) {
-    uint64_t before = rows;
-    for (uint32_t channel = 0; channel < CUDA_CHANNELS; channel++) {
-      send_some(stream, channel);
-      rows += receive_some(stream, channel);
-    }
-    last = rows > before ? now : last;
-    if (now - last > (uint64_t)DEADLINE_MS * 1000000 / 10)
-      die("no row comes any more");
+// Until the sender knows that the others share, if they do.
+static void await_groups(weft_ep_t *ep, uint32_t count) {
+  struct ep_net *net = atomic_load(&ep->net);
+  uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
+  for (uint32_t found = !count; found != count;) {
+    ep_net_lock(net);
+    found = ep_sharers_find(net)->count;
+    ep_net_unlock(net);
+    if (clock_passed(deadline_ns))
+      die("the ranks do not share");
   }
-  *ns = now - begin;
+}
+
+static void check_way(weft_ep_t *ep, const struct way *way) {
+  const struct ep_remote *remote = link_of(ep, 1)->remote;
+  ep_net_lock(remote->net);
+  bool moved = ep_proxy_moved(remote) > 0;
+  ep_net_unlock(remote->net);
+  if (moved != way->moves)
+    die(way->moves ? "rows went in batches" : "rows went from window to window");
+}
+
+static uint64_t named_bytes(weft_ep_t *ep) {
+  struct ep_net *net = atomic_load(&ep->net);
+  ep_net_lock(net);
+  uint64_t bytes = ep->gpu->shared.named_bytes;
+  ep_net_unlock(net);
+  return bytes;
+}
+
+// --- measuring ---
+
+static uint64_t run(struct relay_stream *stream, uint32_t ms, uint64_t *ns) {
+  uint64_t rows = relay_stream_run(stream, ms, DEADLINE_MS / 10, ns);
+  if (rows == 0)
+    die("no row comes any more");
   return rows;
 }
 
-// GB/s of one way.
-static double measure(const struct settings *settings, bool moves) {
+// GB/s of values that came, to all readers together; `*named`: which part of the rows did not cross.
+static double measure(const struct settings *settings, const struct way *way, double *named) {
+  static struct relay_stream stream;
   weft_ep_t *eps[RANKS];
   weft_store_t *store;
-  char transport[128];
-  // More than the memory of batches, and less than that of rings.
-  snprintf(transport, sizeof transport, "fault:1:%s:%s", moves ? "none" : "reg@2097153", settings->transport);
   if (weft_store_open_local(&store) != 0)
     die("a store");
-  open_ranks(settings, transport, store, eps);
-  const struct ep_link *from = link_of(eps[0], 1), *to = link_of(eps[1], 0);
-  struct stream stream = {.out = from->device.host_out,
-                          .in = to->device.host_in,
-                          .back_in = from->device.host_in,
-                          .back_out = to->device.host_out};
-  cuda_flow_of(&eps[0]->gpu->options, &stream.flow, &stream.offset);
-  uint64_t ns, rows;
-  memset(stream.out + stream.offset + stream.flow.rows.at, 7, stream.flow.bytes - stream.flow.rows.at);
+  open_ranks(settings, way, store, eps);
+  await_groups(eps[0], way->shares);
+  relay_stream_init(&stream, &eps[0]->gpu->options, way->readers);
+  for (uint32_t i = 0; i < way->readers; i++) {
+    const struct ep_link *from = link_of(eps[0], (int32_t)i + 1), *to = link_of(eps[i + 1], 0);
+    stream.to[i].out = from->device.host_out;
+    stream.to[i].back_in = from->device.host_in;
+    stream.to[i].in = to->device.host_in;
+    stream.to[i].back_out = to->device.host_out;
+    memset(stream.to[i].out + stream.offset + stream.flow.rows.at, 7, stream.flow.bytes - stream.flow.rows.at);
+  }
+  uint64_t ns;
   run(&stream, settings->ms / 5, &ns); // pages are there, and connections
-  rows = run(&stream, settings->ms, &ns);
-  ep_net_lock(from->remote->net);
-  bool moved = ep_proxy_moved(from->remote) > 0;
-  ep_net_unlock(from->remote->net);
-  if (moved != moves)
-    die(moves ? "rows went in batches" : "rows went from window to window");
-  for (int i = 0; i < RANKS; i++)
+  uint64_t before = named_bytes(eps[0]), rows = run(&stream, settings->ms, &ns);
+  double row_bytes = 2.0 * settings->hidden;
+  *named = (double)(named_bytes(eps[0]) - before) / row_bytes / (double)rows;
+  check_way(eps[0], way);
+  for (uint32_t i = 0; i <= way->readers; i++)
     weft_ep_close(eps[i]);
   weft_store_close(store);
-  return (double)rows * stream.flow.rows.place / (double)ns;
+  return (double)rows * row_bytes / (double)ns;
 }
 
-static int ascending(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
-static double median(double *values, uint32_t count) {
-  qsort(values, count, sizeof *values, ascending);
-  return values[count / 2];
+// Of two ways of the same readers.
+static void compare(double (*rates)[MOST_ROUNDS], uint32_t rounds, int first) {
+  double one = bench_median(rates[first], rounds), other = bench_median(rates[first + 1], rounds);
+  double best_one = rates[first][rounds - 1], best_other = rates[first + 1][rounds - 1]; // sorted by now
+  printf("%s: %.2f, best %.2f; %s: %.2f, best %.2f: %.2f and %.2f times\n", ways[first].name, one, best_one,
+         ways[first + 1].name, other, best_other, other / one, best_other / best_one);
 }
 
 static bool read_setting(struct settings *settings, const char *text) {
@@ -200,7 +189,7 @@ static bool read_setting(struct settings *settings, const char *text) {
 
 int main(int argc, char **argv) {
   struct settings settings = {.transport = "shm", .rounds = 5, .ms = 1000, .window = 64, .hidden = 7168};
-  double rates[2][MOST_ROUNDS];
+  static double rates[WAYS][MOST_ROUNDS];
   for (int i = 1; i < argc; i++)
     if (!read_setting(&settings, argv[i]) || settings.rounds > MOST_ROUNDS) {
       fprintf(stderr, "usage: bench_ep_relay [transport=shm] [rounds=5] [ms=1000] [window=64] [hidden=7168]\n");
@@ -208,17 +197,16 @@ int main(int argc, char **argv) {
     }
   setenv("WEFT_CUDA_PLUGIN", FAKE_DEVICE, 0);
   for (uint32_t round = 0; round < settings.rounds; round++)
-    for (int moves = 0; moves < 2; moves++) {
-      rates[moves][round] = measure(&settings, moves);
-      printf("round %u, %s: %.2f GB/s\n", round + 1, moves ? "from window to window" : "in batches",
-             rates[moves][round]);
+    for (int way = 0; way < WAYS; way++) {
+      double named;
+      rates[way][round] = measure(&settings, &ways[way], &named);
+      printf("round %u, %s: %.2f GB/s", round + 1, ways[way].name, rates[way][round]);
+      printf(ways[way].shares ? ", %.0f %% of the rows did not cross\n" : "\n", 100 * named);
       fflush(stdout);
     }
   printf("%s, windows of %u MiB, hidden %u; GB/s, medians and best of %u:\n", settings.transport, settings.window,
          settings.hidden, settings.rounds);
-  double batches = median(rates[0], settings.rounds), moves = median(rates[1], settings.rounds);
-  double best_batches = rates[0][settings.rounds - 1], best_moves = rates[1][settings.rounds - 1]; // sorted by now
-  printf("in batches %.2f and %.2f, from window to window %.2f and %.2f: %.2f and %.2f times\n", batches, best_batches,
-         moves, best_moves, moves / batches, best_moves / best_batches);
+  for (int way = 0; way < WAYS; way += 2)
+    compare(rates, settings.rounds, way);
   return 0;
 }

@@ -1,0 +1,31 @@
+// What kernels do in the windows of a rank that sends rows and of ranks that read them, by one thread: bench_ep_relay.
+#ifndef BENCH_EP_RELAY_STREAM_H
+#define BENCH_EP_RELAY_STREAM_H
+
+#include <stdint.h>
+
+#include "cuda/engine/flow_layout.h"
+#include "device/device.h"
+
+enum { STREAM_READERS = 2 }; // at most
+
+struct relay_stream {
+  struct cuda_flow flow;
+  struct cuda_layout control;
+  uint64_t offset; // in a window
+  uint32_t readers;
+  struct {
+    char *out, *in; // the sender's window for the reader's rows, and the reader's
+    char *back_in, *back_out;
+    uint64_t read[CUDA_CHANNELS]; // rows
+  } to[STREAM_READERS];
+  uint64_t sent[CUDA_CHANNELS]; // likewise, to each
+};
+
+// Of a group with these options, all of whose tokens go to each reader. Whoever calls sets `to`.
+void relay_stream_init(struct relay_stream *stream, const struct device_ep_options *options, uint32_t readers);
+// Moves tails of rows that are there already, and gives credit for those that have come, for that long; returns the
+// rows that came. 0: none came for `patience_ms`.
+uint64_t relay_stream_run(struct relay_stream *stream, uint32_t ms, uint32_t patience_ms, uint64_t *ns);
+
+#endif
