@@ -3,8 +3,8 @@
 // carrier's window; their relays copy them from there.
 //
 // A row can be named when the batch that brought it has landed in the carrier's window. The row of another rank waits
-// for that. Which of them carries a row that none has been sent follows from the token, so that windows fill evenly:
-// the relay looks which of the others have the row in their rings, and all of them see the same in the end.
+// for that. Which of them carries a row that none has been sent follows from the channel, so that windows fill evenly,
+// and from who has the row in its ring, which all of them see alike in the end.
 //
 // A place in the carrier's window is written again when all that were told of it have put the batch that told them into
 // their windows. That takes no kernel, so nothing waits in a circle.

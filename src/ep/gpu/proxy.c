@@ -160,6 +160,10 @@ static void forget(struct ep_remote *remote) {
 
 static void abandon(struct ep_remote *remote) {
   struct ep_link *link = remote->link;
+  ep_net_lock(remote->net);
+  remote->proxy->ready = false;
+  update_stamps(remote->proxy);
+  ep_net_unlock(remote->net);
   link->device.in = link->device.out = (struct device_window){0};
   link->device.host_in = link->device.host_out = NULL;
 }

@@ -194,9 +194,7 @@ int ep_neighbours_receive(weft_ep_t *ep, struct ep_link *link) {
   ssize_t size = recvmsg(link->socket, &packet, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (size < 0)
     return errno == EAGAIN || errno == EINTR ? 0 : EPIPE;
-  if (size == 0)
-    return EPIPE;
-  int fd = take_fd(&packet);
+  int fd = take_fd(&packet); // a packet of no bytes may have some, too
   bool good = area_bytes(ep) != 0 && is_offer(ep, link, &offer, (size_t)size) && !(packet.msg_flags & MSG_TRUNC);
   if (good && fd >= 0) { // without it, this process has no room for descriptors
     pthread_mutex_lock(&ep->links.lock);
@@ -205,7 +203,7 @@ int ep_neighbours_receive(weft_ep_t *ep, struct ep_link *link) {
   }
   if (fd >= 0)
     close(fd);
-  return good ? 0 : EPROTO;
+  return good ? 0 : size == 0 ? EPIPE : EPROTO;
 }
 
 // --- reading ---
@@ -272,10 +270,21 @@ static bool is_over(const weft_ep_t *ep, struct ep_neighbour_area *area) {
   return area->last_op != 0 && ep->next_op > area->last_op;
 }
 
-// The carrier's link stays as long as a view needs it, in whose operations the source may name the area. When a newer
-// link has come to the same two, the source has let go of the old one, and names its area no more.
+// Whether a newer area of the same incarnations has replaced it, or its source never came.
+static bool is_renewed(const weft_ep_t *ep, const struct ep_neighbour_area *old) {
+  const struct ep_neighbour_area *area = atomic_load(&ep->links.areas);
+  while (area != old && (area->carrier != old->carrier || area->source != old->source ||
+                         area->carrier_incarnation != old->carrier_incarnation ||
+                         (area->source_incarnation != old->source_incarnation && old->told)))
+    area = area->next;
+  return area != old;
+}
+
+// The carrier's link stays as long as a view needs it, in whose operations the source may name the area: also when the
+// carrier's rank has come anew, since batches that name the old area may be under way. When the same two have a newer
+// link, the source has let go of the old one, and names its area no more.
 static bool is_unlinked(const weft_ep_t *ep, struct ep_neighbour_area *area) {
-  return !is_linked(ep, area->carrier, area->carrier_incarnation) || is_replaced(ep, area) ||
+  return !is_linked(ep, area->carrier, area->carrier_incarnation) || is_renewed(ep, area) ||
          (area->told && !is_linked(ep, area->source, area->source_incarnation));
 }
 

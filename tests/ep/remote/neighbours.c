@@ -173,6 +173,49 @@ static void a_window_goes_when_nobody_names_it(void **state) {
   assert_int_equal(areas(), 0);
 }
 
+static bool keeps(uint32_t count) {
+  ep_neighbours_sweep_unlinked(ep);
+  return areas() == count;
+}
+
+// On CUDA memory: a carrier that has come anew shows its new window. What names the old one may still be under way.
+static void a_window_stays_while_there_is_a_link_to_its_carrier(void **state) {
+  (void)state;
+  struct ep_link anew = {.rank = CARRIER, .incarnation = carrier.incarnation + 1, .socket = carrier.socket};
+  struct offer next = right;
+  int fd = window(1);
+  send_packet(&right, sizeof right, fd, 1);
+  assert_int_equal(ep_neighbours_receive(ep, &carrier), 0);
+  atomic_store(&ep->links.by_rank[CARRIER], &carrier);
+  assert_true(keeps(1));
+  ep->links.superseded = &carrier;
+  atomic_store(&ep->links.by_rank[CARRIER], &anew);
+  next.number++;
+  send_packet(&next, sizeof next, fd, 1);
+  assert_int_equal(ep_neighbours_receive(ep, &anew), 0);
+  assert_true(keeps(2));
+  ep->links.superseded = NULL;
+  assert_true(keeps(1));
+  assert_null(ep_neighbours_area(ep, &source, right.number));
+  next.number++; // of a newer link of the same two
+  send_packet(&next, sizeof next, fd, 1);
+  assert_int_equal(ep_neighbours_receive(ep, &anew), 0);
+  assert_true(keeps(1));
+  assert_non_null(ep_neighbours_area(ep, &source, next.number));
+  atomic_store(&ep->links.by_rank[CARRIER], NULL);
+  assert_true(keeps(0));
+  close(fd);
+}
+
+static void a_packet_of_no_bytes_leaves_no_descriptors(void **state) {
+  (void)state;
+  int fd = window(1), before = support_descriptors();
+  send_packet(&right, 0, fd, 2);
+  assert_int_equal(ep_neighbours_receive(ep, &carrier), EPIPE);
+  assert_int_equal(support_descriptors(), before);
+  close(fd);
+}
+
 static void a_hang_up_is_one(void **state) {
   (void)state;
   close(theirs);
@@ -186,6 +229,8 @@ int main(void) {
       cmocka_unit_test(a_window_that_cannot_be_mapped_is_none),
       cmocka_unit_test(a_window_is_found_by_its_source_and_number),
       cmocka_unit_test(a_window_goes_when_nobody_names_it),
+      cmocka_unit_test(a_window_stays_while_there_is_a_link_to_its_carrier),
+      cmocka_unit_test(a_packet_of_no_bytes_leaves_no_descriptors),
       cmocka_unit_test(a_hang_up_is_one),
   };
   return cmocka_run_group_tests_name("ep_neighbours", tests, set_up, tear_down);
