@@ -52,8 +52,7 @@ static const struct cuda_ring *ring_of(const struct cuda_flow_relay *relay, uint
   return is_answers(index) ? &relay->flow.answers : &relay->flow.rows;
 }
 
-// In the window.
-static size_t place_at(const struct cuda_flow_relay *relay, uint32_t index, uint64_t position) {
+size_t cuda_flow_relay_place(const struct cuda_flow_relay *relay, uint32_t index, uint64_t position) {
   const struct cuda_ring *ring = ring_of(relay, index);
   uint64_t place = (uint64_t)(index % CUDA_CHANNELS) * ring->places + position % ring->places;
   return relay->offset + ring->at + place * ring->place;
@@ -191,7 +190,7 @@ static uint64_t collect_rows(struct cuda_flow_relay *relay, struct cuda_batch *b
   else
     bytes = cuda_round_up(2 * relay->flow.hidden + 4 * relay->flow.topk, UNIT);
   for (uint64_t position = begin; position < end; position++) {
-    size_t at = place_at(relay, index, position);
+    size_t at = cuda_flow_relay_place(relay, index, position);
     row.position = position;
     bool went;
     if (batch->sharing && !is_answers(index)) {

@@ -41,6 +41,8 @@ void cuda_flow_relay_close(struct cuda_flow_relay *relay);
 void cuda_flow_relay_collect(struct cuda_flow_relay *relay, struct cuda_batch *batch);
 // Where the rings lie in both windows.
 void cuda_flow_relay_rings(const struct cuda_flow_relay *relay, uint64_t *offset, uint64_t *bytes);
+// Where a place lies in both windows.
+size_t cuda_flow_relay_place(const struct cuda_flow_relay *relay, uint32_t index, uint64_t position);
 // Whether a run of a stream lies where such runs may; writes it into `in`.
 bool cuda_flow_relay_is_legal(const struct cuda_flow_relay *relay, const struct cuda_run *run);
 void cuda_flow_relay_deliver(struct cuda_flow_relay *relay, const struct cuda_run *run, const char *from);

@@ -39,11 +39,6 @@ static struct cuda_flow_share_place *place_of(const struct cuda_flow_relay *rela
   return &relay->places[(size_t)index * places + position % places];
 }
 
-static size_t offset_of(const struct cuda_flow_relay *relay, uint32_t index, uint64_t position) {
-  const struct cuda_ring *ring = &relay->flow.rows;
-  return relay->offset + ring->at + ((uint64_t)index * ring->places + position % ring->places) * ring->place;
-}
-
 static const struct cuda_flow_word *words_of(const char *window, const struct cuda_flow_relay *relay, uint32_t index) {
   return (const struct cuda_flow_word *)(window + relay->offset) + index;
 }
@@ -68,7 +63,8 @@ static bool is_ready(const struct cuda_flow_relay *relay, const struct cuda_flow
     return false;
   for (position = position > base ? position : base; position < end; position++) {
     uint32_t token;
-    memcpy(&token, relay->out + offset_of(relay, row->index, position) + row->values + sizeof token, sizeof token);
+    memcpy(&token, relay->out + cuda_flow_relay_place(relay, row->index, position) + row->values + sizeof token,
+           sizeof token);
     if (token >= row->token)
       return token == row->token;
   }
@@ -118,7 +114,7 @@ enum cuda_flow_share_way cuda_flow_share_find(const struct cuda_flow_relay *rela
     } else if (place->whole && !named) {
       named = true;
       *where = (struct cuda_elsewhere){.window = carrier->window,
-                                       .offset = (uint32_t)offset_of(other, row->index, place->number - 1),
+                                       .offset = (uint32_t)cuda_flow_relay_place(other, row->index, place->number - 1),
                                        .bytes = row->values};
     }
   }
