@@ -48,16 +48,6 @@ static bool is_answers(uint32_t index) {
   return index >= CUDA_CHANNELS;
 }
 
-static const struct cuda_ring *ring_of(const struct cuda_flow_relay *relay, uint32_t index) {
-  return is_answers(index) ? &relay->flow.answers : &relay->flow.rows;
-}
-
-size_t cuda_flow_relay_place(const struct cuda_flow_relay *relay, uint32_t index, uint64_t position) {
-  const struct cuda_ring *ring = ring_of(relay, index);
-  uint64_t place = (uint64_t)(index % CUDA_CHANNELS) * ring->places + position % ring->places;
-  return relay->offset + ring->at + place * ring->place;
-}
-
 // --- how much of a place is used ---
 
 // A field of our header of an operation (control/control.h); false: its place has another operation's header, or none.

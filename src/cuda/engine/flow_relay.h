@@ -33,6 +33,21 @@ struct cuda_flow_share_place {
   bool whole; // it has landed, and nobody had written over it
 };
 
+// A relay begins with its part for streams (relay.c).
+static inline struct cuda_flow_relay *cuda_relay_flow(struct device_relay *relay) {
+  return (struct cuda_flow_relay *)(void *)relay;
+}
+// The ring of a channel; behind CUDA_CHANNELS, that of its answers.
+static inline const struct cuda_ring *cuda_flow_relay_ring(const struct cuda_flow_relay *relay, uint32_t index) {
+  return index >= CUDA_CHANNELS ? &relay->flow.answers : &relay->flow.rows;
+}
+// Where a place lies in both windows.
+static inline size_t cuda_flow_relay_place(const struct cuda_flow_relay *relay, uint32_t index, uint64_t position) {
+  const struct cuda_ring *ring = cuda_flow_relay_ring(relay, index);
+  uint64_t place = (uint64_t)(index % CUDA_CHANNELS) * ring->places + position % ring->places;
+  return relay->offset + ring->at + place * ring->place;
+}
+
 // Makes the heads of both streams 0, as kernels have to find them. INVALID: window_bytes are too few.
 int cuda_flow_relay_open(struct cuda_flow_relay *relay, const struct device_ep_options *options, void *in, void *out,
                          char *why);
@@ -41,8 +56,6 @@ void cuda_flow_relay_close(struct cuda_flow_relay *relay);
 void cuda_flow_relay_collect(struct cuda_flow_relay *relay, struct cuda_batch *batch);
 // Where the rings lie in both windows.
 void cuda_flow_relay_rings(const struct cuda_flow_relay *relay, uint64_t *offset, uint64_t *bytes);
-// Where a place lies in both windows.
-size_t cuda_flow_relay_place(const struct cuda_flow_relay *relay, uint32_t index, uint64_t position);
 // Whether a run of a stream lies where such runs may; writes it into `in`.
 bool cuda_flow_relay_is_legal(const struct cuda_flow_relay *relay, const struct cuda_run *run);
 void cuda_flow_relay_deliver(struct cuda_flow_relay *relay, const struct cuda_run *run, const char *from);

@@ -64,6 +64,7 @@ struct incoming {
 };
 
 struct device_relay {
+  struct cuda_flow_relay flow; // the first: cuda_relay_flow()
   struct cuda_layout layout;
   struct cuda_forms forms;
   char *in;
@@ -71,9 +72,10 @@ struct device_relay {
   uint64_t taken[2], start[2], waiting[2]; // of the head, as sent last
   struct outgoing outgoing[CUDA_DEPTH];
   struct incoming incoming[CUDA_DEPTH];
-  bool flows; // a group for throughput
-  struct cuda_flow_relay flow;
+  bool flows; // a group for throughput, of which `flow` is
 };
+
+_Static_assert(offsetof(struct device_relay, flow) == 0, "as cuda_relay_flow() takes it");
 
 static int set_error(char *why, int rc, const char *what) {
   snprintf(why, DEVICE_WHY, "%s", what);
@@ -509,10 +511,6 @@ int cuda_relay_deliver_shared(struct device_relay *relay, const void *bytes, siz
 void cuda_relay_landed(struct device_relay *relay, uint64_t stamp) {
   if (relay->flows)
     cuda_flow_share_land(&relay->flow, stamp);
-}
-
-struct cuda_flow_relay *cuda_relay_flow(struct device_relay *relay) {
-  return &relay->flow;
 }
 
 // --- opening ---

@@ -42,9 +42,6 @@ struct cuda_batch {
   struct device_sharing *sharing; // NULL: no rows are shared
 };
 
-// The part of a relay that is for streams (flow_relay.h).
-struct cuda_flow_relay *cuda_relay_flow(struct device_relay *relay);
-
 // Room for `bytes` more of that kind, at `offset` of the window; NULL: there is none.
 static inline char *cuda_batch_room(struct cuda_batch *batch, enum cuda_run_kind kind, size_t offset, uint32_t bytes) {
   struct cuda_run *open = batch->open;
