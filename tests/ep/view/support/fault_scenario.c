@@ -227,7 +227,7 @@ static bool live(struct rank *rank, void *arg) {
   }
   if (!open_rank(rank, rank->index, process, founders, told->ranks) || !rank_operate_n(rank, BEFORE))
     return false;
-  struct held_resources full = held_resources_now();
+  struct held_resources full = held_resources_settled();
   if (!is_victim(rank->index))
     return survive(rank, &full);
   place_arm(rank, told->place, strike);

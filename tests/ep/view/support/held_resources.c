@@ -15,7 +15,7 @@
 #include "cmocka_all.h"
 #include "ep/support/rank.h"
 
-enum { LINE = 512, LEASES_MS = 40000 };
+enum { LINE = 512, LEASES_MS = 40000, SETTLE_MS = 5000 };
 
 static void note_descriptor(struct held_resources *holdings, int fd) {
   char path[64], target[LINE];
@@ -45,6 +45,14 @@ struct held_resources held_resources_now(void) {
     holdings.mappings += strstr(line, "/memfd:") != NULL;
   if (maps)
     fclose(maps);
+  return holdings;
+}
+
+struct held_resources held_resources_settled(void) {
+  uint64_t deadline = clock_deadline_ms(getenv("WEFT_TEST_HOSTS") ? 0 : SETTLE_MS); // between hosts nobody compares
+  struct held_resources holdings = held_resources_now();
+  for (; holdings.descriptors > 1 && !clock_passed(deadline); holdings = held_resources_now())
+    poll(NULL, 0, 1);
   return holdings;
 }
 

@@ -13,6 +13,9 @@ struct held_resources {
 
 // Of this process.
 struct held_resources held_resources_now(void);
+// The same of a rank whose links are all up: a link is used before the thread that made it has closed the descriptors
+// of its windows, and then the doorbell's is the only one that is left.
+struct held_resources held_resources_settled(void);
 // Takes off what `count` peers cost.
 void held_resources_less_peers(struct held_resources *holdings, uint32_t count);
 bool held_resources_equal(const struct held_resources *due);
