@@ -2,6 +2,7 @@
 #ifndef TESTS_AGENT_OWNED_H
 #define TESTS_AGENT_OWNED_H
 
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "agent/agent.h"
@@ -23,6 +24,7 @@ static inline void owned_close(weft_agent_t *agent) {
   struct owned owned = {0};
   if (!agent)
     return;
+  pthread_mutex_lock(&agent->lock); // a thread of the agent's may be adopting a peer
   for (weft_transfer_t *transfer = agent->transfers; transfer; transfer = transfer->next) {
     owned.transfers = realloc(owned.transfers, (owned.num_transfers + 1) * sizeof(weft_transfer_t *));
     owned.transfers[owned.num_transfers++] = transfer;
@@ -30,6 +32,7 @@ static inline void owned_close(weft_agent_t *agent) {
   owned_add_lists(&owned, agent->self.lists);
   for (uint32_t i = 0; i < agent->peers.count; i++)
     owned_add_lists(&owned, agent->peers.slots[i]->lists);
+  pthread_mutex_unlock(&agent->lock);
   weft_agent_close(agent);
   while (owned.num_transfers > 0)
     weft_transfer_free(owned.transfers[--owned.num_transfers]);
