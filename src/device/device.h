@@ -466,25 +466,22 @@ struct device_api {
   // Takes what kernels have written into `out`, as far as it is whole, is not taken yet and fits into `size` bytes
   // (aligned to 16), which a row does. With LATENCY a dispatch's header comes behind all of its rows. Returns how many
   // they are.
-  size_t (*relay_collect)(struct device_relay *relay, void *bytes, size_t size);
+  //
+  // With `moves` rows of the rings are not in the batch: they say where these lie. They have to be visible in the
+  // peer's window before the peer's relay gets the batch, which tells its kernels of them. They do not change before
+  // that, unless the peer reads none of them. All batches of a link have moves, or none. With `sharing` rows that the
+  // peer can read in the window of a neighbour do not go at all.
+  size_t (*relay_collect)(struct device_relay *relay, void *bytes, size_t size, struct device_moves *moves,
+                          struct device_sharing *sharing);
   // Where the rings lie in each of the two windows: what the peer's transport may write, and nothing else. They begin
   // with a page. 0 bytes: there are none, with LATENCY.
   void (*relay_rings)(const struct device_relay *relay, uint64_t *offset, uint64_t *bytes);
-  // As relay_collect, but rows of the rings are not in the batch: `moves` says where they lie. They have to be visible
-  // in the peer's window before the peer's relay gets the batch, which tells its kernels of them. They do not change
-  // before that, unless the peer reads none of them.
-  size_t (*relay_collect_moves)(struct device_relay *relay, void *bytes, size_t size, struct device_moves *moves);
-  // The same, or as relay_collect if `moves` is NULL; and rows that the peer can read in the window of a neighbour do
-  // not go at all. All batches of a link go with the one, or all with the other.
-  size_t (*relay_collect_shared)(struct device_relay *relay, void *bytes, size_t size, struct device_moves *moves,
-                                 struct device_sharing *sharing);
   // The peer has put all batches up to that stamp into its window; what it sent with that news is not delivered yet.
   void (*relay_landed)(struct device_relay *relay, uint64_t stamp);
-  // relay_deliver, of a batch that may name rows in windows of neighbours. PEER_LOST: they do not hold.
-  int (*relay_deliver_shared)(struct device_relay *relay, const void *bytes, size_t size,
-                              const struct device_neighbours *neighbours, char *why);
-  // Writes what the peer's relay has collected into `in`: each batch once, in their order. PROTOCOL: a malformed batch.
-  int (*relay_deliver)(struct device_relay *relay, const void *bytes, size_t size, char *why);
+  // Writes what the peer's relay has collected into `in`: each batch once, in their order. A batch may name rows in
+  // windows of `neighbours`; NULL: there are none. PROTOCOL: a malformed batch. PEER_LOST: the neighbours do not hold.
+  int (*relay_deliver)(struct device_relay *relay, const void *bytes, size_t size,
+                       const struct device_neighbours *neighbours, char *why);
 
   // Calls the function with `device` as the calling thread's current one: for libraries that look at it. [any]
   int (*with)(struct device *device, void (*function)(void *arg), void *arg, char *why);

@@ -272,10 +272,10 @@ static void *carry(void *arg) {
     for (int i = 0; i < 2; i++) {
       carrier->random = mix(carrier->random + 1);
       size_t room = SMALLEST + carrier->random % (BATCH - SMALLEST);
-      size_t size = cuda_relay_collect(carrier->sides[i].relay, bytes, room);
+      size_t size = cuda_relay_collect(carrier->sides[i].relay, bytes, room, NULL, NULL);
       if (size > room)
         snprintf(carrier->error, sizeof carrier->error, "%zu bytes were collected into %zu", size, room);
-      else if (size > 0 && cuda_relay_deliver(carrier->sides[!i].relay, bytes, size, carrier->error) == 0)
+      else if (size > 0 && cuda_relay_deliver(carrier->sides[!i].relay, bytes, size, NULL, carrier->error) == 0)
         carrier->batches++;
     }
   return NULL;
@@ -298,7 +298,7 @@ static void begin_flight(struct carrier *carrier, int from) {
                                .landed = way->landed};
   uint64_t offset, bytes;
   size_t room = SMALLEST + below(carrier, BATCH - SMALLEST);
-  flight->size = cuda_relay_collect_moves(carrier->sides[from].relay, flight->bytes, room, &moves);
+  flight->size = cuda_relay_collect(carrier->sides[from].relay, flight->bytes, room, &moves, NULL);
   flight->left = moves.count;
   cuda_relay_rings(carrier->sides[from].relay, &offset, &bytes);
   bool right = flight->size <= room && moves.bytes <= moves.most && moves.count <= moves.room;
@@ -328,7 +328,7 @@ static void land(struct carrier *carrier, int from) {
     const struct flight *flight = &way->flights[way->landed % FLIGHTS];
     if (flight->left > 0)
       return;
-    cuda_relay_deliver(carrier->sides[!from].relay, flight->bytes, flight->size, carrier->error);
+    cuda_relay_deliver(carrier->sides[!from].relay, flight->bytes, flight->size, NULL, carrier->error);
     carrier->batches++;
   }
 }
@@ -438,7 +438,7 @@ static void all_rows_come_through_large_rings(void **state) {
 static _Alignas(16) char batch[64 << 10];
 
 static size_t collect(struct side *side, size_t room) {
-  size_t size = cuda_relay_collect(side->relay, batch, room);
+  size_t size = cuda_relay_collect(side->relay, batch, room, NULL, NULL);
   assert_true(size <= room);
   return size;
 }
@@ -533,7 +533,7 @@ static struct device_move moved[MOVES];
 
 static size_t collect_moves(struct side *side, struct device_moves *moves, uint64_t number, uint64_t landed) {
   *moves = (struct device_moves){.list = moved, .room = MOVES, .most = MOST_MOVED, .number = number, .landed = landed};
-  return cuda_relay_collect_moves(side->relay, batch, sizeof batch, moves);
+  return cuda_relay_collect(side->relay, batch, sizeof batch, moves, NULL);
 }
 
 static void the_rings_have_pages_of_their_own(void **state) {
@@ -588,15 +588,15 @@ static void there_are_no_more_moves_than_there_may_be(void **state) {
   uint32_t place = side.flow.rows.place;
   struct device_moves moves = {.list = moved, .room = 1, .most = 2 * place, .number = 1};
   words[0].tail = 3 * 2;
-  assert_int_equal(cuda_relay_collect_moves(side.relay, batch, sizeof batch, &moves), RUN + WORDS);
+  assert_int_equal(cuda_relay_collect(side.relay, batch, sizeof batch, &moves, NULL), RUN + WORDS);
   assert_int_equal(moves.bytes, 2 * place);
   assert_int_equal(((const struct cuda_flow_word *)(batch + RUN))->tail, 2 * 2);
   words[2].tail = 2; // elsewhere
   moves = (struct device_moves){.list = moved, .room = 1, .most = MOST_MOVED, .number = 2};
-  assert_int_equal(cuda_relay_collect_moves(side.relay, batch, sizeof batch, &moves), RUN + WORDS);
+  assert_int_equal(cuda_relay_collect(side.relay, batch, sizeof batch, &moves, NULL), RUN + WORDS);
   assert_int_equal(moves.bytes, place);
   moves = (struct device_moves){.list = moved, .room = 1, .most = MOST_MOVED, .number = 3};
-  assert_int_equal(cuda_relay_collect_moves(side.relay, batch, sizeof batch, &moves), RUN + WORDS);
+  assert_int_equal(cuda_relay_collect(side.relay, batch, sizeof batch, &moves, NULL), RUN + WORDS);
   assert_int_equal(run_at(0).offset, (char *)&words[2] - side.out);
   close_side(&side);
 }
@@ -644,7 +644,7 @@ static void assert_refused(struct side *side, uint32_t kind, uint64_t offset, ui
   memset(batch, 0x77, sizeof batch);
   memcpy(batch, &right, RUN); // what is right before it is not written either
   memcpy(batch + RUN + WORDS, &run, RUN);
-  if (cuda_relay_deliver(side->relay, batch, RUN + WORDS + RUN + (bytes < 1024 ? bytes : 1024), why) !=
+  if (cuda_relay_deliver(side->relay, batch, RUN + WORDS + RUN + (bytes < 1024 ? bytes : 1024), NULL, why) !=
       WEFT_ERR_PROTOCOL)
     fail_msg("a run of kind %u with %u bytes at %llu is taken", kind, bytes, (unsigned long long)offset);
   assert_non_null(strstr(why, "run"));
@@ -702,7 +702,7 @@ static void a_group_for_latency_has_no_streams(void **state) {
   assert_int_equal(cuda_relay_open(&options, area, area, &relay, why), 0);
   const struct cuda_run run = {.offset = 0, .bytes = WORDS, .kind = RUN_CHANNELS};
   memcpy(batch, &run, RUN);
-  assert_int_equal(cuda_relay_deliver(relay, batch, RUN + WORDS, why), WEFT_ERR_PROTOCOL);
+  assert_int_equal(cuda_relay_deliver(relay, batch, RUN + WORDS, NULL, why), WEFT_ERR_PROTOCOL);
   cuda_relay_close(relay);
   free(area);
 }

@@ -253,8 +253,8 @@ static void collect(struct world *world, uint32_t index) {
   }
   struct device_moves moves = {
       .list = flight->list, .room = MOVES, .most = BATCH, .number = link->posted + 1, .landed = link->counted};
-  flight->size = cuda_relay_collect_shared(link->relay, flight->bytes, 2048 + draw(world, BATCH - 2048),
-                                           world->moves ? &moves : NULL, &sharing);
+  flight->size = cuda_relay_collect(link->relay, flight->bytes, 2048 + draw(world, BATCH - 2048),
+                                    world->moves ? &moves : NULL, &sharing);
   flight->left = moves.count;
   flight->stamp = sharing.stamp;
   world->named += sharing.named_bytes / VALUES;
@@ -287,7 +287,7 @@ static void land(struct world *world, struct link *link) {
   const struct flight *flight = &link->flights[link->landed % FLIGHTS];
   if (link->landed == link->posted || flight->left > 0 || link->gone)
     return;
-  if (cuda_relay_deliver_shared(link->theirs, flight->bytes, flight->size, &neighbours, why) != 0)
+  if (cuda_relay_deliver(link->theirs, flight->bytes, flight->size, &neighbours, why) != 0)
     fail_msg("%s", why);
   link->landed++;
 }
@@ -304,11 +304,11 @@ static void count(struct link *link) {
 static void give_back(struct link *link) {
   static _Alignas(16) char bytes[BATCH];
   char why[DEVICE_WHY] = "";
-  size_t size = link->gone ? 0 : cuda_relay_collect(link->theirs, bytes, sizeof bytes);
+  size_t size = link->gone ? 0 : cuda_relay_collect(link->theirs, bytes, sizeof bytes, NULL, NULL);
   while (!link->gone && link->counted < link->landed)
     count(link);
   if (size > 0)
-    assert_int_equal(cuda_relay_deliver(link->relay, bytes, size, why), 0);
+    assert_int_equal(cuda_relay_deliver(link->relay, bytes, size, NULL, why), 0);
 }
 
 static void turn(struct world *world) {
@@ -452,7 +452,7 @@ static int deliver_named(struct world *world, uint32_t offset, struct cuda_elsew
   struct cuda_flow_word words = {.tail = 2};
   memcpy(cuda_batch_room(&batch, RUN_ELSEWHERE, offset, sizeof where), &where, sizeof where);
   memcpy(cuda_batch_room(&batch, RUN_CHANNELS, world->offset, sizeof words), &words, sizeof words);
-  return cuda_relay_deliver_shared(world->links[0].theirs, bytes, batch.used, neighbours, why);
+  return cuda_relay_deliver(world->links[0].theirs, bytes, batch.used, neighbours, why);
 }
 
 static bool let_go(void *arg) {

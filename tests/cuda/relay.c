@@ -243,10 +243,10 @@ static void *carry(void *arg) {
   while (!atomic_load(&carrier->done)) {
     for (int i = 0; i < 2; i++) {
       size_t room = 1024 + next(&carrier->sides[i], BATCH - 1024);
-      size_t size = cuda_relay_collect(carrier->sides[i].relay, bytes, room);
+      size_t size = cuda_relay_collect(carrier->sides[i].relay, bytes, room, NULL, NULL);
       if (size > room)
         snprintf(carrier->error, sizeof carrier->error, "%zu bytes were collected into %zu", size, room);
-      if (size > 0 && cuda_relay_deliver(carrier->sides[!i].relay, bytes, size, carrier->error) == 0)
+      if (size > 0 && cuda_relay_deliver(carrier->sides[!i].relay, bytes, size, NULL, carrier->error) == 0)
         carrier->batches++;
     }
   }
@@ -345,42 +345,43 @@ static void nothing_is_taken_before_it_has_come(void **state) {
   static _Alignas(16) char bytes[BATCH];
   cuda_layout_init(&plan.layout, &plan.forms, TOKENS, 256, 4, EXPERTS, CUDA_BF16, CUDA_COMBINE_BF16);
   open_side(&side, &plan, &options, 0, &stop);
-  assert_int_equal(cuda_relay_collect(side.relay, bytes, sizeof bytes), 0);
+  assert_int_equal(cuda_relay_collect(side.relay, bytes, sizeof bytes, NULL, NULL), 0);
   size_t slot = plan_slot(&plan, 0);
   memset(side.out + slot + plan.layout.routing, 7, CUDA_LINE - 8); // data whose flag is not there
   put_unit(&side, slot, 2, 0, 1);                                  // two rows come
-  assert_int_equal(cuda_relay_collect(side.relay, bytes, sizeof bytes), 0);
+  assert_int_equal(cuda_relay_collect(side.relay, bytes, sizeof bytes, NULL, NULL), 0);
   *(word *)(side.out + slot + plan.layout.routing + CUDA_LINE - 8) = 3; // another operation's
-  assert_int_equal(cuda_relay_collect(side.relay, bytes, sizeof bytes), 0);
+  assert_int_equal(cuda_relay_collect(side.relay, bytes, sizeof bytes, NULL, NULL), 0);
   *(word *)(side.out + slot + plan.layout.routing + CUDA_LINE - 8) = 1;
-  assert_int_equal(cuda_relay_collect(side.relay, bytes, 16 + CUDA_LINE - 1), 0); // no room
-  assert_int_equal(cuda_relay_collect(side.relay, bytes, sizeof bytes), 16 + CUDA_LINE);
-  assert_int_equal(cuda_relay_collect(side.relay, bytes, sizeof bytes), 0);
+  assert_int_equal(cuda_relay_collect(side.relay, bytes, 16 + CUDA_LINE - 1, NULL, NULL), 0); // no room
+  assert_int_equal(cuda_relay_collect(side.relay, bytes, sizeof bytes, NULL, NULL), 16 + CUDA_LINE);
+  assert_int_equal(cuda_relay_collect(side.relay, bytes, sizeof bytes, NULL, NULL), 0);
   // Its values go line by line, none of which has an empty word, and their places are empty then.
   value *row = (value *)(side.out + slot + plan.layout.rows);
   for (uint32_t i = 0; i < plan.layout.row.stride / 4; i++)
     row[i] = i == CUDA_LINE / 4 ? CUDA_EMPTY : i;
-  assert_int_equal(cuda_relay_collect(side.relay, bytes, sizeof bytes), 16 + CUDA_LINE);
+  assert_int_equal(cuda_relay_collect(side.relay, bytes, sizeof bytes, NULL, NULL), 16 + CUDA_LINE);
   assert_int_equal(*(value *)(bytes + 16 + CUDA_LINE - 4), CUDA_LINE / 4 - 1);
   assert_int_equal(row[CUDA_LINE / 4 - 1], CUDA_EMPTY);
   assert_int_equal(row[CUDA_LINE / 4 + 1], CUDA_LINE / 4 + 1);
-  assert_int_equal(cuda_relay_collect(side.relay, bytes, sizeof bytes), 0);
+  assert_int_equal(cuda_relay_collect(side.relay, bytes, sizeof bytes, NULL, NULL), 0);
   row[CUDA_LINE / 4] = 0;
-  assert_int_equal(cuda_relay_collect(side.relay, bytes, sizeof bytes), 16 + plan.layout.row.stride - CUDA_LINE);
+  assert_int_equal(cuda_relay_collect(side.relay, bytes, sizeof bytes, NULL, NULL),
+                   16 + plan.layout.row.stride - CUDA_LINE);
   for (uint32_t i = 0; i < plan.layout.row.stride / 4; i++)
     assert_int_equal(row[i], CUDA_EMPTY);
-  assert_int_equal(cuda_relay_collect(side.relay, bytes, sizeof bytes), 0);
+  assert_int_equal(cuda_relay_collect(side.relay, bytes, sizeof bytes, NULL, NULL), 0);
   // A header goes when all that belongs to it has gone; and the start that was told before it, earlier.
   slot = plan_slot(&plan, 1);
   put_unit(&side, slot, 0, 0, 2);
   put_unit(&side, slot + plan.layout.counts, 0, 0, 2);
   put_unit(&side, slot + plan.layout.counts + 16, 0, 0, 2);
-  assert_int_equal(cuda_relay_collect(side.relay, bytes, sizeof bytes), 0);
+  assert_int_equal(cuda_relay_collect(side.relay, bytes, sizeof bytes, NULL, NULL), 0);
   put_unit(&side, slot + 16, 0, 0, 2); // the mark, which goes first
-  assert_int_equal(cuda_relay_collect(side.relay, bytes, sizeof bytes), 2 * 16 + 3 * 16);
+  assert_int_equal(cuda_relay_collect(side.relay, bytes, sizeof bytes, NULL, NULL), 2 * 16 + 3 * 16);
   put_unit(&side, offsetof(struct cuda_area_head, start), 3, 1, 1);
   put_unit(&side, slot + plan.layout.counts + 32, 0, 0, 2);
-  assert_int_equal(cuda_relay_collect(side.relay, bytes, sizeof bytes), 3 * 32);
+  assert_int_equal(cuda_relay_collect(side.relay, bytes, sizeof bytes, NULL, NULL), 3 * 32);
   assert_int_equal(*(uint32_t *)bytes, offsetof(struct cuda_area_head, start));
   assert_int_equal(*(uint32_t *)(bytes + 64), slot);
   close_side(&side);
@@ -402,10 +403,10 @@ static void that_a_rank_waits_is_carried(void **state) {
   const struct cuda_area_head *in = (const struct cuda_area_head *)peer.in;
   for (uint64_t sign = 5; sign < 8; sign++) {
     out->waiting = sign;
-    size_t size = cuda_relay_collect(side.relay, bytes, sizeof bytes);
+    size_t size = cuda_relay_collect(side.relay, bytes, sizeof bytes, NULL, NULL);
     assert_int_equal(size, 2 * 16);
-    assert_int_equal(cuda_relay_collect(side.relay, bytes + size, sizeof bytes - size), 0);
-    assert_int_equal(cuda_relay_deliver(peer.relay, bytes, size, why), 0);
+    assert_int_equal(cuda_relay_collect(side.relay, bytes + size, sizeof bytes - size, NULL, NULL), 0);
+    assert_int_equal(cuda_relay_deliver(peer.relay, bytes, size, NULL, why), 0);
     assert_int_equal(in->waiting, sign);
     assert_int_equal(in->taken_dispatch + in->taken_combine + in->start.flag, 0);
   }
@@ -440,7 +441,7 @@ static void what_does_not_belong_there_is_refused(void **state) {
   open_side(&side, &plan, &options, 0, &stop);
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     memcpy(bytes, &bad[i], 16);
-    assert_int_equal(cuda_relay_deliver(side.relay, bytes, bad[i].size, why), WEFT_ERR_PROTOCOL);
+    assert_int_equal(cuda_relay_deliver(side.relay, bytes, bad[i].size, NULL, why), WEFT_ERR_PROTOCOL);
   }
   for (size_t i = 0; i < plan.layout.area; i++)
     assert_int_equal(side.in[i], i < sizeof(struct cuda_area_head) ? 0 : (char)0xFF);
@@ -448,8 +449,8 @@ static void what_does_not_belong_there_is_refused(void **state) {
   const uint32_t run[] = {(uint32_t)(plan_slot(&plan, 0) + plan.layout.routing), CUDA_LINE, 3, 0};
   memcpy(bytes, run, sizeof run);
   memset(bytes + 16, 0xFF, CUDA_LINE);
-  assert_int_equal(cuda_relay_deliver(side.relay, bytes, 16 + CUDA_LINE, why), 0);
-  cuda_relay_collect(side.relay, bytes, sizeof bytes);
+  assert_int_equal(cuda_relay_deliver(side.relay, bytes, 16 + CUDA_LINE, NULL, why), 0);
+  cuda_relay_collect(side.relay, bytes, sizeof bytes, NULL, NULL);
   close_side(&side);
 }
 

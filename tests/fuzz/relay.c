@@ -43,8 +43,7 @@ static void collect(struct device_relay *relay, bool moves) {
   struct device_moves with = {.list = list, .room = MOVES, .most = ROOM, .number = 1};
   uint64_t offset, bytes;
   cuda_relay_rings(relay, &offset, &bytes);
-  FUZZ_CHECK((moves ? cuda_relay_collect_moves(relay, room, ROOM, &with) : cuda_relay_collect(relay, room, ROOM)) <=
-             ROOM);
+  FUZZ_CHECK(cuda_relay_collect(relay, room, ROOM, moves ? &with : NULL, NULL) <= ROOM);
   FUZZ_CHECK(with.count <= MOVES && with.bytes <= ROOM);
   for (uint32_t i = 0; i < with.count; i++)
     FUZZ_CHECK(list[i].offset >= offset && list[i].bytes <= bytes && list[i].offset - offset <= bytes - list[i].bytes);
@@ -75,7 +74,7 @@ static void try_group(struct group *group, const uint8_t *data, size_t size) {
     char *batch = malloc(length); // of this very size, so that a read behind it shows
     fuzz_bytes(&input, batch, length);
     const struct device_neighbours neighbours = {group->out, find_window, holds};
-    if (cuda_relay_deliver_shared(relay, batch, length, &neighbours, why) != 0)
+    if (cuda_relay_deliver(relay, batch, length, &neighbours, why) != 0)
       FUZZ_CHECK(*why);
     free(batch);
     collect(relay, length % 2);

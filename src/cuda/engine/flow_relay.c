@@ -40,10 +40,6 @@ enum {
 
 // --- places ---
 
-static struct cuda_flow_word *words_at(char *window, const struct cuda_flow_relay *relay, uint32_t index) {
-  return (struct cuda_flow_word *)(window + relay->offset) + index;
-}
-
 static bool is_answers(uint32_t index) {
   return index >= CUDA_CHANNELS;
 }
@@ -198,7 +194,7 @@ static uint64_t collect_rows(struct cuda_flow_relay *relay, struct cuda_batch *b
 
 // What has changed of a channel. False: there is no room for all of it.
 static bool collect_channel(struct cuda_flow_relay *relay, struct cuda_batch *batch, uint32_t index) {
-  const struct cuda_flow_word *words = words_at(relay->out, relay, index);
+  const struct cuda_flow_word *words = cuda_flow_relay_words(relay->out, relay, index);
   struct cuda_flow_word *sent = &relay->sent[index];
   const struct cuda_flow_word now = {.tail = cuda_load_word(&words->tail),
                                      .credit = cuda_load_word(&words->credit),

@@ -41,6 +41,11 @@ static inline struct cuda_flow_relay *cuda_relay_flow(struct device_relay *relay
 static inline const struct cuda_ring *cuda_flow_relay_ring(const struct cuda_flow_relay *relay, uint32_t index) {
   return index >= CUDA_CHANNELS ? &relay->flow.answers : &relay->flow.rows;
 }
+// The words of a channel in one of the windows.
+static inline struct cuda_flow_word *cuda_flow_relay_words(char *window, const struct cuda_flow_relay *relay,
+                                                           uint32_t index) {
+  return (struct cuda_flow_word *)(window + relay->offset) + index;
+}
 // Where a place lies in both windows.
 static inline size_t cuda_flow_relay_place(const struct cuda_flow_relay *relay, uint32_t index, uint64_t position) {
   const struct cuda_ring *ring = cuda_flow_relay_ring(relay, index);

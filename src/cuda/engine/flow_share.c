@@ -39,10 +39,6 @@ static struct cuda_flow_share_place *place_of(const struct cuda_flow_relay *rela
   return &relay->places[(size_t)index * places + position % places];
 }
 
-static const struct cuda_flow_word *words_of(const char *window, const struct cuda_flow_relay *relay, uint32_t index) {
-  return (const struct cuda_flow_word *)(window + relay->offset) + index;
-}
-
 // The row of the same token that the link's peer was sent in this operation; NULL: it was sent none.
 static struct cuda_flow_share_place *find_sent(const struct cuda_flow_relay *relay,
                                                const struct cuda_flow_share_row *row) {
@@ -57,7 +53,8 @@ static struct cuda_flow_share_place *find_sent(const struct cuda_flow_relay *rel
 
 // Whether the link's ring has such a row that was not sent. Tokens of a channel ascend.
 static bool is_ready(const struct cuda_flow_relay *relay, const struct cuda_flow_share_row *row) {
-  uint64_t end = cuda_load_word(&words_of(relay->out, relay, row->index)->tail) / 2, base = row->op * relay->flow.list;
+  uint64_t end = cuda_load_word(&cuda_flow_relay_words(relay->out, relay, row->index)->tail) / 2,
+           base = row->op * relay->flow.list;
   uint64_t position = relay->sent[row->index].tail / 2;
   if (end <= base || end > base + relay->flow.list)
     return false;
@@ -77,7 +74,7 @@ void cuda_flow_share_land(struct cuda_flow_relay *relay, uint64_t stamp) {
   for (uint32_t index = 0; index < CUDA_CHANNELS; index++) {
     if (relay->newest[index] <= relay->landed)
       continue;
-    uint64_t credit = cuda_load_word(&words_of(relay->in, relay, index)->credit);
+    uint64_t credit = cuda_load_word(&cuda_flow_relay_words(relay->in, relay, index)->credit);
     struct cuda_flow_share_place *ring = place_of(relay, index, 0);
     for (uint32_t i = 0; i < relay->flow.rows.places; i++)
       if (ring[i].stamp > relay->landed && ring[i].stamp <= stamp)

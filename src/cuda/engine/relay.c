@@ -318,16 +318,8 @@ static void collect_answers(struct device_relay *relay, struct cuda_batch *batch
   }
 }
 
-size_t cuda_relay_collect(struct device_relay *relay, void *bytes, size_t size) {
-  return cuda_relay_collect_moves(relay, bytes, size, NULL);
-}
-
-size_t cuda_relay_collect_moves(struct device_relay *relay, void *bytes, size_t size, struct device_moves *moves) {
-  return cuda_relay_collect_shared(relay, bytes, size, moves, NULL);
-}
-
-size_t cuda_relay_collect_shared(struct device_relay *relay, void *bytes, size_t size, struct device_moves *moves,
-                                 struct device_sharing *sharing) {
+size_t cuda_relay_collect(struct device_relay *relay, void *bytes, size_t size, struct device_moves *moves,
+                          struct device_sharing *sharing) {
   struct cuda_batch batch = {.bytes = bytes, .size = size, .moves = moves, .sharing = sharing};
   uint64_t headers[CUDA_DEPTH][2];
   // Headers are read before the start unit, which is sent first: a peer that finds a header has to find the start that
@@ -485,13 +477,9 @@ static int look_at_runs(const struct device_relay *relay, const char *from, size
   return 0;
 }
 
-int cuda_relay_deliver(struct device_relay *relay, const void *bytes, size_t size, char *why) {
-  return cuda_relay_deliver_shared(relay, bytes, size, NULL, why);
-}
-
 // Checks all runs before it writes anything. Words, by which kernels see rows, come last.
-int cuda_relay_deliver_shared(struct device_relay *relay, const void *bytes, size_t size,
-                              const struct device_neighbours *neighbours, char *why) {
+int cuda_relay_deliver(struct device_relay *relay, const void *bytes, size_t size,
+                       const struct device_neighbours *neighbours, char *why) {
   const char *from = bytes;
   struct cuda_run run;
   bool copies = false;

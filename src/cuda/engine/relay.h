@@ -10,14 +10,11 @@
 int cuda_relay_open(const struct device_ep_options *options, void *in, void *out, struct device_relay **relay,
                     char *why);
 void cuda_relay_close(struct device_relay *relay);
-size_t cuda_relay_collect(struct device_relay *relay, void *bytes, size_t size);
 void cuda_relay_rings(const struct device_relay *relay, uint64_t *offset, uint64_t *bytes);
-size_t cuda_relay_collect_moves(struct device_relay *relay, void *bytes, size_t size, struct device_moves *moves);
-size_t cuda_relay_collect_shared(struct device_relay *relay, void *bytes, size_t size, struct device_moves *moves,
-                                 struct device_sharing *sharing);
+size_t cuda_relay_collect(struct device_relay *relay, void *bytes, size_t size, struct device_moves *moves,
+                          struct device_sharing *sharing);
 void cuda_relay_landed(struct device_relay *relay, uint64_t stamp);
-int cuda_relay_deliver_shared(struct device_relay *relay, const void *bytes, size_t size,
-                              const struct device_neighbours *neighbours, char *why);
-int cuda_relay_deliver(struct device_relay *relay, const void *bytes, size_t size, char *why);
+int cuda_relay_deliver(struct device_relay *relay, const void *bytes, size_t size,
+                       const struct device_neighbours *neighbours, char *why);
 
 #endif

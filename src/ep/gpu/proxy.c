@@ -272,8 +272,8 @@ static bool send_batch(struct ep_proxy *proxy) {
                                .landed = proxy->counted};
   char *bytes = (char *)proxy->staging.memory + place * EP_PROXY_BYTES;
   ep_share_begin(&proxy->share, proxy->remote);
-  size_t size = proxy->api->relay_collect_shared(proxy->relay, bytes, EP_PROXY_BYTES,
-                                                 proxy->rings.there ? &moves : NULL, &proxy->share.sharing);
+  size_t size = proxy->api->relay_collect(proxy->relay, bytes, EP_PROXY_BYTES, proxy->rings.there ? &moves : NULL,
+                                          &proxy->share.sharing);
   if (size == 0)
     return false;
   batch->piece.length = size;
@@ -344,7 +344,7 @@ static int deliver(struct ep_proxy *proxy) {
     const char *bytes = (const char *)proxy->landing.memory + place * EP_PROXY_BYTES;
     struct ep_share_windows windows;
     const struct device_neighbours neighbours = ep_share_neighbours(&windows, proxy->remote);
-    int rc = proxy->api->relay_deliver_shared(proxy->relay, bytes, size, &neighbours, why);
+    int rc = proxy->api->relay_deliver(proxy->relay, bytes, size, &neighbours, why);
     if (rc != 0)
       return device_fail(rc, "what came from another host", why);
     proxy->landed[place] = 0;

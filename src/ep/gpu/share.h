@@ -47,7 +47,7 @@ struct ep_share_windows {
   } known[EP_SHARE_KNOWN];
 };
 
-// For relay_deliver_shared, for one batch; `windows` is set. [net lock]
+// For relay_deliver, for one batch; `windows` is set. [net lock]
 struct device_neighbours ep_share_neighbours(struct ep_share_windows *windows, struct ep_remote *remote);
 
 #endif

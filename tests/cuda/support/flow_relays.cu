@@ -52,8 +52,7 @@ size_t flow_relays::collect(uint32_t rank, uint32_t peer, void *bytes, size_t mo
   with.most = BATCH;
   with.number = ++from.batches;
   with.landed = from.batches - 1;
-  size_t size =
-      moves ? cuda_relay_collect_moves(from.relay, bytes, most, &with) : cuda_relay_collect(from.relay, bytes, most);
+  size_t size = cuda_relay_collect(from.relay, bytes, most, moves ? &with : nullptr, nullptr);
   for (uint32_t i = 0; i < with.count; i++)
     memcpy(at(peer, rank).in + list[i].offset, from.out + list[i].offset, list[i].bytes);
   return size;
@@ -70,7 +69,7 @@ void flow_relays::carry() {
           continue;
         size_t most = BATCH - mix(turn * 64 + j) % (BATCH * 3 / 4) / 16 * 16;
         size_t size = collect(i, j, bytes, most);
-        if (size && cuda_relay_deliver(at(j, i).relay, bytes, size, why) != 0)
+        if (size && cuda_relay_deliver(at(j, i).relay, bytes, size, NULL, why) != 0)
           wrong = why;
       }
 }
