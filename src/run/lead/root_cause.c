@@ -1,4 +1,5 @@
 // Why the run ends, when several ranks give several reasons: causes count before consequences.
+#include <signal.h>
 #include <stdio.h>
 
 #include "base/fail.h"
@@ -6,8 +7,9 @@
 #include "base/time/clock.h"
 #include "run/lead/lead.h"
 
-// A loss weighs more where its finder reports it, and the lost rank has not reported why it ended.
-enum { WEIGHT_EXIT = 1, WEIGHT_TOLD_LOSS, WEIGHT_LOSS, WEIGHT_CAUSE };
+// A loss weighs more where its finder reports it, and the lost rank has not reported why it ended. SIGTERM may have
+// come to one rank, or, as from Slurm, to each process of the job, and then the agents' word for it is the cause.
+enum { WEIGHT_EXIT = 1, WEIGHT_TOLD_LOSS, WEIGHT_LOSS, WEIGHT_SIGTERM, WEIGHT_CAUSE };
 
 enum { CAUSE_MS = 1000 }; // a cause that comes later than this after a consequence is not waited for
 
@@ -74,7 +76,7 @@ void lead_note_exit(struct node *node, const json_t *exit) {
   int status = (int)json_integer_value(json_object_get(exit, "status"));
   const char *what = json_string_value(json_object_get(exit, "what"));
   if (status < 0) // by a signal
-    note(node, WEIGHT_CAUSE, WEFT_ERR_PEER_LOST, what ? what : "?");
+    note(node, status == -SIGTERM ? WEIGHT_SIGTERM : WEIGHT_CAUSE, WEFT_ERR_PEER_LOST, what ? what : "?");
   else
     note(node, WEIGHT_EXIT, err_of_status(status), what ? what : "?");
 }

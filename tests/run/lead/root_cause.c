@@ -1,5 +1,6 @@
 // Which of several reasons is the run's.
 #include "cmocka_all.h"
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -39,6 +40,30 @@ static void a_cause_outweighs_its_consequences_and_is_decided_at_once(void **sta
   assert_string_equal(weft_last_error(), "rank 3 was ended by signal 11");
   report(&node, 4, 2, "later");
   assert_int_equal(lead_failed(&node), WEFT_ERR_PEER_LOST); // the first of the heaviest
+}
+
+// Slurm sends it to each process of a job: the ranks', which have ended by then, may be seen before the agent's own.
+static void sigterm_of_a_rank_waits_for_that_of_its_agent(void **state) {
+  (void)state;
+  struct lead lead = {0};
+  struct node node = {.lead = &lead};
+  report_lost(&node, 5, 1, "rank 2 was lost (its process ended)", 2);
+  ended(&node, -SIGTERM, "rank 2 was ended by signal 15");
+  assert_int_equal(lead_failed(&node), 0);
+  report(&node, 128 + SIGTERM, 0, "interrupted by SIGTERM");
+  assert_int_equal(lead_failed(&node), WEFT_ERR_CANCELED);
+  assert_string_equal(weft_last_error(), "rank 0 in phase 1: interrupted by SIGTERM");
+}
+
+static void sigterm_of_a_rank_alone_is_told(void **state) {
+  (void)state;
+  struct lead lead = {0};
+  struct node node = {.lead = &lead};
+  report_lost(&node, 5, 1, "rank 2 was lost (its process ended)", 2);
+  ended(&node, -SIGTERM, "rank 2 was ended by signal 15");
+  lead.failure.decide_ns = clock_ns();
+  assert_int_equal(lead_failed(&node), WEFT_ERR_PEER_LOST);
+  assert_string_equal(weft_last_error(), "rank 2 was ended by signal 15");
 }
 
 static void wrong_data_is_a_cause(void **state) {
@@ -118,6 +143,8 @@ static void a_lost_rank_is_named_with_its_host(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_cause_outweighs_its_consequences_and_is_decided_at_once),
+      cmocka_unit_test(sigterm_of_a_rank_waits_for_that_of_its_agent),
+      cmocka_unit_test(sigterm_of_a_rank_alone_is_told),
       cmocka_unit_test(wrong_data_is_a_cause),
       cmocka_unit_test(a_consequence_alone_counts_when_its_time_has_come),
       cmocka_unit_test(who_found_a_loss_is_told_before_who_learned_of_it),
