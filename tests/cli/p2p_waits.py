@@ -11,11 +11,6 @@ from p2p_sides import TOKEN, busy, initiator, running, start, end, target
 WAITS = "waits for its turn"
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
-
-
 class Listening(tool.ToolTest):
     def test_a_target_listens_at_its_ip(self):
         for option in ("--ip", "--listen"):
@@ -45,7 +40,7 @@ class Waiting(tool.ToolTest):
             self.assertIsNone(patient.poll())
 
     def test_an_initiator_waits_for_a_target(self):
-        port = free_port()
+        port = tool.free_port()
         command = [*initiator(port, "-s", 8, "-n", 5)[1:], "--startup-timeout", tool.TIMEOUT_S]
         with running(*command) as early:
             self.assertIn(f"waits for a target at 127.0.0.1:{port}", early.stderr.readline())

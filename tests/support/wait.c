@@ -4,9 +4,11 @@
 #include "base/time/clock.h"
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 static const struct timespec interval = {.tv_nsec = 2000000};
@@ -24,6 +26,19 @@ bool support_wait(bool (*condition)(void *arg), void *arg, uint32_t timeout_ms) 
 static struct sockaddr_in loopback(uint16_t port) {
   return (struct sockaddr_in){
       .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+}
+
+// A port that was given out is free for nobody else while the program lives: a socket in the abstract namespace says
+// so, which stays open. ports.py makes the same.
+static bool hold(uint16_t port) {
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  int length = snprintf(address.sun_path + 1, sizeof address.sun_path - 1, "weft-test-port-%u", port);
+  socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
+  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  bool ours = fd >= 0 && bind(fd, (struct sockaddr *)&address, size) == 0;
+  if (fd >= 0 && !ours)
+    close(fd);
+  return ours;
 }
 
 static bool is_free(uint16_t port) {
@@ -48,7 +63,7 @@ uint16_t support_free_port(void) {
     if (getrandom(&random, sizeof random, 0) != sizeof random)
       break;
     uint16_t port = (uint16_t)(FIRST + random % (first_outgoing - FIRST));
-    if (is_free(port))
+    if (is_free(port) && hold(port))
       return port;
   }
   return 0;

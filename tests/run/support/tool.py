@@ -4,10 +4,8 @@ import contextlib
 import json
 import os
 import pathlib
-import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -19,10 +17,10 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "scripts"))
 import left_behind  # noqa: E402, what tests leave behind is told by one script
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 import machine  # noqa: E402
+from ports import free_port  # noqa: E402, F401, which tests take from here
 
 WEFT = os.environ["WEFT"]
 SOURCE = pathlib.Path(os.environ["WEFT_SOURCE"])
-FIRST_PORT = 10000
 DEADLINE = 180.0  # seconds: far more than anything here takes, also under load and sanitizers
 SKIPPED = 77     # exit status of a test that cannot run here
 SMALL = ["--hidden-dim", "256", "--num-tokens", "8", "--iterations", "2", "--warmup", "1", "--startup-timeout", "120",
@@ -38,16 +36,6 @@ def wait_for(what, condition, seconds=DEADLINE):
             return value
         assert time.monotonic() < end, f"{what} did not come within {seconds} s"
         time.sleep(0.02)  # between two looks at a condition
-
-
-def free_port():
-    """A port that was free a moment ago, below those of outgoing connections: one of these may take any of theirs."""
-    first_outgoing = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    while True:
-        port = random.randrange(FIRST_PORT, max(first_outgoing, FIRST_PORT + 1000))
-        with contextlib.suppress(OSError), socket.socket() as listener:
-            listener.bind(("127.0.0.1", port))
-            return port
 
 
 def processes_of(job):

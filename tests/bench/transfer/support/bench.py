@@ -3,7 +3,6 @@ import contextlib
 import json
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -20,7 +19,7 @@ TOKEN = {"WEFT_TOKEN": "of-these-tests"}
 HELD_UP = 1  # exit status where rows are refused: with more workers than processors not all may move at one time
 
 
-end = tool.end
+end, free_port = tool.end, tool.free_port
 
 
 def start(*arguments, command="transfer", **more):
@@ -58,12 +57,6 @@ def settings(text):
     lines = text.splitlines()
     assert lines[0] == lines[2] == "*" * 160
     return {line.split(" (--")[0]: line.split(": ", 1)[1] for line in lines[3:lines.index("-" * 160)]}
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 @contextlib.contextmanager
