@@ -2,17 +2,15 @@
 and end with others."""
 
 import json
-import os
 import pathlib
 import re
-import signal
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "support"))
 from batch import Batch, numbers  # noqa: E402
-from stories import LONG, MANY, agents, expect_bad, has_measured, nothing_runs, processes_of, run_lists  # noqa: E402
-from stories import running  # noqa: E402
-from tool import wait_for  # noqa: E402
+from stories import LONG, MANY, agents, expect_bad, has_measured, kill, nothing_runs, processes_of  # noqa: E402
+from stories import run_lists, running  # noqa: E402
+from tool import WEFT, wait_for  # noqa: E402
 
 SHORT = [[0, 1, 2, 3], [0, 1]]
 # The signal of the lead or that of its follower may come first.
@@ -97,8 +95,7 @@ def lost_node(cluster):
     """A node that stops: the run ends, and says which agent, ranks, node and phase."""
     batch, number = running(cluster, "node")
     cluster.kill_node(2)
-    for pid in processes_of(cluster, 2):
-        os.kill(pid, signal.SIGKILL)
+    kill(processes_of(cluster, 2))
     wait_for("the lead's results", lambda: list((batch.path / "t0").glob("job*.0/results.json")))
     cluster.call("scontrol", "update", "nodename=n2", "state=down", "reason=test")
     run = expect_bad(cluster, batch, number, "FAILED", "failed", "on n2", " in phase ")
@@ -110,8 +107,7 @@ def lost_first_node(cluster):
     """The node of the lead and of the job's script: Slurm starts the job again, with --requeue."""
     batch, number = running(cluster, "first", "--requeue")
     cluster.kill_node(1)
-    for pid in processes_of(cluster, 1):
-        os.kill(pid, signal.SIGKILL)
+    kill(processes_of(cluster, 1))
     cluster.call("scontrol", "update", "nodename=n1", "state=down", "reason=test")
     wait_for("the queue", lambda: cluster.state(number) == "PENDING")
     nothing_runs(cluster)
@@ -161,12 +157,22 @@ def cancelled_in_a_phase(cluster):
     assert has_measured(run["results"]) and re.search(INTERRUPTED, run["why"]), run["why"]
 
 
+def standing_follower(cluster):
+    """A weft that stands still where it follows another one."""
+    file = cluster.folder / "weft"
+    file.write_text(f"""#!/bin/sh
+case " $* " in *" --rank-server "*) kill -STOP $$ ;; esac
+exec {WEFT} "$@"
+""")
+    file.chmod(0o755)
+    return file
+
+
 def cancelled_between_phases(cluster):
     """When a phase has ended and the next one needs ranks of another node, whose agent stands still."""
     batch = Batch(cluster, "between").add([[0, 1], [0, 1, 2, 3], [0, 1]], slots=2, **MANY)
-    (number,) = batch.start("--followers", "late")
-    (follower,) = wait_for("a follower", lambda: agents(cluster, b"--rank-server"))
-    os.kill(follower, signal.SIGSTOP)
+    (number,) = batch.start("--followers", "late", weft=standing_follower(cluster))
+    wait_for("a follower", lambda: agents(cluster, b"--rank-server"))
     wait_for("the end of phase 0", lambda: any(event["kind"] == "phase_end" for event in batch.events()))
     run = cancel(cluster, batch, number)
     assert has_measured(run["results"]) and re.search(INTERRUPTED, run["why"]), run["why"]

@@ -44,14 +44,14 @@ num_nodes = {nodes}
         assert done.returncode == status, f"{arguments}: {done.returncode}\n{done.stdout}{done.stderr}\n{self.logs()}"
         return done.stdout + done.stderr
 
-    def run(self, *arguments, status=0):
-        """`weft slurm run` of the scenario."""
+    def run(self, *arguments, weft=WEFT, status=0):
+        """`weft slurm run` of the scenario, whose agents are `weft`."""
         self.scenario.write_text(f'name = "{self.name}"\n' + "".join(self.tests))
-        return self.weft("run", self.scenario, "--output-dir", self.work, "--weft", WEFT, *arguments, status=status)
+        return self.weft("run", self.scenario, "--output-dir", self.work, "--weft", weft, *arguments, status=status)
 
-    def start(self, *arguments):
+    def start(self, *arguments, **more):
         """Submits, and returns the jobs' numbers."""
-        return numbers(self.run(*arguments))
+        return numbers(self.run(*arguments, **more))
 
     def follow(self, status=0):
         return self.weft("status", self.path, "--follow", status=status)

@@ -4,7 +4,6 @@ the nodes may be in network namespaces, whose links can be cut."""
 import contextlib
 import os
 import pathlib
-import random
 import shutil
 import signal
 import socket
@@ -16,8 +15,11 @@ import uuid
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "run" / "support"))
 from tool import SKIPPED, free_port, wait_for  # noqa: E402, what tests of runs share
+from ports import free_ports  # noqa: E402, which tool knows the folder of
 
 NODES = 4
+STORE_PORTS = range(10001, 30000)  # that of a job is 10000 + its number % 20000
+MOST_JOBS = 60  # of a cluster
 GPUS = 8        # plain files stand for them
 START_S = 30.0  # a cluster is up after about 1.5 s on an idle host
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scontrol", "sinfo")
@@ -177,7 +179,7 @@ class Cluster:
             f"RealMemory=1000 Gres=gpu:{GPUS} State=UNKNOWN" for node in range(1, NODES + 1))
         (self.folder / "slurm.conf").write_text(CONFIGURATION.format(
             name=self.name, host=host, address=self.address, port=free_port(), folder=self.folder, nodes=nodes,
-            count=NODES, first=random.randrange(1, 19000)))  # the store's port follows from it: clusters differ
+            count=NODES, first=free_ports(MOST_JOBS, below=STORE_PORTS.stop) - STORE_PORTS.start + 1))
         (self.folder / "gres.conf").write_text(f"NodeName=n[1-{NODES}] Name=gpu File={self.folder}/gpu[0-{GPUS - 1}]\n")
         (self.folder / "cgroup.conf").write_text("CgroupAutomount=no\n")
 
@@ -207,6 +209,8 @@ class Cluster:
     def wait_idle(self, nodes=NODES):
         """All nodes can take jobs."""
         def states():
+            dead = [name for name, process in self.daemons.items() if process.poll() is not None]
+            assert not dead, f"{', '.join(dead)} ended by itself"
             said = self.call("sinfo", "-h", "-N", "-p", "test", "-o", "%t", check=False).stdout.split()
             return len(said) == NODES and said.count("idle") >= nodes
         wait_for("idle nodes", states, START_S)
@@ -252,12 +256,14 @@ class Cluster:
         return found
 
     def end_strays(self):
-        end = time.monotonic() + 5
-        while self.strays() and time.monotonic() < end:
-            time.sleep(0.05)  # slurmstepd ends by itself
-        for pid in self.strays():
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
+        """slurmstepd ends by itself. What was killed may still write into the folder until it has ended."""
+        for patience_s, kill in ((5, True), (START_S, False)):
+            end = time.monotonic() + patience_s
+            while self.strays() and time.monotonic() < end:
+                time.sleep(0.05)  # between two looks
+            for pid in self.strays() if kill else ():
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
 
     def show(self):
         """What there is to see of a test that failed."""

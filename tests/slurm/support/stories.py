@@ -1,7 +1,9 @@
 """What the tests on a Slurm share: jobs that are in a phase, how they end, and several clusters at once."""
 
 import contextlib
+import os
 import pathlib
+import signal
 import sys
 import time
 
@@ -9,7 +11,7 @@ from batch import Batch
 from cluster import Cluster
 from tool import main, wait_for
 
-LONG = [[0, 1, 2, 3]] + 20 * [[0, 1, 2, 3], [0, 1, 2]]  # with MANY goes on for as long as a test needs
+LONG = [[0, 1, 2, 3]] + 200 * [[0, 1, 2, 3], [0, 1, 2]]  # with MANY goes on for two minutes: longer than a test
 MANY = {"iterations": 1000}
 
 
@@ -22,17 +24,23 @@ def running(cluster, name, *options, test=""):
     return batch, number
 
 
+def command_lines(cluster):
+    """Of the processes of the cluster's jobs: (process id, words)."""
+    for pid in cluster.strays():
+        with contextlib.suppress(OSError):  # it has ended
+            yield pid, pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+
+
 def agents(cluster, word):
     """Agents of the cluster's jobs whose command line has the word."""
-    found = []
-    for pid in cluster.strays():
-        try:
-            line = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if b"elastic" in line and word in line and b"srun" not in line[0]:
-            found.append(pid)
-    return found
+    return [pid for pid, line in command_lines(cluster)
+            if b"elastic" in line and word in line and b"srun" not in line[0]]
+
+
+def kill(processes):
+    for pid in processes:
+        with contextlib.suppress(ProcessLookupError):  # another one's end was its own
+            os.kill(pid, signal.SIGKILL)
 
 
 def processes_of(cluster, node):
@@ -68,8 +76,9 @@ def expect_bad(cluster, batch, number, job_state, run_state, *words):
 
 
 def nothing_runs(cluster):
-    wait_for("the end of all agents", lambda: not agents(cluster, b"elastic"))
-    assert not [pid for pid in cluster.strays() if b"--rank" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()]
+    def runs():
+        return any(b"elastic" in line or b"--rank" in b" ".join(line) for _, line in command_lines(cluster))
+    wait_for("the end of all agents and ranks", lambda: not runs())
 
 
 # --- lists of tests, each on a cluster, at once ---
