@@ -92,6 +92,10 @@ def read_ledgers(directory):
     return ledger
 
 
+def left_behind(directory):
+    return [path for path in sorted(directory.glob("*.left")) if path.stat().st_size]
+
+
 def print_failures(directory, cases):
     for case in cases:
         if case.outcome in ("failed", "unsteady"):
@@ -105,20 +109,24 @@ def print_failures(directory, cases):
     broken = sorted(directory.glob("*.broken"))
     for path in broken:
         print(f"FAILED {path.stem}: did not come to an end")
-    left = [path for path in sorted(directory.glob("*.left")) if path.stat().st_size]
+    left = left_behind(directory)
     for path in left:
         print(f"FAILED {path.stem}: left behind:")
         print(textwrap.indent(path.read_text().rstrip(), "  "))
     return len(broken) + len(left)
 
 
-def print_names_of_failures(cases):
+def print_names_of_failures(directory, cases):
     """Once more, near the last line: whoever sees only the end of a long output looks for them there."""
     for case in cases:
         if case.outcome in ("failed", "unsteady"):
             said = [line.strip() for line in case.output.splitlines() if line.strip()]
             print(f"{case.cell()} {case.stage}: {case.entry} after {case.seconds:.1f} s" +
                   (f"; {said[-1]}" if said else ""))
+    for path in sorted(directory.glob("*.broken")):
+        print(f"FAILED {path.stem}: did not come to an end")
+    for path in left_behind(directory):
+        print(f"FAILED {path.stem}: left behind " + "; ".join(path.read_text().splitlines()))
 
 
 def print_long(cases):
@@ -202,7 +210,7 @@ def main():
         print(f"the {SLOWEST} that took longest:")
         for case in sorted(cases, key=lambda case: -case.seconds)[:SLOWEST]:
             print(f"{case.seconds:8.1f} s  {case.stage}: {case.entry}")
-    print_names_of_failures(cases)
+    print_names_of_failures(directory, cases)
     print((directory / "times").read_text() if (directory / "times").exists() else "", end="")
     for stage in stages:
         print(f"{stage}: {line([case for case in cases if case.stage == stage])}")
