@@ -4,19 +4,18 @@
 // at.
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cmocka_all.h"
 
-#include "cuda/engine/flow_layout.h"
+#include "base/random.h"
 #include "cuda/engine/relay.h"
 #include "cuda/engine/relay_batch.h"
+#include "cuda/support/stream.h"
 #include "weft/err.h"
 
-enum { READERS = 3, FLIGHTS = 8, BATCH = 24 << 10, MOVES = 16, TOKENS = 1500, HIDDEN = 512, TOPK = 4, EXPERTS = 3 };
+enum { READERS = 3, FLIGHTS = 8, BATCH = 24 << 10, MOVES = 16, HIDDEN = 512 };
 enum { LIST = (TOKENS + CUDA_CHANNELS - 1) / CUDA_CHANNELS, TURNS = 40000000 };
 enum { VALUES = 2 * HIDDEN };
 
@@ -45,9 +44,8 @@ struct link {
 
 struct world {
   uint64_t seed, random, ops;
-  struct cuda_flow flow;
-  struct cuda_layout control;
-  uint64_t offset, stamp;
+  struct stream stream;
+  uint64_t stamp;
   struct link links[READERS];
   bool moves, shares, passes;
   uint64_t op; // of the source
@@ -56,14 +54,8 @@ struct world {
   uint64_t rows, named;
 };
 
-static uint64_t mix(uint64_t x) {
-  x = (x ^ x >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
-  x = (x ^ x >> 27) * UINT64_C(0x94D049BB133111EB);
-  return x ^ x >> 31;
-}
-
 static uint64_t draw(struct world *world, uint64_t below) {
-  return (world->random = mix(world->random + 0x9E3779B97F4A7C15u)) % below;
+  return random_next(&world->random) % below;
 }
 
 // --- operations ---
@@ -74,7 +66,7 @@ static uint32_t token_of(uint32_t channel, uint32_t nth) {
 
 // Whether the reader gets the token.
 static bool gets(const struct world *world, uint64_t op, uint32_t token, uint32_t reader) {
-  return token < TOKENS && mix(world->seed ^ mix(op * TOKENS + token) ^ reader * 77) % 4 < 2;
+  return token < TOKENS && random_mix(world->seed ^ random_mix(op * TOKENS + token) ^ reader * 77) % 4 < 2;
 }
 
 // The position of its row in a channel, or of all of them (`nth` LIST).
@@ -86,46 +78,24 @@ static uint32_t row_of(const struct world *world, uint64_t op, uint32_t channel,
 }
 
 static char byte_of(const struct world *world, uint64_t op, uint32_t token, uint32_t at) {
-  return (char)(mix(world->seed + op * 31 + token * 7919 + at / 8) >> at % 8 * 8);
+  return (char)(random_mix(world->seed + op * 31 + token * 7919 + at / 8) >> at % 8 * 8);
 }
 
 static char foot_of(const struct world *world, uint64_t op, uint32_t token, uint32_t reader, uint32_t at) {
-  return (char)(mix(world->seed + op * 37 + token * 4441 + reader) >> at % 57);
-}
-
-static char *place_of(const struct world *world, char *window, uint32_t channel, uint64_t position) {
-  const struct cuda_ring *ring = &world->flow.rows;
-  return window + world->offset + ring->at + ((uint64_t)channel * ring->places + position % ring->places) * ring->place;
-}
-
-static struct cuda_flow_word *words_of(const struct world *world, char *window, uint32_t channel) {
-  return (struct cuda_flow_word *)(window + world->offset) + channel;
-}
-
-// Our header's unit with that field, as control writes it.
-static void tell(const struct world *world, char *out, uint64_t op, uint32_t which, uint32_t value) {
-  uint32_t field = EXPERTS + which, each = CUDA_UNIT_COUNTS / 2;
-  char *unit = out + sizeof(struct cuda_area_head) + op % CUDA_DEPTH * world->control.slot + world->control.counts +
-               (size_t)(field / each) * sizeof(struct cuda_unit);
-  uint64_t words[2] = {cuda_load_word(unit), cuda_load_word(unit + 8)};
-  if ((uint32_t)(words[1] >> 32) != (uint32_t)op + 1)
-    words[0] = 0, words[1] = (op + 1) << 32;
-  memcpy((char *)words + field % each * sizeof value, &value, sizeof value);
-  cuda_store_word(unit, words[0]);
-  cuda_store_word(unit + 8, words[1]);
+  return (char)(random_mix(world->seed + op * 37 + token * 4441 + reader) >> at % 57);
 }
 
 static void tell_all(const struct world *world, uint64_t op) {
   for (uint32_t i = 0; i < READERS; i++) {
-    tell(world, world->links[i].out, op, CUDA_FIELD_ROUTE, 0);
-    tell(world, world->links[i].out, op, CUDA_FIELD_FORM, cuda_flow_form(CUDA_BF16, TOPK, VALUES));
+    stream_tell(&world->stream, world->links[i].out, op, CUDA_FIELD_ROUTE, 0);
+    stream_tell(&world->stream, world->links[i].out, op, CUDA_FIELD_FORM, cuda_flow_form(CUDA_BF16, TOPK, VALUES));
   }
 }
 
 // --- in the place of kernels ---
 
 static void write_row(const struct world *world, uint32_t reader, uint32_t channel, uint32_t token, uint64_t position) {
-  char *to = place_of(world, world->links[reader].out, channel, position);
+  char *to = stream_place(&world->stream, world->links[reader].out, channel, position);
   for (uint32_t i = 0; i < VALUES; i++)
     to[i] = byte_of(world, world->op, token, i);
   for (uint32_t i = 0; i < cuda_routing_bytes(TOPK); i++)
@@ -134,16 +104,16 @@ static void write_row(const struct world *world, uint32_t reader, uint32_t chann
 }
 
 static bool has_room(const struct world *world, const struct link *link, uint32_t channel) {
-  uint64_t base = world->op * world->flow.list, credit = words_of(world, link->in, channel)->credit;
+  uint64_t base = world->op * world->stream.flow.list, credit = stream_words(&world->stream, link->in, channel)->credit;
   if (link->gone)
     return true;
-  return credit >= base && credit + world->flow.rows.places > base + link->sent[channel];
+  return credit >= base && credit + world->stream.flow.rows.places > base + link->sent[channel];
 }
 
 // The next token of a channel, to all that get it, if there is room for all of these rows.
 static void send_some(struct world *world) {
   uint32_t channel = (uint32_t)draw(world, CUDA_CHANNELS), nth = world->next[channel], token = token_of(channel, nth);
-  uint64_t base = world->op * world->flow.list;
+  uint64_t base = world->op * world->stream.flow.list;
   if (nth > LIST)
     return;
   for (uint32_t i = 0; i < READERS; i++)
@@ -156,7 +126,8 @@ static void send_some(struct world *world) {
       continue;
     if (nth < LIST)
       write_row(world, i, channel, token, base + link->sent[channel]++);
-    cuda_store_word(&words_of(world, link->out, channel)->tail, (base + link->sent[channel]) * 2 + (nth == LIST));
+    cuda_store_word(&stream_words(&world->stream, link->out, channel)->tail,
+                    (base + link->sent[channel]) * 2 + (nth == LIST));
   }
   world->over += nth == LIST;
 }
@@ -182,7 +153,7 @@ static void check_row(const struct world *world, uint32_t reader, uint32_t chann
   for (uint32_t left = row + 1; left > 0; nth++)
     left -= gets(world, link->op, token_of(channel, nth), reader);
   uint32_t token = token_of(channel, nth - 1), found;
-  const char *from = place_of(world, link->their_in, channel, link->op * world->flow.list + row);
+  const char *from = stream_place(&world->stream, link->their_in, channel, link->op * world->stream.flow.list + row);
   memcpy(&found, from + VALUES + 4, sizeof found);
   assert_int_equal(found, token);
   for (uint32_t i = 0; i < VALUES; i++)
@@ -195,7 +166,8 @@ static void check_row(const struct world *world, uint32_t reader, uint32_t chann
 
 static void end_operation(struct world *world, struct link *link) {
   for (uint32_t c = 0; c < CUDA_CHANNELS; c++)
-    cuda_store_word(&words_of(world, link->their_out, c)->credit, (link->op + 1) * world->flow.list);
+    cuda_store_word(&stream_words(&world->stream, link->their_out, c)->credit,
+                    (link->op + 1) * world->stream.flow.list);
   memset(link->read, 0, sizeof link->read);
   link->over = 0;
   link->op++;
@@ -206,7 +178,8 @@ static void end_operation(struct world *world, struct link *link) {
 static void receive_some(struct world *world, uint32_t reader) {
   struct link *link = &world->links[reader];
   uint32_t channel = (uint32_t)draw(world, CUDA_CHANNELS), *read = &link->read[channel];
-  uint64_t base = link->op * world->flow.list, tail = cuda_load_word(&words_of(world, link->their_in, channel)->tail);
+  uint64_t base = link->op * world->stream.flow.list,
+           tail = cuda_load_word(&stream_words(&world->stream, link->their_in, channel)->tail);
   if (link->gone || link->op > world->op || link->op == world->ops)
     return;
   if (link->passes) {
@@ -214,11 +187,11 @@ static void receive_some(struct world *world, uint32_t reader) {
       end_operation(world, link);
     return;
   }
-  if (*read == UINT32_MAX || tail < base * 2 || tail > (base + world->flow.list) * 2)
+  if (*read == UINT32_MAX || tail < base * 2 || tail > (base + world->stream.flow.list) * 2)
     return;
   for (; base + *read < tail / 2; world->rows++)
     check_row(world, reader, channel, (*read)++);
-  cuda_store_word(&words_of(world, link->their_out, channel)->credit, base + *read);
+  cuda_store_word(&stream_words(&world->stream, link->their_out, channel)->credit, base + *read);
   if (tail % 2 == 0)
     return;
   assert_int_equal(*read, row_of(world, link->op, channel, LIST, reader));
@@ -346,38 +319,19 @@ static void turn(struct world *world) {
 
 // --- a world ---
 
-static char *make_window(size_t size) {
-  char *window = aligned_alloc(4096, (size + 4095) / 4096 * 4096);
-  assert_non_null(window);
-  cuda_area_init(window, size);
-  return window;
-}
-
 static void open_world(struct world *world, uint64_t seed, uint64_t ops) {
-  struct device_ep_options options = {.max_tokens = TOKENS,
-                                      .hidden = HIDDEN,
-                                      .topk = TOPK,
-                                      .experts_per_rank = EXPERTS,
-                                      .dtype = CUDA_BF16,
-                                      .combine_dtype = CUDA_COMBINE_BF16,
-                                      .throughput = true,
-                                      .window_bytes = UINT32_MAX};
-  struct cuda_forms forms;
   char why[DEVICE_WHY] = "";
-  *world = (struct world){.seed = mix(seed), .random = seed, .ops = ops};
-  cuda_flow_of(&options, &world->flow, &world->offset);
-  options.window_bytes = world->offset + cuda_flow_bytes_for(&world->flow.rows, CUDA_LEAST_PLACES * CUDA_CHANNELS);
-  cuda_area_of(&options, &world->control, &forms);
-  cuda_flow_of(&options, &world->flow, &world->offset);
-  size_t size = world->offset + world->flow.bytes;
+  *world = (struct world){.seed = random_mix(seed), .random = seed, .ops = ops};
+  stream_make(&world->stream, HIDDEN, true);
+  const struct device_ep_options *options = &world->stream.options;
   for (uint32_t i = 0; i < READERS; i++) {
     struct link *link = &world->links[i];
-    link->in = make_window(size);
-    link->out = make_window(size);
-    link->their_in = make_window(size);
-    link->their_out = make_window(size);
-    assert_int_equal(cuda_relay_open(&options, link->in, link->out, &link->relay, why), 0);
-    assert_int_equal(cuda_relay_open(&options, link->their_in, link->their_out, &link->theirs, why), 0);
+    link->in = stream_window(&world->stream);
+    link->out = stream_window(&world->stream);
+    link->their_in = stream_window(&world->stream);
+    link->their_out = stream_window(&world->stream);
+    assert_int_equal(cuda_relay_open(options, link->in, link->out, &link->relay, why), 0);
+    assert_int_equal(cuda_relay_open(options, link->their_in, link->their_out, &link->theirs, why), 0);
   }
   tell_all(world, 0);
 }
@@ -451,7 +405,7 @@ static int deliver_named(struct world *world, uint32_t offset, struct cuda_elsew
   struct cuda_batch batch = {.bytes = bytes, .size = sizeof bytes};
   struct cuda_flow_word words = {.tail = 2};
   memcpy(cuda_batch_room(&batch, RUN_ELSEWHERE, offset, sizeof where), &where, sizeof where);
-  memcpy(cuda_batch_room(&batch, RUN_CHANNELS, world->offset, sizeof words), &words, sizeof words);
+  memcpy(cuda_batch_room(&batch, RUN_CHANNELS, world->stream.offset, sizeof words), &words, sizeof words);
   return cuda_relay_deliver(world->links[0].theirs, bytes, batch.used, neighbours, why);
 }
 
@@ -466,10 +420,11 @@ static void a_name_that_is_wrong_writes_nothing(void **state) {
   char why[DEVICE_WHY] = "";
   open_world(&world, 41, 1);
   const struct device_neighbours neighbours = {&world, find_window, holds}, lost = {&world, find_window, let_go};
-  const struct cuda_ring *ring = &world.flow.rows;
-  uint32_t rows = (uint32_t)(world.offset + ring->at), end = rows + CUDA_CHANNELS * ring->places * ring->place;
+  const struct cuda_ring *ring = &world.stream.flow.rows;
+  uint32_t rows = (uint32_t)(world.stream.offset + ring->at), end = rows + CUDA_CHANNELS * ring->places * ring->place;
   const struct cuda_elsewhere right = {.window = 501, .offset = rows + ring->place, .bytes = VALUES};
-  char *in = world.links[0].their_in, *before = make_window(end);
+  char *in = world.links[0].their_in, *before = malloc(end);
+  assert_non_null(before);
   memcpy(before, in, end);
   const struct {
     uint32_t offset;
@@ -495,10 +450,10 @@ static void a_name_that_is_wrong_writes_nothing(void **state) {
   assert_memory_equal(before, in, end);
   memset(world.links[1].their_in + right.offset, 'v', VALUES);
   assert_int_equal(deliver_named(&world, rows, right, &lost, why), WEFT_ERR_PEER_LOST);
-  assert_int_equal(words_of(&world, in, 0)->tail, 0); // no kernel sees the row
+  assert_int_equal(stream_words(&world.stream, in, 0)->tail, 0); // no kernel sees the row
   assert_int_equal(deliver_named(&world, rows, right, &neighbours, why), 0);
   assert_memory_equal(in + rows, world.links[1].their_in + right.offset, VALUES);
-  assert_int_equal(words_of(&world, in, 0)->tail, 2);
+  assert_int_equal(stream_words(&world.stream, in, 0)->tail, 2);
   free(before);
   close_world(&world);
 }
