@@ -129,7 +129,8 @@ static int import(struct ep_remote *remote, const struct ep_tcp_message *message
   return ep_rings_import(&remote->proxy->rings, remote, message);
 }
 
-struct device_relay *ep_proxy_relay(const struct ep_remote *remote) {
+// NULL: the link carries nothing, or nothing any more.
+static struct device_relay *relay_of(const struct ep_remote *remote) {
   const struct ep_proxy *proxy = remote->proxy;
   bool carries = proxy && proxy->ready && ep_link_up(remote->link) && atomic_load(&remote->failed) == 0;
   return carries ? proxy->relay : NULL;
@@ -138,7 +139,7 @@ struct device_relay *ep_proxy_relay(const struct ep_remote *remote) {
 // Who waits for the peer to put batches in place waits no more when the link has gone.
 static void update_stamps(struct ep_proxy *proxy) {
   const struct batch *oldest = &proxy->batches[proxy->counted % EP_PROXY_BATCHES];
-  bool waits = proxy->posted > proxy->counted && ep_proxy_relay(proxy->remote);
+  bool waits = proxy->posted > proxy->counted && relay_of(proxy->remote);
   uint64_t since_ns = oldest->posted_ns > proxy->counted_ns ? oldest->posted_ns : proxy->counted_ns;
   ep_share_counted(proxy->remote, waits ? oldest->stamp : 0, since_ns);
 }
@@ -271,7 +272,7 @@ static bool send_batch(struct ep_proxy *proxy) {
                                .number = proxy->posted + 1,
                                .landed = proxy->counted};
   char *bytes = (char *)proxy->staging.memory + place * EP_PROXY_BYTES;
-  ep_share_begin(&proxy->share, proxy->remote);
+  ep_share_begin(&proxy->share, proxy->remote, relay_of);
   size_t size = proxy->api->relay_collect(proxy->relay, bytes, EP_PROXY_BYTES, proxy->rings.there ? &moves : NULL,
                                           &proxy->share.sharing);
   if (size == 0)
@@ -303,7 +304,7 @@ uint32_t ep_proxy_poll(struct ep_net *net) {
     struct ep_remote *remote = net->remotes[i];
     if (!remote || !remote->proxy || !remote->proxy->ready)
       continue;
-    if (!ep_proxy_relay(remote))
+    if (!relay_of(remote))
       update_stamps(remote->proxy);
     news += carry(remote->proxy);
   }

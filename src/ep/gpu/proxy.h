@@ -32,8 +32,6 @@ struct ep_proxy_update {
 extern const struct ep_carrier_ops ep_proxy_carrier;
 // Carries what there is, for all links; returns how much happened. [net lock]
 uint32_t ep_proxy_poll(struct ep_net *net);
-// Its relay; NULL: the link carries nothing, or nothing any more. [net lock]
-struct device_relay *ep_proxy_relay(const struct ep_remote *remote);
 // Bytes that have gone from window to window (rings.h). [net lock]
 uint64_t ep_proxy_moved(const struct ep_remote *remote);
 // How long the net thread may sleep: kernels do not wake it. `last_ns`: when something happened last.

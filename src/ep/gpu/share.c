@@ -5,7 +5,6 @@
 
 #include "base/time/clock.h"
 #include "ep/gpu/gpu.h"
-#include "ep/gpu/proxy.h"
 #include "ep/gpu/sharers.h"
 #include "ep/remote/neighbours.h"
 
@@ -25,15 +24,15 @@ static bool is_slow(const struct ep_share_stamps *stamps, uint32_t seat) {
 }
 
 static void add_carrier(struct ep_share *share, const struct ep_share_stamps *stamps, const struct ep_remote *remote,
-                        bool is_self) {
+                        struct device_relay *relay) {
   uint32_t seat = remote->link->device.seat;
-  struct device_relay *relay = ep_proxy_relay(remote);
-  if (relay && (is_self || !is_slow(stamps, seat)))
+  if (relay && (seat == share->sharing.seat || !is_slow(stamps, seat)))
     share->carriers[share->sharing.count++] = (struct device_carrier){
         .relay = relay, .window = ep_area_number(remote->peer_id), .landed = stamps->counted[seat]};
 }
 
-void ep_share_begin(struct ep_share *share, const struct ep_remote *remote) {
+void ep_share_begin(struct ep_share *share, const struct ep_remote *remote,
+                    struct device_relay *(*relay_of)(const struct ep_remote *link)) {
   struct ep_share_stamps *stamps = stamps_of(remote);
   const struct ep_sharers *group = ep_sharers_of(remote);
   share->sharing = (struct device_sharing){.stamp = stamps->newest + 1,
@@ -43,7 +42,7 @@ void ep_share_begin(struct ep_share *share, const struct ep_remote *remote) {
   for (uint32_t i = 0; group && i < group->count; i++) {
     const struct ep_remote *other = ep_remote_find(remote->net, group->links[i]);
     if (other)
-      add_carrier(share, stamps, other, other == remote);
+      add_carrier(share, stamps, other, relay_of(other));
   }
 }
 

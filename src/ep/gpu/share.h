@@ -29,8 +29,9 @@ struct ep_share {
 };
 
 void ep_share_open(struct ep_share_stamps *stamps);
-// For the next batch. [net lock]
-void ep_share_begin(struct ep_share *share, const struct ep_remote *remote);
+// For the next batch. `relay_of`: that of a link; NULL while it carries nothing. [net lock]
+void ep_share_begin(struct ep_share *share, const struct ep_remote *remote,
+                    struct device_relay *(*relay_of)(const struct ep_remote *link));
 // It has been posted. [net lock]
 void ep_share_posted(const struct ep_share *share, struct ep_remote *remote);
 // The oldest batch that the peer has not counted has that stamp, and since then nothing has been counted. 0: there is
