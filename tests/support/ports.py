@@ -1,7 +1,7 @@
 """Free TCP ports of 127.0.0.1, each for one test program alone.
 
 A port is no longer free for others when it was given out: a socket in the abstract namespace, whose name has the port,
-says so for as long as the program lives. support_free_port() of wait.c makes the same.
+says so for as long as the program lives. Tests in C (wait.c) look at these sockets, too, and make none.
 """
 import contextlib
 import pathlib

@@ -28,17 +28,17 @@ static struct sockaddr_in loopback(uint16_t port) {
       .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 }
 
-// A port that was given out is free for nobody else while the program lives: a socket in the abstract namespace says
-// so, which stays open. ports.py makes the same.
-static bool hold(uint16_t port) {
+// Whether no test in Python has it: each of these says so by a socket in the abstract namespace (ports.py). One kept
+// open here would be a descriptor more than tests count.
+static bool is_nobodys(uint16_t port) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   int length = snprintf(address.sun_path + 1, sizeof address.sun_path - 1, "weft-test-port-%u", port);
   socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
   int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  bool ours = fd >= 0 && bind(fd, (struct sockaddr *)&address, size) == 0;
-  if (fd >= 0 && !ours)
+  bool nobodys = fd >= 0 && bind(fd, (struct sockaddr *)&address, size) == 0;
+  if (fd >= 0)
     close(fd);
-  return ours;
+  return nobodys;
 }
 
 static bool is_free(uint16_t port) {
@@ -63,7 +63,7 @@ uint16_t support_free_port(void) {
     if (getrandom(&random, sizeof random, 0) != sizeof random)
       break;
     uint16_t port = (uint16_t)(FIRST + random % (first_outgoing - FIRST));
-    if (is_free(port) && hold(port))
+    if (is_free(port) && is_nobodys(port))
       return port;
   }
   return 0;

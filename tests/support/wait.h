@@ -10,7 +10,7 @@ enum { SUPPORT_DEADLINE_MS = 60000 };
 // Asks `condition` again and again until it holds. False: the deadline passed.
 bool support_wait(bool (*condition)(void *arg), void *arg, uint32_t timeout_ms);
 
-// A TCP port of 127.0.0.1 that is free, and not given to another test program while this one lives; 0: there is none.
+// A TCP port of 127.0.0.1 that was free a moment ago, and that no test in Python has; 0: there is none.
 uint16_t support_free_port(void);
 
 // Whether 127.0.0.1:`port` takes connections.
