@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,39 +24,60 @@ NOT_EXPERTS = ("agrs_", "all_gather", "create_agrs_", "destroy_agrs_", "engram_"
 """how the names of the original's calls begin that have nothing to do with experts"""
 
 
-@dataclasses.dataclass(eq=False)
 class EPHandle:
-    """What a dispatch of an `ElasticBuffer` leaves, for combines and for dispatches the same way."""
+    """What a dispatch of an `ElasticBuffer` leaves, for combines and for dispatches the same way. What only programs
+    that look into a handle want is computed when they ask for it, in the stream that is current then."""
 
-    do_expand: bool
-    num_experts: int
-    expert_alignment: int
-    num_max_tokens_per_rank: int
-    num_sms: int
-    topk_idx: torch.Tensor
-    """[tokens][top-k]: the caller's, or a copy with do_handle_copy"""
-    num_recv_tokens_per_expert_list: list[int]
-    """rows of each local expert, rounded up to the alignment; empty without do_cpu_sync"""
-    psum_num_recv_tokens_per_scaleup_rank: torch.Tensor
-    """int32 [ranks]: received tokens of the ranks up to each"""
-    psum_num_recv_tokens_per_expert: torch.Tensor
-    """int32 [E]: with do_expand the row behind the last of each expert; else a prefix sum of the rounded counts"""
-    num_unaligned_recv_tokens_per_expert: torch.Tensor
-    """int32 [E]: rows of each local expert"""
-    recv_src_metadata: torch.Tensor
-    """int32 [received tokens][2 + top-k]: [0] rank * num_max_tokens_per_rank + token, -1: none, [1] the rank; with
-    do_expand, from 2 on, the rows of the selections, -1: of another rank. Without do_expand [received tokens][2]"""
-    dst_buffer_slot_idx: torch.Tensor
-    """int32 [tokens][top-k]: place of the token among those that go to the rank of the selection; -1: none"""
-    num_recv_tokens: int
-    """received tokens; without do_cpu_sync as many as there may be"""
-    num_expanded_tokens: int
-    """rows of the tensors that were received"""
-    kept: Kept = dataclasses.field(repr=False)
-    """what Weft knows of it"""
     token_metadata_at_forward: None = None
     channel_linked_list: None = None
     """of the original's way between hosts; Weft has none of these"""
+
+    def __init__(self, kept: Kept, form: Form, most: int) -> None:
+        self.kept = kept
+        """what Weft knows of it"""
+        self.do_expand, self.expert_alignment, self.num_sms = form.expand, form.alignment, form.processors
+        self.num_experts = kept.engine.sizes.experts_per_rank * kept.engine.sizes.capacity
+        self.num_max_tokens_per_rank = most
+        self.topk_idx = kept.topk_idx
+        """[tokens][top-k]: the caller's, or a copy with do_handle_copy"""
+        self.num_recv_tokens = kept.src_rank.shape[0]
+        """received tokens; without do_cpu_sync as many as there may be"""
+        self.num_expanded_tokens = kept.rows
+        """rows of the tensors that were received"""
+        self.num_unaligned_recv_tokens_per_expert = kept.expert_rows
+        """int32 [E]: rows of each local expert"""
+        self.num_recv_tokens_per_expert_list = [aligned(count, form.alignment) for count in kept.counts or []]
+        """rows of each local expert, rounded up to the alignment; empty without do_cpu_sync"""
+
+    @property
+    def psum_num_recv_tokens_per_scaleup_rank(self) -> torch.Tensor:
+        """int32 [ranks]: received tokens of the ranks up to each."""
+        return self.kept.rank_end
+
+    @functools.cached_property
+    def psum_num_recv_tokens_per_expert(self) -> torch.Tensor:
+        """int32 [E]: with do_expand the row behind the last of each expert; else a prefix sum of the rounded counts."""
+        if self.kept.expert_end is not None:
+            return self.kept.expert_end
+        alignment = self.expert_alignment
+        return ((self.kept.expert_rows + (alignment - 1)) // alignment * alignment).cumsum(0).int()
+
+    @functools.cached_property
+    def recv_src_metadata(self) -> torch.Tensor:
+        """int32 [received tokens][2 + top-k]: [0] rank * num_max_tokens_per_rank + token, -1: none, [1] the rank; with
+        do_expand, from 2 on, the rows of the selections, -1: of another rank. Without do_expand [received
+        tokens][2]."""
+        rank, token, slot = self.kept.src_rank, self.kept.src_token, self.kept.slot
+        number = (rank * self.num_max_tokens_per_rank + token).masked_fill(rank < 0, -1)
+        sources = torch.stack((number, rank), 1)
+        return sources if slot is None else torch.cat((sources, slot), 1)
+
+    @functools.cached_property
+    def dst_buffer_slot_idx(self) -> torch.Tensor:
+        """int32 [tokens][top-k]: place of the token among those that go to the rank of the selection; -1: none."""
+        sizes = self.kept.engine.sizes
+        layout = dispatch_layout(self.topk_idx, self.num_experts, sizes.capacity)
+        return places(self.topk_idx, layout.in_rank, sizes.experts_per_rank)
 
 
 class ElasticBuffer(CommonBuffer):
@@ -194,7 +215,7 @@ class ElasticBuffer(CommonBuffer):
                 form = form._replace(worst=_worst_rows(engine, topk_idx.shape[-1], form))
             topk_idx = topk_idx.clone() if do_handle_copy else topk_idx
             got = engine.dispatch(values, scales, topk_idx, topk_weights, form)
-            handle = _handle_of(got.kept, form, most)
+            handle = EPHandle(got.kept, form, most)
         local = None if got.local is None else got.local.to(handle.topk_idx.dtype)
         return got.data, local, got.weights, handle, finished(async_with_compute_stream, x, got)
 
@@ -258,24 +279,3 @@ def _worst_rows(engine: Throughput, topk: int, form: Form) -> int:
         return most
     experts = engine.sizes.experts_per_rank
     return aligned(most * min(topk, experts), form.alignment) + experts * (form.alignment - 1)
-
-
-def _handle_of(kept: Kept, form: Form, most: int) -> EPHandle:
-    """The fields of a handle, for operations of up to `most` tokens of a rank. Nothing here waits for a GPU."""
-    engine, alignment = kept.engine, form.alignment
-    sizes = engine.sizes
-    layout = dispatch_layout(kept.topk_idx, sizes.experts_per_rank * sizes.capacity, sizes.capacity)
-    rounded = (kept.expert_rows + (alignment - 1)) // alignment * alignment
-    token = (kept.src_rank * most + kept.src_token).masked_fill(kept.src_rank < 0, -1)
-    sources = torch.stack((token, kept.src_rank), 1)
-    if kept.slot is not None:
-        sources = torch.cat((sources, kept.slot), 1)
-    ends = kept.expert_end if kept.expert_end is not None else rounded.cumsum(0).int()
-    return EPHandle(
-        do_expand=form.expand, num_experts=sizes.experts_per_rank * sizes.capacity, expert_alignment=alignment,
-        num_max_tokens_per_rank=most, num_sms=form.processors, topk_idx=kept.topk_idx,
-        num_recv_tokens_per_expert_list=[aligned(count, alignment) for count in kept.counts or []],
-        psum_num_recv_tokens_per_scaleup_rank=kept.rank_end, psum_num_recv_tokens_per_expert=ends,
-        num_unaligned_recv_tokens_per_expert=kept.expert_rows, recv_src_metadata=sources,
-        num_recv_tokens=kept.src_rank.shape[0], num_expanded_tokens=kept.rows,
-        dst_buffer_slot_idx=places(kept.topk_idx, layout.in_rank, sizes.experts_per_rank), kept=kept)

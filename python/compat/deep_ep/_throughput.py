@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import torch
 
-from weft_compat_ep._arguments import Sizes
 from weft_compat_ep._calls import Bias, Dispatched, HighThroughput, global_handle, prefix_handle
 from weft_compat_ep._events import Config, EventOverlap
 from weft_compat_ep._meeting import Meeting
-from weft_compat_ep._rows import sizes_of, token_limit
+from weft_compat_ep._rows import TOKENS_VARIABLE, sizes_of, token_limit
 from weft_compat_ep._throughput import Throughput
 
 
@@ -26,13 +26,14 @@ class ThroughputCalls(HighThroughput):
     enable_shrink: bool
 
     def _engine_for_many(self, x: torch.Tensor, experts_per_rank: int) -> Throughput:
-        engines: dict[Sizes, Throughput] = self.__dict__.setdefault("_many", {})
-        sizes = sizes_of(token_limit(), x.shape[1], experts_per_rank, self.group_size,
-                         "cuda" if x.is_cuda else "host")
-        engine = engines.get(sizes)
+        engines: dict[Any, Throughput] = self.__dict__.setdefault("_many", {})
+        key = (x.shape[1], experts_per_rank, x.is_cuda, os.environ.get(TOKENS_VARIABLE))
+        engine = engines.get(key)
         if engine is None:
+            sizes = sizes_of(token_limit(), x.shape[1], experts_per_rank, self.group_size,
+                             "cuda" if x.is_cuda else "host")
             self._meeting.agree(sizes, f"-{sizes.hidden}-{sizes.experts_per_rank}-{sizes.memory}")
-            engine = engines[sizes] = Throughput(
+            engine = engines[key] = Throughput(
                 self._meeting, sizes, range(self.group_size), seconds=self._seconds, op_seconds=self._seconds,
                 part="-".join(map(str, sizes)), strict=not self.enable_shrink)
         return engine

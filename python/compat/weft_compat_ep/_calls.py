@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, Optional, Union
 
@@ -39,10 +40,8 @@ def prefix_handle(kept: Kept, in_rank: Any, rank: int) -> RouteHandle:
     """Six entries: [0] int32 [ranks][ranks], whose column of this rank has the received rows of the ranks up to each,
     [3] the token of each row on its rank, [4] is_token_in_rank. The other columns, which are about other ranks, are
     0."""
-    ranks = kept.rank_end.shape[0]
-    matrix = torch.zeros((ranks, ranks), dtype=torch.int32, device=kept.rank_end.device)
-    matrix[:, rank] = kept.rank_end
-    return RouteHandle.of((matrix, None, None, kept.src_token, in_rank, None), kept)
+    del rank
+    return RouteHandle.of((kept.prefix, None, None, kept.src_token, in_rank, None), kept)
 
 
 def global_handle(kept: Kept, in_rank: Any, rank: int) -> RouteHandle:
@@ -65,9 +64,15 @@ def finished(asynchronous: bool, *tensors: Any) -> EventOverlap:
     return EventOverlap(EventHandle(), tensors) if asynchronous else EventOverlap()
 
 
+@functools.lru_cache(maxsize=1)
+def least_processors() -> int:
+    """Processors that a call takes at least."""
+    return weft.ep.limits().min_processors
+
+
 def processors_of(config: Config | None, num_sms: int) -> int:
     """Processors that a call may take: those of a configuration, as far as Weft can do with so few."""
-    return max(num_sms if config is None else config.num_sms, weft.ep.limits().min_processors)
+    return max(num_sms if config is None else config.num_sms, least_processors())
 
 
 def biases(bias: Bias) -> list[torch.Tensor]:
@@ -120,8 +125,8 @@ class HighThroughput(LegacyBuffer):
                 raise ValueError("topk_idx, topk_weights: a dispatch by a handle has those of the handle: leave "
                                  "them out")
             kept = self._kept_of(handle)
-            got = kept.engine.again(values, scales, kept, None, form)
-            return got.data, None, None, None, None, finished(async_finish, x, got)
+            rows = kept.engine.rows_again(values, scales, kept, form)
+            return rows, None, None, None, None, finished(async_finish, x, rows, kept)
         if is_token_in_rank is None or num_tokens_per_expert is None:
             raise ValueError("is_token_in_rank, num_tokens_per_expert: what get_dispatch_layout answers is wanted, or "
                              "handle=")

@@ -12,14 +12,15 @@ import weft
 from ._arguments import BLOCK, Sizes
 
 DEFAULT_TOKENS = 8192
+TOKENS_VARIABLE = "WEFT_EP_MAX_TOKENS"
 
 
 def token_limit() -> int:
     """Tokens of a rank in one operation, at most, where the caller does not say it: WEFT_EP_MAX_TOKENS."""
-    said = os.environ.get("WEFT_EP_MAX_TOKENS", str(DEFAULT_TOKENS))
+    said = os.environ.get(TOKENS_VARIABLE, str(DEFAULT_TOKENS))
     most = weft.ep.limits().max_tokens
     if not said.isdigit() or not 0 < int(said) <= most:
-        raise ValueError(f"WEFT_EP_MAX_TOKENS: {said!r} is no number from 1 to {most}")
+        raise ValueError(f"{TOKENS_VARIABLE}: {said!r} is no number from 1 to {most}")
     return int(said)
 
 
@@ -61,7 +62,7 @@ def dispatch_layout(topk_idx: torch.Tensor, num_experts: int, num_ranks: int) ->
     # and the last are for what is none.
     columns = topk_idx.clamp(-1, num_experts).long() + 1
     selected = columns.new_zeros((topk_idx.shape[0], num_experts + 2), dtype=torch.int32)
-    selected.scatter_add_(1, columns, torch.ones_like(columns, dtype=torch.int32))
+    selected.scatter_(1, columns, 1, reduce="add")
     selected = selected[:, 1:-1]
     in_rank = selected.unflatten(1, (num_ranks, num_experts // num_ranks)).any(2)
     return DispatchLayout(in_rank.sum(0, dtype=torch.int32), selected.sum(0, dtype=torch.int32), in_rank)
@@ -119,6 +120,11 @@ def places(topk_idx: torch.Tensor, in_rank: torch.Tensor, experts_per_rank: int)
     before = (in_rank.int().cumsum(0, dtype=torch.int32) - 1).masked_fill(~in_rank, -1)
     ranks = topk_idx.long() // experts_per_rank
     return before.gather(1, ranks.clamp(0, in_rank.shape[1] - 1)).masked_fill(topk_idx < 0, -1)
+
+
+def first_rows(tensor: torch.Tensor, rows: int) -> torch.Tensor:
+    """The first rows of a tensor; itself, where it has no more."""
+    return tensor if tensor.shape[0] == rows else tensor[:rows]
 
 
 def pad_rows(tensor: Any, rows: int = 1) -> Any:

@@ -17,7 +17,7 @@ import weft
 from ._arguments import Sizes
 from ._meeting import Meeting
 from ._membership import Member, stream_of
-from ._rows import aligned, gather, pad_rows, power_of_two, row_kind, scales_like, spread
+from ._rows import aligned, first_rows, gather, pad_rows, power_of_two, row_kind, scales_like, spread
 
 COUNT_BYTES = 16
 """of a row of an operation that counts: the fewest that an opaque row has"""
@@ -29,7 +29,7 @@ class Kept:
     def __init__(self, engine: Throughput, route: weft.ep.Route, key: tuple[int, int, int, int], rows: int,
                  topk_idx: torch.Tensor) -> None:
         self.engine, self.route = engine, route
-        self._key = key
+        self._index, self._key = engine.rank.index, key
         self.rows = rows
         """of the tensors that were received into"""
         self.topk_idx = topk_idx
@@ -44,21 +44,63 @@ class Kept:
         """int32 [E]: packed row behind the last of each local expert; None: rows are not packed"""
         self.slot: torch.Tensor | None = None
         """int32 [n][top-k]: packed rows of a received token's selections, -1: of another rank; None: not packed"""
-        self.rank_end: torch.Tensor
-        """int32 [ranks]: received tokens of the ranks up to each, itself included"""
+        self.prefix: torch.Tensor
+        """int32 [ranks][ranks]: [:, i] are received tokens of the ranks up to each, itself included, where i is this
+        rank; else 0"""
         self.src_rank: torch.Tensor
         """int32 [n]: rank that each received token came from; -1: none"""
         self.src_token: torch.Tensor
         """int32 [n]: its index there; -1: none"""
 
-    def note_sources(self, arrays: dict[str, torch.Tensor], count: int) -> None:
+    def note_sources(self, arrays: Arrays, count: int) -> None:
         """Keeps where the tokens came from, of the arrays of a receive that is rank-major."""
-        counts = arrays["range"].view(torch.int32)[::2]  # the lower halves, on processors of this byte order
-        self.rank_end = counts.cumsum(0, dtype=torch.int32)
-        self.src_rank, self.src_token = arrays["src_rank"][:count], arrays["src_token"][:count]
+        counts = arrays.range.view(torch.int32)[::2]  # the lower halves, on processors of this byte order
+        torch.cumsum(counts, 0, dtype=torch.int32, out=arrays.prefix[self._index])
+        self.prefix = arrays.prefix.t()
+        self.src_rank, self.src_token = first_rows(arrays.src_rank, count), first_rows(arrays.src_token, count)
+
+    @property
+    def rank_end(self) -> torch.Tensor:
+        """int32 [ranks]: received tokens of the ranks up to each, itself included."""
+        return self.prefix[:, self._index]
 
     def __del__(self) -> None:
         self.engine.idle.setdefault(self._key, []).append(self.route)
+
+
+class Arrays(NamedTuple):
+    """What a receive writes beside rows. Their memory is two tensors, each of which is filled at once: on a GPU a fill
+    is a launch, and one for each array kept the host busy for longer than the dispatch took."""
+
+    src_rank: torch.Tensor
+    src_token: torch.Tensor
+    """-1 in rows that nobody sent"""
+    selected: torch.Tensor
+    """int32 [rows][top-k]: local_expert, or slot where rows are packed; -1 in rows that nobody sent"""
+    range: torch.Tensor
+    counts: torch.Tensor
+    weights: torch.Tensor
+    """0 in rows that nobody sent; none where rows are packed"""
+    prefix: torch.Tensor
+    """int32 [ranks][ranks], all of it 0"""
+
+    @classmethod
+    def make(cls, rows: int, topk: int, packed: bool, sizes: Sizes, device: torch.device) -> Arrays:
+        """For so many rows."""
+        ranks, experts = sizes.capacity, sizes.experts_per_rank
+        none = torch.full((rows * (2 + topk),), -1, dtype=torch.int32, device=device)
+        src_rank, src_token, selected = none.split_with_sizes((rows, rows, rows * topk))
+        weighed = 0 if packed else rows * topk
+        zeros = torch.zeros(2 * ranks + experts + weighed + ranks * ranks, dtype=torch.int32, device=device)
+        ranges, counts, weights, prefix = zeros.split_with_sizes((2 * ranks, experts, weighed, ranks * ranks))
+        # .data: to autograd what a caller gets is no view, which it may not change in place behind a custom Function.
+        return cls(src_rank, src_token, selected.view(rows, topk).data, ranges.view(torch.int64), counts,
+                   weights.view(torch.float32).view(-1, topk).data, prefix.view(ranks, ranks))
+
+    def by_token(self) -> dict[str, torch.Tensor]:
+        """Those of a receive that is rank-major, by their names."""
+        return {"counts": self.counts, "src_rank": self.src_rank, "src_token": self.src_token, "range": self.range,
+                "local_expert": self.selected, "weights": self.weights}
 
 
 class Received(NamedTuple):
@@ -94,13 +136,56 @@ class Form(NamedTuple):
     """of a GPU, at most; 0: as many as Weft takes"""
 
 
-class Sent(NamedTuple):
-    """The tokens of a dispatch, as the library takes them."""
+class Values(NamedTuple):
+    """Rows of a dispatch, as the library takes them."""
 
     x: torch.Tensor
     scales: torch.Tensor | None
+    kind: str
+
+
+class Selections(NamedTuple):
+    """Where they go, as the library takes it."""
+
     topk_idx: torch.Tensor
     weights: torch.Tensor
+
+
+class Probe(NamedTuple):
+    """What an operation that counts has found."""
+
+    rows: int
+    """tokens that come; -1: the host did not wait"""
+    counts: list[int]
+    """rows of each local expert; empty where the host did not wait"""
+    arrays: Arrays | None
+    """where tokens come from, if it was asked for"""
+
+
+class Counting(NamedTuple):
+    """What operations that count send, and receive into: the same ones serve all of them."""
+
+    blank: torch.Tensor
+    scratch: torch.Tensor
+    counts: torch.Tensor
+    into: weft.ep.Receive
+
+    @classmethod
+    def make(cls, engine: Throughput, device: torch.device) -> Counting:
+        """For the sizes of a group."""
+        blank = torch.zeros((max(1, engine.sizes.tokens), COUNT_BYTES), dtype=torch.uint8, device=device)
+        scratch = torch.empty((engine.most, COUNT_BYTES), dtype=torch.uint8, device=device)
+        counts = torch.empty(engine.sizes.experts_per_rank, dtype=torch.int32, device=device)
+        return cls(blank, scratch, counts, cls._receive(engine, scratch, counts=counts))
+
+    def receive(self, engine: Throughput, **more: Any) -> weft.ep.Receive:
+        """With other arrays."""
+        return self._receive(engine, self.scratch, **more)
+
+    @staticmethod
+    def _receive(engine: Throughput, scratch: torch.Tensor, **more: Any) -> weft.ep.Receive:
+        return engine.rank.receive(engine.most, layout="rank_major", dtype="opaque", row_bytes=COUNT_BYTES, x=scratch,
+                                   **more)
 
 
 class Throughput(Member):
@@ -113,7 +198,7 @@ class Throughput(Member):
         self.strict = strict
         self.idle: dict[tuple[int, int, int, int], list[weft.ep.Route]] = {}
         """routes of handles that are gone, by their sizes"""
-        self._scratch: torch.Tensor | None = None
+        self._counting: Counting | None = None
         super().__init__(meeting, sizes, founders, seconds=seconds, op_seconds=op_seconds, part=part,
                          max_rows=self.most)
 
@@ -122,50 +207,70 @@ class Throughput(Member):
     def dispatch(self, x: torch.Tensor, scales: torch.Tensor | None, topk_idx: torch.Tensor,
                  weights: torch.Tensor | None, form: Form) -> Received:
         """Sends tokens to the ranks of their experts, and fills a route. weights: None counts as 1."""
-        kind = row_kind(x, scales)
+        values = self._values(x, scales)
         self._check_tokens(x, topk_idx, weights)
-        sent = self._prepare(x, scales, topk_idx, weights)
-        probe = self._count(sent, form, form.expand) if form.expand or form.worst is None else None
-        kept = self._keep(topk_idx, sent, form, probe)
-        into, data, arrays = self._receive(kept, kind, sent, form)
+        chosen = self._selections(x, topk_idx, weights)
+        probe = self._count(chosen, form, form.expand) if form.expand or form.worst is None else None
+        kept = self._keep(topk_idx, chosen, form, probe)
+        arrays, end = self._arrays(kept, form, x.device)
+        into, data = self._receive(kept, values, form, **self._names(arrays, end))
         try:
-            operation = self.rank.dispatch(sent.x, sent.topk_idx, sent.weights, into=into, scales=sent.scales,
-                                           dtype=kind, route=kept.route, processors=form.processors,
+            operation = self.rank.dispatch(values.x, chosen.topk_idx, chosen.weights, into=into, scales=values.scales,
+                                           dtype=values.kind, route=kept.route, processors=form.processors,
                                            stream=stream_of(x))
         except weft.errors.RoomError as failure:
-            self._pass_over(failure, kept, kind, sent, form)
+            self._pass_over(failure, kept, values, form)
             raise
         self._end(operation)
-        kept.expert_rows = arrays["counts"]
-        if not form.expand:
+        kept.expert_rows = arrays.counts
+        if end is None:
             kept.note_sources(arrays, kept.rows)
-            return Received(data, arrays["local_expert"][:kept.rows], arrays["weights"][:kept.rows], kept)
-        assert probe is not None
-        count = self._most_of(form) if form.worst is not None else probe[0]
-        kept.note_sources(probe[1], count)
-        kept.slot, kept.expert_end = pad_rows(arrays["slot"][:count], count), arrays["expert_end"]
-        return Received(data, None, spread(probe[1]["weights"][:count], kept.slot, kept.rows), kept)
+            return Received(data, first_rows(arrays.selected, kept.rows), first_rows(arrays.weights, kept.rows), kept)
+        assert probe is not None and probe.arrays is not None
+        count = self._most_of(form) if form.worst is not None else probe.rows
+        kept.note_sources(probe.arrays, count)
+        kept.slot, kept.expert_end = pad_rows(first_rows(arrays.selected, count), count), end
+        return Received(data, None, spread(first_rows(probe.arrays.weights, count), kept.slot, kept.rows), kept)
+
+    def rows_again(self, x: torch.Tensor, scales: torch.Tensor | None, kept: Kept, form: Form) -> Any:
+        """Sends other values the ways of an earlier dispatch, to the same places; the rows alone, one for each
+        token."""
+        values = self._values(x, scales)
+        self._check_again(x, kept)
+        return self._go(kept, values, form, x, counts=torch.empty_like(kept.expert_rows))
 
     def again(self, x: torch.Tensor, scales: torch.Tensor | None, kept: Kept, weights: torch.Tensor | None,
               form: Form) -> Received:
         """Sends other values the ways of an earlier dispatch, to the same places; with other weights, if there are any.
         Without them rows that are packed have none."""
-        kind = row_kind(x, scales)
+        values = self._values(x, scales)
+        self._check_again(x, kept)
+        self._check_tokens(x, kept.topk_idx, weights)
+        form = form._replace(expand=kept.slot is not None, alignment=kept.alignment, worst=kept.rows)
+        given = None
+        if weights is not None:
+            arrays = self._count(self._selections(x, kept.topk_idx, weights), form, True).arrays
+            assert arrays is not None
+            given = arrays.weights[:kept.src_rank.shape[0]]
+        arrays, end = self._arrays(kept, form, x.device)
+        data = self._go(kept, values, form, x, **self._names(arrays, end))
+        if kept.slot is not None:
+            return Received(data, None, None if given is None else spread(given, kept.slot, kept.rows), kept)
+        return Received(data, first_rows(arrays.selected, kept.rows),
+                        first_rows(arrays.weights, kept.rows) if given is None else given, kept)
+
+    def _go(self, kept: Kept, values: Values, form: Form, x: torch.Tensor, **arrays: torch.Tensor) -> Any:
+        """A dispatch by a route: the rows that it brings."""
+        into, data = self._receive(kept, values, form, **arrays)
+        self._end(self.rank.dispatch(values.x, into=into, scales=values.scales, dtype=values.kind, route=kept.route,
+                                     processors=form.processors, stream=stream_of(x)))
+        return data
+
+    def _check_again(self, x: torch.Tensor, kept: Kept) -> None:
         self._check_kept(kept)
         if x.shape[0] != kept.topk_idx.shape[0]:
             raise ValueError(f"x: {x.shape[0]} tokens, and the dispatch of this handle had {kept.topk_idx.shape[0]}")
-        self._check_tokens(x, kept.topk_idx, weights)
-        sent = self._prepare(x, scales, kept.topk_idx, weights)
-        form = form._replace(expand=kept.slot is not None, alignment=kept.alignment, worst=kept.rows)
-        probe = None if weights is None else self._count(sent, form, True)
-        into, data, arrays = self._receive(kept, kind, sent, form)
-        self._end(self.rank.dispatch(sent.x, into=into, scales=sent.scales, dtype=kind, route=kept.route,
-                                     processors=form.processors, stream=stream_of(x)))
-        given = None if probe is None else probe[1]["weights"][:kept.src_rank.shape[0]]
-        if kept.slot is not None:
-            return Received(data, None, None if given is None else spread(given, kept.slot, kept.rows), kept)
-        return Received(data, arrays["local_expert"][:kept.rows],
-                        arrays["weights"][:kept.rows] if given is None else given, kept)
+        self._check_rows(x)
 
     def _check_tokens(self, x: torch.Tensor, topk_idx: torch.Tensor, weights: torch.Tensor | None) -> None:
         if topk_idx.dim() != 2 or topk_idx.shape[0] != x.shape[0] or topk_idx.shape[1] == 0:
@@ -176,6 +281,9 @@ class Throughput(Member):
         if weights is not None and (weights.dtype != torch.float32 or weights.shape != topk_idx.shape):
             raise ValueError(f"topk_weights: float32 {list(topk_idx.shape)} is wanted, not {weights.dtype} "
                              f"{list(weights.shape)}")
+        self._check_rows(x)
+
+    def _check_rows(self, x: torch.Tensor) -> None:
         if x.shape[0] > self.sizes.tokens:
             raise ValueError(f"x: {x.shape[0]} tokens, and there is room for {self.sizes.tokens} of a rank. More is "
                              "said, on all ranks, by WEFT_EP_MAX_TOKENS or an ElasticBuffer's num_max_tokens_per_rank")
@@ -192,50 +300,53 @@ class Throughput(Member):
             raise TypeError("handle: it is not one of this buffer and these sizes")
 
     @staticmethod
-    def _prepare(x: torch.Tensor, scales: torch.Tensor | None, topk_idx: torch.Tensor,
-                 weights: torch.Tensor | None) -> Sent:
+    def _values(x: torch.Tensor, scales: torch.Tensor | None) -> Values:
+        kind = row_kind(x, scales)
+        if x.element_size() == 1:
+            x = x.view(torch.uint8)
+        return Values(pad_rows(x.detach().contiguous()), pad_rows(scales), kind)
+
+    @staticmethod
+    def _selections(x: torch.Tensor, topk_idx: torch.Tensor, weights: torch.Tensor | None) -> Selections:
         """In the place of no token there is one that selects no expert: a route wants one."""
         if weights is None:
             weights = torch.ones(topk_idx.shape, dtype=torch.float32, device=x.device)
         if x.shape[0] == 0:
             topk_idx = topk_idx.new_full((1, topk_idx.shape[1]), -1)
-        x = pad_rows((x.view(torch.uint8) if x.element_size() == 1 else x).detach().contiguous())
-        return Sent(x, pad_rows(scales), topk_idx.contiguous(), pad_rows(weights.detach().contiguous()))
+        return Selections(topk_idx.contiguous(), pad_rows(weights.detach().contiguous()))
 
-    def _sources(self, rows: int, device: torch.device) -> dict[str, torch.Tensor]:
-        """Arrays of every receive. Rows that nobody sent have -1."""
-        return {"counts": torch.zeros(self.sizes.experts_per_rank, dtype=torch.int32, device=device),
-                "src_rank": torch.full((rows,), -1, dtype=torch.int32, device=device),
-                "src_token": torch.full((rows,), -1, dtype=torch.int32, device=device)}
+    def _arrays(self, kept: Kept, form: Form, device: torch.device) -> tuple[Arrays, torch.Tensor | None]:
+        """Of a receive, and expert_end, where rows are packed. The library wants at least one row."""
+        arrays = Arrays.make(max(1, kept.rows), kept.topk_idx.shape[1], form.expand, self.sizes, device)
+        return arrays, torch.empty_like(arrays.counts) if form.expand else None
 
-    def _by_token(self, rows: int, topk: int, device: torch.device) -> dict[str, torch.Tensor]:
-        """Arrays of a receive that is rank-major. Rows that nobody sent have no experts, and weights of 0."""
-        return {**self._sources(rows, device),
-                "range": torch.zeros(self.sizes.capacity, dtype=torch.int64, device=device),
-                "local_expert": torch.full((rows, topk), -1, dtype=torch.int32, device=device),
-                "weights": torch.zeros((rows, topk), dtype=torch.float32, device=device)}
+    @staticmethod
+    def _names(arrays: Arrays, end: torch.Tensor | None) -> dict[str, torch.Tensor]:
+        if end is None:
+            return arrays.by_token()
+        return {"counts": arrays.counts, "src_rank": arrays.src_rank, "src_token": arrays.src_token,
+                "slot": arrays.selected, "expert_end": end}
 
-    def _count(self, sent: Sent, form: Form, with_weights: bool) -> tuple[int, dict[str, torch.Tensor]]:
-        """An operation without the values: how many tokens come, and the arrays of the receive. The host waits for it,
-        unless form.worst says how many there are at most; the number is -1 then."""
-        device = sent.x.device
-        if self._scratch is None:
-            self._scratch = torch.empty((self.most, COUNT_BYTES), dtype=torch.uint8, device=device)
-        if with_weights:
-            arrays = self._by_token(self.most, sent.topk_idx.shape[1], device)
-        else:
-            arrays = {"counts": torch.empty(self.sizes.experts_per_rank, dtype=torch.int32, device=device)}
-        into = self.rank.receive(self.most, layout="rank_major", dtype="opaque", row_bytes=COUNT_BYTES,
-                                 keep_places=with_weights, x=self._scratch, **arrays)
-        blank = torch.zeros((sent.topk_idx.shape[0], COUNT_BYTES), dtype=torch.uint8, device=device)
-        operation = self.rank.dispatch(blank, sent.topk_idx, sent.weights, into=into, dtype="opaque",
-                                       processors=form.processors, stream=stream_of(sent.x),
+    def _count(self, chosen: Selections, form: Form, with_sources: bool) -> Probe:
+        """An operation without the values: how many tokens come, and where from. The host waits for it, unless
+        form.worst says how many there are at most; the number is -1 then."""
+        topk_idx, weights = chosen
+        if self._counting is None:
+            self._counting = Counting.make(self, topk_idx.device)
+        counting, arrays = self._counting, None
+        into = counting.into
+        if with_sources:
+            arrays = Arrays.make(self.most, topk_idx.shape[1], False, self.sizes, topk_idx.device)
+            into = counting.receive(self, keep_places=True, **arrays.by_token())
+        operation = self.rank.dispatch(counting.blank[:topk_idx.shape[0]], topk_idx, weights, into=into, dtype="opaque",
+                                       processors=form.processors, stream=stream_of(topk_idx),
                                        info=True if form.worst is None else None)
         self._end(operation)
-        return operation.info.num_rows if form.worst is None and operation.info else -1, arrays
+        if form.worst is not None or operation.info is None:
+            return Probe(-1, [], arrays)
+        return Probe(operation.info.num_rows, (arrays or counting).counts.tolist(), arrays)
 
-    def _keep(self, topk_idx: torch.Tensor, sent: Sent, form: Form,
-              probe: tuple[int, dict[str, torch.Tensor]] | None) -> Kept:
+    def _keep(self, topk_idx: torch.Tensor, chosen: Selections, form: Form, probe: Probe | None) -> Kept:
         """A route for this dispatch: that of a handle that is gone, where there is one of the same sizes."""
         counts = None
         if form.worst is not None:
@@ -243,10 +354,10 @@ class Throughput(Member):
             number = self._most_of(form) if form.expand else min(self.most, rows)
         else:
             assert probe is not None
-            counts, number = probe[1]["counts"].tolist(), probe[0]
+            counts, number = probe.counts, probe.rows
             rows = sum(aligned(count, form.alignment) for count in counts) if form.expand else number
-        key = (min(power_of_two(sent.topk_idx.shape[0]), self.sizes.max_tokens), min(power_of_two(number), self.most),
-               sent.topk_idx.shape[1], form.alignment if form.expand else 1)
+        key = (min(power_of_two(chosen.topk_idx.shape[0]), self.sizes.max_tokens),
+               min(power_of_two(number), self.most), topk_idx.shape[1], form.alignment if form.expand else 1)
         idle = self.idle.get(key)
         route = idle.pop() if idle else self.rank.route(max_tokens=key[0], max_rows=key[1], topk=key[2],
                                                         alignment=key[3])
@@ -254,32 +365,26 @@ class Throughput(Member):
         kept.counts = counts
         return kept
 
-    def _receive(self, kept: Kept, kind: str, sent: Sent, form: Form) -> tuple[weft.ep.Receive, Any,
-                                                                               dict[str, torch.Tensor]]:
-        """Tensors to receive into, and those of them that the caller gets. The library wants at least one row."""
-        rows, topk, device = max(1, kept.rows), sent.topk_idx.shape[1], sent.x.device
-        if form.expand:
-            arrays = self._sources(rows, device)
-            arrays["slot"] = torch.full((rows, topk), -1, dtype=torch.int32, device=device)
-            arrays["expert_end"] = torch.empty(self.sizes.experts_per_rank, dtype=torch.int32, device=device)
-        else:
-            arrays = self._by_token(rows, topk, device)
-        scales = None if sent.scales is None else scales_like(sent.scales, rows, form.columns)
-        x = torch.empty((rows, self.sizes.hidden), dtype=sent.x.dtype, device=device)
+    def _receive(self, kept: Kept, values: Values, form: Form, **arrays: torch.Tensor) -> tuple[weft.ep.Receive, Any]:
+        """What to receive into, and the rows of it that the caller gets. The library wants at least one."""
+        rows = max(1, kept.rows)
+        scales = None if values.scales is None else scales_like(values.scales, rows, form.columns)
+        x = torch.empty((rows, self.sizes.hidden), dtype=values.x.dtype, device=values.x.device)
         into = self.rank.receive(
-            rows, layout="packed" if form.expand else "rank_major", dtype=kind, alignment=kept.alignment,
+            rows, layout="packed" if form.expand else "rank_major", dtype=values.kind, alignment=kept.alignment,
             keep_places=not form.expand, zero_padding=form.expand and form.zero_padding, expert_total=form.total, x=x,
             scales=scales, **arrays)
         if scales is None:
-            return into, x[:kept.rows], arrays
-        return into, (x.view(torch.float8_e4m3fn)[:kept.rows], scales[:kept.rows]), arrays
+            return into, first_rows(x, kept.rows)
+        return into, (first_rows(x.view(torch.float8_e4m3fn), kept.rows), first_rows(scales, kept.rows))
 
-    def _pass_over(self, failure: weft.errors.RoomError, kept: Kept, kind: str, sent: Sent, form: Form) -> None:
+    def _pass_over(self, failure: weft.errors.RoomError, kept: Kept, values: Values, form: Form) -> None:
         """Host memory: receives what there was no room for, and ends the operation, so that the next one can follow."""
         if failure.op is None:
             return
         kept.rows = failure.rows_needed
-        self.rank.dispatch_recv(failure.op, self._receive(kept, kind, sent, form)[0])
+        arrays, end = self._arrays(kept, form, values.x.device)
+        self.rank.dispatch_recv(failure.op, self._receive(kept, values, form, **self._names(arrays, end))[0])
         self.rank.finish(failure.op)
 
     def _end(self, operation: weft.ep.Operation) -> None:
@@ -368,7 +473,7 @@ class Throughput(Member):
         """Leaves the group, when what was launched has run."""
         super().close()
         self.idle.clear()
-        self._scratch = None
+        self._counting = None
 
 
 def _none_if_empty(experts: torch.Tensor) -> torch.Tensor:

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from ep_reference import check_sums, refused, tokens_of
+from ep_reference import Launches, check_sums, refused, tokens_of
 from ep_throughput_ranks import E, H, K, expected, finish, plain, ranks_of, same, sent_to
 
 import deep_ep
@@ -67,6 +67,25 @@ def tokens(rank: int, ranks: int, store: Any) -> None:
                        0.01)
             assert torch.equal(of_tokens, weights.masked_fill(idx < 0, 0))
     buffer.barrier()
+    finish(buffer)
+
+
+def operations(rank: int, ranks: int, store: Any) -> None:
+    """What a handle tells is computed when it is asked for, and a dispatch makes few operations of torch: on a GPU all
+    of them took the host longer than the dispatch takes."""
+    buffer, inputs = begin(rank, ranks, store)
+    x, idx, weights = inputs[rank]
+    for _ in range(2):  # what is made once
+        received, _, _, handle, _ = buffer.dispatch(x, idx, weights, num_experts=E * ranks)
+    with Launches() as launches:
+        buffer.dispatch(x, idx, weights, num_experts=E * ranks)
+    assert len(launches.names) <= (6 if x.is_cuda else 5), launches.names
+    with Launches() as launches:
+        assert handle.recv_src_metadata is handle.recv_src_metadata
+    assert launches.names.count("stack") <= 1 and launches.names, launches.names
+    with Launches() as launches:
+        buffer.combine(received, handle)
+    assert launches.names == [], launches.names
     finish(buffer)
 
 

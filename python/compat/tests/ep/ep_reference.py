@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 
 def tokens_of(rank: int, ranks: int, *, tokens: int, hidden: int, topk: int, experts: int, seed: int = 0,
@@ -81,3 +82,20 @@ def refused(kind: type[BaseException], word: str, call: Callable[[], object]) ->
         assert word in str(failure), failure
     else:
         raise AssertionError(f"not refused: {word}")
+
+
+class Launches(TorchDispatchMode):
+    """Names the operations of torch that compute: on a GPU each of them is a launch. Views and memory that nobody fills
+    are none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, call: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        answer = call(*args, **(kwargs or {}))
+        name = call.overloadpacket.__name__
+        is_view = any(one.alias_info is not None and not one.alias_info.is_write for one in call._schema.returns)
+        if not is_view and not name.startswith(("empty", "_local_scalar")):
+            self.names.append(name)
+        return answer
