@@ -62,7 +62,7 @@ def dispatch_layout(topk_idx: torch.Tensor, num_experts: int, num_ranks: int) ->
     # and the last are for what is none.
     columns = topk_idx.clamp(-1, num_experts).long() + 1
     selected = columns.new_zeros((topk_idx.shape[0], num_experts + 2), dtype=torch.int32)
-    selected.scatter_(1, columns, 1, reduce="add")
+    selected.scatter_add_(1, columns, torch.ones_like(columns, dtype=torch.int32))
     selected = selected[:, 1:-1]
     in_rank = selected.unflatten(1, (num_ranks, num_experts // num_ranks)).any(2)
     return DispatchLayout(in_rank.sum(0, dtype=torch.int32), selected.sum(0, dtype=torch.int32), in_rank)
