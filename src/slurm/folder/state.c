@@ -73,9 +73,7 @@ static void say_preempted(struct slurm_run_state *state) {
 
 // A job that has ended, or that Slurm has forgotten (`job` NULL). Slurm's word goes before old results: a job that was
 // cancelled or ran into its limit has not passed.
-static void judge_end(const struct slurm_record *record, const struct slurm_run_record *run,
-                      struct slurm_run_state *state, const struct slurm_job *job) {
-  int status = left_status(record, run);
+static void judge_end(struct slurm_run_state *state, const struct slurm_job *job, int status) {
   if (state->results)
     judge_results(state);
   bool preempted = job && is(job->state, "PREEMPTED");
@@ -105,22 +103,20 @@ static void judge_end(const struct slurm_record *record, const struct slurm_run_
 }
 
 // What a job says of a run that has it to itself, or its own task of an array.
-static void judge_alone(const struct slurm_record *record, const struct slurm_run_record *run,
-                        struct slurm_run_state *state, const struct slurm_job *job) {
+static void judge_alone(struct slurm_run_state *state, const struct slurm_job *job, int status) {
   if (!job || slurm_job_ended(job))
-    judge_end(record, run, state, job);
+    judge_end(state, job, status);
   else
     state->progress = slurm_job_waits(job) ? SLURM_WAITS : SLURM_RUNS;
 }
 
 // One job has several runs, one after the other: this one may have ended, or not begun, whatever becomes of the job.
-static void judge_part(const struct slurm_record *record, const struct slurm_run_record *run,
-                       struct slurm_run_state *state, const struct slurm_job *job) {
-  if (left_status(record, run) >= 0) {
-    judge_end(record, run, state, NULL);
+static void judge_part(struct slurm_run_state *state, const struct slurm_job *job, int status) {
+  if (status >= 0) {
+    judge_end(state, NULL, status);
     return;
   }
-  judge_alone(record, run, state, job);
+  judge_alone(state, job, status);
   if (state->progress != SLURM_RUNS || state->phase >= 0)
     return;
   state->progress = SLURM_WAITS;
@@ -134,6 +130,7 @@ static void read_state(const struct slurm_record *record, const struct slurm_run
   *state = (struct slurm_run_state){.phase = -1};
   if (!of->id)
     return;
+  const int status = left_status(record, run); // before the results, which are there when it is
   char *path = slurm_record_path(record, run, "");
   struct slurm_phases phases = {0};
   if (path) {
@@ -148,9 +145,9 @@ static void read_state(const struct slurm_record *record, const struct slurm_run
     copy_text(state->nodes, sizeof state->nodes, job->nodes);
   }
   if (of->num_runs > 1 && run->task < 0)
-    judge_part(record, run, state, job);
+    judge_part(state, job, status);
   else
-    judge_alone(record, run, state, job);
+    judge_alone(state, job, status);
   if (job && state->progress == SLURM_WAITS && !state->reason[0] && !is(job->reason, "None"))
     copy_text(state->reason, sizeof state->reason, job->reason);
 }
