@@ -92,8 +92,13 @@ def read_ledgers(directory):
     return ledger
 
 
-def left_behind(directory):
-    return [path for path in sorted(directory.glob("*.left")) if path.stat().st_size]
+def failed_stages(directory):
+    """What failed in a stage beside its tests: (stage, what, lines of it)"""
+    for path in sorted(directory.glob("*.broken")):
+        yield path.stem, "did not come to an end", []
+    for path in sorted(directory.glob("*.left")):
+        if path.stat().st_size:
+            yield path.stem, "left behind:", path.read_text().splitlines()
 
 
 def print_failures(directory, cases):
@@ -106,14 +111,10 @@ def print_failures(directory, cases):
             print(f"{case.cell()} {case.stage}: {case.entry} after {case.seconds:.1f} s{alone}; "
                   f"the end of its output, {path}:")
             print(textwrap.indent("\n".join(case.output.splitlines()[-SHOWN:]), "  "))
-    broken = sorted(directory.glob("*.broken"))
-    for path in broken:
-        print(f"FAILED {path.stem}: did not come to an end")
-    left = left_behind(directory)
-    for path in left:
-        print(f"FAILED {path.stem}: left behind:")
-        print(textwrap.indent(path.read_text().rstrip(), "  "))
-    return len(broken) + len(left)
+    stages = list(failed_stages(directory))
+    for stage, what, lines in stages:
+        print("\n  ".join([f"FAILED {stage}: {what}", *lines]))
+    return len(stages)
 
 
 def print_names_of_failures(directory, cases):
@@ -123,10 +124,8 @@ def print_names_of_failures(directory, cases):
             said = [line.strip() for line in case.output.splitlines() if line.strip()]
             print(f"{case.cell()} {case.stage}: {case.entry} after {case.seconds:.1f} s" +
                   (f"; {said[-1]}" if said else ""))
-    for path in sorted(directory.glob("*.broken")):
-        print(f"FAILED {path.stem}: did not come to an end")
-    for path in left_behind(directory):
-        print(f"FAILED {path.stem}: left behind " + "; ".join(path.read_text().splitlines()))
+    for stage, what, lines in failed_stages(directory):
+        print(f"FAILED {stage}: {what}", "; ".join(lines))
 
 
 def print_long(cases):

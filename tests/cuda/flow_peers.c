@@ -322,18 +322,9 @@ static void *carry_with_moves(void *arg) {
 // --- a conversation ---
 
 static void open_side(struct side *side, uint32_t self, uint64_t seed, bool small) {
-  char why[DEVICE_WHY] = "";
   *side = (struct side){.self = self, .seed = seed, .random = seed + self};
   stream_make(&side->stream, HIDDEN, small);
-  side->in = stream_window(&side->stream);
-  side->out = stream_window(&side->stream);
-  assert_int_equal(cuda_relay_open(&side->stream.options, side->in, side->out, &side->relay, why), 0);
-}
-
-static void close_side(struct side *side) {
-  cuda_relay_close(side->relay);
-  free(side->in);
-  free(side->out);
+  side->relay = stream_relay(&side->stream, &side->in, &side->out);
 }
 
 static void converse(uint64_t seed, uint64_t ops, bool small, bool moves) {
@@ -361,7 +352,7 @@ static void converse(uint64_t seed, uint64_t ops, bool small, bool moves) {
   assert_true(carrier.batches > ops);
   assert_int_equal(carrier.moves > ops, moves);
   for (int i = 0; i < 2; i++)
-    close_side(&sides[i]);
+    stream_end(sides[i].relay, sides[i].in, sides[i].out);
 }
 
 static void all_rows_come_through_small_rings(void **state) {

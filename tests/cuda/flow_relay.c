@@ -24,17 +24,12 @@ struct side {
 };
 
 static void open_side(struct side *side) {
-  char why[DEVICE_WHY] = "";
   stream_make(&side->stream, HIDDEN, true);
-  side->in = stream_window(&side->stream);
-  side->out = stream_window(&side->stream);
-  assert_int_equal(cuda_relay_open(&side->stream.options, side->in, side->out, &side->relay, why), 0);
+  side->relay = stream_relay(&side->stream, &side->in, &side->out);
 }
 
 static void close_side(struct side *side) {
-  cuda_relay_close(side->relay);
-  free(side->in);
-  free(side->out);
+  stream_end(side->relay, side->in, side->out);
 }
 
 static _Alignas(16) char batch[64 << 10];

@@ -320,18 +320,12 @@ static void turn(struct world *world) {
 // --- a world ---
 
 static void open_world(struct world *world, uint64_t seed, uint64_t ops) {
-  char why[DEVICE_WHY] = "";
   *world = (struct world){.seed = random_mix(seed), .random = seed, .ops = ops};
   stream_make(&world->stream, HIDDEN, true);
-  const struct device_ep_options *options = &world->stream.options;
   for (uint32_t i = 0; i < READERS; i++) {
     struct link *link = &world->links[i];
-    link->in = stream_window(&world->stream);
-    link->out = stream_window(&world->stream);
-    link->their_in = stream_window(&world->stream);
-    link->their_out = stream_window(&world->stream);
-    assert_int_equal(cuda_relay_open(options, link->in, link->out, &link->relay, why), 0);
-    assert_int_equal(cuda_relay_open(options, link->their_in, link->their_out, &link->theirs, why), 0);
+    link->relay = stream_relay(&world->stream, &link->in, &link->out);
+    link->theirs = stream_relay(&world->stream, &link->their_in, &link->their_out);
   }
   tell_all(world, 0);
 }
@@ -339,12 +333,8 @@ static void open_world(struct world *world, uint64_t seed, uint64_t ops) {
 static void close_world(struct world *world) {
   for (uint32_t i = 0; i < READERS; i++) {
     struct link *link = &world->links[i];
-    cuda_relay_close(link->relay);
-    cuda_relay_close(link->theirs);
-    free(link->in);
-    free(link->out);
-    free(link->their_in);
-    free(link->their_out);
+    stream_end(link->relay, link->in, link->out);
+    stream_end(link->theirs, link->their_in, link->their_out);
   }
 }
 

@@ -54,7 +54,7 @@ class SumTests(unittest.TestCase):
         status, said = self.sum({"release.xml": junit(("a", True, "")), "release.left": "file /tmp/x\nprocess 7: y\n",
                                  "asan.xml": junit(("a", True, "")), "asan.left": ""})
         self.assertEqual((status, said.splitlines()[-1]), (1, "2 passed, 1 failed"))
-        self.assertIn("FAILED release: left behind file /tmp/x; process 7: y", said.splitlines()[-6:])
+        self.assertIn("FAILED release: left behind: file /tmp/x; process 7: y", said.splitlines()[-6:])
 
     def test_another_stage_s_run_alone_counts_for_nothing(self):
         status, said = self.sum({"asan.xml": junit(("b", False, "")), "release.xml": junit(("b", True, "")),

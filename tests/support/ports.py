@@ -31,12 +31,13 @@ def hold(port):
     return True
 
 
-def free_ports(count, below=65536):
+def free_ports(count, within=range(FIRST, 65536)):
     """The first of so many that follow each other, below those of outgoing connections: one of these may take any of
     theirs."""
     first_outgoing = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    end = min(within.stop, max(first_outgoing, within.start + AT_LEAST))
     while True:
-        first = random.randrange(FIRST, min(below, max(first_outgoing, FIRST + AT_LEAST)) - count)
+        first = random.randrange(within.start, end - count)
         if all(hold(port) and is_free(port) for port in range(first, first + count)):
             return first
 

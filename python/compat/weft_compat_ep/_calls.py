@@ -36,18 +36,16 @@ class RouteHandle(tuple[Any, ...]):
         return made
 
 
-def prefix_handle(kept: Kept, in_rank: Any, rank: int) -> RouteHandle:
+def prefix_handle(kept: Kept, in_rank: Any) -> RouteHandle:
     """Six entries: [0] int32 [ranks][ranks], whose column of this rank has the received rows of the ranks up to each,
     [3] the token of each row on its rank, [4] is_token_in_rank. The other columns, which are about other ranks, are
     0."""
-    del rank
     return RouteHandle.of((kept.prefix, None, None, kept.src_token, in_rank, None), kept)
 
 
-def global_handle(kept: Kept, in_rank: Any, rank: int) -> RouteHandle:
+def global_handle(kept: Kept, in_rank: Any) -> RouteHandle:
     """Ten entries, as between hosts: [0] is_token_in_rank, [4] the number of received rows, [6] the received rows of
     the ranks up to each, [7] int32 [rows][2]: rank and token of each row."""
-    del rank
     sources = torch.stack((kept.src_rank, kept.src_token), 1)
     return RouteHandle.of((in_rank, None, None, None, kept.rank_end[-1:], None, kept.rank_end, sources, None, None),
                           kept)
@@ -142,7 +140,7 @@ class HighThroughput(LegacyBuffer):
             counts = engine.sum_counts(num_tokens_per_expert, form.processors)
         return (got.data, *self._by_token(got, topk_idx, with_topk, topk_weights),
                 [aligned(count, expert_alignment) for count in counts],
-                make_handle(got.kept, is_token_in_rank, self.rank), finished(async_finish, x, topk_idx, got))
+                make_handle(got.kept, is_token_in_rank), finished(async_finish, x, topk_idx, got))
 
     @staticmethod
     def _by_token(got: Received, topk_idx: torch.Tensor, with_topk: bool,

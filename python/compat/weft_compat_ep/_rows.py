@@ -101,6 +101,46 @@ def scales_like(scales: torch.Tensor, rows: int, columns: bool) -> torch.Tensor:
     return torch.empty((words, aligned(rows, 4)), dtype=scales.dtype, device=scales.device).t()[:rows]
 
 
+class Arrays(NamedTuple):
+    """What a receive writes beside rows. Their memory is two tensors, each of which is filled at once: on a GPU a fill
+    is a launch, and one for each array kept the host busy for longer than the dispatch took."""
+
+    src_rank: torch.Tensor
+    src_token: torch.Tensor
+    """-1 in rows that nobody sent"""
+    selected: torch.Tensor
+    """int32 [rows][top-k]: local_expert, or slot where rows are packed; -1 in rows that nobody sent"""
+    range: torch.Tensor
+    counts: torch.Tensor
+    weights: torch.Tensor
+    """0 in rows that nobody sent; none where rows are packed"""
+    prefix: torch.Tensor
+    """int32 [ranks][ranks], all of it 0"""
+    expert_end: torch.Tensor | None
+    """int32 [E]; None where rows are not packed"""
+
+    @classmethod
+    def make(cls, rows: int, topk: int, packed: bool, sizes: Sizes, device: torch.device) -> Arrays:
+        """For so many rows."""
+        ranks, experts = sizes.capacity, sizes.experts_per_rank
+        none = torch.full((rows * (2 + topk),), -1, dtype=torch.int32, device=device)
+        src_rank, src_token, selected = none.split_with_sizes((rows, rows, rows * topk))
+        weighed = 0 if packed else rows * topk
+        zeros = torch.zeros(2 * ranks + experts + weighed + ranks * ranks, dtype=torch.int32, device=device)
+        ranges, counts, weights, prefix = zeros.split_with_sizes((2 * ranks, experts, weighed, ranks * ranks))
+        # .data: to autograd what a caller gets is no view, which it may not change in place behind a custom Function.
+        return cls(src_rank, src_token, selected.view(rows, topk).data, ranges.view(torch.int64), counts,
+                   weights.view(torch.float32).view(-1, topk).data, prefix.view(ranks, ranks),
+                   torch.empty_like(counts) if packed else None)
+
+    def named(self) -> dict[str, torch.Tensor]:
+        """Those that the receive takes, by their names."""
+        both = {"counts": self.counts, "src_rank": self.src_rank, "src_token": self.src_token}
+        if self.expert_end is not None:
+            return {**both, "slot": self.selected, "expert_end": self.expert_end}
+        return {**both, "range": self.range, "local_expert": self.selected, "weights": self.weights}
+
+
 def spread(values: torch.Tensor, slot: torch.Tensor, rows: int) -> torch.Tensor:
     """[rows]: the values of selections, [n][top-k], at their packed rows; 0 elsewhere."""
     at = slot.long()

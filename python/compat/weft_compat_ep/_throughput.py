@@ -17,7 +17,7 @@ import weft
 from ._arguments import Sizes
 from ._meeting import Meeting
 from ._membership import Member, stream_of
-from ._rows import aligned, first_rows, gather, pad_rows, power_of_two, row_kind, scales_like, spread
+from ._rows import Arrays, aligned, first_rows, gather, pad_rows, power_of_two, row_kind, scales_like, spread
 
 COUNT_BYTES = 16
 """of a row of an operation that counts: the fewest that an opaque row has"""
@@ -66,41 +66,6 @@ class Kept:
 
     def __del__(self) -> None:
         self.engine.idle.setdefault(self._key, []).append(self.route)
-
-
-class Arrays(NamedTuple):
-    """What a receive writes beside rows. Their memory is two tensors, each of which is filled at once: on a GPU a fill
-    is a launch, and one for each array kept the host busy for longer than the dispatch took."""
-
-    src_rank: torch.Tensor
-    src_token: torch.Tensor
-    """-1 in rows that nobody sent"""
-    selected: torch.Tensor
-    """int32 [rows][top-k]: local_expert, or slot where rows are packed; -1 in rows that nobody sent"""
-    range: torch.Tensor
-    counts: torch.Tensor
-    weights: torch.Tensor
-    """0 in rows that nobody sent; none where rows are packed"""
-    prefix: torch.Tensor
-    """int32 [ranks][ranks], all of it 0"""
-
-    @classmethod
-    def make(cls, rows: int, topk: int, packed: bool, sizes: Sizes, device: torch.device) -> Arrays:
-        """For so many rows."""
-        ranks, experts = sizes.capacity, sizes.experts_per_rank
-        none = torch.full((rows * (2 + topk),), -1, dtype=torch.int32, device=device)
-        src_rank, src_token, selected = none.split_with_sizes((rows, rows, rows * topk))
-        weighed = 0 if packed else rows * topk
-        zeros = torch.zeros(2 * ranks + experts + weighed + ranks * ranks, dtype=torch.int32, device=device)
-        ranges, counts, weights, prefix = zeros.split_with_sizes((2 * ranks, experts, weighed, ranks * ranks))
-        # .data: to autograd what a caller gets is no view, which it may not change in place behind a custom Function.
-        return cls(src_rank, src_token, selected.view(rows, topk).data, ranges.view(torch.int64), counts,
-                   weights.view(torch.float32).view(-1, topk).data, prefix.view(ranks, ranks))
-
-    def by_token(self) -> dict[str, torch.Tensor]:
-        """Those of a receive that is rank-major, by their names."""
-        return {"counts": self.counts, "src_rank": self.src_rank, "src_token": self.src_token, "range": self.range,
-                "local_expert": self.selected, "weights": self.weights}
 
 
 class Received(NamedTuple):
@@ -212,8 +177,8 @@ class Throughput(Member):
         chosen = self._selections(x, topk_idx, weights)
         probe = self._count(chosen, form, form.expand) if form.expand or form.worst is None else None
         kept = self._keep(topk_idx, chosen, form, probe)
-        arrays, end = self._arrays(kept, form, x.device)
-        into, data = self._receive(kept, values, form, **self._names(arrays, end))
+        arrays = self._arrays(kept, form, x.device)
+        into, data = self._receive(kept, values, form, **arrays.named())
         try:
             operation = self.rank.dispatch(values.x, chosen.topk_idx, chosen.weights, into=into, scales=values.scales,
                                            dtype=values.kind, route=kept.route, processors=form.processors,
@@ -223,13 +188,13 @@ class Throughput(Member):
             raise
         self._end(operation)
         kept.expert_rows = arrays.counts
-        if end is None:
+        if arrays.expert_end is None:
             kept.note_sources(arrays, kept.rows)
             return Received(data, first_rows(arrays.selected, kept.rows), first_rows(arrays.weights, kept.rows), kept)
         assert probe is not None and probe.arrays is not None
         count = self._most_of(form) if form.worst is not None else probe.rows
         kept.note_sources(probe.arrays, count)
-        kept.slot, kept.expert_end = pad_rows(first_rows(arrays.selected, count), count), end
+        kept.slot, kept.expert_end = pad_rows(first_rows(arrays.selected, count), count), arrays.expert_end
         return Received(data, None, spread(first_rows(probe.arrays.weights, count), kept.slot, kept.rows), kept)
 
     def rows_again(self, x: torch.Tensor, scales: torch.Tensor | None, kept: Kept, form: Form) -> Any:
@@ -249,11 +214,11 @@ class Throughput(Member):
         form = form._replace(expand=kept.slot is not None, alignment=kept.alignment, worst=kept.rows)
         given = None
         if weights is not None:
-            arrays = self._count(self._selections(x, kept.topk_idx, weights), form, True).arrays
-            assert arrays is not None
-            given = arrays.weights[:kept.src_rank.shape[0]]
-        arrays, end = self._arrays(kept, form, x.device)
-        data = self._go(kept, values, form, x, **self._names(arrays, end))
+            probe = self._count(self._selections(x, kept.topk_idx, weights), form, True)
+            assert probe.arrays is not None
+            given = first_rows(probe.arrays.weights, kept.src_rank.shape[0])
+        arrays = self._arrays(kept, form, x.device)
+        data = self._go(kept, values, form, x, **arrays.named())
         if kept.slot is not None:
             return Received(data, None, None if given is None else spread(given, kept.slot, kept.rows), kept)
         return Received(data, first_rows(arrays.selected, kept.rows),
@@ -315,17 +280,9 @@ class Throughput(Member):
             topk_idx = topk_idx.new_full((1, topk_idx.shape[1]), -1)
         return Selections(topk_idx.contiguous(), pad_rows(weights.detach().contiguous()))
 
-    def _arrays(self, kept: Kept, form: Form, device: torch.device) -> tuple[Arrays, torch.Tensor | None]:
-        """Of a receive, and expert_end, where rows are packed. The library wants at least one row."""
-        arrays = Arrays.make(max(1, kept.rows), kept.topk_idx.shape[1], form.expand, self.sizes, device)
-        return arrays, torch.empty_like(arrays.counts) if form.expand else None
-
-    @staticmethod
-    def _names(arrays: Arrays, end: torch.Tensor | None) -> dict[str, torch.Tensor]:
-        if end is None:
-            return arrays.by_token()
-        return {"counts": arrays.counts, "src_rank": arrays.src_rank, "src_token": arrays.src_token,
-                "slot": arrays.selected, "expert_end": end}
+    def _arrays(self, kept: Kept, form: Form, device: torch.device) -> Arrays:
+        """Of a receive. The library wants at least one row."""
+        return Arrays.make(max(1, kept.rows), kept.topk_idx.shape[1], form.expand, self.sizes, device)
 
     def _count(self, chosen: Selections, form: Form, with_sources: bool) -> Probe:
         """An operation without the values: how many tokens come, and where from. The host waits for it, unless
@@ -337,7 +294,7 @@ class Throughput(Member):
         into = counting.into
         if with_sources:
             arrays = Arrays.make(self.most, topk_idx.shape[1], False, self.sizes, topk_idx.device)
-            into = counting.receive(self, keep_places=True, **arrays.by_token())
+            into = counting.receive(self, keep_places=True, **arrays.named())
         operation = self.rank.dispatch(counting.blank[:topk_idx.shape[0]], topk_idx, weights, into=into, dtype="opaque",
                                        processors=form.processors, stream=stream_of(topk_idx),
                                        info=True if form.worst is None else None)
@@ -383,8 +340,8 @@ class Throughput(Member):
         if failure.op is None:
             return
         kept.rows = failure.rows_needed
-        arrays, end = self._arrays(kept, form, values.x.device)
-        self.rank.dispatch_recv(failure.op, self._receive(kept, values, form, **self._names(arrays, end))[0])
+        arrays = self._arrays(kept, form, values.x.device)
+        self.rank.dispatch_recv(failure.op, self._receive(kept, values, form, **arrays.named())[0])
         self.rank.finish(failure.op)
 
     def _end(self, operation: weft.ep.Operation) -> None:

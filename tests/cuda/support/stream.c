@@ -31,11 +31,26 @@ void stream_make(struct stream *stream, uint32_t hidden, bool small) {
   stream->size = stream->offset + stream->flow.bytes;
 }
 
-char *stream_window(const struct stream *stream) {
+static char *make_window(const struct stream *stream) {
   char *window = aligned_alloc(PAGE, (stream->size + PAGE - 1) / PAGE * PAGE);
   assert_non_null(window);
   cuda_area_init(window, stream->size);
   return window;
+}
+
+struct device_relay *stream_relay(const struct stream *stream, char **in, char **out) {
+  struct device_relay *relay = NULL;
+  char why[DEVICE_WHY] = "";
+  *in = make_window(stream);
+  *out = make_window(stream);
+  assert_int_equal(cuda_relay_open(&stream->options, *in, *out, &relay, why), 0);
+  return relay;
+}
+
+void stream_end(struct device_relay *relay, char *in, char *out) {
+  cuda_relay_close(relay);
+  free(in);
+  free(out);
 }
 
 char *stream_place(const struct stream *stream, char *window, uint32_t index, uint64_t position) {

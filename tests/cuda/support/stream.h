@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "cuda/engine/flow_layout.h"
+#include "cuda/engine/relay.h"
 
 enum { TOKENS = 1500, TOPK = 4, EXPERTS = 3 };
 
@@ -22,8 +23,9 @@ struct stream {
 // `small`: rings as small as they can be, round which an operation goes.
 void stream_make(struct stream *stream, uint32_t hidden, bool small);
 
-// An empty window. The caller frees it.
-char *stream_window(const struct stream *stream);
+// The relay of a rank, between two windows of its own, which are empty. stream_end() frees all three.
+struct device_relay *stream_relay(const struct stream *stream, char **in, char **out);
+void stream_end(struct device_relay *relay, char *in, char *out);
 
 // A row of a channel, whose index is that of its words: answers stand behind rows.
 char *stream_place(const struct stream *stream, char *window, uint32_t index, uint64_t position);

@@ -17,7 +17,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "scripts"))
 import left_behind  # noqa: E402, what tests leave behind is told by one script
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 import machine  # noqa: E402
-from ports import free_port  # noqa: E402, F401, which tests take from here
+from ports import free_port, free_ports  # noqa: E402, F401, which tests take from here
 
 WEFT = os.environ["WEFT"]
 SOURCE = pathlib.Path(os.environ["WEFT_SOURCE"])

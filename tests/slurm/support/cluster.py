@@ -10,15 +10,13 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 import uuid
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "run" / "support"))
-from tool import SKIPPED, free_port, wait_for  # noqa: E402, what tests of runs share
-from ports import free_ports  # noqa: E402, which tool knows the folder of
+from tool import SKIPPED, free_port, free_ports, wait_for  # noqa: E402, what tests of runs share
 
 NODES = 4
-STORE_PORTS = range(10001, 30000)  # that of a job is 10000 + its number % 20000
+STORE_PORTS = range(10001, 30000)  # of jobs 1 to 19999: `weft slurm` takes 10000 + the number % 20000
 MOST_JOBS = 60  # of a cluster
 GPUS = 8        # plain files stand for them
 START_S = 30.0  # a cluster is up after about 1.5 s on an idle host
@@ -81,6 +79,13 @@ def need_slurm():
     if os.geteuid() != 0:
         print("skipped: a Slurm of the test's own is started by root")
         sys.exit(SKIPPED)
+
+
+def kill(processes):
+    """With SIGKILL. Some may have ended: the end of one can be that of others."""
+    for pid in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def tail_of(file, lines=8):
@@ -179,7 +184,7 @@ class Cluster:
             f"RealMemory=1000 Gres=gpu:{GPUS} State=UNKNOWN" for node in range(1, NODES + 1))
         (self.folder / "slurm.conf").write_text(CONFIGURATION.format(
             name=self.name, host=host, address=self.address, port=free_port(), folder=self.folder, nodes=nodes,
-            count=NODES, first=free_ports(MOST_JOBS, below=STORE_PORTS.stop) - STORE_PORTS.start + 1))
+            count=NODES, first=free_ports(MOST_JOBS, within=STORE_PORTS) - STORE_PORTS.start + 1))
         (self.folder / "gres.conf").write_text(f"NodeName=n[1-{NODES}] Name=gpu File={self.folder}/gpu[0-{GPUS - 1}]\n")
         (self.folder / "cgroup.conf").write_text("CgroupAutomount=no\n")
 
@@ -257,13 +262,11 @@ class Cluster:
 
     def end_strays(self):
         """slurmstepd ends by itself. What was killed may still write into the folder until it has ended."""
-        for patience_s, kill in ((5, True), (START_S, False)):
-            end = time.monotonic() + patience_s
-            while self.strays() and time.monotonic() < end:
-                time.sleep(0.05)  # between two looks
-            for pid in self.strays() if kill else ():
-                with contextlib.suppress(OSError):
-                    os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(AssertionError):
+            wait_for("the end of all steps", lambda: not self.strays(), 5)
+        kill(self.strays())
+        with contextlib.suppress(AssertionError):
+            wait_for("the end of what was killed", lambda: not self.strays(), START_S)
 
     def show(self):
         """What there is to see of a test that failed."""

@@ -1,9 +1,7 @@
 """What the tests on a Slurm share: jobs that are in a phase, how they end, and several clusters at once."""
 
 import contextlib
-import os
 import pathlib
-import signal
 import sys
 import time
 
@@ -35,12 +33,6 @@ def agents(cluster, word):
     """Agents of the cluster's jobs whose command line has the word."""
     return [pid for pid, line in command_lines(cluster)
             if b"elastic" in line and word in line and b"srun" not in line[0]]
-
-
-def kill(processes):
-    for pid in processes:
-        with contextlib.suppress(ProcessLookupError):  # another one's end was its own
-            os.kill(pid, signal.SIGKILL)
 
 
 def processes_of(cluster, node):
