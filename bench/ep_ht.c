@@ -1,6 +1,7 @@
-// Dispatch and combine of many tokens, between two processes: prefill and training. On host memory against bare copies
-// of the same bytes, taken by turns in the same run; on two GPUs against the links alone and, beside a matrix product
-// on the other processors, against that one alone. What the library refuses is printed as that. Usage: bench_ep_ht
+// Dispatch and combine of many tokens, between processes: prefill and training. Two on host memory, against bare copies
+// of the same bytes, taken by turns in the same run; on two to eight GPUs (ranks=) against the links alone and, beside
+// a matrix product on the other processors, against that one alone. What the library refuses is printed as that. Usage:
+// bench_ep_ht
 // [--json] [--latency] [--memory host|cuda] [name=number...]; names as in `options` and `sizes`. With hosts=2 the ranks
 // are on two hosts as far as they know, and meet as WEFT_EP_TRANSPORT says.
 #include <errno.h>
@@ -46,8 +47,8 @@ static int live(void *arg) {
 
 // Memory that both ranks touch of their buffers, about: rows of x, of the sums, received and answered.
 static double gigabytes(const struct ht_setup *s, const struct ht_point *p) {
-  double row = 2.0 * s->hidden, received = p->layout == WEFT_EP_PACKED ? s->topk : HT_RANKS;
-  return HT_RANKS * p->tokens * row * (2 + 2 * received) / 1e9;
+  double row = 2.0 * s->hidden, received = p->layout == WEFT_EP_PACKED ? s->topk : s->ranks;
+  return s->ranks * p->tokens * row * (2 + 2 * received) / 1e9;
 }
 
 static void add_point(struct ht_point point) {
@@ -113,7 +114,7 @@ static const struct {
 };
 
 // Those of the board, which is not there yet.
-static uint32_t hidden = 7168, topk = 8, experts = 72, alignment = 1, window, rounds, hosts = 1;
+static uint32_t hidden = 7168, topk = 8, experts = 72, alignment = 1, window, rounds, num_ranks = 2, hosts = 1;
 static const struct {
   const char *name;
   uint32_t *value;
@@ -125,7 +126,8 @@ static const struct {
     {"alignment", &alignment, 1, 256},
     {"window", &window, 4096, UINT32_MAX},
     {"rounds", &rounds, 1, HT_MAX_ROUNDS},
-    {"hosts", &hosts, 1, HT_RANKS},
+    {"ranks", &num_ranks, 2, HT_MAX_RANKS},
+    {"hosts", &hosts, 1, 2},
 };
 
 static bool take(const char *text) {
@@ -174,21 +176,21 @@ static int usage(void) {
 }
 
 static void open_windows(void) {
-  for (int rank = 0; rank < HT_RANKS; rank++)
+  for (int rank = 0; rank < HT_PAIR; rank++)
     board->window[rank] = bench_shared(HT_WINDOW);
 }
 
 // In a process of its own, which alone has a context on a GPU then.
 static int has_gpus(void *arg) {
   (void)arg;
-  return bench_count_gpus() >= HT_RANKS ? 0 : 1;
+  return bench_count_gpus() >= (int)num_ranks ? 0 : 1;
 }
 
 int main(int argc, char **argv) {
-  static int ranks[HT_RANKS] = {0, 1};
+  static int ranks[HT_MAX_RANKS];
   bool json = false, cuda = false, latency = false, well = true;
   struct bench_store store;
-  pid_t pids[HT_RANKS];
+  pid_t pids[HT_MAX_RANKS];
   if (!parse(argc, argv, &json, &cuda, &latency))
     return usage();
   board = bench_shared(sizeof *board);
@@ -201,9 +203,15 @@ int main(int argc, char **argv) {
                                    .alignment = alignment,
                                    .window_bytes = window,
                                    .rounds = rounds,
+                                   .ranks = num_ranks,
                                    .hosts = hosts};
+  if (!cuda && num_ranks != HT_PAIR) {
+    fprintf(stderr, "bench_ep_ht: ranks=%u: on host memory there are two, beside bare copies between them\n",
+            num_ranks);
+    return 2;
+  }
   if (cuda && !bench_reap(bench_fork(has_gpus, NULL))) {
-    fprintf(stderr, "bench_ep_ht: --memory cuda needs a build with CUDA, and two GPUs\n");
+    fprintf(stderr, "bench_ep_ht: --memory cuda needs a build with CUDA, and a GPU for each of %u ranks\n", num_ranks);
     return 3;
   }
   add_points(&choice);
@@ -211,11 +219,13 @@ int main(int argc, char **argv) {
     open_windows();
   bench_store_start(&store, BENCH_EMBEDDED);
   snprintf(board->url, sizeof board->url, "%s", store.url);
-  for (int rank = 0; rank < HT_RANKS; rank++)
+  for (int rank = 0; rank < (int)num_ranks; rank++) {
+    ranks[rank] = rank;
     pids[rank] = bench_fork(live, &ranks[rank]);
-  for (int rank = 0; rank < HT_RANKS; rank++) {
+  }
+  for (int rank = 0; rank < (int)num_ranks; rank++) {
     int status;
-    waitpid(pids[rank], &status, 0); // bounded: a rank waits for the other one for so long only
+    waitpid(pids[rank], &status, 0); // bounded: a rank waits for others for so long only
     well &= WIFEXITED(status) && WEXITSTATUS(status) == 0;
     if (!well)
       atomic_store(&board->failed, true);

@@ -9,7 +9,8 @@
 #include <weft/weft.h>
 
 enum {
-  HT_RANKS = 2,
+  HT_PAIR = 2, // ranks on host memory
+  HT_MAX_RANKS = 8,
   HT_MAX_POINTS = 128,
   HT_MAX_ROUNDS = 200,
   HT_WHY = 300,
@@ -44,7 +45,7 @@ struct ht_setup {
   bool latency;                             // the group is opened for latency, for comparison: up to 1,024 tokens
   uint32_t hidden, topk, experts;           // experts per rank
   uint32_t alignment, window_bytes, rounds; // 0: by the size
-  uint32_t hosts;                           // that ranks are on, as far as they know
+  uint32_t ranks, hosts;                    // hosts that ranks are on, as far as they know
   uint32_t num_points;
   struct ht_point points[HT_MAX_POINTS];
 };
@@ -54,7 +55,7 @@ struct ht_found {
   char refused[HT_WHY]; // the library's sentence; "": it was measured
   uint32_t rounds;
   uint64_t wire_bytes[2]; // sent in a dispatch, in a combine
-  uint64_t window_bytes;  // of the window that the peer writes to
+  uint64_t window_bytes;  // of the window that a peer writes to
   uint32_t piece_bytes;   // of the fastest bare copy of a dispatch
   double
       product; // CUDA: a matrix product on the other processors, alone against beside the operations; 0: not measured
@@ -73,9 +74,9 @@ struct ht_board {
   char url[128];
   _Alignas(64) _Atomic uint32_t arrived;
   _Atomic bool failed; // a rank has ended before its time
-  struct ht_flags flags[HT_RANKS];
-  struct ht_found found[HT_RANKS][HT_MAX_POINTS];
-  uint8_t *window[HT_RANKS]; // [HT_WINDOW], mapped before the ranks are forked; NULL on GPUs
+  struct ht_flags flags[HT_MAX_RANKS];
+  struct ht_found found[HT_MAX_RANKS][HT_MAX_POINTS];
+  uint8_t *window[HT_MAX_RANKS]; // [HT_WINDOW], mapped before the ranks are forked; NULL on GPUs
 };
 
 // A rank at one point, on memory of either kind.
@@ -95,7 +96,7 @@ struct ht_rank {
 };
 
 // ep_ht_rank.c, for ranks of both kinds.
-// Waits for the other rank; both come out of it at about the same moment. Ends the process when it does not come.
+// Waits for the other ranks; all come out of it at about the same moment. Ends the process when one does not come.
 void ht_meet(struct ht_board *board);
 
 // Ends the process with a sentence.
@@ -122,8 +123,8 @@ void ht_measure_cuda(struct ht_board *board, weft_store_t *store, int rank, uint
 // Processors that the links alone are measured with, and the matrix product beside operations is: of the GPU.
 int ht_prepare_cuda(struct ht_board *board, int rank); // once for each rank, before its first point
 
-// ep_ht_copies.c: bare copies through a window in pieces, between the two processes at once. `rows` of the source, in
-// `parts` each: from[p] + row * stride. What is copied out goes to `to` in rows in the same way.
+// ep_ht_copies.c: bare copies through a window in pieces, between two processes at once: ranks 0 and 1. `rows` of the
+// source, in `parts` each: from[p] + row * stride. What is copied out goes to `to` in rows in the same way.
 struct ht_part {
   const uint8_t *from;
   uint8_t *to;

@@ -91,9 +91,9 @@ static void make_buffers(struct gpu *g) {
   const struct ht_setup *s = g->r.setup;
   const struct ht_point *p = g->r.point;
   bool rank_major = p->layout == WEFT_EP_RANK_MAJOR;
-  size_t pairs = (size_t)HT_RANKS * p->tokens, hidden = s->hidden, rows = pairs;
+  size_t pairs = (size_t)s->ranks * p->tokens, hidden = s->hidden, rows = pairs;
   uint32_t most = s->topk < s->experts ? s->topk : s->experts;
-  if (!rank_major) // what the worst top-k would need; a rank of two gets about half of it
+  if (!rank_major) // what the worst top-k would need; a rank gets about its share of it
     rows = pairs * most + (size_t)s->experts * s->alignment;
   g->r.dispatch = (struct weft_ep_dispatch_args){
       .size = sizeof g->r.dispatch, .num_tokens = p->tokens, .processors = p->processors, .stream = g->stream};
@@ -215,7 +215,8 @@ static void take_round(struct gpu *g, int round) {
 
 // --- the bounds ---
 
-// The links alone, by rank 0 while rank 1 waits.
+// The links alone, by rank 0 while the others wait: to one GPU what an operation sends to all of them, since a GPU's
+// links are its own.
 static void time_links(struct gpu *g, uint32_t rounds) {
   double us[ROUNDS];
   ht_meet(g->r.board);
@@ -284,9 +285,9 @@ void ht_measure_cuda(struct ht_board *board, weft_store_t *store, int rank, uint
     measure_product(&g);
     g.r.found->rounds = rounds;
   }
-  if (weft_ep_get_peer_stats(g.r.ep, 1 - rank, &stats) == 0)
+  if (weft_ep_get_peer_stats(g.r.ep, rank ? 0 : 1, &stats) == 0)
     g.r.found->window_bytes = stats.window_bytes;
-  ht_meet(board); // nobody leaves while the other operates
+  ht_meet(board); // nobody leaves while another operates
   drain(&g, g.stream);
   weft_ep_route_free(g.r.route);
   weft_ep_close(g.r.ep);

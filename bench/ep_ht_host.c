@@ -50,7 +50,7 @@ static size_t scale_bytes(const struct host *h) {
 }
 
 static size_t room_of(const struct ht_setup *s, const struct ht_point *p) {
-  size_t pairs = (size_t)HT_RANKS * p->tokens;
+  size_t pairs = (size_t)HT_PAIR * p->tokens;
   uint32_t most = s->topk < s->experts ? s->topk : s->experts;
   return p->layout == WEFT_EP_PACKED ? pairs * most + (size_t)s->experts * (s->alignment ? s->alignment : 1) : pairs;
 }
@@ -58,7 +58,7 @@ static size_t room_of(const struct ht_setup *s, const struct ht_point *p) {
 static void *each_buffer(struct host *h, void *(*with)(const struct host *h, void *at, size_t size)) {
   const struct ht_setup *s = h->r.setup;
   struct buffers *b = &h->b;
-  size_t tokens = h->r.point->tokens, hidden = s->hidden, pairs = (size_t)HT_RANKS * tokens;
+  size_t tokens = h->r.point->tokens, hidden = s->hidden, pairs = (size_t)HT_PAIR * tokens;
   b->x = with(h, b->x, tokens * hidden * sizeof *b->x);
   b->out = with(h, b->out, tokens * hidden * sizeof *b->out);
   b->y = with(h, b->y, b->rows * hidden * sizeof *b->y);

@@ -9,19 +9,19 @@
 #include "support/pair.h"
 
 _Noreturn void ht_fail(struct ht_board *at, int rank, const char *what) {
-  if (!atomic_exchange(&at->failed, true)) // the other rank fails of this one
+  if (!atomic_exchange(&at->failed, true)) // other ranks fail of this one
     fprintf(stderr, "bench_ep_ht: rank %d: %s: %s\n", rank, what, weft_last_error());
   _exit(1);
 }
 
 void ht_meet(struct ht_board *at) {
-  uint32_t place = atomic_fetch_add(&at->arrived, 1) / HT_RANKS;
+  uint32_t place = atomic_fetch_add(&at->arrived, 1) / at->setup.ranks;
   uint64_t deadline = clock_deadline_ms(HT_DEADLINE_MS);
-  for (uint32_t i = 0; atomic_load(&at->arrived) < (place + 1) * HT_RANKS; i++) {
+  for (uint32_t i = 0; atomic_load(&at->arrived) < (place + 1) * at->setup.ranks; i++) {
     if (i > HT_SPINS)
-      sched_yield(); // somebody else may need this processor, even the other rank
+      sched_yield(); // somebody else may need this processor, even another rank
     if (atomic_load(&at->failed) || clock_passed(deadline))
-      ht_fail(at, -1, "the other rank did not come");
+      ht_fail(at, -1, "another rank did not come");
   }
 }
 
@@ -30,7 +30,7 @@ weft_ep_t *ht_open(struct ht_board *at, weft_store_t *store, int rank, uint32_t 
   const struct ht_point *point = &s->points[number];
   char prefix[64];
   snprintf(prefix, sizeof prefix, "/weft/bench/%u/", number);
-  struct weft_ep_options options = bench_pair_options(store, prefix, rank);
+  struct weft_ep_options options = bench_group_options(store, prefix, rank, s->ranks);
   options.max_tokens = point->tokens;
   options.hidden = s->hidden;
   options.topk = s->topk;
@@ -41,7 +41,7 @@ weft_ep_t *ht_open(struct ht_board *at, weft_store_t *store, int rank, uint32_t 
   options.memory = s->cuda ? WEFT_EP_MEMORY_CUDA : WEFT_EP_MEMORY_HOST;
   options.device = gpu;
   if (s->hosts > 1)
-    options.host_id = rank ? "odd" : "even";
+    options.host_id = rank % 2 ? "odd" : "even";
   options.op_timeout_ms = 20000; // a processor that other work takes away is no loss
   weft_ep_t *ep = NULL;
   int err = weft_ep_open(&ep, &options, HT_DEADLINE_MS);
@@ -67,17 +67,16 @@ bool ht_is_fp8(const struct ht_point *point) {
 }
 
 void ht_fill(const struct ht_rank *r, uint16_t *x, int64_t *topk_idx, float *weights) {
-  static const int32_t active[HT_RANKS] = {0, 1};
   const struct ht_setup *s = r->setup;
   struct pattern pattern = {
       .seed = 1, .num_tokens = r->point->tokens, .hidden = s->hidden, .topk = s->topk, .experts_per_rank = s->experts};
-  pattern_fill(&pattern, 1, r->rank, active, HT_RANKS, x, topk_idx, weights);
+  pattern_fill(&pattern, 1, r->rank, bench_founders, s->ranks, x, topk_idx, weights);
 }
 
 int ht_make_route(struct ht_rank *r) {
   struct weft_ep_route_options options = WEFT_EP_ROUTE_OPTIONS_INIT;
   options.max_tokens = r->point->tokens;
-  options.max_rows = HT_RANKS * r->point->tokens;
+  options.max_rows = r->setup->ranks * r->point->tokens;
   options.alignment = r->point->layout == WEFT_EP_PACKED ? r->setup->alignment : 0;
   return r->point->kept ? weft_ep_route_create(r->ep, &options, &r->route) : 0;
 }

@@ -9,17 +9,22 @@ struct spread {
   double p10, p50, p90; // us
 };
 
-// Of the slower of the two ranks in each round.
+// Of the slowest rank in each round.
 static struct spread spread_of(const struct ht_board *board, uint32_t point, enum ht_measure measure) {
-  double slower[HT_MAX_ROUNDS];
-  const struct ht_found *a = &board->found[0][point], *b = &board->found[1][point];
-  uint32_t count = a->rounds;
-  for (uint32_t i = 0; i < count; i++)
-    slower[i] = (double)(a->ns[measure][i] > b->ns[measure][i] ? a->ns[measure][i] : b->ns[measure][i]) / 1e3;
+  double slowest[HT_MAX_ROUNDS];
+  uint32_t count = board->found[0][point].rounds;
+  for (uint32_t i = 0; i < count; i++) {
+    uint64_t most = 0;
+    for (uint32_t rank = 0; rank < board->setup.ranks; rank++) {
+      uint64_t its = board->found[rank][point].ns[measure][i];
+      most = its > most ? its : most;
+    }
+    slowest[i] = (double)most / 1e3;
+  }
   if (count == 0)
     return (struct spread){0};
-  bench_sort(slower, count);
-  return (struct spread){slower[count / 10], slower[count / 2], slower[count * 9 / 10]};
+  bench_sort(slowest, count);
+  return (struct spread){slowest[count / 10], slowest[count / 2], slowest[count * 9 / 10]};
 }
 
 static const char *dtype_of(const struct ht_point *point) {
@@ -57,12 +62,13 @@ static void report_half(const struct ht_board *board, uint32_t number, int half)
   if (p->kept && !half && fresh_of(board, number, &fresh))
     kept_to_fresh = own.p50 / spread_of(board, fresh, HT_DISPATCH).p50;
   if (s->json)
-    printf("{\"memory\": \"%s\", \"tokens\": %u, \"hidden\": %u, \"topk\": %u, \"experts\": %u, \"dtype\": \"%s\", "
+    printf("{\"memory\": \"%s\", \"ranks\": %u, \"tokens\": %u, \"hidden\": %u, \"topk\": %u, \"experts\": %u, "
+           "\"dtype\": \"%s\", "
            "\"layout\": \"%s\", \"route\": \"%s\", \"processors\": %u, \"operation\": \"%s\", \"rounds\": %u, "
            "\"wire_bytes\": %.0f, \"window_bytes\": %llu, \"us\": [%.1f, %.1f, %.1f], \"bound_us\": [%.1f, %.1f, "
            "%.1f], \"ratio\": %.3f, \"all_us\": %.1f, \"ratio_all\": %.3f, \"kept_to_fresh\": %.3f, \"product\": "
            "%.3f}\n",
-           s->cuda ? "cuda" : "host", p->tokens, s->hidden, s->topk, s->experts, dtype_of(p), layout_of(p),
+           s->cuda ? "cuda" : "host", s->ranks, p->tokens, s->hidden, s->topk, s->experts, dtype_of(p), layout_of(p),
            p->kept ? "kept" : "fresh", p->processors, half_name, f->rounds, bytes, (unsigned long long)f->window_bytes,
            own.p10, own.p50, own.p90, copy.p10, copy.p50, copy.p90, copy.p50 / own.p50, all.p50, all.p50 / own.p50,
            kept_to_fresh, f->product);
@@ -98,8 +104,8 @@ static void report_refused(const struct ht_board *board, uint32_t number, const 
 }
 
 static void head(const struct ht_setup *s) {
-  printf("hidden %u, top-%u, %u experts per rank, 2 ranks. us: medians (p10-p90) of the slower rank.\n", s->hidden,
-         s->topk, s->experts);
+  printf("hidden %u, top-%u, %u experts per rank, %u ranks. us: medians (p10-p90) of the slowest rank.\n", s->hidden,
+         s->topk, s->experts, s->ranks);
   if (s->cuda)
     printf("links: the same bytes by the copy engines, in both directions at once. product: a matrix product on the "
            "other\nprocessors, its time alone against beside the operations.\n\n");
@@ -112,11 +118,18 @@ static void head(const struct ht_setup *s) {
   printf(s->cuda ? " %6s\n" : " %9s %5s %6s\n", s->cuda ? "MiB" : "all us", "ratio", "MiB");
 }
 
+static const char *refused_by_any(const struct ht_board *board, uint32_t number) {
+  for (uint32_t rank = 1; rank < board->setup.ranks; rank++)
+    if (board->found[rank][number].refused[0])
+      return board->found[rank][number].refused;
+  return board->found[0][number].refused;
+}
+
 void ht_report(const struct ht_board *board) {
   if (!board->setup.json)
     head(&board->setup);
   for (uint32_t i = 0; i < board->setup.num_points; i++) {
-    const char *why = board->found[0][i].refused[0] ? board->found[0][i].refused : board->found[1][i].refused;
+    const char *why = refused_by_any(board, i);
     if (why[0])
       report_refused(board, i, why);
     for (int half = 0; half < 2 && !why[0] && board->found[0][i].rounds > 0; half++)
