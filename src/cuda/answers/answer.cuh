@@ -45,7 +45,8 @@ struct answerer {
     size_t at = (size_t)pair * K + lane;
     bool known = pair < kernel.route.max_rows && lane < K;
     if (known) {
-      place = kernel.route.place[at];
+      // Rows by rank have the numbers of their pairs, so that nothing has to be looked up.
+      place = !args.rank_major ? kernel.route.place[at] : pair < args.rows ? (int32_t)pair : -1;
       weight = args.rank_major || args.unweighted ? 1.0f : kernel.route.weight[at];
     }
     uint32_t valid = __ballot_sync(~0u, place >= 0);

@@ -36,6 +36,18 @@ __device__ __forceinline__ void move_row(const mover_job &job, uint32_t bytes, m
   }
 }
 
+// A lane's part of a line. Of what peers write, answers, and of biases each weight is 1.
+template <int N, bool RING>
+__device__ __forceinline__ uint4 sum_line(const uint4 (&v)[N], const float (&weight)[N]) {
+  if (RING && N == 2)
+    return add_pairs(v[0], v[N - 1]);
+  float acc[8] = {};
+#pragma unroll
+  for (int n = 0; n < N; n++)
+    add8(acc, v[n], RING ? 1.0f : weight[n]);
+  return pack8(acc);
+}
+
 // Rows of exactly N inputs, and without a factor: each line is done at once. [warp]
 template <int LINES, int N, bool RING>
 __device__ __forceinline__ void add_rows_of(const mover_job &job, uint32_t bytes, mover_share share) {
@@ -56,13 +68,8 @@ __device__ __forceinline__ void add_rows_of(const mover_job &job, uint32_t bytes
     }
     char *to = job.output[0] + at;
 #pragma unroll
-    for (int i = 0; i < LINES; i++) {
-      float acc[8] = {};
-#pragma unroll
-      for (int n = 0; n < N; n++)
-        add8(acc, v[i][n], weight[n]);
-      ptx::store16_if(at + i * MOVER_LINE < bytes, to + i * MOVER_LINE, pack8(acc));
-    }
+    for (int i = 0; i < LINES; i++)
+      ptx::store16_if(at + i * MOVER_LINE < bytes, to + i * MOVER_LINE, sum_line<N, RING>(v[i], weight));
   }
 }
 

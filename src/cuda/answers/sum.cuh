@@ -36,15 +36,21 @@ __device__ __forceinline__ void load_inputs(char *slot, uint64_t *arrived, const
 #endif
 }
 
-// Adds up N inputs; `to`: of the sum. [warp]
-template <int N>
-__device__ __forceinline__ void sum_of(const char *slot, const mover_job &job, uint32_t piece, uint32_t count,
-                                       char *to) {
-  enum { LINES = N >= 5 ? 2 : N == 1 ? 6 : 12 / N }; // side by side, since each addition waits for the one before
-  float weight[N];
+// A lane's part of a line: N inputs added up in their order. Answers and biases have no weights.
+template <int N> __device__ __forceinline__ uint4 sum_inputs(const uint4 (&v)[N]) {
+  float acc[8] = {};
 #pragma unroll
   for (int n = 0; n < N; n++)
-    weight[n] = job.weight[n];
+    add8(acc, v[n], 1.0f);
+  return pack8(acc);
+}
+template <> __device__ __forceinline__ uint4 sum_inputs<2>(const uint4 (&v)[2]) {
+  return add_pairs(v[0], v[1]);
+}
+
+// Adds up N inputs; `to`: of the sum. [warp]
+template <int N> __device__ __forceinline__ void sum_of(const char *slot, uint32_t piece, uint32_t count, char *to) {
+  enum { LINES = N >= 5 ? 2 : N == 1 ? 6 : 12 / N }; // side by side, since each addition waits for the one before
   uint32_t lane = threadIdx.x % WARP * 16, from = ptx::shared_address(slot) + lane;
 #pragma unroll 1
   for (uint32_t at = 0; at < count; at += LINES * MOVER_LINE) {
@@ -55,13 +61,8 @@ __device__ __forceinline__ void sum_of(const char *slot, const mover_job &job, u
       for (int n = 0; n < N; n++) // behind a piece there are others, or other memory of the block
         v[i][n] = ptx::shared_load16(from + at + n * piece + i * MOVER_LINE);
 #pragma unroll
-    for (int i = 0; i < LINES; i++) {
-      float acc[8] = {};
-#pragma unroll
-      for (int n = 0; n < N; n++)
-        add8(acc, v[i][n], weight[n]);
-      ptx::store16_if(at + i * MOVER_LINE + lane < count, to + at + i * MOVER_LINE + lane, pack8(acc));
-    }
+    for (int i = 0; i < LINES; i++)
+      ptx::store16_if(at + i * MOVER_LINE + lane < count, to + at + i * MOVER_LINE + lane, sum_inputs<N>(v[i]));
   }
 }
 
@@ -89,21 +90,21 @@ __device__ __forceinline__ void sum_piece(const char *slot, const mover_job &job
                                           char *to) {
   switch (job.factor_at ? MOVER_INPUTS : job.inputs) {
   case 1:
-    return sum_of<1>(slot, job, piece, count, to);
+    return sum_of<1>(slot, piece, count, to);
   case 2:
-    return sum_of<2>(slot, job, piece, count, to);
+    return sum_of<2>(slot, piece, count, to);
   case 3:
-    return sum_of<3>(slot, job, piece, count, to);
+    return sum_of<3>(slot, piece, count, to);
   case 4:
-    return sum_of<4>(slot, job, piece, count, to);
+    return sum_of<4>(slot, piece, count, to);
   case 5:
-    return sum_of<5>(slot, job, piece, count, to);
+    return sum_of<5>(slot, piece, count, to);
   case 6:
-    return sum_of<6>(slot, job, piece, count, to);
+    return sum_of<6>(slot, piece, count, to);
   case 7:
-    return sum_of<7>(slot, job, piece, count, to);
+    return sum_of<7>(slot, piece, count, to);
   case 8:
-    return sum_of<8>(slot, job, piece, count, to);
+    return sum_of<8>(slot, piece, count, to);
   default:
     return sum_of_many(slot, job, piece, count, to);
   }
