@@ -11,7 +11,7 @@
 
 // RING: of what peers write while the kernel runs, else what it only reads.
 template <bool RING> __device__ __forceinline__ uint4 mover_load(bool here, const char *from) {
-  return RING ? ptx::load_line_if(here, from) : ptx::load_input16_if(here, from);
+  return RING ? ptx::load_line_if(here, from) : ptx::load_once16_if(here, from);
 }
 
 // A row as it is. [warp]
