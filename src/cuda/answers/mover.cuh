@@ -37,14 +37,13 @@ __device__ __forceinline__ void move_row(const mover_job &job, uint32_t bytes, m
 }
 
 // A lane's part of a line. Of what peers write, answers, and of biases each weight is 1.
-template <int N, bool RING>
-__device__ __forceinline__ uint4 sum_line(const uint4 (&v)[N], const float (&weight)[N]) {
-  if (RING && N == 2)
-    return add_pairs(v[0], v[N - 1]);
+template <int N, bool RING> __device__ __forceinline__ uint4 sum_line(const uint4 (&v)[N], const float (&weight)[N]) {
+  if (RING)
+    return sum8(v);
   float acc[8] = {};
 #pragma unroll
   for (int n = 0; n < N; n++)
-    add8(acc, v[n], RING ? 1.0f : weight[n]);
+    add8(acc, v[n], weight[n]);
   return pack8(acc);
 }
 

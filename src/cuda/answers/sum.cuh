@@ -36,19 +36,7 @@ __device__ __forceinline__ void load_inputs(char *slot, uint64_t *arrived, const
 #endif
 }
 
-// A lane's part of a line: N inputs added up in their order. Answers and biases have no weights.
-template <int N> __device__ __forceinline__ uint4 sum_inputs(const uint4 (&v)[N]) {
-  float acc[8] = {};
-#pragma unroll
-  for (int n = 0; n < N; n++)
-    add8(acc, v[n], 1.0f);
-  return pack8(acc);
-}
-template <> __device__ __forceinline__ uint4 sum_inputs<2>(const uint4 (&v)[2]) {
-  return add_pairs(v[0], v[1]);
-}
-
-// Adds up N inputs; `to`: of the sum. [warp]
+// Adds up N inputs, answers and biases, which have no weights; `to`: of the sum. [warp]
 template <int N> __device__ __forceinline__ void sum_of(const char *slot, uint32_t piece, uint32_t count, char *to) {
   enum { LINES = N >= 5 ? 2 : N == 1 ? 6 : 12 / N }; // side by side, since each addition waits for the one before
   uint32_t lane = threadIdx.x % WARP * 16, from = ptx::shared_address(slot) + lane;
@@ -62,7 +50,7 @@ template <int N> __device__ __forceinline__ void sum_of(const char *slot, uint32
         v[i][n] = ptx::shared_load16(from + at + n * piece + i * MOVER_LINE);
 #pragma unroll
     for (int i = 0; i < LINES; i++)
-      ptx::store16_if(at + i * MOVER_LINE + lane < count, to + at + i * MOVER_LINE + lane, sum_inputs<N>(v[i]));
+      ptx::store16_if(at + i * MOVER_LINE + lane < count, to + at + i * MOVER_LINE + lane, sum8(v[i]));
   }
 }
 

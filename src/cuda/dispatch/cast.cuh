@@ -117,6 +117,11 @@ __device__ __forceinline__ void add8(float acc[8], uint4 v, float weight) {
   }
 }
 
+__device__ __forceinline__ uint4 pack8(const float acc[8]) {
+  return make_uint4(to_bf16_pair(acc[0], acc[1]), to_bf16_pair(acc[2], acc[3]), to_bf16_pair(acc[4], acc[5]),
+                    to_bf16_pair(acc[6], acc[7]));
+}
+
 // Two values each, added as add8() and pack8() do it with a weight of 1, by one instruction for both. The sum of two
 // bf16 rounded to f32 and then to bf16 is the exact sum rounded once, since f32 has at least two bits more than twice
 // those of bf16 (S. Figueroa, "When is double rounding innocuous?", 1995). Then 0 is added, as a sum that begins with 0
@@ -128,13 +133,18 @@ __device__ __forceinline__ uint32_t add_pair(uint32_t a, uint32_t b) {
       : "r"(a), "r"(b), "r"(0x3F803F80), "r"(0)); // 1 and 1; 0 and 0
   return sum;
 }
-__device__ __forceinline__ uint4 add_pairs(uint4 a, uint4 b) {
-  return make_uint4(add_pair(a.x, b.x), add_pair(a.y, b.y), add_pair(a.z, b.z), add_pair(a.w, b.w));
-}
 
-__device__ __forceinline__ uint4 pack8(const float acc[8]) {
-  return make_uint4(to_bf16_pair(acc[0], acc[1]), to_bf16_pair(acc[2], acc[3]), to_bf16_pair(acc[4], acc[5]),
-                    to_bf16_pair(acc[6], acc[7]));
+// Eight values of each of N, added up in their order in f32, rounded once.
+template <int N> __device__ __forceinline__ uint4 sum8(const uint4 (&v)[N]) {
+  float acc[8] = {};
+#pragma unroll
+  for (int n = 0; n < N; n++)
+    add8(acc, v[n], 1.0f);
+  return pack8(acc);
+}
+template <> __device__ __forceinline__ uint4 sum8<2>(const uint4 (&v)[2]) {
+  return make_uint4(add_pair(v[0].x, v[1].x), add_pair(v[0].y, v[1].y), add_pair(v[0].z, v[1].z),
+                    add_pair(v[0].w, v[1].w));
 }
 
 #endif

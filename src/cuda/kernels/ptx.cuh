@@ -318,17 +318,7 @@ __device__ __forceinline__ uint4 load_line_if(bool here, const void *p) {
       : "memory");
   return v;
 }
-__device__ __forceinline__ uint4 load_input16_if(bool here, const void *p) {
-  uint4 v;
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.u32 p, %5, 0;\nmov.u32 %0, 0;\nmov.u32 %1, 0;\nmov.u32 %2, 0;\nmov.u32 %3, 0;\n"
-      "@p ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];\n}"
-      : "=&r"(v.x), "=&r"(v.y), "=&r"(v.z), "=&r"(v.w)
-      : "l"(p), "r"((uint32_t)here));
-  return v;
-}
-
-// The same of what nobody reads again: it leaves the second-level cache first.
+// 16 bytes that nothing writes while the kernel runs, and nobody reads again: they leave the second-level cache first.
 __device__ __forceinline__ uint4 load_once16_if(bool here, const void *p) {
   uint64_t policy;
   uint4 v;
