@@ -1,9 +1,8 @@
 // Dispatch and combine of many tokens, between processes: prefill and training. Two on host memory, against bare copies
 // of the same bytes, taken by turns in the same run; on two to eight GPUs (ranks=) against the links alone and, beside
-// a matrix product on the other processors, against that one alone. What the library refuses is printed as that. Usage:
-// bench_ep_ht
-// [--json] [--latency] [--memory host|cuda] [name=number...]; names as in `options` and `sizes`. With hosts=2 the ranks
-// are on two hosts as far as they know, and meet as WEFT_EP_TRANSPORT says.
+// a matrix product on the other processors, against that one alone. What the library refuses is printed as that.
+// Usage: bench_ep_ht [--json] [--latency] [--memory host|cuda] [name=number...]; names as in `options` and `sizes`.
+// With hosts=2 the ranks are on two hosts as far as they know, and meet as WEFT_EP_TRANSPORT says.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,7 +44,7 @@ static int live(void *arg) {
 
 // --- what is measured ---
 
-// Memory that both ranks touch of their buffers, about: rows of x, of the sums, received and answered.
+// Memory that ranks touch of their buffers, about: rows of x, of the sums, received and answered.
 static double gigabytes(const struct ht_setup *s, const struct ht_point *p) {
   double row = 2.0 * s->hidden, received = p->layout == WEFT_EP_PACKED ? s->topk : s->ranks;
   return s->ranks * p->tokens * row * (2 + 2 * received) / 1e9;

@@ -45,7 +45,7 @@ struct ht_setup {
   bool latency;                             // the group is opened for latency, for comparison: up to 1,024 tokens
   uint32_t hidden, topk, experts;           // experts per rank
   uint32_t alignment, window_bytes, rounds; // 0: by the size
-  uint32_t ranks, hosts;                    // hosts that ranks are on, as far as they know
+  uint32_t ranks, hosts;                    // as far as ranks know
   uint32_t num_points;
   struct ht_point points[HT_MAX_POINTS];
 };

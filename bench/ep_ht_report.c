@@ -63,11 +63,10 @@ static void report_half(const struct ht_board *board, uint32_t number, int half)
     kept_to_fresh = own.p50 / spread_of(board, fresh, HT_DISPATCH).p50;
   if (s->json)
     printf("{\"memory\": \"%s\", \"ranks\": %u, \"tokens\": %u, \"hidden\": %u, \"topk\": %u, \"experts\": %u, "
-           "\"dtype\": \"%s\", "
-           "\"layout\": \"%s\", \"route\": \"%s\", \"processors\": %u, \"operation\": \"%s\", \"rounds\": %u, "
-           "\"wire_bytes\": %.0f, \"window_bytes\": %llu, \"us\": [%.1f, %.1f, %.1f], \"bound_us\": [%.1f, %.1f, "
-           "%.1f], \"ratio\": %.3f, \"all_us\": %.1f, \"ratio_all\": %.3f, \"kept_to_fresh\": %.3f, \"product\": "
-           "%.3f}\n",
+           "\"dtype\": \"%s\", \"layout\": \"%s\", \"route\": \"%s\", \"processors\": %u, \"operation\": \"%s\", "
+           "\"rounds\": %u, \"wire_bytes\": %.0f, \"window_bytes\": %llu, \"us\": [%.1f, %.1f, %.1f], \"bound_us\": "
+           "[%.1f, %.1f, %.1f], \"ratio\": %.3f, \"all_us\": %.1f, \"ratio_all\": %.3f, \"kept_to_fresh\": %.3f, "
+           "\"product\": %.3f}\n",
            s->cuda ? "cuda" : "host", s->ranks, p->tokens, s->hidden, s->topk, s->experts, dtype_of(p), layout_of(p),
            p->kept ? "kept" : "fresh", p->processors, half_name, f->rounds, bytes, (unsigned long long)f->window_bytes,
            own.p10, own.p50, own.p90, copy.p10, copy.p50, copy.p90, copy.p50 / own.p50, all.p50, all.p50 / own.p50,

@@ -7,8 +7,7 @@
 enum { BENCH_MAX_FOUNDERS = 8 };
 static const int32_t bench_founders[BENCH_MAX_FOUNDERS] = {0, 1, 2, 3, 4, 5, 6, 7};
 
-// Options of a rank of a group that `ranks` found, at most BENCH_MAX_FOUNDERS; what the group is for is to be filled
-// in.
+// Options of a rank of a group that `ranks` found, BENCH_MAX_FOUNDERS at most. What it is for is to be filled in.
 static inline struct weft_ep_options bench_group_options(weft_store_t *store, const char *prefix, int rank,
                                                          uint32_t ranks) {
   struct weft_ep_options options = WEFT_EP_OPTIONS_INIT;
