@@ -29,7 +29,9 @@ static uint32_t free_rank(const struct meet *meet) {
 static bool may_claim(const struct meet *meet, uint32_t *rank, bool *found) {
   *found = meet->open_revision == 0;
   *rank = *found ? 0 : free_rank(meet);
-  return *found ? !meet->workers[0].there : !meet->open_full && *rank < meet->open_size && meet_founder_known(meet);
+  if (*found)
+    return !meet->follows && !meet->workers[0].there;
+  return !meet->open_full && *rank < meet->open_size && meet_founder_known(meet);
 }
 
 // In which this worker is, or would be if it had a rank.
@@ -113,8 +115,18 @@ static int not_all_came(const struct meet *meet) {
   return err;
 }
 
+static int nobody_began(const struct meet *meet) {
+  return fail(
+      meet->away_ns ? WEFT_ERR_UNREACHABLE : WEFT_ERR_TIMEOUT,
+      "nobody began the benchmark at %s in the store %s in time: want the worker that has the store, which is to "
+      "be the first, as well",
+      meet->prefix, weft_store_name(meet->store));
+}
+
 // Out of time without a rank. Who has tried to claim one has found no earlier benchmark in its way.
 static int too_late(const struct meet *meet) {
+  if (meet->follows && meet->open_revision == 0 && !meet->workers[0].there)
+    return nobody_began(meet);
   bool room = !meet->open_full && meet_founder_known(meet);
   return room || meet->meeting[0] ? not_all_came(meet) : never_free(meet);
 }

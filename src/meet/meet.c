@@ -88,6 +88,7 @@ static int make(struct meet **out, const struct meet_options *options) {
   atomic_store(&meet->limit_ns, CLOCK_NEVER);
   meet->store = options->store;
   meet->size = options->size;
+  meet->follows = options->follows;
   meet->interrupted = options->interrupted;
   meet->waiting = options->waiting;
   meet->arg = options->arg;

@@ -38,6 +38,7 @@ struct meet_options {
   const char *host;       // of this worker, for messages
   const char *address;    // numeric, of this host, at which the others reach it; NULL: loopback where the store is at
                           // loopback or in this process, else the host's own
+  bool follows;           // somebody else is to be rank 0: whoever has the store, and may be slower
   uint32_t timeout_ms;    // until all have come; the error says how many came and which ranks are missing
   bool (*interrupted)(void *arg);                           // asked in waits, with a lock held; CANCELED. NULL: never
   void (*waiting)(void *arg, uint32_t come, uint32_t size); // told when somebody comes or goes; may be NULL

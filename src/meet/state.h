@@ -57,6 +57,7 @@ struct meet {
   char *prefix, *host;
   uint32_t size;
   json_t *settings;
+  bool follows; // does not found a meeting
   bool (*interrupted)(void *arg);
   void (*waiting)(void *arg, uint32_t come, uint32_t size);
   void *arg;

@@ -5,6 +5,7 @@
 #include "base/time/clock.h"
 #include "cmocka_all.h"
 #include "support/local_store.h"
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -27,6 +28,7 @@ struct worker {
   pthread_t thread;
   struct meet *meet;
   uint32_t size, number, timeout_ms;
+  bool follows;
   json_t *settings;
   _Atomic bool *interrupt;
   uint32_t steps;     // to take
@@ -60,6 +62,7 @@ static void *work(void *arg) {
                                        .size = worker->size,
                                        .settings = worker->settings,
                                        .host = "here",
+                                       .follows = worker->follows,
                                        .timeout_ms = worker->timeout_ms ? worker->timeout_ms : DEADLINE_MS,
                                        .interrupted = interrupted,
                                        .arg = worker};
@@ -106,6 +109,33 @@ static void all_take_ranks_and_exchange(void **state) {
   }
   for (uint32_t i = 0; i < WORKERS; i++)
     meet_close(workers[i].meet);
+  expect_empty();
+}
+
+static void who_follows_is_not_the_first(void **state) {
+  struct worker workers[3] = {{.follows = true}, {.follows = true}};
+  (void)state;
+  start(&workers[0], 3);
+  start(&workers[1], 3);
+  poll(NULL, 0, 50); // time enough to found a meeting
+  start(&workers[2], 3);
+  for (int i = 0; i < 3; i++) {
+    pthread_join(workers[i].thread, NULL);
+    assert_string_equal(workers[i].why, "");
+    assert_int_equal(meet_rank(workers[i].meet) == 0, i == 2);
+  }
+  for (int i = 0; i < 3; i++)
+    meet_close(workers[i].meet);
+  expect_empty();
+}
+
+static void who_follows_nobody_is_told(void **state) {
+  struct worker worker = {.follows = true, .timeout_ms = 300};
+  (void)state;
+  start(&worker, 2);
+  end_all(&worker, 1);
+  assert_int_equal(worker.err, WEFT_ERR_TIMEOUT);
+  assert_non_null(strstr(worker.why, "nobody began the benchmark at weft/bench/test/"));
   expect_empty();
 }
 
@@ -359,6 +389,8 @@ static void one_worker_needs_nobody(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(all_take_ranks_and_exchange),
+      cmocka_unit_test(who_follows_is_not_the_first),
+      cmocka_unit_test(who_follows_nobody_is_told),
       cmocka_unit_test(other_settings_end_both_sides),
       cmocka_unit_test(another_number_of_workers_is_a_setting),
       cmocka_unit_test(who_comes_too_late_is_told_and_harms_nobody),
