@@ -105,15 +105,15 @@ void doctor_answer(const struct doctor_connection *connection, bool may_call, ui
 
 struct callers {
   pthread_mutex_t lock;
-  pthread_cond_t ended;
   uint32_t timeout_ms;
-  int count;
   uint64_t second_ns; // in which `calls` were made
   int calls;
   struct caller {
     struct callers *all;
     struct doctor_connection connection; // fd -1: the entry is free
     bool may_call;
+    bool started; // `thread` is to be joined; of the thread that serves
+    pthread_t thread;
   } entry[AT_ONCE];
 };
 
@@ -122,9 +122,7 @@ static void *answer_caller(void *argument) {
   struct callers *all = caller->all;
   doctor_answer(&caller->connection, caller->may_call, all->timeout_ms);
   pthread_mutex_lock(&all->lock);
-  doctor_connection_close(&caller->connection);
-  all->count--;
-  pthread_cond_signal(&all->ended);
+  doctor_connection_close(&caller->connection); // the entry is free, but for the end of this thread
   pthread_mutex_unlock(&all->lock);
   return NULL;
 }
@@ -132,7 +130,6 @@ static void *answer_caller(void *argument) {
 static void init(struct callers *callers, uint32_t timeout_ms) {
   *callers = (struct callers){.timeout_ms = timeout_ms};
   pthread_mutex_init(&callers->lock, NULL);
-  pthread_cond_init(&callers->ended, NULL);
   for (int i = 0; i < AT_ONCE; i++)
     callers->entry[i] = (struct caller){.all = callers, .connection.fd = -1};
 }
@@ -157,20 +154,26 @@ static struct caller *find_place(struct callers *callers, struct doctor_connecti
   if (found) {
     found->connection = connection;
     found->may_call = may_call(callers);
-    callers->count++;
   }
   pthread_mutex_unlock(&callers->lock);
   return found;
 }
 
+static void join(struct caller *caller) {
+  if (caller->started)
+    pthread_join(caller->thread, NULL);
+  caller->started = false;
+}
+
 static void take(struct callers *callers, struct doctor_connection connection) {
   struct caller *caller = find_place(callers, connection);
-  pthread_t thread;
-  if (!caller) // all entries hold callers with the token: this one is hung up on
+  if (!caller) { // all entries hold callers with the token: this one is hung up on
     doctor_connection_close(&connection);
-  else if (pthread_create(&thread, NULL, answer_caller, caller) == 0)
-    pthread_detach(thread);
-  else
+    return;
+  }
+  join(caller); // who had the entry before has nothing left to do
+  caller->started = pthread_create(&caller->thread, NULL, answer_caller, caller) == 0;
+  if (!caller->started)
     answer_caller(caller);
 }
 
@@ -179,10 +182,9 @@ static void end(struct callers *callers) {
   for (int i = 0; i < AT_ONCE; i++)
     if (callers->entry[i].connection.fd >= 0)
       shutdown(callers->entry[i].connection.fd, SHUT_RDWR);
-  while (callers->count > 0)
-    pthread_cond_wait(&callers->ended, &callers->lock);
   pthread_mutex_unlock(&callers->lock);
-  pthread_cond_destroy(&callers->ended);
+  for (int i = 0; i < AT_ONCE; i++) // to their very end: libcrypto keeps something of each until then
+    join(&callers->entry[i]);
   pthread_mutex_destroy(&callers->lock);
 }
 
