@@ -55,6 +55,7 @@ static int open_given(struct bench_store *store, const struct bench_options *opt
                   : run_lead_url(options->rank_server, options->store_port ? options->store_port : BENCH_STORE_PORT);
   if (!url)
     return fail(WEFT_ERR_NOMEM, "no memory for a URL");
+  store->follows = !options->store;
   int written = snprintf(store->url, sizeof store->url, "%s", url);
   free(url);
   if ((size_t)written >= sizeof store->url)
@@ -143,11 +144,12 @@ void bench_store_tell(const struct bench_store *store, const struct bench_option
   snprintf(place->url, sizeof place->url, "%s", store->url);
   snprintf(place->token, sizeof place->token, "%s", options->token ? options->token : store->made_token);
   snprintf(place->address, sizeof place->address, "%s", store->address);
+  place->follows = store->follows;
 }
 
 int bench_store_join(struct bench_store *store, const struct bench_options *options,
                      const struct bench_store_place *place) {
-  *store = (struct bench_store){0};
+  *store = (struct bench_store){.follows = place->follows};
   set_prefix(store, options);
   snprintf(store->url, sizeof store->url, "%s", place->url);
   snprintf(store->address, sizeof store->address, "%s", place->address);

@@ -14,6 +14,7 @@ enum { BENCH_STORE_URL = 2048, BENCH_STORE_PREFIX = 160 };
 struct bench_store {
   weft_store_t *client;
   weft_store_server_t *server;     // where this process has the store
+  bool follows;                    // another worker has it, and is to be the first: meet_options.follows
   char url[BENCH_STORE_URL];       // at which this host's processes reach it
   char address[64];                // of this host, for meet_options.address; "": meet chooses
   char prefix[BENCH_STORE_PREFIX]; // "weft/bench/GROUP/"
@@ -34,6 +35,7 @@ struct bench_store_place {
   char url[BENCH_STORE_URL];
   char token[4096]; // "": none
   char address[64];
+  bool follows;
 };
 void bench_store_tell(const struct bench_store *store, const struct bench_options *options,
                       struct bench_store_place *place);

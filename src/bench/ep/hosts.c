@@ -56,7 +56,7 @@ static int meet_others(struct bench_ep_hosts *hosts, const struct bench_options 
                              .prefix = hosts->store.prefix,
                              .size = hosts->size,
                              .settings = settings,
-                             .follows = options->rank_server != NULL,
+                             .follows = hosts->store.follows,
                              .host = host,
                              .address = hosts->store.address[0] ? hosts->store.address : NULL,
                              .timeout_ms = options->startup_timeout_s * 1000,

@@ -219,7 +219,7 @@ static int meet_others(struct job *job, struct meet **meet) {
                                  .prefix = job->store->prefix,
                                  .size = job->config->workers,
                                  .settings = settings,
-                                 .follows = job->config->options->rank_server != NULL,
+                                 .follows = job->store->follows,
                                  .host = host,
                                  .address = job->store->address[0] ? job->store->address : NULL,
                                  .timeout_ms = job->config->options->startup_timeout_s * 1000,

@@ -13,7 +13,6 @@
 struct running {
   struct transfer_call *call;
   struct transfer_plan plan;
-  bool follows; // another process has the store
   bool refused;
 };
 
@@ -152,7 +151,7 @@ static int meet_and_run(struct running *running, const struct bench_store *store
       .prefix = store->prefix,
       .size = running->plan.workers,
       .settings = running->call->agreed,
-      .follows = running->follows,
+      .follows = store->follows,
       .host = host,
       .address = *store->address ? store->address : NULL,
       .timeout_ms = running->plan.config.common.startup_timeout_s * 1000,
@@ -222,7 +221,6 @@ static int open_by_asio(struct bench_store *store, struct running *running) {
     return err;
   options.listen = NULL;
   options.rank_server = config->asio_address;
-  running->follows = true;
   return bench_store_open(store, &options, false, running->call->command);
 }
 
@@ -230,7 +228,6 @@ static int open_store(struct bench_store *store, struct running *running, bool o
   const struct bench_options *options = &running->plan.config.common;
   if (running->plan.config.runtime_type == TRANSFER_ASIO && !options->store && !options->rank_server)
     return open_by_asio(store, running);
-  running->follows = options->rank_server != NULL;
   return bench_store_open(store, options, others, running->call->command);
 }
 

@@ -75,8 +75,8 @@ __global__ __launch_bounds__(ANSWERS_WARPS *WARP,
 } // namespace
 
 // As many warps as let each take as many turns, so that none of the last turn's is alone at it; fewer have larger
-// stages. Both ends go round alike: who adds does not stand before a channel that is answered in a later turn. Lanes
-// that add look at up to five lines behind one.
+// stages. Where both ends have as many blocks they go round alike, so that nobody who adds stands before a channel that
+// is answered in a later turn. Lanes that add look at up to five lines behind one.
 static part part_of(uint32_t blocks, uint32_t room) {
   enum { MOST = ANSWERS_WARPS - 1 }; // the last one tells
   uint32_t needed = (CUDA_CHANNELS + blocks - 1) / blocks, turns = (needed + MOST - 1) / MOST;

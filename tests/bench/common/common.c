@@ -151,7 +151,8 @@ static void others_need_a_token_that_somebody_sees(void **state) {
 
 static void a_worker_elsewhere_finds_the_store_of_the_first(void **state) {
   struct bench_options first = options, second = options;
-  struct bench_store holder, guest;
+  struct bench_store holder, guest, child;
+  struct bench_store_place told;
   char place[64];
   (void)state;
   first.token = second.token = "of this test";
@@ -165,6 +166,11 @@ static void a_worker_elsewhere_finds_the_store_of_the_first(void **state) {
   assert_int_equal(bench_options_check(&second), 0);
   assert_int_equal(bench_store_open(&guest, &second, false, "weft bench test"), 0);
   assert_string_equal(guest.prefix, "weft/bench/test/");
+  assert_true(guest.follows && !holder.follows);
+  bench_store_tell(&guest, &second, &told);
+  assert_int_equal(bench_store_join(&child, &second, &told), 0);
+  assert_true(child.follows); // as its parent
+  bench_store_close(&child);
   bench_store_close(&guest);
   second.token = "another";
   assert_int_equal(bench_store_open(&guest, &second, false, "weft bench test"), WEFT_ERR_AUTH);
