@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -81,8 +80,7 @@ class Hosts(unittest.TestCase):
         self.assertNotIn("kvs", keys, "something is left in the store")
 
     def test_a_store_in_the_first(self):
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = tool.free_port()
         arguments = (*SMALL, "--ranks", 4, "--iterations", 5)
         first = self.start("one", *arguments, "--listen", "127.0.0.1", "--store-port", port, **TOKEN)
         second = self.start("two", *arguments, "--rank-server", f"127.0.0.1:{port}", **TOKEN)
