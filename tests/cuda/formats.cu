@@ -1,5 +1,6 @@
 // The formats of the kernels: packets of logfmt10 against its definition and the host's kernels, for random values,
-// every bf16 value and special numbers; scales against the host's, bit for bit. Exits 77 without a GPU.
+// every bf16 value and special numbers; scales against the host's, and sums of two values against those in f32, bit for
+// bit. Exits 77 without a GPU.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -65,6 +66,21 @@ __global__ void scale(uint8_t *bytes, float *inverses) {
 __global__ void scale_exactly(float *scales, float *inverses) {
   uint32_t amax = blockIdx.x * blockDim.x + threadIdx.x;
   scales[amax] = block_scale(amax, false, &inverses[amax]);
+}
+
+// One value of blockIdx.x with each that there is. *wrong: 1 + the first pair found whose sum has other bits than the
+// one in f32 has; 0: none.
+__global__ void add_to_all(unsigned long long *wrong) {
+  uint32_t one = blockIdx.x;
+  for (uint32_t other = 2 * threadIdx.x; other < 0x10000; other += 2 * blockDim.x) {
+    uint32_t a = one << 16 | one, b = (other + 1) << 16 | other;
+    float sums[8] = {};
+    add8(sums, make_uint4(a, 0, 0, 0), 1.0f);
+    add8(sums, make_uint4(b, 0, 0, 0), 1.0f);
+    uint32_t differs = add_pair(a, b) ^ pack8(sums).x;
+    if (differs)
+      atomicCAS(wrong, 0ull, 1ull + ((unsigned long long)one << 16 | (differs & 0xFFFF ? other : other + 1)));
+  }
 }
 
 float wide(uint16_t bits) {
@@ -299,6 +315,21 @@ bool quotients_as_the_host(void) {
   return true;
 }
 
+// All 2^32 of them, NaN and infinities among them.
+bool pairs_as_in_f32(void) {
+  unsigned long long *wrong, found = 0;
+  OK(cudaMalloc(&wrong, sizeof *wrong));
+  OK(cudaMemset(wrong, 0, sizeof *wrong));
+  add_to_all<<<0x10000, 256>>>(wrong);
+  OK(cudaGetLastError());
+  OK(cudaMemcpy(&found, wrong, sizeof found, cudaMemcpyDeviceToHost));
+  OK(cudaFree(wrong));
+  if (found)
+    fprintf(stderr, "the bf16 values 0x%04llx and 0x%04llx have another sum than in f32, rounded\n", (found - 1) >> 16,
+            (found - 1) & 0xFFFF);
+  return found == 0;
+}
+
 } // namespace
 
 int main() {
@@ -316,7 +347,8 @@ int main() {
   } tests[] = {{"packets of logfmt10 come back within its bounds", encodes_packets_of_any_length(device)},
                {"packets of the host's logfmt10 are decoded alike", decodes_what_the_host_encodes(device)},
                {"ue8m0 scales are those of the host's kernels", scales_as_the_host()},
-               {"scales and their inverses are those of a division", quotients_as_the_host()}};
+               {"scales and their inverses are those of a division", quotients_as_the_host()},
+               {"two answers have the same sum as in f32, all values with all", pairs_as_in_f32()}};
   bool ok = true;
   for (const auto &test : tests) {
     printf("%-6s %s\n", test.ok ? "ok" : "FAILED", test.name);

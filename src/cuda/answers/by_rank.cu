@@ -74,14 +74,10 @@ __global__ __launch_bounds__(ANSWERS_WARPS *WARP,
 
 } // namespace
 
-// As many warps as let each take as many turns, so that none of the last turn's is alone at it; fewer have larger
-// stages. Where both ends have as many blocks they go round alike, so that nobody who adds stands before a channel that
-// is answered in a later turn. Lanes that add look at up to five lines behind one.
-static part part_of(uint32_t blocks, uint32_t room) {
-  enum { MOST = ANSWERS_WARPS - 1 }; // the last one tells
-  uint32_t needed = (CUDA_CHANNELS + blocks - 1) / blocks, turns = (needed + MOST - 1) / MOST;
-  uint32_t warps = (needed + turns - 1) / turns, unit = SUM_SLOTS * STAGE_UNIT;
-  return {warps, (room - 5 * STAGE_UNIT) / warps / unit * unit};
+// What warps of `blocks` have. Fewer of them have larger stages. Lanes that add look at up to five lines behind one.
+static part part_of(uint32_t blocks, uint32_t turns, uint32_t room) {
+  uint32_t warps = warps_of(blocks, turns), unit = SUM_SLOTS * STAGE_UNIT;
+  return {warps, warps == 0 ? 0 : (room - 5 * STAGE_UNIT) / warps / unit * unit};
 }
 
 int cuda_launch_by_rank(const struct cuda_answers_args *args, uint32_t blocks, bool early, cudaStream_t stream) {
@@ -89,8 +85,11 @@ int cuda_launch_by_rank(const struct cuda_answers_args *args, uint32_t blocks, b
   launch_args.args = *args;
   uint32_t answerers = answerers_of(*args, blocks, blocks > 1 ? blocks / 2 : 1), room = stages_room(ANSWERS_WARPS);
   launch_args.answerers = answerers;
-  launch_args.answers = part_of(answerers > 0 ? answerers : 1, room);
-  launch_args.adds = part_of(blocks > answerers ? blocks - answerers : 1, room);
+  // Both ends go round alike, so that nobody who adds stands before a channel that is answered in a later turn: as
+  // often as those who answer have to, who never have more blocks where there are both. The last warp tells.
+  uint32_t adders = blocks - answerers, turns = turns_of(answerers ? answerers : adders, ANSWERS_WARPS - 1);
+  launch_args.answers = part_of(answerers, turns, room);
+  launch_args.adds = part_of(adders, turns, room);
   void *params[] = {&launch_args};
   return launch((const void *)by_rank_kernel, params, blocks, ANSWERS_WARPS * WARP,
                 ANSWERS_WARPS * sizeof(channel_memory) + room, early, stream);

@@ -12,6 +12,8 @@ struct rows_launch {
   cuda_rows_args args;
   uint32_t senders; // blocks, the first ones
   uint32_t stage;   // bytes of a warp's
+  // Of each block that sends: warps that do. Of each other one: warps that receive, and as many bring own rows.
+  uint32_t sending, receiving;
 };
 
 // A pair that came: its rows stay, and its selections are in them. [a thread]
@@ -138,22 +140,23 @@ template <bool CAST> __device__ __forceinline__ void run_rows_kernel(const rows_
   begin_telling(memory);
   __syncthreads();
   if (sends) {
-    if (warp < ROWS_WARPS - 1)
+    if (warp < launch.sending)
       run_rows<row_sender<CAST>>(
-          channel_share(0, launch.senders, 0, ROWS_WARPS - 1), memory,
+          channel_share(0, launch.senders, 0, launch.sending), memory,
           [&](row_sender<CAST> &role) {
             move_rows(role, stage, given, caster<CAST>{args, 1});
           },
           args, kernel);
-    else
-      tell_readers(kernel, args.flow, false, memories, ROWS_WARPS - 1);
+    else if (warp == ROWS_WARPS - 1)
+      tell_readers(kernel, args.flow, false, memories, launch.sending);
   } else {
     uint32_t blocks = gridDim.x - launch.senders;
-    channel_share receivers(launch.senders, blocks, 0, half), owners(launch.senders, blocks, half, half);
+    channel_share receivers(launch.senders, blocks, 0, launch.receiving),
+        owners(launch.senders, blocks, half, launch.receiving);
     // As measured: others take as long, and of packed rows there are few senders, which go round.
     if (CAST && args.layout == WEFT_EP_RANK_MAJOR)
       gather_channels(receivers.index, receivers.count, blocks);
-    bool receives = warp < half;
+    bool receives = warp < launch.receiving, owns = warp >= half && warp - half < launch.receiving;
     // Whatever was sent before this operation is not read any more.
     if (receives)
       for (uint32_t c = receivers.index; c < CUDA_CHANNELS; c += receivers.count)
@@ -173,7 +176,7 @@ template <bool CAST> __device__ __forceinline__ void run_rows_kernel(const rows_
       run_rows<row_receiver>(
           receivers, memory, [&](row_receiver &role) { move_rows(role, stage, travelling, as_it_is()); }, args, kernel,
           table, sources & others);
-    else
+    else if (owns)
       run_rows<own_rows<CAST>>(
           owners, memory,
           [&](own_rows<CAST> &role) {
@@ -224,6 +227,9 @@ int cuda_launch_rows(const struct cuda_rows_args *args, uint32_t blocks, bool ea
   a.alignment = a.alignment ? a.alignment : 1;
   bool sends = a.halves & DEVICE_SEND, receives = a.halves & DEVICE_RECV;
   launch_args.senders = !receives ? blocks : sends ? senders_of(blocks, a.layout == WEFT_EP_RANK_MAJOR) : 0;
+  uint32_t receivers = blocks - launch_args.senders;
+  launch_args.sending = warps_of(launch_args.senders, turns_of(launch_args.senders, ROWS_WARPS - 1));
+  launch_args.receiving = warps_of(receivers, turns_of(receivers, ROWS_WARPS / 2));
   // As much as there is room for, up to a row of 7168 bytes.
   uint32_t each = stages_room(ROWS_WARPS) / ROWS_WARPS / STAGE_UNIT * STAGE_UNIT;
   launch_args.stage = each < 7168 ? each : 7168;

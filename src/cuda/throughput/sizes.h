@@ -29,6 +29,17 @@ static inline flow_role flow_role_of(uint32_t blocks, uint32_t most, float work)
   return best;
 }
 
+// How often the warps of `blocks`, at most `most` of each, go round until each channel has been served. 0 blocks:
+// never.
+static inline uint32_t turns_of(uint32_t blocks, uint32_t most) {
+  return blocks == 0 ? 0 : (CUDA_CHANNELS + blocks * most - 1) / (blocks * most);
+}
+// Warps of each block with which all these turns are alike. With more of them few channels would be left for the last
+// turn, and few warps do not keep a processor busy.
+static inline uint32_t warps_of(uint32_t blocks, uint32_t turns) {
+  return blocks == 0 ? 0 : (CUDA_CHANNELS + blocks * turns - 1) / (blocks * turns);
+}
+
 // Blocks of a combine that answer, of which `both` do where others add. Of a single half all do the same.
 static inline uint32_t answerers_of(const cuda_answers_args &args, uint32_t blocks, uint32_t both) {
   return args.halves == DEVICE_SEND ? blocks : args.halves == DEVICE_RECV ? 0 : both;
