@@ -12,8 +12,8 @@ struct rows_launch {
   cuda_rows_args args;
   uint32_t senders; // blocks, the first ones
   uint32_t stage;   // bytes of a warp's
-  // Of each block that sends: warps that do. Of each other one: warps that receive, and as many bring own rows.
-  uint32_t sending, receiving;
+  // Of each block that sends: warps that do. Of each other one: warps that receive, and warps that bring own rows.
+  uint32_t sending, receiving, owning;
 };
 
 // A pair that came: its rows stay, and its selections are in them. [a thread]
@@ -133,7 +133,7 @@ template <bool CAST> __device__ __forceinline__ void run_rows_kernel(const rows_
   bool sends = blockIdx.x < launch.senders;
   begin_block(kernel, args, sends);
   uint64_t mine = 1ull << kernel.op.self, others = kernel.seats & ~mine;
-  uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, half = ROWS_WARPS / 2;
+  uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
   channel_memory *memories = (channel_memory *)(shared + (size_t)ROWS_WARPS * launch.stage), &memory = memories[warp];
   stage stage(shared + (size_t)warp * launch.stage, memory.arrived);
   row_pieces given(args.shape.in_bytes, launch.stage), travelling(args.shape.value_bytes, launch.stage);
@@ -151,12 +151,13 @@ template <bool CAST> __device__ __forceinline__ void run_rows_kernel(const rows_
       tell_readers(kernel, args.flow, false, memories, launch.sending);
   } else {
     uint32_t blocks = gridDim.x - launch.senders;
-    channel_share receivers(launch.senders, blocks, 0, launch.receiving),
-        owners(launch.senders, blocks, half, launch.receiving);
+    // Where rows are cast, as many warps bring own rows: they have no register left for a number of their own.
+    uint32_t first = CAST ? ROWS_WARPS / 2 : launch.receiving, owning = CAST ? launch.receiving : launch.owning;
+    channel_share receivers(launch.senders, blocks, 0, launch.receiving), owners(launch.senders, blocks, first, owning);
     // As measured: others take as long, and of packed rows there are few senders, which go round.
     if (CAST && args.layout == WEFT_EP_RANK_MAJOR)
       gather_channels(receivers.index, receivers.count, blocks);
-    bool receives = warp < launch.receiving, owns = warp >= half && warp - half < launch.receiving;
+    bool receives = warp < launch.receiving, owns = warp >= first && warp - first < owning;
     // Whatever was sent before this operation is not read any more.
     if (receives)
       for (uint32_t c = receivers.index; c < CUDA_CHANNELS; c += receivers.count)
@@ -205,11 +206,35 @@ size_t cuda_rows_workspace(const struct cuda_flow *flow, uint32_t blocks, uint32
   return ROWS_PLACES * 4 + (size_t)blocks * places_words(flow->experts) * 4 + (places + 31) / 32 * 4;
 }
 
-// Blocks that send. Eight processors fill the links of one. Of few, fewer send where each row goes to several places,
-// which takes those that receive longer: measured, with 4 of 24 and 16 of 64.
-static uint32_t senders_of(uint32_t blocks, bool by_rank) {
-  uint32_t senders = by_rank ? blocks * 3 / 8 : blocks < 24 ? blocks / 6 : 4 + (blocks - 24) * 3 / 10;
+// Blocks that send, of those that do both. As measured on two GPUs, whose links eight or nine processors fill.
+static uint32_t senders_of(uint32_t blocks, bool by_rank, bool casts) {
+  uint32_t senders;
+  if (!by_rank) // each row goes to several places, which takes those who receive longer
+    senders = blocks < 24 ? (blocks + 4) / 6 : 4 + (blocks - 24) * 3 / 10;
+  else if (casts || blocks > 26) // those who bring own rows cast as well
+    senders = blocks * 3 / 8;
+  else
+    senders = blocks < 24 ? (5 * blocks + 4) / 12 : 10;
   return senders < 1 ? 1 : senders > 16 ? 16 : senders;
+}
+
+// Shares each block's warps out. Whoever sends, or receives, goes round in turns of the same size. Of rows by rank the
+// ones do so as often as the others, so that no row waits for a reader's later turn; own rows are left to the warps
+// that remain, for nobody waits for them. Where rows are cast, all warps are needed for that.
+static void share_warps(rows_launch &launch, uint32_t blocks) {
+  uint32_t senders = launch.senders, others = blocks - senders, half = ROWS_WARPS / 2;
+  launch.sending = ROWS_WARPS - 1;
+  launch.receiving = launch.owning = half;
+  if (launch.args.shape.casts)
+    return;
+  uint32_t turns = turns_of(senders, ROWS_WARPS - 1), alike = warps_of(others, turns);
+  launch.sending = warps_of(senders, turns);
+  launch.receiving = launch.owning = warps_of(others, turns_of(others, half));
+  if (senders == 0 || launch.args.layout != WEFT_EP_RANK_MAJOR)
+    return;
+  if (alike <= ROWS_WARPS * 3 / 4)
+    launch.receiving = alike;
+  launch.owning = warps_of(others, turns_of(others, ROWS_WARPS - launch.receiving));
 }
 
 int cuda_launch_rows(const struct cuda_rows_args *args, uint32_t blocks, bool early, cudaStream_t stream) {
@@ -226,10 +251,10 @@ int cuda_launch_rows(const struct cuda_rows_args *args, uint32_t blocks, bool ea
     a.out_scale_expert_stride = (uint64_t)a.rows * a.out_scale_row_stride;
   a.alignment = a.alignment ? a.alignment : 1;
   bool sends = a.halves & DEVICE_SEND, receives = a.halves & DEVICE_RECV;
-  launch_args.senders = !receives ? blocks : sends ? senders_of(blocks, a.layout == WEFT_EP_RANK_MAJOR) : 0;
-  uint32_t receivers = blocks - launch_args.senders;
-  launch_args.sending = warps_of(launch_args.senders, turns_of(launch_args.senders, ROWS_WARPS - 1));
-  launch_args.receiving = warps_of(receivers, turns_of(receivers, ROWS_WARPS / 2));
+  launch_args.senders = !receives ? blocks
+                        : sends   ? senders_of(blocks, a.layout == WEFT_EP_RANK_MAJOR, a.shape.casts)
+                                  : 0;
+  share_warps(launch_args, blocks);
   // As much as there is room for, up to a row of 7168 bytes.
   uint32_t each = stages_room(ROWS_WARPS) / ROWS_WARPS / STAGE_UNIT * STAGE_UNIT;
   launch_args.stage = each < 7168 ? each : 7168;

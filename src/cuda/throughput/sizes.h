@@ -34,10 +34,10 @@ static inline flow_role flow_role_of(uint32_t blocks, uint32_t most, float work)
 static inline uint32_t turns_of(uint32_t blocks, uint32_t most) {
   return blocks == 0 ? 0 : (CUDA_CHANNELS + blocks * most - 1) / (blocks * most);
 }
-// Warps of each block with which all these turns are alike. With more of them few channels would be left for the last
-// turn, and few warps do not keep a processor busy.
+// Warps of each block with which all these turns are alike. 0 turns: none. With more of them few channels would be left
+// for the last turn, and few warps do not keep a processor busy.
 static inline uint32_t warps_of(uint32_t blocks, uint32_t turns) {
-  return blocks == 0 ? 0 : (CUDA_CHANNELS + blocks * turns - 1) / (blocks * turns);
+  return blocks * turns == 0 ? 0 : (CUDA_CHANNELS + blocks * turns - 1) / (blocks * turns);
 }
 
 // Blocks of a combine that answer, of which `both` do where others add. Of a single half all do the same.
