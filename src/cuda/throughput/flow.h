@@ -30,7 +30,7 @@
 #include "cuda/kernels/layout.h"
 
 enum {
-  CUDA_CHANNELS = 180,     // of 24 processors: 15 warps of 12, or 23 of 8, serve one each
+  CUDA_CHANNELS = 180,     // of 24 processors 15 warps of 12, each end of a combine, serve one each
   CUDA_STREAM_PAGE = 4096, // a stream begins with one
   CUDA_LEAST_PLACES = 3,   // both ends have one row in hand of which they have not told
 };
