@@ -211,30 +211,28 @@ static uint32_t senders_of(uint32_t blocks, bool by_rank, bool casts) {
   uint32_t senders;
   if (!by_rank) // each row goes to several places, which takes those who receive longer
     senders = blocks < 24 ? (blocks + 4) / 6 : 4 + (blocks - 24) * 3 / 10;
-  else if (casts || blocks > 26) // those who bring own rows cast as well
+  else if (casts) // those who bring own rows have more to do
     senders = blocks * 3 / 8;
   else
-    senders = blocks < 24 ? (5 * blocks + 4) / 12 : 10;
+    senders = blocks < 24 ? (5 * blocks + 4) / 12 : blocks <= 26 ? 10 : blocks * 3 / 8;
   return senders < 1 ? 1 : senders > 16 ? 16 : senders;
 }
 
 // Shares each block's warps out. Whoever sends, or receives, goes round in turns of the same size. Of rows by rank the
 // ones do so as often as the others, so that no row waits for a reader's later turn; own rows are left to the warps
-// that remain, for nobody waits for them. Where rows are cast, all warps are needed for that.
+// that remain, for nobody waits for them. Where rows are cast, every warp has a share, for all are needed for that.
 static void share_warps(rows_launch &launch, uint32_t blocks) {
   uint32_t senders = launch.senders, others = blocks - senders, half = ROWS_WARPS / 2;
   launch.sending = ROWS_WARPS - 1;
   launch.receiving = launch.owning = half;
   if (launch.args.shape.casts)
     return;
-  uint32_t turns = turns_of(senders, ROWS_WARPS - 1), alike = warps_of(others, turns);
+  bool by_rank = senders > 0 && launch.args.layout == WEFT_EP_RANK_MAJOR; // and both halves
+  uint32_t turns = turns_of(senders, ROWS_WARPS - 1);
   launch.sending = warps_of(senders, turns);
-  launch.receiving = launch.owning = warps_of(others, turns_of(others, half));
-  if (senders == 0 || launch.args.layout != WEFT_EP_RANK_MAJOR)
-    return;
-  if (alike <= ROWS_WARPS * 3 / 4)
-    launch.receiving = alike;
-  launch.owning = warps_of(others, turns_of(others, ROWS_WARPS - launch.receiving));
+  bool alike = by_rank && warps_of(others, turns) <= ROWS_WARPS * 3 / 4; // else too few would be left for own rows
+  launch.receiving = warps_of(others, alike ? turns : turns_of(others, half));
+  launch.owning = warps_of(others, turns_of(others, by_rank ? ROWS_WARPS - launch.receiving : half));
 }
 
 int cuda_launch_rows(const struct cuda_rows_args *args, uint32_t blocks, bool early, cudaStream_t stream) {

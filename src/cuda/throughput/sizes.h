@@ -8,6 +8,17 @@
 // Warps of a block: as many as have the registers that they need. Of a block that sends rows the last one tells.
 enum { ROWS_WARPS = 24, ANSWERS_WARPS = 16 };
 
+// How often the warps of `blocks`, at most `most` of each, go round until each channel has been served. 0 blocks:
+// never.
+static inline uint32_t turns_of(uint32_t blocks, uint32_t most) {
+  return blocks == 0 ? 0 : (CUDA_CHANNELS + blocks * most - 1) / (blocks * most);
+}
+// Warps of each block with which all these turns are alike. 0 turns: none. With more of them few channels would be left
+// for the last turn, and few warps do not keep a processor busy.
+static inline uint32_t warps_of(uint32_t blocks, uint32_t turns) {
+  return blocks * turns == 0 ? 0 : (CUDA_CHANNELS + blocks * turns - 1) / (blocks * turns);
+}
+
 // Warps of a block that play a role, and of them those of a crew.
 struct flow_role {
   uint32_t warps, crew;
@@ -19,7 +30,7 @@ static inline flow_role flow_role_of(uint32_t blocks, uint32_t most, float work)
   flow_role best = {2, 2};
   float least = 0;
   for (uint32_t crew = 2; crew <= 8 && crew <= most; crew++) {
-    uint32_t crews = most / crew, turns = (CUDA_CHANNELS + blocks * crews - 1) / (blocks * crews);
+    uint32_t crews = most / crew, turns = turns_of(blocks, crews);
     float each = work / (float)(crew - 1), time = (float)turns * (each > 1 ? each : 1);
     if (least == 0 || time < least) {
       best = {crews * crew, crew};
@@ -27,17 +38,6 @@ static inline flow_role flow_role_of(uint32_t blocks, uint32_t most, float work)
     }
   }
   return best;
-}
-
-// How often the warps of `blocks`, at most `most` of each, go round until each channel has been served. 0 blocks:
-// never.
-static inline uint32_t turns_of(uint32_t blocks, uint32_t most) {
-  return blocks == 0 ? 0 : (CUDA_CHANNELS + blocks * most - 1) / (blocks * most);
-}
-// Warps of each block with which all these turns are alike. 0 turns: none. With more of them few channels would be left
-// for the last turn, and few warps do not keep a processor busy.
-static inline uint32_t warps_of(uint32_t blocks, uint32_t turns) {
-  return blocks * turns == 0 ? 0 : (CUDA_CHANNELS + blocks * turns - 1) / (blocks * turns);
 }
 
 // Blocks of a combine that answer, of which `both` do where others add. Of a single half all do the same.
