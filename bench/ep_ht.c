@@ -113,7 +113,8 @@ static const struct {
 };
 
 // Those of the board, which is not there yet.
-static uint32_t hidden = 7168, topk = 8, experts = 72, alignment = 1, window, rounds, num_ranks = 2, hosts = 1;
+static uint32_t hidden = 7168, topk = 8, experts = 72, alignment = 1, window, rounds, num_ranks = 2, hosts = 1,
+                zero_copy;
 static const struct {
   const char *name;
   uint32_t *value;
@@ -127,6 +128,7 @@ static const struct {
     {"rounds", &rounds, 1, HT_MAX_ROUNDS},
     {"ranks", &num_ranks, 2, HT_MAX_RANKS},
     {"hosts", &hosts, 1, 2},
+    {"zero_copy", &zero_copy, 0, 1},
 };
 
 static bool take(const char *text) {
@@ -203,7 +205,8 @@ int main(int argc, char **argv) {
                                    .window_bytes = window,
                                    .rounds = rounds,
                                    .ranks = num_ranks,
-                                   .hosts = hosts};
+                                   .hosts = hosts,
+                                   .zero_copy = zero_copy};
   if (!cuda && num_ranks != HT_PAIR) {
     fprintf(stderr, "bench_ep_ht: ranks=%u: on host memory there are two, beside bare copies between them\n",
             num_ranks);

@@ -272,6 +272,8 @@ struct weft_ep_options {
   enum weft_ep_mode mode; /**< what the group is made for, the same for all ranks */
   uint32_t max_rows;      /**< THROUGHPUT: rows that this rank receives in one operation, at most, which its bookkeeping
                              has room for; default: max_tokens times the capacity */
+  uint64_t zero_copy_bytes; /**< THROUGHPUT: of weft_ep_get_zero_copy_memory(), the same for all ranks. Default: 0,
+                               none */
 };
 #ifdef __cplusplus
 }
@@ -334,6 +336,19 @@ WEFT_API void weft_ep_close(weft_ep_t *ep);
 
 /** Where the rows of operations lie: HOST or CUDA; `*device` (may be NULL) is the GPU's index, -1 for none. [any] */
 WEFT_API enum weft_ep_memory weft_ep_get_memory(const weft_ep_t *ep, int32_t *device);
+
+/**
+ * Memory for rows that peers read where they lie (zero copy): `*bytes` (may be NULL) of rank memory, zeroed, aligned to
+ * 4 KiB, as weft_ep_options.zero_copy_bytes says; NULL: none. It is the caller's to lay out, until weft_ep_close().
+ *
+ * On CUDA memory a combine copies none of the rows that lie in it into windows: each peer reads its own over NVLink and
+ * adds them, so that half as many processors take less time. This is so for `y` of weft_ep_combine() and
+ * weft_ep_combine_route() if it is RANK_MAJOR and travels as bf16; row_weights has to be in it too, where there are any.
+ * The call ends in its stream when all peers have read, so that what comes next there may write to the memory. It
+ * copies, as with other memory, if a peer is on another host or does not map it, if memory is the host's, and for a
+ * single half. All processes of the group can write to the memory, as to windows. [any]
+ */
+WEFT_API void *weft_ep_get_zero_copy_memory(const weft_ep_t *ep, uint64_t *bytes);
 
 /** This rank's index. [any] */
 WEFT_API int32_t weft_ep_rank(const weft_ep_t *ep);

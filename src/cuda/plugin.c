@@ -42,6 +42,7 @@ static const struct device_api api = {
     .ep_publish = cuda_ep_publish,
     .ep_control = cuda_ep_control,
     .ep_seat = cuda_ep_seat,
+    .ep_zero_copy = cuda_ep_zero_copy,
     .ep_begin = cuda_ep_begin,
     .ep_wake_links = cuda_ep_wake_links,
     .ep_await_begin = cuda_ep_await_begin,

@@ -73,6 +73,8 @@ struct device_ep_options {
   bool ordered;             // its launches run after those of the device's other engines that are ordered
   uint64_t window_bytes;    // with it: of a window, at most
   uint32_t max_rows;        // likewise: rows that this rank receives in one operation, at most
+  const void *zero_copy;    // likewise: memory that peers map, whose rows they read where they lie; NULL: none
+  uint64_t zero_copy_bytes;
 };
 
 // A member of a view. `seat` names the link to one incarnation as long as it stands: below DEVICE_SEATS, unique among
@@ -379,6 +381,9 @@ struct device_api {
   int (*ep_control)(struct device_ep *ep, const struct device_control *control, char *why);
   // A new link takes the seat: clears the state of the old one. [any, one at a time with the two above]
   int (*ep_seat)(struct device_ep *ep, uint32_t seat, char *why);
+  // The peer's zero-copy memory, mapped here, of zero_copy_bytes; before a view has the seat, which forgets it when it
+  // is made anew. [any]
+  int (*ep_zero_copy)(struct device_ep *ep, uint32_t seat, const void *memory, char *why);
   // The first operation and its view, published before. [owner]
   int (*ep_begin)(struct device_ep *ep, uint64_t op, uint64_t epoch, char *why);
   // Wakes the links to the peers of `seats`, so that the first operation with them meets none that sleeps. [owner]

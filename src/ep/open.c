@@ -53,11 +53,13 @@ static int check_mode(const struct weft_ep_options *options) {
   int rc = check_range("mode", options->mode, WEFT_EP_LATENCY, WEFT_EP_THROUGHPUT);
   if (rc != 0)
     return rc;
-  if (options->mode == WEFT_EP_LATENCY && (options->window_bytes || options->max_rows))
+  if (options->mode == WEFT_EP_LATENCY && (options->window_bytes || options->max_rows || options->zero_copy_bytes))
     return fail(WEFT_ERR_INVALID,
                 "%s is given, but the group is opened for LATENCY, whose windows have room for whole "
                 "operations",
-                options->window_bytes ? "window_bytes" : "max_rows");
+                options->window_bytes ? "window_bytes"
+                : options->max_rows   ? "max_rows"
+                                      : "zero_copy_bytes");
   if (options->mode == WEFT_EP_LATENCY && options->max_tokens > EP_MAX_TOKENS)
     return fail(WEFT_ERR_INVALID, "max_tokens is %u; with LATENCY it must be from 1 to %u: THROUGHPUT has more",
                 options->max_tokens, EP_MAX_TOKENS);
@@ -135,6 +137,7 @@ static void init_locks(weft_ep_t *ep) {
   ep_events_init(&ep->events);
   pthread_condattr_destroy(&attributes);
   ep->links.listener = ep->links.tcp_listener = ep->links.epoll = ep->links.wake = ep->bell_fd = ep->interrupt.fd = -1;
+  ep->zero_copy.fd = -1;
 }
 
 static int allocate(weft_ep_t *ep, const struct weft_ep_options *options) {
@@ -157,6 +160,7 @@ static int allocate(weft_ep_t *ep, const struct weft_ep_options *options) {
     ep->num_founders = options->num_founders;
   }
   ep->join_only = options->flags & WEFT_EP_OPTION_JOIN_ONLY;
+  ep->zero_copy.bytes = options->zero_copy_bytes;
   rc = ep->engine->allocate(ep, options);
   return rc == 0 ? ep_window_create(&ep->bell, EP_DOORBELL_SIZE, &ep->bell_fd) : rc;
 }
@@ -322,6 +326,8 @@ void weft_ep_close(weft_ep_t *ep) {
   ep_window_release(&ep->bell);
   if (ep->bell_fd >= 0)
     close(ep->bell_fd);
+  if (ep->zero_copy.fd >= 0)
+    close(ep->zero_copy.fd);
   free(ep->links.by_rank);
   free(ep->links.dialling);
   free(ep->links.answering);

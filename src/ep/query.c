@@ -10,6 +10,12 @@ enum weft_ep_memory weft_ep_get_memory(const weft_ep_t *ep, int32_t *device) {
   return ep->engine->memory;
 }
 
+void *weft_ep_get_zero_copy_memory(const weft_ep_t *ep, uint64_t *bytes) {
+  if (bytes)
+    *bytes = ep->zero_copy.bytes;
+  return ep->zero_copy.memory;
+}
+
 int32_t weft_ep_rank(const weft_ep_t *ep) {
   return ep->rank;
 }

@@ -28,7 +28,6 @@ ALLOWED = {
     ("any dispatch<2, true, true>", "sm_90"): 16,
     ("any make_up", "sm_80"): 16,
     ("any record_missing", "sm_80"): 16,
-    ("by_rank_kernel", "sm_90"): 16,
     ("combine<false, true, true>", "sm_80"): 112,
     ("combine<false, true, true>", "sm_90"): 112,
     ("combine<true, true, false>", "sm_80"): 32,

@@ -65,16 +65,38 @@ flow_shape drawn(uint32_t seed) {
   shape.two_streams = draw(2);
   shape.combines = 1 + draw(3);
   shape.relayed = draw(4) == 0;
-  // A window of two places at least, and of all for single halves.
+  shape.zero_copy = draw(2) * (1 + draw(3));
+  // A window of two places at least, and of all for single halves. Of a relay's window an eighth may be for more.
   cuda_flow flow;
-  cuda_flow_init(&flow, shape.window_bytes, shape.tokens, shape.hidden, shape.topk, shape.experts, 2 * shape.hidden);
+  cuda_flow_init(&flow, shape.window_bytes / 8 * 7, shape.tokens, shape.hidden, shape.topk, shape.experts,
+                 2 * shape.hidden);
   if (flow.bytes == 0) {
     shape.window_bytes = 64 << 20;
-    cuda_flow_init(&flow, shape.window_bytes, shape.tokens, shape.hidden, shape.topk, shape.experts, 2 * shape.hidden);
+    cuda_flow_init(&flow, shape.window_bytes / 8 * 7, shape.tokens, shape.hidden, shape.topk, shape.experts,
+                   2 * shape.hidden);
   }
   if (shape.tokens > std::min(cuda_ring_tokens(&flow.rows), cuda_ring_tokens(&flow.answers)))
     shape.halves = WHOLE;
   return shape;
+}
+
+// Answers that are read where they lie.
+void try_zero_copy() {
+  flow_shape shape = small();
+  shape.zero_copy = 1;
+  try_shape("a combine that reads rows where they lie", shape);
+  shape.weights_back = true;
+  shape.biases = 1;
+  shape.combines = 3;
+  shape.uneven = true;
+  try_shape("the same with weights back and a bias, three times", shape);
+  shape.ranks = 4;
+  shape.zero_copy = 2;
+  try_shape("the same of every other rank of four", shape);
+  shape.halves = MIXED;
+  try_shape("the same beside ranks with single halves", shape);
+  shape.relayed = true;
+  try_shape("the same where nobody can map it", shape);
 }
 
 // Ranks whose windows are in host memory.
@@ -131,6 +153,7 @@ int main(int argc, char **argv) {
     shape.coded = true;
     shape.hidden = 640; // no whole packets
     try_shape("the same as logfmt10", shape);
+    try_zero_copy();
     try_relayed();
   }
   for (uint32_t seed = from; seed <= to; seed++) {

@@ -17,7 +17,7 @@ PIN_FIELD(struct weft_ep_event, time_ns, 40);
 PIN_FIELD(struct weft_ep_event, dropped, 48);
 PIN_FIELD(struct weft_ep_event, detail, 56);
 
-PIN_SIZE(struct weft_ep_options, 136);
+PIN_SIZE(struct weft_ep_options, 144);
 PIN_FIELD(struct weft_ep_options, size, 0);
 PIN_FIELD(struct weft_ep_options, store, 8);
 PIN_FIELD(struct weft_ep_options, prefix, 16);
@@ -44,6 +44,7 @@ PIN_FIELD(struct weft_ep_options, reserved, 116);
 PIN_FIELD(struct weft_ep_options, window_bytes, 120);
 PIN_FIELD(struct weft_ep_options, mode, 128);
 PIN_FIELD(struct weft_ep_options, max_rows, 132);
+PIN_FIELD(struct weft_ep_options, zero_copy_bytes, 136);
 
 PIN_SIZE(struct weft_ep_limits, 48);
 PIN_FIELD(struct weft_ep_limits, size, 0);

@@ -348,6 +348,7 @@ static const struct device_api api = {
     .ep_publish = fake_ep_publish,
     .ep_control = fake_ep_control,
     .ep_seat = fake_ep_seat,
+    .ep_zero_copy = fake_ep_zero_copy,
     .ep_begin = fake_ep_begin,
     .ep_wake_links = fake_ep_wake_links,
     .ep_await_begin = fake_ep_await_begin,

@@ -3,9 +3,10 @@
 #define CUDA_ANSWERS_ADD_CUH
 
 #include "cuda/answers/coded.cuh"
-#include "cuda/throughput/channel.cuh"
+#include "cuda/answers/in_place.cuh"
 
-struct adder {
+// IN_PLACE: answers may lie in zero-copy memory of those who send them.
+template <bool IN_PLACE> struct adder {
   static constexpr bool WRITES = false; // to a ring
   struct channel channel;
   const cuda_answers_args &args;
@@ -19,12 +20,15 @@ struct adder {
   uint32_t token;
   uint64_t sent;
   cuda_way way;
+  // Of those who sent them, seats `lane` and `lane` + 32: where their answers and the weights of these lie; NULL: in
+  // the ring.
+  const char *answers_at[2], *weights_at[2];
 
   __device__ __forceinline__ adder(channel_memory &memory, uint32_t index, const cuda_answers_args &args,
                                    const flow_kernel &kernel)
       : channel(kernel, args.flow, true, args.state, memory, index), args(args), kernel(kernel),
         walk(kernel.route.seats, index, kernel.tokens, true), mine(args.rank_major ? 1ull << kernel.op.self : 0),
-        shut(~kernel.seats), ended(0) {
+        shut(~kernel.seats), ended(0), answers_at{}, weights_at{} {
     channel.words += args.coded ? offsetof(cuda_flow_word, coded_tail) : 0;
     load();
   }
@@ -41,6 +45,8 @@ struct adder {
     ended |= wanted & ~came; // a gap: what comes behind it belongs to other tokens
     uint32_t seat = way.row == CUDA_WAY_NONE ? DEVICE_SEATS : way.row >> CUDA_WAY_SEAT;
     uint64_t has_row = came | (sent & mine & ~shut);
+    if (IN_PLACE)
+      look_up(came, seat);
     uint32_t inputs = list_answers(job, way, seat, has_row, lane);
     finish_job(job, token, way, seat, sent, has_row, inputs, lane);
 #pragma unroll
@@ -66,6 +72,34 @@ struct adder {
     }
   }
 
+  // Where the answers of those lie of whom the first has come; and the numbers of the token's rows, by seat: in memory
+  // that only who writes needs. [warp]
+  __device__ __forceinline__ void look_up(uint64_t came, uint32_t seat) {
+#pragma unroll
+    for (uint32_t h = 0; h < 2; h++) {
+      uint32_t its = channel.lane + h * WARP;
+      if (has(came, its) && channel.memory.sent[its] == 0 && kernel.zero_copy[its])
+        find_answers(its, &answers_at[h], &weights_at[h]);
+    }
+    if (seat < DEVICE_SEATS)
+      channel.memory.told[seat] = way.row & ((1u << CUDA_WAY_SEAT) - 1);
+    __syncwarp();
+  }
+  __device__ __forceinline__ void find_answers(uint32_t seat, const char **answers, const char **weights) const {
+    const cuda_flow_place &place = ((const cuda_flow_head *)kernel.op.in[seat])->places[channel.index];
+    if (ptx::load_volatile(&place.number) != number_of(channel))
+      return;
+    uint64_t rows = *(const volatile uint32_t *)&kernel.route.tokens[seat];
+    *answers = in_zero_copy(kernel, seat, ptx::load_volatile(&place.rows), rows * 2 * args.flow.hidden, 16);
+    *weights = in_zero_copy(kernel, seat, ptx::load_volatile(&place.weights), rows * 4 * args.topk, 4);
+  }
+  // [warp]
+  __device__ __forceinline__ static const char *of_seat(const char *const at[2], uint32_t seat) {
+    unsigned long long low = __shfl_sync(~0u, (unsigned long long)at[0], seat % WARP),
+                       high = __shfl_sync(~0u, (unsigned long long)at[1], seat % WARP);
+    return (const char *)(seat < WARP ? low : high);
+  }
+
   // Lists the answers in the order of ranks. Returns how many. [warp]
   __device__ __forceinline__ uint32_t list_answers(mover_job &job, cuda_way way, uint32_t seat, uint64_t has_row,
                                                    uint32_t lane) {
@@ -84,8 +118,11 @@ struct adder {
       bool self = at == kernel.op.self && mine;
       bool here = at < DEVICE_SEATS && has(has_row, at) && (!self || own);
       uint32_t all = __ballot_sync(~0u, here), nth = inputs + __popc(all & ((1u << lane) - 1));
+      const char *lies = IN_PLACE ? of_seat(answers_at, at) : nullptr;
       if (here && nth < CUDA_MAX_TOPK) {
-        job.input[nth] = self ? own : channel.place(kernel.op.in[at], channel.memory.sent[at]);
+        job.input[nth] = self   ? own
+                         : lies ? lies + (uint64_t)channel.memory.told[at] * 2 * args.flow.hidden
+                                : channel.place(kernel.op.in[at], channel.memory.sent[at]);
         job.weight[nth] = 1.0f;
       }
       if (args.coded)
@@ -111,11 +148,16 @@ struct adder {
     if (args.renormalize)
       factor = make_up(token, seat, has_row, lane);
     bool weighed = seat < DEVICE_SEATS && has(has_row, seat);
+    const char *lie = IN_PLACE && args.out_weights ? of_seat(answers_at, seat) : nullptr,
+               *weights = IN_PLACE && args.out_weights ? of_seat(weights_at, seat) : nullptr;
     if (args.out_weights && lane < K) {
       float weight = 0.0f;
       if (weighed && seat == kernel.op.self && mine) {
         uint32_t pair = kernel.row_base[seat] + (way.row & ((1u << CUDA_WAY_SEAT) - 1));
         weight = pair < args.rows ? args.row_weights[(size_t)pair * K + lane] : 0.0f;
+      } else if (weighed && lie) {
+        uint64_t row = channel.memory.told[seat];
+        weight = weights ? __uint_as_float(ptx::load_volatile((const uint32_t *)weights + row * K + lane)) : 0.0f;
       } else if (weighed) {
         weight = __uint_as_float(ptx::load_volatile(
             (const uint32_t *)(channel.place(kernel.op.in[seat], channel.memory.sent[seat]) + 2 * args.flow.hidden) +
@@ -164,7 +206,7 @@ struct adder {
 #pragma unroll
     for (uint32_t h = 0; h < 2; h++) {
       uint32_t seat = channel.lane + h * WARP;
-      if (has(job.seats, seat))
+      if (has(job.seats, seat) && !(IN_PLACE && answers_at[h])) // of those in place it is given at the end
         channel.give_credit(seat, channel.base + ++channel.memory.written[seat]);
     }
   }
@@ -185,6 +227,24 @@ struct adder {
     uint64_t lost = ((channel.dropped | ended) & kernel.seats) | (kernel.op.seats & ~kernel.seats);
     if (channel.lane == 0 && lost)
       ptx::set_bits(&args.op->answers_lost, lost);
+  }
+
+  // Behind the end: whether somebody has let go of answers that were read where they lay. Then all has to be added
+  // again, without those of others, whose rings have been given back. [warp]
+  __device__ __forceinline__ bool begins_again() {
+    uint64_t placed = !IN_PLACE ? 0 : seats_of(answers_at[0] != nullptr, answers_at[1] != nullptr);
+    uint64_t gone = placed ? let_go(channel, placed) : 0;
+    if (!gone)
+      return false;
+    if (has(gone, channel.lane) || has(gone, channel.lane + WARP))
+      mark_lost(args.state, has(gone, channel.lane) ? channel.lane : channel.lane + WARP);
+    if (channel.lane == 0)
+      ptx::set_bits(&args.op->answers_lost, placed);
+    answers_at[0] = answers_at[1] = nullptr;
+    shut = ~mine;
+    walk = token_walk(kernel.route.seats, channel.index, kernel.tokens, true);
+    load();
+    return true;
   }
 };
 

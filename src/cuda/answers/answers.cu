@@ -67,9 +67,9 @@ __global__ __launch_bounds__(ANSWERS_WARPS *WARP,
           ptx::store_relaxed(CODED ? &word->coded_credit : &word->credit, kernel.op.answer * args.flow.list);
         }
   if (CODED)
-    run_channels<adder>(crew, memory, decoder{args.flow.hidden}, args, kernel);
+    run_channels<adder<false>>(crew, memory, decoder{args.flow.hidden}, args, kernel);
   else
-    run_channels<adder>(crew, memory, summer<true>{bytes, false}, args, kernel);
+    run_channels<adder<false>>(crew, memory, summer<true>{bytes, false}, args, kernel);
 }
 
 // By whether rows are by rank, and whether they are coded.
@@ -81,7 +81,7 @@ const void *const answers_kernels[2][2] = {
 
 int cuda_launch_answers(const struct cuda_answers_args *args, uint32_t blocks, bool early, cudaStream_t stream) {
   // Measured: with more processors than that, several warps to a channel take less time than one.
-  if (args->rank_major && !args->coded && blocks < 48)
+  if (args->rank_major && !args->coded && (blocks < 48 || args->zero_copy.bytes > 0))
     return cuda_launch_by_rank(args, blocks, early, stream);
   answers_launch launch_args;
   launch_args.args = *args;

@@ -17,6 +17,7 @@ struct by_rank_launch {
   cuda_answers_args args;
   uint32_t answerers; // blocks, the first ones
   part answers, adds;
+  part in_place; // of all blocks, which add, where nobody has to answer
 };
 
 // Its block has a teller.
@@ -33,6 +34,8 @@ struct told_answerer : answerer {
   }
 };
 
+// ZERO_COPY: of a group whose ranks have such memory.
+template <bool ZERO_COPY>
 __global__ __launch_bounds__(ANSWERS_WARPS *WARP,
                              1) void by_rank_kernel(const __grid_constant__ by_rank_launch launch) {
   extern __shared__ __align__(CUDA_LINE) char shared[];
@@ -40,10 +43,16 @@ __global__ __launch_bounds__(ANSWERS_WARPS *WARP,
   const cuda_answers_args &args = launch.args;
   ptx::kernel_wait();
   begin_flow(kernel, args.state, args.op, args.route);
+  if (ZERO_COPY)
+    begin_in_place(kernel, args.state, args.zero_copy);
+  __syncthreads();
+  // There is no room in y for more rows than the caller says, and no place known of more than the route has.
+  const bool in_place = ZERO_COPY && kernel.in_place && kernel.rows <= min(args.rows, kernel.route.max_rows);
   uint64_t others = kernel.seats & ~(1ull << kernel.op.self);
   uint32_t bytes = 2 * args.flow.hidden, warp = threadIdx.x / WARP;
-  bool answers = blockIdx.x < launch.answerers;
-  part part = answers ? launch.answers : launch.adds;
+  uint32_t answerers = in_place ? 0 : launch.answerers;
+  bool answers = blockIdx.x < answerers;
+  part part = in_place ? launch.in_place : answers ? launch.answers : launch.adds;
   channel_memory *memories = (channel_memory *)shared, &memory = memories[warp];
   char *place = shared + ANSWERS_WARPS * sizeof(channel_memory) + (size_t)warp * part.stage;
   begin_telling(memory);
@@ -53,22 +62,32 @@ __global__ __launch_bounds__(ANSWERS_WARPS *WARP,
   if (answers && warp == ANSWERS_WARPS - 1) {
     tell_readers(kernel, args.flow, true, memories, part.warps);
   } else if (answers && warp < part.warps) {
-    channel_share share(0, launch.answerers, 0, part.warps);
+    channel_share share(0, answerers, 0, part.warps);
     stage stage(place, memory.arrived);
     row_pieces pieces(bytes, part.stage);
     run_rows<told_answerer>(
         share, memory, [&](told_answerer &role) { move_rows(role, stage, pieces, as_it_is()); }, args, kernel, others);
   } else if (!answers && warp < part.warps) {
-    channel_share share(launch.answerers, gridDim.x - launch.answerers, 0, part.warps);
-    gather_channels(share.index, share.count, gridDim.x - launch.answerers);
+    channel_share share(answerers, gridDim.x - answerers, 0, part.warps);
+    gather_channels(share.index, share.count, gridDim.x - answerers);
     for (uint32_t c = share.index; c < CUDA_CHANNELS; c += share.count)
       for (uint32_t seat = threadIdx.x % WARP; seat < DEVICE_SEATS; seat += WARP)
         if (has(others, seat))
           ptx::store_relaxed(&((cuda_flow_head *)kernel.op.out[seat])->answers[c].credit,
                              kernel.op.answer * args.flow.list);
+    for (uint32_t c = share.index; in_place && c < CUDA_CHANNELS; c += share.count)
+      show_places(args, kernel, memory, c, others);
     uint32_t added = 0;
-    run_rows<adder>(
-        share, memory, [&](adder &role) { sum_rows(role, place, part.stage / SUM_SLOTS, bytes, added); }, args, kernel);
+    run_rows<adder<ZERO_COPY>>(
+        share, memory,
+        [&](adder<ZERO_COPY> &role) {
+          do
+            sum_rows(role, place, part.stage / SUM_SLOTS, bytes, added);
+          while (role.begins_again());
+        },
+        args, kernel);
+    for (uint32_t c = share.index; in_place && c < CUDA_CHANNELS; c += share.count)
+      await_places_read(args, kernel, memory, c, others);
   }
 }
 
@@ -90,11 +109,13 @@ int cuda_launch_by_rank(const struct cuda_answers_args *args, uint32_t blocks, b
   uint32_t adders = blocks - answerers, turns = turns_of(answerers ? answerers : adders, ANSWERS_WARPS - 1);
   launch_args.answers = part_of(answerers, turns, room);
   launch_args.adds = part_of(adders, turns, room);
+  launch_args.in_place = part_of(blocks, turns_of(blocks, ANSWERS_WARPS), room);
   void *params[] = {&launch_args};
-  return launch((const void *)by_rank_kernel, params, blocks, ANSWERS_WARPS * WARP,
-                ANSWERS_WARPS * sizeof(channel_memory) + room, early, stream);
+  return launch(args->zero_copy.bytes > 0 ? (const void *)by_rank_kernel<true> : (const void *)by_rank_kernel<false>,
+                params, blocks, ANSWERS_WARPS * WARP, ANSWERS_WARPS * sizeof(channel_memory) + room, early, stream);
 }
 
 int cuda_load_by_rank(bool *early) {
-  return load((const void *)by_rank_kernel, early);
+  int rc = load((const void *)by_rank_kernel<false>, early);
+  return rc ? rc : load((const void *)by_rank_kernel<true>, early);
 }

@@ -151,8 +151,25 @@ int cuda_ep_seat(struct device_ep *ep, uint32_t seat, char *why) {
     return rc;
   ep->host->out.word = 0;
   rc = put(ep, &ep->state->start_sent[seat], sizeof ep->state->start_sent[seat], "clearing a seat", why);
+  if (rc == 0)
+    rc = put(ep, &ep->state->zero_copy[seat], sizeof ep->state->zero_copy[seat], "clearing a seat", why);
   if (rc == 0) // the kernels clear their own state of the seat with the first view of the new link
     ep->host->report.lost[seat] = 0;
+  leave(ep, &guard);
+  return rc;
+}
+
+int cuda_ep_zero_copy(struct device_ep *ep, uint32_t seat, const void *memory, char *why) {
+  struct cuda_guard guard;
+  if (seat >= DEVICE_SEATS || (uintptr_t)memory % CUDA_PIECE != 0)
+    return cuda_why(why, WEFT_ERR_INVALID, "zero-copy memory %p of seat %u: want whole pieces and a seat below %d",
+                    memory, seat, DEVICE_SEATS);
+  int rc = enter(ep, &guard, why);
+  if (rc != 0)
+    return rc;
+  ep->host->out.word = (uintptr_t)memory;
+  rc =
+      put(ep, &ep->state->zero_copy[seat], sizeof ep->state->zero_copy[seat], "writing a seat's zero-copy memory", why);
   leave(ep, &guard);
   return rc;
 }

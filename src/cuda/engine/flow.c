@@ -265,9 +265,25 @@ static int launch_begin(struct device_ep *ep, const struct device_flow_combine *
   return launch_control(ep, &begin, side, f->route, &control, stream, why);
 }
 
+// Whether `size` bytes lie in this rank's zero-copy memory.
+static bool is_zero_copy(const struct device_ep *ep, const void *memory, uint64_t size) {
+  uint64_t from = (uintptr_t)memory - (uintptr_t)ep->options.zero_copy, bytes = ep->options.zero_copy_bytes;
+  return memory && from < bytes && bytes - from >= size;
+}
+
+// Only who sends and receives at once keeps rows where they are until they have been read.
+static struct cuda_zero_copy zero_copy_of(const struct device_ep *ep, const struct device_flow_combine *f,
+                                          uint32_t topk, bool coded) {
+  bool lie = f->c.rank_major && !coded && f->c.halves == (DEVICE_SEND | DEVICE_RECV) &&
+             is_zero_copy(ep, f->c.y, (uint64_t)f->rows * 2 * ep->options.hidden) &&
+             (!f->row_weights || is_zero_copy(ep, f->row_weights, (uint64_t)f->rows * topk * sizeof *f->row_weights));
+  return (struct cuda_zero_copy){ep->options.zero_copy, ep->options.zero_copy_bytes, lie};
+}
+
 static int launch_answers(struct device_ep *ep, const struct device_flow_combine *f, const struct cuda_side *side,
                           uint32_t topk, void *stream, char *why) {
   const struct device_combine *c = &f->c;
+  bool coded = (c->dtype ? c->dtype : ep->options.combine_dtype) == CUDA_COMBINE_LOGFMT10;
   const struct cuda_answers_args args = {.state = ep->state,
                                          .route = routing_of(side, f->route)->route,
                                          .op = side->op,
@@ -278,8 +294,7 @@ static int launch_answers(struct device_ep *ep, const struct device_flow_combine
                                          .unweighted = f->unweighted,
                                          .renormalize = c->renormalize,
                                          .narrow = c->narrow,
-                                         .coded =
-                                             (c->dtype ? c->dtype : ep->options.combine_dtype) == CUDA_COMBINE_LOGFMT10,
+                                         .coded = coded,
                                          .rows = f->rows,
                                          .y = c->y,
                                          .topk_idx = c->topk_idx,
@@ -288,7 +303,8 @@ static int launch_answers(struct device_ep *ep, const struct device_flow_combine
                                          .bias = {f->bias[0], f->bias[1]},
                                          .out = c->out,
                                          .out_weights = f->out_weights,
-                                         .missing = side->missing};
+                                         .missing = side->missing,
+                                         .zero_copy = zero_copy_of(ep, f, topk, coded)};
   const struct cuda_end_args end = {.state = ep->state,
                                     .layout = ep->layout,
                                     .route = routing_of(side, f->route)->route,

@@ -109,6 +109,7 @@ struct cuda_state {
   struct cuda_view live[CUDA_LIVE];
   struct cuda_view published[CUDA_PUBLISHED]; // of epoch e: any; free when its epoch is 0
   uint64_t start_sent[DEVICE_SEATS];          // the first operation, + 1, that was published to a peer; 0: none
+  uint64_t zero_copy[DEVICE_SEATS];           // by the host: a peer's zero-copy memory, mapped here; 0: none
   struct cuda_handle handle[CUDA_LIVE];
   struct cuda_votes votes[CUDA_LIVE];
   struct device_record record[CUDA_RECORDS]; // of operation n: record[n % CUDA_RECORDS]

@@ -28,6 +28,9 @@ struct flow_kernel {
   uint32_t rows, tokens;           // received in all; of this rank
   // Of a sender that began before all headers had come: where it is said who takes part; else NULL.
   const cuda_flow_op *rest;
+  uint64_t zero_copy[DEVICE_SEATS]; // where each peer's is mapped here; 0: it is not
+  uint64_t zero_copy_bytes;         // of each
+  bool in_place;                    // this rank's answers are read where they lie
 };
 
 // Which channels a warp serves, and with whom: a crew has a warp that finds jobs and some that do them, so that none of

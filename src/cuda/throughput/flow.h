@@ -23,6 +23,11 @@
 // once, and waits for nothing else. Answers: whoever writes serves all readers at once; whoever reads takes token after
 // token.
 //
+// **In place.** Answers that lie in the zero-copy memory of those who send them, which the readers map, go through no
+// ring. The channel's place (struct cuda_flow_place) says where they are, the tail that they may be read, and credit
+// that they have been: for it whoever sends waits before its kernel ends. A writer that gives a reader up says so
+// before it goes on, and a reader looks at that when it has read: what it has read then may be what came later.
+//
 // Window: head | rings of rows [CUDA_CHANNELS] | rings of answers [CUDA_CHANNELS]
 #ifndef CUDA_THROUGHPUT_FLOW_H
 #define CUDA_THROUGHPUT_FLOW_H
@@ -50,10 +55,26 @@ struct cuda_flow_sent {
   uint64_t newest; // operation, + 1, in which rows went to the peer; 0: none, or it will read nothing of them
   uint64_t pad[13];
 };
+// Where a channel's answers lie if they are not in its ring: by the window's writer, before its tail. Offsets in its
+// zero-copy memory.
+struct cuda_flow_place {
+  uint64_t number;  // of the combine, + 1
+  uint64_t rows;    // the first of those to this reader; they go by the numbers of its rows in the dispatch
+  uint64_t weights; // likewise: of their row weights, or CUDA_NOT_IN_PLACE
+  uint64_t pad;
+};
+#define CUDA_NOT_IN_PLACE UINT64_MAX
+// By the window's writer, if it has given the reader up: what was to be read where it lies may change from now on.
+struct cuda_flow_let_go {
+  uint64_t answers; // of which combine, + 1
+  uint64_t pad[15];
+};
 struct cuda_flow_head {
   struct cuda_flow_word rows[CUDA_CHANNELS], answers[CUDA_CHANNELS];
   struct cuda_flow_sent sent;
-  uint64_t pad[80]; // the rings, which a peer on another host may write, have pages of their own
+  struct cuda_flow_let_go let_go;
+  struct cuda_flow_place places[CUDA_CHANNELS];
+  uint64_t pad[368]; // the rings, which a peer on another host may write, have pages of their own
 };
 
 struct cuda_ring {

@@ -18,7 +18,7 @@ int cuda_launch_rows(const struct cuda_rows_args *args, uint32_t blocks, bool ea
 // Moves the answers of a combine, and adds them.
 int cuda_launch_answers(const struct cuda_answers_args *args, uint32_t blocks, bool early, cudaStream_t stream);
 // The same by a warp for each channel, of rows by rank that are not coded: cuda_launch_answers() calls it where few
-// processors do it.
+// processors do it, or answers may be read where they lie.
 int cuda_launch_by_rank(const struct cuda_answers_args *args, uint32_t blocks, bool early, cudaStream_t stream);
 // Loads these kernels on the current device, as cuda_launch_load does.
 int cuda_load_throughput(bool *early);

@@ -83,6 +83,13 @@ struct cuda_flow_op {
   uint64_t ready;   // by control, enum cuda_ready
 };
 
+// This rank's zero-copy memory, as large as that of each peer; 0 bytes: there is none.
+struct cuda_zero_copy {
+  const char *memory;
+  uint64_t bytes;
+  bool in_place; // what the call sends lies in it, and may be read there
+};
+
 // The launches. `route` and `op` are in device memory, and so is all that they point to.
 struct cuda_plan_args {
   struct cuda_state *state; // the view is that of the next dispatch, counters.sent
@@ -149,6 +156,7 @@ struct cuda_answers_args {
   void *out;
   float *out_weights;
   uint64_t *missing; // [T] seats whose contribution to the token did not come, besides those it was not sent to
+  struct cuda_zero_copy zero_copy;
 };
 
 #endif

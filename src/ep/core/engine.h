@@ -57,6 +57,12 @@ struct weft_ep {
   struct group *group;
   struct ep_window bell; // this rank's doorbell page
   int bell_fd;
+  struct {
+    void *memory;
+    uint64_t bytes; // as asked for
+    size_t size;    // as it is
+    int fd;         // of device memory, for peers on this host; -1: there is none
+  } zero_copy;      // weft_ep_get_zero_copy_memory()
 
   // Links: see link/link.h. Which peers have died: see link/death_watch.h.
   struct ep_links links;

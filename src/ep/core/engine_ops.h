@@ -32,7 +32,8 @@ struct ep_device_card {
 
 struct ep_engine_ops {
   enum weft_ep_memory memory; // HOST or CUDA
-  uint32_t descriptors;       // that a handshake on one host brings: the first so many of enum ep_fd
+  uint32_t descriptors;       // that a handshake on one host brings: the first so many of enum ep_fd, and ZERO_COPY
+                              // where there is such memory on a device
   bool has_fabric;            // NVLink may join its devices across hosts
 
   // --- opening and closing, in this order; `stop`, `close` are legal after whatever came before them. [owner] ---
@@ -100,7 +101,7 @@ struct ep_engine_ops {
   // [owner, service]
   int (*link_open)(weft_ep_t *ep, struct ep_link *link, enum ep_route route, int *fd);
   // Maps the peer's, which came as a descriptor, or as a name by NVLink. [owner, service]
-  int (*link_map)(weft_ep_t *ep, struct ep_link *link, int fd, const uint8_t uuid[16]);
+  int (*link_map)(weft_ep_t *ep, struct ep_link *link, const int *fds, const uint8_t uuid[16]);
   int (*link_map_fabric)(weft_ep_t *ep, struct ep_link *link, const uint8_t *name);
   void (*link_free)(weft_ep_t *ep, struct ep_link *link);
   // The link is down: nothing waits for it any more. [any]

@@ -5,11 +5,6 @@
 #include "ep/gpu/gpu.h"
 #include "ep/gpu/proxy.h"
 
-static int allocate(weft_ep_t *ep, const struct weft_ep_options *options) {
-  (void)ep, (void)options;
-  return 0;
-}
-
 // The watcher lets go of links at any time; what they have still to send their proxies flush.
 static void flush(weft_ep_t *ep) {
   (void)ep;
@@ -36,9 +31,9 @@ static void describe(const weft_ep_t *ep, struct ep_device_card *card) {
 
 const struct ep_engine_ops ep_gpu_engine = {
     .memory = WEFT_EP_MEMORY_CUDA,
-    .descriptors = EP_FDS,
+    .descriptors = EP_FD_ZERO_COPY,
     .has_fabric = true,
-    .allocate = allocate,
+    .allocate = ep_gpu_allocate,
     .start = ep_gpu_start,
     .watch = ep_gpu_watch_start,
     .flush = flush,

@@ -186,6 +186,8 @@ extern const struct ep_engine_ops ep_gpu_engine;
 // Finds the device that `options` asks for. With AUTO and none that will do, ep->gpu stays NULL and a log line says
 // why.
 int ep_gpu_open(weft_ep_t *ep, const struct weft_ep_options *options);
+// Makes the memory whose rows peers read where they lie, if the options have some.
+int ep_gpu_allocate(weft_ep_t *ep, const struct weft_ep_options *options);
 // Opens the engine; the rank is known now.
 int ep_gpu_start(weft_ep_t *ep, const struct weft_ep_options *options);
 // Lets kernels that are under way end, and closes the engine. Before the links are freed.
@@ -201,7 +203,7 @@ int ep_gpu_link_open(weft_ep_t *ep, struct ep_link *link, enum ep_route route, i
 // Maps the window of that name, which the peer reads. UNSUPPORTED: NVLink does not reach there.
 int ep_gpu_link_map_fabric(weft_ep_t *ep, struct ep_link *link, const uint8_t *name);
 // Maps the window that the peer, on the device of that uuid, reads.
-int ep_gpu_link_map(weft_ep_t *ep, struct ep_link *link, int fd, const uint8_t uuid[16]);
+int ep_gpu_link_map(weft_ep_t *ep, struct ep_link *link, const int *fds, const uint8_t uuid[16]);
 void ep_gpu_link_free(weft_ep_t *ep, struct ep_link *link);
 void ep_gpu_graves_free(struct ep_gpu *gpu); // the transports have closed
 // The link is down: kernels no longer wait for it. [any]

@@ -21,7 +21,9 @@ static struct device_ep_options engine_options(const weft_ep_t *ep, const struct
                                     .throughput = options->mode == WEFT_EP_THROUGHPUT,
                                     .ordered = options->flags & WEFT_EP_OPTION_ORDERED,
                                     .window_bytes = options->window_bytes,
-                                    .max_rows = options->max_rows};
+                                    .max_rows = options->max_rows,
+                                    .zero_copy = ep->zero_copy.memory,
+                                    .zero_copy_bytes = options->zero_copy_bytes};
 }
 
 // The index of the device that the options name.
@@ -106,7 +108,21 @@ int ep_gpu_open(weft_ep_t *ep, const struct weft_ep_options *options) {
   return 0;
 }
 
-static int allocate(weft_ep_t *ep, const struct weft_ep_options *options, char *why) {
+int ep_gpu_allocate(weft_ep_t *ep, const struct weft_ep_options *options) {
+  struct ep_gpu *gpu = ep->gpu;
+  struct device_window window;
+  char why[DEVICE_WHY] = "";
+  if (options->zero_copy_bytes == 0)
+    return 0;
+  int rc = gpu->api->window_create(gpu->device, options->zero_copy_bytes, &window, &ep->zero_copy.fd, why);
+  if (rc != 0)
+    return device_fail(rc, "zero_copy_bytes", why);
+  ep->zero_copy.memory = window.memory;
+  ep->zero_copy.size = window.size;
+  return 0;
+}
+
+static int allocate_arrays(weft_ep_t *ep, const struct weft_ep_options *options, char *why) {
   struct ep_gpu *gpu = ep->gpu;
   size_t tokens = options->max_tokens;
   gpu->experts = calloc(tokens * options->topk, sizeof *gpu->experts);
@@ -126,7 +142,7 @@ int ep_gpu_start(weft_ep_t *ep, const struct weft_ep_options *options) {
   struct device_ep_options wanted = engine_options(ep, options);
   char why[DEVICE_WHY] = "";
   struct device_ep *engine;
-  int rc = allocate(ep, options, why);
+  int rc = allocate_arrays(ep, options, why);
   if (rc != 0)
     return rc;
   rc = gpu->api->ep_open(gpu->device, &wanted, &engine, why);
@@ -178,6 +194,9 @@ void ep_gpu_close(weft_ep_t *ep) {
     ep_gpu_graves_free(gpu);
     if (gpu->counts)
       gpu->api->release(gpu->device, gpu->counts);
+    struct device_window zero_copy = {.memory = ep->zero_copy.memory, .size = ep->zero_copy.size};
+    if (zero_copy.memory)
+      gpu->api->window_release(gpu->device, &zero_copy);
     gpu->api->close(gpu->device);
   }
   free(gpu->experts);

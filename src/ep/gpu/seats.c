@@ -115,14 +115,25 @@ static int check_reach(const struct ep_gpu *gpu, int32_t rank, const uint8_t uui
   return 0;
 }
 
-int ep_gpu_link_map(weft_ep_t *ep, struct ep_link *link, int fd, const uint8_t uuid[16]) {
+static int map_zero_copy(weft_ep_t *ep, struct ep_link *link, int fd) {
+  struct ep_gpu *gpu = ep->gpu;
+  char why[DEVICE_WHY] = "";
+  int rc = gpu->api->window_map(gpu->device, ep->zero_copy.bytes, fd, &link->device.zero_copy, why);
+  if (rc == 0)
+    rc = gpu->api->ep_zero_copy(gpu->engine, link->device.seat, link->device.zero_copy.memory, why);
+  return rc == 0 ? 0 : fail(rc, "the zero-copy memory of rank %d: %s", link->rank, why);
+}
+
+int ep_gpu_link_map(weft_ep_t *ep, struct ep_link *link, const int *fds, const uint8_t uuid[16]) {
   struct ep_gpu *gpu = ep->gpu;
   char why[DEVICE_WHY] = "";
   int rc = check_reach(gpu, link->rank, uuid);
   if (rc != 0)
     return rc;
-  rc = gpu->api->window_map(gpu->device, gpu->area_bytes, fd, &link->device.out, why);
-  return rc == 0 ? 0 : fail(rc, "the window of rank %d on its GPU: %s", link->rank, why);
+  rc = gpu->api->window_map(gpu->device, gpu->area_bytes, fds[EP_FD_DEVICE], &link->device.out, why);
+  if (rc != 0)
+    return fail(rc, "the window of rank %d on its GPU: %s", link->rank, why);
+  return ep->zero_copy.bytes == 0 ? 0 : map_zero_copy(ep, link, fds[EP_FD_ZERO_COPY]);
 }
 
 int ep_gpu_link_map_fabric(weft_ep_t *ep, struct ep_link *link, const uint8_t *name) {
@@ -163,6 +174,8 @@ void ep_gpu_link_free(weft_ep_t *ep, struct ep_link *link) {
     bury(gpu, &link->device.in, &link->device.host_in);
   release(gpu, &link->device.in, &link->device.host_in);
   release(gpu, &link->device.out, &link->device.host_out);
+  if (link->device.zero_copy.memory)
+    gpu->api->window_release(gpu->device, &link->device.zero_copy);
   ep_sharers_changed(ep);
   if (link->device.seat == DEVICE_NO_SEAT)
     return;

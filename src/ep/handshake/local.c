@@ -28,7 +28,7 @@ static int fail_socket(int error, const char *what) {
 
 // How many descriptors a handshake message with windows brings.
 static uint32_t num_fds(const weft_ep_t *ep) {
-  return ep->engine->descriptors;
+  return ep->engine->descriptors + (ep->zero_copy.fd >= 0);
 }
 
 // Sends one packet, with descriptors if `fds` is not NULL.
@@ -121,13 +121,13 @@ static int map_peer(weft_ep_t *ep, struct ep_link *link, const struct ep_handsha
   if (rc == 0)
     rc = ep_window_map(&link->out, ep->layout.area, fds[EP_FD_AREA]);
   if (rc == 0)
-    rc = ep->engine->link_map(ep, link, fds[EP_FD_DEVICE], message->device);
+    rc = ep->engine->link_map(ep, link, fds, message->device);
   return rc;
 }
 
-// This rank's own, of a new link; the doorbell's stays.
+// This rank's own, of a new link; those that are the same for all links stay.
 static void close_own(const int fds[EP_FDS]) {
-  for (int i = EP_FD_AREA; i < EP_FDS; i++)
+  for (int i = EP_FD_AREA; i <= EP_FD_DEVICE; i++)
     if (fds[i] >= 0)
       close(fds[i]);
 }
@@ -168,7 +168,7 @@ static int check_called(int socket, int32_t rank) {
 // `*yield`: the peer's call stands instead.
 static int converse(weft_ep_t *ep, int socket, struct ep_link *link, const int own[EP_FDS], uint64_t deadline_ns,
                     bool *yield) {
-  int fds[EP_FDS] = {-1, -1, -1};
+  int fds[EP_FDS] = EP_NO_FDS;
   struct ep_handshake_message message = ep_handshake_message_make(ep, EP_HELLO, link->incarnation);
   int rc = send_message(ep, socket, &message, own);
   close_own(own);
@@ -197,7 +197,7 @@ static int converse(weft_ep_t *ep, int socket, struct ep_link *link, const int o
 int ep_call_local(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const struct sockaddr_un *to, socklen_t size,
                   uint64_t deadline_ns, bool *yield) {
   struct ep_link *link;
-  int own[EP_FDS] = {ep->bell_fd};
+  int own[EP_FDS] = {[EP_FD_BELL] = ep->bell_fd, [EP_FD_ZERO_COPY] = ep->zero_copy.fd};
   int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   if (fd < 0)
     return fail_errno(errno, "cannot call rank %d", rank);
@@ -228,7 +228,7 @@ static void refuse(weft_ep_t *ep, int socket, uint64_t to, int error) {
 
 static int accept_link(weft_ep_t *ep, int socket, const struct ep_handshake_message *hello, int fds[EP_FDS]) {
   struct ep_link *link;
-  int own[EP_FDS] = {ep->bell_fd};
+  int own[EP_FDS] = {[EP_FD_BELL] = ep->bell_fd, [EP_FD_ZERO_COPY] = ep->zero_copy.fd};
   int rc = ep_link_new(ep, hello->rank, hello->incarnation, EP_ROUTE_MAPPED, &link, own);
   if (rc != 0)
     return rc;
@@ -253,7 +253,7 @@ static int accept_link(weft_ep_t *ep, int socket, const struct ep_handshake_mess
 
 void ep_answer_local(weft_ep_t *ep, int socket) {
   struct ep_handshake_message hello = {0};
-  int fds[EP_FDS] = {-1, -1, -1};
+  int fds[EP_FDS] = EP_NO_FDS;
   bool taken = false;
   int rc = receive_message(ep, socket, &hello, fds);
   if (rc == 0 && (hello.kind != EP_HELLO || hello.to != ep->incarnation))

@@ -10,6 +10,19 @@
 
 // --- opening and closing ---
 
+// No peer reads host memory where it lies, so it is this process's alone.
+static int open_zero_copy(weft_ep_t *ep) {
+  struct ep_window window;
+  if (ep->zero_copy.bytes == 0)
+    return 0;
+  int rc = ep_window_private(&window, ep->zero_copy.bytes);
+  if (rc != 0)
+    return fail_context(rc, "zero_copy_bytes");
+  ep->zero_copy.memory = window.memory;
+  ep->zero_copy.size = window.size;
+  return 0;
+}
+
 static int allocate(weft_ep_t *ep, const struct weft_ep_options *options) {
   struct ep_host *host = ep->host = calloc(1, sizeof *host);
   if (!host)
@@ -28,13 +41,15 @@ static int allocate(weft_ep_t *ep, const struct weft_ep_options *options) {
     if (rc != 0)
       return rc;
   }
-  return 0;
+  return open_zero_copy(ep);
 }
 
 static void close_host(weft_ep_t *ep) {
   struct ep_host *host = ep->host;
+  struct ep_window zero_copy = {.memory = ep->zero_copy.memory, .size = ep->zero_copy.size};
   if (!host)
     return;
+  ep_window_release(&zero_copy);
   for (int i = 0; i < EP_DEPTH; i++)
     ep_op_free(&host->ops[i]);
   ep_places_close(&host->places);
@@ -126,8 +141,8 @@ static void joined(weft_ep_t *ep, uint64_t base) {
   (void)ep, (void)base;
 }
 
-static int link_map(weft_ep_t *ep, struct ep_link *link, int fd, const uint8_t uuid[16]) {
-  (void)ep, (void)link, (void)fd, (void)uuid;
+static int link_map(weft_ep_t *ep, struct ep_link *link, const int *fds, const uint8_t uuid[16]) {
+  (void)ep, (void)link, (void)fds, (void)uuid;
   return 0;
 }
 

@@ -31,6 +31,7 @@ struct ep_handshake_message ep_handshake_message_make(const weft_ep_t *ep, enum 
       .combine_dtype = ep->combine_dtype,
       .mode = mode_of(ep),
       .window_bytes = ep->layout.window_bytes,
+      .zero_copy_bytes = ep->zero_copy.bytes,
       .depth = EP_DEPTH,
       .memory = ep->engine->memory,
   };
@@ -57,8 +58,10 @@ static const char *mode_name(uint32_t mode) {
 }
 
 static int check_mode(const weft_ep_t *ep, const struct ep_handshake_message *message) {
-  if (message->mode == mode_of(ep))
-    return check_same(message->rank, "window_bytes", message->window_bytes, ep->layout.window_bytes);
+  if (message->mode == mode_of(ep)) {
+    int rc = check_same(message->rank, "window_bytes", message->window_bytes, ep->layout.window_bytes);
+    return rc == 0 ? check_same(message->rank, "zero_copy_bytes", message->zero_copy_bytes, ep->zero_copy.bytes) : rc;
+  }
   return fail(WEFT_ERR_VERSION, "rank %d runs with mode %s, this rank with %s: all ranks of a group must agree",
               message->rank, mode_name(message->mode), mode_name(mode_of(ep)));
 }

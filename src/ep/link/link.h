@@ -53,11 +53,12 @@ struct ep_link {
   struct ep_window bell; // the peer's doorbell page
   struct {               // on CUDA memory, where `in` and `out` hold the area's head only
     struct device_window in, out;
-    void *host_in, *host_out;  // by the network: the same windows, which are in host memory; else NULL
-    int shown;                 // descriptor of host_in, for neighbours, the device's; -1: there is none
-    uint8_t name[DEVICE_NAME]; // by NVLink from another host: of `in`, for the peer
-    uint32_t seat;             // DEVICE_NO_SEAT: none
-    bool written_late;         // `in` by the network: what the peer had begun may still come
+    struct device_window zero_copy; // the peer's memory whose rows are read where they lie; without memory: none
+    void *host_in, *host_out;       // by the network: the same windows, which are in host memory; else NULL
+    int shown;                      // descriptor of host_in, for neighbours, the device's; -1: there is none
+    uint8_t name[DEVICE_NAME];      // by NVLink from another host: of `in`, for the peer
+    uint32_t seat;                  // DEVICE_NO_SEAT: none
+    bool written_late;              // `in` by the network: what the peer had begun may still come
   } device;
   const struct ep_path_ops *path; // how what is written to `out` gets to the peer
   struct ep_remote *remote;       // the path to another host has it (remote/remote_link.h); else NULL
@@ -123,7 +124,9 @@ static inline struct ep_area_head *ep_link_out(const struct ep_link *link) {
 // --- link.c: one link ---
 
 // The descriptors that a handshake message brings.
-enum ep_fd { EP_FD_BELL, EP_FD_AREA, EP_FD_DEVICE, EP_FDS };
+enum ep_fd { EP_FD_BELL, EP_FD_AREA, EP_FD_DEVICE, EP_FD_ZERO_COPY, EP_FDS };
+#define EP_NO_FDS                                                                                                      \
+  { -1, -1, -1, -1 }
 
 // Creates the link and the windows that this rank will read. Their descriptors in `fds` (-1: there is none) are for the
 // peer; the caller closes them.

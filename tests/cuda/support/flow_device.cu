@@ -116,6 +116,29 @@ void flow_group::make_outputs(flow_rank &r) {
   r.range = device_array<int64_t>((size_t)E * CAPACITY);
 }
 
+uint64_t flow_group::zero_copy_bytes() const {
+  uint64_t rows = (uint64_t)shape.ranks * shape.tokens + 4; // RANK_MAJOR
+  return shape.zero_copy ? cuda_round_up(rows * (2 * shape.hidden + 4 * shape.topk), CUDA_LINE) : 0;
+}
+
+void flow_group::show_zero_copy(flow_rank &r) {
+  for (uint32_t j = 0; j < shape.ranks && !relays; j++) {
+    uint64_t at = (uintptr_t)all[j].zero_copy;
+    if (j != r.index)
+      OK(cudaMemcpy(&r.state->zero_copy[seat_of(r.index, j)], &at, sizeof at, cudaMemcpyHostToDevice));
+  }
+}
+
+// Of what a rank combines: behind each other in its zero-copy memory, if it does so from there.
+template <typename T> static T *place(bool zero_copy, char *&at, const std::vector<T> &values) {
+  if (!zero_copy)
+    return device_copy_of(values);
+  T *placed = (T *)at;
+  OK(cudaMemcpy(placed, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice));
+  at += values.size() * sizeof(T);
+  return placed;
+}
+
 void flow_group::make_combine(flow_rank &r) {
   uint32_t K = shape.topk, H = shape.hidden, i = r.index;
   r.y.resize(r.buffer_rows * H);
@@ -123,7 +146,9 @@ void flow_group::make_combine(flow_rank &r) {
     for (uint32_t h = 0; h < H; h++)
       r.y[n * H + h] = to_bf16(unit_of(mix(shape.seed * 11 + i * 13 + n * H + h)) * 4.0f - 2.0f);
   });
-  r.dy = device_copy_of(r.y);
+  char *at = r.zero_copy = device_array<char>(zero_copy_bytes() + 1);
+  bool in_place = is_zero_copy(r) && shape.layout == WEFT_EP_RANK_MAJOR;
+  r.dy = place(in_place, at, r.y);
   for (uint32_t b = 0; b < 2; b++) {
     r.bias[b].resize((size_t)r.tokens * H);
     for (size_t n = 0; n < r.bias[b].size() && b < shape.biases; n++)
@@ -133,7 +158,7 @@ void flow_group::make_combine(flow_rank &r) {
   r.row_weights.resize(r.buffer_rows * K);
   for (size_t n = 0; n < r.row_weights.size(); n++)
     r.row_weights[n] = unit_of(mix(n + i));
-  r.drow_weights = shape.weights_back ? device_copy_of(r.row_weights) : nullptr;
+  r.drow_weights = shape.weights_back ? place(in_place, at, r.row_weights) : nullptr;
   r.sum = device_array<uint16_t>((size_t)shape.tokens * H);
   r.sum_weights = device_array<float>((size_t)shape.tokens * K);
   r.missing = device_array<uint64_t>(shape.tokens);

@@ -117,6 +117,8 @@ void flow_group::answers(flow_rank &r, bool early, uint32_t halves) {
   args.out = r.sum;
   args.out_weights = shape.weights_back ? r.sum_weights : nullptr;
   args.missing = r.missing;
+  args.zero_copy = {r.zero_copy, zero_copy_bytes(),
+                    is_zero_copy(r) && args.rank_major && !args.coded && halves == (DEVICE_SEND | DEVICE_RECV)};
   OK(cuda_launch_answers(&args, blocks_of(r), early, stream_of(shape, r, halves)));
 }
 

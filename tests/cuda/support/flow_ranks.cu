@@ -21,7 +21,8 @@ flow_group::flow_group(const flow_shape &shape) : shape(shape) {
   if (shape.batch)
     flow.rows.batch = flow.answers.batch = shape.batch;
   if (flow.bytes == 0) {
-    fprintf(stderr, "the window is too small\n");
+    fprintf(stderr, "a window of %llu bytes is too small for rows of %u values\n",
+            (unsigned long long)shape.window_bytes, shape.hidden);
     exit(1);
   }
   all.resize(shape.ranks);
@@ -48,6 +49,8 @@ flow_group::flow_group(const flow_shape &shape) : shape(shape) {
   count_all();
   for (flow_rank &r : all)
     make_device(r);
+  for (flow_rank &r : all)
+    show_zero_copy(r);
 }
 
 flow_group::~flow_group() {
@@ -62,6 +65,8 @@ flow_group::~flow_group() {
     cudaSetDevice(r.device);
     for (char *w : window[r.index])
       cudaFree(w);
+    if (r.zero_copy != (char *)r.dy)
+      cudaFree(r.zero_copy);
     cudaFree(r.out), cudaFree(r.dy), cudaFree(r.dx), cudaFree(r.sum);
   }
 }

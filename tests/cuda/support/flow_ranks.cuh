@@ -49,6 +49,7 @@ struct flow_rank {
   float *out_row_weights; // [rows][K] received
   uint16_t *dy, *dbias[2], *sum;
   float *drow_weights, *sum_weights;
+  char *zero_copy; // whose begin y and row weights may be
   uint64_t *missing;
   uint32_t *plan_space, *rows_space;
   uint32_t rows; // room
@@ -117,6 +118,9 @@ struct flow_group {
   void upload_inputs(flow_rank &r);
   void make_outputs(flow_rank &r);
   void make_combine(flow_rank &r);
+  uint64_t zero_copy_bytes() const; // of each rank
+  bool is_zero_copy(const flow_rank &r) const { return shape.zero_copy && r.index % shape.zero_copy == 0; }
+  void show_zero_copy(flow_rank &r); // when all have it
   // Fills what it gets with FILL.
   void clear(flow_rank &r);
 

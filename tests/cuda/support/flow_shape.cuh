@@ -27,6 +27,7 @@ struct flow_shape {
   bool two_streams = false; // halves that receive are in another stream than those that send
   uint32_t combines = 1;    // of an operation
   bool relayed = false;     // ranks are on different hosts, as far as their windows go
+  uint32_t zero_copy = 0;   // the ranks have such memory; with 1 all combine from it, with n every nth one
   uint32_t seed = 1, batch = 0;
 };
 

@@ -1,0 +1,77 @@
+// Zero-copy memory on CUDA memory, on a plug-in that has no GPU: who maps whose, and what cannot be.
+#include "ep/gpu/support/fake_ranks.h"
+
+enum { BYTES = 100000 };
+
+static struct weft_ep_options options_of(int32_t rank, uint32_t founders) {
+  static const int32_t list[] = {0, 1, 2};
+  struct weft_ep_options options = fake_options(rank, founders ? list : NULL, founders);
+  options.mode = WEFT_EP_THROUGHPUT;
+  options.zero_copy_bytes = BYTES;
+  return options;
+}
+
+// The plug-in writes into what it maps: byte i of a rank's memory is i + 1 if rank i has mapped it.
+static void assert_mapped_by(const weft_ep_t *ep, int32_t rank, bool mapped) {
+  uint64_t bytes = 0;
+  const uint8_t *memory = weft_ep_get_zero_copy_memory(ep, &bytes);
+  assert_non_null(memory);
+  assert_int_equal(bytes, BYTES);
+  assert_int_equal(memory[rank], mapped ? rank + 1 : 0);
+}
+
+static void operate(weft_ep_t **eps, uint32_t count) {
+  for (int i = 0; i < 3; i++) {
+    struct weft_ep_info info = WEFT_EP_INFO_INIT;
+    fake_operate(eps, count, &info);
+    assert_int_equal(info.num_lost, 0);
+  }
+}
+
+static void peers_map_it_and_joiners_too(void **state) {
+  (void)state;
+  weft_ep_t *eps[3];
+  struct fake_activation activations[3];
+  for (int32_t i = 0; i < 2; i++)
+    eps[i] = fake_open(options_of(i, 2));
+  for (int32_t i = 0; i < 2; i++)
+    fake_begin(&activations[i], eps[i]);
+  for (int32_t i = 0; i < 2; i++)
+    fake_end(&activations[i]);
+  assert_mapped_by(eps[0], 1, true);
+  assert_mapped_by(eps[1], 0, true);
+  assert_mapped_by(eps[0], 2, false);
+  operate(eps, 2);
+  eps[2] = fake_open(options_of(2, 0));
+  fake_begin(&activations[2], eps[2]);
+  while (!atomic_load(&activations[2].done))
+    fake_operate(eps, 2, NULL);
+  fake_end(&activations[2]);
+  while (weft_ep_next_op(eps[0]) < weft_ep_next_op(eps[2]))
+    fake_operate(eps, 2, NULL);
+  for (int32_t i = 0; i < 3; i++)
+    for (int32_t j = 0; j < 3; j++)
+      assert_mapped_by(eps[i], j, i != j);
+  operate(eps, 3);
+  for (int32_t i = 0; i < 3; i++)
+    weft_ep_close(eps[i]);
+}
+
+static void memory_that_cannot_be_is_refused(void **state) {
+  (void)state;
+  weft_ep_t *ep = NULL;
+  struct weft_ep_options options = options_of(0, 0);
+  options.mode = WEFT_EP_LATENCY;
+  assert_int_equal(weft_ep_open(&ep, &options, DEADLINE_MS), WEFT_ERR_INVALID);
+  assert_says("zero_copy_bytes is given, but the group is opened for LATENCY");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fake_open_store, fake_close_store)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      TEST(peers_map_it_and_joiners_too),
+      TEST(memory_that_cannot_be_is_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
