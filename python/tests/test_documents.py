@@ -45,7 +45,7 @@ def containing(blocks: Iterable[str], call: str) -> str:
 
 def test_all_are_known() -> None:
     """A new example wants a test of its own."""
-    assert [len(README), len(GUIDE)] == [1, 4]
+    assert [len(README), len(GUIDE)] == [1, 5]
     assert [len(said(module)) for module in (weft, weft.agent, weft.ep, weft.store)] == [0, 1, 1, 1]
 
 
@@ -90,6 +90,14 @@ def test_one_rank_of_two() -> None:
     (example,) = said(weft.ep)
     assert "rank=0" in example
     run_two(example.replace("rank=0", "rank=r"), topk=2, experts=2, hidden=256)
+
+
+def test_zero_copy(store: weft.Store) -> None:
+    with weft.ep.Rank(store, rank=0, founders=[0], mode="throughput", zero_copy_bytes=2 * 7168 * 12) as rank:
+        names: dict[str, Any] = {"rank": rank, "numpy": np, "tokens": 4}
+        exec(containing(GUIDE, "zero_copy"), names)
+        assert names["x"].shape == (4, 7168) and names["y"].shape == (8, 7168) and not names["memory"].any()
+        names.clear()
 
 
 def test_store() -> None:

@@ -3,6 +3,7 @@ biases, weights that go back. Sums are compared with those that numpy computes; 
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import numpy as np
@@ -242,6 +243,142 @@ def test_number_of_tokens_in_memory(store: weft.Store) -> None:
         count[0] = 9
         with pytest.raises(weft.errors.InvalidError):
             rank.dispatch(x, idx, weights, into=into, num_tokens_at=count)
+
+
+ALONE: dict[str, Any] = {**SIZES, "rank": 0, "founders": [0], "max_tokens": 16, "mode": "throughput",
+                         "zero_copy_bytes": 1 << 16}
+
+
+def in_zero_copy(rank: ep.Rank, kind: Any = np.uint16) -> np.ndarray:
+    """All of a rank's zero-copy memory as an array."""
+    return np.frombuffer(rank.zero_copy, kind)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("parts", ["whole", "halves"])
+def test_rows_in_zero_copy_memory(store: weft.Store, parts: str) -> None:
+    """They give what rows in other memory give: in a dispatch, a combine, and a receive."""
+    def run(rank: ep.Rank) -> None:
+        tokens, outs = Tokens(rank.index), []
+        memory = in_zero_copy(rank).reshape(-1, HIDDEN)
+        assert memory.shape == ((1 + RANKS) * TOKENS, HIDDEN) and not memory.any()
+        x, y = memory[:TOKENS], memory[TOKENS:]
+        x[:] = tokens.x
+        plain = rank.receive(RANKS * TOKENS, layout="rank_major")
+        there = rank.receive(RANKS * TOKENS, layout="rank_major", x=y)
+        for own, into in ((False, plain), (True, plain), (True, there)):
+            sent, out = (x if own else tokens.x), np.zeros((TOKENS, HIDDEN), np.uint16)
+            if parts == "whole":
+                operation = rank.dispatch(sent, tokens.idx, tokens.weights, into=into)
+                info, op = operation.info, operation.number
+            else:
+                op = rank.dispatch_send(sent, tokens.idx, tokens.weights)
+                info = rank.dispatch_recv(op, into)
+            assert info is not None and (into.x[: info.num_rows] == rows_of(into, info)).all()
+            made = outputs(rank.index, into, info)
+            if own:
+                y[:] = made
+            if parts == "whole":
+                rank.combine(op, y if own else made, out)
+            else:
+                rank.combine_send(op, y if own else made, out)
+                rank.combine_recv(op, y if own else made, out)
+            outs.append(out)
+        assert (widened(outs[0]) == tokens.sums()).all()
+        assert (outs[1] == outs[0]).all() and (outs[2] == outs[0]).all()
+        assert (x == tokens.x).all()
+
+    def rows_of(into: ep.Receive, info: ep.Info) -> np.ndarray:
+        sent = np.stack([Tokens(r).x for r in range(RANKS)])
+        return sent[into.src_rank[: info.num_rows], into.src_token[: info.num_rows]]
+
+    window = WINDOW if parts == "whole" else 8 << 20  # halves send all rows at once
+    with_ranks(store, run, **{**FLOWS, "window_bytes": window}, zero_copy_bytes=(1 + RANKS) * TOKENS * HIDDEN * 2)
+
+
+def test_zero_copy_memory(store: weft.Store) -> None:
+    with ep.Rank(store, **{**ALONE, "zero_copy_bytes": 0}) as rank:
+        assert rank.zero_copy is None
+    with ep.Rank(store, **ALONE) as rank:
+        memory = rank.zero_copy
+        assert memory is not None and memory.length == 1 << 16 and memory.device == -1 and memory.address % 4096 == 0
+        assert not hasattr(memory, "__cuda_array_interface__")
+        view = in_zero_copy(rank)
+        view[:] = 3
+        assert (memoryview(memory)[:2] == b"\3\0") and (in_zero_copy(rank) == 3).all()  # it is the same each time
+        with pytest.raises(weft.errors.BusyError, match="1 views"):
+            rank.close()
+        assert not rank.closed and rank.index == 0
+        held = weft.Buffer(view[8:])
+        del view
+        with pytest.raises(weft.errors.BusyError, match="views"):
+            rank.close()
+        assert held.address == memory.address + 16
+        del held
+    assert rank.closed
+    with pytest.raises(BufferError, match="closed"):
+        memoryview(memory)  # type: ignore[arg-type]
+    with pytest.raises(weft.errors.ClosedError):
+        rank.zero_copy  # noqa: B018
+    for wrong in ({"mode": "latency"}, {"mode": "default"}, {"zero_copy_bytes": 1 << 60}):
+        with pytest.raises(weft.Error, match="zero_copy_bytes") as caught:
+            ep.Rank(store, **{**ALONE, **wrong})
+        assert isinstance(caught.value, weft.errors.InvalidError) or "mode" not in wrong
+    for value in (-1, "many", 1 << 64):
+        with pytest.raises(TypeError, match="zero_copy_bytes"):
+            ep.Rank(store, **{**ALONE, "zero_copy_bytes": value})
+
+
+def test_a_rank_closes_with_operations_in_zero_copy_memory(store: weft.Store) -> None:
+    """What the rank itself keeps for open operations is no view that anybody has."""
+    idx, weights = np.array([[0, 1]] * 16), np.full((16, 2), 0.5, np.float32)
+    for in_place in (False, True):
+        with ep.Rank(store, **ALONE) as rank:
+            rank.activate()
+            memory = in_zero_copy(rank)
+            x, counts = memory[: 16 * HIDDEN].reshape(16, HIDDEN), in_zero_copy(rank, np.int32)[-EXPERTS:]
+            x[:] = bf16(np.full((16, HIDDEN), 2.0))
+            if in_place:
+                into = rank.receive(16, layout="rank_major", in_place=True, counts=counts)
+                op = rank.dispatch(x, idx, weights, into=into).number
+                del into
+            else:
+                op = rank.dispatch_send(x, idx, weights)
+            with pytest.raises(weft.errors.BusyError, match="views"):
+                rank.close()
+            if not in_place:  # it goes on where it was
+                into, out = rank.receive(16, layout="rank_major"), np.zeros((16, HIDDEN), np.uint16)
+                rank.dispatch_recv(op, into)
+                rank.combine_send(op, into.x, out)
+                assert (into.x == x).all()
+            del x, counts, memory
+        assert rank.closed
+
+
+def test_a_dropped_rank_ends_with_the_last_view(store: weft.Store) -> None:
+    rank = ep.Rank(store, **ALONE)
+    memory = in_zero_copy(rank)
+    view = memory[8:]
+    del rank, memory
+    gc.collect()
+    view[:] = 7
+    free = {**ALONE, "rank": None, "founders": []}
+    with ep.Rank(store, **free) as other:
+        assert other.index == 1  # the first is there still
+    assert (view == 7).all()
+    del view
+    with ep.Rank(store, **free) as other:
+        assert other.index == 0
+
+
+def test_an_exception_is_told_though_it_holds_views(store: weft.Store) -> None:
+    with pytest.raises(KeyError):
+        with ep.Rank(store, **ALONE) as rank:
+            view = in_zero_copy(rank)
+            raise KeyError("of the caller")
+    assert not rank.closed
+    view[:] = 7
+    del view
+    assert rank.closed
 
 
 def test_wrong_sizes(store: weft.Store) -> None:

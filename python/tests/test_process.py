@@ -153,4 +153,6 @@ transfer = agents[0].write(here, there.descriptor(), agents[0].load(agents[1].me
 transfer.post()
 rank = weft.ep.Rank(store, rank=0, founders=[0], hidden=128)
 memory = memoryview(agents[0].allocate(64).allocated)
+other = weft.ep.Rank(store, rank=0, founders=[0], hidden=128, prefix="/other/", mode="throughput", zero_copy_bytes=64)
+rows = memoryview(other.zero_copy)
 """))

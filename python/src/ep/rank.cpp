@@ -11,6 +11,9 @@
 #include "core/wait.h"
 
 void RankState::shut() {
+  if (lends())
+    raise_code(WEFT_ERR_BUSY, std::to_string(views) + " views of the rank's zero-copy memory are in use: delete the "
+                                                      "arrays, or release the memoryviews, before closing it");
   if (!close([this] { weft_ep_interrupt(ep); }))
     return;
   if (!forked())
@@ -41,13 +44,19 @@ void RankState::free_retired() {
   retired.clear();
 }
 
-Rank::~Rank() {
+void shut_dropped(const std::shared_ptr<RankState> &state) {
   try {
-    state->shut();
+    state->dropped = state->lends();
+    if (!state->dropped)
+      state->shut();
   } catch (...) { // in a handler of a signal: all of it stays until the process ends
     PyErr_Clear();
     new std::shared_ptr<RankState>(state);
   }
+}
+
+Rank::~Rank() {
+  shut_dropped(state);
 }
 
 void *stream_of(nb::handle source) {
@@ -153,6 +162,7 @@ void read_options(Opening &opening, nb::dict &given) {
   options.window_bytes = number_of<uint64_t>(given, "window_bytes");
   options.mode = (weft_ep_mode)number_of<int>(given, "mode");
   options.max_rows = number_of<uint32_t>(given, "max_rows");
+  options.zero_copy_bytes = number_of<uint64_t>(given, "zero_copy_bytes");
   opening.founders = ranks_of(given["founders"], "founders");
   options.founders = opening.founders->empty() ? nullptr : opening.founders->data();
   options.num_founders = (uint32_t)opening.founders->size();
@@ -167,6 +177,7 @@ void note_sizes(RankState &state, const weft_ep_options &options) {
   state.experts = options.experts_per_rank ? options.experts_per_rank : 2;
   state.dtype = options.dtype ? (int)options.dtype : (int)WEFT_EP_BF16;
   state.cuda = weft_ep_get_memory(state.ep, nullptr) == WEFT_EP_MEMORY_CUDA;
+  state.zero_copy = (const char *)weft_ep_get_zero_copy_memory(state.ep, &state.zero_copy_bytes);
   state.lost.resize(state.capacity);
   state.missing.resize((size_t)state.max_tokens * state.topk);
 }
@@ -388,6 +399,7 @@ void bind_rank(nb::module_ &m) {
   bind_membership(rank);
   bind_operations(rank, m);
   bind_counters(rank, m);
+  bind_zero_copy(rank, m);
   m.def("rank_open", &open_rank, nb::arg("store"), nb::arg("options"), nb::arg("timeout_ms"),
         nb::rv_policy::take_ownership,
         nb::sig("def rank_open(store: Store, options: dict[str, typing.Any], timeout_ms: int) -> Rank"));

@@ -48,7 +48,15 @@ struct RankState : Gate {
   std::vector<int32_t> lost;              // [capacity] room for the library to write into
   std::vector<weft_ep_missing> missing;   // [max_tokens * topk] likewise
   std::vector<weft_ep_route_t *> retired; // routes that nobody has any more, while another call was in the handle
+  const char *zero_copy = nullptr;        // weft_ep_get_zero_copy_memory(), which weft_ep_close() frees
+  uint64_t zero_copy_bytes = 0;
+  int views = 0;        // of it that Python has
+  bool dropped = false; // the last view closes the rank
+  // Raises BusyError while Python has a view of the zero-copy memory.
   void shut();
+  // Whether Python has a view of the zero-copy memory that the rank itself does not keep. The GIL is held.
+  bool lends();
+  void keep_no_zero_copy();
   // Frees a route now or, while another thread is in the handle, later. The GIL is held.
   void retire(weft_ep_route_t *route);
   void free_retired();
@@ -72,3 +80,6 @@ void bind_rank(nb::module_ &m);
 void bind_receive(nb::module_ &m);
 void bind_operations(nb::class_<Rank> &rank, nb::module_ &m);
 void bind_counters(nb::class_<Rank> &rank, nb::module_ &m);
+void bind_zero_copy(nb::class_<Rank> &rank, nb::module_ &m);
+// Closes a rank that nobody has any more, or has its last view do so; the GIL is held.
+void shut_dropped(const std::shared_ptr<RankState> &state);

@@ -9,6 +9,7 @@ from typing import Any
 from .. import _asyncio, _weft
 from .._common import RANKS, milliseconds, note_open, option_ms
 from .._weft import Info, Prepared, Result
+from ..errors import BusyError
 from ..store import Store
 from ._operation import Operation
 from ._receive import Receive, make_arrays
@@ -36,9 +37,9 @@ class Rank:
     founders: the ranks of the first view, this one among them; without any, it joins the group, or founds it alone if
     there is none (never with join_only). ordered: on a GPU, never at once with others of this process that are so too,
     and therefore with all processors. All ranks of a group have the same capacity, max_tokens, hidden, topk,
-    experts_per_rank, dtype, combine_dtype, mode, window_bytes and memory. Types, memory and mode are names (``"fp8"``,
-    ``"cuda"``) or members of `DType`, `CombineDType`, `Memory`, `Mode`. Times are in seconds. struct weft_ep_options
-    says the rest.
+    experts_per_rank, dtype, combine_dtype, mode, window_bytes, zero_copy_bytes and memory. Types, memory and mode are
+    names (``"fp8"``, ``"cuda"``) or members of `DType`, `CombineDType`, `Memory`, `Mode`. Times are in seconds. struct
+    weft_ep_options says the rest.
     """
 
     def __init__(self, store: Store, *, rank: int | None = None, founders: Iterable[int] = (),
@@ -49,7 +50,7 @@ class Rank:
                  host_id: str | None = None, op_timeout: float | None = None, lease_ttl: int = 0,
                  max_processors: int = 0, join_only: bool = False, ordered: bool = False,
                  mode: Mode | str = Mode.DEFAULT, window_bytes: int = 0, max_rows: int = 0,
-                 timeout: float | None = 10.0) -> None:
+                 zero_copy_bytes: int = 0, timeout: float | None = 10.0) -> None:
         options = {
             "prefix": prefix, "transport": transport, "listen": listen, "host_id": host_id,
             "rank": -1 if rank is None else rank, "capacity": capacity, "max_tokens": max_tokens, "hidden": hidden,
@@ -57,7 +58,8 @@ class Rank:
             "combine_dtype": CombineDType.of(combine_dtype), "op_timeout_ms": option_ms(op_timeout),
             "lease_ttl_s": lease_ttl, "memory": Memory.of(memory), "device": -1 if device is None else device,
             "max_processors": max_processors, "flags": join_only | ordered << 1, "window_bytes": window_bytes,
-            "mode": Mode.of(mode), "max_rows": max_rows, "founders": list(founders),
+            "mode": Mode.of(mode), "max_rows": max_rows, "zero_copy_bytes": zero_copy_bytes,
+            "founders": list(founders),
         }
         self._handle = _weft.rank_open(store._handle, options, milliseconds(timeout))
         self.capacity = capacity or 64
@@ -96,6 +98,15 @@ class Rank:
     def device(self) -> int:
         """The GPU's index; -1 for none."""
         return self._handle.device
+
+    @property
+    def zero_copy(self) -> _weft.ZeroCopy | None:
+        """Memory for rows that peers read where they lie: zero_copy_bytes of it, zeroed, which the caller lays out.
+        None: the rank was opened without. ``numpy.frombuffer`` makes an array of it on the host, ``torch.as_tensor`` on
+        a GPU. weft_ep_get_zero_copy_memory() says which rows peers read there, and when they may be overwritten.
+        `close` frees it, and refuses to while an array in it is in use; on a GPU, while the object that the array was
+        made from is."""
+        return self._handle.zero_copy
 
     @property
     def active(self) -> bool:
@@ -359,7 +370,8 @@ class Rank:
 
     def close(self) -> None:
         """Leaves at once and frees everything; calls of other threads end with `weft.errors.ClosedError`. A second time
-        is no error."""
+        is no error. `weft.errors.BusyError`: an array in `zero_copy` is in use, and the rank stays open. Where an
+        exception ends a ``with``, which may hold such arrays itself, the last of them closes the rank."""
         self._handle.close()
 
     def __enter__(self) -> Rank:
@@ -367,7 +379,11 @@ class Rank:
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
                  trace: TracebackType | None) -> None:
-        self.close()
+        try:
+            self.close()
+        except BusyError:  # the exception, which is to be told, may hold the arrays itself
+            if kind is None or not self._handle.close_after_views():
+                raise
 
     def __repr__(self) -> str:
         return "<weft.ep.Rank closed>" if self.closed else f"<weft.ep.Rank {self.index}>"
