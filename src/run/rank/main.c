@@ -171,6 +171,7 @@ static int open_ep(struct rank *rank) {
   options.num_founders = rank->task.phase == 0 ? founders->count : 0;
   options.flags = rank->task.phase > 0 ? WEFT_EP_OPTION_JOIN_ONLY : 0;
   options.device = rank->task.gpu;
+  options.zero_copy_bytes = traffic_zero_copy_bytes(config, rank->plan->ranks.count);
   uint64_t deadline = clock_deadline_ms((uint64_t)config->startup_timeout_s * 1000);
   bool joins = rank->task.phase > 0;
   int err = open_home(rank);

@@ -17,6 +17,7 @@ struct traffic_pair {
   void *host, *place;
   size_t size;
   bool is_large; // much larger than what is used of it
+  bool is_lent;  // `place` is the group's zero-copy memory
 };
 
 enum {

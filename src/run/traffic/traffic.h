@@ -58,6 +58,10 @@ struct traffic_op {
   uint64_t dispatch_logical, dispatch_wire, combine_logical, combine_wire; // bytes
 };
 
+// The zero-copy memory that a rank is to be opened with, in bytes: the rows that its experts answer lie there, where
+// peers may read them.
+uint64_t traffic_zero_copy_bytes(const struct run_config *config, uint32_t max_ranks);
+
 // `home`: where `ep` has its memory. `max_ranks`: the most that a view will have. All three stay the caller's and
 // outlive the traffic.
 int traffic_open(struct traffic **traffic, weft_ep_t *ep, const struct run_config *config, struct buffer_home *home,

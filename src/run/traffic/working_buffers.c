@@ -43,8 +43,18 @@ static int open_pair(struct traffic *t, int index, size_t size, bool is_large) {
   return err;
 }
 
+// What experts answer lies where peers read it, if the group has such memory for it.
+static int open_answers(struct traffic *t, size_t size) {
+  uint64_t room = 0;
+  void *memory = t->shares_pool ? NULL : weft_ep_get_zero_copy_memory(t->ep, &room);
+  if (!t->home->api || !memory || size > room)
+    return open_pair(t, PAIR_Y, size, true);
+  t->pairs[PAIR_Y] = (struct traffic_pair){.size = size, .is_large = true, .is_lent = true, .place = memory};
+  return buffer_allocate(&host, size, &t->pairs[PAIR_Y].host);
+}
+
 static void close_pair(struct traffic *t, struct traffic_pair *pair) {
-  if (t->home->api)
+  if (t->home->api && !pair->is_lent)
     buffer_release(t->home, pair->place, pair->size);
   if (pair->is_large)
     buffer_release(&host, pair->host, pair->size);
@@ -61,7 +71,7 @@ static int open_pairs(struct traffic *t) {
   if (!err && cast)
     err = open_pair(t, PAIR_SCALES, all * scale_bytes(config), true);
   if (!err)
-    err = open_pair(t, PAIR_Y, all * y_bytes(config), true);
+    err = open_answers(t, all * y_bytes(config));
   if (!err)
     err = open_pair(t, PAIR_COUNTS, config->experts_per_rank * sizeof(int32_t), false);
   if (!err)
@@ -133,20 +143,25 @@ static void close_routing(struct traffic *t) {
 }
 
 // Packed, a token has a row for each of its experts here, and each expert's part begins at a multiple.
-static uint32_t rows_of(const struct traffic *t) {
-  const struct run_config *config = t->config;
-  uint64_t tokens = (uint64_t)(config->num_tokens ? config->num_tokens : 1) * t->max_ranks;
+static uint32_t rows_of(const struct run_config *config, uint32_t max_ranks) {
+  uint64_t tokens = (uint64_t)(config->num_tokens ? config->num_tokens : 1) * max_ranks;
   uint32_t most = config->topk < config->experts_per_rank ? config->topk : config->experts_per_rank;
   if (config->layout == WEFT_EP_PACKED)
     tokens = tokens * most + (uint64_t)config->experts_per_rank * (config->alignment ? config->alignment : 1);
   return tokens < INT32_MAX ? (uint32_t)tokens : INT32_MAX;
 }
 
+uint64_t traffic_zero_copy_bytes(const struct run_config *config, uint32_t max_ranks) {
+  bool may = config->mode == WEFT_EP_THROUGHPUT && config->memory == WEFT_EP_MEMORY_CUDA &&
+             config->layout == WEFT_EP_RANK_MAJOR;
+  return may ? rows_of(config, max_ranks) * (uint64_t)y_bytes(config) : 0;
+}
+
 int traffic_memory_open(struct traffic *t) {
   const struct run_config *config = t->config;
   size_t tokens = config->num_tokens ? config->num_tokens : 1;
   t->groups = config->layout == WEFT_EP_PER_EXPERT ? config->experts_per_rank : 1;
-  t->rows = rows_of(t);
+  t->rows = rows_of(config, t->max_ranks);
   int err = traffic_input_open(&t->input, config, false);
   if (!err)
     err = open_pairs(t);
