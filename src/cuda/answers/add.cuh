@@ -236,8 +236,10 @@ template <bool IN_PLACE> struct adder {
     uint64_t gone = placed ? let_go(channel, placed) : 0;
     if (!gone)
       return false;
-    if (has(gone, channel.lane) || has(gone, channel.lane + WARP))
-      mark_lost(args.state, has(gone, channel.lane) ? channel.lane : channel.lane + WARP);
+#pragma unroll
+    for (uint32_t h = 0; h < 2; h++)
+      if (has(gone, channel.lane + h * WARP))
+        mark_lost(args.state, channel.lane + h * WARP);
     if (channel.lane == 0)
       ptx::set_bits(&args.op->answers_lost, placed);
     answers_at[0] = answers_at[1] = nullptr;
