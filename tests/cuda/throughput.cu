@@ -65,7 +65,7 @@ flow_shape drawn(uint32_t seed) {
   shape.two_streams = draw(2);
   shape.combines = 1 + draw(3);
   shape.relayed = draw(4) == 0;
-  shape.zero_copy = draw(2) * (1 + draw(3));
+  shape.zero_copy = draw(4) ? 1 + draw(2) : 0;
   // A window of two places at least, and of all for single halves. Of a relay's window an eighth may be for more.
   cuda_flow flow;
   cuda_flow_init(&flow, shape.window_bytes / 8 * 7, shape.tokens, shape.hidden, shape.topk, shape.experts,
