@@ -46,7 +46,7 @@ struct ht_setup {
   uint32_t hidden, topk, experts;           // experts per rank
   uint32_t alignment, window_bytes, rounds; // 0: by the size
   uint32_t ranks, hosts;                    // as far as ranks know
-  uint32_t zero_copy;                       // CUDA: whether rows lie in zero-copy memory
+  uint32_t zero_copy;                       // CUDA, rows by rank: whether y lies in zero-copy memory
   uint32_t num_points;
   struct ht_point points[HT_MAX_POINTS];
 };
@@ -110,9 +110,8 @@ weft_ep_t *ht_open(struct ht_board *board, weft_store_t *store, int rank, uint32
 // Rank `rank` at this point, before it is opened.
 struct ht_rank ht_rank_at(struct ht_board *board, int rank, uint32_t point);
 bool ht_is_fp8(const struct ht_point *point);
-// Bytes of zero-copy memory that x takes, and y behind it, by the setup: 0 for none.
-uint64_t ht_zero_copy_x(const struct ht_setup *setup, const struct ht_point *point);
-uint64_t ht_zero_copy_y(const struct ht_setup *setup, const struct ht_point *point);
+// Bytes of zero-copy memory, which y takes; 0: it lies elsewhere.
+uint64_t ht_zero_copy_bytes(const struct ht_setup *setup, const struct ht_point *point);
 // Rows and selections that the rank dispatches, for its tokens.
 void ht_fill(const struct ht_rank *r, uint16_t *x, int64_t *topk_idx, float *weights);
 // Makes the route that a point with `kept` goes by; without it there is none. 0 or a weft_err.

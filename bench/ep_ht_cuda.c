@@ -46,22 +46,10 @@ static void *take(struct gpu *g, size_t size) {
   return memory;
 }
 
-// The same in the group's zero-copy memory, from `at` on, where it has room.
-static void *place(struct gpu *g, uint64_t at, uint64_t room, size_t size) {
-  char *memory = weft_ep_get_zero_copy_memory(g->r.ep, NULL);
-  return size <= room ? memory + at : take(g, size);
-}
-
-static void *upload_to(struct gpu *g, void *memory, const void *from, size_t size) {
+static void *upload(struct gpu *g, const void *from, size_t size) {
+  void *memory = take(g, size);
   cuda(g, cudaMemcpy(memory, from, size, cudaMemcpyHostToDevice), "cudaMemcpy");
   return memory;
-}
-
-static void *upload(struct gpu *g, const void *from, size_t size) {
-  return upload_to(g, take(g, size), from, size);
-}
-static void *upload_rows(struct gpu *g, const void *from, size_t size) {
-  return upload_to(g, place(g, 0, ht_zero_copy_x(g->r.setup, g->r.point), size), from, size);
 }
 
 // e4m3 and its scales, of `x` on the host.
@@ -73,7 +61,7 @@ static void upload_cast(struct gpu *g, const uint16_t *x) {
     ht_fail(g->r.board, g->r.rank, "no memory for rows");
   for (size_t t = 0; t < tokens; t++)
     ep_kernels_best()->cast_fp8(cast + t * hidden, scales + t * blocks, x + t * hidden, (uint32_t)hidden, false);
-  g->r.dispatch.x = upload_rows(g, cast, tokens * hidden);
+  g->r.dispatch.x = upload(g, cast, tokens * hidden);
   g->r.dispatch.scales = upload(g, scales, tokens * blocks * sizeof *scales);
   free(cast);
   free(scales);
@@ -91,7 +79,7 @@ static void make_input(struct gpu *g) {
   if (ht_is_fp8(g->r.point) && !g->r.point->casts)
     upload_cast(g, x);
   else
-    g->r.dispatch.x = upload_rows(g, x, values * sizeof *x);
+    g->r.dispatch.x = upload(g, x, values * sizeof *x);
   g->r.dispatch.topk_idx = upload(g, topk_idx, selections * sizeof *topk_idx);
   g->r.dispatch.topk_weights = upload(g, weights, selections * sizeof *weights);
   free(x);
@@ -126,12 +114,12 @@ static void make_buffers(struct gpu *g) {
     g->r.recv.expert_end = take(g, s->experts * sizeof(int32_t));
     g->r.recv.slot = take(g, rows * s->topk * sizeof(int32_t));
   }
-  g->r.combine = (struct weft_ep_combine_args){
-      .size = sizeof g->r.combine,
-      .y = place(g, ht_zero_copy_x(s, p), ht_zero_copy_y(s, p), rows * hidden * sizeof(uint16_t)),
-      .out = take(g, p->tokens * hidden * sizeof(uint16_t)),
-      .processors = p->processors,
-      .stream = g->stream};
+  void *y = weft_ep_get_zero_copy_memory(g->r.ep, NULL); // NULL: there is none
+  g->r.combine = (struct weft_ep_combine_args){.size = sizeof g->r.combine,
+                                               .y = y ? y : take(g, rows * hidden * sizeof(uint16_t)),
+                                               .out = take(g, p->tokens * hidden * sizeof(uint16_t)),
+                                               .processors = p->processors,
+                                               .stream = g->stream};
 }
 
 static void open_point(struct gpu *g) {

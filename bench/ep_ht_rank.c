@@ -25,13 +25,10 @@ void ht_meet(struct ht_board *at) {
   }
 }
 
-uint64_t ht_zero_copy_x(const struct ht_setup *setup, const struct ht_point *point) {
-  return setup->cuda && setup->zero_copy ? (uint64_t)point->tokens * setup->hidden * sizeof(uint16_t) : 0;
-}
-
 // Rows by rank alone are read where they lie.
-uint64_t ht_zero_copy_y(const struct ht_setup *setup, const struct ht_point *point) {
-  return point->layout == WEFT_EP_RANK_MAJOR ? setup->ranks * ht_zero_copy_x(setup, point) : 0;
+uint64_t ht_zero_copy_bytes(const struct ht_setup *setup, const struct ht_point *point) {
+  bool lies = setup->cuda && setup->zero_copy && point->layout == WEFT_EP_RANK_MAJOR;
+  return lies ? (uint64_t)setup->ranks * point->tokens * setup->hidden * sizeof(uint16_t) : 0;
 }
 
 weft_ep_t *ht_open(struct ht_board *at, weft_store_t *store, int rank, uint32_t number, int32_t gpu) {
@@ -49,7 +46,7 @@ weft_ep_t *ht_open(struct ht_board *at, weft_store_t *store, int rank, uint32_t 
   options.window_bytes = s->window_bytes;
   options.memory = s->cuda ? WEFT_EP_MEMORY_CUDA : WEFT_EP_MEMORY_HOST;
   options.device = gpu;
-  options.zero_copy_bytes = ht_zero_copy_x(s, point) + ht_zero_copy_y(s, point);
+  options.zero_copy_bytes = ht_zero_copy_bytes(s, point);
   if (s->hosts > 1)
     options.host_id = rank % 2 ? "odd" : "even";
   options.op_timeout_ms = 20000; // a processor that other work takes away is no loss

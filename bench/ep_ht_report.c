@@ -69,8 +69,8 @@ static void report_half(const struct ht_board *board, uint32_t number, int half)
            "[%.1f, %.1f, %.1f], \"ratio\": %.3f, \"all_us\": %.1f, \"ratio_all\": %.3f, \"kept_to_fresh\": %.3f, "
            "\"product\": %.3f}\n",
            s->cuda ? "cuda" : "host", s->ranks, p->tokens, s->hidden, s->topk, s->experts, dtype_of(p), layout_of(p),
-           p->kept ? "kept" : "fresh", p->processors, half_name, s->zero_copy ? "true" : "false", f->rounds, bytes,
-           (unsigned long long)f->window_bytes, own.p10, own.p50, own.p90, copy.p10, copy.p50, copy.p90,
+           p->kept ? "kept" : "fresh", p->processors, half_name, ht_zero_copy_bytes(s, p) ? "true" : "false", f->rounds,
+           bytes, (unsigned long long)f->window_bytes, own.p10, own.p50, own.p90, copy.p10, copy.p50, copy.p90,
            copy.p50 / own.p50, all.p50, all.p50 / own.p50, kept_to_fresh, f->product);
   else {
     printf("%6u %-16s %-10s %-5s %3u %-8s %9.1f (%8.1f-%8.1f) %6.1f %9.1f %5.2f", p->tokens, dtype_of(p), layout_of(p),
