@@ -314,9 +314,11 @@ static void report_times(void) {
 static void report_json(void) {
   const struct ep_cuda_setup *s = &board->setup;
   printf("{\"ranks\": %u, \"devices\": %d, \"tokens\": %u, \"hidden\": %u, \"topk\": %u, \"experts\": %u, "
-         "\"dtype\": %u, \"combine_dtype\": %u, \"iterations\": %u, \"in_graph\": %u, \"store_gbs\": %.1f, ",
-         s->ranks, board->devices, s->tokens, s->hidden, s->topk, s->experts, s->dtype, s->combine_dtype, s->iterations,
-         s->in_graph, board->rate);
+         "\"dtype\": %u, \"combine_dtype\": %u, \"columns\": %u, \"late_weights\": %u, \"origins\": %u, "
+         "\"iterations\": %u, "
+         "\"in_graph\": %u, \"store_gbs\": %.1f, ",
+         s->ranks, board->devices, s->tokens, s->hidden, s->topk, s->experts, s->dtype, s->combine_dtype, s->columns,
+         s->late_weights, s->origins, s->iterations, s->in_graph, board->rate);
   report_times();
   printf("\"memory_mb\": %.1f, "
          "\"kill\": {\"longest_pair_ms\": %.3f, \"gone_ms\": %.3f, \"back_ms\": %.3f, \"listed\": %s}, "
@@ -333,10 +335,12 @@ static void report_json(void) {
 
 static void report_table(void) {
   const struct ep_cuda_setup *s = &board->setup;
-  printf("%u ranks on %d GPUs, %u tokens x %u, top-%u, %u experts per rank, dtype %u, combine_dtype %u; medians over "
-         "ranks.\n"
+  printf("%u ranks on %d GPUs, %u tokens x %u, top-%u, %u experts per rank, dtype %u, combine_dtype %u%s%s%s; medians "
+         "over ranks.\n"
          "wire and logical in GB/s; bound: us for the wire bytes at %.0f GB/s, stores to all others at once.\n\n",
-         s->ranks, board->devices, s->tokens, s->hidden, s->topk, s->experts, s->dtype, s->combine_dtype, board->rate);
+         s->ranks, board->devices, s->tokens, s->hidden, s->topk, s->experts, s->dtype, s->combine_dtype,
+         s->columns ? ", scales by columns" : "", s->late_weights ? ", weights with the combine" : "",
+         s->origins ? ", origins of rows" : "", board->rate);
   report_times();
   printf("\nmemory: %.1f MB per rank\n", OVER_RANKS(memory).most / 1e6);
   printf("kill:   longest pair %.2f ms; known after %.2f ms, view without it after %.2f ms; losses %s\n",
@@ -408,6 +412,9 @@ static void parse(int argc, char **argv) {
                                    {"experts", &s->experts, 1, EP_MAX_EXPERTS},
                                    {"dtype", &s->dtype, WEFT_EP_BF16, WEFT_EP_FP8_UE8M0},
                                    {"combine_dtype", &s->combine_dtype, WEFT_EP_COMBINE_BF16, WEFT_EP_COMBINE_LOGFMT10},
+                                   {"columns", &s->columns, 0, 1},
+                                   {"late_weights", &s->late_weights, 0, 1},
+                                   {"origins", &s->origins, 0, 1},
                                    {"iterations", &s->iterations, 1, 10000},
                                    {"in_graph", &s->in_graph, 1, 100},
                                    {"rate", &s->rate, 0, 100000},

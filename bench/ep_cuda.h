@@ -26,11 +26,13 @@ enum {
 struct ep_cuda_setup {
   uint32_t ranks, tokens, hidden, topk, experts; // experts per rank
   uint32_t dtype, combine_dtype;
-  uint32_t iterations, in_graph; // pairs in a graph
-  uint32_t rate;                 // GB/s; 0: to be measured
-  uint32_t joins;                // how many times
-  uint32_t processors;           // that a kernel may take; 0: all
-  uint32_t hosts;                // that ranks are on by turns, as far as they know
+  uint32_t columns, late_weights, origins; // as deep_ep has them: scales column by column; weights with the combine;
+                                           // rows with their token and ranges by rank
+  uint32_t iterations, in_graph;           // pairs in a graph
+  uint32_t rate;                           // GB/s; 0: to be measured
+  uint32_t joins;                          // how many times
+  uint32_t processors;                     // that a kernel may take; 0: all
+  uint32_t hosts;                          // that ranks are on by turns, as far as they know
   bool json;
 };
 

@@ -104,7 +104,10 @@ static void make_input(struct rank *r) {
 
 static void select_view(struct rank *r, enum view view) {
   r->dispatch.topk_idx = r->topk_idx[view];
-  r->dispatch.topk_weights = r->weights[view];
+  if (r->setup->late_weights)
+    r->combine.topk_weights = r->weights[view];
+  else
+    r->dispatch.topk_weights = r->weights[view];
 }
 
 static void make_buffers(struct rank *r) {
@@ -125,8 +128,19 @@ static void make_buffers(struct rank *r) {
     r->recv.scales = device_memory(r, rows * ((hidden + 511) / 512) * sizeof(uint32_t));
   else if (s->dtype != WEFT_EP_BF16)
     r->recv.scales = device_memory(r, rows * (hidden / WEFT_EP_BLOCK) * sizeof(float));
+  if (s->columns && s->dtype != WEFT_EP_BF16) {
+    uint64_t scales = s->dtype == WEFT_EP_FP8_UE8M0 ? (hidden + 511) / 512 : hidden / WEFT_EP_BLOCK;
+    r->recv.scale_row_stride = 1;
+    r->recv.scale_block_stride = r->recv.rows;
+    r->recv.scale_expert_stride = scales * r->recv.rows;
+  }
+  if (s->origins) {
+    r->recv.src_token = device_memory(r, rows * sizeof(int32_t));
+    r->recv.range = device_memory(r, (uint64_t)s->experts * (s->ranks + 1) * sizeof(int64_t));
+  }
   r->combine = (struct weft_ep_combine_args){.size = sizeof r->combine,
                                              .y = device_memory(r, rows * hidden * sizeof(uint16_t)),
+                                             .topk_weights = s->late_weights ? r->weights[ALL] : NULL,
                                              .out = device_memory(r, s->tokens * hidden * sizeof(uint16_t)),
                                              .stream = r->stream};
   cuda(r, cudaDeviceSynchronize(), "filling the buffers");

@@ -388,6 +388,9 @@ std::vector<shape> all_shapes(void) {
   add([](shape &s) { s.coded = s.halves = s.strict = 1, s.hidden = 1152, s.tokens = 40, s.experts = 9; });
   add([](shape &s) { s.late = 1, s.tokens = 50; });
   add([](shape &s) { s.late = s.halves = 1, s.tokens = 50, s.topk = 5; });
+  add([](shape &s) { s.late = s.coded = 1, s.tokens = 40, s.experts = 9; });
+  // Warps send the weights of several tokens each, to more ranks than they have groups of lanes for.
+  add([](shape &s) { s.late = 1, s.ranks = 7, s.topk = 16, s.tokens = 200, s.hidden = 1024, s.blocks = 6; });
   for (int dtype : {CUDA_BF16, CUDA_FP8, CUDA_FP8_POW2, CUDA_FP8_UE8M0})
     for (uint32_t rank_major : {0u, 1u})
       add([=](shape &s) { s.dtype = dtype, s.rank_major = rank_major, s.experts = 5, s.tokens = 33; });

@@ -304,6 +304,11 @@ static void a_launch_has_what_its_call_says(void **state) {
   assert_int_equal(fake.dispatch.layout.answers, ep->layout.answers);
   assert_int_equal(fake.blocks, 4);
   assert_true(fake.dispatch.usual); // types and top-k take no instructions of their own
+  assert_false(fake.dispatch.strided);
+  d.out_scale_block_stride = 8;
+  assert_int_equal(cuda_ep_dispatch(ep, &d, FAKE_STREAM, why), 0);
+  assert_true(fake.dispatch.usual && fake.dispatch.strided); // strides have kernels of their own
+  d.out_scale_block_stride = 0;
   d.narrow = true;
   assert_int_equal(cuda_ep_dispatch(ep, &d, FAKE_STREAM, why), 0);
   assert_false(fake.dispatch.usual);

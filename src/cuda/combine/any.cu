@@ -3,5 +3,5 @@
 #include "cuda/combine/combine.cuh"
 
 const void *cuda_any_combine(uint32_t halves, bool coded) {
-  return kernel_of(halves, coded);
+  return coded ? half_of<true>(halves) : half_of<false>(halves);
 }

@@ -3,23 +3,25 @@
 #include "cuda/combine/kernels.cuh"
 #include "cuda/kernels/launch.h"
 
-static const void *kernel_of(uint32_t halves, bool coded, bool usual) {
-  return usual ? cuda_usual_combine(halves, coded) : cuda_any_combine(halves, coded);
-}
-
 int cuda_load_combine(bool *early) {
   cudaError_t rc = cudaSuccess;
   for (uint32_t halves = DEVICE_SEND; halves <= (DEVICE_SEND | DEVICE_RECV); halves++)
-    for (bool coded : {false, true})
-      for (bool usual : {false, true})
-        if (rc == cudaSuccess)
-          rc = load(kernel_of(halves, coded, usual), early);
+    for (bool coded : {false, true}) {
+      const void *const kernels[] = {cuda_usual_combine(halves, coded), cuda_any_combine(halves, coded),
+                                     halves & DEVICE_SEND ? cuda_late_combine(halves, coded) : nullptr};
+      for (const void *kernel : kernels)
+        if (rc == cudaSuccess && kernel)
+          rc = load(kernel, early);
+    }
   return (int)rc;
 }
 
 int cuda_launch_combine(const struct cuda_combine_args *args, uint32_t blocks, bool early, cudaStream_t stream) {
   uint32_t halves = args->c.halves;
-  const void *kernel = kernel_of(halves, args->layout.coded, args->usual);
+  bool coded = args->layout.coded, late = args->c.late_weights && halves & DEVICE_SEND;
+  const void *kernel = !args->usual ? cuda_any_combine(halves, coded)
+                       : late       ? cuda_late_combine(halves, coded)
+                                    : cuda_usual_combine(halves, coded);
   bool adds = halves & DEVICE_RECV;
   size_t memory = (size_t)answerers_of(halves & DEVICE_SEND, adds) * answerer_room(adds);
   memory += args->layout.coded ? (size_t)COMBINE_WARPS * CODED_ROOM : 0;

@@ -26,6 +26,9 @@ __global__ void __launch_bounds__(COMBINE_BLOCK, 1) combine(const __grid_constan
   touch(args);
   ptx::kernel_wait();
   const snapshot_part<COMBINE_BLOCK> part(args.state);
+  const role &sending = ADDS ? adding : answering; // of late weights
+  const bool sends = ANSWERS && CUDA_LATES(args.c.late_weights) && sending.includes_me();
+  late_weights weights(args, warp_set(sending), sends);
   trace(args.trace, 0, threadIdx.x == 0);
   part.put(snapshot);
   __syncthreads();
@@ -35,6 +38,9 @@ __global__ void __launch_bounds__(COMBINE_BLOCK, 1) combine(const __grid_constan
       publish(snapshot, args.state, STEPS);
     arrive(snapshot, args.state, STEPS);
   }
+  if (sends)
+    weights.send(args, snapshot, view_of(snapshot, snapshot.counters.answered + ahead_of(args)),
+                 snapshot.counters.answered + ahead_of(args), warp_set(sending));
   if (ANSWERS && answering.includes_me()) {
     answer<CODED, ASIDE>(args, snapshot, view_of(snapshot, snapshot.counters.answered + ahead_of(args)),
                          warp_set(answering), scratch, memory + threadIdx.x / WARP * STAGE,
@@ -54,10 +60,6 @@ template <bool CODED> const void *half_of(uint32_t halves) {
   return halves == DEVICE_SEND   ? (const void *)combine<true, false, CODED>
          : halves == DEVICE_RECV ? (const void *)combine<false, true, CODED>
                                  : (const void *)combine<true, true, CODED>;
-}
-
-const void *kernel_of(uint32_t halves, bool coded) {
-  return coded ? half_of<true>(halves) : half_of<false>(halves);
 }
 
 } // namespace

@@ -1,4 +1,5 @@
-// The kernels of combine, for usual launches (kernels/usual.cuh) and for all, and what each block has.
+// The kernels of combine, for usual launches, for late weights and for all (kernels/usual.cuh), and what each block
+// has.
 #ifndef CUDA_COMBINE_KERNELS_CUH
 #define CUDA_COMBINE_KERNELS_CUH
 
@@ -6,6 +7,7 @@
 
 // `halves`: DEVICE_SEND, DEVICE_RECV. `coded`: answers travel as logfmt10.
 const void *cuda_usual_combine(uint32_t halves, bool coded);
+const void *cuda_late_combine(uint32_t halves, bool coded); // that answer
 const void *cuda_any_combine(uint32_t halves, bool coded);
 
 // Warps of a block, few enough that each has all the registers that it needs.

@@ -3,57 +3,13 @@
 #define CUDA_COMBINE_REDUCE_ROWS_CUH
 
 #include "cuda/combine/coded.cuh"
+#include "cuda/combine/late_weights.cuh"
 
 enum { BARRIER_BEGUN = 8 }; // follows the barriers of all teams that a block can have: sum_ranks.cuh
 
 // Chunks of a packet, and the lines of it that are a lane's. A warp prefetches several rows at once into shared memory
 // ("aside"): registers would not suffice, and a register that spills delays all that follows.
 enum { ANSWER_EACH = CUDA_BF16_CHUNKS, ABREAST = 4, ROW_ASIDE = ABREAST * WARP * 16 }; // bytes
-
-// Operations before this one that are open too.
-__device__ __forceinline__ uint32_t ahead_of(const cuda_combine_args &args) {
-  return CUDA_SAYS(args.c.ahead) ? args.c.ahead : 0;
-}
-// Combines of the operation before this one.
-__device__ __forceinline__ uint32_t round_of(const cuda_combine_args &args, const snapshot &snapshot, uint64_t op) {
-  return CUDA_SAYS(!args.usual) ? snapshot.handle[op % CUDA_LIVE].kept : 0;
-}
-
-// Weights that did not travel with the dispatch: a lane for each (member, unit). [all warps]
-__device__ __forceinline__ void send_weights(const cuda_combine_args &args, const snapshot &snapshot,
-                                             const cuda_view &view, uint64_t open, uint64_t op,
-                                             const warp_set &warp_set) {
-  const cuda_layout &layout = args.layout;
-  const cuda_handle &handle = snapshot.handle[op % CUDA_LIVE];
-  uint32_t K = layout.topk, units = view.count * layout.late_units,
-           flag = cuda_late_flag(op, round_of(args, snapshot, op));
-#pragma unroll 1
-  for (uint32_t token = warp_set.index; token < handle.sent; token += warp_set.count)
-#pragma unroll 1
-    for (uint32_t i = warp_set.lane; i < units; i += WARP) {
-      const cuda_member &member = view.members[i / layout.late_units];
-      uint32_t unit = i % layout.late_units, k = unit * CUDA_UNIT_WEIGHTS;
-      if (member.seat >= DEVICE_SEATS || !(open >> member.seat & 1))
-        continue;
-      const float *weights = args.c.topk_weights + (size_t)token * K;
-      float a = weights[k], b = k + 1 < K ? weights[k + 1] : 0.0f, c = k + 2 < K ? weights[k + 2] : 0.0f;
-      ptx::store_unit((cuda_unit *)(slot_of(layout, member.out, op) + layout.late) + token * layout.late_units + unit,
-                      make_uint4(__float_as_uint(a), __float_as_uint(b), __float_as_uint(c), flag));
-    }
-}
-
-// Which members have taken what this operation's places held before: of the operation two before it, or, where it is
-// combined again, of the combine before. [warp]
-__device__ __forceinline__ uint64_t await_room(const cuda_combine_args &args, const snapshot &snapshot,
-                                               const cuda_view &view, uint64_t op) {
-  uint32_t round = round_of(args, snapshot, op);
-  uint64_t open = view.seats & ~(snapshot.counters.lost | snapshot.control.gone);
-  if (round == 0 && snapshot.counters.taken_combine + 1 >= op)
-    return open;
-  return await_taken(args.state, view, open, round == 0 ? op - CUDA_DEPTH : op,
-                     round == 0 ? op - 1 : cuda_round(op, round),
-                     round == 0 ? &cuda_area_head::taken_combine : &cuda_area_head::taken_round);
-}
 
 // Where the experts' outputs for one row stand, and with which weight: lane k has selection k.
 struct selection {
@@ -65,22 +21,6 @@ __device__ __forceinline__ selection load_selection(const cuda_handle &handle, c
                                                     uint32_t row, uint32_t lane) {
   size_t entry = ((size_t)m * layout.max_tokens + row) * layout.topk + lane;
   return lane < layout.topk ? selection{handle.place[entry], handle.weight[entry]} : selection{-1, 0.0f};
-}
-
-// The selection, with a weight that comes now. [warp]
-static __device__ __noinline__ selection take_weight(const cuda_combine_args &args, const cuda_member &member,
-                                                     selection s, uint32_t token, uint64_t op, uint32_t flag,
-                                                     uint32_t lane) {
-  if (lane >= args.layout.topk || s.place < 0)
-    return s;
-  const cuda_unit *from = (const cuda_unit *)(slot_of(args.layout, member.in, op) + args.layout.late) +
-                          token * args.layout.late_units + lane / CUDA_UNIT_WEIGHTS;
-  uint4 unit = ptx::load_unit(from);
-  if (!wait_unit(args.state, member.seat, from, flag, unit))
-    s.place = -1;
-  uint32_t part = lane % CUDA_UNIT_WEIGHTS;
-  s.weight = __uint_as_float(part == 0 ? unit.x : part == 1 ? unit.y : unit.z);
-  return s;
 }
 
 // Lists the rows to be added, each with its weight, in the order of top-k. Returns how many. [warp]
@@ -151,6 +91,7 @@ __device__ __forceinline__ void add_rows(packet<ANSWER_EACH> &p, const scratch &
 struct request {
   uint32_t m, row, index, token;
   selection s;
+  uint4 unit; // with a late weight, as it was at the last look
 
   // Loads what has to be known of the row, before it is known that there is such a row. [warp]
   __device__ __forceinline__ request(const cuda_layout &layout, const cuda_view &view, const cuda_handle &handle,
@@ -163,8 +104,29 @@ struct request {
     uint32_t there = min(row, layout.max_tokens - 1);
     token = handle.token[(size_t)m * layout.max_tokens + there];
     s = load_selection(handle, layout, m, there, lane);
+    unit = make_uint4(0, 0, 0, 0);
+  }
+  // Looks whether its weights are here, if they are late. What is found is needed when its rows are being loaded.
+  __device__ __forceinline__ void look(const cuda_combine_args &args, const cuda_view &view, const cuda_handle &handle,
+                                       uint64_t op, uint32_t lane) {
+    if (handle.late >> m & 1 && row < handle.rows[m] && view.members[m].seat < DEVICE_SEATS)
+      unit = ptx::load_unit(late_unit(args, view.members[m], token, op, lane));
   }
 };
+
+// Gives the listed rows of a request their weights, which are late. [warp]
+__device__ __forceinline__ void put_weights(const cuda_combine_args &args, const cuda_member &member,
+                                            const request &now, uint64_t op, uint32_t flag, uint32_t lane,
+                                            scratch &scratch) {
+  uint32_t valid = __ballot_sync(~0u, now.s.place >= 0);
+  if (valid >> lane & 1) {
+    float weight = weight_in(now.unit, lane);
+    if (now.unit.w != flag)
+      weight = await_weight(args.state, member.seat, late_unit(args, member, now.token, op, lane), flag, lane);
+    scratch.rows[__popc(valid & ((1u << lane) - 1))].weight = weight;
+  }
+  __syncwarp();
+}
 
 // Releases the adding warps of a block, once, when the inputs of the first answers are being loaded: stores of theirs
 // before that would delay these loads.
@@ -183,6 +145,7 @@ template <bool CODED, uint32_t ASIDE>
 __device__ __forceinline__ void answer(const cuda_combine_args &args, const snapshot &snapshot, const cuda_view &view,
                                        const warp_set &warp_set, scratch &scratch, char *stage, char *aside, char *room,
                                        begun begun) {
+  constexpr bool AHEAD = CUDA_LATE && !CODED; // looks for late weights ahead
   const cuda_layout &layout = args.layout;
   uint64_t op = snapshot.counters.answered + ahead_of(args);
   const cuda_handle &handle = snapshot.handle[op % CUDA_LIVE];
@@ -195,8 +158,8 @@ __device__ __forceinline__ void answer(const cuda_combine_args &args, const snap
   uint32_t also = lane + WARP < view.count ? handle.rows[lane + WARP] : 0;
   uint64_t open = await_room(args, snapshot, view, op);
   uint32_t most = __reduce_max_sync(~0u, max(mine, also)), sent = 0;
-  if (args.c.late_weights)
-    send_weights(args, snapshot, view, open, op, warp_set);
+  if (AHEAD)
+    next.look(args, view, handle, op, lane);
   // The links serve some processors better than others. So where there are many packets, a warp has two of its own, and
   // then takes the next free one: it claims that one while it works on the one before.
   bool many = most * each_row > 4 * warp_set.count;
@@ -208,19 +171,24 @@ __device__ __forceinline__ void answer(const cuda_combine_args &args, const snap
     next = request(layout, view, handle, then, lane);
     i = then;
     uint32_t m = now.m, row = now.row, index = now.index, token = now.token;
-    selection s = now.s;
     const cuda_member &member = view.members[m];
     bool there = row < handle.rows[m] && member.seat < DEVICE_SEATS && open >> member.seat & 1;
     if (many && lane == 0)
       ticket = atomicAdd(taken, 1);
     if (there) {
-      if (handle.late >> m & 1 && !args.c.rank_major)
-        s = take_weight(args, member, s, token, op, cuda_late_flag(op, round_of(args, snapshot, op)), lane);
+      selection s = now.s;
+      if (!AHEAD && handle.late >> m & 1 && !args.c.rank_major && s.place >= 0)
+        s.weight = await_weight(args.state, member.seat, late_unit(args, member, token, op, lane),
+                                cuda_late_flag(op, round_of(args, snapshot, op)), lane);
       uint32_t listed = list_rows(args, s, lane, scratch); // none, where there was no room: the source gets zeros
       packet<ANSWER_EACH> p;
       uint32_t count = chunks_of(layout.answer, index);
       prefetch_rows<ASIDE>(scratch, 0, listed, index * layout.answer.each, count, aside);
       begun.report();
+      if (AHEAD && handle.late >> m & 1 && !args.c.rank_major)
+        put_weights(args, member, now, op, cuda_late_flag(op, round_of(args, snapshot, op)), lane, scratch);
+      if (AHEAD)
+        next.look(args, view, handle, op, lane);
       add_rows<ASIDE>(p, scratch, listed, index * layout.answer.each, count, aside);
       if (CODED && m != view.self) {
         encode_packet(p, count, room);

@@ -66,10 +66,6 @@ template <int KIND> const void *half_of(uint32_t halves) {
                                  : (const void *)dispatch<KIND, true, true>;
 }
 
-const void *kernel_of(uint32_t halves, bool bf16, bool scales) {
-  return bf16 ? half_of<ROW_BF16>(halves) : scales ? half_of<ROW_GIVEN>(halves) : half_of<ROW_CAST>(halves);
-}
-
 } // namespace
 
 #endif

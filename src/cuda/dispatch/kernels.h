@@ -6,6 +6,7 @@
 
 // `halves`: DEVICE_SEND, DEVICE_RECV. `scales`: rows that are not bf16 come with them.
 const void *cuda_usual_dispatch(uint32_t halves, bool bf16, bool scales);
+const void *cuda_strided_dispatch(uint32_t halves, bool scales);
 const void *cuda_any_dispatch(uint32_t halves, bool bf16, bool scales);
 
 #endif

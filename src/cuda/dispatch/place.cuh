@@ -161,7 +161,7 @@ __device__ __forceinline__ void write_row_origin(const cuda_dispatch_args &args,
 // Where the scales of the lane's row begin.
 __device__ __forceinline__ uint64_t scales_at(const cuda_dispatch_args &args, const target &t) {
   uint64_t place = (uint32_t)t.place;
-  uint64_t at = CUDA_SAYS(args.strided)
+  uint64_t at = CUDA_STRIDES(args.strided)
                     ? (place * args.d.out_scale_row_stride + (uint32_t)t.expert * args.expert_scales) * sizeof(uint32_t)
                     : place * args.layout.scale_bytes;
   return (uint64_t)args.d.out_scales + at;
@@ -169,7 +169,7 @@ __device__ __forceinline__ uint64_t scales_at(const cuda_dispatch_args &args, co
 
 // Where that of a chunk is behind it. `bytes`: it takes one, else four.
 __device__ __forceinline__ uint64_t scale_offset_of(const cuda_dispatch_args &args, uint32_t chunk, bool bytes) {
-  if (!CUDA_SAYS(args.strided))
+  if (!CUDA_STRIDES(args.strided))
     return chunk * (bytes ? 1 : 4);
   return (uint64_t)(bytes ? chunk / 4 : chunk) * args.d.out_scale_block_stride * 4 + (bytes ? chunk % 4 : 0);
 }

@@ -26,7 +26,7 @@ template <int KIND> struct source_packet {
 
 __device__ __forceinline__ uint32_t load_scale(const cuda_dispatch_args &args, uint32_t token, uint32_t chunk) {
   bool bytes = args.layout.dtype == CUDA_FP8_UE8M0;
-  if (!CUDA_SAYS(args.strided)) {
+  if (!CUDA_STRIDES(args.strided)) {
     const char *scales = (const char *)args.d.scales + (size_t)token * args.layout.scale_bytes;
     return bytes ? ((const uint8_t *)scales)[chunk] : ((const uint32_t *)scales)[chunk];
   }

@@ -4,5 +4,5 @@
 #include "cuda/dispatch/kernels.h"
 
 const void *cuda_usual_dispatch(uint32_t halves, bool bf16, bool scales) {
-  return kernel_of(halves, bf16, scales);
+  return bf16 ? half_of<ROW_BF16>(halves) : scales ? half_of<ROW_GIVEN>(halves) : half_of<ROW_CAST>(halves);
 }

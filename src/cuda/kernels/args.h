@@ -22,7 +22,7 @@ struct cuda_dispatch_args {
 // instructions for the rest: even where they did not run, they cost 0.4 us of a pair of one token, and 0.7 of 128.
 static inline bool cuda_is_usual(const struct cuda_dispatch_args *args) {
   const struct device_dispatch *d = &args->d;
-  return !d->narrow && !d->keep_places && !d->num_tokens_at && !d->told && !d->lost && !args->strided;
+  return !d->narrow && !d->keep_places && !d->num_tokens_at && !d->told && !d->lost;
 }
 
 // Completes the arguments: strides that are 0 become those of what stands one behind the other.

@@ -1,15 +1,24 @@
-// Kernels are compiled twice: for launches in which the caller says nothing of its own (CUDA_USUAL), and for all.
-// Instructions that do not run cost time too, for a kernel begins with none of them at hand: with those for indices of
-// int32_t, strides, a number of tokens in memory, what is told, and combines again, a pair of dispatch and combine took
-// 0.4 us more for one token, and 0.7 us more for 128 (two H100s).
+// Kernels are compiled more than once: for launches in which the caller says nothing of its own (CUDA_USUAL); for those
+// that say what the callers of deep_ep do, and nothing else; and for all. Instructions that do not run cost time too,
+// for a kernel begins with none of them at hand: with those for indices of int32_t, strides, a number of tokens in
+// memory, what is told, and combines again, a pair of dispatch and combine took 0.4 us more for one token, and 0.7 us
+// more for 128 (two H100s).
 #ifndef CUDA_KERNELS_USUAL_CUH
 #define CUDA_KERNELS_USUAL_CUH
 
 #ifndef CUDA_USUAL
 #define CUDA_USUAL false
 #endif
+#ifndef CUDA_STRIDED // usual but for the strides of a dispatch's scales
+#define CUDA_STRIDED false
+#endif
+#ifndef CUDA_LATE // usual but for the weights, which come with the combine
+#define CUDA_LATE false
+#endif
 
 // Whether the caller says this.
-#define CUDA_SAYS(what) (!CUDA_USUAL && (what))
+#define CUDA_SAYS(what)    (!CUDA_USUAL && (what))
+#define CUDA_STRIDES(what) (CUDA_USUAL ? CUDA_STRIDED : (what))
+#define CUDA_LATES(what)   (CUDA_USUAL ? CUDA_LATE : (what))
 
 #endif

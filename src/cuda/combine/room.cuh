@@ -1,0 +1,29 @@
+// Which combine a launch is, and whether its places are free.
+#ifndef CUDA_COMBINE_ROOM_CUH
+#define CUDA_COMBINE_ROOM_CUH
+
+#include "cuda/kernels/snapshot.cuh"
+
+// Operations before this one that are open too.
+__device__ __forceinline__ uint32_t ahead_of(const cuda_combine_args &args) {
+  return CUDA_SAYS(args.c.ahead) ? args.c.ahead : 0;
+}
+// Combines of the operation before this one.
+__device__ __forceinline__ uint32_t round_of(const cuda_combine_args &args, const snapshot &snapshot, uint64_t op) {
+  return CUDA_SAYS(!args.usual) ? snapshot.handle[op % CUDA_LIVE].kept : 0;
+}
+
+// Which members have taken what this operation's places held before: of the operation two before it, or, where it is
+// combined again, of the combine before. [warp]
+__device__ __forceinline__ uint64_t await_room(const cuda_combine_args &args, const snapshot &snapshot,
+                                               const cuda_view &view, uint64_t op) {
+  uint32_t round = round_of(args, snapshot, op);
+  uint64_t open = view.seats & ~(snapshot.counters.lost | snapshot.control.gone);
+  if (round == 0 && snapshot.counters.taken_combine + 1 >= op)
+    return open;
+  return await_taken(args.state, view, open, round == 0 ? op - CUDA_DEPTH : op,
+                     round == 0 ? op - 1 : cuda_round(op, round),
+                     round == 0 ? &cuda_area_head::taken_combine : &cuda_area_head::taken_round);
+}
+
+#endif
