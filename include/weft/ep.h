@@ -345,8 +345,9 @@ WEFT_API enum weft_ep_memory weft_ep_get_memory(const weft_ep_t *ep, int32_t *de
  * adds them, so that half as many processors take less time. This is so for `y` of weft_ep_combine() and
  * weft_ep_combine_route() if it is RANK_MAJOR and travels as bf16; row_weights has to be in it too, where there are
  * any. The call ends in its stream when all peers have read, so that what comes next there may write to the memory. It
- * copies, as with other memory, if a peer is on another host or does not map it, if memory is the host's, and for a
- * single half. All processes of the group can write to the memory, as to windows. [any]
+ * copies, as with other memory, if a peer is on another host or does not map it, if memory is the host's, for a single
+ * half, and where there are 16 GiB of it or more. All processes of the group can write to the memory, as to windows.
+ * [any]
  */
 WEFT_API void *weft_ep_get_zero_copy_memory(const weft_ep_t *ep, uint64_t *bytes);
 

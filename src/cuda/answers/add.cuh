@@ -20,15 +20,13 @@ template <bool IN_PLACE> struct adder {
   uint32_t token;
   uint64_t sent;
   cuda_way way;
-  // Of those who sent them, seats `lane` and `lane` + 32: where their answers and the weights of these lie; NULL: in
-  // the ring.
-  const char *answers_at[2], *weights_at[2];
+  placed_answers placed;
 
   __device__ __forceinline__ adder(channel_memory &memory, uint32_t index, const cuda_answers_args &args,
                                    const flow_kernel &kernel)
       : channel(kernel, args.flow, true, args.state, memory, index), args(args), kernel(kernel),
         walk(kernel.route.seats, index, kernel.tokens, true), mine(args.rank_major ? 1ull << kernel.op.self : 0),
-        shut(~kernel.seats), ended(0), answers_at{}, weights_at{} {
+        shut(~kernel.seats), ended(0) {
     channel.words += args.coded ? offsetof(cuda_flow_word, coded_tail) : 0;
     load();
   }
@@ -37,6 +35,8 @@ template <bool IN_PLACE> struct adder {
     uint32_t lane = channel.lane;
     if (!loaded)
       return JOB_NONE;
+    if (IN_PLACE)
+      ended |= placed.look(args, kernel, channel, sent & ~(shut | ended | mine | channel.dropped));
     uint64_t over, wanted = sent & ~(shut | ended | mine), came = channel.there(wanted & ~channel.dropped, &over);
     ended |= over;
     // Those that are not awaited any more bring nothing; one that came counts, even if its rank was lost since.
@@ -45,8 +45,9 @@ template <bool IN_PLACE> struct adder {
     ended |= wanted & ~came; // a gap: what comes behind it belongs to other tokens
     uint32_t seat = way.row == CUDA_WAY_NONE ? DEVICE_SEATS : way.row >> CUDA_WAY_SEAT;
     uint64_t has_row = came | (sent & mine & ~shut);
-    if (IN_PLACE)
-      look_up(came, seat);
+    if (IN_PLACE && seat < DEVICE_SEATS) // the numbers of the token's rows, in memory that only who writes needs
+      channel.memory.told[seat] = way.row & ((1u << CUDA_WAY_SEAT) - 1);
+    __syncwarp();
     uint32_t inputs = list_answers(job, way, seat, has_row, lane);
     finish_job(job, token, way, seat, sent, has_row, inputs, lane);
 #pragma unroll
@@ -72,34 +73,6 @@ template <bool IN_PLACE> struct adder {
     }
   }
 
-  // Where the answers of those lie of whom the first has come; and the numbers of the token's rows, by seat: in memory
-  // that only who writes needs. [warp]
-  __device__ __forceinline__ void look_up(uint64_t came, uint32_t seat) {
-#pragma unroll
-    for (uint32_t h = 0; h < 2; h++) {
-      uint32_t its = channel.lane + h * WARP;
-      if (has(came, its) && channel.memory.sent[its] == 0 && kernel.zero_copy[its])
-        find_answers(its, &answers_at[h], &weights_at[h]);
-    }
-    if (seat < DEVICE_SEATS)
-      channel.memory.told[seat] = way.row & ((1u << CUDA_WAY_SEAT) - 1);
-    __syncwarp();
-  }
-  __device__ __forceinline__ void find_answers(uint32_t seat, const char **answers, const char **weights) const {
-    const cuda_flow_place &place = ((const cuda_flow_head *)kernel.op.in[seat])->places[channel.index];
-    if (ptx::load_volatile(&place.number) != number_of(channel))
-      return;
-    uint64_t rows = *(const volatile uint32_t *)&kernel.route.tokens[seat];
-    *answers = in_zero_copy(kernel, seat, ptx::load_volatile(&place.rows), rows * 2 * args.flow.hidden, 16);
-    *weights = in_zero_copy(kernel, seat, ptx::load_volatile(&place.weights), rows * 4 * args.topk, 4);
-  }
-  // [warp]
-  __device__ __forceinline__ static const char *of_seat(const char *const at[2], uint32_t seat) {
-    unsigned long long low = __shfl_sync(~0u, (unsigned long long)at[0], seat % WARP),
-                       high = __shfl_sync(~0u, (unsigned long long)at[1], seat % WARP);
-    return (const char *)(seat < WARP ? low : high);
-  }
-
   // Lists the answers in the order of ranks. Returns how many. [warp]
   __device__ __forceinline__ uint32_t list_answers(mover_job &job, cuda_way way, uint32_t seat, uint64_t has_row,
                                                    uint32_t lane) {
@@ -118,7 +91,7 @@ template <bool IN_PLACE> struct adder {
       bool self = at == kernel.op.self && mine;
       bool here = at < DEVICE_SEATS && has(has_row, at) && (!self || own);
       uint32_t all = __ballot_sync(~0u, here), nth = inputs + __popc(all & ((1u << lane) - 1));
-      const char *lies = IN_PLACE ? of_seat(answers_at, at) : nullptr;
+      const char *lies = IN_PLACE ? placed_answers::of(placed.rows, at) : nullptr;
       if (here && nth < CUDA_MAX_TOPK) {
         job.input[nth] = self   ? own
                          : lies ? lies + (uint64_t)channel.memory.told[at] * 2 * args.flow.hidden
@@ -148,8 +121,8 @@ template <bool IN_PLACE> struct adder {
     if (args.renormalize)
       factor = make_up(token, seat, has_row, lane);
     bool weighed = seat < DEVICE_SEATS && has(has_row, seat);
-    const char *lie = IN_PLACE && args.out_weights ? of_seat(answers_at, seat) : nullptr,
-               *weights = IN_PLACE && args.out_weights ? of_seat(weights_at, seat) : nullptr;
+    const char *lie = IN_PLACE && args.out_weights ? placed_answers::of(placed.rows, seat) : nullptr,
+               *weights = IN_PLACE && args.out_weights ? placed_answers::of(placed.weights, seat) : nullptr;
     if (args.out_weights && lane < K) {
       float weight = 0.0f;
       if (weighed && seat == kernel.op.self && mine) {
@@ -206,7 +179,7 @@ template <bool IN_PLACE> struct adder {
 #pragma unroll
     for (uint32_t h = 0; h < 2; h++) {
       uint32_t seat = channel.lane + h * WARP;
-      if (has(job.seats, seat) && !(IN_PLACE && answers_at[h])) // of those in place it is given at the end
+      if (has(job.seats, seat) && !(IN_PLACE && placed.rows[h])) // of those in place it is given at the end
         channel.give_credit(seat, channel.base + ++channel.memory.written[seat]);
     }
   }
@@ -232,8 +205,7 @@ template <bool IN_PLACE> struct adder {
   // Behind the end: whether somebody has let go of answers that were read where they lay. Then all has to be added
   // again, without those of others, whose rings have been given back. [warp]
   __device__ __forceinline__ bool begins_again() {
-    uint64_t placed = !IN_PLACE ? 0 : seats_of(answers_at[0] != nullptr, answers_at[1] != nullptr);
-    uint64_t gone = placed ? let_go(channel, placed) : 0;
+    uint64_t seats = IN_PLACE ? placed.seats() : 0, gone = seats ? let_go(channel, seats) : 0;
     if (!gone)
       return false;
 #pragma unroll
@@ -241,8 +213,8 @@ template <bool IN_PLACE> struct adder {
       if (has(gone, channel.lane + h * WARP))
         mark_lost(args.state, channel.lane + h * WARP);
     if (channel.lane == 0)
-      ptx::set_bits(&args.op->answers_lost, placed);
-    answers_at[0] = answers_at[1] = nullptr;
+      ptx::set_bits(&args.op->answers_lost, seats);
+    placed.forget();
     shut = ~mine;
     walk = token_walk(kernel.route.seats, channel.index, kernel.tokens, true);
     load();

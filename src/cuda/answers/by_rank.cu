@@ -42,12 +42,11 @@ __global__ __launch_bounds__(ANSWERS_WARPS *WARP,
   __shared__ flow_kernel kernel;
   const cuda_answers_args &args = launch.args;
   ptx::kernel_wait();
+  uint64_t mapped = ZERO_COPY ? mapped_zero_copy(args.state, args.zero_copy) : 0;
   begin_flow(kernel, args.state, args.op, args.route);
-  if (ZERO_COPY)
-    begin_in_place(kernel, args.state, args.zero_copy);
-  __syncthreads();
   // There is no room in y for more rows than the caller says, and no place known of more than the route has.
-  const bool in_place = ZERO_COPY && kernel.in_place && kernel.rows <= min(args.rows, kernel.route.max_rows);
+  const bool in_place = ZERO_COPY && begin_in_place(kernel, args.zero_copy, mapped) &&
+                        kernel.rows <= min(args.rows, kernel.route.max_rows);
   uint64_t others = kernel.seats & ~(1ull << kernel.op.self);
   uint32_t bytes = 2 * args.flow.hidden, warp = threadIdx.x / WARP;
   uint32_t answerers = in_place ? 0 : launch.answerers;

@@ -5,30 +5,18 @@
 
 #include "cuda/throughput/channel.cuh"
 
-// Whose zero-copy memory is mapped here, and whether this rank's answers are read where they lie: if all peers that
-// take part can, for all of them go one way. [block, behind begin_op(), with a barrier to follow]
-__device__ __forceinline__ void begin_in_place(flow_kernel &kernel, const cuda_state *state,
-                                               const cuda_zero_copy &own) {
-  uint32_t seat = threadIdx.x;
-  uint64_t mapped = 0;
-  if (seat < DEVICE_SEATS) {
-    mapped = own.bytes ? ptx::load_volatile(&state->zero_copy[seat]) : 0;
-    kernel.zero_copy[seat] = mapped;
-  }
-  bool cannot = seat < DEVICE_SEATS && !mapped && seat != kernel.op.self && has(kernel.seats, seat);
-  cannot = __syncthreads_or(cannot);
-  if (threadIdx.x == 0) {
-    kernel.zero_copy_bytes = own.bytes;
-    kernel.in_place = own.in_place && !cannot;
-  }
+// Where this thread's seat has its zero-copy memory mapped here; 0: nowhere.
+__device__ __forceinline__ uint64_t mapped_zero_copy(const cuda_state *state, const cuda_zero_copy &own) {
+  return own.bytes && threadIdx.x < DEVICE_SEATS ? ptx::load_volatile(&state->zero_copy[threadIdx.x]) : 0;
 }
-
-// Where `bytes` at an offset in a peer's zero-copy memory are; NULL: not there. The peer says the offset.
-__device__ __forceinline__ const char *in_zero_copy(const flow_kernel &kernel, uint32_t seat, uint64_t offset,
-                                                    uint64_t bytes, uint32_t align) {
-  bool inside = kernel.zero_copy[seat] && offset % align == 0 && offset < kernel.zero_copy_bytes &&
-                kernel.zero_copy_bytes - offset >= bytes;
-  return inside ? (const char *)kernel.zero_copy[seat] + offset : nullptr;
+// Whether this rank's answers are read where they lie: if all peers that take part can, for all of them go one way.
+// `mapped`: mapped_zero_copy(). [block, behind begin_op()]
+__device__ __forceinline__ bool begin_in_place(flow_kernel &kernel, const cuda_zero_copy &own, uint64_t mapped) {
+  uint32_t seat = threadIdx.x;
+  if (seat < DEVICE_SEATS)
+    kernel.zero_copy[seat] = mapped;
+  bool cannot = seat < DEVICE_SEATS && !mapped && seat != kernel.op.self && has(kernel.seats, seat);
+  return !__syncthreads_or(cannot) && own.in_place;
 }
 
 __device__ __forceinline__ uint64_t *let_go_word(char *window) {
@@ -79,25 +67,32 @@ __device__ __forceinline__ uint64_t let_go(const channel &channel, uint64_t seat
   return seats_of(gone[0], gone[1]);
 }
 
-// Tells the readers of a channel where their answers lie: all of them, at once. [warp]
+// Tells the readers of a channel where their answers lie: all of them, at once. Kernels before this one have written
+// those; their end has ordered it, as far as this GPU's memory goes. [warp]
 __device__ __forceinline__ void show_places(const cuda_answers_args &args, const flow_kernel &kernel,
                                             channel_memory &memory, uint32_t index, uint64_t readers) {
   channel channel(kernel, args.flow, true, args.state, memory, index);
+  uint32_t count[2];
+#pragma unroll
+  for (uint32_t h = 0; h < 2; h++) {
+    uint32_t seat = channel.lane + h * WARP;
+    count[h] = has(readers, seat) ? kernel.route.came[seat * CUDA_CHANNELS + index] : 0;
+  }
   await_readers(channel, readers);
-  for (uint32_t seat = channel.lane; seat < DEVICE_SEATS; seat += WARP) {
+#pragma unroll
+  for (uint32_t h = 0; h < 2; h++) {
+    uint32_t seat = channel.lane + h * WARP;
     if (!has(readers & ~channel.dropped, seat))
       continue;
     uint64_t first = kernel.row_base[seat];
     const char *rows = (const char *)args.y + first * 2 * args.flow.hidden;
     const char *weights = (const char *)(args.row_weights + first * args.topk);
-    cuda_flow_place &place = ((cuda_flow_head *)kernel.op.out[seat])->places[index];
-    ptx::store_relaxed(&place.rows, (uint64_t)(rows - args.zero_copy.memory));
-    ptx::store_relaxed(&place.weights,
-                       args.row_weights ? (uint64_t)(weights - args.zero_copy.memory) : CUDA_NOT_IN_PLACE);
-    ptx::store_relaxed(&place.number, number_of(channel));
-    memory.written[seat] = kernel.route.came[seat * CUDA_CHANNELS + index];
+    uint32_t weights_at =
+        args.row_weights ? (uint32_t)((weights - args.zero_copy.memory) / CUDA_PLACE_WORD) : CUDA_NOT_IN_PLACE;
+    ptx::store_unit(&((cuda_flow_head *)kernel.op.out[seat])->places[index],
+                    make_uint4((uint32_t)((rows - args.zero_copy.memory) / CUDA_PLACE_ROW), weights_at, count[h],
+                               (uint32_t)number_of(channel)));
   }
-  channel.close(readers & ~channel.dropped);
   __syncwarp();
 }
 
@@ -111,5 +106,64 @@ __device__ __forceinline__ void await_places_read(const cuda_answers_args &args,
   __syncwarp();
   await_read(channel, readers);
 }
+
+// Where a channel's answers lie that are read in place, and the weights of these, of seats `lane` and `lane` + 32;
+// NULL: theirs are in the ring, or it is not known yet.
+struct placed_answers {
+  const char *rows[2], *weights[2];
+
+  __device__ __forceinline__ placed_answers() : rows{}, weights{} {}
+
+  // Where `bytes` at an offset in a peer's zero-copy memory are; NULL: not there. The peer says the offset.
+  __device__ __forceinline__ static const char *at(const flow_kernel &kernel, uint64_t all, uint32_t seat,
+                                                   uint64_t offset, uint64_t bytes) {
+    return offset < all && all - offset >= bytes ? (const char *)kernel.zero_copy[seat] + offset : nullptr;
+  }
+  // Looks for those of `seats` of which nothing is known yet. Returns those that have nothing more. [warp]
+  __device__ __forceinline__ uint64_t look(const cuda_answers_args &args, const flow_kernel &kernel,
+                                           const channel &channel, uint64_t seats) {
+    bool over[2], found = false;
+#pragma unroll
+    for (uint32_t h = 0; h < 2; h++) {
+      uint32_t seat = channel.lane + h * WARP;
+      over[h] = false;
+      if (!has(seats, seat) || !kernel.zero_copy[seat])
+        continue;
+      if (rows[h])
+        over[h] = channel.memory.sent[seat] >= channel.memory.room[seat];
+      if (rows[h] || channel.memory.room[seat] > 0)
+        continue;
+      uint4 place = ptx::load_unit_acquire(&((const cuda_flow_head *)kernel.op.in[seat])->places[channel.index]);
+      if (place.w != (uint32_t)number_of(channel))
+        continue;
+      uint64_t count = *(const volatile uint32_t *)&kernel.route.tokens[seat], all = args.zero_copy.bytes;
+      rows[h] = at(kernel, all, seat, (uint64_t)place.x * CUDA_PLACE_ROW, count * 2 * args.flow.hidden);
+      if (rows[h] && place.y != CUDA_NOT_IN_PLACE)
+        weights[h] = at(kernel, all, seat, (uint64_t)place.y * CUDA_PLACE_WORD, count * 4 * args.topk);
+      channel.memory.room[seat] = rows[h] ? min(place.z, channel.list - 1) : 0;
+      over[h] = channel.memory.room[seat] == 0;
+      found |= !over[h];
+    }
+#if __CUDA_ARCH__ >= 900
+    if (__any_sync(~0u, found))
+      ptx::bulk_fence_global(); // bulk copies read what the places vouch for
+#endif
+    __syncwarp();
+    return seats_of(over[0], over[1]);
+  }
+  __device__ __forceinline__ uint64_t seats() const {
+    return seats_of(rows[0] != nullptr, rows[1] != nullptr);
+  }
+  __device__ __forceinline__ void forget() {
+    rows[0] = rows[1] = weights[0] = weights[1] = nullptr;
+  }
+
+  // What lanes have of a seat each. [warp]
+  __device__ __forceinline__ static const char *of(const char *const at[2], uint32_t seat) {
+    unsigned long long low = __shfl_sync(~0u, (unsigned long long)at[0], seat % WARP),
+                       high = __shfl_sync(~0u, (unsigned long long)at[1], seat % WARP);
+    return (const char *)(seat < WARP ? low : high);
+  }
+};
 
 #endif

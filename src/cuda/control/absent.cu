@@ -15,7 +15,7 @@ __global__ void __launch_bounds__(ABSENT_THREADS, 1) absent(const __grid_constan
   uint64_t seats = args.op->absent | args.op->lost;
   if (!seats)
     return;
-  begin_flow(kernel, args.state, args.op, args.route);
+  begin_flow(kernel, args.state, args.op, *args.route);
   make_places(args, kernel, table, gridDim.x); // no block tells: the rows' kernel has
   uint32_t thread = blockIdx.x * ABSENT_THREADS + threadIdx.x, threads = gridDim.x * ABSENT_THREADS;
 #pragma unroll 1

@@ -271,10 +271,12 @@ static bool is_zero_copy(const struct device_ep *ep, const void *memory, uint64_
   return memory && from < bytes && bytes - from >= size;
 }
 
-// Only who sends and receives at once keeps rows where they are until they have been read.
+// Only who sends and receives at once keeps rows where they are until they have been read. What readers are told of has
+// room for so many gigabytes.
 static struct cuda_zero_copy zero_copy_of(const struct device_ep *ep, const struct device_flow_combine *f,
                                           uint32_t topk, bool coded) {
-  bool lie = f->c.rank_major && !coded && f->c.halves == (DEVICE_SEND | DEVICE_RECV) &&
+  bool lie = ep->options.zero_copy_bytes <= (uint64_t)CUDA_NOT_IN_PLACE * CUDA_PLACE_WORD && f->c.rank_major &&
+             !coded && f->c.halves == (DEVICE_SEND | DEVICE_RECV) &&
              is_zero_copy(ep, f->c.y, (uint64_t)f->rows * 2 * ep->options.hidden) &&
              (!f->row_weights || is_zero_copy(ep, f->row_weights, (uint64_t)f->rows * topk * sizeof *f->row_weights));
   return (struct cuda_zero_copy){ep->options.zero_copy, ep->options.zero_copy_bytes, lie};
@@ -285,7 +287,7 @@ static int launch_answers(struct device_ep *ep, const struct device_flow_combine
   const struct device_combine *c = &f->c;
   bool coded = (c->dtype ? c->dtype : ep->options.combine_dtype) == CUDA_COMBINE_LOGFMT10;
   const struct cuda_answers_args args = {.state = ep->state,
-                                         .route = routing_of(side, f->route)->route,
+                                         .route = routing_of(side, f->route)->arrays,
                                          .op = side->op,
                                          .flow = ep->streams.flow,
                                          .topk = topk,

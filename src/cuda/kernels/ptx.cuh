@@ -48,6 +48,15 @@ __device__ __forceinline__ uint4 load_unit(const void *p) {
   return make_uint4((uint32_t)low, (uint32_t)(low >> 32), (uint32_t)high, (uint32_t)(high >> 32));
 }
 
+__device__ __forceinline__ uint4 load_unit_acquire(const void *p) {
+  uint64_t low, high;
+  asm volatile("{\n.reg .b128 t;\nld.acquire.sys.global.b128 t, [%2];\nmov.b128 {%0, %1}, t;\n}"
+               : "=l"(low), "=l"(high)
+               : "l"(p)
+               : "memory");
+  return make_uint4((uint32_t)low, (uint32_t)(low >> 32), (uint32_t)high, (uint32_t)(high >> 32));
+}
+
 __device__ __forceinline__ void store_unit(void *p, uint4 v) {
   uint64_t low = (uint64_t)v.y << 32 | v.x, high = (uint64_t)v.w << 32 | v.z;
   asm volatile("{\n.reg .b128 t;\nmov.b128 t, {%1, %2};\nst.relaxed.sys.global.b128 [%0], t;\n}" ::"l"(p), "l"(low),

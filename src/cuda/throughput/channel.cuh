@@ -29,8 +29,6 @@ struct flow_kernel {
   // Of a sender that began before all headers had come: where it is said who takes part; else NULL.
   const cuda_flow_op *rest;
   uint64_t zero_copy[DEVICE_SEATS]; // where each peer's is mapped here; 0: it is not
-  uint64_t zero_copy_bytes;         // of each
-  bool in_place;                    // this rank's answers are read where they lie
 };
 
 // Which channels a warp serves, and with whom: a crew has a warp that finds jobs and some that do them, so that none of
@@ -70,16 +68,17 @@ __device__ __forceinline__ uint32_t sum_up_to(uint32_t value) {
   return value;
 }
 
-// Likewise what control left. Loads go side by side, as each takes as long as all of them. [block, behind
-// begin_route()]
-__device__ __forceinline__ void begin_op(flow_kernel &kernel, cuda_state *state, const cuda_flow_op *op) {
+// Likewise what control left, and how many tokens there are. Loads go side by side, as each takes as long as all of
+// them. [block]
+__device__ __forceinline__ void begin_op(flow_kernel &kernel, cuda_state *state, const cuda_flow_op *op,
+                                         const cuda_route &route) {
   __shared__ uint64_t lost;
   for (uint32_t i = threadIdx.x; i < sizeof(cuda_flow_op) / 4; i += blockDim.x)
     ((uint32_t *)&kernel.op)[i] = ((const volatile uint32_t *)op)[i];
   if (threadIdx.x == blockDim.x - 1)
     lost = ptx::load_volatile(&state->counters.lost) | ptx::load_volatile(&state->control.gone);
   if (threadIdx.x == blockDim.x - WARP)
-    kernel.tokens = *(const volatile uint32_t *)&kernel.route.sums[0];
+    kernel.tokens = *(const volatile uint32_t *)&route.sums[0];
   __syncthreads();
   if (threadIdx.x / WARP == 0) {
     uint32_t all = 0;
@@ -98,11 +97,12 @@ __device__ __forceinline__ void begin_op(flow_kernel &kernel, cuda_state *state,
   }
   __syncthreads();
 }
+// Both, where the kernel has the route at hand. [block]
 __device__ __forceinline__ void begin_flow(flow_kernel &kernel, cuda_state *state, const cuda_flow_op *op,
-                                           const cuda_route *route) {
-  begin_route(kernel, route);
-  __syncthreads();
-  begin_op(kernel, state, op);
+                                           const cuda_route &route) {
+  if (threadIdx.x == 0)
+    kernel.route = route;
+  begin_op(kernel, state, op, route);
 }
 
 __device__ __forceinline__ bool has(uint64_t seats, uint32_t seat) {

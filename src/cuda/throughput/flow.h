@@ -24,9 +24,9 @@
 // token.
 //
 // **In place.** Answers that lie in the zero-copy memory of those who send them, which the readers map, go through no
-// ring. The channel's place (struct cuda_flow_place) says where they are, the tail that they may be read, and credit
-// that they have been: for it whoever sends waits before its kernel ends. A writer that gives a reader up says so
-// before it goes on, and a reader looks at that when it has read: what it has read then may be what came later.
+// ring. The channel's place (struct cuda_flow_place) says where they are and that they may be read, and credit that
+// they have been: for it whoever sends waits before its kernel ends. A writer that gives a reader up says so before it
+// goes on, and a reader looks at that when it has read: what it has read then may be what came later.
 //
 // Window: head | rings of rows [CUDA_CHANNELS] | rings of answers [CUDA_CHANNELS]
 #ifndef CUDA_THROUGHPUT_FLOW_H
@@ -55,15 +55,18 @@ struct cuda_flow_sent {
   uint64_t newest; // operation, + 1, in which rows went to the peer; 0: none, or it will read nothing of them
   uint64_t pad[13];
 };
-// Where a channel's answers lie if they are not in its ring: by the window's writer, before its tail. Offsets in its
-// zero-copy memory.
+// Where a channel's answers lie if they are not in its ring: by the window's writer, in one store, which says all. No
+// tail is told of them.
 struct cuda_flow_place {
-  uint64_t number;  // of the combine, + 1
-  uint64_t rows;    // the first of those to this reader; they go by the numbers of its rows in the dispatch
-  uint64_t weights; // likewise: of their row weights, or CUDA_NOT_IN_PLACE
-  uint64_t pad;
+  // The first of those to this reader, in units of its zero-copy memory. They go by the numbers of its rows in the
+  // dispatch.
+  uint32_t rows;
+  uint32_t weights; // likewise, in words: of their row weights, or CUDA_NOT_IN_PLACE
+  uint32_t count;   // of them in this channel
+  uint32_t number;  // of the combine, + 1: the low half
 };
-#define CUDA_NOT_IN_PLACE UINT64_MAX
+#define CUDA_NOT_IN_PLACE UINT32_MAX
+enum { CUDA_PLACE_ROW = 16, CUDA_PLACE_WORD = 4 }; // bytes of these units
 // By the window's writer, if it has given the reader up: what was to be read where it lies may change from now on.
 struct cuda_flow_let_go {
   uint64_t answers; // of which combine, + 1
@@ -74,7 +77,7 @@ struct cuda_flow_head {
   struct cuda_flow_sent sent;
   struct cuda_flow_let_go let_go;
   struct cuda_flow_place places[CUDA_CHANNELS];
-  uint64_t pad[368]; // the rings, which a peer on another host may write, have pages of their own
+  uint64_t pad[728]; // the rings, which a peer on another host may write, have pages of their own
 };
 
 struct cuda_ring {

@@ -140,7 +140,7 @@ struct cuda_rows_args {
 
 struct cuda_answers_args {
   struct cuda_state *state;
-  const struct cuda_route *route;
+  struct cuda_route route; // what it holds, by value: a load less before the first one that needs it
   struct cuda_flow_op *op;
   struct cuda_flow flow;
   uint32_t topk;

@@ -80,7 +80,7 @@ __device__ __forceinline__ void begin_block(flow_kernel &kernel, const cuda_rows
   if (args.overlaps && threadIdx.x == 0)
     await_step(&args.op->ready, sends ? CUDA_READY_SENDING : CUDA_READY_ALL);
   __syncthreads();
-  begin_op(kernel, args.state, args.op);
+  begin_op(kernel, args.state, args.op, kernel.route);
   if (args.overlaps && threadIdx.x == 0) {
     if (sends)
       kernel.rest = args.op;
@@ -103,7 +103,7 @@ __device__ __forceinline__ void end_block(const cuda_rows_args &args, flow_kerne
   if (!__syncthreads_or(last))
     return;
   if (kernel.rest) // this block began before it was known what comes
-    begin_op(kernel, args.state, args.op);
+    begin_op(kernel, args.state, args.op, kernel.route);
   bool missing = false;
   if (threadIdx.x < DEVICE_SEATS) {
     uint32_t seat = threadIdx.x, *came = args.workspace + ROWS_CAME + seat;

@@ -34,7 +34,7 @@
 enum {
   EP_LINE = 64,
   EP_PAGE = 4096,
-  EP_LAYOUT_VERSION = 12, // of this page and the doorbell's: peers with another one do not connect
+  EP_LAYOUT_VERSION = 13, // of this page and the doorbell's: peers with another one do not connect
 };
 
 enum ep_kind {

@@ -34,11 +34,18 @@ __global__ static void end_answers(cuda_flow_op *op, bool by_rank) {
   op->answer++;
 }
 
+static void set_route(const cuda_route *&to, const flow_rank &r) {
+  to = r.route;
+}
+static void set_route(cuda_route &to, const flow_rank &r) {
+  to = r.host_route;
+}
+
 // What all three kernels are told.
 template <typename A> static A args_of(const flow_group &g, const flow_rank &r) {
   A args = {};
   args.state = r.state;
-  args.route = r.route;
+  set_route(args.route, r);
   args.flow = g.flow;
   args.topk = g.shape.topk;
   return args;
