@@ -120,8 +120,10 @@ int cuda_ep_publish(struct device_ep *ep, const struct device_view *view, char *
     ep->published[place] = 0;
     rc = write_view(ep, view, &ep->state->published[place], why);
   }
-  if (rc == 0)
+  if (rc == 0) {
     ep->published[place] = ep->newest = view->epoch;
+    __atomic_store_n(&ep->ranks, view->count, __ATOMIC_RELAXED); // a launch may read it meanwhile
+  }
   leave(ep, &guard);
   return rc;
 }

@@ -80,6 +80,7 @@ struct device_ep {
   struct cuda_layout layout;
   struct cuda_forms forms;
   uint32_t members;            // that a view can have
+  uint32_t ranks;              // of the newest view
   uint32_t blocks;             // of each kernel
   uint64_t window;             // bytes of one
   struct cuda_streams streams; // of a group for throughput

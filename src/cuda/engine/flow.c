@@ -125,6 +125,7 @@ static int launch_rows(struct device_ep *ep, const struct device_flow_dispatch *
                                       .shape = *shape,
                                       .topk = topk,
                                       .members = ep->members,
+                                      .ranks = __atomic_load_n(&ep->ranks, __ATOMIC_RELAXED),
                                       .kept = f->keeps,
                                       .overlaps = cuda_early(ep) && !clears_route(f),
                                       .planners = plans ? blocks(ep, d->processors) : 0,

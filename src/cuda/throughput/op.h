@@ -113,6 +113,7 @@ struct cuda_rows_args {
   struct cuda_row_shape shape;
   uint32_t topk;
   uint32_t members;  // the most that a view has during this launch; 0: CUDA_MAX_MEMBERS. It sizes shared memory
+  uint32_t ranks;    // about so many take part, by which processors are shared out
   bool kept;         // the route is read, not filled: rows travel without their routing
   uint32_t planners; // where it overlaps: blocks of the plan that may still run; 0: none
   bool overlaps;     // it was launched early, right behind control, and waits for what it needs, not for control's end

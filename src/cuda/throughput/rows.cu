@@ -206,15 +206,16 @@ size_t cuda_rows_workspace(const struct cuda_flow *flow, uint32_t blocks, uint32
   return ROWS_PLACES * 4 + (size_t)blocks * places_words(flow->experts) * 4 + (places + 31) / 32 * 4;
 }
 
-// Blocks that send, of those that do both. As measured on two GPUs, whose links eight or nine processors fill.
-static uint32_t senders_of(uint32_t blocks, bool by_rank, bool casts) {
+// Blocks that send, of those that do both. As measured on two GPUs, whose links eight or nine processors fill; among
+// four ranks each receives three times as many rows as it sends tokens.
+static uint32_t senders_of(uint32_t blocks, bool by_rank, bool casts, uint32_t ranks) {
   uint32_t senders;
   if (!by_rank) // each row goes to several places, which takes those who receive longer
     senders = blocks < 24 ? (blocks + 4) / 6 : 4 + (blocks - 24) * 3 / 10;
   else if (casts) // those who bring own rows have more to do
     senders = blocks * 3 / 8;
   else
-    senders = blocks < 24 ? (5 * blocks + 4) / 12 : blocks <= 26 ? 10 : blocks * 3 / 8;
+    senders = blocks < 24 ? (5 * blocks + 4) / 12 : blocks > 26 ? blocks * 3 / 8 : ranks < 4 ? 10 : 8;
   return senders < 1 ? 1 : senders > 16 ? 16 : senders;
 }
 
@@ -250,7 +251,7 @@ int cuda_launch_rows(const struct cuda_rows_args *args, uint32_t blocks, bool ea
   a.alignment = a.alignment ? a.alignment : 1;
   bool sends = a.halves & DEVICE_SEND, receives = a.halves & DEVICE_RECV;
   launch_args.senders = !receives ? blocks
-                        : sends   ? senders_of(blocks, a.layout == WEFT_EP_RANK_MAJOR, a.shape.casts)
+                        : sends   ? senders_of(blocks, a.layout == WEFT_EP_RANK_MAJOR, a.shape.casts, a.ranks)
                                   : 0;
   share_warps(launch_args, blocks);
   // As much as there is room for, up to a row of 7168 bytes.

@@ -71,7 +71,7 @@ void flow_group::rows(flow_rank &r, bool kept, bool early, uint32_t halves) {
   args.shape = row;
   args.kept = kept;
   args.halves = halves;
-  args.members = shape.ranks;
+  args.members = args.ranks = shape.ranks;
   args.layout = shape.layout;
   args.keep_places = shape.keep_places;
   args.zero_padding = shape.zero_padding;
