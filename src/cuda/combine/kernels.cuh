@@ -1,5 +1,4 @@
-// The kernels of combine, for usual launches, for late weights and for all (kernels/usual.cuh), and what each block
-// has.
+// The kernels of combine: for usual launches, for late weights and for all (kernels/usual.cuh); what each block has.
 #ifndef CUDA_COMBINE_KERNELS_CUH
 #define CUDA_COMBINE_KERNELS_CUH
 

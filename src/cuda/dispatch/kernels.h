@@ -1,4 +1,4 @@
-// The kernels of dispatch: for usual launches (kernels/usual.cuh), and for all.
+// The kernels of dispatch: for usual launches, for strides of scales and for all (kernels/usual.cuh).
 #ifndef CUDA_DISPATCH_KERNELS_H
 #define CUDA_DISPATCH_KERNELS_H
 
