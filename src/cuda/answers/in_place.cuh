@@ -89,9 +89,10 @@ __device__ __forceinline__ void show_places(const cuda_answers_args &args, const
     const char *weights = (const char *)(args.row_weights + first * args.topk);
     uint32_t weights_at =
         args.row_weights ? (uint32_t)((weights - args.zero_copy.memory) / CUDA_PLACE_WORD) : CUDA_NOT_IN_PLACE;
+    uint64_t number = number_of(channel) << CUDA_PLACE_COUNT | count[h];
     ptx::store_unit(&((cuda_flow_head *)kernel.op.out[seat])->places[index],
-                    make_uint4((uint32_t)((rows - args.zero_copy.memory) / CUDA_PLACE_ROW), weights_at, count[h],
-                               (uint32_t)number_of(channel)));
+                    make_uint4((uint32_t)((rows - args.zero_copy.memory) / CUDA_PLACE_ROW), weights_at,
+                               (uint32_t)number, (uint32_t)(number >> 32)));
   }
   __syncwarp();
 }
@@ -134,13 +135,15 @@ struct placed_answers {
       if (rows[h] || channel.memory.room[seat] > 0)
         continue;
       uint4 place = ptx::load_unit_acquire(&((const cuda_flow_head *)kernel.op.in[seat])->places[channel.index]);
-      if (place.w != (uint32_t)number_of(channel))
+      uint64_t number = (uint64_t)place.w << 32 | place.z;
+      if (number >> CUDA_PLACE_COUNT != (number_of(channel) & CUDA_PLACE_NUMBER))
         continue;
       uint64_t count = *(const volatile uint32_t *)&kernel.route.tokens[seat], all = args.zero_copy.bytes;
       rows[h] = at(kernel, all, seat, (uint64_t)place.x * CUDA_PLACE_ROW, count * 2 * args.flow.hidden);
       if (rows[h] && place.y != CUDA_NOT_IN_PLACE)
         weights[h] = at(kernel, all, seat, (uint64_t)place.y * CUDA_PLACE_WORD, count * 4 * args.topk);
-      channel.memory.room[seat] = rows[h] ? min(place.z, channel.list - 1) : 0;
+      channel.memory.room[seat] =
+          rows[h] ? min((uint32_t)number & ((1u << CUDA_PLACE_COUNT) - 1), channel.list - 1) : 0;
       over[h] = channel.memory.room[seat] == 0;
       found |= !over[h];
     }

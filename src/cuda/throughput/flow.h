@@ -32,6 +32,7 @@
 #ifndef CUDA_THROUGHPUT_FLOW_H
 #define CUDA_THROUGHPUT_FLOW_H
 
+#include "base/ep_limits.h"
 #include "cuda/kernels/layout.h"
 
 enum {
@@ -62,11 +63,14 @@ struct cuda_flow_place {
   // dispatch.
   uint32_t rows;
   uint32_t weights; // likewise, in words: of their row weights, or CUDA_NOT_IN_PLACE
-  uint32_t count;   // of them in this channel
-  uint32_t number;  // of the combine, + 1: the low half
+  // Of the combine, + 1, as far as CUDA_PLACE_NUMBER, which repeats after 2^36 operations; below it, how many of those
+  // answers this channel has.
+  uint64_t number;
 };
 #define CUDA_NOT_IN_PLACE UINT32_MAX
+#define CUDA_PLACE_NUMBER (UINT64_MAX >> CUDA_PLACE_COUNT)
 enum { CUDA_PLACE_ROW = 16, CUDA_PLACE_WORD = 4 }; // bytes of these units
+enum { CUDA_PLACE_COUNT = 16 };                    // bits of a count, which is less than flow.list
 // By the window's writer, if it has given the reader up: what was to be read where it lies may change from now on.
 struct cuda_flow_let_go {
   uint64_t answers; // of which combine, + 1
@@ -148,6 +152,8 @@ static inline uint64_t cuda_flow_bytes_for(const struct cuda_ring *ring, uint32_
 }
 
 CUDA_STATIC_ASSERT(sizeof(struct cuda_flow_word) == 32, "a word has a sector of its own");
+CUDA_STATIC_ASSERT(sizeof(struct cuda_flow_place) == 16, "a place is written in one store");
+CUDA_STATIC_ASSERT(EP_MAX_TOKENS_THROUGHPUT / CUDA_CHANNELS + 1 < 1 << CUDA_PLACE_COUNT, "a place holds its count");
 CUDA_STATIC_ASSERT(sizeof(struct cuda_flow_head) % CUDA_STREAM_PAGE == 0, "rings begin with a page");
 
 #endif
