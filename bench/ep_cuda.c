@@ -315,8 +315,7 @@ static void report_json(void) {
   const struct ep_cuda_setup *s = &board->setup;
   printf("{\"ranks\": %u, \"devices\": %d, \"tokens\": %u, \"hidden\": %u, \"topk\": %u, \"experts\": %u, "
          "\"dtype\": %u, \"combine_dtype\": %u, \"columns\": %u, \"late_weights\": %u, \"origins\": %u, "
-         "\"iterations\": %u, "
-         "\"in_graph\": %u, \"store_gbs\": %.1f, ",
+         "\"iterations\": %u, \"in_graph\": %u, \"store_gbs\": %.1f, ",
          s->ranks, board->devices, s->tokens, s->hidden, s->topk, s->experts, s->dtype, s->combine_dtype, s->columns,
          s->late_weights, s->origins, s->iterations, s->in_graph, board->rate);
   report_times();

@@ -117,19 +117,18 @@ static void make_buffers(struct rank *r) {
   r->dispatch =
       (struct weft_ep_dispatch_args){.size = sizeof r->dispatch, .num_tokens = s->tokens, .stream = r->stream};
   make_input(r);
-  select_view(r, ALL);
   r->recv = (struct weft_ep_recv_args){.size = sizeof r->recv,
                                        .layout = WEFT_EP_PER_EXPERT,
                                        .rows = s->ranks * s->tokens,
                                        .x = device_memory(r, rows * hidden * (s->dtype == WEFT_EP_BF16 ? 2 : 1)),
                                        .counts = device_memory(r, s->experts * sizeof(int32_t)),
                                        .stream = r->stream};
-  if (s->dtype == WEFT_EP_FP8_UE8M0)
-    r->recv.scales = device_memory(r, rows * ((hidden + 511) / 512) * sizeof(uint32_t));
-  else if (s->dtype != WEFT_EP_BF16)
-    r->recv.scales = device_memory(r, rows * (hidden / WEFT_EP_BLOCK) * sizeof(float));
-  if (s->columns && s->dtype != WEFT_EP_BF16) {
-    uint64_t scales = s->dtype == WEFT_EP_FP8_UE8M0 ? (hidden + 511) / 512 : hidden / WEFT_EP_BLOCK;
+  uint64_t scales = s->dtype == WEFT_EP_BF16        ? 0 // elements of 4 bytes, of a row
+                    : s->dtype == WEFT_EP_FP8_UE8M0 ? (hidden + 511) / 512
+                                                    : hidden / WEFT_EP_BLOCK;
+  if (scales > 0)
+    r->recv.scales = device_memory(r, rows * scales * sizeof(uint32_t));
+  if (scales > 0 && s->columns) {
     r->recv.scale_row_stride = 1;
     r->recv.scale_block_stride = r->recv.rows;
     r->recv.scale_expert_stride = scales * r->recv.rows;
@@ -140,9 +139,9 @@ static void make_buffers(struct rank *r) {
   }
   r->combine = (struct weft_ep_combine_args){.size = sizeof r->combine,
                                              .y = device_memory(r, rows * hidden * sizeof(uint16_t)),
-                                             .topk_weights = s->late_weights ? r->weights[ALL] : NULL,
                                              .out = device_memory(r, s->tokens * hidden * sizeof(uint16_t)),
                                              .stream = r->stream};
+  select_view(r, ALL);
   cuda(r, cudaDeviceSynchronize(), "filling the buffers");
 }
 

@@ -131,6 +131,7 @@ static void views_out_of_order_are_refused(void **state) {
   for (int i = 0; i < 9; i++)
     many[i] = (struct device_member){i, (uint32_t)i, (void *)AREA_A, (void *)AREA_B};
   assert_refused(cuda_ep_publish(ep, &(struct device_view){5, 9, many}, why), WEFT_ERR_LIMIT, "9 ranks");
+  assert_int_equal(ep->ranks, 3); // of the view that was taken
 }
 
 static void control_words_keep_the_deadline(void **state) {

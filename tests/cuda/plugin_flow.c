@@ -363,6 +363,7 @@ static void a_kept_route_needs_no_plan(void **state) {
   struct device_route *route = NULL;
   assert_int_equal(cuda_route_create(device, &options, &wanted, &route, why), 0);
   assert_int_equal(route->routing.arrays.max_rows, 50);
+  ep->ranks = 4; // of a view, by which processors are shared out
   struct device_flow_dispatch f = good();
   int64_t experts[6] = {4, 1, 0, 2, 3, -1};
   float weights[6] = {1, 2, 3, 4, 5, 6};
@@ -400,6 +401,7 @@ static void a_kept_route_needs_no_plan(void **state) {
   f.d.topk_weights = NULL;
   assert_int_equal(cuda_flow_dispatch(ep, &f, FAKE_STREAM, why), 0);
   assert_string_equal(fake.order, "crn");
+  assert_int_equal(fake.rows.ranks, 4);
   assert_true(fake.rows.kept);
   assert_true(fake.control.keeps);
   struct device_flow_combine c = good_combine();
