@@ -80,18 +80,18 @@ static void add_points(const struct choice *choice) {
   for (uint32_t tokens = choice->first; tokens <= choice->last; tokens *= 2, kind = 0)
     for (int l = 0; l < 2; l++)
       for (int d = 0; d < 3; d++)
-        for (int kept = 0; kept < 2; kept++) {
+        for (enum ht_way way = 0; way < HT_WAYS; way++) {
           struct ht_point point = {.tokens = tokens,
                                    .layout = layouts[l],
                                    .dtype = d == 0 ? WEFT_EP_BF16 : WEFT_EP_FP8,
                                    .casts = d == 2,
-                                   .kept = kept,
+                                   .way = way,
                                    .processors = cuda ? choice->processors ? choice->processors : 24 : 0};
-          if (point.casts && (kept || layouts[l] == WEFT_EP_PACKED))
+          if (point.casts && (way != HT_FRESH || layouts[l] == WEFT_EP_PACKED))
             continue;
           if (is_wanted(choice, &kind))
             add_point(point);
-          if (cuda && !choice->processors && point.layout == WEFT_EP_PACKED && d == 0 && !kept) {
+          if (cuda && !choice->processors && point.layout == WEFT_EP_PACKED && d == 0 && way == HT_FRESH) {
             point.processors = 64;
             if (is_wanted(choice, &kind))
               add_point(point);

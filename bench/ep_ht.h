@@ -31,11 +31,15 @@ enum ht_measure {
   HT_MEASURES,
 };
 
+// Where a dispatch's tokens go: said by each and forgotten, kept in a route by each, or by a route that was filled
+// before.
+enum ht_way { HT_FRESH, HT_FILLS, HT_KEPT, HT_WAYS };
+
 struct ht_point {
   uint32_t tokens;
   enum weft_ep_dtype dtype; // of the dispatch; e4m3 is given with its scales, unless `casts`
   enum weft_ep_layout layout;
-  bool kept;           // the dispatch goes by a route that was filled before
+  enum ht_way way;
   bool casts;          // x is bf16, and is cast by the dispatch
   uint32_t processors; // of a kernel
 };
@@ -114,7 +118,7 @@ bool ht_is_fp8(const struct ht_point *point);
 uint64_t ht_zero_copy_bytes(const struct ht_setup *setup, const struct ht_point *point);
 // Rows and selections that the rank dispatches, for its tokens.
 void ht_fill(const struct ht_rank *r, uint16_t *x, int64_t *topk_idx, float *weights);
-// Makes the route that a point with `kept` goes by; without it there is none. 0 or a weft_err.
+// Makes the route that a point fills, or goes by; HT_FRESH has none. 0 or a weft_err.
 int ht_make_route(struct ht_rank *r);
 // From here on dispatches of such a point go by the route alone.
 void ht_go_by_route(struct ht_rank *r);

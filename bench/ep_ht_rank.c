@@ -85,11 +85,11 @@ int ht_make_route(struct ht_rank *r) {
   options.max_tokens = r->point->tokens;
   options.max_rows = r->setup->ranks * r->point->tokens;
   options.alignment = r->point->layout == WEFT_EP_PACKED ? r->setup->alignment : 0;
-  return r->point->kept ? weft_ep_route_create(r->ep, &options, &r->route) : 0;
+  return r->point->way != HT_FRESH ? weft_ep_route_create(r->ep, &options, &r->route) : 0;
 }
 
 void ht_go_by_route(struct ht_rank *r) {
-  if (r->point->kept) {
+  if (r->point->way == HT_KEPT) {
     r->dispatch.topk_idx = NULL;
     r->dispatch.topk_weights = NULL;
   }

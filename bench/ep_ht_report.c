@@ -35,13 +35,18 @@ static const char *layout_of(const struct ht_point *point) {
   return point->layout == WEFT_EP_PACKED ? "packed" : "rank-major";
 }
 
+static const char *way_of(const struct ht_point *p) {
+  static const char *const names[] = {[HT_FRESH] = "fresh", [HT_FILLS] = "fills", [HT_KEPT] = "kept"};
+  return names[p->way];
+}
+
 // The same point whose dispatch is fresh. NULL: there is none before it.
 static const struct ht_point *fresh_of(const struct ht_board *board, uint32_t number, uint32_t *found) {
-  const struct ht_point *kept = &board->setup.points[number];
+  const struct ht_point *other = &board->setup.points[number];
   for (uint32_t i = 0; i < number; i++) {
     const struct ht_point *p = &board->setup.points[i];
-    if (p->tokens == kept->tokens && p->dtype == kept->dtype && p->layout == kept->layout && !p->kept &&
-        p->casts == kept->casts && p->processors == kept->processors && board->found[0][i].rounds > 0) {
+    if (p->tokens == other->tokens && p->dtype == other->dtype && p->layout == other->layout && p->way == HT_FRESH &&
+        p->casts == other->casts && p->processors == other->processors && board->found[0][i].rounds > 0) {
       *found = i;
       return p;
     }
@@ -57,30 +62,30 @@ static void report_half(const struct ht_board *board, uint32_t number, int half)
   struct spread copy = spread_of(board, number, HT_DISPATCH_COPY + half);
   struct spread all = spread_of(board, number, HT_DISPATCH_ALL + half);
   const char *half_name = half ? "combine" : "dispatch";
-  double bytes = (double)f->wire_bytes[half], kept_to_fresh = 0;
+  double bytes = (double)f->wire_bytes[half], to_fresh = 0;
   uint32_t fresh;
-  if (p->kept && !half && fresh_of(board, number, &fresh))
-    kept_to_fresh = own.p50 / spread_of(board, fresh, HT_DISPATCH).p50;
+  if (p->way != HT_FRESH && !half && fresh_of(board, number, &fresh))
+    to_fresh = own.p50 / spread_of(board, fresh, HT_DISPATCH).p50;
   if (s->json)
     printf("{\"memory\": \"%s\", \"ranks\": %u, \"tokens\": %u, \"hidden\": %u, \"topk\": %u, \"experts\": %u, "
            "\"dtype\": \"%s\", \"layout\": \"%s\", \"route\": \"%s\", \"processors\": %u, \"operation\": \"%s\", "
            "\"zero_copy\": %s, \"rounds\": %u, \"wire_bytes\": %.0f, \"window_bytes\": %llu, \"us\": [%.1f, %.1f, "
            "%.1f], \"bound_us\": "
-           "[%.1f, %.1f, %.1f], \"ratio\": %.3f, \"all_us\": %.1f, \"ratio_all\": %.3f, \"kept_to_fresh\": %.3f, "
+           "[%.1f, %.1f, %.1f], \"ratio\": %.3f, \"all_us\": %.1f, \"ratio_all\": %.3f, \"to_fresh\": %.3f, "
            "\"product\": %.3f}\n",
            s->cuda ? "cuda" : "host", s->ranks, p->tokens, s->hidden, s->topk, s->experts, dtype_of(p), layout_of(p),
-           p->kept ? "kept" : "fresh", p->processors, half_name, ht_zero_copy_bytes(s, p) ? "true" : "false", f->rounds,
-           bytes, (unsigned long long)f->window_bytes, own.p10, own.p50, own.p90, copy.p10, copy.p50, copy.p90,
-           copy.p50 / own.p50, all.p50, all.p50 / own.p50, kept_to_fresh, f->product);
+           way_of(p), p->processors, half_name, ht_zero_copy_bytes(s, p) ? "true" : "false", f->rounds, bytes,
+           (unsigned long long)f->window_bytes, own.p10, own.p50, own.p90, copy.p10, copy.p50, copy.p90,
+           copy.p50 / own.p50, all.p50, all.p50 / own.p50, to_fresh, f->product);
   else {
     printf("%6u %-16s %-10s %-5s %3u %-8s %9.1f (%8.1f-%8.1f) %6.1f %9.1f %5.2f", p->tokens, dtype_of(p), layout_of(p),
-           p->kept ? "kept" : "fresh", p->processors, half_name, own.p50, own.p10, own.p90, bytes / own.p50 / 1e3,
-           copy.p50, copy.p50 / own.p50);
+           way_of(p), p->processors, half_name, own.p50, own.p10, own.p90, bytes / own.p50 / 1e3, copy.p50,
+           copy.p50 / own.p50);
     if (!s->cuda)
       printf(" %9.1f %5.2f", all.p50, all.p50 / own.p50);
     printf(" %6.1f", (double)f->window_bytes / (1 << 20));
-    if (kept_to_fresh > 0)
-      printf("  %.2f of fresh", kept_to_fresh);
+    if (to_fresh > 0)
+      printf("  %.2f of fresh", to_fresh);
     if (f->product > 0 && !half)
       printf("  product %.2f", f->product);
     printf("\n");
@@ -96,11 +101,10 @@ static void report_refused(const struct ht_board *board, uint32_t number, const 
   if (board->setup.json)
     printf("{\"memory\": \"%s\", \"tokens\": %u, \"dtype\": \"%s\", \"layout\": \"%s\", \"route\": \"%s\", "
            "\"processors\": %u, \"refused\": \"%s\"}\n",
-           board->setup.cuda ? "cuda" : "host", p->tokens, dtype_of(p), layout_of(p), p->kept ? "kept" : "fresh",
-           p->processors, why);
+           board->setup.cuda ? "cuda" : "host", p->tokens, dtype_of(p), layout_of(p), way_of(p), p->processors, why);
   else
-    printf("%6u %-16s %-10s %-5s %3u refused: %s\n", p->tokens, dtype_of(p), layout_of(p), p->kept ? "kept" : "fresh",
-           p->processors, why);
+    printf("%6u %-16s %-10s %-5s %3u refused: %s\n", p->tokens, dtype_of(p), layout_of(p), way_of(p), p->processors,
+           why);
 }
 
 static void head(const struct ht_setup *s) {

@@ -196,6 +196,40 @@ void kept(rank &r) {
   r.leave();
 }
 
+// What a route is filled with does not depend on the layout of the rows; and it serves receives by rank, too.
+void kept_by_expert(rank &r) {
+  static const weft_ep_layout layouts[] = {WEFT_EP_PER_EXPERT, WEFT_EP_PACKED};
+  r.found();
+  const weft_ep_recv_args usual = r.recv;
+  for (uint64_t i = 0; i < 2; i++) {
+    uint64_t key = 250 + 10 * i;
+    weft_ep_route_t *route = make_route(r);
+    r.recv = usual;
+    r.recv.layout = layouts[i];
+    if (layouts[i] == WEFT_EP_PACKED) { // with another alignment than the route has
+      r.recv.alignment = 2 * ALIGNMENT;
+      r.recv.rows = PACKED_ROWS;
+      r.recv.slot = r.local_expert;
+      r.recv.expert_end = (int32_t *)r.number;
+    }
+    r.fill(key, first_ranks(RANKS));
+    by_route(r, route, false);
+    judge_arrays(r, route, key);
+    r.recv = usual;
+    receive_by_rank(r);
+    for (uint64_t x = key + 1; x < key + 3; x++) {
+      r.fill_x(x);
+      by_route(r, route, true);
+      judge_by_rank(r, key, x);
+      r.judge_places(key);
+      judge_sums(r, key, x);
+    }
+    r.world->meet(r, "the last operation of a route");
+    weft_ep_route_free(route);
+  }
+  r.leave();
+}
+
 // CHECK_ROUTE with these selections, as int64_t or int32_t; `difference` NULL: it is to go well.
 void check_route(rank &r, weft_ep_route_t *route, const std::vector<int64_t> &topk_idx, bool narrow,
                  const char *difference) {
@@ -497,6 +531,7 @@ void other_combine(rank &r) {
 }
 
 const struct test tests[] = {{"kept", kept},
+                             {"kept_by_expert", kept_by_expert},
                              {"checked", checked},
                              {"joined", joined},
                              {"packed", packed},

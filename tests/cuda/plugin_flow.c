@@ -328,6 +328,7 @@ static void selections_are_compared_with_those_of_a_route(void **state) {
   int32_t narrow[6] = {4, 1, 0, 7, 3, -1};
   assert_int_equal(cuda_route_create(device, &options, &wanted, &route, why), 0);
   assert_int_equal(cuda_route_plan(ep, route, experts, false, 3, 0, FAKE_STREAM, why), 0);
+  memcpy(fake.lists.kept_idx, experts, sizeof experts); // as the kernel does
   memset(fake.order, 0, sizeof fake.order);
   struct device_compare compare = {.topk_idx = narrow, .narrow = true, .num_tokens = 3, .topk = 2};
   struct device_difference is = {.differs = true};
@@ -336,7 +337,8 @@ static void selections_are_compared_with_those_of_a_route(void **state) {
   assert_false(fake.early);
   assert_ptr_equal(fake.compare.route, route->routing.route);
   assert_ptr_equal(fake.compare.given, narrow);
-  assert_memory_equal(fake.compare.kept, experts, sizeof experts);
+  assert_ptr_equal(fake.compare.kept, fake.lists.kept_idx);
+  assert_ptr_equal(fake.lists.topk_idx, experts);
   assert_true(fake.compare.narrow);
   assert_false(fake.compare.kept_narrow);
   assert_int_equal(cuda_route_difference(route, &compare, &is, why), 0);
@@ -371,18 +373,29 @@ static void a_kept_route_needs_no_plan(void **state) {
   f.d.topk_idx = experts;
   f.d.topk_weights = weights;
   assert_int_equal(cuda_flow_dispatch(ep, &f, FAKE_STREAM, why), 0);
-  assert_string_equal(fake.order, "pscrtl");
+  assert_string_equal(fake.order, "pcrl");
   assert_ptr_equal(fake.plan.route, route->routing.route);
   assert_ptr_equal(fake.control.filled, route->filled);
   assert_int_equal(fake.control.filled_alignment, 8);
-  assert_ptr_equal(fake.tell.filled, route->filled);
+  assert_true(fake.rows.overlaps);
+  assert_ptr_equal(fake.lists.tell.filled, route->filled);
+  assert_ptr_equal(fake.lists.tell.op, fake.rows.op);
+  assert_int_equal(fake.lists.halves, DEVICE_SEND | DEVICE_RECV);
   assert_int_equal(fake.lists.max_rows, 50);
   const void *topk_idx = NULL;
   const float *kept = NULL;
   cuda_route_selections(route, &topk_idx, &kept);
-  assert_memory_equal(topk_idx, experts, sizeof experts);
-  assert_memory_equal(kept, weights, sizeof weights);
-  assert_int_equal(((const int32_t *)route->routing.arrays.place)[99], -1); // of no pair
+  assert_ptr_equal(fake.lists.kept_idx, topk_idx);
+  assert_ptr_equal(fake.lists.kept_weights, kept);
+  assert_ptr_equal(fake.lists.topk_weights, weights);
+  const struct cuda_blank *counted = &fake.plan.blank[0], *pairs = &fake.plan.blank[1];
+  assert_ptr_equal(counted->memory, route->lists.tokens_per_rank);
+  assert_ptr_equal((char *)counted->memory + counted->bytes, route->lists.in_rank);
+  assert_int_equal(counted->word, 0);
+  assert_ptr_equal(pairs->memory, route->routing.arrays.token);
+  assert_ptr_equal((char *)pairs->memory + pairs->bytes, route->routing.arrays.weight);
+  assert_int_equal(pairs->word, 0xFFFFFFFF); // of no pair
+  assert_int_equal(counted->bytes % 16 + pairs->bytes % 16, 0);
   struct device_route_counts counts;
   assert_refused(cuda_route_counts(route, &counts, NULL, 0, why), WEFT_ERR_NOT_FOUND, "no dispatch has filled");
   *route->filled =
@@ -412,7 +425,10 @@ static void a_kept_route_needs_no_plan(void **state) {
   assert_true(fake.control.no_rows);
   assert_ptr_equal(fake.answers.route.ways, route->routing.arrays.ways);
   assert_int_equal(cuda_route_plan(ep, route, experts, false, 3, 0, FAKE_STREAM, why), 0);
-  assert_string_equal(fake.order, "crncaeps");
+  assert_string_equal(fake.order, "crncaepl");
+  assert_int_equal(fake.lists.halves, DEVICE_SEND);
+  assert_null(fake.lists.tell.op);
+  assert_null(fake.plan.blank[1].memory);
   assert_int_equal(route->filled->op, 0);
   cuda_ep_close(ep); // a route outlives it
   ep = NULL;
@@ -420,6 +436,32 @@ static void a_kept_route_needs_no_plan(void **state) {
   cuda_route_free(NULL);
   fake.full = true;
   assert_refused(cuda_route_create(device, &options, &wanted, &route, why), WEFT_ERR_NOMEM, "device 0");
+}
+
+// A plan makes blank what it can; a half that receives has none.
+static void halves_fill_a_route(void **state) {
+  (void)state;
+  struct device_ep_options options = wide();
+  open_wide(&options);
+  const struct device_route_options wanted = {.max_tokens = 10, .max_rows = 50, .topk = 2};
+  struct device_route *route = NULL;
+  assert_int_equal(cuda_route_create(device, &options, &wanted, &route, why), 0);
+  struct device_flow_dispatch f = good();
+  f.route = route;
+  f.d.halves = DEVICE_SEND;
+  assert_int_equal(cuda_flow_dispatch(ep, &f, FAKE_STREAM, why), 0);
+  assert_string_equal(fake.order, "pcrl");
+  assert_int_equal(fake.lists.halves, DEVICE_SEND);
+  assert_null(fake.plan.blank[1].memory);
+  int32_t *place = route->routing.arrays.place;
+  memset(place, 0, 100 * sizeof *place);
+  f.d.halves = DEVICE_RECV;
+  assert_int_equal(cuda_flow_dispatch(ep, &f, FAKE_STREAM, why), 0);
+  assert_string_equal(fake.order, "pcrlcrl");
+  assert_int_equal(fake.lists.halves, DEVICE_RECV);
+  assert_false(fake.rows.overlaps); // what makes it blank stands between
+  assert_int_equal(place[99], -1);
+  cuda_route_free(route);
 }
 
 static void what_rows_did_is_in_the_record(void **state) {
@@ -475,6 +517,7 @@ int main(void) {
       TEST(a_call_says_its_own_form),
       TEST(what_kernels_would_stumble_over_is_refused),
       TEST(a_kept_route_needs_no_plan),
+      TEST(halves_fill_a_route),
       TEST(selections_are_compared_with_those_of_a_route),
       TEST(what_rows_did_is_in_the_record),
       TEST(few_processors_take_few),

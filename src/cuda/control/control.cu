@@ -1,5 +1,6 @@
 // Control of operations of many tokens: its dispatch (control.cuh), what is told behind the rows, and the end.
 #include "cuda/control/control.cuh"
+#include "cuda/control/tell.cuh"
 #include "cuda/kernels/launch.h"
 #include "cuda/throughput/launch.h"
 
@@ -7,31 +8,9 @@ namespace {
 
 enum { END_THREADS = 512 };
 
-__device__ __forceinline__ uint64_t members_of(const cuda_flow_op &op, uint64_t seats) {
-  uint64_t members = 0;
-#pragma unroll 1
-  for (; seats; seats &= seats - 1)
-    members |= 1ull << op.member[__ffsll((long long)seats) - 1];
-  return members;
-}
-
-__device__ __forceinline__ const cuda_view &view_of(const cuda_state *state, uint64_t op) {
-  return state->live[state->counters.live[op % CUDA_LIVE]];
-}
-
-// Behind the rows: whose did not all come is lost to the operation too.
-__global__ void tell_rows(const __grid_constant__ cuda_tell_args args) {
+__global__ void tell_of_rows(const __grid_constant__ cuda_tell_args args) {
   ptx::kernel_wait();
-  const cuda_flow_op &op = *args.op;
-  cuda_state *state = args.base.state;
-  uint64_t lost = members_of(op, op.lost);
-  device_record &record = state->record[op.op % CUDA_RECORDS];
-  if (lost)
-    record.lost |= lost;
-  if (args.filled)
-    args.filled->lost |= lost;
-  if (args.base.d.told || args.base.d.lost)
-    write_told(args.base, view_of(state, op.op), op.op);
+  tell_rows(args);
 }
 
 // Seats that tokens of this rank went to by the route, and that do not take part. [warp]
@@ -131,7 +110,7 @@ size_t cuda_control_memory(const struct cuda_layout *layout, uint32_t members) {
 }
 
 int cuda_load_control(bool *early) {
-  cudaError_t rc = load((const void *)tell_rows, early);
+  cudaError_t rc = load((const void *)tell_of_rows, early);
   for (uint32_t halves = DEVICE_SEND; halves <= (DEVICE_SEND | DEVICE_RECV); halves++) {
     if (rc == cudaSuccess)
       rc = load(control_of(halves), early);
@@ -149,7 +128,7 @@ int cuda_launch_control(const struct cuda_control_args *args, bool early, cudaSt
 
 int cuda_launch_tell(const struct cuda_tell_args *args, bool early, cudaStream_t stream) {
   void *params[] = {(void *)args};
-  return (int)launch((const void *)tell_rows, params, 1, 1, 0, early, stream);
+  return (int)launch((const void *)tell_of_rows, params, 1, 1, 0, early, stream);
 }
 
 int cuda_launch_end(const struct cuda_end_args *args, bool early, cudaStream_t stream) {

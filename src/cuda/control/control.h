@@ -88,17 +88,6 @@ struct cuda_route_lists {
   int32_t *slot;                 // [S][K]
 };
 
-// Writes them: those of the sender behind a plan, those of the receiver behind the rows.
-struct cuda_lists_args {
-  struct cuda_state *state; // the view is that of the next dispatch, counters.sent, for those of the sender
-  const struct cuda_route *route;
-  const struct cuda_filled *filled;
-  struct cuda_route_lists lists;
-  uint32_t capacity, experts, topk, alignment, max_rows;
-  const void *topk_idx; // the plan's
-  bool narrow;
-};
-
 // Compares the selections of a call with those that a route knows.
 struct cuda_compare_args {
   const struct cuda_route *route; // sums[0]: its tokens, of which the host may know no more than the most there can be
@@ -113,6 +102,27 @@ struct cuda_tell_args {
   struct cuda_dispatch_args base;
   const struct cuda_flow_op *op;
   struct cuda_filled *filled; // NULL: nobody keeps the route
+};
+
+// Behind all of a dispatch that fills a route, or behind a plan alone: writes the lists, and keeps the selections.
+struct cuda_lists_args {
+  struct cuda_state *state;
+  const struct cuda_route *route;
+  struct cuda_filled *filled;
+  struct cuda_route_lists lists;
+  uint32_t capacity, experts, topk, alignment, max_rows;
+  uint32_t halves; // DEVICE_SEND: of what is sent; DEVICE_RECV: of what has come, of which it tells as well
+  // What is sent. `kept_idx` and `kept_weights` are the route's.
+  const void *topk_idx;
+  const float *topk_weights; // NULL: there are none
+  void *kept_idx;
+  float *kept_weights;
+  bool narrow;
+  // What has come. tell.op NULL: a plan alone, and the view is that of the next dispatch.
+  struct cuda_tell_args tell;
+  int layout;                  // of the receive, enum weft_ep_layout
+  uint32_t rows;               // of its buffer
+  uint32_t received_alignment; // PACKED
 };
 
 // The control of a combine, behind its answers.

@@ -1,138 +1,222 @@
-// What a route's owner reads of it: weft_ep_route_arrays, from what the plan and the rows' kernel have left.
-#include "cuda/control/control.h"
+// What a route is filled with beside the plan and the rows: the selections, for operations that go by it, and what its
+// owner reads of it, weft_ep_route_arrays. One kernel behind them, which tells of the dispatch as well.
+#include "base/ep_limits.h"
+#include "cuda/control/tell.cuh"
 #include "cuda/kernels/launch.h"
-#include "cuda/kernels/snapshot.cuh"
+#include "cuda/throughput/channel.cuh"
 #include "cuda/throughput/launch.h"
 
 namespace {
 
-enum { LIST_THREADS = 512 };
+enum { LIST_THREADS = 512, LIST_EACH = 4 }; // LIST_EACH: selections that a thread loads at once
+enum { LIST_BINS = 8192 };                  // selections of so many experts are counted in shared memory
+enum { LIST_NONE = DEVICE_SEATS };          // the rank has no seat
 
-__device__ __forceinline__ uint32_t first_index() {
-  return blockIdx.x * LIST_THREADS + threadIdx.x;
-}
-__device__ __forceinline__ uint32_t all_threads() {
-  return gridDim.x * LIST_THREADS;
+// Blocks that do the same. Those of what is sent and of what has come stand side by side: each has loads to wait for.
+struct list_share {
+  uint32_t block, blocks;
+  __device__ __forceinline__ uint32_t first() const { return block * LIST_THREADS + threadIdx.x; }
+  __device__ __forceinline__ uint32_t threads() const { return blocks * LIST_THREADS; }
+};
+
+// --- what is sent ---
+
+__device__ __forceinline__ void keep_selection(const cuda_lists_args &args, uint64_t at, int64_t expert, float weight) {
+  if (args.narrow)
+    ((int32_t *)args.kept_idx)[at] = (int32_t)expert;
+  else
+    ((int64_t *)args.kept_idx)[at] = expert;
+  if (args.topk_weights)
+    args.kept_weights[at] = weight;
 }
 
-// Selections of each expert, counted; tokens of each rank; and which token goes where.
-__global__ void __launch_bounds__(LIST_THREADS, 1) sent_lists(const __grid_constant__ cuda_lists_args args) {
-  __shared__ int32_t rank[DEVICE_SEATS]; // of each seat of the view, -1: none has it
+// Keeps the selections and their weights, and counts each expert's. The lists of counts were made 0. [block]
+__device__ __forceinline__ void list_selections(const cuda_lists_args &args, const list_share &share, uint32_t tokens) {
+  __shared__ uint32_t bins[LIST_BINS];
+  uint32_t experts = args.capacity * args.experts, shared = experts <= LIST_BINS ? experts : 0;
+  for (uint32_t i = threadIdx.x; i < shared; i += LIST_THREADS)
+    bins[i] = 0;
+  __syncthreads();
+  uint32_t *counts = shared ? bins : (uint32_t *)args.lists.tokens_per_expert;
+  uint64_t all = (uint64_t)tokens * args.topk;
+#pragma unroll 1
+  for (uint64_t first = share.first(); first < all; first += (uint64_t)LIST_EACH * share.threads()) {
+    int64_t expert[LIST_EACH];
+    float weight[LIST_EACH];
+#pragma unroll
+    for (uint32_t i = 0; i < LIST_EACH; i++) {
+      uint64_t at = first + (uint64_t)i * share.threads();
+      bool there = at < all;
+      expert[i] = !there        ? -1
+                  : args.narrow ? ((const int32_t *)args.topk_idx)[at]
+                                : ((const int64_t *)args.topk_idx)[at];
+      weight[i] = there && args.topk_weights ? args.topk_weights[at] : 0.0f;
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < LIST_EACH; i++) {
+      uint64_t at = first + (uint64_t)i * share.threads();
+      if (at < all)
+        keep_selection(args, at, expert[i], weight[i]);
+      if (expert[i] >= 0 && expert[i] < experts)
+        atomicAdd(&counts[expert[i]], 1);
+    }
+  }
+  __syncthreads();
+  for (uint32_t i = threadIdx.x; i < shared; i += LIST_THREADS)
+    if (bins[i])
+      atomicAdd((uint32_t *)&args.lists.tokens_per_expert[i], bins[i]);
+}
+
+// Which token goes where: four bytes of the list at once, which may be of several tokens. Its memory ends in whole
+// words.
+__device__ __forceinline__ void list_tokens(const cuda_lists_args &args, const list_share &share,
+                                            const uint8_t *seat_of, uint32_t tokens) {
+  uint64_t bytes = (uint64_t)tokens * args.capacity;
+  for (uint64_t at = 4ull * share.first(); at < bytes; at += 4ull * share.threads()) {
+    uint32_t token = (uint32_t)(at / args.capacity), rank = (uint32_t)(at - (uint64_t)token * args.capacity), word = 0;
+    uint64_t seats = args.route->seats[token];
+    for (uint32_t b = 0; b < 4 && at + b < bytes; b++) {
+      if (rank == args.capacity) {
+        rank = 0;
+        seats = args.route->seats[++token];
+      }
+      uint32_t seat = seat_of[rank++];
+      word |= (seat < DEVICE_SEATS ? (uint32_t)(seats >> seat) & 1 : 0) << 8 * b;
+    }
+    *(uint32_t *)(args.lists.in_rank + at) = word;
+  }
+}
+
+// [block]
+__device__ __forceinline__ void list_sent(const cuda_lists_args &args, const list_share &share) {
+  __shared__ uint8_t seat_of[EP_MAX_CAPACITY]; // of each rank
   const cuda_state *state = args.state;
-  ptx::kernel_wait();
-  const cuda_view &view = state->live[state->counters.live[state->counters.sent % CUDA_LIVE]];
-  if (threadIdx.x < DEVICE_SEATS)
-    rank[threadIdx.x] = -1;
+  const cuda_view &view = view_of(state, args.tell.op ? args.tell.op->op : state->counters.sent);
+  for (uint32_t rank = threadIdx.x; rank < args.capacity; rank += LIST_THREADS)
+    seat_of[rank] = LIST_NONE;
   __syncthreads();
   for (uint32_t m = threadIdx.x; m < view.count; m += LIST_THREADS)
     if (view.members[m].seat < DEVICE_SEATS)
-      rank[view.members[m].seat] = view.members[m].rank;
+      seat_of[view.members[m].rank] = (uint8_t)view.members[m].seat;
   __syncthreads();
   uint32_t tokens = args.route->sums[0];
-  for (uint32_t seat = first_index(); seat < DEVICE_SEATS; seat += all_threads())
-    if (rank[seat] >= 0)
-      args.lists.tokens_per_rank[rank[seat]] = (int32_t)args.route->tokens[seat];
-  for (uint64_t i = first_index(); i < (uint64_t)tokens * args.topk; i += all_threads()) {
-    int64_t expert = args.narrow ? ((const int32_t *)args.topk_idx)[i] : ((const int64_t *)args.topk_idx)[i];
-    if (expert >= 0 && expert < (int64_t)args.capacity * args.experts)
-      atomicAdd(&args.lists.tokens_per_expert[expert], 1);
-  }
-  for (uint32_t token = first_index() / WARP; token < tokens; token += all_threads() / WARP) {
-    uint8_t *to = args.lists.in_rank + (size_t)token * args.capacity;
-    uint64_t seats = args.route->seats[token];
-    for (uint32_t i = threadIdx.x % WARP; i < args.capacity; i += WARP)
-      to[i] = 0;
-    __syncwarp();
-    for (uint32_t seat = threadIdx.x % WARP; seat < DEVICE_SEATS; seat += WARP)
-      if (seats >> seat & 1 && rank[seat] >= 0)
-        to[rank[seat]] = 1;
-  }
+  for (uint32_t rank = share.first(); rank < args.capacity; rank += share.threads())
+    if (seat_of[rank] != LIST_NONE)
+      args.lists.tokens_per_rank[rank] = (int32_t)args.route->tokens[seat_of[rank]];
+  list_tokens(args, share, seat_of, tokens);
+  list_selections(args, share, tokens);
 }
 
-// The index, among the ranks of the filling, of the one that a pair came from.
-__device__ __forceinline__ uint32_t source_of(const cuda_filled &filled, uint32_t pair) {
-  uint32_t low = 0, high = filled.num_ranks;
-  while (low < high) {
-    uint32_t middle = (low + high) / 2;
-    if (filled.rank_end[middle] <= pair)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low;
-}
-
-// Numbers the selections of one expert, from `first` on, in the order of pairs and places. Returns where they end.
-// [block]
-__device__ uint32_t number_expert(const cuda_lists_args &args, uint32_t pairs, uint32_t expert, uint32_t first) {
-  __shared__ uint32_t warps[LIST_THREADS / WARP];
-  uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, end = first;
-  uint64_t all = (uint64_t)pairs * args.topk;
-  for (uint64_t base = 0; base < all; base += LIST_THREADS) {
-    uint64_t i = base + threadIdx.x;
-    bool its = i < all && args.route->expert[i] == (int32_t)expert;
-    uint32_t lanes = __ballot_sync(~0u, its);
-    if (lane == 0)
-      warps[warp] = __popc(lanes);
-    __syncthreads();
-    uint32_t before = 0, here = 0;
-    for (uint32_t w = 0; w < LIST_THREADS / WARP; w++) {
-      before += w < warp ? warps[w] : 0;
-      here += warps[w];
-    }
-    if (its)
-      args.lists.slot[i] = (int32_t)(end + before + __popc(lanes & ((1u << lane) - 1)));
-    end += here;
-    __syncthreads();
-  }
-  return end;
-}
+// --- what is received ---
 
 __device__ __forceinline__ uint32_t aligned_up(uint32_t value, uint32_t alignment) {
   return (value + alignment - 1) / alignment * alignment;
 }
 
-// By the expert, a block each. What the headers counted says where each part begins, whatever has come of it.
-__global__ void __launch_bounds__(LIST_THREADS, 1) received_lists(const __grid_constant__ cuda_lists_args args) {
-  ptx::kernel_wait();
+// What the threads of a block look up for each row.
+struct came_lists {
+  uint32_t rank_end[DEVICE_SEATS];
+  int32_t rank[DEVICE_SEATS];
+  // Packed rows where each expert's part begins, with the route's alignment; and of it, with that of the receive.
+  int32_t begin[EP_MAX_EXPERTS], received[EP_MAX_EXPERTS];
+
+  // What the headers counted says where each part begins, whatever has come of it. [block]
+  __device__ __forceinline__ void make(const cuda_lists_args &args) {
+    const cuda_filled &filled = *args.filled;
+    uint32_t lane = threadIdx.x % WARP, each = (args.experts + WARP - 1) / WARP;
+    if (threadIdx.x < DEVICE_SEATS) {
+      rank_end[threadIdx.x] = filled.rank_end[threadIdx.x];
+      rank[threadIdx.x] = filled.rank[threadIdx.x];
+    }
+    if (threadIdx.x / WARP < 2) { // a warp for each alignment, some experts a lane
+      uint32_t alignment = threadIdx.x / WARP == 0 ? args.alignment : args.received_alignment, sum = 0;
+      int32_t *out = threadIdx.x / WARP == 0 ? begin : received;
+      for (uint32_t e = lane * each; e < min((lane + 1) * each, args.experts); e++)
+        sum += aligned_up(filled.totals[e], alignment);
+      uint32_t before = sum_up_to(sum) - sum;
+      for (uint32_t e = lane * each; e < min((lane + 1) * each, args.experts); e++) {
+        out[e] = (int32_t)before;
+        before += aligned_up(filled.totals[e], alignment);
+      }
+    }
+    __syncthreads();
+  }
+
+  // The packed row of a selection, of the place that the rows' kernel has kept; -1: another rank's, or without room.
+  __device__ __forceinline__ int32_t slot(const cuda_lists_args &args, int32_t expert, int32_t place) const {
+    if (expert < 0 || place < 0)
+      return -1;
+    int32_t first = args.layout == WEFT_EP_PACKED       ? received[expert]
+                    : args.layout == WEFT_EP_PER_EXPERT ? expert * (int32_t)args.rows
+                                                        : 0;
+    return begin[expert] + place - first;
+  }
+};
+
+// The index, among the ranks of the filling, of the one that a pair came from.
+__device__ __forceinline__ uint32_t source_of(const came_lists &came, uint32_t ranks, uint32_t pair) {
+  uint32_t low = 0, high = ranks;
+  while (low < high) {
+    uint32_t middle = (low + high) / 2;
+    if (came.rank_end[middle] <= pair)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return min(low, (uint32_t)DEVICE_SEATS - 1);
+}
+
+// [block]
+__device__ __forceinline__ void list_received(const cuda_lists_args &args, const list_share &share) {
+  __shared__ came_lists came;
   const cuda_filled &filled = *args.filled;
-  uint32_t pairs = min(filled.num_rows, args.max_rows);
-  for (uint32_t rank = first_index(); rank < args.capacity; rank += all_threads()) {
+  const cuda_route &route = *args.route;
+  uint32_t pairs = min(filled.num_rows, args.max_rows), ranks = filled.num_ranks;
+  came.make(args);
+  for (uint32_t rank = share.first(); rank < args.capacity; rank += share.threads()) {
     uint32_t end = 0;
-    for (uint32_t m = 0; m < filled.num_ranks; m++)
-      end = filled.rank[m] <= (int32_t)rank ? filled.rank_end[m] : end;
+    for (uint32_t m = 0; m < ranks; m++)
+      end = came.rank[m] <= (int32_t)rank ? came.rank_end[m] : end;
     args.lists.rank_end[rank] = (int32_t)end;
   }
-  for (uint32_t pair = first_index(); pair < pairs; pair += all_threads()) {
-    args.lists.src_rank[pair] = filled.rank[min(source_of(filled, pair), (uint32_t)DEVICE_SEATS - 1)];
-    args.lists.src_token[pair] = args.route->token[pair];
-    for (uint32_t k = 0; k < args.topk; k++)
-      if (args.route->expert[(size_t)pair * args.topk + k] < 0)
-        args.lists.slot[(size_t)pair * args.topk + k] = -1;
+  for (uint32_t e = share.first(); e < args.experts; e += share.threads())
+    args.lists.expert_end[e] = came.begin[e] + (int32_t)filled.totals[e];
+  for (uint32_t pair = share.first(); pair < pairs; pair += share.threads()) {
+    args.lists.src_rank[pair] = came.rank[source_of(came, ranks, pair)];
+    args.lists.src_token[pair] = route.token[pair];
   }
-  for (uint32_t expert = blockIdx.x; expert < args.experts; expert += gridDim.x) {
-    uint32_t begin = 0;
-    for (uint32_t e = 0; e < expert; e++)
-      begin = aligned_up(begin + filled.totals[e], args.alignment);
-    number_expert(args, pairs, expert, begin);
-    if (threadIdx.x == 0)
-      args.lists.expert_end[expert] = (int32_t)(begin + filled.totals[expert]);
+  // Four at once: the arrays have whole lines, and what stands behind the last pair is nobody's.
+  for (uint64_t i = share.first(); i < ((uint64_t)pairs * args.topk + 3) / 4; i += share.threads()) {
+    int4 expert = ((const int4 *)route.expert)[i], place = ((const int4 *)route.place)[i];
+    ((int4 *)args.lists.slot)[i] = make_int4(came.slot(args, expert.x, place.x), came.slot(args, expert.y, place.y),
+                                             came.slot(args, expert.z, place.z), came.slot(args, expert.w, place.w));
   }
+}
+
+__global__ void __launch_bounds__(LIST_THREADS, 1) lists(const __grid_constant__ cuda_lists_args args) {
+  ptx::kernel_wait();
+  if (args.halves & DEVICE_RECV && blockIdx.x == 0 && threadIdx.x == 0)
+    tell_rows(args.tell);
+  bool sends = args.halves & DEVICE_SEND, receives = args.halves & DEVICE_RECV, second = blockIdx.x % 2;
+  list_share share = {blockIdx.x, gridDim.x};
+  if (sends && receives && gridDim.x > 1) { // half of the blocks do each
+    share = {blockIdx.x / 2, (gridDim.x + !second) / 2};
+    sends = !second;
+    receives = second;
+  }
+  if (sends)
+    list_sent(args, share);
+  if (receives)
+    list_received(args, share);
 }
 
 } // namespace
 
-int cuda_launch_sent_lists(const struct cuda_lists_args *args, uint32_t blocks, bool early, cudaStream_t stream) {
+int cuda_launch_lists(const struct cuda_lists_args *args, uint32_t blocks, bool early, cudaStream_t stream) {
   void *params[] = {(void *)args};
-  return (int)launch((const void *)sent_lists, params, blocks, LIST_THREADS, 0, early, stream);
-}
-
-int cuda_launch_received_lists(const struct cuda_lists_args *args, uint32_t blocks, bool early, cudaStream_t stream) {
-  void *params[] = {(void *)args};
-  return (int)launch((const void *)received_lists, params, blocks, LIST_THREADS, 0, early, stream);
+  return (int)launch((const void *)lists, params, blocks, LIST_THREADS, 0, early, stream);
 }
 
 int cuda_load_lists(bool *early) {
-  cudaError_t rc = load((const void *)sent_lists, early);
-  return (int)(rc == cudaSuccess ? load((const void *)received_lists, early) : rc);
+  return (int)load((const void *)lists, early);
 }

@@ -121,14 +121,12 @@ uint32_t cuda_max_rows(const struct device_ep_options *options);
 // max_rows), or tells of each token the members whose contribution is missing. Within a guard. [owner]
 int cuda_flow_record(struct device_ep *ep, uint64_t op, struct device_record *record, char *why);
 int cuda_flow_missing(struct device_ep *ep, uint64_t op, uint64_t *missing, uint32_t num_tokens, char *why);
-// route.c: what a route's owner reads, behind the plan and behind the rows. Within a guard. [owner]
-int cuda_launch_route_sent(struct device_ep *ep, const struct device_route *route, const void *topk_idx, bool narrow,
-                           uint32_t topk, void *stream, char *why);
-int cuda_copy_selections(struct device_ep *ep, const struct device_route *route, const struct device_dispatch *d,
-                         uint32_t topk, void *stream, char *why);
-int cuda_clear_route(struct device_ep *ep, const struct device_route *route, void *stream, char *why);
-int cuda_launch_route_received(struct device_ep *ep, const struct device_route *route, uint32_t topk, void *stream,
-                               char *why);
+// route.c: what a plan, with the rows of a dispatch where it receives too, finds made blank in a route; and the lists
+// behind them, of which `args` says what the operation has. Within a guard. [owner]
+void cuda_route_blanks(const struct device_route *route, bool receives, struct cuda_blank blank[2]);
+int cuda_clear_route(const struct device_route *route, void *stream, char *why);
+int cuda_launch_route_lists(struct device_ep *ep, const struct device_route *route, struct cuda_lists_args *args,
+                            uint32_t blocks, void *stream, char *why);
 // launched.c: what all launches have in common: a guard for launches into the stream, which is one of the engine's
 // device; and, within it:
 int cuda_enter_stream(struct device_ep *ep, void *stream, struct cuda_guard *guard, char *why);

@@ -73,19 +73,21 @@ static struct cuda_side *begin_side(struct device_ep *ep, uint32_t place, const 
 
 static int launch_plan(struct device_ep *ep, const struct device_flow_dispatch *f, const struct cuda_side *side,
                        uint32_t topk, void *stream, char *why) {
-  const struct cuda_plan_args args = {.state = ep->state,
-                                      .route = routing_of(side, f->route)->route,
-                                      .op = side->op,
-                                      .flow = ep->streams.flow,
-                                      .topk_idx = f->d.topk_idx,
-                                      .num_tokens_at = f->d.num_tokens_at,
-                                      .num_tokens = f->d.num_tokens,
-                                      .topk = topk,
-                                      .workspace = ep->streams.plan_workspace,
-                                      .masked = f->d.masked,
-                                      .members = ep->members,
-                                      .narrow = f->d.narrow,
-                                      .replays = f->d.replays};
+  struct cuda_plan_args args = {.state = ep->state,
+                                .route = routing_of(side, f->route)->route,
+                                .op = side->op,
+                                .flow = ep->streams.flow,
+                                .topk_idx = f->d.topk_idx,
+                                .num_tokens_at = f->d.num_tokens_at,
+                                .num_tokens = f->d.num_tokens,
+                                .topk = topk,
+                                .workspace = ep->streams.plan_workspace,
+                                .masked = f->d.masked,
+                                .members = ep->members,
+                                .narrow = f->d.narrow,
+                                .replays = f->d.replays};
+  if (f->route)
+    cuda_route_blanks(f->route, f->d.halves & DEVICE_RECV, args.blank);
   return cuda_launched(ep, cuda_launch_plan(&args, blocks(ep, f->d.processors), cuda_early(ep), stream), stream,
                        "cannot launch the plan of a dispatch", why);
 }
@@ -110,9 +112,13 @@ static int launch_control(struct device_ep *ep, const struct device_flow_dispatc
   return cuda_launched(ep, cuda_launch_control(args, cuda_early(ep), stream), stream, "cannot launch control", why);
 }
 
-// Between control and the rows.
+static int layout_of(const struct device_flow_dispatch *f) {
+  return f->packed ? WEFT_EP_PACKED : f->d.rank_major ? WEFT_EP_RANK_MAJOR : WEFT_EP_PER_EXPERT;
+}
+
+// Between control and the rows: of a half that no plan of the same call has made blank.
 static bool clears_route(const struct device_flow_dispatch *f) {
-  return f->route && !f->keeps && f->d.halves & DEVICE_RECV;
+  return f->route && !f->keeps && f->d.halves == DEVICE_RECV;
 }
 
 static int launch_rows(struct device_ep *ep, const struct device_flow_dispatch *f, const struct cuda_side *side,
@@ -130,9 +136,7 @@ static int launch_rows(struct device_ep *ep, const struct device_flow_dispatch *
                                       .overlaps = cuda_early(ep) && !clears_route(f),
                                       .planners = plans ? blocks(ep, d->processors) : 0,
                                       .halves = d->halves,
-                                      .layout = f->packed       ? WEFT_EP_PACKED
-                                                : d->rank_major ? WEFT_EP_RANK_MAJOR
-                                                                : WEFT_EP_PER_EXPERT,
+                                      .layout = layout_of(f),
                                       .keep_places = d->keep_places,
                                       .zero_padding = f->zero_padding,
                                       .alignment = f->alignment,
@@ -167,14 +171,31 @@ static int launch_rows(struct device_ep *ep, const struct device_flow_dispatch *
   return rc;
 }
 
-static int launch_tell(struct device_ep *ep, const struct device_flow_dispatch *f, const struct cuda_side *side,
-                       void *stream, char *why) {
-  struct cuda_tell_args args = {.op = side->op, .filled = f->route && !f->keeps ? f->route->filled : NULL};
-  args.base.state = ep->state;
-  args.base.layout = ep->layout;
-  args.base.capacity = ep->options.capacity;
-  args.base.d = f->d;
-  return cuda_launched(ep, cuda_launch_tell(&args, cuda_early(ep), stream), stream, "cannot launch what tells", why);
+// Behind the rows: what is told of them, and the lists of a route that they fill.
+static int launch_told(struct device_ep *ep, const struct device_flow_dispatch *f, const struct cuda_side *side,
+                       uint32_t topk, void *stream, char *why) {
+  const struct device_dispatch *d = &f->d;
+  bool fills = f->route && !f->keeps;
+  struct cuda_tell_args tell = {.op = side->op, .filled = fills ? f->route->filled : NULL};
+  tell.base.state = ep->state;
+  tell.base.layout = ep->layout;
+  tell.base.capacity = ep->options.capacity;
+  tell.base.d = *d;
+  if (fills) {
+    struct cuda_lists_args lists = {.halves = d->halves,
+                                    .topk = topk,
+                                    .topk_idx = d->topk_idx,
+                                    .topk_weights = d->topk_weights,
+                                    .narrow = d->narrow,
+                                    .tell = tell,
+                                    .layout = layout_of(f),
+                                    .rows = d->rows,
+                                    .received_alignment = f->alignment ? f->alignment : 1};
+    return cuda_launch_route_lists(ep, f->route, &lists, blocks(ep, d->processors), stream, why);
+  }
+  if (!(d->halves & DEVICE_RECV) || !(d->told || d->lost))
+    return 0;
+  return cuda_launched(ep, cuda_launch_tell(&tell, cuda_early(ep), stream), stream, "cannot launch what tells", why);
 }
 
 static int launch_dispatch(struct device_ep *ep, const struct device_flow_dispatch *f, void *stream, char *why) {
@@ -183,36 +204,28 @@ static int launch_dispatch(struct device_ep *ep, const struct device_flow_dispat
   uint32_t topk = d->topk ? d->topk : ep->options.topk;
   int dtype = d->dtype ? d->dtype : ep->options.dtype;
   struct cuda_row_shape shape = shape_of(ep, f, dtype);
-  bool rows = d->kind == 1, fills = f->route && !f->keeps;
-  bool sends = d->halves & DEVICE_SEND, receives = d->halves & DEVICE_RECV, plans = rows && sends && !f->keeps;
+  bool rows = d->kind == 1;
+  bool plans = rows && d->halves & DEVICE_SEND && !f->keeps;
   int rc = rows ? check_dispatch(ep, f, &shape, why) : 0;
   if (rc == 0 && plans)
     rc = launch_plan(ep, f, side, topk, stream, why);
-  if (rc == 0 && plans && fills)
-    rc = cuda_launch_route_sent(ep, f->route, d->topk_idx, d->narrow, topk, stream, why);
-  if (rc == 0 && plans && fills)
-    rc = cuda_copy_selections(ep, f->route, d, topk, stream, why);
   // A kernel starts while the one ahead runs, where nothing else stands between them.
   struct cuda_control_args control = {
       .form = cuda_flow_form((uint32_t)dtype, topk, shape.value_bytes + 4 * shape.scale_words),
       .topk = topk,
-      .overlaps = cuda_early(ep) && plans && !fills,
+      .overlaps = cuda_early(ep) && plans,
       .keeps = f->keeps,
       .no_rows = !rows,
-      .layout = f->packed       ? WEFT_EP_PACKED
-                : d->rank_major ? WEFT_EP_RANK_MAJOR
-                                : WEFT_EP_PER_EXPERT,
+      .layout = layout_of(f),
       .alignment = f->alignment ? f->alignment : 1};
   if (rc == 0)
     rc = launch_control(ep, f, side, f->route, &control, stream, why);
   if (rc == 0 && rows && clears_route(f))
-    rc = cuda_clear_route(ep, f->route, stream, why);
+    rc = cuda_clear_route(f->route, stream, why);
   if (rc == 0 && rows)
     rc = launch_rows(ep, f, side, &shape, topk, plans, stream, why);
-  if (rc == 0 && rows && receives && (d->told || d->lost || fills))
-    rc = launch_tell(ep, f, side, stream, why);
-  if (rc == 0 && rows && receives && fills)
-    rc = cuda_launch_route_received(ep, f->route, topk, stream, why);
+  if (rc == 0 && rows)
+    rc = launch_told(ep, f, side, topk, stream, why);
   return rc;
 }
 

@@ -85,62 +85,43 @@ void cuda_route_selections(const struct device_route *route, const void **topk_i
 
 // --- launches ---
 
-static struct cuda_lists_args lists_of(struct device_ep *ep, const struct device_route *route, uint32_t topk) {
-  return (struct cuda_lists_args){.state = ep->state,
-                                  .route = route->routing.route,
-                                  .filled = route->filled,
-                                  .lists = route->lists,
-                                  .capacity = route->capacity,
-                                  .experts = route->flow.experts,
-                                  .topk = topk,
-                                  .alignment = route->options.alignment,
-                                  .max_rows = route->options.max_rows};
+// Pairs that do not come are nobody's.
+static struct cuda_blank pairs_of(const struct device_route *route) {
+  const struct cuda_route *r = &route->routing.arrays;
+  return (struct cuda_blank){r->token, (uint64_t)((char *)r->weight - (char *)r->token), // token, place and expert
+                             0xFFFFFFFF};
+}
+
+void cuda_route_blanks(const struct device_route *route, bool receives, struct cuda_blank blank[2]) {
+  const struct cuda_route_lists *l = &route->lists;
+  blank[0] = (struct cuda_blank){l->tokens_per_rank, (uint64_t)((char *)l->in_rank - (char *)l->tokens_per_rank), 0};
+  if (receives)
+    blank[1] = pairs_of(route);
+}
+
+int cuda_clear_route(const struct device_route *route, void *stream, char *why) {
+  struct cuda_blank pairs = pairs_of(route);
+  return cuda_check(why, cudaMemsetAsync(pairs.memory, (int)(pairs.word & 0xFF), pairs.bytes, stream),
+                    "cannot clear a route");
 }
 
 static uint32_t list_blocks(const struct device_ep *ep) {
   return ep->blocks < EP_PROCESSORS ? ep->blocks : EP_PROCESSORS;
 }
 
-int cuda_launch_route_sent(struct device_ep *ep, const struct device_route *route, const void *topk_idx, bool narrow,
-                           uint32_t topk, void *stream, char *why) {
-  struct cuda_lists_args args = lists_of(ep, route, topk);
-  const struct cuda_route_lists *l = &route->lists;
-  args.topk_idx = topk_idx;
-  args.narrow = narrow;
-  size_t bytes = (size_t)((char *)l->in_rank - (char *)l->tokens_per_rank); // of what is counted
-  int rc = cuda_check(why, cudaMemsetAsync(l->tokens_per_rank, 0, bytes, stream), "cannot clear the lists of a route");
-  return rc ? rc
-            : cuda_launched(ep, cuda_launch_sent_lists(&args, list_blocks(ep), false, stream), stream,
-                            "cannot launch the lists of a route", why);
-}
-
-// For lists of what is missing, and for weights that are to make up for it, in operations that go by the route; and for
-// CHECK_ROUTE.
-int cuda_copy_selections(struct device_ep *ep, const struct device_route *route, const struct device_dispatch *d,
-                         uint32_t topk, void *stream, char *why) {
-  size_t count = (size_t)d->num_tokens * topk;
-  (void)ep;
-  if (count == 0)
-    return 0;
-  cudaError_t error = cudaMemcpyAsync(
-      route->topk_idx, d->topk_idx, count * (d->narrow ? sizeof(int32_t) : sizeof(int64_t)), cudaMemcpyDefault, stream);
-  if (error == cudaSuccess && d->topk_weights)
-    error = cudaMemcpyAsync(route->weights, d->topk_weights, count * sizeof *route->weights, cudaMemcpyDefault, stream);
-  return cuda_check(why, error, "cannot copy what a route is filled with");
-}
-
-// Pairs that do not come are nobody's.
-int cuda_clear_route(struct device_ep *ep, const struct device_route *route, void *stream, char *why) {
-  const struct cuda_route *r = &route->routing.arrays;
-  size_t bytes = (size_t)((char *)r->weight - (char *)r->token); // token, place and expert
-  (void)ep;
-  return cuda_check(why, cudaMemsetAsync(r->token, 0xFF, bytes, stream), "cannot clear a route");
-}
-
-int cuda_launch_route_received(struct device_ep *ep, const struct device_route *route, uint32_t topk, void *stream,
-                               char *why) {
-  const struct cuda_lists_args args = lists_of(ep, route, topk);
-  return cuda_launched(ep, cuda_launch_received_lists(&args, list_blocks(ep), cuda_early(ep), stream), stream,
+int cuda_launch_route_lists(struct device_ep *ep, const struct device_route *route, struct cuda_lists_args *args,
+                            uint32_t blocks, void *stream, char *why) {
+  args->state = ep->state;
+  args->route = route->routing.route;
+  args->filled = route->filled;
+  args->lists = route->lists;
+  args->capacity = route->capacity;
+  args->experts = route->flow.experts;
+  args->alignment = route->options.alignment;
+  args->max_rows = route->options.max_rows;
+  args->kept_idx = route->topk_idx;
+  args->kept_weights = route->weights;
+  return cuda_launched(ep, cuda_launch_lists(args, blocks, cuda_early(ep), stream), stream,
                        "cannot launch the lists of a route", why);
 }
 
@@ -148,20 +129,23 @@ int cuda_route_plan(struct device_ep *ep, struct device_route *route, const void
                     uint32_t num_tokens, uint64_t masked, void *stream, char *why) {
   const struct cuda_argument list[] = {
       {"topk_idx", topk_idx, narrow ? sizeof(int32_t) : sizeof(int64_t), num_tokens > 0}};
-  const struct cuda_plan_args args = {.state = ep->state,
-                                      .route = route->routing.route,
-                                      .flow = ep->streams.flow,
-                                      .topk_idx = topk_idx,
-                                      .num_tokens = num_tokens,
-                                      .topk = route->options.topk,
-                                      .workspace = ep->streams.plan_workspace,
-                                      .masked = masked,
-                                      .members = ep->members,
-                                      .narrow = narrow};
+  struct cuda_plan_args args = {.state = ep->state,
+                                .route = route->routing.route,
+                                .flow = ep->streams.flow,
+                                .topk_idx = topk_idx,
+                                .num_tokens = num_tokens,
+                                .topk = route->options.topk,
+                                .workspace = ep->streams.plan_workspace,
+                                .masked = masked,
+                                .members = ep->members,
+                                .narrow = narrow};
+  struct cuda_lists_args lists = {
+      .halves = DEVICE_SEND, .topk = route->options.topk, .topk_idx = topk_idx, .narrow = narrow};
   struct cuda_guard guard;
   int rc = cuda_enter_stream(ep, stream, &guard, why);
   if (rc != 0)
     return rc;
+  cuda_route_blanks(route, false, args.blank);
   rc = cuda_check_arguments(ep, list, 1, why);
   if (rc == 0) // it is filled by no operation any more
     rc = cuda_check(why, cudaMemsetAsync(&route->filled->op, 0, sizeof route->filled->op, stream),
@@ -170,10 +154,7 @@ int cuda_route_plan(struct device_ep *ep, struct device_route *route, const void
     rc = cuda_launched(ep, cuda_launch_plan(&args, list_blocks(ep), cuda_early(ep), stream), stream,
                        "cannot launch a plan", why);
   if (rc == 0)
-    rc = cuda_launch_route_sent(ep, route, topk_idx, narrow, route->options.topk, stream, why);
-  const struct device_dispatch planned = {.topk_idx = topk_idx, .narrow = narrow, .num_tokens = num_tokens};
-  if (rc == 0)
-    rc = cuda_copy_selections(ep, route, &planned, route->options.topk, stream, why);
+    rc = cuda_launch_route_lists(ep, route, &lists, list_blocks(ep), stream, why);
   cuda_leave(&guard);
   return rc;
 }

@@ -33,9 +33,8 @@ int cuda_launch_tell(const struct cuda_tell_args *args, bool early, cudaStream_t
 int cuda_launch_end(const struct cuda_end_args *args, bool early, cudaStream_t stream);
 // Behind the rows of a dispatch by a kept route: what does not come of them.
 int cuda_launch_absent(const struct cuda_rows_args *args, uint32_t blocks, bool early, cudaStream_t stream);
-// What a route's owner reads: behind the plan, and behind the rows.
-int cuda_launch_sent_lists(const struct cuda_lists_args *args, uint32_t blocks, bool early, cudaStream_t stream);
-int cuda_launch_received_lists(const struct cuda_lists_args *args, uint32_t blocks, bool early, cudaStream_t stream);
+// Behind the rows that fill a route: its lists, and what is told. Behind a plan alone: the lists of what is sent.
+int cuda_launch_lists(const struct cuda_lists_args *args, uint32_t blocks, bool early, cudaStream_t stream);
 // Behind all that fills the route: where a call's selections differ from those that it knows.
 int cuda_launch_compare(const struct cuda_compare_args *args, uint32_t blocks, bool early, cudaStream_t stream);
 // Shared memory, in bytes, that control needs for views of `members`.

@@ -44,7 +44,8 @@ struct cuda_route {
   uint32_t *came;  // [DEVICE_SEATS][CUDA_CHANNELS] pairs that came
   int32_t *order;  // [DEVICE_SEATS][CUDA_CHANNELS][flow.list]
   int32_t *token;  // [S] of the source; only of pairs that came
-  int32_t *place;  // [S][K] row of the caller's buffer that holds the selection, else -1; RANK_MAJOR: see `expert`
+  int32_t *place;  // [S][K] row of the caller's buffer that holds the selection, else -1; RANK_MAJOR, where that is the
+                   // pair's: number of the selection among those of its expert
   int32_t *expert; // [S][K] local expert, else -1
   float *weight;   // [S][K]
   uint32_t max_rows, topk;
@@ -90,6 +91,13 @@ struct cuda_zero_copy {
   bool in_place; // what the call sends lies in it, and may be read there
 };
 
+// Memory of which a kernel makes all words alike, for those behind it: whole units of 16 bytes.
+struct cuda_blank {
+  void *memory; // NULL: none
+  uint64_t bytes;
+  uint32_t word;
+};
+
 // The launches. `route` and `op` are in device memory, and so is all that they point to.
 struct cuda_plan_args {
   struct cuda_state *state; // the view is that of the next dispatch, counters.sent
@@ -103,6 +111,7 @@ struct cuda_plan_args {
   uint64_t masked;         // seats that get no rows; not where it replays: then those of the control
   uint32_t members;        // the most that a view has during this launch; 0: CUDA_MAX_MEMBERS
   bool narrow, replays;
+  struct cuda_blank blank[2]; // of the route, beside the plan
 };
 
 struct cuda_rows_args {

@@ -31,7 +31,7 @@ struct routed {
   uint32_t pair; // its number; beyond the route's room: none
   uint32_t seat, token;
   int32_t expert;  // local; -1: it is another rank's
-  uint32_t number; // among its source's for that expert
+  uint32_t number; // among its source's for that expert; then see find_places()
   float weight;
   int32_t place; // row of the caller's buffer, or -1
 };
@@ -46,31 +46,33 @@ __device__ __forceinline__ uint64_t scales_of(const cuda_rows_args &args, int32_
   return row * args.out_scale_row_stride;
 }
 
-// Finds the place of each selection. [warp]
+// Finds the place of each selection, and its number among all of its expert's, or of all packed rows. [warp]
 __device__ __forceinline__ void find_places(const cuda_rows_args &args, const places_table &table, routed &row) {
   row.place = -1;
   if (row.expert < 0)
     return;
+  row.number += table.first[table.at(row.seat, (uint32_t)row.expert)];
   if (args.layout == WEFT_EP_RANK_MAJOR) {
     row.place = row.pair < args.rows ? (int32_t)row.pair : -1;
     return;
   }
-  uint32_t place = table.first[table.at(row.seat, (uint32_t)row.expert)] + row.number;
+  uint32_t place = row.number;
   if (place < args.rows)
     row.place = (int32_t)(args.layout == WEFT_EP_PER_EXPERT ? (uint32_t)row.expert * args.rows + place : place);
 }
 
-// Tells the route and the caller of a row, apart from its values. [warp]
+// Tells the route, unless that is kept, and the caller of a row, apart from its values. [warp]
+template <bool KEPT>
 __device__ __forceinline__ void write_routed(const cuda_rows_args &args, const flow_kernel &kernel, const routed &row,
                                              uint32_t lane) {
   uint32_t K = args.topk;
   size_t at = (size_t)row.pair * K + lane;
   bool mine = lane < K;
-  if (!args.kept && row.pair < kernel.route.max_rows) {
+  if (!KEPT && row.pair < kernel.route.max_rows) {
     if (lane == 0)
       kernel.route.token[row.pair] = (int32_t)row.token;
     if (mine) {
-      kernel.route.place[at] = row.place;
+      kernel.route.place[at] = args.layout == WEFT_EP_RANK_MAJOR ? (int32_t)row.number : row.place;
       kernel.route.expert[at] = row.expert;
       kernel.route.weight[at] = row.weight;
     }

@@ -263,6 +263,14 @@ __device__ __forceinline__ void write_total(const cuda_route &route, const plan_
     route.tokens[seat] = all;
 }
 
+// [grid]
+__device__ __forceinline__ void make_blank(const cuda_blank &blank) {
+  uint32_t word = blank.word, count = blank.memory ? (uint32_t)(blank.bytes / sizeof(uint4)) : 0;
+#pragma unroll 1
+  for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x)
+    ((uint4 *)blank.memory)[i] = make_uint4(word, word, word, word);
+}
+
 __global__ __launch_bounds__(PLAN_WARPS *WARP, 1) void plan_kernel(const __grid_constant__ plan_launch launch) {
   extern __shared__ uint32_t counts[]; // [warps][bins], and of the blocks before [bins]
   __shared__ plan_state state;
@@ -313,6 +321,8 @@ __global__ __launch_bounds__(PLAN_WARPS *WARP, 1) void plan_kernel(const __grid_
   for (uint32_t bin = threadIdx.x; bin < bins; bin += blockDim.x)
     ptx::store_relaxed(told + (size_t)blockIdx.x * launch.bins + bin,
                        (uint64_t)state.number << 32 | sum_before(counts + bin, launch.bins, launch.warps));
+  make_blank(args.blank[0]); // while the others' counts are on their way
+  make_blank(args.blank[1]);
   for (uint32_t bin = threadIdx.x / PLAN_READERS; bin < bins; bin += blockDim.x / PLAN_READERS) {
     uint32_t all, sum = await_counts(told + bin, launch.bins, state.number, &all);
     if (threadIdx.x % PLAN_READERS != 0)

@@ -4,7 +4,8 @@
 
 #include "cuda/throughput/places.cuh"
 
-struct row_receiver {
+// KEPT: by a route that was filled before; rows come without their routing.
+template <bool KEPT> struct row_receiver {
   static constexpr bool WRITES = false;
   struct channel channel;
   const cuda_rows_args &args;
@@ -37,7 +38,7 @@ struct row_receiver {
       scale[i] =
           i * WARP + lane < args.shape.scale_words ? ptx::load_volatile((const uint32_t *)foot + i * WARP + lane) : 0;
     entry = make_uint2(CUDA_WAY_NONE, 0);
-    if (args.kept) {
+    if (KEPT) {
       head = make_uint2((uint32_t)*order_of(seat, number), 0);
       return;
     }
@@ -82,7 +83,7 @@ struct row_receiver {
     row.expert = -1;
     row.number = 0;
     row.weight = 0.0f;
-    if (args.kept) {
+    if (KEPT) {
       row.pair = head.x;
       bool known = row.pair < kernel.route.max_rows;
       row.token = known ? (uint32_t)kernel.route.token[row.pair] : 0;
@@ -91,7 +92,9 @@ struct row_receiver {
         size_t at = (size_t)row.pair * K + lane;
         row.expert = kernel.route.expert[at];
         row.weight = kernel.route.weight[at];
-        row.place = kernel.route.place[at];
+        row.place = args.layout != WEFT_EP_RANK_MAJOR         ? kernel.route.place[at]
+                    : row.expert >= 0 && row.pair < args.rows ? (int32_t)row.pair
+                                                              : -1;
       }
     } else {
       row.pair = head.x < kernel.op.rows[seat] ? kernel.row_base[seat] + head.x : CUDA_WAY_NONE;
@@ -108,7 +111,7 @@ struct row_receiver {
         *order_of(seat, number) = (int32_t)row.pair;
     }
     __syncwarp();
-    write_routed(args, kernel, row, lane);
+    write_routed<KEPT>(args, kernel, row, lane);
     list_places(args, row, job, lane);
     __syncwarp();
     put_scales(args, job, scale, lane);
@@ -125,7 +128,7 @@ struct row_receiver {
 #pragma unroll
     for (uint32_t h = 0; h < 2; h++) {
       uint32_t seat = channel.lane + h * WARP;
-      if (!args.kept && seat != kernel.op.self)
+      if (!KEPT && seat != kernel.op.self)
         kernel.route.came[seat * CUDA_CHANNELS + channel.index] = channel.memory.sent[seat];
       if (has(sources & ~channel.dropped, seat))
         channel.give_credit(seat, channel.base + channel.list);

@@ -21,7 +21,8 @@ __device__ __forceinline__ void note_pair(const cuda_rows_args &args, const flow
                                           uint32_t rows, uint32_t *bits) {
   for (uint32_t k = 0; k < args.topk; k++) {
     size_t at = (size_t)pair * args.topk + k;
-    int32_t place = ((const volatile int32_t *)kernel.route.place)[at];
+    const volatile int32_t *places = kernel.route.place, *experts = kernel.route.expert;
+    int32_t place = args.layout != WEFT_EP_RANK_MAJOR ? places[at] : experts[at] < 0 ? -1 : (int32_t)pair;
     if (place >= 0 && (uint32_t)place < rows)
       atomicOr(&bits[place / 32], 1u << place % 32);
     if (args.slot && pair < args.rows)
@@ -125,7 +126,7 @@ __device__ __forceinline__ void end_block(const cuda_rows_args &args, flow_kerne
 }
 
 // [block]
-template <bool CAST> __device__ __forceinline__ void run_rows_kernel(const rows_launch &launch) {
+template <bool CAST, bool KEPT> __device__ __forceinline__ void run_rows_kernel(const rows_launch &launch) {
   extern __shared__ __align__(CUDA_LINE) char shared[];
   __shared__ flow_kernel kernel;
   __shared__ places_table table;
@@ -141,9 +142,9 @@ template <bool CAST> __device__ __forceinline__ void run_rows_kernel(const rows_
   __syncthreads();
   if (sends) {
     if (warp < launch.sending)
-      run_rows<row_sender<CAST>>(
+      run_rows<row_sender<CAST, KEPT>>(
           channel_share(0, launch.senders, 0, launch.sending), memory,
-          [&](row_sender<CAST> &role) {
+          [&](row_sender<CAST, KEPT> &role) {
             move_rows(role, stage, given, caster<CAST>{args, 1});
           },
           args, kernel);
@@ -174,13 +175,13 @@ template <bool CAST> __device__ __forceinline__ void run_rows_kernel(const rows_
       sources |= (uint64_t)(kernel.op.rows[seat] > 0) << seat;
     }
     if (receives)
-      run_rows<row_receiver>(
-          receivers, memory, [&](row_receiver &role) { move_rows(role, stage, travelling, as_it_is()); }, args, kernel,
-          table, sources & others);
+      run_rows<row_receiver<KEPT>>(
+          receivers, memory, [&](row_receiver<KEPT> &role) { move_rows(role, stage, travelling, as_it_is()); }, args,
+          kernel, table, sources & others);
     else if (owns)
-      run_rows<own_rows<CAST>>(
+      run_rows<own_rows<CAST, KEPT>>(
           owners, memory,
-          [&](own_rows<CAST> &role) {
+          [&](own_rows<CAST, KEPT> &role) {
             move_rows(role, stage, given, caster<CAST>{args, args.out_scale_block_stride});
           },
           args, kernel, table);
@@ -189,14 +190,20 @@ template <bool CAST> __device__ __forceinline__ void run_rows_kernel(const rows_
     end_block(args, kernel, table, sends);
 }
 
-template <bool CAST>
+template <bool CAST, bool KEPT>
 __global__ __launch_bounds__(ROWS_WARPS *WARP, 1) void rows_kernel(const __grid_constant__ rows_launch launch) {
   if (!launch.args.overlaps)
     ptx::await_previous();
   ptx::let_next();
-  run_rows_kernel<CAST>(launch);
+  run_rows_kernel<CAST, KEPT>(launch);
   if (launch.args.overlaps)
     ptx::await_previous();
+}
+
+const void *kernel_of(bool casts, bool kept) {
+  return casts  ? kept ? (const void *)rows_kernel<true, true> : (const void *)rows_kernel<true, false>
+          : kept ? (const void *)rows_kernel<false, true>
+                : (const void *)rows_kernel<false, false>;
 }
 
 } // namespace
@@ -258,12 +265,13 @@ int cuda_launch_rows(const struct cuda_rows_args *args, uint32_t blocks, bool ea
   uint32_t each = stages_room(ROWS_WARPS) / ROWS_WARPS / STAGE_UNIT * STAGE_UNIT;
   launch_args.stage = each < 7168 ? each : 7168;
   void *params[] = {&launch_args};
-  const void *kernel = a.shape.casts ? (const void *)rows_kernel<true> : (const void *)rows_kernel<false>;
-  return launch(kernel, params, blocks, ROWS_WARPS * WARP, ROWS_WARPS * (launch_args.stage + sizeof(channel_memory)),
-                early, stream);
+  return launch(kernel_of(a.shape.casts, a.kept), params, blocks, ROWS_WARPS * WARP,
+                ROWS_WARPS * (launch_args.stage + sizeof(channel_memory)), early, stream);
 }
 
 int cuda_load_rows(bool *early) {
-  cudaError_t rc = load((const void *)rows_kernel<false>, early);
-  return rc == cudaSuccess ? load((const void *)rows_kernel<true>, early) : rc;
+  cudaError_t rc = cudaSuccess;
+  for (int i = 0; rc == cudaSuccess && i < 4; i++)
+    rc = load(kernel_of(i & 1, i & 2), early);
+  return rc;
 }

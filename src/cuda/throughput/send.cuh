@@ -51,7 +51,7 @@ struct next_token {
   }
 };
 
-template <bool CAST> struct row_sender {
+template <bool CAST, bool KEPT> struct row_sender {
   static constexpr bool WRITES = true; // to a ring
   struct channel channel;
   const cuda_rows_args &args;
@@ -124,7 +124,7 @@ template <bool CAST> struct row_sender {
         if (!CAST && i * WARP + lane < words)
           ((uint32_t *)foot)[i * WARP + lane] = next.scale[i];
       uint2 *entries = (uint2 *)(foot + cuda_round_up(4 * words, 16));
-      if (args.kept)
+      if (KEPT)
         continue;
       if (lane == 0)
         entries[0] = make_uint2(number & ((1u << CUDA_WAY_SEAT) - 1), next.token);
@@ -150,7 +150,7 @@ template <bool CAST> struct row_sender {
 };
 
 // This rank's own rows of a channel: straight to their places.
-template <bool CAST> struct own_rows {
+template <bool CAST, bool KEPT> struct own_rows {
   static constexpr bool WRITES = false;
   struct channel channel;
   const cuda_rows_args &args;
@@ -190,12 +190,12 @@ template <bool CAST> struct own_rows {
     row.expert = own ? (int32_t)(way.number >> CUDA_WAY_EXPERT) : -1;
     row.number = way.number & ((1u << CUDA_WAY_EXPERT) - 1);
     row.weight = own ? next.weight : 0.0f;
-    if (args.kept && own)
+    if (KEPT && own)
       row.weight = row.pair < kernel.route.max_rows ? kernel.route.weight[(size_t)row.pair * args.topk + lane] : 0.0f;
     find_places(args, table, row);
-    write_routed(args, kernel, row, lane);
+    write_routed<KEPT>(args, kernel, row, lane);
     list_places(args, row, job, lane);
-    if (!args.kept && lane == 0)
+    if (!KEPT && lane == 0)
       kernel.route.order[((size_t)kernel.op.self * CUDA_CHANNELS + channel.index) * args.flow.list + count] =
           (int32_t)row.pair;
     count++;
@@ -209,7 +209,7 @@ template <bool CAST> struct own_rows {
   // [warp]
   __device__ __forceinline__ void end() {
     channel.settle();
-    if (!args.kept && channel.lane == 0)
+    if (!KEPT && channel.lane == 0)
       kernel.route.came[kernel.op.self * CUDA_CHANNELS + channel.index] = count;
   }
 };

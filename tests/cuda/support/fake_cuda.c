@@ -521,6 +521,7 @@ LAUNCHES(plan, 'p')
 LAUNCHES(compare, '=')
 LAUNCHES(rows, 'r')
 LAUNCHES(answers, 'a')
+LAUNCHES(lists, 'l')
 int cuda_launch_absent(const struct cuda_rows_args *args, uint32_t blocks, bool early, cudaStream_t stream) {
   (void)args, (void)stream;
   return note('n', blocks, early);
@@ -534,16 +535,6 @@ int cuda_launch_absent(const struct cuda_rows_args *args, uint32_t blocks, bool 
 LAUNCHES_ONE(control, 'c')
 LAUNCHES_ONE(tell, 't')
 LAUNCHES_ONE(end, 'e')
-int cuda_launch_sent_lists(const struct cuda_lists_args *args, uint32_t blocks, bool early, cudaStream_t stream) {
-  (void)stream;
-  fake.lists = *args;
-  return note('s', blocks, early);
-}
-int cuda_launch_received_lists(const struct cuda_lists_args *args, uint32_t blocks, bool early, cudaStream_t stream) {
-  (void)stream;
-  fake.lists = *args;
-  return note('l', blocks, early);
-}
 size_t cuda_control_memory(const struct cuda_layout *layout, uint32_t members) {
   (void)layout;
   return (size_t)members * fake.memory_per_member;

@@ -1,0 +1,35 @@
+// What is told behind the rows of a dispatch.
+#ifndef CUDA_CONTROL_TELL_CUH
+#define CUDA_CONTROL_TELL_CUH
+
+#include "cuda/control/control.h"
+#include "cuda/dispatch/tell.cuh"
+
+// The members that have these seats.
+__device__ __forceinline__ uint64_t members_of(const cuda_flow_op &op, uint64_t seats) {
+  uint64_t members = 0;
+#pragma unroll 1
+  for (; seats; seats &= seats - 1)
+    members |= 1ull << op.member[__ffsll((long long)seats) - 1];
+  return members;
+}
+
+__device__ __forceinline__ const cuda_view &view_of(const cuda_state *state, uint64_t op) {
+  return state->live[state->counters.live[op % CUDA_LIVE]];
+}
+
+// Whose rows did not all come is lost to the operation too. [one thread]
+__device__ __forceinline__ void tell_rows(const cuda_tell_args &args) {
+  const cuda_flow_op &op = *args.op;
+  cuda_state *state = args.base.state;
+  uint64_t lost = members_of(op, op.lost);
+  device_record &record = state->record[op.op % CUDA_RECORDS];
+  if (lost)
+    record.lost |= lost;
+  if (args.filled)
+    args.filled->lost |= lost;
+  if (args.base.d.told || args.base.d.lost)
+    write_told(args.base, view_of(state, op.op), op.op);
+}
+
+#endif
