@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What the calls for many tokens take through `deep_ep.Buffer`: high_throughput.py [--ranks 2] [--tokens 4096] ...
+"""What the calls for many tokens take through `deep_ep.Buffer`, and with --elastic through `deep_ep.ElasticBuffer`:
+high_throughput.py [--elastic] [--ranks 2] [--tokens 4096] ...
 
 A process for each rank, each with a GPU of its own; without GPUs on host memory. Each call is timed alone, back to
 back: a dispatch that waits for its counts, one with room for the worst case, which waits for nothing, one by a handle,
@@ -21,37 +22,51 @@ from low_latency import begin, span
 import deep_ep
 from deep_ep.utils.math import per_token_cast_to_fp8
 
+Timed = dict[str, tuple[Callable[[], Any], int]]
+"""calls by name, and the bytes of a row in each"""
 
-class Calls:
-    """The tokens of a rank, and what is timed of them."""
 
-    def __init__(self, options: argparse.Namespace, buffer: deep_ep.Buffer, rank: int, device: str) -> None:
-        experts = options.experts * options.ranks
+class Tokens:
+    """The tokens of a rank."""
+
+    def __init__(self, options: argparse.Namespace, rank: int, device: str) -> None:
+        self.experts = options.experts * options.ranks
         random = torch.Generator(device=device).manual_seed(rank)
-        self.buffer, self.worst = buffer, options.tokens * options.ranks
         self.bf16 = torch.randn((options.tokens, options.hidden), generator=random, device=device).to(torch.bfloat16)
         self.fp8 = per_token_cast_to_fp8(self.bf16)
-        scores = torch.rand((options.tokens, experts), generator=random, device=device)
+        scores = torch.rand((options.tokens, self.experts), generator=random, device=device)
         self.idx = scores.topk(options.topk, dim=1).indices.to(deep_ep.topk_idx_t)
         self.weights = torch.rand((options.tokens, options.topk), generator=random, device=device)
-        per_rank, _, per_expert, in_rank, _ = buffer.get_dispatch_layout(self.idx, experts)
+        self.two = 2 * options.hidden
+        self.one = options.hidden + 4 * (options.hidden // 128)
+        """bytes of a row of fp8, with its scales"""
+        ranks = self.idx // options.experts
+        self.sent = sum(int((ranks == other).any(1).sum()) for other in range(options.ranks) if other != rank)
+        """rows to other ranks"""
+
+
+class Calls(Tokens):
+    """What is timed of a Buffer."""
+
+    def __init__(self, options: argparse.Namespace, rank: int, device: str) -> None:
+        super().__init__(options, rank, device)
+        deep_ep.Buffer.set_num_sms(options.sms)
+        self.buffer = deep_ep.Buffer(dist.group.WORLD, explicitly_destroy=True)
+        self.worst = options.tokens * options.ranks
+        per_rank, _, per_expert, in_rank, _ = self.buffer.get_dispatch_layout(self.idx, self.experts)
         self.layout = {"num_tokens_per_rank": per_rank, "num_tokens_per_expert": per_expert,
                        "is_token_in_rank": in_rank}
-        self.sent = int(in_rank.sum()) - int(in_rank[:, rank].sum())
-        """rows to other ranks"""
         self.received, _, _, _, self.handle, _ = self.dispatch(self.bf16)
 
     def dispatch(self, x: Any, **more: Any) -> Any:
         """A dispatch that fills a handle."""
         return self.buffer.dispatch(x, topk_idx=self.idx, topk_weights=self.weights, **self.layout, **more)
 
-    def all(self) -> dict[str, tuple[Callable[[], Any], int]]:
-        """Each call, and the bytes of a row in it."""
-        hidden = self.bf16.shape[1]
-        one, two = hidden + 4 * (hidden // 128), 2 * hidden
+    def all(self) -> Timed:
+        """Each call."""
+        one, two = self.one, self.two
         return {
-            "layout": (lambda: self.buffer.get_dispatch_layout(self.idx, self.layout["num_tokens_per_expert"].numel()),
-                       0),
+            "layout": (lambda: self.buffer.get_dispatch_layout(self.idx, self.experts), 0),
             "dispatch fp8": (lambda: self.dispatch(self.fp8), one),
             "dispatch fp8, worst case": (lambda: self.dispatch(self.fp8, num_worst_tokens=self.worst), one),
             "dispatch bf16": (lambda: self.dispatch(self.bf16), two),
@@ -61,13 +76,43 @@ class Calls:
         }
 
 
+class ElasticCalls(Tokens):
+    """What is timed of an ElasticBuffer."""
+
+    def __init__(self, options: argparse.Namespace, rank: int, device: str) -> None:
+        super().__init__(options, rank, device)
+        self.sms = options.sms
+        self.buffer = deep_ep.ElasticBuffer(dist.group.WORLD, num_max_tokens_per_rank=options.tokens,
+                                            hidden=options.hidden, explicitly_destroy=True)
+        self.received, _, _, self.handle, _ = self.dispatch(self.bf16)
+        self.packed, _, _, self.packed_handle, _ = self.dispatch(self.bf16, do_expand=True)
+
+    def dispatch(self, x: Any, **more: Any) -> Any:
+        """A dispatch that fills a handle, which keeps the caller's top-k."""
+        return self.buffer.dispatch(x, self.idx, self.weights, num_experts=self.experts, num_sms=self.sms,
+                                    do_handle_copy=False, **more)
+
+    def all(self) -> Timed:
+        """Each call."""
+        one, two, expand = self.one, self.two, {"do_expand": True, "expert_alignment": 128}
+        return {
+            "dispatch fp8": (lambda: self.dispatch(self.fp8), one),
+            "dispatch fp8, worst case": (lambda: self.dispatch(self.fp8, do_cpu_sync=False), one),
+            "dispatch bf16": (lambda: self.dispatch(self.bf16), two),
+            "dispatch bf16, worst case": (lambda: self.dispatch(self.bf16, do_cpu_sync=False), two),
+            "dispatch bf16, by a handle": (lambda: self.buffer.dispatch(self.bf16, handle=self.handle), two),
+            "combine bf16": (lambda: self.buffer.combine(self.received, self.handle), two),
+            "dispatch fp8, packed": (lambda: self.dispatch(self.fp8, **expand), one),
+            "dispatch fp8, packed, worst case": (lambda: self.dispatch(self.fp8, do_cpu_sync=False, **expand), one),
+            "combine bf16, packed": (lambda: self.buffer.combine(self.packed, self.packed_handle), two),
+        }
+
+
 def run_rank(rank: int, options: argparse.Namespace, meeting: str) -> None:
     """One rank."""
     cuda, device = begin(rank, options, meeting)
     os.environ.setdefault("WEFT_EP_MAX_TOKENS", str(options.tokens))
-    deep_ep.Buffer.set_num_sms(options.sms)
-    buffer = deep_ep.Buffer(dist.group.WORLD, explicitly_destroy=True)
-    calls = Calls(options, buffer, rank, device)
+    calls: Any = (ElasticCalls if options.elastic else Calls)(options, rank, device)
     figures = {}
     for name, (call, row) in calls.all().items():
         span(cuda, options.warmup, call)
@@ -85,7 +130,7 @@ def run_rank(rank: int, options: argparse.Namespace, meeting: str) -> None:
             print(f"{name}: {sum(times) / len(times):.1f} us, slowest rank {max(times):.1f} us{rate}; its calls take "
                   f"{max(host):.1f} us of the processor")
     dist.barrier()
-    buffer.destroy()
+    calls.buffer.destroy()
     dist.destroy_process_group()
 
 
@@ -95,6 +140,7 @@ def main() -> None:
     for name, default in (("ranks", 2), ("tokens", 4096), ("hidden", 7168), ("topk", 8), ("experts", 32), ("sms", 24),
                           ("iterations", 100), ("warmup", 20)):
         parser.add_argument(f"--{name}", type=int, default=default, help=f"[{default}]")
+    parser.add_argument("--elastic", action="store_true", help="an ElasticBuffer instead of a Buffer")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         mp.spawn(run_rank, (options, os.path.join(folder, "meeting")), options.ranks)

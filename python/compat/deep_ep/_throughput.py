@@ -10,7 +10,7 @@ import torch
 from weft_compat_ep._calls import Bias, Dispatched, HighThroughput, global_handle, prefix_handle
 from weft_compat_ep._events import Config, EventOverlap
 from weft_compat_ep._meeting import Meeting
-from weft_compat_ep._rows import TOKENS_VARIABLE, sizes_of, token_limit
+from weft_compat_ep._rows import TOKENS_VARIABLE, DispatchLayout, sizes_of, token_limit
 from weft_compat_ep._throughput import Throughput
 
 
@@ -36,7 +36,12 @@ class ThroughputCalls(HighThroughput):
             engine = engines[key] = Throughput(
                 self._meeting, sizes, range(self.group_size), seconds=self._seconds, op_seconds=self._seconds,
                 part="-".join(map(str, sizes)), strict=not self.enable_shrink)
+            self.__dict__.setdefault("_planners", {})[experts_per_rank * self.group_size, x.is_cuda] = engine
         return engine
+
+    def _plan(self, topk_idx: torch.Tensor, num_experts: int) -> DispatchLayout | None:
+        engine: Throughput | None = self.__dict__.get("_planners", {}).get((num_experts, topk_idx.is_cuda))
+        return engine.layout(topk_idx) if engine is not None and topk_idx.dim() == 2 else None
 
     def dispatch(self, x: Any, handle: Any = None, num_tokens_per_rank: torch.Tensor | None = None,
                  num_tokens_per_rdma_rank: torch.Tensor | None = None, is_token_in_rank: torch.Tensor | None = None,
@@ -81,5 +86,6 @@ class ThroughputCalls(HighThroughput):
 
     def _close_throughput(self) -> None:
         """Ends what these calls have opened."""
+        self.__dict__.pop("_planners", None)
         for engine in self.__dict__.pop("_many", {}).values():
             engine.close()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from typing import Any, Optional, Union
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Optional, Union
 
 import torch
 import weft
@@ -12,7 +12,7 @@ import weft
 from ._arguments import experts_of_rank
 from ._buffer import LegacyBuffer
 from ._events import Config, EventHandle, EventOverlap
-from ._rows import aligned, dispatch_layout, ranks_as_experts
+from ._rows import DispatchLayout, aligned, dispatch_layout, ranks_as_experts
 from ._throughput import Form, Kept, Received, Throughput
 
 Dispatched = tuple[Any, Optional[torch.Tensor], Optional[torch.Tensor], Optional[list[int]], Any, EventOverlap]
@@ -22,11 +22,28 @@ AnyEvent = Union[EventOverlap, EventHandle, None]
 """what a caller may name as the event before"""
 
 
+class Later(NamedTuple):
+    """An entry of a handle that is computed for whoever reads it: on a GPU each takes a launch."""
+
+    compute: Callable[[], Any]
+
+
+def _value(entry: Any) -> Any:
+    return entry.compute() if isinstance(entry, Later) else entry
+
+
 class RouteHandle(tuple[Any, ...]):
     """What a dispatch leaves for its combine, and for dispatches the same way. Its entries stand where programs that
     look into a handle find them; those that only the kernels of the originals need are None."""
 
     kept: Kept
+
+    def __getitem__(self, key: Any) -> Any:
+        got = super().__getitem__(key)
+        return tuple(map(_value, got)) if isinstance(key, slice) else _value(got)
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(_value, super().__iter__())
 
     @classmethod
     def of(cls, entries: tuple[Any, ...], kept: Kept) -> RouteHandle:
@@ -40,15 +57,15 @@ def prefix_handle(kept: Kept, in_rank: Any) -> RouteHandle:
     """Six entries: [0] int32 [ranks][ranks], whose column of this rank has the received rows of the ranks up to each,
     [3] the token of each row on its rank, [4] is_token_in_rank. The other columns, which are about other ranks, are
     0."""
-    return RouteHandle.of((kept.prefix, None, None, kept.src_token, in_rank, None), kept)
+    return RouteHandle.of((Later(lambda: kept.prefix), None, None, kept.src_token, in_rank, None), kept)
 
 
 def global_handle(kept: Kept, in_rank: Any) -> RouteHandle:
     """Ten entries, as between hosts: [0] is_token_in_rank, [4] the number of received rows, [6] the received rows of
     the ranks up to each, [7] int32 [rows][2]: rank and token of each row."""
-    sources = torch.stack((kept.src_rank, kept.src_token), 1)
-    return RouteHandle.of((in_rank, None, None, None, kept.rank_end[-1:], None, kept.rank_end, sources, None, None),
-                          kept)
+    return RouteHandle.of((in_rank, None, None, None, Later(lambda: kept.rank_end[-1:]), None,
+                           Later(lambda: kept.rank_end), Later(lambda: torch.stack((kept.src_rank, kept.src_token), 1)),
+                           None, None), kept)
 
 
 def wait_for(event: AnyEvent) -> None:
@@ -96,6 +113,11 @@ class HighThroughput(LegacyBuffer):
     def _engine_for_many(self, x: torch.Tensor, experts_per_rank: int) -> Throughput:
         raise NotImplementedError
 
+    def _plan(self, topk_idx: torch.Tensor, num_experts: int) -> DispatchLayout | None:
+        """The layout by a rank that is open already, with so many experts. None: there is none, or it cannot say."""
+        del topk_idx, num_experts
+        return None
+
     def get_dispatch_layout(self, topk_idx: torch.Tensor, num_experts: int, previous_event: EventOverlap | None = None,
                             async_finish: bool = False, allocate_on_comm_stream: bool = False) -> tuple[
                                 torch.Tensor, torch.Tensor | None, torch.Tensor, torch.Tensor, EventOverlap]:
@@ -105,7 +127,7 @@ class HighThroughput(LegacyBuffer):
         self._check_alive()
         experts_of_rank(num_experts, self.group_size)
         wait_for(previous_event)
-        layout = dispatch_layout(topk_idx, num_experts, self.group_size)
+        layout = self._plan(topk_idx, num_experts) or dispatch_layout(topk_idx, num_experts, self.group_size)
         return (layout.tokens_per_rank, None, layout.tokens_per_expert, layout.in_rank,
                 finished(async_finish, topk_idx, *layout))
 

@@ -114,10 +114,13 @@ class Arrays(NamedTuple):
     counts: torch.Tensor
     weights: torch.Tensor
     """0 in rows that nobody sent; none where rows are packed"""
-    prefix: torch.Tensor
-    """int32 [ranks][ranks], all of it 0"""
     expert_end: torch.Tensor | None
     """int32 [E]; None where rows are not packed"""
+
+    @staticmethod
+    def bytes_of(rows: int, topk: int) -> int:
+        """Their memory, about."""
+        return 4 * rows * (2 + 2 * topk)
 
     @classmethod
     def make(cls, rows: int, topk: int, packed: bool, sizes: Sizes, device: torch.device) -> Arrays:
@@ -126,11 +129,11 @@ class Arrays(NamedTuple):
         none = torch.full((rows * (2 + topk),), -1, dtype=torch.int32, device=device)
         src_rank, src_token, selected = none.split_with_sizes((rows, rows, rows * topk))
         weighed = 0 if packed else rows * topk
-        zeros = torch.zeros(2 * ranks + experts + weighed + ranks * ranks, dtype=torch.int32, device=device)
-        ranges, counts, weights, prefix = zeros.split_with_sizes((2 * ranks, experts, weighed, ranks * ranks))
+        zeros = torch.zeros(2 * ranks + experts + weighed, dtype=torch.int32, device=device)
+        ranges, counts, weights = zeros.split_with_sizes((2 * ranks, experts, weighed))
         # .data: to autograd what a caller gets is no view, which it may not change in place behind a custom Function.
         return cls(src_rank, src_token, selected.view(rows, topk).data, ranges.view(torch.int64), counts,
-                   weights.view(torch.float32).view(-1, topk).data, prefix.view(ranks, ranks),
+                   weights.view(torch.float32).view(-1, topk).data,
                    torch.empty_like(counts) if packed else None)
 
     def named(self) -> dict[str, torch.Tensor]:
@@ -163,8 +166,8 @@ def places(topk_idx: torch.Tensor, in_rank: torch.Tensor, experts_per_rank: int)
 
 
 def first_rows(tensor: torch.Tensor, rows: int) -> torch.Tensor:
-    """The first rows of a tensor; itself, where it has no more."""
-    return tensor if tensor.shape[0] == rows else tensor[:rows]
+    """The first rows of a tensor; itself, where it has no more. To autograd they are no view."""
+    return tensor if tensor.shape[0] == rows else tensor[:rows].data
 
 
 def pad_rows(tensor: Any, rows: int = 1) -> Any:

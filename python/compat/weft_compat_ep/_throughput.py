@@ -8,6 +8,7 @@ bytes brings who sends how much. A caller that names the largest size has one op
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -17,8 +18,22 @@ import weft
 from ._arguments import Sizes
 from ._meeting import Meeting
 from ._membership import Member, stream_of
-from ._rows import Arrays, aligned, first_rows, gather, pad_rows, power_of_two, row_kind, scales_like, spread
+from ._pinned import Pinned, Told
+from ._rows import (
+    Arrays,
+    DispatchLayout,
+    aligned,
+    first_rows,
+    gather,
+    pad_rows,
+    power_of_two,
+    row_kind,
+    scales_like,
+    spread,
+)
 
+EARLY_BYTES = 8 << 20
+"""of small arrays for the most rows: up to so many are made before it is known how many rows there are"""
 COUNT_BYTES = 16
 """of a row of an operation that counts: the fewest that an opaque row has"""
 
@@ -44,9 +59,8 @@ class Kept:
         """int32 [E]: packed row behind the last of each local expert; None: rows are not packed"""
         self.slot: torch.Tensor | None = None
         """int32 [n][top-k]: packed rows of a received token's selections, -1: of another rank; None: not packed"""
-        self.prefix: torch.Tensor
-        """int32 [ranks][ranks]: [:, i] are received tokens of the ranks up to each, itself included, where i is this
-        rank; else 0"""
+        self._range: torch.Tensor
+        """int64 [ranks]: of each rank begin << 32 | count of its received tokens"""
         self.src_rank: torch.Tensor
         """int32 [n]: rank that each received token came from; -1: none"""
         self.src_token: torch.Tensor
@@ -54,15 +68,22 @@ class Kept:
 
     def note_sources(self, arrays: Arrays, count: int) -> None:
         """Keeps where the tokens came from, of the arrays of a receive that is rank-major."""
-        counts = arrays.range.view(torch.int32)[::2]  # the lower halves, on processors of this byte order
-        torch.cumsum(counts, 0, dtype=torch.int32, out=arrays.prefix[self._index])
-        self.prefix = arrays.prefix.t()
+        self._range = arrays.range
         self.src_rank, self.src_token = first_rows(arrays.src_rank, count), first_rows(arrays.src_token, count)
 
-    @property
+    @functools.cached_property
     def rank_end(self) -> torch.Tensor:
-        """int32 [ranks]: received tokens of the ranks up to each, itself included."""
-        return self.prefix[:, self._index]
+        """int32 [ranks]: received tokens of the ranks up to each, itself included. Computed for whoever asks."""
+        counts = self._range.view(torch.int32)[::2]  # the lower halves, on processors of this byte order
+        return torch.cumsum(counts, 0, dtype=torch.int32)
+
+    @functools.cached_property
+    def prefix(self) -> torch.Tensor:
+        """int32 [ranks][ranks]: [:, i] are rank_end, where i is this rank; else 0."""
+        ends = self.rank_end
+        prefix = ends.new_zeros(ends.shape[0], ends.shape[0])
+        prefix[:, self._index] = ends
+        return prefix
 
     def __del__(self) -> None:
         self.engine.idle.setdefault(self._key, []).append(self.route)
@@ -117,40 +138,67 @@ class Selections(NamedTuple):
 
 
 class Probe(NamedTuple):
-    """What an operation that counts has found."""
+    """An operation that counts."""
 
-    rows: int
-    """tokens that come; -1: the host did not wait"""
-    counts: list[int]
-    """rows of each local expert; empty where the host did not wait"""
+    operation: weft.ep.Operation
     arrays: Arrays | None
     """where tokens come from, if it was asked for"""
 
 
-class Counting(NamedTuple):
-    """What operations that count send, and receive into: the same ones serve all of them."""
+class Counts(NamedTuple):
+    """What it has found."""
 
-    blank: torch.Tensor
-    scratch: torch.Tensor
-    counts: torch.Tensor
-    into: weft.ep.Receive
+    rows: int
+    """tokens that come"""
+    experts: list[int]
+    """rows of each local expert"""
 
-    @classmethod
-    def make(cls, engine: Throughput, device: torch.device) -> Counting:
-        """For the sizes of a group."""
-        blank = torch.zeros((max(1, engine.sizes.tokens), COUNT_BYTES), dtype=torch.uint8, device=device)
-        scratch = torch.empty((engine.most, COUNT_BYTES), dtype=torch.uint8, device=device)
-        counts = torch.empty(engine.sizes.experts_per_rank, dtype=torch.int32, device=device)
-        return cls(blank, scratch, counts, cls._receive(engine, scratch, counts=counts))
 
-    def receive(self, engine: Throughput, **more: Any) -> weft.ep.Receive:
+class Counting:
+    """What operations that count send, and receive into: the same ones serve all of them. What the host waits for is
+    in its own memory, where kernels of a GPU write it."""
+
+    def __init__(self, engine: Throughput, device: torch.device) -> None:
+        experts = engine.sizes.experts_per_rank
+        self.rank, self.most = engine.rank, engine.most
+        self.blank = torch.zeros((max(1, engine.sizes.tokens), COUNT_BYTES), dtype=torch.uint8, device=device)
+        self._scratch = torch.empty((engine.most, COUNT_BYTES), dtype=torch.uint8, device=device)
+        self.told = Told() if device.type == "cuda" else None
+        pinned = Pinned(experts, torch.int32) if self.told else None
+        self.counts = pinned.tensor if pinned else torch.empty(experts, dtype=torch.int32, device=device)
+        """on the host"""
+        self._waited = {"counts": pinned or self.counts} | ({"told": self.told.memory} if self.told else {})
+        self.into = self.receive(**self._waited)
+
+    def receive(self, **more: Any) -> weft.ep.Receive:
         """With other arrays."""
-        return self._receive(engine, self.scratch, **more)
+        return self.rank.receive(self.most, layout="rank_major", dtype="opaque", row_bytes=COUNT_BYTES,
+                                 x=self._scratch, **more)
 
-    @staticmethod
-    def _receive(engine: Throughput, scratch: torch.Tensor, **more: Any) -> weft.ep.Receive:
-        return engine.rank.receive(engine.most, layout="rank_major", dtype="opaque", row_bytes=COUNT_BYTES, x=scratch,
-                                   **more)
+    def receive_all(self, arrays: Arrays, waits: bool) -> weft.ep.Receive:
+        """Where tokens come from as well. waits: the host will wait for it."""
+        named = arrays.named()
+        return self.receive(keep_places=True, **(named | self._waited if waits else named))
+
+
+class Planner:
+    """A route that is planned over and over, and never filled."""
+
+    def __init__(self, engine: Throughput, tokens: int, topk: int) -> None:
+        self._route = engine.rank.route(max_tokens=min(tokens, engine.sizes.max_tokens), max_rows=1, topk=topk)
+        self._tokens = -1
+        self._known: tuple[torch.Tensor, ...] = ()
+
+    def plan(self, topk_idx: torch.Tensor, stream: Any) -> DispatchLayout:
+        """The layout of a dispatch, in tensors of its own."""
+        self._route.plan(topk_idx, stream)
+        if self._tokens != topk_idx.shape[0]:
+            self._tokens = topk_idx.shape[0]
+            arrays = self._route.arrays(0)
+            self._known = tuple(torch.as_tensor(array, device=topk_idx.device) for array in
+                                (arrays.tokens_per_rank, arrays.tokens_per_expert, arrays.in_rank))
+        per_rank, per_expert, in_rank = self._known
+        return DispatchLayout(per_rank.clone(), per_expert.clone(), in_rank.clone().view(torch.bool))
 
 
 class Throughput(Member):
@@ -164,8 +212,26 @@ class Throughput(Member):
         self.idle: dict[tuple[int, int, int, int], list[weft.ep.Route]] = {}
         """routes of handles that are gone, by their sizes"""
         self._counting: Counting | None = None
+        self._planners: dict[Any, Planner] = {}
+        """by the most tokens, the top-k and the stream, in which one follows the other"""
         super().__init__(meeting, sizes, founders, seconds=seconds, op_seconds=op_seconds, part=part,
                          max_rows=self.most)
+
+    # --- layout ---
+
+    def layout(self, topk_idx: torch.Tensor) -> DispatchLayout | None:
+        """What `_rows.dispatch_layout` computes, by the kernels that plan a dispatch: in two launches and three copies.
+        None: they cannot, or leave out ranks that are gone or masked."""
+        tokens, topk = topk_idx.shape
+        if not (self.strict and topk_idx.is_cuda and topk_idx.dtype == torch.int64 and topk_idx.is_contiguous() and
+                0 < tokens <= self.sizes.tokens and 0 < topk <= self.sizes.topk):
+            return None
+        stream = stream_of(topk_idx)
+        key = (power_of_two(tokens), topk, stream)
+        planner = self._planners.get(key)
+        if planner is None:
+            planner = self._planners[key] = Planner(self, key[0], topk)
+        return planner.plan(topk_idx, stream)
 
     # --- dispatch ---
 
@@ -176,8 +242,16 @@ class Throughput(Member):
         self._check_tokens(x, topk_idx, weights)
         chosen = self._selections(x, topk_idx, weights)
         probe = self._count(chosen, form, form.expand) if form.expand or form.worst is None else None
-        kept = self._keep(topk_idx, chosen, form, probe)
-        arrays = self._arrays(kept, form, x.device)
+        arrays = None
+        if not form.expand and Arrays.bytes_of(self.most, topk_idx.shape[1]) <= EARLY_BYTES:
+            # While the ranks count, for as many rows as there can be.
+            arrays = Arrays.make(max(1, form.worst or self.most), topk_idx.shape[1], False, self.sizes, x.device)
+        counted = self._await(probe) if probe is not None and form.worst is None else None
+        if probe is not None and counted is None:
+            self._end(probe.operation)
+        kept = self._keep(topk_idx, chosen, form, counted)
+        if arrays is None:
+            arrays = self._arrays(kept, form, x.device)
         into, data = self._receive(kept, values, form, **arrays.named())
         try:
             operation = self.rank.dispatch(values.x, chosen.topk_idx, chosen.weights, into=into, scales=values.scales,
@@ -192,7 +266,7 @@ class Throughput(Member):
             kept.note_sources(arrays, kept.rows)
             return Received(data, first_rows(arrays.selected, kept.rows), first_rows(arrays.weights, kept.rows), kept)
         assert probe is not None and probe.arrays is not None
-        count = self._most_of(form) if form.worst is not None else probe.rows
+        count = self._most_of(form) if counted is None else counted.rows
         kept.note_sources(probe.arrays, count)
         kept.slot, kept.expert_end = pad_rows(first_rows(arrays.selected, count), count), arrays.expert_end
         return Received(data, None, spread(first_rows(probe.arrays.weights, count), kept.slot, kept.rows), kept)
@@ -215,6 +289,7 @@ class Throughput(Member):
         given = None
         if weights is not None:
             probe = self._count(self._selections(x, kept.topk_idx, weights), form, True)
+            self._end(probe.operation)
             assert probe.arrays is not None
             given = first_rows(probe.arrays.weights, kept.src_rank.shape[0])
         arrays = self._arrays(kept, form, x.device)
@@ -285,41 +360,47 @@ class Throughput(Member):
         return Arrays.make(max(1, kept.rows), kept.topk_idx.shape[1], form.expand, self.sizes, device)
 
     def _count(self, chosen: Selections, form: Form, with_sources: bool) -> Probe:
-        """An operation without the values: how many tokens come, and where from. The host waits for it, unless
-        form.worst says how many there are at most; the number is -1 then."""
+        """Begins an operation without the values: how many tokens come, and where from. The host has to wait for it,
+        unless form.worst says how many there are at most."""
         topk_idx, weights = chosen
         if self._counting is None:
-            self._counting = Counting.make(self, topk_idx.device)
+            self._counting = Counting(self, topk_idx.device)
         counting, arrays = self._counting, None
-        into = counting.into
+        waits, into = form.worst is None, counting.into
         if with_sources:
             arrays = Arrays.make(self.most, topk_idx.shape[1], False, self.sizes, topk_idx.device)
-            into = counting.receive(self, keep_places=True, **arrays.named())
+            into = counting.receive_all(arrays, waits)
         operation = self.rank.dispatch(counting.blank[:topk_idx.shape[0]], topk_idx, weights, into=into, dtype="opaque",
-                                       processors=form.processors, stream=stream_of(topk_idx),
-                                       info=True if form.worst is None else None)
-        self._end(operation)
-        if form.worst is not None or operation.info is None:
-            return Probe(-1, [], arrays)
-        return Probe(operation.info.num_rows, (arrays or counting).counts.tolist(), arrays)
+                                       processors=form.processors, stream=stream_of(topk_idx))
+        return Probe(operation, arrays)
 
-    def _keep(self, topk_idx: torch.Tensor, chosen: Selections, form: Form, probe: Probe | None) -> Kept:
-        """A route for this dispatch: that of a handle that is gone, where there is one of the same sizes."""
-        counts = None
-        if form.worst is not None:
-            rows = form.worst
+    def _await(self, probe: Probe) -> Counts:
+        """Waits for what an operation has counted, and ends it."""
+        counting, operation = self._counting, probe.operation
+        assert counting is not None
+        told, info = counting.told, operation.info
+        if told is not None and (not told.spin(operation.number) or told.num_lost):
+            info = operation.info = operation.wait()[0]
+        self._end(operation)
+        rows = info.num_rows if info is not None else told.num_rows if told is not None else 0
+        return Counts(rows, counting.counts.tolist())
+
+    def _keep(self, topk_idx: torch.Tensor, chosen: Selections, form: Form, counted: Counts | None) -> Kept:
+        """A route for this dispatch: that of a handle that is gone, where there is one of the same sizes. counted: None
+        where form.worst says how many rows there are."""
+        if counted is None:
+            rows = form.worst or 0
             number = self._most_of(form) if form.expand else min(self.most, rows)
         else:
-            assert probe is not None
-            counts, number = probe.counts, probe.rows
-            rows = sum(aligned(count, form.alignment) for count in counts) if form.expand else number
+            number = counted.rows
+            rows = sum(aligned(count, form.alignment) for count in counted.experts) if form.expand else number
         key = (min(power_of_two(chosen.topk_idx.shape[0]), self.sizes.max_tokens),
                min(power_of_two(number), self.most), topk_idx.shape[1], form.alignment if form.expand else 1)
         idle = self.idle.get(key)
         route = idle.pop() if idle else self.rank.route(max_tokens=key[0], max_rows=key[1], topk=key[2],
                                                         alignment=key[3])
         kept = Kept(self, route, key, rows, topk_idx)
-        kept.counts = counts
+        kept.counts = counted.experts if counted else None
         return kept
 
     def _receive(self, kept: Kept, values: Values, form: Form, **arrays: torch.Tensor) -> tuple[weft.ep.Receive, Any]:
@@ -430,6 +511,7 @@ class Throughput(Member):
         """Leaves the group, when what was launched has run."""
         super().close()
         self.idle.clear()
+        self._planners.clear()
         self._counting = None
 
 

@@ -111,6 +111,7 @@ def values(rank: int, ranks: int, store: Any) -> None:
             assert torch.equal(got_weights, of_rows)
             assert counts == [align(int((local == e).sum()), alignment) for e in range(E)]
             assert handle[0][:, rank].tolist() == ends and handle[0].shape == (ranks, ranks)
+            assert torch.equal(handle[0], next(iter(handle))) and torch.equal(handle[0], handle[:1][0])
         worst = ranks * LIMIT
         wide, wide_idx, wide_weights, none, _, _ = buffer.dispatch(**given, num_worst_tokens=worst)
         assert none == [] and plain(wide).shape == (worst, H) and wide_idx.shape == (worst, K)
