@@ -424,6 +424,7 @@ static void a_kept_route_needs_no_plan(void **state) {
   assert_string_equal(fake.order, "crncae");
   assert_true(fake.control.no_rows);
   assert_ptr_equal(fake.answers.route.ways, route->routing.arrays.ways);
+  assert_int_equal(fake.answers.ranks, 4);
   assert_int_equal(cuda_route_plan(ep, route, experts, false, 3, 0, FAKE_STREAM, why), 0);
   assert_string_equal(fake.order, "crncaepl");
   assert_int_equal(fake.lists.halves, DEVICE_SEND);

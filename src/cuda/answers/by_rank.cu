@@ -98,10 +98,17 @@ static part part_of(uint32_t blocks, uint32_t turns, uint32_t room) {
   return {warps, warps == 0 ? 0 : (room - 5 * STAGE_UNIT) / warps / unit * unit};
 }
 
+// Blocks that answer, of those that do both. As measured: among more ranks each adds more rows than it has tokens, and
+// eight or nine blocks fill the links.
+static uint32_t answering(uint32_t blocks, uint32_t ranks) {
+  uint32_t half = blocks > 1 ? blocks / 2 : 1, most = ranks > 3 ? 8 : ranks == 3 ? 9 : half;
+  return half < most ? half : most;
+}
+
 int cuda_launch_by_rank(const struct cuda_answers_args *args, uint32_t blocks, bool early, cudaStream_t stream) {
   by_rank_launch launch_args;
   launch_args.args = *args;
-  uint32_t answerers = answerers_of(*args, blocks, blocks > 1 ? blocks / 2 : 1), room = stages_room(ANSWERS_WARPS);
+  uint32_t answerers = answerers_of(*args, blocks, answering(blocks, args->ranks)), room = stages_room(ANSWERS_WARPS);
   launch_args.answerers = answerers;
   // Both ends go round alike, so that nobody who adds stands before a channel that is answered in a later turn: as
   // often as those who answer have to, who never have more blocks where there are both. The last warp tells.

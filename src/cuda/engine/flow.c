@@ -305,6 +305,7 @@ static int launch_answers(struct device_ep *ep, const struct device_flow_combine
                                          .op = side->op,
                                          .flow = ep->streams.flow,
                                          .topk = topk,
+                                         .ranks = __atomic_load_n(&ep->ranks, __ATOMIC_RELAXED),
                                          .halves = c->halves,
                                          .rank_major = c->rank_major,
                                          .unweighted = f->unweighted,

@@ -154,6 +154,7 @@ struct cuda_answers_args {
   struct cuda_flow_op *op;
   struct cuda_flow flow;
   uint32_t topk;
+  uint32_t ranks;  // as of rows
   uint32_t halves; // DEVICE_SEND: answers; DEVICE_RECV: adds
   bool rank_major, unweighted, renormalize, narrow;
   bool coded;    // answers of other ranks travel as logfmt10

@@ -213,17 +213,21 @@ size_t cuda_rows_workspace(const struct cuda_flow *flow, uint32_t blocks, uint32
   return ROWS_PLACES * 4 + (size_t)blocks * places_words(flow->experts) * 4 + (places + 31) / 32 * 4;
 }
 
-// Blocks that send, of those that do both. As measured on two GPUs, whose links eight or nine processors fill; among
-// four ranks each receives three times as many rows as it sends tokens.
+// Blocks that send, of those that do both, as measured on two to four GPUs, whose links eight or nine processors fill.
+// Among more ranks a token goes to more of them, while as many rows are received for each that is sent.
 static uint32_t senders_of(uint32_t blocks, bool by_rank, bool casts, uint32_t ranks) {
-  uint32_t senders;
+  uint32_t senders, most = 16;
   if (!by_rank) // each row goes to several places, which takes those who receive longer
-    senders = blocks < 24 ? (blocks + 4) / 6 : 4 + (blocks - 24) * 3 / 10;
-  else if (casts) // those who bring own rows have more to do
+    senders = ranks > 3    ? (blocks + 1) / 3
+              : ranks == 3 ? blocks / 4
+                           : (blocks < 24 ? (blocks + 4) / 6 : 4 + (blocks - 24) * 3 / 10);
+  else if (casts || blocks > 26) // where rows are cast, those who bring own rows have more to do
     senders = blocks * 3 / 8;
-  else
-    senders = blocks < 24 ? (5 * blocks + 4) / 12 : blocks > 26 ? blocks * 3 / 8 : ranks < 4 ? 10 : 8;
-  return senders < 1 ? 1 : senders > 16 ? 16 : senders;
+  else {
+    senders = (5 * blocks + 4) / 12;
+    most = ranks > 3 ? 8 : ranks == 3 ? 9 : 10;
+  }
+  return senders < 1 ? 1 : senders > most ? most : senders;
 }
 
 // Shares each block's warps out. Whoever sends, or receives, goes round in turns of the same size. Of rows by rank the
