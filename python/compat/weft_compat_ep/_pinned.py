@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import platform
 from typing import Any
 
 import torch
+
+READS_IN_ORDER = platform.machine() in ("x86_64", "AMD64")
+"""whether what Python reads behind a number that has come is there too"""
 
 
 class Pinned:
@@ -29,14 +33,15 @@ class Told:
 
     WORDS, NUM_ROWS, NUM_LOST, WRITTEN = 6, 7, 9, 5
     """its size in 8 bytes; places in it, in 4, 4 and 8 bytes"""
-    LOOKS = 4000
+    LOOKS = 3000
+    """in a row, in 0.2 to 0.3 ms"""
 
     def __init__(self) -> None:
         self.memory = Pinned(self.WORDS, torch.int64)
         self._halves, self._words = self.memory.view("I"), self.memory.view("Q")
 
     def spin(self, operation: int) -> bool:
-        """Looks for 0.2 ms, which an operation takes at most if nobody is late, whether it has told."""
+        """Looks whether an operation has told, for longer than it takes where nobody is late."""
         words, at, wanted = self._words, self.WRITTEN, operation + 1
         return any(words[at] == wanted for _ in range(self.LOOKS))
 

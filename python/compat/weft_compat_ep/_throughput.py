@@ -17,8 +17,8 @@ import weft
 
 from ._arguments import Sizes
 from ._meeting import Meeting
-from ._membership import Member, stream_of
-from ._pinned import Pinned, Told
+from ._membership import Member, is_capturing, stream_of
+from ._pinned import READS_IN_ORDER, Pinned, Told
 from ._rows import (
     Arrays,
     DispatchLayout,
@@ -163,8 +163,10 @@ class Counting:
         self.rank, self.most = engine.rank, engine.most
         self.blank = torch.zeros((max(1, engine.sizes.tokens), COUNT_BYTES), dtype=torch.uint8, device=device)
         self._scratch = torch.empty((engine.most, COUNT_BYTES), dtype=torch.uint8, device=device)
-        self.told = Told() if device.type == "cuda" else None
-        pinned = Pinned(experts, torch.int32) if self.told else None
+        cuda = device.type == "cuda"
+        self.told = Told() if cuda and READS_IN_ORDER else None
+        """None: a call waits for what an operation did, and says it"""
+        pinned = Pinned(experts, torch.int32) if cuda else None
         self.counts = pinned.tensor if pinned else torch.empty(experts, dtype=torch.int32, device=device)
         """on the host"""
         self._waited = {"counts": pinned or self.counts} | ({"told": self.told.memory} if self.told else {})
@@ -221,10 +223,11 @@ class Throughput(Member):
 
     def layout(self, topk_idx: torch.Tensor) -> DispatchLayout | None:
         """What `_rows.dispatch_layout` computes, by the kernels that plan a dispatch: in two launches and three copies.
-        None: they cannot, or leave out ranks that are gone or masked."""
+        None: they cannot, or leave out ranks that are gone or masked; or a graph is captured, which may have no memory
+        of its own."""
         tokens, topk = topk_idx.shape
-        if not (self.strict and topk_idx.is_cuda and topk_idx.dtype == torch.int64 and topk_idx.is_contiguous() and
-                0 < tokens <= self.sizes.tokens and 0 < topk <= self.sizes.topk):
+        usual = topk_idx.dtype == torch.int64 and topk_idx.is_contiguous() and 0 < tokens <= self.sizes.tokens
+        if not (self.strict and topk_idx.is_cuda and usual and 0 < topk <= self.sizes.topk) or is_capturing(topk_idx):
             return None
         stream = stream_of(topk_idx)
         key = (power_of_two(tokens), topk, stream)
@@ -371,19 +374,20 @@ class Throughput(Member):
             arrays = Arrays.make(self.most, topk_idx.shape[1], False, self.sizes, topk_idx.device)
             into = counting.receive_all(arrays, waits)
         operation = self.rank.dispatch(counting.blank[:topk_idx.shape[0]], topk_idx, weights, into=into, dtype="opaque",
-                                       processors=form.processors, stream=stream_of(topk_idx))
+                                       processors=form.processors, stream=stream_of(topk_idx),
+                                       info=True if waits and counting.told is None else None)
         return Probe(operation, arrays)
 
     def _await(self, probe: Probe) -> Counts:
         """Waits for what an operation has counted, and ends it."""
         counting, operation = self._counting, probe.operation
         assert counting is not None
-        told, info = counting.told, operation.info
+        told = counting.told
         if told is not None and (not told.spin(operation.number) or told.num_lost):
-            info = operation.info = operation.wait()[0]
+            operation.info = operation.wait()[0]
         self._end(operation)
-        rows = info.num_rows if info is not None else told.num_rows if told is not None else 0
-        return Counts(rows, counting.counts.tolist())
+        known: Any = operation.info or told
+        return Counts(known.num_rows, counting.counts.tolist())
 
     def _keep(self, topk_idx: torch.Tensor, chosen: Selections, form: Form, counted: Counts | None) -> Kept:
         """A route for this dispatch: that of a handle that is gone, where there is one of the same sizes. counted: None
