@@ -16,9 +16,10 @@ import torch
 import weft
 
 from ._arguments import Sizes
+from ._counting import Counting, Counts, Probe
 from ._meeting import Meeting
-from ._membership import Member, is_capturing, stream_of
-from ._pinned import READS_IN_ORDER, Pinned, Told
+from ._membership import Member, stream_of
+from ._planning import Planners
 from ._rows import (
     Arrays,
     DispatchLayout,
@@ -34,8 +35,6 @@ from ._rows import (
 
 EARLY_BYTES = 8 << 20
 """of small arrays for the most rows: up to so many are made before it is known how many rows there are"""
-COUNT_BYTES = 16
-"""of a row of an operation that counts: the fewest that an opaque row has"""
 
 
 class Kept:
@@ -137,72 +136,6 @@ class Selections(NamedTuple):
     weights: torch.Tensor
 
 
-class Probe(NamedTuple):
-    """An operation that counts."""
-
-    operation: weft.ep.Operation
-    arrays: Arrays | None
-    """where tokens come from, if it was asked for"""
-
-
-class Counts(NamedTuple):
-    """What it has found."""
-
-    rows: int
-    """tokens that come"""
-    experts: list[int]
-    """rows of each local expert"""
-
-
-class Counting:
-    """What operations that count send, and receive into: the same ones serve all of them. What the host waits for is
-    in its own memory, where kernels of a GPU write it."""
-
-    def __init__(self, engine: Throughput, device: torch.device) -> None:
-        experts = engine.sizes.experts_per_rank
-        self.rank, self.most = engine.rank, engine.most
-        self.blank = torch.zeros((max(1, engine.sizes.tokens), COUNT_BYTES), dtype=torch.uint8, device=device)
-        self._scratch = torch.empty((engine.most, COUNT_BYTES), dtype=torch.uint8, device=device)
-        cuda = device.type == "cuda"
-        self.told = Told() if cuda and READS_IN_ORDER else None
-        """None: a call waits for what an operation did, and says it"""
-        pinned = Pinned(experts, torch.int32) if cuda else None
-        self.counts = pinned.tensor if pinned else torch.empty(experts, dtype=torch.int32, device=device)
-        """on the host"""
-        self._waited = {"counts": pinned or self.counts} | ({"told": self.told.memory} if self.told else {})
-        self.into = self.receive(**self._waited)
-
-    def receive(self, **more: Any) -> weft.ep.Receive:
-        """With other arrays."""
-        return self.rank.receive(self.most, layout="rank_major", dtype="opaque", row_bytes=COUNT_BYTES,
-                                 x=self._scratch, **more)
-
-    def receive_all(self, arrays: Arrays, waits: bool) -> weft.ep.Receive:
-        """Where tokens come from as well. waits: the host will wait for it."""
-        named = arrays.named()
-        return self.receive(keep_places=True, **(named | self._waited if waits else named))
-
-
-class Planner:
-    """A route that is planned over and over, and never filled."""
-
-    def __init__(self, engine: Throughput, tokens: int, topk: int) -> None:
-        self._route = engine.rank.route(max_tokens=min(tokens, engine.sizes.max_tokens), max_rows=1, topk=topk)
-        self._tokens = -1
-        self._known: tuple[torch.Tensor, ...] = ()
-
-    def plan(self, topk_idx: torch.Tensor, stream: Any) -> DispatchLayout:
-        """The layout of a dispatch, in tensors of its own."""
-        self._route.plan(topk_idx, stream)
-        if self._tokens != topk_idx.shape[0]:
-            self._tokens = topk_idx.shape[0]
-            arrays = self._route.arrays(0)
-            self._known = tuple(torch.as_tensor(array, device=topk_idx.device) for array in
-                                (arrays.tokens_per_rank, arrays.tokens_per_expert, arrays.in_rank))
-        per_rank, per_expert, in_rank = self._known
-        return DispatchLayout(per_rank.clone(), per_expert.clone(), in_rank.clone().view(torch.bool))
-
-
 class Throughput(Member):
     """One rank of a group for many tokens."""
 
@@ -214,27 +147,13 @@ class Throughput(Member):
         self.idle: dict[tuple[int, int, int, int], list[weft.ep.Route]] = {}
         """routes of handles that are gone, by their sizes"""
         self._counting: Counting | None = None
-        self._planners: dict[Any, Planner] = {}
-        """by the most tokens, the top-k and the stream, in which one follows the other"""
         super().__init__(meeting, sizes, founders, seconds=seconds, op_seconds=op_seconds, part=part,
                          max_rows=self.most)
-
-    # --- layout ---
+        self._planners = Planners(self.rank, sizes)
 
     def layout(self, topk_idx: torch.Tensor) -> DispatchLayout | None:
-        """What `_rows.dispatch_layout` computes, by the kernels that plan a dispatch: in two launches and three copies.
-        None: they cannot, or leave out ranks that are gone or masked; or a graph is captured, which may have no memory
-        of its own."""
-        tokens, topk = topk_idx.shape
-        usual = topk_idx.dtype == torch.int64 and topk_idx.is_contiguous() and 0 < tokens <= self.sizes.tokens
-        if not (self.strict and topk_idx.is_cuda and usual and 0 < topk <= self.sizes.topk) or is_capturing(topk_idx):
-            return None
-        stream = stream_of(topk_idx)
-        key = (power_of_two(tokens), topk, stream)
-        planner = self._planners.get(key)
-        if planner is None:
-            planner = self._planners[key] = Planner(self, key[0], topk)
-        return planner.plan(topk_idx, stream)
+        """See `Planners.layout`. None also where ranks may be gone or masked, whom it would leave out."""
+        return self._planners.layout(topk_idx) if self.strict else None
 
     # --- dispatch ---
 
@@ -363,31 +282,19 @@ class Throughput(Member):
         return Arrays.make(max(1, kept.rows), kept.topk_idx.shape[1], form.expand, self.sizes, device)
 
     def _count(self, chosen: Selections, form: Form, with_sources: bool) -> Probe:
-        """Begins an operation without the values: how many tokens come, and where from. The host has to wait for it,
-        unless form.worst says how many there are at most."""
-        topk_idx, weights = chosen
+        """Begins an operation that counts. The host has to wait for it, unless form.worst says how many tokens come at
+        most."""
         if self._counting is None:
-            self._counting = Counting(self, topk_idx.device)
-        counting, arrays = self._counting, None
-        waits, into = form.worst is None, counting.into
-        if with_sources:
-            arrays = Arrays.make(self.most, topk_idx.shape[1], False, self.sizes, topk_idx.device)
-            into = counting.receive_all(arrays, waits)
-        operation = self.rank.dispatch(counting.blank[:topk_idx.shape[0]], topk_idx, weights, into=into, dtype="opaque",
-                                       processors=form.processors, stream=stream_of(topk_idx),
-                                       info=True if waits and counting.told is None else None)
-        return Probe(operation, arrays)
+            self._counting = Counting(self.rank, self.sizes, chosen.topk_idx.device)
+        return self._counting.begin(*chosen, form.worst is None, with_sources, form.processors,
+                                    stream_of(chosen.topk_idx))
 
     def _await(self, probe: Probe) -> Counts:
-        """Waits for what an operation has counted, and ends it."""
-        counting, operation = self._counting, probe.operation
-        assert counting is not None
-        told = counting.told
-        if told is not None and (not told.spin(operation.number) or told.num_lost):
-            operation.info = operation.wait()[0]
-        self._end(operation)
-        known: Any = operation.info or told
-        return Counts(known.num_rows, counting.counts.tolist())
+        """Waits for what it has found, and ends it."""
+        assert self._counting is not None
+        counts = self._counting.wait(probe.operation)
+        self._end(probe.operation)
+        return counts
 
     def _keep(self, topk_idx: torch.Tensor, chosen: Selections, form: Form, counted: Counts | None) -> Kept:
         """A route for this dispatch: that of a handle that is gone, where there is one of the same sizes. counted: None
