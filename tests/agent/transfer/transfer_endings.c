@@ -78,10 +78,17 @@ static bool silent(void) {
   return count == 0;
 }
 
+static bool flies(void *before) {
+  return loop_flying() > *(const uint32_t *)before;
+}
+
+// A post may leave it to the worker's thread to give it to the transport: until then it could be cancelled.
 static weft_transfer_t *held(uint64_t length, const struct weft_transfer_options *options) {
   atomic_store(&loop.hold, true);
+  uint32_t before = loop_flying();
   weft_transfer_t *transfer = pair_transfer(&pair, WEFT_TRANSFER_WRITE, 0, 0, length, options);
   assert_int_equal(weft_transfer_post(transfer), 0);
+  assert_true(pair_until(&pair, flies, &before));
   return transfer;
 }
 
