@@ -36,12 +36,15 @@ class ThroughputCalls(HighThroughput):
             engine = engines[key] = Throughput(
                 self._meeting, sizes, range(self.group_size), seconds=self._seconds, op_seconds=self._seconds,
                 part="-".join(map(str, sizes)), strict=not self.enable_shrink)
-            self.__dict__.setdefault("_planners", {})[experts_per_rank * self.group_size, x.is_cuda] = engine
         return engine
 
     def _plan(self, topk_idx: torch.Tensor, num_experts: int) -> DispatchLayout | None:
-        engine: Throughput | None = self.__dict__.get("_planners", {}).get((num_experts, topk_idx.is_cuda))
-        return engine.layout(topk_idx) if engine is not None and topk_idx.dim() == 2 else None
+        engines: dict[Any, Throughput] = self.__dict__.get("_many", {})
+        wanted = num_experts // self.group_size, topk_idx.is_cuda
+        for (_, experts_per_rank, cuda, _), engine in engines.items():
+            if (experts_per_rank, cuda) == wanted and topk_idx.dim() == 2:
+                return engine.layout(topk_idx)
+        return None
 
     def dispatch(self, x: Any, handle: Any = None, num_tokens_per_rank: torch.Tensor | None = None,
                  num_tokens_per_rdma_rank: torch.Tensor | None = None, is_token_in_rank: torch.Tensor | None = None,
@@ -86,6 +89,5 @@ class ThroughputCalls(HighThroughput):
 
     def _close_throughput(self) -> None:
         """Ends what these calls have opened."""
-        self.__dict__.pop("_planners", None)
         for engine in self.__dict__.pop("_many", {}).values():
             engine.close()

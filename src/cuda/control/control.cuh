@@ -341,10 +341,6 @@ __device__ __forceinline__ uint32_t total_of(const cuda_control_args &args, cons
   return sum;
 }
 
-__device__ __forceinline__ uint32_t align_up(uint32_t value, uint32_t alignment) {
-  return (value + alignment - 1) / alignment * alignment;
-}
-
 // Rows, by layout, of the record; and of the route that is filled. [warp]
 __device__ __forceinline__ void count_rows(const cuda_control_args &args, const cuda_view &view, const places &places,
                                            uint64_t here, uint64_t op) {
@@ -359,8 +355,8 @@ __device__ __forceinline__ void count_rows(const cuda_control_args &args, const 
     uint32_t total = kept ? args.filled->totals[e] : total_of(args, view, places, here, e);
     selections += total;
     most = max(most, total);
-    packed += align_up(total, args.alignment);
-    filled += align_up(total, args.filled_alignment);
+    packed += cuda_round_up(total, args.alignment);
+    filled += cuda_round_up(total, args.filled_alignment);
     if (args.filled && !args.keeps)
       args.filled->totals[e] = total;
   }

@@ -109,10 +109,6 @@ __device__ __forceinline__ void list_sent(const cuda_lists_args &args, const lis
 
 // --- what is received ---
 
-__device__ __forceinline__ uint32_t aligned_up(uint32_t value, uint32_t alignment) {
-  return (value + alignment - 1) / alignment * alignment;
-}
-
 // What the threads of a block look up for each row.
 struct came_lists {
   uint32_t rank_end[DEVICE_SEATS];
@@ -132,11 +128,11 @@ struct came_lists {
       uint32_t alignment = threadIdx.x / WARP == 0 ? args.alignment : args.received_alignment, sum = 0;
       int32_t *out = threadIdx.x / WARP == 0 ? begin : received;
       for (uint32_t e = lane * each; e < min((lane + 1) * each, args.experts); e++)
-        sum += aligned_up(filled.totals[e], alignment);
+        sum += cuda_round_up(filled.totals[e], alignment);
       uint32_t before = sum_up_to(sum) - sum;
       for (uint32_t e = lane * each; e < min((lane + 1) * each, args.experts); e++) {
         out[e] = (int32_t)before;
-        before += aligned_up(filled.totals[e], alignment);
+        before += cuda_round_up(filled.totals[e], alignment);
       }
     }
     __syncthreads();

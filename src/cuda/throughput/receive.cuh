@@ -92,6 +92,7 @@ template <bool KEPT> struct row_receiver {
         size_t at = (size_t)row.pair * K + lane;
         row.expert = kernel.route.expert[at];
         row.weight = kernel.route.weight[at];
+        // By rank: whatever the layout was that the route was filled in.
         row.place = args.layout != WEFT_EP_RANK_MAJOR         ? kernel.route.place[at]
                     : row.expert >= 0 && row.pair < args.rows ? (int32_t)row.pair
                                                               : -1;

@@ -214,7 +214,8 @@ size_t cuda_rows_workspace(const struct cuda_flow *flow, uint32_t blocks, uint32
 }
 
 // Blocks that send, of those that do both, as measured on two to four GPUs, whose links eight or nine processors fill.
-// Among more ranks a token goes to more of them, while as many rows are received for each that is sent.
+// Among more ranks a token goes to more of them, so more blocks have to send packed rows; by rank as few as fill the
+// links, for each rank receives more rows than it has tokens.
 static uint32_t senders_of(uint32_t blocks, bool by_rank, bool casts, uint32_t ranks) {
   uint32_t senders, most = 16;
   if (!by_rank) // each row goes to several places, which takes those who receive longer
