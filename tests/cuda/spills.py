@@ -39,7 +39,7 @@ ALLOWED = {
     ("dispatch<2, true, true>", "sm_100"): 16,
     ("late combine<true, true, true>", "sm_80"): 112,
     ("late combine<true, true, true>", "sm_90"): 112,
-    ("make_places", "sm_80"): 24,  # in the rows' kernel; behind it, in absent.cu, it spills nothing
+    ("make_places", "sm_80"): 24,
     ("make_places", "sm_90"): 24,
     ("record_missing", "sm_90"): 16,
     ("rows_kernel<false, false>", "sm_80"): 128,

@@ -113,7 +113,6 @@ int cuda_launch_route_lists(struct device_ep *ep, const struct device_route *rou
                             uint32_t blocks, void *stream, char *why) {
   args->state = ep->state;
   args->route = route->routing.route;
-  args->filled = route->filled;
   args->lists = route->lists;
   args->capacity = route->capacity;
   args->experts = route->flow.experts;
@@ -166,8 +165,6 @@ int cuda_route_counts(struct device_route *route, struct device_route_counts *co
   int rc = cuda_copy(device, &filled, route->filled, sizeof filled, device->stream, true, why);
   if (rc == 0 && filled.op == 0)
     rc = cuda_why(why, WEFT_ERR_NOT_FOUND, "no dispatch has filled the route");
-  if (rc == 0 && cap > 0)
-    rc = cuda_copy(device, expert_rows, route->lists.expert_end, cap * sizeof *expert_rows, device->stream, true, why);
   if (rc != 0)
     return rc;
   *counts = (struct device_route_counts){.op = filled.op - 1,
@@ -176,9 +173,7 @@ int cuda_route_counts(struct device_route *route, struct device_route_counts *co
                                          .packed_rows = filled.packed_rows,
                                          .num_ranks = filled.num_ranks,
                                          .num_lost = (uint32_t)__builtin_popcountll(filled.lost)};
-  // From where parts end to what they hold: each begins at the next multiple of the alignment.
-  uint32_t a = route->options.alignment;
-  for (uint32_t e = cap; e-- > 1;)
-    expert_rows[e] -= (int32_t)(((uint32_t)expert_rows[e - 1] + a - 1) / a * a);
+  for (uint32_t e = 0; e < cap; e++)
+    expert_rows[e] = (int32_t)filled.totals[e];
   return 0;
 }
