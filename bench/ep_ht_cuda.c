@@ -1,5 +1,6 @@
 // A rank of bench_ep_ht on CUDA memory: a process and a GPU of its own. Times are those of events in the stream, and
-// everything of a round is launched before it runs, behind a pair that is not timed: with it the GPUs begin together.
+// everything of a round is launched before it runs, behind a pair that is not timed and one without tokens: with that
+// the GPUs begin together.
 #include <cuda_runtime_api.h>
 
 #include <poll.h>
@@ -160,6 +161,17 @@ static int launch_pair(struct gpu *g, uint64_t *op) {
   return err ? err : weft_ep_combine(g->r.ep, *op, &g->r.combine, NULL);
 }
 
+// A pair leaves the ranks up to 15 us apart, which the next operation would take longer at whoever was first. One
+// without tokens ends at all of them within a microsecond or two.
+static int launch_meeting(struct gpu *g) {
+  uint64_t op;
+  struct weft_ep_dispatch_args none = g->r.dispatch;
+  none.num_tokens = 0;
+  none.route = NULL;
+  int err = weft_ep_dispatch(g->r.ep, &none, &g->r.recv, NULL, &op);
+  return err ? err : weft_ep_combine(g->r.ep, op, &g->r.combine, NULL);
+}
+
 static void settle(struct gpu *g, uint64_t op) {
   drain(g, g->stream);
   g->r.info = (struct weft_ep_info)WEFT_EP_INFO_INIT;
@@ -200,7 +212,7 @@ static void take_round(struct gpu *g, int round) {
   if (weft_ep_barrier(g->r.ep) != 0)
     ht_fail(g->r.board, g->r.rank, "weft_ep_barrier");
   cuda(g, bench_spin(AHEAD_US, g->stream), "the spin kernel");
-  if (launch_pair(g, &op) != 0)
+  if (launch_pair(g, &op) != 0 || launch_meeting(g) != 0)
     ht_fail(g->r.board, g->r.rank, "an operation");
   record(g, g->mark[0], g->stream);
   if (weft_ep_dispatch(g->r.ep, &g->r.dispatch, &g->r.recv, NULL, &op) != 0)

@@ -84,8 +84,8 @@ __device__ __forceinline__ uint32_t list_begins(const uint32_t *counts, uint32_t
   return __shfl_sync(~0u, behind, WARP - 1);
 }
 
-// Copies what control left as well, and how many tokens there are. Loads go side by side, as each takes as long as all of
-// them. [block]
+// Copies what control left as well, and how many tokens there are. Loads go side by side, as each takes as long as all
+// of them. [block]
 __device__ __forceinline__ void begin_op(flow_kernel &kernel, cuda_state *state, const cuda_flow_op *op,
                                          const cuda_route &route) {
   __shared__ uint64_t lost;

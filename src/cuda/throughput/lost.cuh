@@ -57,6 +57,13 @@ static __device__ __noinline__ void clear_sources(const cuda_rows_args &args, co
   }
 }
 
+// Of sources that do not take part any more, this block's share, of those from block `first` on. [block]
+static __device__ __noinline__ void clear_absent(const cuda_rows_args &args, const flow_kernel &kernel,
+                                                 const places_table &table, uint32_t first) {
+  clear_sources(args, kernel, table, kernel.op.absent, (blockIdx.x - first) * blockDim.x + threadIdx.x,
+                (gridDim.x - first) * blockDim.x);
+}
+
 // A pair that came: its rows stay, and its selections are in them. [a thread]
 static __device__ __forceinline__ void note_pair(const cuda_rows_args &args, const flow_kernel &kernel, uint32_t pair,
                                                  uint32_t rows, uint32_t *bits) {

@@ -121,9 +121,6 @@ template <bool CAST, bool KEPT> __device__ __forceinline__ void run_rows_kernel(
     if (args.zero_padding && args.layout == WEFT_EP_PACKED)
       zero_padding(args, table, warp * (gridDim.x - launch.senders) + blockIdx.x - launch.senders,
                    blockDim.x / WARP * (gridDim.x - launch.senders), lane);
-    if (KEPT && kernel.op.absent)
-      clear_sources(args, kernel, table, kernel.op.absent, (blockIdx.x - launch.senders) * blockDim.x + threadIdx.x,
-                    blocks * blockDim.x);
     uint64_t sources = 0;
     for (uint32_t i = 0; i < kernel.op.count; i++) {
       uint32_t seat = kernel.op.by_rank[i];
@@ -140,6 +137,8 @@ template <bool CAST, bool KEPT> __device__ __forceinline__ void run_rows_kernel(
             move_rows(role, stage, given, caster<CAST>{args, args.out_scale_block_stride});
           },
           args, kernel, table);
+    if (KEPT)
+      clear_absent(args, kernel, table, launch.senders);
   }
   if (launch.senders != gridDim.x) // else others receive
     end_block(args, kernel, table, sends);
