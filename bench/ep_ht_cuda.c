@@ -156,9 +156,13 @@ static void drain(struct gpu *g, cudaStream_t stream) {
   cuda(g, error, "the stream");
 }
 
-static int launch_pair(struct gpu *g, uint64_t *op) {
-  int err = weft_ep_dispatch(g->r.ep, &g->r.dispatch, &g->r.recv, NULL, op);
+static int launch_with(struct gpu *g, const struct weft_ep_dispatch_args *dispatch, uint64_t *op) {
+  int err = weft_ep_dispatch(g->r.ep, dispatch, &g->r.recv, NULL, op);
   return err ? err : weft_ep_combine(g->r.ep, *op, &g->r.combine, NULL);
+}
+
+static int launch_pair(struct gpu *g, uint64_t *op) {
+  return launch_with(g, &g->r.dispatch, op);
 }
 
 // A pair leaves the ranks up to 15 us apart, which the next operation would take longer at whoever was first. One
@@ -168,8 +172,7 @@ static int launch_meeting(struct gpu *g) {
   struct weft_ep_dispatch_args none = g->r.dispatch;
   none.num_tokens = 0;
   none.route = NULL;
-  int err = weft_ep_dispatch(g->r.ep, &none, &g->r.recv, NULL, &op);
-  return err ? err : weft_ep_combine(g->r.ep, op, &g->r.combine, NULL);
+  return launch_with(g, &none, &op);
 }
 
 static void settle(struct gpu *g, uint64_t op) {

@@ -1,8 +1,8 @@
 // Operations on CUDA memory, timed by events in the stream: what a half takes on the device, waits for peers included.
 //
 // Before what is timed the stream is kept busy, so that everything is launched before it runs: the host's way to the
-// launch would be counted else. Last comes an untimed pair, with which the ranks begin together as their GPUs see it;
-// their hosts alone would be some microseconds apart.
+// launch would be counted else. Last comes an untimed pair, since the hosts alone would be some microseconds apart. Of
+// many tokens it leaves the ranks up to 15 us apart itself, which counts at whoever is first.
 #include "base/time/clock.h"
 #include "bench/ep/rank.h"
 

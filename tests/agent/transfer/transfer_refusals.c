@@ -1,6 +1,5 @@
 // What is refused when it is made, before anything moves: descriptors, pairs, memory, and writes to what may only be
 // read. Each error names what was wrong.
-#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 
