@@ -108,7 +108,6 @@ struct cuda_tell_args {
 struct cuda_lists_args {
   struct cuda_state *state;
   const struct cuda_route *route;
-  struct cuda_filled *filled;
   struct cuda_route_lists lists;
   uint32_t capacity, experts, topk, alignment, max_rows;
   uint32_t halves; // DEVICE_SEND: of what is sent; DEVICE_RECV: of what has come, of which it tells as well
@@ -118,7 +117,7 @@ struct cuda_lists_args {
   void *kept_idx;
   float *kept_weights;
   bool narrow;
-  // What has come. tell.op NULL: a plan alone, and the view is that of the next dispatch.
+  // What has come, of which tell.filled knows. tell.op NULL: a plan alone, and the view is that of the next dispatch.
   struct cuda_tell_args tell;
   int layout;                  // of the receive, enum weft_ep_layout
   uint32_t rows;               // of its buffer

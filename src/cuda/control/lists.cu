@@ -114,27 +114,19 @@ struct came_lists {
   uint32_t rank_end[DEVICE_SEATS];
   int32_t rank[DEVICE_SEATS];
   // Packed rows where each expert's part begins, with the route's alignment; and of it, with that of the receive.
-  int32_t begin[EP_MAX_EXPERTS], received[EP_MAX_EXPERTS];
+  uint32_t begin[EP_MAX_EXPERTS], received[EP_MAX_EXPERTS];
 
   // What the headers counted says where each part begins, whatever has come of it. [block]
   __device__ __forceinline__ void make(const cuda_lists_args &args) {
-    const cuda_filled &filled = *args.filled;
-    uint32_t lane = threadIdx.x % WARP, each = (args.experts + WARP - 1) / WARP;
+    const cuda_filled &filled = *args.tell.filled;
     if (threadIdx.x < DEVICE_SEATS) {
       rank_end[threadIdx.x] = filled.rank_end[threadIdx.x];
       rank[threadIdx.x] = filled.rank[threadIdx.x];
     }
-    if (threadIdx.x / WARP < 2) { // a warp for each alignment, some experts a lane
-      uint32_t alignment = threadIdx.x / WARP == 0 ? args.alignment : args.received_alignment, sum = 0;
-      int32_t *out = threadIdx.x / WARP == 0 ? begin : received;
-      for (uint32_t e = lane * each; e < min((lane + 1) * each, args.experts); e++)
-        sum += cuda_round_up(filled.totals[e], alignment);
-      uint32_t before = sum_up_to(sum) - sum;
-      for (uint32_t e = lane * each; e < min((lane + 1) * each, args.experts); e++) {
-        out[e] = (int32_t)before;
-        before += cuda_round_up(filled.totals[e], alignment);
-      }
-    }
+    uint32_t warp = threadIdx.x / WARP; // one for each alignment
+    if (warp < 2)
+      list_begins(filled.totals, args.experts, warp == 0 ? args.alignment : args.received_alignment,
+                  warp == 0 ? begin : received);
     __syncthreads();
   }
 
@@ -142,10 +134,10 @@ struct came_lists {
   __device__ __forceinline__ int32_t slot(const cuda_lists_args &args, int32_t expert, int32_t place) const {
     if (expert < 0 || place < 0)
       return -1;
-    int32_t first = args.layout == WEFT_EP_PACKED       ? received[expert]
-                    : args.layout == WEFT_EP_PER_EXPERT ? expert * (int32_t)args.rows
-                                                        : 0;
-    return begin[expert] + place - first;
+    uint32_t first = args.layout == WEFT_EP_PACKED       ? received[expert]
+                     : args.layout == WEFT_EP_PER_EXPERT ? (uint32_t)expert * args.rows
+                                                         : 0;
+    return (int32_t)(begin[expert] + (uint32_t)place - first);
   }
 };
 
@@ -165,7 +157,7 @@ __device__ __forceinline__ uint32_t source_of(const came_lists &came, uint32_t r
 // [block]
 __device__ __forceinline__ void list_received(const cuda_lists_args &args, const list_share &share) {
   __shared__ came_lists came;
-  const cuda_filled &filled = *args.filled;
+  const cuda_filled &filled = *args.tell.filled;
   const cuda_route &route = *args.route;
   uint32_t pairs = min(filled.num_rows, args.max_rows), ranks = filled.num_ranks;
   came.make(args);
@@ -176,7 +168,7 @@ __device__ __forceinline__ void list_received(const cuda_lists_args &args, const
     args.lists.rank_end[rank] = (int32_t)end;
   }
   for (uint32_t e = share.first(); e < args.experts; e += share.threads())
-    args.lists.expert_end[e] = came.begin[e] + (int32_t)filled.totals[e];
+    args.lists.expert_end[e] = (int32_t)(came.begin[e] + filled.totals[e]);
   for (uint32_t pair = share.first(); pair < pairs; pair += share.threads()) {
     args.lists.src_rank[pair] = came.rank[source_of(came, ranks, pair)];
     args.lists.src_token[pair] = route.token[pair];

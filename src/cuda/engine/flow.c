@@ -163,12 +163,8 @@ static int launch_rows(struct device_ep *ep, const struct device_flow_dispatch *
                                       .slot = f->slot,
                                       .expert_end = f->expert_end,
                                       .workspace = ep->streams.rows_workspace};
-  int rc = cuda_launched(ep, cuda_launch_rows(&args, blocks(ep, d->processors), cuda_early(ep), stream), stream,
-                         "cannot launch the rows of a dispatch", why);
-  if (rc == 0 && f->keeps && d->halves & DEVICE_RECV)
-    rc = cuda_launched(ep, cuda_launch_absent(&args, blocks(ep, d->processors), cuda_early(ep), stream), stream,
-                       "cannot launch what does not come of a dispatch", why);
-  return rc;
+  return cuda_launched(ep, cuda_launch_rows(&args, blocks(ep, d->processors), cuda_early(ep), stream), stream,
+                       "cannot launch the rows of a dispatch", why);
 }
 
 // Behind the rows: what is told of them, and the lists of a route that they fill.

@@ -113,7 +113,6 @@ int cuda_launch_route_lists(struct device_ep *ep, const struct device_route *rou
                             uint32_t blocks, void *stream, char *why) {
   args->state = ep->state;
   args->route = route->routing.route;
-  args->filled = route->filled;
   args->lists = route->lists;
   args->capacity = route->capacity;
   args->experts = route->flow.experts;

@@ -203,8 +203,6 @@ int cuda_launch_load(bool *early) {
   if (rc == cudaSuccess)
     rc = cuda_load_lists(early);
   if (rc == cudaSuccess)
-    rc = cuda_load_absent(early);
-  if (rc == cudaSuccess)
     rc = cuda_load_compare(early);
   return rc == cudaSuccess ? cuda_load_throughput(early) : rc;
 }

@@ -33,7 +33,6 @@ int cuda_load_combine(bool *early);
 int cuda_load_throughput(bool *early); // throughput/: the kernels that move rows,
 int cuda_load_control(bool *early);    // control/: and what is around them
 int cuda_load_lists(bool *early);
-int cuda_load_absent(bool *early);
 int cuda_load_compare(bool *early);
 // Shared memory, in bytes, that a dispatch needs, besides what the kernel has of itself (CUDA_DISPATCH_FIXED at most).
 enum { CUDA_DISPATCH_FIXED = 24 * 1024 };

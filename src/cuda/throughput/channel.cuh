@@ -68,8 +68,24 @@ __device__ __forceinline__ uint32_t sum_up_to(uint32_t value) {
   return value;
 }
 
-// Likewise what control left, and how many tokens there are. Loads go side by side, as each takes as long as all of
-// them. [block]
+// Where the part of each expert begins among packed rows, if it has `counts` of them and parts begin at multiples of
+// `alignment`; returns where the last one ends. [warp, some experts a lane]
+__device__ __forceinline__ uint32_t list_begins(const uint32_t *counts, uint32_t experts, uint32_t alignment,
+                                                uint32_t *begins) {
+  uint32_t each = (experts + WARP - 1) / WARP, first = threadIdx.x % WARP * each, end = min(first + each, experts);
+  uint32_t sum = 0;
+  for (uint32_t e = first; e < end; e++)
+    sum += cuda_round_up(counts[e], alignment);
+  uint32_t behind = sum_up_to(sum), begin = behind - sum;
+  for (uint32_t e = first; e < end; e++) {
+    begins[e] = begin;
+    begin += cuda_round_up(counts[e], alignment);
+  }
+  return __shfl_sync(~0u, behind, WARP - 1);
+}
+
+// Copies what control left as well, and how many tokens there are. Loads go side by side, as each takes as long as all
+// of them. [block]
 __device__ __forceinline__ void begin_op(flow_kernel &kernel, cuda_state *state, const cuda_flow_op *op,
                                          const cuda_route &route) {
   __shared__ uint64_t lost;

@@ -31,8 +31,6 @@ int cuda_load_by_rank(bool *early);
 int cuda_launch_control(const struct cuda_control_args *args, bool early, cudaStream_t stream);
 int cuda_launch_tell(const struct cuda_tell_args *args, bool early, cudaStream_t stream);
 int cuda_launch_end(const struct cuda_end_args *args, bool early, cudaStream_t stream);
-// Behind the rows of a dispatch by a kept route: what does not come of them.
-int cuda_launch_absent(const struct cuda_rows_args *args, uint32_t blocks, bool early, cudaStream_t stream);
 // Behind the rows that fill a route: its lists, and what is told. Behind a plan alone: the lists of what is sent.
 int cuda_launch_lists(const struct cuda_lists_args *args, uint32_t blocks, bool early, cudaStream_t stream);
 // Behind all that fills the route: where a call's selections differ from those that it knows.

@@ -183,18 +183,10 @@ static __device__ __noinline__ void make_places(const cuda_rows_args &args, cons
   }
   __syncthreads();
   if (args.layout == WEFT_EP_PACKED) {
-    if (threadIdx.x < WARP) { // the begin of each part: at most eight a lane
-      uint32_t a = args.alignment, each = (E + WARP - 1) / WARP, sum = 0, e = threadIdx.x * each;
-      for (uint32_t i = 0; i < each && e + i < E; i++)
-        sum += (sizes[e + i] + a - 1) / a * a;
-      uint32_t before = sum_up_to(sum);
-      if (threadIdx.x == WARP - 1)
-        begins[E] = before;
-      before -= sum;
-      for (uint32_t i = 0; i < each && e + i < E; i++) {
-        begins[e + i] = before;
-        before += (sizes[e + i] + a - 1) / a * a;
-      }
+    if (threadIdx.x < WARP) {
+      uint32_t end = list_begins(sizes, E, args.alignment, begins);
+      if (threadIdx.x == 0)
+        begins[E] = end;
     }
     __syncthreads();
     for (uint32_t i = threadIdx.x; i < entries; i += blockDim.x)

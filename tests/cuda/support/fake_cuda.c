@@ -522,10 +522,6 @@ LAUNCHES(compare, '=')
 LAUNCHES(rows, 'r')
 LAUNCHES(answers, 'a')
 LAUNCHES(lists, 'l')
-int cuda_launch_absent(const struct cuda_rows_args *args, uint32_t blocks, bool early, cudaStream_t stream) {
-  (void)args, (void)stream;
-  return note('n', blocks, early);
-}
 #define LAUNCHES_ONE(name, letter)                                                                                     \
   int cuda_launch_##name(const struct cuda_##name##_args *args, bool early, cudaStream_t stream) {                     \
     (void)stream;                                                                                                      \
