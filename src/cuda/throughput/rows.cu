@@ -167,16 +167,16 @@ size_t cuda_rows_workspace(const struct cuda_flow *flow, uint32_t blocks, uint32
   return ROWS_PLACES * 4 + (size_t)blocks * places_words(flow->experts) * 4 + (places + 31) / 32 * 4;
 }
 
-// Blocks that send, of those that do both, as measured on two to four GPUs, whose links eight or nine processors fill.
-// Among more ranks a token goes to more of them, so more blocks have to send packed rows; by rank as few as fill the
-// links, for each rank receives more rows than it has tokens.
+// Blocks that send, of those that do both, as measured on two to four GPUs, whose links eight to ten processors fill;
+// more of them are in each other's way. Among more ranks a token goes to more of them, so more blocks have to send
+// packed rows; by rank as few as fill the links, for each rank receives more rows than it has tokens.
 static uint32_t senders_of(uint32_t blocks, bool by_rank, bool casts, uint32_t ranks) {
   uint32_t senders, most = 16;
   if (!by_rank) // each row goes to several places, which takes those who receive longer
     senders = ranks > 3    ? (blocks + 1) / 3
               : ranks == 3 ? blocks / 4
                            : (blocks < 24 ? (blocks + 4) / 6 : 4 + (blocks - 24) * 3 / 10);
-  else if (casts || blocks > 26) // where rows are cast, those who bring own rows have more to do
+  else if (casts || (blocks > 26 && ranks > 2)) // where rows are cast, those who bring own rows have more to do
     senders = blocks * 3 / 8;
   else {
     senders = (5 * blocks + 4) / 12;
