@@ -282,10 +282,13 @@ static int await_newest(weft_ep_t *ep, struct weft_ep_info *info, struct weft_ep
   struct gpu_op replayed = gpu->captured[(gpu->captures + 1) % EP_DEPTH];
   replayed.topk_idx = NULL;
   struct device_record record;
+  const struct gpu_op *op = eager->begun && eager->number == begun - 1 ? eager : &replayed;
   int rc = gpu->api->ep_record(gpu->engine, begun - 1, &record, why);
+  if (rc == 0)
+    rc = check_conflict(op, &record, why);
   if (rc != 0)
     return fail(rc, "await: %s", why);
-  return fill_outputs(ep, eager->begun && eager->number == begun - 1 ? eager : &replayed, &record, info, result);
+  return fill_outputs(ep, op, &record, info, result);
 }
 
 int ep_gpu_await(weft_ep_t *ep, uint64_t number, struct weft_ep_info *info, struct weft_ep_result *result,

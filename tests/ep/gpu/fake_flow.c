@@ -524,6 +524,56 @@ static void a_rank_that_joins_ends_a_route(void **state) {
   }
 }
 
+// A dispatch with the route is captured; the replay runs when a third rank is there.
+static void a_replay_by_a_route_says_that_a_rank_joined(void **state) {
+  (void)state;
+  weft_ep_t *eps[3];
+  weft_ep_route_t *routes[2];
+  void *graphs[2], *stream = &graphs;
+  struct fake_activation activation;
+  char why[DEVICE_WHY];
+  uint64_t op;
+  found(eps, 2);
+  for (int i = 0; i < 2; i++)
+    routes[i] = make_route(eps[i]);
+  assert_ok(operate_by(eps, routes, 2, false, &op));
+  for (int i = 0; i < 2; i++) {
+    struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;
+    struct weft_ep_dispatch_args args = tokens();
+    const struct ep_gpu *gpu = eps[i]->gpu;
+    args.route = routes[i];
+    args.topk_idx = NULL, args.topk_weights = NULL;
+    combine.y = combine.out = y;
+    args.stream = combine.stream = stream;
+    assert_int_equal(gpu->api->graph_begin(gpu->device, stream, why), 0);
+    assert_ok(weft_ep_dispatch(eps[i], &args, fake_no_rows(), NULL, &op));
+    assert_ok(weft_ep_combine(eps[i], op, &combine, NULL));
+    assert_int_equal(gpu->api->graph_end(gpu->device, stream, &graphs[i], why), 0);
+  }
+  eps[2] = fake_open(wide(2, 0));
+  fake_begin(&activation, eps[2]);
+  while (!atomic_load(&activation.done))
+    fake_operate(eps, 2, NULL);
+  fake_end(&activation);
+  while (weft_ep_next_op(eps[0]) < weft_ep_next_op(eps[2]))
+    fake_operate(eps, 2, NULL);
+  for (int i = 0; i < 2; i++)
+    assert_int_equal(eps[i]->gpu->api->graph_launch(eps[i]->gpu->device, graphs[i], NULL, why), 0);
+  fake_launch(eps[2]);
+  for (int i = 0; i < 2; i++) {
+    struct weft_ep_info info = WEFT_EP_INFO_INIT;
+    assert_int_equal(eps[i]->gpu->api->stream_wait(eps[i]->gpu->device, NULL, DEADLINE_MS, why), 0);
+    assert_int_equal(weft_ep_await(eps[i], UINT64_MAX, &info, NULL, DEADLINE_MS), WEFT_ERR_CONFLICT);
+    assert_says("a rank has joined since the route was filled");
+  }
+  for (int i = 0; i < 2; i++) {
+    eps[i]->gpu->api->graph_close(eps[i]->gpu->device, graphs[i]);
+    weft_ep_route_free(routes[i]);
+  }
+  for (int i = 0; i < 3; i++)
+    weft_ep_close(eps[i]);
+}
+
 static void a_route_outlives_a_rank_that_leaves(void **state) {
   (void)state;
   weft_ep_t *eps[3];
@@ -593,6 +643,7 @@ int main(void) {
       TEST(a_changed_top_k_is_named),
       TEST(who_goes_by_another_route_is_lost),
       TEST(a_rank_that_joins_ends_a_route),
+      TEST(a_replay_by_a_route_says_that_a_rank_joined),
       TEST(a_route_outlives_a_rank_that_leaves),
       TEST(rows_go_to_other_hosts_by_the_relay),
   };
