@@ -586,6 +586,8 @@ int fake_ep_missing(struct device_ep *ep, uint64_t op, uint64_t *missing, uint32
 // --- groups for throughput ---
 
 int fake_flow_clear(struct device_ep *ep, const struct device_window *in, char *why) {
+  if (getenv("FAKE_NO_CLEAR"))
+    return fake_say(why, WEFT_ERR_NOMEM, "the fake clears no window");
   if (!in->memory)
     return fake_say(why, WEFT_ERR_INVALID, "no window");
   memset((char *)in->memory + ep->stream, 0, sizeof(struct cuda_flow_head));

@@ -32,8 +32,9 @@ int ep_link_new(weft_ep_t *ep, int32_t rank, uint64_t incarnation, enum ep_route
   fds[EP_FD_AREA] = fds[EP_FD_DEVICE] = -1;
   int rc = open_windows(ep, link, route, fds);
   if (rc != 0) {
-    if (fds[EP_FD_AREA] >= 0)
-      close(fds[EP_FD_AREA]);
+    for (int i = EP_FD_AREA; i <= EP_FD_DEVICE; i++)
+      if (fds[i] >= 0)
+        close(fds[i]);
     ep_link_free(ep, link);
     return rc;
   }
