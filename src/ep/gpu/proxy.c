@@ -103,8 +103,8 @@ static struct ep_window *written(struct ep_remote *remote) {
 
 static bool each(const struct ep_remote *remote, bool (*visit)(const struct ep_remote *remote, struct ep_post *post)) {
   struct ep_proxy *proxy = remote->proxy;
-  bool any = visit(remote, &proxy->count.post);
-  for (int i = 0; i < EP_PROXY_BATCHES; i++) {
+  bool any = proxy && visit(remote, &proxy->count.post);
+  for (int i = 0; proxy && i < EP_PROXY_BATCHES; i++) {
     any |= visit(remote, &proxy->batches[i].post);
     any |= visit(remote, &proxy->batches[i].moving);
   }
@@ -144,8 +144,11 @@ static void update_stamps(struct ep_proxy *proxy) {
   ep_share_counted(proxy->remote, waits ? oldest->stamp : 0, since_ns);
 }
 
-// What the peer had begun may still come where it could not be fenced: into a window that nobody uses, then.
+// What the peer had begun may still come where it could not be fenced: into a window that nobody uses, then. A link
+// that could not be made may have no proxy.
 static void withdraw(struct ep_remote *remote, bool fenced) {
+  if (!remote->proxy)
+    return;
   struct ep_rings *rings = &remote->proxy->rings;
   remote->proxy->ready = false;
   update_stamps(remote->proxy);
