@@ -40,11 +40,15 @@ static uint32_t members_now(const struct ep_gpu *gpu, uint64_t begun) {
   return count;
 }
 
+// NULL: there is none, or it is down already. One that is no longer in the table may be on its way out, and its seat be
+// what is given back last: nobody would see that it is held.
 static struct ep_link *hold(weft_ep_t *ep, uint32_t seat) {
   struct ep_gpu *gpu = ep->gpu;
   pthread_mutex_lock(&gpu->lock); // a link with a seat is not freed then
   pthread_mutex_lock(&ep->links.lock);
   struct ep_link *link = gpu->seats[seat];
+  if (link && atomic_load(&ep->links.by_rank[link->rank]) != link)
+    link = NULL;
   if (link)
     link->holds++;
   pthread_mutex_unlock(&ep->links.lock);

@@ -1,0 +1,68 @@
+// A rank that kernels miss when it has been let go of, on a plug-in that has no GPU: its link is on the way out then.
+#include "ep/gpu/support/fake_ranks.h"
+
+#include <poll.h>
+
+#include "ep/link/link.h"
+
+static struct ep_link *watched; // whose end takes as long as the test says
+static _Atomic bool ending, may_end, touched;
+
+void __real_ep_gpu_link_free(weft_ep_t *ep, struct ep_link *link);
+void __wrap_ep_gpu_link_free(weft_ep_t *ep, struct ep_link *link);
+void __real_ep_link_down(weft_ep_t *ep, struct ep_link *link, enum ep_link_state state, const char *why);
+void __wrap_ep_link_down(weft_ep_t *ep, struct ep_link *link, enum ep_link_state state, const char *why);
+
+void __wrap_ep_gpu_link_free(weft_ep_t *ep, struct ep_link *link) {
+  uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
+  ending = ending || link == watched;
+  while (link == watched && !may_end && !clock_passed(deadline_ns))
+    poll(NULL, 0, 1);
+  __real_ep_gpu_link_free(ep, link);
+}
+
+void __wrap_ep_link_down(weft_ep_t *ep, struct ep_link *link, enum ep_link_state state, const char *why) {
+  touched = touched || (link == watched && ending);
+  __real_ep_link_down(ep, link, state, why);
+}
+
+// The kernels' word, and a look of the watcher at it.
+static void miss(weft_ep_t *ep, uint32_t seat) {
+  struct ep_gpu *gpu = ep->gpu;
+  uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
+  __atomic_store_n((uint8_t *)(uintptr_t)&gpu->report->lost[seat], 1, __ATOMIC_RELEASE);
+  for (bool seen = false; !seen; poll(NULL, 0, 1)) {
+    assert_false(clock_passed(deadline_ns));
+    pthread_mutex_lock(&gpu->lock);
+    seen = gpu->lost_seen >> seat & 1;
+    pthread_mutex_unlock(&gpu->lock);
+  }
+}
+
+static void a_link_that_ends_is_touched_by_nobody(void **state) {
+  (void)state;
+  const int32_t leaver = 2;
+  weft_ep_t *eps[3];
+  fake_found(eps, 3);
+  watched = ep_link_find(eps[0], leaver, 0);
+  assert_non_null(watched);
+  uint32_t seat = watched->device.seat;
+  uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
+  assert_ok(weft_ep_disconnect(eps[0], &leaver, 1, DEADLINE_MS));
+  while (!ending && !clock_passed(deadline_ns))
+    fake_operate(eps, weft_ep_is_active(eps[2]) ? 3 : 2, NULL);
+  assert_true(ending);
+  miss(eps[0], seat);
+  miss(eps[0], DEVICE_SEATS - 1); // nobody's: when the watcher has come to this, it is done with the other
+  assert_false(touched);
+  may_end = true;
+  for (int i = 0; i < 3; i++)
+    weft_ep_close(eps[i]);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(a_link_that_ends_is_touched_by_nobody, fake_open_store, fake_close_store),
+  };
+  return cmocka_run_group_tests_name("ep_fake_lost_late", tests, NULL, NULL);
+}
