@@ -125,7 +125,7 @@ int cuda_stream_open(struct device *device, void **stream, char *why);
 void cuda_stream_close(struct device *device, void *stream);
 int cuda_stream_wait(struct device *device, void *stream, uint32_t timeout_ms, char *why);
 int cuda_stream_device(void *stream, int *index, char *why);
-int cuda_stream_capturing(void *stream, bool *capturing, char *why);
+int cuda_stream_capture(void *stream, uint64_t *capture, char *why);
 int cuda_event_open(struct device *device, void **mark, char *why);
 void cuda_event_close(struct device *device, void *mark);
 int cuda_event_record(struct device *device, void *mark, void *stream, char *why);

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 enum {
-  DEVICE_ABI = 16, // of this page
+  DEVICE_ABI = 17, // of this page
   DEVICE_WHY = 256,
   DEVICE_SEATS = 64, // peers of an engine, itself among them
   DEVICE_NAME = 64,  // bytes that name a window to other hosts
@@ -351,8 +351,8 @@ struct device_api {
   int (*stream_wait)(struct device *device, void *stream, uint32_t timeout_ms, char *why);
   // Index of the stream's device; NULL is the default stream of the current one. INVALID: it is none.
   int (*stream_device)(void *stream, int *index, char *why);
-  // Whether launches into the stream are captured into a graph rather than run. [any]
-  int (*stream_capturing)(void *stream, bool *capturing, char *why);
+  // The number of the capture into a graph that launches into the stream belong to; 0: they run. [any]
+  int (*stream_capture)(void *stream, uint64_t *capture, char *why);
   int (*event_open)(struct device *device, void **mark, char *why); // an event: a point in a stream
   void (*event_close)(struct device *device, void *mark);
   int (*event_record)(struct device *device, void *mark, void *stream, char *why);

@@ -174,9 +174,9 @@ static void a_stream_that_is_captured_is_not_waited_for(void **state) {
   assert_refused(cuda_stream_wait(device, FAKE_STREAM, 10, why), WEFT_ERR_INVALID, "captured");
   assert_refused(cuda_copy(device, &copy, &byte, 1, FAKE_STREAM, true, why), WEFT_ERR_INVALID, "captured");
   assert_int_equal(fake.waits_in_capture, 0);
-  bool capturing = false;
-  assert_int_equal(cuda_stream_capturing(FAKE_STREAM, &capturing, why), 0);
-  assert_true(capturing);
+  uint64_t capture = 0;
+  assert_int_equal(cuda_stream_capture(FAKE_STREAM, &capture, why), 0);
+  assert_int_equal(capture, 5);
   assert_int_equal(cuda_copy(device, &copy, &byte, 1, FAKE_STREAM, false, why), 0);
   assert_int_equal(copy, 1);
 }
@@ -184,10 +184,10 @@ static void a_stream_that_is_captured_is_not_waited_for(void **state) {
 static void what_is_captured_runs_as_a_graph(void **state) {
   (void)state;
   void *graph = NULL;
-  bool capturing = false;
+  uint64_t capture = 0;
   assert_int_equal(cuda_graph_begin(device, FAKE_STREAM, why), 0);
-  assert_int_equal(cuda_stream_capturing(FAKE_STREAM, &capturing, why), 0);
-  assert_true(capturing);
+  assert_int_equal(cuda_stream_capture(FAKE_STREAM, &capture, why), 0);
+  assert_int_equal(capture, 5);
   assert_int_equal(cuda_graph_end(device, FAKE_STREAM, &graph, why), 0);
   assert_non_null(graph);
   assert_int_equal(cuda_graph_launch(device, graph, FAKE_STREAM, why), 0);

@@ -278,9 +278,9 @@ static int fake_stream_device(void *stream, int *index, char *why) {
   return 0;
 }
 
-static int fake_stream_capturing(void *stream, bool *capturing, char *why) {
+static int fake_stream_capture(void *stream, uint64_t *capture, char *why) {
   (void)why;
-  *capturing = stream == (void *)1 || fake_is_captured(stream);
+  *capture = stream == (void *)1 ? UINT64_MAX : fake_capture_of(stream);
   return 0;
 }
 
@@ -338,7 +338,7 @@ static const struct device_api api = {
     .fabric_map = fake_fabric_map,
     .stream_wait = fake_stream_wait,
     .stream_device = fake_stream_device,
-    .stream_capturing = fake_stream_capturing,
+    .stream_capture = fake_stream_capture,
     .ep_area_bytes = fake_area_bytes,
     .ep_open = fake_ep_open,
     .ep_close = fake_ep_close,

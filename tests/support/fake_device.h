@@ -45,8 +45,9 @@ struct device {
 int fake_say(char *why, int rc, const char *what);
 void fake_nap(void);
 void fake_launch(struct device *device, const struct fake_launch *launch);
-// fake_graph.c: whether launches into the stream are captured; and one of them, which is kept then and does not run.
-bool fake_is_captured(const void *stream);
+// fake_graph.c: the capture that launches into the stream belong to, or 0; and one of them, which is kept then and does
+// not run.
+uint64_t fake_capture_of(const void *stream);
 bool fake_capture(const void *stream, const struct fake_launch *launch);
 int fake_graph_begin(struct device *device, void *stream, char *why);
 int fake_graph_end(struct device *device, void *stream, void **graph, char *why);

@@ -1,6 +1,7 @@
 // Graphs of the plug-in of the tests: launches of one thread that are kept, and run again and again. The thread of the
 // device that they are launched on runs them, which is another one than the engine's own: what was launched before has
 // to be awaited.
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,19 +10,21 @@
 #include "support/fake_device.h"
 
 struct fake_graph {
+  uint64_t number;
   uint32_t count;
   struct fake_launch launches[FAKE_QUEUE / 2];
 };
 
+static _Atomic uint64_t captures;
 static _Thread_local struct fake_graph *captured;
 static _Thread_local void *captured_stream;
 
-bool fake_is_captured(const void *stream) {
-  return captured && stream == captured_stream;
+uint64_t fake_capture_of(const void *stream) {
+  return captured && stream == captured_stream ? captured->number : 0;
 }
 
 bool fake_capture(const void *stream, const struct fake_launch *launch) {
-  if (!fake_is_captured(stream))
+  if (fake_capture_of(stream) == 0)
     return false;
   if (captured->count < FAKE_QUEUE / 2)
     captured->launches[captured->count] = *launch;
@@ -33,7 +36,10 @@ int fake_graph_begin(struct device *device, void *stream, char *why) {
   (void)device;
   captured = calloc(1, sizeof *captured);
   captured_stream = stream;
-  return captured ? 0 : fake_say(why, WEFT_ERR_NOMEM, "no memory");
+  if (!captured)
+    return fake_say(why, WEFT_ERR_NOMEM, "no memory");
+  captured->number = atomic_fetch_add(&captures, 1) + 1;
+  return 0;
 }
 
 int fake_graph_end(struct device *device, void *stream, void **graph, char *why) {

@@ -78,15 +78,26 @@ int cuda_stream_wait(struct device *device, void *stream, uint32_t timeout_ms, c
   return rc;
 }
 
-int cuda_stream_capturing(void *stream, bool *capturing, char *why) {
-  enum cudaStreamCaptureStatus status;
+static cudaError_t find_capture(cudaStream_t stream, enum cudaStreamCaptureStatus *status, unsigned long long *number) {
+#if CUDART_VERSION >= 13000
+  return cudaStreamGetCaptureInfo(stream, status, number, NULL, NULL, NULL, NULL);
+#else
+  return cudaStreamGetCaptureInfo(stream, status, number, NULL, NULL, NULL);
+#endif
+}
+
+int cuda_stream_capture(void *stream, uint64_t *capture, char *why) {
+  enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  unsigned long long number = 0;
   struct cuda_guard guard;
   bool entered = cuda_enter_any(&guard) == 0;
-  cudaError_t error = cudaStreamIsCapturing(stream, &status);
+  cudaError_t error = find_capture(stream, &status, &number);
   if (entered)
     cuda_leave(&guard);
+  *capture = 0;
+  if (error == cudaSuccess && status != cudaStreamCaptureStatusNone)
+    *capture = number ? number : UINT64_MAX; // one that was spoilt has none
   // The last: it is the default stream, which is never captured; the launch will say what is wrong.
-  *capturing = error == cudaSuccess && status != cudaStreamCaptureStatusNone;
   return error == cudaErrorStreamCaptureImplicit
              ? 0
              : cuda_check(why, error, "cannot query whether the stream is being captured");

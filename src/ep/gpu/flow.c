@@ -23,7 +23,7 @@ int ep_gpu_flow_check_combine(const weft_ep_t *ep, const struct gpu_op *op, uint
   for (uint32_t i = 0; halves & DEVICE_SEND && i < EP_DEPTH; i++) {
     const struct gpu_op *other = &list[i];
     unsigned long long number = other->number & ~GPU_CAPTURED;
-    if (other == op || other->state == EP_OP_FREE)
+    if (!ep_gpu_open_beside(op, other))
       continue;
     if (other->state == EP_OP_ANSWERED && !captured)
       return fail(WEFT_ERR_BUSY,

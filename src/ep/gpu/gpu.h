@@ -69,6 +69,7 @@ struct gpu_input {
 // What the host has launched of an operation. The pointers are to device memory of the caller's.
 struct gpu_op {
   uint64_t number;
+  uint64_t capture; // that its dispatch belongs to; 0: none
   enum ep_op_state state;
   bool begun, received, combined; // launched; they stay when the operation has ended
   bool has_weights, rank_major;
@@ -297,6 +298,12 @@ void ep_gpu_route_follow(struct gpu_op *op);
 void ep_gpu_route_filled(weft_ep_route_t *route, const struct gpu_op *op);
 
 // --- launch.c, results.c: the calls of weft/ep.h ---
+
+// Whether another operation is open where `op` is. What other captures have left open is none of it: they may have been
+// given up.
+static inline bool ep_gpu_open_beside(const struct gpu_op *op, const struct gpu_op *other) {
+  return other != op && other->state != EP_OP_FREE && other->capture == op->capture;
+}
 
 uint64_t ep_gpu_next_op(const weft_ep_t *ep);
 // check.c: what kernels can work with.

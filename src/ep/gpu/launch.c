@@ -22,12 +22,13 @@ static int find(weft_ep_t *ep, uint64_t number, enum ep_op_state state, const ch
   return 0;
 }
 
-static int is_captured(weft_ep_t *ep, void *stream, const char *call, bool *captured) {
+// *capture: 0: what is launched there runs.
+static int find_capture(weft_ep_t *ep, void *stream, const char *call, uint64_t *capture) {
   char why[DEVICE_WHY] = "";
-  *captured = false;
-  if (!ep->gpu->api->stream_capturing)
+  *capture = 0;
+  if (!ep->gpu->api->stream_capture)
     return 0;
-  int rc = ep->gpu->api->stream_capturing(stream, captured, why);
+  int rc = ep->gpu->api->stream_capture(stream, capture, why);
   return rc == 0 ? 0 : fail(rc, "%s: the stream: %s", call, why);
 }
 
@@ -35,21 +36,21 @@ static int finish(weft_ep_t *ep, struct gpu_op *op, void *stream, const char *ca
 
 // The place of the next operation, whose launch goes into `stream`. A captured one has no number among the others: it
 // gets them when it replays. With RECYCLE the one before it there is ended.
-static int place(weft_ep_t *ep, void *stream, bool captures, uint32_t flags, struct gpu_op **out) {
+static int place(weft_ep_t *ep, void *stream, uint64_t capture, uint32_t flags, struct gpu_op **out) {
   struct ep_gpu *gpu = ep->gpu;
-  uint64_t number = captures ? GPU_CAPTURED | gpu->captures : ep_gpu_next_op(ep);
-  struct gpu_op *op = captures ? &gpu->captured[number % EP_DEPTH] : &gpu->ops[number % EP_DEPTH];
-  if (flags & WEFT_EP_DISPATCH_RECYCLE && op->state == EP_OP_RECEIVED) {
+  uint64_t number = capture ? GPU_CAPTURED | gpu->captures : ep_gpu_next_op(ep);
+  struct gpu_op *op = capture ? &gpu->captured[number % EP_DEPTH] : &gpu->ops[number % EP_DEPTH];
+  if (flags & WEFT_EP_DISPATCH_RECYCLE && op->state == EP_OP_RECEIVED && op->capture == capture) {
     int rc = finish(ep, op, stream, "dispatch");
     if (rc != 0)
       return rc;
   }
-  if (!captures && op->state != EP_OP_FREE)
+  if (!capture && op->state != EP_OP_FREE)
     return fail(WEFT_ERR_BUSY, "dispatch: operation %llu is still open, and %d may be at once: end it first",
                 (unsigned long long)op->number, EP_DEPTH);
   if (op->route) // what it left can be asked for no longer
     ep_route_unuse(op->route);
-  *op = (struct gpu_op){.number = number, .stream = stream};
+  *op = (struct gpu_op){.number = number, .capture = capture, .stream = stream};
   *out = op;
   return 0;
 }
@@ -183,17 +184,17 @@ static int launch_dispatch(weft_ep_t *ep, struct gpu_op *op, const struct device
 
 // Checks what can be checked before an operation begins, and finds its place.
 static int prepare(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, bool results, struct gpu_op **op) {
-  bool captures = false;
-  int rc = is_captured(ep, args->stream, "dispatch", &captures);
+  uint64_t capture;
+  int rc = find_capture(ep, args->stream, "dispatch", &capture);
   if (rc == 0)
-    rc = check_results(captures, results, "dispatch");
+    rc = check_results(capture != 0, results, "dispatch");
   if (rc == 0)
     rc = ep_check_active(ep);
   if (rc == 0)
-    rc = ep_gpu_flow_check_begin(ep, captures, "dispatch");
+    rc = ep_gpu_flow_check_begin(ep, capture != 0, "dispatch");
   if (rc == 0)
-    rc = ep_gpu_route_compare(ep, args, captures);
-  return rc == 0 ? place(ep, args->stream, captures, args->flags, op) : rc;
+    rc = ep_gpu_route_compare(ep, args, capture != 0);
+  return rc == 0 ? place(ep, args->stream, capture, args->flags, op) : rc;
 }
 
 // The operation has not begun: nothing of it is left that place() would let go of.
@@ -318,7 +319,7 @@ static int check_order(const weft_ep_t *ep, const struct gpu_op *op, bool keeps,
   *ahead = 0;
   for (uint32_t i = 0; i < EP_DEPTH; i++) {
     const struct gpu_op *other = &list[i];
-    if (other == op || other->state == EP_OP_FREE)
+    if (!ep_gpu_open_beside(op, other))
       continue;
     if (keeps && other->state == EP_OP_ANSWERED)
       return fail(WEFT_ERR_INVALID,
@@ -467,15 +468,15 @@ int ep_gpu_finish(weft_ep_t *ep, uint64_t number) {
 int ep_gpu_mask_read(weft_ep_t *ep, int32_t *masked, uint32_t cap, void *stream) {
   struct ep_gpu *gpu = ep->gpu;
   char why[DEVICE_WHY] = "";
-  bool captures = false;
-  int rc = is_captured(ep, stream, "mask_read", &captures);
+  uint64_t capture;
+  int rc = find_capture(ep, stream, "mask_read", &capture);
   uint32_t count = cap < ep->capacity ? cap : ep->capacity;
   if (rc != 0 || count == 0)
     return rc;
-  rc = gpu->api->ep_read_masks(gpu->engine, masked, count, atomic_load(&gpu->masked), captures, stream, why);
+  rc = gpu->api->ep_read_masks(gpu->engine, masked, count, atomic_load(&gpu->masked), capture != 0, stream, why);
   if (rc != 0)
     return fail(rc, "mask_read: %s", why);
-  if (!captures)
+  if (capture == 0)
     gpu->stream = stream;
   return 0;
 }

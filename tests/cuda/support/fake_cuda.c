@@ -320,6 +320,19 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureSta
   *status = fake.capturing ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
   return cudaSuccess;
 }
+#if CUDART_VERSION >= 13000
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCaptureStatus *status, unsigned long long *id,
+                                     cudaGraph_t *graph, const cudaGraphNode_t **dependencies,
+                                     const cudaGraphEdgeData **edges, size_t *count) {
+  (void)edges;
+#else
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCaptureStatus *status, unsigned long long *id,
+                                     cudaGraph_t *graph, const cudaGraphNode_t **dependencies, size_t *count) {
+#endif
+  (void)graph, (void)dependencies, (void)count;
+  *id = fake.capturing ? 5 : 0;
+  return cudaStreamIsCapturing(stream, status);
+}
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   (void)stream;
   fake.waits_in_capture += fake.capturing;

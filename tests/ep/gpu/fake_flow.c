@@ -200,6 +200,30 @@ static void a_half_is_received_before_another_is_sent(void **state) {
   weft_ep_close(ep);
 }
 
+// What a capture that was given up has left open is not looked for when another one ends its operation.
+static void a_capture_may_be_given_up(void **state) {
+  (void)state;
+  weft_ep_t *ep = fake_open(wide(0, 0));
+  struct weft_ep_dispatch_args args = tokens();
+  struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;
+  char why[DEVICE_WHY];
+  uint64_t op;
+  void *graph, *stream = &graph;
+  combine.y = combine.out = y;
+  args.stream = combine.stream = stream;
+  assert_ok(weft_ep_activate(ep, DEADLINE_MS));
+  const struct ep_gpu *gpu = ep->gpu;
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(gpu->api->graph_begin(gpu->device, stream, why), 0);
+    assert_ok(weft_ep_dispatch(ep, &args, fake_no_rows(), NULL, &op));
+    if (i == 2)
+      assert_ok(weft_ep_combine(ep, op, &combine, NULL));
+    assert_int_equal(gpu->api->graph_end(gpu->device, stream, &graph, why), 0);
+    gpu->api->graph_close(gpu->device, graph);
+  }
+  weft_ep_close(ep);
+}
+
 static void an_operation_is_combined_again(void **state) {
   (void)state;
   weft_ep_t *ep = fake_open(wide(0, 0));
@@ -635,6 +659,7 @@ int main(void) {
       TEST(what_a_group_for_throughput_cannot_do_is_refused),
       TEST(single_halves_meet_whole_operations),
       TEST(a_half_is_received_before_another_is_sent),
+      TEST(a_capture_may_be_given_up),
       TEST(an_operation_is_combined_again),
       TEST(what_is_missing_is_made_up_for_without_weights),
       TEST(a_group_for_latency_says_what_it_cannot_do),

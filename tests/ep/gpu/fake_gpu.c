@@ -204,6 +204,34 @@ static void captured_launches_have_no_number_and_tell_nothing(void **state) {
   weft_ep_close(eps[0]);
 }
 
+// Of two operations in one capture the older one ends first; what an earlier capture has left open is not looked for.
+static void a_capture_may_be_given_up(void **state) {
+  (void)state;
+  weft_ep_t *eps[1];
+  struct weft_ep_dispatch_args none = WEFT_EP_DISPATCH_ARGS_INIT;
+  struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;
+  char why[DEVICE_WHY];
+  uint64_t ops[2];
+  void *graph, *stream = &graph;
+  fake_found(eps, 1);
+  const struct ep_gpu *gpu = eps[0]->gpu;
+  none.stream = combine.stream = stream;
+  for (int i = 0; i < 4; i++) {
+    assert_int_equal(gpu->api->graph_begin(gpu->device, stream, why), 0);
+    for (int j = 0; j <= i % 2; j++)
+      assert_ok(weft_ep_dispatch(eps[0], &none, fake_no_rows(), NULL, &ops[j]));
+    if (i % 2) {
+      assert_int_equal(weft_ep_combine(eps[0], ops[1], &combine, NULL), WEFT_ERR_INVALID);
+      assert_says("operations end in their order");
+    }
+    for (int j = 0; j <= i % 2 && i > 1; j++)
+      assert_ok(weft_ep_combine(eps[0], ops[j], &combine, NULL));
+    assert_int_equal(gpu->api->graph_end(gpu->device, stream, &graph, why), 0);
+    gpu->api->graph_close(gpu->device, graph);
+  }
+  weft_ep_close(eps[0]);
+}
+
 // Two tokens of one rank in a group of eight places; experts 0 and 1 are its own.
 static void rows_too_many_and_selections_missing_are_told(void **state) {
   (void)state;
@@ -315,6 +343,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(a_barrier_names_who_does_not_come, fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(ordered_ranks_are_opened_as_such, fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(auto_without_an_engine_is_host_memory, fake_open_store, fake_close_store),
+      cmocka_unit_test_setup_teardown(a_capture_may_be_given_up, fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(captured_launches_have_no_number_and_tell_nothing, fake_open_store,
                                       fake_close_store),
       cmocka_unit_test_setup_teardown(rows_too_many_and_selections_missing_are_told, fake_open_store, fake_close_store),
