@@ -169,6 +169,7 @@ static int check_called(int socket, int32_t rank) {
 static int converse(weft_ep_t *ep, int socket, struct ep_link *link, const int own[EP_FDS], uint64_t deadline_ns,
                     bool *yield) {
   int fds[EP_FDS] = EP_NO_FDS;
+  int32_t rank = link->rank; // an installed link may end at any time
   struct ep_handshake_message message = ep_handshake_message_make(ep, EP_HELLO, link->incarnation);
   int rc = send_message(ep, socket, &message, own);
   close_own(own);
@@ -187,7 +188,7 @@ static int converse(weft_ep_t *ep, int socket, struct ep_link *link, const int o
     link->socket = fcntl(socket, F_DUPFD_CLOEXEC, 0);
     rc = link->socket < 0 ? fail_errno(errno, "link to rank %d", link->rank) : ep_link_install(ep, link);
     if (rc == 0)
-      ep_neighbours_greet(ep, link->rank);
+      ep_neighbours_greet(ep, rank);
   }
   close_fds(fds);
   return rc;

@@ -105,7 +105,8 @@ static int make_hello(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const c
 // Sends hello to a rank that has proved the key, and makes the link one of the answer.
 static int exchange_messages(weft_ep_t *ep, struct ep_handshake *handshake, struct ep_link *link,
                              const struct ep_tcp_message *hello, uint64_t deadline_ns, bool *yield) {
-  int rc = send_hello(ep, handshake, hello, link->rank, deadline_ns);
+  int32_t rank = link->rank; // an installed link may end at any time
+  int rc = send_hello(ep, handshake, hello, rank, deadline_ns);
   if (rc == 0)
     rc = receive_answer(ep, handshake, link, deadline_ns, yield);
   if (rc != 0 || *yield)
@@ -115,7 +116,7 @@ static int exchange_messages(weft_ep_t *ep, struct ep_handshake *handshake, stru
   if (rc == 0)
     rc = ep_link_install(ep, link);
   if (rc == 0)
-    ep_neighbours_greet(ep, link->rank);
+    ep_neighbours_greet(ep, rank);
   if (rc != 0) // the peer has the link already, and this is no death
     ep_link_notify_left(link);
   return rc;

@@ -130,6 +130,22 @@ struct ep_link *ep_link_find(weft_ep_t *ep, int32_t rank, uint64_t incarnation) 
   return link;
 }
 
+// On CUDA memory the watcher may sweep it, and the service thread free it, as soon as it is among the superseded.
+static void supersede(struct ep_links *links, struct ep_link *old) {
+  old->next = links->superseded;
+  links->superseded = old;
+  old->holds++;
+}
+
+static void take_down_superseded(weft_ep_t *ep, struct ep_link *old) {
+  ep_link_down(ep, old, EP_LINK_DEAD, "a new incarnation came");
+  pthread_mutex_lock(&ep->links.lock);
+  old->holds--;
+  pthread_mutex_unlock(&ep->links.lock);
+  atomic_store(&ep->sweep, true); // it may have been down before
+  ep_service_kick(ep);            // or have been retired in between
+}
+
 int ep_link_install(weft_ep_t *ep, struct ep_link *link) {
   struct ep_links *links = &ep->links;
   int32_t rank = link->rank;
@@ -140,10 +156,8 @@ int ep_link_install(weft_ep_t *ep, struct ep_link *link) {
   struct ep_link *old = NULL;
   if (rc == 0) {
     old = atomic_load(&links->by_rank[rank]);
-    if (old) {
-      old->next = links->superseded;
-      links->superseded = old;
-    }
+    if (old)
+      supersede(links, old);
     atomic_fetch_add(&links->connected, 1);
     atomic_store_explicit(&links->by_rank[rank], link, memory_order_release);
     pthread_cond_broadcast(&links->changed);
@@ -151,10 +165,8 @@ int ep_link_install(weft_ep_t *ep, struct ep_link *link) {
   pthread_mutex_unlock(&links->lock);
   if (rc != 0)
     return rc;
-  if (old) {
-    ep_link_down(ep, old, EP_LINK_DEAD, "a new incarnation came");
-    atomic_store(&ep->sweep, true); // it may have been down before
-  }
+  if (old)
+    take_down_superseded(ep, old);
   ep_life_kick(ep);
   ep_emit(ep, WEFT_EP_EVENT_CONNECTED, rank, incarnation, 0, 0, way);
   ep->on_links(ep);

@@ -66,7 +66,7 @@ struct ep_link {
   _Atomic int state;     // enum ep_link_state
   _Atomic bool reported; // the group has been notified that the peer is gone
   bool greeted;          // under links.lock: the handshake is over, so its socket is free for other messages
-  uint32_t holds;        // under links.lock: by the life thread, which would have it stay for a moment
+  uint32_t holds;        // under links.lock: by threads that would have it stay for a moment
 
   // The owner's thread's.
   uint64_t sent_dispatch[EP_DEPTH]; // what the peer's `taken` words must have reached before we overwrite: n + 1

@@ -1,4 +1,5 @@
-// A rank that kernels miss when it has been let go of, on a plug-in that has no GPU: its link is on the way out then.
+// Links that end while threads look at them, on a plug-in that has no GPU: that of a rank that kernels miss when it has
+// been let go of, and that of a rank that comes again.
 #include "ep/gpu/support/fake_ranks.h"
 
 #include <poll.h>
@@ -6,12 +7,14 @@
 #include "ep/link/link.h"
 
 static struct ep_link *watched; // whose end takes as long as the test says
-static _Atomic bool ending, may_end, touched;
+static _Atomic bool ending, may_end, touched, taken_down, unheld;
 
 void __real_ep_gpu_link_free(weft_ep_t *ep, struct ep_link *link);
 void __wrap_ep_gpu_link_free(weft_ep_t *ep, struct ep_link *link);
 void __real_ep_link_down(weft_ep_t *ep, struct ep_link *link, enum ep_link_state state, const char *why);
 void __wrap_ep_link_down(weft_ep_t *ep, struct ep_link *link, enum ep_link_state state, const char *why);
+void __real_ep_gpu_link_down(weft_ep_t *ep, struct ep_link *link);
+void __wrap_ep_gpu_link_down(weft_ep_t *ep, struct ep_link *link);
 
 void __wrap_ep_gpu_link_free(weft_ep_t *ep, struct ep_link *link) {
   uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
@@ -24,6 +27,16 @@ void __wrap_ep_gpu_link_free(weft_ep_t *ep, struct ep_link *link) {
 void __wrap_ep_link_down(weft_ep_t *ep, struct ep_link *link, enum ep_link_state state, const char *why) {
   touched = touched || (link == watched && ending);
   __real_ep_link_down(ep, link, state, why);
+}
+
+void __wrap_ep_gpu_link_down(weft_ep_t *ep, struct ep_link *link) {
+  if (link == watched) {
+    pthread_mutex_lock(&ep->links.lock);
+    unheld = unheld || link->holds == 0;
+    pthread_mutex_unlock(&ep->links.lock);
+    taken_down = true;
+  }
+  __real_ep_gpu_link_down(ep, link);
 }
 
 // The kernels' word, and a look of the watcher at it.
@@ -60,9 +73,37 @@ static void a_link_that_ends_is_touched_by_nobody(void **state) {
     weft_ep_close(eps[i]);
 }
 
+// The caller installs the link to a new incarnation, while the watcher may sweep the old one.
+static void a_superseded_link_stays_while_it_is_taken_down(void **state) {
+  (void)state;
+  const int32_t one = 1;
+  weft_ep_t *eps[2];
+  uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
+  fake_found(eps, 2);
+  weft_ep_close(eps[1]);
+  eps[1] = fake_open(fake_options(one, NULL, 0));
+  struct ep_link *old = atomic_load(&eps[0]->links.by_rank[one]); // which stays, as its view does
+  assert_non_null(old);
+  while (ep_link_up(old) && !clock_passed(deadline_ns))
+    poll(NULL, 0, 1);
+  atomic_store(&old->state, EP_LINK_UP); // as if its hang-up were still to come
+  atomic_fetch_add(&eps[0]->links.connected, 1);
+  may_end = true;
+  taken_down = unheld = false;
+  watched = old;
+  assert_ok(weft_ep_connect(eps[0], &one, 1, DEADLINE_MS));
+  assert_ptr_not_equal(atomic_load(&eps[0]->links.by_rank[one]), old);
+  assert_true(taken_down);
+  assert_false(unheld);
+  for (int i = 0; i < 2; i++)
+    weft_ep_close(eps[i]);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(a_link_that_ends_is_touched_by_nobody, fake_open_store, fake_close_store),
+      cmocka_unit_test_setup_teardown(a_superseded_link_stays_while_it_is_taken_down, fake_open_store,
+                                      fake_close_store),
   };
   return cmocka_run_group_tests_name("ep_fake_lost_late", tests, NULL, NULL);
 }
