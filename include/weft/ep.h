@@ -803,8 +803,9 @@ WEFT_API int weft_ep_combine_recv(weft_ep_t *ep, uint64_t op, const struct weft_
                                   struct weft_ep_result *result);
 
 /** Ends a received operation without a combine, or one that a combine left open; every rank of the view does so, or
- *  none. It does not wait. CUDA: it launches in the stream of the operation's last launch. INVALID: the operation was
- *  not received, or a combine of it was sent and not received. [owner] */
+ *  none. It does not wait. CUDA: it launches in the stream of the operation's last launch; nothing, if a capture that
+ *  is over has begun the operation. INVALID: the operation was not received, or a combine of it was sent and not
+ *  received. [owner] */
 WEFT_API int weft_ep_finish(weft_ep_t *ep, uint64_t op);
 
 /**

@@ -32,6 +32,30 @@ static int find_capture(weft_ep_t *ep, void *stream, const char *call, uint64_t 
   return rc == 0 ? 0 : fail(rc, "%s: the stream: %s", call, why);
 }
 
+static bool captured(const struct gpu_op *op) {
+  return op->number & GPU_CAPTURED;
+}
+
+// Whether a capture has begun the operation, and what is launched into the stream would run: it would end another
+// operation, or one that there is not.
+static int is_outside(weft_ep_t *ep, const struct gpu_op *op, void *stream, const char *call, bool *outside) {
+  uint64_t capture = 0;
+  int rc = captured(op) ? find_capture(ep, stream, call, &capture) : 0;
+  *outside = captured(op) && capture == 0;
+  return rc;
+}
+
+static int check_inside(weft_ep_t *ep, const struct gpu_op *op, void *stream, const char *call) {
+  bool outside;
+  int rc = is_outside(ep, op, stream, call, &outside);
+  if (rc != 0 || !outside)
+    return rc;
+  return fail(WEFT_ERR_INVALID,
+              "%s: the operation was begun in a capture, and the stream is not captured: a graph ends "
+              "what it begins",
+              call);
+}
+
 static int finish(weft_ep_t *ep, struct gpu_op *op, void *stream, const char *call);
 
 // The place of the next operation, whose launch goes into `stream`. A captured one has no number among the others: it
@@ -53,10 +77,6 @@ static int place(weft_ep_t *ep, void *stream, uint64_t capture, uint32_t flags, 
   *op = (struct gpu_op){.number = number, .capture = capture, .stream = stream};
   *out = op;
   return 0;
-}
-
-static bool captured(const struct gpu_op *op) {
-  return op->number & GPU_CAPTURED;
 }
 
 // What is captured does not run, so there is nothing to report.
@@ -227,6 +247,8 @@ int ep_gpu_dispatch_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_re
   struct gpu_op *op = NULL;
   int rc = find(ep, number, EP_OP_SENT, "dispatch_recv", &op);
   if (rc == 0)
+    rc = check_inside(ep, op, recv->stream, "dispatch_recv");
+  if (rc == 0)
     rc = check_recv(recv);
   if (rc == 0)
     rc = ep_gpu_route_check_recv(op->keeps ? op->route : NULL, recv);
@@ -359,6 +381,8 @@ int ep_gpu_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_
   char why[DEVICE_WHY] = "";
   int rc = find(ep, number, halves & DEVICE_SEND ? EP_OP_RECEIVED : EP_OP_ANSWERED, call, &op);
   if (rc == 0)
+    rc = check_inside(ep, op, args->stream, call);
+  if (rc == 0)
     rc = check_combine(ep, op, args, halves, call);
   if (rc == 0)
     rc = check_results(captured(op), result != NULL, call);
@@ -459,7 +483,14 @@ static int finish(weft_ep_t *ep, struct gpu_op *op, void *stream, const char *ca
 int ep_gpu_finish(weft_ep_t *ep, uint64_t number) {
   struct gpu_op *op = NULL;
   uint32_t ahead;
+  bool outside = false;
   int rc = find(ep, number, EP_OP_RECEIVED, "finish", &op);
+  if (rc == 0)
+    rc = is_outside(ep, op, op->stream, "finish", &outside);
+  if (rc == 0 && outside) { // its capture is over, or was given up
+    ended(ep, op);
+    return 0;
+  }
   if (rc == 0)
     rc = check_order(ep, op, false, "finish", &ahead);
   return rc == 0 ? finish(ep, op, op->stream, "finish") : rc;

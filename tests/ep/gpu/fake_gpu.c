@@ -232,6 +232,34 @@ static void a_capture_may_be_given_up(void **state) {
   weft_ep_close(eps[0]);
 }
 
+// Its end would be that of the operation that runs next.
+static void what_a_capture_has_begun_does_not_end_outside(void **state) {
+  (void)state;
+  weft_ep_t *eps[1];
+  struct weft_ep_dispatch_args none = WEFT_EP_DISPATCH_ARGS_INIT;
+  struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;
+  struct device_progress progress;
+  char why[DEVICE_WHY];
+  uint64_t op;
+  void *graph, *stream = &graph;
+  fake_found(eps, 1);
+  const struct ep_gpu *gpu = eps[0]->gpu;
+  none.stream = combine.stream = stream;
+  assert_int_equal(gpu->api->graph_begin(gpu->device, stream, why), 0);
+  assert_ok(weft_ep_dispatch(eps[0], &none, fake_no_rows(), NULL, &op));
+  assert_int_equal(gpu->api->graph_end(gpu->device, stream, &graph, why), 0);
+  gpu->api->graph_close(gpu->device, graph);
+  assert_int_equal(weft_ep_combine(eps[0], op, &combine, NULL), WEFT_ERR_INVALID);
+  assert_says("a graph ends what it begins");
+  assert_ok(weft_ep_finish(eps[0], op));
+  assert_int_equal(weft_ep_finish(eps[0], op), WEFT_ERR_INVALID);
+  fake_operate(eps, 1, NULL);
+  assert_ok(weft_ep_await(eps[0], 0, NULL, NULL, DEADLINE_MS));
+  assert_int_equal(gpu->api->ep_progress(gpu->engine, &progress, why), 0);
+  assert_int_equal(progress.ended, 0); // the next dispatch tells of the one
+  weft_ep_close(eps[0]);
+}
+
 // Two tokens of one rank in a group of eight places; experts 0 and 1 are its own.
 static void rows_too_many_and_selections_missing_are_told(void **state) {
   (void)state;
@@ -344,6 +372,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(ordered_ranks_are_opened_as_such, fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(auto_without_an_engine_is_host_memory, fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(a_capture_may_be_given_up, fake_open_store, fake_close_store),
+      cmocka_unit_test_setup_teardown(what_a_capture_has_begun_does_not_end_outside, fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(captured_launches_have_no_number_and_tell_nothing, fake_open_store,
                                       fake_close_store),
       cmocka_unit_test_setup_teardown(rows_too_many_and_selections_missing_are_told, fake_open_store, fake_close_store),
