@@ -504,8 +504,21 @@ static void few_processors_take_few(void **state) {
   assert_int_equal(fake.blocks, 8);
 }
 
+// Fewer ranks are a view's most where the plan of more has no room.
+static void a_view_has_as_many_ranks_as_a_plan_has_room_for(void **state) {
+  (void)state;
+  struct device_ep_options options = wide();
+  open_wide(&options);
+  uint32_t most = ep->members;
+  fake.plan_memory = (FAKE_SHARED - CUDA_DISPATCH_FIXED) / options.experts_per_rank / 2;
+  open_wide(&options);
+  assert_true(most > 2);
+  assert_int_equal(ep->members, 2);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      TEST(a_view_has_as_many_ranks_as_a_plan_has_room_for),
       TEST(a_window_is_no_larger_than_was_said),
       TEST(an_engine_has_room_for_two_operations),
       TEST(heads_of_streams_are_zeros_at_first),

@@ -42,6 +42,15 @@ size_t cuda_ep_area_bytes(const struct device_ep_options *o, char *why) {
   return layout.area;
 }
 
+// Shared memory that an operation needs in views of `args->members`: its dispatch, or its plan and its control.
+static size_t needed_memory(const struct device_ep *ep, const struct cuda_dispatch_args *args) {
+  if (!ep->options.throughput)
+    return cuda_dispatch_memory(args);
+  size_t control = cuda_control_memory(&ep->layout, args->members),
+         plan = cuda_plan_memory(ep->options.experts_per_rank, args->members);
+  return control > plan ? control : plan;
+}
+
 // The most members of a view for which a block's shared memory is enough.
 static uint32_t most_members(const struct device_ep *ep) {
   struct cuda_dispatch_args args = {.layout = ep->layout,
@@ -50,12 +59,9 @@ static uint32_t most_members(const struct device_ep *ep) {
                                                                                        : CUDA_MAX_MEMBERS};
   args.d = (struct device_dispatch){
       .halves = DEVICE_SEND | DEVICE_RECV, .kind = 1, .num_tokens = ep->options.max_tokens, .rank_major = true};
-  for (; args.members > 0; args.members--) {
-    size_t needed =
-        ep->options.throughput ? cuda_control_memory(&ep->layout, args.members) : cuda_dispatch_memory(&args);
-    if (needed + CUDA_DISPATCH_FIXED <= ep->device->shared_memory)
+  for (; args.members > 0; args.members--)
+    if (needed_memory(ep, &args) + CUDA_DISPATCH_FIXED <= ep->device->shared_memory)
       break;
-  }
   return args.members;
 }
 

@@ -37,6 +37,8 @@ int cuda_launch_lists(const struct cuda_lists_args *args, uint32_t blocks, bool 
 int cuda_launch_compare(const struct cuda_compare_args *args, uint32_t blocks, bool early, cudaStream_t stream);
 // Shared memory, in bytes, that control needs for views of `members`.
 size_t cuda_control_memory(const struct cuda_layout *layout, uint32_t members);
+// The same of a plan, at least.
+size_t cuda_plan_memory(uint32_t experts, uint32_t members);
 
 // Bytes of workspace, zeroed once, for up to `blocks` processors.
 size_t cuda_plan_workspace(const struct cuda_flow *flow, uint32_t blocks);

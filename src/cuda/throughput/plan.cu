@@ -12,6 +12,7 @@
 
 namespace {
 
+// PLAN_ROOM: bytes of shared memory, where the device has so many.
 enum { PLAN_WARPS = 32, PLAN_SUMS = 3, PLAN_ROOM = 190 * 1024 };
 // Steps of a piece whose selections stay in registers between counting and numbering; others are looked up again.
 enum { PLAN_KEPT = 2 };
@@ -55,6 +56,7 @@ struct plan_state {
     usual = ~(lost | gone | (args.replays ? masked : args.masked));
   }
 };
+static_assert(sizeof(plan_state) + sizeof(cuda_route) <= STAGES_STATIC, "as stages_room() counts on");
 static_assert(CUDA_LIVE == 4 && offsetof(cuda_counters, live) % 4 == 0, "the indices of live views are one word");
 
 // The operation's.
@@ -351,25 +353,35 @@ __global__ __launch_bounds__(PLAN_WARPS *WARP, 1) void plan_kernel(const __grid_
     count_step(&args.op->planned, 1 + (blockIdx.x == 0 ? (uint64_t)tokens << 32 : 0));
 }
 
-uint32_t bins_of(const cuda_flow *flow) {
-  return CUDA_MAX_MEMBERS * (flow->experts + 1) + PLAN_SUMS;
+uint32_t bins_of(uint32_t experts, uint32_t members) {
+  return members * (experts + 1) + PLAN_SUMS;
+}
+
+size_t memory_of(uint32_t bins, uint32_t warps) {
+  return (size_t)(warps + 1) * bins * 4;
 }
 
 } // namespace
 
 size_t cuda_plan_workspace(const struct cuda_flow *flow, uint32_t blocks) {
-  return PLAN_TOLD * 4 + (size_t)blocks * bins_of(flow) * 8;
+  return PLAN_TOLD * 4 + (size_t)blocks * bins_of(flow->experts, CUDA_MAX_MEMBERS) * 8;
+}
+
+size_t cuda_plan_memory(uint32_t experts, uint32_t members) {
+  return memory_of(bins_of(experts, members), 1);
 }
 
 int cuda_launch_plan(const struct cuda_plan_args *args, uint32_t blocks, bool early, cudaStream_t stream) {
   plan_launch launch_args = {*args, cuda_divisor_of(args->flow.experts), PLAN_WARPS, 0};
   uint32_t members = args->members ? args->members : (uint32_t)CUDA_MAX_MEMBERS;
-  launch_args.bins = members * (args->flow.experts + 1) + PLAN_SUMS;
-  while (launch_args.warps > 1 && (size_t)(launch_args.warps + 1) * launch_args.bins * 4 > PLAN_ROOM)
+  uint32_t room = stages_room(0);
+  room = room < PLAN_ROOM ? room : (uint32_t)PLAN_ROOM;
+  launch_args.bins = bins_of(args->flow.experts, members);
+  while (launch_args.warps > 1 && memory_of(launch_args.bins, launch_args.warps) > room)
     launch_args.warps--;
   void *params[] = {&launch_args};
   return launch((const void *)plan_kernel, params, blocks, launch_args.warps * WARP,
-                (size_t)(launch_args.warps + 1) * launch_args.bins * 4, early, stream);
+                memory_of(launch_args.bins, launch_args.warps), early, stream);
 }
 
 int cuda_load_plan(bool *early) {

@@ -548,6 +548,9 @@ size_t cuda_control_memory(const struct cuda_layout *layout, uint32_t members) {
   (void)layout;
   return (size_t)members * fake.memory_per_member;
 }
+size_t cuda_plan_memory(uint32_t experts, uint32_t members) {
+  return (size_t)members * experts * fake.plan_memory;
+}
 size_t cuda_plan_workspace(const struct cuda_flow *flow, uint32_t blocks) {
   (void)flow;
   return 64 * (size_t)blocks;
