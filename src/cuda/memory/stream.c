@@ -78,25 +78,29 @@ int cuda_stream_wait(struct device *device, void *stream, uint32_t timeout_ms, c
   return rc;
 }
 
-static cudaError_t find_capture(cudaStream_t stream, enum cudaStreamCaptureStatus *status, unsigned long long *number) {
+// A capture that was spoilt has no number of its own.
+static cudaError_t number_of(cudaStream_t stream, uint64_t *capture) {
+  enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  unsigned long long number = 0;
 #if CUDART_VERSION >= 13000
-  return cudaStreamGetCaptureInfo(stream, status, number, NULL, NULL, NULL, NULL);
+  cudaError_t error = cudaStreamGetCaptureInfo(stream, &status, &number, NULL, NULL, NULL, NULL);
 #else
-  return cudaStreamGetCaptureInfo(stream, status, number, NULL, NULL, NULL);
+  cudaError_t error = cudaStreamGetCaptureInfo(stream, &status, &number, NULL, NULL, NULL);
 #endif
+  *capture = error == cudaSuccess && number ? number : UINT64_MAX;
+  return error;
 }
 
 int cuda_stream_capture(void *stream, uint64_t *capture, char *why) {
   enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  unsigned long long number = 0;
   struct cuda_guard guard;
   bool entered = cuda_enter_any(&guard) == 0;
-  cudaError_t error = find_capture(stream, &status, &number);
+  *capture = 0;
+  cudaError_t error = cudaStreamIsCapturing(stream, &status); // it alone is on the way of each call
+  if (error == cudaSuccess && status != cudaStreamCaptureStatusNone)
+    error = number_of(stream, capture);
   if (entered)
     cuda_leave(&guard);
-  *capture = 0;
-  if (error == cudaSuccess && status != cudaStreamCaptureStatusNone)
-    *capture = number ? number : UINT64_MAX; // one that was spoilt has none
   // The last: it is the default stream, which is never captured; the launch will say what is wrong.
   return error == cudaErrorStreamCaptureImplicit
              ? 0
