@@ -7,10 +7,12 @@ import gc
 import os
 import pathlib
 import threading
+from collections.abc import AsyncIterator
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
-from conftest import in_threads, offered
+from conftest import SIZES, in_threads, offered
 
 import weft
 from weft import SELF
@@ -26,6 +28,7 @@ def heard(agent: weft.Agent, count: int = 1) -> list[bytes]:
     return [one.message for one in came]
 
 
+T = TypeVar("T")
 Pair = "tuple[weft.Agent, weft.Agent, int]"
 
 
@@ -271,6 +274,68 @@ def test_asyncio(pair: Pair) -> None:
         b.notify(b.find("a"), "nobody takes this one")  # does not keep the events from coming
         b.close()
         await seeing
+
+    asyncio.run(asyncio.wait_for(talk(), 30))
+
+
+def test_several_coroutines_wait_for_one_agent(pair: Pair) -> None:
+    """Of a loop, which has one reader for each descriptor. What one of them takes from the agent wakes the others."""
+    a, b, peer = pair
+
+    async def first(items: AsyncIterator[T]) -> T:
+        async for item in items:
+            return item
+        raise AssertionError
+
+    async def talk() -> None:
+        hearing = [asyncio.create_task(first(b.messages())) for _ in range(2)]
+        ending, seeing = asyncio.create_task(first(b.ends())), asyncio.create_task(first(b.events()))
+        assert (await seeing).kind == EventKind.PEER_LOADED
+        with b.write(b.register(bytearray(8)), b.register(bytearray(8))) as transfer:
+            transfer.post_with(tag=7)
+            assert (await ending).tag == 7
+        for message in (b"one", b"two"):
+            a.notify(peer, message)
+        assert {one.message for one in await asyncio.gather(*hearing)} == {b"one", b"two"}
+
+    asyncio.run(asyncio.wait_for(talk(), 30))
+
+
+def test_several_coroutines_wait_for_one_transfer(pair: Pair) -> None:
+    a, _, peer = pair
+    here, there = a.register(np.ones(1 << 26, np.uint8)), offered(pair, np.zeros(1 << 26, np.uint8))
+
+    async def post() -> None:
+        async def end(transfer: weft.Transfer) -> None:
+            await transfer
+
+        with a.write(here, there.descriptor(), peer) as transfer:
+            for _ in range(3):
+                transfer.post()
+                await asyncio.gather(*(end(transfer) for _ in range(3)))
+
+    asyncio.run(asyncio.wait_for(post(), 30))
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_close_ends_waits_of_coroutines(pair: Pair, store: weft.Store, elsewhere: bool) -> None:
+    a, watch = pair[0], store.watch("/")
+    rank = weft.ep.Rank(store, rank=0, founders=[0], **SIZES)
+
+    async def follow(items: AsyncIterator[Any]) -> None:
+        async for _ in items:
+            pass
+
+    async def talk() -> None:
+        for closing, items in ((watch, watch), (rank, rank.events()), (a, a.messages())):
+            following = asyncio.create_task(follow(items))
+            await asyncio.sleep(0.05)
+            if elsewhere:
+                await asyncio.to_thread(closing.close)
+            else:
+                closing.close()
+            with pytest.raises(weft.errors.ClosedError):
+                await following
 
     asyncio.run(asyncio.wait_for(talk(), 30))
 

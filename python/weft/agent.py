@@ -174,6 +174,7 @@ class _Inbox:
 
     def take(self) -> None:
         handle = self._agent._handle
+        known = len(self.notifications) + len(self.events) + len(self.completions)
         while len(self.notifications) < self.LIMIT:
             taken = handle.notifications(64)
             self.notifications.extend(Notification(*one) for one in taken)
@@ -183,6 +184,8 @@ class _Inbox:
             self.events.append(Event(EventKind(event[0]), *event[1:]))
         while ended := handle.completions(64):
             self.completions.extend(Completion(*one) for one in ended)
+        if len(self.notifications) + len(self.events) + len(self.completions) > known:
+            _asyncio.wake(self._agent)  # others may wait for what their descriptor shows no longer
 
     async def wait(self) -> None:
         if len(self.notifications) >= self.LIMIT:  # the descriptor stays readable: look now and then
@@ -193,7 +196,7 @@ class _Inbox:
             return
         try:
             forever = timeout_ms == 0xFFFFFFFF
-            await asyncio.wait_for(_asyncio.readable(self._agent.fileno()), None if forever else timeout_ms / 1000)
+            await asyncio.wait_for(_asyncio.readable(self._agent), None if forever else timeout_ms / 1000)
         except asyncio.TimeoutError:
             return  # the agent has something to do: arm() does it
 
@@ -479,6 +482,7 @@ class Agent:
         which end with `ClosedError`. `BusyError`: views of memory that it allocated are in use. A second time is no
         error."""
         self._handle.close()
+        _asyncio.wake(self)
 
     def __enter__(self) -> Agent:
         return self

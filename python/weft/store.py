@@ -181,7 +181,7 @@ class Watch:
             yield event
 
     def __aiter__(self) -> AsyncIterator[WatchEvent]:
-        return _asyncio.each(self.fileno(), lambda: self.next(0))
+        return _asyncio.each(self, lambda: self.next(0))
 
     @property
     def closed(self) -> bool:
@@ -191,6 +191,7 @@ class Watch:
     def close(self) -> None:
         """Ends the watch. A second time is no error."""
         self._handle.close()
+        _asyncio.wake(self)
 
     def __enter__(self) -> Watch:
         return self

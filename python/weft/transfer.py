@@ -119,7 +119,7 @@ class Transfer:
 
         fd = self.fileno()
         while not self.poll():
-            await _asyncio.readable(fd)
+            await _asyncio.readable(self)
             try:
                 os.read(fd, 8)
             except BlockingIOError:
@@ -138,6 +138,7 @@ class Transfer:
         """Frees it; a post in flight is cancelled first, which may take `timeout` seconds. A second time is no
         error."""
         self._handle.close(milliseconds(timeout))
+        _asyncio.wake(self)
 
     def __enter__(self) -> Transfer:
         return self

@@ -343,7 +343,7 @@ class Rank:
 
     def events(self) -> AsyncIterator[Event]:
         """Events as they come: ``async for event in rank.events()``."""
-        return _asyncio.each(self.fileno(), self.next_event)
+        return _asyncio.each(self, self.next_event)
 
     def interrupt(self) -> None:
         """Ends the wait that another thread is in, else the next one, with `weft.errors.CanceledError`. What that
@@ -373,6 +373,7 @@ class Rank:
         is no error. `weft.errors.BusyError`: an array in `zero_copy` is in use, and the rank stays open. Where an
         exception ends a ``with``, which may hold such arrays itself, the last of them closes the rank."""
         self._handle.close()
+        _asyncio.wake(self)
 
     def __enter__(self) -> Rank:
         return self
