@@ -7,6 +7,7 @@ import gc
 import os
 import pathlib
 import threading
+import time
 from collections.abc import AsyncIterator
 from typing import Any, TypeVar
 
@@ -358,6 +359,25 @@ def test_await_raises(pair: Pair) -> None:
 
     with pytest.raises((weft.errors.PeerLostError, weft.errors.NotFoundError)):
         asyncio.run(asyncio.wait_for(post(), 30))
+
+
+def test_close_ends_a_wait_for_news() -> None:
+    for turn in range(10):
+        agent = weft.Agent("a", transports="shm")
+        outcome: list[object] = []
+
+        def wait(agent: weft.Agent = agent, outcome: list[object] = outcome) -> None:
+            try:
+                outcome.append(agent.wait_news(30))
+            except weft.errors.ClosedError as failure:
+                outcome.append(failure)
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        time.sleep(0.01 * turn)
+        agent.close()
+        thread.join(30)
+        assert isinstance(outcome[0], weft.errors.ClosedError)
 
 
 def test_transports() -> None:

@@ -425,6 +425,7 @@ class Agent:
                 return True
             slice_ms = min(sleep_ms, left_ms, 100)
             if poller.poll(slice_ms):
+                self.fileno()  # it may be readable because another thread has closed the agent, and that is an error
                 return True
             if left_ms != 0xFFFFFFFF:
                 left_ms -= slice_ms
