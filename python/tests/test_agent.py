@@ -380,6 +380,23 @@ def test_close_ends_a_wait_for_news() -> None:
         assert isinstance(outcome[0], weft.errors.ClosedError)
 
 
+def test_an_agent_that_nobody_has_closes_with_its_last_view(pair: Pair) -> None:
+    def threads() -> int:
+        return len(os.listdir("/proc/self/task"))
+
+    before = threads()
+    agent = weft.Agent("dropped", transports="shm")
+    view = np.frombuffer(agent.allocate(4096).allocated, np.uint8)
+    del agent
+    gc.collect()
+    assert threads() > before and not view.any()
+    del view
+    deadline = time.monotonic() + 10
+    while threads() > before:
+        assert time.monotonic() < deadline, "the agent is open still"
+        time.sleep(0.01)
+
+
 def test_transports() -> None:
     known = {one.name: one for one in weft.transports()}
     assert known["shm"].works and known["file"].works

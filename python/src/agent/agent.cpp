@@ -43,13 +43,19 @@ void AgentState::shut() {
   kept.clear();
 }
 
-Agent::~Agent() {
+void AgentState::shut_dropped(const std::shared_ptr<AgentState> &state) {
   try {
-    state->shut();
+    state->dropped = state->exports > 0 && !state->forked() && !state->closed.load();
+    if (!state->dropped)
+      state->shut();
   } catch (...) { // in a handler of a signal: all of it stays until the process ends
     PyErr_Clear();
     new std::shared_ptr<AgentState>(state);
   }
+}
+
+Agent::~Agent() {
+  AgentState::shut_dropped(state);
 }
 
 namespace {

@@ -27,6 +27,7 @@ struct AgentState : Gate {
   std::shared_ptr<StoreState> store;
   bool driven = false;                  // by its caller: one call at a time
   int exports = 0;                      // views of allocated memory
+  bool dropped = false;                 // nobody has the agent any more: the last view closes it
   std::map<weft_region_t, Buffer> kept; // the memory of regions
   std::vector<Orphan> orphans;
   std::vector<weft_dlist_t *> old_lists; // that were dropped while the agent was closing
@@ -41,6 +42,8 @@ struct AgentState : Gate {
   bool closing() const { return closed.load() && agent; }
   void free_orphans();
   void shut();
+  // Closes an agent that nobody has any more, or has its last view do so; the GIL is held.
+  static void shut_dropped(const std::shared_ptr<AgentState> &state);
 };
 
 class Agent {

@@ -42,8 +42,12 @@ int get_buffer(PyObject *object, Py_buffer *view, int flags) {
 
 void release_buffer(PyObject *object, Py_buffer *) {
   Memory *self = nb::inst_ptr<Memory>(object);
+  auto agent = self->agent;
   self->exports--;
-  self->agent->exports--;
+  if (--agent->exports == 0 && agent->dropped) {
+    nb::error_scope scope;
+    AgentState::shut_dropped(agent);
+  }
 }
 
 PyType_Slot memory_slots[] = {
