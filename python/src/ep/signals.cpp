@@ -46,11 +46,11 @@ void Watcher::run() {
 void watch_signals(RankState *rank) {
   Watcher &all = watcher();
   std::lock_guard<std::mutex> lock(all.mutex);
-  all.ranks.push_back(rank);
   if (!all.running) {
-    std::thread([&all] { all.run(); }).detach();
+    std::thread([&all] { all.run(); }).detach(); // it raises where there are no more threads: nothing has changed then
     all.running = true;
   }
+  all.ranks.push_back(rank);
 }
 
 void unwatch_signals(RankState *rank) {
