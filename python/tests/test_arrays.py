@@ -72,6 +72,25 @@ def test_interfaces() -> None:
             weft.Buffer(OnlyInterface(__cuda_array_interface__=wrong))
 
 
+@pytest.mark.parametrize("name, kind", [("topk_idx", ">i8"), ("topk_idx", ">i4"), ("topk_idx", "c8"), ("x", ">u2"),
+                                        ("topk_weights", ">f4"), ("counts", ">i4"), ("src_rank", "4V")])
+def test_elements_of_another_order_or_kind(name: str, kind: str) -> None:
+    """Memory to a transfer, and no numbers to a rank."""
+    from conftest import SIZES, tokens_of
+
+    weft.Buffer(np.zeros(4, kind))
+    with weft.Store.local() as store, weft.ep.Rank(store, rank=0, founders=[0], **SIZES) as rank:
+        rank.activate()
+        x, idx, weights = tokens_of(0, 1)
+        given = {"x": x, "topk_idx": idx, "topk_weights": weights}
+        with pytest.raises(TypeError, match=name):
+            if name in given:
+                given[name] = np.zeros(given[name].shape, kind)
+                rank.dispatch(**given, into=rank.receive())
+            else:
+                rank.receive(**{name: np.zeros(1 << 12, kind)})
+
+
 @pytest.mark.parametrize("wrong", [None, 3, "text", object(), [1, 2], {}, np])
 def test_what_is_no_memory(wrong: object) -> None:
     with pytest.raises(TypeError, match="is no memory"):

@@ -49,6 +49,8 @@ static std::string name_of_type(nb::handle source) {
 static Kind kind_of_format(const char *format) {
   if (!format)
     return Kind::UINT;
+  if (*format && strchr(">!", *format))
+    return Kind::SWAPPED;
   if (*format && strchr("@=<", *format))
     format++;
   if (!format[0] || format[1])

@@ -10,8 +10,9 @@ namespace dlpack {
 struct Tensor;
 }
 
-// What an element is. Frameworks without bf16 and fp8 hold them as unsigned integers, or as raw bytes.
-enum class Kind : uint8_t { INT, UINT, FLOAT, BFLOAT, OTHER };
+// What an element is. Frameworks without bf16 and fp8 hold them as unsigned integers, or as raw bytes. SWAPPED: its
+// bytes are in the other order.
+enum class Kind : uint8_t { INT, UINT, FLOAT, BFLOAT, OTHER, SWAPPED };
 
 // An array that somebody else owns, held so that it stays. Moves, is not copied.
 class Buffer {

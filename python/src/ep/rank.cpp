@@ -9,6 +9,7 @@
 
 #include "core/text.h"
 #include "core/wait.h"
+#include "ep/receive.h"
 
 void RankState::shut() {
   if (lends())
@@ -289,7 +290,7 @@ nb::object masks(const Rank &self, nb::object into, nb::object stream) {
     return list;
   }
   Buffer array = Buffer::of(into, "into");
-  if (array.item() != 4 || array.kind() == Kind::FLOAT || !array.contiguous() || array.readonly() ||
+  if (array.item() != 4 || !is_whole(array) || !array.contiguous() || array.readonly() ||
       (self.state->cuda ? !array.on_gpu() : !array.on_host()))
     throw nb::type_error("into: a contiguous writable int32 array in rank memory is wanted");
   check(weft_ep_mask_read(self.state->ep, (int32_t *)array.data(), (uint32_t)(array.bytes() / 4), stream_of(stream)));

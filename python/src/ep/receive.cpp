@@ -21,11 +21,24 @@ uint32_t scale_items_of(int dtype, uint32_t hidden) {
   }
 }
 
+bool is_whole(const Buffer &array) {
+  switch (array.kind()) {
+  case Kind::FLOAT:
+    return false;
+  case Kind::OTHER:
+    return array.item() <= 2;
+  case Kind::SWAPPED:
+    return array.item() == 1;
+  default:
+    return true;
+  }
+}
+
 void check_array(const Buffer &array, const Wanted &wanted, bool cuda) {
   auto refuse = [&](const std::string &why) { throw nb::type_error((std::string(wanted.name) + ": " + why).c_str()); };
   if (cuda ? !array.on_gpu() : !array.on_host())
     refuse(cuda ? "memory of the rank's GPU is wanted" : "memory of the host is wanted");
-  if (array.item() != wanted.item || (array.kind() == Kind::FLOAT) != wanted.real)
+  if (array.item() != wanted.item || !(wanted.real ? array.kind() == Kind::FLOAT : is_whole(array)))
     refuse(wanted.real        ? "float32 is wanted"
            : wanted.item == 2 ? "bf16 is wanted: of a framework that has it, or as uint16 (numpy: x.view(np.uint16))"
            : wanted.item == 1 ? "elements of one byte are wanted"

@@ -40,6 +40,8 @@ struct Wanted {
   bool written;
 };
 
+// Whether its elements are what takes an integer, or bits of a type that frameworks may lack: of 1 or 2 bytes.
+bool is_whole(const Buffer &array);
 // Looks at `source`, whose elements lie one after the other. Raises TypeError or InvalidError.
 Buffer array_of(nb::handle source, const Wanted &wanted, bool cuda);
 // The same, kept in `kept`; its address, NULL for None.
