@@ -6,6 +6,7 @@ import array
 import io
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Union
 
 from .status import nixl_mem_t, nixlNotFoundError
@@ -225,9 +226,24 @@ class _OnlyLists(pickle.Unpickler):
         known = {"nixlXferDList": nixlXferDList, "nixlRegDList": nixlRegDList, "nixlRemoteDList": nixlRemoteDList}
         if module != "nixl._bindings" or name not in known:
             raise pickle.UnpicklingError(f"{module}.{name} is no list of descriptors")
-        return known[name]
+        return partial(_rebuilt, known[name])
+
+
+def _rebuilt(kind: type[nixlXferDList], type: int, descs: list[Any]) -> nixlXferDList:
+    """What `nixlXferDList.__reduce__` tells of a list; no number of descriptors that the bytes may ask for."""
+    if not isinstance(descs, list):
+        raise pickle.UnpicklingError("descs: a list is wanted")
+    return kind(nixl_mem_t(type), descs)
 
 
 def read_list(serialized: bytes) -> Any:
-    """The list that ``pickle.dumps`` of one wrote."""
-    return _OnlyLists(io.BytesIO(serialized)).load()
+    """The list that ``pickle.dumps`` of one wrote. `pickle.UnpicklingError`: it is something else."""
+    try:
+        found = _OnlyLists(io.BytesIO(serialized)).load()
+    except pickle.UnpicklingError:
+        raise
+    except Exception as error:  # what the module pickle raises where bytes are damaged is not said
+        raise pickle.UnpicklingError(f"no list of descriptors: {error}") from error
+    if not isinstance(found, nixlXferDList):
+        raise pickle.UnpicklingError(f"no list of descriptors, but {found!r:.60}")
+    return found

@@ -103,3 +103,11 @@ def test_serialized_lists_run_nothing(pair: tuple[nixl_agent, nixl_agent], tmp_p
     with pytest.raises(pickle.UnpicklingError):
         pair[0].deserialize_descs(pickle.dumps(Evil()))
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("wrong", [pickle.dumps([1, 2]), pickle.dumps(5), b"", b"garbage", b"\x80\x04K\x05.",
+                                   b"cnixl._bindings\nnixlXferDList\n(I0\nI100000000\ntR.",
+                                   b"cnixl._bindings\nnixlXferDList\n(I99\n(ltR."])
+def test_what_is_no_serialized_list(pair: tuple[nixl_agent, nixl_agent], wrong: bytes) -> None:
+    with pytest.raises(pickle.UnpicklingError):
+        pair[0].deserialize_descs(wrong)
