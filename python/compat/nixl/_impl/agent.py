@@ -262,8 +262,11 @@ class nixlAgent:
         return SUCCESS
 
     def deregisterMem(self, descs: nixlRegDList, backends: Sequence[int] = ()) -> nixl_status_t:
-        """Deregisters them. Prepared lists and transfers that use them are released, unless one is in flight."""
-        for one in self._memory.find(_checked(descs, nixlRegDList)):
+        """Deregisters all of them, or none where a transfer in flight uses one. Prepared lists and other transfers that
+        use them are released."""
+        found = self._memory.find(_checked(descs, nixlRegDList))
+        self._check_idle(found)
+        for one in found:
             try:
                 self._memory.forget(one)
             except nixlNotAllowedError:
@@ -271,10 +274,15 @@ class nixlAgent:
                 self._memory.forget(one)
         return SUCCESS
 
+    def _check_idle(self, found: list[Registered]) -> None:
+        for _, request in self._requests.items():
+            used = next((one for one in found if request.active and request.uses(one.mem, one.desc)), None)
+            if used is not None:
+                raise nixlNotAllowedError(f"{used.mem.name} {used.desc[:3]} is used by a transfer in flight")
+
     def _release_users(self, gone: Registered) -> None:
         for number, request in self._requests.items():
-            sides = (request.local, request.remote)
-            if any(side.overlaps(gone.mem, gone.desc) for side in sides):
+            if request.uses(gone.mem, gone.desc):
                 if request.active:
                     raise nixlNotAllowedError(f"{gone.mem.name} {gone.desc[:3]} is used by a transfer in flight")
                 request.close()

@@ -157,6 +157,10 @@ class Request:
         except errors.Error:
             return False
 
+    def uses(self, mem: nixl_mem_t, desc: tuple[Any, ...]) -> bool:
+        """Whether it uses memory of this agent that a registered descriptor names."""
+        return self.local.overlaps(mem, desc) or self.remote.overlaps(mem, desc)
+
     def post(self, notification: bytes) -> nixl_status_t:
         """Starts it, with this notification, or with its own if this is empty."""
         start = time.monotonic_ns()

@@ -230,6 +230,21 @@ def test_memory_that_is_registered_twice(pair: Pair) -> None:
         pair[0].initialize_xfer("WRITE", descs, descs, "initiator")
 
 
+def test_deregistration_of_all_or_none(pair: Pair) -> None:
+    small, here, there = np.zeros(64, np.uint8), np.ones(1 << 28, np.uint8), np.zeros(1 << 28, np.uint8)
+    registered = pair[0].register_memory([small, here])
+    pair[1].register_memory(there)
+    pair[0].add_remote_agent(pair[1].get_agent_metadata())
+    handle = pair[0].initialize_xfer("WRITE", pair[0].get_xfer_descs(here), pair[1].get_xfer_descs(there), "target")
+    if pair[0].transfer(handle) != "PROC":
+        pytest.skip("the transfer is not long enough to be in flight")
+    with pytest.raises(bindings.nixlNotAllowedError, match="in flight"):
+        pair[0].deregister_memory(registered)
+    pair[0].prep_xfer_dlist("", small)
+    until(lambda: pair[0].check_xfer_state(handle) == "DONE")
+    pair[0].deregister_memory(registered)
+
+
 def test_deregistration_releases_what_uses_it(pair: Pair) -> None:
     here = numbers()
     registered = pair[0].register_memory(here)
