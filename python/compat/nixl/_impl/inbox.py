@@ -10,6 +10,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from functools import partial
 
 import weft
 from weft import errors
@@ -88,16 +89,16 @@ class Inbox:
         """Sends a message. While the receiver has too many that it has not read, it waits, for some seconds."""
         self.patiently(peer, lambda: self._agent.notify(peer, kind + message))
 
-    def patiently(self, peer: int, send: Callable[[], None]) -> None:
+    def patiently(self, peer: int, send: Callable[[], None], patience_s: float = _PATIENCE_S) -> None:
         """Sends, and sends again while the receiver has too many messages that it has not read, for some seconds."""
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + patience_s
         while True:
             try:
                 send()
                 return
             except errors.BusyError as error:
                 if time.monotonic() > deadline:
-                    raise nixlBackendError(f"{self._name(peer)} has not read its notifications for {_PATIENCE_S:.0f} "
+                    raise nixlBackendError(f"{self._name(peer)} has not read its notifications for {patience_s:.0f} "
                                            f"s: {error}") from error
             pump_all()
             time.sleep(0.001)
@@ -113,14 +114,14 @@ class Inbox:
         """Waits until these peers have taken all that was sent to them, for a bounded time: who closes takes with it
         what was not read."""
         asked = set()
+        deadline = time.monotonic() + patience_s
         for peer in peers:
             self._answers.discard(peer)
             try:
-                self.send(peer, ASK)
+                self.patiently(peer, partial(self._agent.notify, peer, ASK), deadline - time.monotonic())
                 asked.add(peer)
             except (errors.Error, nixlBackendError, nixlRemoteDisconnectError):
-                continue  # it has gone
-        deadline = time.monotonic() + patience_s
+                continue  # it has gone, or reads nothing
         while time.monotonic() < deadline:
             pump_all()
             asked = {peer for peer in asked - self._answers if self._is_there(peer)}

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
+import weft
 from conftest import finish, numbers, pieces, until
 
 import nixl._bindings as bindings
@@ -149,6 +152,20 @@ def test_last_words(pair: Pair) -> None:
     pair[0].send_notif("target", b"last")
     pair[0].agent.close()
     assert until(pair[1].get_new_notifs) == {"initiator": [b"last"]}
+
+
+def test_who_reads_nothing_keeps_no_agent_from_closing(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    known(pair)
+    receiver = pair[1].agent._inbox
+    monkeypatch.setattr(receiver, "pump", lambda: None)
+    pair[0].send_notif("target", b"first")
+    to = pair[0].agent._peers.find("target").id
+    with pytest.raises(weft.errors.BusyError):
+        while True:
+            pair[0].agent._weft.notify(to, b"Nmore")
+    start = time.monotonic()
+    pair[0].agent.close()
+    assert time.monotonic() - start < 6  # 2 seconds are promised
 
 
 def test_within_an_agent() -> None:
