@@ -40,6 +40,7 @@ from .status import (
     nixlNotFoundError,
     nixlNotSupportedError,
     nixlRemoteDisconnectError,
+    nixlRepostActiveError,
     translated,
 )
 
@@ -174,7 +175,7 @@ class nixlAgent:
         for _, request in self._requests.items():
             try:
                 request.close()
-            except (errors.Error, nixlBackendError):
+            except (errors.Error, nixlBackendError, nixlRepostActiveError):
                 continue  # closing the agent ends it
         self._weft.close()
         if self._store is not None:

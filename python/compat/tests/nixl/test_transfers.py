@@ -168,6 +168,21 @@ def test_who_reads_nothing_keeps_no_agent_from_closing(pair: Pair, monkeypatch: 
     assert time.monotonic() - start < 6  # 2 seconds are promised
 
 
+def test_an_agent_closes_where_a_transfer_cannot_be_stopped(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = numbers()
+    pair[0].register_memory(here)
+    descs = pair[0].get_xfer_descs(here)
+    handle = pair[0].initialize_xfer("WRITE", descs, descs, "initiator")
+    finish(pair[0], handle)
+    with monkeypatch.context() as patched:
+        def fail(_: object) -> None:
+            raise bindings.nixlRepostActiveError("it could not be stopped so soon")
+
+        patched.setattr("nixl._impl.requests.Request.close", fail)
+        pair[0].agent.close()
+    assert pair[0].agent._weft.closed
+
+
 def test_within_an_agent() -> None:
     agent = nixl_agent("alone", nixl_agent_config(backends=["UCX"], capture_telemetry=True))
     here, there = numbers(), np.zeros(4096, np.uint8)
