@@ -7,6 +7,7 @@ differs. Failures are exceptions of `nixl._bindings`.
 from __future__ import annotations
 
 import pickle
+import threading
 from typing import Any, Optional, Union
 
 from . import _bindings as bindings
@@ -112,6 +113,7 @@ class nixl_agent:
         self.name = agent_name
         self.agent = bindings.nixlAgent(agent_name, low)
         self.notifs: dict[str, list[bytes]] = {}
+        self._notifs_lock = threading.RLock()  # what one thread has taken is not lost to another's
         self.backends: dict[str, nixl_backend_handle] = {}
         self.backend_mems: dict[str, list[str]] = {}
         self.backend_options: dict[str, dict[str, str]] = {}
@@ -291,18 +293,20 @@ class nixl_agent:
 
     def update_notifs(self, backends: list[str] = []) -> dict[str, list[bytes]]:
         """Adds what has come to `notifs`, which keeps all that `check_remote_xfer_done` has not found; all of it."""
-        self.notifs = self.agent.getNotifs(self.notifs, self._handles(backends))
-        return self.notifs
+        with self._notifs_lock:
+            self.notifs = self.agent.getNotifs(self.notifs, self._handles(backends))
+            return self.notifs
 
     def check_remote_xfer_done(self, remote_agent_name: str, lookup_tag: bytes, backends: list[str] = [],
                                tag_is_prefix: bool = True) -> bool:
         """Whether an agent has sent a notification that begins with a tag, or contains it; if so it is taken."""
         wanted = lookup_tag.encode() if isinstance(lookup_tag, str) else lookup_tag
-        messages = self.update_notifs(backends).get(remote_agent_name, [])
-        for at, message in enumerate(messages):
-            if message.startswith(wanted) if tag_is_prefix else wanted in message:
-                del messages[at]
-                return True
+        with self._notifs_lock:
+            messages = self.update_notifs(backends).get(remote_agent_name, [])
+            for at, message in enumerate(messages):
+                if message.startswith(wanted) if tag_is_prefix else wanted in message:
+                    del messages[at]
+                    return True
         return False
 
     def send_notif(self, remote_agent_name: str, notif_msg: bytes, backend: Optional[str] = None) -> None:

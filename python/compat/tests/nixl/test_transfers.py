@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import numpy as np
@@ -181,6 +182,30 @@ def test_an_agent_closes_where_a_transfer_cannot_be_stopped(pair: Pair, monkeypa
         patched.setattr("nixl._impl.requests.Request.close", fail)
         pair[0].agent.close()
     assert pair[0].agent._weft.closed
+
+
+def test_threads_wait_for_notifications(pair: Pair) -> None:
+    """Each for its own: what one takes from the agent is not lost to the others."""
+    known(pair)
+    missed: list[bytes] = []
+
+    def wait(thread: int) -> None:
+        for number in range(50):
+            deadline = time.monotonic() + 20
+            while not pair[1].check_remote_xfer_done("initiator", b"%d.%d." % (thread, number)):
+                if time.monotonic() > deadline:
+                    missed.append(b"%d.%d." % (thread, number))
+                    return
+
+    threads = [threading.Thread(target=wait, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for number in range(50):
+        for thread in range(8):
+            pair[0].send_notif("target", b"%d.%d." % (thread, number))
+    for thread in threads:
+        thread.join(60)
+    assert not missed
 
 
 def test_within_an_agent() -> None:
