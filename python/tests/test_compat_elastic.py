@@ -74,7 +74,7 @@ def test_two_agents_and_their_token(tmp_path: pathlib.Path) -> None:
 def test_arguments(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WEFT_MEMORY", raising=False)
     plan = tmp_path / "plan.json"
-    plan.write_text(json.dumps([[0, 1], [0, 1, -2]]))
+    plan.write_text(json.dumps([[0, 1], [0, -1]]))
     parser = elastic.make_parser()
     options, further = parser.parse_known_args(["--plan", str(plan), "--num-processes=2", "--kineto", "--dtype", "fp8"])
     assert elastic.command(options, further) == ["elastic", "--plan", str(plan), "--num-processes", "2", "--timeout-ms",
@@ -82,6 +82,10 @@ def test_arguments(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert not elastic.needs_others(options)
     options.num_processes = 1
     assert elastic.needs_others(options)
-    plan.write_text("no plan")
-    assert not elastic.needs_others(options)
+    for text in ("no plan", "5", "[]", "[1, 2]"):
+        plan.write_text(text)
+        assert not elastic.needs_others(options)
+    options.num_processes = 2
+    plan.write_text(json.dumps([[0, 1], [0, -1, 2]]))
+    assert elastic.needs_others(options)
     assert elastic.read_token(tmp_path / "none", 0) is None

@@ -64,13 +64,13 @@ def command(options: argparse.Namespace, further: Sequence[str]) -> list[str]:
 
 
 def needs_others(options: argparse.Namespace) -> bool:
-    """Whether the plan ever has more ranks than this host has processes for. A plan that cannot be read: False, and the
-    tool says what is wrong with it."""
+    """Whether the plan ever has more ranks than this host has processes for; one that is killed in a phase has a
+    process there too. A plan that cannot be read: False, and the tool says what is wrong with it."""
     if options.num_processes is None:
         return False
     try:
         phases = json.loads(Path(options.plan).read_text())
-        return max(sum(1 for rank in phase if rank >= 0) for phase in phases) > int(options.num_processes)
+        return max(len(phase) for phase in phases) > int(options.num_processes)
     except (OSError, ValueError, TypeError):
         return False
 
