@@ -158,8 +158,8 @@ def _compare(condition: Compare) -> tuple[Text, int, int, int | Text]:
 class Watch:
     """Changes of all keys with one prefix. Iterate over it, or ``async for`` it, or ask `next`.
 
-    Events wait, without a limit, until they are taken. Close it, or use it as a context manager; it ends with its
-    store too.
+    Events wait, without a limit, until they are taken. Close it, or use it as a context manager; it goes on where its
+    store is closed.
     """
 
     def __init__(self, handle: _weft.Watch) -> None:
