@@ -397,6 +397,21 @@ def test_an_agent_that_nobody_has_closes_with_its_last_view(pair: Pair) -> None:
         time.sleep(0.01)
 
 
+def test_views_hide_no_exception() -> None:
+    held: list[memoryview] = []
+    with pytest.raises(KeyError, match="mine"), weft.Agent("a", transports="shm") as agent:
+        with agent.allocate(4096) as region:
+            held.append(region.view())
+            raise KeyError("mine")
+    assert not agent.closed and not held[0][0]
+    held.pop().release()
+    assert agent.closed
+    with pytest.raises(weft.errors.BusyError), weft.Agent("a", transports="shm") as other:
+        view = other.allocate(4096).view()
+    view.release()
+    other.close()
+
+
 def test_transports() -> None:
     known = {one.name: one for one in weft.transports()}
     assert known["shm"].works and known["file"].works

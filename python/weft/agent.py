@@ -25,6 +25,7 @@ from typing import Any, NamedTuple, Union
 
 from . import _asyncio, _weft
 from ._common import AGENTS, milliseconds, note_open, option_ms
+from .errors import BusyError
 from .memory import Kind, MemoryStatus, Region, RegionInfo
 from .store import Store
 from .transfer import DescriptorList, Descriptors, Transfer
@@ -480,8 +481,9 @@ class Agent:
 
     def close(self) -> None:
         """Leaves: cancels transfers in flight, tells the peers, frees the regions. It waits for calls of other threads,
-        which end with `ClosedError`. `BusyError`: views of memory that it allocated are in use. A second time is no
-        error."""
+        which end with `ClosedError`. `BusyError`: views of memory that it allocated are in use, and it stays open. A
+        second time is no error. Where an exception ends a ``with``, which may hold such views itself, the last of them
+        closes the agent."""
         self._handle.close()
         _asyncio.wake(self)
 
@@ -490,7 +492,11 @@ class Agent:
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
                  trace: TracebackType | None) -> None:
-        self.close()
+        try:
+            self.close()
+        except BusyError:  # the exception, which is to be told, may hold the views itself
+            if kind is None or not self._handle.close_after_views():
+                raise
 
     def __repr__(self) -> str:
         return f"<weft.Agent {self.name}{' closed' if self.closed else ''}>"

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from . import _weft
 from ._weft import Buffer, Owners
+from .errors import BusyError
 
 if TYPE_CHECKING:
     from .agent import Agent
@@ -119,7 +120,8 @@ class Region:
 
     def close(self) -> None:
         """Deregisters it; memory that the agent allocated is freed. `BusyError`: a list of the agent, or a view, uses
-        it. A second time is no error."""
+        it. A second time is no error. Where an exception ends a ``with``, such a region stays until the agent is
+        closed."""
         if self.closed or self._agent.closed:
             self.closed = True
             return
@@ -134,7 +136,11 @@ class Region:
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
                  trace: TracebackType | None) -> None:
-        self.close()
+        try:
+            self.close()
+        except BusyError:  # the exception, which is to be told, may hold a view or a list itself
+            if kind is None:
+                raise
 
     def __repr__(self) -> str:
         return f"<weft.Region {self.id}: {self.length} bytes of {self.info.kind.name}>"

@@ -45,8 +45,7 @@ void AgentState::shut() {
 
 void AgentState::shut_dropped(const std::shared_ptr<AgentState> &state) {
   try {
-    state->dropped = state->exports > 0 && !state->forked() && !state->closed.load();
-    if (!state->dropped)
+    if (!state->drop())
       state->shut();
   } catch (...) { // in a handler of a signal: all of it stays until the process ends
     PyErr_Clear();
@@ -196,7 +195,8 @@ void bind_agent(nb::module_ &m) {
            })
       .def("arm", &arm, nb::sig("def arm(self) -> tuple[bool, int]"))
       .def_prop_ro("closed", [](const Agent &self) { return self.state->closed.load() || self.state->forked(); })
-      .def("close", [](Agent &self) { self.state->shut(); });
+      .def("close", [](Agent &self) { self.state->shut(); })
+      .def("close_after_views", [](Agent &self) { return self.state->drop(); });
   bind_memory(agent, m);
   bind_metadata(agent);
   bind_telemetry(agent);

@@ -42,6 +42,8 @@ struct AgentState : Gate {
   bool closing() const { return closed.load() && agent; }
   void free_orphans();
   void shut();
+  // Whether there are views of allocated memory, the last of which closes the agent from now on.
+  bool drop() { return dropped = exports > 0 && !forked() && !closed.load(); }
   // Closes an agent that nobody has any more, or has its last view do so; the GIL is held.
   static void shut_dropped(const std::shared_ptr<AgentState> &state);
 };
