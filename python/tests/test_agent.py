@@ -397,6 +397,24 @@ def test_an_agent_that_nobody_has_closes_with_its_last_view(pair: Pair) -> None:
         time.sleep(0.01)
 
 
+def test_a_transfer_that_nobody_has_keeps_no_memory(pair: Pair) -> None:
+    a, _, peer = pair
+    size = 1 << 27
+    there = offered(pair, np.zeros(size, np.uint8))
+    for here in (a.register(np.ones(size, np.uint8)), a.allocate(size)):
+        transfer = a.write(here, there.descriptor(), peer)
+        transfer.post()
+        del transfer
+        gc.collect()
+        deadline = time.monotonic() + 20
+        while not here.closed:
+            assert time.monotonic() < deadline
+            try:
+                here.close()
+            except weft.errors.BusyError:
+                time.sleep(0.01)  # it is being cancelled
+
+
 def test_views_hide_no_exception() -> None:
     held: list[memoryview] = []
     with pytest.raises(KeyError, match="mine"), weft.Agent("a", transports="shm") as agent:

@@ -102,6 +102,8 @@ void free_memory(Memory &self) {
     raise_code(WEFT_ERR_BUSY, std::to_string(self.exports) + " views of the region's memory are in use");
   self.freed = true;
   try {
+    self.agent->check_free();
+    self.agent->free_orphans(); // whose lists may use it
     agent_call(self.agent, [&](weft_agent_t *agent) { return weft_agent_deregister(agent, self.region); });
   } catch (...) {
     self.freed = false;
@@ -110,6 +112,8 @@ void free_memory(Memory &self) {
 }
 
 void deregister(const Agent &self, weft_region_t region) {
+  self.state->check_free();
+  self.state->free_orphans(); // whose lists may use it
   agent_call(self.state, [&](weft_agent_t *agent) { return weft_agent_deregister(agent, region); });
   self.state->kept.erase(region);
 }
