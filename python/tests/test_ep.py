@@ -254,6 +254,35 @@ def test_wrong_arguments(alone: ep.Rank) -> None:
     alone.dispatch(np.repeat(x, 2, 0)[::2], idx, weights, into=into).finish()  # rows with a distance
 
 
+def test_a_receive_stays_while_a_call_of_another_thread_writes_into_it(store: weft.Store) -> None:
+    began, tried = threading.Event(), threading.Event()
+    receives: list[ep.Receive] = []
+
+    def run(index: int) -> None:
+        with ep.Rank(store, rank=index, founders=[0, 1], **SIZES) as rank:
+            rank.activate()
+            x, idx, weights = tokens_of(index, 2)
+            into = rank.receive(expert_total=np.zeros(2, np.int32))
+            if index == 0:
+                receives.append(into)
+                began.set()
+            else:  # the other one waits for this one in its dispatch
+                assert tried.wait(30)
+            rank.dispatch(x, idx, weights, into=into).finish()
+            into.renew()
+
+    def renew() -> None:
+        assert began.wait(30)
+        threading.Event().wait(0.2)
+        try:
+            with pytest.raises(weft.errors.BusyError, match="another thread"):
+                receives[0].renew()
+        finally:
+            tried.set()
+
+    in_threads(3, lambda index: run(index) if index < 2 else renew())
+
+
 def test_interrupt(store: weft.Store) -> None:
     with ep.Rank(store, rank=0, founders=[0, 1], **SIZES) as rank:
         threading.Timer(0.05, rank.interrupt).start()

@@ -187,6 +187,7 @@ nb::object dispatch_into(RankState &state, nb::object into, const Dispatched &gi
   Sending send;
   take_sending(send, state, given);
   check_fit(state, send.operation, receive);
+  Receiving receiving(receive);
   Info info;
   Failure failure;
   uint64_t op = Operation::NONE;
@@ -244,6 +245,7 @@ nb::object dispatch_recv_into(RankState &state, uint64_t op, nb::object into, nb
   Receive &receive = nb::cast<Receive &>(into);
   Operation &operation = must_find(state, op);
   check_fit(state, operation, receive);
+  Receiving receiving(receive);
   Info info;
   Failure failure;
   give_room(state, info);

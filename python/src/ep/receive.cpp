@@ -155,6 +155,8 @@ void take_arrays(Receive &self, nb::dict &given) {
 // Looks at the arrays again; whether one has moved.
 bool renew(Receive &self, nb::object expert_total, nb::object wait_ns) {
   bool moved = false;
+  if (self.calls > 0)
+    raise_code(WEFT_ERR_BUSY, "a call of another thread is receiving into it");
   for (size_t i = 0; i < self.fixed; i++) {
     ReceiveArray &array = self.arrays[i];
     if (!array.buffer.look_again(array.source, array.name, moved))

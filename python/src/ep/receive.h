@@ -25,6 +25,18 @@ struct Receive {
   uint32_t max_topk = UINT32_MAX;          // that local_expert, weights and slot have room for
   uint64_t rows = 0;                       // in all parts together
   uint32_t capacity = 0, experts = 0, hidden = 0;
+  int calls = 0; // under way, that receive into it; read and written with the GIL
+};
+
+// A call that receives into it: until its end the arrays stay what they are.
+class Receiving {
+public:
+  explicit Receiving(Receive &into) : into_(into) { into_.calls++; }
+  ~Receiving() { into_.calls--; }
+  Receiving(const Receiving &) = delete;
+
+private:
+  Receive &into_;
 };
 
 // The bytes of a row of `dtype`, and the numbers of 4 bytes of its scales. 0 for OPAQUE: the call says them.

@@ -55,9 +55,10 @@ class Receive:
     def renew(self, *, expert_total: Array = None, wait_ns: Array = None) -> bool:
         """Looks at the arrays again, for the next operation: whether one of them lies elsewhere than before, as after a
         new allocation of its memory. `weft.errors.InvalidError`: the shape, the strides, the type or the device of one
-        changed. expert_total and wait_ns replace those of before; None: there is none. It costs a small part of what
-        another `Rank.receive` does. CUDA: what it replaces is kept no longer, so launches that use it have to be in
-        streams that its framework's allocator orders."""
+        changed. `weft.errors.BusyError`: a call of another thread is receiving into them. expert_total and wait_ns
+        replace those of before; None: there is none. It costs a small part of what another `Rank.receive` does. CUDA:
+        what it replaces is kept no longer, so launches that use it have to be in streams that its framework's allocator
+        orders."""
         moved: bool = self._handle.renew(expert_total, wait_ns)
         self.expert_total, self.wait_ns = expert_total, wait_ns
         return moved
