@@ -88,6 +88,10 @@ static void nccl_tests_tables(void **state) {
   assert_true(repeat_of(&run, keys, "latency")->error == 0.2); // 10 % of 10 us, by 25 iterations
   assert_true(repeat_of(&run, keys, "bus_bandwidth")->error < 0);
   compare_run_free(&run);
+  static const char narrow[] = "# size time algbw\n8 2 4 3 4 5\nbusbw\n"; // fewer headings than a table has
+  assert_int_equal(input_add_text(&run, "narrow", narrow, sizeof narrow - 1), 0);
+  expect(&run, "{\"bytes\":8,\"type\":\"4\",\"place\":\"out-of-place\"}", "latency", 2);
+  compare_run_free(&run);
 }
 
 static void perftest_tables(void **state) {

@@ -66,7 +66,7 @@ static json_t *keys_of(const struct table *table, char *const *words, size_t sid
   json_t *keys = json_pack("{s:I, s:s, s:s}", "bytes", (json_int_t)bytes, "type", words[2], "place", sides[side]);
   if (keys && *table->collective)
     json_object_set_new(keys, "op", json_string(table->collective));
-  if (keys && strcmp(table->names[3], "redop") == 0 && table->side[0] >= 5)
+  if (keys && table->side[0] >= 5 && strcmp(table->names[3], "redop") == 0)
     json_object_set_new(keys, "redop", json_string(words[3]));
   return keys;
 }
