@@ -63,6 +63,12 @@ static void nixlbench_tables(void **state) {
   expect(&run, "{\"bytes\":4096,\"batch\":64}", "bandwidth", 1.26031);
   assert_string_equal(run.format, "nixlbench table");
   compare_run_free(&run);
+  read_format(&run, "nixlbench12.out"); // of four workers
+  expect(&run, "{\"bytes\":4096,\"batch\":1}", "bandwidth", 1.5);
+  expect(&run, "{\"bytes\":4096,\"batch\":1}", "latency", 20);
+  expect(&run, "{\"bytes\":4096,\"batch\":1}", "prep_p99", 1.6);
+  expect(&run, "{\"bytes\":4096,\"batch\":1}", "transfer_p99", 18);
+  compare_run_free(&run);
 }
 
 static void nccl_tests_tables(void **state) {
@@ -330,6 +336,7 @@ static void what_is_wrong_is_refused(void **state) {
   refused(WEFT_ERR_PROTOCOL, "line 2: Avg Lat. (us) is \"nan\": want a number", NIXL_HEAD "4096 1 nan 1 1 1\n");
   refused(WEFT_ERR_PROTOCOL, "is \"-inf\"", NIXL_HEAD "4096 1 3 1 1 -inf\n");
   refused(WEFT_ERR_PROTOCOL, "line 2: has 4 numbers under 6 headings", NIXL_HEAD "4096 1 3 1\n");
+  refused(WEFT_ERR_PROTOCOL, "line 2: has 7 numbers under 6 headings", NIXL_HEAD "4096 1 3 1 1 1 1\n");
   refused(WEFT_ERR_PROTOCOL, "line 2: has 4 numbers under 5 headings",
           "#bytes #iterations t_min[usec] t_max[usec] t_typical[usec]\n2 1000 1.0 2.0\n");
   refused(WEFT_ERR_PROTOCOL, "rank 5000", "[rank 5000] Dispatch + combine bandwidth: 1.0 GB/s, avg_t=1.0 us\n");
