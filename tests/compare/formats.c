@@ -176,6 +176,22 @@ static void p2p_reports(void **state) {
   }
 }
 
+// It keeps its latencies, and has no rates.
+static void a_refused_row_of_p2p(void **state) {
+  (void)state;
+  static const char csv[] = "operation,bytes,iterations,latency_avg_us,at_once,gb_per_second,transport,refused\n"
+                            "read,64,100,1.5,16,,shm,\"23 GB/s is above the bound of \"\"a, b\"\", 1 GB/s "
+                            "(measured)\"\r\nread,8,100,1,16,2,shm,\r\n";
+  struct compare_run run = {0};
+  if (input_add_text(&run, "p2p", csv, sizeof csv - 1))
+    fail_msg("%s", weft_last_error());
+  const char *keys = "{\"op\":\"READ\",\"bytes\":64,\"depth\":16,\"transport\":\"shm\"}";
+  expect(&run, keys, "latency", 1.5);
+  assert_null(compare_row_find(row_of(&run, keys), "bandwidth"));
+  expect(&run, "{\"op\":\"READ\",\"bytes\":8,\"depth\":16,\"transport\":\"shm\"}", "bandwidth", 2);
+  compare_run_free(&run);
+}
+
 // Figures with two repeats, and one row that the benchmark refused.
 static char *figures_text(void) {
   struct figures figures;
@@ -365,6 +381,7 @@ int main(void) {
       cmocka_unit_test(perftest_tables),
       cmocka_unit_test(ep_tests),
       cmocka_unit_test(p2p_reports),
+      cmocka_unit_test(a_refused_row_of_p2p),
       cmocka_unit_test(figures_and_their_baseline),
       cmocka_unit_test(csv_of_weft_bench),
       cmocka_unit_test(a_slowdown_is_left_out),

@@ -110,11 +110,27 @@ static bool is_csv(const struct compare_text *text) {
   return text->size >= sizeof csv_head && strncmp(text->data, csv_head, sizeof csv_head - 1) == 0;
 }
 
-// Cuts a record at its commas, in place: none of these columns has quotes.
+// Cuts the first cell off at its comma, and takes its quotes away, both in place. Why a rate was refused has both.
+static char *take_cell(char **line) {
+  char *cell = *line, *to = cell, *from = cell;
+  bool quoted = false;
+  for (; *from && (quoted || *from != ','); from++) {
+    if (*from == '"' && quoted && from[1] == '"')
+      *to++ = *from++;
+    else if (*from == '"')
+      quoted = !quoted;
+    else
+      *to++ = *from;
+  }
+  *line = *from ? from + 1 : NULL;
+  *to = '\0';
+  return cell;
+}
+
 static size_t cells_of(char *line, char *cells[LINES_WORDS]) {
   size_t count = 0;
   while (count < LINES_WORDS && line)
-    cells[count++] = strsep(&line, ",");
+    cells[count++] = take_cell(&line);
   while (count > 0 && cells[count - 1][0] && cells[count - 1][strlen(cells[count - 1]) - 1] == ' ')
     cells[count - 1][strlen(cells[count - 1]) - 1] = '\0'; // a carriage return
   return count;
