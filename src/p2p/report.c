@@ -8,6 +8,7 @@
 
 #include "base/fail.h"
 #include "base/text/digits.h"
+#include "base/time/clock.h"
 #include "p2p/bound.h"
 
 // --- CSV ---
@@ -107,7 +108,7 @@ static int write_json(struct p2p_report *report, bool complete) {
 int p2p_report_begin(struct p2p_report *report, FILE *out, const struct p2p_config *config,
                      const struct p2p_sizes *sizes) {
   char text[32];
-  *report = (struct p2p_report){.out = out, .config = config, .list = json_array()};
+  *report = (struct p2p_report){.out = out, .config = config, .list = json_array(), .begun_ns = clock_ns()};
   if (!report->list)
     return fail(WEFT_ERR_NOMEM, "no memory for the results");
   for (uint32_t i = 0; i < sizes->count; i++) {

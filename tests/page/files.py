@@ -7,6 +7,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 import browser
@@ -87,6 +88,13 @@ class Files(tool.ToolTest):
         self.assertAlmostEqual(got, rank["combine"]["p99"] / 1e6, delta=got * 1e-8)
         stalls = [1 for name, _ in series if name == "weft_elastic_longest_stall_seconds"]
         self.assertEqual(len(stalls), len([1 for one in results["transitions"] if one["longest_stall_us"]]))
+
+    def test_how_long_a_measurement_took(self):
+        begun = time.monotonic()
+        self.passes("p2p", "-s", "8", "-n", "20", "--quiet", "--prometheus", self.prom)
+        families = openmetrics.read(self.prom.read_text(encoding="utf-8") + "# EOF\n")
+        [took] = families["weft_bench_elapsed_seconds"]["values"].values()
+        self.assertTrue(0 < took <= time.monotonic() - begun, took)
 
     # --- whole or not at all ---
 
