@@ -3,6 +3,9 @@
 #include "cli/bench/transfer.h"
 #include "cli/process/terminal.h"
 
+// What no memory and no file has: sizes can be doubled and multiplied without a look at 64 bits.
+#define MOST_BYTES (UINT64_C(1) << 50)
+
 #define CONFIG        struct transfer_config
 #define FIELD(member) OPTION_FIELD(CONFIG, member)
 
@@ -49,14 +52,14 @@ const struct cli_option cli_bench_transfer_rows[] = {
   CHOICE("initiator-seg-type", initiator_seg_type, transfer_segment_names, "KIND", "DRAM", "memory of initiators: the "
          "host's or a GPU's. Workers of a host take one GPU after the other"),
   CHOICE("target-seg-type", target_seg_type, transfer_segment_names, "KIND", "DRAM", "memory of targets"),
-  {.name = "start-block-size", .type = OPTION_UINT, .metavar = "BYTES", .min = 1, .preset = "4096", .unit = "bytes",
-   FIELD(start_block_size), .help = "smallest block; the next ones are twice as large"},
-  {.name = "max-block-size", .type = OPTION_UINT, .metavar = "BYTES", .min = 1, .preset = "67108864", .unit = "bytes",
-   FIELD(max_block_size), .help = "largest block"},
+  {.name = "start-block-size", .type = OPTION_UINT, .metavar = "BYTES", .min = 1, .max = MOST_BYTES, .preset = "4096",
+   .unit = "bytes", FIELD(start_block_size), .help = "smallest block; the next ones are twice as large"},
+  {.name = "max-block-size", .type = OPTION_UINT, .metavar = "BYTES", .min = 1, .max = MOST_BYTES,
+   .preset = "67108864", .unit = "bytes", FIELD(max_block_size), .help = "largest block"},
   NUMBER("start-batch-size", start_batch_size, 1, 1 << 20, "1", "fewest blocks of a request; then twice as many"),
   NUMBER("max-batch-size", max_batch_size, 1, 1 << 20, "1", "most blocks of a request"),
-  {.name = "total-buffer-size", .type = OPTION_UINT, .metavar = "BYTES", .min = 1, .preset = "8589934592",
-   .unit = "bytes", FIELD(total_buffer_size),
+  {.name = "total-buffer-size", .type = OPTION_UINT, .metavar = "BYTES", .min = 1, .max = MOST_BYTES,
+   .preset = "8589934592", .unit = "bytes", FIELD(total_buffer_size),
    .help = "most memory of a device, and the range of random places in files; what is not used is not taken"},
   NUMBER("num-iter", num_iter, 1, 10000000, "1000", "timed requests of all threads together; rounded up to a multiple "
          "of num_threads x large_blk_iter_ftr"),

@@ -25,6 +25,10 @@ class Options(bench.BenchTest):
         self.wrong(2, "the largest block is 1048576", "--total_buffer_size", 1 << 20)
         self.wrong(2, "the largest block is 131072", "--total_buffer_size", 1 << 20, "--pipeline_depth", 8)
 
+    def test_sizes_that_cannot_be_doubled(self):
+        for option in ("--start_block_size", "--max_block_size", "--total_buffer_size"):
+            self.wrong(2, f"{1 << 63} is out of range", "--total_buffer_size", 1 << 50, option, 1 << 63)
+
     def test_numbers_that_do_not_fit_the_scheme(self):
         self.wrong(2, "makes 3 workers", "--num_initiator_dev", 2)
         self.wrong(2, "has one target", "--scheme", "manytoone", "--num_target_dev", 2)
