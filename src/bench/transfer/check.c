@@ -93,7 +93,7 @@ static int move_other_way(struct transfer_rowing *rowing, uint32_t variant) {
   load.iterations = load.depth;
   load.warmup = 0;
   load.recreate = false;
-  load.reregister = NULL;
+  load.num_reregister = 0;
   for (uint32_t thread = 0; thread < rowing->num_lanes && !err; thread++) {
     struct transfer_lane lane;
     err = transfer_lane_open(&lane, &load, thread);

@@ -53,31 +53,43 @@ static struct transfer_request *request_of(struct transfer_lane *lane, uint32_t 
 
 // --- anew, in the timed loop of --recreate_xfer ---
 
-static int renew_one(struct transfer_lane *lane, struct transfer_request *request, uint32_t slot, uint32_t member) {
-  const struct transfer_load *load = lane->load;
+static int drop(struct transfer_request *request, bool lists) {
   int err = weft_transfer_free(request->transfer);
   if (err)
     return err;
   request->transfer = NULL;
-  if (!load->prepared || load->reregister) {
+  if (lists) {
     weft_dlist_free(request->local);
     weft_dlist_free(request->remote);
     request->local = request->remote = NULL;
-    if (load->reregister)
-      err = transfer_buffer_reregister(load->reregister);
-    if (!err)
-      err = make_lists(lane, request, slot, lane->variant[slot], member);
   }
+  return 0;
+}
+
+// Memory can be registered anew when no request holds it: all are dropped, and each is made again when its turn comes.
+static int reregister(struct transfer_lane *lane) {
+  const struct transfer_load *load = lane->load;
+  int err = 0;
+  for (size_t i = 0; i < (size_t)load->depth * load->variants * load->group && !err; i++)
+    err = drop(&lane->requests[i], true);
+  for (uint32_t i = 0; i < load->num_reregister && !err; i++)
+    err = transfer_buffer_reregister(&load->reregister[i]);
+  return err;
+}
+
+static int renew_one(struct transfer_lane *lane, struct transfer_request *request, uint32_t slot, uint32_t member) {
+  bool lists = !lane->load->prepared || lane->load->num_reregister > 0;
+  int err = drop(request, lists);
+  if (!err && lists)
+    err = make_lists(lane, request, slot, lane->variant[slot], member);
   return err ? err : make_transfer(lane, request);
 }
 
 int transfer_lane_renew(struct transfer_lane *lane, uint32_t slot) {
-  for (uint32_t member = 0; member < lane->load->group; member++) {
-    int err = renew_one(lane, request_of(lane, slot, lane->variant[slot], member), slot, member);
-    if (err)
-      return err;
-  }
-  return 0;
+  int err = lane->load->num_reregister > 0 ? reregister(lane) : 0;
+  for (uint32_t member = 0; member < lane->load->group && !err; member++)
+    err = renew_one(lane, request_of(lane, slot, lane->variant[slot], member), slot, member);
+  return err;
 }
 
 // --- all of it ---

@@ -24,7 +24,8 @@ struct transfer_load {
   uint32_t group, depth, iterations, warmup; // iterations of this thread
   uint32_t variants;                         // places that a slot goes through in turn, where they are random
   bool recreate, prepared;
-  struct transfer_buffer *reregister; // anew before each request; NULL: never
+  struct transfer_buffer *reregister; // [num_reregister] all anew before each iteration
+  uint32_t num_reregister;            // 0: never
   uint32_t timeout_ms;
   // Block `number` of the batch; `slot` is below depth.
   void (*place)(void *arg, uint32_t thread, uint32_t slot, uint32_t member, uint32_t variant, uint64_t number,

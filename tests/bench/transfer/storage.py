@@ -37,6 +37,7 @@ class Files(bench.BenchTest):
     def test_random_places(self):
         for mode in ("blockaligned", "bytealigned"):
             self.check("--randomize_location_mode", mode, "--total_buffer_size", 1 << 20, "--pipeline_depth", 3)
+        self.check("--randomize_location_mode", "blockaligned", "--total_buffer_size", 1 << 20, "--reregister_mem")
 
     def test_named_files_stay(self):
         self.check("--filenames", "a,b", "--num_files", 2)

@@ -43,6 +43,8 @@ class Schemes(bench.BenchTest):
         self.check("--recreate_xfer")
         self.check("--recreate_xfer", "--prepared_xfer", "--pipeline_depth", 4)
         self.check("--reregister_mem")
+        self.check("--reregister_mem", "--scheme", "onetomany", "--num_target_dev", 2)
+        self.check("--reregister_mem", "--mode", "MG", "--num_initiator_dev", 2, "--num_target_dev", 2)
 
     def test_memory_of_devices(self):
         fake = {"WEFT_CUDA_PLUGIN": os.environ["FAKE_DEVICE"]}
