@@ -1,5 +1,6 @@
-// The figures of one row from those of all workers. Rank 0 has its own times whole. Of the others it gets some thousand
-// of each, evenly chosen, for they go through the store.
+// The figures of one row from those of all workers. Times of an only initiator, which is rank 0, are whole. Of several,
+// each gives some thousand, evenly chosen, for they go through the store, and as many as each other one: else rank 0
+// would count for more than the rest.
 #include "bench/transfer/gather.h"
 
 #include <stdlib.h>
@@ -27,7 +28,7 @@ static json_t *pack_times(const uint64_t *values, size_t count, size_t most) {
 static json_t *pack(const struct transfer_worker *worker, const struct transfer_result *own) {
   size_t most = MOST_SENT_BY_ALL / initiators(worker);
   most = most > MOST_SENT ? MOST_SENT : most < LEAST_SENT ? LEAST_SENT : most;
-  if (!own->initiates || worker->rank == 0)
+  if (!own->initiates || initiators(worker) == 1)
     most = 0;
   return json_pack("{s:b, s:I, s:I, s:I, s:I, s:f, s:s, s:o, s:o, s:o, s:o}", "initiates", own->initiates, "begin",
                    (json_int_t)own->begin_ns + worker->sync.ahead_ns, "end",
@@ -56,7 +57,7 @@ static int add_times(uint64_t **values, size_t *count, const json_t *list, const
   return 0;
 }
 
-// One initiator's times behind those of the others. `own`: they are here, whole.
+// One initiator's times behind those of the others. `own`: it is the only one, and they are here, whole.
 static int add_worker(struct transfer_times *all, const json_t *said, const struct transfer_times *own) {
   size_t num_transfer = all->num_post;
   int err = add_times(&all->latency, &all->count, json_object_get(said, "latency"), own ? own->latency : NULL,
@@ -119,7 +120,7 @@ static int take_all(struct transfer_worker *worker, const struct transfer_result
     movers++;
     all->cpu_percent += cpu;
     rate(all, rank, said[rank]);
-    err = add_worker(&all->times, said[rank], rank == worker->rank ? &own->times : NULL);
+    err = add_worker(&all->times, said[rank], initiators(worker) == 1 ? &own->times : NULL);
   }
   all->cpu_percent /= movers > 0 ? movers : 1;
   all->target_cpu_percent /= targets > 0 ? targets : 1;

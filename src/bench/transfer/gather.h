@@ -5,7 +5,7 @@
 #include "bench/transfer/row.h"
 
 struct transfer_gathered {
-  struct transfer_times times; // of all initiators, one after the other
+  struct transfer_times times; // of all initiators, one after the other, as many of each
   double gbps;                 // 1e9 bytes a second, of the window in which all initiators moved
   double per_second;           // iterations that ended in it
   double window_s;

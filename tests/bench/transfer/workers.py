@@ -32,6 +32,15 @@ class Schemes(bench.BenchTest):
             said = self.check("--scheme", scheme, "--num_initiator_dev", initiators, "--num_target_dev", targets)
             self.assertEqual({row["keys"]["workers"] for row in said["rows"]}, {initiators + targets})
 
+    def test_initiators_count_alike(self):
+        said = self.figures("--backend", "SHM", "--scheme", "manytoone", "--num_initiator_dev", 2, "--start_block_size",
+                            64, "--max_block_size", 64, "--num_iter", 20000, statuses=(0, bench.HELD_UP))
+        counts = {figure["name"]: figure["count"] for figure in said["rows"][0]["figures"]}
+        self.assertEqual(counts["latency"], 2 * 4096)
+        one = self.figures("--backend", "SHM", "--start_block_size", 64, "--max_block_size", 64, "--num_iter", 20000)
+        counts = {figure["name"]: figure["count"] for figure in one["rows"][0]["figures"]}
+        self.assertEqual(counts["latency"], 20000)
+
     def test_one_process_with_many_devices(self):
         self.check("--mode", "MG", "--num_initiator_dev", 2, "--num_target_dev", 2)
 
