@@ -87,8 +87,9 @@ static void set_up(struct transfer_rowing *rowing, struct transfer_worker *worke
 
 struct team {
   struct transfer_rowing *rowing;
+  pthread_mutex_t gate; // the main thread has it until all are there, or one could not be
   pthread_barrier_t warm, start;
-  bool called_off; // written by the main thread between the two barriers
+  bool called_off; // written by the main thread behind the gate, and between the two barriers
 };
 
 struct mover {
@@ -97,10 +98,19 @@ struct mover {
   pthread_t thread;
 };
 
+static bool is_whole(struct team *team) {
+  pthread_mutex_lock(&team->gate);
+  bool whole = !team->called_off;
+  pthread_mutex_unlock(&team->gate);
+  return whole;
+}
+
 static void *move(void *arg) {
   struct mover *mover = arg;
   struct team *team = mover->team;
   const struct transfer_load *load = &team->rowing->load;
+  if (!is_whole(team))
+    return NULL;
   int err = load->warmup > 0 ? transfer_lane_run(mover->lane, load->warmup) : 0;
   pthread_barrier_wait(&team->warm);
   pthread_barrier_wait(&team->start);
@@ -140,35 +150,48 @@ static int run_alone(struct transfer_rowing *rowing) {
   return err;
 }
 
-static int run_team(struct transfer_rowing *rowing) {
-  struct team team = {.rowing = rowing};
-  struct mover movers[TRANSFER_MAX_THREADS];
-  uint32_t count = rowing->num_lanes, started = 0;
+// Starts all of them, or none: without one of them nobody would pass the barriers.
+static int start_team(struct team *team, struct mover *movers, uint32_t count) {
+  uint32_t started = 0;
   int err = 0;
-  pthread_barrier_init(&team.warm, NULL, count + 1);
-  pthread_barrier_init(&team.start, NULL, count + 1);
-  for (; started < count && !err; started++) {
-    movers[started] = (struct mover){.team = &team, .lane = &rowing->lanes[started]};
+  pthread_mutex_lock(&team->gate);
+  for (; started < count; started++) {
+    movers[started] = (struct mover){.team = team, .lane = &team->rowing->lanes[started]};
     int error = pthread_create(&movers[started].thread, NULL, move, &movers[started]);
     if (error) {
       err = fail_thread(error, "a thread of --num_threads");
       break;
     }
   }
-  // Without all of them nobody passes the barriers: those that are there are ended with the process.
-  if (err)
-    return fail_context(err, "%u of %u threads run", started, count);
-  pthread_barrier_wait(&team.warm);
-  err = lane_error(rowing);
-  if (!err)
-    err = start(rowing);
-  team.called_off = err != 0;
-  pthread_barrier_wait(&team.start);
-  for (uint32_t i = 0; i < count; i++)
+  team->called_off = err != 0;
+  pthread_mutex_unlock(&team->gate);
+  for (uint32_t i = 0; err && i < started; i++)
     pthread_join(movers[i].thread, NULL);
+  return err ? fail_context(err, "%u of %u threads run", started, count) : 0;
+}
+
+static int run_team(struct transfer_rowing *rowing) {
+  struct team team = {.rowing = rowing, .gate = PTHREAD_MUTEX_INITIALIZER};
+  struct mover movers[TRANSFER_MAX_THREADS];
+  uint32_t count = rowing->num_lanes;
+  pthread_barrier_init(&team.warm, NULL, count + 1);
+  pthread_barrier_init(&team.start, NULL, count + 1);
+  int err = start_team(&team, movers, count);
+  if (!err) {
+    pthread_barrier_wait(&team.warm);
+    err = lane_error(rowing);
+    if (!err)
+      err = start(rowing);
+    team.called_off = err != 0;
+    pthread_barrier_wait(&team.start);
+    for (uint32_t i = 0; i < count; i++)
+      pthread_join(movers[i].thread, NULL);
+    err = err ? err : lane_error(rowing);
+  }
   pthread_barrier_destroy(&team.warm);
   pthread_barrier_destroy(&team.start);
-  return err ? err : lane_error(rowing);
+  pthread_mutex_destroy(&team.gate);
+  return err;
 }
 
 // --- the row ---
