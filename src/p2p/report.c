@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/fail.h"
+#include "base/text/csv.h"
 #include "base/text/digits.h"
 #include "base/time/clock.h"
 #include "p2p/bound.h"
@@ -31,16 +32,6 @@ static void csv_rate(FILE *out, double gbps) { // nothing where nothing was meas
     fputc(',', out);
 }
 
-// Quoted, for there are commas in it.
-static void csv_text(FILE *out, const char *text) {
-  if (!*text)
-    return;
-  fputc('"', out);
-  for (; *text; text++)
-    fprintf(out, *text == '"' ? "\"\"" : "%c", *text);
-  fputc('"', out);
-}
-
 static void csv_row(const struct p2p_report *report, const struct p2p_result *one) {
   FILE *out = report->out;
   const struct histogram *latency = &one->latency;
@@ -53,11 +44,13 @@ static void csv_row(const struct p2p_report *report, const struct p2p_result *on
   csv_rate(out, one->per_second);
   csv_rate(out, one->gbps);
   csv_rate(out, one->peer_gbps);
-  fprintf(out, "%s,%s,%s,%s,%s,%s,", one->checked ? "yes" : "no", one->transport, report->ends.here, report->ends.there,
-          report->ends.same_gpu ? "yes" : "no", one->bound.name);
+  fprintf(out, "%s,%s,%s,%s,%s,", one->checked ? "yes" : "no", one->transport, report->ends.here, report->ends.there,
+          report->ends.same_gpu ? "yes" : "no");
+  csv_write_text(out, one->bound.name); // a folder's name may be in it
+  fputc(',', out);
   csv_rate(out, one->bound.gbps);
   csv_rate(out, one->percent);
-  csv_text(out, one->refused);
+  csv_write_text(out, one->refused);
   fputc('\n', out);
 }
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """weft bench limits from outside: what it keeps, and what others make of it."""
+import csv
 import json
 import os
 import pathlib
@@ -108,6 +109,18 @@ class Limits(tool.ToolTest):
         self.assertRegex(result.stdout, r"(?m)^refused: .* is above the bound of")
         result = tool.weft(*arguments, "--csv", **self.cache)
         self.assertIn('"', result.stdout.splitlines()[1])
+
+    def test_the_name_of_a_bound_is_one_value_of_csv(self):
+        self.have_measured()
+        self.claim("copy", 1000)
+        [path] = self.kept()
+        document = json.loads(path.read_text())
+        for entry in document["entries"]:
+            entry["name"] = 'disk read /a,b "c"'  # as of a folder
+        path.write_text(json.dumps(document))
+        said = self.passes("p2p", "--op", "write", "-s", "1MB", "--csv", **self.cache)
+        [row] = csv.DictReader(said.splitlines())
+        self.assertEqual((row["bound"], row["bound_gb_per_second"]), ('disk read /a,b "c"', "1000"))
 
     def test_a_pattern_has_its_bound_also_alone(self):
         self.have_measured()
