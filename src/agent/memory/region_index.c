@@ -23,6 +23,8 @@ int agent_ranges_reserve(struct agent_ranges *ranges, uint32_t more) {
   return 0;
 }
 
+enum { FEW = 4 }; // regions that are added or removed one by one
+
 static bool has_address(const struct agent_region *region) {
   return region->kind == WEFT_MEMORY_HOST || region->kind == WEFT_MEMORY_CUDA;
 }
@@ -70,7 +72,7 @@ static void insert_one(struct agent_ranges *ranges, struct agent_range range) {
 }
 
 void agent_ranges_add(struct agent_ranges *ranges, struct agent_region *const *regions, uint32_t count) {
-  bool many = count > 4, ordered = true;
+  bool many = count > FEW, ordered = true;
   for (uint32_t i = 0; i < count; i++) {
     struct agent_region *region = regions[i];
     ordered &= ranges->count == 0 || ranges->by_id[ranges->count - 1]->id < region->id;
@@ -116,6 +118,24 @@ void agent_ranges_remove(struct agent_ranges *ranges, const struct agent_region 
   memmove(&ranges->by_address[i - 1], &ranges->by_address[i], (ranges->num_addresses - i) * sizeof *ranges->by_address);
   ranges->num_addresses--;
   reckon_reach(ranges, i - 1);
+}
+
+void agent_ranges_remove_gone(struct agent_ranges *ranges, const struct agent_region *first, uint32_t count) {
+  uint32_t ids = 0, addresses = 0;
+  if (count <= FEW) {
+    for (; first; first = first->next)
+      agent_ranges_remove(ranges, first);
+    return;
+  }
+  for (uint32_t i = 0; i < ranges->count; i++)
+    if (!ranges->by_id[i]->gone)
+      ranges->by_id[ids++] = ranges->by_id[i];
+  for (uint32_t i = 0; i < ranges->num_addresses; i++)
+    if (!ranges->by_address[i].region->gone)
+      ranges->by_address[addresses++] = ranges->by_address[i];
+  ranges->count = ids;
+  ranges->num_addresses = addresses;
+  reckon_reach(ranges, 0);
 }
 
 void agent_ranges_free(struct agent_ranges *ranges) {

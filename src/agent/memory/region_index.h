@@ -25,6 +25,8 @@ int agent_ranges_reserve(struct agent_ranges *ranges, uint32_t more);
 // Adds regions whose ids are not there yet. Room was reserved.
 void agent_ranges_add(struct agent_ranges *ranges, struct agent_region *const *regions, uint32_t count);
 void agent_ranges_remove(struct agent_ranges *ranges, const struct agent_region *region);
+// Removes `count` regions, chained by `next`, which are all that are marked as gone: many of them in one pass.
+void agent_ranges_remove_gone(struct agent_ranges *ranges, const struct agent_region *first, uint32_t count);
 void agent_ranges_free(struct agent_ranges *ranges);
 
 // NULL: there is none of this id.

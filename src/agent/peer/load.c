@@ -115,44 +115,63 @@ static int make_new(weft_agent_t *agent, struct agent_peer *peer, const struct a
   return 0;
 }
 
-// Has transfers to a region of the peer that has gone fail. [lock]
-static void break_lists(struct agent_peer *peer, const struct agent_region *region) {
-  for (weft_dlist_t *list = peer->lists; region->lists > 0 && list; list = list->next)
-    for (uint32_t i = 0; i < list->num_regions; i++)
-      if (list->regions[i] == region)
-        atomic_store(&list->broken, region->id);
+// Regions of a peer that go, chained by `next`.
+struct going {
+  struct agent_region *first;
+  uint32_t count;
+  bool listed; // lists use some of them
+};
+
+static void mark_gone(struct going *going, struct agent_region *region) {
+  region->gone = true;
+  region->next = going->first;
+  going->first = region;
+  going->count++;
+  going->listed |= region->lists > 0;
 }
 
-// What lists use stays until these are freed, but is not found any more.
-static void drop(weft_agent_t *agent, struct agent_peer *peer, struct agent_region *region) {
-  agent_ranges_remove(&peer->regions, region);
-  region->gone = true;
-  break_lists(peer, region);
-  if (region->lists > 0) {
+// Has transfers to regions of the peer that have gone fail. [lock]
+static void break_lists(struct agent_peer *peer) {
+  for (weft_dlist_t *list = peer->lists; list; list = list->next)
+    for (uint32_t i = 0; i < list->num_regions; i++)
+      if (list->regions[i]->gone)
+        atomic_store(&list->broken, list->regions[i]->id);
+}
+
+// What lists use stays until these are freed, but is not found any more. All at once: a peer may have very many.
+static void drop(weft_agent_t *agent, struct agent_peer *peer, const struct going *going) {
+  struct agent_region *next;
+  if (going->count == 0)
+    return;
+  agent_ranges_remove_gone(&peer->regions, going->first, going->count);
+  if (going->listed)
+    break_lists(peer);
+  agent_workers_lock(agent);
+  for (struct agent_region *region = going->first; region; region = next) {
+    next = region->next;
+    if (region->lists == 0) {
+      agent_region_free(agent, region);
+      continue;
+    }
     region->next = peer->orphans;
     peer->orphans = region;
-    return;
   }
-  agent_workers_lock(agent);
-  agent_region_free(agent, region);
   agent_workers_unlock(agent);
 }
 
 // What is not in a description of all regions has gone.
 static bool drop_gone(weft_agent_t *agent, struct agent_peer *peer, const struct agent_description *description) {
-  struct agent_ranges *ranges = &peer->regions;
-  uint32_t place = 0, before = ranges->count;
-  for (uint32_t i = 0; i < ranges->count;) {
-    struct agent_region *region = ranges->by_id[i];
+  struct going going = {0};
+  uint32_t place = 0;
+  for (uint32_t i = 0; i < peer->regions.count; i++) {
+    struct agent_region *region = peer->regions.by_id[i];
     while (place < description->num_regions && description->regions[place].id < region->id)
       place++;
-    if (place < description->num_regions && description->regions[place].id == region->id) {
-      i++;
-      continue;
-    }
-    drop(agent, peer, region);
+    if (place == description->num_regions || description->regions[place].id != region->id)
+      mark_gone(&going, region);
   }
-  return ranges->count != before;
+  drop(agent, peer, &going);
+  return going.count > 0;
 }
 
 // A transport that the peer, or this agent, has opened since. Returns whether one reaches it now.
@@ -310,16 +329,16 @@ int agent_adopt(weft_agent_t *agent, const struct agent_description *description
 }
 
 void agent_regions_gone(weft_agent_t *agent, weft_peer_t id, const uint64_t *ids, uint32_t count) {
-  bool changed = false;
+  struct going going = {0};
   pthread_mutex_lock(&agent->lock);
   struct agent_peer *peer = id == WEFT_PEER_SELF ? NULL : agent_peer_get(agent, id);
   for (uint32_t i = 0; peer && peer->state == AGENT_PEER_ALIVE && i < count; i++) {
     struct agent_region *region = agent_ranges_get(&peer->regions, ids[i]);
-    if (region)
-      drop(agent, peer, region);
-    changed |= region != NULL;
+    if (region && !region->gone) // it may be named twice
+      mark_gone(&going, region);
   }
-  if (changed) {
+  if (going.count > 0) {
+    drop(agent, peer, &going);
     agent->hooks->peer_changed(agent, peer, WEFT_AGENT_EVENT_PEER_UPDATED);
     agent_emit_event(agent, peer, WEFT_AGENT_EVENT_PEER_UPDATED, "");
   }

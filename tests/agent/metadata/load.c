@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "agent/metadata/blob.h"
 #include "agent/support/crowd.h"
@@ -229,6 +230,68 @@ static void test_gone_at_once(void **state) {
   crowd_close(&idle);
 }
 
+enum { MANY = 40000, MANY_AT = 1 << 20, MANY_EACH = 4096, MANY_TIMES = 20 };
+
+// Has the reader load the owner's metadata with every `step`-th of MANY regions, none for 0, as all that there are.
+// Returns the processor time that it took.
+static uint64_t load_many(uint32_t step, uint64_t change, weft_peer_t *peer) {
+  struct agent_description *description;
+  size_t size;
+  void *blob = crowd_blob(owner.agent, &size);
+  assert_int_equal(agent_blob_read(blob, size, NULL, &description), 0);
+  free(blob);
+  struct agent_region_description *regions = calloc(MANY, sizeof *regions);
+  assert_non_null(regions);
+  description->num_regions = 0;
+  for (uint32_t i = 0; step > 0 && i < MANY; i += step)
+    regions[description->num_regions++] = (struct agent_region_description){
+        .id = i + 1, .kind = WEFT_MEMORY_HOST, .address = MANY_AT + (uint64_t)i * MANY_EACH, .length = MANY_EACH};
+  description->regions = regions;
+  description->all_regions = true;
+  description->change = change;
+  blob = describe_write(description, &size);
+  struct timespec begun, ended;
+  assert_int_equal(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begun), 0);
+  assert_int_equal(weft_agent_load(reader.agent, blob, size, peer), 0);
+  assert_int_equal(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ended), 0);
+  free(blob);
+  free(regions);
+  free(description);
+  return (uint64_t)(ended.tv_sec - begun.tv_sec) * 1000000000u + (uint64_t)ended.tv_nsec - (uint64_t)begun.tv_nsec;
+}
+
+static int find_many(weft_peer_t peer, uint32_t i, weft_dlist_t **list) {
+  struct weft_descriptor descriptor = {.address = MANY_AT + (uint64_t)i * MANY_EACH, .length = MANY_EACH};
+  return weft_dlist_create(reader.agent, peer, &descriptor, 1, list);
+}
+
+// They go at about the cost at which they came. One by one they took a hundred times as long, with the agent's lock
+// held: its other peers, which heard nothing of it meanwhile, lost it.
+static void test_many_go(void **state) {
+  (void)state;
+  weft_peer_t peer = 0;
+  weft_dlist_t *lists[2], *none;
+  uint32_t count = 0;
+  uint64_t came = load_many(1, 1000, &peer);
+  assert_int_equal(find_many(peer, 2, &lists[0]), 0);
+  assert_int_equal(find_many(peer, 3, &lists[1]), 0); // which goes, and stays until the list is freed
+  uint64_t half = load_many(2, 1001, &peer);
+  assert_int_equal(weft_agent_regions(reader.agent, peer, NULL, sizeof(struct weft_region_info), 0, &count), 0);
+  assert_int_equal(count, MANY / 2);
+  assert_int_equal(find_many(peer, 1, &none), WEFT_ERR_NOT_FOUND);
+  assert_int_equal(find_many(peer, MANY - 1, &none), WEFT_ERR_NOT_FOUND);
+  assert_int_equal(find_many(peer, MANY - 2, &none), 0);
+  assert_int_equal(weft_dlist_free(none), 0);
+  uint64_t went = load_many(0, 1002, &peer);
+  assert_int_equal(weft_agent_regions(reader.agent, peer, NULL, sizeof(struct weft_region_info), 0, &count), 0);
+  assert_int_equal(count, 0);
+  assert_int_equal(find_many(peer, 0, &none), WEFT_ERR_NOT_FOUND);
+  for (int i = 0; i < 2; i++)
+    assert_int_equal(weft_dlist_free(lists[i]), 0);
+  assert_true(half < MANY_TIMES * came);
+  assert_true(went < MANY_TIMES * came);
+}
+
 static void test_unreachable(void **state) {
   (void)state;
   size_t size;
@@ -251,6 +314,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_damaged, open_both, close_both),
       cmocka_unit_test_setup_teardown(test_sealed, open_both, close_both),
       cmocka_unit_test_setup_teardown(test_gone_at_once, open_both, close_both),
+      cmocka_unit_test_setup_teardown(test_many_go, open_both, close_both),
       cmocka_unit_test_setup_teardown(test_unreachable, open_both, close_both),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
