@@ -365,8 +365,9 @@ WEFT_API int weft_agent_invalidate(weft_agent_t *agent, weft_peer_t peer);
 WEFT_API int weft_agent_publish(weft_agent_t *agent, const char *label, const struct weft_metadata_options *options,
                                 uint32_t timeout_ms);
 
-/** Takes back what weft_agent_publish() put under `label`; with NULL peers that fetched this agent see it leave.
- *  NOT_FOUND: nothing is published there. Others are those of the store. [any] */
+/** Takes back what weft_agent_publish() put under `label`; with NULL peers that fetched this agent see it leave. What
+ *  another agent of this name has put there since, as this one's lease had run out, stays. NOT_FOUND: nothing is
+ *  published there. CONFLICT: others change the key all the time. Others are those of the store. [any] */
 WEFT_API int weft_agent_unpublish(weft_agent_t *agent, const char *label, uint32_t timeout_ms);
 
 /**

@@ -65,18 +65,16 @@ static int need_lease(struct agent_store_thread *store_thread) {
   return err;
 }
 
-// Puts if the key's last change was at `revision`; 0: if there is none. `*found` is what stands there else.
-static int put_if(struct agent_store_thread *store_thread, const char *key, int64_t revision, const void *blob,
-                  size_t size, bool *put, struct weft_store_list **found) {
+// Changes the key if its last change was at `revision`; 0: if there is none. `*found` is what stands there else.
+static int change_if(struct agent_store_thread *store_thread, const char *key, int64_t revision,
+                     const struct weft_store_op *change, bool *changed, struct weft_store_list **found) {
   const struct weft_store_compare compare = {
       .key = key, .target = revision ? WEFT_STORE_MOD : WEFT_STORE_CREATE, .number = revision};
-  const struct weft_store_op write = {
-      .kind = WEFT_STORE_PUT, .key = key, .value = blob, .value_len = size, .lease = store_thread->lease};
   const struct weft_store_op read = {.kind = WEFT_STORE_RANGE, .key = key};
   struct weft_store_txn txn = WEFT_STORE_TXN_INIT;
   txn.compares = &compare;
   txn.num_compares = 1;
-  txn.success = &write;
+  txn.success = change;
   txn.num_success = 1;
   txn.failure = &read;
   txn.num_failure = 1;
@@ -84,8 +82,8 @@ static int put_if(struct agent_store_thread *store_thread, const char *key, int6
   int err = weft_store_txn_commit(store_thread->store, &txn, &result);
   if (err)
     return err;
-  *put = result->succeeded;
-  if (!*put) {
+  *changed = result->succeeded;
+  if (!*changed) {
     *found = result->ranges[0];
     result->ranges[0] = NULL;
   }
@@ -122,11 +120,13 @@ static int publish_once(struct agent_store_thread *store_thread, const struct st
     err = make_blob(store_thread->agent, publication, &blob, &size);
   if (err)
     return err;
+  const struct weft_store_op write = {
+      .kind = WEFT_STORE_PUT, .key = key, .value = blob, .value_len = size, .lease = store_thread->lease};
   int64_t revision = 0;
   bool put = false;
   for (int i = 0; i < TRIES && !put && !err; i++) {
     struct weft_store_list *found = NULL;
-    err = put_if(store_thread, key, revision, blob, size, &put, &found);
+    err = change_if(store_thread, key, revision, &write, &put, &found);
     if (!err && !put) {
       revision = found->count > 0 ? found->kvs[0]->mod_revision : 0;
       *other_lease = found->count > 0 ? found->kvs[0]->lease : 0;
@@ -276,6 +276,33 @@ int weft_agent_publish(weft_agent_t *agent, const char *label, const struct weft
   return 0;
 }
 
+static bool is_own(const weft_agent_t *agent, const struct weft_store_kv *kv) {
+  struct agent_description *description;
+  if (agent_blob_read(kv->value, kv->value_len, agent_seal(agent), &description) != 0)
+    return false;
+  bool own = description->incarnation == agent->incarnation;
+  free(description);
+  return own;
+}
+
+// Deletes the key. One that another agent has put since, as this one's lease had run out, is left alone. [publishing]
+static int delete_own(struct agent_store_thread *store_thread, const char *key) {
+  const struct weft_store_op erase = {.kind = WEFT_STORE_DELETE, .key = key};
+  int64_t revision = 0;
+  bool gone = false;
+  int err = 0;
+  for (int i = 0; i < TRIES && !gone && !err; i++) {
+    struct weft_store_list *found = NULL;
+    err = change_if(store_thread, key, revision, &erase, &gone, &found);
+    if (!err && !gone) {
+      revision = found->count > 0 ? found->kvs[0]->mod_revision : 0;
+      gone = found->count > 0 && !is_own(store_thread->agent, found->kvs[0]);
+    }
+    weft_store_list_free(found);
+  }
+  return err || gone ? err : fail(WEFT_ERR_CONFLICT, "others change the key %s all the time", key);
+}
+
 // The key is deleted while nobody puts it again.
 int weft_agent_unpublish(weft_agent_t *agent, const char *label, uint32_t timeout_ms) {
   int unusable = agent_handle_check(agent);
@@ -293,7 +320,7 @@ int weft_agent_unpublish(weft_agent_t *agent, const char *label, uint32_t timeou
   store_limit_thread(&deadline);
   pthread_mutex_lock(&store_thread->publishing);
   struct store_publication *publication = find_publication(store_thread, name);
-  err = publication ? weft_store_delete(store_thread->store, key, false, NULL)
+  err = publication ? delete_own(store_thread, key)
                     : fail(WEFT_ERR_NOT_FOUND, "agent %s has published nothing under %s%s", agent->name,
                            label ? "the label " : "its name", label ? label : "");
   if (!err) {

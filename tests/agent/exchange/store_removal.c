@@ -162,3 +162,30 @@ void store_removal_foreign_values(void **state) {
   crowd_close(&member);
   store_kind_close(store);
 }
+
+// Whose lease has run out may find another agent under its name, and takes back nothing of that one's.
+void store_removal_of_own_only(void **state) {
+  (void)state;
+  static struct crowd_member member, first, second;
+  weft_store_t *store = store_kind_open();
+  struct weft_store_list *list;
+  store_agent_open(&member, "watcher", store);
+  store_agent_open(&first, "ghost", store);
+  store_agent_open(&second, "ghost", store);
+  store_agent_publish(&first);
+  assert_int_equal(weft_store_delete(store, "/weft/test/agents/ghost", false, NULL), 0); // as the end of its lease does
+  store_agent_publish(&second);
+  weft_peer_t peer = store_agent_fetch(&member, "ghost");
+  assert_int_equal(weft_agent_unpublish(first.agent, NULL, SUPPORT_DEADLINE_MS), 0);
+  assert_int_equal(weft_agent_unpublish(first.agent, NULL, SUPPORT_DEADLINE_MS), WEFT_ERR_NOT_FOUND);
+  assert_int_equal(weft_store_range(store, "/weft/test/agents/ghost", false, 0, &list), 0);
+  assert_int_equal(list->count, 1);
+  weft_store_list_free(list);
+  assert_int_equal(weft_agent_check(member.agent, peer), 0);
+  assert_int_equal(weft_agent_unpublish(second.agent, NULL, SUPPORT_DEADLINE_MS), 0);
+  crowd_await(&member, LEFT, "ghost", 1);
+  crowd_close(&second);
+  crowd_close(&first);
+  crowd_close(&member);
+  store_kind_close(store);
+}
