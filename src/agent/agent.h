@@ -61,8 +61,9 @@ struct weft_agent {
 
   // lock
   weft_region_t next_region;
-  uint64_t change;  // counts changes of the regions that are published
-  uint32_t foreign; // regions of all peers
+  uint64_t change;   // counts changes of the regions that are published
+  uint32_t foreign;  // regions of all peers
+  uint64_t numbered; // the highest number of a notification to a peer that has ended
   struct agent_peers peers;
   struct agent_peer self;
   struct weft_transfer *transfers;

@@ -86,7 +86,8 @@ static void put_notifications(const struct writing *writing, bool sent) {
                      sent ? "Notifications to a peer." : "Notifications of a peer that the application has taken.");
   for (uint32_t i = 0; i < peers->count; i++) {
     const struct agent_peer *peer = peers->slots[i];
-    uint64_t value = !peer || peer->state != AGENT_PEER_ALIVE ? 0 : sent ? peer->sent : peer->taken;
+    bool lives = peer && peer->state == AGENT_PEER_ALIVE;
+    uint64_t value = !lives ? 0 : sent ? peer->sent - peer->numbered_from : peer->num_taken;
     if (value == 0)
       continue;
     text_add(writing->text, "%s_total{", name);

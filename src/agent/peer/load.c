@@ -11,6 +11,7 @@
 #include "agent/metrics/metrics.h"
 #include "agent/peer/links.h"
 #include "agent/peer/load.h"
+#include "agent/peer/message_send.h"
 #include "agent/peer/table.h"
 #include "agent/progress/submit.h"
 #include "agent/progress/worker.h"
@@ -248,6 +249,7 @@ static int create(weft_agent_t *agent, const struct agent_description *descripti
   peer->pid = description->pid;
   peer->heartbeat_ms = description->heartbeat_ms;
   peer->received_ns = clock_ns();
+  agent_credit_open(agent, peer);
   bool changed;
   rc = agree(agent, description, peer);
   if (rc == 0)

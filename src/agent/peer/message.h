@@ -15,7 +15,7 @@ struct agent_header {
   uint32_t size;     // of what follows
   uint64_t from;     // a mark of the sender's that only it and the receiver know: load.c
   uint64_t to;       // incarnation of the one that it means: another one drops it
-  uint64_t sequence; // of a notification: counts from 1
+  uint64_t sequence; // of a notification: it counts up; of another message: the highest number that has arrived
   uint64_t credit;   // the highest sequence that the sender's application has taken of the receiver's
 };
 

@@ -127,6 +127,13 @@ static void keep(struct agent_worker *worker, struct agent_peer *peer, const str
     atomic_store(&agent->attention, true);
 }
 
+// What had come before the first message of a peer was dropped, or is read as of the peer that it was before.
+static void meet(struct agent_peer *peer, const struct agent_header *header) {
+  bool counts = header->kind == AGENT_NOTIFICATION && header->sequence > 0;
+  if (!atomic_exchange(&peer->heard, true))
+    agent_credit_taken(peer, header->sequence - counts);
+}
+
 void agent_inbox_message(void *arg, const void *bytes, size_t size) {
   struct agent_worker *worker = arg;
   weft_agent_t *agent = worker->agent;
@@ -141,6 +148,8 @@ void agent_inbox_message(void *arg, const void *bytes, size_t size) {
   }
   atomic_store_explicit(&peer->received_ns, clock_ns(), memory_order_relaxed);
   agent_credit_take_in(peer, header.credit);
+  if (!atomic_load_explicit(&peer->heard, memory_order_relaxed))
+    meet(peer, &header);
   if (header.kind == AGENT_NOTIFICATION || header.kind == AGENT_GOODBYE || header.kind == AGENT_UPDATE)
     keep(worker, peer, &header, (const uint8_t *)bytes + AGENT_HEADER);
 }
@@ -170,8 +179,8 @@ static void give_back(weft_agent_t *agent) {
 // The last look at the peer: then it may go.
 static void took(weft_agent_t *agent, struct agent_note *note) {
   struct agent_peer *peer = note->peer;
-  if (note->sequence > atomic_load(&peer->taken))
-    atomic_store(&peer->taken, note->sequence);
+  agent_credit_taken(peer, note->sequence);
+  atomic_fetch_add_explicit(&peer->num_taken, 1, memory_order_relaxed);
   if (atomic_load(&peer->taken) - atomic_load(&peer->acknowledged) >= AGENT_CREDIT_BATCH)
     agent_credit_send(agent, peer);
   atomic_fetch_sub(&peer->unread, 1);

@@ -31,6 +31,18 @@ static void raise_to(_Atomic uint64_t *number, uint64_t to) {
     ;
 }
 
+void agent_credit_open(weft_agent_t *agent, struct agent_peer *peer) {
+  peer->numbered_from = agent->numbered;
+  atomic_store(&peer->sent, agent->numbered);
+  atomic_store(&peer->arrived, agent->numbered);
+  atomic_store(&peer->read, agent->numbered);
+}
+
+void agent_credit_close(weft_agent_t *agent, const struct agent_peer *peer) {
+  uint64_t sent = atomic_load(&peer->sent);
+  agent->numbered = sent > agent->numbered ? sent : agent->numbered;
+}
+
 uint64_t agent_credit_take(struct agent_peer *peer) {
   uint32_t on_way = atomic_fetch_add(&peer->on_way, 1);
   uint64_t read = atomic_load(&peer->read), arrived = atomic_load(&peer->arrived);
@@ -51,6 +63,10 @@ void agent_credit_end(struct agent_peer *peer, uint64_t sequence, int err) {
 void agent_credit_take_in(struct agent_peer *peer, uint64_t sequence) {
   if (sequence <= atomic_load_explicit(&peer->sent, memory_order_relaxed))
     raise_to(&peer->read, sequence);
+}
+
+void agent_credit_taken(struct agent_peer *peer, uint64_t sequence) {
+  raise_to(&peer->taken, sequence);
 }
 
 void agent_credit_send(weft_agent_t *agent, struct agent_peer *peer) {
@@ -130,7 +146,7 @@ static int send_held(struct agent_peer *peer, enum agent_message_kind kind, cons
   outgoing->sequence = sequence;
   atomic_store(&outgoing->err, TRANSPORT_IN_FLIGHT);
   outgoing->post.request.message_size = AGENT_HEADER + size;
-  agent_header_fill(peer, outgoing->bytes, kind, size, sequence);
+  agent_header_fill(peer, outgoing->bytes, kind, size, sequence > 0 ? sequence : atomic_load(&peer->arrived));
   if (size > 0)
     memcpy(outgoing->bytes + AGENT_HEADER, bytes, size);
   atomic_fetch_add(&peer->flying, 1);

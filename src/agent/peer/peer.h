@@ -54,6 +54,7 @@ struct agent_peer {
   struct weft_transfer *transfers; // with it
   bool torn;                       // ended, and let go of by the transports
   // Notifications to it: those in flight, and how far the reader is behind what has arrived (peer/message_send.c).
+  uint64_t numbered_from;                 // numbers up to this one are of peers before it
   _Atomic uint64_t sent;                  // the newest number
   _Atomic uint64_t arrived;               // the highest number that has arrived
   _Atomic uint64_t read;                  // the highest number that it says it has read
@@ -65,7 +66,9 @@ struct agent_peer {
   _Atomic uint32_t unread;
   _Atomic uint32_t news;         // messages that housekeeping has not read
   _Atomic bool flooded;          // it has sent more than it may, which was said
+  _Atomic bool heard;            // a message has come
   _Atomic uint64_t taken;        // the highest number that the application has taken
+  _Atomic uint64_t num_taken;    // so many has it taken
   _Atomic uint64_t acknowledged; // the last sequence acknowledged to the peer
   struct agent_peer *next_by_name, *next_by_mark;
   struct agent_peer *next;       // among the dying, or the free

@@ -26,8 +26,8 @@ static void add_meter(const struct agent_meter *meter, struct sums *sums) {
 static void add_peer(const weft_agent_t *agent, const struct agent_peer *peer, struct sums *sums) {
   for (uint32_t i = 0; i < agent->num_workers; i++)
     add_meter(peer->links[i].meter, sums);
-  sums->sent += peer->sent;
-  sums->taken += peer->taken;
+  sums->sent += peer->sent - peer->numbered_from;
+  sums->taken += peer->num_taken;
 }
 
 static void add_all(const weft_agent_t *agent, struct sums *sums) {

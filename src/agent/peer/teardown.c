@@ -35,6 +35,7 @@ void agent_peer_end(weft_agent_t *agent, weft_peer_t id, enum weft_agent_event_k
   peer->state = kind == WEFT_AGENT_EVENT_PEER_LEFT ? AGENT_PEER_LEFT : AGENT_PEER_LOST;
   snprintf(peer->why, sizeof peer->why, "%s", why && *why ? why : "no reason is known");
   atomic_store(&peer->failed, WEFT_ERR_PEER_LOST); // from here on no post begins
+  agent_credit_close(agent, peer);
   agent_peer_withdraw(agent, peer);
   agent->hooks->stop_transfers(peer);
   agent_letters_cancel(peer);

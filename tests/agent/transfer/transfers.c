@@ -362,6 +362,53 @@ static void floods_are_bounded(void **state) {
   pair_free(transfer);
 }
 
+// The sender forgets the reader, which knows nothing of it, and loads it again.
+static void floods_go_on_from_anew(void **state) {
+  (void)state;
+  struct flood flood = {0}, again = {0};
+  assert_true(pair_until(&pair, flood_on, &flood));
+  assert_int_equal(weft_agent_invalidate(pair.a.agent, pair.a.peer), 0);
+  assert_int_equal(pair_tell(pair.b.agent, pair.a.agent, &pair.a.peer), 0);
+  if (!pair_until(&pair, flood_on, &again))
+    fail_msg("of %u notifications %u came", again.sent, again.heard);
+  struct weft_agent_stats stats = WEFT_AGENT_STATS_INIT;
+  assert_int_equal(weft_agent_get_stats(pair.a.agent, pair.a.peer, &stats), 0);
+  assert_int_equal(stats.notifications_sent, again.sent);
+  assert_int_equal(weft_agent_get_stats(pair.b.agent, pair.b.peer, &stats), 0);
+  assert_int_equal(stats.notifications_taken, flood.sent + again.sent);
+}
+
+static bool all_dropped(void *arg) {
+  const uint32_t *sent = arg;
+  struct weft_agent_stats stats = WEFT_AGENT_STATS_INIT;
+  assert_int_equal(weft_agent_get_stats(pair.b.agent, 0, &stats), 0);
+  return stats.messages_dropped >= *sent;
+}
+
+static bool send_new(void *arg) {
+  uint32_t *left = arg;
+  while (*left > 0 && weft_agent_notify(pair.a.agent, pair.a.peer, "new", 4) == 0)
+    --*left;
+  return *left == 0;
+}
+
+// The reader forgets the sender, which uses up its credits before it is loaded again.
+static void readers_begin_anew(void **state) {
+  (void)state;
+  uint32_t sent = 0, left = 100;
+  char text[8];
+  assert_int_equal(weft_agent_notify(pair.a.agent, pair.a.peer, "old", 4), 0);
+  assert_int_equal(pair_hear(&pair, &pair.b, text, sizeof text), 4);
+  assert_int_equal(weft_agent_invalidate(pair.b.agent, pair.b.peer), 0);
+  while (weft_agent_notify(pair.a.agent, pair.a.peer, &sent, sizeof sent) == 0)
+    sent++;
+  assert_true(pair_until(&pair, all_dropped, &sent));
+  assert_int_equal(pair_tell(pair.a.agent, pair.b.agent, &pair.b.peer), 0);
+  assert_true(pair_until(&pair, send_new, &left));
+  assert_int_equal(pair_hear(&pair, &pair.b, text, sizeof text), 4);
+  assert_string_equal(text, "new");
+}
+
 static void waits_and_signals(void **state) {
   (void)state;
   weft_transfer_t *transfer = pair_transfer(&pair, WEFT_TRANSFER_WRITE, 0, 0, 4096, NULL);
@@ -418,6 +465,8 @@ int main(int argc, char **argv) {
       CASE(notifies_after_many_requests),
       CASE(loops_back),
       CASE(floods_are_bounded),
+      CASE(floods_go_on_from_anew),
+      CASE(readers_begin_anew),
       CASE(waits_and_signals),
       CASE(explains_the_choice),
   };
