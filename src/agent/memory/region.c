@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "agent/agent.h"
@@ -105,6 +106,9 @@ static int hold(struct agent_region *region, const struct weft_agent_memory *mem
       return fail(WEFT_ERR_NOMEM, "no memory for the path %s", memory->path);
   }
   if (memory->kind == WEFT_MEMORY_FILE && region->fd < 0) {
+    struct stat info; // opening a pipe or a terminal may wait for its other side, without end
+    if (stat(memory->path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISBLK(info.st_mode))
+      return fail(WEFT_ERR_INVALID, "%s is neither a regular file nor a block device", memory->path);
     int flags = region->read_only ? O_RDONLY : O_RDWR | O_CREAT;
     region->fd = open(memory->path, flags | O_CLOEXEC, 0666);
     if (region->fd < 0)

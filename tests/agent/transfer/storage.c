@@ -151,6 +151,25 @@ static void test_file(void **state) {
   unlink(path);
 }
 
+// Whose other end nobody holds: opening it would wait for that one.
+static void test_pipe(void **state) {
+  (void)state;
+  char folder[96], path[128];
+  support_temporary(folder, sizeof folder, "weft-keep");
+  assert_non_null(mkdtemp(folder));
+  snprintf(path, sizeof path, "%s/pipe", folder);
+  assert_int_equal(mkfifo(path, 0600), 0);
+  struct weft_agent_memory what = WEFT_AGENT_MEMORY_INIT;
+  weft_region_t region = 0;
+  what.kind = WEFT_MEMORY_FILE;
+  what.path = path;
+  what.flags = WEFT_MEMORY_READ_ONLY;
+  assert_int_equal(weft_agent_register(agent, &what, &region), WEFT_ERR_INVALID);
+  assert_non_null(strstr(weft_last_error(), path));
+  unlink(path);
+  rmdir(folder);
+}
+
 static void test_object(void **state) {
   (void)state;
   if (!getenv("AWS_ENDPOINT_URL"))
@@ -161,6 +180,7 @@ static void test_object(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_file, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_pipe, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_object, set_up, tear_down),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
