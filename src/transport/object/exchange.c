@@ -154,11 +154,14 @@ static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_so
 }
 
 bool object_add_header(struct object_lane *lane, const char *name, const char *value) {
-  char line[4096];
-  if ((size_t)snprintf(line, sizeof line, "%s: %s", name, value) >= sizeof line)
+  size_t size = strlen(name) + strlen(value) + sizeof ": ";
+  char *line = malloc(size); // a session's token may have any length
+  if (!line)
     return false;
+  snprintf(line, size, "%s: %s", name, value);
   struct curl_slist *grown = curl_slist_append(lane->headers, line);
-  explicit_bzero(line, sizeof line); // one of them holds the session's token
+  explicit_bzero(line, size);
+  free(line);
   lane->headers = grown ? grown : lane->headers;
   return grown != NULL;
 }

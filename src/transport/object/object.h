@@ -147,7 +147,7 @@ void object_exchange_clear(struct object_lane *lane);
 // Sets `refused` for an answer that ended with too few bytes of the part.
 void object_exchange_check_short(struct object_lane *lane);
 
-// "Name: value" among the headers of the request. False: no memory, or it is too long.
+// "Name: value" among the headers of the request. False: no memory.
 bool object_add_header(struct object_lane *lane, const char *name, const char *value);
 
 // sign.c: adds Host, x-amz-date and Authorization; all other headers of the request are there already. `url` as it is

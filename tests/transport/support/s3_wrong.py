@@ -21,7 +21,7 @@ import urllib.parse
 
 import sigv4
 
-KEY, SECRET, TOKEN = "wrong-key", "wrong-secret/+", "session-token=="
+KEY, SECRET, TOKEN = "wrong-key", "wrong-secret/+", "session-token==" * 400  # Amazon's have no greatest length
 BODY = bytes((i * 7 + i // 251) % 256 for i in range(1 << 20))
 
 lock = threading.Lock()
