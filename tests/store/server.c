@@ -290,6 +290,29 @@ static void a_stream_carries_several_watches(void **state) {
   http_stream_close(&stream);
 }
 
+// A watch that wants deletions only has more puts before one than are taken at a time.
+static void a_filter_hides_what_it_names_and_nothing_behind_it(void **state) {
+  enum { TRANSACTIONS = 4, PUTS = 128 };
+  struct http_stream stream;
+  char body[PUTS * 40 + 32];
+  size_t used = (size_t)snprintf(body, sizeof body, "{\"success\":[");
+  for (int i = 0; i < PUTS; i++)
+    used +=
+        (size_t)snprintf(body + used, sizeof body - used, "%s{\"request_put\":{\"key\":\"k%03d\"}}", i ? "," : "", i);
+  snprintf(body + used, sizeof body - used, "]}");
+  for (int i = 0; i < TRANSACTIONS; i++)
+    assert_int_equal(http_request(url(state), "/v3/kv/txn", body, NULL, NULL), 200);
+  assert_int_equal(http_request(url(state), "/v3/kv/deleterange", "{\"key\":\"k007\"}", NULL, NULL), 200);
+  http_stream_open(&stream, url(state),
+                   "{\"create_request\":{\"key\":\"AA==\",\"range_end\":\"AA==\",\"start_revision\":2,"
+                   "\"filters\":[\"NOPUT\"]}}");
+  http_stream_expect(&stream, "\"created\":true}}\n");
+  http_stream_expect(&stream, "\"events\":[{\"type\":\"DELETE\",\"kv\":{\"key\":\"k007\"");
+  assert_int_equal(http_request(url(state), "/v3/kv/deleterange", "{\"key\":\"k008\"}", NULL, NULL), 200);
+  http_stream_expect(&stream, "\"events\":[{\"type\":\"DELETE\",\"kv\":{\"key\":\"k008\"");
+  http_stream_close(&stream);
+}
+
 static void an_expired_lease_reaches_a_watch(void **state) {
   struct http_stream stream;
   http_stream_open(&stream, url(state), "{\"create_request\":{\"key\":\"YQ==\"}}");
@@ -429,6 +452,7 @@ int main(void) {
       TEST(a_forked_child_does_not_stop_its_parents_server),
       TEST(a_watch_streams_the_past_and_the_present),
       TEST(a_stream_carries_several_watches),
+      TEST(a_filter_hides_what_it_names_and_nothing_behind_it),
       TEST(an_expired_lease_reaches_a_watch),
       TEST(a_slow_watcher_is_told_what_it_missed),
       TEST(a_thousand_watches_and_three_hundred_connections_are_served),

@@ -243,14 +243,25 @@ static void take(struct gateway_stream *stream, struct gateway_watch *watch) {
   core_events_clear(&events);
 }
 
-void gateway_stream_fill(struct gateway_stream *stream) {
+// One batch of each watch. True: one of them has more.
+static bool fill_once(struct gateway_stream *stream) {
+  bool more = false;
   for (size_t turns = stream->num_watches; turns > 0 && stream->out.size < BATCH_BYTES; turns--) {
     struct gateway_watch *watch = TAILQ_FIRST(&stream->watches);
     TAILQ_REMOVE(&stream->watches, watch, link); // to the end: each gets its turn
     TAILQ_INSERT_TAIL(&stream->watches, watch, link);
+    size_t watches = stream->num_watches;
     if (watch->core.pending)
       take(stream, watch);
+    more |= stream->num_watches == watches && watch->core.pending;
   }
+  return more;
+}
+
+// A batch of which the filters leave nothing is followed by the next: nobody is woken for a watch that has more.
+void gateway_stream_fill(struct gateway_stream *stream) {
+  while (fill_once(stream) && stream->out.size == 0 && !stream->broken)
+    ;
   if (stream->out.failed)
     stream->broken = true;
 }
