@@ -46,6 +46,15 @@ static void end_last_link(weft_ep_t *ep, int32_t rank, uint64_t incarnation) {
     ep_link_down(ep, link, EP_LINK_LEFT, "it calls again");
 }
 
+int ep_check_life(weft_ep_t *ep, int32_t rank, uint64_t incarnation) {
+  struct ep_link *link = ep_link_find(ep, rank, 0);
+  struct group_peer claim;
+  if (!link || link->incarnation == incarnation ||
+      (group_find(ep->group, rank, &claim) == 0 && claim.incarnation == incarnation))
+    return 0;
+  return fail(WEFT_ERR_PEER_LOST, "rank %d is connected, and has no claim of the incarnation that calls", rank);
+}
+
 bool ep_answer_begin(weft_ep_t *ep, int32_t rank, uint64_t incarnation) {
   struct ep_links *links = &ep->links;
   end_last_link(ep, rank, incarnation);

@@ -259,6 +259,8 @@ void ep_answer_local(weft_ep_t *ep, int socket) {
   int rc = receive_message(ep, socket, &hello, fds);
   if (rc == 0 && (hello.kind != EP_HELLO || hello.to != ep->incarnation))
     rc = fail(WEFT_ERR_PROTOCOL, "rank %d calls an incarnation that this rank is not", hello.rank);
+  if (rc == 0)
+    rc = ep_check_life(ep, hello.rank, hello.incarnation);
   if (rc == 0 && ep_answer_begin(ep, hello.rank, hello.incarnation)) {
     rc = accept_link(ep, socket, &hello, fds);
     taken = rc == 0;

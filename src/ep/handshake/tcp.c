@@ -243,24 +243,13 @@ static int accept_link(weft_ep_t *ep, struct ep_handshake *handshake) {
   return rc;
 }
 
-// Whether the caller may be who it says. It knows this rank's claim, as all do who may read the store; so a new life of
-// a rank whose last one is connected is believed when the store has its claim.
-static int check_life(weft_ep_t *ep, const struct ep_handshake_message *hello) {
-  struct ep_link *link = ep_link_find(ep, hello->rank, 0);
-  struct group_peer claim;
-  if (!link || link->incarnation == hello->incarnation ||
-      (group_find(ep->group, hello->rank, &claim) == 0 && claim.incarnation == hello->incarnation))
-    return 0;
-  return fail(WEFT_ERR_PEER_LOST, "rank %d is connected, and has no claim of the incarnation that calls", hello->rank);
-}
-
 // A handshake message has come. It becomes a link, or gets its answer.
 static void answer(weft_ep_t *ep, struct ep_handshake *handshake) {
   const struct ep_handshake_message *hello = &handshake->received->message;
   int rc = ep_tcp_hello_check(ep, handshake->received, handshake->num_received);
   uint64_t to = rc == 0 ? hello->incarnation : 0;
   if (rc == 0)
-    rc = check_life(ep, hello);
+    rc = ep_check_life(ep, hello->rank, hello->incarnation);
   if (rc == 0 && ep_answer_begin(ep, hello->rank, hello->incarnation)) {
     rc = accept_link(ep, handshake);
     ep_answer_end(ep, hello->rank);

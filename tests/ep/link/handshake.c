@@ -217,12 +217,14 @@ static void a_handshake_message_that_is_wrong_anywhere_is_refused_in_words(void 
 
 // --- who may read the store, and lies ---
 
-static void nobody_else_speaks_for_a_new_life(void **state) {
-  (void)state;
+// Who calls from `host` as a rank that is connected, and of which the store has no other life, takes no link down.
+static void expect_no_new_life(const char *host) {
   struct hosts hosts;
   hosts_open(&hosts);
+  weft_ep_close(hosts.caller);
+  hosts.caller = hosts_rank(&hosts, 1, host);
   struct ep_link *link = hosts_connect_and_hold(&hosts);
-  weft_ep_t *liar = hosts_rank(&hosts, 2, "three");
+  weft_ep_t *liar = hosts_rank(&hosts, 2, strcmp(host, "one") == 0 ? host : "three");
   liar->rank = 1; // whose last life is connected
   int rc = ep_dial(liar, 0, hosts.called->incarnation, hosts.called->links.address, clock_deadline_ms(SILENT_MS));
   liar->rank = 2;
@@ -232,10 +234,21 @@ static void nobody_else_speaks_for_a_new_life(void **state) {
   assert_int_equal(connected(hosts.called), 1);
   raw_peer_hold(hosts.called, link, -1);
   weft_ep_close(hosts.caller); // the true new life
-  hosts.caller = hosts_rank(&hosts, 1, "two");
+  hosts.caller = hosts_rank(&hosts, 1, host);
   hosts_connect(&hosts);
   weft_ep_close(liar);
   hosts_close(&hosts);
+}
+
+static void nobody_else_speaks_for_a_new_life(void **state) {
+  (void)state;
+  expect_no_new_life("two");
+}
+
+// A rank that was stopped, for instance, and whose number another has by now.
+static void nobody_else_speaks_for_a_new_life_on_the_same_host(void **state) {
+  (void)state;
+  expect_no_new_life("one");
 }
 
 static int make_memory(size_t size, int seals) {
@@ -571,6 +584,7 @@ int main(void) {
       cmocka_unit_test(another_version_is_told_so),
       cmocka_unit_test(a_handshake_message_that_is_wrong_anywhere_is_refused_in_words),
       cmocka_unit_test(nobody_else_speaks_for_a_new_life),
+      cmocka_unit_test(nobody_else_speaks_for_a_new_life_on_the_same_host),
       cmocka_unit_test(a_handshake_message_brings_its_windows_and_nothing_else),
       cmocka_unit_test(a_caller_is_welcome_once_its_link_is_there),
       cmocka_unit_test(who_says_nothing_keeps_nobody_out),
