@@ -114,6 +114,7 @@ int weft_ep_disconnect(weft_ep_t *ep, const int32_t *ranks, size_t count, uint32
   ep->engine->refresh(ep);
   const struct group_view *view = group_view(ep->group);
   size_t num_active = 0;
+  bool left = ep->leaving;
   for (size_t i = 0; i < count && rc == 0; i++) {
     bool agreed = view && group_view_find(view, ranks[i]);
     bool running = ep->view && group_view_find(ep->view, ranks[i]);
@@ -128,6 +129,8 @@ int weft_ep_disconnect(weft_ep_t *ep, const int32_t *ranks, size_t count, uint32
   if (rc == 0 && num_active > 0)
     rc = group_remove(ep->group, active, num_active, ep_deadline(timeout_ms));
   free(active);
+  if (rc != 0)
+    ep->leaving = left;
   ep->engine->sweep(ep);
   return rc == 0 ? 0 : fail_context(rc, "disconnect");
 }

@@ -160,7 +160,7 @@ int group_withdraw(struct group *group, int32_t rank, uint64_t deadline_ns);
 int group_change(struct group *group, const struct group_change *change, uint64_t deadline_ns);
 
 // Proposes the newest view without `ranks` until a view without them is agreed on; those not in it are no error. Asking
-// for its own rank is leaving: no FENCED event follows.
+// for its own rank is leaving: no FENCED event follows, unless that failed and this rank is put out later.
 int group_remove(struct group *group, const int32_t *ranks, size_t count, uint64_t deadline_ns);
 
 // This peer is dead or silent: proposes the view without it, in the background, until a view without that incarnation

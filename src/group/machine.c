@@ -127,6 +127,8 @@ void group_machine_remove_end(struct group_machine *m, int32_t rank, uint64_t in
   doom->removers--;
   if (doom->removers == 0 && !doom->suspected)
     doom->incarnation = 0;
+  if (doom->removers == 0 && rank == m->rank && incarnation == m->incarnation && m->standing == GROUP_CLAIMED)
+    m->leaving = m->wanted.leaves; // it did not come to that
 }
 
 void group_machine_suspect(struct group_machine *m, int32_t rank, uint64_t incarnation) {

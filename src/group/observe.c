@@ -36,10 +36,15 @@ void group_update_lost(struct group_machine *m, const char *reason) {
   group_emit(m, lost ? GROUP_EVENT_STORE_LOST : GROUP_EVENT_STORE_BACK, NULL, -1, 0);
 }
 
+// Whether it goes by its own wish: also by one that it has given up while the store carries it out.
+static bool goes(const struct group_machine *m) {
+  return m->leaving || m->closing || m->builder.of_leave;
+}
+
 static void fence(struct group_machine *m, const char *why) {
   if (m->standing != GROUP_CLAIMED)
     return;
-  if (m->leaving || m->closing) {
+  if (goes(m)) {
     m->standing = GROUP_LEFT;
     return;
   }
@@ -81,7 +86,7 @@ static void claim_gone(struct group_machine *m, int32_t rank) {
     return;
   // This member's own. If it did not delete it itself, then its lease has run out, and what made it run out may have
   // hit everybody's.
-  if (lease == m->lease && !m->closing && !m->leaving)
+  if (lease == m->lease && !goes(m))
     m->lease = 0;
   m->grace_until = m->now + m->ttl_ns;
 }

@@ -47,6 +47,7 @@ static void delete_claims(struct group_machine *m, const struct group_next *next
   for (uint32_t i = 0; i < next->num_removed; i++) {
     const struct group_member *removed = &next->removed[i];
     const struct group_claim *claim = &m->claims[removed->rank];
+    m->builder.of_leave |= removed->rank == m->rank && removed->incarnation == m->incarnation;
     if (claim->create_revision == 0 || claim->incarnation != removed->incarnation)
       continue;
     if (removed->rank != m->rank)

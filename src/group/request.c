@@ -230,8 +230,10 @@ static void request_failed(struct group_machine *m, const struct group_answer *a
   m->keepalive_at = m->retry_at; // so that a request is under way whose answer shows that the store is back
   m->refused = answer->err == WEFT_ERR_AUTH ? answer->err : 0;
   m->requests_fail = true;
-  if (m->kind == GROUP_REQUEST_TXN)
+  if (m->kind == GROUP_REQUEST_TXN) {
     group_change_answered(m, answer->err, false);
+    m->builder.of_leave = false;
+  }
   if (m->kind == GROUP_REQUEST_WATCH)
     m->watching = false;
   group_update_lost(m, answer->reason ? answer->reason : weft_strerror(answer->err));
@@ -261,6 +263,7 @@ static void lease_expired(struct group_machine *m, int64_t lease) {
 
 static void txn_answered(struct group_machine *m, const struct group_answer *answer) {
   group_change_answered(m, 0, !answer->err && answer->succeeded);
+  m->builder.of_leave &= !answer->err && answer->succeeded;
   if (answer->err) {
     lease_expired(m, m->builder.lease);
     return;

@@ -90,6 +90,7 @@ struct group_txn_builder {
   int64_t lease;  // that its puts hang on
   bool of_view;   // changes the view
   bool of_change; // by `wanted`
+  bool of_leave;  // so that this member is not in it
   bool failed;    // memory ran out
 };
 

@@ -21,6 +21,7 @@ void group_txn_begin(struct group_machine *m) {
   b->lease = 0;
   b->of_view = false;
   b->of_change = false;
+  b->of_leave = false;
   b->failed = false;
 }
 

@@ -135,6 +135,33 @@ static void false_suspicion_fences_and_frees_the_rank(void **state) {
   }
 }
 
+// It has asked to go, and gives that up before anything came of it, or when the store has it already.
+static void who_gives_its_leave_up_stays_a_member(void **state) {
+  (void)state;
+  for (uint64_t seed = 0; seed < SEEDS; seed++) {
+    struct world *w = suite_found(seed, 4);
+    struct world_member *first = world_member(w, 0);
+    group_machine_remove(first->machine, 0);
+    group_machine_remove_end(first->machine, 0, first->incarnation);
+    world_advance(w, SOON_MS);
+    assert_int_equal(group_machine_view(first->machine)->epoch, 1);
+    group_machine_suspect(world_member(w, 2)->machine, 0, first->incarnation);
+    world_until(w, suite_first_is_fenced, SOON_MS, "rank 0 is fenced");
+    suite_until_agreed(w, 3, SOON_MS);
+    assert_int_equal(first->num_fenced, 1);
+    struct world_member *last = world_member(w, 3);
+    group_machine_remove(last->machine, 3);
+    while (group_machine_standing(last->machine) == GROUP_CLAIMED &&
+           !(last->busy && last->executed && last->request.kind == GROUP_REQUEST_TXN))
+      world_advance(w, 1);
+    group_machine_remove_end(last->machine, 3, last->incarnation);
+    suite_until_agreed(w, 2, SOON_MS);
+    assert_int_equal(group_machine_standing(last->machine), GROUP_LEFT);
+    assert_int_equal(last->num_fenced, 0);
+    suite_end(w, true);
+  }
+}
+
 // A member's claim goes while its proposal is on its way to the store: what it proposes must not come true.
 static void a_proposal_holds_only_as_long_as_its_proposer_does(void **state) {
   (void)state;
@@ -217,6 +244,7 @@ int suite_run_views(void) {
       cmocka_unit_test(one_suspicion_is_enough_and_costs_few_transactions),
       cmocka_unit_test(lease_expiry_is_suspicion),
       cmocka_unit_test(false_suspicion_fences_and_frees_the_rank),
+      cmocka_unit_test(who_gives_its_leave_up_stays_a_member),
       cmocka_unit_test(a_proposal_holds_only_as_long_as_its_proposer_does),
       cmocka_unit_test(mutual_suspicion_leaves_one_of_two),
       cmocka_unit_test(the_suspicion_of_one_outside_the_view_puts_nobody_out),
