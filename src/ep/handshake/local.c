@@ -243,10 +243,11 @@ static int accept_link(weft_ep_t *ep, int socket, const struct ep_handshake_mess
   if (rc != 0) {
     ep_link_free(ep, link);
   } else {
-    // If this fails the caller has gone, and the socket's hang-up takes the link down.
     struct ep_handshake_message welcome = ep_handshake_message_make(ep, EP_WELCOME, hello->incarnation);
-    send_message(ep, socket, &welcome, own);
-    ep_neighbours_greet(ep, hello->rank);
+    if (send_message(ep, socket, &welcome, own) == 0)
+      ep_neighbours_greet(ep, hello->rank);
+    else if (!ep_life_ended(link)) // it gave the call up, and may call again: the hang-up is no death
+      ep_link_down(ep, link, EP_LINK_DOUBTED, "it has given its call up");
   }
   close_own(own);
   return rc;

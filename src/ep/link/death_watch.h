@@ -15,6 +15,8 @@
 
 #include <weft/ep.h>
 
+struct ep_link;
+
 enum { LIFE_PEERS = 127 }; // that one thread can wait on
 
 struct ep_life {
@@ -33,5 +35,8 @@ int ep_life_start(weft_ep_t *ep);
 void ep_life_stop(weft_ep_t *ep);
 // There is a new link to wait on. [any]
 void ep_life_kick(weft_ep_t *ep);
+
+// Whether the peer's process has ended: its socket hangs up after that. Of a link whose doorbell is mapped. [any]
+bool ep_life_ended(const struct ep_link *link);
 
 #endif

@@ -1,5 +1,11 @@
 // Links without operations: connected again and again, called by many at once.
 #include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include "cmocka_all.h"
 
@@ -7,6 +13,7 @@
 #include "ep/core/doorbell.h"
 #include "ep/core/engine.h"
 #include "ep/handshake/handshake.h"
+#include "ep/link/handshake_wire.h"
 #include "ep/support/rank.h"
 #include "ep/view/views.h"
 #include "group/view.h"
@@ -97,10 +104,85 @@ static void a_rank_is_ready_for_no_view_before_its_handshakes_end(void **state) 
   weft_store_close(store);
 }
 
+// Calls in the name of a rank, which gives the call up before it is answered: the called one's service thread stands
+// still meanwhile, as when its process is stopped.
+static void call_and_give_up(weft_ep_t *caller, weft_ep_t *called) {
+  struct ep_handshake_message hello = ep_handshake_message_make(caller, EP_HELLO, called->incarnation);
+  union {
+    struct cmsghdr align;
+    char bytes[CMSG_SPACE(2 * sizeof(int))];
+  } control = {0};
+  struct iovec data = {.iov_base = &hello, .iov_len = sizeof hello};
+  struct msghdr packet = {
+      .msg_iov = &data, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
+  struct sockaddr_un to = {.sun_family = AF_UNIX};
+  struct ep_window area;
+  int fds[] = {caller->bell_fd, -1}, fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  assert_int_equal(sscanf(called->links.address, "%*s %63s", to.sun_path + 1), 1); // abstract: a NUL first
+  assert_int_equal(ep_window_create(&area, caller->layout.area, &fds[1]), 0);
+  *CMSG_FIRSTHDR(&packet) =
+      (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof fds)};
+  memcpy(CMSG_DATA(CMSG_FIRSTHDR(&packet)), fds, sizeof fds);
+  pthread_mutex_lock(&called->links.lock);
+  assert_int_equal(connect(fd, (struct sockaddr *)&to,
+                           (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(to.sun_path + 1))),
+                   0);
+  assert_int_equal(sendmsg(fd, &packet, MSG_NOSIGNAL), sizeof hello);
+  close(fd);
+  pthread_mutex_unlock(&called->links.lock);
+  close(fds[1]);
+  ep_window_release(&area);
+}
+
+static void *meet_at_barrier(void *ep) {
+  return weft_ep_barrier(ep) == 0 ? ep : NULL;
+}
+
+// A founder is in the first view before it has links to all: one whose activation has timed out may try again.
+static void a_call_that_was_given_up_is_no_death(void **state) {
+  (void)state;
+  enum { RANKS = 3 };
+  static const int32_t founders[RANKS] = {0, 1, 2};
+  weft_store_t *store;
+  weft_ep_t *ep[RANKS];
+  pthread_t threads[RANKS];
+  uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
+  assert_int_equal(weft_store_open_local(&store), 0);
+  for (int32_t rank = 0; rank < RANKS; rank++) {
+    struct weft_ep_options options = small(store, rank, RANKS);
+    options.founders = founders;
+    options.num_founders = RANKS;
+    assert_int_equal(weft_ep_open(&ep[rank], &options, DEADLINE_MS), 0);
+  }
+  assert_int_equal(weft_ep_activate(ep[0], DEADLINE_MS), 0);
+  while (!ep_views_has(ep[2], 1, ep[1]->incarnation) && !clock_passed(deadline))
+    poll(NULL, 0, 1);
+  call_and_give_up(ep[1], ep[2]);
+  while ((!atomic_load(&ep[2]->links.by_rank[1]) || ep_link_find(ep[2], 1, 0)) && !clock_passed(deadline))
+    poll(NULL, 0, 1);
+  assert_int_equal(weft_ep_activate(ep[1], DEADLINE_MS), 0);
+  assert_int_equal(weft_ep_activate(ep[2], DEADLINE_MS), 0);
+  for (int i = 0; i < RANKS; i++)
+    assert_int_equal(pthread_create(&threads[i], NULL, meet_at_barrier, ep[i]), 0);
+  for (int i = 0; i < RANKS; i++) {
+    void *met;
+    pthread_join(threads[i], &met);
+    assert_non_null(met);
+  }
+  struct weft_ep_event event = {.size = sizeof event};
+  while (weft_ep_next_event(ep[2], &event) == 1)
+    if (event.kind == WEFT_EP_EVENT_PEER_LOST)
+      fail_msg("rank 2 has lost rank %d: %s", event.rank, event.detail);
+  for (int i = 0; i < RANKS; i++)
+    weft_ep_close(ep[i]);
+  weft_store_close(store);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_rank_connects_again_at_once),
       cmocka_unit_test(a_rank_is_ready_for_no_view_before_its_handshakes_end),
+      cmocka_unit_test(a_call_that_was_given_up_is_no_death),
   };
   return cmocka_run_group_tests_name("ep_reconnect", tests, NULL, NULL);
 }
