@@ -15,9 +15,17 @@
 #include "base/fail.h"
 #include "base/net/endpoint.h"
 #include "base/thread.h"
+#include "base/time/clock.h"
 #include "meet/state.h"
+#include "secure/lobby.h"
 
-enum { SPARE_CALLERS = 64, EVENTS = 32, BYE_SIZE = 4, ALL_CALL = 64 };
+enum {
+  SPARE_CALLERS = 64,
+  EVENTS = 32,
+  BYE_SIZE = 4,
+  ALL_CALL = 64,
+  REST_MS = 100, // until descriptors may have come free
+};
 #define BYE "bye\n"
 
 struct connection {
@@ -36,6 +44,7 @@ struct meet_linker {
   pthread_t thread;
   int set;
   uint32_t callers;
+  uint64_t rests_ns; // until then nobody is accepted; 0: they are
   atomic_bool stop;
   struct connection *list;
 };
@@ -75,9 +84,29 @@ static void sweep(struct meet_linker *linker) {
   }
 }
 
-static void accept_all(struct meet_linker *linker, int listener) {
+static void listen_for(struct meet_linker *linker, struct connection *listener, uint32_t events) {
+  struct epoll_event event = {.events = events, .data.ptr = listener};
+  epoll_ctl(linker->set, EPOLL_CTL_MOD, listener->fd, &event);
+}
+
+// Without descriptors a caller waits in the listener's queue, and would wake the thread at once, again and again.
+static void rest(struct meet_linker *linker, struct connection *listener) {
+  linker->rests_ns = clock_deadline_ms(REST_MS);
+  listen_for(linker, listener, 0);
+}
+
+static void end_rest(struct meet_linker *linker) {
+  if (linker->rests_ns == 0 || !clock_passed(linker->rests_ns))
+    return;
+  linker->rests_ns = 0;
+  for (struct connection *one = linker->list; one; one = one->next)
+    if (one->kind == LISTENER)
+      listen_for(linker, one, EPOLLIN);
+}
+
+static void accept_all(struct meet_linker *linker, struct connection *listener) {
   int fd;
-  while ((fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
+  while ((fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
     if (linker->callers >= linker->meet->size + SPARE_CALLERS) { // strangers: the lease has to do
       close(fd);
     } else if (send(fd, linker->meet->id, MEET_ID_SIZE - 1, MSG_NOSIGNAL) == MEET_ID_SIZE - 1) {
@@ -86,6 +115,8 @@ static void accept_all(struct meet_linker *linker, int listener) {
       close(fd);
     }
   }
+  if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+    rest(linker, listener);
 }
 
 // Nobody has anything to say here: it ends when the caller does.
@@ -166,7 +197,7 @@ static void serve(struct meet_linker *linker, struct connection *connection) {
   if (connection->gone)
     return;
   if (connection->kind == LISTENER)
-    accept_all(linker, connection->fd);
+    accept_all(linker, connection);
   else if (connection->kind == CALLER)
     hear_caller(linker, connection);
   else if (connection->kind == CALLED)
@@ -179,7 +210,8 @@ static void *run(void *arg) {
   struct meet_linker *linker = arg;
   struct epoll_event events[EVENTS];
   while (!atomic_load(&linker->stop)) {
-    int count = epoll_wait(linker->set, events, EVENTS, -1);
+    int count = epoll_wait(linker->set, events, EVENTS, linker->rests_ns ? clock_left_ms(linker->rests_ns) : -1);
+    end_rest(linker);
     for (int i = 0; i < count; i++)
       serve(linker, events[i].data.ptr);
     sweep(linker);
@@ -224,6 +256,8 @@ int meet_linker_start(struct meet *meet, const char *host) {
   if (!linker)
     return fail(WEFT_ERR_NOMEM, "no memory for the connections of a benchmark");
   linker->meet = meet;
+  if (meet->size > ALL_CALL) // rank 0 has two connections with each
+    lobby_raise_limit(meet->size);
   linker->set = epoll_create1(EPOLL_CLOEXEC);
   int err = linker->set < 0 ? fail_errno(errno, "cannot make the connections of a benchmark") : 0;
   if (!err)

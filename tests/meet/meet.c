@@ -5,12 +5,18 @@
 #include "base/time/clock.h"
 #include "cmocka_all.h"
 #include "support/local_store.h"
+#include "support/sanitized.h"
+#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
 #include <weft/err.h>
 
 enum { WORKERS = 6, DEADLINE_MS = 60000 };
@@ -386,6 +392,69 @@ static void one_worker_needs_nobody(void **state) {
   expect_empty();
 }
 
+// The port that the only worker listens at.
+static uint16_t port_of_worker(void) {
+  uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
+  uint16_t port = 0;
+  while (port == 0 && !clock_passed(deadline)) {
+    struct weft_store_list *list;
+    assert_int_equal(weft_store_range(store, "weft/bench/test/worker/0", false, 0, &list), 0);
+    json_t *claim = list->count ? json_loads(list->kvs[0]->value, 0, NULL) : NULL;
+    const char *address = json_string_value(json_object_get(claim, "address"));
+    port = address ? (uint16_t)atoi(strrchr(address, ':') + 1) : 0;
+    json_decref(claim);
+    weft_store_list_free(list);
+  }
+  return port;
+}
+
+static uint64_t processor_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+// Nor is the caller forgotten.
+static void a_caller_for_whom_there_is_no_descriptor_costs_no_processor(void **state) {
+  enum { WATCHED_MS = 300, MANY = 200 };
+  (void)state;
+  _Atomic bool interrupt = false;
+  struct worker worker = {.interrupt = &interrupt};
+  struct rlimit before, none;
+  struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  char id[16];
+  if (support_slowed()) {
+    print_message("skipped: valgrind accepts a call for which there is no descriptor, and ends it\n");
+    skip();
+  }
+  assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+  none = before;
+  none.rlim_cur = none.rlim_cur < MANY ? none.rlim_cur : MANY;
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+  start(&worker, MANY);
+  to.sin_port = htons(port_of_worker());
+  assert_int_equal(getrlimit(RLIMIT_NOFILE, &none), 0);
+  assert_true(none.rlim_cur > 2 * MANY || none.rlim_cur == none.rlim_max); // of whom rank 0 has two connections each
+  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  none.rlim_cur = (rlim_t)fd + 1;
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+  assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+  uint64_t begun = processor_ns();
+  struct pollfd greeted = {.fd = fd, .events = POLLIN};
+  assert_int_equal(poll(&greeted, 1, WATCHED_MS), 0);
+  uint64_t spent = processor_ns() - begun;
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+  if (spent > WATCHED_MS * UINT64_C(1000000) / 10)
+    fail_msg("a caller that waits costs %llu ms of %d", (unsigned long long)spent / 1000000, WATCHED_MS);
+  assert_int_equal(poll(&greeted, 1, DEADLINE_MS), 1);
+  assert_int_equal(recv(fd, id, sizeof id, MSG_WAITALL), sizeof id);
+  close(fd);
+  atomic_store(&interrupt, true);
+  end_all(&worker, 1);
+  assert_int_equal(worker.err, WEFT_ERR_CANCELED);
+  expect_empty();
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(all_take_ranks_and_exchange),
@@ -403,6 +472,7 @@ int main(void) {
       cmocka_unit_test(an_interrupt_ends_a_wait_and_the_rest_goes_on_waiting),
       cmocka_unit_test(what_is_no_claim_harms_nobody),
       cmocka_unit_test(one_worker_needs_nobody),
+      cmocka_unit_test(a_caller_for_whom_there_is_no_descriptor_costs_no_processor),
   };
   return cmocka_run_group_tests(tests, open_store, close_store);
 }
