@@ -217,6 +217,15 @@ static void refuse(weft_ep_t *ep, struct ep_handshake *handshake, uint64_t to, i
   send_at_once(handshake, &no);
 }
 
+// To open the transport may take longer than the caller waits. One that has hung up meanwhile may call again: behind a
+// link its hang-up would be its death.
+static int check_caller(const struct ep_handshake *handshake) {
+  struct pollfd ended = {.fd = handshake->socket, .events = POLLRDHUP};
+  if (poll(&ended, 1, 0) <= 0)
+    return 0;
+  return fail(WEFT_ERR_PEER_LOST, "rank %d hung up before it was answered", handshake->received->message.rank);
+}
+
 static int accept_link(weft_ep_t *ep, struct ep_handshake *handshake) {
   const struct ep_tcp_message *hello = handshake->received;
   struct ep_link *link;
@@ -227,6 +236,8 @@ static int accept_link(weft_ep_t *ep, struct ep_handshake *handshake) {
   rc = ep_remote_describe(link->remote, &welcome);
   if (rc == 0)
     rc = ep_remote_connect(link->remote, hello);
+  if (rc == 0)
+    rc = check_caller(handshake);
   if (rc == 0) {
     ep_handshake_give(handshake, link);
     link->remote->owes_welcome = true;

@@ -251,6 +251,53 @@ static void nobody_else_speaks_for_a_new_life_on_the_same_host(void **state) {
   expect_no_new_life("one");
 }
 
+static void *connect_caller(void *arg) {
+  static const int32_t called = 0;
+  struct hosts *hosts = arg;
+  return weft_ep_connect(hosts->caller, &called, 1, RAW_PEER_DEADLINE_MS) == WEFT_ERR_CANCELED ? hosts : NULL;
+}
+
+static bool is_answering(weft_ep_t *ep, int32_t rank) {
+  pthread_mutex_lock(&ep->links.lock);
+  bool answering = ep->links.answering[rank] != 0;
+  pthread_mutex_unlock(&ep->links.lock);
+  return answering;
+}
+
+static void await_answering(weft_ep_t *ep, int32_t rank, bool answering) {
+  uint64_t deadline = clock_deadline_ms(RAW_PEER_DEADLINE_MS);
+  while (is_answering(ep, rank) != answering && !clock_passed(deadline))
+    poll(NULL, 0, 1);
+  assert_int_equal(is_answering(ep, rank), answering);
+}
+
+// It gives up while the called rank opens its transport, and would be taken for dead where it is in the view.
+static void who_has_hung_up_before_the_answer_gets_no_link(void **state) {
+  (void)state;
+  struct hosts hosts;
+  pthread_t thread;
+  void *canceled;
+  struct weft_ep_event event = {.size = sizeof event};
+  const struct transport *transport;
+  weft_store_t *store;
+  assert_int_equal(weft_store_open_local(&store), 0);
+  bool ofi = transport_find("ofi", &transport) == 0; // which finds out later than shm that the memory has gone
+  hosts_open_by(&hosts, WEFT_EP_MEMORY_HOST, ofi ? "ofi" : "shm", store);
+  pthread_mutex_lock(&hosts.called->net_lock);
+  assert_int_equal(pthread_create(&thread, NULL, connect_caller, &hosts), 0);
+  await_answering(hosts.called, 1, true);
+  weft_ep_interrupt(hosts.caller);
+  pthread_join(thread, &canceled);
+  assert_non_null(canceled);
+  pthread_mutex_unlock(&hosts.called->net_lock);
+  await_answering(hosts.called, 1, false);
+  while (weft_ep_next_event(hosts.called, &event) == 1)
+    assert_int_not_equal(event.kind, WEFT_EP_EVENT_CONNECTED);
+  assert_int_equal(connected(hosts.called), 0);
+  hosts_connect(&hosts);
+  hosts_close(&hosts);
+}
+
 static int make_memory(size_t size, int seals) {
   int fd = memfd_create("stranger", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   assert_true(fd >= 0 && ftruncate(fd, (off_t)size) == 0 && fcntl(fd, F_ADD_SEALS, seals) == 0);
@@ -585,6 +632,7 @@ int main(void) {
       cmocka_unit_test(a_handshake_message_that_is_wrong_anywhere_is_refused_in_words),
       cmocka_unit_test(nobody_else_speaks_for_a_new_life),
       cmocka_unit_test(nobody_else_speaks_for_a_new_life_on_the_same_host),
+      cmocka_unit_test(who_has_hung_up_before_the_answer_gets_no_link),
       cmocka_unit_test(a_handshake_message_brings_its_windows_and_nothing_else),
       cmocka_unit_test(a_caller_is_welcome_once_its_link_is_there),
       cmocka_unit_test(who_says_nothing_keeps_nobody_out),
