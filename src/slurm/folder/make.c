@@ -145,7 +145,7 @@ static json_t *batch_to_json(const struct slurm_batch *batch, const struct slurm
 }
 
 // Whether the file has this batch, whatever has been submitted of it.
-static bool same_batch(const json_t *json, const char *path) {
+static bool same_jobs(const json_t *json, const char *path) {
   json_t *there = NULL, *job;
   size_t index;
   if (json_file_load(path, "a batch", &there) != 0)
@@ -154,6 +154,44 @@ static bool same_batch(const json_t *json, const char *path) {
   bool same = json_equal(there, json);
   json_decref(there);
   return same;
+}
+
+static bool file_has(const char *path, const struct text *text) {
+  char bytes[4096];
+  FILE *file = NULL;
+  size_t at = 0, got;
+  if (text->failed || !text->data || json_file_open(path, "a run", &file) != 0)
+    return false;
+  while ((got = fread(bytes, 1, sizeof bytes, file)) > 0 && got <= text->size - at &&
+         memcmp(bytes, text->data + at, got) == 0)
+    at += got;
+  bool same = got == 0 && at == text->size && !ferror(file);
+  fclose(file);
+  return same;
+}
+
+// Whether a run there has this one's plan, sizes and resources: run.toml has all of them.
+static bool same_run(const struct slurm_batch *batch, const struct slurm_run *run) {
+  struct text toml = {0};
+  char *path = NULL;
+  slurm_script_write_toml(&toml, batch, run);
+  bool same = asprintf(&path, "%s/" SLURM_FILE_RUN, run->directory) >= 0 && file_has(path, &toml);
+  free(path);
+  text_free(&toml);
+  return same;
+}
+
+// BUSY: what is there is not this batch.
+static int check_same(const struct slurm_batch *batch, const json_t *json, const char *path) {
+  static const char what[] = "give this one another --name or --output-dir; 'weft slurm run DIR' goes on with that one";
+  if (!same_jobs(json, path))
+    return fail(WEFT_ERR_BUSY, "%s has another batch already: %s", batch->directory, what);
+  for (size_t i = 0; i < batch->num_runs; i++)
+    if (!same_run(batch, &batch->runs[i]))
+      return fail(WEFT_ERR_BUSY,
+                  "%s has another batch already, whose run %s is a different one (its " SLURM_FILE_RUN " says how): %s",
+                  batch->directory, batch->runs[i].id, what);
+  return 0;
 }
 
 static int write_all(const struct slurm_batch *batch, const struct slurm_planned_jobs *jobs, const json_t *json,
@@ -178,9 +216,8 @@ int slurm_folder_make(const struct slurm_batch *batch) {
       ((json = batch_to_json(batch, &jobs)) == NULL || asprintf(&path, "%s/" SLURM_FILE_BATCH, batch->directory) < 0))
     err = fail(WEFT_ERR_NOMEM, "no memory for %zu runs", batch->num_runs);
   bool there = !err && access(path, F_OK) == 0;
-  if (there && !same_batch(json, path))
-    err = fail(WEFT_ERR_BUSY, "%s has another batch already: give this one another --name or --output-dir",
-               batch->directory);
+  if (there)
+    err = check_same(batch, json, path);
   if (!err && !there)
     err = write_all(batch, &jobs, json, path);
   slurm_planned_jobs_free(&jobs);

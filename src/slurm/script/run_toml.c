@@ -1,4 +1,5 @@
-// run.toml: the run as it was resolved, for people, and for who wants to know later what ran.
+// run.toml: the run as it was resolved, for people, and for who wants to know later what ran. A run that is to be made
+// again where one stands is the same if its run.toml is, so all that a script follows from has to be here.
 #include <inttypes.h>
 
 #include "slurm/script/quote.h"
@@ -82,7 +83,7 @@ static void dependencies(struct text *text, const struct slurm_run *run) {
 void slurm_script_write_toml(struct text *text, const struct slurm_batch *batch, const struct slurm_run *run) {
   static const char *const programs[] = {
       [SLURM_ELASTIC] = "elastic", [SLURM_TRANSFER] = "transfer", [SLURM_AS_WRITTEN] = "as_written"};
-  text_add(text, "# What ran, after files, options and the grid: 'weft slurm' writes this, and does not read it.\n");
+  text_add(text, "# What ran, after files, options and the grid: 'weft slurm' writes this, and only compares it.\n");
   string(text, "scenario", batch->name);
   string(text, "id", run->id);
   string(text, "test", run->test);
@@ -96,6 +97,8 @@ void slurm_script_write_toml(struct text *text, const struct slurm_batch *batch,
   words(text, "profiler", &run->profiler.command);
   string(text, "plan", run->plan);
   string(text, "plan_source", run->plan_source);
+  if (run->followers == SLURM_FOLLOWERS_LATE)
+    string(text, "followers", "late");
   string(text, "store", run->store);
   if (run->store_port)
     text_add(text, "store_port = %u\n", run->store_port);

@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""weft slurm run, called again: what stands is gone on with, and what is another batch is not taken for it.
+
+Scripts stand in for sbatch and squeue: the first counts jobs, the second prints the lines of a file.
+"""
+import os
+import pathlib
+import tempfile
+import unittest
+
+import tool
+
+SBATCH = """\
+#!/bin/sh
+echo x >> "$STAND_IN/jobs"
+number=$(wc -l < "$STAND_IN/jobs")
+for word; do
+  case $word in
+    --job-name=*) name=${word#*=} ;;
+    --chdir=*) folder=${word#*=} ;;
+  esac
+done
+echo "$number|$(cat "$STAND_IN/state")|None|oak01|$name|$folder" >> "$STAND_IN/queue"
+[ ! -e "$STAND_IN/fails" ] || exit 1
+echo "$number"
+"""
+SQUEUE = '#!/bin/sh\ntest ! -e "$STAND_IN/queue" || cat "$STAND_IN/queue"\n'
+
+
+class Again(unittest.TestCase):
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name).resolve()
+        for name, text in (("sbatch", SBATCH), ("squeue", SQUEUE)):
+            (self.folder / name).write_text(text, encoding="utf-8")
+            (self.folder / name).chmod(0o755)
+        (self.folder / "state").write_text("RUNNING", encoding="utf-8")
+        self.plan("[[0, 1]]")
+
+    def plan(self, text):
+        (self.folder / "plan.json").write_text(text, encoding="utf-8")
+
+    def run_batch(self, *options, status=0, files=None):
+        """What it prints; with `status`, what it says."""
+        what = files or ["--plan", self.folder / "plan.json", "--processes-per-node", 4]
+        result = tool.weft("slurm", "run", *what, "--output-dir", self.folder / "out", *options,
+                           PATH=f"{self.folder}:{os.environ['PATH']}", STAND_IN=str(self.folder))
+        self.assertEqual(result.returncode, status, result.stderr)
+        return result.stderr if status else result.stdout
+
+    def test_the_same_goes_on(self):
+        self.assertIn("job 1: plan.plan\n", self.run_batch())
+        self.assertIn("job 1: plan.plan (submitted before)\n", self.run_batch())
+
+    def test_another_plan_or_size_is_another_batch(self):
+        self.run_batch()
+        self.plan("[[0, 1, 2]]")
+        self.assertIn("has another batch already, whose run plan is a different one", self.run_batch(status=3))
+        self.plan("[[0, 1]]")
+        for options in (["--time-limit", "5"], ["--options=--hidden-dim 512"], ["--store-port", "4000"],
+                        ["--followers", "late"], ["--requeue"]):
+            self.assertIn("has another batch already", self.run_batch(*options, status=3), options)
+        self.assertIn("job 1: plan.plan (submitted before)\n", self.run_batch())
+
+
+if __name__ == "__main__":
+    unittest.main()
