@@ -5,6 +5,7 @@ Scripts stand in for sbatch and squeue: the first counts jobs, the second prints
 """
 import os
 import pathlib
+import shutil
 import tempfile
 import unittest
 
@@ -12,6 +13,7 @@ import tool
 
 SBATCH = """\
 #!/bin/sh
+[ ! -e "$STAND_IN/refuses" ] || exit 1
 echo x >> "$STAND_IN/jobs"
 number=$(wc -l < "$STAND_IN/jobs")
 for word; do
@@ -62,6 +64,24 @@ class Again(unittest.TestCase):
         for options in (["--time-limit", "5"], ["--options=--hidden-dim 512"], ["--store-port", "4000"],
                         ["--followers", "late"], ["--requeue"]):
             self.assertIn("has another batch already", self.run_batch(*options, status=3), options)
+        self.assertIn("job 1: plan.plan (submitted before)\n", self.run_batch())
+
+    def test_a_job_of_a_directory_that_is_gone_is_not_this_one(self):
+        for state in ("COMPLETED", "RUNNING"):
+            (self.folder / "state").write_text(state, encoding="utf-8")
+            first = self.run_batch()
+            self.assertNotIn("submitted before", first)
+            shutil.rmtree(self.folder / "out")
+        (self.folder / "refuses").touch()
+        self.run_batch(status=3)  # the directory is made, and nothing is submitted
+        (self.folder / "refuses").unlink()
+        self.assertIn("job 3: plan.plan\n", self.run_batch())
+        self.assertIn("job 3: plan.plan (submitted before)\n", self.run_batch())
+
+    def test_a_job_that_was_not_noted_is_found_in_the_queue(self):
+        (self.folder / "fails").touch()  # sbatch has submitted it, and was ended before it said so
+        self.run_batch(status=3)
+        (self.folder / "fails").unlink()
         self.assertIn("job 1: plan.plan (submitted before)\n", self.run_batch())
 
 

@@ -25,9 +25,10 @@ static void jobs_and_tasks(void **state) {
   assert_true(slurm_job_waits(slurm_jobs_find(&jobs, 13, 0)));
   assert_null(slurm_jobs_find(&jobs, 13, 2));
   assert_null(slurm_jobs_find(&jobs, 14, -1));
-  assert_ptr_equal(slurm_jobs_named(&jobs, "sweep.a", "/scratch/sweep"), one);
-  assert_non_null(slurm_jobs_named(&jobs, "sweep.b", "/scratch/a|b"));
-  assert_null(slurm_jobs_named(&jobs, "sweep.a", "/scratch/other"));
+  assert_ptr_equal(slurm_jobs_named(&jobs, "sweep.a", "/scratch/sweep", 0), one);
+  assert_non_null(slurm_jobs_named(&jobs, "sweep.b", "/scratch/a|b", 0));
+  assert_null(slurm_jobs_named(&jobs, "sweep.a", "/scratch/other", 0));
+  assert_null(slurm_jobs_named(&jobs, "sweep.a", "/scratch/sweep", one->id));
   slurm_jobs_free(&jobs);
 }
 

@@ -78,6 +78,19 @@ static int read_run(struct slurm_record *record, struct slurm_run_record *run, j
   return 0;
 }
 
+// Older versions did not note that submission has begun: there the number of a job says so.
+static int read_begin(struct slurm_record *record) {
+  const json_t *before = json_object_get(record->json, "last_before");
+  json_int_t number = json_integer_value(before);
+  if (before && (!json_is_integer(before) || number < 0 || number > UINT32_MAX))
+    return fail(WEFT_ERR_PROTOCOL, "last_before is not as 'weft slurm' writes it: want the number of a job");
+  record->begun = before != NULL;
+  record->last_before = (uint32_t)number;
+  for (size_t i = 0; i < record->num_jobs; i++)
+    record->begun = record->begun || record->jobs[i].id;
+  return 0;
+}
+
 static int read_record(struct slurm_record *record) {
   json_t *jobs = json_object_get(record->json, "jobs"), *runs = json_object_get(record->json, "runs");
   record->name = json_string_value(json_object_get(record->json, "name"));
@@ -93,7 +106,7 @@ static int read_record(struct slurm_record *record) {
     err = read_job(&record->jobs[i], json_array_get(jobs, i), i);
   for (size_t i = 0; !err && i < record->num_runs; i++)
     err = read_run(record, &record->runs[i], json_array_get(runs, i), i);
-  return err;
+  return err ? err : read_begin(record);
 }
 
 int slurm_record_load(struct slurm_record *record, const char *directory) {
@@ -129,17 +142,27 @@ char *slurm_record_path(const struct slurm_record *record, const struct slurm_ru
   return made < 0 ? NULL : path;
 }
 
-int slurm_record_submitted(struct slurm_record *record, size_t job, uint32_t id) {
-  json_t *json = json_array_get(json_object_get(record->json, "jobs"), job);
+// Sets a member of a part of the document, and keeps all of it.
+static int note(struct slurm_record *record, json_t *part, const char *member, uint32_t id) {
   char *path = slurm_record_path(record, NULL, SLURM_FILE_BATCH);
-  int err = path && json_object_set_new(json, "id", json_integer(id)) == 0 ? 0 : WEFT_ERR_NOMEM;
+  int err = path && json_object_set_new(part, member, json_integer(id)) == 0 ? 0 : WEFT_ERR_NOMEM;
   if (err)
     fail(err, "no memory for the number of a job");
   else
     err = json_file_save(record->json, AT_FDCWD, path);
-  record->jobs[job].id = id;
   free(path);
   return err;
+}
+
+int slurm_record_begin(struct slurm_record *record, uint32_t last_before) {
+  record->begun = true;
+  record->last_before = last_before;
+  return note(record, record->json, "last_before", last_before);
+}
+
+int slurm_record_submitted(struct slurm_record *record, size_t job, uint32_t id) {
+  record->jobs[job].id = id;
+  return note(record, json_array_get(json_object_get(record->json, "jobs"), job), "id", id);
 }
 
 int slurm_record_lock(const struct slurm_record *record, int *fd) {

@@ -41,7 +41,9 @@ struct slurm_record {
   struct slurm_job_record *jobs;
   struct slurm_run_record *runs;
   size_t num_jobs, num_runs;
-  json_t *json; // what all of it points into
+  bool begun;           // submission has: a job that the queue has under one of these names may be this batch's
+  uint32_t last_before; // but for those up to this number, which were there before
+  json_t *json;         // what all of it points into
 };
 
 // The names that batch.json has.
@@ -50,6 +52,9 @@ extern const char *const slurm_reward_names[];
 // Reads DIR/batch.json. SYSTEM: there is none; PROTOCOL: it is not what this version writes, and which member.
 int slurm_record_load(struct slurm_record *record, const char *directory);
 void slurm_record_free(struct slurm_record *record);
+
+// Notes, before the first job is submitted, the highest number that the queue has of this directory; in the file, too.
+int slurm_record_begin(struct slurm_record *record, uint32_t last_before);
 
 // Notes the number that Slurm gave to a job, in the file, too: whole or not at all.
 int slurm_record_submitted(struct slurm_record *record, size_t job, uint32_t id);

@@ -2,6 +2,7 @@
 #include "slurm/folder/submit.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/fail.h"
@@ -47,12 +48,24 @@ static bool any_left(const struct slurm_record *record) {
   return false;
 }
 
+// Jobs that the queue has before the first one is submitted belong to a batch of this name whose directory is gone.
+static int begin(struct slurm_record *record, const struct slurm_jobs *queue) {
+  uint32_t last = 0;
+  if (record->begun)
+    return 0;
+  for (size_t i = 0; i < queue->count; i++)
+    if (strcmp(queue->list[i].directory, record->directory) == 0 && queue->list[i].id > last)
+      last = queue->list[i].id;
+  return slurm_record_begin(record, last);
+}
+
 static int submit_left(struct slurm_record *record, const struct slurm_jobs *queue, slurm_submitted_fn *told,
                        void *arg) {
-  int err = 0;
+  int err = begin(record, queue);
   for (size_t i = 0; !err && i < record->num_jobs; i++) {
     struct slurm_job_record *job = &record->jobs[i];
-    const struct slurm_job *known = job->id ? NULL : slurm_jobs_named(queue, job->name, record->directory);
+    const struct slurm_job *known =
+        job->id ? NULL : slurm_jobs_named(queue, job->name, record->directory, record->last_before);
     bool again = job->id || known;
     uint32_t id = job->id;
     if (known)

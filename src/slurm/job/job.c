@@ -123,9 +123,11 @@ const struct slurm_job *slurm_jobs_find(const struct slurm_jobs *jobs, uint32_t 
   return NULL;
 }
 
-const struct slurm_job *slurm_jobs_named(const struct slurm_jobs *jobs, const char *name, const char *directory) {
+const struct slurm_job *slurm_jobs_named(const struct slurm_jobs *jobs, const char *name, const char *directory,
+                                         uint32_t after) {
   for (size_t i = 0; i < jobs->count; i++)
-    if (strcmp(jobs->list[i].name, name) == 0 && strcmp(jobs->list[i].directory, directory) == 0)
+    if (jobs->list[i].id > after && strcmp(jobs->list[i].name, name) == 0 &&
+        strcmp(jobs->list[i].directory, directory) == 0)
       return &jobs->list[i];
   return NULL;
 }

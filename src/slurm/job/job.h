@@ -44,7 +44,9 @@ void slurm_jobs_free(struct slurm_jobs *jobs);
 int slurm_jobs_parse(struct slurm_jobs *jobs, const char *text);
 // NULL: Slurm does not know it, or not any longer.
 const struct slurm_job *slurm_jobs_find(const struct slurm_jobs *jobs, uint32_t id, int32_t task);
-const struct slurm_job *slurm_jobs_named(const struct slurm_jobs *jobs, const char *name, const char *directory);
+// With a higher number than `after`.
+const struct slurm_job *slurm_jobs_named(const struct slurm_jobs *jobs, const char *name, const char *directory,
+                                         uint32_t after);
 
 bool slurm_job_waits(const struct slurm_job *job); // PENDING and the like: it has no nodes yet
 bool slurm_job_ended(const struct slurm_job *job);
