@@ -84,6 +84,16 @@ class Again(unittest.TestCase):
         (self.folder / "fails").unlink()
         self.assertIn("job 1: plan.plan (submitted before)\n", self.run_batch())
 
+    def test_a_name_may_have_dots(self):
+        self.assertIn("job 1: v1..2.v1..2\n", self.run_batch("--name", "v1..2"))
+        batch = self.folder / "out" / "v1..2" / "batch.json"
+        text = batch.read_text(encoding="utf-8")
+        for path in ("..", "../v1..2", "v1..2/..", "v1..2/../v1..2"):
+            batch.write_text(text.replace('"directory": "v1..2"', f'"directory": "{path}"'), encoding="utf-8")
+            result = tool.weft("slurm", "status", batch.parent)
+            self.assertEqual(result.returncode, 1, path)
+            self.assertIn("runs[0] is not as 'weft slurm' writes it", result.stderr)
+
 
 if __name__ == "__main__":
     unittest.main()

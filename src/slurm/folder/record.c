@@ -30,7 +30,15 @@ static int find(const char *const *names, const char *name) {
 
 // A path in the file stays in the batch's directory.
 static bool is_inside(const char *path) {
-  return path && *path && *path != '/' && !strstr(path, "..");
+  if (!path || !*path || *path == '/')
+    return false;
+  for (; *path; path += strspn(path, "/")) {
+    size_t length = strcspn(path, "/");
+    if (length == 2 && strncmp(path, "..", 2) == 0)
+      return false;
+    path += length;
+  }
+  return true;
 }
 
 static int read_job(struct slurm_job_record *job, json_t *json, size_t index) {
