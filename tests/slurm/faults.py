@@ -136,6 +136,9 @@ MUTATIONS = [
     ("scenario.toml", '"00:30:00"', '"half an hour"', "6:14:", "minutes, M:S, H:M:S"),
     ("scenario.toml", '"00:30:00"', '"0"', "6:14:", "minutes, M:S, H:M:S"),
     ("system.toml", "gpus_per_node = 8", "gpus_per_node = -1", "5:17:", "from 0 to"),
+    # what becomes a line of #SBATCH
+    ("system.toml", "gpus_per_node = 8", 'account = "a\\nb"', "5:11:", "want one line"),
+    ("system.toml", "gpus_per_node = 8", 'extra_sbatch_args = ["--nice", "a\\nb"]', "5:32:", "want one line"),
     # names
     ("test.toml", '"NixlEP"', '"NixlEp"', "3:22:", 'did you mean "NixlEP"?'),
     ("test.toml", '"NixlEP"', '"NcclTest"', "3:22:", 'want "NixlEP" or "NIXLBench"'),
@@ -277,6 +280,17 @@ class Faults(unittest.TestCase):
         self.assertIn("#SBATCH --nodes=2\n", result.stdout)
         self.assertIn("--num-agents 2", result.stdout)
         self.assertIn(" --dtype fp8\n", result.stdout)
+
+    def test_what_a_file_says_is_no_command_in_a_script(self):
+        key = '"zzz; echo $HOME" = 3\nnum_tokens = 128'
+        (self.folder / "test.toml").write_text(TEST.replace("num_tokens = 128", key), encoding="utf-8")
+        (self.folder / "system.toml").write_text(SYSTEM.replace("gpus_per_node = 8", 'mpi = "pmix; echo"'),
+                                                 encoding="utf-8")
+        for options, words in (([], " --'zzz; echo $HOME' 3"), (["--as-written"], " --mpi='pmix; echo'")):
+            result = tool.weft("slurm", "dry-run", self.folder / "test.toml", self.folder / "system.toml", "--nodes", 2,
+                               *options)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertIn(words, result.stdout)
 
 
 if __name__ == "__main__":

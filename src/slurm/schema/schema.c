@@ -130,11 +130,14 @@ static void check_elements(const struct slurm_key *key, const struct toml_value 
     slurm_fault(faults, value->at, "%s is an empty list; want at least one element", key->name);
   for (size_t i = 0; i < value->count; i++) {
     const struct toml_value *element = &value->children[i];
+    const char *want = element->type == TOML_STRING && key->check ? key->check(element->text) : NULL;
     if (key->elements && !(key->elements & (1U << element->type)))
       slurm_fault(faults, element->at, "element %zu of %s is %s; want %s", i + 1, key->name,
                   toml_type_name(element->type), key->elements == SCHEMA_STRING ? "a string" : "another type");
     else if (element->type == TOML_TABLE && key->inside)
       slurm_schema_check(key->inside, element, faults);
+    else if (want)
+      slurm_fault(faults, element->at, "element %zu of %s is \"%s\"; want %s", i + 1, key->name, element->text, want);
   }
 }
 

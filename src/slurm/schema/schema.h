@@ -26,7 +26,8 @@ struct slurm_key {
   const char *const *choices;             // of strings, NULL at the end
   unsigned elements;                      // types of an ARRAY's elements; 0: any
   const struct slurm_schema *inside;      // of a TABLE, or of the tables of an ARRAY; NULL: anything
-  const char *(*check)(const char *text); // of a string: NULL when it is right, else what would be
+  const char *(*check)(const char *text); // of a string, or of the strings of an ARRAY: NULL when it is right,
+                                          // else what would be
 };
 
 struct slurm_schema {

@@ -70,10 +70,11 @@ static void add_mounts(struct text *text, const struct slurm_run *run) {
 }
 
 void slurm_part_srun_options(struct text *text, const struct slurm_run *run) {
-  if (run->program != SLURM_AS_WRITTEN)
-    text_add(text, " --mpi=none"); // agents find each other without it
-  else if (run->resources.mpi)
-    text_add(text, " --mpi=%s", run->resources.mpi);
+  const char *mpi = run->program == SLURM_AS_WRITTEN ? run->resources.mpi : "none"; // agents need it for nothing
+  if (mpi) {
+    text_add(text, " --mpi=");
+    slurm_quote_word(text, mpi);
+  }
   for (size_t i = 0; i < run->resources.extra_srun_args.count; i++) {
     text_add(text, " ");
     slurm_quote_word(text, run->resources.extra_srun_args.list[i]);
@@ -128,7 +129,8 @@ void slurm_part_options(struct text *text, const struct slurm_run *run) {
   size_t column = 0;
   for (size_t i = 0; i < run->args.count; i++) {
     struct text words = {0};
-    text_add(&words, "--%s", run->args.list[i].name);
+    text_add(&words, "--");
+    slurm_quote_word(&words, run->args.list[i].name); // a key of a file, which may be any text
     if (run->args.list[i].value) {
       text_add(&words, " ");
       slurm_quote_word(&words, run->args.list[i].value);
