@@ -19,6 +19,7 @@ struct parser_confused {};
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <deque>
 #include <memory>
 #include <new>
@@ -123,9 +124,10 @@ void copy(owner &tree, const toml::node &node, toml_value &value) {
   }
 }
 
-// tomlplusplus 3.3 has no defined answer whether letters as U+00E9 are white space
-// (is_non_ascii_horizontal_whitespace). It asks only outside of strings and comments, where TOML has no such
-// characters: they are refused before it does.
+// What is refused before the parser sees it. tomlplusplus 3.3 has no defined answer whether letters as U+00E9 are white
+// space (is_non_ascii_horizontal_whitespace); it asks only outside of strings and comments, where TOML has no such
+// characters. And each name of a key is a table in the one before: it limits how deep values are, and not keys, and the
+// stack would end while the tree is copied or freed.
 class outside_scan {
 public:
   explicit outside_scan(const char *text) : at(text) {
@@ -133,11 +135,14 @@ public:
       at += 3;
   }
 
-  // Whether there is one, at `line` and `column`.
-  bool found() {
+  // What is wrong at `line` and `column`; NULL: nothing.
+  const char *find() {
     while (*at) {
       if (static_cast<unsigned char>(*at) >= 0x80)
-        return true;
+        return "a character that only strings and comments may have";
+      count_name();
+      if (names > MOST_NAMES)
+        return "more than 16 names in a key";
       if (*at == '#')
         skip_comment();
       else if (*at == '"' || *at == '\'')
@@ -145,13 +150,22 @@ public:
       else
         step();
     }
-    return false;
+    return nullptr;
   }
 
   unsigned line = 1, column = 1;
 
 private:
+  static constexpr unsigned MOST_NAMES = 16; // in each of 256 tables in each other, which are tomlplusplus' limit
   const char *at;
+  unsigned names = 1; // up to here, of what may be a key
+
+  void count_name() {
+    if (*at == '.')
+      names++;
+    else if (std::strchr("=,[]{}\n", *at))
+      names = 1;
+  }
 
   void step() {
     bool continued = (static_cast<unsigned char>(at[1]) & 0xC0) == 0x80; // the column counts characters
@@ -189,9 +203,8 @@ private:
 extern "C" int toml_parse(struct toml_value **root, const char *path, const char *text) {
   try {
     outside_scan scan(text);
-    if (scan.found())
-      return fail(WEFT_ERR_INVALID, "%s:%u:%u: it is not TOML: a character that only strings and comments may have",
-                  path, scan.line, scan.column);
+    if (const char *wrong = scan.find())
+      return fail(WEFT_ERR_INVALID, "%s:%u:%u: it is not TOML: %s", path, scan.line, scan.column, wrong);
     toml::parse_result result = toml::parse(std::string_view(text));
     if (!result) {
       std::string why(result.error().description());

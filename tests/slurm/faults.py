@@ -292,6 +292,18 @@ class Faults(unittest.TestCase):
             self.assertEqual(result.returncode, 0, result.stderr)
             self.assertIn(words, result.stdout)
 
+    def test_a_key_of_very_many_names_is_refused(self):
+        for text in ("a" + ".a" * 100000 + " = 1\n", "[a" + ".a" * 100000 + "]\n", '"a"' + ' . "a"' * 16 + " = 1\n"):
+            (self.folder / "deep.toml").write_text(text, encoding="utf-8")
+            result = self.verify("deep.toml")
+            self.assertEqual((result.returncode, result.stdout), (2, ""))
+            self.assertIn("more than 16 names in a key", result.stderr)
+        inside = ".".join(["a"] * 16) + " = {"
+        (self.folder / "deep.toml").write_text(inside * 250 + "}" * 250 + "\n", encoding="utf-8")
+        self.assertEqual(self.verify("deep.toml").returncode, 2)
+        (self.folder / "deep.toml").write_text(f"name = [{'1.5, ' * 100}]\n", encoding="utf-8")
+        self.assertIn("it is no test", self.verify("deep.toml").stderr)
+
 
 if __name__ == "__main__":
     if "no tomlplusplus" in tool.weft("slurm", "verify", tool.SOURCE / "tests/slurm/golden/system.toml").stderr:
