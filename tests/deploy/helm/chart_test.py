@@ -179,6 +179,26 @@ def the_token_is_random_and_in_the_secret_alone():
     assert not of_kind(etcd, "Secret") and "WEFT_TOKEN" not in environment(pods(etcd)[0])
 
 
+def test_pods_meet_where_the_run_does():
+    """An etcd by plain HTTP: no pod has a token, which a store of their own would want."""
+    documents = render(values={"store": {"url": "http://etcd:2379"}})
+    [job] = [d for d in of_kind(documents, "Job", "test")]
+    assert "WEFT_TOKEN" not in environment(job["spec"]["template"])
+    script = container(job["spec"]["template"])["command"][-1]
+    assert script.count("--store http://etcd:2379") == 2 and "--listen" not in script, script
+    [job] = of_kind(render(), "Job", "test")
+    assert "WEFT_TOKEN" in environment(job["spec"]["template"])
+    assert "--listen 0.0.0.0" in container(job["spec"]["template"])["command"][-1]
+
+
+def a_release_s_name_may_have_dots():
+    documents = render(name="weft-0.1")
+    assert {d["metadata"]["name"] for d in of_kind(documents, "Service")} == {"weft-master-weft-0-1",
+                                                                              "weft-test-weft-0-1"}
+    judge_all(documents, VERSIONS)
+    assert "weft-master-weft-0-1:9999" in container(pods(documents, "worker")[0])["command"]
+
+
 def large_numbers_stay_numbers():
     documents = render(values={"job": "bench", "bench": {"options": {"max_block_size": 2147483648, "backend":
                                                                       ["SHM", "UCX"], "check_consistency": True}}})
@@ -271,6 +291,7 @@ main({test.__name__: test for test in (
     a_node_chooser_s_part_is_enough, a_run_scales_by_two_numbers_of_one_job,
     a_killed_worker_has_a_successor_and_one_that_ends_by_itself_has_none,
     only_the_master_takes_the_claim, without_rdma_pods_keep_to_the_restricted_profile, nothing_is_fetched_at_run_time,
-    transports_need_no_escaped_commas, the_token_is_random_and_in_the_secret_alone, large_numbers_stay_numbers,
+    transports_need_no_escaped_commas, the_token_is_random_and_in_the_secret_alone, test_pods_meet_where_the_run_does,
+    a_release_s_name_may_have_dots, large_numbers_stay_numbers,
     every_value_has_a_default_that_says_what_it_is, the_schema_knows_the_commands_options, plans_are_those_of_the_tree,
     notes_have_the_next_three_commands, imex_gives_each_pod_a_channel)})

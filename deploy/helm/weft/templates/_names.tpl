@@ -1,7 +1,8 @@
 {{/* Names, labels, and the numbers that follow from several values. */}}
 
+{{/* A release's name may have dots, and that of a Service may not. */}}
 {{- define "weft.testId" -}}
-{{- .Values.testId | default .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- .Values.testId | default (replace "." "-" .Release.Name) | trunc 40 | trimSuffix "-" -}}
 {{- end }}
 
 {{- define "weft.namespace" -}}
