@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Runs the chart once for each value of a list, one after the other: sweep.sh NAME VALUE=A,B,... [HELM-ARGUMENT...]
 # as: sweep.sh tokens elastic.options.num-tokens=16,128 -f values.yaml
-# The logs of a run are in NAME-A, NAME-B, ...; a line says how each ended. A run may take TIMEOUT seconds (900). Not
-# for mode=lws, whose pods stay.
+# The logs of a run are in NAME-A, NAME-B, ...; a line says how each ended. A run may take TIMEOUT seconds (900): one
+# whose master has not ended then has failed. Not for mode=lws, whose pods stay. HELM and KUBECTL name the programs,
+# with options ("helm -n NAME", "kubectl -n NAME").
 # Exit status: 0 if all passed; 2 for wrong arguments; 1 if one did not.
 set -euo pipefail
 
@@ -14,21 +15,32 @@ fi
 name=$1 value=${2%%=*} list=${2#*=}
 shift 2
 read -ra kubectl <<<"${KUBECTL:-kubectl}"
-helm=${HELM:-helm}
+read -ra helm <<<"${HELM:-helm}"
+timeout=${TIMEOUT:-900}
 failed=0
+
+# Waits for the end of a run's master. Without a pod kubectl wait ends at once, and a Job takes a while to make one.
+await() {
+  local master="test-id=$1,role=master" deadline=$((SECONDS + timeout)) left
+  while [ -z "$("${kubectl[@]}" get pods -l "$master" -o name)" ]; do
+    [ $SECONDS -lt $deadline ] || return 1
+    sleep 1
+  done
+  left=$((deadline - SECONDS))
+  "${kubectl[@]}" wait --for=jsonpath='{.status.containerStatuses[0].state.terminated}' pod -l "$master" \
+    --timeout="$((left > 0 ? left : 0))s" >/dev/null
+}
+
 IFS=, read -ra all <<<"$list"
 for one in "${all[@]}"; do
   id=$(tr '[:upper:]_.' '[:lower:]--' <<<"$name-$one")
-  "$helm" install "$id" "$here/../helm/weft" "$@" --set "testId=$id" --set "$value=$one" \
+  "${helm[@]}" install "$id" "$here/../helm/weft" "$@" --set "testId=$id" --set "$value=$one" \
     --set ttlSecondsAfterFinished=null >/dev/null
-  "${kubectl[@]}" wait --for=jsonpath='{.status.containerStatuses[0].state.terminated}' pod \
-    -l "test-id=$id,role=master" --timeout="${TIMEOUT:-900}s" >/dev/null || true
-  if "$here/collect.sh" "$id" "$id"; then
-    echo "$value=$one: passed"
-  else
-    echo "$value=$one: FAILED with status $?"
-    failed=1
-  fi
-  "$helm" uninstall "$id" --wait >/dev/null
+  how=passed
+  await "$id" || how="FAILED: its master has not ended within $timeout s"
+  "$here/collect.sh" "$id" "$id" || how="FAILED with status $?"
+  echo "$value=$one: $how"
+  if [ "$how" != passed ]; then failed=1; fi
+  "${helm[@]}" uninstall "$id" --wait >/dev/null
 done
 exit $failed

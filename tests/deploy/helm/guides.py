@@ -123,11 +123,18 @@ def stub(folder, name, body):
     return str(path)
 
 
-def run(folder, script, *arguments):
-    """The script's exit status and output, and what it asked of kubectl and helm."""
+def run(folder, script, *arguments, ends=True):
+    """The script's exit status and output, and what it asked of kubectl and helm. The master's pod is there when it is
+    asked for again, and has ended then if it `ends`."""
     pods = pathlib.Path(folder, "pods")
-    env = {**os.environ, "HELM": stub(folder, "helm", ""), "KUBECTL": stub(folder, "kubectl", f"""
-case "$*" in *jsonpath={{range*) cat "{pods}" ;; *"get crd jobsets"*) ;; *"get crd"*) exit 1 ;; esac
+    env = {**os.environ, "HELM": stub(folder, "helm", "") + " -n space", "KUBECTL": stub(folder, "kubectl", f"""
+case "$*" in
+  *jsonpath={{range*) cat "{pods}" ;;
+  *"get pods"*"-o name") [ ! -e "{folder}/asked" ] || echo pod/master; touch "{folder}/asked" ;;
+  *" wait "*) [ -e "{folder}/asked" ] && {str(ends).lower()} ;;
+  *"get crd jobsets"*) ;;
+  *"get crd"*) exit 1 ;;
+esac
 """) + " -n space"}
     done = subprocess.run([SCRIPTS / script, *arguments], env=env, cwd=folder, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, timeout=60, check=False)
@@ -164,13 +171,16 @@ def sweep_runs_each_value_and_says_which_failed():
         pathlib.Path(folder, "pods").write_text(PODS.replace("|5|", "|0|"))
         status, said, calls = run(folder, "sweep.sh", "t", "elastic.options.num_tokens=16,128", "--set", "nodes=2")
         assert status == 0 and "num_tokens=16: passed" in said and "num_tokens=128: passed" in said, said
-        installs = [line for line in calls.splitlines() if line.startswith("helm install")]
-        assert len(installs) == calls.count("helm uninstall") == 2, calls
+        installs = [line for line in calls.splitlines() if line.startswith("helm -n space install")]
+        assert len(installs) == calls.count("helm -n space uninstall") == 2, calls
         for line in installs:  # what it asks of Helm is right
-            assert helm("template", *line.split()[2:])[0] == 0, line
+            assert helm("template", *line.split()[4:])[0] == 0, line
         pathlib.Path(folder, "pods").write_text(PODS)
         status, said, _ = run(folder, "sweep.sh", "t", "nodes=2")
         assert status == 1 and "nodes=2: FAILED with status 5" in said, said
+        pathlib.Path(folder, "pods").write_text("weft-master-x|master||Pending|||no room\n")
+        status, said, _ = run(folder, "sweep.sh", "t", "nodes=2", ends=False)
+        assert status == 1 and "nodes=2: FAILED: its master has not ended within 900 s" in said, said
         assert run(folder, "sweep.sh", "t", "nodes")[0] == 2
 
 
