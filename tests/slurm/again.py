@@ -3,6 +3,7 @@
 
 Scripts stand in for sbatch and squeue: the first counts jobs, the second prints the lines of a file.
 """
+import json
 import os
 import pathlib
 import shutil
@@ -44,11 +45,13 @@ class Again(unittest.TestCase):
     def plan(self, text):
         (self.folder / "plan.json").write_text(text, encoding="utf-8")
 
+    def weft(self, *arguments):
+        return tool.weft("slurm", *arguments, PATH=f"{self.folder}:{os.environ['PATH']}", STAND_IN=str(self.folder))
+
     def run_batch(self, *options, status=0, files=None):
         """What it prints; with `status`, what it says."""
         what = files or ["--plan", self.folder / "plan.json", "--processes-per-node", 4]
-        result = tool.weft("slurm", "run", *what, "--output-dir", self.folder / "out", *options,
-                           PATH=f"{self.folder}:{os.environ['PATH']}", STAND_IN=str(self.folder))
+        result = self.weft("run", *what, "--output-dir", self.folder / "out", *options)
         self.assertEqual(result.returncode, status, result.stderr)
         return result.stderr if status else result.stdout
 
@@ -90,9 +93,21 @@ class Again(unittest.TestCase):
         text = batch.read_text(encoding="utf-8")
         for path in ("..", "../v1..2", "v1..2/..", "v1..2/../v1..2"):
             batch.write_text(text.replace('"directory": "v1..2"', f'"directory": "{path}"'), encoding="utf-8")
-            result = tool.weft("slurm", "status", batch.parent)
+            result = self.weft("status", batch.parent)
             self.assertEqual(result.returncode, 1, path)
             self.assertIn("runs[0] is not as 'weft slurm' writes it", result.stderr)
+
+    def test_a_job_that_slurm_has_forgotten_did_not_pass_if_it_ended_otherwise(self):
+        self.run_batch()
+        (self.folder / "queue").unlink()
+        run = self.folder / "out" / "plan" / "plan"
+        (run / "job1.0").mkdir()
+        (run / "job1.0" / "results.json").write_text('{"passed": true}', encoding="utf-8")
+        for status, state in ((3, "failed"), (0, "passed")):
+            (run / "status.json").write_text(json.dumps({"exit_status": status}), encoding="utf-8")
+            shown = json.loads(self.weft("status", self.folder / "out" / "plan", "--json").stdout)
+            self.assertEqual([run["state"] for run in shown["runs"]], [state], shown)
+            self.assertEqual(shown["runs"][0]["why"], "the run ended with exit status 3" if status else "")
 
 
 if __name__ == "__main__":

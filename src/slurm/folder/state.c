@@ -71,11 +71,22 @@ static void say_preempted(struct slurm_run_state *state) {
            (int)sizeof reason - 32, reason);
 }
 
+// The results are the lead's. Another step may have failed beside it, or a figure been refused: Slurm says FAILED then,
+// and when it has forgotten the job, the exit status that the script left says so.
+static void judge_status(struct slurm_run_state *state, int status) {
+  if (state->progress != SLURM_PASSED || status <= 0)
+    return;
+  state->progress = SLURM_FAILED;
+  snprintf(state->reason, sizeof state->reason, "the run ended with exit status %d", status);
+}
+
 // A job that has ended, or that Slurm has forgotten (`job` NULL). Slurm's word goes before old results: a job that was
 // cancelled or ran into its limit has not passed.
 static void judge_end(struct slurm_run_state *state, const struct slurm_job *job, int status) {
   if (state->results)
     judge_results(state);
+  if (state->results && !job)
+    judge_status(state, status);
   bool preempted = job && is(job->state, "PREEMPTED");
   bool cancelled = preempted || (job && is(job->state, "CANCELLED"));
   if (state->results && !cancelled && (!job || state->progress == SLURM_FAILED || is(job->state, "COMPLETED")))
