@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """weft slurm run, called again: what stands is gone on with, and what is another batch is not taken for it.
 
-Scripts stand in for sbatch and squeue: the first counts jobs, the second prints the lines of a file.
+Scripts stand in for Slurm's commands: sbatch counts jobs, squeue prints the lines of a file, scancel refuses one job.
 """
 import json
 import os
@@ -27,6 +27,7 @@ echo "$number|$(cat "$STAND_IN/state")|None|oak01|$name|$folder" >> "$STAND_IN/q
 [ ! -e "$STAND_IN/fails" ] || exit 1
 echo "$number"
 """
+SCANCEL = '#!/bin/sh\necho "$1" >> "$STAND_IN/cancelled"\n[ "$1" != 1 ] || { echo "scancel: error: no" >&2; exit 1; }\n'
 SQUEUE = '#!/bin/sh\ntest ! -e "$STAND_IN/queue" || cat "$STAND_IN/queue"\n'
 
 
@@ -36,7 +37,7 @@ class Again(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name).resolve()
-        for name, text in (("sbatch", SBATCH), ("squeue", SQUEUE)):
+        for name, text in (("sbatch", SBATCH), ("squeue", SQUEUE), ("scancel", SCANCEL)):
             (self.folder / name).write_text(text, encoding="utf-8")
             (self.folder / name).chmod(0o755)
         (self.folder / "state").write_text("RUNNING", encoding="utf-8")
@@ -108,6 +109,13 @@ class Again(unittest.TestCase):
             shown = json.loads(self.weft("status", self.folder / "out" / "plan", "--json").stdout)
             self.assertEqual([run["state"] for run in shown["runs"]], [state], shown)
             self.assertEqual(shown["runs"][0]["why"], "the run ended with exit status 3" if status else "")
+
+    def test_a_job_that_cannot_be_cancelled_keeps_no_other_from_it(self):
+        self.run_batch("--iterations", 3)
+        result = self.weft("cancel", self.folder / "out" / "plan")
+        self.assertEqual((self.folder / "cancelled").read_text(encoding="utf-8").split(), ["1", "2", "3"])
+        self.assertEqual((result.returncode, result.stdout), (3, ""))
+        self.assertIn("job 1: scancel: no; 2 jobs were cancelled\n", result.stderr)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 // Submission: each job once, whatever interrupts it.
 #include "slurm/folder/submit.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -102,16 +103,25 @@ int slurm_submit_test(const struct slurm_record *record) {
   return err;
 }
 
+// A job that cannot be cancelled, as one that ends meanwhile, keeps no other from it; a Slurm that does not answer
+// does.
 int slurm_batch_cancel(const struct slurm_record *record, size_t *count) {
   struct slurm_jobs queue = {0};
-  int err = slurm_jobs_read(&queue);
+  char why[512] = "";
+  int err = slurm_jobs_read(&queue), first = 0;
   *count = 0;
-  for (size_t i = 0; !err && i < queue.count; i++)
-    for (size_t j = 0; !err && j < record->num_jobs; j++)
+  for (size_t i = 0; !err && first != WEFT_ERR_TIMEOUT && i < queue.count; i++)
+    for (size_t j = 0; j < record->num_jobs; j++)
       if (record->jobs[j].id == queue.list[i].id && !slurm_job_ended(&queue.list[i])) {
-        err = slurm_job_cancel(queue.list[i].id, queue.list[i].task);
-        *count += !err;
+        int failed = slurm_job_cancel(queue.list[i].id, queue.list[i].task);
+        *count += !failed;
+        if (failed && (!first || failed == WEFT_ERR_TIMEOUT)) {
+          first = failed;
+          snprintf(why, sizeof why, "job %u: %s", queue.list[i].id, weft_last_error());
+        }
       }
   slurm_jobs_free(&queue);
+  if (first)
+    return fail(first, "%s; %zu job%s cancelled", why, *count, *count == 1 ? " was" : "s were");
   return err;
 }

@@ -15,7 +15,8 @@ int slurm_submit(struct slurm_record *record, slurm_submitted_fn *told, void *ar
 // Asks sbatch whether each job could run as it is (sbatch --test-only), and submits nothing.
 int slurm_submit_test(const struct slurm_record *record);
 
-// Cancels the jobs that have not ended. `*count`: how many.
+// Cancels the jobs that have not ended. `*count`: how many. Where one cannot be cancelled, the others are, and the
+// error names it.
 int slurm_batch_cancel(const struct slurm_record *record, size_t *count);
 
 #endif
