@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import shutil
+import subprocess
 import tempfile
 import unittest
 
@@ -116,6 +117,43 @@ class Again(unittest.TestCase):
         self.assertEqual((self.folder / "cancelled").read_text(encoding="utf-8").split(), ["1", "2", "3"])
         self.assertEqual((result.returncode, result.stdout), (3, ""))
         self.assertIn("job 1: scancel: no; 2 jobs were cancelled\n", result.stderr)
+
+    def test_a_run_of_one_job_waits_for_those_that_it_names(self):
+        if "no tomlplusplus" in self.weft("verify", tool.SOURCE / "tests/slurm/golden/system.toml").stderr:
+            self.skipTest("this build has no tomlplusplus")
+        entry = """
+[[Tests]]
+id = "{0}"
+name = "{0}"
+description = "{0}"
+test_template_name = "NixlEP"
+dependencies = [{1}]
+job_status_check = {2}
+[Tests.cmd_args]
+docker_image_url = "image"
+plan = [[0]]
+num_processes_per_node = 1
+"""
+        behind = '{{ type = "start_post_comp", id = "{}" }}'.format
+        tests = (("a", "", "true"), ("b", behind("a"), "true"), ("c", behind("a"), "false"), ("d", behind("b"), "true"))
+        scenario = self.folder / "scenario.toml"
+        scenario.write_text('name = "one"\n' + "".join(entry.format(*test) for test in tests), encoding="utf-8")
+        self.run_batch("--single-sbatch", files=[scenario])
+        batch = self.folder / "out" / "one"
+
+        def run(status_of_a):
+            for name, *_ in tests:
+                status = status_of_a if name == "a" else 0
+                left = f'{{"exit_status": {status}, }}'
+                text = f"echo {name} >> ran\necho '{left}' > {name}/status.json\nexit {status}\n"
+                (batch / name / "script.sbatch").write_text(text, encoding="utf-8")
+            done = subprocess.run(["bash", "script.sbatch"], cwd=batch, stdout=subprocess.PIPE, text=True, check=False)
+            return done.returncode, (batch / "ran").read_text(encoding="utf-8").split(), done.stdout
+
+        status, ran, said = run(7)
+        self.assertEqual((status, ran), (7, ["a", "c"]))
+        self.assertIn("b/script.sbatch: does not begin, since", said)
+        self.assertEqual(run(0)[:2], (0, ["a", "c", "a", "b", "d"]))
 
 
 if __name__ == "__main__":

@@ -70,6 +70,48 @@ static bool add_limits(struct text *limit, const struct slurm_batch *batch, size
   return !limit->failed;
 }
 
+static bool waits_for(const struct slurm_run *run, const struct slurm_run *other) {
+  for (size_t i = 0; i < run->num_dependencies; i++)
+    if (run->dependencies[i].only_if_passed && strcmp(run->dependencies[i].test, other->test) == 0)
+      return true;
+  return false;
+}
+
+// For each script the numbers of those that have to have passed; false, and nothing is written, where there are none.
+static bool write_needs(struct text *text, const struct slurm_batch *batch, size_t first, size_t count) {
+  struct text all = {0};
+  bool any = false;
+  for (size_t i = first; i < first + count; i++) {
+    struct text needs = {0};
+    for (size_t j = first; j < i; j++)
+      if (waits_for(&batch->runs[i], &batch->runs[j]))
+        text_add(&needs, "%s%zu", needs.size ? " " : "", j - first);
+    any = any || needs.size;
+    text_add(&all, "%s", i > first ? " " : "");
+    slurm_quote_word(&all, needs.data ? needs.data : "");
+    all.failed = all.failed || needs.failed;
+    text_free(&needs);
+  }
+  if (any)
+    text_add(text,
+             "# The numbers of those that each waits for: without their having passed it does not begin.\n"
+             "needs=(%s)\n"
+             "passed() {\n"
+             "  grep -qs '\"exit_status\": 0,' \"${1%%/*}/" SLURM_FILE_STATUS "\"\n"
+             "}\n",
+             all.data ? all.data : "");
+  text->failed = text->failed || all.failed;
+  text_free(&all);
+  return any;
+}
+
+static const char check_needs[] = "  for other in ${needs[number]}; do\n"
+                                  "    passed \"${scripts[other]}\" && continue\n"
+                                  "    echo \"$script: does not begin, since ${scripts[other]} has not passed\"\n"
+                                  "    [ \"$status\" = 0 ] && status=1\n"
+                                  "    continue 2\n"
+                                  "  done\n";
+
 void slurm_script_write_sequence(struct text *text, const struct slurm_batch *batch, size_t first, size_t count) {
   const struct slurm_run *run = largest(batch, first, count);
   struct text log = {0}, limit = {0};
@@ -86,35 +128,41 @@ void slurm_script_write_sequence(struct text *text, const struct slurm_batch *ba
                                                    .time_limit = limited ? limit.data : NULL,
                                                    .warn_s = run->resources.warn_s});
   write_scripts(text, batch, first, count);
-  text_add(text, "\n# A signal goes on to the run that is under way, which is then the last one.\n"
-                 "current=\n"
-                 "signalled=0\n"
-                 "last=0\n"
-                 "# shellcheck disable=SC2317\n"
-                 "tell() {\n"
-                 "  signalled=1\n"
-                 "  last=1\n"
-                 "  kill -s \"$1\" \"$current\" 2> /dev/null\n"
-                 "}\n"
-                 "trap 'tell USR1' USR1\n"
-                 "trap 'tell TERM' TERM\n"
-                 "status=0\n"
-                 "for script in \"${scripts[@]}\"; do\n"
-                 "  # A job that is started again leaves out what has passed.\n"
-                 "  grep -qs '\"exit_status\": 0,' \"${script%%/*}/" SLURM_FILE_STATUS "\" && continue\n"
-                 "  [ \"$last\" = 1 ] && break\n"
-                 "  bash \"$script\" &\n"
-                 "  current=$!\n"
-                 "  while :; do\n"
-                 "    signalled=0\n"
-                 "    wait \"$current\"\n"
-                 "    result=$?\n"
-                 "    [ \"$signalled\" = 0 ] && break\n"
-                 "  done\n"
-                 "  echo \"$script: exit status $result\"\n"
-                 "  [ \"$status\" = 0 ] && status=$result\n"
-                 "done\n"
-                 "exit \"$status\"\n");
+  bool needs = write_needs(text, batch, first, count);
+  text_add(text,
+           "\n# A signal goes on to the run that is under way, which is then the last one.\n"
+           "current=\n"
+           "signalled=0\n"
+           "last=0\n"
+           "# shellcheck disable=SC2317\n"
+           "tell() {\n"
+           "  signalled=1\n"
+           "  last=1\n"
+           "  kill -s \"$1\" \"$current\" 2> /dev/null\n"
+           "}\n"
+           "trap 'tell USR1' USR1\n"
+           "trap 'tell TERM' TERM\n"
+           "status=0\n"
+           "%s"
+           "for script in \"${scripts[@]}\"; do\n"
+           "%s"
+           "  # A job that is started again leaves out what has passed.\n"
+           "  grep -qs '\"exit_status\": 0,' \"${script%%/*}/" SLURM_FILE_STATUS "\" && continue\n"
+           "  [ \"$last\" = 1 ] && break\n"
+           "%s"
+           "  bash \"$script\" &\n"
+           "  current=$!\n"
+           "  while :; do\n"
+           "    signalled=0\n"
+           "    wait \"$current\"\n"
+           "    result=$?\n"
+           "    [ \"$signalled\" = 0 ] && break\n"
+           "  done\n"
+           "  echo \"$script: exit status $result\"\n"
+           "  [ \"$status\" = 0 ] && status=$result\n"
+           "done\n"
+           "exit \"$status\"\n",
+           needs ? "number=-1\n" : "", needs ? "  number=$((number + 1))\n" : "", needs ? check_needs : "");
   text->failed = text->failed || log.failed || limit.failed;
   text_free(&log);
   text_free(&limit);
