@@ -13,6 +13,8 @@ import unittest
 import serving
 import tool
 
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # though these tests run by nohup
+
 
 class Serve(tool.ToolTest):
     def server(self, *arguments, **more):
@@ -33,6 +35,16 @@ class Serve(tool.ToolTest):
             server.ask("/v3/kv/put", {"key": key, "value": value})
             self.assertEqual(server.ask("/v3/kv/range", {"key": key})["kvs"][0]["value"], value)
             self.end(server, number)
+
+    def test_nohup_keeps_a_hangup_from_it(self):
+        before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # which a server inherits
+        try:
+            server = self.server()
+        finally:
+            signal.signal(signal.SIGHUP, before)
+        server.process.send_signal(signal.SIGHUP)
+        self.assertEqual(server.status("/v3/kv/range", {"key": "AA=="}), 200)
+        self.end(server)
 
     def test_each_run_has_a_token_of_its_own_and_tells_it(self):
         servers = [self.server(), self.server()]

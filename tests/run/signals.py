@@ -29,6 +29,7 @@ STAGES = {
     "a_departure": lambda run: has(run, "phase_begin", phase=3),
     "the_end": lambda run: has(run, "phase_end", phase=3),
 }
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # though these tests run by nohup
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -67,6 +68,14 @@ def while_agents_are_awaited():
             run.process.send_signal(number)
             run.expect(128 + number)
             assert not run.path.exists()
+
+
+def nohup():
+    """A hangup is ignored from the start, and ends nothing."""
+    with Run("--iterations", 100, plan=PLAN, inside=("nohup",)) as run:
+        wait_for("phase 0", lambda: has(run, "phase_begin", phase=0))
+        run.process.send_signal(signal.SIGHUP)
+        run.expect(0)
 
 
 def handles(run, number):
@@ -149,6 +158,6 @@ def while_the_store_is_silent():
 main({
     **{f"{number.name.lower()}_at_every_stage": every_stage(number) for number in SIGNALS},
     **{test.__name__: test for test in (
-        while_agents_are_awaited, near_the_time_limit, a_follower_tells_why, two_signals_are_one,
+        while_agents_are_awaited, nohup, near_the_time_limit, a_follower_tells_why, two_signals_are_one,
         signals_until_it_has_ended, while_the_store_is_silent)},
 }, at_once=2)

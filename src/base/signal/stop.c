@@ -31,11 +31,16 @@ static void take(int number) {
     leave(number);
 }
 
+bool stop_hangup_is_ignored(void) {
+  struct sigaction now_set;
+  return sigaction(SIGHUP, NULL, &now_set) == 0 && now_set.sa_handler == SIG_IGN;
+}
+
 static void handle_all(void (*handler)(int)) {
-  struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART}, before;
+  struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
   sigemptyset(&action.sa_mask);
   for (int i = 0; i < ENDS; i++)
-    if (ends[i].number != SIGHUP || sigaction(SIGHUP, NULL, &before) != 0 || before.sa_handler != SIG_IGN) // nohup
+    if (ends[i].number != SIGHUP || !stop_hangup_is_ignored())
       sigaction(ends[i].number, &action, NULL);
 }
 

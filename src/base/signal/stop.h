@@ -12,6 +12,10 @@ void stop_watch(const char *command);
 // In a process that somebody else ends.
 void stop_ignore(void);
 
+// Whether SIGHUP is ignored, as by nohup. For those who wait for signals themselves: one that is blocked comes to
+// sigwait() and a signalfd even then.
+bool stop_hangup_is_ignored(void);
+
 // While it is set already the first signal ends the process: around calls that nothing can interrupt, when there is
 // nothing to put in order.
 void stop_at_once(bool at_once);

@@ -1,6 +1,7 @@
 // weft doctor: reports what is in Weft's way on this host, and on the way to another.
 #include "doctor/doctor.h"
 #include "base/fail.h"
+#include "base/signal/stop.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/doctor_text.h"
 #include "cli/process/terminal.h"
@@ -123,7 +124,8 @@ static int open_ends(void) {
   sigemptyset(&ends);
   sigaddset(&ends, SIGINT);
   sigaddset(&ends, SIGTERM);
-  sigaddset(&ends, SIGHUP);
+  if (!stop_hangup_is_ignored())
+    sigaddset(&ends, SIGHUP);
   sigprocmask(SIG_BLOCK, &ends, NULL);
   return signalfd(-1, &ends, SFD_CLOEXEC);
 }

@@ -1,5 +1,6 @@
 // weft serve: runs the embedded store as a server of its own.
 #include "base/fail.h"
+#include "base/signal/stop.h"
 #include "cli/commands/commands.h"
 #include "metrics/server.h"
 #include "secure/secret.h"
@@ -72,7 +73,8 @@ static sigset_t block_ends(void) {
   sigemptyset(&ends);
   sigaddset(&ends, SIGINT);
   sigaddset(&ends, SIGTERM);
-  sigaddset(&ends, SIGHUP);
+  if (!stop_hangup_is_ignored())
+    sigaddset(&ends, SIGHUP);
   sigprocmask(SIG_BLOCK, &ends, NULL);
   return ends;
 }
@@ -202,7 +204,8 @@ const struct cli_command cli_serve = {
     .description =
         "Serves a key-value store with leases, transactions and watches, in the protocol of etcd's v3 JSON gateway, "
         "over HTTPS to clients that have its token; they may do everything. "
-        "Prints its URL when it is ready and runs until SIGINT, SIGTERM or SIGHUP; all keys are then gone.",
+        "Prints its URL when it is ready and runs until SIGINT, SIGTERM or SIGHUP (but where nohup has that ignored); "
+        "all keys are then gone.",
     .options = OPTION_TABLE(rows),
     .examples = examples,
     .run = run,

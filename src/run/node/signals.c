@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/fail.h"
+#include "base/signal/stop.h"
 #include "run/node/node.h"
 
 int node_open_signals(struct node *node) {
@@ -14,7 +15,8 @@ int node_open_signals(struct node *node) {
   sigemptyset(&set);
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGHUP);
+  if (!stop_hangup_is_ignored())
+    sigaddset(&set, SIGHUP);
   sigaddset(&set, SIGUSR1);
   // Before any thread is there, so that all have them blocked.
   if (pthread_sigmask(SIG_BLOCK, &set, NULL) || (node->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK)) < 0)
