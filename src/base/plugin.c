@@ -117,10 +117,23 @@ static int take(const struct plugin *plugin, void *file, const char *path, plugi
   return rc;
 }
 
+// Blocks what comes from outside, and not what this thread itself may do wrong.
+static void block_signals(sigset_t *before) {
+  static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
+  sigset_t blocked;
+  sigfillset(&blocked);
+  for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+    sigdelset(&blocked, own[i]);
+  pthread_sigmask(SIG_BLOCK, &blocked, before);
+}
+
 // What a library does when it is loaded must not change how this process takes signals: libpsm_infinipath, which comes
-// with Debian's libfabric, installs handlers for SIGTERM, SIGSEGV and others.
+// with Debian's libfabric, installs handlers for SIGTERM, SIGSEGV and others. Theirs end the process with status 1: a
+// signal that comes meanwhile waits for the handlers that were there.
 static void *open_file(const char *path) {
   struct sigaction before[NSIG], after;
+  sigset_t mask;
+  block_signals(&mask);
   for (int i = 1; i < NSIG; i++) {
     if (sigaction(i, NULL, &before[i]) != 0)
       before[i].sa_handler = SIG_ERR; // the C library's own
@@ -131,6 +144,7 @@ static void *open_file(const char *path) {
         after.sa_sigaction != before[i].sa_sigaction)
       sigaction(i, &before[i], NULL);
   }
+  pthread_sigmask(SIG_SETMASK, &mask, NULL);
   return file;
 }
 
