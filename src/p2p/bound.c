@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/boot_id.h"
-#include "p2p/message.h"
+#include "p2p/session/message.h"
 
 enum { PAGE = 4096 };
 

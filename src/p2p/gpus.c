@@ -13,7 +13,7 @@
 #include "base/fail.h"
 #include "base/signal/stop.h"
 #include "base/time/clock.h"
-#include "p2p/session.h"
+#include "p2p/session/session.h"
 
 enum { HEX = 2 * 16 + 1, DRIVER_MS = 60000 }; // a driver that wakes up many GPUs takes seconds
 

@@ -3,7 +3,7 @@
 #define P2P_MEASURE_H
 
 #include "p2p/buffer.h"
-#include "p2p/session.h"
+#include "p2p/session/session.h"
 
 // The other end of transfers: a buffer of the peer's, or storage.
 struct p2p_remote {

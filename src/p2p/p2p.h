@@ -2,7 +2,7 @@
 //
 // The target lends a buffer; the initiator connects to it by a socket, says how large the buffer is to be, and then
 // writes to it, reads from it and exchanges notifications, for each size. All that the two say to each other goes by
-// notifications of their agents (session.h).
+// notifications of their agents (session/session.h).
 #ifndef P2P_P2P_H
 #define P2P_P2P_H
 

@@ -10,8 +10,8 @@
 #include "p2p/bound.h"
 #include "p2p/gpus.h"
 #include "p2p/measure.h"
-#include "p2p/queue.h"
-#include "p2p/session.h"
+#include "p2p/session/queue.h"
+#include "p2p/session/session.h"
 #include "secure/lobby.h"
 
 // What an initiator may ask for, so that 32 bits are enough.

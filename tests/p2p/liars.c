@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "cmocka_all.h"
-#include "p2p/queue.h"
-#include "p2p/session.h"
+#include "p2p/session/queue.h"
+#include "p2p/session/session.h"
 
 enum { LONG_MS = 60000, SHORT_MS = 1000 };
 

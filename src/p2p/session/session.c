@@ -1,5 +1,5 @@
 // The conversation of initiator and target: messages as JSON, in notifications.
-#include "p2p/session.h"
+#include "p2p/session/session.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -11,7 +11,7 @@
 #include "base/random.h"
 #include "base/signal/stop.h"
 #include "base/time/clock.h"
-#include "p2p/queue.h"
+#include "p2p/session/queue.h"
 
 enum { PING = 1, PONG = 2, SPIN_NS = 200000, YIELD_NS = 5000, NAP_MS = 20, REGIONS = 8 };
 

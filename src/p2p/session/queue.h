@@ -1,10 +1,10 @@
 // Initiators that come while a target serves another one: each is told that it waits, and served in its turn.
-#ifndef P2P_QUEUE_H
-#define P2P_QUEUE_H
+#ifndef P2P_SESSION_QUEUE_H
+#define P2P_SESSION_QUEUE_H
 
 #include <stdbool.h>
 
-#include "p2p/message.h"
+#include "p2p/session/message.h"
 
 enum { P2P_MAX_WAITING = 64 };
 

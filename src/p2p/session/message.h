@@ -1,6 +1,6 @@
 // What initiator and target say to each other: JSON objects in notifications, each with "say".
-#ifndef P2P_MESSAGE_H
-#define P2P_MESSAGE_H
+#ifndef P2P_SESSION_MESSAGE_H
+#define P2P_SESSION_MESSAGE_H
 
 #include <jansson.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 // The turns of initiators.
-#include "p2p/queue.h"
+#include "p2p/session/queue.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 // Messages as JSON: how they are sent, and how what they hold is read.
-#include "p2p/message.h"
+#include "p2p/session/message.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 // The conversation of initiator and target: messages (message.h) and answers to them.
-#ifndef P2P_SESSION_H
-#define P2P_SESSION_H
+#ifndef P2P_SESSION_SESSION_H
+#define P2P_SESSION_SESSION_H
 
-#include "p2p/message.h"
 #include "p2p/p2p.h"
+#include "p2p/session/message.h"
 
 enum { P2P_VERSION = 1 };
 
