@@ -7,13 +7,6 @@
 #include "base/fail.h"
 #include "base/signal/stop.h"
 
-static int both_ways(struct p2p_bench *bench, const struct p2p_load *load, struct p2p_result *result) {
-  int rc = bench->ends->start_peer(bench, load);
-  if (rc == 0)
-    rc = p2p_bandwidth(&bench->session, load, &bench->buffer, &bench->remote, &result->gbps);
-  return rc == 0 ? bench->ends->await_peer(bench, &result->peer_gbps) : rc;
-}
-
 // The peer's load comes after the check: the two overwrite each other's sources.
 static int run_transfers(struct p2p_bench *bench, enum weft_transfer_op op, struct p2p_result *result) {
   const struct p2p_config *config = bench->config;
@@ -35,7 +28,7 @@ static int run_transfers(struct p2p_bench *bench, enum weft_transfer_op op, stru
     rc = bench->ends->check(bench, &load, places);
   result->checked = rc == 0 && check;
   if (rc == 0 && config->bidirectional)
-    rc = both_ways(bench, &load, result);
+    rc = bench->ends->both_ways(bench, &load, result);
   result->per_second = result->gbps * 1e9 / (double)result->bytes;
   return rc;
 }

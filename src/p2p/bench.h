@@ -14,9 +14,9 @@ struct p2p_bench_ends {
   int (*fill)(struct p2p_bench *bench, const struct p2p_load *load, uint32_t places);
   // DATA: the destination does not hold what the source held.
   int (*check)(struct p2p_bench *bench, const struct p2p_load *load, uint32_t places);
-  // Has the peer run the load too, towards this side's buffer, and hears what it came to. NULL: there is no peer.
-  int (*start_peer)(struct p2p_bench *bench, const struct p2p_load *load);
-  int (*await_peer)(struct p2p_bench *bench, double *gbps);
+  // Runs the load while the peer runs it too, towards this side's buffer: fills in the two rates and their window, or
+  // why there are none. NULL: there is no peer.
+  int (*both_ways)(struct p2p_bench *bench, const struct p2p_load *load, struct p2p_result *result);
 };
 
 struct p2p_bench {

@@ -71,6 +71,8 @@ static double rate_of(const struct p2p_report *report, const struct p2p_result *
 }
 
 static double window_of(const struct p2p_result *result) {
+  if (result->window_s > 0)
+    return result->window_s;
   uint32_t count = result->iterations > result->depth ? result->iterations : result->depth;
   return (double)result->bytes * count / (result->gbps * 1e9);
 }

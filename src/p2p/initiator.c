@@ -7,6 +7,7 @@
 #include "base/signal/stop.h"
 #include "base/time/clock.h"
 #include "p2p/bench.h"
+#include "p2p/both.h"
 #include "p2p/bound.h"
 #include "p2p/gpus.h"
 
@@ -119,24 +120,11 @@ static int check(struct p2p_bench *one, const struct p2p_load *load, uint32_t pl
   return p2p_buffer_check(&one->buffer, one->seed, bytes);
 }
 
-static int start_peer(struct p2p_bench *one, const struct p2p_load *load) {
-  return p2p_send(&one->session, json_pack("{s:s, s:i, s:I, s:i, s:i, s:i, s:I, s:I}", "say", "load", "op", load->op,
-                                           "bytes", (json_int_t)load->bytes, "iterations", load->iterations, "warmup",
-                                           load->warmup, "depth", load->depth, "region", (json_int_t)one->buffer.region,
-                                           "address", (json_int_t)(uintptr_t)one->buffer.address));
+static int both_ways(struct p2p_bench *one, const struct p2p_load *load, struct p2p_result *result) {
+  return p2p_both_lead(&one->session, load, &one->buffer, &one->remote, result);
 }
 
-static int await_peer(struct p2p_bench *one, double *gbps) {
-  json_t *loaded = NULL;
-  int rc = p2p_receive(&one->session, 0, &loaded);
-  if (rc == 0)
-    *gbps = json_number_value(json_object_get(loaded, "gbps"));
-  json_decref(loaded);
-  return rc;
-}
-
-static const struct p2p_bench_ends ends = {
-    .fill = fill, .check = check, .start_peer = start_peer, .await_peer = await_peer};
+static const struct p2p_bench_ends ends = {.fill = fill, .check = check, .both_ways = both_ways};
 
 static int run(struct p2p_bench *one) {
   int rc = p2p_session_open(&one->session, one->config, NULL);

@@ -12,7 +12,7 @@
 enum { MAX_DEPTH = 256 };
 
 // The transfers of a load, one for each place.
-struct lane {
+struct p2p_lane {
   weft_dlist_t *local, *remote;
   weft_transfer_t *transfers[MAX_DEPTH];
   uint32_t count;
@@ -24,7 +24,7 @@ uint32_t p2p_places(uint64_t length, uint64_t bytes, uint32_t depth) {
   return places < MAX_DEPTH ? (uint32_t)places : MAX_DEPTH;
 }
 
-static void close_lane(struct lane *lane) {
+static void close_lane(struct p2p_lane *lane) {
   for (uint32_t i = 0; i < lane->count; i++) {
     weft_transfer_cancel(lane->transfers[i], 1000);
     weft_transfer_free(lane->transfers[i]);
@@ -33,7 +33,7 @@ static void close_lane(struct lane *lane) {
   weft_dlist_free(lane->remote);
 }
 
-static int make_lists(struct lane *lane, struct p2p_session *session, const struct p2p_load *load, uint32_t places,
+static int make_lists(struct p2p_lane *lane, struct p2p_session *session, const struct p2p_load *load, uint32_t places,
                       const struct p2p_buffer *local, const struct p2p_remote *remote) {
   struct weft_descriptor here[MAX_DEPTH] = {{0}}, there[MAX_DEPTH] = {{0}};
   for (uint32_t i = 0; i < places; i++) {
@@ -50,9 +50,9 @@ static int make_lists(struct lane *lane, struct p2p_session *session, const stru
   return rc;
 }
 
-static int open_lane(struct lane *lane, struct p2p_session *session, const struct p2p_load *load, uint32_t places,
+static int open_lane(struct p2p_lane *lane, struct p2p_session *session, const struct p2p_load *load, uint32_t places,
                      const struct p2p_buffer *local, const struct p2p_remote *remote) {
-  *lane = (struct lane){0};
+  *lane = (struct p2p_lane){0};
   int rc = make_lists(lane, session, load, places, local, remote);
   for (uint32_t i = 0; i < places && rc == 0; i++) {
     struct weft_transfer_options options = WEFT_TRANSFER_OPTIONS_INIT;
@@ -92,7 +92,7 @@ static void name_transport(weft_transfer_t *transfer, char out[32]) {
 
 int p2p_latency(struct p2p_session *session, const struct p2p_load *load, const struct p2p_buffer *local,
                 const struct p2p_remote *remote, struct histogram *latency, char transport[32]) {
-  struct lane lane;
+  struct p2p_lane lane;
   int rc = open_lane(&lane, session, load, 1, local, remote);
   if (rc != 0)
     return rc;
@@ -109,7 +109,7 @@ int p2p_latency(struct p2p_session *session, const struct p2p_load *load, const 
 }
 
 // Posts `count` in all, each place's again when it has ended.
-static int stream(struct lane *lane, uint32_t count) {
+static int stream(struct p2p_lane *lane, uint32_t count) {
   int rc = 0;
   for (uint32_t i = 0; i < count && rc == 0; i++) {
     weft_transfer_t *transfer = lane->transfers[i % lane->count];
@@ -124,18 +124,31 @@ static int stream(struct lane *lane, uint32_t count) {
   return rc;
 }
 
+// Places of the load in that buffer, one at least. INVALID: there is no room for it.
+static int count_places(const struct p2p_load *load, const struct p2p_buffer *local, uint32_t *places) {
+  *places = p2p_places(local->length, load->bytes, load->depth);
+  if (*places > 0)
+    return 0;
+  return fail(WEFT_ERR_INVALID, "a load of %" PRIu64 " bytes at once in a buffer of %" PRIu64, load->bytes,
+              local->length);
+}
+
+// The first touch of a page is slow.
+static int warm_up(struct p2p_lane *lane, const struct p2p_load *load) {
+  return stream(lane, load->warmup > lane->count ? load->warmup : lane->count);
+}
+
 int p2p_bandwidth(struct p2p_session *session, const struct p2p_load *load, const struct p2p_buffer *local,
                   const struct p2p_remote *remote, double *gbps) {
-  struct lane lane;
-  uint32_t places = p2p_places(local->length, load->bytes, load->depth);
-  if (places == 0)
-    return fail(WEFT_ERR_INVALID, "a load of %" PRIu64 " bytes at once in a buffer of %" PRIu64, load->bytes,
-                local->length);
-  uint32_t count = load->iterations > places ? load->iterations : places; // so that every place is written
-  int rc = open_lane(&lane, session, load, places, local, remote);
+  struct p2p_lane lane;
+  uint32_t places;
+  int rc = count_places(load, local, &places);
+  if (rc == 0)
+    rc = open_lane(&lane, session, load, places, local, remote);
   if (rc != 0)
     return rc;
-  rc = stream(&lane, load->warmup > places ? load->warmup : places); // the first touch of a page is slow
+  uint32_t count = load->iterations > places ? load->iterations : places; // so that every place is written
+  rc = warm_up(&lane, load);
   uint64_t begun = clock_ns();
   if (rc == 0)
     rc = stream(&lane, count);
@@ -143,4 +156,57 @@ int p2p_bandwidth(struct p2p_session *session, const struct p2p_load *load, cons
     *gbps = (double)load->bytes * count / (double)(clock_ns() - begun);
   close_lane(&lane);
   return rc;
+}
+
+// --- a load that goes on until somebody has seen enough ---
+
+int p2p_lane_open(struct p2p_session *session, const struct p2p_load *load, const struct p2p_buffer *local,
+                  const struct p2p_remote *remote, struct p2p_lane **out) {
+  uint32_t places;
+  int rc = count_places(load, local, &places);
+  if (rc != 0)
+    return rc;
+  struct p2p_lane *lane = malloc(sizeof *lane);
+  if (!lane)
+    return fail(WEFT_ERR_NOMEM, "no memory for the transfers");
+  rc = open_lane(lane, session, load, places, local, remote);
+  if (rc != 0) {
+    free(lane);
+    return rc;
+  }
+  rc = warm_up(lane, load);
+  if (rc == 0)
+    *out = lane;
+  else
+    p2p_lane_close(lane);
+  return rc;
+}
+
+void p2p_lane_close(struct p2p_lane *lane) {
+  if (lane)
+    close_lane(lane);
+  free(lane);
+}
+
+int p2p_lane_run(struct p2p_lane *lane, uint32_t every, p2p_look *look, void *arg) {
+  uint64_t posted = 0;
+  int rc = look(arg, 0);
+  for (; rc == 0; posted++) {
+    weft_transfer_t *transfer = lane->transfers[posted % lane->count];
+    uint64_t ended = posted < lane->count ? 0 : posted - lane->count + 1;
+    rc = ended > 0 ? finish(transfer) : 0;
+    if (rc == 0)
+      rc = stop_check();
+    if (rc == 0 && ended > 0 && ended % every == 0)
+      rc = look(arg, ended);
+    if (rc == 0)
+      rc = weft_transfer_post(transfer);
+    if (rc != 0)
+      break;
+  }
+  for (uint32_t i = 0; rc == 1 && i < lane->count; i++) { // those that are still under way
+    int ended = finish(lane->transfers[i]);
+    rc = ended != 0 ? ended : rc;
+  }
+  return rc == 1 ? 0 : rc;
 }

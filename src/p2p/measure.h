@@ -30,4 +30,18 @@ int p2p_latency(struct p2p_session *session, const struct p2p_load *load, const 
 int p2p_bandwidth(struct p2p_session *session, const struct p2p_load *load, const struct p2p_buffer *local,
                   const struct p2p_remote *remote, double *gbps);
 
+// --- a load that goes on until somebody has seen enough ---
+
+struct p2p_lane;
+
+// Prepares the transfers, and warms up. The caller closes it.
+int p2p_lane_open(struct p2p_session *session, const struct p2p_load *load, const struct p2p_buffer *local,
+                  const struct p2p_remote *remote, struct p2p_lane **lane);
+void p2p_lane_close(struct p2p_lane *lane);
+
+// `ended` transfers have. 0: more of them; 1: that was enough; negative: a failure.
+typedef int p2p_look(void *arg, uint64_t ended);
+// Keeps the places under way until `look` says otherwise, which is asked each time that `every` more have ended.
+int p2p_lane_run(struct p2p_lane *lane, uint32_t every, p2p_look *look, void *arg);
+
 #endif

@@ -76,7 +76,8 @@ struct p2p_result {
   uint32_t depth;           // transfers under way at once when the two below were measured
   double per_second;        // transfers that ended in a second
   double gbps;              // their bytes, 1e9 a second; 0: a notification, which has none worth counting
-  double peer_gbps;         // likewise of the peer's, at the same time; 0: not bidirectional
+  double peer_gbps;         // likewise of the peer's, in the same window; 0: not bidirectional
+  double window_s;          // in which the two were measured; 0: as long as the iterations took
   bool checked;             // every byte was
   char transport[32];
   struct limits_bound bound; // of the rates; `gbps` negative: not known

@@ -7,9 +7,9 @@
 
 #include "base/fail.h"
 #include "base/signal/stop.h"
+#include "p2p/both.h"
 #include "p2p/bound.h"
 #include "p2p/gpus.h"
-#include "p2p/measure.h"
 #include "p2p/session/queue.h"
 #include "p2p/session/session.h"
 #include "secure/lobby.h"
@@ -43,7 +43,10 @@ static int hello(struct target *target, const json_t *message) {
   uint64_t version, bytes;
   int rc = p2p_number(message, "version", &version);
   if (rc == 0 && version != P2P_VERSION)
-    rc = fail(WEFT_ERR_VERSION, "weft p2p of version %d does not understand version %" PRIu64, P2P_VERSION, version);
+    rc =
+        fail(WEFT_ERR_VERSION,
+             "the target's weft p2p speaks version %d, and the initiator's version %" PRIu64 ": take one Weft for both",
+             P2P_VERSION, version);
   if (rc == 0)
     rc = p2p_number(message, "bytes", &bytes);
   if (rc == 0)
@@ -75,7 +78,7 @@ static int fill(struct target *target, const json_t *message) {
   return rc != 0 ? rc : p2p_send(&target->session, json_pack("{s:s}", "say", check ? "checked" : "filled"));
 }
 
-// The same load as the initiator's, towards its buffer, at the same time.
+// The same load as the initiator's, towards its buffer, at the same time (both.h).
 static int load_back(struct target *target, const json_t *message) {
   uint64_t op, bytes, iterations, warmup, depth, region, address;
   struct {
@@ -99,11 +102,8 @@ static int load_back(struct target *target, const json_t *message) {
                           .depth = (uint32_t)depth,
                           .transport = target->config->transport};
   struct p2p_remote remote = {.region = region, .address = address};
-  double gbps = 0;
   rc = p2p_await_region(&target->session, region);
-  if (rc == 0)
-    rc = p2p_bandwidth(&target->session, &load, &target->buffer, &remote, &gbps);
-  return rc != 0 ? rc : p2p_send(&target->session, json_pack("{s:s, s:f}", "say", "loaded", "gbps", gbps));
+  return rc != 0 ? rc : p2p_both_follow(&target->session, &load, &target->buffer, &remote);
 }
 
 static int obey(struct target *target, const json_t *message) {

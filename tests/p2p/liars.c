@@ -10,7 +10,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/time/clock.h"
 #include "cmocka_all.h"
+#include "p2p/both.h"
 #include "p2p/session/queue.h"
 #include "p2p/session/session.h"
 
@@ -73,7 +75,7 @@ static int say_text(struct p2p_session *session, const char *text) {
   return say(session, text, strlen(text));
 }
 
-#define HELLO "{\"say\":\"hello\",\"version\":1,\"bytes\":1048576}"
+#define HELLO "{\"say\":\"hello\",\"version\":2,\"bytes\":1048576}"
 
 // An honest one is served, from the first word to the last.
 static void assert_serves(void) {
@@ -93,12 +95,12 @@ static void assert_serves(void) {
 
 static void test_lies_are_told(void **state) {
   static const char *const lies[] = {
-      "{\"say\":\"hello\",\"version\":2,\"bytes\":8}",
-      "{\"say\":\"hello\",\"version\":1,\"bytes\":0}",
-      "{\"say\":\"hello\",\"version\":1,\"bytes\":-8}",
-      "{\"say\":\"hello\",\"version\":1,\"bytes\":\"8\"}",
-      "{\"say\":\"hello\",\"version\":1,\"bytes\":16777217}",
-      "{\"say\":\"hello\",\"version\":1,\"bytes\":9223372036854775807}",
+      "{\"say\":\"hello\",\"version\":1,\"bytes\":8}",
+      "{\"say\":\"hello\",\"version\":2,\"bytes\":0}",
+      "{\"say\":\"hello\",\"version\":2,\"bytes\":-8}",
+      "{\"say\":\"hello\",\"version\":2,\"bytes\":\"8\"}",
+      "{\"say\":\"hello\",\"version\":2,\"bytes\":16777217}",
+      "{\"say\":\"hello\",\"version\":2,\"bytes\":9223372036854775807}",
       "{\"say\":\"fill\",\"seed\":1,\"bytes\":1048577}",
       "{\"say\":\"check\",\"seed\":1,\"bytes\":9223372036854775807}",
       LOAD("8", "4294967296", "10", "1", "1"), // 0 in 32 bits
@@ -261,6 +263,121 @@ static void test_a_hasty_end(void **state) {
   assert_true(well > TIMES / 2);
 }
 
+// --- both ways at once ---
+
+static json_t *next_message(struct p2p_session *session, const char *word) {
+  json_t *message = NULL;
+  assert_int_equal(p2p_receive(session, 0, &message), 0);
+  assert_string_equal(p2p_text(message, "say"), word);
+  return message;
+}
+
+static uint64_t next_number(struct p2p_session *session, const char *word, const char *name) {
+  uint64_t value;
+  json_t *message = next_message(session, word);
+  assert_int_equal(p2p_number(message, name, &value), 0);
+  json_decref(message);
+  return value;
+}
+
+// Up to where the target is warm. The buffer is the caller's to close.
+static void begin_load(struct p2p_session *session, struct p2p_buffer *buffer) {
+  char load[256];
+  begin(session);
+  assert_int_equal(say_text(session, HELLO), 0);
+  assert_int_equal(p2p_buffer_open(buffer, session->agent, P2P_MEMORY_HOST, 0, 65536), 0);
+  snprintf(load, sizeof load,
+           "{\"say\":\"load\",\"op\":1,\"bytes\":4096,\"depth\":4,\"iterations\":100,\"warmup\":1,\"region\":%" PRIu64
+           ",\"address\":%" PRIuPTR "}",
+           (uint64_t)buffer->region, (uintptr_t)buffer->address);
+  tell(session, load);
+  json_decref(next_message(session, "warm"));
+}
+
+static double count_of(struct p2p_session *session, uint64_t from, uint64_t until) {
+  char text[128];
+  snprintf(text, sizeof text, "{\"say\":\"count\",\"from\":%" PRIu64 ",\"until\":%" PRIu64 "}", from, until);
+  tell(session, text);
+  json_t *counted = next_message(session, "counted");
+  double transfers = json_number_value(json_object_get(counted, "transfers"));
+  json_decref(counted);
+  return transfers;
+}
+
+// The target begins when it is told to, and goes on after its own part, until the initiator has had enough as well.
+// Only what lies in the window that it is asked for counts.
+static void test_a_load_ends_with_the_initiators(void **state) {
+  static const struct {
+    int from, until; // eighths of the run
+    double least, most;
+  } windows[] = {{0, 8, 100, 1e12}, {2, 1, 0, 0}, {-16, -8, 0, 0}, {16, 24, 0, 0}};
+  (void)state;
+  for (size_t i = 0; i < sizeof windows / sizeof *windows; i++) {
+    struct p2p_session session;
+    struct p2p_buffer buffer = {0};
+    begin_load(&session, &buffer);
+    volatile char *first = buffer.address;
+    *first = 'x';
+    tell(&session, "{\"say\":\"clock\"}");
+    uint64_t before = next_number(&session, "clock", "ns");
+    assert_int_equal(*first, 'x'); // nothing was written since
+    tell(&session, "{\"say\":\"go\",\"least\":1000}");
+    json_decref(next_message(&session, "running"));
+    json_decref(next_message(&session, "enough"));
+    uint64_t until = clock_deadline_ms(SHORT_MS);
+    *first = 'x';
+    while (*first == 'x')
+      assert_false(clock_passed(until)); // it goes on
+    tell(&session, "{\"say\":\"enough\"}");
+    json_t *loaded = next_message(&session, "loaded");
+    uint64_t begun, ended;
+    assert_int_equal(p2p_number(loaded, "begun", &begun), 0);
+    assert_int_equal(p2p_number(loaded, "ended", &ended), 0);
+    json_decref(loaded);
+    assert_true(before <= begun && begun < ended);
+    int64_t eighth = (int64_t)(ended - begun) / 8 + 1;
+    double counted =
+        count_of(&session, begun + (uint64_t)(eighth * windows[i].from), begun + (uint64_t)(eighth * windows[i].until));
+    assert_true(counted >= windows[i].least && counted <= windows[i].most);
+    assert_int_equal(say_text(&session, "{\"say\":\"bye\"}"), 0);
+    p2p_buffer_close(&buffer);
+    p2p_session_close(&session);
+  }
+}
+
+static void test_lies_in_a_load(void **state) {
+  static const struct {
+    const char *go, *then;
+    int rc;
+  } lies[] = {
+      {"{\"say\":\"warm\"}", NULL, WEFT_ERR_PROTOCOL},
+      {"{\"say\":\"go\"}", NULL, WEFT_ERR_PROTOCOL},
+      {"{\"say\":\"go\",\"least\":2000000001}", NULL, WEFT_ERR_PROTOCOL},
+      {"{\"say\":\"go\",\"least\":1000}", NULL, WEFT_ERR_TIMEOUT}, // it never says that it had enough
+      {"{\"say\":\"go\",\"least\":2000000000}", "{\"say\":\"bye\"}", WEFT_ERR_PROTOCOL},
+      {"{\"say\":\"go\",\"least\":2000000000}", "\x01", WEFT_ERR_PROTOCOL}, // a ping
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+    struct p2p_session session;
+    struct p2p_buffer buffer = {0};
+    char word[P2P_SHOWN];
+    uint32_t waits = 0;
+    begin_load(&session, &buffer);
+    tell(&session, lies[i].go);
+    if (lies[i].then)
+      tell(&session, lies[i].then);
+    int rc = hear(&session, word, &waits);
+    while (rc == 0 && (strcmp(word, "running") == 0 || strcmp(word, "enough") == 0))
+      rc = hear(&session, word, &waits);
+    if (rc != lies[i].rc || !strstr(weft_last_error(), "at the peer: "))
+      fail_msg("%s: %d, %s", lies[i].go, rc, rc < 0 ? weft_last_error() : word);
+    assert_int_equal(say_text(&session, "{\"say\":\"bye\"}"), 0);
+    p2p_buffer_close(&buffer);
+    p2p_session_close(&session);
+  }
+}
+
 // One who says hello and then nothing has its time, and those who wait are served then.
 static void test_silent_ones(void **state) {
   struct p2p_session silent, mute;
@@ -291,6 +408,8 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_turns, start_target, end_target),
       cmocka_unit_test_setup_teardown(test_more_than_may_wait, start_target, end_target),
       cmocka_unit_test(test_a_hasty_end),
+      cmocka_unit_test_setup_teardown(test_a_load_ends_with_the_initiators, start_target, end_target),
+      cmocka_unit_test_setup_teardown(test_lies_in_a_load, start_target, end_target),
       cmocka_unit_test_setup_teardown(test_silent_ones, start_target, end_target),
   };
   return cmocka_run_group_tests_name("initiators that lie", tests, NULL, NULL);

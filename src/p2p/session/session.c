@@ -155,6 +155,22 @@ int p2p_receive(struct p2p_session *session, uint32_t timeout_ms, json_t **messa
   }
 }
 
+int p2p_hear(struct p2p_session *session, json_t **message) {
+  struct weft_notification note;
+  int rc = weft_agent_progress(session->agent, NULL);
+  if (rc == 0)
+    rc = take(session, &note);
+  if (rc == 0) {
+    rc = look_around(session);
+    if (rc == WEFT_ERR_PEER_LOST && take(session, &note) == 1) // it said that before it left
+      rc = 1;
+  }
+  if (rc != 1)
+    return rc;
+  rc = parse(&note, message);
+  return rc == 0 ? 1 : rc;
+}
+
 int p2p_ask(struct p2p_session *session, json_t *message, const char *what, json_t **answer) {
   json_t *received = NULL;
   int rc = p2p_send(session, message);

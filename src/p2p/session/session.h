@@ -5,7 +5,7 @@
 #include "p2p/p2p.h"
 #include "p2p/session/message.h"
 
-enum { P2P_VERSION = 1 };
+enum { P2P_VERSION = 2 };
 
 struct p2p_queue;
 
@@ -30,6 +30,8 @@ int p2p_say_failure(struct p2p_session *session, int err);
 // TIMEOUT after `timeout_ms` (0: the session's; WEFT_WAIT_FOREVER), PEER_LOST, CANCELED by a signal. `*message` is the
 // caller's.
 int p2p_receive(struct p2p_session *session, uint32_t timeout_ms, json_t **message);
+// The same without a wait, for who is at work: 1, or 0 where there is none. A ping is none of the messages.
+int p2p_hear(struct p2p_session *session, json_t **message);
 // Says `message` and waits for the answer `what`; `answer` may be NULL.
 int p2p_ask(struct p2p_session *session, json_t *message, const char *what, json_t **answer);
 
