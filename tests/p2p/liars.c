@@ -378,6 +378,80 @@ static void test_lies_in_a_load(void **state) {
   }
 }
 
+// --- a target that lies ---
+
+// Lends its buffer by a pipe, and answers each message with the next of `answers`.
+static void be_liar(const char *const *answers, int out) {
+  struct p2p_session session;
+  struct p2p_buffer buffer = {0};
+  struct p2p_remote lent;
+  json_t *message = NULL;
+  bool well = p2p_session_open(&session, &of_target, "127.0.0.1:0") == 0 &&
+              p2p_buffer_open(&buffer, session.agent, P2P_MEMORY_HOST, 0, 65536) == 0 &&
+              weft_agent_port(session.agent, &port) == 0;
+  lent = (struct p2p_remote){.region = buffer.region, .address = (uintptr_t)buffer.address};
+  well = well && write(out, &port, sizeof port) == sizeof port && write(out, &lent, sizeof lent) == sizeof lent;
+  for (; well && *answers; answers++) {
+    well = p2p_receive(&session, LONG_MS, &message) == 0 &&
+           weft_agent_notify(session.agent, session.peer, *answers, (uint32_t)strlen(*answers)) == 0;
+    json_decref(message);
+  }
+  while (well && p2p_receive(&session, LONG_MS, &message) == 0) // until the initiator leaves
+    json_decref(message);
+  _exit(0);
+}
+
+#define CLOCK  "{\"say\":\"clock\",\"ns\":1}"
+#define CLOCKS CLOCK, CLOCK, CLOCK, CLOCK, CLOCK, CLOCK, CLOCK, CLOCK
+
+static void test_a_target_that_lies_of_a_load(void **state) {
+  static const struct {
+    const char *answers[16];
+    const char *sentence;
+  } lies[] = {
+      {{"{\"say\":\"loaded\",\"gbps\":1e9}"}, "the peer sent \"loaded\" where \"warm\" was expected"},
+      {{"{\"say\":\"warm\"}", "{\"say\":\"warm\"}"}, "the peer sent \"warm\" where \"clock\" was expected"},
+      {{"{\"say\":\"warm\"}", "{\"say\":\"clock\"}"}, "lacks the number \"ns\""},
+      {{"{\"say\":\"warm\"}", CLOCKS, "{\"say\":\"enough\"}"}, "\"enough\" where \"running\" was expected"},
+      {{"{\"say\":\"warm\"}", CLOCKS, "{\"say\":\"running\"}", "{\"say\":\"loaded\"}"},
+       "\"loaded\" where \"enough\" was expected"},
+      {{"{\"say\":\"warm\"}", CLOCKS}, "the peer did not begin its load within 1000 ms"},
+      {{"{\"say\":\"warm\"}", CLOCKS, "{\"say\":\"running\"}"}, "the peer did not end its load within 1000 ms"},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+    struct p2p_session session;
+    struct p2p_buffer buffer = {0};
+    struct p2p_remote lent;
+    struct p2p_result result = {0};
+    const struct p2p_load load = {
+        .op = WEFT_TRANSFER_WRITE, .bytes = 4096, .iterations = 10, .warmup = 1, .depth = 4, .transport = "shm"};
+    int fds[2];
+    assert_int_equal(pipe(fds), 0);
+    pid_t liar = fork();
+    if (liar == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      be_liar(lies[i].answers, fds[1]);
+    }
+    assert_int_equal(read(fds[0], &port, sizeof port), sizeof port);
+    assert_int_equal(read(fds[0], &lent, sizeof lent), sizeof lent);
+    close(fds[0]);
+    close(fds[1]);
+    begin(&session);
+    session.timeout_ms = SHORT_MS;
+    assert_int_equal(p2p_buffer_open(&buffer, session.agent, P2P_MEMORY_HOST, 0, 65536), 0);
+    assert_int_equal(p2p_await_region(&session, lent.region), 0);
+    int rc = p2p_both_lead(&session, &load, &buffer, &lent, &result);
+    if ((rc != WEFT_ERR_PROTOCOL && rc != WEFT_ERR_TIMEOUT) || !strstr(weft_last_error(), lies[i].sentence))
+      fail_msg("%zu: %d, %s", i, rc, rc < 0 ? weft_last_error() : "");
+    assert_true(result.gbps == 0 && result.peer_gbps == 0);
+    p2p_buffer_close(&buffer);
+    p2p_session_close(&session);
+    kill(liar, SIGKILL);
+    assert_int_equal(waitpid(liar, NULL, 0), liar);
+  }
+}
+
 // One who says hello and then nothing has its time, and those who wait are served then.
 static void test_silent_ones(void **state) {
   struct p2p_session silent, mute;
@@ -410,6 +484,7 @@ int main(void) {
       cmocka_unit_test(test_a_hasty_end),
       cmocka_unit_test_setup_teardown(test_a_load_ends_with_the_initiators, start_target, end_target),
       cmocka_unit_test_setup_teardown(test_lies_in_a_load, start_target, end_target),
+      cmocka_unit_test(test_a_target_that_lies_of_a_load),
       cmocka_unit_test_setup_teardown(test_silent_ones, start_target, end_target),
   };
   return cmocka_run_group_tests_name("initiators that lie", tests, NULL, NULL);
