@@ -1,5 +1,6 @@
 // Both sides: a target in a process of its own, or one of the two alone.
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,14 +27,33 @@ static void be_target(const struct p2p_config *config, int port_out, pid_t paren
   _exit(weft_err_exit_status(rc));
 }
 
-static int hear_port(int in, uint16_t *port) {
-  ssize_t got;
+enum { START_MS = 5000 }; // a target has so long to start, however short --timeout-ms is
+
+// 1: there is something to read, or nobody writes any more; 0: the time is up.
+static int await_port(int in, uint32_t timeout_ms) {
+  uint64_t deadline_ns = clock_deadline_ms(timeout_ms);
+  struct pollfd ready = {.fd = in, .events = POLLIN};
+  int count;
   stop_at_once(true); // which ends the target too
   do
-    got = read(in, port, sizeof *port);
-  while (got < 0 && errno == EINTR);
+    count = poll(&ready, 1, clock_left_ms(deadline_ns));
+  while (count < 0 && errno == EINTR);
   stop_at_once(false);
-  return got == sizeof *port ? 0 : fail(WEFT_ERR_SYSTEM, "the target did not start");
+  return count;
+}
+
+// What target `pid` writes is there as a whole, or not at all.
+static int hear_port(int in, pid_t pid, uint32_t timeout_ms, uint16_t *port) {
+  timeout_ms = timeout_ms > START_MS ? timeout_ms : START_MS;
+  int ready = await_port(in, timeout_ms);
+  if (ready == 0)
+    return fail(WEFT_ERR_TIMEOUT, "the target, process %d, did not say at which port it listens within %.1f s",
+                (int)pid, timeout_ms / 1e3);
+  if (ready < 0)
+    return fail_errno(errno, "cannot wait for the target, process %d", (int)pid);
+  if (read(in, port, sizeof *port) == sizeof *port)
+    return 0;
+  return fail(WEFT_ERR_SYSTEM, "the target, process %d, ended before it listened", (int)pid);
 }
 
 // It ends by itself when the initiator has said good-bye, or has gone.
@@ -59,7 +79,7 @@ static int start_target(const struct p2p_config *config, uint16_t *port, pid_t *
     be_target(config, ends[1], parent);
   }
   close(ends[1]);
-  int rc = *pid > 0 ? hear_port(ends[0], port) : fail_errno(errno, "cannot start the target");
+  int rc = *pid > 0 ? hear_port(ends[0], *pid, config->timeout_ms, port) : fail_errno(errno, "cannot start the target");
   close(ends[0]);
   return rc;
 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Where a target of weft p2p listens, whom it waits for and how long, and how each side's waits are interrupted."""
+import os
 import re
 import signal
 import socket
@@ -110,6 +111,23 @@ class Interrupted(tool.ToolTest):
                 rows += process.stdout.readline()  # it comes long before the second one
             self.assertIsNone(process.poll())
             self.assertEqual(self.interrupt(process), "")  # the second never came, and nothing of it
+
+
+@unittest.skipUnless("STOPPED_TARGET" in os.environ, "a sanitizer's runtime suffers nothing that is preloaded")
+class Starting(tool.ToolTest):
+    def start(self, status, what, sentence):
+        said = self.refused(status, "the target, process ", "p2p", "-s", 8, "--timeout-ms", 10,
+                            LD_PRELOAD=os.environ["STOPPED_TARGET"], TEST_TARGET=what)
+        self.assertRegex(said, sentence)
+        process = int(re.search(r"process (\d+)", said)[1])
+        with self.assertRaises(ProcessLookupError):  # nothing is left of it
+            os.kill(process, 0)
+
+    def test_a_target_that_stands_still(self):
+        self.start(124, "stops", r"process \d+, did not say at which port it listens within 5\.0 s")
+
+    def test_a_target_that_ends(self):
+        self.start(3, "ends", r"process \d+, ended before it listened")
 
 
 if __name__ == "__main__":
