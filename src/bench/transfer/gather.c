@@ -85,24 +85,11 @@ static void rate(struct transfer_gathered *all, uint32_t rank, const json_t *sai
   all->fastest_gbps = gbps > all->fastest_gbps ? gbps : all->fastest_gbps;
 }
 
-struct window {
-  int64_t begin, end;  // in which all moved, by rank 0's clock
-  int64_t first, last; // in which somebody moved
-  uint32_t initiators;
-};
-
-static struct window find_window(json_t *const *said, uint32_t size) {
-  struct window window = {.begin = INT64_MIN, .end = INT64_MAX, .first = INT64_MAX, .last = INT64_MIN};
-  for (uint32_t i = 0; i < size; i++) {
-    if (!json_is_true(json_object_get(said[i], "initiates")))
-      continue;
-    int64_t begin = number(said[i], "begin"), end = number(said[i], "end");
-    window.begin = begin > window.begin ? begin : window.begin;
-    window.end = end < window.end ? end : window.end;
-    window.first = begin < window.first ? begin : window.first;
-    window.last = end > window.last ? end : window.last;
-    window.initiators++;
-  }
+static struct transfer_window find_window(json_t *const *said, uint32_t size) {
+  struct transfer_window window = TRANSFER_WINDOW_INIT;
+  for (uint32_t i = 0; i < size; i++)
+    if (json_is_true(json_object_get(said[i], "initiates")))
+      transfer_window_add(&window, number(said[i], "begin"), number(said[i], "end"));
   return window;
 }
 
@@ -131,7 +118,7 @@ static int take_all(struct transfer_worker *worker, const struct transfer_result
 
 // Iterations of this worker that ended in the window.
 static uint64_t count_inside(const struct transfer_worker *worker, const struct transfer_result *own,
-                             const struct window *window) {
+                             const struct transfer_window *window) {
   uint64_t inside = 0;
   if (own->blind) // the window is this worker's own
     return own->iterations;
@@ -143,9 +130,10 @@ static uint64_t count_inside(const struct transfer_worker *worker, const struct 
 }
 
 static int measure_window(struct transfer_worker *worker, const struct transfer_result *own,
-                          const struct window *window, json_t **said, struct transfer_gathered *all) {
+                          const struct transfer_window *window, json_t **said, struct transfer_gathered *all) {
   json_t *mine = json_integer((json_int_t)count_inside(worker, own, window));
-  double iterations = 0, bytes = 0, ns = (double)(window->end - window->begin);
+  double iterations = 0, bytes = 0, ns = transfer_window_ns(window);
+  uint64_t fewest = UINT64_MAX;
   json_t **inside = calloc(worker->size, sizeof(json_t *));
   int err = mine && inside ? 0 : fail(WEFT_ERR_NOMEM, "no memory for the figures of all workers");
   if (!err && worker->size > 1 && window->initiators > 1)
@@ -153,16 +141,19 @@ static int measure_window(struct transfer_worker *worker, const struct transfer_
   else if (!err)
     inside[worker->rank] = json_incref(mine);
   for (uint32_t rank = 0; inside && rank < worker->size; rank++) {
-    iterations += (double)json_integer_value(inside[rank]);
-    bytes += (double)json_integer_value(inside[rank]) * (double)number(said[rank], "bytes");
+    uint64_t ended = (uint64_t)json_integer_value(inside[rank]);
+    fewest = json_is_true(json_object_get(said[rank], "initiates")) && ended < fewest ? ended : fewest;
+    iterations += (double)ended;
+    bytes += (double)ended * (double)number(said[rank], "bytes");
     json_decref(inside[rank]);
   }
   free(inside);
   json_decref(mine);
   if (err)
     return err;
-  all->window_s = ns > 0 ? ns / 1e9 : 0;
-  all->spread = window->last > window->first ? ns / (double)(window->last - window->first) : 1;
+  all->window_s = ns / 1e9;
+  bool holds = transfer_window_holds(window, fewest, all->held_up, sizeof all->held_up);
+  all->again = !holds || transfer_window_is_narrow(window);
   all->gbps = ns > 0 ? bytes / ns : 0;
   all->per_second = ns > 0 ? iterations / ns * 1e9 : 0;
   return 0;
@@ -183,7 +174,7 @@ int transfer_gather(struct transfer_worker *worker, const struct transfer_result
   else if (!err)
     said[0] = json_incref(mine);
   if (!err) {
-    struct window window = find_window(said, worker->size);
+    struct transfer_window window = find_window(said, worker->size);
     err = measure_window(worker, own, &window, said, &all);
   }
   if (!err && worker->rank == 0) {

@@ -3,20 +3,23 @@
 #define BENCH_TRANSFER_GATHER_H
 
 #include "bench/transfer/row.h"
+#include "bench/transfer/window.h"
 
 struct transfer_gathered {
   struct transfer_times times; // of all initiators, one after the other, as many of each
   double gbps;                 // 1e9 bytes a second, of the window in which all initiators moved
   double per_second;           // iterations that ended in it
   double window_s;
-  double spread;                          // that window, as a share of the time from the first begin to the last end
+  bool again;                             // initiators hardly moved at the same time: measure it once more
+  char held_up[256];                      // why the figures of the window are not those of all; or "" (window.h)
   double cpu_percent, target_cpu_percent; // the means of initiators and of targets, of one processor
   uint32_t slowest;                       // the rank that moved the fewest bytes a second
   double slowest_gbps, fastest_gbps;
   char transport[16];
 };
 
-// In step with the others. `own` is this worker's. Only rank 0 gets the outcome: elsewhere `*all` is empty.
+// In step with the others. `own` is this worker's. Only rank 0 gets the outcome; elsewhere `*all` has what is of the
+// window.
 int transfer_gather(struct transfer_worker *worker, const struct transfer_result *own, struct transfer_gathered *all);
 void transfer_gathered_free(struct transfer_gathered *all);
 

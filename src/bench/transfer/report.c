@@ -162,9 +162,8 @@ static void judge(struct figures_row *to, const struct transfer_worker *worker, 
                                .same_gpu = same_gpu,
                                .cached = is_cached(worker, row),
                                .bound = *bound};
-  if (worker->num_mine > 0 && all->window_s <= 0)
-    snprintf(to->refused, sizeof to->refused,
-             "there was no time in which all initiators moved: want more iterations (--num_iter)");
+  if (*all->held_up)
+    snprintf(to->refused, sizeof to->refused, "%s", all->held_up);
   else
     limits_refuse(&claim, to->refused, sizeof to->refused);
   if (all->slowest_gbps < all->fastest_gbps)

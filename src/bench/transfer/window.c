@@ -1,0 +1,42 @@
+// Whether initiators moved at the same time.
+#include "bench/transfer/window.h"
+
+#include <stdio.h>
+
+void transfer_window_add(struct transfer_window *window, int64_t begin, int64_t end) {
+  window->begin = begin > window->begin ? begin : window->begin;
+  window->end = end < window->end ? end : window->end;
+  window->first = begin < window->first ? begin : window->first;
+  window->last = end > window->last ? end : window->last;
+  window->shortest = end - begin < window->shortest ? end - begin : window->shortest;
+  window->initiators++;
+}
+
+double transfer_window_ns(const struct transfer_window *window) {
+  return window->initiators > 0 && window->end > window->begin ? (double)(window->end - window->begin) : 0;
+}
+
+bool transfer_window_is_narrow(const struct transfer_window *window) {
+  return window->last > window->first &&
+         transfer_window_ns(window) < TRANSFER_LEAST_SPREAD * (double)(window->last - window->first);
+}
+
+bool transfer_window_holds(const struct transfer_window *window, uint64_t fewest, char *why, size_t cap) {
+  double ns = transfer_window_ns(window);
+  if (window->initiators == 0 || (window->initiators == 1 && ns > 0))
+    return true;
+  if (ns <= 0)
+    snprintf(why, cap, "there was no time in which all initiators moved: want more iterations (--num_iter)");
+  else if (ns < TRANSFER_LEAST_OVERLAP * (double)window->shortest)
+    snprintf(why, cap,
+             "all initiators moved at the same time for %.3g us only, of the %.3g us of the quickest: want %.0f %% or "
+             "more, and more iterations (--num_iter)",
+             ns / 1e3, (double)window->shortest / 1e3, 100 * TRANSFER_LEAST_OVERLAP);
+  else if (fewest == 0)
+    snprintf(why, cap,
+             "of one initiator no request ended in the %.3g us in which all moved: want more iterations (--num_iter)",
+             ns / 1e3);
+  else
+    return true;
+  return false;
+}

@@ -1,0 +1,38 @@
+// The time in which all initiators of a row moved.
+#ifndef BENCH_TRANSFER_WINDOW_H
+#define BENCH_TRANSFER_WINDOW_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct transfer_window {
+  int64_t begin, end; // in which all moved, by rank 0's clock; the end is before the begin where there was no such time
+  int64_t first, last; // in which somebody moved
+  int64_t shortest;    // time of one initiator
+  uint32_t initiators;
+};
+
+#define TRANSFER_WINDOW_INIT                                                                                           \
+  (struct transfer_window) {                                                                                           \
+    .begin = INT64_MIN, .end = INT64_MAX, .first = INT64_MAX, .last = INT64_MIN, .shortest = INT64_MAX                 \
+  }
+
+// An initiator moved from begin to end.
+void transfer_window_add(struct transfer_window *window, int64_t begin, int64_t end);
+
+// ns, 0 where there was no such time.
+double transfer_window_ns(const struct transfer_window *window);
+
+// Whether the row is to be measured again: the window is less than TRANSFER_LEAST_SPREAD of the time from the first
+// begin to the last end.
+#define TRANSFER_LEAST_SPREAD 0.25
+bool transfer_window_is_narrow(const struct transfer_window *window);
+
+// Whether the window's figures are those of all: it is TRANSFER_LEAST_OVERLAP of the shortest initiator's time or more,
+// so slow initiators beside quick ones pass, and `fewest`, the requests that an initiator ended in it, is 1 or more.
+// Else why not, as a sentence into why[cap].
+#define TRANSFER_LEAST_OVERLAP 0.25
+bool transfer_window_holds(const struct transfer_window *window, uint64_t fewest, char *why, size_t cap);
+
+#endif

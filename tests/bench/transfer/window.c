@@ -1,0 +1,61 @@
+// When initiators moved at the same time: what is measured again, and what is refused.
+#include <string.h>
+
+#include "bench/transfer/window.h"
+#include "cmocka_all.h"
+
+struct times {
+  int64_t begin, end; // us
+};
+
+// Of two or three initiators, whose `fewest` requests ended in the window.
+static bool holds(const struct times times[3], uint64_t fewest, bool *again, char why[256]) {
+  struct transfer_window window = TRANSFER_WINDOW_INIT;
+  for (int i = 0; i < 3 && times[i].end > 0; i++)
+    transfer_window_add(&window, 1000 * times[i].begin, 1000 * times[i].end);
+  *again = transfer_window_is_narrow(&window);
+  *why = '\0';
+  return transfer_window_holds(&window, fewest, why, 256);
+}
+
+static void together(void **state) {
+  static const struct {
+    struct times times[3];
+    uint64_t fewest;
+    bool again;
+    const char *why; // ""; it holds
+  } cases[] = {
+      {{{100, 200}}, 1, false, ""},
+      {{{100, 200}, {100, 200}}, 1, false, ""},
+      {{{100, 200}, {150, 250}, {140, 240}}, 9, false, ""},
+      {{{100, 200}, {100, 900}}, 12, true, ""},                                 // one is slow, and that is all
+      {{{100, 200}, {100, 900}}, 0, true, "of one initiator no request ended"}, // it had no processor
+      {{{100, 200}, {175, 275}}, 25, true, ""},                                 // a quarter
+      {{{100, 200}, {176, 276}}, 24, true, "at the same time for 24 us only, of the 100 us"},
+      {{{100, 200}, {199, 900}}, 1, true, "at the same time for 1 us only"},
+      {{{100, 200}, {120, 220}, {190, 290}}, 9, true, "at the same time for 10 us only"},
+      {{{100, 200}, {200, 300}}, 0, true, "there was no time in which all initiators moved"},
+      {{{100, 200}, {400, 500}}, 0, true, "there was no time in which all initiators moved"},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char why[256];
+    bool again, well = holds(cases[i].times, cases[i].fewest, &again, why);
+    if (well != !*cases[i].why || !strstr(why, cases[i].why) || again != cases[i].again)
+      fail_msg("%zu: %d, again %d, %s", i, well, again, why);
+  }
+}
+
+static void nobody(void **state) {
+  struct transfer_window window = TRANSFER_WINDOW_INIT;
+  char why[256] = "";
+  (void)state;
+  assert_true(transfer_window_ns(&window) == 0);
+  assert_false(transfer_window_is_narrow(&window));
+  assert_true(transfer_window_holds(&window, UINT64_MAX, why, sizeof why));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(together), cmocka_unit_test(nobody)};
+  return cmocka_run_group_tests_name("windows of transfers", tests, NULL, NULL);
+}
