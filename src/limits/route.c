@@ -131,7 +131,8 @@ void limits_gpu_link_bound(struct limits *limits, struct limits_bound *bound) {
 static void of_file(const struct limits *limits, const struct limits_route *route, struct limits_bound *bound) {
   bool reads = route->from.memory == LIMITS_FILE;
   const char *path = reads ? route->from.path : route->to.path;
-  char device[LIMITS_DEVICE], detail[LIMITS_DETAIL];
+  enum limits_kind kind = reads ? LIMITS_DISK_READ : LIMITS_DISK_WRITE;
+  char device[LIMITS_DEVICE], key[LIMITS_DEVICE], detail[LIMITS_DETAIL];
   bool in_memory = false;
   if (!path || !limits_disk_of(path, device, &in_memory)) {
     nobody_knows(bound, "disk", "the file is not there, so nobody knows its disk");
@@ -141,13 +142,18 @@ static void of_file(const struct limits *limits, const struct limits_route *rout
     of_copies(limits, route, bound);
     return;
   }
-  const struct limits_entry *entry =
-      limits_table_find(&limits->table, reads ? LIMITS_DISK_READ : LIMITS_DISK_WRITE, NULL, device);
+  bool named = limits_disk_key(limits->hardware.root, device, key) == 0;
+  const struct limits_entry *entry = named ? limits_table_find(&limits->table, kind, NULL, key) : NULL;
   if (entry) {
     take(bound, entry);
     return;
   }
   double gbps = limits_disk_gbps(limits->hardware.root, device, detail, sizeof detail);
+  if (gbps < 0 && limits_table_find(&limits->table, kind, NULL, NULL))
+    snprintf(detail, sizeof detail,
+             "what is kept is of another disk than the file's (%.20s), or of one that nothing but its number named "
+             "before the host was started again; 'weft bench limits --path' measures it",
+             device);
   nobody_knows(bound, "disk", detail);
   snprintf(bound->name, sizeof bound->name, "disk %.20s", device);
   bound->gbps = gbps;

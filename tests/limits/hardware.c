@@ -170,6 +170,56 @@ static void a_disk_is_bounded_by_its_slot(void **state) {
   assert_true(limits_disk_of(link, device, &in_memory));
 }
 
+static void put_link(const char *device, const char *folder) {
+  char link[512];
+  snprintf(link, sizeof link, "%s/sys/dev/block/%s", root, device);
+  assert_int_equal(symlink(folder, link), 0);
+}
+
+static const char *key_of(const char *device) {
+  static char keys[8][LIMITS_DEVICE];
+  static uint32_t next;
+  char *key = keys[next++ % 8];
+  assert_int_equal(limits_disk_key(root, device, key), 0);
+  assert_int_equal(strlen(key), 16);
+  return key;
+}
+
+// By what stays with it, and not by a number that another disk may have after the next start.
+static void a_disk_is_known_again(void **state) {
+  (void)state;
+  root_put("/sys/dev/block/.there", "");
+  root_put("/sys/devices/a/block/nvme0n1/wwid", "eui.0123\n");
+  root_put("/sys/devices/a/block/nvme0n1/size", "100\n");
+  root_put("/sys/devices/a/block/nvme0n1/nvme0n1p1/partition", "1\n");
+  root_put("/sys/devices/a/block/nvme0n1/nvme0n1p2/partition", "2\n");
+  root_put("/sys/devices/b/block/nvme1n1/wwid", "eui.4567\n");
+  root_put("/sys/devices/b/block/nvme1n1/size", "100\n");
+  root_put("/sys/devices/c/block/vda/serial", "\n"); // virtio has none unless one was given
+  root_put("/sys/devices/c/block/vda/size", "100\n");
+  put_link("259:0", "../../devices/a/block/nvme0n1");
+  put_link("259:1", "../../devices/a/block/nvme0n1/nvme0n1p1");
+  put_link("259:2", "../../devices/a/block/nvme0n1/nvme0n1p2");
+  put_link("259:3", "../../devices/b/block/nvme1n1");
+  put_link("259:9", "../../devices/a/block/nvme0n1"); // as after another start
+  assert_string_equal(key_of("259:0"), key_of("259:9"));
+  const char *others[] = {"259:1", "259:2", "259:3"};
+  for (int i = 0; i < 3; i++)
+    for (int k = 0; k < i; k++)
+      assert_string_not_equal(key_of(others[i]), key_of(others[k]));
+  assert_string_not_equal(key_of("259:0"), key_of("259:1"));
+  assert_string_not_equal(key_of("259:0"), key_of("259:3"));
+  put_link("254:0", "../../devices/c/block/vda");
+  const char *before = key_of("254:0");
+  assert_string_equal(before, key_of("254:0"));
+  assert_string_not_equal(before, key_of("254:1"));
+  root_put("/sys/devices/c/block/vda/diskseq", "7\n"); // another was plugged in
+  assert_string_not_equal(before, key_of("254:0"));
+  const char *small = key_of("259:0");
+  root_put("/sys/devices/a/block/nvme0n1/size", "200\n");
+  assert_string_not_equal(small, key_of("259:0"));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(a_host_is_described_by_its_files, root_make, root_remove),
@@ -181,6 +231,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(nvml_tells_of_links_and_memory, root_make, root_remove),
       cmocka_unit_test_setup_teardown(without_nvml_nothing_is_known_of_gpus, root_make, root_remove),
       cmocka_unit_test_setup_teardown(a_disk_is_bounded_by_its_slot, root_make, root_remove),
+      cmocka_unit_test_setup_teardown(a_disk_is_known_again, root_make, root_remove),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -92,19 +92,40 @@ static void gpus(void **state) {
   limits_close(limits);
 }
 
+// The host was started again, and the disk that had the device's number has another one now.
+static void another_disk_has_the_number(struct limits *limits, const struct limits_end *file, const char *device) {
+  char name[600], key[LIMITS_DEVICE];
+  struct limits_bound bound;
+  const struct limits_route route = {.to = *file};
+  snprintf(name, sizeof name, "/sys/dev/block/%s/wwid", device);
+  root_put(name, "eui.0123\n");
+  limits_route_bound(limits, &route, &bound);
+  assert_true(bound.gbps < 0);
+  assert_non_null(strstr(bound.detail, "what is kept is of another disk"));
+  assert_int_equal(limits_disk_key(root, device, key), 0);
+  add(limits, LIMITS_DISK_WRITE, "disk write", "/somewhere", key, 0, 0, 7);
+  assert_true(BOUND(.to = *file) == 7);
+  root_put(name, "eui.4567\n");
+  assert_true(BOUND(.to = *file) < 0);
+}
+
 static void storage(void **state) {
   (void)state;
   struct limits *limits = open_measured();
-  char device[LIMITS_DEVICE];
+  char device[LIMITS_DEVICE], key[LIMITS_DEVICE];
   bool in_memory = false;
   struct limits_end file = {.memory = LIMITS_FILE, .path = root}, none = {.memory = LIMITS_FILE, .path = "/no/where"};
   assert_true(limits_disk_of(root, device, &in_memory));
   if (!in_memory) {
     assert_true(BOUND(.to = file) < 0);
-    add(limits, LIMITS_DISK_WRITE, "disk write", "/somewhere", device, 0, 0, 2);
-    add(limits, LIMITS_DISK_READ, "disk read", "/somewhere", device, 0, 0, 3);
+    add(limits, LIMITS_DISK_WRITE, "disk write", "/somewhere", device, 0, 0, 9); // a number alone names no disk
+    assert_true(BOUND(.to = file) < 0);
+    assert_int_equal(limits_disk_key(root, device, key), 0);
+    add(limits, LIMITS_DISK_WRITE, "disk write", "/somewhere", key, 0, 0, 2);
+    add(limits, LIMITS_DISK_READ, "disk read", "/somewhere", key, 0, 0, 3);
     assert_true(BOUND(.to = file) == 2);
     assert_true(BOUND(.from = file) == 3);
+    another_disk_has_the_number(limits, &file, device);
   }
   file.path = "/dev/shm/new"; // no disk at all
   if (limits_disk_of(file.path, device, &in_memory) && in_memory)

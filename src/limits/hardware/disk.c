@@ -7,8 +7,10 @@
 #include <sys/statfs.h>
 #include <sys/sysmacros.h>
 
+#include "base/boot_id.h"
 #include "limits/hardware/hardware.h"
 #include "limits/hardware/sysfs.h"
+#include "secure/hmac.h"
 
 // A file that is not there yet is where its folder is.
 static bool find(const char *path, struct stat *status, struct statfs *system) {
@@ -34,6 +36,65 @@ bool limits_disk_of(const char *path, char device[LIMITS_DEVICE], bool *in_memor
   snprintf(device, LIMITS_DEVICE, "%u:%u", major(id), minor(id));
   return true;
 }
+
+// --- which disk ---
+
+// Adds "name=value" where sysfs has a value.
+static bool add_line(char *text, size_t cap, const char *folder, const char *name) {
+  char line[SYSFS_LINE];
+  size_t used = strlen(text);
+  if (!sysfs_line(line, "%s/%s", folder, name) || !*line)
+    return false;
+  snprintf(text + used, cap - used, "%s=%s\n", name, line);
+  return true;
+}
+
+// What stays with a disk, and tells it from all others; "" where there is no such thing.
+static void identify(const char *root, const char *device, char *text, size_t cap) {
+  static const char *const unique[] = {"wwid",    "serial",  "device/wwid", "device/serial",
+                                       "dm/uuid", "md/uuid", "device/cid"};
+  static const char *const more[] = {"device/model", "size"};
+  char link[SYSFS_PATH], folder[SYSFS_PATH];
+  bool known = false;
+  *text = '\0';
+  snprintf(link, sizeof link, "%s/sys/dev/block/%s", root, device);
+  if (!realpath(link, folder))
+    return;
+  if (add_line(text, cap, folder, "partition"))
+    *strrchr(folder, '/') = '\0';
+  for (size_t i = 0; i < sizeof unique / sizeof *unique; i++)
+    known |= add_line(text, cap, folder, unique[i]);
+  for (size_t i = 0; i < sizeof more / sizeof *more; i++)
+    add_line(text, cap, folder, more[i]);
+  if (!known)
+    *text = '\0';
+}
+
+// Within one life of the kernel the number of a device is the disk's, but for those that are plugged in, which are
+// counted.
+static void identify_until_restart(const char *root, const char *device, char *text, size_t cap) {
+  char boot[BOOT_ID_SIZE], count[SYSFS_LINE];
+  boot_id_read(boot);
+  sysfs_line(count, "%s/sys/dev/block/%s/diskseq", root, device);
+  snprintf(text, cap, "boot=%s\ndevice=%s\ndiskseq=%s\n", boot, device, count);
+}
+
+int limits_disk_key(const char *root, const char *device, char key[LIMITS_DEVICE]) {
+  static const char secret[] = "weft limits disk";
+  enum { SHOWN = 8 }; // bytes of the digest
+  char text[10 * (SYSFS_LINE + 16)];
+  uint8_t digest[HMAC_SIZE];
+  identify(root, device, text, sizeof text);
+  if (!*text)
+    identify_until_restart(root, device, text, sizeof text);
+  const struct hmac_part part = {text, strlen(text)};
+  int rc = hmac_sha256(secret, sizeof secret - 1, &part, 1, digest);
+  for (size_t i = 0; i < SHOWN && rc == 0; i++)
+    snprintf(key + 2 * i, 3, "%02x", digest[i]);
+  return rc;
+}
+
+// --- how fast it is ---
 
 // The device is a folder of sysfs below that of the PCI device which drives it, as
 // "../0000:01:00.0/nvme/nvme0/nvme0n1".

@@ -47,8 +47,14 @@ int limits_describe_host(const struct limits_hardware *hardware, struct limits_t
 // NOMEM.
 int limits_describe_gpus(const struct limits_hardware *hardware, const char *library, struct limits_table *table);
 
-// The device of a file's file system, "259:1" as sysfs writes it; false: there is no such file or folder.
+// The device of a file's file system, "259:1" as sysfs writes it until the host is started again; false: there is no
+// such file or folder.
 bool limits_disk_of(const char *path, char device[LIMITS_DEVICE], bool *in_memory);
+// Names the disk of that device for a kept bound. Numbers of devices are given anew at each start, so the name is made
+// of what stays: the identity that sysfs has of the disk (wwid, serial number or UUID) with its model and size, and
+// which partition of it; hashed, since documents are passed on. Where sysfs has none, as of overlays, loop devices and
+// virtio disks without a serial number, it holds until the host is started again. NOMEM, SYSTEM.
+int limits_disk_key(const char *root, const char *device, char key[LIMITS_DEVICE]);
 // What the PCIe link of that device carries; negative: nobody knows. Into detail[cap]: how, or why not.
 double limits_disk_gbps(const char *root, const char *device, char *detail, size_t cap);
 

@@ -97,14 +97,14 @@ static double best_before(const struct limits_table *table, const struct limits_
   return before && before->measured ? before->gbps : 0;
 }
 
-static int measure_way(const struct limits_try *one, struct disk *disk, bool reads, const char *device) {
+static int measure_way(const struct limits_try *one, struct disk *disk, bool reads, const char *key) {
   struct limits_entry entry = {.kind = reads ? LIMITS_DISK_READ : LIMITS_DISK_WRITE, .measured = true};
   disk->reads = reads;
   int rc = try_blocks(one, disk, &entry.gbps);
   if (rc != 0)
     return rc;
   snprintf(entry.device, sizeof entry.device, "%s", one->measure->path);
-  snprintf(entry.other, sizeof entry.other, "%s", device);
+  snprintf(entry.other, sizeof entry.other, "%s", key);
   double before = best_before(&one->limits->table, &entry);
   entry.gbps = before > entry.gbps ? before : entry.gbps;
   snprintf(entry.name, sizeof entry.name, "disk %s %.30s", reads ? "read" : "write", one->measure->path);
@@ -154,7 +154,7 @@ static int make_memory(struct disk *disk) {
 
 int limits_measure_disk(const struct limits_try *one) {
   const char *folder = one->measure->path;
-  char device[LIMITS_DEVICE];
+  char device[LIMITS_DEVICE], key[LIMITS_DEVICE];
   struct disk disk = {.fd = -1};
   bool in_memory = false;
   if (!folder)
@@ -163,7 +163,9 @@ int limits_measure_disk(const struct limits_try *one) {
     return fail(WEFT_ERR_SYSTEM, "cannot ask on which disk %s is", folder);
   if (in_memory)
     return fail(WEFT_ERR_UNSUPPORTED, "%s is in memory, and has no disk", folder);
-  int rc = choose_size(folder, &disk.file_bytes);
+  int rc = limits_disk_key(one->limits->hardware.root, device, key);
+  if (rc == 0)
+    rc = choose_size(folder, &disk.file_bytes);
   if (rc == 0)
     rc = open_file(folder, &disk.fd);
   if (rc == 0)
@@ -171,9 +173,9 @@ int limits_measure_disk(const struct limits_try *one) {
   if (rc == 0)
     rc = write_all(&disk);
   if (rc == 0)
-    rc = measure_way(one, &disk, false, device);
+    rc = measure_way(one, &disk, false, key);
   if (rc == 0)
-    rc = measure_way(one, &disk, true, device);
+    rc = measure_way(one, &disk, true, key);
   if (disk.fd >= 0)
     close(disk.fd);
   free(disk.memory);

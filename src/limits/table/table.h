@@ -10,7 +10,7 @@ enum limits_kind {
   LIMITS_COPY,     // of host memory, by processors; `device` and `other` name NUMA nodes, or are ""
   LIMITS_LOOPBACK, // TCP within the host
   LIMITS_DISK_READ,
-  LIMITS_DISK_WRITE, // `device`: the folder; `other`: its file system's device number
+  LIMITS_DISK_WRITE, // `device`: the folder; `other`: the disk that it is on (limits_disk_key)
   LIMITS_GPU_MEMORY, // copies within a GPU's memory; `device`: its PCI address, here and below
   LIMITS_GPU_LINK,   // from GPU `device` to GPU `other`, by NVLink or PCIe
   LIMITS_GPU_HOST,   // between a GPU and host memory
