@@ -15,6 +15,7 @@ from functools import partial
 import weft
 from weft import errors
 
+from ..logging import get_logger
 from .status import nixlBackendError, nixlRemoteDisconnectError, translated
 
 LAST, PIECE, TELL, FETCH, FORGET, ASK, ANSWER = b"N", b"P", b"T", b"F", b"I", b"Q", b"A"
@@ -24,6 +25,7 @@ back; a question whether all before it was taken; its answer"""
 ROOM = 4096 - 1
 """bytes of the program that one notification of Weft holds"""
 _PATIENCE_S = 10.0
+logger = get_logger("agent")
 
 _alive: weakref.WeakSet[Inbox] = weakref.WeakSet()
 
@@ -67,7 +69,12 @@ class Inbox:
         if kind == PIECE:
             self._pieces[peer] = self._pieces.get(peer, b"") + rest
         elif kind == LAST:
-            self._waiting.append((self._name(peer), self._pieces.pop(peer, b"") + rest))
+            whole = self._pieces.pop(peer, b"") + rest
+            try:
+                self._waiting.append((self._name(peer), whole))
+            except errors.PeerLostError as error:  # it alone is lost, and none that came with it
+                logger.warning("a notification of %d bytes is lost, whose sender has no name any more: %s", len(whole),
+                               error)
         elif kind == ANSWER:
             self._answers.add(peer)
         else:

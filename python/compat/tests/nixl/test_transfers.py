@@ -169,6 +169,25 @@ def test_who_reads_nothing_keeps_no_agent_from_closing(pair: Pair, monkeypatch: 
     assert time.monotonic() - start < 6  # 2 seconds are promised
 
 
+def test_a_sender_that_is_forgotten_costs_its_own_notification(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weft forgets a peer that has gone, once its notifications are taken and many others have gone since."""
+    known(pair)
+    agent = pair[1].agent._weft
+    pair[1].send_notif("target", b"before")
+    pair[0].send_notif("target", b"of nobody")
+    pair[1].send_notif("target", b"after")
+    with monkeypatch.context() as patched:
+        def forgotten(peer: int) -> None:
+            raise weft.errors.PeerLostError(f"peer {peer} has been gone for long")
+
+        patched.setattr(agent, "peer", forgotten)
+        came: list[bytes] = []
+        until(lambda: came.extend(pair[1].get_new_notifs().get("target", [])) or len(came) >= 2)
+    assert came == [b"before", b"after"]
+    pair[0].send_notif("target", b"again")
+    assert until(pair[1].get_new_notifs) == {"initiator": [b"again"]}
+
+
 def test_an_agent_closes_where_a_transfer_cannot_be_stopped(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     here = numbers()
     pair[0].register_memory(here)
