@@ -57,7 +57,10 @@ def test_descriptors(pair: Pair) -> None:
     rows = np.array([[here.address + 8 * i, 8, here.id] for i in range(8)], np.uint64)
     theirs = [there.descriptor(8 * i, 8) for i in range(8)]
     ours, other = a.descriptors(rows), a.descriptors(theirs, peer)
-    assert len(ours) == len(other) == 8
+    assert len(ours) == len(other) == 8 and len(a.descriptors((rows[0, 0], rows[0, 1]))) == 1
+    assert a.metadata([rows[0, 2]]) == a.metadata([here])
+    with pytest.raises(TypeError):
+        a.metadata(["x"])  # type: ignore[list-item]
     with a.write(ours, other, peer, local_index=[0, 1], remote_index=[7, 6]) as transfer:
         transfer.run()
     assert target[56:].tolist() == list(range(8)) and target[48:56].tolist() == list(range(8, 16))

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import enum
+import operator
 import os
 import select
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -352,7 +353,7 @@ class Agent:
             return descriptors
         if isinstance(descriptors, Region):
             descriptors = [descriptors.descriptor()]
-        elif isinstance(descriptors, tuple) and descriptors and isinstance(descriptors[0], int):
+        elif isinstance(descriptors, tuple) and descriptors and not hasattr(descriptors[0], "__len__"):
             descriptors = [descriptors]
         return DescriptorList(self._handle.list(peer, descriptors), peer)
 
@@ -505,4 +506,4 @@ class Agent:
 def _ids(regions: Iterable[Region | int] | None) -> list[int] | None:
     if regions is None:
         return None
-    return [one if isinstance(one, int) else one.id for one in regions]
+    return [one.id if isinstance(one, Region) else operator.index(one) for one in regions]
