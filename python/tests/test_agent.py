@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
 import pathlib
@@ -303,6 +304,53 @@ def test_several_coroutines_wait_for_one_agent(pair: Pair) -> None:
         assert {one.message for one in await asyncio.gather(*hearing)} == {b"one", b"two"}
 
     asyncio.run(asyncio.wait_for(talk(), 30))
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_what_nobody_takes_is_bounded(pair: Pair, asked: bool) -> None:
+    """Where a program follows messages alone: as in the library, also once it has asked for events."""
+    a, b, peer = pair
+    before = [b.next_event()] if asked else []
+
+    async def talk() -> None:
+        messages = b.messages()
+        for number in range(130):
+            for _ in range(10):
+                region = a.register(bytearray(8))
+                b.load(a.metadata())
+                region.close()
+            a.notify(peer, f"{number}")
+            assert (await messages.__anext__()).message == b"%d" % number
+
+    asyncio.run(asyncio.wait_for(talk(), 60))
+    a.close()
+    while (event := b.next_event()) is None or event.kind != EventKind.PEER_LEFT:
+        if event is not None:
+            before.append(event)
+    passing = [one for one in before if one is not None]  # and those that came after the last message
+    assert 1024 <= len(passing) - asked < 1124 and sum(one.dropped for one in passing) > 150
+
+
+def test_completions_that_nobody_takes_are_bounded(pair: Pair) -> None:
+    b, limit = pair[1], 8
+    b._inbox.LIMIT = limit
+    local = b.register(bytearray(8))
+    transfers = [b.write(local, local) for _ in range(80)]
+
+    async def talk() -> None:
+        messages = b.messages()
+        for number in range(2):
+            for transfer in transfers:
+                with contextlib.suppress(weft.errors.BusyError):  # its completion waits
+                    transfer.post_with(tag=number)
+                    await transfer
+            b.notify(SELF, "next")
+            await messages.__anext__()
+
+    asyncio.run(asyncio.wait_for(talk(), 60))
+    assert len(b._inbox.completions) < limit + 64
+    tags = [one.tag for one in b.completions()]
+    assert tags.count(0) == 80 and len(tags) < 160
 
 
 def test_several_coroutines_wait_for_one_transfer(pair: Pair) -> None:

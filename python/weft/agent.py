@@ -164,36 +164,65 @@ Local = Union[Region, DescriptorList, Descriptors]
 
 class _Inbox:
     """What an agent's descriptor tells, taken into queues, so that a coroutine that waits for one kind is not woken for
-    ever by another that nobody takes. It holds a bounded number of notifications: beyond it, peers are told to wait."""
+    ever by another that nobody takes. They are bounded as the library's own are. Notifications: beyond LIMIT, peers are
+    told to wait. Completions: beyond LIMIT they stay in the library, where each transfer has one at most. Events are
+    taken once the program has asked for one; of those that may be dropped the last LIMIT wait, and `Event.dropped`
+    counts the others."""
 
     LIMIT = 1024
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
         self.notifications: collections.deque[Notification] = collections.deque()
-        self.events: collections.deque[Event] = collections.deque()
         self.completions: collections.deque[Completion] = collections.deque()
+        self._events: collections.deque[Event] = collections.deque()
+        self._passing = 0
+        self._dropped = 0
+        self.asked = False
+        """whether the program has asked for an event"""
 
     def take(self) -> None:
-        handle = self._agent._handle
-        known = len(self.notifications) + len(self.events) + len(self.completions)
-        while len(self.notifications) < self.LIMIT:
-            taken = handle.notifications(64)
+        handle, news = self._agent._handle, False
+        while len(self.notifications) < self.LIMIT and (taken := handle.notifications(64)):
             self.notifications.extend(Notification(*one) for one in taken)
-            if not taken:
-                break
-        while (event := handle.next_event()) is not None:
-            self.events.append(Event(EventKind(event[0]), *event[1:]))
-        while ended := handle.completions(64):
+            news = True
+        while self.asked and (event := handle.next_event()) is not None:
+            self._add(Event(EventKind(event[0]), *event[1:]))
+            news = True
+        while len(self.completions) < self.LIMIT and (ended := handle.completions(64)):
             self.completions.extend(Completion(*one) for one in ended)
-        if len(self.notifications) + len(self.events) + len(self.completions) > known:
+            news = True
+        if news:
             _asyncio.wake(self._agent)  # others may wait for what their descriptor shows no longer
 
+    def _add(self, event: Event) -> None:
+        self._events.append(event)
+        self._passing += _passes(event)
+        if self._passing > self.LIMIT:
+            oldest = next(i for i, one in enumerate(self._events) if _passes(one))
+            self._dropped += 1 + self._events[oldest].dropped
+            self._passing -= 1
+            del self._events[oldest]
+
+    def next_event(self) -> Event | None:
+        """The oldest event that nobody has taken, or None."""
+        self.asked = True
+        if self._events:
+            event = self._events.popleft()
+            self._passing -= _passes(event)
+        else:
+            new = self._agent._handle.next_event()
+            if new is None:
+                return None
+            event = Event(EventKind(new[0]), *new[1:])
+        unseen, self._dropped = self._dropped, 0
+        return event._replace(dropped=event.dropped + unseen)
+
     async def wait(self) -> None:
-        if len(self.notifications) >= self.LIMIT:  # the descriptor stays readable: look now and then
-            await asyncio.sleep(0.02)
-            return
         ready, timeout_ms = self._agent._handle.arm()
+        if max(len(self.notifications), len(self.completions)) >= self.LIMIT:
+            await asyncio.sleep(0.02)  # the descriptor stays readable: look now and then
+            return
         if not ready:
             return
         try:
@@ -201,6 +230,11 @@ class _Inbox:
             await asyncio.wait_for(_asyncio.readable(self._agent), None if forever else timeout_ms / 1000)
         except asyncio.TimeoutError:
             return  # the agent has something to do: arm() does it
+
+
+def _passes(event: Event) -> bool:
+    """Whether it may be dropped, where nobody takes it: not the end of a peer."""
+    return event.kind in (EventKind.PEER_LOADED, EventKind.PEER_UPDATED)
 
 
 class Agent:
@@ -404,11 +438,10 @@ class Agent:
         return taken
 
     def next_event(self) -> Event | None:
-        """The oldest event that nobody has taken, or None. It does not wait."""
-        if self._inbox.events:
-            return self._inbox.events.popleft()
-        event = self._handle.next_event()
-        return None if event is None else Event(EventKind(event[0]), *event[1:])
+        """The oldest event that nobody has taken, or None. It does not wait. At most 1,024 of `EventKind.PEER_LOADED`
+        and PEER_UPDATED wait: beyond that the oldest of these go, and `Event.dropped` counts them. PEER_LEFT and
+        PEER_LOST wait for ever, once the program has asked for an event; until then the last 1,024."""
+        return self._inbox.next_event()
 
     def fileno(self) -> int:
         """A descriptor that is readable when there is something that nobody has taken: notifications, events (once
@@ -441,16 +474,23 @@ class Agent:
                 yield queue.popleft()
             await self._inbox.wait()
 
-    def events(self) -> AsyncIterator[Event]:
-        """Events as they come: ``async for event in agent.events()``."""
-        return self._each(self._inbox.events)
+    async def events(self) -> AsyncIterator[Event]:
+        """Events as they come: ``async for event in agent.events()``. `next_event` says how many wait."""
+        self._inbox.asked = True
+        while True:
+            self._inbox.take()
+            while (event := self._inbox.next_event()) is not None:
+                yield event
+            await self._inbox.wait()
 
     def messages(self) -> AsyncIterator[Notification]:
-        """Notifications as they come: ``async for message in agent.messages()``."""
+        """Notifications as they come: ``async for message in agent.messages()``. Of what else comes meanwhile no more
+        waits than without it."""
         return self._each(self._inbox.notifications)
 
     def ends(self) -> AsyncIterator[Completion]:
-        """Completions as they come: ``async for end in agent.ends()``."""
+        """Completions as they come: ``async for end in agent.ends()``. One that nobody takes keeps its transfer from
+        the next post with a tag, once 1,024 wait."""
         return self._each(self._inbox.completions)
 
     # --- progress and counters ---
