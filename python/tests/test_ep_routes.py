@@ -152,6 +152,42 @@ def test_weights_go_back(alone: ep.Rank) -> None:
         assert (back[major.src_token[:16]] == given[:16]).all() and (out == x).all()
 
 
+class Last(np.ndarray):
+    """An array that calls something when it goes."""
+
+    def __del__(self) -> None:
+        self.then()
+
+
+def going(array: np.ndarray, then: Any) -> np.ndarray:
+    last = array.view(Last)
+    last.then = then
+    return last
+
+
+@pytest.mark.parametrize("ending", ["combine", "finish"])
+def test_an_array_that_goes_with_its_operation_uses_the_rank(alone: ep.Rank, ending: str) -> None:
+    """Once the call has noted all: what the array's end begins is not undone by it."""
+    x, idx, weights = tokens_of(0, 1)
+    into, out, begun = alone.receive(), sums(), []
+    with alone.route() as route:
+        def then() -> None:
+            alone.dispatch(x, idx, weights, into=into).combine(into.x, out)
+            begun.append(alone.dispatch_send(x, idx, weights, route=route))  # in the same place
+
+        op = alone.dispatch_send(going(x.copy(), then), idx, weights)
+        alone.dispatch_recv(op, into)
+        if ending == "combine":
+            alone.combine(op, into.x, out)
+        else:
+            alone.finish(op)
+        assert begun == [op + 2]
+        alone.dispatch_recv(begun[0], into)
+        assert route.arrays().src_rank is not None
+        alone.combine(begun[0], into.x, out)
+        assert (out == x).all()
+
+
 def test_checked_route(alone: ep.Rank) -> None:
     x, idx, weights = tokens_of(0, 1)
     into, out = alone.receive(), sums()

@@ -78,7 +78,7 @@ nb::object combine_route(const Rank &self, const Route &by, const Combined &give
   RouteState &route = *held;
   if (!route.received)
     raise_code(WEFT_ERR_INVALID, "route: no dispatch has filled it, or it has not been received");
-  Operation operation;
+  Operation ended, operation;
   operation.tokens = route.tokens, operation.topk = route.topk, operation.rows = route.rows;
   operation.received = true;
   Summing sum;
@@ -107,7 +107,7 @@ nb::object combine_route(const Rank &self, const Route &by, const Combined &give
   if (state.cuda)
     operation.kept = std::move(sum.kept), operation.route = held;
   bool open = state.cuda || (given.flags & WEFT_EP_COMBINE_KEEP);
-  state.operations[op % 2] = open ? std::move(operation) : Operation();
+  ended = std::exchange(state.operations[op % 2], open ? std::move(operation) : Operation());
   if (!told)
     return nb::make_tuple(op, nb::none());
   take_missing(state, result);
@@ -141,6 +141,7 @@ template <Half half> void bind_half(nb::class_<Rank> &rank, const char *name, co
 nb::object combine_of(RankState &state, Half half, uint64_t op, const Combined &given, bool want_result) {
   state.check_alone();
   Operation &operation = must_find_received(state, op);
+  Operation ended;
   Summing sum;
   take_summing(sum, state, operation, given);
   Result result;
@@ -166,7 +167,7 @@ nb::object combine_of(RankState &state, Half half, uint64_t op, const Combined &
     for (Buffer &buffer : sum.kept)
       operation.kept.push_back(std::move(buffer));
   } else if (!(given.flags & WEFT_EP_COMBINE_KEEP)) {
-    operation = Operation();
+    ended = std::exchange(operation, Operation());
   }
   if (!told)
     return nb::none();

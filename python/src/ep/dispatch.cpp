@@ -146,14 +146,16 @@ void check_fit(const RankState &state, const Operation &sent, const Receive &int
                                      std::to_string(sent.topk));
 }
 
-// Notes an operation that has begun. Memory that is read later is kept until the operation after the next begins.
-void begin(RankState &state, Sending &send, uint64_t op, bool keep) {
+// Notes an operation that has begun; returns the one in whose place it is. Memory that is read later is kept until the
+// operation after the next begins.
+[[nodiscard]] Operation begin(RankState &state, Sending &send, uint64_t op, bool keep) {
   Operation &operation = state.operations[op % 2];
-  operation = std::move(send.operation);
+  Operation ended = std::exchange(operation, std::move(send.operation));
   operation.number = op;
   note_route_begun(state, operation, send.args);
   if (keep)
     operation.kept = std::move(send.kept);
+  return ended;
 }
 
 void note_received(RankState &state, Operation &operation, const Receive &into, nb::handle object) {
@@ -184,6 +186,7 @@ void note_received(RankState &state, Operation &operation, const Receive &into, 
 nb::object dispatch_into(RankState &state, nb::object into, const Dispatched &given, bool want_info) {
   state.check_alone();
   Receive &receive = nb::cast<Receive &>(into);
+  Operation ended;
   Sending send;
   take_sending(send, state, given);
   check_fit(state, send.operation, receive);
@@ -206,7 +209,7 @@ nb::object dispatch_into(RankState &state, nb::object into, const Dispatched &gi
         state.interrupted_objects.push_back(into);
       });
   if (op != Operation::NONE && (rc == 0 || rc == WEFT_ERR_ROOM)) {
-    begin(state, send, op, state.cuda || receive.in_place || rc == WEFT_ERR_ROOM);
+    ended = begin(state, send, op, state.cuda || receive.in_place || rc == WEFT_ERR_ROOM);
     if (rc == 0 || state.cuda)
       note_received(state, state.operations[op % 2], receive, into);
   }
@@ -236,7 +239,7 @@ uint64_t dispatch_send_of(RankState &state, const Dispatched &given) {
       });
   if (rc < 0)
     raise_failure(failure);
-  begin(state, send, op, true);
+  Operation ended = begin(state, send, op, true);
   return op;
 }
 

@@ -30,8 +30,9 @@ void finish(const Rank &self, uint64_t op) {
   state.check_alone();
   Operation &operation = must_find(state, op);
   check(weft_ep_finish(state.ep, op));
+  Operation ended;
   if (!state.cuda)
-    operation = Operation();
+    ended = std::exchange(operation, Operation());
 }
 
 // (info, result); of a graph's replay `op` is None.

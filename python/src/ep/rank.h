@@ -3,6 +3,7 @@
 
 #include <array>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "core/buffer.h"
@@ -11,7 +12,8 @@
 
 struct RouteState;
 
-// What this side knows of an operation, to check later calls with it.
+// What this side knows of an operation, to check later calls with it. One that has ended is moved out of its place, and
+// goes last of all in the call: with memory that it has kept, code of Python may run, which may use the rank.
 struct Operation {
   static constexpr uint64_t NONE = UINT64_MAX;
   uint64_t number = NONE;
