@@ -52,6 +52,7 @@ WAITS = {
     "news": "go(lambda: a.wait_news(None))",
     "watch": "w = store.watch('/'); w.next(); go(lambda: w.next())",
     "activate": "go(lambda: rank.activate(None))",
+    "open": "go(lambda: weft.ep.Rank(store, rank=0, hidden=128, capacity=2, memory='auto', timeout=None))",
     "connect": "go(lambda: rank.connect([1], None))",
     "request": "import socket; s = socket.create_server(('127.0.0.1', 0));"
                "silent = weft.Store(f'http://127.0.0.1:{s.getsockname()[1]}', request_timeout=60);"

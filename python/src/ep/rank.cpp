@@ -4,6 +4,7 @@
 #include "ep/rank.h"
 
 #include <chrono>
+#include <dlfcn.h>
 #include <nanobind/stl/vector.h>
 #include <system_error>
 
@@ -183,6 +184,18 @@ void note_sizes(RankState &state, const weft_ep_options &options) {
   state.missing.resize((size_t)state.max_tokens * state.topk);
 }
 
+// The GPU of this thread's context; -1: it has none, and then the current GPU is the same one on every thread.
+int32_t current_gpu() {
+  int device = -1;
+  void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  if (!driver)
+    return -1;
+  auto get = (int (*)(int *))dlsym(driver, "cuCtxGetDevice");
+  bool known = get && get(&device) == 0;
+  dlclose(driver);
+  return known ? device : -1;
+}
+
 Rank *open_rank(const Store &store, nb::dict given, uint32_t timeout_ms) {
   auto opening = std::make_shared<Opening>();
   auto state = std::make_shared<RankState>();
@@ -200,17 +213,9 @@ Rank *open_rank(const Store &store, nb::dict given, uint32_t timeout_ms) {
     weft_ep_close(state->ep);
     state->ep = nullptr;
   };
-  // The current GPU is one of the thread: only this one has it.
-  if (opening->options.memory != WEFT_EP_MEMORY_HOST && opening->options.device < 0) {
-    int rc;
-    {
-      nb::gil_scoped_release release;
-      rc = wait.attempt(timeout_ms);
-    }
-    check(rc);
-  } else {
-    run_wait(state, Entered::ALONE, std::move(wait));
-  }
+  if (opening->options.memory != WEFT_EP_MEMORY_HOST && opening->options.device == -1)
+    opening->options.device = current_gpu(); // it is one of the thread, and the library may be called on another one
+  run_wait(state, Entered::ALONE, std::move(wait));
   note_sizes(*state, opening->options);
   try {
     watch_signals(state.get());
