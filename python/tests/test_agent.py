@@ -39,6 +39,9 @@ def test_write_and_read(pair: Pair) -> None:
     source, target, back = np.arange(1000), np.zeros(1000, np.int64), bytearray(8000)
     here, there, home = a.register(source), offered(pair, target), a.register(back)
     with a.write(here, there.descriptor(), peer, notification=b"done") as transfer:
+        for look in (transfer.poll, lambda: transfer.wait(0)):
+            with pytest.raises(weft.errors.InvalidError, match="has not been posted"):
+                look()
         transfer.run()
         assert transfer.info.bytes == 8000 and transfer.info.transport == "shm" and transfer.status() == [0]
         assert "shm" in transfer.explain() and transfer.error == ""

@@ -146,12 +146,6 @@ template <class F> int at_length(const Transfer &self, Entered::Kind kind, F cal
   return call(state->transfer);
 }
 
-// The sentence of a failure is the transfer's own, where there is one.
-[[noreturn]] void raise_end(TransferState &state, int rc) {
-  const char *why = weft_transfer_error(state.transfer);
-  raise_code(rc, why && *why ? why : weft_strerror(rc));
-}
-
 void post(const Transfer &self) {
   TransferState &state = at_once(self);
   check(state.brief ? weft_transfer_post(state.transfer) : at_length(self, Entered::ALONE, weft_transfer_post));
@@ -176,8 +170,7 @@ void post_with(const Transfer &self, nb::object notification, bool completion, u
 bool poll(const Transfer &self) {
   TransferState &state = at_once(self);
   int rc = weft_transfer_poll(state.transfer);
-  if (rc < 0)
-    raise_end(state, rc);
+  check(rc);
   return rc == 0;
 }
 
@@ -187,8 +180,7 @@ bool wait(const Transfer &self, uint32_t timeout_ms) {
     uint32_t slice = left < SLICE_MS ? left : (uint32_t)SLICE_MS;
     int rc =
         at_length(self, Entered::ALONE, [&](weft_transfer_t *transfer) { return weft_transfer_wait(transfer, slice); });
-    if (rc < 0)
-      raise_end(*state, rc);
+    check(rc);
     if (rc == 0)
       return true;
     if (left != UINT32_MAX)
