@@ -61,13 +61,16 @@ def serve(one_host: bool) -> dict[str, str]:
 
 
 def named_store() -> dict[str, str] | None:
-    """The store that the environment names (WEFT_STORE, or NIXL_ETCD_ENDPOINTS), if it does."""
-    url = os.environ.get("WEFT_STORE") or os.environ.get("NIXL_ETCD_ENDPOINTS")
-    if not url:
+    """The store that the environment names, if it does: WEFT_STORE with WEFT_TOKEN, or NIXL_ETCD_ENDPOINTS with
+    WEFT_STORE_TOKEN. Beside the latter WEFT_TOKEN is the secret of the agents of `nixl`, which no store is to see."""
+    pairs = (("WEFT_STORE", "WEFT_TOKEN"), ("NIXL_ETCD_ENDPOINTS", "WEFT_STORE_TOKEN"))
+    named = next((pair for pair in pairs if os.environ.get(pair[0])), None)
+    if named is None:
         return None
+    url, token = os.environ[named[0]], os.environ.get(named[1], "")
     names = ("WEFT_JOB", "NIXL_ETCD_NAMESPACE", "SLURM_JOB_ID")
     name = next((os.environ[name].strip("/") for name in names if os.environ.get(name, "").strip("/")), "ep")
-    return {"url": url, "token": os.environ.get("WEFT_TOKEN", ""), "prefix": f"/weft-compat/{name}/"}
+    return {"url": url, "token": token, "prefix": f"/weft-compat/{name}/"}
 
 
 class Meeting:

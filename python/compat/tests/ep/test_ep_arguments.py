@@ -117,7 +117,11 @@ def test_store_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     named = _meeting.named_store()
     assert named is not None and named["prefix"] == "/weft-compat/a/b/"
     monkeypatch.setenv("WEFT_JOB", "night")
+    monkeypatch.setenv("WEFT_TOKEN", "the secret of agents, which the store does not see")
     assert _meeting.named_store() == {"url": "http://127.0.0.1:1", "token": "", "prefix": "/weft-compat/night/"}
+    monkeypatch.setenv("WEFT_STORE_TOKEN", "of-the-store")
+    named = _meeting.named_store()
+    assert named is not None and named["token"] == "of-the-store"
     with weft.Server() as server:
         monkeypatch.setenv("WEFT_STORE", server.url)
         monkeypatch.setenv("WEFT_TOKEN", server.token)
