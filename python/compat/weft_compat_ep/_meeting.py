@@ -32,13 +32,20 @@ def left(until: float) -> float:
 
 
 def host_address() -> str:
-    """An address of this host that others reach: WEFT_ADDRESS, else that of the route to elsewhere, else loopback."""
+    """An address of this host that others reach: WEFT_ADDRESS, else that of the route to elsewhere, else that of the
+    host's name, else loopback."""
     if os.environ.get("WEFT_ADDRESS"):
         return os.environ["WEFT_ADDRESS"].split(",")[0]
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))  # sends nothing: it asks for the route
             return str(probe.getsockname()[0])
+        except OSError:  # a cluster's network of its own leads nowhere else
+            pass
+        try:
+            named = socket.gethostbyname(socket.gethostname())
+            probe.bind((named, 0))  # it is one of this host
+            return named
         except OSError:
             return "127.0.0.1"
 
@@ -89,10 +96,16 @@ class Meeting:
         networks = gather(network())
         mine = None
         if rank == 0:
-            named = named_store()
-            mine = {**named, "prefix": f"{named['prefix']}{secrets.token_hex(8)}/"} if named else serve(
-                len(set(networks)) == 1)
-        return cls(next(info for info in gather(mine) if info), rank)
+            try:
+                named = named_store()
+                mine = {**named, "prefix": f"{named['prefix']}{secrets.token_hex(8)}/"} if named else serve(
+                    len(set(networks)) == 1)
+            except (weft.errors.Error, OSError) as error:  # the others, which wait for it, are to know
+                mine = {"failure": f"rank 0 serves no store: {error}"}
+        info = next(info for info in gather(mine) if info)
+        if "failure" in info:
+            raise RuntimeError(info["failure"])
+        return cls(info, rank)
 
     @classmethod
     def by_tcp_store(cls, tcp_store: Any, rank: int, first: bool, seconds: float) -> Meeting:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -107,6 +109,51 @@ def test_a_board_that_nobody_writes_to() -> None:
         _meeting.Meeting.by_tcp_store(Board(), 1, False, 0.05)
 
 
+def gathering(ranks: int) -> Callable[[Any], list[Any]]:
+    """What gathers an object of each of so many threads."""
+    gathered: list[Any] = []
+    lock, turn = threading.Lock(), threading.Barrier(ranks)
+
+    def gather(mine: Any) -> list[Any]:
+        with lock:
+            gathered.append(mine)
+        turn.wait(20)
+        every = list(gathered)
+        turn.wait(20)
+        gathered.clear()
+        turn.wait(20)
+        return every
+
+    return gather
+
+
+def test_all_ranks_know_that_the_first_serves_no_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("WEFT_STORE", "NIXL_ETCD_ENDPOINTS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("WEFT_ADDRESS", "192.0.2.9")
+    monkeypatch.setattr(_meeting, "network", lambda: str(threading.get_ident()))  # each on a host of its own
+    gather = gathering(2)
+
+    def begin(rank: int) -> bool:
+        with pytest.raises(RuntimeError, match=r"192\.0\.2\.9 is not an address of this host"):
+            _meeting.Meeting.by_exchange(rank, gather)
+        return True
+
+    assert in_threads(2, begin) == [True, True]
+
+
+def test_an_address_without_a_route_to_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Routeless(socket.socket):
+        def connect(self, address: Any) -> None:
+            raise OSError("Network is unreachable")
+
+    monkeypatch.delenv("WEFT_ADDRESS", raising=False)
+    monkeypatch.setattr(socket, "socket", Routeless)
+    for address, found in (("127.0.0.9", "127.0.0.9"), ("192.0.2.9", "127.0.0.1")):
+        monkeypatch.setattr(socket, "gethostbyname", lambda _name, address=address: address)
+        assert _meeting.host_address() == found
+
+
 def test_store_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WEFT_STORE", raising=False)
     monkeypatch.delenv("NIXL_ETCD_ENDPOINTS", raising=False)
@@ -125,20 +172,9 @@ def test_store_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     with weft.Server() as server:
         monkeypatch.setenv("WEFT_STORE", server.url)
         monkeypatch.setenv("WEFT_TOKEN", server.token)
-        gathered: dict[str, list[Any]] = {}
-        lock, turn = threading.Lock(), threading.Barrier(2)
+        gather = gathering(2)
 
         def begin(rank: int) -> _meeting.Meeting:
-            def gather(mine: Any) -> list[Any]:
-                with lock:
-                    gathered.setdefault("now", []).append(mine)
-                turn.wait(20)
-                every = list(gathered["now"])
-                turn.wait(20)
-                gathered.clear()
-                turn.wait(20)
-                return every
-
             return _meeting.Meeting.by_exchange(rank, gather)
 
         one, two = in_threads(2, begin)
