@@ -44,13 +44,28 @@ static void name_batch(struct holder *holder, const struct slurm_request *reques
     batch->name = "batch"; // which is told already
 }
 
-static void place_batch(struct holder *holder, const struct slurm_request *request, const struct toml_value *system) {
+// The path of the log is a line of #SBATCH.
+static void check_place(const struct slurm_request *request, const struct toml_value *preset, const char *output,
+                        const char *here, struct slurm_faults *faults) {
+  struct toml_place at = request->output || !preset ? slurm_place("--output-dir") : preset->at;
+  const char *want = output ? slurm_line_check(output) : NULL;
+  if (want)
+    slurm_fault(faults, at, "\"%s\" is wrong: want %s", output, want);
+  else if (here && slurm_line_check(here))
+    slurm_fault(faults, at, "a relative path leads to \"%s\", whose name has a line break: want another directory",
+                here);
+}
+
+static void place_batch(struct holder *holder, const struct slurm_request *request, const struct toml_value *system,
+                        struct slurm_faults *faults) {
   struct slurm_memory *memory = &holder->memory;
-  const char *output = request->output ? request->output : string_of(toml_get(system, "output_path"));
+  const struct toml_value *preset = toml_get(system, "output_path");
+  const char *output = request->output ? request->output : string_of(preset);
   const char *path = request->directory
                          ? request->directory
                          : slurm_memory_print(memory, "%s/%s", output ? output : "weft-slurm", holder->batch.name);
   char *here = *path == '/' ? NULL : getcwd(NULL, 0);
+  check_place(request, preset, output, here, faults);
   while (strncmp(path, "./", 2) == 0)
     path += 2;
   holder->batch.directory = here ? slurm_memory_print(memory, "%s/%s", here, path) : slurm_memory_keep(memory, path);
@@ -193,7 +208,7 @@ int slurm_batch_make(struct slurm_batch **batch, const struct slurm_request *req
     struct slurm_maker maker = {request, memory, faults, system ? system->root : NULL, NULL, {0}, 0};
     slurm_tests_make(&tests, &holder->files, memory, faults);
     name_batch(holder, request, &tests, faults);
-    place_batch(holder, request, maker.system);
+    place_batch(holder, request, maker.system, faults);
     holder->batch.submission = request->submission;
     expand(holder, &maker, &tests);
     if (holder->batch.num_runs == 0 && faults->errors == 0)

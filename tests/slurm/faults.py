@@ -139,6 +139,7 @@ MUTATIONS = [
     # what becomes a line of #SBATCH
     ("system.toml", "gpus_per_node = 8", 'account = "a\\nb"', "5:11:", "want one line"),
     ("system.toml", "gpus_per_node = 8", 'extra_sbatch_args = ["--nice", "a\\nb"]', "5:32:", "want one line"),
+    ("system.toml", '"/results"', '"/a\\nb"', "3:15:", "want one line"),
     # names
     ("test.toml", '"NixlEP"', '"NixlEp"', "3:22:", 'did you mean "NixlEP"?'),
     ("test.toml", '"NixlEP"', '"NcclTest"', "3:22:", 'want "NixlEP" or "NIXLBench"'),
@@ -237,7 +238,9 @@ class Faults(unittest.TestCase):
                                (["--nodes", "1", "--processes-per-node", "3"], "3 process slots"),
                                (["--nodes", "3", "--nodelist", "a,b"], "3 nodes are wanted, and 2 are named"),
                                (["--followers", "late", "--container-image", "x"], "--followers: "),
-                               (["--array", "--single-sbatch"], "want one of them")):
+                               (["--array", "--single-sbatch"], "want one of them"),
+                               *(([f"--{name}", "a\ntouch x"], f'--{name}: "a?touch x" is wrong: want one line')
+                                 for name in ("partition", "account", "qos", "reservation", "output-dir"))):
             with self.subTest(options=options):
                 result = self.verify("test.toml", options=options)
                 self.assertEqual(result.returncode, 2)

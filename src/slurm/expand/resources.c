@@ -12,10 +12,6 @@ static const char *string_of(const struct toml_value *value) {
   return value && value->type == TOML_STRING && *value->text ? value->text : NULL;
 }
 
-static const char *choose(const char *option, const struct slurm_maker *maker, const char *key) {
-  return option ? option : string_of(toml_get(maker->system, key));
-}
-
 // What an option says, checked as a file's value is.
 static const char *checked(const struct slurm_maker *maker, const char *option, const char *text,
                            const char *(*check)(const char *text)) {
@@ -23,6 +19,11 @@ static const char *checked(const struct slurm_maker *maker, const char *option, 
   if (want)
     slurm_fault(maker->faults, slurm_place(option), "\"%s\" is wrong: want %s", text, want);
   return want ? NULL : text;
+}
+
+// A word of a line of #SBATCH.
+static const char *choose(const struct slurm_maker *maker, const char *option, const char *text, const char *key) {
+  return text ? checked(maker, option, text, slurm_line_check) : string_of(toml_get(maker->system, key));
 }
 
 static const struct toml_value *find_named(const struct toml_value *list, const char *name, size_t length) {
@@ -150,11 +151,11 @@ void slurm_make_resources(const struct slurm_maker *maker, struct slurm_run *run
   count_nodes(maker, resources);
   take_time(maker, resources);
   if (request->partition || !resources->partition)
-    resources->partition = choose(request->partition, maker, "default_partition");
+    resources->partition = choose(maker, "--partition", request->partition, "default_partition");
   check_partition(maker, resources->partition);
-  resources->account = choose(request->account, maker, "account");
-  resources->qos = choose(request->qos, maker, "qos");
-  resources->reservation = choose(request->reservation, maker, "reservation");
+  resources->account = choose(maker, "--account", request->account, "account");
+  resources->qos = choose(maker, "--qos", request->qos, "qos");
+  resources->reservation = choose(maker, "--reservation", request->reservation, "reservation");
   resources->mpi = string_of(toml_get(maker->system, "mpi"));
   resources->gpus_per_node = request->gpus_per_node                                    ? request->gpus_per_node
                              : gpus && gpus->type == TOML_INTEGER && gpus->integer > 0 ? (uint32_t)gpus->integer

@@ -13,11 +13,6 @@ static const char *const dependency_types[] = {"start_post_comp", "end_post_comp
 static const char *const schedulers[] = {"slurm", NULL};
 static const char *const runtimes[] = {"none", "pyxis", "enroot", "apptainer", NULL};
 
-// For names, and for what becomes a line of #SBATCH, behind whose end there would be a command.
-static const char *line_check(const char *text) {
-  return strpbrk(text, "\n\r") ? "one line" : NULL;
-}
-
 #define POSITIVE .types = SCHEMA_INTEGER, .min = 1, .max = INT64_MAX
 #define STRINGS  .types = SCHEMA_ARRAY, .elements = SCHEMA_STRING
 
@@ -48,7 +43,7 @@ static const struct slurm_schema nsys = SLURM_SCHEMA("nsys", nsys_keys, false);
 
 // Keys of a test, which stand in its own file or in its entry of a scenario.
 #define TEST_KEYS(required_) \
-  {.name = "name", .types = SCHEMA_STRING, .required = required_, .check = line_check}, \
+  {.name = "name", .types = SCHEMA_STRING, .required = required_, .check = slurm_line_check}, \
   {.name = "description", .types = SCHEMA_STRING, .required = required_}, \
   {.name = "test_template_name", .types = SCHEMA_STRING, .required = required_, .choices = templates}, \
   {.name = "cmd_args", .types = SCHEMA_TABLE, .required = required_}, \
@@ -113,12 +108,12 @@ const struct slurm_schema slurm_keys_scenario = SLURM_SCHEMA("a scenario", scena
 
 static const struct slurm_key group_keys[] = {
   {.name = "name", .types = SCHEMA_STRING, .required = true},
-  {.name = "nodes", STRINGS, .required = true, .check = line_check},
+  {.name = "nodes", STRINGS, .required = true, .check = slurm_line_check},
 };
 static const struct slurm_schema group = SLURM_SCHEMA("groups", group_keys, false);
 
 static const struct slurm_key partition_keys[] = {
-  {.name = "name", .types = SCHEMA_STRING, .required = true, .check = line_check},
+  {.name = "name", .types = SCHEMA_STRING, .required = true, .check = slurm_line_check},
   {.name = "nodes", STRINGS},
   {.name = "groups", .types = SCHEMA_ARRAY, .elements = SCHEMA_TABLE, .inside = &group},
 };
@@ -135,11 +130,11 @@ static const struct slurm_key system_keys[] = {
   {.name = "scheduler", .types = SCHEMA_STRING, .required = true, .choices = schedulers},
   {.name = "install_path", .types = SCHEMA_STRING},
   {.name = "output_path", .types = SCHEMA_STRING, .required = true},
-  {.name = "default_partition", .types = SCHEMA_STRING, .required = true, .check = line_check},
+  {.name = "default_partition", .types = SCHEMA_STRING, .required = true, .check = slurm_line_check},
   {.name = "partitions", .types = SCHEMA_ARRAY, .required = true, .elements = SCHEMA_TABLE, .inside = &partition},
-  {.name = "account", .types = SCHEMA_STRING, .check = line_check},
-  {.name = "qos", .types = SCHEMA_STRING, .check = line_check},
-  {.name = "reservation", .types = SCHEMA_STRING, .check = line_check},
+  {.name = "account", .types = SCHEMA_STRING, .check = slurm_line_check},
+  {.name = "qos", .types = SCHEMA_STRING, .check = slurm_line_check},
+  {.name = "reservation", .types = SCHEMA_STRING, .check = slurm_line_check},
   {.name = "distribution", .types = SCHEMA_STRING},
   {.name = "mpi", .types = SCHEMA_STRING},
   {.name = "gpus_per_node", .types = SCHEMA_INTEGER, .min = 0, .max = 1024},
@@ -147,7 +142,7 @@ static const struct slurm_key system_keys[] = {
   {.name = "cache_docker_images_locally", .types = SCHEMA_BOOLEAN},
   {.name = "monitor_interval", POSITIVE},
   {.name = "extra_srun_args", .types = SCHEMA_STRING},
-  {.name = "extra_sbatch_args", STRINGS, .check = line_check},
+  {.name = "extra_sbatch_args", STRINGS, .check = slurm_line_check},
   {.name = "container_mount_home", .types = SCHEMA_BOOLEAN},
   {.name = "container_runtime", .types = SCHEMA_STRING, .choices = runtimes},
   {.name = "container_image", .types = SCHEMA_STRING},

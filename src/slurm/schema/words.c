@@ -111,6 +111,10 @@ const char *slurm_node_list_check(const char *text) {
   return slurm_node_list_read(text, NULL);
 }
 
+const char *slurm_line_check(const char *text) {
+  return strpbrk(text, "\n\r") ? "one line" : NULL;
+}
+
 bool slurm_size_read(const char *text, uint64_t *bytes) {
   static const char units[] = "kmgt";
   char *end;

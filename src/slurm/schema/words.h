@@ -16,6 +16,9 @@ const char *slurm_time_limit_check(const char *text);
 const char *slurm_node_list_read(const char *text, size_t *count);
 const char *slurm_node_list_check(const char *text);
 
+// For names, and for what becomes a line of #SBATCH, behind whose end there would be a command.
+const char *slurm_line_check(const char *text);
+
 // "64kb", "8 GB", "512": bytes, by powers of 1024. False: it is no size.
 bool slurm_size_read(const char *text, uint64_t *bytes);
 
