@@ -30,8 +30,20 @@ static void lists_of_nodes_are_counted(void **state) {
     size_t count;
   } right[] = {{"n1", 1},           {"n1,n2", 2},           {"n[1-4]", 4}, {"n[01-04,7],login-2", 6},
                {"r[1-2]n[1-3]", 6}, {"a.example.com, b", 2}};
-  static const char *const wrong[] = {"",     ",",   "n1,", "n[",      "n[]", "n[3-1]",
-                                      "n[1-", "n 1", "n;m", "n[1-2]]", "-n",  "n[1-100000000]"};
+  static const char *const wrong[] = {"",
+                                      ",",
+                                      "n1,",
+                                      "n[",
+                                      "n[]",
+                                      "n[3-1]",
+                                      "n[1-",
+                                      "n 1",
+                                      "n;m",
+                                      "n[1-2]]",
+                                      "-n",
+                                      "n[1-100000000]",
+                                      "a[1-1000]b[1-1000]",
+                                      "a[1-65536]b[1-65536]c[1-65536]d[1-65536]"};
   (void)state;
   for (size_t i = 0; i < sizeof right / sizeof *right; i++) {
     size_t count = 0;

@@ -84,7 +84,7 @@ static bool read_node(const char **text, size_t *count) {
       ++*text;
       continue;
     }
-    if (!read_ranges(text, &ranges))
+    if (!read_ranges(text, &ranges) || ranges * named > MOST_NODES)
       return false;
     named *= ranges;
   }
