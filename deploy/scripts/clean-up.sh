@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Removes all objects of a run that was made without Helm, or that Helm lost: clean-up.sh TEST-ID
-# A release of Helm goes by `helm uninstall`. KUBECTL names the program, with options ("kubectl -n NAME").
+# A release of Helm goes by `helm uninstall`, which leaves the volumes of an etcd with store.size; here they go.
+# KUBECTL names the program, with options ("kubectl -n NAME").
 set -euo pipefail
 
 if [ $# -ne 1 ] || [ -z "$1" ]; then
@@ -9,6 +10,7 @@ if [ $# -ne 1 ] || [ -z "$1" ]; then
 fi
 read -ra kubectl <<<"${KUBECTL:-kubectl}"
 kinds=job,deployment,statefulset,service,configmap,secret,serviceaccount,networkpolicy
+kinds+=,persistentvolumeclaim # a store's: Kubernetes gives them the labels that its StatefulSet selects by
 for custom in jobsets.jobset.x-k8s.io leaderworkersets.leaderworkerset.x-k8s.io computedomains.resource.nvidia.com \
   podmonitors.monitoring.coreos.com; do
   if "${kubectl[@]}" get crd "$custom" >/dev/null 2>&1; then kinds+=,$custom; fi

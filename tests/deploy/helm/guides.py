@@ -163,6 +163,13 @@ def clean_up_removes_one_run_alone():
         status, _, calls = run(folder, "clean-up.sh", "x")
         last = calls.splitlines()[-1]
         assert status == 0 and " delete job," in last and "-l app=weft,test-id=x" in last, calls
+        kinds = last.split(" delete ")[1].split()[0].split(",")
+        for template in CHART.glob("templates/*.*"):
+            text = template.read_text()
+            made = re.findall(r"^kind: (\w+)$", text, re.M)
+            made += ["PersistentVolumeClaim"] if "volumeClaimTemplates" in text else []
+            for kind in {kind.lower() for kind in made} - {"leaderworkerset", "computedomain", "podmonitor"}:
+                assert any(kind in {each, each.split(".")[0].removesuffix("s")} for each in kinds), (kind, kinds)
         assert run(folder, "clean-up.sh")[0] == 2 and run(folder, "clean-up.sh", "")[0] == 2
 
 
