@@ -30,6 +30,19 @@ echo "$number"
 """
 SCANCEL = '#!/bin/sh\necho "$1" >> "$STAND_IN/cancelled"\n[ "$1" != 1 ] || { echo "scancel: error: no" >&2; exit 1; }\n'
 SQUEUE = '#!/bin/sh\ntest ! -e "$STAND_IN/queue" || cat "$STAND_IN/queue"\n'
+ENTRY = """
+[[Tests]]
+id = "{0}"
+name = "{0}"
+description = "{0}"
+test_template_name = "NixlEP"
+dependencies = [{1}]
+job_status_check = {2}
+[Tests.cmd_args]
+docker_image_url = "image"
+plan = [[0]]
+num_processes_per_node = 1
+"""
 
 
 class Again(unittest.TestCase):
@@ -49,6 +62,10 @@ class Again(unittest.TestCase):
 
     def weft(self, *arguments):
         return tool.weft("slurm", *arguments, PATH=f"{self.folder}:{os.environ['PATH']}", STAND_IN=str(self.folder))
+
+    def need_toml(self):
+        if "no tomlplusplus" in self.weft("verify", tool.SOURCE / "tests/slurm/golden/system.toml").stderr:
+            self.skipTest("this build has no tomlplusplus")
 
     def run_batch(self, *options, status=0, files=None):
         """What it prints; with `status`, what it says."""
@@ -119,25 +136,11 @@ class Again(unittest.TestCase):
         self.assertIn("job 1: scancel: no; 2 jobs were cancelled\n", result.stderr)
 
     def test_a_run_of_one_job_waits_for_those_that_it_names(self):
-        if "no tomlplusplus" in self.weft("verify", tool.SOURCE / "tests/slurm/golden/system.toml").stderr:
-            self.skipTest("this build has no tomlplusplus")
-        entry = """
-[[Tests]]
-id = "{0}"
-name = "{0}"
-description = "{0}"
-test_template_name = "NixlEP"
-dependencies = [{1}]
-job_status_check = {2}
-[Tests.cmd_args]
-docker_image_url = "image"
-plan = [[0]]
-num_processes_per_node = 1
-"""
+        self.need_toml()
         behind = '{{ type = "start_post_comp", id = "{}" }}'.format
         tests = (("a", "", "true"), ("b", behind("a"), "true"), ("c", behind("a"), "false"), ("d", behind("b"), "true"))
         scenario = self.folder / "scenario.toml"
-        scenario.write_text('name = "one"\n' + "".join(entry.format(*test) for test in tests), encoding="utf-8")
+        scenario.write_text('name = "one"\n' + "".join(ENTRY.format(*test) for test in tests), encoding="utf-8")
         self.run_batch("--single-sbatch", files=[scenario])
         batch = self.folder / "out" / "one"
 
@@ -154,6 +157,26 @@ num_processes_per_node = 1
         self.assertEqual((status, ran), (7, ["a", "c"]))
         self.assertIn("b/script.sbatch: does not begin, since", said)
         self.assertEqual(run(0)[:2], (0, ["a", "c", "a", "b", "d"]))
+
+    def test_a_run_does_not_begin_behind_a_signal_in_pre_test(self):
+        self.need_toml()
+        for name, text in (("srun", 'echo x >> "$STAND_IN/steps"'), ("scontrol", "echo oak01")):
+            (self.folder / name).write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+            (self.folder / name).chmod(0o755)
+        env = {**os.environ, "PATH": f"{self.folder}:{os.environ['PATH']}", "STAND_IN": str(self.folder),
+               "SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "oak01"}
+        for name, hook, status in (("right", "true", 0), ("usr1", "kill -s USR1 $PPID", 138),
+                                   ("term", "kill -s TERM $PPID; exec sleep 1000", 143),
+                                   ("deaf", 'trap "" USR1; kill -s USR1 $PPID', 138)):
+            scenario = self.folder / f"{name}.toml"
+            scenario.write_text(f'name = "{name}"\npre_test = \'{hook}\'\n' + ENTRY.format("a", "", "true"),
+                                encoding="utf-8")
+            self.run_batch(files=[scenario])
+            run = self.folder / "out" / name / "a"
+            done = subprocess.run(["bash", "script.sbatch"], cwd=run, env=env, timeout=60, check=False)
+            self.assertEqual((done.returncode, (self.folder / "steps").exists()), (status, status == 0), name)
+            self.assertEqual(json.loads((run / "status.json").read_text(encoding="utf-8"))["exit_status"], status)
+            (self.folder / "steps").unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

@@ -81,6 +81,7 @@ static const char wait_for_requeue[] =
 static void write_functions(struct text *text, const struct slurm_run *run) {
   text_add(text, "\n# Each node has a step of its own: one that fails takes no other with it.\n"
                  "steps=()\n"
+                 "told=\n"
                  "step() {\n"
                  "  local node=$1\n"
                  "  shift\n"
@@ -90,6 +91,7 @@ static void write_functions(struct text *text, const struct slurm_run *run) {
   text_add(text, " \\\n"
                  "    \"$@\" >> \"$directory/node-$node.log\" 2>&1 &\n"
                  "  steps+=($!)\n"
+                 "  [ -z \"$told\" ] || kill -s \"$told\" \"$!\"\n"
                  "}\n");
   text_add(text,
            "\n# The time limit is near (USR1), or the job is to end (TERM): each step is told, and ends by itself.\n"
@@ -97,6 +99,7 @@ static void write_functions(struct text *text, const struct slurm_run *run) {
            "# shellcheck disable=SC2317\n"
            "tell() {\n"
            "  signalled=1\n"
+           "  told=$1\n"
            "  kill -s \"$1\" \"${steps[@]}\" 2> /dev/null\n"
            "}\n"
            "trap 'tell USR1' USR1\n"
@@ -126,13 +129,21 @@ static void write_functions(struct text *text, const struct slurm_run *run) {
            run->resources.requeue ? wait_for_requeue : "");
 }
 
-static void write_hook(struct text *text, const char *name, const char *command, bool ends) {
+// A signal goes to pre_test as to a step, and the run does not begin behind it: its time would be over at once.
+static const char end_pre_test[] = " &\n"
+                                   "steps=($!)\n"
+                                   "await \"$!\"\n"
+                                   "status=$?\n"
+                                   "[ -n \"$told\" ] && finish $((128 + $(kill -l \"$told\")))\n"
+                                   "[ \"$status\" = 0 ] || finish \"$status\"\n"
+                                   "steps=()\n";
+
+static void write_hook(struct text *text, const char *name, const char *command, const char *end) {
   if (!command)
     return;
   text_add(text, "\n# %s of the scenario, on the first node.\nbash -c ", name);
   slurm_quote_word(text, command);
-  text_add(text, " > \"$directory/%s.log\" 2>&1%s\n", name,
-           ends ? " || finish $?" : " || echo \"post_test failed\" >&2");
+  text_add(text, " > \"$directory/%s.log\" 2>&1%s", name, end);
 }
 
 static void write_end(struct text *text) {
@@ -150,7 +161,7 @@ void slurm_script_write(struct text *text, const struct slurm_batch *batch, cons
   write_directives(text, batch, run);
   write_start(text, run);
   write_functions(text, run);
-  write_hook(text, "pre_test", run->pre_test, true);
+  write_hook(text, "pre_test", run->pre_test, end_pre_test);
   text_add(text, "\n");
   if (run->program == SLURM_ELASTIC)
     slurm_part_elastic(text, run);
@@ -159,7 +170,7 @@ void slurm_script_write(struct text *text, const struct slurm_batch *batch, cons
   else
     slurm_part_as_written(text, run);
   write_end(text);
-  write_hook(text, "post_test", run->post_test, false);
+  write_hook(text, "post_test", run->post_test, " || echo \"post_test failed\" >&2\n");
   text_add(text, "\nfinish \"$status\"\n");
 }
 
