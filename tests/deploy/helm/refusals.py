@@ -46,6 +46,9 @@ CONTRADICTIONS = {
     "no network": ({"sriov": {"enabled": True}}, "sriov.networks"),
     "no bearer": ({"metrics": {"enabled": True, "podMonitor": {"enabled": True}}}, "metrics.podMonitor.bearerSecret"),
     "nothing to read": ({"metrics": {"podMonitor": {"enabled": True}}}, "needs metrics.enabled"),
+    "a long id": ({"mode": "jobset", "testId": "a" * 40, "topology": {"nodes": [{"name": "a"}, {"name": "b"}]}},
+                  "testId: with mode=jobset and 2 nodes"),
+    "a long id of many": ({"mode": "jobset", "testId": "a" * 40, "nodes": 102}, "want 39 characters at most"),
     "three stores": ({"job": "store", "store": {"replicas": 3}}, "store.replicas"),
 }
 
