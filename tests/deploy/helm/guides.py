@@ -173,6 +173,24 @@ def clean_up_removes_one_run_alone():
         assert run(folder, "clean-up.sh")[0] == 2 and run(folder, "clean-up.sh", "")[0] == 2
 
 
+def the_master_of_doctor_ends_when_its_pod_is_deleted():
+    """The shell is the pod's first process: alone it gets SIGTERM, and has to hand it on."""
+    with tempfile.TemporaryDirectory() as folder:
+        stub(folder, "weft", """
+[ "$2" = --listen ] || exit 3
+trap 'echo told; exit 0' TERM
+echo listens
+until false; do sleep 0.1; done
+""")
+        env = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+        command = ["/bin/sh", "-c", (CHART / "files/answer.sh").read_text(), "answer", "5555", "30", "doctor"]
+        with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as shell:
+            assert shell.stdout.readline() == "listens\n"
+            shell.terminate()
+            assert shell.wait(20) == 3, "the status is that of the master's own check"
+            assert shell.stdout.read() == "told\n"
+
+
 def sweep_runs_each_value_and_says_which_failed():
     with tempfile.TemporaryDirectory() as folder:
         pathlib.Path(folder, "pods").write_text(PODS.replace("|5|", "|0|"))
@@ -194,4 +212,5 @@ def sweep_runs_each_value_and_says_which_failed():
 main({test.__name__: test for test in (
     commands_for_anybody_run, commands_of_weft_print_what_is_shown, commands_for_a_cluster_show_what_they_print,
     figures_of_windows_follow_from_their_formula, values_that_are_named_are_there,
-    collect_says_how_pods_stand, clean_up_removes_one_run_alone, sweep_runs_each_value_and_says_which_failed)})
+    collect_says_how_pods_stand, clean_up_removes_one_run_alone,
+    the_master_of_doctor_ends_when_its_pod_is_deleted, sweep_runs_each_value_and_says_which_failed)})
