@@ -11,6 +11,7 @@
 #include "base/fail.h"
 #include "measure/fields.h"
 #include "measure/json_file.h"
+#include "measure/whole_file.h"
 
 enum { FORMAT = 1 }; // of the document, its member "weft_figures"
 
@@ -178,10 +179,13 @@ int figures_from_json(struct figures *out, const json_t *json) {
 }
 
 int figures_save(const struct figures *figures, const char *path) {
+  int err = whole_file_check_place(path);
+  if (err)
+    return err;
   json_t *json = figures_to_json(figures);
   if (!json)
     return fail_context(WEFT_ERR_NOMEM, "%s", path);
-  int err = json_file_save(json, AT_FDCWD, path);
+  err = json_file_save(json, AT_FDCWD, path);
   json_decref(json);
   return err;
 }

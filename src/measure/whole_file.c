@@ -12,19 +12,20 @@
 #include "base/fail.h"
 #include "base/random.h"
 
-// A rename would put a file in the place of a device or a pipe.
-static int check_place(const char *path) {
+int whole_file_check_place(const char *path) {
   struct stat status;
-  if (stat(path, &status) != 0)
+  if (lstat(path, &status) != 0)
     return errno == ENOENT ? 0 : fail_errno(errno, "%s: cannot look at it", path);
   if (S_ISREG(status.st_mode))
     return 0;
   return fail(WEFT_ERR_SYSTEM, "%s: %s: want the name of a file, which is made or replaced", path,
-              S_ISDIR(status.st_mode) ? "it is a directory" : "it is no regular file");
+              S_ISDIR(status.st_mode)   ? "it is a directory"
+              : S_ISLNK(status.st_mode) ? "it is a link"
+                                        : "it is no regular file");
 }
 
 static int create(const char *path, char **temporary, int *fd) {
-  int err = check_place(path);
+  int err = whole_file_check_place(path);
   if (err)
     return err;
   if (asprintf(temporary, "%s.%016" PRIx64 ".tmp", path, random_id()) < 0)

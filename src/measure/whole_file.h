@@ -12,6 +12,10 @@ typedef int (*whole_file_fn)(FILE *out, const void *arg);
 // path is no regular file, or cannot be written; errors name it. [any]
 int whole_file_save(const char *path, whole_file_fn write, const void *arg);
 
+// Whether a file may be put there by a rename: SYSTEM where that would take away a directory, a device, a pipe or a
+// link, as /dev/null and /dev/stdout are. [any]
+int whole_file_check_place(const char *path);
+
 // Whether it could be written as things stand, by the same errors; nothing is left there. [any]
 int whole_file_check(const char *path);
 

@@ -133,14 +133,19 @@ class Files(tool.ToolTest):
     def test_places_that_are_none(self):
         fifo = self.folder / "fifo"
         os.mkfifo(fifo)
+        link = self.folder / "link"  # as /dev/stdout is one, which root could replace
+        link.symlink_to(self.folder / "target")
+        (self.folder / "target").touch()
         source = self.write(samples.results(2, 2, 0))
-        for path, says in ((self.folder, "it is a directory"), (fifo, "no regular file"),
+        for path, says in ((self.folder, "it is a directory"), (fifo, "no regular file"), (link, "it is a link"),
                            (self.folder / "no" / "page.html", "cannot create it")):
             for option in ("--html", "--prometheus"):
                 self.refused(3, says, "report", source, option, path)
                 self.refused(3, says, "elastic", "--run-dir", self.folder / "run", option, path)
                 self.refused(3, says, "p2p", option, path)
+            self.refused(3, says, "bench", "ep", "--tokens", 1, "--ranks", 2, "--json", path)
         self.assertFalse((self.folder / "run").exists())
+        self.assertTrue(link.is_symlink() and fifo.is_fifo())
 
     def test_who_has_no_results(self):
         for option in ("--html", "--prometheus"):

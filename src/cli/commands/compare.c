@@ -14,6 +14,7 @@
 #include "compare/operands.h"
 #include "compare/read/baseline.h"
 #include "measure/json_file.h"
+#include "measure/whole_file.h"
 #include "page/page.h"
 
 struct options {
@@ -103,8 +104,11 @@ static int read_runs(const struct options *options, struct operands *operands) {
 }
 
 static int save_baseline(const struct operands *operands, const char *path) {
+  int err = whole_file_check_place(path);
+  if (err)
+    return err;
   json_t *json = compare_baseline_json(&operands->runs[operands->count - 1]);
-  int err = json ? json_file_save(json, AT_FDCWD, path) : WEFT_ERR_NOMEM;
+  err = json ? json_file_save(json, AT_FDCWD, path) : WEFT_ERR_NOMEM;
   json_decref(json);
   return err;
 }
