@@ -50,10 +50,11 @@
  * stream that is NULL is the default stream. The stream of the last launch stays until there is one in another stream,
  * or the group is closed, since calls without a stream launch in it. A call that is given `info` or `result` waits for
  * its kernel; otherwise weft_ep_await() asks for them later. What a call would have reported of a lost peer is found
- * there, never as an error of CUDA. The launches can be captured in a CUDA graph, which may be replayed across
- * operations and changes of view: the kernels count operations themselves, so the numbers that host calls take and
- * return matter for eager launches only. Eager launches and replays are not mixed while an operation is open. A view
- * has at most 64 ranks.
+ * there, never as an error of CUDA. Where CUDA refuses a launch of a call behind others that it has taken, the rank is
+ * stuck: that call and all later ones that launch are SYSTEM, until it is closed. The launches can be captured in a
+ * CUDA graph, which may be replayed across operations and changes of view: the kernels count operations themselves, so
+ * the numbers that host calls take and return matter for eager launches only. Eager launches and replays are not mixed
+ * while an operation is open. A view has at most 64 ranks.
  *
  * **Symbols in shapes.** T: tokens of this rank. H: hidden. K: top-k of the dispatch. E: experts per rank. S: rows of a
  * receive buffer. [rows]: weft_ep_recv_args.rows, so [E][rows] is E parts with room for as many rows each. [capacity]:

@@ -392,7 +392,8 @@ struct device_api {
   // TIMEOUT: no peer has (*epoch 0), or the view with *epoch has not been published. [owner]
   int (*ep_await_begin)(struct device_ep *ep, const struct device_member *seats, uint32_t count, uint32_t timeout_ms,
                         const volatile bool *cancel, uint64_t *op, uint64_t *epoch, char *why);
-  // One rank's kernels run one after the other: in one stream, or in several that are ordered by events. [owner]
+  // One rank's kernels run one after the other: in one stream, or in several that are ordered by events. What launches
+  // is refused with SYSTEM and the first reason from then on when a call was launched in part. [owner]
   int (*ep_dispatch)(struct device_ep *ep, const struct device_dispatch *args, void *stream, char *why);
   int (*ep_combine)(struct device_ep *ep, const struct device_combine *args, void *stream, char *why);
   // Writes whether each rank below `count` is among the masked seats: `masked`, or where it replays those of the

@@ -331,6 +331,26 @@ static void a_launch_has_what_its_call_says(void **state) {
   assert_int_equal(fake.launches, launches + 2); // room is made first
 }
 
+// What makes room for a further combine has run, and so does not what it was for.
+static void a_combine_that_was_launched_in_part_is_the_last_call(void **state) {
+  (void)state;
+  struct device_dispatch d = good();
+  struct device_combine c = {
+      .halves = DEVICE_SEND | DEVICE_RECV, .y = x, .out = more, .num_tokens = 3, .topk_idx = (int64_t *)x};
+  int32_t masked[4];
+  fake.fails = 'C';
+  assert_refused(cuda_ep_combine(ep, &c, FAKE_STREAM, why), WEFT_ERR_SYSTEM, "cannot launch combine");
+  assert_int_equal(cuda_ep_combine(ep, &c, FAKE_STREAM, why), 0); // nothing of it was launched
+  c.again = true;
+  fake.fails = 'C';
+  assert_refused(cuda_ep_combine(ep, &c, FAKE_STREAM, why), WEFT_ERR_SYSTEM, "close this rank: cannot launch combine");
+  int launches = fake.launches;
+  assert_refused(cuda_ep_combine(ep, &c, FAKE_STREAM, why), WEFT_ERR_SYSTEM, "a part of a call");
+  assert_refused(cuda_ep_dispatch(ep, &d, FAKE_STREAM, why), WEFT_ERR_SYSTEM, "a part of a call");
+  assert_refused(cuda_ep_read_masks(ep, masked, 4, 0, false, FAKE_STREAM, why), WEFT_ERR_SYSTEM, "a part of a call");
+  assert_int_equal(fake.launches, launches);
+}
+
 #define assert_dispatch_refused(change, word)                                                                          \
   do {                                                                                                                 \
     struct device_dispatch d = good();                                                                                 \
@@ -507,6 +527,7 @@ int main(void) {
       TEST(the_view_that_one_began_with_counts_as_active),
       TEST(a_launch_has_what_was_given),
       TEST(a_launch_has_what_its_call_says),
+      TEST(a_combine_that_was_launched_in_part_is_the_last_call),
       TEST(arguments_that_kernels_would_stumble_over_are_refused),
       TEST(a_close_waits_for_what_was_launched),
       TEST(records_are_those_of_the_operation_asked_for),

@@ -463,6 +463,79 @@ static void halves_fill_a_route(void **state) {
   cuda_route_free(route);
 }
 
+// The device counts what has begun there, and the host cannot take it back.
+static void a_call_that_was_launched_in_part_is_the_last(void **state) {
+  (void)state;
+  static const char *const launches = "pcrtae";
+  struct device_ep_options options = wide();
+  for (int captured = 0; captured < 2; captured++)
+    for (const char *letter = launches; *letter; letter++) {
+      open_wide(&options);
+      struct device_flow_dispatch f = good();
+      struct device_flow_combine c = good_combine();
+      f.d.told = (struct weft_ep_told *)more;
+      bool combines = *letter == 'a' || *letter == 'e', first = *letter == 'p' || *letter == 'a';
+      fake.fails = *letter;
+      fake.capturing = captured;
+      int rc = combines ? cuda_flow_combine(ep, &c, FAKE_STREAM, why) : cuda_flow_dispatch(ep, &f, FAKE_STREAM, why);
+      fake.capturing = false;
+      assert_int_equal(rc, WEFT_ERR_SYSTEM);
+      assert_int_equal(!!strstr(why, "give it up"), captured && !first);
+      if (first || captured) { // nothing of it runs
+        assert_int_equal(cuda_flow_dispatch(ep, &f, FAKE_STREAM, why), 0);
+        continue;
+      }
+      memset(fake.order, 0, sizeof fake.order);
+      for (int again = 0; again < 2; again++) {
+        assert_refused(cuda_flow_dispatch(ep, &f, FAKE_STREAM, why), WEFT_ERR_SYSTEM, "close this rank: cannot");
+        assert_refused(cuda_flow_combine(ep, &c, FAKE_STREAM, why), WEFT_ERR_SYSTEM, "a part of a call");
+        assert_refused(cuda_ep_finish(ep, FAKE_STREAM, why), WEFT_ERR_SYSTEM, "a part of a call");
+      }
+      assert_string_equal(fake.order, "");
+    }
+}
+
+static void a_route_that_is_half_made_is_not_gone_by(void **state) {
+  (void)state;
+  struct device_ep_options options = wide();
+  const struct device_route_options wanted = {.max_tokens = 10, .max_rows = 50, .topk = 2};
+  struct device_route *route = NULL;
+  struct device_route_counts counts;
+  int64_t experts[6] = {4, 1, 0, 2, 3, -1};
+  open_wide(&options);
+  assert_int_equal(cuda_route_create(device, &options, &wanted, &route, why), 0);
+  struct device_flow_dispatch f = good(), kept = good();
+  struct device_flow_combine c = good_combine();
+  const struct device_compare compare = {.topk_idx = experts, .num_tokens = 3, .topk = 2};
+  f.route = kept.route = c.route = route;
+  kept.keeps = c.begins = true;
+  for (const char *letter = "pl"; *letter; letter++) {
+    assert_int_equal(cuda_flow_dispatch(ep, &f, FAKE_STREAM, why), 0);
+    route->filled->op = 8;
+    assert_int_equal(cuda_route_counts(route, &counts, NULL, 0, why), 0);
+    // What is refused changes nothing.
+    assert_refused(cuda_route_plan(ep, route, fake_host_memory, false, 3, 0, FAKE_STREAM, why), WEFT_ERR_INVALID,
+                   "topk_idx");
+    assert_int_equal(cuda_flow_dispatch(ep, &kept, FAKE_STREAM, why), 0);
+    fake.fails = *letter;
+    assert_refused(cuda_route_plan(ep, route, experts, false, 3, 0, FAKE_STREAM, why), WEFT_ERR_SYSTEM, "cannot");
+    memset(fake.order, 0, sizeof fake.order);
+    assert_refused(cuda_flow_dispatch(ep, &kept, FAKE_STREAM, why), WEFT_ERR_INVALID, "half made");
+    assert_refused(cuda_flow_combine(ep, &c, FAKE_STREAM, why), WEFT_ERR_INVALID, "half made");
+    assert_refused(cuda_route_compare(ep, route, &compare, FAKE_STREAM, why), WEFT_ERR_INVALID, "half made");
+    assert_refused(cuda_route_counts(route, &counts, NULL, 0, why), WEFT_ERR_INVALID, "half made");
+    assert_string_equal(fake.order, "");
+    assert_int_equal(cuda_route_plan(ep, route, experts, false, 3, 0, FAKE_STREAM, why), 0);
+    assert_int_equal(cuda_route_compare(ep, route, &compare, FAKE_STREAM, why), 0);
+  }
+  assert_int_equal(cuda_flow_dispatch(ep, &f, FAKE_STREAM, why), 0);
+  route->filled->op = 8;
+  fake.fails = 'c';
+  assert_refused(cuda_flow_dispatch(ep, &f, FAKE_STREAM, why), WEFT_ERR_SYSTEM, "cannot launch control");
+  assert_refused(cuda_route_counts(route, &counts, NULL, 0, why), WEFT_ERR_INVALID, "half made");
+  cuda_route_free(route);
+}
+
 static void what_rows_did_is_in_the_record(void **state) {
   (void)state;
   struct cuda_side *side = dispatch_second();
@@ -531,6 +604,8 @@ int main(void) {
       TEST(a_kept_route_needs_no_plan),
       TEST(halves_fill_a_route),
       TEST(selections_are_compared_with_those_of_a_route),
+      TEST(a_call_that_was_launched_in_part_is_the_last),
+      TEST(a_route_that_is_half_made_is_not_gone_by),
       TEST(what_rows_did_is_in_the_record),
       TEST(few_processors_take_few),
   };

@@ -69,6 +69,7 @@ struct device_route {
   void *topk_idx;  // [T][K]
   float *weights;  // [T][K]
   uint64_t *first; // that differs from a call's: route_compare.c
+  bool half;       // what was to make it was launched in part alone
 };
 
 enum { CUDA_PIECE = 16 }; // bytes that kernels read and write at once
@@ -104,6 +105,7 @@ struct device_ep {
   uint64_t published[CUDA_PUBLISHED]; // epoch in each place
   uint64_t newest, begun;             // epochs: published last, begun with
   const void *known[CUDA_KNOWN];      // arguments
+  char stuck[DEVICE_WHY];             // why a call was launched in part alone; "": none was
 };
 
 // flow_memory.c: the memory of a group for throughput, as far as it depends on its sizes alone. `base` NULL: only the
@@ -125,13 +127,21 @@ int cuda_flow_missing(struct device_ep *ep, uint64_t op, uint64_t *missing, uint
 // behind them, of which `args` says what the operation has. Within a guard. [owner]
 void cuda_route_blanks(const struct device_route *route, bool receives, struct cuda_blank blank[2]);
 int cuda_clear_route(const struct device_route *route, void *stream, char *why);
+// INVALID: the route is half made.
+int cuda_check_route(const struct device_route *route, char *why);
 int cuda_launch_route_lists(struct device_ep *ep, const struct device_route *route, struct cuda_lists_args *args,
                             uint32_t blocks, void *stream, char *why);
 // launched.c: what all launches have in common: a guard for launches into the stream, which is one of the engine's
-// device; and, within it:
+// device (SYSTEM: the engine is stuck); and, within it:
 int cuda_enter_stream(struct device_ep *ep, void *stream, struct cuda_guard *guard, char *why);
 bool cuda_early(const struct device_ep *ep);
 int cuda_launched(struct device_ep *ep, int error, void *stream, const char *what, char *why);
+// Ends a call that launched what it could: `rc` is its error or 0, `before` ep->last_launch before it, and `fills` the
+// route that it was to make, or NULL. Where a part of the launches alone will run, the engine is stuck: SYSTEM, in each
+// later call too.
+int cuda_launched_all(struct device_ep *ep, uint64_t before, struct device_route *fills, int rc, void *stream,
+                      char *why);
+bool cuda_runs(cudaStream_t stream); // what is launched there, since it is not captured
 int cuda_get(struct device_ep *ep, void *to, const void *from, size_t size, const char *what, char *why);
 
 // Checks that the kernels of `ep` can use all arguments: INVALID names one that they cannot use. `align`: of its

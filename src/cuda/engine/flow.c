@@ -203,6 +203,8 @@ static int launch_dispatch(struct device_ep *ep, const struct device_flow_dispat
   bool rows = d->kind == 1;
   bool plans = rows && d->halves & DEVICE_SEND && !f->keeps;
   int rc = rows ? check_dispatch(ep, f, &shape, why) : 0;
+  if (rc == 0 && f->keeps)
+    rc = cuda_check_route(f->route, why);
   if (rc == 0 && plans)
     rc = launch_plan(ep, f, side, topk, stream, why);
   // A kernel starts while the one ahead runs, where nothing else stands between them.
@@ -230,7 +232,9 @@ int cuda_flow_dispatch(struct device_ep *ep, const struct device_flow_dispatch *
   int rc = cuda_enter_stream(ep, stream, &guard, why);
   if (rc != 0)
     return rc;
+  uint64_t before = ep->last_launch;
   rc = launch_dispatch(ep, f, stream, why);
+  rc = cuda_launched_all(ep, before, f->keeps ? NULL : f->route, rc, stream, why);
   cuda_leave(&guard);
   return rc;
 }
@@ -340,11 +344,15 @@ int cuda_flow_combine(struct device_ep *ep, const struct device_flow_combine *f,
   int rc = cuda_enter_stream(ep, stream, &guard, why);
   if (rc != 0)
     return rc;
+  uint64_t before = ep->last_launch;
   rc = check_combine(ep, f, why);
+  if (rc == 0 && f->begins)
+    rc = cuda_check_route(f->route, why);
   if (rc == 0 && f->begins)
     rc = launch_begin(ep, f, topk, stream, why);
   if (rc == 0)
     rc = launch_answers(ep, f, side, topk, stream, why);
+  rc = cuda_launched_all(ep, before, NULL, rc, stream, why);
   cuda_leave(&guard);
   return rc;
 }

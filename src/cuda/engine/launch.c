@@ -79,6 +79,7 @@ int cuda_ep_combine(struct device_ep *ep, const struct device_combine *c, void *
     return rc;
   args.by_call = args.layout.coded && !ep->layout.coded;
   args.usual = !c->keeps && !c->again && c->ahead == 0 && !c->narrow && !args.by_call;
+  uint64_t before = ep->last_launch;
   rc = check_combine(ep, c, why);
   if (rc == 0 && c->again && (c->halves & DEVICE_SEND)) {
     const struct cuda_finish_args reopen = {.state = ep->state, .layout = args.layout, .ahead = c->ahead};
@@ -88,6 +89,7 @@ int cuda_ep_combine(struct device_ep *ep, const struct device_combine *c, void *
   if (rc == 0)
     rc = cuda_launched(ep, cuda_launch_combine(&args, blocks(ep, c->processors), cuda_early(ep), stream), stream,
                        "cannot launch combine", why);
+  rc = cuda_launched_all(ep, before, NULL, rc, stream, why);
   cuda_leave(&guard);
   return rc;
 }

@@ -1,6 +1,8 @@
 // What all launches of an engine have in common, and copies of what they did.
 #include "cuda/engine/engine.h"
 
+#include <stdio.h>
+
 // The blocks of a kernel that is launched early become resident before the kernel before it has ended. With another
 // rank on the device they could take the place of a block that this rank waits for. A graph keeps the choice that was
 // made when it was captured.
@@ -9,7 +11,7 @@ bool cuda_early(const struct device_ep *ep) {
 }
 
 int cuda_enter_stream(struct device_ep *ep, void *stream, struct cuda_guard *guard, char *why) {
-  int rc = cuda_check_stream(ep, stream, why);
+  int rc = ep->stuck[0] ? cuda_why(why, WEFT_ERR_SYSTEM, "%s", ep->stuck) : cuda_check_stream(ep, stream, why);
   return rc ? rc : cuda_enter(ep->device, guard, why);
 }
 
@@ -21,6 +23,30 @@ int cuda_launched(struct device_ep *ep, int error, void *stream, const char *wha
     ep->last_launch = __atomic_add_fetch(&ep->device->launches, 1, __ATOMIC_RELAXED);
   }
   return rc;
+}
+
+bool cuda_runs(cudaStream_t stream) {
+  enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  return cudaStreamIsCapturing(stream, &status) != cudaSuccess || status == cudaStreamCaptureStatusNone;
+}
+
+// The device counts operations itself, and what was launched cannot be taken back: the host would number another one.
+int cuda_launched_all(struct device_ep *ep, uint64_t before, struct device_route *fills, int rc, void *stream,
+                      char *why) {
+  if (rc == 0 && fills)
+    fills->half = false;
+  if (rc == 0 || ep->last_launch == before)
+    return rc;
+  if (!cuda_runs(stream)) {
+    char reason[DEVICE_WHY];
+    snprintf(reason, sizeof reason, "%s", why);
+    return cuda_why(why, rc, "the capture has a part of the call, so give it up: %s", reason);
+  }
+  if (fills)
+    fills->half = true;
+  snprintf(ep->stuck, sizeof ep->stuck, "a part of a call was launched, and the rest was not, so close this rank: %s",
+           why);
+  return cuda_why(why, WEFT_ERR_SYSTEM, "%s", ep->stuck);
 }
 
 // Copies from the device by the owner's stream. Within a guard.

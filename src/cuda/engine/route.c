@@ -105,6 +105,13 @@ int cuda_clear_route(const struct device_route *route, void *stream, char *why) 
                     "cannot clear a route");
 }
 
+int cuda_check_route(const struct device_route *route, char *why) {
+  if (!route->half)
+    return 0;
+  return cuda_why(why, WEFT_ERR_INVALID,
+                  "the route is half made, since what was to make it failed in its midst: plan or fill it again");
+}
+
 static uint32_t list_blocks(const struct device_ep *ep) {
   return ep->blocks < EP_PROCESSORS ? ep->blocks : EP_PROCESSORS;
 }
@@ -149,11 +156,16 @@ int cuda_route_plan(struct device_ep *ep, struct device_route *route, const void
   if (rc == 0) // it is filled by no operation any more
     rc = cuda_check(why, cudaMemsetAsync(&route->filled->op, 0, sizeof route->filled->op, stream),
                     "cannot clear a route");
+  bool begun = rc == 0;
   if (rc == 0)
     rc = cuda_launched(ep, cuda_launch_plan(&args, list_blocks(ep), cuda_early(ep), stream), stream,
                        "cannot launch a plan", why);
   if (rc == 0)
     rc = cuda_launch_route_lists(ep, route, &lists, list_blocks(ep), stream, why);
+  if (rc == 0)
+    route->half = false;
+  else if (begun && cuda_runs(stream)) // a plan is no operation: the route alone is spoilt
+    route->half = true;
   cuda_leave(&guard);
   return rc;
 }
@@ -162,7 +174,9 @@ int cuda_route_counts(struct device_route *route, struct device_route_counts *co
                       uint32_t cap, char *why) {
   struct device *device = route->device;
   struct cuda_filled filled;
-  int rc = cuda_copy(device, &filled, route->filled, sizeof filled, device->stream, true, why);
+  int rc = cuda_check_route(route, why);
+  if (rc == 0)
+    rc = cuda_copy(device, &filled, route->filled, sizeof filled, device->stream, true, why);
   if (rc == 0 && filled.op == 0)
     rc = cuda_why(why, WEFT_ERR_NOT_FOUND, "no dispatch has filled the route");
   if (rc != 0)

@@ -25,6 +25,8 @@ int cuda_route_compare(struct device_ep *ep, struct device_route *route, const s
   uint32_t blocks = ep->blocks < EP_PROCESSORS ? ep->blocks : EP_PROCESSORS;
   rc = cuda_check_arguments(ep, list, CUDA_COUNT(list), why);
   if (rc == 0)
+    rc = cuda_check_route(route, why);
+  if (rc == 0)
     rc = cuda_check(why, cudaMemsetAsync(route->first, 0xFF, sizeof *route->first, stream),
                     "cannot prepare to compare with a route");
   if (rc == 0)

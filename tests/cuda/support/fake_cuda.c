@@ -476,6 +476,10 @@ int cuda_launch_dispatch(const struct cuda_dispatch_args *args, uint32_t blocks,
 }
 int cuda_launch_combine(const struct cuda_combine_args *args, uint32_t blocks, bool early, cudaStream_t stream) {
   (void)stream;
+  if (fake.fails == 'C') {
+    fake.fails = '\0';
+    return cudaErrorLaunchOutOfResources;
+  }
   fake.combine = *args;
   fake.blocks = blocks;
   fake.early = early;
@@ -516,6 +520,10 @@ size_t cuda_dispatch_memory(const struct cuda_dispatch_args *args) {
 // --- those of groups for throughput ---
 
 static int note(char letter, uint32_t blocks, bool early) {
+  if (fake.fails == letter) {
+    fake.fails = '\0';
+    return cudaErrorLaunchOutOfResources;
+  }
   size_t length = strlen(fake.order);
   if (length + 1 < sizeof fake.order)
     fake.order[length] = letter;

@@ -44,6 +44,7 @@ struct fake_cuda {
   struct cuda_tell_args tell;
   struct cuda_lists_args lists;
   char order[32];
+  char fails; // the letter of a launch that fails, once
 };
 extern struct fake_cuda fake;
 
