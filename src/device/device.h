@@ -449,9 +449,10 @@ struct device_api {
   // Copies by one device, of memory that it reaches, host memory that is pinned among it; in no order. [any]
   int (*copies_open)(struct device *device, const struct device_copy *copies, uint32_t count,
                      struct device_copies **opened, char *why);
-  // Launches them; the last run has passed.
+  // Launches them; the last run has passed. An error: none runs.
   int (*copies_run)(struct device_copies *copies, void *stream, char *why);
-  // Whether the last run has passed: all devices and processors see what it wrote. An error: the device has failed.
+  // Whether the last run has passed: all devices and processors see what it wrote. An error: none runs any more, since
+  // the device has failed, or since the launch of some did and the others have ended.
   int (*copies_passed)(struct device_copies *copies, bool *passed, char *why);
   void (*copies_close)(struct device_copies *copies); // none of it runs. NULL is legal
 

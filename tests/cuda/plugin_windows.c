@@ -243,6 +243,38 @@ static void copies_are_told_by_words(void **state) {
   }
 }
 
+// Memory that is still written is not given back: the error comes when nothing runs any more.
+static void copies_of_which_one_fails_are_told_when_the_others_have_ended(void **state) {
+  (void)state;
+  enum { COUNT = 3 };
+  static char from[COUNT], to[COUNT];
+  struct device_copy copies[COUNT];
+  struct device_copies *opened = NULL;
+  bool passed = true;
+  for (uint32_t i = 0; i < COUNT; i++)
+    copies[i] = (struct device_copy){.to = to + i, .from = from + i, .size = 1};
+  assert_int_equal(cuda_copies_open(device, copies, COUNT, &opened, why), 0);
+  fake.copies_left = 1;
+  assert_refused(cuda_copies_run(opened, FAKE_OTHER_STREAM, why), WEFT_ERR_INVALID, "cannot copy"); // none runs
+  for (int word = 0; word < 2; word++) {
+    fake.stuck = true;
+    fake.copies_left = word ? 0 : 2;
+    fake.fails = word ? 'w' : '\0';
+    assert_int_equal(cuda_copies_run(opened, FAKE_OTHER_STREAM, why), 0);
+    for (int looks = 0; looks < 3; looks++) {
+      assert_int_equal(cuda_copies_passed(opened, &passed, why), 0);
+      assert_false(passed);
+    }
+    fake.stuck = false;
+    assert_refused(cuda_copies_passed(opened, &passed, why), word ? WEFT_ERR_UNSUPPORTED : WEFT_ERR_INVALID,
+                   word ? "cannot mark" : "cannot copy");
+  }
+  assert_int_equal(cuda_copies_run(opened, FAKE_OTHER_STREAM, why), 0);
+  assert_int_equal(cuda_copies_passed(opened, &passed, why), 0);
+  assert_true(passed);
+  cuda_copies_close(opened);
+}
+
 static void devices_streams_and_owners_are_told(void **state) {
   (void)state;
   int index = -1;
@@ -276,6 +308,7 @@ int main(void) {
       TEST(windows_that_cannot_be_shared_are_made_all_the_same),
       TEST(memory_of_others_is_as_large_as_it_is),
       TEST(copies_are_told_by_words),
+      TEST(copies_of_which_one_fails_are_told_when_the_others_have_ended),
       TEST(devices_streams_and_owners_are_told),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,7 @@
 #include "cuda/driver/driver.h"
 #include "cuda/plugin.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 enum {
@@ -24,6 +25,8 @@ struct device_copies {
   uint32_t seen;                // words of that
   uint32_t looks;
   cudaStream_t stream; // of that
+  int failed;          // its error, where a part of it was launched
+  char why[DEVICE_WHY];
 };
 
 static bool for_engine(const struct device_copy *copy, uint32_t count) {
@@ -110,11 +113,14 @@ int cuda_copies_open(struct device *device, const struct device_copy *copies, ui
   return rc;
 }
 
-static int run_large(const struct device_copies *copies, cudaStream_t stream, char *why) {
+// *begun: how many.
+static int run_large(const struct device_copies *copies, uint32_t *begun, cudaStream_t stream, char *why) {
   cudaError_t error = cudaSuccess;
-  for (uint32_t i = 0; error == cudaSuccess && i < copies->num_large; i++) {
-    const struct device_copy *one = &copies->large[i];
+  for (*begun = 0; *begun < copies->num_large; ++*begun) {
+    const struct device_copy *one = &copies->large[*begun];
     error = cudaMemcpyAsync(one->to, one->from, one->size, cudaMemcpyDefault, stream);
+    if (error != cudaSuccess)
+      break;
   }
   return cuda_check(why, error, "cannot copy");
 }
@@ -139,11 +145,17 @@ int cuda_copies_run(struct device_copies *copies, void *stream, char *why) {
   copies->mark.number++;
   copies->seen = copies->looks = 0;
   copies->stream = stream;
-  rc = run_large(copies, stream, why);
+  uint32_t begun;
+  rc = run_large(copies, &begun, stream, why);
   if (rc == 0)
     rc = run_rest(copies, stream, why);
   cuda_leave(&guard);
-  return rc;
+  copies->failed = begun > 0 ? rc : 0;
+  if (copies->failed == 0)
+    return rc;
+  // Those before it still write: the error is told when they have ended.
+  snprintf(copies->why, sizeof copies->why, "%s", why);
+  return 0;
 }
 
 // A device that has failed writes no word.
@@ -162,7 +174,14 @@ static int ask_stream(const struct device_copies *copies, bool *passed, char *wh
   return rc;
 }
 
+static int failed_passed(const struct device_copies *copies, bool *passed, char *why) {
+  int rc = ask_stream(copies, passed, why);
+  return rc == 0 && *passed ? cuda_why(why, copies->failed, "%s", copies->why) : rc;
+}
+
 int cuda_copies_passed(struct device_copies *copies, bool *passed, char *why) {
+  if (copies->failed != 0)
+    return failed_passed(copies, passed, why);
   uint32_t words = copies->blocks > 0 ? copies->blocks : 1;
   while (copies->seen < words &&
          __atomic_load_n(&copies->mark.words[copies->seen], __ATOMIC_ACQUIRE) == copies->mark.number)

@@ -178,7 +178,7 @@ static bool copying(struct cuda_request *own, uint32_t *steps) {
   ++*steps;
   if (rc == 0)
     return send_message(own);
-  end(own, rc, why); // the device has failed: nothing runs on it
+  end(own, rc, why); // none of them runs any more
   return true;
 }
 

@@ -79,6 +79,10 @@ static CUresult p2p_attribute(int *value, CUdevice_P2PAttribute attribute, CUdev
 
 static CUresult stream_write(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags) {
   (void)stream, (void)flags;
+  if (fake.fails == 'w') {
+    fake.fails = '\0';
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
   if (!fake.stuck)
     *(uint32_t *)(uintptr_t)address = value;
   return CUDA_SUCCESS;
@@ -442,6 +446,8 @@ cudaError_t cudaHostGetDevicePointer(void **device, void *memory, unsigned int f
 }
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t size, enum cudaMemcpyKind kind, cudaStream_t stream) {
   (void)kind, (void)stream;
+  if (fake.copies_left > 0 && --fake.copies_left == 0)
+    return cudaErrorInvalidValue;
   memcpy(to, from, size);
   if (fake.copied)
     fake.copied();

@@ -44,7 +44,8 @@ struct fake_cuda {
   struct cuda_tell_args tell;
   struct cuda_lists_args lists;
   char order[32];
-  char fails; // the letter of a launch that fails, once
+  char fails;      // the letter of a launch that fails, once
+  int copies_left; // until a copy fails; 0: none does
 };
 extern struct fake_cuda fake;
 
