@@ -54,7 +54,8 @@
  * stuck: that call and all later ones that launch are SYSTEM, until it is closed. The launches can be captured in a
  * CUDA graph, which may be replayed across operations and changes of view: the kernels count operations themselves, so
  * the numbers that host calls take and return matter for eager launches only. Eager launches and replays are not mixed
- * while an operation is open. A view has at most 64 ranks.
+ * while an operation is open, and none ends in a capture that it was not begun in, or outside of its capture (INVALID).
+ * A view has at most 64 ranks.
  *
  * **Symbols in shapes.** T: tokens of this rank. H: hidden. K: top-k of the dispatch. E: experts per rank. S: rows of a
  * receive buffer. [rows]: weft_ep_recv_args.rows, so [E][rows] is E parts with room for as many rows each. [capacity]:

@@ -45,8 +45,21 @@ static int is_outside(weft_ep_t *ep, const struct gpu_op *op, void *stream, cons
   return rc;
 }
 
+// The reverse: the host would count it as ended, and the device would not.
+static int check_runs(weft_ep_t *ep, const struct gpu_op *op, void *stream, const char *call) {
+  uint64_t capture;
+  int rc = find_capture(ep, stream, call, &capture);
+  if (rc != 0 || capture == 0)
+    return rc;
+  return fail(WEFT_ERR_INVALID,
+              "%s: operation %llu was not begun in a capture, and the stream is captured: end it before the capture",
+              call, (unsigned long long)op->number);
+}
+
 static int check_inside(weft_ep_t *ep, const struct gpu_op *op, void *stream, const char *call) {
   bool outside;
+  if (!captured(op))
+    return check_runs(ep, op, stream, call);
   int rc = is_outside(ep, op, stream, call, &outside);
   if (rc != 0 || !outside)
     return rc;
@@ -491,6 +504,8 @@ int ep_gpu_finish(weft_ep_t *ep, uint64_t number) {
     ended(ep, op);
     return 0;
   }
+  if (rc == 0 && !captured(op))
+    rc = check_runs(ep, op, op->stream, "finish");
   if (rc == 0)
     rc = check_order(ep, op, false, "finish", &ahead);
   return rc == 0 ? finish(ep, op, op->stream, "finish") : rc;

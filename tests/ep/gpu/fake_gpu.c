@@ -260,6 +260,43 @@ static void what_a_capture_has_begun_does_not_end_outside(void **state) {
   weft_ep_close(eps[0]);
 }
 
+// The host would count it as ended, and the device would not.
+static void what_was_begun_outside_does_not_end_in_a_capture(void **state) {
+  (void)state;
+  struct weft_ep_dispatch_args none = WEFT_EP_DISPATCH_ARGS_INIT;
+  struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;
+  struct weft_ep_options options = fake_options(0, NULL, 0);
+  char why[DEVICE_WHY];
+  uint64_t op;
+  void *graph, *stream = &graph;
+  options.mode = WEFT_EP_THROUGHPUT; // the fake has halves there
+  weft_ep_t *ep = fake_open(options);
+  assert_ok(weft_ep_activate(ep, DEADLINE_MS));
+  const struct ep_gpu *gpu = ep->gpu;
+  struct weft_ep_recv_args recv = *fake_no_rows();
+  none.stream = combine.stream = recv.stream = stream;
+  for (int finishes = 0; finishes < 2; finishes++) {
+    assert_ok(weft_ep_dispatch_send(ep, &none, &op));
+    assert_int_equal(gpu->api->graph_begin(gpu->device, stream, why), 0);
+    assert_int_equal(weft_ep_dispatch_recv(ep, op, &recv, NULL), WEFT_ERR_INVALID);
+    assert_says("dispatch_recv: operation");
+    assert_says("was not begun in a capture");
+    assert_int_equal(gpu->api->graph_end(gpu->device, stream, &graph, why), 0);
+    gpu->api->graph_close(gpu->device, graph);
+    assert_ok(weft_ep_dispatch_recv(ep, op, &recv, NULL));
+    assert_int_equal(gpu->api->graph_begin(gpu->device, stream, why), 0);
+    assert_int_equal(weft_ep_combine(ep, op, &combine, NULL), WEFT_ERR_INVALID);
+    assert_says("combine: operation");
+    assert_int_equal(weft_ep_combine_send(ep, op, &combine), WEFT_ERR_INVALID);
+    assert_int_equal(weft_ep_finish(ep, op), WEFT_ERR_INVALID);
+    assert_says("end it before the capture");
+    assert_int_equal(gpu->api->graph_end(gpu->device, stream, &graph, why), 0);
+    gpu->api->graph_close(gpu->device, graph);
+    assert_ok(finishes ? weft_ep_finish(ep, op) : weft_ep_combine(ep, op, &combine, NULL));
+  }
+  weft_ep_close(ep);
+}
+
 // Two tokens of one rank in a group of eight places; experts 0 and 1 are its own.
 static void rows_too_many_and_selections_missing_are_told(void **state) {
   (void)state;
@@ -373,6 +410,8 @@ int main(void) {
       cmocka_unit_test_setup_teardown(auto_without_an_engine_is_host_memory, fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(a_capture_may_be_given_up, fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(what_a_capture_has_begun_does_not_end_outside, fake_open_store, fake_close_store),
+      cmocka_unit_test_setup_teardown(what_was_begun_outside_does_not_end_in_a_capture, fake_open_store,
+                                      fake_close_store),
       cmocka_unit_test_setup_teardown(captured_launches_have_no_number_and_tell_nothing, fake_open_store,
                                       fake_close_store),
       cmocka_unit_test_setup_teardown(rows_too_many_and_selections_missing_are_told, fake_open_store, fake_close_store),
