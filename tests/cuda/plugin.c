@@ -248,6 +248,28 @@ static void a_first_operation_is_told_or_not(void **state) {
   assert_refused(cuda_ep_begin(ep, 17, 5, why), WEFT_ERR_NOT_FOUND, "view 5");
 }
 
+// It may begin, and another one would begin once more.
+static void a_kernel_that_was_not_awaited_says_what_it_began(void **state) {
+  (void)state;
+  const struct device_member seats[] = {{0, 0, (void *)AREA_A, NULL}};
+  bool cancel = false;
+  uint64_t op = 99, epoch = 99;
+  fake.begins_until_found = INT32_MAX;
+  for (int late = 0; late < 2; late++) {
+    fake.query = cudaErrorUnknown;
+    assert_refused(cuda_ep_await_begin(ep, seats, 1, 60000, &cancel, &op, &epoch, why), WEFT_ERR_SYSTEM, "beginning");
+  }
+  assert_int_equal(fake.begins, 1);
+  *fake.begin.result = (struct cuda_begin){.op = 40, .epoch = 6, .begun = 1};
+  assert_int_equal(cuda_ep_await_begin(ep, seats, 1, 60000, &cancel, &op, &epoch, why), 0);
+  assert_int_equal(fake.begins, 1);
+  assert_int_equal(op, 40);
+  assert_int_equal(epoch, 6);
+  assert_int_equal(ep->begun, 6);
+  assert_refused(cuda_ep_await_begin(ep, seats, 1, 1, &cancel, &op, &epoch, why), WEFT_ERR_TIMEOUT, "no peer");
+  assert_true(fake.begins > 1);
+}
+
 static void the_view_that_one_began_with_counts_as_active(void **state) {
   (void)state;
   fake.begins_until_found = 1;
@@ -524,6 +546,7 @@ int main(void) {
       TEST(what_is_captured_runs_as_a_graph),
       TEST(links_to_peers_are_woken),
       TEST(a_first_operation_is_told_or_not),
+      TEST(a_kernel_that_was_not_awaited_says_what_it_began),
       TEST(the_view_that_one_began_with_counts_as_active),
       TEST(a_launch_has_what_was_given),
       TEST(a_launch_has_what_its_call_says),

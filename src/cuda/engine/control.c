@@ -193,19 +193,28 @@ int cuda_ep_progress(struct device_ep *ep, struct device_progress *progress, cha
   return rc;
 }
 
-// Runs the kernel once; its result is in host->begin. The other ranks reach this rank's first operation two operations
-// after they have published it, and then wait for this rank: so this thread spins for `spin_ns`. Within a guard.
+// Runs the kernel once; its result is in host->begin. One that an earlier call has waited for too long still writes
+// there, and may have begun: then its result is this call's. The other ranks reach this rank's first operation two
+// operations after they have published it, and then wait for this rank: so this thread spins for `spin_ns`. Within a
+// guard.
 static int begin(struct device_ep *ep, struct cuda_begin_args *args, uint64_t spin_ns, char *why) {
+  int rc = 0;
   args->state = ep->state;
   args->result = ep->begin;
-  ep->host->begin = (struct cuda_begin){0};
-  int rc = cuda_check(why, (cudaError_t)cuda_launch_begin(args, ep->owner), "cannot launch a kernel");
+  if (!ep->beginning) {
+    ep->host->begin = (struct cuda_begin){0};
+    rc = cuda_check(why, (cudaError_t)cuda_launch_begin(args, ep->owner), "cannot launch a kernel");
+    ep->beginning = rc == 0;
+  }
   if (rc == 0)
     rc = cuda_await_spinning(ep->owner, CUDA_OWN_WORK_MS * (uint64_t)1000000, spin_ns, "beginning", why);
+  if (rc != 0)
+    return rc;
+  ep->beginning = false;
   __atomic_thread_fence(__ATOMIC_ACQUIRE);
-  if (rc == 0 && ep->host->begin.begun)
-    __atomic_store_n(&ep->begun, args->op == CUDA_AWAIT ? ep->host->begin.epoch : args->epoch, __ATOMIC_RELEASE);
-  return rc;
+  if (ep->host->begin.begun)
+    __atomic_store_n(&ep->begun, ep->host->begin.epoch, __ATOMIC_RELEASE);
+  return 0;
 }
 
 int cuda_ep_begin(struct device_ep *ep, uint64_t op, uint64_t epoch, char *why) {

@@ -98,6 +98,7 @@ struct device_ep {
   struct cuda_begin *begin;     // likewise
   cudaStream_t control;         // carries what any thread writes for the kernels
   cudaStream_t owner;           // carries what the owner launches and reads
+  bool beginning;               // [owner] a kernel writes host->begin, or may
   cudaEvent_t end;
   cudaStream_t last;    // of the newest launch
   uint64_t last_launch; // its number among those of the device, 0: none

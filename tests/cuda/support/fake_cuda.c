@@ -340,6 +340,11 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCapture
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   (void)stream;
   fake.waits_in_capture += fake.capturing;
+  if (fake.query != cudaSuccess) {
+    cudaError_t error = fake.query;
+    fake.query = cudaSuccess;
+    return error;
+  }
   return fake.stuck ? cudaErrorNotReady : cudaSuccess;
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags) {
@@ -510,8 +515,11 @@ int cuda_launch_masks(const struct cuda_masks_args *args, cudaStream_t stream) {
 int cuda_launch_begin(const struct cuda_begin_args *args, cudaStream_t stream) {
   (void)stream;
   fake.begin = *args;
-  if (++fake.begins >= fake.begins_until_found)
-    *args->result = fake.found;
+  if (++fake.begins < fake.begins_until_found)
+    return cudaSuccess;
+  *args->result = fake.found;
+  if (args->op != CUDA_AWAIT)
+    args->result->epoch = args->epoch;
   return cudaSuccess;
 }
 int cuda_launch_wake_links(const struct cuda_begin_args *args, cudaStream_t stream) {

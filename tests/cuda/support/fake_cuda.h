@@ -18,6 +18,7 @@ struct fake_cuda {
   bool no_channel;             // of IMEX, for fabric handles
   bool own_only;               // no memory but CUDA's own is pinned
   unsigned int registered;     // the flags of the newest that was registered
+  cudaError_t query;           // what the next query of a stream says, in the place of success
   int drained;                 // waits for another stream
   int graphs;                  // launches of graphs
   int waits_in_capture, depth; // contexts pushed
