@@ -211,6 +211,21 @@ static void memory_of_others_is_as_large_as_it_is(void **state) {
   }
 }
 
+static void who_cannot_share_memory_has_opened_no_device(void **state) {
+  (void)state;
+  static alignas(4096) char allocation[8192];
+  struct device_share share;
+  uint32_t users = device->users;
+  int failed = 0;
+  for (int n = 1; n < 6; n++) { // the call makes a context current several times
+    fake.pushes_left = n;
+    failed += cuda_share(allocation, 1000, false, &share, why) != 0;
+    assert_int_equal(device->users, users);
+  }
+  fake.pushes_left = 0;
+  assert_true(failed > 0);
+}
+
 // Both ways to copy end when their words have come; a device that is stuck leaves them open.
 static void copies_are_told_by_words(void **state) {
   (void)state;
@@ -307,6 +322,7 @@ int main(void) {
       TEST(windows_that_neighbours_read_are_not_handed_on),
       TEST(windows_that_cannot_be_shared_are_made_all_the_same),
       TEST(memory_of_others_is_as_large_as_it_is),
+      TEST(who_cannot_share_memory_has_opened_no_device),
       TEST(copies_are_told_by_words),
       TEST(copies_of_which_one_fails_are_told_when_the_others_have_ended),
       TEST(devices_streams_and_owners_are_told),

@@ -66,12 +66,13 @@ int cuda_share(const void *memory, uint64_t size, bool window, struct device_sha
   if (!window) {
     struct device *device;
     rc = cuda_open(index, &device, why);
-    if (rc == 0)
-      rc = cuda_enter(device, &guard, why);
     if (rc != 0)
       return rc;
-    rc = name_allocation(memory, &made, why);
-    cuda_leave(&guard);
+    rc = cuda_enter(device, &guard, why);
+    if (rc == 0) {
+      rc = name_allocation(memory, &made, why);
+      cuda_leave(&guard);
+    }
     cuda_close(device);
   }
   if (rc == 0)

@@ -48,6 +48,8 @@ static CUresult get_current(CUcontext *context) {
 }
 
 static CUresult push(CUcontext context) {
+  if (fake.pushes_left > 0 && --fake.pushes_left == 0)
+    return CUDA_ERROR_INVALID_CONTEXT;
   current[top++] = context;
   fake.depth++;
   return CUDA_SUCCESS;

@@ -46,6 +46,7 @@ struct fake_cuda {
   struct cuda_lists_args lists;
   char order[32];
   char fails;      // the letter of a launch that fails, once
+  int pushes_left; // until a context cannot be made current; 0: each can
   int copies_left; // until a copy fails; 0: none does
 };
 extern struct fake_cuda fake;
