@@ -72,6 +72,7 @@ struct gpu_op {
   uint64_t capture; // that its dispatch belongs to; 0: none
   enum ep_op_state state;
   bool begun, received, combined; // launched; they stay when the operation has ended
+  bool barrier;                   // has come to all; where it is open its end could not be launched
   bool has_weights, rank_major;
   bool packed;                     // received, in a group for throughput, as what follows:
   uint32_t alignment;              // of its parts

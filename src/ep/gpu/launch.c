@@ -1,6 +1,7 @@
 // Operations on CUDA memory: what the calls of weft/ep.h launch. What an argument has to be beside not NULL the plug-in
 // checks, which alone can ask whose memory it is.
 #include "base/fail.h"
+#include "base/log.h"
 #include "ep/gpu/gpu.h"
 #include "ep/view/views.h"
 
@@ -70,6 +71,21 @@ static int check_inside(weft_ep_t *ep, const struct gpu_op *op, void *stream, co
 }
 
 static int finish(weft_ep_t *ep, struct gpu_op *op, void *stream, const char *call);
+
+// A barrier whose end could not be launched has it before the next operation, which the device would take it for.
+static int end_barrier(weft_ep_t *ep, void *stream, uint64_t capture, const char *call) {
+  struct gpu_op *op = NULL;
+  for (uint32_t i = 0; i < EP_DEPTH; i++)
+    if (ep->gpu->ops[i].barrier && ep->gpu->ops[i].state != EP_OP_FREE)
+      op = &ep->gpu->ops[i];
+  if (!op)
+    return 0;
+  if (capture)
+    return fail(WEFT_ERR_BUSY,
+                "%s: the end of barrier %llu could not be launched: call weft_ep_finish with that before the capture",
+                call, (unsigned long long)op->number);
+  return finish(ep, op, stream, call);
+}
 
 // The place of the next operation, whose launch goes into `stream`. A captured one has no number among the others: it
 // gets them when it replays. With RECYCLE the one before it there is ended.
@@ -223,6 +239,8 @@ static int prepare(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, bool
     rc = check_results(capture != 0, results, "dispatch");
   if (rc == 0)
     rc = ep_check_active(ep);
+  if (rc == 0)
+    rc = end_barrier(ep, args->stream, capture, "dispatch");
   if (rc == 0)
     rc = ep_gpu_flow_check_begin(ep, capture != 0, "dispatch");
   if (rc == 0)
@@ -546,7 +564,9 @@ int ep_gpu_barrier(weft_ep_t *ep) {
       .halves = DEVICE_SEND | DEVICE_RECV, .kind = EP_KIND_BARRIER, .rank_major = true, .counts = gpu->counts};
   struct gpu_op *op = NULL;
   none.stream = gpu->stream;
-  int rc = check_none_open(ep);
+  int rc = end_barrier(ep, gpu->stream, 0, "barrier");
+  if (rc == 0)
+    rc = check_none_open(ep);
   if (rc == 0)
     rc = prepare(ep, &none, true, &op);
   if (rc != 0)
@@ -560,6 +580,8 @@ int ep_gpu_barrier(weft_ep_t *ep) {
     return rc;
   begun(ep, op);
   received(ep, op);
-  rc = finish(ep, op, op->stream, "barrier");
-  return rc == 0 ? ep_gpu_check_barrier(ep, op) : rc;
+  op->barrier = true;
+  if (finish(ep, op, op->stream, "barrier") != 0) // all the same the barrier is one for the others
+    log_warn("rank %d: the next operation has to end the barrier: %s", ep->rank, weft_last_error());
+  return ep_gpu_check_barrier(ep, op);
 }

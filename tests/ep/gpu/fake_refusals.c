@@ -105,6 +105,41 @@ static void operations_end_in_their_order(void **state) {
   weft_ep_close(ep);
 }
 
+// All ranks have passed it, so it has come about; what comes next ends it.
+static void a_barrier_that_cannot_be_ended_is_ended_by_the_next_call(void **state) {
+  (void)state;
+  weft_ep_t *ep = open_one();
+  struct weft_ep_dispatch_args none = WEFT_EP_DISPATCH_ARGS_INIT;
+  uint64_t op;
+  for (int next = 0; next < 3; next++) {
+    setenv("FAKE_NO_END", "1", 1);
+    assert_ok(weft_ep_barrier(ep));
+    uint64_t barrier = weft_ep_next_op(ep) - 1;
+    assert_int_equal(weft_ep_barrier(ep), WEFT_ERR_SYSTEM);
+    assert_says("barrier: the fake ends nothing");
+    assert_int_equal(weft_ep_dispatch(ep, &none, fake_no_rows(), NULL, &op), WEFT_ERR_SYSTEM);
+    none.stream = (void *)1; // which is captured
+    assert_int_equal(weft_ep_dispatch(ep, &none, fake_no_rows(), NULL, &op), WEFT_ERR_BUSY);
+    assert_says("call weft_ep_finish");
+    none.stream = NULL;
+    unsetenv("FAKE_NO_END");
+    if (next == 0)
+      assert_ok(weft_ep_finish(ep, barrier));
+    if (next == 1)
+      assert_ok(weft_ep_barrier(ep));
+    assert_int_equal(weft_ep_next_op(ep), barrier + 1 + (next == 1));
+    op = fake_launch(ep);
+    assert_ok(weft_ep_await(ep, op, NULL, NULL, DEADLINE_MS));
+  }
+  struct device_progress progress;
+  char why[DEVICE_WHY];
+  assert_ok(weft_ep_barrier(ep));
+  assert_int_equal(ep->gpu->api->ep_progress(ep->gpu->engine, &progress, why), 0);
+  assert_int_equal(progress.begun, weft_ep_next_op(ep));
+  assert_true(progress.ended + 1 >= progress.begun);
+  weft_ep_close(ep);
+}
+
 static void a_dispatch_ends_the_one_before_the_last_if_it_is_asked_to(void **state) {
   (void)state;
   weft_ep_t *ep = open_one();
@@ -141,6 +176,8 @@ int main(void) {
       cmocka_unit_test_setup_teardown(what_kernels_cannot_work_with_is_refused, fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(what_only_host_memory_can_do_yet_is_refused, fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(operations_end_in_their_order, fake_open_store, fake_close_store),
+      cmocka_unit_test_setup_teardown(a_barrier_that_cannot_be_ended_is_ended_by_the_next_call, fake_open_store,
+                                      fake_close_store),
       cmocka_unit_test_setup_teardown(a_dispatch_ends_the_one_before_the_last_if_it_is_asked_to, fake_open_store,
                                       fake_close_store),
       cmocka_unit_test_setup_teardown(masks_are_read_from_the_device, fake_open_store, fake_close_store),
