@@ -140,7 +140,8 @@ static void init_locks(weft_ep_t *ep) {
   ep->zero_copy.fd = -1;
 }
 
-static int allocate(weft_ep_t *ep, const struct weft_ep_options *options) {
+// *no_engine: what failed is the engine.
+static int allocate(weft_ep_t *ep, const struct weft_ep_options *options, bool *no_engine) {
   int rc = ep_events_open(&ep->events, ep->capacity);
   if (rc == 0)
     rc = ep_interrupt_open(&ep->interrupt);
@@ -162,6 +163,7 @@ static int allocate(weft_ep_t *ep, const struct weft_ep_options *options) {
   ep->join_only = options->flags & WEFT_EP_OPTION_JOIN_ONLY;
   ep->zero_copy.bytes = options->zero_copy_bytes;
   rc = ep->engine->allocate(ep, options);
+  *no_engine = rc != 0;
   return rc == 0 ? ep_window_create(&ep->bell, EP_DOORBELL_SIZE, &ep->bell_fd) : rc;
 }
 
@@ -225,7 +227,7 @@ static int open_parts(weft_ep_t *ep, const struct weft_ep_options *options, uint
   int rc = choose_engine(ep, options);
   if (rc != 0)
     return fail_context(rc, "weft_ep_open");
-  rc = allocate(ep, options);
+  rc = allocate(ep, options, no_engine);
   if (rc == 0)
     rc = ep_service_listen(ep, options);
   if (rc == 0)

@@ -170,6 +170,8 @@ static int map(size_t size, int fd, struct device_window *window, char *why) {
 
 static int fake_window_create(struct device *device, size_t size, struct device_window *window, int *fd, char *why) {
   char name[32];
+  if (getenv("FAKE_FULL"))
+    return fake_say(why, WEFT_ERR_NOMEM, "the fake has no memory");
   snprintf(name, sizeof name, "fake-device-%d", device->index); // by which fake_owner() knows it
   int made = memfd_create(name, MFD_CLOEXEC);
   if (made < 0 || ftruncate(made, (off_t)size) != 0)

@@ -66,12 +66,32 @@ static void memory_that_cannot_be_is_refused(void **state) {
   assert_says("zero_copy_bytes is given, but the group is opened for LATENCY");
 }
 
+static void memory_of_no_gpu_is_the_hosts_if_it_may_be(void **state) {
+  (void)state;
+  weft_ep_t *ep = NULL;
+  uint64_t bytes = 0;
+  struct weft_ep_options options = options_of(0, 0);
+  setenv("FAKE_FULL", "1", 1);
+  assert_int_equal(weft_ep_open(&ep, &options, DEADLINE_MS), WEFT_ERR_NOMEM);
+  assert_says("zero_copy_bytes");
+  options.memory = WEFT_EP_MEMORY_AUTO;
+  ep = fake_open(options);
+  unsetenv("FAKE_FULL");
+  assert_int_equal(weft_ep_get_memory(ep, NULL), WEFT_EP_MEMORY_HOST);
+  assert_non_null(weft_ep_get_zero_copy_memory(ep, &bytes));
+  assert_int_equal(bytes, BYTES);
+  assert_ok(weft_ep_activate(ep, DEADLINE_MS));
+  assert_ok(weft_ep_barrier(ep));
+  weft_ep_close(ep);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fake_open_store, fake_close_store)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(peers_map_it_and_joiners_too),
       TEST(memory_that_cannot_be_is_refused),
+      TEST(memory_of_no_gpu_is_the_hosts_if_it_may_be),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
