@@ -215,20 +215,62 @@ static bool is_needed(weft_ep_t *ep, const struct ep_link *link) {
   return needed(ep->gpu) & bit(link->device.seat);
 }
 
-static void let_go(weft_ep_t *ep, struct ep_link *link) {
-  link->path->flush(link);
-  ep_link_notify_left(link);
-  ep_link_retire(ep, link);
+// Links of the table that are to be let go of. Nobody frees them.
+struct leaving {
+  struct ep_link *links[DEVICE_SEATS];
+  uint32_t count;
+};
+
+// Under lock.
+static void hold(weft_ep_t *ep, struct leaving *leaving, struct ep_link *link) {
+  if (leaving->count == DEVICE_SEATS)
+    return;
+  pthread_mutex_lock(&ep->links.lock);
+  link->holds++;
+  pthread_mutex_unlock(&ep->links.lock);
+  leaving->links[leaving->count++] = link;
+}
+
+static void unhold(weft_ep_t *ep, const struct leaving *leaving) {
+  pthread_mutex_lock(&ep->links.lock);
+  for (uint32_t i = 0; i < leaving->count; i++)
+    leaving->links[i]->holds--;
+  pthread_mutex_unlock(&ep->links.lock);
+  ep_service_kick(ep); // they have been retired in between
+}
+
+// What they have still to send takes a while, in which views are published and links go down: so not under lock.
+static void let_go(weft_ep_t *ep, const struct leaving *leaving) {
+  if (leaving->count == 0)
+    return;
+  for (uint32_t i = 0; i < leaving->count; i++)
+    leaving->links[i]->path->flush(leaving->links[i]);
+  pthread_mutex_lock(&ep->gpu->lock);
+  for (uint32_t i = 0; i < leaving->count; i++) {
+    struct ep_link *link = leaving->links[i];
+    if (atomic_load(&ep->links.by_rank[link->rank]) != link) // another thread has, or a newer one has its place
+      continue;
+    if (is_needed(ep, link)) { // by a view that has come meanwhile: the watcher lets go of it
+      link->was_active = true;
+      continue;
+    }
+    ep_link_notify_left(link);
+    ep_link_retire(ep, link);
+  }
+  pthread_mutex_unlock(&ep->gpu->lock);
+  unhold(ep, leaving);
 }
 
 int ep_gpu_unmap(weft_ep_t *ep, int32_t rank) {
+  struct leaving leaving = {.count = 0};
   pthread_mutex_lock(&ep->gpu->lock);
   struct ep_link *link = atomic_load(&ep->links.by_rank[rank]);
   if (link && is_needed(ep, link)) // the watcher lets go of it
     link->was_active = true;
   else if (link)
-    let_go(ep, link);
+    hold(ep, &leaving, link);
   pthread_mutex_unlock(&ep->gpu->lock);
+  let_go(ep, &leaving);
   if (link)
     ep_neighbours_sweep_unlinked(ep);
   return link ? 0 : WEFT_ERR_NOT_FOUND;
@@ -236,7 +278,7 @@ int ep_gpu_unmap(weft_ep_t *ep, int32_t rank) {
 
 // A link is let go of when it is down, or was active, and no view that is active or to come has its seat. What may
 // change that says so in ep->sweep: there is no need to try again.
-static void sweep_locked(weft_ep_t *ep) {
+static void sweep_locked(weft_ep_t *ep, struct leaving *leaving) {
   const struct ep_gpu *gpu = ep->gpu;
   const struct group_view *newest = gpu->num_steps > 0 ? gpu->steps[gpu->num_steps - 1].view : NULL;
   ep_links_sweep(ep, is_needed);
@@ -245,16 +287,20 @@ static void sweep_locked(weft_ep_t *ep) {
       ep->masked[rank] = false;
     struct ep_link *link = atomic_load(&ep->links.by_rank[rank]);
     if (link && (!ep_link_up(link) || link->was_active) && !is_needed(ep, link))
-      let_go(ep, link);
+      hold(ep, leaving, link);
   }
+  if (leaving->count > 0) // another thread does not take them for links that stay
+    atomic_store(&ep->sweep, true);
 }
 
 void ep_gpu_sweep(weft_ep_t *ep) {
+  struct leaving leaving = {.count = 0};
   pthread_mutex_lock(&ep->gpu->lock);
   bool swept = atomic_exchange(&ep->sweep, false);
   if (swept)
-    sweep_locked(ep);
+    sweep_locked(ep, &leaving);
   pthread_mutex_unlock(&ep->gpu->lock);
+  let_go(ep, &leaving);
   if (swept)
     ep_neighbours_sweep_unlinked(ep);
 }

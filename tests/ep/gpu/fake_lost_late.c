@@ -99,11 +99,65 @@ static void a_superseded_link_stays_while_it_is_taken_down(void **state) {
     weft_ep_close(eps[i]);
 }
 
+static struct ep_path_ops slow_path;
+static weft_ep_t *flusher;
+static _Atomic int flushes, flushed_locked, flushed_unheld;
+
+// What a link has still to send may take half a second, in which others want the lock.
+static void flush_slowly(struct ep_link *link) {
+  uint64_t deadline_ns = clock_deadline_ms(2000);
+  bool locked;
+  flushes++;
+  while (!(locked = pthread_mutex_trylock(&flusher->gpu->lock) == 0) && !clock_passed(deadline_ns))
+    poll(NULL, 0, 1); // another thread has it for a moment
+  flushed_locked += !locked;
+  if (locked)
+    pthread_mutex_unlock(&flusher->gpu->lock);
+  pthread_mutex_lock(&flusher->links.lock);
+  flushed_unheld += link->holds == 0;
+  pthread_mutex_unlock(&flusher->links.lock);
+}
+
+// The watcher lets go of a rank that has left the view, and the caller of one that is in none.
+static void links_flush_while_others_go_on(void **state) {
+  (void)state;
+  const int32_t leaver = 1, apart = 2;
+  weft_ep_t *eps[3];
+  uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
+  may_end = true;
+  watched = NULL;
+  fake_found(eps, 2);
+  eps[2] = fake_open(fake_options(apart, NULL, 0));
+  flusher = eps[0];
+  assert_ok(weft_ep_connect(eps[0], &apart, 1, DEADLINE_MS));
+  for (int32_t rank = leaver; rank <= apart; rank++) {
+    struct ep_link *link = ep_link_find(eps[0], rank, 0);
+    assert_non_null(link);
+    slow_path = *link->path;
+    slow_path.flush = flush_slowly;
+    link->path = &slow_path;
+  }
+  assert_ok(weft_ep_disconnect(eps[0], &apart, 1, DEADLINE_MS));
+  assert_true(flushes > 0);
+  assert_null(atomic_load(&eps[0]->links.by_rank[apart]));
+  flushes = 0;
+  assert_ok(weft_ep_disconnect(eps[0], &leaver, 1, DEADLINE_MS));
+  while (atomic_load(&eps[0]->links.by_rank[leaver]) && !clock_passed(deadline_ns))
+    fake_operate(eps, weft_ep_is_active(eps[1]) ? 2 : 1, NULL);
+  assert_null(atomic_load(&eps[0]->links.by_rank[leaver]));
+  assert_true(flushes > 0);
+  assert_int_equal(flushed_unheld, 0);
+  assert_int_equal(flushed_locked, 0);
+  for (int i = 0; i < 3; i++)
+    weft_ep_close(eps[i]);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(a_link_that_ends_is_touched_by_nobody, fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(a_superseded_link_stays_while_it_is_taken_down, fake_open_store,
                                       fake_close_store),
+      cmocka_unit_test_setup_teardown(links_flush_while_others_go_on, fake_open_store, fake_close_store),
   };
   return cmocka_run_group_tests_name("ep_fake_lost_late", tests, NULL, NULL);
 }
