@@ -74,6 +74,19 @@ static void test_memory_with_a_hole(void **state) {
   }
 }
 
+// As many pages as there are addresses have no length in 64 bits.
+static void test_all_addresses(void **state) {
+  (void)state;
+  struct weft_memory_status status;
+  assert_int_equal(ask(WEFT_MEMORY_HOST, (void *)(uintptr_t)1, UINT64_MAX - 1, NULL, &status), 0);
+  assert_true(status.flags == 0 && status.length == 0);
+  struct weft_agent_memory what = WEFT_AGENT_MEMORY_INIT;
+  what.address = (void *)(uintptr_t)1;
+  what.length = UINT64_MAX - 1;
+  weft_region_t region = 0;
+  assert_int_equal(weft_agent_register(agent, &what, &region), WEFT_ERR_INVALID);
+}
+
 static void test_unmapped_memory_is_not_registered(void **state) {
   (void)state;
   uint8_t *memory = map_pages();
@@ -204,6 +217,7 @@ static void test_a_server_that_is_away(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_memory_with_a_hole, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_all_addresses, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_unmapped_memory_is_not_registered, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_the_region_is_named, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_files, set_up, tear_down),
