@@ -7,14 +7,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// Longer than the names that any known server gives to a version: cut short it would name none.
+enum { OBJECT_ETAG = 1024 };
+
 struct object_answer {
   int status; // of HTTP; 0: none yet
   bool has_range;
   uint64_t range_first, range_last, range_total; // of Content-Range; the total is UINT64_MAX where it is not given
   bool has_length;
-  uint64_t length; // Content-Length
-  char etag[128];  // quotes included
-  char text[4096]; // of the body, when it is not the object; ends with a NUL
+  uint64_t length;        // Content-Length
+  char etag[OBJECT_ETAG]; // quotes included; "": none was given, or it does not fit
+  char text[4096];        // of the body, when it is not the object; ends with a NUL
   size_t text_size;
 };
 

@@ -79,8 +79,16 @@ static bool range_fits(struct object_lane *lane) {
   return refuse(lane, WEFT_ERR_PROTOCOL, why);
 }
 
+// The first of several parts says which version all of them have to be of.
 static bool version_fits(struct object_lane *lane) {
   struct object_target *target = lane->target;
+  if (target->opening && !lane->answer.etag[0]) {
+    char why[160];
+    snprintf(why, sizeof why,
+             "the server gives no ETag of at most %d bytes, so %u parts of it could be of different versions",
+             OBJECT_ETAG - 1, target->num_parts);
+    return refuse(lane, WEFT_ERR_UNSUPPORTED, why);
+  }
   if (!target->etag[0] || strcmp(target->etag, lane->answer.etag) == 0)
     return true;
   return refuse(lane, WEFT_ERR_CONFLICT, "it was changed while it was read");

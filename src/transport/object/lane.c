@@ -301,7 +301,7 @@ static void lane_failed(struct object_lane *lane, int err) {
     return;
   }
   bool all = own->base.request->op == WEFT_TRANSFER_WRITE || err == WEFT_ERR_AUTH || err == WEFT_ERR_NOT_FOUND ||
-             err == WEFT_ERR_CONFLICT || err == WEFT_ERR_UNREACHABLE;
+             err == WEFT_ERR_CONFLICT || err == WEFT_ERR_UNREACHABLE || err == WEFT_ERR_UNSUPPORTED;
   if (all)
     fail_target(own, target, err);
   else if (lane->part)

@@ -44,9 +44,9 @@ struct object_target {
   uint32_t next_part, parts_done, parts_running;
   bool opening; // nothing else begins until the first answer: READ: with its version; WRITE: the upload's id
   bool opened;
-  int err;           // nothing more begins
-  char etag[128];    // READ: the version that its parts have to be of
-  char upload[1024]; // WRITE: id of a multipart upload, encoded for a URL; "": there is none
+  int err;                // nothing more begins
+  char etag[OBJECT_ETAG]; // READ: the version that its parts have to be of
+  char upload[1024];      // WRITE: id of a multipart upload, encoded for a URL; "": there is none
 };
 
 struct object_request {

@@ -107,11 +107,17 @@ class Wrong(http.server.BaseHTTPRequestHandler):
                 return self.error(412, "PreconditionFailed")
         if fault == "ignores-match":
             etag = f'"v{counts[self.path]}"'
+        if fault == "long-names":
+            etag = f'"{"v" * 900}{counts[self.path]}"'
+        if fault == "endless-names":
+            etag = f'"{"v" * 9000}{counts[self.path]}"'
         if "if-match" in headers:
             with lock:
                 seen["matched"] += 1
         part = data[first:last + 1]
         about = [("ETag", etag), ("Content-Range", f"bytes {first}-{first + len(part) - 1}/{len(data)}")]
+        if fault == "unnamed":
+            about.pop(0)
         if fault == "other-range":
             about[1] = ("Content-Range", f"bytes {first + 1}-{last + 1}/{len(data)}")
         if fault == "no-range":
