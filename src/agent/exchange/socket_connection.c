@@ -72,6 +72,12 @@ void connection_wake_caller(struct agent_connection *connection) {
     return; // it is readable already
 }
 
+static void drop_out(struct agent_connection *connection) {
+  socket_exchange_of(connection)->sending -= connection->out.size;
+  text_free(&connection->out);
+  connection->out_at = 0;
+}
+
 void connection_end(struct agent_connection *connection, int err, const char *why) {
   if (connection->state == CONNECTION_ENDED)
     return;
@@ -80,6 +86,7 @@ void connection_end(struct agent_connection *connection, int err, const char *wh
   sockets->num_taken -= !connection->caller;
   sockets->held -= connection->in.size;
   connection_drop_shown(connection);
+  drop_out(connection);
   bool known = connection->peer != 0 && connection->peer != WEFT_PEER_SELF && connection->has_life;
   struct agent_life *life = known ? liveness_of(connection->agent, connection->peer) : NULL;
   connection->state = CONNECTION_ENDED;
@@ -119,7 +126,6 @@ void connection_free(struct agent_connection *connection) {
   if (connection->done_fd >= 0)
     close(connection->done_fd);
   text_free(&connection->in);
-  text_free(&connection->out);
   free(connection);
 }
 
@@ -141,8 +147,7 @@ static void flush(struct agent_connection *connection) {
     }
     connection->out_at += sent;
   }
-  text_free(&connection->out);
-  connection->out_at = 0;
+  drop_out(connection);
   mind_time(connection, true);
   watch_for_more(connection);
 }
@@ -154,8 +159,10 @@ void connection_send(struct agent_connection *connection, enum connection_kind k
   struct wire_writer writer = {.bytes = head, .capacity = sizeof head};
   wire_put_number(&writer, size + 1, 4);
   wire_put_number(&writer, kind, 1);
+  size_t before = connection->out.size;
   text_add_bytes(&connection->out, head, sizeof head);
   text_add_bytes(&connection->out, bytes, size);
+  socket_exchange_of(connection)->sending += connection->out.size - before;
   if (connection->out.failed)
     connection_end(connection, WEFT_ERR_NOMEM, "no memory for a message to it");
   else
@@ -200,6 +207,19 @@ static int write_metadata(const struct agent_description *description, const uin
   return 0;
 }
 
+// The one that makes this agent keep most for it, the oldest of several; no peer, nor who is called. False: none does.
+static bool end_slowest(struct agent_sockets *sockets) {
+  struct agent_connection *connection, *slowest = NULL;
+  TAILQ_FOREACH(connection, &sockets->connections, all) {
+    bool may_go = !connection->caller && connection->state != CONNECTION_OPEN;
+    if (may_go && connection->out.size > (slowest ? slowest->out.size : 0))
+      slowest = connection;
+  }
+  if (slowest)
+    connection_end(slowest, WEFT_ERR_LIMIT, "what others do not take took up too much memory");
+  return slowest != NULL;
+}
+
 int connection_send_metadata(struct agent_connection *connection, enum connection_kind kind) {
   uint8_t before[4 + HMAC_SIZE];
   struct wire_writer head = {.bytes = before, .capacity = sizeof before};
@@ -219,11 +239,15 @@ int connection_send_metadata(struct agent_connection *connection, enum connectio
     return err;
   connection_send(connection, kind, content, size);
   free(content);
+  struct agent_sockets *sockets = socket_exchange_of(connection);
+  while (kind == CONNECTION_METADATA && sockets->sending > CONNECTION_MAX_SENDING && end_slowest(sockets))
+    ;
   return 0;
 }
 
 void connection_send_update(struct agent_connection *connection) {
-  if (connection->state != CONNECTION_OPEN || connection->out.size > 0 || !connection->update_due)
+  if (connection->state != CONNECTION_OPEN || connection->out.size > 0 || !connection->update_due ||
+      socket_exchange_of(connection)->sending > CONNECTION_MAX_SENDING / 2)
     return;
   connection->update_due = false;
   int err = connection_send_metadata(connection, CONNECTION_UPDATE);

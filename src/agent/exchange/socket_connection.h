@@ -31,6 +31,9 @@ enum {
   // proved, so this bounds what one connection makes this agent hold, and CONNECTION_MAX_HELD what all of them do.
   CONNECTION_MAX_MESSAGE = 16 << 20,
   CONNECTION_MAX_HELD = 64 << 20,
+  // Of what was written for others that do not take it. Updates wait while half of it is in use; of those that are no
+  // peers yet the one with most of it ends.
+  CONNECTION_MAX_SENDING = 128 << 20,
   CONNECTION_STEP_MS = 5000,     // for the whole handshake, however slowly it comes
   CONNECTION_MESSAGE_MS = 30000, // for each message behind it: until it has come whole, or the other has taken it
   CONNECTION_READ = 16 << 10,    // bytes taken at once: a record of TLS
@@ -130,6 +133,7 @@ struct agent_sockets {
   uint8_t key[SECRET_KEY_SIZE];      // of the token
   uint32_t num_half_open, num_taken; // accepted ones: within the handshake, and all
   size_t held;                       // bytes of messages in part, and of metadata that is not proved
+  size_t sending;                    // bytes of messages that are on their way out
   TAILQ_HEAD(agent_connections, agent_connection) connections, ended; // ended: to be freed
 };
 

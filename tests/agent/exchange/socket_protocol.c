@@ -140,6 +140,58 @@ static void test_memory(void **state) {
   crowd_close(&listener);
 }
 
+// Changes what is on its way out by `more`, and returns it.
+static size_t sending(struct crowd_member *listener, size_t more) {
+  struct agent_sockets *meet = listener->agent->services->sockets;
+  pthread_mutex_lock(&listener->agent->tending);
+  size_t bytes = meet->sending += more;
+  pthread_mutex_unlock(&listener->agent->tending);
+  return bytes;
+}
+
+// Callers that ask for metadata and do not read it: what waits for them all is bounded, and a lawful caller is served.
+static void test_unread(void **state) {
+  (void)state;
+  enum { REGIONS = 4000, LIARS = 8, SPARE = 1 << 20, OTHERS = CONNECTION_MAX_SENDING - SPARE };
+  static struct crowd_member listener, other, caller;
+  static struct raw raw[LIARS];
+  static char memory[REGIONS];
+  int least = 1; // bytes of a socket's buffer, which the kernel rounds up
+  meet_listener(&listener, "listener", "127.0.0.1:0");
+  meet_caller(&other, "other", meet_token);
+  meet_caller(&caller, "caller", meet_token);
+  setsockopt(listener.agent->services->sockets->listening_fd, SOL_SOCKET, SO_SNDBUF, &least, sizeof least);
+  struct weft_agent_memory what = WEFT_AGENT_MEMORY_INIT;
+  for (int i = 0; i < REGIONS; i++) {
+    weft_region_t region;
+    what.address = memory + i;
+    what.length = 1;
+    assert_int_equal(weft_agent_register(listener.agent, &what, &region), 0);
+  }
+  size_t size;
+  uint8_t *content = raw_metadata(other.agent, CONNECTION_VERSION, CONNECTION_MINIMUM, &size);
+  sending(&listener, OTHERS); // as if there were some hundreds more
+  for (int i = 0; i < LIARS; i++) {
+    raw_open(&raw[i], meet_port(&listener));
+    raw_say(&raw[i], CONNECTION_METADATA, content, size);
+    assert_true(sending(&listener, 0) <= CONNECTION_MAX_SENDING);
+  }
+  uint32_t taken;
+  meet(&caller, &listener);
+  assert_true(sending(&listener, 0) <= CONNECTION_MAX_SENDING);
+  held(&listener, &taken);
+  assert_true(taken < LIARS + 1); // those that kept it waiting longest have gone
+  for (int i = 0; i < LIARS; i++)
+    raw_close(&raw[i]);
+  await_held(&listener, 0);
+  sending(&listener, (size_t)0 - OTHERS);
+  free(content);
+  crowd_close(&caller);
+  crowd_close(&other);
+  assert_true(sending(&listener, 0) <= SPARE);
+  crowd_close(&listener);
+}
+
 // A message that comes a byte at a time gets no more time for it.
 static void test_slow(void **state) {
   (void)state;
@@ -211,11 +263,8 @@ static void test_connections_of_one(void **state) {
 
 static int run(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_lies),
-      cmocka_unit_test(test_memory),
-      cmocka_unit_test(test_slow),
-      cmocka_unit_test(test_unproved),
-      cmocka_unit_test(test_connections_of_one),
+      cmocka_unit_test(test_lies), cmocka_unit_test(test_memory),   cmocka_unit_test(test_unread),
+      cmocka_unit_test(test_slow), cmocka_unit_test(test_unproved), cmocka_unit_test(test_connections_of_one),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
