@@ -276,6 +276,8 @@ static void set_common(struct object_lane *lane) {
   curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)set->connect_ms);
   curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
   curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, (long)set->stall_s);
+  if (lane->verb == OBJECT_CREATE || lane->verb == OBJECT_ABORT) // there may be no request any more whose end is theirs
+    curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)set->timeout_s * 1000);
   curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, open_socket);
   curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
   curl_easy_setopt(easy, CURLOPT_WRITEDATA, lane);

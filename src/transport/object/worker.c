@@ -11,7 +11,7 @@
 // AWS_CA_BUNDLE; without a key requests are not signed), style=path|virtual (path with an endpoint of one's own),
 // part_mib=5..5120 (8), parallel=1..256 (16), retries=0..100 (5), backoff_ms (50, doubled each time), connect_ms
 // (5000), stall_s (10: a connection on which nothing moves for so long is given up), timeout_s (120: nothing is tried
-// again after so long).
+// again after so long, and to begin or abort an upload takes no longer).
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>

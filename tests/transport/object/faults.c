@@ -266,6 +266,20 @@ static void test_a_server_that_hangs(void **state) {
   storage_free(&request);
 }
 
+// The end of an upload that nobody waits for any more, at a server that is never done with its answer.
+static void test_an_abort_that_drips(void **state) {
+  (void)state;
+  const char *const settings[] = {"backoff_ms=1", "part_mib=5", "stall_s=60", "parallel=1", "timeout_s=1", NULL};
+  struct storage storage;
+  char why[120];
+  assert_int_equal(storage_open(&storage, "object", settings, 2 * FULL), 0);
+  uint32_t object = storage_object(&storage, "bucket/complete-fails/drips", 0);
+  assert_int_equal(storage_move(&storage, WEFT_TRANSFER_WRITE, object, 0, 0, FULL, why), WEFT_ERR_UNREACHABLE);
+  object = storage_object(&storage, "bucket/good/behind", 0);
+  assert_int_equal(storage_move(&storage, WEFT_TRANSFER_READ, object, 0, 0, 10, why), 0); // by the only lane
+  storage_close(&storage);
+}
+
 static void test_pieces_that_adjoin_are_one_request(void **state) {
   (void)state;
   enum { COUNT = 100 };
@@ -351,6 +365,7 @@ int main(void) {
       cmocka_unit_test(test_writes),
       cmocka_unit_test(test_cancelled_uploads_are_aborted),
       cmocka_unit_test(test_a_server_that_hangs),
+      cmocka_unit_test(test_an_abort_that_drips),
       cmocka_unit_test(test_curl_without_memory),
       cmocka_unit_test(test_pieces_that_adjoin_are_one_request),
       cmocka_unit_test(test_tls_and_virtual_hosts),

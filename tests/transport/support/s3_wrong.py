@@ -177,7 +177,14 @@ class Wrong(http.server.BaseHTTPRequestHandler):
         with lock:
             uploads.pop(self.path.split("uploadId=")[1], None)
             seen["aborts"] += 1
-        self.answer(204)
+        if "drips" not in self.path:
+            return self.answer(204)
+        self.send_response(200)
+        self.send_header("Content-Length", "1000000")
+        self.end_headers()
+        while True:
+            self.wfile.write(b"x")
+            time.sleep(0.1)
 
     def handle_any(self):
         try:
