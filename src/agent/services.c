@@ -61,8 +61,10 @@ uint64_t agent_services_tick(weft_agent_t *agent, uint64_t now_ns) {
     return UINT64_MAX;
   if (atomic_exchange(&services->regions_changed, false)) {
     socket_exchange_update(services);
-    liveness_send_regions_gone(services);
+    services->gone_due = true;
   }
+  if (services->gone_due)
+    liveness_send_regions_gone(services);
   socket_exchange_tick(services);
   return liveness_tick(services, now_ns);
 }

@@ -46,8 +46,10 @@ struct agent_services {
   weft_agent_t *agent;
   struct wheel wheel;
   _Atomic bool regions_changed;
-  uint64_t *gone; // ids of regions that peers may know and that have gone, until it is published; agent->lock
+  uint64_t *gone; // ids of regions that peers may know and that have gone, until all were told; agent->lock
   uint32_t num_gone, room_gone;
+  uint64_t gone_before; // so many have gone before these; changed with both locks
+  bool gone_due;        // some peer is to be told
 
   // Liveness. Watched time stands still while this process does not look.
   uint64_t watched_ns, last_tick_ns, blind_until;
@@ -91,7 +93,8 @@ void liveness_control_message(weft_agent_t *agent, weft_peer_t peer, enum agent_
                               uint32_t size);
 void liveness_forget_peer(weft_agent_t *agent, weft_peer_t peer);
 void liveness_region_gone(weft_agent_t *agent, weft_region_t region);
-void liveness_send_regions_gone(struct agent_services *services); // of regions that have gone since the last call
+void liveness_send_regions_gone(
+    struct agent_services *services); // of regions that have gone, to those who were not told yet
 void liveness_send_goodbyes(struct agent_services *services);
 
 // exchange/socket_exchange.c

@@ -1,5 +1,6 @@
 // Small news for peers, as messages: regions that have gone, and that this agent has forgotten them. Who was loaded by
 // hand gets no new regions this way: the application chose what it knows.
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,27 +32,64 @@ void liveness_region_gone(weft_agent_t *agent, uint64_t region) {
   services->gone[services->num_gone++] = region;
 }
 
-// Their number; the array is to be freed.
-static uint32_t take_news(struct agent_services *services, uint64_t **ids) {
+// Those from number `at` on, as many as one message takes; their number.
+static uint32_t copy_gone(struct agent_services *services, uint64_t at, uint64_t ids[IDS_AT_ONCE]) {
   pthread_mutex_lock(&services->agent->lock);
-  uint32_t count = services->num_gone;
-  *ids = services->gone;
-  services->gone = NULL;
-  services->num_gone = services->room_gone = 0;
+  uint64_t place = at - services->gone_before;
+  uint32_t count = place < services->num_gone ? services->num_gone - (uint32_t)place : 0;
+  count = count < IDS_AT_ONCE ? count : IDS_AT_ONCE;
+  if (count > 0)
+    memcpy(ids, services->gone + place, count * sizeof *ids);
   pthread_mutex_unlock(&services->agent->lock);
   return count;
 }
 
-static void send_gone(weft_agent_t *agent, struct agent_peer *peer, const uint64_t *ids, uint32_t count) {
-  for (uint32_t first = 0; first < count; first += IDS_AT_ONCE) {
+// What cannot be sent now is sent later.
+static void send_gone(struct agent_services *services, struct agent_peer *peer) {
+  uint64_t ids[IDS_AT_ONCE];
+  uint32_t count;
+  if (peer->gone_sent < services->gone_before)
+    peer->gone_sent = services->gone_before;
+  while ((count = copy_gone(services, peer->gone_sent, ids)) > 0) {
     uint8_t bytes[1 + 8 * IDS_AT_ONCE];
     struct wire_writer writer = {.bytes = bytes, .capacity = sizeof bytes};
     wire_put_number(&writer, NEWS_GONE, 1);
-    for (uint32_t i = first; i < count && i < first + IDS_AT_ONCE; i++)
+    for (uint32_t i = 0; i < count; i++)
       wire_put_number(&writer, ids[i], 8);
-    if (agent_send(agent, peer, AGENT_UPDATE, bytes, (uint32_t)writer.at) != 0)
+    if (agent_send(services->agent, peer, AGENT_UPDATE, bytes, (uint32_t)writer.at) != 0)
       return;
+    peer->gone_sent += count;
   }
+}
+
+// Where the ids end that are there.
+static uint64_t end_of_gone(struct agent_services *services) {
+  pthread_mutex_lock(&services->agent->lock);
+  uint64_t end = services->gone_before + services->num_gone;
+  pthread_mutex_unlock(&services->agent->lock);
+  return end;
+}
+
+// Forgets the ids before number `to`, and more if there are very many; notes whether there are others.
+static void drop_gone(struct agent_services *services, uint64_t to) {
+  pthread_mutex_lock(&services->agent->lock);
+  uint32_t count = (uint32_t)(to - services->gone_before);
+  if (services->num_gone - count > AGENT_MAX_REGIONS) {
+    count = services->num_gone - AGENT_MAX_REGIONS;
+    log_warn("agent %s: a peer takes no messages, and does not learn of %" PRIu64 " regions that have gone",
+             services->agent->name, services->gone_before + count - to);
+  }
+  services->num_gone -= count;
+  services->gone_before += count;
+  services->gone_due = services->num_gone > 0;
+  if (services->gone_due) {
+    memmove(services->gone, services->gone + count, services->num_gone * sizeof *services->gone);
+  } else {
+    free(services->gone);
+    services->gone = NULL;
+    services->room_gone = 0;
+  }
+  pthread_mutex_unlock(&services->agent->lock);
 }
 
 // The living peer in that slot that messages reach; NULL. `*more`: there is such a slot.
@@ -65,15 +103,16 @@ static struct agent_peer *peer_at(weft_agent_t *agent, uint32_t slot, bool *more
 }
 
 void liveness_send_regions_gone(struct agent_services *services) {
-  uint64_t *ids;
-  uint32_t count = take_news(services, &ids);
-  bool more = count > 0;
+  uint64_t sent = end_of_gone(services); // to all
+  bool more = sent > services->gone_before;
   for (uint32_t slot = 0; more; slot++) {
     struct agent_peer *peer = peer_at(services->agent, slot, &more);
-    if (peer)
-      send_gone(services->agent, peer, ids, count);
+    if (!peer)
+      continue;
+    send_gone(services, peer);
+    sent = peer->gone_sent < sent ? peer->gone_sent : sent;
   }
-  free(ids);
+  drop_gone(services, sent);
 }
 
 void liveness_send_goodbyes(struct agent_services *services) {

@@ -52,6 +52,7 @@ struct agent_peer {
   struct agent_region *orphans;    // gone, but in use by lists
   struct weft_dlist *lists;        // of its regions
   struct weft_transfer *transfers; // with it
+  uint64_t gone_sent;              // it was told of so many of this agent's regions that have gone; tending
   bool torn;                       // ended, and let go of by the transports
   // Notifications to it: those in flight, and how far the reader is behind what has arrived (peer/message_send.c).
   uint64_t numbered_from;                 // numbers up to this one are of peers before it

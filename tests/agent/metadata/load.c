@@ -1,10 +1,12 @@
 // Metadata that the application carries itself: whole and in part, old and new, damaged and foreign.
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "agent/metadata/blob.h"
+#include "agent/peer/peer.h"
 #include "agent/support/crowd.h"
 #include "agent/support/describe.h"
 #include "base/time/clock.h"
@@ -230,6 +232,47 @@ static void test_gone_at_once(void **state) {
   crowd_close(&idle);
 }
 
+static _Atomic int wrap_lost; // updates that cannot be sent
+
+int __real_agent_send(weft_agent_t *agent, struct agent_peer *peer, enum agent_message_kind kind, const void *bytes,
+                      uint32_t size);
+int __wrap_agent_send(weft_agent_t *agent, struct agent_peer *peer, enum agent_message_kind kind, const void *bytes,
+                      uint32_t size);
+
+int __wrap_agent_send(weft_agent_t *agent, struct agent_peer *peer, enum agent_message_kind kind, const void *bytes,
+                      uint32_t size) {
+  if (kind == AGENT_UPDATE && atomic_load(&wrap_lost) > 0 && atomic_fetch_sub(&wrap_lost, 1) > 0)
+    return WEFT_ERR_NOMEM;
+  return __real_agent_send(agent, peer, kind, bytes, size);
+}
+
+static bool is_gone(void *arg) {
+  struct weft_region_info info;
+  uint32_t count = 0;
+  return weft_agent_regions(reader.agent, *(weft_peer_t *)arg, &info, sizeof info, 1, &count) == 0 && count == 0;
+}
+
+// Two of the messages cannot be sent at first.
+static void test_gone_is_said_again(void **state) {
+  (void)state;
+  enum { REGIONS = 300 };
+  static char memory[REGIONS];
+  weft_region_t regions[REGIONS];
+  struct weft_agent_memory what = WEFT_AGENT_MEMORY_INIT;
+  what.length = 1;
+  for (int i = 0; i < REGIONS; i++) {
+    what.address = memory + i;
+    assert_int_equal(weft_agent_register(owner.agent, &what, &regions[i]), 0);
+  }
+  weft_peer_t peer = crowd_load(reader.agent, owner.agent);
+  crowd_load(owner.agent, reader.agent);
+  wrap_lost = 2;
+  for (int i = 0; i < REGIONS; i++)
+    assert_int_equal(weft_agent_deregister(owner.agent, regions[i]), 0);
+  assert_true(support_wait(is_gone, &peer, SUPPORT_DEADLINE_MS));
+  assert_int_equal(wrap_lost, 0);
+}
+
 enum { MANY = 40000, MANY_AT = 1 << 20, MANY_EACH = 4096, MANY_TIMES = 20 };
 
 // Has the reader load the owner's metadata with every `step`-th of MANY regions, none for 0, as all that there are.
@@ -314,6 +357,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_damaged, open_both, close_both),
       cmocka_unit_test_setup_teardown(test_sealed, open_both, close_both),
       cmocka_unit_test_setup_teardown(test_gone_at_once, open_both, close_both),
+      cmocka_unit_test_setup_teardown(test_gone_is_said_again, open_both, close_both),
       cmocka_unit_test_setup_teardown(test_many_go, open_both, close_both),
       cmocka_unit_test_setup_teardown(test_unreachable, open_both, close_both),
   };
