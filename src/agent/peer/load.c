@@ -80,6 +80,54 @@ static void drop_regions(weft_agent_t *agent, struct agent_region **regions, uin
   free(regions);
 }
 
+// --- what the peer has said to be gone ---
+
+static int compare_ids(const void *a, const void *b) {
+  uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+  return (left > right) - (left < right);
+}
+
+// Ids ascend with time, so the first half is the older one.
+static void make_room_for_gone(weft_agent_t *agent, struct agent_peer *peer) {
+  if (peer->num_gone < peer->room_gone)
+    return;
+  uint32_t room = peer->room_gone ? 2 * peer->room_gone : 64;
+  uint64_t *larger = room <= AGENT_MAX_REGIONS ? realloc(peer->gone, room * sizeof *larger) : NULL;
+  if (larger) {
+    peer->gone = larger;
+    peer->room_gone = room;
+    return;
+  }
+  log_debug("agent %s: old metadata of %s may bring regions back that have gone", agent->name, peer->name);
+  qsort(peer->gone, peer->num_gone, sizeof *peer->gone, compare_ids);
+  uint32_t half = (peer->num_gone + 1) / 2;
+  peer->num_gone -= half;
+  memmove(peer->gone, peer->gone + half, peer->num_gone * sizeof *peer->gone);
+}
+
+static void keep_gone(weft_agent_t *agent, struct agent_peer *peer, uint64_t id) {
+  make_room_for_gone(agent, peer);
+  if (peer->num_gone < peer->room_gone)
+    peer->gone[peer->num_gone++] = id;
+}
+
+// They are sorted.
+static bool said_gone(const struct agent_peer *peer, uint64_t id) {
+  return peer->num_gone > 0 && bsearch(&id, peer->gone, peer->num_gone, sizeof id, compare_ids) != NULL;
+}
+
+// A description of all regions without them is younger than their end, and nothing older is taken from then on.
+static void forget_gone(struct agent_peer *peer, const struct agent_description *description) {
+  uint32_t place = 0, kept = 0;
+  for (uint32_t i = 0; i < peer->num_gone; i++) {
+    while (place < description->num_regions && description->regions[place].id < peer->gone[i])
+      place++;
+    if (place < description->num_regions && description->regions[place].id == peer->gone[i])
+      peer->gone[kept++] = peer->gone[i];
+  }
+  peer->num_gone = kept;
+}
+
 // Those of the description that the peer is not known to have: an id never means another region later.
 static int make_new(weft_agent_t *agent, struct agent_peer *peer, const struct agent_description *description,
                     struct agent_region ***made, uint32_t *count) {
@@ -92,7 +140,8 @@ static int make_new(weft_agent_t *agent, struct agent_peer *peer, const struct a
   uint32_t number = 0;
   bool enough = regions != NULL;
   for (uint32_t i = 0; enough && i < description->num_regions; i++) {
-    if (agent_ranges_get(&peer->regions, description->regions[i].id))
+    uint64_t id = description->regions[i].id;
+    if (agent_ranges_get(&peer->regions, id) || said_gone(peer, id))
       continue;
     if (peer->regions.count + number >= AGENT_MAX_REGIONS || agent->foreign >= AGENT_MAX_FOREIGN) {
       uint32_t held = agent->foreign - number;
@@ -197,6 +246,8 @@ static int update(weft_agent_t *agent, struct agent_peer *peer, const struct age
     return 0;
   struct agent_region **made = NULL;
   uint32_t count = 0;
+  if (peer->num_gone > 0)
+    qsort(peer->gone, peer->num_gone, sizeof *peer->gone, compare_ids);
   int rc = make_new(agent, peer, description, &made, &count);
   if (rc != 0)
     return rc;
@@ -204,8 +255,10 @@ static int update(weft_agent_t *agent, struct agent_peer *peer, const struct age
   free(made);
   *changed = count > 0;
   *changed |= connect_later(agent, peer, description);
-  if (description->all_regions)
+  if (description->all_regions) {
     *changed |= drop_gone(agent, peer, description);
+    forget_gone(peer, description);
+  }
   peer->change = description->change;
   return 0;
 }
@@ -336,8 +389,10 @@ void agent_regions_gone(weft_agent_t *agent, weft_peer_t id, const uint64_t *ids
   struct agent_peer *peer = id == WEFT_PEER_SELF ? NULL : agent_peer_get(agent, id);
   for (uint32_t i = 0; peer && peer->state == AGENT_PEER_ALIVE && i < count; i++) {
     struct agent_region *region = agent_ranges_get(&peer->regions, ids[i]);
-    if (region && !region->gone) // it may be named twice
+    if (region && !region->gone) { // it may be named twice
       mark_gone(&going, region);
+      keep_gone(agent, peer, region->id);
+    }
   }
   if (going.count > 0) {
     drop(agent, peer, &going);

@@ -49,7 +49,9 @@ struct agent_peer {
   struct agent_link links[AGENT_MAX_WORKERS];
   _Atomic(struct agent_worker *) messenger; // carries messages to it; NULL: nothing does, so far
   struct agent_ranges regions;
-  struct agent_region *orphans;    // gone, but in use by lists
+  struct agent_region *orphans; // gone, but in use by lists
+  uint64_t *gone;               // ids of regions that it said have gone: older metadata may still name them
+  uint32_t num_gone, room_gone;
   struct weft_dlist *lists;        // of its regions
   struct weft_transfer *transfers; // with it
   uint64_t gone_sent;              // it was told of so many of this agent's regions that have gone; tending

@@ -152,6 +152,9 @@ static void free_regions(weft_agent_t *agent, struct agent_peer *peer) {
   peer->orphans = NULL;
   agent_workers_unlock(agent);
   agent_ranges_free(&peer->regions);
+  free(peer->gone);
+  peer->gone = NULL;
+  peer->num_gone = peer->room_gone = 0;
 }
 
 void agent_peers_tend(weft_agent_t *agent) {

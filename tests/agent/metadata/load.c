@@ -232,6 +232,32 @@ static void test_gone_at_once(void **state) {
   crowd_close(&idle);
 }
 
+// Metadata from before the end of a region, loaded once more behind it.
+static void test_gone_stays_gone(void **state) {
+  (void)state;
+  char old[4096], part[4096];
+  weft_region_t first = allocate(), second = allocate(), ids[8];
+  size_t old_size = write_blob(NULL, 0, true, old, sizeof old);
+  size_t part_size = write_blob(&first, 1, false, part, sizeof part);
+  weft_peer_t peer = 0;
+  assert_int_equal(weft_agent_load(reader.agent, old, old_size, &peer), 0);
+  crowd_load(owner.agent, reader.agent);
+  assert_int_equal(known(peer, ids), 2);
+  assert_int_equal(weft_agent_deregister(owner.agent, first), 0);
+  crowd_await(&reader, UPDATED, "owner", 1);
+  assert_int_equal(known(peer, ids), 1);
+  assert_int_equal(weft_agent_load(reader.agent, old, old_size, &peer), 0);
+  assert_int_equal(weft_agent_load(reader.agent, part, part_size, &peer), 0);
+  assert_int_equal(known(peer, ids), 1);
+  assert_true(ids[0] == second);
+  assert_int_equal(crowd_count(&reader, UPDATED, "owner"), 1);
+  weft_region_t third = allocate(); // what is younger is taken
+  size_t size = write_blob(NULL, 0, true, old, sizeof old);
+  assert_int_equal(weft_agent_load(reader.agent, old, size, &peer), 0);
+  assert_int_equal(known(peer, ids), 2);
+  assert_true(ids[0] == second && ids[1] == third);
+}
+
 static _Atomic int wrap_lost; // updates that cannot be sent
 
 int __real_agent_send(weft_agent_t *agent, struct agent_peer *peer, enum agent_message_kind kind, const void *bytes,
@@ -357,6 +383,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_damaged, open_both, close_both),
       cmocka_unit_test_setup_teardown(test_sealed, open_both, close_both),
       cmocka_unit_test_setup_teardown(test_gone_at_once, open_both, close_both),
+      cmocka_unit_test_setup_teardown(test_gone_stays_gone, open_both, close_both),
       cmocka_unit_test_setup_teardown(test_gone_is_said_again, open_both, close_both),
       cmocka_unit_test_setup_teardown(test_many_go, open_both, close_both),
       cmocka_unit_test_setup_teardown(test_unreachable, open_both, close_both),
