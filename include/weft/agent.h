@@ -346,7 +346,8 @@ WEFT_API int weft_agent_metadata(weft_agent_t *agent, const struct weft_metadata
 WEFT_API int weft_agent_load(weft_agent_t *agent, const void *blob, size_t size, weft_peer_t *peer);
 
 /** Ends a peer on this side, with the event PEER_LEFT. It returns at once: transfers in flight end with PEER_LOST, each
- *  once nothing touches its memory any more. INVALID: WEFT_PEER_SELF. [any] */
+ *  once nothing touches its memory any more. The other side keeps this agent, but where the two are connected by the
+ *  transport ucx or have met by socket: then it has PEER_LOST or PEER_LEFT, too. INVALID: WEFT_PEER_SELF. [any] */
 WEFT_API int weft_agent_invalidate(weft_agent_t *agent, weft_peer_t peer);
 
 /**
