@@ -225,13 +225,24 @@ static bool is_shared(const struct ofi_worker *worker, const struct ofi_peer *pe
   return false;
 }
 
-// Whether a peer of another worker has given the same source for its operations: one of the two is false.
+// Whether that peer is called by the name that this one has given as the source of its operations.
+static bool is_called_so(const struct ofi_worker *worker, const struct ofi_peer *other, const struct ofi_peer *peer) {
+  uint8_t name[OFI_MAX_NAME];
+  size_t size = sizeof name;
+  return fi_av_lookup(worker->av, other->address, name, &size) == 0 && size == peer->source_size &&
+         memcmp(name, peer->source, size) == 0;
+}
+
+// Whether a peer of another worker has given the same source for its operations, or is called there: one of the two is
+// false.
 static bool source_is_disputed(const struct ofi_worker *worker, const struct ofi_peer *peer) {
   const struct link *peers = &worker->flow.peers;
   for (const struct link *link = peers->next; link != peers; link = link->next) {
     const struct ofi_peer *other = (const struct ofi_peer *)LINK_OF(link, struct flow_peer, peers);
-    if (other != peer && other->address != peer->address && other->source_size == peer->source_size &&
-        memcmp(other->source, peer->source, peer->source_size) == 0)
+    if (other == peer || other->address == peer->address)
+      continue;
+    bool same = other->source_size == peer->source_size && memcmp(other->source, peer->source, peer->source_size) == 0;
+    if (same || is_called_so(worker, other, peer))
       return true;
   }
   return false;

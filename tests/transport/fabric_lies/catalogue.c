@@ -211,6 +211,52 @@ static void own_address(void) {
   scene_close(&scene);
 }
 
+// The liar's address, but that its operations are said to come from where the victim is called. Of ofi.
+static void with_anothers_source(struct scene *scene, struct blob *lie) {
+  enum { PROVIDER_AT = 20, MOST = 300 };
+  unsigned char body[MOST];
+  side_address(&scene->liar, lie);
+  size_t name = PROVIDER_AT + 1 + blob_number(lie, PROVIDER_AT, 1), size = blob_number(lie, name, 2);
+  lies_check(blob_number(&scene->address, name, 2) == size && name + 2 + 2 * size <= MOST, "another form of address");
+  memcpy(body, blob_body(lie), name + 2 + size);
+  memcpy(body + name + 2 + size, blob_body(&scene->address) + name + 2, size);
+  blob_make(lie, &scene->address, body, name + 2 + 2 * size);
+}
+
+// Who is fenced must not have another cut off in its place.
+static void anothers_source(void) {
+  struct scene scene;
+  struct side third;
+  struct blob lie;
+  struct transport_remote *remote = NULL;
+  if (names_bytes())
+    return; // ucx names no source
+  scene_open(&scene, false);
+  side_open(&third, false);
+  struct transport_peer *honest = side_connect(&third, &scene.address);
+  lies_check(honest && lies_transport->import(honest, scene.key.bytes, scene.key.size, &remote) == 0,
+             weft_last_error());
+  uint64_t there = (uintptr_t)scene.victim.arena + LENT_AT;
+  lies_check(lies_move(&third, &scene.victim, remote, WEFT_TRANSFER_READ, there, 64) == 0, "it does not serve");
+  with_anothers_source(&scene, &lie);
+  struct transport_peer *liar = side_connect(&third, &lie);
+  lies_check(liar != NULL, weft_last_error());
+  struct transport_piece piece = {.local = third.lent,
+                                  .remote = remote,
+                                  .local_address = (uintptr_t)third.arena + LENT_AT,
+                                  .remote_address = there,
+                                  .length = LENT};
+  struct transport_request request = {.peer = honest, .op = WEFT_TRANSFER_READ, .pieces = &piece, .num_pieces = 1};
+  lies_check(lies_transport->prepare(&request) == 0 && lies_transport->post(&request) == 0, weft_last_error());
+  lies_transport->fence(liar);
+  while (atomic_load(&request.state) == TRANSPORT_IN_FLIGHT)
+    lies_drive(&third, &scene.victim, 1);
+  lies_check(atomic_load(&request.state) == 0 && !honest->failed, "another was cut off by a liar's fence");
+  lies_transport->unprepare(&request);
+  side_close(&third);
+  scene_close(&scene);
+}
+
 static void try_address(struct scene *scene, struct side *side, const struct blob *address) {
   struct transport_peer *peer = side_connect(side, address);
   struct transport_remote *remote = NULL;
@@ -296,6 +342,7 @@ static const struct lies_story stories[] = {
     {"expired", expired},
     {"another_incarnation", another_incarnation},
     {"own_address", own_address},
+    {"anothers_source", anothers_source},
     {"noise", noise},
     {"cut_and_turned_addresses", cut_and_turned_addresses},
     {"cut_and_turned_keys", cut_and_turned_keys},
