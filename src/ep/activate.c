@@ -10,36 +10,47 @@
 
 enum { NEWS_NS = 200000 }; // between two looks for news that another thread brings
 
-// View 1 from the links to the founders: the newest view may be a later one already, but operation 0 runs in the first.
-static const struct group_view *first_view(weft_ep_t *ep) {
-  const struct group_view *known = group_view(ep->group);
-  if (known && known->epoch == 1)
-    return known;
-  group_view_unref(known);
+// View 1 from the links to the founders. One that has none was put out since, and counts for this rank no more.
+static const struct group_view *view_of_links(weft_ep_t *ep) {
   struct group_view *view = group_view_new(1, ep->num_founders ? ep->num_founders : 1);
   if (!view)
     return NULL;
   uint32_t at = 0;
   if (ep->num_founders == 0)
-    view->members[0] = (struct group_member){.rank = ep->rank, .incarnation = ep->incarnation};
+    view->members[at++] = (struct group_member){.rank = ep->rank, .incarnation = ep->incarnation};
   for (uint32_t rank = 0; rank < ep->capacity; rank++)
     for (uint32_t i = 0; i < ep->num_founders; i++) {
       if (ep->founders[i] != (int32_t)rank)
         continue;
       struct ep_link *link = atomic_load(&ep->links.by_rank[rank]);
       uint64_t incarnation = (int32_t)rank == ep->rank ? ep->incarnation : link ? link->incarnation : 0;
-      view->members[at++] = (struct group_member){.rank = (int32_t)rank, .incarnation = incarnation};
+      if (incarnation != 0)
+        view->members[at++] = (struct group_member){.rank = (int32_t)rank, .incarnation = incarnation};
     }
+  view->count = at;
   return view;
+}
+
+// The newest view may be a later one already, but operation 0 runs in the first.
+static const struct group_view *first_view(weft_ep_t *ep) {
+  const struct group_view *newest = group_view(ep->group), *known = newest;
+  if (!newest || newest->epoch != 1) {
+    known = ep_views_find(ep, 1);
+    group_view_unref(newest);
+  }
+  if (known && known->epoch == 1)
+    return known;
+  group_view_unref(known);
+  return view_of_links(ep);
 }
 
 static int found(weft_ep_t *ep, uint64_t deadline_ns) {
   int rc = 0;
   if (ep->num_founders > 0)
-    rc = group_wait_ranks(ep->group, ep->founders, ep->num_founders, deadline_ns);
+    rc = group_wait_founders(ep->group, ep->founders, ep->num_founders, deadline_ns);
   for (uint32_t i = 0; rc == 0 && i < ep->num_founders; i++)
     if (ep->founders[i] != ep->rank)
-      rc = ep_connect_rank(ep, ep->founders[i], deadline_ns);
+      rc = ep_connect_founder(ep, ep->founders[i], deadline_ns);
   if (rc == 0)
     rc = group_found(ep->group, deadline_ns);
   if (rc != 0)

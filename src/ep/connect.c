@@ -35,12 +35,22 @@ int ep_wait_a_little(weft_ep_t *ep, uint64_t deadline_ns) {
   return interrupted ? ep_canceled("the wait for a rank") : 0;
 }
 
-int ep_connect_rank(weft_ep_t *ep, int32_t rank, uint64_t deadline_ns) {
+// Whether there is a view, and that rank is not in it.
+static bool is_put_out(weft_ep_t *ep, int32_t rank) {
+  const struct group_view *view = group_view(ep->group);
+  bool out = view && !group_view_find(view, rank);
+  group_view_unref(view);
+  return out;
+}
+
+static int connect_rank(weft_ep_t *ep, int32_t rank, bool founder, uint64_t deadline_ns) {
   for (;;) {
     struct group_peer peer;
-    int rc = group_wait_ranks(ep->group, &rank, 1, deadline_ns);
+    int rc = (founder ? group_wait_founders : group_wait_ranks)(ep->group, &rank, 1, deadline_ns);
     if (rc != 0)
       return rc;
+    if (founder && is_put_out(ep, rank))
+      return 0;
     if (group_find(ep->group, rank, &peer) == 0) {
       rc = ep_dial(ep, rank, peer.incarnation, peer.address, deadline_ns);
       if (rc == WEFT_ERR_UNREACHABLE && clock_passed(deadline_ns))
@@ -54,6 +64,14 @@ int ep_connect_rank(weft_ep_t *ep, int32_t rank, uint64_t deadline_ns) {
     if (rc != 0)
       return rc;
   }
+}
+
+int ep_connect_rank(weft_ep_t *ep, int32_t rank, uint64_t deadline_ns) {
+  return connect_rank(ep, rank, false, deadline_ns);
+}
+
+int ep_connect_founder(weft_ep_t *ep, int32_t rank, uint64_t deadline_ns) {
+  return connect_rank(ep, rank, true, deadline_ns);
 }
 
 // Names those of `ranks` that have no link.

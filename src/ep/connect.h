@@ -9,6 +9,8 @@ int ep_check_ranks(const weft_ep_t *ep, const int32_t *ranks, size_t count, cons
 // Connects to whatever incarnation holds the rank. A claim outlives its process for a moment: then the next one is
 // awaited. [owner]
 int ep_connect_rank(weft_ep_t *ep, int32_t rank, uint64_t deadline_ns);
+// The same for a founder, which may have been put out since the first view: then there is no link to make. [owner]
+int ep_connect_founder(weft_ep_t *ep, int32_t rank, uint64_t deadline_ns);
 // Waits for a new link or a moment, whichever comes first. CANCELED. [owner]
 int ep_wait_a_little(weft_ep_t *ep, uint64_t deadline_ns);
 

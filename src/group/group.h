@@ -127,6 +127,8 @@ int group_find(struct group *group, int32_t rank, struct group_peer *peer);
 
 // Waits until each of `ranks` is claimed. TIMEOUT names those that are not.
 int group_wait_ranks(struct group *group, const int32_t *ranks, size_t count, uint64_t deadline_ns);
+// The same for founders: one without a claim is not waited for when there is a view, and its rank is not in it.
+int group_wait_founders(struct group *group, const int32_t *ranks, size_t count, uint64_t deadline_ns);
 
 // Waits until a view with this rank and incarnation is agreed on, or `epoch` (whichever is asked: epoch 0 = own
 // membership). FENCED when this rank is put out instead.

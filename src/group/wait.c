@@ -146,15 +146,38 @@ int group_valid_ranks(const struct group *group, const int32_t *ranks, size_t co
   return 0;
 }
 
-int group_wait_ranks(struct group *group, const int32_t *ranks, size_t count, uint64_t deadline_ns) {
+static int wait_for_ranks(struct group *group, const int32_t *ranks, size_t count, uint64_t deadline_ns,
+                          int (*check)(struct group *group, void *arg)) {
   int err = group_valid_ranks(group, ranks, count);
   if (err)
     return err;
   struct ranks wanted = {.ranks = ranks, .count = count};
   pthread_mutex_lock(&group->lock);
-  err = group_wait(group, deadline_ns, check_ranks, missing_ranks, &wanted);
+  err = group_wait(group, deadline_ns, check, missing_ranks, &wanted);
   pthread_mutex_unlock(&group->lock);
   return err;
+}
+
+int group_wait_ranks(struct group *group, const int32_t *ranks, size_t count, uint64_t deadline_ns) {
+  return wait_for_ranks(group, ranks, count, deadline_ns, check_ranks);
+}
+
+// A founder is no longer waited for when there is a view without its rank.
+static bool is_missing_founder(const struct group *group, int32_t rank) {
+  const struct group_view *view = group_machine_view(group->machine);
+  return !is_claimed(group, rank) && (!view || group_view_find(view, rank));
+}
+
+static int check_founders(struct group *group, void *arg) {
+  const struct ranks *wanted = arg;
+  for (size_t i = 0; i < wanted->count; i++)
+    if (is_missing_founder(group, wanted->ranks[i]))
+      return group_obstacle(group);
+  return 0;
+}
+
+int group_wait_founders(struct group *group, const int32_t *ranks, size_t count, uint64_t deadline_ns) {
+  return wait_for_ranks(group, ranks, count, deadline_ns, check_founders);
 }
 
 // --- Views.
