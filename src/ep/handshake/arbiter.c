@@ -15,19 +15,23 @@ int ep_await_answer(weft_ep_t *ep, int socket, short events, int32_t rank, uint6
   return n < 0 ? n : 0;
 }
 
+enum { YIELDED_MS = 1000 }; // for the call that stands; its caller may have given it up by then
+
 // Waits while the other's call is expected, until its link is there. True: it is; false: calling is up to us.
 bool ep_await_call(weft_ep_t *ep, int32_t rank, uint64_t incarnation, uint64_t deadline_ns, bool yielded, int *rc) {
   struct ep_links *links = &ep->links;
-  struct timespec until = clock_timespec(deadline_ns);
+  uint64_t yielded_ns = clock_deadline_ms(YIELDED_MS);
   *rc = 0;
   while (!ep_link_find(ep, rank, incarnation)) {
-    if (!yielded && links->answering[rank] != incarnation)
+    bool expected = yielded && !clock_passed(yielded_ns), answers = links->answering[rank] == incarnation;
+    if (!expected && !answers && !(yielded && clock_passed(deadline_ns)))
       return false;
     if (ep_interrupted(ep)) {
       *rc = ep_canceled("connect");
       return true;
     }
-    if (pthread_cond_timedwait(&links->changed, &links->lock, &until) == ETIMEDOUT) {
+    struct timespec until = clock_timespec(expected && yielded_ns < deadline_ns ? yielded_ns : deadline_ns);
+    if (pthread_cond_timedwait(&links->changed, &links->lock, &until) == ETIMEDOUT && clock_passed(deadline_ns)) {
       *rc = fail(WEFT_ERR_TIMEOUT, "rank %d began to connect to this rank, and did not end by the deadline", rank);
       return true;
     }

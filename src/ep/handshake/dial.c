@@ -50,20 +50,19 @@ static int call(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *a
 
 int ep_dial(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *address, uint64_t deadline_ns) {
   struct ep_links *links = &ep->links;
+  bool yield = false;
   int rc;
   pthread_mutex_lock(&links->lock);
-  bool theirs = ep_await_call(ep, rank, incarnation, deadline_ns, false, &rc);
-  if (!theirs)
+  while (!ep_await_call(ep, rank, incarnation, deadline_ns, yield, &rc)) {
     links->dialling[rank] = incarnation;
-  pthread_mutex_unlock(&links->lock);
-  if (theirs)
-    return rc;
-  bool yield = false;
-  rc = call(ep, rank, incarnation, address, deadline_ns, &yield);
-  pthread_mutex_lock(&links->lock);
-  links->dialling[rank] = 0;
-  if (rc == 0 && yield)
-    ep_await_call(ep, rank, incarnation, deadline_ns, true, &rc);
+    pthread_mutex_unlock(&links->lock);
+    yield = false;
+    rc = call(ep, rank, incarnation, address, deadline_ns, &yield);
+    pthread_mutex_lock(&links->lock);
+    links->dialling[rank] = 0;
+    if (rc != 0 || !yield)
+      break;
+  }
   pthread_mutex_unlock(&links->lock);
   if (rc != 0)
     ep->on_links(ep);

@@ -36,7 +36,8 @@ int ep_answer_tcp(weft_ep_t *ep, struct ep_handshake *handshake);
 // --- arbiter.c: whose call stands ---
 
 // Waits while the other's call is expected, until its link is there. True: it is, or `*rc` says why not; false: calling
-// is up to this rank. `yielded`: the other has said that its call stands. Under links.lock. [owner]
+// is up to this rank. `yielded`: the other has said that its call stands; when nothing comes of it for a moment,
+// calling is up to this rank again. Under links.lock. [owner]
 bool ep_await_call(weft_ep_t *ep, int32_t rank, uint64_t incarnation, uint64_t deadline_ns, bool yielded, int *rc);
 // Waits until the called rank has answered on `socket` (POLLIN), or takes more (POLLOUT). TIMEOUT, CANCELED. [owner]
 int ep_await_answer(weft_ep_t *ep, int socket, short events, int32_t rank, uint64_t deadline_ns);

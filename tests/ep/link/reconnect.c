@@ -222,12 +222,61 @@ static void a_founder_that_was_put_out_is_not_waited_for(void **state) {
   close_founders(&all);
 }
 
+static bool calls(weft_ep_t *ep, int32_t rank) {
+  pthread_mutex_lock(&ep->links.lock);
+  bool calls = ep->links.dialling[rank] != 0;
+  pthread_mutex_unlock(&ep->links.lock);
+  return calls;
+}
+
+static void await_call(weft_ep_t *ep, int32_t rank, bool begun) {
+  uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
+  while (calls(ep, rank) != begun && !clock_passed(deadline))
+    poll(NULL, 0, 1);
+  assert_int_equal(calls(ep, rank), begun);
+}
+
+static void *connect_to_0(void *arg) {
+  static const int32_t zero = 0;
+  return weft_ep_connect(arg, &zero, 1, DEADLINE_MS) == 0 ? arg : NULL;
+}
+
+// The lower one's call stands; it may be interrupted, or come to its deadline, before the other has seen anything of
+// it.
+static void who_has_yielded_to_a_call_that_was_given_up_calls_again(void **state) {
+  (void)state;
+  weft_store_t *store;
+  pthread_t thread;
+  void *connected;
+  assert_int_equal(weft_store_open_local(&store), 0);
+  struct weft_ep_options options[] = {small(store, 0, 2), small(store, 1, 2)};
+  weft_ep_t *ep, *peer;
+  assert_int_equal(weft_ep_open(&ep, &options[0], DEADLINE_MS), 0);
+  assert_int_equal(weft_ep_open(&peer, &options[1], DEADLINE_MS), 0);
+  pthread_mutex_lock(&ep->links.lock); // its service thread answers nothing meanwhile
+  assert_int_equal(pthread_create(&thread, NULL, connect_to_0, peer), 0);
+  await_call(peer, 0, true);
+  ep->links.dialling[1] = peer->incarnation;
+  pthread_mutex_unlock(&ep->links.lock);
+  await_call(peer, 0, false);
+  assert_null(ep_link_find(peer, 0, 0));
+  pthread_mutex_lock(&ep->links.lock);
+  ep->links.dialling[1] = 0;
+  pthread_mutex_unlock(&ep->links.lock);
+  pthread_join(thread, &connected);
+  assert_non_null(connected);
+  weft_ep_close(peer);
+  weft_ep_close(ep);
+  weft_store_close(store);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_rank_connects_again_at_once),
       cmocka_unit_test(a_rank_is_ready_for_no_view_before_its_handshakes_end),
       cmocka_unit_test(a_call_that_was_given_up_is_no_death),
       cmocka_unit_test(a_founder_that_was_put_out_is_not_waited_for),
+      cmocka_unit_test(who_has_yielded_to_a_call_that_was_given_up_calls_again),
   };
   return cmocka_run_group_tests_name("ep_reconnect", tests, NULL, NULL);
 }
