@@ -43,7 +43,8 @@ struct ep_background {
 uint64_t ep_sign_ns(const weft_ep_t *ep);
 
 // Between two looks at what is waited for: spins, then says that it will sleep and lets the caller look once more, then
-// sleeps. False when `deadline_ns` has passed (the caller has looked after that), or with `pause->interrupted`. [owner]
+// sleeps. False when `deadline_ns` has passed (the caller has looked after that; UINT64_MAX: there is none), or with
+// `pause->interrupted`. [owner]
 bool ep_pause(weft_ep_t *ep, struct ep_pause *pause, uint64_t deadline_ns);
 // Ends the waiting; returns how long it took, in ns. [owner]
 uint64_t ep_pause_end(weft_ep_t *ep, struct ep_pause *pause);
