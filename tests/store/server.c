@@ -181,6 +181,7 @@ static void malformed_requests_are_refused_and_harm_nobody(void **state) {
   expect_error(state, "/v3/kv/txn", "{\"success\":[{}]}", 400, 3, "request_put");
   expect_error(state, "/v3/kv/txn", "{\"compare\":[{\"key\":\"YQ==\",\"target\":\"X\"}]}", 400, 3, "\"X\"");
   expect_error(state, "/v3/watch", "{\"create_request\":5}", 500, 2, "create_request");
+  expect_error(state, "/v3/watch", "{\"create_request\":{\"key\":\"YQ==\",\"filters\":[null]}}", 500, 2, "filters");
   expect_error(state, "/v3/lease/keepalive", "x", 500, 2, "json");
   char *deep = malloc(200001);
   assert_non_null(deep);

@@ -3,6 +3,7 @@
 
 #include "store/gateway/json.h"
 #include "store/gateway/write.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -87,6 +88,10 @@ static bool read_create(struct gateway_reader *reader, const json_t *object, str
       !gateway_array(reader, object, "filters", &filters))
     return false;
   for (size_t i = 0; i < json_array_size(filters); i++) {
+    if (json_is_null(json_array_get(filters, i))) { // as a member it would be absent, and the first name stand for it
+      snprintf(reader->error, sizeof reader->error, "json: element %zu of \"filters\" is null", i);
+      return false;
+    }
     json_t *one = json_pack("{sO}", "filters", json_array_get(filters, i));
     size_t filter;
     bool read = gateway_enum(reader, one, "filters", names, 2, &filter);
