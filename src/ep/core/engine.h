@@ -89,7 +89,7 @@ struct weft_ep {
   // The owner's.
   uint64_t next_sign_ns; // when to send the next sign to other hosts that this rank waits
   bool holds;            // inside a call that goes on: the network stays the owner's
-  bool started;          // its first operation is known
+  _Atomic bool started;  // its first operation is known; the service thread reads it
   uint64_t first_op;     // that one
   bool leaving;          // leave was called
   uint64_t next_op;

@@ -39,7 +39,8 @@ bool ep_await_call(weft_ep_t *ep, int32_t rank, uint64_t incarnation, uint64_t d
   return true;
 }
 
-// A caller that has let go of its last link, or failed to make it, may be faster than the news of that.
+// A caller that has let go of its last link, or failed to make it, may be faster than the news of that. It lives: while
+// this rank runs no operation that counts it, that is nothing to report.
 static void end_last_link(weft_ep_t *ep, int32_t rank, uint64_t incarnation) {
   struct ep_link *link = ep_link_find(ep, rank, incarnation);
   if (!link)
@@ -47,7 +48,7 @@ static void end_last_link(weft_ep_t *ep, int32_t rank, uint64_t incarnation) {
   link->path->listen(link);
   struct pollfd hang_up = {.fd = link->socket, .events = POLLRDHUP};
   if (atomic_load(&ep_link_in(link)->notice.left) || poll(&hang_up, 1, 0) > 0)
-    ep_link_down(ep, link, EP_LINK_LEFT, "it calls again");
+    ep_link_down(ep, link, ep->started ? EP_LINK_LEFT : EP_LINK_DOUBTED, "it calls again");
 }
 
 int ep_check_life(weft_ep_t *ep, int32_t rank, uint64_t incarnation) {

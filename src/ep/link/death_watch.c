@@ -28,11 +28,13 @@ struct robust {
   struct robust_list entry;
 };
 
+// Where the kernel takes no list, the word stays 0: it would say of a dead process that it lives.
 static void hold(struct robust *robust, _Atomic uint32_t *word) {
   robust->entry.next = &robust->head.list;
   robust->head =
       (struct robust_list_head){.list = {&robust->entry}, .futex_offset = (char *)word - (char *)&robust->entry};
-  syscall(SYS_set_robust_list, &robust->head, sizeof robust->head);
+  if (syscall(SYS_set_robust_list, &robust->head, sizeof robust->head) != 0)
+    return;
   // Marked as waited on, so that the kernel itself wakes a waiter at the owner's death.
   atomic_store(word, (uint32_t)syscall(SYS_gettid) | FUTEX_WAITERS);
 }
@@ -44,6 +46,11 @@ static void let_go(struct robust *robust, _Atomic uint32_t *word) {
 
 bool ep_life_ended(const struct ep_link *link) {
   return atomic_load(&ep_link_bell(link)->life) & FUTEX_OWNER_DIED;
+}
+
+bool ep_life_goes_on(const struct ep_link *link) {
+  uint32_t life = atomic_load(&ep_link_bell(link)->life);
+  return life != 0 && !(life & FUTEX_OWNER_DIED);
 }
 
 // A link whose peer has died and is still up: held, so that no thread frees it. NULL: there is none.

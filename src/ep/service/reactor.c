@@ -29,6 +29,12 @@ static void put_down(weft_ep_t *ep, struct ep_link *link, enum ep_link_state sta
     ep_link_down(ep, link, state, how);
 }
 
+// Whether the peer has given its call up behind the answer: its process lives and has hung up without a notice. It may
+// call again as long as this rank, which would wait for it in operation 0, runs none.
+static bool gave_up(weft_ep_t *ep, const struct ep_link *link) {
+  return !link->remote && !ep->started && ep_life_goes_on(link);
+}
+
 static void receive_link(weft_ep_t *ep, struct ep_link *link) {
   int error = link->remote ? link->path->listen(link) : ep_neighbours_receive(ep, link);
   if (error == 0) // it sent something, and is still there
@@ -36,7 +42,9 @@ static void receive_link(weft_ep_t *ep, struct ep_link *link) {
   epoll_ctl(ep->links.epoll, EPOLL_CTL_DEL, link->socket, NULL);
   if (ep_link_up(link))
     link->path->receive_last(link);
-  if (error == EPIPE || error == ECONNRESET)
+  if ((error == EPIPE || error == ECONNRESET) && gave_up(ep, link))
+    put_down(ep, link, EP_LINK_DOUBTED, "it has given its call up");
+  else if (error == EPIPE || error == ECONNRESET)
     put_down(ep, link, EP_LINK_DEAD, "its process ended");
   else if (error == EPROTO)
     ep_link_down(ep, link, EP_LINK_BROKEN, "it sent a malformed notice on its socket");

@@ -104,9 +104,9 @@ static void a_rank_is_ready_for_no_view_before_its_handshakes_end(void **state) 
   weft_store_close(store);
 }
 
-// Calls in the name of a rank, which gives the call up before it is answered: the called one's service thread stands
-// still meanwhile, as when its process is stopped.
-static void call_and_give_up(weft_ep_t *caller, weft_ep_t *called) {
+// Calls in the name of a rank, which gives the call up: before it is answered, where the called one's service thread
+// stands still meanwhile, as when its process is stopped; or with `answered` behind the answer, which it does not read.
+static void call_and_give_up(weft_ep_t *caller, weft_ep_t *called, bool answered) {
   struct ep_handshake_message hello = ep_handshake_message_make(caller, EP_HELLO, called->incarnation);
   union {
     struct cmsghdr align;
@@ -123,13 +123,17 @@ static void call_and_give_up(weft_ep_t *caller, weft_ep_t *called) {
   *CMSG_FIRSTHDR(&packet) =
       (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof fds)};
   memcpy(CMSG_DATA(CMSG_FIRSTHDR(&packet)), fds, sizeof fds);
-  pthread_mutex_lock(&called->links.lock);
+  if (!answered)
+    pthread_mutex_lock(&called->links.lock);
   assert_int_equal(connect(fd, (struct sockaddr *)&to,
                            (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(to.sun_path + 1))),
                    0);
   assert_int_equal(sendmsg(fd, &packet, MSG_NOSIGNAL), sizeof hello);
+  struct pollfd answer = {.fd = fd, .events = POLLIN};
+  assert_true(!answered || poll(&answer, 1, DEADLINE_MS) == 1);
   close(fd);
-  pthread_mutex_unlock(&called->links.lock);
+  if (!answered)
+    pthread_mutex_unlock(&called->links.lock);
   close(fds[1]);
   ep_window_release(&area);
 }
@@ -185,8 +189,7 @@ static void close_founders(struct founders *all) {
 }
 
 // A founder is in the first view before it has links to all: one whose activation has timed out may try again.
-static void a_call_that_was_given_up_is_no_death(void **state) {
-  (void)state;
+static void expect_no_death(bool answered) {
   struct founders all;
   open_founders(&all);
   weft_ep_t **ep = all.ep;
@@ -194,7 +197,7 @@ static void a_call_that_was_given_up_is_no_death(void **state) {
   assert_int_equal(weft_ep_activate(ep[0], DEADLINE_MS), 0);
   while (!ep_views_has(ep[2], 1, ep[1]->incarnation) && !clock_passed(deadline))
     poll(NULL, 0, 1);
-  call_and_give_up(ep[1], ep[2]);
+  call_and_give_up(ep[1], ep[2], answered);
   while ((!atomic_load(&ep[2]->links.by_rank[1]) || ep_link_find(ep[2], 1, 0)) && !clock_passed(deadline))
     poll(NULL, 0, 1);
   assert_int_equal(weft_ep_activate(ep[1], DEADLINE_MS), 0);
@@ -205,6 +208,16 @@ static void a_call_that_was_given_up_is_no_death(void **state) {
     if (event.kind == WEFT_EP_EVENT_PEER_LOST)
       fail_msg("rank 2 has lost rank %d: %s", event.rank, event.detail);
   close_founders(&all);
+}
+
+static void a_call_that_was_given_up_is_no_death(void **state) {
+  (void)state;
+  expect_no_death(false);
+}
+
+static void a_call_that_was_given_up_behind_its_answer_is_no_death(void **state) {
+  (void)state;
+  expect_no_death(true);
 }
 
 // The first view is agreed on as soon as the lowest founder has its links. One that goes before it has called the
@@ -275,6 +288,7 @@ int main(void) {
       cmocka_unit_test(a_rank_connects_again_at_once),
       cmocka_unit_test(a_rank_is_ready_for_no_view_before_its_handshakes_end),
       cmocka_unit_test(a_call_that_was_given_up_is_no_death),
+      cmocka_unit_test(a_call_that_was_given_up_behind_its_answer_is_no_death),
       cmocka_unit_test(a_founder_that_was_put_out_is_not_waited_for),
       cmocka_unit_test(who_has_yielded_to_a_call_that_was_given_up_calls_again),
   };
