@@ -93,8 +93,8 @@ void liveness_control_message(weft_agent_t *agent, weft_peer_t peer, enum agent_
                               uint32_t size);
 void liveness_forget_peer(weft_agent_t *agent, weft_peer_t peer);
 void liveness_region_gone(weft_agent_t *agent, weft_region_t region);
-void liveness_send_regions_gone(
-    struct agent_services *services); // of regions that have gone, to those who were not told yet
+// Of regions that have gone, to those who were not told yet.
+void liveness_send_regions_gone(struct agent_services *services);
 void liveness_send_goodbyes(struct agent_services *services);
 
 // exchange/socket_exchange.c

@@ -246,7 +246,7 @@ static int accept_link(weft_ep_t *ep, int socket, const struct ep_handshake_mess
     struct ep_handshake_message welcome = ep_handshake_message_make(ep, EP_WELCOME, hello->incarnation);
     if (send_message(ep, socket, &welcome, own) == 0)
       ep_neighbours_greet(ep, hello->rank);
-    else if (!ep_life_ended(link)) // it gave the call up, and may call again: the hang-up is no death
+    else if (!ep->started && ep_life_goes_on(link)) // it may call again, for operation 0: the hang-up is no death
       ep_link_down(ep, link, EP_LINK_DOUBTED, "it has given its call up");
   }
   close_own(own);

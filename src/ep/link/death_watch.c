@@ -44,7 +44,7 @@ static void let_go(struct robust *robust, _Atomic uint32_t *word) {
   robust->head.list.next = &robust->head.list;
 }
 
-bool ep_life_ended(const struct ep_link *link) {
+static bool died(const struct ep_link *link) {
   return atomic_load(&ep_link_bell(link)->life) & FUTEX_OWNER_DIED;
 }
 
@@ -59,7 +59,7 @@ static struct ep_link *take_dead(weft_ep_t *ep) {
   pthread_mutex_lock(&ep->links.lock);
   for (uint32_t rank = 0; rank < ep->capacity && !found; rank++) {
     struct ep_link *link = atomic_load(&ep->links.by_rank[rank]);
-    if (link && ep_link_up(link) && ep_life_ended(link))
+    if (link && ep_link_up(link) && died(link))
       found = link;
   }
   if (found)

@@ -36,9 +36,8 @@ void ep_life_stop(weft_ep_t *ep);
 // There is a new link to wait on. [any]
 void ep_life_kick(weft_ep_t *ep);
 
-// Whether the peer's process has ended: its socket hangs up after that. Of a link whose doorbell is mapped. [any]
-bool ep_life_ended(const struct ep_link *link);
-// Whether the kernel says that it has not. Likewise. [any]
+// Whether the kernel says that the peer's process lives. When one ends, its socket hangs up after that is known. Of a
+// link whose doorbell is mapped. [any]
 bool ep_life_goes_on(const struct ep_link *link);
 
 #endif
