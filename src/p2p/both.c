@@ -7,64 +7,16 @@
 
 #include "base/fail.h"
 #include "base/time/clock.h"
+#include "p2p/meter.h"
 
 enum {
   LEAST_NS = 20000000,        // of a counted part: some turns of the processor, where two processes share one
   LEAST_ROUNDS = 20,          // and so many round trips, as the clocks are compared no better than to half of one
   MOST_LEAST_NS = 2000000000, // whatever a peer says
   CLOCKS = 8,                 // comparisons, of which the quickest is taken
-  STAMPS = 1024,              // of a run
   HEAR_NS = 20000,            // the peer is heard no more often
   SMALL = 65536,              // transfers below that many bytes are looked at 16 at a time
 };
-
-// --- how far the load was, and when ---
-
-struct stamp {
-  uint64_t ns, ended;
-};
-
-// When the list is full, every second one is dropped, and from then on only half as many are kept.
-struct meter {
-  struct stamp list[STAMPS], last;
-  uint32_t count;
-  uint64_t looks, every;
-};
-
-static void meter_add(struct meter *meter, uint64_t ns, uint64_t ended) {
-  meter->last = (struct stamp){ns, ended};
-  if (meter->looks++ % meter->every != 0)
-    return;
-  if (meter->count == STAMPS) {
-    for (uint32_t i = 0; i < STAMPS / 2; i++)
-      meter->list[i] = meter->list[2 * i];
-    meter->count = STAMPS / 2;
-    meter->every *= 2;
-  }
-  meter->list[meter->count++] = meter->last;
-}
-
-// Transfers that had ended by then: what lies between two stamps by its share of the time.
-static double ended_at(const struct meter *meter, uint64_t ns) {
-  struct stamp before = meter->list[0], after = meter->last;
-  for (uint32_t i = 0; i < meter->count; i++) {
-    after = meter->list[i];
-    if (after.ns > ns)
-      break;
-    before = after;
-    after = meter->last;
-  }
-  if (ns <= before.ns || after.ns <= before.ns)
-    return (double)before.ended;
-  if (ns >= after.ns)
-    return (double)after.ended;
-  return (double)before.ended +
-         (double)(after.ended - before.ended) * (double)(ns - before.ns) / (double)(after.ns - before.ns);
-}
-
-static double ended_between(const struct meter *meter, uint64_t from, uint64_t until) {
-  return until > from ? ended_at(meter, until) - ended_at(meter, from) : 0;
-}
 
 // --- the load ---
 
@@ -74,7 +26,7 @@ struct both {
   bool peer_runs, counts, enough, peer_enough;
   uint64_t from_ns, from_ended; // of the counted part
   uint64_t heard_ns, deadline_ns;
-  struct meter meter;
+  struct p2p_meter meter;
 };
 
 static int hear(struct both *both) {
@@ -105,7 +57,7 @@ static int look(void *arg, uint64_t ended) {
   struct both *both = arg;
   uint64_t now = clock_ns();
   int rc = 0;
-  meter_add(&both->meter, now, ended);
+  p2p_meter_add(&both->meter, now, ended);
   if (now - both->heard_ns >= HEAR_NS) {
     rc = hear(both);
     both->heard_ns = now;
@@ -187,7 +139,8 @@ struct window {
   uint64_t from, until; // by this side's clock
 };
 
-static int find_window(struct p2p_session *session, const struct meter *meter, uint64_t ahead, struct window *window) {
+static int find_window(struct p2p_session *session, const struct p2p_meter *meter, uint64_t ahead,
+                       struct window *window) {
   json_t *loaded = NULL;
   uint64_t begun, ended;
   int rc = p2p_receive(session, 0, &loaded);
@@ -227,7 +180,7 @@ static int ask_count(struct p2p_session *session, const struct window *window, u
 static void settle(const struct both *both, const struct p2p_load *load, const struct window *window, double there,
                    struct p2p_result *result) {
   double ns = window->until > window->from ? (double)(window->until - window->from) : 0;
-  double here = ended_between(&both->meter, window->from, window->until);
+  double here = p2p_meter_between(&both->meter, window->from, window->until);
   result->gbps = result->peer_gbps = 0;
   if (ns < (double)both->least_ns / 2 || here < 1 || there < 1) {
     snprintf(result->refused, sizeof result->refused,
@@ -301,7 +254,7 @@ static int await_go(struct p2p_session *session, uint64_t *least_ns) {
   }
 }
 
-static int answer_count(struct p2p_session *session, const struct meter *meter) {
+static int answer_count(struct p2p_session *session, const struct p2p_meter *meter) {
   json_t *message = NULL;
   uint64_t from, until;
   int rc = p2p_send(session, json_pack("{s:s, s:I, s:I}", "say", "loaded", "begun", (json_int_t)meter->list[0].ns,
@@ -317,7 +270,8 @@ static int answer_count(struct p2p_session *session, const struct meter *meter) 
   json_decref(message);
   if (rc != 0)
     return rc;
-  return p2p_send(session, json_pack("{s:s, s:f}", "say", "counted", "transfers", ended_between(meter, from, until)));
+  return p2p_send(session,
+                  json_pack("{s:s, s:f}", "say", "counted", "transfers", p2p_meter_between(meter, from, until)));
 }
 
 static int follow(struct p2p_session *session, const struct p2p_load *load, struct p2p_lane *lane, struct both *both) {
