@@ -14,7 +14,8 @@ their seconds in each stage and what they prove, what was skipped and why, the t
 more by its name, and last "N passed, N failed[, N skipped]". That counts each test once for each stage, and a stage
 that broke or left something behind as one failure. With --strict, so is a test of the stage fast that took 10 s or
 more. A test that failed beside others and passed alone is unsteady: it is printed like a failure, and counts as passed,
-unless a sanitizer or valgrind had found something in it.
+unless valgrind had found something in it, or a sanitizer had ahead of an assertion that failed: behind that, the threads
+of a test run on without what it has ended.
 Exit status 1 if anything failed, or if nothing ran. --failures prints how many tests of one file failed.
 """
 import argparse
@@ -29,9 +30,11 @@ WIDTH = 120
 SLOWEST = 10
 FAST_S = 10  # what a test of the stage fast may take
 SHOWN = 40  # lines of what a failed test said
-# What no lack of processors explains.
-REPORTED = re.compile(r"(Address|Leak|Thread|UndefinedBehavior)Sanitizer|runtime error: |^==\d+== ERROR SUMMARY: [1-9]",
-                      flags=re.M)
+# What no lack of processors explains. Valgrind says it at the end.
+REPORTED = re.compile(r"(Address|Leak|Thread|UndefinedBehavior)Sanitizer|runtime error: ")
+MEMCHECK = re.compile(r"^==\d+== ERROR SUMMARY: [1-9]", flags=re.M)
+# What cmocka says of an assertion that failed, and where it stands.
+ASSERTION = re.compile(r"^\[ *ERROR *\] --- (.*)\n(?:.*\n)*?\[ *LINE *\] --- (.*?): error", flags=re.M)
 FUZZED = re.compile(r"#(\d+)\s+DONE\s+cov: (\d+) ft: \d+ corp: (\d+)/(\S+)")
 PART_SKIPPED = re.compile(r"^(\S+) .*\.\.\. skipped ['\"](.*)['\"]$|^\[ *SKIPPED *\] (\w+)$", flags=re.M)
 
@@ -51,6 +54,18 @@ class Case:
         """Why it was skipped: the line that says so, else the last."""
         said = ["no reason given"] + [line.strip() for line in self.output.splitlines() if line.strip()]
         return next((line for line in reversed(said) if "skip" in line.lower()), said[-1])
+
+    def reported(self):
+        """Valgrind found something, or a sanitizer what is no consequence of a failed assertion."""
+        failed = ASSERTION.search(self.output)
+        return MEMCHECK.search(self.output) or REPORTED.search(self.output[:failed.start()] if failed else self.output)
+
+    def said(self):
+        """What failed, in a line: the assertion, else the last line."""
+        failed = ASSERTION.search(self.output)
+        if failed:
+            return f"{failed[1]} at {failed[2]}"
+        return next((line.strip() for line in reversed(self.output.splitlines()) if line.strip()), "")
 
     def cell(self):
         words = {"failed": "FAILED", "skipped": "skip", "unsteady": "UNSTEADY"}
@@ -77,7 +92,7 @@ def read_cases(path):
     alone = {element.get("name"): outcome(element) for element in
              (xml.parse(again).iter("testcase") if again.exists() else ())}
     for case in cases:
-        if case.outcome == "failed" and alone.get(case.entry) == "passed" and not REPORTED.search(case.output):
+        if case.outcome == "failed" and alone.get(case.entry) == "passed" and not case.reported():
             case.outcome = "unsteady"
     return cases
 
@@ -121,9 +136,8 @@ def print_names_of_failures(directory, cases):
     """Once more, near the last line: whoever sees only the end of a long output looks for them there."""
     for case in cases:
         if case.outcome in ("failed", "unsteady"):
-            said = [line.strip() for line in case.output.splitlines() if line.strip()]
-            print(f"{case.cell()} {case.stage}: {case.entry} after {case.seconds:.1f} s" +
-                  (f"; {said[-1]}" if said else ""))
+            said = case.said()
+            print(f"{case.cell()} {case.stage}: {case.entry} after {case.seconds:.1f} s" + (f"; {said}" if said else ""))
     for stage, what, lines in failed_stages(directory):
         print(f"FAILED {stage}: {what}", "; ".join(lines))
 

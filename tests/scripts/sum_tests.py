@@ -50,6 +50,15 @@ class SumTests(unittest.TestCase):
                                      "asan.alone": junit(("b", True, ""))})
             self.assertEqual((status, said.splitlines()[-1]), (1, "1 passed, 1 failed"), report)
 
+    def test_threads_that_a_failed_assertion_leaves_race_with_what_follows(self):
+        failed = "[  ERROR   ] --- 0x1 != 0\n[   LINE   ] --- /a/b.c:27: error: Failure!\n"
+        race = "WARNING: ThreadSanitizer: data race\nThreadSanitizer: reported 1 warnings\n"
+        for said, last in ((failed + race, "2 passed, 0 failed"), (race + failed, "1 passed, 1 failed")):
+            status, summary = self.sum({"tsan.xml": junit(("a", True, ""), ("b", False, said)),
+                                        "tsan.alone": junit(("b", True, ""))})
+            self.assertEqual((status, summary.splitlines()[-1]), (int("1 failed" in last), last), said)
+            self.assertIn("b after 0.5 s; 0x1 != 0 at /a/b.c:27", summary)
+
     def test_what_is_left_behind_is_a_failure_named_near_the_end(self):
         status, said = self.sum({"release.xml": junit(("a", True, "")), "release.left": "file /tmp/x\nprocess 7: y\n",
                                  "asan.xml": junit(("a", True, "")), "asan.left": ""})

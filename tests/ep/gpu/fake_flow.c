@@ -504,18 +504,6 @@ static void who_goes_by_another_route_is_lost(void **state) {
   }
 }
 
-// Rank 2 joins the two that run, and all are at the same operation.
-static void join_third(weft_ep_t *eps[3]) {
-  struct fake_activation activation;
-  eps[2] = fake_open(wide(2, 0));
-  fake_begin(&activation, eps[2]);
-  while (!atomic_load(&activation.done))
-    fake_operate(eps, 2, NULL);
-  fake_end(&activation);
-  while (weft_ep_next_op(eps[0]) < weft_ep_next_op(eps[2]))
-    fake_operate(eps, 2, NULL);
-}
-
 static void a_rank_that_joins_ends_a_route(void **state) {
   (void)state;
   weft_ep_t *eps[3];
@@ -526,7 +514,7 @@ static void a_rank_that_joins_ends_a_route(void **state) {
     routes[i] = make_route(eps[i]);
   assert_ok(operate_by(eps, routes, 2, false, &op));
   assert_ok(operate_by(eps, routes, 2, true, &op));
-  join_third(eps);
+  fake_join(eps, 3, wide(2, 0));
   routes[2] = make_route(eps[2]);
   // The two that were there go by their routes; the third has none to go by, and they are lost to each other only where
   // they differ: all three see that it joined.
@@ -578,7 +566,7 @@ static void a_replay_by_a_route_says_that_a_rank_joined(void **state) {
     assert_ok(weft_ep_combine(eps[i], op, &combine, NULL));
     assert_int_equal(gpu->api->graph_end(gpu->device, stream, &graphs[i], why), 0);
   }
-  join_third(eps);
+  fake_join(eps, 3, wide(2, 0));
   for (int i = 0; i < 2; i++)
     assert_int_equal(eps[i]->gpu->api->graph_launch(eps[i]->gpu->device, graphs[i], NULL, why), 0);
   fake_launch(eps[2]);

@@ -106,29 +106,6 @@ static void close_all(weft_ep_t **eps, uint32_t count) {
     weft_ep_close(eps[i]);
 }
 
-// The others operate while the last of `count` joins.
-static void join(weft_ep_t **eps, uint32_t count) {
-  struct fake_activation activation;
-  weft_ep_t *joiner = eps[count - 1] = fake_open(fake_options((int32_t)count - 1, NULL, 0));
-  fake_begin(&activation, joiner);
-  while (!atomic_load(&activation.done)) {
-    uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS), op = weft_ep_next_op(eps[0]);
-    bool runs[RANKS];
-    for (uint32_t i = 0; i < count - 1; i++) {
-      runs[i] = weft_ep_next_op(eps[i]) <= op; // one that has just joined may begin later
-      if (runs[i])
-        fake_launch(eps[i]);
-    }
-    for (uint32_t i = 0; i < count - 1; i++)
-      while (runs[i] && weft_ep_await(eps[i], op, NULL, NULL, 5) == WEFT_ERR_TIMEOUT && !clock_passed(deadline_ns))
-        if (atomic_load(&activation.done) && activation.rc == 0 && weft_ep_next_op(joiner) <= op)
-          fake_launch(joiner);
-  }
-  fake_end(&activation);
-  while (weft_ep_next_op(joiner) < weft_ep_next_op(eps[0]))
-    fake_launch(joiner);
-}
-
 // Until no view needs the last of `count`, which has closed.
 static void leave(weft_ep_t **eps, uint32_t count) {
   const int32_t self = (int32_t)count - 1;
@@ -199,7 +176,7 @@ static void ranks_that_join_share_and_those_that_leave_do_not(void **state) {
   fake_found(eps, 3);
   await_all(eps, 3);
   for (int round = 0; round < ROUNDS; round++) {
-    join(eps, 4);
+    fake_join(eps, 4, fake_options(3, NULL, 0));
     await_all(eps, 4);
     operate(eps, 4);
     leave(eps, 4);
@@ -207,7 +184,7 @@ static void ranks_that_join_share_and_those_that_leave_do_not(void **state) {
     operate(eps, 3);
   }
   for (uint32_t count = 4; count <= RANKS; count++) {
-    join(eps, count);
+    fake_join(eps, count, fake_options((int32_t)count - 1, NULL, 0));
     await_all(eps, count);
   }
   for (uint32_t count = RANKS; count > 3; count--) {

@@ -7,19 +7,6 @@
 
 enum { CHURN = 70 };
 
-// The two operate while the third joins; from the operation on that is its first, it has to operate too.
-static void operate_while_joining(weft_ep_t **eps, struct fake_activation *activation) {
-  while (!atomic_load(&activation->done)) {
-    uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS), ops[2] = {fake_launch(eps[0]), fake_launch(eps[1])};
-    for (int i = 0; i < 2; i++)
-      while (weft_ep_await(eps[i], ops[i], NULL, NULL, 5) == WEFT_ERR_TIMEOUT && !clock_passed(deadline_ns))
-        if (atomic_load(&activation->done) && activation->rc == 0 && weft_ep_next_op(eps[2]) <= ops[i])
-          fake_launch(eps[2]);
-  }
-  while (activation->rc == 0 && weft_ep_next_op(eps[2]) < weft_ep_next_op(eps[0]))
-    fake_launch(eps[2]);
-}
-
 // Operates until the view has `count` ranks, and this many links are left.
 static void operate_until(weft_ep_t **eps, uint32_t num, uint32_t count, uint64_t connected) {
   uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
@@ -57,11 +44,7 @@ static void ranks_join_and_leave_while_others_operate(void **state) {
   struct fake_heard heard = {0};
   fake_found(eps, 2);
   for (int round = 0; round < CHURN; round++) {
-    struct fake_activation activation;
-    eps[2] = fake_open(fake_options(5, NULL, 0));
-    fake_begin(&activation, eps[2]);
-    operate_while_joining(eps, &activation);
-    fake_end(&activation);
+    fake_join(eps, 3, fake_options(5, NULL, 0));
     operate_until(eps, 3, 3, 2);
     const int32_t self = 5;
     assert_ok(weft_ep_disconnect(eps[2], &self, 1, DEADLINE_MS));

@@ -125,3 +125,32 @@ void fake_operate(weft_ep_t **eps, uint32_t count, struct weft_ep_info *info) {
     if (active[i])
       assert_ok(weft_ep_await(eps[i], ops[i], i == 0 ? info : NULL, NULL, DEADLINE_MS));
 }
+
+// From the operation on that is its first, the joiner has to operate too, however late its activation returns.
+static void operate_while_joining(weft_ep_t **eps, uint32_t others, const struct fake_activation *activation) {
+  weft_ep_t *joiner = activation->ep;
+  uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS), op = weft_ep_next_op(eps[0]);
+  bool runs[8];
+  for (uint32_t i = 0; i < others; i++) {
+    runs[i] = weft_ep_next_op(eps[i]) <= op; // one that has just joined may begin later
+    if (runs[i])
+      fake_launch(eps[i]);
+  }
+  for (uint32_t i = 0; i < others; i++)
+    while (runs[i] && weft_ep_await(eps[i], op, NULL, NULL, 5) == WEFT_ERR_TIMEOUT && !clock_passed(deadline_ns))
+      if (atomic_load(&activation->done) && activation->rc == 0 && weft_ep_next_op(joiner) <= op)
+        fake_launch(joiner);
+}
+
+void fake_join(weft_ep_t **eps, uint32_t count, struct weft_ep_options options) {
+  struct fake_activation activation;
+  weft_ep_t *joiner = eps[count - 1] = fake_open(options);
+  fake_begin(&activation, joiner);
+  while (!atomic_load(&activation.done))
+    operate_while_joining(eps, count - 1, &activation);
+  fake_end(&activation);
+  while (weft_ep_next_op(joiner) < weft_ep_next_op(eps[0]))
+    fake_launch(joiner);
+  while (weft_ep_next_op(eps[0]) < weft_ep_next_op(joiner))
+    fake_operate(eps, count - 1, NULL);
+}

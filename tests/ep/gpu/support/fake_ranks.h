@@ -56,5 +56,8 @@ uint64_t fake_launch(weft_ep_t *ep);
 // The next operation of all ranks, eight at most, that take part in it; `info` is that of the first. A joiner may begin
 // later.
 void fake_operate(weft_ep_t **eps, uint32_t count, struct weft_ep_info *info);
+// The last of `count` opens with `options` and joins, while the others operate. At the end all are at the same
+// operation.
+void fake_join(weft_ep_t **eps, uint32_t count, struct weft_ep_options options);
 
 #endif
