@@ -14,8 +14,8 @@
 
 #include "base/time/clock.h"
 #include "ep/gpu/gpu.h"
-#include "ep/gpu/proxy.h"
-#include "ep/gpu/share.h"
+#include "ep/gpu/remote/proxy.h"
+#include "ep/gpu/remote/share.h"
 #include "ep/link/link.h"
 #include "ep_relay_stream.h"
 #include "support/values.h"

@@ -14,8 +14,8 @@ their seconds in each stage and what they prove, what was skipped and why, the t
 more by its name, and last "N passed, N failed[, N skipped]". That counts each test once for each stage, and a stage
 that broke or left something behind as one failure. With --strict, so is a test of the stage fast that took 10 s or
 more. A test that failed beside others and passed alone is unsteady: it is printed like a failure, and counts as passed,
-unless valgrind had found something in it, or a sanitizer had ahead of an assertion that failed: behind that, the threads
-of a test run on without what it has ended.
+unless valgrind had found something in it, or a sanitizer had ahead of an assertion that failed: behind that, threads of
+a test run on without what it has ended.
 Exit status 1 if anything failed, or if nothing ran. --failures prints how many tests of one file failed.
 """
 import argparse
@@ -137,7 +137,7 @@ def print_names_of_failures(directory, cases):
     for case in cases:
         if case.outcome in ("failed", "unsteady"):
             said = case.said()
-            print(f"{case.cell()} {case.stage}: {case.entry} after {case.seconds:.1f} s" + (f"; {said}" if said else ""))
+            print(f"{case.cell()} {case.stage}: {case.entry} after {case.seconds:.1f} s{'; ' if said else ''}{said}")
     for stage, what, lines in failed_stages(directory):
         print(f"FAILED {stage}: {what}", "; ".join(lines))
 

@@ -282,7 +282,7 @@ struct device_moves {
   uint64_t landed;          // the newest batch that is in the peer's window, with all before it and their moves
 };
 
-// A link whose peer reads the windows of the others' peers, and shows them its own (ep/gpu/sharers.h).
+// A link whose peer reads the windows of the others' peers, and shows them its own (ep/gpu/remote/sharers.h).
 struct device_carrier {
   struct device_relay *relay;
   uint64_t window; // how these peers know the window that its peer has of us

@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "ep/core/args.h"
-#include "ep/gpu/gpu.h"
-#include "ep/gpu/proxy.h"
+#include "ep/gpu/call/call.h"
+#include "ep/gpu/remote/proxy.h"
 
 // The watcher lets go of links at any time; what they have still to send their proxies flush.
 static void flush(weft_ep_t *ep) {

@@ -58,6 +58,16 @@ static int open_device(struct ep_gpu *gpu) {
   return rc == 0 ? 0 : device_fail(rc, "cannot use a GPU", why);
 }
 
+static int check_options(const struct ep_gpu *gpu, const struct weft_ep_options *options) {
+  if (options->mode != WEFT_EP_THROUGHPUT)
+    return 0;
+  uint32_t most = options->max_processors;
+  if (most > 0 && most < EP_MIN_PROCESSORS)
+    return fail(WEFT_ERR_INVALID, "max_processors is %u; for THROUGHPUT it must be from %d to the %u of this GPU", most,
+                EP_MIN_PROCESSORS, gpu->processors);
+  return 0;
+}
+
 static int open_all(weft_ep_t *ep, const struct weft_ep_options *options) {
   struct ep_gpu *gpu = ep->gpu;
   char why[DEVICE_WHY] = "";
@@ -68,7 +78,7 @@ static int open_all(weft_ep_t *ep, const struct weft_ep_options *options) {
     rc = open_device(gpu);
   if (rc != 0)
     return rc;
-  rc = ep_gpu_check_options(gpu, options);
+  rc = check_options(gpu, options);
   if (rc != 0)
     return rc;
   gpu->options = engine_options(ep, options);

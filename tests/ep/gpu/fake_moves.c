@@ -7,8 +7,8 @@
 #include <sched.h>
 #include <stdio.h>
 
-#include "ep/gpu/proxy.h"
-#include "ep/gpu/rings.h"
+#include "ep/gpu/remote/proxy.h"
+#include "ep/gpu/remote/rings.h"
 #include "support/sanitized.h"
 
 enum { HIDDEN = 8192, OPS = 40, RINGS = 2097153 };

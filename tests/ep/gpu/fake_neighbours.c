@@ -4,7 +4,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 
-#include "ep/gpu/sharers.h"
+#include "ep/gpu/remote/sharers.h"
 #include "ep/gpu/support/fake_ranks.h"
 #include "ep/remote/neighbours.h"
 

@@ -10,7 +10,7 @@
 
 #include "base/time/clock.h"
 #include "ep/gpu/gpu.h"
-#include "ep/gpu/sharers.h"
+#include "ep/gpu/remote/sharers.h"
 #include "ep/remote/neighbours.h"
 #include "ep/support/processes.h"
 

@@ -8,7 +8,7 @@
 #include "base/time/clock.h"
 #include "cmocka_all.h"
 #include "ep/gpu/gpu.h"
-#include "ep/gpu/proxy.h"
+#include "ep/gpu/remote/proxy.h"
 #include "ep/support/raw_peer.h"
 
 enum {

@@ -1,7 +1,7 @@
 // CHECK_ROUTE on CUDA memory: whether the top-k of a call are those that its route knows. The device compares them, in
 // the caller's stream, and the call waits for what it finds: the flag is for debugging.
 #include "base/fail.h"
-#include "ep/gpu/gpu.h"
+#include "ep/gpu/call/call.h"
 
 static bool checks(const struct weft_ep_dispatch_args *args) {
   return args->flags & WEFT_EP_DISPATCH_CHECK_ROUTE;

@@ -4,8 +4,8 @@
 //
 // Each side registers the rings of both windows, and shows the peer those of `in` in the handshake. Where one of them
 // cannot, rows go in batches that way; the other way is a matter of its own.
-#ifndef EP_GPU_RINGS_H
-#define EP_GPU_RINGS_H
+#ifndef EP_GPU_REMOTE_RINGS_H
+#define EP_GPU_REMOTE_RINGS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -5,7 +5,7 @@
 #include "base/fail.h"
 #include "base/time/clock.h"
 #include "ep/core/args.h"
-#include "ep/gpu/gpu.h"
+#include "ep/gpu/call/op.h"
 #include "ep/view/views.h"
 #include "group/view.h"
 

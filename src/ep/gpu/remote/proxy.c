@@ -1,5 +1,5 @@
 // Carries batches of what kernels wrote to peers on other hosts, and theirs into the windows here.
-#include "ep/gpu/proxy.h"
+#include "ep/gpu/remote/proxy.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -9,9 +9,9 @@
 #include "base/fail.h"
 #include "base/time/clock.h"
 #include "ep/gpu/gpu.h"
-#include "ep/gpu/rings.h"
-#include "ep/gpu/share.h"
-#include "ep/gpu/sharers.h"
+#include "ep/gpu/remote/rings.h"
+#include "ep/gpu/remote/share.h"
+#include "ep/gpu/remote/sharers.h"
 #include "ep/remote/requests.h"
 
 enum {

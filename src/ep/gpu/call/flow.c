@@ -1,6 +1,6 @@
 // What a launch says beside the structs that all groups have, in a group for throughput.
 #include "base/fail.h"
-#include "ep/gpu/gpu.h"
+#include "ep/gpu/call/op.h"
 
 // The rows of the next operation take the places of those that were sent, and so do answers. Of captured operations
 // nothing is said here, since a capture may have been given up: where a graph sends two before it receives one, the

@@ -4,8 +4,8 @@
 // Batches of all links have stamps, which ascend. For each seat there is the stamp up to which the batches of its link
 // have been put in place by the peer. A row can be named when the batch that brought it is among these, and a place
 // written again when those that named it are. (docs/design/ep-gpu.md)
-#ifndef EP_GPU_SHARE_H
-#define EP_GPU_SHARE_H
+#ifndef EP_GPU_REMOTE_SHARE_H
+#define EP_GPU_REMOTE_SHARE_H
 
 #include <stdint.h>
 

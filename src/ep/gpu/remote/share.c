@@ -1,11 +1,11 @@
 // Stamps of batches, and who carries for whom.
-#include "ep/gpu/share.h"
+#include "ep/gpu/remote/share.h"
 
 #include <string.h>
 
 #include "base/time/clock.h"
 #include "ep/gpu/gpu.h"
-#include "ep/gpu/sharers.h"
+#include "ep/gpu/remote/sharers.h"
 #include "ep/remote/neighbours.h"
 
 // A carrier that has counted nothing for so long is not waited for: rows that it has go to the others, too.

@@ -4,7 +4,7 @@
 #include "base/fail.h"
 #include "base/log.h"
 #include "ep/gpu/gpu.h"
-#include "ep/gpu/sharers.h"
+#include "ep/gpu/remote/sharers.h"
 #include "ep/remote/neighbours.h"
 #include "group/view.h"
 

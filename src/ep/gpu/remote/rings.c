@@ -1,5 +1,5 @@
 // Registers rings with the transport, and gets to know the peer's.
-#include "ep/gpu/rings.h"
+#include "ep/gpu/remote/rings.h"
 
 #include "base/fail.h"
 #include "base/log.h"

@@ -2,21 +2,11 @@
 // latency do not do all that those for throughput do, and the other way round.
 #include "base/fail.h"
 #include "ep/core/args.h"
-#include "ep/gpu/gpu.h"
+#include "ep/gpu/call/call.h"
 
 enum { PIECE = 16 };
 
 static const char *const open_for_it = "on CUDA memory open the group for THROUGHPUT";
-
-int ep_gpu_check_options(const struct ep_gpu *gpu, const struct weft_ep_options *options) {
-  if (options->mode != WEFT_EP_THROUGHPUT)
-    return 0;
-  uint32_t most = options->max_processors;
-  if (most > 0 && most < EP_MIN_PROCESSORS)
-    return fail(WEFT_ERR_INVALID, "max_processors is %u; for THROUGHPUT it must be from %d to the %u of this GPU", most,
-                EP_MIN_PROCESSORS, gpu->processors);
-  return 0;
-}
 
 // --- dispatch ---
 

@@ -1,5 +1,5 @@
 // Who shares what comes to a host, on CUDA memory.
-#include "ep/gpu/sharers.h"
+#include "ep/gpu/remote/sharers.h"
 
 #include "ep/gpu/gpu.h"
 #include "ep/remote/neighbours.h"

@@ -6,8 +6,8 @@
 // all before it are there, and counts; a place is used again when the batch in it has been counted. That depends on no
 // kernel, so nothing waits in a circle. In groups for throughput a batch has the words alone where the transport can
 // move rows from window to window: these are more pieces of its request. (docs/design/ep-gpu.md)
-#ifndef EP_GPU_PROXY_H
-#define EP_GPU_PROXY_H
+#ifndef EP_GPU_REMOTE_PROXY_H
+#define EP_GPU_REMOTE_PROXY_H
 
 #include "device/device.h"
 #include "ep/remote/remote_link.h"

@@ -1,8 +1,8 @@
 // Ranks of another host that read each other's windows, by which a token that goes to several of them can cross the
 // network once: what links of this rank show its neighbours of what comes, and which peers of this rank share what it
 // sends. How they tell each other: remote/neighbours.h.
-#ifndef EP_GPU_SHARERS_H
-#define EP_GPU_SHARERS_H
+#ifndef EP_GPU_REMOTE_SHARERS_H
+#define EP_GPU_REMOTE_SHARERS_H
 
 #include <stdbool.h>
 #include <stddef.h>
