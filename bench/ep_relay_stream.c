@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/time/clock.h"
-#include "cuda/engine/relay_batch.h"
+#include "cuda/relay/batch.h"
 
 static struct cuda_flow_word *word_of(const struct relay_stream *stream, char *window, uint32_t channel) {
   return &((struct cuda_flow_head *)(window + stream->offset))->rows[channel];

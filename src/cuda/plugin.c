@@ -1,6 +1,6 @@
 // The plug-in's table, its only symbol.
 #include "cuda/plugin.h"
-#include "cuda/engine/relay.h"
+#include "cuda/relay/relay.h"
 
 static const struct device_api api = {
     .abi = DEVICE_ABI,

@@ -1,4 +1,4 @@
-// Two ranks of a group for throughput on hosts that NVLink does not join (cuda/engine/flow_relay.c) converse: threads
+// Two ranks of a group for throughput on hosts that NVLink does not join (cuda/relay/flow.c) converse: threads
 // in the place of kernels write rows and answers of drawn operations to rings that are smaller than these, read what
 // comes, compare every byte of it, and give credit. A thread in the place of the net threads carries, in batches that
 // often have no room for what there is; and with moves, which it makes in any order, as a network does.
@@ -15,9 +15,9 @@
 
 #include "base/random.h"
 #include "base/time/clock.h"
-#include "cuda/engine/flow_relay.h"
-#include "cuda/engine/relay.h"
-#include "cuda/engine/relay_batch.h"
+#include "cuda/relay/batch.h"
+#include "cuda/relay/flow.h"
+#include "cuda/relay/relay.h"
 #include "cuda/support/stream.h"
 
 enum { DEADLINE_MS = 60000, BATCH = 24 << 10, HIDDEN = 256, SMALLEST = 2048 };

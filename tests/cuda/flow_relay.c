@@ -1,4 +1,4 @@
-// What the relay of two ranks of a group for throughput collects, moves and refuses (cuda/engine/flow_relay.c), step by
+// What the relay of two ranks of a group for throughput collects, moves and refuses (cuda/relay/flow.c), step by
 // step: rings of small windows, words as kernels write them, and the batches that follow from them.
 #include <setjmp.h>
 #include <stdarg.h>
@@ -7,9 +7,9 @@
 
 #include "cmocka_all.h"
 
-#include "cuda/engine/flow_relay.h"
-#include "cuda/engine/relay.h"
-#include "cuda/engine/relay_batch.h"
+#include "cuda/relay/batch.h"
+#include "cuda/relay/flow.h"
+#include "cuda/relay/relay.h"
 #include "cuda/support/stream.h"
 #include "weft/err.h"
 

@@ -1,4 +1,4 @@
-// Rows that cross to another host once (cuda/engine/flow_share.c): a source and three readers of one host, without
+// Rows that cross to another host once (cuda/relay/flow_share.c): a source and three readers of one host, without
 // GPUs. One thread does by turns, as drawn, what kernels do at both ends, what transports do, and what relays do: rows
 // are written, batches collected, moved, delivered and counted late, and every byte of each row that comes is looked
 // at.
@@ -10,8 +10,8 @@
 #include "cmocka_all.h"
 
 #include "base/random.h"
-#include "cuda/engine/relay.h"
-#include "cuda/engine/relay_batch.h"
+#include "cuda/relay/batch.h"
+#include "cuda/relay/relay.h"
 #include "cuda/support/stream.h"
 #include "weft/err.h"
 

@@ -1,4 +1,4 @@
-// What goes between two ranks on CUDA memory of different hosts (cuda/engine/relay.h): threads in the place of kernels
+// What goes between two ranks on CUDA memory of different hosts (cuda/relay/relay.h): threads in the place of kernels
 // write units and lines in drawn order, data first and then the flag, and values word by word; they check all that they
 // read behind a flag, and each word that is not empty, and empty what they have read. A thread in the place of the net
 // threads carries, in pieces of drawn sizes.
@@ -15,8 +15,8 @@
 #include "cmocka_all.h"
 
 #include "base/time/clock.h"
-#include "cuda/engine/relay.h"
 #include "cuda/kernels/layout.h"
+#include "cuda/relay/relay.h"
 #include "cuda/support/relay_plan.h"
 #include "weft/err.h"
 

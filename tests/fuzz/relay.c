@@ -2,7 +2,7 @@
 // written outside of the window, and what it collects afterwards, since answers depend on what came, fits its room.
 //
 // An input: batches, each two bytes of size before it. A group for latency gets them, then one for throughput.
-#include "cuda/engine/relay.h"
+#include "cuda/relay/relay.h"
 
 #include <stdlib.h>
 #include <string.h>

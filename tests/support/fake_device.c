@@ -15,8 +15,8 @@
 #include <weft/err.h>
 
 #include "base/time/clock.h"
-#include "cuda/engine/relay.h"
 #include "cuda/kernels/layout.h"
+#include "cuda/relay/relay.h"
 #include "support/fake_copies.h"
 
 enum { DEVICES = 2, NAP_NS = 20000 };

@@ -6,7 +6,7 @@
 
 extern "C" {
 #include "cuda/engine/flow_layout.h"
-#include "cuda/engine/relay.h"
+#include "cuda/relay/relay.h"
 }
 
 enum { BATCH = 256 << 10, MOVES = 16 };

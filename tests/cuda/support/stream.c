@@ -8,7 +8,7 @@
 
 #include "cmocka_all.h"
 
-#include "cuda/engine/relay_batch.h"
+#include "cuda/relay/batch.h"
 
 enum { PAGE = 4096 };
 

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "cuda/engine/flow_layout.h"
-#include "cuda/engine/relay.h"
+#include "cuda/relay/relay.h"
 
 enum { TOKENS = 1500, TOPK = 4, EXPERTS = 3 };
 

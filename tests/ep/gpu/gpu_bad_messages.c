@@ -25,7 +25,7 @@ enum {
   BATCH = 4096
 };
 
-// As cuda/engine/relay_batch.h lays it out: its bytes follow.
+// As cuda/relay/batch.h lays it out: its bytes follow.
 struct run {
   uint32_t offset, bytes, kind, pad;
 };

@@ -1,8 +1,8 @@
-// Rows that cross to another host once: see flow_share.c. Part of the relay of streams (flow_relay.h).
-#ifndef CUDA_ENGINE_FLOW_SHARE_H
-#define CUDA_ENGINE_FLOW_SHARE_H
+// Rows that cross to another host once: see flow_share.c. Part of the relay of streams (flow.h).
+#ifndef CUDA_RELAY_FLOW_SHARE_H
+#define CUDA_RELAY_FLOW_SHARE_H
 
-#include "cuda/engine/flow_relay.h"
+#include "cuda/relay/flow.h"
 
 // A row that is to be sent: what of it is the same for all ranks that get its token, and what is not.
 struct cuda_flow_share_row {

@@ -1,6 +1,6 @@
 // See relay.c. No CUDA in it: the tests build it without.
-#ifndef CUDA_ENGINE_RELAY_H
-#define CUDA_ENGINE_RELAY_H
+#ifndef CUDA_RELAY_RELAY_H
+#define CUDA_RELAY_RELAY_H
 
 #include <stddef.h>
 

@@ -13,7 +13,7 @@
 // what lands is of no use to anybody then. The carrier gives credit for the row before that happens. So a row is named
 // only if there was no credit for it when it had landed. (For one that the carrier reads there is none yet: its credit
 // comes after the news that the row has landed, or with them.)
-#include "cuda/engine/flow_share.h"
+#include "cuda/relay/flow_share.h"
 
 #include <stdlib.h>
 #include <string.h>

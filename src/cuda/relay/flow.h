@@ -1,8 +1,8 @@
-// The relay of streams: see flow_relay.c. Part of a relay (relay.h).
-#ifndef CUDA_ENGINE_FLOW_RELAY_H
-#define CUDA_ENGINE_FLOW_RELAY_H
+// The relay of streams: see flow.c. Part of a relay (relay.h).
+#ifndef CUDA_RELAY_FLOW_H
+#define CUDA_RELAY_FLOW_H
 
-#include "cuda/engine/relay_batch.h"
+#include "cuda/relay/batch.h"
 #include "cuda/throughput/flow.h"
 #include "device/device.h"
 

@@ -1,7 +1,7 @@
-// What a relay sends at once: runs of bytes, each of one kind, behind which stand their bytes. For relay.c, and for
-// flow_relay.c, which has the streams of groups for throughput. No CUDA in it.
-#ifndef CUDA_ENGINE_RELAY_BATCH_H
-#define CUDA_ENGINE_RELAY_BATCH_H
+// What a relay sends at once: runs of bytes, each of one kind, behind which stand their bytes. For areas, and for the
+// streams of groups for throughput (flow.c). No CUDA in it.
+#ifndef CUDA_RELAY_BATCH_H
+#define CUDA_RELAY_BATCH_H
 
 #include <stdbool.h>
 #include <stddef.h>

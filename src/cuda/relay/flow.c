@@ -20,14 +20,14 @@
 // The peer writes into rings and the words of channels alone. The numbers between them, which say what was sent
 // (struct cuda_flow_sent), are our kernels' own. No word of a tail is believed here; the kernels know how much an
 // operation can have.
-#include "cuda/engine/flow_relay.h"
+#include "cuda/relay/flow.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <weft/err.h>
 
 #include "cuda/engine/flow_layout.h"
-#include "cuda/engine/flow_share.h"
+#include "cuda/relay/flow_share.h"
 
 enum {
   UNIT = sizeof(struct cuda_unit),
