@@ -1,6 +1,7 @@
 // The answers of a combine: some blocks answer, the others add up what this rank's tokens get.
 #include "cuda/answers/add.cuh"
 #include "cuda/answers/answer.cuh"
+#include "cuda/answers/crew.cuh"
 #include "cuda/throughput/launch.h"
 #include "cuda/throughput/sizes.h"
 

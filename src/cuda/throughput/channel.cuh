@@ -2,8 +2,7 @@
 #ifndef CUDA_THROUGHPUT_CHANNEL_CUH
 #define CUDA_THROUGHPUT_CHANNEL_CUH
 
-#include "cuda/throughput/job.cuh"
-#include "cuda/throughput/steps.cuh"
+#include "cuda/throughput/kernel.cuh"
 
 // Of one warp, or of those that share a channel. In shared memory.
 struct channel_memory {
@@ -18,121 +17,6 @@ struct channel_memory {
   uint32_t serial, acked; // odd: a channel is open; the last even number that was told
   uint32_t over;          // there will be no other channel
 };
-
-// What all warps of a kernel know. In shared memory.
-struct flow_kernel {
-  cuda_flow_op op;
-  cuda_route route;
-  uint64_t seats;                  // that take part, and are not lost
-  uint32_t row_base[DEVICE_SEATS]; // of each seat's rows, among all that are received
-  uint32_t rows, tokens;           // received in all; of this rank
-  // Of a sender that began before all headers had come: where it is said who takes part; else NULL.
-  const cuda_flow_op *rest;
-  uint64_t zero_copy[DEVICE_SEATS]; // where each peer's is mapped here; 0: it is not
-};
-
-// Which channels a warp serves, and with whom: a crew has a warp that finds jobs and some that do them, so that none of
-// them needs the registers of both. Crew i of each kind serves channels i, i + crews and so on.
-struct crew {
-  uint32_t index, count; // of the crew, among all of its kind
-  uint32_t warp, warps;  // of this warp in it; how many they are
-  uint32_t local;        // of the crew in the block
-  bool works;            // this warp is in one
-
-  // Of a kind that has warps [first, first + most) of blocks [block, block + blocks), `each` to a crew.
-  __device__ __forceinline__ crew(uint32_t block, uint32_t blocks, uint32_t first, uint32_t most, uint32_t each) {
-    uint32_t mine = threadIdx.x / WARP - first;
-    local = mine / each;
-    warp = mine % each;
-    warps = each;
-    works = blockIdx.x - block < blocks && mine < most && local < most / each;
-    index = local * blocks + blockIdx.x - block;
-    count = most / each * blocks;
-  }
-  __device__ __forceinline__ void sync(uint32_t barrier) const { ptx::barrier((int)barrier, (int)(warps * WARP)); }
-};
-
-// Copies what the kernel goes by to shared memory. [block, barrier to follow]
-__device__ __forceinline__ void begin_route(flow_kernel &kernel, const cuda_route *route) {
-  for (uint32_t i = threadIdx.x; i < sizeof(cuda_route) / 4; i += blockDim.x)
-    ((uint32_t *)&kernel.route)[i] = ((const volatile uint32_t *)route)[i];
-}
-
-// The sum of what the lanes below have, and this one. [warp]
-__device__ __forceinline__ uint32_t sum_up_to(uint32_t value) {
-#pragma unroll
-  for (int step = 1; step < WARP; step *= 2) {
-    uint32_t below = __shfl_up_sync(~0u, value, step);
-    value += (int)(threadIdx.x % WARP) >= step ? below : 0;
-  }
-  return value;
-}
-
-// Where the part of each expert begins among packed rows, if it has `counts` of them and parts begin at multiples of
-// `alignment`; returns where the last one ends. [warp, some experts a lane]
-__device__ __forceinline__ uint32_t list_begins(const uint32_t *counts, uint32_t experts, uint32_t alignment,
-                                                uint32_t *begins) {
-  uint32_t each = (experts + WARP - 1) / WARP, first = threadIdx.x % WARP * each, end = min(first + each, experts);
-  uint32_t sum = 0;
-  for (uint32_t e = first; e < end; e++)
-    sum += cuda_round_up(counts[e], alignment);
-  uint32_t behind = sum_up_to(sum), begin = behind - sum;
-  for (uint32_t e = first; e < end; e++) {
-    begins[e] = begin;
-    begin += cuda_round_up(counts[e], alignment);
-  }
-  return __shfl_sync(~0u, behind, WARP - 1);
-}
-
-// Copies what control left as well, and how many tokens there are. Loads go side by side, as each takes as long as all
-// of them. [block]
-__device__ __forceinline__ void begin_op(flow_kernel &kernel, cuda_state *state, const cuda_flow_op *op,
-                                         const cuda_route &route) {
-  __shared__ uint64_t lost;
-  for (uint32_t i = threadIdx.x; i < sizeof(cuda_flow_op) / 4; i += blockDim.x)
-    ((uint32_t *)&kernel.op)[i] = ((const volatile uint32_t *)op)[i];
-  if (threadIdx.x == blockDim.x - 1)
-    lost = ptx::load_volatile(&state->counters.lost) | ptx::load_volatile(&state->control.gone);
-  if (threadIdx.x == blockDim.x - WARP)
-    kernel.tokens = *(const volatile uint32_t *)&route.sums[0];
-  __syncthreads();
-  if (threadIdx.x / WARP == 0) {
-    uint32_t all = 0;
-#pragma unroll 1
-    for (uint32_t i = threadIdx.x; i < cuda_round_up(kernel.op.count, WARP); i += WARP) {
-      bool counts = i < kernel.op.count;
-      uint32_t seat = counts ? kernel.op.by_rank[i] : 0, rows = counts ? kernel.op.rows[seat] : 0;
-      uint32_t end = all + sum_up_to(rows);
-      if (counts)
-        kernel.row_base[seat] = end - rows;
-      all = __shfl_sync(~0u, end, WARP - 1);
-    }
-    kernel.rows = all;
-    kernel.seats = kernel.op.seats & ~lost;
-    kernel.rest = nullptr;
-  }
-  __syncthreads();
-}
-// Both, where the kernel has the route at hand. [block]
-__device__ __forceinline__ void begin_flow(flow_kernel &kernel, cuda_state *state, const cuda_flow_op *op,
-                                           const cuda_route &route) {
-  if (threadIdx.x == 0)
-    kernel.route = route;
-  begin_op(kernel, state, op, route);
-}
-
-__device__ __forceinline__ bool has(uint64_t seats, uint32_t seat) {
-  return seats >> seat & 1;
-}
-// The seats of which a lane found something: `low` of seat `lane`, `high` of seat `lane` + 32.
-__device__ __forceinline__ uint64_t seats_of(bool low, bool high) {
-  return __ballot_sync(~0u, low) | (uint64_t)__ballot_sync(~0u, high) << 32;
-}
-// The next seat of `seats` behind `last`, in a circle. There is one.
-__device__ __forceinline__ uint32_t next_seat(uint64_t seats, uint32_t last) {
-  uint64_t behind = last >= 63 ? 0 : seats & ~0ull << (last + 1);
-  return (uint32_t)__ffsll((long long)(behind ? behind : seats)) - 1;
-}
 
 struct channel {
   const flow_kernel &kernel;
@@ -365,70 +249,6 @@ template <typename ROLE> __device__ __forceinline__ bool await_job(ROLE &role, m
       role.flush();
     wait.step(role.channel);
   }
-}
-
-// Finds a role's jobs, one after the other, each while the crew's others do the one before. ROLE has find(job),
-// finished(job, whether there are more), flush(), end() and `channel`. What this warp tells behind a barrier covers the
-// others' stores. [crew's first]
-template <typename ROLE> __device__ __forceinline__ void run_first(ROLE &role, const crew &crew, uint32_t barrier) {
-  mover_job *jobs = role.channel.memory.jobs;
-#pragma unroll 1
-  for (uint32_t i = 0;; i++) {
-    mover_job &job = jobs[i % 2];
-    bool here = await_job(role, job);
-    if (!here && threadIdx.x % WARP == 0)
-      job.outputs = CUDA_WAY_NONE;
-    crew.sync(barrier); // this job is known, and the one before it is done
-    if (i > 0)
-      role.finished(jobs[(i + 1) % 2], here);
-    if (!here)
-      break;
-    __syncwarp();
-  }
-  role.end();
-}
-// Do them, `work` each. [crew's others]
-template <typename WORK>
-__device__ __forceinline__ void run_others(channel_memory &memory, const crew &crew, uint32_t barrier, WORK work) {
-#pragma unroll 1
-  for (uint32_t i = 0;; i++) {
-    crew.sync(barrier);
-    const mover_job &job = memory.jobs[i % 2];
-    if (job.outputs == CUDA_WAY_NONE)
-      break;
-    work(job, mover_share{crew.warp - 1, crew.warps - 1});
-  }
-}
-
-// Of all channels of a crew: what its first warp does, with a ROLE for each, made of the memory, the channel and
-// `args`; and what the others do: a function of its own, so that neither keeps registers for the other. [warp]
-template <typename ROLE, typename... ARGS>
-__device__ __forceinline__ void find_jobs(const crew &crew, channel_memory &memory, uint32_t barrier,
-                                          const ARGS &...args) {
-#pragma unroll 1
-  for (uint32_t c = crew.index; c < CUDA_CHANNELS; c += crew.count) {
-    ROLE role(memory, c, args...);
-    run_first(role, crew, barrier);
-    crew.sync(barrier); // the memory is free
-  }
-}
-template <typename WORK>
-static __device__ __noinline__ void do_jobs(const crew crew, channel_memory &memory, uint32_t barrier,
-                                            const WORK work) {
-#pragma unroll 1
-  for (uint32_t c = crew.index; c < CUDA_CHANNELS; c += crew.count) {
-    run_others(memory, crew, barrier, work);
-    crew.sync(barrier);
-  }
-}
-template <typename ROLE, typename WORK, typename... ARGS>
-__device__ __forceinline__ void run_channels(const crew &crew, channel_memory *all, const WORK &work,
-                                             const ARGS &...args) {
-  uint32_t first = threadIdx.x / WARP - crew.warp, barrier = 1 + first / 2; // crews have two warps at least
-  if (crew.warp == 0)
-    find_jobs<ROLE>(crew, all[first / 2], barrier, args...);
-  else
-    do_jobs(crew, all[first / 2], barrier, work);
 }
 
 // The tokens of a channel, in their order.
