@@ -79,14 +79,17 @@ static bool range_fits(struct object_lane *lane) {
   return refuse(lane, WEFT_ERR_PROTOCOL, why);
 }
 
-// The first of several parts says which version all of them have to be of.
+// The first of several parts says which version all of them have to be of. A weak ETag names none: different bytes may
+// have the same, If-Match never holds for it, and parts that share it are not to be put together (RFC 9110, 8.8.1,
+// 13.1.1 and 15.3.7.3).
 static bool version_fits(struct object_lane *lane) {
   struct object_target *target = lane->target;
-  if (target->opening && !lane->answer.etag[0]) {
+  bool weak = strncmp(lane->answer.etag, "W/", 2) == 0;
+  if (target->opening && (weak || !lane->answer.etag[0])) {
     char why[160];
     snprintf(why, sizeof why,
-             "the server gives no ETag of at most %d bytes, so %u parts of it could be of different versions",
-             OBJECT_ETAG - 1, target->num_parts);
+             "the server gives no %sETag of at most %d bytes, so %u parts of it could be of different versions",
+             weak ? "strong " : "", OBJECT_ETAG - 1, target->num_parts);
     return refuse(lane, WEFT_ERR_UNSUPPORTED, why);
   }
   if (!target->etag[0] || strcmp(target->etag, lane->answer.etag) == 0)

@@ -108,6 +108,7 @@ static const struct {
     {"bucket/no-range,1/x", WEFT_ERR_PROTOCOL, "the server ignores the range that was asked for (HTTP 200)"},
     {"bucket/no-header,1/x", WEFT_ERR_PROTOCOL, "the server ignores the range that was asked for (HTTP 206)"},
     {"bucket/unnamed,1/x", 0, ""}, // in one part
+    {"bucket/weak,1/x", 0, ""},
     {"bucket/long,1/x", WEFT_ERR_PROTOCOL, "the server sent more than was asked for"},
 };
 
@@ -142,6 +143,7 @@ static const struct {
     {"bucket/long-names,9/x", 0, WEFT_ERR_CONFLICT, "it was changed while it was read"},
     {"bucket/unnamed,9/x", WEFT_ERR_UNSUPPORTED, WEFT_ERR_UNSUPPORTED, "the server gives no ETag"},
     {"bucket/endless-names,9/x", WEFT_ERR_UNSUPPORTED, WEFT_ERR_UNSUPPORTED, "the server gives no ETag"},
+    {"bucket/weak,9/x", WEFT_ERR_UNSUPPORTED, WEFT_ERR_UNSUPPORTED, "the server gives no strong ETag"},
 };
 
 static void test_all_parts_are_of_one_version(void **state) {

@@ -111,6 +111,10 @@ class Wrong(http.server.BaseHTTPRequestHandler):
             etag = f'"{"v" * 900}{counts[self.path]}"'
         if fault == "endless-names":
             etag = f'"{"v" * 9000}{counts[self.path]}"'
+        if fault == "weak":
+            etag = 'W/"v1"'
+            if "if-match" in headers:  # is compared strongly, and so never holds
+                return self.error(412, "PreconditionFailed")
         if "if-match" in headers:
             with lock:
                 seen["matched"] += 1
