@@ -25,6 +25,8 @@ back; a question whether all before it was taken; its answer"""
 ROOM = 4096 - 1
 """bytes of the program that one notification of Weft holds"""
 _PATIENCE_S = 10.0
+_LOOK_EACH = 256
+"""after so many further senders it is looked which of them Weft has forgotten"""
 logger = get_logger("agent")
 
 _alive: weakref.WeakSet[Inbox] = weakref.WeakSet()
@@ -43,6 +45,7 @@ class Inbox:
         self._answers: set[int] = set()
         self.heard: set[int] = set()
         """peers that have sent something: they know this agent"""
+        self._look_at = _LOOK_EACH
         _alive.add(self)
 
     def pump(self) -> None:
@@ -54,6 +57,8 @@ class Inbox:
             self._agent.progress()  # what has arrived is seen now, and not when the agent's thread has woken
             for one in self._agent.notifications():
                 self._take(one.peer, one.message, messages)
+            if len(self.heard) >= self._look_at:
+                self._drop_forgotten()
         except errors.ClosedError:
             return
         finally:
@@ -79,6 +84,18 @@ class Inbox:
             self._answers.add(peer)
         else:
             messages.append((peer, kind, rest))
+
+    def _drop_forgotten(self) -> None:
+        """Keeps nothing of peers that Weft has forgotten: all of their notifications were taken."""
+        for peer in list(self.heard):
+            try:
+                self._agent.peer(peer)
+            except (errors.PeerLostError, errors.NotFoundError):
+                self.heard.discard(peer)
+                self._answers.discard(peer)
+                self._names.pop(peer, None)
+                self._pieces.pop(peer, None)
+        self._look_at = len(self.heard) + _LOOK_EACH
 
     def _name(self, peer: int) -> str:
         if peer not in self._names:

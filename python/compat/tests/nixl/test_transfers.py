@@ -12,6 +12,7 @@ from conftest import finish, numbers, pieces, until
 
 import nixl._bindings as bindings
 import nixl._impl.agent as nixl_impl_agent
+import nixl._impl.inbox as nixl_impl_inbox
 from nixl._api import nixl_agent, nixl_agent_config
 
 Pair = tuple[nixl_agent, nixl_agent]
@@ -186,6 +187,28 @@ def test_a_sender_that_is_forgotten_costs_its_own_notification(pair: Pair, monke
     assert came == [b"before", b"after"]
     pair[0].send_notif("target", b"again")
     assert until(pair[1].get_new_notifs) == {"initiator": [b"again"]}
+
+
+def test_nothing_is_kept_of_senders_that_come_and_go(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a name nor a piece of a notification whose rest does not come, once Weft has forgotten the sender."""
+    monkeypatch.setattr(nixl_impl_inbox, "_LOOK_EACH", 16)
+    receiver = pair[1].agent._inbox
+    receiver._look_at = 16
+    for number in range(320):  # Weft remembers the last 256 that have gone
+        sender = nixl_agent(f"sender {number}")
+        known((sender, pair[1]))
+        pair[1].add_remote_agent(sender.get_agent_metadata())
+        sender.send_notif("target", b"whole")
+        sender.agent._inbox.send(sender.agent._peers.find("target").id, nixl_impl_inbox.PIECE, b"a piece")
+        assert until(pair[1].get_new_notifs) == {sender.name: [b"whole"]}
+        sender.agent.close()
+        receiver.pump()
+        pair[1].remove_remote_agent(sender.name)
+    known(pair)
+    pair[0].send_notif("target", b"of one that stays")
+    assert until(pair[1].get_new_notifs) == {"initiator": [b"of one that stays"]}
+    for kept in (receiver.heard, receiver._names, receiver._pieces):
+        assert len(kept) <= 256 + 2 * 16
 
 
 def test_an_agent_closes_where_a_transfer_cannot_be_stopped(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
