@@ -148,10 +148,26 @@ def test_an_address_without_a_route_to_elsewhere(monkeypatch: pytest.MonkeyPatch
             raise OSError("Network is unreachable")
 
     monkeypatch.delenv("WEFT_ADDRESS", raising=False)
+    monkeypatch.delenv("WEFT_INTERFACE", raising=False)
     monkeypatch.setattr(socket, "socket", Routeless)
     for address, found in (("127.0.0.9", "127.0.0.9"), ("192.0.2.9", "127.0.0.1")):
         monkeypatch.setattr(socket, "gethostbyname", lambda _name, address=address: address)
         assert _meeting.host_address() == found
+
+
+def test_an_address_by_its_interface(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the ranks themselves take either name, from either variable."""
+    monkeypatch.delenv("WEFT_INTERFACE", raising=False)
+    for name, found in (("lo", "127.0.0.1"), ("lo,eth7", "127.0.0.1"), ("192.0.2.9,lo", "192.0.2.9"), ("::1", "::1")):
+        monkeypatch.setenv("WEFT_ADDRESS", name)
+        assert _meeting.host_address() == found
+    monkeypatch.setenv("WEFT_INTERFACE", "eth7")  # the other goes first
+    assert _meeting.host_address() == "::1"
+    monkeypatch.delenv("WEFT_ADDRESS")
+    with pytest.raises(OSError, match="'eth7' is neither an address nor an interface of this host"):
+        _meeting.host_address()
+    monkeypatch.setenv("WEFT_INTERFACE", "lo")
+    assert _meeting.host_address() == "127.0.0.1"
 
 
 def test_store_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
