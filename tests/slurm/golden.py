@@ -18,6 +18,19 @@ import unittest
 import tool
 
 GOLDEN = tool.SOURCE / "tests" / "slurm" / "golden"
+# A step that ends with status $1. The next $2 waits return at once, as if by a signal whose trap has run already; with
+# $3 the trap runs then.
+AWAIT = """
+left=$2
+wait() {
+  [ "$left" -gt 0 ] || { builtin wait "$@"; return; }
+  left=$((left - 1))
+  [ -z "$3" ] || kill -s USR1 $$
+  return 138
+}
+sh -c "sleep 0.05; exit $1" &
+await "$!"
+"""
 CASES = sorted(path.parent for path in GOLDEN.glob("*/arguments.json"))
 
 
@@ -68,6 +81,15 @@ class Golden(unittest.TestCase):
                 with self.subTest(script=path):
                     read = subprocess.run(["shellcheck", "-"], input=text, capture_output=True, text=True, check=False)
                     self.assertEqual(read.stdout, "")
+
+    def test_a_step_is_awaited_through_signals(self):
+        [(_, text)] = scripts(self.dry_run(GOLDEN / "classic"))
+        functions = re.search(r"(?ms)^signalled=0$.*?^await\(\) \{$.*?^\}$", text).group()
+        for status in (0, 7, 138, 143):
+            for waits, trapped in ((0, ""), (1, ""), (1, "yes"), (2, "yes"), (3, "yes")):
+                done = subprocess.run(["bash", "-c", "steps=()\n" + functions + AWAIT.replace("$3", trapped), "await",
+                                       str(status), str(waits)], timeout=tool.TIMEOUT_S, check=False)
+                self.assertEqual(done.returncode, status, (waits, trapped))
 
     def test_verify_counts_tests_and_runs(self):
         counts = {"classic": (1, 1), "grid": (1, 8), "chain": (3, 3), "bench": (2, 3), "image": (1, 1),

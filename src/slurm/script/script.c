@@ -105,14 +105,17 @@ static void write_functions(struct text *text, const struct slurm_run *run) {
            "trap 'tell USR1' USR1\n"
            "trap 'tell TERM' TERM\n");
   text_add(text,
-           "\n# The exit status of a step, through signals that interrupt the wait.\n"
+           "\n# The exit status of a step, through signals that interrupt the wait. A signal just behind a wait ends\n"
+           "# the next one too, whose trap has run by then: above 128 a status counts that a second wait repeats.\n"
            "await() {\n"
            "  local status\n"
            "  while :; do\n"
            "    signalled=0\n"
            "    wait \"$1\"\n"
            "    status=$?\n"
-           "    [ \"$signalled\" = 0 ] && return \"$status\"\n"
+           "    [ \"$status\" -gt 128 ] || return \"$status\"\n"
+           "    wait \"$1\"\n"
+           "    [ \"$?$signalled\" = \"${status}0\" ] && return \"$status\"\n"
            "  done\n"
            "}\n"
            "\n# Says how the run ended, in " SLURM_FILE_STATUS " and to Slurm.\n"
@@ -132,6 +135,7 @@ static void write_functions(struct text *text, const struct slurm_run *run) {
 // A signal goes to pre_test as to a step, and the run does not begin behind it: its time would be over at once.
 static const char end_pre_test[] = " &\n"
                                    "steps=($!)\n"
+                                   "[ -z \"$told\" ] || kill -s \"$told\" \"$!\"\n"
                                    "await \"$!\"\n"
                                    "status=$?\n"
                                    "[ -n \"$told\" ] && finish $((128 + $(kill -l \"$told\")))\n"
