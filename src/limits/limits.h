@@ -59,15 +59,14 @@ void limits_gpu_link_bound(struct limits *limits, struct limits_bound *bound);
 // A figure, and what is known of how it came to be.
 struct limits_claim {
   double gbps;
-  double window_s;  // that it was measured in; 0: unknown
-  bool same_gpu;    // both ends are on one GPU, where a link between two was meant
-  bool same_memory; // both ends are the same memory
-  bool cached;      // a file that the page cache served
+  double window_s; // that it was measured in; 0: unknown
+  bool same_gpu;   // both ends are on one GPU, where a link between two was meant
+  bool cached;     // a file that the page cache served
   struct limits_bound bound;
 };
 
 // Whether a figure is not to be believed, and why not, as a sentence into why[cap]. Refused are: figures whose ends are
-// not two, or no disk (the three marks above), whatever they are; and those that are more than 5 % above a bound that
+// not two, or no disk (the two marks above), whatever they are; and those that are more than 5 % above a bound that
 // is known, of which the sentence says, too, when their window was below 1 ms.
 bool limits_refuse(const struct limits_claim *claim, char *why, size_t cap);
 

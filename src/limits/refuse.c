@@ -19,8 +19,6 @@ static void write_marked(const struct limits_claim *claim, const char *mark, cha
 static const char *mark_of(const struct limits_claim *claim) {
   if (claim->same_gpu)
     return "both ends are on one GPU, so the bytes were copied within its memory and crossed no link";
-  if (claim->same_memory)
-    return "both ends are the same memory, so nothing had to move";
   if (claim->cached)
     return "the file was served by the page cache, so this is the speed of memory, and not of the disk";
   return NULL;

@@ -199,8 +199,6 @@ static void figures_that_cannot(void **state) {
           "bound of link 0 to 1 is 400 GB/s)");
   refuses((struct limits_claim){.gbps = 1, .same_gpu = true, .bound = unknown},
           "1 GB/s: both ends are on one GPU, so the bytes were copied within its memory and crossed no link");
-  refuses((struct limits_claim){.gbps = 1, .same_memory = true, .bound = unknown},
-          "1 GB/s: both ends are the same memory, so nothing had to move");
   refuses((struct limits_claim){.gbps = 1, .cached = true, .bound = unknown},
           "1 GB/s: the file was served by the page cache, so this is the speed of memory, and not of the disk");
 }
