@@ -2,11 +2,13 @@
 """The guides of clusters: commands run, or are marked for a cluster and show what they print; values that they name are
 there, and figures follow from their formulas. And the scripts that they name, with a kubectl and a helm that note what
 they are asked."""
+import contextlib
 import json
 import os
 import pathlib
 import re
 import shlex
+import signal
 import subprocess
 import tempfile
 
@@ -173,6 +175,23 @@ def clean_up_removes_one_run_alone():
         assert run(folder, "clean-up.sh")[0] == 2 and run(folder, "clean-up.sh", "")[0] == 2
 
 
+def shells(file, *arguments):
+    """A script of the chart's containers as a command, for each shell that /bin/sh is somewhere."""
+    text = (CHART / "files/run.sh").read_text() + (CHART / "files" / file).read_text()
+    return [[*shell, "-c", text, *arguments] for shell in (["/bin/sh"], ["bash", "--posix"])]
+
+
+@contextlib.contextmanager
+def begun(folder, command):
+    env = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True, start_new_session=True) as shell:
+        try:
+            yield shell
+        finally:
+            with contextlib.suppress(ProcessLookupError):  # what a pod's end takes with it
+                os.killpg(shell.pid, signal.SIGKILL)
+
+
 def the_master_of_doctor_ends_when_its_pod_is_deleted():
     """The shell is the pod's first process: alone it gets SIGTERM, and has to hand it on."""
     with tempfile.TemporaryDirectory() as folder:
@@ -182,13 +201,36 @@ trap 'echo told; exit 0' TERM
 echo listens
 until false; do sleep 0.1; done
 """)
-        env = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
-        command = ["/bin/sh", "-c", (CHART / "files/answer.sh").read_text(), "answer", "5555", "30", "doctor"]
-        with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as shell:
-            assert shell.stdout.readline() == "listens\n"
-            shell.terminate()
-            assert shell.wait(20) == 3, "the status is that of the master's own check"
-            assert shell.stdout.read() == "told\n"
+        for command in shells("answer.sh", "answer", "5555", "30", "doctor"):
+            with begun(folder, command) as shell:
+                assert shell.stdout.readline() == "listens\n"
+                shell.terminate()
+                assert shell.wait(20) == 3, "the status is that of the master's own check"
+                assert shell.stdout.read() == "told\n"
+
+
+def a_pod_that_stays_ends_when_it_is_deleted():
+    """With weft's own status, also where it ends at once; one that a signal ended is started again, if it may be."""
+    with tempfile.TemporaryDirectory() as folder:
+        stub(folder, "weft", """
+mkdir "$1" 2>/dev/null && kill -s KILL $$
+trap 'kill $!; exit 5' TERM
+sleep 60 >/dev/null &
+echo runs
+wait
+""")
+        for number, command in enumerate(shells("stay.sh", "again") * 20):
+            with begun(folder, [*command, f"{folder}/{number}"]) as shell:
+                assert shell.stdout.readline() == "weft was ended by signal 9, and starts again\n"
+                assert shell.stdout.readline() == "runs\n"
+                shell.terminate()
+                assert shell.wait(20) == 5, command[0]
+        for command in shells("stay.sh", "stay"):
+            command[-2] = command[-2].replace("/tmp/", f"{folder}/")
+            with begun(folder, [*command, f"{folder}/stays-{pathlib.Path(command[0]).name}"]) as shell:
+                assert shell.stdout.readline() == "weft ended with status 137; this pod stays until it is deleted\n"
+                shell.terminate()
+                assert shell.wait(20) == 137, command[0]
 
 
 def sweep_runs_each_value_and_says_which_failed():
@@ -213,4 +255,5 @@ main({test.__name__: test for test in (
     commands_for_anybody_run, commands_of_weft_print_what_is_shown, commands_for_a_cluster_show_what_they_print,
     figures_of_windows_follow_from_their_formula, values_that_are_named_are_there,
     collect_says_how_pods_stand, clean_up_removes_one_run_alone,
-    the_master_of_doctor_ends_when_its_pod_is_deleted, sweep_runs_each_value_and_says_which_failed)})
+    the_master_of_doctor_ends_when_its_pod_is_deleted, a_pod_that_stays_ends_when_it_is_deleted,
+    sweep_runs_each_value_and_says_which_failed)})

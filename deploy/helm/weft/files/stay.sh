@@ -1,32 +1,18 @@
 #!/bin/sh
-# A pod of a LeaderWorkerSet starts its container again when that ends. This one runs weft once, and stays until the
-# pod is deleted, so that a run is one run: stay ARGUMENT...
+# Behind run.sh. A pod of a LeaderWorkerSet starts its container again when that ends. This one runs weft once, and
+# stays until the pod is deleted, so that a run is one run: stay ARGUMENT...
 # again ARGUMENT...: the same, but weft is started again where a signal ended it that was not for this pod, as for lack
 # of memory: it joins the run that goes on without it.
-told=
-status=0
+# shellcheck disable=SC2154
 
-run() {
-  weft "$@" &
-  child=$!
-  trap 'told=yes; kill -TERM $child' TERM INT
-  wait $child
-  status=$?
-  # A signal ends the wait before weft has ended.
-  while kill -0 $child 2>/dev/null; do
-    wait $child
-    status=$?
-  done
-}
-
-run "$@"
+run weft "$@"
 while [ "$0" = again ] && [ "$status" -gt 128 ] && [ -z "$told" ]; do
   echo "weft was ended by signal $((status - 128)), and starts again"
-  run "$@"
+  run weft "$@"
 done
+trap 'exit $status' TERM INT
 if [ -n "$told" ]; then exit "$status"; fi
 echo "weft ended with status $status; this pod stays until it is deleted"
 echo "$status" >/tmp/status
-trap 'exit $status' TERM INT
 sleep infinity &
 wait $!

@@ -149,11 +149,12 @@ dict "root" $ "role" ROLE */}}
 {{- define "weft.command" -}}
 {{- $v := .root.Values -}}
 {{- $command := list "weft" -}}
+{{- $run := .root.Files.Get "files/run.sh" -}}
 {{- if eq $v.mode "lws" -}}
 {{- $again := and (eq .role "worker") (include "weft.comeAndGo" .root) -}}
-{{- $command = list "/bin/sh" "-c" (.root.Files.Get "files/stay.sh") (ternary "again" "stay" (not (empty $again))) -}}
+{{- $command = list "/bin/sh" "-c" (print $run (.root.Files.Get "files/stay.sh")) (ternary "again" "stay" (not (empty $again))) -}}
 {{- else if and (eq $v.job "doctor") (eq .role "master") -}}
-{{- $command = list "/bin/sh" "-c" (.root.Files.Get "files/answer.sh") "answer" (include "weft.port" .root) (printf "%d" (int $v.doctor.listenSeconds)) -}}
+{{- $command = list "/bin/sh" "-c" (print $run (.root.Files.Get "files/answer.sh")) "answer" (include "weft.port" .root) (printf "%d" (int $v.doctor.listenSeconds)) -}}
 {{- end -}}
 {{- concat $command (include "weft.args" . | fromJsonArray) | toJson -}}
 {{- end }}
