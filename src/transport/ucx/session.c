@@ -5,8 +5,8 @@
 //   hello (the initiator's number) -> welcome (the pass) -> accesses with the pass
 //
 // Every process that reaches the worker gets a pass: what protects memory is the key of a region, 64 random bits. An
-// initiator that gives a false number gets another's pass, or one that no fence makes void. Against such a one,
-// deregister the region.
+// initiator that gives a false number gets a pass that no fence of it makes void. Against such a one, deregister the
+// region.
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,10 +16,12 @@
 
 enum { MOST_KNOWN = 16384 };
 
-// An initiator that has a pass.
+// A connection that has a pass, and the number that its initiator gave last. Several have the same number where a
+// worker has connected again, or lies: all peers of a worker have its number, so nothing of one connection follows from
+// it.
 struct ucx_known {
   uint64_t initiator, pass;
-  ucp_ep_h ep; // of its last hello
+  ucp_ep_h ep;
   struct ucx_owed owed;
 };
 
@@ -42,14 +44,6 @@ struct letting {
 
 // --- the target ---
 
-static struct ucx_known *find(struct ucx_worker *worker, uint64_t initiator) {
-  for (uint32_t i = 0; i < worker->num_known; i++) {
-    if (worker->known[i].initiator == initiator)
-      return &worker->known[i];
-  }
-  return NULL;
-}
-
 // An initiator that gives another number over the same connection takes the place of the first: a connection has one
 // place.
 static struct ucx_known *place_of(struct ucx_worker *worker, ucp_ep_h ep) {
@@ -66,21 +60,17 @@ static struct ucx_known *place_of(struct ucx_worker *worker, ucp_ep_h ep) {
     worker->known = known;
     worker->room_known = room;
   }
-  worker->known[index] = (struct ucx_known){.ep = ep};
+  worker->known[index] = (struct ucx_known){.ep = ep, .pass = random_id()};
   worker->num_known++;
   return &worker->known[index];
 }
 
 static struct ucx_known *let_in(struct ucx_worker *worker, uint64_t initiator, ucp_ep_h ep) {
-  struct ucx_known *known = find(worker, initiator);
-  if (!known) {
-    known = place_of(worker, ep);
-    if (!known)
-      return NULL;
+  struct ucx_known *known = place_of(worker, ep);
+  if (known && known->initiator != initiator) {
     known->initiator = initiator;
     known->pass = random_id();
   }
-  known->ep = ep;
   return known;
 }
 
@@ -93,9 +83,10 @@ struct ucx_owed *ucx_owed(struct ucx_worker *worker, uint32_t session) {
 }
 
 void ucx_session_void(struct ucx_worker *worker, uint64_t initiator) {
-  struct ucx_known *known = find(worker, initiator);
-  if (known)
-    known->pass = random_id();
+  for (uint32_t i = 0; i < worker->num_known; i++) {
+    if (worker->known[i].initiator == initiator)
+      worker->known[i].pass = random_id();
+  }
 }
 
 void ucx_session_close(struct ucx_worker *worker) {

@@ -83,7 +83,7 @@ struct ucx_worker {
   uint32_t free_asked;
   struct ucx_region **served; // by index
   uint32_t num_served;
-  struct ucx_known *known; // initiators of served accesses
+  struct ucx_known *known; // connections of served accesses
   uint32_t num_known, room_known;
   uint64_t id;                                 // as an initiator
   struct ucx_answer *answers[2], *all_answers; // free ones, small and large; all
@@ -219,7 +219,7 @@ int ucx_send_message(struct ucx_message *message); // as ucx_send(); it is given
 bool ucx_pass_is_good(const struct ucx_worker *worker, uint32_t session, uint64_t pass);
 // The answers owed to the initiator of that session, or to all strangers if there is none. Valid until the next hello.
 struct ucx_owed *ucx_owed(struct ucx_worker *worker, uint32_t session);
-// Makes the pass of this initiator void: accesses that carry it are refused.
+// Makes the passes of this initiator void: accesses that carry one are refused.
 void ucx_session_void(struct ucx_worker *worker, uint64_t initiator);
 void ucx_session_close(struct ucx_worker *worker);
 ucs_status_t ucx_on_hello(void *arg, const void *header, size_t header_size, void *data, size_t size,

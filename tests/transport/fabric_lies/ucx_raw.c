@@ -164,6 +164,35 @@ static void hellos_without_end(void) {
   side_close(&victim);
 }
 
+// A number stands in its worker's address, which all of its peers have: who gives another's gets a place of his own,
+// and takes none from that other when he gives one more.
+static void anothers_number(void) {
+  struct side victim, honest;
+  struct raw raw;
+  struct blob address, own, key;
+  struct transport_remote *remote = NULL;
+  side_open(&victim, false);
+  side_open(&honest, false);
+  side_address(&victim, &address);
+  side_address(&honest, &own);
+  side_key(victim.lent, &key);
+  raw_open(&raw, &address);
+  struct transport_peer *peer = side_connect(&honest, &address);
+  lies_check(peer && lies_transport->import(peer, key.bytes, key.size, &remote) == 0, weft_last_error());
+  uint64_t there = (uintptr_t)victim.arena + LENT_AT;
+  for (uint64_t round = 0; round < 3; round++) {
+    lies_step(round);
+    lies_check(lies_move(&honest, &victim, remote, WEFT_TRANSFER_WRITE, there, 64) == 0, "an honest peer is cut off");
+    for (int i = 0; i < 2; i++) {
+      uint64_t hello[2] = {i == 0 ? blob_number(&own, 0, 8) : random_id(), random_id()};
+      say(&raw, HELLO, UCP_AM_SEND_FLAG_EAGER | UCP_AM_SEND_FLAG_REPLY, hello, sizeof hello, NULL, 0);
+      drive(&raw, &victim, ROUNDS);
+    }
+  }
+  side_close(&honest);
+  side_close(&victim);
+}
+
 static void say_answers(struct raw *raw, struct side *victim) {
   static unsigned char lie[64];
   memset(lie, LIE, sizeof lie);
@@ -215,9 +244,8 @@ static void another_answers(void) {
 }
 
 static const struct lies_story stories[] = {
-    {"puts_anywhere", puts_anywhere},
-    {"strange_messages", strange_messages},
-    {"hellos_without_end", hellos_without_end},
+    {"puts_anywhere", puts_anywhere},           {"strange_messages", strange_messages},
+    {"hellos_without_end", hellos_without_end}, {"anothers_number", anothers_number},
     {"another_answers", another_answers},
 };
 
