@@ -38,7 +38,7 @@ static const struct group_view *first_view(weft_ep_t *ep) {
     known = ep_views_find(ep, 1);
     group_view_unref(newest);
   }
-  if (known && known->epoch == 1)
+  if (known && known->epoch == 1 && group_view_has(known, ep->rank, ep->incarnation)) // not one of a group before
     return known;
   group_view_unref(known);
   return view_of_links(ep);
@@ -109,12 +109,20 @@ static int connect_members(weft_ep_t *ep, uint64_t deadline_ns) {
   return rc;
 }
 
+// NOT_FOUND: this rank is in no view, and nobody who is in one lives. Joining, it would wait for others' operations.
+static int check_alive(weft_ep_t *ep) {
+  return group_lives(ep->group) ? 0 : fail(WEFT_ERR_NOT_FOUND, "the group has no view to join");
+}
+
 // Connects to every member of the view and to all who announced themselves before. `*view`: a reference to the one
-// whose members they are.
-static int make_links(weft_ep_t *ep, struct group_member *peers, uint64_t deadline_ns, const struct group_view **view) {
+// whose members they are. NOT_FOUND, where the rank `may_found`: check_alive().
+static int make_links(weft_ep_t *ep, struct group_member *peers, bool may_found, uint64_t deadline_ns,
+                      const struct group_view **view) {
   for (;;) {
     uint32_t count;
-    int rc = group_offer_peers(ep->group, deadline_ns, peers, &count, view);
+    int rc = may_found ? check_alive(ep) : 0;
+    if (rc == 0)
+      rc = group_offer_peers(ep->group, deadline_ns, peers, &count, view);
     if (rc != 0)
       return rc;
     if (is_linked(ep, peers, count))
@@ -133,29 +141,31 @@ static int make_links(weft_ep_t *ep, struct group_member *peers, uint64_t deadli
 }
 
 // Announces this rank, and makes its links.
-static int offer_links(weft_ep_t *ep, uint64_t deadline_ns, const struct group_view **view) {
+static int offer_links(weft_ep_t *ep, bool may_found, uint64_t deadline_ns, const struct group_view **view) {
   struct group_member *peers = malloc(ep->capacity * sizeof *peers);
   if (!peers)
     return fail(WEFT_ERR_NOMEM, "no memory for %u ranks", ep->capacity);
   group_offer_begin(ep->group);
   int rc = connect_members(ep, deadline_ns);
   if (rc == 0)
-    rc = make_links(ep, peers, deadline_ns, view);
+    rc = make_links(ep, peers, may_found, deadline_ns, view);
   free(peers);
   if (rc == 0)
     ep->engine->wake_links(ep);
   return rc;
 }
 
-// Proposes the newest view with this rank until one is agreed on.
+// Proposes the newest view with this rank until one is agreed on. NOT_FOUND: check_alive().
 static int join(weft_ep_t *ep, uint64_t deadline_ns) {
   for (;;) {
     const struct group_view *view;
-    int rc = offer_links(ep, deadline_ns, &view);
+    int rc = offer_links(ep, true, deadline_ns, &view);
     if (rc != 0)
       return rc;
     bool member = group_view_has(view, ep->rank, ep->incarnation);
-    rc = member ? 0 : group_join(ep->group, view, deadline_ns);
+    rc = member ? 0 : check_alive(ep);
+    if (rc == 0 && !member)
+      rc = group_join(ep->group, view, deadline_ns);
     if (rc == 0)
       ep->engine->joined(ep, member ? 0 : view->epoch);
     group_view_unref(view);
@@ -184,14 +194,15 @@ static int propose(weft_ep_t *ep, uint64_t deadline_ns) {
 
 // The view of a group that is there, though the store may have lost it for the moment.
 static int await_group(weft_ep_t *ep, uint64_t deadline_ns) {
-  const struct group_view *view;
+  bool lives = false;
   int rc = 0;
-  while (rc == 0 && !(view = group_view(ep->group)) && !clock_passed(deadline_ns))
+  while (rc == 0 && !(lives = group_lives(ep->group)) && !clock_passed(deadline_ns))
     rc = ep_wait_a_little(ep, deadline_ns);
   if (rc != 0)
     return rc;
-  group_view_unref(view);
-  return view ? WEFT_ERR_NOT_FOUND : fail(WEFT_ERR_TIMEOUT, "no view of the group came to the store by the deadline");
+  return lives ? WEFT_ERR_NOT_FOUND
+               : fail(WEFT_ERR_TIMEOUT,
+                      "no view of the group, with a member that lives, came to the store by the deadline");
 }
 
 static int begin_with_others(weft_ep_t *ep, uint64_t deadline_ns) {
@@ -203,6 +214,22 @@ static int begin_with_others(weft_ep_t *ep, uint64_t deadline_ns) {
   return rc;
 }
 
+// Founds the group, or joins the one that lives. NOT_FOUND: its last member died meanwhile.
+static int found_or_join(weft_ep_t *ep, uint64_t deadline_ns) {
+  const struct group_view *view = group_view(ep->group);
+  bool member = group_view_has(view, ep->rank, ep->incarnation);
+  group_view_unref(view);
+  int rc = WEFT_ERR_NOT_FOUND;
+  if (member ? ep->num_founders > 0 : !group_lives(ep->group)) // the other founders were quicker, or there is none
+    rc = ep->join_only ? await_group(ep, deadline_ns) : found(ep, deadline_ns);
+  if (rc == WEFT_ERR_NOT_FOUND) { // founded before
+    rc = propose(ep, deadline_ns);
+    if (rc == 0)
+      rc = begin_with_others(ep, deadline_ns);
+  }
+  return rc;
+}
+
 int weft_ep_activate(weft_ep_t *ep, uint32_t timeout_ms) {
   if (!ep_is_ours(ep))
     return ep_refuse_handle(ep, "activate");
@@ -211,16 +238,12 @@ int weft_ep_activate(weft_ep_t *ep, uint32_t timeout_ms) {
     return active == 0 ? 0 : fail_context(active, "activate");
   }
   uint64_t deadline_ns = ep_deadline(timeout_ms);
-  const struct group_view *view = group_view(ep->group);
-  int rc = view ? WEFT_ERR_NOT_FOUND : ep->join_only ? await_group(ep, deadline_ns) : found(ep, deadline_ns);
-  if (view && ep->num_founders > 0 && group_view_has(view, ep->rank, ep->incarnation))
-    rc = found(ep, deadline_ns); // the other founders were quicker
-  group_view_unref(view);
-  if (rc == WEFT_ERR_NOT_FOUND) { // founded before
-    rc = propose(ep, deadline_ns);
-    if (rc == 0)
-      rc = begin_with_others(ep, deadline_ns);
-  }
+  int rc;
+  do
+    rc = found_or_join(ep, deadline_ns);
+  while (rc == WEFT_ERR_NOT_FOUND && !clock_passed(deadline_ns));
+  if (rc == WEFT_ERR_NOT_FOUND)
+    rc = fail_context(WEFT_ERR_TIMEOUT, "the members of the view have gone");
   return rc == 0 ? 0 : fail_context(rc, "activate");
 }
 
@@ -235,7 +258,7 @@ int weft_ep_offer(weft_ep_t *ep, uint32_t timeout_ms) {
   const struct group_view *view;
   int rc = group_wait_view(ep->group, 1, deadline_ns);
   if (rc == 0) {
-    rc = offer_links(ep, deadline_ns, &view);
+    rc = offer_links(ep, false, deadline_ns, &view);
     if (rc == 0) {
       group_view_unref(view);
       rc = group_offer_ready(ep->group, deadline_ns);

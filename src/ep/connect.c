@@ -35,10 +35,10 @@ int ep_wait_a_little(weft_ep_t *ep, uint64_t deadline_ns) {
   return interrupted ? ep_canceled("the wait for a rank") : 0;
 }
 
-// Whether there is a view, and that rank is not in it.
+// Whether this rank is in a view, and that rank is not.
 static bool is_put_out(weft_ep_t *ep, int32_t rank) {
   const struct group_view *view = group_view(ep->group);
-  bool out = view && !group_view_find(view, rank);
+  bool out = group_view_has(view, ep->rank, ep->incarnation) && !group_view_find(view, rank);
   group_view_unref(view);
   return out;
 }

@@ -159,6 +159,13 @@ const struct group_view *group_view(struct group *group) {
   return view;
 }
 
+bool group_lives(struct group *group) {
+  pthread_mutex_lock(&group->lock);
+  bool lives = group_machine_lives(group->machine);
+  pthread_mutex_unlock(&group->lock);
+  return lives;
+}
+
 int group_find(struct group *group, int32_t rank, struct group_peer *peer) {
   if (rank < 0 || (uint32_t)rank >= group->capacity)
     return fail(WEFT_ERR_INVALID, "rank %d: ranks are 0 to %u", rank, group->capacity - 1);

@@ -65,7 +65,8 @@ struct group_peer {
 };
 
 enum group_event_kind {
-  GROUP_EVENT_VIEW,       // a new view is agreed on: `view`; in order, none twice, newest last
+  GROUP_EVENT_VIEW,       // a new view is agreed on: `view`; in order, none twice, newest last; to one that was in none
+                          // yet it may have a lower epoch, of a group that was founded anew after all had died
   GROUP_EVENT_GONE,       // rank claim of `rank`, `incarnation` has gone from the store (released, expired or removed)
   GROUP_EVENT_FENCED,     // the new `view` is without this rank, which was in the one before and did not ask to leave,
                           // or this rank's claim is held by somebody else
@@ -117,6 +118,9 @@ uint64_t group_incarnation(const struct group *group);
 
 // The newest agreed view with a reference for the caller, NULL while there is none. It does not wait.
 const struct group_view *group_view(struct group *group);
+// Whether there is one, and any of its members has its claim. A group whose members have all died leaves its view
+// behind until the lease ends; founders found it anew then. It does not wait.
+bool group_lives(struct group *group);
 const struct group_view *group_view_ref(const struct group_view *view);
 void group_view_unref(const struct group_view *view); // NULL is legal
 // The view's member of that rank, or NULL.
@@ -127,7 +131,8 @@ int group_find(struct group *group, int32_t rank, struct group_peer *peer);
 
 // Waits until each of `ranks` is claimed. TIMEOUT names those that are not.
 int group_wait_ranks(struct group *group, const int32_t *ranks, size_t count, uint64_t deadline_ns);
-// The same for founders: one without a claim is not waited for when there is a view, and its rank is not in it.
+// The same for founders: one without a claim is not waited for when this rank is in a view without it. NOT_FOUND: there
+// is a group that lives, without this rank.
 int group_wait_founders(struct group *group, const int32_t *ranks, size_t count, uint64_t deadline_ns);
 
 // Waits until a view with this rank and incarnation is agreed on, or `epoch` (whichever is asked: epoch 0 = own
@@ -135,8 +140,8 @@ int group_wait_founders(struct group *group, const int32_t *ranks, size_t count,
 int group_wait_view(struct group *group, uint64_t epoch, uint64_t deadline_ns);
 
 // Founders: waits until every founder has claimed its rank; the lowest one creates view 1. Returns when a view is
-// there. If it has not this rank in it, the group had been founded before: NOT_FOUND, join it. TIMEOUT names who is
-// missing.
+// there. If it has not this rank in it, and the group lives, that had been founded before: NOT_FOUND, join it. TIMEOUT
+// names who is missing.
 int group_found(struct group *group, uint64_t deadline_ns);
 
 // Proposes `base` with this rank added. CONFLICT: `base` is no longer the newest view (look at the new one, try again).

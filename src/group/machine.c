@@ -165,6 +165,10 @@ bool group_machine_view_stands(const struct group_machine *m) {
   return m->stored != NULL;
 }
 
+bool group_machine_lives(const struct group_machine *m) {
+  return group_is_alive(m, m->view);
+}
+
 bool group_machine_claim(const struct group_machine *m, int32_t rank, uint64_t *incarnation, const char **address) {
   const struct group_claim *claim = &m->claims[rank];
   if (claim->create_revision == 0)

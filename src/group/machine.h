@@ -98,6 +98,7 @@ bool group_machine_closed(const struct group_machine *machine);
 int32_t group_machine_rank(const struct group_machine *machine);                  // -1 while it waits for any
 const struct group_view *group_machine_view(const struct group_machine *machine); // the newest agreed, or NULL
 bool group_machine_view_stands(const struct group_machine *machine);              // the store holds a readable view
+bool group_machine_lives(const struct group_machine *machine); // a member of the newest view has its claim
 // Finds the claim of `rank`: its incarnation (0: unreadable) and address (""), or false when it is free.
 bool group_machine_claim(const struct group_machine *machine, int32_t rank, uint64_t *incarnation,
                          const char **address);

@@ -197,6 +197,16 @@ static void view_deleted(struct group_machine *m, int64_t revision) {
   m->stored_seen = revision;
 }
 
+// One that never was in the newest view that it knows follows the store where that has another, of a group that lives:
+// all of the one before have died, and what they left in the store has ended, before others founded it anew.
+static void settle_view(struct group_machine *m) {
+  bool over = m->standing == GROUP_FENCED || m->standing == GROUP_LEFT;
+  if (over || !m->stored || !m->view || group_in_view(m, m->view) || group_view_equal(m->stored, m->view))
+    return;
+  if (group_in_view(m, m->stored) || (group_is_alive(m, m->stored) && !group_is_alive(m, m->view)))
+    view_agreed(m, m->stored);
+}
+
 // Tickets stand in the order of their revisions, which is that of the watch but not of a read.
 static void ticket_put(struct group_machine *m, uint64_t incarnation, int64_t revision) {
   if (m->rank >= 0) {
@@ -269,6 +279,7 @@ void group_observe(struct group_machine *m, const struct weft_store_event *event
     return; // known from the read already
   m->revision = event->revision;
   observe_kv(m, event->kv, event->kind == WEFT_STORE_EVENT_PUT);
+  settle_view(m);
   group_barriers_settle(m);
   settle_starved(m);
   if (m->holding && (m->hold_revision == 0 || m->revision >= m->hold_revision))
@@ -299,6 +310,7 @@ void group_observe_all(struct group_machine *m, const struct weft_store_list *li
   if (m->join_only && !m->stored && m->wary_until == 0)
     m->wary_until = m->now + m->ttl_ns; // the members' claims are not back either
   m->synced = true;
+  settle_view(m);
   group_shows(m);
   group_barriers_settle(m);
   settle_starved(m);

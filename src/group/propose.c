@@ -45,8 +45,15 @@ bool group_founders_ready(const struct group_machine *m) {
   return true;
 }
 
-static bool may_found(const struct group_machine *m) {
-  return m->founding && group_founders_ready(m) && group_machine_lowest_founder(m) == m->rank;
+// Whether the newest view, which the store holds no more, is of a group that is dead, and not one whose members have
+// yet to come back after an outage.
+static bool is_left_behind(struct group_machine *m) {
+  return !group_is_alive(m, m->view) && group_due(m, m->grace_until) && group_due(m, m->wary_until);
+}
+
+static bool may_found(struct group_machine *m) {
+  return m->founding && group_founders_ready(m) && group_machine_lowest_founder(m) == m->rank &&
+         (m->stored || !m->view || is_left_behind(m));
 }
 
 static struct group_view *first_view(const struct group_machine *m) {

@@ -184,6 +184,15 @@ static inline bool group_in_view(const struct group_machine *m, const struct gro
   return m->rank >= 0 && group_view_has(view, m->rank, m->incarnation);
 }
 
+// Whether one of the view's members has its claim, or is this one: of a group whose members have all died the view
+// stays until its lease ends.
+static inline bool group_is_alive(const struct group_machine *m, const struct group_view *view) {
+  bool alive = group_in_view(m, view);
+  for (uint32_t i = 0; view && i < view->count && !alive; i++)
+    alive = m->claims[view->members[i].rank].incarnation == view->members[i].incarnation;
+  return alive;
+}
+
 // Whether the store has this member's claim.
 static inline bool group_holds_claim(const struct group_machine *m) {
   return m->rank >= 0 && m->claims[m->rank].create_revision != 0 && m->claims[m->rank].incarnation == m->incarnation;

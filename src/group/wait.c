@@ -162,18 +162,30 @@ int group_wait_ranks(struct group *group, const int32_t *ranks, size_t count, ui
   return wait_for_ranks(group, ranks, count, deadline_ns, check_ranks);
 }
 
-// A founder is no longer waited for when there is a view without its rank.
+// A founder is no longer waited for when this rank is in a view, and that rank is not.
 static bool is_missing_founder(const struct group *group, int32_t rank) {
+  return !is_claimed(group, rank) &&
+         (!group_self_in_view(group) || group_view_find(group_machine_view(group->machine), rank));
+}
+
+// PENDING, or NOT_FOUND where there is a group that lives, and this rank is not in it.
+static int check_none_lives(struct group *group) {
   const struct group_view *view = group_machine_view(group->machine);
-  return !is_claimed(group, rank) && (!view || group_view_find(view, rank));
+  if (group_self_in_view(group) || !group_machine_view_stands(group->machine) || !group_machine_lives(group->machine))
+    return PENDING;
+  return fail(WEFT_ERR_NOT_FOUND, "the group exists already, with view %" PRIu64 " without rank %" PRId32, view->epoch,
+              group_machine_rank(group->machine));
 }
 
 static int check_founders(struct group *group, void *arg) {
   const struct ranks *wanted = arg;
+  bool missing = false;
   for (size_t i = 0; i < wanted->count; i++)
-    if (is_missing_founder(group, wanted->ranks[i]))
-      return group_obstacle(group);
-  return 0;
+    missing |= is_missing_founder(group, wanted->ranks[i]);
+  if (!missing)
+    return 0;
+  int blocked = group_obstacle(group);
+  return blocked == PENDING ? check_none_lives(group) : blocked;
 }
 
 int group_wait_founders(struct group *group, const int32_t *ranks, size_t count, uint64_t deadline_ns) {
@@ -208,15 +220,11 @@ int group_wait_view(struct group *group, uint64_t epoch, uint64_t deadline_ns) {
 }
 
 static int check_founded(struct group *group, void *arg) {
-  const struct group_view *view = group_machine_view(group->machine);
   (void)arg;
   if (group_self_in_view(group))
     return 0;
   int blocked = group_obstacle(group);
-  if (blocked != PENDING || !view || view->count == 0 || !group_machine_view_stands(group->machine))
-    return blocked;
-  return fail(WEFT_ERR_NOT_FOUND, "the group exists already, with view %" PRIu64 " without rank %" PRId32, view->epoch,
-              group_machine_rank(group->machine));
+  return blocked == PENDING ? check_none_lives(group) : blocked;
 }
 
 static void missing_founders(struct group *group, void *arg, struct text *out) {

@@ -55,8 +55,32 @@ static void random_lives_end_in_agreement(void **state) {
   }
 }
 
+// All members die at once, as those of a job that is killed, and the job begins again, sooner or later: while their
+// claims stand, while only their view does, and some of its ranks before that has ended and others behind it.
+static void a_group_whose_members_have_all_died_is_founded_anew(void **state) {
+  enum { MEMBERS = 3 };
+  (void)state;
+  for (uint64_t seed = 0; seed < 100; seed++) {
+    uint64_t random = seed;
+    struct world *w = suite_found(seed, MEMBERS + 1);
+    group_machine_remove(world_member(w, MEMBERS)->machine, MEMBERS);
+    suite_until_agreed(w, MEMBERS, SOON_MS); // so that its view is not the first, as that of the new one is
+    world_expect_fork(w, 1);
+    for (uint32_t i = 0; i < MEMBERS; i++)
+      world_kill(w, world_member(w, i));
+    for (uint64_t i = 0; i < MEMBERS; i++) {
+      world_advance(w, random_next(&random) % (TTL_S * 1000));
+      group_machine_found(world_add(w, (int32_t)((seed + i) % MEMBERS), MEMBERS)->machine, true);
+    }
+    suite_until_agreed(w, MEMBERS, 3 * TTL_S * 1000);
+    assert_int_equal(suite_fenced(w), 0);
+    world_free(w); // its epochs may be those of the dead once more
+  }
+}
+
 int suite_run_lives(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_group_whose_members_have_all_died_is_founded_anew),
       cmocka_unit_test(random_lives_end_in_agreement),
   };
   return cmocka_run_group_tests_name("lives", tests, NULL, NULL);

@@ -114,10 +114,13 @@ int ep_refuse_handle(const weft_ep_t *ep, const char *call);
 
 // --- view_list.c: the agreed views that are remembered ---
 
-// Remembers a view that is agreed on; the oldest is forgotten. [group]
+// Remembers a view that is agreed on; the oldest is forgotten, and all where this one is no newer: they are of a group
+// that has died, and others have founded it anew. [group]
 void ep_views_add(weft_ep_t *ep, const struct group_view *view);
 // The view of `epoch`, or the oldest remembered one that is newer; NULL if none is known yet. A reference. [any]
 const struct group_view *ep_views_find(weft_ep_t *ep, uint64_t epoch);
+// Epoch of the first remembered view that has this rank; of the next one while none has. [any]
+uint64_t ep_views_first_own(weft_ep_t *ep);
 // Whether the newest agreed view has this rank and incarnation. [any]
 bool ep_views_has(weft_ep_t *ep, int32_t rank, uint64_t incarnation);
 void ep_views_free(weft_ep_t *ep);

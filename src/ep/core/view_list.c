@@ -4,6 +4,8 @@
 
 void ep_views_add(weft_ep_t *ep, const struct group_view *view) {
   pthread_mutex_lock(&ep->lock);
+  if (ep->num_views > 0 && ep->views[ep->num_views - 1]->epoch >= view->epoch)
+    ep_views_free(ep);
   if (ep->num_views == EP_VIEWS) {
     group_view_unref(ep->views[0]);
     for (uint32_t i = 1; i < EP_VIEWS; i++)
@@ -22,6 +24,19 @@ const struct group_view *ep_views_find(weft_ep_t *ep, uint64_t epoch) {
       found = group_view_ref(ep->views[i]);
   pthread_mutex_unlock(&ep->lock);
   return found;
+}
+
+uint64_t ep_views_first_own(weft_ep_t *ep) {
+  uint64_t epoch = 1;
+  pthread_mutex_lock(&ep->lock);
+  for (uint32_t i = 0; i < ep->num_views; i++) {
+    epoch = ep->views[i]->epoch;
+    if (group_view_has(ep->views[i], ep->rank, ep->incarnation))
+      break;
+    epoch++; // the news of it is on its way
+  }
+  pthread_mutex_unlock(&ep->lock);
+  return epoch;
 }
 
 bool ep_views_has(weft_ep_t *ep, int32_t rank, uint64_t incarnation) {

@@ -105,7 +105,8 @@ int ep_host_await_start(weft_ep_t *ep, uint64_t deadline_ns, uint64_t *first, co
                 "the deadline: "
                 "they do so when they run operations",
                 ep->rank);
-  const struct group_view *view = ep_await_view(ep, epoch, deadline_ns, &interrupted);
+  uint64_t own = ep_views_first_own(ep); // one before it may be of a group that has died
+  const struct group_view *view = ep_await_view(ep, own > epoch ? own : epoch, deadline_ns, &interrupted);
   if (!view && interrupted)
     return ep_canceled("the view of the first operation");
   if (!view)

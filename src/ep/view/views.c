@@ -32,12 +32,15 @@ static enum linked linked_to_all(weft_ep_t *ep, const struct group_view *view) {
 
 // The newest view for which this rank has every link; an earlier one with a rank that is gone is passed over. One with
 // a joiner whose handshake ends just now is not: the other ranks may begin to run in it, and the joiner counts on all.
+// One before the first with this rank is not its own, and may be of a group that has died.
 void ep_views_update_ready(weft_ep_t *ep) {
   pthread_mutex_lock(&ep->lock);
   pthread_mutex_lock(&ep->links.lock);
   enum linked all = LINKED;
+  bool own = atomic_load(&ep->ready) > 0;
   for (uint32_t i = 0; i < ep->num_views && all != LINKING; i++) {
-    if (ep->views[i]->epoch <= atomic_load(&ep->ready))
+    own = own || group_view_has(ep->views[i], ep->rank, ep->incarnation);
+    if (!own || ep->views[i]->epoch <= atomic_load(&ep->ready))
       continue;
     all = linked_to_all(ep, ep->views[i]);
     if (all == LINKED)

@@ -127,26 +127,11 @@ int ep_gpu_found(weft_ep_t *ep, const struct group_view *view) {
   return rc == 0 ? 0 : device_fail(rc, "the first operation on the GPU", why);
 }
 
-// Epoch of the first remembered view that has this rank.
-static uint64_t first_with_us(weft_ep_t *ep) {
-  uint64_t epoch = 0;
-  for (;;) {
-    const struct group_view *view = ep_views_find(ep, epoch + 1);
-    if (!view)
-      return epoch + 1; // the news of it is on its way
-    epoch = view->epoch;
-    bool has = group_view_has(view, ep->rank, ep->incarnation);
-    group_view_unref(view);
-    if (has)
-      return epoch;
-  }
-}
-
 void ep_gpu_joined(weft_ep_t *ep, uint64_t base) {
   struct ep_gpu *gpu = ep->gpu;
   pthread_mutex_lock(&gpu->lock);
   if (gpu->publish_from == UINT64_MAX)
-    gpu->publish_from = base != 0 ? base + 1 : first_with_us(ep);
+    gpu->publish_from = base != 0 ? base + 1 : ep_views_first_own(ep);
   ep_gpu_publish_locked(ep);
   pthread_mutex_unlock(&gpu->lock);
 }

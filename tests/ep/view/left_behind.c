@@ -1,0 +1,117 @@
+// What a job leaves in the store when all of its ranks are killed, and a job that begins again on that.
+#include <poll.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "cmocka_all.h"
+
+#include "base/time/clock.h"
+#include <weft/weft.h>
+
+enum { RANKS = 2, LEASE_S = 2, DEADLINE_MS = 20000 };
+
+struct job {
+  weft_store_t *store;
+  weft_ep_t *ep[RANKS];
+};
+
+// The view of two ranks that are dead; their claims have ended.
+static void leave_view(struct job *job, int64_t ttl_s) {
+  static const char view[] = "{\"epoch\":1,\"members\":[[0,\"00000000000000aa\"],[1,\"00000000000000bb\"]]}";
+  int64_t lease;
+  assert_int_equal(weft_store_open_local(&job->store), 0);
+  assert_int_equal(weft_store_lease_grant(job->store, ttl_s, &lease, NULL), 0);
+  assert_int_equal(weft_store_put(job->store, "/job/view", view, strlen(view), lease, NULL), 0);
+}
+
+static bool is_left(struct job *job) {
+  struct weft_store_list *list;
+  assert_int_equal(weft_store_range(job->store, "/job/view", false, 1, &list), 0);
+  bool left = list->count > 0;
+  weft_store_list_free(list);
+  return left;
+}
+
+static void await_its_end(struct job *job) {
+  while (is_left(job))
+    poll(NULL, 0, 1);
+}
+
+static void open_rank(struct job *job, int32_t rank) {
+  static const int32_t founders[RANKS] = {0, 1};
+  struct weft_ep_options options = WEFT_EP_OPTIONS_INIT;
+  options.store = job->store;
+  options.prefix = "/job/";
+  options.rank = rank;
+  options.capacity = RANKS;
+  options.founders = founders;
+  options.num_founders = RANKS;
+  options.hidden = 128;
+  options.max_tokens = 4;
+  options.topk = 2;
+  options.lease_ttl_s = LEASE_S;
+  assert_int_equal(weft_ep_open(&job->ep[rank], &options, DEADLINE_MS), 0);
+}
+
+static void *operate(void *arg) {
+  int rc = weft_ep_activate(arg, DEADLINE_MS);
+  for (int i = 0; i < 6 && rc == 0; i++)
+    rc = weft_ep_barrier(arg);
+  return rc == 0 ? NULL : strdup(weft_last_error());
+}
+
+static void run(struct job *job) {
+  pthread_t threads[RANKS];
+  for (int i = 0; i < RANKS; i++)
+    assert_int_equal(pthread_create(&threads[i], NULL, operate, job->ep[i]), 0);
+  for (int i = 0; i < RANKS; i++) {
+    void *why;
+    pthread_join(threads[i], &why);
+    if (why)
+      fail_msg("rank %d: %s", i, (char *)why);
+  }
+  for (int i = 0; i < RANKS; i++)
+    weft_ep_close(job->ep[i]);
+  weft_store_close(job->store);
+}
+
+// Its lease is longer than the time that members have to come back in.
+static void a_job_begins_where_a_view_was_left(void **state) {
+  struct job job;
+  (void)state;
+  leave_view(&job, 3 * LEASE_S);
+  open_rank(&job, 1);
+  open_rank(&job, 0);
+  run(&job);
+}
+
+static void a_job_begins_where_a_left_view_ends(void **state) {
+  struct job job;
+  (void)state;
+  leave_view(&job, LEASE_S + 1);
+  open_rank(&job, 1); // as soon as members could have come back
+  open_rank(&job, 0);
+  run(&job);
+}
+
+// One rank has seen it, and the other has not.
+static void a_job_begins_on_both_sides_of_the_end_of_a_left_view(void **state) {
+  (void)state;
+  for (int32_t first = 0; first < RANKS; first++) {
+    struct job job;
+    leave_view(&job, LEASE_S + 1);
+    open_rank(&job, first);
+    await_its_end(&job);
+    open_rank(&job, 1 - first);
+    run(&job);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_job_begins_where_a_view_was_left),
+      cmocka_unit_test(a_job_begins_where_a_left_view_ends),
+      cmocka_unit_test(a_job_begins_on_both_sides_of_the_end_of_a_left_view),
+  };
+  return cmocka_run_group_tests_name("ep_left_behind", tests, NULL, NULL);
+}
