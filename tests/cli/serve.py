@@ -8,6 +8,7 @@ import socket
 import stat
 import subprocess
 import tempfile
+import time
 import unittest
 
 import serving
@@ -44,6 +45,17 @@ class Serve(tool.ToolTest):
             signal.signal(signal.SIGHUP, before)
         server.process.send_signal(signal.SIGHUP)
         self.assertEqual(server.status("/v3/kv/range", {"key": "AA=="}), 200)
+        self.end(server)
+
+    def test_one_that_stood_still_ends_no_lease_that_nobody_could_renew(self):
+        server = self.server()
+        granted = server.ask("/v3/lease/grant", {"TTL": "4"})
+        server.ask("/v3/kv/put", {"key": "AAAA", "value": "AAAA", "lease": granted["ID"]})
+        server.process.send_signal(signal.SIGSTOP)
+        time.sleep(5)  # what is tested is that this time does not count
+        server.process.send_signal(signal.SIGCONT)
+        self.assertIn("TTL", server.ask("/v3/lease/keepalive", {"ID": granted["ID"]})["result"])
+        self.assertIn("kvs", server.ask("/v3/kv/range", {"key": "AAAA"}))
         self.end(server)
 
     def test_each_run_has_a_token_of_its_own_and_tells_it(self):

@@ -170,6 +170,9 @@ enum core_status core_lease_state(struct core *core, uint64_t now_ns, int64_t id
 // Ends a lease; its keys go in one revision.
 enum core_status core_lease_revoke(struct core *core, int64_t id);
 
+// Gives each lease so much more time: the store itself has stood still, and nobody could renew one.
+void core_lease_extend(struct core *core, uint64_t ns);
+
 // Revokes each lease whose time has passed.
 enum core_status core_lease_expire(struct core *core, uint64_t now_ns);
 

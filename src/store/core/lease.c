@@ -178,6 +178,11 @@ enum core_status core_lease_revoke(struct core *core, int64_t id) {
   return revoke(core, index);
 }
 
+void core_lease_extend(struct core *core, uint64_t ns) {
+  for (size_t i = 0; i < core->num_leases; i++)
+    core->leases[i]->deadline_ns += ns;
+}
+
 enum core_status core_lease_expire(struct core *core, uint64_t now_ns) {
   for (size_t i = core->num_leases; i-- > 0;) {
     if (core->leases[i]->deadline_ns > now_ns)

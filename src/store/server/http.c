@@ -125,6 +125,7 @@ static enum MHD_Result answer_it(struct weft_store_server *server, struct MHD_Co
     return answer_watch(server, connection, exchange);
   } else {
     pthread_mutex_lock(&server->lock);
+    server_note_standstill(server);
     size_t leases = core_lease_count(server->gateway.core);
     gateway_handle(&server->gateway, clock_ns(), method, path, &exchange->body, &reply);
     bool granted = core_lease_count(server->gateway.core) > leases;

@@ -14,10 +14,22 @@ enum {
   BATCH = 64,
   RETRY_NS = 100000000, // after memory ran out
   AT_ONCE = 16,         // callers, then it is the others' turn
+  LOOK_NS = 1000000000, // between two looks at leases, however long they have to go,
+  LATE_NS = 1000000000, // and so late a look shows that the process was stopped, or its host
 };
 
 #define OF_WAKE  0 // what the epoll set says of descriptors that are no stream's
 #define OF_LOBBY UINT64_MAX
+
+void server_note_standstill(struct weft_store_server *server) {
+  uint64_t now = clock_ns();
+  if (server->look_ns == 0 || now <= server->look_ns + LATE_NS)
+    return;
+  log_info("%s: stood still for %.1f s: leases go on as they stood", server->url,
+           (double)(now - server->look_ns) / 1e9);
+  core_lease_extend(server->gateway.core, now - server->look_ns);
+  server->look_ns = now;
+}
 
 // Expires the leases that are due; returns when to do so again.
 static uint64_t expire_leases(struct weft_store_server *server) {
@@ -29,8 +41,12 @@ static uint64_t expire_leases(struct weft_store_server *server) {
 
 // Does what is due; returns when to do so again.
 static uint64_t expire(struct weft_store_server *server) {
+  server_note_standstill(server);
   uint64_t leases = expire_leases(server), gate = server_gate_expire(&server->gate, clock_ns());
-  return leases < gate ? leases : gate;
+  uint64_t look = clock_ns() + LOOK_NS;
+  server->look_ns = leases == UINT64_MAX ? 0 : leases < look ? leases : look;
+  uint64_t next = server->look_ns ? server->look_ns : UINT64_MAX;
+  return next < gate ? next : gate;
 }
 
 static void note_gone(struct weft_store_server *server, uint64_t number) {

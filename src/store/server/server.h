@@ -42,6 +42,7 @@ struct weft_store_server {
   LIST_HEAD(, server_stream) streams;
   uint64_t next_stream;
   bool stopping;
+  uint64_t look_ns; // when the minder is to look at the leases at the latest; 0: there are none
   struct server_gate gate;
 
   int minder_epoll; // the sockets of streams, each with its number, `minder_wake` with number 0, and the lobby
@@ -87,6 +88,10 @@ struct MHD_Response *server_stream_response(struct server_stream *stream);
 // minder.c
 int server_minder_start(struct weft_store_server *server);
 void server_minder_stop(struct weft_store_server *server);
+
+// Before leases are looked at: where this process has stood still, they go on as they stood, since nobody could renew
+// them. With the server's lock held.
+void server_note_standstill(struct weft_store_server *server);
 
 // Makes it look at the leases and the connections again. [any]
 void server_minder_wake(struct weft_store_server *server);
