@@ -3,12 +3,14 @@
 import os
 import pathlib
 import signal
+import time
 
 from stores import Serve
 from tool import Run, main, wait_for
 
 PLAN = [[0, 1], [0, 1, 2]]
 TRIES = 20
+STANDSTILL_S = 6
 STOPPED = "is stopped (state T: a signal did that, and SIGCONT lets it go on)"
 
 
@@ -56,6 +58,30 @@ def one_that_goes_on_is_waited_for():
     with_a_stopped_rank(check, "--iterations", 3000)
 
 
+def ranks_go_on_while_their_agent_stands_still():
+    """For as long as it takes to fill the pipe by which they tell it how far they are."""
+    with Run("--iterations", 1000000, "--num-tokens", 4, "--hidden-dim", 128, plan=[[0, 1]]) as run:
+        ranks = wait_for("both", lambda: "-> start phase 0" in run.text() and len(children(run)) == 2 and children(run))
+        operated = [used(pid) for pid in sorted(ranks)]
+        os.kill(run.process.pid, signal.SIGSTOP)
+        try:
+            for _ in range(STANDSTILL_S):
+                time.sleep(1)  # while the agent stands still, nothing tells how far they are but their processors' time
+                before, operated = operated, [used(pid) for pid in sorted(ranks)]
+                assert all(now > then for now, then in zip(operated, before)), (before, operated)
+        finally:
+            os.kill(run.process.pid, signal.SIGCONT)
+        run.process.send_signal(signal.SIGINT)
+        run.expect(130)
+        assert "lost" not in run.results()["error"], run.results()["error"]
+
+
+def used(pid):
+    """Of the processors, by the thread that operates."""
+    fields = pathlib.Path(f"/proc/{pid}/task/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
 def one_of_another_agent_is_told_by_the_lead():
     for _ in range(TRIES):
         with Serve() as store, Run("--num-agents", 2, "--num-processes", 2, "--store", store.url, "--startup-timeout",
@@ -84,5 +110,6 @@ def stop_rank_there(other):
 main({test.__name__: test for test in (
     one_that_stays_stopped_is_at_fault,
     one_that_goes_on_is_waited_for,
+    ranks_go_on_while_their_agent_stands_still,
     one_of_another_agent_is_told_by_the_lead,
 )}, at_once=3)

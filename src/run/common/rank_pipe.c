@@ -2,6 +2,7 @@
 #include "run/common/rank_pipe.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,14 @@ void run_message_send(int fd, json_t *json) {
   line[size] = '\n';
   while (write(fd, line, size + 1) < 0 && errno == EINTR)
     ;
+}
+
+void run_message_offer(int fd, json_t *json) {
+  struct pollfd room = {.fd = fd, .events = POLLOUT};
+  if (poll(&room, 1, 0) > 0)
+    run_message_send(fd, json);
+  else
+    json_decref(json);
 }
 
 void run_message_line(int fd, const char *format, ...) {

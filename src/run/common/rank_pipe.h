@@ -16,6 +16,10 @@ enum { RUN_MESSAGE_MAX = 4096 }; // PIPE_BUF: longer ones would not be written w
 // [any]
 void run_message_send(int fd, json_t *json);
 
+// The same for what may be missing: where the node stands still and the pipe is full, it is dropped, and the caller's
+// operations go on.
+void run_message_offer(int fd, json_t *json);
+
 // A line for the node's standard output; it goes to this process' standard output too, which is the rank's log.
 void run_message_line(int fd, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

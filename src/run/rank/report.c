@@ -55,6 +55,6 @@ void rank_report_bandwidth(struct rank *rank) {
 }
 
 void rank_report_progress(struct rank *rank, const char *step, uint32_t done, uint32_t of) {
-  run_message_send(rank->task.message_fd, json_pack("{s:s, s:i, s:s, s:i, s:i}", "kind", "progress", "phase",
-                                                    (int)rank->phase, "step", step, "done", (int)done, "of", (int)of));
+  run_message_offer(rank->task.message_fd, json_pack("{s:s, s:i, s:s, s:i, s:i}", "kind", "progress", "phase",
+                                                     (int)rank->phase, "step", step, "done", (int)done, "of", (int)of));
 }
