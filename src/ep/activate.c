@@ -44,6 +44,25 @@ static const struct group_view *first_view(weft_ep_t *ep) {
   return view_of_links(ep);
 }
 
+// Waits until the group's thread has told of the newest view, and those before it, here. Not on the doorbell: on CUDA
+// memory the owner drives no network.
+static int await_news(weft_ep_t *ep, uint64_t deadline_ns) {
+  const struct timespec nap = {.tv_nsec = NEWS_NS};
+  const struct group_view *newest = group_view(ep->group), *known;
+  int rc = 0;
+  while (!(known = ep_views_find(ep, newest->epoch)) && rc == 0) {
+    if (ep_interrupted(ep))
+      rc = ep_canceled("the view that has this rank");
+    else if (clock_passed(deadline_ns))
+      rc = fail(WEFT_ERR_TIMEOUT, "the view that has this rank has not come from the store by the deadline");
+    else
+      nanosleep(&nap, NULL);
+  }
+  group_view_unref(newest);
+  group_view_unref(known);
+  return rc;
+}
+
 static int found(weft_ep_t *ep, uint64_t deadline_ns) {
   int rc = 0;
   if (ep->num_founders > 0)
@@ -53,6 +72,8 @@ static int found(weft_ep_t *ep, uint64_t deadline_ns) {
       rc = ep_connect_founder(ep, ep->founders[i], deadline_ns);
   if (rc == 0)
     rc = group_found(ep->group, deadline_ns);
+  if (rc == 0)
+    rc = await_news(ep, deadline_ns);
   if (rc != 0)
     return rc;
   ep->engine->hold_links(ep);
@@ -276,25 +297,10 @@ int weft_ep_withdraw(weft_ep_t *ep, int32_t rank, uint32_t timeout_ms) {
   return rc == 0 ? 0 : fail_context(rc, "withdraw");
 }
 
-// Waits until a view has taken this rank in, and until the group's thread has told so here. Not on the doorbell: on
-// CUDA memory the owner drives no network.
+// Waits until a view has taken this rank in.
 static int await_taker(weft_ep_t *ep, uint64_t deadline_ns) {
-  const struct timespec nap = {.tv_nsec = NEWS_NS};
   int rc = group_wait_taken(ep->group, deadline_ns);
-  if (rc != 0)
-    return rc;
-  const struct group_view *taker = group_view(ep->group), *known;
-  while (!(known = ep_views_find(ep, taker->epoch)) && rc == 0) {
-    if (ep_interrupted(ep))
-      rc = ep_canceled("the view that has this rank");
-    else if (clock_passed(deadline_ns))
-      rc = fail(WEFT_ERR_TIMEOUT, "the view that has this rank has not come from the store by the deadline");
-    else
-      nanosleep(&nap, NULL);
-  }
-  group_view_unref(taker);
-  group_view_unref(known);
-  return rc;
+  return rc == 0 ? await_news(ep, deadline_ns) : rc;
 }
 
 int weft_ep_await_start(weft_ep_t *ep, uint32_t timeout_ms, uint64_t *op) {
