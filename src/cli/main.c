@@ -64,6 +64,8 @@ static void fill_standard_descriptors(void) {
 static int help(int argc, char **argv) {
   int used;
   const struct cli_command *command = cli_command_find(commands, argc, argv, &used);
+  if (argc == 1 && !command && cli_command_help_family(commands, argv[0]))
+    return 0;
   if (argc > 0 && !command)
     return cli_command_unknown(commands, argc, argv);
   if (command)
@@ -93,6 +95,8 @@ static int run(int argc, char **argv) {
     fprintf(stderr, "weft: unknown option %s; want a command first, then its options\nTry 'weft --help'.\n", argv[1]);
     return 2;
   }
+  if (!command && argc > 2 && is(argv[2], "--help", "-h") && cli_command_help_family(commands, argv[1]))
+    return 0;
   if (!command)
     return cli_command_unknown(commands, argc - 1, argv + 1);
   if (refused && !cli_options_want_help(argc - 1, argv + 1)) {

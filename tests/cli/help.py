@@ -27,6 +27,16 @@ class Help(tool.ToolTest):
         for word in ("-h", "--help"):
             self.assertEqual(self.passes(word, "elastic"), self.passes("elastic", "--help"))
 
+    def test_a_family_of_commands_explains_itself(self):
+        for family, members in (("bench", ["transfer", "ep", "limits"]), ("slurm", ["run", "cancel"])):
+            text = self.passes(family, "--help")
+            for member in members:
+                self.assertRegex(text, rf"(?m)^  weft {family} {member}: \w")
+            self.assertNotIn("await", text)
+            for words in ((family, "-h"), ("help", family), ("--help", family)):
+                self.assertEqual(text, self.passes(*words))
+            self.refused(2, f"weft {family}: want one of its commands", family)
+
     def test_commands_for_machines_are_not_shown(self):
         self.assertNotRegex(self.passes("--help"), r"(?m)^  rank ")
         self.assertNotIn("weft rank", self.passes("help", "--man"))

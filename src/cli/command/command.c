@@ -41,6 +41,22 @@ bool cli_command_is_family(const struct cli_command *const *commands, const char
   return false;
 }
 
+static void list_members(FILE *out, const struct cli_command *const *commands, const char *family) {
+  const char *rest;
+  for (size_t i = 0; commands[i]; i++)
+    if (!commands[i]->hidden && begins(commands[i]->name, family, &rest))
+      fprintf(out, "  weft %s: %s\n", commands[i]->name, commands[i]->summary);
+}
+
+bool cli_command_help_family(const struct cli_command *const *commands, const char *word) {
+  if (!cli_command_is_family(commands, word))
+    return false;
+  printf("Usage: weft %s COMMAND [OPTION...]\n\nCommands:\n", word);
+  list_members(stdout, commands, word);
+  printf("\n'weft %s COMMAND --help' explains a command.\n", word);
+  return true;
+}
+
 // Of a family: the second word was wrong, or is missing.
 static void tell_members(const struct cli_command *const *commands, int count, char *const *words) {
   const char *rest;
@@ -54,9 +70,7 @@ static void tell_members(const struct cli_command *const *commands, int count, c
     fprintf(stderr, "weft %s: unknown command \"%s\"\n", words[0], words[1]);
   else
     fprintf(stderr, "weft %s: want one of its commands\n", words[0]);
-  for (size_t i = 0; commands[i]; i++)
-    if (!commands[i]->hidden && begins(commands[i]->name, words[0], &rest))
-      fprintf(stderr, "  weft %s: %s\n", commands[i]->name, commands[i]->summary);
+  list_members(stderr, commands, words[0]);
 }
 
 int cli_command_unknown(const struct cli_command *const *commands, int count, char *const *words) {

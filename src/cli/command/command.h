@@ -40,6 +40,9 @@ const struct cli_command *cli_command_find(const struct cli_command *const *comm
 // Whether commands are named by this word and another one.
 bool cli_command_is_family(const struct cli_command *const *commands, const char *word);
 
+// Where the word is one, prints its members as help; false where it is none.
+bool cli_command_help_family(const struct cli_command *const *commands, const char *word);
+
 // Prints on standard error that there is no such command, and which one was probably meant; returns exit status 2.
 int cli_command_unknown(const struct cli_command *const *commands, int count, char *const *words);
 

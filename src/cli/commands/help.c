@@ -49,6 +49,8 @@ static int explain(const struct cli_call *call, const struct options *options) {
     char *words[] = {(char *)options->command, (char *)options->member};
     int used, count = options->member ? 2 : 1;
     asked = cli_command_find(call->commands, count, words, &used);
+    if (!asked && count == 1 && !options->man && cli_command_help_family(call->commands, words[0]))
+      return 0;
     if (!asked)
       return cli_command_unknown(call->commands, count, words);
   }
