@@ -2,6 +2,7 @@
 #include "p2p/report.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
@@ -142,7 +143,7 @@ int p2p_report_row(struct p2p_report *report, struct p2p_result *result) {
       p2p_table_head(report);
     p2p_table_row(report, result);
   }
-  return fflush(report->out) == 0 ? 0 : fail(WEFT_ERR_SYSTEM, "cannot write the results");
+  return fflush(report->out) == 0 ? 0 : fail_errno(errno, "cannot write the results");
 }
 
 int p2p_report_end(struct p2p_report *report, bool complete) {

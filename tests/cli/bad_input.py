@@ -110,11 +110,19 @@ class BadInput(tool.ToolTest):
                          r"cannot make the run directory weft-run/\S+ \(--run-dir DIR chooses another\): ")
 
     def test_output_that_cannot_be_written_is_no_success(self):
-        command = f"'{tool.WEFT}' --help > /dev/full"
-        result = subprocess.run(["sh", "-c", command], env=tool.environment(), capture_output=True, text=True,
-                                     timeout=tool.TIMEOUT_S)
-        self.assertEqual(result.returncode, 3)
-        self.assertIn("cannot write to standard output", result.stderr)
+        with tempfile.TemporaryDirectory() as folder:
+            figures = f"{folder}/figures.json"
+            with open(figures, "w", encoding="utf-8") as file:
+                file.write(self.passes("p2p", "--op", "write", "-s", "8", "-n", "1", "--json"))
+            compare = f"compare {figures} {figures}"
+            for arguments, what in (("--help", "to standard output"), ("p2p --op write -s 8 -n 1", "the results"),
+                                    ("p2p --op write -s 8 -n 1 --csv", "the results"), (compare, "the comparison"),
+                                    (f"{compare} --csv", "the comparison"), (f"{compare} --json", "the comparison"),
+                                    (f"{compare} --markdown", "the comparison")):
+                result = subprocess.run(["sh", "-c", f"'{tool.WEFT}' {arguments} > /dev/full"], env=tool.environment(),
+                                        capture_output=True, text=True, timeout=tool.TIMEOUT_S, check=False)
+                self.assertEqual(result.returncode, 3)
+                self.assertIn(f"cannot write {what}: No space left on device", result.stderr)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 // weft compare: what changed from one run to another, and whether it is more than noise.
 #include "compare/compare.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -121,7 +122,7 @@ static int write_json(const struct comparison *comparison) {
     return WEFT_ERR_NOMEM;
   return written && fputc('\n', stdout) != EOF && fflush(stdout) == 0
              ? 0
-             : fail(WEFT_ERR_SYSTEM, "cannot write the comparison");
+             : fail_errno(errno, "cannot write the comparison");
 }
 
 static int save_page(const struct comparison *comparison, const char *path) {

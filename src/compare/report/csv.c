@@ -1,4 +1,5 @@
 // A record for each figure compared, for a spreadsheet (RFC 4180).
+#include <errno.h>
 #include <stdlib.h>
 
 #include "base/fail.h"
@@ -65,5 +66,5 @@ int compare_write_csv(FILE *out, const struct comparison *comparison) {
   for (size_t i = 0; i < comparison->num_lines; i++)
     put_line(out, comparison, &comparison->lines[i], keys);
   json_decref(keys);
-  return fflush(out) == 0 && !ferror(out) ? 0 : fail(WEFT_ERR_SYSTEM, "cannot write the comparison");
+  return fflush(out) == 0 && !ferror(out) ? 0 : fail_errno(errno, "cannot write the comparison");
 }

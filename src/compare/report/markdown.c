@@ -1,4 +1,5 @@
 // A table for a pull request: what changed is on top, the rest is folded.
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -104,5 +105,5 @@ int compare_write_markdown(FILE *out, const struct comparison *comparison) {
   free(notes);
   if (!whole)
     return fail(WEFT_ERR_NOMEM, "no memory for the table");
-  return fflush(out) == 0 && !ferror(out) ? 0 : fail(WEFT_ERR_SYSTEM, "cannot write the comparison");
+  return fflush(out) == 0 && !ferror(out) ? 0 : fail_errno(errno, "cannot write the comparison");
 }

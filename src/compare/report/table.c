@@ -1,4 +1,5 @@
 // The table for people.
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -150,5 +151,5 @@ int compare_write_table(FILE *out, const struct comparison *comparison, const st
   free(notes);
   if (!whole)
     return fail(WEFT_ERR_NOMEM, "no memory for the table");
-  return fflush(out) == 0 && !ferror(out) ? 0 : fail(WEFT_ERR_SYSTEM, "cannot write the comparison");
+  return fflush(out) == 0 && !ferror(out) ? 0 : fail_errno(errno, "cannot write the comparison");
 }
