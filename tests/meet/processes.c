@@ -21,7 +21,8 @@ enum { MANY = 64, FEW = 4, KILLS = 10, KILL_WITHIN_US = 250000, COME_MS = 2000 }
 struct part {
   const char *url; // NULL: the worker has the store itself, and tells its URL first
   uint32_t size;
-  bool endless; // steps until something ends them
+  bool endless;    // steps until something ends them
+  bool says_begun; // tells also when it has taken a step with all the others, for whom it then waits long enough
 };
 
 // What a worker tells.
@@ -40,9 +41,11 @@ static void tell(int say, const struct meet *meet, int err) {
     _exit(1);
 }
 
-static int take_steps(struct meet *meet, bool endless) {
+static int take_steps(struct meet *meet, int say, const struct part *part) {
   int err = 0;
-  for (uint32_t step = 0; !err && (endless || step < 3); step++) {
+  for (uint32_t step = 0; !err && (part->endless || step < 3); step++) {
+    if (step == 1 && part->says_begun)
+      tell(say, meet, 0);
     json_t *all[MANY], *mine = json_integer(meet_rank(meet));
     err = meet_all_gather(meet, "a step", mine, PROCESSES_DEADLINE_MS, all);
     json_decref(mine);
@@ -82,10 +85,11 @@ static void work(int hear, int say, const void *arg) {
                                        .prefix = "weft/processes/",
                                        .size = part->size,
                                        .host = "here",
-                                       .timeout_ms = part->endless ? COME_MS : PROCESSES_DEADLINE_MS};
+                                       .timeout_ms =
+                                           part->endless && !part->says_begun ? COME_MS : PROCESSES_DEADLINE_MS};
   int err = meet_open(&meet, &options);
   if (!err)
-    err = take_steps(meet, part->endless);
+    err = take_steps(meet, say, part);
   tell(say, meet, err);
   processes_await_end(hear);
   meet_close(meet);
@@ -230,8 +234,9 @@ void meet_restarts(const char *url) {
 }
 
 void meet_kill_of_the_store(void) {
-  const struct part first = {.size = FEW, .endless = true};
+  const struct part first = {.size = FEW, .endless = true, .says_begun = true};
   struct part other = first;
+  struct report report;
   struct child holder = processes_start(work, &first), others[FEW - 1];
   uint64_t deadline = clock_deadline_ms(PROCESSES_DEADLINE_MS);
   char url[URL], wanted[64];
@@ -239,13 +244,15 @@ void meet_kill_of_the_store(void) {
   other.url = url;
   for (int i = 0; i < FEW - 1; i++)
     others[i] = processes_start(work, &other);
-  struct timespec delay = {.tv_nsec = 300000000};
-  nanosleep(&delay, NULL);
+  for (int i = 0; i < FEW - 1; i++) { // one that has not come yet would find no store
+    processes_hear(&others[i], &report, sizeof report, deadline, "a worker that takes a step");
+    assert_string_equal(report.why, "");
+    assert_int_equal(report.err, 0);
+  }
   snprintf(wanted, sizeof wanted, "(process %d)", (int)holder.pid);
   uint64_t killed = clock_ns();
   bury(&holder);
   for (int i = 0; i < FEW - 1; i++) {
-    struct report report;
     processes_hear(&others[i], &report, sizeof report, deadline, "a worker whose store was killed");
     if (report.err != WEFT_ERR_PEER_LOST || !strstr(report.why, wanted))
       fail_msg("a worker says (%s): %s", weft_err_name(report.err), report.why);
