@@ -315,7 +315,7 @@ static void who_does_not_answer_gives_no_weights_back(void **state) {
   static const int32_t ranks[] = {0, 1};
   for (int lies = 0; lies < 2; lies++) {
     struct silence silence = {.lies = lies};
-    struct setup setup = two_ranks(lies ? "/lies/" : "/leaves/", 500);
+    struct setup setup = two_ranks(lies ? "/lies/" : "/leaves/", 2000);
     ranks_run(&setup, ranks, 2, fall_silent, &silence);
   }
 }
