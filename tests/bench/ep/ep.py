@@ -12,6 +12,7 @@ import tool
 
 SMALL = ("--hidden", 256, "--tokens", 32, "--topk", 2, "--experts-per-rank", 4, "--iterations", 10, "--warmup", 2)
 ENDLESS = ("--ranks", 4, "--iterations", 100000, *SMALL[:8])
+PATIENT = ("--timeout-ms", 600000)  # no test waits as long: what ends a run is that a death is seen
 HEAD = 16  # bytes of a row's head, which counts among the logical ones
 
 
@@ -196,13 +197,11 @@ class Refusing(Bench):
 
 class Ending(Bench):
     def test_a_rank_that_is_killed_is_named(self):
-        process = self.start(*ENDLESS)
+        process = self.start(*ENDLESS, *PATIENT)
         pids = self.begun(process)
-        begin = time.monotonic()
         os.kill(pids[2], signal.SIGKILL)
         errors = self.end(process, 5)
         self.assertIn(f"rank 2 died: its process {pids[2]} was ended by signal 9", errors)
-        self.assertLess(time.monotonic() - begin, 2)
         self.assertFalse(self.document()["passed"])
         self.assertIn("rank 2 died", self.document()["error"])
         self.assertFalse([pid for pid in pids if os.path.exists(f"/proc/{pid}")])

@@ -13,6 +13,7 @@ from serving import Server
 
 SMALL = ("--hidden", 256, "--tokens", 16, "--topk", 2, "--experts-per-rank", 2, "--op", "both", "--local-ranks", 2)
 ENDLESS = (*SMALL, "--ranks", 4, "--iterations", 10000)
+PATIENT = ("--timeout-ms", 600000)  # no test waits as long: what ends a run is that a death is seen
 TOKEN = {"WEFT_TOKEN": "a-token-of-these-tests-not-short"}
 
 
@@ -92,21 +93,19 @@ class Hosts(unittest.TestCase):
             self.assertRegex(self.end(process, 2), r'tokens is "(16|8)" here.*"(16|8)" at rank')
 
     def test_a_rank_that_is_killed_is_named_by_all(self):
-        both = self.pair(*ENDLESS)
+        both = self.pair(*ENDLESS, *PATIENT)
         self.at_work(*both)
-        begin = time.monotonic()
         os.kill(children(both[1].pid)[0], signal.SIGKILL)
         for process in both:
             self.assertRegex(self.end(process, 5), r"rank \d died: its process \d+ was ended by signal 9")
-        self.assertLess(time.monotonic() - begin, 2)
 
     def test_a_host_that_is_killed_is_named(self):
-        both = self.pair(*ENDLESS)
+        both = self.pair(*ENDLESS, *PATIENT)
         self.at_work(*both)
-        begin = time.monotonic()
         both[1].kill()
-        self.assertRegex(self.end(both[0], 5), "its process has ended|is lost")
-        self.assertLess(time.monotonic() - begin, 2)
+        errors = self.end(both[0], 5)
+        self.assertRegex(errors, "its process has ended|is lost")
+        self.assertNotIn("its lease was not renewed", errors)  # which would tell only seconds later
 
     def test_an_interrupt_ends_both_with_what_was_measured(self):
         both = self.pair(*ENDLESS)
