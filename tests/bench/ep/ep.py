@@ -207,7 +207,7 @@ class Ending(Bench):
         self.assertFalse([pid for pid in pids if os.path.exists(f"/proc/{pid}")])
 
     def test_a_rank_that_stands_still_is_named(self):
-        process = self.start(*ENDLESS, "--timeout-ms", 300, "--startup-timeout", 2)
+        process = self.start(*ENDLESS, "--timeout-ms", 2000, "--startup-timeout", 2)  # the others live
         os.kill(self.begun(process)[1], signal.SIGSTOP)
         _, errors = process.communicate(timeout=tool.TIMEOUT_S)
         self.assertIn(process.returncode, (5, 124), errors)  # 124: it had not connected yet
