@@ -168,7 +168,7 @@ struct transport_cost {
 
 struct transport {
   const char *name;
-  const char *what; // a few words for people
+  const char *what; // a few words for people, below 63 bytes: weft_transport_info has no room for more
   struct transport_abilities abilities;
 
   // Whether it works here, and if not, why in words. Says nothing of peers. May block for some milliseconds. Any

@@ -196,7 +196,7 @@ static void cost(struct transport_worker *base, const struct transport_peer *pee
 
 const struct transport transport_file = {
     .name = "file",
-    .what = "files, by io_uring or pread() and pwrite(), and by cuFile for GPUs",
+    .what = "files, by io_uring or pread() and pwrite(); of GPUs by cuFile",
     .abilities = {.local_kinds = 1u << WEFT_MEMORY_HOST | 1u << WEFT_MEMORY_CUDA,
                   .remote_kinds = 1u << WEFT_MEMORY_FILE,
                   .flags = TRANSPORT_MESSAGES | TRANSPORT_ONE_SIDED | TRANSPORT_SELF_ONLY | TRANSPORT_LENGTHS},

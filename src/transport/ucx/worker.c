@@ -309,7 +309,7 @@ static void version(char *text, size_t cap) {
 
 const struct transport transport_ucx = {
     .name = "ucx",
-    .what = "RDMA through UCX; its TCP and shared memory where they are named",
+    .what = "RDMA through UCX; its TCP and shared memory where named",
     .abilities =
         {
             .local_kinds = 1u << WEFT_MEMORY_HOST | 1u << WEFT_MEMORY_CUDA,

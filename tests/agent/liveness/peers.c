@@ -83,7 +83,8 @@ static void test_transports(void **state) {
   bool shm = false;
   for (uint32_t i = 0; i < count; i++) {
     bool works = all[i].flags & WEFT_TRANSPORT_WORKS;
-    assert_true(works != (all[i].why[0] != '\0')); // or it says why not
+    assert_true(works != (all[i].why[0] != '\0'));             // or it says why not
+    assert_true(strlen(all[i].what) < sizeof all[i].what - 1); // nothing of it is cut off
     assert_true(all[i].version[0] == 0 || strspn(all[i].version, "0123456789.") > 2);
     assert_true(strcmp(all[i].name, "ucx") != 0 || !works || all[i].version[0]);
     shm |= works && strcmp(all[i].name, "shm") == 0 && all[i].local_kinds & 1 << WEFT_MEMORY_HOST;
