@@ -33,9 +33,16 @@ static const char usage[] =
     "(etcd, or `weft serve` with its token in WEFT_TOKEN).\n"
     "Exit status: 0 all sums right, 2 wrong usage, 4 wrong sums, 5 a rank lost; others: weft_err_exit_status().\n";
 
+// A call of the library: what went wrong is in its own words.
 static int report(const char *what, int err) {
   if (err)
     fprintf(stderr, "ep_rank: %s: %s: %s\n", what, weft_strerror(err), weft_last_error());
+  return err;
+}
+
+// What this program finds itself, of which weft_last_error() knows nothing.
+static int complain(const char *what, int err) {
+  fprintf(stderr, "ep_rank: %s: %s\n", what, weft_strerror(err));
   return err;
 }
 
@@ -110,7 +117,7 @@ static int dispatch(weft_ep_t *ep, struct buffers *b, uint64_t *op) {
   recv.counts = b->counts;
   struct weft_ep_info info = WEFT_EP_INFO_INIT;
   int err = report("dispatch", weft_ep_dispatch(ep, &tokens, &recv, &info, op));
-  return !err && info.num_lost > 0 ? report("dispatch lost a rank", WEFT_ERR_PEER_LOST) : err;
+  return !err && info.num_lost > 0 ? complain("dispatch lost a rank", WEFT_ERR_PEER_LOST) : err;
 }
 
 static int combine(weft_ep_t *ep, struct buffers *b, uint64_t op) {
@@ -119,13 +126,13 @@ static int combine(weft_ep_t *ep, struct buffers *b, uint64_t op) {
   args.out = b->out;
   struct weft_ep_result result = WEFT_EP_RESULT_INIT;
   int err = report("combine", weft_ep_combine(ep, op, &args, &result));
-  return !err && result.num_missing > 0 ? report("combine misses contributions", WEFT_ERR_PEER_LOST) : err;
+  return !err && result.num_missing > 0 ? complain("combine misses contributions", WEFT_ERR_PEER_LOST) : err;
 }
 
 static int operate(weft_ep_t *ep, int rank, int ranks) {
   struct buffers *b = malloc(sizeof *b);
   if (!b)
-    return report("memory", WEFT_ERR_NOMEM);
+    return complain("memory", WEFT_ERR_NOMEM);
   int err = 0;
   for (int i = 0; !err && i < OPERATIONS; i++) {
     uint64_t op;
@@ -181,7 +188,7 @@ static int run_rank(int rank, int ranks, const char *url, const char *token) {
 static int run_child(int rank, int ranks, int in) {
   struct rendezvous at;
   if (read(in, &at, sizeof at) != sizeof at)
-    return report("no store", WEFT_ERR_UNREACHABLE);
+    return complain("no store", WEFT_ERR_UNREACHABLE);
   int err = run_rank(rank, ranks, at.url, at.token);
   fflush(stdout);
   return err;
@@ -198,15 +205,20 @@ static int serve(weft_store_server_t **server, int ranks, int out) {
   snprintf(at.token, sizeof at.token, "%s", weft_store_server_token(*server));
   for (int rank = 0; rank < ranks; rank++)
     if (write(out, &at, sizeof at) != sizeof at) // shorter than PIPE_BUF, so a child reads it in one piece
-      return report("pipe", WEFT_ERR_SYSTEM);
+      return complain("pipe", WEFT_ERR_SYSTEM);
   return 0;
+}
+
+// Whether a process has ended with the exit status of wrong sums.
+static bool is_wrong(int status) {
+  return WIFEXITED(status) && WEXITSTATUS(status) == weft_err_exit_status(WEFT_ERR_DATA);
 }
 
 // Forks the ranks before this process has threads, then starts the store for them.
 static int run_all(int ranks) {
   int ends[2], started = 0, err = 0;
   if (pipe(ends) != 0)
-    return report("pipe", WEFT_ERR_SYSTEM);
+    return complain("pipe", WEFT_ERR_SYSTEM);
   for (; started < ranks; started++) {
     pid_t child = fork();
     if (child == 0) {
@@ -214,7 +226,7 @@ static int run_all(int ranks) {
       _exit(weft_err_exit_status(run_child(started, ranks, ends[0])));
     }
     if (child < 0) {
-      err = report("fork", WEFT_ERR_SYSTEM);
+      err = complain("fork", WEFT_ERR_SYSTEM);
       break;
     }
   }
@@ -224,8 +236,8 @@ static int run_all(int ranks) {
     err = serve(&server, ranks, ends[1]);
   close(ends[1]); // children that still wait see the end and give up
   for (int status; started > 0 && wait(&status) > 0; started--)
-    if (status != 0 && !err)
-      err = report("a rank failed", WEFT_ERR_PEER_LOST);
+    if (status != 0 && (!err || is_wrong(status))) // wrong sums count more than that others miss their rank
+      err = complain("a rank failed", is_wrong(status) ? WEFT_ERR_DATA : WEFT_ERR_PEER_LOST);
   weft_store_server_stop(server);
   if (!err)
     printf("passed: %d ranks\n", ranks);

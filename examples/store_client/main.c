@@ -15,9 +15,16 @@ static const char usage[] =
     "Uses the store at URL (etcd, or `weft serve` with its token in WEFT_TOKEN); default: a store of its own.\n"
     "Exit status: 0 all is as expected, 2 wrong usage, 4 wrong data; others: weft_err_exit_status().\n";
 
+// A call of the library: what went wrong is in its own words.
 static int report(const char *what, int err) {
   if (err)
     fprintf(stderr, "store_client: %s: %s: %s\n", what, weft_strerror(err), weft_last_error());
+  return err;
+}
+
+// What this program finds itself, of which weft_last_error() knows nothing.
+static int complain(const char *what, int err) {
+  fprintf(stderr, "store_client: %s: %s\n", what, weft_strerror(err));
   return err;
 }
 
@@ -115,7 +122,7 @@ static int use(weft_store_t *store) {
   snprintf(key, sizeof key, "%sgreeting", prefix);
   int ends[2];
   if (pipe(ends) != 0)
-    return report("pipe", WEFT_ERR_SYSTEM);
+    return complain("pipe", WEFT_ERR_SYSTEM);
   weft_store_watch_t *watch = NULL;
   int err = report("watch", weft_store_watch_open(store, prefix, 0, on_event, &ends[1], &watch));
   if (!err)

@@ -11,16 +11,23 @@
 #include <unistd.h>
 #include <weft/weft.h>
 
-enum { TIMEOUT_MS = 10000, MAX_BYTES = 1 << 30 };
+enum { TIMEOUT_MS = 30000, MAX_BYTES = 1 << 30 };
 
 static const char usage[] =
     "usage: transfer [BYTES]\n"
     "Writes BYTES (1 to 1073741824, default 1048576) to another process and reads its answer.\n"
     "Exit status: 0 all bytes right, 2 wrong usage, 4 wrong bytes; others: weft_err_exit_status().\n";
 
+// A call of the library: what went wrong is in its own words.
 static int report(const char *what, int err) {
   if (err)
     fprintf(stderr, "transfer: %s: %s: %s\n", what, weft_strerror(err), weft_last_error());
+  return err;
+}
+
+// What this program finds itself, of which weft_last_error() knows nothing.
+static int complain(const char *what, int err) {
+  fprintf(stderr, "transfer: %s: %s\n", what, weft_strerror(err));
   return err;
 }
 
@@ -54,10 +61,10 @@ static int wait_for(weft_agent_t *agent, const char *text, weft_peer_t *peer) {
     if (count == 1) {
       *peer = note.peer;
       bool same = note.size == strlen(text) && memcmp(note.bytes, text, note.size) == 0;
-      return same ? 0 : report("unexpected notification", WEFT_ERR_PROTOCOL);
+      return same ? 0 : complain("unexpected notification", WEFT_ERR_PROTOCOL);
     }
     if (poll(&ready, 1, TIMEOUT_MS) <= 0)
-      return report("no notification in time", WEFT_ERR_TIMEOUT);
+      return complain("no notification in time", WEFT_ERR_TIMEOUT);
   }
 }
 
@@ -95,7 +102,7 @@ static int run_target(size_t length, const char *token, int out) {
   if (!err)
     err = report("port", weft_agent_port(agent, &port));
   if (!err && write(out, &port, sizeof port) != sizeof port)
-    err = report("pipe", WEFT_ERR_SYSTEM);
+    err = complain("pipe", WEFT_ERR_SYSTEM);
   if (!err)
     err = answer(agent, bytes, length);
   weft_agent_close(agent); // frees the region too
@@ -115,10 +122,12 @@ static int move(weft_agent_t *agent, enum weft_transfer_op op, weft_dlist_t *loc
     err = report("post", weft_transfer_post(transfer));
   if (!err)
     err = weft_transfer_wait(transfer, TIMEOUT_MS);
-  if (err == 1) // it goes on: its memory is to be left alone until it has ended
-    err = report("wait", weft_transfer_cancel(transfer, TIMEOUT_MS)) ? WEFT_ERR_TIMEOUT : WEFT_ERR_CANCELED;
-  else
+  if (err == 1) { // it goes on: its memory is to be left alone until it has ended
+    report("cancel", weft_transfer_cancel(transfer, TIMEOUT_MS));
+    err = complain("a transfer did not end in time", WEFT_ERR_TIMEOUT);
+  } else {
     report("wait", err);
+  }
   if (!err)
     printf("%s: %s", op == WEFT_TRANSFER_WRITE ? "write" : "read", weft_transfer_explain(transfer));
   weft_transfer_free(transfer);
@@ -147,7 +156,7 @@ static int exchange(weft_agent_t *agent, const char *address, weft_region_t regi
   if (!err)
     err = report("regions", weft_agent_regions(agent, target, &there, sizeof there, 1, &count));
   if (!err && (count == 0 || there.length < length))
-    err = report("the target has no region of this length", WEFT_ERR_NOT_FOUND);
+    err = complain("the target has no region of this length", WEFT_ERR_NOT_FOUND);
   if (err)
     return err;
 
@@ -164,18 +173,21 @@ static int exchange(weft_agent_t *agent, const char *address, weft_region_t regi
   return err;
 }
 
-// Waits for the end of the target's process.
+// Waits for the end of the target's process, which has said why it failed. Wrong bytes are that on either side.
 static int finish(pid_t child) {
   int status;
-  if (waitpid(child, &status, 0) != child || status != 0)
-    return report("the target failed", WEFT_ERR_PEER_LOST);
-  return 0;
+  if (waitpid(child, &status, 0) != child)
+    return complain("the target is gone", WEFT_ERR_SYSTEM);
+  if (status == 0)
+    return 0;
+  bool wrong = WIFEXITED(status) && WEXITSTATUS(status) == weft_err_exit_status(WEFT_ERR_DATA);
+  return complain("the target failed", wrong ? WEFT_ERR_DATA : WEFT_ERR_PEER_LOST);
 }
 
 static int run_initiator(size_t length, const char *token, uint16_t port, pid_t child) {
   unsigned char *bytes = malloc(length);
   if (!bytes)
-    return report("memory", WEFT_ERR_NOMEM);
+    return complain("memory", WEFT_ERR_NOMEM);
   for (size_t i = 0; i < length; i++)
     bytes[i] = pattern(i);
 
@@ -195,14 +207,14 @@ static int run_initiator(size_t length, const char *token, uint16_t port, pid_t 
   int ended = finish(child);
   weft_agent_close(agent); // after this nothing touches `bytes` any more
   free(bytes);
-  return err ? err : ended;
+  return ended == WEFT_ERR_DATA || !err ? ended : err;
 }
 
 // A shared secret of 32 hexadecimal digits.
 static int make_token(char token[33]) {
   unsigned char random[16];
   if (getrandom(random, sizeof random, 0) != sizeof random)
-    return report("random bytes", WEFT_ERR_SYSTEM);
+    return complain("random bytes", WEFT_ERR_SYSTEM);
   for (size_t i = 0; i < sizeof random; i++)
     snprintf(token + 2 * i, 3, "%02x", random[i]);
   return 0;
@@ -216,7 +228,7 @@ static int run(size_t length) {
   if (err)
     return err;
   if (pipe(ends) != 0)
-    return report("pipe", WEFT_ERR_SYSTEM);
+    return complain("pipe", WEFT_ERR_SYSTEM);
   pid_t child = fork();
   if (child == 0) {
     close(ends[0]);
@@ -225,7 +237,7 @@ static int run(size_t length) {
   close(ends[1]);
   uint16_t port;
   if (child < 0)
-    err = report("fork", WEFT_ERR_SYSTEM);
+    err = complain("fork", WEFT_ERR_SYSTEM);
   else if (read(ends[0], &port, sizeof port) != sizeof port)
     err = finish(child);
   else

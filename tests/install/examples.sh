@@ -41,6 +41,15 @@ check 0 "passed: put, get, watch and lease" store_client
 check 0 "passed: 1 ranks" ep_rank 1
 check 0 "rank 3: 8 operations of 16 tokens are right" ep_rank 4
 
+# What a program finds itself stands without a sentence of the library, which would be of another failure: here that
+# there is no store, whose process has not enough descriptors.
+status=0
+# shellcheck disable=SC2016 # for the other shell, which keeps nothing open but what the program begins with
+output=$(bash -c 'for fd in /proc/$$/fd/*; do fd=${fd##*/}; [ "$fd" -le 2 ] || eval "exec $fd>&-"; done
+ulimit -n 5 && exec "$0" 1' "$work/ep_rank/ep_rank" 2>&1) || status=$?
+[ "$status" -eq 3 ] || fail "ep_rank without descriptors ended with $status, not 3: $output"
+grep -qx "ep_rank: no store: unreachable" <<<"$output" || fail "ep_rank without a store printed: $output"
+
 # The same with a store of another process.
 WEFT_TOKEN=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
 export WEFT_TOKEN
