@@ -5,6 +5,7 @@
 
 #include "ep/core/engine.h"
 #include "ep/host/host.h"
+#include "ep/host/rows/rows.h"
 #include "ep/host/support/route_ranks.h"
 #include "support/local_store.h"
 
@@ -88,10 +89,25 @@ static void masked_ranks_keep_their_places(void **state) {
   route_ranks_run(store, "/mask2/", (struct setup){.dtype = WEFT_EP_FP8}, mask_one, &layouts[1]);
 }
 
-// Rank 1 has nothing of rank 0's in its route, as if it had taken it for lost in the operation that filled it: rank 0
-// learns that from its header, and waits for no answer.
+// An operation before, whose rows had no room, left places that it has not filled.
+static void leave_places(const weft_ep_t *ep) {
+  for (uint32_t s = 0; s < CAPACITY; s++)
+    for (uint32_t e = 0; e < EXPERTS; e++)
+      ep_places_left(ep, s)[e] = 1, ep_places_next(ep, s)[e] = 0;
+}
+
+static bool has_rows_of(const struct brought *brought, int32_t rank) {
+  for (uint32_t e = 0; e < EXPERTS; e++)
+    for (size_t i = 0; i < (size_t)brought->counts[e]; i++)
+      if (brought->src_rank[e * (size_t)brought->recv.rows + i] == rank)
+        return true;
+  return false;
+}
+
+// Rank 1 has nothing of rank 0's in its route, as if it had taken it for lost in the operation that filled it, behind
+// its header or (`*arg`) before: rank 0 learns that from its header, and waits for no answer.
 static void forget_one(struct rank *rank, void *arg) {
-  (void)arg;
+  bool before = *(const bool *)arg;
   struct draw draw = {.seed = 23, .count = RANKS, .topk = TOPK, .even = true};
   draw_make(&draw, &rank->setup);
   struct route_way way = {.layout = WEFT_EP_PER_EXPERT, .dtype = WEFT_EP_BF16};
@@ -101,15 +117,20 @@ static void forget_one(struct rank *rank, void *arg) {
   struct weft_ep_dispatch_args args = way_dispatch(rank, &draw, &way, rank->x);
   args.route = route;
   bool good = way_run(rank, &draw, &way, &args, 6, &brought);
-  if (good && rank->index == 1)
+  if (good && rank->index == 1) {
     route->kept->sources[0].rows = 0;
+    route->kept->sources[0].came = !before;
+  }
   args.topk_idx = NULL;
   args.topk_weights = NULL;
   uint32_t missing = 0;
   for (uint32_t i = 0; i < TOKENS * TOPK && rank->index == 0; i++)
     missing += draw.topk_idx[0][i] >= 0 && draw.topk_idx[0][i] / EXPERTS == 1;
   for (int i = 0; i < 3 && good; i++) {
+    leave_places(rank->ep);
     good = way_run(rank, &draw, &way, &args, 6, &brought);
+    if (good && before && rank->index == 1 && has_rows_of(&brought, 0))
+      good = rank_fail(rank, "rank 0 has rows, and no place in the route");
     if (good && (brought.result.num_missing != missing || brought.result.num_lost != 0))
       good = rank_fail(rank, "%u selections are missing, should be %u", brought.result.num_missing, missing);
     struct weft_ep_combine_args combine = way_combine(rank, &draw, &way, &brought);
@@ -128,7 +149,9 @@ static void forget_one(struct rank *rank, void *arg) {
 
 static void a_rank_that_kept_nothing_of_another_says_so(void **state) {
   (void)state;
-  route_ranks_run(store, "/forgot/", (struct setup){0}, forget_one, NULL);
+  bool before[] = {false, true};
+  route_ranks_run(store, "/forgot1/", (struct setup){0}, forget_one, &before[0]);
+  route_ranks_run(store, "/forgot2/", (struct setup){0}, forget_one, &before[1]);
 }
 
 int main(void) {

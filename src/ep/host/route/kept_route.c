@@ -190,10 +190,15 @@ void ep_kept_announced(const weft_ep_t *ep, const struct ep_op *op, struct ep_me
     member->rows_in = 0;
 }
 
+// A source that was lost before its header came has none. What ep_places_left() says of it is of another operation.
+static bool has_places(const struct ep_kept_source *source) {
+  return source->came || source->rows > 0;
+}
+
 void ep_kept_place(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_recv_args *recv) {
   const struct ep_kept *kept = op->route->kept;
   for (uint32_t s = 0; s < kept->num_sources; s++)
-    if (kept->sources[s].came || kept->sources[s].rows > 0)
+    if (has_places(&kept->sources[s]))
       ep_places_add_source(ep, s, kept->sources[s].rank, kept->sources[s].rows, ep_kept_counts(kept, s), recv);
   if (recv->layout == WEFT_EP_PACKED)
     ep_places_pack(ep, recv);
@@ -231,7 +236,7 @@ void ep_kept_lay_absent(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_re
   const struct ep_kept *kept = op->route->kept;
   for (uint32_t s = 0; s < kept->num_sources && is_room(ep, recv); s++) {
     int32_t index = ep_op_member(op, kept->sources[s].rank);
-    if (index < 0 || !brings_rows(&op->members[index]))
+    if (has_places(&kept->sources[s]) && (index < 0 || !brings_rows(&op->members[index])))
       ep_rows_lay_none(ep, op, s, kept->sources[s].rank, 0, kept->sources[s].rows, recv);
   }
 }
