@@ -129,16 +129,11 @@ int ep_fail_interrupted(const struct ep_op *op) {
 }
 
 int ep_op_find(weft_ep_t *ep, uint64_t number, enum ep_op_state state, const char *call, struct ep_op **out) {
-  static const char *const before[] = {"", "dispatch_send", "dispatch_recv", "combine_send", "an interrupted dispatch"};
   struct ep_op *op = &ep->host->ops[number % EP_DEPTH];
-  if (op->state == EP_OP_FREE || op->number != number)
-    return fail(WEFT_ERR_INVALID,
-                "%s: operation %llu is not open: a dispatch gives the number, and the operation ends with its combine "
-                "or weft_ep_finish",
-                call, (unsigned long long)number);
-  if (op->state != state)
-    return fail(WEFT_ERR_INVALID, "%s: operation %llu has come to %s, but must have come to %s", call,
-                (unsigned long long)number, before[op->state], before[state]);
+  bool open = op->state != EP_OP_FREE && op->number == number;
+  int rc = ep_op_check_state(number, open, op->state, state, call);
+  if (rc != 0)
+    return rc;
   *out = op;
   return 0;
 }

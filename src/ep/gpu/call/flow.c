@@ -18,7 +18,7 @@ int ep_gpu_flow_check_begin(const weft_ep_t *ep, bool captures, const char *call
 // Operations end in their order, and answers go by the number of the operation: none is combined behind a newer one.
 int ep_gpu_flow_check_combine(const weft_ep_t *ep, const struct gpu_op *op, uint32_t halves, bool keeps,
                               const char *call) {
-  bool captured = op->number & GPU_CAPTURED;
+  bool captured = ep_gpu_op_captured(op);
   const struct gpu_op *list = captured ? ep->gpu->captured : ep->gpu->ops;
   for (uint32_t i = 0; halves & DEVICE_SEND && i < EP_DEPTH; i++) {
     const struct gpu_op *other = &list[i];
@@ -118,6 +118,6 @@ int ep_gpu_launch_combine_route(weft_ep_t *ep, const struct gpu_op *op, const st
   const struct ep_gpu *gpu = ep->gpu;
   struct device_flow_combine flow = describe_combine(op, args, given);
   flow.begins = true;
-  flow.replays = op->number & GPU_CAPTURED;
+  flow.replays = ep_gpu_op_captured(op);
   return gpu->api->flow_combine(gpu->engine, &flow, given->stream, why);
 }

@@ -1,0 +1,17 @@
+// How far an operation has come, for people.
+#include "ep/core/op_state.h"
+
+#include "base/fail.h"
+
+int ep_op_check_state(uint64_t number, bool open, enum ep_op_state state, enum ep_op_state wanted, const char *call) {
+  static const char *const come[] = {"", "dispatch_send", "dispatch_recv", "combine_send", "an interrupted dispatch"};
+  if (!open)
+    return fail(WEFT_ERR_INVALID,
+                "%s: operation %llu is not open: a dispatch gives the number, and the operation ends with its combine "
+                "or weft_ep_finish",
+                call, (unsigned long long)number);
+  if (state == wanted)
+    return 0;
+  return fail(WEFT_ERR_INVALID, "%s: operation %llu has come to %s, but must have come to %s", call,
+              (unsigned long long)number, come[state], come[wanted]);
+}
