@@ -115,9 +115,8 @@ def run_rank(rank: int, options: argparse.Namespace, meeting: str) -> None:
     calls: Any = (ElasticCalls if options.elastic else Calls)(options, rank, device)
     figures = {}
     for name, (call, row) in calls.all().items():
-        span(cuda, options.warmup, call)
         dist.barrier()
-        figures[name] = (*span(cuda, options.iterations, call), row * calls.sent)
+        figures[name] = (*span(cuda, options.warmup, options.iterations, call), row * calls.sent)
     every: list[Any] = [None] * options.ranks
     dist.all_gather_object(every, figures)
     if rank == 0:

@@ -24,8 +24,11 @@ import torch.multiprocessing as mp
 import deep_ep
 
 
-def span(cuda: bool, count: int, run: Callable[[], Any]) -> tuple[float, float]:
-    """Microseconds of one of `count` runs: by the GPU's events (or the clock), and of the processor's calls."""
+def span(cuda: bool, warmup: int, count: int, run: Callable[[], Any]) -> tuple[float, float]:
+    """Microseconds of one of `count` runs: by the GPU's events (or the clock), and of the processor's calls. Those of the
+    warm-up are right ahead, so that a rank whose process begins later than others' does not count."""
+    for _ in range(warmup):
+        run()
     if not cuda:
         begin = time.perf_counter()
         for _ in range(count):
@@ -150,9 +153,8 @@ def run_rank(rank: int, options: argparse.Namespace, meeting: str) -> None:
     figures = {}
     for name in ("eager", "graph") if cuda else ("eager",):
         run, pairs = (capture(pair, options.in_graph), options.in_graph) if name == "graph" else (pair, 1)
-        span(cuda, -(-options.warmup // pairs), run)
         dist.barrier()
-        took, called = span(cuda, -(-options.iterations // pairs), run)
+        took, called = span(cuda, -(-options.warmup // pairs), -(-options.iterations // pairs), run)
         figures[name] = took / pairs, called / pairs
     every: list[Any] = [None] * options.ranks
     dist.all_gather_object(every, figures)
