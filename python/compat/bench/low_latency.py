@@ -25,8 +25,8 @@ import deep_ep
 
 
 def span(cuda: bool, warmup: int, count: int, run: Callable[[], Any]) -> tuple[float, float]:
-    """Microseconds of one of `count` runs: by the GPU's events (or the clock), and of the processor's calls. Those of the
-    warm-up are right ahead, so that a rank whose process begins later than others' does not count."""
+    """Microseconds of one of `count` runs: by the GPU's events (or the clock), and of the processor's calls. Those of
+    the warm-up are right ahead, so that a rank whose process begins later than others' does not count."""
     for _ in range(warmup):
         run()
     if not cuda:
