@@ -558,7 +558,7 @@ struct weft_ep_dispatch_args {
                                   those of a row */
   uint64_t scale_block_stride; /**< elements from a scale to the next of its row; default 1 */
   uint32_t num_tokens;         /**< T, 0 to max_tokens */
-  uint32_t topk;               /**< K, 1 to weft_ep_options.topk, which is the default */
+  uint32_t topk;               /**< K, 1 to weft_ep_options.topk. Default: that; of what goes by a route, the route's */
   enum weft_ep_dtype dtype;    /**< of the rows that are sent; default: as the group was opened */
   enum weft_ep_dtype x_dtype;  /**< of x; default, and the only ones today: bf16, or `dtype` with `scales` or OPAQUE */
   uint32_t row_bytes;          /**< OPAQUE: bytes of a row of x, a multiple of 16; in all ranks the same */

@@ -252,7 +252,7 @@ int ep_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, enum ep_kin
     return fail(WEFT_ERR_INVALID, "dispatch: *num_tokens_at is %u, more than num_tokens, %u", num_tokens,
                 args->num_tokens);
   bool fills = false;
-  int rc = ep_check_experts(ep, args, num_tokens, args->topk ? args->topk : ep->layout.topk, "dispatch");
+  int rc = ep_check_experts(ep, args, num_tokens, ep_kept_topk(ep, args), "dispatch");
   if (rc == 0)
     rc = check_fits(ep, num_tokens, how);
   if (rc == 0)

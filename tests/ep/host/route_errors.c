@@ -178,6 +178,33 @@ static void a_changed_top_k_is_named(void **state) {
   }
 }
 
+// A check without topk goes by that of the route, and reads no more than that.
+static void a_check_reads_as_many_selections_as_the_route_has(void **state) {
+  (void)state;
+  const int64_t some[TOKENS] = {0, 1, 1, 0};
+  weft_ep_route_t *route = make((struct weft_ep_route_options)WEFT_EP_ROUTE_OPTIONS_INIT);
+  struct weft_ep_dispatch_args args = good_dispatch(route);
+  struct weft_ep_recv_args recv = alone_recv();
+  uint64_t op;
+  args.topk_idx = some;
+  args.topk = 1;
+  assert_int_equal(weft_ep_dispatch(ep, &args, &recv, NULL, &op), 0);
+  assert_int_equal(weft_ep_finish(ep, op), 0);
+  int64_t list[TOKENS * TOPK]; // what a reader of the group's top-k would refuse stands behind the route's
+  memcpy(list, some, sizeof some);
+  for (int i = TOKENS; i < TOKENS * TOPK; i++)
+    list[i] = INT64_MAX;
+  args.topk_idx = list;
+  args.topk_weights = NULL;
+  args.topk = 0;
+  args.flags = WEFT_EP_DISPATCH_CHECK_ROUTE;
+  assert_int_equal(weft_ep_dispatch(ep, &args, &recv, NULL, &op), 0);
+  assert_int_equal(weft_ep_finish(ep, op), 0);
+  list[1] = 0;
+  assert_says(weft_ep_dispatch_send(ep, &args, &op), WEFT_ERR_INVALID, "topk_idx[1][0] is 0");
+  weft_ep_route_free(route);
+}
+
 // A plan by fewer selections than the dispatch makes, which takes those of the group, has no room for them.
 static void a_plan_of_another_top_k_is_not_filled(void **state) {
   (void)state;
@@ -386,6 +413,7 @@ int main(void) {
       cmocka_unit_test(what_is_not_filled_serves_nobody),
       cmocka_unit_test(what_a_dispatch_must_not_say),
       cmocka_unit_test(a_changed_top_k_is_named),
+      cmocka_unit_test(a_check_reads_as_many_selections_as_the_route_has),
       cmocka_unit_test(a_plan_of_another_top_k_is_not_filled),
       cmocka_unit_test(routes_that_are_too_small),
       cmocka_unit_test(what_a_combine_by_a_route_must_not_say),

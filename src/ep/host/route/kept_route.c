@@ -103,9 +103,17 @@ static int check_keep(const weft_ep_t *ep, const struct ep_kept *kept, const str
   return rc != 0 ? rc : check_newcomers(kept, ep->view, "dispatch");
 }
 
+// Whether the top-k that the call gives is only compared. What was only planned is sent as the group was opened.
+static bool compares_only(const struct weft_ep_dispatch_args *args) {
+  return args->route && args->flags & WEFT_EP_DISPATCH_CHECK_ROUTE && args->route->kept->state != EP_KEPT_PLANNED;
+}
+
+uint32_t ep_kept_topk(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args) {
+  return args->topk ? args->topk : compares_only(args) ? args->route->kept->topk : ep->layout.topk;
+}
+
 static bool fills_route(const struct weft_ep_dispatch_args *args) {
-  bool given = args->topk_idx || args->topk_idx32, check = args->flags & WEFT_EP_DISPATCH_CHECK_ROUTE;
-  return given && !(check && args->route->kept->state != EP_KEPT_PLANNED);
+  return (args->topk_idx || args->topk_idx32) && !compares_only(args);
 }
 
 int ep_kept_check(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args, enum ep_kind kind, uint32_t num_tokens,
@@ -116,10 +124,8 @@ int ep_kept_check(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args,
     int rc = ep_kept_check_filled(kept, "combine_route");
     return rc != 0 ? rc : check_newcomers(kept, ep->view, "combine_route");
   }
-  bool check = args->flags & WEFT_EP_DISPATCH_CHECK_ROUTE;
-  bool follows = check && kept->state != EP_KEPT_PLANNED; // what was only planned is sent as the group was opened
-  uint32_t topk = args->topk ? args->topk : follows ? kept->topk : ep->layout.topk;
-  int rc = check ? compare(kept, args, num_tokens, topk) : 0;
+  uint32_t topk = ep_kept_topk(ep, args);
+  int rc = args->flags & WEFT_EP_DISPATCH_CHECK_ROUTE ? compare(kept, args, num_tokens, topk) : 0;
   if (rc != 0)
     return rc;
   *fills = fills_route(args);

@@ -11,6 +11,8 @@ int ep_kept_get_arrays(weft_ep_route_t *route, struct weft_ep_route_arrays *arra
 int ep_kept_await(weft_ep_route_t *route, struct weft_ep_route_info *info, uint32_t timeout_ms);
 // Whether operations can go by the route. INVALID, ROOM.
 int ep_kept_check_filled(const struct ep_kept *kept, const char *call);
+// How many selections a token has in the top-k that a dispatch gives, with a route or without.
+uint32_t ep_kept_topk(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args);
 // Whether the next operation, in the view of ep->view, can fill args->route (*fills) or go by it: INVALID, ROOM, BUSY,
 // CONFLICT.
 int ep_kept_check(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args, enum ep_kind kind, uint32_t num_tokens,
