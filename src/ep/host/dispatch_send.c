@@ -210,20 +210,29 @@ static void begin(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispatch
   ep_route(ep, op);
 }
 
-// The place of the next operation. With RECYCLE the one before it there may end. 1: an interrupted call goes on there.
-static int take_place(weft_ep_t *ep, struct ep_op *op, enum ep_kind kind, uint32_t flags) {
-  if (op->state == EP_OP_FREE)
+// What one call sends and receives is received at once, in its turn: before anything is sent.
+static int check_turn(const weft_ep_t *ep, enum ep_kind kind, enum ep_sending how) {
+  if (how == EP_SEND_HALF || ep->activation.op == ep->next_op)
     return 0;
-  if (op->state == EP_OP_SENDING)
-    return op->kind == kind ? 1 : ep_fail_interrupted(op);
-  if (!(flags & WEFT_EP_DISPATCH_RECYCLE))
+  return fail(WEFT_ERR_INVALID, "%s: operation %llu was sent before, and has not been received: receive it first",
+              ep_call_of(kind), (unsigned long long)ep->activation.op);
+}
+
+// The place of the next operation. With RECYCLE the one before it there may end. 1: an interrupted call goes on there.
+static int take_place(weft_ep_t *ep, struct ep_op *op, enum ep_kind kind, enum ep_sending how, uint32_t flags) {
+  bool open = op->state != EP_OP_FREE, goes_on = op->state == EP_OP_SENDING;
+  if (goes_on && op->kind != kind)
+    return ep_fail_interrupted(op);
+  if (open && !goes_on && !(flags & WEFT_EP_DISPATCH_RECYCLE))
     return fail(WEFT_ERR_BUSY, "dispatch: operation %llu is still open, and %d may be at once: end it first",
                 (unsigned long long)op->number, EP_DEPTH);
-  if (op->state != EP_OP_RECEIVED)
+  if (open && !goes_on && op->state != EP_OP_RECEIVED)
     return fail(WEFT_ERR_BUSY, "dispatch: operation %llu cannot be recycled: %s", (unsigned long long)op->number,
                 op->state == EP_OP_SENT ? "it has not been received" : "its combine has not been received");
-  ep_op_end(ep, op);
-  return 0;
+  int rc = check_turn(ep, kind, how);
+  if (rc == 0 && open && !goes_on)
+    ep_op_end(ep, op);
+  return rc == 0 && goes_on ? 1 : rc;
 }
 
 // Rows that are sent by one call and received by another have to fit into the window, where nobody takes them
@@ -260,7 +269,7 @@ int ep_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, enum ep_kin
   if (rc == 0 && args->route && op->state != EP_OP_SENDING)
     rc = ep_kept_check(ep, args, kind, num_tokens, &fills);
   if (rc == 0)
-    rc = take_place(ep, op, kind, args->flags);
+    rc = take_place(ep, op, kind, how, args->flags);
   if (rc < 0)
     return rc;
   if (rc == 0)

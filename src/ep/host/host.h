@@ -228,6 +228,8 @@ static inline int32_t ep_op_member(const struct ep_op *op, int32_t rank) {
 }
 // The open operation of that number, in that state; else INVALID, naming `call`.
 int ep_op_find(weft_ep_t *ep, uint64_t number, enum ep_op_state state, const char *call, struct ep_op **op);
+// Which call begins an operation of that kind, for sentences.
+const char *ep_call_of(enum ep_kind kind);
 // BUSY: the call of this operation that was interrupted has to be made again.
 int ep_fail_interrupted(const struct ep_op *op);
 // Whether an open operation uses the link. [owner]

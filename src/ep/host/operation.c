@@ -120,11 +120,12 @@ void ep_op_set_view(weft_ep_t *ep, struct ep_op *op, const struct group_view *vi
   op->self = self < 0 ? 0 : (uint32_t)self;
 }
 
+const char *ep_call_of(enum ep_kind kind) {
+  return kind == EP_KIND_BARRIER ? "barrier" : kind == EP_KIND_COMBINE ? "combine_route" : "dispatch";
+}
+
 int ep_fail_interrupted(const struct ep_op *op) {
-  return fail(WEFT_ERR_BUSY, "%s: operation %llu was interrupted: make that call again first",
-              op->kind == EP_KIND_BARRIER   ? "barrier"
-              : op->kind == EP_KIND_COMBINE ? "combine_route"
-                                            : "dispatch",
+  return fail(WEFT_ERR_BUSY, "%s: operation %llu was interrupted: make that call again first", ep_call_of(op->kind),
               (unsigned long long)op->number);
 }
 

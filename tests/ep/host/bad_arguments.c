@@ -218,6 +218,35 @@ static void dispatch_arguments_are_checked(void **state) {
   weft_ep_close(ep);
 }
 
+// A call that sends and receives, behind an operation that has only been sent, begins none: the caller would not know
+// of it, and the others would wait for its end.
+static void what_is_received_at_once_has_to_be_next(void **state) {
+  (void)state;
+  struct weft_ep_options o = small();
+  weft_ep_t *ep = alone_open(&o);
+  uint16_t received[2 * 4 * 128], out[128];
+  int32_t counts[2];
+  uint64_t op, other = 77;
+  struct weft_ep_dispatch_args args = WEFT_EP_DISPATCH_ARGS_INIT;
+  struct weft_ep_recv_args recv = {.size = sizeof recv, .rows = 4, .x = received, .counts = counts};
+  const struct weft_ep_combine_args combine = {.size = sizeof combine, .y = received, .out = out};
+  assert_int_equal(weft_ep_dispatch(ep, &args, &recv, NULL, &op), 0);
+  assert_int_equal(weft_ep_dispatch_send(ep, &args, &other), 0);
+  const uint64_t sent = other;
+  args.flags = WEFT_EP_DISPATCH_RECYCLE; // and ends none
+  assert_says(weft_ep_dispatch(ep, &args, &recv, NULL, &other), WEFT_ERR_INVALID, "operation 1 was sent before");
+  assert_int_equal(other, sent);
+  assert_int_equal(weft_ep_combine(ep, op, &combine, NULL), 0);
+  assert_says(weft_ep_dispatch(ep, &args, &recv, NULL, &other), WEFT_ERR_INVALID, "operation 1 was sent before");
+  assert_says(weft_ep_barrier(ep), WEFT_ERR_INVALID, "barrier: operation 1 was sent before");
+  assert_int_equal(other, sent);
+  assert_int_equal(weft_ep_next_op(ep), sent + 1);
+  assert_int_equal(weft_ep_dispatch_recv(ep, sent, &recv, NULL), 0);
+  assert_int_equal(weft_ep_barrier(ep), 0);
+  assert_int_equal(weft_ep_finish(ep, sent), 0);
+  weft_ep_close(ep);
+}
+
 // Rows by rank come with their weights or without any.
 static void weights_of_rows_by_rank_do_not_come_late(void **state) {
   (void)state;
@@ -317,6 +346,7 @@ int main(void) {
       cmocka_unit_test(who_may_only_join_founds_no_group),
       cmocka_unit_test(founders_that_do_not_come_are_named),
       cmocka_unit_test(dispatch_arguments_are_checked),
+      cmocka_unit_test(what_is_received_at_once_has_to_be_next),
       cmocka_unit_test(weights_of_rows_by_rank_do_not_come_late),
       cmocka_unit_test(rows_cast_before_come_in_place_when_they_are_too_many),
       cmocka_unit_test(a_masked_or_absent_rank_costs_its_selections_only),

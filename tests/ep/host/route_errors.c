@@ -286,6 +286,8 @@ static void what_a_combine_by_a_route_must_not_say(void **state) {
   struct weft_ep_dispatch_args none = WEFT_EP_DISPATCH_ARGS_INIT;
   uint64_t open[2];
   assert_int_equal(weft_ep_dispatch_send(ep, &none, &open[0]), 0);
+  assert_says(weft_ep_combine_route(ep, route, &args, NULL, &op), WEFT_ERR_INVALID, "receive it first");
+  assert_int_equal(weft_ep_next_op(ep), before + 1);
   assert_int_equal(weft_ep_dispatch_send(ep, &none, &open[1]), 0);
   assert_says(weft_ep_combine_route(ep, route, &args, NULL, &op), WEFT_ERR_BUSY, "still open");
   struct weft_ep_recv_args recv = alone_recv();
