@@ -757,22 +757,23 @@ WEFT_API void weft_ep_result_init(struct weft_ep_result *result, size_t size);
  * removed; if it was removed, close it and open it again. BUSY: two operations are open already; THROUGHPUT on CUDA
  * memory: one was sent and has not been received (of two in one graph nobody knows when they are captured: their ranks
  * are lost to each other when they run). LIMIT, with THROUGHPUT: the rows do not fit into a window all at once;
- * weft_ep_dispatch() sends any. After an error no operation has begun. [owner]
+ * weft_ep_dispatch() sends any. ROOM: the route that is to be filled has no room for so many tokens or selections, or
+ * more rows came when it was filled than it has room for. After an error no operation has begun. [owner]
  */
 WEFT_API int weft_ep_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, uint64_t *op);
 
 /**
  * Receives operation `op`, in the order of operations: waits for the tokens of every active rank, and lays them out by
  * source rank, then by token. `info` may be NULL. A loss is no error: see `info->num_lost`. ROOM: `recv->rows` are too
- * few; `info->rows_needed`, and `told`, say how many there are. On host memory nothing else is written then: call again
- * with more room. On CUDA memory ROOM shows only with `info` or in weft_ep_await(); rows beyond the room are lost, and
- * the operation goes on. INVALID: an argument is wrong, or it is not this operation's turn. THROUGHPUT: of a rank that
- * is lost when a part of its rows had come, these stay, and the places of the others are empty: values and scales 0,
- * src_rank that rank, src_token -1, local_expert -1, weights 0, slot -1; counts and ranges count them, and it is in
- * `info->lost`. LIMIT: rows_at, and the rows of a rank do not lie in its window all at once; call again with x.
- * UNSUPPORTED names an argument that this memory cannot do yet. PROTOCOL, on host memory: a rank dispatches another
- * type or top-k in this operation; it has ended then, without rows, as it has for the others. CUDA: see weft_ep_await()
- * for waiting. [owner]
+ * few; `info->rows_needed`, and `told`, say how many there are. On host memory nothing else of `info` is written then,
+ * nothing was added to what is added to, and the other buffers may hold a part of what came: call again with more room.
+ * On CUDA memory ROOM shows only with `info` or in weft_ep_await(); rows beyond the room are lost, and the operation
+ * goes on. INVALID: an argument is wrong, or it is not this operation's turn. THROUGHPUT: of a rank that is lost when a
+ * part of its rows had come, these stay, and the places of the others are empty: values and scales 0, src_rank that
+ * rank, src_token -1, local_expert -1, weights 0, slot -1; counts and ranges count them, and it is in `info->lost`.
+ * LIMIT: rows_at, and the rows of a rank do not lie in its window all at once; call again with x. UNSUPPORTED names an
+ * argument that this memory cannot do yet. PROTOCOL, on host memory: a rank dispatches another type or top-k in this
+ * operation; it has ended then, without rows, as it has for the others. CUDA: see weft_ep_await() for waiting. [owner]
  */
 WEFT_API int weft_ep_dispatch_recv(weft_ep_t *ep, uint64_t op, const struct weft_ep_recv_args *recv,
                                    struct weft_ep_info *info);
@@ -814,10 +815,12 @@ WEFT_API int weft_ep_finish(weft_ep_t *ep, uint64_t op);
 
 /**
  * weft_ep_dispatch_send() and weft_ep_dispatch_recv() in one, with the errors of both; CUDA: one kernel, in
- * args->stream. On host memory, after ROOM the operation `*op` is open: call weft_ep_dispatch_recv() with more room,
- * and keep args->x and args->scales readable until it returns. Rows may go to other hosts directly from args->x: the
- * call waits until they have left or their rank is lost (up to half a second more than op_timeout_ms), and afterwards
- * no network reads memory of the caller. [owner]
+ * args->stream. On host memory, after ROOM of the receive the operation `*op` is open: call weft_ep_dispatch_recv()
+ * with more room, and keep args->x and args->scales readable until it returns; after LIMIT of the receive likewise,
+ * with x. ROOM of a route, and LIMIT of the send, leave `*op` as it was, and no operation has begun. INVALID, on host
+ * memory, is also that an operation before this one was sent and has not been received. Rows may go to other hosts
+ * directly from args->x: the call waits until they have left or their rank is lost (up to half a second more than
+ * op_timeout_ms), and afterwards no network reads memory of the caller. [owner]
  */
 WEFT_API int weft_ep_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch_args *args,
                               const struct weft_ep_recv_args *recv, struct weft_ep_info *info, uint64_t *op);
@@ -842,8 +845,9 @@ WEFT_API int weft_ep_await(weft_ep_t *ep, uint64_t op, struct weft_ep_info *info
 /**
  * An operation without tokens: returns when every active rank has come to it. All ranks of the view call it for the
  * same operation. PEER_LOST names those that did not come within op_timeout_ms; they are lost. PROTOCOL: a rank
- * dispatches in this operation. NOT_CONNECTED, FENCED, BUSY: as with weft_ep_dispatch_send(). CUDA: it launches in the
- * stream of the last launch, and waits; BUSY is also that an operation is open. [owner]
+ * dispatches in this operation. NOT_CONNECTED, FENCED, BUSY: as with weft_ep_dispatch_send(). INVALID, on host memory:
+ * an operation was sent and has not been received. CUDA: it launches in the stream of the last launch, and waits; BUSY
+ * is also that an operation is open. [owner]
  */
 WEFT_API int weft_ep_barrier(weft_ep_t *ep);
 
