@@ -449,7 +449,8 @@ WEFT_API int weft_ep_change(weft_ep_t *ep, const struct weft_ep_change_args *cha
 WEFT_API int weft_ep_offer(weft_ep_t *ep, uint32_t timeout_ms);
 
 /** Takes the offer of `rank` back, this one's or another's. NOT_FOUND: it offers itself to no view. CONFLICT: a view
- * has taken it in. TIMEOUT: the offer stands. INVALID: the rank is out of range. [owner] */
+ * has taken it in. TIMEOUT, UNREACHABLE, CANCELED: the offer stands, unless the store was asked already and takes it
+ * back yet. INVALID: the rank is out of range. [owner] */
 WEFT_API int weft_ep_withdraw(weft_ep_t *ep, int32_t rank, uint32_t timeout_ms);
 
 /**

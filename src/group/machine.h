@@ -83,6 +83,7 @@ void group_machine_remove_end(struct group_machine *machine, int32_t rank, uint6
 void group_machine_suspect(struct group_machine *machine, int32_t rank, uint64_t incarnation);
 // COMING announces this member, READY follows when it has its links, NONE takes it back.
 void group_machine_offer(struct group_machine *machine, enum group_offer_stage stage);
+enum group_offer_stage group_machine_offering(const struct group_machine *machine); // what was wished for last
 // `removed`: incarnations of change->remove. Both stay the caller's, until NULL withdraws the wish.
 void group_machine_change(struct group_machine *machine, const struct group_change *change, const uint64_t *removed);
 void group_machine_withdraw(struct group_machine *machine, int32_t rank, uint64_t incarnation); // -1 withdraws the wish

@@ -208,6 +208,10 @@ void group_machine_offer(struct group_machine *m, enum group_offer_stage stage) 
     m->offering = stage;
 }
 
+enum group_offer_stage group_machine_offering(const struct group_machine *m) {
+  return m->offering;
+}
+
 bool group_machine_offers(const struct group_machine *m) {
   return m->offering != GROUP_OFFER_NONE || (m->rank >= 0 && is_own(m, m->rank));
 }

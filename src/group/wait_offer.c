@@ -153,6 +153,7 @@ int group_withdraw(struct group *group, int32_t rank, uint64_t deadline_ns) {
   bool before, own = rank == group_machine_rank(group->machine);
   pthread_mutex_lock(&group->lock);
   bool there = group_machine_offer_of(group->machine, rank, &offer.incarnation, &before) != GROUP_OFFER_NONE;
+  enum group_offer_stage offering = group_machine_offering(group->machine);
   if (own)
     group_machine_offer(group->machine, GROUP_OFFER_NONE);
   else
@@ -160,6 +161,9 @@ int group_withdraw(struct group *group, int32_t rank, uint64_t deadline_ns) {
   group_driver_poke(group);
   err = there ? group_wait(group, deadline_ns, check_withdrawn, missing_withdrawal, &offer)
               : fail(WEFT_ERR_NOT_FOUND, "rank %" PRId32 " offers itself to no view", rank);
+  bool stands = err == WEFT_ERR_TIMEOUT || err == WEFT_ERR_CANCELED || err == WEFT_ERR_UNREACHABLE;
+  if (own && stands && offering != GROUP_OFFER_NONE) // unless the store was asked already: its answer ends this wish
+    group_machine_offer(group->machine, offering);
   group_machine_withdraw(group->machine, -1, 0);
   pthread_mutex_unlock(&group->lock);
   return err;

@@ -217,8 +217,10 @@ static void an_offer_is_taken_back(void **state) {
   open_group(&group);
   assert_ok(weft_ep_offer(open_rank(&group, 1), DEADLINE_MS));
   assert_ok(weft_ep_offer(open_rank(&group, 2), DEADLINE_MS));
-  assert_ok(weft_ep_withdraw(group.ep[0], 1, DEADLINE_MS)); // another's
-  assert_ok(weft_ep_withdraw(group.ep[2], 2, DEADLINE_MS)); // its own
+  assert_ok(weft_ep_withdraw(group.ep[0], 1, DEADLINE_MS));                // another's
+  assert_int_equal(weft_ep_withdraw(group.ep[2], 2, 0), WEFT_ERR_TIMEOUT); // its own, which stands then
+  assert_int_equal(weft_ep_await_start(group.ep[2], 50, NULL), WEFT_ERR_TIMEOUT);
+  assert_ok(weft_ep_withdraw(group.ep[2], 2, DEADLINE_MS));
   assert_int_equal(weft_ep_withdraw(group.ep[2], 2, DEADLINE_MS), WEFT_ERR_NOT_FOUND);
   assert_int_equal(weft_ep_withdraw(group.ep[2], 8, DEADLINE_MS), WEFT_ERR_INVALID);
   assert_int_equal(weft_ep_await_start(group.ep[2], DEADLINE_MS, NULL), WEFT_ERR_NOT_CONNECTED);
