@@ -256,7 +256,7 @@ int weft_agent_allocate(weft_agent_t *agent, enum weft_memory_kind kind, uint64_
   made->of = &agent->self;
   made->kind = kind;
   made->length = length;
-  made->device = device;
+  made->device = kind == WEFT_MEMORY_CUDA ? device : -1;
   int rc = agent_memory_make(made);
   if (rc != 0) {
     drop(agent, made);

@@ -214,12 +214,26 @@ static void test_a_server_that_is_away(void **state) {
   assert_non_null(strstr(weft_last_error(), rc == WEFT_ERR_UNREACHABLE ? "bucket/key" : "object"));
 }
 
+// The device of an allocation is of GPU memory only.
+static void test_allocated_host_memory_is_on_no_gpu(void **state) {
+  (void)state;
+  weft_region_t region;
+  void *memory;
+  struct weft_region_info info;
+  uint32_t count = 0;
+  assert_int_equal(weft_agent_allocate(agent, WEFT_MEMORY_HOST, page, 1, &region, &memory), 0);
+  assert_int_equal(weft_agent_regions(agent, WEFT_PEER_SELF, &info, sizeof info, 1, &count), 0);
+  assert_int_equal(count, 1);
+  assert_int_equal(info.device, -1);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_memory_with_a_hole, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_all_addresses, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_unmapped_memory_is_not_registered, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_the_region_is_named, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_allocated_host_memory_is_on_no_gpu, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_files, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_refusals, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_objects, set_up, tear_down),
