@@ -567,10 +567,11 @@ WEFT_API int weft_transfer_create(weft_agent_t *agent, enum weft_transfer_op op,
 
 /**
  * Starts the transfer, for the first time or again after it has ended, and returns at once, though it may copy up to
- * 256 KiB by itself. From now on until it has ended the memory of both sides belongs to it: a source must not change.
- * 0: it is in flight or has ended already: poll it. BUSY: it is in flight from an earlier post, or it has a
- * notification and the peer has as many unread ones as it takes (1,024): post again later. PEER_LOST: the incarnation
- * has ended. NOT_FOUND: the peer has deregistered a region. On an error nothing was started. [transfer]
+ * 256 KiB by itself. From now on until it has ended the memory of both sides belongs to it: a source must not change,
+ * nor overlap what is written (in loopback), else what is written is undefined. 0: it is in flight or has ended
+ * already: poll it. BUSY: it is in flight from an earlier post, or it has a notification and the peer has as many
+ * unread ones as it takes (1,024): post again later. PEER_LOST: the incarnation has ended. NOT_FOUND: the peer has
+ * deregistered a region. On an error nothing was started. [transfer]
  */
 WEFT_API int weft_transfer_post(weft_transfer_t *transfer);
 
