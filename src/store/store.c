@@ -36,9 +36,16 @@ static int check_key(const weft_store_t *store, const char *key, bool prefix) {
   return 0;
 }
 
+// More than an answer brings back. Each store has its own limit, mostly of 1.5 MiB; but a length that is none, such as
+// (size_t)-1, must not get to where lengths are added up and bytes are copied.
+enum { MOST_VALUE = 16 << 20 };
+
 static int check_value(const char *key, const void *value, size_t value_len) {
   if (!value && value_len > 0)
     return fail(WEFT_ERR_INVALID, "value of key '%s' is NULL but has %zu bytes", key, value_len);
+  if (value_len > MOST_VALUE)
+    return fail(WEFT_ERR_LIMIT, "value of key '%s' has %zu bytes: want 1.5 MiB at most, its key included", key,
+                value_len);
   return 0;
 }
 

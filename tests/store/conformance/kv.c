@@ -144,6 +144,26 @@ static void bad_arguments_are_refused(void **state) {
   assert_true(*weft_last_error());
 }
 
+// No byte of it is read: there are not so many.
+static void a_length_that_is_none_is_refused(void **state) {
+  static const size_t lengths[] = {(16 << 20) + 1, SIZE_MAX / 2, SIZE_MAX / 4 * 3, SIZE_MAX - 1, SIZE_MAX};
+  for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+    struct weft_store_compare compare = {.key = "/n", .target = WEFT_STORE_VALUE, .value = "v"};
+    struct weft_store_op op = {.kind = WEFT_STORE_PUT, .key = "/n", .value = "v", .value_len = lengths[i]};
+    struct weft_store_txn txn = WEFT_STORE_TXN_INIT;
+    struct weft_store_txn_result *result;
+    assert_fails(WEFT_ERR_LIMIT, weft_store_put(*state, "/n", "v", lengths[i], 0, NULL));
+    txn.success = &op;
+    txn.num_success = 1;
+    assert_fails(WEFT_ERR_LIMIT, weft_store_txn_commit(*state, &txn, &result));
+    compare.value_len = lengths[i];
+    op.value_len = 1;
+    txn.compares = &compare;
+    txn.num_compares = 1;
+    assert_fails(WEFT_ERR_LIMIT, weft_store_txn_commit(*state, &txn, &result));
+  }
+}
+
 int suite_run_kv(void) {
   const struct CMUnitTest tests[] = {
       TEST(put_then_range_gives_the_bytes_back), TEST(each_modification_is_one_revision),
@@ -151,6 +171,7 @@ int suite_run_kv(void) {
       TEST(a_limit_says_what_it_left_out),       TEST(the_empty_prefix_is_every_key),
       TEST(a_key_that_was_deleted_begins_anew),  TEST(a_value_of_a_megabyte_passes),
       TEST(the_server_says_its_version),         TEST(bad_arguments_are_refused),
+      TEST(a_length_that_is_none_is_refused),
   };
   return cmocka_run_group_tests_name("kv", tests, NULL, NULL);
 }
