@@ -40,6 +40,8 @@ static void options_out_of_range_are_named(void **state) {
   REFUSED(dtype, (enum weft_ep_dtype)6, "dtype is 6");
   REFUSED(combine_dtype, (enum weft_ep_combine_dtype)3, "combine_dtype is 3");
   REFUSED(num_founders, 1, "founders is NULL");
+  REFUSED(transport, "ofii", "there is no transport ofii");
+  REFUSED(transport, "ofi,ucx", "there is no transport ofi,ucx");
   o = small();
   o.mode = WEFT_EP_LATENCY;
   o.max_tokens = 1025;
