@@ -638,7 +638,7 @@ struct weft_ep_recv_args {
                                   those of a row */
   uint64_t scale_block_stride; /**< elements from a scale to the next of its row; default 1 */
   uint64_t scale_expert_stride; /**< PER_EXPERT: elements from the scales of an expert's first row to those of the next
-                                   expert's; default: `rows` times those of a row */
+                                   expert's; default: `rows` times those of a row, whatever the other strides */
   enum weft_ep_layout layout;   /**< how the received rows are laid out; default PER_EXPERT */
   /** room. PER_EXPERT: rows of each expert's part; RANK_MAJOR and PACKED: S. max_tokens times the active ranks is
    *  enough for PER_EXPERT and RANK_MAJOR, unless a view with more ranks takes effect in mid-operation or a token

@@ -213,7 +213,7 @@ int cuda_launch_rows(const struct cuda_rows_args *args, uint32_t blocks, bool ea
   a.out_scale_row_stride = a.out_scale_row_stride ? a.out_scale_row_stride : scales;
   a.out_scale_block_stride = a.out_scale_block_stride ? a.out_scale_block_stride : 1;
   if (!a.out_scale_expert_stride)
-    a.out_scale_expert_stride = (uint64_t)a.rows * a.out_scale_row_stride;
+    a.out_scale_expert_stride = (uint64_t)a.rows * scales; // dense, whatever the stride of rows, as with LATENCY
   a.alignment = a.alignment ? a.alignment : 1;
   bool sends = a.halves & DEVICE_SEND, receives = a.halves & DEVICE_RECV;
   launch_args.senders = !receives ? blocks
