@@ -31,6 +31,20 @@ static void without_a_name(void **state) {
   assert_null(agent);
 }
 
+// Who loads the metadata of an agent does not take a name with control characters.
+static void with_a_name_that_no_peer_takes(void **state) {
+  (void)state;
+  static const char controls[] = {'\x01', '\n', '\x1F', '\x7F'};
+  for (size_t i = 0; i < sizeof controls; i++) {
+    weft_agent_t *agent = NULL;
+    const char name[] = {'a', controls[i], '\0'};
+    struct weft_agent_options options = WEFT_AGENT_OPTIONS_INIT;
+    options.name = name;
+    assert_refused(weft_agent_open(&agent, &options), "byte 1 of the name is a control character");
+    assert_null(agent);
+  }
+}
+
 static void without_a_place_for_the_handle(void **state) {
   (void)state;
   struct weft_agent_options options = WEFT_AGENT_OPTIONS_INIT;
@@ -42,6 +56,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(without_options),
       cmocka_unit_test(without_a_name),
+      cmocka_unit_test(with_a_name_that_no_peer_takes),
       cmocka_unit_test(without_a_place_for_the_handle),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -24,7 +24,7 @@ int store_thread_name(const char *agent, const char *label, char out[STORE_THREA
   }
   bool plain = *label && strlen(label) < WEFT_AGENT_MAX_LABEL;
   for (const char *at = label; *at; at++)
-    plain &= (unsigned char)*at >= ' ';
+    plain &= (unsigned char)*at >= ' ' && *at != 0x7F;
   if (!plain)
     return fail(WEFT_ERR_INVALID, "a label has 1 to %d bytes, and no control characters", WEFT_AGENT_MAX_LABEL - 1);
   snprintf(out, STORE_THREAD_MAX_NAME, "%s%c%s", agent, STORE_THREAD_SEPARATOR, label);
