@@ -598,7 +598,8 @@ enum weft_ep_recv_flags {
 };
 
 /** Where to receive. Initialise with WEFT_EP_RECV_ARGS_INIT. The caller owns every buffer, and all of them are in rank
- *  memory, but for rows_at. A field whose text begins with * may be NULL. */
+ *  memory, but for rows_at; they overlap neither each other nor what the dispatch reads. A field whose text begins with
+ *  * may be NULL. */
 struct weft_ep_recv_args {
   size_t size; /**< sizeof(struct weft_ep_recv_args) */
   /** bf16 or e4m3; PER_EXPERT [E][rows][H], RANK_MAJOR and PACKED [rows][H]; OPAQUE: row_bytes in the place of H
@@ -709,7 +710,7 @@ struct weft_ep_combine_args {
                           it is rounded; they do not overlap `out`. Read by the receiving half. Default: none. On
                           CUDA memory with THROUGHPUT only */
   void *out; /**< bf16 [T][H] in rank memory, written by the receiving half; a token without contribution is 0, or the
-                sum of its biases */
+                sum of its biases. It does not overlap `y` where one call is both halves, which reads that meanwhile */
   float *out_weights; /**< [T][K] in rank memory, written by the receiving half: the row_weights of the ranks, summed;
                          each selection has those of one rank, and 0 where none came. Default: not written. On CUDA
                          memory as row_weights, with which it goes */
