@@ -120,6 +120,13 @@ static int unmap(weft_ep_t *ep, int32_t rank) {
   return fail(WEFT_ERR_NOT_FOUND, "rank %d is not connected", rank);
 }
 
+static bool is_named_before(const int32_t *ranks, size_t i) {
+  for (size_t j = 0; j < i; j++)
+    if (ranks[j] == ranks[i])
+      return true;
+  return false;
+}
+
 int weft_ep_disconnect(weft_ep_t *ep, const int32_t *ranks, size_t count, uint32_t timeout_ms) {
   if (!ep_is_ours(ep))
     return ep_refuse_handle(ep, "disconnect");
@@ -134,6 +141,8 @@ int weft_ep_disconnect(weft_ep_t *ep, const int32_t *ranks, size_t count, uint32
   size_t num_active = 0;
   bool left = ep->leaving;
   for (size_t i = 0; i < count && rc == 0; i++) {
+    if (is_named_before(ranks, i)) // and may be unmapped by now
+      continue;
     bool agreed = view && group_view_find(view, ranks[i]);
     bool running = ep->view && group_view_find(ep->view, ranks[i]);
     if (agreed)
