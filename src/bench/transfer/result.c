@@ -16,6 +16,13 @@ static int allocate(struct transfer_times *times, size_t count, size_t num_prep,
   return fail(WEFT_ERR_NOMEM, "no memory for the times of %zu iterations", count);
 }
 
+// By this host's clock. The rate of the counter is known to some millionths, by which the last ones of a long loop
+// would seem to have ended after it.
+static uint64_t end_of(const struct transfer_lane *lane, uint32_t iteration) {
+  uint64_t ns = lane->begin_ns + ticks_to_ns(lane->ended[iteration] - lane->begin_ticks);
+  return ns < lane->end_ns ? ns : lane->end_ns;
+}
+
 static void take_lane(struct transfer_result *result, const struct transfer_lane *lane, uint32_t count) {
   struct transfer_times *times = &result->times;
   for (uint32_t i = 0; i < count; i++) {
@@ -25,7 +32,7 @@ static void take_lane(struct transfer_result *result, const struct transfer_lane
       times->post[times->num_post] = ticks_to_ns(lane->posted[i] - lane->started[i]);
       times->transfer[times->num_post++] = ticks_to_ns(lane->ended[i] - lane->posted[i]);
     }
-    result->ends[to] = lane->begin_ns + ticks_to_ns(lane->ended[i] - lane->begin_ticks);
+    result->ends[to] = end_of(lane, i);
   }
   for (uint32_t i = 0; i < lane->num_prep; i++)
     times->prep[times->num_prep++] = ticks_to_ns(lane->prep[i]);
