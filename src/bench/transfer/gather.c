@@ -11,10 +11,7 @@ enum { MOST_SENT = 4096, MOST_SENT_BY_ALL = 16384, LEAST_SENT = 64 };
 // --- what one says ---
 
 static uint32_t initiators(const struct transfer_worker *worker) {
-  uint32_t count = 0;
-  for (uint32_t rank = 0; rank < worker->size; rank++)
-    count += transfer_pairs_initiates(&worker->pairs, rank);
-  return count;
+  return transfer_pairs_initiators(&worker->pairs, worker->size);
 }
 
 static json_t *pack_times(const uint64_t *values, size_t count, size_t most) {
@@ -132,8 +129,9 @@ static uint64_t count_inside(const struct transfer_worker *worker, const struct 
 static int measure_window(struct transfer_worker *worker, const struct transfer_result *own,
                           const struct transfer_window *window, json_t **said, struct transfer_gathered *all) {
   json_t *mine = json_integer((json_int_t)count_inside(worker, own, window));
-  double iterations = 0, bytes = 0, ns = transfer_window_ns(window);
+  double requests = 0, bytes = 0, ns = transfer_window_ns(window);
   uint64_t fewest = UINT64_MAX;
+  uint32_t group = worker->pairs.count / initiators(worker); // requests of an iteration
   json_t **inside = calloc(worker->size, sizeof(json_t *));
   int err = mine && inside ? 0 : fail(WEFT_ERR_NOMEM, "no memory for the figures of all workers");
   if (!err && worker->size > 1 && window->initiators > 1)
@@ -143,7 +141,7 @@ static int measure_window(struct transfer_worker *worker, const struct transfer_
   for (uint32_t rank = 0; inside && rank < worker->size; rank++) {
     uint64_t ended = (uint64_t)json_integer_value(inside[rank]);
     fewest = json_is_true(json_object_get(said[rank], "initiates")) && ended < fewest ? ended : fewest;
-    iterations += (double)ended;
+    requests += (double)ended * group;
     bytes += (double)ended * (double)number(said[rank], "bytes");
     json_decref(inside[rank]);
   }
@@ -155,7 +153,7 @@ static int measure_window(struct transfer_worker *worker, const struct transfer_
   bool holds = transfer_window_holds(window, fewest, all->held_up, sizeof all->held_up);
   all->again = !holds || transfer_window_is_narrow(window);
   all->gbps = ns > 0 ? bytes / ns : 0;
-  all->per_second = ns > 0 ? iterations / ns * 1e9 : 0;
+  all->per_second = ns > 0 ? requests / ns * 1e9 : 0;
   return 0;
 }
 

@@ -8,7 +8,7 @@
 struct transfer_gathered {
   struct transfer_times times; // of all initiators, one after the other, as many of each
   double gbps;                 // 1e9 bytes a second, of the window in which all initiators moved
-  double per_second;           // iterations that ended in it
+  double per_second;           // requests that ended in it
   double window_s;
   bool again;                             // initiators hardly moved at the same time: measure it once more
   char held_up[256];                      // why the figures of the window are not those of all; or "" (window.h)

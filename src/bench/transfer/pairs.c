@@ -101,3 +101,10 @@ bool transfer_pairs_initiates(const struct transfer_pairs *pairs, uint32_t rank)
       return true;
   return false;
 }
+
+uint32_t transfer_pairs_initiators(const struct transfer_pairs *pairs, uint32_t size) {
+  uint32_t count = 0;
+  for (uint32_t rank = 0; rank < size; rank++)
+    count += transfer_pairs_initiates(pairs, rank);
+  return count;
+}

@@ -29,6 +29,8 @@ uint32_t transfer_pairs_buffers(const struct transfer_plan *plan, uint32_t rank)
 uint32_t transfer_pairs_areas(const struct transfer_pairs *pairs, uint32_t rank);
 // Whether the worker begins transfers.
 bool transfer_pairs_initiates(const struct transfer_pairs *pairs, uint32_t rank);
+// How many of `size` workers do. Each has as many of the pairs.
+uint32_t transfer_pairs_initiators(const struct transfer_pairs *pairs, uint32_t size);
 
 // INVALID: the numbers do not fit the scheme.
 int transfer_pairs_check(const struct transfer_config *config);

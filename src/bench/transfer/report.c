@@ -171,13 +171,12 @@ static void judge(struct figures_row *to, const struct transfer_worker *worker, 
              worker->meet ? meet_host(worker->meet, all->slowest) : "this host", all->slowest_gbps, all->fastest_gbps);
 }
 
-static void write_line(const struct transfer_row *row, const struct transfer_config *config,
-                       const struct figures_row *from, const struct transfer_gathered *all) {
+static void write_line(const struct transfer_row *row, uint32_t initiators, const struct figures_row *from,
+                       const struct transfer_gathered *all) {
   const struct figure *prep = figures_find(from, "prep"), *post = figures_find(from, "post"),
                       *transfer = figures_find(from, "transfer");
-  uint32_t initiators = config->mode == TRANSFER_MG ? 1 : config->num_initiator_dev;
-  // Of a block, as that table has it: of each initiator's own iterations, over all its threads.
-  double each_us = all->per_second > 0 ? initiators * 1e6 / all->per_second / (double)row->batch : 0;
+  // As that table has it: the time by the blocks of an initiator, over all its threads, targets and devices.
+  double each_us = all->gbps > 0 ? initiators * (double)row->block / all->gbps / 1e3 : 0;
   struct transfer_line line = {.block = row->block,
                                .batch = row->batch,
                                .bandwidth = all->gbps,
@@ -208,7 +207,7 @@ int transfer_report_row(struct transfer_report *report, const struct transfer_wo
   report->figures.elapsed_s = (double)(clock_ns() - report->begin_ns) / 1e9;
   bench_progress_hide(&report->progress);
   if (report->tables)
-    write_line(row, &worker->plan->config, to, all);
+    write_line(row, transfer_pairs_initiators(&worker->pairs, worker->size), to, all);
   bench_output_row(&report->call->output, &report->figures, to);
   return 0;
 }

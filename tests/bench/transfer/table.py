@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+import tempfile
 import unittest
 
 import bench
@@ -96,6 +97,24 @@ class Table(bench.BenchTest):
                                    delta=found["bandwidth"]["value"] * 1e7)
         lines = list(csv.DictReader(io.StringIO(self.bench(*bench.SMALL, "--csv", "-"))))
         self.assertEqual([line["bytes"] for line in lines], ["4096", "8192"])
+
+    def test_columns_agree_with_each_other(self):
+        """By every scheme: the time of a block is that of an initiator's, and a message is what goes to one target."""
+        block, files = 1 << 20, tempfile.TemporaryDirectory()
+        self.addCleanup(files.cleanup)
+        for initiators, line in ((1, ("--scheme", "onetomany", "--num_target_dev", 3)),
+                                 (1, ("--scheme", "tp", "--num_target_dev", 2, "--start_batch_size", 2,
+                                      "--max_batch_size", 2)),
+                                 (2, ("--scheme", "manytoone", "--num_initiator_dev", 2)),
+                                 (1, ("--mode", "MG", "--num_initiator_dev", 2, "--num_target_dev", 2)),
+                                 (1, ("--backend", "POSIX", "--filepath", files.name, "--num_initiator_dev", 4))):
+            line = (*bench.SMALL[:2], "--start_block_size", block, "--max_block_size", block, *bench.SMALL[6:], *line)
+            for _, _, rate, each_us, *_ in bench.table(self.bench(*line, statuses=(0, 1)))[1]:
+                self.assertAlmostEqual(rate * 1e3 * each_us, initiators * block, delta=rate * 1e3 * 0.051, msg=line)
+            for row in self.figures(*line, statuses=(0, 1))["rows"]:
+                found = {one["name"]: one["value"] for one in row["figures"]}
+                self.assertAlmostEqual(found["bandwidth"] * 1e9, found["messages"] * block * row["keys"]["batch"],
+                                       delta=found["bandwidth"] * 1e5, msg=line)
 
     def test_our_own_table_stands_below(self):
         said = self.bench(*bench.SMALL)
