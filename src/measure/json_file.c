@@ -38,7 +38,7 @@ int json_file_save(const json_t *json, int directory, const char *name) {
   if (asprintf(&temporary, "%s.%016" PRIx64 ".tmp", name, random_id()) < 0)
     return fail(WEFT_ERR_NOMEM, "no memory to write %s", name);
   int fd = openat(directory, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-  int err = fd < 0 ? fail_errno(errno, "%s: cannot create it", temporary) : write_file(fd, json, temporary);
+  int err = fd < 0 ? fail_errno(errno, "%s: cannot create it", name) : write_file(fd, json, name);
   // A link that has the name is replaced, not followed.
   if (!err && renameat(directory, temporary, directory, name))
     err = fail_errno(errno, "%s: cannot rename %s to it", name, temporary);

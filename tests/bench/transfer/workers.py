@@ -185,6 +185,12 @@ class Ends(bench.BenchTest):
         self.assertTrue(re.search(r"/dev/full.*No space left", result.stderr), result.stderr)
         self.assertEqual(len(bench.table(result.stdout)[1]), 2)  # what was measured is not lost
 
+    def test_a_folder_that_is_not_there(self):
+        for option in ("--json", "--csv", "--html", "--prometheus"):
+            result = tool.weft("bench", "transfer", *bench.SMALL, option, "/nonexistent/it")
+            self.assertEqual(result.returncode, 3, result.stderr)
+            self.assertRegex(result.stderr, r"/nonexistent/it(: cannot create it)?: No such file")  # as it was given
+
 
 if __name__ == "__main__":
     unittest.main()
