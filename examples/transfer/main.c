@@ -46,6 +46,15 @@ static int check(const unsigned char *bytes, size_t length, unsigned char flip) 
   return 0;
 }
 
+// Whether a peer has closed its agent, or its process has ended: nothing more is to come from it.
+static bool somebody_has_gone(weft_agent_t *agent) {
+  struct weft_agent_event event = WEFT_AGENT_EVENT_INIT;
+  while (weft_agent_next_event(agent, &event) == 1)
+    if (event.kind == WEFT_AGENT_EVENT_PEER_LEFT || event.kind == WEFT_AGENT_EVENT_PEER_LOST)
+      return true;
+  return false;
+}
+
 // Waits for one notification and checks its text.
 static int wait_for(weft_agent_t *agent, const char *text, weft_peer_t *peer) {
   struct pollfd ready = {.events = POLLIN};
@@ -55,6 +64,7 @@ static int wait_for(weft_agent_t *agent, const char *text, weft_peer_t *peer) {
   for (;;) {
     struct weft_notification note;
     uint32_t count;
+    bool gone = somebody_has_gone(agent); // asked first: what it sent before that is there by now
     err = weft_agent_notifications(agent, &note, 1, &count);
     if (err)
       return report("notifications", err);
@@ -63,6 +73,8 @@ static int wait_for(weft_agent_t *agent, const char *text, weft_peer_t *peer) {
       bool same = note.size == strlen(text) && memcmp(note.bytes, text, note.size) == 0;
       return same ? 0 : complain("unexpected notification", WEFT_ERR_PROTOCOL);
     }
+    if (gone)
+      return complain("the other side has gone before its notification", WEFT_ERR_PEER_LOST);
     if (poll(&ready, 1, TIMEOUT_MS) <= 0)
       return complain("no notification in time", WEFT_ERR_TIMEOUT);
   }

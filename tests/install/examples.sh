@@ -37,6 +37,15 @@ done
 
 check 0 "passed: 1048576 bytes written, answered and read" transfer
 check 0 "passed: 1 bytes written, answered and read" transfer 1
+# A target that dies while the initiator waits for its word is missed at once, and not when half a minute has passed.
+stdbuf -oL "$work/transfer/transfer" $((512 << 20)) >"$work/died" 2>&1 &
+initiator=$!
+until grep -q "^write" "$work/died" || ! kill -0 $initiator 2>/dev/null; do sleep 0.01; done
+kill -9 "$(pgrep -P $initiator)"
+status=0
+wait $initiator || status=$?
+[ "$status" -eq 5 ] || fail "transfer whose target died ended with $status, not 5: $(cat "$work/died")"
+
 check 0 "passed: put, get, watch and lease" store_client
 check 0 "passed: 1 ranks" ep_rank 1
 check 0 "rank 3: 8 operations of 16 tokens are right" ep_rank 4
