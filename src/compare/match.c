@@ -118,44 +118,63 @@ static void describe_row(struct text *text, const struct compare_row *row) {
   json_object_foreach(row->keys, key, value) add_value(text, key, value);
 }
 
-// Rows that are alike but for one key: which one would have to be ignored.
-static const char *key_in_the_way(const struct compare_run *a, const struct compare_run *b, const json_t *counts) {
+// The keys that count and in which the two differ, as an array of names.
+static json_t *differing_keys(const struct compare_row *a, const struct compare_row *b, const json_t *counts) {
+  json_t *names = json_array(), *one;
   const char *key;
-  json_t *one;
-  if (a->num_rows == 0 || b->num_rows == 0)
-    return NULL;
   json_object_foreach((json_t *)counts, key, one) {
-    bool met = false;
-    for (size_t i = 0; !met && i < b->num_rows && i < 1000; i++) {
-      json_t *left = keys_that_count(&a->rows[0], counts), *right = keys_that_count(&b->rows[i], counts);
-      json_object_del(left, key);
-      json_object_del(right, key);
-      met = json_equal(left, right);
-      json_decref(left);
-      json_decref(right);
-    }
-    if (met)
-      return key;
+    const json_t *left = json_object_get(a->keys, key), *right = json_object_get(b->keys, key);
+    if (left != right && !json_equal(left, right))
+      json_array_append_new(names, json_string(key));
   }
-  return NULL;
+  return names;
+}
+
+// Of the rows that are most alike, in which keys they differ: which ones would have to be ignored. NULL: nothing that
+// could be said of them.
+static json_t *keys_in_the_way(const struct compare_run *a, const struct compare_run *b, const json_t *counts) {
+  enum { MOST_ROWS = 1000, MOST_KEYS = 3 };
+  json_t *fewest = NULL;
+  for (size_t i = 0; a->num_rows > 0 && i < b->num_rows && i < MOST_ROWS; i++) {
+    json_t *names = differing_keys(&a->rows[0], &b->rows[i], counts);
+    bool fewer = names && json_array_size(names) < (fewest ? json_array_size(fewest) : MOST_KEYS + 1);
+    json_decref(fewer ? fewest : names);
+    fewest = fewer ? names : fewest;
+  }
+  return fewest;
+}
+
+static void advise(struct text *text, const json_t *keys) {
+  size_t count = json_array_size(keys), i;
+  json_t *key;
+  text_add(text, count > 0 ? "they differ in " : "want runs that measured the same");
+  json_array_foreach(keys, i, key) text_add(text, "%s\"%.48s\"",
+                                            i == 0          ? ""
+                                            : i + 1 < count ? ", "
+                                                            : " and ",
+                                            json_string_value(key));
+  json_array_foreach(keys, i, key) text_add(text, "%s --ignore %.48s", i == 0 ? ":" : "", json_string_value(key));
+  if (count > 0)
+    text_add(text, " compare%s them all the same", count == 1 ? "s" : "");
 }
 
 static int nothing_in_common(const struct compare_run *a, const struct compare_run *b, const json_t *counts) {
-  struct text left = {0}, right = {0};
-  const char *key = key_in_the_way(a, b, counts);
+  struct text left = {0}, right = {0}, advice = {0};
+  json_t *keys = keys_in_the_way(a, b, counts);
   if (a->num_rows > 0)
     describe_row(&left, &a->rows[0]);
   if (b->num_rows > 0)
     describe_row(&right, &b->rows[0]);
-  char advice[160] = "want runs that measured the same";
-  if (key)
-    snprintf(advice, sizeof advice, "they differ in \"%.48s\": --ignore %.48s compares them all the same", key, key);
-  int err = fail(WEFT_ERR_INVALID,
-                 "%s (%s, %zu row%s, such as %.300s) and %s (%s, %zu row%s, such as %.300s) have no row in common: %s",
-                 a->label, a->format, a->num_rows, text_s(a->num_rows), left.size ? left.data : "none", b->label,
-                 b->format, b->num_rows, text_s(b->num_rows), right.size ? right.data : "none", advice);
+  advise(&advice, keys);
+  json_decref(keys);
+  int err =
+      fail(WEFT_ERR_INVALID,
+           "%s (%s, %zu row%s, such as %.300s) and %s (%s, %zu row%s, such as %.300s) have no row in common: %s",
+           a->label, a->format, a->num_rows, text_s(a->num_rows), left.size ? left.data : "none", b->label, b->format,
+           b->num_rows, text_s(b->num_rows), right.size ? right.data : "none", advice.data ? advice.data : "");
   text_free(&left);
   text_free(&right);
+  text_free(&advice);
   return err;
 }
 

@@ -183,6 +183,26 @@ class Compare(tool.ToolTest):
             verdicts = {one["verdict"] for one in self.compared(path, f"again={path}")["rows"]}
             self.assertEqual(verdicts, {"same"}, path)
 
+    def test_the_tables_of_weft_and_of_nixlbench_against_its_documents(self):
+        """As both programs write them: memory is named alike, and rows of reads are none of writes."""
+        saved = {}
+        for op in ("WRITE", "READ"):
+            document = self.folder / f"{op}.json"
+            text = tool.weft("bench", "transfer", "--backend", "SHM", "--op_type", op, "--max_block_size", 4096,
+                             "--num_iter", 48, "--warmup_iter", 16, "--quiet", "--json", document).stdout
+            saved[op] = self.save(f"{op}.txt", text), document
+        found = self.compared(*saved["WRITE"])
+        self.assertEqual([one["keys"]["bytes"] for one in found["rows"] if one["figure"] == "bandwidth"], [4096])
+        self.assertEqual(set(found["keys_not_matched"]), {"transport", "workers"})
+        for read in saved["READ"]:
+            self.refused(2, 'they differ in "op": --ignore op compares', "compare", saved["WRITE"][0], read)
+        others = self.save("theirs.txt", (FORMATS / "nixlbench10.out").read_text().replace(": UCX", ": SHM"))
+        self.refused(2, 'differ in "target_memory": --ignore', "compare", others, saved["WRITE"][1])
+        self.assertEqual({one["keys"]["bytes"] for one in
+                          self.compared(others, saved["WRITE"][1], "--ignore", "target_memory")["rows"]}, {4096})
+        self.refused(2, 'differ in "target_memory" and "op": --ignore target_memory --ignore op compare them all',
+                     "compare", others, saved["READ"][1])
+
     def test_standard_input_and_directories(self):
         result = subprocess.run([tool.WEFT, "compare", "--json", "--limit", "5", self.before, "-"],
                                 input=self.after.read_bytes(), capture_output=True, env=tool.environment(), timeout=60)

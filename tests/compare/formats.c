@@ -50,8 +50,8 @@ static void nixlbench_tables(void **state) {
   struct compare_run run = {0};
   read_format(&run, "nixlbench10.out");
   assert_int_equal(run.num_rows, 2);
-  const char *keys = "{\"op\":\"WRITE\",\"backend\":\"UCX\",\"scheme\":\"pairwise\",\"initiator_memory\":\"DRAM\","
-                     "\"target_memory\":\"VRAM\",\"threads\":1,\"bytes\":65536,\"batch\":1}";
+  const char *keys = "{\"op\":\"WRITE\",\"backend\":\"UCX\",\"scheme\":\"pairwise\",\"initiator_memory\":\"host\","
+                     "\"target_memory\":\"cuda\",\"threads\":1,\"bytes\":65536,\"batch\":1}";
   expect(&run, keys, "bandwidth", 11.702857);
   expect(&run, keys, "latency", 5.6);
   expect(&run, keys, "transfer_p99", 9);

@@ -52,20 +52,27 @@ static void read_heading(struct table *table, const char *line) {
   }
 }
 
-// "Op type (--op_type=[READ,WRITE])   : WRITE": the value of an option, as a key.
+// As weft's own rows have it: of host memory there is one, and which GPU it was is not said.
+static const char *memory_name(const char *segment) {
+  return strcmp(segment, "DRAM") == 0 ? "host" : strcmp(segment, "VRAM") == 0 ? "cuda" : segment;
+}
+
+// "Op type (--op_type=[READ,WRITE])   : WRITE", and of weft "op_type (--op_type)   : WRITE": the value of an option, as
+// a key.
 static void read_setting(json_t *settings, const char *line) {
   static const struct {
     const char *option, *key;
-  } known[] = {{"--op_type=", "op"},
-               {"--backend=", "backend"},
-               {"--scheme=", "scheme"},
-               {"--initiator_seg_type=", "initiator_memory"},
-               {"--target_seg_type=", "target_memory"},
-               {"--num_threads=", "threads"},
-               {"--pipeline_depth=", "depth"}};
+  } known[] = {{"(--op_type", "op"},
+               {"(--backend", "backend"},
+               {"(--scheme", "scheme"},
+               {"(--initiator_seg_type", "initiator_memory"},
+               {"(--target_seg_type", "target_memory"},
+               {"(--num_threads", "threads"},
+               {"(--pipeline_depth", "depth"}};
   const char *value = strrchr(line, ':');
   for (size_t i = 0; value && i < sizeof known / sizeof *known; i++) {
-    if (!strstr(line, known[i].option))
+    const char *option = strstr(line, known[i].option);
+    if (!option || !strchr("=)", option[strlen(known[i].option)]))
       continue;
     char text[64];
     double number;
@@ -73,7 +80,7 @@ static void read_setting(json_t *settings, const char *line) {
     snprintf(text, sizeof text, "%.*s", (int)strcspn(value, " "), value);
     json_object_set_new(settings, known[i].key,
                         lines_number(text, &number) && number < 1e9 ? json_integer((json_int_t)number)
-                                                                    : json_string(text));
+                                                                    : json_string(memory_name(text)));
     return;
   }
 }
