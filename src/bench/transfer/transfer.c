@@ -108,11 +108,14 @@ static int run_worker(struct running *running, struct meet *meet) {
     each_size(&running->plan, &sweep, &err);
   int cause = err && meet ? meet_cause(meet, err) : 0;
   err = cause ? cause : err;
-  if (err && meet)
-    meet_fail(meet, err, weft_last_error());
+  char why[FAIL_DETAIL_SIZE];
+  snprintf(why, sizeof why, "%s", err ? weft_last_error() : "");
+  if (err && meet) { // by the store, which may have died with the worker that is lost
+    meet_fail(meet, err, why);
+    fail(err, "%s", why);
+  }
   if (sweep.report)
     err = transfer_report_end(&report, err, &running->refused);
-  char why[FAIL_DETAIL_SIZE];
   snprintf(why, sizeof why, "%s", err ? weft_last_error() : "");
   transfer_worker_close(&worker);
   return err ? fail(err, "%s", why) : 0;

@@ -168,6 +168,17 @@ class Ends(bench.BenchTest):
             while bench.keys(url) > 0:
                 self.assertLess(time.monotonic(), deadline)
 
+    def test_a_killed_worker_is_named_when_the_store_dies_with_it(self):
+        at = f"127.0.0.1:{bench.free_port()}"
+        first = ("--local_workers", 1, "--listen", "127.0.0.1", "--store_port", at.split(":")[1], "--quiet", *LONG)
+        with bench.running(*first, **bench.TOKEN) as one, \
+             bench.running("--rank_server", at, *LONG, **bench.TOKEN) as other:
+            self.assertIn("Block Size", next(line for line in one.stdout if line.startswith("Block Size")))
+            one.kill()
+            _, errors = other.communicate(timeout=tool.TIMEOUT_S)
+        self.assertEqual(other.returncode, 5, errors)
+        self.assertRegex(errors, r"rank 0 on \S+ .*process \d+")
+
     def test_a_killed_process_of_this_host_is_named(self):
         with bench.running(*LONG) as process:
             children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
