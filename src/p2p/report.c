@@ -91,10 +91,13 @@ static int write_json(struct p2p_report *report, bool complete) {
       json_pack("{s:s, s:s, s:s, s:b, s:b, s:b, s:O}", "memory", p2p_memory_names[config->memory], "initiator_memory",
                 report->ends.here, "target_memory", report->ends.there, "same_gpu", report->ends.same_gpu,
                 "bidirectional", config->bidirectional, "complete", complete, "results", report->list);
-  bool written = all && json_dumpf(all, report->out, JSON_INDENT(2) | JSON_REAL_PRECISION(DIGITS_IN_JSON)) == 0;
-  fputc('\n', report->out);
+  if (!all)
+    return fail(WEFT_ERR_NOMEM, "no memory for the results");
+  bool written = json_dumpf(all, report->out, JSON_INDENT(2) | JSON_REAL_PRECISION(DIGITS_IN_JSON)) == 0 &&
+                 fputc('\n', report->out) != EOF && fflush(report->out) == 0;
+  int cause = errno;
   json_decref(all);
-  return written ? 0 : fail(WEFT_ERR_SYSTEM, "cannot write the results");
+  return written ? 0 : fail_errno(cause, "cannot write the results");
 }
 
 // --- all of them ---

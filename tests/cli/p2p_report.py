@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import signal
+import subprocess
 import unittest
 
 import tool
@@ -52,6 +53,14 @@ class Csv(tool.ToolTest):
             self.assertEqual((row["checked"], row["at_once"]), ("yes", "4") if moves else ("no", "1"))
             self.assertIs(row["gb_per_second"] != "", moves)
             self.assertIs(row["peer_gb_per_second"] != "", moves)
+
+    def test_a_disk_that_is_full(self):
+        for form in ((), ("--csv",), ("--json",)):
+            with open("/dev/full", "wb") as full:
+                result = subprocess.run([tool.WEFT, "p2p", *form, "-n", "5"], stdout=full, stderr=subprocess.PIPE,
+                                        env=tool.environment(), text=True, timeout=tool.TIMEOUT_S)
+            self.assertEqual(result.returncode, 3, result.stderr)
+            self.assertIn("No space left", result.stderr, form)
 
     def test_a_row_is_there_when_it_is_measured(self):
         with running("--csv", "--op", "write", "-s", "8,64MB", "-n", 20000, "--depth", 1, "--no-check") as process:
