@@ -89,11 +89,16 @@ static struct ends find_ends(const struct transfer_worker *worker) {
 static json_t *make_keys(const struct transfer_worker *worker, const struct transfer_row *row,
                          const struct transfer_gathered *all, const struct ends *ends) {
   const struct transfer_config *config = &worker->plan->config;
-  return json_pack("{s:s, s:I, s:I, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i}", "op", transfer_op_names[config->op_type],
-                   "bytes", (json_int_t)row->block, "batch", (json_int_t)row->batch, "scheme",
-                   transfer_scheme_names[config->scheme], "backend", row->backend->name, "transport", all->transport,
-                   "initiator_memory", ends->initiator, "target_memory", ends->target, "threads", config->num_threads,
-                   "depth", config->pipeline_depth, "workers", worker->size);
+  json_t *keys = json_pack(
+      "{s:s, s:I, s:I, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i}", "op", transfer_op_names[config->op_type], "bytes",
+      (json_int_t)row->block, "batch", (json_int_t)row->batch, "scheme", transfer_scheme_names[config->scheme],
+      "backend", row->backend->name, "transport", all->transport, "initiator_memory", ends->initiator, "target_memory",
+      ends->target, "threads", config->num_threads, "depth", config->pipeline_depth, "workers", worker->size);
+  if (keys && ends->there) { // with MG two workers have them all
+    json_object_set_new(keys, "initiators", json_integer(config->num_initiator_dev));
+    json_object_set_new(keys, "targets", json_integer(config->num_target_dev));
+  }
+  return keys;
 }
 
 static struct limits_end bound_end(const struct transfer_worker *worker, const char *memory, uint32_t rank) {

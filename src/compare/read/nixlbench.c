@@ -67,6 +67,8 @@ static void read_setting(json_t *settings, const char *line) {
                {"(--scheme", "scheme"},
                {"(--initiator_seg_type", "initiator_memory"},
                {"(--target_seg_type", "target_memory"},
+               {"(--num_initiator_dev", "initiators"},
+               {"(--num_target_dev", "targets"},
                {"(--num_threads", "threads"},
                {"(--pipeline_depth", "depth"}};
   const char *value = strrchr(line, ':');
@@ -85,6 +87,17 @@ static void read_setting(json_t *settings, const char *line) {
   }
 }
 
+// What a back end for storage reaches, whatever --target_seg_type says; there is one process then.
+static void name_storage(json_t *keys) {
+  const char *backend = json_string_value(json_object_get(keys, "backend"));
+  bool files = backend && (strcmp(backend, "POSIX") == 0 || strncmp(backend, "GDS", 3) == 0);
+  if (!files && (!backend || strcmp(backend, "OBJ") != 0))
+    return;
+  json_object_set_new(keys, "target_memory", json_string(files ? "file" : "object"));
+  json_object_del(keys, "initiators");
+  json_object_del(keys, "targets");
+}
+
 static int read_row(struct compare_run *run, const struct table *table, const struct lines *lines, char **words,
                     size_t count, const json_t *settings, uint32_t base) {
   double values[COLUMNS] = {0};
@@ -92,6 +105,7 @@ static int read_row(struct compare_run *run, const struct table *table, const st
     return fail(WEFT_ERR_PROTOCOL, "line %u: has %zu numbers under %zu headings", lines->number, count, table->count);
   json_t *keys = json_copy((json_t *)settings);
   int err = keys ? 0 : WEFT_ERR_NOMEM;
+  name_storage(keys);
   for (size_t i = 0; !err && i < table->count; i++) {
     err = lines_want_number(lines, table->column[i]->heading, words[i], &values[i]);
     if (!err && values[i] < 9e15 && !table->column[i]->figure && strstr(table->column[i]->heading, "Size"))

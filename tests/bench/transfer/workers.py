@@ -31,6 +31,8 @@ class Schemes(bench.BenchTest):
                                             ("tp", 2, 1)):
             said = self.check("--scheme", scheme, "--num_initiator_dev", initiators, "--num_target_dev", targets)
             self.assertEqual({row["keys"]["workers"] for row in said["rows"]}, {initiators + targets})
+            self.assertEqual({(row["keys"]["initiators"], row["keys"]["targets"]) for row in said["rows"]},
+                             {(initiators, targets)})
 
     def test_initiators_count_alike(self):
         said = self.figures("--backend", "SHM", "--scheme", "manytoone", "--num_initiator_dev", 2, "--start_block_size",
@@ -42,7 +44,8 @@ class Schemes(bench.BenchTest):
         self.assertEqual(counts["latency"], 20000)
 
     def test_one_process_with_many_devices(self):
-        self.check("--mode", "MG", "--num_initiator_dev", 2, "--num_target_dev", 2)
+        said = self.check("--mode", "MG", "--num_initiator_dev", 2, "--num_target_dev", 2)
+        self.assertEqual([(row["keys"]["workers"], row["keys"]["initiators"]) for row in said["rows"]], [(2, 2)] * 2)
 
     def test_threads_batches_and_pipelines(self):
         self.check("--num_threads", 2, "--pipeline_depth", 3, "--start_batch_size", 2, "--max_batch_size", 2)
