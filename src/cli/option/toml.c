@@ -40,11 +40,29 @@ static int refuse_name(const struct apply *apply, const struct toml_value *found
               near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
 }
 
-static int take(const struct apply *apply, const struct toml_value *found) {
+// A name has several spellings, which TOML takes for several keys.
+static int refuse_twice(const struct apply *apply, const struct toml_value *all, const struct toml_value *found,
+                        const struct cli_option *row) {
+  const char *near;
+  for (const struct toml_value *one = all; one < found; one++)
+    if (cli_options_find(apply->table, one->key, &near) == row)
+      return fail(WEFT_ERR_INVALID, "%s, line %u: %s is %s of line %u again: want it once", apply->path,
+                  found->key_at.line, found->key, one->key, one->key_at.line);
+  return 0;
+}
+
+// `all` are those of the file, `found` is one of them.
+static int take(const struct apply *apply, const struct toml_value *all, const struct toml_value *found) {
   const char *near = NULL, *in_words, *text;
   const struct cli_option *row = cli_options_find(apply->table, found->key, &near);
   if (!row)
     return refuse_name(apply, found, near);
+  if (strcmp(row->name, "config-file") == 0)
+    return fail(WEFT_ERR_INVALID, "%s, line %u: a file names no further one: want its options here", apply->path,
+                found->key_at.line);
+  int twice = refuse_twice(apply, all, found, row);
+  if (twice)
+    return twice;
   if (wanted(row, &in_words) != found->type)
     return fail(WEFT_ERR_INVALID, "%s, line %u: %s is %s; want %s", apply->path, found->at.line, found->key,
                 toml_type_name(found->type), in_words);
@@ -66,7 +84,7 @@ int cli_toml_apply(struct cli_option_table table, void *target, const char *path
   if (err)
     return fail_context(err, "config_file");
   for (size_t i = 0; !err && i < root->count; i++)
-    err = take(&apply, &root->children[i]);
+    err = take(&apply, root->children, &root->children[i]);
   toml_free(root);
   return err;
 }

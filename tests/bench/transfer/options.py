@@ -99,6 +99,9 @@ class Toml(bench.BenchTest):
                            ("[global]\nnum_iter = 1\n", "line 1: [global] is a table; options stand at the top"),
                            ("num_iter = 0\n", "line 1: num_iter: 0 is out of range"),
                            ('scheme = "all"\n', 'line 1: scheme: "all" is none of'),
+                           ("num_iter = 16\n\nnum-iter = 32\n",
+                            "line 3: num-iter is num_iter of line 1 again: want it once"),
+                           ('config_file = "other.toml"\n', "line 1: a file names no further one"),
                            ("num_iter = \n", ":1:12: it is not TOML")):
             self.wrong(2, says, *self.write(text))
         self.wrong(3, "config_file: cannot read", "--config_file", self.path.with_suffix(".none"))
