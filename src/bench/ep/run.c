@@ -12,6 +12,7 @@
 #include "bench/ep/heading.h"
 #include "bench/ep/hosts.h"
 #include "run/common/host.h"
+#include "transport/transport.h"
 
 struct run {
   struct bench_ep_config *config;
@@ -46,9 +47,21 @@ static void tell_progress(void *arg, uint32_t done, uint32_t of) {
 
 // --- beginning ---
 
+// Else each rank would find out by itself, and the others that it has gone.
+static int check_transport(const char *name) {
+  bool known = !name || strcmp(name, "nvlink") == 0 || strcmp(name, "none") == 0 || strncmp(name, "fault:", 6) == 0;
+  for (const char *const *one = transport_names(); *one; one++)
+    known |= name && strcmp(name, *one) == 0;
+  return known ? 0
+               : fail(WEFT_ERR_INVALID, "--transport: there is no way \"%s\" between hosts; want ofi, ucx or nvlink",
+                      name);
+}
+
 static int settle(struct run *run) {
   struct bench_ep_config *config = run->config;
   int err = bench_options_check(&config->common);
+  if (!err)
+    err = check_transport(config->transport);
   if (!err)
     err = bench_ep_sweep_parse(config, &run->sweep);
   if (err)

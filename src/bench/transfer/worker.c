@@ -19,7 +19,9 @@ static int open_agent(struct transfer_worker *worker) {
   options.name = name;
   options.transports = *worker->plan->transports ? worker->plan->transports : NULL;
   options.transfer_timeout_ms = worker->plan->config.common.timeout_ms;
-  return weft_agent_open(&worker->agent, &options);
+  int err = weft_agent_open(&worker->agent, &options);
+  const char *asked = worker->plan->config.transport;
+  return err == WEFT_ERR_NOT_FOUND && asked ? fail_context(WEFT_ERR_INVALID, "--transport %s", asked) : err;
 }
 
 // The GPU that the first buffer is on: workers of a host take the next ones in the order of their ranks.
