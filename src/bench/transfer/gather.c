@@ -1,6 +1,7 @@
 // The figures of one row from those of all workers. Times of an only initiator, which is rank 0, are whole. Of several,
 // each gives some thousand, evenly chosen, for they go through the store, and as many as each other one: else rank 0
-// would count for more than the rest.
+// would count for more than the rest. The least and the most of each are told besides, or one request of a million that
+// took a second would hardly ever be seen.
 #include "bench/transfer/gather.h"
 
 #include <stdlib.h>
@@ -22,19 +23,39 @@ static json_t *pack_times(const uint64_t *values, size_t count, size_t most) {
   return list;
 }
 
+static struct transfer_range range_of(const uint64_t *values, size_t count) {
+  struct transfer_range range = {.least = count ? UINT64_MAX : 0};
+  for (size_t i = 0; i < count; i++) {
+    range.least = values[i] < range.least ? values[i] : range.least;
+    range.most = values[i] > range.most ? values[i] : range.most;
+  }
+  return range;
+}
+
+static json_t *pack_range(const uint64_t *values, size_t count) {
+  struct transfer_range range = range_of(values, count);
+  return json_pack("[I, I]", (json_int_t)range.least, (json_int_t)range.most);
+}
+
+static json_t *pack_ranges(const struct transfer_times *times) {
+  return json_pack("{s:o, s:o, s:o, s:o}", "latency", pack_range(times->latency, times->count), "post",
+                   pack_range(times->post, times->num_post), "transfer", pack_range(times->transfer, times->num_post),
+                   "prep", pack_range(times->prep, times->num_prep));
+}
+
 static json_t *pack(const struct transfer_worker *worker, const struct transfer_result *own) {
   size_t most = MOST_SENT_BY_ALL / initiators(worker);
   most = most > MOST_SENT ? MOST_SENT : most < LEAST_SENT ? LEAST_SENT : most;
   if (!own->initiates || initiators(worker) == 1)
     most = 0;
-  return json_pack("{s:b, s:I, s:I, s:I, s:I, s:f, s:s, s:o, s:o, s:o, s:o}", "initiates", own->initiates, "begin",
+  return json_pack("{s:b, s:I, s:I, s:I, s:I, s:f, s:s, s:o, s:o, s:o, s:o, s:o}", "initiates", own->initiates, "begin",
                    (json_int_t)own->begin_ns + worker->sync.ahead_ns, "end",
                    (json_int_t)own->end_ns + worker->sync.ahead_ns, "iterations", (json_int_t)own->iterations, "bytes",
                    (json_int_t)own->bytes, "cpu", own->cpu_percent, "transport", own->transport, "latency",
                    pack_times(own->times.latency, own->times.count, most), "post",
                    pack_times(own->times.post, own->times.num_post, most), "transfer",
                    pack_times(own->times.transfer, own->times.num_post, most), "prep",
-                   pack_times(own->times.prep, own->times.num_prep, most));
+                   pack_times(own->times.prep, own->times.num_prep, most), "ranges", pack_ranges(&own->times));
 }
 
 // --- what all have said ---
@@ -72,6 +93,21 @@ static int add_worker(struct transfer_times *all, const json_t *said, const stru
                          own ? own->num_prep : 0);
 }
 
+static void widen(struct transfer_range *range, bool first, const json_t *said, const char *name) {
+  const json_t *one = json_object_get(json_object_get(said, "ranges"), name);
+  uint64_t least = (uint64_t)json_integer_value(json_array_get(one, 0));
+  uint64_t most = (uint64_t)json_integer_value(json_array_get(one, 1));
+  range->least = first || least < range->least ? least : range->least;
+  range->most = first || most > range->most ? most : range->most;
+}
+
+static void widen_all(struct transfer_gathered *all, bool first, const json_t *said) {
+  widen(&all->latency, first, said, "latency");
+  widen(&all->post, first, said, "post");
+  widen(&all->transfer, first, said, "transfer");
+  widen(&all->prep, first, said, "prep");
+}
+
 static void rate(struct transfer_gathered *all, uint32_t rank, const json_t *said) {
   double ns = (double)(number(said, "end") - number(said, "begin"));
   double gbps = ns > 0 ? (double)number(said, "iterations") * (double)number(said, "bytes") / ns : 0;
@@ -101,7 +137,7 @@ static int take_all(struct transfer_worker *worker, const struct transfer_result
       targets++;
       continue;
     }
-    movers++;
+    widen_all(all, movers++ == 0, said[rank]);
     all->cpu_percent += cpu;
     rate(all, rank, said[rank]);
     err = add_worker(&all->times, said[rank], initiators(worker) == 1 ? &own->times : NULL);

@@ -5,10 +5,16 @@
 #include "bench/transfer/row.h"
 #include "bench/transfer/window.h"
 
+// The least and the most of all times, also of those that are not in the arrays.
+struct transfer_range {
+  uint64_t least, most;
+};
+
 struct transfer_gathered {
   struct transfer_times times; // of all initiators, one after the other, as many of each
-  double gbps;                 // 1e9 bytes a second, of the window in which all initiators moved
-  double per_second;           // requests that ended in it
+  struct transfer_range latency, post, transfer, prep;
+  double gbps;       // 1e9 bytes a second, of the window in which all initiators moved
+  double per_second; // requests that ended in it
   double window_s;
   bool again;                             // initiators hardly moved at the same time: measure it once more
   char held_up[256];                      // why the figures of the window are not those of all; or "" (window.h)

@@ -141,13 +141,23 @@ static void find_bound(struct transfer_report *report, const struct transfer_wor
   limits_route_bound(report->limits, &route, bound);
 }
 
+static bool add_times(struct figures_row *to, const char *name, const uint64_t *times, size_t count,
+                      const struct transfer_range *range) {
+  struct figure *figure = figures_add_times(to, name, times, count);
+  if (figure && count > 0) {
+    figure->min = (double)range->least / 1e3;
+    figure->max = (double)range->most / 1e3;
+  }
+  return figure != NULL;
+}
+
 static int add_figures(struct figures_row *to, const struct transfer_gathered *all, const struct limits_bound *bound,
                        bool targets) {
   const struct transfer_times *times = &all->times;
-  bool made = figures_add_times(to, "latency", times->latency, times->count) &&
-              figures_add_times(to, "prep", times->prep, times->num_prep) &&
-              figures_add_times(to, "post", times->post, times->num_post) &&
-              figures_add_times(to, "transfer", times->transfer, times->num_post);
+  bool made = add_times(to, "latency", times->latency, times->count, &all->latency) &&
+              add_times(to, "prep", times->prep, times->num_prep, &all->prep) &&
+              add_times(to, "post", times->post, times->num_post, &all->post) &&
+              add_times(to, "transfer", times->transfer, times->num_post, &all->transfer);
   struct figure *bandwidth = made ? figures_add(to, "bandwidth", "GB/s", FIGURE_HIGHER, all->gbps) : NULL;
   if (!bandwidth)
     return WEFT_ERR_NOMEM;

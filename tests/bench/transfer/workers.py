@@ -43,6 +43,27 @@ class Schemes(bench.BenchTest):
         counts = {figure["name"]: figure["count"] for figure in one["rows"][0]["figures"]}
         self.assertEqual(counts["latency"], 20000)
 
+    def test_the_longest_of_several_initiators_is_that_of_all_requests(self):
+        """One of a million, which waits for its stopped process, is hardly ever among the some thousand chosen."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        saved = pathlib.Path(folder.name, "figures.json")
+        with bench.running("--backend", "SHM", "--scheme", "manytoone", "--num_initiator_dev", 2, "--start_block_size",
+                           65536, "--max_block_size", 65536, "--num_iter", 1000000, "--json", saved) as process:
+            self.assertIn("Block Size", next(line for line in process.stdout if line.startswith("Block Size")))
+            children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+            time.sleep(0.5)  # into the row
+            for stop in (signal.SIGSTOP, signal.SIGCONT):
+                for child in children:
+                    os.kill(int(child), stop)
+                time.sleep(0.5)
+            _, errors = process.communicate(timeout=tool.TIMEOUT_S)
+        self.assertIn(process.returncode, (0, bench.HELD_UP), errors)
+        figures = json.loads(saved.read_text())["rows"][0]["figures"]
+        latency = next(one for one in figures if one["name"] == "latency")
+        self.assertGreater(latency["max"], 400000)
+        self.assertLess(latency["p999"], 400000)
+
     def test_one_process_with_many_devices(self):
         said = self.check("--mode", "MG", "--num_initiator_dev", 2, "--num_target_dev", 2)
         self.assertEqual([(row["keys"]["workers"], row["keys"]["initiators"]) for row in said["rows"]], [(2, 2)] * 2)
