@@ -168,6 +168,14 @@ def transports_need_no_escaped_commas():
         assert environment(master)["UCX_TLS"] == "rc,tcp", given
 
 
+def a_gid_index_of_0_is_one():
+    """As a number as well, which Helm takes for nothing said."""
+    for given, index in ((0, "0"), ("0", "0"), (1, "1"), ("", "3"), ("auto", "auto")):
+        documents = render(values={"resources": {"rdma": "rdma/roce_gdr"}, "ucx": {"gidIndex": given}})
+        assert environment(pods(documents, "master")[0])["UCX_IB_GID_INDEX"] == index, given
+    assert "UCX_IB_GID_INDEX" not in environment(pods(render(), "master")[0])
+
+
 def the_token_is_random_and_in_the_secret_alone():
     tokens = [of_kind(render(hooks=False), "Secret")[0]["data"]["token"] for _ in range(2)]
     assert tokens[0] != tokens[1]
@@ -291,7 +299,7 @@ main({test.__name__: test for test in (
     a_node_chooser_s_part_is_enough, a_run_scales_by_two_numbers_of_one_job,
     a_killed_worker_has_a_successor_and_one_that_ends_by_itself_has_none,
     only_the_master_takes_the_claim, without_rdma_pods_keep_to_the_restricted_profile, nothing_is_fetched_at_run_time,
-    transports_need_no_escaped_commas, the_token_is_random_and_in_the_secret_alone, test_pods_meet_where_the_run_does,
-    a_release_s_name_may_have_dots, large_numbers_stay_numbers,
+    transports_need_no_escaped_commas, a_gid_index_of_0_is_one, the_token_is_random_and_in_the_secret_alone,
+    test_pods_meet_where_the_run_does, a_release_s_name_may_have_dots, large_numbers_stay_numbers,
     every_value_has_a_default_that_says_what_it_is, the_schema_knows_the_commands_options, plans_are_those_of_the_tree,
     notes_have_the_next_three_commands, imex_gives_each_pod_a_channel)})

@@ -58,8 +58,9 @@ claims: [{name: imex-channel}]
 {{- if kindIs "string" . }}{{ $list = regexSplit "[,+ ]+" (trim .) -1 }}{{ end }}
 - {name: UCX_TLS, value: {{ join "," $list | quote }}}
 {{- end }}
-{{- with $v.ucx.gidIndex | default (ternary "3" "" (contains "roce" (include "weft.rdma" .))) }}
-- {name: UCX_IB_GID_INDEX, value: {{ include "weft.number" . | quote }}}
+{{- /* A number 0 says 0, and is as empty as "" for Helm. */}}
+{{- with include "weft.number" $v.ucx.gidIndex | default (ternary "3" "" (contains "roce" (include "weft.rdma" .))) }}
+- {name: UCX_IB_GID_INDEX, value: {{ quote . }}}
 {{- end }}
 {{- with $v.nvshmem.hcaPrefix }}
 - {name: NVSHMEM_HCA_PREFIX, value: {{ quote . }}}
