@@ -207,6 +207,27 @@ def a_release_s_name_may_have_dots():
     assert "weft-master-weft-0-1:9999" in container(pods(documents, "worker")[0])["command"]
 
 
+def names_that_look_like_numbers_stay_names():
+    """And those that YAML takes for a truth: Kubernetes refuses both in the place of a text."""
+    names = {"namespace": "2026", "serviceAccount": {"name": "1"}, "priorityClassName": "2", "runtimeClassName": "3",
+             "imagePullSecrets": ["4", {"name": "5"}], "results": {"claim": "6"}, "env": {"Y": "on"},
+             "token": {"existingSecret": "7", "key": "8"}, "store": {"size": "1Gi", "storageClass": "9"},
+             "metrics": {"enabled": True, "podMonitor": {"enabled": True, "bearerSecret": "10"}}}
+    judge_all(render(values=names), VERSIONS)
+    judge_all(render(values={**names, "token": {"key": "8"}}), VERSIONS)
+    del names["metrics"]
+    names["store"]["kind"] = "etcd"
+    judge_all(render(values={**names, "job": "store"}), VERSIONS)
+    assert {d["metadata"]["namespace"] for d in render("--namespace", "0123")} == {"0123"}
+
+
+def a_long_name_is_cut_where_names_may_end():
+    for name in ("a" * 38 + "--b", "a" * 39 + ".b", "a" * 41):
+        judge_all(render(name=name), VERSIONS)
+        services = {d["metadata"]["name"] for d in of_kind(render(name=name), "Service", "master")}
+        assert not {service for service in services if service.endswith("-")}, services
+
+
 def large_numbers_stay_numbers():
     documents = render(values={"job": "bench", "bench": {"options": {"max_block_size": 2147483648, "backend":
                                                                       ["SHM", "UCX"], "check_consistency": True}}})
@@ -300,6 +321,7 @@ main({test.__name__: test for test in (
     a_killed_worker_has_a_successor_and_one_that_ends_by_itself_has_none,
     only_the_master_takes_the_claim, without_rdma_pods_keep_to_the_restricted_profile, nothing_is_fetched_at_run_time,
     transports_need_no_escaped_commas, a_gid_index_of_0_is_one, the_token_is_random_and_in_the_secret_alone,
-    test_pods_meet_where_the_run_does, a_release_s_name_may_have_dots, large_numbers_stay_numbers,
+    test_pods_meet_where_the_run_does, a_release_s_name_may_have_dots, names_that_look_like_numbers_stay_names,
+    a_long_name_is_cut_where_names_may_end, large_numbers_stay_numbers,
     every_value_has_a_default_that_says_what_it_is, the_schema_knows_the_commands_options, plans_are_those_of_the_tree,
     notes_have_the_next_three_commands, imex_gives_each_pod_a_channel)})

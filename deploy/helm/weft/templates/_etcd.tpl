@@ -80,7 +80,7 @@ spec:
       spec:
         accessModes: [ReadWriteOnce]
         {{- with $v.store.storageClass }}
-        storageClassName: {{ . }}
+        storageClassName: {{ quote . }}
         {{- end }}
         resources: {requests: {storage: {{ $v.store.size }}}}
   {{- end }}

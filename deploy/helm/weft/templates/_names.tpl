@@ -2,7 +2,7 @@
 
 {{/* A release's name may have dots, and that of a Service may not. */}}
 {{- define "weft.testId" -}}
-{{- .Values.testId | default (replace "." "-" .Release.Name) | trunc 40 | trimSuffix "-" -}}
+{{- .Values.testId | default (replace "." "-" .Release.Name) | trunc 40 | regexFind ".*[^-]" -}}
 {{- end }}
 
 {{- define "weft.namespace" -}}
@@ -43,8 +43,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 
 {{/* metadata of an object: dict "root" $ "name" NAME "role" ROLE */}}
 {{- define "weft.metadata" -}}
-name: {{ .name }}
-namespace: {{ include "weft.namespace" .root }}
+name: {{ .name | toYaml }}
+namespace: {{ include "weft.namespace" .root | toYaml }}
 labels:
   {{- include "weft.labels" .root | nindent 2 }}
   {{- with .role }}

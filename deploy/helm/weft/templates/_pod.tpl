@@ -48,7 +48,7 @@ claims: [{name: imex-channel}]
 - {name: HOME, value: /tmp}
 {{- if include "weft.needsToken" . }}
 - name: WEFT_TOKEN
-  valueFrom: {secretKeyRef: {name: {{ include "weft.secret" . }}, key: {{ $v.token.key }}}}
+  valueFrom: {secretKeyRef: {name: {{ include "weft.secret" . | toYaml }}, key: {{ toYaml $v.token.key }}}}
 {{- end }}
 {{- with $v.ucx.logLevel }}
 - {name: UCX_LOG_LEVEL, value: {{ quote . }}}
@@ -66,7 +66,7 @@ claims: [{name: imex-channel}]
 - {name: NVSHMEM_HCA_PREFIX, value: {{ quote . }}}
 {{- end }}
 {{- range $name, $value := $v.env }}
-- {name: {{ $name }}, value: {{ include "weft.number" $value | quote }}}
+- {name: {{ quote $name }}, value: {{ include "weft.number" $value | quote }}}
 {{- end }}
 {{- end }}
 
@@ -122,7 +122,7 @@ claims: [{name: imex-channel}]
 {{/* What all pods of the chart have in their spec. */}}
 {{- define "weft.podCommon" -}}
 {{- $v := .Values -}}
-serviceAccountName: {{ include "weft.serviceAccount" . }}
+serviceAccountName: {{ include "weft.serviceAccount" . | toYaml }}
 automountServiceAccountToken: false
 terminationGracePeriodSeconds: {{ int $v.terminationGracePeriodSeconds }}
 securityContext:
@@ -130,14 +130,14 @@ securityContext:
 {{- with $v.imagePullSecrets }}
 imagePullSecrets:
   {{- range . }}
-  - name: {{ ternary . (get (ternary (dict) . (kindIs "string" .)) "name") (kindIs "string" .) }}
+  - name: {{ ternary . (get (ternary (dict) . (kindIs "string" .)) "name") (kindIs "string" .) | quote }}
   {{- end }}
 {{- end }}
 {{- with $v.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ quote . }}
 {{- end }}
 {{- with $v.runtimeClassName }}
-runtimeClassName: {{ . }}
+runtimeClassName: {{ quote . }}
 {{- end }}
 {{- with $v.nodeSelector }}
 nodeSelector: {{ toJson . }}
@@ -205,7 +205,7 @@ spec:
   volumes:
     - name: results
       {{- if and $v.results.claim (eq .role "master") }}
-      persistentVolumeClaim: {claimName: {{ $v.results.claim }}}
+      persistentVolumeClaim: {claimName: {{ quote $v.results.claim }}}
       {{- else }}
       emptyDir: {}
       {{- end }}
