@@ -107,8 +107,9 @@ def a_node_chooser_s_part_is_enough():
 
 
 def a_run_scales_by_two_numbers_of_one_job():
-    """Else the API refuses the change: a Job's template cannot change."""
-    fixed = {"elastic": {"numAgents": 2, "plan": [[0, 1]], "options": {"num-experts-per-rank": 2}}}
+    """Else the API refuses the change: a Job's template cannot change. The plan has phases for the new pods."""
+    plan = [[0, 1], list(range(10)), [0, 1]]
+    fixed = {"elastic": {"numAgents": 2, "plan": plan, "options": {"num-experts-per-rank": 2}}}
 
     def jobs(nodes):
         return of_kind(render(values={**fixed, "nodes": nodes}, hooks=False), "Job")
