@@ -136,6 +136,13 @@ def a_killed_worker_has_a_successor_and_one_that_ends_by_itself_has_none():
     assert not {0, 128 + 9, 128 + 11} & set(policy["rules"][1]["onExitCodes"]["values"]), policy
 
 
+def worker_restarts_are_those_that_are_said():
+    for job, unsaid in (("elastic", 6), ("doctor", 2), ("bench", 0)):
+        for said, wanted in ((None, unsaid), (0, 0), (1, 1)):
+            worker, = of_kind(render(values={"job": job, "nodes": 2, "workerRestarts": said}), "Job", "worker")
+            assert worker["spec"]["backoffLimit"] == wanted, (job, said, worker["spec"]["backoffLimit"])
+
+
 def only_the_master_takes_the_claim():
     """Most volumes are for one node."""
     for template in pods(render("--set", "results.claim=disk")):
@@ -320,7 +327,8 @@ main({test.__name__: test for test in (
     the_older_chart_s_values_mean_what_they_meant, the_newer_chart_s_values_mean_what_they_meant,
     a_node_chooser_s_part_is_enough, a_run_scales_by_two_numbers_of_one_job,
     a_killed_worker_has_a_successor_and_one_that_ends_by_itself_has_none,
-    only_the_master_takes_the_claim, without_rdma_pods_keep_to_the_restricted_profile, nothing_is_fetched_at_run_time,
+    worker_restarts_are_those_that_are_said, only_the_master_takes_the_claim,
+    without_rdma_pods_keep_to_the_restricted_profile, nothing_is_fetched_at_run_time,
     transports_need_no_escaped_commas, a_gid_index_of_0_is_one, the_token_is_random_and_in_the_secret_alone,
     test_pods_meet_where_the_run_does, a_release_s_name_may_have_dots, names_that_look_like_numbers_stay_names,
     a_long_name_is_cut_where_names_may_end, large_numbers_stay_numbers,

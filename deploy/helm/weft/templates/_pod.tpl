@@ -221,8 +221,9 @@ spec:
 {{- $v := .root.Values -}}
 {{- $worker := eq .role "worker" -}}
 {{- $comeAndGo := include "weft.comeAndGo" .root -}}
-{{- $restarts := ternary (ternary 6 0 (not (empty $comeAndGo))) $v.workerRestarts (kindIs "invalid" $v.workerRestarts) | int -}}
-{{- if eq $v.job "doctor" }}{{ $restarts = max $restarts 2 }}{{ end -}} {{/* the master may not answer yet */}}
+{{- $unsaid := ternary 6 0 (not (empty $comeAndGo)) -}}
+{{- if eq $v.job "doctor" }}{{ $unsaid = 2 }}{{ end -}} {{/* the master may not answer yet */}}
+{{- $restarts := ternary $unsaid $v.workerRestarts (kindIs "invalid" $v.workerRestarts) | int -}}
 completionMode: {{ ternary "Indexed" "NonIndexed" $worker }}
 completions: {{ .count }}
 parallelism: {{ .count }}
