@@ -207,6 +207,33 @@ def test_pods_meet_where_the_run_does():
     assert "--listen 0.0.0.0" in container(job["spec"]["template"])["command"][-1]
 
 
+def selects(selector, labels):
+    """Whether a selector of labels takes a pod with these."""
+    rules = selector.get("matchExpressions", [])
+    return selector.get("matchLabels", {}).items() <= labels.items() and \
+        all((labels.get(e["key"]) in e["values"]) == (e["operator"] == "In") for e in rules)
+
+
+def terms(template, kind):
+    """What the pods of a template must have, or must not have, in their domain."""
+    return template["spec"].get("affinity", {}).get(kind, {}).get("requiredDuringSchedulingIgnoredDuringExecution", [])
+
+
+def test_pods_keep_off_no_node_and_no_pod_keeps_off_theirs():
+    """Kubernetes holds a pod to what others on the node refuse: two nodes with a pod of the run each have room."""
+    for values in ({}, {"mode": "lws"}, {"exclusivePlacement": {"topologyKey": "rack"}}, {"spread": "preferred"}):
+        documents = render(values=values)
+        [job] = of_kind(documents, "Job", "test")
+        test = job["spec"]["template"]
+        assert not terms(test, "podAntiAffinity")
+        for template in pods(documents):
+            for kind in ("podAntiAffinity", "podAffinity"):
+                for term in terms(template, kind):
+                    assert not selects(term["labelSelector"], test["metadata"]["labels"]), (values, term)
+    master, worker = pods(render())
+    assert selects(terms(worker, "podAntiAffinity")[0]["labelSelector"], master["metadata"]["labels"])
+
+
 def a_release_s_name_may_have_dots():
     documents = render(name="weft-0.1")
     assert {d["metadata"]["name"] for d in of_kind(documents, "Service")} == {"weft-master-weft-0-1",
@@ -330,7 +357,8 @@ main({test.__name__: test for test in (
     worker_restarts_are_those_that_are_said, only_the_master_takes_the_claim,
     without_rdma_pods_keep_to_the_restricted_profile, nothing_is_fetched_at_run_time,
     transports_need_no_escaped_commas, a_gid_index_of_0_is_one, the_token_is_random_and_in_the_secret_alone,
-    test_pods_meet_where_the_run_does, a_release_s_name_may_have_dots, names_that_look_like_numbers_stay_names,
+    test_pods_meet_where_the_run_does, test_pods_keep_off_no_node_and_no_pod_keeps_off_theirs,
+    a_release_s_name_may_have_dots, names_that_look_like_numbers_stay_names,
     a_long_name_is_cut_where_names_may_end, large_numbers_stay_numbers,
     every_value_has_a_default_that_says_what_it_is, the_schema_knows_the_commands_options, plans_are_those_of_the_tree,
     notes_have_the_next_three_commands, imex_gives_each_pod_a_channel)})

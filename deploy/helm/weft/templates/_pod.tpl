@@ -92,7 +92,9 @@ claims: [{name: imex-channel}]
 {{/* Where the pod may run: dict "root" $ "hosts" (names of nodes, or none) */}}
 {{- define "weft.affinity" -}}
 {{- $v := .root.Values -}}
-{{- $ours := dict "matchLabels" (include "weft.selector" .root | fromYaml) -}}
+{{- /* Without the pods of `helm test`, which take what node there is, also while the run goes on. */ -}}
+{{- $noTest := list (dict "key" "role" "operator" "NotIn" "values" (list "test")) -}}
+{{- $ours := dict "matchLabels" (include "weft.selector" .root | fromYaml) "matchExpressions" $noTest -}}
 {{- $out := dict -}}
 {{- with .hosts -}}
 {{- $term := dict "matchExpressions" (list (dict "key" "kubernetes.io/hostname" "operator" "In" "values" .)) -}}
