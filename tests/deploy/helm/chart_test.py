@@ -234,6 +234,32 @@ def test_pods_keep_off_no_node_and_no_pod_keeps_off_theirs():
     assert selects(terms(worker, "podAntiAffinity")[0]["labelSelector"], master["metadata"]["labels"])
 
 
+def annotation(documents, kind, name):
+    return of_kind(documents, kind)[0]["metadata"].get("annotations", {}).get(name)
+
+
+def a_run_has_a_domain_to_itself_in_which_its_pods_have_room():
+    """JobSet's own annotation gives each Job a domain of its own, and all pods of a Job the same one."""
+    for mode, key in itertools.product(MODES, ("rack", "kubernetes.io/hostname")):
+        node = key != "rack"
+        documents = render(values={"mode": mode, "nodes": 4, "exclusivePlacement": {"topologyKey": key}})
+        if mode == "lws":
+            given = annotation(documents, "LeaderWorkerSet", "leaderworkerset.sigs.k8s.io/exclusive-topology")
+            assert given == (None if node else key), given
+        if mode == "jobset":
+            assert not annotation(documents, "JobSet", "alpha.jobset.sigs.k8s.io/exclusive-topology")
+        for template in pods(documents):
+            labels = template["metadata"]["labels"]
+            other = {**labels, "test-id": "another"}
+            apart, away, together = ([t for t in terms(template, kind) if selects(t["labelSelector"], labels)]
+                                     for kind, labels in (("podAntiAffinity", labels), ("podAntiAffinity", other),
+                                                          ("podAffinity", labels)))
+            assert [t["topologyKey"] for t in apart] == ["kubernetes.io/hostname"], (mode, key, apart)
+            if mode != "lws" or node:  # else it is LeaderWorkerSet's own
+                assert [t["topologyKey"] for t in together] == ([] if node else [key]), (mode, key, together)
+                assert [(t["topologyKey"], t["namespaceSelector"]) for t in away] == [(key, {})], (mode, key, away)
+
+
 def a_release_s_name_may_have_dots():
     documents = render(name="weft-0.1")
     assert {d["metadata"]["name"] for d in of_kind(documents, "Service")} == {"weft-master-weft-0-1",
@@ -358,7 +384,7 @@ main({test.__name__: test for test in (
     without_rdma_pods_keep_to_the_restricted_profile, nothing_is_fetched_at_run_time,
     transports_need_no_escaped_commas, a_gid_index_of_0_is_one, the_token_is_random_and_in_the_secret_alone,
     test_pods_meet_where_the_run_does, test_pods_keep_off_no_node_and_no_pod_keeps_off_theirs,
-    a_release_s_name_may_have_dots, names_that_look_like_numbers_stay_names,
-    a_long_name_is_cut_where_names_may_end, large_numbers_stay_numbers,
+    a_run_has_a_domain_to_itself_in_which_its_pods_have_room, a_release_s_name_may_have_dots,
+    names_that_look_like_numbers_stay_names, a_long_name_is_cut_where_names_may_end, large_numbers_stay_numbers,
     every_value_has_a_default_that_says_what_it_is, the_schema_knows_the_commands_options, plans_are_those_of_the_tree,
     notes_have_the_next_three_commands, imex_gives_each_pod_a_channel)})

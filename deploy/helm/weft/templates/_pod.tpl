@@ -104,11 +104,12 @@ claims: [{name: imex-channel}]
 {{- $near := list -}}
 {{- $term := dict "labelSelector" $ours "topologyKey" "kubernetes.io/hostname" -}}
 {{- if eq $v.spread "required" }}{{ $apart = append $apart $term }}{{ end -}}
-{{- if and $v.exclusivePlacement.topologyKey (eq $v.mode "job") -}}
 {{- $key := $v.exclusivePlacement.topologyKey -}}
+{{- if and $key (or (ne $v.mode "lws") (eq $key "kubernetes.io/hostname")) -}}
 {{- $others := list (dict "key" "app" "operator" "In" "values" (list "weft")) (dict "key" "test-id" "operator" "NotIn" "values" (list (include "weft.testId" .root))) -}}
-{{- $near = append $near (dict "labelSelector" $ours "topologyKey" $key) -}}
-{{- $apart = append $apart (dict "labelSelector" (dict "matchExpressions" $others) "topologyKey" $key) -}}
+{{- $apart = append $apart (dict "labelSelector" (dict "matchExpressions" $others) "namespaceSelector" dict "topologyKey" $key) -}}
+{{- /* A domain of one node is each pod's own: a run of several pods has as many. */ -}}
+{{- if ne $key "kubernetes.io/hostname" }}{{ $near = append $near (dict "labelSelector" $ours "topologyKey" $key) }}{{ end -}}
 {{- end -}}
 {{- if and $v.imex.enabled $v.imex.cliqueAffinity }}{{ $near = append $near (dict "labelSelector" $ours "topologyKey" "nvidia.com/gpu.clique") }}{{ end -}}
 {{- if $apart }}{{ $_ := set $out "podAntiAffinity" (dict "requiredDuringSchedulingIgnoredDuringExecution" $apart) }}{{ end -}}
