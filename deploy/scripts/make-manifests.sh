@@ -22,8 +22,8 @@ make() {
 
 token=token.existingSecret=weft-token
 make etcd.yaml 'An etcd of one member: its keys end with the pod.' etcd job=store store.kind=etcd
-make etcd-three.yaml 'An etcd of three members, each with a volume.' etcd job=store store.kind=etcd store.replicas=3 \
-  store.size=1Gi
+make etcd-three.yaml 'An etcd of three members on three nodes, each with a volume.' etcd job=store store.kind=etcd \
+  store.replicas=3 store.size=1Gi
 make two-nodes.yaml 'A plan on two nodes without RDMA; needs the Secret weft-token (README.md).' two-nodes nodes=2 \
   elastic.plan=expansion_fault_rejoin ranksPerNode=4 "$token"
 make bench.yaml 'A transfer sweep between two pods that meet on the etcd of etcd.yaml.' bench job=bench nodes=2 \

@@ -260,6 +260,25 @@ def a_run_has_a_domain_to_itself_in_which_its_pods_have_room():
                 assert [(t["topologyKey"], t["namespaceSelector"]) for t in away] == [(key, {})], (mode, key, away)
 
 
+def a_store_s_pods_are_where_their_values_say():
+    """Members of etcd on nodes of their own: two that one node takes away are the store."""
+    zone = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+        {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}}}
+    for kind, replicas in (("weft", 1), ("etcd", 3)):
+        values = {"job": "store", "store": {"kind": kind, "replicas": replicas}, "affinity": zone,
+                  "podAnnotations": {"note": "1"}, "exclusivePlacement": {"topologyKey": "rack"}}
+        documents = render(values=values)
+        judge_all(documents, VERSIONS)
+        template, = pods(documents)
+        assert template["spec"]["affinity"]["nodeAffinity"] == zone["nodeAffinity"], kind
+        assert template["metadata"]["annotations"] == {"note": "1"}, kind
+        apart, = terms(template, "podAntiAffinity")
+        assert apart["topologyKey"] == "kubernetes.io/hostname" and not terms(template, "podAffinity")
+        assert selects(apart["labelSelector"], template["metadata"]["labels"]), apart
+        template, = pods(render(values={**values, "spread": "none"}))
+        assert not terms(template, "podAntiAffinity")
+
+
 def a_release_s_name_may_have_dots():
     documents = render(name="weft-0.1")
     assert {d["metadata"]["name"] for d in of_kind(documents, "Service")} == {"weft-master-weft-0-1",
@@ -384,7 +403,8 @@ main({test.__name__: test for test in (
     without_rdma_pods_keep_to_the_restricted_profile, nothing_is_fetched_at_run_time,
     transports_need_no_escaped_commas, a_gid_index_of_0_is_one, the_token_is_random_and_in_the_secret_alone,
     test_pods_meet_where_the_run_does, test_pods_keep_off_no_node_and_no_pod_keeps_off_theirs,
-    a_run_has_a_domain_to_itself_in_which_its_pods_have_room, a_release_s_name_may_have_dots,
+    a_run_has_a_domain_to_itself_in_which_its_pods_have_room, a_store_s_pods_are_where_their_values_say,
+    a_release_s_name_may_have_dots,
     names_that_look_like_numbers_stay_names, a_long_name_is_cut_where_names_may_end, large_numbers_stay_numbers,
     every_value_has_a_default_that_says_what_it_is, the_schema_knows_the_commands_options, plans_are_those_of_the_tree,
     notes_have_the_next_three_commands, imex_gives_each_pod_a_channel)})

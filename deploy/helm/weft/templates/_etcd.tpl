@@ -39,8 +39,16 @@ spec:
         {{- with $v.podLabels }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
+      {{- with include "weft.podAnnotations" . }}
+      annotations:
+        {{- . | nindent 8 }}
+      {{- end }}
     spec:
       {{- include "weft.podCommon" . | nindent 6 }}
+      {{- with include "weft.affinity" (dict "root" $) }}
+      affinity:
+        {{- . | nindent 8 }}
+      {{- end }}
       containers:
         - name: etcd
           image: {{ $v.store.etcdImage | quote }}

@@ -105,13 +105,13 @@ claims: [{name: imex-channel}]
 {{- $term := dict "labelSelector" $ours "topologyKey" "kubernetes.io/hostname" -}}
 {{- if eq $v.spread "required" }}{{ $apart = append $apart $term }}{{ end -}}
 {{- $key := $v.exclusivePlacement.topologyKey -}}
-{{- if and $key (or (ne $v.mode "lws") (eq $key "kubernetes.io/hostname")) -}}
+{{- if and $key (ne $v.job "store") (or (ne $v.mode "lws") (eq $key "kubernetes.io/hostname")) -}}
 {{- $others := list (dict "key" "app" "operator" "In" "values" (list "weft")) (dict "key" "test-id" "operator" "NotIn" "values" (list (include "weft.testId" .root))) -}}
 {{- $apart = append $apart (dict "labelSelector" (dict "matchExpressions" $others) "namespaceSelector" dict "topologyKey" $key) -}}
 {{- /* A domain of one node is each pod's own: a run of several pods has as many. */ -}}
 {{- if ne $key "kubernetes.io/hostname" }}{{ $near = append $near (dict "labelSelector" $ours "topologyKey" $key) }}{{ end -}}
 {{- end -}}
-{{- if and $v.imex.enabled $v.imex.cliqueAffinity }}{{ $near = append $near (dict "labelSelector" $ours "topologyKey" "nvidia.com/gpu.clique") }}{{ end -}}
+{{- if and $v.imex.enabled $v.imex.cliqueAffinity (ne $v.job "store") }}{{ $near = append $near (dict "labelSelector" $ours "topologyKey" "nvidia.com/gpu.clique") }}{{ end -}}
 {{- if $apart }}{{ $_ := set $out "podAntiAffinity" (dict "requiredDuringSchedulingIgnoredDuringExecution" $apart) }}{{ end -}}
 {{- if eq $v.spread "preferred" -}}
 {{- $wish := dict "preferredDuringSchedulingIgnoredDuringExecution" (list (dict "weight" 100 "podAffinityTerm" $term)) -}}
