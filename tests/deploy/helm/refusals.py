@@ -45,6 +45,10 @@ CONTRADICTIONS = {
     "one node": ({"job": "p2p", "nodes": 1}, "nodes must be 2 or more"),
     "no network": ({"sriov": {"enabled": True}}, "sriov.networks"),
     "no bearer": ({"metrics": {"enabled": True, "podMonitor": {"enabled": True}}}, "metrics.podMonitor.bearerSecret"),
+    "no token for metrics": ({"metrics": {"enabled": True}, "store": {"url": "http://e:2379"}},
+                             "metrics.enabled needs a token"),
+    "metrics of etcd": ({"job": "store", "store": {"kind": "etcd"}, "metrics": {
+        "enabled": True, "podMonitor": {"enabled": True, "bearerSecret": "b"}}}, "store.kind=etcd has none"),
     "nothing to read": ({"metrics": {"podMonitor": {"enabled": True}}}, "needs metrics.enabled"),
     "a long id": ({"mode": "jobset", "testId": "a" * 40, "topology": {"nodes": [{"name": "a"}, {"name": "b"}]}},
                   "testId: with mode=jobset and 2 nodes"),
