@@ -97,6 +97,14 @@ class Doctor(tool.ToolTest):
             peer = f"127.0.0.1:{server.getsockname()[1]}"
             self.assertEqual(self.grades("peer", "--peer", peer, "--timeout-ms", 2000, WEFT_TOKEN="some"), ["problem"])
 
+    def test_an_etcd_is_asked_without_the_token_of_the_peer(self):
+        """Which does not go over plain HTTP, nor beside a user: nobody answers, and that is all that is found."""
+        peer = ("--peer", "127.0.0.1:1", "--timeout-ms", 500)
+        for store in (("--store", "http://nobody.invalid:2379"),
+                      ("--store", "https://127.0.0.1:1", "--user", "me", "--password", "it")):
+            found, = [row["found"] for row in self.examine(*peer, *store, WEFT_TOKEN="some") if row["check"] == "store"]
+            self.assertNotIn("token", found)
+
     def test_the_store_is_asked(self):
         store = subprocess.Popen([tool.WEFT, "serve", "--insecure", "--port", "0"], env=tool.environment(),
                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)

@@ -14,6 +14,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <strings.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -73,7 +74,9 @@ static const struct cli_example examples[] = {
 static void examine(struct doctor_report *report, const struct options *options) {
   struct weft_store_options store = WEFT_STORE_OPTIONS_INIT;
   store.endpoints = options->store;
-  store.token = options->token;
+  // With a peer the token is that of the two, and no etcd's: it goes neither over plain HTTP nor beside a user.
+  bool etcd = options->store && (options->user || strncasecmp(options->store, "http://", 7) == 0);
+  store.token = options->peer && etcd ? NULL : options->token;
   store.ca_file = options->ca;
   store.cert_file = options->cert;
   store.key_file = options->key;
