@@ -209,6 +209,17 @@ until false; do sleep 0.1; done
                 assert shell.stdout.read() == "told\n"
 
 
+def the_master_of_doctor_shows_an_etcd_no_token():
+    """weft refuses to send it by plain HTTP; whoever calls afterwards has to show it."""
+    with tempfile.TemporaryDirectory() as folder:
+        stub(folder, "weft", 'echo "$2 ${WEFT_TOKEN-none}"')
+        for url, shown in (("http://etcd:2379", "none"), ("https://weft:2379", "secret")):
+            for command in shells("answer.sh", "answer", "5555", "30", "doctor", "--store", url):
+                env = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "WEFT_TOKEN": "secret"}
+                done = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, timeout=60, check=True)
+                assert done.stdout == f"--store {shown}\n--listen secret\n", done.stdout
+
+
 def a_pod_that_stays_ends_when_it_is_deleted():
     """With weft's own status, also where it ends at once; one that a signal ended is started again, if it may be."""
     with tempfile.TemporaryDirectory() as folder:
@@ -255,5 +266,6 @@ main({test.__name__: test for test in (
     commands_for_anybody_run, commands_of_weft_print_what_is_shown, commands_for_a_cluster_show_what_they_print,
     figures_of_windows_follow_from_their_formula, values_that_are_named_are_there,
     collect_says_how_pods_stand, clean_up_removes_one_run_alone,
-    the_master_of_doctor_ends_when_its_pod_is_deleted, a_pod_that_stays_ends_when_it_is_deleted,
+    the_master_of_doctor_ends_when_its_pod_is_deleted, the_master_of_doctor_shows_an_etcd_no_token,
+    a_pod_that_stays_ends_when_it_is_deleted,
     sweep_runs_each_value_and_says_which_failed)})
