@@ -375,12 +375,16 @@ def notes_have_the_next_three_commands():
         notes = (copy / "templates/NOTES.txt").read_text()
         (copy / "templates/notes.yaml").write_text(
             '{{ define "notes" }}' + notes + '{{ end }}{{ dict "notes" (include "notes" .) | toJson }}')
-        for values in ({}, {"job": "p2p"}, {"job": "store"}, {"topology": {"platform": "GKE", "allSameBlock": False}}):
+        for values in ({}, {"job": "p2p"}, {"job": "store"}, {"mode": "lws"},
+                       {"topology": {"platform": "GKE", "allSameBlock": False}}):
             status, out, error = helm("template", "r", copy, "-s", "templates/notes.yaml", "-f", "-",
                                       text=json.dumps(values))
             assert status == 0, error
             text = yaml.safe_load(out)["notes"]
             assert len(re.findall(r"^  (kubectl|helm) ", text, flags=re.M)) == 3, text
+            stays = values.get("mode") == "lws"
+            assert ("stay until it is uninstalled" in text) == stays, text
+            assert ("It ends within" in text) == (not stays and values.get("job") != "store"), text
 
 
 def imex_gives_each_pod_a_channel():
