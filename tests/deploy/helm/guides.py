@@ -209,6 +209,24 @@ until false; do sleep 0.1; done
                 assert shell.stdout.read() == "told\n"
 
 
+def the_master_of_doctor_answers_in_each_mode():
+    """In a LeaderWorkerSet its pod stays then, with the status of the master's own check."""
+    with tempfile.TemporaryDirectory() as folder:
+        stub(folder, "weft", 'echo "$2"; [ "$2" = --listen ] || exit 3')
+        for mode in ("job", "jobset", "lws"):
+            status, out, error = helm("template", "r", CHART, "--set", f"job=doctor,mode={mode},doctor.options.color=x")
+            assert status == 0, error
+            found = re.findall(r"command: (\[.*answer PORT.*\])", out)
+            command = json.loads(found[0].replace("/tmp/", f"{folder}/"))
+            with begun(folder, command) as shell:
+                assert [shell.stdout.readline() for _ in range(2)] == ["--color\n", "--listen\n"], mode
+                if mode == "lws":
+                    assert shell.stdout.readline() == "weft ended with status 3; this pod stays until it is deleted\n"
+                    shell.terminate()
+                assert shell.wait(20) == 3, mode
+                assert shell.stdout.read() == "", mode
+
+
 def the_master_of_doctor_shows_an_etcd_no_token():
     """weft refuses to send it by plain HTTP; whoever calls afterwards has to show it."""
     with tempfile.TemporaryDirectory() as folder:
@@ -266,6 +284,6 @@ main({test.__name__: test for test in (
     commands_for_anybody_run, commands_of_weft_print_what_is_shown, commands_for_a_cluster_show_what_they_print,
     figures_of_windows_follow_from_their_formula, values_that_are_named_are_there,
     collect_says_how_pods_stand, clean_up_removes_one_run_alone,
-    the_master_of_doctor_ends_when_its_pod_is_deleted, the_master_of_doctor_shows_an_etcd_no_token,
-    a_pod_that_stays_ends_when_it_is_deleted,
+    the_master_of_doctor_ends_when_its_pod_is_deleted, the_master_of_doctor_answers_in_each_mode,
+    the_master_of_doctor_shows_an_etcd_no_token, a_pod_that_stays_ends_when_it_is_deleted,
     sweep_runs_each_value_and_says_which_failed)})

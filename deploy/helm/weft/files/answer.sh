@@ -1,6 +1,7 @@
 #!/bin/sh
 # Behind run.sh: the master of job=doctor. It checks its own node, then answers the checks of the others: answer PORT
 # SECONDS ARGUMENT...
+# stays PORT SECONDS ARGUMENT...: the same before stay.sh, whose pod does not end by itself.
 # shellcheck disable=SC2154
 port=$1
 seconds=$2
@@ -13,4 +14,5 @@ case " $*" in
 esac
 own=$status
 [ -n "$told" ] || run timeout --preserve-status --signal=TERM "$seconds" weft doctor --listen "$port"
-exit "$own"
+status=$own
+[ "$0" = stays ] || exit "$status"

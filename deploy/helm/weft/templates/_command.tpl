@@ -153,11 +153,19 @@ dict "root" $ "role" ROLE */}}
 {{- $v := .root.Values -}}
 {{- $command := list "weft" -}}
 {{- $run := .root.Files.Get "files/run.sh" -}}
+{{- $stay := .root.Files.Get "files/stay.sh" -}}
+{{- $answers := and (eq $v.job "doctor") (eq .role "master") -}}
+{{- if $answers -}}
+{{- $run = print $run (.root.Files.Get "files/answer.sh") -}}
+{{- end -}}
 {{- if eq $v.mode "lws" -}}
 {{- $again := and (eq .role "worker") (include "weft.comeAndGo" .root) -}}
-{{- $command = list "/bin/sh" "-c" (print $run (.root.Files.Get "files/stay.sh")) (ternary "again" "stay" (not (empty $again))) -}}
-{{- else if and (eq $v.job "doctor") (eq .role "master") -}}
-{{- $command = list "/bin/sh" "-c" (print $run (.root.Files.Get "files/answer.sh")) "answer" (include "weft.port" .root) (printf "%d" (int $v.doctor.listenSeconds)) -}}
+{{- $command = list "/bin/sh" "-c" (print $run $stay) (ternary "stays" (ternary "again" "stay" (not (empty $again))) $answers) -}}
+{{- else if $answers -}}
+{{- $command = list "/bin/sh" "-c" $run "answer" -}}
+{{- end -}}
+{{- if $answers -}}
+{{- $command = concat $command (list (include "weft.port" .root) (printf "%d" (int $v.doctor.listenSeconds))) -}}
 {{- end -}}
 {{- concat $command (include "weft.args" . | fromJsonArray) | toJson -}}
 {{- end }}
