@@ -45,6 +45,7 @@ struct p2p_config {
   const char *transport;
   uint32_t timeout_ms;
   uint32_t startup_timeout_s; // so long an initiator tries to reach a target; 0: once
+  uint32_t initiators;        // the target serves so many at least; 0: one
   bool forever;               // the target serves one initiator after the other
   enum p2p_format format;
   const char *html, *prometheus; // files for a page and for a node exporter, by who has the results; NULL: none

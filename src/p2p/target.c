@@ -187,19 +187,26 @@ static void tell_port(const struct target *target, int out) {
   fflush(stdout);
 }
 
-// One initiator and those that wait meanwhile; with --forever all that come. The first failure, if there was one.
+// As many initiators as are expected, and those that wait meanwhile; with --forever all that come. The first failure,
+// if there was one.
 static int serve_all(struct target *target) {
+  const struct p2p_config *config = target->config;
+  uint32_t served = 0;
   int first = 0;
-  do {
+  bool more = true;
+  while (more) {
     int rc = serve(target);
+    served += served < config->initiators;
+    bool came = target->session.peer != 0; // else nobody did in all the time that there was
+    more = config->forever || target->queue.count > 0 || (came && served < config->initiators);
     if (rc == 0)
       continue;
     if (stop_came())
       return rc;
     first = first ? first : rc;
-    if (target->config->forever || target->queue.count > 0)
+    if (more)
       fprintf(stderr, "weft p2p: an initiator failed: %s\n", weft_last_error());
-  } while (target->config->forever || target->queue.count > 0);
+  }
   return first;
 }
 

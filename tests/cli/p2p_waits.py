@@ -40,6 +40,17 @@ class Waiting(tool.ToolTest):
             self.assertRegex(said, r"within 0\.2 s.*--timeout-ms.*--forever")
             self.assertIsNone(patient.poll())
 
+    def test_a_target_waits_for_all_that_it_expects(self):
+        """One that comes when another has ended, and none that never comes."""
+        with target("--initiators", 2) as (process, port):
+            for _ in range(2):
+                self.assertIsNone(process.poll())
+                self.passes(*initiator(port, "-s", 8, "-n", 5), **TOKEN)
+            self.assertEqual(process.wait(timeout=tool.TIMEOUT_S), 0)
+        with target("--initiators", 2, "--timeout-ms", 1000) as (process, port):
+            self.passes(*initiator(port, "-s", 8, "-n", 5), **TOKEN)
+            self.assertEqual(process.wait(timeout=tool.TIMEOUT_S), 124)
+
     def test_an_initiator_waits_for_a_target(self):
         port = tool.free_port()
         command = [*initiator(port, "-s", 8, "-n", 5)[1:], "--startup-timeout", tool.TIMEOUT_S]

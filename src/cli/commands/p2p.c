@@ -39,6 +39,8 @@ static const struct cli_option rows[] = {
   {.name = "forever", .type = OPTION_FLAG, FIELD(config.forever),
    .help = "a target serves one initiator after the other, until it is stopped; without it a target ends after the "
    "first and those that came meanwhile, or when none came within --timeout-ms"},
+  {.name = "initiators", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = 65535, .preset = "1",
+   FIELD(config.initiators), .help = "a target expects so many, one after the other, and waits --timeout-ms for each"},
   {.name = "lend", .type = OPTION_STRING, .metavar = "SIZE", .preset = "1GB", FIELD(config.lend),
    .help = "bytes of the largest buffer that a target offers, whatever the initiator asks for"},
 

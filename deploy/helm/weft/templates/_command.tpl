@@ -113,7 +113,7 @@
 {{- if and $master $v.results.json }}{{ $out = concat $out (list "--json" "-") }}{{ end -}}
 {{- else if eq $v.job "p2p" -}}
 {{- $startup := printf "%d" (int $v.startupTimeoutSeconds) -}}
-{{- $side := ternary (list "--mode" "target") (list "--mode" "initiator" "--startup-timeout" $startup "--ip" (include "weft.master" $root)) $master -}}
+{{- $side := ternary (list "--mode" "target" "--initiators" (printf "%d" (sub $nodes 1))) (list "--mode" "initiator" "--startup-timeout" $startup "--ip" (include "weft.master" $root)) $master -}}
 {{- $out = concat (list "p2p") $side (list "--port" $port "--timeout-ms" $timeout) -}}
 {{- if include "weft.gpuCount" $root | int }}{{ $out = append $out "--cuda" }}{{ end -}}
 {{- if not $master -}}
