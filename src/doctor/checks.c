@@ -57,7 +57,7 @@ void doctor_gather(struct doctor_facts *facts, const struct doctor_place *place)
   doctor_gather_memory(&facts->memory, root);
   doctor_gather_network(&facts->network, root);
   doctor_gather_gpu(&facts->gpu, root);
-  doctor_gather_peer(&facts->peer, place->peer, place->token, timeout_ms);
+  doctor_await_peer(&facts->peer, place->peer, place->token, timeout_ms, place->startup_timeout_s);
   doctor_gather_store(&facts->store, place->store);
 }
 

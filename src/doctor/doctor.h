@@ -13,6 +13,7 @@ struct doctor_place {
   const char *token;                      // the secret that the peer has too
   const struct weft_store_options *store; // NULL: none
   uint32_t timeout_ms;                    // how long each step may take; 0 means 3000
+  uint32_t startup_timeout_s;             // so long nothing may listen at the peer yet; 0: it is tried once
 };
 
 struct doctor_check {

@@ -17,8 +17,8 @@ CHECKS = ("driver gpus nics rdma mtu memlock huge-pages shm files cma io-uring p
 class Listener:
     """weft doctor --listen 0, with its port."""
 
-    def __init__(self, **more):
-        self.process = subprocess.Popen([tool.WEFT, "doctor", "--listen", "0"], env=tool.environment(**more),
+    def __init__(self, port=0, **more):
+        self.process = subprocess.Popen([tool.WEFT, "doctor", "--listen", str(port)], env=tool.environment(**more),
                                         stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
         self.port = int(self.process.stdout.readline())
         self.command = self.process.stdout.readline()
@@ -82,6 +82,21 @@ class Doctor(tool.ToolTest):
             self.assertEqual((found["peer"], "peer-back" in found), ("problem", False))
         self.assertEqual(listener.end(), 0)
         self.assertEqual(self.grades("peer", *peer, WEFT_TOKEN=listener.token), ["problem"])
+
+    def test_a_peer_that_does_not_listen_yet_is_waited_for(self):
+        port = tool.free_port()
+        early = subprocess.Popen([tool.WEFT, "doctor", "--json", "--peer", f"127.0.0.1:{port}", "--startup-timeout",
+                                  str(tool.TIMEOUT_S)], env=tool.environment(WEFT_TOKEN="a word"),
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+        self.addCleanup(lambda: early.poll() is None and early.kill())
+        self.assertIn(f"waits for another at 127.0.0.1:{port}", early.stderr.readline())
+        late = Listener(port, WEFT_TOKEN="a word")
+        out, _ = early.communicate(timeout=tool.TIMEOUT_S)
+        found = {row["check"]: row["grade"] for row in json.loads(out)["findings"]}
+        self.assertEqual([found[check] for check in ("peer", "peer-back")], ["ok"] * 2)
+        self.assertEqual(late.end(), 0)
+        result = tool.weft("doctor", "--peer", f"127.0.0.1:{port}", "--startup-timeout", 1, WEFT_TOKEN="a word")
+        self.assertEqual(result.returncode, 3)
 
     def test_each_listener_makes_a_token_unless_one_is_given(self):
         first, second = Listener(), Listener()

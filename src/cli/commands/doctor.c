@@ -21,7 +21,7 @@
 struct options {
   const char *peer, *listen;
   const char *store, *token, *ca, *cert, *key, *user, *password;
-  uint32_t timeout_ms;
+  uint32_t timeout_ms, startup_timeout_s;
   bool json;
   enum cli_terminal_color color;
 };
@@ -38,6 +38,8 @@ static const struct cli_option rows[] = {
    "or SIGTERM, and check nothing"},
   {.name = "timeout-ms", .type = OPTION_UINT, .metavar = "N", .min = 10, .max = 600000, .unit = "ms",
    .preset = "3000", FIELD(timeout_ms), .help = "how long each step may take"},
+  {.name = "startup-timeout", .type = OPTION_UINT, .metavar = "N", .max = 86400, .unit = "s", .preset = "0",
+   FIELD(startup_timeout_s), .help = "--peer is tried for so long where nothing listens yet; 0: once"},
   {.name = "json", .type = OPTION_FLAG, FIELD(json), .help = "print JSON"},
   {.name = "color", .type = OPTION_ENUM, .metavar = "WHEN", .choices = cli_terminal_color_names, .preset = "auto",
    FIELD(color), .help = "colours in the text"},
@@ -86,7 +88,8 @@ static void examine(struct doctor_report *report, const struct options *options)
   struct doctor_place place = {.peer = options->peer,
                                .token = options->token,
                                .store = options->store ? &store : NULL,
-                               .timeout_ms = options->timeout_ms};
+                               .timeout_ms = options->timeout_ms,
+                               .startup_timeout_s = options->startup_timeout_s};
   struct doctor_facts *facts = malloc(sizeof *facts);
   if (!facts) {
     report->failed = true;

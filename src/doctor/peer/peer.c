@@ -13,7 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <time.h>
 #include <unistd.h>
+
+enum { RETRY_MS = 250 };
 
 // HOST, HOST:PORT, [ADDRESS]:PORT; more than one colon without brackets is an address of IPv6.
 static void split(struct doctor_peer_facts *facts, const char *peer, char host[DOCTOR_TEXT]) {
@@ -166,6 +169,7 @@ void doctor_gather_peer(struct doctor_peer_facts *facts, const char *peer, const
   int error = getaddrinfo(host, facts->port, &hints, &list); // the resolver has time limits of its own
   if (error) {
     snprintf(facts->error, sizeof facts->error, "%s", gai_strerror(error));
+    facts->unknown = true;
     return;
   }
   int fd = -1;
@@ -175,4 +179,24 @@ void doctor_gather_peer(struct doctor_peer_facts *facts, const char *peer, const
   if (fd >= 0)
     probe_with_token(facts, fd, key, timeout_ms);
   explicit_bzero(key, sizeof key);
+}
+
+static bool is_absent(const struct doctor_peer_facts *facts) {
+  return facts->unknown || (facts->reach != DOCTOR_NOT_TRIED && facts->reach != DOCTOR_REACHED);
+}
+
+void doctor_await_peer(struct doctor_peer_facts *facts, const char *peer, const char *token, uint32_t timeout_ms,
+                       uint32_t startup_timeout_s) {
+  const struct timespec pause = clock_timespec((uint64_t)RETRY_MS * 1000000u);
+  uint64_t until = clock_deadline_ms((uint64_t)startup_timeout_s * 1000u);
+  bool told = false;
+  doctor_gather_peer(facts, peer, token, timeout_ms);
+  while (is_absent(facts) && !clock_passed(until)) {
+    if (!told)
+      fprintf(stderr, "weft doctor: waits for another at %s, for up to %u s\n", peer, startup_timeout_s);
+    told = true;
+    nanosleep(&pause, NULL);
+    *facts = (struct doctor_peer_facts){0};
+    doctor_gather_peer(facts, peer, token, timeout_ms);
+  }
 }

@@ -8,6 +8,10 @@
 // asked for. The facts are zero when it begins.
 void doctor_gather_peer(struct doctor_peer_facts *facts, const char *peer, const char *token, uint32_t timeout_ms);
 
+// The same, again and again for so many seconds as long as nothing listens there, or its name is not known.
+void doctor_await_peer(struct doctor_peer_facts *facts, const char *peer, const char *token, uint32_t timeout_ms,
+                       uint32_t startup_timeout_s);
+
 doctor_judge_fn doctor_judge_peer, doctor_judge_peer_back, doctor_judge_peer_mtu;
 
 #endif

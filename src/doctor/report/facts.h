@@ -81,6 +81,7 @@ struct doctor_peer_facts {
   char name[DOCTOR_TEXT]; // as given
   char port[16];
   char error[DOCTOR_TEXT];   // why its name cannot be resolved; ""
+  bool unknown;              // its name, as far as the resolver knows now
   char address[DOCTOR_NAME]; // numeric
   char interface[TOPOLOGY_NAME];
   int interface_mtu, path_mtu; // of the interface towards it; of the way to it, as the kernel knows; 0: not known

@@ -122,7 +122,7 @@
 {{- end -}}
 {{- else -}}
 {{- $out = list "doctor" -}}
-{{- if not $master }}{{ $out = concat $out (list "--peer" (printf "%s:%s" (include "weft.master" $root) $port) "--timeout-ms" $timeout) }}{{ end -}}
+{{- if not $master }}{{ $out = concat $out (list "--peer" (printf "%s:%s" (include "weft.master" $root) $port) "--startup-timeout" (printf "%d" (int $v.startupTimeoutSeconds)) "--timeout-ms" $timeout) }}{{ end -}}
 {{- if $v.results.json }}{{ $out = append $out "--json" }}{{ end -}}
 {{- $out = concat $out (include "weft.options" $v.doctor.options | fromJsonArray) -}}
 {{- end -}}
