@@ -33,9 +33,13 @@ await() {
 
 IFS=, read -ra all <<<"$list"
 for one in "${all[@]}"; do
-  id=$(tr '[:upper:]_.' '[:lower:]--' <<<"$name-$one")
-  "${helm[@]}" install "$id" "$here/../helm/weft" "$@" --set "testId=$id" --set "$value=$one" \
-    --set ttlSecondsAfterFinished=null >/dev/null
+  id=$(tr '[:upper:]' '[:lower:]' <<<"$name-$one" | sed 's/[^a-z0-9]/-/g; s/-*$//')
+  if ! "${helm[@]}" install "$id" "$here/../helm/weft" "$@" --set "testId=$id" --set "$value=$one" \
+    --set ttlSecondsAfterFinished=null >/dev/null; then
+    echo "$value=$one: FAILED: Helm has not installed it"
+    failed=1
+    continue
+  fi
   how=passed
   await "$id" || how="FAILED: its master has not ended within $timeout s"
   "$here/collect.sh" "$id" "$id" || how="FAILED with status $?"

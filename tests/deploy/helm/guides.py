@@ -125,11 +125,11 @@ def stub(folder, name, body):
     return str(path)
 
 
-def run(folder, script, *arguments, ends=True):
+def run(folder, script, *arguments, ends=True, helm_does=""):
     """The script's exit status and output, and what it asked of kubectl and helm. The master's pod is there when it is
     asked for again, and has ended then if it `ends`."""
     pods = pathlib.Path(folder, "pods")
-    env = {**os.environ, "HELM": stub(folder, "helm", "") + " -n space", "KUBECTL": stub(folder, "kubectl", f"""
+    env = {**os.environ, "HELM": stub(folder, "helm", helm_does) + " -n space", "KUBECTL": stub(folder, "kubectl", f"""
 case "$*" in
   *jsonpath={{range*) cat "{pods}" ;;
   *"get pods"*"-o name") [ ! -e "{folder}/asked" ] || echo pod/master; touch "{folder}/asked" ;;
@@ -278,6 +278,14 @@ def sweep_runs_each_value_and_says_which_failed():
         status, said, _ = run(folder, "sweep.sh", "t", "nodes=2", ends=False)
         assert status == 1 and "nodes=2: FAILED: its master has not ended within 900 s" in said, said
         assert run(folder, "sweep.sh", "t", "nodes")[0] == 2
+        pathlib.Path(folder, "pods").write_text(PODS.replace("|5|", "|0|"))
+        status, said, calls = run(folder, "sweep.sh", "way", "ucx.transports=rc+tcp,tcp", helm_does="""
+case "$*" in *install*=tcp*) ;; *install*) exit 1 ;; esac""")
+        assert status == 1 and "=rc+tcp: FAILED: Helm has not installed it" in said and "=tcp: passed" in said, said
+        installs = [line for line in calls.splitlines() if line.startswith("helm -n space install way-")]
+        assert len(installs) == 2 and calls.count("uninstall way-") == 1, calls
+        for line in installs:
+            assert helm("template", *line.split()[4:])[0] == 0, line
 
 
 main({test.__name__: test for test in (
