@@ -286,6 +286,15 @@ def the_master_of_p2p_waits_for_each_worker():
         assert option(container(master)["command"], "--initiators") == str(nodes - 1)
 
 
+def a_test_that_passed_leaves_nothing():
+    """Hooks are no part of a release: `helm uninstall` does not remove them."""
+    hooks = [d for d in render() if "helm.sh/hook" in d["metadata"].get("annotations", {})]
+    assert [d["kind"] for d in hooks] == ["Service", "Job"], hooks
+    for document in hooks:
+        policies = document["metadata"]["annotations"]["helm.sh/hook-delete-policy"].split(",")
+        assert set(policies) == {"before-hook-creation", "hook-succeeded"}, policies
+
+
 def a_release_s_name_may_have_dots():
     documents = render(name="weft-0.1")
     assert {d["metadata"]["name"] for d in of_kind(documents, "Service")} == {"weft-master-weft-0-1",
@@ -415,7 +424,7 @@ main({test.__name__: test for test in (
     transports_need_no_escaped_commas, a_gid_index_of_0_is_one, the_token_is_random_and_in_the_secret_alone,
     test_pods_meet_where_the_run_does, test_pods_keep_off_no_node_and_no_pod_keeps_off_theirs,
     a_run_has_a_domain_to_itself_in_which_its_pods_have_room, a_store_s_pods_are_where_their_values_say,
-    the_master_of_p2p_waits_for_each_worker, a_release_s_name_may_have_dots,
+    the_master_of_p2p_waits_for_each_worker, a_test_that_passed_leaves_nothing, a_release_s_name_may_have_dots,
     names_that_look_like_numbers_stay_names, a_long_name_is_cut_where_names_may_end, large_numbers_stay_numbers,
     every_value_has_a_default_that_says_what_it_is, the_schema_knows_the_commands_options, plans_are_those_of_the_tree,
     notes_have_the_next_three_commands, imex_gives_each_pod_a_channel)})
