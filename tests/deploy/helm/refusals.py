@@ -37,6 +37,8 @@ CONTRADICTIONS = {
                             "nodes is 3, and topology.nodes lists 2"),
     "a rank twice": ({"topology": {"nodes": [{"name": "a", "rank": 0}, {"name": "b", "rank": 0}]}},
                      "topology.nodes: 2 nodes have rank 0"),
+    "nodes that differ": ({"topology": {"nodes": [{"name": "a", "gpus": 8}, {"name": "b", "gpus": 4}]}},
+                          "topology.nodes: b has 4 GPUs, and a 8"),
     "too many ranks": ({"nodes": 2, "ranksPerNode": 1, "elastic": {"plan": [[0, 1, 2]]}},
                        "elastic.plan: phase 0 has 3 ranks, and there is room for 2"),
     "no such plan": ({"elastic": {"plan": "triple"}}, "there is no plan triple"),

@@ -97,6 +97,11 @@ kueue.x-k8s.io/priority-class: {{ . | quote }}
 {{- $nodes := include "weft.nodeList" . | fromJsonArray -}}
 {{- $of := 0 -}}
 {{- if $nodes }}{{ $of = dig "gpus" nil (first $nodes) }}{{ end -}}
+{{- range $nodes -}}
+{{- if ne (dig "gpus" nil . | int) (int $of) -}}
+{{- fail (printf "topology.nodes: %s has %d GPUs, and %s %d: all pods ask for the same, so say resources.gpuCount" .name (dig "gpus" nil . | int) (first $nodes).name (int $of)) -}}
+{{- end -}}
+{{- end -}}
 {{- $of | default (dig "gpusPerNode" nil $v.topology.summary) | default 0 | int -}}
 {{- else -}}
 {{- $v.resources.gpuCount | int -}}
