@@ -295,6 +295,23 @@ def a_test_that_passed_leaves_nothing():
         assert set(policies) == {"before-hook-creation", "hook-succeeded"}, policies
 
 
+def an_etcd_by_tls_is_checked_by_its_secret():
+    """Without a token, which etcd refuses; the pods of `helm test` likewise."""
+    of_client = {"WEFT_CERT": "/etc/weft-store/tls.crt", "WEFT_KEY": "/etc/weft-store/tls.key"}
+    for job, mode, client in itertools.product(("elastic", "bench", "ep"), MODES, (False, True)):
+        documents = render(values={"job": job, "mode": mode, "store": {
+            "url": "https://etcd:2379", "tlsSecret": "etcd-client", "clientCertificate": client}})
+        judge_all(documents, VERSIONS[:1])
+        assert not of_kind(documents, "Secret")
+        [test] = of_kind(documents, "Job", "test")
+        for template in [*pods(documents), test["spec"]["template"]]:
+            known = {n: v for n, v in environment(template).items() if n in ("WEFT_TOKEN", "WEFT_CA", *of_client)}
+            assert known == {"WEFT_CA": "/etc/weft-store/ca.crt", **(of_client if client else {})}, known
+            assert {"name": "store", "secret": {"secretName": "etcd-client"}} in template["spec"]["volumes"]
+            assert [m["name"] for m in container(template)["volumeMounts"] if m["mountPath"] == "/etc/weft-store"]
+    assert not any(v["name"] == "store" for t in pods(render()) for v in t["spec"]["volumes"])
+
+
 def a_release_s_name_may_have_dots():
     documents = render(name="weft-0.1")
     assert {d["metadata"]["name"] for d in of_kind(documents, "Service")} == {"weft-master-weft-0-1",
@@ -424,7 +441,8 @@ main({test.__name__: test for test in (
     transports_need_no_escaped_commas, a_gid_index_of_0_is_one, the_token_is_random_and_in_the_secret_alone,
     test_pods_meet_where_the_run_does, test_pods_keep_off_no_node_and_no_pod_keeps_off_theirs,
     a_run_has_a_domain_to_itself_in_which_its_pods_have_room, a_store_s_pods_are_where_their_values_say,
-    the_master_of_p2p_waits_for_each_worker, a_test_that_passed_leaves_nothing, a_release_s_name_may_have_dots,
+    the_master_of_p2p_waits_for_each_worker, a_test_that_passed_leaves_nothing, an_etcd_by_tls_is_checked_by_its_secret,
+    a_release_s_name_may_have_dots,
     names_that_look_like_numbers_stay_names, a_long_name_is_cut_where_names_may_end, large_numbers_stay_numbers,
     every_value_has_a_default_that_says_what_it_is, the_schema_knows_the_commands_options, plans_are_those_of_the_tree,
     notes_have_the_next_three_commands, imex_gives_each_pod_a_channel)})

@@ -49,6 +49,10 @@ CONTRADICTIONS = {
     "no bearer": ({"metrics": {"enabled": True, "podMonitor": {"enabled": True}}}, "metrics.podMonitor.bearerSecret"),
     "no token for metrics": ({"metrics": {"enabled": True}, "store": {"url": "http://e:2379"}},
                              "metrics.enabled needs a token"),
+    "no token for metrics with TLS": ({"metrics": {"enabled": True}, "store": {"url": "https://e", "tlsSecret": "s"}},
+                                      "metrics.enabled needs a token"),
+    "no TLS": ({"store": {"url": "http://e:2379", "tlsSecret": "s"}}, "store.tlsSecret needs"),
+    "no certificate": ({"store": {"url": "https://e:2379", "clientCertificate": True}}, "needs store.tlsSecret"),
     "metrics of etcd": ({"job": "store", "store": {"kind": "etcd"}, "metrics": {
         "enabled": True, "podMonitor": {"enabled": True, "bearerSecret": "b"}}}, "store.kind=etcd has none"),
     "nothing to read": ({"metrics": {"podMonitor": {"enabled": True}}}, "needs metrics.enabled"),

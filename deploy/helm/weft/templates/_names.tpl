@@ -131,15 +131,43 @@ kueue.x-k8s.io/priority-class: {{ . | quote }}
 {{- .Values.token.existingSecret | default (printf "%s-token" (include "weft.name" .)) -}}
 {{- end }}
 
-{{/* Without a token only where the store is an etcd by plain HTTP: nothing else listens. */}}
+{{/* Without a token only where the store is an etcd: nothing else listens, and weft sends it to none. */}}
 {{- define "weft.needsToken" -}}
 {{- $v := .Values -}}
-{{- $store := hasPrefix "http://" $v.store.url -}}
+{{- $store := include "weft.onEtcd" . -}}
 {{- if eq $v.job "store" -}}
 {{- if eq $v.store.kind "weft" }}yes{{ end -}}
 {{- else if or (not $store) (has $v.job (list "p2p" "doctor")) $v.metrics.enabled -}}
 yes
 {{- end -}}
+{{- end }}
+
+{{/* Whether the run meets on an etcd that is there. */}}
+{{- define "weft.onEtcd" -}}
+{{- if or (hasPrefix "http://" .Values.store.url) (include "weft.storeSecret" .) }}yes{{ end -}}
+{{- end }}
+
+{{/* The Secret that an etcd's certificate is checked by. */}}
+{{- define "weft.storeSecret" -}}
+{{- $s := .Values.store -}}
+{{- if ne .Values.job "store" -}}
+{{- if and $s.tlsSecret (not (hasPrefix "https://" $s.url)) }}{{ fail "store.tlsSecret needs a store.url of https://" }}{{ end -}}
+{{- if and $s.clientCertificate (not $s.tlsSecret) }}{{ fail "store.clientCertificate needs store.tlsSecret, which has it" }}{{ end -}}
+{{- $s.tlsSecret -}}
+{{- end -}}
+{{- end }}
+
+{{/* That Secret as a volume, and where containers have it. */}}
+{{- define "weft.storeVolume" -}}
+{{- with include "weft.storeSecret" . }}
+- {name: store, secret: {secretName: {{ quote . }}}}
+{{- end }}
+{{- end }}
+
+{{- define "weft.storeMount" -}}
+{{- if include "weft.storeSecret" . }}
+- {name: store, mountPath: /etc/weft-store, readOnly: true}
+{{- end }}
 {{- end }}
 
 {{- define "weft.serviceAccount" -}}

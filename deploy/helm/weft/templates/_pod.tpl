@@ -50,6 +50,13 @@ claims: [{name: imex-channel}]
 - name: WEFT_TOKEN
   valueFrom: {secretKeyRef: {name: {{ include "weft.secret" . | toYaml }}, key: {{ toYaml $v.token.key }}}}
 {{- end }}
+{{- if include "weft.storeSecret" . }}
+- {name: WEFT_CA, value: /etc/weft-store/ca.crt}
+{{- if $v.store.clientCertificate }}
+- {name: WEFT_CERT, value: /etc/weft-store/tls.crt}
+- {name: WEFT_KEY, value: /etc/weft-store/tls.key}
+{{- end }}
+{{- end }}
 {{- with $v.ucx.logLevel }}
 - {name: UCX_LOG_LEVEL, value: {{ quote . }}}
 {{- end }}
@@ -202,6 +209,9 @@ spec:
         - {name: results, mountPath: /results}
         - {name: tmp, mountPath: /tmp}
         - {name: shm, mountPath: /dev/shm}
+        {{- with include "weft.storeMount" $root | trim }}
+        {{- nindent 8 . }}
+        {{- end }}
         {{- if and (eq $v.job "elastic") (eq .role "master") }}
         - {name: plan, mountPath: /etc/weft, readOnly: true}
         {{- end }}
@@ -214,6 +224,9 @@ spec:
       {{- end }}
     - {name: tmp, emptyDir: {}}
     - {name: shm, emptyDir: {medium: Memory, sizeLimit: {{ $v.shm.size }}}}
+    {{- with include "weft.storeVolume" $root | trim }}
+    {{- nindent 4 . }}
+    {{- end }}
     {{- if and (eq $v.job "elastic") (eq .role "master") }}
     - {name: plan, configMap: {name: {{ include "weft.name" $root }}}}
     {{- end }}
