@@ -312,6 +312,17 @@ def an_etcd_by_tls_is_checked_by_its_secret():
     assert not any(v["name"] == "store" for t in pods(render()) for v in t["spec"]["volumes"])
 
 
+def pods_listen_where_their_addresses_are():
+    """0.0.0.0 takes no connection by IPv6, and "::" takes both kinds."""
+    everything = {"metrics": {"enabled": True}, "store": {"kind": "weft"}}
+    for job, kind in (*((job, "weft") for job in (*JOBS, "store")), ("store", "etcd")):
+        for listen, url in (("0.0.0.0", "0.0.0.0:"), ("::", "[::]:")):
+            values = {**everything, "job": job, "listen": listen, "store": {"kind": kind}}
+            text = json.dumps(render(values=values))
+            found = re.findall(r"(?:0\.0\.0\.0|(?<!\d)::|\[::\]):?", text)
+            assert set(found) <= {listen, url} and found, (job, kind, listen, found)
+
+
 def a_release_s_name_may_have_dots():
     documents = render(name="weft-0.1")
     assert {d["metadata"]["name"] for d in of_kind(documents, "Service")} == {"weft-master-weft-0-1",
@@ -442,7 +453,7 @@ main({test.__name__: test for test in (
     test_pods_meet_where_the_run_does, test_pods_keep_off_no_node_and_no_pod_keeps_off_theirs,
     a_run_has_a_domain_to_itself_in_which_its_pods_have_room, a_store_s_pods_are_where_their_values_say,
     the_master_of_p2p_waits_for_each_worker, a_test_that_passed_leaves_nothing, an_etcd_by_tls_is_checked_by_its_secret,
-    a_release_s_name_may_have_dots,
+    pods_listen_where_their_addresses_are, a_release_s_name_may_have_dots,
     names_that_look_like_numbers_stay_names, a_long_name_is_cut_where_names_may_end, large_numbers_stay_numbers,
     every_value_has_a_default_that_says_what_it_is, the_schema_knows_the_commands_options, plans_are_those_of_the_tree,
     notes_have_the_next_three_commands, imex_gives_each_pod_a_channel)})

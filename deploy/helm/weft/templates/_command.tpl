@@ -72,7 +72,7 @@
 {{- if $root.Values.store.url -}}
 {{- $out = concat $out (list "--store" $root.Values.store.url) -}}
 {{- else if eq .role "master" -}}
-{{- $out = concat $out (list "--listen" "0.0.0.0" "--store-port" $port) -}}
+{{- $out = concat $out (list "--listen" $root.Values.listen "--store-port" $port) -}}
 {{- else -}}
 {{- $out = concat $out (list "--rank-server" (printf "%s:%s" (include "weft.master" $root) $port)) -}}
 {{- end -}}
@@ -99,7 +99,7 @@
 {{- if $v.results.json }}{{ $out = append $out "--json" }}{{ end -}}
 {{- end -}}
 {{- if $v.metrics.enabled -}}
-{{- $out = concat $out (list "--metrics" (printf "0.0.0.0:%d" (int $v.metrics.port)) "--metrics-bearer-file" "/tmp/bearer") -}}
+{{- $out = concat $out (list "--metrics" (include "weft.listenAt" (dict "root" $root "port" $v.metrics.port)) "--metrics-bearer-file" "/tmp/bearer") -}}
 {{- end -}}
 {{- else if eq $v.job "bench" -}}
 {{- $out = concat (list "bench" "transfer" "--benchmark-group" (include "weft.testId" $root)) $meeting -}}
@@ -113,7 +113,7 @@
 {{- if and $master $v.results.json }}{{ $out = concat $out (list "--json" "-") }}{{ end -}}
 {{- else if eq $v.job "p2p" -}}
 {{- $startup := printf "%d" (int $v.startupTimeoutSeconds) -}}
-{{- $side := ternary (list "--mode" "target" "--initiators" (printf "%d" (sub $nodes 1))) (list "--mode" "initiator" "--startup-timeout" $startup "--ip" (include "weft.master" $root)) $master -}}
+{{- $side := ternary (list "--mode" "target" "--listen" $v.listen "--initiators" (printf "%d" (sub $nodes 1))) (list "--mode" "initiator" "--startup-timeout" $startup "--ip" (include "weft.master" $root)) $master -}}
 {{- $out = concat (list "p2p") $side (list "--port" $port "--timeout-ms" $timeout) -}}
 {{- if include "weft.gpuCount" $root | int }}{{ $out = append $out "--cuda" }}{{ end -}}
 {{- if not $master -}}

@@ -57,9 +57,9 @@ spec:
           env:
             - {name: ETCD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
             - {name: ETCD_DATA_DIR, value: /data/etcd}
-            - {name: ETCD_LISTEN_CLIENT_URLS, value: "http://0.0.0.0:{{ int $v.store.port }}"}
+            - {name: ETCD_LISTEN_CLIENT_URLS, value: "http://{{ include "weft.listenAt" (dict "root" $ "port" $v.store.port) }}"}
             - {name: ETCD_ADVERTISE_CLIENT_URLS, value: "http://$(ETCD_NAME).{{ $name }}-peers:{{ int $v.store.port }}"}
-            - {name: ETCD_LISTEN_PEER_URLS, value: "http://0.0.0.0:2380"}
+            - {name: ETCD_LISTEN_PEER_URLS, value: "http://{{ include "weft.listenAt" (dict "root" $ "port" 2380) }}"}
             - {name: ETCD_INITIAL_ADVERTISE_PEER_URLS, value: "http://$(ETCD_NAME).{{ $name }}-peers:2380"}
             - {name: ETCD_INITIAL_CLUSTER, value: {{ join "," $members | quote }}}
             - {name: ETCD_INITIAL_CLUSTER_TOKEN, value: {{ $name }}}

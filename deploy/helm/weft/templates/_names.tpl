@@ -22,6 +22,12 @@ weft-master-{{ include "weft.testId" . }}
 {{- .Values.port | default .Values.deepep.rendezvous.masterPort | default 9999 | int -}}
 {{- end }}
 
+{{/* Where a pod listens: dict "root" $ "port" PORT */}}
+{{- define "weft.listenAt" -}}
+{{- $listen := .root.Values.listen -}}
+{{- if contains ":" $listen }}[{{ $listen }}]{{ else }}{{ $listen }}{{ end }}:{{ int .port }}
+{{- end }}
+
 {{/* What selects all pods of this run. */}}
 {{- define "weft.selector" -}}
 app: weft
