@@ -1,6 +1,8 @@
 // The order of preference among the providers that libfabric offers.
 #include "transport/ofi/pick.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <string.h>
 
 // From the fastest network on; what is not in the table comes before TCP. Negative: only when it is asked for.
@@ -25,8 +27,19 @@ static int rank_of(const struct fi_info *info) {
   return strstr(name, "ofi_rxd") || strncmp(name, "ofi_", 4) == 0 ? -2 : UNKNOWN_RANK;
 }
 
-static int family_rank(const struct fi_info *info) {
-  return info->addr_format == FI_SOCKADDR_IN ? 1 : 0; // IPv6 addresses may be of one link only
+// IPv6 addresses may be of one link only, and those of loopback lead to no other host: where the others are of IPv6
+// alone, these are not what is wanted. Other formats have one kind.
+static int address_rank(const struct fi_info *info) {
+  const struct sockaddr_in *four = info->src_addr;
+  const struct sockaddr_in6 *six = info->src_addr;
+  switch (info->addr_format) {
+  case FI_SOCKADDR_IN:
+    return four && ntohl(four->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET ? 1 : 3;
+  case FI_SOCKADDR_IN6:
+    return six && (IN6_IS_ADDR_LOOPBACK(&six->sin6_addr) || IN6_IS_ADDR_LINKLOCAL(&six->sin6_addr)) ? 0 : 2;
+  default:
+    return 2;
+  }
 }
 
 static bool is_of(const struct fi_info *info, const char *nic, size_t length) {
@@ -42,7 +55,7 @@ static const struct fi_info *nearest_of(const struct fi_info *list, const struct
   for (size_t length; *nics; nics += length + (nics[length] == ',')) {
     length = strcspn(nics, ",");
     for (const struct fi_info *one = list; one && length > 0; one = one->next)
-      if (rank_of(one) == rank_of(best) && family_rank(one) == family_rank(best) && is_of(one, nics, length))
+      if (rank_of(one) == rank_of(best) && one->addr_format == best->addr_format && is_of(one, nics, length))
         return one;
   }
   return best;
@@ -54,7 +67,7 @@ const struct fi_info *ofi_pick(const struct fi_info *list, bool asked, const cha
     int rank = rank_of(one);
     if (rank < 0 && !asked)
       continue;
-    if (!best || rank > rank_of(best) || (rank == rank_of(best) && family_rank(one) > family_rank(best)))
+    if (!best || rank > rank_of(best) || (rank == rank_of(best) && address_rank(one) > address_rank(best)))
       best = one;
   }
   return best && nics ? nearest_of(list, best, nics) : best;

@@ -1,6 +1,8 @@
 // Which of the things that libfabric lists the transport ofi takes. The lists are made up, as libfabric would give them
 // on the machine of tests/topology/host_p5en.xml: of each adapter a domain, and the interfaces of TCP.
 #include "cmocka_all.h"
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,6 +19,7 @@ static struct offer {
   struct fid_nic nic;
   struct fi_device_attr device;
   char provider[NAME], name[NAME], device_name[NAME];
+  struct sockaddr_storage own;
 } offers[MOST];
 static size_t num_offers;
 
@@ -102,11 +105,40 @@ static void a_nic_is_known_by_its_device_too(void **state) {
   picks("shm", "first");
 }
 
+// An interface of TCP with an address of its own.
+static void offer_tcp(const char *interface, int family, const char *text) {
+  offer("tcp", interface, "");
+  struct offer *made = &offers[num_offers - 1];
+  void *address = family == AF_INET ? (void *)&((struct sockaddr_in *)&made->own)->sin_addr
+                                    : (void *)&((struct sockaddr_in6 *)&made->own)->sin6_addr;
+  made->own.ss_family = (sa_family_t)family;
+  assert_int_equal(inet_pton(family, text, address), 1);
+  made->info.addr_format = family == AF_INET ? FI_SOCKADDR_IN : FI_SOCKADDR_IN6;
+  made->info.src_addr = &made->own;
+}
+
+static void an_address_that_others_reach_goes_before_loopback(void **state) {
+  (void)state;
+  num_offers = 0;
+  offer_tcp("lo", AF_INET, "127.0.0.1");
+  offer_tcp("lo", AF_INET6, "::1");
+  picks(NULL, "lo");
+  offer_tcp("eth0", AF_INET6, "fe80::1"); // of one link
+  picks(NULL, "lo");
+  offer_tcp("eth1", AF_INET6, "fd00::1");
+  picks(NULL, "eth1");
+  picks("eth0", "eth0"); // whoever names it means it
+  offer_tcp("eth2", AF_INET, "10.0.0.1");
+  picks(NULL, "eth2");
+  picks("lo", "lo");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_rank_takes_the_adapter_that_weft_env_names),
       cmocka_unit_test(what_is_not_there_or_worse_is_passed_over),
       cmocka_unit_test(a_nic_is_known_by_its_device_too),
+      cmocka_unit_test(an_address_that_others_reach_goes_before_loopback),
   };
   return cmocka_run_group_tests_name("libfabric's offers", tests, NULL, NULL);
 }
