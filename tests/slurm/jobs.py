@@ -67,6 +67,16 @@ def late_followers(cluster):
     assert first["time_ns"] > begins["time_ns"], (first, begins)
 
 
+def folder_of_any_name(cluster):
+    """Slurm has patterns in the names of outputs, quotes and blanks in directives: a folder may be called so."""
+    for how, logs in (((), {"t0/step1", "t0/step2"}), (("--array",), {"t0"}), (("--single-sbatch",), {""})):
+        batch = Batch(cluster, "any" + "".join(how).strip("-"), folder="50%j it's %%a").add(
+            "no_expansion", nodes=1, slots=4, num_tokens=[4, 8])
+        batch.run(*how, "--follow")
+        found = {str(file.parent.relative_to(batch.path)).strip(".") for file in batch.path.glob("**/job*.log")}
+        assert logs <= found, (how, found)
+
+
 def grid_of_eight(cluster):
     """In one job, one after the other; the best step is named by the larger bandwidth."""
     batch = Batch(cluster, "grid").add("no_expansion", nodes=1, slots=4, num_tokens=[4, 8, 16, 32], num_topk=[2, 4])
@@ -221,6 +231,6 @@ def cut_link():
 
 run_lists({
     "plans": (plans_over_nodes, late_followers, array, test_only, lost_terminal),
-    "sweep": (grid_of_eight, iterations, nothing_twice),
+    "sweep": (folder_of_any_name, grid_of_eight, iterations, nothing_twice),
     "ends": (killed_follower, near_the_time_limit, requeued, drained_node),
 }, more=(cut_link,))

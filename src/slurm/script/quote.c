@@ -61,6 +61,11 @@ void slurm_quote_toml(struct text *text, const char *value) {
   text_add(text, "\"");
 }
 
+void slurm_quote_pattern(struct text *text, const char *path) {
+  for (; *path; path++)
+    text_add(text, *path == '%' ? "%%%%" : "%c", *path);
+}
+
 void slurm_quote_comment(struct text *text, const char *comment) {
   text_add(text, "# ");
   for (; *comment; comment++)

@@ -14,6 +14,9 @@ void slurm_quote_expanded(struct text *text, const char *value);
 // A string of TOML.
 void slurm_quote_toml(struct text *text, const char *value);
 
+// A path as Slurm's patterns of file names have it: its "%" stand for themselves.
+void slurm_quote_pattern(struct text *text, const char *path);
+
 // A comment of one line: "# " and the text, without what would end the line.
 void slurm_quote_comment(struct text *text, const char *comment);
 

@@ -42,7 +42,8 @@ static void write_head(struct text *text, const struct slurm_batch *batch, const
 static void write_directives(struct text *text, const struct slurm_batch *batch, const struct slurm_run *run) {
   struct text name = {0}, log = {0};
   text_add(&name, "%s.%s", batch->name, run->id);
-  text_add(&log, "%s/job.log", run->directory);
+  slurm_quote_pattern(&log, run->directory);
+  text_add(&log, "/job.log");
   if (name.data && log.data)
     slurm_part_header(text, &(struct slurm_header){.name = name.data,
                                                    .log = log.data,

@@ -39,7 +39,8 @@ void slurm_script_write_array(struct text *text, const struct slurm_batch *batch
   struct text name = {0}, log = {0}, array = {0};
   text_add(text, "#!/bin/bash\n# The %zu runs of %s, each a task of this array.\n#\n", count, run->test);
   text_add(&name, "%s.%s", batch->name, run->test);
-  text_add(&log, "%s/%s/job%%a.log", batch->directory, run->test);
+  slurm_quote_pattern(&log, batch->directory);
+  text_add(&log, "/%s/job%%a.log", run->test);
   text_add(&array, "0-%zu", count - 1);
   if (name.data && log.data && array.data)
     slurm_part_header(text, &(struct slurm_header){.name = name.data,
@@ -118,7 +119,8 @@ void slurm_script_write_sequence(struct text *text, const struct slurm_batch *ba
   bool limited = add_limits(&limit, batch, first, count);
   text_add(text, "#!/bin/bash\n# The %zu run%s of %s in one job, one after the other.\n#\n", count, text_s(count),
            batch->name);
-  text_add(&log, "%s/job.log", batch->directory);
+  slurm_quote_pattern(&log, batch->directory);
+  text_add(&log, "/job.log");
   if (log.data)
     slurm_part_header(text, &(struct slurm_header){.name = batch->name,
                                                    .log = log.data,

@@ -12,8 +12,9 @@ SMALL = {"hidden_dim": 256, "num_tokens": 8, "iterations": 2, "warmup": 1, "time
 class Batch:
     """A scenario with its directory; `cluster` is where it goes."""
 
-    def __init__(self, cluster, name):
-        self.cluster, self.name, self.work = cluster, name, cluster.folder / "work"
+    def __init__(self, cluster, name, folder="."):
+        self.cluster, self.name, self.work = cluster, name, cluster.folder / "work" / folder
+        self.work.mkdir(exist_ok=True)
         self.path, self.scenario = self.work / name, self.work / f"{name}.toml"
         self.tests, self.plans = [], []
 
