@@ -16,7 +16,7 @@ from chart import CHART, ROOT, VERSIONS, helm, judge, main, yaml
 
 GUIDES = [*sorted((ROOT / "docs/guide/cluster").glob("*.md")), ROOT / "deploy/README.md"]
 SCRIPTS = ROOT / "deploy/scripts"
-PROGRAMS = {"kubectl", "helm", "podman", "weft"}
+PROGRAMS = {"kubectl", "helm", "podman", "weft", "sed"}
 PODS = "weft-master-x|master|n1|Failed|5||\nweft-worker-x|worker|n2|Running|||\nlate|worker||Pending|||no room\n" \
     "stuck|worker|n3|Pending||ImagePullBackOff|\n"
 
@@ -55,6 +55,18 @@ def commands_for_a_cluster_show_what_they_print():
                     program = shlex.split(line, comments=True)[0]
                     known = program in PROGRAMS or (ROOT / program).exists() or program.startswith("deploy/images/")
                     assert known, f"{path.name}: {line}"
+
+
+def manifests_get_the_reader_s_image():
+    """By the line of deploy/README.md."""
+    line, = [line for _, lines in blocks(ROOT / "deploy/README.md") for line in lines if line.startswith("sed ")]
+    program, _, command, *files = shlex.split(line)
+    for file in files:
+        said = subprocess.run([program, command, ROOT / file], stdout=subprocess.PIPE, text=True, check=True).stdout
+        images = re.findall(r'image: "(\S+)"', said)
+        assert images and set(images) == {"REGISTRY/weft:0.1.0"}, (file, images)
+    others = {str(path.relative_to(ROOT)) for path in ROOT.glob("deploy/manifests/*") if '"weft:' in path.read_text()}
+    assert others == set(files), others
 
 
 def shape(line):
@@ -289,7 +301,8 @@ case "$*" in *install*=tcp*) ;; *install*) exit 1 ;; esac""")
 
 
 main({test.__name__: test for test in (
-    commands_for_anybody_run, commands_of_weft_print_what_is_shown, commands_for_a_cluster_show_what_they_print,
+    commands_for_anybody_run, manifests_get_the_reader_s_image, commands_of_weft_print_what_is_shown,
+    commands_for_a_cluster_show_what_they_print,
     figures_of_windows_follow_from_their_formula, values_that_are_named_are_there,
     collect_says_how_pods_stand, clean_up_removes_one_run_alone,
     the_master_of_doctor_ends_when_its_pod_is_deleted, the_master_of_doctor_answers_in_each_mode,
