@@ -395,6 +395,41 @@ def test_close_ends_waits_of_coroutines(pair: Pair, store: weft.Store, elsewhere
     asyncio.run(asyncio.wait_for(talk(), 30))
 
 
+@pytest.mark.parametrize("closed", ["the transfer", "its agent", "its agent, by another thread"])
+def test_close_ends_waits_for_a_transfer(closed: str) -> None:
+    """The number of its descriptor may be another file's when the wait goes on: nothing is read of that."""
+
+    async def post() -> None:
+        with weft.Agent("b", transports="shm") as other:
+            there = other.allocate(1 << 26).descriptor()
+            agent = weft.Agent("a", transports="shm", progress="none")  # nobody drives it: the transfer is in flight
+            transfer = agent.write(agent.register(bytearray(1 << 26)), there, agent.load(other.metadata()))
+            fd = transfer.fileno()
+            transfer.post()
+            waiting = asyncio.ensure_future(transfer)
+            await asyncio.sleep(0)
+            assert not waiting.done()
+            if "thread" in closed:
+                await asyncio.to_thread(agent.close)
+            else:
+                (agent if "agent" in closed else transfer).close()
+            ends: list[int] = []
+            while fd not in ends and len(ends) < 1000:
+                ends += os.pipe()
+            try:
+                for end in ends[1::2]:
+                    os.write(end, b"somebody's")
+                with pytest.raises(weft.errors.ClosedError):
+                    await waiting
+                assert all(len(os.read(end, 16)) == 10 for end in ends[::2])
+            finally:
+                for end in ends:
+                    os.close(end)
+            agent.close()
+
+    asyncio.run(asyncio.wait_for(post(), 30))
+
+
 def test_await_raises(pair: Pair) -> None:
     a, b, peer = pair
     here, there = a.register(bytearray(8)), offered(pair, bytearray(8))

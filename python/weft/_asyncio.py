@@ -72,13 +72,15 @@ def readable(source: Source) -> asyncio.Future[None]:
 
 
 def wake(source: Source) -> None:
-    """Ends all waits for `source`: it was closed, or what made it readable was taken. Any thread may call it."""
+    """Ends all waits for `source`, or for a transfer of this agent: it was closed, or what made it readable was taken.
+    Any thread may call it."""
     try:
         running: Any = asyncio.get_running_loop()
     except RuntimeError:
         running = None
     for loop, there in list(_loops.items()):
-        for fd in [fd for fd, here in list(there.items()) if here.source is source]:
+        for fd in [fd for fd, here in list(there.items())
+                   if here.source is source or getattr(here.source, "_agent", None) is source]:
             if loop is running:
                 _end(loop, fd)
             else:

@@ -115,15 +115,10 @@ class Transfer:
         return self._handle.fileno()
 
     async def _ended(self) -> None:
-        import os
-
-        fd = self.fileno()
+        self.fileno()  # from now on it shows ends
         while not self.poll():
             await _asyncio.readable(self)
-            try:
-                os.read(fd, 8)
-            except BlockingIOError:
-                continue  # readable for a moment only
+            self._handle.rearm()
 
     def __await__(self) -> Generator[Any, None, None]:
         """Waits in an event loop until the last post has ended; raises as ``poll()``."""

@@ -3,6 +3,8 @@
 
 #include "agent/transfer.h"
 
+#include <sys/eventfd.h>
+
 #include "core/text.h"
 
 namespace {
@@ -224,6 +226,13 @@ int descriptor(const Transfer &self) {
   return fd;
 }
 
+// Takes what the descriptor shows. Here, with the GIL: who closes the transfer or its agent closes the descriptor as
+// well, and what has its number then is somebody else's.
+void rearm(const Transfer &self) {
+  eventfd_t count;
+  (void)eventfd_read(descriptor(self), &count); // nothing, where it was readable for a moment only
+}
+
 void close_transfer(const Transfer &self, uint32_t timeout_ms) {
   auto state = self.state;
   if (state->closed.load())
@@ -277,6 +286,7 @@ void bind_transfer(nb::class_<Agent> &agent, nb::module_ &m) {
           "error", [](const Transfer &self) { return loose_text(weft_transfer_error(at_once(self).transfer)); },
           nb::sig("def error(self) -> str"))
       .def("fileno", &descriptor)
+      .def("rearm", &rearm)
       .def_prop_ro("closed", [](const Transfer &self) { return self.state->closed.load() || self.state->forked(); })
       .def("close", &close_transfer, nb::arg("timeout_ms"));
   agent
