@@ -1,11 +1,14 @@
 """What comes to an agent: notifications for its program, and messages of other agents of this module.
 
 Every notification of Weft begins with a byte that says what it is. A notification longer than Weft takes travels in
-pieces, which come in their order.
+pieces, which come in their order; others may come between them, of another thread or with a transfer that ends, so
+pieces have a number in which those of one notification are alike.
 """
 
 from __future__ import annotations
 
+import itertools
+import struct
 import threading
 import time
 import weakref
@@ -18,12 +21,14 @@ from weft import errors
 from ..logging import get_logger
 from .status import nixlBackendError, nixlRemoteDisconnectError, translated
 
-LAST, PIECE, TELL, FETCH, FORGET, ASK, ANSWER = b"N", b"P", b"T", b"F", b"I", b"Q", b"A"
-"""the rest of a notification; a piece of one; regions of the sender; a wish for those; the sender takes its metadata
-back; a question whether all before it was taken; its answer"""
+WHOLE, PIECE, LAST, TELL, FETCH, FORGET, ASK, ANSWER = b"N", b"C", b"L", b"T", b"F", b"I", b"Q", b"A"
+"""a notification; a piece of one, and the last one; regions of the sender; a wish for those; the sender takes its
+metadata back; a question whether all before it was taken; its answer"""
 
 ROOM = 4096 - 1
 """bytes of the program that one notification of Weft holds"""
+_NUMBER = struct.Struct("<Q")
+_PIECE_ROOM = ROOM - _NUMBER.size
 _PATIENCE_S = 10.0
 _LOOK_EACH = 256
 """after so many further senders it is looked which of them Weft has forgotten"""
@@ -40,7 +45,8 @@ class Inbox:
         self._told = weakref.WeakMethod(told)
         self._lock = threading.Lock()
         self._names: dict[int, str] = {}
-        self._pieces: dict[int, bytes] = {}
+        self._pieces: dict[int, dict[bytes, bytearray]] = {}
+        self._numbers = itertools.count()
         self._waiting: list[tuple[str, bytes]] = []
         self._answers: set[int] = set()
         self.heard: set[int] = set()
@@ -72,9 +78,12 @@ class Inbox:
         kind, rest = message[:1], message[1:]
         self.heard.add(peer)
         if kind == PIECE:
-            self._pieces[peer] = self._pieces.get(peer, b"") + rest
-        elif kind == LAST:
-            whole = self._pieces.pop(peer, b"") + rest
+            self._pieces.setdefault(peer, {}).setdefault(rest[: _NUMBER.size], bytearray()).extend(rest[_NUMBER.size :])
+        elif kind in (WHOLE, LAST):
+            whole = rest
+            if kind == LAST:
+                before = self._pieces.get(peer, {}).pop(rest[: _NUMBER.size], bytearray())
+                whole = bytes(before + rest[_NUMBER.size :])
             try:
                 self._waiting.append((self._name(peer), whole))
             except errors.PeerLostError as error:  # it alone is lost, and none that came with it
@@ -130,9 +139,14 @@ class Inbox:
     def notify(self, peer: int, message: bytes) -> None:
         """Sends a notification of the program, of any length."""
         with translated():
-            for at in range(0, max(len(message) - ROOM, 0), ROOM):
-                self.send(peer, PIECE, message[at : at + ROOM])
-            self.send(peer, LAST, message[(len(message) - 1) // ROOM * ROOM if message else 0 :])
+            if len(message) <= ROOM:
+                self.send(peer, WHOLE, message)
+                return
+            number = _NUMBER.pack(next(self._numbers))
+            last = (len(message) - 1) // _PIECE_ROOM * _PIECE_ROOM
+            for at in range(0, last, _PIECE_ROOM):
+                self.send(peer, PIECE, number + message[at : at + _PIECE_ROOM])
+            self.send(peer, LAST, number + message[last:])
 
     def settle(self, peers: set[int], patience_s: float) -> None:
         """Waits until these peers have taken all that was sent to them, for a bounded time: who closes takes with it

@@ -12,7 +12,7 @@ import weft
 from weft import errors
 from weft.transfer import DescriptorList, Transfer
 
-from .inbox import LAST, ROOM, Inbox
+from .inbox import ROOM, WHOLE, Inbox
 from .lists import nixlXferDList
 from .peers import Peer, Peers
 from .status import (
@@ -190,7 +190,7 @@ class Request:
         if len(notification) > self._room:
             self._transfer.close()
             self._transfer = self._make(max(len(notification), _LEAST_ROOM))
-        self._inbox.patiently(self.peer, lambda: self._transfer.post_with(notification=LAST + notification))
+        self._inbox.patiently(self.peer, lambda: self._transfer.post_with(notification=WHOLE + notification))
 
     def state(self) -> nixl_status_t:
         """How its last post stands; a failure is raised."""

@@ -139,6 +139,24 @@ def test_notifications_alone(pair: Pair) -> None:
     assert until(pair[0].get_new_notifs) == {"target": [b"back"]}
 
 
+def test_notifications_within_a_long_one(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread's, or a transfer's that ends meanwhile: they come between its pieces, and belong to none."""
+    known(pair)
+    inbox = pair[0].agent._inbox
+    send, between = inbox.send, [b"c" * 9000, b"short", b"b" * 9000]
+
+    def interrupted(peer: int, kind: bytes, message: bytes = b"") -> None:
+        send(peer, kind, message)
+        if between and kind != nixl_impl_inbox.WHOLE:
+            pair[0].send_notif("target", between.pop())
+
+    monkeypatch.setattr(inbox, "send", interrupted)
+    pair[0].send_notif("target", b"a" * 20000)
+    came: list[bytes] = []
+    until(lambda: came.extend(pair[1].get_new_notifs().get("initiator", [])) or len(came) >= 4)
+    assert sorted(came) == [b"a" * 20000, b"b" * 9000, b"c" * 9000, b"short"]
+
+
 def test_many_notifications(pair: Pair) -> None:
     known(pair)
     for number in range(3000):  # more than Weft keeps for a receiver that does not read
