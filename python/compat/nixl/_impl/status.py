@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import copyreg
 import enum
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from weft import errors
 
@@ -68,6 +69,9 @@ class _Failure(Exception):
 
     def __init__(self, sentence: str = "") -> None:
         super().__init__(f"{self.status.name}: {sentence}" if sentence else self.status.name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # whose text has the name already
 
 
 class nixlNotPostedError(_Failure):

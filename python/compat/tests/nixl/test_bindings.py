@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import pickle
 
 import pytest
 from conftest import until
@@ -10,6 +11,7 @@ from conftest import until
 import nixl
 import nixl._bindings as bindings
 import nixl._utils as utils
+from nixl._impl.status import NoSuchBackend, NoSuchName
 
 
 def test_a_transfer_of_raw_memory() -> None:
@@ -92,3 +94,11 @@ def test_names_of_the_module() -> None:
     assert nixl.logging.get_logger("_api").name == "nixl.api" and nixl.DEFAULT_COMM_PORT == 8888
     assert issubclass(bindings.nixlRemoteDisconnectError, Exception)
     assert str(bindings.nixlNotFoundError("no x")) == "NIXL_ERR_NOT_FOUND: no x"
+
+
+@pytest.mark.parametrize("error", [bindings.nixlNotFoundError("no such agent"), bindings.nixlBackendError(),
+                                   NoSuchName("mem_type 'X'"), NoSuchBackend("no back end X")])
+def test_exceptions_of_another_process(error: Exception) -> None:
+    """As a pool of processes brings them."""
+    same = pickle.loads(pickle.dumps(error))
+    assert type(same) is type(error) and str(same) == str(error) and str(error).count("NIXL_ERR") == 1
