@@ -7,6 +7,7 @@ import contextlib
 import gc
 import os
 import pathlib
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -428,6 +429,38 @@ def test_close_ends_waits_for_a_transfer(closed: str) -> None:
             agent.close()
 
     asyncio.run(asyncio.wait_for(post(), 30))
+
+
+def test_close_while_loops_of_other_threads_come_and_go() -> None:
+    interval, until = sys.getswitchinterval(), time.monotonic() + 3
+    store = weft.Store.local()
+
+    def follow() -> None:
+        async def first(watch: weft.Watch) -> None:
+            with pytest.raises(weft.errors.ClosedError):
+                async for _ in watch:
+                    pass
+
+        async def talk() -> None:
+            watch = store.watch("/")
+            following = asyncio.create_task(first(watch))
+            await asyncio.sleep(0)
+            watch.close()
+            await following
+
+        while time.monotonic() < until:
+            asyncio.run(talk())
+
+    def close() -> None:
+        while time.monotonic() < until:
+            store.watch("/").close()
+
+    sys.setswitchinterval(1e-6)
+    try:
+        in_threads(4, lambda i: follow() if i % 2 else close())
+    finally:
+        sys.setswitchinterval(interval)
+        store.close()
 
 
 def test_await_raises(pair: Pair) -> None:

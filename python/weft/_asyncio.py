@@ -78,8 +78,11 @@ def wake(source: Source) -> None:
         running: Any = asyncio.get_running_loop()
     except RuntimeError:
         running = None
-    for loop, there in list(_loops.items()):
-        for fd in [fd for fd, here in list(there.items())
+    for ref in _loops.keyrefs():  # a list, which other threads' loops that come and go do not change
+        loop = ref()
+        if loop is None:
+            continue
+        for fd in [fd for fd, here in list(_loops.get(loop, {}).items())
                    if here.source is source or getattr(here.source, "_agent", None) is source]:
             if loop is running:
                 _end(loop, fd)
