@@ -77,6 +77,9 @@ def test_descriptors(pair: Pair) -> None:
             a.descriptors(wrong)
     with pytest.raises(weft.errors.InvalidError):
         a.descriptors([(here.address, 0)])
+    for empty in ([], np.zeros((0, 3), np.int64)):
+        with pytest.raises(weft.errors.InvalidError, match="there is none"):
+            a.descriptors(empty)
 
 
 def test_posts_of_their_own(pair: Pair) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -46,6 +47,20 @@ def test_lease(store: weft.Store) -> None:
     assert store.get("/k") is None
     with pytest.raises(weft.errors.NotFoundError):
         store.lease_ttl(lease)
+
+
+@pytest.mark.parametrize("wrong", [None, 5, [None], b"http://127.0.0.1:2379"])
+def test_endpoints_that_are_none(wrong: Any) -> None:
+    with pytest.raises(TypeError, match="endpoints: a str"):
+        weft.Store(wrong)
+
+
+@pytest.mark.parametrize("wrong", [None, "http://127.0.0.1:2379"])
+def test_what_is_no_store(wrong: Any) -> None:
+    with pytest.raises(TypeError, match=r"store: a weft\.Store is wanted"):
+        weft.ep.Rank(wrong, rank=0)
+    with pytest.raises(TypeError, match=r"store: a weft\.Store is wanted"):
+        weft.Agent("a", store=wrong or 5)
 
 
 def test_watch(store: weft.Store) -> None:

@@ -28,7 +28,7 @@ from . import _asyncio, _weft
 from ._common import AGENTS, milliseconds, note_open, option_ms
 from .errors import BusyError
 from .memory import Kind, MemoryStatus, Region, RegionInfo
-from .store import Store
+from .store import Store, handle_of
 from .transfer import DescriptorList, Descriptors, Transfer
 
 SELF = 2**64 - 1
@@ -256,7 +256,7 @@ class Agent:
         names = transports if transports is None or isinstance(transports, str) else ",".join(transports)
         self._handle = _weft.agent_open(name, names, progress == "none", spin_us, option_ms(heartbeat),
                                         option_ms(peer_timeout), option_ms(transfer_timeout), lease_ttl,
-                                        None if store is None else store._handle, prefix, listen, token)
+                                        None if store is None else handle_of(store), prefix, listen, token)
         self.name = name
         """its name"""
         self._inbox = _Inbox(self)

@@ -13,9 +13,9 @@ Any thread may use a store at any time.
 from __future__ import annotations
 
 import enum
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import NamedTuple, Union
+from typing import Any, NamedTuple, Union
 
 from . import _asyncio, _weft
 from ._common import STORES, milliseconds, note_open, option_ms
@@ -146,6 +146,16 @@ def _range(found: tuple[list[tuple[str, bytes, int, int, int, int]], int, int, b
     return Range([KeyValue(*item) for item in found[0]], *found[1:])
 
 
+def _joined(endpoints: object) -> str:
+    if isinstance(endpoints, str):
+        return endpoints
+    words: list[Any] = list(endpoints) if isinstance(endpoints, Iterable) else [None]
+    if not all(isinstance(word, str) for word in words):
+        raise TypeError(f"endpoints: a str such as 'http://10.0.0.1:2379', or a sequence of them, is wanted, not "
+                        f"{endpoints!r:.60}")
+    return ",".join(words)
+
+
 def _compare(condition: Compare) -> tuple[Text, int, int, int | Text]:
     if condition.target not in _TARGETS or condition.relation not in _RELATIONS:
         raise ValueError(
@@ -212,8 +222,7 @@ class Store:
                  cert_file: str | None = None, key_file: str | None = None, user: str | None = None,
                  password: str | None = None, connect_timeout: float | None = None,
                  request_timeout: float | None = None) -> None:
-        text = endpoints if isinstance(endpoints, str) else ",".join(endpoints)
-        self._handle = _weft.store_open(text, ca_file, cert_file, key_file, user, password, token,
+        self._handle = _weft.store_open(_joined(endpoints), ca_file, cert_file, key_file, user, password, token,
                                         option_ms(connect_timeout), option_ms(request_timeout))
         note_open(STORES, self)
 
@@ -306,6 +315,13 @@ class Store:
 
     def __repr__(self) -> str:
         return "<weft.Store closed>" if self.closed else f"<weft.Store {self.name}>"
+
+
+def handle_of(store: object) -> _weft.Store:
+    """The handle of a store that agents and ranks are given. `TypeError`: it is something else, such as its URL."""
+    if not isinstance(store, Store):
+        raise TypeError(f"store: a weft.Store is wanted, not {store!r:.60}")
+    return store._handle
 
 
 class Server:

@@ -55,6 +55,8 @@ List *make_list(const Agent &self, weft_peer_t peer, nb::object descriptors) {
         break; // the library refuses them
     }
   }
+  if (taken.empty())
+    raise_code(WEFT_ERR_INVALID, "descriptors: there is none");
   auto state = std::make_shared<ListState>();
   state->count = (uint32_t)taken.size();
   agent_call(self.state, [&](weft_agent_t *agent) {

@@ -10,7 +10,7 @@ from .. import _asyncio, _weft
 from .._common import RANKS, milliseconds, note_open, option_ms
 from .._weft import Info, Prepared, Result
 from ..errors import BusyError
-from ..store import Store
+from ..store import Store, handle_of
 from ._operation import Operation
 from ._receive import Receive, make_arrays
 from ._route import Route
@@ -61,7 +61,7 @@ class Rank:
             "mode": Mode.of(mode), "max_rows": max_rows, "zero_copy_bytes": zero_copy_bytes,
             "founders": list(founders),
         }
-        self._handle = _weft.rank_open(store._handle, options, milliseconds(timeout))
+        self._handle = _weft.rank_open(handle_of(store), options, milliseconds(timeout))
         self.capacity = capacity or 64
         """rank indices are below it"""
         self.max_tokens = max_tokens or 128
