@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -108,6 +108,21 @@ def test_arrays(store: weft.Store) -> None:
             rank.barrier()
 
     in_threads(2, run)
+
+
+@pytest.mark.parametrize("letter", ["<i8", "<i4"])
+def test_no_tokens_fill_a_route(alone: ep.Rank, letter: str) -> None:
+    """A top-k of no tokens that has no address, as an empty tensor of torch, is no None."""
+
+    class Empty:
+        __array_interface__: ClassVar[dict[str, Any]] = {"data": (0, False), "typestr": letter, "shape": (0, 2),
+                                                         "version": 3}
+
+    into, nothing = alone.receive(layout="rank_major"), np.zeros((0, HIDDEN), np.uint16)
+    with alone.route() as route:
+        alone.dispatch(nothing, Empty(), np.zeros((0, 2), np.float32), into=into, route=route).finish()
+        assert route.wait().num_rows == 0
+        alone.dispatch(nothing, into=into, route=route).finish()
 
 
 def test_halves_and_two_open_by_one_route(alone: ep.Rank) -> None:

@@ -23,10 +23,13 @@ void take_topk(Sending &send, RankState &state, nb::handle source) {
     raise_code(WEFT_ERR_INVALID, "topk_idx: its shape is [tokens][top-k], with at least one expert for a token");
   send.operation.tokens = (uint32_t)array.shape(0);
   send.operation.topk = (uint32_t)array.shape(1);
+  // An array of no tokens may have no address (torch), which would say that there is no top-k.
+  static const int64_t none = -1;
+  const void *data = array.data() ? array.data() : &none;
   if (array.item() == 8)
-    send.args.topk_idx = (const int64_t *)array.data();
+    send.args.topk_idx = (const int64_t *)data;
   else
-    send.args.topk_idx32 = (const int32_t *)array.data();
+    send.args.topk_idx32 = (const int32_t *)data;
   send.args.num_tokens = send.operation.tokens;
   send.args.topk = send.operation.topk;
   send.kept.push_back(std::move(array));
