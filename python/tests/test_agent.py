@@ -153,6 +153,8 @@ def test_files(pair: Pair, tmp_path: pathlib.Path) -> None:
         assert (tmp_path / "f").read_bytes() == data.tobytes()
         assert agent.query(kind=weft.Kind.FILE, path=str(tmp_path / "f")).length == 100
         assert not agent.query(kind=weft.Kind.FILE, path=str(tmp_path / "none")).there
+        with agent.register_file(os.fsdecode(os.fsencode(tmp_path) + b"/no UTF-8: \xff")):  # as os.listdir() names it
+            assert b"no UTF-8: \xff" in os.listdir(os.fsencode(tmp_path))
         part = agent.register_address(data.ctypes.data, 10, read_only=True)
         cloud = agent.register_object("bucket/key", 7, private=True)
         assert agent.regions() == [memory.info, file.info, part.info, cloud.info]

@@ -57,7 +57,8 @@ PyType_Slot memory_slots[] = {
 weft_region_t enroll(const Agent &self, int kind, uint32_t flags, nb::object source, uint64_t address, uint64_t length,
                      int32_t device, int32_t fd, nb::object path, nb::object transports) {
   weft_agent_memory memory = WEFT_AGENT_MEMORY_INIT;
-  MaybeText file(path, "path"), ways(transports, "transports");
+  MaybeText ways(transports, "transports");
+  std::string file = path.is_none() ? "" : c_text(loose_bytes(path, "path"), "path");
   Buffer held;
   self.state->check_open();
   if (!source.is_none()) {
@@ -77,7 +78,7 @@ weft_region_t enroll(const Agent &self, int kind, uint32_t flags, nb::object sou
   if (fd >= 0)
     flags |= WEFT_MEMORY_FD, memory.fd = fd;
   memory.flags = flags;
-  memory.path = file.get(), memory.transports = ways.get();
+  memory.path = path.is_none() ? nullptr : file.c_str(), memory.transports = ways.get();
   weft_region_t region = 0;
   agent_call(self.state, [&](weft_agent_t *agent) { return weft_agent_register(agent, &memory, &region); });
   self.state->kept.emplace(region, std::move(held));
