@@ -71,6 +71,14 @@ def test_two_agents_and_their_token(tmp_path: pathlib.Path) -> None:
     assert mode == 0o600 and not (tmp_path / "plan.json.token").exists()
 
 
+def test_no_room_for_a_token(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "plan.json").write_text("[[0], [0, 1]]")
+    (tmp_path / "plan.json.token").mkdir()
+    process = start(tmp_path, "--plan", "plan.json", "--num-processes", "1")
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1 and "set WEFT_TOKEN" in err and "Traceback" not in err, err
+
+
 def test_arguments(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WEFT_MEMORY", raising=False)
     plan = tmp_path / "plan.json"

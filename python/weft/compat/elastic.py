@@ -126,7 +126,12 @@ def main(words: Sequence[str] | None = None) -> int:
         if options.tcp_server:
             token = read_token(shared, TOKEN_WAIT_S)
         elif needs_others(options):
-            token, mine = make_token(shared), True
+            try:
+                token, mine = make_token(shared), True
+            except OSError as error:
+                print(f"weft.compat.elastic: no token can be put into {shared} ({error.strerror}): set WEFT_TOKEN, to "
+                      "the same secret on all hosts", file=sys.stderr)
+                return 1
         if token:
             environment["WEFT_TOKEN"] = token
     try:
