@@ -32,9 +32,11 @@ class EPHandle:
     channel_linked_list: None = None
     """of the original's way between hosts; Weft has none of these"""
 
-    def __init__(self, kept: Kept, form: Form, most: int) -> None:
+    def __init__(self, kept: Kept, form: Form, most: int, weighed: bool) -> None:
         self.kept = kept
         """what Weft knows of it"""
+        self.weighed = weighed
+        """whether the dispatch had weights"""
         self.do_expand, self.expert_alignment, self.num_sms = form.expand, form.alignment, form.processors
         self.num_experts = kept.engine.sizes.experts_per_rank * kept.engine.sizes.capacity
         self.num_max_tokens_per_rank = most
@@ -183,8 +185,9 @@ class ElasticBuffer(CommonBuffer):
         x: bf16 [tokens][hidden], or (e4m3, scales). Rows stand by source rank, then by token, and local experts and
         weights are [rows][top-k]: -1 and 0 for those of other ranks. do_expand: a row for each selection, packed by
         expert, whose parts begin at multiples of expert_alignment (1 to 256); no local experts, and weights [rows].
-        With do_zero_padding the rows between are 0. do_cpu_sync (the default): the host waits, and there are as many
-        rows as came; else as many as there may be. With a handle other values go the same ways to the same places.
+        Without topk_weights there are no weights. With do_zero_padding the rows between are 0. do_cpu_sync (the
+        default): the host waits, and there are as many rows as came; else as many as there may be. With a handle other
+        values go the same ways to the same places.
         """
         del num_qps, allocate_on_comm_stream
         self._check_alive()
@@ -215,9 +218,10 @@ class ElasticBuffer(CommonBuffer):
                 form = form._replace(worst=_worst_rows(engine, topk_idx.shape[-1], form))
             topk_idx = topk_idx.clone() if do_handle_copy else topk_idx
             got = engine.dispatch(values, scales, topk_idx, topk_weights, form)
-            handle = EPHandle(got.kept, form, most)
+            handle = EPHandle(got.kept, form, most, topk_weights is not None)
+        weights = got.weights if handle.weighed or topk_weights is not None else None
         local = None if got.local is None else got.local.to(handle.topk_idx.dtype)
-        return got.data, local, got.weights, handle, finished(async_with_compute_stream, x, got)
+        return got.data, local, weights, handle, finished(async_with_compute_stream, x, got)
 
     def combine(self, x: torch.Tensor, handle: EPHandle, topk_weights: torch.Tensor | None = None, bias: Bias = None,
                 num_sms: int = 0, num_qps: int = 0, previous_event: AnyEvent = None,

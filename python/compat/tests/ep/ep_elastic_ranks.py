@@ -57,6 +57,8 @@ def tokens(rank: int, ranks: int, store: Any) -> None:
         cached = buffer.dispatch(sent, handle=handle)
         assert same(received, cached[0], count) and cached[3] is handle
         assert torch.equal(cached[1], got_idx) and torch.equal(cached[2], got_weights)
+        unweighed = buffer.dispatch(sent, idx, num_experts=E * ranks, do_cpu_sync=waits)
+        assert unweighed[2] is None and buffer.dispatch(sent, handle=unweighed[3])[2] is None
         cached = buffer.dispatch(sent, topk_weights=2 * weights, handle=handle)
         assert torch.equal(cached[2], 2 * got_weights)
         y = plain(received).masked_fill(torch.arange(len(got_idx))[:, None] >= count, float("nan"))
@@ -111,6 +113,8 @@ def selections(rank: int, ranks: int, store: Any) -> None:
         padded, _, padded_weights, _, _ = buffer.dispatch(sent, topk_weights=weights, handle=handle,
                                                           do_zero_padding=True, **given)
         assert none is None and buffer.dispatch(sent, handle=handle, **given)[2] is None
+        unweighed = buffer.dispatch(sent, idx, num_experts=E * ranks, do_cpu_sync=waits, **given)
+        assert unweighed[2] is None and buffer.dispatch(sent, handle=unweighed[3], **given)[2] is None
         if fp8:
             assert received[1].stride()[0] == 1 and received[1].stride()[1] % 4 == 0
         slots = handle.recv_src_metadata[:len(rows), 2:].long()
