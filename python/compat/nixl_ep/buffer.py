@@ -125,6 +125,7 @@ class Buffer(HighThroughput):
 
     def barrier(self) -> None:
         """Returns when all ranks of the group have come to it; one that dies, or does not come in time, is lost."""
+        self._check_alive()
         if self._engine is not None:
             self._engine.settle()
             self._engine.pass_barrier()
@@ -193,6 +194,7 @@ class Buffer(HighThroughput):
     def query_mask_buffer(self, mask_status: torch.Tensor) -> None:
         """Writes into int32 [num_ranks]: 1 for each rank that gets no tokens (masked, lost, or not there), else 0.
         It waits for the current stream, except in a graph, where it tells the masks alone."""
+        self._check_alive()
         if mask_status.dtype != torch.int32 or mask_status.numel() < self.group_size:
             raise ValueError(f"mask_status: int32 [{self.group_size}] is wanted")
         if self._engine is not None:

@@ -137,6 +137,8 @@ class HighThroughput(LegacyBuffer):
                    config: Config | None, previous_event: EventOverlap | None, async_finish: bool) -> Dispatched:
         """A dispatch of either original: see Buffer.dispatch of deep_ep."""
         self._check_alive()
+        if expert_alignment < 1:
+            raise ValueError(f"expert_alignment: {expert_alignment} is no number from 1 on")
         values, scales = values_of(x)
         wait_for(previous_event)
         form = Form(worst=num_worst_tokens or None, processors=processors_of(config, self.num_sms))

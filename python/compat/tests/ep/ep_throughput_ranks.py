@@ -210,6 +210,7 @@ def mistakes(rank: int, ranks: int, store: Any) -> None:
     refused(TypeError, "topk_idx", lambda: dispatch(topk_idx=idx.float()))
     refused(TypeError, "x: bf16", lambda: dispatch(x=x.half()))
     refused(TypeError, "scales", lambda: dispatch(x=(x.to(torch.float8_e4m3fn), torch.zeros((len(x), 3)))))
+    refused(ValueError, "expert_alignment", lambda: dispatch(expert_alignment=0))
     refused(ValueError, "by a handle", lambda: dispatch(handle=handle))
     refused(ValueError, "of this handle had", lambda: buffer.dispatch(x[1:], handle=handle))
     refused(TypeError, "handle", lambda: buffer.combine(received, tuple(handle)))

@@ -74,5 +74,7 @@ def test_mistakes() -> None:
                            is_token_in_rank=torch.zeros((1, 4)), num_tokens_per_expert=torch.zeros(8))
     buffer.destroy()
     buffer.destroy()
-    with pytest.raises(RuntimeError, match="destroyed"):
-        buffer.connect_ranks([0])
+    for call in (lambda: buffer.connect_ranks([0]), buffer.barrier,
+                 lambda: buffer.query_mask_buffer(torch.zeros(4, dtype=torch.int32))):
+        with pytest.raises(RuntimeError, match="destroyed"):
+            call()
