@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import pwd
 import signal
 import socket
 import stat
@@ -155,6 +156,15 @@ def test_tokens(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None
     open_to_all.chmod(0o644)
     with pytest.raises(bindings.nixlBackendError, match="0600"):
         nixl_agent("careless")
+
+
+def test_no_place_for_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user of a container, whom the system does not know."""
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
+    with pytest.raises(bindings.nixlBackendError, match="set WEFT_TOKEN"):
+        nixl_agent("homeless")
 
 
 @pytest.fixture(params=["weft", "etcd"])
