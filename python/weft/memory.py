@@ -76,8 +76,9 @@ class Region:
     """Memory, a file or an object that an agent has registered.
 
     The agent keeps the buffer alive until the region is closed or the agent is. Memory that the agent allocated is
-    ``memoryview(region)`` or ``numpy.frombuffer(region, ...)`` on the host, and has ``__cuda_array_interface__`` on a
-    GPU; the region cannot be closed, nor can the agent, while such a view of the host's memory is in use.
+    ``region.view()`` or ``numpy.frombuffer(region.allocated, ...)`` on the host, and ``region.allocated`` has
+    ``__cuda_array_interface__`` on a GPU; the region cannot be closed, nor can the agent, while such a view of the
+    host's memory is in use.
     """
 
     def __init__(self, agent: Agent, info: RegionInfo, memory: _weft.Memory | None = None) -> None:
