@@ -144,6 +144,47 @@ def test_dropped_transfers_in_flight(pair: Pair) -> None:
         gc.collect()
 
 
+@pytest.mark.parametrize("threshold", [20, 40])
+def test_notifications_taken_within_a_collection(threshold: int) -> None:
+    """Of garbage, which begins while notifications become objects of Python (before CPython 3.12): they stay as they
+    came, although others are taken, and others come, meanwhile."""
+    with weft.Agent("a", transports="shm") as a, weft.Agent("b", transports="shm", progress="none") as b:
+        b.load(a.metadata())
+        peer = a.load(b.metadata())
+        take, within = b._handle.notifications, []
+
+        def send(messages: list[bytes]) -> None:
+            for message in messages:
+                a.notify(peer, message)
+            moved = 0
+            while moved < len(messages):
+                moved += b.progress()
+
+        class Cycle:
+            def __init__(self) -> None:
+                self.me = self
+
+            def __del__(self) -> None:
+                within.extend(take(64))
+                send([b"!" * 1000] * 64)
+
+        sent, usual = [b"%02d" % number * 500 for number in range(64)], gc.get_threshold()
+        send(sent)
+        gc.collect()
+        gc.disable()
+        try:
+            Cycle()
+            gc.set_threshold(threshold)
+            gc.enable()
+            came = take(64)
+        finally:
+            gc.set_threshold(*usual)
+            gc.enable()
+        gc.collect()
+        came += within + take(64)
+        assert sorted(message for _, message in came) == sorted([*sent, *[b"!" * 1000] * 64])
+
+
 def test_files(pair: Pair, tmp_path: pathlib.Path) -> None:
     with weft.Agent("files") as agent:
         data = np.arange(100, dtype=np.uint8)

@@ -92,31 +92,38 @@ Agent *open_agent(const std::string &name, nb::object transports, bool driven, u
   return new Agent(state);
 }
 
-// What a queue of the agent holds, at most `cap` of it: `take` is the library's function, `tuple` makes one's tuple.
-template <class T, class F>
-nb::object take_queued(const Agent &self, uint32_t cap, int (*take)(weft_agent_t *, T *, uint32_t, uint32_t *),
-                       F tuple) {
+// What a queue of the agent holds, at most `cap` of it; `take` is the library's function.
+template <class T>
+std::vector<T> take_queued(const Agent &self, uint32_t cap, int (*take)(weft_agent_t *, T *, uint32_t, uint32_t *)) {
   self.state->check_free();
   std::vector<T> taken(std::clamp(cap, 1u, 1024u));
   uint32_t count = 0;
   check(take(self.state->agent, taken.data(), (uint32_t)taken.size(), &count));
-  nb::list list;
-  for (uint32_t i = 0; i < count; i++)
-    list.append(tuple(taken[i]));
-  return list;
+  taken.resize(count);
+  return taken;
 }
 
 // [(peer, bytes)]
 nb::object notifications(const Agent &self, uint32_t cap) {
-  return take_queued(self, cap, weft_agent_notifications, [](const weft_notification &one) {
-    return nb::make_tuple(one.peer, nb::bytes((const char *)one.bytes, one.size));
-  });
+  auto taken = take_queued(self, cap, weft_agent_notifications);
+  // First copies, which are nothing for the collector of garbage: it may run code of Python, or let another thread run,
+  // that takes notifications as well, and with that the memory of these is given back.
+  std::vector<nb::bytes> copies;
+  copies.reserve(taken.size());
+  for (const weft_notification &one : taken)
+    copies.emplace_back((const char *)one.bytes, one.size);
+  nb::list list;
+  for (size_t i = 0; i < taken.size(); i++)
+    list.append(nb::make_tuple(taken[i].peer, copies[i]));
+  return list;
 }
 
 // [(tag, error code)]
 nb::object completions(const Agent &self, uint32_t cap) {
-  return take_queued(self, cap, weft_agent_completions,
-                     [](const weft_completion &one) { return nb::make_tuple(one.tag, one.err); });
+  nb::list list;
+  for (const weft_completion &one : take_queued(self, cap, weft_agent_completions))
+    list.append(nb::make_tuple(one.tag, one.err));
+  return list;
 }
 
 // (kind, dropped, peer, time_ns, name, detail), or None.
