@@ -85,6 +85,32 @@ def test_control_c(wait: str) -> None:
     assert end(process) == "interrupted\n"
 
 
+QUERY = f"""
+{OBEYS}
+import os, socket, threading, weft
+server, kept = socket.create_server(("127.0.0.1", 0)), []
+os.environ.update(AWS_ACCESS_KEY_ID="id", AWS_SECRET_ACCESS_KEY="key", AWS_REGION="here",
+                  AWS_ENDPOINT_URL_S3=f"http://127.0.0.1:{{server.getsockname()[1]}}")
+def interrupt():
+    kept.append(server.accept()[0]) # it gets no answer
+    kept[0].recv(1)
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Thread(target=interrupt, daemon=True).start()
+agent = weft.Agent("a", transports="object")
+try:
+    agent.query(kind=weft.Kind.OBJECT, path="bucket/key", timeout=None)
+except KeyboardInterrupt:
+    agent.close()
+    print("closed")
+"""
+
+
+def test_close_after_an_interrupted_query() -> None:
+    if not next(one for one in weft.transports() if one.name == "object").works:
+        pytest.skip("there is no transport of objects")
+    assert end(start(QUERY)) == "closed\n"
+
+
 OPERATION = f"""
 {OBEYS}
 import sys, threading, numpy as np, weft

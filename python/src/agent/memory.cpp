@@ -137,7 +137,8 @@ nb::object query(const Agent &self, int kind, uint64_t address, uint64_t length,
     asked->path = c_text(loose_bytes(path, "path"), "path");
     asked->memory.path = asked->path.c_str();
   }
-  agent_wait(self.state, timeout_ms, UINT32_MAX - 1, [asked](weft_agent_t *agent, uint32_t attempt_ms) {
+  // A store of objects that does not answer is asked again, so that a close has to wait for one question at most.
+  agent_wait(self.state, timeout_ms, 5000, [asked](weft_agent_t *agent, uint32_t attempt_ms) {
     return weft_agent_query_memory(agent, &asked->memory, attempt_ms, &asked->status);
   });
   return nb::make_tuple((asked->status.flags & WEFT_MEMORY_THERE) != 0, asked->status.device, asked->status.length,
