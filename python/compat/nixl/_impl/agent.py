@@ -93,7 +93,7 @@ atexit.register(_close_all)
 
 
 def _as_bytes(text: Text) -> bytes:
-    return text.encode() if isinstance(text, str) else bytes(text)
+    return text.encode() if isinstance(text, str) else bytes(memoryview(text))  # bytes(3) would be three zeros
 
 
 def _as_name(text: Text) -> str:

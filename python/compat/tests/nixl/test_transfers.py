@@ -134,6 +134,8 @@ def test_notifications_alone(pair: Pair) -> None:
     assert not pair[1].check_remote_xfer_done("initiator", b"ag:1")
     assert pair[1].check_remote_xfer_done("initiator", b"ag:1", tag_is_prefix=False)
     assert not pair[1].check_remote_xfer_done("nobody", b"")
+    with pytest.raises(TypeError):
+        pair[0].send_notif("target", 3)  # type: ignore[arg-type]
     pair[1].add_remote_agent(pair[0].get_agent_metadata())
     pair[1].send_notif("initiator", "back", backend="UCX")  # type: ignore[arg-type]
     assert until(pair[0].get_new_notifs) == {"target": [b"back"]}
