@@ -11,8 +11,8 @@
 #include "bench/ep/bound.h"
 #include "bench/ep/heading.h"
 #include "bench/ep/hosts.h"
+#include "ep/link/transport_name.h"
 #include "run/common/host.h"
-#include "transport/transport.h"
 
 struct run {
   struct bench_ep_config *config;
@@ -47,21 +47,11 @@ static void tell_progress(void *arg, uint32_t done, uint32_t of) {
 
 // --- beginning ---
 
-// Else each rank would find out by itself, and the others that it has gone.
-static int check_transport(const char *name) {
-  bool known = !name || strcmp(name, "nvlink") == 0 || strcmp(name, "none") == 0 || strncmp(name, "fault:", 6) == 0;
-  for (const char *const *one = transport_names(); *one; one++)
-    known |= name && strcmp(name, *one) == 0;
-  return known ? 0
-               : fail(WEFT_ERR_INVALID, "--transport: there is no way \"%s\" between hosts; want ofi, ucx or nvlink",
-                      name);
-}
-
 static int settle(struct run *run) {
   struct bench_ep_config *config = run->config;
   int err = bench_options_check(&config->common);
-  if (!err)
-    err = check_transport(config->transport);
+  if (!err && config->transport && ep_check_transport(config->transport) != 0) // before each rank finds it out
+    err = fail_context(WEFT_ERR_INVALID, "--transport");
   if (!err)
     err = bench_ep_sweep_parse(config, &run->sweep);
   if (err)

@@ -20,6 +20,7 @@
 #include "ep/core/layout.h"
 #include "ep/core/window.h"
 #include "ep/link/path.h"
+#include "ep/link/transport_name.h"
 #include "group/group.h"
 #include "secure/secret.h"
 
@@ -39,7 +40,7 @@ struct ep_way {
   uint32_t pause;       // between the last two trials that agreed
 };
 
-enum { EP_TRANSPORT_NAME = 32, EP_HOST_SIZE = 160 };
+enum { EP_HOST_SIZE = 160 };
 
 struct ep_neighbour_area;
 struct ep_tcp_message;

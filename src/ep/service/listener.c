@@ -16,8 +16,8 @@
 #include "ep/core/engine.h"
 #include "ep/handshake/steps.h"
 #include "ep/link/tcp_listener.h"
+#include "ep/link/transport_name.h"
 #include "ep/service/service.h"
-#include "transport/transport.h"
 
 enum { HOST_ID_SIZE = 64 };
 
@@ -98,27 +98,12 @@ static int choose_once(bool *alone) {
              : fail(WEFT_ERR_INVALID, "WEFT_EP_ONCE is \"%.40s\"; want yes or no", once);
 }
 
-// By its name alone: whether it works here shows when it is needed. One that there is not would be missed only then,
-// and taken for a rank that has gone.
-static int check_transport(const char *transport) {
-  static const char *const ways[] = {"none", "nvlink", NULL};
-  static const char faults[] = "fault:";
-  const char *const *const lists[] = {ways, transport_names()};
-  if (strlen(transport) < EP_TRANSPORT_NAME && strncmp(transport, faults, sizeof faults - 1) == 0)
-    return 0;
-  for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
-    for (const char *const *name = lists[i]; *name; name++)
-      if (strcmp(*name, transport) == 0)
-        return 0;
-  return fail(WEFT_ERR_INVALID, "there is no transport %s: want ofi, ucx, nvlink or none", transport);
-}
-
 int ep_service_listen(weft_ep_t *ep, const struct weft_ep_options *options) {
   struct ep_links *links = &ep->links;
   const char *host_id = or_environment(options->host_id, "WEFT_HOST_ID");
   const char *transport = or_environment(options->transport, "WEFT_EP_TRANSPORT");
   char host[EP_HOST_SIZE], name[48];
-  int rc = transport ? check_transport(transport) : 0;
+  int rc = transport ? ep_check_transport(transport) : 0;
   if (rc != 0)
     return rc;
   snprintf(links->transport, sizeof links->transport, "%s", transport ? transport : "");
