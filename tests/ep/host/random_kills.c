@@ -1,6 +1,7 @@
-// Ranks killed in the midst of random operations: a process dies at a drawn moment of a dispatch or a combine whose
-// rows flow in pieces. What the others got of it must be right, what they did not get must be empty or listed as
-// missing, and all of the operations before and after must be whole. The oracle judges every number.
+// Ranks killed in the midst of random operations, some of them by routes: a process dies at a drawn moment of a
+// dispatch or a combine whose rows flow in pieces. What the others got of it must be right, what they did not get must
+// be empty or listed as missing, and all of the operations before and after must be whole. The oracle judges every
+// number.
 //
 //   WEFT_TEST_KILLS=N kills; WEFT_SEED=N repeats what was drawn.
 #include <inttypes.h>
@@ -87,7 +88,7 @@ static bool live(struct rank *rank, void *arg) {
 static void draw_scene(struct scene *scene, uint64_t *random, enum weft_ep_mode mode, uint32_t features) {
   static const uint64_t windows[] = {128 << 10, 512 << 10, 0};
   struct drawn_group *group = &scene->group;
-  drawn_group_draw(group, random, features & ~(uint32_t)(DRAWN_FILL | DRAWN_KEPT | DRAWN_BACK), mode);
+  drawn_group_draw(group, random, features, mode);
   group->num_joiners = 0;
   group->num_founders = RANKS;
   for (int32_t i = 0; i < RANKS; i++)

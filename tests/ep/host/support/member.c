@@ -158,7 +158,10 @@ bool member_open(struct member *m, const struct drawn_group *group, int32_t rank
   route.alignment = route_alignment(rank);
   if (group->features & DRAWN_FILL && weft_ep_route_create(m->ep, &route, &m->route.handle) != 0)
     return member_fail(m, "route_create: %s", weft_last_error());
-  return weft_ep_activate(m->ep, PATIENCE_MS) == 0 || member_fail(m, "activate: %s", weft_last_error());
+  if (weft_ep_activate(m->ep, PATIENCE_MS) != 0)
+    return member_fail(m, "activate: %s", weft_last_error());
+  weft_ep_view(m->ep, &m->epoch, NULL, 0, NULL);
+  return true;
 }
 
 void member_close(struct member *m) {
@@ -357,7 +360,17 @@ static bool dispatch(struct member *m) {
   return true;
 }
 
-static void note_route(struct member *m) {
+static bool has_places(const struct member *m, int32_t rank) {
+  uint32_t parts = m->rows.layout == WEFT_EP_RANK_MAJOR ? 1 : m->group->experts;
+  for (uint32_t p = 0; p < parts; p++)
+    if ((uint32_t)m->range[(size_t)p * DRAWN_CAPACITY + (uint32_t)rank] > 0)
+      return true;
+  return false;
+}
+
+static void note_route(struct member *m, bool whole) {
+  m->route.whole = whole;
+  m->route.lacks_victim = m->info.num_lost > 0 && !has_places(m, m->group->victim);
   m->route.filled = true;
   m->route.op = m->number;
   m->route.topk = m->op.topk;
@@ -416,24 +429,32 @@ static bool timed(struct member *m, bool combines, bool (*half)(struct member *m
 }
 
 // Whether every rank began the operation in the view that this one saw. Where a rank has died, some may begin the view
-// without it an operation later than others.
+// without it an operation later than others: no rank judges the first dispatch of such a view, nor what goes by its
+// route.
 static bool began_alike(struct member *m) {
-  m->had_losses |= m->info.num_lost > 0;
-  bool settled = m->epoch == m->info.epoch || !m->had_losses;
+  bool settled = m->epoch == m->info.epoch || m->group->victim < 0;
   m->epoch = m->info.epoch;
   return m->info.num_ranks == m->num_view && settled;
+}
+
+// A combine by a route does not tell its view: it may have run in a newer one, in which the lost rank is no member.
+static bool has_new_view(const struct member *m) {
+  uint32_t num_view = 0;
+  weft_ep_view(m->ep, NULL, NULL, 0, &num_view);
+  return m->group->victim >= 0 && num_view != m->num_view;
 }
 
 bool member_operate(struct member *m) {
   if (!begin(m))
     return false;
-  bool whole = true;
+  bool by_route = m->op.kind == DRAWN_KEEPS || m->op.kind == DRAWN_GOES_BACK, whole = !by_route || m->route.whole;
   if (m->op.kind == DRAWN_GOES_BACK) {
     poison(m);
+    m->info = (struct weft_ep_info)WEFT_EP_INFO_INIT;
   } else {
     if (!timed(m, false, dispatch))
       return false;
-    whole = began_alike(m);
+    whole &= began_alike(m);
     if (whole && !member_judge_dispatch(m))
       return false;
   }
@@ -442,12 +463,13 @@ bool member_operate(struct member *m) {
     return weft_ep_finish(m->ep, m->number) == 0 || member_fail(m, "finish: %s", weft_last_error());
   }
   if (m->op.kind == DRAWN_FILLS)
-    note_route(m);
+    note_route(m, whole);
   if (whole)
     member_answer(m, m->op.kind == DRAWN_GOES_BACK ? &m->route.rows : &m->rows);
   if (!timed(m, true, combine))
     return false;
-  m->had_losses |= m->result.num_lost > 0;
+  if (m->op.kind == DRAWN_GOES_BACK)
+    whole &= !has_new_view(m);
   m->judged += whole;
   m->unjudged += !whole;
   return !whole || member_judge_combine(m);

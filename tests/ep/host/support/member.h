@@ -31,6 +31,8 @@ struct member_route {
   uint64_t op;
   int32_t view[DRAWN_CAPACITY];
   uint32_t num_view, topk;
+  bool whole;        // all ranks filled theirs in the same view
+  bool lacks_victim; // which was lost before it was known how many rows it sends
   struct member_rows rows;
 };
 
@@ -74,9 +76,8 @@ struct member {
   void (*before)(struct member *m, bool combines);
   void *before_arg;
   uint64_t half_ns[2]; // how long they took the last time
-  uint64_t epoch;      // of the last operation
-  bool had_losses;
-  uint64_t broken[2]; // operations in which a part of what the victim sends came, by halves
+  uint64_t epoch;      // of the last dispatch
+  uint64_t broken[2];  // operations in which a part of what the victim sends came, by halves
 
   uint64_t judged, unjudged, of_kind[DRAWN_UNANSWERED + 1], conflicts, crowded;
 };

@@ -38,6 +38,8 @@ static struct oracle_source make_source(struct member *m, int32_t rank) {
     pattern_payload(&pattern, m->number, rank, t, op->row_bytes, op->scale_bytes,
                     made->payload + (size_t)t * op->row_bytes,
                     (uint8_t *)made->payload_scales + (size_t)t * op->scale_bytes);
+  if (m->routed_by != m->number && m->route.lacks_victim && rank == m->group->victim)
+    tokens = 0; // this rank has no places for them
   bool masks = op->masks && drawn_masks(m->group, m->number, rank, m->rank);
   return (struct oracle_source){.rank = rank,
                                 .num_tokens = tokens,

@@ -67,11 +67,27 @@ static bool misses_victim(const struct member *m, const struct oracle_source *ow
   return listed > 0;
 }
 
+// A source that is lost before any of its rows has come keeps its places in a kept route.
+static void empty_lost(struct member *m) {
+  bool kept = m->op.kind == DRAWN_KEEPS && m->group->mode == WEFT_EP_LATENCY && m->info.num_lost > 0;
+  for (uint32_t i = 0; kept && i < m->num_sources; i++)
+    m->sources[i].empty |= m->sources[i].rank == m->lost[0];
+}
+
+// Whether a rank takes part in the operation, as far as this one knew when it began.
+static bool is_member(const struct member *m, int32_t rank) {
+  for (uint32_t i = 0; i < m->num_view; i++)
+    if (m->view[i] == rank)
+      return true;
+  return false;
+}
+
 bool member_judge_dispatch(struct member *m) {
   struct oracle_case test = case_of(m);
   bool strips = m->op.masks && m->op.kind != DRAWN_KEEPS; // there they are sources with empty places
   if (strips)
     strip_masked(m);
+  empty_lost(m);
   if (m->group->mode == WEFT_EP_THROUGHPUT) {
     test.partial = m->lost;
     test.num_partial = m->info.num_lost;
@@ -112,7 +128,8 @@ bool member_judge_combine(struct member *m) {
   for (uint32_t i = 0; m->op.masks && i < m->num_view; i++)
     if (drawn_masks(m->group, m->number, m->rank, m->view[i]))
       masked[num_masked++] = m->view[i];
-  bool some = false, misses = m->group->victim >= 0 && misses_victim(m, own, &some);
+  bool some = false, there = m->group->victim >= 0 && is_member(m, m->group->victim);
+  bool misses = there && misses_victim(m, own, &some);
   if (misses && m->info.num_lost + m->result.num_lost == 0)
     return member_fail(m, "selections of rank %d are missing, and it is not lost", m->group->victim);
   if (misses && m->group->mode == WEFT_EP_LATENCY)
