@@ -89,19 +89,22 @@ static int found(weft_ep_t *ep, uint64_t deadline_ns) {
   return rc;
 }
 
-// Calls those of `peers` that have no link yet. NOT_FOUND: one of them is gone, so the view, or its offer, will be too.
+// Calls those of `peers` that have no link yet. NOT_FOUND: one of them is gone, so the view, or its offer, will be too;
+// UNREACHABLE: one of them may be. Before each, lets go of links that their callers have given up: they call again, and
+// no operation ends to do so.
 static int connect_peers(weft_ep_t *ep, const struct group_member *peers, uint32_t count, uint64_t deadline_ns) {
   for (uint32_t i = 0; i < count; i++) {
     struct group_peer peer;
     int rc = group_find(ep->group, peers[i].rank, &peer);
     if (rc == 0 && peer.incarnation != peers[i].incarnation)
       rc = WEFT_ERR_NOT_FOUND;
+    ep->engine->sweep(ep);
     if (rc == 0)
       rc = ep_dial(ep, peers[i].rank, peer.incarnation, peer.address, deadline_ns);
     if (rc == WEFT_ERR_PEER_LOST || rc == WEFT_ERR_NOT_FOUND)
       return fail(WEFT_ERR_NOT_FOUND, "rank %d of the view, or one that joins too, is gone", peers[i].rank);
-    if (rc == WEFT_ERR_UNREACHABLE) // its host may be: then the view changes
-      return fail_context(WEFT_ERR_NOT_FOUND, "a rank of the view");
+    if (rc == WEFT_ERR_UNREACHABLE)
+      return fail_context(rc, "a rank of the view");
     if (rc != 0)
       return rc;
   }
@@ -124,7 +127,7 @@ static int connect_members(weft_ep_t *ep, uint64_t deadline_ns) {
   for (uint32_t i = 0; view && i < view->count && rc == 0; i++)
     if (view->members[i].rank != ep->rank) {
       rc = connect_peers(ep, &view->members[i], 1, deadline_ns);
-      rc = rc == WEFT_ERR_NOT_FOUND ? 0 : rc;
+      rc = rc == WEFT_ERR_NOT_FOUND || rc == WEFT_ERR_UNREACHABLE ? 0 : rc;
     }
   group_view_unref(view);
   return rc;
@@ -139,7 +142,7 @@ static int check_alive(weft_ep_t *ep) {
 // whose members they are. NOT_FOUND, where the rank `may_found`: check_alive().
 static int make_links(weft_ep_t *ep, struct group_member *peers, bool may_found, uint64_t deadline_ns,
                       const struct group_view **view) {
-  for (;;) {
+  for (uint32_t moment_ms = 0;;) {
     uint32_t count;
     int rc = may_found ? check_alive(ep) : 0;
     if (rc == 0)
@@ -150,12 +153,13 @@ static int make_links(weft_ep_t *ep, struct group_member *peers, bool may_found,
       return 0;
     group_view_unref(*view);
     rc = connect_peers(ep, peers, count, deadline_ns);
-    bool stale = rc == WEFT_ERR_NOT_FOUND;
+    bool unreachable = rc == WEFT_ERR_UNREACHABLE, stale = unreachable || rc == WEFT_ERR_NOT_FOUND;
     if (rc != 0 && !stale)
       return rc;
     if (stale && clock_passed(deadline_ns))
       return fail_context(WEFT_ERR_TIMEOUT, "this rank could not connect to all by the deadline");
-    rc = stale ? ep_wait_a_little(ep, deadline_ns) : 0;
+    if (stale)
+      rc = unreachable ? ep_wait_for_way(ep, deadline_ns, &moment_ms) : ep_wait_a_little(ep, deadline_ns);
     if (rc != 0)
       return rc;
   }

@@ -10,7 +10,10 @@
 #include "ep/view/views.h"
 #include "group/view.h"
 
-enum { RETRY_MS = 10 }; // between two calls of a rank whose process has gone, until its claim goes too
+enum {
+  RETRY_MS = 10,        // between two calls of a rank whose process has gone, until its claim goes too
+  LONG_RETRY_MS = 1000, // of one that cannot be reached, at most
+};
 
 int ep_check_ranks(const weft_ep_t *ep, const int32_t *ranks, size_t count, const char *call, bool self_too) {
   if (count > 0 && !ranks)
@@ -24,8 +27,8 @@ int ep_check_ranks(const weft_ep_t *ep, const int32_t *ranks, size_t count, cons
   return 0;
 }
 
-int ep_wait_a_little(weft_ep_t *ep, uint64_t deadline_ns) {
-  uint64_t retry = clock_deadline_ms(RETRY_MS);
+static int wait_ms(weft_ep_t *ep, uint32_t moment_ms, uint64_t deadline_ns) {
+  uint64_t retry = clock_deadline_ms(moment_ms);
   struct timespec until = clock_timespec(retry < deadline_ns ? retry : deadline_ns);
   pthread_mutex_lock(&ep->links.lock);
   bool interrupted = ep_interrupted(ep);
@@ -33,6 +36,16 @@ int ep_wait_a_little(weft_ep_t *ep, uint64_t deadline_ns) {
     pthread_cond_timedwait(&ep->links.changed, &ep->links.lock, &until);
   pthread_mutex_unlock(&ep->links.lock);
   return interrupted ? ep_canceled("the wait for a rank") : 0;
+}
+
+int ep_wait_a_little(weft_ep_t *ep, uint64_t deadline_ns) {
+  return wait_ms(ep, RETRY_MS, deadline_ns);
+}
+
+int ep_wait_for_way(weft_ep_t *ep, uint64_t deadline_ns, uint32_t *moment_ms) {
+  uint32_t longer = *moment_ms ? 2 * *moment_ms : RETRY_MS;
+  *moment_ms = longer < LONG_RETRY_MS ? longer : LONG_RETRY_MS;
+  return wait_ms(ep, *moment_ms, deadline_ns);
 }
 
 // Whether this rank is in a view, and that rank is not.
@@ -44,23 +57,25 @@ static bool is_put_out(weft_ep_t *ep, int32_t rank) {
 }
 
 static int connect_rank(weft_ep_t *ep, int32_t rank, bool founder, uint64_t deadline_ns) {
-  for (;;) {
+  for (uint32_t moment_ms = 0;;) {
     struct group_peer peer;
     int rc = (founder ? group_wait_founders : group_wait_ranks)(ep->group, &rank, 1, deadline_ns);
     if (rc != 0)
       return rc;
     if (founder && is_put_out(ep, rank))
       return 0;
+    bool unreachable = false;
     if (group_find(ep->group, rank, &peer) == 0) {
       rc = ep_dial(ep, rank, peer.incarnation, peer.address, deadline_ns);
-      if (rc == WEFT_ERR_UNREACHABLE && clock_passed(deadline_ns))
+      unreachable = rc == WEFT_ERR_UNREACHABLE;
+      if (unreachable && clock_passed(deadline_ns))
         return rc;
-      if (rc != WEFT_ERR_PEER_LOST && rc != WEFT_ERR_UNREACHABLE)
+      if (rc != WEFT_ERR_PEER_LOST && !unreachable)
         return rc;
     }
     if (clock_passed(deadline_ns))
       return fail(WEFT_ERR_TIMEOUT, "rank %d did not come by the deadline; the last that held it is gone", rank);
-    rc = ep_wait_a_little(ep, deadline_ns);
+    rc = unreachable ? ep_wait_for_way(ep, deadline_ns, &moment_ms) : ep_wait_a_little(ep, deadline_ns);
     if (rc != 0)
       return rc;
   }

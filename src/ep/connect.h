@@ -13,5 +13,8 @@ int ep_connect_rank(weft_ep_t *ep, int32_t rank, uint64_t deadline_ns);
 int ep_connect_founder(weft_ep_t *ep, int32_t rank, uint64_t deadline_ns);
 // Waits for a new link or a moment, whichever comes first. CANCELED. [owner]
 int ep_wait_a_little(weft_ep_t *ep, uint64_t deadline_ns);
+// The same before a rank is called again that could not be reached: `*moment_ms`, 0 at first, grows from call to call.
+// The called one may have made its end of a link each time, which stays until it looks. [owner]
+int ep_wait_for_way(weft_ep_t *ep, uint64_t deadline_ns, uint32_t *moment_ms);
 
 #endif

@@ -109,6 +109,8 @@ static int exchange_messages(weft_ep_t *ep, struct ep_handshake *handshake, stru
   int rc = send_hello(ep, handshake, hello, rank, deadline_ns);
   if (rc == 0)
     rc = receive_answer(ep, handshake, link, deadline_ns, yield);
+  if (rc == WEFT_ERR_UNREACHABLE)
+    ep_net_doubt(ep);
   if (rc != 0 || *yield)
     return rc;
   ep_handshake_give(handshake, link);

@@ -382,6 +382,35 @@ static int open_new(weft_ep_t *ep, const struct transport *transport, const stru
   return 0;
 }
 
+void ep_net_doubt(weft_ep_t *ep) {
+  struct ep_net *net = atomic_load(&ep->net);
+  if (net)
+    atomic_store(&net->doubted, true);
+}
+
+static bool is_unused(const struct ep_net *net) {
+  for (uint32_t i = 0; i < net->num_remotes; i++)
+    if (net->remotes[i])
+      return false;
+  return true;
+}
+
+// Opens a worker in the place of one that peers do not reach. UNREACHABLE: there is none to be had now.
+static int renew(struct ep_net *net) {
+  int rc = 0;
+  ep_net_lock(net);
+  if (is_unused(net)) {
+    ep_net_shut(net);
+    rc = open_worker(net);
+    if (rc == 0) {
+      atomic_store(&net->doubted, false);
+      log_info("rank %d has opened its way to other hosts anew: a peer could not reach it", net->ep->rank);
+    }
+  }
+  ep_net_unlock(net); // which wakes the net thread, if it sleeps on the old one's descriptor
+  return rc == 0 ? 0 : fail_context(WEFT_ERR_UNREACHABLE, "transport %s", net->transport->name);
+}
+
 // --- what the owner drives while it waits ---
 
 static void drive_for_owner(weft_ep_t *ep) {
@@ -404,6 +433,8 @@ int ep_net_open(weft_ep_t *ep, const char *name, const struct ep_net_events *eve
   pthread_mutex_lock(&ep->net_lock);
   struct ep_net *net = atomic_load(&ep->net);
   int rc = 0;
+  if (net && atomic_load(&net->doubted))
+    rc = renew(net);
   if (!net && !(own && name && strcmp(own, name) != 0)) {
     if (own)
       rc = find_named(own, &transport);

@@ -51,6 +51,7 @@ struct ep_net {
   const struct ep_net_events *events;
   const struct transport *transport;
   struct transport_worker *worker; // [net lock] NULL: it was closed
+  _Atomic bool doubted;            // a peer that answered does not reach it: see ep_net_doubt
   uint8_t address[TRANSPORT_MAX_ADDRESS];
   size_t address_size;
 
@@ -77,6 +78,10 @@ struct ep_net {
 // The rank's, opened now if it has not been: with the transport of that name, NULL for this rank's own choice.
 // UNSUPPORTED: none works here, in words; or another one is in use. [owner, service]
 int ep_net_open(weft_ep_t *ep, const char *name, const struct ep_net_events *events, struct ep_net **net);
+// A peer that answered a call cannot reach this rank's worker. It may have been opened while a network was down, and
+// have an address that is good for nothing now: as long as no link uses it, the next ep_net_open() opens another.
+// [owner]
+void ep_net_doubt(weft_ep_t *ep);
 // After all links are freed. NULL is legal.
 void ep_net_close(struct ep_net *net);
 
