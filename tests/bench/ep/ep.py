@@ -174,8 +174,8 @@ class Refusing(Bench):
                 ("--tokens 4096 is more than --mode latency takes, 1024", "--tokens", "4096"),
                 ("want some of fresh, kept", "--route", "old"),
                 ("--processors 24 is for kernels", "--processors", "24"),
-                ("--transport: there is no transport carrier to other hosts: want ofi, ucx, nvlink or none", "--transport",
-                 "carrier"),
+                ("--transport: there is no transport carrier to other hosts: want ofi, ucx, nvlink or none",
+                 "--transport", "carrier"),
                 ("--iterations", "--iterations", "0")):
             self.refused(2, says, "bench", "ep", *SMALL[:2], "--experts-per-rank", 4, *arguments)
 
