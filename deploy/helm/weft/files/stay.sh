@@ -10,9 +10,11 @@ while [ "$0" = again ] && [ "$status" -gt 128 ] && [ -z "$told" ]; do
   echo "weft was ended by signal $((status - 128)), and starts again"
   run weft "$@"
 done
-trap 'exit $status' TERM INT
+sleeper=
+trap '[ -z "$sleeper" ] || kill "$sleeper"; exit $status' TERM INT
 if [ -n "$told" ]; then exit "$status"; fi
 echo "weft ended with status $status; this pod stays until it is deleted"
 echo "$status" >/tmp/status
-sleep infinity &
-wait $!
+sleep infinity >/dev/null 2>&1 &
+sleeper=$!
+wait $sleeper
