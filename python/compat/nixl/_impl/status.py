@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copyreg
 import enum
 from collections.abc import Iterator
 from typing import Any, ClassVar
@@ -62,6 +61,11 @@ class nixl_cost_t(enum.IntEnum):
     NIXL_COST_ANALYTICAL_BACKEND = 0
 
 
+def _again(kind: type[_Failure], args: tuple[Any, ...]) -> _Failure:
+    """One that comes from another process, whose text has the name already."""
+    return kind.__new__(kind, *args)
+
+
 class _Failure(Exception):
     """A failure: its text begins with the name of the status, and goes on with what was wrong."""
 
@@ -71,7 +75,7 @@ class _Failure(Exception):
         super().__init__(f"{self.status.name}: {sentence}" if sentence else self.status.name)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # whose text has the name already
+        return _again, (type(self), self.args), self.__dict__
 
 
 class nixlNotPostedError(_Failure):
