@@ -2,6 +2,7 @@
 #include "cuda/answers/add.cuh"
 #include "cuda/answers/answer.cuh"
 #include "cuda/answers/crew.cuh"
+#include "cuda/answers/share.cuh"
 #include "cuda/throughput/launch.h"
 #include "cuda/throughput/sizes.h"
 
@@ -9,8 +10,7 @@ namespace {
 
 struct answers_launch {
   cuda_answers_args args;
-  uint32_t answerers; // blocks, the first ones
-  flow_role answers, adds;
+  answers_share share;
 };
 
 template <bool RING> struct summer {
@@ -49,15 +49,16 @@ __global__ __launch_bounds__(ANSWERS_WARPS *WARP,
   begin_flow(kernel, args.state, args.op, args.route);
   uint64_t mine = 1ull << kernel.op.self, others = RANK_MAJOR ? kernel.seats & ~mine : kernel.seats;
   uint32_t bytes = 2 * args.flow.hidden;
-  if (blockIdx.x < launch.answerers) {
-    crew crew(0, launch.answerers, 0, launch.answers.warps, launch.answers.crew);
+  if (blockIdx.x < launch.share.answerers) {
+    crew crew(0, launch.share.answerers, 0, launch.share.answers.warps, launch.share.answers.crew);
     if (crew.works && CODED)
       run_channels<answerer>(crew, memory, coder{args.flow.hidden, mine}, args, kernel, others);
     else if (crew.works)
       run_channels<answerer>(crew, memory, summer<false>{bytes, RANK_MAJOR}, args, kernel, others);
     return;
   }
-  crew crew(launch.answerers, gridDim.x - launch.answerers, 0, launch.adds.warps, launch.adds.crew);
+  crew crew(launch.share.answerers, gridDim.x - launch.share.answerers, 0, launch.share.adds.warps,
+            launch.share.adds.crew);
   if (!crew.works)
     return;
   if (crew.warp == 0)
@@ -86,18 +87,20 @@ int cuda_launch_answers(const struct cuda_answers_args *args, uint32_t blocks, b
     return cuda_launch_by_rank(args, blocks, early, stream);
   answers_launch launch_args;
   launch_args.args = *args;
-  // The experts' rows of a token are many more than its answers; where they have been added up, both ends move as much.
-  // Of those, 16 of 24 processors and 45 of 64 answer, as measured.
-  uint32_t first = args->rank_major ? blocks / 2 : blocks < 48 ? blocks * 2 / 3 : blocks * 45 / 64;
-  launch_args.answerers = answerers_of(*args, blocks, first ? first : 1);
   float work = (float)args->flow.hidden / 7168.0f;
-  if (launch_args.answerers > 0)
-    launch_args.answers = flow_role_of(launch_args.answerers, ANSWERS_WARPS, (args->rank_major ? 1.0f : 4.0f) * work);
-  uint32_t large = launch_args.answerers * (ANSWERS_WARPS / 8); // crews of eight warps
-  if (!args->rank_major && large < CUDA_CHANNELS && 2 * large >= CUDA_CHANNELS)
-    launch_args.answers = {ANSWERS_WARPS, 8}; // two turns of them take less than one of small crews
-  if (blocks > launch_args.answerers)
-    launch_args.adds = flow_role_of(blocks - launch_args.answerers, ANSWERS_WARPS, 1.5f * work);
+  float rows = args->ranks > 0 && args->flow.topk > args->ranks ? (float)args->flow.topk / (float)args->ranks : 1;
+  bool sends = args->halves & DEVICE_SEND, receives = args->halves & DEVICE_RECV;
+  answers_share &share = launch_args.share;
+  if (!receives)
+    share = {
+        blocks, args->rank_major ? flow_role_of(blocks, ANSWERS_WARPS, work) : answers_alone(blocks, rows * work), {}};
+  else if (!sends)
+    share = {0, {}, flow_role_of(blocks, ANSWERS_WARPS, 1.5f * work)};
+  else if (!args->rank_major)
+    share = share_answers(blocks, args->ranks, rows * work);
+  else // rows have been added up by whoever computed them, and both ends move as much
+    share = {blocks / 2, flow_role_of(blocks / 2, ANSWERS_WARPS, work),
+             flow_role_of(blocks - blocks / 2, ANSWERS_WARPS, 1.5f * work)};
   void *params[] = {&launch_args};
   return launch(answers_kernels[args->rank_major][args->coded], params, blocks, ANSWERS_WARPS * WARP,
                 flow_memory(ANSWERS_WARPS), early, stream);
