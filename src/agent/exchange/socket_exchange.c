@@ -17,16 +17,17 @@
 #include "base/time/clock.h"
 
 enum {
-  LOOK_MS = 5,        // where the caller drives the agent
-  AGAIN_MIN_MS = 10,  // between two calls of one that has many callers
-  AGAIN_MAX_MS = 500, // likewise, later
+  LOOK_MS = 5,             // where the caller drives the agent
+  AGAIN_MIN_MS = 10,       // between two calls of one that has many callers
+  AGAIN_MAX_MS = 500,      // likewise, later
+  KEEPALIVE_MAX_S = 32767, // Linux refuses more, and the system's default would hold
 };
 
 // Small messages leave at once; a host that has gone is noticed as a silent peer is.
 void socket_exchange_set_up(struct agent_services *services, int fd) {
   int on = 1, seconds = (int)(services->agent->options.peer_timeout_ms / 3000), probes = 2;
   unsigned patience = services->agent->options.peer_timeout_ms;
-  seconds = seconds < 1 ? 1 : seconds;
+  seconds = seconds < 1 ? 1 : seconds < KEEPALIVE_MAX_S ? seconds : KEEPALIVE_MAX_S;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
   setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof seconds);

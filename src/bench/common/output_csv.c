@@ -8,9 +8,14 @@
 #include "bench/common/output_files.h"
 #include "bench/common/output_table.h"
 
+static int fail_to_write(const struct bench_output *output) {
+  bool out = strcmp(output->csv, "-") == 0;
+  return fail_errno(errno, "cannot write %s", out ? "the CSV to standard output" : output->csv);
+}
+
 int bench_output_csv_open(struct bench_output *output) {
   output->csv_file = strcmp(output->csv, "-") == 0 ? stdout : fopen(output->csv, "we");
-  return output->csv_file ? 0 : fail_errno(errno, "cannot write %s", output->csv);
+  return output->csv_file ? 0 : fail_to_write(output);
 }
 
 static bool is_distribution(const struct figure *figure) {
@@ -94,7 +99,7 @@ int bench_output_csv_row(struct bench_output *output, const struct figures_row *
   fputc(',', out);
   csv_write_text(out, row->refused);
   fputc('\n', out);
-  return fflush(out) != 0 ? fail_errno(errno, "cannot write %s", output->csv) : 0;
+  return fflush(out) != 0 ? fail_to_write(output) : 0;
 }
 
 int bench_output_csv_close(struct bench_output *output) {
@@ -102,7 +107,7 @@ int bench_output_csv_close(struct bench_output *output) {
   json_decref(output->csv_keys);
   output->csv_keys = NULL;
   if (output->csv_file && output->csv_file != stdout && fclose(output->csv_file) != 0)
-    err = fail_errno(errno, "cannot write %s", output->csv);
+    err = fail_to_write(output);
   output->csv_file = NULL;
   return err;
 }
