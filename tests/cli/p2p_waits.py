@@ -47,7 +47,7 @@ class Waiting(tool.ToolTest):
                 self.assertIsNone(process.poll())
                 self.passes(*initiator(port, "-s", 8, "-n", 5), **TOKEN)
             self.assertEqual(process.wait(timeout=tool.TIMEOUT_S), 0)
-        with target("--initiators", 2, "--timeout-ms", 1000) as (process, port):
+        with target("--initiators", 2, "--timeout-ms", 5000) as (process, port):  # the first needs some of it to start
             self.passes(*initiator(port, "-s", 8, "-n", 5), **TOKEN)
             self.assertEqual(process.wait(timeout=tool.TIMEOUT_S), 124)
 
