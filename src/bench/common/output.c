@@ -100,8 +100,8 @@ static int save_last(const struct figures *figures, const char *path) {
   char why[FAIL_DETAIL_SIZE], elsewhere[256];
   const char *directory = getenv("TMPDIR");
   int err = figures_save(figures, path);
-  if (!err)
-    return 0;
+  if (!err || figures->num_rows == 0)
+    return err;
   snprintf(why, sizeof why, "%s", weft_last_error());
   snprintf(elsewhere, sizeof elsewhere, "%.200s/weft-bench-%d.json", directory && *directory ? directory : "/tmp",
            (int)getpid());

@@ -222,10 +222,13 @@ class Ends(bench.BenchTest):
         self.assertEqual(len(bench.table(result.stdout)[1]), 2)  # what was measured is not lost
 
     def test_a_folder_that_is_not_there(self):
-        for option in ("--json", "--csv", "--html", "--prometheus"):
-            result = tool.weft("bench", "transfer", *bench.SMALL, option, "/nonexistent/it")
-            self.assertEqual(result.returncode, 3, result.stderr)
-            self.assertRegex(result.stderr, r"/nonexistent/it(: cannot create it)?: No such file")  # as it was given
+        """Nothing is measured then, so nothing is saved elsewhere."""
+        with tempfile.TemporaryDirectory() as folder:
+            for option in ("--json", "--csv", "--html", "--prometheus"):
+                result = tool.weft("bench", "transfer", *bench.SMALL, option, "/nonexistent/it", TMPDIR=folder)
+                self.assertEqual(result.returncode, 3, result.stderr)
+                self.assertRegex(result.stderr, r"/nonexistent/it(: cannot create it)?: No such file")  # as given
+            self.assertEqual(os.listdir(folder), [])
 
 
 if __name__ == "__main__":
