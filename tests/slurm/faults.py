@@ -106,6 +106,7 @@ MUTATIONS = [
     ("test.toml", "agent_steps = 1", 'agent_steps = "1"', "5:15:", "want a whole number"),
     ("test.toml", '["/a:/b"]', '"/a:/b"', "7:26:", "want a list of strings"),
     ("test.toml", '["/a:/b"]', '["/a"]', "7:27:", "want HOST:CONTAINER"),
+    ("test.toml", '["/a:/b"]', '["/a:"]', "7:27:", "want HOST:CONTAINER"),
     ("test.toml", '["/a:/b"]', "[4]", "7:27:", "want a string"),
     ("test.toml", "num_processes_per_node = 2", 'num_processes_per_node = "2"', "11:26:", "want a whole number"),
     ("test.toml", "num_processes_per_node = 2", "num_processes_per_node = 2.5", "11:26:", "want a whole number"),
@@ -239,6 +240,9 @@ class Faults(unittest.TestCase):
                                (["--nodes", "3", "--nodelist", "a,b"], "3 nodes are wanted, and 2 are named"),
                                (["--followers", "late", "--container-image", "x"], "--followers: "),
                                (["--array", "--single-sbatch"], "want one of them"),
+                               *((["--container-mounts", text], "--container-mounts: ")
+                                 for text in (":/x", "/a", "/a:", "/a::ro", "/a:/b,:/x", "/a:/b,,/c:/d")),
+                               (["--container-image", "x", "--output-dir", "a,b"], "--output-dir: "),
                                *(([f"--{name}", "a\ntouch x"], f'--{name}: "a?touch x" is wrong: want one line')
                                  for name in ("partition", "account", "qos", "reservation", "output-dir"))):
             with self.subTest(options=options):

@@ -64,18 +64,27 @@ static enum slurm_container runtime(const struct slurm_maker *maker) {
   return maker->request->as_written || maker->request->image ? SLURM_PYXIS : SLURM_NO_CONTAINER;
 }
 
+// HOST:CONTAINER, perhaps with flags behind it.
+static bool is_mount(const char *text) {
+  size_t host = strcspn(text, ":");
+  return host && text[host] && text[host + 1] && text[host + 1] != ':';
+}
+
 static void add_mounts(const struct slurm_maker *maker, struct slurm_image *image) {
   const struct toml_value *list = slurm_maker_get(maker, "extra_container_mounts");
   for (size_t i = 0; list && list->type == TOML_ARRAY && i < list->count; i++) {
     const struct toml_value *mount = &list->children[i];
-    if (mount->type == TOML_STRING && (*mount->text == ':' || !strchr(mount->text, ':')))
+    if (mount->type == TOML_STRING && !is_mount(mount->text))
       slurm_fault(maker->faults, mount->at, "extra_container_mounts has \"%s\"; want HOST:CONTAINER", mount->text);
     slurm_words_add(maker->memory, &image->mounts, mount->text);
   }
-  for (const char *at = maker->request->mounts; at && *at; at += strspn(at, ",")) {
+  for (const char *at = maker->request->mounts; at && *at;) {
     size_t length = strcspn(at, ",");
-    slurm_words_add(maker->memory, &image->mounts, slurm_memory_print(maker->memory, "%.*s", (int)length, at));
-    at += length;
+    const char *mount = slurm_memory_print(maker->memory, "%.*s", (int)length, at);
+    if (mount && !is_mount(mount))
+      slurm_fault(maker->faults, slurm_place("--container-mounts"), "it has \"%s\"; want HOST:CONTAINER", mount);
+    slurm_words_add(maker->memory, &image->mounts, mount);
+    at += length + (at[length] == ',');
   }
 }
 
@@ -87,6 +96,9 @@ void slurm_make_container(const struct slurm_maker *maker, struct slurm_run *run
   add_mounts(maker, image);
   if (image->kind == SLURM_NO_CONTAINER)
     return;
+  if (strpbrk(run->directory, ",:")) // which part one mount from the next, and its two paths
+    slurm_fault(maker->faults, slurm_place("--output-dir"),
+                "containers get the runs' folders by their paths: want one without ',' and ':'");
   image->image = request->image                                ? request->image
                  : request->as_written                         ? slurm_maker_arg_text(maker, "docker_image_url")
                  : of_system && of_system->type == TOML_STRING ? of_system->text
