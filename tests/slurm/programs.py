@@ -3,10 +3,12 @@ profiler, whose commands are stand-ins here that keep their arguments and run wh
 
 import json
 import pathlib
+import socket
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "support"))
 from batch import Batch  # noqa: E402
+from cluster import Cluster  # noqa: E402
 from stories import run_lists  # noqa: E402
 
 BENCH = """
@@ -103,4 +105,19 @@ def under_nsys(cluster):
         assert f" profile --trace=cuda,nvtx --force-overwrite=true -w true --output {output} " in line, line
 
 
-run_lists({"programs": (transfers_between_nodes, in_apptainer, under_nsys)})
+def over_ipv6():
+    """Slurm says addresses of IPv6 without brackets: agents and workers find the store of the first node there."""
+    try:
+        with socket.socket(socket.AF_INET6) as one:
+            one.bind(("::1", 0))
+    except OSError:
+        print("left out: no IPv6 here")
+        return
+    with Cluster(address="::1") as cluster:
+        assert "1 run passed" in Batch(cluster, "six").add("no_expansion", slots=2).run("--follow")
+        batch = Batch(cluster, "sixes")
+        batch.tests.append(BENCH.replace('["UCX", "LIBFABRIC"]', '"LIBFABRIC"'))
+        assert "1 run passed" in batch.run("--follow")
+
+
+run_lists({"programs": (transfers_between_nodes, in_apptainer, under_nsys)}, more=(over_ipv6,))

@@ -26,8 +26,10 @@ static size_t host_size(const char *text, size_t size) {
 
 char *run_lead_url(const char *lead, uint16_t port) {
   size_t size = strlen(lead), host = host_size(lead, size);
+  bool bare = *lead != '[' && memchr(lead, ':', host); // an address that a URL has in brackets
   char *url = NULL;
-  int made = host < size ? asprintf(&url, "https://%s", lead) : asprintf(&url, "https://%s:%u", lead, port);
+  int made = host < size ? asprintf(&url, "https://%s", lead)
+                         : asprintf(&url, bare ? "https://[%s]:%u" : "https://%s:%u", lead, port);
   return made < 0 ? NULL : url;
 }
 

@@ -23,6 +23,9 @@ static void write_port(struct text *text, const struct slurm_run *run) {
   else
     text_add(text, "# Two jobs of one node have different ports.\n"
                    "port=$((10000 + SLURM_JOB_ID %% 20000))\n");
+  text_add(text, "# Where the node has IPv6, this is all its addresses of both kinds.\n"
+                 "any=0.0.0.0\n"
+                 "grep -qs . /proc/net/if_inet6 && any=::\n");
 }
 
 static void write_processes(struct text *text, const struct slurm_run *run) {
@@ -90,7 +93,7 @@ void slurm_part_elastic(struct text *text, const struct slurm_run *run) {
     text_add(text, "--store ");
     slurm_quote_word(text, run->store);
   } else {
-    text_add(text, "--listen 0.0.0.0 --store-port \"$port\"");
+    text_add(text, "--listen \"$any\" --store-port \"$port\"");
   }
   slurm_part_options(text, run);
   text_add(text, "\n");
@@ -111,7 +114,8 @@ void slurm_part_elastic(struct text *text, const struct slurm_run *run) {
     text_add(text, "\ndone\n");
   } else {
     text_add(text, "export port\n");
-    write_follower(text, run, "rank-server \"$SLURM_LAUNCH_NODE_IPADDR:$port\"", more.data ? more.data : "");
+    write_follower(text, run, "rank-server \"$SLURM_LAUNCH_NODE_IPADDR\" --store-port \"$port\"",
+                   more.data ? more.data : "");
   }
   text->failed = text->failed || more.failed;
   text_free(&more);
@@ -136,12 +140,13 @@ void slurm_part_transfer(struct text *text, const struct slurm_run *run) {
            run->store ? "leads" : "has the store");
   slurm_part_program(text, run);
   text_add(text, " --local-workers \"${processes[0]}\" \\\n  --json \"$attempt/" SLURM_FILE_RESULTS "\"%s%s\n",
-           run->store ? "" : " --listen 0.0.0.0 --store-port \"$port\"", more.data ? more.data : "");
+           run->store ? "" : " --listen \"$any\" --store-port \"$port\"", more.data ? more.data : "");
   text_add(text, "%s", run->store || nodes < 2 ? "" : "export port\n");
   if (nodes > 1 && !run->store) {
     struct text all = {0};
     text_add(&all, " --local-workers \"${processes[i]}\" \\\n   %s", more.data ? more.data : "");
-    write_follower(text, run, "rank-server \"$SLURM_LAUNCH_NODE_IPADDR:$port\"", all.data ? all.data : "");
+    write_follower(text, run, "rank-server \"$SLURM_LAUNCH_NODE_IPADDR\" --store-port \"$port\"",
+                   all.data ? all.data : "");
     text->failed = text->failed || all.failed;
     text_free(&all);
   } else if (nodes > 1) {

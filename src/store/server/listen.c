@@ -48,8 +48,10 @@ static int listen_on(const union address *address, const char *text, uint16_t po
   if (fd < 0)
     return fail_errno(errno, "no socket for %s, port %u", text, port);
   socklen_t size = address->any.sa_family == AF_INET6 ? sizeof address->v6 : sizeof address->v4;
-  int on = 1;
+  int on = 1, off = 0;
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (address->any.sa_family == AF_INET6) // "::" is all addresses, whatever net.ipv6.bindv6only says
+    setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   if (bind(fd, &address->any, size) != 0 || listen(fd, SOMAXCONN) != 0) {
     int error = errno;

@@ -22,6 +22,20 @@ static void hosts_are_compared_by_address(void **state) {
   assert_false(run_lead_has_store("192.0.2.1", "http://127.0.0.1:2379"));
 }
 
+static void a_lead_is_found_by_whatever_address_it_has(void **state) {
+  (void)state;
+  static const char *const leads[][2] = {
+      {"node7", "https://node7:9999"},         {"node7:80", "https://node7:80"},
+      {"10.0.0.1", "https://10.0.0.1:9999"},   {"fd00::7", "https://[fd00::7]:9999"},
+      {"::1", "https://[::1]:9999"},           {"[fd00::7]", "https://[fd00::7]:9999"},
+      {"[fd00::7]:80", "https://[fd00::7]:80"}};
+  for (size_t i = 0; i < sizeof leads / sizeof *leads; i++) {
+    char *url = run_lead_url(leads[i][0], 9999);
+    assert_string_equal(url, leads[i][1]);
+    free(url);
+  }
+}
+
 static int listen_at(uint32_t host, uint16_t *port) {
   struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(host)}};
   socklen_t size = sizeof at;
@@ -76,6 +90,7 @@ static void a_store_that_only_this_host_reaches_is_told_as_it_is(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(hosts_are_compared_by_address),
+      cmocka_unit_test(a_lead_is_found_by_whatever_address_it_has),
       cmocka_unit_test(a_url_is_open_while_something_listens),
       cmocka_unit_test(others_are_told_an_address_that_they_reach),
       cmocka_unit_test(a_store_that_only_this_host_reaches_is_told_as_it_is),

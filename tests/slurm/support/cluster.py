@@ -140,14 +140,15 @@ class Network:
 
 
 class Cluster:
-    """Starts in its `with`, and leaves no process, file or namespace behind. `namespaces`: n3 and n4 are in some."""
+    """Starts in its `with`, and leaves no process, file or namespace behind. `namespaces`: n3 and n4 are in some.
+    `address`: all nodes'."""
 
-    def __init__(self, namespaces=False):
+    def __init__(self, namespaces=False, address="127.0.0.1"):
         need_slurm()
         self.name = uuid.uuid4().hex[:6]
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="weft-slurm-"))
         self.network = Network(self.name) if namespaces else None
-        self.address = "10.76.0.1" if namespaces else "127.0.0.1"
+        self.address = "10.76.0.1" if namespaces else address
         self.daemons = {}
         own = ("WEFT_SOURCE", "WEFT_TEST_", "WEFT_FAKE_")  # what tests alone know, which the tool would call unknown
         self.environment = {**{name: value for name, value in os.environ.items() if not name.startswith(own)},
@@ -184,7 +185,8 @@ class Cluster:
             f"RealMemory=1000 Gres=gpu:{GPUS} State=UNKNOWN" for node in range(1, NODES + 1))
         (self.folder / "slurm.conf").write_text(CONFIGURATION.format(
             name=self.name, host=host, address=self.address, port=free_port(), folder=self.folder, nodes=nodes,
-            count=NODES, first=free_ports(MOST_JOBS, within=STORE_PORTS) - STORE_PORTS.start + 1))
+            count=NODES, first=free_ports(MOST_JOBS, within=STORE_PORTS) - STORE_PORTS.start + 1)
+            + ("CommunicationParameters=EnableIPv6\n" if ":" in self.address else ""))
         (self.folder / "gres.conf").write_text(f"NodeName=n[1-{NODES}] Name=gpu File={self.folder}/gpu[0-{GPUS - 1}]\n")
         (self.folder / "cgroup.conf").write_text("CgroupAutomount=no\n")
 
