@@ -59,6 +59,10 @@ CONTRADICTIONS = {
     "a long id": ({"mode": "jobset", "testId": "a" * 40, "topology": {"nodes": [{"name": "a"}, {"name": "b"}]}},
                   "testId: with mode=jobset and 2 nodes"),
     "a long id of many": ({"mode": "jobset", "testId": "a" * 40, "nodes": 102}, "want 39 characters at most"),
+    "more than the limit": ({"resources": {"requests": {"memory": "8Gi"}}},
+                            "resources.requests.memory is 8Gi, and resources.limits.memory 4Gi"),
+    "more than the limit of a store": ({"job": "store", "resources": {"limits": {"cpu": "500m"}}},
+                                       "resources.requests.cpu is 1, and resources.limits.cpu 500m"),
     "three stores": ({"job": "store", "store": {"replicas": 3}}, "store.replicas"),
 }
 

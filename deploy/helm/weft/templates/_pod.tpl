@@ -30,7 +30,30 @@ capabilities:
 {{- end -}}
 {{- end }}
 
+{{/* A quantity as a number: 4, "500m", "1.5Gi". */}}
+{{- define "weft.quantity" -}}
+{{- $units := dict "" 1.0 "m" 1e-3 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "E" 1e18 -}}
+{{- $two := 1.0 -}}
+{{- range list "Ki" "Mi" "Gi" "Ti" "Pi" "Ei" }}{{ $two = mulf $two 1024.0 }}{{ $_ := set $units . $two }}{{ end -}}
+{{- $text := include "weft.number" . -}}
+{{- mulf (regexFind "^[0-9.]+" $text | float64) (get $units (regexFind "[A-Za-z]*$" $text)) -}}
+{{- end }}
+
+{{/* The API refuses such a pod, for a JobSet or a LeaderWorkerSet without the user's seeing it. */}}
+{{- define "weft.checkResources" -}}
+{{- $limits := .Values.resources.limits -}}
+{{- range $name, $value := .Values.resources.requests -}}
+{{- if hasKey $limits $name -}}
+{{- $limit := get $limits $name -}}
+{{- if gt (include "weft.quantity" $value | float64) (include "weft.quantity" $limit | float64) -}}
+{{- fail (printf "resources.requests.%s is %s, and resources.limits.%s %s: want a limit that is at least as large" $name (include "weft.number" $value) $name (include "weft.number" $limit)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
 {{- define "weft.resources" -}}
+{{- include "weft.checkResources" . -}}
 {{- $r := .Values.resources -}}
 {{- $devices := dict -}}
 {{- range $name, $count := $r.extra }}{{ $_ := set $devices $name (include "weft.number" $count) }}{{ end -}}
