@@ -143,6 +143,16 @@ def worker_restarts_are_those_that_are_said():
             assert worker["spec"]["backoffLimit"] == wanted, (job, said, worker["spec"]["backoffLimit"])
 
 
+def the_master_of_doctor_answers_as_long_as_a_worker_may_come():
+    """Within the time that its Job has."""
+    late = {"startupTimeoutSeconds": 900}
+    for values, wanted in (({}, "300"), (late, "540"), ({**late, "activeDeadlineSeconds": 1000}, "900"),
+                           ({"doctor": {"listenSeconds": 7}}, "7")):
+        master, = of_kind(render(values={"job": "doctor", **values}), "Job", "master")
+        command = container(master["spec"]["template"])["command"]
+        assert command[command.index("answer") + 2] == wanted, (values, command)
+
+
 def only_the_master_takes_the_claim():
     """Most volumes are for one node."""
     for template in pods(render("--set", "results.claim=disk")):
@@ -447,7 +457,8 @@ main({test.__name__: test for test in (
     the_older_chart_s_values_mean_what_they_meant, the_newer_chart_s_values_mean_what_they_meant,
     a_node_chooser_s_part_is_enough, a_run_scales_by_two_numbers_of_one_job,
     a_killed_worker_has_a_successor_and_one_that_ends_by_itself_has_none,
-    worker_restarts_are_those_that_are_said, only_the_master_takes_the_claim,
+    worker_restarts_are_those_that_are_said, the_master_of_doctor_answers_as_long_as_a_worker_may_come,
+    only_the_master_takes_the_claim,
     without_rdma_pods_keep_to_the_restricted_profile, nothing_is_fetched_at_run_time,
     transports_need_no_escaped_commas, a_gid_index_of_0_is_one, the_token_is_random_and_in_the_secret_alone,
     test_pods_meet_where_the_run_does, test_pods_keep_off_no_node_and_no_pod_keeps_off_theirs,

@@ -165,7 +165,8 @@ dict "root" $ "role" ROLE */}}
 {{- $command = list "/bin/sh" "-c" $run "answer" -}}
 {{- end -}}
 {{- if $answers -}}
-{{- $command = concat $command (list (include "weft.port" .root) (printf "%d" (int $v.doctor.listenSeconds))) -}}
+{{- $seconds := $v.doctor.listenSeconds | default (min $v.startupTimeoutSeconds (sub $v.activeDeadlineSeconds 60 | max 1)) -}}
+{{- $command = concat $command (list (include "weft.port" .root) (printf "%d" (int $seconds))) -}}
 {{- end -}}
 {{- concat $command (include "weft.args" . | fromJsonArray) | toJson -}}
 {{- end }}
