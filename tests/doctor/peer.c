@@ -284,6 +284,37 @@ static void silent_holders_of_the_token_have_their_places_only(void **state) {
     doctor_connection_close(&connections[i]);
 }
 
+struct caller {
+  const struct other *other;
+  struct doctor_peer_facts facts;
+  pthread_t thread;
+};
+
+static void *call(void *argument) {
+  struct caller *caller = argument;
+  look(&caller->facts, "127.0.0.1", caller->other->listener.port, LONG_MS);
+  return NULL;
+}
+
+// As when all nodes of a cluster check the way to one: more than there are places, and than are called in a second.
+static void callers_that_come_together_are_all_answered(void **state) {
+  (void)state;
+  enum { CALLERS = 40 };
+  static struct caller callers[CALLERS];
+  struct other other;
+  start(&other);
+  for (int i = 0; i < CALLERS; i++) {
+    callers[i].other = &other;
+    assert_int_equal(pthread_create(&callers[i].thread, NULL, call, &callers[i]), 0);
+  }
+  for (int i = 0; i < CALLERS; i++) {
+    pthread_join(callers[i].thread, NULL);
+    assert_true(callers[i].facts.answered && callers[i].facts.bulk_came);
+    assert_int_equal(callers[i].facts.back, DOCTOR_REACHED);
+  }
+  stop(&other);
+}
+
 static void messages_survive_the_wire(void **state) {
   (void)state;
   struct doctor_message in = {.mtu = 9000, .back_port = 40000, .back = DOCTOR_SILENT}, out;
@@ -311,6 +342,7 @@ int main(void) {
       cmocka_unit_test(strangers_keep_nobody_waiting),
       cmocka_unit_test(who_speaks_late_has_kept_its_place),
       cmocka_unit_test(silent_holders_of_the_token_have_their_places_only),
+      cmocka_unit_test(callers_that_come_together_are_all_answered),
       cmocka_unit_test(messages_survive_the_wire),
   };
   return cmocka_run_group_tests_name("the way to a peer", tests, NULL, NULL);

@@ -99,7 +99,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     send(stranger[1], caller.input.data, caller.input.size, MSG_NOSIGNAL | MSG_DONTWAIT);
   FUZZ_CHECK(pthread_create(&thread, NULL, call, &caller) == 0);
   FUZZ_CHECK(doctor_admission_wait(&admission, stop, &connection) && connection.fd == lawful[0]);
-  doctor_answer(&connection, false, STEP_MS);
+  doctor_answer(&connection, STEP_MS);
   doctor_connection_close(&connection);
   doctor_admission_close(&admission);
   pthread_join(thread, NULL);

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,9 +18,10 @@
 
 enum {
   FIRST_USER_PORT = 1024,
-  AT_ONCE = 16,       // callers that are served, each with a thread and 256 KiB
-  STEPS = 4,          // a caller may take as long as this many steps in all
-  CALLS_A_SECOND = 16 // connections that this side makes to its callers, in all
+  AT_ONCE = 16,        // callers that are served, each with a thread and 256 KiB
+  STEPS = 4,           // a caller may take as long as this many steps in all
+  CALLS_A_SECOND = 16, // connections that this side makes to its callers, in all
+  PAUSE_MS = 10        // between two looks whether it is a caller's turn
 };
 
 int doctor_listener_open(struct doctor_listener *listener, uint16_t port, const char *token) {
@@ -84,7 +86,43 @@ static void echo_bulk(const struct doctor_connection *connection, uint64_t deadl
   free(bulk);
 }
 
-void doctor_answer(const struct doctor_connection *connection, bool may_call, uint32_t timeout_ms) {
+// --- callers that are served, each by a thread ---
+
+struct callers {
+  pthread_mutex_t lock;
+  uint32_t timeout_ms;
+  bool ending;
+  uint64_t second_ns; // in which `calls` were made
+  int calls;
+  struct caller {
+    struct callers *all;
+    struct doctor_connection connection; // fd -1: the entry is free
+    bool started;                        // `thread` is to be joined; of the thread that serves
+    pthread_t thread;
+  } entry[AT_ONCE];
+};
+
+// Waits for this side's turn to make one more connection. False: `timeout_ms` pass before, or it is to end.
+static bool await_turn(struct callers *callers, uint32_t timeout_ms) {
+  uint64_t deadline = clock_deadline_ms(timeout_ms);
+  for (;;) {
+    pthread_mutex_lock(&callers->lock);
+    uint64_t now = clock_ns();
+    if (now - callers->second_ns >= 1000000000) {
+      callers->second_ns = now;
+      callers->calls = 0;
+    }
+    bool turn = callers->calls < CALLS_A_SECOND && !callers->ending, over = callers->ending || now >= deadline;
+    callers->calls += turn;
+    pthread_mutex_unlock(&callers->lock);
+    if (turn || over)
+      return turn;
+    poll(NULL, 0, PAUSE_MS);
+  }
+}
+
+// `callers` NULL: makes no connection to it.
+static void answer(const struct doctor_connection *connection, struct callers *callers, uint32_t timeout_ms) {
   struct doctor_message message;
   char interface[TOPOLOGY_NAME];
   uint64_t deadline = clock_deadline_ms(STEPS * timeout_ms); // of the whole exchange
@@ -95,32 +133,21 @@ void doctor_answer(const struct doctor_connection *connection, bool may_call, ui
   reply.back = DOCTOR_NOT_TRIED;
   if (!doctor_message_send(connection, &reply, deadline))
     return;
-  if (may_call)
+  // Together they take as long as the caller waits.
+  if (callers && await_turn(callers, timeout_ms))
     reply.back = call_back(connection->fd, &message, clock_deadline_ms(timeout_ms));
   if (doctor_message_send(connection, &reply, deadline))
     echo_bulk(connection, deadline);
 }
 
-// --- callers that are served, each by a thread ---
-
-struct callers {
-  pthread_mutex_t lock;
-  uint32_t timeout_ms;
-  uint64_t second_ns; // in which `calls` were made
-  int calls;
-  struct caller {
-    struct callers *all;
-    struct doctor_connection connection; // fd -1: the entry is free
-    bool may_call;
-    bool started; // `thread` is to be joined; of the thread that serves
-    pthread_t thread;
-  } entry[AT_ONCE];
-};
+void doctor_answer(const struct doctor_connection *connection, uint32_t timeout_ms) {
+  answer(connection, NULL, timeout_ms);
+}
 
 static void *answer_caller(void *argument) {
   struct caller *caller = argument;
   struct callers *all = caller->all;
-  doctor_answer(&caller->connection, caller->may_call, all->timeout_ms);
+  answer(&caller->connection, all, all->timeout_ms);
   pthread_mutex_lock(&all->lock);
   doctor_connection_close(&caller->connection); // the entry is free, but for the end of this thread
   pthread_mutex_unlock(&all->lock);
@@ -134,16 +161,6 @@ static void init(struct callers *callers, uint32_t timeout_ms) {
     callers->entry[i] = (struct caller){.all = callers, .connection.fd = -1};
 }
 
-// Whether this side may make one more connection in this second. [lock]
-static bool may_call(struct callers *callers) {
-  uint64_t now = clock_ns();
-  if (now - callers->second_ns >= 1000000000) {
-    callers->second_ns = now;
-    callers->calls = 0;
-  }
-  return callers->calls++ < CALLS_A_SECOND;
-}
-
 // Takes a free entry for a caller; NULL: there is none.
 static struct caller *find_place(struct callers *callers, struct doctor_connection connection) {
   struct caller *found = NULL;
@@ -151,10 +168,8 @@ static struct caller *find_place(struct callers *callers, struct doctor_connecti
   for (int i = 0; i < AT_ONCE && !found; i++)
     if (callers->entry[i].connection.fd < 0)
       found = &callers->entry[i];
-  if (found) {
+  if (found)
     found->connection = connection;
-    found->may_call = may_call(callers);
-  }
   pthread_mutex_unlock(&callers->lock);
   return found;
 }
@@ -165,9 +180,13 @@ static void join(struct caller *caller) {
   caller->started = false;
 }
 
-static void take(struct callers *callers, struct doctor_connection connection) {
+// While all entries are taken it waits for one, and further callers do so in the lobby.
+static void take(struct callers *callers, int stop, struct doctor_connection connection) {
+  struct pollfd ends = {.fd = stop, .events = POLLIN};
   struct caller *caller = find_place(callers, connection);
-  if (!caller) { // all entries hold callers with the token: this one is hung up on
+  while (!caller && poll(&ends, 1, PAUSE_MS) <= 0)
+    caller = find_place(callers, connection);
+  if (!caller) {
     doctor_connection_close(&connection);
     return;
   }
@@ -179,6 +198,7 @@ static void take(struct callers *callers, struct doctor_connection connection) {
 
 static void end(struct callers *callers) {
   pthread_mutex_lock(&callers->lock);
+  callers->ending = true;
   for (int i = 0; i < AT_ONCE; i++)
     if (callers->entry[i].connection.fd >= 0)
       shutdown(callers->entry[i].connection.fd, SHUT_RDWR);
@@ -194,7 +214,7 @@ void doctor_listener_serve(const struct doctor_listener *listener, int stop, uin
   struct doctor_admission admission = {.lobby = listener->lobby, .key = listener->key};
   struct doctor_connection connection;
   while (doctor_admission_wait(&admission, stop, &connection))
-    take(&callers, connection);
+    take(&callers, stop, connection);
   doctor_admission_close(&admission);
   end(&callers);
 }

@@ -2,7 +2,6 @@
 #ifndef DOCTOR_PEER_LISTENER_H
 #define DOCTOR_PEER_LISTENER_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "secure/secret.h"
@@ -25,11 +24,11 @@ struct doctor_connection;
 int doctor_listener_open(struct doctor_listener *listener, uint16_t port, const char *token);
 
 // Answers callers that show the token, up to 16 at once, each for at most four times `timeout_ms`, until `stop` can be
-// read. What callers without the token cost is in admission.h.
+// read. More of them wait. What callers without the token cost is in admission.h.
 void doctor_listener_serve(const struct doctor_listener *listener, int stop, uint32_t timeout_ms);
 
-// Answers one caller. `may_call`: connects to it too.
-void doctor_answer(const struct doctor_connection *connection, bool may_call, uint32_t timeout_ms);
+// Answers one caller, and makes no connection to it.
+void doctor_answer(const struct doctor_connection *connection, uint32_t timeout_ms);
 
 void doctor_listener_close(struct doctor_listener *listener);
 
