@@ -187,6 +187,15 @@ def test_only(cluster):
     assert batch.states()[0]["state"] == "not_submitted"
 
 
+def without_the_users_variables(cluster):
+    """Some sites have it so that jobs get none; the steps get those of the script all the same, as the token."""
+    cluster.environment["SBATCH_EXPORT"] = "NONE"
+    try:
+        assert "1 run passed" in Batch(cluster, "none").add("no_expansion", slots=2).run("--follow")
+    finally:
+        del cluster.environment["SBATCH_EXPORT"]
+
+
 def lost_terminal(cluster):
     """A follower that is hung up leaves the job alone, and another one shows it again."""
     batch = Batch(cluster, "terminal").add("single_expansion", slots=4)
@@ -230,7 +239,7 @@ def cut_link():
 
 
 run_lists({
-    "plans": (plans_over_nodes, late_followers, array, test_only, lost_terminal),
+    "plans": (plans_over_nodes, late_followers, array, test_only, without_the_users_variables, lost_terminal),
     "sweep": (folder_of_any_name, grid_of_eight, iterations, nothing_twice),
     "ends": (killed_follower, near_the_time_limit, requeued, drained_node),
 }, more=(cut_link,))

@@ -87,7 +87,7 @@ static void write_functions(struct text *text, const struct slurm_run *run) {
                  "  local node=$1\n"
                  "  shift\n"
                  "  srun --nodes=1 --ntasks=1 --nodelist=\"$node\" --overlap --cpu-bind=none --input=none \\\n"
-                 "    --kill-on-bad-exit=0");
+                 "    --kill-on-bad-exit=0 --export=ALL");
   slurm_part_srun_options(text, run);
   text_add(text, " \\\n"
                  "    \"$@\" >> \"$directory/node-$node.log\" 2>&1 &\n"
