@@ -16,6 +16,7 @@ import tool
 SBATCH = """\
 #!/bin/sh
 [ ! -e "$STAND_IN/refuses" ] || exit 1
+env > "$STAND_IN/sbatch.env"
 echo x >> "$STAND_IN/jobs"
 number=$(wc -l < "$STAND_IN/jobs")
 for word; do
@@ -29,7 +30,7 @@ echo "$number|$(cat "$STAND_IN/state")|None|oak01|$name|$folder" >> "$STAND_IN/q
 echo "$number"
 """
 SCANCEL = '#!/bin/sh\necho "$1" >> "$STAND_IN/cancelled"\n[ "$1" != 1 ] || { echo "scancel: error: no" >&2; exit 1; }\n'
-SQUEUE = '#!/bin/sh\ntest ! -e "$STAND_IN/queue" || cat "$STAND_IN/queue"\n'
+SQUEUE = '#!/bin/sh\nenv > "$STAND_IN/squeue.env"\ntest ! -e "$STAND_IN/queue" || cat "$STAND_IN/queue"\n'
 ENTRY = """
 [[Tests]]
 id = "{0}"
@@ -60,8 +61,9 @@ class Again(unittest.TestCase):
     def plan(self, text):
         (self.folder / "plan.json").write_text(text, encoding="utf-8")
 
-    def weft(self, *arguments):
-        return tool.weft("slurm", *arguments, PATH=f"{self.folder}:{os.environ['PATH']}", STAND_IN=str(self.folder))
+    def weft(self, *arguments, **variables):
+        return tool.weft("slurm", *arguments, PATH=f"{self.folder}:{os.environ['PATH']}", STAND_IN=str(self.folder),
+                         **variables)
 
     def need_toml(self):
         if "no tomlplusplus" in self.weft("verify", tool.SOURCE / "tests/slurm/golden/system.toml").stderr:
@@ -105,6 +107,25 @@ class Again(unittest.TestCase):
         self.run_batch(status=3)
         (self.folder / "fails").unlink()
         self.assertIn("job 1: plan.plan (submitted before)\n", self.run_batch())
+
+    def test_variables_stand_for_what_is_not_said(self):
+        """sbatch takes them before the lines of a script, and by squeue's the batch would not find its jobs."""
+        names = ("ACCOUNT", "ARRAY_INX", "EXPORT", "GPUS_PER_NODE", "OPEN_MODE", "OUTPUT", "PARTITION", "QOS",
+                 "REQUEUE", "SIGNAL", "TIMELIMIT", "WAIT")
+        variables = {**{f"SBATCH_{name}": "x" for name in names}, "SQUEUE_PARTITION": "x", "SLURM_CONF": "x"}
+        for options, kept in ((["--account", "one"], {"EXPORT", "GPUS_PER_NODE", "PARTITION", "QOS", "TIMELIMIT"}),
+                              (["--time-limit", "5", "--gpus-per-node", "2"],
+                               {"ACCOUNT", "EXPORT", "PARTITION", "QOS"})):
+            result = self.weft("run", "--plan", self.folder / "plan.json", "--processes-per-node", 4, "--output-dir",
+                               self.folder / f"out{len(options)}", *options, **variables)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            for command in ("sbatch", "squeue"):
+                lines = (self.folder / f"{command}.env").read_text(encoding="utf-8").splitlines()
+                self.assertIn("SLURM_CONF=x", lines)
+                self.assertFalse([line for line in lines if line.startswith("SQUEUE_")])
+            lines = (self.folder / "sbatch.env").read_text(encoding="utf-8").splitlines()
+            found = {line for line in lines if line.startswith("SBATCH_")}
+            self.assertEqual(found, {f"SBATCH_{name}=x" for name in kept})
 
     def test_a_name_may_have_dots(self):
         self.assertIn("job 1: v1..2.v1..2\n", self.run_batch("--name", "v1..2"))

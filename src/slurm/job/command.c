@@ -15,8 +15,7 @@
 #include "base/fail.h"
 #include "base/printable.h"
 #include "base/time/clock.h"
-
-extern char **environ;
+#include "slurm/job/environment.h"
 
 enum { OUT, ERR, STREAMS };
 
@@ -33,7 +32,7 @@ static void close_ends(int (*pipes)[2], int which) {
       close(pipes[i][which]);
 }
 
-static int spawn(struct running *running, const char *const *argv, int (*pipes)[2]) {
+static int spawn(struct running *running, const char *const *argv, char **environment, int (*pipes)[2]) {
   posix_spawn_file_actions_t files;
   posix_spawnattr_t attributes;
   sigset_t none;
@@ -46,7 +45,7 @@ static int spawn(struct running *running, const char *const *argv, int (*pipes)[
   for (int i = 0; !error && i < STREAMS; i++)
     error = posix_spawn_file_actions_adddup2(&files, pipes[i][1], STDOUT_FILENO + i);
   if (!error)
-    error = posix_spawnp(&running->pid, argv[0], &files, &attributes, (char *const *)argv, environ);
+    error = posix_spawnp(&running->pid, argv[0], &files, &attributes, (char *const *)argv, environment);
   posix_spawn_file_actions_destroy(&files);
   posix_spawnattr_destroy(&attributes);
   if (error == ENOENT)
@@ -55,13 +54,16 @@ static int spawn(struct running *running, const char *const *argv, int (*pipes)[
   return error ? fail_errno(error, "cannot start %s", argv[0]) : 0;
 }
 
-static int start(struct running *running, const char *const *argv) {
-  int pipes[STREAMS][2] = {{-1, -1}, {-1, -1}}, err = 0;
+static int start(struct running *running, const char *const *argv, const char *script) {
+  int pipes[STREAMS][2] = {{-1, -1}, {-1, -1}};
+  char **environment = slurm_environment(script);
+  int err = environment ? 0 : fail(WEFT_ERR_NOMEM, "no memory to start %s", argv[0]);
   for (int i = 0; !err && i < STREAMS; i++)
     if (pipe2(pipes[i], O_CLOEXEC) != 0)
       err = fail_errno(errno, "cannot make a pipe for %s", argv[0]);
   if (!err)
-    err = spawn(running, argv, pipes);
+    err = spawn(running, argv, environment, pipes);
+  free(environment);
   close_ends(pipes, 1);
   if (err)
     close_ends(pipes, 0);
@@ -118,9 +120,9 @@ static int judge(struct running *running, int status, bool in_time, uint32_t tim
   return 0;
 }
 
-int slurm_command(struct text *out, uint32_t timeout_ms, const char *const *argv) {
+int slurm_command(struct text *out, uint32_t timeout_ms, const char *const *argv, const char *script) {
   struct running running = {.name = argv[0], .fds = {-1, -1}};
-  int status = 0, err = start(&running, argv);
+  int status = 0, err = start(&running, argv, script);
   if (err)
     return err;
   bool in_time = read_all(&running, out, clock_deadline_ms(timeout_ms));

@@ -36,7 +36,7 @@ int slurm_job_submit(const struct slurm_submit *submit, uint32_t *id) {
   } else {
     argv[count++] = submit->script;
   }
-  int err = slurm_command(&out, SLURM_COMMAND_MS, argv);
+  int err = slurm_command(&out, SLURM_COMMAND_MS, argv, submit->wrap ? NULL : submit->script);
   unsigned long number = 0;
   if (!err && !submit->test_only) {
     number = out.data ? strtoul(out.data, NULL, 10) : 0;
@@ -104,7 +104,7 @@ int slurm_jobs_parse(struct slurm_jobs *jobs, const char *text) {
 int slurm_jobs_read(struct slurm_jobs *jobs) {
   const char *argv[] = {"squeue", "--me", "--array", "--noheader", "--states=all", "--format=%i|%T|%r|%N|%j|%Z", NULL};
   struct text out = {0};
-  int err = slurm_command(&out, SLURM_COMMAND_MS, argv);
+  int err = slurm_command(&out, SLURM_COMMAND_MS, argv, NULL);
   if (!err)
     err = slurm_jobs_parse(jobs, out.data ? out.data : "");
   text_free(&out);
@@ -159,7 +159,7 @@ int slurm_job_cancel(uint32_t id, int32_t task) {
   else
     snprintf(name, sizeof name, "%u_%d", id, task);
   const char *argv[] = {"scancel", name, NULL};
-  int err = slurm_command(&out, SLURM_COMMAND_MS, argv);
+  int err = slurm_command(&out, SLURM_COMMAND_MS, argv, NULL);
   text_free(&out);
   return err;
 }
