@@ -64,6 +64,17 @@ def a_rank_that_dies_unplanned_ends_the_run_and_is_named():
         assert run.results()["exit_status"] == 5 and f"rank {rank} " in run.results()["error"]
 
 
+def last_words_of_a_rank_may_be_no_text():
+    """The agent tells the lead in JSON, which takes nothing but UTF-8, what a library may have written last."""
+    with Run(*LONG, plan=[[0]]) as run:
+        victim, = running(run, 1)
+        with open(run.path / "rank-0.log", "ab") as log:
+            log.write(b"caf\xe9\n")
+        os.kill(victim, signal.SIGABRT)
+        run.expect(5)
+        assert "signal 6 (Aborted)" in run.text() and "| caf?" in run.text(), run.text()
+
+
 def a_rank_that_falls_silent_is_lost_after_one_deadline():
     with Run(*LONG, "--timeout-ms", 3000, plan=PLAN) as run:
         victim = running(run)[0]
@@ -113,6 +124,7 @@ main({
         a_killed_agent_takes_its_ranks_and_its_keys_with_it,
         a_run_on_etcd_leaves_no_key,
         a_rank_that_dies_unplanned_ends_the_run_and_is_named,
+        last_words_of_a_rank_may_be_no_text,
         a_rank_that_falls_silent_is_lost_after_one_deadline,
         silence_of_the_store_ends_the_run,
         a_store_that_dies_before_it_told_the_lead_of_the_start_is_what_is_blamed,

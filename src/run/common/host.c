@@ -6,12 +6,14 @@
 #include <unistd.h>
 
 #include "base/boot_id.h"
+#include "base/printable.h"
 
 void run_host_describe(char *host, size_t host_cap, char *boot, size_t boot_cap) {
   char name[256] = "";
   const char *node = getenv("SLURMD_NODENAME"); // by which users of Slurm know it, and several may be on one host
   gethostname(name, sizeof name - 1);
   snprintf(host, host_cap, "%.*s", (int)host_cap - 1, node && *node ? node : name);
+  printable_line(host);
   char id[BOOT_ID_SIZE];
   boot_id_read(id); // "" where /proc is not there
   snprintf(boot, boot_cap, "%s", id);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/fail.h"
+#include "base/printable.h"
 #include "base/time/clock.h"
 #include "run/common/roster.h"
 #include "run/node/node.h"
@@ -138,6 +139,8 @@ void node_publish_exit(struct node *node, const struct run_child *child, int sta
   struct text what = {0};
   if (!planned)
     describe_exit(node, child, status, &what);
+  if (what.data)
+    printable_text(what.data); // JSON takes nothing but UTF-8
   node_metrics_exit(node, !planned ? NODE_EXIT_FAILED : kill_ns ? NODE_EXIT_PLANNED_KILL : NODE_EXIT_DONE);
   int code = WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
   json_t *exit = json_pack("{s:b, s:i, s:I, s:s, s:s}", "planned", planned, "status", code, "kill_ns",

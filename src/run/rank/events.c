@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "base/printable.h"
 #include "base/time/clock.h"
 #include "run/common/rank_pipe.h"
 #include "run/rank/rank.h"
@@ -41,6 +42,7 @@ static void keep_loss(struct rank_events *events, const struct weft_ep_event *ev
   struct run_loss *loss = &grown[events->num_losses++];
   *loss = (struct run_loss){.rank = event->rank, .time_ns = event->time_ns};
   snprintf(loss->detail, sizeof loss->detail, "%.*s", (int)sizeof loss->detail - 1, event->detail);
+  printable_line(loss->detail);
 }
 
 static void keep(struct rank_events *events, const struct weft_ep_event *event) {

@@ -10,6 +10,7 @@
 
 #include "base/fail.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "base/time/clock.h"
 #include "run/common/config_json.h"
 #include "run/common/host.h"
@@ -322,6 +323,7 @@ int run_rank_main(int argc, char **argv) {
     char error[RESULTS_TEXT];
     snprintf(error, sizeof error, "%s", weft_last_error());
     log_error("rank %d: %s", rank.task.rank, error);
+    printable_text(error); // it may end within a character, and JSON takes nothing but UTF-8
     report_failure(&rank, err, error);
   }
   close_rank(&rank);
