@@ -41,6 +41,8 @@ CONTRADICTIONS = {
                           "topology.nodes: b has 4 GPUs, and a 8"),
     "too many ranks": ({"nodes": 2, "ranksPerNode": 1, "elastic": {"plan": [[0, 1, 2]]}},
                        "elastic.plan: phase 0 has 3 ranks, and there is room for 2"),
+    "nobody comes later": ({"nodes": 3, "elastic": {"agents": "fixed", "numAgents": 2}},
+                           "elastic.numAgents is 2, and there are 3 nodes"),
     "no such plan": ({"elastic": {"plan": "triple"}}, "there is no plan triple"),
     "experts": ({"deepep": {"numExperts": 5}}, "deepep.numExperts is 5, and there are 4 ranks"),
     "workers": ({"job": "bench", "nodes": 2, "bench": {"options": {"num_initiator_dev": 2}}}, "3 workers"),

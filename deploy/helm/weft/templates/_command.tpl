@@ -94,6 +94,9 @@
 {{- $out = concat (list "elastic" "--job" (include "weft.testId" $root) "--num-processes" $perNode) $meeting -}}
 {{- if $master -}}
 {{- $agents := $v.elastic.numAgents | default $nodes | int -}}
+{{- if and (eq $v.elastic.agents "fixed") (ne $agents $nodes) -}}
+{{- fail (printf "elastic.numAgents is %d, and there are %d nodes: with elastic.agents=fixed none comes later, so leave it out" $agents $nodes) -}}
+{{- end -}}
 {{- $out = concat $out (list "--plan" "/etc/weft/plan.json" "--num-agents" (printf "%d" $agents) "--agents" $v.elastic.agents) -}}
 {{- $out = concat $out (include "weft.elasticOptions" $root | fromJson | include "weft.options" | fromJsonArray) -}}
 {{- if $v.results.json }}{{ $out = append $out "--json" }}{{ end -}}
