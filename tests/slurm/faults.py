@@ -128,6 +128,8 @@ MUTATIONS = [
     ("test.toml", "num_tokens = 128", "num_tokens = 9000000", "12:14:", "num_tokens"),
     ("test.toml", "num_tokens = 128", "num_tokens = [128, -5]", "12:20:", "num_tokens"),
     ("test.toml", "num_tokens = 128", "num_tokens = []", "12:14:", "empty list"),
+    ("test.toml", "store_port = 9999", "store_port = [9999, [1]]", "15:21:", "store_port is a list"),
+    ("test.toml", 'NAME = "value"', 'NAME = ["value", ["x"]]', "18:18:", "a variable is a list"),
     ("test.toml", 'dtype = "fp8"', 'dtype = "fp9"', "13:9:", "fp8"),
     ("bench.toml", '"READ"', '"REED"', "8:11:", "READ"),
     ("bench.toml", '"64kb"', '"64 quarts"', "7:18:", "64 quarts"),
@@ -170,6 +172,7 @@ MUTATIONS = [
     ("test.toml", "[[0, 1], [0, 1, 2, 3]]", "[[0, 1], [0, 1, 2, 3, 4, 5]]", "10:8:", "4 process slots"),
     ("test.toml", "[[0, 1], [0, 1, 2, 3]]", '["[[0]]", "[[0, 1, 2, 3, 4]]"]', "10:18:", "4 process slots"),
     ("test.toml", "[[0, 1], [0, 1, 2, 3]]", "7", "10:8:", "plan is"),
+    ("test.toml", "[[0, 1], [0, 1, 2, 3]]", '["[[0]]", 7]', "10:18:", "a plan is a whole number"),
 ]
 
 

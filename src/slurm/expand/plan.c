@@ -128,4 +128,7 @@ void slurm_make_plan(const struct slurm_maker *maker, struct slurm_run *run) {
     run->plan_source = value->text; // of the image
   else if (value->type == TOML_STRING)
     load(maker, run, find_file(maker, value), value->at);
+  else
+    slurm_fault(maker->faults, value->at, "a plan is %s; want a file's path, JSON, or a list of lists there",
+                toml_type_name(value->type));
 }

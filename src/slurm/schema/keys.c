@@ -160,7 +160,8 @@ static const struct slurm_key nixl_ep_keys[] = {
   {.name = "python_executable", .types = SCHEMA_STRING, .grid = true},
   {.name = "plan", .types = SCHEMA_STRING | SCHEMA_ARRAY, .grid = true},
   {.name = "input_json", .types = SCHEMA_STRING, .grid = true},
-  {.name = "num_processes_per_node", .types = SCHEMA_INTEGER, .required = true, .grid = true, .min = 1, .max = 4096},
+  {.name = "num_processes_per_node", .types = SCHEMA_INTEGER, .required = true, .grid = true, .each = true, .min = 1,
+   .max = 4096},
   {.name = "service_startup_timeout_seconds", .types = SCHEMA_INTEGER, .grid = true, .min = 1, .max = 86400},
   {.name = "store_port", PORT, .grid = true},
   {.name = "rank_server_port", PORT, .grid = true},
@@ -174,7 +175,7 @@ static const struct slurm_key nixl_bench_keys[] = {
   {.name = "etcd_endpoint", .types = SCHEMA_STRING, .grid = true},
   {.name = "etcd_endpoints", .types = SCHEMA_STRING, .grid = true},
   {.name = "wait_etcd_for", .types = SCHEMA_INTEGER, .grid = true, .min = 1, .max = 86400},
-  {.name = "num_processes_per_node", .types = SCHEMA_INTEGER, .grid = true, .min = 1, .max = 128},
+  {.name = "num_processes_per_node", .types = SCHEMA_INTEGER, .grid = true, .each = true, .min = 1, .max = 128},
   {.name = "store_port", PORT, .grid = true},
 };
 const struct slurm_schema slurm_keys_nixl_bench = SLURM_SCHEMA("cmd_args", nixl_bench_keys, true);

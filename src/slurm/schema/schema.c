@@ -146,7 +146,10 @@ static void check_grid(const struct slurm_key *key, const struct toml_value *val
     slurm_fault(faults, value->at, "%s is an empty list: a grid over it has no run; want at least one value",
                 key->name);
   for (size_t i = 0; i < value->count; i++)
-    slurm_schema_check_value(key, &value->children[i], faults);
+    if (value->children[i].type == TOML_ARRAY && !key->each)
+      refuse(key, &value->children[i], faults);
+    else
+      slurm_schema_check_value(key, &value->children[i], faults);
 }
 
 void slurm_schema_check_value(const struct slurm_key *key, const struct toml_value *value,

@@ -22,6 +22,7 @@ struct slurm_key {
   unsigned types;
   bool required;
   bool grid;                              // a list of such values is one run for each
+  bool each;                              // where such a value of a grid may be a list, with one for each node
   int64_t min, max;                       // of numbers, both inclusive; both 0: any
   const char *const *choices;             // of strings, NULL at the end
   unsigned elements;                      // types of an ARRAY's elements; 0: any
