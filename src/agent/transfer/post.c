@@ -43,6 +43,11 @@ static __attribute__((noinline, cold)) void report_end(weft_transfer_t *transfer
   atomic_fetch_sub(&transfer->leaving, 1);
 }
 
+// The word may be gone already: then no thread sleeps on it.
+static void wake_sleepers(weft_transfer_t *transfer) {
+  syscall(SYS_futex, &transfer->state, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
 // Ends it: nothing touches its memory any more. The state is its last touch, but for what `leaving` covers.
 static void finish(weft_transfer_t *transfer, int err) {
   weft_agent_t *agent = transfer->agent;
@@ -72,8 +77,8 @@ static void finish(weft_transfer_t *transfer, int err) {
     }
   } while (!atomic_compare_exchange_weak_explicit(&transfer->state, &state, err, memory_order_acq_rel,
                                                   memory_order_relaxed));
-  if (state & AGENT_SLEEPER) // the word may be gone already: then no thread sleeps on it
-    syscall(SYS_futex, &transfer->state, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+  if (state & AGENT_SLEEPER)
+    wake_sleepers(transfer);
   if (leaving)
     report_end(transfer, state, err);
 }
@@ -169,12 +174,24 @@ static int take_credit(weft_transfer_t *transfer) {
   return 0;
 }
 
+// The peer has failed: the post counts for none. A thread that cancels may have seen it in flight, and sleeps.
+static __attribute__((noinline, cold)) int take_back(weft_transfer_t *transfer, uint32_t number, int failed) {
+  if (transfer->message)
+    agent_credit_end(transfer->peer, transfer->sequence, failed);
+  for (uint32_t i = 0; i < transfer->num_pieces; i++)
+    transfer->status[i] = failed;
+  atomic_fetch_sub_explicit(&transfer->agent->in_flight, 1, memory_order_relaxed);
+  atomic_store_explicit(&transfer->number, number - 1, memory_order_relaxed);
+  if (atomic_exchange(&transfer->state, failed) & AGENT_SLEEPER)
+    wake_sleepers(transfer);
+  return fail_to_post(transfer, failed);
+}
+
 // Whoever ends a peer first says that it has failed, then looks at the states; here it is the other way round. So one
 // of the two sees the other.
 static inline __attribute__((always_inline)) int begin(weft_transfer_t *transfer) {
   uint32_t number = atomic_load_explicit(&transfer->number, memory_order_relaxed) + 1;
   uint64_t now = ticks_now();
-  transfer->posted_ticks = now;
   transfer->why[0] = '\0';
   uint64_t timeout = atomic_load_explicit(&transfer->timeout_ticks, memory_order_relaxed);
   atomic_store_explicit(&transfer->deadline_ticks, now + timeout, memory_order_relaxed);
@@ -185,13 +202,10 @@ static inline __attribute__((always_inline)) int begin(weft_transfer_t *transfer
   atomic_fetch_add_explicit(&transfer->agent->in_flight, 1, memory_order_relaxed);
   atomic_store(&transfer->state, transfer->begin_state);
   int failed = atomic_load(&transfer->peer->failed);
-  if (failed == 0)
-    return 0;
-  if (transfer->message)
-    agent_credit_end(transfer->peer, transfer->sequence, failed);
-  atomic_fetch_sub_explicit(&transfer->agent->in_flight, 1, memory_order_relaxed);
-  atomic_store(&transfer->state, failed);
-  return fail_to_post(transfer, failed);
+  if (failed != 0)
+    return take_back(transfer, number, failed);
+  transfer->posted_ticks = now;
+  return 0;
 }
 
 static inline __attribute__((always_inline)) int launch(weft_transfer_t *transfer) {
