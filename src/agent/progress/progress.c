@@ -107,11 +107,18 @@ static bool arm_all(weft_agent_t *agent, uint64_t *nap) {
   return true;
 }
 
+// What was posted since housekeeping last looked, by a thread that found the sleeper awake: it may have a deadline.
+static void mind_deadlines(weft_agent_t *agent) {
+  if (atomic_load(&agent->in_flight) > 0 && atomic_load(&agent->tend_ns) > clock_ns() + LOOK_NS)
+    atomic_store(&agent->attention, true);
+}
+
 // First says that it sleeps, then looks once more; who posts does it the other way round.
 bool agent_fall_asleep(weft_agent_t *agent, uint64_t until_ns, uint64_t *left_ns) {
   uint64_t nap = CLOCK_NEVER;
   atomic_store(&agent->asleep, true);
   atomic_thread_fence(memory_order_seq_cst);
+  mind_deadlines(agent);
   bool quiet =
       agent_drive(agent) == 0 && arm_all(agent, &nap) && !atomic_load(&agent->attention) && !atomic_load(&agent->stop);
   if (!quiet) {

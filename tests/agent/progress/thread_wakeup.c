@@ -1,7 +1,11 @@
 // The agent's thread sleeps, is woken, and somebody else progresses the agent before it runs: it wakes all the same.
+// And it sleeps no longer than a transfer has that was posted while it was awake.
+#include <poll.h>
+
 #include "cmocka_all.h"
 
 #include "agent/agent.h"
+#include "agent/support/pair.h"
 #include "support/wait.h"
 
 enum { TIMES = 300 };
@@ -27,7 +31,32 @@ static void test_a_thread_wakes_whoever_progresses(void **state) {
   weft_agent_close(agent);
 }
 
+// It looks at deadlines when it wakes; the post comes behind that, and within the time that it spins.
+static void test_a_deadline_is_kept_that_comes_before_the_thread_sleeps(void **state) {
+  (void)state;
+  struct weft_agent_options options = WEFT_AGENT_OPTIONS_INIT;
+  options.spin_us = 5000;
+  options.heartbeat_ms = options.peer_timeout_ms = 3600000; // nothing else is due for minutes
+  struct pair pair;
+  pair_open(&pair, "fault:1:stick=100:shm", NULL, &options);
+  struct weft_transfer_options limit = WEFT_TRANSFER_OPTIONS_INIT;
+  limit.timeout_ms = 20;
+  weft_transfer_t *transfer = pair_transfer(&pair, WEFT_TRANSFER_WRITE, 0, 0, 64, &limit);
+  for (int i = 0; i < 20; i++) {
+    assert_true(support_wait(is_asleep, pair.a.agent, SUPPORT_DEADLINE_MS));
+    agent_wake(pair.a.agent);
+    poll(NULL, 0, 2);
+    assert_int_equal(weft_transfer_post(transfer), 0);
+    assert_int_equal(weft_transfer_wait(transfer, SUPPORT_DEADLINE_MS), WEFT_ERR_TIMEOUT);
+  }
+  pair_free(transfer);
+  pair_close(&pair);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_thread_wakes_whoever_progresses)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_a_thread_wakes_whoever_progresses),
+      cmocka_unit_test(test_a_deadline_is_kept_that_comes_before_the_thread_sleeps),
+  };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
