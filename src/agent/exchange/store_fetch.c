@@ -265,10 +265,12 @@ void fetch_free(struct agent_store_thread *store_thread) {
 // --- weft_agent_fetch() ---
 
 // One watch for the names of all agents: a connection for each would be too many.
-static int need_watch(struct agent_store_thread *store_thread) {
-  pthread_mutex_lock(&store_thread->publishing);
+static int need_watch(struct agent_store_thread *store_thread, uint64_t deadline_ns) {
+  int err = store_thread_lock(store_thread, deadline_ns);
+  if (err)
+    return err;
   struct weft_store_list *list = NULL;
-  int err = store_thread->watch ? 0 : weft_store_range(store_thread->store, store_thread->prefix, true, 1, &list);
+  err = store_thread->watch ? 0 : weft_store_range(store_thread->store, store_thread->prefix, true, 1, &list);
   if (!err && !store_thread->watch)
     err = weft_store_watch_open(store_thread->store, store_thread->prefix, list->revision + 1, on_event, store_thread,
                                 &store_thread->watch);
@@ -312,7 +314,7 @@ static int read_one(struct agent_store_thread *store_thread, struct store_name *
 
 static int read_until(struct agent_store_thread *store_thread, struct store_name *name, uint64_t deadline_ns) {
   for (;;) {
-    int err = need_watch(store_thread);
+    int err = need_watch(store_thread, deadline_ns);
     if (!err)
       err = read_one(store_thread, name);
     if ((err != WEFT_ERR_UNREACHABLE && err != WEFT_ERR_TIMEOUT) || clock_passed(deadline_ns))

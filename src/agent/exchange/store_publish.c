@@ -197,16 +197,24 @@ static void keep(struct agent_store_thread *store_thread, struct store_publicati
   SLIST_INSERT_HEAD(&store_thread->publications, publication, next);
 }
 
+static int publish_locked(struct agent_store_thread *store_thread, struct store_publication *publication,
+                          uint64_t deadline_ns, int64_t *other_lease) {
+  int err = store_thread_lock(store_thread, deadline_ns);
+  if (err)
+    return err;
+  err = publish_once(store_thread, publication, other_lease);
+  if (!err)
+    keep(store_thread, publication);
+  pthread_mutex_unlock(&store_thread->publishing);
+  return err;
+}
+
 static int publish_until(struct agent_store_thread *store_thread, struct store_publication *publication,
                          uint64_t deadline_ns) {
   struct obstacle obstacle = {0};
   for (;;) {
     int64_t lease = 0;
-    pthread_mutex_lock(&store_thread->publishing);
-    int err = publish_once(store_thread, publication, &lease);
-    if (!err)
-      keep(store_thread, publication);
-    pthread_mutex_unlock(&store_thread->publishing);
+    int err = publish_locked(store_thread, publication, deadline_ns, &lease);
     bool taken = err == WEFT_ERR_EXISTS;
     if (taken && (is_renewed(store_thread, lease, &obstacle) || clock_passed(deadline_ns)))
       return fail(err, "%s", obstacle.why);
@@ -317,8 +325,10 @@ int weft_agent_unpublish(weft_agent_t *agent, const char *label, uint32_t timeou
   if (err)
     return err;
   store_thread_key(store_thread, name, key);
+  err = store_thread_lock(store_thread, deadline);
+  if (err)
+    return err;
   store_limit_thread(&deadline);
-  pthread_mutex_lock(&store_thread->publishing);
   struct store_publication *publication = find_publication(store_thread, name);
   err = publication ? delete_own(store_thread, key)
                     : fail(WEFT_ERR_NOT_FOUND, "agent %s has published nothing under %s%s", agent->name,

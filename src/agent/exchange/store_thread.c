@@ -53,6 +53,14 @@ void store_thread_pause(struct agent_store_thread *store_thread, uint64_t deadli
   pthread_mutex_unlock(&store_thread->lock);
 }
 
+int store_thread_lock(struct agent_store_thread *store_thread, uint64_t deadline_ns) {
+  struct timespec until = clock_timespec(deadline_ns);
+  if (pthread_mutex_clocklock(&store_thread->publishing, CLOCK_MONOTONIC, &until) == 0)
+    return 0;
+  return fail(WEFT_ERR_TIMEOUT, "the store %s has not answered what was asked of it before",
+              weft_store_name(store_thread->store));
+}
+
 static void *run(void *arg) {
   struct agent_store_thread *store_thread = arg;
   bool stop = false;

@@ -84,6 +84,9 @@ int store_thread_name(const char *agent, const char *label, char out[STORE_THREA
 // Sleeps for a moment, or until the deadline.
 void store_thread_pause(struct agent_store_thread *store_thread, uint64_t deadline_ns);
 
+// Takes `publishing`, which others hold while they ask the store. TIMEOUT: it did not answer them until the deadline.
+int store_thread_lock(struct agent_store_thread *store_thread, uint64_t deadline_ns);
+
 // store_publish.c: renews the lease, puts the key again. Returns when it has to be called next. [publishing]
 uint64_t publish_tend(struct agent_store_thread *store_thread, uint64_t now_ns);
 void publish_leave(struct agent_store_thread *store_thread);

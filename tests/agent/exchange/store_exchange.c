@@ -276,6 +276,7 @@ int main(void) {
       cmocka_unit_test(store_outage_empty),
       cmocka_unit_test(store_outage_kept),
       cmocka_unit_test(store_outage_late_return),
+      cmocka_unit_test(store_outage_silent),
       cmocka_unit_test(test_writer_without_token),
   };
   if (!store_kind_begin())

@@ -1,6 +1,11 @@
 // The store is stopped and comes back, with its keys or empty, while agents run.
+#include <netinet/in.h>
 #include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "agent/exchange/support/store_agent.h"
 #include "agent/exchange/support/store_kind.h"
@@ -109,6 +114,69 @@ void store_outage_late_return(void **state) {
   weft_store_close(through);
   support_relay_stop(relay);
   store_kind_close(direct);
+}
+
+// --- a store that takes calls and answers none ---
+
+enum { PATIENT_MS = 8000 };
+
+struct patient {
+  weft_agent_t *agent;
+  int err;
+  _Atomic bool ended;
+};
+
+static void *publish_patiently(void *arg) {
+  struct patient *patient = arg;
+  patient->err = weft_agent_publish(patient->agent, NULL, NULL, PATIENT_MS);
+  atomic_store(&patient->ended, true);
+  return NULL;
+}
+
+static int listen_silently(char *url, size_t size) {
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  socklen_t length = sizeof address;
+  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  assert_int_equal(bind(fd, (struct sockaddr *)&address, length), 0);
+  assert_int_equal(listen(fd, 16), 0);
+  assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &length), 0);
+  snprintf(url, size, "http://127.0.0.1:%u", ntohs(address.sin_port));
+  return fd;
+}
+
+// Who has little time waits no longer for a store than that, though another call waits for an answer of it.
+void store_outage_silent(void **state) {
+  (void)state;
+  if (store_kind_url()) // one kind suffices: it is none of them
+    return;
+  static struct crowd_member member;
+  char url[64];
+  struct weft_store_options store = WEFT_STORE_OPTIONS_INIT;
+  weft_store_t *silent = NULL;
+  int listener = listen_silently(url, sizeof url);
+  store.endpoints = url;
+  store.request_timeout_ms = PATIENT_MS;
+  assert_int_equal(weft_store_open(&silent, &store), 0);
+  store_agent_open(&member, "a", silent);
+  struct patient patient = {.agent = member.agent};
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, publish_patiently, &patient), 0);
+  struct pollfd called = {.fd = listener, .events = POLLIN};
+  assert_int_equal(poll(&called, 1, SUPPORT_DEADLINE_MS), 1);
+  weft_peer_t peer;
+  int published = weft_agent_publish(member.agent, "label", NULL, 100);
+  int fetched = weft_agent_fetch(member.agent, "b", NULL, 100, &peer);
+  int unpublished = weft_agent_unpublish(member.agent, "label", 100);
+  bool in_time = !atomic_load(&patient.ended);
+  pthread_join(thread, NULL);
+  assert_true(in_time);
+  assert_int_equal(published, WEFT_ERR_TIMEOUT);
+  assert_int_equal(fetched, WEFT_ERR_TIMEOUT);
+  assert_int_equal(unpublished, WEFT_ERR_TIMEOUT);
+  assert_int_equal(patient.err, WEFT_ERR_TIMEOUT);
+  crowd_close(&member);
+  weft_store_close(silent);
+  close(listener);
 }
 
 void store_outage_empty(void **state) {

@@ -15,5 +15,6 @@ void store_replacement_restarted(void **state);
 void store_outage_late_return(void **state);
 void store_outage_empty(void **state);
 void store_outage_kept(void **state);
+void store_outage_silent(void **state);
 
 #endif
