@@ -1,12 +1,29 @@
-// The way of an agent to itself: the processor copies. Always there, so that loopback between host memory needs no
-// other transport, and a notification to oneself goes as all others do.
+// The way of an agent to itself: the processor copies, small requests in post(), large ones in progress(). Always
+// there, so that loopback between host memory needs no other transport, and a notification to oneself goes as all
+// others do.
 #include "agent/progress/loopback.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/fail.h"
+#include "transport/link.h"
+
+enum {
+  INLINE = 256 << 10, // bytes that post() copies itself
+  STRETCH = 1 << 20,  // that progress() copies at a time
+};
+
+// A request, from prepare() to unprepare(), and how far it was copied.
+struct copy {
+  struct link copies; // in the worker's list of those that progress() copies
+  struct transport_request *request;
+  bool large;
+  uint32_t piece;
+  uint64_t offset; // in it
+};
 
 // What a worker has made, so that closing it frees what is left.
 struct thing {
@@ -21,6 +38,7 @@ struct thing {
 struct self {
   struct transport_worker worker;
   struct thing *things;
+  struct link copies;
 };
 
 static struct thing *new_thing(struct transport_worker *worker) {
@@ -55,12 +73,67 @@ static int self_open(const struct transport_options *options, struct transport_w
     return fail(WEFT_ERR_NOMEM, "no memory for the way to oneself");
   made->worker = (struct transport_worker){
       .transport = &agent_transport_self, .abilities = agent_transport_self.abilities, .options = *options};
+  link_init(&made->copies);
   *worker = &made->worker;
   return 0;
 }
 
+// Copies on, so many bytes at most. True: all is there.
+static bool copy_on(struct copy *copy, uint64_t most) {
+  struct transport_request *request = copy->request;
+  while (copy->piece < request->num_pieces && most > 0) {
+    const struct transport_piece *piece = &request->pieces[copy->piece];
+    uint64_t left = piece->length - copy->offset, size = left < most ? left : most;
+    void *here = (void *)(uintptr_t)(piece->local_address + copy->offset);
+    void *there = (void *)(uintptr_t)(piece->remote_address + copy->offset);
+    bool write = request->op == WEFT_TRANSFER_WRITE;
+    memmove(write ? there : here, write ? here : there, size);
+    request->moved += size;
+    copy->offset += size;
+    most -= size;
+    if (size < left)
+      break;
+    if (request->status)
+      request->status[copy->piece] = 0;
+    copy->piece++;
+    copy->offset = 0;
+  }
+  return copy->piece == request->num_pieces;
+}
+
+// The last touch of the request.
+static void finish(struct transport_request *request, int state) {
+  const struct transport_options *user = &request->peer->worker->options;
+  void (*done)(struct transport_request *) = request->done;
+  if (state == 0 && request->message_size > 0 && user->on_message)
+    user->on_message(user->arg, request->message, request->message_size);
+  atomic_store_explicit(&request->state, state, memory_order_release);
+  if (done)
+    done(request);
+}
+
+static void cancel(struct copy *copy) {
+  struct transport_request *request = copy->request;
+  link_remove(&copy->copies);
+  for (uint32_t i = copy->piece; request->status && i < request->num_pieces; i++)
+    request->status[i] = WEFT_ERR_CANCELED;
+  snprintf(request->why, sizeof request->why, "cancelled");
+  finish(request, WEFT_ERR_CANCELED);
+}
+
+// Of that peer; NULL: of all.
+static void cancel_all(struct self *self, const struct transport_peer *peer) {
+  for (struct link *link = self->copies.next, *next; link != &self->copies; link = next) {
+    next = link->next;
+    struct copy *copy = LINK_OF(link, struct copy, copies);
+    if (!peer || copy->request->peer == peer)
+      cancel(copy);
+  }
+}
+
 static void self_close(struct transport_worker *worker) {
   struct self *self = (struct self *)worker;
+  cancel_all(self, NULL);
   while (self->things)
     free_thing(&self->things->as);
   free(self);
@@ -106,6 +179,7 @@ static int self_connect(struct transport_worker *worker, const void *address, si
 }
 
 static void self_disconnect(struct transport_peer *peer) {
+  cancel_all((struct self *)peer->worker, peer);
   free_thing(peer);
 }
 
@@ -134,42 +208,56 @@ static void *self_map(struct transport_remote *remote) {
 }
 
 static int self_prepare(struct transport_request *request) {
-  (void)request;
+  struct copy *copy = calloc(1, sizeof *copy);
+  uint64_t bytes = 0;
+  if (!copy)
+    return fail(WEFT_ERR_NOMEM, "no memory for a request");
+  for (uint32_t i = 0; i < request->num_pieces && bytes <= INLINE; i++)
+    bytes += request->pieces[i].length <= INLINE ? request->pieces[i].length : INLINE + 1;
+  link_init(&copy->copies);
+  copy->request = request;
+  copy->large = bytes > INLINE;
+  request->own = copy;
   return 0;
 }
 
 static void self_unprepare(struct transport_request *request) {
-  (void)request;
+  free(request->own);
+  request->own = NULL;
 }
 
 static int self_post(struct transport_request *request) {
+  struct copy *copy = request->own;
+  copy->piece = 0;
+  copy->offset = 0;
   request->moved = 0;
-  for (uint32_t i = 0; i < request->num_pieces; i++) {
-    const struct transport_piece *piece = &request->pieces[i];
-    void *here = (void *)(uintptr_t)piece->local_address, *there = (void *)(uintptr_t)piece->remote_address;
-    bool write = request->op == WEFT_TRANSFER_WRITE;
-    memmove(write ? there : here, write ? here : there, piece->length);
-    request->moved += piece->length;
-    if (request->status)
-      request->status[i] = 0;
-  }
   request->why[0] = '\0';
-  const struct transport_options *user = &request->peer->worker->options;
-  if (request->message_size > 0 && user->on_message)
-    user->on_message(user->arg, request->message, request->message_size);
-  atomic_store_explicit(&request->state, 0, memory_order_release);
-  if (request->done)
-    request->done(request);
+  if (copy->large) {
+    atomic_store_explicit(&request->state, TRANSPORT_IN_FLIGHT, memory_order_relaxed);
+    link_add(&((struct self *)request->peer->worker)->copies, &copy->copies);
+  } else {
+    copy_on(copy, INLINE);
+    finish(request, 0);
+  }
   return 0;
 }
 
 static void self_cancel(struct transport_request *request) {
-  (void)request; // it has ended
+  if (atomic_load_explicit(&request->state, memory_order_relaxed) == TRANSPORT_IN_FLIGHT)
+    cancel(request->own);
 }
 
 static uint32_t self_progress(struct transport_worker *worker) {
-  (void)worker;
-  return 0;
+  struct self *self = (struct self *)worker;
+  if (link_empty(&self->copies))
+    return 0;
+  struct copy *copy = LINK_OF(self->copies.next, struct copy, copies);
+  link_remove(&copy->copies);
+  if (copy_on(copy, STRETCH))
+    finish(copy->request, 0);
+  else
+    link_add(&self->copies, &copy->copies); // behind the others
+  return 1;
 }
 
 static int self_fd(struct transport_worker *worker) {

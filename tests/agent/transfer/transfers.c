@@ -319,6 +319,40 @@ static void loops_back(void **state) {
   pair_free(transfer);
 }
 
+// A post copies a little only; the rest comes with progress, can be cancelled, and ends with its agent.
+static void loops_back_much(void **state) {
+  (void)state;
+  enum { MUCH = 8 << 20 };
+  static uint8_t memory[2 * MUCH];
+  struct weft_agent_memory registered = WEFT_AGENT_MEMORY_INIT;
+  registered.address = memory;
+  registered.length = sizeof memory;
+  weft_region_t region;
+  assert_int_equal(weft_agent_register(pair.a.agent, &registered, &region), 0);
+  struct weft_descriptor from = {(uintptr_t)memory, MUCH, region}, to = {(uintptr_t)memory + MUCH, MUCH, region};
+  weft_dlist_t *local, *remote;
+  assert_int_equal(weft_dlist_create(pair.a.agent, WEFT_PEER_SELF, &from, 1, &local), 0);
+  assert_int_equal(weft_dlist_create(pair.a.agent, WEFT_PEER_SELF, &to, 1, &remote), 0);
+  weft_transfer_t *transfer = make(WEFT_TRANSFER_WRITE, local, remote, NULL);
+  fill(memory, MUCH, 3);
+  memset(memory + MUCH, 0, MUCH);
+  assert_int_equal(weft_transfer_post(transfer), 0);
+  if (progress == WEFT_AGENT_PROGRESS_NONE) { // else the thread may be at it
+    assert_int_equal(memory[MUCH], 0);
+    assert_int_equal(weft_transfer_cancel(transfer, SUPPORT_DEADLINE_MS), 0);
+    assert_int_equal(weft_transfer_poll(transfer), WEFT_ERR_CANCELED);
+    int32_t status = 0;
+    uint32_t count = 1;
+    assert_int_equal(weft_transfer_status(transfer, &status, count, &count), 0);
+    assert_int_equal(status, WEFT_ERR_CANCELED);
+    assert_int_equal(weft_transfer_post(transfer), 0);
+  }
+  assert_true(pair_until(&pair, ended, transfer));
+  assert_int_equal(weft_transfer_poll(transfer), 0);
+  assert_memory_equal(memory, memory + MUCH, MUCH);
+  assert_int_equal(weft_transfer_post(transfer), 0); // tear_down() closes the agent meanwhile
+}
+
 struct flood {
   uint32_t sent, heard;
 };
@@ -464,6 +498,7 @@ int main(int argc, char **argv) {
       CASE(notifies),
       CASE(notifies_after_many_requests),
       CASE(loops_back),
+      CASE(loops_back_much),
       CASE(floods_are_bounded),
       CASE(floods_go_on_from_anew),
       CASE(readers_begin_anew),
