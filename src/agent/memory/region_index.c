@@ -156,6 +156,8 @@ struct agent_region *agent_ranges_find(const struct agent_ranges *ranges, uint64
     return NULL;
   for (uint32_t i = behind(ranges, address); i-- > 0 && ranges->by_address[i].reach >= end;) {
     struct agent_region *region = ranges->by_address[i].region;
+    if (best && best->length < end - ranges->by_address[i].begin)
+      break; // what begins here or before, and holds all of it, is larger
     if (ranges->by_address[i].end < end)
       continue;
     if (!best || region->length < best->length || (region->length == best->length && region->id < best->id))
