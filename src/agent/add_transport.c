@@ -29,9 +29,7 @@ static int add(weft_agent_t *agent, const char *name) {
   if (rc == 0)
     rc = agent_worker_open(agent, transport, false);
   if (rc != 0)
-    return weft_err_scope(rc) == WEFT_SCOPE_SELF || rc == WEFT_ERR_NOT_FOUND
-               ? rc
-               : fail_context(WEFT_ERR_UNSUPPORTED, "\"%s\" was asked for", name);
+    return agent_worker_missing(rc, name);
   struct agent_worker *worker = &agent->workers[agent->num_workers];
   rc = link_peers(agent, worker);
   if (rc == 0)

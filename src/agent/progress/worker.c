@@ -68,6 +68,11 @@ bool agent_worker_is_open(const weft_agent_t *agent, const char *name) {
   return false;
 }
 
+int agent_worker_missing(int rc, const char *name) {
+  bool elsewhere = weft_err_scope(rc) == WEFT_SCOPE_SELF || rc == WEFT_ERR_LIMIT || rc == WEFT_ERR_NOT_FOUND;
+  return elsewhere ? rc : fail_context(WEFT_ERR_UNSUPPORTED, "\"%s\" was asked for", name);
+}
+
 // All of them, or what asked for is missing.
 static int open_named(weft_agent_t *agent, const char *names) {
   while (*names) {
@@ -81,9 +86,7 @@ static int open_named(weft_agent_t *agent, const char *names) {
     if (rc == 0 && !agent_worker_is_open(agent, name))
       rc = open_one(agent, transport, false);
     if (rc != 0)
-      return weft_err_scope(rc) == WEFT_SCOPE_SELF || rc == WEFT_ERR_NOT_FOUND
-                 ? rc
-                 : fail_context(WEFT_ERR_UNSUPPORTED, "\"%s\" was asked for", name);
+      return agent_worker_missing(rc, name);
     names += length + (names[length] == ',');
   }
   return 0;

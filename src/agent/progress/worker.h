@@ -59,6 +59,10 @@ int agent_worker_open(weft_agent_t *agent, const struct transport *transport, bo
 void agent_worker_discard(struct agent_worker *worker);
 bool agent_worker_is_open(const weft_agent_t *agent, const char *transport);
 
+// What a transport that was asked for by name and does not open fails with: UNSUPPORTED, with the reason that stands in
+// the last error, unless `rc` says that there is none of that name, or what this process has no more of.
+int agent_worker_missing(int rc, const char *name);
+
 // Opens those that options.transports names, all of which have to work; or all that do.
 int agent_workers_open(weft_agent_t *agent, const struct transport *const *more);
 void agent_workers_close(weft_agent_t *agent);

@@ -20,8 +20,10 @@
 enum { CLOSE_MS = 1000 };
 
 static int no(char *why, size_t cap, const char *text) {
-  snprintf(why, cap, "%s", text);
-  return fail(WEFT_ERR_UNSUPPORTED, "%s", text);
+  bool full = errno == EMFILE || errno == ENFILE; // then it is not known
+  int rc = full ? fail_errno(errno, "%s", text) : fail(WEFT_ERR_UNSUPPORTED, "%s", text);
+  snprintf(why, cap, "%s", weft_last_error());
+  return rc;
 }
 
 static int probe(char *why, size_t cap) {

@@ -1,6 +1,7 @@
 // A transport that is opened when the agent has regions, peers and transfers: what can use it from when on, what stays
 // as it was, and that transfers in flight do not notice.
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -131,6 +132,14 @@ static void test_refusals(void **state) {
     assert_non_null(strstr(weft_last_error(), cases[i].says));
   }
   assert_int_equal(weft_agent_add_transport(NULL, "shm"), WEFT_ERR_INVALID);
+  char name[32];
+  int err = 0;
+  for (int i = 1; err == 0 && i < 10; i++) {
+    snprintf(name, sizeof name, "fault:%d:none:shm", i);
+    err = weft_agent_add_transport(pair.a.agent, name);
+  }
+  assert_int_equal(err, WEFT_ERR_LIMIT);
+  assert_non_null(strstr(weft_last_error(), "at most"));
   weft_transfer_t *transfer = pair_transfer(&pair, WEFT_TRANSFER_WRITE, 0, LENGTH, LENGTH, NULL);
   moves(transfer, 0, LENGTH);
   pair_free(transfer);
