@@ -220,41 +220,57 @@ static bool end_slowest(struct agent_sockets *sockets) {
   return slowest != NULL;
 }
 
-int connection_send_metadata(struct agent_connection *connection, enum connection_kind kind) {
+// What this agent says of itself behind `head`; the caller frees it.
+static int make_content(weft_agent_t *agent, const struct wire_writer *head, uint8_t **content, size_t *size) {
+  struct agent_description *description;
+  int err = agent_describe(agent, NULL, 0, true, &description);
+  if (err)
+    return err;
+  err = write_metadata(description, agent_seal(agent), head, content, size);
+  free(description);
+  return err;
+}
+
+int connection_send_metadata(struct agent_connection *connection) {
   uint8_t before[4 + HMAC_SIZE];
   struct wire_writer head = {.bytes = before, .capacity = sizeof before};
-  struct agent_description *description;
-  int err = kind == CONNECTION_METADATA ? write_before(connection, &head) : 0;
+  int err = write_before(connection, &head);
   if (err)
     return err;
   connection->published = true; // a change from here on goes out as an update
-  err = agent_describe(connection->agent, NULL, 0, true, &description);
-  if (err)
-    return err;
   uint8_t *content = NULL;
   size_t size = 0;
-  err = write_metadata(description, agent_seal(connection->agent), &head, &content, &size);
-  free(description);
+  err = make_content(connection->agent, &head, &content, &size);
   if (err)
     return err;
-  connection_send(connection, kind, content, size);
+  connection_send(connection, CONNECTION_METADATA, content, size);
   free(content);
   struct agent_sockets *sockets = socket_exchange_of(connection);
-  while (kind == CONNECTION_METADATA && sockets->sending > CONNECTION_MAX_SENDING && end_slowest(sockets))
+  while (sockets->sending > CONNECTION_MAX_SENDING && end_slowest(sockets))
     ;
   return 0;
 }
 
-void connection_send_update(struct agent_connection *connection) {
+static int make_update(weft_agent_t *agent, struct connection_update *update) {
+  uint8_t nothing[1];
+  const struct wire_writer head = {.bytes = nothing};
+  return update->content ? 0 : make_content(agent, &head, &update->content, &update->size);
+}
+
+void connection_send_update(struct agent_connection *connection, struct connection_update *update) {
   if (connection->state != CONNECTION_OPEN || connection->out.size > 0 || !connection->update_due ||
       socket_exchange_of(connection)->sending > CONNECTION_MAX_SENDING / 2)
     return;
+  struct connection_update own = {0}, *from = update ? update : &own;
   connection->update_due = false;
-  int err = connection_send_metadata(connection, CONNECTION_UPDATE);
-  if (err == WEFT_ERR_LIMIT)
+  int err = make_update(connection->agent, from);
+  if (!err)
+    connection_send(connection, CONNECTION_UPDATE, from->content, from->size);
+  else if (err == WEFT_ERR_LIMIT)
     connection_end(connection, err, weft_last_error());
-  else if (err)
+  else
     connection->update_due = true;
+  free(own.content);
 }
 
 // --- in ---
@@ -400,7 +416,7 @@ static void ready(struct agent_watch *watch) {
     return;
   if (connection->out.size > 0)
     flush(connection);
-  connection_send_update(connection);
+  connection_send_update(connection, NULL);
   if (connection->state != CONNECTION_ENDED)
     receive(connection);
   if (connection->state != CONNECTION_ENDED)

@@ -100,10 +100,16 @@ void connection_set_peer(struct agent_connection *connection, weft_peer_t peer);
 // Wakes the thread that waits for it, if any.
 void connection_wake_caller(struct agent_connection *connection);
 
-// Sends this agent's metadata; the METADATA of a listener with its proof.
-int connection_send_metadata(struct agent_connection *connection, enum connection_kind kind);
-// Sends it if an update is due and nothing else on its way.
-void connection_send_update(struct agent_connection *connection);
+// Sends this agent's METADATA, of a listener with its proof.
+int connection_send_metadata(struct agent_connection *connection);
+
+// What an UPDATE says; made for the first connection that sends it, for others to send it too.
+struct connection_update {
+  uint8_t *content; // NULL: not made yet; to be freed
+  size_t size;
+};
+// Sends one if it is due and nothing else on its way. NULL: one of its own.
+void connection_send_update(struct agent_connection *connection, struct connection_update *update);
 
 // socket_handshake.c
 // The handshake is over.

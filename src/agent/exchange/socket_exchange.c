@@ -63,14 +63,16 @@ static void free_ended(struct agent_sockets *sockets) {
   }
 }
 
-// To those to whom nothing else is on its way. What cannot be written for want of memory stays due.
+// To those to whom nothing else is on its way, the same to all. What cannot be written for want of memory stays due.
 static void send_updates(struct agent_sockets *sockets) {
+  struct connection_update update = {0};
   struct agent_connection *connection = TAILQ_FIRST(&sockets->connections);
   while (connection) {
     struct agent_connection *next = TAILQ_NEXT(connection, all);
-    connection_send_update(connection);
+    connection_send_update(connection, &update);
     connection = next;
   }
+  free(update.content);
 }
 
 void socket_exchange_tick(struct agent_services *services) {

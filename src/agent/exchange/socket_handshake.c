@@ -26,7 +26,7 @@ static void refuse(struct agent_connection *connection, int err, const char *sai
 }
 
 void connection_begin(struct agent_connection *connection) {
-  int err = connection->caller ? connection_send_metadata(connection, CONNECTION_METADATA) : 0;
+  int err = connection->caller ? connection_send_metadata(connection) : 0;
   if (err)
     refuse(connection, err, weft_last_error());
 }
@@ -82,7 +82,7 @@ static void open_it(struct agent_connection *connection) {
   connection->state = CONNECTION_OPEN;
   wheel_cancel(&connection->agent->services->wheel, &connection->timer.timer);
   connection_wake_caller(connection);
-  connection_send_update(connection);
+  connection_send_update(connection, NULL);
 }
 
 // Loads what was shown, which has been proved. False: the connection has ended over it.
@@ -135,7 +135,7 @@ static void take_metadata(struct agent_connection *connection, const uint8_t *by
     err = check_proof(connection, proof);
   if (!err) {
     connection->state = connection->caller ? CONNECTION_WANTS_ADOPTED : CONNECTION_WANTS_PROOF;
-    err = connection->caller ? send_proof(connection) : connection_send_metadata(connection, CONNECTION_METADATA);
+    err = connection->caller ? send_proof(connection) : connection_send_metadata(connection);
   }
   if (err)
     refuse(connection, err, weft_last_error());

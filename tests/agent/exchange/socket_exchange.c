@@ -1,11 +1,13 @@
 // Agents that meet by socket: both ways at once, over IPv4 and IPv6, with one token.
 #include <netinet/in.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "agent/exchange/support/meeting.h"
+#include "agent/metadata/describe.h"
 #include "cmocka_all.h"
 #include "support/wait.h"
 
@@ -52,6 +54,44 @@ static void test_both_ways(void **state) {
   crowd_close(&caller);
   crowd_await(&listener, LEFT, "caller", 1);
   assert_int_equal(crowd_count(&listener, LOST, NULL), 0);
+  crowd_close(&listener);
+}
+
+static _Atomic int described; // how often an agent gathered what it is
+
+int __real_agent_describe(weft_agent_t *agent, const weft_region_t *regions, uint32_t num_regions, bool with_addresses,
+                          struct agent_description **description);
+int __wrap_agent_describe(weft_agent_t *agent, const weft_region_t *regions, uint32_t num_regions, bool with_addresses,
+                          struct agent_description **description);
+
+int __wrap_agent_describe(weft_agent_t *agent, const weft_region_t *regions, uint32_t num_regions, bool with_addresses,
+                          struct agent_description **description) {
+  atomic_fetch_add(&described, 1);
+  return __real_agent_describe(agent, regions, num_regions, with_addresses, description);
+}
+
+// What all are to learn is written once: a tenth of a second for 20,000 regions, in which no heartbeat leaves.
+static void test_many_learn_at_once(void **state) {
+  (void)state;
+  enum { CALLERS = 6 };
+  static struct crowd_member listener, callers[CALLERS];
+  meet_listener(&listener, "listener", "127.0.0.1:0");
+  for (int i = 0; i < CALLERS; i++) {
+    char name[16];
+    snprintf(name, sizeof name, "caller %d", i);
+    meet_caller(&callers[i], name, meet_token);
+    meet(&callers[i], &listener);
+    crowd_await(&listener, LOADED, name, 1);
+  }
+  weft_region_t region;
+  void *memory;
+  atomic_store(&described, 0);
+  assert_int_equal(weft_agent_allocate(listener.agent, WEFT_MEMORY_HOST, 4096, 0, &region, &memory), 0);
+  for (int i = 0; i < CALLERS; i++)
+    crowd_await(&callers[i], UPDATED, "listener", 1);
+  assert_in_range(atomic_load(&described), 1, 2); // twice, should one of them still have been at something else
+  for (int i = 0; i < CALLERS; i++)
+    crowd_close(&callers[i]);
   crowd_close(&listener);
 }
 
@@ -255,11 +295,17 @@ static void test_last_notification(void **state) {
 
 static int run(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_both_ways),      cmocka_unit_test(test_a_transport_that_comes_later),
-      cmocka_unit_test(test_ipv6),           cmocka_unit_test(test_each_calls),
-      cmocka_unit_test(test_without_thread), cmocka_unit_test(test_killed),
-      cmocka_unit_test(test_tokens),         cmocka_unit_test(test_arguments),
-      cmocka_unit_test(test_name_taken),     cmocka_unit_test(test_last_notification),
+      cmocka_unit_test(test_both_ways),
+      cmocka_unit_test(test_many_learn_at_once),
+      cmocka_unit_test(test_a_transport_that_comes_later),
+      cmocka_unit_test(test_ipv6),
+      cmocka_unit_test(test_each_calls),
+      cmocka_unit_test(test_without_thread),
+      cmocka_unit_test(test_killed),
+      cmocka_unit_test(test_tokens),
+      cmocka_unit_test(test_arguments),
+      cmocka_unit_test(test_name_taken),
+      cmocka_unit_test(test_last_notification),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
