@@ -26,6 +26,7 @@ from .status import (
 )
 
 _LEAST_ROOM = 256  # bytes of notifications that posts bring, once one has brought any
+_CLOSE_S = 5.0
 Thing = TypeVar("Thing")
 
 
@@ -109,7 +110,7 @@ nixlXferTelemetry.__module__ = "nixl._bindings"
 
 
 class Request:
-    """A transfer, with the notification that it brings."""
+    """A transfer, with the notification that it brings. Any thread may call it."""
 
     def __init__(self, agent: weft.Agent, peers: Peers, inbox: Inbox, op: nixl_xfer_op_t, local: Prepared,
                  remote: Prepared, indices: tuple[Any, Any] | None, notification: bytes) -> None:
@@ -124,6 +125,7 @@ class Request:
         self._owed: bytes | None = None
         self._posted = False
         self._start_ns = self._post_ns = 0
+        self._lock = threading.RLock()  # one thread at a time uses a transfer of Weft
         self._transfer = self._make(min(len(notification), ROOM))
 
     @property
@@ -147,13 +149,15 @@ class Request:
     @property
     def transport(self) -> str:
         """The transport that carries it."""
-        return self._transfer.info.transport
+        with self._lock:
+            return self._transfer.info.transport
 
     @property
     def active(self) -> bool:
         """Whether it is in flight."""
         try:
-            return self._posted and not self._transfer.poll()
+            with self._lock:
+                return self._posted and not self._transfer.poll()
         except errors.Error:
             return False
 
@@ -163,6 +167,10 @@ class Request:
 
     def post(self, notification: bytes) -> nixl_status_t:
         """Starts it, with this notification, or with its own if this is empty."""
+        with self._lock:
+            return self._post(notification)
+
+    def _post(self, notification: bytes) -> nixl_status_t:
         start = time.monotonic_ns()
         try:
             if notification or self._notification:
@@ -194,6 +202,14 @@ class Request:
 
     def state(self) -> nixl_status_t:
         """How its last post stands; a failure is raised."""
+        if not self._lock.acquire(blocking=False):
+            return nixl_status_t.NIXL_IN_PROG  # another thread starts it, or sends what follows its data
+        try:
+            return self._state()
+        finally:
+            self._lock.release()
+
+    def _state(self) -> nixl_status_t:
         if not self._posted:
             raise nixlNotPostedError("the transfer was made, and not posted yet")
         try:
@@ -208,21 +224,28 @@ class Request:
 
     def estimate_us(self) -> int:
         """How long a post is expected to take."""
-        return max(1, round(self._transfer.info.estimate_ns / 1000))
+        with self._lock:
+            return max(1, round(self._transfer.info.estimate_ns / 1000))
 
     def telemetry(self) -> nixlXferTelemetry:
         """Times and sizes of its last post."""
-        if not self._posted:
-            raise nixlNotPostedError("the transfer was made, and not posted yet")
-        info = self._transfer.info
+        with self._lock:
+            if not self._posted:
+                raise nixlNotPostedError("the transfer was made, and not posted yet")
+            info, start_ns, post_ns = self._transfer.info, self._start_ns, self._post_ns
         moved = (info.end_ns - info.start_ns) / 1000 if info.end_ns else 0
-        return nixlXferTelemetry(self._start_ns // 1000, self._post_ns // 1000, round(moved), info.bytes, info.pieces)
+        return nixlXferTelemetry(start_ns // 1000, post_ns // 1000, round(moved), info.bytes, info.pieces)
 
     def close(self) -> None:
-        """Frees it; a post in flight is cancelled. `nixlRepostActiveError`: it could not be stopped within seconds."""
+        """Frees it; a post in flight is cancelled. `nixlRepostActiveError`: it could not be stopped within seconds, or
+        another thread is posting it for so long."""
+        if not self._lock.acquire(timeout=_CLOSE_S):
+            raise nixlRepostActiveError("another thread is posting the transfer")
         try:
-            self._transfer.close()
+            self._transfer.close(_CLOSE_S)
         except errors.DeadlineError as error:
             raise nixlRepostActiveError(str(error)) from error
         except errors.ClosedError:
             return
+        finally:
+            self._lock.release()

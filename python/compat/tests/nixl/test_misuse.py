@@ -6,6 +6,7 @@ import gc
 import os
 import random
 import sys
+import threading
 from typing import Any
 
 import numpy as np
@@ -95,6 +96,37 @@ def test_a_transfer_in_flight_is_cancelled(pair: tuple[nixl_agent, nixl_agent]) 
     pair[0].transfer(gone)
     del gone  # collected, and so cancelled
     gc.collect()
+    pair[0].deregister_memory(registered)
+
+
+def test_threads_share_a_transfer(pair: tuple[nixl_agent, nixl_agent]) -> None:
+    """While one of them is within a call, the others are told that it is in flight."""
+    here, there = np.ones(1 << 24, np.uint8), np.zeros(1 << 24, np.uint8)
+    registered = pair[0].register_memory(here)
+    pair[1].register_memory(there)
+    pair[0].add_remote_agent(pair[1].get_agent_metadata())
+    handle = pair[0].initialize_xfer("WRITE", pair[0].get_xfer_descs(here), pair[1].get_xfer_descs(there), "target")
+    finish(pair[0], handle)
+    ended, failures = threading.Event(), []
+
+    def ask() -> None:
+        try:
+            while not ended.is_set():
+                assert pair[0].check_xfer_state(handle) in ("PROC", "DONE")
+                assert pair[0].query_xfer_backend(handle) == "UCX" and pair[0].estimate_xfer_cost(handle)[0] > 0
+        except BaseException as failure:
+            failures.append(failure)
+
+    asking = [threading.Thread(target=ask) for _ in range(2)]
+    for thread in asking:
+        thread.start()
+    for _ in range(100):
+        finish(pair[0], handle)
+    ended.set()
+    for thread in asking:
+        thread.join()
+    assert not failures, failures
+    pair[0].release_xfer_handle(handle)
     pair[0].deregister_memory(registered)
 
 
