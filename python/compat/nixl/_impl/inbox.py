@@ -112,10 +112,14 @@ class Inbox:
         return self._names[peer]
 
     def taken(self) -> list[tuple[str, bytes]]:
-        """(sender's name, message) of all that nobody has taken, of one sender in their order."""
+        """(sender's name, message) of all that nobody has taken, of one sender in their order. `nixlBackendError`:
+        there is none, and none will come, since the agent is closed."""
         self.pump()
         with self._lock:
             waiting, self._waiting = self._waiting, []
+        if not waiting and self._agent.closed:
+            with translated():
+                self._agent.fileno()  # it says so, also to a forked child
         return waiting
 
     def send(self, peer: int, kind: bytes, message: bytes = b"") -> None:

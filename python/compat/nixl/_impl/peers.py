@@ -15,7 +15,14 @@ from ..logging import get_logger
 from .inbox import Inbox
 from .lists import nixlXferDList
 from .memory import DRAM, FILE, OBJ, VRAM
-from .status import nixl_mem_t, nixlNotFoundError, nixlNotSupportedError, nixlRemoteDisconnectError, translated
+from .status import (
+    failure_of,
+    nixl_mem_t,
+    nixlNotFoundError,
+    nixlNotSupportedError,
+    nixlRemoteDisconnectError,
+    translated,
+)
 
 _MEET_S = 5.0
 _KINDS = {DRAM: weft.Kind.HOST, VRAM: weft.Kind.CUDA, FILE: weft.Kind.FILE, OBJ: weft.Kind.OBJECT}
@@ -62,7 +69,8 @@ class Peers:
 
     def find(self, name: str) -> Peer:
         """The agent of that name. `nixlNotFoundError`: its metadata was not loaded, or was taken back.
-        `nixlRemoteDisconnectError`: it has closed, or was found dead or silent."""
+        `nixlRemoteDisconnectError`: it has closed, or was found dead or silent. `nixlBackendError`: this agent is
+        closed."""
         self._inbox.pump()
         with self._lock:
             peer = self._by_name.get(name)
@@ -70,6 +78,8 @@ class Peers:
             raise nixlNotFoundError(f"no metadata of an agent {name!r} was loaded")
         try:
             self._agent.check(peer.id)
+        except errors.ClosedError as error:  # this agent itself
+            raise failure_of(error) from error
         except errors.Error as error:
             if self._taken_back(peer):
                 raise nixlNotFoundError(f"{name} has taken its metadata out of the store") from error
