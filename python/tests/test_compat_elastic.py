@@ -49,6 +49,15 @@ def test_wrong_plan_and_wrong_option(tmp_path: pathlib.Path) -> None:
         assert process.returncode != 0 and sentence in err, err
 
 
+@pytest.mark.parametrize("way", ["/dev/stdin", "<(cat)"])
+def test_a_plan_from_a_pipe(tmp_path: pathlib.Path, way: str) -> None:
+    """Which is read once, by the tool, and is open there too."""
+    words = ["-m", "weft.compat.elastic", "--num-processes", "2", *SIZES]
+    done = subprocess.run(["bash", "-c", f'exec "$0" "$@" --plan {way}', sys.executable, *words], input="[[0, 1]]",
+                          text=True, capture_output=True, check=False, cwd=tmp_path, timeout=100)
+    assert done.returncode == 0 and "passed 1 phase" in done.stdout, done.stdout + done.stderr
+
+
 def test_two_agents_and_their_token(tmp_path: pathlib.Path) -> None:
     (tmp_path / "plan.json").write_text("[[0], [0, 1]]")
     words = ["--plan", "plan.json", "--num-processes", "1", *SIZES]

@@ -6,7 +6,8 @@ in host memory (``--memory`` and WEFT_MEMORY say otherwise); the exit status is 
 
 Agents on several hosts authenticate each other by a token. Without WEFT_TOKEN the first one puts a random one into a
 file beside the plan, PLAN.token, which only its user can read, and removes it at the end; those with ``--tcp-server``
-read it there. So the plan has to lie on a file system that the hosts share, as a Slurm job's does.
+read it there. So the plan has to lie on a file system that the hosts share, as a Slurm job's does. A plan from a pipe
+has no such file: several hosts want WEFT_TOKEN then.
 """
 
 from __future__ import annotations
@@ -65,8 +66,9 @@ def command(options: argparse.Namespace, further: Sequence[str]) -> list[str]:
 
 def needs_others(options: argparse.Namespace) -> bool:
     """Whether the plan ever has more ranks than this host has processes for; one that is killed in a phase has a
-    process there too. A plan that cannot be read: False, and the tool says what is wrong with it."""
-    if options.num_processes is None:
+    process there too. A plan that cannot be read: False, and the tool says what is wrong with it. So with a pipe, which
+    is the tool's to read."""
+    if options.num_processes is None or not Path(options.plan).is_file():
         return False
     try:
         phases = json.loads(Path(options.plan).read_text())
@@ -103,7 +105,7 @@ def run(arguments: Sequence[str], environment: dict[str, str]) -> int:
     """Runs the tool with the signals that come here; its exit status, as a shell tells it."""
     tool = Path(__file__).parents[1] / "weft-tool"
     try:
-        process = subprocess.Popen([str(tool), *arguments], env=environment)
+        process = subprocess.Popen([str(tool), *arguments], env=environment, close_fds=False)  # --plan <(...)
     except OSError as error:
         print(f"weft.compat.elastic: cannot run {tool}: {error.strerror}", file=sys.stderr)
         return 1
