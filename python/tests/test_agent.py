@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pytest
-from conftest import SIZES, in_threads, offered
+from conftest import SIZES, end, in_threads, offered, start
 
 import weft
 from weft import SELF
@@ -284,6 +284,46 @@ def test_one_thread_at_a_time(pair: Pair) -> None:
     transfer.close()
     with pytest.raises(weft.errors.ClosedError):
         transfer.post()
+
+
+PROGRAM_CANCEL = """
+import sys, threading, time, weft
+sys.setswitchinterval(1e-6)
+with weft.Agent("a", transports="shm") as a, weft.Agent("b", transports="shm") as b:
+    local, far = a.descriptors(a.register(bytearray(1 << 26))), b.register(bytearray(1 << 26)).descriptor()
+    peer = a.load(b.metadata())
+    there, shown, ended = a.descriptors(far, peer), [None], []
+    def cancel():
+        while not ended:
+            if shown[0] is not None:
+                try:
+                    shown[0].cancel()
+                except (weft.errors.ClosedError, weft.errors.DeadlineError):
+                    pass
+            time.sleep(0.0002)
+    threads = [threading.Thread(target=cancel) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    until = time.monotonic() + float(sys.argv[1])
+    while time.monotonic() < until:
+        transfer = a.write(local, there, peer)
+        transfer.post()
+        shown[0] = transfer
+        while not transfer.closed:
+            try:
+                transfer.close()
+            except (weft.errors.BusyError, weft.errors.DeadlineError):
+                pass
+        shown[0] = None
+    ended.append(True)
+    for thread in threads:
+        thread.join()
+"""
+
+
+def test_close_while_other_threads_cancel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MALLOC_PERTURB_", "165")  # what is used after it was freed is found out
+    end(start(PROGRAM_CANCEL, "3"))
 
 
 def test_close_ends_waits_of_other_threads(store: weft.Store) -> None:

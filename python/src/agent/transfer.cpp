@@ -246,6 +246,8 @@ void close_transfer(const Transfer &self, uint32_t timeout_ms) {
   int rc = weft_transfer_free(state->transfer);
   if (rc == WEFT_ERR_BUSY) {
     cancel(self, timeout_ms);
+    if (state->calls.load() > 0) // another thread cancels it as well
+      raise_code(WEFT_ERR_BUSY, "another call is using the transfer");
     rc = weft_transfer_free(state->transfer);
   }
   check(rc);
