@@ -459,6 +459,32 @@ def test_several_coroutines_wait_for_one_transfer(pair: Pair) -> None:
     asyncio.run(asyncio.wait_for(post(), 30))
 
 
+def test_an_end_that_another_coroutine_takes(pair: Pair) -> None:
+    """Of a post that began when the other one had not gone on yet, which waited for the post before."""
+
+    async def post() -> None:
+        with weft.Agent("driven", transports="shm", progress="none") as agent:  # a post ends when it is driven
+            there = offered(pair, bytearray(1 << 26)).descriptor()
+            transfer = agent.write(agent.register(bytearray(1 << 26)), there, agent.load(pair[1].metadata()))
+            transfer.post()
+            late = transfer.__await__()
+            ready = next(late)
+            transfer.wait()
+            while not ready.done():
+                await asyncio.sleep(0)
+            transfer.post()
+            waiting = asyncio.ensure_future(transfer)
+            await asyncio.sleep(0)
+            assert not waiting.done()
+            transfer.wait()
+            with pytest.raises(StopIteration):
+                next(late)
+            await asyncio.wait_for(waiting, 20)
+            transfer.close()
+
+    asyncio.run(post())
+
+
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_close_ends_waits_of_coroutines(pair: Pair, store: weft.Store, elsewhere: bool) -> None:
     a, watch = pair[0], store.watch("/")

@@ -118,7 +118,8 @@ class Transfer:
         self.fileno()  # from now on it shows ends
         while not self.poll():
             await _asyncio.readable(self)
-            self._handle.rearm()
+            if self._handle.rearm():
+                _asyncio.wake(self)  # others may wait for the end that it showed: of a post since
 
     def __await__(self) -> Generator[Any, None, None]:
         """Waits in an event loop until the last post has ended; raises as ``poll()``."""

@@ -228,11 +228,11 @@ int descriptor(const Transfer &self) {
   return fd;
 }
 
-// Takes what the descriptor shows. Here, with the GIL: who closes the transfer or its agent closes the descriptor as
-// well, and what has its number then is somebody else's.
-void rearm(const Transfer &self) {
+// Takes what the descriptor shows; whether it showed anything. Here, with the GIL: who closes the transfer or its agent
+// closes the descriptor as well, and what has its number then is somebody else's.
+bool rearm(const Transfer &self) {
   eventfd_t count;
-  (void)eventfd_read(descriptor(self), &count); // nothing, where it was readable for a moment only
+  return eventfd_read(descriptor(self), &count) == 0; // nothing, where it was readable for a moment only
 }
 
 void close_transfer(const Transfer &self, uint32_t timeout_ms) {
