@@ -183,3 +183,36 @@ memory = memoryview(agents[0].allocate(64).allocated)
 other = weft.ep.Rank(store, rank=0, founders=[0], hidden=128, prefix="/other/", mode="throughput", zero_copy_bytes=64)
 rows = memoryview(other.zero_copy)
 """))
+
+
+PROGRAM_DAEMONS = """
+import threading, time, weft
+store = weft.Store.local()
+server = weft.Server()
+client = server.client()
+def follow(one):
+    for _ in one.watch("/"):
+        pass
+def ask(one):
+    try:
+        while True:
+            one.range("/", prefix=True)
+    except weft.errors.Error:
+        pass
+for what in (follow, ask):
+    for one in (store, client):
+        threading.Thread(target=what, args=(one,), daemon=True).start()
+class Late:
+    def __del__(self):
+        time.sleep(0.2)  # for so long at least the interpreter has ended when the process does
+weft.late = Late()
+time.sleep(0.3)
+print("ends", flush=True)
+"""
+
+
+def test_the_end_while_daemon_threads_call() -> None:
+    for _ in range(3):
+        process = start(PROGRAM_DAEMONS)
+        out, err = process.communicate(timeout=60)
+        assert (process.returncode, out, err) == (0, "ends\n", "")

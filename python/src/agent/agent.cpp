@@ -32,7 +32,7 @@ void AgentState::shut() {
   if (!close())
     return;
   {
-    nb::gil_scoped_release release;
+    WithoutGil release;
     weft_agent_close(agent);
   }
   agent = nullptr;
@@ -81,7 +81,7 @@ Agent *open_agent(const std::string &name, nb::object transports, bool driven, u
   int rc;
   Failure failure;
   {
-    nb::gil_scoped_release release;
+    WithoutGil release;
     rc = weft_agent_open(&state->agent, &options);
     if (rc < 0)
       failure.sentence = weft_last_error();
@@ -157,7 +157,7 @@ nb::object transport_list() {
   std::vector<weft_transport_info> info(32);
   int rc;
   {
-    nb::gil_scoped_release release;
+    WithoutGil release;
     rc = weft_transport_list(info.data(), sizeof info[0], (uint32_t)info.size(), &count);
   }
   check(rc);

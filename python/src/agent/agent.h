@@ -8,6 +8,7 @@
 #include "core/buffer.h"
 #include "core/errors.h"
 #include "core/gate.h"
+#include "core/gil.h"
 #include "core/wait.h"
 #include "store/store.h"
 
@@ -61,7 +62,7 @@ template <class F> int agent_call(const std::shared_ptr<AgentState> &state, F ca
   Failure failure;
   {
     Entered entered(*state, state->kind());
-    nb::gil_scoped_release release;
+    WithoutGil release;
     rc = call(state->agent);
     if (rc < 0)
       failure.sentence = weft_last_error();

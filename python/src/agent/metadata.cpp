@@ -35,7 +35,7 @@ nb::bytes metadata(const Agent &self, nb::object regions, bool addresses) {
     int rc;
     {
       Entered entered(*self.state, self.state->kind());
-      nb::gil_scoped_release release;
+      WithoutGil release;
       rc = weft_agent_metadata(self.state->agent, &choice->options, blob.empty() ? nullptr : &blob[0], blob.size(),
                                &size);
     }

@@ -25,7 +25,7 @@ uint16_t serve(const Agent &self, const std::string &address) {
 std::string metrics(const Agent &self, int (*call)(weft_agent_t *, char *, size_t, size_t *)) {
   Entered entered(*self.state, self.state->kind());
   return sized_text([&](char *text, size_t cap, size_t *size) {
-    nb::gil_scoped_release release;
+    WithoutGil release;
     return call(self.state->agent, text, cap, size);
   });
 }

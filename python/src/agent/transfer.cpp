@@ -146,7 +146,7 @@ inline TransferState &at_once(const Transfer &self) {
 template <class F> int at_length(const Transfer &self, Entered::Kind kind, F call) {
   auto state = self.state;
   Entered transfer(*state, kind), agent(*state->agent, state->agent->kind());
-  nb::gil_scoped_release release;
+  WithoutGil release;
   return call(state->transfer);
 }
 

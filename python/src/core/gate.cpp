@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "core/errors.h"
+#include "core/gil.h"
 #include "core/wait.h"
 
 namespace nb = nanobind;
@@ -41,7 +42,7 @@ bool Gate::close(const std::function<void()> &nudge) {
     raise_code(WEFT_ERR_BUSY, std::string(what) + " cannot be closed by a handler of a signal that came to a wait: "
                                                   "raise an exception there, and close it afterwards");
   closed.store(true);
-  nb::gil_scoped_release release;
+  WithoutGil release;
   std::unique_lock<std::mutex> lock(mutex);
   while (calls.load() > 0) {
     if (nudge)

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "core/errors.h"
+#include "core/gil.h"
 
 namespace nb = nanobind;
 using clock_type = std::chrono::steady_clock;
@@ -74,7 +75,7 @@ static void obey_signals(const std::shared_ptr<Job> &job) {
   try {
     for (;;) {
       {
-        nb::gil_scoped_release release;
+        WithoutGil release;
         std::unique_lock<std::mutex> lock(job->mutex);
         if (job->changed.wait_for(lock, std::chrono::milliseconds(SLICE_MS), [&] { return job->done; }))
           return;
@@ -85,7 +86,7 @@ static void obey_signals(const std::shared_ptr<Job> &job) {
     }
   } catch (...) {
     std::unique_lock<std::mutex> lock(job->mutex, std::defer_lock);
-    nb::gil_scoped_release release;
+    WithoutGil release;
     lock.lock();
     job->abandoned.store(true);
     while (!job->done && (job->wait.stays || job->wait.interrupt)) {
@@ -128,7 +129,7 @@ int run_wait(const std::shared_ptr<Gate> &gate, Entered::Kind kind, Wait wait) {
     }
     obey_signals(job);
   } else {
-    nb::gil_scoped_release release;
+    WithoutGil release;
     job->run();
   }
   job->entered.reset();

@@ -3,6 +3,7 @@
 
 #include "core/errors.h"
 
+#include "core/gil.h"
 #include "core/text.h"
 #include "core/wait.h"
 #include "ep/rank.h"
@@ -70,7 +71,7 @@ template <class F, class K> int operate(RankState &state, Failure &failure, F ca
   for (int times = 0;; times++) {
     int rc;
     {
-      nb::gil_scoped_release release;
+      WithoutGil release;
       Turn turn(state, main);
       rc = call(times);
       if (rc < 0)

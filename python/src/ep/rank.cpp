@@ -8,6 +8,7 @@
 #include <nanobind/stl/vector.h>
 #include <system_error>
 
+#include "core/gil.h"
 #include "core/text.h"
 #include "core/wait.h"
 #include "ep/receive.h"
@@ -21,7 +22,7 @@ void RankState::shut() {
   if (!forked())
     unwatch_signals(this);
   {
-    nb::gil_scoped_release release;
+    WithoutGil release;
     weft_ep_close(ep);
   }
   ep = nullptr;

@@ -9,13 +9,13 @@ struct Server {
   Gate gate{"the server"};
   weft_store_server_t *server = nullptr;
   ~Server() {
-    nb::gil_scoped_release release;
+    WithoutGil release;
     weft_store_server_stop(server);
   }
   void stop() {
     if (!gate.close())
       return;
-    nb::gil_scoped_release release;
+    WithoutGil release;
     weft_store_server_stop(server);
     server = nullptr;
   }
@@ -32,7 +32,7 @@ Server *start(nb::object address, uint16_t port, nb::object token, nb::object ce
   auto made = std::make_unique<Server>();
   int rc;
   {
-    nb::gil_scoped_release release;
+    WithoutGil release;
     rc = weft_store_server_start(&made->server, &options);
   }
   check(rc);

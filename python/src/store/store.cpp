@@ -30,7 +30,7 @@ void request(const Store &self, std::function<int(weft_store_t *)> call) {
     int rc;
     {
       Entered entered(*state, Entered::SHARED);
-      nb::gil_scoped_release release;
+      WithoutGil release;
       rc = call(state->store);
     }
     check(rc);
@@ -55,7 +55,7 @@ Store *open_client(const std::string &endpoints, nb::object ca_file, nb::object 
   auto state = std::make_shared<StoreState>();
   int rc;
   {
-    nb::gil_scoped_release release;
+    WithoutGil release;
     rc = weft_store_open(&state->store, &options);
   }
   check(rc);

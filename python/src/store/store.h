@@ -5,6 +5,7 @@
 #include <nanobind/nanobind.h>
 
 #include "core/gate.h"
+#include "core/gil.h"
 #include <weft/weft.h>
 
 namespace nb = nanobind;
@@ -21,7 +22,7 @@ class Store {
 public:
   explicit Store(std::shared_ptr<StoreState> state) : state(std::move(state)) {}
   ~Store() {
-    nb::gil_scoped_release release;
+    WithoutGil release;
     state.reset();
   }
   std::shared_ptr<StoreState> state;

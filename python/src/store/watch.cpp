@@ -68,7 +68,7 @@ bool WatchState::take(Event *event) {
 class Watch {
 public:
   ~Watch() {
-    nb::gil_scoped_release release;
+    WithoutGil release;
     state.reset();
   }
   std::shared_ptr<WatchState> state;
@@ -115,7 +115,7 @@ nb::object next_event(Watch &self, uint32_t timeout_ms) {
     uint32_t slice = left < 50 ? left : 50;
     {
       Entered entered(*state, Entered::SHARED);
-      nb::gil_scoped_release release;
+      WithoutGil release;
       pollfd news = {state->fd, POLLIN, 0};
       poll(&news, 1, (int)slice);
     }
@@ -133,7 +133,7 @@ void close_watch(Watch &self) {
   auto state = self.state;
   if (!state->close())
     return;
-  nb::gil_scoped_release release;
+  WithoutGil release;
   weft_store_watch_close(state->watch);
   state->watch = nullptr;
 }
