@@ -677,4 +677,7 @@ def test_tool() -> None:
 
     said = subprocess.run([sys.executable, "-m", "weft", "info", "--help"], stdout=subprocess.PIPE, text=True)
     assert said.returncode == 0 and "weft info" in said.stdout
+    said = subprocess.run([sys.executable, "-c", "import weft.__main__; print('goes on')"], stdout=subprocess.PIPE,
+                          text=True)
+    assert said.stdout == "goes on\n"
     assert os.access(pathlib.Path(weft.__file__).with_name("weft-tool"), os.X_OK)

@@ -2,4 +2,5 @@
 
 from ._tool import main
 
-main()
+if __name__ == "__main__":  # what documents or checks packages imports all of their modules
+    main()
