@@ -48,6 +48,14 @@ def test_shapes_and_strides() -> None:
     assert weft.Buffer(np.float32(1)).shape == ()
 
 
+def test_types_that_the_buffer_protocol_lacks() -> None:
+    times = np.zeros((2, 3), "datetime64[s]")  # as bf16 of ml_dtypes, which jax has
+    buffer = weft.Buffer(times)
+    assert buffer.address == times.ctypes.data and buffer.shape == (2, 3) and buffer.itemsize == 8
+    with pytest.raises(TypeError, match="objects of Python"):
+        weft.Buffer(np.zeros(3, object))
+
+
 def test_dlpack() -> None:
     source = np.arange(12, dtype=np.float32).reshape(3, 4)
     buffer = weft.Buffer(OnlyDlpack(source))

@@ -6,7 +6,8 @@ makes one by itself; making it once and passing it saves that time in a loop.
 
 `Owners` tells whether arrays may be used again, since nobody has one of them any more.
 
-bf16 comes through DLPack, or as numpy's ``uint16`` (``x.view(numpy.uint16)``), since numpy has no bf16 of its own.
+bf16 comes through DLPack, or as numpy's ``uint16`` (``x.view(numpy.uint16)``), since numpy has no bf16 of its own; that
+of ``ml_dtypes``, which jax gives to it, is one too.
 """
 
 from __future__ import annotations

@@ -105,6 +105,8 @@ bool Buffer::from_view(nb::handle source) {
   has_view_ = true;
   if (view_.ndim > MAX_DIMS || view_.ndim < 0)
     throw nb::value_error("more than 6 dimensions");
+  if (view_.format && strcmp(view_.format, "O") == 0)
+    throw nb::type_error("an array of objects of Python is no memory for others");
   data_ = view_.buf;
   item_ = (uint32_t)view_.itemsize;
   dims_ = view_.ndim;
@@ -239,8 +241,13 @@ Buffer Buffer::of(nb::handle source, const char *name) {
   if (PyObject_CheckBuffer(source.ptr()) && made.from_view(source))
     return made;
   if (exchange_of(Py_TYPE(source.ptr())) || nb::hasattr(source, "__dlpack__")) {
-    made.from_dlpack(source, name);
-    return made;
+    try {
+      made.from_dlpack(source, name);
+      return made;
+    } catch (nb::python_error &error) { // numpy's arrays of times, and of types that jax has added to it
+      if (!error.matches(PyExc_BufferError) || !nb::hasattr(source, "__array_interface__"))
+        throw;
+    }
   }
   const char *interfaces[] = {"__cuda_array_interface__", "__array_interface__"};
   for (int i = 0; i < 2; i++) {
