@@ -400,11 +400,12 @@ WEFT_API int weft_ep_connect(weft_ep_t *ep, const int32_t *ranks, size_t count, 
  * the call returns when the first view is agreed on. For a joiner it is weft_ep_offer(), weft_ep_change() with itself
  * and weft_ep_await_start() in one, also after a weft_ep_offer() of its own: it connects to every active rank, proposes
  * the view with itself, and the call returns when the running ranks have fixed its first operation; for that they have
- * to be running operations, and none of them waits. What a group whose ranks have all died left in the store is not
- * joined; it ends within two leases, and the call founds the group anew. A rank that is active already gets 0. TIMEOUT
- * names who is missing; this rank offers itself no more then, but may be in the view already. FENCED: the group removed
- * this rank meanwhile. Others are those of weft_ep_connect(). After an error the call may be tried again, unless it was
- * FENCED. [owner]
+ * to be running operations, and none of them waits. If all of them leave or die before that, the ranks that await their
+ * first operation begin among themselves, with operation 0 (not on CUDA memory yet). What a group whose ranks have all
+ * died left in the store is not joined; it ends within two leases, and the call founds the group anew. A rank that is
+ * active already gets 0. TIMEOUT names who is missing; this rank offers itself no more then, but may be in the view
+ * already. FENCED: the group removed this rank meanwhile. Others are those of weft_ep_connect(). After an error the
+ * call may be tried again, unless it was FENCED. [owner]
  */
 WEFT_API int weft_ep_activate(weft_ep_t *ep, uint32_t timeout_ms);
 

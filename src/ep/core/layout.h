@@ -34,7 +34,7 @@
 enum {
   EP_LINE = 64,
   EP_PAGE = 4096,
-  EP_LAYOUT_VERSION = 13, // of this page and the doorbell's: peers with another one do not connect
+  EP_LAYOUT_VERSION = 14, // of this page and the doorbell's: peers with another one do not connect
 };
 
 enum ep_kind {
@@ -83,10 +83,16 @@ struct ep_slot_head {
   } taken;
 };
 
+// In the place of an operation, plus one, that is a peer's first: the writer runs operations, and has fixed none as the
+// peer's; or it awaits its own first one.
+#define EP_START_RUNS    (UINT64_MAX - 1)
+#define EP_START_AWAITED UINT64_MAX
+
 struct ep_area_head {
-  struct { // to a joiner: the operation that is its first. `op_plus_1` is the flag.
+  struct { // to a joiner: the operation that is its first, or one of these. `op_plus_1` is the flag.
     _Alignas(EP_LINE) _Atomic uint64_t op_plus_1;
-    _Atomic uint64_t epoch; // stored before the flag; a link to another host stores both again with each of its words
+    _Atomic uint64_t epoch; // AWAITED: which the writer is ready for. Stored before the flag; a link to another host
+                            // stores both again with each of its words
   } start;
   struct {
     _Alignas(EP_LINE) _Atomic uint32_t left; // the writer has let go of the link on purpose: its hang-up is no death

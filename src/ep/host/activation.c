@@ -22,13 +22,20 @@ void ep_host_follow(weft_ep_t *ep) {
   atomic_store(&ep->sweep, true);
 }
 
-void ep_publish_start(struct ep_link *link, uint64_t op, uint64_t epoch) {
+static uint64_t published(const struct ep_link *link) {
+  return atomic_load_explicit(&ep_link_out(link)->start.op_plus_1, memory_order_relaxed);
+}
+
+static void publish(struct ep_link *link, uint64_t op_plus_1, uint64_t epoch) {
   struct ep_area_head *area = ep_link_out(link);
-  if (!ep_activation_must_publish(atomic_load_explicit(&area->start.op_plus_1, memory_order_relaxed), op))
-    return;
   atomic_store_explicit(&area->start.epoch, epoch, memory_order_relaxed);
-  atomic_store_explicit(&area->start.op_plus_1, op + 1, memory_order_release);
-  link->path->publish_start(link, op, epoch);
+  atomic_store_explicit(&area->start.op_plus_1, op_plus_1, memory_order_release);
+  link->path->publish_start(link, op_plus_1 - 1, epoch);
+}
+
+void ep_publish_start(struct ep_link *link, uint64_t op, uint64_t epoch) {
+  if (ep_activation_must_publish(published(link), op))
+    publish(link, op + 1, epoch);
 }
 
 // Publishes to each rank that is in `next` but not in `now` that operation `op` is its first.
@@ -47,6 +54,11 @@ static void publish_to_joiners(weft_ep_t *ep, const struct group_view *now, cons
 // Among them are joiners that were notified by a rank that died before it had notified all.
 void ep_host_started(weft_ep_t *ep, uint64_t op, const struct group_view *view) {
   publish_to_joiners(ep, NULL, view, op);
+  for (uint32_t rank = 0; rank < ep->capacity; rank++) {
+    struct ep_link *link = ep_link_find(ep, (int32_t)rank, 0);
+    if (link && published(link) == EP_START_AWAITED)
+      publish(link, EP_START_RUNS, view->epoch);
+  }
 }
 
 void ep_activate_next(weft_ep_t *ep) {
@@ -75,7 +87,7 @@ static bool find_start(weft_ep_t *ep, uint64_t *op, uint64_t *epoch) {
   for (uint32_t rank = 0; rank < ep->capacity; rank++) {
     struct ep_link *link = ep_link_find(ep, (int32_t)rank, 0);
     uint64_t op_plus_1 = link ? atomic_load_explicit(&ep_link_in(link)->start.op_plus_1, memory_order_acquire) : 0;
-    if (op_plus_1 == 0 || op_plus_1 > first)
+    if (op_plus_1 == 0 || op_plus_1 >= EP_START_RUNS || op_plus_1 > first)
       continue;
     first = op_plus_1;
     *op = op_plus_1 - 1;
@@ -84,15 +96,60 @@ static bool find_start(weft_ep_t *ep, uint64_t *op, uint64_t *epoch) {
   return first != UINT64_MAX;
 }
 
+// Publishes to each peer that this rank awaits its first operation, and which view it is ready for.
+static void publish_awaited(weft_ep_t *ep, uint64_t ready) {
+  for (uint32_t rank = 0; rank < ep->capacity; rank++) {
+    struct ep_link *link = ep_link_find(ep, (int32_t)rank, 0);
+    uint64_t before = link ? published(link) : EP_START_RUNS;
+    bool older = before == EP_START_AWAITED &&
+                 atomic_load_explicit(&ep_link_out(link)->start.epoch, memory_order_relaxed) < ready;
+    if (before == 0 || older)
+      publish(link, EP_START_AWAITED, ready);
+  }
+}
+
+// Whether that member awaits its first operation too, and knows all views up to `epoch`.
+static bool awaits_start(weft_ep_t *ep, const struct group_member *member, uint64_t epoch) {
+  const struct ep_link *link = ep_link_find(ep, member->rank, member->incarnation);
+  if (member->rank == ep->rank)
+    return true;
+  return link && atomic_load_explicit(&ep_link_in(link)->start.op_plus_1, memory_order_acquire) == EP_START_AWAITED &&
+         atomic_load_explicit(&ep_link_in(link)->start.epoch, memory_order_relaxed) >= epoch;
+}
+
+// Whether it is for this rank to begin, with operation 0, in the view that it is ready for: those who ran operations
+// have all gone before they had fixed one for a joiner, whoever is left awaits one, and this rank is the lowest of
+// them. It is found by the others as one that runs. NULL: it is not.
+static const struct group_view *find_deserted(weft_ep_t *ep, uint64_t ready) {
+  const struct group_view *view = ready > 0 ? ep_views_find(ep, ready) : NULL;
+  bool deserted = view && view->epoch == ready && group_view_has(view, ep->rank, ep->incarnation) &&
+                  view->members[0].rank == ep->rank;
+  for (uint32_t i = 0; deserted && i < view->count; i++)
+    deserted = awaits_start(ep, &view->members[i], ready);
+  if (deserted)
+    return view;
+  group_view_unref(view);
+  return NULL;
+}
+
 int ep_host_await_start(weft_ep_t *ep, uint64_t deadline_ns, uint64_t *first, const struct group_view **out) {
   struct ep_pause pause = {0};
   uint64_t op = 0, epoch = 0;
   bool found = false, interrupted = false;
-  while (!(found = find_start(ep, &op, &epoch)) && !atomic_load(&ep->fenced))
-    if (clock_passed(deadline_ns) || !ep_pause(ep, &pause, deadline_ns))
+  const struct group_view *deserted = NULL;
+  while (!(found = find_start(ep, &op, &epoch)) && !atomic_load(&ep->fenced)) {
+    uint64_t ready = atomic_load(&ep->ready);
+    publish_awaited(ep, ready);
+    if ((deserted = find_deserted(ep, ready)) || clock_passed(deadline_ns) || !ep_pause(ep, &pause, deadline_ns))
       break;
+  }
   interrupted = pause.interrupted;
   ep_pause_end(ep, &pause);
+  if (deserted) {
+    *first = 0;
+    *out = deserted;
+    return 0;
+  }
   if (found) // an earlier start was published before the one that was found: look at all again
     find_start(ep, &op, &epoch);
   if (atomic_load(&ep->fenced))

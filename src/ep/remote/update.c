@@ -77,14 +77,15 @@ static void raise(void *area, const struct ep_word *from) {
 }
 
 // Whether the update brings no start, or one that is known or was replaced: a start that is published again is of an
-// earlier operation, and messages overtake each other.
+// earlier operation, and messages overtake each other. One that is awaited is published again with a newer epoch.
 static bool is_old_start(const struct ep_update *update, const void *area) {
   const size_t at = offsetof(struct ep_area_head, start.op_plus_1);
   uint64_t start = 0, known = __atomic_load_n((const word *)((const char *)area + at), __ATOMIC_RELAXED);
   for (uint32_t i = 0; i < update->count; i++)
     if (update->words[i].place == EP_PLACE_AREA && update->words[i].offset == at)
       start = update->words[i].value;
-  return start == 0 || (known != 0 && known <= start);
+  return start == 0 || (known != 0 && known <= start && start != EP_START_AWAITED) ||
+         (start == EP_START_AWAITED && known != 0 && known != start);
 }
 
 bool ep_update_store(const struct ep_update *update, const struct ep_layout *layout, void *area, void *shadow) {

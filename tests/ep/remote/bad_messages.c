@@ -249,11 +249,32 @@ static void of_two_starts_the_earlier_stands_in_either_order(void **state) {
   free(area);
 }
 
+// Of a rank that awaits its own first operation the newest view counts, and any operation counts more.
+static void a_start_stands_in_the_place_of_one_that_is_awaited(void **state) {
+  (void)state;
+  struct ep_layout layout;
+  ep_layout_init(&layout, 4, 128, 2, WEFT_EP_BF16, WEFT_EP_COMBINE_BF16);
+  const struct ep_update notes[] = {start_note(EP_START_AWAITED - 1, 3), start_note(EP_START_AWAITED - 1, 5),
+                                    start_note(EP_START_RUNS - 1, 6), start_note(9, 7)};
+  struct ep_area_head *area = aligned_alloc(EP_PAGE, layout.area);
+  assert_non_null(area);
+  memset(area, 0, layout.area);
+  for (int last = 0; last < 4; last++) {
+    ep_update_store(&notes[last], &layout, area, area);
+    if (last > 1)
+      ep_update_store(&notes[last - 1], &layout, area, area); // late
+    assert_true(atomic_load(&area->start.op_plus_1) == notes[last].words[1].value);
+    assert_true(atomic_load(&area->start.epoch) == notes[last].words[0].value);
+  }
+  free(area);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_is_wrong_in_a_message_keeps_all_of_it_out),
       cmocka_unit_test(what_is_of_no_link_is_dropped),
       cmocka_unit_test(of_two_starts_the_earlier_stands_in_either_order),
+      cmocka_unit_test(a_start_stands_in_the_place_of_one_that_is_awaited),
       cmocka_unit_test(rubbish_on_the_socket_ends_the_link),
       cmocka_unit_test(others_and_the_next_go_on),
       cmocka_unit_test(operations_go_on_without_one_that_is_wrong),

@@ -1,4 +1,5 @@
-// What a job leaves in the store when all of its ranks are killed, and a job that begins again on that.
+// What a job leaves in the store when all of its ranks are killed, and a job that begins again on that; and what is
+// left when all are gone but those that have just joined.
 #include <poll.h>
 #include <pthread.h>
 #include <string.h>
@@ -107,11 +108,73 @@ static void a_job_begins_on_both_sides_of_the_end_of_a_left_view(void **state) {
   }
 }
 
+// --- A view that has only joiners: whoever ran operations is gone before it had fixed their first.
+
+enum { JOINERS = 3 };
+
+static void open_joiner(struct job *job, weft_ep_t **ep, const char *host) {
+  struct weft_ep_options options = WEFT_EP_OPTIONS_INIT;
+  options.store = job->store;
+  options.prefix = "/job/";
+  options.capacity = 1 + JOINERS;
+  options.hidden = 128;
+  options.max_tokens = 4;
+  options.topk = 2;
+  options.lease_ttl_s = LEASE_S;
+  options.host_id = host;
+  options.transport = host ? "shm" : NULL;
+  options.listen = host ? "127.0.0.1" : NULL;
+  assert_int_equal(weft_ep_open(ep, &options, DEADLINE_MS), 0);
+}
+
+static uint32_t agreed(const weft_ep_t *ep) {
+  uint32_t count = 0;
+  assert_int_equal(weft_ep_committed_view(ep, NULL, NULL, 0, &count), 0);
+  return count;
+}
+
+static void joiners_begin(const char *host, const char *other) {
+  struct job job;
+  weft_ep_t *ran, *joiners[JOINERS];
+  pthread_t threads[JOINERS];
+  assert_int_equal(weft_store_open_local(&job.store), 0);
+  open_joiner(&job, &ran, host);
+  assert_int_equal(weft_ep_activate(ran, DEADLINE_MS), 0);
+  for (int i = 0; i < JOINERS; i++) {
+    open_joiner(&job, &joiners[i], i % 2 == 0 ? other : host);
+    assert_int_equal(pthread_create(&threads[i], NULL, operate, joiners[i]), 0);
+  }
+  while (agreed(ran) < 1 + JOINERS)
+    poll(NULL, 0, 1);
+  weft_ep_close(ran);
+  for (int i = 0; i < JOINERS; i++) {
+    void *why;
+    pthread_join(threads[i], &why);
+    if (why)
+      fail_msg("joiner %d: %s", i, (char *)why);
+  }
+  for (int i = 0; i < JOINERS; i++)
+    weft_ep_close(joiners[i]);
+  weft_store_close(job.store);
+}
+
+static void joiners_begin_where_all_who_ran_have_gone(void **state) {
+  (void)state;
+  joiners_begin(NULL, NULL);
+}
+
+static void joiners_of_two_hosts_begin_where_all_who_ran_have_gone(void **state) {
+  (void)state;
+  joiners_begin("one", "two");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_job_begins_where_a_view_was_left),
       cmocka_unit_test(a_job_begins_where_a_left_view_ends),
       cmocka_unit_test(a_job_begins_on_both_sides_of_the_end_of_a_left_view),
+      cmocka_unit_test(joiners_begin_where_all_who_ran_have_gone),
+      cmocka_unit_test(joiners_of_two_hosts_begin_where_all_who_ran_have_gone),
   };
   return cmocka_run_group_tests_name("ep_left_behind", tests, NULL, NULL);
 }
