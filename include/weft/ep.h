@@ -564,7 +564,8 @@ struct weft_ep_dispatch_args {
   enum weft_ep_dtype dtype;    /**< of the rows that are sent; default: as the group was opened */
   enum weft_ep_dtype x_dtype;  /**< of x; default, and the only ones today: bf16, or `dtype` with `scales` or OPAQUE */
   uint32_t row_bytes;          /**< OPAQUE: bytes of a row of x, a multiple of 16; in all ranks the same */
-  uint32_t scale_bytes;        /**< OPAQUE: bytes of its scales, a multiple of 4; in all ranks the same. 0: none */
+  uint32_t scale_bytes;        /**< OPAQUE: bytes of its scales, a multiple of 4; in all ranks the same. 0: none. CUDA:
+                                  512 at most */
   uint32_t processors;         /**< CUDA: streaming multiprocessors that the kernel may take, at most and by default
                                   weft_ep_options.max_processors; THROUGHPUT: 8 to that, by default 24. Host memory:
                                   unused */

@@ -12,6 +12,7 @@ enum {
   EP_MAX_HIDDEN = 16384,            // hidden, a multiple of WEFT_EP_BLOCK
   EP_MAX_TOPK = 16,                 // experts that a token selects
   EP_MAX_EXPERTS = 256,             // experts per rank
+  EP_MAX_SCALES = 512,              // bytes of a row's scales, on CUDA memory: as many as EP_MAX_HIDDEN has
   EP_MAX_CAPACITY = 4096,           // rank indices of a group
   EP_DEPTH = 2,                     // operations that may be open at once
   EP_MAX_COMBINES = 4096,           // combines of one operation

@@ -122,7 +122,8 @@ __device__ __forceinline__ void list_places(const cuda_rows_args &args, const ro
     job.outputs = __popc(copies);
 }
 
-enum { SCALES = 4 }; // words of a row's scales that a lane has: for 16,384 values
+enum { SCALES = 4 }; // words of a row's scales that a lane has
+static_assert(SCALES * WARP * 4 >= EP_MAX_SCALES, "lanes have all scales of a row");
 
 // Scales to each place of a job. [warp, which has listed them]
 __device__ __forceinline__ void put_scales(const cuda_rows_args &args, const mover_job &job,

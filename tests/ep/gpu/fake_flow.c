@@ -115,6 +115,13 @@ static void what_a_group_for_throughput_cannot_do_is_refused(void **state) {
   DISPATCH(processors, 133, WEFT_ERR_INVALID, "processors is 133");
   DISPATCH(row_stride, 264, WEFT_ERR_INVALID, "row_stride is 264");
   args = tokens();
+  args.dtype = WEFT_EP_OPAQUE;
+  args.row_bytes = 16;
+  args.scales = x;
+  args.scale_bytes = 516;
+  assert_int_equal(weft_ep_dispatch(ep, &args, recv, NULL, &op), WEFT_ERR_UNSUPPORTED);
+  assert_says("dispatch: scale_bytes is 516; on CUDA memory a row has 512 at most");
+  args = tokens();
   assert_int_equal(weft_ep_next_op(ep), 0);
   args.processors = 8;
   args.topk_weights = NULL;

@@ -29,8 +29,16 @@ static int check_latency_send(const struct weft_ep_dispatch_args *args) {
   return 0;
 }
 
+static int check_flow_send(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args) {
+  if (args->dtype == WEFT_EP_OPAQUE && args->scale_bytes > EP_MAX_SCALES)
+    return fail(WEFT_ERR_UNSUPPORTED,
+                "dispatch: scale_bytes is %u; on CUDA memory a row has %d at most: have more travel in row_bytes",
+                args->scale_bytes, EP_MAX_SCALES);
+  return check_processors(ep, args->processors, "dispatch");
+}
+
 int ep_gpu_check_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args) {
-  int rc = ep_gpu_flows(ep) ? check_processors(ep, args->processors, "dispatch") : check_latency_send(args);
+  int rc = ep_gpu_flows(ep) ? check_flow_send(ep, args) : check_latency_send(args);
   if (rc == 0)
     rc = ep_gpu_route_check(ep, args);
   if (rc != 0)
