@@ -378,6 +378,7 @@ static void a_kept_route_needs_no_plan(void **state) {
   assert_ptr_equal(fake.control.filled, route->filled);
   assert_int_equal(fake.control.filled_alignment, 8);
   assert_true(fake.rows.overlaps);
+  assert_int_equal(fake.rows.max_rows, TOKENS * 8); // the group's, whose workspace it is
   assert_ptr_equal(fake.lists.tell.filled, route->filled);
   assert_ptr_equal(fake.lists.tell.op, fake.rows.op);
   assert_int_equal(fake.lists.halves, DEVICE_SEND | DEVICE_RECV);

@@ -162,7 +162,8 @@ static int launch_rows(struct device_ep *ep, const struct device_flow_dispatch *
                                       .expert_total = d->expert_total,
                                       .slot = f->slot,
                                       .expert_end = f->expert_end,
-                                      .workspace = ep->streams.rows_workspace};
+                                      .workspace = ep->streams.rows_workspace,
+                                      .max_rows = cuda_max_rows(&ep->options)};
   return cuda_launched(ep, cuda_launch_rows(&args, blocks(ep, d->processors), cuda_early(ep), stream), stream,
                        "cannot launch the rows of a dispatch", why);
 }

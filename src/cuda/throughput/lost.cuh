@@ -92,7 +92,7 @@ static __device__ __noinline__ void fill_lost(const cuda_rows_args &args, const 
   uint32_t *bits = args.workspace + ROWS_PLACES + (size_t)gridDim.x * places_words(E);
   uint32_t rows = args.layout == WEFT_EP_PER_EXPERT ? E * args.rows : args.rows;
   // The workspace has no bits for more: then it is known that the source is lost, and its rows are as they were.
-  if ((uint64_t)rows > (uint64_t)kernel.route.max_rows * args.flow.topk)
+  if ((uint64_t)rows > (uint64_t)args.max_rows * args.flow.topk)
     return;
   for (uint32_t i = threadIdx.x; i < (rows + 31) / 32; i += blockDim.x)
     bits[i] = 0;

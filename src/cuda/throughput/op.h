@@ -146,6 +146,7 @@ struct cuda_rows_args {
   float *weights;
   int32_t *expert_total, *slot, *expert_end;
   uint32_t *workspace; // cuda_rows_workspace() bytes
+  uint32_t max_rows;   // for which that was made: a route may be larger
 };
 
 struct cuda_answers_args {
