@@ -839,7 +839,8 @@ WEFT_API int weft_ep_combine(weft_ep_t *ep, uint64_t op, const struct weft_ep_co
  * `result` (each may be NULL). `op` is one of the newest two. UINT64_MAX: the newest that the device has begun, also by
  * a graph's replay; of a replay only the dispatch is awaited, the caller waits for its stream, and result->missing is
  * not filled. TIMEOUT: the work stays in the stream. ROOM: weft_ep_recv_args.rows were too few, and `info` is filled;
- * rows beyond the room are lost, and the operation goes on. INVALID: not one of the newest two, or not as far yet as
+ * rows beyond the room are lost, and the operation goes on; likewise, without `info`, where the group, or the route
+ * that the operation fills or goes by, has too few max_rows. INVALID: not one of the newest two, or not as far yet as
  * was asked for. A dispatch or combine on CUDA memory that is given `info` or `result` waits in the same way, and
  * longer than its kernel can take. On host memory it does not wait, and repeats what the calls have reported. [owner]
  */
@@ -862,7 +863,8 @@ struct weft_ep_route_options {
   size_t size;         /**< sizeof(struct weft_ep_route_options) */
   uint32_t max_tokens; /**< tokens of this rank, at most; default: the group's */
   uint32_t max_rows;   /**< received rows, one for each (rank, token), at most; default: max_tokens of the group times
-                          the capacity */
+                          the capacity. CUDA: rows beyond are answered by 0, in the operation that fills the route too,
+                          and weft_ep_await() says ROOM */
   uint32_t topk;       /**< experts that a token selects, at most; default: the group's */
   uint32_t alignment;  /**< of the parts of experts, in rows (PACKED), 1 to 256; default 1 */
   uint32_t flags;      /**< 0 */

@@ -270,6 +270,43 @@ void checked(rank &r) {
   r.leave();
 }
 
+// A route has room for one row, and knows nothing of the others: who fills it is told so, and who goes by it.
+void too_short(rank &r) {
+  struct weft_ep_route_options options = WEFT_EP_ROUTE_OPTIONS_INIT;
+  struct weft_ep_route_info info = WEFT_EP_ROUTE_INFO_INIT;
+  weft_ep_route_t *route = nullptr;
+  options.max_rows = 1;
+  r.found();
+  receive_by_rank(r);
+  r.must(weft_ep_route_create(r.ep, &options, &route), "weft_ep_route_create");
+  r.fill(245, first_ranks(RANKS));
+  const float *weights = r.dispatch.topk_weights;
+  r.dispatch.route = route;
+  for (bool keeps : {false, true}) {
+    r.dispatch.topk_idx = keeps ? nullptr : r.wide;
+    r.dispatch.topk_weights = keeps ? nullptr : weights;
+    r.info = WEFT_EP_INFO_INIT;
+    r.must(weft_ep_dispatch(r.ep, &r.dispatch, &r.recv, nullptr, &r.op), "weft_ep_dispatch");
+    int rc = weft_ep_await(r.ep, r.op, &r.info, nullptr, DEADLINE_MS);
+    if (rc != WEFT_ERR_ROOM || !strstr(weft_last_error(), "more than max_rows, 1"))
+      r.die("a route that is too short gives %s: %s", weft_err_name(rc), weft_last_error());
+    r.must(weft_ep_finish(r.ep, r.op), "weft_ep_finish");
+  }
+  int rc = weft_ep_route_await(route, &info, DEADLINE_MS);
+  if (rc != WEFT_ERR_ROOM || info.num_rows < 2)
+    r.die("a route that is too short says %s, and has %u rows", weft_err_name(rc), info.num_rows);
+  r.dispatch.route = nullptr;
+  r.dispatch.topk_idx = r.wide;
+  r.dispatch.topk_weights = weights;
+  r.fill(246, first_ranks(RANKS));
+  r.pair();
+  r.check_whole();
+  judge_by_rank(r, 246, 246);
+  r.world->meet(r, "the last operation");
+  weft_ep_route_free(route);
+  r.leave();
+}
+
 // Ranks 0 and 1 fill routes, and rank 2 joins: who goes by them finds that out, in the same operation.
 void joined(rank &r) {
   bool joins = r.index == 2;
@@ -498,6 +535,7 @@ void other_combine(rank &r) {
 const struct test tests[] = {{"kept", kept},
                              {"kept_by_expert", kept_by_expert},
                              {"checked", checked},
+                             {"too_short", too_short},
                              {"joined", joined},
                              {"packed", packed},
                              {"weights_back", weights_back},

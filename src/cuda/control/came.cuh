@@ -205,7 +205,8 @@ __device__ __forceinline__ void count_rows(const cuda_control_args &args, const 
   bool by_rank = args.layout == WEFT_EP_RANK_MAJOR;
   record.num_rows = by_rank ? pairs : selections;
   record.needed_rows = by_rank ? pairs : args.layout == WEFT_EP_PACKED ? packed : most;
-  args.op->pairs = pairs;
+  args.op->pairs = args.keeps && here ? args.filled->num_rows : pairs;
+  args.op->max_rows = args.route->max_rows;
   if (!args.filled || args.keeps)
     return;
   args.filled->num_rows = pairs;

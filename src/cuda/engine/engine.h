@@ -121,7 +121,7 @@ int cuda_open_streams(struct device_ep *ep, char *why);
 // Rows that this rank receives in one operation, at most.
 uint32_t cuda_max_rows(const struct device_ep_options *options);
 // flow_record.c: what the kernels of rows know of operation `op`: adds it to its record (ROOM: the rows were more than
-// max_rows), or tells of each token the members whose contribution is missing. Within a guard. [owner]
+// its route has room for), or tells of each token the members whose contribution is missing. Within a guard. [owner]
 int cuda_flow_record(struct device_ep *ep, uint64_t op, struct device_record *record, char *why);
 int cuda_flow_missing(struct device_ep *ep, uint64_t op, uint64_t *missing, uint32_t num_tokens, char *why);
 // route.c: what a plan, with the rows of a dispatch where it receives too, finds made blank in a route; and the lists

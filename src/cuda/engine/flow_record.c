@@ -27,15 +27,16 @@ static uint64_t members_of(const struct cuda_flow_op *op, uint64_t seats) {
 int cuda_flow_record(struct device_ep *ep, uint64_t op, struct device_record *record, char *why) {
   const struct cuda_flow_op *flow = &ep->host->flow;
   const struct cuda_side *side;
-  uint32_t most = cuda_max_rows(&ep->options);
   int rc = find_side(ep, op, &side, why);
   if (rc != 0 || !side)
     return rc;
   record->lost |= members_of(flow, flow->lost);
-  if ((record->kind & DEVICE_CONFLICT) || flow->pairs <= most)
+  if ((record->kind & DEVICE_CONFLICT) || flow->pairs <= flow->max_rows)
     return 0;
-  return cuda_why(why, WEFT_ERR_ROOM, "%u tokens came, more than the max_rows of the group, %u: those beyond are lost",
-                  flow->pairs, most);
+  return cuda_why(why, WEFT_ERR_ROOM,
+                  "%u tokens came, more than max_rows, %u, of the group or of the operation's route: those beyond are "
+                  "lost",
+                  flow->pairs, flow->max_rows);
 }
 
 // A token's members are those that it went to, take part, and have not failed it.

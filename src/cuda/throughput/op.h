@@ -66,7 +66,8 @@ struct cuda_flow_op {
   uint32_t self;                 // this rank's own seat
   uint32_t count;                // entries of by_rank
   uint32_t rows[DEVICE_SEATS];   // that each seat sends to this rank, by its header; 0 of those that do not take part
-  uint32_t pairs;                // rows of all of them together: (source, token) pairs
+  uint32_t pairs;                // rows of all of them together: (source, token) pairs; by a kept route, of its filling
+  uint32_t max_rows;             // of the operation's route: it knows nothing of those beyond
   uint8_t by_rank[DEVICE_SEATS]; // seats of the view, ascending by rank
   uint8_t member[DEVICE_SEATS];  // index of each seat in the view
   int32_t rank[DEVICE_SEATS];    // of each seat
