@@ -17,7 +17,7 @@ static __device__ __noinline__ void clear_slots(const cuda_rows_args &args, cons
 }
 
 // `warp` of `warps` does its share of the rows of one source, which are those that its header counted. `came`: a bit
-// for each row of the caller's buffer, set for those that stay; NULL: none of them. [warp]
+// for each of them, expert after expert, set for those that stay; NULL: none of them. [warp]
 static __device__ __noinline__ void clear_rows(const cuda_rows_args &args, const flow_kernel &kernel,
                                                const places_table &table, uint32_t seat, const uint32_t *came,
                                                uint32_t warp, uint32_t warps) {
@@ -31,8 +31,8 @@ static __device__ __noinline__ void clear_rows(const cuda_rows_args &args, const
     uint32_t part = args.layout == WEFT_EP_PER_EXPERT ? e * args.rows : 0;
 #pragma unroll 1
     for (uint32_t i = warp; i < count && begin + i < args.rows; i += warps) {
-      uint32_t row = part + begin + i;
-      if (came && came[row / 32] >> row % 32 & 1)
+      uint32_t row = part + begin + i, number = (came && !by_rank ? table.ends[e] : 0) + i;
+      if (came && came[number / 32] >> number % 32 & 1)
         continue;
       zero_row(args, row, kernel.op.rank[seat], lane);
       if (!by_rank || lane >= args.topk)
@@ -64,18 +64,42 @@ static __device__ __noinline__ void clear_absent(const cuda_rows_args &args, con
                 (gridDim.x - first) * blockDim.x);
 }
 
-// A pair that came: its rows stay, and its selections are in them. [a thread]
-static __device__ __forceinline__ void note_pair(const cuda_rows_args &args, const flow_kernel &kernel, uint32_t pair,
-                                                 uint32_t rows, uint32_t *bits) {
+// A pair that came: its rows stay, and its selections are in them. `bits`: as of clear_rows(), `all` of them. [a
+// thread]
+static __device__ __forceinline__ void note_pair(const cuda_rows_args &args, const flow_kernel &kernel,
+                                                 const places_table &table, uint32_t seat, uint32_t pair,
+                                                 uint32_t *bits, uint32_t all) {
+  bool by_rank = args.layout == WEFT_EP_RANK_MAJOR;
   for (uint32_t k = 0; k < args.topk; k++) {
     size_t at = (size_t)pair * args.topk + k;
-    const volatile int32_t *places = kernel.route.place, *experts = kernel.route.expert;
-    int32_t place = args.layout != WEFT_EP_RANK_MAJOR ? places[at] : experts[at] < 0 ? -1 : (int32_t)pair;
-    if (place >= 0 && (uint32_t)place < rows)
-      atomicOr(&bits[place / 32], 1u << place % 32);
+    int32_t expert = *(const volatile int32_t *)&kernel.route.expert[at];
+    int32_t place = !by_rank ? *(const volatile int32_t *)&kernel.route.place[at] : expert < 0 ? -1 : (int32_t)pair;
+    if (place >= 0) {
+      uint32_t part = args.layout == WEFT_EP_PER_EXPERT ? (uint32_t)expert * args.rows : 0;
+      uint32_t number = by_rank ? pair - kernel.row_base[seat]
+                                : table.ends[expert] + (uint32_t)place - part - table.first[table.at(seat, expert)];
+      if (number < all)
+        atomicOr(&bits[number / 32], 1u << number % 32);
+    }
     if (args.slot && pair < args.rows)
       args.slot[at] = place;
   }
+}
+
+// Numbers the rows that the header of a source counted, expert after expert: table.ends are where those of each begin.
+// Returns how many they are. [block]
+static __device__ __noinline__ uint32_t number_rows(const cuda_rows_args &args, const flow_kernel &kernel,
+                                                    const places_table &table, uint32_t seat) {
+  __shared__ uint32_t all;
+  if (threadIdx.x < WARP) {
+    uint32_t sum = args.layout == WEFT_EP_RANK_MAJOR
+                       ? kernel.op.rows[seat]
+                       : list_begins(table.counts + table.at(seat, 0), args.flow.experts, 1, table.ends);
+    if (threadIdx.x == 0)
+      all = sum;
+  }
+  __syncthreads();
+  return all;
 }
 
 // What did not come of sources that were lost in mid-flow; by a kept route all of it, so that what it has of a source
@@ -87,18 +111,19 @@ static __device__ __noinline__ void fill_lost(const cuda_rows_args &args, const 
     clear_sources(args, kernel, table, lost, threadIdx.x, blockDim.x);
     return;
   }
-  uint32_t E = args.flow.experts, lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
-  // A bit for each pair, or row of the caller's buffer, that has come.
-  uint32_t *bits = args.workspace + ROWS_PLACES + (size_t)gridDim.x * places_words(E);
-  uint32_t rows = args.layout == WEFT_EP_PER_EXPERT ? E * args.rows : args.rows;
-  // The workspace has no bits for more: then it is known that the source is lost, and its rows are as they were.
-  if ((uint64_t)rows > (uint64_t)args.max_rows * args.flow.topk)
-    return;
-  for (uint32_t i = threadIdx.x; i < (rows + 31) / 32; i += blockDim.x)
-    bits[i] = 0;
+  uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
+  uint32_t *bits = args.workspace + ROWS_PLACES + (size_t)gridDim.x * places_words(args.flow.experts);
   for (uint32_t seat = 0; seat < DEVICE_SEATS; seat++) {
     if (!has(lost, seat))
       continue;
+    uint32_t all = number_rows(args, kernel, table, seat);
+    if (all > (uint64_t)args.max_rows * args.flow.topk) { // more than the workspace has bits: as if none had come
+      clear_sources(args, kernel, table, 1ull << seat, threadIdx.x, blockDim.x);
+      __syncthreads();
+      continue;
+    }
+    for (uint32_t i = threadIdx.x; i < (all + 31) / 32; i += blockDim.x)
+      bits[i] = 0;
     clear_slots(args, kernel, seat, threadIdx.x, blockDim.x);
     __syncthreads();
     for (uint32_t c = warp; c < CUDA_CHANNELS; c += warps) {
@@ -107,7 +132,7 @@ static __device__ __noinline__ void fill_lost(const cuda_rows_args &args, const 
       for (uint32_t i = lane; i < came; i += WARP) {
         uint32_t pair = (uint32_t)((const volatile int32_t *)order)[i];
         if (pair < kernel.route.max_rows)
-          note_pair(args, kernel, pair, rows, bits);
+          note_pair(args, kernel, table, seat, pair, bits, all);
       }
     }
     __syncthreads();

@@ -147,7 +147,7 @@ struct cuda_rows_args {
   float *weights;
   int32_t *expert_total, *slot, *expert_end;
   uint32_t *workspace; // cuda_rows_workspace() bytes
-  uint32_t max_rows;   // for which that was made: a route may be larger
+  uint32_t max_rows;   // for which that was made: a route may have more
 };
 
 struct cuda_answers_args {

@@ -7,7 +7,7 @@
 #include "cuda/throughput/channel.cuh"
 
 // In the workspace of rows: blocks that have ended; rows that came from each seat; the places of each block; a bit for
-// each row of the caller's buffer.
+// each row of a source.
 enum { ROWS_ENDED = 0, ROWS_CAME = 64, ROWS_PLACES = 128 };
 
 // Where the rows of each source and local expert begin, and how many they are: in shared memory where they fit, else in
@@ -16,7 +16,7 @@ enum { PLACES_SHARED = 512 }; // entries of each
 struct places_table {
   uint32_t *first;  // [count][E] row of the first selection, in the expert's part (PER_EXPERT) or in all
   uint32_t *counts; // [count][E]
-  uint32_t *ends;   // [E] PACKED: row behind the expert's last
+  uint32_t *ends;   // [E] PACKED: row behind the expert's last; at the end of all see lost.cuh
   uint32_t experts;
   uint8_t nth[DEVICE_SEATS]; // of each seat
   __device__ __forceinline__ uint32_t at(uint32_t seat, uint32_t expert) const { return nth[seat] * experts + expert; }

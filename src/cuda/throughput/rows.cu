@@ -163,7 +163,7 @@ const void *kernel_of(bool casts, bool kept) {
 } // namespace
 
 size_t cuda_rows_workspace(const struct cuda_flow *flow, uint32_t blocks, uint32_t max_rows) {
-  size_t places = (size_t)max_rows * flow->topk; // of PACKED; PER_EXPERT may have more room, and then more bits
+  size_t places = (size_t)max_rows * flow->topk; // of one source
   return ROWS_PLACES * 4 + (size_t)blocks * places_words(flow->experts) * 4 + (places + 31) / 32 * 4;
 }
 

@@ -174,7 +174,7 @@ void flow_group::make_device(flow_rank &r) {
   make_outputs(r);
   make_combine(r);
   r.plan_space = device_array<uint32_t>(cuda_plan_workspace(&flow, 132) / 4 + 64);
-  r.rows_space = device_array<uint32_t>(cuda_rows_workspace(&flow, 132, (uint32_t)r.buffer_rows) / 4 + 64);
+  r.rows_space = device_array<uint32_t>(cuda_rows_workspace(&flow, 132, r.host_route.max_rows) / 4 + 64);
 }
 
 void flow_group::clear(flow_rank &r) {

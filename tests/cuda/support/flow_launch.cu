@@ -103,7 +103,7 @@ void flow_group::rows(flow_rank &r, bool kept, bool early, uint32_t halves) {
     args.expert_end = r.expert_end;
   }
   args.workspace = r.rows_space;
-  args.max_rows = (uint32_t)r.buffer_rows;
+  args.max_rows = r.host_route.max_rows;
   OK(cuda_launch_rows(&args, blocks_of(r), early, stream_of(shape, r, halves)));
 }
 
