@@ -146,16 +146,30 @@ int cuda_owner(const void *memory, int *index, char *why) {
   return 0;
 }
 
-int cuda_extent(const void *memory, int *index, uint64_t *bytes, char *why) {
-  const struct cuda_driver *driver = cuda_driver(why);
-  int rc = driver ? cuda_owner(memory, index, why) : WEFT_ERR_UNSUPPORTED;
-  if (rc != 0 || *index < 0)
-    return rc;
+// Within a guard of its device: the driver answers no thread that has no context.
+static int find_extent(const void *memory, uint64_t *bytes, char *why) {
   CUdeviceptr base = 0;
   size_t size = 0;
-  rc = cuda_check_driver(why, driver->cuMemGetAddressRange(&base, &size, (CUdeviceptr)(uintptr_t)memory),
-                         "cannot find the allocation of this memory");
+  int rc = cuda_check_driver(why, cuda_driver(NULL)->cuMemGetAddressRange(&base, &size, (CUdeviceptr)(uintptr_t)memory),
+                             "cannot find the allocation of this memory");
   if (rc == 0)
     *bytes = base + size - (uintptr_t)memory;
+  return rc;
+}
+
+int cuda_extent(const void *memory, int *index, uint64_t *bytes, char *why) {
+  struct device *device;
+  struct cuda_guard guard;
+  int rc = cuda_driver(why) ? cuda_owner(memory, index, why) : WEFT_ERR_UNSUPPORTED;
+  if (rc == 0 && *index >= 0)
+    rc = cuda_open(*index, &device, why);
+  if (rc != 0 || *index < 0)
+    return rc;
+  rc = cuda_enter(device, &guard, why);
+  if (rc == 0) {
+    rc = find_extent(memory, bytes, why);
+    cuda_leave(&guard);
+  }
+  cuda_close(device);
   return rc;
 }

@@ -90,6 +90,8 @@ static CUresult stream_write(CUstream stream, CUdeviceptr address, cuuint32_t va
   return CUDA_SUCCESS;
 }
 static CUresult address_range(CUdeviceptr *base, size_t *size, CUdeviceptr within) {
+  if (top == 0)
+    return CUDA_ERROR_INVALID_CONTEXT;
   *base = within & ~(CUdeviceptr)4095;
   *size = 8192;
   return CUDA_SUCCESS;
