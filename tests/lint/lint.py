@@ -123,16 +123,44 @@ def check_text():
     return found
 
 
+def anchors(path):
+    """What a link to a document may have after its #: its headings, as GitHub writes them."""
+    found, fenced = set(), False
+    for _, line in lines(path):
+        fenced ^= line.lstrip().startswith("```")
+        heading = re.match(r"#+ (.*)", line)
+        if heading and not fenced:
+            text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading[1])
+            name = re.sub(r"[^\w\- ]", "", text.strip().lower()).replace(" ", "-")
+            found.add(name if name not in found else f"{name}-1")
+    return found
+
+
+def check_link(path, link):
+    """What is wrong with the link in the document at `path`; nothing if it leads somewhere."""
+    name, _, anchor = link.partition("#")
+    there = pathlib.Path(os.path.normpath(path.parent / name)) if name else path
+    if "://" in link:
+        return None
+    if not (ROOT / there).exists():
+        return f"the link leads nowhere: {link}"
+    if anchor and there.suffix == ".md" and anchor not in anchors(there):
+        return f"{there} has no heading for #{anchor}"
+    return None
+
+
 def check_links():
     """What documents name is there: where their links lead, and files in backticks, with or without src/."""
     found = []
     folders = {path.parts[0] for path in sources() if len(path.parts) > 1}
+    names_of_code = {path.name for path in sources(*CODE_SUFFIXES)}
     layer_names = set(layer_order())
     for path in sources(".md"):
         for number, line in lines(path):
-            for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", line):
-                if "://" not in link and not (ROOT / path.parent / link).exists():
-                    found.append(f"{path}:{number}: the link leads nowhere: {link}")
+            for link in re.findall(r"\]\(([^)\s]+)[^)]*\)", line):
+                wrong = check_link(path, link)
+                if wrong:
+                    found.append(f"{path}:{number}: {wrong}")
             for name in re.findall(r"`([\w./-]+/[\w.-]+\.\w+)`", line):
                 first = name.split("/")[0]
                 if first in folders and not (ROOT / name).exists() and first not in layer_names:
@@ -140,6 +168,9 @@ def check_links():
                 elif first in layer_names and not ((ROOT / "src" / name).exists() or (ROOT / name).exists()
                                                    or (ROOT / "include" / name).exists()):
                     found.append(f"{path}:{number}: there is no src/{name}")
+            for name in re.findall(r"`([\w-]+\.\w+)`", line):
+                if pathlib.Path(name).suffix in CODE_SUFFIXES and name not in names_of_code:
+                    found.append(f"{path}:{number}: there is no file {name}")
     return found
 
 
