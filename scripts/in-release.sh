@@ -31,6 +31,8 @@ if ! [[ $release =~ ^[a-z]+(-arm64)?$ ]]; then
   exit 2
 fi
 
+scripts=/usr/share/debootstrap/scripts
+ubuntu_keys=/usr/share/keyrings/ubuntu-archive-keyring.gpg
 roots=${WEFT_ROOTS:-${XDG_CACHE_HOME:-$HOME/.cache}/weft/roots}
 place=$roots/$release
 if [ $where = yes ]; then
@@ -56,17 +58,19 @@ install_debootstrap() {
     debootstrap >/dev/null 2>&1 || skip "debootstrap cannot be installed"
 }
 
-# debootstrap knows Ubuntu's releases, and their archive, by name.
+# debootstrap knows Ubuntu's releases, and their archive, by name; but Debian 12's not yet noble.
 is_ubuntu() {
-  [ "$(readlink "/usr/share/debootstrap/scripts/${release%-arm64}")" = gutsy ]
+  [ "${release%-arm64}" = noble ] || [ "$(readlink "$scripts/${release%-arm64}")" = gutsy ]
 }
 
 # Sets `options` and `archive`, for debootstrap.
 choose_archive() {
   options=(--variant=minbase) archive=()
   if is_ubuntu; then
-    [ -e /usr/share/keyrings/ubuntu-archive-keyring.gpg ] || skip "$release is Ubuntu's: install ubuntu-keyring"
+    [ -e "$ubuntu_keys" ] ||
+      skip "$release is Ubuntu's: want $ubuntu_keys, of ubuntu-keyring (Ubuntu) or ubuntu-archive-keyring (Debian 13)"
     options+=("--components=main,universe")
+    [ -e "$scripts/${release%-arm64}" ] || archive=(http://archive.ubuntu.com/ubuntu "$scripts/gutsy")
   else
     archive=("$(mirror)")
     [ -n "${archive[0]}" ] || skip "apt names no archive of Debian here"
