@@ -281,6 +281,7 @@ case "${1:---build}" in
   *) echo "usage: $0 [--build|--test|--pypi|--arm64]" >&2 && exit 2 ;;
 esac
 
+callers_path=$PATH
 PATH=$tools/bin:$PATH
 find_missing <<<"$needs"
 if [ ${#missing[@]} -gt 0 ]; then
@@ -291,6 +292,9 @@ fi
 if [ "${1:-}" != --pypi ]; then install_wanted; fi
 if [ "${1:-}" = --test ] && ! fuzzer_is_there; then install_fuzzer; fi
 cmake_is_new_enough || install_newer_cmake
+if ! (PATH=$callers_path cmake_is_new_enough); then
+  echo "The cmake of this system is older than $cmake_wanted; for a newer one: export PATH=$tools/bin:\$PATH"
+fi
 if [ "${1:-}" = --test ] || [ "${1:-}" = --pypi ]; then
   install_swift
   install_newer_ucx
