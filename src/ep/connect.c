@@ -56,6 +56,8 @@ static bool is_put_out(weft_ep_t *ep, int32_t rank) {
   return out;
 }
 
+// Connects to whatever incarnation holds the rank. A claim outlives its process for a moment: then the next one is
+// awaited.
 static int connect_rank(weft_ep_t *ep, int32_t rank, bool founder, uint64_t deadline_ns) {
   for (uint32_t moment_ms = 0;;) {
     struct group_peer peer;
@@ -79,10 +81,6 @@ static int connect_rank(weft_ep_t *ep, int32_t rank, bool founder, uint64_t dead
     if (rc != 0)
       return rc;
   }
-}
-
-int ep_connect_rank(weft_ep_t *ep, int32_t rank, uint64_t deadline_ns) {
-  return connect_rank(ep, rank, false, deadline_ns);
 }
 
 int ep_connect_founder(weft_ep_t *ep, int32_t rank, uint64_t deadline_ns) {
@@ -122,7 +120,7 @@ int weft_ep_connect(weft_ep_t *ep, const int32_t *ranks, size_t count, uint32_t 
     }
   rc = group_wait_ranks(ep->group, ranks, count, deadline_ns);
   for (size_t i = 0; rc == 0 && i < count; i++)
-    rc = ep_connect_rank(ep, ranks[i], deadline_ns);
+    rc = connect_rank(ep, ranks[i], false, deadline_ns);
   return rc == 0 ? 0 : fail_context(rc, "connect");
 }
 

@@ -6,10 +6,8 @@
 
 // INVALID names the rank, and `call`.
 int ep_check_ranks(const weft_ep_t *ep, const int32_t *ranks, size_t count, const char *call, bool self_too);
-// Connects to whatever incarnation holds the rank. A claim outlives its process for a moment: then the next one is
-// awaited. [owner]
-int ep_connect_rank(weft_ep_t *ep, int32_t rank, uint64_t deadline_ns);
-// The same for a founder, which may have been put out since the first view: then there is no link to make. [owner]
+// Connects to whatever incarnation holds the rank of a founder, as weft_ep_connect() does to any rank. It may have been
+// put out since the first view: then there is no link to make. [owner]
 int ep_connect_founder(weft_ep_t *ep, int32_t rank, uint64_t deadline_ns);
 // Waits for a new link or a moment, whichever comes first. CANCELED. [owner]
 int ep_wait_a_little(weft_ep_t *ep, uint64_t deadline_ns);

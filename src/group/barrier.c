@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "group/state.h"
 
-struct group_barrier *group_barrier_find(struct group_machine *m, const char *name, size_t length) {
+static struct group_barrier *find(struct group_machine *m, const char *name, size_t length) {
   for (struct group_barrier *b = m->barriers; b; b = b->next)
     if (strlen(b->name) == length && memcmp(b->name, name, length) == 0)
       return b;
@@ -97,7 +97,7 @@ void group_barriers_free(struct group_machine *m) {
 }
 
 void group_barrier_observe(struct group_machine *m, const struct group_key *key, uint64_t incarnation) {
-  struct group_barrier *b = group_barrier_find(m, key->name, key->name_length);
+  struct group_barrier *b = find(m, key->name, key->name_length);
   if (!b && incarnation)
     b = add_barrier(m, key->name, key->name_length);
   if (b) {
@@ -153,7 +153,7 @@ void group_barriers_settle(struct group_machine *m) {
 }
 
 int group_machine_barrier(struct group_machine *m, const char *name) {
-  struct group_barrier *b = group_barrier_find(m, name, strlen(name));
+  struct group_barrier *b = find(m, name, strlen(name));
   if ((b && b->wanted) || has_served(m, name))
     return fail(WEFT_ERR_EXISTS, "barrier '%s' was used before: want a new name for each barrier", name);
   if (!reserve_name(m) || (!b && !(b = add_barrier(m, name, strlen(name)))))
@@ -165,7 +165,7 @@ int group_machine_barrier(struct group_machine *m, const char *name) {
 }
 
 void group_machine_barrier_end(struct group_machine *m, const char *name) {
-  struct group_barrier *b = group_barrier_find(m, name, strlen(name));
+  struct group_barrier *b = find(m, name, strlen(name));
   if (!b)
     return;
   b->ended = true;
@@ -177,7 +177,7 @@ void group_machine_barrier_end(struct group_machine *m, const char *name) {
 }
 
 bool group_machine_barrier_missing(const struct group_machine *m, const char *name, struct text *missing) {
-  const struct group_barrier *b = group_barrier_find((struct group_machine *)m, name, strlen(name));
+  const struct group_barrier *b = find((struct group_machine *)m, name, strlen(name));
   if (!m->view || !b || b->complete)
     return false;
   for (uint32_t i = 0; i < m->view->count; i++)

@@ -8,8 +8,8 @@
 
 enum { STARVED_MS = 50 };
 
-void group_emit(struct group_machine *m, enum group_event_kind kind, const struct group_view *view, int32_t rank,
-                uint64_t incarnation) {
+static void emit(struct group_machine *m, enum group_event_kind kind, const struct group_view *view, int32_t rank,
+                 uint64_t incarnation) {
   struct group_queued *queued = malloc(sizeof *queued);
   m->dropped &= ~(1u << kind); // this event carries more
   if (!queued) {               // its kind is enough: the state at that time is reported later
@@ -33,7 +33,7 @@ void group_update_lost(struct group_machine *m, const char *reason) {
   // Claims may have run out while their owners could not reach the store either: give them time to come back.
   if (!lost)
     m->grace_until = m->wary_until = m->now + m->ttl_ns;
-  group_emit(m, lost ? GROUP_EVENT_STORE_LOST : GROUP_EVENT_STORE_BACK, NULL, -1, 0);
+  emit(m, lost ? GROUP_EVENT_STORE_LOST : GROUP_EVENT_STORE_BACK, NULL, -1, 0);
 }
 
 // Whether it goes by its own wish: also by one that it has given up while the store carries it out.
@@ -50,7 +50,7 @@ static void fence(struct group_machine *m, const char *why) {
   }
   log_info("group: rank %d is fenced: %s", m->rank, why);
   m->standing = GROUP_FENCED;
-  group_emit(m, GROUP_EVENT_FENCED, m->view, -1, 0);
+  emit(m, GROUP_EVENT_FENCED, m->view, -1, 0);
 }
 
 // Memory ran out while a value was read: its contents must not be guessed.
@@ -81,7 +81,7 @@ static void claim_gone(struct group_machine *m, int32_t rank) {
   free(claim->address);
   claim->address = NULL;
   if (incarnation)
-    group_emit(m, GROUP_EVENT_GONE, NULL, rank, incarnation);
+    emit(m, GROUP_EVENT_GONE, NULL, rank, incarnation);
   if (rank != m->rank || incarnation != m->incarnation || m->standing != GROUP_CLAIMED || m->claim_dropped)
     return;
   // This member's own. If it did not delete it itself, then its lease has run out, and what made it run out may have
@@ -150,7 +150,7 @@ static void settle_dooms(struct group_machine *m) {
 static void view_agreed(struct group_machine *m, const struct group_view *view) {
   const struct group_view *before = m->view;
   m->view = group_view_ref(view);
-  group_emit(m, GROUP_EVENT_VIEW, view, -1, 0);
+  emit(m, GROUP_EVENT_VIEW, view, -1, 0);
   if (group_in_view(m, before) && !group_in_view(m, view))
     fence(m, "it is not in the new view");
   group_view_unref(before);

@@ -38,7 +38,7 @@ static bool create(struct group_machine *m, const struct group_view *view, struc
   return true;
 }
 
-bool group_founders_ready(const struct group_machine *m) {
+static bool founders_ready(const struct group_machine *m) {
   for (uint32_t i = 0; i < m->num_founders; i++)
     if (m->claims[m->founders[i]].incarnation == 0)
       return false;
@@ -52,7 +52,7 @@ static bool is_left_behind(struct group_machine *m) {
 }
 
 static bool may_found(struct group_machine *m) {
-  return m->founding && group_founders_ready(m) && group_machine_lowest_founder(m) == m->rank &&
+  return m->founding && founders_ready(m) && group_machine_lowest_founder(m) == m->rank &&
          (m->stored || !m->view || is_left_behind(m));
 }
 

@@ -207,14 +207,11 @@ static inline void group_shows(struct group_machine *m) {
 // observe.c
 void group_observe_all(struct group_machine *m, const struct weft_store_list *list);
 void group_observe(struct group_machine *m, const struct weft_store_event *event);
-void group_emit(struct group_machine *m, enum group_event_kind kind, const struct group_view *view, int32_t rank,
-                uint64_t incarnation);
 void group_update_lost(struct group_machine *m, const char *reason); // after watch_lost or requests_fail has changed
 
 // propose.c: builds the transaction or request that the view needs now; false when there is none.
 bool group_propose(struct group_machine *m, struct group_request *request);
 bool group_propose_leave(struct group_machine *m, struct group_request *request); // at the close
-bool group_founders_ready(const struct group_machine *m);
 
 // proposal.c: whether it is time for one; who it may not do without; the claims that go with it.
 bool group_turn_has_come(struct group_machine *m, uint32_t place, bool urgent);
@@ -231,7 +228,6 @@ bool group_propose_change(struct group_machine *m, struct group_request *request
 void group_change_answered(struct group_machine *m, int err, bool succeeded);
 
 // barrier.c
-struct group_barrier *group_barrier_find(struct group_machine *m, const char *name, size_t length);
 void group_barrier_observe(struct group_machine *m, const struct group_key *key, uint64_t incarnation);
 void group_barrier_forget_keys(struct group_machine *m);
 void group_barriers_settle(struct group_machine *m); // after keys or the view have changed

@@ -193,7 +193,8 @@ static void put_family(struct text *text, const struct figures *figures, char **
   text_free(&name);
 }
 
-int figures_write_prometheus(FILE *out, const struct figures *figures) {
+static int write_figures(FILE *out, const void *arg) {
+  const struct figures *figures = arg;
   struct text text = {0};
   char **labels = label_rows(figures);
   text.failed = !labels;
@@ -213,12 +214,6 @@ int figures_write_prometheus(FILE *out, const struct figures *figures) {
     free(labels[r]);
   free(labels);
   return prometheus_hand_out(out, &text);
-}
-
-// --- files ---
-
-static int write_figures(FILE *out, const void *arg) {
-  return figures_write_prometheus(out, arg);
 }
 
 int figures_save_prometheus(const char *path, const struct figures *figures) {

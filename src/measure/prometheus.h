@@ -11,13 +11,10 @@
 #include "metrics/text.h"
 
 // Each row's keys are labels of weft_bench_FIGURE_UNIT; a distribution has its mean there, and its percentiles in
-// weft_bench_FIGURE_quantile_UNIT. Rows that were refused are left out. SYSTEM or LIMIT: `out` cannot be written. [any]
-int figures_write_prometheus(FILE *out, const struct figures *figures);
-// weft_elastic_...: of each phase, and of each rank in the last phase that passed. Errors as above. [any]
-int results_write_prometheus(FILE *out, const struct results *results);
-
-// The same into a file, whole or not at all. Errors name the path. [any]
+// weft_bench_FIGURE_quantile_UNIT. Rows that were refused are left out. The file is written whole or not at all. SYSTEM
+// or LIMIT: it cannot be written; errors name the path. [any]
 int figures_save_prometheus(const char *path, const struct figures *figures);
+// weft_elastic_...: of each phase, and of each rank in the last phase that passed. The rest as above. [any]
 int results_save_prometheus(const char *path, const struct results *results);
 
 // --- what the writers share ---

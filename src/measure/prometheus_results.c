@@ -133,7 +133,8 @@ static void put_changes(struct text *text, const struct results *results) {
   }
 }
 
-int results_write_prometheus(FILE *out, const struct results *results) {
+static int write_results(FILE *out, const void *arg) {
+  const struct results *results = arg;
   struct text text = {0};
   const struct results_phase *last = results_last_passed(results);
   put_run(&text, results);
@@ -143,10 +144,6 @@ int results_write_prometheus(FILE *out, const struct results *results) {
     put_ranks(&text, results, last);
   put_changes(&text, results);
   return prometheus_hand_out(out, &text);
-}
-
-static int write_results(FILE *out, const void *arg) {
-  return results_write_prometheus(out, arg);
 }
 
 int results_save_prometheus(const char *path, const struct results *results) {

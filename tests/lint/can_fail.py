@@ -78,6 +78,9 @@ def circles(root):
 def check_circles(root):
     there = {"a/one.c": "void two(void); void one(void) { two(); }\n", "b/two.c": "void two(void) {}\n"}
     compile_layer(root, "low", there)
+    status, said = circles(root)
+    assert status == 1 and "src/low/a/one.c: no other file uses one" in said, said
+    write(root, {"tests/use.c": "void use(void) { one(), it(), top(); }\n"})
     assert circles(root) == (0, "\n"), circles(root)
     compile_layer(root, "low", {**there, "b/two.c": "void two(void) {} void third_of(void) {}\n"})
     status, said = circles(root)

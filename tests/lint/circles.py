@@ -4,8 +4,9 @@
 A file uses another when its object needs a symbol that the other's defines. BUILD is a build folder, whose objects are
 read by nm; SOURCE is the source tree (default: around this file). tests/lint/layers.txt says how many files of a layer
 may be in one circle, and whether its folders may. A name that other files can use begins with `weft_`, or with the
-name of its layer, of its folder, or of a file beside it: where it stands can be read from it. Prints every circle;
-exits 1 if one is larger than that or a name is in the wrong place, and 77 if there is no nm.
+name of its layer, of its folder, or of a file beside it: where it stands can be read from it. Some other source file
+uses it: else it is static, or is not needed. Prints every circle; exits 1 if one is larger than that or a name is in
+the wrong place or for one file alone, and 77 if there is no nm.
 """
 import collections
 import functools
@@ -109,6 +110,32 @@ def misplaced(build, source, layer):
                 yield f"src/{layer}/{name}: {symbol} begins with no name of its layer, its folder or a file there"
 
 
+COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+
+
+@functools.lru_cache(maxsize=None)
+def users(source):
+    """word -> how many files of layers, programs and tests have it; of headers those that do more than declare it."""
+    found = collections.Counter()
+    for folder in ("src", "python", "bench", "tests"):
+        for path in (source / folder).rglob("*"):
+            if path.suffix in (".c", ".cpp", ".cu", ".cuh", ".h"):
+                counts = collections.Counter(re.findall(r"\w+", COMMENT.sub("", path.read_text(encoding="utf-8"))))
+                found.update(word for word, count in counts.items() if path.suffix != ".h" or count > 1)
+    return found
+
+
+def alone(build, source, layer):
+    """A line for each name that other files could use and none does. The library and plug-ins have users elsewhere, and
+    the build names the tables of transports."""
+    for _, name, listed in symbols(build, source, layer):
+        named_by_build = f"{layer}_{pathlib.Path(name).parent.name}"
+        for letter, symbol in listed:
+            elsewhere = symbol.split("_")[0] in ("weft", "main", "") or symbol == named_by_build
+            if letter in STRONG and not elsewhere and users(source)[symbol] < 2:
+                yield f"src/{layer}/{name}: no other file uses {symbol}: make it static, or take it away"
+
+
 def by_folder(graph):
     folders = collections.defaultdict(set)
     for name, others in graph.items():
@@ -131,7 +158,7 @@ def check(build, source):
             print(f"{layer.name}: {len(circle)} folders: {', '.join(circle)}")
             if not layer.folders:
                 wrong.append(f"src/{layer.name}: the folders {', '.join(circle)} use each other in a circle")
-        wrong += sorted(set(misplaced(build, source, layer.name)))
+        wrong += sorted({*misplaced(build, source, layer.name), *alone(build, source, layer.name)})
     return wrong if files else [f"{build}: no objects of a layer are there"]
 
 

@@ -119,7 +119,9 @@ static int make_sender(weft_transfer_t *transfer) {
   return rc;
 }
 
-void agent_transfer_unprepare(weft_transfer_t *transfer) {
+// Lets go of what the transport keeps of it. It is not in flight. [all worker locks, or the worker's and the
+// messenger's]
+static void unprepare(weft_transfer_t *transfer) {
   for (uint32_t i = 0; transfer->all_parts && i < transfer->num_all; i++)
     agent_post_unprepare(&transfer->all_parts[i]);
   if (transfer->sender)
@@ -128,7 +130,7 @@ void agent_transfer_unprepare(weft_transfer_t *transfer) {
 
 void agent_transfers_unprepare(struct agent_peer *peer) {
   for (weft_transfer_t *transfer = peer->transfers; transfer; transfer = transfer->next_of_peer)
-    agent_transfer_unprepare(transfer);
+    unprepare(transfer);
 }
 
 // Frees its memory. It is in no list, and no transport keeps anything of it; or it is a forked child's copy.
@@ -147,7 +149,7 @@ static void discard(weft_transfer_t *transfer) {
 // Gives back what was made of it.
 static void let_go(weft_transfer_t *transfer) {
   agent_workers_lock(transfer->agent);
-  agent_transfer_unprepare(transfer);
+  unprepare(transfer);
   agent_workers_unlock(transfer->agent);
   if (transfer->event_fd >= 0)
     close(transfer->event_fd);

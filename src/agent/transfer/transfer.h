@@ -137,13 +137,9 @@ int agent_pairs_merge(const struct agent_pairs *pairs, weft_transfer_t *transfer
 // worker locks]
 int agent_select(weft_transfer_t *transfer, const char *name, bool *swapped);
 
-// Lets go of what the transport keeps of it. It is not in flight. [all worker locks, or the worker's and the
-// messenger's]
-void agent_transfer_unprepare(weft_transfer_t *transfer);
-
 // Has all transfers with a peer that has ended end with PEER_LOST. [lock]
 void agent_transfers_stop(struct agent_peer *peer);
-// agent_transfer_unprepare() of all transfers with a peer. [lock, all worker locks]
+// Lets go of what the transports keep of all transfers with a peer. [lock, all worker locks]
 void agent_transfers_unprepare(struct agent_peer *peer);
 
 // A part of it has ended: for agent_post_prepare().

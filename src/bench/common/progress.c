@@ -14,11 +14,10 @@
 #define EVERY_NS UINT64_C(100000000)
 enum { TEXT = 256, ENOUGH_MS = 1000 }; // so long before the time left is told
 
-void bench_progress_begin(struct bench_progress *progress, const char *command, bool quiet) {
+void bench_progress_begin(struct bench_progress *progress, bool quiet) {
   const char *term = getenv("TERM");
   bool dumb = !term || !*term || strcmp(term, "dumb") == 0;
-  *progress = (struct bench_progress){
-      .command = command, .quiet = quiet, .live = !quiet && isatty(STDERR_FILENO) && !dumb, .begin_ns = clock_ns()};
+  *progress = (struct bench_progress){.live = !quiet && isatty(STDERR_FILENO) && !dumb, .begin_ns = clock_ns()};
 }
 
 void bench_progress_hide(struct bench_progress *progress) {
@@ -63,17 +62,4 @@ void bench_progress(struct bench_progress *progress, double done, double total, 
   fflush(stderr);
   progress->shown = true;
   progress->shown_ns = now;
-}
-
-void bench_progress_say(struct bench_progress *progress, const char *format, ...) {
-  char text[1024];
-  va_list args;
-  if (progress->quiet)
-    return;
-  va_start(args, format);
-  vsnprintf(text, sizeof text, format, args);
-  va_end(args);
-  printable_line(text);
-  bench_progress_hide(progress);
-  fprintf(stderr, "%s: %s\n", progress->command, text);
 }

@@ -7,20 +7,16 @@
 #include <stdint.h>
 
 struct bench_progress {
-  const char *command; // "weft bench transfer"
-  bool live;           // standard error is a terminal, and --quiet was not given
-  bool quiet;
+  bool live;  // standard error is a terminal, and --quiet was not given
   bool shown; // the line stands there
   uint64_t begin_ns, shown_ns;
 };
 
-void bench_progress_begin(struct bench_progress *progress, const char *command, bool quiet);
+void bench_progress_begin(struct bench_progress *progress, bool quiet);
 // `done` of `total` units of work are done; units are such that each takes about the same time (bytes, iterations).
 // Shows that with the time left, and what is under way. Cheap: it writes at most ten times a second.
 void bench_progress(struct bench_progress *progress, double done, double total, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-// A line that stays, "weft bench transfer: ...", on a terminal or not; not with --quiet.
-void bench_progress_say(struct bench_progress *progress, const char *format, ...) __attribute__((format(printf, 2, 3)));
 // Takes the line away, before something else is printed and at the end.
 void bench_progress_hide(struct bench_progress *progress);
 

@@ -113,9 +113,6 @@ const char *bench_ep_route_name(enum bench_ep_route route);
 const char *bench_ep_memory_name(enum weft_ep_memory memory);
 const char *bench_ep_skew_name(const struct bench_ep_skew *skew, char *out, size_t cap); // "zipf:1.2"
 
-// The loop that measures `op`, and how many times it takes in each iteration; the time's index is that of `op` among
-// the ops of the loop.
-enum bench_ep_loop bench_ep_loop_of(enum bench_ep_op op);
 uint32_t bench_ep_times_of(enum bench_ep_loop loop);
 enum bench_ep_op bench_ep_first_op(enum bench_ep_loop loop);
 

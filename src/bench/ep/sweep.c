@@ -60,7 +60,8 @@ const char *bench_ep_skew_name(const struct bench_ep_skew *skew, char *out, size
   return out;
 }
 
-enum bench_ep_loop bench_ep_loop_of(enum bench_ep_op op) {
+// The loop that measures `op`.
+static enum bench_ep_loop loop_of(enum bench_ep_op op) {
   return op == BENCH_EP_BOTH ? BENCH_EP_PAIR : op < BENCH_EP_BOTH ? BENCH_EP_PARTS : BENCH_EP_SPLIT;
 }
 
@@ -212,7 +213,7 @@ static int read_ops(const struct bench_ep_config *config, struct bench_ep_sweep 
   for (uint32_t i = 0; i < ops.count; i++) {
     enum bench_ep_op op = (enum bench_ep_op)ops.value[i];
     sweep->wanted[op] = true;
-    loops[bench_ep_loop_of(op)] = true;
+    loops[loop_of(op)] = true;
   }
   loops[BENCH_EP_GRAPH] = config->graph;
   if (config->graph && !sweep->wanted[BENCH_EP_BOTH])

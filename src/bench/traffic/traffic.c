@@ -275,7 +275,7 @@ static int be_child(void *arg, uint32_t index, int socket) {
     rc = bench_store_join(&store, config->options, place);
   if (rc == 0) {
     job.token = place->token[0] ? place->token : NULL;
-    bench_progress_begin(&job.progress, command, true);
+    bench_progress_begin(&job.progress, true);
     rc = work(&job);
     bench_store_close(&store);
   }
@@ -296,7 +296,7 @@ static int lead(const struct traffic_config *config, struct bench_children *chil
   bench_store_tell(&store, config->options, place);
   rc = bench_children_tell(children, place, sizeof *place);
   job.token = place->token[0] ? place->token : NULL;
-  bench_progress_begin(&job.progress, command, config->options->quiet);
+  bench_progress_begin(&job.progress, config->options->quiet);
   if (rc == 0)
     rc = work(&job);
   *status = rc == 0 && job.reports && bench_output_refused(&job.output);

@@ -28,7 +28,7 @@ int transfer_report_begin(struct transfer_report *report, struct transfer_call *
   if (err)
     return err;
   json_object_update(report->figures.settings, (json_t *)call->settings);
-  bench_progress_begin(&report->progress, call->command, call->config->common.quiet);
+  bench_progress_begin(&report->progress, call->config->common.quiet);
   if (report->tables && !(report->own = open_memstream(&report->own_text, &report->own_size)))
     err = fail(WEFT_ERR_NOMEM, "no memory for a table");
   output->out = report->own;

@@ -118,7 +118,7 @@ static int run(const struct cli_call *call) {
   struct figures figures = {0};
   settle_output(&options.config, &output);
   stop_watch("weft bench ep");
-  bench_progress_begin(&progress, "weft bench ep", options.config.common.quiet);
+  bench_progress_begin(&progress, options.config.common.quiet);
   output.progress = &progress;
   int err = bench_ep_run(&options.config, &output, &progress, &figures);
   bool refused = bench_output_refused(&output);

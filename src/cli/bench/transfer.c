@@ -109,7 +109,8 @@ static int measure(struct transfer_config *config, const char *command, bool *re
   return err;
 }
 
-int cli_bench_transfer_run(const struct cli_call *call, bool as_nixlbench) {
+// `as_nixlbench`: workers meet on the etcd of this host where nothing else is said.
+static int run_by_name(const struct cli_call *call, bool as_nixlbench) {
   struct transfer_config config = {0};
   bool given[CLI_BENCH_TRANSFER_ROWS] = {false}, refused = false;
   int status = 0;
@@ -128,11 +129,11 @@ int cli_bench_transfer_run(const struct cli_call *call, bool as_nixlbench) {
 }
 
 static int run(const struct cli_call *call) {
-  return cli_bench_transfer_run(call, false);
+  return run_by_name(call, false);
 }
 
 static int run_as_nixlbench(const struct cli_call *call) {
-  return cli_bench_transfer_run(call, true);
+  return run_by_name(call, true);
 }
 
 static const struct cli_example examples[] = {

@@ -33,7 +33,8 @@ const struct cli_command *cli_command_find(const struct cli_command *const *comm
   return NULL;
 }
 
-bool cli_command_is_family(const struct cli_command *const *commands, const char *word) {
+// Whether commands are named by this word and another one.
+static bool is_family(const struct cli_command *const *commands, const char *word) {
   const char *rest;
   for (size_t i = 0; commands[i]; i++)
     if (begins(commands[i]->name, word, &rest) && *rest)
@@ -49,7 +50,7 @@ static void list_members(FILE *out, const struct cli_command *const *commands, c
 }
 
 bool cli_command_help_family(const struct cli_command *const *commands, const char *word) {
-  if (!cli_command_is_family(commands, word))
+  if (!is_family(commands, word))
     return false;
   printf("Usage: weft %s COMMAND [OPTION...]\n\nCommands:\n", word);
   list_members(stdout, commands, word);
@@ -75,7 +76,7 @@ static void tell_members(const struct cli_command *const *commands, int count, c
 
 int cli_command_unknown(const struct cli_command *const *commands, int count, char *const *words) {
   struct nearest nearest = {.wanted = words[0]};
-  if (cli_command_is_family(commands, words[0])) {
+  if (is_family(commands, words[0])) {
     tell_members(commands, count, words);
     return 2;
   }

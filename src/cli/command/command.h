@@ -37,9 +37,6 @@ struct cli_call {
 const struct cli_command *cli_command_find(const struct cli_command *const *commands, int count, char *const *words,
                                            int *used);
 
-// Whether commands are named by this word and another one.
-bool cli_command_is_family(const struct cli_command *const *commands, const char *word);
-
 // Where the word is one, prints its members as help; false where it is none.
 bool cli_command_help_family(const struct cli_command *const *commands, const char *word);
 

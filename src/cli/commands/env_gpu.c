@@ -36,8 +36,9 @@ static int nth_number(const char *list, uint32_t rank, size_t limit) {
   return end > list && (*end == '\0' || *end == ',') && number < limit ? (int)number : -1;
 }
 
-int cli_env_gpu_by_numbers(const struct topology_choice *choice, uint32_t rank, const char *visible,
-                           char how[CLI_ENV_WHY]) {
+// Without CUDA: `visible` is CUDA_VISIBLE_DEVICES, NULL when unset.
+static int gpu_by_numbers(const struct topology_choice *choice, uint32_t rank, const char *visible,
+                          char how[CLI_ENV_WHY]) {
   if (choice->num_gpus == 0) {
     snprintf(how, CLI_ENV_WHY, "there is no GPU on the PCI bus");
     return -1;
@@ -53,5 +54,5 @@ int cli_env_gpu_by_numbers(const struct topology_choice *choice, uint32_t rank, 
 
 int cli_env_gpu(const struct topology_choice *choice, uint32_t rank, char how[CLI_ENV_WHY]) {
   int gpu = by_cuda(choice, rank, how);
-  return gpu >= 0 ? gpu : cli_env_gpu_by_numbers(choice, rank, getenv("CUDA_VISIBLE_DEVICES"), how);
+  return gpu >= 0 ? gpu : gpu_by_numbers(choice, rank, getenv("CUDA_VISIBLE_DEVICES"), how);
 }

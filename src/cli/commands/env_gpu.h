@@ -10,8 +10,4 @@ enum { CLI_ENV_WHY = 512 };
 // -1; `how` explains the result. Asks CUDA where the plug-in is there, else reads CUDA_VISIBLE_DEVICES.
 int cli_env_gpu(const struct topology_choice *choice, uint32_t rank, char how[CLI_ENV_WHY]);
 
-// The part of it without CUDA: `visible` is the variable's value, NULL when unset.
-int cli_env_gpu_by_numbers(const struct topology_choice *choice, uint32_t rank, const char *visible,
-                           char how[CLI_ENV_WHY]);
-
 #endif

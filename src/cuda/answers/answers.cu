@@ -106,7 +106,7 @@ int cuda_launch_answers(const struct cuda_answers_args *args, uint32_t blocks, b
                 flow_memory(ANSWERS_WARPS), early, stream);
 }
 
-int cuda_load_answers(bool *early) {
+static int load_answers(bool *early) {
   cudaError_t rc = cudaSuccess;
   for (int i = 0; i < 4 && rc == cudaSuccess; i++)
     rc = load(answers_kernels[i / 2][i % 2], early);
@@ -116,5 +116,5 @@ int cuda_load_answers(bool *early) {
 int cuda_load_throughput(bool *early) {
   int rc = cuda_load_plan(early);
   rc = rc ? rc : cuda_load_rows(early);
-  return rc ? rc : cuda_load_answers(early);
+  return rc ? rc : load_answers(early);
 }

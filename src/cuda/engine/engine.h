@@ -109,9 +109,7 @@ struct device_ep {
   char stuck[DEVICE_WHY];             // why a call was launched in part alone; "": none was
 };
 
-// flow_memory.c: the memory of a group for throughput, as far as it depends on its sizes alone. `base` NULL: only the
-// size counts.
-uint64_t cuda_place_sides(struct device_ep *ep, char *base);
+// flow_memory.c: the arrays of a routing, in memory at `base`. NULL: only the size counts, which is returned.
 uint64_t cuda_place_routing(struct cuda_routing *routing, const struct cuda_flow *flow, uint32_t max_tokens,
                             uint32_t max_rows, uint32_t topk, char *base);
 // Copies the structs of routes to where the kernels read them.

@@ -44,7 +44,8 @@ uint32_t cuda_max_rows(const struct device_ep_options *o) {
   return (uint32_t)(wanted < all ? wanted < most ? wanted : most : all < most ? all : most);
 }
 
-uint64_t cuda_place_sides(struct device_ep *ep, char *base) {
+// The memory of a group for throughput, as far as it depends on its sizes alone. `base` NULL: only the size counts.
+static uint64_t place_sides(struct device_ep *ep, char *base) {
   struct cuda_streams *s = &ep->streams;
   const struct device_ep_options *o = &ep->options;
   uint64_t at = 0;
@@ -68,11 +69,11 @@ int cuda_flow_clear(struct device_ep *ep, const struct device_window *in, char *
 int cuda_open_streams(struct device_ep *ep, char *why) {
   struct cuda_streams *s = &ep->streams;
   cuda_flow_of(&ep->options, &s->flow, &s->offset);
-  uint64_t bytes = cuda_place_sides(ep, NULL);
+  uint64_t bytes = place_sides(ep, NULL);
   int rc = cuda_allocate(ep->device, bytes, &s->memory, why);
   if (rc != 0)
     return rc;
-  cuda_place_sides(ep, s->memory);
+  place_sides(ep, s->memory);
   ep->bytes += bytes;
   const struct device_window own = {.memory = ep->area, .size = ep->window};
   rc = cuda_flow_clear(ep, &own, why);

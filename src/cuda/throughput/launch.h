@@ -24,7 +24,6 @@ int cuda_launch_by_rank(const struct cuda_answers_args *args, uint32_t blocks, b
 int cuda_load_throughput(bool *early);
 int cuda_load_plan(bool *early); // its parts
 int cuda_load_rows(bool *early);
-int cuda_load_answers(bool *early);
 int cuda_load_by_rank(bool *early);
 
 // Control, by one block; what is told behind the rows; and the end of an operation, behind its answers.

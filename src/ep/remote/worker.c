@@ -154,20 +154,23 @@ void ep_net_post(struct ep_net *net, struct ep_post *post) {
     wake(net);
 }
 
-void ep_net_take_over(struct ep_net *net) {
+// The owner drives from here on until it hands over; the thread sleeps, and takes neither the net lock nor a processor.
+// [owner]
+static void take_over(struct ep_net *net) {
   if (!atomic_load_explicit(&net->driving, memory_order_relaxed))
     atomic_store(&net->driving, true);
 }
 
 void ep_net_drive_once(struct ep_net *net) {
-  ep_net_take_over(net);
+  take_over(net);
   if (atomic_load_explicit(&net->wanted, memory_order_relaxed) || !try_lock(net))
     return;
   ep_net_progress(net);
   leave(net);
 }
 
-void ep_net_hand_over(struct ep_net *net) {
+// The owner does something else from now on: the thread drives. [owner]
+static void hand_over(struct ep_net *net) {
   if (atomic_exchange(&net->driving, false))
     wake(net);
 }
@@ -418,7 +421,7 @@ static void drive_for_owner(weft_ep_t *ep) {
 }
 
 static void hand_over_for_owner(weft_ep_t *ep) {
-  ep_net_hand_over(atomic_load_explicit(&ep->net, memory_order_relaxed));
+  hand_over(atomic_load_explicit(&ep->net, memory_order_relaxed));
 }
 
 static void sign_for_owner(weft_ep_t *ep, uint64_t now_ns) {

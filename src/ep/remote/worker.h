@@ -105,12 +105,7 @@ void ep_net_shut(struct ep_net *net);
 // was put out, meets no data of others. (A transport in software writes where the message says.) [net lock]
 void ep_net_bury(struct ep_net *net, struct ep_window *window);
 
-// The owner drives from here on until it hands over; the thread sleeps, and takes neither the net lock nor a processor.
-// [owner]
-void ep_net_take_over(struct ep_net *net);
 // The owner waits: it drives the transport, if no other thread does. [owner]
 void ep_net_drive_once(struct ep_net *net);
-// The owner does something else from now on: the thread drives. [owner]
-void ep_net_hand_over(struct ep_net *net);
 
 #endif

@@ -112,7 +112,6 @@ bool lead_take_last_word(struct node *node, const char *number, const json_t *re
 bool lead_describe_loss(const struct node *node, uint32_t phase, struct results_rank *row);
 
 // phase.c
-void lead_publish_phase(struct node *node);
 // Has the phase go on (with fewer ranks, when the run has lost some): all of it is measured again.
 void lead_resume_phase(struct node *node);
 int lead_gather_slots(struct node *node, uint32_t phase); // begins it, or waits for nodes that bring the slots

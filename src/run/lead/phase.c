@@ -12,7 +12,7 @@ enum {
   END_MS = 10000,        // from the end of the last phase to the end of the last process
 };
 
-void lead_publish_phase(struct node *node) {
+static void publish_phase(struct node *node) {
   char key[RUN_KEY_SIZE];
   struct run_current current = node->losses;
   current.phase = node->phase.current;
@@ -35,7 +35,7 @@ int lead_begin_phase(struct node *node, uint32_t phase) {
                 node->plan->num_phases, it->live.count, it->live.count == 1 ? "" : "s", it->joins.count,
                 it->leaves.count + (kills ? 0 : it->kills.count), kills ? it->kills.count : 0);
   int err = node_launch(node, phase);
-  lead_publish_phase(node);
+  publish_phase(node);
   return err;
 }
 
@@ -60,7 +60,7 @@ void lead_resume_phase(struct node *node) {
   lead->state = LEAD_RUNS; // it may have ended, and waited for slots for the next one
   lead->phases[node->phase.current].end_ns = 0;
   lead->deadline_ns = clock_deadline_ms(phase_budget_ms(&node->config));
-  lead_publish_phase(node);
+  publish_phase(node);
 }
 
 static bool is_done(const struct node *node, uint32_t phase, int32_t rank) {
@@ -138,7 +138,7 @@ static int end_phase(struct node *node) {
   lead->state = LEAD_ENDS;
   lead->deadline_ns = clock_deadline_ms(END_MS + node->config.timeout_ms);
   node->phase.current = node->plan->num_phases;
-  lead_publish_phase(node);
+  publish_phase(node);
   return 0;
 }
 

@@ -73,7 +73,9 @@ static int note_events(struct rank *rank, const struct traffic_op *op, bool endi
   return err;
 }
 
-int rank_lost_to_others(struct rank *rank, const int32_t *of, uint32_t num_of, const int32_t *in, uint32_t num_in) {
+// The error of a rank of `of` that the plan has live and that is not in `in`, a view: others found it lost, and their
+// reason counts before this one. 0: there is none.
+static int lost_to_others(struct rank *rank, const int32_t *of, uint32_t num_of, const int32_t *in, uint32_t num_in) {
   for (uint32_t i = 0; i < num_of; i++)
     if (!dies_now(rank, of[i]) && !parts_now(rank, of[i]) && !contains(in, num_in, of[i]))
       return lost(rank, of[i], "other ranks reported it");
@@ -86,7 +88,7 @@ static int put_out(struct rank *rank, const struct traffic_op *op) {
   int32_t *agreed = calloc(cap, sizeof *agreed);
   int err = 0;
   if (agreed && weft_ep_committed_view(rank->ep, NULL, agreed, cap, &count) == 0 && count <= cap)
-    err = rank_lost_to_others(rank, op->ranks, op->num_ranks, agreed, count);
+    err = lost_to_others(rank, op->ranks, op->num_ranks, agreed, count);
   free(agreed);
   return err;
 }
@@ -239,7 +241,7 @@ static int check_view(struct rank *rank, const struct traffic_op *op) {
   const struct plan_ranks *live = &rank->plan->phases[rank->phase].live;
   if (run_roster_equal(live, op->ranks, op->num_ranks))
     return 0;
-  int err = rank_lost_to_others(rank, live->rank, live->count, op->ranks, op->num_ranks);
+  int err = lost_to_others(rank, live->rank, live->count, op->ranks, op->num_ranks);
   if (err)
     return err;
   return fail(WEFT_ERR_PROTOCOL, "operation %llu of phase %u ran among %u rank%s, but the plan has %u",

@@ -130,10 +130,6 @@ int rank_take_news(struct rank *rank);
 // Has the operations from the next one on carry this mark; a lower one than before changes nothing.
 void rank_set_mark(struct rank *rank, uint64_t mark);
 
-// The error of a rank of `of` that the plan has live and that is not in `in`, a view: others found it lost, and their
-// reason counts before this one. 0: there is none.
-int rank_lost_to_others(struct rank *rank, const int32_t *of, uint32_t num_of, const int32_t *in, uint32_t num_in);
-
 // Judges the operation that has just ended, of which nothing is missing.
 int rank_judge_last(struct rank *rank, const struct traffic_op *op);
 

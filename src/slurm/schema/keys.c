@@ -93,11 +93,12 @@ static const struct slurm_key entry_keys[] = {
   TEST_KEYS(false),
   {.name = "etcd_image_url", .types = SCHEMA_STRING},
 };
-const struct slurm_schema slurm_keys_entry = SLURM_SCHEMA("[[Tests]]", entry_keys, false);
+// [[Tests]], with or without a test's own keys.
+static const struct slurm_schema entry = SLURM_SCHEMA("[[Tests]]", entry_keys, false);
 
 static const struct slurm_key scenario_keys[] = {
   {.name = "name", .types = SCHEMA_STRING, .required = true, .check = slurm_id_check},
-  {.name = "Tests", .types = SCHEMA_ARRAY, .required = true, .elements = SCHEMA_TABLE, .inside = &slurm_keys_entry},
+  {.name = "Tests", .types = SCHEMA_ARRAY, .required = true, .elements = SCHEMA_TABLE, .inside = &entry},
   {.name = "job_status_check", .types = SCHEMA_BOOLEAN},
   {.name = "pre_test", .types = SCHEMA_STRING},
   {.name = "post_test", .types = SCHEMA_STRING},

@@ -9,7 +9,6 @@ enum slurm_test_type { SLURM_TEST_NIXL_EP, SLURM_TEST_NIXL_BENCH, SLURM_TEST_UNK
 extern const struct slurm_schema slurm_keys_test;     // a file of one test
 extern const struct slurm_schema slurm_keys_scenario; // and of several, each an entry
 extern const struct slurm_schema slurm_keys_system;
-extern const struct slurm_schema slurm_keys_entry; // [[Tests]], with or without a test's own keys
 
 // cmd_args of the types; other keys are options of the program.
 extern const struct slurm_schema slurm_keys_nixl_ep, slurm_keys_nixl_bench;

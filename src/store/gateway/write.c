@@ -59,7 +59,8 @@ static void write_record(struct text *out, const struct core_record *record, boo
   text_add_bytes(out, ",", 1);
 }
 
-void gateway_write_kv(struct text *out, const char *name, const struct core_record *record) {
+// "name":{...}
+static void write_kv(struct text *out, const char *name, const struct core_record *record) {
   text_add(out, "\"%s\":", name);
   write_record(out, record, true);
 }
@@ -67,7 +68,7 @@ void gateway_write_kv(struct text *out, const char *name, const struct core_reco
 void gateway_write_event(struct text *out, const struct core_event *event, bool prev_kv) {
   text_add_bytes(out, "{", 1);
   if (event->now) {
-    gateway_write_kv(out, "kv", event->now);
+    write_kv(out, "kv", event->now);
   } else {
     text_add(out, "\"type\":\"DELETE\",\"kv\":{");
     write_bytes(out, "key", event->prev->data, event->prev->key_size);
@@ -76,7 +77,7 @@ void gateway_write_event(struct text *out, const struct core_event *event, bool 
     text_add_bytes(out, ",", 1);
   }
   if (prev_kv && event->prev)
-    gateway_write_kv(out, "prev_kv", event->prev);
+    write_kv(out, "prev_kv", event->prev);
   gateway_write_end(out, '}');
   text_add_bytes(out, ",", 1);
 }
@@ -95,7 +96,7 @@ void gateway_write_response(struct text *out, const struct core_op *op, const st
   switch (op->kind) {
   case CORE_PUT:
     if (response->num_records > 0)
-      gateway_write_kv(out, "prev_kv", response->records[0]);
+      write_kv(out, "prev_kv", response->records[0]);
     break;
   case CORE_DELETE:
     gateway_write_int(out, "deleted", (int64_t)response->count);

@@ -13,8 +13,6 @@ void gateway_write_base64(struct text *out, const void *bytes, size_t size); // 
 // `revision` 0: without.
 void gateway_write_header(struct text *out, const struct gateway *gateway, int64_t revision);
 
-// "name":{...}
-void gateway_write_kv(struct text *out, const char *name, const struct core_record *record);
 void gateway_write_event(struct text *out, const struct core_event *event, bool prev_kv);
 
 // The members of an operation's answer, but not its header.

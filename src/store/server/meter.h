@@ -15,8 +15,6 @@ struct server_meter {
   struct metrics_histogram times; // from a whole request to its answer; of a watch: to its beginning
 };
 
-// The name of a call in metrics.
-const char *server_meter_name(uint32_t call);
 // Which call a path is.
 uint32_t server_meter_call(const char *path);
 

@@ -28,7 +28,8 @@ static const struct {
     {"", "other"},
 };
 
-const char *server_meter_name(uint32_t call) {
+// The name of a call in metrics.
+static const char *meter_name(uint32_t call) {
   return calls[call].name;
 }
 
@@ -87,7 +88,7 @@ void server_metrics_write(weft_store_server_t *server, struct text *text) {
   metrics_put_family(text, "weft_store_requests", "counter", "", "Requests that were answered, by call.");
   for (uint32_t i = 0; i < SERVER_CALLS; i++) {
     char labels[48];
-    snprintf(labels, sizeof labels, "call=\"%s\"", server_meter_name(i));
+    snprintf(labels, sizeof labels, "call=\"%s\"", meter_name(i));
     metrics_put_count(text, "weft_store_requests", labels, meter->calls[i]);
   }
   metrics_put_family(text, "weft_store_refused_requests", "counter", "", "Requests without the token.");

@@ -142,9 +142,6 @@ bool ofi_part(struct flow_peer *peer);
 void ofi_leave_sources(struct ofi_worker *worker);
 
 // break.c
-// Whether ofi_break() does something here: libfabric's TCP before 1.18, in which closing a connection on which the
-// answer to a read has come in part faults, since it frees that read twice. When the connection breaks it does so once.
-bool ofi_has_to_break(const struct ofi_worker *worker);
 // Ends what is under way to that peer by breaking its connection. Another worker of this process that is connected to
 // the same worker loses that connection too: libfabric does not show which socket is whose.
 void ofi_break(struct ofi_worker *worker, struct ofi_peer *peer);

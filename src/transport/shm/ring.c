@@ -100,7 +100,7 @@ static unsigned char *ring_of(struct shm_worker *worker, uint32_t index) {
   return (unsigned char *)worker->page + SHM_RINGS + (size_t)index * SHM_RING;
 }
 
-void shm_ring_forget(struct shm_worker *worker, uint32_t index) {
+static void forget(struct shm_worker *worker, uint32_t index) {
   struct shm_slot *slot = &worker->page->slots[index];
   if (worker->bells[index] >= 0)
     close(worker->bells[index]);
@@ -150,7 +150,7 @@ static uint32_t drain(struct shm_worker *worker, uint32_t index) {
   if (count && atomic_load(&slot->waiting) && atomic_exchange(&slot->waiting, 0))
     shm_ring_wake_sender(worker, index);
   if (state == SHM_SLOT_LEFT)
-    shm_ring_forget(worker, index);
+    forget(worker, index);
   return count;
 }
 

@@ -208,7 +208,6 @@ uint32_t shm_ring_receive(struct shm_worker *worker);
 uint32_t shm_ring_receive_all(struct shm_worker *worker);
 // Frees the slots of senders that have died.
 void shm_ring_sweep(struct shm_worker *worker);
-void shm_ring_forget(struct shm_worker *worker, uint32_t index);
 
 // request.c
 int shm_prepare(struct transport_request *request);

@@ -134,7 +134,8 @@ int ep_kept_check(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args,
 
 // --- what is sent ---
 
-void ep_kept_take_over(struct ep_op *op) {
+// The tokens, experts and weights are those of the route that the operation goes by.
+static void take_over(struct ep_op *op) {
   const struct ep_kept *kept = op->route->kept;
   size_t selections = (size_t)kept->num_tokens * kept->topk;
   op->num_tokens = kept->num_tokens;
@@ -155,7 +156,7 @@ void ep_kept_begin(struct ep_op *op, weft_ep_route_t *route, bool fills) {
   op->topk = kept->topk;
   op->has_weights = kept->has_weights;
   if (op->kind == EP_KIND_DISPATCH)
-    ep_kept_take_over(op);
+    take_over(op);
 }
 
 // A member that the rows were not sent to has none of them.
@@ -282,7 +283,7 @@ static void load(weft_ep_t *ep, struct ep_op *op) {
   const struct ep_kept *kept = op->route->kept;
   op->layout = kept->form;
   op->recv_rows = kept->recv_rows;
-  ep_kept_take_over(op);
+  take_over(op);
   ep_route(ep, op);
   for (uint32_t i = 0; i < op->num_members; i++) {
     struct ep_member *member = &op->members[i];

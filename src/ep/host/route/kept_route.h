@@ -19,8 +19,6 @@ int ep_kept_check(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args,
                   bool *fills);
 // The operation has begun with that route: takes from it what is sent, if it goes by it.
 void ep_kept_begin(struct ep_op *op, weft_ep_route_t *route, bool fills);
-// The tokens, experts and weights are those of the route that the operation goes by.
-void ep_kept_take_over(struct ep_op *op);
 // All was sent: puts it into the route that the operation fills.
 void ep_kept_note_sent(struct ep_op *op);
 // Rows of that member which the route that the operation goes by has brought; 0: it goes by none.
