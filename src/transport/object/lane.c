@@ -252,7 +252,10 @@ int object_lane_judge(const struct object_lane *lane, CURLcode result, bool *aga
   bool certificate = result == CURLE_PEER_FAILED_VERIFICATION || result == CURLE_SSL_CACERT_BADFILE;
   int err = certificate ? WEFT_ERR_AUTH : result == CURLE_OUT_OF_MEMORY ? WEFT_ERR_NOMEM : WEFT_ERR_UNREACHABLE;
   *again = err != WEFT_ERR_AUTH && result != CURLE_URL_MALFORMAT && result != CURLE_UNSUPPORTED_PROTOCOL;
-  snprintf(why, cap, "%s%s", certificate ? "its certificate is not accepted: " : "", curl_easy_strerror(result));
+  // Which server that is, the caller has said in a variable or by a region, if at all.
+  const char *url = lane->object_url, *path = strchr(strstr(url, "://") + 3, '/');
+  snprintf(why, cap, "%.*s: %s%s", (int)(path - url), url, certificate ? "its certificate is not accepted: " : "",
+           curl_easy_strerror(result));
   return err;
 }
 

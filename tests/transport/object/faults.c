@@ -357,6 +357,7 @@ static void test_settings(void **state) {
   assert_int_equal(storage_open(&storage, "object", settings, 4096), 0);
   uint32_t object = storage_object(&storage, "bucket/x", 0);
   assert_int_equal(storage_move(&storage, WEFT_TRANSFER_READ, object, 0, 0, 10, why), WEFT_ERR_UNREACHABLE);
+  assert_non_null(strstr(why, nobody + strlen("endpoint="))); // which server it is that does not answer
   storage_close(&storage);
 }
 
