@@ -17,10 +17,6 @@ struct holder {
   struct slurm_files files;
 };
 
-static const char *string_of(const struct toml_value *value) {
-  return value && value->type == TOML_STRING && *value->text ? value->text : NULL;
-}
-
 // "plans/one.json": "one".
 static const char *stem_of(struct slurm_memory *memory, const char *path) {
   const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
@@ -36,7 +32,7 @@ static void name_batch(struct holder *holder, const struct slurm_request *reques
   if (want)
     slurm_fault(faults, slurm_place("--name"), "\"%s\" is wrong: want %s", request->name, want);
   batch->name = request->name   ? request->name
-                : scenario      ? string_of(toml_get(scenario->root, "name"))
+                : scenario      ? toml_string(toml_get(scenario->root, "name"))
                 : tests->count  ? tests->list[0].id
                 : request->plan ? stem_of(&holder->memory, request->plan)
                                 : "elastic";
@@ -60,7 +56,7 @@ static void place_batch(struct holder *holder, const struct slurm_request *reque
                         struct slurm_faults *faults) {
   struct slurm_memory *memory = &holder->memory;
   const struct toml_value *preset = toml_get(system, "output_path");
-  const char *output = request->output ? request->output : string_of(preset);
+  const char *output = request->output ? request->output : toml_string(preset);
   const char *path = request->directory
                          ? request->directory
                          : slurm_memory_print(memory, "%s/%s", output ? output : "weft-slurm", holder->batch.name);
@@ -76,7 +72,7 @@ static void take_metrics(const struct slurm_maker *maker, struct slurm_run *run)
   static const char *const names[] = {
       [SLURM_REWARD_INVERSE] = "inverse", [SLURM_REWARD_NEGATIVE] = "negative", [SLURM_REWARD_IDENTITY] = "identity"};
   const struct toml_value *metrics = slurm_maker_get(maker, "agent_metrics");
-  const char *reward = string_of(slurm_maker_get(maker, "agent_reward_function"));
+  const char *reward = toml_string(slurm_maker_get(maker, "agent_reward_function"));
   for (size_t i = 0; metrics && metrics->type == TOML_ARRAY && i < metrics->count; i++)
     slurm_words_add(maker->memory, &run->metrics, metrics->children[i].text);
   if (run->metrics.count == 0)
@@ -99,12 +95,12 @@ static void describe(const struct slurm_maker *maker, struct slurm_run *run) {
   }
   run->test_name = test ? slurm_test_string(test, "name") : run->test;
   run->description = test ? slurm_test_string(test, "description") : NULL;
-  run->pre_test = string_of(slurm_maker_get(maker, "pre_test"));
-  run->post_test = string_of(slurm_maker_get(maker, "post_test"));
+  run->pre_test = toml_string(slurm_maker_get(maker, "pre_test"));
+  run->post_test = toml_string(slurm_maker_get(maker, "post_test"));
   if (test && !run->pre_test)
-    run->pre_test = string_of(toml_get(test->scenario, "pre_test"));
+    run->pre_test = toml_string(toml_get(test->scenario, "pre_test"));
   if (test && !run->post_test)
-    run->post_test = string_of(toml_get(test->scenario, "post_test"));
+    run->post_test = toml_string(toml_get(test->scenario, "post_test"));
   if (test)
     slurm_dependencies_read(test, run, maker->memory);
   take_metrics(maker, run);

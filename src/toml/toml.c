@@ -47,6 +47,10 @@ const struct toml_value *toml_get(const struct toml_value *table, const char *ke
   return NULL;
 }
 
+const char *toml_string(const struct toml_value *value) {
+  return value && value->type == TOML_STRING && *value->text ? value->text : NULL;
+}
+
 const char *toml_type_name(enum toml_type type) {
   static const char *const names[] = {
       [TOML_TABLE] = "a table",

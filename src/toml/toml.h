@@ -48,6 +48,9 @@ int toml_load(struct toml_value **root, const char *path);
 // The member of that name, or NULL. `table` may be NULL or no table: it has no members then.
 const struct toml_value *toml_get(const struct toml_value *table, const char *key);
 
+// The text of a string that is not empty, or NULL. `value` may be NULL.
+const char *toml_string(const struct toml_value *value);
+
 // "a string", "a list", ...
 const char *toml_type_name(enum toml_type type);
 

@@ -16,8 +16,7 @@ const struct toml_value *slurm_maker_get(const struct slurm_maker *maker, const 
 }
 
 const char *slurm_maker_arg_text(const struct slurm_maker *maker, const char *key) {
-  const struct toml_value *value = slurm_maker_arg(maker, key);
-  return value && value->type == TOML_STRING && *value->text ? value->text : NULL;
+  return toml_string(slurm_maker_arg(maker, key));
 }
 
 static uint32_t number_of(const struct toml_value *value) {

@@ -8,10 +8,6 @@
 
 enum { WARN_S = 60 };
 
-static const char *string_of(const struct toml_value *value) {
-  return value && value->type == TOML_STRING && *value->text ? value->text : NULL;
-}
-
 // What an option says, checked as a file's value is.
 static const char *checked(const struct slurm_maker *maker, const char *option, const char *text,
                            const char *(*check)(const char *text)) {
@@ -23,12 +19,12 @@ static const char *checked(const struct slurm_maker *maker, const char *option, 
 
 // A word of a line of #SBATCH.
 static const char *choose(const struct slurm_maker *maker, const char *option, const char *text, const char *key) {
-  return text ? checked(maker, option, text, slurm_line_check) : string_of(toml_get(maker->system, key));
+  return text ? checked(maker, option, text, slurm_line_check) : toml_string(toml_get(maker->system, key));
 }
 
 static const struct toml_value *find_named(const struct toml_value *list, const char *name, size_t length) {
   for (size_t i = 0; list && list->type == TOML_ARRAY && i < list->count; i++) {
-    const char *found = string_of(toml_get(&list->children[i], "name"));
+    const char *found = toml_string(toml_get(&list->children[i], "name"));
     if (found && strlen(found) == length && strncmp(found, name, length) == 0)
       return &list->children[i];
   }
@@ -38,7 +34,7 @@ static const struct toml_value *find_named(const struct toml_value *list, const 
 // A list of texts as one, with commas.
 static const char *join(struct slurm_memory *memory, const char *before, const struct toml_value *list) {
   for (size_t i = 0; list && i < list->count; i++)
-    if (string_of(&list->children[i]))
+    if (toml_string(&list->children[i]))
       before = before ? slurm_memory_print(memory, "%s,%s", before, list->children[i].text) : list->children[i].text;
   return before;
 }
@@ -118,7 +114,7 @@ static void count_nodes(const struct slurm_maker *maker, struct slurm_resources 
 
 static void take_time(const struct slurm_maker *maker, struct slurm_resources *resources) {
   const char *option = checked(maker, "--time-limit", maker->request->time_limit, slurm_time_limit_check);
-  resources->time_limit = option ? option : string_of(slurm_maker_get(maker, "time_limit"));
+  resources->time_limit = option ? option : toml_string(slurm_maker_get(maker, "time_limit"));
   if (resources->time_limit && slurm_time_limit_read(resources->time_limit, &resources->time_limit_s))
     resources->time_limit = NULL; // which is told already
   uint64_t limit = resources->time_limit_s;
@@ -156,7 +152,7 @@ void slurm_make_resources(const struct slurm_maker *maker, struct slurm_run *run
   resources->account = choose(maker, "--account", request->account, "account");
   resources->qos = choose(maker, "--qos", request->qos, "qos");
   resources->reservation = choose(maker, "--reservation", request->reservation, "reservation");
-  resources->mpi = string_of(toml_get(maker->system, "mpi"));
+  resources->mpi = toml_string(toml_get(maker->system, "mpi"));
   resources->gpus_per_node = request->gpus_per_node                                    ? request->gpus_per_node
                              : gpus && gpus->type == TOML_INTEGER && gpus->integer > 0 ? (uint32_t)gpus->integer
                                                                                        : 0;
@@ -164,6 +160,7 @@ void slurm_make_resources(const struct slurm_maker *maker, struct slurm_run *run
   resources->exclusive = !request->share_nodes;
   for (size_t i = 0; words && words->type == TOML_ARRAY && i < words->count; i++)
     slurm_words_add(maker->memory, &resources->extra_sbatch_args, words->children[i].text);
-  slurm_words_split(maker->memory, &resources->extra_srun_args, string_of(toml_get(maker->system, "extra_srun_args")));
-  slurm_words_split(maker->memory, &resources->extra_srun_args, string_of(slurm_maker_get(maker, "extra_srun_args")));
+  slurm_words_split(maker->memory, &resources->extra_srun_args,
+                    toml_string(toml_get(maker->system, "extra_srun_args")));
+  slurm_words_split(maker->memory, &resources->extra_srun_args, toml_string(slurm_maker_get(maker, "extra_srun_args")));
 }

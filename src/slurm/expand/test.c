@@ -26,8 +26,7 @@ const struct slurm_test *slurm_tests_find(const struct slurm_tests *tests, const
 }
 
 const char *slurm_test_string(const struct slurm_test *test, const char *key) {
-  const struct toml_value *value = slurm_test_get(test, key);
-  return value && value->type == TOML_STRING && *value->text ? value->text : NULL;
+  return toml_string(slurm_test_get(test, key));
 }
 
 // Members of `table` into list[*count], each in the place of one of its name.
