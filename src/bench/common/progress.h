@@ -6,9 +6,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/text/status_line.h"
+
 struct bench_progress {
-  bool live;  // standard error is a terminal, and --quiet was not given
-  bool shown; // the line stands there
+  struct status_line line;
   uint64_t begin_ns, shown_ns;
 };
 

@@ -4,11 +4,12 @@
 #define RUN_COMMON_PROGRESS_H
 
 #include <stdbool.h>
-#include <stddef.h>
+
+#include "base/text/status_line.h"
 
 struct progress {
-  bool on, live;
-  bool shown; // the line stands there
+  struct status_line line;
+  bool on;
   char last[200];
 };
 

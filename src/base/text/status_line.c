@@ -1,0 +1,32 @@
+// A line on a terminal's standard error that is written again and again while something goes on.
+#include "base/text/status_line.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+void status_line_open(struct status_line *line, bool quiet) {
+  const char *term = getenv("TERM");
+  bool dumb = term && strcmp(term, "dumb") == 0;
+  *line = (struct status_line){.live = !quiet && !dumb && isatty(STDERR_FILENO)};
+}
+
+static int terminal_width(void) {
+  struct winsize size;
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
+}
+
+void status_line_show(struct status_line *line, const char *text) {
+  // Cut, so that the line never wraps: a wrapped one cannot be taken away.
+  fprintf(stderr, "\r\033[K%.*s", terminal_width() - 1, text);
+  fflush(stderr);
+  line->shown = true;
+}
+
+void status_line_hide(struct status_line *line) {
+  if (line->shown)
+    fputs("\r\033[K", stderr);
+  line->shown = false;
+}
