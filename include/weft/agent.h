@@ -217,8 +217,8 @@ WEFT_API int weft_agent_add_transport(weft_agent_t *agent, const char *transport
  *
  * Closing does not wait until notifications are delivered. One that the peer's application has not taken yet may be
  * lost, also one that was sent with a transfer that has ended with 0, and one for which weft_agent_notify() has
- * returned 0. Who wants to be sure that a notification was received waits for an answer of the peer's application
- * before closing. The data of a transfer that has ended with 0 is at the peer. [owner]
+ * returned 0. To be sure that a notification was received, wait for an answer of the peer's application before
+ * closing. The data of a transfer that has ended with 0 is at the peer. [owner]
  */
 WEFT_API void weft_agent_close(weft_agent_t *agent);
 

@@ -193,8 +193,8 @@ WEFT_API void weft_store_txn_init(struct weft_store_txn *txn, size_t size);
 /** Result of a transaction. Free it with weft_store_txn_result_free(). */
 struct weft_store_txn_result {
   size_t num_responses;            /**< operations of the branch that ran */
-  struct weft_store_list **ranges; /**< [num_responses]: the answers of RANGE operations, NULL for others. Who wants to
-                                        keep one puts NULL in its place and frees it with weft_store_list_free() */
+  struct weft_store_list **ranges; /**< [num_responses]: the answers of RANGE operations, NULL for others. To keep
+                                        one, put NULL in its place and free it with weft_store_list_free() */
   size_t *deleted;                 /**< [num_responses]: number of keys that a DELETE removed, 0 for others */
   int64_t revision;                /**< revision of the store after it */
   uint32_t succeeded;              /**< 1: the success branch ran; 0: the other */

@@ -54,7 +54,7 @@ struct group_next {
   bool urgent; // asked for by a call that waits
 };
 
-// Who wants a rank, whichever it is: the i-th in line takes the i-th free rank.
+// A process that wants a rank, whichever it is: the i-th in line takes the i-th free rank.
 struct group_ticket {
   int64_t revision;
   uint64_t incarnation;

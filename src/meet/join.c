@@ -123,7 +123,7 @@ static int nobody_began(const struct meet *meet) {
       meet->prefix, weft_store_name(meet->store));
 }
 
-// Out of time without a rank. Who has tried to claim one has found no earlier benchmark in its way.
+// Out of time without a rank. A worker that has tried to claim one has found no earlier benchmark in its way.
 static int too_late(const struct meet *meet) {
   if (meet->follows && meet->open_revision == 0 && !meet->workers[0].there)
     return nobody_began(meet);

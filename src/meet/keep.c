@@ -33,7 +33,7 @@ static int commit(weft_store_t *store, const struct weft_store_txn *txn, bool *s
   return 0;
 }
 
-// Who leaves because of a death says whose it was, in the same record: who reads that one left needs no other record,
+// A worker that leaves because of a death says whose it was, in the same record: a reader of it needs no other record,
 // which may be gone, or come later, to know why. NULL: nobody is dead.
 static json_t *first_dead(struct meet *meet) {
   json_t *dead = NULL;

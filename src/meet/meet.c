@@ -181,7 +181,8 @@ static bool any_suspect(const struct meet *meet) {
   return false;
 }
 
-// Who leaves says whose death it leaves for, so the keeper has to have judged those that seem dead. With the lock.
+// A worker that leaves says whose death it leaves for, so the keeper has to have judged those that seem dead. With the
+// lock.
 static void await_judgement(struct meet *meet) {
   while (meet->keeps && any_suspect(meet) && !clock_passed(atomic_load(&meet->limit_ns)))
     meet_sleep(meet, atomic_load(&meet->limit_ns));

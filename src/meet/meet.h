@@ -10,8 +10,8 @@
 //
 // A lease tells of a death only after seconds. So each worker listens at a port, and up to 64 workers keep a connection
 // to each other; of more, rank 0 keeps one to all and all keep one to rank 0. What breaks without a good-bye is a
-// death. Who sees one puts `end` for the dead rank and ends its lease. A meeting does not outlive one of its workers:
-// all waits end with PEER_LOST from then on.
+// death. A worker that sees one puts `end` for the dead rank and ends its lease. A meeting does not outlive one of its
+// workers: all waits end with PEER_LOST from then on.
 //
 // Threads: meet_lost(), meet_report_lost() and meet_fail() are [any], the others [owner]. Two threads belong to a
 // meeting: start no process by fork() while it is open.

@@ -215,7 +215,7 @@ static void put_step(struct meet *meet, const struct key *key, json_t *json) {
   worker->step_number[place] = key->step;
 }
 
-// Who left says whose death it left for.
+// The record of a worker that left says whose death it left for.
 static void put_dead(struct meet *meet, const struct key *key, const json_t *json) {
   json_int_t rank = json_integer_value(json_object_get(json, "rank"));
   if (!json || rank < 0 || rank >= MEET_MAX_WORKERS)

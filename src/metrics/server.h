@@ -1,7 +1,7 @@
 // GET /metrics over HTTP, on threads of its own.
 //
-// Who has a token serves clients that send "Authorization: Bearer TEXT", where TEXT follows from the token; the token
-// cannot be found from it. Without one, metrics are served at a loopback address only.
+// A server with a token serves clients that send "Authorization: Bearer TEXT", where TEXT follows from the token; the
+// token cannot be found from it. Without one, metrics are served at a loopback address only.
 #ifndef METRICS_SERVER_H
 #define METRICS_SERVER_H
 

@@ -249,9 +249,9 @@ static bool enter(struct lobby *lobby, const struct lobby_caller *caller, uint64
   return true;
 }
 
-// One that begins with something else. Who has made a mistake is hung up on, and knows at once. A flood of such would
-// come again as fast as it is hung up on: beyond a few, they stay until their time is over, or somebody wants the
-// place, and are not listened to; the system keeps little of what they say.
+// One that begins with something else is hung up on, so that it knows at once. A flood of such would come again as fast
+// as it is hung up on: beyond a few, they stay until their time is over, or somebody wants the place, and are not
+// listened to; the system keeps little of what they say.
 static void refuse(struct lobby *lobby, struct waiting *one) {
   struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET, .data.ptr = one};
   char input[4096];

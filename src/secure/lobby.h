@@ -3,10 +3,11 @@
 // costs a descriptor and some hundred bytes here, and no TLS, no thread and none of the listener's own places.
 //
 // All that call are accepted at once, since the system's queue serves strangers and others in their order, and lets
-// nobody in once it is full: a caller that finds no place in it tries again after 1 s, 3 s and 7 s. Who says something
-// else is hung up on, a few at once, and more of them when their time is over, since they would only come again. When
-// all places are taken, a newcomer takes that of such a one, or else of the one that came first, of the address that
-// has most places. It has a moment in which that does not happen, longer than a lawful caller's first message takes.
+// nobody in once it is full: a caller that finds no place in it tries again after 1 s, 3 s and 7 s. A caller that says
+// something else is hung up on, a few at once, and more of them when their time is over, since they would only come
+// again. When all places are taken, a newcomer takes that of such a one, or else of the one that came first, of the
+// address that has most places. It has a moment in which that does not happen, longer than a lawful caller's first
+// message takes.
 //
 // What strangers cost has bounds: the places, the time, and the number that is accepted in a second. One thread at a
 // time.

@@ -1,5 +1,6 @@
-// Who shows an agent's metadata on a connection proves that it is that agent: it has the private key that goes with the
-// public one in there. A seal does not show that, since all who have the token can show what one of them has sealed.
+// The side that shows an agent's metadata on a connection proves that it is that agent: it has the private key that
+// goes with the public one in there. A seal does not show that, since all who have the token can show what one of them
+// has sealed.
 #ifndef AGENT_EXCHANGE_PROOF_H
 #define AGENT_EXCHANGE_PROOF_H
 

@@ -186,7 +186,7 @@ static void do_absence(struct agent_store_thread *store_thread, struct store_nam
   pthread_mutex_lock(&store_thread->lock);
 }
 
-// Who is not in the store that came back has a lease's time to put its key again.
+// An agent that is not in the store that came back has a lease's time to put its key again.
 static int take_list(struct agent_store_thread *store_thread, const struct weft_store_list *list) {
   int err = 0;
   for (size_t i = 0; i < list->count; i++) {
@@ -341,7 +341,7 @@ static int await(struct agent_store_thread *store_thread, struct store_name *nam
   return err;
 }
 
-// Who gave up leaves the question to those who still wait.
+// A caller that gave up leaves the question to those who still wait.
 static void withdraw(struct agent_store_thread *store_thread, struct store_name *name) {
   pthread_mutex_lock(&store_thread->lock);
   if (--name->waiting == 0)

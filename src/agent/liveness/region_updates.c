@@ -1,5 +1,5 @@
-// Small news for peers, as messages: regions that have gone, and that this agent has forgotten them. Who was loaded by
-// hand gets no new regions this way: the application chose what it knows.
+// Small news for peers, as messages: regions that have gone, and that this agent has forgotten them. A peer that was
+// loaded by hand gets no new regions this way: the application chose what it knows.
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -35,7 +35,7 @@ void agent_signal(weft_agent_t *agent) {
   (void)written; // it is readable already
 }
 
-// Who has said that it is readable and has not written yet will make it so: then the next one clears it.
+// A thread that has said that it is readable and has not written yet will make it so: then the next call clears it.
 void agent_signal_clear(weft_agent_t *agent) {
   struct agent_signal *signal = &agent->signal;
   uint64_t times;

@@ -62,7 +62,7 @@ static int open_given(struct bench_store *store, const struct bench_options *opt
     return fail(WEFT_ERR_INVALID, "the URL of the store has %d characters: want less than %zu", written,
                 sizeof store->url);
   int err = open_client(store, options, options->token);
-  // Who names a store says that it is there; a worker that has it embedded may be started later than this one.
+  // A store that was named is there; a worker that has it embedded may be started later than this one.
   return err ? err : await_answer(store, options->store ? 0 : (uint64_t)options->startup_timeout_s * 1000);
 }
 

@@ -2,8 +2,8 @@
 // has sent all that was to be sent. They talk by notifications, for the store would be far too slow.
 //
 // A run has a number that all know beforehand. Those who take part send "ready" to the first of them; it chooses the
-// time of the start, some tenths of a millisecond ahead, and tells all. Who has moved a pair's bytes tells the other
-// end.
+// time of the start, some tenths of a millisecond ahead, and tells all. A worker that has moved a pair's bytes
+// tells the other end.
 #ifndef BENCH_COMMON_SYNC_H
 #define BENCH_COMMON_SYNC_H
 

@@ -104,7 +104,7 @@ int bench_ep_hosts_open(struct bench_ep_hosts *hosts, const struct bench_options
   return err;
 }
 
-// Who has the store waits until the others need it no more.
+// The host that has the store waits until the others need it no more.
 void bench_ep_hosts_close(struct bench_ep_hosts *hosts, int err, const char *why) {
   if (hosts->meet && err)
     meet_fail(hosts->meet, err, why);

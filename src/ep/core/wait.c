@@ -69,7 +69,7 @@ bool ep_pause(weft_ep_t *ep, struct ep_pause *pause, uint64_t deadline_ns) {
     pause->armed = true;
     return true; // the caller looks once more before we sleep
   }
-  // Who waits without a deadline gives UINT64_MAX.
+  // A caller without a deadline gives UINT64_MAX.
   sleep_on_bell(ep, pause->begun, now_ns,
                 deadline_ns < UINT64_MAX - pause->absent_ns ? deadline_ns + pause->absent_ns : UINT64_MAX);
   pause->begun = ep_doorbell_begin(ep_own_bell(ep));

@@ -11,7 +11,7 @@
 
 #define EP_HANDSHAKE_PROTOCOL "weft ep 1"
 
-// How far a caller has come. Who has come less far makes room first.
+// How far a caller has come. One that has come less far makes room first.
 enum ep_handshake_stage {
   EP_HANDSHAKE_ENDS,   // it was answered, and is not to be a link
   EP_HANDSHAKE_SILENT, // it has connected

@@ -17,8 +17,8 @@ struct p2p_queue {
   uint64_t remind_ns; // when they are told next
 };
 
-// What somebody else than the one that is served says: a hello queues it, all else is passed over. Who finds no place
-// gets BUSY as its answer.
+// What somebody else than the one that is served says: a hello queues it, all else is passed over. An initiator that
+// finds no place gets BUSY as its answer.
 void p2p_queue_take(struct p2p_queue *queue, weft_agent_t *agent, const struct weft_notification *note);
 // Tells those that wait, once in a while, that they still do; drops those that have gone.
 void p2p_queue_remind(struct p2p_queue *queue, weft_agent_t *agent);

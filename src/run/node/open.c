@@ -111,7 +111,7 @@ int node_open(struct node *node, const struct node_role *lead) {
     err = fail(WEFT_ERR_NOMEM, "no memory for the plan");
   if (!err)
     node_expect_others(node);
-  // Who leads with a store of its own knows all that can be wrong before anything is started.
+  // A lead with a store of its own knows all that can be wrong before anything is started.
   if (!err && !node->config.lead && !node->config.store) {
     node->leads = true;
     err = node_check_slots(node);

@@ -1,5 +1,5 @@
-// The memory of a batch: strings and lists that live as long as the batch, and go together. Who has taken all that it
-// wants asks once whether there was enough.
+// The memory of a batch: strings and lists that live as long as the batch, and go together. A caller that has taken
+// all that it wants asks once whether there was enough.
 #ifndef SLURM_CORE_MEMORY_H
 #define SLURM_CORE_MEMORY_H
 

@@ -64,7 +64,7 @@ struct core_limits {
   size_t events;
   size_t bytes; // of keys and values
 
-  // What is there; 0: no limit. Who may write may fill the memory no further than this.
+  // What is there; 0: no limit. Clients fill the memory no further than this.
   size_t live; // bytes of keys and values that are there, and CORE_KEY_COST for each
   size_t leases;
 };

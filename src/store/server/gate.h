@@ -1,6 +1,6 @@
 // The connections of an embedded server that have not shown its token: how many there are, and how long they may stay.
 //
-// Who has no token may hold GATE_PLACES connections at most, each for GATE_TIME_S. When the places are full, a new
+// Clients without a token hold GATE_PLACES connections at most, each for GATE_TIME_S. When the places are full, a new
 // connection takes that of the oldest: of its own address where that holds more than its share, else of all. So
 // strangers who are silent or slow push out each other, and whoever shows the token soon after connecting is served.
 //

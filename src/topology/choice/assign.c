@@ -40,7 +40,7 @@ static bool chooses_before(const struct topology_choice *choice, size_t a, size_
   return count_near(choice, a) < count_near(choice, b);
 }
 
-// Who has a nearer NIC, or fewer to choose from, chooses first; else who has the lower address.
+// The GPU that has a nearer NIC, or fewer to choose from, chooses first; else the one with the lower address.
 static void sort_gpus(struct work *work) {
   for (size_t i = 0; i < work->choice->num_gpus; i++) {
     size_t at = i;

@@ -84,8 +84,8 @@ static void give_wait(weft_ep_t *ep) {
   wait->ns = 0;
 }
 
-// Who installs a link has the lock for as long as half an operation takes: while the wait is for the same member, its
-// figures can have it later.
+// The thread that installs a link has the lock for as long as half an operation takes: while the wait is for the same
+// member, its figures can have it later.
 static void add_wait(weft_ep_t *ep, const struct group_member *member, uint64_t ns) {
   struct gpu_wait *wait = &ep->gpu->wait;
   bool other = wait->ns > 0 && (wait->rank != member->rank || wait->incarnation != member->incarnation);

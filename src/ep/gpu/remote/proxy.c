@@ -136,7 +136,7 @@ static struct device_relay *relay_of(const struct ep_remote *remote) {
   return carries ? proxy->relay : NULL;
 }
 
-// Who waits for the peer to put batches in place waits no more when the link has gone.
+// A wait for the peer to put batches in place ends when the link has gone.
 static void update_stamps(struct ep_proxy *proxy) {
   const struct batch *oldest = &proxy->batches[proxy->counted % EP_PROXY_BATCHES];
   bool waits = proxy->posted > proxy->counted && relay_of(proxy->remote);
