@@ -243,6 +243,19 @@ const char *meet_host(const struct meet *meet, uint32_t rank) {
   return host ? host : "";
 }
 
+// A place begins with the boot id.
+bool meet_same_machine(const struct meet *meet, uint32_t a, uint32_t b) {
+  const char *one = meet->workers[a].place, *other = meet->workers[b].place;
+  size_t size = strcspn(one, " "), others = strcspn(other, " ");
+  if (size == 0 || others == 0)
+    return strcmp(meet_host(meet, a), meet_host(meet, b)) == 0;
+  return size == others && memcmp(one, other, size) == 0;
+}
+
+bool meet_same_host(const struct meet *meet, uint32_t a, uint32_t b) {
+  return meet_same_machine(meet, a, b) && strcmp(meet_host(meet, a), meet_host(meet, b)) == 0;
+}
+
 void meet_report_lost(struct meet *meet, uint32_t rank, const char *why) {
   pthread_mutex_lock(&meet->lock);
   if (rank < meet->size && rank != meet->rank)

@@ -54,6 +54,11 @@ void meet_close(struct meet *meet);
 uint32_t meet_rank(const struct meet *meet);
 uint32_t meet_size(const struct meet *meet);
 const char *meet_host(const struct meet *meet, uint32_t rank);
+// Whether two workers are on one machine, in one container or in two: they have one boot id, or, where one of them
+// cannot read it, one name.
+bool meet_same_machine(const struct meet *meet, uint32_t a, uint32_t b);
+// The same, and they have one name: so they see the same GPUs and memory, which containers may have of their own.
+bool meet_same_host(const struct meet *meet, uint32_t a, uint32_t b);
 
 // Each worker gives `mine`; all get all[size], copies that are the caller's. All have to call the steps in the
 // same order: PROTOCOL names both steps where a worker is at another. PEER_LOST: who died, or left before it came;

@@ -138,7 +138,7 @@ int bench_sync_init(struct bench_sync *sync, struct meet *meet, uint32_t timeout
   *sync = (struct bench_sync){
       .meet = meet, .wake = -1, .rank = meet_rank(meet), .size = meet_size(meet), .timeout_ms = timeout_ms};
   for (uint32_t rank = 0; rank < sync->size; rank++)
-    workers += strcmp(meet_host(meet, rank), meet_host(meet, sync->rank)) == 0;
+    workers += meet_same_machine(meet, rank, sync->rank);
   sync->crowded = workers > processors;
   sync->roomy = 2 * workers <= processors;
   sync->peers = calloc(sync->size, sizeof *sync->peers);

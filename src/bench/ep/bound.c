@@ -17,7 +17,7 @@ struct way {
 };
 
 static bool same_host(const struct bench_ep_found_rank *a, const struct bench_ep_found_rank *b) {
-  return strcmp(a->host, b->host) == 0;
+  return a->machine == b->machine;
 }
 
 // The most ranks that are on one host.
@@ -60,8 +60,8 @@ static struct way way_of(const struct bench_ep_point *point, const struct bench_
   struct way way = {.share = 1.0 / here, .spread = 1, .same_gpu = share_a_gpu(found)};
   enum limits_memory memory = cuda ? LIMITS_CUDA : LIMITS_HOST;
   way.route =
-      (struct limits_route){.from = {memory, from->result.gpu_index, NULL, spread ? from->host : NULL},
-                            .to = {memory, to->result.gpu_index, NULL, spread ? to->host : NULL},
+      (struct limits_route){.from = {memory, from->result.gpu_index, NULL, spread ? "rank 0's host" : NULL},
+                            .to = {memory, to->result.gpu_index, NULL, spread ? "another host" : NULL},
                             .pairs = here,
                             .working_set = (uint64_t)(3 * wire_bytes), // rows where they lie, in windows, received
                             .copiers = 1};

@@ -9,6 +9,7 @@ enum { BENCH_EP_HOST = 64 };
 
 struct bench_ep_found_rank {
   char host[BENCH_EP_HOST];
+  uint32_t machine; // the same number: on one, whatever the hosts' names
   struct bench_ep_result result;
   uint64_t *times; // [BENCH_EP_MAX_TIMES][count]
 };

@@ -143,10 +143,20 @@ static int take_all(struct bench_ep_hosts *hosts, json_t *const *all, uint32_t n
   return err;
 }
 
+// The first host on the machine of that one.
+static uint32_t machine_of(const struct bench_ep_hosts *hosts, uint32_t index) {
+  uint32_t first = 0;
+  while (first < index && hosts->meet && !meet_same_machine(hosts->meet, first, index))
+    first++;
+  return first;
+}
+
 int bench_ep_hosts_gather(struct bench_ep_hosts *hosts, const struct bench_ep_command *command, uint32_t num_times,
                           struct bench_ep_found *found) {
   char name[32], prefix[BENCH_STORE_PREFIX + 64];
   int err = 0;
+  for (uint32_t r = 0; r < found->num_ranks; r++)
+    found->ranks[r].machine = machine_of(hosts, r / hosts->local_ranks);
   if (hosts->meet) {
     uint32_t first = hosts->index * hosts->local_ranks;
     json_t **all = calloc(hosts->size, sizeof *all);

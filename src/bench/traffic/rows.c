@@ -58,7 +58,7 @@ static struct ways look_at_ways(const struct traffic_worker *worker, const struc
   struct ways ways = {.first = &pattern->pairs[0]};
   for (uint32_t i = 0; i < pattern->num_pairs; i++) {
     const struct traffic_pair *pair = &pattern->pairs[i];
-    bool local = strcmp(meet_host(worker->meet, pair->from), meet_host(worker->meet, pair->to)) == 0;
+    bool local = meet_same_machine(worker->meet, pair->from, pair->to);
     const char *gpu = fact(worker, pair->from, "gpu");
     ways.local += local;
     ways.remote += !local;
@@ -92,8 +92,8 @@ static bool find_bound(const struct traffic_worker *worker, uint32_t index, stru
   route.from.gpu = gpu_of(worker, ways.first->from);
   route.to.gpu = gpu_of(worker, ways.first->to);
   if (ways.remote > 0) {
-    route.from.host = meet_host(worker->meet, ways.first->from);
-    route.to.host = meet_host(worker->meet, ways.first->to);
+    route.from.host = "the sender's host"; // two machines may have one name
+    route.to.host = "the receiver's host";
   }
   limits_route_bound(limits, &route, bound);
   if (bound->gbps > 0 && (cuda || ways.remote > 0))

@@ -42,7 +42,7 @@ static int check_room(const struct traffic_worker *worker) {
   uint64_t bytes = 0, room = limits_memory_available();
   uint32_t here = 0;
   for (uint32_t rank = 0; rank < worker->sync.size; rank++) {
-    if (strcmp(meet_host(worker->meet, rank), meet_host(worker->meet, worker->sync.rank)) != 0)
+    if (!meet_same_host(worker->meet, rank, worker->sync.rank))
       continue;
     here++;
     for (int side = 0; side < 2; side++)
@@ -60,7 +60,7 @@ static int check_room(const struct traffic_worker *worker) {
 static uint32_t place_on_host(const struct traffic_worker *worker) {
   uint32_t place = 0;
   for (uint32_t rank = 0; rank < worker->sync.rank; rank++)
-    place += strcmp(meet_host(worker->meet, rank), meet_host(worker->meet, worker->sync.rank)) == 0;
+    place += meet_same_host(worker->meet, rank, worker->sync.rank);
   return place;
 }
 

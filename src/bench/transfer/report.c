@@ -101,8 +101,9 @@ static json_t *make_keys(const struct transfer_worker *worker, const struct tran
   return keys;
 }
 
-static struct limits_end bound_end(const struct transfer_worker *worker, const char *memory, uint32_t rank) {
-  struct limits_end end = {.memory = LIMITS_HOST, .host = worker->meet ? meet_host(worker->meet, rank) : NULL};
+// `host`: NULL where both ends are on one machine.
+static struct limits_end bound_end(const struct transfer_worker *worker, const char *memory, const char *host) {
+  struct limits_end end = {.memory = LIMITS_HOST, .host = host};
   if (strncmp(memory, "cuda:", 5) == 0) {
     end.memory = LIMITS_CUDA;
     end.gpu = (uint32_t)strtoul(memory + 5, NULL, 10);
@@ -123,12 +124,73 @@ static bool is_cached(const struct transfer_worker *worker, const struct transfe
           worker->plan->config.randomize_location_mode == TRANSFER_BYTE_ALIGNED);
 }
 
+// --- its bound ---
+
+typedef bool same_fn(const struct transfer_worker *worker, const struct transfer_end *a, const struct transfer_end *b);
+
+static bool same_machine(const struct transfer_worker *worker, const struct transfer_end *a,
+                         const struct transfer_end *b) {
+  return meet_same_machine(worker->meet, a->rank, b->rank);
+}
+
+static bool same_buffer(const struct transfer_worker *worker, const struct transfer_end *a,
+                        const struct transfer_end *b) {
+  (void)worker;
+  return a->rank == b->rank && a->buffer == b->buffer;
+}
+
+// How many different ones the initiators have, or the targets.
+static uint32_t count_ends(const struct transfer_worker *worker, bool targets, same_fn *same) {
+  const struct transfer_pair *list = worker->pairs.list;
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < worker->pairs.count; i++) {
+    bool known = false;
+    for (uint32_t j = 0; j < i && !known; j++)
+      known = targets ? same(worker, &list[i].target, &list[j].target)
+                      : same(worker, &list[i].initiator, &list[j].initiator);
+    count += !known;
+  }
+  return count;
+}
+
+static uint32_t least_ends(const struct transfer_worker *worker, same_fn *same) {
+  uint32_t initiators = count_ends(worker, false, same), targets = count_ends(worker, true, same);
+  return initiators < targets ? initiators : targets;
+}
+
+// A bound is of one route, and a figure of all pairs. Memory bounds all pairs of a machine together; a NIC or a GPU
+// those that end there, so as many count as are busy at the side that has fewer. `spread`: of GPUs each pair may have
+// a link of its own, or one that others share, so a figure can be true that is so many times above.
+struct way {
+  bool between, known; // two machines; all pairs go the same kind of way
+  uint32_t times, spread;
+};
+
+static struct way find_way(const struct transfer_worker *worker, const struct ends *ends) {
+  struct way way = {.known = true, .times = 1, .spread = 1};
+  bool initiator = strncmp(ends->initiator, "cuda:", 5) == 0, target = strncmp(ends->target, "cuda:", 5) == 0;
+  uint32_t between = 0, count = worker->pairs.count;
+  if (!ends->there)
+    return way;
+  for (uint32_t i = 0; i < count; i++)
+    between += !same_machine(worker, &worker->pairs.list[i].initiator, &worker->pairs.list[i].target);
+  way.between = between > 0;
+  way.known = between == 0 || between == count;
+  if (way.between || (!initiator && !target))
+    way.times = least_ends(worker, same_machine);
+  else
+    way.times = initiator && target ? least_ends(worker, same_buffer) : count_ends(worker, target, same_buffer);
+  if (!way.between && (initiator || target))
+    way.spread = count / way.times;
+  return way;
+}
+
 static void find_bound(struct transfer_report *report, const struct transfer_worker *worker,
                        const struct transfer_row *row, const struct transfer_gathered *all, const struct ends *ends,
-                       struct limits_bound *bound) {
+                       const struct way *way, struct limits_bound *bound) {
   const struct transfer_config *config = &worker->plan->config;
-  struct limits_end here = bound_end(worker, ends->initiator, worker->pairs.list[0].initiator.rank);
-  struct limits_end there = bound_end(worker, ends->target, worker->pairs.list[0].target.rank);
+  struct limits_end here = bound_end(worker, ends->initiator, way->between ? "the initiators' host" : NULL);
+  struct limits_end there = bound_end(worker, ends->target, way->between ? "the targets' host" : NULL);
   bool writes = config->op_type == WEFT_TRANSFER_WRITE;
   struct limits_route route = {
       .from = writes ? here : there,
@@ -139,6 +201,14 @@ static void find_bound(struct transfer_report *report, const struct transfer_wor
       .working_set = 2 * row->block * row->batch * config->num_threads * config->pipeline_depth,
   };
   limits_route_bound(report->limits, &route, bound);
+  if (!way->known)
+    bound->gbps = -1;
+  if (bound->gbps <= 0 || way->times == 1)
+    return;
+  char detail[sizeof bound->detail];
+  snprintf(detail, sizeof detail, "%u times %.4g GB/s, %.200s", way->times, bound->gbps, bound->detail);
+  memcpy(bound->detail, detail, sizeof detail);
+  bound->gbps *= way->times;
 }
 
 static bool add_times(struct figures_row *to, const char *name, const uint64_t *times, size_t count,
@@ -170,17 +240,12 @@ static int add_figures(struct figures_row *to, const struct transfer_gathered *a
 }
 
 // Why the row is not to be believed, and who held it up.
-static void judge(struct figures_row *to, const struct transfer_worker *worker, const struct transfer_row *row,
-                  const struct transfer_gathered *all, const struct limits_bound *bound, bool same_gpu) {
-  struct limits_claim claim = {.gbps = all->gbps,
-                               .window_s = all->window_s,
-                               .same_gpu = same_gpu,
-                               .cached = is_cached(worker, row),
-                               .bound = *bound};
+static void judge(struct figures_row *to, const struct transfer_worker *worker, const struct transfer_gathered *all,
+                  const struct limits_claim *claim) {
   if (*all->held_up)
     snprintf(to->refused, sizeof to->refused, "%s", all->held_up);
   else
-    limits_refuse(&claim, to->refused, sizeof to->refused);
+    limits_refuse(claim, to->refused, sizeof to->refused);
   if (all->slowest_gbps < all->fastest_gbps)
     snprintf(to->slowest, sizeof to->slowest, "rank %u on %s, %.3g GB/s of its own (the fastest: %.3g)", all->slowest,
              worker->meet ? meet_host(worker->meet, all->slowest) : "this host", all->slowest_gbps, all->fastest_gbps);
@@ -208,8 +273,9 @@ static void write_line(const struct transfer_row *row, uint32_t initiators, cons
 int transfer_report_row(struct transfer_report *report, const struct transfer_worker *worker,
                         const struct transfer_row *row, const struct transfer_gathered *all) {
   struct ends ends = find_ends(worker);
+  struct way way = find_way(worker, &ends);
   struct limits_bound bound = {0};
-  find_bound(report, worker, row, all, &ends, &bound);
+  find_bound(report, worker, row, all, &ends, &way, &bound);
   json_t *keys = make_keys(worker, row, all, &ends);
   struct figures_row *to = keys ? figures_add_row(&report->figures, keys, row->run) : NULL;
   json_decref(keys);
@@ -218,7 +284,13 @@ int transfer_report_row(struct transfer_report *report, const struct transfer_wo
     err = figures_add_bound(&report->figures, bound.name, bound.gbps, bound.measured, bound.detail);
   if (err)
     return fail(err, "no memory for the figures");
-  judge(to, worker, row, all, &bound, ends.same_gpu);
+  struct limits_claim claim = {.gbps = all->gbps,
+                               .window_s = all->window_s,
+                               .same_gpu = ends.same_gpu,
+                               .cached = is_cached(worker, row),
+                               .bound = bound};
+  claim.bound.gbps *= way.spread;
+  judge(to, worker, all, &claim);
   report->figures.elapsed_s = (double)(clock_ns() - report->begin_ns) / 1e9;
   bench_progress_hide(&report->progress);
   if (report->tables)

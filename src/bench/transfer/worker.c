@@ -28,7 +28,7 @@ static int open_agent(struct transfer_worker *worker) {
 static uint32_t first_gpu(const struct transfer_worker *worker) {
   uint32_t gpu = 0;
   for (uint32_t rank = 0; rank < worker->rank; rank++)
-    if (strcmp(meet_host(worker->meet, rank), meet_host(worker->meet, worker->rank)) == 0)
+    if (meet_same_host(worker->meet, rank, worker->rank))
       gpu += transfer_pairs_buffers(worker->plan, rank);
   return gpu;
 }

@@ -30,6 +30,7 @@ static void fill(struct bench_ep_found *found) {
   for (uint32_t r = 0; r < RANKS; r++) {
     struct bench_ep_found_rank *rank = &found->ranks[r];
     snprintf(rank->host, sizeof rank->host, "host%u", r);
+    rank->machine = r;
     rank->result = (struct bench_ep_result){.count = COUNT,
                                             .logical = {21000, 42000},
                                             .wire = {2100 + r * 4200, 4000},
@@ -165,7 +166,7 @@ static void a_figure_stands_beside_its_bound(void **state) {
   struct figures figures;
   uint32_t num_rows;
   fill(&found);
-  snprintf(found.ranks[1].host, sizeof found.ranks[1].host, "host0");
+  found.ranks[1].machine = 0; // in another container of it, perhaps
   assert_int_equal(limits_open(&limits), 0);
   assert_int_equal(figures_begin(&figures, "ep"), 0);
   assert_int_equal(bench_ep_add_rows(&figures, &config, &sweep, &point, 0, &found, &num_rows), 0);

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Workers of weft bench transfer: schemes, checks, stores, and how a run ends."""
+import contextlib
 import json
 import os
 import pathlib
 import re
 import signal
+import subprocess
 import tempfile
 import time
 import unittest
@@ -105,6 +107,80 @@ class Schemes(bench.BenchTest):
             tool.weft("bench", "transfer", *bench.SMALL, "--op_type", op, "--transport", "fault:1:spoil=100:shm")
 
 
+class Bounds(bench.BenchTest):
+    """A bound is of a route; a figure is of all pairs."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.at = pathlib.Path(folder.name)
+        self.kept = {"XDG_CACHE_HOME": str(self.at / "cache")}
+
+    def keep(self, **facts):
+        """What is measured of this host, and a bound besides."""
+        tool.weft("bench", "limits", "--seconds", 1, **self.kept)
+        [path] = (self.at / "cache" / "weft").glob("limits-*.json")
+        document = json.loads(path.read_text())
+        document["entries"] = [one for one in document["entries"] if one["kind"] not in ("nic", facts["kind"])]
+        document["entries"].append({"name": "of this test", "device": "", "other": "", "processors": 0, "bytes": 0,
+                                    "measured": True, "detail": "made up", **facts})
+        path.write_text(json.dumps(document))
+
+    @staticmethod
+    def bound_of(said):
+        [figure] = [one for one in said["rows"][0]["figures"] if one["name"] == "bandwidth"]
+        return figure["bound_name"], figure["bound"]
+
+    def meet(self, backend, *workers):
+        """The bound where each of them seems to be a machine, by its boot id, and of a name."""
+        probe = subprocess.run(["unshare", "-mu", "true"], capture_output=True)
+        if os.geteuid() != 0 or probe.returncode != 0:
+            self.skipTest("needs root and namespaces")
+        address, half = f"127.0.0.1:{bench.free_port()}", len(workers) // 2
+        same = [tool.WEFT, "bench", "transfer", "--backend", backend, *bench.SMALL[2:], "--num_initiator_dev", half,
+                "--num_target_dev", half, "--json", self.at / "out.json", "--quiet"]
+        env = tool.environment(**self.kept, **bench.TOKEN)
+        with contextlib.ExitStack() as stack:
+            running = []
+            for place, (machine, name) in enumerate(workers):
+                boot = self.at / f"boot{machine}"
+                boot.write_text(f"1111111{machine}-2222-3333-4444-555555555555\n")
+                more = ["--rank_server", address] if place else ["--local_workers", 1, "--listen", "127.0.0.1",
+                                                                 "--store_port", address.split(":")[1]]
+                command = ["unshare", "-mu", "sh", "-c", f"hostname {name} && mount --bind {boot} "
+                           "/proc/sys/kernel/random/boot_id && exec \"$@\"", "sh", *same, *more]
+                running.append(stack.enter_context(tool.running(subprocess.Popen(
+                    list(map(str, command)), env=env, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE))))
+            said = [worker.communicate(timeout=tool.TIMEOUT_S) for worker in running]
+        if any(words in errors for _, errors in said for words in ("cannot be reached", "no transport")):
+            self.skipTest("no transport to other hosts here")
+        for worker, (_, errors) in zip(running, said):
+            self.assertIn(worker.returncode, (0, bench.HELD_UP), errors)
+        return self.bound_of(json.loads((self.at / "out.json").read_text()))
+
+    def test_machines_are_told_apart_by_their_boot(self):
+        self.keep(kind="nic", device="eth9", gbps=1000)
+        self.assertEqual(self.meet("LIBFABRIC", (0, "one"), (1, "one")), ("of this test", 1000))
+        self.assertNotIn("of this test", self.meet("SHM", (0, "one"), (0, "other")))  # two containers
+
+    def test_each_of_several_machines_has_its_nics(self):
+        self.keep(kind="nic", device="eth9", gbps=1000)
+        self.assertEqual(self.meet("LIBFABRIC", *((machine, "one") for machine in range(4))), ("of this test", 2000))
+
+    def test_each_of_several_gpus_has_its_link(self):
+        fake = {"WEFT_CUDA_PLUGIN": os.environ["FAKE_DEVICE"], **self.kept,
+                "FAKE_PCI": ",".join(f"0000:0{gpu}:00.0" for gpu in range(1, 7))}
+        tool.weft("bench", "limits", "--seconds", 2, **fake)
+        bounds = [self.bound_of(self.figures(
+            "--backend", "CUDA", *bench.SMALL[2:], "--mode", "MG", "--num_initiator_dev", pairs, "--num_target_dev",
+            pairs, "--initiator_seg_type", "VRAM", "--target_seg_type", "VRAM", statuses=(0, bench.HELD_UP), **fake))
+            for pairs in (1, 3)]
+        kept = json.loads(next((self.at / "cache" / "weft").glob("limits-*.json")).read_text())["entries"]
+        links = {one["name"]: one["gbps"] for one in kept if one["kind"] == "gpu link"}
+        self.assertEqual([round(bound / links[name], 3) for name, bound in bounds], [1, 3])
+
+
 class Stores(bench.BenchTest):
     def passes_with(self, lines, command="transfer", **more):
         said = bench.together(*lines, command=command, **more)
@@ -174,8 +250,8 @@ class Ends(bench.BenchTest):
         self.assertIn("interrupted by SIGINT", errors)
         self.assertIn("p99.9", text)
         said = json.loads(self.json.read_text())
-        self.assertEqual((said["complete"], said["cut_short"], said["rows"][0]["keys"]["bytes"]),
-                         (False, "SIGINT", 4096))
+        self.assertEqual((said["complete"], said["passed"], said["cut_short"], said["rows"][0]["keys"]["bytes"]),
+                         (False, False, "SIGINT", 4096))
 
     def test_a_killed_worker_is_named(self):
         with bench.etcd() as url:
