@@ -2,6 +2,7 @@
 #include "bench/common/sync.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <sched.h>
 #include <stdio.h>
@@ -64,7 +65,7 @@ static int take_message(struct bench_sync *sync, const struct weft_notification 
     sync->pong_ns = message.ns;
     return 0;
   case COMPARED:
-    sync->asking -= sync->asking > 0;
+    sync->peers[rank].compared = message.run;
     return 0;
   default:
     return fail(WEFT_ERR_PROTOCOL, "worker %u on %s sent a message of kind %u: is it another version?", rank,
@@ -94,15 +95,23 @@ int bench_sync_look(struct bench_sync *sync) {
 
 // A wait, turn by turn.
 struct wait {
-  uint64_t begun_ns, looked_ns, deadline_ns;
+  uint64_t begun_ns, looked_ns, deadline_ns, timeout_ms;
+  bool over; // the deadline has passed
 };
 
-static struct wait begin_wait(const struct bench_sync *sync) {
+static struct wait begin_wait(uint64_t timeout_ms) {
   uint64_t now = clock_ns();
-  return (struct wait){.begun_ns = now, .looked_ns = now, .deadline_ns = clock_deadline_ms(sync->timeout_ms)};
+  return (struct wait){
+      .begun_ns = now, .looked_ns = now, .deadline_ns = clock_deadline_ms(timeout_ms), .timeout_ms = timeout_ms};
 }
 
-// 0: look again. TIMEOUT without a sentence: the deadline has passed.
+// The first of a run waits for start_ms from when it has come, and can say who is missing; whoever waits for it may
+// have come as much earlier, and says nothing before.
+static uint64_t beyond_start_ms(const struct bench_sync *sync) {
+  return 2 * (uint64_t)sync->start_ms + 2 * LOST_MS;
+}
+
+// 0: look again. TIMEOUT is either wait->over, without a sentence, or what another worker has failed by, with its own.
 static int turn(struct bench_sync *sync, struct wait *wait) {
   int rc = take_all(sync);
   uint64_t now = clock_ns();
@@ -112,7 +121,8 @@ static int turn(struct bench_sync *sync, struct wait *wait) {
     wait->looked_ns = now;
     rc = bench_sync_look(sync);
   }
-  if (rc == 0 && now >= wait->deadline_ns)
+  wait->over = rc == 0 && now >= wait->deadline_ns;
+  if (wait->over)
     return WEFT_ERR_TIMEOUT;
   if (rc == 0 && now - wait->begun_ns < SPIN_NS) {
     if (!sync->roomy)
@@ -126,17 +136,22 @@ static int turn(struct bench_sync *sync, struct wait *wait) {
   return rc;
 }
 
-static int say_missing(struct bench_sync *sync, int rc, uint32_t rank, const char *what) {
-  if (rc != WEFT_ERR_TIMEOUT)
+static int say_missing(struct bench_sync *sync, int rc, uint32_t rank, const char *what, const struct wait *wait) {
+  if (!wait->over)
     return rc;
-  return fail(rc, "worker %u on %s %s within %u ms", rank, meet_host(sync->meet, rank), what, sync->timeout_ms);
+  return fail(rc, "worker %u on %s %s within %" PRIu64 " ms", rank, meet_host(sync->meet, rank), what,
+              wait->timeout_ms);
 }
 
 int bench_sync_init(struct bench_sync *sync, struct meet *meet, uint32_t timeout_ms) {
   char list[64];
   unsigned processors = processors_usable(NULL, list, sizeof list), workers = 0;
-  *sync = (struct bench_sync){
-      .meet = meet, .wake = -1, .rank = meet_rank(meet), .size = meet_size(meet), .timeout_ms = timeout_ms};
+  *sync = (struct bench_sync){.meet = meet,
+                              .wake = -1,
+                              .rank = meet_rank(meet),
+                              .size = meet_size(meet),
+                              .timeout_ms = timeout_ms,
+                              .start_ms = timeout_ms};
   for (uint32_t rank = 0; rank < sync->size; rank++)
     workers += meet_same_machine(meet, rank, sync->rank);
   sync->crowded = workers > processors;
@@ -151,14 +166,14 @@ int bench_sync_init(struct bench_sync *sync, struct meet *meet, uint32_t timeout
 static int compare_clocks(struct bench_sync *sync) {
   uint64_t best = UINT64_MAX;
   for (int i = 0; i < PINGS; i++) {
-    struct wait wait = begin_wait(sync);
+    struct wait wait = begin_wait(beyond_start_ms(sync));
     uint64_t begun = clock_ns();
     sync->pong_ns = 0;
     int rc = send_to(sync, 0, PING, 0, 0);
     while (rc == 0 && (rc = take_all(sync)) == 0 && sync->pong_ns == 0)
       rc = turn(sync, &wait);
     if (rc != 0)
-      return say_missing(sync, rc, 0, "did not answer");
+      return say_missing(sync, rc, 0, "did not answer", &wait);
     uint64_t way = clock_ns() - begun;
     if (way >= best)
       continue;
@@ -166,7 +181,28 @@ static int compare_clocks(struct bench_sync *sync) {
     sync->ahead_ns = (int64_t)(sync->pong_ns - (begun + way / 2));
     sync->error_ns = way / 2 + 1;
   }
-  return send_to(sync, 0, COMPARED, 0, 0);
+  return send_to(sync, 0, COMPARED, sync->rounds, 0);
+}
+
+static uint32_t count_asking(const struct bench_sync *sync) {
+  uint32_t asking = 0;
+  for (uint32_t rank = 1; rank < sync->size; rank++)
+    asking += sync->peers[rank].other_clock && sync->peers[rank].compared < sync->rounds;
+  return asking;
+}
+
+int bench_sync_compare(struct bench_sync *sync) {
+  sync->rounds++;
+  if (sync->rank != 0)
+    return sync->peers[sync->rank].other_clock ? compare_clocks(sync) : 0;
+  struct wait wait = begin_wait(sync->start_ms);
+  int rc = 0;
+  while (rc == 0 && count_asking(sync) > 0)
+    rc = turn(sync, &wait);
+  if (wait.over)
+    return fail(rc, "%u of the workers on other hosts have not compared their clocks within %u ms", count_asking(sync),
+                sync->start_ms);
+  return rc;
 }
 
 static bool has_other_clock(const char *const *boots, uint32_t rank) {
@@ -174,19 +210,12 @@ static bool has_other_clock(const char *const *boots, uint32_t rank) {
 }
 
 int bench_sync_open(struct bench_sync *sync, const char *const *boots) {
-  for (uint32_t i = 1; i < sync->size; i++)
-    sync->asking += has_other_clock(boots, i);
-  sync->apart = sync->asking > 0;
+  for (uint32_t i = 1; i < sync->size; i++) {
+    sync->peers[i].other_clock = has_other_clock(boots, i);
+    sync->apart |= sync->peers[i].other_clock;
+  }
   int rc = weft_agent_fd(sync->agent, &sync->wake);
-  if (rc != 0 || sync->rank != 0)
-    return rc == 0 && has_other_clock(boots, sync->rank) ? compare_clocks(sync) : rc;
-  struct wait wait = begin_wait(sync);
-  while (rc == 0 && sync->asking > 0)
-    rc = turn(sync, &wait);
-  if (rc == WEFT_ERR_TIMEOUT)
-    return fail(rc, "%u of the workers on other hosts have not compared their clocks within %u ms", sync->asking,
-                sync->timeout_ms);
-  return rc;
+  return rc == 0 ? bench_sync_compare(sync) : rc;
 }
 
 void bench_sync_close(struct bench_sync *sync) {
@@ -201,12 +230,12 @@ static uint32_t rank_at(const uint32_t *ranks, uint32_t place) {
 }
 
 static int await_ready(struct bench_sync *sync, uint64_t run, const uint32_t *ranks, uint32_t count) {
-  struct wait wait = begin_wait(sync);
+  struct wait wait = begin_wait(sync->start_ms);
   for (uint32_t i = 1; i < count; i++)
     while (sync->peers[rank_at(ranks, i)].ready != run) {
       int rc = turn(sync, &wait);
       if (rc != 0)
-        return say_missing(sync, rc, rank_at(ranks, i), "has not come to the start of a run");
+        return say_missing(sync, rc, rank_at(ranks, i), "has not come to the start of a run", &wait);
     }
   return 0;
 }
@@ -225,11 +254,11 @@ static int lead_start(struct bench_sync *sync, uint64_t run, const uint32_t *ran
 }
 
 static int follow_start(struct bench_sync *sync, uint64_t run, uint32_t leader) {
-  struct wait wait = begin_wait(sync);
+  struct wait wait = begin_wait(beyond_start_ms(sync));
   int rc = send_to(sync, leader, READY, run, 0);
   while (rc == 0 && sync->go != run)
     rc = turn(sync, &wait);
-  return say_missing(sync, rc, leader, "did not begin a run");
+  return say_missing(sync, rc, leader, "did not begin a run", &wait);
 }
 
 int bench_sync_start(struct bench_sync *sync, uint64_t run, const uint32_t *ranks, uint32_t count, uint64_t *start_ns) {
@@ -256,11 +285,11 @@ int bench_sync_tell_done(struct bench_sync *sync, uint64_t run, uint32_t rank) {
 }
 
 int bench_sync_await_done(struct bench_sync *sync, uint64_t run, uint32_t rank) {
-  struct wait wait = begin_wait(sync);
+  struct wait wait = begin_wait((uint64_t)sync->timeout_ms + LOST_MS); // its transfer ends before, and it says how
   while (sync->peers[rank].done != run) {
     int rc = turn(sync, &wait);
     if (rc != 0)
-      return say_missing(sync, rc, rank, "has not sent all of its bytes");
+      return say_missing(sync, rc, rank, "has not sent all of its bytes", &wait);
   }
   return 0;
 }

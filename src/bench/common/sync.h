@@ -17,6 +17,8 @@
 struct bench_sync_peer {
   weft_peer_t peer;     // WEFT_PEER_SELF: this worker
   uint64_t ready, done; // runs: 0 is none
+  bool other_clock;     // it is not rank 0's
+  uint64_t compared;    // rank 0: how often it has compared its clock
 };
 
 struct bench_sync {
@@ -25,15 +27,17 @@ struct bench_sync {
   int wake;            // the agent's descriptor
   uint32_t rank, size; // of meet
   uint32_t timeout_ms;
-  bool crowded;                  // this host has more workers than processors
-  bool roomy;                    // it has two for each: one for the agent's thread too
+  uint32_t start_ms; // so long somebody may be missing at a start, for what it does before; bench_sync_init()
+                     // makes it timeout_ms
+  bool crowded;      // this host has more workers than processors
+  bool roomy;        // it has two for each: one for the agent's thread too
   struct bench_sync_peer *peers; // [size]
   int64_t ahead_ns;              // how far rank 0's clock is ahead of this worker's
   uint64_t error_ns;             // by how much that may be wrong; 0: it is the same clock
   bool apart;                    // some workers have other clocks: messages to them take longer
   uint64_t go, go_ns;            // the last run that was begun, and when by rank 0's clock
   uint64_t pong_ns;              // rank 0's clock in its last answer; 0: none has come
-  uint32_t asking;               // rank 0: workers that still compare their clocks
+  uint64_t rounds;               // how often clocks were compared
 };
 
 // Makes peers[], of nobody yet, and looks how many processors there are for the workers of this host. NOMEM.
@@ -42,9 +46,12 @@ int bench_sync_init(struct bench_sync *sync, struct meet *meet, uint32_t timeout
 // or "": not known): all workers call it together. TIMEOUT, PEER_LOST, CANCELED.
 int bench_sync_open(struct bench_sync *sync, const char *const *boots);
 void bench_sync_close(struct bench_sync *sync);
+// Compares the clocks once more, for they drift apart: all workers call it together. TIMEOUT, PEER_LOST, CANCELED.
+int bench_sync_compare(struct bench_sync *sync);
 
 // Waits until those of ranks[count] (in ascending order, this one among them; NULL: all) have come to the run, and
-// until it starts: at *start_ns by this worker's clock. The same for all of them, but for error_ns.
+// until it starts: at *start_ns by this worker's clock. The same for all of them, but for error_ns. TIMEOUT names who
+// is missing, which the first of them says: it waits for start_ms, and the others for it more than twice as long.
 int bench_sync_start(struct bench_sync *sync, uint64_t run, const uint32_t *ranks, uint32_t count, uint64_t *start_ns);
 // This worker has moved all that it had to move between itself and that one.
 int bench_sync_tell_done(struct bench_sync *sync, uint64_t run, uint32_t rank);

@@ -233,7 +233,7 @@ static int run_sequence(struct traffic_worker *worker, uint32_t index, struct re
   return rc;
 }
 
-// Gaps of a whole sequence: so much longer than a transfer may a worker wait for another one.
+// Gaps of a whole sequence.
 static uint32_t gaps_ms(const struct traffic_plan *plan) {
   double seconds = 0;
   for (uint32_t i = 0; i < plan->num_patterns; i++)
@@ -283,8 +283,7 @@ static int share(struct traffic_worker *worker, const struct stage *stage, uint3
                  uint64_t *took_ns) {
   uint32_t size = worker->sync.size;
   json_t *told[TRAFFIC_MAX_RANKS] = {NULL};
-  uint32_t each_ms = stage->stage == TRAFFIC_SEQUENCE ? gaps_ms(worker->config->plan) : 0;
-  uint64_t patience = GATHER_MS + 2 * (uint64_t)worker->sync.timeout_ms + (uint64_t)count * each_ms;
+  uint64_t patience = GATHER_MS + 2 * (uint64_t)worker->sync.timeout_ms + (uint64_t)count * worker->sync.start_ms;
   int rc = meet_all_gather(worker->meet, "batch", mine, patience < INT32_MAX ? (uint32_t)patience : INT32_MAX, told);
   if (rc != 0)
     return rc;
@@ -313,11 +312,18 @@ static uint32_t next_count(const struct traffic_worker *worker, const struct sta
   return next < 1 ? 1 : (uint32_t)next;
 }
 
-static int run_stage(struct traffic_worker *worker, const struct stage *stage) {
-  uint32_t kept_ms = worker->sync.timeout_ms, count = 1;
-  int rc = 0;
+// So long a worker may be busy with the patterns before the one at whose start others wait for it.
+static uint32_t start_ms(const struct traffic_worker *worker, const struct stage *stage) {
+  uint64_t ms = worker->sync.timeout_ms;
   if (stage->stage == TRAFFIC_SEQUENCE)
-    worker->sync.timeout_ms += gaps_ms(worker->config->plan);
+    ms = ms * worker->config->plan->num_patterns + gaps_ms(worker->config->plan);
+  return ms < INT32_MAX ? (uint32_t)ms : INT32_MAX;
+}
+
+static int run_stage(struct traffic_worker *worker, const struct stage *stage) {
+  uint32_t count = 1;
+  int rc = 0;
+  worker->sync.start_ms = start_ms(worker, stage);
   for (uint32_t left = stage->runs; left > 0 && rc == 0;) {
     struct report report = {.runs = json_array(), .gaps = json_array(), .pairs = json_array()};
     uint64_t begun = clock_ns(), took = 1;
@@ -336,7 +342,6 @@ static int run_stage(struct traffic_worker *worker, const struct stage *stage) {
     if (rc == 0)
       count = next_count(worker, stage, count, took);
   }
-  worker->sync.timeout_ms = kept_ms;
   return rc;
 }
 

@@ -63,6 +63,14 @@ static int list_mine(struct transfer_worker *worker) {
   return 0;
 }
 
+// How long the others may be at work: each transfer of a row has a deadline of its own, and a worker that fails or dies
+// ends this wait at once.
+static uint32_t patience_ms(const struct transfer_plan *plan) {
+  uint64_t requests = plan->iterations > plan->warmup ? plan->iterations : plan->warmup;
+  uint64_t ms = plan->config.common.timeout_ms * (2 + requests);
+  return ms < UINT32_MAX / 2 ? (uint32_t)ms : UINT32_MAX / 2;
+}
+
 // --- cards ---
 
 static json_t *describe_buffers(const struct transfer_worker *worker) {
@@ -151,6 +159,7 @@ static int exchange(struct transfer_worker *worker) {
     err = fail(WEFT_ERR_NOMEM, "no memory for a description of this worker");
   if (!err)
     err = bench_sync_init(&worker->sync, worker->meet, timeout_ms);
+  worker->sync.start_ms = patience_ms(worker->plan); // others may still warm up
   if (!err)
     err = meet_all_gather(worker->meet, "cards", card, timeout_ms, all);
   if (!err)
@@ -194,13 +203,6 @@ void transfer_worker_close(struct transfer_worker *worker) {
   free(worker->mine);
   free(worker->others);
   *worker = (struct transfer_worker){0};
-}
-
-// How long the others may be at work: each transfer of a row has a deadline of its own, and a worker that fails or dies
-// ends this wait at once.
-static uint32_t patience_ms(const struct transfer_plan *plan) {
-  uint64_t ms = (uint64_t)plan->config.common.timeout_ms * (2 + (uint64_t)plan->iterations);
-  return ms < UINT32_MAX / 2 ? (uint32_t)ms : UINT32_MAX / 2;
 }
 
 int transfer_worker_step(struct transfer_worker *worker, const char *name) {

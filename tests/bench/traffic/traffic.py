@@ -253,6 +253,27 @@ class Failures(TrafficTest):
         self.assertEqual((said["complete"], said["passed"]), (False, False))
         self.assertIn("is lost", said["error"])
 
+    def test_who_is_missing_is_named_by_who_knows(self):
+        """Worker 0 comes to a start when another has waited for it for a while, and a third one stands still."""
+        at = f"127.0.0.1:{tool.free_port()}"
+        self.write("three.txt", "0 4K 4K\n0 0 4K\n0 0 0\n")
+        listed = self.write("list.yaml", "traffic_patterns:\n"
+                            "- {matrix_file: three.txt, sleep_before_launch_sec: 0.2}\n")
+        same = (listed, "-n", 1000000, "--alone", 1, "--warmup", 1, "--timeout-ms", 1000, "--local", 1, "--quiet")
+        token = {"WEFT_TOKEN": "t" * 32}
+        lead = self.start(*same, "--listen", "127.0.0.1", "--store-port", at.split(":")[1], "--json",
+                          self.at / "out.json", **token)
+        others = [self.start(*same, "--rank-server", at, **token) for _ in range(2)]
+        self.await_rows(lead)
+        time.sleep(0.5)  # into the sequence; whenever it is, worker 0 is not to be blamed
+        for process in (lead, others[1]):
+            process.send_signal(signal.SIGSTOP)
+        time.sleep(0.7)
+        lead.send_signal(signal.SIGCONT)
+        _, err = others[0].communicate(timeout=tool.TIMEOUT_S)
+        self.assertRegex(err, "(worker|rank) [12] on")
+        self.assertNotIn("worker 0", err)
+
     def test_ctrl_c_keeps_what_was_measured(self):
         process = self.long_run()
         time.sleep(1.5)  # not for something to happen: so that some batches of half a second are there

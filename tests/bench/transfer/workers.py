@@ -253,6 +253,12 @@ class Ends(bench.BenchTest):
         self.assertEqual((said["complete"], said["passed"], said["cut_short"], said["rows"][0]["keys"]["bytes"]),
                          (False, False, "SIGINT", 4096))
 
+    def test_targets_wait_until_initiators_are_warm(self):
+        """Each request of a warm-up has --timeout-ms, and there are many of them."""
+        many = 8000 if "WEFT_TEST_SLOWED" in os.environ else 64000
+        self.bench("--backend", "SHM", "--start_block_size", 1 << 20, "--max_block_size", 1 << 20, "--num_iter", 16,
+                   "--warmup_iter", many, "--timeout-ms", 1000)
+
     def test_a_killed_worker_is_named(self):
         with bench.etcd() as url:
             with bench.running("--store", url, *LONG) as one, bench.running("--store", url, *LONG) as other:
