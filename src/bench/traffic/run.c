@@ -329,7 +329,9 @@ static int run_stage(struct traffic_worker *worker, const struct stage *stage) {
     uint64_t begun = clock_ns(), took = 1;
     count = count < left ? count : left;
     left -= count;
-    rc = run_batch(worker, stage, count, &report);
+    rc = bench_sync_compare(&worker->sync);
+    if (rc == 0)
+      rc = run_batch(worker, stage, count, &report);
     json_t *mine =
         json_pack("{s:I, s:I, s:o, s:o, s:o}", "ns", (json_int_t)(clock_ns() - begun), "clock_error_ns",
                   (json_int_t)worker->sync.error_ns, "runs", report.runs, "gaps", report.gaps, "pairs", report.pairs);

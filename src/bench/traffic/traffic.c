@@ -36,6 +36,7 @@ struct job {
   struct bench_output output;
   struct figures figures;
   uint64_t begun_ns;
+  json_int_t clock_error_ns; // the largest of all batches
   struct limits *limits;
   struct traffic_book *book;
   bool reports;
@@ -134,11 +135,12 @@ static int take(void *arg, const struct traffic_batch *batch) {
   static const char *const names[] = {"alone", "in the sequence", "pair by pair"};
   struct job *job = arg;
   bench_progress(&job->progress, batch->done, 1, "%s", names[batch->stage]);
-  json_int_t error_ns = 0;
+  json_int_t error_ns = job->clock_error_ns;
   for (uint32_t i = 0; i < job->config->workers; i++) {
     json_int_t its = json_integer_value(json_object_get(batch->told[i], "clock_error_ns"));
     error_ns = its > error_ns ? its : error_ns;
   }
+  job->clock_error_ns = error_ns;
   json_object_set_new(job->figures.settings, "clock_error_us", json_real(digits_rounded((double)error_ns / 1e3)));
   return traffic_book_take(job->book, batch);
 }

@@ -212,5 +212,6 @@ int transfer_worker_step(struct transfer_worker *worker, const char *name) {
 
 int transfer_worker_start(struct transfer_worker *worker) {
   uint64_t start_ns;
-  return bench_sync_start(&worker->sync, ++worker->window, NULL, worker->size, &start_ns);
+  int err = bench_sync_compare(&worker->sync);
+  return err ? err : bench_sync_start(&worker->sync, ++worker->window, NULL, worker->size, &start_ns);
 }

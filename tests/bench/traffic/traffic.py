@@ -164,28 +164,44 @@ class Runs(TrafficTest):
         self.assertEqual(len(patterns(json.loads((self.at / written).read_text()))), 1)
 
 
-    def test_two_hosts(self):
-        """Two that only seem so: another boot id, and another name. They share no memory, and compare their clocks."""
+    def on_two_hosts(self, *arguments, **other):
+        """Two that only seem so: another boot id, and another name, and what `other` makes of that one."""
         probe = subprocess.run(["unshare", "-mu", "true"], capture_output=True)
         if os.geteuid() != 0 or probe.returncode != 0:
             self.skipTest("needs root and namespaces")
         url = self.serve()
         boot = self.write("boot", "11111111-2222-3333-4444-555555555555\n")
-        same = ["--matrix", self.at / "ring.txt", *FEW, "--check", "--local", 2, "--store", url, "--json"]
+        same = ["--matrix", *arguments, "--store", url, "--json"]
         here = self.start(*same, self.at / "a.json", WEFT_TOKEN="t" * 32)
-        line = " ".join(map(str, [tool.WEFT, "bench", "traffic", *same, self.at / "b.json"]))
+        line = " ".join(map(str, [*[f"{name}={text}" for name, text in other.items()], tool.WEFT, "bench", "traffic",
+                                  *same, self.at / "b.json"]))
         there = subprocess.run(["unshare", "-mu", "sh", "-c", "hostname other && mount --bind "
-                                f"{boot} /proc/sys/kernel/random/boot_id && exec {line}"], capture_output=True,
+                                f"{boot} /proc/sys/kernel/random/boot_id && exec env {line}"], capture_output=True,
                                text=True, env=tool.environment(WEFT_TOKEN="t" * 32), timeout=tool.TIMEOUT_S)
         out, err = here.communicate(timeout=tool.TIMEOUT_S)
         if "cannot be reached" in err + there.stderr:
             self.skipTest("no transport to other hosts here")
         self.assertEqual((here.returncode, there.returncode), (0, 0), out + err + there.stderr)
         [written] = [name for name in ("a.json", "b.json") if (self.at / name).exists()]
-        said = json.loads((self.at / written).read_text())
+        return json.loads((self.at / written).read_text())
+
+    def test_two_hosts(self):
+        """They share no memory, and compare their clocks."""
+        said = self.on_two_hosts(self.at / "ring.txt", *FEW, "--check", "--local", 2)
         self.assertIn("other", said["hosts"])
         self.assertGreater(said["settings"]["clock_error_us"], 0)
         self.assertNotEqual(patterns(said)[0]["keys"]["transport"], "shm")
+
+    def test_clocks_that_drift_apart(self):
+        """One goes too fast by a twentieth, which is 25 ms in the half second after which they are compared anew."""
+        if "FAST_CLOCK" not in os.environ:
+            self.skipTest("a sanitizer's runtime does not suffer what is preloaded")
+        listed = self.write("one.txt", "0 4K\n4K 0\n")
+        said = self.on_two_hosts(listed, "-n", 300, "--alone", 1, "--warmup", 1, "--local", 1,
+                                 LD_PRELOAD=os.environ["FAST_CLOCK"], WEFT_FAST_CLOCK=0.05)
+        skew = figures(patterns(said)[0])["start_skew"]
+        print(f"start_skew: {skew['p50']:.0f} us of {skew['count']} runs in {said['elapsed_s']:.1f} s")
+        self.assertLess(skew["p50"], 30000)
 
     def test_gpus(self):
         said = self.run_json("--matrix", self.at / "ring.txt", *FEW, "--memory", "cuda", "--check",
