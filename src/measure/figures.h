@@ -61,7 +61,7 @@ struct figures {
   double elapsed_s;
   bool complete;                // all that was asked for was measured
   char cut_short[FIGURES_TEXT]; // by what it was not: "SIGINT", or ""
-  bool passed;                  // nothing failed, was wrong or was refused
+  bool passed;                  // it is complete, and nothing failed, was wrong or was refused
   char error[FIGURES_TEXT];
   json_t *hosts;    // list of names
   json_t *settings; // object: every option as given or defaulted, by its name; no secrets

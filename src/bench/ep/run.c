@@ -185,7 +185,7 @@ static void describe_end(struct run *run, int err) {
   struct figures *figures = run->figures;
   figures->elapsed_s = (double)(clock_ns() - run->begin_ns) / 1e9;
   figures->complete = !err && run->measured == run->sweep.count * run->config->common.repeat;
-  figures->passed = !err && !bench_output_refused(run->output);
+  figures->passed = figures->complete && !bench_output_refused(run->output);
   if (err)
     snprintf(figures->error, sizeof figures->error, "%s", weft_last_error());
   if (stop_came())

@@ -154,7 +154,7 @@ static int close_report(struct job *job, uint32_t repeat, int err, const char *w
     snprintf(job->figures.cut_short, sizeof job->figures.cut_short, "%s", stop_came() ? stop_name() : "stopped");
   else if (err)
     snprintf(job->figures.error, sizeof job->figures.error, "%.255s", why);
-  job->figures.passed = job->figures.passed && (err == 0 || err == WEFT_ERR_CANCELED);
+  job->figures.passed = job->figures.passed && job->figures.complete;
   bench_progress_hide(&job->progress);
   int written = bench_output_end(&job->output, &job->figures);
   return rc == 0 ? written : rc;

@@ -115,9 +115,10 @@ function splitRows(rows, varied, x) {
 
 function describeFigures(run, several) {
   const figures = run.figures;
-  const ended = !figures.passed ? "Failed" + (figures.error ? ": " + figures.error : "")
-      : !figures.complete       ? "Cut short" + (figures.cut_short ? " by " + figures.cut_short : "")
-                                : "Complete";
+  const ended = figures.cut_short ? "Cut short by " + figures.cut_short
+      : !figures.passed           ? "Failed" + (figures.error ? ": " + figures.error : "")
+      : !figures.complete         ? "Cut short"
+                                  : "Complete";
   return element(
       "section", {}, several ? element("h2", {text: run.label}) : null,
       element("p", {class: figures.passed && figures.complete ? "good verdict" : "bad verdict", text: ended}), facts([
