@@ -150,7 +150,7 @@ int p2p_report_row(struct p2p_report *report, struct p2p_result *result) {
 }
 
 int p2p_report_end(struct p2p_report *report, bool complete) {
-  int rc = report->rows > 0 && report->config->format == P2P_JSON ? write_json(report, complete) : 0;
+  int rc = report->config->format == P2P_JSON ? write_json(report, complete) : 0; // of no rows, too
   if (complete && report->rows > 0 && report->config->format == P2P_TEXT)
     p2p_table_foot(report);
   int unwritten = report->rows > 0 && p2p_figures_wanted(report) ? p2p_figures_write(report, complete) : 0;

@@ -144,7 +144,11 @@ class TwoSides(tool.ToolTest):
             self.assertEqual(process.wait(timeout=tool.TIMEOUT_S), 0)
 
     def test_nobody_is_there(self):
-        self.refused(3, "127.0.0.1:1", "p2p", "--mode", "initiator", "--port", 1, "--timeout-ms", 2000, **TOKEN)
+        arguments = ("p2p", "--mode", "initiator", "--port", 1, "--timeout-ms", 2000)
+        self.refused(3, "127.0.0.1:1", *arguments, **TOKEN)
+        result = tool.weft(*arguments, "--json", **TOKEN)  # a document all the same, for whoever reads one
+        said = json.loads(result.stdout)
+        self.assertEqual((result.returncode, said["complete"], said["results"]), (3, False, []))
 
     def test_another_token_is_refused(self):
         with target("--forever", WEFT_TOKEN="right") as (process, port):
