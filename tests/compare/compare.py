@@ -330,6 +330,19 @@ class Compare(tool.ToolTest):
         failed = self.save("failed.json", {**document([row(keys(8), 10)]), "passed": False, "error": "rank 1 died"})
         self.assertEqual(self.compared(self.before, failed)["runs"][1]["remark"], "the run did not pass: rank 1 died")
 
+    def test_other_hosts_and_versions_are_named(self):
+        self.assertNotIn(" ran on ", self.passes("compare", self.before, self.after))
+        other = self.save("other.json", {**document([row(keys(8), 10)]), "hosts": ["c", "b"], "version": "0.2.0"})
+        base = self.folder / "base.json"
+        self.passes("compare", self.before, "--save-baseline", base)
+        for arguments in ((self.before, other), ("--baseline", base, other)):
+            said = " ".join(self.passes("compare", *arguments).split())
+            label = pathlib.Path(arguments[-2]).stem
+            self.assertIn(f"{label} ran on a, and other on c, b.", said)
+            self.assertIn(f"{label} was made by weft 0.1.0, and other by 0.2.0.", said)
+        self.assertEqual([(one["hosts"], one["versions"]) for one in self.compared(self.before, other)["runs"]],
+                         [(["a"], ["0.1.0"]), (["c", "b"], ["0.2.0"])])
+
     def test_refused_rows_are_left_out_and_named(self):
         doubtful = document([row(keys(8), 10), row(keys(64), 10)])
         doubtful["rows"][1]["refused"] = "1800 GB/s is above the bound of 450"

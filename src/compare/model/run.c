@@ -30,6 +30,8 @@ void compare_run_free(struct compare_run *run) {
   free(run->path);
   free(run->started);
   json_decref(run->index);
+  json_decref(run->hosts);
+  json_decref(run->versions);
   *run = (struct compare_run){0};
 }
 
@@ -82,6 +84,32 @@ int compare_run_repeats(struct compare_run *run, uint32_t count, uint64_t starte
   while (run->num_repeats < count)
     run->started[run->num_repeats++] = started;
   return 0;
+}
+
+static int add_name(json_t **names, const char *name) {
+  if (!name || !*name)
+    return 0;
+  if (!*names)
+    *names = json_object();
+  return json_object_set_new(*names, name, json_true()) == 0 ? 0 : no_memory();
+}
+
+int compare_run_made(struct compare_run *run, const json_t *hosts, const char *version) {
+  int err = add_name(&run->versions, version);
+  for (size_t i = 0; !err && i < json_array_size(hosts); i++)
+    err = add_name(&run->hosts, json_string_value(json_array_get(hosts, i)));
+  return err;
+}
+
+json_t *compare_run_names(const json_t *names) {
+  json_t *list = json_array(), *value;
+  const char *name;
+  json_object_foreach((json_t *)names, name, value) json_array_append_new(list, json_string(name));
+  if (list && json_array_size(list) == json_object_size(names))
+    return list;
+  json_decref(list);
+  no_memory();
+  return NULL;
 }
 
 const struct compare_series *compare_row_find(const struct compare_row *row, const char *name) {

@@ -51,6 +51,8 @@ struct compare_run {
   uint32_t left_out;  // rows that their own benchmark did not believe
   char why_left[256]; // the first of these reasons
   char remark[256];   // what a reader of the comparison has to know of the whole run: it was cut short, it failed
+  json_t *hosts;      // the names of its hosts, as members of an object; NULL: not known
+  json_t *versions;   // those of the versions of weft that made it, likewise
 };
 
 // Frees what it points to, and leaves it empty.
@@ -61,6 +63,11 @@ struct compare_row *compare_run_row(struct compare_run *run, json_t *keys);
 
 // Where repeats of the next file begin, and who counts them: sees that there are at least `count`, which began then.
 int compare_run_repeats(struct compare_run *run, uint32_t count, uint64_t started);
+
+// Adds the host names of a list, and a version, to those of the run; what is no text or no list is passed over. NOMEM.
+int compare_run_made(struct compare_run *run, const json_t *hosts, const char *version);
+// Such names as a list, the caller's; of NULL an empty one. NULL: memory ran out.
+json_t *compare_run_names(const json_t *names);
 
 // Adds what a repeat found; `samples` is taken, also after an error. A repeat that has this figure already makes it the
 // next one. PROTOCOL: it is negative, not finite or too large, or of another unit or direction than before.

@@ -109,6 +109,7 @@ static int read_figures(struct compare_run *run, const struct compare_text *text
     return err;
   enum { MOST_REPEATS = 10000 };
   remark(run, &figures);
+  err = compare_run_made(run, figures.hosts, figures.version);
   for (uint32_t i = 0; !err && i < figures.num_rows; i++) {
     const struct figures_row *row = &figures.rows[i];
     if (row->run >= MOST_REPEATS)

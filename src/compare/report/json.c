@@ -22,9 +22,10 @@ static json_t *percent_if(bool known, double ratio) {
 }
 
 static json_t *run_json(const struct compare_run *run) {
-  return json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:s}", "label", run->label, "path", run->path ? run->path : "",
-                   "format", run->format, "repeats", (int)run->num_repeats, "rows", (int)run->num_rows, "left_out",
-                   (int)run->left_out, "remark", run->remark);
+  return json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:s, s:o, s:o}", "label", run->label, "path",
+                   run->path ? run->path : "", "format", run->format, "repeats", (int)run->num_repeats, "rows",
+                   (int)run->num_rows, "left_out", (int)run->left_out, "remark", run->remark, "hosts",
+                   compare_run_names(run->hosts), "versions", compare_run_names(run->versions));
 }
 
 static json_t *line_json(const struct comparison *comparison, const struct compare_line *line) {

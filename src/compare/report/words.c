@@ -129,6 +129,40 @@ static void note_method(struct text *text, const struct comparison *comparison) 
              unknown, text_s(unknown), unknown == 1 ? "has" : "have", unknown == 1 ? "s" : "");
 }
 
+static void add_names(struct text *text, const char *label, const char *what, json_t *names) {
+  enum { MOST = 4 };
+  const char *name;
+  json_t *value;
+  size_t count = 0;
+  text_add(text, "%s%s", label, what);
+  json_object_foreach(names, name, value) {
+    char line[64];
+    snprintf(line, sizeof line, "%.60s", name);
+    printable_line(line);
+    if (count++ < MOST)
+      text_add(text, "%s%s", count > 1 ? ", " : "", line);
+  }
+  if (count > MOST)
+    text_add(text, " and %zu more", count - MOST);
+}
+
+// A change may come from what is not the same, as far as both runs know.
+static void note_other(struct text *text, const struct comparison *comparison, const struct compare_run *run) {
+  const struct compare_run *first = &comparison->runs[0];
+  const struct {
+    const char *what;
+    json_t *before, *after;
+  } facts[] = {{" ran on ", first->hosts, run->hosts}, {" was made by weft ", first->versions, run->versions}};
+  for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {
+    if (!facts[i].before || !facts[i].after || json_equal(facts[i].before, facts[i].after))
+      continue;
+    add_names(text, first->label, facts[i].what, facts[i].before);
+    text_add(text, ", and ");
+    add_names(text, run->label, i == 0 ? " on " : " by ", facts[i].after);
+    text_add(text, ".\n");
+  }
+}
+
 static void note_runs(struct text *text, const struct comparison *comparison) {
   size_t index;
   json_t *key;
@@ -138,6 +172,8 @@ static void note_runs(struct text *text, const struct comparison *comparison) {
   if (dropped.size > 0)
     text_add(text, "Not used to find the same row, since only one run has it: %s.\n", dropped.data);
   text_free(&dropped);
+  for (size_t i = 1; i < comparison->num_runs; i++)
+    note_other(text, comparison, &comparison->runs[i]);
   for (size_t i = 0; i < comparison->num_runs; i++)
     if (*comparison->runs[i].remark)
       text_add(text, "%s: %s\n", comparison->runs[i].label, comparison->runs[i].remark);
