@@ -460,6 +460,9 @@ static void code_that_does_not_wait_by_itself_is_not_launched_early(void **state
   struct device_dispatch d = good();
   assert_int_equal(cuda_ep_dispatch(ep, &d, FAKE_STREAM, why), 0);
   assert_false(fake.early);
+  const struct device_combine c = {.halves = DEVICE_SEND | DEVICE_RECV, .y = x};
+  assert_int_equal(cuda_ep_combine(ep, &c, FAKE_STREAM, why), 0);
+  assert_true(fake.combine.before_hopper);
 }
 
 static void few_blocks_read_the_windows_of_other_hosts(void **state) {

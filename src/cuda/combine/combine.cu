@@ -23,7 +23,8 @@ int cuda_launch_combine(const struct cuda_combine_args *args, uint32_t blocks, b
                        : late       ? cuda_late_combine(halves, coded)
                                     : cuda_usual_combine(halves, coded);
   bool adds = halves & DEVICE_RECV;
-  size_t memory = (size_t)answerers_of(halves & DEVICE_SEND, adds) * answerer_room(adds);
+  size_t memory =
+      (size_t)answerers_of(halves & DEVICE_SEND, adds) * combine_room(args->before_hopper, adds, coded).answerer();
   memory += args->layout.coded ? (size_t)COMBINE_WARPS * CODED_ROOM : 0;
   void *params[] = {(void *)args};
   return (int)launch(kernel, params, blocks, COMBINE_BLOCK, memory, early, stream);

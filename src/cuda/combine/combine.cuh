@@ -12,7 +12,12 @@ __global__ void __launch_bounds__(COMBINE_BLOCK, 1) combine(const __grid_constan
   __shared__ snapshot snapshot;
   __shared__ scratch scratches[COMBINE_WARPS];
   __shared__ uint64_t lost[COMBINE_WARPS / TEAM];
-  constexpr uint32_t answerers = answerers_of(ANSWERS, ADDS), ASIDE = aside_of(ADDS);
+#if __CUDA_ARCH__ >= 900
+  constexpr combine_room ROOM(false, ADDS, CODED);
+#else
+  constexpr combine_room ROOM(true, ADDS, CODED);
+#endif
+  constexpr uint32_t answerers = answerers_of(ANSWERS, ADDS), ASIDE = ROOM.aside;
   constexpr uint32_t QUIET = ANSWERS ? answerers - 1 : COMBINE_WARPS - 1; // the warp that has least else to do
   const steps STEPS = {
       false,       false,         ANSWERS, ADDS, ADDS && CUDA_SAYS(args.c.keeps), CODED && CUDA_SAYS(args.by_call),
@@ -22,7 +27,7 @@ __global__ void __launch_bounds__(COMBINE_BLOCK, 1) combine(const __grid_constan
   const role answering = {0, gridDim.x, 0, answerers, 0};
   const role adding = {0, gridDim.x, answerers, COMBINE_WARPS - answerers, 0};
   scratch &scratch = scratches[threadIdx.x / WARP];
-  char *room = CODED ? memory + answerers * answerer_room(ADDS) + threadIdx.x / WARP * CODED_ROOM : nullptr;
+  char *room = CODED ? memory + answerers * ROOM.answerer() + threadIdx.x / WARP * CODED_ROOM : nullptr;
   touch(args);
   ptx::kernel_wait();
   const snapshot_part<COMBINE_BLOCK> part(args.state);
@@ -43,8 +48,8 @@ __global__ void __launch_bounds__(COMBINE_BLOCK, 1) combine(const __grid_constan
                  snapshot.counters.answered + ahead_of(args), warp_set(sending));
   if (ANSWERS && answering.includes_me()) {
     answer<CODED, ASIDE>(args, snapshot, view_of(snapshot, snapshot.counters.answered + ahead_of(args)),
-                         warp_set(answering), scratch, memory + threadIdx.x / WARP * STAGE,
-                         memory + answerers * STAGE + threadIdx.x / WARP * ASIDE * ROW_ASIDE, room,
+                         warp_set(answering), scratch, memory + threadIdx.x / WARP * ROOM.stage,
+                         memory + answerers * ROOM.stage + threadIdx.x / WARP * ASIDE * ROW_ASIDE, room,
                          begun{COMBINE_BLOCK, !BEGUN_FIRST});
     trace(args.trace, 2, threadIdx.x == 0);
   } else if (ADDS && adding.includes_me()) {

@@ -70,7 +70,7 @@ static int check_combine(struct device_ep *ep, const struct device_combine *c, c
 }
 
 int cuda_ep_combine(struct device_ep *ep, const struct device_combine *c, void *stream, char *why) {
-  struct cuda_combine_args args = {.state = ep->state, .c = *c};
+  struct cuda_combine_args args = {.state = ep->state, .before_hopper = !ep->early, .c = *c};
   struct cuda_guard guard;
   int rc = layout_of(ep, c->topk, 0, c->dtype, c->keeps || c->again, &args.layout, why);
   if (rc == 0)

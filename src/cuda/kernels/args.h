@@ -46,8 +46,9 @@ static inline void cuda_complete(struct cuda_dispatch_args *args) {
 struct cuda_combine_args {
   struct cuda_state *state;
   struct cuda_layout layout;
-  bool usual;   // kernels/usual.cuh: the operation is combined once, and its indices are int64_t
-  bool by_call; // it is this call that has answers travel as logfmt10, and not the group
+  bool usual;         // kernels/usual.cuh: the operation is combined once, and its indices are int64_t
+  bool by_call;       // it is this call that has answers travel as logfmt10, and not the group
+  bool before_hopper; // the kernels that are loaded are made for devices before Hopper: see cuda_launch_load()
   struct device_combine c;
   uint64_t *trace;
 };

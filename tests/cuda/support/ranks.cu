@@ -144,6 +144,7 @@ group::group(const struct shape &wanted) : shape(wanted) {
     bool early;
     OK(cuda_launch_load(&early));
     s.early = s.early && sharing == 1 && early;
+    before_hopper |= !early;
     OK(load((const void *)identity)); // likewise: ranks that share a device may wait for each other by then
   }
   ranks.resize(s.ranks);
@@ -278,6 +279,7 @@ void group::combine(rank &r) const {
   args.state = r.state;
   args.layout = layout;
   args.usual = true;
+  args.before_hopper = before_hopper;
   args.trace = r.combine_trace;
   device_combine &c = args.c;
   c.rank_major = shape.rank_major;

@@ -63,6 +63,7 @@ struct group {
   cuda_layout layout;
   cuda_forms forms;
   uint32_t rows, capacity, parts; // rows of each part of the receive buffer: an expert's, or the rank's
+  bool before_hopper = false;     // the kernels are those for devices before Hopper
   std::vector<int32_t> active;
   std::vector<rank> ranks;
 
