@@ -127,7 +127,11 @@ static void note_seats(struct device_ep *ep, const struct device_view *view) {
   ep->grown_ns = clock_ns();
 }
 
+// FAKE_MEMBERS: the most of a view.
 int fake_ep_publish(struct device_ep *ep, const struct device_view *view, char *why) {
+  const char *most = getenv("FAKE_MEMBERS");
+  if (most && view->count > strtoul(most, NULL, 10))
+    return fake_say(why, WEFT_ERR_LIMIT, "too many ranks");
   pthread_mutex_lock(&ep->lock);
   struct view *oldest = &ep->published[0];
   for (int i = 1; i < PUBLISHED; i++)

@@ -69,6 +69,17 @@ static void ranks_join_and_leave_while_others_operate(void **state) {
   weft_ep_close(eps[1]);
 }
 
+static void a_first_view_that_no_kernel_can_run_in_is_refused_with_the_reason(void **state) {
+  (void)state;
+  weft_ep_t *ep = fake_open(fake_options(0, NULL, 0));
+  setenv("FAKE_MEMBERS", "0", 1);
+  int rc = weft_ep_activate(ep, DEADLINE_MS);
+  unsetenv("FAKE_MEMBERS");
+  assert_int_equal(rc, WEFT_ERR_LIMIT);
+  assert_says("did not come to the GPU: too many ranks");
+  weft_ep_close(ep);
+}
+
 // Rank 2 falls silent: kernels give it up, the watcher reports it, and a view without it takes effect. The others have
 // time enough to come on a busy machine, which has been seen to take 200 ms from one of them.
 static void a_silent_rank_is_put_out(void **state) {
@@ -207,6 +218,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(ranks_join_and_leave_while_others_operate, fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(ranks_are_taken_in_together, fake_open_store, fake_close_store),
+      cmocka_unit_test_setup_teardown(a_first_view_that_no_kernel_can_run_in_is_refused_with_the_reason,
+                                      fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(a_silent_rank_is_put_out, fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(the_lost_count_in_the_view_that_lost_them, fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(ranks_on_other_memory_or_out_of_reach_do_not_connect, fake_open_store,

@@ -48,23 +48,27 @@ static uint64_t list_members(weft_ep_t *ep, const struct group_view *view, struc
   return seats;
 }
 
-// BUSY: there is no room for it yet. Another error: the device cannot run in this view, and never will.
+// BUSY: there is no room for it yet. Another error, of this thread and in the log: the device cannot run in this view,
+// and never will.
 static int publish(weft_ep_t *ep, const struct group_view *view) {
   struct ep_gpu *gpu = ep->gpu;
   struct device_member members[DEVICE_SEATS];
   struct device_view out = {.epoch = view->epoch, .members = members};
   char why[DEVICE_WHY] = "";
   if (view->count > DEVICE_SEATS) {
-    log_warn("rank %d: view %llu has %u ranks, and %d is the most on CUDA memory", ep->rank,
-             (unsigned long long)view->epoch, view->count, DEVICE_SEATS);
+    fail(WEFT_ERR_LIMIT, "view %llu has %u ranks, and %d is the most on CUDA memory", (unsigned long long)view->epoch,
+         view->count, DEVICE_SEATS);
+    log_warn("rank %d: %s", ep->rank, weft_last_error());
     return WEFT_ERR_LIMIT;
   }
   if (gpu->num_published == GPU_VIEWS)
     return WEFT_ERR_BUSY;
   uint64_t seats = list_members(ep, view, members, &out.count);
   int rc = gpu->api->ep_publish(gpu->engine, &out, why);
-  if (rc != 0 && rc != WEFT_ERR_BUSY)
-    log_warn("rank %d: view %llu did not come to the GPU: %s", ep->rank, (unsigned long long)view->epoch, why);
+  if (rc != 0 && rc != WEFT_ERR_BUSY) {
+    fail(rc, "view %llu did not come to the GPU: %s", (unsigned long long)view->epoch, why);
+    log_warn("rank %d: %s", ep->rank, weft_last_error());
+  }
   if (rc == 0) {
     if (gpu->num_published > 0 && (seats & ~gpu->published[gpu->num_published - 1].seats) != 0)
       gpu->hold_until_ns = clock_ns() + JOINER_NS;
@@ -74,12 +78,12 @@ static int publish(weft_ep_t *ep, const struct group_view *view) {
   return rc;
 }
 
-// False: there is no room for it yet.
-static bool look_at(weft_ep_t *ep, const struct group_view *view) {
-  bool room = publish(ep, view) != WEFT_ERR_BUSY;
-  if (room)
+// As publish(): what is not BUSY is done with.
+static int look_at(weft_ep_t *ep, const struct group_view *view) {
+  int rc = publish(ep, view);
+  if (rc != WEFT_ERR_BUSY)
     ep->gpu->looked_at = view->epoch;
-  return room;
+  return rc;
 }
 
 void ep_gpu_publish_locked(weft_ep_t *ep) {
@@ -92,7 +96,7 @@ void ep_gpu_publish_locked(weft_ep_t *ep) {
     uint64_t from = gpu->looked_at + 1 > gpu->publish_from ? gpu->looked_at + 1 : gpu->publish_from;
     const struct group_view *view = ep_views_find(ep, from);
     bool wanted = view && view->epoch <= covered;
-    gpu->behind = wanted && !look_at(ep, view);
+    gpu->behind = wanted && look_at(ep, view) == WEFT_ERR_BUSY;
     group_view_unref(view);
     if (!wanted)
       break;
@@ -117,13 +121,15 @@ int ep_gpu_found(weft_ep_t *ep, const struct group_view *view) {
   struct ep_gpu *gpu = ep->gpu;
   char why[DEVICE_WHY] = "";
   pthread_mutex_lock(&gpu->lock);
-  bool room = gpu->looked_at >= view->epoch || look_at(ep, view);
+  int rc = gpu->looked_at >= view->epoch ? 0 : look_at(ep, view);
   gpu->publish_from = view->epoch + 1;
   ep_gpu_publish_locked(ep);
   pthread_mutex_unlock(&gpu->lock);
-  if (!room)
-    return fail(WEFT_ERR_BUSY, "the GPU has no room for the first view");
-  int rc = gpu->api->ep_begin(gpu->engine, 0, view->epoch, why);
+  if (rc == WEFT_ERR_BUSY)
+    return fail(rc, "the GPU has no room for the first view");
+  if (rc != 0)
+    return rc;
+  rc = gpu->api->ep_begin(gpu->engine, 0, view->epoch, why);
   return rc == 0 ? 0 : device_fail(rc, "the first operation on the GPU", why);
 }
 
