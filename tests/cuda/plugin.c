@@ -526,6 +526,14 @@ static void sizes_that_do_not_fit_are_refused(void **state) {
   fake.full = true;
   assert_refused(cuda_ep_open(device, &options, &none, why), WEFT_ERR_NOMEM, "device 0");
   fake.full = false;
+  fake.combine_memory = FAKE_SHARED + 1;
+  assert_refused(cuda_ep_open(device, &options, &none, why), WEFT_ERR_UNSUPPORTED, "a combine with LATENCY takes");
+  fake.old_code = true; // which needs less
+  assert_int_equal(cuda_ep_open(device, &options, &none, why), 0);
+  cuda_ep_close(none);
+  none = NULL;
+  fake.old_code = false;
+  fake.combine_memory = FAKE_SHARED;
   fake.memory_per_member = (FAKE_SHARED - CUDA_DISPATCH_FIXED) / 3;
   assert_int_equal(cuda_ep_open(device, &options, &ep, why), 0);
   assert_int_equal(ep->members, 3);

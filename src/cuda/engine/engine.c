@@ -142,9 +142,24 @@ static int write_state(struct device_ep *ep, char *why) {
   return rc ? rc : cuda_await(ep->control, CUDA_OWN_WORK_MS * (uint64_t)1000000, "writing the engine's state", why);
 }
 
+// Whether a combine for low latency fits into a block, for its needs depend on the code that was loaded.
+static int check_combine(const struct device_ep *ep, char *why) {
+  const struct device *device = ep->device;
+  size_t needed = cuda_combine_memory(!ep->early);
+  if (ep->options.throughput || needed <= device->shared_memory)
+    return 0;
+  return cuda_why(
+      why, WEFT_ERR_UNSUPPORTED,
+      "a combine with LATENCY takes %zu bytes of shared memory, and device %d (%s) has %zu for a block: open "
+      "the group for THROUGHPUT",
+      needed, device->index, device->info.name, device->shared_memory);
+}
+
 static int open_parts(struct device_ep *ep, char *why) {
   // A kernel that is loaded later would wait for those that run.
   int rc = cuda_check(why, (cudaError_t)cuda_launch_load(&ep->early), "cannot load the kernels");
+  if (rc == 0)
+    rc = check_combine(ep, why);
   if (rc == 0)
     rc = open_memory(ep, why);
   if (rc == 0)

@@ -37,6 +37,8 @@ int cuda_load_compare(bool *early);
 // Shared memory, in bytes, that a dispatch needs, besides what the kernel has of itself (CUDA_DISPATCH_FIXED at most).
 enum { CUDA_DISPATCH_FIXED = 24 * 1024 };
 size_t cuda_dispatch_memory(const struct cuda_dispatch_args *args);
+// All that a combine needs, at most. `before_hopper`: as in its arguments.
+size_t cuda_combine_memory(bool before_hopper);
 
 #ifdef __cplusplus
 }

@@ -531,6 +531,9 @@ int cuda_launch_wake_links(const struct cuda_begin_args *args, cudaStream_t stre
   fake.begin = *args;
   return cudaSuccess;
 }
+size_t cuda_combine_memory(bool before_hopper) {
+  return before_hopper ? 0 : fake.combine_memory;
+}
 size_t cuda_dispatch_memory(const struct cuda_dispatch_args *args) {
   return (size_t)args->members * fake.memory_per_member;
 }

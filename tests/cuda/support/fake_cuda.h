@@ -34,6 +34,7 @@ struct fake_cuda {
   int begins_until_found;
   uint32_t memory_per_member; // what dispatch needs
   uint32_t plan_memory;       // what a plan needs, for each member and expert
+  uint32_t combine_memory;    // what a combine needs, of code for Hopper
   void (*copied)(void);       // NULL, or called behind each copy
   // of groups for throughput: the newest of each, and a letter for each launch
   struct cuda_plan_args plan;
