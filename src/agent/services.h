@@ -59,6 +59,7 @@ struct agent_services {
   pthread_mutex_t store_thread_lock;       // makes the store thread
   struct agent_store_thread *store_thread; // the store's side; NULL: not needed so far
   struct metrics_server *metrics_server;
+  bool serves_metrics;                        // by that server, or one that is being opened
   struct agent_meter past[AGENT_MAX_WORKERS]; // sums of links that have gone
 };
 

@@ -11,6 +11,23 @@ static void write_all(void *arg, struct text *text) {
   agent_metrics_write(arg, text);
 }
 
+// Returns whether they are served already, or about to be.
+static bool take_place(struct agent_services *services) {
+  pthread_mutex_lock(&services->agent->tending);
+  bool taken = services->serves_metrics;
+  services->serves_metrics = true;
+  pthread_mutex_unlock(&services->agent->tending);
+  return taken;
+}
+
+// NULL: it could not be opened.
+static void keep(struct agent_services *services, struct metrics_server *server) {
+  pthread_mutex_lock(&services->agent->tending);
+  services->metrics_server = server;
+  services->serves_metrics = server != NULL;
+  pthread_mutex_unlock(&services->agent->tending);
+}
+
 int weft_agent_serve_metrics(weft_agent_t *agent, const char *address, uint16_t *port) {
   int unusable = agent_handle_check(agent);
   if (unusable != 0)
@@ -20,11 +37,11 @@ int weft_agent_serve_metrics(weft_agent_t *agent, const char *address, uint16_t 
   char of[WEFT_AGENT_MAX_NAME + 8];
   snprintf(of, sizeof of, "agent %s", agent->name);
   const struct metrics_source source = {.of = of, .token = agent->options.token, .write = write_all, .arg = agent};
-  pthread_mutex_lock(&agent->tending);
-  int err = agent->services->metrics_server
-                ? fail(WEFT_ERR_EXISTS, "agent %s serves its metrics already", agent->name)
-                : metrics_server_open(&source, address, port, &agent->services->metrics_server);
-  pthread_mutex_unlock(&agent->tending);
+  if (take_place(agent->services))
+    return fail(WEFT_ERR_EXISTS, "agent %s serves its metrics already", agent->name);
+  struct metrics_server *server = NULL;
+  int err = metrics_server_open(&source, address, port, &server); // which may look a name up, and take its time
+  keep(agent->services, server);
   return err;
 }
 
