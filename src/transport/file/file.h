@@ -11,10 +11,10 @@
 #include "transport/storage/storage.h"
 
 enum {
-  FILE_PAGE = 4096,          // the smallest that a machine has,
-  FILE_MAX_PAGE = 65536,     // and the largest, of arm64
-  FILE_MAX_FIXED = 16,       // registered buffers of one region: one for each FILE_FIXED_BYTES
-  FILE_FIXED_BYTES = 1 << 30 // the kernel's limit of one
+  FILE_PAGE = 4096,           // the smallest that a machine has,
+  FILE_MAX_PAGE = 65536,      // and the largest, of arm64
+  FILE_MAX_FIXED = 256,       // registered buffers of one region: one for each FILE_FIXED_BYTES
+  FILE_FIXED_BYTES = 64 << 20 // the kernel's limit of one is 1 GiB
 };
 
 struct file_worker;
@@ -31,14 +31,14 @@ struct file_region {
   bool limited;                   // by RLIMIT_FSIZE: a regular file
   uint32_t memory_align;          // that O_DIRECT wants of addresses
   int slot_buffered, slot_direct; // in the ring's table; -1: none
-  bool fixed_tried;               // memory: pinning was tried
-  uint32_t num_fixed;             // memory: registered buffers
-  uint16_t fixed[FILE_MAX_FIXED]; // their numbers
+  uint32_t num_fixed;             // memory: stretches of FILE_FIXED_BYTES, of which some may be registered buffers:
+  uint16_t *fixed;                // their numbers, uring.c's; NULL: none was tried
   // gds.c's
   cufile_handle handle; // a file's, for cuFile; NULL: not yet
   int handle_fd;        // the handle's, where there is no `direct`; -1
   int device;           // memory's
-  bool pinned;          // memory: registered with cuFile
+  bool pin_tried;       // memory: registering it with cuFile was tried,
+  bool pinned;          // and done
 };
 
 struct file_request {
@@ -83,7 +83,10 @@ struct file_engine {
   void (*cancel)(struct file_worker *worker, struct file_op *op);
   void (*attach)(struct file_worker *worker, struct file_region *file); // may do nothing
   void (*detach)(struct file_worker *worker, struct file_region *region);
-  void (*pin)(struct file_worker *worker, struct file_region *memory);
+  // That memory will be used, from `offset` of its region on. Returns how many bytes of host memory it has pinned: no
+  // more stretches once it has as many as `most`.
+  uint64_t (*pin)(struct file_worker *worker, struct file_region *memory, uint64_t offset, uint64_t length,
+                  uint64_t most);
   int (*arm)(struct file_worker *worker);
 };
 

@@ -174,15 +174,21 @@ static void call_pin(void *arg) {
 }
 
 // Memory that cannot be registered (it takes room in the GPU's PCI window) is used as it is, by way of cuFile's own.
-static void gds_pin(struct file_worker *worker, struct file_region *memory) {
+static uint64_t gds_pin(struct file_worker *worker, struct file_region *memory, uint64_t offset, uint64_t length,
+                        uint64_t most) {
   struct file_gds *gds = worker->gds;
   char why[DEVICE_WHY] = "", words[CUFILE_WORDS];
+  (void)offset, (void)length, (void)most; // all of it, and no host memory
+  if (memory->pin_tried)
+    return 0;
+  memory->pin_tried = true;
   struct pinning pinning = {.cufile = gds->cufile, .memory = &memory->base.base.memory};
   int rc = gds->api->with(gds->devices[memory->device], call_pin, &pinning, why);
   memory->pinned = rc == 0 && pinning.status.err == CUFILE_SUCCESS;
   if (!memory->pinned)
     log_debug("file: memory of GPU %d is not registered with cuFile: %s", memory->device,
               rc != 0 ? why : cufile_words(pinning.status, words));
+  return 0;
 }
 
 static void gds_detach(struct file_worker *worker, struct file_region *region) {

@@ -81,6 +81,12 @@ static void posix_region(struct file_worker *worker, struct file_region *region)
   (void)worker, (void)region;
 }
 
+static uint64_t posix_pin(struct file_worker *worker, struct file_region *memory, uint64_t offset, uint64_t length,
+                          uint64_t most) {
+  (void)worker, (void)memory, (void)offset, (void)length, (void)most;
+  return 0;
+}
+
 static int posix_arm(struct file_worker *worker) {
   const struct posix *posix = worker->engine_data;
   uint64_t count;
@@ -99,6 +105,6 @@ const struct file_engine file_posix = {
     .cancel = posix_cancel,
     .attach = posix_region,
     .detach = posix_region,
-    .pin = posix_region,
+    .pin = posix_pin,
     .arm = posix_arm,
 };

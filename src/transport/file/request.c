@@ -5,6 +5,8 @@
 #include "base/fail.h"
 #include "transport/file/file.h"
 
+enum { PIN_BYTES = 1 << 30 }; // of one request
+
 static struct file_region *file_of(const struct transport_piece *piece) {
   return (struct file_region *)((struct storage_remote *)piece->remote)->region;
 }
@@ -46,6 +48,18 @@ static void free_own(struct file_request *own) {
   free(own);
 }
 
+// So much that it takes a moment only, in which the agent's lock is held: pages that nobody has touched are made by it.
+static void pin_pieces(struct file_worker *worker, const struct transport_request *request) {
+  uint64_t pinned = 0;
+  for (uint32_t i = 0; i < request->num_pieces && pinned < PIN_BYTES; i++) {
+    const struct transport_piece *piece = &request->pieces[i];
+    struct file_region *memory = (struct file_region *)piece->local;
+    uint64_t offset = piece->local_address - (uintptr_t)memory->base.base.memory.address;
+    const struct file_engine *engine = file_is_cuda(memory) ? &file_gds : worker->engine;
+    pinned += engine->pin(worker, memory, offset, piece->length, PIN_BYTES - pinned);
+  }
+}
+
 int file_prepare(struct transport_request *request) {
   struct file_worker *worker = (struct file_worker *)request->peer->worker;
   struct file_request *own = calloc(1, sizeof *own);
@@ -63,12 +77,8 @@ int file_prepare(struct transport_request *request) {
     free_own(own);
     return rc;
   }
-  for (uint32_t i = 0; worker->pin && i < request->num_pieces; i++) {
-    struct file_region *memory = (struct file_region *)request->pieces[i].local;
-    if (!memory->fixed_tried)
-      (file_is_cuda(memory) ? &file_gds : worker->engine)->pin(worker, memory);
-    memory->fixed_tried = true;
-  }
+  if (worker->pin)
+    pin_pieces(worker, request);
   request->own = own;
   return 0;
 }

@@ -14,6 +14,7 @@
 #include "transport/file/file.h"
 
 enum { FILE_SLOTS = 1024, BUFFER_SLOTS = 1024, BATCH = 64 };
+enum { UNTRIED = UINT16_MAX, REFUSED = UINT16_MAX - 1 }; // in the place of a buffer's number
 
 struct uring {
   struct io_uring ring;
@@ -94,11 +95,11 @@ static struct io_uring_sqe *next_sqe(struct uring *uring) {
 
 // The registered buffer that holds all of the operation's memory, or -1.
 static int fixed_of(const struct file_op *op) {
-  if (op->sync || op->memory->num_fixed == 0)
+  if (op->sync || !op->memory->fixed)
     return -1;
   uint64_t begin = (uint64_t)(op->address - (const char *)op->memory->base.base.memory.address);
   uint64_t first = begin / FILE_FIXED_BYTES, last = (begin + op->length - 1) / FILE_FIXED_BYTES;
-  return first == last ? op->memory->fixed[first] : -1;
+  return first == last && op->memory->fixed[first] < BUFFER_SLOTS ? op->memory->fixed[first] : -1;
 }
 
 static void uring_start(struct file_worker *worker, struct file_op *op) {
@@ -188,33 +189,57 @@ static void uring_detach(struct file_worker *worker, struct file_region *region)
   detach_one(uring, region->slot_direct);
   for (uint32_t i = 0; i < region->num_fixed; i++) {
     struct iovec none = {0};
+    if (region->fixed[i] >= BUFFER_SLOTS)
+      continue;
     io_uring_register_buffers_update_tag(&uring->ring, region->fixed[i], &none, NULL, 1);
     uring->free_buffers[uring->num_free_buffers++] = region->fixed[i];
   }
+  free(region->fixed);
+  region->fixed = NULL;
   region->num_fixed = 0;
 }
 
-// All of the region or nothing: memory that cannot be locked (RLIMIT_MEMLOCK) or written is used as it is.
-static void uring_pin(struct file_worker *worker, struct file_region *memory) {
-  struct uring *uring = worker->engine_data;
+// Returns its bytes. Memory that cannot be locked (RLIMIT_MEMLOCK) or written is used as it is, and not tried again.
+static uint64_t pin_one(struct uring *uring, struct file_region *memory, uint64_t i) {
   char *address = memory->base.base.memory.address;
-  uint64_t length = memory->base.base.memory.length;
-  uint64_t wanted = (length + FILE_FIXED_BYTES - 1) / FILE_FIXED_BYTES;
-  if (wanted == 0 || wanted > FILE_MAX_FIXED || wanted > uring->num_free_buffers)
-    return;
-  for (uint64_t i = 0; i < wanted; i++) {
-    uint64_t begin = i * FILE_FIXED_BYTES, rest = length - begin;
-    struct iovec run = {address + begin, rest < FILE_FIXED_BYTES ? rest : FILE_FIXED_BYTES};
-    uint16_t number = uring->free_buffers[uring->num_free_buffers - 1];
-    int rc = io_uring_register_buffers_update_tag(&uring->ring, number, &run, NULL, 1);
-    if (rc != 1) {
-      log_debug("file: host memory is not pinned: %s", strerror(rc < 0 ? -rc : ENOMEM));
-      uring_detach(worker, memory);
-      return;
-    }
+  uint64_t begin = i * FILE_FIXED_BYTES, rest = memory->base.base.memory.length - begin;
+  struct iovec run = {address + begin, rest < FILE_FIXED_BYTES ? rest : FILE_FIXED_BYTES};
+  uint16_t number = uring->free_buffers[uring->num_free_buffers - 1];
+  int rc = io_uring_register_buffers_update_tag(&uring->ring, number, &run, NULL, 1);
+  if (rc == 1) {
     uring->num_free_buffers--;
-    memory->fixed[memory->num_fixed++] = number;
+    memory->fixed[i] = number;
+    return run.iov_len;
   }
+  log_debug("file: host memory is not pinned: %s", strerror(rc < 0 ? -rc : ENOMEM));
+  for (uint32_t k = 0; k < memory->num_fixed; k++)
+    memory->fixed[k] = memory->fixed[k] == UNTRIED ? REFUSED : memory->fixed[k];
+  return 0;
+}
+
+static bool may_pin(struct file_region *memory) {
+  uint64_t all = (memory->base.base.memory.length + FILE_FIXED_BYTES - 1) / FILE_FIXED_BYTES;
+  if (memory->fixed || all > FILE_MAX_FIXED)
+    return memory->fixed;
+  memory->fixed = malloc(all * sizeof *memory->fixed);
+  if (!memory->fixed)
+    return false; // it works without
+  memset(memory->fixed, 0xFF, all * sizeof *memory->fixed);
+  memory->num_fixed = (uint32_t)all;
+  return true;
+}
+
+// The stretches in which it lies: to pin all of a large region may take seconds.
+static uint64_t uring_pin(struct file_worker *worker, struct file_region *memory, uint64_t offset, uint64_t length,
+                          uint64_t most) {
+  struct uring *uring = worker->engine_data;
+  uint64_t pinned = 0;
+  if (length == 0 || !may_pin(memory))
+    return 0;
+  for (uint64_t i = offset / FILE_FIXED_BYTES; i <= (offset + length - 1) / FILE_FIXED_BYTES && pinned < most; i++)
+    if (memory->fixed[i] == UNTRIED && uring->num_free_buffers > 0)
+      pinned += pin_one(uring, memory, i);
+  return pinned;
 }
 
 static int uring_arm(struct file_worker *worker) {

@@ -288,6 +288,38 @@ static int refused_piece(struct storage *storage, enum weft_transfer_op op, uint
   return rc;
 }
 
+static uint64_t resident(const struct storage *storage) {
+  uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), pages = storage->length / page, count = 0;
+  unsigned char *there = malloc(pages);
+  assert_non_null(there);
+  assert_int_equal(mincore(storage->bytes, pages * page, there), 0);
+  for (uint64_t i = 0; i < pages; i++)
+    count += there[i] & 1;
+  free(there);
+  return count * page;
+}
+
+// To pin memory makes its pages. What a request does not use is left alone: a large region would take seconds.
+static void test_memory_that_is_not_used_is_not_pinned(void **state) {
+  (void)state;
+  enum { MUCH = 512 << 20, LITTLE = 64 << 20 };
+  struct storage storage;
+  struct storage_request request;
+  int fd = support_file(0, 0);
+  assert_int_equal(storage_open(&storage, "file", settings, MUCH), 0);
+  uint32_t file = storage_file(&storage, fd, "a file");
+  uint64_t before = resident(&storage);
+  storage_request(&storage, &request, WEFT_TRANSFER_WRITE, 2);
+  storage_piece(&storage, &request, file, 4096, 0, 4096);
+  storage_piece(&storage, &request, file, MUCH / 2, 4096, 4096);
+  storage_prepare(&request);
+  assert_in_range(resident(&storage) - before, 0, 2 * LITTLE);
+  assert_int_equal(storage_run(&storage, &request), 0);
+  storage_free(&request);
+  storage_close(&storage);
+  close(fd);
+}
+
 static void test_what_cannot_be_is_refused(void **state) {
   (void)state;
   int fd = support_file(0, 0), ends[2];
@@ -341,6 +373,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_messages_come_after_the_data_and_never_on_failure),
       cmocka_unit_test(test_cancel),
       cmocka_unit_test(test_close_and_disconnect_cancel),
+      cmocka_unit_test(test_memory_that_is_not_used_is_not_pinned),
       cmocka_unit_test(test_what_cannot_be_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
