@@ -1,6 +1,8 @@
 """`weft slurm` on a real Slurm: transfers between nodes, and what stands in front of the program: containers and a
 profiler, whose commands are stand-ins here that keep their arguments and run what is behind them."""
 
+import csv
+import io
 import json
 import pathlib
 import socket
@@ -60,6 +62,16 @@ def stand_in(cluster, name, first="weft"):
     return notes
 
 
+def check_table(text, rows):
+    """What CloudAI's users read of a benchmark: the latency is that of a block, by the bandwidth."""
+    table = list(csv.DictReader(io.StringIO(text)))
+    assert [int(line["block_size"]) for line in table] == [row["keys"]["bytes"] for row in rows], text
+    for line, row in zip(table, rows):
+        bandwidth = next(figure["value"] for figure in row["figures"] if figure["name"] == "bandwidth")
+        assert line["batch_size"] == "1" and float(line["bw_gb_sec"]) == bandwidth, (line, row)
+        assert abs(float(line["avg_lat"]) * bandwidth * 1e3 / row["keys"]["bytes"] - 1) < 1e-4, (line, row)
+
+
 def transfers_between_nodes(cluster):
     """NIXLBench by weft: workers of two nodes meet and check what they write; the grid of back ends has a best step."""
     batch = Batch(cluster, "bench")
@@ -74,6 +86,7 @@ def transfers_between_nodes(cluster):
         highest = max(figure["value"] for row in rows for figure in row["figures"] if figure["name"] == "bandwidth")
         assert run["default"] == highest > 0, run
         assert (batch.path / run["directory"] / "report.html").stat().st_size > 1000
+        check_table((batch.path / run["directory"] / "nixlbench.csv").read_text(), rows)
         assert sorted(file.name for file in (batch.path / run["directory"]).glob("node-*.log")), "a step for each node"
     best = max(report["runs"], key=lambda run: run["default"])
     assert report["best"]["t0"]["step"] == best["step"], report["best"]

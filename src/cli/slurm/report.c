@@ -81,6 +81,8 @@ static int write_all(const struct slurm_record *record, const struct options *op
   err = slurm_report_write(stdout, &report, &look);
   if (!err)
     err = slurm_report_trajectories(&report);
+  if (!err)
+    err = slurm_report_tables(&report);
   if (!err && options->html)
     err = write_pages(&report);
   slurm_report_close(&report);
@@ -106,7 +108,7 @@ const struct cli_command cli_slurm_report = {
         "each grid of parameters the best step. The figure 'default' is the mean bandwidth of dispatch and combine in "
         "the last phase that passed, or the highest bandwidth of a benchmark; larger is better. With several "
         "iterations the report says whether the best step is better by more than noise. A grid also gets "
-        "DIR/trajectory-TEST.csv.\n"
+        "DIR/trajectory-TEST.csv, and a run of a transfer benchmark nixlbench.csv in its directory.\n"
         "Exit status 0 means that the report could be made, whatever the runs' own results.",
     .options = OPTION_TABLE(rows),
     .examples = examples,

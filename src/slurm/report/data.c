@@ -1,6 +1,7 @@
-// The report of a batch for programs: JSON, CSV, and the trajectories of grids.
+// The report of a batch for programs: JSON, CSV, the trajectories of grids, and the tables of benchmarks.
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/fail.h"
 #include "base/text/csv.h"
@@ -179,5 +180,42 @@ int slurm_report_trajectories(const struct slurm_report *report) {
     text_free(&path);
   }
   free(list);
+  return err;
+}
+
+// --- tables of benchmarks ---
+
+static json_int_t count_of(const struct figures_row *row, const char *key, json_int_t preset) {
+  const json_t *value = json_object_get(row->keys, key);
+  return json_is_integer(value) ? json_integer_value(value) : preset;
+}
+
+static int write_table(FILE *out, const void *arg) {
+  const struct figures *figures = arg;
+  fputs("block_size,batch_size,avg_lat,bw_gb_sec\r\n", out);
+  for (uint32_t r = 0; r < figures->num_rows; r++) {
+    const struct figures_row *row = &figures->rows[r];
+    const struct figure *bandwidth = figures_find(row, "bandwidth");
+    json_int_t bytes = count_of(row, "bytes", 0), initiators = count_of(row, "initiators", 1);
+    if (*row->refused || !bandwidth || bandwidth->value <= 0)
+      continue;
+    fprintf(out, "%" JSON_INTEGER_FORMAT ",%" JSON_INTEGER_FORMAT ",%.6g,%.6g\r\n", bytes, count_of(row, "batch", 1),
+            (double)bytes * (double)initiators / bandwidth->value / 1e3, bandwidth->value);
+  }
+  return 0;
+}
+
+int slurm_report_tables(const struct slurm_report *report) {
+  int err = 0;
+  for (size_t i = 0; !err && i < report->record->num_runs; i++) {
+    const struct slurm_reported *one = &report->runs[i];
+    struct text path = {0};
+    if (!one->has_figures || strcmp(one->figures.kind, "transfer") != 0)
+      continue;
+    text_add(&path, "%s/%s/nixlbench.csv", report->record->directory, one->run->directory);
+    err = path.failed ? fail(WEFT_ERR_NOMEM, "no memory for a path")
+                      : whole_file_save(path.data, write_table, &one->figures);
+    text_free(&path);
+  }
   return err;
 }
