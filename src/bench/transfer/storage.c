@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -108,6 +109,18 @@ static bool passes_cache(const char *path) {
   return fd >= 0 && statfs(path, &system) == 0 && system.f_type != TMPFS_MAGIC && system.f_type != RAMFS_MAGIC;
 }
 
+// Two names of one file would have their blocks in one place, and each would be wrong for the other.
+static int check_apart(const struct transfer_stored *stored, const struct transfer_storage_place *place) {
+  struct stat own, other;
+  if (fstat(place->fd, &own) != 0)
+    return fail_errno(errno, "cannot look at the file %s", place->path);
+  for (uint32_t i = 0; i < stored->count; i++)
+    if (fstat(stored->places[i].fd, &other) == 0 && own.st_dev == other.st_dev && own.st_ino == other.st_ino)
+      return fail(WEFT_ERR_INVALID, "--filenames: %s and %s are one file: want others, or one name",
+                  stored->places[i].path, place->path);
+  return 0;
+}
+
 // A file that is named has to be there already for reading; one that is made here has a name of nobody else's.
 static int open_file(struct transfer_stored *stored, struct transfer_storage_place *place) {
   bool named = stored->plan->config.filenames != NULL;
@@ -115,6 +128,9 @@ static int open_file(struct transfer_stored *stored, struct transfer_storage_pla
   if (place->fd < 0)
     return fail_errno(errno, "cannot open the file %s for the benchmark", place->path);
   place->made = !named;
+  int err = named ? check_apart(stored, place) : 0;
+  if (err)
+    return err;
   bool direct = passes_cache(place->path);
   stored->direct &= direct;
   if (!direct && stored->plan->config.storage_enable_direct)

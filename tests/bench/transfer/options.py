@@ -39,6 +39,8 @@ class Options(bench.BenchTest):
     def test_back_ends(self):
         self.wrong(2, "there is none of that name; want one or", "--backend", "NONE")
         self.wrong(2, "no two ways to the same memory", "--backend", "SHM,POSIX")
+        self.wrong(2, "SHM is named twice", "--backend", "SHM,UCX,shm")
+        self.wrong(2, "--json and --html are both", *bench.SMALL, "--json", "out", "--html", "out")
         self.wrong(3, "needs a vendor's library", "--backend", "GUSLI")
         for name in ("gpunetio_device_list", "azure_blob_account_url", "infinia_config_file", "gusli_config_file"):
             self.wrong(3, f"--{name} is for the back end", f"--{name}", "x")

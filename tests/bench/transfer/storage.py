@@ -44,6 +44,7 @@ class Files(bench.BenchTest):
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["a", "b"])
         self.wrong(2, "want the same number", "--backend", "POSIX", "--filepath", self.folder, "--filenames", "a,b",
                    "--num_files", 3, *SMALL)
+        self.wrong(2, "are one file", "--backend", "POSIX", "--filepath", self.folder, "--filenames", "a,./a", *SMALL)
 
     def test_a_spoilt_byte_is_found(self):
         for op in ("WRITE", "READ"):
