@@ -22,7 +22,24 @@ static int check_group(const char *group) {
                     group, GROUP_MAX);
 }
 
+// One would be lost under the other, and nobody told.
+static int check_files(const struct bench_options *options) {
+  const struct {
+    const char *option, *path;
+  } files[] = {
+      {"json", options->json}, {"csv", options->csv}, {"html", options->html}, {"prometheus", options->prometheus}};
+  for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+    for (size_t k = 0; k < i; k++)
+      if (files[i].path && files[k].path && !is_output(files[i].path) && strcmp(files[i].path, files[k].path) == 0)
+        return fail(WEFT_ERR_INVALID, "--%s and --%s are both %s: want a file for each", files[k].option,
+                    files[i].option, files[i].path);
+  return 0;
+}
+
 int bench_options_check(const struct bench_options *options) {
+  int err = check_files(options);
+  if (err)
+    return err;
   if (is_output(options->json) && is_output(options->csv))
     return fail(WEFT_ERR_INVALID, "--json - and --csv - both want standard output: want a file for one of them");
   if (!options->cert_file != !options->key_file)

@@ -89,8 +89,8 @@ enum { BENCH_STORE_PORT = 9999 };
    OPTION_FIELD(TARGET, FIELD_.color), .help = "colours in the table"}
 // clang-format on
 
-// What no single option shows: --json and --csv both to standard output, --cert without --key, --user without
-// --password or --store, --store and --rank-server. INVALID.
+// What no single option shows: --json and --csv both to standard output, two outputs to one file, --cert without --key,
+// --user without --password or --store, --store and --rank-server. INVALID.
 int bench_options_check(const struct bench_options *options);
 
 #endif

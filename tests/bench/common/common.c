@@ -185,6 +185,12 @@ static void options_that_contradict_each_other_are_refused(void **state) {
   both.json = both.csv = "-";
   assert_int_equal(bench_options_check(&both), WEFT_ERR_INVALID);
   both = options;
+  both.csv = both.prometheus = "out";
+  assert_int_equal(bench_options_check(&both), WEFT_ERR_INVALID);
+  assert_non_null(strstr(weft_last_error(), "--csv and --prometheus are both out"));
+  both.prometheus = "another";
+  assert_int_equal(bench_options_check(&both), 0);
+  both = options;
   both.store = "http://a:1";
   both.rank_server = "b";
   assert_int_equal(bench_options_check(&both), WEFT_ERR_INVALID);
