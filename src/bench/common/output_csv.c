@@ -5,6 +5,7 @@
 
 #include "base/fail.h"
 #include "base/text/csv.h"
+#include "base/text/digits.h"
 #include "bench/common/output_files.h"
 #include "bench/common/output_table.h"
 
@@ -58,7 +59,7 @@ static json_t *remember(const struct bench_output *output, const struct figures_
 
 static void write_number(FILE *out, bool known, double number) {
   if (known)
-    fprintf(out, ",%.6g", number);
+    fprintf(out, ",%.*g", DIGITS_IN_JSON, digits_rounded(number));
   else
     fputc(',', out);
 }

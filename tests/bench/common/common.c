@@ -214,6 +214,7 @@ static void make_figures(struct figures *figures) {
     assert_non_null(figures_add_times(row, "latency", times, 100));
     struct figure *bandwidth = figures_add(row, "bandwidth", "GB/s", FIGURE_HIGHER, 4.5);
     bandwidth->bound = 9;
+    assert_non_null(figures_add(row, "moved", "bytes", FIGURE_HIGHER, 11044880));
     snprintf(row->slowest, sizeof row->slowest, "rank 1 on \"b\", host");
     snprintf(row->refused, sizeof row->refused, "%s", i ? "both ends are one memory" : "");
   }
@@ -247,6 +248,7 @@ static void rows_go_to_the_table_and_the_files(void **state) {
   bench_output_init(&output, &with);
   output.out = fopen(table, "we");
   output.more_keys = (const char *const[]){"rank", NULL};
+  output.figures = (const char *const[]){"latency", "bandwidth", NULL};
   json_object_set_new(figures.rows[1].keys, "rank", json_integer(7));
   assert_int_equal(bench_output_begin(&output, &figures), 0);
   bench_output_row(&output, &figures, &figures.rows[0]);
@@ -265,6 +267,7 @@ static void rows_go_to_the_table_and_the_files(void **state) {
   text = read_file(csv);
   assert_int_equal(strncmp(text, "run,op,bytes,rank,latency_us_mean,", 34), 0);
   assert_non_null(strstr(text, "\n0,WRITE,4096,,"));
+  assert_non_null(strstr(text, ",4.5,9,11044880,,")); // counts are exact
   assert_non_null(strstr(text, "\n0,READ,8192,7,"));
   assert_non_null(strstr(text, ",\"rank 1 on \"\"b\"\", host\","));
   assert_non_null(strstr(read_file(prometheus), "weft_bench_latency"));
