@@ -60,7 +60,7 @@ static const struct cli_option rows[] = {
    .max = 100000, .preset = "100", FIELD(config.iterations), .help = "timed operations of each measurement"},
   {.name = "warmup", .alias = "warmup-iter", .type = OPTION_UINT, .metavar = "N", .max = 100000, .preset = "20",
    FIELD(config.warmup), .help = "untimed ones before them"},
-  {.name = "seed", .type = OPTION_UINT, .metavar = "N", .preset = "1", FIELD(config.seed),
+  {.name = "seed", .type = OPTION_UINT, .metavar = "N", .max = INT64_MAX, .preset = "1", FIELD(config.seed),
    .help = "seed of all data and selections: the same seed gives the same"},
 
   {.name = "window", .type = OPTION_UINT, .metavar = "N", .min = 4096, .max = UINT32_MAX, .unit = "bytes",

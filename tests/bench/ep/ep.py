@@ -161,6 +161,7 @@ class Refusing(Bench):
         for says, *arguments in (
                 ('--tokens: "0" is out of range: want numbers from 1 to 32768', "--tokens", "0"),
                 ("--tokens names 8 twice", "--tokens", "8,8"),
+                ("--seed: 9223372036854775808 is out of range", "--seed", "9223372036854775808"),
                 ("want some of bf16, fp8, fp8-pow2, fp8-ue8m0", "--dtype", "fp9"),
                 ("want some of uniform, zipf, hot", "--skew", "flat"),
                 ("want some of host, cuda", "--memory", "disk"),
