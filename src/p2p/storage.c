@@ -53,8 +53,13 @@ static int make_file(struct storage *storage) {
 }
 
 static int open_file(struct storage *storage) {
+  const char *path = storage->bench.config->path;
   int rc = make_file(storage);
-  return rc == 0 ? register_one(storage, storage->bench.config->path, &storage->bench.remote.region) : rc;
+  if (rc == 0)
+    rc = register_one(storage, path, &storage->bench.remote.region);
+  if (storage->made) // the agent has it open: whatever ends this process leaves nothing of it
+    unlink(path);
+  return rc;
 }
 
 // --- objects: each place is one, for an object is only ever written as a whole ---
@@ -147,8 +152,6 @@ static int run(struct storage *storage) {
     rc = p2p_bench_run(bench);
   p2p_buffer_close(&bench->buffer);
   p2p_session_close(&bench->session);
-  if (storage->made)
-    unlink(config.path);
   return rc;
 }
 

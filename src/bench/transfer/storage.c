@@ -152,7 +152,13 @@ static int open_place(struct transfer_stored *stored, uint32_t i, uint64_t id) {
   int err = object ? 0 : open_file(stored, place);
   memory.kind = object ? WEFT_MEMORY_OBJECT : WEFT_MEMORY_FILE;
   memory.path = place->path;
-  return err ? err : weft_agent_register(stored->agent, &memory, &place->region);
+  if (!err)
+    err = weft_agent_register(stored->agent, &memory, &place->region);
+  if (!err && place->made) { // open here and in the agent: whatever ends this process leaves nothing of it
+    unlink(place->path);
+    place->made = false;
+  }
+  return err;
 }
 
 int transfer_stored_open(struct transfer_stored *stored, const struct transfer_plan *plan, weft_agent_t *agent) {

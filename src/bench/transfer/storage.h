@@ -21,8 +21,8 @@ struct transfer_stored {
   bool direct; // files: past the page cache where whole pages are moved
 };
 
-// Files: of --filenames, or made in --filepath and removed in the end. Objects: as many as are under way at once, which
-// stay. SYSTEM, LIMIT: a file cannot be made.
+// Files: of --filenames, or made in --filepath, where nothing of them stays. Objects: as many as are under way at once,
+// which stay. SYSTEM, LIMIT: a file cannot be made.
 int transfer_stored_open(struct transfer_stored *stored, const struct transfer_plan *plan, weft_agent_t *agent);
 void transfer_stored_close(struct transfer_stored *stored);
 

@@ -34,6 +34,14 @@ class Files(bench.BenchTest):
         self.check("--num_files", 3, "--max_batch_size", 1, "--pipeline_depth", 4, "--num_threads", 2)
         self.assertEqual(list(self.folder.iterdir()), [])
 
+    def test_whatever_ends_it_leaves_no_file(self):
+        with bench.running("--backend", "POSIX", "--filepath", self.folder, "--start_block_size", 4096,
+                           "--max_block_size", 8192, "--num_iter", 10000000) as process:
+            self.assertIn("Block Size", next(line for line in process.stdout if line.startswith("Block Size")))
+            process.kill()
+            process.communicate(timeout=tool.TIMEOUT_S)
+        self.assertEqual(list(self.folder.iterdir()), [])
+
     def test_random_places(self):
         for mode in ("blockaligned", "bytealigned"):
             self.check("--randomize_location_mode", mode, "--total_buffer_size", 1 << 20, "--pipeline_depth", 3)
