@@ -21,7 +21,7 @@
 
 static const char command[] = "weft bench traffic";
 
-enum { CLOSE_MS = 10000, GRACE_NS = 1000000000, WHY = 1024 };
+enum { CLOSE_MS = 10000, ALONE_MS = 500, GRACE_NS = 1000000000, WHY = 1024 };
 
 // One worker's work in this process.
 struct job {
@@ -305,8 +305,10 @@ static int lead(const struct traffic_config *config, struct bench_children *chil
   char why[WHY];
   snprintf(why, sizeof why, "%s", rc ? weft_last_error() : "");
   bench_progress_hide(&job.progress);
-  if (rc != WEFT_ERR_PEER_LOST || !job.child_ended[0]) // else they wait for one that will not come
-    bench_children_wait(children, CLOSE_MS);
+  // Before all have met they wait for one that will not come; a signal of a terminal has reached them, too.
+  bool alone = job.children && rc == WEFT_ERR_CANCELED;
+  if (rc != WEFT_ERR_PEER_LOST || !job.child_ended[0])
+    bench_children_wait(children, alone ? ALONE_MS : CLOSE_MS);
   bench_store_close(&store);
   explicit_bzero(place, sizeof *place);
   free(place);

@@ -129,7 +129,7 @@ struct starting {
   struct running *running;
   const struct bench_children *children;
   const struct bench_store_place *place;
-  bool told;
+  bool told, met;
   int err;
 };
 
@@ -166,6 +166,7 @@ static int meet_and_run(struct running *running, const struct bench_store *store
   int err = meet_open(&meet, &options);
   if (err && stop_came())
     err = stop_check();
+  starting->met = !err;
   if (!err)
     err = run_worker(running, meet);
   snprintf(why, sizeof why, "%s", err ? weft_last_error() : "");
@@ -248,7 +249,10 @@ static int run_with(struct running *running, struct bench_children *children, bo
   snprintf(why, sizeof why, "%s", err ? weft_last_error() : "");
   explicit_bzero(&place, sizeof place);
   if (children && starting.told) {
-    int ended = bench_children_wait(children, 5000); // on the store, which goes after them
+    enum { CLOSE_MS = 5000, ALONE_MS = 500 };
+    // Before all have met they wait for one that will not come; a signal of a terminal has reached them, too.
+    bool alone = !starting.met && err == WEFT_ERR_CANCELED;
+    int ended = bench_children_wait(children, alone ? ALONE_MS : CLOSE_MS); // on the store, which goes after them
     if (!err && ended) {
       err = ended;
       snprintf(why, sizeof why, "%s", weft_last_error());

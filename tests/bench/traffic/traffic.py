@@ -269,6 +269,17 @@ class Failures(TrafficTest):
         self.assertEqual((said["complete"], said["passed"]), (False, False))
         self.assertIn("is lost", said["error"])
 
+    def test_it_does_not_wait_for_those_that_it_started(self):
+        """A signal that only this process gets, while it and two others wait for a fourth."""
+        process = self.start("--matrix", self.at / "ring.txt", "--local", 3, "--listen", "127.0.0.1", "--store-port",
+                             tool.free_port(), WEFT_TOKEN="t" * 32)
+        self.assertTrue(process.stderr.readline())  # how to start it: signals are watched for since before
+        time.sleep(0.5)  # until all three wait; whenever it is, the end has to be the same
+        process.terminate()
+        begun = time.monotonic()
+        self.end(process, 143)
+        self.assertLess(time.monotonic() - begun, 9)
+
     def test_who_is_missing_is_named_by_who_knows(self):
         """Worker 0 comes to a start when another has waited for it for a while, and a third one stands still."""
         at = f"127.0.0.1:{tool.free_port()}"

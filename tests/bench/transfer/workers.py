@@ -259,6 +259,18 @@ class Ends(bench.BenchTest):
         self.bench("--backend", "SHM", "--start_block_size", 1 << 20, "--max_block_size", 1 << 20, "--num_iter", 16,
                    "--warmup_iter", many, "--timeout-ms", 1000)
 
+    def test_it_does_not_wait_for_those_that_it_started(self):
+        """A signal that only this process gets, while it and another one wait for a third."""
+        with bench.running("--backend", "SHM", "--scheme", "manytoone", "--num_initiator_dev", 2, "--local_workers", 2,
+                           "--listen", "127.0.0.1", "--store_port", bench.free_port(), **bench.TOKEN) as process:
+            self.assertTrue(process.stderr.readline())  # how to start the third: it watches for signals since before
+            time.sleep(0.5)  # until both wait; whenever it is, the end has to be the same
+            process.terminate()
+            began = time.monotonic()
+            _, errors = process.communicate(timeout=tool.TIMEOUT_S)
+            self.assertLess(time.monotonic() - began, 4.5, errors)
+        self.assertEqual(process.returncode, 143, errors)
+
     def test_a_killed_worker_is_named(self):
         with bench.etcd() as url:
             with bench.running("--store", url, *LONG) as one, bench.running("--store", url, *LONG) as other:
