@@ -192,23 +192,32 @@ static bool look_around(struct round *round) {
   return clock_passed(round->reason_ns);
 }
 
+// Waits for a moment: for answers, and for the end of any rank, of one that takes no part, too.
+static void listen_to_all(struct round *round) {
+  const struct bench_ep_lead *lead = round->lead;
+  struct pollfd ready[BENCH_EP_MAX_RANKS];
+  uint32_t count = lead->children.count;
+  for (uint32_t i = 0; i < count; i++)
+    ready[i] = (struct pollfd){.fd = i < round->count && round->has_answered[i] ? -1 : lead->children.list[i].socket,
+                               .events = i < round->count ? POLLIN : POLLRDHUP};
+  if (poll(ready, count, LOOK_MS) <= 0)
+    return;
+  for (uint32_t i = 0; i < count; i++)
+    if (ready[i].revents && i < round->count)
+      hear(round, i);
+    else if (ready[i].revents)
+      note_death(round, i);
+}
+
 int bench_ep_lead_measure(struct bench_ep_lead *lead, const struct bench_ep_command *command) {
   struct round round = {.lead = lead,
                         .count = bench_ep_lead_takes(lead, &lead->sweep->points[command->point]),
                         .reason_ns = CLOCK_NEVER,
                         .ending_ns = CLOCK_NEVER};
-  struct pollfd ready[BENCH_EP_MAX_RANKS];
   int err = tell(&round, command);
   if (err)
     return err;
-  while (round.answered < round.count && !look_around(&round)) {
-    for (uint32_t i = 0; i < round.count; i++)
-      ready[i] = (struct pollfd){.fd = round.has_answered[i] ? -1 : lead->children.list[i].socket, .events = POLLIN};
-    if (poll(ready, round.count, LOOK_MS) <= 0)
-      continue;
-    for (uint32_t i = 0; i < round.count; i++)
-      if (ready[i].revents)
-        hear(&round, i);
-  }
+  while (round.answered < round.count && !look_around(&round))
+    listen_to_all(&round);
   return round.err ? fail(round.err, "%s", round.error) : 0;
 }

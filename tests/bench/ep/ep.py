@@ -209,6 +209,12 @@ class Ending(Bench):
         self.assertIn("rank 2 died", self.document()["error"])
         self.assertFalse([pid for pid in pids if os.path.exists(f"/proc/{pid}")])
 
+    def test_a_rank_that_takes_no_part_is_missed_too(self):
+        process = self.start(*ENDLESS, *PATIENT, "--ranks", "2,4")  # two measure first, for longer than this test waits
+        pids = self.begun(process)
+        os.kill(pids[3], signal.SIGKILL)
+        self.assertIn(f"rank 3 died: its process {pids[3]} was ended by signal 9", self.end(process, 5))
+
     def test_a_rank_that_stands_still_is_named(self):
         process = self.start(*ENDLESS, "--timeout-ms", 2000, "--startup-timeout", 2)  # the others live
         os.kill(self.begun(process)[1], signal.SIGSTOP)
