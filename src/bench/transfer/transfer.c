@@ -127,10 +127,12 @@ static int run_worker(struct running *running, struct meet *meet) {
 // the one that reports.
 struct starting {
   struct running *running;
-  const struct bench_children *children;
+  struct bench_children *children;
   const struct bench_store_place *place;
   bool told, met;
   int err;
+  char child_ended[192]; // how, where one ended before all had met
+  uint64_t ended_ns;
 };
 
 static void start_children(void *arg, uint32_t come, uint32_t size) {
@@ -142,8 +144,19 @@ static void start_children(void *arg, uint32_t come, uint32_t size) {
 }
 
 static bool is_asked_to_end(void *arg) {
-  const struct starting *starting = arg;
-  return starting->err || stop_asked(NULL);
+  enum { GRACE_NS = 1000000000 };
+  struct starting *starting = arg;
+  uint32_t index;
+  bool well;
+  char how[128];
+  if (starting->err || stop_asked(NULL))
+    return true;
+  if (starting->children && !starting->ended_ns &&
+      bench_children_ended(starting->children, &index, &well, how, sizeof how)) {
+    snprintf(starting->child_ended, sizeof starting->child_ended, "worker process %u of this host %s", index, how);
+    starting->ended_ns = clock_ns();
+  }
+  return starting->ended_ns && clock_ns() - starting->ended_ns > GRACE_NS; // until then the meeting may tell why
 }
 
 static int meet_and_run(struct running *running, const struct bench_store *store, struct starting *starting) {
@@ -164,6 +177,8 @@ static int meet_and_run(struct running *running, const struct bench_store *store
       .arg = starting,
   };
   int err = meet_open(&meet, &options);
+  if (err == WEFT_ERR_CANCELED && starting->ended_ns)
+    err = fail(WEFT_ERR_PEER_LOST, "%s", starting->child_ended);
   if (err && stop_came())
     err = stop_check();
   starting->met = !err;
@@ -251,7 +266,7 @@ static int run_with(struct running *running, struct bench_children *children, bo
   if (children && starting.told) {
     enum { CLOSE_MS = 5000, ALONE_MS = 500 };
     // Before all have met they wait for one that will not come; a signal of a terminal has reached them, too.
-    bool alone = !starting.met && err == WEFT_ERR_CANCELED;
+    bool alone = !starting.met && (err == WEFT_ERR_CANCELED || starting.ended_ns);
     int ended = bench_children_wait(children, alone ? ALONE_MS : CLOSE_MS); // on the store, which goes after them
     if (!err && ended) {
       err = ended;

@@ -240,6 +240,10 @@ class Ends(bench.BenchTest):
                 return
         self.fail(process.stderr.read())
 
+    def wait_for_words(self, process):
+        """Until it says how to start the workers that do not come: it has its own, and watches for signals."""
+        self.assertTrue(any("start the others" in line for line in process.stderr))
+
     def test_ctrl_c_keeps_what_was_measured(self):
         with bench.running("--backend", "SHM", "--start_block_size", 4096, "--max_block_size", 65536, "--num_iter",
                            200000, "--json", self.json) as process:
@@ -259,11 +263,24 @@ class Ends(bench.BenchTest):
         self.bench("--backend", "SHM", "--start_block_size", 1 << 20, "--max_block_size", 1 << 20, "--num_iter", 16,
                    "--warmup_iter", many, "--timeout-ms", 1000)
 
+    def test_a_process_that_is_killed_before_all_have_come_is_told_of(self):
+        with bench.running("--backend", "SHM", "--scheme", "manytoone", "--num_initiator_dev", 2, "--local_workers", 2,
+                           "--listen", "127.0.0.1", "--store_port", bench.free_port(), "--startup_timeout", 3600,
+                           **bench.TOKEN) as process:
+            self.wait_for_words(process)
+            [child] = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+            os.kill(int(child), signal.SIGSTOP)  # before it has a rank; whenever it is, the run ends
+            time.sleep(0.5)
+            os.kill(int(child), signal.SIGKILL)
+            _, errors = process.communicate(timeout=tool.TIMEOUT_S)
+        self.assertEqual(process.returncode, 5, errors)
+        self.assertRegex(errors, "worker process 0 of this host (was ended by signal 9|has ended)|rank 1 on .* is lost")
+
     def test_it_does_not_wait_for_those_that_it_started(self):
         """A signal that only this process gets, while it and another one wait for a third."""
         with bench.running("--backend", "SHM", "--scheme", "manytoone", "--num_initiator_dev", 2, "--local_workers", 2,
                            "--listen", "127.0.0.1", "--store_port", bench.free_port(), **bench.TOKEN) as process:
-            self.assertTrue(process.stderr.readline())  # how to start the third: it watches for signals since before
+            self.wait_for_words(process)
             time.sleep(0.5)  # until both wait; whenever it is, the end has to be the same
             process.terminate()
             began = time.monotonic()
