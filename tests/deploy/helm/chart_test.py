@@ -151,6 +151,8 @@ def the_master_of_doctor_answers_as_long_as_a_worker_may_come():
         master, = of_kind(render(values={"job": "doctor", **values}), "Job", "master")
         command = container(master["spec"]["template"])["command"]
         assert command[command.index("answer") + 2] == wanted, (values, command)
+        worker, = of_kind(render(values={"job": "doctor", **values}), "Job", "worker")
+        assert option(container(worker["spec"]["template"])["command"], "--timeout-ms") == "30000", "it may hang in two"
 
 
 def only_the_master_takes_the_claim():

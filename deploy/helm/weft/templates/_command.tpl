@@ -125,6 +125,8 @@
 {{- end -}}
 {{- else -}}
 {{- $out = list "doctor" -}}
+{{- /* A step is also a library that hangs: all of them together leave time for the rest, and for the report. */ -}}
+{{- $timeout = printf "%d" (mul (int $v.startupTimeoutSeconds) 1000 | min 30000) -}}
 {{- if not $master }}{{ $out = concat $out (list "--peer" (printf "%s:%s" (include "weft.master" $root) $port) "--startup-timeout" (printf "%d" (int $v.startupTimeoutSeconds)) "--timeout-ms" $timeout) }}{{ end -}}
 {{- if $v.results.json }}{{ $out = append $out "--json" }}{{ end -}}
 {{- $out = concat $out (include "weft.options" $v.doctor.options | fromJsonArray) -}}
