@@ -143,6 +143,13 @@ static void hang(FILE *out) {
   pause();
 }
 
+static void answer_and_stay(FILE *out) {
+  answer(out);
+  fflush(out);
+  close(fileno(out));
+  pause();
+}
+
 static void crash(FILE *out) {
   fputs("version 7.1\n", out);
   fflush(out);
@@ -164,9 +171,11 @@ static void a_library_s_answer_is_taken(void **state) {
 
 static void a_library_that_hangs_crashes_or_is_missing_is_told(void **state) {
   (void)state;
-  struct doctor_library_facts hung = {0}, crashed = {0}, missing = {0};
+  struct doctor_library_facts hung = {0}, stays = {0}, crashed = {0}, missing = {0};
   doctor_ask_library(&hung, hang, 200);
   assert_true(hung.present && hung.hung);
+  doctor_ask_library(&stays, answer_and_stay, 1000);
+  assert_true(stays.present && stays.hung);
   doctor_ask_library(&crashed, crash, 30000);
   assert_int_equal(crashed.signal, SIGKILL);
   assert_string_equal(crashed.version, "7.1");
