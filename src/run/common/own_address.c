@@ -107,12 +107,14 @@ static bool answers(struct in_addr address, uint16_t port) {
   return connected;
 }
 
-// What stands behind a loopback host, from the colon on; NULL: `host` is another.
-static const char *behind_loopback(const char *host) {
-  static const char *const loopback[] = {"127.0.0.1", "localhost", "[::1]"};
-  for (size_t i = 0; i < sizeof loopback / sizeof loopback[0]; i++) {
-    size_t size = strlen(loopback[i]);
-    if (strncmp(host, loopback[i], size) == 0 && host[size] == ':')
+static const char *const loopback[] = {"127.0.0.1", "localhost", "[::1]", NULL};
+static const char *const all[] = {"0.0.0.0", "[::]", NULL}; // at which a store listens on all addresses of its host
+
+// What stands behind one of the names, from the colon on; NULL: `host` is another.
+static const char *behind(const char *const *names, const char *host) {
+  for (; *names; names++) {
+    size_t size = strlen(*names);
+    if (strncmp(host, *names, size) == 0 && host[size] == ':')
       return host + size;
   }
   return NULL;
@@ -124,19 +126,19 @@ static const char *host_of(const char *url) {
 }
 
 bool run_url_is_loopback(const char *url) {
-  return behind_loopback(host_of(url)) != NULL;
+  return behind(loopback, host_of(url)) != NULL;
 }
 
 static void add_for_others(struct text *told, const char *url, size_t size) {
   struct in_addr own[MAX_ADDRESSES];
-  const char *host = host_of(url), *behind = behind_loopback(host);
+  const char *host = host_of(url), *at_all = behind(all, host), *port = at_all ? at_all : behind(loopback, host);
   char address[INET_ADDRSTRLEN];
-  size_t count = behind ? find_addresses(own) : 0;
+  size_t count = port ? find_addresses(own) : 0;
   for (size_t i = 0; i < count; i++) {
-    if (!answers(own[i], (uint16_t)strtoul(behind + 1, NULL, 10)) ||
+    if (!answers(own[i], (uint16_t)strtoul(port + 1, NULL, 10)) ||
         !inet_ntop(AF_INET, &own[i], address, sizeof address))
       continue;
-    text_add(told, "%.*s%s%.*s", (int)(host - url), url, address, (int)(url + size - behind), behind);
+    text_add(told, "%.*s%s%.*s", (int)(host - url), url, address, (int)(url + size - port), port);
     return;
   }
   text_add_bytes(told, url, size);

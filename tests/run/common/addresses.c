@@ -63,16 +63,17 @@ static void others_are_told_an_address_that_they_reach(void **state) {
   (void)state;
   uint16_t port;
   char own[64], urls[128], told[128];
-  int fd = listen_at(INADDR_ANY, &port);
   bool has_address = run_host_address(own, sizeof own);
-  for (int i = 0; i < 2; i++) {
-    snprintf(urls, sizeof urls, "http://%s:%u,http://192.0.2.7:2379", i ? "localhost" : "127.0.0.1", port);
+  static const char *const hosts[] = {"127.0.0.1", "localhost", "0.0.0.0", "[::]"};
+  for (int i = 0; i < 4; i++) {
+    int fd = listen_at(INADDR_ANY, &port); // which nobody accepts at, so each calls at one of its own
+    snprintf(urls, sizeof urls, "http://%s:%u,http://192.0.2.7:2379", hosts[i], port);
     snprintf(told, sizeof told, "http://%s:%u,http://192.0.2.7:2379", own, port);
     char *found = run_url_for_others(urls);
     assert_string_equal(found, has_address ? told : urls);
     free(found);
+    close(fd);
   }
-  close(fd);
 }
 
 static void a_store_that_only_this_host_reaches_is_told_as_it_is(void **state) {
