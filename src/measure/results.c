@@ -144,10 +144,13 @@ json_t *results_to_json(const struct results *results) {
   return fields_to_document(results_fields, results, "weft_results", FORMAT);
 }
 
-// Readers use the places of one list in the other.
-static int check_rows(const struct results *results) {
+// Readers use the places of one list in the other, and those of one phase in all.
+static int check_places(const struct results *results) {
   for (uint32_t p = 0; p < results->num_phases; p++) {
     const struct results_phase *phase = &results->phases[p];
+    if (phase->num_ranks != results->phases[0].num_ranks)
+      return fail(WEFT_ERR_PROTOCOL, "phases[%u].ranks: are %u, and those of phases[0] %u: want every rank in each", p,
+                  phase->num_ranks, results->phases[0].num_ranks);
     for (uint32_t i = 0; i < phase->num_ranks; i++)
       if (phase->ranks[i].num_dispatch_rows != 0 && phase->ranks[i].num_dispatch_rows != phase->num_ranks)
         return fail(
@@ -166,7 +169,7 @@ int results_from_json(struct results *out, const json_t *json) {
     return err;
   err = fields_from_json(results_fields, &results, json);
   if (!err)
-    err = check_rows(&results);
+    err = check_places(&results);
   if (err)
     results_free(&results);
   else

@@ -207,6 +207,7 @@ static const struct malformed malformed[] = {
     {{"phases", "#1"}, "7", {"phases[1]: is to be an object"}},
     {{"phases", "#1", "index"}, "-1", {"phases[1].index: is to be an integer from 0"}},
     {{"phases", "#1", "ranks"}, NULL, {"phases[1].ranks: is missing"}},
+    {{"phases", "#1", "ranks"}, "[]", {"phases[1].ranks: are 0, and those of phases[0] 8"}},
     {{"phases", "#1", "ranks", "#3", "state"},
      "\"dancing\"",
      {"phases[1].ranks[3].state: is to be one of", "\"left\""}},
