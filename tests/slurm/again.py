@@ -136,6 +136,8 @@ class Again(unittest.TestCase):
             result = self.weft("status", batch.parent)
             self.assertEqual(result.returncode, 1, path)
             self.assertIn("runs[0] is not as 'weft slurm' writes it", result.stderr)
+        batch.write_text(text.replace('"test": "v1..2"', '"test": "v1/../../2"'), encoding="utf-8")  # of a trajectory
+        self.assertIn("runs[0] is not as", self.weft("report", batch.parent).stderr)
 
     def test_a_job_that_slurm_has_forgotten_did_not_pass_if_it_ended_otherwise(self):
         self.run_batch()

@@ -71,7 +71,8 @@ static int read_run(struct slurm_record *record, struct slurm_run_record *run, j
   if (json_unpack(json, "{s:s, s:s, s:s, s:i, s?i, s?i, s?i, s?i, s?i, s?s, s?o}", "id", &run->id, "test", &run->test,
                   "directory", &run->directory, "job", &job, "task", &task, "step", &step, "iteration", &iteration,
                   "phases", &phases, "nodes", &nodes, "reward", &reward, "action", &action) != 0 ||
-      !is_inside(run->directory) || job < 0 || (size_t)job >= record->num_jobs || find(slurm_reward_names, reward) < 0)
+      !is_inside(run->directory) || strchr(run->test, '/') || job < 0 || (size_t)job >= record->num_jobs ||
+      find(slurm_reward_names, reward) < 0)
     return fail(WEFT_ERR_PROTOCOL, "runs[%zu] is not as 'weft slurm' writes it: want id, test, directory and job",
                 index);
   run->job = (uint32_t)job;
