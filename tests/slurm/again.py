@@ -127,6 +127,14 @@ class Again(unittest.TestCase):
             found = {line for line in lines if line.startswith("SBATCH_")}
             self.assertEqual(found, {f"SBATCH_{name}=x" for name in kept})
 
+    def test_a_page_shows_a_batch_in_a_folder_of_whatever_name(self):
+        self.run_batch()
+        folder = os.fsencode(self.folder) + b"/caf\xe9"
+        os.rename(os.fsencode(self.folder / "out"), folder)
+        result = subprocess.run([tool.WEFT, "slurm", "report", folder + b"/plan", "--html"], capture_output=True,
+                                env=tool.environment(PATH=str(self.folder)), timeout=tool.TIMEOUT_S, check=False)
+        self.assertEqual((result.returncode, os.path.exists(folder + b"/plan/report.html")), (0, True), result.stderr)
+
     def test_a_name_may_have_dots(self):
         self.assertIn("job 1: v1..2.v1..2\n", self.run_batch("--name", "v1..2"))
         batch = self.folder / "out" / "v1..2" / "batch.json"

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """weft slurm verify tells each fault at its place, says what would be right, and tells all of them at once."""
+import os
 import pathlib
 import sys
 import tempfile
@@ -259,6 +260,11 @@ class Faults(unittest.TestCase):
         (self.folder / "test.toml").write_text("\ufeff" + text, encoding="utf-8")
         result = self.verify("test.toml", options=["--nodes", "2"])
         self.assertEqual((result.returncode, result.stdout, result.stderr), (0, "1 test, 1 run\n", ""))
+
+    def test_what_is_no_file_in_a_folder_of_tests_is_passed_over(self):
+        os.mkfifo(self.folder / "pipe.toml")  # which nobody writes to
+        result = tool.weft("slurm", "verify", "--tests-dir", self.folder, self.folder / "scenario.toml")
+        self.assertEqual((result.returncode, result.stdout, result.stderr), (0, "2 tests, 2 runs\n", ""))
 
     def test_a_file_counts_once_by_whatever_path(self):
         result = tool.weft("slurm", "verify", "--tests-dir", self.folder, self.folder / "test.toml",

@@ -66,8 +66,8 @@ static int add(struct slurm_files *files, struct slurm_memory *memory, const cha
                struct slurm_faults *faults) {
   struct slurm_file file = {.path = slurm_memory_keep(memory, path), .of_folder = of_folder};
   struct stat status = {0};
-  if (stat(path, &status) == 0 && find(files, &status))
-    return 0;
+  if (stat(path, &status) == 0 && (find(files, &status) || (of_folder && !S_ISREG(status.st_mode))))
+    return 0; // nobody named a FIFO, which may have no writer
   file.device = status.st_dev;
   file.inode = status.st_ino;
   int err = toml_load(&file.root, file.path);

@@ -2,8 +2,10 @@
 #include "page/page.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/fail.h"
+#include "base/printable.h"
 #include "slurm/report/report.h"
 
 // The worst of what its ranks came to gives a phase its state; of ranks that die or leave as planned, none.
@@ -84,7 +86,10 @@ static int add_grids(json_t *grids, const struct slurm_report *report) {
 
 int slurm_report_page(const char *path, const struct slurm_report *report) {
   json_t *runs = json_array(), *grids = json_array();
+  char *directory = strdup(report->record->directory);
   size_t passed = 0;
+  if (directory)
+    printable_line(directory); // JSON takes nothing but UTF-8
   for (size_t i = 0; i < report->record->num_runs; i++) {
     passed += report->runs[i].state->progress == SLURM_PASSED;
     json_array_append_new(runs, run_of(report, &report->runs[i]));
@@ -92,7 +97,8 @@ int slurm_report_page(const char *path, const struct slurm_report *report) {
   int err = add_grids(grids, report);
   json_t *document =
       json_pack("{s:s, s:s, s:s, s:I, s:o, s:o}", "page", "batch", "name", report->record->name, "directory",
-                report->record->directory, "passed", (json_int_t)passed, "grids", grids, "runs", runs);
+                directory ? directory : "", "passed", (json_int_t)passed, "grids", grids, "runs", runs);
+  free(directory);
   if (err) {
     json_decref(document);
     return err;
