@@ -189,6 +189,23 @@ class Again(unittest.TestCase):
         self.assertIn("b/script.sbatch: does not begin, since", said)
         self.assertEqual(run(0)[:2], (0, ["a", "c", "a", "b", "d"]))
 
+    def test_a_run_that_begins_beside_a_signal_is_told(self):
+        self.need_toml()
+        scenario = self.folder / "scenario.toml"
+        scenario.write_text('name = "one"\n' + ENTRY.format("a", "", "true") + ENTRY.format("b", "", "true"),
+                            encoding="utf-8")
+        self.run_batch("--single-sbatch", files=[scenario])
+        batch = self.folder / "out" / "one"
+        whole = (batch / "script.sbatch").read_text(encoding="utf-8")
+        begins = '  bash "$script" &\n'
+        self.assertEqual(whole.count(begins), 1)
+        (batch / "script.sbatch").write_text(whole.replace(begins, "  kill -s USR1 $$\n" + begins), encoding="utf-8")
+        (batch / "a" / "script.sbatch").write_text("exec sleep 60\n", encoding="utf-8")
+        done = subprocess.run(["bash", "script.sbatch"], cwd=batch, stdout=subprocess.PIPE, text=True, check=False,
+                              timeout=tool.TIMEOUT_S)
+        self.assertEqual(done.returncode, 138)
+        self.assertNotIn("b/script.sbatch", done.stdout)
+
     def test_a_run_does_not_begin_behind_a_signal_in_pre_test(self):
         self.need_toml()
         for name, text in (("srun", 'echo x >> "$STAND_IN/steps"'), ("scontrol", "echo oak01")):
