@@ -105,6 +105,7 @@ class Engine(Member):
             operation.received = True
             if info is not None and strict:
                 self._check_lost(info)
+        recv_x: Any
         if got.with_scales:
             recv_x, counts, src_token, layout_range, scales = got.tensors
             recv_x = recv_x, scales

@@ -104,7 +104,7 @@ class ReceiveSet:
         rows = x if form.shown else x.view(torch.uint8)
         memory = torch.empty(form.bytes, dtype=torch.uint8, device=form.device).untyped_storage()
         # Not views of one tensor: for autograd each stands for itself.
-        small = {part.name: torch.empty(0, dtype=part.dtype, device=form.device).set_(
+        small: dict[str, Any] = {part.name: torch.empty(0, dtype=part.dtype, device=form.device).set_(
             memory, part.begin, part.shape, part.strides) for part in form.parts}
         self.into = rank.receive(form.rows, dtype=form.dtype, expert_total=expert_total, wait_ns=wait_ns, x=rows,
                                  **small)
@@ -118,7 +118,7 @@ class ReceiveSet:
         self.memory = x.untyped_storage(), memory
         self.sizes = self.memory[0].nbytes(), form.bytes
         self.weak = tuple(StorageWeakRef(one) for one in self.memory)
-        counts = [(torch.Tensor._use_count, tensor) for tensor in self.tensors]
+        counts: list[tuple[Any, Any]] = [(torch.Tensor._use_count, tensor) for tensor in self.tensors]
         counts += [(requires_grad, tensor) for tensor in self.tensors if tensor.is_floating_point()]
         counts += [(getrefcount, one) for one in self.memory]
         counts += [(use_count, one.cdata) for one in self.weak]

@@ -314,7 +314,7 @@ class Throughput(Member):
         kept.counts = counted.experts if counted else None
         return kept
 
-    def _receive(self, kept: Kept, values: Values, form: Form, **arrays: torch.Tensor) -> tuple[weft.ep.Receive, Any]:
+    def _receive(self, kept: Kept, values: Values, form: Form, **arrays: Any) -> tuple[weft.ep.Receive, Any]:
         """What to receive into, and the rows of it that the caller gets. The library wants at least one."""
         rows = max(1, kept.rows)
         scales = None if values.scales is None else scales_like(values.scales, rows, form.columns)

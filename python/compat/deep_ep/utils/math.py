@@ -64,7 +64,8 @@ def create_grouped_scores(scores: torch.Tensor, group_idx: torch.Tensor, num_gro
     """[tokens][experts]: the scores of experts in the groups that a token names ([tokens][n]), 0 elsewhere."""
     tokens, experts = scores.shape
     chosen = scores.new_zeros((tokens, num_groups), dtype=torch.bool).scatter_(1, group_idx, True)
-    return (scores.unflatten(1, (num_groups, -1)) * chosen.unsqueeze(-1)).view(tokens, experts)
+    grouped: torch.Tensor = scores.unflatten(1, (num_groups, -1)) * chosen.unsqueeze(-1)
+    return grouped.view(tokens, experts)
 
 
 def _blocks_of(x: torch.Tensor) -> torch.Tensor:
