@@ -88,6 +88,8 @@ struct agent_life *liveness_of(weft_agent_t *agent, weft_peer_t id);
 // The peer has said goodbye by its socket. True: its last notifications come by a transport and may be behind; it ends
 // when they have had a moment, or when the goodbye that follows them has come. [tending]
 bool liveness_said_goodbye(struct agent_life *life);
+// The peer has met this agent by another socket: it had let go of the one before, and has not left. [tending]
+void liveness_met_again(struct agent_life *life);
 
 // liveness/region_updates.c: messages to all peers, and hooks
 void liveness_control_message(weft_agent_t *agent, weft_peer_t peer, enum agent_message_kind kind, const void *bytes,

@@ -55,6 +55,7 @@ static void set_life(struct agent_connection *connection, bool has) {
   if (life) {
     LIST_INSERT_HEAD(&life->connections, connection, of_life);
     connection->has_life = true;
+    liveness_met_again(life);
   } else if (!has && connection->has_life) {
     LIST_REMOVE(connection, of_life);
     connection->has_life = false;

@@ -53,6 +53,14 @@ bool liveness_said_goodbye(struct agent_life *life) {
   return waits;
 }
 
+void liveness_met_again(struct agent_life *life) {
+  if (!life->left)
+    return;
+  life->left = false;
+  life->dead = NULL;
+  agent_timer_set(life->agent->services, &life->timer, clock_ns());
+}
+
 static void stop_watching(struct agent_life *life) {
   if (life->process.fd < 0)
     return;

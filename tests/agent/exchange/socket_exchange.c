@@ -293,6 +293,24 @@ static void test_last_notification(void **state) {
   crowd_close(&listener);
 }
 
+// An agent that has let go of another one meets it again before that one has noted the end.
+static void test_met_again_at_once(void **state) {
+  (void)state;
+  enum { MEETINGS = 10, A_WHILE_MS = 60 };
+  static struct crowd_member listener, caller;
+  meet_listener(&listener, "listener", "127.0.0.1:0");
+  meet_caller(&caller, "caller", meet_token);
+  for (int i = 0; i < MEETINGS; i++) {
+    weft_peer_t there = meet(&caller, &listener);
+    assert_int_equal(weft_agent_notify(caller.agent, there, "here", 4), 0);
+    usleep(A_WHILE_MS * 1000);
+    assert_int_equal(weft_agent_check(caller.agent, there), 0);
+    assert_int_equal(weft_agent_invalidate(caller.agent, there), 0);
+  }
+  crowd_close(&caller);
+  crowd_close(&listener);
+}
+
 static int run(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_both_ways),
@@ -306,6 +324,7 @@ static int run(void) {
       cmocka_unit_test(test_arguments),
       cmocka_unit_test(test_name_taken),
       cmocka_unit_test(test_last_notification),
+      cmocka_unit_test(test_met_again_at_once),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
