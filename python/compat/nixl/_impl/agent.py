@@ -317,6 +317,8 @@ class nixlAgent:
         if descs.isEmpty():
             raise nixlInvalidParamError("the list has no descriptor")
         peer = None if not remote or name == self._name else self._peers.find(name)
+        if peer is not None:
+            self._peers.come_back(peer)
         if descs.descCount() > MOST_DESCRIPTORS:
             return Prepared(None, peer, remote, nixlXferDList(descs.getType(), descs.rows()))
         rows = self._memory.rows(descs) if peer is None else self._peers.rows(peer, descs)

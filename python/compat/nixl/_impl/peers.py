@@ -25,6 +25,8 @@ from .status import (
 )
 
 _MEET_S = 5.0
+_REMEMBERED = 4096
+"""agents that were forgotten, of which it is known that they were here"""
 _KINDS = {DRAM: weft.Kind.HOST, VRAM: weft.Kind.CUDA, FILE: weft.Kind.FILE, OBJ: weft.Kind.OBJECT}
 logger = get_logger("agent")
 
@@ -42,6 +44,10 @@ class Peer:
     addresses: list[str] = field(default_factory=list)
     introduced: bool = False
     """whether it was told of this agent, so that it takes notifications"""
+    incarnation: int = 0
+    """which life of the agent of that name it is"""
+    returns: bool = False
+    """whether it was known before: it may take this agent for one that has left, and then lets it write no more"""
 
 
 class Peers:
@@ -52,16 +58,21 @@ class Peers:
         self._inbox = inbox
         self._lock = threading.RLock()
         self._by_name: dict[str, Peer] = {}
+        self._forgotten: dict[str, int] = {}
+        """incarnations by their names"""
         self.notified: set[int] = set()
         """those to which a notification was sent"""
 
     def learn(self, id: int, everything: bool, regions: Iterable[int], addresses: Iterable[str] = ()) -> Peer:
         """Notes what another agent has given of itself."""
-        name = self._agent.peer(id).name
+        known = self._agent.peer(id)
+        name = known.name
         with self._lock:
             peer = self._by_name.get(name)
             if peer is None or peer.id != id:
-                peer = self._by_name[name] = Peer(id, name)
+                before = self._forgotten.pop(name, 0) if peer is None else peer.incarnation
+                peer = self._by_name[name] = Peer(id, name, incarnation=known.incarnation,
+                                                  returns=before == known.incarnation)
             peer.everything = peer.everything or everything
             peer.regions.update(regions)
             peer.addresses = list(addresses) or peer.addresses
@@ -96,8 +107,11 @@ class Peers:
         """Ends a peer on this side; whether there was one."""
         with self._lock:
             peer = self._by_name.pop(name, None)
-        if peer is None:
-            return False
+            if peer is None:
+                return False
+            self._forgotten[name] = peer.incarnation
+            if len(self._forgotten) > _REMEMBERED:
+                del self._forgotten[next(iter(self._forgotten))]
         self.notified.discard(peer.id)
         try:
             self._agent.invalidate(peer.id)
@@ -147,6 +161,12 @@ class Peers:
         except (nixlNotFoundError, nixlNotSupportedError):
             return False
         return True
+
+    def come_back(self, peer: Peer) -> None:
+        """Lets a peer that was known here before know that this agent has not left."""
+        if peer.returns:
+            peer.returns = False
+            self.introduce(peer)
 
     def introduce(self, peer: Peer) -> None:
         """Lets a peer know this agent, once, so that it takes notifications. Where it cannot be called, a warning says

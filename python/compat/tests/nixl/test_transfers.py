@@ -380,3 +380,23 @@ def test_deregistration_releases_what_uses_it(pair: Pair) -> None:
         pair[0].initialize_xfer("WRITE", descs, descs, "target")
     pair[0].release_xfer_handle(handle)
     pair[0].release_dlist_handle(prepared)
+
+
+@pytest.mark.parametrize("pause_s", [0, 0.06])
+def test_an_agent_that_was_removed_and_added_again(pair: Pair, pause_s: float) -> None:
+    """It sees this one leave within some 20 ms, where the two have met for notifications."""
+    here, there = numbers(), np.zeros(4096, np.uint8)
+    pair[0].register_memory(here)
+    pair[1].register_memory(there)
+    local, remote = pair[0].get_xfer_descs(here), pair[1].get_xfer_descs(there)
+    for _ in range(3):
+        pair[0].add_remote_agent(pair[1].get_agent_metadata())
+        pair[0].make_connection("target")
+        pair[0].remove_remote_agent("target")
+        time.sleep(pause_s)
+        pair[0].add_remote_agent(pair[1].get_agent_metadata())
+        for _ in range(2):
+            finish(pair[0], pair[0].initialize_xfer("WRITE", local, remote, "target"))
+            time.sleep(0.06)
+        pair[0].remove_remote_agent("target")
+    assert (there == here).all()
