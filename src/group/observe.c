@@ -38,7 +38,7 @@ void group_update_lost(struct group_machine *m, const char *reason) {
 
 // Whether it goes by its own wish: also by one that it has given up while the store carries it out.
 static bool goes(const struct group_machine *m) {
-  return m->leaving || m->closing || m->builder.of_leave;
+  return m->leaving || m->closing || m->builder.of_leave || m->may_leave;
 }
 
 static void fence(struct group_machine *m, const char *why) {
@@ -179,6 +179,7 @@ static void view_put(struct group_machine *m, const struct weft_store_kv *kv) {
   m->stored_mod = kv->mod_revision;
   m->stored_lease = kv->lease;
   m->stored = view;
+  m->may_leave &= !group_in_view(m, view);
   if (err) {
     snprintf(m->damage, sizeof m->damage, "%s", weft_last_error());
     log_error("group: the view is unreadable: %s", m->damage);

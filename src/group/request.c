@@ -232,6 +232,7 @@ static void request_failed(struct group_machine *m, const struct group_answer *a
   m->requests_fail = true;
   if (m->kind == GROUP_REQUEST_TXN) {
     group_change_answered(m, answer->err, false);
+    m->may_leave |= m->builder.of_leave;
     m->builder.of_leave = false;
   }
   if (m->kind == GROUP_REQUEST_WATCH)

@@ -134,6 +134,7 @@ struct group_machine {
   int32_t withdraw; // rank whose offer is to be deleted, -1: none
   uint64_t withdraw_incarnation;
   bool founding, leaving, closing, closed;
+  bool may_leave; // a transaction to that end had no answer, and comes true yet unless the view has changed
   uint64_t close_until;
   bool claim_dropped; // at its close: has given its claim up, so that the next proposer takes it out of the view too
 

@@ -20,6 +20,28 @@ static void leaver_is_out_without_a_fence(void **state) {
   suite_end(w, true);
 }
 
+// Its call ends while the store carries the proposal out, and the answer is lost: it has asked for what comes true.
+static void leaver_that_gave_up_is_out_without_a_fence(void **state) {
+  (void)state;
+  for (uint64_t seed = 0; seed < SEEDS; seed++) {
+    struct world *w = suite_found(seed, 3);
+    struct world_member *m = world_member(w, 1);
+    world_set_faults(w, 0, 100);
+    uint64_t leaving = group_machine_remove(m->machine, 1);
+    for (int ms = 0; ms < SOON_MS && (!m->busy || m->request.kind != GROUP_REQUEST_TXN); ms++)
+      world_advance(w, 1);
+    group_machine_remove_end(m->machine, 1, leaving);
+    while (m->busy)
+      world_advance(w, 1);
+    world_set_faults(w, 0, 0);
+    suite_until_agreed(w, 2, SOON_MS);
+    world_advance(w, 50);
+    assert_int_equal(group_machine_standing(m->machine), GROUP_LEFT);
+    assert_int_equal(suite_fenced(w), 0);
+    suite_end(w, true);
+  }
+}
+
 // The watch was lost for good and everything is read again: a close that comes right then knows the store as it was,
 // and must not go on proposing what it cannot see to have come true.
 static void closing_before_the_watch_is_back_asks_for_little(void **state) {
@@ -118,6 +140,7 @@ static void any_rank_64_at_once_without_duplicate_or_gap(void **state) {
 int suite_run_closing(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(leaver_is_out_without_a_fence),
+      cmocka_unit_test(leaver_that_gave_up_is_out_without_a_fence),
       cmocka_unit_test(closing_before_the_watch_is_back_asks_for_little),
       cmocka_unit_test(closing_all_at_once_leaves_nothing),
       cmocka_unit_test(sixty_leave_together_in_few_views),
