@@ -101,7 +101,9 @@ static int connect_peers(weft_ep_t *ep, const struct group_member *peers, uint32
     ep->engine->sweep(ep);
     if (rc == 0)
       rc = ep_dial(ep, peers[i].rank, peer.incarnation, peer.address, deadline_ns);
-    if (rc == WEFT_ERR_PEER_LOST || rc == WEFT_ERR_NOT_FOUND)
+    if (rc == WEFT_ERR_PEER_LOST)
+      return fail_context(WEFT_ERR_NOT_FOUND, "rank %d of the view, or one that joins too", peers[i].rank);
+    if (rc == WEFT_ERR_NOT_FOUND)
       return fail(WEFT_ERR_NOT_FOUND, "rank %d of the view, or one that joins too, is gone", peers[i].rank);
     if (rc == WEFT_ERR_UNREACHABLE)
       return fail_context(rc, "a rank of the view");

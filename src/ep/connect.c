@@ -76,7 +76,7 @@ static int connect_rank(weft_ep_t *ep, int32_t rank, bool founder, uint64_t dead
         return rc;
     }
     if (clock_passed(deadline_ns))
-      return fail(WEFT_ERR_TIMEOUT, "rank %d did not come by the deadline; the last that held it is gone", rank);
+      return fail_context(WEFT_ERR_TIMEOUT, "rank %d did not come by the deadline", rank);
     rc = unreachable ? ep_wait_for_way(ep, deadline_ns, &moment_ms) : ep_wait_a_little(ep, deadline_ns);
     if (rc != 0)
       return rc;
@@ -126,11 +126,21 @@ int weft_ep_connect(weft_ep_t *ep, const int32_t *ranks, size_t count, uint32_t 
 
 // --- disconnect ---
 
-// A connected rank that is in no view is only unmapped.
-static int unmap(weft_ep_t *ep, int32_t rank) {
-  if (ep->engine->unmap(ep, rank) == 0)
-    return 0;
-  return fail(WEFT_ERR_NOT_FOUND, "rank %d is not connected", rank);
+static bool is_known(weft_ep_t *ep, const struct group_view *view, int32_t rank) {
+  if (rank == ep->rank || group_view_find(view, rank) || group_view_find(ep->view, rank))
+    return true;
+  ep->engine->hold_links(ep);
+  bool linked = atomic_load(&ep->links.by_rank[rank]) != NULL;
+  ep->engine->unhold_links(ep);
+  return linked;
+}
+
+// Before any of them is let go of.
+static int check_known(weft_ep_t *ep, const struct group_view *view, const int32_t *ranks, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    if (!is_known(ep, view, ranks[i]))
+      return fail(WEFT_ERR_NOT_FOUND, "rank %d is not connected", ranks[i]);
+  return 0;
 }
 
 static bool is_named_before(const int32_t *ranks, size_t i) {
@@ -153,15 +163,14 @@ int weft_ep_disconnect(weft_ep_t *ep, const int32_t *ranks, size_t count, uint32
   const struct group_view *view = group_view(ep->group);
   size_t num_active = 0;
   bool left = ep->leaving;
+  rc = check_known(ep, view, ranks, count);
   for (size_t i = 0; i < count && rc == 0; i++) {
-    if (is_named_before(ranks, i)) // and may be unmapped by now
+    if (is_named_before(ranks, i))
       continue;
-    bool agreed = view && group_view_find(view, ranks[i]);
-    bool running = ep->view && group_view_find(ep->view, ranks[i]);
-    if (agreed)
+    if (group_view_find(view, ranks[i]))
       active[num_active++] = ranks[i];
-    else if (!running && ranks[i] != ep->rank)
-      rc = unmap(ep, ranks[i]);
+    else if (!group_view_find(ep->view, ranks[i]) && ranks[i] != ep->rank)
+      ep->engine->unmap(ep, ranks[i]); // a connected rank that is in no view
     if (ranks[i] == ep->rank)
       ep->leaving = true;
   }

@@ -87,7 +87,7 @@ static void connect_names_what_is_wrong(void **state) {
   weft_ep_t *ep, *peer;
   assert_int_equal(weft_ep_open(&ep, &o, 10000), 0);
   static const int32_t self[] = {0}, beyond[] = {4}, negative[] = {-1}, absent[] = {1, 3}, there[] = {2},
-                       twice[] = {2, 2};
+                       twice[] = {2, 2}, half[] = {2, 1};
   assert_says(weft_ep_connect(ep, self, 1, 100), WEFT_ERR_INVALID, "this rank itself");
   assert_says(weft_ep_connect(ep, beyond, 1, 100), WEFT_ERR_INVALID, "rank 4 is out of range");
   assert_says(weft_ep_connect(ep, negative, 1, 100), WEFT_ERR_INVALID, "rank -1 is out of range");
@@ -105,6 +105,9 @@ static void connect_names_what_is_wrong(void **state) {
   assert_int_equal(weft_ep_states(ep, states, 4, NULL), 0);
   assert_int_equal(states[2], WEFT_EP_CONNECTED);
   assert_int_equal(states[1], WEFT_EP_ABSENT);
+  assert_says(weft_ep_disconnect(ep, half, 2, 100), WEFT_ERR_NOT_FOUND, "rank 1 is not connected");
+  assert_int_equal(weft_ep_get_stats(ep, &stats), 0);
+  assert_int_equal(stats.connected, 1); // nothing was done
   assert_int_equal(weft_ep_disconnect(ep, twice, 2, 10000), 0);
   assert_int_equal(weft_ep_get_stats(ep, &stats), 0);
   assert_int_equal(stats.connected, 0);
