@@ -99,6 +99,12 @@ int ep_window_private(struct ep_window *window, size_t size) {
   return 0;
 }
 
+void ep_window_discard(struct ep_window *window) {
+  size_t first = (size_t)sysconf(_SC_PAGESIZE);
+  if (window->size > first) // where the kernel refuses, they stay until the window is released
+    madvise((char *)window->memory + first, window->size - first, MADV_REMOVE);
+}
+
 void ep_window_release(struct ep_window *window) {
   if (window->memory)
     munmap(window->memory, window->size);

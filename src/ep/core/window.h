@@ -22,6 +22,9 @@ int ep_window_map_read(struct ep_window *window, size_t size, int fd);
 // Zeros of this process alone, all of them allocated.
 int ep_window_private(struct ep_window *window, size_t size);
 
+// Gives back all pages but the first, which become zeros, for all who map it: nobody reads or writes them any more.
+void ep_window_discard(struct ep_window *window);
+
 // Unmaps; legal on an empty window.
 void ep_window_release(struct ep_window *window);
 

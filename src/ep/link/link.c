@@ -139,6 +139,11 @@ static void supersede(struct ep_links *links, struct ep_link *old) {
 
 static void take_down_superseded(weft_ep_t *ep, struct ep_link *old) {
   ep_link_down(ep, old, EP_LINK_DEAD, "a new incarnation came");
+  // The owner retires it, when it makes a call: until then a rank may come anew again and again.
+  if (!old->remote && !old->was_active) {
+    ep_window_discard(&old->in);
+    ep_window_discard(&old->out);
+  }
   pthread_mutex_lock(&ep->links.lock);
   old->holds--;
   pthread_mutex_unlock(&ep->links.lock);

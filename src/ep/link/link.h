@@ -64,10 +64,11 @@ struct ep_link {
   const struct ep_path_ops *path; // how what is written to `out` gets to the peer
   struct ep_remote *remote;       // the path to another host has it (remote/remote_link.h); else NULL
   int socket;
-  _Atomic int state;     // enum ep_link_state
-  _Atomic bool reported; // the group has been notified that the peer is gone
-  bool greeted;          // under links.lock: the handshake is over, so its socket is free for other messages
-  uint32_t holds;        // under links.lock: by threads that would have it stay for a moment
+  _Atomic int state;       // enum ep_link_state
+  _Atomic bool reported;   // the group has been notified that the peer is gone
+  bool greeted;            // under links.lock: the handshake is over, so its socket is free for other messages
+  uint32_t holds;          // under links.lock: by threads that would have it stay for a moment
+  _Atomic bool was_active; // an operation has counted the peer, or waits for it
 
   // The owner's thread's.
   uint64_t sent_dispatch[EP_DEPTH]; // what the peer's `taken` words must have reached before we overwrite: n + 1
@@ -75,7 +76,6 @@ struct ep_link {
   uint64_t sent_once[EP_DEPTH]; // links with the same number here were sent rows that their peers share; 0: none
   struct ep_inbox inbox[EP_DEPTH];
   struct ep_way way;
-  bool was_active;
   uint64_t sent_bytes, received_bytes, wait_ns;
   struct ep_link *next; // in `superseded` or `retired`
 };

@@ -15,10 +15,11 @@
 #include "ep/handshake/handshake.h"
 #include "ep/link/handshake_wire.h"
 #include "ep/support/rank.h"
+#include "ep/support/touched_pages.h"
 #include "ep/view/views.h"
 #include "group/view.h"
 
-enum { DEADLINE_MS = 20000, ROUNDS = 200 };
+enum { DEADLINE_MS = 20000, ROUNDS = 200, CALLS = 20 };
 
 static struct weft_ep_options small(weft_store_t *store, int32_t rank, uint32_t capacity) {
   return (struct weft_ep_options){.size = sizeof(struct weft_ep_options),
@@ -69,6 +70,36 @@ static void a_rank_connects_again_at_once(void **state) {
   assert_int_equal(weft_ep_disconnect(peer, NULL, 0, 0), 0);
   assert_holds_nothing(peer);
   weft_ep_close(peer);
+  weft_ep_close(ep);
+  weft_store_close(store);
+}
+
+static int pages_kept(const struct ep_window *window) {
+  return pages_present((const char *)window->memory + EP_PAGE, window->size - EP_PAGE);
+}
+
+// Their memory goes though its owner makes no call that would let go of them.
+static void what_callers_left_is_given_back_by_a_rank_that_is_idle(void **state) {
+  (void)state;
+  static const int32_t one = 1;
+  weft_store_t *store;
+  assert_int_equal(weft_store_open_local(&store), 0);
+  struct weft_ep_options options[] = {small(store, 0, 2), small(store, 1, 2)};
+  weft_ep_t *ep, *idle;
+  assert_int_equal(weft_ep_open(&ep, &options[0], DEADLINE_MS), 0);
+  assert_int_equal(weft_ep_open(&idle, &options[1], DEADLINE_MS), 0);
+  for (int i = 0; i < CALLS; i++) {
+    assert_int_equal(weft_ep_connect(ep, &one, 1, DEADLINE_MS), 0);
+    assert_int_equal(weft_ep_disconnect(ep, &one, 1, DEADLINE_MS), 0);
+  }
+  pthread_mutex_lock(&idle->links.lock);
+  int count = 0, kept = 0;
+  for (struct ep_link *link = idle->links.superseded; link; link = link->next, count++)
+    kept += link->holds == 0 ? pages_kept(&link->in) + pages_kept(&link->out) : 0; // else its end is under way
+  pthread_mutex_unlock(&idle->links.lock);
+  assert_int_equal(kept, 0);
+  assert_uint_in_range(count, 1, CALLS);
+  weft_ep_close(idle);
   weft_ep_close(ep);
   weft_store_close(store);
 }
@@ -286,6 +317,7 @@ static void who_has_yielded_to_a_call_that_was_given_up_calls_again(void **state
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_rank_connects_again_at_once),
+      cmocka_unit_test(what_callers_left_is_given_back_by_a_rank_that_is_idle),
       cmocka_unit_test(a_rank_is_ready_for_no_view_before_its_handshakes_end),
       cmocka_unit_test(a_call_that_was_given_up_is_no_death),
       cmocka_unit_test(a_call_that_was_given_up_behind_its_answer_is_no_death),
