@@ -241,15 +241,19 @@ static int begin_with_others(weft_ep_t *ep, uint64_t deadline_ns) {
   return rc;
 }
 
-// Founds the group, or joins the one that lives. NOT_FOUND: its last member died meanwhile.
+// Founds the group, or joins the one that lives. NOT_FOUND: its last member died meanwhile. A founder that has come
+// again, and whom the group has taken in since it asked, is a joiner of operations that go on.
 static int found_or_join(weft_ep_t *ep, uint64_t deadline_ns) {
   const struct group_view *view = group_view(ep->group);
   bool member = group_view_has(view, ep->rank, ep->incarnation);
   group_view_unref(view);
   int rc = WEFT_ERR_NOT_FOUND;
-  if (member ? ep->num_founders > 0 : !group_lives(ep->group)) // the other founders were quicker, or there is none
+  if (member ? ep->num_founders > 0 && !ep->joins : !group_lives(ep->group)) { // others were quicker, or there is none
+    ep->joins = false;
     rc = ep->join_only ? await_group(ep, deadline_ns) : found(ep, deadline_ns);
+  }
   if (rc == WEFT_ERR_NOT_FOUND) { // founded before
+    ep->joins = true;
     rc = propose(ep, deadline_ns);
     if (rc == 0)
       rc = begin_with_others(ep, deadline_ns);
@@ -285,6 +289,7 @@ int weft_ep_offer(weft_ep_t *ep, uint32_t timeout_ms) {
   const struct group_view *view;
   int rc = group_wait_view(ep->group, 1, deadline_ns);
   if (rc == 0) {
+    ep->joins = true;
     rc = offer_links(ep, false, deadline_ns, &view);
     if (rc == 0) {
       group_view_unref(view);

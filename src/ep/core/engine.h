@@ -54,6 +54,7 @@ struct weft_ep {
   int32_t *founders;
   uint32_t num_founders;
   bool join_only;
+  bool joins; // asked to be taken in by a group that was there
   struct group *group;
   struct ep_window bell; // this rank's doorbell page
   int bell_fd;

@@ -9,7 +9,7 @@
 #include "base/time/clock.h"
 #include <weft/weft.h>
 
-enum { RANKS = 2, LEASE_S = 2, DEADLINE_MS = 20000 };
+enum { RANKS = 2, LEASE_S = 2, DEADLINE_MS = 20000, TRY_MS = 200 };
 
 struct job {
   weft_store_t *store;
@@ -108,6 +108,51 @@ static void a_job_begins_on_both_sides_of_the_end_of_a_left_view(void **state) {
   }
 }
 
+static void *go_on(void *arg) {
+  uint32_t count = 0;
+  while (weft_ep_barrier(arg) == 0 && (weft_ep_view(arg, NULL, NULL, 0, &count) != 0 || count < RANKS))
+    ;
+  return operate(arg);
+}
+
+// It is taken in after its first call has given up, and asks again before the other goes on.
+static void a_founder_that_came_again_founds_nothing(void **state) {
+  struct job job;
+  pthread_t thread;
+  void *why;
+  (void)state;
+  assert_int_equal(weft_store_open_local(&job.store), 0);
+  open_rank(&job, 0);
+  open_rank(&job, 1);
+  assert_int_equal(pthread_create(&thread, NULL, operate, job.ep[0]), 0);
+  assert_null(operate(job.ep[1]));
+  pthread_join(thread, &why);
+  assert_null(why);
+  weft_ep_close(job.ep[1]);
+  uint32_t count = RANKS;
+  while (count == RANKS) {
+    weft_ep_barrier(job.ep[0]); // of the first it may say that rank 1 has gone
+    assert_int_equal(weft_ep_view(job.ep[0], NULL, NULL, 0, &count), 0);
+  }
+  uint64_t ended = weft_ep_next_op(job.ep[0]);
+  open_rank(&job, 1);
+  while (count < RANKS) {
+    assert_int_equal(weft_ep_activate(job.ep[1], TRY_MS), WEFT_ERR_TIMEOUT);
+    assert_int_equal(weft_ep_committed_view(job.ep[1], NULL, NULL, 0, &count), 0);
+  }
+  assert_int_equal(weft_ep_activate(job.ep[1], TRY_MS), WEFT_ERR_TIMEOUT);
+  assert_int_equal(pthread_create(&thread, NULL, go_on, job.ep[0]), 0);
+  assert_int_equal(weft_ep_activate(job.ep[1], DEADLINE_MS), 0);
+  assert_true(weft_ep_next_op(job.ep[1]) >= ended);
+  assert_null(operate(job.ep[1]));
+  pthread_join(thread, &why);
+  if (why)
+    fail_msg("rank 0: %s", (char *)why);
+  for (int i = 0; i < RANKS; i++)
+    weft_ep_close(job.ep[i]);
+  weft_store_close(job.store);
+}
+
 // --- A view that has only joiners: whoever ran operations is gone before it had fixed their first.
 
 enum { JOINERS = 3 };
@@ -173,6 +218,7 @@ int main(void) {
       cmocka_unit_test(a_job_begins_where_a_view_was_left),
       cmocka_unit_test(a_job_begins_where_a_left_view_ends),
       cmocka_unit_test(a_job_begins_on_both_sides_of_the_end_of_a_left_view),
+      cmocka_unit_test(a_founder_that_came_again_founds_nothing),
       cmocka_unit_test(joiners_begin_where_all_who_ran_have_gone),
       cmocka_unit_test(joiners_of_two_hosts_begin_where_all_who_ran_have_gone),
   };
