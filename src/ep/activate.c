@@ -31,17 +31,27 @@ static const struct group_view *view_of_links(weft_ep_t *ep) {
   return view;
 }
 
+// Nobody else runs operations, and this rank none yet: it has founded the group alone, or all others have gone.
+static bool is_alone(const weft_ep_t *ep, const struct group_view *view) {
+  return view && view->count == 1 && group_view_has(view, ep->rank, ep->incarnation);
+}
+
 // The newest view may be a later one already, but operation 0 runs in the first.
 static const struct group_view *first_view(weft_ep_t *ep) {
   const struct group_view *newest = group_view(ep->group), *known = newest;
-  if (!newest || newest->epoch != 1) {
+  if (newest && newest->epoch == 1)
+    group_view_ref(newest);
+  else
     known = ep_views_find(ep, 1);
-    group_view_unref(newest);
-  }
+  const struct group_view *first = NULL;
   if (known && known->epoch == 1 && group_view_has(known, ep->rank, ep->incarnation)) // not one of a group before
-    return known;
+    first = known;
+  else if (is_alone(ep, newest))
+    first = newest;
+  group_view_ref(first);
+  group_view_unref(newest);
   group_view_unref(known);
-  return view_of_links(ep);
+  return first ? first : view_of_links(ep);
 }
 
 // Waits until the group's thread has told of the newest view, and those before it, here. Not on the doorbell: on CUDA
@@ -245,12 +255,13 @@ static int begin_with_others(weft_ep_t *ep, uint64_t deadline_ns) {
 // again, and whom the group has taken in since it asked, is a joiner of operations that go on.
 static int found_or_join(weft_ep_t *ep, uint64_t deadline_ns) {
   const struct group_view *view = group_view(ep->group);
-  bool member = group_view_has(view, ep->rank, ep->incarnation);
+  bool member = group_view_has(view, ep->rank, ep->incarnation), alone = is_alone(ep, view);
   group_view_unref(view);
   int rc = WEFT_ERR_NOT_FOUND;
-  if (member ? ep->num_founders > 0 && !ep->joins : !group_lives(ep->group)) { // others were quicker, or there is none
+  // The other founders were quicker, or there is no group.
+  if (member ? alone || (ep->num_founders > 0 && !ep->joins) : !group_lives(ep->group)) {
     ep->joins = false;
-    rc = ep->join_only ? await_group(ep, deadline_ns) : found(ep, deadline_ns);
+    rc = ep->join_only && !member ? await_group(ep, deadline_ns) : found(ep, deadline_ns);
   }
   if (rc == WEFT_ERR_NOT_FOUND) { // founded before
     ep->joins = true;

@@ -80,6 +80,30 @@ static void a_first_view_that_no_kernel_can_run_in_is_refused_with_the_reason(vo
   weft_ep_close(ep);
 }
 
+// It was taken in, and all others have gone before they had fixed its first operation: it asks again, and begins.
+static void a_joiner_that_is_left_alone_begins(void **state) {
+  (void)state;
+  uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
+  struct weft_ep_options options = fake_options(0, NULL, 0);
+  weft_ep_t *ran = fake_open(options);
+  assert_ok(weft_ep_activate(ran, DEADLINE_MS));
+  options.rank = 1;
+  weft_ep_t *joiner = fake_open(options);
+  uint32_t count = 0;
+  while (count < 2 && !clock_passed(deadline_ns)) {
+    assert_int_equal(weft_ep_activate(joiner, 100), WEFT_ERR_TIMEOUT);
+    assert_ok(weft_ep_committed_view(joiner, NULL, NULL, 0, &count));
+  }
+  weft_ep_close(ran);
+  while (count != 1 && !clock_passed(deadline_ns))
+    assert_ok(weft_ep_committed_view(joiner, NULL, NULL, 0, &count));
+  assert_ok(weft_ep_activate(joiner, DEADLINE_MS));
+  assert_int_equal(weft_ep_next_op(joiner), 0);
+  for (int i = 0; i < 4; i++)
+    assert_ok(weft_ep_barrier(joiner));
+  weft_ep_close(joiner);
+}
+
 // Rank 2 falls silent: kernels give it up, the watcher reports it, and a view without it takes effect. The others have
 // time enough to come on a busy machine, which has been seen to take 200 ms from one of them.
 static void a_silent_rank_is_put_out(void **state) {
@@ -220,6 +244,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(ranks_are_taken_in_together, fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(a_first_view_that_no_kernel_can_run_in_is_refused_with_the_reason,
                                       fake_open_store, fake_close_store),
+      cmocka_unit_test_setup_teardown(a_joiner_that_is_left_alone_begins, fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(a_silent_rank_is_put_out, fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(the_lost_count_in_the_view_that_lost_them, fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(ranks_on_other_memory_or_out_of_reach_do_not_connect, fake_open_store,
