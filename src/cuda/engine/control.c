@@ -9,22 +9,33 @@
 
 enum { SLICE_NS = 20 * 1000 * 1000, SPIN_MS = 200 }; // of a wait for a joiner's first operation
 
+static int await_copies(struct device_ep *ep, const char *what, char *why) {
+  int rc = cuda_await(ep->control, CUDA_OWN_WORK_MS * (uint64_t)1000000, what, why);
+  ep->copying = rc != 0;
+  return rc;
+}
+
 // Copies from `out` to the device; kernels launched after the return see it. Under the lock, within a guard.
 static int put(struct device_ep *ep, void *to, size_t size, const char *what, char *why) {
   int rc = cuda_check(why, cudaMemcpyAsync(to, &ep->host->out, size, cudaMemcpyHostToDevice, ep->control), what);
-  return rc ? rc : cuda_await(ep->control, CUDA_OWN_WORK_MS * (uint64_t)1000000, what, why);
-}
-
-static int enter(struct device_ep *ep, struct cuda_guard *guard, char *why) {
-  int rc = cuda_enter(ep->device, guard, why);
-  if (rc == 0)
-    pthread_mutex_lock(&ep->lock);
-  return rc;
+  return rc ? rc : await_copies(ep, what, why);
 }
 
 static void leave(struct device_ep *ep, const struct cuda_guard *guard) {
   pthread_mutex_unlock(&ep->lock);
   cuda_leave(guard);
+}
+
+// A copy that a call before has waited for too long may read `out` yet, which is not written before that has ended.
+static int enter(struct device_ep *ep, struct cuda_guard *guard, char *why) {
+  int rc = cuda_enter(ep->device, guard, why);
+  if (rc != 0)
+    return rc;
+  pthread_mutex_lock(&ep->lock);
+  rc = ep->copying ? await_copies(ep, "a copy of a call before", why) : 0;
+  if (rc != 0)
+    leave(ep, guard);
+  return rc;
 }
 
 // Epoch of the newest view that the kernels have decided on.
@@ -186,7 +197,7 @@ int cuda_ep_progress(struct device_ep *ep, struct device_progress *progress, cha
       cudaMemcpyAsync(&ep->host->progress, &ep->state->progress, sizeof *progress, cudaMemcpyDeviceToHost, ep->control),
       "cannot copy from the device");
   if (rc == 0)
-    rc = cuda_await(ep->control, CUDA_OWN_WORK_MS * (uint64_t)1000000, "reading the progress of the kernels", why);
+    rc = await_copies(ep, "reading the progress of the kernels", why);
   if (rc == 0)
     *progress = ep->host->progress;
   leave(ep, &guard);
