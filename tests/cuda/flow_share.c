@@ -88,7 +88,7 @@ static char foot_of(const struct world *world, uint64_t op, uint32_t token, uint
 static void tell_all(const struct world *world, uint64_t op) {
   for (uint32_t i = 0; i < READERS; i++) {
     stream_tell(&world->stream, world->links[i].out, op, CUDA_FIELD_ROUTE, 0);
-    stream_tell(&world->stream, world->links[i].out, op, CUDA_FIELD_FORM, cuda_flow_form(CUDA_BF16, TOPK, VALUES));
+    stream_tell(&world->stream, world->links[i].out, op, CUDA_FIELD_FORM, cuda_flow_form(CUDA_BF16, TOPK, VALUES, 0));
   }
 }
 

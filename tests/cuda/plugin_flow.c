@@ -276,6 +276,10 @@ static void a_call_says_its_own_form(void **state) {
   f.scale_bytes = 16;
   assert_int_equal(cuda_flow_dispatch(ep, &f, FAKE_STREAM, why), 0);
   assert_int_not_equal(fake.control.form, opaque);
+  f.row_bytes = 144;
+  f.scale_bytes = 28; // as many bytes together as the first
+  assert_int_equal(cuda_flow_dispatch(ep, &f, FAKE_STREAM, why), 0);
+  assert_int_not_equal(fake.control.form, opaque);
   f = good();
   f.packed = true;
   f.alignment = 128;

@@ -41,7 +41,7 @@ static uint32_t used_of(const struct fake_stream *stream) {
 }
 
 uint32_t fake_stream_form(const struct cuda_flow *flow) {
-  return cuda_flow_form(CUDA_BF16, flow->topk, 2 * flow->hidden);
+  return cuda_flow_form(CUDA_BF16, flow->topk, 2 * flow->hidden, 0);
 }
 
 static uint32_t *token_at(const struct fake_stream *stream, uint64_t *place) {

@@ -20,16 +20,20 @@ enum {
   CUDA_FIELDS,
 };
 
-// The form of rows, which all ranks of an operation have alike: their type, top-k, and bytes.
-CUDA_SHARED uint32_t cuda_flow_form(uint32_t dtype, uint32_t topk, uint32_t row_bytes) {
-  return 1u << 31 | dtype << 24 | topk << 19 | (row_bytes / 4 & 0x7FFFF);
+enum { CUDA_FORM_UNIT = 16 }; // of a row's values, which are less than 256 KiB
+
+// The form of rows, which all ranks of an operation have alike: their type, top-k, bytes of values, and words of
+// scales.
+CUDA_SHARED uint32_t cuda_flow_form(uint32_t dtype, uint32_t topk, uint32_t value_bytes, uint32_t scale_words) {
+  return 1u << 31 | (dtype & 7) << 28 | (topk & 0x1F) << 23 | (scale_words & 0xFF) << 14 |
+         (value_bytes / CUDA_FORM_UNIT & 0x3FFF);
 }
 // What a form tells.
 CUDA_SHARED uint32_t cuda_form_topk(uint32_t form) {
-  return form >> 19 & 0x1F;
+  return form >> 23 & 0x1F;
 }
 CUDA_SHARED uint32_t cuda_form_bytes(uint32_t form) {
-  return (form & 0x7FFFF) * 4;
+  return (form & 0x3FFF) * CUDA_FORM_UNIT + (form >> 14 & 0xFF) * 4;
 }
 
 static inline void cuda_control_layout(struct cuda_layout *layout, struct cuda_forms *forms, uint32_t experts) {

@@ -208,15 +208,15 @@ static int launch_dispatch(struct device_ep *ep, const struct device_flow_dispat
     rc = cuda_check_route(f->route, why);
   if (rc == 0 && plans)
     rc = launch_plan(ep, f, side, topk, stream, why);
+  uint32_t form = cuda_flow_form((uint32_t)dtype, topk, shape.value_bytes, shape.scale_words);
   // A kernel starts while the one ahead runs, where nothing else stands between them.
-  struct cuda_control_args control = {
-      .form = cuda_flow_form((uint32_t)dtype, topk, shape.value_bytes + 4 * shape.scale_words),
-      .topk = topk,
-      .overlaps = cuda_early(ep) && plans,
-      .keeps = f->keeps,
-      .no_rows = !rows,
-      .layout = layout_of(f),
-      .alignment = f->alignment ? f->alignment : 1};
+  struct cuda_control_args control = {.form = form,
+                                      .topk = topk,
+                                      .overlaps = cuda_early(ep) && plans,
+                                      .keeps = f->keeps,
+                                      .no_rows = !rows,
+                                      .layout = layout_of(f),
+                                      .alignment = f->alignment ? f->alignment : 1};
   if (rc == 0)
     rc = launch_control(ep, f, side, f->route, &control, stream, why);
   if (rc == 0 && rows && clears_route(f))
@@ -270,7 +270,7 @@ static int launch_begin(struct device_ep *ep, const struct device_flow_combine *
                                                    .replays = f->replays,
                                                    .rank_major = f->c.rank_major}};
   struct cuda_control_args control = {
-      .form = cuda_flow_form(0, topk, 0),
+      .form = cuda_flow_form(0, topk, 0, 0),
       .topk = topk,
       .keeps = true,
       .no_rows = true,
