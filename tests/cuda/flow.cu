@@ -307,6 +307,47 @@ void too_short(rank &r) {
   r.leave();
 }
 
+// A graph fills a route again, behind a filling that had room for fewer rows, as which the host knows it. Who goes by
+// it then, with that room, gets no row beyond.
+void refilled(rank &r) {
+  constexpr uint32_t FEW_ROWS = 8;
+  constexpr size_t ALL = (size_t)PACKED_ROWS * HIDDEN, BEGIN = (size_t)FEW_ROWS * HIDDEN;
+  r.found();
+  r.recv.layout = WEFT_EP_PACKED;
+  r.recv.alignment = ALIGNMENT;
+  r.recv.rows = PACKED_ROWS;
+  r.recv.slot = r.local_expert;
+  r.recv.expert_end = (int32_t *)r.number;
+  weft_ep_route_t *route = make_route(r);
+  r.fill(247, first_ranks(RANKS));
+  r.dispatch.route = route;
+  cudaGraphExec_t exec = r.capture();
+  r.world->meet(r, "the capture");
+  r.recv.rows = FEW_ROWS;
+  for (bool keeps : {false, true}) {
+    const float *weights = r.dispatch.topk_weights;
+    r.dispatch.topk_idx = keeps ? nullptr : r.wide;
+    r.dispatch.topk_weights = keeps ? nullptr : weights;
+    r.cuda(cudaMemset(r.recv.x, 0xA5, ALL * 2), "cudaMemset");
+    r.cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    r.must(weft_ep_dispatch(r.ep, &r.dispatch, &r.recv, nullptr, &r.op), "weft_ep_dispatch");
+    r.must(weft_ep_combine(r.ep, r.op, &r.combine, nullptr), "weft_ep_combine");
+    r.drain("an operation with few rows");
+    r.dispatch.topk_weights = weights;
+    auto rows = take<uint16_t>(r, r.recv.x, ALL);
+    for (size_t i = BEGIN; i < ALL; i++)
+      if (rows[i] != 0xA5A5)
+        r.die("%s, value %zu of row %zu is written, of %u rows", keeps ? "by the route" : "when it was filled",
+              i % HIDDEN, i / HIDDEN, FEW_ROWS);
+    if (!keeps)
+      r.replay(exec);
+  }
+  r.world->meet(r, "the last operation");
+  r.cuda(cudaGraphExecDestroy(exec), "cudaGraphExecDestroy");
+  weft_ep_route_free(route);
+  r.leave();
+}
+
 // Ranks 0 and 1 fill routes, and rank 2 joins: who goes by them finds that out, in the same operation.
 void joined(rank &r) {
   bool joins = r.index == 2;
@@ -536,6 +577,7 @@ const struct test tests[] = {{"kept", kept},
                              {"kept_by_expert", kept_by_expert},
                              {"checked", checked},
                              {"too_short", too_short},
+                             {"refilled", refilled},
                              {"joined", joined},
                              {"packed", packed},
                              {"weights_back", weights_back},

@@ -46,7 +46,9 @@ struct answerer {
     bool known = pair < kernel.route.max_rows && lane < K;
     if (known) {
       // Rows by rank have the numbers of their pairs, so that nothing has to be looked up.
-      place = !args.rank_major ? kernel.route.place[at] : pair < args.rows ? (int32_t)pair : -1;
+      place = args.rank_major ? (int32_t)pair : kernel.route.place[at];
+      if ((uint32_t)place >= args.rows) // a graph that filled the route may have known of more
+        place = -1;
       weight = args.rank_major || args.unweighted ? 1.0f : kernel.route.weight[at];
     }
     uint32_t valid = __ballot_sync(~0u, place >= 0);

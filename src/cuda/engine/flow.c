@@ -301,6 +301,7 @@ static int launch_answers(struct device_ep *ep, const struct device_flow_combine
                           uint32_t topk, void *stream, char *why) {
   const struct device_combine *c = &f->c;
   bool coded = (c->dtype ? c->dtype : ep->options.combine_dtype) == CUDA_COMBINE_LOGFMT10;
+  bool by_expert = !f->packed && !c->rank_major; // of each expert so many
   const struct cuda_answers_args args = {.state = ep->state,
                                          .route = routing_of(side, f->route)->arrays,
                                          .op = side->op,
@@ -313,7 +314,7 @@ static int launch_answers(struct device_ep *ep, const struct device_flow_combine
                                          .renormalize = c->renormalize,
                                          .narrow = c->narrow,
                                          .coded = coded,
-                                         .rows = f->rows,
+                                         .rows = f->rows * (by_expert ? ep->options.experts_per_rank : 1),
                                          .y = c->y,
                                          .topk_idx = c->topk_idx,
                                          .topk_weights = c->topk_weights,

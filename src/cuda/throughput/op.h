@@ -160,7 +160,7 @@ struct cuda_answers_args {
   uint32_t halves; // DEVICE_SEND: answers; DEVICE_RECV: adds
   bool rank_major, unweighted, renormalize, narrow;
   bool coded;    // answers of other ranks travel as logfmt10
-  uint32_t rows; // RANK_MAJOR: of y
+  uint32_t rows; // of y, all of them
   const void *y;
   const void *topk_idx;      // of the dispatch, and its weights: for renormalize
   const float *topk_weights; // NULL: each counts as 1

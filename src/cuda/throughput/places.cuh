@@ -61,6 +61,14 @@ __device__ __forceinline__ void find_places(const cuda_rows_args &args, const pl
     row.place = (int32_t)(args.layout == WEFT_EP_PER_EXPERT ? (uint32_t)row.expert * args.rows + place : place);
 }
 
+// The place of a selection by a kept route; -1: the caller's buffer has none. The host compares buffers with the one
+// that it saw the route filled with, and a graph that was captured before may have filled it with another one since.
+__device__ __forceinline__ int32_t kept_place(const cuda_rows_args &args, const cuda_route &route, size_t at) {
+  int32_t place = route.place[at];
+  uint32_t rows = args.layout == WEFT_EP_PER_EXPERT ? args.flow.experts * args.rows : args.rows;
+  return (uint32_t)place < rows ? place : -1;
+}
+
 // Tells the route, unless that is kept, and the caller of a row, apart from its values. [warp]
 template <bool KEPT>
 __device__ __forceinline__ void write_routed(const cuda_rows_args &args, const flow_kernel &kernel, const routed &row,

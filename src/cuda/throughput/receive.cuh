@@ -93,7 +93,7 @@ template <bool KEPT> struct row_receiver {
         row.expert = kernel.route.expert[at];
         row.weight = kernel.route.weight[at];
         // By rank: whatever the layout was that the route was filled in.
-        row.place = args.layout != WEFT_EP_RANK_MAJOR         ? kernel.route.place[at]
+        row.place = args.layout != WEFT_EP_RANK_MAJOR         ? kept_place(args, kernel.route, at)
                     : row.expert >= 0 && row.pair < args.rows ? (int32_t)row.pair
                                                               : -1;
       }

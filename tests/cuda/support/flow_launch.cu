@@ -114,7 +114,7 @@ void flow_group::answers(flow_rank &r, bool early, uint32_t halves) {
   args.rank_major = shape.layout == WEFT_EP_RANK_MAJOR;
   args.unweighted = shape.unweighted;
   args.coded = shape.coded;
-  args.rows = r.rows;
+  args.rows = (uint32_t)r.buffer_rows;
   args.y = r.dy;
   args.topk_idx = r.dtopk;
   args.narrow = shape.narrow;
