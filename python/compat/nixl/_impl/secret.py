@@ -26,7 +26,7 @@ LISTEN = "WEFT_LISTEN"
 def _file() -> pathlib.Path:
     try:
         cache = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
-    except RuntimeError as error:  # a user whom the system does not know, as in containers
+    except (RuntimeError, KeyError) as error:  # a user whom the system does not know; KeyError: Python 3.9
         raise nixlBackendError(f"there is no place for a token of this user ({error}): set {VARIABLE} to a secret that "
                                "all agents share, or HOME") from error
     return pathlib.Path(cache) / "weft" / "nixl-token"
