@@ -106,8 +106,7 @@ static bool check_row(struct side *side, uint64_t op, uint32_t index, uint64_t p
 }
 
 static uint32_t form_of(const struct side *side, uint64_t op) {
-  return is_narrow(side, op) ? cuda_flow_form(CUDA_FP8, 2, HIDDEN, 2)
-                             : cuda_flow_form(CUDA_BF16, TOPK, 2 * HIDDEN, 0);
+  return is_narrow(side, op) ? cuda_flow_form(CUDA_FP8, 2, HIDDEN, 2) : cuda_flow_form(CUDA_BF16, TOPK, 2 * HIDDEN, 0);
 }
 
 // --- in the place of kernels ---

@@ -103,7 +103,7 @@ struct device_ep {
   cudaStream_t last;    // of the newest launch
   uint64_t last_launch; // its number among those of the device, 0: none
   pthread_mutex_t lock;
-  bool copying; // `control` still copies what a call has not waited for
+  bool copying;                       // `control` still copies what a call has not waited for
   uint64_t published[CUDA_PUBLISHED]; // epoch in each place
   uint64_t newest, begun;             // epochs: published last, begun with
   const void *known[CUDA_KNOWN];      // arguments
