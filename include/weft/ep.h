@@ -542,7 +542,7 @@ struct weft_ep_dispatch_args {
   const void *scales;
   /** [T][K] global experts in rank memory, -1: none. On host memory an expert out of range is INVALID, and the call
    *  keeps no pointer. CUDA: it stays unchanged, as topk_weights does, until the combine has run, and an expert out of
-   *  range counts as one whose rank is absent */
+   *  range counts as one whose rank is absent. With LATENCY kernels look at the lower 32 bits of each alone */
   const int64_t *topk_idx;
   const int32_t *topk_idx32; /**< the same as int32_t, in the place of topk_idx */
   const float *topk_weights; /**< [T][K] in rank memory; NULL: they come with the combine (PER_EXPERT only) */
