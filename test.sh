@@ -5,6 +5,7 @@
 #   --strict           for our own checks: a warning ends the build, and a test of 10 s or more in the stage fast fails
 #   --stages LIST      these stages alone, such as --stages release,tsan
 #   --prepare          installs and builds only, what the stages would run
+#   --help             prints this, and runs nothing
 # The stages:
 #   fast      the release build's tests that take less than 10 s
 #   release   all of them
@@ -40,6 +41,10 @@ while [ $# -gt 0 ]; do
     --all) stages=("${all[@]}") without=() ;;
     --strict) strict=(--strict) ;;
     --prepare) prepare=yes ;;
+    --help | -h)
+      sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"
+      exit
+      ;;
     --stages)
       IFS=, read -r -a stages <<<"${2:?--stages wants names, such as release,tsan}"
       without=()
