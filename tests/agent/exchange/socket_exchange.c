@@ -77,7 +77,7 @@ static void test_many_learn_at_once(void **state) {
   static struct crowd_member listener, callers[CALLERS];
   meet_listener(&listener, "listener", "127.0.0.1:0");
   for (int i = 0; i < CALLERS; i++) {
-    char name[16];
+    char name[24];
     snprintf(name, sizeof name, "caller %d", i);
     meet_caller(&callers[i], name, meet_token);
     meet(&callers[i], &listener);
