@@ -275,7 +275,7 @@ static int need_watch(struct agent_store_thread *store_thread, uint64_t deadline
     err = weft_store_watch_open(store_thread->store, store_thread->prefix, list->revision + 1, on_event, store_thread,
                                 &store_thread->watch);
   weft_store_list_free(list);
-  pthread_mutex_unlock(&store_thread->publishing);
+  store_thread_unlock(store_thread);
   return err;
 }
 

@@ -205,7 +205,7 @@ static int publish_locked(struct agent_store_thread *store_thread, struct store_
   err = publish_once(store_thread, publication, other_lease);
   if (!err)
     keep(store_thread, publication);
-  pthread_mutex_unlock(&store_thread->publishing);
+  store_thread_unlock(store_thread);
   return err;
 }
 
@@ -337,7 +337,7 @@ int weft_agent_unpublish(weft_agent_t *agent, const char *label, uint32_t timeou
     SLIST_REMOVE(&store_thread->publications, publication, store_publication, next);
     free_publication(publication);
   }
-  pthread_mutex_unlock(&store_thread->publishing);
+  store_thread_unlock(store_thread);
   store_limit_thread(NULL);
   return err;
 }

@@ -54,11 +54,23 @@ void store_thread_pause(struct agent_store_thread *store_thread, uint64_t deadli
 }
 
 int store_thread_lock(struct agent_store_thread *store_thread, uint64_t deadline_ns) {
-  struct timespec until = clock_timespec(deadline_ns);
-  if (pthread_mutex_clocklock(&store_thread->publishing, CLOCK_MONOTONIC, &until) == 0)
+  pthread_mutex_lock(&store_thread->lock);
+  while (store_thread->publishing && (deadline_ns == UINT64_MAX || !clock_passed(deadline_ns)))
+    wait_until(store_thread, deadline_ns);
+  bool taken = !store_thread->publishing;
+  store_thread->publishing = true;
+  pthread_mutex_unlock(&store_thread->lock);
+  if (taken)
     return 0;
   return fail(WEFT_ERR_TIMEOUT, "the store %s has not answered what was asked of it before",
               weft_store_name(store_thread->store));
+}
+
+void store_thread_unlock(struct agent_store_thread *store_thread) {
+  pthread_mutex_lock(&store_thread->lock);
+  store_thread->publishing = false;
+  pthread_cond_broadcast(&store_thread->changed);
+  pthread_mutex_unlock(&store_thread->lock);
 }
 
 static void *run(void *arg) {
@@ -66,9 +78,9 @@ static void *run(void *arg) {
   bool stop = false;
   store_limit_thread(&store_thread->limit_ns);
   while (!stop) {
-    pthread_mutex_lock(&store_thread->publishing);
+    store_thread_lock(store_thread, UINT64_MAX);
     uint64_t due = publish_tend(store_thread, clock_ns());
-    pthread_mutex_unlock(&store_thread->publishing);
+    store_thread_unlock(store_thread);
     uint64_t also = fetch_tend(store_thread, clock_ns());
     due = also < due ? also : due;
     pthread_mutex_lock(&store_thread->lock);
@@ -97,14 +109,12 @@ static struct agent_store_thread *make(weft_agent_t *agent) {
   pthread_cond_init(&store_thread->changed, &attributes);
   pthread_condattr_destroy(&attributes);
   pthread_mutex_init(&store_thread->lock, NULL);
-  pthread_mutex_init(&store_thread->publishing, NULL);
   return store_thread;
 }
 
 static void unmake(struct agent_store_thread *store_thread) {
   pthread_cond_destroy(&store_thread->changed);
   pthread_mutex_destroy(&store_thread->lock);
-  pthread_mutex_destroy(&store_thread->publishing);
   free(store_thread);
 }
 

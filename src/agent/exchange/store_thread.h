@@ -67,7 +67,7 @@ struct agent_store_thread {
   SLIST_HEAD(, store_name) names[STORE_THREAD_NAMES];
   STAILQ_HEAD(store_todo, store_name) todo;
 
-  pthread_mutex_t publishing;                   // guards what follows; taken before `lock`
+  bool publishing;                              // under `lock`: a thread has what follows
   SLIST_HEAD(, store_publication) publications; // wanted in the store
   int64_t lease;                                // 0: none
   uint64_t renew_ns;                            // when the lease is to be renewed
@@ -84,8 +84,10 @@ int store_thread_name(const char *agent, const char *label, char out[STORE_THREA
 // Sleeps for a moment, or until the deadline.
 void store_thread_pause(struct agent_store_thread *store_thread, uint64_t deadline_ns);
 
-// Takes `publishing`, which others hold while they ask the store. TIMEOUT: it did not answer them until the deadline.
+// Takes what is published, which others have while they ask the store: [publishing]. TIMEOUT: it did not answer them
+// until the deadline; UINT64_MAX: there is none.
 int store_thread_lock(struct agent_store_thread *store_thread, uint64_t deadline_ns);
+void store_thread_unlock(struct agent_store_thread *store_thread);
 
 // store_publish.c: renews the lease, puts the key again. Returns when it has to be called next. [publishing]
 uint64_t publish_tend(struct agent_store_thread *store_thread, uint64_t now_ns);
