@@ -15,7 +15,7 @@ COMPILER = "13.0"
 # Bytes of spilled stores and loads in the code that are put up with, in steps of STEP. Make them fewer when they are;
 # for more there should be a measurement. Of combine the last argument says whether rows are in logfmt10. "any", "late"
 # and "strided" kernels are compiled for launches that say something of their own (cuda/kernels/usual.cuh). What the
-# others cost with these figures, beside the kernels before them, stands in docs/results.md.
+# others cost with these figures, beside the kernels before them, stands in docs/results/ep-gpu.md.
 STEP = 16
 ALLOWED = {
     ("any combine<false, true, true>", "sm_80"): 80,
