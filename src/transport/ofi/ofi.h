@@ -83,6 +83,7 @@ struct ofi_worker {
   bool armed;                    // since the last of them
   int fd;                        // epoll, with the descriptor of each completion queue; -1: they have none
   bool local_keys;               // local memory has to be registered (FI_MR_LOCAL)
+  bool has_left_names;           // in the table, of peers that are gone
 };
 
 struct ofi_peer {
@@ -90,7 +91,9 @@ struct ofi_peer {
   fi_addr_t address;
   uint8_t source[OFI_MAX_NAME]; // what its operations come from
   size_t source_size;           // 0: not known
-  bool cutting;              // this worker breaks the connection: failing operations do not mean that the peer is gone
+  bool cutting;  // this worker breaks the connection: failing operations do not mean that the peer is gone
+  bool doubtful; // the newest operation found no connection that it could use; or there may be one of a name that was
+                 // left
   uint64_t port_deadline_ns; // a connection to it finds no free port: until when it is tried again; 0: it found one
 };
 
@@ -130,6 +133,12 @@ int ofi_pack(struct transport_region *region, void *bytes, size_t *size);
 int ofi_import(struct transport_peer *peer, const void *bytes, size_t size, struct transport_remote **remote);
 void ofi_free_remote(struct flow_remote *remote);
 int ofi_register(struct ofi_worker *worker, const struct transport_memory *memory, uint64_t access, struct fid_mr **mr);
+
+// name.c
+// Returns libfabric's code.
+int ofi_name_insert(struct ofi_worker *worker, const void *name, size_t size, fi_addr_t *address);
+// `doubtful`: see struct ofi_peer.
+void ofi_name_remove(struct ofi_worker *worker, fi_addr_t address, bool doubtful);
 
 // peer.c
 int ofi_address(struct transport_worker *worker, void *bytes, size_t *size);

@@ -60,14 +60,6 @@ struct names {
   size_t home_size, source_size;
 };
 
-// Providers read as many bytes as their kind of name has, so the name is copied into a buffer of zeros.
-static int insert(struct ofi_worker *worker, const void *name, size_t size, fi_addr_t *address) {
-  uint8_t room[OFI_MAX_NAME * 2] = {0};
-  memcpy(room, name, size);
-  int rc = fi_av_insert(worker->av, room, 1, address, 0, NULL);
-  return rc == 1 ? 0 : rc < 0 ? rc : -FI_EINVAL;
-}
-
 static int check_names(const struct ofi_worker *worker, const struct names *names) {
   uint32_t format = worker->info->addr_format;
   uint8_t own[OFI_MAX_NAME];
@@ -119,13 +111,14 @@ int ofi_connect(struct transport_worker *base, const void *address, size_t size,
   struct ofi_peer *peer = calloc(1, sizeof *peer);
   if (!peer)
     return fail(WEFT_ERR_NOMEM, "no memory for a peer");
-  rc = insert(worker, names.home, names.home_size, &peer->address);
+  rc = ofi_name_insert(worker, names.home, names.home_size, &peer->address);
   if (rc != 0) {
     free(peer);
     return ofi_fail(rc, "libfabric does not take that address");
   }
   memcpy(peer->source, names.source, names.source_size);
   peer->source_size = names.source_size;
+  peer->doubtful = worker->has_left_names;
   flow_peer_init(&peer->flow, &worker->flow);
   *made = &peer->flow.base;
   return 0;
@@ -156,8 +149,8 @@ static void cut_off(struct ofi_worker *worker, struct ofi_peer *peer) {
     return;
   peer->cutting = true;
   ofi_break(worker, peer);
-  fi_av_remove(worker->av, &peer->address, 1, 0);
-  if (insert(worker, name, size, &peer->address) != 0)
+  ofi_name_remove(worker, peer->address, peer->doubtful);
+  if (ofi_name_insert(worker, name, size, &peer->address) != 0)
     flow_peer_failed(&peer->flow, WEFT_ERR_PEER_LOST, "it was cut off");
   while (ofi_complete_sources(worker) > 0)
     ;
@@ -253,7 +246,7 @@ bool ofi_part(struct flow_peer *base) {
   struct ofi_peer *peer = (struct ofi_peer *)base;
   struct ofi_worker *worker = (struct ofi_worker *)base->base.worker;
   if (!is_shared(worker, peer))
-    fi_av_remove(worker->av, &peer->address, 1, 0);
+    ofi_name_remove(worker, peer->address, peer->doubtful);
   return true;
 }
 
@@ -263,6 +256,6 @@ void ofi_fence(struct transport_peer *base) {
   struct ofi_peer *peer = (struct ofi_peer *)base;
   struct ofi_worker *worker = (struct ofi_worker *)base->worker;
   fi_addr_t source;
-  if (!source_is_disputed(worker, peer) && insert(worker, peer->source, peer->source_size, &source) == 0)
-    fi_av_remove(worker->av, &source, 1, 0);
+  if (!source_is_disputed(worker, peer) && ofi_name_insert(worker, peer->source, peer->source_size, &source) == 0)
+    ofi_name_remove(worker, source, false); // to which this worker begins no connections
 }

@@ -21,6 +21,7 @@ static bool may_find_port(struct ofi_peer *peer) {
 // Counts an operation that was started, or fails with how it was refused.
 static int how(struct flow_request *own, struct ofi_op *op, ssize_t rc, const char *what) {
   struct ofi_peer *peer = (struct ofi_peer *)own->peer;
+  peer->doubtful = rc != 0;
   if (rc == 0) {
     peer->port_deadline_ns = 0;
     op->source = worker_of(own)->source;

@@ -170,15 +170,15 @@ class Bounds(bench.BenchTest):
 
     def test_each_of_several_gpus_has_its_link(self):
         fake = {"WEFT_CUDA_PLUGIN": os.environ["FAKE_DEVICE"], **self.kept,
-                "FAKE_PCI": ",".join(f"0000:0{gpu}:00.0" for gpu in range(1, 7))}
-        tool.weft("bench", "limits", "--seconds", 2, **fake)
+                "FAKE_PCI": ",".join(f"0000:0{gpu}:00.0" for gpu in range(1, 5))}
+        tool.weft("bench", "limits", "--seconds", 1, **fake)
         bounds = [self.bound_of(self.figures(
             "--backend", "CUDA", *bench.SMALL[2:], "--mode", "MG", "--num_initiator_dev", pairs, "--num_target_dev",
             pairs, "--initiator_seg_type", "VRAM", "--target_seg_type", "VRAM", statuses=(0, bench.HELD_UP), **fake))
-            for pairs in (1, 3)]
+            for pairs in (1, 2)]
         kept = json.loads(next((self.at / "cache" / "weft").glob("limits-*.json")).read_text())["entries"]
         links = {one["name"]: one["gbps"] for one in kept if one["kind"] == "gpu link"}
-        self.assertEqual([round(bound / links[name], 3) for name, bound in bounds], [1, 3])
+        self.assertEqual([round(bound / links[name], 3) for name, bound in bounds], [1, 2])
 
 
 class Stores(bench.BenchTest):

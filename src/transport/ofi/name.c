@@ -1,0 +1,42 @@
+// The table of names: puts peers' names into it, and takes them out again, with their connections.
+#include <string.h>
+
+#include "base/log.h"
+#include "transport/ofi/ofi.h"
+
+// Providers read as many bytes as their kind of name has, so the name is copied into a buffer of zeros.
+int ofi_name_insert(struct ofi_worker *worker, const void *name, size_t size, fi_addr_t *address) {
+  uint8_t room[OFI_MAX_NAME * 2] = {0};
+  memcpy(room, name, size);
+  int rc = fi_av_insert(worker->av, room, 1, address, 0, NULL);
+  return rc == 1 ? 0 : rc < 0 ? rc : -FI_EINVAL;
+}
+
+static bool begin_connection(const struct ofi_source *source, fi_addr_t address) {
+  static const char nothing;
+  ssize_t rc = source->ep ? fi_inject_write(source->ep, &nothing, 0, address, 0, UINT64_MAX) : 0;
+  if (rc == 0 || rc == -FI_EAGAIN)
+    return true;
+  log_debug("ofi: a name stays in the table, for no connection to it can be begun: %s", fi_strerror((int)-rc));
+  return false;
+}
+
+static bool begin_connections(const struct ofi_worker *worker, fi_addr_t address) {
+  const struct link *sources = &worker->sources;
+  bool begun = !worker->source || begin_connection(worker->source, address);
+  for (const struct link *link = sources->next; begun && link != sources; link = link->next)
+    begun = begin_connection(LINK_OF(link, struct ofi_source, sources), address);
+  return begun;
+}
+
+// When ofi_rxm removes a name, it closes an endpoint that is not there, if it could not begin a connection to the name
+// (no way to that network, no port, no descriptor), or if that was refused because the peer had begun one: the process
+// ends (libfabric 1.17; later ones not tried). So an operation begins one anew first, which moves nothing. Where it
+// cannot, there is nothing to close, and the name stays in the table.
+void ofi_name_remove(struct ofi_worker *worker, fi_addr_t address, bool doubtful) {
+  bool by_rxm = strstr(worker->info->fabric_attr->prov_name, "ofi_rxm") != NULL;
+  if (doubtful && by_rxm && !begin_connections(worker, address))
+    worker->has_left_names = true;
+  else
+    fi_av_remove(worker->av, &address, 1, 0);
+}
