@@ -16,7 +16,7 @@ import serving
 import tool
 
 CHECKED = (*bench.SMALL, "--check_consistency")
-MANY = 200000 if "WEFT_TEST_SLOWED" in os.environ else 1000000
+MANY = 600000 if "WEFT_TEST_SLOWED" in os.environ else 1000000
 LONG = ("--backend", "SHM", "--start_block_size", 4096, "--max_block_size", 8192, "--num_iter", 8000000)
 
 
