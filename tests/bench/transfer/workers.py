@@ -16,7 +16,7 @@ import serving
 import tool
 
 CHECKED = (*bench.SMALL, "--check_consistency")
-MANY = 600000 if "WEFT_TEST_SLOWED" in os.environ else 1000000
+MANY = 300000 if "WEFT_TEST_SLOWED" in os.environ else 1000000
 LONG = ("--backend", "SHM", "--start_block_size", 4096, "--max_block_size", 8192, "--num_iter", 8000000)
 
 
@@ -55,7 +55,7 @@ class Schemes(bench.BenchTest):
                            65536, "--max_block_size", 65536, "--num_iter", MANY, "--json", saved) as process:
             self.assertIn("Block Size", next(line for line in process.stdout if line.startswith("Block Size")))
             children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-            time.sleep(0.5)  # into the row
+            time.sleep(0.3)  # into the row
             for stop in (signal.SIGSTOP, signal.SIGCONT):
                 for child in children:
                     os.kill(int(child), stop)
