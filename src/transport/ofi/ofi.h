@@ -91,9 +91,8 @@ struct ofi_peer {
   fi_addr_t address;
   uint8_t source[OFI_MAX_NAME]; // what its operations come from
   size_t source_size;           // 0: not known
-  bool cutting;  // this worker breaks the connection: failing operations do not mean that the peer is gone
-  bool doubtful; // the newest operation found no connection that it could use; or there may be one of a name that was
-                 // left
+  bool cutting;              // this worker breaks the connection: failing operations do not mean that the peer is gone
+  bool doubtful;             // the newest operation to that name found no connection that it could use (see name.c)
   uint64_t port_deadline_ns; // a connection to it finds no free port: until when it is tried again; 0: it found one
 };
 

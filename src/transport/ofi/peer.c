@@ -207,15 +207,15 @@ void ofi_leave_sources(struct ofi_worker *worker) {
   }
 }
 
-// Whether another peer has that address too: it was connected while this one was being disconnected.
-static bool is_shared(const struct ofi_worker *worker, const struct ofi_peer *peer) {
+// Another peer that has that address too: it was connected while this one was being disconnected.
+static struct ofi_peer *find_other(struct ofi_worker *worker, const struct ofi_peer *peer) {
   const struct link *peers = &worker->flow.peers;
-  for (const struct link *link = peers->next; link != peers; link = link->next) {
-    const struct ofi_peer *other = (const struct ofi_peer *)LINK_OF(link, struct flow_peer, peers);
+  for (struct link *link = peers->next; link != peers; link = link->next) {
+    struct ofi_peer *other = (struct ofi_peer *)LINK_OF(link, struct flow_peer, peers);
     if (other != peer && other->address == peer->address)
-      return true;
+      return other;
   }
-  return false;
+  return NULL;
 }
 
 // Whether that peer is called by the name that this one has given as the source of its operations.
@@ -245,7 +245,10 @@ static bool source_is_disputed(const struct ofi_worker *worker, const struct ofi
 bool ofi_part(struct flow_peer *base) {
   struct ofi_peer *peer = (struct ofi_peer *)base;
   struct ofi_worker *worker = (struct ofi_worker *)base->base.worker;
-  if (!is_shared(worker, peer))
+  struct ofi_peer *other = find_other(worker, peer);
+  if (other)
+    other->doubtful |= peer->doubtful;
+  else
     ofi_name_remove(worker, peer->address, peer->doubtful);
   return true;
 }

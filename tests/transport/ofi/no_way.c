@@ -152,7 +152,7 @@ static void test_no_connection_can_be_begun(void **state) {
   size_t size = make_address(ends, address, "192.0.2.1", 0);
   for (int i = 0; i < TIMES; i++) {
     try_and_leave(ends, address, size);
-    connect_to(ends, address, size);
+    connect_to(ends, address, size); // and is let go of without an operation
     disconnect(ends);
     write_to_the_target(ends);
   }
