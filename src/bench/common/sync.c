@@ -184,11 +184,12 @@ static int compare_clocks(struct bench_sync *sync) {
   return send_to(sync, 0, COMPARED, sync->rounds, 0);
 }
 
-static uint32_t count_asking(const struct bench_sync *sync) {
-  uint32_t asking = 0;
-  for (uint32_t rank = 1; rank < sync->size; rank++)
-    asking += sync->peers[rank].other_clock && sync->peers[rank].compared < sync->rounds;
-  return asking;
+// The first worker that has not compared its clock in this round; `size`: there is none.
+static uint32_t find_asking(const struct bench_sync *sync) {
+  uint32_t rank = 1;
+  while (rank < sync->size && (!sync->peers[rank].other_clock || sync->peers[rank].compared >= sync->rounds))
+    rank++;
+  return rank;
 }
 
 int bench_sync_compare(struct bench_sync *sync) {
@@ -197,12 +198,9 @@ int bench_sync_compare(struct bench_sync *sync) {
     return sync->peers[sync->rank].other_clock ? compare_clocks(sync) : 0;
   struct wait wait = begin_wait(sync->start_ms);
   int rc = 0;
-  while (rc == 0 && count_asking(sync) > 0)
+  while (rc == 0 && find_asking(sync) < sync->size)
     rc = turn(sync, &wait);
-  if (wait.over)
-    return fail(rc, "%u of the workers on other hosts have not compared their clocks within %u ms", count_asking(sync),
-                sync->start_ms);
-  return rc;
+  return rc ? say_missing(sync, rc, find_asking(sync), "has not compared its clock", &wait) : 0;
 }
 
 static bool has_other_clock(const char *const *boots, uint32_t rank) {
