@@ -10,8 +10,10 @@
 //   o STAGE         offers itself; 0: no more    w RANK HEX      takes that offer back
 //   g               wishes a change in one step  h               and no more
 //
-// Views come in order, requests are right, and a machine that is closed comes to its end, with a few requests.
+// Views come in order, none twice; a lower epoch comes only to a member that the view before it has not. Requests are
+// right, and a machine that is closed comes to its end, with a few requests.
 #include "group/machine.h"
+#include "group/view.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +42,8 @@ struct story {
   struct key keys[MAX_KEYS];
   size_t num_keys;
   int64_t revision, leases;
-  uint64_t now_ns, epoch;
+  const struct group_view *view; // the last one that was told
+  uint64_t now_ns;
   bool watching;
 };
 
@@ -194,14 +197,21 @@ static void check_view(const struct group_view *view) {
   }
 }
 
+static void take_view(struct story *story, const struct group_view *view) {
+  const struct group_view *before = story->view;
+  check_view(view);
+  FUZZ_CHECK(!before || !group_view_equal(before, view));
+  FUZZ_CHECK(!before || view->epoch > before->epoch ||
+             !group_view_has(before, group_machine_rank(story->machine), incarnation));
+  group_view_unref(before);
+  story->view = group_view_ref(view);
+}
+
 static void take_events(struct story *story) {
   struct group_event event;
   while (group_machine_event(story->machine, &event)) {
-    if (event.kind == GROUP_EVENT_VIEW) {
-      check_view(event.view);
-      FUZZ_CHECK(event.view->epoch > story->epoch);
-      story->epoch = event.view->epoch;
-    }
+    if (event.kind == GROUP_EVENT_VIEW)
+      take_view(story, event.view);
     group_view_unref(event.view);
   }
 }
@@ -306,6 +316,7 @@ static void end(struct story *story) {
     take_events(story);
   }
   group_machine_free(story->machine);
+  group_view_unref(story->view);
   while (story->num_keys > 0) {
     struct key *key = &story->keys[--story->num_keys];
     free(key->name);
