@@ -26,9 +26,11 @@ def skip(why):
     sys.exit(77)
 
 
-def last_line(text):
+def telling_line(text):
+    """What a command that failed says of why, or else the last thing that it says."""
     lines = [line for line in text.splitlines() if line.strip()]
-    return next((line for line in lines if line.startswith("ERROR")), lines[-1] if lines else "no reason")
+    told = (line for line in lines if line.startswith(("ERROR", "FAILED")))  # by pip and pytest
+    return next(told, lines[-1] if lines else "no reason")
 
 
 def run(what, command, **options):
@@ -37,8 +39,8 @@ def run(what, command, **options):
                           **options)
     if done.returncode != 0:
         print(done.stdout)
-        sys.exit(f"{what}: status {done.returncode}")
-    print(f"{what}: {last_line(done.stdout)}" if done.stdout.strip() else what, flush=True)
+        sys.exit(f"{what}: status {done.returncode}: {telling_line(done.stdout)}")
+    print(f"{what}: {telling_line(done.stdout)}" if done.stdout.strip() else what, flush=True)
 
 
 def make_environment(folder):
@@ -51,12 +53,12 @@ def make_environment(folder):
     made = subprocess.run([sys.executable, "-m", "venv", folder], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True, check=False)
     if made.returncode != 0:
-        skip(f"no virtual environment can be made: {last_line(made.stdout)}")
+        skip(f"no virtual environment can be made: {telling_line(made.stdout)}")
     got = subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input",
                           "--retries", "1", "--timeout", "10", *TOOLS], stdout=subprocess.PIPE,
                          stderr=subprocess.STDOUT, text=True, check=False)
     if got.returncode != 0:
-        skip(f"what the tests need does not come from PyPI: {last_line(got.stdout)}")
+        skip(f"what the tests need does not come from PyPI: {telling_line(got.stdout)}")
     done.write_text("\n".join(TOOLS))
     return python
 
