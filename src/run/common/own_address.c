@@ -47,19 +47,46 @@ bool run_address_is_own(const struct sockaddr *address) {
   return found;
 }
 
+union address {
+  struct sockaddr any;
+  struct sockaddr_in v4;
+  struct sockaddr_in6 v6;
+};
+
+static socklen_t size_of(const union address *address) {
+  return address->any.sa_family == AF_INET ? sizeof address->v4 : sizeof address->v6;
+}
+
+// Copies an address that other hosts may reach: not one that a link alone has.
+static bool take_address(const struct sockaddr *from, union address *out) {
+  *out = (union address){.any = {.sa_family = from ? from->sa_family : AF_UNSPEC}};
+  if (out->any.sa_family == AF_INET)
+    memcpy(&out->v4, from, sizeof out->v4);
+  else if (out->any.sa_family == AF_INET6)
+    memcpy(&out->v6, from, sizeof out->v6);
+  else
+    return false;
+  return out->any.sa_family == AF_INET || !IN6_IS_ADDR_LINKLOCAL(&out->v6.sin6_addr);
+}
+
 // The address from which a packet to elsewhere would go: nothing is sent.
-static bool address_of_route(struct in_addr *out) {
-  struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(9)}, own;
+static bool address_of_route(int family, union address *out) {
+  union address to = {.any = {.sa_family = (sa_family_t)family}}, own;
   socklen_t size = sizeof own;
-  inet_pton(AF_INET, "192.0.2.1", &to.sin_addr); // reserved for documentation
-  int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  bool found = fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof to) == 0 &&
-               getsockname(fd, (struct sockaddr *)&own, &size) == 0;
+  if (family == AF_INET) { // both are reserved for documentation
+    to.v4.sin_port = htons(9);
+    inet_pton(family, "192.0.2.1", &to.v4.sin_addr);
+  } else {
+    to.v6.sin6_port = htons(9);
+    inet_pton(family, "2001:db8::1", &to.v6.sin6_addr);
+  }
+  int fd = socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  bool found = fd >= 0 && connect(fd, &to.any, size_of(&to)) == 0 && getsockname(fd, &own.any, &size) == 0 &&
+               take_address(&own.any, out);
   if (fd >= 0)
     close(fd);
-  if (found)
-    *out = own.sin_addr;
-  return found && own.sin_addr.s_addr != htonl(INADDR_LOOPBACK);
+  return found && (family == AF_INET ? out->v4.sin_addr.s_addr != htonl(INADDR_LOOPBACK)
+                                     : !IN6_IS_ADDR_LOOPBACK(&out->v6.sin6_addr));
 }
 
 // Whether WEFT_INTERFACE, a list, names the interface.
@@ -73,35 +100,51 @@ static bool is_chosen(const char *interface) {
   return false;
 }
 
-// This host's addresses, the best to tell first. Returns how many.
-static size_t find_addresses(struct in_addr out[MAX_ADDRESSES]) {
+// Adds the addresses of one family: the one from which packets go elsewhere first, unless those of the interfaces that
+// are `chosen` are asked for.
+static size_t add_addresses(const struct ifaddrs *list, int family, bool chosen, union address *out, size_t count) {
+  if (!chosen && count < MAX_ADDRESSES && address_of_route(family, &out[count]))
+    count++;
+  for (const struct ifaddrs *one = list; one && count < MAX_ADDRESSES; one = one->ifa_next)
+    if (one->ifa_addr && one->ifa_addr->sa_family == family && (one->ifa_flags & IFF_UP) &&
+        !(one->ifa_flags & IFF_LOOPBACK) && is_chosen(one->ifa_name) == chosen)
+      count += take_address(one->ifa_addr, &out[count]);
+  return count;
+}
+
+// This host's addresses, the best to tell first: of IPv6 where there is none of IPv4. Returns how many.
+static size_t find_addresses(union address out[MAX_ADDRESSES]) {
   struct ifaddrs *list = NULL;
   size_t count = 0;
-  struct in_addr routed;
   if (getifaddrs(&list))
     list = NULL;
   for (int chosen = 1; chosen >= 0; chosen--) {
-    if (!chosen && count < MAX_ADDRESSES && address_of_route(&routed))
-      out[count++] = routed;
-    for (const struct ifaddrs *one = list; one && count < MAX_ADDRESSES; one = one->ifa_next)
-      if (one->ifa_addr && one->ifa_addr->sa_family == AF_INET && (one->ifa_flags & IFF_UP) &&
-          !(one->ifa_flags & IFF_LOOPBACK) && is_chosen(one->ifa_name) == (chosen == 1))
-        out[count++] = ((const struct sockaddr_in *)(const void *)one->ifa_addr)->sin_addr;
+    count = add_addresses(list, AF_INET, chosen, out, count);
+    count = add_addresses(list, AF_INET6, chosen, out, count);
   }
   if (list)
     freeifaddrs(list);
   return count;
 }
 
-bool run_host_address(char *out, size_t cap) {
-  struct in_addr own[MAX_ADDRESSES];
-  return find_addresses(own) > 0 && inet_ntop(AF_INET, &own[0], out, (socklen_t)cap);
+static bool write_address(const union address *address, char *out, size_t cap) {
+  size_t size;
+  const void *bytes = bytes_of(&address->any, &size);
+  return inet_ntop(address->any.sa_family, bytes, out, (socklen_t)cap) != NULL;
 }
 
-static bool answers(struct in_addr address, uint16_t port) {
-  struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr = address};
-  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  bool connected = fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof to) == 0; // to this host: at once
+bool run_host_address(char *out, size_t cap) {
+  union address own[MAX_ADDRESSES];
+  return find_addresses(own) > 0 && write_address(&own[0], out, cap);
+}
+
+static bool answers(union address to, uint16_t port) {
+  if (to.any.sa_family == AF_INET)
+    to.v4.sin_port = htons(port);
+  else
+    to.v6.sin6_port = htons(port);
+  int fd = socket(to.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  bool connected = fd >= 0 && connect(fd, &to.any, size_of(&to)) == 0; // to this host: at once
   if (fd >= 0)
     close(fd);
   return connected;
@@ -130,15 +173,15 @@ bool run_url_is_loopback(const char *url) {
 }
 
 static void add_for_others(struct text *told, const char *url, size_t size) {
-  struct in_addr own[MAX_ADDRESSES];
+  union address own[MAX_ADDRESSES];
   const char *host = host_of(url), *at_all = behind(all, host), *port = at_all ? at_all : behind(loopback, host);
-  char address[INET_ADDRSTRLEN];
+  char address[INET6_ADDRSTRLEN];
   size_t count = port ? find_addresses(own) : 0;
   for (size_t i = 0; i < count; i++) {
-    if (!answers(own[i], (uint16_t)strtoul(port + 1, NULL, 10)) ||
-        !inet_ntop(AF_INET, &own[i], address, sizeof address))
+    if (!answers(own[i], (uint16_t)strtoul(port + 1, NULL, 10)) || !write_address(&own[i], address, sizeof address))
       continue;
-    text_add(told, "%.*s%s%.*s", (int)(host - url), url, address, (int)(url + size - port), port);
+    text_add(told, own[i].any.sa_family == AF_INET6 ? "%.*s[%s]%.*s" : "%.*s%s%.*s", (int)(host - url), url, address,
+             (int)(url + size - port), port);
     return;
   }
   text_add_bytes(told, url, size);

@@ -11,7 +11,8 @@ bool run_address_equal(const struct sockaddr *a, const struct sockaddr *b); // w
 bool run_address_is_own(const struct sockaddr *address);                    // of this host, loopback included
 
 // A numeric address of this host by which other hosts reach it, into out[cap]: of an interface that WEFT_INTERFACE
-// names, else the one from which packets go elsewhere. False when there is none but loopback.
+// names, else the one from which packets go elsewhere; of IPv6, without brackets, where there is none of IPv4. False
+// when there is none but loopback.
 bool run_host_address(char *out, size_t cap);
 
 // The endpoints that others can use for `urls`: one at loopback is told with the first of this host's addresses by

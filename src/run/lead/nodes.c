@@ -120,16 +120,21 @@ static void describe_far_store(const struct node *node, struct text *text) {
   free(url);
 }
 
-// Where the others find the store, as an option of theirs. An embedded store that listens on all addresses is at an
-// address of this host, or at its name where it has none.
+// The embedded store, at an address of this host, or at its name where it has none.
+static void describe_own_store(const struct node *node, const char *port, struct text *text) {
+  char own[64];
+  const char *host = run_host_address(own, sizeof own) ? own : node->host;
+  text_add(text, strchr(host, ':') ? "--rank-server [%s]%s" : "--rank-server %s%s", host, port);
+}
+
+// Where the others find the store, as an option of theirs.
 static void describe_store(const struct node *node, struct text *text) {
   const char *scheme = strstr(node->store.endpoints, "://"), *host = scheme ? scheme + 3 : node->store.endpoints;
-  char own[64];
   bool all = strncmp(host, "0.0.0.0:", 8) == 0 || strncmp(host, "[::]:", 5) == 0;
   if (!node->store.server)
     describe_far_store(node, text);
   else if (all)
-    text_add(text, "--rank-server %s%s", run_host_address(own, sizeof own) ? own : node->host, strrchr(host, ':'));
+    describe_own_store(node, strrchr(host, ':'), text);
   else
     text_add(text, "--rank-server %s", host);
   if (strcmp(node->job, RUN_DEFAULT_JOB) != 0)

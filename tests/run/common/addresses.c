@@ -1,14 +1,19 @@
 // Hosts by their names and addresses: the lead's store, and the address that others are told.
 #include <netinet/in.h>
+#include <sched.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cmocka_all.h"
 #include "run/common/lead_address.h"
 #include "run/common/own_address.h"
+
+enum { SKIPPED = 77 };
 
 static void hosts_are_compared_by_address(void **state) {
   (void)state;
@@ -88,6 +93,46 @@ static void a_store_that_only_this_host_reaches_is_told_as_it_is(void **state) {
   close(fd);
 }
 
+static void need(bool holds) {
+  if (!holds)
+    _exit(1);
+}
+
+// In a network of its own, whose interface has an address of IPv6 alone.
+static void be_a_host_of_ipv6_alone(void) {
+  struct sockaddr_in6 at = {.sin6_family = AF_INET6};
+  socklen_t size = sizeof at;
+  char own[64], url[64], told[64];
+  if (unshare(CLONE_NEWNET) != 0 || system("exec 2> /dev/null; ip link set lo up && ip link add weft0 type veth peer "
+                                           "name weft1 && ip address add fd00::7/64 dev weft0 nodad && "
+                                           "ip link set weft0 up && ip link set weft1 up") != 0)
+    _exit(SKIPPED);
+  need(run_host_address(own, sizeof own) && strcmp(own, "fd00::7") == 0);
+  int fd = socket(AF_INET6, SOCK_STREAM, 0);
+  need(bind(fd, (struct sockaddr *)&at, sizeof at) == 0 && listen(fd, 1) == 0 &&
+       getsockname(fd, (struct sockaddr *)&at, &size) == 0);
+  snprintf(url, sizeof url, "http://[::]:%u", ntohs(at.sin6_port));
+  snprintf(told, sizeof told, "http://[fd00::7]:%u", ntohs(at.sin6_port));
+  char *found = run_url_for_others(url);
+  need(found && strcmp(found, told) == 0);
+  free(found);
+  close(fd);
+  _exit(0);
+}
+
+static void a_host_of_ipv6_alone_has_an_address(void **state) {
+  (void)state;
+  int status;
+  pid_t child = fork();
+  if (child == 0)
+    be_a_host_of_ipv6_alone();
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFEXITED(status));
+  if (WEXITSTATUS(status) == SKIPPED)
+    skip();
+  assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(hosts_are_compared_by_address),
@@ -95,6 +140,7 @@ int main(void) {
       cmocka_unit_test(a_url_is_open_while_something_listens),
       cmocka_unit_test(others_are_told_an_address_that_they_reach),
       cmocka_unit_test(a_store_that_only_this_host_reaches_is_told_as_it_is),
+      cmocka_unit_test(a_host_of_ipv6_alone_has_an_address),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
