@@ -33,11 +33,11 @@ enum { BENCH_STORE_PORT = 9999 };
   {.name = "rank-server", .type = OPTION_STRING, .metavar = "HOST[:PORT]", OPTION_FIELD(TARGET, FIELD_.rank_server), \
    .help = "host of the worker that was started first and has the store embedded; it prints the command"}, \
   {.name = "listen", .type = OPTION_STRING, .metavar = "ADDRESS", .variable = "WEFT_LISTEN", \
-   .preset_note = "127.0.0.1; 0.0.0.0 where workers of elsewhere are expected", \
+   .preset_note = "127.0.0.1; 0.0.0.0, or :: without IPv4, where others are expected", \
    OPTION_FIELD(TARGET, FIELD_.listen), \
    .help = "numeric address of the embedded store"}, \
   {.name = "store-port", .type = OPTION_UINT, .metavar = "PORT", .max = 65535, .variable = "WEFT_STORE_PORT", \
-   .preset_note = "any free one; 9999 where workers of elsewhere are expected", \
+   .preset_note = "any free one; 9999 where others are expected", \
    OPTION_FIELD(TARGET, FIELD_.store_port), \
    .help = "port of the embedded store, also of --rank-server where that names none"}, \
   {.name = "benchmark-group", .type = OPTION_STRING, .metavar = "NAME", .preset = "default", \

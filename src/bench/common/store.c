@@ -95,7 +95,7 @@ static int start_server(struct bench_store *store, const struct bench_options *o
   if (err)
     return err;
   const char *token = options->token ? options->token : store->made_token;
-  server.address = options->listen ? options->listen : others ? "0.0.0.0" : "127.0.0.1";
+  server.address = options->listen ? options->listen : others ? run_any_address() : "127.0.0.1";
   server.port = options->store_port ? options->store_port : others ? BENCH_STORE_PORT : 0;
   server.token = token;
   err = weft_store_server_start(&store->server, &server);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "run/common/own_address.h"
 
 // Tasks share their command line, and each has files of its own.
 static int choose_run_dir(struct run_config *config, struct elastic_launcher *launched) {
@@ -31,7 +32,7 @@ static int choose_lead(struct run_config *config, const struct run_launcher *of)
   if (of->task == 0) {
     config->lead = NULL;
     if (!config->listen)
-      config->listen = of->one_host ? "127.0.0.1" : "0.0.0.0";
+      config->listen = of->one_host ? "127.0.0.1" : run_any_address();
     return 0;
   }
   if (!config->lead && !of->host[0])

@@ -138,6 +138,15 @@ bool run_host_address(char *out, size_t cap) {
   return find_addresses(own) > 0 && write_address(&own[0], out, cap);
 }
 
+const char *run_any_address(void) {
+  union address own[MAX_ADDRESSES];
+  size_t count = find_addresses(own);
+  for (size_t i = 0; i < count; i++)
+    if (own[i].any.sa_family == AF_INET)
+      return "0.0.0.0";
+  return count > 0 ? "::" : "0.0.0.0";
+}
+
 static bool answers(union address to, uint16_t port) {
   if (to.any.sa_family == AF_INET)
     to.v4.sin_port = htons(port);

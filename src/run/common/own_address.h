@@ -15,6 +15,9 @@ bool run_address_is_own(const struct sockaddr *address);                    // o
 // when there is none but loopback.
 bool run_host_address(char *out, size_t cap);
 
+// At which a server takes callers by every address of this host: "0.0.0.0", or "::" where it has IPv6 alone.
+const char *run_any_address(void);
+
 // The endpoints that others can use for `urls`: one at loopback is told with the first of this host's addresses by
 // which the store is reached, too. To be freed; NULL when memory ran out.
 char *run_url_for_others(const char *urls);

@@ -9,6 +9,7 @@
 #include "base/processors.h"
 #include "base/time/clock.h"
 #include "run/common/config_json.h"
+#include "run/common/own_address.h"
 #include "run/node/node.h"
 
 enum { RETRY_MS = 50, FIRST_TRIES = 3 };
@@ -29,7 +30,7 @@ static void close_store(struct node *node) {
 static int start_server(struct node *node) {
   const struct run_config *config = &node->config;
   struct weft_store_server_options options = WEFT_STORE_SERVER_OPTIONS_INIT;
-  options.address = config->listen ? config->listen : config->others_come ? "0.0.0.0" : "127.0.0.1";
+  options.address = config->listen ? config->listen : config->others_come ? run_any_address() : "127.0.0.1";
   options.port = config->store_port ? config->store_port : node_places(node) > 1 ? RUN_DEFAULT_PORT : 0;
   options.token = config->token;
   int err = weft_store_server_start(&node->store.server, &options);
