@@ -8,7 +8,6 @@
 
 #include "base/fail.h"
 #include "base/text/text.h"
-#include "measure/whole_file.h"
 #include "page/page.h"
 #include "transport/transport.h"
 
@@ -95,8 +94,7 @@ static int check_files(const struct p2p_config *config) {
   if ((config->html || config->prometheus) && config->mode == P2P_TARGET)
     return fail(WEFT_ERR_INVALID, "--%s and --mode target contradict each other: the initiator has the results",
                 config->html ? "html" : "prometheus");
-  int rc = config->html ? page_check(config->html) : 0;
-  return rc == 0 && config->prometheus ? whole_file_check(config->prometheus) : rc;
+  return page_check_files(config->html, config->prometheus);
 }
 
 int p2p_check(const struct p2p_config *config) {

@@ -13,6 +13,13 @@ int page_check(const char *path) {
   return err ? err : whole_file_check(path);
 }
 
+int page_check_files(const char *html, const char *prometheus) {
+  if (html && prometheus && strcmp(html, prometheus) == 0)
+    return fail(WEFT_ERR_INVALID, "--html and --prometheus are both %s: want a file for each", html);
+  int err = html ? page_check(html) : 0;
+  return !err && prometheus ? whole_file_check(prometheus) : err;
+}
+
 int page_of_run(FILE *out, const struct results *results) {
   char title[128];
   snprintf(title, sizeof title, "weft elastic: %s, %s", results->job, results->started);

@@ -19,6 +19,10 @@
 // its directory is not there or cannot be written. [any]
 int page_check(const char *path);
 
+// The same of a page and of the text for a node exporter (measure/prometheus.h); NULL: that one is not wished. INVALID:
+// both are one file, in which one would be lost. [any]
+int page_check_files(const char *html, const char *prometheus);
+
 // Each writes a whole page. UNSUPPORTED as above; NOMEM; SYSTEM or LIMIT: `out` cannot be written. [any]
 int page_of_run(FILE *out, const struct results *results);
 // One or several documents in one page, each a run with its label. They may be of several kinds.

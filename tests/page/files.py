@@ -161,6 +161,8 @@ class Files(tool.ToolTest):
         self.refused(2, "want --html FILE", "report", bench)
         self.refused(2, "one file too many", "report", run, run, "--html", page)
         self.refused(2, "want no other file", "report", comparison, bench, "--html", page)
+        self.refused(2, "to be read, and to be written by --html", "report", run, bench, "--html", bench)
+        self.refused(2, "a file for each", "report", bench, "--html", page, "--prometheus", page)
         later = self.write({**samples.ep(), "weft_figures": 2}, "later.json")
         self.assertIn("format 2", self.fails("report", later, "--html", page))
         self.assertIn("weft_figures: is missing", self.fails("report", bench, run, "--html", page))

@@ -169,6 +169,9 @@ static void errors_are_said(void **state) {
   char file[300];
   snprintf(file, sizeof file, "%s/page.html", path);
   assert_int_equal(page_check(file), 0);
+  assert_int_equal(page_check_files(file, NULL), 0);
+  assert_int_equal(page_check_files(file, "/nowhere/page.prom"), WEFT_ERR_SYSTEM);
+  assert_int_equal(page_check_files(file, file), WEFT_ERR_INVALID);
   assert_int_equal(access(file, F_OK), -1);
   assert_int_equal(page_save_run(file, &results), 0);
   assert_int_equal(unlink(file), 0);

@@ -1,12 +1,10 @@
 // The page and the text for Prometheus.
 #include "bench/common/output_files.h"
 #include "measure/prometheus.h"
-#include "measure/whole_file.h"
 #include "page/page.h"
 
 int bench_output_check_pages(const struct bench_output *output) {
-  int err = output->html ? page_check(output->html) : 0;
-  return !err && output->prometheus ? whole_file_check(output->prometheus) : err;
+  return page_check_files(output->html, output->prometheus);
 }
 
 int bench_output_write_pages(const struct bench_output *output, const struct figures *figures) {

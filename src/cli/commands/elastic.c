@@ -4,7 +4,6 @@
 #include "cli/commands/default_plan.h"
 #include "cli/commands/elastic_launcher.h"
 #include "cli/process/terminal.h"
-#include "measure/whole_file.h"
 #include "page/page.h"
 #include "run/common/config.h"
 #include "run/common/lead_address.h"
@@ -261,10 +260,7 @@ static int check_files(const struct run_config *config) {
                 "--%s is given without a plan: the lead, which has the plan, has the results, and is "
                 "where to ask for it",
                 config->html ? "html" : "prometheus");
-  int err = config->html ? page_check(config->html) : 0;
-  if (!err && config->prometheus)
-    err = whole_file_check(config->prometheus);
-  return err;
+  return page_check_files(config->html, config->prometheus);
 }
 
 static void say_without_effect(const struct elastic *elastic) {

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -121,13 +122,24 @@ static int write_files(const struct options *options, const struct results *resu
   return err;
 }
 
+// What is read stays, too.
+static int check_outputs(const struct options *options) {
+  const char *const outputs[] = {options->html, options->prometheus};
+  for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++)
+    for (uint32_t k = 0; outputs[i] && k <= options->more.count; k++)
+      if (strcmp(outputs[i], k == 0 ? options->dir : options->more.list[k - 1]) == 0)
+        return fail(WEFT_ERR_INVALID, "%s is to be read, and to be written by --%s: want another file there",
+                    outputs[i], i == 0 ? "html" : "prometheus");
+  return page_check_files(options->html, options->prometheus);
+}
+
 static int run(const struct cli_call *call) {
   struct options options = {0};
   int status = 0;
   if (!cli_command_options(call, &options, &status))
     return status;
   struct results results = {0};
-  int err = options.html ? page_check(options.html) : 0;
+  int err = check_outputs(&options);
   if (!err && is_document(options.dir)) {
     err = report_documents(&options);
     return err ? cli_command_failed(call, err) : 0;
