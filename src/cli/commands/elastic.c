@@ -68,8 +68,8 @@ static const struct cli_option rows[] = {
    .help = "host of the lead agent: join its run and serve the ranks that its plan adds. The run is looked for in a "
    "--store beside it, which has to be at that host, and in the lead's own store, for which a token is needed"},
   {.name = "listen", .type = OPTION_STRING, .metavar = "ADDRESS", .variable = "WEFT_LISTEN",
-   .preset_note = "127.0.0.1; 0.0.0.0, or :: without IPv4, where the plan needs more slots than are here", FIELD(config.listen),
-   .help = "numeric address of the embedded store"},
+   .preset_note = "127.0.0.1; 0.0.0.0, or :: without IPv4, where the plan needs more slots than are here",
+   FIELD(config.listen), .help = "numeric address of the embedded store"},
   {.name = "store-port", .type = OPTION_UINT, .metavar = "PORT", .min = 0, .max = 65535, .variable = "WEFT_STORE_PORT",
    .preset_note = "any free one; 9999 when other agents are expected", FIELD(config.store_port),
    .help = "port of the embedded store, also of the lead's where --rank-server names none"},

@@ -107,8 +107,7 @@ static void be_a_host_of_ipv6_alone(void) {
                                            "name weft1 && ip address add fd00::7/64 dev weft0 nodad && "
                                            "ip link set weft0 up && ip link set weft1 up") != 0)
     _exit(SKIPPED);
-  need(run_host_address(own, sizeof own) && strcmp(own, "fd00::7") == 0 &&
-       strcmp(run_any_address(), "::") == 0);
+  need(run_host_address(own, sizeof own) && strcmp(own, "fd00::7") == 0 && strcmp(run_any_address(), "::") == 0);
   int fd = socket(AF_INET6, SOCK_STREAM, 0);
   need(bind(fd, (struct sockaddr *)&at, sizeof at) == 0 && listen(fd, 1) == 0 &&
        getsockname(fd, (struct sockaddr *)&at, &size) == 0);
