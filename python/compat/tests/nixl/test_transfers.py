@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 import weft
-from conftest import finish, numbers, pieces, until
+from conftest import PATIENCE_S, finish, numbers, pieces, until
 
 import nixl._bindings as bindings
 import nixl._impl.agent as nixl_impl_agent
@@ -253,7 +253,7 @@ def test_threads_wait_for_notifications(pair: Pair) -> None:
 
     def wait(thread: int) -> None:
         for number in range(50):
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + PATIENCE_S
             while not pair[1].check_remote_xfer_done("initiator", b"%d.%d." % (thread, number)):
                 if time.monotonic() > deadline:
                     missed.append(b"%d.%d." % (thread, number))
@@ -266,7 +266,7 @@ def test_threads_wait_for_notifications(pair: Pair) -> None:
         for thread in range(8):
             pair[0].send_notif("target", b"%d.%d." % (thread, number))
     for thread in threads:
-        thread.join(60)
+        thread.join()
     assert not missed
 
 
