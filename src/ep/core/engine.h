@@ -124,6 +124,8 @@ const struct group_view *ep_views_find(weft_ep_t *ep, uint64_t epoch);
 uint64_t ep_views_first_own(weft_ep_t *ep);
 // Whether the newest agreed view has this rank and incarnation. [any]
 bool ep_views_has(weft_ep_t *ep, int32_t rank, uint64_t incarnation);
+// Whether any remembered view has them. [any]
+bool ep_views_had(weft_ep_t *ep, int32_t rank, uint64_t incarnation);
 void ep_views_free(weft_ep_t *ep);
 
 // The bytes of a dispatch by the caller's count: `selections` of valid (token, expert) pairs, of 16 bytes beside their

@@ -46,6 +46,15 @@ bool ep_views_has(weft_ep_t *ep, int32_t rank, uint64_t incarnation) {
   return has;
 }
 
+bool ep_views_had(weft_ep_t *ep, int32_t rank, uint64_t incarnation) {
+  bool had = false;
+  pthread_mutex_lock(&ep->lock);
+  for (uint32_t i = 0; i < ep->num_views && !had; i++)
+    had = group_view_has(ep->views[i], rank, incarnation);
+  pthread_mutex_unlock(&ep->lock);
+  return had;
+}
+
 void ep_views_free(weft_ep_t *ep) {
   for (uint32_t i = 0; i < ep->num_views; i++)
     group_view_unref(ep->views[i]);

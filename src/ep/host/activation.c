@@ -78,16 +78,64 @@ void ep_activate_next(weft_ep_t *ep) {
   ep_host_follow(ep);
 }
 
-// The operation that running ranks have fixed as this rank's first, from any peer's window. Where they differ, because
-// a rank died while they fixed it, the earliest stands: those who begin later adopt it
+// --- before the first operation ---
+
+// Where the ranks of a view that await their first operation stand. The word that they write says it, with the epoch of
+// the view (core/layout.h).
+enum stage {
+  STAGE_AWAITS,
+  STAGE_CALLS,   // the lowest of them: it would begin, for all of them await, and nobody runs
+  STAGE_ACCEPTS, // another: it has found no start, and takes none from now on but of the one that calls
+};
+
+struct awaiting {
+  uint64_t accepted; // in that view this rank takes a start of `rank` alone; 0: of any
+  uint64_t incarnation;
+  int32_t rank;
+  uint64_t asked; // in that view it would call since `asked_ns`
+  uint64_t asked_ns;
+};
+
+static uint64_t awaited_word(uint64_t epoch, enum stage stage) {
+  return epoch << EP_AWAITED_STAGE_BITS | stage;
+}
+
+static uint64_t awaited_epoch(uint64_t word) {
+  return word >> EP_AWAITED_STAGE_BITS;
+}
+
+// Whether the peer awaits its first operation too, and how it stands.
+static bool awaits(const struct ep_link *link, uint64_t *word) {
+  const struct ep_area_head *area = link ? ep_link_in(link) : NULL;
+  if (!area || atomic_load_explicit(&area->start.op_plus_1, memory_order_acquire) != EP_START_AWAITED)
+    return false;
+  *word = atomic_load_explicit(&area->start.epoch, memory_order_relaxed);
+  return true;
+}
+
+static void publish_awaited(weft_ep_t *ep, uint64_t word) {
+  for (uint32_t rank = 0; rank < ep->capacity; rank++) {
+    struct ep_link *link = ep_link_find(ep, (int32_t)rank, 0);
+    uint64_t before = link ? published(link) : EP_START_RUNS;
+    bool other = before == EP_START_AWAITED &&
+                 atomic_load_explicit(&ep_link_out(link)->start.epoch, memory_order_relaxed) != word;
+    if (before == 0 || other)
+      publish(link, EP_START_AWAITED, word);
+  }
+}
+
+// The operation that running ranks have fixed as this rank's first, from the window of any peer that counts. Where they
+// differ, because a rank died while they fixed it, the earliest stands: those who begin later adopt it
 // (docs/design/membership.md). One peer may publish another start, of an earlier operation in another view, between the
 // two reads: each view that a peer publishes has this rank, and of two that run one operation the newer wins.
-static bool find_start(weft_ep_t *ep, uint64_t *op, uint64_t *epoch) {
+static bool find_start(weft_ep_t *ep, const struct awaiting *awaiting, uint64_t *op, uint64_t *epoch) {
   uint64_t first = UINT64_MAX;
   for (uint32_t rank = 0; rank < ep->capacity; rank++) {
     struct ep_link *link = ep_link_find(ep, (int32_t)rank, 0);
     uint64_t op_plus_1 = link ? atomic_load_explicit(&ep_link_in(link)->start.op_plus_1, memory_order_acquire) : 0;
     if (op_plus_1 == 0 || op_plus_1 >= EP_START_RUNS || op_plus_1 > first)
+      continue;
+    if (awaiting->accepted != 0 && (awaiting->rank != (int32_t)rank || awaiting->incarnation != link->incarnation))
       continue;
     first = op_plus_1;
     *op = op_plus_1 - 1;
@@ -96,52 +144,99 @@ static bool find_start(weft_ep_t *ep, uint64_t *op, uint64_t *epoch) {
   return first != UINT64_MAX;
 }
 
-// Publishes to each peer that this rank awaits its first operation, and which view it is ready for.
-static void publish_awaited(weft_ep_t *ep, uint64_t ready) {
+// Whether some peer outside of the view has run operations, and may fix this rank's first yet: it leaves. One that was
+// put out because it stands still looks alike.
+static bool somebody_leaves(weft_ep_t *ep, const struct group_view *view) {
+  uint64_t word;
   for (uint32_t rank = 0; rank < ep->capacity; rank++) {
-    struct ep_link *link = ep_link_find(ep, (int32_t)rank, 0);
-    uint64_t before = link ? published(link) : EP_START_RUNS;
-    bool older = before == EP_START_AWAITED &&
-                 atomic_load_explicit(&ep_link_out(link)->start.epoch, memory_order_relaxed) < ready;
-    if (before == 0 || older)
-      publish(link, EP_START_AWAITED, ready);
+    const struct ep_link *link = ep_link_find(ep, (int32_t)rank, 0);
+    if (link && !awaits(link, &word) && !group_view_has(view, (int32_t)rank, link->incarnation) &&
+        ep_views_had(ep, (int32_t)rank, link->incarnation))
+      return true;
   }
+  return false;
 }
 
-// Whether that member awaits its first operation too, and knows all views up to `epoch`.
-static bool awaits_start(weft_ep_t *ep, const struct group_member *member, uint64_t epoch) {
-  const struct ep_link *link = ep_link_find(ep, member->rank, member->incarnation);
-  if (member->rank == ep->rank)
-    return true;
-  return link && atomic_load_explicit(&ep_link_in(link)->start.op_plus_1, memory_order_acquire) == EP_START_AWAITED &&
-         atomic_load_explicit(&ep_link_in(link)->start.epoch, memory_order_relaxed) >= epoch;
+// Whether all other members await their first operation, in that view or a newer one; `accept`: and have accepted that
+// this rank begins in it.
+static bool all_await(weft_ep_t *ep, const struct group_view *view, bool accept) {
+  for (uint32_t i = 0; i < view->count; i++) {
+    const struct group_member *member = &view->members[i];
+    uint64_t word;
+    if (member->rank == ep->rank)
+      continue;
+    if (!awaits(ep_link_find(ep, member->rank, member->incarnation), &word) ||
+        (accept ? word != awaited_word(view->epoch, STAGE_ACCEPTS) : awaited_epoch(word) < view->epoch))
+      return false;
+  }
+  return true;
 }
 
-// Whether it is for this rank to begin, with operation 0, in the view that it is ready for: those who ran operations
-// have all gone before they had fixed one for a joiner, whoever is left awaits one, and this rank is the lowest of
-// them. It is found by the others as one that runs. NULL: it is not.
-static const struct group_view *find_deserted(weft_ep_t *ep, uint64_t ready) {
+// The lowest has died, or awaits in a newer view: it has not begun in this one.
+static void drop_accepted(weft_ep_t *ep, struct awaiting *awaiting) {
+  const struct ep_link *link = ep_link_find(ep, awaiting->rank, awaiting->incarnation);
+  uint64_t word;
+  if (!link || (awaits(link, &word) && awaited_epoch(word) > awaiting->accepted))
+    awaiting->accepted = 0;
+}
+
+// As in an operation, a peer has op_timeout_ms.
+static bool waited_for_leavers(const weft_ep_t *ep, const struct group_view *view, struct awaiting *awaiting) {
+  if (awaiting->asked != view->epoch) {
+    awaiting->asked = view->epoch;
+    awaiting->asked_ns = clock_ns();
+  }
+  return clock_ns() - awaiting->asked_ns > ep->op_timeout_ms * UINT64_C(1000000);
+}
+
+// How this rank stands in the newest view that it is ready for. A view may have only ranks that await their first
+// operation: those who ran operations have all gone before they had fixed one for a joiner. Then the lowest begins when
+// the others have accepted that, so that none of them follows a start of one that has gone. *begins: it is this rank.
+static enum stage stand(weft_ep_t *ep, const struct group_view *view, struct awaiting *awaiting, bool *begins) {
+  const struct group_member *lowest = &view->members[0];
+  uint64_t word;
+  *begins = false;
+  if (awaiting->accepted != 0)
+    drop_accepted(ep, awaiting);
+  if (lowest->rank != ep->rank && awaiting->accepted == 0 &&
+      awaits(ep_link_find(ep, lowest->rank, lowest->incarnation), &word) &&
+      word == awaited_word(view->epoch, STAGE_CALLS)) {
+    awaiting->accepted = view->epoch;
+    awaiting->rank = lowest->rank;
+    awaiting->incarnation = lowest->incarnation;
+  }
+  if (lowest->rank != ep->rank || awaiting->accepted != 0)
+    return awaiting->accepted == view->epoch ? STAGE_ACCEPTS : STAGE_AWAITS;
+  if (!all_await(ep, view, false) || (!waited_for_leavers(ep, view, awaiting) && somebody_leaves(ep, view)))
+    return STAGE_AWAITS;
+  *begins = all_await(ep, view, true);
+  return STAGE_CALLS;
+}
+
+// Publishes how this rank stands. The view in which it begins by itself, or NULL. `ready` was read before it was looked
+// for a start: one that was published before the view was agreed on has been seen.
+static const struct group_view *publish_stage(weft_ep_t *ep, uint64_t ready, struct awaiting *awaiting) {
   const struct group_view *view = ready > 0 ? ep_views_find(ep, ready) : NULL;
-  bool deserted = view && view->epoch == ready && group_view_has(view, ep->rank, ep->incarnation) &&
-                  view->members[0].rank == ep->rank;
-  for (uint32_t i = 0; deserted && i < view->count; i++)
-    deserted = awaits_start(ep, &view->members[i], ready);
-  if (deserted)
+  bool begins = false, own = view && view->epoch == ready && group_view_has(view, ep->rank, ep->incarnation);
+  enum stage stage = own ? stand(ep, view, awaiting, &begins) : STAGE_AWAITS;
+  if (begins)
     return view;
+  publish_awaited(ep, awaited_word(ready, stage));
   group_view_unref(view);
   return NULL;
 }
 
 int ep_host_await_start(weft_ep_t *ep, uint64_t deadline_ns, uint64_t *first, const struct group_view **out) {
   struct ep_pause pause = {0};
-  uint64_t op = 0, epoch = 0;
+  struct awaiting awaiting = {0};
+  uint64_t op = 0, epoch = 0, ready = atomic_load(&ep->ready);
   bool found = false, interrupted = false;
   const struct group_view *deserted = NULL;
-  while (!(found = find_start(ep, &op, &epoch)) && !atomic_load(&ep->fenced)) {
-    uint64_t ready = atomic_load(&ep->ready);
-    publish_awaited(ep, ready);
-    if ((deserted = find_deserted(ep, ready)) || clock_passed(deadline_ns) || !ep_pause(ep, &pause, deadline_ns))
+  while (!(found = find_start(ep, &awaiting, &op, &epoch)) && !atomic_load(&ep->fenced)) {
+    if ((deserted = publish_stage(ep, ready, &awaiting)) || clock_passed(deadline_ns) ||
+        !ep_pause(ep, &pause, deadline_ns))
       break;
+    ready = atomic_load(&ep->ready);
   }
   interrupted = pause.interrupted;
   ep_pause_end(ep, &pause);
@@ -151,7 +246,7 @@ int ep_host_await_start(weft_ep_t *ep, uint64_t deadline_ns, uint64_t *first, co
     return 0;
   }
   if (found) // an earlier start was published before the one that was found: look at all again
-    find_start(ep, &op, &epoch);
+    find_start(ep, &awaiting, &op, &epoch);
   if (atomic_load(&ep->fenced))
     return fail(WEFT_ERR_FENCED, "rank %d was put out of the view before its first operation", ep->rank);
   if (interrupted)

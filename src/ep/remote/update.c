@@ -76,16 +76,28 @@ static void raise(void *area, const struct ep_word *from) {
     __atomic_store_n(to, from->value, __ATOMIC_RELEASE);
 }
 
-// Whether the update brings no start, or one that is known or was replaced: a start that is published again is of an
-// earlier operation, and messages overtake each other. One that is awaited is published again with a newer epoch.
-static bool is_old_start(const struct ep_update *update, const void *area) {
-  const size_t at = offsetof(struct ep_area_head, start.op_plus_1);
-  uint64_t start = 0, known = __atomic_load_n((const word *)((const char *)area + at), __ATOMIC_RELAXED);
+static uint64_t known_word(const void *area, size_t at) {
+  return __atomic_load_n((const word *)((const char *)area + at), __ATOMIC_RELAXED);
+}
+
+// The word that the update has for that place of the area's head; 0: none.
+static uint64_t new_word(const struct ep_update *update, size_t at) {
   for (uint32_t i = 0; i < update->count; i++)
     if (update->words[i].place == EP_PLACE_AREA && update->words[i].offset == at)
-      start = update->words[i].value;
-  return start == 0 || (known != 0 && known <= start && start != EP_START_AWAITED) ||
-         (start == EP_START_AWAITED && known != 0 && known != start);
+      return update->words[i].value;
+  return 0;
+}
+
+// Whether the update brings no start, or one that is known or was replaced: a start that is published again is of an
+// earlier operation, and messages overtake each other. One that is awaited is published again with a newer epoch, or a
+// later stage.
+static bool is_old_start(const struct ep_update *update, const void *area) {
+  const size_t at = offsetof(struct ep_area_head, start.op_plus_1), epoch = offsetof(struct ep_area_head, start.epoch);
+  uint64_t start = new_word(update, at), known = known_word(area, at);
+  if (start == 0 || known == 0)
+    return start == 0;
+  return start != EP_START_AWAITED || known != start ? known <= start
+                                                     : new_word(update, epoch) <= known_word(area, epoch);
 }
 
 bool ep_update_store(const struct ep_update *update, const struct ep_layout *layout, void *area, void *shadow) {

@@ -155,7 +155,7 @@ static void a_founder_that_came_again_founds_nothing(void **state) {
 
 // --- A view that has only joiners: whoever ran operations is gone before it had fixed their first.
 
-enum { JOINERS = 3 };
+enum { JOINERS = 3, RUN_BEFORE = 10, SLOW_MS = 50 };
 
 static void open_joiner(struct job *job, weft_ep_t **ep, const char *host) {
   struct weft_ep_options options = WEFT_EP_OPTIONS_INIT;
@@ -213,6 +213,52 @@ static void joiners_of_two_hosts_begin_where_all_who_ran_have_gone(void **state)
   joiners_begin("one", "two");
 }
 
+// Whoever leaves runs operations until the view without it takes effect, and fixes one for the joiners, however slowly
+// it goes on: they continue its operations, and begin none of their own.
+static void joiners_go_on_from_one_that_leaves(const char *host, const char *other) {
+  struct job job;
+  weft_ep_t *ran, *joiners[JOINERS];
+  pthread_t threads[JOINERS];
+  assert_int_equal(weft_store_open_local(&job.store), 0);
+  open_joiner(&job, &ran, host);
+  assert_int_equal(weft_ep_activate(ran, DEADLINE_MS), 0);
+  for (int i = 0; i < RUN_BEFORE; i++)
+    assert_int_equal(weft_ep_barrier(ran), 0);
+  for (int i = 0; i < JOINERS; i++) {
+    open_joiner(&job, &joiners[i], i % 2 == 0 ? other : host);
+    assert_int_equal(pthread_create(&threads[i], NULL, operate, joiners[i]), 0);
+  }
+  while (agreed(ran) < 1 + JOINERS)
+    poll(NULL, 0, 1);
+  int32_t self = weft_ep_rank(ran);
+  assert_int_equal(weft_ep_disconnect(ran, &self, 1, DEADLINE_MS), 0);
+  while (weft_ep_is_active(ran)) {
+    poll(NULL, 0, SLOW_MS);
+    assert_int_equal(weft_ep_barrier(ran), 0);
+  }
+  uint64_t next = weft_ep_next_op(ran);
+  for (int i = 0; i < JOINERS; i++) {
+    void *why;
+    pthread_join(threads[i], &why);
+    if (why)
+      fail_msg("joiner %d: %s", i, (char *)why);
+    assert_true(weft_ep_next_op(joiners[i]) >= next);
+    weft_ep_close(joiners[i]);
+  }
+  weft_ep_close(ran);
+  weft_store_close(job.store);
+}
+
+static void joiners_go_on_from_one_that_leaves_slowly(void **state) {
+  (void)state;
+  joiners_go_on_from_one_that_leaves(NULL, NULL);
+}
+
+static void joiners_of_two_hosts_go_on_from_one_that_leaves_slowly(void **state) {
+  (void)state;
+  joiners_go_on_from_one_that_leaves("one", "two");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_job_begins_where_a_view_was_left),
@@ -221,6 +267,8 @@ int main(void) {
       cmocka_unit_test(a_founder_that_came_again_founds_nothing),
       cmocka_unit_test(joiners_begin_where_all_who_ran_have_gone),
       cmocka_unit_test(joiners_of_two_hosts_begin_where_all_who_ran_have_gone),
+      cmocka_unit_test(joiners_go_on_from_one_that_leaves_slowly),
+      cmocka_unit_test(joiners_of_two_hosts_go_on_from_one_that_leaves_slowly),
   };
   return cmocka_run_group_tests_name("ep_left_behind", tests, NULL, NULL);
 }
