@@ -35,6 +35,7 @@ FAULTS = [
     ("format", {"src/low/wide.c": "// Formatted otherwise.\nint  wide;\n"}, "src/low/wide.c:2"),
     ("format", {"src/low/wide.cu": "// Formatted otherwise.\nint  wide;\n"}, "src/low/wide.cu:2"),
     ("text", {f"src/low/n{i}.c": "// One of many.\n" for i in range(20)}, "more than"),
+    ("text", {"docs/results.md": "A line.\n" * 121}, "docs/results.md: 121 lines, more than 120"),
 ]
 
 

@@ -16,6 +16,8 @@ ROOT = pathlib.Path(os.environ.get("WEFT_SOURCE") or pathlib.Path(__file__).reso
 NOT_OURS = {".git", "build", "__pycache__", "LICENSE"}
 CODE_SUFFIXES = (".c", ".h", ".cu", ".cuh")
 MOST_FILES = 16  # of a folder of src/: .c or .cu, and headers that stand alone. It only ever goes down
+# Pages that are read from beginning to end, and how many lines they may have.
+MOST_LINES = {"docs/design/README.md": 150, "docs/results.md": 120}
 TEXT_SUFFIXES = {*CODE_SUFFIXES, ".py", ".sh", ".md", ".txt", ".cmake", ".in", ".json", ".map", ""}
 SKIPPED = 77
 
@@ -107,6 +109,9 @@ def check_text():
             continue
         if not content.endswith(b"\n"):
             found.append(f"{path}: no newline at its end")
+        length, most = content.count(b"\n"), MOST_LINES.get(path.as_posix())
+        if most and length > most:
+            found.append(f"{path}: {length} lines, more than {most}")
         if b"\r" in content:
             found.append(f"{path}: carriage returns")
         for number, line in lines(path):
