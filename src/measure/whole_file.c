@@ -1,4 +1,4 @@
-// Files that are written whole or not at all, for others to read.
+// Files that are written whole or not at all.
 #include "measure/whole_file.h"
 
 #include <errno.h>
@@ -12,6 +12,8 @@
 #include "base/fail.h"
 #include "base/random.h"
 
+enum { FOR_ALL = 0666, FOR_THIS_USER = 0600 };
+
 int whole_file_check_place(const char *path) {
   struct stat status;
   if (lstat(path, &status) != 0)
@@ -24,13 +26,13 @@ int whole_file_check_place(const char *path) {
                                         : "it is no regular file");
 }
 
-static int create(const char *path, char **temporary, int *fd) {
+static int create(const char *path, mode_t mode, char **temporary, int *fd) {
   int err = whole_file_check_place(path);
   if (err)
     return err;
   if (asprintf(temporary, "%s.%016" PRIx64 ".tmp", path, random_id()) < 0)
     return fail(WEFT_ERR_NOMEM, "no memory to write %s", path);
-  *fd = open(*temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  *fd = open(*temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
   if (*fd >= 0)
     return 0;
   err = fail_errno(errno, "%s: cannot create it", path);
@@ -58,9 +60,9 @@ static int fill(int fd, const char *path, whole_file_fn write, const void *arg) 
   return failed ? fail_errno(cause, "%s: cannot write it", path) : err;
 }
 
-int whole_file_save(const char *path, whole_file_fn write, const void *arg) {
+static int save(const char *path, mode_t mode, whole_file_fn write, const void *arg) {
   char *temporary = NULL;
-  int fd = -1, err = create(path, &temporary, &fd);
+  int fd = -1, err = create(path, mode, &temporary, &fd);
   if (err)
     return err;
   err = fill(fd, path, write, arg);
@@ -72,9 +74,17 @@ int whole_file_save(const char *path, whole_file_fn write, const void *arg) {
   return err;
 }
 
+int whole_file_save(const char *path, whole_file_fn write, const void *arg) {
+  return save(path, FOR_ALL, write, arg);
+}
+
+int whole_file_save_private(const char *path, whole_file_fn write, const void *arg) {
+  return save(path, FOR_THIS_USER, write, arg);
+}
+
 int whole_file_check(const char *path) {
   char *temporary = NULL;
-  int fd = -1, err = create(path, &temporary, &fd);
+  int fd = -1, err = create(path, FOR_ALL, &temporary, &fd);
   if (err)
     return err;
   close(fd);

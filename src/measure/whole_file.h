@@ -1,4 +1,4 @@
-// Files that are written whole or not at all, for others to read: pages, and figures for a node exporter.
+// Files that are written whole or not at all: for others to read, as pages and figures for a node exporter, or not.
 #ifndef MEASURE_WHOLE_FILE_H
 #define MEASURE_WHOLE_FILE_H
 
@@ -11,6 +11,9 @@ typedef int (*whole_file_fn)(FILE *out, const void *arg);
 // stays when the disk is full. Its mode is what the umask leaves of 0666: others are to read it. SYSTEM or LIMIT: the
 // path is no regular file, or cannot be written; errors name it. [any]
 int whole_file_save(const char *path, whole_file_fn write, const void *arg);
+
+// The same with mode 0600, for what others are not to read. [any]
+int whole_file_save_private(const char *path, whole_file_fn write, const void *arg);
 
 // Whether a file may be put there by a rename: SYSTEM where that would take away a directory, a device, a pipe or a
 // link, as /dev/null and /dev/stdout are. [any]

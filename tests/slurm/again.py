@@ -108,6 +108,40 @@ class Again(unittest.TestCase):
         (self.folder / "fails").unlink()
         self.assertIn("job 1: plan.plan (submitted before)\n", self.run_batch())
 
+    def test_nobody_else_reads_or_writes_what_jobs_run(self):
+        mask = os.umask(0)
+        try:
+            self.run_batch()
+        finally:
+            os.umask(mask)
+        batch = self.folder / "out" / "plan"
+        found = {str(path.relative_to(batch.parent)): oct(path.stat().st_mode & 0o777)
+                 for path in [batch.parent, *batch.parent.rglob("*")]}
+        self.assertEqual(found, {**dict.fromkeys((".", "plan", "plan/plan"), "0o700"),
+                                 **dict.fromkeys(("plan/batch.json", "plan/lock"), "0o600"),
+                                 **{f"plan/plan/{name}": "0o600"
+                                    for name in ("env.sh", "plan.json", "run.toml", "script.sbatch")}})
+
+        def refused(what):
+            self.assertIn(what, self.run_batch(status=2))
+            self.assertEqual((self.folder / "jobs").read_text(encoding="utf-8"), "x\n")
+
+        for there in (batch, batch / "plan"):  # also where all is there, and might be somebody else's
+            there.chmod(0o775)
+            refused(f"others may write to the directory {there} (mode 0775)")
+            self.assertIn("others may write", self.weft("run", batch, "--test-only").stderr)
+            there.chmod(0o700)
+        if os.geteuid() == 0:
+            os.chown(batch, 65534, 65534)
+            refused("belongs to user 65534, not to this one, 0")
+        os.rename(batch, self.folder / "moved")
+        batch.symlink_to(self.folder / "empty")
+        (self.folder / "empty").mkdir()
+        refused(f"{batch} is a symbolic link")
+        batch.unlink()
+        batch.parent.chmod(0o777)
+        refused(f"any user may write to {batch.parent}, which has no sticky bit")
+
     def test_variables_stand_for_what_is_not_said(self):
         """sbatch takes them before the lines of a script, and by squeue's the batch would not find its jobs."""
         names = ("ACCOUNT", "ARRAY_INX", "EXPORT", "GPUS_PER_NODE", "OPEN_MODE", "OUTPUT", "PARTITION", "QOS",

@@ -1,13 +1,11 @@
 // The directory of a batch. batch.json comes last: where it is, all other files are whole.
 #include "slurm/folder/make.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <jansson.h>
@@ -15,27 +13,11 @@
 #include "base/fail.h"
 #include "measure/json_file.h"
 #include "measure/whole_file.h"
+#include "slurm/folder/directory.h"
 #include "slurm/folder/record.h"
 #include "slurm/script/script.h"
 
 enum { FORMAT = 1 };
-
-// With its parents.
-static int make_directory(const char *path) {
-  char *copy = strdup(path);
-  int err = copy ? 0 : fail(WEFT_ERR_NOMEM, "no memory for a path");
-  for (char *at = copy; !err && at && *at;) {
-    at += strspn(at, "/");
-    at += strcspn(at, "/");
-    char end = *at;
-    *at = '\0';
-    if (mkdir(copy, 0777) != 0 && errno != EEXIST)
-      err = fail_errno(errno, "cannot make the directory %s", copy);
-    *at = end;
-  }
-  free(copy);
-  return err;
-}
 
 static int write_text(FILE *out, const void *arg) {
   fputs(arg, out);
@@ -49,7 +31,7 @@ static int save(const char *directory, const char *name, struct text *text) {
     text_free(text);
     return fail(WEFT_ERR_NOMEM, "no memory for %s", name);
   }
-  int err = whole_file_save(path, write_text, text->data);
+  int err = whole_file_save_private(path, write_text, text->data);
   free(path);
   text_free(text);
   return err;
@@ -57,7 +39,7 @@ static int save(const char *directory, const char *name, struct text *text) {
 
 static int write_run(const struct slurm_batch *batch, const struct slurm_run *run) {
   struct text env = {0}, toml = {0}, plan = {0}, script = {0};
-  int err = make_directory(run->directory);
+  int err = slurm_directory_make(run->directory, strlen(batch->directory));
   slurm_script_write_env(&env, run);
   slurm_script_write_toml(&toml, batch, run);
   slurm_script_write(&script, batch, run);
@@ -197,7 +179,7 @@ static int check_same(const struct slurm_batch *batch, const json_t *json, const
 
 static int write_all(const struct slurm_batch *batch, const struct slurm_planned_jobs *jobs, const json_t *json,
                      const char *path) {
-  int err = make_directory(batch->directory);
+  int err = slurm_directory_make(batch->directory, strlen(batch->directory));
   for (size_t i = 0; !err && i < batch->num_runs; i++)
     err = write_run(batch, &batch->runs[i]);
   for (size_t i = 0; !err && i < jobs->count; i++) {

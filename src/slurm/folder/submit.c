@@ -8,6 +8,7 @@
 
 #include "base/fail.h"
 #include "base/text/text.h"
+#include "slurm/folder/directory.h"
 #include "slurm/job/job.h"
 
 static int add_dependencies(const struct slurm_record *record, const struct slurm_job_record *job, struct text *text) {
@@ -81,9 +82,24 @@ static int submit_left(struct slurm_record *record, const struct slurm_jobs *que
   return err;
 }
 
+// Who else can write there chooses what the jobs of this user run.
+static int check_directories(const struct slurm_record *record) {
+  int err = slurm_directory_check(record->directory);
+  for (size_t i = 0; !err && i < record->num_runs; i++) {
+    char *path = slurm_record_path(record, &record->runs[i], "");
+    if (path)
+      path[strlen(path) - 1] = '\0'; // its slash, behind which a link is followed
+    err = path ? slurm_directory_check(path) : fail(WEFT_ERR_NOMEM, "no memory for a path");
+    free(path);
+  }
+  return err;
+}
+
 int slurm_submit(struct slurm_record *record, slurm_submitted_fn *told, void *arg) {
   struct slurm_jobs queue = {0};
-  int lock = -1, err = slurm_record_lock(record, &lock);
+  int lock = -1, err = check_directories(record);
+  if (!err)
+    err = slurm_record_lock(record, &lock);
   if (!err && any_left(record))
     err = slurm_jobs_read(&queue);
   if (!err)
@@ -96,7 +112,7 @@ int slurm_submit(struct slurm_record *record, slurm_submitted_fn *told, void *ar
 
 int slurm_submit_test(const struct slurm_record *record) {
   uint32_t id = 0;
-  int err = 0;
+  int err = check_directories(record);
   for (size_t i = 0; !err && i < record->num_jobs; i++)
     if (record->jobs[i].script)
       err = submit(record, &record->jobs[i], true, &id);
