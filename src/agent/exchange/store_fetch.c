@@ -330,9 +330,11 @@ static int await(struct agent_store_thread *store_thread, struct store_name *nam
   pthread_mutex_lock(&store_thread->lock);
   while (name->answered == answered && !store_thread->stop && !clock_passed(deadline_ns))
     pthread_cond_timedwait(&store_thread->changed, &store_thread->lock, &until);
+  const char *label = strchr(name->name, STORE_THREAD_SEPARATOR);
   if (name->answered == answered)
-    err = fail(WEFT_ERR_TIMEOUT, "it has not put its metadata at %s%s of the store %s", store_thread->prefix,
-               name->name, weft_store_name(store_thread->store));
+    err = fail(WEFT_ERR_TIMEOUT, "it has not put its metadata at %s%.*s of the store %s%s%s", store_thread->prefix,
+               label ? (int)(label - name->name) : (int)strlen(name->name), name->name,
+               weft_store_name(store_thread->store), label ? " under the label " : "", label ? label + 1 : "");
   else if (name->err)
     err = fail(name->err, "%s", name->why);
   else

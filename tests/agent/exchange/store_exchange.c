@@ -235,6 +235,8 @@ static void test_labels(void **state) {
   assert_int_equal(weft_agent_fetch(b.agent, "a", "cache", SUPPORT_DEADLINE_MS, &same), 0);
   assert_int_equal(store_agent_count_regions(&b, peer), 2);
   assert_int_equal(weft_agent_fetch(b.agent, "a", "nothing", 50, &same), WEFT_ERR_TIMEOUT);
+  assert_non_null(strstr(weft_last_error(), "agents/a of the store "));
+  assert_non_null(strstr(weft_last_error(), " under the label nothing"));
   // What went comes no more, and nobody leaves for it.
   assert_int_equal(weft_agent_unpublish(a.agent, "cache", SUPPORT_DEADLINE_MS), 0);
   assert_int_equal(weft_agent_unpublish(a.agent, "cache", SUPPORT_DEADLINE_MS), WEFT_ERR_NOT_FOUND);
