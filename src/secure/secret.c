@@ -108,6 +108,14 @@ int secret_to_file(const char *option, const char *path, const char *text) {
   return err;
 }
 
+int secret_check_shown(int fd, const char *name, const char *want) {
+  struct stat status;
+  if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && (status.st_mode & 077) != 0)
+    return fail(WEFT_ERR_INVALID, "%s is a file that other users may read, so the token is not printed there: want %s",
+                name, want);
+  return 0;
+}
+
 // What is left in the descriptor, up to the end of its first line.
 static int read_line(int fd, const char *from, char **text) {
   char *line = calloc(1, SECRET_MAX + 2);

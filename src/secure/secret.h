@@ -41,6 +41,10 @@ int secret_to_descriptor(const char *text, int *fd);
 // for that sentence. SYSTEM: it cannot be made. [any]
 int secret_to_file(const char *option, const char *path, const char *text);
 
+// Whether a secret that was made here may be shown there: INVALID where `fd` is a file that other users may read;
+// `name` is what it is called, and `want` what to do instead. [any]
+int secret_check_shown(int fd, const char *name, const char *want);
+
 // Overwrites it and frees it; NULL is legal. [any]
 void secret_free(char *text);
 

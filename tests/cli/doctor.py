@@ -6,6 +6,7 @@ import re
 import signal
 import socket
 import subprocess
+import tempfile
 import unittest
 
 import tool
@@ -106,6 +107,15 @@ class Doctor(tool.ToolTest):
         self.assertNotIn("a word", third.command)  # who gave it knows it
         for one in (first, second, third):
             self.assertEqual(one.end(), 0)
+
+    def test_a_token_is_not_told_into_a_file_that_others_read(self):
+        with tempfile.TemporaryFile() as log:
+            os.fchmod(log.fileno(), 0o644)
+            done = subprocess.run([tool.WEFT, "doctor", "--listen", "0"], env=tool.environment(), check=False,
+                                  stdout=log, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                                  timeout=tool.TIMEOUT_S)
+            self.assertEqual((done.returncode, log.tell()), (2, 0), done.stderr)
+            self.assertIn("standard output is a file that other users may read", done.stderr)
 
     def test_a_peer_that_is_no_doctor_costs_a_deadline(self):
         with socket.create_server(("127.0.0.1", 0)) as server:

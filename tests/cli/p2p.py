@@ -4,6 +4,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import tempfile
 import unittest
 
 import tool
@@ -171,6 +173,18 @@ class TwoSides(tool.ToolTest):
                 tokens.add(token)
         self.assertEqual(len(tokens), 2)
         self.refused(2, "wants the token", "p2p", "--mode", "initiator", "--port", 1)
+
+    def test_a_token_is_not_told_into_a_file_that_others_read(self):
+        with tempfile.TemporaryFile() as log:
+            for mode, status in ((0o644, 2), (0o600, 124)):
+                os.fchmod(log.fileno(), mode)
+                done = subprocess.run([tool.WEFT, "p2p", "--mode", "target", "--port", "0", "--timeout-ms", "50"],
+                                      env=tool.environment(), check=False, stdout=log, stdin=subprocess.DEVNULL,
+                                      stderr=subprocess.PIPE, text=True, timeout=tool.TIMEOUT_S)
+                self.assertEqual(done.returncode, status, done.stderr)
+                self.assertEqual("is a file that other users may read" in done.stderr, status == 2, done.stderr)
+                log.seek(0)
+                self.assertEqual(b"WEFT_TOKEN=" in log.read(), status == 124)
 
     def test_no_more_is_lent_than_was_said(self):
         with target("--forever", "--lend", "1MB") as (process, port):

@@ -151,10 +151,15 @@ static int serve(const struct options *options) {
   if (errno || *end || end == options->listen || *options->listen == '-' || port > 65535)
     return fail(WEFT_ERR_INVALID, "--listen: \"%s\" is not a port; want 0 to 65535", options->listen);
   struct doctor_listener listener;
+  int err = options->token
+                ? 0
+                : secret_check_shown(STDOUT_FILENO, "standard output", "a token given (WEFT_TOKEN or --token-file)");
+  if (err)
+    return err;
   lobby_raise_limit(0);
   if (!options->token)
     secret_make(made);
-  int err = doctor_listener_open(&listener, (uint16_t)port, options->token ? options->token : made);
+  err = doctor_listener_open(&listener, (uint16_t)port, options->token ? options->token : made);
   if (err)
     return err;
   int ends = open_ends();

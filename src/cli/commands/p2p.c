@@ -151,6 +151,7 @@ static int settle_sides(struct p2p_config *config, char *made) {
     secret_make(made);
     config->token = made;
     config->tell_token = true;
+    return secret_check_shown(STDOUT_FILENO, "standard output", "a token given (WEFT_TOKEN or --token-file)");
   }
   return 0;
 }

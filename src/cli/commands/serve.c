@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <weft/store.h>
 
@@ -81,11 +80,9 @@ static sigset_t block_ends(void) {
 
 // Prints a token that was made here, but not into a log that other users can read.
 static int print_token(const char *token) {
-  struct stat status;
-  if (fstat(STDERR_FILENO, &status) == 0 && S_ISREG(status.st_mode) && (status.st_mode & 077) != 0)
-    return fail(WEFT_ERR_INVALID,
-                "standard error is a file that other users may read, so the token is not printed there: want "
-                "--write-token, or a token given (--token-file)");
+  int err = secret_check_shown(STDERR_FILENO, "standard error", "--write-token, or a token given (--token-file)");
+  if (err)
+    return err;
   fprintf(stderr, "export WEFT_TOKEN=%s\n", token);
   return 0;
 }
