@@ -119,7 +119,7 @@ int secret_check_shown(int fd, const char *name, const char *want) {
 // What is left in the descriptor, up to the end of its first line.
 static int read_line(int fd, const char *from, char **text) {
   char *line = calloc(1, SECRET_MAX + 2);
-  size_t size = 0;
+  size_t size = 0, first = 0;
   ssize_t got = line ? 1 : 0;
   while (got > 0 && size <= SECRET_MAX) {
     got = read(fd, line + size, SECRET_MAX + 1 - size);
@@ -133,7 +133,10 @@ static int read_line(int fd, const char *from, char **text) {
     err = fail(WEFT_ERR_NOMEM, "no memory for a secret");
   else if (got < 0)
     err = fail_errno(errno, "cannot read the secret of %s", from);
-  else if (line[strcspn(line, "\r\n")] = '\0', strlen(line) > SECRET_MAX || !line[0])
+  else if ((first = strcspn(line, "\r\n")) < size && line[first] == '\0')
+    err = fail(WEFT_ERR_INVALID, "%s holds no usable secret: byte %zu of its first line is a NUL; want text", from,
+               first);
+  else if (line[first] = '\0', first > SECRET_MAX || !line[0])
     err = fail(WEFT_ERR_INVALID, "%s holds no usable secret: want 1 to %d bytes in its first line", from, SECRET_MAX);
   if (err)
     secret_free(line);

@@ -101,6 +101,8 @@ static void test_file(void **state) {
   assert_int_equal(ftruncate(fd, 0), 0);
   unsetenv(VARIABLE);
   assert_int_equal(secret_from_environment(VARIABLE, &text), WEFT_ERR_INVALID); // empty
+  assert_int_equal(pwrite(fd, "a\0long one", 10, 0), 10);
+  assert_int_equal(secret_from_environment(VARIABLE, &text), WEFT_ERR_INVALID); // "a" is not what was meant
   close(fd);
   unlink(path);
   forget();
