@@ -1,8 +1,8 @@
 """The token that agents share which may exchange metadata, and where an agent listens.
 
-With WEFT_TOKEN set, or WEFT_TOKEN_FILE naming a file that has it, agents of all hosts that have the same token find
-each other. Without it, a secret of this user is kept in a file that only the user can read, and agents listen at the
-loopback address alone.
+With WEFT_TOKEN set, or WEFT_TOKEN_FILE naming a file that has it in its first line, agents of all hosts that have the
+same token find each other. Without it, a secret of this user is kept in a file that only the user can read, and agents
+listen at the loopback address alone.
 """
 
 from __future__ import annotations
@@ -32,19 +32,21 @@ def _file() -> pathlib.Path:
     return pathlib.Path(cache) / "weft" / "nixl-token"
 
 
-def _read(path: pathlib.Path) -> str | None:
+def _read(path: pathlib.Path, named: bool) -> str | None:
+    """The token in a file, which may be root's or stand behind a link if somebody has `named` it, as for the tool."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if named else os.O_NOFOLLOW))
     except FileNotFoundError:
         return None
     with os.fdopen(fd, encoding="ascii") as file:
         state = os.fstat(fd)
-        if state.st_uid != os.geteuid() or stat.S_IMODE(state.st_mode) & 0o077:
+        owners = (os.geteuid(), 0) if named else (os.geteuid(),)
+        if state.st_uid not in owners or stat.S_IMODE(state.st_mode) & 0o077:
             raise nixlBackendError(f"{path} belongs to another user, or others can read it: want the mode 0600, or "
                                    f"set {VARIABLE}")
-        token = file.read().strip()
+        token = file.readline().strip()
     if not token:
-        raise nixlBackendError(f"{path} has no token: remove the file, or set {VARIABLE}")
+        raise nixlBackendError(f"{path} has no token in its first line: remove the file, or set {VARIABLE}")
     return token
 
 
@@ -77,10 +79,10 @@ def token() -> str:
     named = os.environ.get(FILE)
     path = pathlib.Path(named) if named else _file()
     try:
-        kept = _read(path)
+        kept = _read(path, bool(named))
         if kept is None and not named:
             _make(path)
-            kept = _read(path)
+            kept = _read(path, False)
     except (OSError, UnicodeError) as error:
         raise nixlBackendError(f"no token can be read from {path} ({error}): set {VARIABLE} to a secret that all "
                                "agents share") from error

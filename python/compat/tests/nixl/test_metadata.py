@@ -146,7 +146,9 @@ def test_tokens(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None
     with pytest.raises(bindings.nixlBackendError, match="WEFT_TOKEN_FILE names"):
         nixl_agent("without")
     (tmp_path / "token").touch(0o600)
-    (tmp_path / "token").write_text("a secret of our own\n")
+    (tmp_path / "token").write_text("a secret of our own\n# the first line counts, as for the tool\n")
+    (tmp_path / "token").rename(tmp_path / "..data")  # behind a link, as Kubernetes mounts a secret
+    (tmp_path / "token").symlink_to("..data")
     assert nixl_agent("from a file").add_remote_agent(given.get_agent_metadata()) == "given"
     monkeypatch.delenv("WEFT_TOKEN_FILE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
