@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import fcntl
 import ipaddress
 import json
 import os
 import secrets
 import socket
-import struct
 import time
 from collections.abc import Iterable
 from typing import Any, Callable
 
 import weft
 
+from weft_compat import addresses
+
 from ._arguments import Sizes, differences
 
 TCP_KEY = "weft/ep/store"
 """the key of a TCPStore under which the address of Weft's store stands"""
-
-_SIOCGIFADDR = 0x8915
-"""asks an interface for its IPv4 address: netdevice(7)"""
 
 _servers: list[weft.Server] = []
 """stores that this process serves: until it ends, since other ranks may outlive the buffer that began them"""
@@ -37,47 +34,33 @@ def left(until: float) -> float:
     return max(0.0, until - time.monotonic())
 
 
-def _address_of(interface: str) -> str:
-    """The address of an interface: IPv4 if it has one, else IPv6, but none of one link only."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+def _of_name() -> list[str]:
+    """The address of the host's name, if it is one of this host that others reach, and not 127.0.1.1."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            answer = fcntl.ioctl(any_socket, _SIOCGIFADDR, struct.pack("40s", interface.encode()[:15]))
-            return socket.inet_ntoa(answer[20:24])
-        except OSError:  # there is no such interface, or it has none
-            pass
-    try:
-        with open("/proc/net/if_inet6", encoding="ascii") as lines:
-            for digits, _index, _prefix, scope, _flags, name in map(str.split, lines):
-                if name == interface and scope != "20":
-                    return str(ipaddress.IPv6Address(int(digits, 16)))
-    except OSError:  # a host without IPv6
-        pass
-    raise OSError(f"{interface!r} is neither an address nor an interface of this host with one: see WEFT_ADDRESS and "
-                  "WEFT_INTERFACE")
+            named = socket.gethostbyname(socket.gethostname())
+            probe.bind((named, 0))
+        except OSError:
+            return []
+    return [] if ipaddress.ip_address(named).is_loopback else [named]
 
 
 def host_address() -> str:
     """An address of this host that others reach: the first of WEFT_ADDRESS or WEFT_INTERFACE, as the ranks listen
-    there; else that of the route to elsewhere, else that of the host's name, else loopback."""
+    there; else that of the route to elsewhere, else that of the host's name, else that of an interface, else
+    loopback."""
     named = os.environ.get("WEFT_ADDRESS") or os.environ.get("WEFT_INTERFACE")
-    if named:
-        first = named.split(",")[0]
-        try:
-            return str(ipaddress.ip_address(first))
-        except ValueError:
-            return _address_of(first)
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("192.0.2.1", 9))  # sends nothing: it asks for the route
-            return str(probe.getsockname()[0])
-        except OSError:  # a cluster's network of its own leads nowhere else
-            pass
-        try:
-            named = socket.gethostbyname(socket.gethostname())
-            probe.bind((named, 0))  # it is one of this host
-            return named
-        except OSError:
-            return "127.0.0.1"
+    if not named:
+        return next(iter(addresses.of_route() or _of_name() or addresses.of_host()), "127.0.0.1")
+    first = named.split(",")[0]
+    try:
+        return str(ipaddress.ip_address(first))
+    except ValueError:
+        found = addresses.of_interface(first)
+    if not found:
+        raise OSError(f"{first!r} is neither an address nor an interface of this host with one: see WEFT_ADDRESS and "
+                      "WEFT_INTERFACE")
+    return found[0]
 
 
 def network() -> str:

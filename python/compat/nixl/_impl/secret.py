@@ -13,6 +13,8 @@ import secrets
 import socket
 import stat
 
+from weft_compat import addresses
+
 from ..logging import get_logger
 from .status import nixlBackendError
 
@@ -93,8 +95,13 @@ def token() -> str:
 
 
 def listen_at(port: int) -> str:
-    """Where an agent listens: WEFT_LISTEN, else all addresses with a token that somebody gave, else loopback."""
-    host = os.environ.get(LISTEN) or ("0.0.0.0" if is_given() else "127.0.0.1")
+    """Where an agent listens: WEFT_LISTEN, else all addresses with a token that somebody gave, else loopback. All are
+    those of IPv4, or of a host that has none those of IPv6."""
+    host = os.environ.get(LISTEN)
+    if not host and is_given():
+        own = addresses.of_host()
+        host = "::" if own and all(":" in one for one in own) else "0.0.0.0"
+    host = host or "127.0.0.1"
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -130,14 +137,5 @@ def reachable_at(port: int) -> list[str]:
     host = listen_at(port).rpartition(":")[0]
     if host not in ("0.0.0.0", "[::]"):
         return [f"{host}:{port}"]
-    hosts = []
-    families = [(socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")]
-    for family, far in families if host == "[::]" else families[:1]:
-        with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            try:
-                probe.connect((far, 9))  # sends nothing: the kernel says which address it would use
-                hosts.append(str(probe.getsockname()[0]))
-            except OSError:
-                continue
-    hosts.append("127.0.0.1")
+    hosts = [*(one for one in addresses.of_host() if host == "[::]" or ":" not in one), "127.0.0.1"]
     return [f"[{one}]:{port}" if ":" in one else f"{one}:{port}" for one in hosts]

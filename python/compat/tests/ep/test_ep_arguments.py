@@ -150,9 +150,12 @@ def test_an_address_without_a_route_to_elsewhere(monkeypatch: pytest.MonkeyPatch
     monkeypatch.delenv("WEFT_ADDRESS", raising=False)
     monkeypatch.delenv("WEFT_INTERFACE", raising=False)
     monkeypatch.setattr(socket, "socket", Routeless)
-    for address, found in (("127.0.0.9", "127.0.0.9"), ("192.0.2.9", "127.0.0.1")):
+    monkeypatch.setattr(_meeting.addresses, "of_host", lambda: ["10.77.0.1", "fd00:77::1"])
+    for address in ("127.0.1.1", "192.0.2.9"):  # the first is what Debian gives to a host's name, the other not here
         monkeypatch.setattr(socket, "gethostbyname", lambda _name, address=address: address)
-        assert _meeting.host_address() == found
+        assert _meeting.host_address() == "10.77.0.1"
+    monkeypatch.setattr(_meeting.addresses, "of_host", lambda: [])
+    assert _meeting.host_address() == "127.0.0.1"
 
 
 def test_an_address_by_its_interface(monkeypatch: pytest.MonkeyPatch) -> None:

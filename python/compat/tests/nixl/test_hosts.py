@@ -51,9 +51,9 @@ def run(*command: str) -> None:
         pytest.skip(f"{' '.join(command)}: {done.stderr.strip()}")
 
 
-@pytest.fixture
-def hosts() -> Iterator[list[str]]:
-    """Two network namespaces that a cable joins."""
+@pytest.fixture(params=["10.77.0.{}/24", "fd00:77::{}/64"], ids=["IPv4", "IPv6 alone"])
+def hosts(request: pytest.FixtureRequest) -> Iterator[list[str]]:
+    """Two network namespaces that a cable joins, which leads nowhere else."""
     if os.geteuid() != 0 or not all(shutil.which(tool) for tool in ("ip", "nsenter", "unshare")):
         pytest.skip("network namespaces take root, ip, nsenter and unshare")
     names = [f"weft-nixl-{os.getpid()}-{side}" for side in "ab"]
@@ -63,10 +63,10 @@ def hosts() -> Iterator[list[str]]:
             run("ip", "netns", "add", name)
         run("ip", "link", "add", ends[0], "netns", names[0], "type", "veth", "peer", "name", ends[1], "netns", names[1])
         for number, (name, device) in enumerate(zip(names, ends)):
-            run("ip", "-n", name, "addr", "add", f"10.77.0.{number + 1}/24", "dev", device)
+            nodad = ["nodad"] if ":" in request.param else []
+            run("ip", "-n", name, "addr", "add", request.param.format(number + 1), "dev", device, *nodad)
             run("ip", "-n", name, "link", "set", "lo", "up")
             run("ip", "-n", name, "link", "set", device, "up")
-            run("ip", "-n", name, "route", "add", "default", "dev", device)
         yield names
     finally:
         for name in names:
