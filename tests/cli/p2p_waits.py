@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import unittest
 
 import tool
@@ -26,6 +27,18 @@ class Listening(tool.ToolTest):
             self.assertRegex(process.stdout.readline(), "^on the other host: WEFT_TOKEN=")
         with running("--mode", "target", "--port", 0, "--ip", "127.0.0.1") as process:
             self.assertRegex(process.stdout.readline(), r"^listening at 127\.0\.0\.1, port \d+$")
+
+    def test_on_a_host_of_ipv6_alone(self):
+        made = ("ip link set lo up && ip link add weft0 type veth peer name weft1 && ip link set weft1 up && "
+                "ip link set weft0 up && ip address add fd00::7/64 dev weft0 nodad || exit 77; ")
+        sides = (f'"{tool.WEFT}" p2p --mode target --timeout-ms 60000 & '
+                 f'"{tool.WEFT}" p2p --mode initiator --ip fd00::7 --startup-timeout 60 -s 8 -n 5 && wait $!')
+        result = subprocess.run(["unshare", "--map-root-user", "--net", "sh", "-c", made + sides], text=True,
+                                env=tool.environment(**TOKEN), capture_output=True, timeout=2 * tool.TIMEOUT_S)
+        if result.returncode == 77 or result.stderr.startswith("unshare:"):
+            self.skipTest(f"no network of its own: {result.stderr.strip()}")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertRegex(result.stdout, r"(?m)^listening at ::, port 5555 \(every address of this host\)$")
 
     def test_two_places_contradict_each_other(self):
         self.refused(2, "--ip 127.0.0.1 and --listen 127.0.0.2", "p2p", "--mode", "target", "--ip", "127.0.0.1",

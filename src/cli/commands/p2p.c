@@ -4,6 +4,7 @@
 #include "base/signal/stop.h"
 #include "cli/commands/commands.h"
 #include "cli/process/terminal.h"
+#include "run/common/own_address.h"
 #include "secure/secret.h"
 
 #include <stdio.h>
@@ -25,7 +26,7 @@ static const struct cli_option rows[] = {
    .help = "target: offers a buffer and waits for an initiator; initiator: connects to a target and measures; "
    "local: both, in two processes of this host"},
   {.name = "ip", .alias = "host", .type = OPTION_STRING, .metavar = "HOST",
-   .preset_note = "127.0.0.1 for an initiator, 0.0.0.0 (every address) for a target", FIELD(config.host),
+   .preset_note = "127.0.0.1 for an initiator, 0.0.0.0 for a target, or :: without IPv4", FIELD(config.host),
    .help = "host or address of the target: to which an initiator connects, and at which a target listens"},
   {.name = "port", .type = OPTION_UINT, .metavar = "PORT", .min = 0, .max = 65535, .preset = "5555",
    FIELD(config.port), .help = "port of the target; a target takes any free one for 0"},
@@ -141,7 +142,7 @@ static int settle_sides(struct p2p_config *config, char *made) {
     return fail(WEFT_ERR_INVALID, "--ip %s and --listen %s both name where the target listens: want one of them",
                 config->host, config->listen);
   if (!config->listen)
-    config->listen = config->host ? config->host : "0.0.0.0";
+    config->listen = config->host ? config->host : run_any_address();
   if (!config->host)
     config->host = "127.0.0.1";
   if (!config->token && config->mode == P2P_INITIATOR)
