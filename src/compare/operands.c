@@ -11,6 +11,7 @@
 #include "base/fail.h"
 #include "base/printable.h"
 #include "compare/input.h"
+#include "measure/whole_file.h"
 
 void operands_free(struct operands *operands) {
   for (size_t i = 0; i < operands->count; i++)
@@ -55,7 +56,9 @@ static int add_file(struct operands *operands, struct compare_run *run, const ch
   if (!run->path && !(run->path = strdup(path)))
     return fail(WEFT_ERR_NOMEM, "no memory for a path");
   printable_line(run->path); // which is only shown
-  int err = input_add_file(run, path);
+  int err = whole_file_check_input("html", operands->html, path);
+  if (!err)
+    err = input_add_file(run, path);
   printable_line(run->remark);
   printable_line(run->why_left);
   return err;

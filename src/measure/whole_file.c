@@ -4,8 +4,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <libgen.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -91,4 +94,39 @@ int whole_file_check(const char *path) {
   unlink(temporary);
   free(temporary);
   return 0;
+}
+
+static bool is_one(const struct stat *a, const struct stat *b) {
+  return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+// The folder that a path is in.
+static bool find_folder(const char *path, struct stat *folder) {
+  char copy[PATH_MAX];
+  return (size_t)snprintf(copy, sizeof copy, "%s", path) < sizeof copy && stat(dirname(copy), folder) == 0;
+}
+
+static const char *last_of(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash ? slash + 1 : path;
+}
+
+bool whole_file_is_one(const char *a, const char *b) {
+  struct stat of_a, of_b;
+  if (strcmp(a, b) == 0)
+    return true;
+  bool a_there = stat(a, &of_a) == 0, b_there = stat(b, &of_b) == 0;
+  if (a_there || b_there)
+    return a_there && b_there && is_one(&of_a, &of_b);
+  return strcmp(last_of(a), last_of(b)) == 0 && find_folder(a, &of_a) && find_folder(b, &of_b) && is_one(&of_a, &of_b);
+}
+
+int whole_file_check_input(const char *option, const char *output, const char *input) {
+  char results[PATH_MAX];
+  if (!output || !input)
+    return 0;
+  bool fits = (size_t)snprintf(results, sizeof results, "%s/results.json", input) < sizeof results;
+  if (!whole_file_is_one(output, input) && !(fits && whole_file_is_one(output, results)))
+    return 0;
+  return fail(WEFT_ERR_INVALID, "%s is to be read, and to be written by --%s: want another file there", output, option);
 }

@@ -2,6 +2,7 @@
 #ifndef MEASURE_WHOLE_FILE_H
 #define MEASURE_WHOLE_FILE_H
 
+#include <stdbool.h>
 #include <stdio.h>
 
 // Writes the contents: 0, or an error with its sentence. The caller looks whether `out` took it.
@@ -21,5 +22,12 @@ int whole_file_check_place(const char *path);
 
 // Whether it could be written as things stand, by the same errors; nothing is left there. [any]
 int whole_file_check(const char *path);
+
+// Whether both paths lead to one file, however they are written, also to one that is not there yet. [any]
+bool whole_file_is_one(const char *a, const char *b);
+
+// INVALID: `output`, which the option names, is `input`, which is to be read: the file, or the results.json in the
+// directory of a run. Either may be NULL. [any]
+int whole_file_check_input(const char *option, const char *output, const char *input);
 
 #endif

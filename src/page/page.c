@@ -14,7 +14,7 @@ int page_check(const char *path) {
 }
 
 int page_check_files(const char *html, const char *prometheus) {
-  if (html && prometheus && strcmp(html, prometheus) == 0)
+  if (html && prometheus && whole_file_is_one(html, prometheus))
     return fail(WEFT_ERR_INVALID, "--html and --prometheus are both %s: want a file for each", html);
   int err = html ? page_check(html) : 0;
   return !err && prometheus ? whole_file_check(prometheus) : err;

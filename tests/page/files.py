@@ -175,6 +175,37 @@ class Files(tool.ToolTest):
             self.assertIn(f"rows[1].{member}", self.fails("report", self.write(broken), "--html", page))
         self.assertFalse(page.exists())
 
+    def test_what_is_read_stays(self):
+        """However it is named: nothing is written over it."""
+        run = self.folder / "run"
+        run.mkdir()
+        results = self.write(samples.results(2, 2, 0), "run/results.json")
+        figures = self.write(samples.ep())
+        plan = self.write([[0], [0, 1]], "plan.json")
+        matrix = self.folder / "matrix.txt"
+        matrix.write_text("0 1K\n1K 0\n", encoding="utf-8")
+        settings = self.folder / "settings.toml"
+        settings.write_text("num_iter = 16\n", encoding="utf-8")
+        before = {path: path.read_bytes() for path in (results, figures, plan, matrix, settings)}
+        again = lambda path: f"{path.parent}/../{path.parent.name}/{path.name}"  # another name of it
+        for option in ("--html", "--prometheus"):
+            for read in (run, results):
+                self.refused(2, f"to be written by {option}", "report", read, option, again(results))
+            self.refused(2, "to be written by", "elastic", plan, "--run-dir", self.folder / "new", option, again(plan))
+        for option in ("--html", "--prometheus", "--json", "--csv"):
+            for read, name in ((matrix, "traffic"), (settings, "transfer")):
+                how = "--matrix" if read == matrix else "--config_file"
+                self.refused(2, f"to be written by {option}", "bench", name, how, read, option, again(read))
+        for operand in (figures, f"A={results},{figures}"):
+            self.refused(2, "to be written by --html", "compare", operand, figures, "--html", again(figures))
+        self.refused(2, "to be written by --html", "compare", run, run, "--html", results)
+        page = self.folder / "page"
+        self.refused(2, "a file for each", "compare", figures, figures, "--html", page, "--save-baseline", again(page))
+        self.refused(2, "a file for each", "bench", "ep", "--json", page, "--csv", again(page))
+        self.refused(2, "a file for each", "report", figures, "--html", page, "--prometheus", again(page))
+        self.assertEqual(before, {path: path.read_bytes() for path in before})
+        self.assertFalse(page.exists())
+
     def fails(self, *arguments):
         ended = tool.weft(*arguments)
         self.assertNotEqual(ended.returncode, 0, arguments)

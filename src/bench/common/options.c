@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "measure/whole_file.h"
 
 enum { GROUP_MAX = 100 };
 
@@ -30,10 +31,18 @@ static int check_files(const struct bench_options *options) {
       {"json", options->json}, {"csv", options->csv}, {"html", options->html}, {"prometheus", options->prometheus}};
   for (size_t i = 0; i < sizeof files / sizeof *files; i++)
     for (size_t k = 0; k < i; k++)
-      if (files[i].path && files[k].path && !is_output(files[i].path) && strcmp(files[i].path, files[k].path) == 0)
+      if (files[i].path && files[k].path && !is_output(files[i].path) &&
+          whole_file_is_one(files[i].path, files[k].path))
         return fail(WEFT_ERR_INVALID, "--%s and --%s are both %s: want a file for each", files[k].option,
                     files[i].option, files[i].path);
   return 0;
+}
+
+int bench_options_check_input(const struct bench_options *options, const char *input) {
+  int err = whole_file_check_input("json", options->json, input);
+  err = err ? err : whole_file_check_input("csv", options->csv, input);
+  err = err ? err : whole_file_check_input("html", options->html, input);
+  return err ? err : whole_file_check_input("prometheus", options->prometheus, input);
 }
 
 int bench_options_check(const struct bench_options *options) {

@@ -93,4 +93,7 @@ enum { BENCH_STORE_PORT = 9999 };
 // --user without --password or --store, --store and --rank-server. INVALID.
 int bench_options_check(const struct bench_options *options);
 
+// An output that is a file to be read, which may be NULL. INVALID.
+int bench_options_check_input(const struct bench_options *options, const char *input);
+
 #endif

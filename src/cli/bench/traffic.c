@@ -116,6 +116,12 @@ static int read_plan(struct options *options, struct traffic_plan *plan) {
   if (given != 1)
     return fail(WEFT_ERR_INVALID, "%s: want a file of patterns, --matrix, --plan, or --model",
                 given ? "more than one source of patterns is given" : "there is nothing to run");
+  const char *const inputs[] = {options->patterns, options->matrix, options->plan, options->kv.config};
+  for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {
+    int err = bench_options_check_input(&options->bench, inputs[i]);
+    if (err)
+      return err;
+  }
   if (options->patterns)
     return traffic_yaml_load(plan, options->patterns, options->workers);
   return kv ? from_kv(options, plan) : from_matrix(options, plan);

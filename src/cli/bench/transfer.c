@@ -83,6 +83,8 @@ static int settle(struct transfer_config *config, bool *given, bool as_nixlbench
   const struct cli_option_table table = {
       .rows = cli_bench_transfer_rows, .count = CLI_BENCH_TRANSFER_ROWS, .given = given};
   int err = config->config_file ? cli_toml_apply(table, config, config->config_file) : 0;
+  if (!err)
+    err = bench_options_check_input(&config->common, config->config_file);
   if (!err && as_nixlbench && config->runtime_type == TRANSFER_ETCD && !config->common.store &&
       !config->common.rank_server && !config->local_workers)
     config->common.store = "http://localhost:2379";

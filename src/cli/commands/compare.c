@@ -156,6 +156,8 @@ static int settings_of(const struct options *options, struct compare_options *se
                                        .match = {options->ignore.count, options->ignore.list}};
   if (options->json + options->csv + options->markdown > 1)
     return fail(WEFT_ERR_INVALID, "want one of --json, --csv and --markdown");
+  if (options->html && options->save_baseline && whole_file_is_one(options->html, options->save_baseline))
+    return fail(WEFT_ERR_INVALID, "--html and --save-baseline are both %s: want a file for each", options->html);
   int err = options->html ? page_check(options->html) : 0;
   if (err)
     return err;
@@ -189,8 +191,10 @@ static int run(const struct cli_call *call) {
     return status;
   struct operands *operands = calloc(1, sizeof *operands);
   int err = operands ? settings_of(&options, &settings) : fail(WEFT_ERR_NOMEM, "no memory for the runs");
-  if (!err)
+  if (!err) {
+    operands->html = options.html;
     err = read_runs(&options, operands);
+  }
   if (err) {
     cli_command_failed(call, err);
     status = WRONG_INPUT;

@@ -4,6 +4,7 @@
 #include "cli/commands/default_plan.h"
 #include "cli/commands/elastic_launcher.h"
 #include "cli/process/terminal.h"
+#include "measure/whole_file.h"
 #include "page/page.h"
 #include "run/common/config.h"
 #include "run/common/lead_address.h"
@@ -260,7 +261,10 @@ static int check_files(const struct run_config *config) {
                 "--%s is given without a plan: the lead, which has the plan, has the results, and is "
                 "where to ask for it",
                 config->html ? "html" : "prometheus");
-  return page_check_files(config->html, config->prometheus);
+  int err = whole_file_check_input("html", config->html, config->plan);
+  if (!err)
+    err = whole_file_check_input("prometheus", config->prometheus, config->plan);
+  return err ? err : page_check_files(config->html, config->prometheus);
 }
 
 static void say_without_effect(const struct elastic *elastic) {

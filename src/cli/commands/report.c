@@ -5,13 +5,13 @@
 #include "measure/json_file.h"
 #include "measure/prometheus.h"
 #include "measure/results.h"
+#include "measure/whole_file.h"
 #include "page/page.h"
 
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -124,12 +124,14 @@ static int write_files(const struct options *options, const struct results *resu
 
 // What is read stays, too.
 static int check_outputs(const struct options *options) {
-  const char *const outputs[] = {options->html, options->prometheus};
-  for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++)
-    for (uint32_t k = 0; outputs[i] && k <= options->more.count; k++)
-      if (strcmp(outputs[i], k == 0 ? options->dir : options->more.list[k - 1]) == 0)
-        return fail(WEFT_ERR_INVALID, "%s is to be read, and to be written by --%s: want another file there",
-                    outputs[i], i == 0 ? "html" : "prometheus");
+  for (uint32_t i = 0; i <= options->more.count; i++) {
+    const char *input = i == 0 ? options->dir : options->more.list[i - 1];
+    int err = whole_file_check_input("html", options->html, input);
+    if (!err)
+      err = whole_file_check_input("prometheus", options->prometheus, input);
+    if (err)
+      return err;
+  }
   return page_check_files(options->html, options->prometheus);
 }
 
