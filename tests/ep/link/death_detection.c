@@ -20,6 +20,10 @@
 #include "ep/core/fault.h"
 #include "ep/support/processes.h"
 
+#ifndef SYS_futex_waitv // headers before Linux 5.16
+#define SYS_futex_waitv 449
+#endif
+
 enum { RANKS = 3, TIMEOUT_MS = 20000, DEADLINE_MS = 100000, AFTER = 10, SKIPPED = 77 };
 
 struct board {
