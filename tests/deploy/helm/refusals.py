@@ -30,6 +30,7 @@ OUT_OF_RANGE = {
     "members": ({"store": {"replicas": 2}}, "store.replicas"), "url": ({"store": {"url": "etcd:2379"}}, "store.url"),
     "shm": ({"shm": {"size": "lots"}}, "shm.size"), "log": ({"ucx": {"logLevel": "loud"}}, "ucx.logLevel"),
     "spread": ({"spread": True}, "spread"), "network": ({"sriov": {"networks": ["a"]}}, "sriov.networks.0"),
+    "label of the chart": ({"podLabels": {"role": "x"}}, 'Property name of "role"'),
 }
 # Values that are right alone, and do not fit each other.
 CONTRADICTIONS = {
