@@ -22,6 +22,14 @@ name = "rack"
 nodes = ["oak[001-008]"]
 [global_env_vars]
 FI_TCP_IFACE = "eth1"
+[[partitions]]
+name = "spare"
+[[partitions.groups]]
+name = "rack"
+nodes = ["elm[1-4]"]
+[[partitions.groups]]
+name = "all"
+nodes = ["elm[1-9]"]
 """
 
 TEST = """\
@@ -162,6 +170,9 @@ MUTATIONS = [
     ("scenario.toml", 'iterations = 1', 'dependencies = [{ type = "start_post_comp", id = "two" }]', ":", "circle"),
     ("scenario.toml", "num_nodes = 2\ntime", 'nodes = ["oak[5-1]"]\ntime', "5:10:", "as Slurm writes them"),
     ("scenario.toml", "num_nodes = 2\ntime", 'nodes = ["gpu:attic:1"]\ntime', "5:10:", "no such group"),
+    ("scenario.toml", "num_nodes = 2\ntime", 'nodes = ["gpu:rack:9"]\ntime', "5:10:", "the group has 8 nodes"),
+    ("scenario.toml", "num_nodes = 2\ntime", 'nodes = ["gpu:rack:1", "spare:rack:1"]\ntime', "5:24:",
+     "of one partition"),
     ("scenario.toml", "iterations = 1", 'nodes = ["oak[001-003]"]', "5:13:", "3 are named"),
     ("scenario.toml", 'test_name = "growth"\nnum_nodes = 2\ntime', "num_nodes = 2\ntime", "2:1:",
      "has no test_template_name"),
@@ -221,6 +232,24 @@ class Faults(unittest.TestCase):
         self.assertEqual(places[:-1], ["system.toml:2:13", "test.toml:5:15", "test.toml:15:14", "scenario.toml:7:1",
                                        "scenario.toml:9:6"])
         self.assertEqual(result.stderr.splitlines()[-1], "weft slurm verify: 5 faults")
+
+    def test_a_group_is_its_partition_without_all_other_nodes(self):
+        for nodes, options, excluded in [
+                ('"gpu:rack:2"', (), "oak[009-016]"),  # which are in no group
+                ('"spare:rack:2"', (), "elm[5-9]"),    # all of them are in "all", too
+                ('"spare:rack:1", "elm7"', (), "elm[5-6],elm[8-9]"),
+                ('"spare:rack:1", "spare:all:1"', (), None),
+                ('"spare:rack:1"', ("--exclude", "elm2"), "elm[5-9],elm2")]:
+            with self.subTest(nodes=nodes, options=options):
+                (self.folder / "scenario.toml").write_text(
+                    'name = "s"\n[[Tests]]\nid = "a"\ntest_name = "growth"\nnodes = [' + nodes + "]\n",
+                    encoding="utf-8")
+                (self.folder / "test.toml").write_text(TEST.replace("[[0, 1], [0, 1, 2, 3]]", "[[0, 1]]"),
+                                                       encoding="utf-8")
+                files = [self.folder / name for name in ("system.toml", "test.toml", "scenario.toml")]
+                script = tool.weft("slurm", "dry-run", *files, *options).stdout
+                self.assertEqual([line.split("=", 1)[1].strip("'") for line in script.splitlines()
+                                  if line.startswith("#SBATCH --exclude=")], [excluded] if excluded else [])
 
     def test_an_option_that_nothing_knows_is_handed_on_with_a_warning(self):
         text = TEST.replace("kineto = true", "quite_unheard_of = 3\nkineto = false")

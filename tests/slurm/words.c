@@ -4,6 +4,7 @@
 #include "base/text/text.h"
 #include "cmocka_all.h"
 #include "slurm/core/lists.h"
+#include "slurm/expand/names.h"
 #include "slurm/script/quote.h"
 
 static void time_limits_are_those_of_slurm(void **state) {
@@ -121,12 +122,38 @@ static void lines_are_split_as_a_shell_does(void **state) {
   slurm_memory_free(&memory);
 }
 
+static void expect_without(const char *all_text, const char *taken_text, const char *rest) {
+  struct slurm_memory memory = {0};
+  struct slurm_words all = {0}, taken = {0};
+  slurm_names_add(&memory, &all, all_text);
+  slurm_names_add(&memory, &taken, taken_text);
+  slurm_names_sort(&all);
+  slurm_names_sort(&taken);
+  const char *text = slurm_names_without(&memory, &all, &taken);
+  if (rest)
+    assert_string_equal(text, rest);
+  else
+    assert_null(text);
+  slurm_memory_free(&memory);
+}
+
+static void nodes_are_taken_from_lists_by_name(void **state) {
+  (void)state;
+  expect_without("n[1-4]", "n[1-2]", "n[3-4]");
+  expect_without("n[1-4],n[1-2]", "n[1-4]", NULL);
+  expect_without("", "n1", NULL);
+  expect_without("n[8-11], login", "n9", "login,n8,n[10-11]");
+  expect_without("n[08-11],n[3,1]", "n1,n10", "n3,n[08-09],n11");
+  expect_without("r[1-2]n[01-03]", "r1n[01-03],r2n02", "r2n01,r2n03");
+  expect_without("n[1-2]-ib,a.b", "n2-ib", "a.b,n1-ib");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(time_limits_are_those_of_slurm),    cmocka_unit_test(lists_of_nodes_are_counted),
       cmocka_unit_test(sizes_have_units_of_1024),          cmocka_unit_test(ids_are_names_of_directories),
       cmocka_unit_test(words_reach_a_program_as_they_are), cmocka_unit_test(values_have_variables_and_nothing_else),
-      cmocka_unit_test(lines_are_split_as_a_shell_does),
+      cmocka_unit_test(lines_are_split_as_a_shell_does),   cmocka_unit_test(nodes_are_taken_from_lists_by_name),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "slurm/expand/names.h"
 #include "slurm/schema/words.h"
 
 enum { WARN_S = 60 };
@@ -39,49 +40,107 @@ static const char *join(struct slurm_memory *memory, const char *before, const s
   return before;
 }
 
-// PARTITION:GROUP:COUNT: so many nodes of a group, which means none of the partition's other groups.
-static void take_group(const struct slurm_maker *maker, struct slurm_resources *resources,
-                       const struct toml_value *value, const char *group, const char *number) {
+// The nodes of the lists that a group or a partition has, into `names`.
+static void add_nodes(const struct slurm_maker *maker, struct slurm_memory *memory, struct slurm_words *names,
+                      const struct toml_value *owner) {
+  const struct toml_value *lists = toml_get(owner, "nodes");
+  for (size_t i = 0; lists && lists->type == TOML_ARRAY && i < lists->count; i++) {
+    const struct toml_value *list = &lists->children[i];
+    const char *want = slurm_node_list_read(list->text, NULL);
+    if (!want)
+      slurm_names_add(memory, names, list->text);
+    else if (list->type == TOML_STRING)
+      slurm_fault(maker->faults, list->at, "nodes has \"%s\"; want %s", list->text, want);
+  }
+}
+
+// Groups that a test takes nodes from. Slurm knows none of them: it is told which nodes of the partition are none of
+// theirs.
+struct groups {
+  const struct toml_value *partition, *first; // NULL: there is none
+  struct slurm_memory memory;                 // of the names
+  struct slurm_words wanted;                  // nodes of the groups, and those that the test names
+};
+
+// PARTITION:GROUP:COUNT: so many nodes of a group.
+static void take_group(const struct slurm_maker *maker, struct slurm_resources *resources, struct groups *groups,
+                       const struct toml_value *value, const char *colon, const char *number) {
   const struct toml_value *partition =
-      find_named(toml_get(maker->system, "partitions"), value->text, (size_t)(group - value->text));
-  const struct toml_value *groups = toml_get(partition, "groups");
-  size_t length = (size_t)(number - group - 1);
+      find_named(toml_get(maker->system, "partitions"), value->text, (size_t)(colon - value->text));
+  const struct toml_value *group = find_named(toml_get(partition, "groups"), colon + 1, (size_t)(number - colon - 1));
+  struct slurm_words members = {0};
   char *end;
   unsigned long count = strtoul(number + 1, &end, 10);
-  if (!partition || !find_named(groups, group + 1, length))
+  if (!group)
     slurm_fault(maker->faults, value->at, "\"%s\": the system has no such %s", value->text,
                 partition ? "group of that partition" : "partition");
   else if (*end || end == number + 1 || count == 0 || count > 65536)
     slurm_fault(maker->faults, value->at, "\"%s\": want PARTITION:GROUP:COUNT with a count from 1 to 65536",
                 value->text);
+  else if (groups->partition && partition != groups->partition)
+    slurm_fault(maker->faults, value->at, "\"%s\": a job's nodes are of one partition; want that of \"%s\"",
+                value->text, groups->first->text);
   else {
-    resources->partition = slurm_memory_print(maker->memory, "%.*s", (int)(group - value->text), value->text);
+    add_nodes(maker, &groups->memory, &members, group);
+    slurm_names_sort(&members);
+    if (members.count && count > members.count)
+      slurm_fault(maker->faults, value->at, "\"%s\": the group has %zu node%s; want no more of it", value->text,
+                  members.count, members.count == 1 ? "" : "s");
+    for (size_t i = 0; i < members.count; i++)
+      slurm_words_add(&groups->memory, &groups->wanted, members.list[i]);
+    groups->first = groups->first ? groups->first : value;
+    groups->partition = partition;
     resources->num_nodes += (uint32_t)count;
-    for (size_t i = 0; i < groups->count; i++)
-      if (&groups->children[i] != find_named(groups, group + 1, length))
-        resources->exclude = join(maker->memory, resources->exclude, toml_get(&groups->children[i], "nodes"));
   }
 }
 
-// nodes and exclude_nodes of the test.
+// The nodes of the partition that none of the wanted groups has, and that the test does not name.
+static void take_groups(const struct slurm_maker *maker, struct slurm_resources *resources, struct groups *groups) {
+  const struct toml_value *list = toml_get(groups->partition, "groups");
+  struct slurm_words all = {0};
+  resources->partition = toml_string(toml_get(groups->partition, "name"));
+  add_nodes(maker, &groups->memory, &all, groups->partition);
+  for (size_t i = 0; list && list->type == TOML_ARRAY && i < list->count; i++)
+    add_nodes(maker, &groups->memory, &all, &list->children[i]);
+  if (resources->nodes)
+    slurm_names_add(&groups->memory, &groups->wanted, resources->nodes);
+  slurm_names_sort(&all);
+  slurm_names_sort(&groups->wanted);
+  resources->exclude = slurm_names_without(maker->memory, &all, &groups->wanted);
+}
+
+static void take_node(const struct slurm_maker *maker, struct slurm_resources *resources, struct groups *groups,
+                      const struct toml_value *value, size_t *named) {
+  const char *colon = strchr(value->text, ':'), *number = colon ? strchr(colon + 1, ':') : NULL;
+  size_t count = 0;
+  const char *want = number ? NULL : slurm_node_list_read(value->text, &count);
+  if (value->type != TOML_STRING)
+    return;
+  if (number)
+    take_group(maker, resources, groups, value, colon, number);
+  else if (want)
+    slurm_fault(maker->faults, value->at, "nodes has \"%s\"; want %s, or PARTITION:GROUP:COUNT", value->text, want);
+  else
+    resources->nodes =
+        resources->nodes ? slurm_memory_print(maker->memory, "%s,%s", resources->nodes, value->text) : value->text;
+  *named += count;
+}
+
+// nodes of the test.
 static void take_nodes(const struct slurm_maker *maker, struct slurm_resources *resources, size_t *named) {
-  const struct toml_value *nodes = slurm_maker_get(maker, "nodes"), *exclude = slurm_maker_get(maker, "exclude_nodes");
-  for (size_t i = 0; nodes && nodes->type == TOML_ARRAY && i < nodes->count; i++) {
-    const struct toml_value *value = &nodes->children[i];
-    const char *group = strchr(value->text, ':'), *number = group ? strchr(group + 1, ':') : NULL;
-    size_t count = 0;
-    const char *want = number ? NULL : slurm_node_list_read(value->text, &count);
-    if (value->type != TOML_STRING)
-      continue;
-    if (number)
-      take_group(maker, resources, value, group, number);
-    else if (want)
-      slurm_fault(maker->faults, value->at, "nodes has \"%s\"; want %s, or PARTITION:GROUP:COUNT", value->text, want);
-    else
-      resources->nodes =
-          resources->nodes ? slurm_memory_print(maker->memory, "%s,%s", resources->nodes, value->text) : value->text;
-    *named += count;
-  }
+  const struct toml_value *nodes = slurm_maker_get(maker, "nodes");
+  struct groups groups = {0};
+  for (size_t i = 0; nodes && nodes->type == TOML_ARRAY && i < nodes->count; i++)
+    take_node(maker, resources, &groups, &nodes->children[i], named);
+  if (groups.partition)
+    take_groups(maker, resources, &groups);
+  maker->memory->failed = maker->memory->failed || groups.memory.failed;
+  slurm_memory_free(&groups.memory);
+}
+
+// exclude_nodes of the test, beside what its groups exclude.
+static void take_exclude(const struct slurm_maker *maker, struct slurm_resources *resources) {
+  const struct toml_value *exclude = slurm_maker_get(maker, "exclude_nodes");
   for (size_t i = 0; exclude && exclude->type == TOML_ARRAY && i < exclude->count; i++) {
     const char *want = slurm_node_list_read(exclude->children[i].text, NULL);
     if (want && exclude->children[i].type == TOML_STRING)
@@ -101,8 +160,12 @@ static void count_nodes(const struct slurm_maker *maker, struct slurm_resources 
   } else {
     take_nodes(maker, resources, &named);
   }
-  if (request->exclude)
-    resources->exclude = checked(maker, "--exclude", request->exclude, slurm_node_list_check);
+  const char *exclude = checked(maker, "--exclude", request->exclude, slurm_node_list_check);
+  if (exclude)
+    resources->exclude =
+        resources->exclude ? slurm_memory_print(maker->memory, "%s,%s", resources->exclude, exclude) : exclude;
+  else if (!request->exclude && !request->node_list)
+    take_exclude(maker, resources);
   size_t given = named + resources->num_nodes;
   bool is_number = wanted && wanted->type == TOML_INTEGER && wanted->integer > 0;
   uint32_t asked = request->nodes ? request->nodes : is_number ? (uint32_t)wanted->integer : 0;
