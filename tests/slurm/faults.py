@@ -108,6 +108,7 @@ MUTATIONS = [
     ("test.toml", 'docker_image_url = "image"\n', "", "8:2:", "cmd_args has no docker_image_url"),
     ("test.toml", "plan = [[0, 1], [0, 1, 2, 3]]\n", "", "8:2:", "cmd_args has no plan"),
     ("test.toml", "kineto = true", "num_processes = 4", "14:1:", "is set by num_processes_per_node"),
+    ("test.toml", "kineto = true", "num-tokens = 16", "14:1:", "the same option as num_tokens in "),
     ("test.toml", "kineto = true", "run_dir = \"x\"", "14:1:", "is set by the script"),
     ("bench.toml", "max_block_size", "max_blok_size", "7:1:", "did you mean max_block_size?"),
     # types
@@ -173,6 +174,7 @@ MUTATIONS = [
     ("scenario.toml", "num_nodes = 2\ntime", 'nodes = ["gpu:rack:9"]\ntime', "5:10:", "the group has 8 nodes"),
     ("scenario.toml", "num_nodes = 2\ntime", 'nodes = ["gpu:rack:1", "spare:rack:1"]\ntime', "5:24:",
      "of one partition"),
+    ("scenario.toml", "iterations = 1", "extra_srun_args = \"--comment='a b\"", "7:19:", "a quote without an end"),
     ("scenario.toml", "iterations = 1", 'nodes = ["oak[001-003]"]', "5:13:", "3 are named"),
     ("scenario.toml", 'test_name = "growth"\nnum_nodes = 2\ntime', "num_nodes = 2\ntime", "2:1:",
      "has no test_template_name"),

@@ -119,6 +119,9 @@ static void lines_are_split_as_a_shell_does(void **state) {
   slurm_words_split(&memory, &words, NULL);
   slurm_words_split(&memory, &words, "   ");
   assert_int_equal(words.count, 4);
+  assert_true(slurm_words_split(&memory, &words, "''"));
+  assert_false(slurm_words_split(&memory, &words, "--comment='two words"));
+  assert_false(slurm_words_split(&memory, &words, "a \"b 'c'"));
   slurm_memory_free(&memory);
 }
 

@@ -12,8 +12,9 @@ void slurm_words_add(struct slurm_memory *memory, struct slurm_words *words, con
   list[words->count++] = word;
 }
 
-// One word from `*line` on, into `out`, which has room for the whole line; false: there is none.
-static bool next_word(const char **line, char *out) {
+// One word from `*line` on, into `out`, which has room for the whole line; false: there is none. `*open` is a quote
+// that has no end, else '\0'.
+static bool next_word(const char **line, char *out, char *open) {
   const char *at = *line + strspn(*line, " \t\n");
   char quote = '\0';
   if (!*at)
@@ -28,16 +29,19 @@ static bool next_word(const char **line, char *out) {
   }
   *out = '\0';
   *line = at;
+  *open = quote;
   return true;
 }
 
-void slurm_words_split(struct slurm_memory *memory, struct slurm_words *words, const char *line) {
+bool slurm_words_split(struct slurm_memory *memory, struct slurm_words *words, const char *line) {
+  char open = '\0';
   while (line) {
     char *word = slurm_memory_take(memory, strlen(line) + 1);
-    if (!word || !next_word(&line, word))
-      return;
+    if (!word || !next_word(&line, word, &open))
+      break;
     slurm_words_add(memory, words, word);
   }
+  return !open;
 }
 
 void slurm_settings_add(struct slurm_memory *memory, struct slurm_settings *settings, const char *name,

@@ -8,8 +8,9 @@
 // Strings are kept as they are, not copied.
 void slurm_words_add(struct slurm_memory *memory, struct slurm_words *words, const char *word);
 
-// The words of a line, by the shell's rules for quotes and backslashes, without its expansions.
-void slurm_words_split(struct slurm_memory *memory, struct slurm_words *words, const char *line);
+// The words of a line, by the shell's rules for quotes and backslashes, without its expansions. False: a quote in it
+// has no end.
+bool slurm_words_split(struct slurm_memory *memory, struct slurm_words *words, const char *line);
 
 void slurm_settings_add(struct slurm_memory *memory, struct slurm_settings *settings, const char *name,
                         const char *value);

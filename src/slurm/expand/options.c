@@ -74,6 +74,19 @@ static bool is_reserved(const struct slurm_maker *maker, const char *name, const
   return false;
 }
 
+// num_tokens beside num-tokens, which are one option.
+static bool is_given_twice(const struct slurm_maker *maker, const struct toml_value *arg) {
+  for (size_t i = 0; i < maker->test->num_args && maker->test->args[i] != arg; i++) {
+    const struct toml_value *other = maker->test->args[i];
+    if (strcmp(kebab(maker->memory, other->key), kebab(maker->memory, arg->key)) == 0) {
+      slurm_fault(maker->faults, arg->key_at, "%s is the same option as %s in %s:%u; want one of them", arg->key,
+                  other->key, other->key_at.path, other->key_at.line);
+      return true;
+    }
+  }
+  return false;
+}
+
 // A key that nothing knows: a misspelt one is a fault, another one goes to the program as it is.
 static void unknown_key(const struct slurm_maker *maker, const struct toml_value *arg, const char *near_option) {
   const char *near = slurm_schema_nearest(schema_of(maker), arg->key);
@@ -125,6 +138,8 @@ static void add_option(const struct slurm_maker *maker, struct slurm_run *run, c
     text = value == arg
                ? plain_value(maker, arg)
                : plain_value(maker, &(struct toml_value){.type = value->type, .key = arg->key, .text = value->text});
+  if (is_given_twice(maker, arg))
+    return;
   check(maker, run, arg, value, name, text);
   if (text || value->boolean) // false: it is left out
     slurm_settings_add(maker->memory, &run->args, name, text);
@@ -141,7 +156,8 @@ void slurm_make_options(const struct slurm_maker *maker, struct slurm_run *run) 
     slurm_words_add(maker->memory, &run->extra_args,
                     *arg->text ? slurm_memory_print(maker->memory, "%s=%s", arg->key, arg->text) : arg->key);
   }
-  slurm_words_split(maker->memory, &run->extra_args, maker->request->options);
+  if (!slurm_words_split(maker->memory, &run->extra_args, maker->request->options))
+    slurm_fault(maker->faults, slurm_place("--options"), "it has a quote without an end; want two of each");
 }
 
 static void take_store(const struct slurm_maker *maker, struct slurm_run *run) {

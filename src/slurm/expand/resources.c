@@ -202,6 +202,12 @@ static void check_partition(const struct slurm_maker *maker, const char *partiti
                 partition);
 }
 
+static void take_srun_args(const struct slurm_maker *maker, struct slurm_resources *resources,
+                           const struct toml_value *line) {
+  if (!slurm_words_split(maker->memory, &resources->extra_srun_args, toml_string(line)))
+    slurm_fault(maker->faults, line->at, "extra_srun_args has a quote without an end; want two of each");
+}
+
 void slurm_make_resources(const struct slurm_maker *maker, struct slurm_run *run) {
   struct slurm_resources *resources = &run->resources;
   const struct slurm_request *request = maker->request;
@@ -223,7 +229,6 @@ void slurm_make_resources(const struct slurm_maker *maker, struct slurm_run *run
   resources->exclusive = !request->share_nodes;
   for (size_t i = 0; words && words->type == TOML_ARRAY && i < words->count; i++)
     slurm_words_add(maker->memory, &resources->extra_sbatch_args, words->children[i].text);
-  slurm_words_split(maker->memory, &resources->extra_srun_args,
-                    toml_string(toml_get(maker->system, "extra_srun_args")));
-  slurm_words_split(maker->memory, &resources->extra_srun_args, toml_string(slurm_maker_get(maker, "extra_srun_args")));
+  take_srun_args(maker, resources, toml_get(maker->system, "extra_srun_args"));
+  take_srun_args(maker, resources, slurm_maker_get(maker, "extra_srun_args"));
 }
