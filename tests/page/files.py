@@ -160,6 +160,7 @@ class Files(tool.ToolTest):
         run = self.write(samples.results(2, 2, 0), "results.json")
         self.refused(2, "want --html FILE", "report", bench)
         self.refused(2, "one file too many", "report", run, run, "--html", page)
+        self.refused(3, "none.json: No such file", "report", "none.json", run, "--html", page)
         self.refused(2, "want no other file", "report", comparison, bench, "--html", page)
         self.refused(2, "to be read, and to be written by --html", "report", run, bench, "--html", bench)
         self.refused(2, "a file for each", "report", bench, "--html", page, "--prometheus", page)

@@ -148,7 +148,7 @@ static int run(const struct cli_call *call) {
   }
   if (err)
     return cli_command_failed(call, err);
-  err = options.more.count > 0
+  err = options.more.count > 0 && access(options.dir, F_OK) == 0 // what is not there is told by load()
             ? fail(WEFT_ERR_INVALID, "%s is one file too many: of runs there is one report each", options.more.list[0])
             : load(&results, options.dir);
   if (err)
