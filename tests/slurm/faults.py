@@ -261,6 +261,12 @@ class Faults(unittest.TestCase):
         self.assertIn(f"{self.folder}/test.toml:14:1: warning: quite_unheard_of", result.stderr)
         self.assertIn("--dtype fp8 --num-tokens 128 --quite-unheard-of 3\n", result.stdout)
 
+    def test_a_scenario_without_tests_is_a_fault(self):
+        (self.folder / "scenario.toml").write_text('name = "s"\npre_test = "true"\n', encoding="utf-8")
+        result = self.verify("scenario.toml")
+        self.assertEqual((result.returncode, result.stdout), (2, ""))
+        self.assertIn(f"{self.folder}/scenario.toml:1:1: a scenario has no Tests", result.stderr)
+
     def test_files_that_are_none_are_refused(self):
         (self.folder / "other.toml").write_text("colour = 1\n", encoding="utf-8")
         for name, words in (("missing.toml", "No such file"), ("other.toml", "it is no test, no scenario")):

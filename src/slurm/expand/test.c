@@ -234,7 +234,7 @@ void slurm_tests_make(struct slurm_tests *tests, struct slurm_files *files, stru
   const struct slurm_file *scenario = slurm_files_first(files, SLURM_KIND_SCENARIO);
   if (scenario) {
     const struct toml_value *root = scenario->root, *entries = toml_get(root, "Tests");
-    for (size_t i = 0; entries->type == TOML_ARRAY && i < entries->count; i++)
+    for (size_t i = 0; entries && entries->type == TOML_ARRAY && i < entries->count; i++)
       if (entries->children[i].type == TOML_TABLE)
         add_entry(tests, files, memory, root, &entries->children[i], faults);
     check_unnamed(tests, files, memory, faults);
