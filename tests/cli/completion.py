@@ -135,10 +135,10 @@ class Completion(tool.ToolTest):
 
     def test_fish_completes_words(self):
         self.needs("fish")
-        self.assertEqual(self.fish("weft el"), ["elastic"])
+        # fish 3.3 and 4 also offer words in which the letters stand apart.
+        self.assertEqual([word for word in self.fish("weft el") if word.startswith("el")], ["elastic"])
         self.assertEqual(sorted(self.fish("weft bench tr")), ["traffic", "transfer"])
-        # fish 4 also offers words in which the letters stand apart, behind those that begin so.
-        self.assertEqual(self.fish("weft bench transfer --backe")[0], "--backend")
+        self.assertEqual(self.fish("weft bench transfer --backe")[0], "--backend") # before those
         self.assertEqual(self.fish("weft elastic --combine-dtype "), ["bf16", "logfmt10"])
         self.assertEqual(self.fish("weft elastic --combine-dtype=log"), ["--combine-dtype=logfmt10"])
         self.assertEqual(self.fish("weft bench elas"), [])
