@@ -172,11 +172,12 @@ static bool all_await(weft_ep_t *ep, const struct group_view *view, bool accept)
   return true;
 }
 
-// The lowest has died, or awaits in a newer view: it has not begun in this one.
-static void drop_accepted(weft_ep_t *ep, struct awaiting *awaiting) {
+// The one that called has died, was put out, or awaits in a newer view: it has not begun in that one, or alone.
+static void drop_accepted(weft_ep_t *ep, const struct group_view *view, struct awaiting *awaiting) {
   const struct ep_link *link = ep_link_find(ep, awaiting->rank, awaiting->incarnation);
   uint64_t word;
-  if (!link || (awaits(link, &word) && awaited_epoch(word) > awaiting->accepted))
+  if (!link || !group_view_has(view, awaiting->rank, awaiting->incarnation) ||
+      (awaits(link, &word) && awaited_epoch(word) > awaiting->accepted))
     awaiting->accepted = 0;
 }
 
@@ -197,7 +198,7 @@ static enum stage stand(weft_ep_t *ep, const struct group_view *view, struct awa
   uint64_t word;
   *begins = false;
   if (awaiting->accepted != 0)
-    drop_accepted(ep, awaiting);
+    drop_accepted(ep, view, awaiting);
   if (lowest->rank != ep->rank && awaiting->accepted == 0 &&
       awaits(ep_link_find(ep, lowest->rank, lowest->incarnation), &word) &&
       word == awaited_word(view->epoch, STAGE_CALLS)) {
