@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from conftest import end
+from conftest import end, until
 
 PROGRAM = """
 import os, pathlib, sys, time
@@ -51,6 +51,12 @@ def run(*command: str) -> None:
         pytest.skip(f"{' '.join(command)}: {done.stderr.strip()}")
 
 
+def is_up(name: str, device: str) -> bool:
+    """Whether an interface counts as running: the kernel looks at its cables once a second where many change."""
+    return "state UP" in subprocess.run(["ip", "-n", name, "-o", "link", "show", "dev", device], capture_output=True,
+                                        text=True, check=True).stdout
+
+
 @pytest.fixture(params=["10.77.0.{}/24", "fd00:77::{}/64"], ids=["IPv4", "IPv6 alone"])
 def hosts(request: pytest.FixtureRequest) -> Iterator[list[str]]:
     """Two network namespaces that a cable joins, which leads nowhere else."""
@@ -67,6 +73,8 @@ def hosts(request: pytest.FixtureRequest) -> Iterator[list[str]]:
             run("ip", "-n", name, "addr", "add", request.param.format(number + 1), "dev", device, *nodad)
             run("ip", "-n", name, "link", "set", "lo", "up")
             run("ip", "-n", name, "link", "set", device, "up")
+        for name, device in zip(names, ends):
+            until(lambda name=name, device=device: is_up(name, device))
         yield names
     finally:
         for name in names:
