@@ -14,8 +14,7 @@ struct operands {
 };
 
 // Adds a run and reads its files; a label that is known already adds repeats to its run. INVALID: the text has no file
-// in it, there are too many, or standard input is named twice, or a file is
-// `html`; else as input_add_file().
+// in it, there are too many, standard input is named twice, or a file is `html`; else as input_add_file().
 int operands_add(struct operands *operands, const char *text);
 void operands_free(struct operands *operands);
 

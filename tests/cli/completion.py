@@ -138,7 +138,7 @@ class Completion(tool.ToolTest):
         # fish 3.3 and 4 also offer words in which the letters stand apart.
         self.assertEqual([word for word in self.fish("weft el") if word.startswith("el")], ["elastic"])
         self.assertEqual(sorted(self.fish("weft bench tr")), ["traffic", "transfer"])
-        self.assertEqual(self.fish("weft bench transfer --backe")[0], "--backend") # before those
+        self.assertEqual(self.fish("weft bench transfer --backe")[0], "--backend")  # before those
         self.assertEqual(self.fish("weft elastic --combine-dtype "), ["bf16", "logfmt10"])
         self.assertEqual(self.fish("weft elastic --combine-dtype=log"), ["--combine-dtype=logfmt10"])
         self.assertEqual(self.fish("weft bench elas"), [])

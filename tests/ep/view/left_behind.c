@@ -181,29 +181,46 @@ static uint32_t agreed(const weft_ep_t *ep) {
   return count;
 }
 
-static void joiners_begin(const char *host, const char *other) {
+// A rank that has run operations, and joiners that are in the view, and have no first operation yet.
+struct handover {
   struct job job;
   weft_ep_t *ran, *joiners[JOINERS];
   pthread_t threads[JOINERS];
-  assert_int_equal(weft_store_open_local(&job.store), 0);
-  open_joiner(&job, &ran, host);
-  assert_int_equal(weft_ep_activate(ran, DEADLINE_MS), 0);
+};
+
+static void begin_handover(struct handover *handover, const char *host, const char *other) {
+  assert_int_equal(weft_store_open_local(&handover->job.store), 0);
+  open_joiner(&handover->job, &handover->ran, host);
+  assert_int_equal(weft_ep_activate(handover->ran, DEADLINE_MS), 0);
+  for (int i = 0; i < RUN_BEFORE; i++)
+    assert_int_equal(weft_ep_barrier(handover->ran), 0);
   for (int i = 0; i < JOINERS; i++) {
-    open_joiner(&job, &joiners[i], i % 2 == 0 ? other : host);
-    assert_int_equal(pthread_create(&threads[i], NULL, operate, joiners[i]), 0);
+    open_joiner(&handover->job, &handover->joiners[i], i % 2 == 0 ? other : host);
+    assert_int_equal(pthread_create(&handover->threads[i], NULL, operate, handover->joiners[i]), 0);
   }
-  while (agreed(ran) < 1 + JOINERS)
+  while (agreed(handover->ran) < 1 + JOINERS)
     poll(NULL, 0, 1);
-  weft_ep_close(ran);
+}
+
+// All joiners have operated, and come to an operation from `least` on.
+static void end_handover(struct handover *handover, uint64_t least) {
   for (int i = 0; i < JOINERS; i++) {
     void *why;
-    pthread_join(threads[i], &why);
+    pthread_join(handover->threads[i], &why);
     if (why)
       fail_msg("joiner %d: %s", i, (char *)why);
+    assert_true(weft_ep_next_op(handover->joiners[i]) >= least);
   }
   for (int i = 0; i < JOINERS; i++)
-    weft_ep_close(joiners[i]);
-  weft_store_close(job.store);
+    weft_ep_close(handover->joiners[i]);
+  weft_store_close(handover->job.store);
+}
+
+static void joiners_begin(const char *host, const char *other) {
+  struct handover handover;
+  begin_handover(&handover, host, other);
+  weft_ep_close(handover.ran);
+  end_handover(&handover, 0);
 }
 
 static void joiners_begin_where_all_who_ran_have_gone(void **state) {
@@ -219,37 +236,17 @@ static void joiners_of_two_hosts_begin_where_all_who_ran_have_gone(void **state)
 // Whoever leaves runs operations until the view without it takes effect, and fixes one for the joiners, however slowly
 // it goes on: they continue its operations, and begin none of their own.
 static void joiners_go_on_from_one_that_leaves(const char *host, const char *other) {
-  struct job job;
-  weft_ep_t *ran, *joiners[JOINERS];
-  pthread_t threads[JOINERS];
-  assert_int_equal(weft_store_open_local(&job.store), 0);
-  open_joiner(&job, &ran, host);
-  assert_int_equal(weft_ep_activate(ran, DEADLINE_MS), 0);
-  for (int i = 0; i < RUN_BEFORE; i++)
-    assert_int_equal(weft_ep_barrier(ran), 0);
-  for (int i = 0; i < JOINERS; i++) {
-    open_joiner(&job, &joiners[i], i % 2 == 0 ? other : host);
-    assert_int_equal(pthread_create(&threads[i], NULL, operate, joiners[i]), 0);
-  }
-  while (agreed(ran) < 1 + JOINERS)
-    poll(NULL, 0, 1);
+  struct handover handover;
+  begin_handover(&handover, host, other);
+  weft_ep_t *ran = handover.ran;
   int32_t self = weft_ep_rank(ran);
   assert_int_equal(weft_ep_disconnect(ran, &self, 1, DEADLINE_MS), 0);
   while (weft_ep_is_active(ran)) {
     poll(NULL, 0, SLOW_MS);
     assert_int_equal(weft_ep_barrier(ran), 0);
   }
-  uint64_t next = weft_ep_next_op(ran);
-  for (int i = 0; i < JOINERS; i++) {
-    void *why;
-    pthread_join(threads[i], &why);
-    if (why)
-      fail_msg("joiner %d: %s", i, (char *)why);
-    assert_true(weft_ep_next_op(joiners[i]) >= next);
-    weft_ep_close(joiners[i]);
-  }
+  end_handover(&handover, weft_ep_next_op(ran));
   weft_ep_close(ran);
-  weft_store_close(job.store);
 }
 
 static void joiners_go_on_from_one_that_leaves_slowly(void **state) {
