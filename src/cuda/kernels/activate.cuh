@@ -106,9 +106,10 @@ __device__ __forceinline__ void decide(cuda_state *state, const cuda_view &now, 
   counters.newest = made;
   counters.live[(op + 2) % CUDA_LIVE] = (uint8_t)made;
   clear_lost(state, next, live);
-  // A newer view without this rank stands for one that never arrived here: then there is no rank to notify.
+  // Whoever leaves notifies the joiners too: nobody else may be left who runs operations, and `live` has no members for
+  // it. A newer view without this rank stands for one that never arrived here: then there is no rank to notify.
   if (live.epoch == lowest || live.count > 0)
-    notify_joiners(state, now, live, op + 2);
+    notify_joiners(state, now, state->published[slot], op + 2);
   report_activation(state, op + 2, live.epoch);
 }
 
