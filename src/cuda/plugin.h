@@ -145,10 +145,12 @@ int cuda_ep_publish(struct device_ep *ep, const struct device_view *view, char *
 int cuda_ep_control(struct device_ep *ep, const struct device_control *control, char *why);
 int cuda_ep_seat(struct device_ep *ep, uint32_t seat, char *why);
 int cuda_ep_zero_copy(struct device_ep *ep, uint32_t seat, const void *memory, char *why);
-int cuda_ep_begin(struct device_ep *ep, uint64_t op, uint64_t epoch, char *why);
+int cuda_ep_begin(struct device_ep *ep, const struct device_member *seats, uint32_t count, uint64_t op, uint64_t epoch,
+                  char *why);
 int cuda_ep_wake_links(struct device_ep *ep, const struct device_member *seats, uint32_t count, char *why);
-int cuda_ep_await_begin(struct device_ep *ep, const struct device_member *seats, uint32_t count, uint32_t timeout_ms,
-                        const volatile bool *cancel, uint64_t *op, uint64_t *epoch, char *why);
+int cuda_ep_await_begin(struct device_ep *ep, const struct device_member *seats, uint32_t count,
+                        struct device_awaiting *awaiting, uint32_t timeout_ms, const volatile bool *cancel,
+                        uint64_t *op, uint64_t *epoch, char *why);
 int cuda_ep_dispatch(struct device_ep *ep, const struct device_dispatch *args, void *stream, char *why);
 int cuda_ep_combine(struct device_ep *ep, const struct device_combine *args, void *stream, char *why);
 int cuda_ep_read_masks(struct device_ep *ep, int32_t *ranks, uint32_t count, uint64_t masked, bool replays,

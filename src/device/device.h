@@ -87,6 +87,14 @@ struct device_member {
   void *out; // area that we write, in its memory
 };
 
+// Between a rank that awaits its first operation and its peers, by their places among `seats` of the call.
+struct device_awaiting {
+  uint64_t word;  // how this rank stands, for all of them: ep/view/awaiting.h
+  uint64_t takes; // bit i: a first operation that peer i has published counts
+  uint64_t
+      peers[DEVICE_SEATS]; // their words, as this rank knows them; written anew where the wait ends without a start
+};
+
 struct device_view {
   uint64_t epoch; // below 2^32
   uint32_t count;
@@ -384,14 +392,18 @@ struct device_api {
   // The peer's zero-copy memory, mapped here, of zero_copy_bytes; before a view has the seat, which forgets it when it
   // is made anew. [any]
   int (*ep_zero_copy)(struct device_ep *ep, uint32_t seat, const void *memory, char *why);
-  // The first operation and its view, published before. [owner]
-  int (*ep_begin)(struct device_ep *ep, uint64_t op, uint64_t epoch, char *why);
+  // The first operation and its view, published before; `seats` have peers that were told that this rank awaits it.
+  // [owner]
+  int (*ep_begin)(struct device_ep *ep, const struct device_member *seats, uint32_t count, uint64_t op, uint64_t epoch,
+                  char *why);
   // Wakes the links to the peers of `seats`, so that the first operation with them meets none that sleeps. [owner]
   int (*ep_wake_links)(struct device_ep *ep, const struct device_member *seats, uint32_t count, char *why);
   // Waits until a peer among `seats` has published the first operation, and begins with it; polls *cancel meanwhile.
-  // TIMEOUT: no peer has (*epoch 0), or the view with *epoch has not been published. [owner]
-  int (*ep_await_begin)(struct device_ep *ep, const struct device_member *seats, uint32_t count, uint32_t timeout_ms,
-                        const volatile bool *cancel, uint64_t *op, uint64_t *epoch, char *why);
+  // TIMEOUT: no peer has (*epoch 0), or one has written another word into `awaiting` (likewise), or the view with
+  // *epoch has not been published. [owner]
+  int (*ep_await_begin)(struct device_ep *ep, const struct device_member *seats, uint32_t count,
+                        struct device_awaiting *awaiting, uint32_t timeout_ms, const volatile bool *cancel,
+                        uint64_t *op, uint64_t *epoch, char *why);
   // One rank's kernels run one after the other: in one stream, or in several that are ordered by events. What launches
   // is refused with SYSTEM and the first reason from then on when a call was launched in part. [owner]
   int (*ep_dispatch)(struct device_ep *ep, const struct device_dispatch *args, void *stream, char *why);

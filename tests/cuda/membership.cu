@@ -1,5 +1,5 @@
-// Membership in one step on real GPUs (weft/ep.h), beside a graph that replays: ranks that offer themselves are taken
-// in together or not at all; and a wait for the device that is interrupted.
+// Membership on real GPUs (weft/ep.h): beside a graph that replays, ranks that offer themselves are taken in together
+// or not at all; joiners go on without whoever ran before them; and a wait for the device is interrupted.
 #include "cuda/support/api.cuh"
 #include "cuda/support/cases.cuh"
 
@@ -134,6 +134,73 @@ void grow(rank &r) {
     offering(r);
 }
 
+// --- one rank runs; two are in the view, and have no first operation yet, when it goes ---
+
+enum { RUN_KEY = 170, NAP_MS = 5 };
+
+const std::vector<int32_t> joiners = {1, 2};
+
+void run_until_joined(rank &r) {
+  auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(DEADLINE_MS);
+  uint32_t count = 1;
+  r.open(1, TIMEOUT_MS);
+  r.must(weft_ep_activate(r.ep, DEADLINE_MS), "weft_ep_activate");
+  r.fill(RUN_KEY, first_ranks(1));
+  for (int i = 0; i < FEW; i++)
+    r.pair();
+  judge_alone(r, RUN_KEY);
+  r.world->meet(r, "it runs");
+  while (count < RANKS) {
+    if (std::chrono::steady_clock::now() > deadline)
+      r.die("the view has %u ranks after %d ms", count, DEADLINE_MS);
+    r.must(weft_ep_committed_view(r.ep, nullptr, nullptr, 0, &count), "weft_ep_committed_view");
+  }
+}
+
+// `least`: the first operation can be no earlier one.
+void join_and_go_on(rank &r, uint64_t least) {
+  r.world->meet(r, "it runs");
+  r.open(1, TIMEOUT_MS);
+  r.must(weft_ep_activate(r.ep, DEADLINE_MS), "weft_ep_activate");
+  if (weft_ep_next_op(r.ep) < least)
+    r.die("it begins with operation %llu, and %llu had run", (unsigned long long)weft_ep_next_op(r.ep),
+          (unsigned long long)least);
+  r.fill(RUN_KEY, joiners);
+  for (int i = 0; i < FEW; i++)
+    r.pair();
+  r.check_whole();
+  judge(r, {RUN_KEY, joiners, joiners, -1, {}, {}});
+  r.leave();
+}
+
+// Nobody is left who could tell them an operation.
+void desert(rank &r) {
+  if (r.index != 0) {
+    join_and_go_on(r, 0);
+    return;
+  }
+  run_until_joined(r);
+  r.close();
+  r.world->meet(r, "the end");
+}
+
+// It leaves slowly, and tells them one.
+void hand_over(rank &r) {
+  const int32_t self = 0;
+  if (r.index != 0) {
+    join_and_go_on(r, FEW);
+    return;
+  }
+  run_until_joined(r);
+  r.must(weft_ep_disconnect(r.ep, &self, 1, DEADLINE_MS), "weft_ep_disconnect");
+  while (weft_ep_is_active(r.ep)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(NAP_MS));
+    r.pair();
+  }
+  r.close();
+  r.world->meet(r, "the end");
+}
+
 // --- a wait that is interrupted ---
 
 void interrupt(rank &r) {
@@ -161,7 +228,7 @@ void interrupt(rank &r) {
   r.leave();
 }
 
-const struct test tests[] = {{"grow", grow}, {"interrupt", interrupt}};
+const struct test tests[] = {{"grow", grow}, {"desert", desert}, {"hand_over", hand_over}, {"interrupt", interrupt}};
 
 } // namespace
 

@@ -215,11 +215,12 @@ static void links_to_peers_are_woken(void **state) {
 static void a_first_operation_is_told_or_not(void **state) {
   (void)state;
   const struct device_member seats[] = {{0, 0, (void *)AREA_A, NULL}, {1, 1, NULL, NULL}, {3, 2, (void *)AREA_B, NULL}};
+  struct device_awaiting awaiting = {0};
   bool cancel = false;
   uint64_t op = 99, epoch = 99;
   fake.begins_until_found = 3;
   fake.found = (struct cuda_begin){.op = 40, .epoch = 6, .begun = 1};
-  assert_int_equal(cuda_ep_await_begin(ep, seats, 3, 60000, &cancel, &op, &epoch, why), 0);
+  assert_int_equal(cuda_ep_await_begin(ep, seats, 3, &awaiting, 60000, &cancel, &op, &epoch, why), 0);
   assert_int_equal(fake.begins, 3);
   assert_int_equal(op, 40);
   assert_int_equal(epoch, 6);
@@ -229,44 +230,72 @@ static void a_first_operation_is_told_or_not(void **state) {
   assert_uint_in_range(fake.begin.timeout_ns, 1, 20 * 1000 * 1000);
 
   fake.found.begun = 0; // told, but with a view that is not here yet
-  assert_refused(cuda_ep_await_begin(ep, seats, 3, 60000, &cancel, &op, &epoch, why), WEFT_ERR_TIMEOUT, "published");
+  assert_refused(cuda_ep_await_begin(ep, seats, 3, &awaiting, 60000, &cancel, &op, &epoch, why), WEFT_ERR_TIMEOUT,
+                 "published");
   assert_int_equal(epoch, 6);
   assert_int_equal(fake.begins, 4); // who publishes it asks again: no use in waiting
   fake.begins_until_found = INT32_MAX;
-  assert_refused(cuda_ep_await_begin(ep, seats, 3, 1, &cancel, &op, &epoch, why), WEFT_ERR_TIMEOUT, "no peer");
+  assert_refused(cuda_ep_await_begin(ep, seats, 3, &awaiting, 1, &cancel, &op, &epoch, why), WEFT_ERR_TIMEOUT,
+                 "no peer");
   assert_int_equal(epoch, 0);
   cancel = true;
-  assert_refused(cuda_ep_await_begin(ep, seats, 3, 60000, &cancel, &op, &epoch, why), WEFT_ERR_CANCELED, "cancelled");
+  assert_refused(cuda_ep_await_begin(ep, seats, 3, &awaiting, 60000, &cancel, &op, &epoch, why), WEFT_ERR_CANCELED,
+                 "cancelled");
 
   fake.begins = 0;
   fake.begins_until_found = 1;
   fake.found = (struct cuda_begin){.begun = 1};
-  assert_int_equal(cuda_ep_begin(ep, 17, 5, why), 0);
+  assert_int_equal(cuda_ep_begin(ep, NULL, 0, 17, 5, why), 0);
   assert_int_equal(fake.begin.op, 17);
   assert_int_equal(fake.begin.epoch, 5);
   fake.found.begun = 0;
-  assert_refused(cuda_ep_begin(ep, 17, 5, why), WEFT_ERR_NOT_FOUND, "view 5");
+  assert_refused(cuda_ep_begin(ep, NULL, 0, 17, 5, why), WEFT_ERR_NOT_FOUND, "view 5");
+}
+
+// By the places among those that have an area, and back.
+static void words_of_those_who_await_go_both_ways(void **state) {
+  (void)state;
+  const struct device_member seats[] = {{0, 0, NULL, NULL}, {1, 1, (void *)AREA_A, NULL}, {3, 2, (void *)AREA_B, NULL}};
+  struct device_awaiting awaiting = {.word = 9, .takes = 4, .peers = {1, 5, 6}};
+  bool cancel = false;
+  uint64_t op, epoch;
+  fake.begins_until_found = 1;
+  fake.found = (struct cuda_begin){.awaits = {5, 7}};
+  assert_refused(cuda_ep_await_begin(ep, seats, 3, &awaiting, 60000, &cancel, &op, &epoch, why), WEFT_ERR_TIMEOUT,
+                 "no peer");
+  assert_int_equal(fake.begins, 1); // the wait ends with news
+  assert_int_equal(epoch, 0);
+  assert_int_equal(fake.begin.awaits, 9);
+  assert_int_equal(fake.begin.takes, 2);
+  assert_int_equal(fake.begin.known[0], 5);
+  assert_int_equal(fake.begin.known[1], 6);
+  assert_int_equal(awaiting.peers[0], 1);
+  assert_int_equal(awaiting.peers[1], 5);
+  assert_int_equal(awaiting.peers[2], 7);
 }
 
 // It may begin, and another one would begin once more.
 static void a_kernel_that_was_not_awaited_says_what_it_began(void **state) {
   (void)state;
   const struct device_member seats[] = {{0, 0, (void *)AREA_A, NULL}};
+  struct device_awaiting awaiting = {0};
   bool cancel = false;
   uint64_t op = 99, epoch = 99;
   fake.begins_until_found = INT32_MAX;
   for (int late = 0; late < 2; late++) {
     fake.query = cudaErrorUnknown;
-    assert_refused(cuda_ep_await_begin(ep, seats, 1, 60000, &cancel, &op, &epoch, why), WEFT_ERR_SYSTEM, "beginning");
+    assert_refused(cuda_ep_await_begin(ep, seats, 1, &awaiting, 60000, &cancel, &op, &epoch, why), WEFT_ERR_SYSTEM,
+                   "beginning");
   }
   assert_int_equal(fake.begins, 1);
   *fake.begin.result = (struct cuda_begin){.op = 40, .epoch = 6, .begun = 1};
-  assert_int_equal(cuda_ep_await_begin(ep, seats, 1, 60000, &cancel, &op, &epoch, why), 0);
+  assert_int_equal(cuda_ep_await_begin(ep, seats, 1, &awaiting, 60000, &cancel, &op, &epoch, why), 0);
   assert_int_equal(fake.begins, 1);
   assert_int_equal(op, 40);
   assert_int_equal(epoch, 6);
   assert_int_equal(ep->begun, 6);
-  assert_refused(cuda_ep_await_begin(ep, seats, 1, 1, &cancel, &op, &epoch, why), WEFT_ERR_TIMEOUT, "no peer");
+  assert_refused(cuda_ep_await_begin(ep, seats, 1, &awaiting, 1, &cancel, &op, &epoch, why), WEFT_ERR_TIMEOUT,
+                 "no peer");
   assert_true(fake.begins > 1);
 }
 
@@ -276,7 +305,7 @@ static void the_view_that_one_began_with_counts_as_active(void **state) {
   fake.found = (struct cuda_begin){.begun = 1};
   for (uint64_t epoch = 1; epoch <= CUDA_PUBLISHED; epoch++)
     assert_int_equal(publish(epoch), 0);
-  assert_int_equal(cuda_ep_begin(ep, 0, 2, why), 0);
+  assert_int_equal(cuda_ep_begin(ep, NULL, 0, 0, 2, why), 0);
   assert_int_equal(publish(9), 0);
   assert_refused(publish(10), WEFT_ERR_BUSY, "wait to take effect");
 }
@@ -557,6 +586,7 @@ int main(void) {
       TEST(what_is_captured_runs_as_a_graph),
       TEST(links_to_peers_are_woken),
       TEST(a_first_operation_is_told_or_not),
+      TEST(words_of_those_who_await_go_both_ways),
       TEST(a_kernel_that_was_not_awaited_says_what_it_began),
       TEST(the_view_that_one_began_with_counts_as_active),
       TEST(a_launch_has_what_was_given),

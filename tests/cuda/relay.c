@@ -388,7 +388,7 @@ static void nothing_is_taken_before_it_has_come(void **state) {
 }
 
 // As often as it changes, and nothing beside it.
-static void that_a_rank_waits_is_carried(void **state) {
+static void that_a_rank_waits_or_awaits_is_carried(void **state) {
   (void)state;
   struct device_ep_options options = options_of(4, 256, CUDA_BF16, CUDA_COMBINE_BF16);
   struct plan plan = {0};
@@ -402,12 +402,14 @@ static void that_a_rank_waits_is_carried(void **state) {
   struct cuda_area_head *out = (struct cuda_area_head *)side.out;
   const struct cuda_area_head *in = (const struct cuda_area_head *)peer.in;
   for (uint64_t sign = 5; sign < 8; sign++) {
-    out->waiting = sign;
+    uint64_t *written = sign % 2 == 0 ? &out->awaits : &out->waiting;
+    *written = sign;
     size_t size = cuda_relay_collect(side.relay, bytes, sizeof bytes, NULL, NULL);
     assert_int_equal(size, 2 * 16);
     assert_int_equal(cuda_relay_collect(side.relay, bytes + size, sizeof bytes - size, NULL, NULL), 0);
     assert_int_equal(cuda_relay_deliver(peer.relay, bytes, size, NULL, why), 0);
-    assert_int_equal(in->waiting, sign);
+    assert_int_equal(in->waiting, out->waiting);
+    assert_int_equal(in->awaits, out->awaits);
     assert_int_equal(in->taken_dispatch + in->taken_combine + in->start.flag, 0);
   }
   close_side(&side);
@@ -457,7 +459,7 @@ static void what_does_not_belong_there_is_refused(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(nothing_is_taken_before_it_has_come),
-      cmocka_unit_test(that_a_rank_waits_is_carried),
+      cmocka_unit_test(that_a_rank_waits_or_awaits_is_carried),
       cmocka_unit_test(what_does_not_belong_there_is_refused),
       cmocka_unit_test(all_arrives_and_nothing_before_its_flag),
       cmocka_unit_test(operations_go_on_beyond_32_bits),

@@ -221,21 +221,30 @@ static void begin(struct device_ep *ep, uint64_t op, const struct view *view) {
   tell_joiners(ep, &(struct view){0}, view, op);
 }
 
-int fake_ep_begin(struct device_ep *ep, uint64_t op, uint64_t epoch, char *why) {
+static void tell_awaits(const struct device_member *seats, uint32_t count, uint64_t word) {
+  for (uint32_t i = 0; i < count; i++)
+    __atomic_store_n(&((struct cuda_area_head *)seats[i].out)->awaits, word, __ATOMIC_RELEASE);
+}
+
+int fake_ep_begin(struct device_ep *ep, const struct device_member *seats, uint32_t count, uint64_t op, uint64_t epoch,
+                  char *why) {
   struct view view;
   pthread_mutex_lock(&ep->lock);
   bool found = find_view(ep, epoch, &view);
   if (found)
     begin(ep, op, &view);
   pthread_mutex_unlock(&ep->lock);
+  if (found)
+    tell_awaits(seats, count, 0);
   return found ? 0 : fake_say(why, WEFT_ERR_NOT_FOUND, "not published");
 }
 
-static bool find_start(const struct device_member *seats, uint32_t count, uint64_t *op, uint64_t *epoch) {
+static bool find_start(const struct device_member *seats, uint32_t count, uint64_t takes, uint64_t *op,
+                       uint64_t *epoch) {
   uint64_t first = UINT64_MAX;
   for (uint32_t i = 0; i < count; i++) {
     struct cuda_unit start = load_unit(&((const struct cuda_area_head *)seats[i].in)->start);
-    if (start.flag != 1 || start.word[0] > first)
+    if (start.flag != 1 || start.word[0] > first || !(takes >> i & 1))
       continue;
     first = start.word[0];
     *op = first - 1;
@@ -250,20 +259,32 @@ int fake_ep_wake_links(struct device_ep *ep, const struct device_member *seats, 
   return 0;
 }
 
-int fake_ep_await_begin(struct device_ep *ep, const struct device_member *seats, uint32_t count, uint32_t timeout_ms,
-                        const volatile bool *cancel, uint64_t *op, uint64_t *epoch, char *why) {
+static bool read_awaits(const struct device_member *seats, uint32_t count, uint64_t *words) {
+  bool news = false;
+  for (uint32_t i = 0; i < count; i++) {
+    uint64_t word = __atomic_load_n(&((const struct cuda_area_head *)seats[i].in)->awaits, __ATOMIC_ACQUIRE);
+    news |= word != words[i];
+    words[i] = word;
+  }
+  return news;
+}
+
+int fake_ep_await_begin(struct device_ep *ep, const struct device_member *seats, uint32_t count,
+                        struct device_awaiting *awaiting, uint32_t timeout_ms, const volatile bool *cancel,
+                        uint64_t *op, uint64_t *epoch, char *why) {
   uint64_t deadline_ns = clock_deadline_ms(timeout_ms);
   *epoch = 0;
   if (!ep->links_awake)
     give_up(ep, "its links may sleep");
-  while (!find_start(seats, count, op, epoch)) {
+  tell_awaits(seats, count, awaiting->word);
+  while (!find_start(seats, count, awaiting->takes, op, epoch)) {
     if (__atomic_load_n(cancel, __ATOMIC_SEQ_CST))
       return fake_say(why, WEFT_ERR_CANCELED, "cancelled");
-    if (clock_passed(deadline_ns))
+    if (read_awaits(seats, count, awaiting->peers) || clock_passed(deadline_ns))
       return fake_say(why, WEFT_ERR_TIMEOUT, "nobody told");
     fake_nap();
   }
-  int rc = fake_ep_begin(ep, *op, *epoch, why);
+  int rc = fake_ep_begin(ep, seats, count, *op, *epoch, why);
   *epoch = rc == 0 ? ep->activation.epoch[0] : *epoch;
   return rc == 0 ? 0 : WEFT_ERR_TIMEOUT;
 }

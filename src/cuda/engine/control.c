@@ -228,19 +228,6 @@ static int begin(struct device_ep *ep, struct cuda_begin_args *args, uint64_t sp
   return 0;
 }
 
-int cuda_ep_begin(struct device_ep *ep, uint64_t op, uint64_t epoch, char *why) {
-  struct cuda_begin_args args = {.op = op, .epoch = epoch};
-  struct cuda_guard guard;
-  int rc = cuda_enter(ep->device, &guard, why);
-  if (rc != 0)
-    return rc;
-  rc = begin(ep, &args, 0, why);
-  if (rc == 0 && !ep->host->begin.begun)
-    rc = cuda_why(why, WEFT_ERR_NOT_FOUND, "view %llu has not been published", (unsigned long long)epoch);
-  cuda_leave(&guard);
-  return rc;
-}
-
 static struct cuda_begin_args args_of(const struct device_ep *ep, const struct device_member *seats, uint32_t count) {
   struct cuda_begin_args args = {.op = CUDA_AWAIT, .state = ep->state, .result = ep->begin, .area = ep->window};
   for (uint32_t i = 0; i < count && args.count < CUDA_MAX_MEMBERS; i++)
@@ -249,6 +236,22 @@ static struct cuda_begin_args args_of(const struct device_ep *ep, const struct d
       args.out[args.count++] = seats[i].out;
     }
   return args;
+}
+
+int cuda_ep_begin(struct device_ep *ep, const struct device_member *seats, uint32_t count, uint64_t op, uint64_t epoch,
+                  char *why) {
+  struct cuda_begin_args args = args_of(ep, seats, count);
+  struct cuda_guard guard;
+  args.op = op;
+  args.epoch = epoch;
+  int rc = cuda_enter(ep->device, &guard, why);
+  if (rc != 0)
+    return rc;
+  rc = begin(ep, &args, 0, why);
+  if (rc == 0 && !ep->host->begin.begun)
+    rc = cuda_why(why, WEFT_ERR_NOT_FOUND, "view %llu has not been published", (unsigned long long)epoch);
+  cuda_leave(&guard);
+  return rc;
 }
 
 int cuda_ep_wake_links(struct device_ep *ep, const struct device_member *seats, uint32_t count, char *why) {
@@ -273,13 +276,38 @@ int cuda_ep_wake_links(struct device_ep *ep, const struct device_member *seats, 
   return rc;
 }
 
-int cuda_ep_await_begin(struct device_ep *ep, const struct device_member *seats, uint32_t count, uint32_t timeout_ms,
-                        const volatile bool *cancel, uint64_t *op, uint64_t *epoch, char *why) {
+static void put_awaiting(struct cuda_begin_args *args, const struct device_member *seats, uint32_t count,
+                         const struct device_awaiting *awaiting) {
+  args->awaits = awaiting->word;
+  for (uint32_t i = 0, at = 0; i < count && at < args->count; i++)
+    if (seats[i].in) {
+      args->takes |= (awaiting->takes >> i & 1) << at;
+      args->known[at++] = awaiting->peers[i];
+    }
+}
+
+// Whether one of them is another than it was.
+static bool get_awaiting(const struct cuda_begin *found, uint32_t known, const struct device_member *seats,
+                         uint32_t count, struct device_awaiting *awaiting) {
+  bool news = false;
+  for (uint32_t i = 0, at = 0; i < count && at < known; i++)
+    if (seats[i].in) {
+      news |= awaiting->peers[i] != found->awaits[at];
+      awaiting->peers[i] = found->awaits[at++];
+    }
+  return news;
+}
+
+int cuda_ep_await_begin(struct device_ep *ep, const struct device_member *seats, uint32_t count,
+                        struct device_awaiting *awaiting, uint32_t timeout_ms, const volatile bool *cancel,
+                        uint64_t *op, uint64_t *epoch, char *why) {
   uint64_t deadline = clock_deadline_ms(timeout_ms), nap = clock_deadline_ms(SPIN_MS);
   struct cuda_begin_args args = args_of(ep, seats, count);
   const struct cuda_begin *found = &ep->host->begin;
   struct cuda_guard guard;
+  bool news = false;
   *epoch = 0;
+  put_awaiting(&args, seats, count, awaiting);
   int rc = cuda_enter(ep->device, &guard, why);
   if (rc != 0)
     return rc;
@@ -289,7 +317,8 @@ int cuda_ep_await_begin(struct device_ep *ep, const struct device_member *seats,
     rc = begin(ep, &args, clock_left_ns(nap), why);
     if (rc == 0 && !found->begun && *cancel)
       rc = cuda_why(why, WEFT_ERR_CANCELED, "the wait for the first operation was cancelled");
-  } while (rc == 0 && !found->begun && found->epoch == 0 && !clock_passed(deadline));
+    news = rc == 0 && !found->begun && found->epoch == 0 && get_awaiting(found, args.count, seats, count, awaiting);
+  } while (rc == 0 && !found->begun && found->epoch == 0 && !news && !clock_passed(deadline));
   if (rc == 0) {
     *epoch = found->epoch;
     if (found->begun)

@@ -68,18 +68,23 @@ struct cuda_masks_args {
 };
 
 // `in`, `out`: as in struct cuda_member, of the peers. Begins with operation `op` in the published view of `epoch`;
-// `op` is CUDA_AWAIT: waits for `timeout_ns` at most until one of the areas in[0..count) names it.
+// `op` is CUDA_AWAIT: waits for `timeout_ns` at most until one of the areas in[0..count) names it, or has another word
+// in `awaits` than `known`.
 #define CUDA_AWAIT UINT64_MAX
 struct cuda_begin {
   uint64_t op, epoch;
-  uint64_t begun; // 1: it has
+  uint64_t begun;                    // 1: it has
+  uint64_t awaits[CUDA_MAX_MEMBERS]; // else: that of in[0..count)
 };
 struct cuda_begin_args {
   struct cuda_state *state;
   uint64_t op, epoch, timeout_ns;
   uint32_t count;
   const char *in[CUDA_MAX_MEMBERS], *out[CUDA_MAX_MEMBERS];
-  uint64_t area;             // bytes of each
+  uint64_t area;   // bytes of each
+  uint64_t awaits; // for out[0..count), while it waits
+  uint64_t known[CUDA_MAX_MEMBERS];
+  uint64_t takes;            // bit i: a start that stands in in[i] counts
   struct cuda_begin *result; // host memory; `epoch` 0: no peer has published a start
 };
 

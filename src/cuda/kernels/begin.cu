@@ -24,14 +24,14 @@ __global__ void wake_links(const __grid_constant__ cuda_begin_args args) {
     args.result->op = 1;
 }
 
-// The earliest operation that any peer has published, + 1, and its epoch. Peers differ when a rank died while they
-// fixed the operation; then the earliest is valid.
+// The earliest operation that any peer that counts has published, + 1, and its epoch. Peers differ when a rank died
+// while they fixed the operation; then the earliest is valid.
 __device__ uint64_t find_start(const cuda_begin_args &args, uint64_t *epoch) {
   uint64_t first = 0;
   for (uint32_t i = 0; i < args.count; i++) {
     uint4 unit = ptx::load_unit(&((const cuda_area_head *)args.in[i])->start);
     uint64_t op = (uint64_t)unit.y << 32 | unit.x;
-    if (unit.w != 1 || (first != 0 && op >= first))
+    if (unit.w != 1 || (first != 0 && op >= first) || !(args.takes >> i & 1))
       continue;
     first = op;
     *epoch = unit.z;
@@ -39,12 +39,33 @@ __device__ uint64_t find_start(const cuda_begin_args &args, uint64_t *epoch) {
   return first;
 }
 
+__device__ void publish_awaits(const cuda_begin_args &args, uint64_t word) {
+  for (uint32_t i = 0; i < args.count; i++)
+    ptx::store_relaxed(&((cuda_area_head *)args.out[i])->awaits, word);
+}
+
+__device__ uint64_t load_awaits(const cuda_begin_args &args, uint32_t i) {
+  return ptx::load_volatile(&((const cuda_area_head *)args.in[i])->awaits);
+}
+
+// Whether a peer that awaits its first operation has written something new.
+__device__ bool has_news(const cuda_begin_args &args) {
+  for (uint32_t i = 0; i < args.count; i++)
+    if (load_awaits(args, i) != args.known[i])
+      return true;
+  return false;
+}
+
 __device__ bool await_start(const cuda_begin_args &args, uint64_t *op, uint64_t *epoch) {
   uint64_t begin = ptx::time_ns(), first;
+  publish_awaits(args, args.awaits);
   while ((first = find_start(args, epoch)) == 0) {
-    __nanosleep(200);
-    if (ptx::time_ns() - begin > args.timeout_ns)
+    if (has_news(args) || ptx::time_ns() - begin > args.timeout_ns) {
+      for (uint32_t i = 0; i < args.count; i++)
+        args.result->awaits[i] = load_awaits(args, i);
       return false;
+    }
+    __nanosleep(200);
   }
   ptx::fence_system();
   first = find_start(args, epoch); // an earlier start was published before the one that was found
@@ -95,6 +116,7 @@ __global__ void begin(const __grid_constant__ cuda_begin_args args) {
   for (uint8_t &index : counters.live)
     index = 0;
   notify_joiners(state, none, live, op); // a rank that died may have notified only some of the joiners
+  publish_awaits(args, 0);
   report_activation(state, op, live.epoch);
   args.result->begun = 1;
   ptx::fence_system();

@@ -25,7 +25,8 @@
 // Operation n uses slot n % 2. A flag holds n + 1. The writer of a slot must know, before it writes there again, that
 // its reader has *taken* what was there: has read it, and emptied its place. A header says how far its sender is, which
 // is enough as long as operations follow each other; where they overlap, the *credit* words of the head say it, written
-// at the start of the kernel after the one that emptied. The *start* unit carries a joiner's first operation.
+// at the start of the kernel after the one that emptied. The *start* unit carries a joiner's first operation, and
+// *awaits* how the writer stands while it awaits its own.
 //
 // Rows stand as the caller has them, one behind the other. They are cut into *packets* of C chunks of 128 bytes, each
 // of which a warp handles by itself, 16 bytes a lane; a chunk of e4m3 is just what shares one scale.
@@ -84,7 +85,9 @@ struct cuda_area_head {
   uint64_t waiting;       // another value each time that the writer says: it waits, and not for the reader (wait.cuh)
   uint64_t taken_round;   // cuda_round() of the newest further combine for which it has emptied our answers
   uint64_t coded;         // cuda_round() of the newest combine that has answers come as logfmt10 by its call
-  uint64_t pad[9];
+  uint64_t unused;
+  uint64_t awaits; // the word of ep/view/awaiting.h; 0: the writer runs operations, or has not said so yet
+  uint64_t pad[7];
 };
 
 // Header of an operation's dispatch. Word 0 of `count`: rows, 16 bits; kind, 2; top-k - 1, 4; the type of the rows - 1,

@@ -48,7 +48,7 @@ struct device_relay {
   struct cuda_forms forms;
   char *in;
   char *out;
-  uint64_t taken[2], start[2], waiting[2]; // of the head, as sent last
+  uint64_t taken[2], start[2], waiting, awaits; // of the head, as sent last
   struct cuda_relay_outgoing outgoing[CUDA_DEPTH];
   struct cuda_relay_incoming incoming[CUDA_DEPTH];
   bool flows; // a group for throughput, of which `flow` is

@@ -51,14 +51,20 @@ static const char *take_line(const struct device_relay *relay, struct cuda_batch
   return room;
 }
 
+// A word of the head, where it is another than was sent last. The one behind it is never read.
+static void put_news(struct cuda_batch *batch, size_t offset, uint64_t word, uint64_t *sent) {
+  const uint64_t words[2] = {word};
+  if (word != *sent && put_words(batch, RUN_WORDS, offset, words))
+    *sent = word;
+}
+
 static void collect_head(struct device_relay *relay, struct cuda_batch *batch) {
   const struct cuda_area_head *head = (const struct cuda_area_head *)relay->out;
   uint64_t taken[2] = {cuda_load_word(&head->taken_dispatch), cuda_load_word(&head->taken_combine)}, start[2];
   if (memcmp(taken, relay->taken, sizeof taken) != 0 && put_words(batch, RUN_WORDS, 0, taken))
     memcpy(relay->taken, taken, sizeof taken);
-  const uint64_t waiting[2] = {cuda_load_word(&head->waiting)}; // and a word that is never read
-  if (waiting[0] != relay->waiting[0] && put_words(batch, RUN_WORDS, offsetof(struct cuda_area_head, waiting), waiting))
-    memcpy(relay->waiting, waiting, sizeof waiting);
+  put_news(batch, offsetof(struct cuda_area_head, waiting), cuda_load_word(&head->waiting), &relay->waiting);
+  put_news(batch, offsetof(struct cuda_area_head, awaits), cuda_load_word(&head->awaits), &relay->awaits);
   if (load_unit(&head->start, start) == 1 &&
       cuda_load_word((const char *)&head->start + 8) == start[1] && // else the next time
       memcmp(start, relay->start, sizeof start) != 0 &&

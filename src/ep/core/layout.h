@@ -34,7 +34,7 @@
 enum {
   EP_LINE = 64,
   EP_PAGE = 4096,
-  EP_LAYOUT_VERSION = 14, // of this page and the doorbell's: peers with another one do not connect
+  EP_LAYOUT_VERSION = 15, // of this page and the doorbell's: peers with another one do not connect
 };
 
 enum ep_kind {
@@ -88,15 +88,11 @@ struct ep_slot_head {
 #define EP_START_RUNS    (UINT64_MAX - 1)
 #define EP_START_AWAITED UINT64_MAX
 
-enum {
-  EP_AWAITED_STAGE_BITS = 2
-}; // in the place of an epoch, below it: how a rank that awaits stands (host/activation.c)
-
 struct ep_area_head {
   struct { // to a joiner: the operation that is its first, or one of these. `op_plus_1` is the flag.
     _Alignas(EP_LINE) _Atomic uint64_t op_plus_1;
-    _Atomic uint64_t epoch; // AWAITED: which the writer is ready for, and its stage. Stored before the flag; a link to
-                            // another host stores both again with each of its words
+    _Atomic uint64_t epoch; // AWAITED: the word of view/awaiting.h. Stored before the flag; a link to another host
+                            // stores both again with each of its words
   } start;
   struct {
     _Alignas(EP_LINE) _Atomic uint32_t left; // the writer has let go of the link on purpose: its hang-up is no death

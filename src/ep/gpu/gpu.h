@@ -235,10 +235,6 @@ void ep_gpu_publish_locked(weft_ep_t *ep);
 int ep_gpu_found(weft_ep_t *ep, const struct group_view *view);
 // This rank is in a view, the first one after that of `base` (0: not known).
 void ep_gpu_joined(weft_ep_t *ep, uint64_t base);
-// Before this rank proposes a view with itself: its links to those who run wake.
-void ep_gpu_wake_links(weft_ep_t *ep);
-// Waits until a running rank has published the first operation, and begins with it. `*view` is a reference.
-int ep_gpu_await_start(weft_ep_t *ep, uint64_t deadline_ns, uint64_t *op, const struct group_view **view);
 // This rank runs operations from `op` on; under lock.
 void ep_gpu_started(weft_ep_t *ep, uint64_t op, const struct group_view *view);
 // Takes what the kernels have decided from the report. Under lock.
@@ -250,6 +246,14 @@ void ep_gpu_follow(weft_ep_t *ep);
 // The view of exactly that epoch, NULL if it is forgotten. A reference. [owner]
 const struct group_view *ep_gpu_view(weft_ep_t *ep, uint64_t epoch);
 void ep_gpu_views_free(weft_ep_t *ep);
+
+// --- view/await.c ---
+
+// Before this rank proposes a view with itself: its links to those who run wake.
+void ep_gpu_wake_links(weft_ep_t *ep);
+// Waits until a running rank has published the first operation, and begins with it; or begins by itself, where all who
+// ran have gone (ep/view/awaiting.h). `*view` is a reference.
+int ep_gpu_await_start(weft_ep_t *ep, uint64_t deadline_ns, uint64_t *op, const struct group_view **view);
 
 // --- view/watcher.c ---
 

@@ -77,6 +77,7 @@ struct ep_link {
   struct ep_inbox inbox[EP_DEPTH];
   struct ep_way way;
   uint64_t sent_bytes, received_bytes, wait_ns;
+  uint64_t awaits; // the peer's word, as last read: it awaits its first operation (view/awaiting.h). 0: it does not
   struct ep_link *next; // in `superseded` or `retired`
 };
 

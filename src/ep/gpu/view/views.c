@@ -7,8 +7,7 @@
 #include "ep/gpu/gpu.h"
 #include "group/view.h"
 
-// JOINER_NS: for a joiner to learn of the view that has it, after the running ranks have.
-enum { AWAIT_SLICE_MS = 50, RETRY_NS = 500000, JOINER_NS = 1000000 };
+enum { JOINER_NS = 1000000 }; // for a joiner to learn of the view that has it, after the running ranks have
 
 static bool is_self(const weft_ep_t *ep, const struct group_member *member) {
   return member->rank == ep->rank && member->incarnation == ep->incarnation;
@@ -129,7 +128,7 @@ int ep_gpu_found(weft_ep_t *ep, const struct group_view *view) {
     return fail(rc, "the GPU has no room for the first view");
   if (rc != 0)
     return rc;
-  rc = gpu->api->ep_begin(gpu->engine, 0, view->epoch, why);
+  rc = gpu->api->ep_begin(gpu->engine, NULL, 0, 0, view->epoch, why);
   return rc == 0 ? 0 : device_fail(rc, "the first operation on the GPU", why);
 }
 
@@ -140,91 +139,6 @@ void ep_gpu_joined(weft_ep_t *ep, uint64_t base) {
     gpu->publish_from = base != 0 ? base + 1 : ep_views_first_own(ep);
   ep_gpu_publish_locked(ep);
   pthread_mutex_unlock(&gpu->lock);
-}
-
-// The seats that may publish the first operation; their links stay until release().
-static uint32_t hold_seats(weft_ep_t *ep, struct device_member *members, struct ep_link **links) {
-  struct ep_gpu *gpu = ep->gpu;
-  uint32_t count = 0;
-  pthread_mutex_lock(&gpu->lock);
-  pthread_mutex_lock(&ep->links.lock);
-  for (uint32_t rank = 0; rank < ep->capacity && count < DEVICE_SEATS; rank++) {
-    struct ep_link *link = atomic_load(&ep->links.by_rank[rank]);
-    if (!link || !ep_link_up(link))
-      continue;
-    link->holds++;
-    links[count] = link;
-    members[count++] = (struct device_member){
-        .rank = link->rank, .seat = link->device.seat, .in = link->device.in.memory, .out = link->device.out.memory};
-  }
-  pthread_mutex_unlock(&ep->links.lock);
-  pthread_mutex_unlock(&gpu->lock);
-  return count;
-}
-
-static void release(weft_ep_t *ep, struct ep_link **links, uint32_t count) {
-  pthread_mutex_lock(&ep->links.lock);
-  for (uint32_t i = 0; i < count; i++)
-    links[i]->holds--;
-  pthread_mutex_unlock(&ep->links.lock);
-  ep_service_kick(ep); // one may have been retired in between
-}
-
-void ep_gpu_wake_links(weft_ep_t *ep) {
-  struct device_member members[DEVICE_SEATS];
-  struct ep_link *links[DEVICE_SEATS];
-  char why[DEVICE_WHY] = "";
-  uint32_t count = hold_seats(ep, members, links);
-  if (ep->gpu->api->ep_wake_links(ep->gpu->engine, members, count, why) != 0) // it only begins slowly, then
-    log_warn("rank %d: links between GPUs may sleep: %s", ep->rank, why);
-  release(ep, links, count);
-}
-
-// One wait among the peers that are there now; more may come.
-static int await_slice(weft_ep_t *ep, uint32_t slice_ms, uint64_t *op, uint64_t *epoch) {
-  struct ep_gpu *gpu = ep->gpu;
-  struct device_member members[DEVICE_SEATS];
-  struct ep_link *links[DEVICE_SEATS];
-  char why[DEVICE_WHY] = "";
-  uint32_t count = hold_seats(ep, members, links);
-  int rc = gpu->api->ep_await_begin(gpu->engine, members, count, slice_ms, (const volatile bool *)&ep->fenced, op,
-                                    epoch, why);
-  release(ep, links, count);
-  if (rc != 0 && rc != WEFT_ERR_TIMEOUT && !atomic_load(&ep->fenced))
-    device_fail(rc, "the first operation on the GPU", why);
-  return rc;
-}
-
-int ep_gpu_await_start(weft_ep_t *ep, uint64_t deadline_ns, uint64_t *op, const struct group_view **view) {
-  const struct timespec nap = {.tv_nsec = RETRY_NS};
-  uint64_t epoch;
-  for (;;) {
-    uint32_t left_ms = (uint32_t)clock_left_ms(deadline_ns);
-    epoch = 0;
-    int rc = await_slice(ep, left_ms < AWAIT_SLICE_MS ? left_ms : AWAIT_SLICE_MS, op, &epoch);
-    if (rc == 0)
-      break;
-    if (atomic_load(&ep->fenced))
-      return fail(WEFT_ERR_FENCED, "rank %d was put out of the view before its first operation", ep->rank);
-    if (rc != WEFT_ERR_TIMEOUT)
-      return rc;
-    if (ep_interrupted(ep))
-      return ep_canceled("the first operation");
-    if (clock_passed(deadline_ns) && epoch == 0)
-      return fail(
-          WEFT_ERR_TIMEOUT,
-          "the view with rank %d is agreed on, but the active ranks have not published its first operation by the "
-          "deadline: they do so when they run operations",
-          ep->rank);
-    if (clock_passed(deadline_ns))
-      return fail(WEFT_ERR_TIMEOUT,
-                  "view %llu, which this rank is to run in, has not come from the store by the deadline",
-                  (unsigned long long)epoch);
-    ep_gpu_publish(ep);
-    nanosleep(&nap, NULL); // the news of the view comes by another thread
-  }
-  *view = ep_gpu_view(ep, epoch);
-  return *view ? 0 : fail(WEFT_ERR_SYSTEM, "the GPU began in view %llu, which is not known", (unsigned long long)epoch);
 }
 
 // --- what the kernels have decided ---

@@ -1,0 +1,145 @@
+// How a joiner on CUDA memory waits for its first operation.
+#include <time.h>
+
+#include "base/fail.h"
+#include "base/log.h"
+#include "base/time/clock.h"
+#include "ep/gpu/gpu.h"
+#include "ep/view/awaiting.h"
+#include "group/view.h"
+
+enum { AWAIT_SLICE_MS = 20, RETRY_NS = 500000 };
+
+// The peers whose links are up. They stay until release().
+struct held {
+  uint32_t count;
+  struct device_member members[DEVICE_SEATS];
+  struct ep_link *links[DEVICE_SEATS];
+};
+
+static void hold(weft_ep_t *ep, struct held *held) {
+  struct ep_gpu *gpu = ep->gpu;
+  held->count = 0;
+  pthread_mutex_lock(&gpu->lock);
+  pthread_mutex_lock(&ep->links.lock);
+  for (uint32_t rank = 0; rank < ep->capacity && held->count < DEVICE_SEATS; rank++) {
+    struct ep_link *link = atomic_load(&ep->links.by_rank[rank]);
+    if (!link || !ep_link_up(link))
+      continue;
+    link->holds++;
+    held->links[held->count] = link;
+    held->members[held->count++] = (struct device_member){
+        .rank = link->rank, .seat = link->device.seat, .in = link->device.in.memory, .out = link->device.out.memory};
+  }
+  pthread_mutex_unlock(&ep->links.lock);
+  pthread_mutex_unlock(&gpu->lock);
+}
+
+static void release(weft_ep_t *ep, struct held *held) {
+  pthread_mutex_lock(&ep->links.lock);
+  for (uint32_t i = 0; i < held->count; i++)
+    held->links[i]->holds--;
+  pthread_mutex_unlock(&ep->links.lock);
+  ep_service_kick(ep); // one may have been retired in between
+}
+
+void ep_gpu_wake_links(weft_ep_t *ep) {
+  struct held held;
+  char why[DEVICE_WHY] = "";
+  hold(ep, &held);
+  if (ep->gpu->api->ep_wake_links(ep->gpu->engine, held.members, held.count, why) != 0) // it only begins slowly, then
+    log_warn("rank %d: links between GPUs may sleep: %s", ep->rank, why);
+  release(ep, &held);
+}
+
+// One wait among the peers that are there now; more may come. It ends early where one of them stands otherwise.
+static int await_slice(weft_ep_t *ep, const struct ep_awaiting *awaiting, uint64_t word, uint32_t slice_ms,
+                       uint64_t *op, uint64_t *epoch) {
+  struct ep_gpu *gpu = ep->gpu;
+  struct device_awaiting words = {.word = word};
+  struct held held;
+  char why[DEVICE_WHY] = "";
+  hold(ep, &held);
+  for (uint32_t i = 0; i < held.count; i++) {
+    words.takes |= (uint64_t)ep_awaiting_takes(awaiting, held.links[i]) << i;
+    words.peers[i] = held.links[i]->awaits;
+  }
+  int rc = gpu->api->ep_await_begin(gpu->engine, held.members, held.count, &words, slice_ms,
+                                    (const volatile bool *)&ep->fenced, op, epoch, why);
+  for (uint32_t i = 0; i < held.count; i++)
+    held.links[i]->awaits = words.peers[i];
+  release(ep, &held);
+  if (rc != 0 && rc != WEFT_ERR_TIMEOUT && !atomic_load(&ep->fenced))
+    device_fail(rc, "the first operation on the GPU", why);
+  return rc;
+}
+
+// Begins with operation 0. TIMEOUT: the view has not come to the device yet.
+static int begin_alone(weft_ep_t *ep, const struct group_view *view) {
+  struct ep_gpu *gpu = ep->gpu;
+  struct held held;
+  char why[DEVICE_WHY] = "";
+  ep_gpu_publish(ep);
+  hold(ep, &held);
+  int rc = gpu->api->ep_begin(gpu->engine, held.members, held.count, 0, view->epoch, why);
+  release(ep, &held);
+  return rc == 0 || rc == WEFT_ERR_NOT_FOUND ? (rc == 0 ? 0 : WEFT_ERR_TIMEOUT)
+                                             : device_fail(rc, "the first operation on the GPU", why);
+}
+
+// Begins by itself, or waits a while. TIMEOUT: it has not begun. *epoch is of the view that it begins in, or that it is
+// to begin in and that has not come.
+static int begin_or_wait(weft_ep_t *ep, struct ep_awaiting *awaiting, uint64_t ready, uint32_t slice_ms, uint64_t *op,
+                         uint64_t *epoch) {
+  const struct group_view *alone;
+  ep_gpu_hold_links(ep);
+  uint64_t word = ep_awaiting_stand(ep, awaiting, ready, &alone);
+  ep_gpu_unhold_links(ep);
+  if (!alone)
+    return await_slice(ep, awaiting, word, slice_ms, op, epoch);
+  *op = 0;
+  *epoch = alone->epoch;
+  int rc = begin_alone(ep, alone);
+  group_view_unref(alone);
+  return rc;
+}
+
+static int timed_out(const weft_ep_t *ep, uint64_t epoch) {
+  if (epoch == 0)
+    return fail(
+        WEFT_ERR_TIMEOUT,
+        "the view with rank %d is agreed on, but the active ranks have not published its first operation by the "
+        "deadline: they do so when they run operations",
+        ep->rank);
+  return fail(WEFT_ERR_TIMEOUT, "view %llu, which this rank is to run in, has not come from the store by the deadline",
+              (unsigned long long)epoch);
+}
+
+int ep_gpu_await_start(weft_ep_t *ep, uint64_t deadline_ns, uint64_t *op, const struct group_view **view) {
+  const struct timespec nap = {.tv_nsec = RETRY_NS};
+  struct ep_awaiting awaiting = {0};
+  uint64_t epoch, ready = 0;
+  for (;;) {
+    uint32_t left_ms = (uint32_t)clock_left_ms(deadline_ns);
+    uint64_t before = ready; // no start was found after this one had been read
+    ready = atomic_load(&ep->ready);
+    epoch = 0;
+    uint32_t slice_ms = before != ready ? 0 : left_ms < AWAIT_SLICE_MS ? left_ms : AWAIT_SLICE_MS;
+    int rc = begin_or_wait(ep, &awaiting, before, slice_ms, op, &epoch);
+    if (rc == 0)
+      break;
+    if (atomic_load(&ep->fenced))
+      return fail(WEFT_ERR_FENCED, "rank %d was put out of the view before its first operation", ep->rank);
+    if (rc != WEFT_ERR_TIMEOUT)
+      return rc;
+    if (ep_interrupted(ep))
+      return ep_canceled("the first operation");
+    if (clock_passed(deadline_ns))
+      return timed_out(ep, epoch);
+    ep_gpu_publish(ep);
+    if (epoch != 0)
+      nanosleep(&nap, NULL); // the news of the view comes by another thread
+  }
+  *view = ep_gpu_view(ep, epoch);
+  return *view ? 0 : fail(WEFT_ERR_SYSTEM, "the GPU began in view %llu, which is not known", (unsigned long long)epoch);
+}

@@ -1,0 +1,107 @@
+// Where a rank stands that awaits its first operation, and whether it begins by itself.
+#include "ep/view/awaiting.h"
+#include "base/time/clock.h"
+#include "ep/link/link.h"
+#include "group/view.h"
+
+// In the lowest bits of a word, below the epoch.
+enum stage {
+  STAGE_AWAITS = 1,
+  STAGE_CALLS,   // the lowest of them: it would begin, for all of them await, and nobody runs
+  STAGE_ACCEPTS, // another: it has found no start, and takes none from now on but of the one that calls
+};
+enum { STAGE_BITS = 2 };
+
+static uint64_t word_of(uint64_t epoch, enum stage stage) {
+  return epoch << STAGE_BITS | stage;
+}
+
+static uint64_t epoch_of(uint64_t word) {
+  return word >> STAGE_BITS;
+}
+
+static bool awaits(const struct ep_link *link) {
+  return link && link->awaits != 0;
+}
+
+bool ep_awaiting_takes(const struct ep_awaiting *awaiting, const struct ep_link *link) {
+  return awaiting->accepted == 0 || (awaiting->rank == link->rank && awaiting->incarnation == link->incarnation);
+}
+
+// Whether some peer outside of the view has run operations, and may fix this rank's first yet: it leaves. One that was
+// put out because it stands still looks alike.
+static bool somebody_leaves(weft_ep_t *ep, const struct group_view *view) {
+  for (uint32_t rank = 0; rank < ep->capacity; rank++) {
+    const struct ep_link *link = ep_link_find(ep, (int32_t)rank, 0);
+    if (link && !awaits(link) && !group_view_has(view, (int32_t)rank, link->incarnation) &&
+        ep_views_had(ep, (int32_t)rank, link->incarnation))
+      return true;
+  }
+  return false;
+}
+
+// Whether all other members await their first operation, in that view or a newer one; `accept`: and have accepted that
+// this rank begins in it.
+static bool all_await(weft_ep_t *ep, const struct group_view *view, bool accept) {
+  for (uint32_t i = 0; i < view->count; i++) {
+    const struct group_member *member = &view->members[i];
+    if (member->rank == ep->rank)
+      continue;
+    const struct ep_link *link = ep_link_find(ep, member->rank, member->incarnation);
+    if (!awaits(link) ||
+        (accept ? link->awaits != word_of(view->epoch, STAGE_ACCEPTS) : epoch_of(link->awaits) < view->epoch))
+      return false;
+  }
+  return true;
+}
+
+// The one that called has died, was put out, or awaits in a newer view: it has not begun in that one, or alone.
+static void drop_accepted(weft_ep_t *ep, const struct group_view *view, struct ep_awaiting *awaiting) {
+  const struct ep_link *link = ep_link_find(ep, awaiting->rank, awaiting->incarnation);
+  if (!link || !group_view_has(view, awaiting->rank, awaiting->incarnation) ||
+      (awaits(link) && epoch_of(link->awaits) > awaiting->accepted))
+    awaiting->accepted = 0;
+}
+
+// As in an operation, a peer has op_timeout_ms.
+static bool waited_for_leavers(const weft_ep_t *ep, const struct group_view *view, struct ep_awaiting *awaiting) {
+  if (awaiting->asked != view->epoch) {
+    awaiting->asked = view->epoch;
+    awaiting->asked_ns = clock_ns();
+  }
+  return clock_ns() - awaiting->asked_ns > ep->op_timeout_ms * UINT64_C(1000000);
+}
+
+// How this rank stands in the newest view that it is ready for. A view may have only ranks that await their first
+// operation: those who ran operations have all gone before they had fixed one for a joiner. Then the lowest begins when
+// the others have accepted that, so that none of them follows a start of one that has gone. *begins: it is this rank.
+static enum stage stand(weft_ep_t *ep, const struct group_view *view, struct ep_awaiting *awaiting, bool *begins) {
+  const struct group_member *lowest = &view->members[0];
+  if (awaiting->accepted != 0)
+    drop_accepted(ep, view, awaiting);
+  if (lowest->rank != ep->rank && awaiting->accepted == 0) {
+    const struct ep_link *link = ep_link_find(ep, lowest->rank, lowest->incarnation);
+    if (link && link->awaits == word_of(view->epoch, STAGE_CALLS)) {
+      awaiting->accepted = view->epoch;
+      awaiting->rank = lowest->rank;
+      awaiting->incarnation = lowest->incarnation;
+    }
+  }
+  if (lowest->rank != ep->rank || awaiting->accepted != 0)
+    return awaiting->accepted == view->epoch ? STAGE_ACCEPTS : STAGE_AWAITS;
+  if (!all_await(ep, view, false) || (!waited_for_leavers(ep, view, awaiting) && somebody_leaves(ep, view)))
+    return STAGE_AWAITS;
+  *begins = all_await(ep, view, true);
+  return STAGE_CALLS;
+}
+
+uint64_t ep_awaiting_stand(weft_ep_t *ep, struct ep_awaiting *awaiting, uint64_t ready,
+                           const struct group_view **begins) {
+  const struct group_view *view = ready > 0 ? ep_views_find(ep, ready) : NULL;
+  bool own = view && view->epoch == ready && group_view_has(view, ep->rank, ep->incarnation), alone = false;
+  enum stage stage = own ? stand(ep, view, awaiting, &alone) : STAGE_AWAITS;
+  *begins = alone ? view : NULL;
+  if (!alone)
+    group_view_unref(view);
+  return word_of(ready, stage);
+}
