@@ -36,6 +36,16 @@ struct ep_host; // host/host.h
 struct ep_gpu;  // gpu/gpu.h
 struct ep_net;  // remote/worker.h
 
+// How this rank stands while it awaits its first operation, also from one call to the next: view/awaiting.h.
+struct ep_awaiting {
+  uint64_t looked;   // it looked for a start after it was ready for that view, and found none
+  uint64_t accepted; // in that view it takes a start of `rank` alone; 0: of any
+  uint64_t incarnation;
+  int32_t rank;
+  uint64_t asked; // in that view it would call since `asked_ns`
+  uint64_t asked_ns;
+};
+
 struct weft_ep {
   // Fixed after open.
   const struct ep_engine_ops *engine;
@@ -90,9 +100,10 @@ struct weft_ep {
   // The owner's.
   uint64_t next_sign_ns; // when to send the next sign to other hosts that this rank waits
   bool holds;            // inside a call that goes on: the network stays the owner's
-  _Atomic bool started;  // its first operation is known; the service thread reads it
-  uint64_t first_op;     // that one
-  bool leaving;          // leave was called
+  struct ep_awaiting awaiting;
+  _Atomic bool started; // its first operation is known; the service thread reads it
+  uint64_t first_op;    // that one
+  bool leaving;         // leave was called
   uint64_t next_op;
   uint64_t mark;
   struct ep_activation activation;

@@ -108,12 +108,12 @@ static void publish_awaiting(weft_ep_t *ep, uint64_t word) {
 // differ, because a rank died while they fixed it, the earliest stands: those who begin later adopt it
 // (docs/design/membership.md). One peer may publish another start, of an earlier operation in another view, between the
 // two reads: each view that a peer publishes has this rank, and of two that run one operation the newer wins.
-static bool find_start(weft_ep_t *ep, const struct ep_awaiting *awaiting, uint64_t *op, uint64_t *epoch) {
+static bool find_start(weft_ep_t *ep, uint64_t *op, uint64_t *epoch) {
   uint64_t first = UINT64_MAX;
   for (uint32_t rank = 0; rank < ep->capacity; rank++) {
     struct ep_link *link = ep_link_find(ep, (int32_t)rank, 0);
     uint64_t op_plus_1 = link ? atomic_load_explicit(&ep_link_in(link)->start.op_plus_1, memory_order_acquire) : 0;
-    if (op_plus_1 == 0 || op_plus_1 >= EP_START_RUNS || op_plus_1 > first || !ep_awaiting_takes(awaiting, link))
+    if (op_plus_1 == 0 || op_plus_1 >= EP_START_RUNS || op_plus_1 > first || !ep_awaiting_takes(ep, link))
       continue;
     first = op_plus_1;
     *op = op_plus_1 - 1;
@@ -123,10 +123,10 @@ static bool find_start(weft_ep_t *ep, const struct ep_awaiting *awaiting, uint64
 }
 
 // Writes to the peers how this rank stands. The view in which it begins by itself, or NULL.
-static const struct group_view *stand(weft_ep_t *ep, struct ep_awaiting *awaiting, uint64_t ready) {
+static const struct group_view *stand(weft_ep_t *ep) {
   const struct group_view *begins;
   read_awaiting(ep);
-  uint64_t word = ep_awaiting_stand(ep, awaiting, ready, &begins);
+  uint64_t word = ep_awaiting_stand(ep, &begins);
   if (!begins)
     publish_awaiting(ep, word);
   return begins;
@@ -134,12 +134,12 @@ static const struct group_view *stand(weft_ep_t *ep, struct ep_awaiting *awaitin
 
 int ep_host_await_start(weft_ep_t *ep, uint64_t deadline_ns, uint64_t *first, const struct group_view **out) {
   struct ep_pause pause = {0};
-  struct ep_awaiting awaiting = {0};
   uint64_t op = 0, epoch = 0, ready = atomic_load(&ep->ready);
   bool found = false, interrupted = false;
   const struct group_view *deserted = NULL;
-  while (!(found = find_start(ep, &awaiting, &op, &epoch)) && !atomic_load(&ep->fenced)) {
-    if ((deserted = stand(ep, &awaiting, ready)) || clock_passed(deadline_ns) || !ep_pause(ep, &pause, deadline_ns))
+  while (!(found = find_start(ep, &op, &epoch)) && !atomic_load(&ep->fenced)) {
+    ep->awaiting.looked = ready;
+    if ((deserted = stand(ep)) || clock_passed(deadline_ns) || !ep_pause(ep, &pause, deadline_ns))
       break;
     ready = atomic_load(&ep->ready);
   }
@@ -151,7 +151,7 @@ int ep_host_await_start(weft_ep_t *ep, uint64_t deadline_ns, uint64_t *first, co
     return 0;
   }
   if (found) // an earlier start was published before the one that was found: look at all again
-    find_start(ep, &awaiting, &op, &epoch);
+    find_start(ep, &op, &epoch);
   if (atomic_load(&ep->fenced))
     return fail(WEFT_ERR_FENCED, "rank %d was put out of the view before its first operation", ep->rank);
   if (interrupted)

@@ -24,7 +24,8 @@ static bool awaits(const struct ep_link *link) {
   return link && link->awaits != 0;
 }
 
-bool ep_awaiting_takes(const struct ep_awaiting *awaiting, const struct ep_link *link) {
+bool ep_awaiting_takes(const weft_ep_t *ep, const struct ep_link *link) {
+  const struct ep_awaiting *awaiting = &ep->awaiting;
   return awaiting->accepted == 0 || (awaiting->rank == link->rank && awaiting->incarnation == link->incarnation);
 }
 
@@ -56,7 +57,8 @@ static bool all_await(weft_ep_t *ep, const struct group_view *view, bool accept)
 }
 
 // The one that called has died, was put out, or awaits in a newer view: it has not begun in that one, or alone.
-static void drop_accepted(weft_ep_t *ep, const struct group_view *view, struct ep_awaiting *awaiting) {
+static void drop_accepted(weft_ep_t *ep, const struct group_view *view) {
+  struct ep_awaiting *awaiting = &ep->awaiting;
   const struct ep_link *link = ep_link_find(ep, awaiting->rank, awaiting->incarnation);
   if (!link || !group_view_has(view, awaiting->rank, awaiting->incarnation) ||
       (awaits(link) && epoch_of(link->awaits) > awaiting->accepted))
@@ -64,7 +66,8 @@ static void drop_accepted(weft_ep_t *ep, const struct group_view *view, struct e
 }
 
 // As in an operation, a peer has op_timeout_ms.
-static bool waited_for_leavers(const weft_ep_t *ep, const struct group_view *view, struct ep_awaiting *awaiting) {
+static bool waited_for_leavers(weft_ep_t *ep, const struct group_view *view) {
+  struct ep_awaiting *awaiting = &ep->awaiting;
   if (awaiting->asked != view->epoch) {
     awaiting->asked = view->epoch;
     awaiting->asked_ns = clock_ns();
@@ -75,10 +78,11 @@ static bool waited_for_leavers(const weft_ep_t *ep, const struct group_view *vie
 // How this rank stands in the newest view that it is ready for. A view may have only ranks that await their first
 // operation: those who ran operations have all gone before they had fixed one for a joiner. Then the lowest begins when
 // the others have accepted that, so that none of them follows a start of one that has gone. *begins: it is this rank.
-static enum stage stand(weft_ep_t *ep, const struct group_view *view, struct ep_awaiting *awaiting, bool *begins) {
+static enum stage stand(weft_ep_t *ep, const struct group_view *view, bool *begins) {
+  struct ep_awaiting *awaiting = &ep->awaiting;
   const struct group_member *lowest = &view->members[0];
   if (awaiting->accepted != 0)
-    drop_accepted(ep, view, awaiting);
+    drop_accepted(ep, view);
   if (lowest->rank != ep->rank && awaiting->accepted == 0) {
     const struct ep_link *link = ep_link_find(ep, lowest->rank, lowest->incarnation);
     if (link && link->awaits == word_of(view->epoch, STAGE_CALLS)) {
@@ -89,17 +93,17 @@ static enum stage stand(weft_ep_t *ep, const struct group_view *view, struct ep_
   }
   if (lowest->rank != ep->rank || awaiting->accepted != 0)
     return awaiting->accepted == view->epoch ? STAGE_ACCEPTS : STAGE_AWAITS;
-  if (!all_await(ep, view, false) || (!waited_for_leavers(ep, view, awaiting) && somebody_leaves(ep, view)))
+  if (!all_await(ep, view, false) || (!waited_for_leavers(ep, view) && somebody_leaves(ep, view)))
     return STAGE_AWAITS;
   *begins = all_await(ep, view, true);
   return STAGE_CALLS;
 }
 
-uint64_t ep_awaiting_stand(weft_ep_t *ep, struct ep_awaiting *awaiting, uint64_t ready,
-                           const struct group_view **begins) {
+uint64_t ep_awaiting_stand(weft_ep_t *ep, const struct group_view **begins) {
+  uint64_t ready = ep->awaiting.looked;
   const struct group_view *view = ready > 0 ? ep_views_find(ep, ready) : NULL;
   bool own = view && view->epoch == ready && group_view_has(view, ep->rank, ep->incarnation), alone = false;
-  enum stage stage = own ? stand(ep, view, awaiting, &alone) : STAGE_AWAITS;
+  enum stage stage = own ? stand(ep, view, &alone) : STAGE_AWAITS;
   *begins = alone ? view : NULL;
   if (!alone)
     group_view_unref(view);

@@ -7,22 +7,12 @@
 
 #include "ep/core/engine.h"
 
-// Of one wait; all zero at its begin.
-struct ep_awaiting {
-  uint64_t accepted; // in that view this rank takes a start of `rank` alone; 0: of any
-  uint64_t incarnation;
-  int32_t rank;
-  uint64_t asked; // in that view this rank would call since `asked_ns`
-  uint64_t asked_ns;
-};
+// Whether a start that the peer has published is taken. [owner]
+bool ep_awaiting_takes(const weft_ep_t *ep, const struct ep_link *link);
 
-// Whether a start that the peer has published is taken.
-bool ep_awaiting_takes(const struct ep_awaiting *awaiting, const struct ep_link *link);
-
-// The word of this rank for its peers; never 0. `ready`: the epoch that it was ready for before it looked for a start
-// and found none. Each link's `awaits` is the newest word that is known of its peer. The links are held. `*begins`: a
-// reference to the view in which this rank begins now, with operation 0; NULL: it awaits on. [owner]
-uint64_t ep_awaiting_stand(weft_ep_t *ep, struct ep_awaiting *awaiting, uint64_t ready,
-                           const struct group_view **begins);
+// The word of this rank for its peers; never 0. ep->awaiting.looked is up to date, and each link's `awaits` is the
+// newest word that is known of its peer. The links are held. `*begins`: a reference to the view in which this rank
+// begins now, with operation 0; NULL: it awaits on. [owner]
+uint64_t ep_awaiting_stand(weft_ep_t *ep, const struct group_view **begins);
 
 #endif

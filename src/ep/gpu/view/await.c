@@ -53,15 +53,14 @@ void ep_gpu_wake_links(weft_ep_t *ep) {
 }
 
 // One wait among the peers that are there now; more may come. It ends early where one of them stands otherwise.
-static int await_slice(weft_ep_t *ep, const struct ep_awaiting *awaiting, uint64_t word, uint32_t slice_ms,
-                       uint64_t *op, uint64_t *epoch) {
+static int await_slice(weft_ep_t *ep, uint64_t word, uint32_t slice_ms, uint64_t *op, uint64_t *epoch) {
   struct ep_gpu *gpu = ep->gpu;
   struct device_awaiting words = {.word = word};
   struct held held;
   char why[DEVICE_WHY] = "";
   hold(ep, &held);
   for (uint32_t i = 0; i < held.count; i++) {
-    words.takes |= (uint64_t)ep_awaiting_takes(awaiting, held.links[i]) << i;
+    words.takes |= (uint64_t)ep_awaiting_takes(ep, held.links[i]) << i;
     words.peers[i] = held.links[i]->awaits;
   }
   int rc = gpu->api->ep_await_begin(gpu->engine, held.members, held.count, &words, slice_ms,
@@ -83,24 +82,31 @@ static int begin_alone(weft_ep_t *ep, const struct group_view *view) {
   hold(ep, &held);
   int rc = gpu->api->ep_begin(gpu->engine, held.members, held.count, 0, view->epoch, why);
   release(ep, &held);
-  return rc == 0 || rc == WEFT_ERR_NOT_FOUND ? (rc == 0 ? 0 : WEFT_ERR_TIMEOUT)
-                                             : device_fail(rc, "the first operation on the GPU", why);
+  if (rc == WEFT_ERR_NOT_FOUND)
+    return WEFT_ERR_TIMEOUT;
+  return rc == 0 ? 0 : device_fail(rc, "the first operation on the GPU", why);
 }
 
 // Begins by itself, or waits a while. TIMEOUT: it has not begun. *epoch is of the view that it begins in, or that it is
 // to begin in and that has not come.
-static int begin_or_wait(weft_ep_t *ep, struct ep_awaiting *awaiting, uint64_t ready, uint32_t slice_ms, uint64_t *op,
-                         uint64_t *epoch) {
+static int begin_or_wait(weft_ep_t *ep, uint32_t slice_ms, uint64_t *op, uint64_t *epoch) {
   const struct group_view *alone;
+  uint64_t ready = atomic_load(&ep->ready);
+  int rc;
+  *epoch = 0;
   ep_gpu_hold_links(ep);
-  uint64_t word = ep_awaiting_stand(ep, awaiting, ready, &alone);
+  uint64_t word = ep_awaiting_stand(ep, &alone);
   ep_gpu_unhold_links(ep);
-  if (!alone)
-    return await_slice(ep, awaiting, word, slice_ms, op, epoch);
-  *op = 0;
-  *epoch = alone->epoch;
-  int rc = begin_alone(ep, alone);
-  group_view_unref(alone);
+  if (alone) {
+    *op = 0;
+    *epoch = alone->epoch;
+    rc = begin_alone(ep, alone);
+    group_view_unref(alone);
+  } else {
+    rc = await_slice(ep, word, ready != ep->awaiting.looked ? 0 : slice_ms, op, epoch);
+    if (rc == WEFT_ERR_TIMEOUT && *epoch == 0)
+      ep->awaiting.looked = ready;
+  }
   return rc;
 }
 
@@ -117,15 +123,10 @@ static int timed_out(const weft_ep_t *ep, uint64_t epoch) {
 
 int ep_gpu_await_start(weft_ep_t *ep, uint64_t deadline_ns, uint64_t *op, const struct group_view **view) {
   const struct timespec nap = {.tv_nsec = RETRY_NS};
-  struct ep_awaiting awaiting = {0};
-  uint64_t epoch, ready = 0;
+  uint64_t epoch;
   for (;;) {
     uint32_t left_ms = (uint32_t)clock_left_ms(deadline_ns);
-    uint64_t before = ready; // no start was found after this one had been read
-    ready = atomic_load(&ep->ready);
-    epoch = 0;
-    uint32_t slice_ms = before != ready ? 0 : left_ms < AWAIT_SLICE_MS ? left_ms : AWAIT_SLICE_MS;
-    int rc = begin_or_wait(ep, &awaiting, before, slice_ms, op, &epoch);
+    int rc = begin_or_wait(ep, left_ms < AWAIT_SLICE_MS ? left_ms : AWAIT_SLICE_MS, op, &epoch);
     if (rc == 0)
       break;
     if (atomic_load(&ep->fenced))
