@@ -11,7 +11,7 @@
 #include "ep/core/route.h"
 #include "ep/gpu/gpu.h"
 #include "ep/host/host.h"
-#include "ep/remote/worker.h"
+#include "ep/remote/net/net.h"
 #include "ep/service/service.h"
 #include "ep/view/views.h"
 #include "store/prefix.h"

@@ -34,7 +34,7 @@ enum { EP_VIEWS = 64 }; // agreed views that are remembered: the active one, and
 
 struct ep_host; // host/host.h
 struct ep_gpu;  // gpu/gpu.h
-struct ep_net;  // remote/worker.h
+struct ep_net;  // remote/net/net.h
 
 // How this rank stands while it awaits its first operation, also from one call to the next: view/awaiting.h.
 struct ep_awaiting {
@@ -80,7 +80,7 @@ struct weft_ep {
   struct ep_life life;
   // Called after the table of links has changed. [any]
   void (*on_links)(weft_ep_t *ep);
-  // The way to other hosts, once it is open; see remote/worker.h.
+  // The way to other hosts, once it is open; see remote/net/net.h.
   struct ep_net *_Atomic net;
   pthread_mutex_t net_lock;
   const struct ep_background *_Atomic background; // of `net`, for waits

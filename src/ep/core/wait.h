@@ -32,7 +32,7 @@ enum { EP_EXTENSIONS = 3 };
 // A rank that sleeps in a wait says so often in an operation's time limit that it waits.
 enum { EP_SIGNS = 8 };
 
-// What a rank drives while it waits: its way to other hosts (remote/worker.c), once that is open. [owner]
+// What a rank drives while it waits: its way to other hosts (remote/net/lock.c), once that is open. [owner]
 struct ep_background {
   void (*drive)(weft_ep_t *ep);                 // drives the transport, if no other thread does
   void (*hand_over)(weft_ep_t *ep);             // the owner does something else from now on

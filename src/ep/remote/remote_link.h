@@ -23,8 +23,8 @@
 #include "ep/core/engine.h"
 #include "ep/link/handshake_wire.h"
 #include "ep/remote/carrier.h"
+#include "ep/remote/net/net.h"
 #include "ep/remote/update.h"
-#include "ep/remote/worker.h"
 #include "secure/tls.h"
 
 #define EP_FABRIC "nvlink" // in the place of a transport's name

@@ -12,7 +12,7 @@
 #include "base/thread.h"
 #include "base/time/clock.h"
 #include "ep/remote/neighbours.h"
-#include "ep/remote/worker.h"
+#include "ep/remote/net/net.h"
 #include "ep/service/callers.h"
 #include "ep/service/service.h"
 #include "secure/lobby.h"

@@ -18,7 +18,7 @@
 #include "base/time/clock.h"
 #include "ep/core/doorbell.h"
 #include "ep/core/fault.h"
-#include "ep/remote/worker.h"
+#include "ep/remote/net/net.h"
 #include "ep/support/processes.h"
 #include "support/entries.h"
 #include "support/sanitized.h"

@@ -4,9 +4,11 @@
 // A transport takes one thread at a time: the one that holds the *net lock*. The owner tries to take it while it waits,
 // and when it has something to post; otherwise the net thread has it, asleep on the transport's descriptor while
 // nothing comes. What the owner posts goes into a queue without locks, which the holder of the net lock empties: so the
-// owner never waits for it.
-#ifndef EP_REMOTE_WORKER_H
-#define EP_REMOTE_WORKER_H
+// owner never waits for the lock.
+//
+// open.c opens and closes it, lock.c has the lock and the queue, thread.c the net thread.
+#ifndef EP_REMOTE_NET_NET_H
+#define EP_REMOTE_NET_NET_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -75,20 +77,20 @@ struct ep_net {
   _Atomic bool regroup;  // a link came or goes, or a peer reads a window more: other peers may share rows
 };
 
-// The rank's, opened now if it has not been: with the transport of that name, NULL for this rank's own choice.
-// UNSUPPORTED: none works here, in words; or another one is in use. [owner, service]
+// The rank's way to other hosts, opened now if it was not: with the transport of that name; NULL: of this rank's
+// choice. UNSUPPORTED: none works here, or another one is in use; the text says which. [owner, service]
 int ep_net_open(weft_ep_t *ep, const char *name, const struct ep_net_events *events, struct ep_net **net);
-// A peer that answered a call cannot reach this rank's worker. It may have been opened while a network was down, and
-// have an address that is good for nothing now: as long as no link uses it, the next ep_net_open() opens another.
+// A peer that answered a call cannot reach this rank's worker. The worker may have been opened while a network was
+// down, with an address that leads nowhere now: while no link uses it, the next ep_net_open() opens another.
 // [owner]
 void ep_net_doubt(weft_ep_t *ep);
 // After all links are freed. NULL is legal.
 void ep_net_close(struct ep_net *net);
 
-// Whose worker of a transport it is, as transport_options.owner has it. [any]
+// The text by which the transport knows the worker of that rank (transport_options.owner). [any]
 void ep_net_owner(char owner[EP_NET_OWNER], int32_t rank, uint64_t incarnation);
 
-// Takes the net lock, and gives it back. For what happens seldom. [any]
+// Takes the net lock, and releases it. For what happens seldom. [any]
 void ep_net_lock(struct ep_net *net);
 void ep_net_unlock(struct ep_net *net);
 // Moves everything on; returns how much happened. [net lock]
@@ -97,9 +99,9 @@ uint32_t ep_net_progress(struct ep_net *net);
 void ep_net_post(struct ep_net *net, struct ep_post *post);
 // Posts now. [net lock]
 void ep_net_post_now(struct ep_net *net, struct ep_post *post);
-// Before posting it: it reads memory of the caller's, and is counted until it does no more. [owner]
+// Before posting: says that `post` reads the caller's memory. It is counted until it reads it no more. [owner]
 void ep_net_borrow(struct ep_net *net, struct ep_post *post);
-// Closes the transport, which ends all that is under way: no link to another host can be used any more. [net lock]
+// Closes the worker, which ends all that is under way: no link to another host can be used any more. [net lock]
 void ep_net_shut(struct ep_net *net);
 // Keeps the addresses of a window that peers could write to, without its memory: what still comes late, from one that
 // was put out, meets no data of others. (A transport in software writes where the message says.) [net lock]
