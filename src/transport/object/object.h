@@ -1,7 +1,8 @@
 // What the parts of the transport `object` share. worker.c: the table; memory.c: regions; request.c: checks and posts
 // requests; settings.c: where the server is and who asks; plan.c: how a request is cut into parts; lane.c: which
-// exchange comes next, and what becomes of it; exchange.c: one exchange with the server; sign.c: its signature; loop.c:
-// all of them at once; answer.c: what servers answer.
+// exchange comes next; exchange.c: one exchange with the server; sign.c: its signature; loop.c: all of them at once;
+// answer.c: what servers answer; outcome.c: what becomes of an exchange that has ended; settle.c: what that makes of
+// the pieces of its request.
 #ifndef TRANSPORT_OBJECT_OBJECT_H
 #define TRANSPORT_OBJECT_OBJECT_H
 
@@ -134,12 +135,32 @@ int object_query(struct transport_worker *worker, const char *path, uint32_t tim
 // lane.c
 bool object_can_issue(const struct object_worker *worker);
 void object_issue(struct object_worker *worker); // gives free lanes something to do
+// Begins another exchange in a lane that is in use.
+void object_lane_next(struct object_lane *lane, enum object_verb verb);
+void object_lane_free(struct object_lane *lane);
+// Aborts the upload of an object that will not be completed, as soon as a lane is free.
+void object_upload_abort(struct object_worker *worker, struct object_target *target);
+
+// outcome.c
+// The exchange in the lane has ended, with curl's result.
 void object_lane_ended(struct object_lane *lane, CURLcode result);
 void object_cancel(struct transport_request *request);
-
 // Why the exchange failed, from curl's result and the answer: 0, or the code, with the sentence in `why`. `*again`: it
 // may go well later.
 int object_lane_judge(const struct object_lane *lane, CURLcode result, bool *again, char *why, size_t cap);
+
+// settle.c
+// Counts a part in its pieces: as moved (err 0), or as failed.
+void object_part_settle(struct object_request *own, const struct object_target *target, const struct object_part *part,
+                        int err);
+// The whole object has moved.
+void object_target_moved(struct object_request *own, const struct object_target *target);
+// Fails the whole object: no other part of it begins, and those that have not arrived have failed.
+void object_target_fail(struct object_request *own, struct object_target *target, int err);
+// Ends the request, if nothing of it is under way or still to begin.
+void object_request_finish(struct object_request *own);
+// The object's path, for sentences.
+const char *object_target_path(const struct object_target *target);
 
 // exchange.c
 int object_exchange_setup(struct object_lane *lane); // for another attempt

@@ -1,4 +1,4 @@
-// Checks and posts requests. The exchanges that they take are lane.c's.
+// Checks and posts requests. lane.c begins the exchanges that they take.
 #include <stdlib.h>
 
 #include "base/fail.h"
