@@ -3,7 +3,7 @@
 
 #include "ep/core/args.h"
 #include "ep/gpu/call/call.h"
-#include "ep/gpu/remote/proxy.h"
+#include "ep/gpu/remote/batches.h"
 
 // The watcher lets go of links at any time; what they have still to send their proxies flush.
 static void flush(weft_ep_t *ep) {
@@ -84,6 +84,6 @@ const struct ep_engine_ops ep_gpu_engine = {
     .describe = describe,
     .carrier = &ep_proxy_carrier,
     .owner_drives = false,
-    .poll = ep_proxy_poll,
-    .nap_ns = ep_proxy_nap_ns,
+    .poll = ep_batches_poll,
+    .nap_ns = ep_batches_nap_ns,
 };

@@ -1,5 +1,5 @@
 // How what is written to the windows of a link to another host gets there: published by the owner, out of a shadow
-// (put.c), or collected from what kernels have written (gpu/proxy.c). Each engine has one.
+// (put.c), or collected from what kernels have written (gpu/remote/batches.c). Each engine has one.
 #ifndef EP_REMOTE_CARRIER_H
 #define EP_REMOTE_CARRIER_H
 

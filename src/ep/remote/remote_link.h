@@ -60,14 +60,14 @@ struct ep_publication {
   _Atomic bool busy;        // from the first chunk until the message has left
 };
 
-struct ep_proxy; // gpu/proxy.h
+struct ep_proxy; // gpu/remote/proxy.h
 
 struct ep_remote {
   weft_ep_t *ep;
   struct ep_net *net;   // NULL: by NVLink
   uint64_t id, peer_id; // of the link: what the peer's messages say, and ours
   struct ep_link *link;
-  struct ep_proxy *proxy; // on CUDA memory (gpu/proxy.h), where what is registered is its, and nothing is published
+  struct ep_proxy *proxy; // on CUDA memory (gpu/remote/proxy.h): it has what is registered, and nothing is published
   int area_fd;            // of what the peer's transport writes
   struct transport_region *in, *out;
   struct transport_peer *peer;
@@ -91,7 +91,7 @@ struct ep_remote {
   // Which areas of its neighbours the peer reads, by their numbers: written under socket_lock, read by any.
   _Atomic uint64_t reads[EP_READS];
   uint32_t num_reads;
-  uint32_t group;           // on CUDA memory: of peers that share rows (gpu/sharers.h), from 1 on; 0: none. [net lock]
+  uint32_t group; // on CUDA memory: of peers that share rows (gpu/remote/sharers.h), from 1 on; 0: none. [net lock]
   _Atomic uint64_t awaited; // messages that the peer had sent when it left
   _Atomic int failed;       // 0, or why the transport cannot reach the peer any more
   char why[160];            // set before

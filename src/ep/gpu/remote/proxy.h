@@ -1,11 +1,13 @@
 // A link of a rank on CUDA memory to one on another host. Kernels write and read windows in host memory as they would
-// the peer's; the net thread carries what they write over. No kernel knows, and none is waited for.
+// the peer's; the net thread carries over what they write. No kernel knows of it, and none is waited for.
 //
 // What is collected goes in *batches*: each has a place in the staging memory here, and the same in the landing memory
 // there, and a request that writes the one to the other and announces it. The peer puts a batch into its window when
-// all before it are there, and counts; a place is used again when the batch in it has been counted. That depends on no
-// kernel, so nothing waits in a circle. In groups for throughput a batch has the words alone where the transport can
-// move rows from window to window: these are more pieces of its request. (docs/design/ep-gpu.md)
+// all before it are there, and counts it; a place is used again when the batch in it has been counted. Counting depends
+// on no kernel, so nothing waits in a circle. In groups for throughput, where the transport can move rows from window
+// to window, a batch has the words alone: the rows are further pieces of its request. (docs/design/ep-gpu.md)
+//
+// proxy.c makes a proxy and ends it; batches.c carries its batches.
 #ifndef EP_GPU_REMOTE_PROXY_H
 #define EP_GPU_REMOTE_PROXY_H
 
@@ -30,11 +32,7 @@ struct ep_proxy_update {
 
 // The carrier of links to other hosts (remote/carrier.h).
 extern const struct ep_carrier_ops ep_proxy_carrier;
-// Carries what there is, for all links; returns how much happened. [net lock]
-uint32_t ep_proxy_poll(struct ep_net *net);
 // Bytes that have gone from window to window (rings.h). [net lock]
 uint64_t ep_proxy_moved(const struct ep_remote *remote);
-// How long the net thread may sleep: kernels do not wake it. `last_ns`: when something happened last.
-uint64_t ep_proxy_nap_ns(uint64_t last_ns);
 
 #endif
