@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "agent/agent.h"
-#include "agent/peer/load.h"
+#include "agent/peer/remote_regions.h"
 #include "agent/services.h"
 #include "base/log.h"
 #include "base/time/clock.h"
@@ -141,7 +141,7 @@ static void take_gone(weft_agent_t *agent, weft_peer_t peer, struct wire_reader 
   uint32_t count = 0;
   while (count < IDS_AT_ONCE && wire_left(reader) >= 8)
     ids[count++] = wire_take_number(reader, 8);
-  agent_regions_gone(agent, peer, ids, count);
+  agent_remote_regions_drop(agent, peer, ids, count);
 }
 
 void liveness_control_message(weft_agent_t *agent, weft_peer_t peer, enum agent_message_kind kind, const void *bytes,

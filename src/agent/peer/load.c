@@ -1,242 +1,29 @@
 // Metadata becomes a peer, or changes one: all of it or nothing.
+#include "agent/peer/load.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/agent.h"
-#include "agent/memory/region.h"
 #include "agent/memory/region_index.h"
 #include "agent/metadata/describe.h"
-#include "agent/metrics/metrics.h"
 #include "agent/peer/links.h"
-#include "agent/peer/load.h"
 #include "agent/peer/message_send.h"
+#include "agent/peer/remote_regions.h"
 #include "agent/peer/table.h"
-#include "agent/progress/submit.h"
-#include "agent/progress/worker.h"
 #include "base/fail.h"
-#include "base/log.h"
 #include "base/time/clock.h"
 #include "base/wire/wire.h"
 #include "secure/hmac.h"
 
-// What the workers need to reach the region, for those that do not know yet.
-static int take_keys(struct agent_region *region, const struct agent_region_description *from, const uint32_t *worker) {
-  for (uint32_t i = 0; i < from->num_keys; i++) {
-    uint32_t to = worker[from->keys[i].transport];
-    if (to == UINT32_MAX || region->keys[to].bytes)
-      continue;
-    void *bytes = malloc(from->keys[i].size + 1);
-    if (!bytes)
-      return fail(WEFT_ERR_NOMEM, "no memory for the key of a region");
-    memcpy(bytes, from->keys[i].bytes, from->keys[i].size);
-    region->keys[to] = (struct agent_key){.transport = to, .size = from->keys[i].size, .bytes = bytes};
-  }
-  return 0;
-}
-
-static struct agent_region *make_region(struct agent_peer *peer, const struct agent_region_description *from,
-                                        const uint32_t *worker) {
-  struct agent_region *region = calloc(1, sizeof *region);
-  if (!region)
-    return NULL;
-  region->id = from->id;
-  region->kind = from->kind;
-  region->address = from->address;
-  region->length = from->kind >= WEFT_MEMORY_FILE && from->length == 0 ? UINT64_MAX : from->length;
-  region->device = from->device;
-  region->read_only = from->read_only;
-  region->of = peer;
-  region->fd = -1;
-  if (take_keys(region, from, worker) == 0)
-    return region;
-  for (uint32_t k = 0; k < AGENT_MAX_WORKERS; k++)
-    free((void *)(uintptr_t)region->keys[k].bytes);
-  free(region);
-  return NULL;
-}
-
-// Whether each region can be what it says, and whether there is room for all, if none of them is known.
-static int check_regions(const struct agent_description *description) {
-  for (uint32_t i = 0; i < description->num_regions; i++) {
-    const struct agent_region_description *region = &description->regions[i];
-    bool memory = region->kind < WEFT_MEMORY_FILE;
-    if (memory && (region->length == 0 || region->address > UINT64_MAX - region->length))
-      return fail(WEFT_ERR_PROTOCOL, "region %" PRIu64 " of %s has %" PRIu64 " bytes from 0x%" PRIx64 " on", region->id,
-                  description->name, region->length, region->address);
-    if (!memory && region->address != 0)
-      return fail(WEFT_ERR_PROTOCOL, "region %" PRIu64 " of %s is %s and begins at 0x%" PRIx64 ": want 0", region->id,
-                  description->name, agent_kind_name(region->kind), region->address);
-  }
-  return 0;
-}
-
-static void drop_regions(weft_agent_t *agent, struct agent_region **regions, uint32_t count) {
-  agent_workers_lock(agent);
-  for (uint32_t i = 0; i < count; i++)
-    agent_region_free(agent, regions[i]);
-  agent_workers_unlock(agent);
-  free(regions);
-}
-
-// --- what the peer has said to be gone ---
-
-static int compare_ids(const void *a, const void *b) {
-  uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
-  return (left > right) - (left < right);
-}
-
-// Ids ascend with time, so the first half is the older one.
-static void make_room_for_gone(weft_agent_t *agent, struct agent_peer *peer) {
-  if (peer->num_gone < peer->room_gone)
-    return;
-  uint32_t room = peer->room_gone ? 2 * peer->room_gone : 64;
-  uint64_t *larger = room <= AGENT_MAX_REGIONS ? realloc(peer->gone, room * sizeof *larger) : NULL;
-  if (larger) {
-    peer->gone = larger;
-    peer->room_gone = room;
-    return;
-  }
-  log_debug("agent %s: old metadata of %s may bring regions back that have gone", agent->name, peer->name);
-  qsort(peer->gone, peer->num_gone, sizeof *peer->gone, compare_ids);
-  uint32_t half = (peer->num_gone + 1) / 2;
-  peer->num_gone -= half;
-  memmove(peer->gone, peer->gone + half, peer->num_gone * sizeof *peer->gone);
-}
-
-static void keep_gone(weft_agent_t *agent, struct agent_peer *peer, uint64_t id) {
-  make_room_for_gone(agent, peer);
-  if (peer->num_gone < peer->room_gone)
-    peer->gone[peer->num_gone++] = id;
-}
-
-// They are sorted.
-static bool said_gone(const struct agent_peer *peer, uint64_t id) {
-  return peer->num_gone > 0 && bsearch(&id, peer->gone, peer->num_gone, sizeof id, compare_ids) != NULL;
-}
-
-// A description of all regions without them is younger than their end, and nothing older is taken from then on.
-static void forget_gone(struct agent_peer *peer, const struct agent_description *description) {
-  uint32_t place = 0, kept = 0;
-  for (uint32_t i = 0; i < peer->num_gone; i++) {
-    while (place < description->num_regions && description->regions[place].id < peer->gone[i])
-      place++;
-    if (place < description->num_regions && description->regions[place].id == peer->gone[i])
-      peer->gone[kept++] = peer->gone[i];
-  }
-  peer->num_gone = kept;
-}
-
-// Those of the description that the peer is not known to have: an id never means another region later.
-static int make_new(weft_agent_t *agent, struct agent_peer *peer, const struct agent_description *description,
-                    struct agent_region ***made, uint32_t *count) {
-  uint32_t worker[AGENT_MAX_TRANSPORTS];
-  agent_links_match(agent, description, worker);
-  int rc = check_regions(description);
-  if (rc != 0)
-    return rc;
-  struct agent_region **regions = calloc(description->num_regions + 1, sizeof *regions);
-  uint32_t number = 0;
-  bool enough = regions != NULL;
-  for (uint32_t i = 0; enough && i < description->num_regions; i++) {
-    uint64_t id = description->regions[i].id;
-    if (agent_ranges_get(&peer->regions, id) || said_gone(peer, id))
-      continue;
-    if (peer->regions.count + number >= AGENT_MAX_REGIONS || agent->foreign >= AGENT_MAX_FOREIGN) {
-      uint32_t held = agent->foreign - number;
-      drop_regions(agent, regions, number);
-      return fail(WEFT_ERR_LIMIT,
-                  "%s has more regions than are taken: %u of it are known, %u of all peers; at most %d "
-                  "and %d",
-                  description->name, peer->regions.count, held, AGENT_MAX_REGIONS, AGENT_MAX_FOREIGN);
-    }
-    regions[number] = make_region(peer, &description->regions[i], worker);
-    enough = regions[number] != NULL;
-    number += enough;
-    agent->foreign += enough;
-  }
-  if (!enough || agent_ranges_reserve(&peer->regions, number) != 0) {
-    drop_regions(agent, regions, number);
-    return fail(WEFT_ERR_NOMEM, "no memory for the %u regions of %s", description->num_regions, description->name);
-  }
-  *made = regions;
-  *count = number;
-  return 0;
-}
-
-// Regions of a peer that go, chained by `next`.
-struct going {
-  struct agent_region *first;
-  uint32_t count;
-  bool listed; // lists use some of them
-};
-
-static void mark_gone(struct going *going, struct agent_region *region) {
-  region->gone = true;
-  region->next = going->first;
-  going->first = region;
-  going->count++;
-  going->listed |= region->lists > 0;
-}
-
-// Has transfers to regions of the peer that have gone fail. [lock]
-static void break_lists(struct agent_peer *peer) {
-  for (weft_dlist_t *list = peer->lists; list; list = list->next)
-    for (uint32_t i = 0; i < list->num_regions; i++)
-      if (list->regions[i]->gone)
-        atomic_store(&list->broken, list->regions[i]->id);
-}
-
-// What lists use stays until these are freed, but is not found any more. All at once: a peer may have very many.
-static void drop(weft_agent_t *agent, struct agent_peer *peer, const struct going *going) {
-  struct agent_region *next;
-  if (going->count == 0)
-    return;
-  agent_ranges_remove_gone(&peer->regions, going->first, going->count);
-  if (going->listed)
-    break_lists(peer);
-  agent_workers_lock(agent);
-  for (struct agent_region *region = going->first; region; region = next) {
-    next = region->next;
-    if (region->lists == 0) {
-      agent_region_free(agent, region);
-      continue;
-    }
-    region->next = peer->orphans;
-    peer->orphans = region;
-  }
-  agent_workers_unlock(agent);
-}
-
-// What is not in a description of all regions has gone.
-static bool drop_gone(weft_agent_t *agent, struct agent_peer *peer, const struct agent_description *description) {
-  struct going going = {0};
-  uint32_t place = 0;
-  for (uint32_t i = 0; i < peer->regions.count; i++) {
-    struct agent_region *region = peer->regions.by_id[i];
-    while (place < description->num_regions && description->regions[place].id < region->id)
-      place++;
-    if (place == description->num_regions || description->regions[place].id != region->id)
-      mark_gone(&going, region);
-  }
-  drop(agent, peer, &going);
-  return going.count > 0;
-}
-
-// A transport that the peer, or this agent, has opened since. Returns whether one reaches it now.
+// Connects by transports that the peer, or this agent, has opened since. Returns whether one more reaches the peer.
 static bool connect_later(weft_agent_t *agent, struct agent_peer *peer, const struct agent_description *description) {
   char why[256];
-  uint32_t worker[AGENT_MAX_TRANSPORTS];
   bool reached = agent_links_connect(agent, peer, description, why, sizeof why) > 0;
   if (reached)
     agent_links_choose_messenger(agent, peer);
-  agent_links_match(agent, description, worker);
-  for (uint32_t i = 0; i < description->num_regions; i++) {
-    struct agent_region *known = agent_ranges_get(&peer->regions, description->regions[i].id);
-    if (known && take_keys(known, &description->regions[i], worker) != 0)
-      log_warn("agent %s: %s", agent->name, weft_last_error());
-  }
+  agent_remote_regions_add_keys(agent, peer, description);
   return reached;
 }
 
@@ -244,21 +31,12 @@ static int update(weft_agent_t *agent, struct agent_peer *peer, const struct age
                   bool *changed) {
   if (description->change < peer->change)
     return 0;
-  struct agent_region **made = NULL;
-  uint32_t count = 0;
-  if (peer->num_gone > 0)
-    qsort(peer->gone, peer->num_gone, sizeof *peer->gone, compare_ids);
-  int rc = make_new(agent, peer, description, &made, &count);
+  int rc = agent_remote_regions_add(agent, peer, description, changed);
   if (rc != 0)
     return rc;
-  agent_ranges_add(&peer->regions, made, count);
-  free(made);
-  *changed = count > 0;
   *changed |= connect_later(agent, peer, description);
-  if (description->all_regions) {
-    *changed |= drop_gone(agent, peer, description);
-    forget_gone(peer, description);
-  }
+  if (description->all_regions)
+    *changed |= agent_remote_regions_drop_others(agent, peer, description);
   peer->change = description->change;
   return 0;
 }
@@ -275,8 +53,8 @@ static int make_mark(const uint8_t key[SECRET_KEY_SIZE], uint64_t sender, uint64
   return rc;
 }
 
-// The marks that messages of the two bear: from a key that only they can agree on. So a third one, though it knows all
-// metadata, cannot speak for either.
+// The marks of messages between the two: from a key that only they can agree on. So a third agent, though it knows all
+// metadata, cannot send messages in the name of either.
 static int agree(const weft_agent_t *agent, const struct agent_description *description, struct agent_peer *peer) {
   uint8_t key[SECRET_KEY_SIZE];
   int rc = exchange_agree(&agent->exchange, description->key, "weft message 1", key);
@@ -326,7 +104,7 @@ static int create(weft_agent_t *agent, const struct agent_description *descripti
   return 0;
 }
 
-// Whether the incarnation is that of the name and the key: then no other agent has it.
+// Whether the incarnation follows from the name and the key: then no other agent has it.
 static int check_identity(const struct agent_description *description) {
   uint64_t incarnation = 0;
   int rc = agent_incarnation(description->name, description->key, &incarnation);
@@ -381,25 +159,6 @@ int agent_adopt(weft_agent_t *agent, const struct agent_description *description
   if (rc == 0)
     agent_wake(agent);
   return rc;
-}
-
-void agent_regions_gone(weft_agent_t *agent, weft_peer_t id, const uint64_t *ids, uint32_t count) {
-  struct going going = {0};
-  pthread_mutex_lock(&agent->lock);
-  struct agent_peer *peer = id == WEFT_PEER_SELF ? NULL : agent_peer_get(agent, id);
-  for (uint32_t i = 0; peer && peer->state == AGENT_PEER_ALIVE && i < count; i++) {
-    struct agent_region *region = agent_ranges_get(&peer->regions, ids[i]);
-    if (region && !region->gone) { // it may be named twice
-      mark_gone(&going, region);
-      keep_gone(agent, peer, region->id);
-    }
-  }
-  if (going.count > 0) {
-    drop(agent, peer, &going);
-    agent->hooks->peer_changed(agent, peer, WEFT_AGENT_EVENT_PEER_UPDATED);
-    agent_emit_event(agent, peer, WEFT_AGENT_EVENT_PEER_UPDATED, "");
-  }
-  pthread_mutex_unlock(&agent->lock);
 }
 
 int weft_agent_load(weft_agent_t *agent, const void *blob, size_t size, weft_peer_t *peer) {

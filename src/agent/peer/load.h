@@ -1,4 +1,4 @@
-// Descriptions of peers become peers.
+// Descriptions of peers become peers, or change them.
 #ifndef AGENT_PEER_LOAD_H
 #define AGENT_PEER_LOAD_H
 
@@ -10,8 +10,5 @@
 // says why; PROTOCOL: it contradicts itself, or speaks of another than `only`; LIMIT: it is more than an agent holds of
 // a peer, or of all. Its own description gives WEFT_PEER_SELF. [any, takes lock and worker locks]
 int agent_adopt(weft_agent_t *agent, const struct agent_description *description, weft_peer_t only, weft_peer_t *peer);
-
-// Regions of a living peer have gone, by its own word. [any, takes lock and worker locks]
-void agent_regions_gone(weft_agent_t *agent, weft_peer_t peer, const uint64_t *ids, uint32_t count);
 
 #endif
