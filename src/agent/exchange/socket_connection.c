@@ -1,7 +1,7 @@
-// The bytes of a connection: the handshake, what is sent and received.
+// A connection from its beginning to its end: the handshake of TLS, the bytes that are sent and received, and the time
+// and memory that these may take.
 #include "agent/exchange/socket_connection.h"
 #include "agent/agent.h"
-#include "agent/metadata/describe.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -11,24 +11,19 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/fail.h"
 #include "base/time/clock.h"
 #include "base/wire/wire.h"
 
 enum {
-  MAX_READS = 16,       // then it is the others' turn
+  MAX_READS = 16,       // at once, so that other connections have theirs
   TLS_HANDSHAKE = 0x16, // the first byte of each connection (RFC 8446, 5.1)
 };
-
-static struct agent_sockets *socket_exchange_of(const struct agent_connection *connection) {
-  return connection->agent->services->sockets;
-}
 
 static void begin_step(struct agent_connection *connection, uint32_t ms) {
   agent_timer_set(connection->agent->services, &connection->timer, clock_deadline_ms(ms));
 }
 
-// The time of a message begins with the first of it, and anew when one is `done`; nothing else that comes extends it.
+// The time of a message begins with its first byte, and anew when a message is `done`; other bytes do not extend it.
 static void mind_time(struct agent_connection *connection, bool done) {
   if (connection->state == CONNECTION_OPEN && connection->in.size == 0 && connection->out.size == 0)
     wheel_cancel(&connection->agent->services->wheel, &connection->timer.timer);
@@ -74,7 +69,7 @@ void connection_wake_caller(struct agent_connection *connection) {
 }
 
 static void drop_out(struct agent_connection *connection) {
-  socket_exchange_of(connection)->sending -= connection->out.size;
+  connection_sockets(connection)->sending -= connection->out.size;
   text_free(&connection->out);
   connection->out_at = 0;
 }
@@ -82,7 +77,7 @@ static void drop_out(struct agent_connection *connection) {
 void connection_end(struct agent_connection *connection, int err, const char *why) {
   if (connection->state == CONNECTION_ENDED)
     return;
-  struct agent_sockets *sockets = socket_exchange_of(connection);
+  struct agent_sockets *sockets = connection_sockets(connection);
   sockets->num_half_open -= connection_is_half_open(connection);
   sockets->num_taken -= !connection->caller;
   sockets->held -= connection->in.size;
@@ -103,7 +98,7 @@ void connection_end(struct agent_connection *connection, int err, const char *wh
   TAILQ_REMOVE(&sockets->connections, connection, all);
   TAILQ_INSERT_TAIL(&sockets->ended, connection, all);
   connection_wake_caller(connection);
-  if (!life || !LIST_EMPTY(&life->connections)) // two that met each other have two
+  if (!life || !LIST_EMPTY(&life->connections)) // agents that called each other have two connections
     return;
   if (err != 0 || !liveness_said_goodbye(life))
     agent_peer_end(connection->agent, connection->peer,
@@ -111,7 +106,7 @@ void connection_end(struct agent_connection *connection, int err, const char *wh
 }
 
 void connection_drop_shown(struct agent_connection *connection) {
-  socket_exchange_of(connection)->held -= connection->shown.size;
+  connection_sockets(connection)->held -= connection->shown.size;
   text_free(&connection->shown);
 }
 
@@ -123,7 +118,7 @@ struct proof_parties connection_parties(const struct agent_connection *connectio
 }
 
 void connection_free(struct agent_connection *connection) {
-  TAILQ_REMOVE(&socket_exchange_of(connection)->ended, connection, all);
+  TAILQ_REMOVE(&connection_sockets(connection)->ended, connection, all);
   if (connection->done_fd >= 0)
     close(connection->done_fd);
   text_free(&connection->in);
@@ -163,115 +158,11 @@ void connection_send(struct agent_connection *connection, enum connection_kind k
   size_t before = connection->out.size;
   text_add_bytes(&connection->out, head, sizeof head);
   text_add_bytes(&connection->out, bytes, size);
-  socket_exchange_of(connection)->sending += connection->out.size - before;
+  connection_sockets(connection)->sending += connection->out.size - before;
   if (connection->out.failed)
     connection_end(connection, WEFT_ERR_NOMEM, "no memory for a message to it");
   else
     flush(connection);
-}
-
-// What stands before the metadata in METADATA.
-static int write_before(const struct agent_connection *connection, struct wire_writer *writer) {
-  uint8_t proof[HMAC_SIZE];
-  wire_put_number(writer, CONNECTION_VERSION, 2);
-  wire_put_number(writer, CONNECTION_MINIMUM, 2);
-  if (connection->caller)
-    return 0;
-  struct proof_parties parties = connection_parties(connection);
-  int err = proof_make(&parties, false, proof);
-  if (!err)
-    wire_put(writer, proof, sizeof proof);
-  return err;
-}
-
-// The content of a message: what `head` holds, and the metadata. The caller frees it.
-static int write_metadata(const struct agent_description *description, const uint8_t *seal,
-                          const struct wire_writer *head, uint8_t **content, size_t *size) {
-  size_t before = head->at, blob_size = 0;
-  agent_blob_write(description, seal, NULL, &blob_size);
-  if (before + blob_size + 1 > CONNECTION_MAX_MESSAGE)
-    return fail(WEFT_ERR_LIMIT,
-                "this agent's metadata has %zu bytes, and the socket exchange carries at most %d: register "
-                "fewer regions, or larger ones",
-                blob_size, CONNECTION_MAX_MESSAGE);
-  uint8_t *bytes = malloc(before + blob_size);
-  if (!bytes)
-    return fail(WEFT_ERR_NOMEM, "no memory for metadata");
-  memcpy(bytes, head->bytes, before);
-  int err = agent_blob_write(description, seal, bytes + before, &blob_size);
-  if (err) {
-    free(bytes);
-    return err;
-  }
-  *content = bytes;
-  *size = before + blob_size;
-  return 0;
-}
-
-// The one that makes this agent keep most for it, the oldest of several; no peer, nor who is called. False: none does.
-static bool end_slowest(struct agent_sockets *sockets) {
-  struct agent_connection *connection, *slowest = NULL;
-  TAILQ_FOREACH(connection, &sockets->connections, all) {
-    bool may_go = !connection->caller && connection->state != CONNECTION_OPEN;
-    if (may_go && connection->out.size > (slowest ? slowest->out.size : 0))
-      slowest = connection;
-  }
-  if (slowest)
-    connection_end(slowest, WEFT_ERR_LIMIT, "what others do not take took up too much memory");
-  return slowest != NULL;
-}
-
-// What this agent says of itself behind `head`; the caller frees it.
-static int make_content(weft_agent_t *agent, const struct wire_writer *head, uint8_t **content, size_t *size) {
-  struct agent_description *description;
-  int err = agent_describe(agent, NULL, 0, true, &description);
-  if (err)
-    return err;
-  err = write_metadata(description, agent_seal(agent), head, content, size);
-  free(description);
-  return err;
-}
-
-int connection_send_metadata(struct agent_connection *connection) {
-  uint8_t before[4 + HMAC_SIZE];
-  struct wire_writer head = {.bytes = before, .capacity = sizeof before};
-  int err = write_before(connection, &head);
-  if (err)
-    return err;
-  connection->published = true; // a change from here on goes out as an update
-  uint8_t *content = NULL;
-  size_t size = 0;
-  err = make_content(connection->agent, &head, &content, &size);
-  if (err)
-    return err;
-  connection_send(connection, CONNECTION_METADATA, content, size);
-  free(content);
-  struct agent_sockets *sockets = socket_exchange_of(connection);
-  while (sockets->sending > CONNECTION_MAX_SENDING && end_slowest(sockets))
-    ;
-  return 0;
-}
-
-static int make_update(weft_agent_t *agent, struct connection_update *update) {
-  uint8_t nothing[1];
-  const struct wire_writer head = {.bytes = nothing};
-  return update->content ? 0 : make_content(agent, &head, &update->content, &update->size);
-}
-
-void connection_send_update(struct agent_connection *connection, struct connection_update *update) {
-  if (connection->state != CONNECTION_OPEN || connection->out.size > 0 || !connection->update_due ||
-      socket_exchange_of(connection)->sending > CONNECTION_MAX_SENDING / 2)
-    return;
-  struct connection_update own = {0}, *from = update ? update : &own;
-  connection->update_due = false;
-  int err = make_update(connection->agent, from);
-  if (!err)
-    connection_send(connection, CONNECTION_UPDATE, from->content, from->size);
-  else if (err == WEFT_ERR_LIMIT)
-    connection_end(connection, err, weft_last_error());
-  else
-    connection->update_due = true;
-  free(own.content);
 }
 
 // --- in ---
@@ -280,7 +171,7 @@ static size_t held_by(const struct agent_connection *connection) {
   return connection->in.size + connection->shown.size;
 }
 
-// The connection that holds most of what all hold together ends.
+// Ends the connection for which this agent holds most.
 static void end_largest(struct agent_sockets *sockets) {
   struct agent_connection *connection, *largest = NULL;
   TAILQ_FOREACH(connection, &sockets->connections, all)
@@ -309,7 +200,7 @@ static size_t take_one(struct agent_connection *connection, size_t at) {
 
 // False: the connection has ended.
 static bool take_bytes(struct agent_connection *connection, const uint8_t *bytes, size_t size) {
-  struct agent_sockets *sockets = socket_exchange_of(connection);
+  struct agent_sockets *sockets = connection_sockets(connection);
   text_add_bytes(&connection->in, bytes, size);
   if (connection->in.failed) {
     connection_end(connection, WEFT_ERR_NOMEM, "no memory for a message from it");
@@ -356,7 +247,7 @@ static void receive(struct agent_connection *connection) {
 
 // A caller that says nothing, or something else than TLS, costs no more than its place.
 static bool open_tls(struct agent_connection *connection) {
-  struct agent_sockets *sockets = socket_exchange_of(connection);
+  struct agent_sockets *sockets = connection_sockets(connection);
   uint8_t first = TLS_HANDSHAKE;
   ssize_t got = connection->caller ? 1 : recv(connection->watch.fd, &first, 1, MSG_PEEK | MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR))
@@ -372,7 +263,7 @@ static bool open_tls(struct agent_connection *connection) {
   return false;
 }
 
-// Goes on with it; false: it is not over, or the connection has ended.
+// Goes on with the handshake; false: it is not over, or the connection has ended.
 static bool shake_hands(struct agent_connection *connection) {
   if (!connection->tls && !open_tls(connection))
     return false;
@@ -388,14 +279,14 @@ static bool shake_hands(struct agent_connection *connection) {
                                        : "it hung up before it had shown the token");
     return false;
   }
-  socket_exchange_of(connection)->num_half_open -= connection_is_half_open(connection);
+  connection_sockets(connection)->num_half_open -= connection_is_half_open(connection);
   connection->state = CONNECTION_WANTS_METADATA;
   begin_step(connection, CONNECTION_MESSAGE_MS);
   connection_begin(connection);
   return connection->state != CONNECTION_ENDED;
 }
 
-// False: it has ended.
+// The socket has connected, or could not. False: the connection has ended.
 static bool connected(struct agent_connection *connection) {
   int error = 0;
   socklen_t size = sizeof error;
@@ -424,7 +315,7 @@ static void ready(struct agent_watch *watch) {
     watch_for_more(connection);
 }
 
-static void step_over(struct agent_timer *timer, uint64_t now_ns) {
+static void step_timed_out(struct agent_timer *timer, uint64_t now_ns) {
   (void)now_ns;
   struct agent_connection *connection = (struct agent_connection *)timer;
   connection_end(connection, connection->state == CONNECTION_OPEN ? WEFT_ERR_PEER_LOST : WEFT_ERR_TIMEOUT,
@@ -437,7 +328,7 @@ struct agent_connection *connection_start(struct agent_services *services, int f
     close(fd);
     return NULL;
   }
-  connection->timer.fired = step_over;
+  connection->timer.fired = step_timed_out;
   connection->agent = services->agent;
   connection->caller = caller;
   connection->state = caller ? CONNECTION_CONNECTING : CONNECTION_HANDSHAKE;
@@ -453,7 +344,7 @@ struct agent_connection *connection_start(struct agent_services *services, int f
   TAILQ_INSERT_TAIL(&services->sockets->connections, connection, all);
   services->sockets->num_half_open += !caller;
   services->sockets->num_taken += !caller;
-  if (!caller) // the time of who calls is its caller's
+  if (!caller) // a connection that this agent makes has the time of the thread that waits for it
     begin_step(connection, CONNECTION_STEP_MS);
   return connection;
 }

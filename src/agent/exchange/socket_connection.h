@@ -100,6 +100,7 @@ void connection_set_peer(struct agent_connection *connection, weft_peer_t peer);
 // Wakes the thread that waits for it, if any.
 void connection_wake_caller(struct agent_connection *connection);
 
+// socket_metadata.c
 // Sends this agent's METADATA, of a listener with its proof.
 int connection_send_metadata(struct agent_connection *connection);
 
@@ -142,5 +143,9 @@ struct agent_sockets {
   size_t sending;                    // bytes of messages that are on their way out
   TAILQ_HEAD(agent_connections, agent_connection) connections, ended; // ended: to be freed
 };
+
+static inline struct agent_sockets *connection_sockets(const struct agent_connection *connection) {
+  return connection->agent->services->sockets;
+}
 
 #endif

@@ -1,4 +1,4 @@
-// What is said on a connection, step by step.
+// The messages of a connection, step by step.
 #include "agent/agent.h"
 #include "agent/exchange/socket_connection.h"
 #include "agent/metadata/describe.h"
@@ -48,7 +48,7 @@ static void take_refusal(struct agent_connection *connection, const uint8_t *byt
   connection_end(connection, known ? (int)code : WEFT_ERR_PROTOCOL, why);
 }
 
-static uint32_t count_talks(weft_agent_t *agent, weft_peer_t peer) {
+static uint32_t count_connections(weft_agent_t *agent, weft_peer_t peer) {
   struct agent_life *life = peer == WEFT_PEER_SELF ? NULL : liveness_of(agent, peer);
   struct agent_connection *connection;
   uint32_t count = 0;
@@ -67,7 +67,7 @@ static bool adopt(struct agent_connection *connection, const uint8_t *bytes, siz
     err = agent_adopt(connection->agent, description, connection->peer, &peer);
     free(description);
   }
-  if (!err && connection->peer == 0 && count_talks(connection->agent, peer) >= MAX_OF_PEER)
+  if (!err && connection->peer == 0 && count_connections(connection->agent, peer) >= MAX_OF_PEER)
     err = fail(WEFT_ERR_LIMIT, "the two have %d connections already", MAX_OF_PEER);
   if (err) {
     refuse(connection, err, weft_last_error());
