@@ -217,7 +217,7 @@ static int read_all(struct agent_store_thread *store_thread) {
   return err;
 }
 
-uint64_t fetch_tend(struct agent_store_thread *store_thread, uint64_t now_ns) {
+uint64_t fetch_progress(struct agent_store_thread *store_thread, uint64_t now_ns) {
   uint64_t due = UINT64_MAX, again = now_ns + (uint64_t)STORE_THREAD_RETRY_MS * 1000000u;
   pthread_mutex_lock(&store_thread->lock);
   bool read = store_thread->must_read;

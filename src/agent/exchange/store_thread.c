@@ -79,9 +79,9 @@ static void *run(void *arg) {
   store_limit_thread(&store_thread->limit_ns);
   while (!stop) {
     store_thread_lock(store_thread, UINT64_MAX);
-    uint64_t due = publish_tend(store_thread, clock_ns());
+    uint64_t due = publish_progress(store_thread, clock_ns());
     store_thread_unlock(store_thread);
-    uint64_t also = fetch_tend(store_thread, clock_ns());
+    uint64_t also = fetch_progress(store_thread, clock_ns());
     due = also < due ? also : due;
     pthread_mutex_lock(&store_thread->lock);
     while (!store_thread->stop && !store_thread->news && (due == UINT64_MAX || !clock_passed(due)))

@@ -1,7 +1,8 @@
 // The store's side of an agent: one thread, made when publish or fetch first needs it, that keeps the lease alive, puts
 // the key again when regions change or the store has lost it, and loads what the watch brings.
 //
-// store_thread.c is the thread, store_publish.c the agent's own key, store_fetch.c the keys of others.
+// store_thread.c is the thread, store_publish.c what the agent publishes, store_key.c the keys of that in the store,
+// store_fetch.c the keys of others.
 #ifndef AGENT_EXCHANGE_STORE_THREAD_H
 #define AGENT_EXCHANGE_STORE_THREAD_H
 
@@ -89,13 +90,24 @@ void store_thread_pause(struct agent_store_thread *store_thread, uint64_t deadli
 int store_thread_lock(struct agent_store_thread *store_thread, uint64_t deadline_ns);
 void store_thread_unlock(struct agent_store_thread *store_thread);
 
-// store_publish.c: renews the lease, puts the key again. Returns when it has to be called next. [publishing]
-uint64_t publish_tend(struct agent_store_thread *store_thread, uint64_t now_ns);
+// store_key.c: the agent's keys, and the lease that they are on; all [publishing].
+// Puts the publication under the key. EXISTS: another agent that lives has it, on `*other_lease` (0: on none).
+// CONFLICT: others change it all the time. NOT_FOUND: the lease ran out meanwhile.
+int store_key_put(struct agent_store_thread *store_thread, const char *key, const struct store_publication *publication,
+                  int64_t *other_lease);
+// Deletes it, unless another agent has put it since this one's lease ran out. CONFLICT, as above.
+int store_key_delete(struct agent_store_thread *store_thread, const char *key);
+// Renews the lease, if there is one. Sets `*put` where the keys have to be put again: there is none, or it ran out.
+int store_key_renew_lease(struct agent_store_thread *store_thread, uint64_t now_ns, bool *put);
+
+// store_publish.c: renews the lease and puts the keys again, where that is due. Returns when it has to be called next.
+// [publishing]
+uint64_t publish_progress(struct agent_store_thread *store_thread, uint64_t now_ns);
 void publish_leave(struct agent_store_thread *store_thread);
 void publish_free(struct agent_store_thread *store_thread);
 
 // store_fetch.c: loads what came, ends what went. Returns when it has to be called next.
-uint64_t fetch_tend(struct agent_store_thread *store_thread, uint64_t now_ns);
+uint64_t fetch_progress(struct agent_store_thread *store_thread, uint64_t now_ns);
 void fetch_free(struct agent_store_thread *store_thread);
 
 #endif
