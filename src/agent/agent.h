@@ -1,7 +1,7 @@
 // What an agent is inside, and how its parts meet.
 //
 // Locks, in the order in which they are taken:
-//   tending       (recursive) the housekeeping: one thread at a time looks after deadlines, peers and descriptors
+//   housekeeping  (recursive) one thread at a time looks after deadlines, peers and descriptors
 //   lock          regions, lists, transfers, the table of peers
 //   worker locks  one for each worker, in their order: calls of the worker's transport, and what its callbacks read
 //   events.lock   what the application has not taken: for the time of a copy
@@ -34,11 +34,11 @@
 
 struct weft_agent {
   // What post, poll and a sleeping thread touch comes first.
-  _Atomic uint64_t in_flight; // transfers
-  _Atomic uint64_t tend_ns;   // when housekeeping is due
-  _Atomic bool attention;     // it is due now
-  _Atomic bool asleep;        // the thread, or whoever waits in its place
-  _Atomic bool stop;          // the thread is to end
+  _Atomic uint64_t in_flight;       // transfers
+  _Atomic uint64_t housekeeping_ns; // when housekeeping is due
+  _Atomic bool attention;           // it is due now
+  _Atomic bool asleep;              // the thread, or whoever waits in its place
+  _Atomic bool stop;                // the thread is to end
   bool has_thread;
   uint32_t life; // forked_now() of its opening
   int epoll, wake;
@@ -54,7 +54,7 @@ struct weft_agent {
   struct weft_agent_options options; // completed; its strings are the agent's own
   char *strings;                     // they stand here
 
-  pthread_mutex_t tending;
+  pthread_mutex_t housekeeping;
   pthread_mutex_t lock;
   struct agent_worker workers[AGENT_MAX_WORKERS];
   _Atomic uint32_t num_workers; // grows with `lock` held, when the last one is complete: add_transport.c

@@ -12,7 +12,7 @@ struct agent_life;
 struct transport_peer;
 
 struct agent_hooks {
-  // Housekeeping; returns when it is due next (CLOCK_MONOTONIC, ns). [tending]
+  // Housekeeping; returns when it is due next (CLOCK_MONOTONIC, ns). [housekeeping]
   uint64_t (*tick)(weft_agent_t *agent, uint64_t now_ns);
   // Callbacks of transports: agent_worker is the argument. [worker lock]
   void (*message)(void *worker, const void *bytes, size_t size);
@@ -30,10 +30,10 @@ struct agent_hooks {
   void (*peer_changed)(weft_agent_t *agent, struct agent_peer *peer, enum weft_agent_event_kind kind);
   // The peer is about to be forgotten here: notifies it, so that it does not take silence for death. [no lock]
   void (*forget_peer)(weft_agent_t *agent, weft_peer_t peer);
-  // A GOODBYE or UPDATE came. [tending]
+  // A GOODBYE or UPDATE came. [housekeeping]
   void (*control_message)(weft_agent_t *agent, weft_peer_t peer, enum agent_message_kind kind, const void *bytes,
                           uint32_t size);
-  // A peer has ended: its connections end too. [tending]
+  // A peer has ended: its connections end too. [housekeeping]
   void (*life_ended)(struct agent_life *life);
 };
 

@@ -13,9 +13,9 @@ enum {
 };
 
 uint64_t agent_housekeep(weft_agent_t *agent, uint64_t now_ns) {
-  agent_inbox_tend(agent);
-  agent_peers_tend(agent);
-  uint64_t next = agent_services_tick(agent, now_ns), deadline = agent_transfers_tend(agent, now_ns);
+  agent_inbox_housekeep(agent);
+  agent_peers_housekeep(agent);
+  uint64_t next = agent_services_tick(agent, now_ns), deadline = agent_transfers_housekeep(agent, now_ns);
   if (deadline < next)
     next = deadline;
   uint64_t most = CLOCK_NEVER;

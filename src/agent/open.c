@@ -119,7 +119,7 @@ static void set_up(weft_agent_t *agent) {
   pthread_mutexattr_t recursive;
   pthread_mutexattr_init(&recursive);
   pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
-  pthread_mutex_init(&agent->tending, &recursive);
+  pthread_mutex_init(&agent->housekeeping, &recursive);
   pthread_mutexattr_destroy(&recursive);
   pthread_mutex_init(&agent->lock, NULL);
   agent_events_open(agent);
@@ -176,7 +176,7 @@ static void dispose(weft_agent_t *agent) {
   agent_signal_close(agent);
   agent_progress_close(agent);
   pthread_mutex_destroy(&agent->lock);
-  pthread_mutex_destroy(&agent->tending);
+  pthread_mutex_destroy(&agent->housekeeping);
   exchange_free(&agent->exchange);
   explicit_bzero(agent->seal, sizeof agent->seal);
   if (agent->options.token)

@@ -33,10 +33,10 @@ void agent_services_leave(weft_agent_t *agent) {
     return;
   agent_metrics_server_close(services);
   store_thread_leave(services);
-  pthread_mutex_lock(&agent->tending);
+  pthread_mutex_lock(&agent->housekeeping);
   liveness_send_goodbyes(services);
   socket_exchange_leave(services);
-  pthread_mutex_unlock(&agent->tending);
+  pthread_mutex_unlock(&agent->housekeeping);
 }
 
 void agent_services_close(weft_agent_t *agent) {
@@ -45,10 +45,10 @@ void agent_services_close(weft_agent_t *agent) {
     return;
   agent_metrics_server_close(services);
   store_thread_close(services);
-  pthread_mutex_lock(&agent->tending);
+  pthread_mutex_lock(&agent->housekeeping);
   socket_exchange_close(services);
   liveness_close(services);
-  pthread_mutex_unlock(&agent->tending);
+  pthread_mutex_unlock(&agent->housekeeping);
   pthread_mutex_destroy(&services->store_thread_lock);
   free(services->gone);
   free(services);

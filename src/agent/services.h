@@ -1,7 +1,7 @@
 // What an agent runs beside its transfers: liveness of peers (liveness/), exchange of metadata by sockets and by the
 // store (exchange/), and the server of metrics (metrics/).
 //
-// Housekeeping (agent->tending) guards all of it, but for what is said to have another lock.
+// Housekeeping (agent->housekeeping) guards all of it, but for what is said to have another lock.
 #ifndef AGENT_SERVICES_H
 #define AGENT_SERVICES_H
 
@@ -73,7 +73,7 @@ int agent_services_open(weft_agent_t *agent, const struct weft_agent_options *op
 void agent_services_leave(weft_agent_t *agent);
 // Frees agent->services; the peers' are gone. Also after a failed open.
 void agent_services_close(weft_agent_t *agent);
-// What is due: heartbeats, silent peers. Returns when it is due next (CLOCK_MONOTONIC, ns). [tending]
+// What is due: heartbeats, silent peers. Returns when it is due next (CLOCK_MONOTONIC, ns). [housekeeping]
 uint64_t agent_services_tick(weft_agent_t *agent, uint64_t now_ns);
 void agent_services_regions_changed(weft_agent_t *agent); // hook: regions_changed
 
@@ -83,12 +83,12 @@ void liveness_peer_changed(weft_agent_t *agent, struct agent_peer *peer,
 uint64_t liveness_tick(struct agent_services *services, uint64_t now_ns);
 // Frees what is left, at the end.
 void liveness_close(struct agent_services *services);
-// The life of a living peer; NULL. [tending]
+// The life of a living peer; NULL. [housekeeping]
 struct agent_life *liveness_of(weft_agent_t *agent, weft_peer_t id);
 // The peer has said goodbye by its socket. True: its last notifications come by a transport and may be behind; it ends
-// when they have had a moment, or when the goodbye that follows them has come. [tending]
+// when they have had a moment, or when the goodbye that follows them has come. [housekeeping]
 bool liveness_said_goodbye(struct agent_life *life);
-// The peer has met this agent by another socket: it had let go of the one before, and has not left. [tending]
+// The peer has met this agent by another socket: it had let go of the one before, and has not left. [housekeeping]
 void liveness_met_again(struct agent_life *life);
 
 // liveness/region_updates.c: messages to all peers, and hooks

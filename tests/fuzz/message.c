@@ -54,7 +54,7 @@ static void know_other(void) {
   free(blob);
 }
 
-static void tend(void) {
+static void housekeep(void) {
   agent_wake(agent);
   weft_agent_progress(agent, NULL);
 }
@@ -126,13 +126,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     know_other();
     hear(&input, choices);
     if (choices & CHOICE_TEND)
-      tend();
+      housekeep();
     if (choices & CHOICE_READ)
       read += read_some();
   }
   for (uint32_t more; (more = read_some()) > 0;)
     read += more;
   FUZZ_CHECK(read <= heard);
-  tend();
+  housekeep();
   return 0;
 }

@@ -206,11 +206,11 @@ static void say_messages(struct wire *wire, struct fuzz_input *input, uint8_t ch
 static void begin(struct wire *wire, bool caller) {
   int pair[2];
   FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) == 0);
-  pthread_mutex_lock(&agent->tending);
+  pthread_mutex_lock(&agent->housekeeping);
   *wire = (struct wire){.talk = connection_start(agent->services, pair[0], caller), .fd = pair[1], .caller = !caller};
   FUZZ_CHECK(wire->talk);
   wire->talk->waited = true; // it stays to be looked at
-  pthread_mutex_unlock(&agent->tending);
+  pthread_mutex_unlock(&agent->housekeeping);
 }
 
 static void end(struct wire *wire) {

@@ -85,7 +85,8 @@ struct agent_connection {
   TAILQ_ENTRY(agent_connection) all;
 };
 
-// Takes the socket over: one that connects, or was accepted. NULL: no memory; the socket is closed. [tending, as all]
+// Takes the socket over: one that connects, or was accepted. NULL: no memory; the socket is closed. [housekeeping, as
+// all below]
 struct agent_connection *connection_start(struct agent_services *services, int fd, bool caller);
 
 // Ends it: closes the socket, and its peer has gone, if it was known. Frees it later, unless a caller waits for it.

@@ -142,13 +142,13 @@ static int dial(struct agent_services *services, const struct addrinfo *address,
     close(fd);
     return fail_errno(error, "no descriptor to wait with");
   }
-  pthread_mutex_lock(&services->agent->tending);
+  pthread_mutex_lock(&services->agent->housekeeping);
   *connection = connection_start(services, fd, true);
   if (*connection) {
     (*connection)->done_fd = done;
     (*connection)->waited = true;
   }
-  pthread_mutex_unlock(&services->agent->tending);
+  pthread_mutex_unlock(&services->agent->housekeeping);
   if (!*connection)
     close(done);
   return *connection ? 0 : fail(WEFT_ERR_NOMEM, "no memory or descriptor for a connection");
@@ -178,7 +178,7 @@ static int settle(struct agent_services *services, struct agent_connection *conn
                                       [CONNECTION_WANTS_METADATA] = "with its metadata",
                                       [CONNECTION_WANTS_ADOPTED] = "to the metadata of this agent"};
   int err = 0;
-  pthread_mutex_lock(&services->agent->tending);
+  pthread_mutex_lock(&services->agent->housekeeping);
   connection->waited = false;
   *was_cut = connection->was_cut;
   if (connection->state == CONNECTION_OPEN) {
@@ -189,7 +189,7 @@ static int settle(struct agent_services *services, struct agent_connection *conn
     err = fail(WEFT_ERR_TIMEOUT, "it did not answer %s", steps[connection->state]);
     connection_end(connection, WEFT_ERR_TIMEOUT, "this agent gave up");
   }
-  pthread_mutex_unlock(&services->agent->tending);
+  pthread_mutex_unlock(&services->agent->housekeeping);
   return err;
 }
 

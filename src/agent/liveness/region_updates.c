@@ -126,14 +126,14 @@ void liveness_send_goodbyes(struct agent_services *services) {
 
 void liveness_forget_peer(weft_agent_t *agent, weft_peer_t id) {
   static const uint8_t forgotten = NEWS_FORGOTTEN;
-  pthread_mutex_lock(&agent->tending);
+  pthread_mutex_lock(&agent->housekeeping);
   pthread_mutex_lock(&agent->lock);
   struct agent_peer *peer = agent_peer_get(agent, id);
   bool reached = peer && peer->state == AGENT_PEER_ALIVE && peer->messenger;
   pthread_mutex_unlock(&agent->lock);
   if (reached)
     agent_send(agent, peer, AGENT_UPDATE, &forgotten, sizeof forgotten);
-  pthread_mutex_unlock(&agent->tending);
+  pthread_mutex_unlock(&agent->housekeeping);
 }
 
 static void take_gone(weft_agent_t *agent, weft_peer_t peer, struct wire_reader *reader) {

@@ -13,19 +13,19 @@ static void write_all(void *arg, struct text *text) {
 
 // Returns whether they are served already, or about to be.
 static bool take_place(struct agent_services *services) {
-  pthread_mutex_lock(&services->agent->tending);
+  pthread_mutex_lock(&services->agent->housekeeping);
   bool taken = services->serves_metrics;
   services->serves_metrics = true;
-  pthread_mutex_unlock(&services->agent->tending);
+  pthread_mutex_unlock(&services->agent->housekeeping);
   return taken;
 }
 
 // NULL: it could not be opened.
 static void keep(struct agent_services *services, struct metrics_server *server) {
-  pthread_mutex_lock(&services->agent->tending);
+  pthread_mutex_lock(&services->agent->housekeeping);
   services->metrics_server = server;
   services->serves_metrics = server != NULL;
-  pthread_mutex_unlock(&services->agent->tending);
+  pthread_mutex_unlock(&services->agent->housekeeping);
 }
 
 int weft_agent_serve_metrics(weft_agent_t *agent, const char *address, uint16_t *port) {
@@ -61,9 +61,9 @@ int weft_agent_metrics_bearer(weft_agent_t *agent, char *out, size_t cap, size_t
 }
 
 void agent_metrics_server_close(struct agent_services *services) {
-  pthread_mutex_lock(&services->agent->tending);
+  pthread_mutex_lock(&services->agent->housekeeping);
   struct metrics_server *server = services->metrics_server;
   services->metrics_server = NULL;
-  pthread_mutex_unlock(&services->agent->tending);
+  pthread_mutex_unlock(&services->agent->housekeeping);
   metrics_server_close(server);
 }

@@ -28,8 +28,8 @@ static int look(weft_agent_t *agent, weft_peer_t id, char *name, size_t size) {
   return rc;
 }
 
-// A heartbeat is a message that means nothing but itself. [takes lock]
-static int greet(weft_agent_t *agent, weft_peer_t id) {
+// A heartbeat: a message whose content is that it arrives. [takes lock]
+static int send_heartbeat(weft_agent_t *agent, weft_peer_t id) {
   struct agent_peer *peer;
   pthread_mutex_lock(&agent->lock);
   int rc = agent_peer_living(agent, id, &peer);
@@ -44,13 +44,13 @@ int weft_agent_connect(weft_agent_t *agent, weft_peer_t id, uint32_t timeout_ms)
   char name[WEFT_AGENT_MAX_NAME] = "";
   int rc = agent_handle_check(agent);
   if (rc == 0)
-    rc = greet(agent, id);
+    rc = send_heartbeat(agent, id);
   while (rc == 0 && (rc = look(agent, id, name, sizeof name)) == 1) {
     if (clock_passed(until))
       return fail(WEFT_ERR_TIMEOUT, "no message has reached %s within %u ms", name, timeout_ms);
     rc = 0;
     agent_drive(agent);
-    agent_tend_if_due(agent, clock_ns());
+    agent_housekeep_if_due(agent, clock_ns());
     if (agent->has_thread)
       poll(NULL, 0, LOOK_MS); // its thread moves it on
     else

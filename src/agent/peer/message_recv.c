@@ -154,7 +154,7 @@ void agent_inbox_message(void *arg, const void *bytes, size_t size) {
     keep(worker, peer, &header, (const uint8_t *)bytes + AGENT_HEADER);
 }
 
-void agent_inbox_tend(weft_agent_t *agent) {
+void agent_inbox_housekeep(weft_agent_t *agent) {
   struct agent_note *note, *used;
   while ((note = pop(&agent->control, &used))) {
     give_note(used);

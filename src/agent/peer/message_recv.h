@@ -22,7 +22,7 @@ void agent_inbox_free(weft_agent_t *agent);
 // Called by transports: agent_worker is the argument. [worker lock]
 void agent_inbox_message(void *arg, const void *bytes, size_t size);
 
-// Hands goodbyes and updates to liveness_control_message(). [tending]
-void agent_inbox_tend(weft_agent_t *agent);
+// Hands goodbyes and updates to liveness_control_message(). [housekeeping]
+void agent_inbox_housekeep(weft_agent_t *agent);
 
 #endif

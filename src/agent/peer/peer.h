@@ -54,7 +54,7 @@ struct agent_peer {
   uint32_t num_gone, room_gone;
   struct weft_dlist *lists;        // of its regions
   struct weft_transfer *transfers; // with it
-  uint64_t gone_sent;              // it was told of so many of this agent's regions that have gone; tending
+  uint64_t gone_sent;              // it was told of so many of this agent's regions that have gone; housekeeping
   bool torn;                       // ended, and let go of by the transports
   // Notifications to it: those in flight, and how far the reader is behind what has arrived (peer/message_send.c).
   uint64_t numbered_from;                 // numbers up to this one are of peers before it

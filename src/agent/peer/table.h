@@ -34,9 +34,9 @@ bool agent_peer_is_quiet(struct agent_peer *peer);
 // Disconnects its links, frees its letters and regions. Its transfers have ended. [lock; takes all worker locks]
 void agent_peer_tear(weft_agent_t *agent, struct agent_peer *peer);
 
-// Ends those whose links have failed, lets go of those that have ended. [tending; takes lock]
-void agent_peers_tend(weft_agent_t *agent);
-// Whether ended peers wait for something in flight. [tending]
+// Ends those whose links have failed, lets go of those that have ended. [housekeeping; takes lock]
+void agent_peers_housekeep(weft_agent_t *agent);
+// Whether ended peers wait for something in flight. [housekeeping]
 bool agent_peers_dying(weft_agent_t *agent);
 void agent_peers_free(weft_agent_t *agent);
 

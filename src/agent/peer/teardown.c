@@ -157,7 +157,7 @@ static void free_regions(weft_agent_t *agent, struct agent_peer *peer) {
   peer->num_gone = peer->room_gone = 0;
 }
 
-void agent_peers_tend(weft_agent_t *agent) {
+void agent_peers_housekeep(weft_agent_t *agent) {
   for (uint32_t i = 0; i < agent->num_workers; i++)
     end_failed(agent, &agent->workers[i]);
   pthread_mutex_lock(&agent->lock);

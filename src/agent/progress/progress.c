@@ -48,19 +48,19 @@ static void serve_watches(weft_agent_t *agent) {
   }
 }
 
-static void tend(weft_agent_t *agent, uint64_t now_ns) {
+static void housekeep(weft_agent_t *agent, uint64_t now_ns) {
   atomic_exchange(&agent->attention, false); // reads it, too: what its writer had stored before is seen below
   serve_watches(agent);
-  atomic_store(&agent->tend_ns, agent->hooks->tick(agent, now_ns));
+  atomic_store(&agent->housekeeping_ns, agent->hooks->tick(agent, now_ns));
 }
 
-void agent_tend_if_due(weft_agent_t *agent, uint64_t now_ns) {
-  if (now_ns < atomic_load(&agent->tend_ns) && !atomic_load(&agent->attention))
+void agent_housekeep_if_due(weft_agent_t *agent, uint64_t now_ns) {
+  if (now_ns < atomic_load(&agent->housekeeping_ns) && !atomic_load(&agent->attention))
     return;
-  if (pthread_mutex_trylock(&agent->tending) != 0)
+  if (pthread_mutex_trylock(&agent->housekeeping) != 0)
     return;
-  tend(agent, now_ns);
-  pthread_mutex_unlock(&agent->tending);
+  housekeep(agent, now_ns);
+  pthread_mutex_unlock(&agent->housekeeping);
 }
 
 int agent_watch_add(weft_agent_t *agent, struct agent_watch *watch) {
@@ -71,9 +71,9 @@ int agent_watch_add(weft_agent_t *agent, struct agent_watch *watch) {
 }
 
 void agent_watch_remove(weft_agent_t *agent, struct agent_watch *watch) {
-  pthread_mutex_lock(&agent->tending);
+  pthread_mutex_lock(&agent->housekeeping);
   epoll_ctl(agent->epoll, EPOLL_CTL_DEL, watch->fd, NULL);
-  pthread_mutex_unlock(&agent->tending);
+  pthread_mutex_unlock(&agent->housekeeping);
 }
 
 void agent_wake(weft_agent_t *agent) {
@@ -109,7 +109,7 @@ static bool arm_all(weft_agent_t *agent, uint64_t *nap) {
 
 // What was posted since housekeeping last looked, by a thread that found the sleeper awake: it may have a deadline.
 static void mind_deadlines(weft_agent_t *agent) {
-  if (atomic_load(&agent->in_flight) > 0 && atomic_load(&agent->tend_ns) > clock_ns() + LOOK_NS)
+  if (atomic_load(&agent->in_flight) > 0 && atomic_load(&agent->housekeeping_ns) > clock_ns() + LOOK_NS)
     atomic_store(&agent->attention, true);
 }
 
@@ -125,7 +125,7 @@ bool agent_fall_asleep(weft_agent_t *agent, uint64_t until_ns, uint64_t *left_ns
     atomic_store(&agent->asleep, false);
     return false;
   }
-  uint64_t due = atomic_load(&agent->tend_ns), until = due < until_ns ? due : until_ns;
+  uint64_t due = atomic_load(&agent->housekeeping_ns), until = due < until_ns ? due : until_ns;
   uint64_t left = until == CLOCK_NEVER ? CLOCK_NEVER : clock_left_ns(until);
   *left_ns = left < nap ? left : nap;
   return true;
@@ -184,7 +184,7 @@ static void *run(void *arg) {
       atomic_store(&agent->attention, true);
       looked_ns = now;
     }
-    agent_tend_if_due(agent, now);
+    agent_housekeep_if_due(agent, now);
     if (events > 0) {
       busy_ns = now;
     } else if (now - busy_ns < spin_ns) {
@@ -254,7 +254,7 @@ int weft_agent_progress(weft_agent_t *agent, uint32_t *events) {
   if (unusable != 0)
     return unusable;
   uint32_t happened = agent_drive(agent);
-  agent_tend_if_due(agent, clock_ns());
+  agent_housekeep_if_due(agent, clock_ns());
   if (events)
     *events = happened;
   return 0;

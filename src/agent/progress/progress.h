@@ -18,7 +18,7 @@ static inline uint32_t agent_drive_worker(struct agent_worker *worker) {
 uint32_t agent_drive(weft_agent_t *agent);
 
 // Housekeeping, if its time has come and no other thread is at it. [any, no lock held]
-void agent_tend_if_due(weft_agent_t *agent, uint64_t now_ns);
+void agent_housekeep_if_due(weft_agent_t *agent, uint64_t now_ns);
 
 // Sleeps until a transport has something to do, a watched descriptor is ready, the agent is woken, or the time
 // has come. May return at once. One thread at a time: the agent's, or its only caller.

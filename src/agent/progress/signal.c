@@ -94,7 +94,7 @@ static bool fall_asleep(weft_agent_t *agent, uint64_t *left_ns) {
     agent_awake(agent, true);
   }
   uint32_t events = agent_drive(agent);
-  agent_tend_if_due(agent, clock_ns());
+  agent_housekeep_if_due(agent, clock_ns());
   if (events > 0 || atomic_load(&signal->waiting) > 0)
     return false;
   agent_signal_clear(agent);

@@ -9,11 +9,11 @@
 struct agent_watch {
   int fd;
   uint32_t events;                          // EPOLLIN...
-  void (*ready)(struct agent_watch *watch); // [tending]
+  void (*ready)(struct agent_watch *watch); // [housekeeping]
   void *arg;
 };
 
-// ready() does not run any more when remove has returned. [takes tending]
+// ready() does not run any more when remove has returned. [takes housekeeping]
 int agent_watch_add(weft_agent_t *agent, struct agent_watch *watch);
 void agent_watch_remove(weft_agent_t *agent, struct agent_watch *watch);
 // Has the thread look at everything soon. [any]

@@ -131,7 +131,7 @@ uint64_t agent_transfer_left_ns(const weft_transfer_t *transfer) {
   return (int64_t)left <= 0 || left > most ? 0 : ticks_to_ns(left); // more: the counter began anew, as after a sleep
 }
 
-uint64_t agent_transfers_tend(weft_agent_t *agent, uint64_t now_ns) {
+uint64_t agent_transfers_housekeep(weft_agent_t *agent, uint64_t now_ns) {
   uint64_t next = CLOCK_NEVER;
   if (atomic_load(&agent->in_flight) == 0)
     return next;
@@ -263,7 +263,7 @@ static void look_at_clock(weft_transfer_t *transfer) {
   if (agent_transfer_left_ns(transfer) == 0)
     agent_transfer_stop(transfer, atomic_load(&transfer->number), WEFT_ERR_TIMEOUT);
   if (!transfer->agent->has_thread)
-    agent_tend_if_due(transfer->agent, clock_ns());
+    agent_housekeep_if_due(transfer->agent, clock_ns());
 }
 
 int weft_transfer_poll(weft_transfer_t *transfer) {

@@ -157,6 +157,6 @@ void agent_transfer_close(weft_transfer_t *transfer);
 
 // Looks for transfers whose time is over. Returns when the next one is, CLOCK_NEVER when none is in flight. [takes
 // lock]
-uint64_t agent_transfers_tend(weft_agent_t *agent, uint64_t now_ns);
+uint64_t agent_transfers_housekeep(weft_agent_t *agent, uint64_t now_ns);
 
 #endif

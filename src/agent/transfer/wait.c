@@ -43,7 +43,7 @@ static int await_end(weft_transfer_t *transfer, uint32_t timeout_ms) {
     if (agent_transfer_left_ns(transfer) == 0)
       agent_transfer_stop(transfer, atomic_load(&transfer->number), WEFT_ERR_TIMEOUT);
     if (!transfer->agent->has_thread)
-      agent_tend_if_due(transfer->agent, now);
+      agent_housekeep_if_due(transfer->agent, now);
     if (now >= until)
       return 1;
     if (now >= spin_until)

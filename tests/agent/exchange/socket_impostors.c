@@ -60,9 +60,9 @@ static void check_transfer(void) {
 
 static bool has_no_connection(void *arg) {
   (void)arg;
-  pthread_mutex_lock(&victim.agent->tending);
+  pthread_mutex_lock(&victim.agent->housekeeping);
   bool none = TAILQ_EMPTY(&victim.agent->services->sockets->connections) && victim.agent->services->sockets->held == 0;
-  pthread_mutex_unlock(&victim.agent->tending);
+  pthread_mutex_unlock(&victim.agent->housekeeping);
   return none;
 }
 

@@ -90,10 +90,10 @@ static void test_lies(void **state) {
 
 static size_t held(struct crowd_member *listener, uint32_t *num_taken) {
   struct agent_sockets *meet = listener->agent->services->sockets;
-  pthread_mutex_lock(&listener->agent->tending);
+  pthread_mutex_lock(&listener->agent->housekeeping);
   size_t bytes = meet->held;
   *num_taken = meet->num_taken;
-  pthread_mutex_unlock(&listener->agent->tending);
+  pthread_mutex_unlock(&listener->agent->housekeeping);
   return bytes;
 }
 
@@ -143,9 +143,9 @@ static void test_memory(void **state) {
 // Changes what is on its way out by `more`, and returns it.
 static size_t sending(struct crowd_member *listener, size_t more) {
   struct agent_sockets *meet = listener->agent->services->sockets;
-  pthread_mutex_lock(&listener->agent->tending);
+  pthread_mutex_lock(&listener->agent->housekeeping);
   size_t bytes = meet->sending += more;
-  pthread_mutex_unlock(&listener->agent->tending);
+  pthread_mutex_unlock(&listener->agent->housekeeping);
   return bytes;
 }
 

@@ -114,9 +114,9 @@ static void test_half_open(void **state) {
   uint64_t begin = clock_ns();
   meet(&caller, &listener);
   printf("  met among %d half-open ones in %d ms\n", MANY, (int)((clock_ns() - begin) / 1000000));
-  pthread_mutex_lock(&listener.agent->tending);
+  pthread_mutex_lock(&listener.agent->housekeeping);
   uint32_t half_open = listener.agent->services->sockets->num_half_open;
-  pthread_mutex_unlock(&listener.agent->tending);
+  pthread_mutex_unlock(&listener.agent->housekeeping);
   assert_true(half_open <= 256);
   raw_read_out(fds[0], in, sizeof in);
   raw_read_out(fds[MANY - 1], in, sizeof in);

@@ -187,7 +187,7 @@ static void hear(weft_agent_t *agent, uint64_t from, enum agent_message_kind kin
   agent_worker_unlock(&agent->workers[0]);
 }
 
-static void tend(weft_agent_t *agent) {
+static void housekeep(weft_agent_t *agent) {
   agent_wake(agent);
   weft_agent_progress(agent, NULL);
 }
@@ -217,7 +217,7 @@ static void test_speaks_as_another(void **state) {
     hear(reader.agent, names[i], AGENT_UPDATE, "\1\1\0\0\0\0\0\0\0", 9); // its region 1 has gone
     hear(reader.agent, names[i], AGENT_GOODBYE, NULL, 0);
   }
-  tend(reader.agent);
+  housekeep(reader.agent);
   struct weft_notification notification;
   uint32_t count = 1;
   assert_int_equal(weft_agent_notifications(reader.agent, &notification, count, &count), 0);
@@ -234,7 +234,7 @@ static void test_speaks_as_another(void **state) {
   uint64_t mark = agent_peer_get(owner.agent, to_reader)->mark_out;
   pthread_mutex_unlock(&owner.agent->lock);
   hear(reader.agent, mark, AGENT_GOODBYE, NULL, 0);
-  tend(reader.agent);
+  housekeep(reader.agent);
   assert_int_equal(weft_agent_check(reader.agent, known), WEFT_ERR_PEER_LOST);
   crowd_close(&liar);
 }
@@ -248,9 +248,9 @@ static void test_floods(void **state) {
   for (int i = 0; i < 3 * AGENT_NEWS; i++)
     hear(reader.agent, mark, AGENT_UPDATE, "\1", 1);
   assert_int_equal(atomic_load(&reader.agent->dropped), 2 * AGENT_NEWS);
-  tend(reader.agent);
+  housekeep(reader.agent);
   hear(reader.agent, mark, AGENT_GOODBYE, NULL, 0); // there is room again
-  tend(reader.agent);
+  housekeep(reader.agent);
   assert_int_equal(weft_agent_check(reader.agent, known), WEFT_ERR_PEER_LOST);
 }
 
@@ -325,7 +325,7 @@ static void test_without_end(void **state) {
   assert_int_equal(count, 1 + AT_ONCE);
   assert_int_equal(reader.agent->foreign, 1 + AT_ONCE);
   assert_int_equal(weft_agent_invalidate(reader.agent, known), 0);
-  tend(reader.agent);
+  housekeep(reader.agent);
   assert_int_equal(reader.agent->foreign, 0);
   printf("  a region of a peer takes %zu bytes and its keys\n", sizeof(struct agent_region));
   free(regions);

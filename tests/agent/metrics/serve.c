@@ -26,11 +26,11 @@ static void *serve(void *arg) {
   return (void *)(intptr_t)weft_agent_serve_metrics(arg, "127.0.0.1:0", NULL);
 }
 
-static bool can_tend(void *arg) {
+static bool can_housekeep(void *arg) {
   weft_agent_t *agent = arg;
-  if (pthread_mutex_trylock(&agent->tending) != 0)
+  if (pthread_mutex_trylock(&agent->housekeeping) != 0)
     return false;
-  pthread_mutex_unlock(&agent->tending);
+  pthread_mutex_unlock(&agent->housekeeping);
   return true;
 }
 
@@ -45,13 +45,13 @@ static void housekeeping_goes_on(void **state) {
   assert_int_equal(weft_agent_open(&agent, &options), 0);
   assert_int_equal(pthread_create(&thread, NULL, serve, agent), 0);
   bool looked = support_wait(has_come, &looks, SUPPORT_DEADLINE_MS / 4);
-  bool tended = looked && support_wait(can_tend, agent, SUPPORT_DEADLINE_MS / 4);
-  int again = tended ? weft_agent_serve_metrics(agent, "127.0.0.1:0", NULL) : 0;
+  bool housekeeping_free = looked && support_wait(can_housekeep, agent, SUPPORT_DEADLINE_MS / 4);
+  int again = housekeeping_free ? weft_agent_serve_metrics(agent, "127.0.0.1:0", NULL) : 0;
   atomic_store(&found, true);
   pthread_join(thread, &rc);
   weft_agent_close(agent);
   assert_true(looked);
-  assert_true(tended);
+  assert_true(housekeeping_free);
   assert_int_equal(again, WEFT_ERR_EXISTS);
   assert_int_equal((intptr_t)rc, 0);
 }

@@ -238,12 +238,12 @@ uint64_t raw_due(struct crowd_member *listener) {
   struct agent_sockets *meet = listener->agent->services->sockets;
   uint64_t due = 0, deadline = clock_deadline_ms(SUPPORT_DEADLINE_MS);
   while (due == 0 && !clock_passed(deadline)) {
-    pthread_mutex_lock(&listener->agent->tending);
+    pthread_mutex_lock(&listener->agent->housekeeping);
     struct agent_connection *talk = TAILQ_FIRST(&meet->connections);
     int unread = 1;
     if (talk && ioctl(talk->watch.fd, FIONREAD, &unread) == 0 && unread == 0 && wheel_is_set(&talk->timer.timer))
       due = talk->timer.timer.tick;
-    pthread_mutex_unlock(&listener->agent->tending);
+    pthread_mutex_unlock(&listener->agent->housekeeping);
     sched_yield();
   }
   assert_true(due > 0);
