@@ -230,6 +230,6 @@ int ep_host_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine
     rc = ep_host_combine_recv(ep, number, args, result);
     op->halfway = rc == WEFT_ERR_CANCELED;
   }
-  ep_remote_return(ep);
+  ep_zero_copy_wait(ep);
   return rc;
 }

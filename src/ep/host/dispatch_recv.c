@@ -243,7 +243,7 @@ int ep_host_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, co
     rc = ep_host_dispatch_recv(ep, *number, recv, info);
     ep->host->halfway = rc == WEFT_ERR_CANCELED ? *number + 1 : 0;
   }
-  ep_remote_return(ep);
+  ep_zero_copy_wait(ep);
   ep->holds = false;
   ep_hand_over(ep);
   return rc;

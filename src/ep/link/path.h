@@ -42,7 +42,7 @@ struct ep_path_ops {
   // Zero copy: how many rows from `first` on, of `rows` in all, may go from where the caller has them, if they stand
   // there one after another, as they travel. 0: none. NULL: never.
   uint32_t (*zero_copy_rows)(struct ep_link *link, uint64_t op, enum ep_part part, uint32_t first, uint32_t rows);
-  // They go from `from`, and are not written to the window. They stay as they are until ep_remote_return().
+  // They go from `from`, and are not written to the window. They stay as they are until ep_zero_copy_wait().
   void (*zero_copy)(struct ep_link *link, uint64_t op, enum ep_part part, uint32_t first, const void *from);
 
   // --- the control socket ---

@@ -130,7 +130,7 @@ static void send_chunk(struct ep_remote *remote, struct ep_publication *part, ui
     begin(part);
   part->posted += rows;
   if (part->zero_copied >> index & 1)
-    ep_net_borrow(remote->net, &part->chunks[index]);
+    ep_net_zero_copy(remote->net, &part->chunks[index]);
   else
     part->pieces[index].local_address = in_shadow(remote, &part->pieces[index]);
   send_piece(remote, part, &part->chunks[index], &part->pieces[index], (uint64_t)rows * part->strides[0]);

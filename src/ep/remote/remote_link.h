@@ -169,7 +169,7 @@ void ep_remote_flush(weft_ep_t *ep);
 // down TRANSPORT_END_MS later; and if that does not help either, another TRANSPORT_END_MS later, the transport is
 // closed, which ends everything: this rank, which is the isolated one then, reaches no rank on another host any more,
 // and they put it out. [owner]
-void ep_remote_return(weft_ep_t *ep);
+void ep_zero_copy_wait(weft_ep_t *ep);
 
 // --- control_socket.c; contracts: link/path.h ---
 

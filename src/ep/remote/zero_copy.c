@@ -1,4 +1,5 @@
-// The caller's memory that chunks of rows go from, see ep_put_zero_copy(): the call may not return before it is free.
+// Waiting until no chunk of rows is read from the caller's memory any more (ep_put_zero_copy()): until then the call
+// must not return.
 #include "base/log.h"
 #include "base/time/clock.h"
 #include "ep/remote/requests.h"
@@ -7,47 +8,47 @@ static bool each(const struct ep_remote *remote, bool (*visit)(const struct ep_r
   return remote->ep->engine->carrier->each(remote, visit);
 }
 
-static bool borrows(const struct ep_remote *remote, struct ep_post *post) {
+static bool is_zero_copy(const struct ep_remote *remote, struct ep_post *post) {
   (void)remote;
-  return post->borrows;
+  return post->zero_copy;
 }
 
-static bool recall(const struct ep_remote *remote, struct ep_post *post) {
-  if (post->borrows && post->in_flight)
+static bool cancel(const struct ep_remote *remote, struct ep_post *post) {
+  if (post->zero_copy && post->in_flight)
     remote->net->transport->cancel(&post->request);
   return false;
 }
 
 // Cancels zero-copy sends on links that are down. Returns a link that is up and still has one: NULL when there is none.
-static struct ep_link *recall_all(struct ep_net *net) {
+static struct ep_link *cancel_all(struct ep_net *net) {
   struct ep_link *up = NULL;
   ep_net_lock(net);
   ep_net_progress(net); // none waits in the queue
   for (uint32_t i = 0; i < net->num_remotes; i++) {
     struct ep_remote *remote = net->remotes[i];
-    if (!remote || !each(remote, borrows))
+    if (!remote || !each(remote, is_zero_copy))
       continue;
     if (ep_link_up(remote->link))
-      up = remote->link; // it stays: who lets go of it is the owner
+      up = remote->link; // it stays up until the owner takes it down
     else
-      each(remote, recall);
+      each(remote, cancel);
   }
   ep_net_unlock(net);
   return up;
 }
 
 static bool disconnect(const struct ep_remote *remote, struct ep_post *post) {
-  if (post->borrows && remote->peer)
+  if (post->zero_copy && remote->peer)
     ep_remote_disconnect(post->remote);
   return false;
 }
 
-// What is done about it when the time has passed, one after the other.
+// What is tried when a deadline has passed, one after the other.
 enum force { FORCE_CANCEL, FORCE_DISCONNECT, FORCE_CLOSE, FORCE_NONE };
 
 static void force(weft_ep_t *ep, struct ep_net *net, enum force force) {
   struct ep_link *link;
-  while ((link = recall_all(net))) // none, from the second time on
+  while ((link = cancel_all(net))) // there is none from the second time on
     ep_link_down(ep, link, ep_control_verdict(ep, link), "what was sent to it did not leave in time");
   if (force == FORCE_CANCEL)
     return;
@@ -62,15 +63,15 @@ static void force(weft_ep_t *ep, struct ep_net *net, enum force force) {
   ep_net_unlock(net);
 }
 
-void ep_remote_return(weft_ep_t *ep) {
+void ep_zero_copy_wait(weft_ep_t *ep) {
   struct ep_net *net = atomic_load_explicit(&ep->net, memory_order_acquire);
   struct ep_pause pause = {.steady = true};
   uint64_t deadline_ns = 0;
   for (enum force next = FORCE_CANCEL;
-       net && next != FORCE_NONE && atomic_load_explicit(&net->borrowing, memory_order_acquire) > 0;) {
+       net && next != FORCE_NONE && atomic_load_explicit(&net->zero_copies, memory_order_acquire) > 0;) {
     deadline_ns = deadline_ns ? deadline_ns : clock_deadline_ms(ep->op_timeout_ms);
     if (atomic_load(&ep->sweep)) // a link may have gone down
-      recall_all(net);
+      cancel_all(net);
     if (ep_pause(ep, &pause, deadline_ns))
       continue;
     force(ep, net, next++);

@@ -113,8 +113,8 @@ static bool combine(struct rank *rank, uint64_t op, const void *y) {
 // and looked at when rank 1 has had its time to take what it should not.
 static bool is_free(struct rank *rank, struct story *story, uint16_t *rows) {
   struct ep_net *net = rank->ep->net;
-  if (net->borrowing != 0 || (net->worker == NULL) != (story->faults && strcmp(story->faults, UNTIL_CLOSED) == 0))
-    return rank_fail(rank, "%u requests read the rows still, or the transport was closed in vain", net->borrowing);
+  if (net->zero_copies != 0 || (net->worker == NULL) != (story->faults && strcmp(story->faults, UNTIL_CLOSED) == 0))
+    return rank_fail(rank, "%u requests read the rows still, or the transport was closed in vain", net->zero_copies);
   if (story->befalls == GOES_ON && !story->faults) {
     memset(rows, POISON, SIZE);
     return rank->info.num_lost == 0 || rank_fail(rank, "rank 1 was lost, though it went on");

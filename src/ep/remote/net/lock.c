@@ -10,27 +10,27 @@
 
 // --- posts ---
 
-void ep_net_borrow(struct ep_net *net, struct ep_post *post) {
-  post->borrows = true;
-  atomic_fetch_add(&net->borrowing, 1);
+void ep_net_zero_copy(struct ep_net *net, struct ep_post *post) {
+  post->zero_copy = true;
+  atomic_fetch_add(&net->zero_copies, 1);
 }
 
-static void give_back(struct ep_post *post) {
+static void end_zero_copy(struct ep_post *post) {
   struct ep_net *net = post->remote->net;
-  if (!post->borrows)
+  if (!post->zero_copy)
     return;
-  post->borrows = false;
-  if (atomic_fetch_sub(&net->borrowing, 1) == 1)
+  post->zero_copy = false;
+  if (atomic_fetch_sub(&net->zero_copies, 1) == 1)
     ep_doorbell_ring(ep_own_bell(net->ep));
 }
 
 static void taken(struct transport_request *request) {
-  give_back(request->arg);
+  end_zero_copy(request->arg);
 }
 
 static void end(struct ep_post *post, int err) {
   post->in_flight = false;
-  give_back(post);
+  end_zero_copy(post);
   post->ended(post, err);
 }
 

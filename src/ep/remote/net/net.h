@@ -36,7 +36,7 @@ struct ep_post {
   struct ep_post *next;                         // in the queue
   void *part;                                   // the publication that it belongs to
   bool in_flight;                               // [net lock]
-  bool borrows; // reads the caller's memory; [owner], until it is posted, then [net lock]
+  bool zero_copy; // reads the caller's memory; [owner], until it is posted, then [net lock]
   bool prepared;
 };
 
@@ -58,8 +58,8 @@ struct ep_net {
   size_t address_size;
 
   _Atomic bool locked;
-  _Atomic uint32_t wanted;    // threads that wait for the net lock
-  _Atomic uint32_t borrowing; // posts that may read the caller's memory
+  _Atomic uint32_t wanted;      // threads that wait for the net lock
+  _Atomic uint32_t zero_copies; // posts that may read the caller's memory
   struct ep_post *_Atomic queue;
   uint64_t num_posts;         // so far; [net lock]
   struct ep_remote **remotes; // [num_remotes] by the low bits of their ids; [net lock]
@@ -99,8 +99,8 @@ uint32_t ep_net_progress(struct ep_net *net);
 void ep_net_post(struct ep_net *net, struct ep_post *post);
 // Posts now. [net lock]
 void ep_net_post_now(struct ep_net *net, struct ep_post *post);
-// Before posting: says that `post` reads the caller's memory. It is counted until it reads it no more. [owner]
-void ep_net_borrow(struct ep_net *net, struct ep_post *post);
+// Before posting: `post` will read the caller's memory, and is counted until it has. [owner]
+void ep_net_zero_copy(struct ep_net *net, struct ep_post *post);
 // Closes the worker, which ends all that is under way: no link to another host can be used any more. [net lock]
 void ep_net_shut(struct ep_net *net);
 // Keeps the addresses of a window that peers could write to, without its memory: what still comes late, from one that
