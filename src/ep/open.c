@@ -237,7 +237,7 @@ static int open_parts(weft_ep_t *ep, const struct weft_ep_options *options, uint
     *no_engine = rc != 0;
   }
   if (rc == 0)
-    rc = ep_life_start(ep); // before a peer maps the doorbell
+    rc = ep_death_watch_start(ep); // before a peer maps the doorbell
   if (rc == 0)
     rc = ep_service_start(ep); // now that this rank knows its incarnation, calls can be answered
   if (rc == 0)
@@ -313,7 +313,7 @@ void weft_ep_close(weft_ep_t *ep) {
     return;
   }
   ep->engine->flush(ep);
-  ep_life_stop(ep);
+  ep_death_watch_stop(ep);
   ep_service_stop(ep);
   ep->engine->unwatch(ep);
   send_leaving(ep);

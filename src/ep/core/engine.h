@@ -77,7 +77,7 @@ struct weft_ep {
 
   // Links: see link/link.h. Which peers have died: see link/death_watch.h.
   struct ep_links links;
-  struct ep_life life;
+  struct ep_death_watch death_watch;
   // Called after the table of links has changed. [any]
   void (*on_links)(weft_ep_t *ep);
   // The way to other hosts, once it is open; see remote/net/net.h.

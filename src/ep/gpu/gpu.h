@@ -30,7 +30,7 @@ enum {
   GPU_STEPS = DEVICE_ACTIVATIONS, // views decided whose predecessors may still be in use
 };
 
-_Static_assert((int)DEVICE_EXTENSIONS == (int)EP_EXTENSIONS, "patience is the same on all memory");
+_Static_assert((int)DEVICE_EXTENSIONS == (int)EP_EXTENSIONS, "waits are extended alike on all memory");
 
 // A launch that is captured has a number of its own, which is none of an operation.
 #define GPU_CAPTURED (UINT64_C(1) << 63)

@@ -51,7 +51,7 @@ static void end_last_link(weft_ep_t *ep, int32_t rank, uint64_t incarnation) {
     ep_link_down(ep, link, ep->started ? EP_LINK_LEFT : EP_LINK_DOUBTED, "it calls again");
 }
 
-int ep_check_life(weft_ep_t *ep, int32_t rank, uint64_t incarnation) {
+int ep_check_incarnation(weft_ep_t *ep, int32_t rank, uint64_t incarnation) {
   struct ep_link *link = ep_link_find(ep, rank, 0);
   struct group_peer claim;
   if (!link || link->incarnation == incarnation ||

@@ -44,7 +44,7 @@ int ep_await_answer(weft_ep_t *ep, int socket, short events, int32_t rank, uint6
 // Whether the caller may be who it says. One that knows this rank's claim may name any rank, and one that was stopped
 // may name its own, which another has by now: so a new life of a rank whose last one is connected is believed when the
 // store has its claim. PEER_LOST. [service]
-int ep_check_life(weft_ep_t *ep, int32_t rank, uint64_t incarnation);
+int ep_check_incarnation(weft_ep_t *ep, int32_t rank, uint64_t incarnation);
 // Decides whose call stands. False: the caller's does not, or it has a link already. [service]
 bool ep_answer_begin(weft_ep_t *ep, int32_t rank, uint64_t incarnation);
 void ep_answer_end(weft_ep_t *ep, int32_t rank);

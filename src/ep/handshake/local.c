@@ -188,7 +188,7 @@ static int converse(weft_ep_t *ep, int socket, struct ep_link *link, const int o
     link->socket = fcntl(socket, F_DUPFD_CLOEXEC, 0);
     rc = link->socket < 0 ? fail_errno(errno, "link to rank %d", link->rank) : ep_link_install(ep, link);
     if (rc == 0)
-      ep_neighbours_greet(ep, rank);
+      ep_neighbours_connected(ep, rank);
   }
   close_fds(fds);
   return rc;
@@ -245,8 +245,8 @@ static int accept_link(weft_ep_t *ep, int socket, const struct ep_handshake_mess
   } else {
     struct ep_handshake_message welcome = ep_handshake_message_make(ep, EP_WELCOME, hello->incarnation);
     if (send_message(ep, socket, &welcome, own) == 0)
-      ep_neighbours_greet(ep, hello->rank);
-    else if (!ep->started && ep_life_goes_on(link)) // it may call again, for operation 0: the hang-up is no death
+      ep_neighbours_connected(ep, hello->rank);
+    else if (!ep->started && ep_death_watch_alive(link)) // it may call again, for operation 0: the hang-up is no death
       ep_link_down(ep, link, EP_LINK_DOUBTED, "it has given its call up");
   }
   close_own(own);
@@ -261,7 +261,7 @@ void ep_answer_local(weft_ep_t *ep, int socket) {
   if (rc == 0 && (hello.kind != EP_HELLO || hello.to != ep->incarnation))
     rc = fail(WEFT_ERR_PROTOCOL, "rank %d calls an incarnation that this rank is not", hello.rank);
   if (rc == 0)
-    rc = ep_check_life(ep, hello.rank, hello.incarnation);
+    rc = ep_check_incarnation(ep, hello.rank, hello.incarnation);
   if (rc == 0 && ep_answer_begin(ep, hello.rank, hello.incarnation)) {
     rc = accept_link(ep, socket, &hello, fds);
     taken = rc == 0;

@@ -28,7 +28,7 @@ struct ep_handshake {
   size_t num_received, num_sent;   // bytes
 };
 
-// Begins over a connected socket, which belongs to `talk` from here on.
+// Begins over a connected socket, which belongs to `handshake` from here on.
 void ep_handshake_begin(struct ep_handshake *handshake, int socket);
 // `calls`: this side connected. AUTH: the other does not have the key.
 int ep_handshake_prove(struct ep_handshake *handshake, bool calls, const uint8_t key[SECRET_KEY_SIZE]);

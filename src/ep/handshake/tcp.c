@@ -118,7 +118,7 @@ static int exchange_messages(weft_ep_t *ep, struct ep_handshake *handshake, stru
   if (rc == 0)
     rc = ep_link_install(ep, link);
   if (rc == 0)
-    ep_neighbours_greet(ep, rank);
+    ep_neighbours_connected(ep, rank);
   if (rc != 0) // the peer has the link already, and this is no death
     ep_link_notify_left(link);
   return rc;
@@ -128,10 +128,10 @@ static int exchange_messages(weft_ep_t *ep, struct ep_handshake *handshake, stru
 static int converse(weft_ep_t *ep, int socket, struct ep_link *link, const struct ep_tcp_message *hello,
                     const uint8_t key[SECRET_KEY_SIZE], uint64_t deadline_ns, bool *met, bool *yield) {
   struct ep_handshake handshake;
-  uint64_t patience = clock_deadline_ms(HANDSHAKE_MS);
+  uint64_t limit_ns = clock_deadline_ms(HANDSHAKE_MS);
   ep_endpoint_tune(socket);
   ep_handshake_begin(&handshake, socket);
-  int rc = shake_hands(ep, &handshake, key, link->rank, patience < deadline_ns ? patience : deadline_ns);
+  int rc = shake_hands(ep, &handshake, key, link->rank, limit_ns < deadline_ns ? limit_ns : deadline_ns);
   *met = rc == 0;
   if (rc == 0)
     rc = exchange_messages(ep, &handshake, link, hello, deadline_ns, yield);
@@ -249,7 +249,7 @@ static int accept_link(weft_ep_t *ep, struct ep_handshake *handshake) {
   }
   if (rc == 0) { // the link is there first: a caller that is welcome may propose the view with itself at once
     ep_remote_welcome(link, &welcome);
-    ep_neighbours_greet(ep, hello->message.rank);
+    ep_neighbours_connected(ep, hello->message.rank);
   } else {
     ep_link_free(ep, link);
   }
@@ -262,7 +262,7 @@ static void answer(weft_ep_t *ep, struct ep_handshake *handshake) {
   int rc = ep_tcp_hello_check(ep, handshake->received, handshake->num_received);
   uint64_t to = rc == 0 ? hello->incarnation : 0;
   if (rc == 0)
-    rc = ep_check_life(ep, hello->rank, hello->incarnation);
+    rc = ep_check_incarnation(ep, hello->rank, hello->incarnation);
   if (rc == 0 && ep_answer_begin(ep, hello->rank, hello->incarnation)) {
     rc = accept_link(ep, handshake);
     ep_answer_end(ep, hello->rank);

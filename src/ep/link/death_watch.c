@@ -1,4 +1,4 @@
-// The thread that waits on the robust futexes of all peers of this host.
+// The thread that holds this rank's robust futex and waits on those of all peers of this host.
 #include "ep/link/death_watch.h"
 
 #include <errno.h>
@@ -28,14 +28,14 @@ struct robust {
   struct robust_list entry;
 };
 
-// Where the kernel takes no list, the word stays 0: it would say of a dead process that it lives.
+// Where the kernel takes no list, the word stays 0: else it would never show that this process has died.
 static void hold(struct robust *robust, _Atomic uint32_t *word) {
   robust->entry.next = &robust->head.list;
   robust->head =
       (struct robust_list_head){.list = {&robust->entry}, .futex_offset = (char *)word - (char *)&robust->entry};
   if (syscall(SYS_set_robust_list, &robust->head, sizeof robust->head) != 0)
     return;
-  // Marked as waited on, so that the kernel itself wakes a waiter at the owner's death.
+  // Marked as waited on, so that the kernel wakes a waiter when the owner dies.
   atomic_store(word, (uint32_t)syscall(SYS_gettid) | FUTEX_WAITERS);
 }
 
@@ -48,12 +48,12 @@ static bool died(const struct ep_link *link) {
   return atomic_load(&ep_link_bell(link)->life) & FUTEX_OWNER_DIED;
 }
 
-bool ep_life_goes_on(const struct ep_link *link) {
+bool ep_death_watch_alive(const struct ep_link *link) {
   uint32_t life = atomic_load(&ep_link_bell(link)->life);
   return life != 0 && !(life & FUTEX_OWNER_DIED);
 }
 
-// A link whose peer has died and is still up: held, so that no thread frees it. NULL: there is none.
+// A link that is up though its peer has died: held, so that no thread frees it. NULL: there is none.
 static struct ep_link *take_dead(weft_ep_t *ep) {
   struct ep_link *found = NULL;
   pthread_mutex_lock(&ep->links.lock);
@@ -69,7 +69,7 @@ static struct ep_link *take_dead(weft_ep_t *ep) {
 }
 
 static void put_down(weft_ep_t *ep, struct ep_link *link) {
-  // The kernel has woken one of those who wait: the others first.
+  // The kernel has woken one of the waiters: first this wakes the others.
   syscall(SYS_futex, &ep_link_bell(link)->life, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
   bool left = atomic_load(&ep_link_in(link)->notice.left) != 0;
   ep_link_down(ep, link, left ? EP_LINK_LEFT : EP_LINK_DEAD, left ? "it left" : "its process was killed");
@@ -82,9 +82,9 @@ static void put_down(weft_ep_t *ep, struct ep_link *link) {
 // What to wait on: the kicks, and the futex of each living peer.
 static uint32_t collect(weft_ep_t *ep, uint32_t kicks, struct wait *waits) {
   uint32_t count = 0;
-  waits[count++] = (struct wait){kicks, (uintptr_t)&ep->life.kicks, WAIT_SIZE_U32 | WAIT_PRIVATE, 0};
+  waits[count++] = (struct wait){kicks, (uintptr_t)&ep->death_watch.kicks, WAIT_SIZE_U32 | WAIT_PRIVATE, 0};
   pthread_mutex_lock(&ep->links.lock);
-  for (uint32_t rank = 0; rank < ep->capacity && count <= LIFE_PEERS; rank++) {
+  for (uint32_t rank = 0; rank < ep->capacity && count <= DEATH_WATCH_PEERS; rank++) {
     struct ep_link *link = atomic_load(&ep->links.by_rank[rank]);
     if (!link || !ep_link_up(link))
       continue;
@@ -96,26 +96,26 @@ static uint32_t collect(weft_ep_t *ep, uint32_t kicks, struct wait *waits) {
   return count;
 }
 
-// Until a word is not what it was. A link may be unmapped meanwhile: the kernel knows a futex by its page, and where it
-// does not it says so.
+// Waits until a word is not what it was. A link may be unmapped meanwhile: the kernel knows a futex by its page, and
+// returns EFAULT where there is none.
 static void wait_for_change(weft_ep_t *ep, const struct wait *waits, uint32_t count) {
-  if (!ep->life.single) {
+  if (!ep->death_watch.single) {
     if (syscall(SYS_futex_waitv, waits, count, 0, NULL, 0) >= 0 || errno == EAGAIN || errno == EINTR || errno == EFAULT)
       return;
-    ep->life.single = errno == ENOSYS || errno == EPERM;
+    ep->death_watch.single = errno == ENOSYS || errno == EPERM;
   }
-  syscall(SYS_futex, &ep->life.kicks, FUTEX_WAIT_PRIVATE, (uint32_t)waits[0].value, NULL, NULL, 0);
+  syscall(SYS_futex, &ep->death_watch.kicks, FUTEX_WAIT_PRIVATE, (uint32_t)waits[0].value, NULL, NULL, 0);
 }
 
-static void *live(void *arg) {
+static void *run(void *arg) {
   weft_ep_t *ep = arg;
   struct robust robust;
-  struct wait waits[1 + LIFE_PEERS];
+  struct wait waits[1 + DEATH_WATCH_PEERS];
   hold(&robust, &ep_own_bell(ep)->life);
-  sem_post(&ep->life.held);
+  sem_post(&ep->death_watch.held);
   for (;;) {
-    uint32_t kicks = atomic_load(&ep->life.kicks);
-    if (atomic_load(&ep->life.stop))
+    uint32_t kicks = atomic_load(&ep->death_watch.kicks);
+    if (atomic_load(&ep->death_watch.stop))
       break;
     uint32_t count = collect(ep, kicks, waits); // a word that changes after this ends the wait
     struct ep_link *dead = take_dead(ep);
@@ -128,31 +128,31 @@ static void *live(void *arg) {
   return NULL;
 }
 
-int ep_life_start(weft_ep_t *ep) {
-  if (sem_init(&ep->life.held, 0, 0) != 0)
-    return fail_errno(errno, "cannot start the thread that shows life");
-  int error = thread_create(&ep->life.thread, NULL, live, ep);
+int ep_death_watch_start(weft_ep_t *ep) {
+  if (sem_init(&ep->death_watch.held, 0, 0) != 0)
+    return fail_errno(errno, "cannot start the death watch");
+  int error = thread_create(&ep->death_watch.thread, NULL, run, ep);
   if (error != 0) {
-    sem_destroy(&ep->life.held);
-    return fail_thread(error, "the thread that shows life");
+    sem_destroy(&ep->death_watch.held);
+    return fail_thread(error, "the death watch");
   }
-  ep->life.running = true;
-  while (sem_wait(&ep->life.held) != 0) // posted by the thread's first steps, which nothing else delays
+  ep->death_watch.running = true;
+  while (sem_wait(&ep->death_watch.held) != 0) // posted by the thread's first steps, which nothing else delays
     ;
   return 0;
 }
 
-void ep_life_stop(weft_ep_t *ep) {
-  if (!ep->life.running)
+void ep_death_watch_stop(weft_ep_t *ep) {
+  if (!ep->death_watch.running)
     return;
-  atomic_store(&ep->life.stop, true);
-  ep_life_kick(ep);
-  pthread_join(ep->life.thread, NULL);
-  sem_destroy(&ep->life.held);
-  ep->life.running = false;
+  atomic_store(&ep->death_watch.stop, true);
+  ep_death_watch_kick(ep);
+  pthread_join(ep->death_watch.thread, NULL);
+  sem_destroy(&ep->death_watch.held);
+  ep->death_watch.running = false;
 }
 
-void ep_life_kick(weft_ep_t *ep) {
-  atomic_fetch_add(&ep->life.kicks, 1);
-  syscall(SYS_futex, &ep->life.kicks, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+void ep_death_watch_kick(weft_ep_t *ep) {
+  atomic_fetch_add(&ep->death_watch.kicks, 1);
+  syscall(SYS_futex, &ep->death_watch.kicks, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }

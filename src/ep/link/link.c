@@ -172,7 +172,7 @@ int ep_link_install(weft_ep_t *ep, struct ep_link *link) {
     return rc;
   if (old)
     take_down_superseded(ep, old);
-  ep_life_kick(ep);
+  ep_death_watch_kick(ep);
   ep_emit(ep, WEFT_EP_EVENT_CONNECTED, rank, incarnation, 0, 0, way);
   ep->on_links(ep);
   return 0;

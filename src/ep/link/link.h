@@ -66,7 +66,7 @@ struct ep_link {
   int socket;
   _Atomic int state;       // enum ep_link_state
   _Atomic bool reported;   // the group has been notified that the peer is gone
-  bool greeted;            // under links.lock: the handshake is over, so its socket is free for other messages
+  bool connected;          // under links.lock: the handshake is over, so its socket is free for other messages
   uint32_t holds;          // under links.lock: by threads that would have it stay for a moment
   _Atomic bool was_active; // an operation has counted the peer, or waits for it
 

@@ -227,8 +227,8 @@ static int call_one(weft_ep_t *ep, const union address *to, uint64_t deadline_ns
   int fd = socket(to->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0)
     return errno;
-  uint64_t patience = clock_deadline_ms(CALL_MS);
-  int error = connect_until(ep, fd, to, patience < deadline_ns ? patience : deadline_ns);
+  uint64_t limit_ns = clock_deadline_ms(CALL_MS);
+  int error = connect_until(ep, fd, to, limit_ns < deadline_ns ? limit_ns : deadline_ns);
   if (error == 0)
     *out = fd;
   else
@@ -266,11 +266,11 @@ int ep_endpoint_call(weft_ep_t *ep, const char **endpoints, int32_t rank, uint64
 
 void ep_endpoint_tune(int socket) {
   int on = 1, second = 1, probes = EP_ENDPOINT_TIMEOUT_MS / 1000 - 1;
-  unsigned patience_ms = EP_ENDPOINT_TIMEOUT_MS;
+  unsigned timeout_ms = EP_ENDPOINT_TIMEOUT_MS;
   setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
   setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &second, sizeof second);
   setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &second, sizeof second);
   setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
-  setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &patience_ms, sizeof patience_ms);
+  setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof timeout_ms);
 }

@@ -88,34 +88,34 @@ static void show(const struct ep_link *neighbour, const struct ep_link *source) 
   close(area);
 }
 
-// --- telling; under links.lock ---
+// --- notifying sources; under links.lock ---
 
-static void tell(struct ep_neighbour_area *area, struct ep_link *source) {
+static void notify(struct ep_neighbour_area *area, struct ep_link *source) {
   if (!area->told && is_remote(source) && source->incarnation == area->source_incarnation)
     area->told = ep_control_notify_reads(source, area->number);
 }
 
-static void tell_all(weft_ep_t *ep, struct ep_link *source) {
+static void notify_all(weft_ep_t *ep, struct ep_link *source) {
   for (struct ep_neighbour_area *area = atomic_load(&ep->links.areas); area; area = area->next)
     if (area->source == source->rank) {
       area->told = false; // the link may be a newer one to the same incarnation
-      tell(area, source);
+      notify(area, source);
     }
 }
 
-void ep_neighbours_greet(weft_ep_t *ep, int32_t rank) {
+void ep_neighbours_connected(weft_ep_t *ep, int32_t rank) {
   struct ep_links *links = &ep->links;
   if (links->alone || area_bytes(ep) == 0)
     return;
   pthread_mutex_lock(&links->lock); // a link in the table is not freed then
   struct ep_link *link = atomic_load(&links->by_rank[rank]);
   if (link)
-    link->greeted = true;
+    link->connected = true;
   if (link && is_remote(link))
-    tell_all(ep, link);
+    notify_all(ep, link);
   for (uint32_t i = 0; link && i < ep->capacity; i++) {
     struct ep_link *other = atomic_load(&links->by_rank[i]);
-    if (!other || other == link || !other->greeted || !ep_link_up(other) || is_remote(other) == is_remote(link))
+    if (!other || other == link || !other->connected || !ep_link_up(other) || is_remote(other) == is_remote(link))
       continue;
     if (is_remote(link) && !other->remote)
       show(other, link);
@@ -154,7 +154,7 @@ static void take(weft_ep_t *ep, const struct ep_link *carrier, const struct offe
   atomic_store(&ep->sweep, true); // of those that it replaces
   struct ep_link *source = atomic_load(&links->by_rank[offer->source]);
   if (source)
-    tell(area, source);
+    notify(area, source);
 }
 
 // The descriptors of a packet; those beyond the first are closed. -1: there is none.

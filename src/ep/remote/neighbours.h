@@ -32,9 +32,9 @@ struct ep_neighbour_area {
   struct ep_neighbour_area *next_out; // of those that are being let go of
 };
 
-// The link to that rank is up, and its handshake over: shows its area to neighbours, or a neighbour all areas; and
-// tells it which ones this rank reads. [any]
-void ep_neighbours_greet(weft_ep_t *ep, int32_t rank);
+// The link to that rank is up, and its handshake is over: shows its area to neighbours, or to a neighbour all areas,
+// and notifies the peer which areas this rank reads. [any]
+void ep_neighbours_connected(weft_ep_t *ep, int32_t rank);
 // Something has come on the socket of a link to a neighbour. 0, or an errno as of path->listen (link/path.h). [service]
 int ep_neighbours_receive(weft_ep_t *ep, struct ep_link *link);
 // The memory of the area of that number, which the peer of `source` writes; NULL: this rank reads none such. [owner; on

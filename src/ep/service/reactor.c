@@ -32,7 +32,7 @@ static void put_down(weft_ep_t *ep, struct ep_link *link, enum ep_link_state sta
 // Whether the peer has given its call up behind the answer: its process lives and has hung up without a notice. It may
 // call again as long as this rank, which would wait for it in operation 0, runs none.
 static bool gave_up(weft_ep_t *ep, const struct ep_link *link) {
-  return !link->remote && !ep->started && ep_life_goes_on(link);
+  return !link->remote && !ep->started && ep_death_watch_alive(link);
 }
 
 static void receive_link(weft_ep_t *ep, struct ep_link *link) {

@@ -82,7 +82,7 @@ int ep_gpu_fill(weft_ep_t *ep, struct gpu_op *op, struct weft_ep_info *info, str
 int ep_gpu_check_barrier(weft_ep_t *ep, struct gpu_op *op);
 void ep_gpu_add_stats(const weft_ep_t *ep, struct weft_ep_stats *stats);
 // How long a call waits for its own launches.
-uint32_t ep_gpu_patience_ms(const weft_ep_t *ep);
+uint32_t ep_gpu_wait_limit_ms(const weft_ep_t *ep);
 // Waits for what is in the stream; TIMEOUT, CANCELED. `why` says it.
 int ep_gpu_await_stream(weft_ep_t *ep, void *stream, uint32_t timeout_ms, char *why);
 

@@ -99,7 +99,7 @@ int ep_gpu_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_
   } else {
     ep_gpu_op_ended(ep, op);
   }
-  return result ? ep_gpu_fill(ep, op, NULL, result, ep_gpu_patience_ms(ep)) : 0;
+  return result ? ep_gpu_fill(ep, op, NULL, result, ep_gpu_wait_limit_ms(ep)) : 0;
 }
 
 // An operation of its own, which begins, is received and ends at once, unless it is kept; those before it have ended.
@@ -143,7 +143,7 @@ int ep_gpu_combine_route(weft_ep_t *ep, weft_ep_route_t *route, const struct wef
   else
     ep_gpu_op_ended(ep, op);
   *number = op->number;
-  return result ? ep_gpu_fill(ep, op, NULL, result, ep_gpu_patience_ms(ep)) : 0;
+  return result ? ep_gpu_fill(ep, op, NULL, result, ep_gpu_wait_limit_ms(ep)) : 0;
 }
 
 int ep_gpu_combine_rows(weft_ep_t *ep, uint64_t number, void **rows_at) {

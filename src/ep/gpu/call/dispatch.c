@@ -128,7 +128,7 @@ int ep_gpu_dispatch_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_re
   ep_gpu_op_received(ep, op);
   if (op->route && !op->keeps)
     ep_gpu_route_filled(op->route, op);
-  return info ? ep_gpu_fill(ep, op, info, NULL, ep_gpu_patience_ms(ep)) : 0;
+  return info ? ep_gpu_fill(ep, op, info, NULL, ep_gpu_wait_limit_ms(ep)) : 0;
 }
 
 int ep_gpu_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, const struct weft_ep_recv_args *recv,
@@ -155,5 +155,5 @@ int ep_gpu_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, con
   if (op->route)
     ep_route_use(op->route);
   *number = op->number;
-  return info ? ep_gpu_fill(ep, op, info, NULL, ep_gpu_patience_ms(ep)) : 0;
+  return info ? ep_gpu_fill(ep, op, info, NULL, ep_gpu_wait_limit_ms(ep)) : 0;
 }

@@ -13,8 +13,8 @@ enum { NAP_NS = 20000, SLICE_MS = 50 }; // SLICE_MS: between two looks whether t
 // and for answers, and a dispatch's, for headers and for rows.
 enum { WAITS_IN_A_ROW = 4 };
 
-// Longer than its kernels: each of their waits may be extended.
-uint32_t ep_gpu_patience_ms(const weft_ep_t *ep) {
+// Longer than the waits of its kernels, each of which may be extended.
+uint32_t ep_gpu_wait_limit_ms(const weft_ep_t *ep) {
   uint64_t ms = (1 + WAITS_IN_A_ROW * (1 + EP_EXTENSIONS)) * (uint64_t)ep->op_timeout_ms;
   return ms > UINT32_MAX ? UINT32_MAX : (uint32_t)ms;
 }
@@ -237,7 +237,7 @@ int ep_gpu_check_barrier(weft_ep_t *ep, struct gpu_op *op) {
   struct device_record record;
   struct weft_ep_info unwanted = WEFT_EP_INFO_INIT;
   char begin[96];
-  int rc = get_record(ep, op, ep_gpu_patience_ms(ep), &record);
+  int rc = get_record(ep, op, ep_gpu_wait_limit_ms(ep), &record);
   if (rc != 0)
     return fail_context(rc, "barrier");
   const struct group_view *view = ep_gpu_view(ep, record.epoch);

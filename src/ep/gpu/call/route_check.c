@@ -34,7 +34,7 @@ static int find_difference(weft_ep_t *ep, const struct gpu_route *its, const str
   char why[DEVICE_WHY] = "";
   int rc = its->api->route_compare(ep->gpu->engine, its->memory, compare, stream, why);
   if (rc == 0)
-    rc = ep_gpu_await_stream(ep, stream, ep_gpu_patience_ms(ep), why);
+    rc = ep_gpu_await_stream(ep, stream, ep_gpu_wait_limit_ms(ep), why);
   if (rc == 0)
     rc = its->api->route_difference(its->memory, compare, difference, why);
   return rc == 0 ? 0 : fail(rc, "dispatch: CHECK_ROUTE: %s", why);
