@@ -40,17 +40,14 @@ void object_lane_next(struct object_lane *lane, enum object_verb verb) {
 
 void object_lane_free(struct object_lane *lane) {
   struct object_request *own = lane->own;
-  struct object_target *target = lane->target;
   object_exchange_clear(lane);
   free(lane->object_url);
   lane->object_url = NULL;
   lane->busy = false;
   lane->own = NULL;
   lane->worker->busy--;
-  if (!own)
-    return;
-  own->running--;
-  target->parts_running--;
+  if (own)
+    own->running--;
 }
 
 static struct object_lane *lane_take(struct object_worker *worker, struct object_request *own,
@@ -68,10 +65,8 @@ static struct object_lane *lane_take(struct object_worker *worker, struct object
   lane->retry_ns = 0;
   lane->upload[0] = '\0';
   worker->busy++;
-  if (own) {
+  if (own)
     own->running++;
-    target->parts_running++;
-  }
   lane->began_ns = clock_ns();
   return lane;
 }

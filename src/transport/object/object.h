@@ -42,7 +42,7 @@ struct object_target {
   struct object_region *region;
   uint32_t first_entry, num_entries; // of `order`
   uint32_t first_part, num_parts;
-  uint32_t next_part, parts_done, parts_running;
+  uint32_t next_part, parts_done;
   bool opening; // nothing else begins until the first answer: READ: with its version; WRITE: the upload's id
   bool opened;
   int err;                // nothing more begins

@@ -209,7 +209,6 @@ void object_cancel(struct transport_request *request) {
       continue;
     if (lane->verb == OBJECT_CREATE && lane->retry_ns == 0) { // its answer is needed: it names the upload to abort
       own->running--;
-      lane->target->parts_running--;
       lane->own = NULL;
       continue;
     }

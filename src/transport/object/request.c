@@ -40,7 +40,7 @@ int object_post(struct transport_request *request) {
   own->next_target = 0;
   for (uint32_t i = 0; i < own->num_targets; i++) {
     struct object_target *target = &own->targets[i];
-    target->next_part = target->parts_done = target->parts_running = 0;
+    target->next_part = target->parts_done = 0;
     target->opening = target->opened = false;
     target->err = 0;
     target->etag[0] = target->upload[0] = '\0';
