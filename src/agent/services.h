@@ -22,14 +22,14 @@ struct agent_timer {
 
 // A peer as liveness sees it: peer->life.
 struct agent_life {
-  struct agent_timer timer; // first: the next heartbeat, or the end of patience
+  struct agent_timer timer; // first: the next heartbeat, or when silence has been too long
   weft_agent_t *agent;
   struct agent_peer *peer; // until `ended`
   weft_peer_t id;
   struct agent_watch process; // a pidfd; fd -1: none
   uint64_t beat_ns;           // the next heartbeat
   bool has_begun;             // the first was sent
-  uint64_t patience_ns;       // it may be silent for so long
+  uint64_t silence_limit_ns;  // it may be silent for so long; 0: for ever
   uint64_t loaded_ns;         // silence counts once something was received after this
   uint64_t received_ns;       // peer->received_ns when it was last looked at
   uint64_t silent_from;       // in watched time
@@ -46,10 +46,10 @@ struct agent_services {
   weft_agent_t *agent;
   struct wheel wheel;
   _Atomic bool regions_changed;
-  uint64_t *gone; // ids of regions that peers may know and that have gone, until all were told; agent->lock
+  uint64_t *gone; // ids of regions that peers may know and that have gone, until all peers know; agent->lock
   uint32_t num_gone, room_gone;
   uint64_t gone_before; // so many have gone before these; changed with both locks
-  bool gone_due;        // some peer is to be told
+  bool gone_due;        // some peer does not know yet
 
   // Liveness. Watched time stands still while this process does not look.
   uint64_t watched_ns, last_tick_ns, blind_until;
@@ -69,7 +69,7 @@ void agent_timer_set(struct agent_services *services, struct agent_timer *timer,
 // services.c
 // Opens what the options ask for (listen, ...); last in weft_agent_open().
 int agent_services_open(weft_agent_t *agent, const struct weft_agent_options *options);
-// Says goodbye, leaves the store, stops what runs of its own. The transports still work. [no lock]
+// Sends goodbyes, leaves the store, stops the threads of the services. The transports still work. [no lock]
 void agent_services_leave(weft_agent_t *agent);
 // Frees agent->services; the peers' are gone. Also after a failed open.
 void agent_services_close(weft_agent_t *agent);
@@ -96,7 +96,7 @@ void liveness_control_message(weft_agent_t *agent, weft_peer_t peer, enum agent_
                               uint32_t size);
 void liveness_forget_peer(weft_agent_t *agent, weft_peer_t peer);
 void liveness_region_gone(weft_agent_t *agent, weft_region_t region);
-// Of regions that have gone, to those who were not told yet.
+// Sends the ids of regions that have gone to the peers that do not know them yet.
 void liveness_send_regions_gone(struct agent_services *services);
 void liveness_send_goodbyes(struct agent_services *services);
 

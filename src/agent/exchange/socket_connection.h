@@ -1,16 +1,16 @@
-// A connection between two agents that meet by socket: TLS 1.3 (secure/tls.h) with a key that is derived from the
-// token. The caller proves the token in its first message: a caller without it learns that it was refused, and
-// nothing else.
+// A connection between two agents that exchange metadata by socket: TLS 1.3 (secure/tls.h) with a key that is derived
+// from the token. The caller proves the token in its first message: a caller without the token learns that it was
+// refused, and nothing else.
 //
-// Each message within it is: bytes that follow (u32), kind (u8), content. What is said, caller first:
+// Each message within TLS is: bytes that follow (u32), kind (u8), content. The messages, the caller's first:
 //   METADATA         of the caller
 //   METADATA         of the listener, with its proof (agent/exchange/proof.h) that it is the agent of this metadata
 //   PROOF            of the caller, likewise; the listener loads the caller's metadata
 //   ADOPTED          by the listener; the caller loads the listener's metadata, and both know each other
 //   UPDATE, GOODBYE  at any time from then on
-// METADATA is: the version of what is said here and the oldest one that can talk to it (u16 each), the listener's
-// proof, the metadata. In place of each answer may stand REFUSED, which ends the connection. Metadata that was shown
-// and is not proved yet changes nothing here: it is kept, within the limits below.
+// METADATA is: the version of this protocol and the oldest one that it is compatible with (u16 each), the listener's
+// proof, the metadata. REFUSED may come in place of each answer, and ends the connection. Metadata that was shown and
+// is not proved yet changes nothing here: it is kept, within the limits below.
 //
 // Nothing here waits: housekeeping calls when the socket is ready, and a timer bounds each step.
 #ifndef AGENT_EXCHANGE_SOCKET_CONNECTION_H
@@ -64,9 +64,9 @@ struct agent_connection {
   bool caller;
   enum connection_state state;
   struct agent_watch watch;
-  struct tls *tls;   // NULL: the other has said nothing yet
-  bool wants_write;  // TLS has something to send before it can go on
-  uint64_t begun_ns; // since when it is there
+  struct tls *tls;   // NULL: nothing has come from the other yet
+  bool wants_write;  // TLS has to send something before it can go on
+  uint64_t begun_ns; // when it was made
   uint16_t bucket;   // of the address of who was accepted: places are shared out by it
   struct text in, out;
   size_t out_at;
@@ -89,7 +89,8 @@ struct agent_connection {
 // all below]
 struct agent_connection *connection_start(struct agent_services *services, int fd, bool caller);
 
-// Ends it: closes the socket, and its peer has gone, if it was known. Frees it later, unless a caller waits for it.
+// Ends the connection: closes the socket, and ends the peer, if it was known. The connection is freed later, unless a
+// caller waits for it.
 void connection_end(struct agent_connection *connection, int err, const char *why);
 // One that has ended.
 void connection_free(struct agent_connection *connection);
@@ -105,12 +106,12 @@ void connection_wake_caller(struct agent_connection *connection);
 // Sends this agent's METADATA, of a listener with its proof.
 int connection_send_metadata(struct agent_connection *connection);
 
-// What an UPDATE says; made for the first connection that sends it, for others to send it too.
+// The content of an UPDATE: made for the first connection that sends it, and sent by the others too.
 struct connection_update {
   uint8_t *content; // NULL: not made yet; to be freed
   size_t size;
 };
-// Sends one if it is due and nothing else on its way. NULL: one of its own.
+// Sends an UPDATE, if one is due and nothing else is on its way. `update` NULL: makes one for this connection alone.
 void connection_send_update(struct agent_connection *connection, struct connection_update *update);
 
 // socket_handshake.c
@@ -126,7 +127,7 @@ static inline bool connection_is_half_open(const struct agent_connection *connec
 
 // The metadata that was shown is needed no more.
 void connection_drop_shown(struct agent_connection *connection);
-// Of the two of this connection, once the other has shown its key.
+// The two ends of this connection, once the other has shown its key.
 struct proof_parties connection_parties(const struct agent_connection *connection);
 
 // socket_exchange.c keeps them all.

@@ -129,7 +129,7 @@ static void fired(struct agent_timer *timer, uint64_t now_ns) {
     agent_peer_end(agent, life->id, life->left ? WEFT_AGENT_EVENT_PEER_LEFT : WEFT_AGENT_EVENT_PEER_LOST, life->dead);
     return;
   }
-  if (life->patience_ns > 0 && silent >= life->patience_ns) {
+  if (life->silence_limit_ns > 0 && silent >= life->silence_limit_ns) {
     char why[AGENT_MAX_DETAIL];
     snprintf(why, sizeof why, "nothing was received from it for %" PRIu64 " ms", silent / 1000000);
     end_lost(life, why);
@@ -142,8 +142,9 @@ static void fired(struct agent_timer *timer, uint64_t now_ns) {
     life->has_begun = true; // those that were loaded at once do not stay in step
   }
   uint64_t due = life->beat_ns;
-  if (life->patience_ns > 0 && life->received_ns > life->loaded_ns && now_ns + life->patience_ns - silent < due)
-    due = now_ns + life->patience_ns - silent;
+  if (life->silence_limit_ns > 0 && life->received_ns > life->loaded_ns &&
+      now_ns + life->silence_limit_ns - silent < due)
+    due = now_ns + life->silence_limit_ns - silent;
   agent_timer_set(services, timer, due);
 }
 
@@ -219,7 +220,7 @@ void liveness_peer_changed(weft_agent_t *agent, struct agent_peer *peer, enum we
                                 .id = peer->id,
                                 .process = {.fd = -1},
                                 .loaded_ns = clock_ns()};
-    life->patience_ns = peer->heartbeat_ms == 0 ? 0 : (limit > beats ? limit : beats) * 1000000u;
+    life->silence_limit_ns = peer->heartbeat_ms == 0 ? 0 : (limit > beats ? limit : beats) * 1000000u;
     LIST_INIT(&life->connections);
     life->next_came = services->newcomers;
     services->newcomers = life;

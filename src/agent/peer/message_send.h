@@ -17,11 +17,11 @@ void agent_credit_close(weft_agent_t *agent, const struct agent_peer *peer);
 uint64_t agent_credit_take(struct agent_peer *peer);
 // The notification of that number has left (`err` 0), or failed. [any]
 void agent_credit_end(struct agent_peer *peer, uint64_t sequence, int err);
-// The peer says that it has read up to `sequence`. [any]
+// The peer has read up to `sequence`, as its messages show. [any]
 void agent_credit_take_in(struct agent_peer *peer, uint64_t sequence);
 // The application has taken all up to `sequence`, or never will. [any]
 void agent_credit_taken(struct agent_peer *peer, uint64_t sequence);
-// Tells the peer how far this side has read. [any; takes the messenger's lock]
+// Sends the peer how far this side has read. [any; takes the messenger's lock]
 void agent_credit_send(weft_agent_t *agent, struct agent_peer *peer);
 
 // Writes a header to the peer. [any]

@@ -54,7 +54,7 @@ struct agent_peer {
   uint32_t num_gone, room_gone;
   struct weft_dlist *lists;        // of its regions
   struct weft_transfer *transfers; // with it
-  uint64_t gone_sent;              // it was told of so many of this agent's regions that have gone; housekeeping
+  uint64_t gone_sent;              // so many ids of regions that have gone were sent to it; housekeeping
   bool torn;                       // ended, and let go of by the transports
   // Notifications to it: those in flight, and how far the reader is behind what has arrived (peer/message_send.c).
   uint64_t numbered_from;                 // numbers up to this one are of peers before it
@@ -68,14 +68,14 @@ struct agent_peer {
   // From it.
   _Atomic uint32_t unread;
   _Atomic uint32_t news;         // messages that housekeeping has not read
-  _Atomic bool flooded;          // it has sent more than it may, which was said
+  _Atomic bool flooded;          // it has sent more than it may, which was logged
   _Atomic bool heard;            // a message has come
   _Atomic uint64_t taken;        // the highest number that the application has taken
   _Atomic uint64_t num_taken;    // so many has it taken
   _Atomic uint64_t acknowledged; // the last sequence acknowledged to the peer
   struct agent_peer *next_by_name, *next_by_mark;
   struct agent_peer *next;       // among the dying, or the free
-  struct agent_event *end_event; // for its LEFT or LOST: events.c; NULL: it was told
+  struct agent_event *end_event; // for its LEFT or LOST: events.c; NULL: it was queued
   struct agent_life *life;       // liveness and sockets; NULL: it has none
 };
 

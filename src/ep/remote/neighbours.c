@@ -1,4 +1,4 @@
-// Areas that neighbours show each other: descriptors sent and taken, mappings kept and let go of.
+// Areas that neighbours show each other: descriptors are sent and received, mappings kept and released.
 #include "ep/remote/neighbours.h"
 
 #include <errno.h>
@@ -41,8 +41,8 @@ static bool is_remote(const struct ep_link *link) {
 
 // --- showing ---
 
-// A descriptor of the area that can only be read. -1: there is none. Its lock tells who would hand the memory on that
-// somebody has it (device/device.h, host_window_create): while it is on its way, and as long as it is mapped.
+// A descriptor of the area that can only be read. -1: there is none. While the descriptor is on its way, and as long as
+// the area is mapped by it, its lock shows that the memory must not be handed on (device/device.h, host_window_create).
 static int open_for_reading(const struct ep_remote *remote) {
   char path[48];
   int shown = remote->ep->engine->carrier->shown(remote);
@@ -77,7 +77,7 @@ static void send_offer(int socket, const struct offer *offer, int area) {
 // Shows the neighbour the area that the peer of `source` writes.
 static void show(const struct ep_link *neighbour, const struct ep_link *source) {
   int area = open_for_reading(source->remote);
-  if (area < 0) // the neighbour gets rows of its own then
+  if (area < 0) // then the source sends the neighbour rows of its own
     return;
   struct offer offer = {.magic = magic,
                         .number = ep_area_number(source->remote->id),
@@ -196,7 +196,7 @@ int ep_neighbours_receive(weft_ep_t *ep, struct ep_link *link) {
     return errno == EAGAIN || errno == EINTR ? 0 : EPIPE;
   int fd = take_fd(&packet); // a packet of no bytes may have some, too
   bool good = area_bytes(ep) != 0 && is_offer(ep, link, &offer, (size_t)size) && !(packet.msg_flags & MSG_TRUNC);
-  if (good && fd >= 0) { // without it, this process has no room for descriptors
+  if (good && fd >= 0) { // else this process has no room for descriptors
     pthread_mutex_lock(&ep->links.lock);
     take(ep, link, &offer, fd);
     pthread_mutex_unlock(&ep->links.lock);
@@ -228,7 +228,7 @@ bool ep_neighbours_reads(const struct ep_link *reader, const struct ep_link *car
   return false;
 }
 
-// --- letting go ---
+// --- releasing ---
 
 static bool is_up(const weft_ep_t *ep, int32_t rank, uint64_t incarnation) {
   const struct ep_link *link = atomic_load(&ep->links.by_rank[rank]);
@@ -255,13 +255,14 @@ static bool is_known(const weft_ep_t *ep, int32_t rank, uint64_t incarnation) {
   return is_up(ep, rank, incarnation) || group_view_has(ep->view, rank, incarnation);
 }
 
-// The source may not have come yet.
+// Whether the area is still read. Its source may not have come yet.
 static bool is_needed(const weft_ep_t *ep, const struct ep_neighbour_area *area) {
   return is_known(ep, area->carrier, area->carrier_incarnation) && !is_replaced(ep, area) &&
          (!area->told || is_known(ep, area->source, area->source_incarnation));
 }
 
-// A source that has yet to adopt the view without the carrier may name its area in the operation that comes next.
+// Whether no operation will name the area any more: a source that has yet to adopt the view without the carrier may
+// name it in the operation that comes next.
 static bool is_over(const weft_ep_t *ep, struct ep_neighbour_area *area) {
   if (is_needed(ep, area))
     area->last_op = 0;
@@ -330,7 +331,7 @@ void ep_neighbours_sweep_unlinked(weft_ep_t *ep) {
   bool left = false;
   struct ep_neighbour_area *out = take_out(ep, is_unlinked, &left);
   struct ep_net *net = atomic_load(&ep->net);
-  if (out && net) { // who has found one of them before reads it under this lock
+  if (out && net) { // a thread that found one of them before reads it under this lock
     ep_net_lock(net);
     ep_net_unlock(net);
   }
