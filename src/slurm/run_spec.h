@@ -8,13 +8,14 @@
 #include <stdint.h>
 
 // The files of a run directory.
-#define SLURM_FILE_PLAN    "plan.json"
-#define SLURM_FILE_RUN     "run.toml" // the run, resolved: what slurm_run_to_toml() writes
-#define SLURM_FILE_SCRIPT  "script.sbatch"
-#define SLURM_FILE_ENV     "env.sh"
-#define SLURM_FILE_RESULTS "results.json" // of the lead agent; of a benchmark: what its --json writes
-#define SLURM_FILE_STATUS  "status.json"
-#define SLURM_NODE_LOG     "node-%s.log" // of each node, by its name
+#define SLURM_FILE_PLAN       "plan.json"
+#define SLURM_FILE_RUN        "run.toml" // the run, resolved: what slurm_run_to_toml() writes
+#define SLURM_FILE_SCRIPT     "script.sbatch"
+#define SLURM_FILE_ENV        "env.sh"
+#define SLURM_FILE_RESULTS    "results.json" // of the lead agent; of a benchmark: what its --json writes
+#define SLURM_FILE_STATUS     "status.json"
+#define SLURM_FILE_STATUS_NEW SLURM_FILE_STATUS ".new" // it is left where the other one could not be written
+#define SLURM_NODE_LOG        "node-%s.log"            // of each node, by its name
 
 enum slurm_program {
   SLURM_ELASTIC,    // weft elastic: one agent for each node

@@ -62,8 +62,16 @@ class Again(unittest.TestCase):
         (self.folder / "plan.json").write_text(text, encoding="utf-8")
 
     def weft(self, *arguments, **variables):
-        return tool.weft("slurm", *arguments, PATH=f"{self.folder}:{os.environ['PATH']}", STAND_IN=str(self.folder),
-                         **variables)
+        return tool.weft("slurm", *arguments, **{"PATH": f"{self.folder}:{os.environ['PATH']}",
+                                                 "STAND_IN": str(self.folder), **variables})
+
+    def stand_in(self, name, text):
+        (self.folder / name).write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+        (self.folder / name).chmod(0o755)
+
+    def job_environment(self):
+        return {**os.environ, "PATH": f"{self.folder}:{os.environ['PATH']}", "STAND_IN": str(self.folder),
+                "SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "oak01"}
 
     def need_toml(self):
         if "no tomlplusplus" in self.weft("verify", tool.SOURCE / "tests/slurm/golden/system.toml").stderr:
@@ -193,6 +201,39 @@ class Again(unittest.TestCase):
             self.assertEqual([run["state"] for run in shown["runs"]], [state], shown)
             self.assertEqual(shown["runs"][0]["why"], "the run ended with exit status 3" if status else "")
 
+    def test_a_status_that_cannot_be_written_leaves_the_old_one(self):
+        self.stand_in("srun", 'exit "$(cat "$STAND_IN/ends")"')
+        self.stand_in("scontrol", "echo oak01")
+        self.run_batch()
+        run = self.folder / "out" / "plan" / "plan"
+        full = 'trap "" XFSZ; ulimit -f 0; exec bash script.sbatch'  # a write fails then, as on a full file system
+
+        def ended_with(status, command="exec bash script.sbatch"):
+            (self.folder / "ends").write_text(str(status), encoding="utf-8")
+            done = subprocess.run(["bash", "-c", command], cwd=run, env=self.job_environment(), timeout=60, check=False,
+                                  stderr=subprocess.PIPE, text=True)
+            self.assertEqual(done.returncode, status, done.stderr)
+            return json.loads((run / "status.json").read_text(encoding="utf-8"))["exit_status"], done.stderr
+
+        def why(**variables):
+            shown = json.loads(self.weft("status", self.folder / "out" / "plan", "--json", **variables).stdout)
+            return shown["runs"][0]["why"]
+
+        self.assertEqual(ended_with(4), (4, ""))
+        left, said = ended_with(5, full)
+        self.assertEqual(left, 4)
+        self.assertIn("status.json stays as it was: that this run ended with 5 could not be written", said)
+        queue = self.folder / "queue"
+        queue.write_text(queue.read_text(encoding="utf-8").replace("RUNNING", "FAILED"), encoding="utf-8")
+        unwritten = "; its status.json could not be written: is the file system full, or a quota used up?"
+        self.assertEqual(why(), "the job ended as FAILED (None) and left no results" + unwritten)
+        queue.unlink()
+        self.assertEqual(why(), "Slurm does not know the job, and it left no results" + unwritten)
+        (self.folder / "squeue").unlink()
+        self.assertEqual(why(PATH="/nowhere"), "it has left no results, and Slurm could not be asked" + unwritten)
+        self.assertEqual(ended_with(6), (6, ""))
+        self.assertEqual(why(PATH="/nowhere"), "the run ended with exit status 6 and left no results")
+
     def test_a_job_that_cannot_be_cancelled_keeps_no_other_from_it(self):
         self.run_batch("--iterations", 3)
         result = self.weft("cancel", self.folder / "out" / "plan")
@@ -242,11 +283,8 @@ class Again(unittest.TestCase):
 
     def test_a_run_does_not_begin_behind_a_signal_in_pre_test(self):
         self.need_toml()
-        for name, text in (("srun", 'echo x >> "$STAND_IN/steps"'), ("scontrol", "echo oak01")):
-            (self.folder / name).write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
-            (self.folder / name).chmod(0o755)
-        env = {**os.environ, "PATH": f"{self.folder}:{os.environ['PATH']}", "STAND_IN": str(self.folder),
-               "SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "oak01"}
+        self.stand_in("srun", 'echo x >> "$STAND_IN/steps"')
+        self.stand_in("scontrol", "echo oak01")
         for name, hook, status in (("right", "true", 0), ("usr1", "kill -s USR1 $PPID", 138),
                                    ("term", "kill -s TERM $PPID; exec sleep 1000", 143),
                                    ("deaf", 'trap "" USR1; kill -s USR1 $PPID', 138)):
@@ -255,7 +293,8 @@ class Again(unittest.TestCase):
                                 encoding="utf-8")
             self.run_batch(files=[scenario])
             run = self.folder / "out" / name / "a"
-            done = subprocess.run(["bash", "script.sbatch"], cwd=run, env=env, timeout=60, check=False)
+            done = subprocess.run(["bash", "script.sbatch"], cwd=run, env=self.job_environment(), timeout=60,
+                                  check=False)
             self.assertEqual((done.returncode, (self.folder / "steps").exists()), (status, status == 0), name)
             self.assertEqual(json.loads((run / "status.json").read_text(encoding="utf-8"))["exit_status"], status)
             (self.folder / "steps").unlink(missing_ok=True)

@@ -47,16 +47,27 @@ static void judge_results(struct slurm_run_state *state) {
   json_decref(json);
 }
 
-// The exit status that the job's script left; negative: it left none.
-static int left_status(const struct slurm_record *record, const struct slurm_run_record *run) {
-  char *path = slurm_record_path(record, run, SLURM_FILE_STATUS);
+// The exit status in a file of the run's directory; negative: there is none. PROTOCOL: the file is not whole.
+static int load_status(const struct slurm_record *record, const struct slurm_run_record *run, const char *name,
+                       int *status) {
+  char *path = slurm_record_path(record, run, name);
   json_t *json = NULL;
-  int status = -1;
-  if (path && json_file_load(path, "the status of a run", &json) == 0 &&
-      json_is_integer(json_object_get(json, "exit_status")))
-    status = (int)json_integer_value(json_object_get(json, "exit_status"));
+  int err = path ? json_file_load(path, "the status of a run", &json) : WEFT_ERR_NOMEM;
+  *status = json_is_integer(json_object_get(json, "exit_status"))
+                ? (int)json_integer_value(json_object_get(json, "exit_status"))
+                : -1;
   json_decref(json);
   free(path);
+  return err;
+}
+
+// The exit status that the job's script left; negative: it left none. The new file is still there where the script
+// could not write it, or not put it in the other one's place, which is then an earlier attempt's.
+static int left_status(const struct slurm_record *record, const struct slurm_run_record *run, bool *unwritten) {
+  int status, err = load_status(record, run, SLURM_FILE_STATUS_NEW, &status);
+  *unwritten = err == WEFT_ERR_PROTOCOL;
+  if (err && !*unwritten)
+    load_status(record, run, SLURM_FILE_STATUS, &status);
   return status;
 }
 
@@ -69,6 +80,12 @@ static void say_preempted(struct slurm_run_state *state) {
   memcpy(reason, state->reason, sizeof reason);
   snprintf(state->reason, sizeof state->reason, "preempted by another job%s%.*s", *reason ? ": " : "",
            (int)sizeof reason - 32, reason);
+}
+
+static void say_unwritten(struct slurm_run_state *state) {
+  size_t length = strlen(state->reason);
+  snprintf(state->reason + length, sizeof state->reason - length,
+           "; its " SLURM_FILE_STATUS " could not be written: is the file system full, or a quota used up?");
 }
 
 // The results are the lead's. Another step may have failed beside it, or a figure been refused: Slurm says FAILED then,
@@ -135,13 +152,14 @@ static void judge_part(struct slurm_run_state *state, const struct slurm_job *jo
 }
 
 static void read_state(const struct slurm_record *record, const struct slurm_run_record *run,
-                       const struct slurm_jobs *queue, struct slurm_run_state *state) {
+                       const struct slurm_jobs *queue, bool unasked, struct slurm_run_state *state) {
   const struct slurm_job_record *of = &record->jobs[run->job];
   const struct slurm_job *job = of->id ? slurm_jobs_find(queue, of->id, run->task) : NULL;
   *state = (struct slurm_run_state){.phase = -1};
   if (!of->id)
     return;
-  const int status = left_status(record, run); // before the results, which are there when it is
+  bool unwritten;
+  const int status = left_status(record, run, &unwritten); // before the results, which are there when it is
   char *path = slurm_record_path(record, run, "");
   struct slurm_phases phases = {0};
   if (path) {
@@ -159,6 +177,10 @@ static void read_state(const struct slurm_record *record, const struct slurm_run
     judge_part(state, job, status);
   else
     judge_alone(state, job, status);
+  if (unasked && state->progress == SLURM_LOST)
+    copy_text(state->reason, sizeof state->reason, "it has left no results, and Slurm could not be asked");
+  if (unwritten && (state->progress == SLURM_FAILED || state->progress == SLURM_LOST))
+    say_unwritten(state);
   if (job && state->progress == SLURM_WAITS && !state->reason[0] && !is(job->reason, "None"))
     copy_text(state->reason, sizeof state->reason, job->reason);
 }
@@ -171,11 +193,8 @@ int slurm_states_read(const struct slurm_record *record, struct slurm_run_state 
     *silent = true;
     err = 0;
   }
-  for (size_t i = 0; !err && i < record->num_runs; i++) {
-    read_state(record, &record->runs[i], &queue, &list[i]);
-    if (unasked && list[i].progress == SLURM_LOST)
-      copy_text(list[i].reason, sizeof list[i].reason, "it has left no results, and Slurm could not be asked");
-  }
+  for (size_t i = 0; !err && i < record->num_runs; i++)
+    read_state(record, &record->runs[i], &queue, unasked, &list[i]);
   slurm_jobs_free(&queue);
   return err;
 }

@@ -123,8 +123,10 @@ static void write_functions(struct text *text, const struct slurm_run *run) {
            "finish() {\n"
            "  printf '{\"exit_status\": %%d, \"job\": %%d, \"attempt\": \"%%s\"}\\n' \"$1\" \"$SLURM_JOB_ID\" "
            "\"${attempt##*/}\" \\\n"
-           "    > \"$directory/" SLURM_FILE_STATUS ".new\"\n"
-           "  mv \"$directory/" SLURM_FILE_STATUS ".new\" \"$directory/" SLURM_FILE_STATUS "\"\n"
+           "    > \"$directory/" SLURM_FILE_STATUS_NEW "\" &&\n"
+           "    mv \"$directory/" SLURM_FILE_STATUS_NEW "\" \"$directory/" SLURM_FILE_STATUS "\" ||\n"
+           "    echo \"$directory/" SLURM_FILE_STATUS " stays as it was: that this run ended with $1 could not be "
+           "written\" >&2\n"
            "  [ -e \"$attempt/" SLURM_FILE_RESULTS "\" ] && ln -sf \"${attempt##*/}/" SLURM_FILE_RESULTS
            "\" \"$directory/" SLURM_FILE_RESULTS "\"\n"
            "%s"
