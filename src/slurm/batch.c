@@ -133,9 +133,9 @@ static void make_run(struct holder *holder, const struct slurm_maker *maker, str
   slurm_make_environment(maker, run);
   slurm_make_program(maker, run);
   slurm_make_nsys(maker, run);
-  if (!test || test->type == SLURM_TEST_NIXL_EP)
-    slurm_make_plan(maker, run);
   slurm_make_options(maker, run);
+  if (!test || test->type == SLURM_TEST_NIXL_EP)
+    slurm_make_plan(maker, run); // last: faults of what it has to fit are told
   describe(maker, run);
 }
 

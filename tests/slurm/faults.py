@@ -177,7 +177,17 @@ MUTATIONS = [
     ("scenario.toml", "iterations = 1", "extra_srun_args = \"--comment='a b\"", "7:19:", "a quote without an end"),
     ("scenario.toml", "iterations = 1", 'nodes = ["oak[001-003]"]', "5:13:", "3 are named"),
     ("scenario.toml", 'test_name = "growth"\nnum_nodes = 2\ntime', "num_nodes = 2\ntime", "2:1:",
-     "has no test_template_name"),
+     "no test_template_name"),
+    ("scenario.toml", "test_name", "test_nam", "4:1:", "did you mean test_name?"),
+    ("scenario.toml", 'id = "one"\n', 'id = "o ne"\n', "3:6:", "letters, digits"),
+    ("scenario.toml", "iterations = 1", 'nodes = ["oak[001-002]"]\nexclude_nodes = ["oak002"]', "8:17:",
+     "leaves 1 node of those that are named, and the run has 2"),
+    ("scenario.toml", "iterations = 1", 'exclude_nodes = ["oak[001-010]", "oak[009-016]"]', "7:17:",
+     "leaves 0 nodes to choose from in partition gpu, and the run has 2"),
+    ("scenario.toml", "num_nodes = 2\ntime", 'nodes = ["gpu:rack:2"]\nexclude_nodes = ["oak[001-007]"]\ntime', "6:17:",
+     "leaves 1 node to choose from in partition gpu, and the run has 2"),
+    ("system.toml", "gpus_per_node = 8", 'container_runtime = "docker"', "5:21:", 'want "none", "pyxis"'),
+    ("system.toml", '[[partitions]]\nname = "gpu"', "[[partitions]]\nname = 7", "7:8:", "want a string"),
     # plans
     ("test.toml", "[[0, 1], [0, 1, 2, 3]]", '"missing.json"', "10:8:", "missing.json"),
     ("test.toml", "[[0, 1], [0, 1, 2, 3]]", '"[[0, 1], [0"', "10:8:", "JSON"),
@@ -186,6 +196,12 @@ MUTATIONS = [
     ("test.toml", "[[0, 1], [0, 1, 2, 3]]", "[[0, 1], [0, 1, 2, 3, 4, 5]]", "10:8:", "4 process slots"),
     ("test.toml", "[[0, 1], [0, 1, 2, 3]]", '["[[0]]", "[[0, 1, 2, 3, 4]]"]', "10:18:", "4 process slots"),
     ("test.toml", "[[0, 1], [0, 1, 2, 3]]", "7", "10:8:", "plan is"),
+    ("test.toml", "[[0, 1], [0, 1, 2, 3]]", '""', "10:8:", "plan is an empty string; want a file's path, JSON, or"),
+    ("test.toml", "plan = [[0, 1], [0, 1, 2, 3]]", 'input_json = ""', "10:14:", "input_json is an empty string"),
+    ("test.toml", "plan = [[0, 1], [0, 1, 2, 3]]", "input_json = [[0]]", "10:15:", "want a string"),
+    ("test.toml", "plan = [[0, 1], [0, 1, 2, 3]]", "plann = [[0]]", "10:1:", "did you mean plan?"),
+    ("test.toml", "[cmd_args]", "[cmd_arg]", "8:2:", "did you mean cmd_args?"),
+    ("test.toml", "num_processes_per_node = 2\n", "", "8:2:", "has no num_processes_per_node"),
     ("test.toml", "[[0, 1], [0, 1, 2, 3]]", '["[[0]]", 7]', "10:18:", "a plan is a whole number"),
 ]
 
@@ -221,6 +237,22 @@ class Faults(unittest.TestCase):
                 told = [line for line in result.stderr.splitlines() if line.startswith(begin)]
                 self.assertTrue(any(words in line for line in told), result.stderr)
                 self.assertEqual((result.returncode, result.stdout), (2, ""))
+                if "[1, 0]" not in after:  # whose step 1 is too small for the plan, too
+                    self.assertEqual(len(result.stderr.splitlines()), 2, result.stderr)  # nothing that follows from it
+
+    def test_a_file_that_two_entries_name_is_told_once(self):
+        entry = '[[Tests]]\nid = "{}"\npath = "missing.toml"\n'
+        (self.folder / "scenario.toml").write_text('name = "s"\n' + entry.format("a") + entry.format("b"),
+                                                   encoding="utf-8")
+        told = self.verify("scenario.toml").stderr.splitlines()
+        self.assertEqual(len(told), 2, told)
+        self.assertIn("No such file", told[0])
+
+    def test_a_required_key_is_not_handed_on_misspelt(self):
+        (self.folder / "test.toml").write_text(TEST.replace("num_processes_per", "num_proceses_per"), encoding="utf-8")
+        result = self.verify("test.toml", options=["--as-written", "--nodes", 2])
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("test.toml:11:1: num_proceses_per_node is no key of cmd_args", result.stderr)
 
     def test_all_faults_are_told_at_once_in_the_order_of_their_places(self):
         (self.folder / "test.toml").write_text(

@@ -7,12 +7,15 @@
 
 #include "base/printable.h"
 
+static bool is_same(struct toml_place a, struct toml_place b) {
+  return a.line == b.line && a.column == b.column && strcmp(a.path, b.path) == 0;
+}
+
 // Each run of a grid, and each entry over one test, finds the same fault again.
 static bool is_told(const struct slurm_faults *faults, struct toml_place at, const char *text) {
   for (size_t i = 0; i < faults->count; i++) {
     const struct slurm_fault *fault = &faults->list[i];
-    if (fault->at.line == at.line && fault->at.column == at.column && strcmp(fault->at.path, at.path) == 0 &&
-        strcmp(fault->text, text) == 0)
+    if (is_same(fault->at, at) && strcmp(fault->text, text) == 0)
       return true;
   }
   return false;
@@ -49,6 +52,13 @@ void slurm_warn(struct slurm_faults *faults, struct toml_place at, const char *f
   va_start(args, format);
   add(faults, at, true, format, args);
   va_end(args);
+}
+
+bool slurm_fault_is_at(const struct slurm_faults *faults, struct toml_place at) {
+  for (size_t i = 0; i < faults->count; i++)
+    if (!faults->list[i].warning && is_same(faults->list[i].at, at))
+      return true;
+  return false;
 }
 
 struct toml_place slurm_place(const char *path) {

@@ -16,6 +16,7 @@ struct slurm_faults {
   struct slurm_fault *list;
   size_t count;
   size_t errors; // of them
+  bool unread;   // a file could not be read: what it has is not known
   bool failed;   // memory ran out: some are missing
 };
 
@@ -23,6 +24,9 @@ void slurm_fault(struct slurm_faults *faults, struct toml_place at, const char *
     __attribute__((format(printf, 3, 4)));
 void slurm_warn(struct slurm_faults *faults, struct toml_place at, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+// Whether an error is told at that place: what follows from it is not told as well.
+bool slurm_fault_is_at(const struct slurm_faults *faults, struct toml_place at);
 
 // At an option of the command line, or at a file as a whole.
 struct toml_place slurm_place(const char *path);

@@ -5,6 +5,7 @@
 
 #include "base/text/nearest.h"
 #include "base/text/text.h"
+#include "slurm/schema/words.h"
 
 enum mark { NEW, ON_THE_WAY, DONE };
 
@@ -22,13 +23,26 @@ static const struct toml_value *list_of(const struct slurm_test *test) {
   return list && list->type == TOML_ARRAY ? list : NULL;
 }
 
-static void tell_unknown(struct walk *walk, const struct toml_value *id) {
+// An entry without an id, or with a wrong one, which is told already: it may be the one that is wanted.
+static bool has_unknown(const struct toml_value *scenario) {
+  const struct toml_value *entries = toml_get(scenario, "Tests");
+  for (size_t i = 0; entries && entries->type == TOML_ARRAY && i < entries->count; i++) {
+    const char *id = toml_string(toml_get(&entries->children[i], "id"));
+    if (!id || slurm_id_check(id))
+      return true;
+  }
+  return false;
+}
+
+static void tell_unknown(struct walk *walk, const struct slurm_test *test, const struct toml_value *id) {
   struct nearest nearest = {.wanted = id->text};
+  walk->failed = true;
+  if (has_unknown(test->scenario))
+    return;
   for (size_t i = 0; i < walk->tests->count; i++)
     nearest_offer(&nearest, walk->tests->list[i].id);
   slurm_fault(walk->faults, id->at, "no test has the id \"%s\"%s%s%s", id->text,
               nearest.best ? "; did you mean \"" : "", nearest.best ? nearest.best : "", nearest.best ? "\"?" : "");
-  walk->failed = true;
 }
 
 static void tell_circle(struct walk *walk, size_t index, const struct toml_value *id) {
@@ -55,7 +69,7 @@ static void visit(struct walk *walk, size_t index) {
     const struct slurm_test *found = slurm_tests_find(walk->tests, id->text);
     size_t other = found ? (size_t)(found - walk->tests->list) : 0;
     if (!found)
-      tell_unknown(walk, id);
+      tell_unknown(walk, &walk->tests->list[index], id);
     else if (walk->marks[other] == ON_THE_WAY)
       tell_circle(walk, other, id);
     else if (walk->marks[other] == NEW)

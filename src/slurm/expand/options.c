@@ -107,8 +107,12 @@ static void unknown_key(const struct slurm_maker *maker, const struct toml_value
 static void check(const struct slurm_maker *maker, const struct slurm_run *run, const struct toml_value *arg,
                   const struct toml_value *value, const char *name, const char *text) {
   const char *near = NULL;
-  if (maker->request->as_written)
+  if (maker->request->as_written) { // the program's own, unless it is a key that has to be there, misspelt
+    near = slurm_schema_nearest(schema_of(maker), arg->key);
+    if (near && slurm_schema_find(schema_of(maker), near)->required && !slurm_test_arg(maker->test, near))
+      unknown_key(maker, arg, NULL);
     return;
+  }
   int verdict = maker->request->check_option ? maker->request->check_option(run->program, name, text, &near) : 1;
   if (verdict > 0)
     unknown_key(maker, arg, near);

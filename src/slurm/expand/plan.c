@@ -50,6 +50,36 @@ static void keep(const struct slurm_maker *maker, struct slurm_run *run, const s
   find_first_phases(maker, run, plan);
 }
 
+// Whether an error is told of the value, or of one of its elements.
+static bool is_wrong(const struct slurm_maker *maker, const struct toml_value *value) {
+  bool wrong = value && slurm_fault_is_at(maker->faults, value->at);
+  for (size_t i = 0; value && value->type == TOML_ARRAY && i < value->count; i++)
+    wrong = wrong || slurm_fault_is_at(maker->faults, value->children[i].at);
+  return wrong;
+}
+
+static bool are_nodes_misspelt(const struct slurm_maker *maker) {
+  const struct toml_value *entry = maker->test ? maker->test->entry : NULL;
+  for (size_t i = 0; entry && i < entry->count; i++)
+    if (slurm_schema_misspells(&entry->children[i], "num_nodes", maker->faults) ||
+        slurm_schema_misspells(&entry->children[i], "nodes", maker->faults))
+      return true;
+  return false;
+}
+
+// Whether it is told already that something is wrong with the numbers of nodes or of processes, or that the scenario,
+// which may have them, could not be read: whether the plan fits cannot be known then.
+static bool are_slots_unknown(const struct slurm_maker *maker) {
+  const struct slurm_request *request = maker->request;
+  const struct toml_value *processes = slurm_maker_arg(maker, "num_processes_per_node");
+  bool nodes = is_wrong(maker, slurm_maker_get(maker, "num_nodes")) || is_wrong(maker, slurm_maker_get(maker, "nodes"));
+  return (maker->test && !request->processes_per_node && (!processes || is_wrong(maker, processes))) ||
+         (!request->nodes && (nodes || are_nodes_misspelt(maker))) ||
+         (maker->faults->unread && !(maker->test && maker->test->scenario)) ||
+         slurm_fault_is_at(maker->faults, slurm_place("--nodes")) ||
+         slurm_fault_is_at(maker->faults, slurm_place("--nodelist"));
+}
+
 static void check_slots(const struct slurm_maker *maker, const struct slurm_run *run, const struct plan *plan,
                         struct toml_place at) {
   uint32_t slots = 0;
@@ -66,7 +96,8 @@ static void take(const struct slurm_maker *maker, struct slurm_run *run, int err
     slurm_fault(maker->faults, at, "%s", weft_last_error());
     return;
   }
-  check_slots(maker, run, plan, at);
+  if (!are_slots_unknown(maker))
+    check_slots(maker, run, plan, at);
   keep(maker, run, plan);
   plan_free(plan);
 }
@@ -103,6 +134,20 @@ static void from_value(const struct slurm_maker *maker, struct slurm_run *run, c
   text_free(&text);
 }
 
+static void tell_missing(const struct slurm_maker *maker) {
+  const struct slurm_test *test = maker->test;
+  const struct toml_value *args = test ? slurm_test_get(test, "cmd_args") : NULL;
+  if (!test)
+    slurm_fault(maker->faults, slurm_place("--plan"), "there is no plan: want --plan FILE, or files of tests");
+  if (!args) // which is told already
+    return;
+  for (size_t i = 0; i < test->num_args; i++)
+    if (slurm_schema_misspells(test->args[i], "plan", maker->faults) ||
+        slurm_schema_misspells(test->args[i], "input_json", maker->faults))
+      return;
+  slurm_fault(maker->faults, args->key_at, "cmd_args has no plan; want a file's path, JSON, or a list of lists there");
+}
+
 void slurm_make_plan(const struct slurm_maker *maker, struct slurm_run *run) {
   const struct toml_value *plan = slurm_maker_arg(maker, "plan"), *file = slurm_maker_arg(maker, "input_json");
   if (maker->request->plan) {
@@ -113,22 +158,21 @@ void slurm_make_plan(const struct slurm_maker *maker, struct slurm_run *run) {
     slurm_fault(maker->faults, file->at, "input_json stands beside plan; want one of them");
   const struct toml_value *value = plan ? plan : file;
   if (!value) {
-    const struct toml_value *args = maker->test ? slurm_test_get(maker->test, "cmd_args") : NULL;
-    slurm_fault(maker->faults,
-                args          ? args->key_at
-                : maker->test ? maker->test->at
-                              : slurm_place("--plan"),
-                maker->test ? "cmd_args has no plan; want a file's path, JSON, or a list of lists there"
-                            : "there is no plan: want --plan FILE, or files of tests");
+    tell_missing(maker);
     return;
   }
-  if (value->type == TOML_ARRAY || (value->type == TOML_STRING && is_json(value->text)))
+  if (value == file && value->type != TOML_STRING) // which is told already
+    return;
+  if (value->type == TOML_STRING && !*value->text)
+    slurm_fault(maker->faults, value->at, "%s is an empty string; want a file's path%s", plan ? "plan" : "input_json",
+                plan ? ", JSON, or a list of lists there" : " there");
+  else if (value->type == TOML_ARRAY || (value->type == TOML_STRING && is_json(value->text)))
     from_value(maker, run, value);
   else if (value->type == TOML_STRING && maker->request->as_written)
     run->plan_source = value->text; // of the image
   else if (value->type == TOML_STRING)
     load(maker, run, find_file(maker, value), value->at);
-  else
+  else if (value != slurm_test_arg(maker->test, "plan")) // else it is told already
     slurm_fault(maker->faults, value->at, "a plan is %s; want a file's path, JSON, or a list of lists there",
                 toml_type_name(value->type));
 }

@@ -26,7 +26,8 @@ static uint32_t number_of(const struct toml_value *value) {
 void slurm_make_processes(const struct slurm_maker *maker, struct slurm_run *run) {
   const struct toml_value *value = slurm_maker_arg(maker, "num_processes_per_node");
   const uint32_t nodes = run->resources.num_nodes, option = maker->request->processes_per_node;
-  bool each = value && value->type == TOML_ARRAY && !option; // excluded from the grid: a number for each node
+  // Excluded from the grid: a number for each node. That a list is empty is told already.
+  bool each = value && value->type == TOML_ARRAY && value->count && !option;
   if (each && value->count != nodes)
     slurm_fault(maker->faults, value->at,
                 "num_processes_per_node, which dse_excluded_args names, has %zu numbers for %u node%s: want one each",
@@ -58,8 +59,9 @@ static enum slurm_container runtime(const struct slurm_maker *maker) {
                                                            : NULL;
   if (name)
     return strcmp(name, "apptainer") == 0 ? SLURM_APPTAINER
-           : strcmp(name, "none") == 0    ? SLURM_NO_CONTAINER
-                                          : SLURM_PYXIS;
+           : strcmp(name, "pyxis") == 0 || strcmp(name, "enroot") == 0
+               ? SLURM_PYXIS
+               : SLURM_NO_CONTAINER; // or it is told already that it is wrong
   return maker->request->as_written || maker->request->image ? SLURM_PYXIS : SLURM_NO_CONTAINER;
 }
 
@@ -89,7 +91,6 @@ static void add_mounts(const struct slurm_maker *maker, struct slurm_image *imag
 
 void slurm_make_container(const struct slurm_maker *maker, struct slurm_run *run) {
   const struct slurm_request *request = maker->request;
-  const struct toml_value *of_system = toml_get(maker->system, "container_image");
   struct slurm_image *image = &run->container;
   image->kind = runtime(maker);
   add_mounts(maker, image);
@@ -98,10 +99,9 @@ void slurm_make_container(const struct slurm_maker *maker, struct slurm_run *run
   if (strpbrk(run->directory, ",:")) // which part one mount from the next, and its two paths
     slurm_fault(maker->faults, slurm_place("--output-dir"),
                 "containers get the runs' folders by their paths: want one without ',' and ':'");
-  image->image = request->image                                ? request->image
-                 : request->as_written                         ? slurm_maker_arg_text(maker, "docker_image_url")
-                 : of_system && of_system->type == TOML_STRING ? of_system->text
-                                                               : NULL;
+  image->image = request->image        ? request->image
+                 : request->as_written ? slurm_maker_arg_text(maker, "docker_image_url")
+                                       : toml_string(toml_get(maker->system, "container_image"));
   if (!image->image)
     slurm_fault(maker->faults, slurm_place("--container-image"),
                 "%s is wanted, and no image: want one that has weft; that of a test file is for --as-written",

@@ -54,6 +54,14 @@ static void add_nodes(const struct slurm_maker *maker, struct slurm_memory *memo
   }
 }
 
+static void add_all_nodes(const struct slurm_maker *maker, struct slurm_memory *memory, struct slurm_words *names,
+                          const struct toml_value *partition) {
+  const struct toml_value *groups = toml_get(partition, "groups");
+  add_nodes(maker, memory, names, partition);
+  for (size_t i = 0; groups && groups->type == TOML_ARRAY && i < groups->count; i++)
+    add_nodes(maker, memory, names, &groups->children[i]);
+}
+
 // Groups that a test takes nodes from. Slurm knows none of them: it is told which nodes of the partition are none of
 // theirs.
 struct groups {
@@ -96,12 +104,9 @@ static void take_group(const struct slurm_maker *maker, struct slurm_resources *
 
 // The nodes of the partition that none of the wanted groups has, and that the test does not name.
 static void take_groups(const struct slurm_maker *maker, struct slurm_resources *resources, struct groups *groups) {
-  const struct toml_value *list = toml_get(groups->partition, "groups");
   struct slurm_words all = {0};
   resources->partition = toml_string(toml_get(groups->partition, "name"));
-  add_nodes(maker, &groups->memory, &all, groups->partition);
-  for (size_t i = 0; list && list->type == TOML_ARRAY && i < list->count; i++)
-    add_nodes(maker, &groups->memory, &all, &list->children[i]);
+  add_all_nodes(maker, &groups->memory, &all, groups->partition);
   if (resources->nodes)
     slurm_names_add(&groups->memory, &groups->wanted, resources->nodes);
   slurm_names_sort(&all);
@@ -195,11 +200,56 @@ static void check_partition(const struct slurm_maker *maker, const char *partiti
   const struct toml_value *preset = toml_get(maker->system, "default_partition");
   if (!partition || !list || find_named(list, partition, strlen(partition)))
     return;
+  for (size_t i = 0; list->type == TOML_ARRAY && i < list->count; i++)
+    if (!toml_string(toml_get(&list->children[i], "name")))
+      return; // which is told already
   if (maker->request->partition)
     slurm_fault(maker->faults, slurm_place("--partition"), "the system has no partition \"%s\"", partition);
   else if (preset)
     slurm_fault(maker->faults, preset->at, "default_partition is \"%s\", which is the name of none of [[partitions]]",
                 partition);
+}
+
+// Whether so many of the nodes in `all`, which has them, are left without those in `exclude`.
+static bool check_left(const struct slurm_maker *maker, struct slurm_memory *memory, struct slurm_words *all,
+                       struct slurm_words *exclude, size_t wanted, const char *which) {
+  const struct toml_value *list = slurm_maker_get(maker, "exclude_nodes");
+  const bool option = maker->request->exclude != NULL;
+  size_t left = 0;
+  slurm_names_sort(all);
+  slurm_names_sort(exclude);
+  const char *others = slurm_names_without(memory, all, exclude);
+  if (others)
+    slurm_node_list_read(others, &left);
+  if (left >= wanted || all->count < wanted)
+    return true;
+  slurm_fault(maker->faults, option ? slurm_place("--exclude") : list->at,
+              "%s leaves %zu node%s %s, and the run has %zu: want fewer excluded", option ? "it" : "exclude_nodes",
+              left, left == 1 ? "" : "s", which, wanted);
+  return false;
+}
+
+// Nodes that the run names are not excluded, and of its partition, as far as the system lists that, enough are left.
+static void check_exclude(const struct slurm_maker *maker, const struct slurm_resources *resources) {
+  const char *name = resources->partition;
+  const struct toml_value *partition =
+      name ? find_named(toml_get(maker->system, "partitions"), name, strlen(name)) : NULL;
+  struct slurm_memory memory = {0};
+  struct slurm_words named = {0}, all = {0}, exclude = {0};
+  if (!resources->exclude || slurm_node_list_read(resources->exclude, NULL) ||
+      !(maker->request->exclude || slurm_maker_get(maker, "exclude_nodes")))
+    return;
+  slurm_names_add(&memory, &exclude, resources->exclude);
+  if (resources->nodes)
+    slurm_names_add(&memory, &named, resources->nodes);
+  if (toml_get(partition, "nodes")) // else it may have more than its groups
+    add_all_nodes(maker, &memory, &all, partition);
+  slurm_names_sort(&named);
+  if (check_left(maker, &memory, &named, &exclude, named.count, "of those that are named"))
+    check_left(maker, &memory, &all, &exclude, resources->num_nodes,
+               slurm_memory_print(&memory, "to choose from in partition %s", name ? name : ""));
+  maker->memory->failed = maker->memory->failed || memory.failed;
+  slurm_memory_free(&memory);
 }
 
 static void take_srun_args(const struct slurm_maker *maker, struct slurm_resources *resources,
@@ -218,6 +268,7 @@ void slurm_make_resources(const struct slurm_maker *maker, struct slurm_run *run
   if (request->partition || !resources->partition)
     resources->partition = choose(maker, "--partition", request->partition, "default_partition");
   check_partition(maker, resources->partition);
+  check_exclude(maker, resources);
   resources->account = choose(maker, "--account", request->account, "account");
   resources->qos = choose(maker, "--qos", request->qos, "qos");
   resources->reservation = choose(maker, "--reservation", request->reservation, "reservation");

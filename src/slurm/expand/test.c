@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/text/nearest.h"
+#include "base/text/text.h"
 #include "slurm/schema/words.h"
 
 const struct toml_value *slurm_test_get(const struct slurm_test *test, const char *key) {
@@ -112,11 +113,15 @@ static struct slurm_test *add(struct slurm_tests *tests, struct slurm_memory *me
 
 static void no_such_test(struct slurm_files *files, const struct toml_value *name, struct slurm_faults *faults) {
   struct nearest nearest = {.wanted = name->text};
+  bool unnamed = faults->unread; // one that may have this name, and whose own fault is told
   for (size_t i = 0; i < files->count; i++) {
     const struct toml_value *found = toml_get(files->list[i].root, "name");
     if (files->list[i].kind == SLURM_KIND_TEST && found)
       nearest_offer(&nearest, found->text);
+    unnamed = unnamed || (files->list[i].kind == SLURM_KIND_TEST && !files->list[i].of_folder && !toml_string(found));
   }
+  if (unnamed)
+    return;
   if (nearest.best)
     slurm_fault(faults, name->at, "no test has the name \"%s\"; did you mean \"%s\"?", name->text, nearest.best);
   else
@@ -140,22 +145,33 @@ static struct slurm_file *named(struct slurm_files *files, struct slurm_memory *
   return file;
 }
 
+static bool is_misspelt(const struct toml_value *entry, const char *name, const struct slurm_faults *faults) {
+  for (size_t i = 0; i < entry->count; i++)
+    if (slurm_schema_misspells(&entry->children[i], name, faults))
+      return true;
+  return false;
+}
+
 // An entry is a whole test, or names one.
 static void check_mechanism(const struct toml_value *entry, struct slurm_faults *faults) {
   static const char *const needed[] = {"name", "description", "test_template_name", "cmd_args"};
   const struct toml_value *name = toml_get(entry, "test_name"), *path = toml_get(entry, "path");
   const struct toml_value *template = toml_get(entry, "test_template_name");
+  struct text missing = {0};
   if (name && path)
     slurm_fault(faults, path->key_at, "path and test_name stand together; want one of them");
   if (template && (name || path))
     slurm_fault(faults, template->key_at, "test_template_name stands beside %s, whose test has its own; want one",
                 name ? "test_name" : "path");
-  if (name || path)
+  if (name || path || is_misspelt(entry, "test_name", faults) || is_misspelt(entry, "path", faults))
     return;
   for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
-    if (!toml_get(entry, needed[i]))
-      slurm_fault(faults, entry->at, "[[Tests]] has no %s; want it there, or test_name of a test that has it",
-                  needed[i]);
+    if (!toml_get(entry, needed[i]) && !is_misspelt(entry, needed[i], faults))
+      text_add(&missing, "%s%s", missing.size ? ", no " : "", needed[i]);
+  if (missing.size)
+    slurm_fault(faults, entry->at, "[[Tests]] has no %s; want that there, or test_name of a test that has it",
+                missing.data);
+  text_free(&missing);
 }
 
 static void check_id(const struct slurm_tests *tests, const struct slurm_test *test, struct slurm_faults *faults) {

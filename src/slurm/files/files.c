@@ -59,7 +59,10 @@ static void tell(const struct slurm_file *file, struct slurm_faults *faults) {
   int used = 0;
   if (strncmp(why, file->path, length) == 0)
     sscanf(why + length, ":%u:%u: %n", &at.line, &at.column, &used);
-  slurm_fault(faults, used ? at : slurm_place(file->path), "%s", used ? why + length + used : why);
+  if (!used && strncmp(why, file->path, length) == 0 && strncmp(why + length, ": ", 2) == 0)
+    used = 2;
+  slurm_fault(faults, used > 2 ? at : slurm_place(file->path), "%s", used ? why + length + used : why);
+  faults->unread = true;
 }
 
 static int add(struct slurm_files *files, struct slurm_memory *memory, const char *path, bool of_folder,
@@ -80,10 +83,12 @@ static int add(struct slurm_files *files, struct slurm_memory *memory, const cha
   }
   bool known = find_kind(file.root, &file.kind);
   if (!known || (of_folder && file.kind != SLURM_KIND_TEST)) {
-    if (!of_folder)
+    if (!of_folder) {
       slurm_fault(faults, (struct toml_place){file.path, 1, 1},
                   "it is no test, no scenario and no system: want test_template_name and [cmd_args], [[Tests]], or "
                   "scheduler and [[partitions]]");
+      faults->unread = true;
+    }
     toml_free(file.root);
     return 0;
   }
@@ -168,15 +173,14 @@ struct slurm_file *slurm_files_test(struct slurm_files *files, const char *name)
 
 struct slurm_file *slurm_files_path(struct slurm_files *files, struct slurm_memory *memory, const char *path,
                                     struct toml_place at, struct slurm_faults *faults) {
-  size_t before = faults->errors;
   if (add(files, memory, path, false, faults))
     slurm_fault(faults, at, "%s", weft_last_error());
   struct stat status;
   struct slurm_file *file = stat(path, &status) == 0 ? find(files, &status) : NULL;
   if (file && file->kind == SLURM_KIND_TEST)
     return file;
-  if (faults->errors == before)
-    slurm_fault(faults, at, "%s is no test", path);
+  if (file) // else it is told what is wrong with it
+    slurm_fault(faults, at, "%s is %s; want a test", path, schemas[file->kind]->what);
   return NULL;
 }
 

@@ -21,6 +21,12 @@ const char *slurm_schema_nearest(const struct slurm_schema *schema, const char *
   return nearest.best;
 }
 
+bool slurm_schema_misspells(const struct toml_value *member, const char *name, const struct slurm_faults *faults) {
+  struct nearest nearest = {.wanted = member->key};
+  nearest_offer(&nearest, name);
+  return nearest.best && slurm_fault_is_at(faults, member->key_at);
+}
+
 static void add_range(struct text *text, const struct slurm_key *key) {
   if (key->max == INT64_MAX)
     text_add(text, " of at least %" PRId64, key->min);

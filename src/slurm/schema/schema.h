@@ -49,6 +49,9 @@ void slurm_schema_check_value(const struct slurm_key *key, const struct toml_val
 
 const struct slurm_key *slurm_schema_find(const struct slurm_schema *schema, const char *name);
 
+// Whether the member's key is told to be wrong, and near to `name`: that this one is missing is not told as well.
+bool slurm_schema_misspells(const struct toml_value *member, const char *name, const struct slurm_faults *faults);
+
 // Which of the schema's keys is near to `name`; NULL: none is.
 const char *slurm_schema_nearest(const struct slurm_schema *schema, const char *name);
 
