@@ -6,6 +6,7 @@ Scripts stand in for Slurm's commands: sbatch counts jobs, squeue prints the lin
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -272,14 +273,29 @@ class Again(unittest.TestCase):
         self.run_batch("--single-sbatch", files=[scenario])
         batch = self.folder / "out" / "one"
         whole = (batch / "script.sbatch").read_text(encoding="utf-8")
-        begins = '  bash "$script" &\n'
-        self.assertEqual(whole.count(begins), 1)
-        (batch / "script.sbatch").write_text(whole.replace(begins, "  kill -s USR1 $$\n" + begins), encoding="utf-8")
         (batch / "a" / "script.sbatch").write_text("exec sleep 60\n", encoding="utf-8")
-        done = subprocess.run(["bash", "script.sbatch"], cwd=batch, stdout=subprocess.PIPE, text=True, check=False,
-                              timeout=tool.TIMEOUT_S)
-        self.assertEqual(done.returncode, 138)
-        self.assertNotIn("b/script.sbatch", done.stdout)
+        for told in self.told_beside_a_fork(whole):
+            (batch / "script.sbatch").write_text(told, encoding="utf-8")
+            done = subprocess.run(["bash", "script.sbatch"], cwd=batch, stdout=subprocess.PIPE, text=True, check=False,
+                                  timeout=tool.TIMEOUT_S)
+            self.assertEqual(done.returncode, 138)
+            self.assertNotIn("b/script.sbatch", done.stdout)
+
+    def told_beside_a_fork(self, script):
+        """The script with a signal just before it forks, and just behind that: a shell that was forked loses one."""
+        line = r"(?m)^( *\{ echo >&\"\$ready\"; exec .*(?:\\\n.*)*\} &\n)"
+        self.assertEqual(len(re.findall(line, script)), 1)
+        return [re.sub(line, text, script) for text in (r"kill -s USR1 $$\n\1", r"\1kill -s USR1 $$\n")]
+
+    def test_a_step_that_begins_beside_a_signal_is_told(self):
+        self.stand_in("srun", "exec sleep 60")
+        self.stand_in("scontrol", "echo oak01")
+        self.run_batch()
+        run = self.folder / "out" / "plan" / "plan"
+        for told in self.told_beside_a_fork((run / "script.sbatch").read_text(encoding="utf-8")):
+            done = subprocess.run(["bash", "-c", told], cwd=run, env=self.job_environment(), timeout=tool.TIMEOUT_S,
+                                  check=False)
+            self.assertEqual(done.returncode, 138)
 
     def test_a_run_does_not_begin_behind_a_signal_in_pre_test(self):
         self.need_toml()

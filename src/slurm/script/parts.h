@@ -25,6 +25,14 @@ void slurm_part_program(struct text *text, const struct slurm_run *run);
 // The run's own options and further words, on lines of their own.
 void slurm_part_options(struct text *text, const struct slurm_run *run);
 
+// A shell that was just forked loses a signal for which its parent has a trap. So whoever is started says first that it
+// is there, through a pipe: SAYS and its command stand in braces, and WAIT behind "} &".
+#define SLURM_PART_PIPE                                                                                                \
+  "\n# A shell that was just forked loses signals: what begins says through this pipe that it does not any more.\n"    \
+  "exec {ready}<> <(:)\n"
+#define SLURM_PART_SAYS "{ echo >&\"$ready\"; exec "
+#define SLURM_PART_WAIT "read -r -t 10 -u \"$ready\"\n"
+
 // The steps of each program: functions and lines that start them.
 void slurm_part_elastic(struct text *text, const struct slurm_run *run);
 void slurm_part_transfer(struct text *text, const struct slurm_run *run);

@@ -80,18 +80,20 @@ static const char wait_for_requeue[] =
 
 // A step for each node: one that fails takes no other with it, and says its own exit status.
 static void write_functions(struct text *text, const struct slurm_run *run) {
+  text_add(text, SLURM_PART_PIPE);
   text_add(text, "\n# Each node has a step of its own: one that fails takes no other with it.\n"
                  "steps=()\n"
                  "told=\n"
                  "step() {\n"
                  "  local node=$1\n"
                  "  shift\n"
-                 "  srun --nodes=1 --ntasks=1 --nodelist=\"$node\" --overlap --cpu-bind=none --input=none \\\n"
+                 "  " SLURM_PART_SAYS
+                 "srun --nodes=1 --ntasks=1 --nodelist=\"$node\" --overlap --cpu-bind=none --input=none \\\n"
                  "    --kill-on-bad-exit=0 --export=ALL");
   slurm_part_srun_options(text, run);
   text_add(text, " \\\n"
-                 "    \"$@\" >> \"$directory/node-$node.log\" 2>&1 &\n"
-                 "  steps+=($!)\n"
+                 "    \"$@\" >> \"$directory/node-$node.log\" 2>&1; } &\n"
+                 "  " SLURM_PART_WAIT "  steps+=($!)\n"
                  "  [ -z \"$told\" ] || kill -s \"$told\" \"$!\"\n"
                  "}\n");
   text_add(text,
@@ -136,8 +138,7 @@ static void write_functions(struct text *text, const struct slurm_run *run) {
 }
 
 // A signal goes to pre_test as to a step, and the run does not begin behind it: its time would be over at once.
-static const char end_pre_test[] = " &\n"
-                                   "steps=($!)\n"
+static const char end_pre_test[] = "; } &\n" SLURM_PART_WAIT "steps=($!)\n"
                                    "[ -z \"$told\" ] || kill -s \"$told\" \"$!\"\n"
                                    "await \"$!\"\n"
                                    "status=$?\n"
@@ -145,10 +146,10 @@ static const char end_pre_test[] = " &\n"
                                    "[ \"$status\" = 0 ] || finish \"$status\"\n"
                                    "steps=()\n";
 
-static void write_hook(struct text *text, const char *name, const char *command, const char *end) {
+static void write_hook(struct text *text, const char *name, const char *begin, const char *command, const char *end) {
   if (!command)
     return;
-  text_add(text, "\n# %s of the scenario, on the first node.\nbash -c ", name);
+  text_add(text, "\n# %s of the scenario, on the first node.\n%sbash -c ", name, begin);
   slurm_quote_word(text, command);
   text_add(text, " > \"$directory/%s.log\" 2>&1%s", name, end);
 }
@@ -168,7 +169,7 @@ void slurm_script_write(struct text *text, const struct slurm_batch *batch, cons
   write_directives(text, batch, run);
   write_start(text, run);
   write_functions(text, run);
-  write_hook(text, "pre_test", run->pre_test, end_pre_test);
+  write_hook(text, "pre_test", SLURM_PART_SAYS, run->pre_test, end_pre_test);
   text_add(text, "\n");
   if (run->program == SLURM_ELASTIC)
     slurm_part_elastic(text, run);
@@ -177,7 +178,7 @@ void slurm_script_write(struct text *text, const struct slurm_batch *batch, cons
   else
     slurm_part_as_written(text, run);
   write_end(text);
-  write_hook(text, "post_test", run->post_test, " || echo \"post_test failed\" >&2\n");
+  write_hook(text, "post_test", "", run->post_test, " || echo \"post_test failed\" >&2\n");
   text_add(text, "\nfinish \"$status\"\n");
 }
 

@@ -131,6 +131,7 @@ void slurm_script_write_sequence(struct text *text, const struct slurm_batch *ba
                                                    .warn_s = run->resources.warn_s});
   write_scripts(text, batch, first, count);
   bool needs = write_needs(text, batch, first, count);
+  text_add(text, SLURM_PART_PIPE);
   text_add(text,
            "\n# A signal goes on to the run that is under way, which is then the last one.\n"
            "current=\n"
@@ -152,10 +153,9 @@ void slurm_script_write_sequence(struct text *text, const struct slurm_batch *ba
            "  grep -qs '\"exit_status\": 0,' \"${script%%/*}/" SLURM_FILE_STATUS "\" && continue\n"
            "  [ -n \"$told\" ] && break\n"
            "%s"
-           "  bash \"$script\" &\n"
-           "  current=$!\n"
-           "  # It came just before: a shell that begins loses it, until it is ready for it.\n"
-           "  [ -z \"$told\" ] || { sleep 1; kill -s \"$told\" \"$current\" 2> /dev/null; }\n"
+           "  " SLURM_PART_SAYS "bash \"$script\"; } &\n"
+           "  " SLURM_PART_WAIT "  current=$!\n"
+           "  [ -z \"$told\" ] || kill -s \"$told\" \"$current\" 2> /dev/null\n"
            "  while :; do\n"
            "    signalled=0\n"
            "    wait \"$current\"\n"
