@@ -4,11 +4,16 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+
+#include "base/time/clock.h"
 
 enum { FIELD_STATE = 3, FIELD_START = 22 }; // as proc(5) counts them
+enum { PAUSE_MS = 1, KILL_MS = 1000 };
 
 struct stat_line {
   char state;
@@ -54,4 +59,20 @@ bool process_lives(int32_t pid, uint64_t start_ticks) {
   if (!parse(line, &found))
     return size > 0;
   return found.state != 'Z' && found.state != 'X' && (start_ticks == 0 || found.start_ticks == start_ticks);
+}
+
+bool process_reap(int32_t pid, int *status, uint64_t deadline_ns) {
+  *status = 0;
+  while (waitpid(pid, status, WNOHANG) == 0) {
+    if (clock_passed(deadline_ns))
+      return false;
+    poll(NULL, 0, PAUSE_MS);
+  }
+  return true;
+}
+
+void process_end(int32_t pid) {
+  int status;
+  kill(pid, SIGKILL);
+  process_reap(pid, &status, clock_deadline_ms(KILL_MS));
 }

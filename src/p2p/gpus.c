@@ -4,13 +4,12 @@
 #include <ctype.h>
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/fail.h"
+#include "base/process.h"
 #include "base/signal/stop.h"
 #include "base/time/clock.h"
 #include "p2p/session/session.h"
@@ -100,8 +99,7 @@ int p2p_gpus_choose(const struct p2p_config *config, uint32_t *target) {
   close(ends[0]);
   if (pid < 0)
     return fail_errno(errno, "cannot start a process that asks for GPUs");
-  kill(pid, SIGKILL); // it has answered, or does not
-  waitpid(pid, NULL, 0);
+  process_end(pid); // it has answered, or does not
   if (used < sizeof answer)
     return fail(WEFT_ERR_UNSUPPORTED,
                 "the CUDA driver did not say within %d s which GPUs there are, or crashed: see "

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/fail.h"
+#include "base/process.h"
 #include "base/signal/stop.h"
 #include "base/time/clock.h"
 #include "p2p/buffer.h"
@@ -58,12 +58,9 @@ static int hear_port(int in, pid_t pid, uint32_t timeout_ms, uint16_t *port) {
 
 // It ends by itself when the initiator has said good-bye, or has gone.
 static void end_target(pid_t pid, uint32_t timeout_ms) {
-  uint64_t deadline_ns = clock_deadline_ms(timeout_ms);
-  while (waitpid(pid, NULL, WNOHANG) == 0) {
-    if (clock_passed(deadline_ns))
-      kill(pid, SIGKILL);
-    usleep(1000);
-  }
+  int status;
+  if (!process_reap(pid, &status, clock_deadline_ms(timeout_ms)))
+    process_end(pid);
 }
 
 // The target's process, and the port at which it listens. `*pid` is the caller's to end, also where this fails.

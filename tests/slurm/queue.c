@@ -6,6 +6,7 @@
 #include <weft/err.h>
 #include <weft/weft.h>
 
+#include "slurm/job/command.h"
 #include "slurm/job/job.h"
 
 static void jobs_and_tasks(void **state) {
@@ -48,7 +49,21 @@ static void other_lines(void **state) {
   slurm_jobs_free(&jobs);
 }
 
+static void a_command_that_does_not_end(void **state) {
+  static const char *const silent[] = {"sh", "-c", "exec sleep 1000", NULL};
+  static const char *const closed[] = {"sh", "-c", "echo all; exec >&- 2>&-; exec sleep 1000", NULL};
+  static const char *const *const commands[] = {silent, closed};
+  (void)state;
+  for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+    struct text out = {0};
+    assert_int_equal(slurm_command(&out, 200, commands[i], NULL), WEFT_ERR_TIMEOUT);
+    assert_non_null(strstr(weft_last_error(), "sh has not answered"));
+    text_free(&out);
+  }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(jobs_and_tasks), cmocka_unit_test(other_lines)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(jobs_and_tasks), cmocka_unit_test(other_lines),
+                                     cmocka_unit_test(a_command_that_does_not_end)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/fail.h"
+#include "base/process.h"
 #include "base/text/text.h"
 #include "base/time/clock.h"
 
@@ -180,8 +181,8 @@ int bench_children_wait(struct bench_children *children, uint32_t timeout_ms) {
 void bench_children_end(struct bench_children *children) {
   for (uint32_t i = 0; i < children->count; i++) {
     struct bench_child *child = &children->list[i];
-    if (!child->ended && kill(child->pid, SIGKILL) == 0)
-      waitpid(child->pid, &child->status, 0);
+    if (!child->ended)
+      process_end(child->pid);
     close(child->socket);
   }
   free(children->list);

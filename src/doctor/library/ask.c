@@ -2,16 +2,16 @@
 #include "doctor/library/ask.h"
 
 #include "base/avoided.h"
+#include "base/process.h"
 #include "base/time/clock.h"
 
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { ANSWER_SIZE = 8192, KILL_MS = 1000, PAUSE_MS = 5 };
+enum { ANSWER_SIZE = 8192 };
 
 // Keeps what the libraries print out of the report.
 static void silence(void) {
@@ -89,16 +89,6 @@ static void take_lines(struct doctor_library_facts *facts, char *answer) {
   facts->present = !*facts->missing;
 }
 
-// False: the deadline passed. One that the kernel holds, as a driver may, does not end by SIGKILL either.
-static bool reap(pid_t child, int *status, uint64_t deadline) {
-  while (waitpid(child, status, WNOHANG) != child) {
-    if (clock_passed(deadline))
-      return false;
-    poll(NULL, 0, PAUSE_MS);
-  }
-  return true;
-}
-
 void doctor_ask_library(struct doctor_library_facts *facts, doctor_ask_fn *ask, uint32_t timeout_ms) {
   char answer[ANSWER_SIZE];
   int from = -1, status = 0;
@@ -109,11 +99,9 @@ void doctor_ask_library(struct doctor_library_facts *facts, doctor_ask_fn *ask, 
   }
   bool answered = read_answer(from, clock_deadline_ms(timeout_ms), answer);
   close(from);
-  facts->hung = !answered || !reap(child, &status, clock_deadline_ms(timeout_ms)); // it may answer, and not end
-  if (facts->hung) {
-    kill(child, SIGKILL);
-    reap(child, &status, clock_deadline_ms(KILL_MS));
-  }
+  facts->hung = !answered || !process_reap(child, &status, clock_deadline_ms(timeout_ms)); // it may answer, and not end
+  if (facts->hung)
+    process_end(child);
   if (!facts->hung && WIFSIGNALED(status))
     facts->signal = WTERMSIG(status);
   take_lines(facts, answer);

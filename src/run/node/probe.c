@@ -17,11 +17,12 @@
 #include <unistd.h>
 
 #include "base/fail.h"
+#include "base/process.h"
 #include "base/time/clock.h"
 #include "run/node/node.h"
 #include "run/traffic/traffic.h"
 
-enum { TOKENS = 4, MS_PER_S = 1000 };
+enum { TOKENS = 4, MS_PER_S = 1000, END_MS = 10000 };
 
 const char *const node_feature_names[RUN_NUM_FEATURES] = {
     [RUN_FEATURE_PER_EXPERT] = "per-expert rows",
@@ -203,10 +204,14 @@ static int hear(struct node *node, int in, struct found *found, uint64_t deadlin
 static int await(struct node *node, pid_t pid, int in, struct found *found) {
   uint32_t patience_s = node->config.startup_timeout_s;
   int status = 0, err = hear(node, in, found, clock_deadline_ms((uint64_t)patience_s * 3 * MS_PER_S));
-  if (err && err != WEFT_ERR_SYSTEM) // else it has ended
-    kill(pid, SIGKILL);
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-    ;
+  bool ends = !err || err == WEFT_ERR_SYSTEM, ended = ends && process_reap(pid, &status, clock_deadline_ms(END_MS));
+  if (!ended)
+    process_end(pid);
+  if (ends && !ended)
+    return fail(WEFT_ERR_TIMEOUT,
+                "the process that asked what the library can do has not ended for %d s: see "
+                "'weft doctor'",
+                END_MS / MS_PER_S);
   if (err == WEFT_ERR_SYSTEM)
     err = fail(err, "the process that asked what the library can do ended without an answer, by %s %d",
                WIFSIGNALED(status) ? "signal" : "exit status",

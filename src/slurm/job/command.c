@@ -14,6 +14,7 @@
 
 #include "base/fail.h"
 #include "base/printable.h"
+#include "base/process.h"
 #include "base/time/clock.h"
 #include "slurm/job/environment.h"
 
@@ -125,14 +126,13 @@ int slurm_command(struct text *out, uint32_t timeout_ms, const char *const *argv
   int status = 0, err = start(&running, argv, script);
   if (err)
     return err;
-  bool in_time = read_all(&running, out, clock_deadline_ms(timeout_ms));
+  uint64_t deadline = clock_deadline_ms(timeout_ms);
+  bool in_time = read_all(&running, out, deadline) && process_reap(running.pid, &status, deadline);
   if (!in_time)
-    kill(running.pid, SIGKILL);
+    process_end(running.pid);
   for (int i = 0; i < STREAMS; i++)
     if (running.fds[i] >= 0)
       close(running.fds[i]);
-  while (waitpid(running.pid, &status, 0) < 0 && errno == EINTR)
-    continue;
   err = judge(&running, status, in_time, timeout_ms);
   text_free(&running.said);
   if (!err && out->failed)
