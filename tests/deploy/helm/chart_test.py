@@ -298,6 +298,25 @@ def the_master_of_p2p_waits_for_each_worker():
         assert option(container(master)["command"], "--initiators") == str(nodes - 1)
 
 
+def what_kubernetes_takes_is_taken_as_it_stands():
+    """Quantities of every form, names of every form, and numbers that Helm would write with an exponent."""
+    same = {"cpu": "5e-1", "memory": "1e9", "example.com/Dev.ice_1": "+2.", "hugepages-2Mi": ".5G"}
+    documents = render(values={
+        "resources": {"requests": same, "limits": {**same, "cpu": "600000000n", "memory": 1000000000}},
+        "terminationGracePeriodSeconds": 10, "elastic": {"agents": "fixed"}, "deepep": {"numTokens": 0},
+        "podAnnotations": {"note": 1000000, "Example.io_x": True}, "env": {"my.var-1": 1},
+        "podLabels": {"example.com/a": "B_1.c", "none": ""}, "nodeSelector": {"kubernetes.io/os": "linux"},
+        "kueue": {"queue": "a.b-1", "priorityClass": "c"}, "priorityClassName": "system-node.critical",
+        "topology": {"nodes": [{"name": "Host_1"}, {"name": "ip-10-0-0-1.ec2.internal"}]}})
+    judge_all(documents, VERSIONS)
+    for template in pods(documents):
+        assert container(template)["resources"]["requests"] == same
+        assert template["metadata"]["annotations"]["note"] == "1000000"
+        assert template["spec"]["terminationGracePeriodSeconds"] == 10
+    master, = pods(documents, "master")
+    assert option(container(master)["command"], "--num-tokens") == "0"
+
+
 def a_test_that_passed_leaves_nothing():
     """Hooks are no part of a release: `helm uninstall` does not remove them."""
     hooks = [d for d in render() if "helm.sh/hook" in d["metadata"].get("annotations", {})]
@@ -465,7 +484,8 @@ main({test.__name__: test for test in (
     transports_need_no_escaped_commas, a_gid_index_of_0_is_one, the_token_is_random_and_in_the_secret_alone,
     test_pods_meet_where_the_run_does, test_pods_keep_off_no_node_and_no_pod_keeps_off_theirs,
     a_run_has_a_domain_to_itself_in_which_its_pods_have_room, a_store_s_pods_are_where_their_values_say,
-    the_master_of_p2p_waits_for_each_worker, a_test_that_passed_leaves_nothing, an_etcd_by_tls_is_checked_by_its_secret,
+    the_master_of_p2p_waits_for_each_worker, what_kubernetes_takes_is_taken_as_it_stands,
+    a_test_that_passed_leaves_nothing, an_etcd_by_tls_is_checked_by_its_secret,
     pods_listen_where_their_addresses_are, a_release_s_name_may_have_dots,
     names_that_look_like_numbers_stay_names, a_long_name_is_cut_where_names_may_end, large_numbers_stay_numbers,
     every_value_has_a_default_that_says_what_it_is, the_schema_knows_the_commands_options, plans_are_those_of_the_tree,

@@ -31,6 +31,18 @@ OUT_OF_RANGE = {
     "shm": ({"shm": {"size": "lots"}}, "shm.size"), "log": ({"ucx": {"logLevel": "loud"}}, "ucx.logLevel"),
     "spread": ({"spread": True}, "spread"), "network": ({"sriov": {"networks": ["a"]}}, "sriov.networks.0"),
     "label of the chart": ({"podLabels": {"role": "x"}}, 'Property name of "role"'),
+    "label of the chart's monitor": ({"metrics": {"podMonitor": {"labels": {"app": "x"}}}}, 'Property name of "app"'),
+    # what the API refuses, for pods of a Job without the user's seeing it
+    "queue": ({"kueue": {"queue": "my queue"}}, "kueue.queue"), "long queue": ({"kueue": {"queue": "q" * 64}},
+                                                                           "kueue.queue"),
+    "priority": ({"priorityClassName": "High"}, "priorityClassName"), "dots": ({"results": {"claim": "a..b"}},
+                                                                          "results.claim"),
+    "label": ({"podLabels": {"a": "b c"}}, "podLabels.a"), "key": ({"nodeSelector": {"a b": "c"}}, "nodeSelector"),
+    "host": ({"topology": {"nodes": [{"name": "a b"}]}}, "topology.nodes.0.name"),
+    "level": ({"exclusivePlacement": {"topologyKey": "a/b/c"}}, "exclusivePlacement.topologyKey"),
+    "resource": ({"resources": {"extra": {"a b": 1}}}, "resources.extra"), "secret": ({"imagePullSecrets": ["A"]},
+                                                                                  "imagePullSecrets.0"),
+    "long stay": ({"ttlSecondsAfterFinished": 2**31}, "ttlSecondsAfterFinished"),
 }
 # Values that are right alone, and do not fit each other.
 CONTRADICTIONS = {
@@ -66,6 +78,14 @@ CONTRADICTIONS = {
                             "resources.requests.memory is 8Gi, and resources.limits.memory 4Gi"),
     "more than the limit of a store": ({"job": "store", "resources": {"limits": {"cpu": "500m"}}},
                                        "resources.requests.cpu is 1, and resources.limits.cpu 500m"),
+    "no time to leave": ({"terminationGracePeriodSeconds": 20}, "a worker that is to leave takes 20"),
+    "a large group": ({"nodes": 1024, "ranksPerNode": 8}, "nodes x ranksPerNode is 8192"),
+    "digits": ({"elastic": {"options": {"seed": 2**53 + 2}}}, "9007199254740994 is too large for Helm"),
+    "one port for two": ({"port": 9100, "metrics": {"enabled": True}},
+                         "metrics.port is 9100, as that of the master is"),
+    "one port of a store": ({"job": "store", "store": {"port": 9100}, "metrics": {"enabled": True}},
+                            "metrics.port is 9100, as store.port is"),
+    "a port of etcd": ({"job": "store", "store": {"port": 2380, "kind": "etcd"}}, "store.port is 2380"),
     "three stores": ({"job": "store", "store": {"replicas": 3}}, "store.replicas"),
 }
 

@@ -18,8 +18,11 @@
 {{- $out | toJson -}}
 {{- end }}
 
-{{/* Text of a number as people write it: Helm reads 1000000 as 1e+06. */}}
+{{/* Text of a number as people write it: Helm reads 1000000 as 1e+06, and does not keep all digits of larger ones. */}}
 {{- define "weft.number" -}}
+{{- if and (kindIs "float64" .) (or (gt . 9007199254740992.0) (lt . -9007199254740992.0)) -}}
+{{- fail (printf "the number %.0f is too large for Helm to keep all its digits: want it in quotation marks" .) -}}
+{{- end -}}
 {{- if and (kindIs "float64" .) (eq (floor .) .) }}{{ printf "%.0f" . }}{{ else }}{{ . }}{{ end -}}
 {{- end }}
 
@@ -28,7 +31,7 @@
 {{- $v := .Values -}}
 {{- $ranks := mul (include "weft.nodes" . | int) (include "weft.ranksPerNode" . | int) -}}
 {{- $out := dict -}}
-{{- with $v.deepep.numTokens }}{{ $_ := set $out "num-tokens" . }}{{ end -}}
+{{- if not (kindIs "invalid" $v.deepep.numTokens) }}{{ $_ := set $out "num-tokens" $v.deepep.numTokens }}{{ end -}}
 {{- with $v.deepep.hidden }}{{ $_ := set $out "hidden-dim" . }}{{ end -}}
 {{- with $v.deepep.numTopk }}{{ $_ := set $out "num-topk" . }}{{ end -}}
 {{- with $v.deepep.numExperts -}}
@@ -51,6 +54,9 @@
 {{- $file := printf "plans/%s.json" $plan -}}
 {{- $plan = .Files.Get $file | required (printf "elastic.plan: there is no plan %s in the chart" $plan) | fromJsonArray -}}
 {{- else if not $plan -}}
+{{- if gt $ranks 4096 -}}
+{{- fail (printf "nodes x ranksPerNode is %d, and a group has 4096 ranks at most: want fewer, or an elastic.plan with fewer" $ranks) -}}
+{{- end -}}
 {{- $plan = list (untilStep 0 (max 1 (div $ranks 2) | int) 1) (until $ranks) -}}
 {{- end -}}
 {{- /* With numAgents pods may come later, for phases that have no room yet. */ -}}

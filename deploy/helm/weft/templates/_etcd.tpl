@@ -3,6 +3,7 @@
 {{- $v := .Values -}}
 {{- $name := include "weft.name" . -}}
 {{- $members := list -}}
+{{- include "weft.differ" (dict "name" "store.port" "port" $v.store.port "other" "that of etcd's members" "otherPort" 2380) -}}
 {{- range $i := until (int $v.store.replicas) -}}
 {{- $members = append $members (printf "%s-%d=http://%s-%d.%s-peers:2380" $name $i $name $i $name) -}}
 {{- end }}

@@ -22,6 +22,13 @@ weft-master-{{ include "weft.testId" . }}
 {{- .Values.port | default .Values.deepep.rendezvous.masterPort | default 9999 | int -}}
 {{- end }}
 
+{{/* Two ports of one pod, which have to differ: dict "name" NAME "port" PORT "other" NAME "otherPort" PORT */}}
+{{- define "weft.differ" -}}
+{{- if eq (int .port) (int .otherPort) -}}
+{{- fail (printf "%s is %d, as %s is: want two ports of a pod that differ" .name (int .port) .other) -}}
+{{- end -}}
+{{- end }}
+
 {{/* Where a pod listens: dict "root" $ "port" PORT */}}
 {{- define "weft.listenAt" -}}
 {{- $listen := .root.Values.listen -}}

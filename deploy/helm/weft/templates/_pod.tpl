@@ -30,13 +30,13 @@ capabilities:
 {{- end -}}
 {{- end }}
 
-{{/* A quantity as a number: 4, "500m", "1.5Gi". */}}
+{{/* A quantity as a number: 4, "500m", "1.5Gi", "2e9". */}}
 {{- define "weft.quantity" -}}
-{{- $units := dict "" 1.0 "m" 1e-3 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "E" 1e18 -}}
+{{- $units := dict "" 1.0 "n" 1e-9 "u" 1e-6 "m" 1e-3 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "E" 1e18 -}}
 {{- $two := 1.0 -}}
 {{- range list "Ki" "Mi" "Gi" "Ti" "Pi" "Ei" }}{{ $two = mulf $two 1024.0 }}{{ $_ := set $units . $two }}{{ end -}}
 {{- $text := include "weft.number" . -}}
-{{- mulf (regexFind "^[0-9.]+" $text | float64) (get $units (regexFind "[A-Za-z]*$" $text)) -}}
+{{- mulf (regexFind "^[+]?[0-9.]+([eE][-+]?[0-9]+)?" $text | trimPrefix "+" | float64) (get $units (regexFind "[A-Za-z]*$" $text)) -}}
 {{- end }}
 
 {{/* The API refuses such a pod, for a JobSet or a LeaderWorkerSet without the user's seeing it. */}}
@@ -115,7 +115,7 @@ claims: [{name: imex-channel}]
 {{- $_ := set $out "networking.gke.io/interfaces" (toJson $all) -}}
 {{- end -}}
 {{- with $v.kueue.topology }}{{ $_ := set $out (printf "kueue.x-k8s.io/podset-%s-topology" $v.kueue.topologyMode) . }}{{ end -}}
-{{- range $name, $value := $v.podAnnotations }}{{ $_ := set $out $name (toString $value) }}{{ end -}}
+{{- range $name, $value := $v.podAnnotations }}{{ $_ := set $out $name (include "weft.number" $value) }}{{ end -}}
 {{- if $out }}{{ $out | toYaml }}{{ end -}}
 {{- end }}
 
@@ -157,6 +157,9 @@ claims: [{name: imex-channel}]
 {{- $v := .Values -}}
 serviceAccountName: {{ include "weft.serviceAccount" . | toYaml }}
 automountServiceAccountToken: false
+{{- if and (include "weft.comeAndGo" .) (le (int $v.terminationGracePeriodSeconds) 20) -}}
+{{- fail (printf "terminationGracePeriodSeconds is %d, and a worker that is to leave takes 20: want more, or elastic.agents=fixed" (int $v.terminationGracePeriodSeconds)) -}}
+{{- end }}
 terminationGracePeriodSeconds: {{ int $v.terminationGracePeriodSeconds }}
 securityContext:
   {{- include "weft.podSecurity" . | nindent 2 }}
