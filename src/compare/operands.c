@@ -58,6 +58,8 @@ static int add_file(struct operands *operands, struct compare_run *run, const ch
   printable_line(run->path); // which is only shown
   int err = whole_file_check_input("html", operands->html, path);
   if (!err)
+    err = whole_file_check_input("save-baseline", operands->baseline, path);
+  if (!err)
     err = input_add_file(run, path);
   printable_line(run->remark);
   printable_line(run->why_left);

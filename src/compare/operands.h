@@ -9,12 +9,13 @@ enum { OPERANDS_MOST = 64 };
 struct operands {
   struct compare_run runs[OPERANDS_MOST];
   size_t count;
-  bool read_stdin;  // already
-  const char *html; // which is to be written, and therefore none of the files; or NULL
+  bool read_stdin;             // already
+  const char *html, *baseline; // which are to be written, and therefore none of the files; or NULL
 };
 
 // Adds a run and reads its files; a label that is known already adds repeats to its run. INVALID: the text has no file
-// in it, there are too many, standard input is named twice, or a file is `html`; else as input_add_file().
+// in it, there are too many, standard input is named twice, or a file is `html` or `baseline`; else as
+// input_add_file().
 int operands_add(struct operands *operands, const char *text);
 void operands_free(struct operands *operands);
 

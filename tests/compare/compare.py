@@ -164,6 +164,14 @@ class Compare(tool.ToolTest):
         kept = self.compared("--baseline", base, self.after, "--figure", "latency")["rows"][0]
         for member in ("low_percent", "high_percent"):
             self.assertAlmostEqual(full[member], kept[member], delta=0.5)
+        # What cannot be compared with it leaves it as it is; and no result gives its samples for one.
+        text, other = base.read_text(encoding="utf-8"), self.save("other.json", document([row({"op": "x"}, 1)]))
+        result = tool.weft("compare", "--baseline", base, other, "--save-baseline", base)
+        self.assertEqual((result.returncode, base.read_text(encoding="utf-8")), (2, text), result.stderr)
+        text = self.after.read_text(encoding="utf-8")
+        result = tool.weft("compare", "--baseline", base, self.after, "--save-baseline", self.after)
+        self.assertEqual((result.returncode, self.after.read_text(encoding="utf-8")), (2, text), result.stderr)
+        self.assertIn("is to be read, and to be written by --save-baseline", result.stderr)
         # It takes the place of the one before, in the call that judges by that.
         result = tool.weft("compare", "--baseline", base, self.after, "--save-baseline", base, "--limit", "5")
         self.assertEqual(result.returncode, 1)

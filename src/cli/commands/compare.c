@@ -86,6 +86,7 @@ static const struct cli_example examples[] = {
 
 static int read_runs(const struct options *options, struct operands *operands) {
   int err = options->baseline ? operands_add(operands, options->baseline) : 0;
+  operands->baseline = options->save_baseline; // it may take the place of the one before, and of no other run
   for (uint32_t i = 0; !err && i < options->runs.count; i++)
     err = operands_add(operands, options->runs.list[i]);
   for (uint32_t i = 0; !err && i < options->repeats.count; i++)
@@ -105,11 +106,8 @@ static int read_runs(const struct options *options, struct operands *operands) {
 }
 
 static int save_baseline(const struct operands *operands, const char *path) {
-  int err = whole_file_check_place(path);
-  if (err)
-    return err;
   json_t *json = compare_baseline_json(&operands->runs[operands->count - 1]);
-  err = json ? json_file_save(json, AT_FDCWD, path) : WEFT_ERR_NOMEM;
+  int err = json ? json_file_save(json, AT_FDCWD, path) : WEFT_ERR_NOMEM;
   json_decref(json);
   return err;
 }
@@ -177,6 +175,8 @@ static int compare(const struct cli_call *call, const struct options *options, c
   err = print(options, &comparison);
   if (!err && options->html)
     err = save_page(&comparison, options->html);
+  if (!err && options->save_baseline)
+    err = save_baseline(operands, options->save_baseline);
   int status = err ? cli_command_failed(call, err) : comparison.beyond > 0 ? BEYOND_LIMIT : 0;
   compare_free(&comparison);
   return status;
@@ -198,10 +198,12 @@ static int run(const struct cli_call *call) {
   if (err) {
     cli_command_failed(call, err);
     status = WRONG_INPUT;
-  } else if (options.save_baseline && (err = save_baseline(operands, options.save_baseline))) {
+  } else if (options.save_baseline && (err = whole_file_check_place(options.save_baseline))) {
     status = cli_command_failed(call, err);
   } else if (operands->count > 1) {
     status = compare(call, &options, operands, &settings);
+  } else if ((err = save_baseline(operands, options.save_baseline))) {
+    status = cli_command_failed(call, err);
   }
   if (operands)
     operands_free(operands);
