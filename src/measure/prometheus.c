@@ -2,6 +2,7 @@
 #include "measure/prometheus.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +15,7 @@
 int prometheus_hand_out(FILE *out, struct text *text) {
   int err = text->failed ? fail(WEFT_ERR_NOMEM, "no memory for the figures of a node exporter") : 0;
   if (!err && text->size > 0 && fwrite(text->data, 1, text->size, out) != text->size)
-    err = fail(WEFT_ERR_SYSTEM, "the figures for a node exporter cannot be written");
+    err = fail_errno(errno, "the figures for a node exporter cannot be written");
   text_free(text);
   return err;
 }

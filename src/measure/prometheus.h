@@ -21,7 +21,7 @@ int results_save_prometheus(const char *path, const struct results *results);
 
 // Adds a label, with a comma before it where others are.
 void prometheus_label(struct text *labels, const char *name, const char *value);
-// Writes the text and frees it. NOMEM: it has failed; SYSTEM: `out` cannot be written.
+// Writes the text and frees it. NOMEM: it has failed; SYSTEM or LIMIT: `out` cannot be written.
 int prometheus_hand_out(FILE *out, struct text *text);
 
 #endif

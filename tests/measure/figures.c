@@ -8,6 +8,7 @@
 
 #include "cmocka_all.h"
 #include "measure/figures.h"
+#include "measure/prometheus.h"
 #include "support/temporary.h"
 
 static void fill(struct figures *figures) {
@@ -93,10 +94,23 @@ static void what_is_none_is_refused(void **state) {
   refused(json, WEFT_ERR_PROTOCOL, "rows[0].figures[1].better");
 }
 
+static void a_full_disk_is_told(void **state) {
+  (void)state;
+  FILE *full = fopen("/dev/full", "w");
+  assert_non_null(full);
+  setbuf(full, NULL);
+  struct text text = {0};
+  text_add(&text, "weft_bench_passed 1\n");
+  assert_int_equal(prometheus_hand_out(full, &text), WEFT_ERR_LIMIT);
+  assert_non_null(strstr(weft_last_error(), "cannot be written: No space left on device"));
+  fclose(full);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(figures_survive_a_file),
       cmocka_unit_test(what_is_none_is_refused),
+      cmocka_unit_test(a_full_disk_is_told),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
