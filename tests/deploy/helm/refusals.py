@@ -42,6 +42,7 @@ OUT_OF_RANGE = {
     "level": ({"exclusivePlacement": {"topologyKey": "a/b/c"}}, "exclusivePlacement.topologyKey"),
     "resource": ({"resources": {"extra": {"a b": 1}}}, "resources.extra"), "secret": ({"imagePullSecrets": ["A"]},
                                                                                   "imagePullSecrets.0"),
+    "kinds of RDMA": ({"topology": {"rdmaType": "InfiniBand/RoCE"}}, "topology.rdmaType"),
     "long stay": ({"ttlSecondsAfterFinished": 2**31}, "ttlSecondsAfterFinished"),
 }
 # Values that are right alone, and do not fit each other.
