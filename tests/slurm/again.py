@@ -17,6 +17,7 @@ import tool
 SBATCH = """\
 #!/bin/sh
 [ ! -e "$STAND_IN/refuses" ] || exit 1
+[ "$1" != --test-only ] || exit 0
 env > "$STAND_IN/sbatch.env"
 echo x >> "$STAND_IN/jobs"
 number=$(wc -l < "$STAND_IN/jobs")
@@ -98,6 +99,18 @@ class Again(unittest.TestCase):
                         ["--followers", "late"], ["--requeue"]):
             self.assertIn("has another batch already", self.run_batch(*options, status=3), options)
         self.assertIn("job 1: plan.plan (submitted before)\n", self.run_batch())
+
+    def test_what_was_only_tested_is_no_other_batch(self):
+        self.run_batch("--test-only", "--iterations", 2)
+        (self.folder / "refuses").touch()
+        self.run_batch("--test-only", status=3)
+        (self.folder / "refuses").unlink()
+        self.plan("[[0, 1, 2]]")
+        self.assertIn("1 job could run here; nothing was submitted\n", self.run_batch("--test-only"))
+        self.assertIn("job 1: plan.plan\n", self.run_batch("--time-limit", "5"))
+        self.assertEqual(json.loads((self.folder / "out/plan/plan/plan.json").read_text(encoding="utf-8")), [[0, 1, 2]])
+        self.assertIn("has another batch already", self.run_batch("--test-only", status=3))
+        self.assertIn("job 1: plan.plan (submitted before)\n", self.run_batch("--time-limit", "5"))
 
     def test_a_job_of_a_directory_that_is_gone_is_not_this_one(self):
         for state in ("COMPLETED", "RUNNING"):

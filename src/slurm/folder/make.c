@@ -1,6 +1,7 @@
 // The directory of a batch. batch.json comes last: where it is, all other files are whole.
 #include "slurm/folder/make.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -139,6 +140,15 @@ static bool same_jobs(const json_t *json, const char *path) {
   return same;
 }
 
+// Whether jobs of the batch there have been submitted, or may have been. Behind --test-only none have.
+static bool is_begun(const char *path) {
+  json_t *there = NULL;
+  bool begun = json_file_load(path, "a batch", &there) != 0 || !json_object_get(there, "weft_slurm") ||
+               json_object_get(there, "last_before");
+  json_decref(there);
+  return begun;
+}
+
 static bool file_has(const char *path, const struct text *text) {
   char bytes[4096];
   FILE *file = NULL;
@@ -180,6 +190,8 @@ static int check_same(const struct slurm_batch *batch, const json_t *json, const
 static int write_all(const struct slurm_batch *batch, const struct slurm_planned_jobs *jobs, const json_t *json,
                      const char *path) {
   int err = slurm_directory_make(batch->directory, strlen(batch->directory));
+  if (!err && unlink(path) != 0 && errno != ENOENT) // of one that was not begun
+    err = fail_errno(errno, "cannot remove %s", path);
   for (size_t i = 0; !err && i < batch->num_runs; i++)
     err = write_run(batch, &batch->runs[i]);
   for (size_t i = 0; !err && i < jobs->count; i++) {
@@ -198,7 +210,7 @@ int slurm_folder_make(const struct slurm_batch *batch) {
   if (!err &&
       ((json = batch_to_json(batch, &jobs)) == NULL || asprintf(&path, "%s/" SLURM_FILE_BATCH, batch->directory) < 0))
     err = fail(WEFT_ERR_NOMEM, "no memory for %zu runs", batch->num_runs);
-  bool there = !err && access(path, F_OK) == 0;
+  bool there = !err && access(path, F_OK) == 0 && is_begun(path);
   if (there)
     err = check_same(batch, json, path);
   if (!err && !there)
