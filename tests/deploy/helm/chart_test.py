@@ -420,6 +420,33 @@ def options_of(job):
     return {name for head in heads for name in re.findall(r"--([a-z][\w-]*)", head)}
 
 
+def leaves_and_sections(values, before=()):
+    for name, inner in values.items():
+        yield (*before, name)
+        if isinstance(inner, dict):
+            yield from leaves_and_sections(inner, (*before, name))
+
+
+def a_value_that_is_null_is_not_said_or_is_refused_by_its_name():
+    """Helm leaves it out then, as where all of a section is commented out, so that templates find nothing there."""
+    means_none = ("ttlSecondsAfterFinished", "resources.requests", "resources.limits")
+    defaults = yaml.safe_load((CHART / "values.yaml").read_text())
+    for base in ({}, {"job": "store"}):
+        wanted = helm("template", "r", CHART, "--set", "token.existingSecret=s", "-f", "-", text=json.dumps(base))[1]
+        for path in leaves_and_sections(defaults):
+            name, values = ".".join(path), None
+            for part in reversed(path):
+                values = {part: values}
+            if base and path[0] not in ("store", "resources", "ucx"):
+                continue
+            if name in ("job", "token", "token.existingSecret"):
+                continue
+            status, out, error = helm("template", "r", CHART, "--set", "token.existingSecret=s", "-f", "-",
+                                      text=json.dumps({**base, **values}))
+            assert f"{path[-1]} is required" in error if status else name.startswith(means_none) or out == wanted, \
+                (base, name, error)
+
+
 def the_schema_knows_the_commands_options():
     schema = json.loads((CHART / "values.schema.json").read_text())["properties"]
     for job in JOBS:
@@ -488,5 +515,6 @@ main({test.__name__: test for test in (
     a_test_that_passed_leaves_nothing, an_etcd_by_tls_is_checked_by_its_secret,
     pods_listen_where_their_addresses_are, a_release_s_name_may_have_dots,
     names_that_look_like_numbers_stay_names, a_long_name_is_cut_where_names_may_end, large_numbers_stay_numbers,
-    every_value_has_a_default_that_says_what_it_is, the_schema_knows_the_commands_options, plans_are_those_of_the_tree,
+    every_value_has_a_default_that_says_what_it_is, a_value_that_is_null_is_not_said_or_is_refused_by_its_name,
+    the_schema_knows_the_commands_options, plans_are_those_of_the_tree,
     notes_have_the_next_three_commands, imex_gives_each_pod_a_channel)})

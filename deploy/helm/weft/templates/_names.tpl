@@ -157,16 +157,16 @@ yes
 
 {{/* Whether the run meets on an etcd that is there. */}}
 {{- define "weft.onEtcd" -}}
-{{- if or (hasPrefix "http://" .Values.store.url) (include "weft.storeSecret" .) }}yes{{ end -}}
+{{- if or (hasPrefix "http://" (.Values.store.url | default "")) (include "weft.storeSecret" .) }}yes{{ end -}}
 {{- end }}
 
 {{/* The Secret that an etcd's certificate is checked by. */}}
 {{- define "weft.storeSecret" -}}
 {{- $s := .Values.store -}}
 {{- if ne .Values.job "store" -}}
-{{- if and $s.tlsSecret (not (hasPrefix "https://" $s.url)) }}{{ fail "store.tlsSecret needs a store.url of https://" }}{{ end -}}
+{{- if and $s.tlsSecret (not (hasPrefix "https://" ($s.url | default ""))) }}{{ fail "store.tlsSecret needs a store.url of https://" }}{{ end -}}
 {{- if and $s.clientCertificate (not $s.tlsSecret) }}{{ fail "store.clientCertificate needs store.tlsSecret, which has it" }}{{ end -}}
-{{- $s.tlsSecret -}}
+{{- $s.tlsSecret | default "" -}}
 {{- end -}}
 {{- end }}
 

@@ -41,7 +41,7 @@ capabilities:
 
 {{/* The API refuses such a pod, for a JobSet or a LeaderWorkerSet without the user's seeing it. */}}
 {{- define "weft.checkResources" -}}
-{{- $limits := .Values.resources.limits -}}
+{{- $limits := .Values.resources.limits | default dict -}}
 {{- range $name, $value := .Values.resources.requests -}}
 {{- if hasKey $limits $name -}}
 {{- $limit := get $limits $name -}}
@@ -59,8 +59,8 @@ capabilities:
 {{- range $name, $count := $r.extra }}{{ $_ := set $devices $name (include "weft.number" $count) }}{{ end -}}
 {{- with include "weft.rdma" . }}{{ $_ := set $devices . (include "weft.number" $r.rdmaQuantity) }}{{ end -}}
 {{- with include "weft.gpuCount" . | int }}{{ $_ := set $devices $r.gpu (toString .) }}{{ end -}}
-requests: {{ merge (dict) $devices $r.requests | toJson }}
-limits: {{ merge (dict) $devices $r.limits | toJson }}
+requests: {{ merge (dict) $devices ($r.requests | default dict) | toJson }}
+limits: {{ merge (dict) $devices ($r.limits | default dict) | toJson }}
 {{- if .Values.imex.enabled }}
 claims: [{name: imex-channel}]
 {{- end }}
@@ -89,7 +89,7 @@ claims: [{name: imex-channel}]
 - {name: UCX_TLS, value: {{ join "," $list | quote }}}
 {{- end }}
 {{- /* A number 0 says 0, and is as empty as "" for Helm. */}}
-{{- with include "weft.number" $v.ucx.gidIndex | default (ternary "3" "" (contains "roce" (include "weft.rdma" .))) }}
+{{- with include "weft.number" (ternary "" $v.ucx.gidIndex (kindIs "invalid" $v.ucx.gidIndex)) | default (ternary "3" "" (contains "roce" (include "weft.rdma" .))) }}
 - {name: UCX_IB_GID_INDEX, value: {{ quote . }}}
 {{- end }}
 {{- with $v.nvshmem.hcaPrefix }}
@@ -148,7 +148,7 @@ claims: [{name: imex-channel}]
 {{- $_ := set $out "podAntiAffinity" (merge (get $out "podAntiAffinity" | default dict) $wish) -}}
 {{- end -}}
 {{- if $near }}{{ $_ := set $out "podAffinity" (dict "requiredDuringSchedulingIgnoredDuringExecution" $near) }}{{ end -}}
-{{- $out = mergeOverwrite $out (deepCopy $v.affinity) -}}
+{{- $out = mergeOverwrite $out (deepCopy ($v.affinity | default dict)) -}}
 {{- if $out }}{{ $out | toYaml }}{{ end -}}
 {{- end }}
 
