@@ -176,6 +176,7 @@ MUTATIONS = [
      "of one partition"),
     ("scenario.toml", "iterations = 1", "extra_srun_args = \"--comment='a b\"", "7:19:", "a quote without an end"),
     ("scenario.toml", "iterations = 1", 'nodes = ["oak[001-003]"]', "5:13:", "3 are named"),
+    ("scenario.toml", "iterations = 1", 'nodes = ["oak001", "oak[001-002]"]', "7:9:", "the 3 names are of 2 nodes"),
     ("scenario.toml", 'test_name = "growth"\nnum_nodes = 2\ntime', "num_nodes = 2\ntime", "2:1:",
      "no test_template_name"),
     ("scenario.toml", "test_name", "test_nam", "4:1:", "did you mean test_name?"),
@@ -311,6 +312,7 @@ class Faults(unittest.TestCase):
                                (["--container", "pyxis"], "--container-image: "), (["--name", "a/b"], "--name: "),
                                (["--nodes", "1", "--processes-per-node", "3"], "3 process slots"),
                                (["--nodes", "3", "--nodelist", "a,b"], "3 nodes are wanted, and 2 are named"),
+                               (["--nodelist", "a,a"], "--nodelist: the 2 names are of 1 node"),
                                (["--followers", "late", "--container-image", "x"], "--followers: "),
                                (["--array", "--single-sbatch"], "want one of them"),
                                *((["--container-mounts", text], "--container-mounts: ")

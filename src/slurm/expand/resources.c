@@ -155,6 +155,23 @@ static void take_exclude(const struct slurm_maker *maker, struct slurm_resources
   resources->exclude = join(maker->memory, resources->exclude, exclude && exclude->type == TOML_ARRAY ? exclude : NULL);
 }
 
+// A node that is named twice would be counted twice, and Slurm adds one that nobody named. Returns how many there are.
+static size_t check_twice(const struct slurm_maker *maker, const char *list, size_t named) {
+  const struct toml_value *nodes = slurm_maker_get(maker, "nodes");
+  struct slurm_memory memory = {0};
+  struct slurm_words names = {0};
+  if (list)
+    slurm_names_add(&memory, &names, list);
+  slurm_names_sort(&names);
+  if (names.count < named && !memory.failed)
+    slurm_fault(maker->faults, maker->request->node_list ? slurm_place("--nodelist") : nodes->at,
+                "the %zu names are of %zu node%s: want each node once", named, names.count,
+                names.count == 1 ? "" : "s");
+  maker->memory->failed = maker->memory->failed || memory.failed;
+  slurm_memory_free(&memory);
+  return names.count;
+}
+
 static void count_nodes(const struct slurm_maker *maker, struct slurm_resources *resources) {
   const struct toml_value *wanted = slurm_maker_get(maker, "num_nodes");
   const struct slurm_request *request = maker->request;
@@ -171,7 +188,7 @@ static void count_nodes(const struct slurm_maker *maker, struct slurm_resources 
         resources->exclude ? slurm_memory_print(maker->memory, "%s,%s", resources->exclude, exclude) : exclude;
   else if (!request->exclude && !request->node_list)
     take_exclude(maker, resources);
-  size_t given = named + resources->num_nodes;
+  size_t given = check_twice(maker, resources->nodes, named) + resources->num_nodes;
   bool is_number = wanted && wanted->type == TOML_INTEGER && wanted->integer > 0;
   uint32_t asked = request->nodes ? request->nodes : is_number ? (uint32_t)wanted->integer : 0;
   if (asked && given && asked != given)
