@@ -300,6 +300,15 @@ class Again(unittest.TestCase):
         self.assertEqual(len(re.findall(line, script)), 1)
         return [re.sub(line, text, script) for text in (r"kill -s USR1 $$\n\1", r"\1kill -s USR1 $$\n")]
 
+    def test_nobody_waits_for_a_lead_that_ended_before_the_run(self):
+        self.stand_in("srun", 'case "$*" in *--nodelist=oak01*) exit 3 ;; esac\nexec sleep 600')
+        self.stand_in("scontrol", "echo oak01\necho oak02")
+        self.run_batch("--nodes", 2)
+        run = self.folder / "out" / "plan" / "plan"
+        done = subprocess.run(["bash", "script.sbatch"], cwd=run, env=self.job_environment(), timeout=tool.TIMEOUT_S,
+                              check=False)
+        self.assertEqual(done.returncode, 3)
+
     def test_a_step_that_begins_beside_a_signal_is_told(self):
         self.stand_in("srun", "exec sleep 60")
         self.stand_in("scontrol", "echo oak01")

@@ -154,14 +154,20 @@ static void write_hook(struct text *text, const char *name, const char *begin, c
   text_add(text, " > \"$directory/%s.log\" 2>&1%s", name, end);
 }
 
-static void write_end(struct text *text) {
+static void write_end(struct text *text, const struct slurm_run *run) {
   text_add(text,
            "\n# The first step's status is the run's; another step's counts where the first found nothing wrong.\n"
            "await \"${steps[0]}\"\n"
-           "status=$?\n"
-           "for other in \"${steps[@]:1}\"; do\n"
-           "  await \"$other\" || { failed=$?; [ \"$status\" = 0 ] && status=$failed; }\n"
-           "done\n");
+           "status=$?\n");
+  if (run->program != SLURM_AS_WRITTEN && run->resources.num_nodes > 1)
+    text_add(text,
+             "# Without results it has told nobody of its end: the others would wait until their startup timeout.\n"
+             "if [ \"$status\" != 0 ] && [ ! -e \"$attempt/" SLURM_FILE_RESULTS "\" ]; then\n"
+             "  kill -s TERM \"${steps[@]:1}\" 2> /dev/null\n"
+             "fi\n");
+  text_add(text, "for other in \"${steps[@]:1}\"; do\n"
+                 "  await \"$other\" || { failed=$?; [ \"$status\" = 0 ] && status=$failed; }\n"
+                 "done\n");
 }
 
 void slurm_script_write(struct text *text, const struct slurm_batch *batch, const struct slurm_run *run) {
@@ -177,7 +183,7 @@ void slurm_script_write(struct text *text, const struct slurm_batch *batch, cons
     slurm_part_transfer(text, run);
   else
     slurm_part_as_written(text, run);
-  write_end(text);
+  write_end(text, run);
   write_hook(text, "post_test", "", run->post_test, " || echo \"post_test failed\" >&2\n");
   text_add(text, "\nfinish \"$status\"\n");
 }
