@@ -27,6 +27,7 @@ from .status import (
 
 _LEAST_ROOM = 256  # bytes of notifications that posts bring, once one has brought any
 _CLOSE_S = 5.0
+_MOMENT_S = 0.01
 Thing = TypeVar("Thing")
 
 
@@ -124,6 +125,7 @@ class Request:
         self._room = 0
         self._owed: bytes | None = None
         self._posted = False
+        self._sending = False  # while a thread starts it, or sends what follows its data, which may take seconds
         self._start_ns = self._post_ns = 0
         self._lock = threading.RLock()  # one thread at a time uses a transfer of Weft
         self._transfer = self._make(min(len(notification), ROOM))
@@ -168,9 +170,14 @@ class Request:
     def post(self, notification: bytes) -> nixl_status_t:
         """Starts it, with this notification, or with its own if this is empty."""
         with self._lock:
-            return self._post(notification)
+            self._sending = True
+            try:
+                self._post(notification)
+            finally:
+                self._sending = False
+            return self._state()
 
-    def _post(self, notification: bytes) -> nixl_status_t:
+    def _post(self, notification: bytes) -> None:
         start = time.monotonic_ns()
         try:
             if notification or self._notification:
@@ -183,7 +190,6 @@ class Request:
             raise failure_of(error) from error
         self._posted = True
         self._start_ns, self._post_ns = start, time.monotonic_ns() - start
-        return self.state()
 
     def _post_with(self, notification: bytes) -> None:
         if self._posted and self.active:
@@ -202,8 +208,9 @@ class Request:
 
     def state(self) -> nixl_status_t:
         """How its last post stands; a failure is raised."""
-        if not self._lock.acquire(blocking=False):
-            return nixl_status_t.NIXL_IN_PROG  # another thread starts it, or sends what follows its data
+        while not self._lock.acquire(timeout=0 if self._sending else _MOMENT_S):
+            if self._sending:  # by another thread: others have it for a moment only
+                return nixl_status_t.NIXL_IN_PROG
         try:
             return self._state()
         finally:
@@ -219,7 +226,11 @@ class Request:
             raise failure_of(error) from error
         if self._owed is not None:
             owed, self._owed = self._owed, None
-            self._inbox.notify(self.peer, owed)
+            self._sending = True
+            try:
+                self._inbox.notify(self.peer, owed)
+            finally:
+                self._sending = False
         return nixl_status_t.NIXL_SUCCESS
 
     def estimate_us(self) -> int:

@@ -100,7 +100,8 @@ def test_a_transfer_in_flight_is_cancelled(pair: tuple[nixl_agent, nixl_agent]) 
 
 
 def test_threads_share_a_transfer(pair: tuple[nixl_agent, nixl_agent]) -> None:
-    """While one of them is within a call, the others are told that it is in flight."""
+    """While one of them posts, the others are told that it is in flight; once it has ended, that it has, whoever else
+    asks at that moment."""
     here, there = np.ones(1 << 24, np.uint8), np.zeros(1 << 24, np.uint8)
     registered = pair[0].register_memory(here)
     pair[1].register_memory(there)
@@ -122,6 +123,7 @@ def test_threads_share_a_transfer(pair: tuple[nixl_agent, nixl_agent]) -> None:
         thread.start()
     for _ in range(30):
         finish(pair[0], handle)
+        assert all(pair[0].check_xfer_state(handle) == "DONE" for _ in range(100))
     ended.set()
     for thread in asking:
         thread.join()
