@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -65,7 +67,8 @@ PROGRAM = f"""
 {OBEYS}
 import sys, weft
 store = weft.Store.local()
-a, b, c = weft.Agent("a", store=store), weft.Agent("b"), weft.Agent("c", token="secret")
+a, b = weft.Agent("a", store=store, transports="shm"), weft.Agent("b", transports="shm")
+c = weft.Agent("c", token="secret", transports="shm")
 rank = weft.ep.Rank(store, rank=0, founders=[0, 1], hidden=128, capacity=2)
 def go(wait):
     try:
@@ -75,14 +78,6 @@ def go(wait):
         print("interrupted", flush=True)
 exec(sys.argv[1])
 """
-
-
-@pytest.mark.parametrize("wait", WAITS)
-def test_control_c(wait: str) -> None:
-    process = start(PROGRAM, WAITS[wait])
-    assert process.stdout is not None and process.stdout.readline() == "waiting\n"
-    process.send_signal(signal.SIGINT)
-    assert end(process) == "interrupted\n"
 
 
 QUERY = f"""
@@ -105,10 +100,34 @@ except KeyboardInterrupt:
 """
 
 
-def test_close_after_an_interrupted_query() -> None:
-    if not next(one for one in weft.transports() if one.name == "object").works:
+@pytest.fixture(scope="module")
+def interrupted() -> Iterator[dict[str, subprocess.Popen[str]]]:
+    """A process for each wait, which begins when those before wait, and one for the query: some take seconds to end,
+    all at once."""
+    processes: dict[str, subprocess.Popen[str]] = {}
+    try:
+        if next(one for one in weft.transports() if one.name == "object").works:
+            processes["query"] = start(QUERY)
+        for name, wait in WAITS.items():
+            processes[name] = process = start(PROGRAM, wait)
+            assert process.stdout is not None and process.stdout.readline() == "waiting\n", name
+            process.send_signal(signal.SIGINT)
+        yield processes
+    finally:
+        for process in processes.values():
+            process.kill()
+            process.communicate()
+
+
+@pytest.mark.parametrize("wait", WAITS)
+def test_control_c(wait: str, interrupted: dict[str, subprocess.Popen[str]]) -> None:
+    assert end(interrupted[wait]) == "interrupted\n"
+
+
+def test_close_after_an_interrupted_query(interrupted: dict[str, subprocess.Popen[str]]) -> None:
+    if "query" not in interrupted:
         pytest.skip("there is no transport of objects")
-    assert end(start(QUERY)) == "closed\n"
+    assert end(interrupted["query"]) == "closed\n"
 
 
 OPERATION = f"""
@@ -212,7 +231,6 @@ print("ends", flush=True)
 
 
 def test_the_end_while_daemon_threads_call() -> None:
-    for _ in range(3):
-        process = start(PROGRAM_DAEMONS)
+    for process in [start(PROGRAM_DAEMONS) for _ in range(3)]:
         out, err = process.communicate(timeout=60)
         assert (process.returncode, out, err) == (0, "ends\n", "")
