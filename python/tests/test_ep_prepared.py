@@ -82,7 +82,7 @@ def test_exact_shapes(alone: ep.Rank) -> None:
 def test_after_the_end(alone: ep.Rank) -> None:
     x, idx, _ = tokens_of(0, 1)
     calls, into = alone.prepare(), alone.receive()
-    with pytest.raises(AttributeError):
+    with pytest.raises(TypeError, match=r"into: what Rank.receive\(\) made"):
         calls.dispatch(x, idx, object())
     alone.close()
     with pytest.raises(weft.errors.ClosedError):

@@ -66,7 +66,7 @@ def test_wrong_arguments() -> None:
     for wrong in (5, None, object()):
         with pytest.raises(TypeError):
             weft.Owners(wrong)  # type: ignore[arg-type]
-    for counts, kind in (([5], TypeError), ([(len,)], IndexError), (5, TypeError)):
+    for counts, kind in (([5], TypeError), ([(len,)], TypeError), (["x"], TypeError), (5, TypeError)):
         with pytest.raises(kind):
             weft.Owners([Thing()], counts)  # type: ignore[arg-type]
     for call, argument, kind in ((len, 5, TypeError), (str, 5, TypeError), (lambda _: 1 / 0, 0, ZeroDivisionError),

@@ -4,29 +4,57 @@ from __future__ import annotations
 
 import atexit
 import math
+import operator
 import os
 import threading
 import weakref
-from typing import Protocol
+from collections.abc import Iterable
+from typing import Protocol, TypeVar
 
 from . import _weft
 
+T = TypeVar("T")
 FOREVER = 0xFFFFFFFF
 """WEFT_WAIT_FOREVER"""
+_NO_TIME = "timeout: {!r:.60} is no time: seconds from 0 on are wanted, or None for no deadline"
 
 
 def milliseconds(timeout: float | None) -> int:
     """Seconds as the library takes them; None is no deadline."""
     if timeout is None:
         return FOREVER
-    if not timeout >= 0:
-        raise ValueError(f"timeout: {timeout} is no time: seconds from 0 on are wanted, or None for no deadline")
+    try:
+        is_time = bool(timeout >= 0)
+    except (TypeError, ValueError):
+        raise TypeError(_NO_TIME.format(timeout)) from None
+    if not is_time:
+        raise ValueError(_NO_TIME.format(timeout))
     return min(math.ceil(timeout * 1000), FOREVER - 1) if timeout < 4e6 else FOREVER - 1
 
 
 def option_ms(seconds: float | None) -> int:
     """Seconds of an option, whose default is None; at least a millisecond."""
     return 0 if seconds is None else max(1, milliseconds(seconds))
+
+
+def whole(name: str, value: object) -> int:
+    """A number that counts something, from 0 on."""
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"{name}: a whole number is wanted, not {value!r:.60}") from None
+    if number < 0:
+        raise ValueError(f"{name}: {number} is below 0")
+    return number
+
+
+def listed(name: str, what: str, values: Iterable[T]) -> list[T]:
+    """All of them. `TypeError`: there is nothing to iterate over."""
+    try:
+        entries = iter(values)
+    except TypeError:
+        raise TypeError(f"{name}: a list of {what} is wanted, not {values!r:.60}") from None
+    return list(entries)
 
 
 class Closable(Protocol):

@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import collections
 import enum
-import operator
 import os
 import select
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -25,7 +24,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Union
 
 from . import _asyncio, _weft
-from ._common import AGENTS, milliseconds, note_open, option_ms
+from ._common import AGENTS, listed, milliseconds, note_open, option_ms, whole
 from .errors import BusyError
 from .memory import Kind, MemoryStatus, Region, RegionInfo
 from .store import Store, handle_of
@@ -253,7 +252,8 @@ class Agent:
                  prefix: str | None = None, listen: str | None = None, token: str | None = None) -> None:
         if progress not in ("thread", "none"):
             raise ValueError(f"progress: {progress!r} is neither 'thread' nor 'none'")
-        names = transports if transports is None or isinstance(transports, str) else ",".join(transports)
+        names = transports if transports is None or isinstance(transports, str) else ",".join(
+            map(str, listed("transports", "names", transports)))
         self._handle = _weft.agent_open(name, names, progress == "none", spin_us, option_ms(heartbeat),
                                         option_ms(peer_timeout), option_ms(transfer_timeout), lease_ttl,
                                         None if store is None else handle_of(store), prefix, listen, token)
@@ -267,6 +267,7 @@ class Agent:
     def _region(self, kind: Kind, flags: int, source: object = None, address: int = 0, length: int = 0,
                 device: int = -1, fd: int = -1, path: str | None = None,
                 transports: str | None = None) -> Region:
+        kind = _kind(kind)
         number = self._handle.register(int(kind), flags, source, address, length, device, fd, path, transports)
         if source is None and (kind != Kind.CUDA or device >= 0):  # nothing to ask for, however many there are
             where = device if kind == Kind.CUDA else -1
@@ -279,36 +280,37 @@ class Agent:
         """Registers the contiguous memory of an array: of the host or of a GPU, as it says itself. An array that is
         read-only gives a region that is. private: in no metadata, for this agent's own side. The agent keeps the array
         alive until the region or the agent is closed."""
-        return self._region(Kind.HOST, read_only | private << 1, buffer, transports=transports)
+        return self._region(Kind.HOST, _flags(read_only, private), buffer, transports=transports)
 
     def register_address(self, address: int, length: int, *, kind: Kind = Kind.HOST, device: int = -1,
                          read_only: bool = False, private: bool = False, transports: str | None = None) -> Region:
         """Registers `length` bytes at an address, which the caller keeps mapped until the region is closed."""
-        return self._region(kind, read_only | private << 1, None, address, length, device, transports=transports)
+        return self._region(kind, _flags(read_only, private), None, address, length, device, transports=transports)
 
     def register_file(self, file: str | os.PathLike[str] | int, length: int = 0, *, read_only: bool = False,
                       private: bool = False, transports: str | None = None) -> Region:
         """Registers a file, by its path or by an open descriptor, which has to stay open; of `length` bytes, 0: no
         limit. A path is created where it is missing, unless it is read-only."""
         fd, path = (file, None) if isinstance(file, int) else (-1, os.fspath(file))
-        return self._region(Kind.FILE, read_only | private << 1, None, 0, length, fd=fd, path=path,
+        return self._region(Kind.FILE, _flags(read_only, private), None, 0, length, fd=fd, path=path,
                             transports=transports)
 
     def register_object(self, name: str, length: int = 0, *, read_only: bool = False, private: bool = False,
                         transports: str | None = None) -> Region:
         """Registers ``bucket/key`` of an S3 store. A transfer that writes to it gives all of it, from byte 0 on."""
-        return self._region(Kind.OBJECT, read_only | private << 1, None, 0, length, path=name, transports=transports)
+        return self._region(Kind.OBJECT, _flags(read_only, private), None, 0, length, path=name, transports=transports)
 
     def allocate(self, length: int, *, kind: Kind = Kind.HOST, device: int = -1) -> Region:
         """Allocates `length` bytes of zeros that peers of this host can map, and registers them: see `Region.view` and
         `Region.allocated`."""
+        kind = _kind(kind)
         memory = self._handle.allocate(int(kind), length, device)
         return Region(self, RegionInfo(memory.region, memory.address, length, kind, memory.device, 0), memory)
 
     def query(self, *, address: int = 0, length: int = 0, kind: Kind = Kind.HOST, path: str | None = None,
               fd: int = -1, timeout: float | None = 5.0) -> MemoryStatus:
         """What there is of memory, of a file or of an object, which need not be registered."""
-        return MemoryStatus(*self._handle.query(int(kind), address, length, fd, path, milliseconds(timeout)))
+        return MemoryStatus(*self._handle.query(int(_kind(kind)), address, length, fd, path, milliseconds(timeout)))
 
     def regions(self, peer: int = SELF) -> list[RegionInfo]:
         """What is known here of the regions of a peer, or of this agent, by ascending id."""
@@ -320,7 +322,7 @@ class Agent:
     def metadata(self, regions: Iterable[Region | int] | None = None, *, addresses: bool = True) -> bytes:
         """This agent's metadata for `load` of another: name, addresses of its transports, and its regions (None: all
         but the private ones). Without addresses it updates a peer that was loaded before."""
-        return self._handle.metadata(_ids(regions), addresses)
+        return self._handle.metadata(_ids(regions), bool(addresses))
 
     def load(self, metadata: bytes) -> int:
         """Loads the metadata of another agent; its id as a peer. An agent without a token trusts where it comes
@@ -330,7 +332,7 @@ class Agent:
     def publish(self, label: str | None = None, regions: Iterable[Region | int] | None = None, *,
                 addresses: bool = True, timeout: float | None = 10.0) -> None:
         """Puts metadata into the store and keeps it there, on a lease; under a label, a selection of regions."""
-        self._handle.publish(label, _ids(regions), addresses, milliseconds(timeout))
+        self._handle.publish(label, _ids(regions), bool(addresses), milliseconds(timeout))
 
     def unpublish(self, label: str | None = None, *, timeout: float | None = 10.0) -> None:
         """Takes back what was published; without a label, peers that fetched this agent see it leave."""
@@ -546,4 +548,17 @@ class Agent:
 def _ids(regions: Iterable[Region | int] | None) -> list[int] | None:
     if regions is None:
         return None
-    return [one.id if isinstance(one, Region) else operator.index(one) for one in regions]
+    return [one.id if isinstance(one, Region) else whole("regions", one)
+            for one in listed("regions", "regions or their ids", regions)]
+
+
+def _kind(kind: object) -> Kind:
+    try:
+        return Kind(kind)  # type: ignore[arg-type]
+    except ValueError:
+        raise ValueError(f"kind: {kind!r:.60} is no member of weft.Kind, which has "
+                         f"{', '.join(Kind.__members__)}") from None
+
+
+def _flags(read_only: bool, private: bool) -> int:
+    return (1 if read_only else 0) | (2 if private else 0)

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
 from . import _weft
+from ._common import whole
 from ._weft import Buffer, Owners
 from .errors import BusyError
 
@@ -57,7 +58,8 @@ class RegionInfo(NamedTuple):
 
     def descriptor(self, offset: int = 0, length: int | None = None) -> tuple[int, int, int]:
         """(address, length, region) of a part of it: from byte `offset` on, `length` bytes (None: the rest)."""
-        return self.address + offset, self.length - offset if length is None else length, self.id
+        first = whole("offset", offset)
+        return self.address + first, self.length - first if length is None else whole("length", length), self.id
 
 
 class MemoryStatus(NamedTuple):

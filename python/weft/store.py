@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Union
 
 from . import _asyncio, _weft
-from ._common import STORES, milliseconds, note_open, option_ms
+from ._common import STORES, listed, milliseconds, note_open, option_ms
 
 Text = Union[str, bytes]
 
@@ -157,12 +157,21 @@ def _joined(endpoints: object) -> str:
 
 
 def _compare(condition: Compare) -> tuple[Text, int, int, int | Text]:
-    if condition.target not in _TARGETS or condition.relation not in _RELATIONS:
+    if not isinstance(condition, Compare):
+        raise TypeError(f"txn: compares: a weft.Compare is wanted, not {condition!r:.60}")
+    if condition.target not in list(_TARGETS) or condition.relation not in list(_RELATIONS):
         raise ValueError(
-            f"Compare: {condition.target!r} {condition.relation!r}: the targets are {', '.join(_TARGETS)}, the "
+            f"Compare: {condition.target!r:.60} {condition.relation!r:.60}: the targets are {', '.join(_TARGETS)}, the "
             f"relations {' '.join(_RELATIONS)}"
         )
     return condition.key, _TARGETS[condition.target], _RELATIONS[condition.relation], condition.operand
+
+
+def _lease(lease: int | Lease) -> int:
+    number = lease.id if isinstance(lease, Lease) else lease
+    if not isinstance(number, int):
+        raise TypeError(f"lease: a Lease or its id is wanted, not {lease!r:.60}")
+    return number
 
 
 class Watch:
@@ -260,20 +269,22 @@ class Store:
 
     def range(self, key: Text, *, prefix: bool = False, limit: int = 0) -> Range:
         """A key, or with `prefix` all that start with it ("": all keys), at most `limit` of them (0: all)."""
-        return _range(self._handle.range(key, prefix, limit))
+        return _range(self._handle.range(key, bool(prefix), limit))
 
     def put(self, key: Text, value: Text, *, lease: int | Lease = 0) -> int:
         """Puts a value of at most 1.5 MiB, attached to a lease (0: to none); the revision of the store after it."""
-        return self._handle.put(key, value, lease if isinstance(lease, int) else lease.id)
+        return self._handle.put(key, value, _lease(lease))
 
     def delete(self, key: Text, *, prefix: bool = False) -> int:
         """Deletes a key, or with `prefix` all that start with it; how many there were."""
-        return self._handle.delete(key, prefix)
+        return self._handle.delete(key, bool(prefix))
 
     def txn(self, compares: Sequence[Compare] = (), success: Sequence[Op] = (),
             failure: Sequence[Op] = ()) -> TxnResult:
         """Runs `success` if all of `compares` hold, else `failure`: all of it or nothing, at one revision."""
-        done, revision, responses = self._handle.commit([_compare(c) for c in compares], list(success), list(failure))
+        done, revision, responses = self._handle.commit(
+            [_compare(c) for c in listed("compares", "weft.Compare", compares)],
+            listed("success", "weft.Op", success), listed("failure", "weft.Op", failure))
         return TxnResult(done, revision, [_range(r) if isinstance(r, tuple) else r for r in responses])
 
     def lease_grant(self, ttl: int) -> Lease:
@@ -282,15 +293,15 @@ class Store:
 
     def lease_keepalive(self, lease: int | Lease) -> int:
         """Renews a lease once; the seconds that it has again. `NotFoundError`: it has ended."""
-        return self._handle.lease_keepalive(lease if isinstance(lease, int) else lease.id)
+        return self._handle.lease_keepalive(_lease(lease))
 
     def lease_ttl(self, lease: int | Lease) -> int:
         """The seconds that a lease has left. `NotFoundError`: it has ended."""
-        return self._handle.lease_ttl(lease if isinstance(lease, int) else lease.id)
+        return self._handle.lease_ttl(_lease(lease))
 
     def lease_revoke(self, lease: int | Lease) -> None:
         """Ends a lease and deletes the keys attached to it."""
-        self._handle.lease_revoke(lease if isinstance(lease, int) else lease.id)
+        self._handle.lease_revoke(_lease(lease))
 
     def watch(self, prefix: Text, *, start: int = 0) -> Watch:
         """Watches all keys that start with `prefix` from revision `start` on; 0: what changes from now on."""
@@ -332,7 +343,7 @@ class Server:
 
     def __init__(self, *, address: str | None = None, port: int = 0, token: str | None = None,
                  cert_file: str | None = None, key_file: str | None = None, insecure: bool = False) -> None:
-        self._handle = _weft.server_start(address, port, token, cert_file, key_file, insecure)
+        self._handle = _weft.server_start(address, port, token, cert_file, key_file, bool(insecure))
         note_open(STORES, self)
 
     @property

@@ -185,7 +185,7 @@ void bind_agent(nb::module_ &m) {
       .def("completions", &completions, nb::arg("cap"),
            nb::sig("def completions(self, cap: int) -> list[tuple[int, int]]"))
       .def("next_event", &next_event, nb::sig("def next_event(self) -> tuple[int, int, int, int, str, str] | None"))
-      .def("notify", &notify, nb::arg("peer"), nb::arg("message"),
+      .def("notify", &notify, nb::arg("peer"), nb::arg("message").none(),
            nb::sig("def notify(self, peer: int, message: str | bytes) -> None"))
       .def("progress",
            [](const Agent &self) {

@@ -20,8 +20,12 @@ std::shared_ptr<Choice> choice_of(nb::object regions, bool addresses) {
     choice->options.flags |= WEFT_METADATA_ALL_REGIONS;
     return choice;
   }
-  for (nb::handle region : regions)
-    choice->regions.push_back(nb::cast<weft_region_t>(region));
+  for (nb::handle entry : regions) {
+    weft_region_t region;
+    if (!nb::try_cast<weft_region_t>(entry, region))
+      throw nb::type_error("regions: regions, or their ids, are wanted");
+    choice->regions.push_back(region);
+  }
   choice->options.regions = choice->regions.data();
   choice->options.num_regions = (uint32_t)choice->regions.size();
   return choice;
@@ -124,7 +128,7 @@ void bind_metadata(nb::class_<Agent> &agent) {
   agent
       .def("metadata", &metadata, nb::arg("regions").none(), nb::arg("addresses"),
            nb::sig("def metadata(self, regions: list[int] | None, addresses: bool) -> bytes"))
-      .def("load", &load, nb::arg("metadata"), nb::sig("def load(self, metadata: bytes) -> int"))
+      .def("load", &load, nb::arg("metadata").none(), nb::sig("def load(self, metadata: bytes) -> int"))
       .def("publish", &publish, nb::arg("label").none(), nb::arg("regions").none(), nb::arg("addresses"),
            nb::arg("timeout_ms"),
            nb::sig("def publish(self, label: str | None, regions: list[int] | None, addresses: bool, timeout_ms: int) "

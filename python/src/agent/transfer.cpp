@@ -46,7 +46,7 @@ bool take_array(nb::handle source, std::vector<weft_descriptor> &taken) {
 List *make_list(const Agent &self, weft_peer_t peer, nb::object descriptors) {
   std::vector<weft_descriptor> taken;
   if (!take_array(descriptors, taken)) {
-    for (nb::handle entry : descriptors) {
+    for (nb::handle entry : entries_of(descriptors, "descriptors", "(address, length) or (address, length, region)")) {
       if (!PySequence_Check(entry.ptr()) || (nb::len(entry) != 2 && nb::len(entry) != 3))
         throw nb::type_error("descriptors: each is (address, length) or (address, length, region)");
       weft_region_t region = nb::len(entry) == 3 ? number(nb::object(entry[2])) : 0;
@@ -68,7 +68,7 @@ List *make_list(const Agent &self, weft_peer_t peer, nb::object descriptors) {
 
 std::vector<uint32_t> indices_of(nb::handle source, const char *name) {
   std::vector<uint32_t> indices;
-  for (nb::handle entry : source) {
+  for (nb::handle entry : entries_of(source, name, "numbers from 0 to 2**32 - 1")) {
     uint32_t value;
     if (!nb::try_cast<uint32_t>(entry, value))
       throw nb::type_error((std::string(name) + ": numbers from 0 to 2**32 - 1 are wanted").c_str());
@@ -79,7 +79,7 @@ std::vector<uint32_t> indices_of(nb::handle source, const char *name) {
 
 std::vector<weft_transfer_run> runs_of(nb::handle source) {
   std::vector<weft_transfer_run> runs;
-  for (nb::handle entry : source) {
+  for (nb::handle entry : entries_of(source, "runs", "five numbers each")) {
     auto five = indices_of(entry, "runs");
     if (five.size() != 5)
       throw nb::type_error("runs: each is (local_first, local_stride, remote_first, remote_stride, count)");
@@ -294,7 +294,7 @@ void bind_transfer(nb::class_<Agent> &agent, nb::module_ &m) {
       .def_prop_ro("closed", [](const Transfer &self) { return self.state->closed.load() || self.state->forked(); })
       .def("close", &close_transfer, nb::arg("timeout_ms"));
   agent
-      .def("list", &make_list, nb::arg("peer"), nb::arg("descriptors"), nb::rv_policy::take_ownership,
+      .def("list", &make_list, nb::arg("peer"), nb::arg("descriptors").none(), nb::rv_policy::take_ownership,
            nb::sig("def list(self, peer: int, descriptors: object) -> List"))
       .def("transfer", &make_transfer, nb::arg("write"), nb::arg("local"), nb::arg("remote"),
            nb::arg("local_index").none(), nb::arg("remote_index").none(), nb::arg("runs").none(),

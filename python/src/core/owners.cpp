@@ -43,8 +43,11 @@ public:
   Owners(nb::sequence objects, nb::sequence counts) : weak_(nb::module_::import_("weakref").attr("getweakrefcount")) {
     for (nb::handle object : objects)
       held_.push_back({nb::borrow(object)});
-    for (nb::handle pair : counts)
+    for (nb::handle pair : counts) {
+      if (!PySequence_Check(pair.ptr()) || nb::len(pair) != 2)
+        throw nb::type_error("counts: pairs of a call and its argument are wanted");
       counted_.push_back({nb::object(pair[0]), nb::object(pair[1])});
+    }
   }
 
   void note() {

@@ -15,15 +15,25 @@ inline std::string c_text(const std::string &text, const char *name) {
   return text;
 }
 
+// A str as UTF-8.
+inline std::string must_be_text(nb::handle source, const char *name) {
+  if (!PyUnicode_Check(source.ptr()))
+    throw nb::type_error((std::string(name) + ": a str is wanted").c_str());
+  Py_ssize_t size = 0;
+  const char *utf8 = PyUnicode_AsUTF8AndSize(source.ptr(), &size);
+  if (!utf8) {
+    PyErr_Clear();
+    throw nb::value_error((std::string(name) + " has a surrogate in it, which UTF-8 has not").c_str());
+  }
+  return c_text(std::string(utf8, (size_t)size), name);
+}
+
 // A str or None, which is NULL in C, and lives as long as this.
 class MaybeText {
 public:
   MaybeText(nb::handle source, const char *name) {
-    if (source.is_none())
-      return;
-    if (!PyUnicode_Check(source.ptr()))
-      throw nb::type_error((std::string(name) + ": a str is wanted").c_str());
-    text_ = c_text(nb::cast<std::string>(source), name);
+    if (!source.is_none())
+      text_ = must_be_text(source, name);
   }
   const char *get() const { return text_ ? text_->c_str() : nullptr; }
 
@@ -51,6 +61,18 @@ inline std::string loose_bytes(nb::handle source, const char *name) {
     throw nb::type_error((std::string(name) + ": a str or bytes is wanted").c_str());
   }
   return std::string(PyBytes_AsString(bytes.ptr()), (size_t)PyBytes_Size(bytes.ptr()));
+}
+
+// What is iterated over for its entries, `what`.
+inline nb::object entries_of(nb::handle source, const char *name, const char *what) {
+  PyObject *entries = PyObject_GetIter(source.ptr());
+  if (!entries && !PyErr_ExceptionMatches(PyExc_TypeError))
+    throw nb::python_error();
+  if (!entries) {
+    PyErr_Clear();
+    throw nb::type_error((std::string(name) + ": a list of " + what + " is wanted").c_str());
+  }
+  return nb::steal(entries);
 }
 
 // A text that a call of C writes: asked for its size first.

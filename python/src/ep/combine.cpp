@@ -58,7 +58,7 @@ void take_summing(Summing &sum, RankState &state, const Operation &operation, co
     args.out_weights = (float *)take(given.out_weights, "out_weights", 4, true, selections, true);
   if (!given_none(given.bias)) {
     size_t count = 0;
-    for (nb::handle bias : given.bias) {
+    for (nb::handle bias : entries_of(given.bias, "bias", "arrays")) {
       if (count == 2)
         raise_code(WEFT_ERR_INVALID, "bias: at most two are added");
       args.bias[count++] = take(bias, "bias", 2, false, values, false);
@@ -71,10 +71,10 @@ void take_summing(Summing &sum, RankState &state, const Operation &operation, co
 }
 
 // As an operation of its own: (op, result).
-nb::object combine_route(const Rank &self, const Route &by, const Combined &given, bool want_result) {
+nb::object combine_route(const Rank &self, nb::handle by, const Combined &given, bool want_result) {
   RankState &state = *self.state;
   state.check_alone();
-  auto held = by.must_be_open();
+  auto held = route_of(by);
   RouteState &route = *held;
   if (!route.received)
     raise_code(WEFT_ERR_INVALID, "route: no dispatch has filled it, or it has not been received");
@@ -181,9 +181,9 @@ void bind_combine(nb::class_<Rank> &rank) {
   bind_half<RECV>(rank, "combine_recv", "def combine_recv(self, op: int, " COMBINE_ARGUMENTS ") -> Result | None");
   rank.def(
       "combine_route",
-      [](const Rank &self, const Route &route, COMBINE_PARAMETERS) {
+      [](const Rank &self, nb::object route, COMBINE_PARAMETERS) {
         return combine_route(self, route, COMBINE_GIVEN, want_result);
       },
-      nb::arg("route"), COMBINE_NAMES,
-      nb::sig("def combine_route(self, route: Route, " COMBINE_ARGUMENTS ") -> tuple[int, Result | None]"));
+      nb::arg("route").none(), COMBINE_NAMES,
+      nb::sig("def combine_route(self, route: object, " COMBINE_ARGUMENTS ") -> tuple[int, Result | None]"));
 }

@@ -177,17 +177,18 @@ void note_received(RankState &state, Operation &operation, const Receive &into, 
 #define DISPATCH_GIVEN                                                                                                 \
   { x, topk_idx, topk_weights, scales, route, stream, num_tokens_at, dtype, processors, flags }
 #define DISPATCH_NAMES                                                                                                 \
-  nb::arg("x"), nb::arg("topk_idx").none(), nb::arg("topk_weights").none(), nb::arg("scales").none(),                  \
+  nb::arg("x").none(), nb::arg("topk_idx").none(), nb::arg("topk_weights").none(), nb::arg("scales").none(),           \
       nb::arg("route").none(), nb::arg("dtype"), nb::arg("stream").none(), nb::arg("num_tokens_at").none(),            \
       nb::arg("processors"), nb::arg("flags")
 #define DISPATCH_ARGUMENTS                                                                                             \
-  "x: object, topk_idx: object, topk_weights: object, scales: object, route: Route | None, dtype: int, stream: "       \
+  "x: object, topk_idx: object, topk_weights: object, scales: object, route: object, dtype: int, stream: "             \
   "object, num_tokens_at: object, processors: int, flags: int"
 
 } // namespace
 
-nb::object dispatch_into(RankState &state, nb::object into, const Dispatched &given, bool want_info) {
+nb::object dispatch_into(RankState &state, nb::handle source, const Dispatched &given, bool want_info) {
   state.check_alone();
+  nb::object into = receive_of(source);
   Receive &receive = nb::cast<Receive &>(into);
   Operation ended;
   Sending send;
@@ -246,8 +247,9 @@ uint64_t dispatch_send_of(RankState &state, const Dispatched &given) {
   return op;
 }
 
-nb::object dispatch_recv_into(RankState &state, uint64_t op, nb::object into, nb::handle stream, bool want_info) {
+nb::object dispatch_recv_into(RankState &state, uint64_t op, nb::handle source, nb::handle stream, bool want_info) {
   state.check_alone();
+  nb::object into = receive_of(source);
   Receive &receive = nb::cast<Receive &>(into);
   Operation &operation = must_find(state, op);
   check_fit(state, operation, receive);
@@ -283,8 +285,8 @@ void bind_dispatch(nb::class_<Rank> &rank) {
           [](const Rank &self, nb::object into, DISPATCH_PARAMETERS, bool want_info) {
             return dispatch_into(*self.state, into, DISPATCH_GIVEN, want_info);
           },
-          nb::arg("into"), DISPATCH_NAMES, nb::arg("want_info"),
-          nb::sig("def dispatch(self, into: Receive, " DISPATCH_ARGUMENTS ", want_info: bool) -> tuple[int, Info | "
+          nb::arg("into").none(), DISPATCH_NAMES, nb::arg("want_info"),
+          nb::sig("def dispatch(self, into: object, " DISPATCH_ARGUMENTS ", want_info: bool) -> tuple[int, Info | "
                   "None]"))
       .def(
           "dispatch_send",
@@ -295,6 +297,6 @@ void bind_dispatch(nb::class_<Rank> &rank) {
           [](const Rank &self, uint64_t op, nb::object into, nb::object stream, bool want_info) {
             return dispatch_recv_into(*self.state, op, into, stream, want_info);
           },
-          nb::arg("op"), nb::arg("into"), nb::arg("stream").none(), nb::arg("want_info"),
-          nb::sig("def dispatch_recv(self, op: int, into: Receive, stream: object, want_info: bool) -> Info | None"));
+          nb::arg("op"), nb::arg("into").none(), nb::arg("stream").none(), nb::arg("want_info"),
+          nb::sig("def dispatch_recv(self, op: int, into: object, stream: object, want_info: bool) -> Info | None"));
 }

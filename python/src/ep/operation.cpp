@@ -43,7 +43,9 @@ nb::object await(const Rank &self, nb::object op, bool want_result, uint32_t tim
   Result result;
   Failure failure;
   give_room(state, info), give_room(state, result);
-  uint64_t number = op.is_none() ? UINT64_MAX : nb::cast<uint64_t>(op);
+  uint64_t number = UINT64_MAX;
+  if (!op.is_none() && !nb::try_cast<uint64_t>(op, number))
+    throw nb::type_error("op: the number of an operation, or None for the newest, is wanted");
   int rc = operate(
       state, failure,
       [&](int) { return weft_ep_await(state.ep, number, &info.c, want_result ? &result.c : nullptr, timeout_ms); },
@@ -116,7 +118,7 @@ void bind_operations(nb::class_<Rank> &rank, nb::module_ &m) {
   bind_dispatch(rank);
   bind_combine(rank);
   bind_prepared(rank, m);
-  rank.def("combine_rows", &combine_rows, nb::arg("op"), nb::arg("into"), nb::arg("num_rows"),
+  rank.def("combine_rows", &combine_rows, nb::arg("op"), nb::arg("into").none(), nb::arg("num_rows"),
            nb::sig("def combine_rows(self, op: int, into: object, num_rows: int) -> None"))
       .def("finish", &finish, nb::arg("op"))
       .def("wait", &await, nb::arg("op").none(), nb::arg("want_result"), nb::arg("timeout_ms"),

@@ -139,9 +139,9 @@ inline bool given_none(const nb::object &one) {
 enum Half { BOTH, SEND, RECV };
 
 // (number, Info or None); the number; Info or None.
-nb::object dispatch_into(RankState &state, nb::object into, const Dispatched &given, bool want_info);
+nb::object dispatch_into(RankState &state, nb::handle into, const Dispatched &given, bool want_info);
 uint64_t dispatch_send_of(RankState &state, const Dispatched &given);
-nb::object dispatch_recv_into(RankState &state, uint64_t op, nb::object into, nb::handle stream, bool want_info);
+nb::object dispatch_recv_into(RankState &state, uint64_t op, nb::handle into, nb::handle stream, bool want_info);
 // The result, or None.
 nb::object combine_of(RankState &state, Half half, uint64_t op, const Combined &given, bool want_result);
 

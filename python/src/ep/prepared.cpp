@@ -26,11 +26,6 @@ Prepared *prepare(const Rank &rank, int dtype, int combine_dtype, uint32_t proce
   return made.release();
 }
 
-// weft.ep.Receive has what this extension made in `_handle`.
-nb::object handle_of(nb::handle into) {
-  return nb::isinstance<Receive>(into) ? nb::borrow(into) : nb::object(into.attr("_handle"));
-}
-
 Dispatched sending(const Prepared &self, nb::object &x, nb::object &topk_idx, nb::object &stream) {
   Dispatched given;
   given.x = std::move(x), given.topk_idx = std::move(topk_idx), given.stream = std::move(stream);
@@ -40,7 +35,7 @@ Dispatched sending(const Prepared &self, nb::object &x, nb::object &topk_idx, nb
 }
 
 nb::object dispatch(const Prepared &self, nb::object x, nb::object topk_idx, nb::object into, nb::object stream) {
-  return dispatch_into(*self.state, handle_of(into), sending(self, x, topk_idx, stream), self.want_info);
+  return dispatch_into(*self.state, into, sending(self, x, topk_idx, stream), self.want_info);
 }
 
 uint64_t dispatch_send(const Prepared &self, nb::object x, nb::object topk_idx, nb::object stream) {
@@ -48,7 +43,7 @@ uint64_t dispatch_send(const Prepared &self, nb::object x, nb::object topk_idx, 
 }
 
 nb::object dispatch_recv(const Prepared &self, uint64_t op, nb::object into, nb::object stream) {
-  return dispatch_recv_into(*self.state, op, handle_of(into), stream, self.want_info);
+  return dispatch_recv_into(*self.state, op, into, stream, self.want_info);
 }
 
 template <Half half>
@@ -77,13 +72,15 @@ template <Half half> void bind_half(nb::class_<Prepared> &prepared, const char *
 void bind_prepared(nb::class_<Rank> &rank, nb::module_ &m) {
   nb::class_<Prepared> prepared(m, "Prepared");
   prepared
-      .def("dispatch", &dispatch, nb::arg("x"), nb::arg("topk_idx"), nb::arg("into"),
+      .def("dispatch", &dispatch, nb::arg("x").none(), nb::arg("topk_idx").none(), nb::arg("into").none(),
            nb::arg("stream").none() = nb::none(),
            nb::sig("def dispatch(self, x: object, topk_idx: object, into: object, stream: object = None) -> tuple[int, "
                    "Info | None]"))
-      .def("dispatch_send", &dispatch_send, nb::arg("x"), nb::arg("topk_idx"), nb::arg("stream").none() = nb::none(),
+      .def("dispatch_send", &dispatch_send, nb::arg("x").none(), nb::arg("topk_idx").none(),
+           nb::arg("stream").none() = nb::none(),
            nb::sig("def dispatch_send(self, x: object, topk_idx: object, stream: object = None) -> int"))
-      .def("dispatch_recv", &dispatch_recv, nb::arg("op"), nb::arg("into"), nb::arg("stream").none() = nb::none(),
+      .def("dispatch_recv", &dispatch_recv, nb::arg("op"), nb::arg("into").none(),
+           nb::arg("stream").none() = nb::none(),
            nb::sig("def dispatch_recv(self, op: int, into: object, stream: object = None) -> Info | None"));
   bind_half<BOTH>(prepared, "combine", "def combine(self, " COMBINE_ARGUMENTS ") -> Result | None");
   bind_half<SEND>(prepared, "combine_send", "def combine_send(self, " COMBINE_ARGUMENTS ") -> Result | None");

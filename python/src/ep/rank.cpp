@@ -62,21 +62,28 @@ Rank::~Rank() {
   shut_dropped(state);
 }
 
+static void *address_of_stream(nb::handle number) {
+  uintptr_t address;
+  if (!nb::try_cast<uintptr_t>(number, address))
+    throw nb::type_error("stream: the address of a stream is a whole number from 0 to 2**64 - 1");
+  return (void *)address;
+}
+
 void *stream_of(nb::handle source) {
   if (source.is_none())
     return nullptr;
   if (PyLong_Check(source.ptr()))
-    return (void *)nb::cast<uintptr_t>(source);
+    return address_of_stream(source);
   if (nb::hasattr(source, "cuda_stream")) // torch
-    return (void *)nb::cast<uintptr_t>(nb::object(source.attr("cuda_stream")));
+    return address_of_stream(nb::object(source.attr("cuda_stream")));
   if (nb::hasattr(source, "__cuda_stream__")) { // (version, stream), of cuda.core and others
     nb::object said = source.attr("__cuda_stream__");
     if (PyCallable_Check(said.ptr()))
       said = said();
-    return (void *)nb::cast<uintptr_t>(nb::object(said[1]));
+    return address_of_stream(nb::object(said[1]));
   }
   if (nb::hasattr(source, "ptr")) // cupy
-    return (void *)nb::cast<uintptr_t>(nb::object(source.attr("ptr")));
+    return address_of_stream(nb::object(source.attr("ptr")));
   throw nb::type_error("stream: None, a number, or an object with cuda_stream, __cuda_stream__ or ptr is wanted");
 }
 
@@ -111,7 +118,7 @@ void rank_wait(const Rank &self, uint32_t timeout_ms, std::function<int(weft_ep_
 
 std::shared_ptr<std::vector<int32_t>> ranks_of(nb::handle source, const char *name) {
   auto ranks = std::make_shared<std::vector<int32_t>>();
-  for (nb::handle entry : source) {
+  for (nb::handle entry : entries_of(source, name, "ranks")) {
     int32_t rank;
     if (!nb::try_cast<int32_t>(entry, rank))
       throw nb::type_error((std::string(name) + ": a list of ranks is wanted").c_str());
@@ -131,7 +138,7 @@ const char *text_of(nb::dict &given, const char *name, std::string &kept) {
   nb::object value = nb::borrow(given[name]);
   if (value.is_none())
     return nullptr;
-  kept = c_text(nb::cast<std::string>(value), name);
+  kept = must_be_text(value, name);
   return kept.c_str();
 }
 
@@ -312,12 +319,12 @@ void bind_membership(nb::class_<Rank> &rank) {
   rank.def(
           "connect",
           [](const Rank &self, nb::object ranks, uint32_t ms) { by_ranks(self, ranks, ms, weft_ep_connect); },
-          nb::arg("ranks"), nb::arg("timeout_ms"),
+          nb::arg("ranks").none(), nb::arg("timeout_ms"),
           nb::sig("def connect(self, ranks: typing.Iterable[int], timeout_ms: int) -> None"))
       .def(
           "disconnect",
           [](const Rank &self, nb::object ranks, uint32_t ms) { by_ranks(self, ranks, ms, weft_ep_disconnect); },
-          nb::arg("ranks"), nb::arg("timeout_ms"),
+          nb::arg("ranks").none(), nb::arg("timeout_ms"),
           nb::sig("def disconnect(self, ranks: typing.Iterable[int], timeout_ms: int) -> None"))
       .def(
           "activate", [](const Rank &self, uint32_t ms) { rank_wait(self, ms, weft_ep_activate); },
@@ -330,7 +337,7 @@ void bind_membership(nb::class_<Rank> &rank) {
             rank_wait(self, ms, [=](weft_ep_t *ep, uint32_t left) { return weft_ep_withdraw(ep, rank, left); });
           },
           nb::arg("rank"), nb::arg("timeout_ms"))
-      .def("change", &change, nb::arg("add"), nb::arg("remove"), nb::arg("timeout_ms"),
+      .def("change", &change, nb::arg("add").none(), nb::arg("remove").none(), nb::arg("timeout_ms"),
            nb::sig("def change(self, add: typing.Iterable[int], remove: typing.Iterable[int], timeout_ms: int) -> "
                    "None"))
       .def("await_start", &await_start, nb::arg("timeout_ms"))

@@ -197,6 +197,16 @@ Receive *make_receive(const Rank &rank, int layout, uint32_t rows, int dtype, ui
 
 } // namespace
 
+nb::object receive_of(nb::handle source) {
+  static PyObject *const name = PyUnicode_InternFromString("_handle"); // each dispatch asks for it
+  nb::object handle = nb::steal(PyObject_GetAttr(source.ptr(), name));
+  if (!handle.is_valid())
+    PyErr_Clear();
+  if (!handle.is_valid() || !nb::isinstance<Receive>(handle))
+    throw nb::type_error("into: what Rank.receive() made is wanted");
+  return handle;
+}
+
 void bind_receive(nb::module_ &m) {
   nb::class_<Receive>(m, "Receive")
       .def_prop_ro(

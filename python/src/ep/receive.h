@@ -59,3 +59,6 @@ Buffer array_of(nb::handle source, const Wanted &wanted, bool cuda);
 // The same, kept in `kept`; its address, NULL for None.
 void *take_array(nb::handle source, const Wanted &wanted, bool cuda, std::vector<Buffer> &kept);
 void check_array(const Buffer &array, const Wanted &wanted, bool cuda);
+
+// The Receive of what Rank.receive() of the package made, which has it in `_handle`. Raises TypeError.
+nb::object receive_of(nb::handle source);

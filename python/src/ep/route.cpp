@@ -12,12 +12,10 @@ std::shared_ptr<RouteState> Route::must_be_open() const {
 }
 
 std::shared_ptr<RouteState> route_of(nb::handle source) {
-  if (source.is_none())
-    return nullptr;
-  Route *route;
-  if (!nb::try_cast<Route *>(source, route) || !route)
-    throw nb::type_error("route: a weft.ep.Route or None is wanted");
-  return route->must_be_open();
+  nb::object handle = nb::getattr(source, "_handle", nb::none());
+  if (!nb::isinstance<Route>(handle))
+    throw nb::type_error("route: what Rank.route() made is wanted");
+  return nb::cast<Route &>(handle).must_be_open();
 }
 
 // CHECK_ROUTE: whether this operation fills the route that it was compared with, or goes by it. On CUDA memory the
@@ -232,7 +230,7 @@ void bind_route(nb::module_ &m) {
       .def_prop_ro("__cuda_array_interface__", &cuda_interface,
                    nb::sig("def __cuda_array_interface__(self) -> dict[str, typing.Any]"));
   nb::class_<Route>(m, "Route")
-      .def("plan", &plan, nb::arg("topk_idx"), nb::arg("stream").none(),
+      .def("plan", &plan, nb::arg("topk_idx").none(), nb::arg("stream").none(),
            nb::sig("def plan(self, topk_idx: object, stream: object) -> None"))
       .def("wait", &wait, nb::arg("timeout_ms"),
            nb::sig("def wait(self, timeout_ms: int) -> tuple[int, int, list[int], int, int, int, int]"))

@@ -30,7 +30,7 @@ public:
   std::shared_ptr<RouteState> must_be_open() const;
 };
 
-// The route that `source` is, or NULL for None. Raises TypeError or ClosedError.
+// The route of what Rank.route() of the package made, which has it in `_handle`. Raises TypeError or ClosedError.
 std::shared_ptr<RouteState> route_of(nb::handle source);
 // Notes in a route what an operation brings that fills it: when it has begun, and when it has been received.
 void note_route_begun(const RankState &state, Operation &operation, const weft_ep_dispatch_args &args);

@@ -99,6 +99,14 @@ size_t erase(const Store &self, nb::object key, bool prefix) {
   return *deleted;
 }
 
+// `wanted` is what the sentence of a TypeError begins with.
+template <class T> T number_of(nb::object source, const char *wanted) {
+  T number;
+  if (!nb::try_cast<T>(source, number))
+    throw nb::type_error((std::string(wanted) + " is wanted").c_str());
+  return number;
+}
+
 // The strings and arrays of a transaction, which the library reads until it has been committed.
 struct Transaction {
   struct Condition {
@@ -123,7 +131,7 @@ void take_compares(Transaction &txn, const nb::list &list) {
     if (compare.target == WEFT_STORE_VALUE)
       text.value = loose_bytes(parts[3], "value");
     else
-      compare.number = nb::cast<int64_t>(parts[3]);
+      compare.number = number_of<int64_t>(parts[3], "Compare: operand: a number, or with the target value bytes");
     txn.condition_texts.push_back(std::move(text));
     txn.compares.push_back(compare);
   }
@@ -139,12 +147,14 @@ void take_ops(Transaction &txn, int branch, const nb::list &list) {
   auto &texts = txn.texts[branch];
   auto &ops = txn.ops[branch];
   for (nb::handle entry : list) {
-    nb::tuple parts = nb::cast<nb::tuple>(entry);
+    if (!PyTuple_Check(entry.ptr()) || nb::len(entry) != 6)
+      throw nb::type_error("txn: success and failure: what Op.put(), Op.delete() and Op.range() make is wanted");
+    nb::tuple parts = nb::borrow<nb::tuple>(entry);
     weft_store_op op = {};
-    op.kind = (weft_store_op_kind)nb::cast<int>(parts[0]);
-    op.lease = nb::cast<int64_t>(parts[3]);
-    op.flags = nb::cast<bool>(parts[4]) ? WEFT_STORE_OP_PREFIX : 0;
-    op.limit = nb::cast<uint32_t>(parts[5]);
+    op.kind = (weft_store_op_kind)number_of<int>(parts[0], "Op: kind: 0, 1 or 2");
+    op.lease = number_of<int64_t>(parts[3], "Op: lease: the id of a lease, or 0");
+    op.flags = nb::bool_(nb::object(parts[4])) ? WEFT_STORE_OP_PREFIX : 0;
+    op.limit = number_of<uint32_t>(parts[5], "Op: limit: a number from 0 to 2**32 - 1");
     texts.push_back({c_text(loose_bytes(parts[1], "key"), "key"), loose_bytes(parts[2], "value")});
     ops.push_back(op);
   }
@@ -204,12 +214,12 @@ std::string version(const Store &self) {
 
 void bind_store(nb::module_ &m) {
   nb::class_<Store>(m, "Store", nb::is_weak_referenceable())
-      .def("range", &read_range, nb::arg("key"), nb::arg("prefix"), nb::arg("limit"),
+      .def("range", &read_range, nb::arg("key").none(), nb::arg("prefix"), nb::arg("limit"),
            nb::sig("def range(self, key: str | bytes, prefix: bool, limit: int) -> tuple[list[tuple[str, bytes, int, "
                    "int, int, int]], int, int, bool]"))
-      .def("put", &put, nb::arg("key"), nb::arg("value"), nb::arg("lease"),
+      .def("put", &put, nb::arg("key").none(), nb::arg("value").none(), nb::arg("lease"),
            nb::sig("def put(self, key: str | bytes, value: str | bytes, lease: int) -> int"))
-      .def("delete", &erase, nb::arg("key"), nb::arg("prefix"),
+      .def("delete", &erase, nb::arg("key").none(), nb::arg("prefix"),
            nb::sig("def delete(self, key: str | bytes, prefix: bool) -> int"))
       .def("commit", &commit, nb::arg("compares"), nb::arg("success"), nb::arg("failure"),
            nb::sig("def commit(self, compares: list[typing.Any], success: list[typing.Any], failure: "

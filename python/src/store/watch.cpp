@@ -152,6 +152,7 @@ void bind_watch(nb::module_ &m) {
            })
       .def_prop_ro("closed", [](const Watch &self) { return self.state->closed.load() || self.state->forked(); })
       .def("close", &close_watch);
-  m.def("watch_open", &open_watch, nb::arg("store"), nb::arg("prefix"), nb::arg("start"), nb::rv_policy::take_ownership,
+  m.def("watch_open", &open_watch, nb::arg("store"), nb::arg("prefix").none(), nb::arg("start"),
+        nb::rv_policy::take_ownership,
         nb::sig("def watch_open(store: Store, prefix: str | bytes, start: int) -> Watch"));
 }

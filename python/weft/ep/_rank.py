@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from .. import _asyncio, _weft
-from .._common import RANKS, milliseconds, note_open, option_ms
+from .._common import RANKS, listed, milliseconds, note_open, option_ms, whole
 from .._weft import Info, Prepared, Result
 from ..errors import BusyError
 from ..store import Store, handle_of
@@ -57,9 +57,10 @@ class Rank:
             "topk": topk, "experts_per_rank": experts_per_rank, "dtype": DType.of(dtype),
             "combine_dtype": CombineDType.of(combine_dtype), "op_timeout_ms": option_ms(op_timeout),
             "lease_ttl_s": lease_ttl, "memory": Memory.of(memory), "device": -1 if device is None else device,
-            "max_processors": max_processors, "flags": join_only | ordered << 1, "window_bytes": window_bytes,
+            "max_processors": max_processors, "window_bytes": window_bytes,
+            "flags": (1 if join_only else 0) | (2 if ordered else 0),
             "mode": Mode.of(mode), "max_rows": max_rows, "zero_copy_bytes": zero_copy_bytes,
-            "founders": list(founders),
+            "founders": listed("founders", "ranks", founders),
         }
         self._handle = _weft.rank_open(handle_of(store), options, milliseconds(timeout))
         self.capacity = capacity or 64
@@ -168,7 +169,7 @@ class Rank:
 
     def mask(self, rank: int, masked: bool = True) -> None:
         """Masks an active rank, or unmasks it, from the next dispatch on: this rank sends it no tokens."""
-        self._handle.mask_update(rank, masked)
+        self._handle.mask_update(rank, bool(masked))
 
     def masks(self, into: Array = None, stream: Any = None) -> list[bool] | None:
         """Whether this rank masks each rank index: [capacity]. Or into an int32 array in rank memory, which CUDA
@@ -192,10 +193,13 @@ class Rank:
         CUDA memory the caller gives them. bf16 is made as uint16, fp8 as uint8. row_bytes, scale_bytes: of OPAQUE."""
         order = Layout.member(layout)
         kind = DType.member(dtype) if dtype is not None else self.dtype
-        room = self.max_tokens * self.capacity if rows is None else rows
+        room = self.max_tokens * self.capacity if rows is None else whole("rows", rows)
+        row_bytes, scale_bytes = whole("row_bytes", row_bytes), whole("scale_bytes", scale_bytes)
+        topk = self.topk if topk is None else whole("topk", topk)
         if self._host:
-            make_arrays(self, arrays, order, kind, room, topk or self.topk, row_bytes, scale_bytes, in_place)
-        flags = int(keep_places) | int(zero_padding) << 1
+            make_arrays(self, arrays, order, kind, room, topk or self.topk, row_bytes, scale_bytes,
+                        in_place)
+        flags = (1 if keep_places else 0) | (2 if zero_padding else 0)
         return Receive(self, order, room, kind, row_bytes, scale_bytes, alignment, flags, arrays)
 
     def route(self, *, max_tokens: int = 0, max_rows: int = 0, topk: int = 0, alignment: int = 1) -> Route:
@@ -224,11 +228,11 @@ class Rank:
         A loss is no error: see `Info.num_lost`. `weft.errors.RoomError`: `into` has too few rows, its ``rows_needed``
         says how many there are, and its ``op`` is open: call `dispatch_recv` with more room.
         """
-        number, told = self._handle.dispatch(into._handle, x, topk_idx, topk_weights, scales,
-                                             None if route is None else route._handle,
+        number, told = self._handle.dispatch(into, x, topk_idx, topk_weights, scales, route,
                                              dtype if dtype.__class__ is DType else DType.of(dtype), stream,
-                                             num_tokens_at, processors, recycle | check_route << 1,
-                                             self._host if info is None else info)
+                                             num_tokens_at, processors,
+                                             (1 if recycle else 0) | (2 if check_route else 0),
+                                             self._host if info is None else bool(info))
         return Operation(self, number, told)
 
     def dispatch_send(self, x: Array, topk_idx: Array = None, topk_weights: Array = None, *, scales: Array = None,
@@ -236,13 +240,13 @@ class Rank:
                       stream: Any = None, num_tokens_at: Array = None, processors: int = 0,
                       recycle: bool = False) -> int:
         """The sending half of `dispatch`; the number of the operation."""
-        return self._handle.dispatch_send(x, topk_idx, topk_weights, scales, None if route is None else route._handle,
-                                          DType.of(dtype), stream, num_tokens_at, processors,
-                                          recycle | check_route << 1)
+        return self._handle.dispatch_send(x, topk_idx, topk_weights, scales, route, DType.of(dtype), stream,
+                                          num_tokens_at, processors,
+                                          (1 if recycle else 0) | (2 if check_route else 0))
 
     def dispatch_recv(self, op: int, into: Receive, *, stream: Any = None, info: bool | None = None) -> Info | None:
         """The receiving half, in the order of operations; arguments and errors as with `dispatch`."""
-        return self._handle.dispatch_recv(op, into._handle, stream, self._host if info is None else info)
+        return self._handle.dispatch_recv(op, into, stream, self._host if info is None else bool(info))
 
     def combine(self, op: int, y: Array = None, out: Array = None, *, topk_weights: Array = None,
                 row_weights: Array = None, out_weights: Array = None, bias: Sequence[Array] | None = None,
@@ -257,10 +261,10 @@ class Rank:
         makes up for what is missing. keep: the operation stays open for another combine. unweighted: rows are added as
         they are. result: whether to ask what the combine did; None: on host memory only.
         """
-        flags = renormalize | keep << 1 | unweighted << 2
+        flags = (1 if renormalize else 0) | (2 if keep else 0) | (4 if unweighted else 0)
         return self._handle.combine(op, y, out, topk_weights, row_weights, out_weights, bias,
                                     dtype if dtype.__class__ is CombineDType else CombineDType.of(dtype), stream,
-                                    processors, flags, self._host if result is None else result)
+                                    processors, flags, self._host if result is None else bool(result))
 
     def prepare(self, *, dtype: DType | str = DType.GROUP, combine_dtype: CombineDType | str = CombineDType.GROUP,
                 processors: int = 0, recycle: bool = False, renormalize: bool = False, info: bool | None = None,
@@ -274,16 +278,17 @@ class Rank:
         ``combine_recv``. Shapes are exact: x [T][H]; topk_idx [T][K]; y [E][rows][H], or [rows][H]; out [T][H];
         topk_weights [T][K].
         """
-        return self._handle.prepare(DType.of(dtype), CombineDType.of(combine_dtype), processors, int(recycle),
-                                    int(renormalize), self._host if info is None else info,
-                                    self._host if result is None else result)
+        return self._handle.prepare(DType.of(dtype), CombineDType.of(combine_dtype), processors,
+                                    1 if recycle else 0, 1 if renormalize else 0,
+                                    self._host if info is None else bool(info),
+                                    self._host if result is None else bool(result))
 
     def combine_send(self, op: int, y: Array = None, out: Array = None, *, topk_weights: Array = None,
                      row_weights: Array = None, out_weights: Array = None, bias: Sequence[Array] | None = None,
                      dtype: CombineDType | str = CombineDType.GROUP, stream: Any = None, processors: int = 0,
                      renormalize: bool = False, keep: bool = False, unweighted: bool = False) -> None:
         """The sending half of `combine`, with the same arguments."""
-        flags = renormalize | keep << 1 | unweighted << 2
+        flags = (1 if renormalize else 0) | (2 if keep else 0) | (4 if unweighted else 0)
         self._handle.combine_send(op, y, out, topk_weights, row_weights, out_weights, bias, CombineDType.of(dtype),
                                   stream, processors, flags, False)
 
@@ -293,10 +298,10 @@ class Rank:
                      renormalize: bool = False, keep: bool = False, unweighted: bool = False,
                      result: bool | None = None) -> Result | None:
         """The receiving half of `combine`, with the same arguments as the sending one."""
-        flags = renormalize | keep << 1 | unweighted << 2
+        flags = (1 if renormalize else 0) | (2 if keep else 0) | (4 if unweighted else 0)
         return self._handle.combine_recv(op, y, out, topk_weights, row_weights, out_weights, bias,
                                          CombineDType.of(dtype), stream, processors, flags,
-                                         self._host if result is None else result)
+                                         self._host if result is None else bool(result))
 
     def combine_route(self, route: Route, y: Array = None, out: Array = None, *, topk_weights: Array = None,
                       row_weights: Array = None, out_weights: Array = None, bias: Sequence[Array] | None = None,
@@ -306,10 +311,10 @@ class Rank:
         """A combine by a route, as an operation of its own: the rows of y, in the row order of the receive that filled
         the route, go back the ways that the tokens came. All ranks of the view call it. Arguments as with `combine`;
         `Operation.result` is what it did. With keep the operation stays open for `combine`."""
-        flags = renormalize | keep << 1 | unweighted << 2
-        number, told = self._handle.combine_route(route._handle, y, out, topk_weights, row_weights, out_weights, bias,
+        flags = (1 if renormalize else 0) | (2 if keep else 0) | (4 if unweighted else 0)
+        number, told = self._handle.combine_route(route, y, out, topk_weights, row_weights, out_weights, bias,
                                                   CombineDType.of(dtype), stream, processors, flags,
-                                                  self._host if result is None else result)
+                                                  self._host if result is None else bool(result))
         return Operation(self, number, None, told)
 
     def combine_rows(self, op: int, into: Array, num_rows: int = 0) -> None:
@@ -324,7 +329,7 @@ class Rank:
     def wait(self, op: int | None = None, timeout: float | None = None, *,
              result: bool = False) -> tuple[Info, Result | None]:
         """CUDA: waits until the launches of an operation (None: the newest, also of a graph) have run."""
-        return self._handle.wait(op, result, milliseconds(timeout))
+        return self._handle.wait(op, bool(result), milliseconds(timeout))
 
     def barrier(self) -> None:
         """An operation without tokens: returns when every active rank has come to it."""

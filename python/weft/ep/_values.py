@@ -21,13 +21,11 @@ class _Named(enum.IntEnum):
         """The number of a name such as ``"bf16"``, of a member or of a number."""
         if value.__class__ is cls:
             return value
-        if isinstance(value, str):
-            try:
-                return int(cls[value.upper()])
-            except KeyError:
-                names = ", ".join(name.lower() for name in cls.__members__)
-                raise ValueError(f"{cls.__name__}: there is no {value!r}, but {names}") from None
-        return int(cls(value))
+        try:
+            return int(cls[value.upper()] if isinstance(value, str) else cls(value))
+        except (KeyError, ValueError):
+            names = ", ".join(name.lower() for name in cls.__members__)
+            raise ValueError(f"{cls.__name__}: there is no {value!r:.60}, but {names}") from None
 
     @classmethod
     def member(cls: type[_Member], value: Any) -> _Member:
