@@ -227,3 +227,9 @@ def test_the_wrong_argument_is_named(world: World, name: str, wrong: object) -> 
     with pytest.raises((TypeError, ValueError), match=rf"\b{name.strip(': ')}\b") as raised:
         WRONG[name](world, wrong)
     assert "incompatible" not in str(raised.value) and "has no attribute" not in str(raised.value)
+
+
+def test_a_sentence_with_bytes_that_are_no_text(world: World) -> None:
+    """What the library says of a name is told as it is, though it cannot be printed."""
+    with pytest.raises(weft.Error, match=r"\\xff"):
+        world.agents[0].register_file("/\udcff/nowhere", read_only=True)
