@@ -6,8 +6,10 @@ differs. Failures are exceptions of `nixl._bindings`.
 
 from __future__ import annotations
 
+import operator
 import pickle
 import threading
+from collections.abc import Iterable
 from typing import Any, Optional, Union
 
 from . import _bindings as bindings
@@ -75,6 +77,22 @@ class nixl_xfer_handle(_handle):
 
     def _release(self) -> None:
         self._agent.releaseXferReq(self._handle)
+
+
+def _number(handle: Any, kind: type[_handle]) -> int:
+    """Of a handle of this kind; numbers of prepared lists and of transfers have nothing to do with each other."""
+    if handle.__class__ is kind:
+        number: int = handle._handle
+        return number
+    if (isinstance(handle, _handle) and not isinstance(handle, kind)) or not hasattr(handle, "__index__"):
+        raise TypeError(f"a {kind.__name__} is wanted, not {handle!r:.60}")
+    return operator.index(handle)
+
+
+def _release(handle: Any, kind: type[_handle]) -> None:
+    if not isinstance(handle, kind):
+        raise TypeError(f"a {kind.__name__} is wanted, not {handle!r:.60}")
+    handle.release()
 
 
 class nixl_agent_config:
@@ -166,9 +184,11 @@ class nixl_agent:
         self.backend_options[backend], self.backend_mems[backend] = self.agent.getBackendParams(handle)
 
     def _handles(self, backends: list[str]) -> list[int]:
-        missing = [name for name in backends if name not in self.backends]
+        if isinstance(backends, str) or not isinstance(backends, Iterable):
+            raise TypeError(f"backends: a list of names is wanted, not {backends!r:.60}")
+        missing = [name for name in backends if not isinstance(name, str) or name not in self.backends]
         if missing:
-            raise NoSuchBackend(f"this agent has no back end {', '.join(missing)}: it has "
+            raise NoSuchBackend(f"this agent has no back end {', '.join(map(str, missing))}: it has "
                                 f"{', '.join(self.backends) or 'none'}")
         return [self.backends[name] for name in backends]
 
@@ -227,8 +247,9 @@ class nixl_agent:
                           remote_xfer_side: nixl_prepped_dlist_handle, remote_indices: Any, notif_msg: bytes = b"",
                           backends: list[str] = [], skip_desc_merge: bool = False) -> nixl_xfer_handle:
         """A transfer between descriptors of two prepared lists, which the indices choose in their order."""
-        made = self.agent.makeXferReq(self._operation(operation), int(local_xfer_side.__index__()), local_indices,
-                                      int(remote_xfer_side.__index__()), remote_indices, notif_msg,
+        made = self.agent.makeXferReq(self._operation(operation), _number(local_xfer_side, nixl_prepped_dlist_handle),
+                                      local_indices, _number(remote_xfer_side, nixl_prepped_dlist_handle),
+                                      remote_indices, notif_msg,
                                       self._handles(backends), skip_desc_merge)
         return nixl_xfer_handle(self.agent, made)
 
@@ -247,34 +268,34 @@ class nixl_agent:
     def transfer(self, handle: nixl_xfer_handle, notif_msg: bytes = b"") -> str:
         """Starts a transfer, for the first time or again: "DONE", or "PROC" while it is in flight. What it failed with
         is raised. The remote agent gets the notification when the data is there."""
-        return self._word(self.agent.postXferReq(handle.__index__(), notif_msg))
+        return self._word(self.agent.postXferReq(_number(handle, nixl_xfer_handle), notif_msg))
 
     def check_xfer_state(self, handle: nixl_xfer_handle) -> str:
         """How a transfer stands: "DONE" or "PROC". What it failed with is raised."""
-        return self._word(self.agent.getXferStatus(handle.__index__()))
+        return self._word(self.agent.getXferStatus(_number(handle, nixl_xfer_handle)))
 
     def estimate_xfer_cost(self, req_handle: nixl_xfer_handle) -> tuple[int, int, str]:
         """(microseconds that it is expected to take, their margin, "ANALYTICAL_BACKEND"). The margin is 0: Weft knows
         none."""
-        duration, margin, _ = self.agent.estimateXferCost(req_handle.__index__())
+        duration, margin, _ = self.agent.estimateXferCost(_number(req_handle, nixl_xfer_handle))
         return duration, margin, "ANALYTICAL_BACKEND"
 
     def get_xfer_telemetry(self, handle: nixl_xfer_handle) -> bindings.nixlXferTelemetry:
         """Times and sizes of the last post. `nixlNoTelemetryError`: the agent was opened without."""
-        return self.agent.getXferTelemetry(handle.__index__())
+        return self.agent.getXferTelemetry(_number(handle, nixl_xfer_handle))
 
     def query_xfer_backend(self, handle: nixl_xfer_handle) -> str:
         """The back end that a transfer goes by."""
-        number = self.agent.queryXferBackend(handle.__index__())
+        number = self.agent.queryXferBackend(_number(handle, nixl_xfer_handle))
         return next(name for name, handle_of in self.backends.items() if handle_of == number)
 
     def release_xfer_handle(self, handle: nixl_xfer_handle) -> None:
         """Frees a transfer; one in flight is cancelled first."""
-        handle.release()
+        _release(handle, nixl_xfer_handle)
 
     def release_dlist_handle(self, handle: nixl_prepped_dlist_handle) -> None:
         """Frees a prepared list."""
-        handle.release()
+        _release(handle, nixl_prepped_dlist_handle)
 
     def prep_mem_view(self, dlist: Union[bindings.nixlXferDList, bindings.nixlRemoteDList], *,
                       backends: Optional[list[str]] = None) -> int:
@@ -322,7 +343,7 @@ class nixl_agent:
     def get_partial_agent_metadata(self, descs: bindings.nixlRegDList, inc_conn_info: bool = False,
                                    backends: list[str] = []) -> bytes:
         """The metadata of some registered descriptors; with inc_conn_info its reader need not know this agent yet."""
-        return self.agent.getLocalPartialMD(descs, inc_conn_info, self._handles(backends))
+        return self.agent.getLocalPartialMD(descs, bool(inc_conn_info), self._handles(backends))
 
     def add_remote_agent(self, metadata: bytes) -> str:
         """Loads the metadata of another agent; its name."""
@@ -341,7 +362,7 @@ class nixl_agent:
                                     backends: list[str] = [], ip_addr: str = "", port: int = DEFAULT_COMM_PORT,
                                     label: str = "") -> None:
         """The same, of some registered descriptors; in the store under a label."""
-        self.agent.sendLocalPartialMD(descs, inc_conn_info, self._handles(backends), ip_addr, port, label)
+        self.agent.sendLocalPartialMD(descs, bool(inc_conn_info), self._handles(backends), ip_addr, port, label)
 
     def fetch_remote_metadata(self, remote_agent: str, ip_addr: str = "", port: int = DEFAULT_COMM_PORT,
                               label: str = "") -> None:

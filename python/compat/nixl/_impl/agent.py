@@ -502,7 +502,7 @@ class nixlAgent:
         if name == self._name:
             return SUCCESS
         try:
-            found = self._peers.has(self._peers.find(name), descs)
+            found = self._peers.has(self._peers.find(name), _checked(descs, nixlXferDList))
         except (nixlNotFoundError, nixlRemoteDisconnectError):
             found = False
         return SUCCESS if found else nixl_status_t.NIXL_ERR_NOT_FOUND

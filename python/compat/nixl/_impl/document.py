@@ -43,7 +43,10 @@ class Document:
 
 def read_document(data: bytes) -> Document:
     """What the bytes say. `nixlMismatchError`: they are not an agent's metadata."""
-    data = bytes(data)
+    try:
+        data = bytes(memoryview(data))
+    except TypeError:
+        raise TypeError(f"metadata: bytes are wanted, not {type(data).__name__}") from None
     if not data.startswith(_MAGIC):
         raise nixlMismatchError(f"these {len(data)} bytes are not the metadata of an agent of Weft: they begin with "
                                 f"{data[:8]!r}, not with {_MAGIC!r}")

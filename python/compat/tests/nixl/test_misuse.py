@@ -55,6 +55,37 @@ def test_random_calls(pair: tuple[nixl_agent, nixl_agent]) -> None:
     finish(pair[0], pair[0].initialize_xfer("WRITE", descs, descs, "target"))
 
 
+def test_the_wrong_argument_is_named(pair: tuple[nixl_agent, nixl_agent]) -> None:
+    """A handle of the other kind too, whose number would name something else."""
+    array = numbers()
+    pair[0].register_memory(array)
+    descs = pair[0].get_xfer_descs(array)
+    prepared = [pair[0].prep_xfer_dlist(name, descs) for name in ("", "initiator")]
+    made = pair[0].make_prepped_xfer("WRITE", prepared[0], [0], prepared[1], [0])
+    agent, wrong = pair[0], object()
+    for call in (agent.transfer, agent.check_xfer_state, agent.estimate_xfer_cost, agent.query_xfer_backend,
+                 agent.get_xfer_telemetry, agent.release_xfer_handle):
+        for handle in (None, wrong, prepared[0]):
+            with pytest.raises(TypeError, match="a nixl_xfer_handle is wanted, not"):
+                call(handle)  # type: ignore[operator]
+    for handle in (None, wrong, made):
+        with pytest.raises(TypeError, match="a nixl_prepped_dlist_handle is wanted, not"):
+            agent.make_prepped_xfer("WRITE", handle, [0], prepared[1], [0])  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="a nixl_prepped_dlist_handle is wanted, not"):
+            agent.release_dlist_handle(handle)  # type: ignore[arg-type]
+    for backends in (None, "UCX", 5):
+        with pytest.raises(TypeError, match="backends: a list of names is wanted"):
+            agent.register_memory(array, backends=backends)  # type: ignore[arg-type]
+    with pytest.raises(KeyError, match="no back end None"):
+        agent.register_memory(array, backends=[None])  # type: ignore[list-item]
+    pair[0].add_remote_agent(pair[1].get_agent_metadata())
+    with pytest.raises(TypeError, match="a nixlXferDList is wanted, not list"):
+        agent.check_remote_metadata("target", [(1, 2, 3)])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="metadata: bytes are wanted, not str"):
+        agent.add_remote_agent("text")  # type: ignore[arg-type]
+    assert agent.transfer(made.__index__()) in ("PROC", "DONE")  # type: ignore[arg-type]
+
+
 def test_after_the_end(pair: tuple[nixl_agent, nixl_agent]) -> None:
     array = numbers()
     registered = pair[0].register_memory(array)
