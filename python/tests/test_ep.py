@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from typing import Any
 
@@ -252,6 +253,16 @@ def test_wrong_arguments(alone: ep.Rank) -> None:
     with pytest.raises(weft.errors.InvalidError, match="not open"):
         operation.combine(into.x, out)
     alone.dispatch(np.repeat(x, 2, 0)[::2], idx, weights, into=into).finish()  # rows with a distance
+
+
+def test_receive_without_numpy(alone: ep.Rank, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It makes what is not given, and is needed for nothing else."""
+    given = {name: bytearray(4 * count) for name, count in (("counts", 2), ("src_rank", 4), ("src_token", 4))}
+    whole = {name: memoryview(array).cast("i") for name, array in given.items()}
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    assert alone.receive(2, x=bytearray(2 * 2 * 256), dtype="opaque", row_bytes=256, **whole).rows == 2
+    with pytest.raises(ImportError, match="numpy makes the arrays that are not given, and x is not"):
+        alone.receive(2, **whole)
 
 
 def test_a_receive_stays_while_a_call_of_another_thread_writes_into_it(store: weft.Store) -> None:

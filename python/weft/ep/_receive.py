@@ -73,33 +73,37 @@ class Receive:
 def make_arrays(rank: Rank, arrays: dict[str, Array], layout: Layout, dtype: DType, rows: int, topk: int,
                 row_bytes: int, scale_bytes: int, in_place: bool) -> None:
     """Adds to `arrays` those of a receive on host memory that the caller did not give: see `Rank.receive`."""
-    import numpy as np
-
     experts, hidden = rank.experts_per_rank, rank.hidden
     shape = (experts, rows) if layout == Layout.PER_EXPERT else (rows,)
 
-    def make(name: str, extra: tuple[int, ...], kind: Any) -> None:
-        if name not in arrays:
-            arrays[name] = np.zeros(extra, kind)
+    def make(name: str, extra: tuple[int, ...], kind: str) -> None:
+        if name in arrays:
+            return
+        try:
+            import numpy as np
+        except ImportError as error:
+            raise ImportError(f"receive: numpy makes the arrays that are not given, and {name} is not: install it, or "
+                              "give all of them") from error
+        arrays[name] = np.zeros(extra, kind)
 
     if in_place:
-        make("rows_at", shape, np.uint64)
+        make("rows_at", shape, "uint64")
     elif dtype == DType.BF16:
-        make("x", (*shape, hidden), np.uint16)
+        make("x", (*shape, hidden), "uint16")
     else:
-        make("x", (*shape, row_bytes if dtype == DType.OPAQUE else hidden), np.uint8)
+        make("x", (*shape, row_bytes if dtype == DType.OPAQUE else hidden), "uint8")
     if not in_place and dtype in (DType.FP8, DType.FP8_POW2):
-        make("scales", (*shape, (hidden + 127) // 128), np.float32)
+        make("scales", (*shape, (hidden + 127) // 128), "float32")
     elif not in_place and dtype == DType.FP8_UE8M0:
-        make("scales", (*shape, (hidden + 511) // 512), np.uint32)
+        make("scales", (*shape, (hidden + 511) // 512), "uint32")
     elif not in_place and dtype == DType.OPAQUE and scale_bytes:
-        make("scales", (*shape, scale_bytes // 4), np.uint32)
-    make("counts", (experts,), np.int32)
-    make("src_rank", shape, np.int32)
-    make("src_token", shape, np.int32)
+        make("scales", (*shape, scale_bytes // 4), "uint32")
+    make("counts", (experts,), "int32")
+    make("src_rank", shape, "int32")
+    make("src_token", shape, "int32")
     if layout == Layout.RANK_MAJOR:
-        make("local_expert", (rows, topk), np.int32)
-        make("weights", (rows, topk), np.float32)
+        make("local_expert", (rows, topk), "int32")
+        make("weights", (rows, topk), "float32")
     if layout == Layout.PACKED:
-        make("slot", (rows, topk), np.int32)
-        make("expert_end", (experts,), np.int32)
+        make("slot", (rows, topk), "int32")
+        make("expert_end", (experts,), "int32")
