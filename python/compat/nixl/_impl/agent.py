@@ -475,6 +475,7 @@ class nixlAgent:
     def loadRemoteMD(self, remote_metadata: bytes) -> bytes:
         """Loads the metadata of another agent; its name."""
         document = read_document(remote_metadata)
+        self._peers.meet_again(document.name, document.addresses)
         try:
             peer = self._weft.load(document.blob)
         except errors.AuthError as error:

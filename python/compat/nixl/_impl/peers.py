@@ -162,6 +162,19 @@ class Peers:
             return False
         return True
 
+    def meet_again(self, name: str, addresses: Iterable[str]) -> None:
+        """Lets an agent that was forgotten here know that this agent has not left, before its metadata is loaded: once
+        it sees this agent leave, it shuts all ways to its memory that this agent has made until then."""
+        with self._lock:
+            if name not in self._forgotten:
+                return
+        for address in addresses:
+            try:
+                self._agent.meet(address, timeout=_MEET_S)
+                return
+            except errors.Error:
+                continue  # come_back() says why, if a transfer needs it
+
     def come_back(self, peer: Peer) -> None:
         """Lets a peer that was known here before know that this agent has not left."""
         if peer.returns:
