@@ -12,6 +12,7 @@ from weft_compat_ep._engine import Engine, Handle, Hook
 from weft_compat_ep._events import EventOverlap
 from weft_compat_ep._groups import gatherer
 from weft_compat_ep._meeting import Meeting
+from weft_compat_ep._rows import check_tensors
 
 from ._throughput import ThroughputCalls
 
@@ -71,13 +72,13 @@ class Buffer(ThroughputCalls):
         hook). In the order of received rows sources ascend, and so do the tokens of each."""
         try:
             engine = self._last[num_max_dispatch_tokens_per_rank, num_experts, topk_idx.shape[1]]
-        except LookupError:
+        except (LookupError, AttributeError, TypeError):  # of a size that is new, or wrong
             engine = self._engine_for(x, topk_idx, num_max_dispatch_tokens_per_rank, num_experts)
         try:
             return engine.dispatch(x, topk_idx, use_fp8, round_scale, use_ue8m0, cumulative_local_expert_recv_stats,
                                    dispatch_wait_recv_cost_stats, async_finish, return_recv_hook,
                                    not self.enable_shrink)
-        except (TypeError, ValueError):  # wrong, or of another hidden or in other memory than the call before
+        except (AttributeError, TypeError, ValueError):  # wrong, or of another hidden or memory than the call before
             other = self._engine_for(x, topk_idx, num_max_dispatch_tokens_per_rank, num_experts)
             if other is engine:
                 raise
@@ -104,6 +105,7 @@ class Buffer(ThroughputCalls):
         self._check_alive()
         if not self.low_latency_mode:
             raise RuntimeError("low_latency_dispatch: the buffer was made without low_latency_mode=True")
+        check_tensors(x=x, topk_idx=topk_idx)
         if x.dim() != 2 or topk_idx.dim() != 2 or x.shape[0] != topk_idx.shape[0]:
             raise ValueError(f"x {list(x.shape)}, topk_idx {list(topk_idx.shape)}: [tokens][hidden] and [tokens][top-k]"
                              " are wanted")

@@ -13,7 +13,7 @@ from weft_compat_ep._engine import Engine, Handle, Hook
 from weft_compat_ep._events import Config, EventOverlap
 from weft_compat_ep._groups import gatherer
 from weft_compat_ep._meeting import Meeting, named_store, publish
-from weft_compat_ep._rows import sizes_of, token_limit
+from weft_compat_ep._rows import check_tensors, sizes_of, token_limit
 from weft_compat_ep._throughput import Throughput
 
 DEFAULT_TIMEOUT_MS = 30000
@@ -228,6 +228,7 @@ class Buffer(HighThroughput):
         self._check_alive()
         if num_experts is not None and not 0 < num_experts <= self.group_size * self._experts:
             raise ValueError(f"num_experts: {num_experts}, but {self.group_size} ranks have {self._experts} each")
+        check_tensors(x=x, topk_idx=topk_idx)
         if x.dim() != 2 or topk_idx.dim() != 2 or x.shape[0] != topk_idx.shape[0]:
             raise ValueError(f"x {list(x.shape)}, topk_idx {list(topk_idx.shape)}: [tokens][hidden] and [tokens][top-k]"
                              " are wanted")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import numbers
 from typing import Any, NamedTuple
 
 import weft
@@ -43,6 +44,8 @@ def scales_of_row(kind: str, hidden: int) -> int:
 
 def experts_of_rank(num_experts: int, num_ranks: int) -> int:
     """Experts that each rank holds."""
+    if not isinstance(num_experts, numbers.Integral):
+        raise TypeError(f"num_experts: a whole number is wanted, not {num_experts!r:.60}")
     if num_experts <= 0 or num_experts % num_ranks:
         raise ValueError(f"num_experts: {num_experts} is no positive multiple of the number of ranks, {num_ranks}")
     return num_experts // num_ranks

@@ -12,7 +12,7 @@ import weft
 from ._arguments import experts_of_rank
 from ._buffer import LegacyBuffer
 from ._events import Config, EventHandle, EventOverlap
-from ._rows import DispatchLayout, aligned, dispatch_layout, ranks_as_experts
+from ._rows import DispatchLayout, aligned, check_tensors, dispatch_layout, ranks_as_experts
 from ._throughput import Form, Kept, Received, Throughput
 
 Dispatched = tuple[Any, Optional[torch.Tensor], Optional[torch.Tensor], Optional[list[int]], Any, EventOverlap]
@@ -126,6 +126,7 @@ class HighThroughput(LegacyBuffer):
         del allocate_on_comm_stream
         self._check_alive()
         experts_of_rank(num_experts, self.group_size)
+        check_tensors(topk_idx=topk_idx)
         wait_for(previous_event)
         layout = self._plan(topk_idx, num_experts) or dispatch_layout(topk_idx, num_experts, self.group_size)
         return (layout.tokens_per_rank, None, layout.tokens_per_expert, layout.in_rank,

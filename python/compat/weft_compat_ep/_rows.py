@@ -53,6 +53,13 @@ class DispatchLayout(NamedTuple):
     """bool [tokens][ranks]"""
 
 
+def check_tensors(**given: Any) -> None:
+    """`TypeError`: one of them is no tensor."""
+    for name, one in given.items():
+        if not isinstance(one, torch.Tensor):
+            raise TypeError(f"{name}: a tensor is wanted, not {one!r:.60}")
+
+
 def dispatch_layout(topk_idx: torch.Tensor, num_experts: int, num_ranks: int) -> DispatchLayout:
     """How many tokens go to each rank and expert, and which go where."""
     if topk_idx.dim() != 2 or topk_idx.dtype not in (torch.int64, torch.int32):

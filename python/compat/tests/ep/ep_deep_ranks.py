@@ -253,6 +253,12 @@ def mistakes(rank: int, ranks: int, store: Any) -> None:
 
     refused(ValueError, "num_experts", lambda: dispatch(num_experts=E * ranks + 1))
     refused(ValueError, "x [", lambda: dispatch(x=x[0]))
+    for _ in range(2):  # the second time after a dispatch of this size
+        for name in ("x", "topk_idx"):
+            refused(TypeError, f"{name}: a tensor is wanted, not None", lambda name=name: dispatch(**{name: None}))
+        refused(TypeError, "num_experts: a whole number", lambda: dispatch(num_experts=[E * ranks]))
+        refused(TypeError, "topk_idx: a tensor", lambda: buffer.get_dispatch_layout([[0, 1]], E * ranks))
+        dispatch()
     recv_x, counts, handle, _, _ = dispatch()
     y = torch.zeros_like(recv_x)
     refused(ValueError, "round_scale", lambda: dispatch(use_fp8=True, use_ue8m0=True))
