@@ -58,6 +58,10 @@ struct answerer {
       uint32_t i = __popc(valid & ((1u << lane) - 1));
       job.input[i] = (const char *)args.y + (uint64_t)(uint32_t)place * 2 * args.flow.hidden;
       job.weight[i] = weight;
+#if __CUDA_ARCH__ >= 900
+      if (!args.rank_major) // while the crew's others do the job before
+        ptx::prefetch_bulk(job.input[i], 2 * args.flow.hidden);
+#endif
     }
     char *to = channel.place(kernel.op.out[seat], nth);
     if (args.row_weights && lane < K)

@@ -17,7 +17,7 @@ struct answers_crews {
   uint32_t warps, count;
   float begin;
 };
-constexpr answers_crews answers_kinds[] = {{8, 2, 60}, {5, 3, 60}, {4, 4, 70}, {3, 5, 85}, {2, 8, 100}};
+constexpr answers_crews answers_kinds[] = {{8, 2, 48}, {5, 3, 40}, {4, 4, 42}, {3, 5, 60}, {2, 8, 100}};
 constexpr float ANSWERS_MOVE = 90;
 
 // How long a crew takes for an answer. `work`: its experts' rows, beside one of hidden 7168.
@@ -34,16 +34,17 @@ static inline flow_role adders_of(uint32_t blocks, uint32_t turns) {
   return {count * warps, warps};
 }
 
-// Those that add go round about as often as those that answer, with as many channels at a time: an answer that comes in
-// a reader's later turn keeps its writer waiting. Where that leaves a choice, three quarters of the blocks answer,
-// since a token has many experts' rows and one answer of each rank; two thirds among more ranks than two.
+// Those that add go round about as often as those that answer, up to a fifth more often, with nearly as many channels
+// at a time: an answer that comes in a reader's later turn keeps its writer waiting. Where that leaves a choice, three
+// quarters of the blocks answer, since a token has many experts' rows and one answer of each rank; two thirds among
+// more ranks than two.
 static inline answers_share share_answers(uint32_t blocks, uint32_t ranks, float work) {
   answers_share best = {};
   float least = 0;
   for (const answers_crews &kind : answers_kinds)
     for (uint32_t turns = 1; turns <= CUDA_CHANNELS; turns++) {
       uint32_t answer = warps_of(kind.count, turns); // blocks, at least
-      uint32_t add = warps_of(ANSWERS_WARPS / 2, turns * 6 / 5);
+      uint32_t add = warps_of(ANSWERS_WARPS / 2, (turns * 6 + 2) / 5);
       if (answer + add > blocks)
         continue;
       float time = (float)turns * answer_time(kind, work);
