@@ -157,19 +157,13 @@ int ep_host_await_start(weft_ep_t *ep, uint64_t deadline_ns, uint64_t *first, co
   if (interrupted)
     return ep_canceled("the first operation");
   if (!found)
-    return fail(WEFT_ERR_TIMEOUT,
-                "the view with rank %d is agreed on, but the active ranks have not published its first operation by "
-                "the deadline: "
-                "they do so when they run operations",
-                ep->rank);
+    return ep_awaiting_timed_out(ep, 0);
   uint64_t own = ep_views_first_own(ep); // one before it may be of a group that has died
   const struct group_view *view = ep_await_view(ep, own > epoch ? own : epoch, deadline_ns, &interrupted);
   if (!view && interrupted)
     return ep_canceled("the view of the first operation");
   if (!view)
-    return fail(WEFT_ERR_TIMEOUT,
-                "view %llu, which this rank is to run in, has not come from the store by the deadline",
-                (unsigned long long)epoch);
+    return ep_awaiting_timed_out(ep, epoch);
   *first = op;
   *out = view;
   return 0;

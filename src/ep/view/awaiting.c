@@ -1,5 +1,6 @@
 // Where a rank stands that awaits its first operation, and whether it begins by itself.
 #include "ep/view/awaiting.h"
+#include "base/fail.h"
 #include "base/time/clock.h"
 #include "ep/link/link.h"
 #include "group/view.h"
@@ -108,4 +109,15 @@ uint64_t ep_awaiting_stand(weft_ep_t *ep, const struct group_view **begins) {
   if (!alone)
     group_view_unref(view);
   return word_of(ready, stage);
+}
+
+int ep_awaiting_timed_out(const weft_ep_t *ep, uint64_t epoch) {
+  if (epoch == 0)
+    return fail(
+        WEFT_ERR_TIMEOUT,
+        "the view with rank %d is agreed on, but the active ranks have not published its first operation by the "
+        "deadline: they do so when they run operations",
+        ep->rank);
+  return fail(WEFT_ERR_TIMEOUT, "view %llu, which this rank is to run in, has not come from the store by the deadline",
+              (unsigned long long)epoch);
 }

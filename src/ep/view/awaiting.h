@@ -15,4 +15,7 @@ bool ep_awaiting_takes(const weft_ep_t *ep, const struct ep_link *link);
 // begins now, with operation 0; NULL: it awaits on. [owner]
 uint64_t ep_awaiting_stand(weft_ep_t *ep, const struct group_view **begins);
 
+// TIMEOUT, with the reason. `epoch`: of the view of a start that was found and cannot be run in yet; 0: none was found.
+int ep_awaiting_timed_out(const weft_ep_t *ep, uint64_t epoch);
+
 #endif

@@ -110,17 +110,6 @@ static int begin_or_wait(weft_ep_t *ep, uint32_t slice_ms, uint64_t *op, uint64_
   return rc;
 }
 
-static int timed_out(const weft_ep_t *ep, uint64_t epoch) {
-  if (epoch == 0)
-    return fail(
-        WEFT_ERR_TIMEOUT,
-        "the view with rank %d is agreed on, but the active ranks have not published its first operation by the "
-        "deadline: they do so when they run operations",
-        ep->rank);
-  return fail(WEFT_ERR_TIMEOUT, "view %llu, which this rank is to run in, has not come from the store by the deadline",
-              (unsigned long long)epoch);
-}
-
 int ep_gpu_await_start(weft_ep_t *ep, uint64_t deadline_ns, uint64_t *op, const struct group_view **view) {
   const struct timespec nap = {.tv_nsec = RETRY_NS};
   uint64_t epoch;
@@ -136,7 +125,7 @@ int ep_gpu_await_start(weft_ep_t *ep, uint64_t deadline_ns, uint64_t *op, const 
     if (ep_interrupted(ep))
       return ep_canceled("the first operation");
     if (clock_passed(deadline_ns))
-      return timed_out(ep, epoch);
+      return ep_awaiting_timed_out(ep, epoch);
     ep_gpu_publish(ep);
     if (epoch != 0)
       nanosleep(&nap, NULL); // the news of the view comes by another thread
