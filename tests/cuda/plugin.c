@@ -297,6 +297,13 @@ static void a_kernel_that_was_not_awaited_says_what_it_began(void **state) {
   assert_refused(cuda_ep_await_begin(ep, seats, 1, &awaiting, 1, &cancel, &op, &epoch, why), WEFT_ERR_TIMEOUT,
                  "no peer");
   assert_true(fake.begins > 1);
+  fake.query = cudaErrorUnknown; // what it says of those who await is of other seats
+  assert_refused(cuda_ep_await_begin(ep, seats, 1, &awaiting, 60000, &cancel, &op, &epoch, why), WEFT_ERR_SYSTEM,
+                 "beginning");
+  *fake.begin.result = (struct cuda_begin){.awaits = {9}};
+  assert_refused(cuda_ep_await_begin(ep, seats, 1, &awaiting, 1, &cancel, &op, &epoch, why), WEFT_ERR_TIMEOUT,
+                 "no peer");
+  assert_int_equal(awaiting.peers[0], 0);
 }
 
 static void the_view_that_one_began_with_counts_as_active(void **state) {

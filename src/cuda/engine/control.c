@@ -210,6 +210,7 @@ int cuda_ep_progress(struct device_ep *ep, struct device_progress *progress, cha
 // guard.
 static int begin(struct device_ep *ep, struct cuda_begin_args *args, uint64_t spin_ns, char *why) {
   int rc = 0;
+  const bool late = ep->beginning;
   args->state = ep->state;
   args->result = ep->begin;
   if (!ep->beginning) {
@@ -223,6 +224,8 @@ static int begin(struct device_ep *ep, struct cuda_begin_args *args, uint64_t sp
     return rc;
   ep->beginning = false;
   __atomic_thread_fence(__ATOMIC_ACQUIRE);
+  if (late) // it has the words of other seats
+    memcpy(ep->host->begin.awaits, args->known, sizeof args->known);
   if (ep->host->begin.begun)
     __atomic_store_n(&ep->begun, ep->host->begin.epoch, __ATOMIC_RELEASE);
   return 0;
