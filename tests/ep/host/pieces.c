@@ -10,6 +10,7 @@
 #include "ep/host/host.h"
 #include "ep/host/rows/rows.h"
 #include "ep/support/rank.h"
+#include "support/sanitized.h"
 
 static const int32_t all[] = {0, 1, 2, 3, 4, 5};
 
@@ -46,7 +47,8 @@ static void border_counts(struct rank *rank, void *arg) {
 
 static void numbers_of_rows_around_pieces(void **state) {
   (void)state;
-  for (int how = 0; how < 8; how++)
+  const int step = support_slowed() ? 3 : 1; // 0, 3 and 6 have both values of each bit
+  for (int how = 0; how < 8; how += step)
     run((struct setup){.tokens = 200,
                        .window = 31,
                        .topk = 2,
