@@ -492,6 +492,37 @@ static void test_a_thread_of_the_same_process_is_waited_for(void **state) {
   pair_close(&pair);
 }
 
+static void *fence(void *arg) {
+  suite.transport->fence(arg);
+  return NULL;
+}
+
+// While a fence waits for a thread of its peer, the peer connects anew: that way is not the fence's.
+static void test_a_fence_leaves_what_is_connected_later(void **state) {
+  (void)state;
+  struct pair pair;
+  struct place there;
+  pthread_t thread;
+  uint32_t at;
+  pair_open(&pair, false);
+  place_open(&there, pair.b, pair.to_b, 1000);
+  const struct shm_remote *remote = (struct shm_remote *)there.remote;
+  const struct shm_peer *peer = (struct shm_peer *)pair.to_b;
+  assert_true(shm_gate_enter(peer, remote, &at));
+  assert_int_equal(pthread_create(&thread, NULL, fence, pair.to_a), 0);
+  for (uint64_t until_ns = clock_deadline_ms(DEADLINE_MS); !shm_gate_fenced(peer) && !clock_passed(until_ns);)
+    sched_yield();
+  const struct shm_peer *later = (struct shm_peer *)end_connect(pair.a, pair.b);
+  for (uint64_t until_ns = clock_deadline_ms(SHM_FENCE_MS / 4); !clock_passed(until_ns);)
+    sched_yield();
+  shm_gate_leave(peer, remote, at);
+  pthread_join(thread, NULL);
+  assert_true(shm_gate_fenced(peer));
+  assert_false(shm_gate_fenced(later));
+  place_close(&there);
+  pair_close(&pair);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_as_many_senders_as_there_are_slots),
@@ -506,6 +537,7 @@ int main(void) {
       cmocka_unit_test(test_large_requests_take_turns),
       cmocka_unit_test(test_long_lists_of_any_lengths),
       cmocka_unit_test(test_a_thread_of_the_same_process_is_waited_for),
+      cmocka_unit_test(test_a_fence_leaves_what_is_connected_later),
   };
   return cmocka_run_group_tests(tests, set_up, NULL);
 }

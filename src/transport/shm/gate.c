@@ -130,24 +130,33 @@ static bool is_any_inside(const struct shm_worker *worker) {
   return false;
 }
 
-// Fences all slots of that worker; returns whether it is inside at any gate.
-static bool close_to(struct shm_worker *worker, uint64_t sender) {
+// Fences the slots that the worker has now. What it claims from here on is of a connection made anew, which goes on.
+static void fence_slots(struct shm_worker *worker, uint64_t sender) {
   uint32_t slots = atomic_load(&worker->page->slots_used);
-  bool inside = is_any_inside(worker);
   for (uint32_t i = 0; i < slots && i < SHM_SLOTS; i++) {
     struct shm_slot *slot = &worker->page->slots[i];
-    if (atomic_load(&slot->state) != SHM_SLOT_READY || slot->sender != sender)
-      continue;
-    atomic_store(&slot->fenced, 1);
-    inside |= is_inside(slot);
+    if (atomic_load(&slot->state) == SHM_SLOT_READY && slot->sender == sender)
+      atomic_store(&slot->fenced, 1);
   }
-  return inside;
+}
+
+// Whether the worker is inside at any gate by a fenced slot.
+static bool is_fenced_inside(const struct shm_worker *worker, uint64_t sender) {
+  uint32_t slots = atomic_load(&worker->page->slots_used);
+  for (uint32_t i = 0; i < slots && i < SHM_SLOTS; i++) {
+    const struct shm_slot *slot = &worker->page->slots[i];
+    if (atomic_load(&slot->state) == SHM_SLOT_READY && slot->sender == sender && atomic_load(&slot->fenced) &&
+        is_inside(slot))
+      return true;
+  }
+  return is_any_inside(worker);
 }
 
 void shm_fence(struct transport_peer *base) {
   struct shm_peer *peer = (struct shm_peer *)base;
   uint64_t deadline = clock_deadline_ms(SHM_FENCE_MS);
-  while (close_to(peer->worker, peer->cookie)) {
+  fence_slots(peer->worker, peer->cookie);
+  while (is_fenced_inside(peer->worker, peer->cookie)) {
     if (is_dead(peer->worker, peer->pid))
       return;
     if (clock_passed(deadline)) {
