@@ -227,6 +227,34 @@ static void check_partition(const struct slurm_maker *maker, const char *partiti
                 partition);
 }
 
+// Where the number of nodes was said.
+static struct toml_place place_of_number(const struct slurm_maker *maker) {
+  const struct toml_value *number = slurm_maker_get(maker, "num_nodes"), *nodes = slurm_maker_get(maker, "nodes");
+  if (maker->request->nodes || maker->request->node_list)
+    return slurm_place(maker->request->nodes ? "--nodes" : "--nodelist");
+  return number ? number->at : nodes ? nodes->at : slurm_place("--nodes");
+}
+
+// Slurm would leave a job that asks for more nodes than there are in its queue, or refuse it only then.
+static void check_number(const struct slurm_maker *maker, const struct slurm_resources *resources) {
+  const char *name = resources->partition;
+  const struct toml_value *partition =
+      name ? find_named(toml_get(maker->system, "partitions"), name, strlen(name)) : NULL;
+  const size_t errors = maker->faults->errors;
+  struct slurm_memory memory = {0};
+  struct slurm_words all = {0};
+  if (!toml_get(partition, "nodes")) // it may have more than its groups
+    return;
+  add_all_nodes(maker, &memory, &all, partition);
+  slurm_names_sort(&all);
+  if (all.count < resources->num_nodes && maker->faults->errors == errors && !memory.failed)
+    slurm_fault(maker->faults, place_of_number(maker),
+                "%u nodes are wanted, and partition %s has %zu by its nodes in the system: want no more than these",
+                resources->num_nodes, name, all.count);
+  maker->memory->failed = maker->memory->failed || memory.failed;
+  slurm_memory_free(&memory);
+}
+
 // Whether so many of the nodes in `all`, which has them, are left without those in `exclude`.
 static bool check_left(const struct slurm_maker *maker, struct slurm_memory *memory, struct slurm_words *all,
                        struct slurm_words *exclude, size_t wanted, const char *which) {
@@ -285,6 +313,7 @@ void slurm_make_resources(const struct slurm_maker *maker, struct slurm_run *run
   if (request->partition || !resources->partition)
     resources->partition = choose(maker, "--partition", request->partition, "default_partition");
   check_partition(maker, resources->partition);
+  check_number(maker, resources);
   check_exclude(maker, resources);
   resources->account = choose(maker, "--account", request->account, "account");
   resources->qos = choose(maker, "--qos", request->qos, "qos");
