@@ -248,7 +248,7 @@ struct weft_ep_options {
   /** Ranks with different ones reach each other as if they were on different hosts. Default: the environment's
    *  WEFT_HOST_ID; else all ranks of a host share its memory. */
   const char *host_id;
-  uint32_t num_founders;     /**< entries of founders */
+  uint32_t num_founders;     /**< entries of founders; 0 with founders NULL, and then only */
   int32_t rank;              /**< this rank's index; -1 (from WEFT_EP_OPTIONS_INIT): the lowest free one */
   uint32_t capacity;         /**< rank indices are below it; default 64 */
   uint32_t max_tokens;       /**< tokens of a rank in one operation, at most; default 128 */

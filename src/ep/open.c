@@ -25,6 +25,8 @@ static int check_range(const char *what, uint32_t value, uint32_t low, uint32_t 
 static int check_founders(const struct weft_ep_options *options) {
   if (options->num_founders > 0 && !options->founders)
     return fail(WEFT_ERR_INVALID, "num_founders is %u, but founders is NULL", options->num_founders);
+  if (options->founders && options->num_founders == 0)
+    return fail(WEFT_ERR_INVALID, "founders is given, but num_founders is 0: want their number, or NULL to join");
   if (options->num_founders > 0 && options->flags & WEFT_EP_OPTION_JOIN_ONLY)
     return fail(WEFT_ERR_INVALID, "founders are given and JOIN_ONLY is set; a rank founds the group or joins it");
   if (options->num_founders > 0 && options->rank < 0)

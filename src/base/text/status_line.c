@@ -18,9 +18,22 @@ static int terminal_width(void) {
   return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
 }
 
+// How many bytes of `text` fit into so many columns. A character of three bytes or more may be a wide one, as those of
+// Chinese are, and counts for two.
+static int fitting(const char *text, int columns) {
+  int size = 0;
+  for (int used = 0; text[size]; size++) {
+    unsigned char byte = (unsigned char)text[size];
+    used += byte >= 0xE0 ? 2 : (byte & 0xC0) != 0x80; // the bytes after a character's first one take none
+    if (used > columns)
+      break;
+  }
+  return size;
+}
+
 void status_line_show(struct status_line *line, const char *text) {
   // Cut, so that the line never wraps: a wrapped one cannot be taken away.
-  fprintf(stderr, "\r\033[K%.*s", terminal_width() - 1, text);
+  fprintf(stderr, "\r\033[K%.*s", fitting(text, terminal_width() - 1), text);
   fflush(stderr);
   line->shown = true;
 }

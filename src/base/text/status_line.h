@@ -11,7 +11,7 @@ struct status_line {
 
 // A quiet one is never live.
 void status_line_open(struct status_line *line, bool quiet);
-// Writes the text in the place of the last one, cut to the width of the terminal. Only of a live one.
+// Writes the text in the place of the last one, cut to the columns of the terminal. Only of a live one.
 void status_line_show(struct status_line *line, const char *text);
 // Takes the line away, before something else is printed and at the end.
 void status_line_hide(struct status_line *line);

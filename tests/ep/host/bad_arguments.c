@@ -15,6 +15,7 @@ static struct weft_ep_options small(void) {
 
 static void options_out_of_range_are_named(void **state) {
   (void)state;
+  static const int32_t founder = 0;
   weft_ep_t *ep = NULL;
   struct weft_ep_options o;
 #define REFUSED(field, value, words)                                                                                   \
@@ -40,6 +41,7 @@ static void options_out_of_range_are_named(void **state) {
   REFUSED(dtype, (enum weft_ep_dtype)6, "dtype is 6");
   REFUSED(combine_dtype, (enum weft_ep_combine_dtype)3, "combine_dtype is 3");
   REFUSED(num_founders, 1, "founders is NULL");
+  REFUSED(founders, &founder, "num_founders is 0");
   REFUSED(transport, "ofii", "there is no transport ofii");
   REFUSED(transport, "ofi,ucx", "there is no transport ofi,ucx");
   o = small();
