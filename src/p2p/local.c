@@ -94,6 +94,7 @@ static int run_local(const struct p2p_config *given, const struct p2p_sizes *siz
   there.lend = NULL;
   there.port = 0;
   there.gpu = target_gpu;
+  setenv("FI_TCP_IFACE", "lo", 0); // both are of this host: libfabric's TCP listens where no other one comes
   rc = start_target(&there, &here.port, &pid);
   if (rc == 0)
     rc = p2p_initiator(&here, sizes);

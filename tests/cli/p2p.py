@@ -14,6 +14,21 @@ from p2p_sides import TOKEN, busy, initiator, target
 WITH_FAKE_GPUS = {"WEFT_CUDA_PLUGIN": os.environ["FAKE_DEVICE"]}
 
 
+def listening(parent):
+    """The addresses, as the kernel writes them, at which a process and its children listen by TCP."""
+    with open(f"/proc/{parent}/task/{parent}/children", encoding="ascii") as children:
+        pids = [parent, *children.read().split()]
+    folders = [f"/proc/{pid}/fd" for pid in pids]
+    held = {os.readlink(f"{folder}/{fd}") for folder in folders for fd in os.listdir(folder)}
+    found = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        if os.path.exists(table):
+            with open(table, encoding="ascii") as lines:
+                rows = [line.split() for line in lines][1:]
+            found |= {row[1].split(":")[0] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in held}
+    return found
+
+
 class Local(tool.ToolTest):
     def test_writes_reads_and_notifications_are_measured_and_checked(self):
         for memory in ("host", "user"):
@@ -28,6 +43,12 @@ class Local(tool.ToolTest):
                 self.assertLessEqual(one["latency_p50_us"], one["latency_max_us"])
                 self.assertGreater(one["latency_min_us"], 0)
                 self.assertEqual("gb_per_second" in one, one["operation"] != "notify")
+
+    def test_no_other_host_reaches_the_two(self):
+        with tool.running(tool.start("p2p", "--csv", "--op", "write", "-s", "8,16MB", "-n", 10000)) as process:
+            while not process.stdout.readline().startswith("write,"):  # of 8 bytes: both have opened all that they use
+                self.assertIsNone(process.poll())
+            self.assertEqual(listening(process.pid) - {"0100007F", "00000000000000000000000001000000"}, set())
 
     def test_both_ways_at_once(self):
         said = json.loads(self.passes("p2p", "--json", "--op", "write", "-s", "64KB", "--bidirectional", "--depth", 4))
