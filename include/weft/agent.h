@@ -144,7 +144,7 @@ struct weft_transport_info {
   uint32_t remote_kinds; /**< likewise the peer's side */
   uint32_t reserved;     /**< 0 */
   char what[64];         /**< what it uses, in a few words; "": it is not in this build */
-  char why[224];         /**< why it does not work here, in words; "" */
+  char why[224];         /**< why it does not work here, in words, with "..." at its end where it is cut; "" */
   char version[32]; /**< of the library below it, as loaded here, such as "1.18.1"; "": it has none, or no number */
 };
 

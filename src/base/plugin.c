@@ -23,7 +23,7 @@
 #define PLUGIN_INSTALLED "/usr/local/lib"
 #endif
 
-enum { MAX_NAME = 64, MAX_PATH = PATH_MAX + sizeof PLUGIN_FOLDER + MAX_NAME, MAX_LINE = PATH_MAX + 128 };
+enum { MAX_NAME = 64, MAX_FOLDER = PATH_MAX + sizeof PLUGIN_FOLDER, MAX_LINE = PATH_MAX + 128 };
 
 // The file that this code was mapped from, as the kernel has it: where the dynamic linker's name for it is relative to
 // a working directory that may have changed since.
@@ -162,22 +162,25 @@ static int load(const struct plugin *plugin, const char *path, const char *varia
 // environment says, which may be the working directory.
 static int search(const struct plugin *plugin, const struct trust *trust, const char *own, plugin_check_fn check,
                   void *arg) {
-  char path[3][MAX_PATH] = {"", "", ""};
-  int folder = own ? (int)(strrchr(own, '/') - own) : 0;
+  char folders[3][MAX_FOLDER] = {"", "", PLUGIN_INSTALLED}, path[MAX_FOLDER + MAX_NAME];
+  int length = own ? (int)(strrchr(own, '/') - own) : 0;
   if (own) {
-    snprintf(path[0], MAX_PATH, "%.*s/%s", folder, own, plugin->file);
-    snprintf(path[1], MAX_PATH, "%.*s/" PLUGIN_FOLDER "/%s", folder, own, plugin->file);
+    snprintf(folders[0], MAX_FOLDER, "%.*s", length, own);
+    snprintf(folders[1], MAX_FOLDER, "%.*s/" PLUGIN_FOLDER, length, own);
   }
-  snprintf(path[2], MAX_PATH, PLUGIN_INSTALLED "/%s", plugin->file);
-  for (int i = 0; i < 3; i++) {
-    if (!*path[i] || access(path[i], F_OK) != 0)
+  for (int i = own ? 0 : 2; i < 3; i++) {
+    snprintf(path, sizeof path, "%s/%s", folders[i], plugin->file);
+    if (access(path, F_OK) != 0)
       continue;
-    int rc = check_file(plugin, trust, path[i], i > 0);
-    return rc == 0 ? load(plugin, path[i], NULL, check, arg) : rc;
+    int rc = check_file(plugin, trust, path, i > 0);
+    return rc == 0 ? load(plugin, path, NULL, check, arg) : rc;
   }
-  return fail(WEFT_ERR_UNSUPPORTED,
-              "the %s is not installed: looked for %s, %s and %s. Install %s, or name the file by its whole path in %s",
-              plugin->called, path[0], path[1], path[2], plugin->package, plugin->variable);
+  // What is to be done comes first: the folders' names may be longer than the place that the sentence gets.
+  return fail(
+      WEFT_ERR_UNSUPPORTED,
+      "the %s is not installed: install %s, or name its file by the whole path in %s; there is no %s in %s%s%s%s%s",
+      plugin->called, plugin->package, plugin->variable, plugin->file, folders[0], own ? ", " : "", folders[1],
+      own ? " and " : "", folders[2]);
 }
 
 static int load_named(const struct plugin *plugin, const struct trust *trust, const char *named, plugin_check_fn check,

@@ -82,6 +82,23 @@ static void taking_nothing_gives_an_empty_string(void **state) {
   free(taken);
 }
 
+static void what_is_cut_says_so_behind_a_whole_word(void **state) {
+  (void)state;
+  char to[16];
+  text_fit(to, sizeof to, "fifteen letters");
+  assert_string_equal(to, "fifteen letters");
+  text_fit(to, sizeof to, "sixteen letters!");
+  assert_string_equal(to, "sixteen ...");
+  text_fit(to, sizeof to, "eleven char and more");
+  assert_string_equal(to, "eleven char ...");
+  text_fit(to, sizeof to, "oneverylongwordofall");
+  assert_string_equal(to, "oneverylong...");
+  text_fit(to, sizeof to, "0123456789\u00e9\u00e9\u00e9\u00e9"); // its 11th byte begins a character of two
+  assert_string_equal(to, "0123456789...");
+  text_fit(to, sizeof to, "\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80");
+  assert_string_equal(to, "...");
+}
+
 static void freeing_twice_or_unused_is_harmless(void **state) {
   (void)state;
   struct text text = {0};
@@ -100,6 +117,7 @@ int main(void) {
       cmocka_unit_test(bytes_may_hold_nul),
       cmocka_unit_test(taking_hands_over_and_empties),
       cmocka_unit_test(taking_nothing_gives_an_empty_string),
+      cmocka_unit_test(what_is_cut_says_so_behind_a_whole_word),
       cmocka_unit_test(freeing_twice_or_unused_is_harmless),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

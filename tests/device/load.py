@@ -122,7 +122,7 @@ def main():
         if said == "OK":
             print("a plug-in is installed on this host: what is said without one is not looked at")
         else:
-            expect("none", said, "UNSUPPORTED", root / "bin" / NAME, "/lib/" + NAME, "not installed",
+            expect("none", said, "UNSUPPORTED", root / "bin", "/lib", NAME, "not installed",
                    "WEFT_CUDA_PLUGIN")
         expect("named, not there", run([moved], plugin=root / "no.so"), "UNSUPPORTED", root / "no.so",
                "WEFT_CUDA_PLUGIN")

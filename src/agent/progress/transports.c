@@ -4,16 +4,18 @@
 #include "agent/agent.h"
 #include "base/fail.h"
 #include "base/sized.h"
+#include "base/text/text.h"
 #include "transport/transport.h"
 
 enum { FIRST_SIZE = SIZED_END(struct weft_transport_info, version) };
 
 static void describe(const char *name, struct weft_transport_info *info) {
   const struct transport *transport = NULL;
+  char why[FAIL_DETAIL_SIZE] = "";
   *info = (struct weft_transport_info){0};
   snprintf(info->name, sizeof info->name, "%s", name);
   if (transport_find(name, &transport) != 0) {
-    snprintf(info->why, sizeof info->why, "%s", weft_last_error());
+    text_fit(info->why, sizeof info->why, weft_last_error());
     return;
   }
   const struct transport_abilities *can = &transport->abilities;
@@ -23,10 +25,10 @@ static void describe(const char *name, struct weft_transport_info *info) {
   info->flags = (can->flags & TRANSPORT_MESSAGES ? WEFT_TRANSPORT_MESSAGES : 0u) |
                 (can->flags & TRANSPORT_OTHER_HOSTS ? WEFT_TRANSPORT_OTHER_HOSTS : 0u) |
                 (can->flags & TRANSPORT_SELF_ONLY ? WEFT_TRANSPORT_STORAGE : 0u);
-  if (transport->probe(info->why, sizeof info->why) == 0) {
+  if (transport->probe(why, sizeof why) == 0)
     info->flags |= WEFT_TRANSPORT_WORKS;
-    info->why[0] = '\0';
-  }
+  else
+    text_fit(info->why, sizeof info->why, why);
   if (transport->version)
     transport->version(info->version, sizeof info->version);
 }

@@ -21,6 +21,10 @@ static inline const char *text_s(uint64_t count) {
   return count == 1 ? "" : "s";
 }
 
+// Copies what `size` bytes, 8 or more, have room for. What is cut ends with " ..." behind a whole word, or with "..."
+// behind a whole character where it is one long word.
+void text_fit(char *to, size_t size, const char *text);
+
 // Hands the string over (never NULL unless memory ran out) and empties `text`.
 char *text_take(struct text *text);
 void text_free(struct text *text);
