@@ -227,10 +227,13 @@ WEFT_API void weft_agent_close(weft_agent_t *agent);
 /**
  * Registers memory, a file or an object with all transports that can use it; `*region` is its id. The memory stays the
  * caller's and has to stay mapped until the region is deregistered or the agent closed. Regions may overlap. Peers that
- * fetched or met this agent get the new region by themselves, others with the next metadata. UNSUPPORTED: no transport
- * of this agent handles this kind of memory, or it has not opened one of `transports`. INVALID: host memory is not
- * mapped, the sentence names the first address that is not. SYSTEM, LIMIT: a file cannot be opened, or memory cannot be
- * pinned. Other codes are those of the transport that refuses. [any]
+ * fetched or met this agent get the new region by themselves, others with the next metadata. It takes as long as the
+ * transports need, which is seconds where a network pins very much memory. Meanwhile calls of this agent that are not
+ * [transfer] wait, transfers may stand still, and peers get no heartbeat: one whose `peer_timeout_ms` passes takes this
+ * agent for lost. Such memory is registered before there are peers, or in parts. UNSUPPORTED: no transport of this
+ * agent handles this kind of memory, or it has not opened one of `transports`. INVALID: host memory is not mapped, the
+ * sentence names the first address that is not. SYSTEM, LIMIT: a file cannot be opened, or memory cannot be pinned.
+ * Other codes are those of the transport that refuses. [any]
  */
 WEFT_API int weft_agent_register(weft_agent_t *agent, const struct weft_agent_memory *memory, weft_region_t *region);
 
