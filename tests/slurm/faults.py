@@ -142,6 +142,8 @@ MUTATIONS = [
     ("test.toml", 'NAME = "value"', 'NAME = ["value", ["x"]]', "18:18:", "a variable is a list"),
     ("test.toml", 'dtype = "fp8"', 'dtype = "fp9"', "13:9:", "fp8"),
     ("bench.toml", '"READ"', '"REED"', "8:11:", "READ"),
+    ("bench.toml", '"SHM"', '"NOPE"', "6:11:", "want one or, with commas, several of UCX, LIBFABRIC, SHM, CUDA"),
+    ("bench.toml", '"SHM"', '["SHM", "GUSLI"]', "6:19:", "want one of UCX, LIBFABRIC, SHM, CUDA, AUTO, POSIX"),
     ("bench.toml", '"64kb"', '"64 quarts"', "7:18:", "64 quarts"),
     ("scenario.toml", "num_nodes = 2\ntime", "num_nodes = 0\ntime", "5:13:", "from 1 to"),
     ("scenario.toml", "num_nodes = 2\ntime", "num_nodes = [1, 0]\ntime", "5:17:", "from 1 to"),

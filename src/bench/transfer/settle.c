@@ -112,6 +112,11 @@ static int settle_backends(struct transfer_plan *plan) {
   return 0;
 }
 
+int transfer_check_backends(const char *names) {
+  struct transfer_plan plan = {.config = {.backend = names}};
+  return settle_backends(&plan);
+}
+
 // --- what is not there ---
 
 static int refuse_vendors(const struct transfer_config *config) {

@@ -95,6 +95,9 @@ struct transfer_plan {
 // not go together and what would; UNSUPPORTED: what is asked for is not there, with the reason.
 int transfer_settle(struct transfer_plan *plan, const struct transfer_config *config);
 
+// Whether `names` would be a right --backend of some run; errors as above.
+int transfer_check_backends(const char *names);
+
 struct transfer_call {
   const struct transfer_config *config;
   const char *command;        // "weft bench transfer"

@@ -7,6 +7,7 @@
 
 #include "base/fail.h"
 #include "base/text/text.h"
+#include "bench/transfer/transfer.h"
 #include "cli/bench/transfer.h"
 #include "cli/commands/commands.h"
 
@@ -25,7 +26,10 @@ static int check_option(enum slurm_program program, const char *name, const char
     return value ? fail(WEFT_ERR_INVALID, "\"%s\" is given to a flag: want true or false", value) : 0;
   if (!value)
     return fail(WEFT_ERR_INVALID, "it is no flag: want a value in the place of true or false");
-  return cli_option_check(row, value);
+  int err = cli_option_check(row, value);
+  if (!err && program == SLURM_TRANSFER && strcmp(row->name, "backend") == 0)
+    err = transfer_check_backends(value);
+  return err;
 }
 
 static const char *own_path(char *path, size_t cap) {
