@@ -104,6 +104,8 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         root = pathlib.Path(name)
         checks = [(check, {}, "") for check in ("layers", "text", "links", "format")]
+        cache = {"python/.ruff_cache/CACHEDIR.TAG": "Signature", "python/.ruff_cache/0.8/entry": "no newline, a \t"}
+        checks.append(("text", cache, ""))
         for check, fault, words in [*checks, *FAULTS]:
             shutil.rmtree(root)
             write(root, {"tests/lint/layers.txt": LAYERS, ".clang-format": STYLE, **GOOD, **fault})

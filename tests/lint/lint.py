@@ -23,8 +23,9 @@ SKIPPED = 77
 
 
 def is_ours(folder):
-    built = (folder / "CMakeCache.txt").exists()
-    return not built and folder.name not in NOT_OURS and not folder.name.startswith("weft-run")
+    # What CMake built, and what ruff, mypy or pytest keep for their next run.
+    made = any((folder / mark).exists() for mark in ("CMakeCache.txt", "CACHEDIR.TAG"))
+    return not made and folder.name not in NOT_OURS and not folder.name.startswith("weft-run")
 
 
 def sources(*suffixes):
