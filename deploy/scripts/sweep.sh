@@ -31,9 +31,23 @@ await() {
     --timeout="$((left > 0 ? left : 0))s" >/dev/null
 }
 
+id_of() {
+  tr '[:upper:]' '[:lower:]' <<<"$name-$1" | sed 's/[^a-z0-9]/-/g; s/-*$//'
+}
+
 IFS=, read -ra all <<<"$list"
+declare -A value_of
 for one in "${all[@]}"; do
-  id=$(tr '[:upper:]' '[:lower:]' <<<"$name-$one" | sed 's/[^a-z0-9]/-/g; s/-*$//')
+  id=$(id_of "$one")
+  if [ -n "${value_of[$id]+there}" ]; then
+    echo "$0: the runs of ${value_of[$id]} and $one would both be $id, and the logs of the first be lost: want values" \
+      "that differ in more than capitals and signs, or a sweep with another NAME" >&2
+    exit 2
+  fi
+  value_of[$id]=$one
+done
+for one in "${all[@]}"; do
+  id=$(id_of "$one")
   if ! "${helm[@]}" install "$id" "$here/../helm/weft" "$@" --set "testId=$id" --set "$value=$one" \
     --set ttlSecondsAfterFinished=null >/dev/null; then
     echo "$value=$one: FAILED: Helm has not installed it"

@@ -290,6 +290,8 @@ def sweep_runs_each_value_and_says_which_failed():
         status, said, _ = run(folder, "sweep.sh", "t", "nodes=2", ends=False)
         assert status == 1 and "nodes=2: FAILED: its master has not ended within 900 s" in said, said
         assert run(folder, "sweep.sh", "t", "nodes")[0] == 2
+        status, said, calls = run(folder, "sweep.sh", "t", "elastic.options.dtype=fp8,bf16,FP8")
+        assert status == 2 and "the runs of fp8 and FP8 would both be t-fp8" in said and "fp8" not in calls, said
         pathlib.Path(folder, "pods").write_text(PODS.replace("|5|", "|0|"))
         status, said, calls = run(folder, "sweep.sh", "way", "ucx.transports=rc+tcp,tcp", helm_does="""
 case "$*" in *install*=tcp*) ;; *install*) exit 1 ;; esac""")
