@@ -248,6 +248,37 @@ class Again(unittest.TestCase):
         self.assertEqual(ended_with(6), (6, ""))
         self.assertEqual(why(PATH="/nowhere"), "the run ended with exit status 6 and left no results")
 
+    def test_a_run_that_left_no_results_failed_with_what_the_first_log_ends_with(self):
+        self.run_batch()
+        (self.folder / "queue").unlink()
+        run = self.folder / "out" / "plan" / "plan"
+        (run / "status.json").write_text('{"exit_status": 2}', encoding="utf-8")
+        ends = {"job.log": "cannot read env.sh", "pre_test.log": "no licence", "node-oak03.log": "waits for the lead",
+                "node-oak02.log": "a step is cancelled\nsrun: error: oak02: task 0: Killed",
+                "node-oak01.log": "x" * 5000 + "\nweft elastic: unknown option --\x1b[7m\nsrun: error: oak01: task 0: "
+                                  "Exited with exit code 2\nTry 'weft elastic --help'."}
+        wanted = ("job.log ends: cannot read env.sh", "pre_test.log ends: no licence",
+                  "node-oak03.log ends: waits for the lead", "node-oak02.log ends: a step is cancelled",
+                  "node-oak01.log ends: weft elastic: unknown option --?[7m")
+        for older, ((name, text), words) in enumerate(zip(ends.items(), wanted)):
+            (run / name).write_text(text + "\n", encoding="utf-8")
+            os.utime(run / name, (1000 - older, 1000 - older))
+            shown = json.loads(self.weft("status", self.folder / "out" / "plan", "--json").stdout)["runs"][0]
+            self.assertEqual(shown["why"], f"the run ended with exit status 2 and left no results; {words}")
+        (run / "node-oak01.log").write_text("srun: error: o\n" + "\u00e9" * 150, encoding="utf-8")
+        os.utime(run / "node-oak01.log", (0, 0))
+        shown = json.loads(self.weft("status", self.folder / "out" / "plan", "--json").stdout)["runs"][0]
+        self.assertTrue(shown["why"].endswith(f"node-oak01.log ends: {chr(0xe9) * 100}..."), shown["why"])
+        (run / "node-oak01.log").write_text("y" * 5000 + "\n", encoding="utf-8")
+        (run / "node-oak02.log").unlink()
+        os.utime(run / "node-oak01.log", (0, 0))
+        shown = json.loads(self.weft("status", self.folder / "out" / "plan", "--json").stdout)["runs"][0]
+        self.assertTrue(shown["why"].endswith(f"node-oak01.log ends: {'y' * 200}..."), shown["why"])
+        (run / "job1.0").mkdir()
+        (run / "job1.0" / "results.json").write_text('{"passed": false, "error": "rank 3 died"}', encoding="utf-8")
+        shown = json.loads(self.weft("status", self.folder / "out" / "plan", "--json").stdout)["runs"][0]
+        self.assertEqual(shown["why"], "rank 3 died")
+
     def test_a_job_that_cannot_be_cancelled_keeps_no_other_from_it(self):
         self.run_batch("--iterations", 3)
         result = self.weft("cancel", self.folder / "out" / "plan")

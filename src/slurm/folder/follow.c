@@ -19,7 +19,7 @@ enum {
 
 struct followed {
   enum slurm_progress shown;
-  char job_state[32], reason[256];
+  char job_state[32], reason[sizeof((struct slurm_run_state *)NULL)->reason];
   struct slurm_phases phases;
 };
 

@@ -88,12 +88,21 @@ static void say_unwritten(struct slurm_run_state *state) {
            "; its " SLURM_FILE_STATUS " could not be written: is the file system full, or a quota used up?");
 }
 
+static void say_last_line(struct slurm_run_state *state, const char *directory) {
+  char line[sizeof state->reason];
+  size_t length = strlen(state->reason);
+  slurm_last_line(line, sizeof line, directory);
+  if (*line)
+    snprintf(state->reason + length, sizeof state->reason - length, "; %s", line);
+}
+
 // The results are the lead's. Another step may have failed beside it, or a figure been refused: Slurm says FAILED then,
 // and when it has forgotten the job, the exit status that the script left says so.
 static void judge_status(struct slurm_run_state *state, int status) {
   if (state->progress != SLURM_PASSED || status <= 0)
     return;
   state->progress = SLURM_FAILED;
+  state->unexplained = true;
   snprintf(state->reason, sizeof state->reason, "the run ended with exit status %d", status);
 }
 
@@ -118,6 +127,7 @@ static void judge_end(struct slurm_run_state *state, const struct slurm_job *job
     say_preempted(state);
   if (state->reason[0])
     return;
+  state->unexplained = !cancelled;
   if (job && status > 0)
     snprintf(state->reason, sizeof state->reason, "the job ended as %s, the run with exit status %d%s", job->state,
              status, state->results ? "" : ", and left no results");
@@ -168,7 +178,6 @@ static void read_state(const struct slurm_record *record, const struct slurm_run
   }
   state->phase = phases.phase - 1;
   slurm_phases_free(&phases);
-  free(path);
   if (job) {
     copy_text(state->job_state, sizeof state->job_state, job->state);
     copy_text(state->nodes, sizeof state->nodes, job->nodes);
@@ -181,6 +190,9 @@ static void read_state(const struct slurm_record *record, const struct slurm_run
     copy_text(state->reason, sizeof state->reason, "it has left no results, and Slurm could not be asked");
   if (unwritten && (state->progress == SLURM_FAILED || state->progress == SLURM_LOST))
     say_unwritten(state);
+  if (state->unexplained && path)
+    say_last_line(state, path);
+  free(path);
   if (job && state->progress == SLURM_WAITS && !state->reason[0] && !is(job->reason, "None"))
     copy_text(state->reason, sizeof state->reason, job->reason);
 }

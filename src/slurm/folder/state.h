@@ -19,7 +19,8 @@ enum slurm_progress {
 struct slurm_run_state {
   enum slurm_progress progress;
   char job_state[32]; // Slurm's word; "": it knows the job no longer
-  char reason[256];
+  char reason[512];
+  bool unexplained; // FAILED or LOST, and no results say why: the reason has what a log ends with
   char nodes[128];
   int32_t phase; // the last that has begun; negative: none has
   char *results; // path of the results that count, those of the last attempt; NULL: there are none
@@ -52,5 +53,11 @@ void slurm_phases_free(struct slurm_phases *phases);
 // The newest regular file of this name in the directory or in one of the directories in it; with `word`, among those
 // that have it in their first 4 KiB. To be freed; NULL: there is none.
 char *slurm_newest_file(const char *directory, const char *name, const char *word);
+
+// --- last_line.c: what the steps printed ---
+
+// Of the logs in a run's directory, the one that tells best why it failed: "node-oak01.log ends: LINE", shortened, into
+// out[cap]; "" where they say nothing.
+void slurm_last_line(char *out, size_t cap, const char *directory);
 
 #endif

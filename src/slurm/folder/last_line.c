@@ -1,0 +1,115 @@
+// What the logs of a run end with.
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "base/printable.h"
+#include "measure/json_file.h"
+#include "slurm/folder/state.h"
+
+enum {
+  TAIL = 4096, // bytes at a log's end that are looked at
+  LINE = 200,  // most of a line that are shown
+};
+
+// How much a log says of a failure: that of a node whose srun told of an error most.
+enum { OF_JOB, OF_PRE_TEST, OF_NODE, OF_FAILED_NODE };
+
+struct found {
+  char *name, *line;
+  int rank;
+  struct timespec time;
+};
+
+static bool begins(const char *text, const char *with) {
+  return strncmp(text, with, strlen(with)) == 0;
+}
+
+static int rank_of(const char *name) {
+  size_t length = strlen(name);
+  if (begins(name, "node-") && length > 4 && strcmp(name + length - 4, ".log") == 0)
+    return OF_NODE;
+  return strcmp(name, "pre_test.log") == 0 ? OF_PRE_TEST : strcmp(name, "job.log") == 0 ? OF_JOB : -1;
+}
+
+// The last line that says more than that a step failed, or where the help is; to be freed.
+static char *choose_line(char *tail, int *rank) {
+  char *chosen = NULL, *state, *any = NULL;
+  for (char *line = strtok_r(tail, "\n", &state); line; line = strtok_r(NULL, "\n", &state)) {
+    if (*rank == OF_NODE && begins(line, "srun: error: "))
+      *rank = OF_FAILED_NODE;
+    any = line;
+    if (!begins(line, "srun: ") && !begins(line, "Try '"))
+      chosen = line;
+  }
+  chosen = chosen ? chosen : any;
+  return chosen ? strdup(chosen) : NULL;
+}
+
+static char *read_line(const char *path, int *rank, struct timespec *time) {
+  char tail[TAIL + 1];
+  struct stat info;
+  FILE *file = NULL;
+  if (json_file_open(path, "a log", &file) != 0)
+    return NULL;
+  long skipped = fstat(fileno(file), &info) == 0 && info.st_size > TAIL ? (long)(info.st_size - TAIL) : 0;
+  size_t size = fseek(file, skipped, SEEK_SET) == 0 ? fread(tail, 1, TAIL, file) : 0;
+  fclose(file);
+  tail[size] = '\0';
+  *time = info.st_mtim;
+  char *whole = skipped ? strchr(tail, '\n') : NULL; // the first line is not whole, and counts where it is the last
+  return choose_line(whole && whole[1] ? whole : tail, rank);
+}
+
+// Of nodes whose steps failed the first one counts: the others were told to end.
+static bool is_better(const struct found *one, const struct found *than) {
+  if (!than->line || one->rank != than->rank)
+    return !than->line || one->rank > than->rank;
+  return one->time.tv_sec < than->time.tv_sec ||
+         (one->time.tv_sec == than->time.tv_sec && one->time.tv_nsec < than->time.tv_nsec);
+}
+
+static void offer(struct found *best, const char *directory, const char *name) {
+  struct found one = {.rank = rank_of(name)};
+  char *path = NULL;
+  if (one.rank < 0 || asprintf(&path, "%s/%s", directory, name) < 0)
+    return;
+  one.line = read_line(path, &one.rank, &one.time);
+  free(path);
+  one.name = one.line && is_better(&one, best) ? strdup(name) : NULL;
+  struct found *worse = one.name ? best : &one;
+  free(worse->line);
+  free(worse->name);
+  if (one.name)
+    *best = one;
+}
+
+static size_t shortened(const char *line) {
+  size_t length = strlen(line);
+  if (length <= LINE)
+    return length;
+  for (length = LINE; length > 0 && (line[length] & 0xc0) == 0x80;) // not within a letter of UTF-8
+    length--;
+  return length;
+}
+
+void slurm_last_line(char *out, size_t cap, const char *directory) {
+  struct found best = {0};
+  DIR *list = opendir(directory);
+  for (struct dirent *entry; list && (entry = readdir(list)) != NULL;)
+    offer(&best, directory, entry->d_name);
+  if (list)
+    closedir(list);
+  *out = '\0';
+  if (best.line) {
+    printable_line(best.name);
+    printable_line(best.line);
+    size_t length = shortened(best.line);
+    snprintf(out, cap, "%s ends: %.*s%s", best.name, (int)length, best.line, best.line[length] ? "..." : "");
+  }
+  free(best.name);
+  free(best.line);
+}
