@@ -229,6 +229,42 @@ def test_the_wrong_argument_is_named(world: World, name: str, wrong: object) -> 
     assert "incompatible" not in str(raised.value) and "has no attribute" not in str(raised.value)
 
 
+NUMBERS: dict[str, Callable[[World, Any], object]] = {
+    "peer": lambda world, wrong: world.agents[0].stats(wrong),
+    "peer: ": lambda world, wrong: world.agents[0].descriptors(world.regions[0], wrong),
+    "rank": lambda world, wrong: world.rank.mask(wrong),
+    "mark": lambda world, wrong: world.rank.set_mark(wrong),
+    "max_rows": lambda world, wrong: world.rank.route(max_rows=wrong),
+    "alignment": lambda world, wrong: world.rank.receive(rows=8, alignment=wrong),
+    "processors": lambda world, wrong: world.rank.dispatch(X, IDX, into=world.receives[0], processors=wrong),
+    "processors: ": lambda world, wrong: world.rank.prepare(processors=wrong),
+    "op": lambda world, wrong: world.rank.dispatch_recv(wrong, world.receives[0]),
+    "op: ": lambda world, wrong: world.rank.combine(wrong, X, X),
+    "op:  ": lambda world, wrong: world.rank.finish(wrong),
+    "length": lambda world, wrong: world.agents[0].allocate(wrong),
+    "device": lambda world, wrong: world.agents[0].register_address(4096, 64, device=wrong),
+    "spin_us": lambda world, wrong: weft.Agent("n", transports="shm", spin_us=wrong),
+    "tag": lambda world, wrong: world.transfers[0].post_with(tag=wrong),
+    "limit": lambda world, wrong: world.store.range("/k", limit=wrong),
+    "ttl": lambda world, wrong: world.store.lease_grant(wrong),
+    "lease": lambda world, wrong: world.store.lease_ttl(wrong),
+}
+
+
+@pytest.mark.parametrize("wrong", ["1", 1.5, -(2**70), 2**64])
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_number_that_is_none_or_out_of_range_is_named(world: World, name: str, wrong: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match=rf"^{name.strip(': ')}: .*\b(whole number|id|out of range)\b"):
+        NUMBERS[name](world, wrong)
+
+
+@pytest.mark.parametrize("wrong", [5, "\udcff"])
+def test_a_text_that_is_none_is_named(world: World, wrong: Any) -> None:
+    for call in (world.agents[0].find, world.agents[0].fetch, weft.Agent):
+        with pytest.raises((TypeError, ValueError), match=r"^name(:| has)"):
+            call(wrong)
+
+
 def test_a_sentence_with_bytes_that_are_no_text(world: World) -> None:
     """What the library says of a name is told as it is, though it cannot be printed."""
     with pytest.raises(weft.Error, match=r"\\xff"):

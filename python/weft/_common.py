@@ -37,15 +37,31 @@ def option_ms(seconds: float | None) -> int:
     return 0 if seconds is None else max(1, milliseconds(seconds))
 
 
-def whole(name: str, value: object) -> int:
-    """A number that counts something, from 0 on."""
+U16, U32, U64 = range(2**16), range(2**32), range(2**64)
+I32, I64 = range(-(2**31), 2**31), range(-(2**63), 2**63)
+"""What the library's arguments hold, as `whole` takes it"""
+
+
+def whole(name: str, value: object, within: range = U32) -> int:
+    """A whole number, which the library's argument can hold."""
     try:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         raise TypeError(f"{name}: a whole number is wanted, not {value!r:.60}") from None
-    if number < 0:
-        raise ValueError(f"{name}: {number} is below 0")
+    if number not in within:
+        raise ValueError(f"{name}: {number} is out of range: {within[0]} to {within[-1]} is wanted") from None
     return number
+
+
+def text(name: str, value: object) -> str:
+    """A str that is UTF-8."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name}: a str is wanted, not {value!r:.60}")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{name} has a surrogate in it, which UTF-8 has not") from None
+    return value
 
 
 def listed(name: str, what: str, values: Iterable[T]) -> list[T]:

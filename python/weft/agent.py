@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Union
 
 from . import _asyncio, _weft
-from ._common import AGENTS, listed, milliseconds, note_open, option_ms, whole
+from ._common import AGENTS, I32, U64, listed, milliseconds, note_open, option_ms, text, whole
 from .errors import BusyError
 from .memory import Kind, MemoryStatus, Region, RegionInfo
 from .store import Store, handle_of
@@ -254,8 +254,9 @@ class Agent:
             raise ValueError(f"progress: {progress!r} is neither 'thread' nor 'none'")
         names = transports if transports is None or isinstance(transports, str) else ",".join(
             map(str, listed("transports", "names", transports)))
-        self._handle = _weft.agent_open(name, names, progress == "none", spin_us, option_ms(heartbeat),
-                                        option_ms(peer_timeout), option_ms(transfer_timeout), lease_ttl,
+        self._handle = _weft.agent_open(text("name", name), names, progress == "none", whole("spin_us", spin_us),
+                                        option_ms(heartbeat), option_ms(peer_timeout), option_ms(transfer_timeout),
+                                        whole("lease_ttl", lease_ttl),
                                         None if store is None else handle_of(store), prefix, listen, token)
         self.name = name
         """its name"""
@@ -268,7 +269,8 @@ class Agent:
                 device: int = -1, fd: int = -1, path: str | None = None,
                 transports: str | None = None) -> Region:
         kind = _kind(kind)
-        number = self._handle.register(int(kind), flags, source, address, length, device, fd, path, transports)
+        number = self._handle.register(int(kind), flags, source, whole("address", address, U64),
+                                       whole("length", length, U64), whole("device", device, I32), fd, path, transports)
         if source is None and (kind != Kind.CUDA or device >= 0):  # nothing to ask for, however many there are
             where = device if kind == Kind.CUDA else -1
             return Region(self, RegionInfo(number, address, length, kind, where, flags))
@@ -291,7 +293,7 @@ class Agent:
                       private: bool = False, transports: str | None = None) -> Region:
         """Registers a file, by its path or by an open descriptor, which has to stay open; of `length` bytes, 0: no
         limit. A path is created where it is missing, unless it is read-only."""
-        fd, path = (file, None) if isinstance(file, int) else (-1, os.fspath(file))
+        fd, path = (whole("file", file, I32), None) if isinstance(file, int) else (-1, os.fspath(file))
         return self._region(Kind.FILE, _flags(read_only, private), None, 0, length, fd=fd, path=path,
                             transports=transports)
 
@@ -304,18 +306,20 @@ class Agent:
         """Allocates `length` bytes of zeros that peers of this host can map, and registers them: see `Region.view` and
         `Region.allocated`."""
         kind = _kind(kind)
-        memory = self._handle.allocate(int(kind), length, device)
+        memory = self._handle.allocate(int(kind), whole("length", length, U64), whole("device", device, I32))
         return Region(self, RegionInfo(memory.region, memory.address, length, kind, memory.device, 0), memory)
 
     def query(self, *, address: int = 0, length: int = 0, kind: Kind = Kind.HOST, path: str | None = None,
               fd: int = -1, timeout: float | None = 5.0) -> MemoryStatus:
         """What there is of memory, of a file or of an object, which need not be registered."""
-        return MemoryStatus(*self._handle.query(int(_kind(kind)), address, length, fd, path, milliseconds(timeout)))
+        return MemoryStatus(*self._handle.query(int(_kind(kind)), whole("address", address, U64),
+                                                whole("length", length, U64), whole("fd", fd, I32), path,
+                                                milliseconds(timeout)))
 
     def regions(self, peer: int = SELF) -> list[RegionInfo]:
         """What is known here of the regions of a peer, or of this agent, by ascending id."""
         return [RegionInfo(one[0], one[1], one[2], Kind(one[3]), one[4], one[5])
-                for one in self._handle.regions(peer)]
+                for one in self._handle.regions(_peer(peer))]
 
     # --- metadata and peers ---
 
@@ -341,11 +345,11 @@ class Agent:
     def fetch(self, name: str, label: str | None = None, *, timeout: float | None = 10.0) -> int:
         """Waits until the agent of that name is in the store, and loads its metadata; its id as a peer. From then on
         changes are loaded as they come."""
-        return self._handle.fetch(name, label, milliseconds(timeout))
+        return self._handle.fetch(text("name", name), label, milliseconds(timeout))
 
     def meet(self, address: str, *, timeout: float | None = 10.0) -> int:
         """Exchanges metadata, in both directions, with the agent that listens at ``HOST:PORT``; its id as a peer."""
-        return self._handle.meet(address, milliseconds(timeout))
+        return self._handle.meet(text("address", address), milliseconds(timeout))
 
     @property
     def port(self) -> int:
@@ -354,7 +358,7 @@ class Agent:
 
     def find(self, name: str) -> int:
         """The living peer of that name. `NotFoundError`: there is none."""
-        return self._handle.find(name)
+        return self._handle.find(text("name", name))
 
     def peers(self) -> list[int]:
         """The ids of the living peers."""
@@ -362,24 +366,24 @@ class Agent:
 
     def peer(self, peer: int) -> PeerInfo:
         """What is known of a peer, also of one that has ended."""
-        known = self._handle.peer_info(peer)
+        known = self._handle.peer_info(_peer(peer))
         return PeerInfo(known[0], known[1], PeerState(known[2]), *known[3:])
 
     def check(self, peer: int) -> None:
         """Raises `PeerLostError`, with the reason, unless the peer is alive as far as is known here."""
-        self._handle.check(peer)
+        self._handle.check(_peer(peer))
 
     def connect(self, peer: int, *, timeout: float | None = 10.0) -> None:
         """Makes the connection that notifications need, before the first one does."""
-        self._handle.connect(peer, milliseconds(timeout))
+        self._handle.connect(_peer(peer), milliseconds(timeout))
 
     def invalidate(self, peer: int) -> None:
         """Ends a peer on this side; transfers in flight end with `PeerLostError`."""
-        self._handle.invalidate(peer)
+        self._handle.invalidate(_peer(peer))
 
     def add_transport(self, transport: str) -> None:
         """Opens a further transport."""
-        self._handle.add_transport(transport)
+        self._handle.add_transport(text("transport", transport))
 
     # --- transfers ---
 
@@ -391,7 +395,7 @@ class Agent:
             descriptors = [descriptors.descriptor()]
         elif isinstance(descriptors, tuple) and descriptors and not hasattr(descriptors[0], "__len__"):
             descriptors = [descriptors]
-        return DescriptorList(self._handle.list(peer, descriptors), peer)
+        return DescriptorList(self._handle.list(_peer(peer), descriptors), peer)
 
     def read(self, local: Local, remote: Local, peer: int = SELF, **options: Any) -> Transfer:
         """A transfer from descriptors of a peer into this agent's own: see `transfer`."""
@@ -414,7 +418,8 @@ class Agent:
             raise ValueError(f"op: {op!r} is neither 'read' nor 'write'")
         here, there = self.descriptors(local), self.descriptors(remote, peer)
         handle = self._handle.transfer(op == "write", here._handle, there._handle, local_index, remote_index, runs,
-                                       notification, option_ms(timeout), max_notification, transport)
+                                       notification, option_ms(timeout),
+                                       whole("max_notification", max_notification), transport)
         return Transfer(self, handle)
 
     def completions(self) -> list[Completion]:
@@ -429,7 +434,7 @@ class Agent:
 
     def notify(self, peer: int, message: str | bytes) -> None:
         """Sends a few bytes, at most 4,096, to the application of a peer. `BusyError`: the peer has too many unread."""
-        self._handle.notify(peer, message)
+        self._handle.notify(_peer(peer), message)
 
     def notifications(self) -> list[Notification]:
         """Those that have come and nobody has taken; of one peer, in the order in which they were sent."""
@@ -503,7 +508,7 @@ class Agent:
 
     def stats(self, peer: int = 0) -> AgentStats:
         """Counters of transfers with a living peer (`SELF`: with itself), or with 0 of all."""
-        return AgentStats(*self._handle.stats(peer))
+        return AgentStats(*self._handle.stats(_peer(peer)))
 
     def metrics(self) -> str:
         """Counters and histograms, in the OpenMetrics text format 1.0."""
@@ -511,7 +516,7 @@ class Agent:
 
     def serve_metrics(self, address: str = "127.0.0.1:0") -> int:
         """Serves `metrics` over HTTP, path /metrics, until the agent closes; the port."""
-        return self._handle.serve_metrics(address)
+        return self._handle.serve_metrics(text("address", address))
 
     def metrics_bearer(self) -> str:
         """What a client sends as ``Authorization: Bearer`` to read the metrics of an agent with a token."""
@@ -548,8 +553,12 @@ class Agent:
 def _ids(regions: Iterable[Region | int] | None) -> list[int] | None:
     if regions is None:
         return None
-    return [one.id if isinstance(one, Region) else whole("regions", one)
+    return [one.id if isinstance(one, Region) else whole("regions", one, U64)
             for one in listed("regions", "regions or their ids", regions)]
+
+
+def _peer(peer: object) -> int:
+    return whole("peer", peer, U64)
 
 
 def _kind(kind: object) -> Kind:

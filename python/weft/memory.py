@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
 from . import _weft
-from ._common import whole
+from ._common import U64, whole
 from ._weft import Buffer, Owners
 from .errors import BusyError
 
@@ -58,8 +58,9 @@ class RegionInfo(NamedTuple):
 
     def descriptor(self, offset: int = 0, length: int | None = None) -> tuple[int, int, int]:
         """(address, length, region) of a part of it: from byte `offset` on, `length` bytes (None: the rest)."""
-        first = whole("offset", offset)
-        return self.address + first, self.length - first if length is None else whole("length", length), self.id
+        first = whole("offset", offset, U64)
+        rest = self.length - first if length is None else whole("length", length, U64)
+        return self.address + first, rest, self.id
 
 
 class MemoryStatus(NamedTuple):

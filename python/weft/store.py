@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Union
 
 from . import _asyncio, _weft
-from ._common import STORES, listed, milliseconds, note_open, option_ms
+from ._common import I64, STORES, U16, listed, milliseconds, note_open, option_ms, whole
 
 Text = Union[str, bytes]
 
@@ -171,7 +171,7 @@ def _lease(lease: int | Lease) -> int:
     number = lease.id if isinstance(lease, Lease) else lease
     if not isinstance(number, int):
         raise TypeError(f"lease: a Lease or its id is wanted, not {lease!r:.60}")
-    return number
+    return whole("lease", number, I64)
 
 
 class Watch:
@@ -269,7 +269,7 @@ class Store:
 
     def range(self, key: Text, *, prefix: bool = False, limit: int = 0) -> Range:
         """A key, or with `prefix` all that start with it ("": all keys), at most `limit` of them (0: all)."""
-        return _range(self._handle.range(key, bool(prefix), limit))
+        return _range(self._handle.range(key, bool(prefix), whole("limit", limit)))
 
     def put(self, key: Text, value: Text, *, lease: int | Lease = 0) -> int:
         """Puts a value of at most 1.5 MiB, attached to a lease (0: to none); the revision of the store after it."""
@@ -289,7 +289,7 @@ class Store:
 
     def lease_grant(self, ttl: int) -> Lease:
         """A lease of `ttl` seconds, which its owner renews with `lease_keepalive`; the library does not."""
-        return Lease(*self._handle.lease_grant(ttl))
+        return Lease(*self._handle.lease_grant(whole("ttl", ttl, I64)))
 
     def lease_keepalive(self, lease: int | Lease) -> int:
         """Renews a lease once; the seconds that it has again. `NotFoundError`: it has ended."""
@@ -305,7 +305,7 @@ class Store:
 
     def watch(self, prefix: Text, *, start: int = 0) -> Watch:
         """Watches all keys that start with `prefix` from revision `start` on; 0: what changes from now on."""
-        return Watch(_weft.watch_open(self._handle, prefix, start))
+        return Watch(_weft.watch_open(self._handle, prefix, whole("start", start, I64)))
 
     @property
     def closed(self) -> bool:
@@ -343,7 +343,7 @@ class Server:
 
     def __init__(self, *, address: str | None = None, port: int = 0, token: str | None = None,
                  cert_file: str | None = None, key_file: str | None = None, insecure: bool = False) -> None:
-        self._handle = _weft.server_start(address, port, token, cert_file, key_file, bool(insecure))
+        self._handle = _weft.server_start(address, whole("port", port, U16), token, cert_file, key_file, bool(insecure))
         note_open(STORES, self)
 
     @property

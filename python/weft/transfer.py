@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 from . import _asyncio, _weft
-from ._common import milliseconds, option_ms
+from ._common import U64, milliseconds, option_ms, whole
 
 if TYPE_CHECKING:
     from .agent import Agent
@@ -72,7 +72,8 @@ class Transfer:
                   timeout: float | None = None) -> None:
         """``post()`` with a notification of its own, a deadline in seconds, or a completion: with a `tag`,
         `Agent.completions` tells the end."""
-        self._handle.post_with(notification, tag is not None, tag or 0, option_ms(timeout))
+        self._handle.post_with(notification, tag is not None, 0 if tag is None else whole("tag", tag, U64),
+                               option_ms(timeout))
 
     def wait(self, timeout: float | None = None) -> bool:
         """Waits until the last post has ended, at most `timeout` seconds (None: until its own deadline ends it). True:

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from .. import _asyncio, _weft
-from .._common import RANKS, listed, milliseconds, note_open, option_ms, whole
+from .._common import I32, RANKS, U64, listed, milliseconds, note_open, option_ms, whole
 from .._weft import Info, Prepared, Result
 from ..errors import BusyError
 from ..store import Store, handle_of
@@ -28,6 +28,12 @@ from ._values import (
     Stats,
     View,
 )
+
+
+def _check_numbers(op: object, processors: object) -> None:
+    """Names the one that is none. For a call that has failed: the calls of every operation do without."""
+    whole("op", op, U64)
+    whole("processors", processors)
 
 
 class Rank:
@@ -151,7 +157,7 @@ class Rank:
 
     def withdraw(self, rank: int | None = None, timeout: float | None = 10.0) -> None:
         """Takes the offer of a rank back; None: this one's."""
-        self._handle.withdraw(self.index if rank is None else rank, milliseconds(timeout))
+        self._handle.withdraw(self.index if rank is None else whole("rank", rank, I32), milliseconds(timeout))
 
     def await_start(self, timeout: float | None = None) -> int:
         """Waits until a view has taken this rank in; the number of its first operation, to which it has to come."""
@@ -169,7 +175,7 @@ class Rank:
 
     def mask(self, rank: int, masked: bool = True) -> None:
         """Masks an active rank, or unmasks it, from the next dispatch on: this rank sends it no tokens."""
-        self._handle.mask_update(rank, bool(masked))
+        self._handle.mask_update(whole("rank", rank, I32), bool(masked))
 
     def masks(self, into: Array = None, stream: Any = None) -> list[bool] | None:
         """Whether this rank masks each rank index: [capacity]. Or into an int32 array in rank memory, which CUDA
@@ -178,7 +184,7 @@ class Rank:
 
     def set_mark(self, mark: int) -> None:
         """Sets a number that this rank sends with every operation; `Info.mark` is the lowest of all ranks."""
-        self._handle.set_mark(mark)
+        self._handle.set_mark(whole("mark", mark, U64))
 
     # --- operations ---
 
@@ -200,7 +206,7 @@ class Rank:
             make_arrays(self, arrays, order, kind, room, topk or self.topk, row_bytes, scale_bytes,
                         in_place)
         flags = (1 if keep_places else 0) | (2 if zero_padding else 0)
-        return Receive(self, order, room, kind, row_bytes, scale_bytes, alignment, flags, arrays)
+        return Receive(self, order, room, kind, row_bytes, scale_bytes, whole("alignment", alignment), flags, arrays)
 
     def route(self, *, max_tokens: int = 0, max_rows: int = 0, topk: int = 0, alignment: int = 1) -> Route:
         """Memory for where the tokens of an operation go, for later ones. max_tokens, topk: of a dispatch that fills
@@ -228,11 +234,15 @@ class Rank:
         A loss is no error: see `Info.num_lost`. `weft.errors.RoomError`: `into` has too few rows, its ``rows_needed``
         says how many there are, and its ``op`` is open: call `dispatch_recv` with more room.
         """
-        number, told = self._handle.dispatch(into, x, topk_idx, topk_weights, scales, route,
-                                             dtype if dtype.__class__ is DType else DType.of(dtype), stream,
-                                             num_tokens_at, processors,
-                                             (1 if recycle else 0) | (2 if check_route else 0),
-                                             self._host if info is None else bool(info))
+        try:
+            number, told = self._handle.dispatch(into, x, topk_idx, topk_weights, scales, route,
+                                                 dtype if dtype.__class__ is DType else DType.of(dtype), stream,
+                                                 num_tokens_at, processors,
+                                                 (1 if recycle else 0) | (2 if check_route else 0),
+                                                 self._host if info is None else bool(info))
+        except TypeError:
+            _check_numbers(0, processors)
+            raise
         return Operation(self, number, told)
 
     def dispatch_send(self, x: Array, topk_idx: Array = None, topk_weights: Array = None, *, scales: Array = None,
@@ -240,13 +250,21 @@ class Rank:
                       stream: Any = None, num_tokens_at: Array = None, processors: int = 0,
                       recycle: bool = False) -> int:
         """The sending half of `dispatch`; the number of the operation."""
-        return self._handle.dispatch_send(x, topk_idx, topk_weights, scales, route, DType.of(dtype), stream,
-                                          num_tokens_at, processors,
-                                          (1 if recycle else 0) | (2 if check_route else 0))
+        try:
+            return self._handle.dispatch_send(x, topk_idx, topk_weights, scales, route, DType.of(dtype), stream,
+                                              num_tokens_at, processors,
+                                              (1 if recycle else 0) | (2 if check_route else 0))
+        except TypeError:
+            _check_numbers(0, processors)
+            raise
 
     def dispatch_recv(self, op: int, into: Receive, *, stream: Any = None, info: bool | None = None) -> Info | None:
         """The receiving half, in the order of operations; arguments and errors as with `dispatch`."""
-        return self._handle.dispatch_recv(op, into, stream, self._host if info is None else bool(info))
+        try:
+            return self._handle.dispatch_recv(op, into, stream, self._host if info is None else bool(info))
+        except TypeError:
+            _check_numbers(op, 0)
+            raise
 
     def combine(self, op: int, y: Array = None, out: Array = None, *, topk_weights: Array = None,
                 row_weights: Array = None, out_weights: Array = None, bias: Sequence[Array] | None = None,
@@ -262,9 +280,13 @@ class Rank:
         they are. result: whether to ask what the combine did; None: on host memory only.
         """
         flags = (1 if renormalize else 0) | (2 if keep else 0) | (4 if unweighted else 0)
-        return self._handle.combine(op, y, out, topk_weights, row_weights, out_weights, bias,
-                                    dtype if dtype.__class__ is CombineDType else CombineDType.of(dtype), stream,
-                                    processors, flags, self._host if result is None else bool(result))
+        try:
+            return self._handle.combine(op, y, out, topk_weights, row_weights, out_weights, bias,
+                                        dtype if dtype.__class__ is CombineDType else CombineDType.of(dtype), stream,
+                                        processors, flags, self._host if result is None else bool(result))
+        except TypeError:
+            _check_numbers(op, processors)
+            raise
 
     def prepare(self, *, dtype: DType | str = DType.GROUP, combine_dtype: CombineDType | str = CombineDType.GROUP,
                 processors: int = 0, recycle: bool = False, renormalize: bool = False, info: bool | None = None,
@@ -278,7 +300,7 @@ class Rank:
         ``combine_recv``. Shapes are exact: x [T][H]; topk_idx [T][K]; y [E][rows][H], or [rows][H]; out [T][H];
         topk_weights [T][K].
         """
-        return self._handle.prepare(DType.of(dtype), CombineDType.of(combine_dtype), processors,
+        return self._handle.prepare(DType.of(dtype), CombineDType.of(combine_dtype), whole("processors", processors),
                                     1 if recycle else 0, 1 if renormalize else 0,
                                     self._host if info is None else bool(info),
                                     self._host if result is None else bool(result))
@@ -289,8 +311,12 @@ class Rank:
                      renormalize: bool = False, keep: bool = False, unweighted: bool = False) -> None:
         """The sending half of `combine`, with the same arguments."""
         flags = (1 if renormalize else 0) | (2 if keep else 0) | (4 if unweighted else 0)
-        self._handle.combine_send(op, y, out, topk_weights, row_weights, out_weights, bias, CombineDType.of(dtype),
-                                  stream, processors, flags, False)
+        try:
+            self._handle.combine_send(op, y, out, topk_weights, row_weights, out_weights, bias, CombineDType.of(dtype),
+                                      stream, processors, flags, False)
+        except TypeError:
+            _check_numbers(op, processors)
+            raise
 
     def combine_recv(self, op: int, y: Array = None, out: Array = None, *, topk_weights: Array = None,
                      row_weights: Array = None, out_weights: Array = None, bias: Sequence[Array] | None = None,
@@ -299,9 +325,13 @@ class Rank:
                      result: bool | None = None) -> Result | None:
         """The receiving half of `combine`, with the same arguments as the sending one."""
         flags = (1 if renormalize else 0) | (2 if keep else 0) | (4 if unweighted else 0)
-        return self._handle.combine_recv(op, y, out, topk_weights, row_weights, out_weights, bias,
-                                         CombineDType.of(dtype), stream, processors, flags,
-                                         self._host if result is None else bool(result))
+        try:
+            return self._handle.combine_recv(op, y, out, topk_weights, row_weights, out_weights, bias,
+                                             CombineDType.of(dtype), stream, processors, flags,
+                                             self._host if result is None else bool(result))
+        except TypeError:
+            _check_numbers(op, processors)
+            raise
 
     def combine_route(self, route: Route, y: Array = None, out: Array = None, *, topk_weights: Array = None,
                       row_weights: Array = None, out_weights: Array = None, bias: Sequence[Array] | None = None,
@@ -312,19 +342,23 @@ class Rank:
         the route, go back the ways that the tokens came. All ranks of the view call it. Arguments as with `combine`;
         `Operation.result` is what it did. With keep the operation stays open for `combine`."""
         flags = (1 if renormalize else 0) | (2 if keep else 0) | (4 if unweighted else 0)
-        number, told = self._handle.combine_route(route, y, out, topk_weights, row_weights, out_weights, bias,
-                                                  CombineDType.of(dtype), stream, processors, flags,
-                                                  self._host if result is None else bool(result))
+        try:
+            number, told = self._handle.combine_route(route, y, out, topk_weights, row_weights, out_weights, bias,
+                                                      CombineDType.of(dtype), stream, processors, flags,
+                                                      self._host if result is None else bool(result))
+        except TypeError:
+            _check_numbers(0, processors)
+            raise
         return Operation(self, number, None, told)
 
     def combine_rows(self, op: int, into: Array, num_rows: int = 0) -> None:
         """RANK_MAJOR on host memory: writes into uint64 [rows] the addresses at which the outputs of the rows are to be
         written in place; then `combine` has no y."""
-        self._handle.combine_rows(op, into, num_rows)
+        self._handle.combine_rows(whole("op", op, U64), into, whole("num_rows", num_rows))
 
     def finish(self, op: int) -> None:
         """Ends a received operation without a combine, or one that a combine left open; all ranks do, or none."""
-        self._handle.finish(op)
+        self._handle.finish(whole("op", op, U64))
 
     def wait(self, op: int | None = None, timeout: float | None = None, *,
              result: bool = False) -> tuple[Info, Result | None]:
@@ -362,7 +396,7 @@ class Rank:
 
     def peer_stats(self, rank: int) -> PeerStats:
         """Counters of a connected peer."""
-        return PeerStats(*self._handle.peer_stats(rank))
+        return PeerStats(*self._handle.peer_stats(whole("rank", rank, I32)))
 
     def metrics(self) -> str:
         """Counters of this rank and its peers, in the OpenMetrics text format 1.0."""

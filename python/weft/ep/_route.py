@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import _weft
-from .._common import milliseconds
+from .._common import milliseconds, whole
 from ._values import Array
 
 if TYPE_CHECKING:
@@ -73,7 +73,8 @@ class Route:
                  alignment: int = 1) -> None:
         self.rank = rank
         """the rank that it belongs to"""
-        self._handle = _weft.route_create(rank._handle, max_tokens, max_rows, topk, alignment)
+        self._handle = _weft.route_create(rank._handle, whole("max_tokens", max_tokens), whole("max_rows", max_rows),
+                                          whole("topk", topk), whole("alignment", alignment))
 
     def plan(self, topk_idx: Array, stream: Any = None) -> None:
         """Computes what this rank will send, without sending: the first three of `arrays`. topk_idx: int64 [T][K],
