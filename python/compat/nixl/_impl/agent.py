@@ -214,7 +214,7 @@ class nixlAgent:
 
     def createBackend(self, type: str, initParams: dict[str, str] | None = None) -> int:
         """Creates a back end; its number."""
-        params = dict(initParams or {})
+        params = plugins.parameters(type, {} if initParams is None else initParams)
         if any(one.name == type for _, one in self._backends.items()):
             raise nixlInvalidParamError(f"this agent has a back end {type} already")
         backend, unknown = plugins.make_backend(type, params)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import pathlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import weft
@@ -115,13 +116,25 @@ def _missing(name: str) -> str:
     return f"the plug-in {name} does not work here ({why}); there are {have}"
 
 
+def parameters(name: object, given: object) -> dict[str, str]:
+    """Those of a back end, which numbers may be, too. `TypeError`: which argument is of another type."""
+    if not isinstance(name, str):
+        raise TypeError(f"backend: the name of a back end, a str, is wanted, not {name!r:.60}")
+    if not isinstance(given, Mapping):
+        raise TypeError(f"initParams: a dict of str is wanted, not {given!r:.60}")
+    for key, value in given.items():
+        if not isinstance(key, str) or not isinstance(value, (str, int, float)):
+            raise TypeError(f"initParams: {key!r:.60}: {value!r:.60}: each is a str with a str")
+    return {key: str(value) for key, value in given.items()}
+
+
 def make_backend(name: str, params: dict[str, str]) -> tuple[Backend, list[str]]:
     """A back end with its parameters, and the parameters that Weft does not know and passes over."""
     if name not in available():
         raise nixlNotFoundError(_missing(name))
     heeded = _defaults(name)
     unknown = [key for key in params if key not in heeded]
-    heeded.update({key: str(value) for key, value in params.items() if key in heeded})
+    heeded.update({key: value for key, value in params.items() if key in heeded})
     transports = _working(_TRANSPORTS[name])
     if "transports" in heeded:
         wanted = tuple(one.strip() for one in heeded["transports"].split(",") if one.strip())
@@ -130,7 +143,7 @@ def make_backend(name: str, params: dict[str, str]) -> tuple[Backend, list[str]]
             raise nixlInvalidParamError(f"{name}: transports={heeded['transports']}: want some of "
                                         f"{', '.join(_TRANSPORTS[name])}")
         transports = wanted
-    if name == "OBJ" and str(params.get("use_virtual_addressing", "false")).lower() == "true":
+    if name == "OBJ" and params.get("use_virtual_addressing", "false").lower() == "true":
         raise nixlNotSupportedError("OBJ: use_virtual_addressing=true: with an endpoint of its own Weft names the "
                                     "bucket in the path, without one in the host's name")
     return Backend(name, transports, _kinds(transports), heeded), unknown

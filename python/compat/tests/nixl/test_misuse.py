@@ -163,6 +163,15 @@ def test_threads_share_a_transfer(pair: tuple[nixl_agent, nixl_agent]) -> None:
     pair[0].deregister_memory(registered)
 
 
+@pytest.mark.parametrize(("arguments", "named"), [
+    ((5,), "backend"), ((["UCX"],), "backend"), (("UCX", 5), "initParams"), (("UCX", ["transports"]), "initParams"),
+    (("UCX", {5: "shm"}), "initParams: 5"), (("UCX", {"transports": None}), "initParams: 'transports'")])
+def test_a_back_end_with_wrong_arguments_names_them(pair: tuple[nixl_agent, nixl_agent], arguments: Any,
+                                                    named: str) -> None:
+    with pytest.raises(TypeError, match=f"^{named}: "):
+        pair[0].create_backend(*arguments)
+
+
 def test_handles_are_collected(pair: tuple[nixl_agent, nixl_agent]) -> None:
     array = numbers()
     pair[0].register_memory(array)
