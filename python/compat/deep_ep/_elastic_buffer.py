@@ -26,7 +26,8 @@ NOT_EXPERTS = ("agrs_", "all_gather", "create_agrs_", "destroy_agrs_", "engram_"
 
 class EPHandle:
     """What a dispatch of an `ElasticBuffer` leaves, for combines and for dispatches the same way. What only programs
-    that look into a handle want is computed when they ask for it, in the stream that is current then."""
+    that look into a handle want is computed when they ask for it, in the stream that is current then. They may put
+    tensors back that they have read, as those do that save a handle's for a backward pass."""
 
     token_metadata_at_forward: None = None
     channel_linked_list: None = None
@@ -51,7 +52,7 @@ class EPHandle:
         self.num_recv_tokens_per_expert_list = [aligned(count, form.alignment) for count in kept.counts or []]
         """rows of each local expert, rounded up to the alignment; empty without do_cpu_sync"""
 
-    @property
+    @functools.cached_property
     def psum_num_recv_tokens_per_scaleup_rank(self) -> torch.Tensor:
         """int32 [ranks]: received tokens of the ranks up to each."""
         return self.kept.rank_end

@@ -54,6 +54,9 @@ def tokens(rank: int, ranks: int, store: Any) -> None:
         assert handle.num_unaligned_recv_tokens_per_expert.tolist() == found
         assert torch.equal(handle.topk_idx, idx) and (handle.topk_idx is idx) != waits
         check_slots(handle, idx, ranks)
+        for field in ("topk_idx", "psum_num_recv_tokens_per_scaleup_rank", "psum_num_recv_tokens_per_expert",
+                      "recv_src_metadata", "dst_buffer_slot_idx", "num_unaligned_recv_tokens_per_expert"):
+            setattr(handle, field, getattr(handle, field).clone())  # as programs do that save them for a backward pass
         cached = buffer.dispatch(sent, handle=handle)
         assert same(received, cached[0], count) and cached[3] is handle
         assert torch.equal(cached[1], got_idx) and torch.equal(cached[2], got_weights)
