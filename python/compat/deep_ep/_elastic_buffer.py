@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from weft_compat_ep._arguments import Sizes, experts_of_rank
+from weft_compat_ep._arguments import Sizes, check_whole, experts_of_rank
 from weft_compat_ep._buffer import CommonBuffer
 from weft_compat_ep._calls import AnyEvent, Bias, biases, finished, processors_of, values_of, wait_for
 from weft_compat_ep._events import WINDOW_BYTES, Config, EventHandle, EventOverlap
 from weft_compat_ep._groups import gatherer
 from weft_compat_ep._meeting import Meeting
-from weft_compat_ep._rows import aligned, dispatch_layout, places, sizes_of, token_limit
+from weft_compat_ep._rows import aligned, check_tensors, dispatch_layout, places, sizes_of, token_limit
 from weft_compat_ep._throughput import Form, Kept, Throughput
 
 DEFAULT_SMS = 24
@@ -195,6 +195,8 @@ class ElasticBuffer(CommonBuffer):
         values, scales = values_of(x)
         wait_for(previous_event)
         wait_for(previous_event_before_epilogue)
+        check_whole(expert_alignment=expert_alignment or 1, num_sms=num_sms,
+                    num_max_tokens_per_rank=num_max_tokens_per_rank or 0)
         form = Form(expand=do_expand, alignment=expert_alignment or 1, zero_padding=do_zero_padding,
                     columns=use_tma_aligned_col_major_sf, total=cumulative_local_expert_recv_stats,
                     processors=self._processors(num_sms))
@@ -205,6 +207,7 @@ class ElasticBuffer(CommonBuffer):
         elif topk_idx is None or num_experts is None:
             raise ValueError("topk_idx, num_experts: both are wanted, or a handle")
         else:
+            check_tensors(topk_idx=topk_idx)
             if not 1 <= form.alignment <= MOST_ALIGNMENT:
                 raise ValueError(f"expert_alignment: {expert_alignment} is no number from 1 to {MOST_ALIGNMENT}")
             most = num_max_tokens_per_rank or self.num_max_tokens_per_rank

@@ -42,10 +42,16 @@ def scales_of_row(kind: str, hidden: int) -> int:
     return (hidden + 511) // 512 if kind == "fp8_ue8m0" else hidden // BLOCK
 
 
+def check_whole(**given: object) -> None:
+    """`TypeError`: one of them is no whole number."""
+    for name, one in given.items():
+        if not isinstance(one, numbers.Integral):
+            raise TypeError(f"{name}: a whole number is wanted, not {one!r:.60}")
+
+
 def experts_of_rank(num_experts: int, num_ranks: int) -> int:
     """Experts that each rank holds."""
-    if not isinstance(num_experts, numbers.Integral):
-        raise TypeError(f"num_experts: a whole number is wanted, not {num_experts!r:.60}")
+    check_whole(num_experts=num_experts)
     if num_experts <= 0 or num_experts % num_ranks:
         raise ValueError(f"num_experts: {num_experts} is no positive multiple of the number of ranks, {num_ranks}")
     return num_experts // num_ranks

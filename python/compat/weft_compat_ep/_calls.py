@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Optional, Union
 import torch
 import weft
 
-from ._arguments import experts_of_rank
+from ._arguments import check_whole, experts_of_rank
 from ._buffer import LegacyBuffer
 from ._events import Config, EventHandle, EventOverlap
 from ._rows import DispatchLayout, aligned, check_tensors, dispatch_layout, ranks_as_experts
@@ -71,6 +71,8 @@ def global_handle(kept: Kept, in_rank: Any) -> RouteHandle:
 def wait_for(event: AnyEvent) -> None:
     """Has the current stream wait for what a caller names as the event before."""
     if event is not None:
+        if not hasattr(event, "current_stream_wait"):
+            raise TypeError(f"previous_event: an EventOverlap is wanted, not {event!r:.60}")
         event.current_stream_wait()
 
 
@@ -87,20 +89,26 @@ def least_processors() -> int:
 
 def processors_of(config: Config | None, num_sms: int) -> int:
     """Processors that a call may take: those of a configuration, as far as Weft can do with so few."""
+    if config is not None and not hasattr(config, "num_sms"):
+        raise TypeError(f"config: a Config is wanted, not {config!r:.60}")
     return max(num_sms if config is None else config.num_sms, least_processors())
 
 
 def biases(bias: Bias) -> list[torch.Tensor]:
     """None, a tensor or up to two, as a list."""
-    return [] if bias is None else [bias] if isinstance(bias, torch.Tensor) else list(bias)
+    if bias is None or isinstance(bias, torch.Tensor):
+        return [] if bias is None else [bias]
+    if not isinstance(bias, (tuple, list)) or not all(isinstance(one, torch.Tensor) for one in bias):
+        raise TypeError(f"bias: a tensor is wanted, or two, not {bias!r:.60}")
+    return list(bias)
 
 
 def values_of(x: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
     """x, or (x, scales)."""
     if isinstance(x, torch.Tensor):
         return x, None
-    if not isinstance(x, (tuple, list)) or len(x) != 2:
-        raise TypeError("x: a tensor is wanted, or (values, scales)")
+    if not isinstance(x, (tuple, list)) or len(x) != 2 or not all(isinstance(one, torch.Tensor) for one in x):
+        raise TypeError(f"x: a tensor is wanted, or (values, scales), not {x!r:.60}")
     return x[0], x[1]
 
 
@@ -138,6 +146,7 @@ class HighThroughput(LegacyBuffer):
                    config: Config | None, previous_event: EventOverlap | None, async_finish: bool) -> Dispatched:
         """A dispatch of either original: see Buffer.dispatch of deep_ep."""
         self._check_alive()
+        check_whole(expert_alignment=expert_alignment, num_worst_tokens=num_worst_tokens)
         if expert_alignment < 1:
             raise ValueError(f"expert_alignment: {expert_alignment} is no number from 1 on")
         values, scales = values_of(x)
@@ -153,6 +162,7 @@ class HighThroughput(LegacyBuffer):
         if is_token_in_rank is None or num_tokens_per_expert is None:
             raise ValueError("is_token_in_rank, num_tokens_per_expert: what get_dispatch_layout answers is wanted, or "
                              "handle=")
+        check_tensors(is_token_in_rank=is_token_in_rank, num_tokens_per_expert=num_tokens_per_expert)
         engine = self._engine_for_many(values, experts_of_rank(num_tokens_per_expert.shape[0], self.group_size))
         with_topk = topk_idx is not None
         if topk_idx is None:

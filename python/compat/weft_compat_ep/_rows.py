@@ -60,6 +60,12 @@ def check_tensors(**given: Any) -> None:
             raise TypeError(f"{name}: a tensor is wanted, not {one!r:.60}")
 
 
+def check_weights(topk_weights: Any) -> None:
+    """`TypeError`: they are neither None nor a tensor."""
+    if topk_weights is not None:
+        check_tensors(topk_weights=topk_weights)
+
+
 def dispatch_layout(topk_idx: torch.Tensor, num_experts: int, num_ranks: int) -> DispatchLayout:
     """How many tokens go to each rank and expert, and which go where."""
     if topk_idx.dim() != 2 or topk_idx.dtype not in (torch.int64, torch.int32):

@@ -24,6 +24,8 @@ from ._rows import (
     Arrays,
     DispatchLayout,
     aligned,
+    check_tensors,
+    check_weights,
     first_rows,
     gather,
     pad_rows,
@@ -235,6 +237,8 @@ class Throughput(Member):
         self._check_rows(x)
 
     def _check_tokens(self, x: torch.Tensor, topk_idx: torch.Tensor, weights: torch.Tensor | None) -> None:
+        check_tensors(topk_idx=topk_idx)
+        check_weights(weights)
         if topk_idx.dim() != 2 or topk_idx.shape[0] != x.shape[0] or topk_idx.shape[1] == 0:
             raise ValueError(f"x {list(x.shape)}, topk_idx {list(topk_idx.shape)}: [tokens][hidden] and [tokens][top-k]"
                              " are wanted")
@@ -349,6 +353,8 @@ class Throughput(Member):
         """(bf16 [tokens][hidden]: the sums of the rows of each token and of the biases; float32 [tokens][top-k]: the
         sums of the weights of its rows, or None without weights)."""
         self._check_kept(kept)
+        check_tensors(x=x)
+        check_weights(weights)
         tokens, hidden = kept.topk_idx.shape[0], self.sizes.hidden
         if x.dtype != torch.bfloat16 or tuple(x.shape) != (kept.rows, hidden):
             raise ValueError(f"x: bf16 {[kept.rows, hidden]} is wanted, the rows of the dispatch, not {x.dtype} "

@@ -150,6 +150,9 @@ def mistakes(rank: int, ranks: int, store: Any) -> None:
     refused(ValueError, "num_experts", lambda: buffer.dispatch(x, idx))
     refused(ValueError, "expert_alignment", lambda: buffer.dispatch(x, idx, num_experts=E * ranks,
                                                                     expert_alignment=257))
+    refused(TypeError, "expert_alignment: a whole", lambda: buffer.dispatch(x, idx, num_experts=E * ranks,
+                                                                            expert_alignment="16"))
+    refused(TypeError, "topk_idx: a tensor", lambda: buffer.dispatch(x, [[0, 1]], num_experts=E * ranks))
     refused(ValueError, "room for 8", lambda: buffer.dispatch(x, idx, num_experts=E * ranks, num_max_tokens_per_rank=8))
     refused(AttributeError, "pipelines", lambda: buffer.pp_send(x, 0))
     assert not hasattr(buffer, "engram_fetch") and not hasattr(buffer, "unknown")

@@ -209,6 +209,15 @@ def mistakes(rank: int, ranks: int, store: Any) -> None:
     refused(ValueError, "topk_weights", lambda: dispatch(topk_weights=weights.double()))
     refused(TypeError, "topk_idx", lambda: dispatch(topk_idx=idx.float()))
     refused(TypeError, "x: bf16", lambda: dispatch(x=x.half()))
+    for name in ("x", "is_token_in_rank", "num_tokens_per_expert", "topk_idx", "topk_weights"):
+        refused(TypeError, f"{name}: a tensor", lambda name=name: dispatch(**{name: [[0, 1]]}))
+    for name in ("expert_alignment", "num_worst_tokens"):
+        refused(TypeError, f"{name}: a whole number", lambda name=name: dispatch(**{name: "16"}))
+    refused(TypeError, "config: a Config", lambda: dispatch(config=24))
+    refused(TypeError, "previous_event: an EventOverlap", lambda: dispatch(previous_event=handle))
+    refused(TypeError, "x: a tensor", lambda: buffer.combine(None, handle))
+    refused(TypeError, "topk_weights: a tensor", lambda: buffer.combine(received, handle, topk_weights=[1.0]))
+    refused(TypeError, "bias: a tensor", lambda: buffer.combine(received, handle, bias=5))
     refused(TypeError, "scales", lambda: dispatch(x=(x.to(torch.float8_e4m3fn), torch.zeros((len(x), 3)))))
     refused(ValueError, "expert_alignment", lambda: dispatch(expert_alignment=0))
     refused(ValueError, "by a handle", lambda: dispatch(handle=handle))
