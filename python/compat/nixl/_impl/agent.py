@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import atexit
 import logging
+import operator
 import os
 import select
 import threading
@@ -577,7 +578,10 @@ def _indices(source: Any, name: str) -> list[int]:
         if view.ndim != 1 or view.format not in ("i", "I", "l", "L", "q", "Q"):
             raise ValueError(f"{name}: a list of numbers, or an array of one dimension of integers, is wanted")
         source = view.tolist()
-    numbers = [int(one) for one in source]
+    try:
+        numbers = [operator.index(one) for one in source]
+    except TypeError:
+        raise TypeError(f"{name}: a list of whole numbers is wanted, not {source!r:.60}") from None
     if any(one < 0 for one in numbers):
         raise nixlInvalidParamError(f"{name}: {min(numbers)} is no index")
     return numbers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import io
+import operator
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -58,16 +59,25 @@ class nixlXferDList:
             self._numbers = flat_numbers(descs)
         elif isinstance(descs, list):
             for desc in descs:
-                self._numbers.extend(self._checked(desc))
+                self._extend(desc)
         else:
             raise TypeError(f"descs: a list of tuples or an array of shape [N][3] is wanted, not {descs!r:.60}")
+
+    def _extend(self, desc: Any) -> None:
+        try:
+            self._numbers.extend(self._checked(desc))
+        except OverflowError:
+            raise OverflowError(f"descs: {desc!r:.100}: numbers from 0 to 2**64 - 1 are wanted") from None
 
     def _checked(self, desc: Any) -> XferDesc:
         if not isinstance(desc, tuple):
             raise TypeError("Each descriptor must be a tuple when provided as a list")
         if len(desc) != self._WIDTH:
             raise ValueError(f"Each descriptor tuple must have exactly {self._WIDTH} elements, not {len(desc)}")
-        return int(desc[0]), int(desc[1]), int(desc[2])
+        try:
+            return operator.index(desc[0]), operator.index(desc[1]), operator.index(desc[2])
+        except TypeError:
+            raise TypeError(f"descs: {desc!r:.100}: address, length and device are whole numbers") from None
 
     def getType(self) -> nixl_mem_t:
         """The kind of memory."""
@@ -110,7 +120,7 @@ class nixlXferDList:
 
     def addDesc(self, desc: tuple[Any, ...]) -> None:
         """Adds a descriptor at the end."""
-        self._numbers.extend(self._checked(desc))
+        self._extend(desc)
 
     def extend(self, numbers: array.array[int]) -> None:
         """Adds descriptors at the end: three numbers each, in a row."""
@@ -172,7 +182,7 @@ class _WithText(nixlXferDList):
             self._texts = [self._text(desc[3]) for desc in descs]
 
     def _text(self, given: Any) -> Any:
-        return given.encode() if isinstance(given, str) else bytes(given)
+        return given.encode() if isinstance(given, str) else bytes(memoryview(given))  # bytes(3) would be three zeros
 
     def _normal(self, desc: tuple[Any, ...]) -> tuple[Any, ...]:
         return (*self._checked(desc), self._text(desc[3]))

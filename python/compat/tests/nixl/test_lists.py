@@ -61,7 +61,7 @@ def test_arrays_of_numbers() -> None:
 
 
 @pytest.mark.parametrize("wrong, error", [
-    ([[1, 2, 3]], TypeError), ([(1, 2)], ValueError), ([(1, 2, 3, 4)], ValueError), ([("a", 2, 3)], ValueError),
+    ([[1, 2, 3]], TypeError), ([(1, 2)], ValueError), ([(1, 2, 3, 4)], ValueError), ([("a", 2, 3)], TypeError),
     ([(-1, 2, 3)], OverflowError), ("abc", TypeError)])
 def test_wrong_descriptors(wrong: object, error: type[Exception]) -> None:
     with pytest.raises(error):

@@ -163,6 +163,26 @@ def test_threads_share_a_transfer(pair: tuple[nixl_agent, nixl_agent]) -> None:
     pair[0].deregister_memory(registered)
 
 
+@pytest.mark.parametrize("wrong", ["x", 1.5, None, -1, 2**64])
+def test_a_descriptor_or_an_index_that_is_no_number_is_shown(pair: tuple[nixl_agent, nixl_agent], wrong: Any) -> None:
+    for descs in ([(1, 2, wrong)], [(wrong, 2, 3)]):
+        with pytest.raises((TypeError, OverflowError), match=r"^descs: \(.*(whole numbers|0 to 2\*\*64 - 1)"):
+            pair[0].get_xfer_descs(descs, "DRAM")
+    for text in (5, None):  # bytes(5) would be five zeros
+        with pytest.raises(TypeError):
+            pair[0].get_reg_descs([(1, 2, 3, text)], "DRAM")
+    array = numbers()
+    registered = pair[0].register_memory(array)
+    local, remote = pair[0].prep_xfer_dlist("", array), pair[0].prep_xfer_dlist("initiator", array)
+    with pytest.raises((TypeError, ValueError, bindings.nixlInvalidParamError), match="local_ind"):
+        pair[0].make_prepped_xfer("WRITE", local, [wrong], remote, [0])
+    with pytest.raises(TypeError, match="remote_indices: a list of whole numbers"):
+        pair[0].make_prepped_xfer("WRITE", local, [0], remote, 5)
+    del local, remote
+    gc.collect()
+    pair[0].deregister_memory(registered)
+
+
 @pytest.mark.parametrize(("arguments", "named"), [
     ((5,), "backend"), ((["UCX"],), "backend"), (("UCX", 5), "initParams"), (("UCX", ["transports"]), "initParams"),
     (("UCX", {5: "shm"}), "initParams: 5"), (("UCX", {"transports": None}), "initParams: 'transports'")])
