@@ -492,6 +492,29 @@ static void test_a_thread_of_the_same_process_is_waited_for(void **state) {
   pair_close(&pair);
 }
 
+// Before progress() has told that the peer is gone.
+static void test_a_write_to_one_that_has_closed_is_to_a_lost_peer(void **state) {
+  (void)state;
+  struct pair pair;
+  struct place local, there;
+  struct transport_request request;
+  pair_open(&pair, false);
+  place_open(&local, pair.a, NULL, 1000);
+  place_open(&there, pair.b, pair.to_b, 1000);
+  struct transport_piece piece = piece_of(&local, 0, &there, 0, 1000);
+  request_init(&request, pair.to_b, WEFT_TRANSFER_WRITE, &piece, 1);
+  assert_works(suite.transport->prepare(&request));
+  end_close(pair.b);
+  place_lost_worker(&there);
+  suite.transport->post(&request);
+  assert_int_equal(request.state, WEFT_ERR_PEER_LOST);
+  assert_non_null(strstr(request.why, "closed its transport"));
+  suite.transport->unprepare(&request);
+  place_close(&there);
+  place_close(&local);
+  pair_close(&pair);
+}
+
 static void *fence(void *arg) {
   suite.transport->fence(arg);
   return NULL;
@@ -537,6 +560,7 @@ int main(void) {
       cmocka_unit_test(test_large_requests_take_turns),
       cmocka_unit_test(test_long_lists_of_any_lengths),
       cmocka_unit_test(test_a_thread_of_the_same_process_is_waited_for),
+      cmocka_unit_test(test_a_write_to_one_that_has_closed_is_to_a_lost_peer),
       cmocka_unit_test(test_a_fence_leaves_what_is_connected_later),
   };
   return cmocka_run_group_tests(tests, set_up, NULL);

@@ -39,8 +39,8 @@ bool shm_gate_fenced(const struct shm_peer *peer) {
 bool shm_gate_enter(const struct shm_peer *peer, const struct shm_remote *remote, uint32_t *place) {
   static _Thread_local char thread; // its address spreads the threads over the places
   // Once the gate is closed no thread takes a place, so that the owner waits for no thread that only checks.
-  if (atomic_load_explicit(&remote->gate->id, memory_order_relaxed) != remote->id)
-    return false;
+  if (atomic_load_explicit(&remote->gate->id, memory_order_acquire) != remote->id)
+    return false; // and who closed it had marked the page before, if it closes altogether
   uint32_t first = (uint32_t)((uintptr_t)&thread >> 12), i = 0;
   for (; i < SHM_INSIDE; i++) {
     uint32_t none = 0;

@@ -81,6 +81,8 @@ static void stretch(struct shm_walk *walk, const struct shm_remote *remote) {
   if (!shm_gate_enter(peer, remote, &place)) {
     if (shm_gate_fenced(peer))
       shm_walk_fail_remote(walk, remote, WEFT_ERR_PEER_LOST, "the peer has fenced this worker");
+    else if (atomic_load(&peer->page->closed))
+      shm_walk_fail_remote(walk, remote, WEFT_ERR_PEER_LOST, "the peer has closed its transport");
     else
       shm_walk_fail_remote(walk, remote, WEFT_ERR_NOT_FOUND, "its owner has deregistered the region");
     return;

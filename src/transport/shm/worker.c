@@ -161,9 +161,8 @@ static bool free_leaving(struct shm_worker *worker) {
   return worker->leaving == NULL;
 }
 
-// Marks the page as closed, and wakes the senders, which see the mark.
+// Wakes the senders, which see that the page is marked as closed.
 static void announce_closed(struct shm_worker *worker) {
-  atomic_store(&worker->page->closed, 1);
   for (uint32_t i = 0; i < SHM_SLOTS; i++)
     if (atomic_load(&worker->page->slots[i].state) == SHM_SLOT_READY)
       shm_ring_wake_sender(worker, i);
@@ -180,6 +179,7 @@ static void close_worker(struct transport_worker *base) {
     while (shm_move_on(worker)) // which ends them
       ;
   while (!free_leaving(worker) && !clock_passed(deadline_ns) && sched_yield() == 0);
+  atomic_store(&worker->page->closed, 1); // before the gates close: a peer that finds one closed sees why
   while (worker->regions)
     shm_unreg(&worker->regions->base);
   announce_closed(worker);
