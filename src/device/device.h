@@ -361,9 +361,9 @@ struct device_api {
   int (*stream_device)(void *stream, int *index, char *why);
   // The number of the capture into a graph that launches into the stream belong to; 0: they run. [any]
   int (*stream_capture)(void *stream, uint64_t *capture, char *why);
-  int (*event_open)(struct device *device, void **mark, char *why); // an event: a point in a stream
-  void (*event_close)(struct device *device, void *mark);
-  int (*event_record)(struct device *device, void *mark, void *stream, char *why);
+  int (*event_open)(struct device *device, void **event, char *why); // an event: a point in a stream
+  void (*event_close)(struct device *device, void *event);
+  int (*event_record)(struct device *device, void *event, void *stream, char *why);
   // Time between two events that have passed, in ns.
   int (*event_elapsed)(struct device *device, void *begin, void *end, uint64_t *ns, char *why);
   // Launches of this thread into `stream` are captured from here on, until graph_end() makes a graph of them, ready to

@@ -1,6 +1,7 @@
-// How a combine of many tokens shares blocks and crews out (cuda/answers/share.cuh), for all that a launch may ask for.
-// What it says is used by kernels, in which blocks would wait for each other without end if a channel had no crew. It
-// runs on the host alone.
+// How a combine of many tokens shares blocks and warp groups out (cuda/answers/share.cuh), for all that a launch may
+// ask for.
+// What it says is used by kernels, in which blocks would wait for each other without end if a channel had no warp
+// group. It runs on the host alone.
 #include <cstdio>
 #include <cstdlib>
 
@@ -22,33 +23,33 @@ struct asked {
   exit(1);
 }
 
-// As struct crew (answers/crew.cuh) and run_channels() do it: each channel has one crew, of two warps at least, and the
-// crews of a block have barriers and memory of their own.
+// As struct warp_group (answers/warp_group.cuh) and run_channels() do it: each channel has one warp group, of two warps
+// at least, and the warp groups of a block have barriers and memory of their own.
 void check_role(const asked &asked, const flow_role &role, uint32_t blocks) {
   if (blocks == 0)
     die(asked, "no block is left", blocks);
-  if (role.crew < 2 || role.warps < role.crew || role.warps > ANSWERS_WARPS)
-    die(asked, "these are no crews", role.crew);
+  if (role.group < 2 || role.warps < role.group || role.warps > ANSWERS_WARPS)
+    die(asked, "these are no warp groups", role.group);
   static bool checked[MOST_BLOCKS + 1][ANSWERS_WARPS + 1][ANSWERS_WARPS + 1];
-  if (checked[blocks][role.warps][role.crew])
+  if (checked[blocks][role.warps][role.group])
     return;
-  checked[blocks][role.warps][role.crew] = true;
-  uint32_t crews = role.warps / role.crew, step = crews * blocks;
+  checked[blocks][role.warps][role.group] = true;
+  uint32_t groups = role.warps / role.group, step = groups * blocks;
   bool taken[BARRIERS] = {true}; // 0 is the block's
-  for (uint32_t local = 0; local < crews; local++) {
-    uint32_t nth = local * role.crew / 2;
+  for (uint32_t local = 0; local < groups; local++) {
+    uint32_t nth = local * role.group / 2;
     if (nth >= ANSWERS_WARPS / 2 || 1 + nth >= BARRIERS || taken[1 + nth])
-      die(asked, "a crew has no barrier, or no memory", local);
+      die(asked, "a warp group has no barrier, or no memory", local);
     taken[1 + nth] = true;
   }
   uint8_t served[CUDA_CHANNELS] = {};
   for (uint32_t block = 0; block < blocks; block++)
-    for (uint32_t local = 0; local < crews; local++)
+    for (uint32_t local = 0; local < groups; local++)
       for (uint32_t c = local * blocks + block; c < CUDA_CHANNELS; c += step)
         served[c]++;
   for (uint32_t c = 0; c < CUDA_CHANNELS; c++)
     if (served[c] != 1)
-      die(asked, "a channel has no crew, or several", c);
+      die(asked, "a channel has no warp group, or several", c);
 }
 
 void check(uint32_t blocks, uint32_t ranks, uint32_t hidden, uint32_t topk) {

@@ -200,7 +200,7 @@ static void *run_side(void *arg) {
   uint64_t list = side->stream.flow.list, deadline_ns = clock_deadline_ms(DEADLINE_MS);
   for (uint64_t op = 0; op < side->ops; op++) {
     if (is_told(side, op))
-      stream_tell(&side->stream, side->out, op, CUDA_FIELD_FORM, form_of(side, op));
+      stream_send(&side->stream, side->out, op, CUDA_FIELD_FORM, form_of(side, op));
     atomic_store(&side->begun, op + 1);
     while (atomic_load(&side->peer->begun) <= op)
       if (wait_over(side, deadline_ns, "the peer does not begin", op))

@@ -80,12 +80,12 @@ static void only_what_a_form_uses_is_sent(void **state) {
   open_side(&side);
   struct cuda_flow_word *words = stream_words(&side.stream, side.out, 0);
   uint32_t used = HIDDEN + 16 + cuda_routing_bytes(2), list = side.stream.flow.list;
-  stream_tell(&side.stream, side.out, 7, CUDA_FIELD_FORM, cuda_flow_form(CUDA_FP8, 2, HIDDEN, 2));
+  stream_send(&side.stream, side.out, 7, CUDA_FIELD_FORM, cuda_flow_form(CUDA_FP8, 2, HIDDEN, 2));
   words[0].tail = (7 * (uint64_t)list + 1) * 2;
   assert_int_equal(collect(&side, sizeof batch), RUN + used + RUN + WORDS);
   words[0].tail = (9 * (uint64_t)list + 1) * 2; // whose header is not there
   assert_int_equal(collect(&side, sizeof batch), RUN + side.stream.flow.rows.place + RUN + WORDS);
-  stream_tell(&side.stream, side.out, 11, CUDA_FIELD_FORM,
+  stream_send(&side.stream, side.out, 11, CUDA_FIELD_FORM,
               cuda_flow_form(WEFT_EP_OPAQUE, 16, 1 << 17, 0)); // more than a place has
   words[0].tail = (11 * (uint64_t)list + 1) * 2;
   assert_int_equal(collect(&side, sizeof batch), RUN + side.stream.flow.rows.place + RUN + WORDS);

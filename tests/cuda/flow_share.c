@@ -85,10 +85,10 @@ static char foot_of(const struct world *world, uint64_t op, uint32_t token, uint
   return (char)(random_mix(world->seed + op * 37 + token * 4441 + reader) >> at % 57);
 }
 
-static void tell_all(const struct world *world, uint64_t op) {
+static void send_headers(const struct world *world, uint64_t op) {
   for (uint32_t i = 0; i < READERS; i++) {
-    stream_tell(&world->stream, world->links[i].out, op, CUDA_FIELD_ROUTE, 0);
-    stream_tell(&world->stream, world->links[i].out, op, CUDA_FIELD_FORM, cuda_flow_form(CUDA_BF16, TOPK, VALUES, 0));
+    stream_send(&world->stream, world->links[i].out, op, CUDA_FIELD_ROUTE, 0);
+    stream_send(&world->stream, world->links[i].out, op, CUDA_FIELD_FORM, cuda_flow_form(CUDA_BF16, TOPK, VALUES, 0));
   }
 }
 
@@ -144,7 +144,7 @@ static void begin_next(struct world *world) {
   memset(world->next, 0, sizeof world->next);
   for (uint32_t i = 0; i < READERS; i++)
     memset(world->links[i].sent, 0, sizeof world->links[i].sent);
-  tell_all(world, world->op);
+  send_headers(world, world->op);
 }
 
 static void check_row(const struct world *world, uint32_t reader, uint32_t channel, uint32_t row) {
@@ -327,7 +327,7 @@ static void open_world(struct world *world, uint64_t seed, uint64_t ops) {
     link->relay = stream_relay(&world->stream, &link->in, &link->out);
     link->theirs = stream_relay(&world->stream, &link->their_in, &link->their_out);
   }
-  tell_all(world, 0);
+  send_headers(world, 0);
 }
 
 static void close_world(struct world *world) {

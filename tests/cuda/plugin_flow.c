@@ -383,8 +383,8 @@ static void a_kept_route_needs_no_plan(void **state) {
   assert_int_equal(fake.control.filled_alignment, 8);
   assert_true(fake.rows.overlaps);
   assert_int_equal(fake.rows.max_rows, TOKENS * 8); // the group's, whose workspace it is
-  assert_ptr_equal(fake.lists.tell.filled, route->filled);
-  assert_ptr_equal(fake.lists.tell.op, fake.rows.op);
+  assert_ptr_equal(fake.lists.notify.filled, route->filled);
+  assert_ptr_equal(fake.lists.notify.op, fake.rows.op);
   assert_int_equal(fake.lists.halves, DEVICE_SEND | DEVICE_RECV);
   assert_int_equal(fake.lists.max_rows, 50);
   const void *topk_idx = NULL;
@@ -431,7 +431,7 @@ static void a_kept_route_needs_no_plan(void **state) {
   assert_int_equal(cuda_route_plan(ep, route, experts, false, 3, 0, FAKE_STREAM, why), 0);
   assert_string_equal(fake.order, "crcaepl");
   assert_int_equal(fake.lists.halves, DEVICE_SEND);
-  assert_null(fake.lists.tell.op);
+  assert_null(fake.lists.notify.op);
   assert_null(fake.plan.blank[1].memory);
   assert_int_equal(route->filled->op, 0);
   cuda_ep_close(ep); // a route outlives it

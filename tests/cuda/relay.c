@@ -161,7 +161,7 @@ static bool await_taken(struct side *side, uint32_t which, uint64_t op) {
   return true;
 }
 
-static void tell_taken(struct side *side, uint32_t which, uint64_t op) {
+static void write_taken(struct side *side, uint32_t which, uint64_t op) {
   __atomic_store_n((word *)side->out + which, op + 1, __ATOMIC_RELEASE);
 }
 
@@ -180,7 +180,7 @@ static bool receive(struct side *side, uint64_t op, struct items *items) {
   if (!read_items(side, op, &alone, false, "a header") || !read_items(side, op, items, true, "a row"))
     return false;
   empty_items(side, items);
-  tell_taken(side, 0, op);
+  write_taken(side, 0, op);
   return true;
 }
 
@@ -198,7 +198,7 @@ static bool combine(struct side *side, uint64_t op, struct items *items) {
   if (!read_items(side, op, items, false, "an answer"))
     return false;
   empty_items(side, items);
-  tell_taken(side, 1, op);
+  write_taken(side, 1, op);
   return true;
 }
 
@@ -219,7 +219,7 @@ static void *run_side(void *arg) {
     if (plan_drawn(plan, 0, op, 9) % 7 != 0 && !combine(side, op, &items)) // else both end it without
       goto out;
     if (plan_drawn(plan, 0, op, 9) % 7 == 0)
-      tell_taken(side, 1, op);
+      write_taken(side, 1, op);
   }
 out:
   if (side->error[0])

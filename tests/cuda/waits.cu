@@ -15,7 +15,7 @@ __global__ void spin(uint64_t ns) {
     __nanosleep(1000);
 }
 
-__global__ void say_waiting(cuda_area_head *head, uint64_t ns) {
+__global__ void write_waiting(cuda_area_head *head, uint64_t ns) {
   for (uint64_t begin = ptx::time_ns(), now; (now = ptx::time_ns()) - begin < ns;) {
     ptx::store_relaxed(&head->waiting, now);
     __nanosleep(100000);
@@ -45,7 +45,7 @@ struct ring : group {
 
   explicit ring(uint32_t ranks) : group(small(ranks)) {
     OK(load((const void *)spin)); // before anybody waits
-    OK(load((const void *)say_waiting));
+    OK(load((const void *)write_waiting));
     each([&](rank &r) {
       set_timeout(r, LIMIT_MS * MS);
       upload(r, make_input(r.index, 1, 0.0f, false));
@@ -178,7 +178,7 @@ bool a_wait_ends(bool known) {
   g.dispatch_halves(r, DEVICE_RECV);
   g.run_experts(r);
   g.finish(r);
-  say_waiting<<<1, 1, 0, peer>>>((cuda_area_head *)r.areas[1], (DEVICE_EXTENSIONS + 3) * LIMIT_MS * MS);
+  write_waiting<<<1, 1, 0, peer>>>((cuda_area_head *)r.areas[1], (DEVICE_EXTENSIONS + 3) * LIMIT_MS * MS);
   OK(cudaGetLastError());
   stopwatch watch(r.stream);
   g.combine(r);

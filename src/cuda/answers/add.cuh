@@ -46,7 +46,7 @@ template <bool IN_PLACE> struct adder {
     uint32_t seat = way.row == CUDA_WAY_NONE ? DEVICE_SEATS : way.row >> CUDA_WAY_SEAT;
     uint64_t has_row = came | (sent & mine & ~shut);
     if (IN_PLACE && seat < DEVICE_SEATS) // the numbers of the token's rows, in memory that only who writes needs
-      channel.memory.told[seat] = way.row & ((1u << CUDA_WAY_SEAT) - 1);
+      channel.memory.row[seat] = way.row & ((1u << CUDA_WAY_SEAT) - 1);
     __syncwarp();
     uint32_t inputs = list_answers(job, way, seat, has_row, lane);
     finish_job(job, token, way, seat, sent, has_row, inputs, lane);
@@ -94,7 +94,7 @@ template <bool IN_PLACE> struct adder {
       const char *lies = IN_PLACE ? placed_answers::of(placed.rows, at) : nullptr;
       if (here && nth < CUDA_MAX_TOPK) {
         job.input[nth] = self   ? own
-                         : lies ? lies + (uint64_t)channel.memory.told[at] * 2 * args.flow.hidden
+                         : lies ? lies + (uint64_t)channel.memory.row[at] * 2 * args.flow.hidden
                                 : channel.place(kernel.op.in[at], channel.memory.sent[at]);
         job.weight[nth] = 1.0f;
       }
@@ -129,7 +129,7 @@ template <bool IN_PLACE> struct adder {
         uint32_t pair = kernel.row_base[seat] + (way.row & ((1u << CUDA_WAY_SEAT) - 1));
         weight = pair < args.rows ? args.row_weights[(size_t)pair * K + lane] : 0.0f;
       } else if (weighed && lie) {
-        uint64_t row = channel.memory.told[seat];
+        uint64_t row = channel.memory.row[seat];
         weight = weights ? __uint_as_float(ptx::load_volatile((const uint32_t *)weights + row * K + lane)) : 0.0f;
       } else if (weighed) {
         weight = __uint_as_float(ptx::load_volatile(

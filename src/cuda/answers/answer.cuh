@@ -59,7 +59,7 @@ struct answerer {
       job.input[i] = (const char *)args.y + (uint64_t)(uint32_t)place * 2 * args.flow.hidden;
       job.weight[i] = weight;
 #if __CUDA_ARCH__ >= 900
-      if (!args.rank_major) // while the crew's others do the job before
+      if (!args.rank_major) // the warp group's consumers are still at the job before
         ptx::prefetch_bulk(job.input[i], 2 * args.flow.hidden);
 #endif
     }
@@ -84,7 +84,7 @@ struct answerer {
     channel.count_row(job.seats, more);
   }
   __device__ __forceinline__ void flush() {
-    channel.tell();
+    channel.publish();
   }
   // Readers know how many answers come, and need a tail no more when a later one is there. A relay does: it takes what
   // is before the tail that it sees. [warp]

@@ -1,8 +1,8 @@
 // The answers of a combine: some blocks answer, the others add up what this rank's tokens get.
 #include "cuda/answers/add.cuh"
 #include "cuda/answers/answer.cuh"
-#include "cuda/answers/crew.cuh"
 #include "cuda/answers/share.cuh"
+#include "cuda/answers/warp_group.cuh"
 #include "cuda/throughput/launch.h"
 #include "cuda/throughput/sizes.h"
 
@@ -50,28 +50,28 @@ __global__ __launch_bounds__(ANSWERS_WARPS *WARP,
   uint64_t mine = 1ull << kernel.op.self, others = RANK_MAJOR ? kernel.seats & ~mine : kernel.seats;
   uint32_t bytes = 2 * args.flow.hidden;
   if (blockIdx.x < launch.share.answerers) {
-    crew crew(0, launch.share.answerers, 0, launch.share.answers.warps, launch.share.answers.crew);
-    if (crew.works && CODED)
-      run_channels<answerer>(crew, memory, coder{args.flow.hidden, mine}, args, kernel, others);
-    else if (crew.works)
-      run_channels<answerer>(crew, memory, summer<false>{bytes, RANK_MAJOR}, args, kernel, others);
+    warp_group group(0, launch.share.answerers, 0, launch.share.answers.warps, launch.share.answers.group);
+    if (group.works && CODED)
+      run_channels<answerer>(group, memory, coder{args.flow.hidden, mine}, args, kernel, others);
+    else if (group.works)
+      run_channels<answerer>(group, memory, summer<false>{bytes, RANK_MAJOR}, args, kernel, others);
     return;
   }
-  crew crew(launch.share.answerers, gridDim.x - launch.share.answerers, 0, launch.share.adds.warps,
-            launch.share.adds.crew);
-  if (!crew.works)
+  warp_group group(launch.share.answerers, gridDim.x - launch.share.answerers, 0, launch.share.adds.warps,
+                   launch.share.adds.group);
+  if (!group.works)
     return;
-  if (crew.warp == 0)
-    for (uint32_t c = crew.index; c < CUDA_CHANNELS; c += crew.count)
+  if (group.warp == 0)
+    for (uint32_t c = group.index; c < CUDA_CHANNELS; c += group.count)
       for (uint32_t seat = threadIdx.x % WARP; seat < DEVICE_SEATS; seat += WARP)
         if (has(others, seat)) {
           cuda_flow_word *word = &((cuda_flow_head *)kernel.op.out[seat])->answers[c];
           ptx::store_relaxed(CODED ? &word->coded_credit : &word->credit, kernel.op.answer * args.flow.list);
         }
   if (CODED)
-    run_channels<adder<false>>(crew, memory, decoder{args.flow.hidden}, args, kernel);
+    run_channels<adder<false>>(group, memory, decoder{args.flow.hidden}, args, kernel);
   else
-    run_channels<adder<false>>(crew, memory, summer<true>{bytes, false}, args, kernel);
+    run_channels<adder<false>>(group, memory, summer<true>{bytes, false}, args, kernel);
 }
 
 // By whether rows are by rank, and whether they are coded.

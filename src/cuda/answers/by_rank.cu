@@ -20,8 +20,8 @@ struct by_rank_launch {
   part in_place; // of all blocks, which add, where nobody has to answer
 };
 
-// Its block has a teller.
-struct told_answerer : answerer {
+// An answerer in a block that has a publisher (publisher.cuh).
+struct published_answerer : answerer {
   static constexpr bool WRITES = true;
   using answerer::answerer;
   __device__ __forceinline__ void finished(const mover_job &job, bool) { channel.count_arrived(job.seats); }
@@ -54,18 +54,19 @@ __global__ __launch_bounds__(ANSWERS_WARPS *WARP,
   part part = in_place ? launch.in_place : answers ? launch.answers : launch.adds;
   channel_memory *memories = (channel_memory *)shared, &memory = memories[warp];
   char *place = shared + ANSWERS_WARPS * sizeof(channel_memory) + (size_t)warp * part.stage;
-  begin_telling(memory);
+  begin_publishing(memory);
   if (!answers)
     begin_sums(memory);
   __syncthreads();
   if (answers && warp == ANSWERS_WARPS - 1) {
-    tell_readers(kernel, args.flow, true, memories, part.warps);
+    publish_tails(kernel, args.flow, true, memories, part.warps);
   } else if (answers && warp < part.warps) {
     channel_share share(0, answerers, 0, part.warps);
     stage stage(place, memory.arrived);
     row_pieces pieces(bytes, part.stage);
-    run_rows<told_answerer>(
-        share, memory, [&](told_answerer &role) { move_rows(role, stage, pieces, as_it_is()); }, args, kernel, others);
+    run_rows<published_answerer>(
+        share, memory, [&](published_answerer &role) { move_rows(role, stage, pieces, as_it_is()); }, args, kernel,
+        others);
   } else if (!answers && warp < part.warps) {
     channel_share share(answerers, gridDim.x - answerers, 0, part.warps);
     gather_channels(share.index, share.count, gridDim.x - answerers);
@@ -111,7 +112,8 @@ int cuda_launch_by_rank(const struct cuda_answers_args *args, uint32_t blocks, b
   uint32_t answerers = answerers_of(*args, blocks, answering(blocks, args->ranks)), room = stages_room(ANSWERS_WARPS);
   launch_args.answerers = answerers;
   // Both ends go round alike, so that nobody who adds stands before a channel that is answered in a later turn: as
-  // often as those who answer have to, who never have more blocks where there are both. The last warp tells.
+  // often as those who answer have to, who never have more blocks where there are both. The last warp
+  // is the publisher.
   uint32_t adders = blocks - answerers, turns = turns_of(answerers ? answerers : adders, ANSWERS_WARPS - 1);
   launch_args.answers = part_of(answerers, turns, room);
   launch_args.adds = part_of(adders, turns, room);

@@ -1,5 +1,5 @@
 // How a combine of experts' rows shares its blocks out: between those that answer and those that add the answers up,
-// and the warps of each between crews.
+// and the warps of each between warp groups.
 #ifndef CUDA_ANSWERS_SHARE_CUH
 #define CUDA_ANSWERS_SHARE_CUH
 
@@ -10,22 +10,22 @@ struct answers_share {
   flow_role answers, adds;
 };
 
-// A kind of crews that answer: warps of each, how many a block has, and how long they take to find a row and to begin
-// with it, in units of which one warp takes 90 to move a row of hidden 7168. Fitted to what was measured
-// (docs/notebook/ep-gpu.md): many crews of few warps are in each other's way.
-struct answers_crews {
+// A kind of warp groups that answer: warps of each, how many a block has, and how long they take to find a row and to
+// begin with it, in units of which one warp takes 90 to move a row of hidden 7168. Fitted to what was measured
+// (docs/notebook/ep-gpu.md): many warp groups of few warps are in each other's way.
+struct answers_group {
   uint32_t warps, count;
   float begin;
 };
-constexpr answers_crews answers_kinds[] = {{8, 2, 48}, {5, 3, 40}, {4, 4, 42}, {3, 5, 60}, {2, 8, 100}};
+constexpr answers_group answers_kinds[] = {{8, 2, 48}, {5, 3, 40}, {4, 4, 42}, {3, 5, 60}, {2, 8, 100}};
 constexpr float ANSWERS_MOVE = 90;
 
-// How long a crew takes for an answer. `work`: its experts' rows, beside one of hidden 7168.
-static inline float answer_time(const answers_crews &kind, float work) {
+// How long a warp group takes for an answer. `work`: its experts' rows, beside one of hidden 7168.
+static inline float answer_time(const answers_group &kind, float work) {
   return kind.begin + ANSWERS_MOVE * work / (float)(kind.warps - 1);
 }
 
-// Crews of `blocks` blocks that add, all of them busy in each of `turns` turns where that can be.
+// Warp groups of `blocks` blocks that add, all of them busy in each of `turns` turns where that can be.
 static inline flow_role adders_of(uint32_t blocks, uint32_t turns) {
   uint32_t count = warps_of(blocks, turns);
   if (count > ANSWERS_WARPS / 2)
@@ -41,7 +41,7 @@ static inline flow_role adders_of(uint32_t blocks, uint32_t turns) {
 static inline answers_share share_answers(uint32_t blocks, uint32_t ranks, float work) {
   answers_share best = {};
   float least = 0;
-  for (const answers_crews &kind : answers_kinds)
+  for (const answers_group &kind : answers_kinds)
     for (uint32_t turns = 1; turns <= CUDA_CHANNELS; turns++) {
       uint32_t answer = warps_of(kind.count, turns); // blocks, at least
       uint32_t add = warps_of(ANSWERS_WARPS / 2, (turns * 6 + 2) / 5);
@@ -64,7 +64,7 @@ static inline answers_share share_answers(uint32_t blocks, uint32_t ranks, float
 static inline flow_role answers_alone(uint32_t blocks, float work) {
   flow_role best = {};
   float least = 0;
-  for (const answers_crews &kind : answers_kinds) {
+  for (const answers_group &kind : answers_kinds) {
     float time = (float)turns_of(blocks, kind.count) * answer_time(kind, work);
     if (least == 0 || time < least) {
       best = {kind.warps * kind.count, kind.warps};

@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(COMBINE_BLOCK, 1) combine(const __grid_constan
   constexpr uint32_t answerers = answerers_of(ANSWERS, ADDS), ASIDE = ROOM.aside;
   constexpr uint32_t QUIET = ANSWERS ? answerers - 1 : COMBINE_WARPS - 1; // the warp that has least else to do
   const steps STEPS = {
-      false,       false,         ANSWERS, ADDS, ADDS && CUDA_SAYS(args.c.keeps), CODED && CUDA_SAYS(args.by_call),
+      false,       false,         ANSWERS, ADDS, ADDS && CUDA_OPTION(args.c.keeps), CODED && CUDA_OPTION(args.by_call),
       !CUDA_USUAL, ahead_of(args)};
   // Where answers are bf16, links are waited for most of the time, and it makes no difference.
   constexpr bool BEGUN_FIRST = ANSWERS && ADDS && CODED;

@@ -6,11 +6,11 @@
 
 // Operations before this one that are open too.
 __device__ __forceinline__ uint32_t ahead_of(const cuda_combine_args &args) {
-  return CUDA_SAYS(args.c.ahead) ? args.c.ahead : 0;
+  return CUDA_OPTION(args.c.ahead) ? args.c.ahead : 0;
 }
 // Combines of the operation before this one.
 __device__ __forceinline__ uint32_t round_of(const cuda_combine_args &args, const snapshot &snapshot, uint64_t op) {
-  return CUDA_SAYS(!args.usual) ? snapshot.handle[op % CUDA_LIVE].kept : 0;
+  return CUDA_OPTION(!args.usual) ? snapshot.handle[op % CUDA_LIVE].kept : 0;
 }
 
 // Which members have taken what this operation's places held before: of the operation two before it, or, where it is

@@ -259,7 +259,7 @@ __device__ __forceinline__ void add_up(const cuda_combine_args &args, const snap
   if (team.local >= team.count)
     return;
   __shared__ uint64_t legible[MOST_WARPS / TEAM]; // a team works on the same; behind its next barrier
-  if (CODED && CUDA_SAYS(args.by_call) && team.warp == 0)
+  if (CODED && CUDA_OPTION(args.by_call) && team.warp == 0)
     legible[team.local] = legible_seats(args, snapshot, view, op);
 #pragma unroll 1
   for (uint32_t token = team.local * role.blocks + blockIdx.x - role.first_block; token < handle.sent;
@@ -270,7 +270,7 @@ __device__ __forceinline__ void add_up(const cuda_combine_args &args, const snap
       handle.missing[token] = handle.unsent[token];
     }
     team.sync();
-    uint64_t seats = sent & ~handle.passed & (CODED && CUDA_SAYS(args.by_call) ? legible[team.local] : ~0ull);
+    uint64_t seats = sent & ~handle.passed & (CODED && CUDA_OPTION(args.by_call) ? legible[team.local] : ~0ull);
     for (;;) { // until all of the team have added the same
       uint64_t found = add_token<CODED>(args, view, token, seats, op, team, warp_set.lane, scratch, room);
       if (found && warp_set.lane == 0)

@@ -1,6 +1,6 @@
-// Control of operations of many tokens: its dispatch (control.cuh), what is told behind the rows, and the end.
+// Control of operations of many tokens: its dispatch (control.cuh), the notification behind the rows, and the end.
 #include "cuda/control/control.cuh"
-#include "cuda/control/tell.cuh"
+#include "cuda/control/notify.cuh"
 #include "cuda/kernels/launch.h"
 #include "cuda/throughput/launch.h"
 
@@ -8,9 +8,9 @@ namespace {
 
 enum { END_THREADS = 512 };
 
-__global__ void tell_of_rows(const __grid_constant__ cuda_tell_args args) {
+__global__ void notify_kernel(const __grid_constant__ cuda_notify_args args) {
   ptx::kernel_wait();
-  tell_rows(args);
+  notify_of_rows(args);
 }
 
 // Seats that tokens of this rank went to by the route, and that do not take part. [warp]
@@ -110,7 +110,7 @@ size_t cuda_control_memory(const struct cuda_layout *layout, uint32_t members) {
 }
 
 int cuda_load_control(bool *early) {
-  cudaError_t rc = load((const void *)tell_of_rows, early);
+  cudaError_t rc = load((const void *)notify_kernel, early);
   for (uint32_t halves = DEVICE_SEND; halves <= (DEVICE_SEND | DEVICE_RECV); halves++) {
     if (rc == cudaSuccess)
       rc = load(control_of(halves), early);
@@ -126,9 +126,9 @@ int cuda_launch_control(const struct cuda_control_args *args, bool early, cudaSt
   return (int)launch(control_of(args->base.d.halves), params, 1, BLOCK, memory, early, stream);
 }
 
-int cuda_launch_tell(const struct cuda_tell_args *args, bool early, cudaStream_t stream) {
+int cuda_launch_notify(const struct cuda_notify_args *args, bool early, cudaStream_t stream) {
   void *params[] = {(void *)args};
-  return (int)launch((const void *)tell_of_rows, params, 1, 1, 0, early, stream);
+  return (int)launch((const void *)notify_kernel, params, 1, 1, 0, early, stream);
 }
 
 int cuda_launch_end(const struct cuda_end_args *args, bool early, cudaStream_t stream) {

@@ -1,9 +1,9 @@
-// Control of a dispatch of many tokens: the headers of all ranks go and come, and the kernels that move rows are told.
-// By one block.
+// Control of a dispatch of many tokens: sends and receives the headers of all ranks, and writes what the kernels that
+// move rows have to know (op.h). By one block.
 #ifndef CUDA_CONTROL_CONTROL_CUH
 #define CUDA_CONTROL_CONTROL_CUH
 
-#include "cuda/control/came.cuh"
+#include "cuda/control/received.cuh"
 #include "cuda/control/sent.cuh"
 
 namespace {

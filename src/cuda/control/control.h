@@ -16,7 +16,7 @@
 enum {
   CUDA_FIELD_ROWS,  // tokens that go to the receiver
   CUDA_FIELD_ROUTE, // the low half of the number, + 1, of the operation that filled the route; 0: none is kept
-  CUDA_FIELD_FORM,  // of the sender's rows; 0: the header tells of no dispatch
+  CUDA_FIELD_FORM,  // of the sender's rows; 0: the header is of no dispatch
   CUDA_FIELDS,
 };
 
@@ -28,7 +28,7 @@ CUDA_SHARED uint32_t cuda_flow_form(uint32_t dtype, uint32_t topk, uint32_t valu
   return 1u << 31 | (dtype & 7) << 28 | (topk & 0x1F) << 23 | (scale_words & 0xFF) << 14 |
          (value_bytes / CUDA_FORM_UNIT & 0x3FFF);
 }
-// What a form tells.
+// The parts of a form.
 CUDA_SHARED uint32_t cuda_form_topk(uint32_t form) {
   return form >> 23 & 0x1F;
 }
@@ -63,8 +63,7 @@ struct cuda_filled {
 };
 
 struct cuda_control_args {
-  struct cuda_dispatch_args
-      base; // its layout is control's; halves, kind, replays, masked, wait_ns, told and lost count
+  struct cuda_dispatch_args base; // its layout is control's. Used: halves, kind, replays, masked, wait_ns, told, lost
   const struct cuda_route *route;
   struct cuda_flow_op *op;
   uint32_t *counts; // op->counts
@@ -101,8 +100,8 @@ struct cuda_compare_args {
   uint64_t *first; // all ones before; becomes the index of the first that differs, if one does
 };
 
-// Behind the rows of a dispatch: tells what it brought.
-struct cuda_tell_args {
+// Behind the rows of a dispatch: notifies the caller's kernels and threads of what it brought (struct weft_ep_told).
+struct cuda_notify_args {
   struct cuda_dispatch_args base;
   const struct cuda_flow_op *op;
   struct cuda_filled *filled; // NULL: nobody keeps the route
@@ -114,15 +113,16 @@ struct cuda_lists_args {
   const struct cuda_route *route;
   struct cuda_route_lists lists;
   uint32_t capacity, experts, topk, alignment, max_rows;
-  uint32_t halves; // DEVICE_SEND: of what is sent; DEVICE_RECV: of what has come, of which it tells as well
+  uint32_t halves; // DEVICE_SEND: of what is sent; DEVICE_RECV: of what has come, with the notification
   // What is sent. `kept_idx` and `kept_weights` are the route's.
   const void *topk_idx;
   const float *topk_weights; // NULL: there are none
   void *kept_idx;
   float *kept_weights;
   bool narrow;
-  // What has come, of which tell.filled knows. tell.op NULL: a plan alone, and the view is that of the next dispatch.
-  struct cuda_tell_args tell;
+  // What has come, of which notify.filled knows. notify.op NULL: a plan alone, and the view is that of the next
+  // dispatch.
+  struct cuda_notify_args notify;
   int layout;                  // of the receive, enum weft_ep_layout
   uint32_t rows;               // of its buffer
   uint32_t received_alignment; // PACKED

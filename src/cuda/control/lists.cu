@@ -1,7 +1,7 @@
 // What a route is filled with beside the plan and the rows: the selections, for operations that go by it, and what its
-// owner reads of it, weft_ep_route_arrays. One kernel behind them, which tells of the dispatch as well.
+// owner reads of it, weft_ep_route_arrays. One kernel behind them, which notifies of the dispatch as well.
 #include "base/ep_limits.h"
-#include "cuda/control/tell.cuh"
+#include "cuda/control/notify.cuh"
 #include "cuda/kernels/launch.h"
 #include "cuda/throughput/channel.cuh"
 #include "cuda/throughput/launch.h"
@@ -91,7 +91,7 @@ __device__ __forceinline__ void list_tokens(const cuda_lists_args &args, const l
 __device__ __forceinline__ void list_sent(const cuda_lists_args &args, const list_share &share) {
   __shared__ uint8_t seat_of[EP_MAX_CAPACITY]; // of each rank
   const cuda_state *state = args.state;
-  const cuda_view &view = view_of(state, args.tell.op ? args.tell.op->op : state->counters.sent);
+  const cuda_view &view = view_of(state, args.notify.op ? args.notify.op->op : state->counters.sent);
   for (uint32_t rank = threadIdx.x; rank < args.capacity; rank += LIST_THREADS)
     seat_of[rank] = LIST_NONE;
   __syncthreads();
@@ -110,7 +110,7 @@ __device__ __forceinline__ void list_sent(const cuda_lists_args &args, const lis
 // --- what is received ---
 
 // What the threads of a block look up for each row.
-struct came_lists {
+struct received_lists {
   uint32_t rank_end[DEVICE_SEATS];
   int32_t rank[DEVICE_SEATS];
   // Packed rows where each expert's part begins, with the route's alignment; and of it, with that of the receive.
@@ -118,7 +118,7 @@ struct came_lists {
 
   // What the headers counted says where each part begins, whatever has come of it. [block]
   __device__ __forceinline__ void make(const cuda_lists_args &args) {
-    const cuda_filled &filled = *args.tell.filled;
+    const cuda_filled &filled = *args.notify.filled;
     if (threadIdx.x < DEVICE_SEATS) {
       rank_end[threadIdx.x] = filled.rank_end[threadIdx.x];
       rank[threadIdx.x] = filled.rank[threadIdx.x];
@@ -142,11 +142,11 @@ struct came_lists {
 };
 
 // The index, among the ranks of the filling, of the one that a pair came from.
-__device__ __forceinline__ uint32_t source_of(const came_lists &came, uint32_t ranks, uint32_t pair) {
+__device__ __forceinline__ uint32_t source_of(const received_lists &received, uint32_t ranks, uint32_t pair) {
   uint32_t low = 0, high = ranks;
   while (low < high) {
     uint32_t middle = (low + high) / 2;
-    if (came.rank_end[middle] <= pair)
+    if (received.rank_end[middle] <= pair)
       low = middle + 1;
     else
       high = middle;
@@ -156,35 +156,36 @@ __device__ __forceinline__ uint32_t source_of(const came_lists &came, uint32_t r
 
 // [block]
 __device__ __forceinline__ void list_received(const cuda_lists_args &args, const list_share &share) {
-  __shared__ came_lists came;
-  const cuda_filled &filled = *args.tell.filled;
+  __shared__ received_lists received;
+  const cuda_filled &filled = *args.notify.filled;
   const cuda_route &route = *args.route;
   uint32_t pairs = min(filled.num_rows, args.max_rows), ranks = filled.num_ranks;
-  came.make(args);
+  received.make(args);
   for (uint32_t rank = share.first(); rank < args.capacity; rank += share.threads()) {
     uint32_t end = 0;
     for (uint32_t m = 0; m < ranks; m++)
-      end = came.rank[m] <= (int32_t)rank ? came.rank_end[m] : end;
+      end = received.rank[m] <= (int32_t)rank ? received.rank_end[m] : end;
     args.lists.rank_end[rank] = (int32_t)end;
   }
   for (uint32_t e = share.first(); e < args.experts; e += share.threads())
-    args.lists.expert_end[e] = (int32_t)(came.begin[e] + filled.totals[e]);
+    args.lists.expert_end[e] = (int32_t)(received.begin[e] + filled.totals[e]);
   for (uint32_t pair = share.first(); pair < pairs; pair += share.threads()) {
-    args.lists.src_rank[pair] = came.rank[source_of(came, ranks, pair)];
+    args.lists.src_rank[pair] = received.rank[source_of(received, ranks, pair)];
     args.lists.src_token[pair] = route.token[pair];
   }
   // Four at once: the arrays have whole lines, and what stands behind the last pair is nobody's.
   for (uint64_t i = share.first(); i < ((uint64_t)pairs * args.topk + 3) / 4; i += share.threads()) {
     int4 expert = ((const int4 *)route.expert)[i], place = ((const int4 *)route.place)[i];
-    ((int4 *)args.lists.slot)[i] = make_int4(came.slot(args, expert.x, place.x), came.slot(args, expert.y, place.y),
-                                             came.slot(args, expert.z, place.z), came.slot(args, expert.w, place.w));
+    ((int4 *)args.lists.slot)[i] =
+        make_int4(received.slot(args, expert.x, place.x), received.slot(args, expert.y, place.y),
+                  received.slot(args, expert.z, place.z), received.slot(args, expert.w, place.w));
   }
 }
 
 __global__ void __launch_bounds__(LIST_THREADS, 1) lists(const __grid_constant__ cuda_lists_args args) {
   ptx::kernel_wait();
   if (args.halves & DEVICE_RECV && blockIdx.x == 0 && threadIdx.x == 0)
-    tell_rows(args.tell);
+    notify_of_rows(args.notify);
   bool sends = args.halves & DEVICE_SEND, receives = args.halves & DEVICE_RECV, second = blockIdx.x % 2;
   list_share share = {blockIdx.x, gridDim.x};
   if (sends && receives && gridDim.x > 1) { // half of the blocks do each

@@ -138,7 +138,7 @@ __device__ __forceinline__ void send_control(const cuda_control_args &args, cons
   role.sync();
   if (role.thread() == 0) {
     if (!args.no_rows)
-      say_step(&args.op->ready, CUDA_READY_SENDING);
+      publish_step(&args.op->ready, CUDA_READY_SENDING);
     if (args.overlaps)
       await_step(&args.op->counted, op + 1);
   }

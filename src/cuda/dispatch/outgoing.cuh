@@ -52,7 +52,7 @@ inline size_t outgoing_size(const cuda_dispatch_args &args) {
 // sized by the most that there may be.
 __device__ __forceinline__ uint32_t tokens_of(const cuda_dispatch_args &args) {
   uint32_t most = args.d.num_tokens;
-  return CUDA_SAYS(args.d.num_tokens_at) ? min(ptx::load_volatile(args.d.num_tokens_at), most) : most;
+  return CUDA_OPTION(args.d.num_tokens_at) ? min(ptx::load_volatile(args.d.num_tokens_at), most) : most;
 }
 
 // Before the barrier behind which the snapshot is complete. `here`: whether this block marks. [block]

@@ -121,7 +121,7 @@ __device__ __forceinline__ target find_target(const cuda_dispatch_args &args, co
 __device__ __forceinline__ void write_selections(const cuda_dispatch_args &args, const target &t, int32_t place,
                                                  uint32_t lane) {
   uint32_t K = args.layout.topk, valid = __ballot_sync(~0u, t.expert >= 0), count = __popc(valid);
-  bool keep = CUDA_SAYS(args.d.keep_places);
+  bool keep = CUDA_OPTION(args.d.keep_places);
   uint32_t k = t.expert >= 0 && !keep ? __popc(valid & ((1u << lane) - 1)) : lane;
   bool none = lane < K && (keep ? t.expert < 0 : lane >= count);
   int32_t *experts = args.d.local_expert ? args.d.local_expert + (size_t)place * K : nullptr;

@@ -2,8 +2,8 @@
 #ifndef CUDA_DISPATCH_RECEIVE_CUH
 #define CUDA_DISPATCH_RECEIVE_CUH
 
+#include "cuda/dispatch/notify.cuh"
 #include "cuda/dispatch/place.cuh"
-#include "cuda/dispatch/tell.cuh"
 #include "cuda/kernels/agree.cuh"
 #include "cuda/kernels/empty.cuh"
 
@@ -155,13 +155,13 @@ __device__ __forceinline__ void receive(const cuda_dispatch_args &args, snapshot
     if (role.thread() == role.threads() - WARP)
       conclude(args, snapshot, agreement, headers, op);
     if (lead_block_apart(role))
-      return tell(args, *agreement.view, op, role);
+      return notify(args, *agreement.view, op, role);
   }
   write_counts(args, *agreement.view, headers, places, placers, args.state->record[op % CUDA_RECORDS]);
   if (agreement.view != &view)
     first = packet_cursor(args, *agreement.view, placers.index);
   place_rows<EACH>(args, snapshot, *agreement.view, headers, places, first, op, placers);
-  tell(args, *agreement.view, op, role);
+  notify(args, *agreement.view, op, role);
   trace(args.trace, 4, role.thread() == 0);
 }
 

@@ -168,23 +168,23 @@ static int launch_rows(struct device_ep *ep, const struct device_flow_dispatch *
                        "cannot launch the rows of a dispatch", why);
 }
 
-// Behind the rows: what is told of them, and the lists of a route that they fill.
-static int launch_told(struct device_ep *ep, const struct device_flow_dispatch *f, const struct cuda_side *side,
-                       uint32_t topk, void *stream, char *why) {
+// Behind the rows: the notification of what they brought, and the lists of a route that they fill.
+static int launch_notify(struct device_ep *ep, const struct device_flow_dispatch *f, const struct cuda_side *side,
+                         uint32_t topk, void *stream, char *why) {
   const struct device_dispatch *d = &f->d;
   bool fills = f->route && !f->keeps;
-  struct cuda_tell_args tell = {.op = side->op, .filled = fills ? f->route->filled : NULL};
-  tell.base.state = ep->state;
-  tell.base.layout = ep->layout;
-  tell.base.capacity = ep->options.capacity;
-  tell.base.d = *d;
+  struct cuda_notify_args notify = {.op = side->op, .filled = fills ? f->route->filled : NULL};
+  notify.base.state = ep->state;
+  notify.base.layout = ep->layout;
+  notify.base.capacity = ep->options.capacity;
+  notify.base.d = *d;
   if (fills) {
     struct cuda_lists_args lists = {.halves = d->halves,
                                     .topk = topk,
                                     .topk_idx = d->topk_idx,
                                     .topk_weights = d->topk_weights,
                                     .narrow = d->narrow,
-                                    .tell = tell,
+                                    .notify = notify,
                                     .layout = layout_of(f),
                                     .rows = d->rows,
                                     .received_alignment = f->alignment ? f->alignment : 1};
@@ -192,7 +192,8 @@ static int launch_told(struct device_ep *ep, const struct device_flow_dispatch *
   }
   if (!(d->halves & DEVICE_RECV) || !(d->told || d->lost))
     return 0;
-  return cuda_launched(ep, cuda_launch_tell(&tell, cuda_early(ep), stream), stream, "cannot launch what tells", why);
+  return cuda_launched(ep, cuda_launch_notify(&notify, cuda_early(ep), stream), stream,
+                       "cannot launch the notification", why);
 }
 
 static int launch_dispatch(struct device_ep *ep, const struct device_flow_dispatch *f, void *stream, char *why) {
@@ -224,7 +225,7 @@ static int launch_dispatch(struct device_ep *ep, const struct device_flow_dispat
   if (rc == 0 && rows)
     rc = launch_rows(ep, f, side, &shape, topk, plans, stream, why);
   if (rc == 0 && rows)
-    rc = launch_told(ep, f, side, topk, stream, why);
+    rc = launch_notify(ep, f, side, topk, stream, why);
   return rc;
 }
 

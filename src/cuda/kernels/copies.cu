@@ -47,7 +47,7 @@ __device__ __forceinline__ void copy_piece(const device_copy &piece, uint32_t la
 }
 
 // All that the block wrote is visible to everybody before its word is.
-__device__ __forceinline__ void tell(uint32_t *words, uint32_t number) {
+__device__ __forceinline__ void publish(uint32_t *words, uint32_t number) {
   __syncthreads();
   if (threadIdx.x != 0)
     return;
@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(CUDA_COPIES_WARPS *lanes)
   uint32_t warp = blockIdx.x * CUDA_COPIES_WARPS + threadIdx.x / lanes;
   for (uint32_t i = warp; i < count; i += gridDim.x * CUDA_COPIES_WARPS)
     copy_piece(pieces[i], threadIdx.x % lanes);
-  tell(words, number);
+  publish(words, number);
 }
 
 } // namespace

@@ -6,7 +6,7 @@
 // the row written, after that. What is read here by the kernel itself is not touched: it belongs to later operations,
 // in the other slot, or is not counted as read yet.
 //
-// Those at the end of the crew begin: where there is little, they have least else to do.
+// The last warps of the set begin: where there is little to empty, they have least else to do.
 //
 // A member that is lost may write later. Its link is not used again: a new one has new areas. One that passes over an
 // operation (dispatch/receive_headers.cuh) reads nothing of it, but is there in later ones: what it was sent its sender
@@ -26,7 +26,7 @@ template <int EACH> __device__ __forceinline__ void empty_lines(char *at, uint32
 }
 
 // The answers to this rank's tokens: each packet's place, in all areas that it came to. Those that travel as logfmt10
-// lie within the places of what they code. [crew]
+// lie within the places of what they code. [warp set]
 __device__ __forceinline__ void empty_answers(const cuda_layout &layout, const snapshot &snapshot, uint64_t op,
                                               const warp_set &warp_set) {
   const cuda_view &view = view_of(snapshot, op);
@@ -45,7 +45,7 @@ __device__ __forceinline__ void empty_answers(const cuda_layout &layout, const s
   }
 }
 
-// The rows that came. [crew]
+// The rows that came. [warp set]
 template <int EACH>
 __device__ __forceinline__ void empty_rows(const cuda_layout &layout, const cuda_form &form, const snapshot &snapshot,
                                            uint64_t op, const warp_set &warp_set) {
@@ -71,7 +71,7 @@ __device__ __forceinline__ void empty_rows(const cuda_layout &layout, const cuda
 }
 
 // The rows of this rank's that members which passed over the operation were sent. The next operation with those places
-// is sent by a later kernel: so all that is stored here has to be there by the end of this one. [crew]
+// is sent by a later kernel: so all that is stored here has to be there by the end of this one. [warp set]
 static __device__ __noinline__ void take_back(const cuda_layout &layout, const cuda_form &form,
                                               const snapshot &snapshot, uint64_t op, uint32_t first, uint32_t step) {
   const cuda_view &view = view_of(snapshot, op);
@@ -99,7 +99,7 @@ static __device__ __noinline__ void take_back(const cuda_layout &layout, const c
   ptx::fence_system();
 }
 
-// The same for an operation whose rows are of another form than those of the one that this kernel is for. [crew]
+// The same for an operation whose rows are of another form than those of the one that this kernel is for. [warp set]
 static __device__ __noinline__ void empty_other_rows(const cuda_layout &layout, const cuda_forms &forms,
                                                      const snapshot &snapshot, uint64_t op, warp_set warp_set) {
   const cuda_handle &handle = snapshot.handle[op % CUDA_LIVE];
@@ -112,7 +112,7 @@ static __device__ __noinline__ void empty_other_rows(const cuda_layout &layout, 
     take_back(layout, form, snapshot, op, warp_set.index, warp_set.count);
 }
 
-// All that has been read, and what will not be. [crew]
+// All that has been read, and what will not be. [warp set]
 __device__ __forceinline__ void empty_read(const cuda_layout &layout, const cuda_state *state, const snapshot &snapshot,
                                            const warp_set &warp_set) {
   const cuda_counters &now = snapshot.counters;

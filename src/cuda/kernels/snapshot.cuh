@@ -50,7 +50,7 @@ __device__ __forceinline__ uint32_t divide(uint32_t number, cuda_divisor by) {
 
 // Selection `i` of a caller's list, which is of int32_t (`narrow`) or int64_t: of that the lower half says all.
 __device__ __forceinline__ int32_t expert_at(const void *topk_idx, bool narrow, size_t i) {
-  return CUDA_SAYS(narrow) ? ((const int32_t *)topk_idx)[i] : (int32_t)((const int64_t *)topk_idx)[i];
+  return CUDA_OPTION(narrow) ? ((const int32_t *)topk_idx)[i] : (int32_t)((const int64_t *)topk_idx)[i];
 }
 
 __device__ __forceinline__ cuda_view &view_of(snapshot &snapshot, uint64_t op) {
@@ -103,9 +103,9 @@ __device__ __forceinline__ void publish(const snapshot &snapshot, cuda_state *st
     state->progress.ended = now.combined;
     state->progress.begun = now.sent + steps.sends;
   }
-  bool tells_coded = steps.answers && steps.coded;
+  bool sends_coded = steps.answers && steps.coded;
 #pragma unroll 1
-  for (uint32_t m = lane; tells_coded && m < view.count; m += WARP)
+  for (uint32_t m = lane; sends_coded && m < view.count; m += WARP)
     if (view.members[m].out)
       ptx::store_relaxed(&((cuda_area_head *)view.members[m].out)->coded,
                          cuda_round(op, steps.again ? snapshot.handle[op % CUDA_LIVE].kept : 0));

@@ -83,7 +83,7 @@ struct cuda_votes {
   uint32_t all;                  // blocks that have all headers, none of them of a newer view
   uint32_t verdict[CUDA_ROUNDS]; // the lead block's decision about a newer view, 0: none yet; see agree.cuh
   uint32_t answers; // packets of answers that warps have taken, beyond two each; see combine/reduce_rows.cuh
-  uint32_t placed;  // blocks that have placed their rows, where somebody is told: dispatch/tell.cuh
+  uint32_t placed;  // blocks that have placed their rows, where somebody is notified: dispatch/notify.cuh
   uint32_t pad[25];
   struct {
     uint32_t received, given_up; // other blocks, of each member

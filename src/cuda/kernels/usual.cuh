@@ -1,8 +1,8 @@
 // Kernels are compiled more than once: for launches in which the caller says nothing of its own (CUDA_USUAL); for those
 // that say what the callers of deep_ep do, and nothing else; and for all. Instructions that do not run cost time too,
 // for a kernel begins with none of them at hand: with those for indices of int32_t, strides, a number of tokens in
-// memory, what is told, and combines again, a pair of dispatch and combine took 0.4 us more for one token, and 0.7 us
-// more for 128 (two H100s).
+// memory, notifications, and further combines of an operation, a pair of dispatch and combine took 0.4 us more for one
+// token, and 0.7 us more for 128 (two H100s).
 #ifndef CUDA_KERNELS_USUAL_CUH
 #define CUDA_KERNELS_USUAL_CUH
 
@@ -16,8 +16,8 @@
 #define CUDA_LATE false
 #endif
 
-// Whether the caller says this.
-#define CUDA_SAYS(what)    (!CUDA_USUAL && (what))
+// An option of the caller's, as its kernels have it: kernels for usual launches are compiled without it.
+#define CUDA_OPTION(what)  (!CUDA_USUAL && (what))
 #define CUDA_STRIDES(what) (CUDA_USUAL ? CUDA_STRIDED : (what))
 #define CUDA_LATES(what)   (CUDA_USUAL ? CUDA_LATE : (what))
 

@@ -125,7 +125,7 @@ static int run_large(const struct device_copies *copies, uint32_t *begun, cudaSt
   return cuda_check(why, error, "cannot copy");
 }
 
-// The kernel behind the copy engines tells of all; without one, the stream writes the word itself.
+// The kernel behind the copy engines marks the end of all; without one, the stream writes the word itself.
 static int run_rest(const struct device_copies *copies, cudaStream_t stream, char *why) {
   if (copies->num_pieces > 0)
     return cuda_check(why,
@@ -153,7 +153,7 @@ int cuda_copies_run(struct device_copies *copies, void *stream, char *why) {
   copies->failed = begun > 0 ? rc : 0;
   if (copies->failed == 0)
     return rc;
-  // Those before it still write: the error is told when they have ended.
+  // Those before it still write: the error is reported when they have ended.
   snprintf(copies->why, sizeof copies->why, "%s", why);
   return 0;
 }

@@ -20,7 +20,7 @@ struct cuda_flow_relay {
     uint64_t batch, op;
   } went[CUDA_FLOW_WORDS];
   struct cuda_flow_share_place *places; // [CUDA_CHANNELS][flow.rows.places]; see flow_share.c
-  uint64_t (*told)[DEVICE_SEATS];       // [CUDA_CHANNELS] stamp of the newest batch that told a seat's peer of a place
+  uint64_t (*published)[DEVICE_SEATS];  // [CUDA_CHANNELS] stamp of the newest batch that named a place to a seat's peer
   uint64_t newest[CUDA_CHANNELS], landed; // stamps of batches: the newest with rows of a channel, and that has landed
 };
 
@@ -28,7 +28,7 @@ struct cuda_flow_relay {
 struct cuda_flow_share_place {
   uint64_t number;  // position of its row, + 1; 0: none that could be named
   uint64_t stamp;   // of its batch
-  uint64_t readers; // seats whose peers were told of it
+  uint64_t readers; // seats to whose peers it was named
   uint32_t token;
   bool whole; // it has landed, and nobody had written over it
 };

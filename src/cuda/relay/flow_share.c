@@ -6,7 +6,7 @@
 // for that. Which of them carries a row that none has been sent follows from the channel, so that windows fill evenly,
 // and from who has the row in its ring, which all of them see alike in the end.
 //
-// A place in the carrier's window is written again when all that were told of it have put the batch that told them into
+// A place in the carrier's window is written again when all that it was named to have put the batch that named it into
 // their windows. That takes no kernel, so nothing waits in a circle.
 //
 // Of an operation that the carrier's kernels pass over, our kernels may write over a row before it has been collected:
@@ -23,13 +23,13 @@ enum { UNIT = sizeof(struct cuda_unit) };
 
 int cuda_flow_share_open(struct cuda_flow_relay *relay) {
   relay->places = calloc((size_t)CUDA_CHANNELS * relay->flow.rows.places, sizeof *relay->places);
-  relay->told = calloc(CUDA_CHANNELS, sizeof *relay->told);
-  return relay->places && relay->told ? 0 : WEFT_ERR_NOMEM;
+  relay->published = calloc(CUDA_CHANNELS, sizeof *relay->published);
+  return relay->places && relay->published ? 0 : WEFT_ERR_NOMEM;
 }
 
 void cuda_flow_share_close(struct cuda_flow_relay *relay) {
   free(relay->places);
-  free(relay->told);
+  free(relay->published);
 }
 
 // --- what the others have ---
@@ -88,7 +88,7 @@ bool cuda_flow_share_is_free(const struct cuda_flow_relay *relay, const struct d
   const struct cuda_flow_share_place *place = place_of(relay, row->index, row->position);
   for (uint64_t seats = place->readers; seats; seats &= seats - 1) {
     int seat = __builtin_ctzll(seats);
-    if (sharing->counted[seat] < relay->told[row->index][seat])
+    if (sharing->counted[seat] < relay->published[row->index][seat])
       return false;
   }
   return true;
@@ -127,7 +127,7 @@ static void record_reader(struct device_sharing *sharing, const struct cuda_flow
     if (!place)
       continue;
     place->readers |= UINT64_C(1) << sharing->seat;
-    other->told[row->index][sharing->seat] = sharing->stamp;
+    other->published[row->index][sharing->seat] = sharing->stamp;
   }
 }
 

@@ -1,4 +1,4 @@
-// One end of a channel (flow.h), as a warp has it, and what all such ends do: wait, tell, take job after job.
+// One end of a channel (flow.h), as a warp has it, and what all such ends do: wait, publish, take job after job.
 #ifndef CUDA_THROUGHPUT_CHANNEL_CUH
 #define CUDA_THROUGHPUT_CHANNEL_CUH
 
@@ -7,14 +7,18 @@
 // Of one warp, or of those that share a channel. In shared memory.
 struct channel_memory {
   mover_job jobs[2];
-  uint32_t sent[DEVICE_SEATS];                        // rows of this operation and channel, by seat: written or read
-  uint32_t room[DEVICE_SEATS];                        // up to which number there is room, or a row
-  uint32_t written[DEVICE_SEATS], told[DEVICE_SEATS]; // rows whose stores have been issued, and that were told
-  uint64_t arrived[2];                                // barriers of the warp's stage (stage.cuh)
-  // For the block's teller (teller.cuh), to whom rows are written when they have arrived.
+  uint32_t sent[DEVICE_SEATS];    // rows of this operation and channel, by seat: written or read
+  uint32_t room[DEVICE_SEATS];    // up to which number there is room, or a row
+  uint32_t written[DEVICE_SEATS]; // rows whose stores have been issued
+  union {
+    uint32_t published[DEVICE_SEATS]; // of a writer: rows that its tail covers
+    uint32_t row[DEVICE_SEATS];       // of an adder that reads answers in place (add.cuh): the token's row at each seat
+  };
+  uint64_t arrived[2]; // barriers of the warp's stage (stage.cuh)
+  // For the block's publisher (publisher.cuh), which counts a row as written when it has arrived.
   uint64_t closing;       // seats to which nothing more is written
   uint32_t index;         // of the channel
-  uint32_t serial, acked; // odd: a channel is open; the last even number that was told
+  uint32_t serial, acked; // odd: a channel is open; the last even number that was published
   uint32_t over;          // there will be no other channel
 };
 
@@ -25,9 +29,9 @@ struct channel {
   channel_memory &memory;
   uint64_t base; // position of the operation's first row
   uint32_t index, lane, words, first_place, list;
-  uint64_t awaited, dropped; // seats that the last look was not content with; that are lost since the kernel began
-  uint32_t untold, batch;    // rows since one was told; after how many
-  uint64_t under_way;        // seats of the newest row written, where a teller tells
+  uint64_t awaited, dropped;   // seats that the last look was not content with; that are lost since the kernel began
+  uint32_t unpublished, batch; // rows since the last publication; how many make the next
+  uint64_t under_way;          // seats of the newest row written, where a publisher publishes
 
   // `answers`: of the two rings. [warp]
   __device__ __forceinline__ channel(const flow_kernel &kernel, const cuda_flow &flow, bool answers, cuda_state *state,
@@ -37,10 +41,10 @@ struct channel {
         words((uint32_t)((answers ? offsetof(cuda_flow_head, answers) : 0) + index * sizeof(cuda_flow_word))),
         first_place((uint32_t)(base % ring.places)), list(flow.list), awaited(0), dropped(0), batch(ring.batch),
         under_way(0) {
-    untold = batch - 1; // the first row is told of at once
+    unpublished = batch - 1; // the first row is published at once
     __syncwarp();
     for (uint32_t seat = lane; seat < DEVICE_SEATS; seat += WARP)
-      memory.sent[seat] = memory.room[seat] = memory.written[seat] = memory.told[seat] = 0;
+      memory.sent[seat] = memory.room[seat] = memory.written[seat] = memory.published[seat] = 0;
     memory.index = index;
     __syncwarp();
   }
@@ -79,32 +83,32 @@ struct channel {
     }
     return awaited = seats_of(none[0], none[1]);
   }
-  // Tells the readers of the rows whose stores have been issued, by this warp or before a barrier. [warp]
-  __device__ __forceinline__ void tell() {
+  // Publishes the rows whose stores have been issued, by this warp or before a barrier, to their readers. [warp]
+  __device__ __forceinline__ void publish() {
 #pragma unroll 1
     for (uint32_t seat = lane; seat < DEVICE_SEATS; seat += WARP) {
       uint32_t written = memory.written[seat];
-      if (memory.told[seat] == written)
+      if (memory.published[seat] == written)
         continue;
-      memory.told[seat] = written;
+      memory.published[seat] = written;
       ptx::store_release(&word(kernel.op.out[seat])->tail, (base + written) * 2);
     }
     __syncwarp();
   }
-  // A row's stores have been issued: tells of it now and then, since the fence of a release at system scope takes as
-  // long as a row does. [warp]
+  // A row's stores have been issued. Publishes once for several rows, since the fence of a release at system scope
+  // takes as long as a row does. [warp]
   __device__ __forceinline__ void count_row(uint64_t seats, bool more) {
     count_written(seats);
-    if (++untold >= batch && more) {
-      tell();
-      untold = 0;
+    if (++unpublished >= batch && more) {
+      publish();
+      unpublished = 0;
     }
   }
   __device__ __forceinline__ void count_written(uint64_t seats) {
     memory.written[lane] += has(seats, lane);
     memory.written[lane + WARP] += has(seats, lane + WARP);
   }
-  // The operation's last row has been told. [warp]
+  // Publishes that the operation has no further row. [warp]
   __device__ __forceinline__ void close(uint64_t seats) {
 #pragma unroll 1
     for (uint32_t seat = lane; seat < DEVICE_SEATS; seat += WARP)
@@ -118,7 +122,7 @@ struct channel {
       dropped |= awaited & ~ptx::load_volatile(&kernel.rest->seats);
   }
 
-  // --- whoever writes, and has a teller ---
+  // --- whoever writes, and has a publisher ---
 
   // A row's stores have been issued: those before it have arrived. [warp]
   __device__ __forceinline__ void count_arrived(uint64_t seats) {
@@ -160,10 +164,10 @@ struct channel {
       over[h] = false;
       if (some[h] || !has(seats, seat))
         continue;
-      const uint64_t *said = &word(kernel.op.in[seat])->tail;
-      if (ptx::load_volatile(said) <= (base + memory.sent[seat]) * 2)
+      const uint64_t *tail_word = &word(kernel.op.in[seat])->tail;
+      if (ptx::load_volatile(tail_word) <= (base + memory.sent[seat]) * 2)
         continue;
-      uint64_t tail = ptx::load_acquire(said), position = tail / 2;
+      uint64_t tail = ptx::load_acquire(tail_word), position = tail / 2;
       memory.room[seat] = (uint32_t)min(position - base, (uint64_t)list - 1);
       some[h] = memory.sent[seat] < memory.room[seat];
       over[h] = !some[h] && tail % 2;

@@ -18,7 +18,7 @@
 // of an operation fit into the ring, one kernel can send them and another, later one receive: no sender waits for a
 // receiver of the same operation. A tail says how many rows there are, and is not written over before that is known.
 //
-// **No circle of waits.** Each warp, or crew of warps, serves its channels in ascending order, at both ends. So the
+// **No circle of waits.** Each warp, or warp group, serves its channels in ascending order, at both ends. So the
 // lowest channel that is not finished anywhere has all its ends at work. Rows: whoever reads serves all writers at
 // once, and waits for nothing else. Answers: whoever writes serves all readers at once; whoever reads takes token after
 // token.
@@ -38,7 +38,7 @@
 enum {
   CUDA_CHANNELS = 180,     // of 24 processors 15 warps of 12, each end of a combine, serve one each
   CUDA_STREAM_PAGE = 4096, // a stream begins with one
-  CUDA_LEAST_PLACES = 3,   // both ends have one row in hand of which they have not told
+  CUDA_LEAST_PLACES = 3,   // each end has one row in hand that it has not published
 };
 
 // By the window's writer; zeros at first. `tail`: position * 2 + whether the operation's last row is before it.
@@ -57,7 +57,7 @@ struct cuda_flow_sent {
   uint64_t pad[13];
 };
 // Where a channel's answers lie if they are not in its ring: by the window's writer, in one store, which says all. No
-// tail is told of them.
+// tail covers them.
 struct cuda_flow_place {
   // The first of those to this reader, in units of its zero-copy memory. They go by the numbers of its rows in the
   // dispatch.
@@ -88,7 +88,7 @@ struct cuda_ring {
   uint64_t at;     // offset in the window of channel 0's
   uint32_t place;  // bytes of a place: values, then scales and routing, or row weights; a multiple of 128
   uint32_t places; // of a channel
-  uint32_t batch;  // rows of which a writer tells at once
+  uint32_t batch;  // rows that a writer publishes at once
 };
 
 // Of a group; the same for all ranks.

@@ -26,11 +26,11 @@ int cuda_load_plan(bool *early); // its parts
 int cuda_load_rows(bool *early);
 int cuda_load_by_rank(bool *early);
 
-// Control, by one block; what is told behind the rows; and the end of an operation, behind its answers.
+// Control, by one block; the notification behind the rows; and the end of an operation, behind its answers.
 int cuda_launch_control(const struct cuda_control_args *args, bool early, cudaStream_t stream);
-int cuda_launch_tell(const struct cuda_tell_args *args, bool early, cudaStream_t stream);
+int cuda_launch_notify(const struct cuda_notify_args *args, bool early, cudaStream_t stream);
 int cuda_launch_end(const struct cuda_end_args *args, bool early, cudaStream_t stream);
-// Behind the rows that fill a route: its lists, and what is told. Behind a plan alone: the lists of what is sent.
+// Behind the rows that fill a route: its lists, and the notification. Behind a plan alone: the lists of what is sent.
 int cuda_launch_lists(const struct cuda_lists_args *args, uint32_t blocks, bool early, cudaStream_t stream);
 // Behind all that fills the route: where a call's selections differ from those that it knows.
 int cuda_launch_compare(const struct cuda_compare_args *args, uint32_t blocks, bool early, cudaStream_t stream);

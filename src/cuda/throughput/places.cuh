@@ -147,15 +147,15 @@ __device__ __forceinline__ void put_scales(const cuda_rows_args &args, const mov
   }
 }
 
-// Makes the table; block `teller` also tells the caller. [block]
+// Makes the table; block `reporter` also reports to the caller. [block]
 static __device__ __noinline__ void make_places(const cuda_rows_args &args, const flow_kernel &kernel,
-                                                places_table &table, uint32_t teller) {
+                                                places_table &table, uint32_t reporter) {
   __shared__ uint32_t shared[2 * PLACES_SHARED], sizes[256], begins[257], most;
   uint32_t E = args.flow.experts, members = kernel.op.count, entries = members * E;
   uint32_t *global = args.workspace + ROWS_PLACES + (size_t)blockIdx.x * places_words(E);
   uint32_t *first = entries <= PLACES_SHARED ? shared : global;
   uint32_t *counts = entries <= PLACES_SHARED ? shared + PLACES_SHARED : global + DEVICE_SEATS * E;
-  bool tells = blockIdx.x == teller;
+  bool reports = blockIdx.x == reporter;
   if (threadIdx.x == 0) {
     table.first = first;
     table.counts = counts;
@@ -171,7 +171,7 @@ static __device__ __noinline__ void make_places(const cuda_rows_args &args, cons
     uint64_t known = kernel.op.seats | kernel.op.absent;
     counts[i] = has(known, seat) ? ((const volatile uint32_t *)kernel.op.counts)[seat * E + i % E] : 0;
   }
-  uint32_t ranges = !tells || !args.range ? 0 : args.layout == WEFT_EP_RANK_MAJOR ? args.capacity : E * args.capacity;
+  uint32_t ranges = !reports || !args.range ? 0 : args.layout == WEFT_EP_RANK_MAJOR ? args.capacity : E * args.capacity;
   for (uint32_t i = threadIdx.x; i < ranges; i += blockDim.x)
     args.range[i] = 0;
   __syncthreads();
@@ -182,7 +182,7 @@ static __device__ __noinline__ void make_places(const cuda_rows_args &args, cons
       rows += counts[i * E + e];
     }
     sizes[e] = rows;
-    if (!tells)
+    if (!reports)
       continue;
     atomicMax(&most, rows);
     if (args.counts)
@@ -202,12 +202,12 @@ static __device__ __noinline__ void make_places(const cuda_rows_args &args, cons
       first[i] += begins[i % E];
     for (uint32_t e = threadIdx.x; e < E; e += blockDim.x) {
       table.ends[e] = begins[e] + sizes[e];
-      if (tells && args.expert_end)
+      if (reports && args.expert_end)
         args.expert_end[e] = (int32_t)(begins[e] + sizes[e]);
     }
   }
   __syncthreads();
-  if (!tells)
+  if (!reports)
     return;
   if (threadIdx.x == 0)
     args.op->needed_rows = args.layout == WEFT_EP_PACKED       ? begins[E]

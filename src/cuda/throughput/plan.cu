@@ -4,7 +4,8 @@
 // expert, and its rows to each seat, in shared memory. What the pieces before it have is then where its own numbers
 // begin. So all numbers follow from the order of tokens alone, however many warps there are.
 //
-// Blocks tell each other of their counts without a barrier: each count goes with the number of the plan, in one word.
+// Blocks publish their counts to each other without a barrier: each count goes with the number of the plan, in one
+// word.
 #include "cuda/kernels/snapshot.cuh"
 #include "cuda/throughput/launch.h"
 #include "cuda/throughput/sizes.h"
@@ -16,9 +17,9 @@ namespace {
 enum { PLAN_WARPS = 32, PLAN_SUMS = 3, PLAN_ROOM = 190 * 1024 };
 // Steps of a piece whose selections stay in registers between counting and numbering; others are looked up again.
 enum { PLAN_KEPT = 2 };
-enum { PLAN_READERS = 4 }; // lanes that read what blocks tell of one bin
-// Words of the workspace: of all plans so far; what blocks tell each other.
-enum { PLAN_NUMBER = 0, PLAN_TOLD = 64 };
+enum { PLAN_READERS = 4 }; // lanes that read the counts that blocks publish of one bin
+// Words of the workspace: the number of plans so far; the counts that blocks publish.
+enum { PLAN_NUMBER = 0, PLAN_PUBLISHED = 64 };
 
 struct plan_launch {
   cuda_plan_args args;
@@ -222,9 +223,9 @@ __device__ __forceinline__ uint32_t sum_before(uint32_t *counts, uint32_t stride
   return sum;
 }
 
-// Of one bin, what the blocks before this one have, and what all have; waits for those that have not told yet. `told`:
-// the first block's. [PLAN_READERS lanes, side by side]
-__device__ __forceinline__ uint32_t await_counts(const uint64_t *told, uint32_t stride, uint32_t number,
+// Of one bin, what the blocks before this one have, and what all have; waits for the blocks that have not published
+// theirs yet. `published`: the first block's. [PLAN_READERS lanes, side by side]
+__device__ __forceinline__ uint32_t await_counts(const uint64_t *published, uint32_t stride, uint32_t number,
                                                  uint32_t *all) {
   enum { EACH = 6 };
   uint32_t before = 0, sum = 0;
@@ -234,13 +235,13 @@ __device__ __forceinline__ uint32_t await_counts(const uint64_t *told, uint32_t 
 #pragma unroll
     for (uint32_t i = 0; i < EACH; i++) {
       uint32_t block = b + i * PLAN_READERS;
-      word[i] = block < gridDim.x ? ptx::load_volatile(told + (size_t)block * stride) : (uint64_t)number << 32;
+      word[i] = block < gridDim.x ? ptx::load_volatile(published + (size_t)block * stride) : (uint64_t)number << 32;
     }
 #pragma unroll
     for (uint32_t i = 0; i < EACH; i++) {
       uint32_t block = b + i * PLAN_READERS;
       while ((uint32_t)(word[i] >> 32) != number)
-        word[i] = ptx::load_volatile(told + (size_t)block * stride);
+        word[i] = ptx::load_volatile(published + (size_t)block * stride);
       before += block < blockIdx.x ? (uint32_t)word[i] : 0;
       sum += (uint32_t)word[i];
     }
@@ -319,14 +320,14 @@ __global__ __launch_bounds__(PLAN_WARPS *WARP, 1) void plan_kernel(const __grid_
     mine.add_sums(s, slot_lanes, before);
   }
   __syncthreads();
-  uint64_t *told = (uint64_t *)(args.workspace + PLAN_TOLD);
+  uint64_t *published = (uint64_t *)(args.workspace + PLAN_PUBLISHED);
   for (uint32_t bin = threadIdx.x; bin < bins; bin += blockDim.x)
-    ptx::store_relaxed(told + (size_t)blockIdx.x * launch.bins + bin,
+    ptx::store_relaxed(published + (size_t)blockIdx.x * launch.bins + bin,
                        (uint64_t)state.number << 32 | sum_before(counts + bin, launch.bins, launch.warps));
   make_blank(args.blank[0]); // while the others' counts are on their way
   make_blank(args.blank[1]);
   for (uint32_t bin = threadIdx.x / PLAN_READERS; bin < bins; bin += blockDim.x / PLAN_READERS) {
-    uint32_t all, sum = await_counts(told + bin, launch.bins, state.number, &all);
+    uint32_t all, sum = await_counts(published + bin, launch.bins, state.number, &all);
     if (threadIdx.x % PLAN_READERS != 0)
       continue;
     base.bins[bin] = sum;
@@ -335,11 +336,11 @@ __global__ __launch_bounds__(PLAN_WARPS *WARP, 1) void plan_kernel(const __grid_
   }
   if (blockIdx.x == 0 && threadIdx.x == 0) {
     route.sums[0] = tokens;
-    args.workspace[PLAN_NUMBER] = state.number; // all blocks have told by it
+    args.workspace[PLAN_NUMBER] = state.number; // all blocks have published their counts by it
   }
   __syncthreads();
   if (blockIdx.x == 0 && threadIdx.x == 0 && args.op)
-    say_step(&args.op->counted, state.op + 1);
+    publish_step(&args.op->counted, state.op + 1);
 #pragma unroll
   for (uint32_t i = 0; i < PLAN_KEPT; i++)
     write_ways(route, mine, base, piece, kept[i], i, slot_lanes, tokens);
@@ -364,7 +365,7 @@ size_t memory_of(uint32_t bins, uint32_t warps) {
 } // namespace
 
 size_t cuda_plan_workspace(const struct cuda_flow *flow, uint32_t blocks) {
-  return PLAN_TOLD * 4 + (size_t)blocks * bins_of(flow->experts, CUDA_MAX_MEMBERS) * 8;
+  return PLAN_PUBLISHED * 4 + (size_t)blocks * bins_of(flow->experts, CUDA_MAX_MEMBERS) * 8;
 }
 
 size_t cuda_plan_memory(uint32_t experts, uint32_t members) {

@@ -90,7 +90,7 @@ template <bool CAST, bool KEPT> __device__ __forceinline__ void run_rows_kernel(
   channel_memory *memories = (channel_memory *)(shared + (size_t)ROWS_WARPS * launch.stage), &memory = memories[warp];
   stage stage(shared + (size_t)warp * launch.stage, memory.arrived);
   row_pieces given(args.shape.in_bytes, launch.stage), travelling(args.shape.value_bytes, launch.stage);
-  begin_telling(memory);
+  begin_publishing(memory);
   __syncthreads();
   if (sends) {
     if (warp < launch.sending)
@@ -101,7 +101,7 @@ template <bool CAST, bool KEPT> __device__ __forceinline__ void run_rows_kernel(
           },
           args, kernel);
     else if (warp == ROWS_WARPS - 1)
-      tell_readers(kernel, args.flow, false, memories, launch.sending);
+      publish_tails(kernel, args.flow, false, memories, launch.sending);
   } else {
     uint32_t blocks = gridDim.x - launch.senders;
     // Where rows are cast, as many warps bring own rows: they have no register left for a number of their own.

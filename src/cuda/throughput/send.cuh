@@ -4,7 +4,7 @@
 #define CUDA_THROUGHPUT_SEND_CUH
 
 #include "cuda/throughput/places.cuh"
-#include "cuda/throughput/teller.cuh"
+#include "cuda/throughput/publisher.cuh"
 
 // The next token, loaded while the one before it is at work: where it goes, its weights and its scales. Of a ring's
 // place, behind the values: scales, rounded up to 16 bytes | routing: {row among its source's, token}, and for each k

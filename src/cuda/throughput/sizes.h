@@ -5,7 +5,8 @@
 #include "cuda/kernels/launch.h"
 #include "cuda/throughput/stage.cuh"
 
-// Warps of a block: as many as have the registers that they need. Of a block that sends rows the last one tells.
+// Warps of a block: as many as have the registers that they need. In a block that sends rows the last one is
+// the publisher (publisher.cuh).
 enum { ROWS_WARPS = 24, ANSWERS_WARPS = 16 };
 
 // How often the warps of `blocks`, at most `most` of each, go round until each channel has been served. 0 blocks:
@@ -19,9 +20,9 @@ static inline uint32_t warps_of(uint32_t blocks, uint32_t turns) {
   return blocks * turns == 0 ? 0 : (CUDA_CHANNELS + blocks * turns - 1) / (blocks * turns);
 }
 
-// Warps of a block that play a role, and of them those of a crew.
+// Warps of a block that play a role, and of them those of a warp group.
 struct flow_role {
-  uint32_t warps, crew;
+  uint32_t warps, group;
 };
 
 // For `blocks` with up to `most` warps each. `work`: how long a row takes one warp that moves it, beside how long it
@@ -29,11 +30,11 @@ struct flow_role {
 static inline flow_role flow_role_of(uint32_t blocks, uint32_t most, float work) {
   flow_role best = {2, 2};
   float least = 0;
-  for (uint32_t crew = 2; crew <= 8 && crew <= most; crew++) {
-    uint32_t crews = most / crew, turns = turns_of(blocks, crews);
-    float each = work / (float)(crew - 1), time = (float)turns * (each > 1 ? each : 1);
+  for (uint32_t group = 2; group <= 8 && group <= most; group++) {
+    uint32_t groups = most / group, turns = turns_of(blocks, groups);
+    float each = work / (float)(group - 1), time = (float)turns * (each > 1 ? each : 1);
     if (least == 0 || time < least) {
-      best = {crews * crew, crew};
+      best = {groups * group, group};
       least = time;
     }
   }
@@ -45,7 +46,7 @@ static inline uint32_t answerers_of(const cuda_answers_args &args, uint32_t bloc
   return args.halves == DEVICE_SEND ? blocks : args.halves == DEVICE_RECV ? 0 : both;
 }
 
-// Of crews.
+// Of warp groups.
 static inline size_t flow_memory(uint32_t warps) {
   return warps / 2 * sizeof(channel_memory);
 }

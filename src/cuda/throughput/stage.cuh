@@ -9,7 +9,7 @@
 #define CUDA_THROUGHPUT_STAGE_CUH
 
 #include "cuda/dispatch/cast.cuh"
-#include "cuda/throughput/teller.cuh"
+#include "cuda/throughput/publisher.cuh"
 
 enum {
   STAGE_UNIT = MOVER_LINE, // of a piece: two blocks of bf16 for a cast
@@ -214,7 +214,7 @@ __device__ __forceinline__ void run_rows(const channel_share &share, channel_mem
 #pragma unroll 1
   for (uint32_t c = share.index; c < CUDA_CHANNELS; c += share.count) {
     if (ROLE::WRITES)
-      await_told(memory);
+      await_published(memory);
     ROLE role(memory, c, args...);
     if (ROLE::WRITES)
       open_channel(memory);

@@ -1,31 +1,31 @@
 // The kernels of a dispatch run side by side where they can. One that is launched early starts when all blocks of the
 // one ahead have started, and waits for words in the operation's struct (op.h) instead of for that kernel's end.
 //
-// Whoever waits for the end of the last one has to find all of them ended. So each waits for the end of the one ahead
-// before it ends itself.
+// Who waits for the end of the last kernel relies on all of them having ended. So each kernel waits for the end of the
+// one ahead before it ends itself.
 #ifndef CUDA_THROUGHPUT_STEPS_CUH
 #define CUDA_THROUGHPUT_STEPS_CUH
 
 #include "cuda/kernels/ptx.cuh"
 
-// What this thread has done, or others before a barrier, is there for whoever finds `value`, or more. Two threads may
-// say two steps in any order.
-__device__ __forceinline__ void say_step(uint64_t *word, uint64_t value) {
+// Publishes that a step is done: what this thread has done, and others before a barrier, is visible to a thread that
+// reads `value`, or more, from the word. Two threads may publish two steps in any order.
+__device__ __forceinline__ void publish_step(uint64_t *word, uint64_t value) {
   __threadfence();
   atomicMax((unsigned long long *)word, (unsigned long long)value);
 }
-// The same, where several say it together: adds to a word.
+// The same for a step that several threads do together: each adds its part to the word.
 __device__ __forceinline__ void count_step(uint64_t *word, uint64_t count) {
   __threadfence();
   atomicAdd((unsigned long long *)word, (unsigned long long)count);
 }
-// Nothing of it is there; before the kernel is let in that waits for it.
+// No step is done yet. To be called before the kernel that waits for it may start.
 __device__ __forceinline__ void clear_step(uint64_t *word) {
   ptx::store_relaxed(word, 0);
   __threadfence();
 }
-// Waits for that, or for more; no deadline, since kernels of this rank say it that run already, and have deadlines of
-// their own. [one thread, barrier to follow]
+// Waits until `value`, or more, has been published. It has no deadline: the kernels of this rank that publish it run
+// already, and have deadlines of their own. [one thread, barrier to follow]
 __device__ __forceinline__ void await_step(const uint64_t *word, uint64_t value) {
   while (ptx::load_acquire(word) < value)
     continue;

@@ -571,7 +571,7 @@ LAUNCHES(lists, 'l')
     return note(letter, 1, early);                                                                                     \
   }
 LAUNCHES_ONE(control, 'c')
-LAUNCHES_ONE(tell, 't')
+LAUNCHES_ONE(notify, 't')
 LAUNCHES_ONE(end, 'e')
 size_t cuda_control_memory(const struct cuda_layout *layout, uint32_t members) {
   (void)layout;
@@ -624,7 +624,7 @@ cudaError_t cuda_copies_load(void) {
   return cudaSuccess;
 }
 // Done when it is launched, and told unless the device is stuck.
-static void tell(uint32_t blocks, const struct cuda_copies_mark *mark) {
+static void publish_word(uint32_t blocks, const struct cuda_copies_mark *mark) {
   for (uint32_t i = 0; !fake.stuck && i < blocks; i++)
     mark->words[i] = mark->number;
 }
@@ -633,6 +633,6 @@ cudaError_t cuda_copies_launch(const struct device_copy *pieces, uint32_t count,
   (void)stream;
   for (uint32_t i = 0; i < count; i++)
     memcpy(pieces[i].to, pieces[i].from, pieces[i].size);
-  tell(blocks, mark);
+  publish_word(blocks, mark);
   return cudaSuccess;
 }

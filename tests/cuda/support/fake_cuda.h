@@ -43,7 +43,7 @@ struct fake_cuda {
   struct cuda_rows_args rows;
   struct cuda_answers_args answers;
   struct cuda_end_args end;
-  struct cuda_tell_args tell;
+  struct cuda_notify_args notify;
   struct cuda_lists_args lists;
   char order[32];
   char fails;      // the letter of a launch that fails, once

@@ -64,7 +64,7 @@ void flow_group::make_route(flow_rank &r) {
   OK(cudaMemcpy(r.route, &route, sizeof route, cudaMemcpyHostToDevice));
 }
 
-void flow_group::say_control(flow_rank &r) {
+void flow_group::write_control(flow_rank &r) {
   uint32_t M = shape.ranks, E = shape.experts, i = r.index;
   cuda_flow_op &op = r.host_op;
   memset(&op, 0, sizeof op);
@@ -169,7 +169,7 @@ void flow_group::make_device(flow_rank &r) {
   make_room(r);
   make_state(r);
   make_route(r);
-  say_control(r);
+  write_control(r);
   upload_inputs(r);
   make_outputs(r);
   make_combine(r);

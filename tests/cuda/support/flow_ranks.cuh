@@ -114,7 +114,7 @@ struct flow_group {
   void make_room(flow_rank &r);
   void make_state(flow_rank &r);
   void make_route(flow_rank &r);
-  void say_control(flow_rank &r);
+  void write_control(flow_rank &r);
   void upload_inputs(flow_rank &r);
   void make_outputs(flow_rank &r);
   void make_combine(flow_rank &r);

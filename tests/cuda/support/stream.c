@@ -64,7 +64,7 @@ struct cuda_flow_word *stream_words(const struct stream *stream, char *window, u
 }
 
 // A unit has several fields, and the number of its operation. (control/control.h)
-void stream_tell(const struct stream *stream, char *window, uint64_t op, uint32_t field, uint32_t value) {
+void stream_send(const struct stream *stream, char *window, uint64_t op, uint32_t field, uint32_t value) {
   uint32_t at = EXPERTS + field, each = CUDA_UNIT_COUNTS / 2;
   char *unit = window + sizeof(struct cuda_area_head) + op % CUDA_DEPTH * stream->control.slot +
                stream->control.counts + (size_t)(at / each) * sizeof(struct cuda_unit);

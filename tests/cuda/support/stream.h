@@ -32,6 +32,6 @@ char *stream_place(const struct stream *stream, char *window, uint32_t index, ui
 struct cuda_flow_word *stream_words(const struct stream *stream, char *window, uint32_t index);
 
 // A field of an operation's header in `window`: CUDA_FIELD_FORM, say.
-void stream_tell(const struct stream *stream, char *window, uint64_t op, uint32_t field, uint32_t value);
+void stream_send(const struct stream *stream, char *window, uint64_t op, uint32_t field, uint32_t value);
 
 #endif

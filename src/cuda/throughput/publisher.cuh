@@ -1,11 +1,12 @@
-// Tells readers how far a block's writers are: one warp does it for all of them. A fence at system scope takes as long
-// as a row does, however much it covers; so writers do not wait for it, and a row is told of some 4 us after it has
-// arrived.
+// The publisher: one warp of a block that publishes to readers how far all writers of the block are. A fence at system
+// scope takes as long as a row does, however much it covers. So writers do not wait for it, and a row is published some
+// 4 us after it has arrived.
 //
-// Every writer of the block says in its channel_memory how many rows have arrived at each seat, and when its channel
-// ends. It begins another one when the teller has told that. The teller ends when all writers are over.
-#ifndef CUDA_THROUGHPUT_TELLER_CUH
-#define CUDA_THROUGHPUT_TELLER_CUH
+// Every writer of the block writes into its channel_memory how many rows have arrived at each seat, and when its
+// channel ends. It begins another channel when the publisher has published that end. The publisher ends when all
+// writers have.
+#ifndef CUDA_THROUGHPUT_PUBLISHER_CUH
+#define CUDA_THROUGHPUT_PUBLISHER_CUH
 
 #include "cuda/throughput/channel.cuh"
 
@@ -16,7 +17,7 @@ __device__ __forceinline__ uint32_t look_at(const uint32_t &word) {
 // --- by a writer ---
 
 // Before all others of the block begin. [warp]
-__device__ __forceinline__ void begin_telling(channel_memory &memory) {
+__device__ __forceinline__ void begin_publishing(channel_memory &memory) {
   if (threadIdx.x % WARP == 0)
     memory.serial = memory.acked = memory.over = 0;
 }
@@ -34,8 +35,8 @@ __device__ __forceinline__ void end_channel(channel_memory &memory, uint64_t sea
     memory.closing = seats;
   open_channel(memory); // the next number
 }
-// All of that has been told: the memory is free. [warp]
-__device__ __forceinline__ void await_told(const channel_memory &memory) {
+// Waits until all of that has been published: the memory is free. [warp]
+__device__ __forceinline__ void await_published(const channel_memory &memory) {
   while (look_at(memory.acked) != look_at(memory.serial))
     ;
   __syncwarp();
@@ -49,11 +50,11 @@ __device__ __forceinline__ void end_writing(channel_memory &memory) {
     *(volatile uint32_t *)&memory.over = 1;
 }
 
-// --- the teller ---
+// --- the publisher ---
 
-// Lane w has what writer w says. `answers`: of the two rings. [warp]
-static __device__ __noinline__ void tell_readers(const flow_kernel &kernel, const cuda_flow &flow, bool answers,
-                                                 channel_memory *writers, uint32_t count) {
+// Lane w reads what writer w has written. `answers`: of the two rings. [warp]
+static __device__ __noinline__ void publish_tails(const flow_kernel &kernel, const cuda_flow &flow, bool answers,
+                                                  channel_memory *writers, uint32_t count) {
   uint32_t lane = threadIdx.x % WARP;
   channel_memory &memory = writers[lane < count ? lane : 0];
   uint64_t base = (answers ? kernel.op.answer : kernel.op.op) * flow.list;
@@ -70,9 +71,9 @@ static __device__ __noinline__ void tell_readers(const flow_kernel &kernel, cons
 #pragma unroll 1
       for (uint64_t left = kernel.seats; left; left &= left - 1) {
         uint32_t seat = (uint32_t)__ffsll((long long)left) - 1, written = look_at(memory.written[seat]);
-        if (written == memory.told[seat] && !has(closing, seat))
+        if (written == memory.published[seat] && !has(closing, seat))
           continue;
-        memory.told[seat] = written;
+        memory.published[seat] = written;
         news |= 1ull << seat;
       }
     }
@@ -82,7 +83,7 @@ static __device__ __noinline__ void tell_readers(const flow_kernel &kernel, cons
       for (uint64_t left = news; left; left &= left - 1) {
         uint32_t seat = (uint32_t)__ffsll((long long)left) - 1;
         cuda_flow_word *word = (cuda_flow_word *)(kernel.op.out[seat] + words) + memory.index;
-        ptx::store_relaxed(&word->tail, (base + memory.told[seat]) * 2 + has(closing, seat));
+        ptx::store_relaxed(&word->tail, (base + memory.published[seat]) * 2 + has(closing, seat));
       }
       __syncwarp();
       if (closes)

@@ -1,9 +1,9 @@
-// What is told behind the rows of a dispatch.
-#ifndef CUDA_CONTROL_TELL_CUH
-#define CUDA_CONTROL_TELL_CUH
+// The notification behind the rows of a dispatch.
+#ifndef CUDA_CONTROL_NOTIFY_CUH
+#define CUDA_CONTROL_NOTIFY_CUH
 
 #include "cuda/control/control.h"
-#include "cuda/dispatch/tell.cuh"
+#include "cuda/dispatch/notify.cuh"
 
 // The members that have these seats.
 __device__ __forceinline__ uint64_t members_of(const cuda_flow_op &op, uint64_t seats) {
@@ -18,8 +18,8 @@ __device__ __forceinline__ const cuda_view &view_of(const cuda_state *state, uin
   return state->live[state->counters.live[op % CUDA_LIVE]];
 }
 
-// Whose rows did not all come is lost to the operation too. [one thread]
-__device__ __forceinline__ void tell_rows(const cuda_tell_args &args) {
+// A member whose rows did not all come is lost to the operation too. [one thread]
+__device__ __forceinline__ void notify_of_rows(const cuda_notify_args &args) {
   const cuda_flow_op &op = *args.op;
   cuda_state *state = args.base.state;
   uint64_t lost = members_of(op, op.lost);

@@ -1,6 +1,6 @@
 // What comes by control: the headers of all ranks; and from them what the kernels that move rows have to know (op.h).
-#ifndef CUDA_CONTROL_CAME_CUH
-#define CUDA_CONTROL_CAME_CUH
+#ifndef CUDA_CONTROL_RECEIVED_CUH
+#define CUDA_CONTROL_RECEIVED_CUH
 
 #include "cuda/control/control.h"
 #include "cuda/control/sent.cuh"
@@ -250,7 +250,7 @@ __device__ __forceinline__ void write_came(const cuda_control_args &args, const 
   write_members(args, view, places, conflict ? 0 : here, op, rows && args.keeps, role);
   role.sync();
   if (role.thread() == 2 * WARP)
-    say_step(&args.op->ready, CUDA_READY_ALL);
+    publish_step(&args.op->ready, CUDA_READY_ALL);
   if (role.thread() == 0 && rows && args.filled && !args.keeps)
     write_filled(args, view, places, here, op);
   if (role.thread() / WARP == 1)

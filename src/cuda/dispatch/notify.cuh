@@ -1,7 +1,7 @@
-// Tells kernels and threads that do not call the library what a dispatch brought (struct weft_ep_told): by the last
-// block that has placed its rows, so that all of them stand before `written` does.
-#ifndef CUDA_DISPATCH_TELL_CUH
-#define CUDA_DISPATCH_TELL_CUH
+// Notifies kernels and threads that do not call the library of what a dispatch brought (struct weft_ep_told). The last
+// block that has placed its rows does it, so that all of them are there before `written` is.
+#ifndef CUDA_DISPATCH_NOTIFY_CUH
+#define CUDA_DISPATCH_NOTIFY_CUH
 
 #include <weft/ep.h>
 
@@ -52,9 +52,9 @@ static __device__ __noinline__ void tell_last(const cuda_dispatch_args &args, co
 }
 
 // At the end of all that a receiving block writes. [role]
-__device__ __forceinline__ void tell(const cuda_dispatch_args &args, const cuda_view &view, uint64_t op,
-                                     const role &role) {
-  if (CUDA_SAYS(args.d.told || args.d.lost))
+__device__ __forceinline__ void notify(const cuda_dispatch_args &args, const cuda_view &view, uint64_t op,
+                                       const role &role) {
+  if (CUDA_OPTION(args.d.told || args.d.lost))
     tell_last(args, view, op, role);
 }
 

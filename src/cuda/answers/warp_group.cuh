@@ -1,0 +1,96 @@
+// Warps that share a channel: a producer warp finds jobs, and consumer warps do them.
+#ifndef CUDA_ANSWERS_WARP_GROUP_CUH
+#define CUDA_ANSWERS_WARP_GROUP_CUH
+
+#include "cuda/throughput/channel.cuh"
+
+// Which channels a warp serves, and with whom. The first warp of a warp group is its producer, which finds jobs; the
+// others are its consumers, which do them. So no warp needs the registers of both. Of a kind that has `count` groups,
+// group i serves channels i, i + count and so on.
+struct warp_group {
+  uint32_t index, count; // of the group, among all of its kind
+  uint32_t warp, warps;  // of this warp in the group; how many the group has
+  uint32_t local;        // index of the group in the block
+  bool works;            // this warp belongs to a group
+
+  // Of a kind that has warps [first, first + most) of blocks [block, block + blocks), `each` to a group.
+  __device__ __forceinline__ warp_group(uint32_t block, uint32_t blocks, uint32_t first, uint32_t most, uint32_t each) {
+    uint32_t mine = threadIdx.x / WARP - first;
+    local = mine / each;
+    warp = mine % each;
+    warps = each;
+    works = blockIdx.x - block < blocks && mine < most && local < most / each;
+    index = local * blocks + blockIdx.x - block;
+    count = most / each * blocks;
+  }
+  __device__ __forceinline__ void sync(uint32_t barrier) const { ptx::barrier((int)barrier, (int)(warps * WARP)); }
+};
+
+// Finds a role's jobs, one after the other, each while the consumers do the one before. ROLE has find(job),
+// finished(job, whether there are more), flush(), end() and `channel`. What this warp publishes behind a barrier covers
+// the consumers' stores. [producer]
+template <typename ROLE>
+__device__ __forceinline__ void run_producer(ROLE &role, const warp_group &group, uint32_t barrier) {
+  mover_job *jobs = role.channel.memory.jobs;
+#pragma unroll 1
+  for (uint32_t i = 0;; i++) {
+    mover_job &job = jobs[i % 2];
+    bool here = await_job(role, job);
+    if (!here && threadIdx.x % WARP == 0)
+      job.outputs = CUDA_WAY_NONE;
+    group.sync(barrier); // this job is known, and the one before it is done
+    if (i > 0)
+      role.finished(jobs[(i + 1) % 2], here);
+    if (!here)
+      break;
+    __syncwarp();
+  }
+  role.end();
+}
+// Does those jobs, each by `work`. [consumers]
+template <typename WORK>
+__device__ __forceinline__ void run_consumers(channel_memory &memory, const warp_group &group, uint32_t barrier,
+                                              WORK work) {
+#pragma unroll 1
+  for (uint32_t i = 0;; i++) {
+    group.sync(barrier);
+    const mover_job &job = memory.jobs[i % 2];
+    if (job.outputs == CUDA_WAY_NONE)
+      break;
+    work(job, mover_share{group.warp - 1, group.warps - 1});
+  }
+}
+
+// All channels of a group: find_jobs() is the producer's part, with a ROLE for each channel, made of the memory, the
+// channel and `args`. do_jobs() is the consumers' part. It is not inlined, so that neither part keeps registers for the
+// other. [warp]
+template <typename ROLE, typename... ARGS>
+__device__ __forceinline__ void find_jobs(const warp_group &group, channel_memory &memory, uint32_t barrier,
+                                          const ARGS &...args) {
+#pragma unroll 1
+  for (uint32_t c = group.index; c < CUDA_CHANNELS; c += group.count) {
+    ROLE role(memory, c, args...);
+    run_producer(role, group, barrier);
+    group.sync(barrier); // the memory is free
+  }
+}
+template <typename WORK>
+static __device__ __noinline__ void do_jobs(const warp_group group, channel_memory &memory, uint32_t barrier,
+                                            const WORK work) {
+#pragma unroll 1
+  for (uint32_t c = group.index; c < CUDA_CHANNELS; c += group.count) {
+    run_consumers(memory, group, barrier, work);
+    group.sync(barrier);
+  }
+}
+template <typename ROLE, typename WORK, typename... ARGS>
+__device__ __forceinline__ void run_channels(const warp_group &group, channel_memory *all, const WORK &work,
+                                             const ARGS &...args) {
+  uint32_t first = threadIdx.x / WARP - group.warp, barrier = 1 + first / 2; // groups have two warps at least
+  if (group.warp == 0)
+    find_jobs<ROLE>(group, all[first / 2], barrier, args...);
+  else
+    do_jobs(group, all[first / 2], barrier, work);
+}
+
+#endif
