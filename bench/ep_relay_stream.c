@@ -16,7 +16,7 @@ static uint64_t position_of(const struct relay_stream *stream, uint64_t rows) {
 }
 
 // The header of an operation, which tells the relay how much of a place is used.
-static void tell(const struct relay_stream *stream, char *out, uint64_t op) {
+static void send_header(const struct relay_stream *stream, char *out, uint64_t op) {
   uint32_t values[CUDA_FIELDS] = {0}, each = CUDA_UNIT_COUNTS / 2, experts = stream->flow.experts;
   values[CUDA_FIELD_FORM] = cuda_flow_form(CUDA_BF16, stream->flow.topk, 2 * stream->flow.hidden);
   char *units = out + sizeof(struct cuda_area_head) + op % CUDA_DEPTH * stream->control.slot + stream->control.counts;
@@ -52,7 +52,7 @@ static void send_some(struct relay_stream *stream, uint32_t channel) {
   stream->sent[channel] += some;
   for (uint32_t i = 0; i < stream->readers; i++) {
     if (sent % each == 0)
-      tell(stream, stream->to[i].out, op);
+      send_header(stream, stream->to[i].out, op);
     for (uint64_t position = last + 1 - some; position <= last; position++)
       name_token(stream, stream->to[i].out, channel, position);
     cuda_store_word(&word_of(stream, stream->to[i].out, channel)->tail, (last + 1) * 2 + (some == left));
@@ -81,7 +81,7 @@ void relay_stream_init(struct relay_stream *stream, const struct device_ep_optio
 }
 
 // Channels go on side by side, so that those of two operations do.
-uint64_t relay_stream_run(struct relay_stream *stream, uint32_t ms, uint32_t patience_ms, uint64_t *ns) {
+uint64_t relay_stream_run(struct relay_stream *stream, uint32_t ms, uint32_t wait_limit_ms, uint64_t *ns) {
   uint64_t begin = clock_ns(), end = begin + (uint64_t)ms * 1000000, rows = 0, now = begin, last = begin;
   for (; now < end; now = clock_ns()) {
     uint64_t before = rows;
@@ -91,7 +91,7 @@ uint64_t relay_stream_run(struct relay_stream *stream, uint32_t ms, uint32_t pat
         rows += receive_some(stream, i, channel);
     }
     last = rows > before ? now : last;
-    if (now - last > (uint64_t)patience_ms * 1000000)
+    if (now - last > (uint64_t)wait_limit_ms * 1000000)
       return 0;
   }
   *ns = now - begin;

@@ -25,7 +25,7 @@ struct relay_stream {
 // Of a group with these options, all of whose tokens go to each reader. Whoever calls sets `to`.
 void relay_stream_init(struct relay_stream *stream, const struct device_ep_options *options, uint32_t readers);
 // Moves tails of rows that are there already, and gives credit for those that have come, for that long; returns the
-// rows that came. 0: none came for `patience_ms`.
-uint64_t relay_stream_run(struct relay_stream *stream, uint32_t ms, uint32_t patience_ms, uint64_t *ns);
+// rows that came. 0: none came for `wait_limit_ms`.
+uint64_t relay_stream_run(struct relay_stream *stream, uint32_t ms, uint32_t wait_limit_ms, uint64_t *ns);
 
 #endif

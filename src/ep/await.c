@@ -1,5 +1,4 @@
 // weft_ep_await, on either engine.
-#include "base/fail.h"
 #include "ep/core/args.h"
 #include "ep/core/engine.h"
 

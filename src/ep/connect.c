@@ -7,7 +7,6 @@
 #include "base/time/clock.h"
 #include "ep/connect.h"
 #include "ep/handshake/handshake.h"
-#include "ep/view/views.h"
 #include "group/view.h"
 
 enum {

@@ -7,7 +7,6 @@
 #include <weft/weft.h>
 
 #include "base/fail.h"
-#include "ep/core/args.h"
 #include "ep/core/engine.h"
 #include "metrics/text.h"
 

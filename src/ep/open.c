@@ -5,7 +5,6 @@
 
 #include "base/fail.h"
 #include "base/log.h"
-#include "base/time/clock.h"
 #include "base/time/trace.h"
 #include "ep/core/args.h"
 #include "ep/core/route.h"

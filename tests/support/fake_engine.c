@@ -63,7 +63,7 @@ static struct cuda_unit load_unit(const struct cuda_unit *unit) {
 }
 
 // A word of the report, which the host reads at any time.
-static void tell(volatile uint64_t *word, uint64_t value) {
+static void store_word(volatile uint64_t *word, uint64_t value) {
   __atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 
@@ -203,7 +203,7 @@ static bool is_peer(const struct device_ep *ep, const struct device_member *memb
 }
 
 // Tells those who are in `next` and not in `now` that `op` is their first. Under lock.
-static void tell_joiners(struct device_ep *ep, const struct view *now, const struct view *next, uint64_t op) {
+static void notify_joiners(struct device_ep *ep, const struct view *now, const struct view *next, uint64_t op) {
   for (uint32_t m = 0; m < next->count; m++) {
     const struct device_member *member = &next->members[m];
     if (!is_peer(ep, member) || member_at(now, member->seat) || !ep_activation_must_publish(ep->told[member->seat], op))
@@ -218,10 +218,10 @@ static void begin(struct device_ep *ep, uint64_t op, const struct view *view) {
   ep_activation_init(&ep->activation, op, view->epoch);
   ep->live[op % 4] = ep->live[(op + 1) % 4] = *view;
   ep->sent = ep->received = ep->combined = op;
-  tell_joiners(ep, &(struct view){0}, view, op);
+  notify_joiners(ep, &(struct view){0}, view, op);
 }
 
-static void tell_awaits(const struct device_member *seats, uint32_t count, uint64_t word) {
+static void write_awaits(const struct device_member *seats, uint32_t count, uint64_t word) {
   for (uint32_t i = 0; i < count; i++)
     __atomic_store_n(&((struct cuda_area_head *)seats[i].out)->awaits, word, __ATOMIC_RELEASE);
 }
@@ -235,7 +235,7 @@ int fake_ep_begin(struct device_ep *ep, const struct device_member *seats, uint3
     begin(ep, op, &view);
   pthread_mutex_unlock(&ep->lock);
   if (found)
-    tell_awaits(seats, count, 0);
+    write_awaits(seats, count, 0);
   return found ? 0 : fake_say(why, WEFT_ERR_NOT_FOUND, "not published");
 }
 
@@ -276,7 +276,7 @@ int fake_ep_await_begin(struct device_ep *ep, const struct device_member *seats,
   *epoch = 0;
   if (!ep->links_awake)
     give_up(ep, "its links may sleep");
-  tell_awaits(seats, count, awaiting->word);
+  write_awaits(seats, count, awaiting->word);
   while (!find_start(seats, count, awaiting->takes, op, epoch)) {
     if (__atomic_load_n(cancel, __ATOMIC_SEQ_CST))
       return fake_say(why, WEFT_ERR_CANCELED, "cancelled");
@@ -425,11 +425,11 @@ static void decide(struct device_ep *ep, uint64_t op) {
   uint64_t decided = ep_activation_close(&ep->activation);
   if (decided == 0 || !find_view(ep, decided, next))
     return;
-  tell_joiners(ep, &ep->live[(op + 1) % 4], next, op + 2);
+  notify_joiners(ep, &ep->live[(op + 1) % 4], next, op + 2);
   uint64_t n = ep->report.activations;
-  tell(&ep->report.activation[n % DEVICE_ACTIVATIONS].op, op + 2);
-  tell(&ep->report.activation[n % DEVICE_ACTIVATIONS].epoch, next->epoch);
-  tell(&ep->report.activations, n + 1);
+  store_word(&ep->report.activation[n % DEVICE_ACTIVATIONS].op, op + 2);
+  store_word(&ep->report.activation[n % DEVICE_ACTIVATIONS].epoch, next->epoch);
+  store_word(&ep->report.activations, n + 1);
 }
 
 static uint32_t number_of(const char *variable) {
@@ -488,7 +488,7 @@ static void send_half(struct device_ep *ep, const struct fake_launch *launch) {
     ep->progress.left = ep->combined;
   ep->progress.begun = op + 1;
   if (args->replays)
-    tell(&ep->report.replayed, op + 1);
+    store_word(&ep->report.replayed, op + 1);
   pthread_mutex_unlock(&ep->lock);
   struct device_record record = {.op = op, .epoch = view.epoch, .mark = control.mark};
   record.num_ranks = has_self(ep, &view) ? view.count : 0;

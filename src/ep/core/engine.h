@@ -98,8 +98,8 @@ struct weft_ep {
   struct ep_interrupt interrupt; // see core/interrupt.h
 
   // The owner's.
-  uint64_t next_sign_ns; // when to send the next sign to other hosts that this rank waits
-  bool holds;            // inside a call that goes on: the network stays the owner's
+  uint64_t next_heartbeat_ns; // when to send the next heartbeat to other hosts, while this rank waits
+  bool holds;                 // inside a call that goes on: the network stays the owner's
   struct ep_awaiting awaiting;
   _Atomic bool started; // its first operation is known; the service thread reads it
   uint64_t first_op;    // that one

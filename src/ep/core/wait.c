@@ -14,8 +14,8 @@ static inline void relax(void) {
 
 enum { ROUNDS_PER_DRIVE = 8 }; // where there are peers on other hosts: a look at the network takes longer
 
-uint64_t ep_sign_ns(const weft_ep_t *ep) {
-  return (uint64_t)ep->op_timeout_ms * 1000000u / EP_SIGNS;
+uint64_t ep_heartbeat_ns(const weft_ep_t *ep) {
+  return (uint64_t)ep->op_timeout_ms * 1000000u / EP_HEARTBEATS;
 }
 
 // Looks at the clock. Time in which this rank did not look, because it was stopped, is none in which its peers were
@@ -23,19 +23,19 @@ uint64_t ep_sign_ns(const weft_ep_t *ep) {
 // passes.
 static uint64_t look_at_clock(weft_ep_t *ep, struct ep_pause *pause) {
   uint64_t now = clock_ns(), gap = now - pause->looked_ns;
-  if (gap > 2 * ep_sign_ns(ep)) // a sleep lasts one at most
+  if (gap > 2 * ep_heartbeat_ns(ep)) // a sleep lasts one at most
     pause->absent_ns += gap;
   pause->looked_ns = now;
   return now;
 }
 
-// Sleeps until rung, the deadline, or the time for the next sign of life.
+// Sleeps until rung, the deadline, or the time for the next heartbeat.
 static void sleep_on_bell(weft_ep_t *ep, uint32_t begun, uint64_t now_ns, uint64_t deadline_ns) {
-  uint64_t next = now_ns + ep_sign_ns(ep);
+  uint64_t next = now_ns + ep_heartbeat_ns(ep);
   atomic_store_explicit(&ep_own_bell(ep)->waiting_ns, now_ns, memory_order_relaxed);
   const struct ep_background *background = atomic_load_explicit(&ep->background, memory_order_acquire);
   if (background) {
-    background->sign(ep, now_ns);
+    background->heartbeat(ep, now_ns);
     background->hand_over(ep);
   }
   ep_doorbell_sleep(ep_own_bell(ep), begun, next < deadline_ns ? next : deadline_ns);
@@ -45,7 +45,7 @@ bool ep_pause(weft_ep_t *ep, struct ep_pause *pause, uint64_t deadline_ns) {
   if (pause->since_ns == 0) {
     pause->since_ns = pause->looked_ns = clock_ns();
     if (pause->since_ns >= deadline_ns) // it came late itself: a moment for those who did too
-      pause->absent_ns = pause->since_ns - deadline_ns + ep_sign_ns(ep);
+      pause->absent_ns = pause->since_ns - deadline_ns + ep_heartbeat_ns(ep);
   }
   if (pause->rounds < ep->spins) {
     pause->rounds++;

@@ -30,17 +30,18 @@ struct ep_pause {
 enum { EP_EXTENSIONS = 3 };
 
 // A rank that sleeps in a wait says so often in an operation's time limit that it waits.
-enum { EP_SIGNS = 8 };
+enum { EP_HEARTBEATS = 8 };
 
 // What a rank drives while it waits: its way to other hosts (remote/net/lock.c), once that is open. [owner]
 struct ep_background {
-  void (*drive)(weft_ep_t *ep);                 // drives the transport, if no other thread does
-  void (*hand_over)(weft_ep_t *ep);             // the owner does something else from now on
-  void (*sign)(weft_ep_t *ep, uint64_t now_ns); // sends signs to peers that this rank waits, if it has not for a while
+  void (*drive)(weft_ep_t *ep);     // drives the transport, if no other thread does
+  void (*hand_over)(weft_ep_t *ep); // the owner does something else from now on
+  void (*heartbeat)(weft_ep_t *ep,
+                    uint64_t now_ns); // this rank waits: heartbeats to peers, when they are due
 };
 
-// The time between two such signs, in ns.
-uint64_t ep_sign_ns(const weft_ep_t *ep);
+// The time between two heartbeats, in ns.
+uint64_t ep_heartbeat_ns(const weft_ep_t *ep);
 
 // Between two looks at what is waited for: spins, then says that it will sleep and lets the caller look once more, then
 // sleeps. False when `deadline_ns` has passed (the caller has looked after that; UINT64_MAX: there is none), or with

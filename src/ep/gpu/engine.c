@@ -1,7 +1,6 @@
 // The engine on CUDA memory, as a table.
 #include <string.h>
 
-#include "ep/core/args.h"
 #include "ep/gpu/call/call.h"
 #include "ep/gpu/remote/batches.h"
 

@@ -26,7 +26,7 @@
 enum {
   GPU_OWN_SEAT = 0,
   GPU_VIEWS = 16,                 // published ones that are remembered
-  GPU_GRAVES = 4,                 // windows that stay, though their links have gone
+  GPU_QUARANTINE = 4,             // windows that stay mapped, though their links have gone
   GPU_STEPS = DEVICE_ACTIVATIONS, // views decided whose predecessors may still be in use
 };
 
@@ -35,8 +35,9 @@ _Static_assert((int)DEVICE_EXTENSIONS == (int)EP_EXTENSIONS, "waits are extended
 // A launch that is captured has a number of its own, which is none of an operation.
 #define GPU_CAPTURED (UINT64_C(1) << 63)
 
-// A window in host memory that nobody uses: what comes late from a peer that could not be fenced meets no other data.
-struct gpu_grave {
+// A window in host memory that stays mapped behind its link: a late write of a peer that could not be fenced lands
+// there, and in no other data.
+struct gpu_quarantined {
   struct device_window window;
   void *host; // NULL: none
 };
@@ -102,7 +103,6 @@ struct gpu_route {
   bool has_weights, narrow;             // of the dispatch that filled it; narrow: of the plan too
   bool rank_major, packed;              // of its receive
   uint32_t rows, alignment;             // likewise
-  uint64_t filled_op;                   // that one, where it was not captured
   void *stream;                         // of the newest launch that fills it
 };
 
@@ -129,16 +129,16 @@ struct ep_gpu {
   pthread_mutex_t lock;
   pthread_cond_t wake;
   // Under lock.
-  struct ep_link *seats[DEVICE_SEATS]; // NULL: free, or one's own
-  struct gpu_grave graves[GPU_GRAVES]; // the newest; under lock
-  uint32_t num_graves;                 // so far
-  struct device_control control;       // as the device has it
-  _Atomic uint64_t masked;             // control.masked, for launches: whoever publishes holds the lock for long
-  uint64_t publish_from;               // first epoch that this rank can run in; UINT64_MAX: not known yet
-  uint64_t looked_at;                  // newest epoch that was published, or could not be
-  uint64_t published_last;             // newest that was
-  bool behind;                         // the device had no room for the next one
-  bool holds_back;                     // `ready` does not cover yet what was published
+  struct ep_link *seats[DEVICE_SEATS];               // NULL: free, or one's own
+  struct gpu_quarantined quarantine[GPU_QUARANTINE]; // the newest; under lock
+  uint32_t num_quarantined;                          // so far
+  struct device_control control;                     // as the device has it
+  _Atomic uint64_t masked; // control.masked, for launches: whoever publishes holds the lock for long
+  uint64_t publish_from;   // first epoch that this rank can run in; UINT64_MAX: not known yet
+  uint64_t looked_at;      // newest epoch that was published, or could not be
+  uint64_t published_last; // newest that was
+  bool behind;             // the device had no room for the next one
+  bool holds_back;         // `ready` does not cover yet what was published
   uint64_t hold_until_ns;
   struct gpu_published published[GPU_VIEWS];
   uint32_t num_published;
@@ -207,7 +207,7 @@ int ep_gpu_link_map_fabric(weft_ep_t *ep, struct ep_link *link, const uint8_t *n
 // Maps the window that the peer, on the device of that uuid, reads.
 int ep_gpu_link_map(weft_ep_t *ep, struct ep_link *link, const int *fds, const uint8_t uuid[16]);
 void ep_gpu_link_free(weft_ep_t *ep, struct ep_link *link);
-void ep_gpu_graves_free(struct ep_gpu *gpu); // the transports have closed
+void ep_gpu_quarantine_free(struct ep_gpu *gpu); // the transports have closed
 // The link is down: kernels no longer wait for it. [any]
 void ep_gpu_link_down(weft_ep_t *ep, struct ep_link *link);
 void ep_gpu_hold_links(const weft_ep_t *ep);

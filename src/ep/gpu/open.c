@@ -201,7 +201,7 @@ void ep_gpu_close(weft_ep_t *ep) {
   ep_gpu_views_free(ep);
   ep->gpu = NULL;
   if (gpu->device) {
-    ep_gpu_graves_free(gpu);
+    ep_gpu_quarantine_free(gpu);
     if (gpu->counts)
       gpu->api->release(gpu->device, gpu->counts);
     struct device_window zero_copy = {.memory = ep->zero_copy.memory, .size = ep->zero_copy.size};

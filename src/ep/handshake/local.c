@@ -156,8 +156,8 @@ static int connect_until(weft_ep_t *ep, int socket, const struct sockaddr_un *to
   }
 }
 
-// Whoever comes first gets a name that the kernel has given back: another user's process is not the rank, which has
-// gone.
+// Checks that a process of this user answers. When a rank has gone, the kernel gives the name of its socket back, and
+// any process may take it, also one of another user.
 static int check_called(int socket, int32_t rank) {
   if (ep_user_check(socket) == 0)
     return fcntl(socket, F_SETFL, O_NONBLOCK) == 0 ? 0 : fail_errno(errno, "cannot call rank %d", rank);

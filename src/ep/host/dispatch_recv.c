@@ -48,8 +48,8 @@ void ep_fill_info(const struct ep_op *op, struct weft_ep_info *info) {
 }
 
 // For who reads memory and does not call the library: the mask of those whose tokens did not come, then the rest.
-static void tell(const weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_recv_args *recv, uint32_t rows,
-                 uint32_t needed, uint64_t mark) {
+static void notify(const weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_recv_args *recv, uint32_t rows,
+                   uint32_t needed, uint64_t mark) {
   uint32_t lost = 0;
   if (recv->lost)
     memset(recv->lost, 0, (ep->capacity + 63) / 64 * sizeof *recv->lost);
@@ -139,7 +139,7 @@ static int no_room(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_r
   if (info)
     info->rows_needed = needed;
   if (recv->told || recv->lost)
-    tell(ep, op, recv, 0, needed, mark);
+    notify(ep, op, recv, 0, needed, mark);
   return fail(WEFT_ERR_ROOM, "dispatch_recv: the buffer has %u rows%s, and %u came: call again with more", recv->rows,
               recv->layout == WEFT_EP_RANK_MAJOR || recv->layout == WEFT_EP_PACKED ? "" : " for each expert", needed);
 }
@@ -188,7 +188,7 @@ int ep_receive(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *
   if (recv && recv->wait_ns)
     add_waits(op, recv);
   if (recv && (recv->told || recv->lost))
-    tell(ep, op, recv, rows, needed, mark);
+    notify(ep, op, recv, rows, needed, mark);
   received(ep, op, recv && recv->rows_at);
   if (recv) {
     op->layout = recv->layout == WEFT_EP_RANK_MAJOR ? WEFT_EP_RANK_MAJOR : WEFT_EP_PER_EXPERT;

@@ -1,8 +1,6 @@
 // A combine with THROUGHPUT: answers flow back in pieces, in the order of rows. This rank answers where there is room,
 // and adds up its tokens, in their order, as the answers to them come. A piece is released when all its rows have been
 // added.
-#include "base/fail.h"
-#include "base/time/clock.h"
 #include "ep/host/flow_wait.h"
 #include "ep/host/host.h"
 

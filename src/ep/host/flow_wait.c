@@ -31,7 +31,7 @@ static uint64_t next_deadline(weft_ep_t *ep, struct ep_op *op, ep_flow_awaits aw
 // The deadline of some has passed. As in recv_headers.c: who waits for a third rank gets more time; and when most of
 // the view is silent, it is more likely this rank that is isolated.
 static void give_up(weft_ep_t *ep, struct ep_op *op, uint64_t deadline_ns, const char *what) {
-  uint64_t limit_ns = (uint64_t)ep->op_timeout_ms * 1000000u, now_ns = clock_ns(), moment_ns = ep_sign_ns(ep);
+  uint64_t limit_ns = (uint64_t)ep->op_timeout_ms * 1000000u, now_ns = clock_ns(), moment_ns = ep_heartbeat_ns(ep);
   uint32_t silent = 0;
   for (uint32_t i = 0; i < op->num_members; i++) {
     struct ep_member *member = &op->members[i];

@@ -5,7 +5,6 @@
 #include "base/fail.h"
 #include "ep/host/flow_wait.h"
 #include "ep/host/host.h"
-#include "group/view.h"
 
 // A wait spins about as long as a sleep and a wake-up would take; for a moment only where the peer may need this very
 // processor.

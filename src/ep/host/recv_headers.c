@@ -2,7 +2,6 @@
 // rows behind it are laid out.
 #include <string.h>
 
-#include "base/fail.h"
 #include "base/time/clock.h"
 #include "ep/host/flow_wait.h"
 #include "ep/host/host.h"

@@ -2,14 +2,15 @@
 #include "base/time/clock.h"
 #include "ep/core/engine.h"
 
-// A sleeper wakes so often in an operation's time limit, to say that it still waits, and says so when its wait ends.
-// A peer that sent no sign in SIGNS_MISSED of these times does not wait: half of the time limit, for on a crowded
-// machine a sleeper wakes late, and one that has just given up a third rank needs a moment until it comes to this one.
-enum { SIGNS_MISSED = 4 };
+// A rank that waits sends a heartbeat in each interval of ep_heartbeat_ns(), and one when its wait ends. A peer without
+// a heartbeat for HEARTBEATS_MISSED intervals does not wait. This is half of the time limit of an operation, since on a
+// crowded machine a sleeper wakes late, and a peer that has just given up a third rank needs a moment until it waits
+// for this one.
+enum { HEARTBEATS_MISSED = 4 };
 
 bool ep_link_waits(const weft_ep_t *ep, const struct ep_link *link) {
-  uint64_t sign = atomic_load_explicit(&ep_link_bell(link)->waiting_ns, memory_order_relaxed);
-  return ep_link_up(link) && sign + SIGNS_MISSED * ep_sign_ns(ep) > clock_ns();
+  uint64_t heartbeat_ns = atomic_load_explicit(&ep_link_bell(link)->waiting_ns, memory_order_relaxed);
+  return ep_link_up(link) && heartbeat_ns + HEARTBEATS_MISSED * ep_heartbeat_ns(ep) > clock_ns();
 }
 
 enum ep_wait ep_wait_word(weft_ep_t *ep, struct ep_link *link, const _Atomic uint64_t *word, uint64_t value,

@@ -7,7 +7,6 @@
 #include "base/time/clock.h"
 #include "ep/link/tcp_listener.h"
 #include "ep/remote/remote_link.h"
-#include "group/view.h"
 
 enum {
   COUNT_BITS = 56,

@@ -30,4 +30,4 @@ static void forget_transport(struct ep_remote *remote) {
     remote->ep->engine->carrier->forget(remote);
 }
 
-const struct ep_net_events ep_remote_events = {receive, ep_remote_fail, forget_transport, ep_words_sign};
+const struct ep_net_events ep_remote_events = {receive, ep_remote_fail, forget_transport, ep_words_heartbeat};

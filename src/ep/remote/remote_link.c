@@ -245,7 +245,7 @@ static bool end(struct ep_remote *remote) {
     net->transport->unreg(remote->out);
   if (remote->in) {
     net->transport->unreg(remote->in);
-    ep_net_bury(net, written(remote));
+    ep_net_quarantine(net, written(remote));
   }
   return true;
 }

@@ -78,7 +78,7 @@ struct ep_remote {
   struct ep_publication parts[EP_DEPTH][EP_PARTS];
   // What the peer should know besides: the newest counts, so one message at a time is enough.
   struct ep_message state;
-  _Atomic bool state_busy, state_dirty, sign;
+  _Atomic bool state_busy, state_dirty, heartbeat;
   _Atomic uint64_t start_plus_1, start_epoch;
   _Atomic uint64_t messages_sent, messages_received;
   pthread_mutex_t socket_lock;
@@ -154,8 +154,8 @@ bool ep_put_all_left(struct ep_remote *remote);
 
 void ep_words_acknowledge(struct ep_link *link);
 void ep_words_publish_start(struct ep_link *link, uint64_t op, uint64_t epoch);
-// Tells all peers on other hosts that this rank waits, if it has not done so for a while.
-void ep_words_sign(weft_ep_t *ep, uint64_t now_ns);
+// Sends a heartbeat to all peers on other hosts, if the last one is an interval ago: this rank waits.
+void ep_words_heartbeat(weft_ep_t *ep, uint64_t now_ns);
 
 // --- flush.c ---
 

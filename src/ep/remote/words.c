@@ -18,7 +18,7 @@ static void compose_state(struct ep_remote *remote) {
                    atomic_load(&in->taken.combine));
   }
   ep_message_add_start(&state->update, remote);
-  if (atomic_exchange(&remote->sign, false))
+  if (atomic_exchange(&remote->heartbeat, false))
     ep_message_add(&state->update, EP_PLACE_SIGN, 0, 0);
   ep_message_end(state);
 }
@@ -58,15 +58,15 @@ void ep_words_publish_start(struct ep_link *link, uint64_t op, uint64_t epoch) {
   ep_words_acknowledge(link);
 }
 
-void ep_words_sign(weft_ep_t *ep, uint64_t now_ns) {
-  if (!atomic_load_explicit(&ep->net, memory_order_relaxed) || now_ns < ep->next_sign_ns)
+void ep_words_heartbeat(weft_ep_t *ep, uint64_t now_ns) {
+  if (!atomic_load_explicit(&ep->net, memory_order_relaxed) || now_ns < ep->next_heartbeat_ns)
     return;
-  ep->next_sign_ns = now_ns + ep_sign_ns(ep);
+  ep->next_heartbeat_ns = now_ns + ep_heartbeat_ns(ep);
   for (uint32_t rank = 0; rank < ep->capacity; rank++) {
     struct ep_link *link = ep_link_find(ep, (int32_t)rank, 0);
     if (!link || !link->remote)
       continue;
-    atomic_store(&link->remote->sign, true);
+    atomic_store(&link->remote->heartbeat, true);
     ep_words_acknowledge(link);
   }
 }

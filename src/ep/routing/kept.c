@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "base/fail.h"
-#include "group/view.h"
 
 static bool allocate_sent(struct ep_kept *kept) {
   size_t selections = (size_t)kept->max_tokens * kept->max_topk;

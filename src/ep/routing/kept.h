@@ -79,7 +79,7 @@ void ep_kept_clear_sent(struct ep_kept *kept);
 // Counts what experts and went say.
 void ep_kept_count_sent(struct ep_kept *kept);
 
-// --- came.c: what comes ---
+// --- received.c: what comes ---
 
 // The rows of `num_sources` ranks will come.
 void ep_kept_begin_rows(struct ep_kept *kept, uint32_t num_sources);

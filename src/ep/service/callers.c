@@ -11,7 +11,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/fail.h"
 #include "base/log.h"
 #include "base/time/clock.h"
 #include "ep/handshake/handshake.h"

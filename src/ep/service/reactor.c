@@ -8,9 +8,7 @@
 #include <unistd.h>
 
 #include "base/fail.h"
-#include "base/log.h"
 #include "base/thread.h"
-#include "base/time/clock.h"
 #include "ep/remote/neighbours.h"
 #include "ep/remote/net/net.h"
 #include "ep/service/callers.h"

@@ -93,7 +93,7 @@ static bool commit_something(struct world *w) {
 
 // --- a member ---
 
-static void tell_start(struct world *w, int from, int to, uint64_t op, uint64_t epoch) {
+static void send_start(struct world *w, int from, int to, uint64_t op, uint64_t epoch) {
   struct member *m = &w->m[to];
   if (m->told_op[from] != 0 && m->told_op[from] <= op + 1)
     return;
@@ -127,7 +127,7 @@ static void set_view(struct world *w, int rank, uint64_t op, uint64_t epoch) {
   m->received[op] = 0;
   for (int to = 0; to < RANKS; to++)
     if (to != rank && in_view(w, epoch, to) && !(m->sent_to[op] >> to & 1) && !(m->passed[op] >> to & 1))
-      tell_start(w, rank, to, op, epoch), put(w, rank, to, op);
+      send_start(w, rank, to, op, epoch), put(w, rank, to, op);
   w->adoptions++;
 }
 
@@ -149,7 +149,7 @@ static void close_op(struct world *w, int rank, uint64_t op, bool crash) {
   uint64_t decided = ep_activation_close(&m->activation);
   for (int to = 0; decided && to < RANKS; to++)
     if (in_view(w, decided, to) && !in_view(w, now, to) && !(crash && draw(w, 2)))
-      tell_start(w, rank, to, op + EP_ACTIVATION_LEAD, decided);
+      send_start(w, rank, to, op + EP_ACTIVATION_LEAD, decided);
   if (crash) {
     die(w, rank);
     return;
@@ -225,7 +225,7 @@ static bool begin(struct world *w, int rank) {
   m->view = epoch;
   for (int to = 0; to < RANKS; to++)
     if (to != rank && in_view(w, epoch, to))
-      tell_start(w, rank, to, op, epoch);
+      send_start(w, rank, to, op, epoch);
   return true;
 }
 
@@ -285,7 +285,7 @@ static void check_nobody_waits(const struct world *w, uint64_t seed) {
 
 static uint64_t adoptions, passes;
 
-static void tell(uint64_t seed, bool overlap) {
+static void run_scenario(uint64_t seed, bool overlap) {
   static struct world w;
   memset(&w, 0, sizeof w);
   w.random = seed;
@@ -311,7 +311,7 @@ static void survivors_agree_one_operation_at_a_time(void **state) {
   (void)state;
   adoptions = passes = 0;
   for (uint64_t seed = 1; seed <= SEEDS; seed++)
-    tell(seed, false);
+    run_scenario(seed, false);
   assert_true(adoptions > 0); // the seeds reach what is tested
 }
 
@@ -319,7 +319,7 @@ static void survivors_agree_with_two_operations_open(void **state) {
   (void)state;
   adoptions = passes = 0;
   for (uint64_t seed = 1; seed <= SEEDS; seed++)
-    tell(seed, true);
+    run_scenario(seed, true);
   assert_true(adoptions > 0);
 }
 

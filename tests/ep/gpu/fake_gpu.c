@@ -40,18 +40,18 @@ static void *join_barrier(void *ep) {
   return (void *)(intptr_t)weft_ep_barrier(ep);
 }
 
-struct telling {
+struct await_call {
   weft_ep_t *ep;
   uint64_t op;
   int rc;
   _Atomic bool done;
 };
 
-static void *tell(void *arg) {
-  struct telling *telling = arg;
+static void *await_op(void *arg) {
+  struct await_call *await_call = arg;
   struct weft_ep_info info = WEFT_EP_INFO_INIT;
-  telling->rc = weft_ep_await(telling->ep, telling->op, &info, NULL, DEADLINE_MS);
-  atomic_store(&telling->done, true);
+  await_call->rc = weft_ep_await(await_call->ep, await_call->op, &info, NULL, DEADLINE_MS);
+  atomic_store(&await_call->done, true);
   return NULL;
 }
 
@@ -69,19 +69,19 @@ static void telling_waits_for_nobody_who_connects(void **state) {
   uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
   setenv("FAKE_WAIT_NS", "5", 1);
   fake_found(eps, 2);
-  struct telling telling = {.ep = eps[0]};
+  struct await_call await_call = {.ep = eps[0]};
   fake_operate(eps, 2, NULL);
-  telling.op = weft_ep_next_op(eps[0]) - 1;
+  await_call.op = weft_ep_next_op(eps[0]) - 1;
   pthread_mutex_lock(&eps[0]->links.lock);
-  assert_int_equal(pthread_create(&thread, NULL, tell, &telling), 0);
-  while (!atomic_load(&telling.done) && !clock_passed(deadline_ns))
+  assert_int_equal(pthread_create(&thread, NULL, await_op, &await_call), 0);
+  while (!atomic_load(&await_call.done) && !clock_passed(deadline_ns))
     poll(NULL, 0, 1);
-  bool done = atomic_load(&telling.done);
+  bool done = atomic_load(&await_call.done);
   pthread_mutex_unlock(&eps[0]->links.lock);
   pthread_join(thread, NULL);
   if (!done)
     fail_msg("what an operation did was not told by the deadline, beside a thread that installs a link");
-  assert_ok(telling.rc);
+  assert_ok(await_call.rc);
   assert_int_equal(waited_for(eps[0], 1), 0);
   struct weft_ep_info info = WEFT_EP_INFO_INIT;
   fake_operate(eps, 2, &info);

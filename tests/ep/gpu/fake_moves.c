@@ -171,11 +171,11 @@ static void rings_that_no_peer_shows_are_refused(void **state) {
 
 // --- windows that may be written late ---
 
-static bool is_buried(weft_ep_t *ep, const void *host) {
+static bool is_quarantined(weft_ep_t *ep, const void *host) {
   bool found = false;
   pthread_mutex_lock(&ep->gpu->lock);
-  for (int i = 0; i < GPU_GRAVES; i++)
-    found |= ep->gpu->graves[i].host == host;
+  for (int i = 0; i < GPU_QUARANTINE; i++)
+    found |= ep->gpu->quarantine[i].host == host;
   pthread_mutex_unlock(&ep->gpu->lock);
   return found;
 }
@@ -215,7 +215,7 @@ static bool stays(weft_ep_t *eps[2], struct ep_remote *twin) {
   ep_net_lock(net);
   net->remotes[last] = NULL;
   ep_net_unlock(net);
-  return is_buried(eps[0], window);
+  return is_quarantined(eps[0], window);
 }
 
 static void a_window_stays_where_its_peer_was_not_fenced(void **state) {

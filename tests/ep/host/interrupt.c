@@ -11,7 +11,6 @@
 
 #include "cmocka_all.h"
 
-#include "base/time/clock.h"
 #include "ep/core/engine.h"
 #include "ep/support/rank.h"
 

@@ -72,7 +72,7 @@ static void *run_life(void *arg) {
   return NULL;
 }
 
-static void tell_group(const struct drawn_group *group, uint64_t state) {
+static void show_group(const struct drawn_group *group, uint64_t state) {
   print_message("in a group of mode %d, window %" PRIu64
                 ", %u founders, %u joiners, %u tokens of %u, %u experts, top-k "
                 "%u, drawn from %" PRIu64 ":\n",
@@ -108,7 +108,7 @@ static void run_group(struct drawn_group *group, uint64_t drawn_from, struct sum
   for (uint32_t i = 0; i < count; i++) {
     if (lives[i].member->error[0]) {
       if (!failed)
-        tell_group(group, drawn_from);
+        show_group(group, drawn_from);
       print_message("%s\n", lives[i].member->error);
       failed = true;
     }

@@ -271,7 +271,7 @@ static struct setup small(void) {
       .capacity = CAPACITY, .tokens = TOKENS, .hidden = HIDDEN, .topk = TOPK, .experts = EXPERTS, .timeout_ms = 5000};
 }
 
-static void tell(struct story story) {
+static void run_scenario(struct story story) {
   story.board = processes_share(sizeof *story.board);
   struct processes processes;
   struct setup setup = small();
@@ -288,30 +288,30 @@ static void tell(struct story story) {
 
 static void a_rank_leaves(void **state) {
   (void)state;
-  tell((struct story){.ending = LEAVES, .layout = WEFT_EP_RANK_MAJOR});
-  tell((struct story){.ending = LEAVES, .layout = WEFT_EP_PER_EXPERT});
-  tell((struct story){.ending = LEAVES, .layout = WEFT_EP_PER_EXPERT, .by_combine = true});
+  run_scenario((struct story){.ending = LEAVES, .layout = WEFT_EP_RANK_MAJOR});
+  run_scenario((struct story){.ending = LEAVES, .layout = WEFT_EP_PER_EXPERT});
+  run_scenario((struct story){.ending = LEAVES, .layout = WEFT_EP_PER_EXPERT, .by_combine = true});
 }
 
 static void a_rank_dies_in_a_dispatch(void **state) {
   (void)state;
-  tell((struct story){.ending = DIES_IN_DISPATCH, .layout = WEFT_EP_RANK_MAJOR});
-  tell((struct story){.ending = DIES_IN_DISPATCH, .layout = WEFT_EP_PER_EXPERT});
-  tell((struct story){.ending = DIES_IN_DISPATCH, .layout = WEFT_EP_RANK_MAJOR, .by_combine = true});
+  run_scenario((struct story){.ending = DIES_IN_DISPATCH, .layout = WEFT_EP_RANK_MAJOR});
+  run_scenario((struct story){.ending = DIES_IN_DISPATCH, .layout = WEFT_EP_PER_EXPERT});
+  run_scenario((struct story){.ending = DIES_IN_DISPATCH, .layout = WEFT_EP_RANK_MAJOR, .by_combine = true});
 }
 
 // What had come of its rows by then has places in the route, and what had not has none, or places too.
 static void a_rank_dies_in_the_dispatch_that_fills(void **state) {
   (void)state;
-  tell((struct story){.ending = DIES_IN_FILL, .layout = WEFT_EP_RANK_MAJOR});
-  tell((struct story){.ending = DIES_IN_FILL, .layout = WEFT_EP_PER_EXPERT});
-  tell((struct story){.ending = DIES_IN_FILL, .layout = WEFT_EP_RANK_MAJOR, .by_combine = true});
+  run_scenario((struct story){.ending = DIES_IN_FILL, .layout = WEFT_EP_RANK_MAJOR});
+  run_scenario((struct story){.ending = DIES_IN_FILL, .layout = WEFT_EP_PER_EXPERT});
+  run_scenario((struct story){.ending = DIES_IN_FILL, .layout = WEFT_EP_RANK_MAJOR, .by_combine = true});
 }
 
 static void a_rank_dies_before_its_combine(void **state) {
   (void)state;
-  tell((struct story){.ending = DIES_BEFORE_COMBINE, .layout = WEFT_EP_RANK_MAJOR});
-  tell((struct story){.ending = DIES_BEFORE_COMBINE, .layout = WEFT_EP_PER_EXPERT});
+  run_scenario((struct story){.ending = DIES_BEFORE_COMBINE, .layout = WEFT_EP_RANK_MAJOR});
+  run_scenario((struct story){.ending = DIES_BEFORE_COMBINE, .layout = WEFT_EP_PER_EXPERT});
 }
 
 // --- a joiner ---

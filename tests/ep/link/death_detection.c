@@ -83,7 +83,7 @@ static bool live(struct rank *rank, void *arg) {
   return rank->info.mark == 1 ? true : rank_fail(rank, "the end did not come");
 }
 
-static void tell(int32_t victim) {
+static void run_scenario(int32_t victim) {
   struct story story = {.board = processes_share(sizeof *story.board), .victim = victim};
   struct processes processes;
   assert_int_equal(pipe(story.ends), 0);
@@ -109,7 +109,7 @@ static void tell(int32_t victim) {
 static void a_death_is_told_before_the_sockets_close(void **state) {
   (void)state;
   for (int32_t victim = 0; victim < RANKS; victim++)
-    tell(victim);
+    run_scenario(victim);
 }
 
 int main(void) {

@@ -49,10 +49,10 @@ static struct ep_tcp_message expect(struct hosts *hosts, const void *bytes, size
   int fd = raw_peer_call(hosts->called);
   struct tls *tls = raw_peer_prove(fd, true, hosts->called->links.tcp_key);
   assert_non_null(tls);
-  raw_peer_tell(tls, fd, bytes, size);
+  raw_peer_tls_send(tls, fd, bytes, size);
   if (ends)
     shutdown(fd, SHUT_WR);
-  size_t got = raw_peer_hear(tls, fd, &answer, sizeof answer);
+  size_t got = raw_peer_tls_receive(tls, fd, &answer, sizeof answer);
   tls_close(tls);
   close(fd);
   if (got != (code ? sizeof answer : 0))
@@ -507,7 +507,7 @@ static void *answer_one(void *arg) {
   if (impostor->knows && secret_derive(TOKEN, EP_HANDSHAKE_PROTOCOL, key) == 0 &&
       (tls = raw_peer_prove(fd, false, key))) {
     hear_hello(tls, fd, &hello);
-    raw_peer_tell(tls, fd, impostor->answer, impostor->size);
+    raw_peer_tls_send(tls, fd, impostor->answer, impostor->size);
   }
   struct pollfd more = {.fd = fd, .events = POLLIN};
   while (impostor->holds && poll(&more, 1, RAW_PEER_DEADLINE_MS) == 1 && recv(fd, rest, sizeof rest, 0) > 0)

@@ -104,7 +104,7 @@ static void what_callers_left_is_given_back_by_a_rank_that_is_idle(void **state)
   weft_store_close(store);
 }
 
-static void tell_view(weft_ep_t *ep, uint64_t epoch, int32_t other, uint64_t incarnation, bool with_us) {
+static void publish_view(weft_ep_t *ep, uint64_t epoch, int32_t other, uint64_t incarnation, bool with_us) {
   struct group_view *view = group_view_new(epoch, with_us ? 2 : 1);
   assert_non_null(view);
   if (with_us)
@@ -126,8 +126,8 @@ static void a_rank_is_ready_for_no_view_before_its_handshakes_end(void **state) 
   weft_ep_t *ep;
   assert_int_equal(weft_ep_open(&ep, &options, DEADLINE_MS), 0);
   assert_true(ep_answer_begin(ep, 1, 77));
-  tell_view(ep, 2, 1, 77, true);
-  tell_view(ep, 3, 1, 77, false);
+  publish_view(ep, 2, 1, 77, true);
+  publish_view(ep, 3, 1, 77, false);
   assert_int_equal(atomic_load(&ep->ready), 0);
   ep_answer_end(ep, 1); // the caller has gone: a view with a rank that is not there is passed over
   assert_int_equal(atomic_load(&ep->ready), 3);

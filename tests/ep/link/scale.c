@@ -120,7 +120,7 @@ static void all_claim_connect_operate_and_leave(void **state) {
                         .topk = 4,
                         .experts = 1,
                         .timeout_ms = 60000,
-                        .patience_s = 200};
+                        .wait_limit_s = 200};
   struct processes processes;
   board->begun_ns = clock_ns();
   processes_start(&processes, num_ranks, &setup, live, board);

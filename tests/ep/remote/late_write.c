@@ -78,22 +78,22 @@ static bool receive(struct rank *rank, uint64_t op) {
 }
 
 // Where the window of the link lay that has been let go of.
-static bool find_grave(struct rank *rank, struct ep_window *grave) {
+static bool find_quarantined(struct rank *rank, struct ep_window *window) {
   uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
   do {
     ep_net_lock(rank->ep->net);
-    *grave = rank->ep->net->buried[0];
+    *window = rank->ep->net->quarantine[0];
     ep_net_unlock(rank->ep->net);
     if (clock_passed(deadline))
       return rank_fail(rank, "the link to rank 1 is not let go of");
     poll(NULL, 0, 1);
-  } while (!grave->memory);
+  } while (!window->memory);
   return true;
 }
 
 static bool read_rows(struct rank *rank, struct board *board) {
   struct weft_ep_dispatch_args none = {.size = sizeof none};
-  struct ep_window grave;
+  struct ep_window window;
   uint64_t op;
   if (!await_flag(rank, board, &board->ready, "rank 1"))
     return false;
@@ -104,14 +104,14 @@ static bool read_rows(struct rank *rank, struct board *board) {
     return false;
   if (rank->info.num_lost != 1)
     return rank_fail(rank, "rank 1 is not lost, though it is stopped");
-  if (weft_ep_finish(rank->ep, op) != 0 || !find_grave(rank, &grave))
+  if (weft_ep_finish(rank->ep, op) != 0 || !find_quarantined(rank, &window))
     return rank_fail(rank, "finish: %s", weft_last_error());
-  int before = pages_present(grave.memory, grave.size);
+  int before = pages_present(window.memory, window.size);
   kill(board->writer, SIGCONT);
   if (!await_flag(rank, board, &board->ended, "the end of rank 1"))
     return false;
   drive(rank->ep->net);
-  int after = pages_present(grave.memory, grave.size);
+  int after = pages_present(window.memory, window.size);
   return (before == 0 && after == 0) ||
          rank_fail(rank, "%d pages where the window was were written, and %d when rank 1 had gone on", before, after);
 }

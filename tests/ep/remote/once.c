@@ -384,7 +384,7 @@ static void wake(const struct processes *processes, const struct story *told) {
   kill(pid, SIGCONT);
 }
 
-static void tell(enum strikes strikes, int32_t victim) {
+static void run_scenario(enum strikes strikes, int32_t victim) {
   bool stops = strikes == CARRIER_STOPPED_BEFORE || strikes == READER_STOPPED;
   for (uint32_t ranks = 4; ranks <= RANKS; ranks += 2) {
     struct setup setup = drawn;
@@ -413,33 +413,33 @@ static void tell(enum strikes strikes, int32_t victim) {
 
 static void a_carrier_dies_before_its_rows_have_arrived(void **state) {
   (void)state;
-  tell(CARRIER_KILLED_BEFORE, CARRIER);
+  run_scenario(CARRIER_KILLED_BEFORE, CARRIER);
 }
 
 static void a_carrier_dies_before_its_rows_are_read(void **state) {
   (void)state;
-  tell(CARRIER_KILLED_AFTER, CARRIER);
+  run_scenario(CARRIER_KILLED_AFTER, CARRIER);
 }
 
 static void a_carrier_is_stopped_before_its_rows_have_arrived(void **state) {
   (void)state;
-  tell(CARRIER_STOPPED_BEFORE, CARRIER);
+  run_scenario(CARRIER_STOPPED_BEFORE, CARRIER);
 }
 
 static void a_source_dies_when_one_rank_has_its_piece(void **state) {
   (void)state;
-  tell(SOURCE_KILLED, SOURCE);
+  run_scenario(SOURCE_KILLED, SOURCE);
 }
 
 static void a_reader_dies(void **state) {
   (void)state;
-  tell(READER_KILLED, READER);
+  run_scenario(READER_KILLED, READER);
 }
 
 // What it reads is overwritten meanwhile.
 static void a_reader_is_stopped_past_the_deadline(void **state) {
   (void)state;
-  tell(READER_STOPPED, READER);
+  run_scenario(READER_STOPPED, READER);
 }
 
 int main(void) {

@@ -235,7 +235,7 @@ static void rows_are_right_whichever_way_they_go(void **state) {
   assert_true(ok);
 }
 
-static void tell_with(enum befalls befalls, bool combine, const char *faults) {
+static void run_scenario_with(enum befalls befalls, bool combine, const char *faults) {
   struct story *story = processes_share(sizeof *story);
   struct processes processes;
   struct setup setup = {.capacity = RANKS,
@@ -270,40 +270,40 @@ static void need_a_ucx_that_lives(void) {
   }
 }
 
-static void tell(enum befalls befalls, bool combine) {
-  tell_with(befalls, combine, NULL);
+static void run_scenario(enum befalls befalls, bool combine) {
+  run_scenario_with(befalls, combine, NULL);
 }
 
 static void the_peer_takes_them_late(void **state) {
   (void)state;
-  tell(GOES_ON, false);
+  run_scenario(GOES_ON, false);
 }
 
 static void the_peer_is_stopped_past_the_deadline(void **state) {
   (void)state;
   need_a_ucx_that_lives();
-  tell(STAYS_STOPPED, false);
+  run_scenario(STAYS_STOPPED, false);
 }
 
 static void the_peer_is_killed(void **state) {
   (void)state;
-  tell(IS_KILLED, false);
+  run_scenario(IS_KILLED, false);
 }
 
 static void the_peer_is_stopped_past_the_deadline_of_a_combine(void **state) {
   (void)state;
   need_a_ucx_that_lives();
-  tell(STAYS_STOPPED, true);
+  run_scenario(STAYS_STOPPED, true);
 }
 
 static void the_transport_lets_go_when_the_peer_is_disconnected(void **state) {
   (void)state;
-  tell_with(GOES_ON, false, UNTIL_DISCONNECTED);
+  run_scenario_with(GOES_ON, false, UNTIL_DISCONNECTED);
 }
 
 static void the_transport_lets_go_when_it_is_closed(void **state) {
   (void)state;
-  tell_with(GOES_ON, false, UNTIL_CLOSED);
+  run_scenario_with(GOES_ON, false, UNTIL_CLOSED);
 }
 
 int main(void) {

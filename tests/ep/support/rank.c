@@ -116,7 +116,7 @@ bool rank_open(struct rank *rank, const struct setup *setup, int32_t index, cons
   s->hidden = or_default(s->hidden, 256);
   s->topk = or_default(s->topk, 4);
   s->experts = or_default(s->experts, 2);
-  s->patience_s = or_default(s->patience_s, DEADLINE_MS / 1000);
+  s->wait_limit_s = or_default(s->wait_limit_s, DEADLINE_MS / 1000);
   s->timeout_ms = or_default(s->timeout_ms, 20000);
   s->dtype = s->dtype ? s->dtype : WEFT_EP_BF16;
   s->combine_dtype = s->combine_dtype ? s->combine_dtype : WEFT_EP_COMBINE_BF16;
@@ -151,7 +151,7 @@ bool rank_open(struct rank *rank, const struct setup *setup, int32_t index, cons
                                     .lease_ttl_s = s->lease_s,
                                     .host_id = host_of(rank, host)};
   choose_window(s, &options);
-  if (weft_ep_open(&rank->ep, &options, s->patience_s * 1000) != 0)
+  if (weft_ep_open(&rank->ep, &options, s->wait_limit_s * 1000) != 0)
     return rank_fail(rank, "open: %s", weft_last_error());
   rank->index = weft_ep_rank(rank->ep);
   return true;
@@ -185,7 +185,7 @@ void rank_close(struct rank *rank) {
 }
 
 bool rank_activate(struct rank *rank) {
-  if (weft_ep_activate(rank->ep, rank->setup.patience_s * 1000) != 0)
+  if (weft_ep_activate(rank->ep, rank->setup.wait_limit_s * 1000) != 0)
     return rank_fail(rank, "activate: %s", weft_last_error());
   return true;
 }

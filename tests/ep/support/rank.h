@@ -46,9 +46,9 @@ struct setup {
   float drop;    // share of -1 among the top-k
   bool masks;    // each rank masks drawn ranks in each operation
   uint64_t seed; // of the pattern and the masks; 12,345
-  uint32_t timeout_ms; // of an operation; 20,000
-  uint32_t lease_s;    // the library's default
-  uint32_t patience_s; // of open and activate; 60
+  uint32_t timeout_ms;   // of an operation; 20,000
+  uint32_t lease_s;      // the library's default
+  uint32_t wait_limit_s; // of open and activate; 60
   // Ranks are killed while others join: who adopts a joiner's view in the midst of an operation, because a death had it
   // begin later, sends the joiner nothing in that one (docs/design/membership.md). So its first is not judged.
   bool deaths;

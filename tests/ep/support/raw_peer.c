@@ -185,7 +185,7 @@ struct tls *raw_peer_prove(int socket, bool calls, const uint8_t key[SECRET_KEY_
   return NULL;
 }
 
-void raw_peer_tell(struct tls *tls, int socket, const void *bytes, size_t size) {
+void raw_peer_tls_send(struct tls *tls, int socket, const void *bytes, size_t size) {
   size_t sent = 0;
   for (size_t at = 0; at < size; at += sent) {
     int rc = tls_write(tls, (const char *)bytes + at, size - at, &sent);
@@ -197,7 +197,7 @@ void raw_peer_tell(struct tls *tls, int socket, const void *bytes, size_t size) 
   }
 }
 
-size_t raw_peer_hear(struct tls *tls, int socket, void *bytes, size_t size) {
+size_t raw_peer_tls_receive(struct tls *tls, int socket, void *bytes, size_t size) {
   size_t at = 0, got = 0;
   for (;;) {
     char more;

@@ -43,8 +43,8 @@ uint16_t raw_peer_port(const weft_ep_t *ep);
 // TLS over a connected socket with that key, as who called or as who was called; NULL: the other has another key.
 struct tls *raw_peer_prove(int socket, bool calls, const uint8_t key[SECRET_KEY_SIZE]);
 // As the next two, within TLS.
-void raw_peer_tell(struct tls *tls, int socket, const void *bytes, size_t size);
-size_t raw_peer_hear(struct tls *tls, int socket, void *bytes, size_t size);
+void raw_peer_tls_send(struct tls *tls, int socket, const void *bytes, size_t size);
+size_t raw_peer_tls_receive(struct tls *tls, int socket, void *bytes, size_t size);
 // Connects to its listener for ranks of the same host.
 int raw_peer_call_near(const weft_ep_t *ep);
 void raw_peer_send(int socket, const void *bytes, size_t size);

@@ -164,7 +164,7 @@ static bool aborted_by_ucx(int said) {
   return strstr(text, "wireup_ep->pending_count == 0") != NULL;
 }
 
-static void tell(struct fault_scenario *story) {
+static void run_scenario(struct fault_scenario *story) {
   board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   assert_true(board != MAP_FAILED);
   struct processes processes;
@@ -195,53 +195,53 @@ static void tell(struct fault_scenario *story) {
 
 static void two_ranks_die_in_the_same_operation(void **state) {
   (void)state;
-  tell(&(struct fault_scenario){.role = {STAYS, DIES_IN_DISPATCH, STAYS, DIES_IN_DISPATCH, STAYS},
-                                .num_ranks = 5,
-                                .num_founders = 5,
-                                .last = {0, 2, 4},
-                                .num_last = 3});
+  run_scenario(&(struct fault_scenario){.role = {STAYS, DIES_IN_DISPATCH, STAYS, DIES_IN_DISPATCH, STAYS},
+                                        .num_ranks = 5,
+                                        .num_founders = 5,
+                                        .last = {0, 2, 4},
+                                        .num_last = 3});
 }
 
 static void a_joiner_dies_when_its_view_is_agreed_on(void **state) {
   (void)state;
-  tell(&(struct fault_scenario){.role = {STAYS, STAYS, STAYS, DIES_AS_IT_JOINS},
-                                .num_ranks = 4,
-                                .num_founders = 3,
-                                .last = {0, 1, 2},
-                                .num_last = 3,
-                                .after_epoch = 2});
+  run_scenario(&(struct fault_scenario){.role = {STAYS, STAYS, STAYS, DIES_AS_IT_JOINS},
+                                        .num_ranks = 4,
+                                        .num_founders = 3,
+                                        .last = {0, 1, 2},
+                                        .num_last = 3,
+                                        .after_epoch = 2});
 }
 
 static void a_leaver_dies_when_its_departure_is_agreed_on(void **state) {
   (void)state;
-  tell(&(struct fault_scenario){.role = {STAYS, STAYS, DIES_AS_IT_LEAVES, STAYS},
-                                .num_ranks = 4,
-                                .num_founders = 4,
-                                .last = {0, 1, 3},
-                                .num_last = 3});
+  run_scenario(&(struct fault_scenario){.role = {STAYS, STAYS, DIES_AS_IT_LEAVES, STAYS},
+                                        .num_ranks = 4,
+                                        .num_founders = 4,
+                                        .last = {0, 1, 3},
+                                        .num_last = 3});
 }
 
 static void a_rank_dies_as_another_joins(void **state) {
   (void)state;
   for (int round = 0; round < 3; round++)
-    tell(&(struct fault_scenario){.role = {STAYS, DIES_IN_DISPATCH, STAYS, JOINS},
-                                  .num_ranks = 4,
-                                  .num_founders = 3,
-                                  .last = {0, 2, 3},
-                                  .num_last = 3,
-                                  .after_epoch = 2});
+    run_scenario(&(struct fault_scenario){.role = {STAYS, DIES_IN_DISPATCH, STAYS, JOINS},
+                                          .num_ranks = 4,
+                                          .num_founders = 3,
+                                          .last = {0, 2, 3},
+                                          .num_last = 3,
+                                          .after_epoch = 2});
 }
 
 static void overlapping_operations_go_across_a_death_and_a_join(void **state) {
   (void)state;
   for (int round = 0; round < 3; round++)
-    tell(&(struct fault_scenario){.role = {STAYS, STAYS, DIES_IN_DISPATCH, JOINS},
-                                  .num_ranks = 4,
-                                  .num_founders = 3,
-                                  .last = {0, 1, 3},
-                                  .num_last = 3,
-                                  .after_epoch = 2,
-                                  .overlap = true});
+    run_scenario(&(struct fault_scenario){.role = {STAYS, STAYS, DIES_IN_DISPATCH, JOINS},
+                                          .num_ranks = 4,
+                                          .num_founders = 3,
+                                          .last = {0, 1, 3},
+                                          .num_last = 3,
+                                          .after_epoch = 2,
+                                          .overlap = true});
 }
 
 int main(void) {

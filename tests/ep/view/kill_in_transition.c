@@ -266,7 +266,7 @@ static bool live(struct rank *rank, void *arg) {
   return rank_activate(rank) && (!next_life || settle(rank, last_view())) && rank_end_together(rank);
 }
 
-static void tell(struct fault_scenario story) {
+static void run_scenario(struct fault_scenario story) {
   struct processes processes;
   told = &story;
   board = processes_share(sizeof *board);
@@ -287,7 +287,7 @@ static void tell(struct fault_scenario story) {
 #define STORY(name, ...)                                                                                               \
   static void name(void **state) {                                                                                     \
     (void)state;                                                                                                       \
-    tell((struct fault_scenario){__VA_ARGS__});                                                                        \
+    run_scenario((struct fault_scenario){__VA_ARGS__});                                                                \
   }
 
 STORY(a_joiner_dies_before_its_call, JOIN, JOINER, BEFORE_MESSAGE)

@@ -6,7 +6,6 @@
 
 #include "cmocka_all.h"
 
-#include "base/time/clock.h"
 #include <weft/weft.h>
 
 enum { RANKS = 2, LEASE_S = 2, DEADLINE_MS = 20000, TRY_MS = 200 };

@@ -116,7 +116,7 @@ static bool live_story(struct rank *rank, void *arg) {
   return live(rank, arg);
 }
 
-static void tell(struct fault_scenario story, int victim_signal) {
+static void run_scenario(struct fault_scenario story, int victim_signal) {
   board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   assert_true(board != MAP_FAILED);
   struct processes processes;
@@ -159,37 +159,39 @@ static void killed_in_mid_dispatch(void **state) {
   (void)state;
   for (int32_t victim = 1; victim < 4; victim += 2)
     for (int in_place = 0; in_place < 2; in_place++)
-      tell((struct fault_scenario){.setup = {.tokens = 32,
-                                             .in_place = in_place,
-                                             .placed = in_place,
-                                             .layout = in_place ? WEFT_EP_RANK_MAJOR : WEFT_EP_PER_EXPERT},
-                                   .victim = victim,
-                                   .prepare = kill_in_dispatch},
-           SIGKILL);
+      run_scenario((struct fault_scenario){.setup = {.tokens = 32,
+                                                     .in_place = in_place,
+                                                     .placed = in_place,
+                                                     .layout = in_place ? WEFT_EP_RANK_MAJOR : WEFT_EP_PER_EXPERT},
+                                           .victim = victim,
+                                           .prepare = kill_in_dispatch},
+                   SIGKILL);
 }
 
 static void killed_between_operations(void **state) {
   (void)state;
-  tell((struct fault_scenario){.victim = 2, .prepare = kill_between}, SIGKILL);
-  tell((struct fault_scenario){.setup = {.in_place = true}, .victim = 2, .prepare = kill_between}, SIGKILL);
+  run_scenario((struct fault_scenario){.victim = 2, .prepare = kill_between}, SIGKILL);
+  run_scenario((struct fault_scenario){.setup = {.in_place = true}, .victim = 2, .prepare = kill_between}, SIGKILL);
 }
 
 static void the_lowest_rank_is_killed(void **state) {
   (void)state;
-  tell((struct fault_scenario){.setup = {.late_weights = true}, .victim = 0, .prepare = kill_in_dispatch}, SIGKILL);
+  run_scenario((struct fault_scenario){.setup = {.late_weights = true}, .victim = 0, .prepare = kill_in_dispatch},
+               SIGKILL);
 }
 
 static void losses_are_made_up_for_when_asked(void **state) {
   (void)state;
-  tell((struct fault_scenario){.setup = {.renormalize = true, .dtype = WEFT_EP_FP8},
-                               .victim = 3,
-                               .prepare = kill_in_dispatch},
-       SIGKILL);
+  run_scenario((struct fault_scenario){.setup = {.renormalize = true, .dtype = WEFT_EP_FP8},
+                                       .victim = 3,
+                                       .prepare = kill_in_dispatch},
+               SIGKILL);
 }
 
 static void stopped_past_the_deadline_is_fenced_when_it_wakes(void **state) {
   (void)state;
-  tell((struct fault_scenario){.setup = {.timeout_ms = 2000}, .victim = 1, .prepare = stop, .expect_fenced = true}, 0);
+  run_scenario(
+      (struct fault_scenario){.setup = {.timeout_ms = 2000}, .victim = 1, .prepare = stop, .expect_fenced = true}, 0);
 }
 
 // One peer has its rows and goes on to wait for the combine of the others, who still wait for the rows: that is not
@@ -197,11 +199,11 @@ static void stopped_past_the_deadline_is_fenced_when_it_wakes(void **state) {
 static void stopped_in_mid_dispatch_costs_nobody_else(void **state) {
   (void)state;
   for (int32_t victim = 1; victim < 4; victim++)
-    tell((struct fault_scenario){.setup = {.timeout_ms = 2000, .tokens = 32},
-                                 .victim = victim,
-                                 .prepare = stop_when_sending,
-                                 .expect_fenced = true},
-         0);
+    run_scenario((struct fault_scenario){.setup = {.timeout_ms = 2000, .tokens = 32},
+                                         .victim = victim,
+                                         .prepare = stop_when_sending,
+                                         .expect_fenced = true},
+                 0);
 }
 
 int main(void) {

@@ -42,7 +42,7 @@ static bool live(struct rank *rank, void *arg) {
   return true;
 }
 
-static void tell(struct fault_scenario story) {
+static void run_scenario(struct fault_scenario story) {
   struct processes processes;
   bool good = true;
   processes_start(
@@ -66,8 +66,8 @@ static void tenth_at_random(struct rank *rank, enum rank_step step) {
 
 static void slow_by_a_tenth_at_random_places(void **state) {
   (void)state;
-  tell((struct fault_scenario){.ranks = 4, .operations = 50, .timeout_ms = 2000, .at = tenth_at_random});
-  tell((struct fault_scenario){
+  run_scenario((struct fault_scenario){.ranks = 4, .operations = 50, .timeout_ms = 2000, .at = tenth_at_random});
+  run_scenario((struct fault_scenario){
       .ranks = 3, .operations = 20, .timeout_ms = 2000, .at = tenth_at_random, .late_weights = true});
 }
 
@@ -83,8 +83,10 @@ static void nine_tenths_before_combine(struct rank *rank, enum rank_step step) {
 
 static void slow_by_nine_tenths_in_every_operation(void **state) {
   (void)state;
-  tell((struct fault_scenario){.ranks = 3, .operations = 2, .timeout_ms = 7000, .before = nine_tenths_before_dispatch});
-  tell((struct fault_scenario){.ranks = 3, .operations = 1, .timeout_ms = 7000, .at = nine_tenths_before_combine});
+  run_scenario(
+      (struct fault_scenario){.ranks = 3, .operations = 2, .timeout_ms = 7000, .before = nine_tenths_before_dispatch});
+  run_scenario(
+      (struct fault_scenario){.ranks = 3, .operations = 1, .timeout_ms = 7000, .at = nine_tenths_before_combine});
 }
 
 // Rank 2 answers rank 0, and rank 1 six tenths of the time limit later; rank 1 is slow for as long again before it
@@ -106,7 +108,7 @@ static void chain_before(struct rank *rank) {
 
 static void a_chain_of_slow_ranks(void **state) {
   (void)state;
-  tell(
+  run_scenario(
       (struct fault_scenario){.ranks = 3, .operations = 4, .timeout_ms = 5000, .at = chain_at, .before = chain_before});
 }
 

@@ -50,7 +50,7 @@ void member_die(struct play *p, int i) {
   }
 }
 
-static void tell_start(struct play *p, int i, int to, uint8_t op, uint8_t epoch) {
+static void send_start(struct play *p, int i, int to, uint8_t op, uint8_t epoch) {
   struct way *way = &p->w.way[i][to];
   if (!ep_activation_must_publish(way->start, op) || !writes(p) || p->w.m[to].dead)
     return;
@@ -59,10 +59,10 @@ static void tell_start(struct play *p, int i, int to, uint8_t op, uint8_t epoch)
 }
 
 // Tells each member of `next` that is not in `now`.
-static void tell_joiners(struct play *p, int i, uint8_t now, uint8_t next, uint8_t op) {
+static void notify_joiners(struct play *p, int i, uint8_t now, uint8_t next, uint8_t op) {
   for (int j = 0; j < MEMBERS; j++)
     if (j != i && has(p->w.views[next], j) && !(now && has(p->w.views[now], j)) && !is_down(&p->w, i, j))
-      tell_start(p, i, j, op, next);
+      send_start(p, i, j, op, next);
 }
 
 static void follow(struct play *p, int i) {
@@ -223,7 +223,7 @@ static bool restart(struct play *p, int i, struct op *op) {
       continue;
     }
     if (p->o->mutation != ACTIVE_NO_TELL)
-      tell_start(p, i, j, op->number, op->view);
+      send_start(p, i, j, op->number, op->view);
     raise(p, i, j, op, false);
     if (p->died)
       return true;
@@ -350,7 +350,7 @@ static void close_op(struct play *p, int i, struct op *op) {
   uint8_t next = decided ? find_view(m, decided) : 0;
   bool takes_effect = next && (next == decided || has(p->w.views[next], i) || p->o->mutation == ACTIVE_TELL_ANY);
   if (takes_effect)
-    tell_joiners(p, i, m->view, next, op->number + EP_ACTIVATION_LEAD);
+    notify_joiners(p, i, m->view, next, op->number + EP_ACTIVATION_LEAD);
   follow(p, i);
 }
 
@@ -461,7 +461,7 @@ bool member_begin(struct play *p, int i) {
   for (int e = 1; e < view && p->o->mutation != ACTIVE_KEEP_LINKS; e++)
     m->was_active |= has(m->known, e) ? p->w.views[e] & ~(1u << i) : 0;
   if (p->o->mutation != ACTIVE_NO_TELL)
-    tell_joiners(p, i, 0, view, first - 1);
+    notify_joiners(p, i, 0, view, first - 1);
   return true;
 }
 

@@ -183,7 +183,7 @@ static void check_ends(struct explore *x) {
 }
 
 // Takes the step again from the state that the story has come to, and prints it.
-static void tell_step(struct explore *x, uint32_t number, uint32_t step, uint64_t hash) {
+static void print_step(struct explore *x, uint32_t number, uint32_t step, uint64_t hash) {
   char text[256];
   uint8_t *from = x->told;
   size_t size = x->told_size;
@@ -196,7 +196,7 @@ static void tell_step(struct explore *x, uint32_t number, uint32_t step, uint64_
   printf("  %2u. %s\n", number, text);
 }
 
-static void tell_story(struct explore *x, const uint8_t *state, size_t size) {
+static void print_story(struct explore *x, const uint8_t *state, size_t size) {
   uint32_t length = 0, *path = NULL, number = 0;
   for (uint32_t at = x->broken_at; at > 1; at = x->seen[at].parent) {
     path = grow(path, (length + 1) * sizeof *path);
@@ -208,9 +208,9 @@ static void tell_story(struct explore *x, const uint8_t *state, size_t size) {
   memcpy(x->told, state, size);
   x->told_size = size;
   while (length-- > 0)
-    tell_step(x, ++number, x->seen[path[length]].step, x->seen[path[length]].hash);
+    print_step(x, ++number, x->seen[path[length]].step, x->seen[path[length]].hash);
   if (x->broken_hash)
-    tell_step(x, ++number, x->broken_step, x->broken_hash);
+    print_step(x, ++number, x->broken_step, x->broken_hash);
   if (x->model->show && x->told)
     x->model->show(x->model->arg, x->told, x->told_size);
   free(path);
@@ -251,7 +251,7 @@ struct explore_result explore_run(const struct explore_model *model, const uint8
   if (x.result.complete && model->ends)
     check_ends(&x);
   if (x.result.broken && !quiet)
-    tell_story(&x, state, size);
+    print_story(&x, state, size);
   for (int i = 0; i < 2; i++) {
     free(x.levels[i].bytes);
     free(x.levels[i].end);

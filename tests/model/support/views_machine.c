@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
 #include "model/support/views_state.h"
 
 static struct group_machine *machines[MEMBERS];
@@ -86,9 +85,9 @@ static void load_tables(struct group_machine *m, const struct machine *s) {
                                         .create_revision = s->claims[r].create,
                                         .mod_revision = s->claims[r].mod,
                                         .lease = s->claims[r].lease};
-    m->dooms[r] = (struct group_doom){.incarnation = (uint64_t)s->dooms[r].incarnation,
-                                      .removers = (uint32_t)s->dooms[r].removers,
-                                      .suspected = s->dooms[r].suspected};
+    m->removals[r] = (struct group_removal){.incarnation = (uint64_t)s->removals[r].incarnation,
+                                            .removers = (uint32_t)s->removals[r].removers,
+                                            .suspected = s->removals[r].suspected};
     m->offers[r] = (struct group_offer){.incarnation = (uint64_t)s->offers[r].incarnation,
                                         .create_revision = s->offers[r].create,
                                         .mod_revision = s->offers[r].mod,
@@ -175,9 +174,9 @@ static void save_tables(const struct group_machine *m, struct machine *s) {
     s->claims[r].create = (num)claim->create_revision;
     s->claims[r].mod = fresh(m, claim->mod_revision);
     s->claims[r].lease = own && claim->create_revision ? (num)claim->lease : 0;
-    s->dooms[r].incarnation = (num)m->dooms[r].incarnation;
-    s->dooms[r].removers = (num)m->dooms[r].removers;
-    s->dooms[r].suspected = m->dooms[r].suspected;
+    s->removals[r].incarnation = (num)m->removals[r].incarnation;
+    s->removals[r].removers = (num)m->removals[r].removers;
+    s->removals[r].suspected = m->removals[r].suspected;
     const struct group_offer *offer = &m->offers[r];
     s->offers[r].incarnation = (num)offer->incarnation;
     s->offers[r].create = (num)offer->create_revision;

@@ -73,7 +73,7 @@ struct machine {
   } claims[RANKS];
   struct {
     num incarnation, removers, suspected;
-  } dooms[RANKS];
+  } removals[RANKS];
   struct {
     num incarnation, create, mod, lease, stage;
   } offers[RANKS];

@@ -5,7 +5,6 @@
 #include "base/text/text.h"
 #include "base/time/clock.h"
 #include "ep/gpu/call/op.h"
-#include "group/view.h"
 
 enum { NAP_NS = 20000, SLICE_MS = 50 }; // SLICE_MS: between two looks whether the wait is interrupted
 

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "base/fail.h"
-#include "base/time/clock.h"
 #include "ep/core/args.h"
 #include "ep/gpu/call/op.h"
 #include "ep/view/views.h"
@@ -119,7 +118,6 @@ void ep_gpu_route_filled(weft_ep_route_t *route, const struct gpu_op *op) {
   its->packed = op->packed;
   its->rows = op->rows;
   its->alignment = op->alignment;
-  its->filled_op = op->number;
   its->stream = op->stream;
 }
 

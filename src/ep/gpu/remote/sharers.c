@@ -1,4 +1,4 @@
-// Who shares what comes to a host, on CUDA memory.
+// Which ranks share rows that come to their host, on CUDA memory.
 #include "ep/gpu/remote/sharers.h"
 
 #include "ep/gpu/gpu.h"

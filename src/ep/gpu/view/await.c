@@ -6,7 +6,6 @@
 #include "base/time/clock.h"
 #include "ep/gpu/gpu.h"
 #include "ep/view/awaiting.h"
-#include "group/view.h"
 
 enum { AWAIT_SLICE_MS = 20, RETRY_NS = 500000 };
 

@@ -6,7 +6,6 @@
 #include "ep/gpu/gpu.h"
 #include "ep/gpu/remote/sharers.h"
 #include "ep/remote/neighbours.h"
-#include "group/view.h"
 
 static uint64_t bit(uint32_t seat) {
   return UINT64_C(1) << seat;
@@ -151,27 +150,27 @@ static void release(const struct ep_gpu *gpu, struct device_window *window, void
   *host = NULL;
 }
 
-// Takes the window, in the place of the oldest one.
-static void bury(struct ep_gpu *gpu, struct device_window *window, void **host) {
+// Keeps the window mapped, and releases the one that has been kept longest.
+static void quarantine(struct ep_gpu *gpu, struct device_window *window, void **host) {
   pthread_mutex_lock(&gpu->lock);
-  struct gpu_grave *grave = &gpu->graves[gpu->num_graves++ % GPU_GRAVES];
-  struct gpu_grave before = *grave;
-  *grave = (struct gpu_grave){*window, *host};
+  struct gpu_quarantined *place = &gpu->quarantine[gpu->num_quarantined++ % GPU_QUARANTINE];
+  struct gpu_quarantined before = *place;
+  *place = (struct gpu_quarantined){*window, *host};
   pthread_mutex_unlock(&gpu->lock);
   release(gpu, &before.window, &before.host);
   *window = (struct device_window){0};
   *host = NULL;
 }
 
-void ep_gpu_graves_free(struct ep_gpu *gpu) {
-  for (uint32_t i = 0; i < GPU_GRAVES; i++)
-    release(gpu, &gpu->graves[i].window, &gpu->graves[i].host);
+void ep_gpu_quarantine_free(struct ep_gpu *gpu) {
+  for (uint32_t i = 0; i < GPU_QUARANTINE; i++)
+    release(gpu, &gpu->quarantine[i].window, &gpu->quarantine[i].host);
 }
 
 void ep_gpu_link_free(weft_ep_t *ep, struct ep_link *link) {
   struct ep_gpu *gpu = ep->gpu;
   if (link->device.written_late && link->device.host_in)
-    bury(gpu, &link->device.in, &link->device.host_in);
+    quarantine(gpu, &link->device.in, &link->device.host_in);
   release(gpu, &link->device.in, &link->device.host_in);
   release(gpu, &link->device.out, &link->device.host_out);
   if (link->device.zero_copy.memory)

@@ -5,7 +5,6 @@
 #include "base/log.h"
 #include "base/time/clock.h"
 #include "ep/gpu/gpu.h"
-#include "group/view.h"
 
 enum { JOINER_NS = 1000000 }; // for a joiner to learn of the view that has it, after the running ranks have
 

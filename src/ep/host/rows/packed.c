@@ -1,7 +1,6 @@
 // The layout PACKED: the parts of the experts follow each other, so no row has its place before all are counted.
 #include <string.h>
 
-#include "base/fail.h"
 #include "ep/host/flow_wait.h"
 #include "ep/host/host.h"
 #include "ep/host/rows/rows.h"

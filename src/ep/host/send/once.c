@@ -182,10 +182,10 @@ void ep_once_write(weft_ep_t *ep, struct ep_op *op, uint32_t group) {
 // rank did not look, because it was stopped, does not count.
 static void give_up(weft_ep_t *ep, struct ep_op *op, struct ep_once *once, const struct piece *piece) {
   uint64_t now_ns = clock_ns(), gap_ns = now_ns - once->looked_ns, limit_ns = (uint64_t)ep->op_timeout_ms * 1000000u;
-  if (gap_ns > 2 * ep_sign_ns(ep))
+  if (gap_ns > 2 * ep_heartbeat_ns(ep))
     once->since_ns += gap_ns;
   once->looked_ns = now_ns;
-  if (now_ns - once->since_ns < limit_ns + ep_sign_ns(ep)) // whoever waits for them by flow_wait.c comes first
+  if (now_ns - once->since_ns < limit_ns + ep_heartbeat_ns(ep)) // whoever waits for them by flow_wait.c comes first
     return;
   for (uint32_t i = 0; i < piece->count; i++) {
     struct ep_link *link = op->members[piece->index[i]].link;

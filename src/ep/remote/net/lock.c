@@ -150,7 +150,7 @@ static void hand_over_for_owner(weft_ep_t *ep) {
 }
 
 static void sign_for_owner(weft_ep_t *ep, uint64_t now_ns) {
-  atomic_load_explicit(&ep->net, memory_order_relaxed)->events->sign(ep, now_ns);
+  atomic_load_explicit(&ep->net, memory_order_relaxed)->events->heartbeat(ep, now_ns);
 }
 
 const struct ep_background ep_net_background = {drive_for_owner, hand_over_for_owner, sign_for_owner};

@@ -21,7 +21,7 @@
 #include "transport/transport.h"
 
 enum {
-  EP_NET_BURIED = 64, // see ep_net_bury
+  EP_NET_QUARANTINE = 64, // see ep_net_quarantine
   EP_NET_OWNER = 48,
 };
 
@@ -45,7 +45,7 @@ struct ep_net_events {
   void (*message)(struct ep_net *net, const void *bytes, size_t size);
   void (*failed)(struct ep_remote *remote, int err, const char *why); // the transport does not reach its peer any more
   void (*closing)(struct ep_remote *remote);                          // the worker is, with all peers and regions
-  void (*sign)(weft_ep_t *ep, uint64_t now_ns); // sends signs to peers that this rank waits; [owner]
+  void (*heartbeat)(weft_ep_t *ep, uint64_t now_ns); // sends heartbeats to peers: this rank waits; [owner]
 };
 
 struct ep_net {
@@ -64,8 +64,8 @@ struct ep_net {
   uint64_t num_posts;         // so far; [net lock]
   struct ep_remote **remotes; // [num_remotes] by the low bits of their ids; [net lock]
   uint32_t num_remotes;
-  struct ep_window buried[EP_NET_BURIED];
-  uint32_t num_buried;
+  struct ep_window quarantine[EP_NET_QUARANTINE];
+  uint32_t num_quarantined;
 
   pthread_t thread;
   bool running;
@@ -103,9 +103,9 @@ void ep_net_post_now(struct ep_net *net, struct ep_post *post);
 void ep_net_zero_copy(struct ep_net *net, struct ep_post *post);
 // Closes the worker, which ends all that is under way: no link to another host can be used any more. [net lock]
 void ep_net_shut(struct ep_net *net);
-// Keeps the addresses of a window that peers could write to, without its memory: what still comes late, from one that
-// was put out, meets no data of others. (A transport in software writes where the message says.) [net lock]
-void ep_net_bury(struct ep_net *net, struct ep_window *window);
+// Keeps the addresses of a window that peers could write to, without its memory. So a late write of a peer that was put
+// out overwrites nobody's data. (A transport in software writes where the message says.) [net lock]
+void ep_net_quarantine(struct ep_net *net, struct ep_window *window);
 
 // The owner waits: it drives the transport, if no other thread does. [owner]
 void ep_net_drive_once(struct ep_net *net);

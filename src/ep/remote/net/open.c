@@ -190,21 +190,21 @@ void ep_net_close(struct ep_net *net) {
   ep_net_thread_stop(net);
   if (net->worker)
     net->transport->close(net->worker);
-  for (uint32_t i = 0; i < EP_NET_BURIED; i++)
-    ep_window_release(&net->buried[i]);
+  for (uint32_t i = 0; i < EP_NET_QUARANTINE; i++)
+    ep_window_release(&net->quarantine[i]);
   if (net->kick >= 0)
     close(net->kick);
   free(net->remotes);
   free(net);
 }
 
-void ep_net_bury(struct ep_net *net, struct ep_window *window) {
-  struct ep_window *grave = &net->buried[net->num_buried++ % EP_NET_BURIED];
-  ep_window_release(grave);
+void ep_net_quarantine(struct ep_net *net, struct ep_window *window) {
+  struct ep_window *place = &net->quarantine[net->num_quarantined++ % EP_NET_QUARANTINE];
+  ep_window_release(place);
   void *memory = mmap(window->memory, window->size, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   if (memory == MAP_FAILED)
     return; // the window stays what it is, and is released by its owner
-  *grave = *window;
+  *place = *window;
   *window = (struct ep_window){0};
 }
