@@ -44,7 +44,7 @@ static void open_end(struct end *end, const char *name, const char *transport, u
   memset(memory, 1, bytes);
 }
 
-static weft_peer_t tell(weft_agent_t *from, weft_agent_t *to) {
+static weft_peer_t load_metadata(weft_agent_t *from, weft_agent_t *to) {
   static uint8_t blob[1 << 16];
   size_t size = sizeof blob;
   weft_peer_t peer;
@@ -167,8 +167,8 @@ int main(int argc, char **argv) {
   const char *transport = argc > 1 ? argv[1] : "shm";
   open_end(&a, "a", transport, (uint64_t)MANY * PIECE);
   open_end(&b, "b", transport, (uint64_t)MANY * PIECE);
-  weft_peer_t peer = tell(b.agent, a.agent);
-  tell(a.agent, b.agent);
+  weft_peer_t peer = load_metadata(b.agent, a.agent);
+  load_metadata(a.agent, b.agent);
   small(&a, &b, peer);
   for (uint32_t i = 0; i < sizeof orders / sizeof *orders; i++)
     many(&a, &b, peer, &orders[i]);

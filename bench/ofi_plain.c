@@ -154,7 +154,7 @@ static void answer(struct side *side) {
   }
 }
 
-static void tell(const char *what, double values[ROUNDS], const char *unit) {
+static void print_row(const char *what, double values[ROUNDS], const char *unit) {
   printf("%-44s %10.4g %s\n", what, bench_median(values, ROUNDS), unit);
 }
 
@@ -174,8 +174,8 @@ static void ping(struct side *side) {
       run(side, HEAD, 8);
     posts[round] = (double)(clock_ns() - begin) / PINGS;
   }
-  tell("8 B, until the other sees it", sent, "ns");
-  tell("8 B, posted and complete", posts, "ns");
+  print_row("8 B, until the other sees it", sent, "ns");
+  print_row("8 B, posted and complete", posts, "ns");
 }
 
 // GB/s of COPIES writes, `under_way` at once. Which of them has ended does not matter: they end in their order.
@@ -197,8 +197,8 @@ static void large(struct side *side) {
     one[round] = stream(side, 1);
     several[round] = stream(side, UNDER_WAY);
   }
-  tell("1 MiB writes", one, "GB/s");
-  tell("1 MiB writes, 4 under way", several, "GB/s");
+  print_row("1 MiB writes", one, "GB/s");
+  print_row("1 MiB writes, 4 under way", several, "GB/s");
 }
 
 int main(int argc, char **argv) {

@@ -18,7 +18,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/fail.h"
 #include "base/random.h"
 #include "base/time/clock.h"
 #include "support/values.h"
@@ -190,7 +189,7 @@ static double median(double values[ROUNDS]) {
 
 static bool as_json;
 
-static void tell(const char *what, double own, double bare, const char *unit, bool more_is_better) {
+static void print_row(const char *what, double own, double bare, const char *unit, bool more_is_better) {
   double ratio = bare > 0 ? (more_is_better ? own / bare : bare / own) : 0;
   if (as_json)
     printf("{\"transport\":\"%s\",\"what\":\"%s\",\"own\":%.4g,\"bare\":%.4g,\"unit\":\"%s\",\"ratio\":%.3f}\n", name,
@@ -232,8 +231,8 @@ static void ping(struct side *side) {
     posts[round] = (double)(clock_ns() - begin) / pings;
   }
   side->transport->unprepare(&request);
-  tell("8 B, until the other sees it", median(sent), median(bare), "ns", false);
-  tell("8 B, posted and complete", median(posts), 0, "ns", false);
+  print_row("8 B, until the other sees it", median(sent), median(bare), "ns", false);
+  print_row("8 B, posted and complete", median(posts), 0, "ns", false);
 }
 
 static void large(struct side *side) {
@@ -253,7 +252,7 @@ static void large(struct side *side) {
     bare[round] = (double)COPIES * MIB / (double)(clock_ns() - begin);
   }
   side->transport->unprepare(&request);
-  tell("1 MiB writes", median(own), median(bare), "GB/s", true);
+  print_row("1 MiB writes", median(own), median(bare), "GB/s", true);
 }
 
 // GB/s
@@ -281,7 +280,7 @@ static void several(struct side *side) {
     own[round] = stream(side, requests);
   for (int i = 0; i < UNDER_WAY; i++)
     side->transport->unprepare(&requests[i]);
-  tell("1 MiB writes, 4 under way", median(own), 0, "GB/s", true);
+  print_row("1 MiB writes, 4 under way", median(own), 0, "GB/s", true);
 }
 
 static void many(struct side *side) {
@@ -320,8 +319,8 @@ static void many(struct side *side) {
   side->transport->unprepare(&request);
   free(order);
   free(pieces);
-  tell("20,000 x 16 KiB, post", median(post), 0, "ms", false);
-  tell("20,000 x 16 KiB, beside one large copy", median(own), median(bare), "GB/s", true);
+  print_row("20,000 x 16 KiB, post", median(post), 0, "ms", false);
+  print_row("20,000 x 16 KiB, beside one large copy", median(own), median(bare), "GB/s", true);
 }
 
 static void measure(struct side *side) {

@@ -19,7 +19,6 @@
 #include "base/fail.h"
 #include "base/random.h"
 #include "base/sized.h"
-#include "base/text/text.h"
 #include "base/time/clock.h"
 #include "base/time/ticks.h"
 #include "secure/secret.h"
@@ -131,7 +130,7 @@ static void set_up(weft_agent_t *agent) {
 }
 
 // The agent as its own peer.
-static void know_thyself(weft_agent_t *agent) {
+static void init_self_peer(weft_agent_t *agent) {
   struct agent_peer *self = &agent->self;
   self->id = WEFT_PEER_SELF;
   self->incarnation = agent->incarnation;
@@ -153,7 +152,7 @@ static int start(weft_agent_t *agent, const struct transport *const *more) {
     rc = agent_workers_open(agent, more);
   if (rc != 0)
     return rc;
-  know_thyself(agent);
+  init_self_peer(agent);
   for (uint32_t i = 0; rc == 0 && i < agent->num_workers; i++)
     rc = agent_metrics_open(&agent->self.links[i]);
   if (rc == 0 && !agent_link_get(&agent->self, agent->self.messenger))

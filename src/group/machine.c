@@ -17,10 +17,10 @@ static int copy_options(struct group_machine *m, const struct group_machine_opti
   m->prefix = strdup(o->prefix);
   m->address = strdup(o->address);
   m->claims = calloc(o->capacity, sizeof *m->claims);
-  m->dooms = calloc(o->capacity, sizeof *m->dooms);
+  m->removals = calloc(o->capacity, sizeof *m->removals);
   m->offers = calloc(o->capacity, sizeof *m->offers);
   m->founders = calloc(o->num_founders + 1u, sizeof *m->founders);
-  if (!m->prefix || !m->address || !m->claims || !m->dooms || !m->offers || !m->founders)
+  if (!m->prefix || !m->address || !m->claims || !m->removals || !m->offers || !m->founders)
     return fail(WEFT_ERR_NOMEM, "no memory for a group of capacity %u", o->capacity);
   if (o->num_founders > 0)
     memcpy(m->founders, o->founders, o->num_founders * sizeof *m->founders);
@@ -65,7 +65,7 @@ void group_machine_free(struct group_machine *m) {
   group_view_unref(m->view);
   free(m->tickets);
   free(m->founders);
-  free(m->dooms);
+  free(m->removals);
   free(m->offers);
   free(m->claims);
   free(m->address);
@@ -112,22 +112,22 @@ uint64_t group_machine_remove(struct group_machine *m, int32_t rank) {
   const struct group_member *member = group_view_find(m->view, rank);
   if (!member)
     return 0;
-  struct group_doom *doom = &m->dooms[rank];
-  doom->incarnation = member->incarnation;
-  doom->removers++;
+  struct group_removal *removal = &m->removals[rank];
+  removal->incarnation = member->incarnation;
+  removal->removers++;
   if (rank == m->rank && member->incarnation == m->incarnation)
     m->leaving = true;
   return member->incarnation;
 }
 
 void group_machine_remove_end(struct group_machine *m, int32_t rank, uint64_t incarnation) {
-  struct group_doom *doom = &m->dooms[rank];
-  if (doom->incarnation != incarnation || doom->removers == 0)
+  struct group_removal *removal = &m->removals[rank];
+  if (removal->incarnation != incarnation || removal->removers == 0)
     return;
-  doom->removers--;
-  if (doom->removers == 0 && !doom->suspected)
-    doom->incarnation = 0;
-  if (doom->removers == 0 && rank == m->rank && incarnation == m->incarnation && m->standing == GROUP_CLAIMED)
+  removal->removers--;
+  if (removal->removers == 0 && !removal->suspected)
+    removal->incarnation = 0;
+  if (removal->removers == 0 && rank == m->rank && incarnation == m->incarnation && m->standing == GROUP_CLAIMED)
     m->leaving = m->wanted.leaves; // it did not come to that
 }
 
@@ -136,8 +136,8 @@ void group_machine_suspect(struct group_machine *m, int32_t rank, uint64_t incar
   // member is left, their leases run out.
   if (rank == m->rank || !group_view_has(m->view, rank, incarnation) || !group_in_view(m, m->view))
     return;
-  m->dooms[rank].incarnation = incarnation;
-  m->dooms[rank].suspected = true;
+  m->removals[rank].incarnation = incarnation;
+  m->removals[rank].suspected = true;
 }
 
 void group_machine_close(struct group_machine *m, uint64_t until_ns) {

@@ -141,10 +141,10 @@ static void claim_deleted(struct group_machine *m, int32_t rank, int64_t revisio
 }
 
 // Wishes about members that are in the view no more are fulfilled.
-static void settle_dooms(struct group_machine *m) {
+static void settle_removals(struct group_machine *m) {
   for (uint32_t r = 0; r < m->capacity; r++)
-    if (m->dooms[r].incarnation && !group_view_has(m->view, (int32_t)r, m->dooms[r].incarnation))
-      m->dooms[r] = (struct group_doom){0};
+    if (m->removals[r].incarnation && !group_view_has(m->view, (int32_t)r, m->removals[r].incarnation))
+      m->removals[r] = (struct group_removal){0};
 }
 
 static void view_agreed(struct group_machine *m, const struct group_view *view) {
@@ -154,7 +154,7 @@ static void view_agreed(struct group_machine *m, const struct group_view *view) 
   if (group_in_view(m, before) && !group_in_view(m, view))
     fence(m, "it is not in the new view");
   group_view_unref(before);
-  settle_dooms(m);
+  settle_removals(m);
 }
 
 static void view_absent(struct group_machine *m) {

@@ -1,4 +1,4 @@
-// Who wants to be taken into a view, and changes of the view that take them in.
+// Offers of ranks that want to join a view, and changes of the view that take them in.
 //
 // A joiner announces itself, makes its links, and says that it is ready; so a view may take in several at once. The
 // transaction of a change compares each of their keys, and marks it as taken: nobody is taken in who has taken his
@@ -6,7 +6,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/fail.h"
 #include "base/log.h"
 #include "group/state.h"
 

@@ -22,9 +22,9 @@ bool group_turn_has_come(struct group_machine *m, uint32_t place, bool urgent) {
 }
 
 bool group_has_to_go(struct group_machine *m, const struct group_member *member, bool *urgent) {
-  const struct group_doom *doom = &m->dooms[member->rank];
-  if (doom->incarnation == member->incarnation) {
-    *urgent |= doom->removers > 0;
+  const struct group_removal *removal = &m->removals[member->rank];
+  if (removal->incarnation == member->incarnation) {
+    *urgent |= removal->removers > 0;
     return true;
   }
   if (member->rank == m->rank && member->incarnation == m->incarnation)

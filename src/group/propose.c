@@ -16,7 +16,7 @@ static void clear_need(struct group_machine *m) {
 static uint32_t place_in(const struct group_machine *m, const struct group_view *view) {
   uint32_t place = 0;
   for (uint32_t i = 0; i < view->count && view->members[i].rank < m->rank; i++)
-    place += m->claim_dropped || (m->dooms[view->members[i].rank].incarnation != view->members[i].incarnation &&
+    place += m->claim_dropped || (m->removals[view->members[i].rank].incarnation != view->members[i].incarnation &&
                                   m->claims[view->members[i].rank].incarnation == view->members[i].incarnation);
   return place;
 }
@@ -177,7 +177,7 @@ bool group_propose_leave(struct group_machine *m, struct group_request *request)
       (m->stored->count > 0 && !(group_in_view(m, m->stored) && (group_holds_claim(m) || m->claim_dropped))))
     return false;
   if (m->stored->count > 1) {
-    m->dooms[m->rank] = (struct group_doom){.incarnation = m->incarnation, .removers = !m->claim_dropped};
+    m->removals[m->rank] = (struct group_removal){.incarnation = m->incarnation, .removers = !m->claim_dropped};
     return remove_members(m, request);
   }
   group_proposal_begin(m);

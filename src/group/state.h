@@ -61,7 +61,7 @@ struct group_ticket {
 };
 
 // A member that has to go.
-struct group_doom {
+struct group_removal {
   uint64_t incarnation; // 0: not claimed
   uint32_t removers;    // calls that wait for it
   bool suspected;
@@ -126,7 +126,7 @@ struct group_machine {
   enum group_standing standing;
   int32_t rank;                    // -1 while it has no rank
   const struct group_view *view;   // newest agreed view
-  struct group_doom *dooms;        // [capacity]
+  struct group_removal *removals;  // [capacity]
   uint64_t join_epoch;             // 0: no wish to join
   enum group_offer_stage offering; // NONE, COMING or READY: what its own offer is to say
   bool offered;                    // and was seen to be there: if it goes, somebody has taken it back

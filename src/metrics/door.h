@@ -1,6 +1,6 @@
-// Who gets at the metrics: those that have said the head of a request (secure/lobby.h), in a bounded number of places,
-// of which a newcomer takes that of the one that came first, of those that asked for nothing that they may have. So
-// silent callers, however many, delay no scrape.
+// Admission to the server of metrics. A caller that has sent the head of a request (secure/lobby.h) gets one of a
+// bounded number of places. When all are taken, a newcomer takes the place of the oldest caller that has not yet asked
+// for something that it may have. So silent callers, however many, delay no scrape.
 #ifndef METRICS_DOOR_H
 #define METRICS_DOOR_H
 

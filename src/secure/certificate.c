@@ -11,7 +11,7 @@
 
 #include "base/fail.h"
 
-// Whoever knows the key knows the certificate; so that clocks that differ do not matter, it is always valid.
+// The certificate follows from the key alone. It is always valid, so that clocks that differ do not matter.
 #define NOT_BEFORE "20000101000000Z"
 #define NOT_AFTER  "99991231235959Z" // RFC 5280, 4.1.2.5: no end
 

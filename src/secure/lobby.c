@@ -49,7 +49,7 @@ TAILQ_HEAD(waitings, waiting);
 
 struct lobby {
   int listener, epoll, timer;
-  enum lobby_speech speech;
+  enum lobby_protocol protocol;
   uint32_t places, count;
   struct waitings all, alike[LOBBY_BUCKETS + 1];
   uint32_t counts[LOBBY_BUCKETS + 1];
@@ -133,7 +133,7 @@ static enum verdict judge_http(int fd, char *head) {
 }
 
 static enum verdict judge(struct lobby *lobby, int fd) {
-  return lobby->speech == LOBBY_TLS ? judge_tls(fd) : judge_http(fd, lobby->head);
+  return lobby->protocol == LOBBY_TLS ? judge_tls(fd) : judge_http(fd, lobby->head);
 }
 
 // --- who is there ---
@@ -345,19 +345,19 @@ static int watch(struct lobby *lobby, int *fd) {
   return *fd < 0 ? -1 : epoll_ctl(lobby->epoll, EPOLL_CTL_ADD, *fd, &event);
 }
 
-int lobby_open(struct lobby **out, int listener, enum lobby_speech speech, uint32_t places) {
-  struct lobby *lobby = calloc(1, sizeof *lobby + (speech == LOBBY_HTTP ? HTTP_MOST : 0));
+int lobby_open(struct lobby **out, int listener, enum lobby_protocol protocol, uint32_t places) {
+  struct lobby *lobby = calloc(1, sizeof *lobby + (protocol == LOBBY_HTTP ? HTTP_MOST : 0));
   if (!lobby)
     return fail(WEFT_ERR_NOMEM, "no memory for a listener's connections");
   lobby->listener = listener;
-  lobby->speech = speech;
+  lobby->protocol = protocol;
   lobby->places = count_places(places);
   TAILQ_INIT(&lobby->all);
   for (int i = 0; i <= WRONGS; i++)
     TAILQ_INIT(&lobby->alike[i]);
   lobby->epoll = epoll_create1(EPOLL_CLOEXEC);
   lobby->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-  wake_at(listener, speech == LOBBY_TLS ? TLS_HEAD : HTTP_LEAST);
+  wake_at(listener, protocol == LOBBY_TLS ? TLS_HEAD : HTTP_LEAST);
   if (lobby->epoll < 0 || watch(lobby, &lobby->timer) != 0 || watch(lobby, &lobby->listener) != 0) {
     int error = errno;
     lobby_close(lobby);

@@ -26,7 +26,7 @@ enum {
   LOBBY_BUCKETS = 256,  // of addresses, among which places are shared out
 };
 
-enum lobby_speech { LOBBY_TLS, LOBBY_HTTP };
+enum lobby_protocol { LOBBY_TLS, LOBBY_HTTP };
 
 struct lobby;
 
@@ -38,7 +38,7 @@ struct lobby_caller {
 
 // `places` at most, and an eighth of the descriptors that the process may have, or two thirds of those beyond 1,024.
 // `listener` is non-blocking and stays the caller's, who closes it after the lobby. NOMEM, SYSTEM.
-int lobby_open(struct lobby **lobby, int listener, enum lobby_speech speech, uint32_t places);
+int lobby_open(struct lobby **lobby, int listener, enum lobby_protocol protocol, uint32_t places);
 
 // Readable while lobby_next() has something to do: for poll() and epoll, level-triggered.
 int lobby_fd(const struct lobby *lobby);

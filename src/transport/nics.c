@@ -14,17 +14,17 @@ enum { MAX_GPUS = 64, ADDRESS = 16 };
 static const struct {
   const char *transport;
   const char *variables[8];
-} voices[] = {
+} settings[] = {
     {"ucx", {"UCX_NET_DEVICES"}},
     {"ofi",
      {"WEFT_OFI_NICS", "FI_VERBS_DEVICE_NAME", "FI_VERBS_IFACE", "FI_EFA_IFACE", "FI_CXI_DEVICE_NAME",
       "FI_OPX_HFI_SELECT", "PSM3_NIC"}},
 };
 
-static const char *const *voice_of(const struct transport *transport) {
-  for (size_t i = 0; i < sizeof voices / sizeof *voices; i++)
-    if (strcmp(transport->name, voices[i].transport) == 0)
-      return voices[i].variables;
+static const char *const *variables_of(const struct transport *transport) {
+  for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+    if (strcmp(transport->name, settings[i].transport) == 0)
+      return settings[i].variables;
   return NULL;
 }
 
@@ -62,7 +62,7 @@ static void find_gpus(int gpu, struct gpus *gpus) {
 }
 
 void transport_nics_choose(const struct transport *transport, int gpu, struct transport_nics *nics) {
-  const char *const *variable = voice_of(transport);
+  const char *const *variable = variables_of(transport);
   struct topology_served served;
   struct gpus gpus;
   *nics = (struct transport_nics){.wish = ""};

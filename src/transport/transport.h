@@ -36,7 +36,6 @@ struct transport_abilities {
   uint32_t remote_kinds; // of the peer's
   uint32_t flags;
   uint32_t max_pieces; // of a request; 0: no limit
-  uint64_t max_length; // of a piece; 0: no limit (prepare() splits)
 };
 
 enum transport_flag {

@@ -58,7 +58,7 @@ static struct weft_store_kv kv_of(const struct key *key) {
                                 .lease = key->lease};
 }
 
-static void tell(struct story *story, enum weft_store_event_kind kind, const struct key *key) {
+static void deliver(struct story *story, enum weft_store_event_kind kind, const struct key *key) {
   struct weft_store_event event = {.kind = kind, .revision = story->revision};
   struct weft_store_kv kv;
   if (key) {
@@ -91,7 +91,7 @@ static void put(struct story *story, const char *name, const void *value, size_t
   key->size = size;
   key->changed = story->revision;
   key->lease = lease;
-  tell(story, WEFT_STORE_EVENT_PUT, key);
+  deliver(story, WEFT_STORE_EVENT_PUT, key);
 }
 
 static void drop(struct story *story, const char *name) {
@@ -101,7 +101,7 @@ static void drop(struct story *story, const char *name) {
   struct key gone = *key;
   *key = story->keys[--story->num_keys];
   struct key deletion = {.name = gone.name, .changed = story->revision};
-  tell(story, WEFT_STORE_EVENT_DELETE, &deletion);
+  deliver(story, WEFT_STORE_EVENT_DELETE, &deletion);
   free(gone.name);
   free(gone.value);
 }
@@ -295,11 +295,11 @@ static void step(struct story *story, char *line, size_t size) {
   else if (letter == 'p' || letter == 'd')
     write_key(story, letter, rest, left);
   else if (letter == 'l')
-    tell(story, WEFT_STORE_EVENT_LOST, NULL);
+    deliver(story, WEFT_STORE_EVENT_LOST, NULL);
   else if (letter == 'b')
-    tell(story, WEFT_STORE_EVENT_RESUMED, NULL);
+    deliver(story, WEFT_STORE_EVENT_RESUMED, NULL);
   else if (letter == 'x') {
-    tell(story, WEFT_STORE_EVENT_RESET, NULL);
+    deliver(story, WEFT_STORE_EVENT_RESET, NULL);
     story->watching = false;
   } else
     wish(story, letter, rest);

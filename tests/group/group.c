@@ -1,5 +1,5 @@
 // Groups of members, each with its own handle and thread, on a store of this process.
-#include "group/support/crew.h"
+#include "group/support/members.h"
 
 #include "base/time/clock.h"
 #include "cmocka_all.h"
@@ -34,13 +34,13 @@ static int close_store(void **state) {
   return err || count ? -1 : 0;
 }
 
-static void close_all(struct crew_member *members, uint32_t count) {
+static void close_all(struct test_member *members, uint32_t count) {
   for (uint32_t i = 0; i < count; i++)
-    crew_close(&members[i]);
+    member_close(&members[i]);
 }
 
-static void expect_view(struct crew_member *member, uint64_t epoch, uint32_t count) {
-  assert_int_equal(group_wait_view(member->group, epoch, crew_deadline()), 0);
+static void expect_view(struct test_member *member, uint64_t epoch, uint32_t count) {
+  assert_int_equal(group_wait_view(member->group, epoch, member_deadline()), 0);
   const struct group_view *view = group_view(member->group);
   assert_int_equal(view->epoch, epoch);
   assert_int_equal(view->count, count);
@@ -49,12 +49,12 @@ static void expect_view(struct crew_member *member, uint64_t epoch, uint32_t cou
 
 static void founders_come_together(void **state) {
   (void)state;
-  struct crew_member members[MEMBERS];
-  crew_found(members, stores, MEMBERS, TTL_S);
+  struct test_member members[MEMBERS];
+  members_found(members, stores, MEMBERS, TTL_S);
   for (uint32_t i = 0; i < MEMBERS; i++) {
     expect_view(&members[i], 1, MEMBERS);
     assert_int_equal(group_rank(members[i].group), i);
-    crew_wait_told(&members[i], GROUP_EVENT_VIEW, 1);
+    member_await_events(&members[i], GROUP_EVENT_VIEW, 1);
   }
   struct group_peer peer;
   assert_int_equal(group_find(members[0].group, 5, &peer), 0);
@@ -62,31 +62,31 @@ static void founders_come_together(void **state) {
   assert_string_equal(peer.address, "here");
   assert_int_equal(group_find(members[0].group, 6, &peer), WEFT_ERR_NOT_FOUND);
   assert_int_equal(group_find(members[0].group, 64, &peer), WEFT_ERR_INVALID);
-  crew_check_views(members, MEMBERS, true);
+  members_check_views(members, MEMBERS, true);
   close_all(members, MEMBERS);
 }
 
 struct caller {
   pthread_t thread;
-  struct crew_member *member;
+  struct test_member *member;
   const char *barrier;
   int err;
 };
 
 static void *join_thread(void *arg) {
   struct caller *caller = arg;
-  caller->err = crew_join(caller->member);
+  caller->err = member_join(caller->member);
   return NULL;
 }
 
 static void several_join_at_once(void **state) {
   (void)state;
-  struct crew_member members[MEMBERS];
+  struct test_member members[MEMBERS];
   struct caller callers[MEMBERS];
-  crew_found(members, stores, 2, TTL_S);
+  members_found(members, stores, 2, TTL_S);
   for (int32_t r = 2; r < MEMBERS; r++) {
-    crew_open(&members[r], store, r, 0, TTL_S);
-    assert_int_equal(group_found(members[r].group, crew_deadline()), WEFT_ERR_NOT_FOUND);
+    member_open(&members[r], store, r, 0, TTL_S);
+    assert_int_equal(group_found(members[r].group, member_deadline()), WEFT_ERR_NOT_FOUND);
     callers[r] = (struct caller){.member = &members[r]};
     assert_int_equal(pthread_create(&callers[r].thread, NULL, join_thread, &callers[r]), 0);
   }
@@ -97,81 +97,81 @@ static void several_join_at_once(void **state) {
   for (uint32_t i = 0; i < MEMBERS; i++)
     expect_view(&members[i], 1 + MEMBERS - 2, MEMBERS);
   for (uint32_t i = 0; i < 2; i++)
-    crew_wait_told(&members[i], GROUP_EVENT_VIEW, 1 + MEMBERS - 2);
-  crew_check_views(members, MEMBERS, true);
+    member_await_events(&members[i], GROUP_EVENT_VIEW, 1 + MEMBERS - 2);
+  members_check_views(members, MEMBERS, true);
   close_all(members, MEMBERS);
 }
 
 static void leaver_goes_and_comes_again(void **state) {
   (void)state;
-  struct crew_member members[3];
-  crew_found(members, stores, 3, TTL_S);
+  struct test_member members[3];
+  members_found(members, stores, 3, TTL_S);
   int32_t itself = 2;
   uint64_t before = group_incarnation(members[2].group);
-  assert_int_equal(group_remove(members[2].group, &itself, 1, crew_deadline()), 0);
+  assert_int_equal(group_remove(members[2].group, &itself, 1, member_deadline()), 0);
   expect_view(&members[0], 2, 2);
-  assert_int_equal(group_wait_view(members[2].group, 0, crew_deadline()), WEFT_ERR_CLOSED);
+  assert_int_equal(group_wait_view(members[2].group, 0, member_deadline()), WEFT_ERR_CLOSED);
   assert_int_equal(members[2].counts[GROUP_EVENT_FENCED], 0);
-  crew_wait_told(&members[0], GROUP_EVENT_GONE, 1);
-  crew_close(&members[2]);
-  crew_open(&members[2], store, 2, 0, TTL_S);
+  member_await_events(&members[0], GROUP_EVENT_GONE, 1);
+  member_close(&members[2]);
+  member_open(&members[2], store, 2, 0, TTL_S);
   assert_int_not_equal(group_incarnation(members[2].group), before);
-  assert_int_equal(crew_join(&members[2]), 0);
+  assert_int_equal(member_join(&members[2]), 0);
   expect_view(&members[1], 3, 3);
-  crew_check_views(members, 3, true);
+  members_check_views(members, 3, true);
   close_all(members, 3);
 }
 
 static void false_suspicion_fences(void **state) {
   (void)state;
-  struct crew_member members[4];
-  crew_found(members, stores, 4, TTL_S);
+  struct test_member members[4];
+  members_found(members, stores, 4, TTL_S);
   group_suspect(members[1].group, 3, group_incarnation(members[3].group), "for the test");
   group_suspect(members[2].group, 3, group_incarnation(members[3].group), "for the test");
-  crew_wait_told(&members[3], GROUP_EVENT_FENCED, 1);
+  member_await_events(&members[3], GROUP_EVENT_FENCED, 1);
   expect_view(&members[0], 2, 3);
   int32_t other = 0;
-  assert_int_equal(group_remove(members[3].group, &other, 1, crew_deadline()), WEFT_ERR_FENCED);
-  assert_int_equal(group_wait_view(members[3].group, 0, crew_deadline()), WEFT_ERR_FENCED);
-  assert_int_equal(group_barrier(members[3].group, "b", crew_deadline()), WEFT_ERR_FENCED);
-  crew_close(&members[3]);
-  crew_open(&members[3], store, 3, 0, TTL_S);
-  assert_int_equal(crew_join(&members[3]), 0);
-  crew_check_views(members, 4, true);
+  assert_int_equal(group_remove(members[3].group, &other, 1, member_deadline()), WEFT_ERR_FENCED);
+  assert_int_equal(group_wait_view(members[3].group, 0, member_deadline()), WEFT_ERR_FENCED);
+  assert_int_equal(group_barrier(members[3].group, "b", member_deadline()), WEFT_ERR_FENCED);
+  member_close(&members[3]);
+  member_open(&members[3], store, 3, 0, TTL_S);
+  assert_int_equal(member_join(&members[3]), 0);
+  members_check_views(members, 4, true);
   close_all(members, 4);
 }
 
 static void two_suspects_and_a_joiner_at_once(void **state) {
   (void)state;
-  struct crew_member members[MEMBERS];
-  crew_found(members, stores, MEMBERS - 1, TTL_S);
-  crew_open(&members[MEMBERS - 1], store, MEMBERS - 1, 0, TTL_S);
+  struct test_member members[MEMBERS];
+  members_found(members, stores, MEMBERS - 1, TTL_S);
+  member_open(&members[MEMBERS - 1], store, MEMBERS - 1, 0, TTL_S);
   struct caller joiner = {.member = &members[MEMBERS - 1]};
   assert_int_equal(pthread_create(&joiner.thread, NULL, join_thread, &joiner), 0);
   for (uint32_t i = 2; i < MEMBERS - 1; i++)
     for (int32_t r = 0; r < 2; r++)
       group_suspect(members[i].group, r, group_incarnation(members[r].group), "for the test");
-  crew_wait_told(&members[0], GROUP_EVENT_FENCED, 1);
-  crew_wait_told(&members[1], GROUP_EVENT_FENCED, 1);
+  member_await_events(&members[0], GROUP_EVENT_FENCED, 1);
+  member_await_events(&members[1], GROUP_EVENT_FENCED, 1);
   pthread_join(joiner.thread, NULL);
   assert_int_equal(joiner.err, 0);
-  assert_int_equal(group_wait_view(members[3].group, 3, crew_deadline()), 0);
+  assert_int_equal(group_wait_view(members[3].group, 3, member_deadline()), 0);
   const struct group_view *view = group_view(members[3].group);
   assert_int_equal(view->members[0].rank, 2);
   group_view_unref(view);
-  crew_check_views(members, MEMBERS, true);
+  members_check_views(members, MEMBERS, true);
   close_all(members, MEMBERS);
 }
 
 struct claimer {
   pthread_t thread;
-  struct crew_member member;
+  struct test_member member;
   int err;
 };
 
 static void *claim_any(void *arg) {
   struct claimer *claimer = arg;
-  claimer->err = crew_try_open(&claimer->member, store, -1, 0, TTL_S, crew_deadline());
+  claimer->err = member_try_open(&claimer->member, store, -1, 0, TTL_S, member_deadline());
   return NULL;
 }
 
@@ -190,18 +190,18 @@ static void sixty_four_threads_claim_any_rank(void **state) {
     assert_false(taken[rank]);
     taken[rank] = true;
   }
-  struct crew_member late;
-  assert_int_equal(crew_try_open(&late, store, -1, 0, TTL_S, crew_deadline()), WEFT_ERR_LIMIT);
-  crew_close(&late);
+  struct test_member late;
+  assert_int_equal(member_try_open(&late, store, -1, 0, TTL_S, member_deadline()), WEFT_ERR_LIMIT);
+  member_close(&late);
   for (int i = 0; i < 64; i++)
-    crew_close(&claimers[i].member);
+    member_close(&claimers[i].member);
   free(claimers);
 }
 
 static void waits_that_time_out_name_who_is_missing(void **state) {
   (void)state;
-  struct crew_member first, second;
-  crew_open(&first, store, 0, 3, TTL_S);
+  struct test_member first, second;
+  member_open(&first, store, 0, 3, TTL_S);
   assert_int_equal(group_found(first.group, clock_deadline_ms(20)), WEFT_ERR_TIMEOUT);
   assert_string_equal(weft_last_error(), "waiting for the founders; missing: 1, 2");
   const int32_t ranks[] = {0, 5, 7};
@@ -209,29 +209,29 @@ static void waits_that_time_out_name_who_is_missing(void **state) {
   assert_string_equal(weft_last_error(), "waiting for ranks to be claimed; missing: 5, 7");
   assert_int_equal(group_wait_view(first.group, 4, clock_deadline_ms(20)), WEFT_ERR_TIMEOUT);
   assert_non_null(strstr(weft_last_error(), "view 4"));
-  assert_int_equal(crew_try_open(&second, store, 0, 0, TTL_S, clock_deadline_ms(200)), WEFT_ERR_EXISTS);
+  assert_int_equal(member_try_open(&second, store, 0, 0, TTL_S, clock_deadline_ms(200)), WEFT_ERR_EXISTS);
   assert_non_null(strstr(weft_last_error(), "at 'here'"));
-  crew_close(&second);
-  crew_close(&first);
+  member_close(&second);
+  member_close(&first);
 }
 
 static void *barrier_thread(void *arg) {
   struct caller *caller = arg;
-  caller->err = group_barrier(caller->member->group, caller->barrier, crew_deadline());
+  caller->err = group_barrier(caller->member->group, caller->barrier, member_deadline());
   return NULL;
 }
 
-static void start_barrier(struct caller *caller, struct crew_member *member, const char *name) {
+static void start_barrier(struct caller *caller, struct test_member *member, const char *name) {
   *caller = (struct caller){.member = member, .barrier = name};
   assert_int_equal(pthread_create(&caller->thread, NULL, barrier_thread, caller), 0);
 }
 
 static void barriers_meet_again_and_again(void **state) {
   (void)state;
-  struct crew_member members[MEMBERS];
+  struct test_member members[MEMBERS];
   struct caller callers[MEMBERS];
   char name[32];
-  crew_found(members, stores, MEMBERS, TTL_S);
+  members_found(members, stores, MEMBERS, TTL_S);
   for (int round = 0; round < 10; round++) {
     snprintf(name, sizeof name, "round %d", round);
     for (uint32_t i = 0; i < MEMBERS; i++)
@@ -246,9 +246,9 @@ static void barriers_meet_again_and_again(void **state) {
 
 static void barrier_names_the_missing_and_goes_on_without_the_dead(void **state) {
   (void)state;
-  struct crew_member members[4];
+  struct test_member members[4];
   struct caller callers[3];
-  crew_found(members, stores, 4, TTL_S);
+  members_found(members, stores, 4, TTL_S);
   assert_int_equal(group_barrier(members[1].group, "early", clock_deadline_ms(20)), WEFT_ERR_TIMEOUT);
   assert_non_null(strstr(weft_last_error(), "3"));
   for (uint32_t i = 0; i < 3; i++)
@@ -283,7 +283,7 @@ static void bad_options_are_refused(void **state) {
   bad[8].founders = founders, bad[8].num_founders = 1, bad[8].rank = 1;
   for (int i = 0; i < 9; i++) {
     struct group *group;
-    assert_int_equal(group_open(&group, &bad[i], crew_deadline()), WEFT_ERR_INVALID);
+    assert_int_equal(group_open(&group, &bad[i], member_deadline()), WEFT_ERR_INVALID);
   }
 }
 

@@ -4,9 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/random.h"
-#include "group/view.h"
-
 static const char *barrier_name;
 
 static bool barrier_complete(struct world *w) {

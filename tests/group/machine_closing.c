@@ -4,9 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/random.h"
-#include "group/view.h"
-
 static void leaver_is_out_without_a_fence(void **state) {
   (void)state;
   struct world *w = suite_found(4, 3);

@@ -4,9 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/random.h"
-#include "group/view.h"
-
 // Cuts the first `count` members off from the store, or lets them reach it again.
 static void set_cut(struct world *w, uint32_t count, bool cut) {
   for (uint32_t i = 0; i < count; i++)

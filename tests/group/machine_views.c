@@ -4,9 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/random.h"
-#include "group/view.h"
-
 static void founders_agree_on_view_1(void **state) {
   (void)state;
   for (uint64_t seed = 0; seed < SEEDS; seed++) {

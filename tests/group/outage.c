@@ -1,7 +1,7 @@
 // Groups on a real etcd that cannot be reached for a while, or that restarts empty.
 #include "base/time/clock.h"
 #include "cmocka_all.h"
-#include "group/support/crew.h"
+#include "group/support/members.h"
 #include "support/etcd.h"
 #include "support/relay.h"
 #include <stdio.h>
@@ -13,7 +13,7 @@ enum { MEMBERS = 4, TTL_S = 4 };
 static struct support_etcd etcd;
 static struct support_relay *relay;
 static weft_store_t *stores[MEMBERS];
-static struct crew_member members[MEMBERS];
+static struct test_member members[MEMBERS];
 
 static void open_store(weft_store_t **store, uint16_t port) {
   char url[64];
@@ -37,14 +37,14 @@ static int set_up(void **state) {
     return -1;
   for (int i = 0; i < MEMBERS; i++)
     open_store(&stores[i], support_relay_port(relay));
-  crew_found(members, stores, MEMBERS, TTL_S);
+  members_found(members, stores, MEMBERS, TTL_S);
   return 0;
 }
 
 static int tear_down(void **state) {
   (void)state;
   for (int i = 0; i < MEMBERS; i++) {
-    crew_close(&members[i]);
+    member_close(&members[i]);
     weft_store_close(stores[i]);
   }
   support_relay_stop(relay);
@@ -54,11 +54,11 @@ static int tear_down(void **state) {
 
 static void expect_all_in(uint64_t epoch, uint32_t count) {
   for (uint32_t i = 0; i < count; i++) {
-    assert_int_equal(group_wait_view(members[i].group, epoch, crew_deadline()), 0);
-    assert_int_equal(group_wait_view(members[i].group, 0, crew_deadline()), 0);
+    assert_int_equal(group_wait_view(members[i].group, epoch, member_deadline()), 0);
+    assert_int_equal(group_wait_view(members[i].group, 0, member_deadline()), 0);
     assert_int_equal(members[i].counts[GROUP_EVENT_FENCED], 0);
   }
-  crew_check_views(members, MEMBERS, false);
+  members_check_views(members, MEMBERS, false);
 }
 
 static void reach(bool reachable) {
@@ -69,7 +69,7 @@ static void reach(bool reachable) {
 
 static void wait_told(enum group_event_kind kind) {
   for (int i = 0; i < MEMBERS; i++)
-    crew_wait_told(&members[i], kind, 1);
+    member_await_events(&members[i], kind, 1);
 }
 
 static void short_outage_delays_a_change(void **state) {
@@ -82,7 +82,7 @@ static void short_outage_delays_a_change(void **state) {
   assert_non_null(strstr(weft_last_error(), "store unreachable: "));
   reach(true);
   wait_told(GROUP_EVENT_STORE_BACK);
-  assert_int_equal(group_remove(members[0].group, &last, 1, crew_deadline()), 0);
+  assert_int_equal(group_remove(members[0].group, &last, 1, member_deadline()), 0);
   expect_all_in(2, MEMBERS - 1);
 }
 
@@ -90,7 +90,7 @@ static void short_outage_delays_a_change(void **state) {
 static void wait_until_forgotten(void) {
   weft_store_t *direct;
   open_store(&direct, etcd.port);
-  uint64_t deadline = crew_deadline();
+  uint64_t deadline = member_deadline();
   size_t left = 1;
   while (left > 0 && !clock_passed(deadline)) {
     struct weft_store_list *list;
@@ -117,39 +117,39 @@ static void outage_longer_than_every_lease_puts_nobody_out(void **state) {
   wait_told(GROUP_EVENT_STORE_BACK);
   const int32_t all[] = {0, 1, 2, 3};
   for (int i = 0; i < MEMBERS; i++)
-    assert_int_equal(group_wait_ranks(members[i].group, all, MEMBERS, crew_deadline()), 0);
+    assert_int_equal(group_wait_ranks(members[i].group, all, MEMBERS, member_deadline()), 0);
   expect_all_in(1, MEMBERS);
-  assert_int_equal(group_remove(members[last].group, &last, 1, crew_deadline()), 0);
+  assert_int_equal(group_remove(members[last].group, &last, 1, member_deadline()), 0);
   expect_all_in(2, MEMBERS - 1);
 }
 
 static void group_goes_on_after_etcd_restarted_empty(void **state) {
   (void)state;
   int32_t last = MEMBERS - 1;
-  assert_int_equal(group_remove(members[last].group, &last, 1, crew_deadline()), 0);
+  assert_int_equal(group_remove(members[last].group, &last, 1, member_deadline()), 0);
   expect_all_in(2, MEMBERS - 1);
   assert_true(support_etcd_restart(&etcd, false));
   int32_t leaver = MEMBERS - 2;
-  assert_int_equal(group_remove(members[0].group, &leaver, 1, crew_deadline()), 0);
+  assert_int_equal(group_remove(members[0].group, &leaver, 1, member_deadline()), 0);
   expect_all_in(3, MEMBERS - 2);
 }
 
 // The network swallows everything, and the store's own limit of a request is a minute.
 static void closing_on_a_silent_store_does_not_wait_for_its_limit(void **state) {
   (void)state;
-  struct crew_member member;
+  struct test_member member;
   weft_store_t *patient;
   char url[64];
   struct weft_store_options options = WEFT_STORE_OPTIONS_INIT;
   snprintf(url, sizeof url, "http://127.0.0.1:%u", support_relay_port(relay));
   options.endpoints = url;
-  options.request_timeout_ms = CREW_DEADLINE_MS;
+  options.request_timeout_ms = MEMBER_DEADLINE_MS;
   assert_int_equal(weft_store_open(&patient, &options), 0);
-  crew_open(&member, patient, MEMBERS, 0, TTL_S);
+  member_open(&member, patient, MEMBERS, 0, TTL_S);
   support_relay_hold(relay, true);
   uint64_t begin = clock_ns();
-  crew_close(&member);
-  assert_true(clock_ns() - begin < CREW_DEADLINE_MS / 2 * UINT64_C(1000000));
+  member_close(&member);
+  assert_true(clock_ns() - begin < MEMBER_DEADLINE_MS / 2 * UINT64_C(1000000));
   support_relay_hold(relay, false);
   weft_store_close(patient);
 }

@@ -25,7 +25,7 @@ struct place {
 
 static uint8_t record[RECORD] = {0x16, 3, 1, 0, RECORD - 5}; // as a first message of TLS
 
-static void open_place(struct place *place, enum lobby_speech speech, uint32_t places) {
+static void open_place(struct place *place, enum lobby_protocol speech, uint32_t places) {
   struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   socklen_t size = sizeof at;
   place->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

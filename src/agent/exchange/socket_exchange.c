@@ -26,14 +26,14 @@ enum {
 // Small messages leave at once; a host that has gone is noticed as a silent peer is.
 void socket_exchange_set_up(struct agent_services *services, int fd) {
   int on = 1, seconds = (int)(services->agent->options.peer_timeout_ms / 3000), probes = 2;
-  unsigned patience = services->agent->options.peer_timeout_ms;
+  unsigned wait_limit = services->agent->options.peer_timeout_ms;
   seconds = seconds < 1 ? 1 : seconds < KEEPALIVE_MAX_S ? seconds : KEEPALIVE_MAX_S;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
   setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof seconds);
   setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &seconds, sizeof seconds);
   setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
-  setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &patience, sizeof patience);
+  setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &wait_limit, sizeof wait_limit);
 }
 
 int socket_exchange_open(struct agent_services *services, const struct weft_agent_options *options) {

@@ -1,10 +1,10 @@
-// The listener of an agent, and who of those that call keeps a place.
+// The listener of an agent, and which callers keep a place.
 //
-// Whoever has said the first message of a handshake (secure/lobby.h) has a place until it has shown the token, at most
-// for the time of the handshake. When all places are taken, a newcomer takes that of another: of those that have proved
-// nothing, and among them of the address that has most places, of the oldest. But each has a moment in which it cannot
-// be cut off, long enough for a lawful caller's second message; no more are taken meanwhile. So a flood of such
-// strangers is heard at a bounded rate and pushes out itself, and lawful callers wait for their moment.
+// A caller that has sent the first message of a handshake (secure/lobby.h) has a place until it has shown the token, at
+// most for the time of the handshake. When all places are taken, a newcomer takes the place of a caller that has proved
+// nothing: of the oldest one of the address that has most places. But each caller has a moment in which it cannot be
+// cut off, long enough for a lawful caller's second message; no newcomer is taken meanwhile. So a flood of strangers is
+// served at a bounded rate and pushes out itself, and lawful callers wait for their moment.
 #include <stddef.h>
 #include <stdlib.h>
 #include <sys/epoll.h>

@@ -15,7 +15,6 @@
 #include "agent/memory/region_index.h"
 #include "agent/progress/submit.h"
 #include "base/fail.h"
-#include "base/log.h"
 #include "base/sized.h"
 
 const char *agent_kind_name(enum weft_memory_kind kind) {
@@ -87,7 +86,7 @@ int agent_memory_check(const struct weft_agent_memory *memory) {
   }
 }
 
-// Whoever touches what is not mapped ends by a signal: here, and not in a transfer.
+// Refuses memory that is not mapped: a later transfer that touched it would end the process by a signal.
 static int check_mapped(const struct weft_agent_memory *memory) {
   uint64_t good = mapped_bytes((uintptr_t)memory->address, memory->length);
   if (good == memory->length)

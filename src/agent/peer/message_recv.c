@@ -7,7 +7,6 @@
 #include "agent/agent.h"
 #include "agent/peer/message.h"
 #include "agent/peer/message_send.h"
-#include "agent/peer/table.h"
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/time/clock.h"

@@ -9,7 +9,6 @@
 #include "agent/peer/table.h"
 #include "agent/progress/submit.h"
 #include "base/fail.h"
-#include "base/log.h"
 
 // A message without data. Letters are the peer's, prepared once, and used again and again.
 struct agent_outgoing {

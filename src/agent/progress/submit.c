@@ -1,14 +1,13 @@
 // A worker's lock and its queue of submissions.
 #include "agent/progress/submit.h"
 #include "agent/agent.h"
+#include "base/fail.h"
 
 #include <linux/futex.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include "base/fail.h"
 
 // The lock is a word: a mutex of the C library takes three times the instructions, in every post.
 enum { FREE, TAKEN, AWAITED };
@@ -54,7 +53,7 @@ static void serve(struct agent_post *post) {
     start_unless_canceled(post);
     return; // it may have ended, and be gone; a cancellation that came meanwhile has put it into the queue again
   }
-  // Whoever posts it outside of the worker's lock looks for cancellations afterwards, and comes back.
+  // A thread that is posting it outside of the worker's lock looks for cancellations afterwards, and queues it again.
   int state = atomic_load_explicit(&post->request.state, memory_order_acquire);
   if (state == TRANSPORT_IN_FLIGHT && is_canceled(post) && !atomic_load(&post->posting))
     post->worker->transport->cancel(&post->request);

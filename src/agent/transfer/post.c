@@ -187,8 +187,8 @@ static __attribute__((noinline, cold)) int take_back(weft_transfer_t *transfer, 
   return fail_to_post(transfer, failed);
 }
 
-// Whoever ends a peer first says that it has failed, then looks at the states; here it is the other way round. So one
-// of the two sees the other.
+// A thread that ends a peer first marks the peer as failed, then looks at the states of its transfers. A post does the
+// two in the other order, so at least one of the two threads sees the other.
 static inline __attribute__((always_inline)) int begin(weft_transfer_t *transfer) {
   uint32_t number = atomic_load_explicit(&transfer->number, memory_order_relaxed) + 1;
   uint64_t now = ticks_now();

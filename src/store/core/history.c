@@ -37,7 +37,7 @@ void core_history_add(struct core_history *history, struct core_event event) {
   *core_history_at(history, history->end++) = event;
 }
 
-// Whoever holds a record's only reference may use its memory again: no other can come to be.
+// The holder of a record's only reference may use its memory again, since nobody else can make a further reference.
 static void drop_record(struct core_history *history, struct core_record *record) {
   bool ours = record && atomic_load_explicit(&record->refs, memory_order_acquire) == 1;
   if (ours && history->num_spares < CORE_SPARES)

@@ -5,7 +5,6 @@
 #include "base/forked.h"
 #include "base/thread.h"
 #include "base/time/clock.h"
-#include "store/list.h"
 #include <stdlib.h>
 #include <string.h>
 #include <weft/weft.h>

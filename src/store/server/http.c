@@ -131,7 +131,7 @@ static enum MHD_Result answer_it(struct weft_store_server *server, struct MHD_Co
     bool granted = core_lease_count(server->gateway.core) > leases;
     pthread_mutex_unlock(&server->lock);
     if (granted) // it may be the next to expire
-      server_minder_wake(server);
+      server_reactor_wake(server);
   }
   return send_reply(server, connection, exchange, &reply);
 }
@@ -233,7 +233,7 @@ static void note_connection(void *arg, struct MHD_Connection *connection, void *
   }
   pthread_mutex_unlock(&server->lock);
   if (first)
-    server_minder_wake(server);
+    server_reactor_wake(server);
 }
 
 static void log_message(void *arg, const char *format, va_list args) __attribute__((format(printf, 2, 0)));

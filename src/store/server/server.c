@@ -50,7 +50,7 @@ static int start(struct weft_store_server *server, const struct weft_store_serve
                ? fail(WEFT_ERR_INVALID, "no HTTPS server for %s: %s and %s have to be a certificate and its key",
                       server->url, options->cert_file, options->key_file)
                : fail_errno(errno, "the HTTP daemon for %s did not start", server->url);
-  err = server_minder_start(server);
+  err = server_reactor_start(server);
   if (err)
     MHD_stop_daemon(server->daemon);
   return err;
@@ -102,8 +102,8 @@ static _Atomic(struct weft_store_server *) left_behind;
 // does what a thread that is missing here was changing.
 static void forget(struct weft_store_server *server) {
   close(server->listener);
-  close(server->minder_epoll);
-  close(server->minder_wake);
+  close(server->reactor_epoll);
+  close(server->reactor_wake);
   secret_free(server->token);
   secret_free(server->key);
   server->token = server->key = NULL;
@@ -123,9 +123,9 @@ void weft_store_server_stop(weft_store_server_t *server) {
   LIST_FOREACH(stream, &server->streams, link)
   server_stream_resume(stream); // libmicrohttpd must have none suspended when it stops
   pthread_mutex_unlock(&server->lock);
-  server_minder_stop(server); // no new connections
+  server_reactor_stop(server); // no new connections
   MHD_stop_daemon(server->daemon);
-  close(server->minder_epoll);
-  close(server->minder_wake);
+  close(server->reactor_epoll);
+  close(server->reactor_wake);
   destroy(server);
 }

@@ -1,7 +1,7 @@
 // The embedded server's inside, shared by server*.c.
 //
 // libmicrohttpd's one thread reads requests, runs them on the gateway and sends. A stream that has nothing to send is
-// suspended, and resumed by the event that it waits for. The minder, a thread of its own, gives libmicrohttpd the
+// suspended, and resumed by the event that it waits for. The reactor, a thread of its own, gives libmicrohttpd the
 // callers that have spoken (secure/lobby.h), expires leases, cuts connections that have not shown the token in time,
 // and notices clients that went away from a suspended stream, whose socket libmicrohttpd does not look at.
 #ifndef STORE_SERVER_SERVER_H
@@ -42,12 +42,12 @@ struct weft_store_server {
   LIST_HEAD(, server_stream) streams;
   uint64_t next_stream;
   bool stopping;
-  uint64_t look_ns; // when the minder is to look at the leases at the latest; 0: there are none
+  uint64_t look_ns; // when the reactor is to look at the leases at the latest; 0: there are none
   struct server_gate gate;
 
-  int minder_epoll; // the sockets of streams, each with its number, `minder_wake` with number 0, and the lobby
-  int minder_wake;  // eventfd: an earlier expiry, or the end
-  pthread_t minder;
+  int reactor_epoll; // the sockets of streams, each with its number, `reactor_wake` with number 0, and the lobby
+  int reactor_wake;  // eventfd: an earlier expiry, or the end
+  pthread_t reactor;
 };
 
 // One /v3/watch connection.
@@ -85,15 +85,15 @@ void server_stream_close(struct server_stream *stream);
 // The response that sends the stream; no lock held. NULL: no memory.
 struct MHD_Response *server_stream_response(struct server_stream *stream);
 
-// minder.c
-int server_minder_start(struct weft_store_server *server);
-void server_minder_stop(struct weft_store_server *server);
+// reactor.c
+int server_reactor_start(struct weft_store_server *server);
+void server_reactor_stop(struct weft_store_server *server);
 
 // Before leases are looked at: where this process has stood still, they go on as they stood, since nobody could renew
 // them. With the server's lock held.
 void server_note_standstill(struct weft_store_server *server);
 
 // Makes it look at the leases and the connections again. [any]
-void server_minder_wake(struct weft_store_server *server);
+void server_reactor_wake(struct weft_store_server *server);
 
 #endif

@@ -41,7 +41,7 @@ bool server_stream_open(struct weft_store_server *server, struct MHD_Connection 
     return false;
   }
   struct epoll_event hangup = {.events = EPOLLRDHUP | EPOLLET, .data.u64 = stream->number};
-  if (epoll_ctl(server->minder_epoll, EPOLL_CTL_ADD, stream->fd, &hangup) != 0)
+  if (epoll_ctl(server->reactor_epoll, EPOLL_CTL_ADD, stream->fd, &hangup) != 0)
     log_warn("%s: a watch's end will be noticed late: epoll_ctl failed with errno %d", server->url, errno);
   LIST_INSERT_HEAD(&server->streams, stream, link);
   *out = stream;
@@ -49,7 +49,7 @@ bool server_stream_open(struct weft_store_server *server, struct MHD_Connection 
 }
 
 void server_stream_close(struct server_stream *stream) {
-  epoll_ctl(stream->server->minder_epoll, EPOLL_CTL_DEL, stream->fd, NULL);
+  epoll_ctl(stream->server->reactor_epoll, EPOLL_CTL_DEL, stream->fd, NULL);
   LIST_REMOVE(stream, link);
   gateway_stream_close(&stream->gateway);
   free(stream);

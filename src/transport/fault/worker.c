@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "base/fail.h"
-#include "base/random.h"
 
 // --- callbacks of the inner transport ---
 

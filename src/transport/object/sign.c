@@ -7,7 +7,6 @@
 #include <strings.h>
 #include <time.h>
 
-#include "base/fail.h"
 #include "base/text/text.h"
 #include "secure/hmac.h"
 #include "transport/object/object.h"

@@ -81,7 +81,7 @@ static bool is_ours(const struct shm_home *home, uint32_t slot) {
 }
 
 // How long to wait for the threads that are inside by that slot; 0: there are none.
-static uint32_t patience_ms(const struct shm_worker *worker, uint32_t at, uint32_t index) {
+static uint32_t wait_limit_ms(const struct shm_worker *worker, uint32_t at, uint32_t index) {
   const struct shm_slot *slot = &worker->page->slots[at];
   uint64_t owner = atomic_load(&slot->owner);
   pid_t pid = (pid_t)(owner >> 32);
@@ -98,8 +98,8 @@ static uint32_t longest_ms(const struct shm_worker *worker, uint32_t index) {
   uint32_t slots = atomic_load(&worker->page->slots_used);
   uint32_t longest = atomic_load(&worker->page->gates[index].users) > 0 ? SHM_FENCE_MS : 0;
   for (uint32_t i = 0; i < slots && i < SHM_SLOTS; i++) {
-    uint32_t patience = patience_ms(worker, i, index);
-    longest = patience > longest ? patience : longest;
+    uint32_t wait_limit = wait_limit_ms(worker, i, index);
+    longest = wait_limit > longest ? wait_limit : longest;
   }
   return longest;
 }
@@ -107,8 +107,8 @@ static uint32_t longest_ms(const struct shm_worker *worker, uint32_t index) {
 bool shm_gate_close(struct shm_worker *worker, uint32_t index) {
   atomic_store(&worker->page->gates[index].id, 0);
   uint64_t begun_ns = clock_ns();
-  for (uint32_t patience; (patience = longest_ms(worker, index)) > 0;) {
-    if (clock_ns() - begun_ns >= patience * UINT64_C(1000000))
+  for (uint32_t wait_limit; (wait_limit = longest_ms(worker, index)) > 0;) {
+    if (clock_ns() - begun_ns >= wait_limit * UINT64_C(1000000))
       return false;
     sched_yield();
   }

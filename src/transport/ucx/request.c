@@ -1,7 +1,6 @@
 // Posts operations to UCX, and takes their completions.
 #include <string.h>
 
-#include "base/fail.h"
 #include "transport/ucx/ucx.h"
 
 size_t ucx_op_size(const struct ucx_worker *worker) {

@@ -12,7 +12,6 @@
 #include "agent/exchange/support/meeting.h"
 #include "base/time/clock.h"
 #include "cmocka_all.h"
-#include "support/wait.h"
 
 enum { STRANGERS = 10000, OPEN = 400, MEETINGS = CROWD_EVENTS / 4 }; // OPEN: at once on this side
 

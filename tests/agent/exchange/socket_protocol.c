@@ -6,7 +6,6 @@
 
 #include "agent/exchange/support/meeting.h"
 #include "agent/exchange/support/raw_peer.h"
-#include "base/wire/wire.h"
 #include "cmocka_all.h"
 #include "support/wait.h"
 

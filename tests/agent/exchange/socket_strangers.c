@@ -14,7 +14,6 @@
 #include "base/time/clock.h"
 #include "cmocka_all.h"
 #include "secure/lobby.h"
-#include "support/entries.h"
 #include "support/relay.h"
 #include "support/wait.h"
 

@@ -8,14 +8,10 @@
 #include "agent/peer/load.h"
 #include "agent/peer/message.h"
 #include "agent/peer/message_recv.h"
-#include "agent/peer/table.h"
-#include "agent/progress/progress.h"
 #include "agent/progress/submit.h"
 #include "agent/support/crowd.h"
 #include "agent/support/describe.h"
-#include "base/wire/wire.h"
 #include "cmocka_all.h"
-#include "support/wait.h"
 
 #define TOKEN "0123456789abcdef0123456789abcdef"
 
@@ -126,7 +122,7 @@ static struct agent_description *lie(void) {
   return description;
 }
 
-static int tell(const struct agent_description *description, weft_peer_t *peer) {
+static int load_metadata(const struct agent_description *description, weft_peer_t *peer) {
   size_t size;
   void *blob = describe_write(description, &size);
   int err = load(reader.agent, blob, size, peer);
@@ -139,14 +135,14 @@ static void test_another_name(void **state) {
   weft_peer_t known = crowd_load(reader.agent, owner.agent), peer;
   struct agent_description *description = lie();
   snprintf(description->name, sizeof description->name, "liar");
-  assert_int_equal(tell(description, &peer), WEFT_ERR_PROTOCOL); // the owner's incarnation
+  assert_int_equal(load_metadata(description, &peer), WEFT_ERR_PROTOCOL); // the owner's incarnation
   description->incarnation = reader.agent->incarnation;
-  assert_int_equal(tell(description, &peer), WEFT_ERR_PROTOCOL); // the reader's own
+  assert_int_equal(load_metadata(description, &peer), WEFT_ERR_PROTOCOL); // the reader's own
   memcpy(description->key, reader.agent->exchange.public_key, EXCHANGE_SIZE);
-  assert_int_equal(tell(description, &peer), WEFT_ERR_PROTOCOL); // with its key, under another name
-  memset(description->key, 0, EXCHANGE_SIZE);                    // a key of small order: all know what is agreed on
+  assert_int_equal(load_metadata(description, &peer), WEFT_ERR_PROTOCOL); // with its key, under another name
+  memset(description->key, 0, EXCHANGE_SIZE); // a key of small order: all know what is agreed on
   assert_int_equal(agent_incarnation("liar", description->key, &description->incarnation), 0);
-  assert_int_equal(tell(description, &peer), WEFT_ERR_PROTOCOL);
+  assert_int_equal(load_metadata(description, &peer), WEFT_ERR_PROTOCOL);
   assert_int_equal(weft_agent_check(reader.agent, known), 0);
   assert_int_equal(crowd_count(&reader, LOADED, NULL), 1);
   free(description);
@@ -263,7 +259,7 @@ static void test_widens(void **state) {
   struct agent_region_description *region = (struct agent_region_description *)(uintptr_t)description->regions;
   region->length *= 2;
   weft_peer_t peer;
-  assert_int_equal(tell(description, &peer), 0);
+  assert_int_equal(load_metadata(description, &peer), 0);
   weft_region_t id;
   void *address;
   weft_dlist_t *local, *remote;
@@ -286,14 +282,14 @@ static void test_contradicts(void **state) {
   const struct agent_region_description honest = *region;
   weft_peer_t peer;
   region->length = UINT64_MAX;
-  assert_int_equal(tell(description, &peer), WEFT_ERR_PROTOCOL);
+  assert_int_equal(load_metadata(description, &peer), WEFT_ERR_PROTOCOL);
   region->length = 0;
-  assert_int_equal(tell(description, &peer), WEFT_ERR_PROTOCOL);
+  assert_int_equal(load_metadata(description, &peer), WEFT_ERR_PROTOCOL);
   *region = honest;
   region->kind = WEFT_MEMORY_FILE; // which begins at 0
-  assert_int_equal(tell(description, &peer), WEFT_ERR_PROTOCOL);
+  assert_int_equal(load_metadata(description, &peer), WEFT_ERR_PROTOCOL);
   *region = honest;
-  assert_int_equal(tell(description, &peer), 0);
+  assert_int_equal(load_metadata(description, &peer), 0);
   free(description);
 }
 
@@ -315,7 +311,7 @@ static void test_without_end(void **state) {
                                                      .address = (10 + (uint64_t)times * AT_ONCE + i) << 12,
                                                      .length = 64};
     description->change++;
-    err = tell(description, &peer);
+    err = load_metadata(description, &peer);
   }
   assert_int_equal(err, WEFT_ERR_LIMIT);
   assert_int_equal(times, 2); // with the one that it had, the second half is one too many

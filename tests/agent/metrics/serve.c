@@ -3,7 +3,6 @@
 #include <stdatomic.h>
 
 #include "agent/agent.h"
-#include "base/net/endpoint.h"
 #include "cmocka_all.h"
 #include "support/wait.h"
 

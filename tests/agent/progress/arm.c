@@ -10,8 +10,6 @@
 #include "cmocka_all.h"
 
 #include "agent/support/pair.h"
-#include "base/time/clock.h"
-#include "support/wait.h"
 
 enum { PATIENCE_MS = 5000, FEW = 20000 };
 
@@ -55,7 +53,7 @@ static bool await(struct sleeper *sleeper, int fd) {
   return !sleeper->wrong && note.size == 4 && memcmp(note.bytes, "ping", 4) == 0;
 }
 
-static void tell(struct sleeper *sleeper, const char *text) {
+static void send_text(struct sleeper *sleeper, const char *text) {
   if (weft_agent_notify(sleeper->end->agent, sleeper->end->peer, text, 4) != 0)
     sleeper->wrong = "a message was refused";
 }
@@ -66,7 +64,7 @@ static void *answer(void *arg) {
   if (weft_agent_fd(sleeper->end->agent, &fd) != 0)
     sleeper->wrong = "no descriptor";
   while (!sleeper->wrong && await(sleeper, fd))
-    tell(sleeper, "ping");
+    send_text(sleeper, "ping");
   return NULL;
 }
 
@@ -74,9 +72,9 @@ static void ask(struct sleeper *sleeper) {
   int fd;
   assert_int_equal(weft_agent_fd(sleeper->end->agent, &fd), 0);
   do
-    tell(sleeper, "ping");
+    send_text(sleeper, "ping");
   while (!sleeper->wrong && await(sleeper, fd) && slept < wanted);
-  tell(sleeper, "stop");
+  send_text(sleeper, "stop");
 }
 
 static void test_no_wake_up_is_lost(void **state) {

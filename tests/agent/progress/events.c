@@ -81,7 +81,7 @@ static void test_under_a_lock_of_the_application(void **state) {
     pthread_mutex_lock(&application);
     int rc = weft_agent_invalidate(pair.a.agent, pair.a.peer);
     if (rc == 0 && i + 1 < LIVES)
-      rc = pair_tell(pair.b.agent, pair.a.agent, &pair.a.peer);
+      rc = pair_load_metadata(pair.b.agent, pair.a.agent, &pair.a.peer);
     pthread_mutex_unlock(&application);
     assert_int_equal(rc, 0);
   }
@@ -99,7 +99,7 @@ static void update(uint32_t times) {
   for (uint32_t i = 0; i < times; i++) {
     weft_region_t region;
     assert_int_equal(weft_agent_register(pair.b.agent, &memory, &region), 0);
-    assert_int_equal(pair_tell(pair.b.agent, pair.a.agent, &pair.a.peer), 0);
+    assert_int_equal(pair_load_metadata(pair.b.agent, pair.a.agent, &pair.a.peer), 0);
     assert_int_equal(weft_agent_deregister(pair.b.agent, region), 0);
   }
 }
@@ -111,7 +111,7 @@ static void test_the_end_of_a_peer_is_never_dropped(void **state) {
     assert_int_equal(event.kind, WEFT_AGENT_EVENT_PEER_LOADED);
   weft_peer_t first = pair.a.peer;
   assert_int_equal(weft_agent_invalidate(pair.a.agent, first), 0);
-  assert_int_equal(pair_tell(pair.b.agent, pair.a.agent, &pair.a.peer), 0);
+  assert_int_equal(pair_load_metadata(pair.b.agent, pair.a.agent, &pair.a.peer), 0);
   update(AGENT_EVENTS + 99);
   assert_int_equal(weft_agent_next_event(pair.a.agent, &event), 1);
   assert_int_equal(event.kind, WEFT_AGENT_EVENT_PEER_LEFT);

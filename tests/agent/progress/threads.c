@@ -130,7 +130,7 @@ static void all_at_once(void **state) {
       sched_yield();
     assert_int_equal(weft_agent_invalidate(pair.a.agent, atomic_load(&current)), 0);
     weft_peer_t again;
-    assert_int_equal(pair_tell(pair.b.agent, pair.a.agent, &again), 0);
+    assert_int_equal(pair_load_metadata(pair.b.agent, pair.a.agent, &again), 0);
     atomic_store(&current, again);
   }
   for (int i = 0; i < THREADS; i++)

@@ -28,7 +28,7 @@ static void open_end(struct pair_end *end, const char *name, const char *transpo
   end->memory = memory;
 }
 
-int pair_tell(weft_agent_t *from, weft_agent_t *to, weft_peer_t *peer) {
+int pair_load_metadata(weft_agent_t *from, weft_agent_t *to, weft_peer_t *peer) {
   struct agent_description *description;
   int rc = agent_describe(from, NULL, 0, true, &description);
   if (rc == 0) {
@@ -39,8 +39,8 @@ int pair_tell(weft_agent_t *from, weft_agent_t *to, weft_peer_t *peer) {
 }
 
 void pair_acquaint(struct pair *pair) {
-  if (pair_tell(pair->b.agent, pair->a.agent, &pair->a.peer) != 0 ||
-      pair_tell(pair->a.agent, pair->b.agent, &pair->b.peer) != 0)
+  if (pair_load_metadata(pair->b.agent, pair->a.agent, &pair->a.peer) != 0 ||
+      pair_load_metadata(pair->a.agent, pair->b.agent, &pair->b.peer) != 0)
     fail_msg("they do not get to know each other: %s", weft_last_error());
 }
 

@@ -25,7 +25,7 @@ void pair_open(struct pair *pair, const char *transports, const struct transport
 void pair_close(struct pair *pair);
 
 // Tells `to` what `from` tells of itself.
-int pair_tell(weft_agent_t *from, weft_agent_t *to, weft_peer_t *peer);
+int pair_load_metadata(weft_agent_t *from, weft_agent_t *to, weft_peer_t *peer);
 void pair_acquaint(struct pair *pair);
 
 // A list of one descriptor in the region of `of`, as seen by `by`.

@@ -58,8 +58,8 @@ static bool open_both(const char *transports) {
     return false;
   allocate_gpu(&a);
   allocate_gpu(&b);
-  works(pair_tell(a.agent, b.agent, &b.peer));
-  works(pair_tell(b.agent, a.agent, &a.peer));
+  works(pair_load_metadata(a.agent, b.agent, &b.peer));
+  works(pair_load_metadata(b.agent, a.agent, &a.peer));
   return true;
 }
 
@@ -164,7 +164,7 @@ static void test_a_network_that_cannot(void **state) {
   if (!strstr(weft_last_error(), want))
     fail_msg("\"%s\" does not say \"%s\"", weft_last_error(), want);
   allocate_gpu(&a);
-  works(pair_tell(b.agent, a.agent, &a.peer));
+  works(pair_load_metadata(b.agent, a.agent, &a.peer));
   weft_transfer_t *transfer;
   weft_dlist_t *gpu = list_of(&a, WEFT_PEER_SELF, a.gpu, a.gpu_address);
   weft_dlist_t *far_host = list_of(&a, a.peer, b.host, (uintptr_t)b.bytes);

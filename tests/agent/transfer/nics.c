@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/open.h"
 #include "agent/support/pair.h"
 #include "support/loop.h"
 #include "support/rdma_host.h"

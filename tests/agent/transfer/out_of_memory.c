@@ -8,7 +8,6 @@
 
 #include "agent/support/crowd.h"
 #include "agent/support/owned.h"
-#include "base/time/clock.h"
 #include "cmocka_all.h"
 #include "support/allocations.h"
 #include "support/entries.h"
@@ -227,7 +226,7 @@ static bool came(void *arg) {
 }
 
 // A region is registered while memory runs out once, here or at the peer. Returns whether it did.
-static bool tell(uint64_t n, bool by_store) {
+static bool register_without_memory(uint64_t n, bool by_store) {
   weft_store_t *store;
   weft_agent_t *host;
   struct news news = {.wanted = 2};
@@ -262,7 +261,7 @@ static void no_news_is_lost(void **state) {
   (void)state;
   for (int by_store = 0; by_store < 2; by_store++) {
     uint64_t n = 1;
-    while (n < ROUNDS_MAX && tell(n, by_store))
+    while (n < ROUNDS_MAX && register_without_memory(n, by_store))
       n++;
     print_message("each of %" PRIu64 " allocations failed once\n", n - 1);
     assert_true(n > 4 && n < ROUNDS_MAX);

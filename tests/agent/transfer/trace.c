@@ -7,7 +7,6 @@
 
 #include "cmocka_all.h"
 
-#include "agent/open.h"
 #include "agent/support/pair.h"
 #include "support/loop.h"
 #include "support/temporary.h"

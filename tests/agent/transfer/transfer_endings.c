@@ -13,9 +13,7 @@
 
 #include "agent/memory/region.h"
 #include "agent/metadata/describe.h"
-#include "agent/open.h"
 #include "agent/peer/load.h"
-#include "agent/peer/table.h"
 #include "agent/progress/submit.h"
 #include "agent/support/owned.h"
 #include "agent/support/pair.h"
@@ -217,7 +215,7 @@ static void peer_dies(void **state) {
   // The same metadata again is another peer; what belongs to the one before does not come to life.
   atomic_store(&loop.hold, false);
   weft_peer_t again;
-  assert_int_equal(pair_tell(pair.b.agent, pair.a.agent, &again), 0);
+  assert_int_equal(pair_load_metadata(pair.b.agent, pair.a.agent, &again), 0);
   assert_true(again != pair.a.peer);
   assert_int_equal(weft_transfer_post(flying), WEFT_ERR_PEER_LOST);
   assert_int_equal(weft_agent_check(pair.a.agent, pair.a.peer), WEFT_ERR_PEER_LOST);
@@ -239,12 +237,12 @@ static void incarnations_do_not_mix(void **state) {
   options.progress = progress;
   pair_open(&other, "", more, &options); // another a and b
   weft_peer_t newer;
-  assert_int_equal(pair_tell(other.b.agent, pair.a.agent, &newer), WEFT_ERR_EXISTS);
-  assert_int_equal(pair_tell(other.a.agent, pair.a.agent, &newer), WEFT_ERR_EXISTS); // its own name
+  assert_int_equal(pair_load_metadata(other.b.agent, pair.a.agent, &newer), WEFT_ERR_EXISTS);
+  assert_int_equal(pair_load_metadata(other.a.agent, pair.a.agent, &newer), WEFT_ERR_EXISTS); // its own name
   assert_int_equal(weft_agent_invalidate(pair.a.agent, pair.a.peer), 0);
   assert_int_equal(told(WEFT_AGENT_EVENT_PEER_LEFT), 1);
   assert_int_equal(weft_agent_invalidate(pair.a.agent, pair.a.peer), WEFT_ERR_PEER_LOST);
-  assert_int_equal(pair_tell(other.b.agent, pair.a.agent, &newer), 0);
+  assert_int_equal(pair_load_metadata(other.b.agent, pair.a.agent, &newer), 0);
   uint64_t dropped = atomic_load(&pair.a.agent->dropped);
   assert_int_equal(weft_agent_notify(pair.b.agent, pair.b.peer, "late", 5), 0);
   uint64_t until = clock_deadline_ms(SUPPORT_DEADLINE_MS);
@@ -281,7 +279,7 @@ static void peer_takes_a_region_back(void **state) {
   memory.address = pair.b.memory + 4096;
   memory.length = 4096;
   assert_int_equal(weft_agent_register(pair.b.agent, &memory, &extra), 0);
-  assert_int_equal(pair_tell(pair.b.agent, pair.a.agent, &pair.a.peer), 0);
+  assert_int_equal(pair_load_metadata(pair.b.agent, pair.a.agent, &pair.a.peer), 0);
   assert_int_equal(told(WEFT_AGENT_EVENT_PEER_UPDATED), 1);
   struct pair_end there = pair.b;
   there.region = extra;
@@ -293,7 +291,7 @@ static void peer_takes_a_region_back(void **state) {
   struct agent_description *older;
   assert_int_equal(agent_describe(pair.b.agent, NULL, 0, true, &older), 0);
   assert_int_equal(weft_agent_deregister(pair.b.agent, extra), 0);
-  assert_int_equal(pair_tell(pair.b.agent, pair.a.agent, &pair.a.peer), 0);
+  assert_int_equal(pair_load_metadata(pair.b.agent, pair.a.agent, &pair.a.peer), 0);
   assert_int_equal(told(WEFT_AGENT_EVENT_PEER_UPDATED), 2);
   assert_int_equal(weft_transfer_post(transfer), WEFT_ERR_NOT_FOUND);
   assert_int_equal(weft_transfer_post(other), 0);

@@ -182,7 +182,7 @@ static void regions_do_not_merge(void **state) {
     memory.address = pair.b.memory + 8192 + i * 4096;
     assert_int_equal(weft_agent_register(pair.b.agent, &memory, &halves[i]), 0);
   }
-  assert_int_equal(pair_tell(pair.b.agent, pair.a.agent, &pair.a.peer), 0);
+  assert_int_equal(pair_load_metadata(pair.b.agent, pair.a.agent, &pair.a.peer), 0);
   struct weft_descriptor there[2] = {{(uintptr_t)pair.b.memory + 8192 + 4000, 96, 0},
                                      {(uintptr_t)pair.b.memory + 8192 + 4096, 104, 0}};
   weft_dlist_t *remote, *local;
@@ -212,7 +212,7 @@ static void regions_overlap(void **state) {
   memory.address = pair.b.memory + BEGIN + SIZE - SHARED;
   memory.length = SIZE + 1; // so that the first is the smaller one
   assert_int_equal(weft_agent_register(pair.b.agent, &memory, &second), 0);
-  assert_int_equal(pair_tell(pair.b.agent, pair.a.agent, &pair.a.peer), 0);
+  assert_int_equal(pair_load_metadata(pair.b.agent, pair.a.agent, &pair.a.peer), 0);
   uint64_t there = (uintptr_t)pair.b.memory + BEGIN;
   struct weft_descriptor parts[] = {{there + 10, 20, 0},             // in the first
                                     {there + SIZE - 10, 10, 0},      // in both
@@ -225,7 +225,7 @@ static void regions_overlap(void **state) {
     assert_int_equal(remote->spans[i].region->id, serves[i]);
   assert_int_equal(weft_dlist_free(remote), 0);
   assert_int_equal(weft_agent_deregister(pair.b.agent, first), 0);
-  assert_int_equal(pair_tell(pair.b.agent, pair.a.agent, &pair.a.peer), 0);
+  assert_int_equal(pair_load_metadata(pair.b.agent, pair.a.agent, &pair.a.peer), 0);
   assert_int_equal(weft_dlist_create(pair.a.agent, pair.a.peer, parts + 1, 2, &remote), 0);
   assert_int_equal(remote->spans[0].region->id, second);
   struct weft_descriptor here[] = {{(uintptr_t)pair.a.memory, 10, 0}, {(uintptr_t)pair.a.memory + 10, 100, 0}};
@@ -402,7 +402,7 @@ static void floods_go_on_from_anew(void **state) {
   struct flood flood = {0}, again = {0};
   assert_true(pair_until(&pair, flood_on, &flood));
   assert_int_equal(weft_agent_invalidate(pair.a.agent, pair.a.peer), 0);
-  assert_int_equal(pair_tell(pair.b.agent, pair.a.agent, &pair.a.peer), 0);
+  assert_int_equal(pair_load_metadata(pair.b.agent, pair.a.agent, &pair.a.peer), 0);
   if (!pair_until(&pair, flood_on, &again))
     fail_msg("of %u notifications %u came", again.sent, again.heard);
   struct weft_agent_stats stats = WEFT_AGENT_STATS_INIT;
@@ -437,7 +437,7 @@ static void readers_begin_anew(void **state) {
   while (weft_agent_notify(pair.a.agent, pair.a.peer, &sent, sizeof sent) == 0)
     sent++;
   assert_true(pair_until(&pair, all_dropped, &sent));
-  assert_int_equal(pair_tell(pair.a.agent, pair.b.agent, &pair.b.peer), 0);
+  assert_int_equal(pair_load_metadata(pair.a.agent, pair.b.agent, &pair.b.peer), 0);
   assert_true(pair_until(&pair, send_new, &left));
   assert_int_equal(pair_hear(&pair, &pair.b, text, sizeof text), 4);
   assert_string_equal(text, "new");

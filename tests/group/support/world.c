@@ -254,7 +254,7 @@ static void step_request(struct world *w, struct world_member *m) {
   w->quiet &= !m->busy;
 }
 
-static void tell(struct world *w, struct world_member *m, enum weft_store_event_kind kind) {
+static void deliver(struct world *w, struct world_member *m, enum weft_store_event_kind kind) {
   w->quiet = false;
   group_machine_watch(m->machine, w->now, &(struct weft_store_event){.kind = kind});
 }
@@ -264,13 +264,13 @@ static void step_watch(struct world *w, struct world_member *m) {
     return;
   if (m->cut != m->told_lost) {
     m->told_lost = m->cut;
-    tell(w, m, m->cut ? WEFT_STORE_EVENT_LOST : WEFT_STORE_EVENT_RESUMED);
+    deliver(w, m, m->cut ? WEFT_STORE_EVENT_LOST : WEFT_STORE_EVENT_RESUMED);
   }
   if (m->cut)
     return;
   if (m->reset) {
     m->watching = m->reset = false;
-    tell(w, m, WEFT_STORE_EVENT_RESET);
+    deliver(w, m, WEFT_STORE_EVENT_RESET);
     return;
   }
   w->quiet &= m->position == w->log_size;

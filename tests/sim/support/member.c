@@ -41,7 +41,7 @@ static void on_wake(struct core_watch *watch) {
   plan_delivery(woken_sim, (struct sim_member *)((char *)watch - offsetof(struct sim_member, watch)));
 }
 
-static void tell(struct sim *sim, struct sim_member *m, enum weft_store_event_kind kind) {
+static void deliver_kind(struct sim *sim, struct sim_member *m, enum weft_store_event_kind kind) {
   group_machine_watch(m->machine, sim->now, &(struct weft_store_event){.kind = kind});
 }
 
@@ -61,7 +61,7 @@ static void hand_over(struct sim *sim, struct sim_member *m, const struct core_e
 
 static void reset_watch(struct sim *sim, struct sim_member *m) {
   sim_watch_end(sim, m);
-  tell(sim, m, WEFT_STORE_EVENT_RESET);
+  deliver_kind(sim, m, WEFT_STORE_EVENT_RESET);
   sim_member_pump(sim, m);
 }
 
@@ -90,7 +90,7 @@ static void connect(struct sim *sim, const struct sim_event *event) {
     return;
   if (!sim_server_is_up(sim) || sim->now < m->cut_until) {
     if (!m->told_lost)
-      tell(sim, m, WEFT_STORE_EVENT_LOST);
+      deliver_kind(sim, m, WEFT_STORE_EVENT_LOST);
     m->told_lost = true;
     sim_at(sim, sim->now + RECONNECT_NS, *event);
     sim_member_pump(sim, m);
@@ -105,7 +105,7 @@ static void connect(struct sim *sim, const struct sim_event *event) {
   m->told_lost = false;
   m->watch = (struct core_watch){.range = local_range(SIM_PREFIX, true, bounds), .wake = on_wake};
   core_watch_add(sim->server.core, &m->watch, m->watch_from);
-  tell(sim, m, WEFT_STORE_EVENT_RESUMED);
+  deliver_kind(sim, m, WEFT_STORE_EVENT_RESUMED);
   if (m->watch.pending)
     plan_delivery(sim, m);
   sim_member_pump(sim, m);

@@ -82,7 +82,7 @@ static void whole_sequence(struct sequence *sequence, uint64_t seed) {
     sequence->steps[sequence->count] = (uint32_t)sequence->count;
 }
 
-static void tell(struct subject *all, size_t count, const struct sequence *sequence) {
+static void print_sequence(struct subject *all, size_t count, const struct sequence *sequence) {
   fprintf(stderr, "seed %" PRIu64 ": these %zu steps differ; run again: test_store_sequences %" PRIu64, sequence->seed,
           sequence->count, sequence->seed);
   for (size_t i = 0; i < sequence->count; i++)
@@ -115,7 +115,7 @@ static void random_operations_give_the_same_answers_and_events(void **state) {
       continue;
     sequence.count = differs_at;
     shrink(subjects, SUBJECTS, &sequence);
-    tell(subjects, SUBJECTS, &sequence);
+    print_sequence(subjects, SUBJECTS, &sequence);
     fail_msg("seed %" PRIu64 ": a difference after %zu steps, %zu of them enough", seed, differs_at, sequence.count);
   }
   print_message("%d sequences of %d operations on local, embedded and etcd: equal\n", SEEDS, STEPS);
@@ -160,7 +160,7 @@ static int run_again(int count, char **arguments) {
     sequence.steps[sequence.count++] = (uint32_t)strtoul(arguments[i], NULL, 10);
   if (!subjects_open(subjects))
     return 1;
-  tell(subjects, SUBJECTS, &sequence);
+  print_sequence(subjects, SUBJECTS, &sequence);
   subjects_close(subjects);
   return 0;
 }

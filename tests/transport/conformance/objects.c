@@ -9,7 +9,6 @@
 
 #include <curl/curl.h>
 
-#include "base/fail.h"
 #include "base/random.h"
 
 enum { TIMEOUT_S = 60, TRIES = 5, SKIPPED = 77, SIGNS_HEADERS = 0x075801 }; // 7.88.1, the oldest that was seen to

@@ -96,7 +96,7 @@ static int post_in_vain(struct couple *couple, const char *what) {
 }
 
 // The process learns of the region here.
-static void tell_region(struct couple *couple) {
+static void send_region(struct couple *couple) {
   unsigned char key[TRANSPORT_MAX_KEY];
   size_t size = sizeof key;
   assert_works(suite.transport->pack(couple->local.region, key, &size));
@@ -129,7 +129,7 @@ static void test_another_process_as_initiator(void **state) {
   (void)state;
   struct couple couple;
   couple_open(&couple);
-  tell_region(&couple);
+  send_region(&couple);
   process_ask(&couple.process, ORDER_POST, WEFT_TRANSFER_READ, 0, NULL, 0);
   assert_int_equal(process_ask(&couple.process, ORDER_WAIT, 0, 0, NULL, 0)->value, 0);
   assert_int_equal(process_ask(&couple.process, ORDER_CHECK, 52, 0, NULL, 0)->value, 0);
@@ -255,7 +255,7 @@ static void test_initiator_killed_under_writes(void **state) {
   for (int round = 0; round < 4; round++) {
     struct couple couple;
     couple_open(&couple);
-    tell_region(&couple);
+    send_region(&couple);
     process_ask(&couple.process, ORDER_POST, WEFT_TRANSFER_WRITE, HAS(MESSAGES), NULL, 0);
     process_ask(&couple.process, ORDER_KEEP, 0, 0, NULL, 0);
     uint64_t deadline_ns = clock_ns() + (uint64_t)round * 3000000u; // somewhere in the midst

@@ -19,7 +19,6 @@
 #include <unistd.h>
 
 #include "support/file.h"
-#include "support/sanitized.h"
 #include "transport/support/storage.h"
 
 // --- system calls that say what a test wants ---

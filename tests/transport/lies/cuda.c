@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-#include "base/wire/wire.h"
-
 // Where the fields of a key stand, and of its share.
 enum { HEAD = 12, SUM = 4, AT_ADDRESS = HEAD + 8, AT_SHARE = HEAD + 48 };
 

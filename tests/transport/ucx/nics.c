@@ -6,8 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/fail.h"
-#include "support/temporary.h"
 #include "transport/support/ucx_config.h"
 #include "transport/ucx/ucx.h"
 

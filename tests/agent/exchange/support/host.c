@@ -47,7 +47,7 @@ static void must(int rc) {
 }
 
 // All that came so far.
-static void tell_events(void) {
+static void print_events(void) {
   static const char *const kinds[] = {"", "loaded", "updated", "left", "lost"};
   struct weft_agent_event event = WEFT_AGENT_EVENT_INIT;
   while (weft_agent_next_event(agent, &event) == 1) {
@@ -112,14 +112,14 @@ static int stream(struct peer *peer) {
   return rc;
 }
 
-static void tell_wrong(int wanted) {
+static void print_wrong(int wanted) {
   uint32_t wrong = 0;
   for (size_t i = 0; i < BYTES; i++)
     wrong += memory[i] != wanted;
   printf("%u\n", wrong);
 }
 
-static void tell_notifications(void) {
+static void print_notifications(void) {
   static uint32_t total;
   struct weft_notification some[16];
   uint32_t count = 16;
@@ -141,11 +141,11 @@ static void obey(const char *line) {
   else if (sscanf(line, "state %s", name) == 1)
     answer(weft_agent_check(agent, find(name)->id));
   else if (sscanf(line, "check %d", &number) == 1)
-    tell_wrong(number);
+    print_wrong(number);
   else if (strncmp(line, "notifications", 13) == 0)
-    tell_notifications();
+    print_notifications();
   else if (strncmp(line, "events", 6) == 0)
-    tell_events();
+    print_events();
   else if (sscanf(line, "fill %d", &number) == 1) {
     memset(memory, number, BYTES);
     answer(0);

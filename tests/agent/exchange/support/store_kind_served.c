@@ -77,7 +77,7 @@ static void be_keeper(int in, int out) {
   _exit(0);
 }
 
-static bool tell(char command) {
+static bool send_command(char command) {
   char answer;
   return write(to, &command, 1) == 1 && read(from, &answer, 1) == 1;
 }
@@ -99,7 +99,7 @@ bool store_kind_begin(void) {
   close(back[1]);
   to = there[1];
   from = back[0];
-  return tell('s');
+  return send_command('s');
 }
 
 void store_kind_end(void) {
@@ -121,12 +121,12 @@ bool store_kind_keeps(void) {
 }
 
 void store_kind_stop(void) {
-  assert_true(tell('k'));
+  assert_true(send_command('k'));
 }
 
 void store_kind_start(bool keep) {
   assert_false(keep);
-  assert_true(tell('s'));
+  assert_true(send_command('s'));
 }
 #endif
 

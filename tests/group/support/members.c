@@ -1,5 +1,5 @@
 // Members of a group on a real store, each with its own handle.
-#include "group/support/crew.h"
+#include "group/support/members.h"
 
 #include "base/time/clock.h"
 #include "cmocka_all.h"
@@ -7,22 +7,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-uint64_t crew_deadline(void) {
-  return clock_deadline_ms(CREW_DEADLINE_MS);
+uint64_t member_deadline(void) {
+  return clock_deadline_ms(MEMBER_DEADLINE_MS);
 }
 
 static void on_event(void *arg, const struct group_event *event) {
-  struct crew_member *member = arg;
+  struct test_member *member = arg;
   pthread_mutex_lock(&member->lock);
   member->counts[event->kind]++;
-  if (event->kind == GROUP_EVENT_VIEW && member->num_views < CREW_EVENTS)
+  if (event->kind == GROUP_EVENT_VIEW && member->num_views < MEMBER_EVENTS)
     member->views[member->num_views++] = group_view_ref(event->view);
   pthread_cond_broadcast(&member->told);
   pthread_mutex_unlock(&member->lock);
 }
 
-static void init(struct crew_member *member) {
-  *member = (struct crew_member){0};
+static void init(struct test_member *member) {
+  *member = (struct test_member){0};
   pthread_condattr_t monotonic;
   pthread_condattr_init(&monotonic);
   pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -31,8 +31,8 @@ static void init(struct crew_member *member) {
   pthread_condattr_destroy(&monotonic);
 }
 
-int crew_try_open(struct crew_member *member, weft_store_t *store, int32_t rank, uint32_t founders, uint32_t ttl_s,
-                  uint64_t deadline_ns) {
+int member_try_open(struct test_member *member, weft_store_t *store, int32_t rank, uint32_t founders, uint32_t ttl_s,
+                    uint64_t deadline_ns) {
   init(member);
   int32_t ranks[64];
   for (uint32_t i = 0; i < founders; i++)
@@ -50,13 +50,13 @@ int crew_try_open(struct crew_member *member, weft_store_t *store, int32_t rank,
   return group_open(&member->group, &options, deadline_ns);
 }
 
-void crew_open(struct crew_member *member, weft_store_t *store, int32_t rank, uint32_t founders, uint32_t ttl_s) {
-  int err = crew_try_open(member, store, rank, founders, ttl_s, crew_deadline());
+void member_open(struct test_member *member, weft_store_t *store, int32_t rank, uint32_t founders, uint32_t ttl_s) {
+  int err = member_try_open(member, store, rank, founders, ttl_s, member_deadline());
   if (err)
     fail_msg("rank %d: %s", rank, weft_last_error());
 }
 
-void crew_close(struct crew_member *member) {
+void member_close(struct test_member *member) {
   group_close(member->group);
   member->group = NULL;
   for (uint32_t i = 0; i < member->num_views; i++)
@@ -68,7 +68,7 @@ void crew_close(struct crew_member *member) {
 
 struct founder {
   pthread_t thread;
-  struct crew_member *member;
+  struct test_member *member;
   weft_store_t *store;
   int32_t rank;
   uint32_t founders, ttl_s;
@@ -78,15 +78,15 @@ struct founder {
 
 static void *found(void *arg) {
   struct founder *f = arg;
-  f->err = crew_try_open(f->member, f->store, f->rank, f->founders, f->ttl_s, crew_deadline());
+  f->err = member_try_open(f->member, f->store, f->rank, f->founders, f->ttl_s, member_deadline());
   if (!f->err)
-    f->err = group_found(f->member->group, crew_deadline());
+    f->err = group_found(f->member->group, member_deadline());
   if (f->err)
     strncpy(f->text, weft_last_error(), sizeof f->text - 1);
   return NULL;
 }
 
-void crew_found(struct crew_member *members, weft_store_t **stores, uint32_t count, uint32_t ttl_s) {
+void members_found(struct test_member *members, weft_store_t **stores, uint32_t count, uint32_t ttl_s) {
   struct founder *founders = calloc(count, sizeof *founders);
   assert_non_null(founders);
   for (uint32_t i = 0; i < count; i++) {
@@ -102,8 +102,8 @@ void crew_found(struct crew_member *members, weft_store_t **stores, uint32_t cou
   free(founders);
 }
 
-void crew_wait_told(struct crew_member *member, enum group_event_kind kind, uint32_t count) {
-  struct timespec deadline = clock_timespec(crew_deadline());
+void member_await_events(struct test_member *member, enum group_event_kind kind, uint32_t count) {
+  struct timespec deadline = clock_timespec(member_deadline());
   pthread_mutex_lock(&member->lock);
   int error = 0;
   while (member->counts[kind] < count && !error)
@@ -114,24 +114,24 @@ void crew_wait_told(struct crew_member *member, enum group_event_kind kind, uint
     fail_msg("told %u events of kind %d, not %u", told, (int)kind, count);
 }
 
-int crew_join(struct crew_member *member) {
+int member_join(struct test_member *member) {
   int err = WEFT_ERR_CONFLICT;
   while (err == WEFT_ERR_CONFLICT) {
     const struct group_view *base = group_view(member->group);
-    err = group_join(member->group, base, crew_deadline());
+    err = group_join(member->group, base, member_deadline());
     group_view_unref(base);
   }
   return err;
 }
 
-void crew_check_views(struct crew_member *members, uint32_t count, bool whole) {
-  const struct group_view *known[CREW_EVENTS] = {0};
+void members_check_views(struct test_member *members, uint32_t count, bool whole) {
+  const struct group_view *known[MEMBER_EVENTS] = {0};
   for (uint32_t i = 0; i < count; i++) {
-    struct crew_member *m = &members[i];
+    struct test_member *m = &members[i];
     pthread_mutex_lock(&m->lock);
     for (uint32_t j = 0; j < m->num_views; j++) {
       uint64_t epoch = m->views[j]->epoch;
-      assert_true(epoch < CREW_EVENTS);
+      assert_true(epoch < MEMBER_EVENTS);
       if (!known[epoch])
         known[epoch] = m->views[j];
       assert_true(group_view_equal(known[epoch], m->views[j]));

@@ -75,7 +75,7 @@ static void *mind(void *arg) {
     uint64_t next = expire(server);
     pthread_mutex_unlock(&server->lock);
     struct epoll_event events[BATCH];
-    int count = epoll_wait(server->minder_epoll, events, BATCH, next == UINT64_MAX ? -1 : clock_left_ms(next));
+    int count = epoll_wait(server->reactor_epoll, events, BATCH, next == UINT64_MAX ? -1 : clock_left_ms(next));
     for (int i = 0; i < count; i++)
       if (events[i].data.u64 == OF_LOBBY)
         take_callers(server);
@@ -86,7 +86,7 @@ static void *mind(void *arg) {
         continue;
       if (events[i].data.u64 != OF_WAKE)
         note_gone(server, events[i].data.u64);
-      else if (read(server->minder_wake, &rest, sizeof rest) < 0 && errno != EAGAIN)
+      else if (read(server->reactor_wake, &rest, sizeof rest) < 0 && errno != EAGAIN)
         log_warn("%s: reading an eventfd failed with errno %d", server->url, errno);
     }
   }
@@ -94,34 +94,34 @@ static void *mind(void *arg) {
   return NULL;
 }
 
-int server_minder_start(struct weft_store_server *server) {
-  server->minder_epoll = epoll_create1(EPOLL_CLOEXEC);
-  server->minder_wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+int server_reactor_start(struct weft_store_server *server) {
+  server->reactor_epoll = epoll_create1(EPOLL_CLOEXEC);
+  server->reactor_wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   struct epoll_event wake = {.events = EPOLLIN, .data.u64 = OF_WAKE};
   struct epoll_event callers = {.events = EPOLLIN, .data.u64 = OF_LOBBY};
   int error = 0;
-  if (server->minder_epoll < 0 || server->minder_wake < 0 ||
-      epoll_ctl(server->minder_epoll, EPOLL_CTL_ADD, server->minder_wake, &wake) != 0 ||
-      epoll_ctl(server->minder_epoll, EPOLL_CTL_ADD, lobby_fd(server->lobby), &callers) != 0)
+  if (server->reactor_epoll < 0 || server->reactor_wake < 0 ||
+      epoll_ctl(server->reactor_epoll, EPOLL_CTL_ADD, server->reactor_wake, &wake) != 0 ||
+      epoll_ctl(server->reactor_epoll, EPOLL_CTL_ADD, lobby_fd(server->lobby), &callers) != 0)
     error = errno;
   else
-    error = thread_create(&server->minder, NULL, mind, server);
+    error = thread_create(&server->reactor, NULL, mind, server);
   if (!error)
     return 0;
-  if (server->minder_epoll >= 0)
-    close(server->minder_epoll);
-  if (server->minder_wake >= 0)
-    close(server->minder_wake);
+  if (server->reactor_epoll >= 0)
+    close(server->reactor_epoll);
+  if (server->reactor_wake >= 0)
+    close(server->reactor_wake);
   return fail_errno(error, "no thread for an embedded server's leases");
 }
 
-void server_minder_wake(struct weft_store_server *server) {
+void server_reactor_wake(struct weft_store_server *server) {
   uint64_t one = 1;
-  if (write(server->minder_wake, &one, sizeof one) < 0)
+  if (write(server->reactor_wake, &one, sizeof one) < 0)
     log_debug("%s: the housekeeping thread is woken already", server->url);
 }
 
-void server_minder_stop(struct weft_store_server *server) {
-  server_minder_wake(server);
-  pthread_join(server->minder, NULL);
+void server_reactor_stop(struct weft_store_server *server) {
+  server_reactor_wake(server);
+  pthread_join(server->reactor, NULL);
 }
