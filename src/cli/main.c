@@ -79,7 +79,7 @@ static int run(int argc, char **argv) {
   int used;
   const struct cli_command *command = cli_command_find(commands, argc - 1, argv + 1, &used);
   // A rank has the environment of its agent, which has said what is wrong with it.
-  bool refused = !(command && command->hidden) && cli_variables_tell(commands, command);
+  bool refused = !(command && command->hidden) && cli_variables_warn(commands, command);
   if (argc < 2) {
     cli_help_write_short(stderr, commands);
     return 2;

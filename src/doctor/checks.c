@@ -1,7 +1,6 @@
 // The table of checks, and the order in which facts are gathered.
 #include "doctor/doctor.h"
 
-#include "base/fail.h"
 #include "doctor/host/host.h"
 #include "doctor/library/library.h"
 #include "doctor/peer/peer.h"
@@ -12,33 +11,33 @@
 enum { TIMEOUT_MS = 3000 };
 
 const struct doctor_check doctor_checks[] = {
-    {"driver", "the GPUs' driver", doctor_judge_driver},
-    {"gpus", "GPUs that Weft can use, and whether processes can share their memory", doctor_judge_gpus},
-    {"peer-access", "GPUs that reach each other's memory", doctor_judge_peer_access},
-    {"fabric", "GPUs reached by NVLink beyond this host or container", doctor_judge_fabric},
-    {"gpu-rdma", "NICs that reach GPU memory", doctor_judge_gpu_rdma},
-    {"nics", "the NIC of each GPU", doctor_judge_nics},
-    {"links", "links of the NICs", doctor_judge_links},
-    {"rdma", "RDMA devices", doctor_judge_rdma},
-    {"gids", "addresses of RDMA ports", doctor_judge_gids},
-    {"mtu", "MTU of the interfaces", doctor_judge_mtu},
-    {"memlock", "locked memory", doctor_judge_memlock},
-    {"huge-pages", "huge pages", doctor_judge_huge_pages},
-    {"shm", "/dev/shm", doctor_judge_shm},
-    {"files", "open files", doctor_judge_files},
-    {"cma", "reading other processes' memory", doctor_judge_cma},
-    {"io-uring", "io_uring", doctor_judge_io_uring},
-    {"pidfd", "notice of the end of processes", doctor_judge_pidfd},
-    {"futex", "waiting for several futexes at once", doctor_judge_futex},
-    {"libraries", "versions of the other libraries", doctor_judge_libraries},
-    {"ucx", "UCX and its transports", doctor_judge_ucx},
-    {"libfabric", "libfabric and its providers", doctor_judge_ofi},
-    {"cufile", "cuFile: files that reach GPU memory", doctor_judge_cufile},
-    {"store", "the store", doctor_judge_store},
-    {"peer", "the way to the peer", doctor_judge_peer},
-    {"peer-back", "the way back", doctor_judge_peer_back},
-    {"peer-mtu", "large packets on the way", doctor_judge_peer_mtu},
-    {NULL, NULL, NULL},
+    {"driver", doctor_judge_driver},           // the GPUs' driver
+    {"gpus", doctor_judge_gpus},               // GPUs that Weft can use, and whether processes can share their memory
+    {"peer-access", doctor_judge_peer_access}, // GPUs that reach each other's memory
+    {"fabric", doctor_judge_fabric},           // GPUs reached by NVLink beyond this host or container
+    {"gpu-rdma", doctor_judge_gpu_rdma},       // NICs that reach GPU memory
+    {"nics", doctor_judge_nics},               // the NIC of each GPU
+    {"links", doctor_judge_links},             // links of the NICs
+    {"rdma", doctor_judge_rdma},               // RDMA devices
+    {"gids", doctor_judge_gids},               // addresses of RDMA ports
+    {"mtu", doctor_judge_mtu},                 // MTU of the interfaces
+    {"memlock", doctor_judge_memlock},         // locked memory
+    {"huge-pages", doctor_judge_huge_pages},   // huge pages
+    {"shm", doctor_judge_shm},                 // /dev/shm
+    {"files", doctor_judge_files},             // open files
+    {"cma", doctor_judge_cma},                 // reading other processes' memory
+    {"io-uring", doctor_judge_io_uring},       // io_uring
+    {"pidfd", doctor_judge_pidfd},             // notice of the end of processes
+    {"futex", doctor_judge_futex},             // waiting for several futexes at once
+    {"libraries", doctor_judge_libraries},     // versions of the other libraries
+    {"ucx", doctor_judge_ucx},                 // UCX and its transports
+    {"libfabric", doctor_judge_ofi},           // libfabric and its providers
+    {"cufile", doctor_judge_cufile},           // cuFile: files that reach GPU memory
+    {"store", doctor_judge_store},             // the store
+    {"peer", doctor_judge_peer},               // the way to the peer
+    {"peer-back", doctor_judge_peer_back},     // the way back
+    {"peer-mtu", doctor_judge_peer_mtu},       // large packets on the way
+    {NULL, NULL},
 };
 
 // The libraries are asked first: a process should fork while it has no other threads, and the store's client has some.

@@ -18,7 +18,6 @@ struct doctor_place {
 
 struct doctor_check {
   const char *name;
-  const char *about; // what it looks at
   doctor_judge_fn *judge;
 };
 

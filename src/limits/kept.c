@@ -74,7 +74,7 @@ static void kept_free(struct kept *kept) {
   json_decref(kept->entries);
 }
 
-static void tell_time(char out[KEPT_TIME]) {
+static void format_time(char out[KEPT_TIME]) {
   struct tm utc;
   time_t now = time(NULL);
   gmtime_r(&now, &utc);
@@ -83,7 +83,7 @@ static void tell_time(char out[KEPT_TIME]) {
 
 int limits_kept_save(const char *path, const struct limits_hardware *hardware, const struct limits_table *table) {
   struct kept kept = {.hardware = limits_hardware_describe(hardware), .entries = limits_table_to_json(table)};
-  tell_time(kept.when);
+  format_time(kept.when);
   json_t *json = kept.hardware && kept.entries ? fields_to_json(kept_fields, &kept) : NULL;
   int rc = json && json_object_set_new(json, FORMAT, json_integer(KEPT_VERSION)) == 0
                ? json_file_save(json, AT_FDCWD, path)

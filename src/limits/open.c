@@ -21,7 +21,7 @@ static bool driver_address(uint32_t gpu, char address[16]) {
   return true;
 }
 
-static void tell_origin(struct limits *limits, int rc) {
+static void describe_origin(struct limits *limits, int rc) {
   char *out = limits->origin;
   size_t cap = sizeof limits->origin;
   if (rc == 0)
@@ -48,7 +48,7 @@ static int load_kept(struct limits *limits) {
   int rc = limits_kept_path(&limits->hardware, false, limits->path);
   if (rc == 0)
     rc = limits_kept_load(limits->path, &limits->hardware, &kept, limits->when);
-  tell_origin(limits, rc);
+  describe_origin(limits, rc);
   limits->kept = rc == 0;
   rc = rc == WEFT_ERR_NOMEM ? rc : merge(&limits->table, &kept);
   limits_table_free(&kept);

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
 #include "base/printable.h"
 #include "base/text/wrap.h"
 #include "measure/report.h"

@@ -6,7 +6,6 @@
 
 #include "base/log.h"
 #include "base/printable.h"
-#include "base/time/clock.h"
 #include "meet/state.h"
 
 // A key without the prefix, taken apart.

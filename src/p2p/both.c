@@ -29,9 +29,9 @@ struct both {
   struct p2p_meter meter;
 };
 
-static int hear(struct both *both) {
+static int receive_port(struct both *both) {
   json_t *message = NULL;
-  int rc = p2p_hear(both->session, &message);
+  int rc = p2p_try_receive(both->session, &message);
   if (rc <= 0)
     return rc;
   if (!both->peer_runs) {
@@ -59,7 +59,7 @@ static int look(void *arg, uint64_t ended) {
   int rc = 0;
   p2p_meter_add(&both->meter, now, ended);
   if (now - both->heard_ns >= HEAR_NS) {
-    rc = hear(both);
+    rc = receive_port(both);
     both->heard_ns = now;
   }
   if (rc == 0 && both->peer_runs && !both->counts) {

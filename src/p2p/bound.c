@@ -9,7 +9,7 @@
 
 enum { PAGE = 4096 };
 
-void p2p_bound_tell(json_t *ready) {
+void p2p_bound_describe(json_t *ready) {
   char boot[BOOT_ID_SIZE];
   if (boot_id_read(boot) == 0)
     json_object_set_new(ready, "boot", json_string(boot));

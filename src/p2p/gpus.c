@@ -131,7 +131,7 @@ static void name_gpu(const struct p2p_buffer *buffer, char out[HEX]) {
     snprintf(out + 2 * i, 3, "%02x", info.uuid[i]);
 }
 
-void p2p_gpus_tell(const struct p2p_buffer *buffer, json_t *ready) {
+void p2p_gpus_describe(const struct p2p_buffer *buffer, json_t *ready) {
   char memory[32], gpu[HEX];
   name_memory(buffer, memory, sizeof memory);
   name_gpu(buffer, gpu);

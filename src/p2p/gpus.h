@@ -13,7 +13,7 @@
 int p2p_gpus_choose(const struct p2p_config *config, uint32_t *target);
 
 // What the target tells of its memory, as members of its answer.
-void p2p_gpus_tell(const struct p2p_buffer *buffer, json_t *ready);
+void p2p_gpus_describe(const struct p2p_buffer *buffer, json_t *ready);
 // What the initiator learns from that.
 void p2p_gpus_compare(const struct p2p_buffer *buffer, const json_t *ready, struct p2p_ends *ends);
 

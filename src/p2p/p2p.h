@@ -30,7 +30,7 @@ struct p2p_config {
   uint16_t port;
   const char *listen; // address of the target
   const char *token;  // that both sides know
-  bool tell_token;    // a target's is of its own making: it prints the initiator's command
+  bool print_token;   // a target's is of its own making: it prints the initiator's command
   const char *lend;   // the largest buffer that a target lends; NULL: as large as there is room for
   const char *sizes;  // "8,4KB,1MB"
   enum p2p_op op;
@@ -96,7 +96,7 @@ int p2p_check(const struct p2p_config *config);
 enum { P2P_REFUSED = 1 };
 int p2p_run(const struct p2p_config *config);
 int p2p_storage(const struct p2p_config *config, const struct p2p_sizes *sizes);
-int p2p_target(const struct p2p_config *config, int tell_port);
+int p2p_target(const struct p2p_config *config, int port_out);
 int p2p_initiator(const struct p2p_config *config, const struct p2p_sizes *sizes);
 
 #endif

@@ -24,7 +24,7 @@ struct target {
   struct p2p_queue queue;
   struct p2p_buffer buffer;
   uint16_t port;
-  uint32_t patience_ms; // for an initiator
+  uint32_t wait_limit_ms; // for an initiator
   bool done;
 };
 
@@ -59,8 +59,8 @@ static int hello(struct target *target, const json_t *message) {
     return rc;
   json_t *ready = json_pack("{s:s, s:I, s:I}", "say", "ready", "region", (json_int_t)target->buffer.region, "address",
                             (json_int_t)(uintptr_t)target->buffer.address);
-  p2p_gpus_tell(&target->buffer, ready);
-  p2p_bound_tell(ready);
+  p2p_gpus_describe(&target->buffer, ready);
+  p2p_bound_describe(ready);
   return p2p_send(&target->session, ready);
 }
 
@@ -123,18 +123,18 @@ static int obey(struct target *target, const json_t *message) {
   return rc == WEFT_ERR_PEER_LOST ? 0 : rc; // it may leave before this call has returned, or not wait for an answer
 }
 
-// Whose turn it is, and what it said first: one that waits, or else the first that comes.
+// The initiator whose turn it is, and its first message: one that waits, or else the first that comes.
 static int next_initiator(struct target *target, json_t **hello) {
   const struct p2p_config *config = target->config;
   target->session.peer = 0;
   if (p2p_queue_next(&target->queue, target->session.agent, &target->session.peer, hello))
     return 0;
-  int rc = p2p_receive(&target->session, target->patience_ms, hello);
+  int rc = p2p_receive(&target->session, target->wait_limit_ms, hello);
   if (rc == WEFT_ERR_TIMEOUT && target->session.peer == 0)
     rc = fail(rc,
               "no initiator came to %s, port %u, within %.1f s: start one sooner, or give a larger --timeout-ms, "
               "or --forever to wait without end",
-              config->listen, target->port, target->patience_ms / 1e3);
+              config->listen, target->port, target->wait_limit_ms / 1e3);
   return rc;
 }
 
@@ -165,7 +165,7 @@ static bool is_any(const char *address) {
 }
 
 // The command that makes an initiator of this target, with the token that it made.
-static void tell_command(const struct p2p_config *config, uint16_t port) {
+static void print_command(const struct p2p_config *config, uint16_t port) {
   char own[HOST_NAME_MAX + 1] = "HOST";
   bool any = is_any(config->listen);
   if (any)
@@ -174,7 +174,7 @@ static void tell_command(const struct p2p_config *config, uint16_t port) {
          any ? own : config->listen, port);
 }
 
-static void tell_port(const struct target *target, int out) {
+static void report_port(const struct target *target, int out) {
   const struct p2p_config *config = target->config;
   if (out >= 0) {
     if (write(out, &target->port, sizeof target->port) != sizeof target->port)
@@ -185,8 +185,8 @@ static void tell_port(const struct target *target, int out) {
   if (!config->quiet)
     printf("listening at %s, port %u%s\n", config->listen, target->port,
            is_any(config->listen) ? " (every address of this host)" : "");
-  if (config->tell_token) // nobody could come otherwise
-    tell_command(config, target->port);
+  if (config->print_token) // nobody could come otherwise
+    print_command(config, target->port);
   fflush(stdout);
 }
 
@@ -217,7 +217,7 @@ int p2p_target(const struct p2p_config *config, int port_out) {
   bool starter = port_out >= 0; // whoever it is sends the initiator, and ends this process
   struct target target = {.config = config,
                           .lend = UINT64_MAX,
-                          .patience_ms = config->forever || starter ? WEFT_WAIT_FOREVER : config->timeout_ms};
+                          .wait_limit_ms = config->forever || starter ? WEFT_WAIT_FOREVER : config->timeout_ms};
   struct p2p_sizes lend;
   char listen[300];
   bool v6 = strchr(config->listen, ':') != NULL;
@@ -234,7 +234,7 @@ int p2p_target(const struct p2p_config *config, int port_out) {
   target.session.queue = &target.queue;
   rc = weft_agent_port(target.session.agent, &target.port);
   if (rc == 0) {
-    tell_port(&target, port_out);
+    report_port(&target, port_out);
     rc = serve_all(&target);
   }
   p2p_queue_clear(&target.queue);

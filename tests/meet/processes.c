@@ -33,7 +33,7 @@ struct report {
   char why[512];
 };
 
-static void tell(int say, const struct meet *meet, int err) {
+static void send_report(int say, const struct meet *meet, int err) {
   struct report report = {.err = err, .rank = meet ? meet_rank(meet) : UINT32_MAX, .at_ns = clock_ns()};
   if (err)
     snprintf(report.why, sizeof report.why, "%s", weft_last_error());
@@ -45,7 +45,7 @@ static int take_steps(struct meet *meet, int say, const struct part *part) {
   int err = 0;
   for (uint32_t step = 0; !err && (part->endless || step < 3); step++) {
     if (step == 1 && part->says_begun)
-      tell(say, meet, 0);
+      send_report(say, meet, 0);
     json_t *all[MANY], *mine = json_integer(meet_rank(meet));
     err = meet_all_gather(meet, "a step", mine, PROCESSES_DEADLINE_MS, all);
     json_decref(mine);
@@ -90,7 +90,7 @@ static void work(int hear, int say, const void *arg) {
   int err = meet_open(&meet, &options);
   if (!err)
     err = take_steps(meet, say, part);
-  tell(say, meet, err);
+  send_report(say, meet, err);
   processes_await_end(hear);
   meet_close(meet);
   weft_store_close(store);
@@ -123,7 +123,7 @@ static void expect_empty(const char *url) {
   assert_int_equal(count, 0);
 }
 
-static void bury(struct child *child) {
+static void reap(struct child *child) {
   kill(child->pid, SIGKILL);
   waitpid(child->pid, NULL, 0);
   close(child->hear);
@@ -171,7 +171,7 @@ static double kill_one(const char *url, unsigned *seed) {
   nanosleep(&delay, NULL);
   uint64_t killed = clock_ns();
   snprintf(wanted, sizeof wanted, "(process %d)", (int)children[victim].pid);
-  bury(&children[victim]);
+  reap(&children[victim]);
   bool right = true;
   for (unsigned i = 0; i < FEW; i++) {
     struct report report;
@@ -188,7 +188,7 @@ static double kill_one(const char *url, unsigned *seed) {
   }
   for (unsigned i = 0; i < FEW && !right; i++)
     if (i != victim)
-      bury(&children[i]); // the next test finds none of them
+      reap(&children[i]); // the next test finds none of them
   if (!right)
     fail_msg("killed after %u us, of %s they say:%s", delay_us, wanted, said);
   for (unsigned i = 0; i < FEW; i++)
@@ -225,7 +225,7 @@ void meet_restarts(const char *url) {
     for (int i = 0; i < count; i++)
       kill(children[i].pid, SIGKILL);
     for (int i = 0; i < count; i++)
-      bury(&children[i]);
+      reap(&children[i]);
     uint64_t begin = clock_ns();
     expect_ranks(url, FEW);
     print_message("workers of a run that was killed were replaced in %.3f s\n", (double)(clock_ns() - begin) / 1e9);
@@ -251,7 +251,7 @@ void meet_kill_of_the_store(void) {
   }
   snprintf(wanted, sizeof wanted, "(process %d)", (int)holder.pid);
   uint64_t killed = clock_ns();
-  bury(&holder);
+  reap(&holder);
   for (int i = 0; i < FEW - 1; i++) {
     processes_hear(&others[i], &report, sizeof report, deadline, "a worker whose store was killed");
     if (report.err != WEFT_ERR_PEER_LOST || !strstr(report.why, wanted))

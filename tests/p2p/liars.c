@@ -184,7 +184,7 @@ static int hear(struct p2p_session *session, char word[P2P_SHOWN], uint32_t *wai
   }
 }
 
-static void tell(struct p2p_session *session, const char *text) {
+static void send_text(struct p2p_session *session, const char *text) {
   assert_int_equal(weft_agent_notify(session->agent, session->peer, text, (uint32_t)strlen(text)), 0);
 }
 
@@ -200,9 +200,9 @@ static void test_turns(void **state) {
   for (int i = 0; i < WAITING; i++) {
     json_t *message = NULL;
     begin(&others[i]);
-    tell(&others[i], "{\"say\":\"fill\",\"seed\":1,\"bytes\":1}"); // without a hello: nobody hears it
-    tell(&others[i], HELLO);
-    tell(&others[i], HELLO);
+    send_text(&others[i], "{\"say\":\"fill\",\"seed\":1,\"bytes\":1}"); // without a hello: nobody hears it
+    send_text(&others[i], HELLO);
+    send_text(&others[i], HELLO);
     assert_int_equal(p2p_receive(&others[i], 0, &message), 0);
     assert_string_equal(p2p_text(message, "say"), "wait");
     json_decref(message);
@@ -213,7 +213,7 @@ static void test_turns(void **state) {
   for (int i = 0; i < WAITING; i += 2) {
     assert_int_equal(hear(&others[i], word, &waits), 0);
     assert_string_equal(word, "ready");
-    tell(&others[i], "{\"say\":\"bye\"}");
+    send_text(&others[i], "{\"say\":\"bye\"}");
     assert_int_equal(hear(&others[i], word, &waits), 0);
     assert_string_equal(word, "bye");
   }
@@ -237,7 +237,7 @@ static void test_more_than_may_wait(void **state) {
     assert_int_equal(say_text(&all[0], "{\"say\":\"fill\",\"seed\":3,\"bytes\":8}"), 0); // served on
   }
   begin(&all[ALL - 1]);
-  tell(&all[ALL - 1], HELLO);
+  send_text(&all[ALL - 1], HELLO);
   assert_int_equal(hear(&all[ALL - 1], word, &waits), WEFT_ERR_BUSY);
   assert_non_null(strstr(weft_last_error(), "64 initiators wait"));
   assert_int_equal(say_text(&all[0], "{\"say\":\"bye\"}"), 0);
@@ -260,7 +260,7 @@ static void test_a_hasty_end(void **state) {
     begin(&session);
     assert_int_equal(say_text(&session, HELLO), 0);
     kill(target, SIGSTOP); // until it has both the good-bye and the news that its peer has left
-    tell(&session, "{\"say\":\"bye\"}");
+    send_text(&session, "{\"say\":\"bye\"}");
     p2p_session_close(&session);
     kill(target, SIGCONT);
     assert_int_equal(waitpid(target, &status, 0), target);
@@ -298,14 +298,14 @@ static void begin_load(struct p2p_session *session, struct p2p_buffer *buffer) {
            "{\"say\":\"load\",\"op\":1,\"bytes\":4096,\"depth\":4,\"iterations\":100,\"warmup\":1,\"region\":%" PRIu64
            ",\"address\":%" PRIuPTR "}",
            (uint64_t)buffer->region, (uintptr_t)buffer->address);
-  tell(session, load);
+  send_text(session, load);
   json_decref(next_message(session, "warm"));
 }
 
 static double count_of(struct p2p_session *session, uint64_t from, uint64_t until) {
   char text[128];
   snprintf(text, sizeof text, "{\"say\":\"count\",\"from\":%" PRIu64 ",\"until\":%" PRIu64 "}", from, until);
-  tell(session, text);
+  send_text(session, text);
   json_t *counted = next_message(session, "counted");
   double transfers = json_number_value(json_object_get(counted, "transfers"));
   json_decref(counted);
@@ -326,17 +326,17 @@ static void test_a_load_ends_with_the_initiators(void **state) {
     begin_load(&session, &buffer);
     volatile char *first = buffer.address;
     *first = 'x';
-    tell(&session, "{\"say\":\"clock\"}");
+    send_text(&session, "{\"say\":\"clock\"}");
     uint64_t before = next_number(&session, "clock", "ns");
     assert_int_equal(*first, 'x'); // nothing was written since
-    tell(&session, "{\"say\":\"go\",\"least\":1000}");
+    send_text(&session, "{\"say\":\"go\",\"least\":1000}");
     json_decref(next_message(&session, "running"));
     json_decref(next_message(&session, "enough"));
     uint64_t until = clock_deadline_ms(LONG_MS);
     *first = 'x';
     while (*first == 'x')
       assert_false(clock_passed(until)); // it goes on
-    tell(&session, "{\"say\":\"enough\"}");
+    send_text(&session, "{\"say\":\"enough\"}");
     json_t *loaded = next_message(&session, "loaded");
     uint64_t begun, ended;
     assert_int_equal(p2p_number(loaded, "begun", &begun), 0);
@@ -372,9 +372,9 @@ static void test_lies_in_a_load(void **state) {
     char word[P2P_SHOWN];
     uint32_t waits = 0;
     begin_load(&session, &buffer);
-    tell(&session, lies[i].go);
+    send_text(&session, lies[i].go);
     if (lies[i].then)
-      tell(&session, lies[i].then);
+      send_text(&session, lies[i].then);
     int rc = hear(&session, word, &waits);
     while (rc == 0 && (strcmp(word, "running") == 0 || strcmp(word, "enough") == 0))
       rc = hear(&session, word, &waits);
@@ -471,7 +471,7 @@ static void test_silent_ones(void **state) {
   char word[P2P_SHOWN];
   uint32_t waits = 0;
   begin(&next);
-  tell(&next, HELLO);
+  send_text(&next, HELLO);
   assert_int_equal(hear(&next, word, &waits), 0); // not before the silent one's time is over
   assert_string_equal(word, "ready");
   assert_true(waits > 0);

@@ -22,7 +22,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic uint64_t next_range = 1;
 static int file = -1;
 
-__attribute__((format(printf, 1, 2))) static void tell(const char *format, ...) {
+__attribute__((format(printf, 1, 2))) static void print_event(const char *format, ...) {
   char line[256];
   va_list list;
   int size = snprintf(line, sizeof line, "%d ", (int)getpid());
@@ -57,14 +57,14 @@ static nvtxRangeId_t start_range(nvtxDomainHandle_t domain, const nvtxEventAttri
   uint64_t id = atomic_fetch_add(&next_range, 1);
   bool registered = attributes->messageType == NVTX_MESSAGE_TYPE_REGISTERED;
   const char *name = registered ? (const char *)(uintptr_t)attributes->message.registered : attributes->message.ascii;
-  tell("start %" PRIu64 " %" PRIu64 " %s %s\n", id, attributes->payload.ullValue, (const char *)(uintptr_t)domain,
-       name);
+  print_event("start %" PRIu64 " %" PRIu64 " %s %s\n", id, attributes->payload.ullValue,
+              (const char *)(uintptr_t)domain, name);
   return id;
 }
 
 static void end_range(nvtxDomainHandle_t domain, nvtxRangeId_t id) {
   (void)domain;
-  tell("end %" PRIu64 "\n", id);
+  print_event("end %" PRIu64 "\n", id);
 }
 
 // The entry that NVTX looks for. 1: attached.

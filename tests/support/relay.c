@@ -2,7 +2,6 @@
 #include "support/relay.h"
 
 #include "base/time/clock.h"
-#include "support/wait.h"
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <poll.h>

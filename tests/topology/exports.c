@@ -13,7 +13,7 @@
 static struct topology_export exports[TOPOLOGY_EXPORTS];
 static size_t num_exports;
 
-static void tell(const struct topology_choice *choice, bool ranked, int gpu, const char *interface) {
+static void make_exports(const struct topology_choice *choice, bool ranked, int gpu, const char *interface) {
   struct topology_exports_facts facts = {.choice = choice, .ranked = ranked, .gpu = gpu};
   snprintf(facts.interface, sizeof facts.interface, "%s", interface);
   num_exports = topology_exports(&facts, exports);
@@ -44,7 +44,7 @@ static void is_left_out(const char *name, const char *why) {
 static void a_rank_has_its_own_nics_and_the_host_s_lists(void **state) {
   (void)state;
   struct topology_choice *choice = host_choose("10_nics", "", NULL);
-  tell(choice, true, 6, "eth9");
+  make_exports(choice, true, 6, "eth9");
   is("UCX_NET_DEVICES", "mlx5_7:1");
   is("FI_VERBS_DEVICE_NAME", "mlx5_7");
   is("WEFT_OFI_NICS", "mlx5_7");
@@ -65,7 +65,7 @@ static void a_rank_has_its_own_nics_and_the_host_s_lists(void **state) {
 static void a_host_without_a_rank_has_all_that_serve(void **state) {
   (void)state;
   struct topology_choice *choice = host_choose("4_nics", "", NULL);
-  tell(choice, false, -1, "");
+  make_exports(choice, false, -1, "");
   is("UCX_NET_DEVICES", "mlx5_0:1,mlx5_1:1,mlx5_2:1,mlx5_3:1");
   is_left_out("FI_VERBS_DEVICE_NAME", "takes a --rank");
   is_left_out("WEFT_OFI_NICS", "of one rank");
@@ -77,7 +77,7 @@ static void a_host_without_a_rank_has_all_that_serve(void **state) {
 static void several_nics_are_all_named_and_no_single_one(void **state) {
   (void)state;
   struct topology_choice *choice = host_choose("16_nics", "", NULL);
-  tell(choice, true, 1, "eth0");
+  make_exports(choice, true, 1, "eth0");
   is("UCX_NET_DEVICES", "mlx5_4:1,mlx5_5:1,mlx5_6:1,mlx5_7:1");
   is_left_out("FI_VERBS_DEVICE_NAME", "none or several");
   topology_choice_free(choice);
@@ -87,7 +87,7 @@ static void a_name_that_begins_another_s_is_not_given_as_a_prefix(void **state) 
   (void)state;
   struct topology_choice *choice = host_choose("10_nics", "", NULL);
   strcpy(choice->nics[2].rdma, "mlx5_10");
-  tell(choice, true, 1, "eth0");
+  make_exports(choice, true, 1, "eth0");
   is("UCX_NET_DEVICES", "mlx5_1:1");
   is_left_out("FI_VERBS_DEVICE_NAME", "mlx5_1 is the beginning of another's");
   topology_choice_free(choice);
@@ -96,12 +96,12 @@ static void a_name_that_begins_another_s_is_not_given_as_a_prefix(void **state) 
 static void without_rdma_the_route_decides(void **state) {
   (void)state;
   struct topology_choice *choice = host_choose("no_nic", "", NULL);
-  tell(choice, true, 0, "bond0");
+  make_exports(choice, true, 0, "bond0");
   is("UCX_NET_DEVICES", "bond0");
   is_left_out("NCCL_IB_HCA", "no RDMA device");
   is_left_out("NVSHMEM_HCA_LIST", "no RDMA device");
   is_left_out("WEFT_OFI_NICS", "no RDMA device");
-  tell(choice, true, 0, "");
+  make_exports(choice, true, 0, "");
   is_left_out("UCX_NET_DEVICES", "no default route");
   topology_choice_free(choice);
 }
@@ -113,7 +113,7 @@ static void elastic_fabric_adapters_are_libfabric_s(void **state) {
                                           "rdmap113s0:1,ens32", "rdmap146s0:1,rdmap147s0:1,ens32"};
   for (int m = 0; m < 4; m++) {
     struct topology_choice *choice = host_choose(machines[m], "", NULL);
-    tell(choice, true, 4, "ens32");
+    make_exports(choice, true, 4, "ens32");
     is("UCX_NET_DEVICES", of_fourth[m]);
     is("FI_PROVIDER", "efa");
     is("NVSHMEM_REMOTE_TRANSPORT", "libfabric");
@@ -124,7 +124,7 @@ static void elastic_fabric_adapters_are_libfabric_s(void **state) {
     is_left_out("NCCL_IB_HCA", "libfabric rather than verbs");
     is_left_out("NVSHMEM_HCA_LIST", "libfabric rather than verbs");
     is_left_out("FI_VERBS_DEVICE_NAME", "libfabric rather than verbs");
-    tell(choice, true, 4, "");
+    make_exports(choice, true, 4, "");
     is_left_out("UCX_NET_DEVICES", "no default route");
     topology_choice_free(choice);
   }
@@ -133,12 +133,12 @@ static void elastic_fabric_adapters_are_libfabric_s(void **state) {
 static void all_ranks_have_all_adapters(void **state) {
   (void)state;
   struct topology_choice *choice = host_choose("p6_b200", "", NULL);
-  tell(choice, false, -1, "enp71s0");
+  make_exports(choice, false, -1, "enp71s0");
   is("UCX_NET_DEVICES", "rdmap79s0:1,rdmap80s0:1,rdmap96s0:1,rdmap97s0:1,rdmap113s0:1,rdmap114s0:1,rdmap132s0:1,"
                         "rdmap133s0:1,enp71s0");
   topology_choice_free(choice);
   choice = host_choose("p6_b200", "ibp115s0f0", NULL); // who names it gets it
-  tell(choice, true, 0, "enp71s0");
+  make_exports(choice, true, 0, "enp71s0");
   is("NCCL_IB_HCA", "=ibp115s0f0:1");
   is_left_out("NCCL_IB_DISABLE", "nothing here speaks against");
   is_left_out("FI_PROVIDER", "knows best");

@@ -66,7 +66,7 @@ int bench_children_start(struct bench_children *children, uint32_t count, bench_
   return err;
 }
 
-int bench_children_tell(const struct bench_children *children, const void *bytes, size_t size) {
+int bench_children_send(const struct bench_children *children, const void *bytes, size_t size) {
   for (uint32_t i = 0; i < children->count; i++)
     for (size_t sent = 0; sent < size;) {
       ssize_t more = send(children->list[i].socket, (const char *)bytes + sent, size - sent, MSG_NOSIGNAL);
@@ -79,7 +79,7 @@ int bench_children_tell(const struct bench_children *children, const void *bytes
   return 0;
 }
 
-int bench_child_hear(int socket, void *bytes, size_t size, uint32_t timeout_ms) {
+int bench_child_receive(int socket, void *bytes, size_t size, uint32_t timeout_ms) {
   uint64_t deadline = clock_deadline_ms(timeout_ms);
   for (size_t got = 0; got < size;) {
     struct pollfd ready = {.fd = socket, .events = POLLIN};

@@ -28,9 +28,9 @@ struct bench_children {
 
 // Forks `count` of them. To be called before this process has a thread. Children die with this process.
 int bench_children_start(struct bench_children *children, uint32_t count, bench_child_fn fn, void *arg);
-// Sends `size` bytes to all; a child takes them with bench_child_hear().
-int bench_children_tell(const struct bench_children *children, const void *bytes, size_t size);
-int bench_child_hear(int socket, void *bytes, size_t size, uint32_t timeout_ms);
+// Sends `size` bytes to all; a child takes them with bench_child_receive().
+int bench_children_send(const struct bench_children *children, const void *bytes, size_t size);
+int bench_child_receive(int socket, void *bytes, size_t size, uint32_t timeout_ms);
 // A child that has ended, and was not told of yet, however it ended: into *index, and into how[cap], e.g. "was ended by
 // signal 9 (Killed)", "exited with status 2". False: none. Does not wait.
 bool bench_children_ended(struct bench_children *children, uint32_t *index, bool *well, char *how, size_t cap);

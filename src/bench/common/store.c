@@ -32,9 +32,9 @@ static int open_client(struct bench_store *store, const struct bench_options *op
   return weft_store_open(&store->client, &client);
 }
 
-// A store that others start at the same time may not be there yet: `patience_ms` for that.
-static int await_answer(const struct bench_store *store, uint64_t patience_ms) {
-  uint64_t deadline = clock_deadline_ms(patience_ms);
+// A store that others start at the same time may not be there yet: `wait_limit_ms` for that.
+static int await_answer(const struct bench_store *store, uint64_t wait_limit_ms) {
+  uint64_t deadline = clock_deadline_ms(wait_limit_ms);
   for (int tries = 1;; tries++) {
     char version[64];
     int err = weft_store_version(store->client, version, sizeof version, NULL);
@@ -78,7 +78,7 @@ static int choose_token(struct bench_store *store, const struct bench_options *o
   return 0;
 }
 
-static void tell_others(const struct bench_store *store, const char *command) {
+static void print_command_for_others(const struct bench_store *store, const char *command) {
   char *url = run_url_for_others(store->url);
   const char *at = url && strncasecmp(url, "https://", 8) == 0 ? url + 8 : store->url;
   fprintf(stderr,
@@ -112,7 +112,7 @@ static int start_server(struct bench_store *store, const struct bench_options *o
     store->address[0] = '\0';
   err = open_client(store, options, token);
   if (!err && others && !options->quiet)
-    tell_others(store, command);
+    print_command_for_others(store, command);
   return err;
 }
 
@@ -138,8 +138,8 @@ void bench_store_close(struct bench_store *store) {
   store->server = NULL;
 }
 
-void bench_store_tell(const struct bench_store *store, const struct bench_options *options,
-                      struct bench_store_place *place) {
+void bench_store_describe(const struct bench_store *store, const struct bench_options *options,
+                          struct bench_store_place *place) {
   *place = (struct bench_store_place){0};
   snprintf(place->url, sizeof place->url, "%s", store->url);
   snprintf(place->token, sizeof place->token, "%s", options->token ? options->token : store->made_token);

@@ -37,8 +37,8 @@ struct bench_store_place {
   char address[64];
   bool follows;
 };
-void bench_store_tell(const struct bench_store *store, const struct bench_options *options,
-                      struct bench_store_place *place);
+void bench_store_describe(const struct bench_store *store, const struct bench_options *options,
+                          struct bench_store_place *place);
 int bench_store_join(struct bench_store *store, const struct bench_options *options,
                      const struct bench_store_place *place);
 

@@ -274,7 +274,7 @@ int bench_sync_start(struct bench_sync *sync, uint64_t run, const uint32_t *rank
   return 0;
 }
 
-int bench_sync_tell_done(struct bench_sync *sync, uint64_t run, uint32_t rank) {
+int bench_sync_send_done(struct bench_sync *sync, uint64_t run, uint32_t rank) {
   if (rank == sync->rank) {
     sync->peers[rank].done = run;
     return 0;

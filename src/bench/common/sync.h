@@ -54,7 +54,7 @@ int bench_sync_compare(struct bench_sync *sync);
 // is missing, which the first of them says: it waits for start_ms, and the others for it more than twice as long.
 int bench_sync_start(struct bench_sync *sync, uint64_t run, const uint32_t *ranks, uint32_t count, uint64_t *start_ns);
 // This worker has moved all that it had to move between itself and that one.
-int bench_sync_tell_done(struct bench_sync *sync, uint64_t run, uint32_t rank);
+int bench_sync_send_done(struct bench_sync *sync, uint64_t run, uint32_t rank);
 int bench_sync_await_done(struct bench_sync *sync, uint64_t run, uint32_t rank);
 
 // Sleeps until the deadline, and goes on serving peers. CANCELED, PEER_LOST.

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/ep_limits.h"
-#include "base/text/text.h"
 #include "base/time/clock.h"
 #include "bench/ep/rank.h"
 

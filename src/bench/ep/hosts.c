@@ -82,9 +82,9 @@ static int meet_others(struct bench_ep_hosts *hosts, const struct bench_options 
   return err;
 }
 
-static void tell_board(const struct bench_ep_hosts *hosts, const struct bench_options *options,
+static void fill_board(const struct bench_ep_hosts *hosts, const struct bench_options *options,
                        struct bench_ep_board *board) {
-  bench_store_tell(&hosts->store, options, &board->place);
+  bench_store_describe(&hosts->store, options, &board->place);
   snprintf(board->prefix, sizeof board->prefix, "%sep-%s/", hosts->store.prefix, hosts->id);
   board->others = hosts->size > 1;
   board->first_rank = (int32_t)(hosts->index * hosts->local_ranks);
@@ -100,7 +100,7 @@ int bench_ep_hosts_open(struct bench_ep_hosts *hosts, const struct bench_options
   if (!err && hosts->size > 1)
     err = meet_others(hosts, options, settings, host);
   if (!err)
-    tell_board(hosts, options, board);
+    fill_board(hosts, options, board);
   return err;
 }
 

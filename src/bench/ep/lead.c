@@ -12,11 +12,11 @@
 #include "base/time/clock.h"
 
 enum {
-  LOOK_MS = 100,    // between two looks at signals and other hosts
-  REASON_MS = 1000, // a rank that lost another one may say so before the death of that one shows
-  ENDING_MS = 3000, // after a signal the operation under way has so long to end; ranks that are closed too,
-  FAILING_MS = 300, // but where something has failed only so long
-  PATIENCE_S = 30,  // beyond all waits of the ranks' own
+  LOOK_MS = 100,     // between two looks at signals and other hosts
+  REASON_MS = 1000,  // a rank that lost another one may say so before the death of that one shows
+  ENDING_MS = 3000,  // after a signal the operation under way has so long to end; ranks that are closed too,
+  FAILING_MS = 300,  // but where something has failed only so long
+  WAIT_LIMIT_S = 30, // beyond all waits of the ranks' own
 };
 
 // --- processes ---
@@ -114,7 +114,7 @@ static void note_answer(struct round *round, uint32_t index) {
   note_failure(round, result->err, -1, error);
 }
 
-static void hear(struct round *round, uint32_t index) {
+static void receive_answer(struct round *round, uint32_t index) {
   char byte;
   ssize_t got;
   do
@@ -126,7 +126,7 @@ static void hear(struct round *round, uint32_t index) {
     note_death(round, index);
 }
 
-static int tell(struct round *round, const struct bench_ep_command *command) {
+static int send_command(struct round *round, const struct bench_ep_command *command) {
   struct bench_ep_lead *lead = round->lead;
   for (uint32_t i = 0; i < round->count; i++) {
     atomic_store(&lead->board->rank[i].done, 0);
@@ -149,8 +149,8 @@ static void look_at_progress(struct round *round) {
     sum += done;
   }
   if (sum != round->progress || round->still_ns == 0) {
-    uint64_t patience_ms = (lead->config->common.startup_timeout_s + PATIENCE_S) * UINT64_C(1000);
-    round->still_ns = clock_deadline_ms(patience_ms + 8 * (uint64_t)lead->config->common.timeout_ms);
+    uint64_t wait_limit_ms = (lead->config->common.startup_timeout_s + WAIT_LIMIT_S) * UINT64_C(1000);
+    round->still_ns = clock_deadline_ms(wait_limit_ms + 8 * (uint64_t)lead->config->common.timeout_ms);
   }
   round->progress = sum;
   if (lead->watch.progress)
@@ -204,7 +204,7 @@ static void listen_to_all(struct round *round) {
     return;
   for (uint32_t i = 0; i < count; i++)
     if (ready[i].revents && i < round->count)
-      hear(round, i);
+      receive_answer(round, i);
     else if (ready[i].revents)
       note_death(round, i);
 }
@@ -214,7 +214,7 @@ int bench_ep_lead_measure(struct bench_ep_lead *lead, const struct bench_ep_comm
                         .count = bench_ep_lead_takes(lead, &lead->sweep->points[command->point]),
                         .reason_ns = CLOCK_NEVER,
                         .ending_ns = CLOCK_NEVER};
-  int err = tell(&round, command);
+  int err = send_command(&round, command);
   if (err)
     return err;
   while (round.answered < round.count && !look_around(&round))

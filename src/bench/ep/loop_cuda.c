@@ -3,7 +3,6 @@
 // Before what is timed the stream is kept busy, so that everything is launched before it runs: the host's way to the
 // launch would be counted else. Then comes an untimed pair, since the hosts alone would be some microseconds apart. Of
 // many tokens it leaves the ranks up to 15 us apart itself, so one without tokens follows.
-#include "base/time/clock.h"
 #include "bench/ep/rank.h"
 
 enum {
@@ -156,9 +155,9 @@ static int await_end(struct timer *timer, uint64_t op) {
   struct bench_ep_rank *r = timer->rank;
   struct traffic *t = r->traffic;
   char why[DEVICE_WHY] = "";
-  uint64_t patience = ((uint64_t)r->config->common.timeout_ms * 8 * (1 + DEVICE_EXTENSIONS) + SPARE_MS) * IN_GRAPH;
-  uint32_t patience_ms = patience < UINT32_MAX ? (uint32_t)patience : UINT32_MAX - 1;
-  int err = r->home.api->stream_wait(r->home.device, r->home.stream, patience_ms, why);
+  uint64_t wait_limit = ((uint64_t)r->config->common.timeout_ms * 8 * (1 + DEVICE_EXTENSIONS) + SPARE_MS) * IN_GRAPH;
+  uint32_t wait_limit_ms = wait_limit < UINT32_MAX ? (uint32_t)wait_limit : UINT32_MAX - 1;
+  int err = r->home.api->stream_wait(r->home.device, r->home.stream, wait_limit_ms, why);
   r->home.is_stuck |= err == WEFT_ERR_TIMEOUT;
   if (err)
     return device_fail(err, "cannot wait for the end of an operation", why);

@@ -38,7 +38,7 @@ static int has_failed(void *arg) {
   return bench_ep_hosts_failed(&run->hosts);
 }
 
-static void tell_progress(void *arg, uint32_t done, uint32_t of) {
+static void show_progress(void *arg, uint32_t done, uint32_t of) {
   const struct run *run = arg;
   const struct bench_ep_point *point = &run->sweep.points[run->place];
   bench_progress(run->progress, run->measured + (double)done / of, run->sweep.count * run->config->common.repeat,
@@ -97,7 +97,7 @@ static int note_hosts(struct run *run) {
 
 // The ranks are forked before there is a thread.
 static int open_run(struct run *run) {
-  const struct bench_ep_watch watch = {has_failed, tell_progress, run};
+  const struct bench_ep_watch watch = {has_failed, show_progress, run};
   char boot[BOOT_ID_SIZE];
   run_host_describe(run->host, sizeof run->host, boot, sizeof boot);
   int err = settle(run);
@@ -136,8 +136,8 @@ static int gather(struct run *run, const struct bench_ep_command *command, struc
   return bench_ep_hosts_gather(&run->hosts, command, bench_ep_times_of(point->loop), found);
 }
 
-static int tell_rows(struct run *run, const struct bench_ep_point *point, const struct bench_ep_found *found,
-                     uint32_t num_rows) {
+static int report_rows(struct run *run, const struct bench_ep_point *point, const struct bench_ep_found *found,
+                       uint32_t num_rows) {
   struct figures *figures = run->figures;
   figures->elapsed_s = (double)(clock_ns() - run->begin_ns) / 1e9;
   for (uint32_t i = figures->num_rows - num_rows; i < figures->num_rows; i++) {
@@ -160,7 +160,7 @@ static int measure(struct run *run, uint32_t turn) {
   if (!err)
     err = bench_ep_add_rows(run->figures, run->config, &run->sweep, point, turn, &found, &num_rows);
   if (!err)
-    err = tell_rows(run, point, &found, num_rows);
+    err = report_rows(run, point, &found, num_rows);
   run->agreed = !err && found.stopped;
   run->measured += !err && !found.stopped;
   bench_ep_found_free(&found);

@@ -130,7 +130,7 @@ void traffic_memories_close(struct traffic_memories *memories) {
   *memories = (struct traffic_memories){0};
 }
 
-json_t *traffic_memories_tell(const struct traffic_memories *memories) {
+json_t *traffic_memories_describe(const struct traffic_memories *memories) {
   json_t *areas = json_object();
   char name[32];
   for (int memory = 0; memory < 2; memory++)
@@ -144,7 +144,7 @@ json_t *traffic_memories_tell(const struct traffic_memories *memories) {
   return areas;
 }
 
-int traffic_memories_hear(const json_t *told, struct traffic_far *far) {
+int traffic_memories_read(const json_t *told, struct traffic_far *far) {
   char name[32];
   *far = (struct traffic_far){0};
   for (int memory = 0; memory < 2; memory++)

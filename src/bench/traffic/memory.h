@@ -48,12 +48,12 @@ int traffic_memories_open(struct traffic_memories *memories, weft_agent_t *agent
 void traffic_memories_close(struct traffic_memories *memories);
 
 // Where the areas are, for the others; and what another worker said: PROTOCOL.
-json_t *traffic_memories_tell(const struct traffic_memories *memories);
+json_t *traffic_memories_describe(const struct traffic_memories *memories);
 struct traffic_far {
   weft_region_t region[2][2];
   uint64_t address[2][2];
 };
-int traffic_memories_hear(const json_t *told, struct traffic_far *far);
+int traffic_memories_read(const json_t *told, struct traffic_far *far);
 
 // A pair's place in this worker's memory.
 struct traffic_area traffic_memories_area(const struct traffic_memories *memories, const struct traffic_layout *layout,

@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "base/fail.h"
-#include "base/signal/stop.h"
 #include "base/time/clock.h"
 
 enum {
@@ -121,7 +120,7 @@ static int settle(struct traffic_worker *worker, uint32_t pattern, uint32_t pair
   int rc = 0;
   for (uint32_t i = 0; i < worker->num_lanes && rc == 0; i++)
     if (is_of(&worker->lanes[i], pattern, pair))
-      rc = bench_sync_tell_done(&worker->sync, run, worker->lanes[i].other);
+      rc = bench_sync_send_done(&worker->sync, run, worker->lanes[i].other);
   for (uint32_t i = 0; i < p->num_pairs && rc == 0; i++) {
     uint32_t starts = p->op == WEFT_TRANSFER_WRITE ? p->pairs[i].from : p->pairs[i].to;
     uint32_t waits = p->op == WEFT_TRANSFER_WRITE ? p->pairs[i].to : p->pairs[i].from;
@@ -283,8 +282,9 @@ static int share(struct traffic_worker *worker, const struct stage *stage, uint3
                  uint64_t *took_ns) {
   uint32_t size = worker->sync.size;
   json_t *told[TRAFFIC_MAX_RANKS] = {NULL};
-  uint64_t patience = GATHER_MS + 2 * (uint64_t)worker->sync.timeout_ms + (uint64_t)count * worker->sync.start_ms;
-  int rc = meet_all_gather(worker->meet, "batch", mine, patience < INT32_MAX ? (uint32_t)patience : INT32_MAX, told);
+  uint64_t wait_limit = GATHER_MS + 2 * (uint64_t)worker->sync.timeout_ms + (uint64_t)count * worker->sync.start_ms;
+  int rc =
+      meet_all_gather(worker->meet, "batch", mine, wait_limit < INT32_MAX ? (uint32_t)wait_limit : INT32_MAX, told);
   if (rc != 0)
     return rc;
   *took_ns = longest(told, size);

@@ -271,7 +271,7 @@ static int be_child(void *arg, uint32_t index, int socket) {
   struct bench_store store;
   struct job job = {.config = config, .store = &store};
   (void)index;
-  int rc = place ? bench_child_hear(socket, place, sizeof *place, config->options->startup_timeout_s * 1000)
+  int rc = place ? bench_child_receive(socket, place, sizeof *place, config->options->startup_timeout_s * 1000)
                  : WEFT_ERR_NOMEM;
   if (rc == 0)
     rc = bench_store_join(&store, config->options, place);
@@ -295,8 +295,8 @@ static int lead(const struct traffic_config *config, struct bench_children *chil
     free(place);
     return rc;
   }
-  bench_store_tell(&store, config->options, place);
-  rc = bench_children_tell(children, place, sizeof *place);
+  bench_store_describe(&store, config->options, place);
+  rc = bench_children_send(children, place, sizeof *place);
   job.token = place->token[0] ? place->token : NULL;
   bench_progress_begin(&job.progress, config->options->quiet);
   if (rc == 0)

@@ -80,7 +80,7 @@ static int open_agent(struct traffic_worker *worker, const char *token) {
 
 // --- what workers tell each other ---
 
-static int tell(struct traffic_worker *worker, bool front, json_t **out) {
+static int describe(struct traffic_worker *worker, bool front, json_t **out) {
   char boot[BOOT_ID_SIZE] = "";
   json_t *card = NULL;
   int rc = bench_card_make(worker->agent, &card);
@@ -89,21 +89,21 @@ static int tell(struct traffic_worker *worker, bool front, json_t **out) {
   boot_id_read(boot);
   *out = json_pack("{s:o, s:s, s:b, s:s, s:i, s:o}", "agent", card, "boot", boot, "front", front, "gpu",
                    worker->memories.gpu_uuid, "gpu_index", worker->memories.has_gpu ? (int)worker->memories.gpu : -1,
-                   "areas", traffic_memories_tell(&worker->memories));
+                   "areas", traffic_memories_describe(&worker->memories));
   return *out ? 0 : fail(WEFT_ERR_NOMEM, "no memory for what a worker tells of itself");
 }
 
 static int load(struct traffic_worker *worker, uint32_t rank, const json_t *fact, struct traffic_far *far) {
   int rc = bench_card_load(worker->agent, json_object_get(fact, "agent"), &worker->sync.peers[rank].peer);
   if (rc == 0)
-    rc = traffic_memories_hear(json_object_get(fact, "areas"), far);
+    rc = traffic_memories_read(json_object_get(fact, "areas"), far);
   return rc == 0 ? 0 : fail_context(rc, "worker %u on %s", rank, meet_host(worker->meet, rank));
 }
 
 static int exchange(struct traffic_worker *worker, bool front, struct traffic_far *fars) {
   uint32_t size = worker->sync.size;
   json_t *mine = NULL, **all = calloc(size, sizeof *all);
-  int rc = all ? tell(worker, front, &mine) : fail(WEFT_ERR_NOMEM, "no memory for %u workers", size);
+  int rc = all ? describe(worker, front, &mine) : fail(WEFT_ERR_NOMEM, "no memory for %u workers", size);
   if (rc == 0)
     rc = meet_all_gather(worker->meet, "agents", mine, SETUP_MS, all);
   json_decref(mine);
@@ -203,7 +203,7 @@ static int make_lanes(struct traffic_worker *worker, const struct traffic_far *f
 }
 
 // By what each worker moves its part of each pattern, into its facts: "via", a list with a name for each pattern.
-static int tell_transports(struct traffic_worker *worker) {
+static int gather_transports(struct traffic_worker *worker) {
   uint32_t size = worker->sync.size, lane = 0;
   json_t *mine = json_array(), **all = calloc(size, sizeof *all);
   int rc = all ? 0 : fail(WEFT_ERR_NOMEM, "no memory for %u workers", size);
@@ -249,7 +249,7 @@ static int set_up(struct traffic_worker *worker, const char *token, bool front, 
   if (rc == 0)
     rc = make_lanes(worker, fars);
   if (rc == 0) // only then do all know all, so that no message is dropped
-    rc = tell_transports(worker);
+    rc = gather_transports(worker);
   return rc == 0 ? open_sync(worker) : rc;
 }
 

@@ -39,8 +39,8 @@ struct traffic_worker {
   json_t *facts;       // list of what each worker told of itself
 };
 
-// Whoever is `front` was started by a user; the lowest of these is the reporter. `token`: that agents share; or NULL.
-// All workers call it together.
+// All workers call it together. `front`: this worker was started by a user; the lowest such worker is the reporter.
+// `token`: that agents share; or NULL.
 int traffic_worker_open(struct traffic_worker *worker, const struct traffic_config *config, struct meet *meet,
                         const char *token, bool front);
 void traffic_worker_close(struct traffic_worker *worker);

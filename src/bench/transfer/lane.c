@@ -119,7 +119,7 @@ static int make_requests(struct transfer_lane *lane) {
 // Where the peer's process takes part in a transfer, on a host with few processors, this thread and its agent's would
 // keep it off them until their time is up. Over shm and cuda it does not, and the polls do the work, so that a yield
 // would cost.
-static uint32_t patience_of(const struct transfer_lane *lane) {
+static uint32_t spin_limit_of(const struct transfer_lane *lane) {
   enum { SHORT = 64, LONG = 4096 };
   return strcmp(lane->transport, "shm") == 0 || strcmp(lane->transport, "cuda") == 0 ? LONG : SHORT;
 }
@@ -155,7 +155,7 @@ int transfer_lane_open(struct transfer_lane *lane, const struct transfer_load *l
     transfer_lane_close(lane);
   else
     name_transport(lane);
-  lane->patience = patience_of(lane);
+  lane->spin_limit = spin_limit_of(lane);
   return err;
 }
 

@@ -53,7 +53,7 @@ struct transfer_lane {
   uint64_t begin_ns, end_ns, begin_ticks;
   uint64_t rate_begin_ns, rate_end_ns; // of transfer_lane_rate(); 0: it did not run
   char transport[16];                  // that carries it
-  uint32_t patience;                   // polls in vain before others get the processor
+  uint32_t spin_limit;                 // polls in vain before others get the processor
   int err;                             // of the last run, and its sentence
   char why[FAIL_DETAIL_SIZE];
 };

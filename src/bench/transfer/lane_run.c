@@ -58,8 +58,8 @@ static void turn(struct transfer_lane *lane, uint32_t slot) {
     lane->variant[slot] = (lane->variant[slot] + 1) % lane->load->variants;
 }
 
-static int wait_patiently(const struct transfer_lane *lane, uint64_t polls) {
-  if (polls > lane->patience && polls % YIELD_EVERY == 0)
+static int spin_or_yield(const struct transfer_lane *lane, uint64_t polls) {
+  if (polls > lane->spin_limit && polls % YIELD_EVERY == 0)
     sched_yield();
   return polls % LOOK_EVERY == 0 ? look_around(lane->load) : 0;
 }
@@ -80,7 +80,7 @@ static int run_single(struct transfer_lane *lane, uint32_t count) {
     lane->posted[i] = (i & mask) == 0 ? ticks_now() : 0;
     uint64_t polls = 0;
     while ((rc = weft_transfer_poll(transfer)) == 1)
-      if ((rc = wait_patiently(lane, ++polls)) != 0)
+      if ((rc = spin_or_yield(lane, ++polls)) != 0)
         return rc;
     lane->ended[i] = now = ticks_now();
     if (rc != 0)
@@ -111,7 +111,7 @@ static int run_blind(struct transfer_lane *lane, uint32_t count) {
     if (rc != 0)
       return rc;
     while ((rc = weft_transfer_poll(transfer)) == 1)
-      if ((rc = wait_patiently(lane, ++polls)) != 0)
+      if ((rc = spin_or_yield(lane, ++polls)) != 0)
         return rc;
     if (rc != 0)
       return fail(rc, "a transfer failed: %s", weft_transfer_error(transfer));
@@ -131,7 +131,7 @@ static int run_serial(struct transfer_lane *lane, uint32_t count) {
     const struct transfer_request *requests = requests_of(lane, 0);
     uint64_t polls = 0;
     while (!err && (err = poll_slot(requests, load->group)) == 1)
-      err = wait_patiently(lane, ++polls);
+      err = spin_or_yield(lane, ++polls);
     lane->ended[i] = ticks_now();
     turn(lane, 0);
   }
@@ -165,7 +165,7 @@ static int run_ring(struct transfer_lane *lane, uint32_t count) {
         err = begin(lane, slot, begun++);
     }
     if (!err)
-      err = wait_patiently(lane, ++polls);
+      err = spin_or_yield(lane, ++polls);
   }
   return err;
 }

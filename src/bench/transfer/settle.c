@@ -5,7 +5,6 @@
 #include <strings.h>
 
 #include "base/fail.h"
-#include "bench/transfer/buffer.h"
 #include "bench/transfer/pairs.h"
 
 const char *const transfer_runtime_names[] = {"ETCD", "ASIO", NULL};
@@ -29,8 +28,8 @@ static const struct transfer_backend known[] = {
     {.name = "CUDA", .transport = "cuda"},
     {.name = "AUTO"},
     {.name = "POSIX", .transport = "file", .storage = TRANSFER_FILES},
-    {.name = "GDS", .transport = "file", .storage = TRANSFER_FILES, .gpu_files = true},
-    {.name = "GDS_MT", .transport = "file", .storage = TRANSFER_FILES, .gpu_files = true},
+    {.name = "GDS", .transport = "file", .storage = TRANSFER_FILES},
+    {.name = "GDS_MT", .transport = "file", .storage = TRANSFER_FILES},
     {.name = "OBJ", .transport = "object", .storage = TRANSFER_OBJECTS},
 };
 

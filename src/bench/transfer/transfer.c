@@ -139,7 +139,7 @@ static void start_children(void *arg, uint32_t come, uint32_t size) {
   struct starting *starting = arg;
   (void)come, (void)size;
   if (!starting->told && starting->children)
-    starting->err = bench_children_tell(starting->children, starting->place, sizeof *starting->place);
+    starting->err = bench_children_send(starting->children, starting->place, sizeof *starting->place);
   starting->told = true;
 }
 
@@ -198,7 +198,7 @@ static int be_child(void *arg, uint32_t index, int socket) {
   struct bench_store_place place;
   const struct bench_options *options = &running->plan.config.common;
   (void)index;
-  int err = bench_child_hear(socket, &place, sizeof place, options->startup_timeout_s * 1000);
+  int err = bench_child_receive(socket, &place, sizeof place, options->startup_timeout_s * 1000);
   if (!err)
     err = bench_store_join(&store, options, &place);
   explicit_bzero(&place, sizeof place);
@@ -259,7 +259,7 @@ static int run_with(struct running *running, struct bench_children *children, bo
   int err = open_store(&store, running, others);
   if (err)
     return err;
-  bench_store_tell(&store, &running->plan.config.common, &place);
+  bench_store_describe(&store, &running->plan.config.common, &place);
   err = meet_and_run(running, &store, &starting);
   snprintf(why, sizeof why, "%s", err ? weft_last_error() : "");
   explicit_bzero(&place, sizeof place);

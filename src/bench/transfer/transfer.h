@@ -68,7 +68,6 @@ struct transfer_config {
   const char *transport;  // exactly this one carries; NULL: the back end's
   uint32_t local_workers; // workers that this process starts, itself one of them; 0: all without a store, else 1
   struct bench_options common;
-  bool asks_etcd; // without a store: workers meet on the etcd of this host, as nixlbench's do
 };
 
 // A back end that is measured.
@@ -76,7 +75,6 @@ struct transfer_backend {
   char name[32];                 // as it was asked for
   const char *transport;         // of Weft; NULL: the cheapest that can
   enum transfer_storage storage; // else it joins workers
-  bool gpu_files;                // GDS: this side's memory is a GPU's
 };
 
 // What the options come to.

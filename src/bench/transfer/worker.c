@@ -65,7 +65,7 @@ static int list_mine(struct transfer_worker *worker) {
 
 // How long the others may be at work: each transfer of a row has a deadline of its own, and a worker that fails or dies
 // ends this wait at once.
-static uint32_t patience_ms(const struct transfer_plan *plan) {
+static uint32_t wait_limit_ms(const struct transfer_plan *plan) {
   uint64_t requests = plan->iterations > plan->warmup ? plan->iterations : plan->warmup;
   uint64_t ms = plan->config.common.timeout_ms * (2 + requests);
   return ms < UINT32_MAX / 2 ? (uint32_t)ms : UINT32_MAX / 2;
@@ -159,7 +159,7 @@ static int exchange(struct transfer_worker *worker) {
     err = fail(WEFT_ERR_NOMEM, "no memory for a description of this worker");
   if (!err)
     err = bench_sync_init(&worker->sync, worker->meet, timeout_ms);
-  worker->sync.start_ms = patience_ms(worker->plan); // others may still warm up
+  worker->sync.start_ms = wait_limit_ms(worker->plan); // others may still warm up
   if (!err)
     err = meet_all_gather(worker->meet, "cards", card, timeout_ms, all);
   if (!err)
@@ -207,7 +207,7 @@ void transfer_worker_close(struct transfer_worker *worker) {
 
 int transfer_worker_step(struct transfer_worker *worker, const char *name) {
   int err = stop_check();
-  return err || !worker->meet ? err : meet_barrier(worker->meet, name, patience_ms(worker->plan));
+  return err || !worker->meet ? err : meet_barrier(worker->meet, name, wait_limit_ms(worker->plan));
 }
 
 int transfer_worker_start(struct transfer_worker *worker) {

@@ -59,7 +59,7 @@ bool cli_command_help_family(const struct cli_command *const *commands, const ch
 }
 
 // Of a family: the second word was wrong, or is missing.
-static void tell_members(const struct cli_command *const *commands, int count, char *const *words) {
+static void print_members(const struct cli_command *const *commands, int count, char *const *words) {
   const char *rest;
   struct nearest nearest = {.wanted = count > 1 ? words[1] : ""};
   for (size_t i = 0; commands[i]; i++)
@@ -77,7 +77,7 @@ static void tell_members(const struct cli_command *const *commands, int count, c
 int cli_command_unknown(const struct cli_command *const *commands, int count, char *const *words) {
   struct nearest nearest = {.wanted = words[0]};
   if (is_family(commands, words[0])) {
-    tell_members(commands, count, words);
+    print_members(commands, count, words);
     return 2;
   }
   for (size_t i = 0; commands[i]; i++)

@@ -53,7 +53,7 @@ int cli_variable_check(const struct cli_variable *variable, const char *value) {
 }
 
 // One line on standard error: the last error, and what follows from it.
-static void tell(const char *name, const struct cli_command *running, bool used) {
+static void warn(const char *name, const struct cli_command *running, bool used) {
   char line[FAIL_DETAIL_SIZE];
   snprintf(line, sizeof line, "%s", weft_last_error());
   printable_line(line);
@@ -80,7 +80,7 @@ static const struct cli_command *owner_of(const struct cli_command *const *comma
   return *commands;
 }
 
-static bool tell_options(const struct cli_command *const *commands, const struct cli_command *running) {
+static bool check_options(const struct cli_command *const *commands, const struct cli_command *running) {
   bool refused = false;
   for (size_t c = 0; commands[c]; c++) {
     for (size_t i = 0; i < commands[c]->options.count; i++) {
@@ -90,7 +90,7 @@ static bool tell_options(const struct cli_command *const *commands, const struct
         continue;
       if (!cli_option_from_environment(row, &value) && (!value || !cli_option_check(row, value)))
         continue;
-      tell(row->variable, running, commands[c] == running);
+      warn(row->variable, running, commands[c] == running);
       refused |= commands[c] == running;
     }
   }
@@ -105,7 +105,7 @@ static bool has_word(const char *words, const char *word) {
   return false;
 }
 
-static bool tell_others(const struct cli_command *running) {
+static bool check_others(const struct cli_command *running) {
   bool refused = false;
   for (const struct cli_variable *at = cli_variables; at->name; at++) {
     const char *value = getenv(at->name);
@@ -113,13 +113,13 @@ static bool tell_others(const struct cli_command *running) {
       continue;
     // What no command is ended by is a matter of those that try it: nothing is said of whether this one needs it.
     bool used = running && has_word(at->used_by, running->name);
-    tell(at->name, at->used_by ? running : NULL, used);
+    warn(at->name, at->used_by ? running : NULL, used);
     refused |= used;
   }
   return refused;
 }
 
-static void tell_unknown(const struct cli_command *const *commands) {
+static void warn_unknown(const struct cli_command *const *commands) {
   for (char **at = environ; at && *at; at++) {
     size_t size = strcspn(*at, "=");
     char *name = strncmp(*at, "WEFT_", 5) == 0 ? strndup(*at, size) : NULL;
@@ -133,8 +133,8 @@ static void tell_unknown(const struct cli_command *const *commands) {
   }
 }
 
-bool cli_variables_tell(const struct cli_command *const *commands, const struct cli_command *running) {
-  tell_unknown(commands);
-  bool refused = tell_options(commands, running);
-  return tell_others(running) || refused;
+bool cli_variables_warn(const struct cli_command *const *commands, const struct cli_command *running) {
+  warn_unknown(commands);
+  bool refused = check_options(commands, running);
+  return check_others(running) || refused;
 }

@@ -16,6 +16,6 @@ int cli_variable_check(const struct cli_variable *variable, const char *value);
 
 // Says on standard error, a line for each, which variables that begin with WEFT_ mean nothing, and which variables have
 // a wrong value. `running` may be NULL. True: it uses one of the wrong values, and cannot run.
-bool cli_variables_tell(const struct cli_command *const *commands, const struct cli_command *running);
+bool cli_variables_warn(const struct cli_command *const *commands, const struct cli_command *running);
 
 #endif

@@ -158,7 +158,7 @@ static int print(const struct options *options) {
   return err;
 }
 
-static int tell_shell(int status, bool json) {
+static int finish_for_shell(int status, bool json) {
   if (status && !json) // which is not for eval
     puts(cli_env.where_it_fails);
   return status;
@@ -168,9 +168,9 @@ static int run(const struct cli_call *call) {
   struct options options = {.rank = NO_RANK};
   int status = 0;
   if (!cli_command_options(call, &options, &status))
-    return tell_shell(status, options.json);
+    return finish_for_shell(status, options.json);
   int err = print(&options);
-  return err ? tell_shell(cli_command_failed(call, err), options.json) : 0;
+  return err ? finish_for_shell(cli_command_failed(call, err), options.json) : 0;
 }
 
 const struct cli_command cli_env = {

@@ -151,7 +151,7 @@ static int settle_sides(struct p2p_config *config, char *made) {
   if (!config->token && config->mode == P2P_TARGET) {
     secret_make(made);
     config->token = made;
-    config->tell_token = true;
+    config->print_token = true;
     return secret_check_shown(STDOUT_FILENO, "standard output", "a token given (WEFT_TOKEN or --token-file)");
   }
   return 0;

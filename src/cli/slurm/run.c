@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/fail.h"
 #include "slurm/folder/make.h"
 #include "slurm/folder/submit.h"
 
@@ -39,7 +38,7 @@ static const struct cli_example examples[] = {
     {NULL, NULL},
 };
 
-static void tell(void *arg, const struct slurm_job_record *job, bool again) {
+static void print_job(void *arg, const struct slurm_job_record *job, bool again) {
   (void)arg;
   printf("job %u: %s%s\n", job->id, job->name, again ? " (submitted before)" : "");
   fflush(stdout);
@@ -76,7 +75,7 @@ static bool open_record(const struct cli_call *call, struct options *options, st
 }
 
 static int submit(const struct cli_call *call, struct slurm_record *record, const struct options *options) {
-  int err = options->test_only ? slurm_submit_test(record) : slurm_submit(record, tell, NULL);
+  int err = options->test_only ? slurm_submit_test(record) : slurm_submit(record, print_job, NULL);
   if (err)
     return cli_command_failed(call, err);
   if (options->test_only) {

@@ -4,7 +4,6 @@
 
 #include <weft/err.h>
 
-#include "base/fail.h"
 #include "compare/read/read.h"
 #include "measure/results.h"
 
@@ -15,7 +14,7 @@ static bool is_results(const struct compare_text *text) {
 // Means and extremes over ranks.
 struct sum {
   double avg, p50, p99, gbps, wire;
-  uint32_t ranks, with_bytes;
+  uint32_t ranks;
 };
 
 static const struct results_times *times_of(const struct results_rank *rank, const char *op) {

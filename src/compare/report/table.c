@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/fail.h"
-#include "base/printable.h"
 #include "base/text/table.h"
 #include "base/text/text.h"
 #include "base/text/wrap.h"

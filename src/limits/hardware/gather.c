@@ -6,9 +6,7 @@
 #include <unistd.h>
 
 #include "base/affinity.h"
-#include "base/fail.h"
 #include "base/processors.h"
-#include "base/text/text.h"
 #include "limits/hardware/hardware.h"
 #include "limits/hardware/sysfs.h"
 #include "secure/hmac.h"

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/affinity.h"
-#include "base/fail.h"
 #include "limits/hardware/sysfs.h"
 #include "limits/measured/measured.h"
 

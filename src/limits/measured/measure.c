@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 
 #include "base/fail.h"
-#include "base/time/clock.h"
 #include "limits/measured/measured.h"
 
 // A try of each copy takes a slice; so many of them fit into half of the time, setting up their memory into the rest.

@@ -155,7 +155,7 @@ int p2p_receive(struct p2p_session *session, uint32_t timeout_ms, json_t **messa
   }
 }
 
-int p2p_hear(struct p2p_session *session, json_t **message) {
+int p2p_try_receive(struct p2p_session *session, json_t **message) {
   struct weft_notification note;
   int rc = weft_agent_progress(session->agent, NULL);
   if (rc == 0)

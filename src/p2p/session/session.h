@@ -31,7 +31,7 @@ int p2p_say_failure(struct p2p_session *session, int err);
 // caller's.
 int p2p_receive(struct p2p_session *session, uint32_t timeout_ms, json_t **message);
 // The same without a wait, for who is at work: 1, or 0 where there is none. A ping is none of the messages.
-int p2p_hear(struct p2p_session *session, json_t **message);
+int p2p_try_receive(struct p2p_session *session, json_t **message);
 // Says `message` and waits for the answer `what`; `answer` may be NULL.
 int p2p_ask(struct p2p_session *session, json_t *message, const char *what, json_t **answer);
 

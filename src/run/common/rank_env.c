@@ -31,7 +31,7 @@ char *run_task_to_text(const struct run_task *task) {
       "endpoints", task->endpoints, "token", task->token, "ca_file", task->ca_file, "cert_file", task->cert_file,
       "key_file", task->key_file, "user", task->user, "password", task->password, "job", task->job, "run", task->run,
       "rank", (int)task->rank, "slot", (int)task->slot, "gpu", (int)task->gpu, "phase", (int)task->phase, "patience",
-      (int)task->patience_s, "launch_ns", (json_int_t)task->launch_ns, "agent_pid", (json_int_t)task->agent_pid,
+      (int)task->wait_limit_s, "launch_ns", (json_int_t)task->launch_ns, "agent_pid", (json_int_t)task->agent_pid,
       "message_fd", task->message_fd, "counters_fd", task->counters_fd, "counters_place", (int)task->counters_place,
       "num_counters", (int)task->num_counters);
   char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
@@ -43,7 +43,7 @@ int run_task_from_text(struct run_task *task, const char *text, json_t **owner) 
   struct run_task read = {0};
   json_error_t error;
   json_t *json = json_loads(text, 0, &error);
-  int slot = 0, phase = 0, patience = 0, counters_place = 0, num_counters = 0;
+  int slot = 0, phase = 0, wait_limit = 0, counters_place = 0, num_counters = 0;
   json_int_t launch_ns = 0, agent_pid = 0;
   if (!json ||
       json_unpack_ex(
@@ -51,7 +51,7 @@ int run_task_from_text(struct run_task *task, const char *text, json_t **owner) 
           "{s:s, s?s, s?s, s?s, s?s, s?s, s?s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:i, s:i, s:i, s:i}",
           "endpoints", &read.endpoints, "token", &read.token, "ca_file", &read.ca_file, "cert_file", &read.cert_file,
           "key_file", &read.key_file, "user", &read.user, "password", &read.password, "job", &read.job, "run",
-          &read.run, "rank", &read.rank, "slot", &slot, "gpu", &read.gpu, "phase", &phase, "patience", &patience,
+          &read.run, "rank", &read.rank, "slot", &slot, "gpu", &read.gpu, "phase", &phase, "patience", &wait_limit,
           "launch_ns", &launch_ns, "agent_pid", &agent_pid, "message_fd", &read.message_fd, "counters_fd",
           &read.counters_fd, "counters_place", &counters_place, "num_counters", &num_counters)) {
     run_task_free(json);
@@ -61,7 +61,7 @@ int run_task_from_text(struct run_task *task, const char *text, json_t **owner) 
   }
   read.slot = (uint32_t)slot;
   read.phase = (uint32_t)phase;
-  read.patience_s = (uint32_t)patience;
+  read.wait_limit_s = (uint32_t)wait_limit;
   read.launch_ns = (uint64_t)launch_ns;
   read.agent_pid = agent_pid;
   read.counters_place = (uint32_t)counters_place;

@@ -18,11 +18,11 @@ struct run_task {
   const char *token, *ca_file, *cert_file, *key_file, *user, *password; // or NULL
   const char *job, *run;
   int32_t rank;
-  uint32_t slot;       // its place on its node: local_rank
-  int32_t gpu;         // its device, -1 with host memory
-  uint32_t phase;      // the first that it takes part in
-  uint32_t patience_s; // how long it waits for a store that does not answer when it starts
-  uint64_t launch_ns;  // when the node decided
+  uint32_t slot;         // its place on its node: local_rank
+  int32_t gpu;           // its device, -1 with host memory
+  uint32_t phase;        // the first that it takes part in
+  uint32_t wait_limit_s; // how long it waits for a store that does not answer when it starts
+  uint64_t launch_ns;    // when the node decided
   int64_t agent_pid;
   int message_fd;  // pipe to the node (rank_pipe.h)
   int counters_fd; // memory to count in (counters.h), where num_counters is not 0

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/fail.h"
-#include "base/log.h"
 #include "base/time/clock.h"
 
 #define EVENTS "events.jsonl"

@@ -30,7 +30,7 @@ static int cannot_make(const struct walk *walk, int error) {
                                     (int)walk->end, path);
 }
 
-// Whoever may rename what stands in it can put another directory in the place of ours.
+// Refuses a parent in which other users may rename entries: they could put another directory in the place of ours.
 static int check_parent(const struct walk *walk) {
   const char *path = walk->directory->path;
   struct stat status;

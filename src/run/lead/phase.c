@@ -44,7 +44,7 @@ int lead_begin_phase(struct node *node, uint32_t phase) {
 // lease. A store that comes and goes gets no more than it would if it stayed away.
 uint64_t lead_late_ns(const struct node *node) {
   uint64_t deadline = node->lead->deadline_ns, wary = node->store.silent_ns ? CLOCK_NEVER : node->store.wary_ns;
-  uint64_t last = deadline + (node_patience_s(node) + RUN_LEASE_TTL_S) * UINT64_C(1000000000);
+  uint64_t last = deadline + (node_store_timeout_s(node) + RUN_LEASE_TTL_S) * UINT64_C(1000000000);
   uint64_t late = deadline > wary ? deadline : wary;
   return late < last ? late : last;
 }

@@ -55,7 +55,7 @@ static int start(struct node *node, struct run_child *slot, uint32_t phase, int3
       .slot = (uint32_t)(slot - node->children),
       .gpu = run_gpus_of_slot(&node->gpus, (uint32_t)(slot - node->children)),
       .phase = phase,
-      .patience_s = config->startup_timeout_s,
+      .wait_limit_s = config->startup_timeout_s,
       .launch_ns = clock_ns(),
   };
   if (node_metrics_place(node, rank, &task.counters_fd, &task.counters_place))

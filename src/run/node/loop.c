@@ -53,7 +53,7 @@ static int take_store_change(struct node *node, const struct run_change *change)
   uint32_t phase, rank;
   switch (change->kind) {
   case WEFT_STORE_EVENT_LOST:
-    node_store_silent(node, node_patience_s(node));
+    node_store_silent(node, node_store_timeout_s(node));
     return 0;
   case WEFT_STORE_EVENT_RESUMED: // a new store that has come as far as the old one looks like it to the watch
     if (node->store.silent_ns)
@@ -99,7 +99,7 @@ static int take_all_news(struct node *node) {
 
 // Renews the lease. A store that does not answer ends the run in the end, but not the operations that go on meanwhile.
 static int keep_alive(struct node *node) {
-  uint32_t limit_s = node_patience_s(node);
+  uint32_t limit_s = node_store_timeout_s(node);
   if (!clock_passed(node->store.renew_ns))
     return 0;
   int err = node->store.own_lease ? weft_store_lease_keepalive(node->store.client, node->store.own_lease, NULL)

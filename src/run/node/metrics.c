@@ -10,7 +10,6 @@
 #include <weft/weft.h>
 
 #include "base/fail.h"
-#include "base/log.h"
 #include "ep/metrics.h"
 #include "metrics/server.h"
 #include "metrics/text.h"

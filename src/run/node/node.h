@@ -214,10 +214,10 @@ uint64_t node_look_ns(const struct node *node); // when it wants to look again
 
 // store_health.c
 // The store did not answer, and is waited for so long; said once until it does.
-void node_store_silent(struct node *node, uint32_t patience_s);
+void node_store_silent(struct node *node, uint32_t wait_limit_s);
 void node_store_answered(struct node *node); // it did. What ran out meanwhile has the time of a lease to come back
 // How long the store may be away, or not have the run, before that ends the run.
-uint32_t node_patience_s(const struct node *node);
+uint32_t node_store_timeout_s(const struct node *node);
 // Looks at everything again a little later.
 void node_retry(struct node *node);
 

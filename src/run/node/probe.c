@@ -62,7 +62,7 @@ static int open_group(struct group *group, const struct node *node) {
   const struct run_config *config = &node->config;
   struct weft_ep_options options = run_ep_options(config);
   int32_t gpu = run_gpus_of_slot(&node->gpus, 0);
-  uint32_t patience_ms = config->startup_timeout_s * MS_PER_S;
+  uint32_t wait_limit_ms = config->startup_timeout_s * MS_PER_S;
   *group = (struct group){.config = *config};
   group->config.num_tokens = config->num_tokens < TOKENS ? config->num_tokens : TOKENS;
   int err = buffer_home_open(&group->home, gpu);
@@ -75,9 +75,9 @@ static int open_group(struct group *group, const struct node *node) {
   options.num_founders = 1;
   options.device = gpu;
   if (!err)
-    err = weft_ep_open(&group->ep, &options, patience_ms);
+    err = weft_ep_open(&group->ep, &options, wait_limit_ms);
   if (!err)
-    err = weft_ep_activate(group->ep, patience_ms);
+    err = weft_ep_activate(group->ep, wait_limit_ms);
   return err ? err : traffic_open(&group->traffic, group->ep, &group->config, &group->home, node->plan->capacity, 1);
 }
 
@@ -176,7 +176,7 @@ static void be_probe(struct node *node, int out) {
 }
 
 // Until the process has said everything, a signal has come, or the deadline.
-static int hear(struct node *node, int in, struct found *found, uint64_t deadline_ns) {
+static int receive_results(struct node *node, int in, struct found *found, uint64_t deadline_ns) {
   size_t got = 0;
   while (got < sizeof *found) {
     struct pollfd ready[2] = {{.fd = in, .events = POLLIN}, {.fd = node->signal_fd, .events = POLLIN}};
@@ -202,8 +202,8 @@ static int hear(struct node *node, int in, struct found *found, uint64_t deadlin
 }
 
 static int await(struct node *node, pid_t pid, int in, struct found *found) {
-  uint32_t patience_s = node->config.startup_timeout_s;
-  int status = 0, err = hear(node, in, found, clock_deadline_ms((uint64_t)patience_s * 3 * MS_PER_S));
+  uint32_t wait_limit_s = node->config.startup_timeout_s;
+  int status = 0, err = receive_results(node, in, found, clock_deadline_ms((uint64_t)wait_limit_s * 3 * MS_PER_S));
   bool ends = !err || err == WEFT_ERR_SYSTEM, ended = ends && process_reap(pid, &status, clock_deadline_ms(END_MS));
   if (!ended)
     process_end(pid);

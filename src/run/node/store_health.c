@@ -23,18 +23,18 @@ void node_store_answered(struct node *node) {
 }
 
 // A store inside the lead ends with it; another one may be started again.
-uint32_t node_patience_s(const struct node *node) {
+uint32_t node_store_timeout_s(const struct node *node) {
   return node->store.of_lead ? RUN_LEASE_TTL_S : node->config.startup_timeout_s;
 }
 
-void node_store_silent(struct node *node, uint32_t patience_s) {
+void node_store_silent(struct node *node, uint32_t wait_limit_s) {
   char until[32];
-  time_t end = time(NULL) + (time_t)patience_s;
+  time_t end = time(NULL) + (time_t)wait_limit_s;
   struct tm local;
   if (node->store.silent_ns)
     return;
   node->store.silent_ns = clock_ns();
   strftime(until, sizeof until, "%H:%M:%S", localtime_r(&end, &local));
   progress_say(&node->progress, "the store %s does not answer; waiting for it until %s (%u s)", node->store.endpoints,
-               until, patience_s);
+               until, wait_limit_s);
 }

@@ -5,8 +5,6 @@
 // one bias, unweighted; rows of each expert. The first two fill a route, go by it again, and combine by it alone. The
 // last check of a phase leaves a route to the next phase: there it works for the ranks that are left, or is refused
 // once one has joined. Which of the two, the plan says, and so all ranks do the same.
-#include "base/fail.h"
-#include "run/common/roster.h"
 #include "run/rank/rank.h"
 
 // The alignment that packed rows are checked with where none is asked for: not 1, and no power of two.

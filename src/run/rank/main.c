@@ -15,7 +15,6 @@
 #include "run/common/config_json.h"
 #include "run/common/host.h"
 #include "run/common/rank_pipe.h"
-#include "run/common/roster.h"
 #include "run/common/store_json.h"
 #include "run/rank/rank.h"
 
@@ -106,7 +105,7 @@ static int read_run(struct rank *rank) {
 // Makes a step of the beginning, again and again if need be: the store may be away, or have been, and not have the run
 // back yet.
 static int insist(struct rank *rank, int (*step)(struct rank *rank)) {
-  uint64_t deadline = clock_deadline_ms((uint64_t)rank->task.patience_s * 1000);
+  uint64_t deadline = clock_deadline_ms((uint64_t)rank->task.wait_limit_s * 1000);
   for (;;) {
     int err = step(rank);
     if ((!run_storage_may_pass(err) && err != WEFT_ERR_NOT_FOUND) || clock_passed(deadline))

@@ -17,7 +17,7 @@
 #include "run/rank/rank.h"
 
 // Longer than the lead's own limit: the lead knows better why a rank is missing.
-enum { PATIENCE_S = 10 };
+enum { WAIT_LIMIT_S = 10 };
 
 // Lets the next operation carry what this rank knows. BACK: the phase before this one has to be measured again.
 static int follow(struct rank *rank) {
@@ -49,7 +49,7 @@ static int too_late(const struct rank *rank, const struct traffic_op *op) {
   add_difference(&extra, op->ranks, op->num_ranks, rank->expected, rank->num_expected);
   int err = fail(WEFT_ERR_TIMEOUT,
                  "phase %u did not start within %u s: ranks that have not joined: %s; that have not left: %s",
-                 rank->phase, rank->config.startup_timeout_s + PATIENCE_S, missing.size ? missing.data : "none",
+                 rank->phase, rank->config.startup_timeout_s + WAIT_LIMIT_S, missing.size ? missing.data : "none",
                  extra.size ? extra.data : "none");
   text_free(&missing);
   text_free(&extra);
@@ -133,7 +133,7 @@ int rank_transition(struct rank *rank, bool *left) {
     int err = follow(rank);
     bool begun = rank->current.phase >= rank->phase;
     if (!err && begun && deadline == 0) { // until then, the others are still busy with the phase before
-      deadline = clock_deadline_ms((uint64_t)(rank->config.startup_timeout_s + PATIENCE_S) * 1000);
+      deadline = clock_deadline_ms((uint64_t)(rank->config.startup_timeout_s + WAIT_LIMIT_S) * 1000);
       rank->record.learned_ns = rank->phase_ns;
     }
     if (!err)

@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 
-#include "base/ep_limits.h"
 #include "base/fail.h"
 #include "base/time/clock.h"
 #include "run/traffic/internal.h"

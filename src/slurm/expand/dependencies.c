@@ -34,7 +34,7 @@ static bool has_unknown(const struct toml_value *scenario) {
   return false;
 }
 
-static void tell_unknown(struct walk *walk, const struct slurm_test *test, const struct toml_value *id) {
+static void report_unknown(struct walk *walk, const struct slurm_test *test, const struct toml_value *id) {
   struct nearest nearest = {.wanted = id->text};
   walk->failed = true;
   if (has_unknown(test->scenario))
@@ -45,7 +45,7 @@ static void tell_unknown(struct walk *walk, const struct slurm_test *test, const
               nearest.best ? "; did you mean \"" : "", nearest.best ? nearest.best : "", nearest.best ? "\"?" : "");
 }
 
-static void tell_circle(struct walk *walk, size_t index, const struct toml_value *id) {
+static void report_circle(struct walk *walk, size_t index, const struct toml_value *id) {
   struct text circle = {0};
   size_t from = 0;
   while (walk->path[from] != index)
@@ -69,9 +69,9 @@ static void visit(struct walk *walk, size_t index) {
     const struct slurm_test *found = slurm_tests_find(walk->tests, id->text);
     size_t other = found ? (size_t)(found - walk->tests->list) : 0;
     if (!found)
-      tell_unknown(walk, &walk->tests->list[index], id);
+      report_unknown(walk, &walk->tests->list[index], id);
     else if (walk->marks[other] == ON_THE_WAY)
-      tell_circle(walk, other, id);
+      report_circle(walk, other, id);
     else if (walk->marks[other] == NEW)
       visit(walk, other);
   }

@@ -134,7 +134,7 @@ static void from_value(const struct slurm_maker *maker, struct slurm_run *run, c
   text_free(&text);
 }
 
-static void tell_missing(const struct slurm_maker *maker) {
+static void report_missing(const struct slurm_maker *maker) {
   const struct slurm_test *test = maker->test;
   const struct toml_value *args = test ? slurm_test_get(test, "cmd_args") : NULL;
   if (!test)
@@ -158,7 +158,7 @@ void slurm_make_plan(const struct slurm_maker *maker, struct slurm_run *run) {
     slurm_fault(maker->faults, file->at, "input_json stands beside plan; want one of them");
   const struct toml_value *value = plan ? plan : file;
   if (!value) {
-    tell_missing(maker);
+    report_missing(maker);
     return;
   }
   if (value == file && value->type != TOML_STRING) // which is told already

@@ -52,7 +52,7 @@ static struct slurm_file *find(const struct slurm_files *files, const struct sta
 }
 
 // The last error, at the place in the file that it begins with.
-static void tell(const struct slurm_file *file, struct slurm_faults *faults) {
+static void report_last_error(const struct slurm_file *file, struct slurm_faults *faults) {
   const char *why = weft_last_error();
   struct toml_place at = slurm_place(file->path);
   size_t length = strlen(file->path);
@@ -78,7 +78,7 @@ static int add(struct slurm_files *files, struct slurm_memory *memory, const cha
     return err;
   if (err) {
     if (!of_folder) // nobody named it
-      tell(&file, faults);
+      report_last_error(&file, faults);
     return 0;
   }
   bool known = find_kind(file.root, &file.kind);

@@ -8,7 +8,6 @@
 
 #include <jansson.h>
 
-#include "base/text/text.h"
 #include "measure/json_file.h"
 #include "slurm/folder/state.h"
 

@@ -82,7 +82,7 @@ static int submit_left(struct slurm_record *record, const struct slurm_jobs *que
   return err;
 }
 
-// Who else can write there chooses what the jobs of this user run.
+// Refuses directories that others can write to: they could choose what the jobs of this user run.
 static int check_directories(const struct slurm_record *record) {
   int err = slurm_directory_check(record->directory);
   for (size_t i = 0; !err && i < record->num_runs; i++) {

@@ -41,7 +41,7 @@ static int work(void *arg, uint32_t index, int socket) {
   uint32_t rank;
   (void)arg;
   (void)index;
-  int err = bench_child_hear(socket, &place, sizeof place, DEADLINE_MS);
+  int err = bench_child_receive(socket, &place, sizeof place, DEADLINE_MS);
   if (!err)
     err = bench_store_join(&store, &options, &place);
   if (!err)
@@ -64,8 +64,8 @@ static int lead(void *arg, uint32_t index, int socket) {
   if (!err)
     err = bench_store_open(&store, &options, false, "weft bench test");
   if (!err) {
-    bench_store_tell(&store, &options, &place);
-    err = bench_children_tell(&children, &place, sizeof place);
+    bench_store_describe(&store, &options, &place);
+    err = bench_children_send(&children, &place, sizeof place);
   }
   uint64_t begin = clock_ns();
   if (!err)
@@ -95,7 +95,7 @@ static int end_as_told(void *arg, uint32_t index, int socket) {
     return 0;
   if (index == 1)
     return WEFT_ERR_DATA;
-  return bench_child_hear(socket, &byte, 1, DEADLINE_MS);
+  return bench_child_receive(socket, &byte, 1, DEADLINE_MS);
 }
 
 static void how_a_worker_ended_is_told(void **state) {
@@ -167,7 +167,7 @@ static void a_worker_elsewhere_finds_the_store_of_the_first(void **state) {
   assert_int_equal(bench_store_open(&guest, &second, false, "weft bench test"), 0);
   assert_string_equal(guest.prefix, "weft/bench/test/");
   assert_true(guest.follows && !holder.follows);
-  bench_store_tell(&guest, &second, &told);
+  bench_store_describe(&guest, &second, &told);
   assert_int_equal(bench_store_join(&child, &second, &told), 0);
   assert_true(child.follows); // as its parent
   bench_store_close(&child);

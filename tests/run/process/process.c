@@ -9,7 +9,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/time/clock.h"
 #include "run/process/process.h"
 #include "run/process/process_state.h"
 #include "support/temporary.h"
