@@ -45,44 +45,44 @@
  * of the host on both. All structs themselves are in host memory, and are read before the call returns; it keeps none
  * of them.
  *
- * **CUDA memory.** The calls follow the order of the caller's streams: they launch kernels and return, and rank memory
- * that they are given stays as it is until those kernels have run: what comes later in the stream may overwrite it. A
- * stream that is NULL is the default stream. The stream of the last launch stays until there is one in another stream,
- * or the group is closed, since calls without a stream launch in it. A call that is given `info` or `result` waits for
- * its kernel; otherwise weft_ep_await() asks for them later. What a call would have reported of a lost peer is found
- * there, never as an error of CUDA. Where CUDA refuses a launch of a call behind others that it has taken, the rank is
- * stuck: that call and all later ones that launch are SYSTEM, until it is closed. The launches can be captured in a
- * CUDA graph, which may be replayed across operations and changes of view: the kernels count operations themselves, so
- * the numbers that host calls take and return matter for eager launches only. Eager launches and replays are not mixed
- * while an operation is open, and none ends in a capture that it was not begun in, or outside of its capture (INVALID).
- * A view has at most 64 ranks.
+ * **CUDA memory.** The calls follow the order of the caller's streams: they launch kernels and return. The caller must
+ * not change the rank memory that it gave to a call until those kernels have run; work that comes later in the stream
+ * may overwrite it. A stream that is NULL is the default stream. Calls without a stream launch in the stream of the
+ * last launch, so that stream has to exist until there is a launch in another one, or the group is closed. A call that
+ * is given `info` or `result` waits for its kernel; otherwise weft_ep_await() gets them later. Lost peers are reported
+ * there, never as an error of CUDA. If CUDA refuses one launch of a call after it has accepted others of the same call,
+ * the rank is stuck: that call and all later calls that launch return SYSTEM, until the rank is closed. The launches
+ * can be captured in a CUDA graph, which may be replayed across operations and changes of view: the kernels count
+ * operations themselves, so the numbers that host calls take and return matter for eager launches only. Eager launches
+ * and replays must not be mixed while an operation is open. An operation that begins in a capture has to end in the
+ * same capture, and one that begins outside must not end in one (INVALID). A view has at most 64 ranks.
  *
  * **Symbols in shapes.** T: tokens of this rank. H: hidden. K: top-k of the dispatch. E: experts per rank. S: rows of a
  * receive buffer. [rows]: weft_ep_recv_args.rows, so [E][rows] is E parts with room for as many rows each. [capacity]:
  * weft_ep_options.capacity.
  *
  * **Types.** weft_ep_options opens a group for one type of a dispatch, one of a combine, and one top-k. Each call may
- * say others, as long as their rows take no more room than those that the group was opened for: bf16 leaves room for
- * all, fp8 for every fp8. The ranks of an operation dispatch one type with one top-k (PROTOCOL: weft_ep_dispatch_recv()
- * names the rank that differs; on CUDA memory that rank is lost to this one); the type of a combine each rank chooses
- * for what it sends, on CUDA memory all alike. Between hosts that NVLink does not join, CUDA memory with LATENCY has
- * the types and the top-k of the group only (UNSUPPORTED).
+ * name others, as long as their rows take no more room than those that the group was opened for: bf16 leaves room for
+ * all, fp8 for every fp8. All ranks of an operation have to dispatch one type with one top-k (PROTOCOL:
+ * weft_ep_dispatch_recv() names the rank that differs; on CUDA memory that rank is lost to this one). On host memory
+ * each rank chooses the type of a combine for the rows that it sends; on CUDA memory all ranks choose the same. Between
+ * hosts that NVLink does not join, CUDA memory with LATENCY has the types and the top-k of the group only
+ * (UNSUPPORTED).
  *
  * **Threads.** [owner]: one thread at a time uses the handle. [any]: any thread at any time, also while the owner is
  * inside a call. No other call may use a handle while it is closed, or afterwards. The library has threads of its own
  * for each handle; they accept peers, watch the store and drive transports.
  *
  * **Time.** Calls with a `timeout_ms` wait for the store and for peers, at most for so long; with 0 they look once, and
- * with WEFT_WAIT_FOREVER they have no deadline. On host memory the calls
- * of an operation wait for peers, each at most for op_timeout_ms, or up to four times as long for peers that in turn
- * wait for a third rank. On CUDA memory it is the kernels that wait so. Dispatch and combine allocate nothing and take
- * no lock that waits.
+ * with WEFT_WAIT_FOREVER they have no deadline. On host memory the calls of an operation wait for peers, each at most
+ * for op_timeout_ms, or up to four times as long for peers that in turn wait for a third rank. On CUDA memory the
+ * kernels wait in the same way. Dispatch and combine allocate nothing and take no lock that waits.
  *
  * **Errors.** Every call may return INVALID (an argument is wrong), NOMEM, SYSTEM (the operating system or CUDA
  * refuses) and LIMIT (no more descriptors, threads, or what the call says). A call with a `timeout_ms` returns TIMEOUT
  * when the time has passed, or UNREACHABLE if the store did not answer at that time; the sentence names whom it waited
- * for, and CANCELED after weft_ep_interrupt(), as do the calls of an operation. The texts of the calls name only
- * further ones, and what an error means there.
+ * for. Such calls, and those of an operation, return CANCELED after weft_ep_interrupt(). The texts of the calls name
+ * only further errors, and what an error means there.
  */
 #ifndef WEFT_EP_H
 #define WEFT_EP_H
@@ -399,9 +399,9 @@ WEFT_API int weft_ep_connect(weft_ep_t *ep, const int32_t *ranks, size_t count, 
  * Makes this rank active. A founder connects to the other founders, except to those that a later view is without, and
  * the call returns when the first view is agreed on. For a joiner it is weft_ep_offer(), weft_ep_change() with itself
  * and weft_ep_await_start() in one, also after a weft_ep_offer() of its own: it connects to every active rank, proposes
- * the view with itself, and the call returns when the running ranks have fixed its first operation; for that they have
- * to be running operations, and none of them waits. If all of them leave or die before that, the ranks that await their
- * first operation begin among themselves, with operation 0 (not on CUDA memory yet). What a group whose ranks have all
+ * the view with itself, and the call returns when the running ranks have fixed its first operation. For that the
+ * running ranks have to run operations; none of them waits for the joiner. If all of them leave or die before that, the
+ * ranks that await their first operation begin among themselves, with operation 0. What a group whose ranks have all
  * died left in the store is not joined; it ends within two leases, and the call founds the group anew. A rank that is
  * active already gets 0. TIMEOUT names who is missing; this rank offers itself no more then, but may be in the view
  * already. FENCED: the group removed this rank meanwhile. Others are those of weft_ep_connect(). After an error the
