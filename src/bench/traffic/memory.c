@@ -121,10 +121,6 @@ int traffic_memories_open(struct traffic_memories *memories, weft_agent_t *agent
 }
 
 void traffic_memories_close(struct traffic_memories *memories) {
-  for (int memory = 0; memory < 2; memory++)
-    for (int side = 0; side < 2; side++)
-      if (memories->areas[memory][side].region)
-        weft_agent_deregister(memories->agent, memories->areas[memory][side].region);
   if (memories->device)
     memories->api->close(memories->device);
   *memories = (struct traffic_memories){0};

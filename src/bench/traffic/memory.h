@@ -45,6 +45,7 @@ struct traffic_memories {
 // GPU. LIMIT, NOMEM; UNSUPPORTED: no GPU here.
 int traffic_memories_open(struct traffic_memories *memories, weft_agent_t *agent, const struct traffic_layout *layout,
                           uint32_t rank, uint32_t place);
+// The memory is the agent's, which is closed before: until then peers' transfers may write there.
 void traffic_memories_close(struct traffic_memories *memories);
 
 // Where the areas are, for the others; and what another worker said: PROTOCOL.

@@ -282,8 +282,8 @@ void traffic_worker_close(struct traffic_worker *worker) {
   for (uint32_t i = 0; worker->parts && i < worker->config->plan->num_patterns; i++)
     free(worker->parts[i].ranks);
   free(worker->parts);
+  weft_agent_close(worker->agent); // the memory goes with it, when no peer's transfer writes there any more
   traffic_memories_close(&worker->memories);
-  weft_agent_close(worker->agent);
   bench_sync_close(&worker->sync);
   json_decref(worker->facts);
   *worker = (struct traffic_worker){0};

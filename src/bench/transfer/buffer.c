@@ -114,8 +114,6 @@ int transfer_buffer_open(struct transfer_buffer *buffer, weft_agent_t *agent, co
 }
 
 void transfer_buffer_close(struct transfer_buffer *buffer) {
-  if (buffer->region)
-    weft_agent_deregister(buffer->agent, buffer->region);
   if (buffer->address && buffer->owner == TRANSFER_MAPPED)
     munmap(buffer->address, buffer->length);
   if (buffer->address && buffer->owner == TRANSFER_DEVICES)

@@ -27,7 +27,7 @@ struct transfer_memory {
 
 // UNSUPPORTED: no GPU, or no such one; LIMIT: not so much memory, or no huge pages: the sentence says how to have them.
 int transfer_buffer_open(struct transfer_buffer *buffer, weft_agent_t *agent, const struct transfer_memory *memory);
-// One that was never opened is legal.
+// Its agent is closed before: until then peers' transfers may write there. One that was never opened is legal.
 void transfer_buffer_close(struct transfer_buffer *buffer);
 // Takes the registration away and makes it again; `region` changes. BUSY: a list uses it.
 int transfer_buffer_reregister(struct transfer_buffer *buffer);

@@ -195,9 +195,9 @@ int transfer_worker_open(struct transfer_worker *worker, const struct transfer_p
 void transfer_worker_close(struct transfer_worker *worker) {
   if (worker->stored.agent)
     transfer_stored_close(&worker->stored);
+  weft_agent_close(worker->agent); // only then is no peer's transfer under way to the buffers
   for (uint32_t i = 0; i < worker->num_buffers; i++)
     transfer_buffer_close(&worker->buffers[i]);
-  weft_agent_close(worker->agent);
   bench_sync_close(&worker->sync);
   transfer_pairs_free(&worker->pairs);
   free(worker->mine);
