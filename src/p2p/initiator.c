@@ -135,9 +135,8 @@ static int run(struct p2p_bench *one) {
     rc = p2p_bench_run(one);
   if (rc == 0)
     rc = p2p_ask(&one->session, json_pack("{s:s}", "say", "bye"), "bye", NULL);
-  p2p_session_close(&one->session); // first: the target sees that this side leaves, and not that its buffer goes
-  one->buffer.region = 0;
-  p2p_buffer_close(&one->buffer);
+  rc = p2p_session_end(&one->session, &one->buffer, rc);
+  p2p_session_close(&one->session);
   return rc;
 }
 

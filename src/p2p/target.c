@@ -153,11 +153,7 @@ static int serve(struct target *target) {
     if (rc == 0)
       rc = p2p_receive(&target->session, 0, &message);
   }
-  if (rc != 0 && stop_came())
-    p2p_session_close(&target->session); // the initiator sees that this side leaves, and not that its buffer goes
-  target->buffer.region = target->session.agent ? target->buffer.region : 0;
-  p2p_buffer_close(&target->buffer);
-  return rc;
+  return p2p_session_end(&target->session, &target->buffer, rc);
 }
 
 static bool is_any(const char *address) {

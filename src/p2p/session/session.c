@@ -34,8 +34,20 @@ int p2p_session_open(struct p2p_session *session, const struct p2p_config *confi
 }
 
 void p2p_session_close(struct p2p_session *session) {
+  char why[FAIL_DETAIL_SIZE];
+  snprintf(why, sizeof why, "%s", weft_last_error());
   weft_agent_close(session->agent);
   session->agent = NULL;
+  fail(0, "%s", why);
+}
+
+int p2p_session_end(struct p2p_session *session, struct p2p_buffer *buffer, int rc) {
+  char why[FAIL_DETAIL_SIZE];
+  snprintf(why, sizeof why, "%s", weft_last_error());
+  if (rc != 0 && session->peer != 0)
+    weft_agent_invalidate(session->agent, session->peer);
+  p2p_buffer_close(buffer);
+  return fail(rc, "%s", why);
 }
 
 int p2p_send(struct p2p_session *session, json_t *message) {
