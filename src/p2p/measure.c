@@ -9,7 +9,10 @@
 #include "base/signal/stop.h"
 #include "base/time/clock.h"
 
-enum { MAX_DEPTH = 256 };
+enum {
+  MAX_DEPTH = 256,
+  SMALL = 65536, // transfers below that many bytes look at the clock 16 at a time
+};
 
 // The transfers of a load, one for each place.
 struct p2p_lane {
@@ -98,24 +101,32 @@ int p2p_latency(struct p2p_session *session, const struct p2p_load *load, const 
     return rc;
   *latency = (struct histogram){0};
   name_transport(lane.transfers[0], transport);
+  uint64_t ended = clock_ns();
   for (uint32_t i = 0; i < load->warmup + load->iterations && rc == 0; i++) {
+    rc = p2p_say_work(session, ended);
+    if (rc != 0)
+      break;
     uint64_t begun = clock_ns();
     rc = once(lane.transfers[0]);
+    ended = clock_ns();
     if (i >= load->warmup)
-      histogram_add(latency, clock_ns() - begun);
+      histogram_add(latency, ended - begun);
   }
   close_lane(&lane);
   return rc;
 }
 
 // Posts `count` in all, each place's again when it has ended.
-static int stream(struct p2p_lane *lane, uint32_t count) {
+static int stream(struct p2p_session *session, const struct p2p_load *load, struct p2p_lane *lane, uint32_t count) {
+  uint32_t every = load->bytes < SMALL ? 16 : 1;
   int rc = 0;
   for (uint32_t i = 0; i < count && rc == 0; i++) {
     weft_transfer_t *transfer = lane->transfers[i % lane->count];
     rc = i >= lane->count ? finish(transfer) : 0;
     if (rc == 0)
       rc = stop_check();
+    if (rc == 0 && i % every == 0)
+      rc = p2p_say_work(session, clock_ns());
     if (rc == 0)
       rc = weft_transfer_post(transfer);
   }
@@ -134,8 +145,8 @@ static int count_places(const struct p2p_load *load, const struct p2p_buffer *lo
 }
 
 // The first touch of a page is slow.
-static int warm_up(struct p2p_lane *lane, const struct p2p_load *load) {
-  return stream(lane, load->warmup > lane->count ? load->warmup : lane->count);
+static int warm_up(struct p2p_session *session, const struct p2p_load *load, struct p2p_lane *lane) {
+  return stream(session, load, lane, load->warmup > lane->count ? load->warmup : lane->count);
 }
 
 int p2p_bandwidth(struct p2p_session *session, const struct p2p_load *load, const struct p2p_buffer *local,
@@ -148,10 +159,10 @@ int p2p_bandwidth(struct p2p_session *session, const struct p2p_load *load, cons
   if (rc != 0)
     return rc;
   uint32_t count = load->iterations > places ? load->iterations : places; // so that every place is written
-  rc = warm_up(&lane, load);
+  rc = warm_up(session, load, &lane);
   uint64_t begun = clock_ns();
   if (rc == 0)
-    rc = stream(&lane, count);
+    rc = stream(session, load, &lane, count);
   if (rc == 0)
     *gbps = (double)load->bytes * count / (double)(clock_ns() - begun);
   close_lane(&lane);
@@ -174,7 +185,7 @@ int p2p_lane_open(struct p2p_session *session, const struct p2p_load *load, cons
     free(lane);
     return rc;
   }
-  rc = warm_up(lane, load);
+  rc = warm_up(session, load, lane);
   if (rc == 0)
     *out = lane;
   else

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Where a target of weft p2p listens, whom it waits for and how long, and how each side's waits are interrupted."""
+import contextlib
 import os
 import re
 import signal
 import socket
 import subprocess
+import time
 import unittest
 
 import tool
@@ -111,6 +113,19 @@ class Interrupted(tool.ToolTest):
         with target("--forever") as (process, port), busy(process, port) as first:
             self.interrupt(process)
             self.assertEqual(first.wait(timeout=tool.TIMEOUT_S), 5)
+
+    def test_a_target_whose_initiator_measures_for_longer_than_the_time_limit(self):
+        """No wait is as long as a measurement may be; and the memory that is measured is not taken away beneath it."""
+        with contextlib.ExitStack() as stack:
+            pairs = []
+            for transport in ("shm", "ofi"):
+                process, port = stack.enter_context(target("--forever", "--timeout-ms", 3000, "--transport", transport))
+                pairs.append((process, stack.enter_context(busy(process, port))))
+            time.sleep(4.5)  # the span is what is tested
+            for process, first in pairs:
+                self.assertIsNone(first.poll())
+                self.interrupt(process)
+                self.assertEqual(first.wait(timeout=tool.TIMEOUT_S), 5, first.stderr.read())
 
     def test_an_initiator_whose_target_does_not_answer(self):
         with socket.create_server(("127.0.0.1", 0)) as mute:

@@ -13,7 +13,8 @@
 #include "base/time/clock.h"
 #include "p2p/session/queue.h"
 
-enum { PING = 1, PONG = 2, SPIN_NS = 200000, YIELD_NS = 5000, NAP_MS = 20, REGIONS = 8 };
+enum { PING = 1, PONG = 2, WORK = 3, SPIN_NS = 200000, YIELD_NS = 5000, NAP_MS = 20, REGIONS = 8 };
+enum { WORK_NS = 200000000 }; // well below the --timeout-ms of anybody who has to wait
 
 int p2p_session_open(struct p2p_session *session, const struct p2p_config *config, const char *listen) {
   char name[WEFT_AGENT_MAX_NAME];
@@ -51,6 +52,7 @@ int p2p_session_end(struct p2p_session *session, struct p2p_buffer *buffer, int 
 }
 
 int p2p_send(struct p2p_session *session, json_t *message) {
+  session->work_ns = clock_ns() + WORK_NS; // the peer waits from now on
   return p2p_send_to(session->agent, session->peer, message);
 }
 
@@ -58,7 +60,20 @@ int p2p_say_failure(struct p2p_session *session, int err) {
   return p2p_send(session, json_pack("{s:s, s:i, s:s}", "say", "failed", "code", err, "text", weft_last_error()));
 }
 
+int p2p_say_work(struct p2p_session *session, uint64_t now_ns) {
+  static const char work[] = {WORK};
+  if (session->peer == WEFT_PEER_SELF || now_ns < session->work_ns)
+    return 0;
+  session->work_ns = now_ns + WORK_NS;
+  int rc = weft_agent_notify(session->agent, session->peer, work, sizeof work);
+  return rc == WEFT_ERR_BUSY ? 0 : rc; // it has not read those before: it does not wait yet, or stands still
+}
+
 // --- hearing ---
+
+static bool is_work(const struct weft_notification *note) {
+  return note->size > 0 && *(const char *)note->bytes == WORK;
+}
 
 // Waits until the agent has something to do, not longer than the deadline.
 static void await_news(const struct p2p_session *session, uint64_t deadline_ns) {
@@ -154,12 +169,13 @@ int p2p_receive(struct p2p_session *session, uint32_t timeout_ms, json_t **messa
     int rc = next(session, deadline_ns, &note);
     if (rc != 0)
       return rc;
-    if (note.size == 0 || *(const char *)note.bytes != PING)
+    bool work = is_work(&note);
+    if (!work && (note.size == 0 || *(const char *)note.bytes != PING))
       return parse(&note, message);
     char pong[WEFT_AGENT_MAX_NOTIFICATION];
     memcpy(pong, note.bytes, note.size);
     pong[0] = PONG;
-    rc = weft_agent_notify(session->agent, session->peer, pong, note.size);
+    rc = work ? 0 : weft_agent_notify(session->agent, session->peer, pong, note.size);
     if (rc != 0)
       return rc;
     if (timeout_ms == 0) // the peer is at work
@@ -177,8 +193,8 @@ int p2p_try_receive(struct p2p_session *session, json_t **message) {
     if (rc == WEFT_ERR_PEER_LOST && take(session, &note) == 1) // it said that before it left
       rc = 1;
   }
-  if (rc != 1)
-    return rc;
+  if (rc != 1 || is_work(&note))
+    return rc == 1 ? 0 : rc;
   rc = parse(&note, message);
   return rc == 0 ? 1 : rc;
 }

@@ -6,7 +6,7 @@
 #include "p2p/p2p.h"
 #include "p2p/session/message.h"
 
-enum { P2P_VERSION = 2 };
+enum { P2P_VERSION = 3 };
 
 struct p2p_queue;
 
@@ -15,7 +15,8 @@ struct p2p_session {
   weft_peer_t peer;        // 0: none yet
   struct p2p_queue *queue; // a target's: what others than the peer say goes there; NULL: nobody hears it
   uint32_t timeout_ms;
-  int wake; // readable when there are notifications
+  uint64_t work_ns; // when the peer hears next that this side is at work
+  int wake;         // readable when there are notifications
 };
 
 // Opens an agent. `listen`: HOST:PORT, NULL for an initiator's.
@@ -30,6 +31,10 @@ int p2p_session_end(struct p2p_session *session, struct p2p_buffer *buffer, int 
 int p2p_send(struct p2p_session *session, json_t *message);
 // The same for a failure, the last error's sentence with it.
 int p2p_say_failure(struct p2p_session *session, int err);
+
+// For a side that measures for however long: tells the peer, which waits for a message, now and then that it is at
+// work.
+int p2p_say_work(struct p2p_session *session, uint64_t now_ns);
 
 // The next message; a ping is answered and passed over. A message of a failure at the other side becomes one here.
 // TIMEOUT after `timeout_ms` (0: the session's; WEFT_WAIT_FOREVER), PEER_LOST, CANCELED by a signal. `*message` is the
