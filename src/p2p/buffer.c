@@ -76,6 +76,15 @@ void p2p_buffer_close(struct p2p_buffer *buffer) {
   *buffer = (struct p2p_buffer){0};
 }
 
+int p2p_buffer_end(struct p2p_buffer *buffer, weft_peer_t peer, int rc) {
+  char why[FAIL_DETAIL_SIZE];
+  snprintf(why, sizeof why, "%s", weft_last_error());
+  if (rc != 0 && peer != 0 && buffer->agent)
+    weft_agent_invalidate(buffer->agent, peer);
+  p2p_buffer_close(buffer);
+  return fail(rc, "%s", why);
+}
+
 // Bytes `at` to `at + size` of the contents of `seed`.
 static void make(char *out, uint64_t seed, uint64_t at, uint64_t size) {
   for (uint64_t i = 0; i < size; i += sizeof(uint64_t)) {

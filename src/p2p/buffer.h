@@ -21,6 +21,9 @@ int p2p_buffer_room(enum p2p_memory memory, uint64_t length, uint32_t number);
 int p2p_buffer_open(struct p2p_buffer *buffer, weft_agent_t *agent, enum p2p_memory memory, uint32_t gpu,
                     uint64_t length);
 void p2p_buffer_close(struct p2p_buffer *buffer);
+// Closes the buffer after a measurement with `peer` (0: none came) that has ended with `rc`, and returns that, with its
+// sentence. After a failure the agent disconnects from the peer first, whose transfers to this memory may be under way.
+int p2p_buffer_end(struct p2p_buffer *buffer, weft_peer_t peer, int rc);
 
 // Writes the contents of `seed` into the first `bytes`.
 int p2p_buffer_fill(struct p2p_buffer *buffer, uint64_t seed, uint64_t bytes);

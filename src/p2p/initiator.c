@@ -135,7 +135,7 @@ static int run(struct p2p_bench *one) {
     rc = p2p_bench_run(one);
   if (rc == 0)
     rc = p2p_ask(&one->session, json_pack("{s:s}", "say", "bye"), "bye", NULL);
-  rc = p2p_session_end(&one->session, &one->buffer, rc);
+  rc = p2p_buffer_end(&one->buffer, one->session.peer, rc);
   p2p_session_close(&one->session);
   return rc;
 }

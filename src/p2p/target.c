@@ -153,7 +153,7 @@ static int serve(struct target *target) {
     if (rc == 0)
       rc = p2p_receive(&target->session, 0, &message);
   }
-  return p2p_session_end(&target->session, &target->buffer, rc);
+  return p2p_buffer_end(&target->buffer, target->session.peer, rc);
 }
 
 static bool is_any(const char *address) {

@@ -83,7 +83,7 @@ static int say_text(struct p2p_session *session, const char *text) {
   return say(session, text, strlen(text));
 }
 
-#define HELLO "{\"say\":\"hello\",\"version\":2,\"bytes\":1048576}"
+#define HELLO "{\"say\":\"hello\",\"version\":3,\"bytes\":1048576}"
 
 // An honest one is served, from the first word to the last.
 static void assert_serves(void) {
@@ -104,11 +104,11 @@ static void assert_serves(void) {
 static void test_lies_are_told(void **state) {
   static const char *const lies[] = {
       "{\"say\":\"hello\",\"version\":1,\"bytes\":8}",
-      "{\"say\":\"hello\",\"version\":2,\"bytes\":0}",
-      "{\"say\":\"hello\",\"version\":2,\"bytes\":-8}",
-      "{\"say\":\"hello\",\"version\":2,\"bytes\":\"8\"}",
-      "{\"say\":\"hello\",\"version\":2,\"bytes\":16777217}",
-      "{\"say\":\"hello\",\"version\":2,\"bytes\":9223372036854775807}",
+      "{\"say\":\"hello\",\"version\":3,\"bytes\":0}",
+      "{\"say\":\"hello\",\"version\":3,\"bytes\":-8}",
+      "{\"say\":\"hello\",\"version\":3,\"bytes\":\"8\"}",
+      "{\"say\":\"hello\",\"version\":3,\"bytes\":16777217}",
+      "{\"say\":\"hello\",\"version\":3,\"bytes\":9223372036854775807}",
       "{\"say\":\"fill\",\"seed\":1,\"bytes\":1048577}",
       "{\"say\":\"check\",\"seed\":1,\"bytes\":9223372036854775807}",
       LOAD("8", "4294967296", "10", "1", "1"), // 0 in 32 bits

@@ -42,15 +42,6 @@ void p2p_session_close(struct p2p_session *session) {
   fail(0, "%s", why);
 }
 
-int p2p_session_end(struct p2p_session *session, struct p2p_buffer *buffer, int rc) {
-  char why[FAIL_DETAIL_SIZE];
-  snprintf(why, sizeof why, "%s", weft_last_error());
-  if (rc != 0 && session->peer != 0)
-    weft_agent_invalidate(session->agent, session->peer);
-  p2p_buffer_close(buffer);
-  return fail(rc, "%s", why);
-}
-
 int p2p_send(struct p2p_session *session, json_t *message) {
   session->work_ns = clock_ns() + WORK_NS; // the peer waits from now on
   return p2p_send_to(session->agent, session->peer, message);

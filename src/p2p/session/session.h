@@ -2,7 +2,6 @@
 #ifndef P2P_SESSION_SESSION_H
 #define P2P_SESSION_SESSION_H
 
-#include "p2p/buffer.h"
 #include "p2p/p2p.h"
 #include "p2p/session/message.h"
 
@@ -23,9 +22,6 @@ struct p2p_session {
 int p2p_session_open(struct p2p_session *session, const struct p2p_config *config, const char *listen);
 // Keeps the last error's sentence, for closing may fail as well where the peer has gone.
 void p2p_session_close(struct p2p_session *session);
-// Closes the buffer after what has ended with `rc`, and returns that, with its sentence. After a failure the peer is
-// let go of first: its transfers may be under way to memory that goes now.
-int p2p_session_end(struct p2p_session *session, struct p2p_buffer *buffer, int rc);
 
 // Takes `message` over. [any number of times before an answer]
 int p2p_send(struct p2p_session *session, json_t *message);
