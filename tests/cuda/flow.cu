@@ -328,8 +328,8 @@ void refilled(rank &r) {
     const float *weights = r.dispatch.topk_weights;
     r.dispatch.topk_idx = keeps ? nullptr : r.wide;
     r.dispatch.topk_weights = keeps ? nullptr : weights;
-    r.cuda(cudaMemset(r.recv.x, 0xA5, ALL * 2), "cudaMemset");
-    r.cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    // In the stream: where ranks share a GPU, cudaDeviceSynchronize() would wait for a peer that waits for this rank.
+    r.cuda(cudaMemsetAsync(r.recv.x, 0xA5, ALL * 2, r.stream), "cudaMemsetAsync");
     r.must(weft_ep_dispatch(r.ep, &r.dispatch, &r.recv, nullptr, &r.op), "weft_ep_dispatch");
     r.must(weft_ep_combine(r.ep, r.op, &r.combine, nullptr), "weft_ep_combine");
     r.drain("an operation with few rows");
@@ -342,6 +342,7 @@ void refilled(rank &r) {
     if (!keeps)
       r.replay(exec);
   }
+  r.check_whole();
   r.world->meet(r, "the last operation");
   r.cuda(cudaGraphExecDestroy(exec), "cudaGraphExecDestroy");
   weft_ep_route_free(route);
