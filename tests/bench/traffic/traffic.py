@@ -193,7 +193,9 @@ class Runs(TrafficTest):
         self.assertNotEqual(patterns(said)[0]["keys"]["transport"], "shm")
 
     def test_clocks_that_drift_apart(self):
-        """One goes too fast by a twentieth, which is 25 ms in the half second after which they are compared anew."""
+        """One goes too fast by a twentieth, which is 25 ms in the half second after which they are compared anew. On a
+        busy machine that half second is longer. Compared once, they would drift by a twentieth of the whole run, and the
+        median would be half of that."""
         if "FAST_CLOCK" not in os.environ:
             self.skipTest("a sanitizer's runtime does not suffer what is preloaded")
         listed = self.write("one.txt", "0 4K\n4K 0\n")
@@ -201,7 +203,7 @@ class Runs(TrafficTest):
                                  LD_PRELOAD=os.environ["FAST_CLOCK"], WEFT_FAST_CLOCK=0.05)
         skew = figures(patterns(said)[0])["start_skew"]
         print(f"start_skew: {skew['p50']:.0f} us of {skew['count']} runs in {said['elapsed_s']:.1f} s")
-        self.assertLess(skew["p50"], 30000)
+        self.assertLess(skew["p50"], min(100000, 0.05 * said["elapsed_s"] * 1e6 / 4))
 
     def test_gpus(self):
         said = self.run_json("--matrix", self.at / "ring.txt", *FEW, "--memory", "cuda", "--check",
