@@ -2,13 +2,14 @@
  * @file err.h
  * @brief Error codes of libweft: one table gives the code, its name, scope, exit status and text.
  *
- * Every function of libweft that can fail returns an int, which is negative where it has failed: an `enum weft_err`.
- * Otherwise it is 0, or 1 where the text of the function gives that a meaning, such as "not yet" or "there is one". A
- * function that has failed has written no output but those that its text names, such as the size that goes with ROOM.
- * A failure also leaves a sentence for the calling thread, which says what was wrong, where, and what would be right:
- * weft_last_error(). A handle that an `open`, `create` or `start` failed to make needs no closing.
+ * Every function of libweft that can fail returns an int. If the call has failed, the int is negative: an
+ * `enum weft_err`. Otherwise it is 0, or 1 if the text of the function gives 1 a meaning, such as "not yet" or "there
+ * is one". A call that has failed has written no outputs except those that its text names, such as the size that
+ * belongs to ROOM. A failure also leaves a sentence for the calling thread: what was wrong, where, and what would be
+ * right (weft_last_error()). If an `open`, `create` or `start` fails, there is no handle to close.
  *
- * ROOM says that the caller's buffer is too small, LIMIT that a limit of this library or of the system is reached.
+ * ROOM means that the caller's buffer is too small; LIMIT means that a limit of this library or of the system is
+ * reached.
  *
  * The smallest example:
  *
@@ -25,9 +26,9 @@
 #include <stdint.h>
 
 /**
- * How the *_INIT macros of structs that start with `size` are made: all zero but the size, as an initial value and as a
- * value to assign. In C++ the function has internal linkage: two libraries of one process that were built with
- * different headers each have their own.
+ * The *_INIT macros of structs that start with `size` are made with this: all is zero except the size. The result can
+ * initialise a struct or be assigned to one. In C++ the function has internal linkage: two libraries of one process
+ * that were built with different headers each have their own.
  */
 #ifdef __cplusplus
 namespace {
@@ -56,13 +57,13 @@ extern "C" {
 /** As an argument `timeout_ms`: no deadline. */
 #define WEFT_WAIT_FOREVER UINT32_MAX
 
-/** What a failure concerns, and so what a caller can do about it. */
+/** The scope of a failure, which tells a caller what it can do. */
 enum weft_scope {
   WEFT_SCOPE_NONE = 0,      /**< not a failure */
   WEFT_SCOPE_REQUEST = 1,   /**< this call: correct it, or try again */
   WEFT_SCOPE_PEER = 2,      /**< one peer: mask it and go on */
   WEFT_SCOPE_TRANSPORT = 3, /**< a path or a service: select another, or wait */
-  WEFT_SCOPE_SELF = 4,      /**< this rank: leave, and join again as a new incarnation */
+  WEFT_SCOPE_SELF = 4,      /**< this rank: leave, then join again as a new incarnation */
 };
 
 /**
@@ -93,8 +94,8 @@ enum weft_scope {
   X(COMPACTED, -21, TRANSPORT, 1, "the requested revision is gone")                                                    \
   X(ROOM, -22, REQUEST, 3, "the caller's buffer is too small")
 
-/** Error codes: `WEFT_OK` or one of `WEFT_ERR_MAP`, e.g. `WEFT_ERR_TIMEOUT`. The texts of functions leave the prefix
- *  `WEFT_ERR_` out. */
+/** Error codes: `WEFT_OK` or one of `WEFT_ERR_MAP`, e.g. `WEFT_ERR_TIMEOUT`. The texts of functions omit the prefix
+ *  `WEFT_ERR_`. */
 enum weft_err {
   WEFT_OK = 0, /**< success */
 /** Makes one enumerator of a row of WEFT_ERR_MAP; defined only here. */
@@ -103,25 +104,25 @@ enum weft_err {
 #undef WEFT_ERR_ENUM
 };
 
-/** Short text of a code, e.g. "deadline passed"; "success" for 0, "unknown error" for what is no code. Valid for ever.
- *  [any] */
+/** Short text of a code, e.g. "deadline passed"; "success" for 0, "unknown error" for any other number. The text stays
+ *  valid. [any] */
 WEFT_API const char *weft_strerror(int err);
 
-/** Name of a code without its prefix, e.g. "TIMEOUT"; "OK" for 0, "UNKNOWN" for what is no code. Valid for ever. [any]
- */
+/** Name of a code without its prefix, e.g. "TIMEOUT"; "OK" for 0, "UNKNOWN" for any other number. The text stays valid.
+ *  [any] */
 WEFT_API const char *weft_err_name(int err);
 
-/** Scope of a code; NONE for 0 and for what is no code. [any] */
+/** Scope of a code; NONE for 0 and for a number that is no code. [any] */
 WEFT_API enum weft_scope weft_err_scope(int err);
 
-/** Exit status of the tool `weft` for a code: 0 success, 1 failure (also for what is no code), 2 wrong usage, 3
- *  something about the host or the environment, 4 wrong data, 5 a lost peer, 124 a deadline that passed. Cannot fail.
+/** Exit status of the tool `weft` for a code: 0 success, 1 failure (also for a number that is no code), 2 wrong usage,
+ *  3 a problem of the host or the environment, 4 wrong data, 5 a lost peer, 124 a deadline that passed. Cannot fail.
  *  [any] */
 WEFT_API int weft_err_exit_status(int err);
 
-/** The calling thread's last failure in words, of at most 1,023 bytes; "" when it has had none. A call that succeeds
- *  may leave the sentence of an earlier failure, or one of a failure inside the library that it coped with: ask only
- *  after a call has failed. Valid until the thread's next libweft call. [any] */
+/** Describes the calling thread's last failure in at most 1,023 bytes; "" if the thread has had none. Use it only after
+ *  a call has failed: after a call that succeeded the sentence may be of an earlier failure, or of one inside the
+ *  library from which it recovered. Valid until the thread's next libweft call. [any] */
 WEFT_API const char *weft_last_error(void);
 
 #ifdef __cplusplus

@@ -2,8 +2,8 @@
  * @file weft.h
  * @brief All of libweft: errors, store, elastic expert parallelism, transfers.
  *
- * Include this header, or one of those that it includes. Its own part is the version. **Threads.** Both functions are
- * [any].
+ * Include this header, or one of those that it includes. It declares only the version itself. **Threads.** Both
+ * functions are [any].
  */
 /**
  * @mainpage Weft
@@ -20,32 +20,33 @@
  *
  * These rules hold for all functions; the head of each header adds its own.
  *
- * - *Errors.* A function that can fail returns an int, negative where it has failed: an `enum weft_err`. Then it has
- *   written no output but those that its text names, and weft_last_error() has the sentence. Otherwise the int is 0, or
- *   1 where the text says what that means: of what a function asks for, "not yet" or "there is one". A function that
- *   returns something else cannot fail. An argument that must not be NULL and is gives INVALID, if the function can
- *   fail.
- * - *Structs.* One that begins with `size` is initialised with its *_INIT macro, or by its *_init() function from a
- *   language that has no macros; any thread may call that. In options 0 or NULL means the default. Later versions add
- * fields at the end only: a program that was built with older headers goes on working, the fields that it does not have
- * count as 0. A program that was built with newer headers works as long as the fields that this library does not know
- * are 0; else the call is refused with VERSION, and the sentence names the byte. Outputs are written as far as the
- * caller's size goes. Bits of `flags` that are not defined, and fields named `reserved`, have to be 0 (INVALID).
- * - *Counts.* A call that writes a list takes the room as `cap` and writes the number of entries that there are to
- *   `*count`, also when that is more: then the first `cap` entries are written. That is no error. What is no list (a
- *   blob, a text) is written whole or not at all. `*size` is the bytes that it takes, also where the call fails with
- *   ROOM, because `cap` is too small; `cap` 0 asks for them, and is no error.
- * - *Ownership.* Buffers are the caller's, handles are the library's. What the caller has to free or close says so.
- * - *Threads.* [any]: any thread may call it at any time. [owner]: one thread at a time for each handle; [transfer]
- *   and [list]: for each transfer, and for each list. [callback]: the library calls it, on the thread that the text
- *   names. No other call may use a handle while it is closed, or later.
- * - *Signals.* Threads of the library have every signal blocked: signals are the program's. The library installs no
- *   handler, and no call of it raises SIGPIPE.
- * - *Time.* Times are in the unit that their name ends in (_ms, _us, _ns, _s). A call that waits has a deadline. As an
- *   argument `timeout_ms` 0 looks once and does not wait, and WEFT_WAIT_FOREVER waits without a deadline; in options 0
+ * - *Errors.* A function that can fail returns an int. If the int is negative, it is an `enum weft_err` and the call
+ *   has failed: it has written no outputs except those that its text names, and weft_last_error() returns a sentence
+ *   that explains the failure. Otherwise the int is 0, or 1 if the text gives 1 a meaning, such as "not yet" or "there
+ *   is one". A function that returns another type cannot fail. If an argument is NULL that must not be NULL, the call
+ *   returns INVALID, provided that the function can fail.
+ * - *Structs.* A struct that begins with `size` is initialised with its *_INIT macro. Languages without macros call its
+ *   *_init() function, from any thread. In options 0 or NULL means the default. Later versions add fields only at the
+ *   end. A program that was built with older headers continues to work: the fields that it does not have count as 0. A
+ *   program that was built with newer headers works as long as the fields that this library does not know are 0;
+ *   otherwise the call is refused with VERSION, and the sentence names the byte. Outputs are written as far as the
+ *   caller's size reaches. Bits of `flags` that are not defined, and fields named `reserved`, have to be 0 (INVALID).
+ * - *Counts.* A call that writes a list takes the room as `cap`, writes the first `cap` entries, and sets `*count` to
+ *   the number of entries that exist. More entries than `cap` are no error. An output that is not a list (a blob, a
+ *   text) is written as a whole or not at all. `*size` is then the number of bytes that it needs, also if the call
+ *   fails with ROOM because `cap` is too small. With `cap` 0 the call only reports the size, and that is no error.
+ * - *Ownership.* The caller owns buffers, the library owns handles. Texts of functions say what the caller has to free
+ *   or close.
+ * - *Threads.* [any]: any thread may call the function at any time. [owner]: one thread at a time may call it for each
+ *   handle; [transfer] and [list] mean the same for each transfer, and for each list. [callback]: the library calls the
+ *   function, on the thread that its text names. No other call may use a handle while it is being closed, or later.
+ * - *Signals.* The library's threads block every signal, so that signals reach the program's own threads. The library
+ *   installs no signal handler, and none of its calls raises SIGPIPE.
+ * - *Time.* The ending of a time's name is its unit (_ms, _us, _ns, _s). A call that waits has a deadline. As an
+ *   argument, `timeout_ms` 0 checks once without waiting, and WEFT_WAIT_FOREVER waits without a deadline; in options 0
  *   means the default.
- * - *Fork.* In a child that was forked and has not called exec() the library's threads do not exist. Handles that were
- *   opened before answer CLOSED there, and closing or freeing them frees memory and nothing else.
+ * - *Fork.* In a forked child that has not called exec() the library's threads do not exist. Calls with handles that
+ *   were opened before the fork return CLOSED there; closing or freeing such a handle only frees memory.
  */
 #ifndef WEFT_WEFT_H
 #define WEFT_WEFT_H
@@ -70,10 +71,11 @@ extern "C" {
 /** Version of these headers as one number, major * 1,000,000 + minor * 1,000 + patch: later versions are larger. */
 #define WEFT_VERSION_NUMBER (WEFT_VERSION_MAJOR * 1000000 + WEFT_VERSION_MINOR * 1000 + WEFT_VERSION_PATCH)
 
-/** Version of the library in use, e.g. "0.1.0"; the macros above are that of the headers. Valid for ever. [any] */
+/** Version of the library in use, e.g. "0.1.0"; the macros above are the version of the headers. The text stays valid.
+ *  [any] */
 WEFT_API const char *weft_version(void);
 
-/** The same as a number that is made like WEFT_VERSION_NUMBER. [any] */
+/** Version of the library in use as a number, computed like WEFT_VERSION_NUMBER. [any] */
 WEFT_API uint32_t weft_version_number(void);
 
 #ifdef __cplusplus
