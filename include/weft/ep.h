@@ -11,8 +11,8 @@
  * operation, in the same order, with 0 tokens if it has none. Each half has calls of its own: weft_ep_dispatch_send(),
  * weft_ep_dispatch_recv(), weft_ep_combine_send(), weft_ep_combine_recv(). Two operations may be open at once.
  *
- * A lost peer costs one deadline or, when the kernel reports its death, milliseconds: the operation ends without it,
- * its results say what is missing, and a view without that rank follows.
+ * When a peer is lost, the operation ends without it: after one deadline, or within milliseconds if the kernel reports
+ * the peer's death. The results of the operation say what is missing, and a view without that rank follows.
  *
  * The smallest example, one rank of two, without error handling; examples/ep_rank is a whole program, and README.md has
  * the middle part:
@@ -30,7 +30,8 @@
  *     weft_ep_combine(ep, op, &y_and_sums, NULL);
  *     weft_ep_close(ep);
  *
- * A joiner that the running ranks take in when they like, with as many others as they like; without error handling:
+ * A joiner that offers itself, so that the running ranks can take it in at any time, together with any number of
+ * others; without error handling:
  *
  *     weft_ep_offer(ep, 10000);                         // the joiner
  *     weft_ep_await_start(ep, WEFT_WAIT_FOREVER, NULL); // then it operates like every rank
@@ -41,9 +42,9 @@
  *     weft_ep_change(ep, &change, 10000); // both, or the view as it was
  *
  * **Memory.** weft_ep_options.memory says where the rows of operations lie. In the texts of fields, *rank memory* is
- * that: memory of the host, or memory of the rank's GPU (or what that GPU can read and write). *Host memory* is memory
- * of the host on both. All structs themselves are in host memory, and are read before the call returns; it keeps none
- * of them.
+ * memory of this kind: memory of the host, or memory of the rank's GPU (or memory that this GPU can read and write).
+ * *Host memory* is memory of the host in both cases. All structs themselves are in host memory. A call reads them
+ * before it returns, and keeps no pointer to them.
  *
  * **CUDA memory.** The calls follow the order of the caller's streams: they launch kernels and return. The caller must
  * not change the rank memory that it gave to a call until those kernels have run; work that comes later in the stream
@@ -70,13 +71,13 @@
  * (UNSUPPORTED).
  *
  * **Threads.** [owner]: one thread at a time uses the handle. [any]: any thread at any time, also while the owner is
- * inside a call. No other call may use a handle while it is closed, or afterwards. The library has threads of its own
- * for each handle; they accept peers, watch the store and drive transports.
+ * inside a call. No other call may use a handle while it is being closed, or afterwards. For each handle the library
+ * has its own threads, which accept peers, watch the store and drive transports.
  *
- * **Time.** Calls with a `timeout_ms` wait for the store and for peers, at most for so long; with 0 they look once, and
- * with WEFT_WAIT_FOREVER they have no deadline. On host memory the calls of an operation wait for peers, each at most
- * for op_timeout_ms, or up to four times as long for peers that in turn wait for a third rank. On CUDA memory the
- * kernels wait in the same way. Dispatch and combine allocate nothing and take no lock that waits.
+ * **Time.** Calls with a `timeout_ms` wait for the store and for peers, at most for this time; with 0 they check once
+ * without waiting, and with WEFT_WAIT_FOREVER they have no deadline. On host memory the calls of an operation wait for
+ * peers, each at most for op_timeout_ms, or up to four times as long for peers that in turn wait for a third rank. On
+ * CUDA memory the kernels wait in the same way. Dispatch and combine allocate nothing and take no lock that waits.
  *
  * **Errors.** Every call may return INVALID (an argument is wrong), NOMEM, SYSTEM (the operating system or CUDA
  * refuses) and LIMIT (no more descriptors, threads, or what the call says). A call with a `timeout_ms` returns TIMEOUT
@@ -99,13 +100,14 @@ extern "C" {
 
 typedef struct weft_ep weft_ep_t; /**< one rank's membership in a group, with its buffers */
 
-typedef struct weft_ep_route weft_ep_route_t; /**< where the tokens of an operation went, kept by the caller */
+typedef struct weft_ep_route weft_ep_route_t; /**< record of where the tokens of an operation went, which the caller
+                                                   keeps */
 
 enum {
   WEFT_EP_BLOCK = 128, /**< values that share one fp8 scale */
 };
 
-/** The type of the values that a dispatch sends. 0: as the group was opened, and there bf16. */
+/** The type of the values that a dispatch sends. 0: the type that the group was opened for; in the options bf16. */
 enum weft_ep_dtype {
   WEFT_EP_BF16 = 1, /**< bf16 */
   /** e4m3, one f32 scale per 128 values: scale = max(amax, 1e-4) / 448, value = e4m3(x / scale) */
@@ -115,59 +117,63 @@ enum weft_ep_dtype {
   /** the same, the scales as ue8m0 (OCP Microscaling: a byte, exponent + 127; 255 is NaN): uint32_t [ceil(H/512)] for a
    *  row, block b in byte b % 4, the lowest first, of word b / 4; bytes without a block are 0 */
   WEFT_EP_FP8_UE8M0 = 4,
-  /** bytes that the library does not look at: row_bytes of values and scale_bytes of scales for each token, which the
-   *  caller's layer has made (NVFP4, MXFP8). It is said in each call: a group is opened for a type whose rows have room
-   *  for it. On CUDA memory with THROUGHPUT only */
+  /** bytes that the library does not interpret: row_bytes of values and scale_bytes of scales for each token, in a
+   *  format of the caller (NVFP4, MXFP8). Each call has to name this type; the group is opened for another type whose
+   *  rows have enough room. On CUDA memory with THROUGHPUT only */
   WEFT_EP_OPAQUE = 5,
 };
 
-/** The type of the values that a combine sends from one rank to another; what the caller gives and gets is bf16. 0: as
- *  the group was opened, and there bf16. */
+/** The type of the values that a combine sends from one rank to another; the caller's inputs and outputs are bf16. 0:
+ *  the type that the group was opened for; in the options bf16. */
 enum weft_ep_combine_dtype {
   WEFT_EP_COMBINE_BF16 = 1, /**< bf16 */
-  /** 10 bits a value, on a logarithmic scale of its own for each 128 values, whose two ends are exact. The error is at
-   *  most 0.07 % of the value for each power of two between these ends, besides rounding to bf16, and at most 2.2 %,
-   *  since the scale ends at 2^-32 of the largest magnitude: a smaller value becomes 0 or that end. 128 values with an
-   *  infinity or NaN among them become NaN. A row takes 10H/8 + 8H/128 bytes, two thirds of those of bf16. */
+  /** 10 bits per value. Each block of 128 values has its own logarithmic scale, whose two ends are exact. Besides the
+   *  rounding to bf16, the error is at most 0.07 % of the value for each power of two between these ends. It is at most
+   *  2.2 %, since the scale ends at 2^-32 of the largest magnitude; a smaller value becomes 0 or that end. If a block
+   *  contains an infinity or NaN, all its values become NaN. A row takes 10H/8 + 8H/128 bytes, two thirds of a bf16
+   *  row. */
   WEFT_EP_COMBINE_LOGFMT10 = 2,
 };
 
 /** What a group is made for. 0: LATENCY for up to weft_ep_limits.max_latency_tokens tokens, else THROUGHPUT. */
 enum weft_ep_mode {
-  /** A few tokens as fast as they can be, as decoding has them: a window has room for the rows of whole operations. */
+  /** For a few tokens with the lowest latency, as in decoding: a window has room for the rows of whole operations. */
   WEFT_EP_LATENCY = 1,
-  /** Many tokens, as prefill and training have them: rows flow in pieces through windows of a bounded size
-   *  (weft_ep_options.window_bytes), on few processors. weft_ep_dispatch() and weft_ep_combine() send and receive at
-   *  once. The single halves, weft_ep_recv_args.rows_at and weft_ep_combine_rows() are for operations whose rows fit
-   *  into a window all at once, else LIMIT; weights of the top-k come with the dispatch. On CUDA memory a window has
-   *  room for the rows of one operation and the answers of one combine: a half that was sent is received before another
-   *  one is sent, else BUSY; no operation is combined behind a newer one; and window_bytes has room for a few rows in
-   *  each of a window's channels, else INVALID says how much that takes */
+  /** For many tokens, as in prefill and training: rows move in pieces through windows of a bounded size
+   *  (weft_ep_options.window_bytes), with few processors. weft_ep_dispatch() and weft_ep_combine() send and receive at
+   *  the same time. The single halves, weft_ep_recv_args.rows_at and weft_ep_combine_rows() only work for operations
+   *  whose rows fit into a window all at once, else LIMIT. The weights of the top-k have to come with the dispatch. On
+   *  CUDA memory a window has room for the rows of one operation and the answers of one combine. So a half that was
+   *  sent has to be received before another one is sent, else BUSY, and an operation cannot be combined after a newer
+   *  one. There window_bytes needs room for a few rows in each of a window's channels; else the sentence of INVALID
+   *  says how many bytes are needed */
   WEFT_EP_THROUGHPUT = 2,
 };
 
-/** Where the buffers of operations lie, and what moves them. */
+/** Where the buffers of operations lie, and what moves the rows. */
 enum weft_ep_memory {
   WEFT_EP_MEMORY_HOST = 0, /**< host memory: the processor, over shared memory or a transport */
   WEFT_EP_MEMORY_CUDA = 1, /**< memory of one GPU: kernels, over NVLink or PCIe peer access, else a transport */
   WEFT_EP_MEMORY_AUTO =
-      2, /**< CUDA if this process has a GPU that can do it, else host; weft_ep_get_memory() says which */
+      2, /**< CUDA if this process has a GPU that supports it, else host; weft_ep_get_memory() says which */
 };
 
 /** How received rows are laid out. 0: PER_EXPERT. */
 enum weft_ep_layout {
   /** x[E][rows][H]: the rows of each local expert one after the other. A token has a row for each of its local experts.
-   *  The combine weighs and sums them. */
+   *  The combine computes their weighted sum. */
   WEFT_EP_PER_EXPERT = 1,
-  /** x[S][H]: a token has one row on each rank that holds any of its experts, with its local experts and weights. The
-   *  caller computes the weighted sum over these; the combine adds the rows of the ranks, unweighted. */
+  /** x[S][H]: a token has one row on each rank that holds any of its experts, together with its local experts and
+   *  weights. The caller computes the weighted sum over the local experts; the combine adds the rows of the ranks
+   *  without weights. */
   WEFT_EP_RANK_MAJOR = 2,
-  /** x[S][H]: as PER_EXPERT, without room between the experts: the part of each begins at the first multiple of
-   *  weft_ep_recv_args.alignment that is not before the end of the part before it. CUDA: THROUGHPUT only */
+  /** x[S][H]: as PER_EXPERT, but the parts of the experts follow each other directly: the part of each expert begins at
+   *  the first multiple of weft_ep_recv_args.alignment at or after the end of the part before it. CUDA: THROUGHPUT
+   *  only */
   WEFT_EP_PACKED = 3,
 };
 
-/** What a rank index is to this rank. */
+/** State of a rank index, as this rank sees it. */
 enum weft_ep_rank_state {
   WEFT_EP_ABSENT = 0,    /**< not connected, not in the active view */
   WEFT_EP_CONNECTED = 1, /**< windows mapped in both directions, not in the active view */
@@ -178,104 +184,105 @@ enum weft_ep_rank_state {
 
 /** What happened: weft_ep_event.kind. */
 enum weft_ep_event_kind {
-  WEFT_EP_EVENT_CONNECTED = 1,  /**< windows with `rank` are mapped in both directions; on another host `detail` is the
-                                   way */
-  WEFT_EP_EVENT_PEER_LOST = 2,  /**< this rank found `rank` dead or silent; `detail` says how. Of a loss that others
-                                   found first, COMMITTED may be the only event: its view is without the rank */
+  WEFT_EP_EVENT_CONNECTED = 1,  /**< windows with `rank` are mapped in both directions; for a rank on another host
+                                     `detail` names the way */
+  WEFT_EP_EVENT_PEER_LOST = 2,  /**< this rank found `rank` dead or silent; `detail` says how. If others found the loss
+                                     first, COMMITTED with a view without the rank may be the only event */
   WEFT_EP_EVENT_COMMITTED = 3,  /**< view `epoch` is agreed on */
   WEFT_EP_EVENT_ACTIVATED = 4,  /**< view `epoch` takes effect with operation `op` */
   WEFT_EP_EVENT_RELEASED = 5,   /**< windows with `rank` are unmapped */
-  WEFT_EP_EVENT_STORE_LOST = 6, /**< the store does not answer: operations go on, changes of the view wait */
-  WEFT_EP_EVENT_STORE_BACK = 7, /**< it answers again */
+  WEFT_EP_EVENT_STORE_LOST = 6, /**< the store does not answer: operations continue, changes of the view wait */
+  WEFT_EP_EVENT_STORE_BACK = 7, /**< the store answers again */
   WEFT_EP_EVENT_FENCED =
       8, /**< this rank was removed: a view without it is agreed on, though it did not ask to leave */
 };
 
-enum { WEFT_EP_DETAIL_SIZE = 200 }; /**< room of weft_ep_event.detail, its end included */
+enum { WEFT_EP_DETAIL_SIZE = 200 }; /**< size of weft_ep_event.detail, including its final NUL */
 
 /** One event of a group, as this rank sees it: see weft_ep_next_event(). Initialise with WEFT_EP_EVENT_INIT. */
 struct weft_ep_event {
   size_t size;                      /**< sizeof(struct weft_ep_event) */
   enum weft_ep_event_kind kind;     /**< what happened */
-  int32_t rank;                     /**< peer concerned, -1: none; FENCED: this rank */
-  uint64_t incarnation;             /**< of that rank, 0: none */
-  uint64_t epoch;                   /**< view concerned, 0: none */
-  uint64_t op;                      /**< operation concerned; ACTIVATED only, else 0 */
+  int32_t rank;                     /**< the peer concerned, -1: none; FENCED: this rank */
+  uint64_t incarnation;             /**< incarnation of `rank`, 0: none */
+  uint64_t epoch;                   /**< the view concerned, 0: none */
+  uint64_t op;                      /**< the operation concerned; ACTIVATED only, else 0 */
   uint64_t time_ns;                 /**< when it happened, CLOCK_MONOTONIC */
-  uint64_t dropped;                 /**< events for which there was no room since the one that was taken before */
+  uint64_t dropped;                 /**< events that were discarded since the event that was taken before */
   char detail[WEFT_EP_DETAIL_SIZE]; /**< a few words, or "" */
 };
 /** Initial value: its size, and 0 for every other field. */
 #define WEFT_EP_EVENT_INIT WEFT_SIZED(struct weft_ep_event)
-/** The same for languages without macros; `size` is the caller's sizeof. [any] */
+/** Writes the same initial value, for languages without macros; `size` is the caller's sizeof. [any] */
 WEFT_API void weft_ep_event_init(struct weft_ep_event *event, size_t size);
 
-/** What weft_ep_options.flags may ask for. */
+/** Bits of weft_ep_options.flags. */
 enum weft_ep_option_flags {
-  /** Join a group, and never found one, even when the store has lost its view; not together with founders.
-   *  weft_ep_open() then waits for the view up to the time of a lease, so that this rank takes no member's index. */
+  /** Join a group, but never found one, even if the store has lost the group's view; not together with founders.
+   *  weft_ep_open() then waits for the view, at most for the time of a lease, so that this rank does not take the index
+   *  of a member. */
   WEFT_EP_OPTION_JOIN_ONLY = 1 << 0,
-  /** CUDA: of all ranks of this process on this GPU that have the flag, only one runs at a time. They are of different
-   *  groups, and the caller launches their operations into one stream, or into streams that events order, and in the
-   *  same order on all hosts. So each of them may take all processors. In another order their kernels wait for each
-   *  other up to op_timeout_ms. Host memory: no effect. */
+  /** CUDA: the caller promises that of all ranks of this process on this GPU with this flag, only one runs at a time.
+   *  These ranks are in different groups. The caller launches their operations into one stream, or into streams that
+   *  are ordered by events, and in the same order on all hosts. So each of them may use all processors. In another
+   *  order their kernels wait for each other up to op_timeout_ms. Host memory: no effect. */
   WEFT_EP_OPTION_ORDERED = 1 << 1,
 };
 
 /**
  * How to open a rank. Initialise with WEFT_EP_OPTIONS_INIT; a field that is 0 or NULL has its default. All ranks of a
  * group have the same capacity, max_tokens, hidden, topk, experts_per_rank, dtype, combine_dtype and memory: connecting
- * compares them (VERSION). weft_ep_get_limits() says how large they may be. All memory is the host's; the library
- * copies the founders and all strings.
+ * compares them (VERSION). weft_ep_get_limits() returns their maximum values. All pointers are to host memory; the
+ * library copies the founders and all strings.
  */
 struct weft_ep_options {
   size_t size;             /**< sizeof(struct weft_ep_options) */
-  weft_store_t *store;     /**< required; stays the caller's, and has to outlive the handle */
-  const char *prefix;      /**< of the group's keys in the store, ending in '/', the same for all its ranks, e.g.
-                              "/JOB/"; may be NULL with a store inside this process */
-  const int32_t *founders; /**< [num_founders] ranks of the first view, this one among them; `rank` is given then.
-                              Default: none, and this rank joins the group, or founds it alone if there is none */
-  /** Way to ranks on other hosts, the same for all ranks: the transport "ofi" or "ucx"; "nvlink": only where NVLink
-   *  joins the GPUs; "none": no other host. Default: the environment's WEFT_EP_TRANSPORT; else none if the store is
-   *  inside this process; else NVLink where it reaches, and elsewhere ofi, then ucx, which has RDMA only unless it is
-   *  named. NVLink joins hosts of one domain, and containers of one host whose processes may use the same IMEX
+  weft_store_t *store;     /**< required; it still belongs to the caller, and has to outlive the handle */
+  const char *prefix;      /**< prefix of the group's keys in the store, ending in '/', the same for all its ranks, e.g.
+                                "/JOB/"; may be NULL with a store inside this process */
+  const int32_t *founders; /**< [num_founders] ranks of the first view, this one among them; `rank` is then required.
+                                Default: none; this rank joins the group, or founds it alone if there is none */
+  /** Way to ranks on other hosts, the same for all ranks: the transport "ofi" or "ucx"; "nvlink": only hosts whose GPUs
+   *  NVLink connects; "none": no other host. Default: the environment's WEFT_EP_TRANSPORT; else none if the store is
+   *  inside this process; else NVLink if it connects the GPUs, otherwise ofi, then ucx. If ucx is not named, it uses
+   *  only RDMA. NVLink connects hosts of one domain, and containers of one host whose processes may use the same IMEX
    *  channel. */
   const char *transport;
   /** Where ranks on other hosts connect to this one: addresses or interfaces of this host, comma-separated. Default:
    *  the environment's WEFT_ADDRESS or WEFT_INTERFACE; else the addresses of all interfaces that are up, except
-   *  loopback. Whoever can read the store can connect; rows are not encrypted. */
+   *  loopback. Every process that can read the store can connect; rows are not encrypted. */
   const char *listen;
-  /** Ranks with different ones reach each other as if they were on different hosts. Default: the environment's
-   *  WEFT_HOST_ID; else all ranks of a host share its memory. */
+  /** Identity of this host. Ranks with different identities connect as if they were on different hosts. Default: the
+   *  environment's WEFT_HOST_ID; else all ranks of a host share its memory. */
   const char *host_id;
-  uint32_t num_founders;     /**< entries of founders; 0 with founders NULL, and then only */
+  uint32_t num_founders;     /**< entries of founders; 0 if and only if founders is NULL */
   int32_t rank;              /**< this rank's index; -1 (from WEFT_EP_OPTIONS_INIT): the lowest free one */
-  uint32_t capacity;         /**< rank indices are below it; default 64 */
-  uint32_t max_tokens;       /**< tokens of a rank in one operation, at most; default 128 */
+  uint32_t capacity;         /**< all rank indices are less than it; default 64 */
+  uint32_t max_tokens;       /**< maximum number of tokens of a rank in one operation; default 128 */
   uint32_t hidden;           /**< values of a token, a multiple of WEFT_EP_BLOCK; default 7168 */
-  uint32_t topk;             /**< experts that a token selects, at most; default 8 */
+  uint32_t topk;             /**< maximum number of experts that a token selects; default 8 */
   uint32_t experts_per_rank; /**< experts that each rank holds; default 2 */
-  enum weft_ep_dtype dtype;  /**< of dispatch, where a call says no other; default bf16 */
-  enum weft_ep_combine_dtype combine_dtype; /**< of combine, likewise; default bf16 */
-  /** A peer that does not come within this time in an operation is lost; default 5,000. One that does not come because
-   *  it waits for a third rank gets up to three times as long again. */
+  enum weft_ep_dtype dtype;  /**< type of a dispatch if a call names no other; default bf16 */
+  enum weft_ep_combine_dtype combine_dtype; /**< type of a combine, likewise; default bf16 */
+  /** A peer that does not take part in an operation within this time is lost; default 5,000. If it does not because it
+   *  waits for a third rank, this rank waits up to three times as long in addition. */
   uint32_t op_timeout_ms;
-  uint32_t lease_ttl_s;       /**< the store gives this rank up so long after its last renewal; default 10 */
+  uint32_t lease_ttl_s;       /**< the store deletes this rank's claim this time after its last renewal; default 10 */
   enum weft_ep_memory memory; /**< where the rows lie; default: host memory */
   int32_t device;             /**< CUDA: index of the GPU; -1 (from WEFT_EP_OPTIONS_INIT): the thread's current one */
-  uint32_t max_processors;    /**< CUDA: streaming multiprocessors that a kernel may take; default: all. Ranks of one
-                                 process that share a GPU must divide these among them, unless they are
-                                 WEFT_EP_OPTION_ORDERED */
+  uint32_t max_processors;    /**< CUDA: maximum number of streaming multiprocessors of a kernel; default: all. Ranks of
+                                   one process that share a GPU must divide these among them, unless they are
+                                   WEFT_EP_OPTION_ORDERED */
   uint32_t flags;             /**< WEFT_EP_OPTION_* */
   uint32_t reserved;          /**< 0 */
-  uint64_t window_bytes;  /**< THROUGHPUT: memory, in bytes, that a peer's rows flow through on their way to this rank,
-                             at most; the same for all ranks. Default: 64 MiB, whatever max_tokens is. CUDA memory, for
-                             a peer on a host that NVLink does not reach: twice as much, of pinned host memory */
-  enum weft_ep_mode mode; /**< what the group is made for, the same for all ranks */
-  uint32_t max_rows;      /**< THROUGHPUT: rows that this rank receives in one operation, at most, which its bookkeeping
-                             has room for; default: max_tokens times the capacity */
-  uint64_t zero_copy_bytes; /**< THROUGHPUT: of weft_ep_get_zero_copy_memory(), the same for all ranks. Default: 0,
-                               none */
+  uint64_t window_bytes;      /**< THROUGHPUT: maximum size, in bytes, of the memory through which a peer's rows move to
+                                   this rank; the same for all ranks. Default: 64 MiB, for any max_tokens. CUDA memory,
+                                   for a peer on a host that NVLink does not reach: twice as much pinned host memory */
+  enum weft_ep_mode mode;     /**< mode of the group, the same for all ranks */
+  uint32_t max_rows;        /**< THROUGHPUT: maximum number of rows that this rank receives in one operation, for which
+                                 its bookkeeping has room; default: max_tokens times the capacity */
+  uint64_t zero_copy_bytes; /**< THROUGHPUT: bytes of weft_ep_get_zero_copy_memory(), the same for all ranks. Default:
+                                 0, none */
 };
 #ifdef __cplusplus
 }
@@ -297,19 +304,19 @@ extern "C" {
 /** Writes WEFT_EP_OPTIONS_INIT; for languages without macros. `size` is the caller's sizeof. [any] */
 WEFT_API void weft_ep_options_init(struct weft_ep_options *options, size_t size);
 
-/** How large groups may be. Initialise with WEFT_EP_LIMITS_INIT. */
+/** Limits of this library. Initialise with WEFT_EP_LIMITS_INIT. */
 struct weft_ep_limits {
   size_t size;                   /**< sizeof(struct weft_ep_limits) */
-  uint32_t max_tokens;           /**< the largest weft_ep_options.max_tokens, */
-  uint32_t max_hidden;           /**< .hidden, */
-  uint32_t max_topk;             /**< .topk, */
-  uint32_t max_experts_per_rank; /**< .experts_per_rank */
-  uint32_t max_capacity;         /**< and .capacity */
-  uint32_t max_cuda_ranks;       /**< ranks of a view on CUDA memory */
-  uint32_t depth;                /**< operations that may be open at once */
-  uint32_t max_combines;         /**< combines of one operation (WEFT_EP_COMBINE_KEEP) */
-  uint32_t max_latency_tokens;   /**< the largest weft_ep_options.max_tokens with LATENCY */
-  uint32_t min_processors;       /**< CUDA: the fewest processors that a kernel with THROUGHPUT may be given */
+  uint32_t max_tokens;           /**< maximum of weft_ep_options.max_tokens */
+  uint32_t max_hidden;           /**< maximum of weft_ep_options.hidden */
+  uint32_t max_topk;             /**< maximum of weft_ep_options.topk */
+  uint32_t max_experts_per_rank; /**< maximum of weft_ep_options.experts_per_rank */
+  uint32_t max_capacity;         /**< maximum of weft_ep_options.capacity */
+  uint32_t max_cuda_ranks;       /**< maximum number of ranks of a view on CUDA memory */
+  uint32_t depth;                /**< maximum number of operations that are open at the same time */
+  uint32_t max_combines;         /**< maximum number of combines of one operation (WEFT_EP_COMBINE_KEEP) */
+  uint32_t max_latency_tokens;   /**< maximum of weft_ep_options.max_tokens with LATENCY */
+  uint32_t min_processors;       /**< CUDA: minimum number of processors of a kernel with THROUGHPUT */
 };
 /** Initial value: its size, and 0 for every other field. */
 #define WEFT_EP_LIMITS_INIT WEFT_SIZED(struct weft_ep_limits)
@@ -322,34 +329,36 @@ WEFT_API int weft_ep_get_limits(struct weft_ep_limits *limits);
  * Claims the rank in the store under a new incarnation, opens its windows and starts the library's threads. No peer is
  * connected yet. It blocks for at most `timeout_ms`. The caller closes `*ep` with weft_ep_close(). EXISTS: another live
  * process holds the rank, and did not release it in time. LIMIT: all ranks of the group are claimed. AUTH: the store
- * refuses this client. UNSUPPORTED: memory is CUDA, and no GPU here can do it; the sentence says why. Others are those
- * of the store. [any]
+ * refuses this client. UNSUPPORTED: memory is CUDA, and no GPU here supports it; the sentence says why. Other codes
+ * come from the store. [any]
  */
 WEFT_API int weft_ep_open(weft_ep_t **ep, const struct weft_ep_options *options, uint32_t timeout_ms);
 
 /**
- * Leaves at once and frees everything; peers see that the rank has left. An active rank that wants to leave without
- * cost for the others first calls weft_ep_disconnect() on itself and goes on until weft_ep_is_active() is false. It
- * blocks: for milliseconds while the store answers, for up to five seconds while it does not; then the lease ends the
- * claim. NULL is legal. CUDA: wait for the streams first; launches that have not run are given
- * op_timeout_ms. [owner]
+ * Leaves at once and frees everything; peers see that the rank has left. To leave without cost for the others, an
+ * active rank first calls weft_ep_disconnect() with its own index, and continues to run operations until
+ * weft_ep_is_active() is false. The call blocks: for milliseconds if the store answers, for up to five seconds if it
+ * does not; in that case the claim of the rank ends with its lease. NULL is legal. CUDA: wait for the streams first;
+ * launches that have not run yet have op_timeout_ms to finish. [owner]
  */
 WEFT_API void weft_ep_close(weft_ep_t *ep);
 
-/** Where the rows of operations lie: HOST or CUDA; `*device` (may be NULL) is the GPU's index, -1 for none. [any] */
+/** Where the rows of operations lie: HOST or CUDA; `*device` (may be NULL) is the GPU's index, -1 if there is none.
+ *  [any] */
 WEFT_API enum weft_ep_memory weft_ep_get_memory(const weft_ep_t *ep, int32_t *device);
 
 /**
- * Memory for rows that peers read where they lie (zero copy): `*bytes` (may be NULL) of rank memory, zeroed, aligned to
- * 4 KiB, as weft_ep_options.zero_copy_bytes says; NULL: none. It is the caller's to lay out, until weft_ep_close().
+ * Returns memory for rows that peers read in place (zero copy): `*bytes` (may be NULL) of rank memory, zeroed, aligned
+ * to 4 KiB, of the size weft_ep_options.zero_copy_bytes. NULL: there is none. The caller may use it in any layout until
+ * weft_ep_close().
  *
- * On CUDA memory a combine copies none of the rows that lie in it into windows: each peer reads its own over NVLink and
- * adds them, so that half as many processors take less time. This is so for `y` of weft_ep_combine() and
- * weft_ep_combine_route() if it is RANK_MAJOR and travels as bf16; row_weights has to be in it too, where there are
- * any. The call ends in its stream when all peers have read, so that what comes next there may write to the memory. It
- * copies, as with other memory, if a peer is on another host or does not map it, if memory is the host's, for a single
- * half, and where there are 16 GiB of it or more. All processes of the group can write to the memory, as to windows.
- * [any]
+ * On CUDA memory a combine copies none of the rows in this memory into windows: each peer reads its own rows over
+ * NVLink and adds them, so that half as many processors take less time. This applies to `y` of weft_ep_combine() and
+ * weft_ep_combine_route() if it is RANK_MAJOR and is sent as bf16; row_weights, if there are any, have to be in this
+ * memory too. The call ends in its stream when all peers have read their rows, so that later work in the stream may
+ * write to the memory. The combine copies the rows, as from other memory, if a peer is on another host or does not map
+ * the memory, on host memory, in a single half, and if the memory has 16 GiB or more. All processes of the group can
+ * write to the memory, as to windows. [any]
  */
 WEFT_API void *weft_ep_get_zero_copy_memory(const weft_ep_t *ep, uint64_t *bytes);
 
@@ -359,216 +368,229 @@ WEFT_API int32_t weft_ep_rank(const weft_ep_t *ep);
 WEFT_API uint64_t weft_ep_incarnation(const weft_ep_t *ep);
 
 /**
- * Takes the oldest event that is queued: 1, and `*event` is filled; 0: there is none. A rank queues its events from
- * weft_ep_open() on, and keeps at least the newest 256. Beyond these the oldest goes first, except FENCED and the last
- * PEER_LOST of each rank, which stay until they are taken; `event->dropped` counts what went. INVALID: an argument is
- * wrong. It does not wait. [any]
+ * Takes the oldest event in the queue. 1: it is in `*event`. 0: there is none. A rank queues its events from
+ * weft_ep_open() on, and keeps at least the newest 256. If there are more, it discards the oldest first, except FENCED
+ * and the last PEER_LOST of each rank, which stay until they are taken; `event->dropped` counts the discarded ones.
+ * INVALID: an argument is wrong. The call does not wait. [any]
  */
 WEFT_API int weft_ep_next_event(weft_ep_t *ep, struct weft_ep_event *event);
 
-/** Writes a descriptor to `*fd` that is readable (POLLIN, EPOLLIN) while events are queued: for poll and epoll, never
- * to read from. It is the handle's, which closes it. It is made at the first call; LIMIT: no descriptor is left. [any]
- */
+/** Writes a descriptor to `*fd` that is readable (POLLIN, EPOLLIN) while events are queued. Use it for poll and epoll,
+ *  but never read from it. It belongs to the handle, and weft_ep_close() closes it. The first call makes it. LIMIT: no
+ *  descriptor is left. [any] */
 WEFT_API int weft_ep_fd(weft_ep_t *ep, int *fd);
 
 /**
- * Ends a wait: that of the call which waits in this handle now, else of the next one that has to wait. It returns
- * CANCELED, once; a call that finds what it needs without a wait is not touched. [any], also from a handler of a
- * signal: it is async-signal-safe.
+ * Ends one wait: if a call with this handle waits now, that call returns CANCELED, otherwise the next call that has to
+ * wait. A call that need not wait is not affected. [any], also from a signal handler: it is async-signal-safe.
  *
- * What CANCELED leaves: weft_ep_connect(), weft_ep_activate() and the other calls with a `timeout_ms` leave what
- * TIMEOUT leaves. A call of an operation on host memory, weft_ep_barrier() too, goes on where it was when the same call
- * is made again with the same arguments; until then its buffers stay in use, and peers wait for this rank as for a slow
- * one. After weft_ep_dispatch() weft_ep_dispatch_recv() may be called instead if `*op` was written, and likewise after
- * weft_ep_combine(). On CUDA memory only the wait of the host ends: what was launched runs, and weft_ep_await() asks
- * for it again. Not ended are weft_ep_close() and the wait until the network has taken what was sent to it.
+ * The state after CANCELED: after weft_ep_connect(), weft_ep_activate() and the other calls with a `timeout_ms` it is
+ * the state after TIMEOUT. A call of an operation on host memory, weft_ep_barrier() too, continues where it was if you
+ * make the same call again with the same arguments. Until then its buffers stay in use, and peers wait for this rank as
+ * for a slow one. After weft_ep_dispatch() you may call weft_ep_dispatch_recv() instead if `*op` was written, and
+ * likewise after weft_ep_combine(). On CUDA memory only the wait of the host ends: the launched kernels run, and
+ * weft_ep_await() gets their results later. The function does not end weft_ep_close() or the wait until the network has
+ * taken the data sent to it.
  */
 WEFT_API void weft_ep_interrupt(weft_ep_t *ep);
 
 /**
- * Connects to each of ranks[count]: waits until it has claimed its rank, and exchanges and maps windows in both
- * directions. The other side needs no call. To connect a second time is no error. TIMEOUT names ranks that did not
- * come: those that did stay connected, of the others nothing is left, and the call may be made again. With a
- * `timeout_ms` of 0 it only tells who is not connected. INVALID: a rank is out of range, or
- * this one. VERSION: a peer runs with other sizes, or another version of Weft. UNSUPPORTED: a peer on another host that
- * no common transport reaches. AUTH: a process of another user. LIMIT: on CUDA memory, more than 63 peers. [owner]
+ * Connects to each of ranks[count]: waits until the peer has claimed its rank, and exchanges and maps windows in both
+ * directions. The other side needs no call. Connecting a second time is no error. TIMEOUT names the ranks that could
+ * not be connected. The others stay connected, nothing remains of an unfinished connection, and the call may be
+ * repeated. With a `timeout_ms` of 0 the call only reports which ranks are not connected. INVALID: a rank is out of
+ * range, or is this rank. VERSION: a peer runs with other sizes, or another version of Weft. UNSUPPORTED: a peer is on
+ * another host that no common transport reaches. AUTH: a peer is a process of another user. LIMIT: on CUDA memory, more
+ * than 63 peers. [owner]
  */
 WEFT_API int weft_ep_connect(weft_ep_t *ep, const int32_t *ranks, size_t count, uint32_t timeout_ms);
 
 /**
- * Makes this rank active. A founder connects to the other founders, except to those that a later view is without, and
- * the call returns when the first view is agreed on. For a joiner it is weft_ep_offer(), weft_ep_change() with itself
- * and weft_ep_await_start() in one, also after a weft_ep_offer() of its own: it connects to every active rank, proposes
- * the view with itself, and the call returns when the running ranks have fixed its first operation. For that the
- * running ranks have to run operations; none of them waits for the joiner. If all of them leave or die before that, the
- * ranks that await their first operation begin among themselves, with operation 0. What a group whose ranks have all
- * died left in the store is not joined; it ends within two leases, and the call founds the group anew. A rank that is
- * active already gets 0. TIMEOUT names who is missing; this rank offers itself no more then, but may be in the view
- * already. FENCED: the group removed this rank meanwhile. Others are those of weft_ep_connect(). After an error the
- * call may be tried again, unless it was FENCED. [owner]
+ * Makes this rank active. A founder connects to the other founders, except to those that a later view does not contain,
+ * and the call returns when the first view is agreed on. For a joiner the call combines weft_ep_offer(),
+ * weft_ep_change() with this rank in `add`, and weft_ep_await_start(), also if the joiner has called weft_ep_offer()
+ * before. It connects to every active rank, proposes the view with this rank, and returns when the running ranks have
+ * fixed its first operation. For that the running ranks have to run operations; none of them waits for the joiner. If
+ * all of them leave or die before that, the ranks that await their first operation begin among themselves, with
+ * operation 0. If all ranks of a group have died, a joiner does not join what they left in the store. That ends within
+ * two leases, and the call founds the group anew. If this rank is active already, the call returns 0. TIMEOUT names the
+ * missing ranks; the offer of this rank is then withdrawn, but the rank may be in the view already. FENCED: the group
+ * removed this rank meanwhile. Other codes come from weft_ep_connect(). After an error other than FENCED the call may
+ * be repeated. [owner]
  */
 WEFT_API int weft_ep_activate(weft_ep_t *ep, uint32_t timeout_ms);
 
-/** Which view is to follow. Initialise with WEFT_EP_CHANGE_ARGS_INIT. No rank is named twice. */
+/** How the next view shall differ. Initialise with WEFT_EP_CHANGE_ARGS_INIT. No rank may be named twice. */
 struct weft_ep_change_args {
   size_t size;           /**< sizeof(struct weft_ep_change_args) */
-  const int32_t *add;    /**< [num_add] ranks that are to come in: weft_ep_offer(). The call keeps no pointer */
-  const int32_t *remove; /**< [num_remove] ranks that are to go; this one may be among them. Likewise */
+  const int32_t *add;    /**< [num_add] ranks to add, which offer themselves with weft_ep_offer(). The call keeps no
+                              pointer */
+  const int32_t *remove; /**< [num_remove] ranks to remove; this one may be among them. The call keeps no pointer */
   uint32_t num_add;      /**< entries of add, at most 60 */
   uint32_t num_remove;   /**< entries of remove, at most 60 */
-  uint32_t flags;        /**< 0: none has a meaning yet */
+  uint32_t flags;        /**< 0: no flag is defined yet */
   uint32_t reserved;     /**< 0 */
 };
 /** Initial value: its size, and 0 for every other field. */
 #define WEFT_EP_CHANGE_ARGS_INIT WEFT_SIZED(struct weft_ep_change_args)
-/** The same for languages without macros; `size` is the caller's sizeof. [any] */
+/** Writes the same initial value, for languages without macros; `size` is the caller's sizeof. [any] */
 WEFT_API void weft_ep_change_args_init(struct weft_ep_change_args *change, size_t size);
 
 /**
- * Changes the membership in one step: proposes one view with all of `change->add` and without all of `change->remove`,
- * and returns when it is agreed on. All of that comes true, or nothing: until every rank of `add` has offered itself
- * nothing is proposed, the view stays, and operations go on. No operation has to run for it; the view takes effect at
- * an operation that all ranks fix as they run, captured graphs too, as any other does. Ranks of `add` that are in the
- * view, and ranks of `remove` that are not, are as asked for. Ranks that died go at the same time.
+ * Changes the membership in one step: proposes one view with all ranks of `change->add` and without all ranks of
+ * `change->remove`, and returns when it is agreed on. The whole change happens, or nothing: until every rank of `add`
+ * has offered itself, nothing is proposed, the view stays, and operations continue. The agreement needs no running
+ * operations. Like any other view, this one takes effect at an operation that all ranks fix while they run, also with
+ * captured graphs. Ranks of `add` that are already in the view, and ranks of `remove` that are not in it, are no error.
+ * The change also removes ranks that died.
  *
- * TIMEOUT names who of `add` did not offer itself: the view is as it was, and the others' offers stand.
- * UNREACHABLE, CANCELED: what was proposed may still come true, weft_ep_committed_view() says. INVALID: an argument is
- * wrong. NOT_CONNECTED: this rank is in no view; then it may add itself, and nobody else. LIMIT: more than 60 of a
- * kind. FENCED, CLOSED: this rank was removed, or has left. [owner]
+ * TIMEOUT names the ranks of `add` that did not offer themselves: the view is unchanged, and the offers of the other
+ * ranks remain. UNREACHABLE, CANCELED: the proposed change may still happen; weft_ep_committed_view() shows whether it
+ * has. INVALID: an argument is wrong. NOT_CONNECTED: this rank is in no view; then it may add itself, and no other
+ * rank. LIMIT: more than 60 ranks in `add` or in `remove`. FENCED, CLOSED: this rank was removed, or has left. [owner]
  */
 WEFT_API int weft_ep_change(weft_ep_t *ep, const struct weft_ep_change_args *change, uint32_t timeout_ms);
 
 /**
- * Offers this rank, which is not active, to be taken into a view: waits until there is a view, connects to all its
- * members and to every rank that has offered itself before, and tells the others. From then on weft_ep_change() of an
- * active rank may take it in at any time, and weft_ep_await_start() says when. Whoever offers himself later connects to
- * this rank, without a call here. An offer ends when it is taken, by weft_ep_withdraw() and weft_ep_close(), when this
- * rank dies, and when the store comes back empty. Once is enough: a second call returns 0. TIMEOUT and other errors
- * leave no offer, and the links that were made. EXISTS: this rank has been active. Others are those of
- * weft_ep_connect(). [owner]
+ * Offers this rank, which is not active, for a view: waits until there is a view, connects to all its members and to
+ * every rank that has offered itself before, and publishes the offer. From then on an active rank may add this rank
+ * with weft_ep_change() at any time, and weft_ep_await_start() waits for that. Ranks that offer themselves later
+ * connect to this rank, without a call here. An offer ends when a view takes the rank in, with weft_ep_withdraw() and
+ * weft_ep_close(), when this rank dies, and when the store was restarted empty. A second call returns 0. After TIMEOUT
+ * and other errors there is no offer, but the connections that were made remain. EXISTS: this rank has been active.
+ * Other codes come from weft_ep_connect(). [owner]
  */
 WEFT_API int weft_ep_offer(weft_ep_t *ep, uint32_t timeout_ms);
 
-/** Takes the offer of `rank` back, this one's or another's. NOT_FOUND: it offers itself to no view. CONFLICT: a view
- * has taken it in. TIMEOUT, UNREACHABLE, CANCELED: the offer stands, unless the store was asked already and takes it
- * back yet. INVALID: the rank is out of range. [owner] */
+/** Withdraws the offer of `rank`, which is this rank or another one. NOT_FOUND: the rank has no offer. CONFLICT: a view
+ *  has taken it in. TIMEOUT, UNREACHABLE, CANCELED: the offer remains, unless the store has already got the request and
+ *  still withdraws it. INVALID: the rank is out of range. [owner] */
 WEFT_API int weft_ep_withdraw(weft_ep_t *ep, int32_t rank, uint32_t timeout_ms);
 
 /**
  * Waits until a view has taken this rank in and the running ranks have fixed its first operation; for that they have to
- * be running operations. `*op` (may be NULL) is its number, and this rank is active: it has to come to that operation,
- * for which the others wait as they do for a slow rank. A rank that is or was active gets its first operation again.
- * NOT_CONNECTED: it has not offered itself, or its offer was taken back, or lost with the store. FENCED: the group
- * removed it meanwhile. TIMEOUT: the offer stands, or it is in the view already: call again. [owner]
+ * run operations. `*op` (may be NULL) is the number of that operation. This rank is now active and has to take part in
+ * it: the others wait there as for a slow rank. A rank that is or was active gets the number of its first operation
+ * again. NOT_CONNECTED: this rank has not offered itself, or its offer was withdrawn, or lost with the store. FENCED:
+ * the group removed it meanwhile. TIMEOUT: the offer remains, or the rank is in the view already: call again. [owner]
  */
 WEFT_API int weft_ep_await_start(weft_ep_t *ep, uint32_t timeout_ms, uint64_t *op);
 
 /**
  * Proposes the view without ranks[count] and returns when it is agreed on. It takes effect within the next few
- * operations, which all ranks, the leaving ones included, go on running. This rank may be among `ranks`: it leaves, and
- * weft_ep_is_active() says when. A rank that is connected and not active is only unmapped. NOT_FOUND names a rank that
- * is not even connected. FENCED, CLOSED: this rank itself has been removed, or has left. TIMEOUT: the view has them
- * yet; what was proposed until then may still come true. [owner]
+ * operations, which all ranks, including the leaving ones, have to run. This rank may be among `ranks`: it then leaves
+ * when weft_ep_is_active() becomes false. If a rank is connected but not active, only its windows are unmapped.
+ * NOT_FOUND names a rank that is not even connected. FENCED, CLOSED: this rank itself was removed, or has left.
+ * TIMEOUT: the view still contains the ranks; what was proposed until then may still happen. [owner]
  */
 WEFT_API int weft_ep_disconnect(weft_ep_t *ep, const int32_t *ranks, size_t count, uint32_t timeout_ms);
 
-/** Whether this rank takes part in the next operation: false before activation, and after it has left or was removed.
- *  [owner] */
+/** Whether this rank takes part in the next operation: false before it was activated, and after it has left or was
+ *  removed. [owner] */
 WEFT_API bool weft_ep_is_active(const weft_ep_t *ep);
 
-/** Number of the next operation; all ranks number operations alike. [owner] */
+/** Number of the next operation; it is the same on all ranks. [owner] */
 WEFT_API uint64_t weft_ep_next_op(const weft_ep_t *ep);
 
-/** The view of the next operation: `*epoch` (may be NULL), and the first of its ranks, ascending, in ranks[cap] (host
- *  memory; NULL if cap is 0). `*count` (may be NULL) is how many there are, also when `cap` is less. Before activation
- *  both are 0. INVALID: `ranks` is NULL, and `cap` is not 0. [owner] */
+/** Writes the view of the next operation: its number to `*epoch` (may be NULL), and the first `cap` of its ranks,
+ *  ascending, to ranks[cap] (host memory; NULL if cap is 0). `*count` (may be NULL) is the number of its ranks, also if
+ *  `cap` is less. Before activation `*epoch` and `*count` are 0. INVALID: `ranks` is NULL, and `cap` is not 0.
+ *  [owner] */
 WEFT_API int weft_ep_view(const weft_ep_t *ep, uint64_t *epoch, int32_t *ranks, uint32_t cap, uint32_t *count);
 
-/** The newest agreed view, which may not have taken effect yet; arguments as in weft_ep_view(). INVALID likewise.
- *  [any] */
+/** Writes the newest agreed view, which may not have taken effect yet. Arguments and INVALID are as with
+ *  weft_ep_view(). [any] */
 WEFT_API int weft_ep_committed_view(const weft_ep_t *ep, uint64_t *epoch, int32_t *ranks, uint32_t cap,
                                     uint32_t *count);
 
-/** Writes the states of the first rank indices into states[cap] (host memory; NULL if cap is 0). `*count` (may be
- *  NULL) is how many there are, the group's capacity, also when `cap` is less. INVALID: `states` is NULL, and `cap` is
- *  not 0. [owner] */
+/** Writes the states of the first `cap` rank indices into states[cap] (host memory; NULL if cap is 0). `*count` (may be
+ *  NULL) is the number of rank indices, which is the group's capacity, also if `cap` is less. INVALID: `states` is
+ *  NULL, and `cap` is not 0. [owner] */
 WEFT_API int weft_ep_states(const weft_ep_t *ep, enum weft_ep_rank_state *states, uint32_t cap, uint32_t *count);
 
-/** Masks an active rank, or unmasks it, from the next dispatch on: this rank sends it no tokens, and their selections
- *  count as missing. The rank stays in the view and is still waited for. NOT_FOUND: the rank is not active. [owner] */
+/** Masks an active rank, or unmasks it, from the next dispatch on. This rank sends a masked rank no tokens, and the
+ *  selections of its experts count as missing. The masked rank stays in the view, and this rank still waits for it.
+ *  NOT_FOUND: the rank is not active. [owner] */
 WEFT_API int weft_ep_mask_update(weft_ep_t *ep, int32_t rank, bool masked);
 
-/** Writes for the first rank indices into masked[cap] (rank memory; NULL if cap is 0) whether this rank masks them: 1,
- *  else 0, as the next dispatch does. Entries from the group's capacity on stay as they are. CUDA: it launches in
- *  `stream` and does not wait; in a graph it tells the masks of each replay. INVALID: `masked` is no rank memory.
+/** Writes into masked[cap] (rank memory; NULL if cap is 0) which of the first `cap` rank indices this rank masks in the
+ *  next dispatch: 1, else 0. Entries at and above the group's capacity are not written. CUDA: the call launches in
+ *  `stream` and does not wait; in a graph it writes the masks at each replay. INVALID: `masked` is no rank memory.
  *  [owner] */
 WEFT_API int weft_ep_mask_read(weft_ep_t *ep, int32_t *masked, uint32_t cap, void *stream);
 
 /**
  * Sets a number that this rank sends with every operation from the next dispatch on. weft_ep_info.mark is the lowest
- * mark of the active ranks, the same for all. With it ranks agree, without a store or a pause, on the operation at
- * which something begins: a phase, a weight version, the end. A rank that dies in mid-dispatch may have reached only
- * some: the others then see a higher mark one operation earlier, provided that no rank lowers its mark and a joiner
- * brings the current one. Default 0. [owner]
+ * mark of the active ranks, the same for all. With it ranks can agree, without a store or a pause, on the operation at
+ * which something begins: a phase, a weight version, the end. If a rank dies during its dispatch, its mark may have
+ * reached only some ranks. The other ranks then see a higher mark one operation earlier, provided that no rank lowers
+ * its mark and a joiner begins with the current one. Default 0. [owner]
  */
 WEFT_API void weft_ep_set_mark(weft_ep_t *ep, uint64_t mark);
 
-/** What weft_ep_dispatch_args.flags may ask for. */
+/** Bits of weft_ep_dispatch_args.flags. */
 enum weft_ep_dispatch_flags {
-  /** If the operation of two dispatches ago is still open, ends it as weft_ep_finish() does, instead of BUSY. All ranks
-   *  of the view do so in the same operation. BUSY still, if that one has not been received, or its combine has been
-   *  sent and not been received. CUDA: the end of that operation is launched in the stream of this dispatch; one that a
-   *  graph of its own has begun is not known here, so a graph ends what it begins. */
+  /** If the operation of two dispatches ago is still open, end it as weft_ep_finish() does, instead of returning BUSY.
+   *  All ranks of the view have to do so in the same operation. The call still returns BUSY if that operation has not
+   *  been received, or if its combine was sent and has not been received. CUDA: the end of that operation is launched
+   *  in the stream of this dispatch. The call does not know an operation that another graph has begun, so a graph has
+   *  to end the operations that it begins. */
   WEFT_EP_DISPATCH_RECYCLE = 1 << 0,
-  /** With `route`: topk_idx has to be what the route knows, else INVALID names the first token and place that differ,
-   *  and no operation has begun. The dispatch goes by a route that is filled, and fills one that was planned. It is for
-   *  debugging. CUDA: the GPU compares them, and the call waits for that, and for all before it in the stream, as calls
-   *  with `info` wait (TIMEOUT, CANCELED); so a stream that is captured is INVALID, and so is num_tokens_at */
+  /** With `route`, for debugging: topk_idx has to be equal to the selections in the route, else INVALID names the first
+   *  token and place that differ, and no operation has begun. The dispatch uses the route if it is filled, and fills it
+   *  if it was only planned. CUDA: the GPU compares them. The call waits for that, and for all earlier work in the
+   *  stream, in the same way as calls with `info` (TIMEOUT, CANCELED); so a stream that is being captured is INVALID,
+   *  and so is num_tokens_at */
   WEFT_EP_DISPATCH_CHECK_ROUTE = 1 << 1,
 };
 
 /** What to dispatch. Initialise with WEFT_EP_DISPATCH_ARGS_INIT. A field that is 0 or NULL has its default. */
 struct weft_ep_dispatch_args {
   size_t size; /**< sizeof(struct weft_ep_dispatch_args) */
-  /** [T][H] in rank memory: bf16, or with `scales` e4m3. Host memory: read until the call returns; weft_ep_dispatch()
-   *  and weft_ep_recv_args.rows_at say when longer. CUDA: until the kernel of this call has run; THROUGHPUT: until
-   *  that of weft_ep_dispatch_recv() has run, which brings this rank's own rows to their places */
+  /** [T][H] in rank memory: bf16, or with `scales` e4m3. Host memory: the call reads it until it returns;
+   *  weft_ep_dispatch() and weft_ep_recv_args.rows_at describe when it is read longer. CUDA: read until the kernel of
+   *  this call has run; THROUGHPUT: until the kernel of weft_ep_dispatch_recv() has run, which copies this rank's own
+   *  rows to their places */
   const void *x;
   /** Scales of an x that the caller has cast to e4m3 already, in rank memory: float [T][H/128], for ue8m0 uint32_t
-   *  [T][ceil(H/512)], OPAQUE uint32_t [T][scale_bytes/4]; read as long as x. Both travel as they are, and nothing
-   *  looks at their values. CUDA, with bf16 too: four aligned bytes FF FF FF FF of x, or of a float scale, arrive as FF
-   *  FF FF 7F: as numbers both are NaN. NULL: x is OPAQUE without scales, or bf16, and is cast here if `dtype` is
+   *  [T][ceil(H/512)], OPAQUE uint32_t [T][scale_bytes/4]; read as long as x. Both are sent unchanged, and their values
+   *  are not interpreted. CUDA, with bf16 too: four aligned bytes FF FF FF FF of x, or of a float scale, arrive as FF
+   *  FF FF 7F; as numbers both are NaN. NULL: x is OPAQUE without scales, or bf16, and is cast here if `dtype` is
    *  fp8. */
   const void *scales;
   /** [T][K] global experts in rank memory, -1: none. On host memory an expert out of range is INVALID, and the call
-   *  keeps no pointer. CUDA: it stays unchanged, as topk_weights does, until the combine has run, and an expert out of
-   *  range counts as one whose rank is absent. With LATENCY kernels look at the lower 32 bits of each alone */
+   *  keeps no pointer. CUDA: the caller must not change topk_idx and topk_weights until the combine has run, and an
+   *  expert out of range counts as one whose rank is absent. With LATENCY kernels read only the lower 32 bits of each
+   *  entry */
   const int64_t *topk_idx;
-  const int32_t *topk_idx32; /**< the same as int32_t, in the place of topk_idx */
-  const float *topk_weights; /**< [T][K] in rank memory; NULL: they come with the combine (PER_EXPERT only) */
-  /** One number in rank memory: T, read when the rows are, so that one captured graph serves any; num_tokens is then
-   * the most that it may be (host memory: else INVALID; CUDA: more count as num_tokens). Default: T is num_tokens */
+  const int32_t *topk_idx32; /**< the same as int32_t, instead of topk_idx */
+  const float *topk_weights; /**< [T][K] in rank memory; NULL: the combine gives the weights (PER_EXPERT only) */
+  /** One number in rank memory: T, read together with the rows, so that one captured graph works for any T up to
+   *  num_tokens (host memory: a larger T is INVALID; CUDA: it counts as num_tokens). Default: T is num_tokens */
   const uint32_t *num_tokens_at;
-  /** With topk_idx, which is not NULL then for 0 tokens either: the dispatch fills the route. With topk_idx and
-   *  topk_idx32 NULL: it goes by the route, with as many tokens as filled it, and topk_weights NULL, for the route has
-   *  kept them. See weft_ep_route_create(). Default: none. CUDA: THROUGHPUT only */
+  /** With topk_idx, which then must not be NULL even for 0 tokens: the dispatch fills the route. With topk_idx and
+   *  topk_idx32 NULL: the dispatch goes by the route. The number of tokens has to be that of the dispatch that filled
+   *  it, and topk_weights NULL, because the route has kept the weights. See weft_ep_route_create(). Default: none.
+   *  CUDA: THROUGHPUT only */
   weft_ep_route_t *route;
   void *stream;                /**< CUDA: the cudaStream_t to launch in; host memory: unused */
-  uint64_t row_stride;         /**< bytes from a row of x to the next; default: those of a row. CUDA: a multiple of
-                                  16, below 2^32 */
-  uint64_t scale_row_stride;   /**< elements (float or uint32_t) from the scales of a row to those of the next; default:
-                                  those of a row */
-  uint64_t scale_block_stride; /**< elements from a scale to the next of its row; default 1 */
+  uint64_t row_stride;         /**< bytes from a row of x to the next; default: the size of a row. CUDA: a multiple of
+                                    16, less than 2^32 */
+  uint64_t scale_row_stride;   /**< elements (float or uint32_t) from the scales of a row to the scales of the next;
+                                    default: the number of scales of a row */
+  uint64_t scale_block_stride; /**< elements from a scale to the next scale of its row; default 1 */
   uint32_t num_tokens;         /**< T, 0 to max_tokens */
-  uint32_t topk;               /**< K, 1 to weft_ep_options.topk. Default: that; of what goes by a route, the route's */
-  enum weft_ep_dtype dtype;    /**< of the rows that are sent; default: as the group was opened */
-  enum weft_ep_dtype x_dtype;  /**< of x; default, and the only ones today: bf16, or `dtype` with `scales` or OPAQUE */
-  uint32_t row_bytes;          /**< OPAQUE: bytes of a row of x, a multiple of 16; in all ranks the same */
-  uint32_t scale_bytes;        /**< OPAQUE: bytes of its scales, a multiple of 4; in all ranks the same. 0: none. CUDA:
-                                  512 at most */
-  uint32_t processors;         /**< CUDA: streaming multiprocessors that the kernel may take, at most and by default
-                                  weft_ep_options.max_processors; THROUGHPUT: 8 to that, by default 24. Host memory:
-                                  unused */
+  uint32_t topk;               /**< K, 1 to weft_ep_options.topk. Default: that number; for a dispatch that goes by a
+                                    route, the K of the route */
+  enum weft_ep_dtype dtype;    /**< type of the rows that are sent; default: the type that the group was opened for */
+  enum weft_ep_dtype x_dtype;  /**< type of x; default, and the only allowed values: bf16, or `dtype` with `scales` or
+                                    OPAQUE */
+  uint32_t row_bytes;          /**< OPAQUE: bytes of a row of x, a multiple of 16; the same on all ranks */
+  uint32_t scale_bytes;        /**< OPAQUE: bytes of the scales of a row, a multiple of 4; the same on all ranks. 0:
+                                    none. CUDA: at most 512 */
+  uint32_t processors;         /**< CUDA: maximum number of streaming multiprocessors of the kernel, up to
+                                    weft_ep_options.max_processors, which is the default; THROUGHPUT: 8 up to that
+                                    number, by default 24. Host memory: unused */
   uint32_t flags;              /**< WEFT_EP_DISPATCH_* */
 };
 /** Initial value: its size, and 0 for every other field. */
@@ -576,8 +598,8 @@ struct weft_ep_dispatch_args {
 /** Writes WEFT_EP_DISPATCH_ARGS_INIT; for languages without macros. `size` is the caller's sizeof. [any] */
 WEFT_API void weft_ep_dispatch_args_init(struct weft_ep_dispatch_args *args, size_t size);
 
-/** What a dispatch brought, for kernels and threads that do not call the library (weft_ep_recv_args.told). No `size`:
- *  weft_ep_recv_args.told_size says how much of it the caller has. */
+/** The counts of a received dispatch, for kernels and threads that do not call the library (weft_ep_recv_args.told).
+ *  The struct has no `size`; instead weft_ep_recv_args.told_size is the caller's sizeof. */
 struct weft_ep_told {
   uint64_t op;          /**< the operation */
   uint64_t epoch;       /**< view that it ran in */
@@ -586,68 +608,73 @@ struct weft_ep_told {
   uint32_t num_rows;    /**< as weft_ep_info.num_rows */
   uint32_t rows_needed; /**< as weft_ep_info.rows_needed */
   uint32_t num_lost;    /**< as weft_ep_info.num_lost */
-  uint64_t written;     /**< op + 1, stored last, with release: a thread that polls it reads the rest behind it */
+  uint64_t written;     /**< op + 1, stored last, with release: a thread that polls it with acquire sees all other
+                             fields */
 };
 
-/** What weft_ep_recv_args.flags may ask for. */
+/** Bits of weft_ep_recv_args.flags. */
 enum weft_ep_recv_flags {
-  /** RANK_MAJOR: local_expert and weights of a row stand at their places in the token's top-k, with -1 and 0 at the
-   *  places of experts that other ranks have. Else they stand first. */
+  /** RANK_MAJOR: local_expert and weights of a row are at the places that the experts have in the token's top-k; the
+   *  places of other ranks' experts have -1 and 0. Without the flag the row's own experts come first. */
   WEFT_EP_RECV_KEEP_PLACES = 1 << 0,
-  /** PACKED: rows between the parts of experts, and behind the last up to a multiple of the alignment, become 0, their
-   *  scales too; src_rank and src_token -1, rows_at NULL. Else all that stays as it is */
+  /** PACKED: the rows between the parts of experts, and those after the last part up to a multiple of the alignment,
+   *  become 0, and so do their scales; their src_rank and src_token become -1, their rows_at NULL. Without the flag
+   *  they are not written */
   WEFT_EP_RECV_ZERO_PADDING = 1 << 1,
 };
 
-/** Where to receive. Initialise with WEFT_EP_RECV_ARGS_INIT. The caller owns every buffer, and all of them are in rank
- *  memory, but for rows_at; they overlap neither each other nor what the dispatch reads. A field whose text begins with
- *  * may be NULL. */
+/** Where to receive. Initialise with WEFT_EP_RECV_ARGS_INIT. The caller owns every buffer. All buffers except rows_at
+ *  are in rank memory. They must not overlap each other or the memory that the dispatch reads. A field whose text
+ *  begins with * may be NULL. */
 struct weft_ep_recv_args {
   size_t size; /**< sizeof(struct weft_ep_recv_args) */
-  /** bf16 or e4m3; PER_EXPERT [E][rows][H], RANK_MAJOR and PACKED [rows][H]; OPAQUE: row_bytes in the place of H
+  /** bf16 or e4m3; PER_EXPERT [E][rows][H], RANK_MAJOR and PACKED [rows][H]; OPAQUE: row_bytes bytes instead of H
    *  values. NULL: see rows_at */
   void *x;
   /** fp8 and OPAQUE, with x: float, PER_EXPERT [E][rows][H/128], RANK_MAJOR and PACKED [rows][H/128]; ue8m0 and OPAQUE:
-   *  uint32_t, with ceil(H/512) or scale_bytes/4 in the place of H/128; see scale_row_stride */
+   *  uint32_t, with ceil(H/512) or scale_bytes/4 instead of H/128; see scale_row_stride */
   void *scales;
   int32_t *counts;    /**< [E] rows of each local expert; RANK_MAJOR: its (token, expert) pairs */
   int32_t *src_rank;  /**< *PER_EXPERT [E][rows], RANK_MAJOR and PACKED [rows]: rank that the row came from */
   int32_t *src_token; /**< *PER_EXPERT [E][rows], RANK_MAJOR and PACKED [rows]: the token's index on that rank */
   /** *PER_EXPERT and PACKED [E][capacity], RANK_MAJOR [capacity]: begin << 32 | count of each source's rows. `begin` is
-   *  a row of the expert's part, RANK_MAJOR of x */
+   *  counted from the start of the expert's part; RANK_MAJOR: from the start of x */
   int64_t *range;
   int32_t *local_expert; /**< *RANK_MAJOR [rows][K]: local expert ids in top-k order, then -1 */
-  float *weights;        /**< *RANK_MAJOR [rows][K]: their weights, then 0 */
-  /** *Host memory only, with x NULL: receives in place. PER_EXPERT [E][rows], RANK_MAJOR and PACKED [rows], in host
-   *  memory: gets the address of each row: its values, and right behind them its scales, whatever the strides. Nothing
-   *  is copied: rows of other ranks stay in the windows through which they came, this rank's own in
-   *  weft_ep_dispatch_args.x (or in the library's memory: with fp8, or after weft_ep_dispatch_send()). They stay
-   *  unchanged until weft_ep_combine_send(), weft_ep_combine() or weft_ep_finish() of this operation is called,
-   *  whatever happens to their senders; weft_ep_dispatch_args.x has to stay as long. Their sender maps them too: one
-   *  that breaks the protocol could change values between two readings. */
+  float *weights;        /**< *RANK_MAJOR [rows][K]: the weights of these experts, then 0 */
+  /** *Host memory only, with x NULL, to receive in place. PER_EXPERT [E][rows], RANK_MAJOR and PACKED [rows], in host
+   *  memory: the call writes the address of each row; there are its values and, directly after them, its scales,
+   *  whatever the strides are. Nothing is copied: rows of other ranks stay in the windows through which they came, this
+   *  rank's own rows in weft_ep_dispatch_args.x (with fp8, or after weft_ep_dispatch_send(), in the library's memory).
+   *  The rows stay unchanged until weft_ep_combine_send(), weft_ep_combine() or weft_ep_finish() of this operation is
+   *  called, whatever happens to their senders; the caller must not change weft_ep_dispatch_args.x before that. Their
+   *  sender also maps them, so a sender that violates the protocol could change values between two reads. */
   const void **rows_at;
-  int32_t *expert_total;     /**< *[E], added to: rows (RANK_MAJOR: pairs) of each local expert */
-  int64_t *wait_ns;          /**< *[capacity], added to: how long this rank waited for each source's dispatch, in ns */
-  int32_t *slot;             /**< *PACKED [rows][K]: a row for each token of each rank that any came of, by source rank,
-                                then by token: the rows of x where its selections stand, at their places in the token's
-                                top-k; -1 for those of other ranks */
-  int32_t *expert_end;       /**< *PACKED [E]: row of x behind the last of each local expert */
-  struct weft_ep_told *told; /**< *what the dispatch brought, written behind all of it */
-  uint64_t *lost; /**< *[ceil(capacity/64)] bit r % 64 of word r / 64: rank r of the view did not come; written before
-                     `told` */
+  int32_t *expert_total;     /**< *[E] the call adds the number of rows (RANK_MAJOR: pairs) of each local expert */
+  int64_t *wait_ns;          /**< *[capacity] the call adds the time that this rank waited for each source's dispatch,
+                                  in ns */
+  int32_t *slot;             /**< *PACKED [rows][K]: an entry for each received token of each rank, by source rank, then
+                                  by token: the rows of x that belong to its selections, at their places in the token's
+                                  top-k; -1 for selections of other ranks' experts */
+  int32_t *expert_end;       /**< *PACKED [E]: index of the row of x after the last row of each local expert */
+  struct weft_ep_told *told; /**< *counts of the received dispatch, written after all other buffers */
+  uint64_t *lost; /**< *[ceil(capacity/64)] bit r % 64 of word r / 64: the tokens of rank r of the view did not come;
+                       written before `told` */
   void *stream;   /**< CUDA: the cudaStream_t of weft_ep_dispatch_recv(), unused by weft_ep_dispatch() and on host
                      memory */
-  uint64_t scale_row_stride;   /**< elements (float or uint32_t) from the scales of a row to those of the next; default:
-                                  those of a row */
-  uint64_t scale_block_stride; /**< elements from a scale to the next of its row; default 1 */
+  uint64_t scale_row_stride;    /**< elements (float or uint32_t) from the scales of a row to the scales of the next;
+                                     default: the number of scales of a row */
+  uint64_t scale_block_stride;  /**< elements from a scale to the next scale of its row; default 1 */
   uint64_t scale_expert_stride; /**< PER_EXPERT: elements from the scales of an expert's first row to those of the next
-                                   expert's; default: `rows` times those of a row, whatever the other strides */
+                                     expert's first row; default: `rows` times the number of scales of a row, whatever
+                                     the other strides are */
   enum weft_ep_layout layout;   /**< how the received rows are laid out; default PER_EXPERT */
-  /** room. PER_EXPERT: rows of each expert's part; RANK_MAJOR and PACKED: S. max_tokens times the active ranks is
-   *  enough for PER_EXPERT and RANK_MAJOR, unless a view with more ranks takes effect in mid-operation or a token
-   *  selects one expert twice; ROOM says how many were needed. At most INT32_MAX in all parts together */
+  /** Room of the buffers, in rows. PER_EXPERT: rows of each expert's part; RANK_MAJOR and PACKED: S. max_tokens times
+   *  the number of active ranks is enough for PER_EXPERT and RANK_MAJOR, unless a view with more ranks takes effect
+   *  during the operation or a token selects one expert twice; after ROOM, info says how many are needed. At most
+   *  INT32_MAX in all parts together */
   uint32_t rows;
-  uint32_t alignment; /**< PACKED: rows, 1 to 256; the part of each expert begins at a multiple of it; default 1 */
+  uint32_t alignment; /**< PACKED: 1 to 256 rows; the part of each expert begins at a multiple of it; default 1 */
   uint32_t told_size; /**< with told: sizeof(struct weft_ep_told) */
   uint32_t flags;     /**< WEFT_EP_RECV_* */
   uint32_t reserved;  /**< 0 */
@@ -663,34 +690,36 @@ struct weft_ep_info {
   uint64_t op;            /**< the operation */
   uint64_t epoch;         /**< view that it ran in */
   uint64_t mark;          /**< lowest mark of the ranks whose dispatch came (weft_ep_set_mark()) */
-  uint64_t wire_bytes;    /**< sent to other ranks in the dispatch: rows, scales and row headers */
-  uint64_t logical_bytes; /**< per valid (token, expert) pair: 2H + 16 for bf16, H + 16 and its scales for fp8 */
-  int32_t *lost;        /**< in: room for `lost_cap` ranks in host memory, or NULL; out: the first of them, ascending */
-  uint32_t lost_cap;    /**< in: room of `lost`, in ranks */
-  uint32_t num_lost;    /**< ranks of the view whose tokens did not come */
-  uint32_t num_ranks;   /**< ranks of that view */
-  uint32_t num_rows;    /**< rows received: PER_EXPERT by all experts together, RANK_MAJOR in all */
-  uint32_t rows_needed; /**< of weft_ep_recv_args.rows, to hold them all */
-  uint32_t reserved;    /**< 0 */
+  uint64_t wire_bytes;    /**< bytes sent to other ranks in the dispatch: rows, scales and row headers */
+  uint64_t logical_bytes; /**< sum over the valid (token, expert) pairs: 2H + 16 for bf16, H + 16 and the scales for
+                               fp8 */
+  int32_t *lost;          /**< in: room for `lost_cap` ranks in host memory, or NULL; out: the first lost ranks,
+                               ascending */
+  uint32_t lost_cap;      /**< in: room of `lost`, in ranks */
+  uint32_t num_lost;      /**< ranks of the view whose tokens did not come */
+  uint32_t num_ranks;     /**< ranks of that view */
+  uint32_t num_rows;      /**< received rows; PER_EXPERT: of all experts together */
+  uint32_t rows_needed;   /**< weft_ep_recv_args.rows that is necessary for all of them */
+  uint32_t reserved;      /**< 0 */
 };
 /** Initial value: its size, and 0 for every other field. */
 #define WEFT_EP_INFO_INIT WEFT_SIZED(struct weft_ep_info)
 /** Writes WEFT_EP_INFO_INIT; for languages without macros. `size` is the caller's sizeof. [any] */
 WEFT_API void weft_ep_info_init(struct weft_ep_info *info, size_t size);
 
-/** What weft_ep_combine_args.flags may ask for. */
+/** Bits of weft_ep_combine_args.flags. */
 enum weft_ep_combine_flags {
-  /** Where contributions are missing, scale the token by (all weights) / (weights that came). Each weight counts as 1
-   *  with UNWEIGHTED, and where rows are RANK_MAJOR and the dispatch had no topk_weights. */
+  /** If contributions to a token are missing, scale the token by (all weights) / (weights that came). Each weight
+   *  counts as 1 with UNWEIGHTED, and for RANK_MAJOR rows if the dispatch had no topk_weights. */
   WEFT_EP_COMBINE_RENORMALIZE = 1 << 0,
-  /** The operation stays open for another combine, which begins with weft_ep_combine_send(); the receiving half takes
-   *  the flag. weft_ep_finish(), WEFT_EP_DISPATCH_RECYCLE or a combine without the flag ends it; all ranks of the view
-   *  combine as often. CUDA: both halves take the flag, and operations end in their order: while one before it is open,
-   *  an operation can be combined with this flag only. UNSUPPORTED with LATENCY where a peer is on a host that NVLink
-   *  does not reach. */
+  /** The operation stays open for another combine, which begins with weft_ep_combine_send(). The flag is for the
+   *  receiving half. weft_ep_finish(), WEFT_EP_DISPATCH_RECYCLE or a combine without the flag ends the operation. All
+   *  ranks of the view have to combine the same number of times. CUDA: both halves need the flag, and operations end in
+   *  their order: while an earlier operation is open, a later one can only be combined with this flag. UNSUPPORTED with
+   *  LATENCY if a peer is on a host that NVLink does not reach. */
   WEFT_EP_COMBINE_KEEP = 1 << 1,
-  /** PER_EXPERT, PACKED: the rows of a token are added as they are, without the weights of the dispatch, as those that
-   *  are RANK_MAJOR always are. All ranks set it, or none. On CUDA memory with THROUGHPUT only */
+  /** PER_EXPERT, PACKED: the rows of a token are added without the weights of the dispatch, as RANK_MAJOR rows always
+   *  are. Either all ranks set it, or none. On CUDA memory with THROUGHPUT only */
   WEFT_EP_COMBINE_UNWEIGHTED = 1 << 2,
 };
 
@@ -699,30 +728,31 @@ enum weft_ep_combine_flags {
 struct weft_ep_combine_args {
   size_t size; /**< sizeof(struct weft_ep_combine_args) */
   /** bf16 in rank memory, PER_EXPERT [E][rows][H], RANK_MAJOR and PACKED [rows][H], in the row order of the receive.
-   *  Host memory: read until the sending call returns; CUDA: until its kernel has run. NULL after
+   *  Host memory: read until the sending call returns; CUDA: until its kernel has run. Has to be NULL after
    *  weft_ep_combine_rows() */
   const void *y;
-  const float *topk_weights; /**< PER_EXPERT, PACKED: [T][K] in rank memory when the dispatch had none; else NULL, with
-                                UNWEIGHTED too. Host memory: read until the sending call returns; CUDA: until the
-                                combine has run */
-  const float *row_weights;  /**< RANK_MAJOR [rows][K] in rank memory, at their places in the top-k: weights that go
-                                back with the rows, for out_weights; default: none. Read as long as topk_weights. On
-                                CUDA memory with THROUGHPUT only, and by all ranks or none */
-  const void *bias[2]; /**< bf16 [T][H] in rank memory, added one after the other to the sum, scaled or not, before
-                          it is rounded; they do not overlap `out`. Read by the receiving half. Default: none. On
-                          CUDA memory with THROUGHPUT only */
-  void *out; /**< bf16 [T][H] in rank memory, written by the receiving half; a token without contribution is 0, or the
-                sum of its biases. It does not overlap `y` where one call is both halves, which reads that meanwhile */
-  float *out_weights; /**< [T][K] in rank memory, written by the receiving half: the row_weights of the ranks, summed;
-                         each selection has those of one rank, and 0 where none came. Default: not written. On CUDA
-                         memory as row_weights, with which it goes */
+  const float *topk_weights; /**< PER_EXPERT, PACKED: [T][K] in rank memory if the dispatch had no weights; otherwise,
+                                  and with UNWEIGHTED, NULL. Host memory: read until the sending call returns; CUDA:
+                                  until the combine has run */
+  const float *row_weights;  /**< RANK_MAJOR [rows][K] in rank memory, at their places in the top-k: weights that are
+                                  sent back with the rows, for out_weights; default: none. Read as long as topk_weights.
+                                  On CUDA memory with THROUGHPUT only, and on all ranks or none */
+  const void *bias[2]; /**< bf16 [T][H] in rank memory, added one after the other to the sum (after RENORMALIZE) before
+                            it is rounded; they must not overlap `out`. The receiving half reads them. Default: none. On
+                            CUDA memory with THROUGHPUT only */
+  void *out; /**< bf16 [T][H] in rank memory, written by the receiving half; a token without contribution becomes 0, or
+                  the sum of its biases. It must not overlap `y` if one call does both halves, because that call reads
+                  `y` meanwhile */
+  float *out_weights; /**< [T][K] in rank memory, written by the receiving half: the sum of the row_weights of the
+                           ranks; each selection has the weight of one rank, or 0 if none came. Default: not written.
+                           Only together with row_weights */
   void *stream;       /**< CUDA: the cudaStream_t to launch in; host memory: unused */
-  enum weft_ep_combine_dtype dtype; /**< of the rows that this rank sends; default: as the group was opened. CUDA: the
-                                       same for all ranks */
-  uint32_t processors; /**< CUDA: streaming multiprocessors that the kernel may take, as in weft_ep_dispatch_args. Host
-                          memory: unused */
-  uint32_t flags;      /**< WEFT_EP_COMBINE_* */
-  uint32_t reserved;   /**< 0 */
+  enum weft_ep_combine_dtype dtype; /**< type of the rows that this rank sends; default: the type that the group was
+                                         opened for. CUDA: the same for all ranks */
+  uint32_t processors;              /**< CUDA: maximum number of streaming multiprocessors of the kernel, as in
+                                         weft_ep_dispatch_args. Host memory: unused */
+  uint32_t flags;                   /**< WEFT_EP_COMBINE_* */
+  uint32_t reserved;                /**< 0 */
 };
 /** Initial value: its size, and 0 for every other field. */
 #define WEFT_EP_COMBINE_ARGS_INIT WEFT_SIZED(struct weft_ep_combine_args)
