@@ -744,8 +744,8 @@ struct weft_ep_combine_args {
                   the sum of its biases. It must not overlap `y` if one call does both halves, because that call reads
                   `y` meanwhile */
   float *out_weights; /**< [T][K] in rank memory, written by the receiving half: the sum of the row_weights of the
-                           ranks; each selection has the weight of one rank, or 0 if none came. Default: not written.
-                           Only together with row_weights */
+                           ranks; each selection has the weight of one rank, or 0 if none came. Default: not written. On
+                           CUDA memory the conditions of row_weights apply, and only together with row_weights */
   void *stream;       /**< CUDA: the cudaStream_t to launch in; host memory: unused */
   enum weft_ep_combine_dtype dtype; /**< type of the rows that this rank sends; default: the type that the group was
                                          opened for. CUDA: the same for all ranks */
@@ -784,105 +784,108 @@ struct weft_ep_result {
 WEFT_API void weft_ep_result_init(struct weft_ep_result *result, size_t size);
 
 /**
- * Begins an operation, whose number is `*op`: routes this rank's tokens, casts them, and writes them to their ranks. It
- * may wait for a peer that has not read its rows of two operations ago (THROUGHPUT on CUDA memory: of those before); a
- * peer that does not read them in time is lost, which is no error. INVALID names the first bad argument. UNSUPPORTED
- * names one that this memory cannot do yet. NOT_CONNECTED: this rank has not been activated. FENCED: it has left or was
- * removed; if it was removed, close it and open it again. BUSY: two operations are open already; THROUGHPUT on CUDA
- * memory: one was sent and has not been received (of two in one graph nobody knows when they are captured: their ranks
- * are lost to each other when they run). LIMIT, with THROUGHPUT: the rows do not fit into a window all at once;
- * weft_ep_dispatch() sends any. ROOM: the route that is to be filled has no room for so many tokens or selections, or
- * more rows came when it was filled than it has room for. After an error no operation has begun. [owner]
+ * Begins an operation, whose number is `*op`: routes this rank's tokens, casts them, and writes them to their ranks.
+ * The call may wait for a peer that has not read its rows of two operations ago (THROUGHPUT on CUDA memory: of the
+ * operation before). A peer that does not read them in time is lost, which is no error. INVALID names the first wrong
+ * argument. UNSUPPORTED names an argument that this memory does not support yet. NOT_CONNECTED: this rank has not been
+ * activated. FENCED: it has left or was removed; if it was removed, close it and open it again. BUSY: two operations
+ * are open already; THROUGHPUT on CUDA memory: one was sent and has not been received. (If one graph captures two such
+ * operations, this is not detected during the capture; when they run, their ranks are lost to each other.) LIMIT, with
+ * THROUGHPUT: the rows do not fit into a window all at once; weft_ep_dispatch() sends any number. ROOM: the route to be
+ * filled has no room for so many tokens or selections; or more rows came when the route was filled than it has room
+ * for. After an error no operation has begun. [owner]
  */
 WEFT_API int weft_ep_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, uint64_t *op);
 
 /**
  * Receives operation `op`, in the order of operations: waits for the tokens of every active rank, and lays them out by
- * source rank, then by token. `info` may be NULL. A loss is no error: see `info->num_lost`. ROOM: `recv->rows` are too
- * few; `info->rows_needed`, and `told`, say how many there are. On host memory nothing else of `info` is written then,
- * nothing was added to what is added to, and the other buffers may hold a part of what came: call again with more room.
- * On CUDA memory ROOM shows only with `info` or in weft_ep_await(); rows beyond the room are lost, and the operation
- * goes on. INVALID: an argument is wrong, or it is not this operation's turn. THROUGHPUT: of a rank that is lost when a
- * part of its rows had come, these stay, and the places of the others are empty: values and scales 0, src_rank that
- * rank, src_token -1, local_expert -1, weights 0, slot -1; counts and ranges count them, and it is in `info->lost`.
- * LIMIT: rows_at, and the rows of a rank do not lie in its window all at once; call again with x. UNSUPPORTED names an
- * argument that this memory cannot do yet. PROTOCOL, on host memory: a rank dispatches another type or top-k in this
- * operation; it has ended then, without rows, as it has for the others. CUDA: see weft_ep_await() for waiting. [owner]
+ * source rank, then by token. `info` may be NULL. The loss of a rank is no error: see `info->num_lost`. ROOM:
+ * `recv->rows` is too small; `info->rows_needed` and `told` say how many rows are needed. On host memory the call then
+ * writes nothing else of `info`, adds nothing to expert_total and wait_ns, and the other buffers may contain a part of
+ * the received rows: call again with more room. On CUDA memory the call returns ROOM only with `info`, otherwise
+ * weft_ep_await() does; rows beyond the room are lost, and the operation continues. INVALID: an argument is wrong, or
+ * it is not this operation's turn. THROUGHPUT: if a rank is lost after a part of its rows has come, these rows stay.
+ * The places of its other rows are empty: values and scales 0, src_rank that rank, src_token -1, local_expert -1,
+ * weights 0, slot -1. Counts and ranges include them, and the rank is in `info->lost`. LIMIT: rows_at is given, and the
+ * rows of a rank do not fit into its window all at once; call again with x. UNSUPPORTED names an argument that this
+ * memory does not support yet. PROTOCOL, on host memory: a rank dispatches another type or top-k in this operation; the
+ * operation has then ended without rows, as it has for the other ranks. CUDA: for waiting, see weft_ep_await(). [owner]
  */
 WEFT_API int weft_ep_dispatch_recv(weft_ep_t *ep, uint64_t op, const struct weft_ep_recv_args *recv,
                                    struct weft_ep_info *info);
 
 /**
  * For RANK_MAJOR, after weft_ep_dispatch_recv(), and again after a combine with WEFT_EP_COMBINE_KEEP: writes into
- * rows_at[info->num_rows] (host memory), in the row order of the receive, the address at which the caller is to write
- * the output of each row, bf16 [H]. weft_ep_combine_send() then has y NULL and copies nothing. For rows of other ranks
- * that address is in the window that the other rank reads. So write each line once and in full, best past the caches
- * unless both processors share one; what is there before is undefined. All writes end before weft_ep_combine_send() is
- * called. The call may wait for a peer that has not read its rows of two operations ago, like weft_ep_dispatch_send();
- * a peer that does not is lost, and its rows share one address. INVALID: PER_EXPERT, a combine of LOGFMT10, or not this
- * operation's turn. UNSUPPORTED: CUDA memory, where y is read where it lies and never copied before it travels. [owner]
+ * rows_at[info->num_rows] (host memory), in the row order of the receive, the address at which the caller has to write
+ * the output of each row, bf16 [H]. The caller then calls weft_ep_combine_send() with y NULL, and nothing is copied.
+ * For rows of other ranks the address is in the window that the other rank reads. So write each cache line once and
+ * completely, preferably with stores that bypass the caches unless both processors share a cache; the previous contents
+ * are undefined. All writes have to end before weft_ep_combine_send() is called. Like weft_ep_dispatch_send(), the call
+ * may wait for a peer that has not read its rows of two operations ago. A peer that does not read them in time is lost,
+ * and its rows share one address. INVALID: PER_EXPERT, a combine of LOGFMT10, or not this operation's turn.
+ * UNSUPPORTED: CUDA memory, where kernels read y in place and never copy it before they send it. [owner]
  */
 WEFT_API int weft_ep_combine_rows(weft_ep_t *ep, uint64_t op, void **rows_at);
 
 /** Sends the experts' outputs of `op` back: one row for each (rank, token). If the dispatch had no weights, the ranks
  *  exchange them first, and the call waits for them. It may also wait for a peer that has not read its rows of two
- *  operations ago. A loss is no error. INVALID: an argument is wrong, or the operation was not received. UNSUPPORTED
- *  names an argument that this memory cannot do yet. LIMIT: a combine more than weft_ep_limits.max_combines; or, with
- *  THROUGHPUT, the rows of a rank do not fit into a window all at once, which weft_ep_combine() does not need (CUDA:
- * those of a rank with max_tokens). BUSY, with THROUGHPUT on CUDA memory: another combine was sent and has not been
- * received. [owner]
- */
+ *  operations ago. The loss of a rank is no error. INVALID: an argument is wrong, or the operation was not received.
+ *  UNSUPPORTED names an argument that this memory does not support yet. LIMIT: the operation has had
+ *  weft_ep_limits.max_combines combines already; or, with THROUGHPUT, the rows of a rank (CUDA: those of a rank with
+ *  max_tokens) do not fit into a window all at once; weft_ep_combine() has no such limit. BUSY, with THROUGHPUT on CUDA
+ *  memory: another combine was sent and has not been received. [owner] */
 WEFT_API int weft_ep_combine_send(weft_ep_t *ep, uint64_t op, const struct weft_ep_combine_args *args);
 
 /** Waits for the contributions to `op` and sums them into `args->out` (the same args as for weft_ep_combine_send()), in
  *  the order of ranks, in fp32, rounded once. It ends the operation, unless WEFT_EP_COMBINE_KEEP is set. `result` may
- * be NULL. A loss is no error: see `result->num_missing`. INVALID: an argument is wrong, or nothing was sent. [owner]
- */
+ *  be NULL. The loss of a rank is no error: see `result->num_missing`. INVALID: an argument is wrong, or nothing was
+ *  sent. [owner] */
 WEFT_API int weft_ep_combine_recv(weft_ep_t *ep, uint64_t op, const struct weft_ep_combine_args *args,
                                   struct weft_ep_result *result);
 
-/** Ends a received operation without a combine, or one that a combine left open; every rank of the view does so, or
- *  none. It does not wait. CUDA: it launches in the stream of the operation's last launch; nothing, if a capture that
- *  is over has begun the operation. INVALID: the operation was not received, or a combine of it was sent and not
- *  received. [owner] */
+/** Ends a received operation without a combine, or an operation that a combine left open. Either every rank of the view
+ *  does this, or none. The call does not wait. CUDA: it launches in the stream of the operation's last launch; if the
+ *  operation began in a capture that has ended, it launches nothing. INVALID: the operation was not received, or a
+ *  combine of it was sent and not received. [owner] */
 WEFT_API int weft_ep_finish(weft_ep_t *ep, uint64_t op);
 
 /**
- * weft_ep_dispatch_send() and weft_ep_dispatch_recv() in one, with the errors of both; CUDA: one kernel, in
- * args->stream. On host memory, after ROOM of the receive the operation `*op` is open: call weft_ep_dispatch_recv()
- * with more room, and keep args->x and args->scales readable until it returns; after LIMIT of the receive likewise,
- * with x. ROOM of a route, and LIMIT of the send, leave `*op` as it was, and no operation has begun. INVALID, on host
- * memory, is also that an operation before this one was sent and has not been received. Rows may go to other hosts
- * directly from args->x: the call waits until they have left or their rank is lost (up to half a second more than
+ * Combines weft_ep_dispatch_send() and weft_ep_dispatch_recv(), with the errors of both. CUDA: one kernel, in
+ * args->stream. On host memory, the operation `*op` is open after ROOM of the receive: call weft_ep_dispatch_recv()
+ * with more room, and keep args->x and args->scales readable until it returns. After LIMIT of the receive do the same,
+ * with x. After ROOM of a route or LIMIT of the send, `*op` is unchanged, and no operation has begun. On host memory
+ * INVALID also means that an earlier operation was sent and has not been received. A network may send rows to other
+ * hosts directly from args->x: the call waits until they were sent or their rank is lost (up to half a second more than
  * op_timeout_ms), and afterwards no network reads memory of the caller. [owner]
  */
 WEFT_API int weft_ep_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch_args *args,
                               const struct weft_ep_recv_args *recv, struct weft_ep_info *info, uint64_t *op);
 
-/** weft_ep_combine_send() and weft_ep_combine_recv() in one, with the errors of both. What weft_ep_dispatch() says of
- *  args->x holds for args->y. INVALID, CANCELED and others are those of the two. [owner] */
+/** Combines weft_ep_combine_send() and weft_ep_combine_recv(), with the errors of both, such as INVALID and CANCELED.
+ *  The text of weft_ep_dispatch() about args->x applies to args->y. [owner] */
 WEFT_API int weft_ep_combine(weft_ep_t *ep, uint64_t op, const struct weft_ep_combine_args *args,
                              struct weft_ep_result *result);
 
 /**
  * CUDA: waits until the launches of operation `op` so far have run, at most for `timeout_ms`, and fills `info` and
- * `result` (each may be NULL). `op` is one of the newest two. UINT64_MAX: the newest that the device has begun, also by
- * a graph's replay; of a replay only the dispatch is awaited, the caller waits for its stream, and result->missing is
- * not filled. TIMEOUT: the work stays in the stream. ROOM: weft_ep_recv_args.rows were too few, and `info` is filled;
- * rows beyond the room are lost, and the operation goes on; likewise, without `info`, where the group, or the route
- * that the operation fills or goes by, has too few max_rows. INVALID: not one of the newest two, or not as far yet as
- * was asked for. A dispatch or combine on CUDA memory that is given `info` or `result` waits in the same way, and
- * longer than its kernel can take. On host memory it does not wait, and repeats what the calls have reported. [owner]
+ * `result` (each may be NULL). `op` is one of the newest two. UINT64_MAX: the newest operation that the device has
+ * begun, also in a replay of a graph. For a replay the call waits only for the dispatch: the caller has to wait for its
+ * stream, and result->missing is not filled. TIMEOUT: the work stays in the stream. ROOM: weft_ep_recv_args.rows was
+ * too small, and `info` is filled; rows beyond the room are lost, and the operation continues. ROOM also, but without
+ * `info`, if max_rows of the group, or of the route that the operation fills or goes by, is too small. INVALID: `op` is
+ * not one of the newest two, or has not reached the requested step yet. A dispatch or combine on CUDA memory that is
+ * given `info` or `result` waits in the same way, for longer than its kernel can take. On host memory the call does not
+ * wait, and repeats what the calls have reported. [owner]
  */
 WEFT_API int weft_ep_await(weft_ep_t *ep, uint64_t op, struct weft_ep_info *info, struct weft_ep_result *result,
                            uint32_t timeout_ms);
 
 /**
- * An operation without tokens: returns when every active rank has come to it. All ranks of the view call it for the
- * same operation. PEER_LOST names those that did not come within op_timeout_ms; they are lost. PROTOCOL: a rank
- * dispatches in this operation. NOT_CONNECTED, FENCED, BUSY: as with weft_ep_dispatch_send(). INVALID, on host memory:
- * an operation was sent and has not been received. CUDA: it launches in the stream of the last launch, and waits; BUSY
- * is also that an operation is open. [owner]
+ * Runs an operation without tokens: returns when every active rank has reached it. All ranks of the view call it for
+ * the same operation. PEER_LOST names the ranks that did not reach it within op_timeout_ms; they are lost. PROTOCOL: a
+ * rank dispatches in this operation. NOT_CONNECTED, FENCED, BUSY: as with weft_ep_dispatch_send(). INVALID, on host
+ * memory: an operation was sent and has not been received. CUDA: the call launches in the stream of the last launch,
+ * and waits; BUSY also means that an operation is open. [owner]
  */
 WEFT_API int weft_ep_barrier(weft_ep_t *ep);
 
@@ -891,12 +894,12 @@ WEFT_API int weft_ep_barrier(weft_ep_t *ep);
  */
 struct weft_ep_route_options {
   size_t size;         /**< sizeof(struct weft_ep_route_options) */
-  uint32_t max_tokens; /**< tokens of this rank, at most; default: the group's */
-  uint32_t max_rows;   /**< received rows, one for each (rank, token), at most; default: max_tokens of the group times
-                          the capacity. CUDA: rows beyond are answered by 0, in the operation that fills the route too,
-                          and weft_ep_await() says ROOM */
-  uint32_t topk;       /**< experts that a token selects, at most; default: the group's */
-  uint32_t alignment;  /**< of the parts of experts, in rows (PACKED), 1 to 256; default 1 */
+  uint32_t max_tokens; /**< maximum number of tokens of this rank; default: the group's max_tokens */
+  uint32_t max_rows;   /**< maximum number of received rows, one for each (rank, token); default: max_tokens of the
+                            group times the capacity. CUDA: the answers to further rows are 0, also in the operation
+                            that fills the route, and weft_ep_await() returns ROOM */
+  uint32_t topk;       /**< maximum number of experts that a token selects; default: the group's topk */
+  uint32_t alignment;  /**< alignment of the parts of experts, in rows (PACKED), 1 to 256; default 1 */
   uint32_t flags;      /**< 0 */
   uint32_t reserved;   /**< 0 */
 };
@@ -905,22 +908,22 @@ struct weft_ep_route_options {
 /** Writes WEFT_EP_ROUTE_OPTIONS_INIT; for languages without macros. `size` is the caller's sizeof. [any] */
 WEFT_API void weft_ep_route_options_init(struct weft_ep_route_options *options, size_t size);
 
-/** What a route knows, in rank memory that it owns: the first group after weft_ep_route_plan() or a dispatch, the
- * second after the receive of that dispatch. T and K are those of the dispatch (of a plan: K is the route's topk), S is
- * weft_ep_route_info.num_rows. Received rows stand here by source rank, then by token, as RANK_MAJOR lays them out,
- * whatever the layout of the receive was. Initialise with WEFT_EP_ROUTE_ARRAYS_INIT. */
+/** The arrays of a route, in rank memory that the route owns. The arrays up to in_rank are valid after
+ *  weft_ep_route_plan() or a dispatch, the others after the receive of that dispatch. T and K are those of the dispatch
+ *  (for a plan K is the route's topk), S is weft_ep_route_info.num_rows. Received rows are in the order of source rank,
+ *  then token, as in RANK_MAJOR, whatever the layout of the receive was. Initialise with WEFT_EP_ROUTE_ARRAYS_INIT. */
 struct weft_ep_route_arrays {
   size_t size;                    /**< sizeof(struct weft_ep_route_arrays) */
-  const int32_t *tokens_per_rank; /**< [capacity] tokens of this rank that go to each rank; 0 for one that is masked or
-                                     not in the view */
+  const int32_t *tokens_per_rank; /**< [capacity] tokens of this rank that go to each rank; 0 for a rank that is masked
+                                       or not in the view */
   const int32_t
-      *tokens_per_expert;    /**< [capacity * E] selections of each expert by this rank, whether they go or not */
+      *tokens_per_expert;    /**< [capacity * E] selections of each expert by this rank, also those that are not sent */
   const uint8_t *in_rank;    /**< [T][capacity] 1: the token goes to that rank, else 0 */
-  const int32_t *rank_end;   /**< [capacity] received rows of the ranks up to this one, itself included */
-  const int32_t *expert_end; /**< [E] as weft_ep_recv_args.expert_end, with the route's alignment */
+  const int32_t *rank_end;   /**< [capacity] entry r: number of received rows of the ranks 0 to r */
+  const int32_t *expert_end; /**< [E] like weft_ep_recv_args.expert_end, with the route's alignment */
   const int32_t *src_rank;   /**< [S] rank that each row came from */
   const int32_t *src_token;  /**< [S] the token's index on that rank */
-  const int32_t *slot;       /**< [S][K] as weft_ep_recv_args.slot, with the route's alignment */
+  const int32_t *slot;       /**< [S][K] like weft_ep_recv_args.slot, with the route's alignment */
 };
 /** Initial value: its size, and 0 for every other field. */
 #define WEFT_EP_ROUTE_ARRAYS_INIT WEFT_SIZED(struct weft_ep_route_arrays)
@@ -930,16 +933,16 @@ WEFT_API void weft_ep_route_arrays_init(struct weft_ep_route_arrays *arrays, siz
 /** The counts of a route, on the host. Initialise with WEFT_EP_ROUTE_INFO_INIT. */
 struct weft_ep_route_info {
   size_t size;          /**< sizeof(struct weft_ep_route_info) */
-  uint64_t op;          /**< operation that filled it */
-  uint64_t epoch;       /**< view of that */
-  int32_t *expert_rows; /**< in: room for `expert_cap` numbers in host memory, or NULL; out: rows of the first local
-                           experts */
+  uint64_t op;          /**< the operation that filled the route */
+  uint64_t epoch;       /**< the view of that operation */
+  int32_t *expert_rows; /**< in: room for `expert_cap` numbers in host memory, or NULL; out: number of rows of each of
+                             the first local experts */
   uint32_t expert_cap;  /**< in: room of expert_rows */
   uint32_t num_experts; /**< E */
   uint32_t num_rows;    /**< received rows: one for each (rank, token) */
-  uint32_t packed_rows; /**< PACKED: rows with the room behind the parts of experts */
+  uint32_t packed_rows; /**< PACKED: rows including the padding after the parts of experts */
   uint32_t num_ranks;   /**< ranks of the view */
-  uint32_t num_lost;    /**< of them, whose tokens did not come */
+  uint32_t num_lost;    /**< number of these ranks whose tokens did not come */
 };
 /** Initial value: its size, and 0 for every other field. */
 #define WEFT_EP_ROUTE_INFO_INIT WEFT_SIZED(struct weft_ep_route_info)
@@ -947,69 +950,73 @@ struct weft_ep_route_info {
 WEFT_API void weft_ep_route_info_init(struct weft_ep_route_info *info, size_t size);
 
 /**
- * Makes a route: memory for where tokens went, which outlives operations, so that later dispatches, combines, and
- * dispatches back (gradients), go the same ways. A dispatch with weft_ep_dispatch_args.route and topk_idx *fills* it;
- * it is filled when that operation has been received. The caller frees `*route` with weft_ep_route_free().
+ * Makes a route: a record of where tokens went, which outlives operations. With it, later dispatches, combines, and
+ * dispatches of gradients send rows along the same paths. A dispatch with weft_ep_dispatch_args.route and topk_idx
+ * *fills* the route; it is filled when that operation has been received. The caller frees `*route` with
+ * weft_ep_route_free().
  *
- * A dispatch with the route and without topk_idx *goes by* it, and so does weft_ep_combine_route(). Tokens go where
- * they went when it was filled, with the weights of then; no row headers travel; and rows have the places that they
- * had, so that equal x gives equal rows, counts and indices, bit by bit. It may be received in another layout and type
- * than the first time. All ranks of the view go by routes that one and the same operation filled: else the operation
- * ends for all of them, with PROTOCOL. Operations that are open at once may go by one route; while one does, no
- * dispatch can fill it (BUSY).
+ * A dispatch with the route and without topk_idx *goes by* the route, and so does weft_ep_combine_route(). Tokens go to
+ * the same ranks as in the dispatch that filled the route, with the same weights. No row headers are sent. Rows have
+ * the same places, so that equal x gives equal rows, counts and indices, bit by bit. The layout and type of the receive
+ * may differ from the first time. All ranks of the view have to go by routes that the same operation filled; otherwise
+ * the operation ends for all of them, with PROTOCOL. Several open operations may go by one route; meanwhile no dispatch
+ * can fill it (BUSY).
  *
- * A route is of the view in which it was filled. When ranks of that view have left or died since, or are masked, their
- * places stay: rows of 0, with src_rank, but -1 in src_token, local_expert and slot, and weights of 0; and selections
- * of their experts are listed as missing. When a rank has joined since, a call that goes by the route returns CONFLICT
- * before anything is sent, on all ranks in the same operation; then fill it again. Where a death makes ranks find that
- * out in mid-operation (docs/design/membership.md), the operation has ended for all of them: with CONFLICT for those
- * that went by the route, with PROTOCOL for others.
+ * A route belongs to the view in which it was filled. If ranks of that view have left or died since, or are masked,
+ * their places remain: rows of 0, with src_rank, but -1 in src_token, local_expert and slot, and weights of 0; and
+ * selections of their experts are listed as missing. If a rank has joined since, a call that goes by the route returns
+ * CONFLICT before anything is sent, on all ranks in the same operation; then fill the route again. After a death, ranks
+ * may detect this only during the operation (docs/design/membership.md). The operation has then ended for all of them:
+ * with CONFLICT for those that went by the route, with PROTOCOL for others.
  *
- * After weft_ep_close() of its rank the calls of a route return CLOSED. INVALID: an option is more than the group was
- * opened for.
+ * After weft_ep_close() of its rank the calls of a route return CLOSED. INVALID: an option is greater than the group's.
  *
- * CUDA, THROUGHPUT only: launches that use a route follow each other as their streams do, and nothing is BUSY. By a
- * route, rows that are not RANK_MAJOR have the layout, `rows` and alignment of the receive that filled it, else
- * UNSUPPORTED; the masks are those of the filling. weft_ep_dispatch() and weft_ep_combine_route() cannot say CONFLICT
- * before kernels have run: the operation then moves no rows on any rank, and `info`, `result` or weft_ep_await() say
- * it. A rank that goes by a route of another operation is lost to the others. [owner]
+ * CUDA, THROUGHPUT only: the streams order the launches that use a route, and no call returns BUSY. In a dispatch that
+ * goes by a route, rows that are not RANK_MAJOR need the layout, `rows` and alignment of the receive that filled the
+ * route, else UNSUPPORTED; the masks are those of the dispatch that filled it. weft_ep_dispatch() and
+ * weft_ep_combine_route() cannot return CONFLICT before kernels have run: the operation then moves no rows on any rank,
+ * and a call with `info` or `result`, or weft_ep_await(), returns CONFLICT. A rank that goes by a route of another
+ * operation is lost to the others. [owner]
  */
 WEFT_API int weft_ep_route_create(weft_ep_t *ep, const struct weft_ep_route_options *options, weft_ep_route_t **route);
 
-/** Frees a route, also after its `ep` was closed. NULL is legal. No launch that uses it may still have to run; on host
- *  memory an open operation that needs it keeps what it needs. [owner] */
+/** Frees a route, also after its `ep` was closed. NULL is legal. All launches that use the route have to be finished;
+ *  on host memory an open operation keeps the parts that it needs. [owner] */
 WEFT_API void weft_ep_route_free(weft_ep_route_t *route);
 
-/** Computes what this rank will send in the view of its next operation, without sending: the first group of
- *  weft_ep_route_arrays. topk_idx[num_tokens][K], K the route's topk, as in weft_ep_dispatch_args, in rank memory;
- *  CUDA: in `stream`. What the route was filled with is forgotten. ROOM: more tokens than the route has room for.
- *  BUSY: an open operation needs the route. NOT_CONNECTED, FENCED: as with weft_ep_dispatch_send(). [owner] */
+/** Computes, without sending, what this rank will send in the view of its next operation: the arrays up to
+ *  weft_ep_route_arrays.in_rank. `topk_idx` is [num_tokens][K] as in weft_ep_dispatch_args, in rank memory, with K the
+ *  route's topk. CUDA: the call launches in `stream`. The route loses its earlier contents. ROOM: more tokens than the
+ *  route has room for. BUSY: an open operation needs the route. NOT_CONNECTED, FENCED: as with weft_ep_dispatch_send().
+ *  [owner] */
 WEFT_API int weft_ep_route_plan(weft_ep_route_t *route, const int64_t *topk_idx, uint32_t num_tokens, void *stream);
 
-/** Writes the addresses of a route's arrays: valid until it is freed. What they hold is undefined before it is planned
- *  or filled, and changes with each dispatch that fills it. INVALID: an argument is NULL. [owner] */
+/** Writes the addresses of a route's arrays. They are valid until the route is freed. Their contents are undefined
+ *  before the route is planned or filled, and change with each dispatch that fills it. INVALID: an argument is NULL.
+ *  [owner] */
 WEFT_API int weft_ep_route_get_arrays(weft_ep_route_t *route, struct weft_ep_route_arrays *arrays);
 
 /** Waits until the dispatch that fills the route has been received, and writes its counts; `info` may be NULL. On host
- * memory it does not wait. TIMEOUT: it has not. INVALID: no dispatch fills it. ROOM: more rows came than the route has
- * room for; info->num_rows says how many, and no operation can go by it. CONFLICT: a rank joined since, so that an
- * operation by this route would miss it; the counts are written. [owner] */
+ *  memory the call does not wait. TIMEOUT: the dispatch has not been received. INVALID: no dispatch fills the route.
+ *  ROOM: more rows came than the route has room for; info->num_rows is their number, and no operation can go by the
+ *  route. CONFLICT: a rank has joined since, which an operation that goes by this route would omit; the counts are
+ *  written. [owner] */
 WEFT_API int weft_ep_route_await(weft_ep_route_t *route, struct weft_ep_route_info *info, uint32_t timeout_ms);
 
-/** A combine by a route, as an operation of its own, whose number is `*op`: the rows of args->y, in the row order of
- * the receive that filled the route, go back the ways that the tokens came. Masks do not matter. All ranks of the view
- * call it. CONFLICT, PROTOCOL: see weft_ep_route_create(). BUSY: two operations are open already. Others are those of
- *  weft_ep_combine(). With WEFT_EP_COMBINE_KEEP the operation stays open for weft_ep_combine() with its number. [owner]
- */
+/** Runs a combine that goes by a route, as a separate operation, whose number is `*op`: sends the rows of args->y, in
+ *  the row order of the receive that filled the route, back to the ranks from which the tokens came. Masks have no
+ *  effect. All ranks of the view have to call it. CONFLICT, PROTOCOL: see weft_ep_route_create(). BUSY: two operations
+ *  are open already. Other codes come from weft_ep_combine(). With WEFT_EP_COMBINE_KEEP the operation stays open for
+ *  weft_ep_combine() with its number. [owner] */
 WEFT_API int weft_ep_combine_route(weft_ep_t *ep, weft_ep_route_t *route, const struct weft_ep_combine_args *args,
                                    struct weft_ep_result *result, uint64_t *op);
 
-/** Counters since open; bytes are those of `weft_ep_info` and `weft_ep_result`. On CUDA memory bytes, `missing` and
- *  `wait_ns` count operations that were given info or result, window_bytes contains the engine's workspace too, and no
- *  bytes of a single peer are counted. Initialise with WEFT_EP_STATS_INIT. */
+/** Counters since the rank was opened; bytes are those of `weft_ep_info` and `weft_ep_result`. On CUDA memory bytes,
+ *  `missing` and `wait_ns` count only operations that were given info or result, window_bytes includes the engine's
+ *  workspace, and bytes are not counted per peer. Initialise with WEFT_EP_STATS_INIT. */
 struct weft_ep_stats {
   size_t size;                     /**< sizeof(struct weft_ep_stats) */
-  uint64_t operations;             /**< operations ended */
+  uint64_t operations;             /**< operations that have ended */
   uint64_t dispatch_wire_bytes;    /**< as weft_ep_info.wire_bytes, summed */
   uint64_t dispatch_logical_bytes; /**< as weft_ep_info.logical_bytes, summed */
   uint64_t combine_wire_bytes;     /**< as weft_ep_result.wire_bytes, summed */
@@ -1035,7 +1042,7 @@ struct weft_ep_peer_stats {
   uint64_t sent_bytes;     /**< bytes sent to the peer */
   uint64_t received_bytes; /**< bytes received from it */
   uint64_t window_bytes;   /**< memory of the window that this peer writes to */
-  uint64_t wait_ns;        /**< time that this rank waited for this peer as the last to come, in ns */
+  uint64_t wait_ns;        /**< time that this rank waited for this peer when it was the last one, in ns */
 };
 /** Initial value: its size, and 0 for every other field. */
 #define WEFT_EP_PEER_STATS_INIT WEFT_SIZED(struct weft_ep_peer_stats)
@@ -1045,9 +1052,9 @@ WEFT_API void weft_ep_peer_stats_init(struct weft_ep_peer_stats *stats, size_t s
 WEFT_API int weft_ep_get_peer_stats(const weft_ep_t *ep, int32_t rank, struct weft_ep_peer_stats *stats);
 
 /** Writes the counters of this rank and of its connected peers, in the OpenMetrics text format 1.0, NUL-terminated,
- * into `text`, of `cap` bytes of host memory. `*size` is the bytes that it takes, its NUL included; a `cap` of 0 asks
- * for them. ROOM: `cap` is less, and nothing is written but `*size`. NOMEM: no memory. INVALID: a pointer is NULL.
- * [owner] */
+ *  into `text`, of `cap` bytes of host memory. `*size` is the number of bytes that it needs, including the NUL; with
+ *  `cap` 0 the call only reports it. ROOM: `cap` is less, and only `*size` is written. NOMEM: no memory. INVALID: a
+ *  pointer is NULL. [owner] */
 WEFT_API int weft_ep_metrics(const weft_ep_t *ep, char *text, size_t cap, size_t *size);
 
 #ifdef __cplusplus
