@@ -8,10 +8,11 @@
 | `weft.ep` | `weft.ep.Rank`: dispatch and combine among ranks that join, leave and die |
 | `weft.errors` | an exception for each error code |
 
-These rules hold everywhere. What is open is closed by ``close()``, at the end of a ``with``, and when the process ends.
-A closed object raises `weft.errors.ClosedError`, and so does an object of the parent in a forked child. Waits let other
-threads run, obey Ctrl-C, and have a deadline: ``timeout`` in seconds, None for none. Arrays are of any framework: see
-`weft.memory`. The C headers (weft/store.h, weft/agent.h, weft/ep.h) say what every call does in all detail.
+These rules apply everywhere. An open object is closed by ``close()``, at the end of a ``with``, and when the process
+ends. Calls of a closed object raise `weft.errors.ClosedError`, and so do calls of the parent's objects in a forked
+child. Calls that wait let other threads run, can be interrupted by Ctrl-C, and have a deadline: ``timeout`` in seconds,
+None for no deadline. Arrays may come from any framework: see `weft.memory`. The C headers (weft/store.h, weft/agent.h,
+weft/ep.h) describe every call in all detail.
 """
 
 from . import ep, errors

@@ -12,14 +12,14 @@ T = TypeVar("T")
 
 
 class Source(Protocol):
-    """What has a descriptor to wait for."""
+    """An object with a descriptor to wait for."""
 
     def fileno(self) -> int:
         """The descriptor."""
 
 
 class _Waiting(NamedTuple):
-    """Those who wait for one descriptor in one loop, which has one reader for each descriptor."""
+    """The waits for one descriptor in one loop, which has one reader for each descriptor."""
 
     source: Source
     futures: set[asyncio.Future[None]]
@@ -40,19 +40,19 @@ def _end(loop: asyncio.AbstractEventLoop, fd: int) -> None:
 
 
 def readable(source: Source) -> asyncio.Future[None]:
-    """Ends when the descriptor of `source` is readable, or `wake` is called. Any number may wait for one, from the call
-    on."""
+    """A future that ends when the descriptor of `source` is readable, or `wake` is called. Any number of futures may
+    wait for one descriptor. The wait begins with the call."""
     loop, fd = asyncio.get_running_loop(), source.fileno()
     there = _loops.setdefault(loop, {})
     here = there.get(fd)
     if here is None or here.source is not source:
-        _end(loop, fd)  # of a source that was closed, and whose number the system has given away again
+        _end(loop, fd)  # of a source that was closed; the system has reused the number of its descriptor
         here = there[fd] = _Waiting(source, set())
         try:
             loop.add_reader(fd, _end, loop, fd)
         except OSError:
             del there[fd]
-            source.fileno()  # it raises where another thread has closed the source meanwhile
+            source.fileno()  # raises if another thread has closed the source meanwhile
             raise
     waiting, ready = here, loop.create_future()
 
@@ -64,7 +64,7 @@ def readable(source: Source) -> asyncio.Future[None]:
     ready.add_done_callback(leave)
     waiting.futures.add(ready)
     try:
-        source.fileno()  # likewise: it may have called wake() before this waited
+        source.fileno()  # likewise: that thread may have called wake() before this wait began
     except Exception:
         ready.cancel()
         raise
@@ -72,13 +72,13 @@ def readable(source: Source) -> asyncio.Future[None]:
 
 
 def wake(source: Source) -> None:
-    """Ends all waits for `source`, or for a transfer of this agent: it was closed, or what made it readable was taken.
-    Any thread may call it."""
+    """Ends all waits for `source`, and, if it is an agent, for its transfers: it was closed, or the events that made it
+    readable were taken. Any thread may call this function."""
     try:
         running: Any = asyncio.get_running_loop()
     except RuntimeError:
         running = None
-    for ref in _loops.keyrefs():  # a list, which other threads' loops that come and go do not change
+    for ref in _loops.keyrefs():  # a list, which does not change if other threads start or end loops
         loop = ref()
         if loop is None:
             continue
@@ -87,12 +87,12 @@ def wake(source: Source) -> None:
             if loop is running:
                 _end(loop, fd)
             else:
-                with contextlib.suppress(RuntimeError):  # that loop has been closed, and nobody waits in it
+                with contextlib.suppress(RuntimeError):  # that loop was closed, so it has no waits
                     loop.call_soon_threadsafe(_end, loop, fd)
 
 
 async def each(source: Source, take: Callable[[], T | None]) -> AsyncIterator[T]:
-    """What `take` gives, as it comes: it is asked until it gives None, and again once `source` is readable."""
+    """Yields the results of `take`, which is called until it returns None, and again once `source` is readable."""
     while True:
         one = take()
         if one is not None:

@@ -1,4 +1,4 @@
-"""What the modules share: times, and the objects that are open at the end of the process."""
+"""Functions that the modules share: times, arguments, and the objects that are open at the end of the process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NO_TIME = "timeout: {!r:.60} is no time: seconds from 0 on are wanted, or None 
 
 
 def milliseconds(timeout: float | None) -> int:
-    """Seconds as the library takes them; None is no deadline."""
+    """Seconds as the milliseconds that the library takes; None: no deadline."""
     if timeout is None:
         return FOREVER
     try:
@@ -33,17 +33,17 @@ def milliseconds(timeout: float | None) -> int:
 
 
 def option_ms(seconds: float | None) -> int:
-    """Seconds of an option, whose default is None; at least a millisecond."""
+    """Seconds of an option as milliseconds, at least one; None: 0, the default."""
     return 0 if seconds is None else max(1, milliseconds(seconds))
 
 
 U16, U32, U64 = range(2**16), range(2**32), range(2**64)
 I32, I64 = range(-(2**31), 2**31), range(-(2**63), 2**63)
-"""What the library's arguments hold, as `whole` takes it"""
+"""ranges of the library's integer arguments, for `whole`"""
 
 
 def whole(name: str, value: object, within: range = U32) -> int:
-    """A whole number, which the library's argument can hold."""
+    """A whole number that fits into the library's argument."""
     try:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
@@ -54,7 +54,7 @@ def whole(name: str, value: object, within: range = U32) -> int:
 
 
 def text(name: str, value: object) -> str:
-    """A str that is UTF-8."""
+    """A str that can be encoded as UTF-8."""
     if not isinstance(value, str):
         raise TypeError(f"{name}: a str is wanted, not {value!r:.60}")
     try:
@@ -65,7 +65,7 @@ def text(name: str, value: object) -> str:
 
 
 def listed(name: str, what: str, values: Iterable[T]) -> list[T]:
-    """All of them. `TypeError`: there is nothing to iterate over."""
+    """All values as a list. `TypeError`: `values` is not iterable."""
     try:
         entries = iter(values)
     except TypeError:
@@ -74,19 +74,19 @@ def listed(name: str, what: str, values: Iterable[T]) -> list[T]:
 
 
 class Closable(Protocol):
-    """What is closed at the end."""
+    """An object that is closed at the end of the process."""
 
     def close(self) -> None:
         """Closes it."""
 
 
-# Ranks before agents before stores: who uses comes before what it uses.
+# Ranks, agents, stores: an object is closed before the objects that it uses.
 _open: tuple[weakref.WeakSet[Closable], ...] = (weakref.WeakSet(), weakref.WeakSet(), weakref.WeakSet())
 RANKS, AGENTS, STORES = 0, 1, 2
 
 
 def note_open(order: int, thing: Closable) -> None:
-    """Has `thing` closed when the process ends, unless it was before: so peers see it leave, and not die."""
+    """Closes `thing` when the process ends, unless it was closed before, so that peers see it leave instead of die."""
     _open[order].add(thing)
 
 
@@ -96,7 +96,7 @@ def _close_all() -> None:
             try:
                 thing.close()
             except Exception:
-                continue  # the process ends: nobody is left to tell
+                continue  # the process ends: there is no caller for the error
 
 
 def _after_fork() -> None:

@@ -31,11 +31,11 @@ from .store import Store, handle_of
 from .transfer import DescriptorList, Descriptors, Transfer
 
 SELF = 2**64 - 1
-"""the agent itself, in the place of a peer: both sides of a transfer are its own"""
+"""the agent itself, as its own peer: both sides of a transfer are its own"""
 
 
 class PeerState(enum.IntEnum):
-    """How a peer stands, as far as the agent knows."""
+    """State of a peer, as far as the agent knows."""
 
     ALIVE = 1
     LEFT = 2
@@ -46,26 +46,26 @@ class PeerInfo(NamedTuple):
     """What an agent knows of a peer."""
 
     incarnation: int
-    """which life of the agent of that name it is"""
+    """incarnation of the agent of that name"""
     received_ns: int
-    """when something came from it last, or it was loaded, by ``time.monotonic_ns()``"""
+    """when the agent last received something from it, or loaded it, by ``time.monotonic_ns()``"""
     state: PeerState
-    """how it stands"""
+    """its state"""
     num_regions: int
-    """its regions that are known here; 0 when it has ended"""
+    """number of its regions that the agent knows; 0 if it has ended"""
     name: str
     """its name"""
     reason: str
-    """why it has ended; "" """
+    """why it has ended; "" if it lives"""
     transports: str
-    """those that reach it, comma-separated, in the order of preference"""
+    """transports that reach it, comma-separated, in the order of preference"""
 
 
 class Notification(NamedTuple):
     """A few bytes that a peer has sent."""
 
     peer: int
-    """the sender, which may have left or been lost since"""
+    """the sender, which may have left or may be lost since"""
     message: bytes
     """what it sent"""
 
@@ -74,9 +74,9 @@ class Completion(NamedTuple):
     """The end of a post with a tag."""
 
     tag: int
-    """that of `Transfer.post_with`"""
+    """the tag given to `Transfer.post_with`"""
     code: int
-    """0, or the error code that it failed with: see `weft.errors.by_code`"""
+    """0, or the error code with which the post failed: see `weft.errors.by_code`"""
 
 
 class EventKind(enum.IntEnum):
@@ -87,7 +87,7 @@ class EventKind(enum.IntEnum):
     PEER_UPDATED = 2
     """its regions changed"""
     PEER_LEFT = 3
-    """it closed, its key went from the store, or this agent invalidated it"""
+    """it closed, its key in the store was deleted, or this agent invalidated it"""
     PEER_LOST = 4
     """it was found dead or silent"""
 
@@ -98,11 +98,11 @@ class Event(NamedTuple):
     kind: EventKind
     """what happened"""
     dropped: int
-    """events that went unseen since the one that was taken before"""
+    """events that were discarded since the event that was taken before"""
     peer: int
     """the peer"""
     time_ns: int
-    """when, by ``time.monotonic_ns()``"""
+    """when it happened, by ``time.monotonic_ns()``"""
     name: str
     """the peer's name"""
     detail: str
@@ -128,23 +128,23 @@ class AgentStats(NamedTuple):
 
 
 class TransportInfo(NamedTuple):
-    """A transport that this version knows of."""
+    """A transport that this version knows."""
 
     name: str
-    """as ``Agent(transports=...)`` has it"""
+    """its name in ``Agent(transports=...)``"""
     flags: int
-    """bits of enum weft_transport_flag: 1 it works here, 2 it carries notifications, 4 it reaches other hosts, 8 it
-    serves an agent's own transfers only"""
+    """bits of enum weft_transport_flag: 1 it works here, 2 it carries notifications, 4 it reaches other hosts, 8 it is
+    only for transfers of an agent with itself"""
     local_kinds: int
-    """what this agent's side may be: bits 1 << `Kind`"""
+    """memory of this agent's side: bits 1 << `Kind`"""
     remote_kinds: int
-    """likewise the peer's side"""
+    """memory of the peer's side, likewise"""
     what: str
-    """what it uses; "": it is not in this build"""
+    """what it uses; "": this build does not contain it"""
     why: str
-    """why it does not work here; "" """
+    """why it does not work here; "" if it works"""
     version: str
-    """of the library below it"""
+    """version of the library that it uses"""
 
     @property
     def works(self) -> bool:
@@ -153,7 +153,7 @@ class TransportInfo(NamedTuple):
 
 
 def transports() -> list[TransportInfo]:
-    """The transports that this version knows of, the preferred ones first. May take some milliseconds for each."""
+    """The transports that this version knows, in order of preference. The call may take some milliseconds for each."""
     return [TransportInfo(*one) for one in _weft.transport_list()]
 
 
@@ -162,11 +162,11 @@ Local = Union[Region, DescriptorList, Descriptors]
 
 
 class _Inbox:
-    """What an agent's descriptor tells, taken into queues, so that a coroutine that waits for one kind is not woken for
-    ever by another that nobody takes. They are bounded as the library's own are. Notifications: beyond LIMIT, peers are
-    told to wait. Completions: beyond LIMIT they stay in the library, where each transfer has one at most. Events are
-    taken once the program has asked for one; of those that may be dropped the last LIMIT wait, and `Event.dropped`
-    counts the others."""
+    """Queues for everything that makes an agent's descriptor readable. Without them a coroutine that waits for one kind
+    would be woken again and again by another kind that nobody takes. The queues have the same limits as those of the
+    library. Notifications: beyond LIMIT, peers have to wait. Completions: beyond LIMIT they stay in the library, where
+    each transfer has at most one. Events are taken once the program has asked for one; of the events that may be
+    discarded the last LIMIT are kept, and `Event.dropped` counts the others."""
 
     LIMIT = 1024
 
@@ -204,7 +204,7 @@ class _Inbox:
             del self._events[oldest]
 
     def next_event(self) -> Event | None:
-        """The oldest event that nobody has taken, or None."""
+        """The oldest event that has not been taken, or None."""
         self.asked = True
         if self._events:
             event = self._events.popleft()
@@ -232,7 +232,7 @@ class _Inbox:
 
 
 def _passes(event: Event) -> bool:
-    """Whether it may be dropped, where nobody takes it: not the end of a peer."""
+    """Whether it may be discarded if nobody takes it; the end of a peer may not."""
     return event.kind in (EventKind.PEER_LOADED, EventKind.PEER_UPDATED)
 
 
@@ -240,10 +240,10 @@ class Agent:
     """One end of all transfers of a process.
 
     name: unique among the agents that know each other. transports: names, or None for all that work here. progress:
-    ``thread``, or ``none``: the caller drives the agent, by `wait_news`, `progress`, `Transfer.poll` and
-    `Transfer.wait`, from one thread at a time. store and prefix: for `publish` and `fetch`. listen: ``HOST:PORT`` at
-    which others call `meet`; token: the secret that they share. spin_us: microseconds without work after which the
-    thread sleeps. All other times are in seconds; None has the default of weft/agent.h.
+    ``thread``, or ``none``: the caller drives the agent with `wait_news`, `progress`, `Transfer.poll` and
+    `Transfer.wait`, from one thread at a time. store and prefix: for `publish` and `fetch`. listen: ``HOST:PORT`` to
+    which other agents connect with `meet`; token: the secret that these agents share. spin_us: microseconds without
+    work after which the thread sleeps. All other times are in seconds; None means the default of weft/agent.h.
     """
 
     def __init__(self, name: str, *, transports: str | Sequence[str] | None = None, progress: str = "thread",
@@ -279,9 +279,9 @@ class Agent:
 
     def register(self, buffer: object, *, read_only: bool = False, private: bool = False,
                  transports: str | None = None) -> Region:
-        """Registers the contiguous memory of an array: of the host or of a GPU, as it says itself. An array that is
-        read-only gives a region that is. private: in no metadata, for this agent's own side. The agent keeps the array
-        alive until the region or the agent is closed."""
+        """Registers the contiguous memory of an array, on the host or on a GPU; the array says which. A read-only array
+        gives a read-only region. private: no metadata contains the region, so only this agent's own side of transfers
+        can use it. The agent keeps the array alive until the region or the agent is closed."""
         return self._region(Kind.HOST, _flags(read_only, private), buffer, transports=transports)
 
     def register_address(self, address: int, length: int, *, kind: Kind = Kind.HOST, device: int = -1,
@@ -291,15 +291,16 @@ class Agent:
 
     def register_file(self, file: str | os.PathLike[str] | int, length: int = 0, *, read_only: bool = False,
                       private: bool = False, transports: str | None = None) -> Region:
-        """Registers a file, by its path or by an open descriptor, which has to stay open; of `length` bytes, 0: no
-        limit. A path is created where it is missing, unless it is read-only."""
+        """Registers a file, given by its path or by an open descriptor, which has to stay open. length: bytes that may
+        be used; 0: no limit. If there is no file at the path, the call creates it, except with read_only."""
         fd, path = (whole("file", file, I32), None) if isinstance(file, int) else (-1, os.fspath(file))
         return self._region(Kind.FILE, _flags(read_only, private), None, 0, length, fd=fd, path=path,
                             transports=transports)
 
     def register_object(self, name: str, length: int = 0, *, read_only: bool = False, private: bool = False,
                         transports: str | None = None) -> Region:
-        """Registers ``bucket/key`` of an S3 store. A transfer that writes to it gives all of it, from byte 0 on."""
+        """Registers ``bucket/key`` of an S3 store. A transfer that writes to it has to write the whole object, from
+        byte 0 on."""
         return self._region(Kind.OBJECT, _flags(read_only, private), None, 0, length, path=name, transports=transports)
 
     def allocate(self, length: int, *, kind: Kind = Kind.HOST, device: int = -1) -> Region:
@@ -311,44 +312,44 @@ class Agent:
 
     def query(self, *, address: int = 0, length: int = 0, kind: Kind = Kind.HOST, path: str | None = None,
               fd: int = -1, timeout: float | None = 5.0) -> MemoryStatus:
-        """What there is of memory, of a file or of an object, which need not be registered."""
+        """Whether memory, a file or an object exists, and how long it is. It need not be registered."""
         return MemoryStatus(*self._handle.query(int(_kind(kind)), whole("address", address, U64),
                                                 whole("length", length, U64), whole("fd", fd, I32), path,
                                                 milliseconds(timeout)))
 
     def regions(self, peer: int = SELF) -> list[RegionInfo]:
-        """What is known here of the regions of a peer, or of this agent, by ascending id."""
+        """What this agent knows of the regions of a peer, or of its own, by ascending id."""
         return [RegionInfo(one[0], one[1], one[2], Kind(one[3]), one[4], one[5])
                 for one in self._handle.regions(_peer(peer))]
 
     # --- metadata and peers ---
 
     def metadata(self, regions: Iterable[Region | int] | None = None, *, addresses: bool = True) -> bytes:
-        """This agent's metadata for `load` of another: name, addresses of its transports, and its regions (None: all
-        but the private ones). Without addresses it updates a peer that was loaded before."""
+        """This agent's metadata for `load` of another agent: name, addresses of its transports, and its regions (None:
+        all except the private ones). Metadata without addresses only updates a peer that was loaded before."""
         return self._handle.metadata(_ids(regions), bool(addresses))
 
     def load(self, metadata: bytes) -> int:
-        """Loads the metadata of another agent; its id as a peer. An agent without a token trusts where it comes
-        from."""
+        """Loads the metadata of another agent, and returns its id as a peer. An agent without a token trusts any
+        metadata."""
         return self._handle.load(metadata)
 
     def publish(self, label: str | None = None, regions: Iterable[Region | int] | None = None, *,
                 addresses: bool = True, timeout: float | None = 10.0) -> None:
-        """Puts metadata into the store and keeps it there, on a lease; under a label, a selection of regions."""
+        """Puts metadata into the store with a lease, and keeps it there; with a label, a selection of regions."""
         self._handle.publish(label, _ids(regions), bool(addresses), milliseconds(timeout))
 
     def unpublish(self, label: str | None = None, *, timeout: float | None = 10.0) -> None:
-        """Takes back what was published; without a label, peers that fetched this agent see it leave."""
+        """Deletes what was published; without a label, peers that fetched this agent see it leave."""
         self._handle.unpublish(label, milliseconds(timeout))
 
     def fetch(self, name: str, label: str | None = None, *, timeout: float | None = 10.0) -> int:
-        """Waits until the agent of that name is in the store, and loads its metadata; its id as a peer. From then on
-        changes are loaded as they come."""
+        """Waits until the agent of that name is in the store, loads its metadata, and returns its id as a peer. From
+        then on this agent loads all changes."""
         return self._handle.fetch(text("name", name), label, milliseconds(timeout))
 
     def meet(self, address: str, *, timeout: float | None = 10.0) -> int:
-        """Exchanges metadata, in both directions, with the agent that listens at ``HOST:PORT``; its id as a peer."""
+        """Exchanges metadata with the agent that listens at ``HOST:PORT``, and returns its id as a peer."""
         return self._handle.meet(text("address", address), milliseconds(timeout))
 
     @property
@@ -365,16 +366,16 @@ class Agent:
         return self._handle.peers()
 
     def peer(self, peer: int) -> PeerInfo:
-        """What is known of a peer, also of one that has ended."""
+        """What is known of a peer, also of a peer that has ended."""
         known = self._handle.peer_info(_peer(peer))
         return PeerInfo(known[0], known[1], PeerState(known[2]), *known[3:])
 
     def check(self, peer: int) -> None:
-        """Raises `PeerLostError`, with the reason, unless the peer is alive as far as is known here."""
+        """Raises `PeerLostError`, with the reason, unless the peer lives as far as this agent knows."""
         self._handle.check(_peer(peer))
 
     def connect(self, peer: int, *, timeout: float | None = 10.0) -> None:
-        """Makes the connection that notifications need, before the first one does."""
+        """Makes the connection for notifications, before the first notification needs it."""
         self._handle.connect(_peer(peer), milliseconds(timeout))
 
     def invalidate(self, peer: int) -> None:
@@ -382,7 +383,7 @@ class Agent:
         self._handle.invalidate(_peer(peer))
 
     def add_transport(self, transport: str) -> None:
-        """Opens a further transport."""
+        """Opens another transport."""
         self._handle.add_transport(text("transport", transport))
 
     # --- transfers ---
@@ -410,10 +411,10 @@ class Agent:
                  runs: Iterable[tuple[int, int, int, int, int]] | None = None,
                  notification: str | bytes | None = None, max_notification: int = 0, timeout: float | None = None,
                  transport: str | None = None) -> Transfer:
-        """Prepares a transfer, ``read`` or ``write``: the i-th local descriptor goes with the i-th remote one, or those
-        that an index names, or runs of (local_first, local_stride, remote_first, remote_stride, count). notification:
-        sent to the peer once the data of a post is visible there; max_notification: the bytes that one of
-        `Transfer.post_with` may have. timeout: seconds of each post."""
+        """Prepares a transfer, ``read`` or ``write``: the i-th local descriptor is paired with the i-th remote one.
+        local_index and remote_index, or runs of (local_first, local_stride, remote_first, remote_stride, count), give
+        other pairs. notification: sent to the peer once the data of a post is visible there; max_notification: maximum
+        bytes of a notification of `Transfer.post_with`. timeout: deadline of each post in seconds."""
         if op not in ("read", "write"):
             raise ValueError(f"op: {op!r} is neither 'read' nor 'write'")
         here, there = self.descriptors(local), self.descriptors(remote, peer)
@@ -423,7 +424,7 @@ class Agent:
         return Transfer(self, handle)
 
     def completions(self) -> list[Completion]:
-        """The ends of posts with a tag that nobody has taken, in their order."""
+        """The completions of posts with a tag that have not been taken, in the order in which the posts ended."""
         taken = list(self._inbox.completions)
         self._inbox.completions.clear()
         while ended := self._handle.completions(64):
@@ -433,11 +434,13 @@ class Agent:
     # --- notifications and events ---
 
     def notify(self, peer: int, message: str | bytes) -> None:
-        """Sends a few bytes, at most 4,096, to the application of a peer. `BusyError`: the peer has too many unread."""
+        """Sends a few bytes, at most 4,096, to the application of a peer. `BusyError`: the peer has too many unread
+        ones."""
         self._handle.notify(_peer(peer), message)
 
     def notifications(self) -> list[Notification]:
-        """Those that have come and nobody has taken; of one peer, in the order in which they were sent."""
+        """The received notifications that have not been taken; those of one peer in the order in which they were
+        sent."""
         taken = list(self._inbox.notifications)
         self._inbox.notifications.clear()
         while more := self._handle.notifications(64):
@@ -445,19 +448,20 @@ class Agent:
         return taken
 
     def next_event(self) -> Event | None:
-        """The oldest event that nobody has taken, or None. It does not wait. At most 1,024 of `EventKind.PEER_LOADED`
-        and PEER_UPDATED wait: beyond that the oldest of these go, and `Event.dropped` counts them. PEER_LEFT and
-        PEER_LOST wait for ever, once the program has asked for an event; until then the last 1,024."""
+        """The oldest event that has not been taken, or None. The call does not wait. The agent keeps at most 1,024 of
+        `EventKind.PEER_LOADED` and PEER_UPDATED; it discards the oldest of these if there are more, and `Event.dropped`
+        counts them. Once the program has asked for an event, the agent keeps all PEER_LEFT and PEER_LOST until they are
+        taken; before that only the last 1,024."""
         return self._inbox.next_event()
 
     def fileno(self) -> int:
-        """A descriptor that is readable when there is something that nobody has taken: notifications, events (once
-        they have been asked for) and completions. For select and poll, never to read from."""
+        """A descriptor that is readable while there are notifications, events (once the program has asked for one) or
+        completions that have not been taken. Use it for select and poll, but never read from it."""
         return self._handle.fileno()
 
     def wait_news(self, timeout: float | None = None) -> bool:
-        """Waits, at most `timeout` seconds, until the descriptor may have something; False: the time has passed. With
-        ``progress="none"`` it drives the agent meanwhile."""
+        """Waits, at most `timeout` seconds, until there may be something to take. False: the time has passed. With
+        ``progress="none"`` the call drives the agent meanwhile."""
         left_ms = milliseconds(timeout)
         poller = select.poll()
         poller.register(self.fileno(), select.POLLIN)
@@ -482,7 +486,7 @@ class Agent:
             await self._inbox.wait()
 
     async def events(self) -> AsyncIterator[Event]:
-        """Events as they come: ``async for event in agent.events()``. `next_event` says how many wait."""
+        """Events as they come: ``async for event in agent.events()``. See `next_event` for how many are kept."""
         self._inbox.asked = True
         while True:
             self._inbox.take()
@@ -491,23 +495,23 @@ class Agent:
             await self._inbox.wait()
 
     def messages(self) -> AsyncIterator[Notification]:
-        """Notifications as they come: ``async for message in agent.messages()``. Of what else comes meanwhile no more
-        waits than without it."""
+        """Notifications as they come: ``async for message in agent.messages()``. Other kinds are kept up to their usual
+        limits meanwhile."""
         return self._each(self._inbox.notifications)
 
     def ends(self) -> AsyncIterator[Completion]:
-        """Completions as they come: ``async for end in agent.ends()``. One that nobody takes keeps its transfer from
-        the next post with a tag, once 1,024 wait."""
+        """Completions as they come: ``async for end in agent.ends()``. If nobody takes them and there are 1,024, a
+        transfer with a further one cannot make its next post with a tag."""
         return self._each(self._inbox.completions)
 
     # --- progress and counters ---
 
     def progress(self) -> int:
-        """Drives all transports once; how many requests and messages moved on."""
+        """Drives all transports once, and returns the number of requests and messages that made progress."""
         return self._handle.progress()
 
     def stats(self, peer: int = 0) -> AgentStats:
-        """Counters of transfers with a living peer (`SELF`: with itself), or with 0 of all."""
+        """Counters of transfers with a living peer (`SELF`: with itself); 0: with all peers."""
         return AgentStats(*self._handle.stats(_peer(peer)))
 
     def metrics(self) -> str:
@@ -515,7 +519,7 @@ class Agent:
         return self._handle.metrics()
 
     def serve_metrics(self, address: str = "127.0.0.1:0") -> int:
-        """Serves `metrics` over HTTP, path /metrics, until the agent closes; the port."""
+        """Serves `metrics` over HTTP, path /metrics, until the agent closes, and returns the port."""
         return self._handle.serve_metrics(text("address", address))
 
     def metrics_bearer(self) -> str:
@@ -528,10 +532,10 @@ class Agent:
         return self._handle.closed
 
     def close(self) -> None:
-        """Leaves: cancels transfers in flight, tells the peers, frees the regions. It waits for calls of other threads,
-        which end with `ClosedError`. `BusyError`: views of memory that it allocated are in use, and it stays open. A
-        second time is no error. Where an exception ends a ``with``, which may hold such views itself, the last of them
-        closes the agent."""
+        """Closes the agent: cancels transfers in flight, informs the peers, frees the regions. The call waits for calls
+        of other threads, which end with `ClosedError`. `BusyError`: views of memory that the agent allocated are in
+        use, and the agent stays open. A second call is no error. If an exception ends a ``with``, the exception may
+        itself hold such views; the agent is then closed when the last view is released."""
         self._handle.close()
         _asyncio.wake(self)
 
@@ -542,7 +546,7 @@ class Agent:
                  trace: TracebackType | None) -> None:
         try:
             self.close()
-        except BusyError:  # the exception, which is to be told, may hold the views itself
+        except BusyError:  # the exception that is raised may hold the views itself
             if kind is None or not self._handle.close_after_views():
                 raise
 

@@ -1,7 +1,7 @@
 """Failures of libweft: one exception for each error code, with the library's sentence.
 
-Each class is also of the builtin kind that a caller would expect, so ``except TimeoutError`` and ``except ValueError``
-work, and none of them has the name of a builtin.
+If there is a fitting builtin exception, the class is derived from it, so ``except TimeoutError`` and ``except
+ValueError`` work. No class has the name of a builtin.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import ClassVar
 
 
 class Scope(enum.IntEnum):
-    """What a failure concerns, and so what a caller can do about it."""
+    """The scope of a failure, which tells a caller what it can do."""
 
     NONE = 0
     REQUEST = 1
@@ -21,22 +21,22 @@ class Scope(enum.IntEnum):
     TRANSPORT = 3
     """a path or a service: select another, or wait"""
     SELF = 4
-    """this rank: leave, and join again as a new incarnation"""
+    """this rank: leave, then join again as a new incarnation"""
 
 
 class Error(Exception):
-    """A failure of libweft; ``str()`` of it is the sentence: what was wrong, where, and what would be right."""
+    """A failure of libweft; its ``str()`` says what was wrong, where, and what would be right."""
 
     code: ClassVar[int] = 0
-    """the number of the code in weft/err.h, negative"""
+    """number of the code in weft/err.h, negative"""
     name: ClassVar[str] = "UNKNOWN"
     """its name, such as ``TIMEOUT``"""
     scope: ClassVar[Scope] = Scope.NONE
-    """whom it concerns"""
+    """scope of the code"""
     op: int | None = None
-    """the operation of expert parallelism that is open nevertheless, if there is one"""
+    """the operation of expert parallelism that is open in spite of the error, if there is one"""
     rows_needed: int = 0
-    """with `RoomError` of a dispatch: how many rows there are for the fullest part"""
+    """for a `RoomError` of a dispatch: the number of rows that the fullest part needs"""
 
 
 class InvalidError(Error, ValueError):
@@ -52,7 +52,7 @@ class NoMemoryError(Error, MemoryError):
 
 
 class SystemFailureError(Error, OSError):
-    """The operating system, or CUDA, refuses."""
+    """The operating system or CUDA has reported an error."""
 
     code, name, scope = -3, "SYSTEM", Scope.SELF
 
@@ -64,7 +64,7 @@ class UnsupportedError(Error):
 
 
 class DeadlineError(Error, TimeoutError):
-    """A deadline passed; the sentence names whom the call waited for."""
+    """A deadline passed; the sentence names what the call waited for."""
 
     code, name, scope = -5, "TIMEOUT", Scope.REQUEST
 
@@ -88,7 +88,7 @@ class NotConnectedError(Error):
 
 
 class BusyError(Error):
-    """In use, by another call or by something that needs it."""
+    """In use by another call or by another object."""
 
     code, name, scope = -9, "BUSY", Scope.REQUEST
 
@@ -106,7 +106,7 @@ class NotFoundError(Error, LookupError):
 
 
 class ConflictError(Error):
-    """Changed by somebody else."""
+    """Another process or rank has changed it."""
 
     code, name, scope = -12, "CONFLICT", Scope.REQUEST
 
@@ -124,7 +124,7 @@ class AuthError(Error):
 
 
 class ProtocolError(Error):
-    """A malformed message, or ranks that do not do alike."""
+    """A malformed message, or ranks whose calls do not match."""
 
     code, name, scope = -15, "PROTOCOL", Scope.TRANSPORT
 
@@ -166,7 +166,7 @@ class CompactedError(Error):
 
 
 class RoomError(Error):
-    """A buffer of the caller's is too small."""
+    """A buffer of the caller is too small."""
 
     code, name, scope = -22, "ROOM", Scope.REQUEST
 
@@ -176,7 +176,7 @@ by_code: dict[int, type[Error]] = {kind.code: kind for kind in Error.__subclasse
 
 
 def make_error(code: int, sentence: str, op: int | None = None, rows_needed: int = 0) -> Error:
-    """An exception for a code; a code that this version does not know gives an `Error`."""
+    """Makes the exception for a code; a code that this version does not know gives an `Error`."""
     error = by_code.get(code, Error)(sentence)
     error.op = op
     error.rows_needed = rows_needed

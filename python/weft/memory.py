@@ -1,13 +1,13 @@
-"""Registered memory: what transfers move bytes between.
+"""Registered memory, between which transfers move bytes.
 
-`weft.Buffer` is any framework's array as an address: what has the buffer protocol (numpy, bytearray, mmap), DLPack
-(torch, cupy, jax, tensorflow) or ``__cuda_array_interface__`` (cupy, numba, torch). Every call that takes an array
-makes one by itself; making it once and passing it saves that time in a loop.
+`weft.Buffer` holds the address of an array of any framework that has the buffer protocol (numpy, bytearray, mmap),
+DLPack (torch, cupy, jax, tensorflow) or ``__cuda_array_interface__`` (cupy, numba, torch). Every call that takes an
+array makes a `Buffer` by itself; in a loop, making it once and passing it saves time.
 
-`Owners` tells whether arrays may be used again, since nobody has one of them any more.
+`Owners` reports whether arrays may be used again because nobody else holds one of them any more.
 
-bf16 comes through DLPack, or as numpy's ``uint16`` (``x.view(numpy.uint16)``), since numpy has no bf16 of its own; that
-of ``ml_dtypes``, which jax gives to it, is one too.
+Pass bf16 through DLPack, or as numpy's ``uint16`` (``x.view(numpy.uint16)``), since numpy has no bf16 type. The bf16
+type that ``ml_dtypes`` adds to numpy, and that jax uses, works too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["Buffer", "Kind", "MemoryStatus", "Owners", "Region", "RegionInfo"]
 
 
 class Kind(enum.IntEnum):
-    """What a region is."""
+    """The kind of a region."""
 
     HOST = 0
     """memory of this process"""
@@ -44,45 +44,45 @@ class RegionInfo(NamedTuple):
     """What an agent knows of a region, its own or a peer's."""
 
     id: int
-    """its id with its owner"""
+    """the owner's id of the region"""
     address: int
     """HOST, CUDA: first byte, in the owner's address space; else 0"""
     length: int
     """bytes; FILE, OBJECT: 0 for no limit"""
     kind: Kind
-    """what it is"""
+    """kind of the region"""
     device: int
-    """CUDA: the GPU's index with its owner; -1: not known"""
+    """CUDA: index of the GPU in the owner's process; -1: not known"""
     flags: int
-    """bits of enum weft_memory_flag: 1 read-only, 2 in no metadata"""
+    """bits of enum weft_memory_flag: 1 read-only, 2 not in metadata"""
 
     def descriptor(self, offset: int = 0, length: int | None = None) -> tuple[int, int, int]:
-        """(address, length, region) of a part of it: from byte `offset` on, `length` bytes (None: the rest)."""
+        """(address, length, region) of a part of the region: `length` bytes (None: the rest) from byte `offset` on."""
         first = whole("offset", offset, U64)
         rest = self.length - first if length is None else whole("length", length, U64)
         return self.address + first, rest, self.id
 
 
 class MemoryStatus(NamedTuple):
-    """What there is of memory, a file or an object."""
+    """Whether memory, a file or an object exists, and its properties."""
 
     there: bool
-    """whether there is such memory, or such a file or object"""
+    """whether the memory, the file or the object exists"""
     device: int
-    """CUDA: index of its GPU; else -1"""
+    """CUDA: index of the GPU; else -1"""
     length: int
-    """bytes that there are"""
+    """bytes that exist"""
     region: int
-    """the region that holds all of it; 0: none"""
+    """the region that contains all of it; 0: none"""
 
 
 class Region:
     """Memory, a file or an object that an agent has registered.
 
-    The agent keeps the buffer alive until the region is closed or the agent is. Memory that the agent allocated is
-    ``region.view()`` or ``numpy.frombuffer(region.allocated, ...)`` on the host, and ``region.allocated`` has
-    ``__cuda_array_interface__`` on a GPU; the region cannot be closed, nor can the agent, while such a view of the
-    host's memory is in use.
+    The agent keeps the buffer alive until the region or the agent is closed. For memory that the agent allocated on the
+    host, use ``region.view()`` or ``numpy.frombuffer(region.allocated, ...)``; on a GPU ``region.allocated`` has
+    ``__cuda_array_interface__``. Neither the region nor the agent can be closed while such a view of host memory is in
+    use.
     """
 
     def __init__(self, agent: Agent, info: RegionInfo, memory: _weft.Memory | None = None) -> None:
@@ -105,28 +105,29 @@ class Region:
 
     @property
     def length(self) -> int:
-        """Its bytes."""
+        """Its length in bytes."""
         return self.info.length
 
     def descriptor(self, offset: int = 0, length: int | None = None) -> tuple[int, int, int]:
-        """(address, length, region) of a part of it: from byte `offset` on, `length` bytes (None: the rest)."""
+        """(address, length, region) of a part of the region: `length` bytes (None: the rest) from byte `offset` on."""
         return self.info.descriptor(offset, length)
 
     def view(self) -> memoryview:
-        """The bytes of host memory that the agent allocated. Release the view before the region is closed."""
+        """A view of host memory that the agent allocated. Release it before the region is closed."""
         if self._memory is None:
             raise TypeError("the agent did not allocate this region: its memory is the array that was registered")
         return memoryview(self._memory)  # type: ignore[arg-type]
 
     @property
     def allocated(self) -> _weft.Memory | None:
-        """What the agent allocated, for ``numpy.frombuffer`` or ``torch.as_tensor``; None for registered memory."""
+        """The memory that the agent allocated, for ``numpy.frombuffer`` or ``torch.as_tensor``; None for registered
+        memory."""
         return self._memory
 
     def close(self) -> None:
-        """Deregisters it; memory that the agent allocated is freed. `BusyError`: a list of the agent, or a view, uses
-        it. A second time is no error. Where an exception ends a ``with``, such a region stays until the agent is
-        closed."""
+        """Deregisters the region, and frees memory that the agent allocated. `BusyError`: a list of the agent, or a
+        view, uses it. A second call is no error. If an exception ends a ``with`` while the region is in use, the region
+        stays until the agent is closed."""
         if self.closed or self._agent.closed:
             self.closed = True
             return
@@ -143,7 +144,7 @@ class Region:
                  trace: TracebackType | None) -> None:
         try:
             self.close()
-        except BusyError:  # the exception, which is to be told, may hold a view or a list itself
+        except BusyError:  # the exception that is raised may hold a view or a list itself
             if kind is None:
                 raise
 

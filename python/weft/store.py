@@ -1,7 +1,7 @@
 """The store: a small, strongly consistent key-value store on which ranks and agents agree.
 
-The model is that of etcd v3: keys, transactions, leases, watches. A `Store` is a client of an etcd cluster, of
-``weft serve`` or of a `Server` in this process, or a store inside this process alone (`Store.local`)::
+The model is etcd v3: keys, transactions, leases, watches. A `Store` is a client of an etcd cluster, of ``weft serve``
+or of a `Server` in this process, or a store inside this process only (`Store.local`)::
 
     with weft.Server() as server, weft.Store(server.url, token=server.token) as store:
         store.put("/demo/key", b"value")
@@ -27,7 +27,7 @@ class KeyValue(NamedTuple):
     """One key and its state."""
 
     key: str
-    """the key; bytes that are no UTF-8 are surrogates (``surrogateescape``)"""
+    """the key; bytes that are not UTF-8 become surrogates (``surrogateescape``)"""
     value: bytes
     """its value"""
     create_revision: int
@@ -46,11 +46,11 @@ class Range(NamedTuple):
     items: list[KeyValue]
     """sorted by key"""
     revision: int
-    """revision of the store at which it holds"""
+    """revision of the store to which the items belong"""
     total: int
     """keys in the range, whatever the limit"""
     more: bool
-    """whether the limit left some out"""
+    """whether keys are missing because of the limit"""
 
 
 class Lease(NamedTuple):
@@ -59,20 +59,20 @@ class Lease(NamedTuple):
     id: int
     """never 0"""
     ttl: int
-    """seconds granted, which may be more than asked for"""
+    """seconds granted, which may be more than requested"""
 
 
 class EventKind(enum.IntEnum):
-    """What an event of a watch tells."""
+    """Kind of an event of a watch."""
 
     PUT = 0
     """a key was put"""
     DELETE = 1
     """a key was deleted"""
     LOST = 2
-    """the connection is cut; the watch reconnects by itself and loses no event"""
+    """the connection is lost; the watch reconnects by itself and loses no event"""
     RESUMED = 3
-    """the watch is established: once at its start, and after each LOST"""
+    """the watch is established: once after it was opened, and after each LOST"""
     RESET = 4
     """the watch is established, but events may be missing: read everything again"""
 
@@ -83,9 +83,9 @@ class WatchEvent(NamedTuple):
     kind: EventKind
     """what happened"""
     revision: int
-    """PUT and DELETE: revision of the change; else one that the store has reached"""
+    """PUT and DELETE: revision of the change; else a revision that the store has reached"""
     item: KeyValue | None
-    """PUT and DELETE: the key; a deleted one has its key and mod_revision only"""
+    """PUT and DELETE: the key; for a deleted key only key and mod_revision are set"""
 
 
 class Compare(NamedTuple):
@@ -94,11 +94,11 @@ class Compare(NamedTuple):
     key: Text
     """the key"""
     target: str
-    """``create``, ``mod``, ``version`` (0 where the key is absent) or ``value``"""
+    """``create``, ``mod``, ``version`` (0 if the key is absent) or ``value``"""
     relation: str
-    """``==``, ``>``, ``<`` or ``!=``: how what the store holds has to relate to `operand`"""
+    """``==``, ``>``, ``<`` or ``!=``: the relation of the store's value to `operand` that has to hold"""
     operand: int | Text
-    """a number, or with ``value`` bytes"""
+    """a number; for ``value`` bytes"""
 
 
 class Op(NamedTuple):
@@ -118,12 +118,12 @@ class Op(NamedTuple):
 
     @classmethod
     def delete(cls, key: Text, prefix: bool = False) -> Op:
-        """Deletes a key, or all with a prefix."""
+        """Deletes a key, or all keys with a prefix."""
         return cls(1, key, prefix=prefix)
 
     @classmethod
     def range(cls, key: Text, prefix: bool = False, limit: int = 0) -> Op:
-        """Reads a key, or all with a prefix."""
+        """Reads a key, or all keys with a prefix."""
         return cls(2, key, prefix=prefix, limit=limit)
 
 
@@ -133,9 +133,9 @@ class TxnResult(NamedTuple):
     succeeded: bool
     """whether all conditions held"""
     revision: int
-    """revision of the store after it"""
+    """revision of the store after the transaction"""
     responses: list[Range | int | None]
-    """of each operation of the branch that ran: a `Range`, how many keys were deleted, or None for a put"""
+    """one for each operation of the branch that ran: a `Range`, the number of deleted keys, or None for a put"""
 
 
 _TARGETS = {"create": 0, "mod": 1, "version": 2, "value": 3}
@@ -175,24 +175,25 @@ def _lease(lease: int | Lease) -> int:
 
 
 class Watch:
-    """Changes of all keys with one prefix. Iterate over it, or ``async for`` it, or ask `next`.
+    """Changes of all keys with one prefix. Use ``for``, ``async for`` or `next` to get its events.
 
-    Events wait, without a limit, until they are taken. Close it, or use it as a context manager; it goes on where its
-    store is closed.
+    Events are kept, without a limit, until they are taken. Close the watch, or use it as a context manager; it
+    continues if its store is closed.
     """
 
     def __init__(self, handle: _weft.Watch) -> None:
         self._handle = handle
 
     def next(self, timeout: float | None = None) -> WatchEvent | None:
-        """The oldest event that was not taken; waits for one at most `timeout` seconds (None: for ever), then None."""
+        """The oldest event that has not been taken. If there is none, waits at most `timeout` seconds (None: no
+        deadline), and then returns None."""
         taken = self._handle.next(milliseconds(timeout))
         if taken is None:
             return None
         return WatchEvent(EventKind(taken[0]), taken[1], None if taken[2] is None else KeyValue(*taken[2]))
 
     def fileno(self) -> int:
-        """A descriptor that is readable while events wait: for select and poll, never to read from."""
+        """A descriptor that is readable while there are events. Use it for select and poll, but never read from it."""
         return self._handle.fileno()
 
     def __iter__(self) -> Iterator[WatchEvent]:
@@ -208,7 +209,7 @@ class Watch:
         return self._handle.closed
 
     def close(self) -> None:
-        """Ends the watch. A second time is no error."""
+        """Ends the watch. A second call is no error."""
         self._handle.close()
         _asyncio.wake(self)
 
@@ -223,8 +224,8 @@ class Watch:
 class Store:
     """A client of a store.
 
-    endpoints: 1 to 16 of ``http[s]://host:port``, comma-separated or a sequence; see weft/store.h for the rest. It
-    sends no request: an unreachable server shows at the first call. Times are in seconds.
+    endpoints: 1 to 16 of ``http[s]://host:port``, comma-separated or a sequence; weft/store.h describes the other
+    arguments. The constructor sends no request: the first call reports an unreachable server. Times are in seconds.
     """
 
     def __init__(self, endpoints: str | Sequence[str], *, token: str | None = None, ca_file: str | None = None,
@@ -237,12 +238,12 @@ class Store:
 
     @classmethod
     def open(cls, endpoints: str | Sequence[str], *, token: str | None = None) -> Store:
-        """The same as the constructor, for its shortest use."""
+        """The constructor with its most frequent arguments."""
         return cls(endpoints, token=token)
 
     @classmethod
     def local(cls) -> Store:
-        """An empty store inside this process, for tests and for groups of one process. It ends with `close`."""
+        """An empty store inside this process, for tests and for groups of one process. `close` ends it."""
         made = cls.__new__(cls)
         made._handle = _weft.store_open_local()
         note_open(STORES, made)
@@ -263,40 +264,43 @@ class Store:
         return self._handle.version()
 
     def get(self, key: Text) -> KeyValue | None:
-        """The state of a key, or None where there is none."""
+        """The state of a key, or None if the key does not exist."""
         found = self.range(key)
         return found.items[0] if found.items else None
 
     def range(self, key: Text, *, prefix: bool = False, limit: int = 0) -> Range:
-        """A key, or with `prefix` all that start with it ("": all keys), at most `limit` of them (0: all)."""
+        """Reads a key, or with `prefix` all keys that start with it ("": all keys), at most `limit` of them (0:
+        all)."""
         return _range(self._handle.range(key, bool(prefix), whole("limit", limit)))
 
     def put(self, key: Text, value: Text, *, lease: int | Lease = 0) -> int:
-        """Puts a value of at most 1.5 MiB, attached to a lease (0: to none); the revision of the store after it."""
+        """Puts a value of at most 1.5 MiB, attached to a lease (0: none). Returns the revision of the store after the
+        put."""
         return self._handle.put(key, value, _lease(lease))
 
     def delete(self, key: Text, *, prefix: bool = False) -> int:
-        """Deletes a key, or with `prefix` all that start with it; how many there were."""
+        """Deletes a key, or with `prefix` all keys that start with it, and returns the number of deleted keys."""
         return self._handle.delete(key, bool(prefix))
 
     def txn(self, compares: Sequence[Compare] = (), success: Sequence[Op] = (),
             failure: Sequence[Op] = ()) -> TxnResult:
-        """Runs `success` if all of `compares` hold, else `failure`: all of it or nothing, at one revision."""
+        """Runs `success` if all of `compares` hold, else `failure`: as a whole or not at all, at one revision."""
         done, revision, responses = self._handle.commit(
             [_compare(c) for c in listed("compares", "weft.Compare", compares)],
             listed("success", "weft.Op", success), listed("failure", "weft.Op", failure))
         return TxnResult(done, revision, [_range(r) if isinstance(r, tuple) else r for r in responses])
 
     def lease_grant(self, ttl: int) -> Lease:
-        """A lease of `ttl` seconds, which its owner renews with `lease_keepalive`; the library does not."""
+        """Grants a lease of `ttl` seconds. Its owner renews it with `lease_keepalive`; the library does not."""
         return Lease(*self._handle.lease_grant(whole("ttl", ttl, I64)))
 
     def lease_keepalive(self, lease: int | Lease) -> int:
-        """Renews a lease once; the seconds that it has again. `NotFoundError`: it has ended."""
+        """Renews a lease once, to its full time, and returns that time in seconds. `NotFoundError`: the lease has
+        ended."""
         return self._handle.lease_keepalive(_lease(lease))
 
     def lease_ttl(self, lease: int | Lease) -> int:
-        """The seconds that a lease has left. `NotFoundError`: it has ended."""
+        """The remaining seconds of a lease. `NotFoundError`: the lease has ended."""
         return self._handle.lease_ttl(_lease(lease))
 
     def lease_revoke(self, lease: int | Lease) -> None:
@@ -304,7 +308,7 @@ class Store:
         self._handle.lease_revoke(_lease(lease))
 
     def watch(self, prefix: Text, *, start: int = 0) -> Watch:
-        """Watches all keys that start with `prefix` from revision `start` on; 0: what changes from now on."""
+        """Watches all keys that start with `prefix` from revision `start` on; 0: only changes from now on."""
         return Watch(_weft.watch_open(self._handle, prefix, whole("start", start, I64)))
 
     @property
@@ -313,8 +317,8 @@ class Store:
         return self._handle.closed
 
     def close(self) -> None:
-        """Closes it for new calls. Agents, ranks and watches that were opened with it go on, and it ends with them.
-        A second time is no error."""
+        """Closes the store for new calls. Agents, ranks and watches that use it continue; the connection ends with the
+        last of them. A second call is no error."""
         self._handle.close()
 
     def __enter__(self) -> Store:
@@ -329,7 +333,8 @@ class Store:
 
 
 def handle_of(store: object) -> _weft.Store:
-    """The handle of a store that agents and ranks are given. `TypeError`: it is something else, such as its URL."""
+    """The handle of a store that is passed to agents and ranks. `TypeError`: `store` is something else, such as a
+    URL."""
     if not isinstance(store, Store):
         raise TypeError(f"store: a weft.Store is wanted, not {store!r:.60}")
     return store._handle
@@ -338,7 +343,7 @@ def handle_of(store: object) -> _weft.Store:
 class Server:
     """A server of a store, on threads of this process. It keeps its keys in memory.
 
-    By default it speaks HTTPS at 127.0.0.1, at any free port, with a random `token`: clients need `url` and `token`.
+    By default it uses HTTPS at 127.0.0.1, at any free port, with a random `token`: clients need `url` and `token`.
     """
 
     def __init__(self, *, address: str | None = None, port: int = 0, token: str | None = None,
@@ -353,7 +358,7 @@ class Server:
 
     @property
     def token(self) -> str:
-        """Its token, which gives all rights; "" when it is insecure."""
+        """Its token, which gives all rights; "" if the server is insecure."""
         return self._handle.token
 
     def client(self) -> Store:
@@ -366,7 +371,7 @@ class Server:
         return self._handle.closed
 
     def close(self) -> None:
-        """Stops it, and drops all keys. A second time is no error."""
+        """Stops the server, and deletes all keys. A second call is no error."""
         self._handle.close()
 
     def __enter__(self) -> Server:

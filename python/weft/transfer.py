@@ -1,4 +1,4 @@
-"""Transfers: prepared reads and writes, which can be posted many times."""
+"""Transfers: prepared reads and writes that can be posted many times."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ if TYPE_CHECKING:
 
 Descriptors = Union[Sequence[Sequence[int]], Any]
 """Descriptors: (address, length) or (address, length, region) each, or an array of 64-bit integers of shape [count][2]
-or [count][3] (numpy, or any buffer). FILE and OBJECT: offsets in the place of addresses, and the region is required."""
+or [count][3] (numpy, or any buffer). FILE and OBJECT: offsets instead of addresses, and the region is required."""
 
 
 class TransferInfo(NamedTuple):
-    """What there is to say of a transfer and its last post."""
+    """Properties of a transfer and of its last post."""
 
     bytes: int
-    """of one post"""
+    """bytes of one post"""
     posts: int
-    """how often it was started"""
+    """number of posts so far"""
     start_ns: int
     """when the last post began, by ``time.monotonic_ns()``; 0: there was none"""
     end_ns: int
-    """when it ended; 0: it is in flight"""
+    """when the last post ended; 0: it is in flight"""
     estimate_ns: int
-    """how long a post is expected to take"""
+    """expected time of a post"""
     pairs: int
-    """of descriptors"""
+    """pairs of descriptors"""
     pieces: int
-    """that the pairs were merged to"""
+    """pieces into which adjacent pairs were merged"""
     transport: str
     """the transport that carries it"""
 
@@ -44,7 +44,7 @@ class DescriptorList:
     def __init__(self, handle: _weft.List, peer: int) -> None:
         self._handle = handle
         self.peer = peer
-        """whose they are"""
+        """the peer whose descriptors they are"""
 
     def __len__(self) -> int:
         return len(self._handle)
@@ -53,9 +53,10 @@ class DescriptorList:
 class Transfer:
     """A read or write between two lists of descriptors, made by `Agent.read` and `Agent.write`.
 
-    ``post()`` starts it, ``wait()`` or ``await transfer`` waits until it has ended, ``poll()`` asks. From the post
-    until the end the memory of both sides belongs to it. One thread at a time uses a transfer (`BusyError` else). It
-    keeps its agent's lists in use until it is closed; a transfer that is collected in flight is cancelled.
+    ``post()`` starts it, ``wait()`` or ``await transfer`` waits until it has ended, ``poll()`` returns its state. From
+    the post until the end the memory of both sides belongs to it. Only one thread at a time may use a transfer (else
+    `BusyError`). It keeps its agent's lists in use until it is closed. A transfer that is garbage-collected in flight
+    is cancelled.
     """
 
     def __init__(self, agent: Agent, handle: _weft.Transfer) -> None:
@@ -63,21 +64,23 @@ class Transfer:
         self._handle = handle
         self.post = handle.post
         """``post()`` starts it and returns at once. `BusyError`: it is in flight, or the peer has too many unread
-        notifications: post again later. `PeerLostError`, `NotFoundError`: the peer, or its region, has gone."""
+        notifications: post again later. `PeerLostError`: the peer has ended. `NotFoundError`: the peer has deregistered
+        a region."""
         self.poll = handle.poll
-        """``poll()`` says whether the last post has ended well: False while it is in flight. What it failed with is
-        raised: `DeadlineError`, `PeerLostError`, `CanceledError`, or the transport's."""
+        """``poll()`` returns True if the last post has succeeded, False while it is in flight. If it has failed, the
+        call raises the reason: `DeadlineError`, `PeerLostError`, `CanceledError`, or an error of the transport."""
 
     def post_with(self, *, notification: str | bytes | None = None, tag: int | None = None,
                   timeout: float | None = None) -> None:
-        """``post()`` with a notification of its own, a deadline in seconds, or a completion: with a `tag`,
-        `Agent.completions` tells the end."""
+        """``post()`` with a notification, a deadline in seconds, or a completion for this post only: with a `tag`,
+        `Agent.completions` reports the end."""
         self._handle.post_with(notification, tag is not None, 0 if tag is None else whole("tag", tag, U64),
                                option_ms(timeout))
 
     def wait(self, timeout: float | None = None) -> bool:
         """Waits until the last post has ended, at most `timeout` seconds (None: until its own deadline ends it). True:
-        it has ended well. False: the time has passed, and the transfer goes on. Raises as ``poll()``."""
+        it has succeeded. False: the time has passed, and the transfer continues. Raises the same errors as
+        ``poll()``."""
         return self._handle.wait(milliseconds(timeout))
 
     def run(self, timeout: float | None = None) -> None:
@@ -89,11 +92,12 @@ class Transfer:
         self.wait()
 
     def cancel(self, timeout: float | None = 5.0) -> None:
-        """Makes the post in flight end, and waits for that. `DeadlineError`: it could not be stopped so soon."""
+        """Cancels the post in flight, and waits until it has ended. `DeadlineError`: it could not be stopped in this
+        time."""
         self._handle.cancel(milliseconds(timeout))
 
     def status(self) -> list[int]:
-        """What became of each pair of descriptors in the last post: 0, or an error code."""
+        """The result of each pair of descriptors in the last post: 0, or an error code."""
         return self._handle.status()
 
     @property
@@ -102,17 +106,17 @@ class Transfer:
         return TransferInfo(*self._handle.info())
 
     def explain(self) -> str:
-        """Which transport carries it, with its expected costs, and why the others do not: a line each."""
+        """Which transport carries it, with its expected costs, and why the others do not: one line for each."""
         return self._handle.explain()
 
     @property
     def error(self) -> str:
-        """Why the last post failed; "" if it did not, or is in flight."""
+        """Why the last post failed; "" if it did not fail, or is in flight."""
         return self._handle.error()
 
     def fileno(self) -> int:
-        """A descriptor that becomes readable when a post ends, for select and poll; read 8 bytes to rearm it. A post
-        that ended before the first call is not shown: ask ``poll()`` after it."""
+        """A descriptor that becomes readable when a post ends, for select and poll; read 8 bytes to rearm it. The
+        descriptor does not report a post that ended before the first call: call ``poll()`` afterwards."""
         return self._handle.fileno()
 
     async def _ended(self) -> None:
@@ -123,7 +127,7 @@ class Transfer:
                 _asyncio.wake(self)  # others may wait for the end that it showed: of a post since
 
     def __await__(self) -> Generator[Any, None, None]:
-        """Waits in an event loop until the last post has ended; raises as ``poll()``."""
+        """Waits in an event loop until the last post has ended; raises the same errors as ``poll()``."""
         return self._ended().__await__()
 
     @property
@@ -132,8 +136,8 @@ class Transfer:
         return self._handle.closed
 
     def close(self, timeout: float | None = 5.0) -> None:
-        """Frees it; a post in flight is cancelled first, which may take `timeout` seconds. A second time is no
-        error."""
+        """Frees the transfer. A post in flight is cancelled first, which may take `timeout` seconds. A second call is
+        no error."""
         self._handle.close(milliseconds(timeout))
         _asyncio.wake(self)
 
