@@ -10,14 +10,14 @@ One rank of two, on host memory with numpy::
         operation.combine(y, out)                        # [T][H]
 
 **Symbols in shapes.** T: tokens of this rank. H: hidden. K: top-k of the dispatch. E: experts per rank. [rows]: the
-room of the receive, so [E][rows] is E parts of as many rows each. [capacity]: that of the group.
+rows of the receive, so [E][rows] is E parts with room for as many rows each. [capacity]: the capacity of the group.
 
 **Types.** Rows are bf16, or fp8 (e4m3) with scales; see `weft.memory` for frameworks without them. **Memory.** All
-arrays lie in the rank's memory: of the host, or of its GPU. **CUDA.** Calls launch kernels in ``stream`` (a number, or
-torch's, cupy's or ``__cuda_stream__`` objects; None: the default stream) and return; with ``info=True`` they wait. The
-arrays have to stay unchanged until the kernels have run; the rank keeps them alive until the operation after the next.
-One thread at a time uses a rank (`weft.errors.BusyError` else); `Rank.next_event`, `Rank.events`, `Rank.interrupt` and
-`Rank.committed_view` are for any thread.
+arrays are in the rank's memory: memory of the host, or of its GPU. **CUDA.** Calls launch kernels in ``stream`` (a
+number, or torch's, cupy's or ``__cuda_stream__`` objects; None: the default stream) and return; with ``info=True`` they
+wait. The caller must not change the arrays until the kernels have run; the rank keeps them alive until the operation
+after the next. Only one thread at a time may use a rank (else `weft.errors.BusyError`), but any thread may use
+`Rank.next_event`, `Rank.events`, `Rank.interrupt` and `Rank.committed_view`.
 """
 
 from __future__ import annotations

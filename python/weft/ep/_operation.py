@@ -20,9 +20,9 @@ class Operation:
         self.rank = rank
         """the rank"""
         self.number = number
-        """all ranks number operations alike"""
+        """number of the operation, the same on all ranks"""
         self.info = info
-        """what the dispatch did; None if it was not asked for"""
+        """what the dispatch did; None if it was not requested"""
         self.result = result
         """what `Rank.combine_route` did; None otherwise"""
 

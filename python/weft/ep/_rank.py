@@ -31,7 +31,8 @@ from ._values import (
 
 
 def _check_numbers(op: object, processors: object) -> None:
-    """Names the one that is none. For a call that has failed: the calls of every operation do without."""
+    """Raises an error that names the argument that is no number. Only used after a call has failed, so that successful
+    operations need no such check."""
     whole("op", op, U64)
     whole("processors", processors)
 
@@ -39,13 +40,14 @@ def _check_numbers(op: object, processors: object) -> None:
 class Rank:
     """One rank's membership in a group, with its buffers.
 
-    store: where the group agrees; prefix: of its keys, ending in "/". rank: its index (None: the lowest free one);
-    founders: the ranks of the first view, this one among them; without any, it joins the group, or founds it alone if
-    there is none (never with join_only). ordered: on a GPU, never at once with others of this process that are so too,
-    and therefore with all processors. All ranks of a group have the same capacity, max_tokens, hidden, topk,
-    experts_per_rank, dtype, combine_dtype, mode, window_bytes, zero_copy_bytes and memory. Types, memory and mode are
-    names (``"fp8"``, ``"cuda"``) or members of `DType`, `CombineDType`, `Memory`, `Mode`. Times are in seconds. struct
-    weft_ep_options says the rest.
+    store: where the group agrees; prefix: prefix of the group's keys, ending in "/". rank: index of this rank (None:
+    the lowest free one); founders: the ranks of the first view, this one among them. Without founders this rank joins
+    the group, or founds it alone if there is none (never with join_only). ordered: on a GPU, the caller promises that
+    this rank never runs at the same time as other ranks of this process with the flag, so that each may use all
+    processors. All ranks of a group have the same capacity, max_tokens, hidden, topk, experts_per_rank, dtype,
+    combine_dtype, mode, window_bytes, zero_copy_bytes and memory. Types, memory and mode are names (``"fp8"``,
+    ``"cuda"``) or members of `DType`, `CombineDType`, `Memory`, `Mode`. Times are in seconds. struct weft_ep_options
+    describes the other arguments.
     """
 
     def __init__(self, store: Store, *, rank: int | None = None, founders: Iterable[int] = (),
@@ -70,17 +72,17 @@ class Rank:
         }
         self._handle = _weft.rank_open(handle_of(store), options, milliseconds(timeout))
         self.capacity = capacity or 64
-        """rank indices are below it"""
+        """all rank indices are less than it"""
         self.max_tokens = max_tokens or 128
-        """tokens of a rank in one operation, at most"""
+        """maximum number of tokens of a rank in one operation"""
         self.hidden = hidden or 7168
         """values of a token"""
         self.topk = topk or 8
-        """experts that a token selects, at most"""
+        """maximum number of experts that a token selects"""
         self.experts_per_rank = experts_per_rank or 2
         """experts that each rank holds"""
         self.dtype = DType(DType.of(dtype) or DType.BF16)
-        """of a dispatch, where a call says no other"""
+        """type of a dispatch if a call names no other"""
         self._host = not self._handle.cuda
         note_open(RANKS, self)
 
@@ -103,16 +105,16 @@ class Rank:
 
     @property
     def device(self) -> int:
-        """The GPU's index; -1 for none."""
+        """The GPU's index; -1 if there is none."""
         return self._handle.device
 
     @property
     def zero_copy(self) -> _weft.ZeroCopy | None:
-        """Memory for rows that peers read where they lie: zero_copy_bytes of it, zeroed, which the caller lays out.
-        None: the rank was opened without. ``numpy.frombuffer`` makes an array of it on the host, ``torch.as_tensor`` on
-        a GPU. weft_ep_get_zero_copy_memory() says which rows peers read there, and when they may be overwritten.
-        `close` frees it, and refuses to while an array in it is in use; on a GPU, while the object that the array was
-        made from is."""
+        """Memory for rows that peers read in place: zero_copy_bytes, zeroed, in any layout. None: the rank was opened
+        without it. ``numpy.frombuffer`` makes an array of it on the host, ``torch.as_tensor`` on a GPU.
+        weft_ep_get_zero_copy_memory() describes which rows peers read there, and when they may be overwritten. `close`
+        frees the memory. It raises an error while an array in this memory is in use; on a GPU, while the object from
+        which the array was made is in use."""
         return self._handle.zero_copy
 
     @property
@@ -137,14 +139,15 @@ class Rank:
 
     @property
     def states(self) -> list[RankState]:
-        """What each rank index is to this rank: [capacity]."""
+        """State of each rank index, as this rank sees it: [capacity]."""
         return [RankState(one) for one in self._handle.states()]
 
     # --- membership ---
 
     def activate(self, timeout: float | None = 10.0) -> None:
-        """Makes this rank active: a founder waits for the others and the first view; a joiner until the running ranks,
-        which go on, have fixed its first operation. `weft.errors.DeadlineError` names who is missing."""
+        """Makes this rank active. A founder waits for the other founders and the first view. A joiner waits until the
+        running ranks, which continue meanwhile, have fixed its first operation. `weft.errors.DeadlineError` names the
+        missing ranks."""
         self._handle.activate(milliseconds(timeout))
 
     def connect(self, ranks: Iterable[int], timeout: float | None = 10.0) -> None:
@@ -152,25 +155,26 @@ class Rank:
         self._handle.connect(ranks, milliseconds(timeout))
 
     def offer(self, timeout: float | None = 10.0) -> None:
-        """Offers this rank, which is not active, to be taken into a view: `change` of an active rank may do so."""
+        """Offers this rank, which is not active, for a view: an active rank may then add it with `change`."""
         self._handle.offer(milliseconds(timeout))
 
     def withdraw(self, rank: int | None = None, timeout: float | None = 10.0) -> None:
-        """Takes the offer of a rank back; None: this one's."""
+        """Withdraws the offer of a rank; None: of this rank."""
         self._handle.withdraw(self.index if rank is None else whole("rank", rank, I32), milliseconds(timeout))
 
     def await_start(self, timeout: float | None = None) -> int:
-        """Waits until a view has taken this rank in; the number of its first operation, to which it has to come."""
+        """Waits until a view has taken this rank in, and returns the number of its first operation, in which it has to
+        take part."""
         return self._handle.await_start(milliseconds(timeout))
 
     def change(self, add: Iterable[int] = (), remove: Iterable[int] = (), timeout: float | None = 10.0) -> None:
         """Proposes one view with all of `add`, which have offered themselves, and without all of `remove`; returns when
-        it is agreed on. All of that comes true, or nothing."""
+        it is agreed on. The whole change happens, or nothing."""
         self._handle.change(add, remove, milliseconds(timeout))
 
     def disconnect(self, ranks: Iterable[int], timeout: float | None = 10.0) -> None:
-        """Proposes the view without ranks, this one perhaps among them; it takes effect within the next operations,
-        which all of them go on running."""
+        """Proposes the view without `ranks`, which may include this one. It takes effect within the next few
+        operations, which all ranks, including the leaving ones, have to run."""
         self._handle.disconnect(ranks, milliseconds(timeout))
 
     def mask(self, rank: int, masked: bool = True) -> None:
@@ -178,12 +182,12 @@ class Rank:
         self._handle.mask_update(whole("rank", rank, I32), bool(masked))
 
     def masks(self, into: Array = None, stream: Any = None) -> list[bool] | None:
-        """Whether this rank masks each rank index: [capacity]. Or into an int32 array in rank memory, which CUDA
-        requires, in a stream."""
+        """Whether this rank masks each rank index: [capacity]. With `into` the call writes to an int32 array in rank
+        memory instead, in a stream; CUDA requires that."""
         return self._handle.masks(into, stream)
 
     def set_mark(self, mark: int) -> None:
-        """Sets a number that this rank sends with every operation; `Info.mark` is the lowest of all ranks."""
+        """Sets a number that this rank sends with every operation; `Info.mark` is the lowest number of all ranks."""
         self._handle.set_mark(whole("mark", mark, U64))
 
     # --- operations ---
@@ -192,11 +196,12 @@ class Rank:
                 dtype: DType | str | None = None, topk: int | None = None, row_bytes: int = 0, scale_bytes: int = 0,
                 alignment: int = 1, keep_places: bool = False, zero_padding: bool = False, in_place: bool = False,
                 **arrays: Array) -> Receive:
-        """Buffers to receive into, of `rows` rows for each expert (PER_EXPERT) or in all (default: max_tokens times the
-        capacity). On host memory what is not given is made by numpy: x, scales for fp8, counts, and src_rank,
+        """Buffers to receive into, of `rows` rows for each expert (PER_EXPERT) or in total (default: max_tokens times
+        the capacity). On host memory numpy makes the arrays that are not given: x, scales for fp8, counts, src_rank and
         src_token; with RANK_MAJOR local_expert and weights for `topk` (default: the group's); with PACKED slot and
-        expert_end; with in_place rows_at in the place of x: the addresses of the rows, which stay in the windows. On
-        CUDA memory the caller gives them. bf16 is made as uint16, fp8 as uint8. row_bytes, scale_bytes: of OPAQUE."""
+        expert_end; with in_place rows_at instead of x: the addresses of the rows, which stay in the windows. On CUDA
+        memory the caller gives all arrays. numpy's type is uint16 for bf16 and uint8 for fp8. row_bytes, scale_bytes:
+        sizes of OPAQUE rows and scales."""
         order = Layout.member(layout)
         kind = DType.member(dtype) if dtype is not None else self.dtype
         room = self.max_tokens * self.capacity if rows is None else whole("rows", rows)
@@ -209,9 +214,10 @@ class Rank:
         return Receive(self, order, room, kind, row_bytes, scale_bytes, whole("alignment", alignment), flags, arrays)
 
     def route(self, *, max_tokens: int = 0, max_rows: int = 0, topk: int = 0, alignment: int = 1) -> Route:
-        """Memory for where the tokens of an operation go, for later ones. max_tokens, topk: of a dispatch that fills
-        it (0: the group's); max_rows: that it brings (0: max_tokens of the group times the capacity); alignment: of
-        `RouteArrays.slot` and `RouteArrays.expert_end`, 1 to 256. On CUDA memory with THROUGHPUT only."""
+        """A record of where the tokens of an operation go, for later operations. max_tokens, topk: maximum of a
+        dispatch that fills it (0: the group's); max_rows: maximum number of rows received in it (0: max_tokens of the
+        group times the capacity); alignment: alignment in `RouteArrays.slot` and `RouteArrays.expert_end`, 1 to 256. On
+        CUDA memory with THROUGHPUT only."""
         return Route(self, max_tokens=max_tokens, max_rows=max_rows, topk=topk, alignment=alignment)
 
     def dispatch(self, x: Array, topk_idx: Array = None, topk_weights: Array = None, *, into: Receive,
@@ -223,16 +229,17 @@ class Rank:
         x: [T][H], bf16, or with `scales` e4m3; OPAQUE: rows of any bytes; rows may have a distance. topk_idx: [T][K],
         int64 or int32, global experts, -1: none. topk_weights: [T][K] f32; None: they come with the combine
         (PER_EXPERT and PACKED, with LATENCY). scales: f32 [T][H/128], ue8m0 uint32 [T][ceil(H/512)], OPAQUE uint32
-        [T][n], with any strides. dtype: of the rows that are sent, within what the group was opened for. route: with
-        topk_idx the dispatch fills it; without, it goes by it, and topk_weights is None; see `Route`. check_route:
-        topk_idx has to be what the route knows, `weft.errors.InvalidError` names the first that differs; the dispatch
-        goes by a route that is filled, and fills one that was planned; on CUDA memory the call waits for the stream,
-        and cannot be captured. num_tokens_at: one number in rank memory that says T. processors: that the kernel may
-        take. recycle: ends the operation of two dispatches ago. info: whether to ask what the dispatch did; None: on
-        host memory only, since on CUDA memory it waits for the kernel.
+        [T][n], with any strides. dtype: type of the rows that are sent, with rows no larger than those that the group
+        was opened for. route: with topk_idx the dispatch fills the route; without topk_idx it goes by the route, and
+        topk_weights is None; see `Route`. check_route: topk_idx has to be equal to the selections in the route, else
+        `weft.errors.InvalidError` names the first difference. The dispatch then uses the route if it is filled, and
+        fills it if it was only planned; on CUDA memory the call waits for the stream, and cannot be captured.
+        num_tokens_at: one number in rank memory, which is T. processors: maximum number of processors of the kernel.
+        recycle: ends the operation of two dispatches ago. info: whether to return what the dispatch did; None: on host
+        memory only, because on CUDA memory it requires to wait for the kernel.
 
-        A loss is no error: see `Info.num_lost`. `weft.errors.RoomError`: `into` has too few rows, its ``rows_needed``
-        says how many there are, and its ``op`` is open: call `dispatch_recv` with more room.
+        The loss of a rank is no error: see `Info.num_lost`. `weft.errors.RoomError`: `into` has too few rows. The
+        error's ``rows_needed`` is the necessary number, and its ``op`` is open: call `dispatch_recv` with more room.
         """
         try:
             number, told = self._handle.dispatch(into, x, topk_idx, topk_weights, scales, route,
@@ -249,7 +256,7 @@ class Rank:
                       dtype: DType | str = DType.GROUP, route: Route | None = None, check_route: bool = False,
                       stream: Any = None, num_tokens_at: Array = None, processors: int = 0,
                       recycle: bool = False) -> int:
-        """The sending half of `dispatch`; the number of the operation."""
+        """The sending half of `dispatch`; returns the number of the operation."""
         try:
             return self._handle.dispatch_send(x, topk_idx, topk_weights, scales, route, DType.of(dtype), stream,
                                               num_tokens_at, processors,
@@ -271,13 +278,14 @@ class Rank:
                 dtype: CombineDType | str = CombineDType.GROUP, stream: Any = None, processors: int = 0,
                 renormalize: bool = False, keep: bool = False, unweighted: bool = False,
                 result: bool | None = None) -> Result | None:
-        """Sends the experts' outputs back, and sums what comes into `out`.
+        """Sends the experts' outputs back, and sums the received rows into `out`.
 
         y: bf16 in the row order of the receive, [E][rows][H] or [rows][H]; None after `combine_rows`. out: bf16
-        [T][H]. topk_weights: [T][K] f32, when the dispatch had none. row_weights: RANK_MAJOR [rows][K] f32, which go
-        back with the rows into out_weights [T][K]. bias: up to two of bf16 [T][H], added to the sum. renormalize:
-        makes up for what is missing. keep: the operation stays open for another combine. unweighted: rows are added as
-        they are. result: whether to ask what the combine did; None: on host memory only.
+        [T][H]. topk_weights: [T][K] f32, if the dispatch had none. row_weights: RANK_MAJOR [rows][K] f32, which are
+        sent back with the rows into out_weights [T][K]. bias: up to two arrays bf16 [T][H], added to the sum.
+        renormalize: scales tokens with missing contributions by (all weights) / (weights that came). keep: the
+        operation stays open for another combine. unweighted: rows are added without weights. result: whether to return
+        what the combine did; None: on host memory only.
         """
         flags = (1 if renormalize else 0) | (2 if keep else 0) | (4 if unweighted else 0)
         try:
@@ -291,10 +299,10 @@ class Rank:
     def prepare(self, *, dtype: DType | str = DType.GROUP, combine_dtype: CombineDType | str = CombineDType.GROUP,
                 processors: int = 0, recycle: bool = False, renormalize: bool = False, info: bool | None = None,
                 result: bool | None = None) -> Prepared:
-        """A `dispatch` and a `combine` whose options are said once, for programs that call them over and over: each is
-        one call of C, without a frame of Python. Arguments, results and errors are those of the calls of the same name.
+        """A `dispatch` and a `combine` with fixed options, for programs that call them very often: each is one call of
+        C, without a frame of Python. Arguments, results and errors are those of the calls of the same name.
 
-        ``dispatch(x, topk_idx, into, stream=None)`` answers (number of the operation, `Info` or None), and
+        ``dispatch(x, topk_idx, into, stream=None)`` returns (number of the operation, `Info` or None), and
         ``combine(op, y, out, topk_weights=None, stream=None, keep=False)`` a `Result` or None; their halves are
         ``dispatch_send(x, topk_idx, stream=None)``, ``dispatch_recv(op, into, stream=None)``, ``combine_send`` and
         ``combine_recv``. Shapes are exact: x [T][H]; topk_idx [T][K]; y [E][rows][H], or [rows][H]; out [T][H];
@@ -338,9 +346,10 @@ class Rank:
                       dtype: CombineDType | str = CombineDType.GROUP, stream: Any = None, processors: int = 0,
                       renormalize: bool = False, keep: bool = False, unweighted: bool = False,
                       result: bool | None = None) -> Operation:
-        """A combine by a route, as an operation of its own: the rows of y, in the row order of the receive that filled
-        the route, go back the ways that the tokens came. All ranks of the view call it. Arguments as with `combine`;
-        `Operation.result` is what it did. With keep the operation stays open for `combine`."""
+        """A combine that goes by a route, as a separate operation: sends the rows of y, in the row order of the receive
+        that filled the route, back to the ranks from which the tokens came. All ranks of the view have to call it.
+        Arguments are as with `combine`; `Operation.result` says what it did. With keep the operation stays open for
+        `combine`."""
         flags = (1 if renormalize else 0) | (2 if keep else 0) | (4 if unweighted else 0)
         try:
             number, told = self._handle.combine_route(route, y, out, topk_weights, row_weights, out_weights, bias,
@@ -352,12 +361,13 @@ class Rank:
         return Operation(self, number, None, told)
 
     def combine_rows(self, op: int, into: Array, num_rows: int = 0) -> None:
-        """RANK_MAJOR on host memory: writes into uint64 [rows] the addresses at which the outputs of the rows are to be
-        written in place; then `combine` has no y."""
+        """RANK_MAJOR on host memory: writes into uint64 [rows] the addresses at which the caller has to write the
+        outputs of the rows in place; then `combine` has no y."""
         self._handle.combine_rows(whole("op", op, U64), into, whole("num_rows", num_rows))
 
     def finish(self, op: int) -> None:
-        """Ends a received operation without a combine, or one that a combine left open; all ranks do, or none."""
+        """Ends a received operation without a combine, or an operation that a combine left open. Either all ranks do
+        this, or none."""
         self._handle.finish(whole("op", op, U64))
 
     def wait(self, op: int | None = None, timeout: float | None = None, *,
@@ -366,18 +376,18 @@ class Rank:
         return self._handle.wait(op, bool(result), milliseconds(timeout))
 
     def barrier(self) -> None:
-        """An operation without tokens: returns when every active rank has come to it."""
+        """Runs an operation without tokens: returns when every active rank has reached it."""
         self._handle.barrier()
 
     # --- events and counters ---
 
     def next_event(self) -> Event | None:
-        """The oldest event that is queued, or None. It does not wait."""
+        """Takes the oldest event in the queue, or returns None. The call does not wait."""
         event = self._handle.next_event()
         return None if event is None else Event(EventKind(event[0]), *event[1:])
 
     def fileno(self) -> int:
-        """A descriptor that is readable while events are queued: for select and poll, never to read from."""
+        """A descriptor that is readable while events are queued. Use it for select and poll, but never read from it."""
         return self._handle.fileno()
 
     def events(self) -> AsyncIterator[Event]:
@@ -385,8 +395,8 @@ class Rank:
         return _asyncio.each(self, self.next_event)
 
     def interrupt(self) -> None:
-        """Ends the wait that another thread is in, else the next one, with `weft.errors.CanceledError`. What that
-        leaves: see weft_ep_interrupt()."""
+        """Ends the present wait of another thread, or else the next wait, with `weft.errors.CanceledError`.
+        weft_ep_interrupt() describes the state afterwards."""
         self._handle.interrupt()
 
     @property
@@ -408,9 +418,10 @@ class Rank:
         return self._handle.closed
 
     def close(self) -> None:
-        """Leaves at once and frees everything; calls of other threads end with `weft.errors.ClosedError`. A second time
-        is no error. `weft.errors.BusyError`: an array in `zero_copy` is in use, and the rank stays open. Where an
-        exception ends a ``with``, which may hold such arrays itself, the last of them closes the rank."""
+        """Leaves at once and frees everything; calls of other threads end with `weft.errors.ClosedError`. A second call
+        is no error. `weft.errors.BusyError`: an array in `zero_copy` is in use, and the rank stays open. If an
+        exception ends a ``with``, the exception may itself hold such arrays; the rank is then closed when the last
+        array is released."""
         self._handle.close()
         _asyncio.wake(self)
 
@@ -421,7 +432,7 @@ class Rank:
                  trace: TracebackType | None) -> None:
         try:
             self.close()
-        except BusyError:  # the exception, which is to be told, may hold the arrays itself
+        except BusyError:  # the exception that is raised may hold the arrays itself
             if kind is None or not self._handle.close_after_views():
                 raise
 

@@ -15,7 +15,7 @@ class Receive:
     """The buffers that operations are received into, checked once for any number of operations: see `Rank.receive`.
 
     The arrays are attributes, as they were given or made: x, scales, counts, src_rank, src_token, range, local_expert,
-    weights, expert_total, wait_ns, slot, expert_end, lost, told, rows_at; None for those that there are none of. Their
+    weights, expert_total, wait_ns, slot, expert_end, lost, told, rows_at; None for those that do not exist. Their
     shapes are those of struct weft_ep_recv_args.
     """
 
@@ -43,36 +43,36 @@ class Receive:
         if not self._NAMES.issuperset(arrays):
             raise TypeError(f"receive: there is no {', '.join(sorted(arrays.keys() - self._NAMES))}, but "
                             f"{', '.join(self.FIELDS)}")
-        self.__dict__.update(arrays)  # `told` is reached by its property alone
+        self.__dict__.update(arrays)  # `told` is only accessible as a property
         self.told_array = arrays.get("told")
         self.layout = Layout.member(layout)
         """how the rows are laid out"""
         self.rows = rows
-        """the room"""
+        """room of the buffers, in rows"""
         self._handle = _weft.receive(rank._handle, self.layout, rows, DType.of(dtype), row_bytes, scale_bytes,
                                      alignment, flags, arrays)
 
     def renew(self, *, expert_total: Array = None, wait_ns: Array = None) -> bool:
-        """Looks at the arrays again, for the next operation: whether one of them lies elsewhere than before, as after a
-        new allocation of its memory. `weft.errors.InvalidError`: the shape, the strides, the type or the device of one
-        changed. `weft.errors.BusyError`: a call of another thread is receiving into them. expert_total and wait_ns
-        replace those of before; None: there is none. It costs a small part of what another `Rank.receive` does. CUDA:
-        what it replaces is kept no longer, so launches that use it have to be in streams that its framework's allocator
-        orders."""
+        """Reads the addresses of the arrays again, for the next operation, and returns whether one of them has changed,
+        for instance after a new allocation of its memory. `weft.errors.InvalidError`: the shape, the strides, the type
+        or the device of an array changed. `weft.errors.BusyError`: a call of another thread is receiving into the
+        arrays. expert_total and wait_ns replace the former ones; None: no such array. The call costs a small part of
+        another `Rank.receive`. CUDA: the former arrays are not kept alive any more, so launches that use them have to
+        be in streams that the framework's allocator orders."""
         moved: bool = self._handle.renew(expert_total, wait_ns)
         self.expert_total, self.wait_ns = expert_total, wait_ns
         return moved
 
     @property
     def told(self) -> Told | None:
-        """What the last dispatch brought; host memory, where an array ``told`` was given."""
+        """The counts of the last received dispatch, on host memory, if an array ``told`` was given."""
         told = self._handle.told
         return None if told is None else Told(*told)
 
 
 def make_arrays(rank: Rank, arrays: dict[str, Array], layout: Layout, dtype: DType, rows: int, topk: int,
                 row_bytes: int, scale_bytes: int, in_place: bool) -> None:
-    """Adds to `arrays` those of a receive on host memory that the caller did not give: see `Rank.receive`."""
+    """Adds the arrays of a receive on host memory that the caller did not give: see `Rank.receive`."""
     experts, hidden = rank.experts_per_rank, rank.hidden
     shape = (experts, rows) if layout == Layout.PER_EXPERT else (rows,)
 

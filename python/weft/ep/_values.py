@@ -1,4 +1,4 @@
-"""The names that a group's calls take, and the values that they give."""
+"""Enumerations and results of a group's calls."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class DType(_Named):
     """The type of the rows that a dispatch, or a combine, sends."""
 
     GROUP = 0
-    """as the group was opened; there bf16"""
+    """the type that the group was opened for; in the options bf16"""
     BF16 = 1
     FP8 = 2
     """e4m3, one f32 scale for 128 values"""
@@ -46,25 +46,25 @@ class DType(_Named):
     FP8_UE8M0 = 4
     """the same, the scales as ue8m0: uint32 [ceil(H/512)] for a row"""
     OPAQUE = 5
-    """bytes that the library does not look at, and 4-byte units of scales"""
+    """bytes that the library does not interpret, with scales in units of 4 bytes"""
 
 
 class CombineDType(_Named):
-    """The type of the values that a combine sends; what the caller gives and gets is bf16."""
+    """The type of the values that a combine sends; the caller's inputs and outputs are bf16."""
 
     GROUP = 0
     BF16 = 1
     LOGFMT10 = 2
-    """10 bits a value: see enum weft_ep_combine_dtype"""
+    """10 bits per value: see enum weft_ep_combine_dtype"""
 
 
 class Layout(_Named):
     """How received rows are laid out."""
 
     PER_EXPERT = 1
-    """x [E][rows][H]: the rows of each local expert; the combine weighs and sums"""
+    """x [E][rows][H]: the rows of each local expert; the combine computes the weighted sum"""
     RANK_MAJOR = 2
-    """x [rows][H]: one row for a token on each rank; the caller weighs, the combine adds"""
+    """x [rows][H]: one row for a token on each rank; the caller applies the weights, the combine adds"""
     PACKED = 3
     """x [rows][H]: as PER_EXPERT, the parts of experts one after the other"""
 
@@ -75,7 +75,7 @@ class Memory(_Named):
     HOST = 0
     CUDA = 1
     AUTO = 2
-    """CUDA if there is a GPU that can do it, else host"""
+    """CUDA if there is a GPU that supports it, else host"""
 
 
 class Mode(_Named):
@@ -84,13 +84,13 @@ class Mode(_Named):
     DEFAULT = 0
     """LATENCY for few tokens, else THROUGHPUT"""
     LATENCY = 1
-    """a few tokens as fast as they can be"""
+    """for a few tokens with the lowest latency"""
     THROUGHPUT = 2
-    """many tokens, through windows of a bounded size"""
+    """for many tokens, through windows of a bounded size"""
 
 
 class RankState(enum.IntEnum):
-    """What a rank index is to this rank."""
+    """State of a rank index, as this rank sees it."""
 
     ABSENT = 0
     CONNECTED = 1
@@ -105,7 +105,7 @@ class EventKind(enum.IntEnum):
     CONNECTED = 1
     """windows with the rank are mapped in both directions"""
     PEER_LOST = 2
-    """it was found dead or silent; `Event.detail` says how"""
+    """the rank was found dead or silent; `Event.detail` says how"""
     COMMITTED = 3
     """a view is agreed on"""
     ACTIVATED = 4
@@ -113,9 +113,9 @@ class EventKind(enum.IntEnum):
     RELEASED = 5
     """windows with the rank are unmapped"""
     STORE_LOST = 6
-    """the store does not answer: operations go on, changes of the view wait"""
+    """the store does not answer: operations continue, changes of the view wait"""
     STORE_BACK = 7
-    """it answers again"""
+    """the store answers again"""
     FENCED = 8
     """this rank was removed"""
 
@@ -128,15 +128,15 @@ class Event(NamedTuple):
     rank: int
     """the peer concerned; -1: none"""
     incarnation: int
-    """of that rank; 0: none"""
+    """incarnation of `rank`; 0: none"""
     epoch: int
     """the view concerned; 0: none"""
     op: int
     """ACTIVATED: the operation; else 0"""
     time_ns: int
-    """when, by ``time.monotonic_ns()``"""
+    """when it happened, by ``time.monotonic_ns()``"""
     dropped: int
-    """events for which there was no room since the one that was taken before"""
+    """events that were discarded since the event that was taken before"""
     detail: str
     """a few words, or "" """
 
@@ -177,7 +177,7 @@ class PeerStats(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """How large groups may be: see struct weft_ep_limits."""
+    """Limits of this library: see struct weft_ep_limits."""
 
     max_tokens: int
     max_hidden: int
@@ -192,7 +192,7 @@ class Limits(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What a dispatch brought, as ``Receive(told=...)`` has it on host memory."""
+    """The counts of a received dispatch, from ``Receive(told=...)`` on host memory."""
 
     op: int
     epoch: int
