@@ -1,7 +1,7 @@
 // Ranks of a group exchange tokens: each dispatches its tokens to experts, the experts compute, and the combine brings
 // the weighted sums back. Each rank checks every value that it gets.
 //
-// With one argument the program starts a store and all ranks, each as a process. With three it is one rank.
+// With one argument the program starts a store and all ranks, each as a process. With three arguments it runs one rank.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 enum { TIMEOUT_MS = 30000, OPERATIONS = 8, TOKENS = 16, HIDDEN = 256, TOPK = 2, EXPERTS = 2, MAX_RANKS = 16 };
 
-// Buffers of one rank, which serve all operations. `rows` is the room for each expert.
+// Buffers of one rank, used by all operations. `rows` is the number of rows for each expert.
 struct buffers {
   uint16_t x[TOKENS][HIDDEN], out[TOKENS][HIDDEN];
   int64_t topk_idx[TOKENS][TOPK];
@@ -20,7 +20,7 @@ struct buffers {
   uint16_t received[EXPERTS][MAX_RANKS * TOKENS][HIDDEN], outputs[EXPERTS][MAX_RANKS * TOKENS][HIDDEN];
 };
 
-// How to reach the store, as the first process tells it to the others.
+// Address and token of the store, which the first process sends to the others.
 struct rendezvous {
   char url[256];
   char token[256];
@@ -33,14 +33,14 @@ static const char usage[] =
     "(etcd, or `weft serve` with its token in WEFT_TOKEN).\n"
     "Exit status: 0 all sums right, 2 wrong usage, 4 wrong sums, 5 a rank lost; others: weft_err_exit_status().\n";
 
-// A call of the library: what went wrong is in its own words.
+// Reports a failed call of the library, with the library's sentence.
 static int report(const char *what, int err) {
   if (err)
     fprintf(stderr, "ep_rank: %s: %s: %s\n", what, weft_strerror(err), weft_last_error());
   return err;
 }
 
-// What this program finds itself, of which weft_last_error() knows nothing.
+// Reports a failure that this program itself has found; weft_last_error() does not describe it.
 static int complain(const char *what, int err) {
   fprintf(stderr, "ep_rank: %s: %s\n", what, weft_strerror(err));
   return err;
@@ -147,11 +147,11 @@ static int operate(weft_ep_t *ep, int rank, int ranks) {
       err = check(b, rank, next);
   }
   free(b);
-  // Nobody closes before all have their sums.
+  // No rank closes before all ranks have their sums.
   return err ? err : report("barrier", weft_ep_barrier(ep));
 }
 
-// One rank's life: opens, becomes active together with the other founders, operates, and leaves.
+// Runs one rank: opens it, activates it together with the other founders, runs operations, and leaves.
 static int run_rank(int rank, int ranks, const char *url, const char *token) {
   int32_t founders[MAX_RANKS];
   for (int i = 0; i < ranks; i++)
@@ -184,7 +184,8 @@ static int run_rank(int rank, int ranks, const char *url, const char *token) {
   return err;
 }
 
-// A child waits for the store's address, which never stands in its arguments, where others could read the token.
+// A child waits for the store's address and token. They are not in its arguments, where other users could read the
+// token.
 static int run_child(int rank, int ranks, int in) {
   struct rendezvous at;
   if (read(in, &at, sizeof at) != sizeof at)
@@ -194,7 +195,7 @@ static int run_child(int rank, int ranks, int in) {
   return err;
 }
 
-// Starts the store and tells each of the children, which wait at the other end of the pipe.
+// Starts the store and sends its address to the children, which wait at the other end of the pipe.
 static int serve(weft_store_server_t **server, int ranks, int out) {
   struct weft_store_server_options options = WEFT_STORE_SERVER_OPTIONS_INIT;
   int err = report("server", weft_store_server_start(server, &options));
@@ -234,7 +235,7 @@ static int run_all(int ranks) {
   weft_store_server_t *server = NULL;
   if (!err)
     err = serve(&server, ranks, ends[1]);
-  close(ends[1]); // children that still wait see the end and give up
+  close(ends[1]); // children that still wait get the end of the file and give up
   for (int status; started > 0 && wait(&status) > 0; started--)
     if (status != 0 && (!err || is_wrong(status))) // wrong sums count more than that others miss their rank
       err = complain("a rank failed", is_wrong(status) ? WEFT_ERR_DATA : WEFT_ERR_PEER_LOST);

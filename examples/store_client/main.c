@@ -1,6 +1,7 @@
-// A client of the store: puts, gets, watches, and hangs a key on a lease.
+// A client of the store: puts, gets, watches, and attaches a key to a lease.
 //
-// Without an argument the program starts an embedded server and connects to it over HTTPS, so that it runs anywhere.
+// Without an argument the program starts an embedded server and connects to it over HTTPS, so that it needs no other
+// store.
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,20 +16,20 @@ static const char usage[] =
     "Uses the store at URL (etcd, or `weft serve` with its token in WEFT_TOKEN); default: a store of its own.\n"
     "Exit status: 0 all is as expected, 2 wrong usage, 4 wrong data; others: weft_err_exit_status().\n";
 
-// A call of the library: what went wrong is in its own words.
+// Reports a failed call of the library, with the library's sentence.
 static int report(const char *what, int err) {
   if (err)
     fprintf(stderr, "store_client: %s: %s: %s\n", what, weft_strerror(err), weft_last_error());
   return err;
 }
 
-// What this program finds itself, of which weft_last_error() knows nothing.
+// Reports a failure that this program itself has found; weft_last_error() does not describe it.
 static int complain(const char *what, int err) {
   fprintf(stderr, "store_client: %s: %s\n", what, weft_strerror(err));
   return err;
 }
 
-// Reads one key; `*found` says whether it is there, and the value goes to value[cap] with a NUL behind it.
+// Reads one key; `*found` says whether it exists; the value is written to value[cap], followed by a NUL.
 static int get(weft_store_t *store, const char *key, bool *found, char *value, size_t cap) {
   struct weft_store_list *list;
   int err = report("get", weft_store_range(store, key, false, 0, &list));
@@ -41,7 +42,7 @@ static int get(weft_store_t *store, const char *key, bool *found, char *value, s
   return 0;
 }
 
-// Checks that a key has a value, or that it is absent where `wanted` is NULL.
+// Checks that a key has the value `wanted`, or that it is absent if `wanted` is NULL.
 static int expect_value(weft_store_t *store, const char *key, const char *wanted) {
   char value[64];
   bool found;
@@ -57,7 +58,7 @@ static int expect_value(weft_store_t *store, const char *key, const char *wanted
   return 0;
 }
 
-// Runs on a thread of the store, which must not block: it passes the kind of the event on through a pipe.
+// Runs on a thread of the store, which must not block. It writes the kind of the event to a pipe.
 static void on_event(void *arg, const struct weft_store_event *event) {
   unsigned char kind = (unsigned char)event->kind;
   const int *out = arg;
@@ -65,7 +66,7 @@ static void on_event(void *arg, const struct weft_store_event *event) {
     fprintf(stderr, "store_client: an event was dropped\n");
 }
 
-// Waits for the next event of this kind. Events about the connection are of no concern here.
+// Waits for the next event of this kind. It ignores events about the connection.
 static int wait_for(int in, enum weft_store_event_kind wanted) {
   struct pollfd ready = {.fd = in, .events = POLLIN};
   unsigned char kind;
@@ -80,7 +81,7 @@ static int wait_for(int in, enum weft_store_event_kind wanted) {
   return 0;
 }
 
-// A key without a lease stays until somebody deletes it.
+// A key without a lease stays until a client deletes it.
 static int put_and_get(weft_store_t *store, const char *key, int events) {
   int64_t revision;
   int err = report("put", weft_store_put(store, key, "hello", 5, 0, &revision));
@@ -95,7 +96,7 @@ static int put_and_get(weft_store_t *store, const char *key, int events) {
   return err ? err : expect_value(store, key, NULL);
 }
 
-// A key on a lease goes with the lease: when its holder revokes it, or has not renewed it in time because it died.
+// The store deletes a key with a lease when the lease ends: its owner revokes it, or has died and does not renew it.
 static int lease(weft_store_t *store, const char *key, int events) {
   int64_t id, left;
   int err = report("grant", weft_store_lease_grant(store, LEASE_S, &id, NULL));
@@ -107,7 +108,7 @@ static int lease(weft_store_t *store, const char *key, int events) {
   if (!err)
     err = expect_value(store, key, "alive");
   if (!err)
-    err = report("keepalive", weft_store_lease_keepalive(store, id, &left)); // a holder does this every few seconds
+    err = report("keepalive", weft_store_lease_keepalive(store, id, &left)); // an owner does this every few seconds
   int revoked = report("revoke", weft_store_lease_revoke(store, id));
   if (!err)
     err = revoked;
@@ -118,7 +119,7 @@ static int lease(weft_store_t *store, const char *key, int events) {
 
 static int use(weft_store_t *store) {
   char prefix[64], key[80];
-  snprintf(prefix, sizeof prefix, "/weft/examples/%ld/", (long)getpid()); // two runs do not meet
+  snprintf(prefix, sizeof prefix, "/weft/examples/%ld/", (long)getpid()); // two runs use different keys
   snprintf(key, sizeof key, "%sgreeting", prefix);
   int ends[2];
   if (pipe(ends) != 0)
@@ -129,7 +130,7 @@ static int use(weft_store_t *store) {
     err = put_and_get(store, key, ends[0]);
   if (!err)
     err = lease(store, key, ends[0]);
-  weft_store_watch_close(watch); // no callback runs after this, so the pipe can go
+  weft_store_watch_close(watch); // no callback runs after this, so the pipe can be closed
   close(ends[0]);
   close(ends[1]);
   return err;

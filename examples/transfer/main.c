@@ -18,14 +18,14 @@ static const char usage[] =
     "Writes BYTES (1 to 1073741824, default 1048576) to another process and reads its answer.\n"
     "Exit status: 0 all bytes right, 2 wrong usage, 4 wrong bytes; others: weft_err_exit_status().\n";
 
-// A call of the library: what went wrong is in its own words.
+// Reports a failed call of the library, with the library's sentence.
 static int report(const char *what, int err) {
   if (err)
     fprintf(stderr, "transfer: %s: %s: %s\n", what, weft_strerror(err), weft_last_error());
   return err;
 }
 
-// What this program finds itself, of which weft_last_error() knows nothing.
+// Reports a failure that this program itself has found; weft_last_error() does not describe it.
 static int complain(const char *what, int err) {
   fprintf(stderr, "transfer: %s: %s\n", what, weft_strerror(err));
   return err;
@@ -46,7 +46,7 @@ static int check(const unsigned char *bytes, size_t length, unsigned char flip) 
   return 0;
 }
 
-// Whether a peer has closed its agent, or its process has ended: nothing more is to come from it.
+// Whether a peer has closed its agent, or its process has ended, so that nothing more can come from it.
 static bool somebody_has_gone(weft_agent_t *agent) {
   struct weft_agent_event event = WEFT_AGENT_EVENT_INIT;
   while (weft_agent_next_event(agent, &event) == 1)
@@ -64,7 +64,7 @@ static int wait_for(weft_agent_t *agent, const char *text, weft_peer_t *peer) {
   for (;;) {
     struct weft_notification note;
     uint32_t count;
-    bool gone = somebody_has_gone(agent); // asked first: what it sent before that is there by now
+    bool gone = somebody_has_gone(agent); // checked first: everything that the peer sent before has then arrived
     err = weft_agent_notifications(agent, &note, 1, &count);
     if (err)
       return report("notifications", err);
@@ -88,7 +88,7 @@ static int open_agent(weft_agent_t **agent, const char *name, const char *listen
   return report("open", weft_agent_open(agent, &options));
 }
 
-// The target's part: takes the pattern, answers with the inverted one, and waits until the initiator has read it.
+// The target's part: checks the pattern, answers with the inverted pattern, and waits until the initiator has read it.
 static int answer(weft_agent_t *agent, unsigned char *bytes, size_t length) {
   weft_peer_t initiator;
   int err = wait_for(agent, "written", &initiator);
@@ -102,7 +102,7 @@ static int answer(weft_agent_t *agent, unsigned char *bytes, size_t length) {
   return err ? err : wait_for(agent, "read", &initiator);
 }
 
-// Runs the target; `out` carries the number of its port to the initiator.
+// Runs the target, and writes the number of its port to `out` for the initiator.
 static int run_target(size_t length, const char *token, int out) {
   weft_agent_t *agent = NULL;
   weft_region_t region;
@@ -121,8 +121,8 @@ static int run_target(size_t length, const char *token, int out) {
   return err;
 }
 
-// One transfer between the two lists: created, posted once, awaited, freed. A program that moves the same memory again
-// keeps the transfer and only posts it.
+// Creates a transfer between the two lists, posts it once, waits for its end and frees it. A program that moves the
+// same memory again would keep the transfer and only post it again.
 static int move(weft_agent_t *agent, enum weft_transfer_op op, weft_dlist_t *local, weft_dlist_t *remote,
                 const char *note) {
   struct weft_transfer_options options = WEFT_TRANSFER_OPTIONS_INIT;
@@ -134,7 +134,7 @@ static int move(weft_agent_t *agent, enum weft_transfer_op op, weft_dlist_t *loc
     err = report("post", weft_transfer_post(transfer));
   if (!err)
     err = weft_transfer_wait(transfer, TIMEOUT_MS);
-  if (err == 1) { // it goes on: its memory is to be left alone until it has ended
+  if (err == 1) { // it continues: its memory must not be used until it has ended
     report("cancel", weft_transfer_cancel(transfer, TIMEOUT_MS));
     err = complain("a transfer did not end in time", WEFT_ERR_TIMEOUT);
   } else {
@@ -158,7 +158,7 @@ static int write_and_read(weft_agent_t *agent, weft_dlist_t *local, weft_dlist_t
   return err ? err : check(bytes, length, 0xff);
 }
 
-// Connects to the target and describes both sides' memory by lists of one descriptor each.
+// Connects to the target, and makes a list of one descriptor for the memory of each side.
 static int exchange(weft_agent_t *agent, const char *address, weft_region_t region, unsigned char *bytes,
                     size_t length) {
   weft_peer_t target;
@@ -185,7 +185,8 @@ static int exchange(weft_agent_t *agent, const char *address, weft_region_t regi
   return err;
 }
 
-// Waits for the end of the target's process, which has said why it failed. Wrong bytes are that on either side.
+// Waits for the end of the target's process, which has reported its own failure. If it found wrong bytes, this process
+// fails with DATA, too.
 static int finish(pid_t child) {
   int status;
   if (waitpid(child, &status, 0) != child)
@@ -215,9 +216,9 @@ static int run_initiator(size_t length, const char *token, uint16_t port, pid_t 
     err = report("register", weft_agent_register(agent, &memory, &region));
   if (!err)
     err = exchange(agent, address, region, bytes, length);
-  // An agent that closes may take an unread notification with it, so this one stays open until the target has ended.
+  // If an agent closes, an unread notification of it may be lost, so this agent stays open until the target has ended.
   int ended = finish(child);
-  weft_agent_close(agent); // after this nothing touches `bytes` any more
+  weft_agent_close(agent); // after this nothing accesses `bytes` any more
   free(bytes);
   return ended == WEFT_ERR_DATA || !err ? ended : err;
 }
@@ -232,7 +233,7 @@ static int make_token(char token[33]) {
   return 0;
 }
 
-// Starts the target as a child process before this one has threads, and initiates in this one.
+// Starts the target as a child process before this process has threads, then runs the initiator in this process.
 static int run(size_t length) {
   char token[33];
   int ends[2];
