@@ -1,4 +1,4 @@
-"""The console command ``weft``: the tool that lies in this package."""
+"""The console command ``weft``: runs the tool in this package."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def main() -> None:
-    """Becomes the tool, with the arguments of this process."""
+    """Replaces this process by the tool, with the same arguments."""
     tool = Path(__file__).with_name("weft-tool")
     try:
         os.execv(tool, ["weft", *sys.argv[1:]])

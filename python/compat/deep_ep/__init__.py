@@ -13,7 +13,7 @@ from .utils.envs import get_logical_domain_size, get_physical_domain_size
 take_name("deep_ep")
 
 __version__ = "2.1.0"
-"""of the original's interface that this one is"""
+"""version of the original interface that this module implements"""
 
 __all__ = ["Buffer", "Config", "EPHandle", "ElasticBuffer", "EventHandle", "EventOverlap", "get_logical_domain_size",
            "get_physical_domain_size", "topk_idx_t"]

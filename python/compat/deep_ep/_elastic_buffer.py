@@ -1,4 +1,4 @@
-"""`ElasticBuffer`, the second version of the original's interface, and the handles of its dispatches."""
+"""`ElasticBuffer`, the second version of the original interface, and the handles of its dispatches."""
 
 from __future__ import annotations
 
@@ -17,36 +17,37 @@ from weft_compat_ep._rows import aligned, check_tensors, dispatch_layout, places
 from weft_compat_ep._throughput import Form, Kept, Throughput
 
 DEFAULT_SMS = 24
-"""processors that weft.ep takes where nobody says another number: weft_ep_dispatch_args.processors"""
+"""default number of processors of weft.ep: weft_ep_dispatch_args.processors"""
 MOST_ALIGNMENT = 256
-"""of the parts of experts: weft_ep_recv_args.alignment"""
+"""maximum alignment of the parts of experts: weft_ep_recv_args.alignment"""
 NOT_EXPERTS = ("agrs_", "all_gather", "create_agrs_", "destroy_agrs_", "engram_", "pp_")
-"""how the names of the original's calls begin that have nothing to do with experts"""
+"""beginnings of the names of original calls that are not about experts"""
 
 
 class EPHandle:
-    """What a dispatch of an `ElasticBuffer` leaves, for combines and for dispatches the same way. What only programs
-    that look into a handle want is computed when they ask for it, in the stream that is current then. They may put
-    tensors back that they have read, as those do that save a handle's for a backward pass."""
+    """The handle of a dispatch of an `ElasticBuffer`, for combines and for dispatches along the same paths. Values that
+    only programs need that read the attributes of a handle are computed at the first access, in the current stream.
+    Programs may set attributes to tensors that they have read before, for instance after they have saved them for a
+    backward pass."""
 
     token_metadata_at_forward: None = None
     channel_linked_list: None = None
-    """of the original's way between hosts; Weft has none of these"""
+    """for the original's transfers between hosts; Weft has none of these"""
 
     def __init__(self, kept: Kept, form: Form, most: int, weighed: bool) -> None:
         self.kept = kept
-        """what Weft knows of it"""
+        """Weft's route of the dispatch"""
         self.weighed = weighed
         """whether the dispatch had weights"""
         self.do_expand, self.expert_alignment, self.num_sms = form.expand, form.alignment, form.processors
         self.num_experts = kept.engine.sizes.experts_per_rank * kept.engine.sizes.capacity
         self.num_max_tokens_per_rank = most
         self.topk_idx = kept.topk_idx
-        """[tokens][top-k]: the caller's, or a copy with do_handle_copy"""
+        """[tokens][top-k]: the caller's tensor, or with do_handle_copy a copy"""
         self.num_recv_tokens = kept.src_rank.shape[0]
-        """received tokens; without do_cpu_sync as many as there may be"""
+        """received tokens; without do_cpu_sync the maximum number"""
         self.num_expanded_tokens = kept.rows
-        """rows of the tensors that were received"""
+        """rows of the received tensors"""
         self.num_unaligned_recv_tokens_per_expert = kept.expert_rows
         """int32 [E]: rows of each local expert"""
         self.num_recv_tokens_per_expert_list = [aligned(count, form.alignment) for count in kept.counts or []]
@@ -59,7 +60,8 @@ class EPHandle:
 
     @functools.cached_property
     def psum_num_recv_tokens_per_expert(self) -> torch.Tensor:
-        """int32 [E]: with do_expand the row behind the last of each expert; else a prefix sum of the rounded counts."""
+        """int32 [E]: with do_expand the index of the row after the last row of each expert; else a prefix sum of the
+        rounded counts."""
         if self.kept.expert_end is not None:
             return self.kept.expert_end
         alignment = self.expert_alignment
@@ -77,7 +79,7 @@ class EPHandle:
 
     @functools.cached_property
     def dst_buffer_slot_idx(self) -> torch.Tensor:
-        """int32 [tokens][top-k]: place of the token among those that go to the rank of the selection; -1: none."""
+        """int32 [tokens][top-k]: index of the token among the tokens that go to the rank of the selection; -1: none."""
         sizes = self.kept.engine.sizes
         layout = dispatch_layout(self.topk_idx, self.num_experts, sizes.capacity)
         return places(self.topk_idx, layout.in_rank, sizes.experts_per_rank)
@@ -86,9 +88,9 @@ class EPHandle:
 class ElasticBuffer(CommonBuffer):
     """One rank of a group of torch.distributed (`group`), for operations of up to num_max_tokens_per_rank tokens.
 
-    All ranks construct it, and make the same calls in the same order. num_bytes, num_cpu_bytes and what else is about
-    the original's buffers, queue pairs and reductions has no effect: Weft's windows are as large as they have to be,
-    its order of rows is always the same, and it reduces within a rank before it sends.
+    All ranks construct it, and make the same calls in the same order. num_bytes, num_cpu_bytes and the other arguments
+    about the original's buffers, queue pairs and reductions have no effect: Weft chooses the size of its windows, its
+    order of rows is always the same, and it reduces within a rank before it sends.
     """
 
     def __init__(self, group: Any, num_bytes: int | None = None, num_cpu_bytes: int = 0,
@@ -119,12 +121,12 @@ class ElasticBuffer(CommonBuffer):
         self._destroyed = False
         self._meeting = Meeting.by_exchange(self.rank_idx, gather)
 
-    # --- what the original has besides ---
+    # --- other calls of the original ---
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Says of the original's other calls that there are none: `hasattr` of them is False."""
+            """Reports that the original's other calls do not exist: `hasattr` of them is False."""
             if name.startswith(NOT_EXPERTS):
                 raise AttributeError(f"{name}: Weft has the calls of ElasticBuffer for experts, and none for "
                                      "pipelines, gathers and Engram tables")
@@ -139,29 +141,29 @@ class ElasticBuffer(CommonBuffer):
     def get_buffer_size_hint(group: Any, num_max_tokens_per_rank: int, hidden: int, num_topk: int = 0,
                              use_fp8_dispatch: bool = False, allow_hybrid_mode: bool = True,
                              allow_multiple_reduction: bool = True) -> int:
-        """Bytes of windows that a rank has for its peers, at most. Weft makes them itself."""
+        """Maximum size in bytes of a rank's windows for its peers. Weft makes them itself."""
         del num_max_tokens_per_rank, hidden, num_topk, use_fp8_dispatch, allow_hybrid_mode, allow_multiple_reduction
         return WINDOW_BYTES * max(1, int(group.size()) - 1)
 
     def get_physical_domain_size(self) -> tuple[int, int]:
-        """(1, ranks): Weft finds the way to each rank itself, and has no domains."""
+        """(1, ranks): Weft chooses the transport to each rank itself, and has no domains."""
         return 1, self.num_ranks
 
     get_logical_domain_size = get_physical_domain_size
 
     def get_theoretical_num_sms(self, num_experts: int, num_topk: int, num_scaleout_topk: int = 0, rdma_gbs: float = 0,
                                 nvlink_gbs: float = 0, sm_read_gbs: float = 200, sm_write_gbs: float = 50) -> int:
-        """Processors that Weft takes where nobody says another number."""
+        """Default number of processors that Weft uses."""
         del num_experts, num_topk, num_scaleout_topk, rdma_gbs, nvlink_gbs, sm_read_gbs, sm_write_gbs
         return DEFAULT_SMS
 
     def get_theoretical_num_qps(self, num_sms: int) -> int:
-        """1: Weft makes the queue pairs that it needs itself, and passes this number over."""
+        """1: Weft makes the queue pairs that it needs itself, and ignores this number."""
         del num_sms
         return 1
 
     def barrier(self, use_comm_stream: bool = True, with_cpu_sync: bool = False, sequential: bool = True) -> None:
-        """Returns when all ranks have come to it, and what they launched before has run; the host waits always."""
+        """Returns when all ranks have reached it, and their earlier launches have run; the host always waits."""
         del use_comm_stream, with_cpu_sync, sequential
         self._check_alive()
         engine = next(reversed(self._engines.values()), None)
@@ -183,12 +185,12 @@ class ElasticBuffer(CommonBuffer):
                      Any, torch.Tensor | None, torch.Tensor | None, EPHandle, EventOverlap]:
         """Sends tokens to the ranks of their experts: (rows or (rows, scales), local experts, weights, handle, event).
 
-        x: bf16 [tokens][hidden], or (e4m3, scales). Rows stand by source rank, then by token, and local experts and
-        weights are [rows][top-k]: -1 and 0 for those of other ranks. do_expand: a row for each selection, packed by
+        x: bf16 [tokens][hidden], or (e4m3, scales). Rows are in the order of source rank, then token. Local experts and
+        weights are [rows][top-k]: -1 and 0 for experts of other ranks. do_expand: a row for each selection, packed by
         expert, whose parts begin at multiples of expert_alignment (1 to 256); no local experts, and weights [rows].
-        Without topk_weights there are no weights. With do_zero_padding the rows between are 0. do_cpu_sync (the
-        default): the host waits, and there are as many rows as came; else as many as there may be. With a handle other
-        values go the same ways to the same places.
+        Without topk_weights there are no weights. With do_zero_padding the rows between the parts are 0. With
+        do_cpu_sync (the default) the host waits, and the result has as many rows as were received; else it has the
+        maximum number of rows. With a handle, other values are sent along the same paths to the same places.
         """
         del num_qps, allocate_on_comm_stream
         self._check_alive()
@@ -214,7 +216,7 @@ class ElasticBuffer(CommonBuffer):
             if values.shape[0] > most:
                 raise ValueError(f"x: {values.shape[0]} tokens, and num_max_tokens_per_rank says that there is room "
                                  f"for {most} of a rank")
-            # One group serves all calls of fewer tokens: programs name another number for each size of a batch.
+            # One group is used for all calls with fewer tokens: programs pass another number for each size of a batch.
             engine = self._engine_for(values, experts_of_rank(num_experts, self.num_ranks),
                                       max(most, self.num_max_tokens_per_rank))
             form = form._replace(tokens=most * self.num_ranks)
@@ -281,7 +283,7 @@ class ElasticBuffer(CommonBuffer):
 
 
 def _worst_rows(engine: Throughput, topk: int, form: Form) -> int:
-    """Rows that a dispatch brings at most."""
+    """Maximum number of rows of a dispatch."""
     most = engine.most if form.tokens is None else form.tokens
     if not form.expand:
         return most

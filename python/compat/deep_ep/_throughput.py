@@ -17,8 +17,8 @@ from weft_compat_ep._throughput import Throughput
 class ThroughputCalls(HighThroughput):
     """Dispatches of many tokens: one row for each token on each rank, by source rank, then by token.
 
-    Up to WEFT_EP_MAX_TOKENS tokens of a rank in one operation. A group of ranks is opened at the first dispatch of each
-    hidden size and number of experts.
+    One operation has up to WEFT_EP_MAX_TOKENS tokens of a rank. The first dispatch of each hidden size and number of
+    experts opens a group of ranks.
     """
 
     _meeting: Meeting
@@ -52,13 +52,14 @@ class ThroughputCalls(HighThroughput):
                  topk_weights: torch.Tensor | None = None, expert_alignment: int = 1, num_worst_tokens: int = 0,
                  config: Config | None = None, previous_event: EventOverlap | None = None, async_finish: bool = False,
                  allocate_on_comm_stream: bool = False) -> Dispatched:
-        """Sends tokens to the ranks of their experts, as get_dispatch_layout has said.
+        """Sends tokens to the ranks of their experts, as computed by get_dispatch_layout.
 
-        x: bf16 [tokens][hidden], or (e4m3, scales). (rows [received][hidden] or (rows, scales), local experts
-        [received][top-k] with -1 for those of other ranks, weights likewise, rows of each local expert rounded up to
-        expert_alignment, handle, event). The host waits for the number of rows. With num_worst_tokens it does not:
-        there are so many rows, those behind the received ones have -1 and undefined values, and the list is empty. With
-        a handle other values go the same ways to the same places, and all but the rows and the event is None.
+        x: bf16 [tokens][hidden], or (e4m3, scales). Returns (rows [received][hidden] or (rows, scales), local experts
+        [received][top-k] with -1 for experts of other ranks, weights likewise, rows of each local expert rounded up to
+        expert_alignment, handle, event). The host waits for the number of rows. With num_worst_tokens it does not wait:
+        the result has that number of rows, the rows after the received ones have -1 and undefined values, and the list
+        is empty. With a handle, other values are sent along the same paths to the same places, and all results except
+        the rows and the event are None.
         """
         del num_tokens_per_rank, num_tokens_per_rdma_rank, allocate_on_comm_stream
         return self._send_many(prefix_handle, x, handle, is_token_in_rank, num_tokens_per_expert, topk_idx,
@@ -68,7 +69,7 @@ class ThroughputCalls(HighThroughput):
                 config: Config | None = None, previous_event: EventOverlap | None = None, async_finish: bool = False,
                 allocate_on_comm_stream: bool = False) -> tuple[torch.Tensor, torch.Tensor | None, EventOverlap]:
         """Sends rows back: (the sum of each token's rows and of up to two biases, bf16 [tokens][hidden], the sums of
-        their weights [tokens][top-k] or None, event). A handle serves any number of combines."""
+        their weights [tokens][top-k] or None, event). A handle can be used for any number of combines."""
         del allocate_on_comm_stream
         return self._combine_many(x, handle, topk_weights, bias, config, previous_event, async_finish)
 
@@ -79,8 +80,8 @@ class ThroughputCalls(HighThroughput):
                            topk_weights: torch.Tensor | None = None, expert_alignment: int = 1,
                            config: Config | None = None, previous_event: EventOverlap | None = None,
                            async_finish: bool = False, allocate_on_comm_stream: bool = False) -> Dispatched:
-        """`dispatch`, with the handle that the original has between hosts: entry [-4] is the received rows of the ranks
-        up to each."""
+        """`dispatch`, with the handle that the original returns between hosts: entry [-4] is a prefix sum of the
+        received rows of the ranks."""
         del num_tokens_per_rank, num_tokens_per_rdma_rank, allocate_on_comm_stream
         return self._send_many(global_handle, x, handle, is_token_in_rank, num_tokens_per_expert, topk_idx,
                                topk_weights, expert_alignment, 0, config, previous_event, async_finish)
@@ -88,6 +89,6 @@ class ThroughputCalls(HighThroughput):
     internode_combine = combine
 
     def _close_throughput(self) -> None:
-        """Ends what these calls have opened."""
+        """Closes the groups that these calls have opened."""
         for engine in self.__dict__.pop("_many", {}).values():
             engine.close()

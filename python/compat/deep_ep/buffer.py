@@ -19,15 +19,15 @@ from ._throughput import ThroughputCalls
 topk_idx_t = torch.int64
 
 DEFAULT_TIMEOUT_S = 100.0
-"""a rank that does not come to an operation for so long is lost; WEFT_DEEP_EP_TIMEOUT says another number"""
+"""a rank that does not take part in an operation for this time is lost; WEFT_DEEP_EP_TIMEOUT changes it"""
 
 
 class Buffer(ThroughputCalls):
     """One rank of a group of torch.distributed (`group`) or of mpi4py (`comm`).
 
-    All ranks construct it, and make the same calls in the same order. Windows are made at the first dispatch of each
-    size; num_nvl_bytes, num_rdma_bytes, num_qps_per_rank and the ways that are allowed have no effect, since Weft
-    allocates what it needs and finds its way itself.
+    All ranks construct it, and make the same calls in the same order. The first dispatch of each size makes the
+    windows. num_nvl_bytes, num_rdma_bytes, num_qps_per_rank and the arguments that allow transports have no effect,
+    since Weft allocates memory and chooses transports itself.
     """
 
     def __init__(self, group: Any, num_nvl_bytes: int = 0, num_rdma_bytes: int = 0, low_latency_mode: bool = False,
@@ -44,12 +44,12 @@ class Buffer(ThroughputCalls):
         self._masked: set[int] = set()
         self._engines: dict[Sizes, Engine] = {}
         self._last: dict[tuple[int, int, int], Engine] = {}
-        """the one that was used last, by the most tokens, the experts and the top-k"""
+        """the group that was used last, by the maximum number of tokens, the experts and the top-k"""
         self._own: set[Engine] = set()
         self._destroyed = False
         self._meeting = Meeting.by_exchange(self.rank, gather)
 
-    # --- what the original has besides ---
+    # --- other calls of the original ---
 
     @staticmethod
     def get_low_latency_rdma_size_hint(num_max_dispatch_tokens_per_rank: int, hidden: int, num_ranks: int,
@@ -60,7 +60,7 @@ class Buffer(ThroughputCalls):
     # --- low latency ---
 
     def clean_low_latency_buffer(self, num_max_dispatch_tokens_per_rank: int, hidden: int, num_experts: int) -> None:
-        """Nothing: Weft's windows need no cleaning."""
+        """Does nothing: Weft's windows need no cleaning."""
 
     def low_latency_dispatch(self, x: torch.Tensor, topk_idx: torch.Tensor, num_max_dispatch_tokens_per_rank: int,
                              num_experts: int, cumulative_local_expert_recv_stats: torch.Tensor | None = None,
@@ -68,17 +68,17 @@ class Buffer(ThroughputCalls):
                              round_scale: bool = False, use_ue8m0: bool = False, async_finish: bool = False,
                              return_recv_hook: bool = False) -> tuple[Any, torch.Tensor, Handle, EventOverlap,
                                                                      Hook | None]:
-        """Sends tokens to their experts. (recv_x [E][ranks * max][H], or it with its scales; counts [E]; handle; event;
-        hook). In the order of received rows sources ascend, and so do the tokens of each."""
+        """Sends tokens to their experts. Returns (recv_x [E][ranks * max][H], or recv_x with its scales; counts [E];
+        handle; event; hook). Received rows are in the order of source rank, then token."""
         try:
             engine = self._last[num_max_dispatch_tokens_per_rank, num_experts, topk_idx.shape[1]]
-        except (LookupError, AttributeError, TypeError):  # of a size that is new, or wrong
+        except (LookupError, AttributeError, TypeError):  # a new or a wrong size
             engine = self._engine_for(x, topk_idx, num_max_dispatch_tokens_per_rank, num_experts)
         try:
             return engine.dispatch(x, topk_idx, use_fp8, round_scale, use_ue8m0, cumulative_local_expert_recv_stats,
                                    dispatch_wait_recv_cost_stats, async_finish, return_recv_hook,
                                    not self.enable_shrink)
-        except (AttributeError, TypeError, ValueError):  # wrong, or of another hidden or memory than the call before
+        except (AttributeError, TypeError, ValueError):  # wrong, or another hidden or memory than in the call before
             other = self._engine_for(x, topk_idx, num_max_dispatch_tokens_per_rank, num_experts)
             if other is engine:
                 raise
@@ -90,7 +90,7 @@ class Buffer(ThroughputCalls):
                             return_recv_hook: bool = False, out: torch.Tensor | None = None,
                             combine_wait_recv_cost_stats: torch.Tensor | None = None) -> tuple[
                                 torch.Tensor, EventOverlap, Hook | None]:
-        """Sends the experts' outputs back; (the weighted sums bf16 [tokens][hidden], event, hook)."""
+        """Sends the experts' outputs back; returns (the weighted sums bf16 [tokens][hidden], event, hook)."""
         if combine_wait_recv_cost_stats is not None:
             raise NotImplementedError("combine_wait_recv_cost_stats: Weft measures waiting in dispatches only")
         return self._engine_of(handle).combine(x, topk_idx, topk_weights, handle, use_logfmt, zero_copy, async_finish,
@@ -98,7 +98,7 @@ class Buffer(ThroughputCalls):
 
     def get_next_low_latency_combine_buffer(self, handle: Handle) -> torch.Tensor:
         """Memory for the outputs of an operation, bf16 [E][ranks * max][H], for low_latency_combine(zero_copy=True).
-        Weft never copies outputs before they travel, so it is no faster than any other."""
+        Weft never copies outputs before it sends them, so this memory is no faster than any other."""
         return self._engine_of(handle).combine_buffer(handle, handle[0].device)
 
     def _engine_for(self, x: torch.Tensor, topk_idx: torch.Tensor, max_tokens: int, num_experts: int) -> Engine:
@@ -143,8 +143,8 @@ class Buffer(ThroughputCalls):
             engine.mask(rank_to_mask, bool(mask))
 
     def low_latency_query_mask_buffer(self, mask_status: torch.Tensor) -> None:
-        """Writes into int32 [ranks]: 1 for each rank that gets no tokens (masked or lost), else 0. It waits for the
-        current stream, except in a graph, where it tells the masks alone."""
+        """Writes into int32 [ranks]: 1 for each rank that gets no tokens (masked or lost), else 0. The call waits for
+        the current stream; in a graph it does not wait, and writes only the masks."""
         self._check_shrink("low_latency_query_mask_buffer")
         if mask_status.dtype != torch.int32 or mask_status.numel() != self.group_size:
             raise ValueError(f"mask_status: int32 [{self.group_size}] is wanted")
@@ -155,7 +155,7 @@ class Buffer(ThroughputCalls):
                                            dtype=torch.int32))
 
     def low_latency_clean_mask_buffer(self) -> None:
-        """Unmasks all ranks that this one has masked. Ranks that are lost stay so."""
+        """Unmasks all ranks that this one has masked. Lost ranks stay lost."""
         self._check_shrink("low_latency_clean_mask_buffer")
         for rank in list(self._masked):
             self.low_latency_update_mask_buffer(rank, False)

@@ -1,1 +1,1 @@
-"""Programs that take the command lines of others: `weft.compat.elastic`."""
+"""Programs with the command lines of other programs: `weft.compat.elastic`."""

@@ -1,13 +1,13 @@
 """The elastic test of NIXL EP on Weft: ``python -m weft.compat.elastic --plan PLAN``, with that program's options.
 
 It starts ``weft elastic``, which runs the same plans, makes the same checks and more, and prints the same lines and a
-report; further options go to it as they are. What differs: ranks run on GPUs where each can have one of its own, else
-in host memory (``--memory`` and WEFT_MEMORY say otherwise); the exit status is not 0 where a phase did not pass.
+report. Further options are passed to it unchanged. Differences: ranks run on GPUs if each rank can have its own GPU,
+else in host memory (``--memory`` and WEFT_MEMORY change this); the exit status is not 0 if a phase did not pass.
 
-Agents on several hosts authenticate each other by a token. Without WEFT_TOKEN the first one puts a random one into a
-file beside the plan, PLAN.token, which only its user can read, and removes it at the end; those with ``--tcp-server``
-read it there. So the plan has to lie on a file system that the hosts share, as a Slurm job's does. A plan from a pipe
-has no such file: several hosts want WEFT_TOKEN then.
+Agents on several hosts authenticate each other by a token. Without WEFT_TOKEN the first agent writes a random token
+into a file beside the plan, PLAN.token, which only its user can read, and removes it at the end; agents with
+``--tcp-server`` read the token there. So the plan has to be on a file system that the hosts share, as in a Slurm job. A
+plan from a pipe has no such file: several hosts then need WEFT_TOKEN.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TOKEN_WAIT_S = 60.0
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The options of the original, and those of the tool that decide how it is started."""
+    """The options of the original program, and the options of the tool that decide how it is started."""
     parser = argparse.ArgumentParser(prog="python -m weft.compat.elastic", allow_abbrev=False,
                                      description="Runs an elastic plan by 'weft elastic'.",
                                      epilog="Further options go to 'weft elastic': see 'weft elastic --help'.")
@@ -65,9 +65,9 @@ def command(options: argparse.Namespace, further: Sequence[str]) -> list[str]:
 
 
 def needs_others(options: argparse.Namespace) -> bool:
-    """Whether the plan ever has more ranks than this host has processes for; one that is killed in a phase has a
-    process there too. A plan that cannot be read: False, and the tool says what is wrong with it. So with a pipe, which
-    is the tool's to read."""
+    """Whether the plan ever has more ranks than this host has processes; a rank that is killed in a phase also has a
+    process in that phase. If the plan cannot be read, the result is False, and the tool reports what is wrong. The
+    result is also False for a pipe, because only the tool may read it."""
     if options.num_processes is None or not Path(options.plan).is_file():
         return False
     try:
@@ -80,14 +80,15 @@ def needs_others(options: argparse.Namespace) -> bool:
 def make_token(path: Path) -> str:
     """A random token, in a new file that only this user can read."""
     token = secrets.token_urlsafe(24)
-    path.unlink(missing_ok=True)  # of a run that was killed
+    path.unlink(missing_ok=True)  # left by a run that was killed
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(f"{token}\n")
     return token
 
 
 def read_token(path: Path, seconds: float) -> str | None:
-    """The token that the first agent has put there; None if it did not in time, and the tool says what it lacks."""
+    """The token that the first agent has written; None if it did not in time; the tool then reports that it is
+    missing."""
     until = time.monotonic() + seconds
     while True:
         try:
@@ -102,7 +103,7 @@ def read_token(path: Path, seconds: float) -> str | None:
 
 
 def run(arguments: Sequence[str], environment: dict[str, str]) -> int:
-    """Runs the tool with the signals that come here; its exit status, as a shell tells it."""
+    """Runs the tool, passes signals on to it, and returns its exit status as a shell does."""
     tool = Path(__file__).parents[1] / "weft-tool"
     try:
         process = subprocess.Popen([str(tool), *arguments], env=environment, close_fds=False)  # --plan <(...)
@@ -111,7 +112,7 @@ def run(arguments: Sequence[str], environment: dict[str, str]) -> int:
         return 1
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda which, _: process.send_signal(which))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal gives it to the tool as well
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to the tool as well
     status = process.wait()
     return status if status >= 0 else 128 - status
 

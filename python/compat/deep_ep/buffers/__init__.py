@@ -1,1 +1,1 @@
-"""Where the second version of the original keeps its buffers."""
+"""The package in which the second version of the original has its buffers."""

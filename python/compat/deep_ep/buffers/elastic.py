@@ -1,4 +1,4 @@
-"""`ElasticBuffer` and its handles, by the names of the original's modules."""
+"""`ElasticBuffer` and its handles, under the module name of the original."""
 
 from weft_compat_ep._events import EventHandle, EventOverlap
 

@@ -1,4 +1,4 @@
-"""The `Buffer` of `deep_ep`, by the name of the original's second version."""
+"""The `Buffer` of `deep_ep`, under the module name of the original's second version."""
 
 from weft_compat_ep._events import Config, EventHandle, EventOverlap
 

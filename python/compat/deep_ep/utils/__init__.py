@@ -1,4 +1,4 @@
-"""What users import from `deep_ep.utils`."""
+"""The names that programs import from `deep_ep.utils`."""
 
 from weft_compat_ep._events import EventHandle, EventOverlap
 

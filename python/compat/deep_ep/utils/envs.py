@@ -1,4 +1,4 @@
-"""How programs set torch.distributed up from the environment."""
+"""Sets up torch.distributed from the environment."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _seeds = {"global": 0, "local": 0}
 
 
 def init_seed(global_seed: int) -> None:
-    """Seeds the random numbers of torch and Python: each rank with a seed of its own."""
+    """Seeds the random numbers of torch and Python, with a different seed on each rank."""
     _seeds.update({"global": global_seed, "local": global_seed + dist.get_rank()})
     torch.manual_seed(_seeds["local"])
     random.seed(_seeds["local"])
 
 
 def get_global_seed() -> int:
-    """The seed that `init_seed` was given; 0 before."""
+    """The argument of `init_seed`; 0 before that call."""
     return _seeds["global"]
 
 
@@ -30,20 +30,20 @@ def get_local_seed() -> int:
 
 
 def get_physical_domain_size(group: Any) -> tuple[int, int]:
-    """(1, ranks): Weft finds the way to each rank itself, and has no domains."""
+    """(1, ranks): Weft chooses the transport to each rank itself, and has no domains."""
     return 1, int(group.size())
 
 
 def get_logical_domain_size(group: Any, allow_hybrid_mode: bool = True) -> tuple[int, int]:
-    """The same."""
+    """As `get_physical_domain_size`."""
     del allow_hybrid_mode
     return get_physical_domain_size(group)
 
 
 def init_dist(local_rank: int, num_local_ranks: int, seed: int = 0) -> tuple[int, int, Any]:
-    """Joins the processes of all nodes into one group: (rank, number of ranks, group). WORLD_SIZE and RANK are of nodes
-    here, as the original's programs say them; MASTER_ADDR and MASTER_PORT name where they meet. It seeds the random
-    numbers (`init_seed`)."""
+    """Joins the processes of all nodes into one group: returns (rank, number of ranks, group). WORLD_SIZE and RANK
+    count nodes here, as in the original's programs; MASTER_ADDR and MASTER_PORT are the address at which they meet. The
+    call seeds the random numbers (`init_seed`)."""
     address = os.environ.get("MASTER_ADDR", "127.0.0.1")
     port = int(os.environ.get("MASTER_PORT", "8361"))
     nodes, node = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
@@ -58,7 +58,7 @@ def init_dist(local_rank: int, num_local_ranks: int, seed: int = 0) -> tuple[int
 
 
 def dist_print(s: str = "", once_in_node: bool = False) -> None:
-    """Prints in the order of ranks, or on one rank of a node alone."""
+    """Prints in the order of ranks, or only on one rank of a node."""
     ranks = int(os.environ.get("LOCAL_WORLD_SIZE", torch.cuda.device_count() or dist.get_world_size()))
     for rank in range(dist.get_world_size()):
         if rank == dist.get_rank() and not (once_in_node and rank % ranks):

@@ -1,4 +1,4 @@
-"""Events, by the name of the original's module."""
+"""Events, under the module name of the original."""
 
 from weft_compat_ep._events import EventHandle, EventOverlap
 
