@@ -1,7 +1,7 @@
 """The module `nixl` on Weft: agents, registered memory, one-sided transfers, notifications, exchange of metadata.
 
-It is of the distribution weft-compat, whose README has a table of all calls and what differs. `nixl_agent` is the class
-that programs use; `nixl._bindings` has the layer below it.
+It is a part of the distribution weft-compat, whose README has a table of all calls and of the differences. Programs use
+the class `nixl_agent`; `nixl._bindings` is the layer below it.
 """
 
 import weft_compat

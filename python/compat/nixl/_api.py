@@ -1,7 +1,7 @@
 """`nixl_agent`: registered memory, transfers, notifications and exchange of metadata.
 
-The names, arguments and answers are those of NIXL's Python interface; the README of weft-compat has a table of what
-differs. Failures are exceptions of `nixl._bindings`.
+The names, arguments and results are those of NIXL's Python interface; the README of weft-compat has a table of the
+differences. Failures are exceptions of `nixl._bindings`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _OPERATIONS = {"READ": bindings.NIXL_READ, "WRITE": bindings.NIXL_WRITE}
 
 
 class _handle:
-    """A number of an agent's, which is released by `release` or when nobody has the handle any more."""
+    """A number that belongs to an agent. It is released by `release`, or when no reference to the handle is left."""
 
     __slots__ = ("_agent", "_handle", "_released")
 
@@ -43,7 +43,7 @@ class _handle:
         raise NotImplementedError
 
     def release(self) -> None:
-        """Releases it. A second time is no error."""
+        """Releases the number. A second call is no error."""
         if not self._released:
             self._release()
             self._released = True
@@ -80,7 +80,7 @@ class nixl_xfer_handle(_handle):
 
 
 def _number(handle: Any, kind: type[_handle]) -> int:
-    """Of a handle of this kind; numbers of prepared lists and of transfers have nothing to do with each other."""
+    """The number of a handle of this kind; prepared lists and transfers have separate numbers."""
     if handle.__class__ is kind:
         number: int = handle._handle
         return number
@@ -99,8 +99,8 @@ class nixl_agent_config:
     """How to open an agent.
 
     enable_listen_thread: other agents may fetch its metadata at `listen_port`. capture_telemetry: `get_xfer_telemetry`
-    answers. backends: those to create at once. enable_prog_thread, num_threads and sync_mode change nothing: an agent
-    has a thread of its own, which sleeps while there is nothing to do, and any thread may use it.
+    works. backends: back ends to create at once. enable_prog_thread, num_threads and sync_mode have no effect: an agent
+    has its own thread, which sleeps while there is nothing to do, and any thread may use the agent.
     """
 
     def __init__(self, enable_prog_thread: bool = True, enable_listen_thread: bool = False,
@@ -118,7 +118,8 @@ class nixl_agent_config:
 
 
 class nixl_agent:
-    """An agent. With instantiate_all it has every back end that works here; a configuration says which it has."""
+    """An agent. With instantiate_all it has every back end that works here; otherwise the configuration names its back
+    ends."""
 
     def __init__(self, agent_name: str, nixl_conf: Optional[nixl_agent_config] = None,
                  instantiate_all: bool = False) -> None:
@@ -131,7 +132,7 @@ class nixl_agent:
         self.name = agent_name
         self.agent = bindings.nixlAgent(agent_name, low)
         self.notifs: dict[str, list[bytes]] = {}
-        self._notifs_lock = threading.RLock()  # what one thread has taken is not lost to another's
+        self._notifs_lock = threading.RLock()  # notifications that one thread has taken are not lost for another thread
         self.backends: dict[str, nixl_backend_handle] = {}
         self.backend_mems: dict[str, list[str]] = {}
         self.backend_options: dict[str, dict[str, str]] = {}
@@ -162,11 +163,11 @@ class nixl_agent:
         return table[backend].copy()
 
     def get_plugin_mem_types(self, backend: str) -> list[str]:
-        """The kinds of memory that a plug-in moves; none, with a warning, where there is no such plug-in."""
+        """The kinds of memory that a plug-in moves; none, with a warning, if there is no such plug-in."""
         return self._known(self.plugin_mem_types, backend, "plug-in") or []
 
     def get_plugin_params(self, backend: str) -> dict[str, str]:
-        """The parameters of a plug-in that Weft heeds, with their defaults."""
+        """The parameters of a plug-in that Weft uses, with their defaults."""
         return self._known(self.plugin_b_options, backend, "plug-in") or {}
 
     def get_backend_mem_types(self, backend: str) -> list[str]:
@@ -178,7 +179,7 @@ class nixl_agent:
         return self._known(self.backend_options, backend, "back end") or {}
 
     def create_backend(self, backend: str, initParams: dict[str, str] = {}) -> None:
-        """Creates a back end. `nixlNotFoundError`: it does not work here, and why."""
+        """Creates a back end. `nixlNotFoundError`: it does not work here; the text says why."""
         handle = self.agent.createBackend(backend, initParams)
         self.backends[backend] = handle
         self.backend_options[backend], self.backend_mems[backend] = self.agent.getBackendParams(handle)
@@ -196,7 +197,7 @@ class nixl_agent:
 
     def register_memory(self, reg_list: Any, mem_type: Optional[str] = None,
                         backends: list[str] = []) -> bindings.nixlRegDList:
-        """Registers memory, files or objects, of any form that `get_reg_descs` takes; the list, for
+        """Registers memory, files or objects, in any form that `get_reg_descs` takes, and returns the list for
         `deregister_memory`."""
         descs: bindings.nixlRegDList = self._wanted(self.get_reg_descs(reg_list, mem_type), "register_memory")
         self.agent.registerMem(descs, self._handles(backends))
@@ -208,7 +209,8 @@ class nixl_agent:
 
     def query_memory(self, reg_list: Any, backend: str,
                      mem_type: Optional[str] = None) -> list[Optional[dict[str, str]]]:
-        """What there is of each descriptor, with its size in bytes; None where there is nothing."""
+        """Whether the memory of each descriptor exists: its size in bytes and other properties, or None if it does not
+        exist."""
         descs = self._wanted(self.get_reg_descs(reg_list, mem_type), "query_memory")
         return self.agent.queryMem(descs, self._handles([backend])[0])
 
@@ -221,15 +223,15 @@ class nixl_agent:
     # --- transfers ---
 
     def make_connection(self, remote_agent: str, backends: list[str] = []) -> None:
-        """Connects to an agent before the first transfer does."""
+        """Connects to an agent before the first transfer needs the connection."""
         self.agent.makeConnection(remote_agent, self._handles(backends))
 
     def prep_xfer_dlist(self, agent_name: str, xfer_list: Any, mem_type: Optional[str] = None,
                         backends: list[str] = []) -> nixl_prepped_dlist_handle:
         """Looks descriptors up once, for many transfers: of this agent ("NIXL_INIT_AGENT" or ""), of another one, or
-        with this agent's own name as the remote side of transfers within it. Besides what get_xfer_descs takes: an
-        N x 5 array with mem_type, each of whose rows (address, length, device, stride, count) stands for `count`
-        descriptors, which have indices one after the other."""
+        with this agent's own name as the remote side of transfers within it. In addition to the forms of
+        get_xfer_descs, an N x 5 array with mem_type is allowed. Each of its rows (address, length, device, stride,
+        count) describes `count` descriptors with consecutive indices."""
         if arrays.is_strided(xfer_list):
             descs = arrays.expanded(xfer_list, mem_type)
         else:
@@ -246,7 +248,7 @@ class nixl_agent:
     def make_prepped_xfer(self, operation: str, local_xfer_side: nixl_prepped_dlist_handle, local_indices: Any,
                           remote_xfer_side: nixl_prepped_dlist_handle, remote_indices: Any, notif_msg: bytes = b"",
                           backends: list[str] = [], skip_desc_merge: bool = False) -> nixl_xfer_handle:
-        """A transfer between descriptors of two prepared lists, which the indices choose in their order."""
+        """Makes a transfer between descriptors of two prepared lists, chosen by indices in their order."""
         made = self.agent.makeXferReq(self._operation(operation), _number(local_xfer_side, nixl_prepped_dlist_handle),
                                       local_indices, _number(remote_xfer_side, nixl_prepped_dlist_handle),
                                       remote_indices, notif_msg,
@@ -256,7 +258,7 @@ class nixl_agent:
     def initialize_xfer(self, operation: str, local_descs: bindings.nixlXferDList,
                         remote_descs: bindings.nixlXferDList, remote_agent: str, notif_msg: bytes = b"",
                         backends: list[str] = []) -> nixl_xfer_handle:
-        """A transfer between two lists of descriptors of equal lengths. remote_agent may be this agent itself."""
+        """Makes a transfer between two lists of descriptors of equal lengths. remote_agent may be this agent itself."""
         made = self.agent.createXferReq(self._operation(operation), local_descs, remote_descs, remote_agent, notif_msg,
                                         self._handles(backends))
         return nixl_xfer_handle(self.agent, made)
@@ -266,31 +268,31 @@ class nixl_agent:
         return {bindings.NIXL_SUCCESS: "DONE", bindings.NIXL_IN_PROG: "PROC"}.get(status, "ERR")
 
     def transfer(self, handle: nixl_xfer_handle, notif_msg: bytes = b"") -> str:
-        """Starts a transfer, for the first time or again: "DONE", or "PROC" while it is in flight. What it failed with
-        is raised. The remote agent gets the notification when the data is there."""
+        """Starts a transfer, for the first time or again: returns "DONE", or "PROC" while it is in flight. A failure is
+        raised. The remote agent gets the notification when the data has arrived."""
         return self._word(self.agent.postXferReq(_number(handle, nixl_xfer_handle), notif_msg))
 
     def check_xfer_state(self, handle: nixl_xfer_handle) -> str:
-        """How a transfer stands: "DONE" or "PROC". What it failed with is raised."""
+        """The state of a transfer: "DONE" or "PROC". A failure is raised."""
         return self._word(self.agent.getXferStatus(_number(handle, nixl_xfer_handle)))
 
     def estimate_xfer_cost(self, req_handle: nixl_xfer_handle) -> tuple[int, int, str]:
-        """(microseconds that it is expected to take, their margin, "ANALYTICAL_BACKEND"). The margin is 0: Weft knows
-        none."""
+        """(expected time in microseconds, its margin, "ANALYTICAL_BACKEND"). The margin is 0, because Weft does not
+        compute one."""
         duration, margin, _ = self.agent.estimateXferCost(_number(req_handle, nixl_xfer_handle))
         return duration, margin, "ANALYTICAL_BACKEND"
 
     def get_xfer_telemetry(self, handle: nixl_xfer_handle) -> bindings.nixlXferTelemetry:
-        """Times and sizes of the last post. `nixlNoTelemetryError`: the agent was opened without."""
+        """Times and sizes of the last post. `nixlNoTelemetryError`: the agent was opened without telemetry."""
         return self.agent.getXferTelemetry(_number(handle, nixl_xfer_handle))
 
     def query_xfer_backend(self, handle: nixl_xfer_handle) -> str:
-        """The back end that a transfer goes by."""
+        """The back end that carries a transfer."""
         number = self.agent.queryXferBackend(_number(handle, nixl_xfer_handle))
         return next(name for name, handle_of in self.backends.items() if handle_of == number)
 
     def release_xfer_handle(self, handle: nixl_xfer_handle) -> None:
-        """Frees a transfer; one in flight is cancelled first."""
+        """Frees a transfer. A transfer in flight is cancelled first."""
         _release(handle, nixl_xfer_handle)
 
     def release_dlist_handle(self, handle: nixl_prepped_dlist_handle) -> None:
@@ -309,18 +311,20 @@ class nixl_agent:
     # --- notifications ---
 
     def get_new_notifs(self, backends: list[str] = []) -> dict[str, list[bytes]]:
-        """Notifications that nobody has taken: lists by the sender's name."""
+        """Notifications that have not been taken: lists by the sender's name."""
         return self.agent.getNotifs({}, self._handles(backends))
 
     def update_notifs(self, backends: list[str] = []) -> dict[str, list[bytes]]:
-        """Adds what has come to `notifs`, which keeps all that `check_remote_xfer_done` has not found; all of it."""
+        """Adds the received notifications to `notifs`, which keeps all that `check_remote_xfer_done` has not found, and
+        returns all of them."""
         with self._notifs_lock:
             self.notifs = self.agent.getNotifs(self.notifs, self._handles(backends))
             return self.notifs
 
     def check_remote_xfer_done(self, remote_agent_name: str, lookup_tag: bytes, backends: list[str] = [],
                                tag_is_prefix: bool = True) -> bool:
-        """Whether an agent has sent a notification that begins with a tag, or contains it; if so it is taken."""
+        """Whether an agent has sent a notification that begins with a tag, or contains it. If so, the call takes the
+        notification."""
         wanted = lookup_tag.encode() if isinstance(lookup_tag, str) else lookup_tag
         with self._notifs_lock:
             messages = self.update_notifs(backends).get(remote_agent_name, [])
@@ -331,7 +335,7 @@ class nixl_agent:
         return False
 
     def send_notif(self, remote_agent_name: str, notif_msg: bytes, backend: Optional[str] = None) -> None:
-        """Sends a notification that no transfer brings."""
+        """Sends a notification without a transfer."""
         self.agent.genNotif(remote_agent_name, notif_msg, self._handles([backend] if backend else []))
 
     # --- metadata ---
@@ -342,11 +346,12 @@ class nixl_agent:
 
     def get_partial_agent_metadata(self, descs: bindings.nixlRegDList, inc_conn_info: bool = False,
                                    backends: list[str] = []) -> bytes:
-        """The metadata of some registered descriptors; with inc_conn_info its reader need not know this agent yet."""
+        """The metadata of some registered descriptors. With inc_conn_info an agent that does not know this one yet can
+        load it."""
         return self.agent.getLocalPartialMD(descs, bool(inc_conn_info), self._handles(backends))
 
     def add_remote_agent(self, metadata: bytes) -> str:
-        """Loads the metadata of another agent; its name."""
+        """Loads the metadata of another agent, and returns its name."""
         return self.agent.loadRemoteMD(metadata).decode()
 
     def remove_remote_agent(self, agent: str) -> None:
@@ -354,28 +359,30 @@ class nixl_agent:
         self.agent.invalidateRemoteMD(agent)
 
     def send_local_metadata(self, ip_addr: str = "", port: int = DEFAULT_COMM_PORT) -> None:
-        """Gives all metadata to the agent that listens there, or to the store of NIXL_ETCD_ENDPOINTS. It returns at
-        once."""
+        """Sends all metadata to the agent that listens at the address, or to the store of NIXL_ETCD_ENDPOINTS. The call
+        returns at once."""
         self.agent.sendLocalMD(ip_addr, port)
 
     def send_partial_agent_metadata(self, descs: bindings.nixlRegDList, inc_conn_info: bool = False,
                                     backends: list[str] = [], ip_addr: str = "", port: int = DEFAULT_COMM_PORT,
                                     label: str = "") -> None:
-        """The same, of some registered descriptors; in the store under a label."""
+        """Sends the metadata of some registered descriptors likewise; in the store it is under a label."""
         self.agent.sendLocalPartialMD(descs, bool(inc_conn_info), self._handles(backends), ip_addr, port, label)
 
     def fetch_remote_metadata(self, remote_agent: str, ip_addr: str = "", port: int = DEFAULT_COMM_PORT,
                               label: str = "") -> None:
-        """Asks for an agent's metadata, where it listens or in the store. It returns at once: `check_remote_metadata`
-        says when it is here."""
+        """Requests an agent's metadata, at the address where it listens or from the store. The call returns at once;
+        `check_remote_metadata` says whether the metadata has arrived."""
         self.agent.fetchRemoteMD(remote_agent, ip_addr, port, label)
 
     def invalidate_local_metadata(self, ip_addr: str = "", port: int = DEFAULT_COMM_PORT) -> None:
-        """Takes the metadata back that was given to the agent there, or to the store. It returns at once."""
+        """Withdraws the metadata that was sent to the agent at the address, or to the store. The call returns at
+        once."""
         self.agent.invalidateLocalMD(ip_addr, port)
 
     def check_remote_metadata(self, agent: str, descs: Optional[bindings.nixlXferDList] = None) -> bool:
-        """Whether an agent's metadata is here, with these descriptors if some are named, and the agent has not gone."""
+        """Whether an agent's metadata has arrived, with these descriptors if some are given, and the agent has not
+        left."""
         wanted = bindings.nixlXferDList(bindings.DRAM_SEG) if descs is None else descs
         return self.agent.checkRemoteMD(agent, wanted) == bindings.NIXL_SUCCESS
 
@@ -408,7 +415,8 @@ class nixl_agent:
 
     def get_xfer_descs(self, descs: Any, mem_type: Optional[str] = None) -> Any:
         """A nixlXferDList of tuples (address, length, device) or an N x 3 array, both with mem_type, of a tensor or any
-        array, of a list of these, or of such a list, which is returned. None: it is none of these; the log says why."""
+        array, of a list of these, or of such a list, which is returned. None: the argument is none of these; the log
+        says why."""
         if isinstance(descs, bindings.nixlRegDList):
             logger.error("a nixlRegDList is to be registered; its trim() gives the list for transfers")
             return None
@@ -439,6 +447,6 @@ class nixl_agent:
         return pickle.dumps(descs)
 
     def deserialize_descs(self, serialized_descs: bytes) -> Any:
-        """The list of `get_serialized_descs`. `pickle.UnpicklingError`: the bytes are something else; nothing of them
-        is run."""
+        """The list of `get_serialized_descs`. `pickle.UnpicklingError`: the bytes are something else. The call never
+        executes code from them."""
         return read_list(serialized_descs)

@@ -49,7 +49,7 @@ NIXL_ERR_REMOTE_DISCONNECT = nixl_status_t.NIXL_ERR_REMOTE_DISCONNECT
 NIXL_ERR_CANCELED = nixl_status_t.NIXL_ERR_CANCELED
 NIXL_ERR_NO_TELEMETRY = nixl_status_t.NIXL_ERR_NO_TELEMETRY
 HAVE_UCX_GPU_DEVICE_API = False
-"""whether kernels can post transfers (`prep_mem_view`): programs ask before they try"""
+"""whether kernels can post transfers (`prep_mem_view`); programs check this first"""
 
 __all__ = [
     "BLK_SEG",

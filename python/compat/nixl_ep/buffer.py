@@ -1,4 +1,4 @@
-"""The `Buffer` of `nixl_ep` on Weft: a rank that others join, leave and lose while operations go on."""
+"""The `Buffer` of `nixl_ep` on Weft: a rank of a group in which ranks join, leave and die during operations."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from weft_compat_ep._throughput import Throughput
 
 DEFAULT_TIMEOUT_MS = 30000
 JOIN_TIMEOUT_S = 120.0
-"""ranks that are to come or to go are waited for at least so long: their processes may only just have been started"""
+"""minimum time to wait for ranks that join or leave: their processes may have started only just now"""
 
 topk_idx_t = torch.int64
 
 class Buffer(HighThroughput):
-    """One rank of a group whose ranks come and go.
+    """One rank of a group whose ranks join and leave.
 
     Ranks meet through `tcp_store_group` (a torch TCPStore), or through the store that WEFT_STORE or
     NIXL_ETCD_ENDPOINTS names, or in `group` (torch.distributed) or `comm` (mpi4py). The sizes of operations are those
-    of the first dispatch of the group; a rank that joins later learns them from the others. A buffer has either the
+    of the first dispatch of the group; a rank that joins later gets them from the others. A buffer has either the
     low-latency calls or, with low_latency_mode=False, those for high throughput.
     """
 
@@ -37,8 +37,8 @@ class Buffer(HighThroughput):
                  enable_shrink: bool = True) -> None:
         if timeout_ms <= 0:
             raise ValueError(f"timeout_ms: {timeout_ms} is no time: milliseconds from 1 on are wanted")
-        del disable_ll_nvlink, nvlink_backend  # Weft finds the way itself; WEFT_EP_TRANSPORT names one
-        del enable_shrink  # of an older version, as nvlink_backend: masks are there always
+        del disable_ll_nvlink, nvlink_backend  # Weft chooses the transport itself; WEFT_EP_TRANSPORT names one
+        del enable_shrink  # of an older version, like nvlink_backend: masks are always available
         self._gather = None
         self.rank, self.group, self.comm = rank, group, comm
         if group is not None or comm is not None:
@@ -46,7 +46,7 @@ class Buffer(HighThroughput):
         self.explicitly_destroy = explicitly_destroy
         self.low_latency_mode = low_latency_mode
         self.group_size = 0
-        """rank indices are below it: num_ranks of update_memory_buffers"""
+        """all rank indices are less than it: num_ranks of update_memory_buffers"""
         self._experts = 0
         self._op_seconds = timeout_ms / 1000
         self._seconds = max(self._op_seconds, JOIN_TIMEOUT_S)
@@ -57,13 +57,13 @@ class Buffer(HighThroughput):
         self._masked: set[int] = set()
         self._destroyed = False
 
-    # --- what the original has besides ---
+    # --- other calls of the original ---
 
     @staticmethod
     def get_rdma_size_hint(num_max_dispatch_tokens_per_rank: int, hidden: int, num_ranks: int,
                            num_experts: int) -> int:
-        """Bytes of windows that a rank has when all others are connected. Weft makes them as ranks connect, so what
-        update_memory_buffers is given as num_rdma_bytes has no effect."""
+        """Bytes of windows that a rank has when all others are connected. Weft makes them when ranks connect, so
+        num_rdma_bytes of update_memory_buffers has no effect."""
         return window_bytes(num_max_dispatch_tokens_per_rank, hidden, num_ranks, num_experts)
 
     get_low_latency_buffer_size_hint = get_rdma_size_hint
