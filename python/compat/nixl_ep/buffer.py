@@ -72,8 +72,8 @@ class Buffer(HighThroughput):
 
     def update_memory_buffers(self, num_ranks: int, num_experts_per_rank: int, num_rdma_bytes: int = 0,
                               num_nvl_bytes: int = 0) -> None:
-        """How many ranks there may ever be, and the experts of each. Weft allocates windows as ranks connect, so the
-        bytes have no effect but on get_local_buffer_tensor."""
+        """Sets the maximum number of ranks, and the experts of each. Weft allocates windows when ranks connect, so the
+        bytes only affect get_local_buffer_tensor."""
         if num_ranks <= 0 or num_experts_per_rank <= 0:
             raise ValueError(f"update_memory_buffers: {num_ranks} ranks with {num_experts_per_rank} experts each: both "
                              "have to be at least 1")
@@ -86,14 +86,14 @@ class Buffer(HighThroughput):
         self.num_rdma_bytes, self.num_nvl_bytes = num_rdma_bytes, num_nvl_bytes
 
     def set_tcp_store_group(self, tcp_store_group: Any) -> None:
-        """Where ranks that come from now on find this one; None: this rank needs it no more."""
+        """The store through which later ranks find this one; None: this rank does not need it any more."""
         self.tcp_store_group = tcp_store_group
         if tcp_store_group is not None and self._meeting is not None:
             publish(tcp_store_group, self._meeting.info)
 
     def connect_ranks(self, remote_ranks: Iterable[int], activate: bool = True) -> None:
-        """Has ranks in the group, this one always among them: returns when the next operation has them all. All ranks
-        that are in the group call it, and all that join it. activate=False: this rank masks those that are new, until
+        """Adds ranks to the group, always including this one, and returns when the next operation has all of them. All
+        ranks of the group have to call it, and all ranks that join. activate=False: this rank masks the new ranks until
         update_mask_buffer(rank, False)."""
         ranks = self._ranks_of(remote_ranks, "connect_ranks") - {self.rank}
         meeting = self._meet(ranks)
@@ -105,7 +105,7 @@ class Buffer(HighThroughput):
             self._masked -= new
         if self._engine is None:
             sizes = meeting.sizes()
-            if sizes is None:  # the first dispatch will say them
+            if sizes is None:  # the first dispatch fixes the sizes
                 meeting.meet(ranks, "connect_ranks", self._seconds)
                 return
             self._engine = self._open(sizes)
@@ -113,8 +113,8 @@ class Buffer(HighThroughput):
         self._apply_masks()
 
     def disconnect_ranks(self, remote_ranks: Iterable[int]) -> None:
-        """Has ranks out of the group: returns when the next operation is without them. All ranks that stay call it.
-        Ranks that died may be among them, and ranks that have left."""
+        """Removes ranks from the group, and returns when the next operation is without them. All remaining ranks have
+        to call it. The removed ranks may already have died or left."""
         ranks = self._ranks_of(remote_ranks, "disconnect_ranks")
         if self.rank in ranks:
             raise ValueError(f"disconnect_ranks: {self.rank} is this rank: it leaves by destroy()")
@@ -124,7 +124,8 @@ class Buffer(HighThroughput):
             self._engine.remove(ranks, "disconnect_ranks")
 
     def barrier(self) -> None:
-        """Returns when all ranks of the group have come to it; one that dies, or does not come in time, is lost."""
+        """Returns when all ranks of the group have reached it; a rank that dies, or does not reach it in time, is
+        lost."""
         self._check_alive()
         if self._engine is not None:
             self._engine.settle()
@@ -193,7 +194,7 @@ class Buffer(HighThroughput):
 
     def query_mask_buffer(self, mask_status: torch.Tensor) -> None:
         """Writes into int32 [num_ranks]: 1 for each rank that gets no tokens (masked, lost, or not there), else 0.
-        It waits for the current stream, except in a graph, where it tells the masks alone."""
+        The call waits for the current stream; in a graph it does not wait, and writes only the masks."""
         self._check_alive()
         if mask_status.dtype != torch.int32 or mask_status.numel() < self.group_size:
             raise ValueError(f"mask_status: int32 [{self.group_size}] is wanted")
@@ -205,7 +206,7 @@ class Buffer(HighThroughput):
                                        dtype=torch.int32))
 
     def clean_mask_buffer(self) -> None:
-        """Unmasks all ranks that this one has masked. Ranks that are lost stay so."""
+        """Unmasks all ranks that this one has masked. Lost ranks stay lost."""
         for rank in list(self._masked):
             self.update_mask_buffer(rank, False)
 
@@ -218,8 +219,8 @@ class Buffer(HighThroughput):
                              round_scale: bool = False, use_ue8m0: bool = False, async_finish: bool = False,
                              return_recv_hook: bool = False) -> tuple[Any, torch.Tensor, Handle, EventOverlap,
                                                                      Hook | None]:
-        """Sends tokens to their experts. (recv_x [E][ranks * max][H], or it with its scales; counts [E]; handle; event;
-        hook). In the order of received rows sources ascend, and so do the tokens of each."""
+        """Sends tokens to their experts. Returns (recv_x [E][ranks * max][H], or recv_x with its scales; counts [E];
+        handle; event; hook). Received rows are in the order of source rank, then token."""
         engine = self._engine_for(x, topk_idx, num_max_dispatch_tokens_per_rank, num_experts)
         return engine.dispatch(x, topk_idx, use_fp8, round_scale, use_ue8m0, cumulative_local_expert_recv_stats,
                                dispatch_wait_recv_cost_stats, async_finish, return_recv_hook, False)
@@ -261,7 +262,7 @@ class Buffer(HighThroughput):
                             return_recv_hook: bool = False, out: torch.Tensor | None = None,
                             combine_wait_recv_cost_stats: torch.Tensor | None = None) -> tuple[
                                 torch.Tensor, EventOverlap, Hook | None]:
-        """Sends the experts' outputs back; (the weighted sums bf16 [tokens][hidden], event, hook)."""
+        """Sends the experts' outputs back; returns (the weighted sums bf16 [tokens][hidden], event, hook)."""
         if combine_wait_recv_cost_stats is not None:
             raise NotImplementedError("combine_wait_recv_cost_stats: Weft measures waiting in dispatches only")
         engine = self._begun("low_latency_combine")
@@ -279,11 +280,11 @@ class Buffer(HighThroughput):
 
     def get_next_combine_buffer(self, handle: Handle) -> torch.Tensor:
         """Memory for the outputs of an operation, bf16 [E][ranks * max][H], for low_latency_combine(zero_copy=True).
-        Weft never copies outputs before they travel, so it is no faster than any other."""
+        Weft never copies outputs before it sends them, so this memory is no faster than any other."""
         return self._begun("get_next_combine_buffer").combine_buffer(handle, handle[0].device)
 
     def clean_buffer(self, *_: Any) -> None:
-        """Nothing: Weft's windows need no cleaning. Older versions of the original had it."""
+        """Does nothing: Weft's windows need no cleaning. Older versions of the original had this call."""
 
     clean_low_latency_buffer = clean_buffer
 
@@ -305,11 +306,11 @@ class Buffer(HighThroughput):
                     topk_weights: torch.Tensor | None = None, expert_alignment: int = 1, config: Config | None = None,
                     previous_event: EventOverlap | None = None, async_finish: bool = False,
                     allocate_on_comm_stream: bool = False) -> Dispatched:
-        """Sends tokens to the ranks of their experts, as get_dispatch_layout has said: (rows, one for each token on
-        each rank, or (rows, scales); local experts [received][top-k], -1 for those of other ranks; weights likewise;
-        rows of each local expert, rounded up to expert_alignment; handle, whose entry [-4] is the received rows of the
-        ranks up to each; event). With a handle other values go the same ways, and all but the rows and the event is
-        None."""
+        """Sends tokens to the ranks of their experts, as computed by get_dispatch_layout. Returns (rows, one for each
+        token on each rank, or (rows, scales); local experts [received][top-k], -1 for experts of other ranks; weights
+        likewise; rows of each local expert, rounded up to expert_alignment; handle, whose entry [-4] is a prefix sum of
+        the received rows of the ranks; event). With a handle, other values are sent along the same paths, and all
+        results except the rows and the event are None."""
         del num_tokens_per_rank, num_tokens_per_rdma_rank, allocate_on_comm_stream
         return self._send_many(global_handle, x, handle, is_token_in_rank, num_tokens_per_expert, topk_idx,
                                topk_weights, expert_alignment, 0, config, previous_event, async_finish)

@@ -1,16 +1,16 @@
-"""How the module nixl works on the package weft. Programs use `nixl._api` or `nixl._bindings`.
+"""Implementation of the module nixl with the package weft. Programs use `nixl._api` or `nixl._bindings`.
 
 | | |
 |---|---|
-| `status` | statuses, exceptions, and which failure of Weft is which |
-| `lists`, `arrays` | lists of descriptors, and what they are made of |
-| `backends` | back ends by NIXL's names, and the transports that each is |
-| `memory` | what an agent has registered |
+| `status` | statuses, exceptions, and the exception for each failure of Weft |
+| `lists`, `arrays` | lists of descriptors, and the arrays from which they are made |
+| `backends` | back ends by NIXL's names, and the transports of each |
+| `memory` | memory, files and objects that an agent has registered |
 | `secret` | the token that agents share, and where they listen |
 | `document` | the bytes of an agent's metadata |
-| `peers` | what is known of other agents; who has been told of whom |
+| `peers` | what is known of other agents, and which of them know this agent |
 | `inbox` | notifications, and messages between the agents themselves |
 | `exchange` | metadata by sockets and by a store, in the background |
 | `requests` | prepared lists and transfers |
-| `agent` | `nixlAgent`, which joins all these |
+| `agent` | `nixlAgent`, which uses all these |
 """
