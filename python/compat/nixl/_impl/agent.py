@@ -60,24 +60,24 @@ Text = Union[str, bytes]
 
 
 class nixlAgentConfig:
-    """How to open an agent. What Weft has no use for is kept and passed over: see the README of weft-compat."""
+    """How to open an agent. Options that Weft does not use are kept and ignored: see the README of weft-compat."""
 
     def __init__(self, useProgThread: bool = False, useListenThread: bool = False, listenPort: int = 0,
                  syncMode: nixl_thread_sync_t = nixl_thread_sync_t.NIXL_THREAD_SYNC_DEFAULT, numWorkers: int = 1,
                  pthrDelay: int = 0, lthrDelay: int = 100000, captureTelemetry: bool = False) -> None:
         self.useProgThread = useProgThread
-        """passed over: Weft's agents have a thread, which sleeps while there is nothing to do"""
+        """ignored: Weft's agents have a thread, which sleeps while there is nothing to do"""
         self.useListenThread = useListenThread
         """answer agents that ask for metadata, at `listenPort`"""
         self.listenPort = listenPort
         """0: any port"""
         self.syncMode = syncMode
-        """passed over: any thread may use an agent at any time"""
+        """ignored: any thread may use an agent at any time"""
         self.numWorkers = numWorkers
         self.pthrDelay = pthrDelay
         self.lthrDelay = lthrDelay
         self.captureTelemetry = captureTelemetry
-        """whether `getXferTelemetry` answers"""
+        """whether `getXferTelemetry` works"""
 
 
 nixlAgentConfig.__module__ = "nixl._bindings"
@@ -102,7 +102,7 @@ def _as_name(text: Text) -> str:
 
 
 def _listen(fd: int, stop: int, inbox: weakref.ref[Inbox]) -> None:
-    """Answers other agents while the program does something else."""
+    """A thread that answers other agents while the program does something else."""
     poller = select.poll()
     poller.register(fd, select.POLLIN)
     poller.register(stop, select.POLLIN)
@@ -163,8 +163,8 @@ class nixlAgent:
         return write
 
     def close(self) -> None:
-        """Closes the agent. Notifications that it has sent are given two seconds to be taken: what nobody has taken by
-        then is lost with the agent. A second time is no error."""
+        """Closes the agent. The call waits up to two seconds until the notifications that the agent has sent are taken;
+        those that are not taken by then are lost. A second call is no error."""
         if self._weft.closed:
             return
         if self._peers.notified:
@@ -205,16 +205,17 @@ class nixlAgent:
         return plugins.available()
 
     def getPluginParams(self, type: str) -> tuple[dict[str, str], list[str]]:
-        """The parameters of a plug-in that Weft heeds, with their defaults, and the kinds of memory that it moves."""
+        """The parameters of a plug-in that Weft uses, with their defaults, and the kinds of memory that the plug-in
+        moves."""
         return plugins.plugin_params(type)
 
     def getBackendParams(self, backend: int) -> tuple[dict[str, str], list[str]]:
-        """The same of a back end, with the values that it was created with."""
+        """The same for a back end, with the values with which it was created."""
         one = self._backends.get(backend)
         return dict(one.params), [mem.name for mem in one.mems]
 
     def createBackend(self, type: str, initParams: dict[str, str] | None = None) -> int:
-        """Creates a back end; its number."""
+        """Creates a back end, and returns its number."""
         params = plugins.parameters(type, {} if initParams is None else initParams)
         if any(one.name == type for _, one in self._backends.items()):
             raise nixlInvalidParamError(f"this agent has a back end {type} already")
@@ -247,8 +248,8 @@ class nixlAgent:
                 self._transports.append(name)
 
     def _ways(self, mem: nixl_mem_t, backends: Sequence[int]) -> tuple[str, ...]:
-        """The transports that shall have memory of this kind; none: all that can. `nixlNotFoundError`: no back end
-        moves it."""
+        """The transports with which memory of this kind shall be registered; none: all that can use it.
+        `nixlNotFoundError`: no back end moves it."""
         chosen = [self._backends.get(one) for one in backends] or [one for _, one in self._backends.items()]
         fitting = [one for one in chosen if mem in one.mems]
         if not fitting:
@@ -264,8 +265,8 @@ class nixlAgent:
         return SUCCESS
 
     def deregisterMem(self, descs: nixlRegDList, backends: Sequence[int] = ()) -> nixl_status_t:
-        """Deregisters all of them, or none where a transfer in flight uses one. Prepared lists and other transfers that
-        use them are released."""
+        """Deregisters all descriptors, or none if a transfer in flight uses one. Prepared lists and other transfers
+        that use them are released."""
         found = self._memory.find(_checked(descs, nixlRegDList))
         self._check_idle(found)
         for one in found:
@@ -296,7 +297,7 @@ class nixlAgent:
                 del prepared
 
     def queryMem(self, descs: nixlRegDList, backend: int) -> list[dict[str, str] | None]:
-        """What there is of each descriptor, which need not be registered: None where there is nothing."""
+        """Whether the memory of each descriptor, which need not be registered, exists: its properties, or None."""
         mem = _checked(descs, nixlRegDList).getType()
         self._ways(mem, [backend])
         return [self._memory.query(mem, desc) for desc in descs]
@@ -304,7 +305,7 @@ class nixlAgent:
     # --- transfers ---
 
     def makeConnection(self, remote_agent: Text, backends: Sequence[int] = ()) -> nixl_status_t:
-        """Connects to an agent whose metadata is loaded, before the first transfer does."""
+        """Connects to an agent whose metadata is loaded, before the first transfer needs the connection."""
         name = _as_name(remote_agent)
         if name != self._name:
             peer = self._peers.find(name)
@@ -336,7 +337,7 @@ class nixlAgent:
     def makeXferReq(self, operation: nixl_xfer_op_t, local_side: int, local_indices: Any, remote_side: int,
                     remote_indices: Any, notif_msg: Text = "", backends: Sequence[int] = (),
                     skip_desc_merge: bool = False, track_flags: int = 0) -> int:
-        """A transfer between chosen descriptors of two prepared lists, in their order."""
+        """Makes a transfer between chosen descriptors of two prepared lists, in their order."""
         _untracked(track_flags)
         local, remote = self._lists.get(local_side), self._lists.get(remote_side)
         if local.remote or not remote.remote:
@@ -361,7 +362,7 @@ class nixlAgent:
     def createXferReq(self, operation: nixl_xfer_op_t, local_descs: nixlXferDList, remote_descs: nixlXferDList,
                       remote_agent: Text, notif_msg: Text = "", backends: Sequence[int] = (),
                       track_flags: int = 0) -> int:
-        """A transfer between two lists, the first local descriptor with the first remote one, and so on."""
+        """Makes a transfer between two lists: the first local descriptor with the first remote one, and so on."""
         _untracked(track_flags)
         self._ways(_checked(local_descs, nixlXferDList).getType(), backends)
         remote = self._prepare(_as_name(remote_agent), remote_descs, True)
@@ -378,17 +379,18 @@ class nixlAgent:
                                               indices, _as_bytes(notification)))
 
     def estimateXferCost(self, req_handle: int) -> tuple[int, int, int]:
-        """(microseconds that a post is expected to take, their margin: 0, since Weft knows none, how it was made)"""
+        """(expected time of a post in microseconds; its margin: 0, since Weft does not compute one; how the estimate
+        was made)"""
         request = self._requests.get(req_handle)
         with translated():
             return request.estimate_us(), 0, int(nixl_cost_t.NIXL_COST_ANALYTICAL_BACKEND)
 
     def postXferReq(self, reqh: int, notif_msg: Text = "") -> nixl_status_t:
-        """Starts a transfer, for the first time or again. A notification stays for later posts too."""
+        """Starts a transfer, for the first time or again. The notification is also used for later posts."""
         return self._requests.get(reqh).post(_as_bytes(notif_msg))
 
     def getXferStatus(self, reqh: int, events: object = None) -> nixl_status_t:
-        """How a transfer stands. What it failed with is raised."""
+        """The state of a transfer. A failure is raised."""
         if events is not None:
             _untracked(1)
         return self._requests.get(reqh).state()
@@ -402,14 +404,14 @@ class nixlAgent:
             return request.telemetry()
 
     def queryXferBackend(self, reqh: int) -> int:
-        """The back end that a transfer goes by."""
+        """The back end that carries a transfer."""
         numbers = {one.name: number for number, one in self._backends.items()}
         request = self._requests.get(reqh)
         with translated():
             return numbers[plugins.owner_of(request.transport, list(numbers))]
 
     def releaseXferReq(self, reqh: int) -> nixl_status_t:
-        """Frees a transfer; one in flight is cancelled first."""
+        """Frees a transfer. A transfer in flight is cancelled first."""
         if not self._weft.closed:
             try:
                 request = self._requests.get(reqh)
@@ -429,20 +431,20 @@ class nixlAgent:
         raise nixlNotSupportedError("memory views for kernels: Weft's agents are driven by the host")
 
     def releaseMemView(self, mvh: int) -> None:
-        """Refused, as `prepMemView`."""
+        """Refused, like `prepMemView`."""
         self.prepMemView(nixlXferDList(nixl_mem_t.DRAM_SEG))
 
     # --- notifications ---
 
     def getNotifs(self, notif_map: dict[str, list[bytes]], backends: Sequence[int] = ()) -> dict[str, list[bytes]]:
-        """The map, with what has come since: lists of messages by the sender's name."""
+        """The map with the notifications that have arrived since: lists of messages by the sender's name."""
         merged = {name: list(messages) for name, messages in notif_map.items()}
         for name, message in self._inbox.taken():
             merged.setdefault(name, []).append(message)
         return merged
 
     def genNotif(self, remote_agent: Text, msg: Text, backends: Any = ()) -> nixl_status_t:
-        """Sends a notification that no transfer brings."""
+        """Sends a notification without a transfer."""
         name = _as_name(remote_agent)
         if name == self._name:
             self._inbox.notify(weft.SELF, _as_bytes(msg))
@@ -474,7 +476,7 @@ class nixlAgent:
         return self._document(self._ids(descs), inc_conn_info)
 
     def loadRemoteMD(self, remote_metadata: bytes) -> bytes:
-        """Loads the metadata of another agent; its name."""
+        """Loads the metadata of another agent, and returns its name."""
         document = read_document(remote_metadata)
         self._peers.meet_again(document.name, document.addresses)
         try:
@@ -510,7 +512,7 @@ class nixlAgent:
         return SUCCESS if found else nixl_status_t.NIXL_ERR_NOT_FOUND
 
     def _address(self, ip_addr: str, port: int) -> tuple[str, int] | None:
-        """Where a peer listens; None: the store is meant."""
+        """The address at which a peer listens; None: use the store."""
         if ip_addr:
             return ip_addr, port
         if self._store is None:
@@ -519,7 +521,7 @@ class nixlAgent:
         return None
 
     def sendLocalMD(self, ip_addr: str = "", port: int = 0) -> nixl_status_t:
-        """Gives all of this agent's metadata to a peer that listens, or to the store; in the background."""
+        """Sends all of this agent's metadata to a peer that listens, or to the store, in the background."""
         address = self._address(ip_addr, port)
         if address is not None:
             self._exchange.send_to(address, True, [])
@@ -529,7 +531,7 @@ class nixlAgent:
 
     def sendLocalPartialMD(self, descs: nixlRegDList, inc_conn_info: bool = False, backends: Sequence[int] = (),
                            ip_addr: str = "", port: int = 0, label: str = "") -> nixl_status_t:
-        """The same, of some registered descriptors; in the store under a label."""
+        """Sends the metadata of some registered descriptors likewise; in the store it is under a label."""
         address, ids = self._address(ip_addr, port), self._ids(descs)
         if address is not None:
             self._exchange.send_to(address, False, ids)
@@ -540,7 +542,7 @@ class nixlAgent:
         return SUCCESS
 
     def fetchRemoteMD(self, remote_agent: Text, ip_addr: str = "", port: int = 0, label: str = "") -> nixl_status_t:
-        """Asks a peer that listens, or the store, for an agent's metadata; in the background."""
+        """Requests an agent's metadata from a peer that listens, or from the store, in the background."""
         address = self._address(ip_addr, port)
         if address is not None:
             self._exchange.fetch_from(address, _as_name(remote_agent))
@@ -549,7 +551,7 @@ class nixlAgent:
         return SUCCESS
 
     def invalidateLocalMD(self, ip_addr: str = "", port: int = 0) -> nixl_status_t:
-        """Takes back what was given to a peer, or to the store; in the background."""
+        """Withdraws the metadata that was sent to a peer, or to the store, in the background."""
         address = self._address(ip_addr, port)
         if address is not None:
             self._exchange.withdraw_from(address)

@@ -1,4 +1,4 @@
-"""Statuses and exceptions of NIXL, and which failure of Weft becomes which of them."""
+"""Statuses and exceptions of NIXL, and the exception for each failure of Weft."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from weft import errors
 
 
 class nixl_status_t(enum.IntEnum):
-    """What a call returns: 0 or more, or the number of a failure."""
+    """Result of a call: 0 or more, or the number of a failure."""
 
     NIXL_IN_PROG = 1
     NIXL_SUCCESS = 0
@@ -30,7 +30,7 @@ class nixl_status_t(enum.IntEnum):
 
 
 class nixl_thread_sync_t(enum.IntEnum):
-    """How an agent locks. Any thread may use an agent of Weft at any time, whichever is asked for."""
+    """Locking mode of an agent. Any thread may use an agent of Weft at any time, whichever mode is requested."""
 
     NIXL_THREAD_SYNC_NONE = 0
     NIXL_THREAD_SYNC_STRICT = 1
@@ -67,7 +67,7 @@ def _again(kind: type[_Failure], args: tuple[Any, ...]) -> _Failure:
 
 
 class _Failure(Exception):
-    """A failure: its text begins with the name of the status, and goes on with what was wrong."""
+    """A failure: its text begins with the name of the status, followed by what was wrong."""
 
     status: ClassVar[nixl_status_t]
 
@@ -91,7 +91,7 @@ class nixlInvalidParamError(_Failure):
 
 
 class nixlBackendError(_Failure):
-    """A transport, a service or the system refuses."""
+    """A transport, a service or the system has reported an error."""
 
     status = nixl_status_t.NIXL_ERR_BACKEND
 
@@ -109,7 +109,7 @@ class nixlMismatchError(_Failure):
 
 
 class nixlNotAllowedError(_Failure):
-    """Not now: something else needs it, or another token is wanted."""
+    """Not allowed now: another object uses it, or another token is required."""
 
     status = nixl_status_t.NIXL_ERR_NOT_ALLOWED
 
@@ -127,7 +127,7 @@ class nixlUnknownError(_Failure):
 
 
 class nixlNotSupportedError(_Failure):
-    """Weft does not do this, or not here."""
+    """Weft does not support this, or not here."""
 
     status = nixl_status_t.NIXL_ERR_NOT_SUPPORTED
 
@@ -186,7 +186,7 @@ _MEANING: tuple[tuple[type[errors.Error], type[_Failure]], ...] = (
 
 
 def failure_of(error: errors.Error) -> _Failure:
-    """The exception of NIXL for one of Weft; its sentence stays."""
+    """The exception of NIXL for an exception of Weft, with the same sentence."""
     for kind, meaning in _MEANING:
         if isinstance(error, kind):
             return meaning(str(error))
@@ -195,7 +195,7 @@ def failure_of(error: errors.Error) -> _Failure:
 
 @contextlib.contextmanager
 def translated() -> Iterator[None]:
-    """Raises failures of Weft within it as NIXL's."""
+    """Raises failures of Weft in its block as NIXL's exceptions."""
     try:
         yield
     except errors.Error as error:
