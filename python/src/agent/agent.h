@@ -14,7 +14,7 @@
 
 struct ListState;
 
-// A transfer that nobody has any more, in flight still.
+// A transfer without references that is still in flight.
 struct Orphan {
   weft_transfer_t *transfer;
   std::shared_ptr<ListState> local, remote;
@@ -45,7 +45,7 @@ struct AgentState : Gate {
   void shut();
   // Whether there are views of allocated memory, the last of which closes the agent from now on.
   bool drop() { return dropped = exports > 0 && !forked() && !closed.load(); }
-  // Closes an agent that nobody has any more, or has its last view do so; the GIL is held.
+  // Closes an agent without references, or leaves that to its last view; the GIL is held.
   static void shut_dropped(const std::shared_ptr<AgentState> &state);
 };
 

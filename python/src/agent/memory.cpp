@@ -1,4 +1,4 @@
-// Regions of an agent: registered, allocated, asked for.
+// Regions of an agent: registration, allocation, queries.
 #include "core/errors.h"
 
 #include "agent/agent.h"
@@ -137,7 +137,8 @@ nb::object query(const Agent &self, int kind, uint64_t address, uint64_t length,
     asked->path = c_text(loose_bytes(path, "path"), "path");
     asked->memory.path = asked->path.c_str();
   }
-  // A store of objects that does not answer is asked again, so that a close has to wait for one question at most.
+  // If a store of objects does not answer, the request is repeated, so that a close has to wait for at most one
+  // request.
   agent_wait(self.state, timeout_ms, 5000, [asked](weft_agent_t *agent, uint32_t attempt_ms) {
     return weft_agent_query_memory(agent, &asked->memory, attempt_ms, &asked->status);
   });

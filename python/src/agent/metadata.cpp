@@ -7,7 +7,7 @@
 
 namespace {
 
-// What is to be in metadata: it owns the list of regions.
+// What metadata shall contain; owns the list of regions.
 struct Choice {
   std::vector<weft_region_t> regions;
   weft_metadata_options options = WEFT_METADATA_OPTIONS_INIT;

@@ -258,7 +258,7 @@ void close_transfer(const Transfer &self, uint32_t timeout_ms) {
 
 } // namespace
 
-// The agent frees what is in flight still, once it has ended.
+// The agent frees a transfer in flight once it has ended.
 TransferState::~TransferState() {
   if (!transfer)
     return;

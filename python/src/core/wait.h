@@ -7,14 +7,14 @@
 
 #include "core/gate.h"
 
-// Whether handlers of signals run on this thread: Python's main one.
+// Whether signal handlers run on this thread, which is then Python's main thread.
 bool on_main_thread();
 void set_main_thread(unsigned long ident);
 
 // Whether this thread is in a wait of this module, and so in a handler of a signal.
 bool in_wait();
 
-// Runs the handlers of signals that have come; raises what they raise.
+// Runs the handlers of pending signals; raises their exceptions.
 void run_signal_handlers();
 
 // What a wait does. All that `attempt` uses belongs to it (captured by value or by shared_ptr), since it may go on

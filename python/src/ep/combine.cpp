@@ -70,7 +70,7 @@ void take_summing(Summing &sum, RankState &state, const Operation &operation, co
   args.flags = given.flags;
 }
 
-// As an operation of its own: (op, result).
+// As a separate operation: (op, result).
 nb::object combine_route(const Rank &self, nb::handle by, const Combined &given, bool want_result) {
   RankState &state = *self.state;
   state.check_alone();

@@ -136,7 +136,7 @@ void take_sending(Sending &send, RankState &state, const Dispatched &given) {
   send.args.flags = given.flags;
 }
 
-// Whether what is sent fits what it is received into: the library trusts the caller's sizes.
+// Whether the sent rows fit into the receive buffers: the library trusts the caller's sizes.
 void check_fit(const RankState &state, const Operation &sent, const Receive &into) {
   if (into.cuda != state.cuda || into.experts != state.experts || into.capacity != state.capacity ||
       into.hidden != state.hidden)

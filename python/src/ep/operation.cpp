@@ -8,7 +8,7 @@
 
 namespace {
 
-// The addresses that outputs are written to in place.
+// The addresses at which the caller writes outputs in place.
 void combine_rows(const Rank &self, uint64_t op, nb::object into, uint32_t num_rows) {
   RankState &state = *self.state;
   state.check_alone();

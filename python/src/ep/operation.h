@@ -99,7 +99,7 @@ template <class F, class K> int operate(RankState &state, Failure &failure, F ca
   }
 }
 
-// The operation of that number. Raises InvalidError where there is none.
+// The operation with that number. Raises InvalidError if there is none.
 inline Operation &must_find(RankState &state, uint64_t op) {
   Operation &operation = state.operations[op % 2];
   if (operation.number != op)
@@ -115,7 +115,7 @@ inline Operation &must_find_received(RankState &state, uint64_t op) {
   return operation;
 }
 
-// What Python gives to a dispatch. NULL is None.
+// The arguments of a dispatch from Python. NULL is None.
 struct Dispatched {
   nb::object x, topk_idx, topk_weights, scales, route, stream, num_tokens_at;
   int dtype;
@@ -123,7 +123,7 @@ struct Dispatched {
   bool exact = false; // x has as many rows as topk_idx, and no more
 };
 
-// What Python gives to a combine. NULL is None.
+// The arguments of a combine from Python. NULL is None.
 struct Combined {
   nb::object y, out, topk_weights, row_weights, out_weights, bias, stream;
   int dtype;

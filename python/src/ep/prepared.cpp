@@ -1,4 +1,4 @@
-// A dispatch and a combine whose options are said once: what a program calls over and over costs no frame of Python.
+// A dispatch and a combine with fixed options: repeated calls need no frame of Python.
 #include "ep/operation.h"
 
 #include "ep/receive.h"

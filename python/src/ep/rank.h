@@ -1,4 +1,4 @@
-// A rank of a group: its handle, and what its open operations need.
+// A rank of a group: its handle, and the data that its open operations need.
 #pragma once
 
 #include <array>
@@ -83,5 +83,5 @@ void bind_receive(nb::module_ &m);
 void bind_operations(nb::class_<Rank> &rank, nb::module_ &m);
 void bind_counters(nb::class_<Rank> &rank, nb::module_ &m);
 void bind_zero_copy(nb::class_<Rank> &rank, nb::module_ &m);
-// Closes a rank that nobody has any more, or has its last view do so; the GIL is held.
+// Closes a rank without references, or leaves that to its last view; the GIL is held.
 void shut_dropped(const std::shared_ptr<RankState> &state);

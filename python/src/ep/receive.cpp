@@ -117,7 +117,7 @@ void take_by_topk(Receive &self, nb::dict &given, const char *name, bool real, v
     self.max_topk = (uint32_t)topk;
 }
 
-// What a call may replace.
+// The arrays that a call may replace.
 void take_counters(Receive &self, nb::handle expert_total, nb::handle wait_ns) {
   take(self, expert_total, {"expert_total", 4, false, self.experts, true}, (void **)&self.args.expert_total);
   take(self, wait_ns, {"wait_ns", 8, false, self.capacity, true}, (void **)&self.args.wait_ns);
@@ -152,7 +152,7 @@ void take_arrays(Receive &self, nb::dict &given) {
   take_counters(self, entry(given, "expert_total"), entry(given, "wait_ns"));
 }
 
-// Looks at the arrays again; whether one has moved.
+// Reads the addresses of the arrays again; returns whether one has changed.
 bool renew(Receive &self, nb::object expert_total, nb::object wait_ns) {
   bool moved = false;
   if (self.calls > 0)

@@ -98,7 +98,7 @@ nb::object view_of(const std::shared_ptr<RouteState> &route, const void *data, b
   return nb::cast(view.release(), nb::rv_policy::take_ownership);
 }
 
-// Frameworks take no array that says it is read-only; nobody is to write it all the same.
+// Frameworks refuse read-only arrays, so the array is not marked as read-only; it must not be written nevertheless.
 nb::object cuda_interface(const RouteView &self) {
   if (!self.route->rank->cuda)
     throw nb::attribute_error("the array is in host memory: it has the buffer protocol");
@@ -199,7 +199,7 @@ uint64_t rows_of(RouteState &route, nb::handle wanted) {
   return info.num_rows;
 }
 
-// As weft_ep_route_arrays has them; None for what is not known yet.
+// In the order of weft_ep_route_arrays; None for arrays that do not exist yet.
 nb::object arrays(const Route &self, nb::object rows) {
   auto held = self.must_be_open();
   RouteState &route = *held;

@@ -1,4 +1,4 @@
-// The memory of a rank whose rows peers read where they lie, as memory of Python.
+// The memory of a rank whose rows peers read in place, as memory of Python.
 #include "core/errors.h"
 
 #include "ep/receive.h"
