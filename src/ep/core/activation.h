@@ -1,9 +1,9 @@
-// When an agreed view takes effect: the decision that docs/design/membership.md explains, without anything around it.
+// When an agreed view takes effect: only the decision itself, which docs/design/membership.md explains.
 //
-// Every active rank feeds it the same headers and so comes to the same answers. Epoch of operation n: E(n). From the
-// headers of operation n, E(n+2) = max(E(n+1), lowest `ready` of n), but only if E(n) = E(n+1): while a change is on
-// its way no second one is decided, so that a joiner, which has seen no header before its first operation, knows E of
-// that operation and the next.
+// Every active rank feeds in the same headers, and so gets the same answers. E(n) is the epoch of operation n. The
+// headers of operation n decide E(n+2) = max(E(n+1), lowest `ready` of n), but only if E(n) = E(n+1). So no second
+// change is decided while the first one has not taken effect. A joiner has seen no header before its first operation;
+// for this reason it knows E of that operation and of the next one.
 #ifndef EP_CORE_ACTIVATION_H
 #define EP_CORE_ACTIVATION_H
 
@@ -24,42 +24,43 @@ void ep_activation_init(struct ep_activation *activation, uint64_t op, uint64_t 
 // Epoch of `op` or `op + 1`.
 uint64_t ep_activation_epoch(const struct ep_activation *activation, uint64_t op);
 
-// A header of `op` says that its sender is ready for this epoch. The header of each active rank that lives is received,
-// this rank's own too.
+// A header of `op` says that its sender is ready for the epoch `ready`. Called for the header of each active rank that
+// lives, including this rank's own.
 void ep_activation_receive(struct ep_activation *activation, uint64_t ready);
 
-// A header of `op` says that its sender runs `op` in this newer epoch: so do we. Headers received so far no longer
-// count: all are received again.
+// A header of `op` says that its sender runs `op` in this newer epoch; this rank then does the same. Headers received
+// so far do not count any more: all have to be received again.
 void ep_activation_adopt(struct ep_activation *activation, uint64_t epoch);
 
-// All headers of `op` have come: goes on to op + 1. Returns the epoch decided for op + 2 when it is a new one, else 0.
+// All headers of `op` have arrived: advances to op + 1. Returns the epoch decided for op + 2 if it is a new one, else
+// 0.
 uint64_t ep_activation_close(struct ep_activation *activation);
 
-// The rules about one peer; what they read stands in the windows of both. "plus one": 0 means never.
+// The rules about one peer. Their inputs are words in the windows of both ranks. "plus one": 0 means never.
 
-// Whether the two ranks of a link take no part in each other's `op`, because one of them has published that it
-// counts the other from a later operation on (`start`) and has sent that one (`start_flag`). Both have to see it so:
-// the other one passes over it, and may use the place of this operation's header again.
+// Whether the two ranks of a link take no part in each other's `op`, because one of them has published that it counts
+// the other only from a later operation on (`start`), and has sent the header of that operation (`start_flag`). Both
+// ranks have to come to the same answer: the sender skips `op`, and may reuse the place of this operation's header.
 bool ep_activation_missed(uint64_t op, uint64_t start, uint64_t start_flag);
 
-// What one look at a peer of whom nothing has come yet says.
+// The result of one check of a peer whose header has not arrived yet.
 enum ep_look {
   EP_LOOK_WAIT,
-  EP_LOOK_RECEIVE, // its header is there
-  EP_LOOK_PASS,    // it counts us from a later operation on and has sent that one: it takes no part in this one
-  EP_LOOK_LOSE,    // it is gone, and nothing came before
+  EP_LOOK_RECEIVE, // its header has arrived
+  EP_LOOK_PASS,    // it counts us from a later operation on and has sent that one, so it takes no part in this one
+  EP_LOOK_LOSE,    // it is gone, and nothing arrived before
 };
 
-// `flag`: of its header in the place of `op`, plus one. `start`: the operation from which on it counts us, plus one;
-// `start_flag`: of its header in that operation's place. `down` has to be read before the flags: what a peer wrote
-// before it went down counts.
+// `flag`: the flag of its header in the place of `op`, plus one. `start`: the operation from which on it counts us,
+// plus one. `start_flag`: the flag of its header in that operation's place. The caller has to read `down` before the
+// flags, since what a peer wrote before it went down counts.
 enum ep_look ep_activation_look(uint64_t op, bool down, uint64_t flag, uint64_t start, uint64_t start_flag);
 
-// Whether `op` has to be published to a peer that has `published` (plus one) as our first operation: the earliest
-// stands.
+// Whether `op` has to be published to a peer as our first operation, if `published` (plus one) was published before:
+// the earliest of them is valid.
 bool ep_activation_must_publish(uint64_t published, uint64_t op);
 
-// Whether it is more likely that this rank is isolated than that so many of the members are silent.
+// Whether isolation of this rank is more likely than silence of so many members.
 bool ep_activation_isolated(uint32_t silent, uint32_t members);
 
 #endif

@@ -1,7 +1,7 @@
-// What an engine does for a rank. There are two: on host memory (host/engine.c) and on CUDA memory (gpu/engine.c).
-// Which one is decided once, when the rank opens; nothing asks for it after that.
+// What an engine does for a rank. There are two engines: on host memory (host/engine.c) and on CUDA memory
+// (gpu/engine.c). The choice is made once, when the rank opens; no code checks it after that.
 //
-// The calls of weft/ep.h have checked what can be checked without looking at memory before they come here.
+// The calls of weft/ep.h check everything that needs no access to memory before they call these functions.
 #ifndef EP_CORE_ENGINE_OPS_H
 #define EP_CORE_ENGINE_OPS_H
 
@@ -19,34 +19,34 @@ struct ep_net;
 
 // How the peer's memory is reached.
 enum ep_route {
-  EP_ROUTE_MAPPED,    // on this host: it is mapped by descriptors
+  EP_ROUTE_MAPPED,    // on this host: mapped by descriptors
   EP_ROUTE_FABRIC,    // GPUs on another host, or in another container: mapped by name, over NVLink
   EP_ROUTE_TRANSPORT, // on another host: by a transport
 };
 
-// What a handshake says of the device that the area is on.
+// What a handshake message says about the device that holds the area.
 struct ep_device_card {
-  uint64_t bytes;   // of a window on it; 0: none
+  uint64_t bytes;   // size of a window on it; 0: none
   uint8_t uuid[16]; // of the GPU
 };
 
 struct ep_engine_ops {
   enum weft_ep_memory memory; // HOST or CUDA
-  uint32_t descriptors;       // that a handshake on one host brings: the first so many of enum ep_fd, and ZERO_COPY
-                              // where there is such memory on a device
+  uint32_t descriptors;       // that a handshake on one host passes: so many of enum ep_fd from the first on, and
+                              // ZERO_COPY if a device has such memory
   bool has_fabric;            // NVLink may join its devices across hosts
 
-  // --- opening and closing, in this order; `stop`, `close` are legal after whatever came before them. [owner] ---
+  // --- opening and closing, in this order; `stop`, `close` are legal after any of the calls before them. [owner] ---
   int (*allocate)(weft_ep_t *ep, const struct weft_ep_options *options);
-  int (*start)(weft_ep_t *ep, const struct weft_ep_options *options); // the rank and its incarnation are known now
-  int (*watch)(weft_ep_t *ep);                                        // calls of peers are answered now
-  void (*flush)(weft_ep_t *ep);                                       // what was sent gets a moment to leave
+  int (*start)(weft_ep_t *ep, const struct weft_ep_options *options); // the rank and its incarnation are known
+  int (*watch)(weft_ep_t *ep);                                        // calls of peers are answered from here on
+  void (*flush)(weft_ep_t *ep);                                       // waits a moment until what was sent has left
   void (*unwatch)(weft_ep_t *ep);
-  void (*stop)(weft_ep_t *ep); // before the links are freed
+  void (*stop)(weft_ep_t *ep); // called before the links are freed
   void (*close)(weft_ep_t *ep);
 
   // --- the calls of weft/ep.h of the same names. [owner] ---
-  // What can be said of the arguments without the operation: INVALID, UNSUPPORTED.
+  // Checks of the arguments that need no operation: INVALID, UNSUPPORTED.
   int (*check_send)(weft_ep_t *ep, const struct weft_ep_dispatch_args *args);
   int (*check_recv)(weft_ep_t *ep, const struct weft_ep_recv_args *recv);
   int (*check_combine)(weft_ep_t *ep, const struct weft_ep_combine_args *args, const char *call);
@@ -64,7 +64,8 @@ struct ep_engine_ops {
   int (*barrier)(weft_ep_t *ep);
   int (*await)(weft_ep_t *ep, uint64_t number, struct weft_ep_info *info, struct weft_ep_result *result,
                uint32_t timeout_ms);
-  // Routes. NULL route_create: this engine has none, and then none of the others is called. The options have no zeros.
+  // Routes. If route_create is NULL, this engine has no routes, and the others are never called. Defaults in the
+  // options are filled in: they have no zeros.
   int (*route_create)(weft_ep_t *ep, const struct weft_ep_route_options *options, weft_ep_route_t *route);
   void (*route_free)(weft_ep_route_t *route); // also after its group was closed, and after a route_create that failed
   int (*route_plan)(weft_ep_route_t *route, const int64_t *topk_idx, uint32_t num_tokens, void *stream);
@@ -79,16 +80,16 @@ struct ep_engine_ops {
   void (*add_stats)(const weft_ep_t *ep, struct weft_ep_stats *stats);
 
   // --- views ---
-  // Brings ep->view to that of the next operation, as far as it is decided. [owner]
+  // Sets ep->view to the view of the next operation, as far as it is decided. [owner]
   void (*follow)(weft_ep_t *ep);
-  // The same before a question of the caller's, where it is decided elsewhere than in the caller's own calls. [owner]
+  // The same before the caller queries the view, for an engine that decides it outside of the caller's calls. [owner]
   void (*refresh)(weft_ep_t *ep);
-  // A view came, or a link that views wait for. [any]
+  // A view has arrived, or a link that views wait for. [any]
   void (*views_changed)(weft_ep_t *ep);
   // Operation 0 is to run in `view`. [owner]
   int (*found)(weft_ep_t *ep, const struct group_view *view);
-  // Before this rank proposes a view with itself; and when one is agreed on, the first after that of `base` (0: not
-  // known). [owner]
+  // wake_links: before this rank proposes a view with itself. joined: when such a view is agreed on, the first one
+  // after epoch `base` (0: not known). [owner]
   void (*wake_links)(weft_ep_t *ep);
   void (*joined)(weft_ep_t *ep, uint64_t base);
   // Waits until running ranks have fixed this rank's first operation. `*view` is a reference. [owner]
@@ -97,16 +98,17 @@ struct ep_engine_ops {
   void (*started)(weft_ep_t *ep, uint64_t op, const struct group_view *view);
 
   // --- links ---
-  // The windows of a new link that the engine itself needs; `*fd`, for the peer, stays -1 if there is none.
+  // Makes the windows of a new link that the engine itself needs; `*fd` is for the peer, and stays -1 if there is none.
   // [owner, service]
   int (*link_open)(weft_ep_t *ep, struct ep_link *link, enum ep_route route, int *fd);
-  // Maps the peer's, which came as a descriptor, or as a name by NVLink. [owner, service]
+  // Maps the peer's window, which was received as a descriptor, or for NVLink as a name. [owner, service]
   int (*link_map)(weft_ep_t *ep, struct ep_link *link, const int *fds, const uint8_t uuid[16]);
   int (*link_map_fabric)(weft_ep_t *ep, struct ep_link *link, const uint8_t *name);
   void (*link_free)(weft_ep_t *ep, struct ep_link *link);
   // The link is down: nothing waits for it any more. [any]
   void (*link_down)(weft_ep_t *ep, struct ep_link *link);
-  // While links are held, none that is in the table is freed. Where the owner frees them there is nothing to do.
+  // While links are held, no link in the table is freed. In an engine in which only the owner frees links, these do
+  // nothing.
   void (*hold_links)(const weft_ep_t *ep);
   void (*unhold_links)(const weft_ep_t *ep);
   // Frees links that are not needed any more, if there may be some. [owner]
@@ -116,11 +118,13 @@ struct ep_engine_ops {
   void (*describe)(const weft_ep_t *ep, struct ep_device_card *card);
 
   // --- links to other hosts ---
-  const struct ep_carrier_ops *carrier; // how what is written to their windows gets there
-  bool owner_drives;                    // the transport, while it waits: then the net thread sleeps
-  // Moves on what the transport does not signal; returns how much happened. NULL: there is nothing like that. [net]
+  const struct ep_carrier_ops *carrier; // how data written to their windows reaches the peer
+  bool owner_drives;                    // the owner drives the transport while it waits, and the net thread sleeps
+  // Makes progress on work that the transport does not signal; returns how much happened. NULL: there is no such work.
+  // [net]
   uint32_t (*poll)(struct ep_net *net);
-  // How long the net thread may sleep: 0: until the transport has news. `last_ns`: when something happened last. [net]
+  // How long the net thread may sleep; 0: until the transport signals an event. `last_ns`: when something happened
+  // last. [net]
   uint64_t (*nap_ns)(uint64_t last_ns);
 };
 

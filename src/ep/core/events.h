@@ -1,8 +1,8 @@
-// The events of a rank, from whichever thread notices them to the one that asks: a queue of fixed room.
+// The events of a rank: a queue of fixed size, from the threads that notice events to the thread that reads them.
 //
-// When it is full, the oldest event goes that the caller can do without. What it has to be told stays: that this rank
-// is fenced, and for each rank the last loss. There is always one that may go, since the room is more than one of these
-// for each rank.
+// If the queue is full, the oldest event that the caller can do without is dropped. Two kinds must stay: that this rank
+// is fenced, and the last loss of each rank. The queue has room for more events than these, so there is always one to
+// drop.
 #ifndef EP_CORE_EVENTS_H
 #define EP_CORE_EVENTS_H
 
@@ -11,17 +11,17 @@
 
 #include <weft/ep.h>
 
-enum { EP_EVENTS = 256 }; // beside one loss for each rank, and FENCED
+enum { EP_EVENTS = 256 }; // besides one loss for each rank, and FENCED
 
 struct ep_events {
   pthread_mutex_t lock;
   struct weft_ep_event *ring; // [room]
   uint32_t room, first, count;
-  uint64_t dropped; // since one was taken
-  int fd;           // readable while count > 0; -1 until somebody asks
+  uint64_t dropped; // since the last event was read
+  int fd;           // readable while count > 0; -1 until the caller asks for it
 };
 
-// Initialised, nothing can be queued before it is opened; it has to be closed in either case.
+// After ep_events_init() nothing can be queued until ep_events_open(); ep_events_close() is needed in either case.
 void ep_events_init(struct ep_events *events);
 int ep_events_open(struct ep_events *events, uint32_t capacity);
 void ep_events_close(struct ep_events *events);

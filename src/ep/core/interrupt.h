@@ -1,4 +1,4 @@
-// weft_ep_interrupt: a mark that the next wait of the owner takes away, and what wakes the owner to see it.
+// weft_ep_interrupt(): a flag that the next wait of the owner clears, and a descriptor that wakes the owner.
 #ifndef EP_CORE_INTERRUPT_H
 #define EP_CORE_INTERRUPT_H
 
@@ -10,17 +10,18 @@
 
 struct ep_interrupt {
   _Atomic bool asked;
-  int fd; // readable while asked, and perhaps for a moment longer
+  int fd; // readable while `asked`, and perhaps for a moment longer
 };
 
 int ep_interrupt_open(struct ep_interrupt *interrupt);
 void ep_interrupt_close(struct ep_interrupt *interrupt);
 
-// Whether the wait that asks is to end: the mark is taken away. A wait asks before each sleep. [owner]
+// Whether the calling wait has to end; clears the flag. A wait calls it before each sleep. [owner]
 bool ep_interrupted(weft_ep_t *ep);
-// The failure of a call that was interrupted.
+// Fails with CANCELED, for a call that was interrupted.
 int ep_canceled(const char *what);
-// Waits for `events` of a socket (poll). Returns what poll did; CANCELED after fail(). Time that has passed: 0. [owner]
+// Waits for `events` of a socket (poll). Returns the result of poll, 0 after the deadline, or CANCELED after fail().
+// [owner]
 int ep_interrupt_poll(weft_ep_t *ep, int socket, short events, uint64_t deadline_ns);
 
 #endif

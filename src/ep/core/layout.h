@@ -1,24 +1,24 @@
-// The memory that two ranks share. An *area* lies in a memfd of its reader; its writer maps it too. One area per
-// direction.
+// The memory that two ranks share. An *area* lies in a memfd of its reader, and its writer maps it too. There is one
+// area for each direction.
 //
 //   head | slot 0 | slot 1,   slot: head, row headers [M], rows [M], weights [M][K], combine rows [M]
 //
-// K = top-k. With LATENCY M = max_tokens, and operation n uses slot n % EP_DEPTH. With THROUGHPUT (`flows`) M is what
-// the window has room for, `window_rows`, and the rows of an operation to one peer travel in pieces of `piece_rows`,
-// one after another; the slot then has counts[E] before the row headers, used by the first piece of an operation: how
-// many selections of each local expert the whole operation brings. Every operation owns N = `pieces` numbers of pieces,
-// as many as the most that it could need, made odd, so that the first pieces of successive operations alternate between
+// K = top-k. With LATENCY M = max_tokens, and operation n uses slot n % EP_DEPTH. With THROUGHPUT (`flows`) M is
+// `window_rows`, the rows that the window has room for, and the rows of an operation to one peer travel in pieces of
+// `piece_rows`, one after another. The slot then has counts[E] before the row headers. The first piece of an operation
+// uses it: how many selections of each local expert the whole operation brings. Every operation owns N = `pieces` piece
+// numbers: the most that it could need, made odd, so that the first pieces of successive operations alternate between
 // the slots. Piece i of operation n has the number n * N + i and lies in slot (n * N + i) % EP_DEPTH. With LATENCY N is
-// 1, so the number of a piece is that of its operation. Numbers that an operation does not need are skipped.
+// 1, so the number of a piece is the number of its operation. Numbers that an operation does not need are skipped.
 //
-// Each part of a slot is published by its flag: the piece's number + 1, stored with release after everything that it
-// covers. A flag and the words that its writer writes with it share a cache line; words that the reader writes have one
-// of their own. The area starts as zeros, and flags are only ever raised.
+// Each part of a slot is published by its flag: the piece's number + 1, stored with release order after everything that
+// it covers. A flag shares a cache line with the words that its writer writes with it; words that the reader writes
+// have a separate line. The area starts as zeros, and flags only increase.
 //
-// Why this is enough: the writer's plain stores to the part are sequenced before its release store of the flag (weakly
-// ordered stores of a kernel are fenced first, ep_kernels_fence), and the reader reads the part only after an acquire
-// load has seen that flag. The reader's release store of the same number into `taken` comes after its last read of the
-// part; the writer overwrites the part only after an acquire load has seen it.
+// Why this is enough: the writer's plain stores to the part are sequenced before its release store of the flag
+// (ep_kernels_fence() comes first, for weakly ordered stores of a kernel), and the reader reads the part only after an
+// acquire load has seen that flag. The reader stores the same number into `taken` with release order after its last
+// read of the part; the writer overwrites the part only after an acquire load has seen that number.
 #ifndef EP_CORE_LAYOUT_H
 #define EP_CORE_LAYOUT_H
 
@@ -34,38 +34,38 @@
 enum {
   EP_LINE = 64,
   EP_PAGE = 4096,
-  EP_LAYOUT_VERSION = 15, // of this page and the doorbell's: peers with another one do not connect
+  EP_LAYOUT_VERSION = 15, // of the area and the doorbell page; peers with different versions do not connect
 };
 
 enum ep_kind {
   EP_KIND_DISPATCH = 1,
   EP_KIND_BARRIER = 2,
-  EP_KIND_COMBINE = 3, // weft_ep_combine_route: no rows; the answers go by the route
+  EP_KIND_COMBINE = 3, // weft_ep_combine_route(): no rows; the answers follow the route
 };
 
 enum ep_trait {
-  EP_TRAIT_WEIGHTS = 1, // row headers carry weights; else they come with the combine
-  EP_TRAIT_WHOLE = 2,   // all rows lie in one piece, though they are more than a piece has
-  EP_TRAIT_ONCE = 4,    // a token's row lies in the window of one rank of the host: each row header says where
+  EP_TRAIT_WEIGHTS = 1, // row headers carry the weights; else the weights come with the combine
+  EP_TRAIT_WHOLE = 2,   // all rows lie in one piece, although they are more than piece_rows
+  EP_TRAIT_ONCE = 4,    // a token's row lies in the window of one rank of the host; each row header says where
 };
 
 // Dispatch header of one piece. Written by the writer before `flag`.
 struct ep_dispatch_head {
   _Alignas(EP_LINE) _Atomic uint64_t flag;
-  uint64_t active;    // epoch that the writer runs this operation in
-  uint64_t ready;     // newest epoch that it is ready for
+  uint64_t active;    // epoch in which the writer runs this operation
+  uint64_t ready;     // newest epoch that the writer is ready for
   uint64_t mark;      // weft_ep_set_mark
   uint32_t count;     // rows of the operation, of all its pieces: the same in the header of each
   uint8_t kind;       // enum ep_kind
   uint8_t traits;     // enum ep_trait
   uint8_t dtype;      // of the rows
   uint8_t topk;       // of the tokens
-  uint32_t row_bytes; // of a row's values, and of its scales: OPAQUE rows have any
+  uint32_t row_bytes; // bytes of a row's values, and of its scales; OPAQUE rows have any
   uint32_t scale_bytes;
-  // The route that the writer goes by: the operation that filled it, plus one; 0: none. Then rows have no row headers:
-  // the reader has kept them.
+  // The route that the writer's rows follow: the operation that filled it, plus one; 0: none. With a route rows have no
+  // row headers, since the reader has kept them.
   uint64_t route;
-  uint32_t route_rows; // rows of the reader's that this route has brought to the writer
+  uint32_t route_rows; // rows that this route has brought from the reader to the writer
   uint32_t here;       // ONCE: row headers in this piece
 };
 
@@ -83,52 +83,52 @@ struct ep_slot_head {
   } taken;
 };
 
-// In the place of an operation, plus one, that is a peer's first: the writer runs operations, and has fixed none as the
-// peer's; or it awaits its own first one.
+// Values in the place of "a peer's first operation, plus one". RUNS: the writer runs operations, and has not fixed the
+// peer's first one. AWAITED: the writer awaits its own first operation.
 #define EP_START_RUNS    (UINT64_MAX - 1)
 #define EP_START_AWAITED UINT64_MAX
 
 struct ep_area_head {
-  struct { // to a joiner: the operation that is its first, or one of these. `op_plus_1` is the flag.
+  struct { // for a joiner: its first operation, or one of the values above. `op_plus_1` is the flag.
     _Alignas(EP_LINE) _Atomic uint64_t op_plus_1;
     _Atomic uint64_t epoch; // AWAITED: the word of view/awaiting.h. Stored before the flag; a link to another host
                             // stores both again with each of its words
   } start;
   struct {
-    _Alignas(EP_LINE) _Atomic uint32_t left; // the writer has let go of the link on purpose: its hang-up is no death
+    _Alignas(EP_LINE) _Atomic uint32_t left; // the writer ends the link on purpose: its hang-up is no death
     _Atomic uint32_t lost;                   // the writer takes the reader for lost, and reports it
   } notice;
 };
 
-// Row header: the fixed part; then float weights[K], then int16_t experts[K], of which `count` are valid, in top-k
-// order. With THROUGHPUT then, in its last word, where the row lies: used with ONCE.
+// Row header: the fixed part, then float weights[K], then int16_t experts[K], of which `count` are valid, in top-k
+// order. With THROUGHPUT its last word says where the row lies; ONCE uses it.
 struct ep_row {
   int32_t token; // index in the source's dispatch
   uint16_t count;
-  uint16_t places; // bit k: the selection at place k of the token's top-k is one of these; as many bits as `count`
+  uint16_t places; // bit k: the selection at place k of the token's top-k is one of these; `count` bits are set
 };
 
 // How the rows of a dispatch travel.
 struct ep_form {
   enum weft_ep_dtype dtype;
   uint32_t value_bytes; // of one row's values: 2H or H; OPAQUE: any
-  uint32_t scale_bytes; // of its scales behind them: 0, 4H/128, or 4 * ceil(H/512); OPAQUE: any
+  uint32_t scale_bytes; // of the row's scales behind them: 0, 4H/128, or 4 * ceil(H/512); OPAQUE: any
 };
 
 struct ep_layout {
   uint32_t max_tokens, topk, hidden;
-  size_t value_bytes, scale_bytes;      // of a row of the type that the group was opened for, as in struct ep_form
+  size_t value_bytes, scale_bytes;      // of a row, for the dtype that the group was opened for, as in struct ep_form
   size_t row_stride;                    // whole cache lines
   size_t head_stride;                   // of row headers
   size_t head_where;                    // THROUGHPUT: where the last word of a header lies; else 0
   size_t combine_heads;                 // logfmt10: where the heads begin in a row of the combine
-  size_t combine_bytes;                 // of a row of the combine, of the type that the group was opened for
+  size_t combine_bytes;                 // of a row of the combine, for the type that the group was opened for
   size_t combine_stride;                // whole cache lines
   bool flows;                           // THROUGHPUT
-  uint64_t window_bytes;                // THROUGHPUT: that an area may take; else 0
+  uint64_t window_bytes;                // THROUGHPUT: limit of the size of an area; else 0
   uint32_t window_rows;                 // M: rows that a slot has room for
-  uint32_t piece_rows;                  // of a piece, at most, unless all rows lie in one
-  uint32_t pieces, piece_bits;          // N, and how many bits a number below it takes
+  uint32_t piece_rows;                  // most rows of a piece, unless all rows lie in one piece
+  uint32_t pieces, piece_bits;          // N, and how many bits a number below N takes
   size_t counts, counts_bytes;          // THROUGHPUT: offset in a slot, and size; else where heads begin, and 0
   size_t heads, rows, weights, combine; // offsets in a slot
   size_t slot;                          // bytes of a slot
@@ -138,39 +138,40 @@ struct ep_layout {
 void ep_layout_init(struct ep_layout *layout, uint32_t max_tokens, uint32_t hidden, uint32_t topk,
                     enum weft_ep_dtype dtype, enum weft_ep_combine_dtype combine_dtype);
 
-// The same for THROUGHPUT, of `experts` a rank, in at most `window_bytes`. INVALID: that is too little.
+// The same for THROUGHPUT, with areas of at most window_bytes of `options`. INVALID: that is too little.
 int ep_layout_init_flow(struct ep_layout *layout, const struct weft_ep_options *options);
 
-// The rows of a dispatch of `dtype`, which is not OPAQUE: those that fit are no larger than those of the group's type.
+// The rows of a dispatch of `dtype`, which is not OPAQUE. They fit if they are no larger than rows of the group's type.
 struct ep_form ep_layout_form(const struct ep_layout *layout, enum weft_ep_dtype dtype);
-// Likewise the bytes of a row of a combine.
+// The bytes of a row of a combine of `dtype`.
 size_t ep_layout_combine_bytes(const struct ep_layout *layout, enum weft_ep_combine_dtype dtype);
 
-// `piece`: its number.
+// The slot of the piece of that number.
 static inline struct ep_slot_head *ep_slot(const struct ep_layout *layout, void *area, uint64_t piece) {
   return (struct ep_slot_head *)((char *)area + sizeof(struct ep_area_head) + (piece % EP_DEPTH) * layout->slot);
 }
 
-// The number of an operation's piece.
+// The number of piece `i` of an operation.
 static inline uint64_t ep_piece(const struct ep_layout *layout, uint64_t op, uint32_t i) {
   return op * layout->pieces + i;
 }
 
-// The operation, plus one, of the piece that a flag of a dispatch publishes; 0: none has been.
+// The operation, plus one, of the piece that a dispatch flag publishes; 0: none has been published.
 static inline uint64_t ep_flag_op(const struct ep_layout *layout, uint64_t flag) {
   return layout->pieces == 1 ? flag : (flag + layout->pieces - 1) / layout->pieces;
 }
 
-// How many pieces so many rows travel in: at least one, which brings the header.
+// In how many pieces `rows` rows travel: at least one, which brings the header.
 static inline uint32_t ep_pieces_of(const struct ep_layout *layout, uint32_t rows, bool whole) {
   return whole || rows <= layout->piece_rows ? 1 : (rows + layout->piece_rows - 1) / layout->piece_rows;
 }
 
-// The flag of weights and of answers: of which operation, which of its combines, which piece of that, and for answers
-// the type of the rows, perhaps with bits behind it. In `taken.combine` and where a writer waits for it, the type is 0.
+// The flag of weights and of answers consists of the operation, the combine of that operation (`round`), the piece of
+// that combine, and for answers the type of the rows with the bits below. In `taken.combine`, and where a writer waits
+// for it, the type is 0.
 enum {
   EP_TYPE_BITS = 4,
-  EP_ANSWER_WHOLE = 1 << 2,   // all rows lie in one piece, though they are more than a piece has
+  EP_ANSWER_WHOLE = 1 << 2,   // all rows lie in one piece, although they are more than piece_rows
   EP_ANSWER_WEIGHTS = 1 << 3, // weights go back with them
   EP_ROUND_BITS = 12,
 };
@@ -185,12 +186,12 @@ static inline struct ep_row *ep_row_at(const struct ep_layout *layout, void *hea
   return (struct ep_row *)((char *)heads + i * layout->head_stride);
 }
 
-// What `rows` rows of a dispatch bring, of `row_bytes` of values and scales each: these and row headers.
+// The bytes of `rows` rows of a dispatch with their row headers; `row_bytes`: values and scales of one row.
 static inline uint64_t ep_layout_bytes(const struct ep_layout *layout, uint64_t row_bytes, uint32_t rows) {
   return rows * (row_bytes + sizeof(struct ep_row) + layout->topk * (sizeof(float) + sizeof(int16_t)));
 }
 
-// The same of rows of the group's type.
+// The same for rows of the group's type.
 static inline uint64_t ep_layout_dispatch_bytes(const struct ep_layout *layout, uint32_t rows) {
   return ep_layout_bytes(layout, layout->value_bytes + layout->scale_bytes, rows);
 }
@@ -203,8 +204,8 @@ static inline int16_t *ep_row_experts(const struct ep_layout *layout, struct ep_
   return (int16_t *)(ep_row_weights(row) + layout->topk);
 }
 
-// Where a row lies: which row of a slot's it is, and in whose area. That is the number that the area's reader has given
-// its link to the writer (remote/remote_link.h), of which the high bits are kept; 0: the area that the header lies in.
+// Where a row lies: its index in a slot, and the number of the area. The number of an area consists of the high bits of
+// the number that the area's reader has given its link to the writer (remote/remote_link.h); 0: the area of the header.
 enum { EP_WHERE_ROW_BITS = 16, EP_AREA_BITS = 48 };
 
 static inline uint64_t ep_area_number(uint64_t link) {

@@ -1,4 +1,4 @@
-// How far an operation has come: the same on both engines.
+// The states of an operation, the same in both engines.
 #ifndef EP_CORE_OP_STATE_H
 #define EP_CORE_OP_STATE_H
 
@@ -13,7 +13,7 @@ enum ep_op_state {
   EP_OP_SENDING,  // dispatch_send was interrupted
 };
 
-// Whether operation `number`, which a caller names, is open and has come as far as the call wants it. INVALID.
+// Checks that operation `number`, which a caller names, is open and in the state that the call needs. INVALID.
 int ep_op_check_state(uint64_t number, bool open, enum ep_op_state state, enum ep_op_state wanted, const char *call);
 
 #define EP_NOT_LATE "%s: topk_weights are given, but the receive was RANK_MAJOR: they go with the dispatch, or nowhere"

@@ -1,4 +1,4 @@
-// Memory that can be handed to another process: a sealed memfd and its mapping.
+// Memory that can be shared with another process: a sealed memfd and its mapping.
 #ifndef EP_CORE_WINDOW_H
 #define EP_CORE_WINDOW_H
 
@@ -9,20 +9,21 @@ struct ep_window {
   size_t size;
 };
 
-// Creates `size` bytes of zeros (whole pages), all of them allocated, mapped and sealed against resizing. `*fd` is what
-// to send to the peer; the caller closes it after that. LIMIT or NOMEM when there is not so much memory.
+// Creates `size` bytes of zeros (whole pages), all of them allocated, mapped and sealed against resizing. `*fd` is the
+// descriptor to send to the peer; the caller closes it after that. LIMIT or NOMEM: there is not enough memory.
 int ep_window_create(struct ep_window *window, size_t size, int *fd);
 
-// Maps a peer's memfd. PROTOCOL: it has another size or can still be resized. The descriptor stays the caller's.
+// Maps a peer's memfd. PROTOCOL: it has another size, or can still be resized. The caller keeps the descriptor.
 int ep_window_map(struct ep_window *window, size_t size, int fd);
 
-// The same for reading only. Pages are mapped when they are read first.
+// The same for reading only. Pages are mapped at their first read.
 int ep_window_map_read(struct ep_window *window, size_t size, int fd);
 
-// Zeros of this process alone, all of them allocated.
+// Creates zeros that only this process sees, all of them allocated.
 int ep_window_private(struct ep_window *window, size_t size);
 
-// Gives back all pages but the first, which become zeros, for all who map it: nobody reads or writes them any more.
+// Returns all pages except the first one to the system; they become zeros in all processes that map them. Nobody may
+// read or write them any more.
 void ep_window_discard(struct ep_window *window);
 
 // Unmaps; legal on an empty window.

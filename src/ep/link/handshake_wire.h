@@ -1,5 +1,5 @@
-// The message that two ranks exchange when they connect: fixed size, one packet, both ways, in native byte order: on
-// another host with another one the magic number is another.
+// The message that two ranks exchange when they connect: one packet of fixed size in each direction, in native byte
+// order. If the byte order of the other host differs, its magic number does not match.
 #ifndef EP_LINK_HANDSHAKE_WIRE_H
 #define EP_LINK_HANDSHAKE_WIRE_H
 
@@ -10,8 +10,8 @@
 
 enum ep_handshake_kind {
   EP_HELLO = 1, // the dialler's; with descriptors: doorbell page, area, and on CUDA memory the device's window
-  EP_WELCOME,   // the acceptor's yes; with descriptors
-  EP_YIELD,     // both dialled: the acceptor's own call stands, or its link is there already
+  EP_WELCOME,   // the acceptor accepts; with descriptors
+  EP_YIELD,     // both dialled: the acceptor's own call is used, or there is a link already
   EP_REFUSED,   // `error` and `why` say why
 };
 
@@ -20,7 +20,7 @@ struct ep_handshake_message {
   uint32_t version; // EP_LAYOUT_VERSION
   uint32_t kind;
   uint64_t incarnation;              // the sender's
-  uint64_t to;                       // whom it means
+  uint64_t to;                       // incarnation of the receiver
   uint64_t area_bytes, device_bytes; // device_bytes: 0 on host memory
   int32_t rank;                      // the sender's
   uint32_t capacity, max_tokens, hidden, topk, experts_per_rank, dtype, depth;
@@ -35,17 +35,17 @@ struct ep_handshake_message {
 };
 
 // Between hosts, within TLS. The fields before `message` are the same in all versions, so that any two versions can
-// recognise that they do not fit.
+// detect that they do not match.
 struct ep_tcp_message {
   uint64_t magic;
-  uint32_t version, size; // EP_LAYOUT_VERSION, and of the whole
+  uint32_t version, size; // EP_LAYOUT_VERSION, and the size of this struct
   struct ep_handshake_message message;
   char transport[EP_TRANSPORT_NAME];
-  uint64_t link; // the sender's number of it, for messages to it
+  uint64_t link; // the sender's number of the link, for messages to it
   uint32_t address_size, key_size;
   uint8_t address[TRANSPORT_MAX_ADDRESS]; // of the sender's worker
-  uint8_t key[TRANSPORT_MAX_KEY];         // of the area that it reads
-  uint32_t rings_key_size, pad;           // 0: it has no rings that the receiver's transport may write (gpu/rings.h)
+  uint8_t key[TRANSPORT_MAX_KEY];         // of the area that the sender reads
+  uint32_t rings_key_size, pad;           // 0: no rings for the receiver's transport (gpu/remote/rings.h)
   uint8_t rings_key[TRANSPORT_MAX_KEY];
 };
 
@@ -53,19 +53,20 @@ struct ep_tcp_message {
 struct ep_handshake_message ep_handshake_message_make(const weft_ep_t *ep, enum ep_handshake_kind kind, uint64_t to);
 struct ep_tcp_message ep_tcp_message_make(const weft_ep_t *ep, enum ep_handshake_kind kind, uint64_t to);
 
-// Whether `size` received bytes are a handshake message that this rank can answer: PROTOCOL, VERSION (names the
+// Checks that `size` received bytes are a handshake message that this rank can answer. PROTOCOL, VERSION (names the
 // option that differs).
 int ep_handshake_message_check(const weft_ep_t *ep, const struct ep_handshake_message *message, size_t size);
 
-// Whether the first `size` bytes of a message from another host suffice to check it: it is whole, or its head says that
-// it is none, or another version's.
+// Whether the first `size` bytes of a message from another host suffice to check it: it is complete, or its head shows
+// that it is no such message or has another version.
 bool ep_tcp_message_is_whole(const struct ep_tcp_message *tcp, size_t size);
 
-// Whether the `size` bytes that a caller from another host sent (they begin `hello`) call this rank. VERSION, PROTOCOL:
-// as above.
+// Checks that the `size` bytes that a caller from another host sent (they begin `hello`) are a call of this rank.
+// VERSION, PROTOCOL: as above.
 int ep_tcp_hello_check(const weft_ep_t *ep, const struct ep_tcp_message *hello, size_t size);
 
-// The same of what a called rank answered: a welcome of that rank and incarnation, or `*yield`. What it refused with.
+// The same for the answer of a called rank: a welcome of that rank and incarnation, or `*yield`. If the rank refused,
+// returns its error.
 int ep_tcp_answer_check(const weft_ep_t *ep, const struct ep_tcp_message *answer, size_t size, int32_t rank,
                         uint64_t incarnation, bool *yield);
 
