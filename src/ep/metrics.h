@@ -1,4 +1,4 @@
-// Counters of ranks as OpenMetrics: of one rank for its application, of many for who runs them.
+// Counters of ranks as OpenMetrics text: of one rank for its application, of many ranks for the process that runs them.
 #ifndef EP_METRICS_H
 #define EP_METRICS_H
 
@@ -13,7 +13,7 @@ struct ep_metrics_rank {
   struct weft_ep_stats stats;
 };
 
-// The families of weft_ep_stats, each with a series for every rank. [any]
+// Writes the metric families of weft_ep_stats, each with a series for every rank. [any]
 void ep_metrics_put(struct text *text, const struct ep_metrics_rank *ranks, uint32_t count);
 
 #endif
