@@ -1,9 +1,9 @@
-// The host's side of a rank on CUDA memory; the device's side is the plug-in's (device/device.h).
+// The host side of a rank on CUDA memory; the plug-in has the device side (device/device.h).
 //
-// Kernels do all that belongs to an operation, and number the operations. The host keeps what surrounds them: it gives
-// each link a seat and a device window in each direction, publishes the agreed views, says which seats are gone or
-// masked, and looks once in a millisecond at what the kernels report. Everything that a kernel may still touch is let
-// go of under `lock` only, and only when no view that is active or to come has its seat.
+// Kernels do all work of an operation, and number the operations. The host does everything else: it gives each link a
+// seat and a device window in each direction, publishes the agreed views, sets which seats are gone or masked, and
+// reads the kernels' report once in a millisecond. Memory that a kernel may still access is freed only under `lock`,
+// and only when no active or future view has its seat.
 //
 // Order of locks: `lock` here, then weft_ep.lock, then links.lock.
 #ifndef EP_GPU_GPU_H
@@ -25,18 +25,18 @@
 
 enum {
   GPU_OWN_SEAT = 0,
-  GPU_VIEWS = 16,                 // published ones that are remembered
-  GPU_QUARANTINE = 4,             // windows that stay mapped, though their links have gone
-  GPU_STEPS = DEVICE_ACTIVATIONS, // views decided whose predecessors may still be in use
+  GPU_VIEWS = 16,                 // published views that are kept
+  GPU_QUARANTINE = 4,             // windows that stay mapped although their links were freed
+  GPU_STEPS = DEVICE_ACTIVATIONS, // decided views whose predecessors may still be in use
 };
 
 _Static_assert((int)DEVICE_EXTENSIONS == (int)EP_EXTENSIONS, "waits are extended alike on all memory");
 
-// A launch that is captured has a number of its own, which is none of an operation.
+// A captured launch has a number with this bit, which is not the number of an operation.
 #define GPU_CAPTURED (UINT64_C(1) << 63)
 
-// A window in host memory that stays mapped behind its link: a late write of a peer that could not be fenced lands
-// there, and in no other data.
+// A window in host memory that stays mapped after its link was freed: a late write of a peer that could not be fenced
+// lands there, and not in other data.
 struct gpu_quarantined {
   struct device_window window;
   void *host; // NULL: none
@@ -53,60 +53,60 @@ struct gpu_step {
   const struct group_view *view;
 };
 
-// ACTIVATED, for the watcher to emit.
+// An ACTIVATED event that the watcher has to emit.
 struct gpu_news {
   uint64_t op, epoch;
   bool adopted;
 };
 
-// What a dispatch sends, and on how many processors: the receiving half needs both, and brings this rank's own rows to
-// their places.
+// What a dispatch sends, and on how many processors. The receiving half needs both, since it also moves this rank's own
+// rows to their places.
 struct gpu_input {
   const void *x, *scales;
   uint32_t row_stride, scale_row_stride, scale_block_stride;
   uint32_t processors;
 };
 
-// What the host has launched of an operation. The pointers are to device memory of the caller's.
+// What the host has launched of an operation. The pointers refer to device memory of the caller.
 struct gpu_op {
   uint64_t number;
-  uint64_t capture; // that its dispatch belongs to; 0: none
+  uint64_t capture; // the capture that its dispatch belongs to; 0: none
   enum ep_op_state state;
-  bool begun, received, combined; // launched; they stay when the operation has ended
-  bool barrier;                   // has come to all; where it is open its end could not be launched
+  bool begun, received, combined; // these were launched; they stay true after the operation has ended
+  bool barrier;                   // a barrier that all ranks have reached; if it is open, its end could not be launched
   bool has_weights, rank_major;
-  bool packed;                     // received, in a group for throughput, as what follows:
-  uint32_t alignment;              // of its parts
-  uint32_t row_bytes, scale_bytes; // of opaque rows
-  weft_ep_route_t *route;          // that the dispatch fills, or whose ways it goes (`keeps`)
+  bool packed;                     // received as PACKED, in a group for throughput
+  uint32_t alignment;              // alignment of its parts
+  uint32_t row_bytes, scale_bytes; // sizes of opaque rows
+  weft_ep_route_t *route;          // the route that the dispatch fills, or uses (`keeps`)
   bool keeps;
-  bool no_rows;                    // received, as far as the caller has asked
-  uint32_t num_tokens, rows, topk; // num_tokens: at most, where the device has the number
+  bool no_rows;                    // received without rows, as far as results were asked for
+  uint32_t num_tokens, rows, topk; // num_tokens: an upper bound if the device has the number
   enum weft_ep_dtype dtype;
   enum weft_ep_combine_dtype combine_dtype; // of its newest combine
-  uint32_t round;                           // combines that have left it open
+  uint32_t round;                           // combines so far that left it open
   const void *topk_idx;
-  bool narrow; // it is of int32_t, else int64_t
+  bool narrow; // topk_idx is int32_t, else int64_t
   const float *topk_weights;
-  struct gpu_input input; // in a group for throughput
+  struct gpu_input input; // only in a group for throughput
   void *stream;           // of the last launch
 };
 
-// A route, on the device.
+// A route on the device.
 struct gpu_route {
   const struct device_api *api;
-  struct device *device; // opened once more, for a route outlives its rank
+  struct device *device; // opened once more, since a route may outlive its rank
   struct device_route *memory;
   struct weft_ep_route_options options; // without zeros
-  bool planned, filled;                 // as far as launches went
-  uint32_t num_tokens, topk;            // of the newest plan; num_tokens: at most
-  bool has_weights, narrow;             // of the dispatch that filled it; narrow: of the plan too
-  bool rank_major, packed;              // of its receive
+  bool planned, filled;                 // by the launches so far
+  uint32_t num_tokens, topk;            // of the newest plan; num_tokens: an upper bound
+  bool has_weights, narrow;             // of the dispatch that filled it; narrow: also of the plan
+  bool rank_major, packed;              // of the receive of that dispatch
   uint32_t rows, alignment;             // likewise
   void *stream;                         // of the newest launch that fills it
 };
 
-// What this rank has waited for a peer, and is not in the figures of its link yet.
+// How long this rank has waited for a peer, not yet added to the statistics of its link.
 struct gpu_wait {
   int32_t rank;
   uint64_t incarnation, ns;
@@ -121,7 +121,7 @@ struct ep_gpu {
   int index;
   uint8_t uuid[16];
   char pci[sizeof((struct device_info *)0)->pci];
-  uint32_t processors; // that the device has
+  uint32_t processors; // processors of the device
   struct device_ep_options options;
   size_t area_bytes;
   uint64_t workspace_bytes;
@@ -129,23 +129,23 @@ struct ep_gpu {
   pthread_mutex_t lock;
   pthread_cond_t wake;
   // Under lock.
-  struct ep_link *seats[DEVICE_SEATS];               // NULL: free, or one's own
+  struct ep_link *seats[DEVICE_SEATS];               // NULL: free, or this rank's own seat
   struct gpu_quarantined quarantine[GPU_QUARANTINE]; // the newest; under lock
   uint32_t num_quarantined;                          // so far
-  struct device_control control;                     // as the device has it
-  _Atomic uint64_t masked; // control.masked, for launches: whoever publishes holds the lock for long
-  uint64_t publish_from;   // first epoch that this rank can run in; UINT64_MAX: not known yet
-  uint64_t looked_at;      // newest epoch that was published, or could not be
-  uint64_t published_last; // newest that was
-  bool behind;             // the device had no room for the next one
-  bool holds_back;         // `ready` does not cover yet what was published
+  struct device_control control;                     // as the device has them
+  _Atomic uint64_t masked; // copy of control.masked, for launches: a thread that publishes holds the lock for long
+  uint64_t publish_from;   // first epoch in which this rank can run; UINT64_MAX: not known yet
+  uint64_t looked_at;      // newest epoch that was published, or that could not be published
+  uint64_t published_last; // newest epoch that was published
+  bool behind;             // the device had no room for the next view
+  bool holds_back;         // `ready` does not include the published views yet
   uint64_t hold_until_ns;
   struct gpu_published published[GPU_VIEWS];
   uint32_t num_published;
-  struct gpu_step steps[GPU_STEPS]; // ascending; the first is the oldest whose areas kernels may use
+  struct gpu_step steps[GPU_STEPS]; // ascending; the first is the oldest view whose areas kernels may use
   uint32_t num_steps;
-  uint64_t ask_at_ns; // how far the kernels are, if there is more than one
-  uint64_t seen;      // entries of report->activation
+  uint64_t ask_at_ns; // when to ask how far the kernels are, if there is more than one step
+  uint64_t seen;      // entries of report->activation that were read
   struct gpu_news news[DEVICE_ACTIVATIONS];
   uint32_t num_news;
   uint64_t lost_seen, lost_pending; // seats
@@ -162,19 +162,20 @@ struct ep_gpu {
   struct gpu_op ops[EP_DEPTH], captured[EP_DEPTH];
   uint64_t captures;
   void *stream;                 // of the last launch that was not captured
-  uint64_t followed, next_step; // what ep->view comes from: activations, and until which operation
+  uint64_t followed, next_step; // what ep->view is based on: activations, and up to which operation
   uint64_t first_op, launched_receives, launched_ends; // number + 1
-  uint64_t counted_dispatch, counted_combine;          // operations before these numbers are in the statistics
+  uint64_t counted_dispatch, counted_combine;          // operations before these numbers are in the statistics already
   struct gpu_wait wait;
   int32_t *counts;   // device memory [E], for barriers
-  int64_t *experts;  // [M][K], for lists of what is missing; of int32_t where the caller's are
-  uint64_t *missing; // [M], likewise
+  int64_t *experts;  // [M][K], for lists of missing selections; int32_t if the caller's are
+  uint64_t *missing; // [M], for the same lists
 };
 
-// A question to the device takes its driver some 10 us, in which launches may wait: so not while ranks meet.
+// A query of the device takes its driver some 10 us, and launches may wait meanwhile. So it is not made while ranks
+// wait for each other.
 enum { GPU_ASK_NS = 10000000 };
 
-// A word of the report, which the device writes; what it had written before is seen too.
+// Reads a word of the report, which the device writes, with acquire order.
 static inline uint64_t ep_gpu_read(const volatile uint64_t *word) {
   return __atomic_load_n(word, __ATOMIC_ACQUIRE);
 }
@@ -185,74 +186,74 @@ extern const struct ep_engine_ops ep_gpu_engine;
 
 // --- open.c ---
 
-// Finds the device that `options` asks for. With AUTO and none that will do, ep->gpu stays NULL and a log line says
+// Finds the device that `options` asks for. With AUTO and no suitable device, ep->gpu stays NULL, and a log line says
 // why.
 int ep_gpu_open(weft_ep_t *ep, const struct weft_ep_options *options);
-// Makes the memory whose rows peers read where they lie, if the options have some.
+// Allocates the memory from which peers read rows without a copy, if the options ask for it.
 int ep_gpu_allocate(weft_ep_t *ep, const struct weft_ep_options *options);
-// Opens the engine; the rank is known now.
+// Opens the engine; the rank is known.
 int ep_gpu_start(weft_ep_t *ep, const struct weft_ep_options *options);
-// Lets kernels that are under way end, and closes the engine. Before the links are freed.
+// Waits for running kernels to end, and closes the engine. To be called before the links are freed.
 void ep_gpu_stop(weft_ep_t *ep);
 void ep_gpu_close(weft_ep_t *ep);
 
 // --- view/seats.c ---
 
-// Gives the link a seat and the window that its peer will write. On this host *fd is for the peer; for one that no
-// descriptor reaches, but NVLink, the window has a name, link->device.name; for one on another host, both windows are
-// in this host's memory. LIMIT: no seat is free. UNSUPPORTED: there are no such windows.
+// Gives the link a seat, and the window that its peer will write. For a peer on this host, *fd is the window's
+// descriptor. For a peer that is reached by NVLink only, the window has a name, link->device.name. For other peers on
+// another host, both windows are in this host's memory. LIMIT: no seat is free. UNSUPPORTED: there are no such windows.
 int ep_gpu_link_open(weft_ep_t *ep, struct ep_link *link, enum ep_route route, int *fd);
-// Maps the window of that name, which the peer reads. UNSUPPORTED: NVLink does not reach there.
+// Maps the window of that name, which the peer reads. UNSUPPORTED: NVLink does not reach the peer.
 int ep_gpu_link_map_fabric(weft_ep_t *ep, struct ep_link *link, const uint8_t *name);
 // Maps the window that the peer, on the device of that uuid, reads.
 int ep_gpu_link_map(weft_ep_t *ep, struct ep_link *link, const int *fds, const uint8_t uuid[16]);
 void ep_gpu_link_free(weft_ep_t *ep, struct ep_link *link);
-void ep_gpu_quarantine_free(struct ep_gpu *gpu); // the transports have closed
+void ep_gpu_quarantine_free(struct ep_gpu *gpu); // the transports are closed
 // The link is down: kernels no longer wait for it. [any]
 void ep_gpu_link_down(weft_ep_t *ep, struct ep_link *link);
 void ep_gpu_hold_links(const weft_ep_t *ep);
 void ep_gpu_unhold_links(const weft_ep_t *ep);
-// Lets go of the rank's link now, or when no view needs it any more. NOT_FOUND: there is none. [owner]
+// Frees the rank's link now, or when no view needs it any more. NOT_FOUND: there is none. [owner]
 int ep_gpu_unmap(weft_ep_t *ep, int32_t rank);
-// Likewise of all that nobody needs. [any]
+// Frees all links that nothing needs any more. [any]
 void ep_gpu_sweep(weft_ep_t *ep);
-// Writes the control words. Under lock.
+// Writes the control words to the device. Under lock.
 void ep_gpu_control(weft_ep_t *ep);
-// Computes which seats get no tokens. Under lock.
+// Computes which seats receive no tokens. Under lock.
 void ep_gpu_set_masks(weft_ep_t *ep);
 void ep_gpu_mask(weft_ep_t *ep, int32_t rank, bool masked);
 void ep_gpu_set_mark(weft_ep_t *ep, uint64_t mark);
 
 // --- view/views.c ---
 
-// The number of the next operation, as far as launches and replays have told.
+// The number of the next operation, as far as it is known from launches and replays.
 uint64_t ep_gpu_next_op(const weft_ep_t *ep);
-// Publishes what is agreed on and linked; then lets `ready` cover it. [any]
+// Publishes the agreed views whose members have links, and then includes them in `ready`. [any]
 void ep_gpu_publish(weft_ep_t *ep);
 // The same under lock.
 void ep_gpu_publish_locked(weft_ep_t *ep);
 // Operation 0 runs in `view`.
 int ep_gpu_found(weft_ep_t *ep, const struct group_view *view);
-// This rank is in a view, the first one after that of `base` (0: not known).
+// This rank is in a view, the first one after epoch `base` (0: not known).
 void ep_gpu_joined(weft_ep_t *ep, uint64_t base);
 // This rank runs operations from `op` on; under lock.
 void ep_gpu_started(weft_ep_t *ep, uint64_t op, const struct group_view *view);
-// Takes what the kernels have decided from the report. Under lock.
+// Reads from the report what the kernels have decided. Under lock.
 void ep_gpu_take_activations(weft_ep_t *ep);
-// Lets go of views whose areas no operation from `left` on has any use for. Under lock.
+// Drops views whose areas no operation from `left` on uses. Under lock.
 void ep_gpu_drop_passed(weft_ep_t *ep, uint64_t left);
-// Brings ep->view to that of the next operation, as far as it is decided. [owner]
+// Sets ep->view to the view of the next operation, as far as it is decided. [owner]
 void ep_gpu_follow(weft_ep_t *ep);
-// The view of exactly that epoch, NULL if it is forgotten. A reference. [owner]
+// The view of exactly that epoch, NULL if it is not kept any more. Returns a reference. [owner]
 const struct group_view *ep_gpu_view(weft_ep_t *ep, uint64_t epoch);
 void ep_gpu_views_free(weft_ep_t *ep);
 
 // --- view/await.c ---
 
-// Before this rank proposes a view with itself: its links to those who run wake.
+// Before this rank proposes a view with itself: wakes its links to the running ranks.
 void ep_gpu_wake_links(weft_ep_t *ep);
-// Waits until a running rank has published the first operation, and begins with it; or begins by itself, where all who
-// ran have gone (ep/view/awaiting.h). `*view` is a reference.
+// Waits until a running rank has published this rank's first operation, and begins with it. If all running ranks have
+// gone, this rank may begin by itself (view/awaiting.h). `*view` is a reference.
 int ep_gpu_await_start(weft_ep_t *ep, uint64_t deadline_ns, uint64_t *op, const struct group_view **view);
 
 // --- view/watcher.c ---
@@ -260,7 +261,7 @@ int ep_gpu_await_start(weft_ep_t *ep, uint64_t deadline_ns, uint64_t *op, const 
 int ep_gpu_watch_start(weft_ep_t *ep);
 void ep_gpu_watch_stop(weft_ep_t *ep);
 
-// A group for throughput.
+// Whether the group is for throughput.
 static inline bool ep_gpu_flows(const weft_ep_t *ep) {
   return ep->gpu->options.throughput;
 }

@@ -1,4 +1,4 @@
-// The calls of weft/ep.h on CUDA memory: what they check, launch and report. By the thread that owns the rank.
+// The calls of weft/ep.h on CUDA memory: what they check, launch and report. Only the owner's thread uses them.
 #ifndef EP_GPU_CALL_CALL_H
 #define EP_GPU_CALL_CALL_H
 
@@ -9,20 +9,20 @@
 
 // --- flow.c: groups for throughput ---
 
-// Whether another operation can begin, and whether this one can be combined now, or this half of a combine be launched.
-// BUSY: what was sent of another has not been received. INVALID: it is not its turn to be combined.
+// Check that another operation can begin, and that this operation can be combined now, or this half of a combine be
+// launched. BUSY: another operation was sent and not received yet. INVALID: other operations have to be combined first.
 int ep_gpu_flow_check_begin(const weft_ep_t *ep, bool captures, const char *call);
 int ep_gpu_flow_check_combine(const weft_ep_t *ep, const struct gpu_op *op, uint32_t halves, bool keeps,
                               const char *call);
-// What a half of an operation says beside struct device_dispatch.
+// Fill in what each half of an operation needs besides struct device_dispatch.
 void ep_gpu_describe_flow_send(weft_ep_t *ep, struct gpu_op *op, const struct weft_ep_dispatch_args *args);
 void ep_gpu_describe_flow_recv(struct gpu_op *op, const struct weft_ep_recv_args *recv);
-// Launches it: by the kernels for throughput where the group is opened for them. `recv` may be NULL.
+// Launch the operation, with the kernels for throughput if the group was opened for them. `recv` may be NULL.
 int ep_gpu_launch_dispatch(weft_ep_t *ep, const struct gpu_op *op, const struct device_dispatch *args,
                            const struct weft_ep_recv_args *recv, void *stream, char *why);
 int ep_gpu_launch_combine(weft_ep_t *ep, const struct gpu_op *op, const struct device_combine *args,
                           const struct weft_ep_combine_args *given, char *why);
-// Likewise, as an operation of its own.
+// The same for a combine that is an operation of its own.
 int ep_gpu_launch_combine_route(weft_ep_t *ep, const struct gpu_op *op, const struct device_combine *args,
                                 const struct weft_ep_combine_args *given, char *why);
 
@@ -33,22 +33,22 @@ void ep_gpu_route_free(weft_ep_route_t *route);
 int ep_gpu_route_plan(weft_ep_route_t *route, const int64_t *topk_idx, uint32_t num_tokens, void *stream);
 int ep_gpu_route_get_arrays(weft_ep_route_t *route, struct weft_ep_route_arrays *arrays);
 int ep_gpu_route_await(weft_ep_route_t *route, struct weft_ep_route_info *info, uint32_t timeout_ms);
-// Whether a dispatch can fill args->route, or go its ways: INVALID, ROOM; and be received so, where it goes its ways:
-// UNSUPPORTED. `kept` NULL: it goes by none.
+// Checks that a dispatch can fill args->route, or use it: INVALID, ROOM; and that a dispatch that uses route `kept` can
+// be received as `recv` asks: UNSUPPORTED. `kept` NULL: it uses none.
 int ep_gpu_route_check(weft_ep_t *ep, const struct weft_ep_dispatch_args *args);
 int ep_gpu_route_check_recv(const weft_ep_route_t *kept, const struct weft_ep_recv_args *recv);
-// route_check.c: whether a dispatch with a route fills it, or goes by it;
+// route_check.c: whether a dispatch with a route fills it; else the dispatch uses it.
 bool ep_gpu_route_fills(const struct weft_ep_dispatch_args *args);
-// CHECK_ROUTE, of the arguments alone: whether the route knows as many tokens with as many selections. INVALID.
+// CHECK_ROUTE, from the arguments alone: checks that the route has the same numbers of tokens and selections. INVALID.
 int ep_gpu_route_check_known(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args);
-// Likewise, of the selections: waits for the stream. INVALID names the first that differs; TIMEOUT, CANCELED.
+// CHECK_ROUTE: compares the selections; waits for the stream. INVALID names the first that differs; TIMEOUT, CANCELED.
 int ep_gpu_route_compare(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, bool captures);
-// The operation goes the ways of its route.
+// Makes the operation use its route.
 void ep_gpu_route_follow(struct gpu_op *op);
-// A dispatch has been launched that fills the route.
+// A dispatch that fills the route has been launched.
 void ep_gpu_route_filled(weft_ep_route_t *route, const struct gpu_op *op);
 
-// --- check.c: what kernels can work with ---
+// --- check.c: which arguments the kernels support ---
 
 int ep_gpu_check_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args);
 int ep_gpu_check_recv(weft_ep_t *ep, const struct weft_ep_recv_args *recv);
@@ -78,12 +78,12 @@ int ep_gpu_await(weft_ep_t *ep, uint64_t number, struct weft_ep_info *info, stru
 // Waits for the operation's launches and fills what is not NULL.
 int ep_gpu_fill(weft_ep_t *ep, struct gpu_op *op, struct weft_ep_info *info, struct weft_ep_result *result,
                 uint32_t timeout_ms);
-// For a barrier: who did not come, or came with something else.
+// For a barrier: fails if a rank did not arrive, or sent another kind of operation.
 int ep_gpu_check_barrier(weft_ep_t *ep, struct gpu_op *op);
 void ep_gpu_add_stats(const weft_ep_t *ep, struct weft_ep_stats *stats);
-// How long a call waits for its own launches.
+// How long a call waits for its own launches, in ms.
 uint32_t ep_gpu_wait_limit_ms(const weft_ep_t *ep);
-// Waits for what is in the stream; TIMEOUT, CANCELED. `why` says it.
+// Waits until the work in the stream is done; TIMEOUT, CANCELED. `why` gets the reason.
 int ep_gpu_await_stream(weft_ep_t *ep, void *stream, uint32_t timeout_ms, char *why);
 
 #endif

@@ -1,11 +1,13 @@
-// A link of a rank on CUDA memory to one on another host. Kernels write and read windows in host memory as they would
-// the peer's; the net thread carries over what they write. No kernel knows of it, and none is waited for.
+// A link between ranks on CUDA memory of different hosts. Kernels write and read windows in host memory as if these
+// were the peer's; the net thread carries what they write to the peer. Kernels do not know of the proxy, and the proxy
+// waits for no kernel.
 //
-// What is collected goes in *batches*: each has a place in the staging memory here, and the same in the landing memory
-// there, and a request that writes the one to the other and announces it. The peer puts a batch into its window when
-// all before it are there, and counts it; a place is used again when the batch in it has been counted. Counting depends
-// on no kernel, so nothing waits in a circle. In groups for throughput, where the transport can move rows from window
-// to window, a batch has the words alone: the rows are further pieces of its request. (docs/design/ep-gpu.md)
+// Collected data travels in *batches*. Each batch has a place in the staging memory here, the same place in the landing
+// memory of the peer, and a request that writes the one to the other and announces the batch. The peer puts a batch
+// into its window when all earlier batches are there, and then counts it. A place is reused when its batch has been
+// counted. Counting depends on no kernel, so no circular wait is possible. In groups for throughput, if the transport
+// can move rows from window to window, a batch has only the words, and the rows are further pieces of its request.
+// (docs/design/ep-gpu.md)
 //
 // proxy.c makes a proxy and ends it; batches.c carries its batches.
 #ifndef EP_GPU_REMOTE_PROXY_H
@@ -15,24 +17,24 @@
 #include "ep/remote/remote_link.h"
 
 enum {
-  EP_PROXY_BATCHES = 8, // under way at once
+  EP_PROXY_BATCHES = 8, // in flight at once
   EP_PROXY_BYTES = 256 << 10,
 };
 
 struct ep_proxy;
 
-// What goes with each batch, or alone.
+// The message that is sent with each batch, or alone.
 struct ep_proxy_update {
   uint64_t link; // as in struct ep_update
   uint32_t version;
-  uint32_t size;      // of the batch; 0: none, this only counts
+  uint32_t size;      // bytes of the batch; 0: no batch, the message only counts
   uint64_t number;    // of the batch, from 0 on
-  uint64_t delivered; // batches of the receiver's that are in their place
+  uint64_t delivered; // batches of the receiver that are in place
 };
 
 // The carrier of links to other hosts (remote/carrier.h).
 extern const struct ep_carrier_ops ep_proxy_carrier;
-// Bytes that have gone from window to window (rings.h). [net lock]
+// Bytes that were moved from window to window (rings.h). [net lock]
 uint64_t ep_proxy_moved(const struct ep_remote *remote);
 
 #endif

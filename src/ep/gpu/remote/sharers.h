@@ -1,6 +1,6 @@
-// Ranks of another host that read each other's windows, by which a token that goes to several of them can cross the
-// network once: what links of this rank show its neighbours of what comes, and which peers of this rank share what it
-// sends. How they tell each other: remote/neighbours.h.
+// Ranks of another host that read each other's windows, so that a token for several of them crosses the network once:
+// which memory links of this rank show to its neighbours, and which peers of this rank share what it sends. For the
+// protocol between neighbours see remote/neighbours.h.
 #ifndef EP_GPU_REMOTE_SHARERS_H
 #define EP_GPU_REMOTE_SHARERS_H
 
@@ -12,8 +12,8 @@
 
 enum { EP_SHARER_GROUPS = (DEVICE_SEATS - 1) / 2 };
 
-// Links whose peers all read each other's windows, two of them at least, by their numbers (ep_remote.id): who asks
-// ep_remote_find() for a link that has been freed since gets NULL.
+// At least two links whose peers all read each other's windows. They are kept by their numbers (ep_remote.id):
+// ep_remote_find() returns NULL if a link has been freed since.
 struct ep_sharers {
   uint32_t count;
   uint64_t links[DEVICE_SEATS - 1];
@@ -21,16 +21,16 @@ struct ep_sharers {
 
 // The groups of a rank. [net lock]
 struct ep_sharer_groups {
-  uint64_t version; // a new one each time they change
+  uint64_t version; // changes each time the groups change
   uint32_t count;
   struct ep_sharers groups[EP_SHARER_GROUPS];
 };
 
-// The groups as they are: looked for again only when something has changed that they follow from. [net lock]
+// The current groups. They are computed again only when their inputs have changed. [net lock]
 const struct ep_sharer_groups *ep_sharers_find(struct ep_net *net);
-// The group of the link in what was found last; NULL: its peer shares with nobody. [net lock]
+// The group of the link among those found last; NULL: its peer shares with no other. [net lock]
 const struct ep_sharers *ep_sharers_of(const struct ep_remote *remote);
-// A link has come, or goes. [any]
+// A link was added or is being removed. [any]
 void ep_sharers_changed(weft_ep_t *ep);
 
 // As in struct ep_carrier_ops (remote/carrier.h).
