@@ -1,9 +1,9 @@
-// What the two AVX-512 variants share. A register of 32 bf16 is taken apart into its even and its odd values, each as
-// the upper half of an f32: a shift and a mask. The steps in which the variants differ are arguments of the loops here,
-// all inlined.
+// What the two AVX-512 variants share. A register of 32 bf16 is split into its even and its odd values, each as the
+// upper half of an f32, by a shift and a mask. The steps in which the variants differ are arguments of the loops here;
+// all are inlined.
 //
-// Special numbers cost a test for each block of 128 values: what a fast step gets wrong is found at once, and the block
-// is done again in the slow way.
+// Special numbers cost one test for each block of 128 values: wrong results of a fast step are detected at once, and
+// the block is computed again in the slow way.
 #ifndef EP_KERNELS_AVX512_H
 #define EP_KERNELS_AVX512_H
 
@@ -63,9 +63,9 @@ INLINE uint32_t block_amax(const uint16_t *x) {
   return largest_of(amax);
 }
 
-// Rounds to e4m3: the number of steps, CAST_LIFTED_BIAS already taken off, in the lowest eight bits, E + 147 in the
-// exponent (variants.h explains both; CAST_LIFT becomes a factor, and the power carries the sign). For |x * inverse| up
-// to 448. A step is an eighth of the power, so the factor can bring any number of steps along.
+// Rounds to e4m3. The result has the number of steps, with CAST_LIFTED_BIAS subtracted, in the lowest eight bits, and E
+// + 147 in the exponent (variants.h explains both; here CAST_LIFT is a factor, and the power has the sign). For |x *
+// inverse| up to 448. A step is an eighth of the power, so the factor can add any number of steps.
 INLINE __m512i cast_lanes(__m512 x, __m512 inverse) {
   __m512 value = _mm512_mul_ps(x, inverse);
   __m512 power = _mm512_and_ps(value, _mm512_castsi512_ps(_mm512_set1_epi32((int)(F32_EXPONENT | 0x80000000))));
@@ -74,7 +74,7 @@ INLINE __m512i cast_lanes(__m512 x, __m512 inverse) {
   return _mm512_castps_si512(_mm512_fmadd_ps(power, lift, value));
 }
 
-// A block with infinities or NaN: as finite numbers first, then the special ones.
+// Casts a block with infinities or NaN: the scale comes from the finite numbers only.
 static __attribute__((noinline)) void cast_special(uint8_t *q, float *scale, const uint16_t *x, bool pow2) {
   float inverse = block_scale(block_amax(x), pow2, scale);
   for (int i = 0; i < KERNEL_BLOCK; i++) {
@@ -210,8 +210,8 @@ INLINE void reduce_block(uint16_t *out, const uint16_t *const *rows, const float
       _mm512_storeu_si512(out + start + i * LANES, round_values(even[i], odd[i]));
 }
 
-// `round` is right for all but the sums that are `wrong`. The loop over two rows is unrolled, for it is what a token
-// that went to two ranks needs.
+// `round` is correct for all sums except those for which `wrong` is true. The loop over two rows is unrolled, since a
+// token that went to two ranks needs it.
 INLINE void reduce_row(uint16_t *out, const uint16_t *const *rows, const float *weights, uint32_t count, float factor,
                        uint32_t hidden, __m512i (*round)(__m512 even, __m512 odd), __mmask16 (*wrong)(__m512 sums)) {
   if (count == 0)
@@ -239,7 +239,7 @@ INLINE void reduce_row_biased(uint16_t *out, const uint16_t *const *rows, uint32
 
 // --- copy ---
 
-// The C library copies rows of 8 KB and more by `rep movsb`, which takes half as long again on some processors when the
+// The C library copies rows of 8 KB and more by `rep movsb`, which takes 1.5 times as long on some processors when the
 // lines lie in another core's cache.
 INLINE void copy_bytes(void *to, const void *from, size_t size) {
   const char *in = from;

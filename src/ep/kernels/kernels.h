@@ -1,9 +1,10 @@
 // The arithmetic of the host engine, in variants that give the same bits: portable C, AVX2, AVX-512, AVX-512
 // with VBMI and BF16, NEON.
 //
-// No kernel allocates or fails. Rows are aligned to their elements, no more; in and out do not overlap; `hidden` is a
-// multiple of 128. Every f32 operation is one of IEEE 754, rounded to nearest even, none fused but those of logfmt10;
-// denormals count, so the floating-point environment is the default one. [any] thread.
+// No kernel allocates or fails. Rows need only the alignment of their elements; input and output do not overlap;
+// `hidden` is a multiple of 128. Every f32 operation is one of IEEE 754, rounded to nearest even, and none is fused
+// except those of logfmt10. Denormals are not flushed, so the floating-point environment has to be the default one.
+// [any] thread.
 #ifndef EP_KERNELS_KERNELS_H
 #define EP_KERNELS_KERNELS_H
 
@@ -46,17 +47,18 @@ struct ep_kernels {
   // Copies `size` bytes to memory that another core reads next.
   void (*copy)(void *to, const void *from, size_t size);
 
-  // The same past the caches, where the variant can: the writer need not first fetch the lines from the cache of the
-  // core that read them last. Weakly ordered: see ep_kernels_fence.
+  // The same past the caches, if the variant can: the writer need not first fetch the lines from the cache of the core
+  // that read them last. Weakly ordered: see ep_kernels_fence().
   void (*stream)(void *to, const void *from, size_t size);
 };
 
-// Scales that are powers of two from 2^-127 to 2^127 as bytes, exponent + 127 (ue8m0), and back: a byte for each 128 of
-// `hidden`; behind them zeros to a multiple of four bytes. Byte 255 becomes NaN. No variants: a row has so few.
+// Converts scales that are powers of two from 2^-127 to 2^127 to bytes, exponent + 127 (ue8m0), and back: one byte for
+// each 128 of `hidden`, then zeros up to a multiple of four bytes. Byte 255 becomes NaN. There are no variants, since a
+// row has few scales.
 void ep_kernels_pack_scales(uint8_t *packed, const float *scales, uint32_t hidden);
 void ep_kernels_unpack_scales(float *scales, const uint8_t *packed, uint32_t hidden);
 
-// Orders every store of a kernel before the stores that follow: to be called before a flag is raised.
+// Orders every store of a kernel before the stores that follow. To be called before a flag is raised.
 void ep_kernels_fence(void);
 
 // The best variant of this machine, or the one that WEFT_EP_KERNELS names; a name that this machine cannot run is

@@ -1,4 +1,5 @@
-// What the variants share: the scale of a block, which is scalar arithmetic in all of them, and the formats' numbers.
+// What the variants share: the scale of a block, which all of them compute with scalar arithmetic, and the constants of
+// the formats.
 #ifndef EP_KERNELS_VARIANTS_H
 #define EP_KERNELS_VARIANTS_H
 
@@ -28,7 +29,7 @@ void ep_kernels_copy(void *to, const void *from, size_t size); // of the C libra
 
 enum {
   KERNEL_BLOCK = 128, // values that share one scale
-  REDUCE_AHEAD = 512, // bytes: sums read many rows at once
+  REDUCE_AHEAD = 512, // bytes to prefetch ahead: sums read many rows at once
 
   BF16_MAGNITUDE = 0x7FFF,
   BF16_SIGN = 0x8000,
@@ -53,7 +54,8 @@ enum {
   CAST_LIFT = 20 << 23,
   CAST_SHIFT = 20,
   CAST_BIAS = 121 << 3,
-  // What the exponent of the sum itself, shifted right by CAST_SHIFT, has too much, in its lowest eight bits.
+  // If the exponent of the sum itself is shifted right by CAST_SHIFT instead, its lowest eight bits are too large by
+  // this.
   CAST_LIFTED_BIAS = (141 << 3) & 0xFF,
 
   // How e4m3 becomes f32: the seven bits of the magnitude, shifted left by UNCAST_SHIFT, plus UNCAST_BIAS. A denormal
@@ -64,13 +66,13 @@ enum {
   UNCAST_LIFT = 1 << 23, // also the lowest normal magnitude, shifted
 };
 
-// What is read `bytes` after `at`, for a prefetch. A row is longer than a page, and processors prefetch nothing past a
-// page's end by themselves. It may lie behind the row: nothing is read there.
+// The address `bytes` after `at`, for a prefetch. A row is longer than a page, and processors do not prefetch past the
+// end of a page by themselves. The address may lie behind the row: nothing is read there.
 static inline const char *kernel_ahead(const void *at, size_t bytes) {
   return (const char *)((uintptr_t)at + bytes);
 }
 
-// Of `size` bytes at `to`, those before the first multiple of `unit`, a power of two.
+// How many of `size` bytes at `to` lie before the first multiple of `unit`, a power of two.
 static inline size_t kernel_unaligned(const void *to, size_t unit, size_t size) {
   size_t before = -(uintptr_t)to & (unit - 1);
   return before < size ? before : size;
@@ -105,8 +107,8 @@ static inline float block_scale(uint32_t amax, bool pow2, float *scale) {
   return float_of((254u << 23) - exponent);
 }
 
-// How the values of a logfmt10 block are encoded, of which the largest L is `high`, and the smallest `least`. False:
-// they are not, as one of them is no number.
+// Computes how the values of a logfmt10 block are encoded; their largest L is `high`, and their smallest `least`.
+// False: they are not encoded, since one of them is no number.
 struct log_scale {
   float low, inverse, shift;
 };

@@ -24,8 +24,8 @@ static inline double format_power(double value, double lowest) {
   return power > lowest ? power : lowest;
 }
 
-// To the nearest multiple of `step`, a power of two, ties to even: what is added and taken away again has `step` as the
-// unit of its last place. |value| below 2^51 steps. Gives +0 for -0.
+// Rounds to the nearest multiple of `step`, a power of two, ties to even: the number that is added and subtracted again
+// has `step` as the unit of its last place. |value| has to be below 2^51 steps. Returns +0 for -0.
 static inline double format_round(double value, double step) {
   double anchor = 0x1.8p52 * step;
   return (value + anchor) - anchor;
@@ -36,7 +36,7 @@ static inline double format_bf16_step(double value) {
   return format_power(value, 0x1p-126) * 0x1p-7;
 }
 
-// Rounds a finite value to bf16, without its limit: 2^128 or more means overflow.
+// Rounds a finite value to bf16 without a limit of the exponent: 2^128 or more means overflow.
 static inline double format_bf16_round(double value) {
   return format_round(value, format_bf16_step(value));
 }

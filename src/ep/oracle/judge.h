@@ -4,7 +4,7 @@
 
 #include "ep/oracle/oracle.h"
 
-// Writes the sentence into the verdict, which is not ok from now on. Returns false.
+// Writes the sentence into the verdict, which is then not ok. Returns false.
 bool oracle_wrong(struct oracle_verdict *verdict, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 // Whether the case can be judged: sizes within weft/ep.h's limits, sources ascending. If not, the verdict says why.
@@ -13,7 +13,7 @@ bool oracle_case_valid(const struct oracle_case *test, struct oracle_verdict *ve
 // What `rank` dispatched; NULL when it is not in the view.
 const struct oracle_source *oracle_source_of(const struct oracle_case *test, int32_t rank);
 
-// The row x[token] of a source: its own, or made in room[H].
+// The row x[token] of a source: in its own memory, or made in room[H].
 const uint16_t *oracle_row(const struct oracle_case *test, const struct oracle_source *source, uint32_t token,
                            uint16_t *room);
 

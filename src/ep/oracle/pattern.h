@@ -1,5 +1,5 @@
-// Test data as a function of (seed, operation, rank): every rank can make every other rank's input again, and judge its
-// own output without being told anything. [any] thread. Integers and exact conversions only: the same bits everywhere.
+// Test data as a function of (seed, operation, rank): every rank can compute every other rank's input, and so judge its
+// own output without communication. [any] thread. Only integers and exact conversions: the same bits everywhere.
 #ifndef EP_ORACLE_PATTERN_H
 #define EP_ORACLE_PATTERN_H
 
@@ -9,43 +9,44 @@
 #include <weft/ep.h>
 
 enum pattern_kind {
-  PATTERN_CONSTANT, // the field's elastic test: row = rank - 128, its last 128 columns the token's index (both modulo
-                    // 256, which keeps them exact in bf16); the expert is the identity
+  PATTERN_CONSTANT, // the field's elastic test: row = rank - 128, its last 128 columns = the token's index (both modulo
+                    // 256, so they are exact in bf16); the expert is the identity
   PATTERN_SCALED,   // random rows; expert e multiplies by pattern_expert_factor(e)
   PATTERN_PLAIN,    // random rows; the expert is the identity
 };
 
-// Where the tokens of an operation go, and who has any.
+// To which experts the tokens of an operation go, and which ranks have tokens.
 enum pattern_shape {
-  PATTERN_EVEN,        // any expert of an active rank is as likely as any other, nearly
-  PATTERN_HOT,         // three tokens of four select one expert that all ranks have in common, besides others
-  PATTERN_ONE_EXPERT,  // every token selects that expert, at any place of its top-k, and no other
-  PATTERN_FEW_RANKS,   // the tokens of a rank go to one or two ranks, drawn for it
-  PATTERN_EMPTY_RANKS, // every other rank, or so, has no tokens
+  PATTERN_EVEN,        // all experts of active ranks are nearly equally likely
+  PATTERN_HOT,         // three of four tokens select one expert, the same on all ranks, besides other experts
+  PATTERN_ONE_EXPERT,  // every token selects only that expert, at any place of its top-k
+  PATTERN_FEW_RANKS,   // the tokens of a rank go to one or two ranks, drawn for each rank
+  PATTERN_EMPTY_RANKS, // about every second rank has no tokens
   PATTERN_ANY_SHAPE,   // one of these, drawn for each operation
 };
 
 struct pattern {
   uint64_t seed;
-  uint32_t num_tokens; // largest; with PATTERN_CONSTANT, or without `uneven`, always so many, or none by the shape
+  uint32_t num_tokens; // the largest number; with PATTERN_CONSTANT, or without `uneven`, always so many, or none if the
+                       // shape says so
   uint32_t hidden, topk, experts_per_rank;
   bool uneven; // tokens per rank vary from 0 to num_tokens by (operation, rank)
   float drop;  // share of top-k entries that are -1, 0 to 1
-  // Random rows: 0: new ones in each operation. Else each rank has so many, at least num_tokens, and an operation takes
-  // a run of them, so they can be made before its number is known.
+  // Random rows. 0: new rows in each operation. Else each rank has so many rows, at least num_tokens, and an operation
+  // uses a run of them, so rows can be made before its number is known.
   uint32_t pool;
   enum pattern_shape shape;
 };
 
-// Operation number -> kind: of any 8 operations in a row one is CONSTANT, one is SCALED, the others are PLAIN.
+// The kind of operation `op`: of any 8 successive operations one is CONSTANT, one is SCALED, and the others are PLAIN.
 enum pattern_kind pattern_kind_of(uint64_t op);
 
-// The shape of one operation: none that is ANY.
+// The shape of one operation, never PATTERN_ANY_SHAPE.
 enum pattern_shape pattern_shape_of(const struct pattern *pattern, uint64_t op);
-// The expert that HOT and ONE_EXPERT mean.
+// The expert that HOT and ONE_EXPERT select.
 int64_t pattern_hot_expert(const struct pattern *pattern, uint64_t op, const int32_t *active, uint32_t num_active);
 
-// Tokens that `rank` dispatches in operation `op`: what pattern_fill() returns.
+// How many tokens `rank` dispatches in operation `op`, as pattern_fill() returns it.
 uint32_t pattern_tokens(const struct pattern *pattern, uint64_t op, int32_t rank);
 
 // What `rank` dispatches in operation `op` of a view with these active ranks (ascending, at least one): x bf16 [T][H],
@@ -62,8 +63,9 @@ uint32_t pattern_fill(const struct pattern *pattern, uint64_t op, int32_t rank, 
 // The row of one token, as pattern_fill() makes it.
 void pattern_row(const struct pattern *pattern, uint64_t op, int32_t rank, uint32_t token, uint16_t *row);
 
-// With a pool: the rows number `first` to first + count - 1 of a rank, begun anew behind the last, into x[count][H];
-// and the number of the row that token 0 of operation `op` has, while token 1 has the next, and so on.
+// With a pool: pattern_pool_fill() makes rows `first` to first + count - 1 of a rank, wrapping around after the last
+// one, in x[count][H]. pattern_pool_start() returns the index of the row of token 0 in operation `op`; token 1 has the
+// next row, and so on.
 void pattern_pool_fill(const struct pattern *pattern, int32_t rank, uint32_t first, uint32_t count, uint16_t *x);
 uint32_t pattern_pool_start(const struct pattern *pattern, uint64_t op, int32_t rank);
 
@@ -82,7 +84,7 @@ void pattern_payload(const struct pattern *pattern, uint64_t op, int32_t rank, u
 // At least 0.5, below 2, exact in bf16; different for any two experts less than 256 apart.
 double pattern_expert_factor(int64_t expert);
 
-// The expert of the operation's kind, as the oracle wants it; `arg` points to the enum pattern_kind.
+// The expert of the operation's kind, as an oracle_expert_fn; `arg` points to the enum pattern_kind.
 void pattern_expert(void *arg, int64_t expert, const double *row, uint32_t hidden, double *out);
 
 #endif

@@ -1,4 +1,4 @@
-// Where the numbers of a pattern come from: independent streams of an operation and a rank.
+// The random numbers of a pattern: independent streams for each operation and rank.
 #ifndef EP_ORACLE_PATTERN_STREAM_H
 #define EP_ORACLE_PATTERN_STREAM_H
 
@@ -20,7 +20,7 @@ enum pattern_stream {
   STREAM_PAYLOAD,
 };
 
-enum { PATTERN_EVERY_RANK = -1 }; // in the place of a rank, for what all ranks have in common
+enum { PATTERN_EVERY_RANK = -1 }; // used as the rank for numbers that all ranks have in common
 
 static inline uint64_t pattern_stream_key(const struct pattern *pattern, uint64_t op, int32_t rank,
                                           enum pattern_stream stream) {
@@ -29,10 +29,10 @@ static inline uint64_t pattern_stream_key(const struct pattern *pattern, uint64_
   return random_mix(key) ^ random_mix(stream);
 }
 
-// 128 values, bf16, below 64, of a magnitude of their own.
+// Makes 128 bf16 values below 64, with a magnitude drawn for these 128.
 void pattern_fill_block(uint16_t *x, uint64_t *state);
 
-// Routes the next token of `rank`. `state` goes on.
+// Routes the next token of `rank`, and advances `state`.
 void pattern_route_token(const struct pattern *pattern, uint64_t op, int32_t rank, const int32_t *active,
                          uint32_t num_active, uint64_t *state, int64_t *experts, float *weights);
 

@@ -1,10 +1,10 @@
-// The judge of combine: what its two parts share.
+// What the two parts of the judge of combine share.
 #ifndef EP_ORACLE_SUMS_H
 #define EP_ORACLE_SUMS_H
 
 #include "ep/oracle/judge.h"
 
-// What a rank brings to the tokens of the one under judgement.
+// What a rank contributes to the tokens of the rank under judgement.
 enum brings { BRINGS_NOTHING, BRINGS_ALL, BRINGS_SOME };
 
 struct combine {
@@ -21,8 +21,8 @@ struct combine {
   uint32_t num_missing;  // so far
   double error, squares; // so far: sums of (a - b)^2 and of a^2 + b^2, shifted by 1
   // One token, each [H]:
-  double *row;        // what its experts saw
-  double *y;          // what one expert gave
+  double *row;        // input of its experts
+  double *y;          // output of one expert
   double *rank_sum;   // P
   double *rank_size;  // sum |w y|
   double *row_spread; // d
@@ -31,19 +31,18 @@ struct combine {
   double *size;       // sum of (|P| + d)
 };
 
-// The rank whose expert a selection is for, -1 for none.
+// The rank that has the selected expert; -1: none.
 static inline int32_t oracle_rank_of(const struct combine *combine, int64_t expert) {
   return expert < 0 ? -1 : (int32_t)(expert / combine->test->experts_per_rank);
 }
 
-// The weight of a selection in sums, and in renormalisation.
+// The weight of a selection in sums and in renormalisation.
 static inline double oracle_weight_of(const struct combine *combine, uint32_t token, uint32_t k) {
   return combine->answer->unweighted ? 1
                                      : (double)combine->source->topk_weights[(size_t)token * combine->test->topk + k];
 }
 
-// Judges the values of a token's sum, where `came` says which of its selections came. Reads the row of `out` by
-// memcpy().
+// Judges the values of a token's sum; `came` says which of its selections arrived. Reads the row of `out` by memcpy().
 bool oracle_check_sums(struct combine *combine, uint32_t token, const bool came[EP_MAX_TOPK]);
 
 #endif

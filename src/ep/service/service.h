@@ -1,4 +1,4 @@
-// The service thread: it takes calls of peers, notices hang-ups, and frees retired links.
+// The service thread: it accepts calls of peers, detects hang-ups, and frees retired links.
 #ifndef EP_SERVICE_SERVICE_H
 #define EP_SERVICE_SERVICE_H
 
@@ -7,9 +7,9 @@
 // Opens the listeners and fills links.address. Calls wait in their queues until the thread starts.
 int ep_service_listen(weft_ep_t *ep, const struct weft_ep_options *options);
 int ep_service_start(weft_ep_t *ep);
-// Closes the listener, ends the thread. Links stay as they are.
+// Closes the listeners and ends the thread. Links stay as they are.
 void ep_service_stop(weft_ep_t *ep);
-// Frees every link, after ep_service_stop.
+// Frees every link. To be called after ep_service_stop().
 void ep_links_free(weft_ep_t *ep);
 
 #endif
