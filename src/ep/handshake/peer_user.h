@@ -1,10 +1,10 @@
-// Whose process is at the other end of a local socket.
+// Which user's process is at the other end of a local socket.
 #ifndef EP_HANDSHAKE_PEER_USER_H
 #define EP_HANDSHAKE_PEER_USER_H
 
-// 0 if it runs as this process's own user: who called, for a socket that was accepted; who listens, for one that
-// connected (what the kernel noted when that process called connect() or listen()). AUTH: it runs as another one, or as
-// one that this user namespace has no number for. [any]
+// 0 if that process runs as the same user as this process. For an accepted socket this is the process that called
+// connect(); for a connected socket, the process that called listen(); the kernel stored the user at that call. AUTH:
+// it runs as another user, or as one for which this user namespace has no number. [any]
 int ep_user_check(int socket);
 
 #endif

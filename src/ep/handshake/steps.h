@@ -1,8 +1,9 @@
-// What two ranks on different hosts say before there is a link between them: the handshake of TLS (secure/tls.h), by
-// which each proves that it knows the called rank's claim, and a handshake message each way. Nothing here waits, so
-// that one thread holds many conversations; a caller that may wait calls the steps again when the socket is ready.
+// What two ranks on different hosts exchange before there is a link between them: the handshake of TLS (secure/tls.h),
+// by which each proves that it knows the called rank's claim, and one handshake message in each direction. Nothing here
+// waits, so one thread can handle many handshakes. A caller that may wait calls the steps again when the socket is
+// ready.
 //
-// The steps return 0 when they are done, an enum tls_wants when they have to be called again, else what is wrong.
+// The steps return 0 when they are done, an enum tls_wants when they have to be called again, else an error.
 #ifndef EP_HANDSHAKE_STEPS_H
 #define EP_HANDSHAKE_STEPS_H
 
@@ -11,12 +12,12 @@
 
 #define EP_HANDSHAKE_PROTOCOL "weft ep 1"
 
-// How far a caller has come. One that has come less far makes room first.
+// How far a handshake has come. If room is needed, those that have come least far are ended first.
 enum ep_handshake_stage {
-  EP_HANDSHAKE_ENDS,   // it was answered, and is not to be a link
+  EP_HANDSHAKE_ENDS,   // it was answered, and will not become a link
   EP_HANDSHAKE_SILENT, // it has connected
-  EP_HANDSHAKE_BEGUN,  // it has said something
-  EP_HANDSHAKE_KNOWN,  // its first message was made by a holder of the key; it may be an old one that is sent again
+  EP_HANDSHAKE_BEGUN,  // it has sent something
+  EP_HANDSHAKE_KNOWN,  // its first message was made by a holder of the key, but may be an old message that is replayed
   EP_HANDSHAKE_PROVED, // the handshake is over
 };
 
@@ -24,22 +25,22 @@ struct ep_handshake {
   int socket;      // -1: it is a link's
   struct tls *tls; // NULL until the first bytes come
   enum ep_handshake_stage stage;
-  struct ep_tcp_message *received; // once it is proved
+  struct ep_tcp_message *received; // allocated once the stage is PROVED
   size_t num_received, num_sent;   // bytes
 };
 
-// Begins over a connected socket, which belongs to `handshake` from here on.
+// Begins a handshake over a connected socket, which `handshake` owns from here on.
 void ep_handshake_begin(struct ep_handshake *handshake, int socket);
 // `calls`: this side connected. AUTH: the other does not have the key.
 int ep_handshake_prove(struct ep_handshake *handshake, bool calls, const uint8_t key[SECRET_KEY_SIZE]);
 int ep_handshake_send(struct ep_handshake *handshake, const struct ep_tcp_message *message);
-// Until a whole handshake message is there, or the head of one that has another version or size.
+// Receives until a whole handshake message has arrived, or the head of one with another version or size.
 int ep_handshake_recv(struct ep_handshake *handshake);
 // Gives socket and TLS to the link, which has a remote.
 void ep_handshake_give(struct ep_handshake *handshake, struct ep_link *link);
-// Takes them back from it.
+// Takes socket and TLS back from the link.
 void ep_handshake_take_back(struct ep_handshake *handshake, struct ep_link *link);
-// Closes and frees all that it still has; legal at any time after ep_handshake_begin().
+// Closes and frees all that it still owns; legal at any time after ep_handshake_begin().
 void ep_handshake_end(struct ep_handshake *handshake);
 
 #endif

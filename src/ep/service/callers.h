@@ -40,7 +40,7 @@ struct callers {
   struct caller entry[LOCAL_CALLERS + TCP_CALLERS + PROVED_CALLERS + 2];
   int count;
   struct door local, tcp;
-  uint64_t strangers; // over tcp, so far
+  uint64_t strangers; // refused so far
 };
 
 // Accepts waiting calls, some at once, and disconnects callers for which there is no room.

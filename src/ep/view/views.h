@@ -1,4 +1,4 @@
-// Which agreed view the operations run in, and when.
+// In which agreed view the operations run, and from when on.
 #ifndef EP_VIEW_VIEWS_H
 #define EP_VIEW_VIEWS_H
 
@@ -8,17 +8,17 @@
 
 // The group's callback.
 void ep_views_event(void *arg, const struct group_event *event);
-// Looks again which views every member has a link for, after the links have changed. [any]
+// Checks again, after the links have changed, for which views there are links to all members. [any]
 void ep_views_update_ready(weft_ep_t *ep);
 
 // --- activate.c ---
 
-// This rank runs operations from `op` on, in `view` (the caller's reference is taken). [owner]
+// This rank runs operations from `op` on, in `view` (takes over the caller's reference). [owner]
 void ep_start(weft_ep_t *ep, uint64_t op, const struct group_view *view);
-// 0, or why this rank runs no operation: NOT_CONNECTED, FENCED. [owner]
+// 0, or the reason why this rank runs no operation: NOT_CONNECTED, FENCED. [owner]
 int ep_check_active(weft_ep_t *ep);
-// Waits for the view of `epoch`, or a newer one in its place. A reference; NULL when the deadline has passed, or
-// `*interrupted`. [owner]
+// Waits for the view of `epoch`, or for a newer one in its place. Returns a reference; NULL when the deadline has
+// passed, or with `*interrupted`. [owner]
 const struct group_view *ep_await_view(weft_ep_t *ep, uint64_t epoch, uint64_t deadline_ns, bool *interrupted);
 
 #endif
