@@ -1,4 +1,5 @@
-// How a rank becomes active: alone, or by an offer that others take. What others do with it stands in change.c.
+// How a rank becomes active: by itself, or by an offer that others accept. change.c has what the others do with an
+// offer.
 #include <stdlib.h>
 
 #include "base/fail.h"
@@ -8,9 +9,9 @@
 #include "ep/view/views.h"
 #include "group/view.h"
 
-enum { NEWS_NS = 200000 }; // between two looks for news that another thread brings
+enum { NEWS_NS = 200000 }; // between two checks for news from another thread
 
-// View 1 from the links to the founders. One that has none was put out since, and counts for this rank no more.
+// Makes view 1 from the links to the founders. A founder without a link was removed since, and is left out.
 static const struct group_view *view_of_links(weft_ep_t *ep) {
   struct group_view *view = group_view_new(1, ep->num_founders ? ep->num_founders : 1);
   if (!view)
@@ -31,12 +32,12 @@ static const struct group_view *view_of_links(weft_ep_t *ep) {
   return view;
 }
 
-// Nobody else runs operations, and this rank none yet: it has founded the group alone, or all others have gone.
+// Whether nobody else runs operations, and this rank none yet: it has founded the group alone, or all others have gone.
 static bool is_alone(const weft_ep_t *ep, const struct group_view *view) {
   return view && view->count == 1 && group_view_has(view, ep->rank, ep->incarnation);
 }
 
-// The newest view may be a later one already, but operation 0 runs in the first.
+// The newest view may be a later one already, but operation 0 runs in the first view.
 static const struct group_view *first_view(weft_ep_t *ep) {
   const struct group_view *newest = group_view(ep->group), *known = newest;
   if (newest && newest->epoch == 1)
@@ -44,7 +45,7 @@ static const struct group_view *first_view(weft_ep_t *ep) {
   else
     known = ep_views_find(ep, 1);
   const struct group_view *first = NULL;
-  if (known && known->epoch == 1 && group_view_has(known, ep->rank, ep->incarnation)) // not one of a group before
+  if (known && known->epoch == 1 && group_view_has(known, ep->rank, ep->incarnation)) // not a view of an earlier group
     first = known;
   else if (is_alone(ep, newest))
     first = newest;
@@ -54,8 +55,8 @@ static const struct group_view *first_view(weft_ep_t *ep) {
   return first ? first : view_of_links(ep);
 }
 
-// Waits until the group's thread has told of the newest view, and those before it, here. Not on the doorbell: on CUDA
-// memory the owner drives no network.
+// Waits until the group's thread has delivered the newest view and those before it. Does not wait on the doorbell,
+// since on CUDA memory the owner drives no network.
 static int await_news(weft_ep_t *ep, uint64_t deadline_ns) {
   const struct timespec nap = {.tv_nsec = NEWS_NS};
   const struct group_view *newest = group_view(ep->group), *known;
@@ -99,9 +100,9 @@ static int found(weft_ep_t *ep, uint64_t deadline_ns) {
   return rc;
 }
 
-// Calls those of `peers` that have no link yet. NOT_FOUND: one of them is gone, so the view, or its offer, will be too;
-// UNREACHABLE: one of them may be. Before each, lets go of links that their callers have given up: they call again, and
-// no operation ends to do so.
+// Calls those of `peers` that have no link yet. NOT_FOUND: one of them is gone, so the view, or its offer, will go too.
+// UNREACHABLE: one of them may be gone. Before each call it frees links that their callers have given up: these callers
+// will call again, and no operation ends that would free the links.
 static int connect_peers(weft_ep_t *ep, const struct group_member *peers, uint32_t count, uint64_t deadline_ns) {
   for (uint32_t i = 0; i < count; i++) {
     struct group_peer peer;
@@ -132,7 +133,7 @@ static bool is_linked(weft_ep_t *ep, const struct group_member *peers, uint32_t 
   return all;
 }
 
-// While the announcement is on its way: the members of the view, of whom one that is gone is left for later.
+// Connects to the members of the view while the announcement is being sent. A member that is gone is left for later.
 static int connect_members(weft_ep_t *ep, uint64_t deadline_ns) {
   const struct group_view *view = group_view(ep->group);
   int rc = 0;
@@ -145,13 +146,13 @@ static int connect_members(weft_ep_t *ep, uint64_t deadline_ns) {
   return rc;
 }
 
-// NOT_FOUND: this rank is in no view, and nobody who is in one lives. Joining, it would wait for others' operations.
+// NOT_FOUND: this rank is in no view, and no member of a view lives. A joiner would wait for operations of others.
 static int check_alive(weft_ep_t *ep) {
   return group_lives(ep->group) ? 0 : fail(WEFT_ERR_NOT_FOUND, "the group has no view to join");
 }
 
-// Connects to every member of the view and to all who announced themselves before. `*view`: a reference to the one
-// whose members they are. NOT_FOUND, where the rank `may_found`: check_alive().
+// Connects to every member of the view, and to all ranks that announced themselves before. `*view`: a reference to that
+// view. NOT_FOUND, if the rank `may_found`: see check_alive().
 static int make_links(weft_ep_t *ep, struct group_member *peers, bool may_found, uint64_t deadline_ns,
                       const struct group_view **view) {
   for (uint32_t moment_ms = 0;;) {
@@ -177,7 +178,7 @@ static int make_links(weft_ep_t *ep, struct group_member *peers, bool may_found,
   }
 }
 
-// Announces this rank, and makes its links.
+// Announces this rank and makes its links.
 static int offer_links(weft_ep_t *ep, bool may_found, uint64_t deadline_ns, const struct group_view **view) {
   struct group_member *peers = malloc(ep->capacity * sizeof *peers);
   if (!peers)
@@ -192,7 +193,7 @@ static int offer_links(weft_ep_t *ep, bool may_found, uint64_t deadline_ns, cons
   return rc;
 }
 
-// Proposes the newest view with this rank until one is agreed on. NOT_FOUND: check_alive().
+// Proposes the newest view with this rank until one is agreed on. NOT_FOUND: see check_alive().
 static int join(weft_ep_t *ep, uint64_t deadline_ns) {
   for (;;) {
     const struct group_view *view;
@@ -229,7 +230,7 @@ static int propose(weft_ep_t *ep, uint64_t deadline_ns) {
   return rc;
 }
 
-// The view of a group that is there, though the store may have lost it for the moment.
+// Waits for the view of a group that exists, although the store may have lost the view for the moment.
 static int await_group(weft_ep_t *ep, uint64_t deadline_ns) {
   bool lives = false;
   int rc = 0;
@@ -251,14 +252,14 @@ static int begin_with_others(weft_ep_t *ep, uint64_t deadline_ns) {
   return rc;
 }
 
-// Founds the group, or joins the one that lives. NOT_FOUND: its last member died meanwhile. A founder that has come
-// again, and whom the group has taken in since it asked, is a joiner of operations that go on.
+// Founds the group, or joins the one that lives. NOT_FOUND: the last member died meanwhile. A founder that has
+// returned, and that the group has added since it asked, is a joiner: operations are running.
 static int found_or_join(weft_ep_t *ep, uint64_t deadline_ns) {
   const struct group_view *view = group_view(ep->group);
   bool member = group_view_has(view, ep->rank, ep->incarnation), alone = is_alone(ep, view);
   group_view_unref(view);
   int rc = WEFT_ERR_NOT_FOUND;
-  // The other founders were quicker, or there is no group.
+  // Either the other founders were faster, or there is no group.
   if (member ? alone || (ep->num_founders > 0 && !ep->joins) : !group_lives(ep->group)) {
     ep->joins = false;
     rc = ep->join_only && !member ? await_group(ep, deadline_ns) : found(ep, deadline_ns);
@@ -319,7 +320,7 @@ int weft_ep_withdraw(weft_ep_t *ep, int32_t rank, uint32_t timeout_ms) {
   return rc == 0 ? 0 : fail_context(rc, "withdraw");
 }
 
-// Waits until a view has taken this rank in.
+// Waits until this rank is in an agreed view.
 static int await_taker(weft_ep_t *ep, uint64_t deadline_ns) {
   int rc = group_wait_taken(ep->group, deadline_ns);
   return rc == 0 ? await_news(ep, deadline_ns) : rc;

@@ -1,4 +1,4 @@
-// weft_ep_await, on either engine.
+// weft_ep_await(), for both engines.
 #include "ep/core/args.h"
 #include "ep/core/engine.h"
 

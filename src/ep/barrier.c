@@ -1,4 +1,4 @@
-// weft_ep_barrier: a dispatch of nothing, on either engine.
+// weft_ep_barrier(), for both engines: a dispatch without tokens.
 #include "ep/core/engine.h"
 
 int weft_ep_barrier(weft_ep_t *ep) {

@@ -1,4 +1,4 @@
-// Changes of the view in one step, as a member asks for them.
+// Changes the view in one step, as a member asks.
 #include "base/fail.h"
 #include "base/sized.h"
 #include "ep/connect.h"

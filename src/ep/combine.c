@@ -1,4 +1,5 @@
-// The combine calls of weft/ep.h: what can be said of the arguments without the operation, then the rank's engine.
+// The combine calls of weft/ep.h: they check the arguments as far as possible without the operation, then call the
+// rank's engine.
 #include "base/fail.h"
 #include "base/time/trace.h"
 #include "ep/core/args.h"
@@ -35,7 +36,7 @@ int weft_ep_combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_co
   return rc != 0 ? rc : ep->engine->combine_send(ep, number, args);
 }
 
-// The half that receives, or both in one.
+// The receiving half, or both halves in one call.
 static int receive(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *given,
                    struct weft_ep_result *result, bool both, const char *call) {
   struct weft_ep_combine_args copy;

@@ -1,4 +1,4 @@
-// Connect, disconnect.
+// Connects and disconnects ranks.
 #include <errno.h>
 #include <stdlib.h>
 
@@ -10,8 +10,8 @@
 #include "group/view.h"
 
 enum {
-  RETRY_MS = 10,        // between two calls of a rank whose process has gone, until its claim goes too
-  LONG_RETRY_MS = 1000, // of one that cannot be reached, at most
+  RETRY_MS = 10,        // between two calls to a rank whose process has gone, until its claim is gone too
+  LONG_RETRY_MS = 1000, // the longest, for a rank that cannot be reached
 };
 
 int ep_check_ranks(const weft_ep_t *ep, const int32_t *ranks, size_t count, const char *call, bool self_too) {
@@ -55,8 +55,8 @@ static bool is_put_out(weft_ep_t *ep, int32_t rank) {
   return out;
 }
 
-// Connects to whatever incarnation holds the rank. A claim outlives its process for a moment: then the next one is
-// awaited.
+// Connects to the incarnation that holds the rank. A claim outlives its process for a moment: then this waits for the
+// next incarnation.
 static int connect_rank(weft_ep_t *ep, int32_t rank, bool founder, uint64_t deadline_ns) {
   for (uint32_t moment_ms = 0;;) {
     struct group_peer peer;
@@ -111,7 +111,7 @@ int weft_ep_connect(weft_ep_t *ep, const int32_t *ranks, size_t count, uint32_t 
     return look_once(ep, ranks, count);
   uint64_t deadline_ns = ep_deadline(timeout_ms);
   struct group_peer peer;
-  for (size_t i = 0; i < count; i++) // first the ranks that are there: an absent one costs the others nothing
+  for (size_t i = 0; i < count; i++) // first the ranks that are present, so that an absent one does not delay them
     if (group_find(ep->group, ranks[i], &peer) == 0) {
       rc = ep_dial(ep, ranks[i], peer.incarnation, peer.address, deadline_ns);
       if (rc != 0 && rc != WEFT_ERR_PEER_LOST && rc != WEFT_ERR_UNREACHABLE)
@@ -134,7 +134,7 @@ static bool is_known(weft_ep_t *ep, const struct group_view *view, int32_t rank)
   return linked;
 }
 
-// Before any of them is let go of.
+// Checks all ranks before any link is freed.
 static int check_known(weft_ep_t *ep, const struct group_view *view, const int32_t *ranks, size_t count) {
   for (size_t i = 0; i < count; i++)
     if (!is_known(ep, view, ranks[i]))

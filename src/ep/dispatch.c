@@ -1,11 +1,12 @@
-// The dispatch calls of weft/ep.h: what can be said of the arguments without looking at memory, then the rank's engine.
+// The dispatch calls of weft/ep.h: they check the arguments as far as possible without reading memory, then call the
+// rank's engine.
 #include "base/fail.h"
 #include "base/time/trace.h"
 #include "ep/core/args.h"
 #include "ep/core/engine.h"
 #include "ep/core/route.h"
 
-// What can be said of a route without looking at it.
+// Checks the route arguments without reading the route's contents.
 static int check_route(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args) {
   bool given = args->topk_idx || args->topk_idx32, check = args->flags & WEFT_EP_DISPATCH_CHECK_ROUTE;
   if (!args->route)
@@ -39,7 +40,7 @@ static int check_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args) {
 
 enum { MOST_ALIGNMENT = 256 };
 
-// What only rows that are PACKED have.
+// Checks the fields that only PACKED has.
 static int check_packed(const struct weft_ep_recv_args *recv) {
   if (recv->layout == WEFT_EP_PACKED && recv->alignment > MOST_ALIGNMENT)
     return fail(WEFT_ERR_INVALID, "dispatch_recv: alignment is %u; it must be from 1 to %d rows", recv->alignment,

@@ -1,7 +1,7 @@
 // Interrupts a wait of the owner, from another thread or from a handler of a signal.
 //
-// A handler may only store atomic words and make system calls. So the owner's sleep on its doorbell ends by a ring, its
-// polls by a descriptor, and its waits on condition variables by the service thread, which is kicked.
+// A handler may only store atomic words and make system calls. So a ring ends the owner's sleep on its doorbell, a
+// descriptor ends its polls, and the service thread, which is kicked, ends its waits on condition variables.
 #include <errno.h>
 #include <unistd.h>
 

@@ -43,13 +43,13 @@ static int check_founders(const struct weft_ep_options *options) {
   return self ? 0 : fail(WEFT_ERR_INVALID, "rank %d is not among the founders", options->rank);
 }
 
-enum { WINDOW_BYTES = 64 << 20 }; // with THROUGHPUT, where the caller says no other
+enum { WINDOW_BYTES = 64 << 20 }; // default with THROUGHPUT
 
 static uint32_t or_default(uint32_t value, uint32_t preset) {
   return value != 0 ? value : preset;
 }
 
-// Sizes that only one of the modes has.
+// Checks sizes that only one of the modes has.
 static int check_mode(const struct weft_ep_options *options) {
   int rc = check_range("mode", options->mode, WEFT_EP_LATENCY, WEFT_EP_THROUGHPUT);
   if (rc != 0)
@@ -190,14 +190,14 @@ static int join_group(weft_ep_t *ep, const struct weft_ep_options *options, uint
   int rc = group_open(&ep->group, &group, ep_deadline(timeout_ms));
   if (rc != 0)
     return rc;
-  pthread_mutex_lock(&ep->lock); // the group's thread is at work already, and looks at the rank
+  pthread_mutex_lock(&ep->lock); // the group's thread runs already, and reads the rank
   ep->rank = group_rank(ep->group);
   ep->incarnation = group_incarnation(ep->group);
   pthread_mutex_unlock(&ep->lock);
   return 0;
 }
 
-// INVALID: the window has no room.
+// INVALID: the window is too small.
 static int init_sizes(weft_ep_t *ep, const struct weft_ep_options *options) {
   ep->rank = options->rank;
   ep->capacity = options->capacity;
@@ -216,7 +216,7 @@ static int init_sizes(weft_ep_t *ep, const struct weft_ep_options *options) {
   return 0;
 }
 
-// Which engine the rank has. With AUTO and no GPU that will do it is the one on host memory.
+// Chooses the rank's engine. With AUTO and no suitable GPU it is the engine on host memory.
 static int choose_engine(weft_ep_t *ep, const struct weft_ep_options *options) {
   int rc = ep_gpu_open(ep, options);
   ep->engine = ep->gpu ? &ep_gpu_engine : &ep_host_engine;
@@ -240,7 +240,7 @@ static int open_parts(weft_ep_t *ep, const struct weft_ep_options *options, uint
   if (rc == 0)
     rc = ep_death_watch_start(ep); // before a peer maps the doorbell
   if (rc == 0)
-    rc = ep_service_start(ep); // now that this rank knows its incarnation, calls can be answered
+    rc = ep_service_start(ep); // this rank knows its incarnation, so calls can be answered
   if (rc == 0)
     rc = ep->engine->watch(ep);
   return rc;
@@ -279,13 +279,14 @@ int weft_ep_open(weft_ep_t **out, const struct weft_ep_options *given, uint32_t 
   rc = open_rank(out, &options, timeout_ms, &no_engine);
   if (rc == 0 || !no_engine || options.memory != WEFT_EP_MEMORY_AUTO)
     return rc;
-  // The rank has been given back, and the group's thread with it: a rank's memory does not change under it.
+  // The rank was released and the group's thread ended before: the memory kind of a rank must not change while it
+  // exists.
   log_info("memory is AUTO and will be the host's: %s", weft_last_error());
   options.memory = WEFT_EP_MEMORY_HOST;
   return open_rank(out, &options, timeout_ms, &no_engine);
 }
 
-// Tells every peer that what follows is no death.
+// Notifies every peer that the hang-up that follows is no death.
 static void send_leaving(weft_ep_t *ep) {
   for (uint32_t rank = 0; ep->links.by_rank && rank < ep->capacity; rank++) {
     struct ep_link *link = atomic_load(&ep->links.by_rank[rank]);
@@ -296,7 +297,7 @@ static void send_leaving(weft_ep_t *ep) {
   }
 }
 
-// In a forked child: what is the parent's, its claim, links and threads, stays as it is.
+// In a forked child: the claim, links and threads of the parent stay as they are.
 static void forget(weft_ep_t *ep) {
   free(ep->links.by_rank);
   free(ep->links.dialling);
@@ -318,7 +319,7 @@ void weft_ep_close(weft_ep_t *ep) {
   ep_service_stop(ep);
   ep->engine->unwatch(ep);
   send_leaving(ep);
-  group_close(ep->group); // out of the view before the sockets close
+  group_close(ep->group); // leaves the view before the sockets close
   ep->engine->stop(ep);
   ep_links_free(ep);
   ep_net_close(atomic_load(&ep->net));

@@ -1,4 +1,4 @@
-// What a rank knows of its group, and its counters.
+// Queries of what a rank knows about its group, and of its counters.
 #include "base/fail.h"
 #include "ep/core/args.h"
 #include "ep/core/engine.h"
@@ -28,7 +28,7 @@ uint64_t weft_ep_next_op(const weft_ep_t *ep) {
   return ep->engine->next_op(ep);
 }
 
-// On CUDA memory the kernels decide, and the owner learns of it when it asks.
+// On CUDA memory the kernels decide views, and the owner reads their decision when it queries.
 static void follow(const weft_ep_t *ep) {
   if (ep->started)
     ep->engine->refresh((weft_ep_t *)ep);
@@ -75,7 +75,7 @@ int weft_ep_committed_view(const weft_ep_t *ep, uint64_t *epoch, int32_t *ranks,
   return 0;
 }
 
-// Of one rank index; `member`: in the view of the next operation, NULL: it is not in it.
+// State of one rank index. `member`: its entry in the view of the next operation; NULL: it is not in that view.
 static enum weft_ep_rank_state state_of(weft_ep_t *ep, int32_t rank, const struct group_member *member) {
   if (!member)
     return ep_link_find(ep, rank, 0) ? WEFT_EP_CONNECTED : WEFT_EP_ABSENT;
@@ -89,7 +89,7 @@ int weft_ep_states(const weft_ep_t *ep, enum weft_ep_rank_state *states, uint32_
     return ep_refuse_handle(ep, "weft_ep_states");
   if (cap > 0 && !states)
     return fail(WEFT_ERR_INVALID, "weft_ep_states: states is NULL");
-  weft_ep_t *inside = (weft_ep_t *)ep; // looks only
+  weft_ep_t *inside = (weft_ep_t *)ep; // reads only
   follow(ep);
   ep->engine->hold_links(ep);
   for (uint32_t rank = 0; rank < ep->capacity && rank < cap; rank++)

@@ -1,4 +1,4 @@
-// The routes of weft/ep.h: their life beside that of their group, and what can be said of arguments without the engine.
+// The routes of weft/ep.h: their lifetime relative to their group, and the checks of arguments that need no engine.
 #include <stdlib.h>
 
 #include "base/fail.h"
@@ -31,7 +31,7 @@ static int complete(const weft_ep_t *ep, struct weft_ep_route_options *options) 
   options->max_tokens = options->max_tokens ? options->max_tokens : group->max_tokens;
   options->topk = options->topk ? options->topk : group->topk;
   options->alignment = options->alignment ? options->alignment : 1;
-  // Each selection of a row, and the room between the parts of experts, is numbered.
+  // All selections of all rows, and the room between the parts of experts, have row numbers.
   uint32_t most = ((uint32_t)INT32_MAX - EP_MAX_EXPERTS * MAX_ALIGNMENT) / options->topk;
   uint64_t all = (uint64_t)group->max_tokens * ep->capacity;
   if (options->max_rows > most)
@@ -78,7 +78,7 @@ void weft_ep_route_free(weft_ep_route_t *route) {
     return;
   bool linked = route->ep && !forked_since(route->opened);
   if (linked && route->users > 0)
-    route->freed = true; // the end of the last operation that needs it frees it
+    route->freed = true; // the last operation that needs it frees it when it ends
   else
     ep_route_destroy(route, linked);
 }

@@ -1,4 +1,4 @@
-// The rule by which all ranks decide alike when an agreed view takes effect.
+// The rule by which all ranks make the same decision about when an agreed view takes effect.
 #include "ep/core/activation.h"
 
 void ep_activation_init(struct ep_activation *activation, uint64_t op, uint64_t epoch) {
@@ -32,7 +32,7 @@ uint64_t ep_activation_close(struct ep_activation *activation) {
   return decided > next ? decided : 0;
 }
 
-// So it is when a rank published an earlier start to one of the two and died before the other saw its decision.
+// This happens if a rank published an earlier start to one of the two and died before the other one saw its decision.
 bool ep_activation_missed(uint64_t op, uint64_t start, uint64_t start_flag) {
   return start > op + 1 && start_flag >= start;
 }

@@ -1,4 +1,4 @@
-// Initial values of the structs of weft/ep.h, for languages without macros; and what is wrong with a caller's fields.
+// Initial values of the structs of weft/ep.h, for languages without macros; and errors of a caller's fields.
 #include "ep/core/args.h"
 
 #include "base/fail.h"

@@ -1,4 +1,4 @@
-// What can be said of arguments without the operation: types and strides, on all memory.
+// Checks of arguments that need no operation, for all memory: types and strides.
 #include "base/fail.h"
 #include "ep/core/args.h"
 #include "ep/core/engine.h"
@@ -10,9 +10,9 @@ struct ep_form ep_form_of(const weft_ep_t *ep, const struct weft_ep_dispatch_arg
   return ep_layout_form(&ep->layout, dtype);
 }
 
-enum { OPAQUE_UNIT = 16 }; // of row_bytes: scales behind them, and what GPUs copy, are aligned
+enum { OPAQUE_UNIT = 16 }; // unit of row_bytes, so that scales behind the values, and copies of GPUs, are aligned
 
-// Whether the sizes that only opaque rows have are given with them, and with no others.
+// Checks that the sizes for opaque rows are given with opaque rows, and only then.
 static int check_opaque(const struct weft_ep_dispatch_args *args) {
   if (args->dtype != WEFT_EP_OPAQUE) {
     if (args->row_bytes || args->scale_bytes)

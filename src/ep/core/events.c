@@ -35,7 +35,7 @@ static struct weft_ep_event *at(const struct ep_events *events, uint32_t place) 
   return &events->ring[(events->first + place) % events->room];
 }
 
-// Whether the caller may never hear of the event in that place: it is no loss, or the rank was lost again later.
+// Whether the event in that place may be dropped: it is no loss, or the rank was lost again later.
 static bool may_go(const struct ep_events *events, uint32_t place) {
   const struct weft_ep_event *event = at(events, place);
   if (event->kind == WEFT_EP_EVENT_FENCED)
@@ -48,7 +48,7 @@ static bool may_go(const struct ep_events *events, uint32_t place) {
   return false;
 }
 
-// Makes room for one: those before the event that goes move up.
+// Makes room for one event: events before the dropped one move up.
 static void drop_one(struct ep_events *events) {
   uint32_t place = 0;
   while (place + 1 < events->count && !may_go(events, place))
@@ -60,7 +60,7 @@ static void drop_one(struct ep_events *events) {
   events->dropped++;
 }
 
-// The descriptor says whether there is an event. Under lock.
+// Makes the descriptor readable while there is an event. Under lock.
 static void signal_fd(const struct ep_events *events) {
   uint64_t one = 1;
   if (events->fd >= 0)

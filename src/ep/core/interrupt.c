@@ -1,4 +1,4 @@
-// The mark of weft_ep_interrupt, as the owner's waits look at it.
+// The flag of weft_ep_interrupt(), as the owner's waits check it.
 #include "ep/core/interrupt.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@ static void drain(weft_ep_t *ep) {
   (void)!read(ep->interrupt.fd, &drained, sizeof drained);
 }
 
-// The descriptor first: what makes it readable after that has set the mark before.
+// Drains the descriptor first: an interrupt that makes it readable after that has set the flag before.
 bool ep_interrupted(weft_ep_t *ep) {
   if (!atomic_load_explicit(&ep->interrupt.asked, memory_order_relaxed))
     return false;
@@ -47,7 +47,7 @@ int ep_interrupt_poll(weft_ep_t *ep, int socket, short events, uint64_t deadline
       return n;
     if (n > 0 && entries[0].revents != 0)
       return 1;
-    if (n > 0) // of an interrupt that was taken already, or the mark is there now
+    if (n > 0) // from an interrupt that was handled already, or the flag is set now
       drain(ep);
     if (n <= 0 && clock_passed(deadline_ns))
       return 0;

@@ -22,7 +22,7 @@ size_t ep_layout_combine_bytes(const struct ep_layout *layout, enum weft_ep_comb
   return layout->combine_heads + layout->hidden / LOGFMT10_BLOCK * LOGFMT10_HEAD_BYTES;
 }
 
-// Sizes that do not depend on how many rows there is room for.
+// Computes the sizes that do not depend on the number of rows.
 static void init_rows(struct ep_layout *layout, enum weft_ep_dtype dtype, enum weft_ep_combine_dtype combine_dtype) {
   struct ep_form form = ep_layout_form(layout, dtype);
   layout->value_bytes = form.value_bytes;
@@ -60,7 +60,7 @@ void ep_layout_init(struct ep_layout *layout, uint32_t max_tokens, uint32_t hidd
 
 // --- THROUGHPUT ---
 
-// A piece that both sides of a link find in their caches is faster than a larger one, though its flags cost more.
+// A piece that fits into the caches of both sides is faster than a larger one, although more pieces need more flags.
 enum { PIECE_BYTES = 512 << 10 };
 
 // The most rows for which an area takes at most `bytes`; 0: none.

@@ -1,4 +1,4 @@
-// How far an operation has come, for people.
+// Error texts about the state of an operation.
 #include "ep/core/op_state.h"
 
 #include "base/fail.h"

@@ -1,4 +1,4 @@
-// The life of a route beside that of its group and of the operations that need it.
+// The lifetime of a route relative to its group and to the operations that need it.
 #include "ep/core/route.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// The agreed views that a rank remembers, oldest first.
+// The agreed views that a rank keeps, oldest first.
 #include "ep/core/engine.h"
 #include "group/view.h"
 
@@ -33,7 +33,7 @@ uint64_t ep_views_first_own(weft_ep_t *ep) {
     epoch = ep->views[i]->epoch;
     if (group_view_has(ep->views[i], ep->rank, ep->incarnation))
       break;
-    epoch++; // the news of it is on its way
+    epoch++; // it has not been delivered yet
   }
   pthread_mutex_unlock(&ep->lock);
   return epoch;

@@ -8,22 +8,21 @@ static inline void relax(void) {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
 #elif defined(__aarch64__)
-  __asm__ __volatile__("isb"); // takes about as long as the other; "yield" takes no time at all
+  __asm__ __volatile__("isb"); // takes about as long as x86's "pause"; "yield" takes no time at all
 #endif
 }
 
-enum { ROUNDS_PER_DRIVE = 8 }; // where there are peers on other hosts: a look at the network takes longer
+enum { ROUNDS_PER_DRIVE = 8 }; // with peers on other hosts: driving the network takes longer than a check
 
 uint64_t ep_heartbeat_ns(const weft_ep_t *ep) {
   return (uint64_t)ep->op_timeout_ms * 1000000u / EP_HEARTBEATS;
 }
 
-// Looks at the clock. Time in which this rank did not look, because it was stopped, is none in which its peers were
-// silent: it does not count. Such a rank finds its peers' rows, or that they have let go of it, before a deadline
-// passes.
+// Reads the clock. Time in which this rank itself was stopped does not count as silence of its peers. So a rank that
+// was stopped finds its peers' rows, or that they have removed it, before a deadline passes.
 static uint64_t look_at_clock(weft_ep_t *ep, struct ep_pause *pause) {
   uint64_t now = clock_ns(), gap = now - pause->looked_ns;
-  if (gap > 2 * ep_heartbeat_ns(ep)) // a sleep lasts one at most
+  if (gap > 2 * ep_heartbeat_ns(ep)) // a sleep lasts at most one interval
     pause->absent_ns += gap;
   pause->looked_ns = now;
   return now;
@@ -44,7 +43,7 @@ static void sleep_on_bell(weft_ep_t *ep, uint32_t begun, uint64_t now_ns, uint64
 bool ep_pause(weft_ep_t *ep, struct ep_pause *pause, uint64_t deadline_ns) {
   if (pause->since_ns == 0) {
     pause->since_ns = pause->looked_ns = clock_ns();
-    if (pause->since_ns >= deadline_ns) // it came late itself: a moment for those who did too
+    if (pause->since_ns >= deadline_ns) // this rank itself was late: gives others that were late a moment
       pause->absent_ns = pause->since_ns - deadline_ns + ep_heartbeat_ns(ep);
   }
   if (pause->rounds < ep->spins) {
@@ -67,7 +66,7 @@ bool ep_pause(weft_ep_t *ep, struct ep_pause *pause, uint64_t deadline_ns) {
   if (!pause->armed || !ep_doorbell_begun(ep_own_bell(ep))) {
     pause->begun = ep_doorbell_begin(ep_own_bell(ep));
     pause->armed = true;
-    return true; // the caller looks once more before we sleep
+    return true; // the caller checks once more before we sleep
   }
   // A caller without a deadline gives UINT64_MAX.
   sleep_on_bell(ep, pause->begun, now_ns,

@@ -27,10 +27,10 @@ static int map(struct ep_window *window, size_t size, int fd, int access, int fl
   return 0;
 }
 
-// Allocates every page now: a full /dev/shm is an error here rather than a signal in mid-dispatch, and operations meet
-// no page fault.
+// Allocates every page now: so a full /dev/shm is an error here, not a signal in the middle of a dispatch, and
+// operations have no page faults.
 static int fill(int fd, size_t size) {
-  struct rlimit files; // which hold for memfds too, and kill who goes beyond
+  struct rlimit files; // these limits apply to memfds too, and exceeding them kills the process
   if (getrlimit(RLIMIT_FSIZE, &files) == 0 && files.rlim_cur < size)
     return fail_errno(EFBIG, "cannot make a window of %zu bytes", size);
   if (ftruncate(fd, (off_t)size) != 0)
@@ -61,7 +61,7 @@ int ep_window_create(struct ep_window *window, size_t size, int *fd) {
   return 0;
 }
 
-// Whether it is a peer's memory of that size, which stays as large as it is.
+// Checks that it is a peer's memory of that size, which cannot be resized.
 static int check(size_t size, int fd) {
   struct stat status;
   if (fstat(fd, &status) != 0)
@@ -69,7 +69,7 @@ static int check(size_t size, int fd) {
   if ((size_t)status.st_size != size)
     return fail(WEFT_ERR_PROTOCOL, "a peer's window has %lld bytes, not %zu", (long long)status.st_size, size);
   struct statfs system;
-  if (fstatfs(fd, &system) != 0 || system.f_type != TMPFS_MAGIC) // pages of hugetlbfs may run out under who writes
+  if (fstatfs(fd, &system) != 0 || system.f_type != TMPFS_MAGIC) // a writer may run out of hugetlbfs pages
     return fail(WEFT_ERR_PROTOCOL, "a peer's window is not sealed against resizing: it is no memfd of ordinary pages");
   int seals = fcntl(fd, F_GET_SEALS);
   if (seals < 0 || (seals & SEALS) != SEALS)
@@ -87,7 +87,7 @@ int ep_window_map_read(struct ep_window *window, size_t size, int fd) {
   return rc == 0 ? map(window, size, fd, PROT_READ, 0) : rc;
 }
 
-// In huge pages where the kernel gives some: all rows go through it.
+// Uses huge pages if the kernel has some, since all rows pass through this memory.
 int ep_window_private(struct ep_window *window, size_t size) {
   void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
@@ -101,7 +101,7 @@ int ep_window_private(struct ep_window *window, size_t size) {
 
 void ep_window_discard(struct ep_window *window) {
   size_t first = (size_t)sysconf(_SC_PAGESIZE);
-  if (window->size > first) // where the kernel refuses, they stay until the window is released
+  if (window->size > first) // if the kernel refuses, the pages stay until the window is released
     madvise((char *)window->memory + first, window->size - first, MADV_REMOVE);
 }
 

@@ -22,13 +22,13 @@ struct wait {
   uint32_t flags, reserved;
 };
 
-// The kernel's list of what this thread holds: one futex, which need not lie beside its entry.
+// The kernel's list of the futexes that this thread holds: one futex, which need not lie beside its entry.
 struct robust {
   struct robust_list_head head;
   struct robust_list entry;
 };
 
-// Where the kernel takes no list, the word stays 0: else it would never show that this process has died.
+// If the kernel accepts no list, the word stays 0: otherwise it would never show that this process has died.
 static void hold(struct robust *robust, _Atomic uint32_t *word) {
   robust->entry.next = &robust->head.list;
   robust->head =
@@ -53,7 +53,7 @@ bool ep_death_watch_alive(const struct ep_link *link) {
   return life != 0 && !(life & FUTEX_OWNER_DIED);
 }
 
-// A link that is up though its peer has died: held, so that no thread frees it. NULL: there is none.
+// Returns a link that is up although its peer has died. It is held, so that no thread frees it. NULL: none.
 static struct ep_link *take_dead(weft_ep_t *ep) {
   struct ep_link *found = NULL;
   pthread_mutex_lock(&ep->links.lock);
@@ -69,7 +69,7 @@ static struct ep_link *take_dead(weft_ep_t *ep) {
 }
 
 static void put_down(weft_ep_t *ep, struct ep_link *link) {
-  // The kernel has woken one of the waiters: first this wakes the others.
+  // The kernel has woken only one of the waiters: wakes the others first.
   syscall(SYS_futex, &ep_link_bell(link)->life, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
   bool left = atomic_load(&ep_link_in(link)->notice.left) != 0;
   ep_link_down(ep, link, left ? EP_LINK_LEFT : EP_LINK_DEAD, left ? "it left" : "its process was killed");
@@ -79,7 +79,7 @@ static void put_down(weft_ep_t *ep, struct ep_link *link) {
   ep_service_kick(ep); // it may have been retired in between
 }
 
-// What to wait on: the kicks, and the futex of each living peer.
+// Collects the words to wait on: the kicks, and the futex of each living peer.
 static uint32_t collect(weft_ep_t *ep, uint32_t kicks, struct wait *waits) {
   uint32_t count = 0;
   waits[count++] = (struct wait){kicks, (uintptr_t)&ep->death_watch.kicks, WAIT_SIZE_U32 | WAIT_PRIVATE, 0};
@@ -96,8 +96,8 @@ static uint32_t collect(weft_ep_t *ep, uint32_t kicks, struct wait *waits) {
   return count;
 }
 
-// Waits until a word is not what it was. A link may be unmapped meanwhile: the kernel knows a futex by its page, and
-// returns EFAULT where there is none.
+// Waits until a word has changed. A link may be unmapped meanwhile: the kernel identifies a futex by its page, and
+// returns EFAULT if the page is unmapped.
 static void wait_for_change(weft_ep_t *ep, const struct wait *waits, uint32_t count) {
   if (!ep->death_watch.single) {
     if (syscall(SYS_futex_waitv, waits, count, 0, NULL, 0) >= 0 || errno == EAGAIN || errno == EINTR || errno == EFAULT)
@@ -137,7 +137,7 @@ int ep_death_watch_start(weft_ep_t *ep) {
     return fail_thread(error, "the death watch");
   }
   ep->death_watch.running = true;
-  while (sem_wait(&ep->death_watch.held) != 0) // posted by the thread's first steps, which nothing else delays
+  while (sem_wait(&ep->death_watch.held) != 0) // posted by the thread's first steps, which nothing delays
     ;
   return 0;
 }

@@ -181,7 +181,7 @@ int ep_tcp_hello_check(const weft_ep_t *ep, const struct ep_tcp_message *hello, 
   return rc;
 }
 
-// What it says is shown to people: no control characters.
+// The text of a refusal is shown to people: removes control characters.
 static int take_refusal(const struct ep_handshake_message *refusal, int32_t rank) {
   char why[sizeof refusal->why];
   size_t length = strnlen(refusal->why, sizeof why - 1);

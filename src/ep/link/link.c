@@ -1,4 +1,4 @@
-// One link: its windows, how it goes up and down, and the table of all.
+// One link: its windows, how it goes up and down; and the table of all links.
 #include "ep/link/link.h"
 
 #include <stdio.h>
@@ -54,7 +54,7 @@ void ep_link_free(weft_ep_t *ep, struct ep_link *link) {
   if (link->socket >= 0)
     close(link->socket);
   free(link);
-  atomic_fetch_sub(&ep->links.window_bytes, window_bytes); // last: who sees it knows that all is freed
+  atomic_fetch_sub(&ep->links.window_bytes, window_bytes); // last: a reader of this value knows that all is freed
 }
 
 static void report(weft_ep_t *ep, int32_t rank, uint64_t incarnation, enum ep_link_state state, const char *how) {
@@ -93,9 +93,9 @@ static void notify_lost(struct ep_link *link) {
   link->path->notify(link, EP_NOTICE_LOST);
 }
 
-// A rank that takes a peer for lost notifies it, and the notified peer does not report the sender: of two ranks that
-// missed each other, the one that looked later may have been stopped, and its report could be the first that comes to
-// the group. Each looks for a notice before it sends its own, so one of the two reports.
+// A rank that considers a peer lost notifies it, and the notified peer does not report the sender. Of two ranks that
+// missed each other, the one that checked later may have been stopped, and its report could still reach the group
+// first. Each checks for a notice before it sends its own, so one of the two reports.
 static enum ep_link_state settle(struct ep_link *link, enum ep_link_state state) {
   if (state == EP_LINK_SILENT && ep_link_takes_us_for_lost(link))
     return EP_LINK_DOUBTED;
@@ -112,7 +112,7 @@ void ep_link_down(weft_ep_t *ep, struct ep_link *link, enum ep_link_state state,
     state = settle(link, state);
   if (!atomic_compare_exchange_strong(&link->state, &up, (int)state))
     return;
-  ep->engine->link_down(ep, link); // first of all: kernels wait for it
+  ep->engine->link_down(ep, link); // first of all, since kernels wait for it
   log_info("rank %d: link to rank %d is down: %s", ep->rank, link->rank, how);
   atomic_fetch_sub(&ep->links.connected, 1);
   atomic_store(&ep->sweep, true);
@@ -139,7 +139,7 @@ static void supersede(struct ep_links *links, struct ep_link *old) {
 
 static void take_down_superseded(weft_ep_t *ep, struct ep_link *old) {
   ep_link_down(ep, old, EP_LINK_DEAD, "a new incarnation came");
-  // The owner retires it, when it makes a call: until then a rank may come anew again and again.
+  // The owner retires the old link at its next call; until then a rank may connect again and again.
   if (!old->remote && !old->was_active) {
     ep_window_discard(&old->in);
     ep_window_discard(&old->out);
@@ -148,7 +148,7 @@ static void take_down_superseded(weft_ep_t *ep, struct ep_link *old) {
   old->holds--;
   pthread_mutex_unlock(&ep->links.lock);
   atomic_store(&ep->sweep, true); // it may have been down before
-  ep_service_kick(ep);            // or have been retired in between
+  ep_service_kick(ep);            // or was retired in between
 }
 
 int ep_link_install(weft_ep_t *ep, struct ep_link *link) {
@@ -197,7 +197,7 @@ void ep_link_retire(weft_ep_t *ep, struct ep_link *link) {
   pthread_mutex_unlock(&links->lock);
   if (in_table)
     ep_service_kick(ep);
-  else // a newer incarnation has put it into `superseded` just now, on which the next sweep looks
+  else // a newer incarnation has just put it into `superseded`, which the next sweep checks
     atomic_store(&ep->sweep, true);
 }
 

@@ -1,5 +1,5 @@
-// The path of a link on one host: the window is the peer's memory, so what is written there has arrived. The peer may
-// sleep, so its doorbell is rung.
+// The path of a link on one host: the window is the peer's memory, so data that is written there has arrived. The peer
+// may sleep, so its doorbell is rung.
 #include <errno.h>
 
 #include "ep/link/link.h"
@@ -28,13 +28,12 @@ static void publish_start(struct ep_link *link, uint64_t op, uint64_t epoch) {
   ep_doorbell_ring(ep_link_bell(link));
 }
 
-// The words that say it stand in the peer's window.
+// The notice is a word in the peer's window.
 static void notify(struct ep_link *link, enum ep_notice notice) {
   (void)link, (void)notice;
 }
 
-// What a neighbour sends there the service thread takes itself (remote/neighbours.h), and learns whether it has hung
-// up.
+// The service thread itself reads what a neighbour sends there (remote/neighbours.h), and so detects a hang-up.
 static int listen_to(struct ep_link *link) {
   (void)link;
   return EPIPE;

@@ -1,4 +1,4 @@
-// Listens for ranks of other hosts, and calls theirs.
+// Listens for ranks of other hosts, and calls their listeners.
 #include "ep/link/tcp_listener.h"
 
 #include <arpa/inet.h>
@@ -19,9 +19,9 @@
 #include "ep/core/interrupt.h"
 
 enum {
-  CALL_MS = 2000, // a call of an address that does not answer: others may
+  CALL_MS = 2000, // time limit of a call to one address: others may answer
   NAMES_SIZE = 512,
-  RECEIVED = 16384, // bytes that the kernel keeps of what a caller says, about: more than a rank ever says at once
+  RECEIVED = 16384, // about how many bytes of a caller the kernel buffers: more than a rank ever sends at once
 };
 
 union address {
@@ -47,7 +47,7 @@ static bool parse(const char *text, union address *out) {
   return inet_pton(AF_INET, text, &out->v4.sin_addr) == 1;
 }
 
-// An IPv4 address that came through a listener for both kinds is shown as one.
+// An IPv4 address from a listener for both kinds is printed as IPv4.
 static void print(const union address *address, char out[EP_ENDPOINT_SIZE]) {
   char text[INET6_ADDRSTRLEN] = "";
   if (address->any.sa_family == AF_INET)
@@ -66,8 +66,8 @@ static void add(struct addresses *addresses, const union address *address) {
 
 // --- listening ---
 
-// The addresses of one interface; with `interface` NULL of all that are up, loopback or not as asked. Those of one link
-// only (fe80::) mean nothing to others.
+// Collects the addresses of one interface; with `interface` NULL those of all interfaces that are up, with loopback if
+// asked. Link-local addresses (fe80::) are left out, since other hosts cannot use them.
 static void collect(struct addresses *addresses, const char *interface, bool loopback) {
   struct ifaddrs *all;
   if (getifaddrs(&all) != 0)
@@ -121,7 +121,7 @@ static int open_listener(const union address *address, int *listener, uint16_t *
   if (address->any.sa_family == AF_INET6)
     setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof room); // which the sockets of callers have from it
+  setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof room); // callers' sockets inherit it
   union address bound;
   socklen_t size = sizeof bound;
   if (bind(fd, &address->any, size_of(address)) != 0 || listen(fd, SOMAXCONN) != 0 ||
@@ -138,7 +138,7 @@ static int open_listener(const union address *address, int *listener, uint16_t *
   return 0;
 }
 
-// One address: there. Several: anywhere, for they share one port.
+// With one address listens there; with several listens on all, since they share one port.
 static int open_for(const struct addresses *addresses, int *listener, uint16_t *port) {
   if (addresses->count == 1)
     return open_listener(&addresses->at[0], listener, port);
@@ -160,7 +160,7 @@ int ep_endpoint_listen(const char *at, int *listener, char *out, size_t cap) {
     char text[EP_ENDPOINT_SIZE];
     print(&addresses.at[i], text);
     int size = snprintf(out + used, cap - used, "%s%s:%u", used ? "," : "", text, port);
-    if (used + (size_t)size >= cap) { // this one and those behind it are left out
+    if (used + (size_t)size >= cap) { // this address and those after it are left out
       out[used] = '\0';
       break;
     }
@@ -207,7 +207,7 @@ static bool parse_endpoint(char *text, union address *out) {
   return true;
 }
 
-// 0, or what went wrong.
+// 0, or an errno.
 static int connect_until(weft_ep_t *ep, int fd, const union address *to, uint64_t deadline_ns) {
   if (connect(fd, &to->any, size_of(to)) == 0)
     return 0;
@@ -222,7 +222,7 @@ static int connect_until(weft_ep_t *ep, int fd, const union address *to, uint64_
   return error;
 }
 
-// Calls one; 0 and the socket, or what went wrong.
+// Calls one address; returns 0 and the socket, or an errno.
 static int call_one(weft_ep_t *ep, const union address *to, uint64_t deadline_ns, int *out) {
   int fd = socket(to->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0)

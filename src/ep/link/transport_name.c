@@ -1,4 +1,4 @@
-// What may be asked for as the way to other hosts, by its name alone.
+// Which names of transports to other hosts may be asked for.
 #include "ep/link/transport_name.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 
 int ep_check_transport(const char *name) {
   static const char *const ways[] = {"none", "nvlink", NULL};
-  static const char faults[] = "fault:"; // one that fails on purpose, and which
+  static const char faults[] = "fault:"; // prefix of a transport that fails on purpose
   const char *const *const lists[] = {ways, transport_names()};
   if (strlen(name) < EP_TRANSPORT_NAME && strncmp(name, faults, sizeof faults - 1) == 0)
     return 0;

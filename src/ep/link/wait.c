@@ -3,8 +3,8 @@
 #include "ep/core/engine.h"
 
 // A rank that waits sends a heartbeat in each interval of ep_heartbeat_ns(), and one when its wait ends. A peer without
-// a heartbeat for HEARTBEATS_MISSED intervals does not wait. This is half of the time limit of an operation, since on a
-// crowded machine a sleeper wakes late, and a peer that has just given up a third rank needs a moment until it waits
+// a heartbeat for HEARTBEATS_MISSED intervals counts as not waiting. That is half of the time limit of an operation: on
+// a crowded machine a sleeper wakes late, and a peer that has just given up a third rank needs a moment until it waits
 // for this one.
 enum { HEARTBEATS_MISSED = 4 };
 

@@ -1,4 +1,4 @@
-// What the service thread looks at: sockets in an epoll set, and a kick.
+// What the service thread watches: sockets in an epoll set, and a kick.
 #include <errno.h>
 #include <sys/epoll.h>
 #include <unistd.h>

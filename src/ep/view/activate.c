@@ -14,8 +14,9 @@ const struct group_view *ep_await_view(weft_ep_t *ep, uint64_t epoch, uint64_t d
   return view;
 }
 
-// A joiner has links to the ranks of the view that it joined. Those that are not in the one that it begins with run in
-// an older one, and wait for it until it lets go of them, as it does of all that it has counted.
+// A joiner has links to the ranks of the view that it joined. Ranks that are not in the view with which it begins run
+// in an older view, and wait for the joiner until it frees its links to them, as it does for all ranks that it has
+// included.
 static void count_earlier(weft_ep_t *ep, const struct group_view *view) {
   pthread_mutex_lock(&ep->lock);
   for (uint32_t v = 0; v < ep->num_views && ep->views[v]->epoch < view->epoch; v++)
@@ -59,7 +60,8 @@ int ep_check_active(weft_ep_t *ep) {
                 ep->leaving ? "rank %d has left: view %llu is without it"
                             : "rank %d was put out: view %llu is without it; open it again to rejoin",
                 ep->rank, (unsigned long long)ep->view->epoch);
-  // A rank that others remove goes on until the view takes effect; one that was taken for dead finds its peers gone.
+  // A rank that others remove continues until the view takes effect; a rank that was considered dead finds its peers
+  // gone.
   bool alone = false;
   if (atomic_load(&ep->fenced)) {
     ep->engine->hold_links(ep);

@@ -1,15 +1,15 @@
-// Where a rank stands that awaits its first operation, and whether it begins by itself.
+// The state of a rank that awaits its first operation, and whether it begins by itself.
 #include "ep/view/awaiting.h"
 #include "base/fail.h"
 #include "base/time/clock.h"
 #include "ep/link/link.h"
 #include "group/view.h"
 
-// In the lowest bits of a word, below the epoch.
+// The stage is in the lowest bits of a word, below the epoch.
 enum stage {
   STAGE_AWAITS = 1,
-  STAGE_CALLS,   // the lowest of them: it would begin, for all of them await, and nobody runs
-  STAGE_ACCEPTS, // another: it has found no start, and takes none from now on but of the one that calls
+  STAGE_CALLS,   // the lowest rank: it wants to begin, since all members await and nobody runs
+  STAGE_ACCEPTS, // another rank: it has found no start, and from now on accepts a start only from the rank that calls
 };
 enum { STAGE_BITS = 2 };
 
@@ -30,8 +30,8 @@ bool ep_awaiting_takes(const weft_ep_t *ep, const struct ep_link *link) {
   return awaiting->accepted == 0 || (awaiting->rank == link->rank && awaiting->incarnation == link->incarnation);
 }
 
-// Whether some peer outside of the view has run operations, and may fix this rank's first yet: it leaves. One that was
-// put out because it stands still looks alike.
+// Whether a peer outside of the view has run operations and is leaving: it may still fix this rank's first operation. A
+// peer that was removed because it stands still looks the same.
 static bool somebody_leaves(weft_ep_t *ep, const struct group_view *view) {
   for (uint32_t rank = 0; rank < ep->capacity; rank++) {
     const struct ep_link *link = ep_link_find(ep, (int32_t)rank, 0);
@@ -42,8 +42,8 @@ static bool somebody_leaves(weft_ep_t *ep, const struct group_view *view) {
   return false;
 }
 
-// Whether all other members await their first operation, in that view or a newer one; `accept`: and have accepted that
-// this rank begins in it.
+// Whether all other members await their first operation, in that view or a newer one. With `accept`: whether they have
+// also accepted that this rank begins in that view.
 static bool all_await(weft_ep_t *ep, const struct group_view *view, bool accept) {
   for (uint32_t i = 0; i < view->count; i++) {
     const struct group_member *member = &view->members[i];
@@ -57,7 +57,8 @@ static bool all_await(weft_ep_t *ep, const struct group_view *view, bool accept)
   return true;
 }
 
-// The one that called has died, was put out, or awaits in a newer view: it has not begun in that one, or alone.
+// Forgets the rank that was accepted if it has died, was removed, or awaits in a newer view: then it has not begun in
+// the accepted view, or began alone.
 static void drop_accepted(weft_ep_t *ep, const struct group_view *view) {
   struct ep_awaiting *awaiting = &ep->awaiting;
   const struct ep_link *link = ep_link_find(ep, awaiting->rank, awaiting->incarnation);
@@ -66,7 +67,7 @@ static void drop_accepted(weft_ep_t *ep, const struct group_view *view) {
     awaiting->accepted = 0;
 }
 
-// As in an operation, a peer has op_timeout_ms.
+// Peers that leave have op_timeout_ms, as in an operation.
 static bool waited_for_leavers(weft_ep_t *ep, const struct group_view *view) {
   struct ep_awaiting *awaiting = &ep->awaiting;
   if (awaiting->asked != view->epoch) {
@@ -76,9 +77,10 @@ static bool waited_for_leavers(weft_ep_t *ep, const struct group_view *view) {
   return clock_ns() - awaiting->asked_ns > ep->op_timeout_ms * UINT64_C(1000000);
 }
 
-// How this rank stands in the newest view that it is ready for. A view may have only ranks that await their first
-// operation: those who ran operations have all gone before they had fixed one for a joiner. Then the lowest begins when
-// the others have accepted that, so that none of them follows a start of one that has gone. *begins: it is this rank.
+// The stage of this rank in the newest view that it is ready for. All members of a view may await their first
+// operation, if all running ranks have gone before they had fixed one for a joiner. Then the lowest rank begins when
+// the others have accepted that, so that none of them follows a start of a rank that has gone. *begins: this rank
+// begins.
 static enum stage stand(weft_ep_t *ep, const struct group_view *view, bool *begins) {
   struct ep_awaiting *awaiting = &ep->awaiting;
   const struct group_member *lowest = &view->members[0];

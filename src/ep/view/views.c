@@ -1,11 +1,12 @@
-// What the group has agreed on, as the engine needs it: the last views, and for which of them this rank has every link.
+// The views that the group has agreed on, as the engine needs them: the last ones, and for which this rank has every
+// link.
 #include "ep/view/views.h"
 #include "group/view.h"
 
 enum linked { LINKED, NOT_LINKED, LINKING };
 
-// LINKED: a link to that incarnation is or was there. LINKING: a handshake with it is under way, of which it may have
-// seen the end already. Call with links.lock held: a link in the table is not freed then.
+// LINKED: there is or was a link to that incarnation. LINKING: a handshake with it is in progress, and the peer may
+// have completed it already. Call with links.lock held, so that no link in the table is freed.
 static enum linked linked(weft_ep_t *ep, const struct group_member *member) {
   const struct ep_links *links = &ep->links;
   struct ep_link *link = atomic_load(&links->by_rank[member->rank]);
@@ -16,8 +17,8 @@ static enum linked linked(weft_ep_t *ep, const struct group_member *member) {
   return linking ? LINKING : NOT_LINKED;
 }
 
-// A view without this rank asks nothing of it. If it did, a leaver that never learns of the first view without it would
-// hold up all that follow, with joiners that it has no links to.
+// A view without this rank needs no links of it. Otherwise a leaver that never receives the first view without it would
+// delay all later views, which have joiners to which it has no links.
 static enum linked linked_to_all(weft_ep_t *ep, const struct group_view *view) {
   enum linked all = LINKED;
   if (!group_view_has(view, ep->rank, ep->incarnation))
@@ -30,9 +31,10 @@ static enum linked linked_to_all(weft_ep_t *ep, const struct group_view *view) {
   return all;
 }
 
-// The newest view for which this rank has every link; an earlier one with a rank that is gone is passed over. One with
-// a joiner whose handshake ends just now is not: the other ranks may begin to run in it, and the joiner counts on all.
-// One before the first with this rank is not its own, and may be of a group that has died.
+// `ready` is the newest view for which this rank has every link. An earlier view with a rank that is gone is skipped. A
+// view with a joiner whose handshake is just ending is not skipped: the other ranks may begin to run in it, and the
+// joiner relies on all of them. Views before the first one with this rank are not its own, and may belong to a group
+// that has died.
 void ep_views_update_ready(weft_ep_t *ep) {
   pthread_mutex_lock(&ep->lock);
   pthread_mutex_lock(&ep->links.lock);
