@@ -15,9 +15,8 @@ int ep_await_answer(weft_ep_t *ep, int socket, short events, int32_t rank, uint6
   return n < 0 ? n : 0;
 }
 
-enum { YIELDED_MS = 1000 }; // for the call that stands; its caller may have given it up by then
+enum { YIELDED_MS = 1000 }; // time for the call that is used; its caller may have given it up by then
 
-// Waits while the other's call is expected, until its link is there. True: it is; false: calling is up to us.
 bool ep_await_call(weft_ep_t *ep, int32_t rank, uint64_t incarnation, uint64_t deadline_ns, bool yielded, int *rc) {
   struct ep_links *links = &ep->links;
   uint64_t yielded_ns = clock_deadline_ms(YIELDED_MS);
@@ -39,8 +38,8 @@ bool ep_await_call(weft_ep_t *ep, int32_t rank, uint64_t incarnation, uint64_t d
   return true;
 }
 
-// A caller that has let go of its last link, or failed to make it, may be faster than the news of that. It lives: while
-// this rank runs no operation that counts it, that is nothing to report.
+// A caller that has freed its last link, or failed to make it, may call again before this rank has noticed that. It
+// lives, so there is nothing to report while this rank runs no operation that includes it.
 static void end_last_link(weft_ep_t *ep, int32_t rank, uint64_t incarnation) {
   struct ep_link *link = ep_link_find(ep, rank, incarnation);
   if (!link)

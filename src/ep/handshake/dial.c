@@ -12,13 +12,13 @@
 
 enum { NAME_SIZE = 5 + 16 };
 
-// The name of a listener: NAME_SIZE characters, as listener.c makes it.
+// Whether it is the name of a listener: NAME_SIZE characters, as listener.c makes it.
 static bool is_name(const char *name) {
   return strncmp(name, NAME_BEGIN, strlen(NAME_BEGIN)) == 0 && strlen(name) == NAME_SIZE &&
          strspn(name + strlen(NAME_BEGIN), "0123456789abcdef") == NAME_SIZE - strlen(NAME_BEGIN);
 }
 
-// `*far`: what the claim says for callers on other hosts; NULL: it is this host's.
+// `*far`: the part of the claim for callers on other hosts; NULL: the rank is on this host.
 static int split_address(const weft_ep_t *ep, int32_t rank, const char *address, struct sockaddr_un *to,
                          socklen_t *size, const char **far) {
   char host[EP_HOST_SIZE], name[64], here[EP_HOST_SIZE];
@@ -31,7 +31,7 @@ static int split_address(const weft_ep_t *ep, int32_t rank, const char *address,
   if (!*far && !is_name(name))
     return fail(WEFT_ERR_PROTOCOL, "rank %d has a malformed address", rank);
   *to = (struct sockaddr_un){.sun_family = AF_UNIX};
-  memcpy(to->sun_path + 1, name, strlen(name)); // abstract: a NUL first, no file
+  memcpy(to->sun_path + 1, name, strlen(name)); // abstract socket: a NUL first, no file
   *size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
   return 0;
 }

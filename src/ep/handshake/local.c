@@ -17,16 +17,16 @@
 #include "ep/link/handshake_wire.h"
 #include "ep/remote/neighbours.h"
 
-enum { QUEUED_US = 500000 }; // in a peer's queue, between two looks
+enum { QUEUED_US = 500000 }; // time in a peer's queue between two checks for an interrupt
 
-// A peer that closes with a call of ours in its queue, or unread, resets the connection.
+// A peer that closes while our call is in its queue, or unread, resets the connection.
 static int fail_socket(int error, const char *what) {
   if (error == ECONNRESET || error == EPIPE)
     return fail(WEFT_ERR_PEER_LOST, "%s: the peer hung up", what);
   return fail_errno(error, "%s", what);
 }
 
-// How many descriptors a handshake message with windows brings.
+// How many descriptors a handshake message with windows passes.
 static uint32_t num_fds(const weft_ep_t *ep) {
   return ep->engine->descriptors + (ep->zero_copy.fd >= 0);
 }
@@ -54,8 +54,8 @@ static int send_message(weft_ep_t *ep, int socket, const struct ep_handshake_mes
   return 0;
 }
 
-// Takes what descriptors a packet brought, of which the first EP_FDS come into fds and others are closed. Returns how
-// many there were.
+// Takes the descriptors of a packet: the first EP_FDS are stored in fds, and others are closed. Returns how many there
+// were.
 static uint32_t take_fds(struct msghdr *packet, int fds[EP_FDS]) {
   uint32_t count = 0;
   for (struct cmsghdr *header = CMSG_FIRSTHDR(packet); header; header = CMSG_NXTHDR(packet, header)) {
@@ -74,7 +74,7 @@ static uint32_t take_fds(struct msghdr *packet, int fds[EP_FDS]) {
   return count;
 }
 
-// A handshake message that is right brings its windows, and nothing else. `cut`: there were more than could be taken.
+// A valid handshake message passes exactly its windows. `cut`: there were more descriptors than could be received.
 static int check_fds(const weft_ep_t *ep, const struct ep_handshake_message *message, uint32_t count, bool cut) {
   bool windows = message->kind == EP_HELLO || message->kind == EP_WELCOME;
   uint32_t wanted = windows ? num_fds(ep) : 0;
@@ -89,7 +89,7 @@ static int check_fds(const weft_ep_t *ep, const struct ep_handshake_message *mes
   return 0;
 }
 
-// Receives the packet that is there. fds are -1 where none came.
+// Receives the packet that has arrived. Missing fds are -1.
 static int receive_message(weft_ep_t *ep, int socket, struct ep_handshake_message *message, int fds[EP_FDS]) {
   union {
     struct cmsghdr align;
@@ -125,7 +125,7 @@ static int map_peer(weft_ep_t *ep, struct ep_link *link, const struct ep_handsha
   return rc;
 }
 
-// This rank's own, of a new link; those that are the same for all links stay.
+// Closes this rank's own descriptors of a new link; those that all links share stay open.
 static void close_own(const int fds[EP_FDS]) {
   for (int i = EP_FD_AREA; i <= EP_FD_DEVICE; i++)
     if (fds[i] >= 0)
@@ -134,12 +134,12 @@ static void close_own(const int fds[EP_FDS]) {
 
 // --- dial ---
 
-// Waits in the kernel's queue while the peer has many callers: those who only look whether there is room would be
-// passed by those who wait. Now and then it looks whether it is interrupted.
+// Waits in the kernel's queue while the peer has many callers: a caller that only polls for room would be overtaken by
+// those that wait. From time to time it checks whether it is interrupted.
 static int connect_until(weft_ep_t *ep, int socket, const struct sockaddr_un *to, socklen_t size, int32_t rank,
                          uint64_t deadline_ns) {
   for (;;) {
-    uint64_t left_us = clock_left_ns(deadline_ns) / 1000 + 1; // 0 would be without end
+    uint64_t left_us = clock_left_ns(deadline_ns) / 1000 + 1; // 0 would mean no limit
     left_us = left_us < QUEUED_US ? left_us : QUEUED_US;
     if (ep_interrupted(ep))
       return ep_canceled("connect");
@@ -156,16 +156,16 @@ static int connect_until(weft_ep_t *ep, int socket, const struct sockaddr_un *to
   }
 }
 
-// Checks that a process of this user answers. When a rank has gone, the kernel gives the name of its socket back, and
-// any process may take it, also one of another user.
+// Checks that a process of this user answers. When a rank has gone, its socket name is free, and any process may take
+// it, also one of another user.
 static int check_called(int socket, int32_t rank) {
   if (ep_user_check(socket) == 0)
     return fcntl(socket, F_SETFL, O_NONBLOCK) == 0 ? 0 : fail_errno(errno, "cannot call rank %d", rank);
   return fail_context(WEFT_ERR_PEER_LOST, "rank %d does not listen, and another has its socket's name", rank);
 }
 
-// Sends hello on a connected socket, and makes the link one of the answer. Closes this rank's own descriptors of it.
-// `*yield`: the peer's call stands instead.
+// Sends hello on a connected socket, and completes the link from the answer. Closes this rank's own descriptors of the
+// link. `*yield`: the peer's own call is used instead.
 static int converse(weft_ep_t *ep, int socket, struct ep_link *link, const int own[EP_FDS], uint64_t deadline_ns,
                     bool *yield) {
   int fds[EP_FDS] = EP_NO_FDS;
@@ -194,7 +194,7 @@ static int converse(weft_ep_t *ep, int socket, struct ep_link *link, const int o
   return rc;
 }
 
-// All is ready before the call: who is called cuts off callers that say nothing.
+// Everything is ready before the call, since the called rank disconnects callers that send nothing.
 int ep_call_local(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const struct sockaddr_un *to, socklen_t size,
                   uint64_t deadline_ns, bool *yield) {
   struct ep_link *link;
@@ -246,7 +246,7 @@ static int accept_link(weft_ep_t *ep, int socket, const struct ep_handshake_mess
     struct ep_handshake_message welcome = ep_handshake_message_make(ep, EP_WELCOME, hello->incarnation);
     if (send_message(ep, socket, &welcome, own) == 0)
       ep_neighbours_connected(ep, hello->rank);
-    else if (!ep->started && ep_death_watch_alive(link)) // it may call again, for operation 0: the hang-up is no death
+    else if (!ep->started && ep_death_watch_alive(link)) // it may call again, for operation 0: this is no death
       ep_link_down(ep, link, EP_LINK_DOUBTED, "it has given its call up");
   }
   close_own(own);

@@ -10,8 +10,8 @@
 
 #include "base/fail.h"
 
-// What the kernel shows for users who have no number in this user namespace; /proc/sys/kernel/overflowuid may say
-// otherwise.
+// What the kernel reports for users that have no number in this user namespace; /proc/sys/kernel/overflowuid may set
+// another value.
 enum { OVERFLOW_UID = 65534 };
 
 static unsigned long long first_number(const char *path, unsigned long long otherwise) {

@@ -1,11 +1,11 @@
 // The handshake between hosts: over TCP, with keys of areas instead of descriptors.
 //
-// Ranks on GPUs first try whether NVLink joins them, for it joins hosts of one domain and containers of one host: the
-// caller shows the name of its window, and the called one maps it or refuses. Then the caller calls again, with a
-// transport.
+// Ranks on GPUs first try whether NVLink joins them, since it joins hosts of one domain and containers of one host: the
+// caller sends the name of its window, and the called rank maps it or refuses. After a refusal the caller calls again,
+// with a transport.
 //
-// Both sides prove within TLS that they know the called rank's claim, which only those have read who may read the
-// store; to others nothing is said. What is said goes through TLS; rows travel as the transport sends them.
+// Both sides prove within TLS that they know the called rank's claim, which only processes that may read the store can
+// know; others get no answer. All messages go through TLS; rows travel as the transport sends them.
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@ enum { HANDSHAKE_MS = 5000, DRAINED_AT_ONCE = 16384 };
 
 // --- call ---
 
-// Waits for what a step of the conversation wants.
+// Waits until the socket is ready for the next step.
 static int await(weft_ep_t *ep, const struct ep_handshake *handshake, int wants, int32_t rank, uint64_t deadline_ns) {
   return ep_await_answer(ep, handshake->socket, wants == TLS_WANTS_WRITE ? POLLOUT : POLLIN, rank, deadline_ns);
 }
@@ -86,7 +86,7 @@ static int new_link(weft_ep_t *ep, const char *transport, int32_t rank, uint64_t
   return rc;
 }
 
-// A new link, and what this rank says to make it one: all is ready before the call, so that the called one never waits.
+// Makes a new link and this rank's message for it. All is ready before the call, so that the called rank never waits.
 static int make_hello(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *transport, struct ep_link **out,
                       struct ep_tcp_message *hello) {
   struct ep_link *link;
@@ -102,7 +102,7 @@ static int make_hello(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const c
   return rc;
 }
 
-// Sends hello to a rank that has proved the key, and makes the link one of the answer.
+// Sends hello to a rank that has proved the key, and completes the link from the answer.
 static int exchange_messages(weft_ep_t *ep, struct ep_handshake *handshake, struct ep_link *link,
                              const struct ep_tcp_message *hello, uint64_t deadline_ns, bool *yield) {
   int32_t rank = link->rank; // an installed link may end at any time
@@ -119,12 +119,12 @@ static int exchange_messages(weft_ep_t *ep, struct ep_handshake *handshake, stru
     rc = ep_link_install(ep, link);
   if (rc == 0)
     ep_neighbours_connected(ep, rank);
-  if (rc != 0) // the peer has the link already, and this is no death
+  if (rc != 0) // the peer has the link already, and must not take this for a death
     ep_link_notify_left(link);
   return rc;
 }
 
-// `*met`: it is the rank that was called, or another process that has read its claim.
+// `*met`: the answer came from the called rank, or from another process that has read its claim.
 static int converse(weft_ep_t *ep, int socket, struct ep_link *link, const struct ep_tcp_message *hello,
                     const uint8_t key[SECRET_KEY_SIZE], uint64_t deadline_ns, bool *met, bool *yield) {
   struct ep_handshake handshake;
@@ -139,8 +139,8 @@ static int converse(weft_ep_t *ep, int socket, struct ep_link *link, const struc
   return rc;
 }
 
-// A listener that does not know the claim is another host that has that address too, or a program that has been given
-// the port of a rank that is gone. The rank itself may have another address by then, or none.
+// A listener that does not know the claim is another host that also has that address, or a program that has got the
+// port of a rank that is gone. The rank itself may have another address by then, or none.
 static int call_until(weft_ep_t *ep, const char *endpoints, struct ep_link *link, const struct ep_tcp_message *hello,
                       const uint8_t key[SECRET_KEY_SIZE], uint64_t deadline_ns, bool *yield) {
   int rc = WEFT_ERR_AUTH;
@@ -170,9 +170,9 @@ static int call_by(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char
   return rc;
 }
 
-// The key that the claim gives its callers, and where to call.
+// Reads the key and the endpoints from the claim.
 static int read_claim(int32_t rank, const char *claimed, uint8_t key[SECRET_KEY_SIZE], char endpoints[256]) {
-  char token[SECRET_DIGITS + 2]; // one more, which must not be there
+  char token[SECRET_DIGITS + 2]; // one more digit, which must not be there
   if (sscanf(claimed, "%33s %255s", token, endpoints) != 2)
     return fail(WEFT_ERR_UNSUPPORTED,
                 "rank %d is on another host, and takes no calls from there: see its "
@@ -206,7 +206,8 @@ int ep_call_tcp(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *c
 
 // --- answer ---
 
-// Every answer to a caller fits its socket's buffer, which is empty before: what does not go at once is not wanted.
+// Every answer to a caller fits into its socket's buffer, which is empty before. So if an answer cannot be sent at
+// once, the caller does not want it.
 static int send_at_once(struct ep_handshake *handshake, const struct ep_tcp_message *message) {
   int rc = ep_handshake_send(handshake, message);
   return rc > 0 ? fail(WEFT_ERR_PEER_LOST, "the caller takes no answer") : rc;
@@ -219,8 +220,8 @@ static void refuse(weft_ep_t *ep, struct ep_handshake *handshake, uint64_t to, i
   send_at_once(handshake, &no);
 }
 
-// To open the transport may take longer than the caller waits. One that has hung up meanwhile may call again: behind a
-// link its hang-up would be its death.
+// Opening the transport may take longer than the caller waits. A caller that has hung up meanwhile may call again; if
+// it had a link by then, its hang-up would count as its death.
 static int check_caller(const struct ep_handshake *handshake) {
   struct pollfd ended = {.fd = handshake->socket, .events = POLLRDHUP};
   if (poll(&ended, 1, 0) <= 0)
@@ -247,7 +248,7 @@ static int accept_link(weft_ep_t *ep, struct ep_handshake *handshake) {
     if (rc != 0)
       ep_handshake_take_back(handshake, link);
   }
-  if (rc == 0) { // the link is there first: a caller that is welcome may propose the view with itself at once
+  if (rc == 0) { // the link is installed first: a caller that is accepted may propose the view with itself at once
     ep_remote_welcome(link, &welcome);
     ep_neighbours_connected(ep, hello->message.rank);
   } else {
@@ -256,7 +257,7 @@ static int accept_link(weft_ep_t *ep, struct ep_handshake *handshake) {
   return rc;
 }
 
-// A handshake message has come. It becomes a link, or gets its answer.
+// A handshake message has arrived. Makes the link, or sends an answer.
 static void answer(weft_ep_t *ep, struct ep_handshake *handshake) {
   const struct ep_handshake_message *hello = &handshake->received->message;
   int rc = ep_tcp_hello_check(ep, handshake->received, handshake->num_received);
@@ -276,7 +277,7 @@ static void answer(weft_ep_t *ep, struct ep_handshake *handshake) {
   refuse(ep, handshake, to, rc);
 }
 
-// Reads what is left, until the caller hangs up: a socket that is closed with bytes in it is reset, and the answer
+// Reads the remaining bytes until the caller hangs up: closing a socket with unread bytes resets it, and the answer is
 // lost.
 static int drain(const struct ep_handshake *handshake) {
   char bytes[1024];

@@ -11,16 +11,16 @@
 enum {
   COUNT_BITS = 56,
   LAST_MS = 200,
-  WORDS_AT_ONCE = 16, // that are read of one peer before others are: it sends few in its life
+  WORDS_AT_ONCE = 16, // most words read from one peer before others get a turn: a peer sends few in its life
 };
 
 static const uint64_t number_mask = (UINT64_C(1) << COUNT_BITS) - 1;
 
-// A word is a notice, and the number that belongs to it. Call with socket_lock held.
+// A word consists of a notice and the number that belongs to it. Call with socket_lock held.
 static void write_word(struct ep_link *link, uint64_t what, uint64_t number) {
   uint64_t word = what << COUNT_BITS | number;
   size_t sent;
-  tls_write(link->remote->tls, &word, sizeof word, &sent); // if it cannot be sent, there is no reader
+  tls_write(link->remote->tls, &word, sizeof word, &sent); // if this fails, there is no reader
 }
 
 static uint64_t messages_so_far(const struct ep_link *link) {
@@ -63,7 +63,7 @@ void ep_remote_welcome(struct ep_link *link, const struct ep_tcp_message *welcom
   pthread_mutex_unlock(&remote->socket_lock);
 }
 
-// 0, or EPROTO: no rank says that.
+// 0, or EPROTO: no rank sends that word.
 static int take(struct ep_link *link, uint64_t word) {
   if (word >> COUNT_BITS == EP_NOTICE_LEFT) {
     atomic_store(&link->remote->awaited, word & number_mask);
@@ -80,7 +80,7 @@ static int take(struct ep_link *link, uint64_t word) {
   return 0;
 }
 
-// 0: nothing has come, or `*some`; else an errno. TLS would say of an end that it came, and not how.
+// 0: nothing has arrived, or `*some` has; else an errno. TLS would report the end of the connection without its reason.
 static int look(const struct ep_link *link, bool *some) {
   char byte;
   *some = tls_has_bytes(link->remote->tls);
@@ -121,11 +121,11 @@ int ep_control_listen(struct ep_link *link) {
 
 void ep_control_receive_last(struct ep_link *link) {
   struct ep_remote *remote = link->remote;
-  if (!remote->net) // kernels have written it where it belongs
+  if (!remote->net) // kernels have written the data in its place
     return;
   uint64_t deadline_ns = clock_deadline_ms(LAST_MS);
   uint32_t news;
-  bool more; // may come
+  bool more; // more may arrive
   do {
     ep_net_lock(remote->net);
     news = ep_net_progress(remote->net);
@@ -135,7 +135,7 @@ void ep_control_receive_last(struct ep_link *link) {
   } while ((news > 0 || more) && !clock_passed(deadline_ns));
 }
 
-// Whether the peer's host has acknowledged nothing for a while, though keep-alive probes go out every second.
+// Whether the peer's host has acknowledged nothing for a while, although keep-alive probes are sent every second.
 static bool is_quiet(const struct ep_link *link) {
   struct tcp_info info = {0}; // not every kernel fills every field: the others are 0
   socklen_t size = sizeof info;
@@ -146,7 +146,7 @@ static bool is_quiet(const struct ep_link *link) {
 enum ep_link_state ep_control_verdict(weft_ep_t *ep, struct ep_link *silent) {
   uint32_t quiet = 1, members = 1;
   const struct group_view *view = group_view(ep->group);
-  pthread_mutex_lock(&ep->links.lock); // a link in the table is not freed then
+  pthread_mutex_lock(&ep->links.lock); // so that no link in the table is freed
   for (uint32_t i = 0; view && i < view->count; i++) {
     struct ep_link *link = atomic_load(&ep->links.by_rank[view->members[i].rank]);
     members += view->members[i].rank != ep->rank;

@@ -1,10 +1,10 @@
-// Lets what was published leave before this rank does.
+// Waits until published data has left, before this rank leaves.
 #include "base/time/clock.h"
 #include "ep/remote/remote_link.h"
 
 enum { FLUSH_MS = 1000 };
 
-// Whether something has still to leave for that rank.
+// Whether data for that rank has not left yet.
 static bool is_busy(weft_ep_t *ep, uint32_t rank) {
   struct ep_link *link = ep_link_find(ep, (int32_t)rank, 0);
   return link && link->remote && !ep_put_all_left(link->remote);

@@ -1,4 +1,4 @@
-// The words that go behind rows, or alone, to a peer on another host.
+// The words that are sent after rows, or alone, to a peer on another host.
 #include "ep/remote/requests.h"
 
 void ep_message_add(struct ep_update *update, enum ep_place place, size_t offset, uint64_t value) {

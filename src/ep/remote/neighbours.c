@@ -15,13 +15,13 @@
 #include "group/view.h"
 
 enum {
-  AREAS = 1024, // that a rank maps at most
-  FDS = 4,      // that are taken out of one packet; more are closed by the kernel
+  AREAS = 1024, // most areas that a rank maps
+  FDS = 4,      // most descriptors taken from one packet; the kernel closes further ones
 };
 
 static const uint64_t magic = 0x41455241544657u; // "WFTAREA", and a NUL
 
-// What goes with the descriptor of an area.
+// The message that carries the descriptor of an area.
 struct offer {
   uint64_t magic;
   uint64_t number; // ep_area_number() of the sender's link to the source
@@ -30,7 +30,7 @@ struct offer {
   uint32_t version; // EP_LAYOUT_VERSION
 };
 
-// Bytes of each of the areas that are shown; 0: ranks of this group show none.
+// Bytes of each shown area; 0: ranks of this group show none.
 static size_t area_bytes(const weft_ep_t *ep) {
   return ep->engine->carrier->shown_bytes(ep);
 }
@@ -41,8 +41,8 @@ static bool is_remote(const struct ep_link *link) {
 
 // --- showing ---
 
-// A descriptor of the area that can only be read. -1: there is none. While the descriptor is on its way, and as long as
-// the area is mapped by it, its lock shows that the memory must not be handed on (device/device.h, host_window_create).
+// Opens a read-only descriptor of the area. -1: none. While the descriptor is in transit, and as long as the area is
+// mapped by it, its lock shows that the memory must not be reused (device/device.h, host_window_create).
 static int open_for_reading(const struct ep_remote *remote) {
   char path[48];
   int shown = remote->ep->engine->carrier->shown(remote);
@@ -77,7 +77,7 @@ static void send_offer(int socket, const struct offer *offer, int area) {
 // Shows the neighbour the area that the peer of `source` writes.
 static void show(const struct ep_link *neighbour, const struct ep_link *source) {
   int area = open_for_reading(source->remote);
-  if (area < 0) // then the source sends the neighbour rows of its own
+  if (area < 0) // then the source sends the neighbour separate rows
     return;
   struct offer offer = {.magic = magic,
                         .number = ep_area_number(source->remote->id),
@@ -127,7 +127,7 @@ void ep_neighbours_connected(weft_ep_t *ep, int32_t rank) {
 
 // --- taking ---
 
-// Makes the area one that this rank reads. Under links.lock.
+// Adds the area to those that this rank reads. Under links.lock.
 static void take(weft_ep_t *ep, const struct ep_link *carrier, const struct offer *offer, int fd) {
   struct ep_links *links = &ep->links;
   uint32_t count = 0;
@@ -151,13 +151,13 @@ static void take(weft_ep_t *ep, const struct ep_link *carrier, const struct offe
   area->number = offer->number;
   atomic_store(&area->next, atomic_load(&links->areas));
   atomic_store_explicit(&links->areas, area, memory_order_release);
-  atomic_store(&ep->sweep, true); // of those that it replaces
+  atomic_store(&ep->sweep, true); // to free the areas that it replaces
   struct ep_link *source = atomic_load(&links->by_rank[offer->source]);
   if (source)
     notify(area, source);
 }
 
-// The descriptors of a packet; those beyond the first are closed. -1: there is none.
+// Returns the first descriptor of a packet, and closes the others. -1: there is none.
 static int take_fd(struct msghdr *packet) {
   int first = -1;
   for (struct cmsghdr *header = CMSG_FIRSTHDR(packet); header; header = CMSG_NXTHDR(packet, header)) {
@@ -194,9 +194,9 @@ int ep_neighbours_receive(weft_ep_t *ep, struct ep_link *link) {
   ssize_t size = recvmsg(link->socket, &packet, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (size < 0)
     return errno == EAGAIN || errno == EINTR ? 0 : EPIPE;
-  int fd = take_fd(&packet); // a packet of no bytes may have some, too
+  int fd = take_fd(&packet); // an empty packet may have descriptors, too
   bool good = area_bytes(ep) != 0 && is_offer(ep, link, &offer, (size_t)size) && !(packet.msg_flags & MSG_TRUNC);
-  if (good && fd >= 0) { // else this process has no room for descriptors
+  if (good && fd >= 0) { // else this process cannot open more descriptors
     pthread_mutex_lock(&ep->links.lock);
     take(ep, link, &offer, fd);
     pthread_mutex_unlock(&ep->links.lock);
@@ -222,7 +222,7 @@ bool ep_neighbours_reads(const struct ep_link *reader, const struct ep_link *car
     uint64_t read = atomic_load_explicit(&reader->remote->reads[i], memory_order_relaxed);
     if (read == number)
       return true;
-    if (read == 0) // they are filled from the first on
+    if (read == 0) // entries are filled from the first on
       return false;
   }
   return false;
@@ -235,7 +235,7 @@ static bool is_up(const weft_ep_t *ep, int32_t rank, uint64_t incarnation) {
   return link && link->incarnation == incarnation && ep_link_up(link);
 }
 
-// Whether there is a link to that incarnation, up or down: it stays until no view needs it. Under links.lock.
+// Whether there is a link to that incarnation, up or down; a link stays until no view needs it. Under links.lock.
 static bool is_linked(const weft_ep_t *ep, int32_t rank, uint64_t incarnation) {
   const struct ep_link *link = atomic_load(&ep->links.by_rank[rank]), *old = ep->links.superseded;
   while (old && (old->rank != rank || old->incarnation != incarnation))
@@ -243,7 +243,7 @@ static bool is_linked(const weft_ep_t *ep, int32_t rank, uint64_t incarnation) {
   return old || (link && link->incarnation == incarnation);
 }
 
-// Whether a newer area of that carrier and source, which stands before it, has replaced it.
+// Whether a newer area of the same carrier and source, which is before it in the list, has replaced it.
 static bool is_replaced(const weft_ep_t *ep, const struct ep_neighbour_area *old) {
   const struct ep_neighbour_area *area = atomic_load(&ep->links.areas);
   while (area != old && (area->carrier != old->carrier || area->source != old->source))
@@ -255,14 +255,14 @@ static bool is_known(const weft_ep_t *ep, int32_t rank, uint64_t incarnation) {
   return is_up(ep, rank, incarnation) || group_view_has(ep->view, rank, incarnation);
 }
 
-// Whether the area is still read. Its source may not have come yet.
+// Whether the area is still needed. Its source may not be connected yet.
 static bool is_needed(const weft_ep_t *ep, const struct ep_neighbour_area *area) {
   return is_known(ep, area->carrier, area->carrier_incarnation) && !is_replaced(ep, area) &&
          (!area->told || is_known(ep, area->source, area->source_incarnation));
 }
 
-// Whether no operation will name the area any more: a source that has yet to adopt the view without the carrier may
-// name it in the operation that comes next.
+// Whether no operation will name the area any more. A source that has not yet adopted the view without the carrier may
+// name the area in its next operation.
 static bool is_over(const weft_ep_t *ep, struct ep_neighbour_area *area) {
   if (is_needed(ep, area))
     area->last_op = 0;
@@ -271,7 +271,7 @@ static bool is_over(const weft_ep_t *ep, struct ep_neighbour_area *area) {
   return area->last_op != 0 && ep->next_op > area->last_op;
 }
 
-// Whether a newer area of the same incarnations has replaced it, or its source never came.
+// Whether a newer area of the same incarnations has replaced it, or its source never connected.
 static bool is_renewed(const weft_ep_t *ep, const struct ep_neighbour_area *old) {
   const struct ep_neighbour_area *area = atomic_load(&ep->links.areas);
   while (area != old && (area->carrier != old->carrier || area->source != old->source ||
@@ -281,15 +281,15 @@ static bool is_renewed(const weft_ep_t *ep, const struct ep_neighbour_area *old)
   return area != old;
 }
 
-// The carrier's link stays as long as a view needs it, in whose operations the source may name the area: also when the
-// carrier's rank has come anew, since batches that name the old area may be under way. When the same two have a newer
-// link, the source has let go of the old one, and names its area no more.
+// The carrier's link stays as long as a view needs it; in operations of that view the source may name the area. This
+// also holds after the carrier's rank has been replaced, since batches that name the old area may be in flight. When
+// the same two incarnations have a newer link, the source has freed the old one, and does not name its area any more.
 static bool is_unlinked(const weft_ep_t *ep, struct ep_neighbour_area *area) {
   return !is_linked(ep, area->carrier, area->carrier_incarnation) || is_renewed(ep, area) ||
          (area->told && !is_linked(ep, area->source, area->source_incarnation));
 }
 
-// Takes the areas that are over out of the list. `*left`: some will be soon.
+// Removes the areas that are not needed from the list. `*left`: more will follow soon.
 static struct ep_neighbour_area *
 take_out(weft_ep_t *ep, bool (*over)(const weft_ep_t *ep, struct ep_neighbour_area *area), bool *left) {
   struct ep_links *links = &ep->links;
@@ -331,7 +331,7 @@ void ep_neighbours_sweep_unlinked(weft_ep_t *ep) {
   bool left = false;
   struct ep_neighbour_area *out = take_out(ep, is_unlinked, &left);
   struct ep_net *net = atomic_load(&ep->net);
-  if (out && net) { // a thread that found one of them before reads it under this lock
+  if (out && net) { // a thread that has found one of them reads it under this lock
     ep_net_lock(net);
     ep_net_unlock(net);
   }

@@ -1,4 +1,4 @@
-// The path of a link to another host (link/path.h): what is written stands in a shadow until it is published.
+// The path of a link to another host (link/path.h): written data stays in a shadow until it is published.
 #include "ep/remote/remote_link.h"
 
 static const char *name(const struct ep_link *link) {

@@ -1,15 +1,15 @@
-// Flags and rows of a link to another host: out of the shadow, in chunks, and the words behind them.
+// Sends flags and rows of a link to another host: rows from the shadow, in chunks, and the words after them.
 #include <string.h>
 
 #include "ep/remote/requests.h"
 
-enum { ZERO_COPY_BYTES = 64 << 10 }; // of one chunk at least: less is copied
+enum { ZERO_COPY_BYTES = 64 << 10 }; // smallest chunk for zero copy; smaller ones are copied
 
 static struct ep_slot_head *slot_of(const struct ep_remote *remote, void *area, uint64_t op) {
   return ep_slot(&remote->ep->layout, area, op);
 }
 
-// The header of a dispatch, its flag last; and before it the start, which a peer reads with the header.
+// Adds the header of a dispatch, its flag last, and before it the start, which the peer reads with the header.
 static void add_dispatch(struct ep_update *update, struct ep_remote *remote, uint64_t op) {
   struct ep_dispatch_head *head = &slot_of(remote, remote->link->out.memory, op)->dispatch;
   uint64_t words[sizeof *head / sizeof(uint64_t)];
@@ -39,7 +39,7 @@ static struct ep_publication *part_of(struct ep_remote *remote, uint64_t op, enu
   return &remote->parts[op % EP_DEPTH][part];
 }
 
-// Whether heads go with the rows: not where the peer has kept them with its route.
+// Whether row headers are sent with the rows: not if the peer has kept them with its route.
 static bool has_heads(const struct ep_remote *remote, const struct ep_publication *part, uint64_t op,
                       enum ep_part which) {
   return part->strides[1] != 0 &&
@@ -50,7 +50,7 @@ static void push(struct ep_remote *remote, struct ep_post *post) {
   ep_net_post(remote->net, post);
 }
 
-// The last of a publication has left; the owner may wait for that.
+// The last request of a publication has ended; the owner may wait for that.
 void ep_put_last_left(struct ep_post *post, int err) {
   struct ep_publication *part = post->part;
   if (err != 0) {
@@ -61,7 +61,7 @@ void ep_put_last_left(struct ep_post *post, int err) {
   ep_doorbell_ring(ep_own_bell(post->remote->ep));
 }
 
-// The message may not overtake a chunk.
+// The message must not overtake a chunk, so the last chunk that ends posts it.
 void ep_put_chunk_left(struct ep_post *post, int err) {
   struct ep_publication *part = post->part;
   if (err != 0) {
@@ -122,8 +122,8 @@ static void begin(struct ep_publication *part) {
   atomic_store_explicit(&part->busy, true, memory_order_relaxed);
 }
 
-// Beside an owner that writes rows and sends them the net thread would find the lock taken, and take a processor to
-// find that out.
+// The owner drives the transport itself: while it writes and sends rows, the net thread would only use a processor to
+// find the lock taken.
 static void send_chunk(struct ep_remote *remote, struct ep_publication *part, uint32_t rows) {
   uint32_t index = part->posted / part->chunk_rows;
   if (part->posted == 0)
@@ -134,13 +134,13 @@ static void send_chunk(struct ep_remote *remote, struct ep_publication *part, ui
   else
     part->pieces[index].local_address = in_shadow(remote, &part->pieces[index]);
   send_piece(remote, part, &part->chunks[index], &part->pieces[index], (uint64_t)rows * part->strides[0]);
-  ep_net_drive_once(remote->net); // what did not go at once before
+  ep_net_drive_once(remote->net); // sends what could not be sent at once before
 }
 
 void ep_put_rows_written(struct ep_link *link, uint64_t op, enum ep_part which, uint32_t rows) {
   struct ep_remote *remote = link->remote;
   struct ep_publication *part = part_of(remote, op, which);
-  while (rows > part->posted + part->chunk_rows) // one that may be the last waits for the flag
+  while (rows > part->posted + part->chunk_rows) // a chunk that may be the last waits for the flag
     send_chunk(remote, part, part->chunk_rows);
 }
 

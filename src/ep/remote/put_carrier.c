@@ -1,18 +1,18 @@
-// The carrier of ranks on host memory: what the owner has written to a link's shadow is published, part by part
-// (put.c), and what peers have published is stored into the area.
+// The carrier of ranks on host memory: it publishes, part by part, what the owner has written to a link's shadow
+// (put.c), and stores into the area what peers have published.
 #include <stdlib.h>
 
 #include "base/fail.h"
 #include "base/time/clock.h"
 #include "ep/remote/requests.h"
 
-// The area is what the peer's transport writes: its descriptor stays what it is.
+// The peer's transport writes the area itself, so the descriptor does not change.
 static int open_parts(struct ep_remote *remote, int *area_fd) {
   (void)remote, (void)area_fd;
   return 0;
 }
 
-// Neighbours read rows where they flow, in pieces that can be shared.
+// Neighbours read rows only with THROUGHPUT, where rows flow in pieces that can be shared.
 static size_t shown_bytes(const weft_ep_t *ep) {
   return ep->layout.flows ? ep->layout.area : 0;
 }
@@ -50,7 +50,7 @@ static bool each(const struct ep_remote *remote, bool (*visit)(const struct ep_r
   return any;
 }
 
-// A message that is wrong anywhere writes nothing, and ends its link.
+// A message with any error writes nothing, and ends its link.
 static int store(struct ep_remote *remote, const void *bytes, size_t size) {
   struct ep_link *link = remote->link;
   struct ep_update update;

@@ -1,4 +1,4 @@
-// The requests by which the parts of a link's slots are published, made once.
+// Prepares the requests that publish the parts of a link's slots, once for each link.
 #include <stdlib.h>
 
 #include "base/fail.h"
@@ -12,8 +12,8 @@ static struct transport_piece piece(struct ep_remote *remote, size_t offset, siz
                                   .length = length};
 }
 
-// Rows from `rows` on, and what lies beside them from `heads` on (stride 0: nothing), both from the beginning of a
-// slot. `head_base`: bytes there before the first row's.
+// Offsets in a slot: of rows (`rows`), and of their heads (`heads`; stride 0: none). `head_base`: bytes at `heads`
+// before the head of the first row.
 struct extent {
   size_t rows, row_stride, heads, head_stride, head_base;
 };

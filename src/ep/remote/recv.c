@@ -1,4 +1,4 @@
-// What the transport has for the links to other hosts: messages of peers, and failures.
+// Handles the transport's events for links to other hosts: messages of peers, and failures.
 #include <string.h>
 
 #include "base/fail.h"
@@ -10,10 +10,9 @@ static void receive(struct ep_net *net, const void *bytes, size_t size) {
     return;
   memcpy(&id, bytes, sizeof id);
   struct ep_remote *remote = ep_remote_find(net, id);
-  if (!remote) // late: the link has been let go of; or a stranger's, who guesses numbers
+  if (!remote) // late, and the link was freed; or from a stranger that guesses numbers
     return;
-  // What came before its sender could not be reached any more counts; one that has written what no rank writes is not
-  // believed.
+  // Messages that arrived before the sender became unreachable count; a peer that has sent invalid data is not trusted.
   if (atomic_load(&remote->failed) == WEFT_ERR_PROTOCOL)
     return;
   atomic_fetch_add(&remote->messages_received, 1);

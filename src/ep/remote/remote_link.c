@@ -1,4 +1,4 @@
-// Making and ending a link to another host: its shadow, what it registers with the transport, and its number.
+// Creates and ends a link to another host: its shadow, its registrations with the transport, and its number.
 #include "ep/remote/remote_link.h"
 
 #include <stdio.h>
@@ -13,8 +13,8 @@
 #include "ep/remote/requests.h"
 
 enum {
-  INDEX_BITS = 16, // of a link's number: where it stands
-  END_MS = 1000,   // what is under way gets to end, then once more after the peer has been let go of
+  INDEX_BITS = 16, // bits of a link's number that are its index
+  END_MS = 1000,   // time for requests in flight to end, and again after the peer was disconnected
 };
 
 // --- numbers ---
@@ -49,12 +49,12 @@ static const struct ep_carrier_ops *carrier_of(const struct ep_remote *remote) {
   return remote->ep->engine->carrier;
 }
 
-// What the peer's transport writes.
+// The memory that the peer's transport writes.
 static struct ep_window *written(struct ep_remote *remote) {
   return carrier_of(remote)->written(remote);
 }
 
-// With the transport: what it writes and reads is registered, and messages to the link are received.
+// Registers the memory that the transport writes and reads, and begins to receive messages to the link.
 static int enroll(struct ep_remote *remote) {
   struct ep_net *net = remote->net;
   ep_net_lock(net);
@@ -83,7 +83,7 @@ int ep_remote_new(weft_ep_t *ep, struct ep_net *net, struct ep_link *link, int a
   link->remote = remote;
   link->path = &ep_path_remote;
   int rc = ep_window_private(&link->out, ep->layout.area);
-  atomic_fetch_add(&ep->links.window_bytes, link->out.size); // beside the area, this is the link's own too
+  atomic_fetch_add(&ep->links.window_bytes, link->out.size); // besides the area, the link owns this memory too
   if (rc == 0)
     rc = ep_window_private(&link->bell, EP_DOORBELL_SIZE);
   if (rc == 0)
@@ -166,7 +166,7 @@ void ep_remote_fail(struct ep_remote *remote, int err, const char *why) {
 
 // --- ending ---
 
-// Moves on until nothing of the link is under way. False: it still is.
+// Makes progress until no request of the link is in flight. False: some still are.
 static bool quiesce(struct ep_remote *remote) {
   uint64_t deadline_ns = clock_deadline_ms(END_MS);
   do
@@ -175,7 +175,7 @@ static bool quiesce(struct ep_remote *remote) {
   return !ep_requests_under_way(remote);
 }
 
-// Likewise, while the peer takes it: who has hung up has freed the link.
+// The same, as long as the peer can receive: a peer that has hung up has freed the link.
 static void deliver(struct ep_remote *remote) {
   uint64_t deadline_ns = clock_deadline_ms(END_MS);
   do
@@ -183,7 +183,7 @@ static void deliver(struct ep_remote *remote) {
   while (ep_requests_under_way(remote) && ep_control_listen(remote->link) == 0 && !clock_passed(deadline_ns));
 }
 
-// Whether a newer link leads to the same worker, whose writes go on.
+// Whether a newer link uses the same worker of the peer, which continues to write.
 static bool is_shared(const struct ep_remote *remote) {
   const struct ep_net *net = remote->net;
   for (uint32_t i = 0; i < net->num_remotes; i++) {
@@ -195,7 +195,7 @@ static bool is_shared(const struct ep_remote *remote) {
   return false;
 }
 
-// A peer that was stopped may be in the midst of a write, and goes on with it whatever has become of the window.
+// A peer that was stopped may be in the middle of a write, and continues it later whatever the window is used for then.
 static void fence(struct ep_remote *remote) {
   const struct transport *transport = remote->net->transport;
   if (!transport->fence || is_shared(remote))
@@ -208,7 +208,7 @@ static void let_go_of_peer(struct ep_remote *remote) {
   if (remote->peer) {
     fence(remote);
     remote->peer->arg = NULL;
-    remote->net->transport->disconnect(remote->peer); // and frees its remotes, when what uses them has ended
+    remote->net->transport->disconnect(remote->peer); // also frees its remotes when their requests have ended
   }
   remote->area = NULL;
   remote->peer = NULL;
@@ -216,17 +216,17 @@ static void let_go_of_peer(struct ep_remote *remote) {
 
 void ep_remote_disconnect(struct ep_remote *remote) {
   int none = 0;
-  atomic_compare_exchange_strong(&remote->failed, &none, WEFT_ERR_CANCELED); // the queue posts nothing more of it
+  atomic_compare_exchange_strong(&remote->failed, &none, WEFT_ERR_CANCELED); // queued posts of the link are dropped
   let_go_of_peer(remote);
 }
 
-// False: the transport still touches memory of the link.
+// False: the transport still accesses memory of the link.
 static bool end(struct ep_remote *remote) {
   struct ep_net *net = remote->net;
   int none = 0;
-  if (atomic_load(&remote->link->state) == EP_LINK_LEFT) // what was sent before counts
+  if (atomic_load(&remote->link->state) == EP_LINK_LEFT) // data that it sent before counts
     deliver(remote);
-  atomic_compare_exchange_strong(&remote->failed, &none, WEFT_ERR_CANCELED); // the queue posts nothing more of it
+  atomic_compare_exchange_strong(&remote->failed, &none, WEFT_ERR_CANCELED); // queued posts of the link are dropped
   if (remote->id != 0)
     net->remotes[remote->id & ((1u << INDEX_BITS) - 1)] = NULL;
   ep_requests_cancel(remote);

@@ -1,4 +1,4 @@
-// All requests of a link, whichever carrier makes them.
+// All requests of a link, for every carrier.
 #include "ep/remote/requests.h"
 
 int ep_request_prepare(struct ep_remote *remote, struct ep_post *post, void (*ended)(struct ep_post *post, int err),

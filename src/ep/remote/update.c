@@ -5,14 +5,14 @@
 
 #include "base/fail.h"
 
-// Words of headers and flags are of several types; what stores them here does not know which.
+// Words of headers and flags have several types; the code that stores them here does not know the type.
 typedef uint64_t __attribute__((may_alias)) word;
 
 static bool is_in_head(size_t at) {
   return at == offsetof(struct ep_area_head, start.op_plus_1) || at == offsetof(struct ep_area_head, start.epoch);
 }
 
-// `at` is from the beginning of a slot.
+// `at`: offset in a slot.
 static bool is_flag(size_t at) {
   return at == offsetof(struct ep_slot_head, dispatch.flag) || at == offsetof(struct ep_slot_head, weights.flag) ||
          at == offsetof(struct ep_slot_head, combine.flag);
@@ -25,7 +25,7 @@ static bool is_taken(size_t at) {
   return at == offsetof(struct ep_slot_head, taken.dispatch) || at == offsetof(struct ep_slot_head, taken.combine);
 }
 
-// Where in its slot the word lies; SIZE_MAX: in none.
+// The word's offset in its slot; SIZE_MAX: it is in no slot.
 static size_t in_slot(const struct ep_layout *layout, uint32_t offset) {
   for (uint64_t slot = 0; slot < EP_DEPTH; slot++) {
     size_t begin = sizeof(struct ep_area_head) + slot * layout->slot;
@@ -69,7 +69,7 @@ static void store(void *area, const struct ep_word *from) {
   __atomic_store_n((word *)((char *)area + from->offset), from->value, __ATOMIC_RELEASE);
 }
 
-// Flags are only ever raised.
+// Flags only increase.
 static void raise(void *area, const struct ep_word *from) {
   word *to = (word *)((char *)area + from->offset);
   if (__atomic_load_n(to, __ATOMIC_RELAXED) < from->value)
@@ -80,7 +80,7 @@ static uint64_t known_word(const void *area, size_t at) {
   return __atomic_load_n((const word *)((const char *)area + at), __ATOMIC_RELAXED);
 }
 
-// The word that the update has for that place of the area's head; 0: none.
+// The word of the update for that place in the area's head; 0: none.
 static uint64_t new_word(const struct ep_update *update, size_t at) {
   for (uint32_t i = 0; i < update->count; i++)
     if (update->words[i].place == EP_PLACE_AREA && update->words[i].offset == at)
@@ -88,9 +88,9 @@ static uint64_t new_word(const struct ep_update *update, size_t at) {
   return 0;
 }
 
-// Whether the update brings no start, or one that is known or was replaced: a start that is published again is of an
-// earlier operation, and messages overtake each other. One that is awaited is published again with a newer epoch, or a
-// later stage.
+// Whether the update has no start, or one that is known or was replaced. A start that is published again is that of an
+// earlier operation, and messages may overtake each other. The word of a rank that awaits its start is published again
+// with a newer epoch or a later stage.
 static bool is_old_start(const struct ep_update *update, const void *area) {
   const size_t at = offsetof(struct ep_area_head, start.op_plus_1), epoch = offsetof(struct ep_area_head, start.epoch);
   uint64_t start = new_word(update, at), known = known_word(area, at);

@@ -1,5 +1,5 @@
-// Words that a peer on another host should know besides those of a part: how far this rank has read (`taken`), the
-// start, and that it waits. The newest counts, so one message at a time is enough.
+// Words for a peer on another host that belong to no part: how far this rank has read (`taken`), the start, and that
+// this rank waits. Only the newest values matter, so one message at a time is enough.
 #include "ep/remote/requests.h"
 
 static struct ep_slot_head *slot_of(const struct ep_remote *remote, void *area, uint64_t op) {
@@ -23,8 +23,8 @@ static void compose_state(struct ep_remote *remote) {
   ep_message_end(state);
 }
 
-// True: the caller has to post the state, as it is now. The mark is read where it is taken away: what its writer had
-// stored before is seen then.
+// True: the caller has to post the current state. The exchange that clears the mark also reads it, so that the stores
+// before the mark are seen.
 static bool take_state(struct ep_remote *remote) {
   if (!atomic_load(&remote->state_dirty) || atomic_exchange(&remote->state_busy, true))
     return false;
@@ -41,7 +41,7 @@ static void state_left(struct ep_post *post, int err) {
   }
   atomic_store(&remote->state_busy, false);
   if (take_state(remote))
-    ep_net_post(remote->net, post); // from the queue: a request is not posted again where it ends
+    ep_net_post(remote->net, post); // through the queue: a request must not be posted again in its own completion
 }
 
 void ep_words_acknowledge(struct ep_link *link) {

@@ -23,13 +23,13 @@ static bool cancel(const struct ep_remote *remote, struct ep_post *post) {
 static struct ep_link *cancel_all(struct ep_net *net) {
   struct ep_link *up = NULL;
   ep_net_lock(net);
-  ep_net_progress(net); // none waits in the queue
+  ep_net_progress(net); // so that none waits in the queue
   for (uint32_t i = 0; i < net->num_remotes; i++) {
     struct ep_remote *remote = net->remotes[i];
     if (!remote || !each(remote, is_zero_copy))
       continue;
     if (ep_link_up(remote->link))
-      up = remote->link; // it stays up until the owner takes it down
+      up = remote->link; // only the owner takes it down
     else
       each(remote, cancel);
   }
@@ -43,12 +43,12 @@ static bool disconnect(const struct ep_remote *remote, struct ep_post *post) {
   return false;
 }
 
-// What is tried when a deadline has passed, one after the other.
+// The steps after a deadline has passed, one after another.
 enum force { FORCE_CANCEL, FORCE_DISCONNECT, FORCE_CLOSE, FORCE_NONE };
 
 static void force(weft_ep_t *ep, struct ep_net *net, enum force force) {
   struct ep_link *link;
-  while ((link = cancel_all(net))) // there is none from the second time on
+  while ((link = cancel_all(net))) // from the second time on there is none
     ep_link_down(ep, link, ep_control_verdict(ep, link), "what was sent to it did not leave in time");
   if (force == FORCE_CANCEL)
     return;

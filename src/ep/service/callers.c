@@ -19,13 +19,13 @@
 #include "secure/lobby.h"
 
 enum {
-  HANDSHAKE_TIME_MS = 5000, // for a caller to send its handshake message
-  UNPROVED_BYTES = 16384,   // that a caller from another host may send before it has proved anything
-  AT_ONCE = 32,             // calls that are taken before other sockets are looked at
-  MUTE_MS = 100,            // without a look at the listeners, when a call cannot be taken
+  HANDSHAKE_TIME_MS = 5000, // time for a caller to send its handshake message
+  UNPROVED_BYTES = 16384,   // most bytes that a caller from another host may send before it has proved the key
+  AT_ONCE = 32,             // calls that are accepted before other sockets are handled
+  MUTE_MS = 100,            // time without polling the listeners when a call cannot be accepted
   WASTE_NS = 5000000,       // processor time that strangers may cost before their listener is not polled for
-  WASTE_MUTES = 3,          // so many times as long
-  TAKING_NS = 5000,         // of that time, for a call that is taken and not answered
+  WASTE_MUTES = 3,          // the listener is muted so many times as long
+  TAKING_NS = 5000,         // processor time counted for a call that is accepted and not answered
 };
 
 static struct door *door_of(struct callers *callers, bool tcp) {
@@ -43,8 +43,8 @@ static bool too_many(const struct callers *callers, bool tcp, bool proved) {
   return count > (proved ? PROVED_CALLERS : tcp ? TCP_CALLERS : LOCAL_CALLERS);
 }
 
-// Looks at a listener, or not: calls that it cannot take yet would wake the thread at once, again and again. They wait
-// in the listener's queue.
+// Polls a listener, or stops polling it: calls that cannot be accepted yet would wake the thread at once, again and
+// again. They wait in the listener's queue.
 static void look_at_listener(struct ep_links *links, const struct callers *callers, bool tcp) {
   bool look = (tcp ? callers->tcp : callers->local).muted_until_ns == 0;
   int listener = tcp ? lobby_fd(links->tcp_lobby) : links->listener;
@@ -65,8 +65,9 @@ static uint64_t processor_ns(void) {
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-// A stranger has cost `ns`. What all of them cost together is a part of one processor's time, and the ranks' own calls
-// wait behind theirs no longer than that takes. Told now and then only: strangers decide how often it happens.
+// A stranger has used `ns` of processor time. All strangers together get only a part of one processor's time, and calls
+// of ranks wait behind theirs no longer than that. Not every case is logged, since strangers decide how often it
+// happens.
 static void waste(weft_ep_t *ep, struct callers *callers, bool tcp, uint64_t ns, const char *why) {
   struct door *door = door_of(callers, tcp);
   uint64_t so_far = ++callers->strangers;
@@ -77,7 +78,7 @@ static void waste(weft_ep_t *ep, struct callers *callers, bool tcp, uint64_t ns,
     mute(&ep->links, callers, tcp, WASTE_MUTES * door->wasted_ns);
 }
 
-// Takes it out of the list, and leaves it as it is.
+// Removes the caller from the list without ending it.
 static struct caller drop_caller(struct callers *callers, int i) {
   struct caller caller = callers->entry[i];
   callers->entry[i] = callers->entry[--callers->count];
@@ -95,7 +96,7 @@ static void hang_up(weft_ep_t *ep, struct callers *callers, int i, const char *w
     close(caller.socket);
 }
 
-// Whether whoever has connected may take a place: on this host, this user's processes.
+// Whether the process that has connected may have a place: on this host, only processes of this user.
 static bool may_call(weft_ep_t *ep, struct callers *callers, int socket, bool tcp) {
   if (tcp)
     return ep_endpoint_is_ours(socket, ep->links.endpoints);
@@ -106,7 +107,7 @@ static bool may_call(weft_ep_t *ep, struct callers *callers, int socket, bool tc
   return false;
 }
 
-// The socket of a call of this host; -1: not now.
+// The socket of a call from this host; -1: not now.
 static int accept_local(weft_ep_t *ep, struct callers *callers) {
   int socket;
   do
@@ -190,7 +191,7 @@ void ep_callers_receive(weft_ep_t *ep, struct callers *callers, int socket) {
   ep_answer_local(ep, socket);
 }
 
-// The caller that has come least far, and of those the one that came first.
+// The caller whose handshake has come least far; among several, the one that connected first.
 static struct caller *find_least(struct callers *callers, bool tcp, bool proved) {
   struct caller *least = NULL;
   for (int i = 0; i < callers->count; i++) {
@@ -204,8 +205,9 @@ static struct caller *find_least(struct callers *callers, bool tcp, bool proved)
   return least;
 }
 
-// A caller that sends nothing keeps no other out, nor does one whose messages bring it no further. What has come since
-// the thread looked is received before. (A rank that was cut off calls again, and has all ready to send when it calls.)
+// A caller that sends nothing must not keep others out, nor one whose messages make no progress. Data that has arrived
+// meanwhile is received first. (A rank that was disconnected calls again, and has everything ready to send when it
+// calls.)
 static void make_room(weft_ep_t *ep, struct callers *callers, bool tcp, bool proved) {
   while (too_many(callers, tcp, proved)) {
     struct caller *least = find_least(callers, tcp, proved);
@@ -224,7 +226,7 @@ void ep_callers_accept(weft_ep_t *ep, struct callers *callers, bool tcp) {
     make_room(ep, callers, tcp, false);
 }
 
-// Ends the mutes that are over; the milliseconds to the end of the next, -1 for none.
+// Ends the mutes that are over; returns the milliseconds to the end of the next one; -1: none.
 static int end_mutes(struct ep_links *links, struct callers *callers) {
   int next = -1;
   for (int tcp = 0; tcp <= 1; tcp++) {

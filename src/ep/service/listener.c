@@ -1,4 +1,4 @@
-// Where peers call a rank, and what its claim says of that.
+// Where peers call a rank, and how its claim describes that.
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
@@ -38,8 +38,8 @@ static int check_host_id(const char *id) {
   return 0;
 }
 
-// Name of this host as far as shared memory and abstract sockets reach: boot id and network namespace; and the id by
-// which a part of it is declared to be another host.
+// The name of the host within which shared memory and abstract sockets work: boot id and network namespace, and the id
+// that declares a part of the host to be another host.
 static int describe_host(const char *id, char *out, size_t cap) {
   char boot[BOOT_ID_SIZE];
   struct stat network;
@@ -63,7 +63,7 @@ static int listen_local(struct ep_links *links, const char *name) {
   return 0;
 }
 
-// A store inside this process has no ranks of other hosts; what is asked for in so many words is done all the same.
+// A store inside this process has no ranks of other hosts; an explicit option is obeyed all the same.
 static bool wants_tcp(const struct ep_links *links, const struct weft_ep_options *options) {
   if (links->transport[0])
     return strcmp(links->transport, "none") != 0;
@@ -77,7 +77,7 @@ static int listen_tcp(struct ep_links *links, const struct weft_ep_options *opti
   int rc = ep_endpoint_listen(at, &links->tcp_listener, links->endpoints, sizeof links->endpoints);
   if (rc != 0 && (at || links->transport[0]))
     return rc;
-  if (rc != 0) { // peers on this host need none
+  if (rc != 0) { // peers on this host need no TCP listener
     log_info("peers on other hosts cannot call this rank: %s", weft_last_error());
     return 0;
   }
@@ -89,7 +89,7 @@ static int listen_tcp(struct ep_links *links, const struct weft_ep_options *opti
   return rc;
 }
 
-// By WEFT_EP_ONCE.
+// Reads WEFT_EP_ONCE.
 static int choose_once(bool *alone) {
   const char *once = or_environment(NULL, "WEFT_EP_ONCE");
   *alone = once && strcmp(once, "no") == 0;

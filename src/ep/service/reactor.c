@@ -1,4 +1,4 @@
-// The service thread: takes calls, notices hang-ups, frees retired links. It never waits for one peer.
+// The service thread: accepts calls, detects hang-ups, frees retired links. It never waits for one peer.
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -15,9 +15,9 @@
 #include "ep/service/service.h"
 #include "secure/lobby.h"
 
-enum { HANG_UP_MS = 20 }; // for the socket of a peer whose transport says that it has gone
+enum { HANG_UP_MS = 20 }; // time for the socket of a peer to hang up, after its transport has failed
 
-// The link's peer has gone, `state` and `how` say in which way; but what it sent before counts.
+// The link's peer has gone; `state` and `how` say how. Data that it sent before counts.
 static void put_down(weft_ep_t *ep, struct ep_link *link, enum ep_link_state state, const char *how) {
   if (ep_link_takes_us_for_lost(link))
     ep_link_down(ep, link, EP_LINK_DOUBTED, "it takes this rank for lost");
@@ -27,15 +27,15 @@ static void put_down(weft_ep_t *ep, struct ep_link *link, enum ep_link_state sta
     ep_link_down(ep, link, state, how);
 }
 
-// Whether the peer has given its call up behind the answer: its process lives and has hung up without a notice. It may
-// call again as long as this rank, which would wait for it in operation 0, runs none.
+// Whether the peer has given up its call after the answer was sent: its process lives and has hung up without a notice.
+// It may call again as long as this rank, which would wait for it in operation 0, runs no operation.
 static bool gave_up(weft_ep_t *ep, const struct ep_link *link) {
   return !link->remote && !ep->started && ep_death_watch_alive(link);
 }
 
 static void receive_link(weft_ep_t *ep, struct ep_link *link) {
   int error = link->remote ? link->path->listen(link) : ep_neighbours_receive(ep, link);
-  if (error == 0) // it sent something, and is still there
+  if (error == 0) // it sent something, and has not hung up
     return;
   epoll_ctl(ep->links.epoll, EPOLL_CTL_DEL, link->socket, NULL);
   if (ep_link_up(link))
@@ -50,7 +50,7 @@ static void receive_link(weft_ep_t *ep, struct ep_link *link) {
     put_down(ep, link, link->path->verdict(ep, link), "its host does not answer");
 }
 
-// A link that is up and whose transport has failed: held, so that no thread frees it. NULL: there is none.
+// Returns a link that is up and whose transport has failed. It is held, so that no thread frees it. NULL: none.
 static struct ep_link *take_failed(weft_ep_t *ep) {
   struct ep_link *found = NULL;
   pthread_mutex_lock(&ep->links.lock);
@@ -66,18 +66,18 @@ static struct ep_link *take_failed(weft_ep_t *ep) {
   return found;
 }
 
-// The link's transport has failed. A peer that has gone is noticed by its socket too, which knows better how: it has a
-// moment to say so.
+// The link's transport has failed. If the peer has gone, its socket hangs up too, and shows the reason better: this
+// waits a moment for that.
 static void put_down_failed(weft_ep_t *ep, struct ep_link *link) {
   struct pollfd news = {.fd = link->socket, .events = POLLIN | POLLRDHUP};
   poll(&news, 1, HANG_UP_MS);
   const char *why;
   int err = link->path->failure(link, &why);
-  if (err == WEFT_ERR_PROTOCOL || err == WEFT_ERR_CLOSED) { // the peer's doing, or this rank's own
+  if (err == WEFT_ERR_PROTOCOL || err == WEFT_ERR_CLOSED) { // caused by the peer, or by this rank
     put_down(ep, link, err == WEFT_ERR_CLOSED ? EP_LINK_DOUBTED : EP_LINK_BROKEN, why);
     return;
   }
-  link->path->listen(link); // which says how much is to be received
+  link->path->listen(link); // this tells how many messages have to be received
   link->path->receive_last(link);
   put_down(ep, link, link->path->verdict(ep, link), why);
 }
@@ -128,7 +128,8 @@ static void free_retired(weft_ep_t *ep) {
   }
 }
 
-// Wakes who waits on a condition variable: weft_ep_interrupt may be called by a handler of a signal, which may not.
+// Wakes threads that wait on a condition variable: weft_ep_interrupt() may run in a signal handler, which must not do
+// that.
 static void wake_interrupted(weft_ep_t *ep) {
   if (!atomic_load(&ep->interrupt.asked))
     return;
@@ -167,13 +168,13 @@ static void *serve(void *arg) {
       else
         receive_link(ep, (struct ep_link *)(uintptr_t)data);
     }
-    if (local) // after the batch: an event in it may mean a socket whose number a new one gets
+    if (local) // after the batch: an event in it may be for a socket whose number a new socket gets
       ep_callers_accept(ep, &callers, false);
     if (tcp)
       ep_callers_accept(ep, &callers, true);
     wake_interrupted(ep);
     take_failures(ep);
-    free_retired(ep); // after the whole batch: an event in it may mean a link that has been retired since
+    free_retired(ep); // after the whole batch: an event in it may be for a link that has been retired since
   }
   ep_callers_end(ep, &callers);
   return NULL;

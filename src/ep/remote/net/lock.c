@@ -64,7 +64,7 @@ void ep_net_empty_queue(struct ep_net *net) {
     newest = next;
   }
   while (oldest) {
-    struct ep_post *next = oldest->next; // it may be queued again when it has ended
+    struct ep_post *next = oldest->next; // the post may be queued again when it has ended
     ep_net_post_now(net, oldest);
     oldest = next;
   }
@@ -80,7 +80,7 @@ void ep_net_wake(struct ep_net *net) {
   (void)written;
 }
 
-// A thread that queued a post meanwhile and did not get the lock has left the post to this one.
+// A thread that queued a post meanwhile and did not get the lock has left the post to this thread.
 void ep_net_leave(struct ep_net *net) {
   do {
     ep_net_empty_queue(net);
@@ -88,7 +88,8 @@ void ep_net_leave(struct ep_net *net) {
   } while (atomic_load(&net->queue) && ep_net_try_lock(net));
 }
 
-// The net thread may sleep until a descriptor signals what this thread has taken from the transport already.
+// Wakes the net thread: otherwise it may sleep until a descriptor signals an event that this thread has already
+// consumed.
 void ep_net_unlock(struct ep_net *net) {
   ep_net_leave(net);
   ep_net_wake(net);
@@ -117,14 +118,13 @@ void ep_net_post(struct ep_net *net, struct ep_post *post) {
     ended = !post->in_flight;
     ep_net_leave(net);
   }
-  if (!ended && !atomic_load(&net->driving)) // no descriptor signals what the network did not take at once
+  if (!ended && !atomic_load(&net->driving)) // no descriptor signals when the network can take the rest
     ep_net_wake(net);
 }
 
 // --- what the owner drives while it waits ---
 
-// From here on the owner drives, until it hands over: the net thread sleeps, and takes neither the lock nor a
-// processor.
+// From here on the owner drives, until it hands over. The net thread sleeps, and uses neither the lock nor a processor.
 static void take_over(struct ep_net *net) {
   if (!atomic_load_explicit(&net->driving, memory_order_relaxed))
     atomic_store(&net->driving, true);
@@ -142,7 +142,7 @@ static void drive_for_owner(weft_ep_t *ep) {
   ep_net_drive_once(atomic_load_explicit(&ep->net, memory_order_relaxed));
 }
 
-// The owner does something else from now on: the thread drives.
+// The owner does something else from now on: the net thread drives.
 static void hand_over_for_owner(weft_ep_t *ep) {
   struct ep_net *net = atomic_load_explicit(&ep->net, memory_order_relaxed);
   if (atomic_exchange(&net->driving, false))

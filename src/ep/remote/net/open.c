@@ -1,5 +1,5 @@
-// Opens a rank's way to other hosts, with the transport that its setting or its peers name; opens the worker anew where
-// peers do not reach it; closes it.
+// Opens a rank's access to other hosts, with the transport that its setting or its peers name; opens the worker again
+// if peers cannot reach it; closes it.
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +33,7 @@ static int find_named(const char *name, const struct transport **transport) {
   return rc;
 }
 
-// The first that works. UCX comes last: where nobody named it, it has RDMA only.
+// The first one that works is chosen. UCX is last: if nobody has named it, it uses only RDMA.
 static const char *const networks[] = {"ofi", "ucx", NULL};
 
 static int find_any(const struct transport **transport) {
@@ -43,7 +43,7 @@ static int find_any(const struct transport **transport) {
   return fail(WEFT_ERR_UNSUPPORTED, "no transport to other hosts works here: `weft info` says what is missing");
 }
 
-// The transport that a caller proposes to a rank without a setting: one that this rank might have chosen itself.
+// Finds the transport that a caller proposes to a rank without a setting; only one that this rank might choose itself.
 static int find_proposed(const char *proposal, const struct transport **transport) {
   for (const char *const *name = networks; *name; name++)
     if (strcmp(*name, proposal) == 0)
@@ -136,7 +136,7 @@ static bool is_unused(const struct ep_net *net) {
   return true;
 }
 
-// Opens a worker in the place of one that peers do not reach. UNREACHABLE: none can be opened now.
+// Opens a worker in place of one that peers cannot reach. UNREACHABLE: none can be opened now.
 static int renew(struct ep_net *net) {
   int rc = 0;
   ep_net_lock(net);
@@ -148,7 +148,7 @@ static int renew(struct ep_net *net) {
       log_info("rank %d has opened its way to other hosts anew: a peer could not reach it", net->ep->rank);
     }
   }
-  ep_net_unlock(net); // which wakes the net thread, if it sleeps on the old one's descriptor
+  ep_net_unlock(net); // this wakes the net thread if it sleeps on the old worker's descriptor
   return rc == 0 ? 0 : fail_context(WEFT_ERR_UNREACHABLE, "transport %s", net->transport->name);
 }
 
@@ -204,7 +204,7 @@ void ep_net_quarantine(struct ep_net *net, struct ep_window *window) {
   void *memory = mmap(window->memory, window->size, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   if (memory == MAP_FAILED)
-    return; // the window stays what it is, and is released by its owner
+    return; // the window stays unchanged, and its owner releases it
   *place = *window;
   *window = (struct ep_window){0};
 }

@@ -12,14 +12,14 @@
 #include "ep/remote/net/lock.h"
 
 enum {
-  IDLE_ROUNDS = 16,    // without news, before the thread sleeps; twice as many while the transport is busy
-  NAP_NS = 1000000,    // how long it sleeps where the transport has no descriptor, or while the owner drives,
-  BUSY_NAP_NS = 50000, // and where the transport has something to do and cannot do it yet
+  IDLE_ROUNDS = 16,    // without events, before the thread sleeps; twice as many while the transport is busy
+  NAP_NS = 1000000,    // how long it sleeps if the transport has no descriptor, or while the owner drives
+  BUSY_NAP_NS = 50000, // the same if the transport has work that it cannot do yet
 };
 
 enum armed {
-  ARMED, // there is nothing to do; the transport's descriptor becomes readable when there is
-  BUSY,  // there is something to do, but it cannot be done now
+  ARMED, // there is no work; the transport's descriptor becomes readable when there is
+  BUSY,  // there is work, but it cannot be done now
   AWAKE, // something happened, or another thread drives
 };
 
@@ -28,7 +28,7 @@ static enum armed arm(struct ep_net *net, int *fd) {
   *fd = -1;
   if (!ep_net_try_lock(net))
     return AWAKE;
-  atomic_store(&net->asleep, true); // before the look: what is posted after it comes with a kick
+  atomic_store(&net->asleep, true); // before the check: posts after it come with a kick
   enum armed armed = ep_net_progress(net) == 0 ? ARMED : AWAKE;
   if (armed == ARMED && net->worker)
     *fd = net->transport->fd(net->worker);
@@ -37,7 +37,7 @@ static enum armed arm(struct ep_net *net, int *fd) {
     *fd = -1;
   }
   uint64_t posts = net->num_posts;
-  ep_net_empty_queue(net); // nothing may be posted after the arming
+  ep_net_empty_queue(net); // nothing may be posted after arming
   if (net->num_posts != posts)
     armed = AWAKE;
   if (armed == AWAKE)
@@ -59,7 +59,7 @@ static void sleep_until_news(struct ep_net *net, int fd, uint64_t nap_ns) {
     (void)!read(net->kick, &drained, sizeof drained);
 }
 
-// One round; true when something happened.
+// One round; true if something happened.
 static bool drive(struct ep_net *net) {
   if (atomic_load(&net->wanted) || !ep_net_try_lock(net)) {
     sched_yield();
@@ -72,9 +72,8 @@ static bool drive(struct ep_net *net) {
   return news > 0;
 }
 
-// After `idle` rounds without news: sleeps, if there is nothing to do. True: the rounds are counted anew. On CUDA
-// memory it sleeps the longer the more time has passed since `last_ns`, when something happened: kernels wake no
-// thread.
+// Sleeps after `idle` rounds without events, if there is no work. True: the count of rounds starts again. On CUDA
+// memory, where kernels wake no thread, the sleep is longer the more time has passed since the last event at `last_ns`.
 static bool rest(struct ep_net *net, uint32_t idle, uint64_t last_ns) {
   bool polls = net->ep->engine->poll != NULL;
   uint64_t nap_ns = net->ep->engine->nap_ns(last_ns);
@@ -93,13 +92,13 @@ static bool rest(struct ep_net *net, uint32_t idle, uint64_t last_ns) {
 static void *run(void *arg) {
   struct ep_net *net = arg;
   uint32_t idle = 0;
-  uint64_t last_ns = 0; // of something that happened, on CUDA memory
+  uint64_t last_ns = 0; // time of the last event, on CUDA memory
   while (!atomic_load(&net->stop)) {
     if (atomic_load(&net->driving) && net->ep->engine->owner_drives) {
       atomic_store(&net->asleep, true);
       if (atomic_load(&net->driving))
         sleep_until_news(net, -1, 0);
-      idle = IDLE_ROUNDS; // the owner has just looked
+      idle = IDLE_ROUNDS; // the owner has just checked
       continue;
     }
     if (drive(net)) {
