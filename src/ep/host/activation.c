@@ -13,7 +13,7 @@ void ep_host_follow(weft_ep_t *ep) {
   uint64_t epoch = ep_activation_epoch(&ep->activation, ep->next_op < newest ? ep->next_op : newest);
   if (epoch <= ep->view->epoch)
     return;
-  // Known here: this rank announced that it was ready for it, or for a newer one.
+  // The view is known here, since this rank announced that it was ready for it or for a newer one.
   const struct group_view *view = ep_views_find(ep, epoch);
   if (!view)
     return;
@@ -52,7 +52,7 @@ static void publish_to_joiners(weft_ep_t *ep, const struct group_view *now, cons
   }
 }
 
-// Among them are joiners that were notified by a rank that died before it had notified all.
+// Some of them may be joiners that were notified by a rank that died before it had notified all of them.
 void ep_host_started(weft_ep_t *ep, uint64_t op, const struct group_view *view) {
   publish_to_joiners(ep, NULL, view, op);
   for (uint32_t rank = 0; rank < ep->capacity; rank++) {
@@ -67,8 +67,8 @@ void ep_activate_next(weft_ep_t *ep) {
   uint64_t decided = ep_activation_close(&ep->activation);
   if (decided != 0) {
     const struct group_view *next = ep_views_find(ep, decided);
-    // A newer one, in place of one that never came here, takes effect with `op` because this rank runs in it; without
-    // this rank it does not yet.
+    // If the decided view never arrived here, a newer one takes its place. It takes effect with `op` if it has this
+    // rank, since this rank then runs in it; without this rank it does not take effect yet.
     bool takes_effect = next && (next->epoch == decided || group_view_has(next, ep->rank, ep->incarnation));
     if (takes_effect) {
       publish_to_joiners(ep, ep->view, next, op);
@@ -81,7 +81,7 @@ void ep_activate_next(weft_ep_t *ep) {
 
 // --- before the first operation ---
 
-// Whether the peers await their first operation too, and how they stand.
+// Reads whether the peers await their first operation too, and their stages.
 static void read_awaiting(weft_ep_t *ep) {
   for (uint32_t rank = 0; rank < ep->capacity; rank++) {
     struct ep_link *link = ep_link_find(ep, (int32_t)rank, 0);
@@ -104,10 +104,11 @@ static void publish_awaiting(weft_ep_t *ep, uint64_t word) {
   }
 }
 
-// The operation that running ranks have fixed as this rank's first, from the window of any peer that counts. Where they
-// differ, because a rank died while they fixed it, the earliest stands: those who begin later adopt it
-// (docs/design/membership.md). One peer may publish another start, of an earlier operation in another view, between the
-// two reads: each view that a peer publishes has this rank, and of two that run one operation the newer wins.
+// Finds the operation that running ranks have fixed as this rank's first, from the window of any accepted peer. If they
+// differ, because a rank died while they fixed it, the earliest is valid: ranks that begin later adopt it
+// (docs/design/membership.md). Between the two reads a peer may publish another start, of an earlier operation in
+// another view. This does no harm: each view that a peer publishes has this rank, and of two views for one operation
+// the newer one wins.
 static bool find_start(weft_ep_t *ep, uint64_t *op, uint64_t *epoch) {
   uint64_t first = UINT64_MAX;
   for (uint32_t rank = 0; rank < ep->capacity; rank++) {
@@ -122,7 +123,7 @@ static bool find_start(weft_ep_t *ep, uint64_t *op, uint64_t *epoch) {
   return first != UINT64_MAX;
 }
 
-// Writes to the peers how this rank stands. The view in which it begins by itself, or NULL.
+// Writes this rank's word to the peers. Returns the view in which it begins by itself, or NULL.
 static const struct group_view *stand(weft_ep_t *ep) {
   const struct group_view *begins;
   read_awaiting(ep);
@@ -150,7 +151,7 @@ int ep_host_await_start(weft_ep_t *ep, uint64_t deadline_ns, uint64_t *first, co
     *out = deserted;
     return 0;
   }
-  if (found) // an earlier start was published before the one that was found: look at all again
+  if (found) // an earlier start may have been published before the one that was found: check all again
     find_start(ep, &op, &epoch);
   if (atomic_load(&ep->fenced))
     return fail(WEFT_ERR_FENCED, "rank %d was put out of the view before its first operation", ep->rank);
@@ -158,7 +159,7 @@ int ep_host_await_start(weft_ep_t *ep, uint64_t deadline_ns, uint64_t *first, co
     return ep_canceled("the first operation");
   if (!found)
     return ep_awaiting_timed_out(ep, 0);
-  uint64_t own = ep_views_first_own(ep); // one before it may be of a group that has died
+  uint64_t own = ep_views_first_own(ep); // an earlier view may belong to a group that has died
   const struct group_view *view = ep_await_view(ep, own > epoch ? own : epoch, deadline_ns, &interrupted);
   if (!view && interrupted)
     return ep_canceled("the view of the first operation");

@@ -1,4 +1,4 @@
-// What an operation's calls brought, once more. On host memory the calls have waited.
+// Reports the results of an operation's calls again. On host memory the calls have waited already.
 #include "base/fail.h"
 #include "ep/host/host.h"
 

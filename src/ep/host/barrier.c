@@ -1,9 +1,9 @@
-// A barrier is a dispatch of nothing.
+// A barrier is a dispatch without tokens.
 #include "base/fail.h"
 #include "base/text/text.h"
 #include "ep/host/host.h"
 
-// The ranks that are missing in an operation, for an error message.
+// Names the ranks that are missing in an operation, in an error message.
 static int name_lost(const struct ep_op *op, uint64_t number) {
   struct text names = {0};
   for (uint32_t i = 0; i < op->num_members; i++)

@@ -7,8 +7,8 @@
 #include "ep/host/rows/rows.h"
 #include "ep/remote/remote_link.h"
 
-// This rank's own row for one of its tokens, valid until the next call: a token has one such row at most. While y stays
-// readable the row is reduced here, when it is added, so that it does not leave the cache in between.
+// This rank's own row for one of its tokens, valid until the next call; a token has at most one such row. While y stays
+// readable, the row is reduced here, when it is added, so that it stays in the cache.
 static const uint16_t *own_row(weft_ep_t *ep, const struct ep_op *op, uint32_t row) {
   if (!op->own_y)
     return op->own_combine + (size_t)row * ep->layout.hidden;
@@ -27,7 +27,7 @@ bool ep_take_answer_type(weft_ep_t *ep, struct ep_member *member, uint64_t type)
   return good;
 }
 
-// Waits for the rows of every member that has any of ours, and for the weights that are wanted. False: interrupted.
+// Waits for the rows of every member that has any of ours, and for weights if `weights`. False: interrupted.
 static bool receive_all(weft_ep_t *ep, struct ep_op *op, bool weights) {
   uint64_t wanted = ep_answer_flag(&ep->layout, op->number, op->round, 0, 0);
   uint64_t deadline_ns = clock_deadline_ms(ep->op_timeout_ms);
@@ -53,7 +53,7 @@ static bool receive_all(weft_ep_t *ep, struct ep_op *op, bool weights) {
   return true;
 }
 
-// A row that came, as bf16; decoded into `room` if it has to be.
+// A received row as bf16; decoded into `room` if necessary.
 static const uint16_t *row_that_came(weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member, uint32_t i,
                                      uint16_t *room) {
   uint64_t piece;
@@ -72,7 +72,7 @@ static bool brought_nothing(const struct ep_op *op, size_t at) {
   return member < 0 || (op->members[member].lost && op->row_of[at] >= op->members[member].answered);
 }
 
-// The members that brought something for one token, ascending: rows to add.
+// Collects the rows to add for one token, of the members that brought one, in ascending order.
 static uint32_t gather(weft_ep_t *ep, const struct ep_op *op, uint32_t token, const uint16_t **rows) {
   size_t at = (size_t)token * op->topk;
   int16_t members[EP_MAX_TOPK];
@@ -106,7 +106,7 @@ static void note_missing(const struct ep_op *op, uint32_t token, uint32_t k, siz
   result->num_missing++;
 }
 
-// Notes the token's selections that brought nothing; returns the factor that makes up for them.
+// Lists the token's selections that brought nothing; returns the factor that compensates for them.
 static float account(const struct ep_op *op, uint32_t token, struct weft_ep_result *result) {
   size_t at = (size_t)token * op->topk;
   float all = 0.0f, came = 0.0f;
@@ -143,7 +143,7 @@ static void sum_rows(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep
     ep->kernels->stream(to, out, ep->layout.hidden * sizeof *out);
 }
 
-// Adds up what came for one token.
+// Adds up the answers for one token.
 void ep_sum_token(weft_ep_t *ep, struct ep_op *op, uint32_t token, const struct weft_ep_combine_args *args,
                   struct weft_ep_result *result) {
   const uint16_t *rows[EP_MAX_TOPK];
@@ -178,7 +178,7 @@ void ep_fill_result(const weft_ep_t *ep, const struct ep_op *op, struct weft_ep_
   result->logical_bytes = op->logical_selections * ep->layout.hidden * sizeof(uint16_t);
 }
 
-// Another combine may come.
+// Keeps the operation open for another combine.
 static void keep(struct ep_op *op) {
   op->state = EP_OP_RECEIVED;
   op->placed = false;

@@ -1,10 +1,10 @@
-// weft_ep_combine_route: headers without rows, from which the view follows and that all ranks go by one route; then a
-// combine like any other, of what the route has kept.
+// weft_ep_combine_route(): first headers without rows, which decide the view and show that all ranks use the same
+// route; then a normal combine with the data that the route has kept.
 #include "base/fail.h"
 #include "ep/host/host.h"
 #include "ep/host/route/kept_route.h"
 
-// What can be said of the arguments before anything is sent. INVALID.
+// Checks the arguments before anything is sent. INVALID.
 static int check_combine(const struct ep_kept *kept, const struct weft_ep_combine_args *args) {
   bool unweighted = args->flags & WEFT_EP_COMBINE_UNWEIGHTED;
   bool late = !kept->has_weights && kept->form != WEFT_EP_RANK_MAJOR && !unweighted;
@@ -25,7 +25,7 @@ static int check_combine(const struct ep_kept *kept, const struct weft_ep_combin
   return 0;
 }
 
-// Its first half: the headers, and what the route knows. 1: it was done before an interruption.
+// The first half: the headers, and the data from the route. 1: it was done before an interruption.
 static int begin_combine(weft_ep_t *ep, weft_ep_route_t *route, const struct weft_ep_combine_args *args,
                          uint64_t *number) {
   struct ep_host *host = ep->host;

@@ -1,4 +1,5 @@
-// combine_send: the experts' rank reduces its rows and returns one for each token; combine_recv.c is the other end.
+// combine_send: the rank of the experts reduces its rows and returns one row for each token; combine_recv.c receives
+// them.
 #include <string.h>
 
 #include "base/fail.h"
@@ -70,7 +71,7 @@ static void send_weights(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_c
     }
     const struct ep_path_ops *path = member->link->path;
     if (!path->settle(member->link, op->number, EP_PART_WEIGHTS, clock_deadline_ms(ep->op_timeout_ms)))
-      continue; // the combine finds it down
+      continue; // the combine will find the link down
     write_weights(ep, op, i, ep_weights_row(ep, member->link->out.memory, op->number, 0));
     struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->out.memory, op->number);
     atomic_store_explicit(&slot->weights.flag, ep_answer_flag(&ep->layout, op->number, op->round, 0, 0),
@@ -86,7 +87,7 @@ const uint16_t *ep_reduced_row(weft_ep_t *ep, const struct ep_op *op, const stru
                                const uint16_t *y, uint16_t *room) {
   uint32_t hidden = ep->layout.hidden;
   size_t at = (size_t)row * ep->layout.topk;
-  if (op->layout == WEFT_EP_RANK_MAJOR) // the caller has reduced it
+  if (op->layout == WEFT_EP_RANK_MAJOR) // the caller has reduced the row
     return y + (size_t)inbox->index[at] * hidden;
   const uint16_t *inputs[EP_MAX_TOPK];
   for (uint32_t j = 0; j < inbox->count[row]; j++)
@@ -110,7 +111,7 @@ static const uint8_t *encoded_row(weft_ep_t *ep, const uint16_t *row, uint8_t *r
   return room;
 }
 
-// As in a dispatch. In a rank-major y the rows of one source stand together.
+// As in a dispatch. In a rank-major y the rows of one source are contiguous.
 static bool zero_copy_rows(weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member,
                            const struct ep_answer *answer, const struct ep_batch *batch, uint32_t first,
                            uint32_t *end) {
@@ -177,7 +178,7 @@ bool ep_answer_piece(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, 
   return true;
 }
 
-// Takes the late weights of one source from its window.
+// Reads the late weights of one source from its window.
 static enum ep_wait take_weights(weft_ep_t *ep, struct ep_op *op, const struct ep_member *member,
                                  struct ep_inbox *inbox, uint64_t deadline_ns) {
   struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->in.memory, op->number);
@@ -192,7 +193,7 @@ static enum ep_wait take_weights(weft_ep_t *ep, struct ep_op *op, const struct e
   return EP_WAIT_CAME;
 }
 
-// Waits until the peer has taken what the slot of the first answers held before.
+// Waits until the peer has taken the former contents of the slot for the first answers.
 static enum ep_wait combine_free(weft_ep_t *ep, const struct ep_op *op, struct ep_link *link, uint64_t deadline_ns) {
   uint64_t first = ep_piece(&ep->layout, op->number, 0);
   struct ep_slot_head *slot = ep_slot(&ep->layout, link->out.memory, first);
@@ -226,7 +227,7 @@ static bool answer(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, co
   return ready != EP_WAIT_INTERRUPTED;
 }
 
-// What comes before the answers.
+// Prepares the operation for its answers.
 static void begin_answers(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_combine_args *args, bool y_stays) {
   if (op->in_place)
     ep_release_rows(ep, op);
@@ -250,7 +251,8 @@ struct ep_answer ep_answer_of(const weft_ep_t *ep, const struct weft_ep_combine_
   return with;
 }
 
-// Answers that are sent by one call and taken by another have to fit into the window, as the rows of a dispatch do.
+// If one call sends the answers and another one receives them, they have to fit into the window, like rows of a
+// dispatch.
 static int check_fits(const weft_ep_t *ep, const struct ep_op *op, const char *call) {
   const struct ep_layout *layout = &ep->layout;
   for (uint32_t i = 0; layout->flows && i < op->num_members; i++)
@@ -263,7 +265,7 @@ static int check_fits(const weft_ep_t *ep, const struct ep_op *op, const char *c
   return 0;
 }
 
-// Finds the operation, and checks what it asks of the arguments.
+// Finds the operation, and checks the arguments against it.
 static int open_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *args, struct ep_op **op) {
   int rc = ep_op_find(ep, number, EP_OP_RECEIVED, "combine_send", op);
   if (rc == 0)
@@ -281,7 +283,7 @@ int ep_combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine
   if (op->answered == 0)
     begin_answers(ep, op, args, y_stays);
   struct ep_answer with = ep_answer_of(ep, args);
-  for (uint32_t i = op->answered; i <= op->num_members; i++) // the ranks behind this one first, itself last
+  for (uint32_t i = op->answered; i <= op->num_members; i++) // first the ranks after this one, and itself last
     if (!answer(ep, op, &op->members[(op->self + i) % op->num_members], &with)) {
       op->answered = i;
       return ep_canceled("combine_send");
@@ -307,7 +309,8 @@ int ep_combine_begin_flow(weft_ep_t *ep, uint64_t number, const struct weft_ep_c
   return 0;
 }
 
-// Where to write the answers to the rows of one member, unless it still reads those of two operations ago.
+// Finds where to write the answers to the rows of one member; waits while the member still reads those of two
+// operations ago.
 static enum ep_wait place_rows(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, uint64_t deadline_ns,
                                void **rows_at) {
   struct ep_link *link = member->link;

@@ -1,5 +1,5 @@
-// dispatch_recv: receive every member's header and rows (recv_headers.c), release its rows, decide what comes next, and
-// report what came.
+// dispatch_recv: receives every member's header and rows (recv_headers.c), releases its rows, decides the next view,
+// and reports what was received.
 #include <stdio.h>
 #include <string.h>
 
@@ -47,7 +47,8 @@ void ep_fill_info(const struct ep_op *op, struct weft_ep_info *info) {
   }
 }
 
-// For who reads memory and does not call the library: the mask of those whose tokens did not come, then the rest.
+// For programs that read memory instead of calling the library: writes the mask of ranks whose tokens did not arrive,
+// then the other words.
 static void notify(const weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_recv_args *recv, uint32_t rows,
                    uint32_t needed, uint64_t mark) {
   uint32_t lost = 0;
@@ -72,7 +73,7 @@ static void notify(const weft_ep_t *ep, const struct ep_op *op, const struct wef
   __atomic_store_n(&told->written, op->number + 1, __ATOMIC_RELEASE);
 }
 
-// The headers are all there, and rows need not be read any more.
+// All headers have arrived, and rows need not be read any more.
 static void received(weft_ep_t *ep, struct ep_op *op, bool in_place) {
   op->in_place = in_place;
   if (!in_place)
@@ -98,7 +99,7 @@ static void describe(char *text, size_t size, uint32_t dtype, uint32_t topk, uin
     snprintf(text, size, "dtype %u with top-%u", dtype, topk);
 }
 
-// A rank runs another operation than this one.
+// Fails because a rank runs another kind of operation.
 static int fail_odd(weft_ep_t *ep, const struct ep_op *op) {
   const struct ep_member *odd = &op->members[op->odd_member];
   const struct ep_dispatch_head *head =
@@ -126,7 +127,7 @@ static int fail_odd(weft_ep_t *ep, const struct ep_op *op) {
               odd->rank, theirs, (unsigned long long)op->number, ours);
 }
 
-// Rows of two types have no place in one buffer: the operation has ended, for the others too, who see the same.
+// One buffer cannot hold rows of two types: ends the operation. The other ranks see the same, and end it too.
 static int end_odd(weft_ep_t *ep, struct ep_op *op) {
   int rc = fail_odd(ep, op);
   received(ep, op, false);
@@ -144,7 +145,7 @@ static int no_room(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_r
               recv->layout == WEFT_EP_RANK_MAJOR || recv->layout == WEFT_EP_PACKED ? "" : " for each expert", needed);
 }
 
-// All headers, and with LATENCY the rows behind them. An error leaves the operation as it was, or has ended it.
+// Receives all headers, and with LATENCY also the rows. An error leaves the operation unchanged, or has ended it.
 static int receive_headers(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv,
                            struct weft_ep_info *info) {
   if (!ep_receive_headers(ep, op, recv, &op->lowest_mark))
@@ -160,7 +161,7 @@ static int receive_headers(weft_ep_t *ep, struct ep_op *op, const struct weft_ep
   if (flows)
     ep_places_expect(ep, op, recv);
   uint32_t needed = recv ? ep_places_needed(ep, recv) : 0;
-  if (recv && needed > recv->rows) // nothing is taken yet: the caller may try again with more room
+  if (recv && needed > recv->rows) // nothing was taken yet: the caller may try again with more room
     return no_room(ep, op, recv, needed, op->lowest_mark, info);
   int rc = flows && recv->rows_at ? ep_flow_check_in_place(ep, op) : 0;
   op->flowing = flows && rc == 0;
@@ -183,7 +184,7 @@ int ep_receive(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *
   uint32_t rows = recv ? ep_places_end(ep, recv) : 0;
   if (recv && recv->flags & WEFT_EP_RECV_ZERO_PADDING)
     ep_packed_pad(ep, op, recv);
-  ep_kernels_fence(); // rows may have gone past the caches, and another thread may read them next
+  ep_kernels_fence(); // rows may have been written past the caches, and another thread may read them next
   count_bytes(ep, op);
   if (recv && recv->wait_ns)
     add_waits(op, recv);
@@ -211,7 +212,7 @@ int ep_receive(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *
   return 0;
 }
 
-// Whether the receive has a place for the scales of such rows.
+// Checks that the receive has room for the scales of such rows.
 static int check_scales(const struct ep_form *form, const struct weft_ep_recv_args *recv) {
   if (form->scale_bytes == 0 || recv->scales || !recv->x || recv->rows == 0)
     return 0;
@@ -235,7 +236,7 @@ int ep_host_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, co
   if (rc != 0)
     return rc;
   bool flows = ep->layout.flows && !recv->rows_at;
-  ep->holds = true; // to hand the network over between the two would wake the net thread for nothing
+  ep->holds = true; // handing the network over between the two halves would wake the net thread for nothing
   rc = ep->host->halfway ? ep_op_resumes(ep, EP_KIND_DISPATCH, number) : 0;
   if (rc == 0)
     rc = ep_send(ep, args, EP_KIND_DISPATCH, flows ? EP_SEND_FLOW : EP_SEND_WHOLE, number);

@@ -1,4 +1,4 @@
-// dispatch_send: cast, write, raise the flags. Which tokens go where says route.c.
+// dispatch_send: casts and writes rows, and raises the flags. route.c decides which tokens go where.
 #include <string.h>
 
 #include "base/fail.h"
@@ -38,8 +38,8 @@ static enum ep_wait taken(weft_ep_t *ep, struct ep_link *link, uint64_t number, 
                       "it did not take a dispatch by the deadline");
 }
 
-// Waits until the peer has taken what the slot of the operation's first piece held before, and so have those that read
-// rows there.
+// Waits until the peer, and all ranks that read rows there, have taken the former contents of the slot for the
+// operation's first piece.
 static enum ep_wait slot_free(weft_ep_t *ep, struct ep_op *op, struct ep_link *link, uint64_t deadline_ns) {
   uint64_t first = ep_piece(&ep->layout, op->number, 0), shared = link->sent_once[first % EP_DEPTH];
   enum ep_wait came = taken(ep, link, first, deadline_ns);
@@ -66,8 +66,8 @@ bool ep_send_empty(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, ui
   return true;
 }
 
-// Whether rows of a piece, of which there are `batch->count`, go to the member's host from x, with zero copies, from
-// row `first` of it on, and until which.
+// Whether rows of a piece, which has `batch->count` rows, are sent from x without a copy, from row `first` of the piece
+// on, and up to which row.
 static bool zero_copy_rows(weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member,
                            const struct ep_batch *batch, uint32_t first, uint32_t *end) {
   const struct ep_path_ops *path = member->link->path;
@@ -95,7 +95,7 @@ void ep_send_piece(weft_ep_t *ep, struct ep_op *op, uint32_t index) {
   if (layout->flows && batch.first == 0 && batch.count > 0 && !ep_op_keeps(op))
     ep_count_selections(ep, op, index, (uint32_t *)(slot + layout->counts));
   struct ep_writing writing = ep_write_begin(link, batch.count);
-  uint32_t zero_copied = 0; // rows until there are read where they are
+  uint32_t zero_copied = 0; // rows before this one are read from the caller's memory
   for (uint32_t i = 0; i < batch.count; i++) {
     uint32_t token = op->row_token[member->first_row + batch.first + i];
     if (!ep_op_keeps(op))
@@ -116,7 +116,7 @@ void ep_send_piece(weft_ep_t *ep, struct ep_op *op, uint32_t index) {
   op->dispatch_wire_bytes += bytes;
 }
 
-// The first piece for a group (send/once.h), when the first of its members is to get it. False: as below.
+// Sends the first piece for a group (send/once.h), when it is the turn of the first of its members. False: as below.
 static bool send_to_group(weft_ep_t *ep, struct ep_op *op, uint32_t group, uint64_t deadline_ns) {
   struct ep_once *once = &op->groups[group - 1];
   for (uint32_t i = 0; !once->begun && i < op->num_members; i++) {
@@ -134,7 +134,7 @@ static bool send_to_group(weft_ep_t *ep, struct ep_op *op, uint32_t group, uint6
   return true;
 }
 
-// The first piece. False: interrupted before anything was written.
+// Sends the first piece. False: interrupted before anything was written.
 static bool send_to(weft_ep_t *ep, struct ep_op *op, uint32_t index, uint64_t deadline_ns) {
   struct ep_member *member = &op->members[index];
   if (member->group != 0)
@@ -153,7 +153,7 @@ void ep_cast_own(weft_ep_t *ep, struct ep_op *op, const struct ep_batch *batch) 
     ep_send_values(ep, op, op->row_token[self->first_row + i]);
 }
 
-// What this rank sends to itself: row headers, and rows that stay readable until dispatch_recv.
+// Keeps what this rank sends to itself: row headers, and rows that stay readable until dispatch_recv.
 static void keep_own(weft_ep_t *ep, struct ep_op *op, const struct ep_input *input) {
   const struct ep_layout *layout = &ep->layout;
   const struct ep_member *self = &op->members[op->self];
@@ -166,14 +166,14 @@ static void keep_own(weft_ep_t *ep, struct ep_op *op, const struct ep_input *inp
     if (!ep_op_keeps(op))
       ep_send_row_head(ep, op, op->self, token, ep_row_at(layout, op->own_heads, i));
     if (ep->layout.flows && input->stays)
-      continue;                                         // cast when it is laid out
+      continue;                                         // it is cast when it is laid out
     const uint8_t *row = ep_send_values(ep, op, token); // casts it, if no other member needed it
     if (input->cast && !direct)
       ep_op_keep_row(ep, op, token, row, &input->scales);
   }
 }
 
-// T: num_tokens, or what stands in memory.
+// T: num_tokens, or the number in the caller's memory.
 static uint32_t tokens_of(const struct weft_ep_dispatch_args *args) {
   return args->num_tokens_at ? *args->num_tokens_at : args->num_tokens;
 }
@@ -210,7 +210,8 @@ static void begin(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispatch
   ep_route(ep, op);
 }
 
-// What one call sends and receives is received at once, in its turn: before anything is sent.
+// A call that sends and also receives does so in the order of operations: before anything is sent, checks that all
+// earlier operations were received.
 static int check_turn(const weft_ep_t *ep, enum ep_kind kind, enum ep_sending how) {
   if (how == EP_SEND_HALF || ep->activation.op == ep->next_op)
     return 0;
@@ -218,7 +219,8 @@ static int check_turn(const weft_ep_t *ep, enum ep_kind kind, enum ep_sending ho
               ep_call_of(kind), (unsigned long long)ep->activation.op);
 }
 
-// The place of the next operation. With RECYCLE the one before it there may end. 1: an interrupted call goes on there.
+// Takes the place of the next operation. With RECYCLE the former operation there may end. 1: an interrupted call
+// continues there.
 static int take_place(weft_ep_t *ep, struct ep_op *op, enum ep_kind kind, enum ep_sending how, uint32_t flags) {
   bool open = op->state != EP_OP_FREE, goes_on = op->state == EP_OP_SENDING;
   if (goes_on && op->kind != kind)
@@ -235,7 +237,7 @@ static int take_place(weft_ep_t *ep, struct ep_op *op, enum ep_kind kind, enum e
   return rc == 0 && goes_on ? 1 : rc;
 }
 
-// Rows that are sent by one call and received by another have to fit into the window, where nobody takes them
+// If one call sends the rows and another one receives them, they have to fit into the window, since nobody takes them
 // meanwhile.
 static int check_fits(const weft_ep_t *ep, uint32_t num_tokens, enum ep_sending sending) {
   const struct ep_layout *layout = &ep->layout;
@@ -274,14 +276,14 @@ int ep_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, enum ep_kin
     return rc;
   if (rc == 0)
     begin(ep, op, args, kind, num_tokens, fills);
-  else if (ep->layout.flows && op->whole != (how != EP_SEND_FLOW)) // some rows went the other way
+  else if (ep->layout.flows && op->whole != (how != EP_SEND_FLOW)) // some rows were sent the other way
     return ep_fail_interrupted(op);
   op->input = input_of(ep, op, args, how != EP_SEND_HALF);
   op->whole = ep->layout.flows && how != EP_SEND_FLOW;
   if (rc == 0 && how == EP_SEND_FLOW && kind == EP_KIND_DISPATCH && !ep_op_keeps(op))
     ep_once_group(op);
   uint64_t deadline_ns = clock_deadline_ms(ep->op_timeout_ms);
-  // Each rank begins with the one after it: no two with the same.
+  // Each rank begins with the rank after it, so no two begin with the same rank.
   for (uint32_t i = op->sent + 1; i < op->num_members; i++)
     if (!send_to(ep, op, (op->self + i) % op->num_members, deadline_ns)) {
       op->sent = i - 1;

@@ -1,4 +1,4 @@
-// The engine on host memory: what it works with, and its table.
+// The engine on host memory: its memory, and its table of functions.
 #include <stdlib.h>
 
 #include "base/fail.h"
@@ -10,7 +10,7 @@
 
 // --- opening and closing ---
 
-// No peer reads host memory where it lies, so it is this process's alone.
+// No peer reads host memory directly, so this memory is private to the process.
 static int open_zero_copy(weft_ep_t *ep) {
   struct ep_window window;
   if (ep->zero_copy.bytes == 0)
@@ -32,7 +32,7 @@ static int allocate(weft_ep_t *ep, const struct weft_ep_options *options) {
   if (ep_places_open(ep, &host->places) != 0 || !host->heads || !host->reduced)
     return fail(WEFT_ERR_NOMEM, "no memory for operations of %u tokens", options->max_tokens);
   host->no_row = calloc(1, ep->layout.row_stride);
-  host->encoded = aligned_alloc(EP_LINE, ep->layout.combine_stride); // logfmt10 takes no more than any type
+  host->encoded = aligned_alloc(EP_LINE, ep->layout.combine_stride); // logfmt10 rows need no more room
   host->decoded = calloc((size_t)options->topk * options->hidden, sizeof *host->decoded);
   if (!host->no_row || !host->encoded || !host->decoded)
     return fail(WEFT_ERR_NOMEM, "no memory to encode rows of %u values", options->hidden);

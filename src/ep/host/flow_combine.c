@@ -1,10 +1,10 @@
-// A combine with THROUGHPUT: answers flow back in pieces, in the order of rows. This rank answers where there is room,
-// and adds up its tokens, in their order, as the answers to them come. A piece is released when all its rows have been
+// A combine with THROUGHPUT: answers flow back in pieces, in the order of rows. This rank answers members that have
+// room, and adds up its tokens, in their order, as the answers arrive. A piece is released when all its rows have been
 // added.
 #include "ep/host/flow_wait.h"
 #include "ep/host/host.h"
 
-enum { SUMS_AT_ONCE = 32 }; // tokens, between two looks at whom to answer
+enum { SUMS_AT_ONCE = 32 }; // tokens to sum between two checks of which members to answer
 
 // --- answering ---
 
@@ -46,10 +46,10 @@ static uint64_t flag_of(const weft_ep_t *ep, const struct ep_op *op, uint32_t pi
 static void lose(weft_ep_t *ep, struct ep_member *member, const char *why) {
   if (why)
     ep_link_down(ep, member->link, EP_LINK_BROKEN, why);
-  member->lost = true; // what it has answered counts
+  member->lost = true; // its answers so far count
 }
 
-// The member's next piece of answers is there.
+// The member's next piece of answers has arrived.
 static void take_piece(weft_ep_t *ep, const struct ep_op *op, struct ep_member *member, uint64_t type) {
   const struct ep_layout *layout = &ep->layout;
   struct ep_member before = *member;
@@ -70,10 +70,10 @@ static void take_piece(weft_ep_t *ep, const struct ep_op *op, struct ep_member *
   ep_flow_progress(member);
 }
 
-// Whether it is known what becomes of the member's row: it has come, or it will not.
+// Whether the member's row has arrived, or certainly will not.
 static bool is_known(weft_ep_t *ep, const struct ep_op *op, struct ep_member *member, uint32_t row) {
   while (row >= member->answered && !member->lost) {
-    bool down = !ep_link_up(member->link); // before the flag
+    bool down = !ep_link_up(member->link); // read before the flag
     uint64_t wanted = flag_of(ep, op, member->answers_in),
              number = ep_piece(&ep->layout, op->number, member->answers_in);
     const struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->in.memory, number);
@@ -101,7 +101,7 @@ static struct ep_member *first_unknown(weft_ep_t *ep, const struct ep_op *op, ui
   return NULL;
 }
 
-// Lets the members' pieces be overwritten of which every row has been added.
+// Releases pieces of members whose rows have all been added, so that they can be overwritten.
 static void release(weft_ep_t *ep, struct ep_op *op) {
   const struct ep_layout *layout = &ep->layout;
   for (uint32_t i = 0; i < op->num_members; i++) {
@@ -121,7 +121,7 @@ static void release(weft_ep_t *ep, struct ep_op *op) {
 }
 
 static bool add_some(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_combine_args *args) {
-  struct weft_ep_result unwanted = WEFT_EP_RESULT_INIT; // ep_list_missing() makes it, when all is known
+  struct weft_ep_result unwanted = WEFT_EP_RESULT_INIT; // ep_list_missing() fills the list when everything is known
   uint32_t first = op->next_sum, end = first + SUMS_AT_ONCE < op->num_tokens ? first + SUMS_AT_ONCE : op->num_tokens;
   for (; op->next_sum < end && !first_unknown(ep, op, op->next_sum); op->next_sum++)
     ep_sum_token(ep, op, op->next_sum, args, &unwanted);

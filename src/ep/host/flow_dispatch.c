@@ -1,6 +1,6 @@
-// The rows of a dispatch with THROUGHPUT, which flow in pieces through the two slots of each window: this rank sends
-// where there is room, and lays out what has come, to and from all members at once. It never stands at one of them
-// while another could go on.
+// The rows of a dispatch with THROUGHPUT, which flow in pieces through the two slots of each window. This rank sends to
+// members that have room, and lays out what has arrived, for all members at once. It never waits for one member while
+// it could make progress with another.
 #include "base/fail.h"
 #include "base/time/clock.h"
 #include "ep/host/flow_wait.h"
@@ -34,7 +34,7 @@ bool ep_flow_send(weft_ep_t *ep, struct ep_op *op) {
   return news;
 }
 
-// What has not come of the member's rows will not: their places are filled, and it is lost. What came stays.
+// The rest of the member's rows will not arrive: fills their places, and the member is lost. Rows that arrived stay.
 static void lose_rest(weft_ep_t *ep, struct ep_op *op, uint32_t index, uint32_t laid,
                       const struct weft_ep_recv_args *recv) {
   op->members[index].received = false;
@@ -45,7 +45,7 @@ static void lose_rest(weft_ep_t *ep, struct ep_op *op, uint32_t index, uint32_t 
     ep_rows_lay_lost(ep, op, index, laid, recv);
 }
 
-// The rows of a piece that has come. PROTOCOL: they are not what the headers say.
+// Lays out the rows of a piece that has arrived. PROTOCOL: they do not match the headers.
 static int lay_piece(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct ep_batch *batch,
                      const struct weft_ep_recv_args *recv) {
   struct ep_member *member = &op->members[index];
@@ -65,8 +65,8 @@ static int lay_piece(weft_ep_t *ep, struct ep_op *op, uint32_t index, const stru
   return rc;
 }
 
-// What the member's next piece brings. Of rows that cross once the piece says how many: more than there can be, when
-// that is wrong.
+// The rows of the member's next piece. If rows cross once, the header of the piece says how many it brings; is_sound()
+// checks that number.
 static struct ep_batch next_piece(const weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member) {
   struct ep_batch batch = {.number = ep_piece(&ep->layout, op->number, member->pieces_in), .first = member->rows_laid};
   if (!member->once_in)
@@ -76,7 +76,7 @@ static struct ep_batch next_piece(const weft_ep_t *ep, const struct ep_op *op, c
   return batch;
 }
 
-// Whether rows that cross once can be so many.
+// Whether the number of rows that cross once is possible.
 static bool is_sound(const weft_ep_t *ep, const struct ep_member *member, const struct ep_batch *batch) {
   return !member->once_in || (member->pieces_in < ep->layout.pieces && batch->count <= ep->layout.piece_rows &&
                               batch->count <= member->rows_in - member->rows_laid);
@@ -101,7 +101,7 @@ static bool lay_own(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struc
   return true;
 }
 
-// Lays out the member's next piece, if it has come. True: something has changed.
+// Lays out the member's next piece, if it has arrived. True: something has changed.
 static bool receive_next(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct weft_ep_recv_args *recv) {
   struct ep_member *member = &op->members[index];
   if (!member->received || !ep_flow_comes(&ep->layout, member))
@@ -109,7 +109,7 @@ static bool receive_next(weft_ep_t *ep, struct ep_op *op, uint32_t index, const 
   if (index == op->self)
     return lay_own(ep, op, index, recv);
   uint64_t number = ep_piece(&ep->layout, op->number, member->pieces_in);
-  bool down = !ep_link_up(member->link); // before the flag: what the peer wrote before it went down counts
+  bool down = !ep_link_up(member->link); // read before the flag: what the peer wrote before it went down counts
   const struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->in.memory, number);
   uint64_t flag = atomic_load_explicit(&slot->dispatch.flag, memory_order_acquire);
   if (flag <= number && !down)
@@ -178,7 +178,7 @@ bool ep_flow_dispatch(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv
   return going;
 }
 
-// Whether the member's rows come in more than one piece.
+// Whether the member's rows arrive in more than one piece.
 static bool has_several(const weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member) {
   return member->once_in ? next_piece(ep, op, member).count < member->rows_in
                          : ep_pieces_of(&ep->layout, member->rows_in, member->whole_in) > 1;

@@ -1,5 +1,5 @@
-// How a rank waits while rows flow in pieces (THROUGHPUT): for all peers at once, each with a deadline of its own,
-// which counts from when it last sent or took a piece.
+// How a rank waits while rows flow in pieces (THROUGHPUT): for all peers at once. Each peer has a separate deadline,
+// which counts from the time when it last sent or took a piece.
 #include "ep/host/flow_wait.h"
 #include "base/time/clock.h"
 #include "ep/host/host.h"
@@ -9,7 +9,7 @@ void ep_flow_begin(struct ep_op *op) {
     op->members[i].awaited = false;
 }
 
-// Notes who is awaited from now on; returns the first deadline among them.
+// Marks the members that are awaited from now on; returns the first deadline among them.
 static uint64_t next_deadline(weft_ep_t *ep, struct ep_op *op, ep_flow_awaits awaits) {
   uint64_t first = UINT64_MAX, now_ns = clock_ns(), limit_ns = (uint64_t)ep->op_timeout_ms * 1000000u;
   for (uint32_t i = 0; i < op->num_members; i++) {
@@ -18,7 +18,7 @@ static uint64_t next_deadline(weft_ep_t *ep, struct ep_op *op, ep_flow_awaits aw
     member->awaited = awaits(ep, op, i);
     if (!member->awaited)
       continue;
-    if (!before) { // it had nothing to do for us until now
+    if (!before) { // it had nothing to do for this rank until now
       member->progress_ns = now_ns;
       member->extensions = 0;
     }
@@ -28,8 +28,8 @@ static uint64_t next_deadline(weft_ep_t *ep, struct ep_op *op, ep_flow_awaits aw
   return first;
 }
 
-// The deadline of some has passed. As in recv_headers.c: who waits for a third rank gets more time; and when most of
-// the view is silent, it is more likely this rank that is isolated.
+// The deadline of some members has passed. As in recv_headers.c: a member that waits for a third rank gets more time;
+// and if most of the view is silent, it is more likely that this rank is isolated.
 static void give_up(weft_ep_t *ep, struct ep_op *op, uint64_t deadline_ns, const char *what) {
   uint64_t limit_ns = (uint64_t)ep->op_timeout_ms * 1000000u, now_ns = clock_ns(), moment_ns = ep_heartbeat_ns(ep);
   uint32_t silent = 0;
@@ -68,7 +68,7 @@ void ep_flow_wait_end(weft_ep_t *ep, struct ep_op *op, struct ep_pause *pause) {
   uint64_t waited = ep_pause_end(ep, pause);
   for (uint32_t i = 0; i < op->num_members; i++)
     if (op->members[i].awaited && op->members[i].link) {
-      op->members[i].link->wait_ns += waited; // for the first of them: the time is counted once
+      op->members[i].link->wait_ns += waited; // counted once, for the first of them
       return;
     }
 }

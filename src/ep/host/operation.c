@@ -6,7 +6,7 @@
 #include "ep/host/flow_wait.h"
 #include "ep/host/host.h"
 
-// A wait spins about as long as a sleep and a wake-up would take; for a moment only where the peer may need this very
+// A wait spins about as long as a sleep and a wake-up would take, but only a moment if the peer may need this
 // processor.
 enum { SPINS = 4000, SPINS_CROWDED = 200 };
 
@@ -58,7 +58,7 @@ void ep_op_free(struct ep_op *op) {
   *op = (struct ep_op){0};
 }
 
-// Whether the peer has been sent a later operation as its first: it passes over us in this one.
+// Whether a later operation was published to the peer as its first: it then skips this rank in this operation.
 static bool missed(const struct ep_layout *layout, const struct ep_link *link, uint64_t number) {
   uint64_t start = atomic_load_explicit(&ep_link_out(link)->start.op_plus_1, memory_order_relaxed);
   return start != 0 &&
@@ -78,14 +78,15 @@ static struct ep_member new_member(weft_ep_t *ep, const struct ep_op *op, const 
   return member;
 }
 
-// Where the members of `view` lie in op->members, which is rewritten in place from the end: `moved` maps old to new
+// Merges the members of `view` into op->members, which is rewritten in place from the end; `moved` maps old to new
 // indices.
 static void merge_members(weft_ep_t *ep, struct ep_op *op, const struct group_view *view, int16_t *moved) {
   struct ep_member *old = op->members;
   uint32_t num_old = op->num_members;
   for (uint32_t i = 0; i < num_old; i++)
     moved[i] = -1;
-  // Old ones that stay, packed; then the new view's, from the end, so that none is overwritten before it is read.
+  // First packs the old members that stay; then writes those of the new view from the end, so that none is overwritten
+  // before it is read.
   uint32_t kept = 0;
   for (uint32_t i = 0; i < num_old; i++) {
     const struct group_member *same = group_view_find(view, old[i].rank);
@@ -113,7 +114,7 @@ void ep_op_set_view(weft_ep_t *ep, struct ep_op *op, const struct group_view *vi
   group_view_unref(op->view);
   op->view = group_view_ref(view);
   op->num_members = view->count;
-  uint32_t threads = atomic_load(&ep->net) ? 2 : 1; // of a rank; the network's own work wants room too
+  uint32_t threads = atomic_load(&ep->net) ? 2 : 1; // threads of a rank; the network thread needs a processor too
   ep->spins = view->count * threads <= ep->processors ? SPINS : SPINS_CROWDED;
   int32_t self = ep_op_member(op, ep->rank);
   op->self = self < 0 ? 0 : (uint32_t)self;
@@ -143,7 +144,7 @@ int ep_op_resumes(weft_ep_t *ep, enum ep_kind kind, uint64_t *number) {
   if (halfway == 0)
     return 0;
   const struct ep_op *op = &ep->host->ops[(halfway - 1) % EP_DEPTH];
-  bool open = op->state == EP_OP_SENT && op->number == halfway - 1; // else dispatch_recv has ended it
+  bool open = op->state == EP_OP_SENT && op->number == halfway - 1; // otherwise dispatch_recv has ended it
   if (open && op->kind != kind)
     return ep_fail_interrupted(op);
   ep->host->halfway = 0;
@@ -169,7 +170,7 @@ void ep_release_rows(weft_ep_t *ep, struct ep_op *op) {
     const struct ep_layout *layout = &ep->layout;
     if (layout->flows && !in_place && !ep_flow_comes(layout, member))
       continue; // it was released piece by piece
-    // The last pieces that there can be: nothing more is read.
+    // Acknowledges the last possible pieces: nothing more is read.
     for (uint32_t back = 0; back < EP_DEPTH && back < layout->pieces; back++) {
       uint64_t last = ep_piece(layout, op->number, layout->pieces - 1 - back);
       struct ep_slot_head *slot = ep_slot(layout, member->link->in.memory, last);

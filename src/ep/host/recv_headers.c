@@ -1,5 +1,5 @@
-// The headers of an operation: one from every member is received, in a newer view when one of them runs in it, and the
-// rows behind it are laid out.
+// Receives the headers of an operation, one from every member, and lays out the rows behind them. If a member runs in a
+// newer view, this rank changes to that view.
 #include <string.h>
 
 #include "base/time/clock.h"
@@ -16,8 +16,8 @@ struct receiving {
   uint32_t next;    // member whose rows are laid out next
   uint32_t pending; // members whose header has not come, and which are not lost
   uint64_t mark;
-  uint32_t last;       // member whose header came last
-  uint32_t extensions; // of the deadline, for those who wait in turn
+  uint32_t last;       // member whose header arrived last
+  uint32_t extensions; // extensions of the deadline, for members that themselves wait
   bool interrupted;
   struct ep_pause pause;
 };
@@ -26,7 +26,7 @@ static struct ep_dispatch_head *head_of(weft_ep_t *ep, const struct ep_op *op, c
   return &ep_slot(&ep->layout, member->link->in.memory, ep_piece(&ep->layout, op->number, 0))->dispatch;
 }
 
-// Starts the receiving of this operation's members again, from the first.
+// Restarts receiving from this operation's first member.
 static void restart(weft_ep_t *ep, struct ep_op *op, struct receiving *receiving) {
   receiving->next = 0;
   receiving->pending = 0;
@@ -60,8 +60,8 @@ static void adopt(weft_ep_t *ep, struct ep_op *op, const struct group_view *view
   restart(ep, op, receiving);
 }
 
-// An operation that was sent before the one before it adopted a newer view: it runs in that one too. Its joiners wait
-// for this rank's header, and may be the only ones to publish it.
+// This operation was sent before the previous one adopted a newer view: it has to run in that view too. The joiners of
+// that view wait for this rank's header, and may be the only ones that publish the view.
 static void catch_up(weft_ep_t *ep, struct ep_op *op) {
   uint64_t epoch = ep_activation_epoch(&ep->activation, op->number);
   if (epoch <= op->view->epoch)
@@ -74,7 +74,8 @@ static void catch_up(weft_ep_t *ep, struct ep_op *op) {
   group_view_unref(view);
 }
 
-// The member's header is there, or will not come. Receiving it again, in a newer view, is no second wait.
+// The member's header has arrived, or will not. If it is received again, in a newer view, the wait is not counted
+// again.
 static void note_wait(struct ep_member *member, const struct receiving *receiving) {
   if (receiving->pause.since_ns == 0)
     return;
@@ -89,7 +90,7 @@ static void lose(struct ep_member *member, struct receiving *receiving) {
   receiving->pending--;
 }
 
-// The peer takes no part in this operation, though its link is up: it reads nothing of it, and answers nothing.
+// The peer takes no part in this operation although its link is up: it reads no row of it, and answers none.
 static void pass_over(const weft_ep_t *ep, const struct ep_op *op, struct ep_member *member,
                       struct receiving *receiving) {
   uint64_t *sent = member->link->sent_dispatch, first = ep_piece(&ep->layout, op->number, 0);
@@ -100,10 +101,10 @@ static void pass_over(const weft_ep_t *ep, const struct ep_op *op, struct ep_mem
   lose(member, receiving);
 }
 
-// A peer that publishes an earlier start does so before it sends anything: `start` is read again after the flag, so
-// that an old one is not taken with a header that came after the new one.
+// A peer that publishes an earlier start does so before it sends anything. So `start` is read again after the flag:
+// otherwise an old start could be combined with a header that arrived after the new one.
 static enum ep_look look_at(weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member) {
-  bool down = !ep_link_up(member->link); // before the flags
+  bool down = !ep_link_up(member->link); // read before the flags
   uint64_t start_flag = 0, flag = atomic_load_explicit(&head_of(ep, op, member)->flag, memory_order_acquire);
   uint64_t start = atomic_load_explicit(&ep_link_in(member->link)->start.op_plus_1, memory_order_acquire);
   if (start > op->number + 1) {
@@ -116,19 +117,19 @@ static enum ep_look look_at(weft_ep_t *ep, const struct ep_op *op, const struct 
                             ep_flag_op(&ep->layout, start_flag));
 }
 
-// A header has come from a rank that runs in a newer view than we. True: everything has begun anew.
+// A header has arrived from a rank that runs in a newer view than this rank. True: receiving starts again.
 static bool follow_newer(weft_ep_t *ep, struct ep_op *op, struct ep_member *member, uint64_t epoch,
                          struct receiving *receiving) {
   const struct group_view *view = ep_await_view(ep, epoch, receiving->deadline_ns, &receiving->interrupted);
   bool in = group_view_has(view, ep->rank, ep->incarnation);
   if (in) {
     adopt(ep, op, view, receiving);
-  } else if (view) { // it goes on without us: the next operation finds this rank out of the view
+  } else if (view) { // the group continues without this rank: the next operation finds this rank out of the view
     ep_activation_adopt(&ep->activation, view->epoch);
     ep_activation_receive(&ep->activation, op->ready);
     pass_over(ep, op, member, receiving);
-  } else if (!receiving->interrupted) { // the peer's word against our news of the store: that is no ground to have the
-                                        // peer put out
+  } else if (!receiving->interrupted) { // only the peer says so, and not the store: this is no reason to remove the
+                                        // peer from the group
     ep_link_down(ep, member->link, EP_LINK_DOUBTED, "it runs in a view that has not come here by the deadline");
     lose(member, receiving);
   }
@@ -136,8 +137,7 @@ static bool follow_newer(weft_ep_t *ep, struct ep_op *op, struct ep_member *memb
   return in;
 }
 
-// Whether a member's operation is another one than this rank's: of another type, or by another route. A barrier says so
-// itself.
+// Whether a member's operation differs from this rank's: in its type, or in its route. A barrier reports that itself.
 static bool is_odd(const struct ep_op *op, const struct ep_dispatch_head *head) {
   if (head->kind == EP_KIND_BARRIER || op->kind == EP_KIND_BARRIER)
     return false;
@@ -148,8 +148,8 @@ static bool is_odd(const struct ep_op *op, const struct ep_dispatch_head *head) 
           head->scale_bytes != op->form.scale_bytes);
 }
 
-// THROUGHPUT: how many selections of each local expert the member's rows bring, into places.left. By a route it is
-// known already. False: it cannot be.
+// THROUGHPUT: reads how many selections of each local expert the member's rows bring into places.left. With a route
+// this is known already. False: the counts are impossible.
 static bool take_counts(weft_ep_t *ep, const struct ep_op *op, uint32_t index, const struct ep_dispatch_head *head) {
   uint32_t rows = head->count;
   if (!ep->layout.flows || ep_op_keeps(op) || head->route != 0)
@@ -167,7 +167,7 @@ static bool take_counts(weft_ep_t *ep, const struct ep_op *op, uint32_t index, c
   return selections >= rows && selections <= (uint64_t)rows * ep->layout.topk;
 }
 
-// The member's header is there. True: everything has begun anew.
+// The member's header has arrived. True: receiving starts again.
 static bool receive_from(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct receiving *receiving) {
   struct ep_member *member = &op->members[index];
   const volatile struct ep_dispatch_head *shared = head_of(ep, op, member);
@@ -235,7 +235,8 @@ static bool listen_once(weft_ep_t *ep, struct ep_op *op, struct receiving *recei
   return news;
 }
 
-// The rows of one member, behind those of the members before it; PACKED: they are counted. PROTOCOL: nothing is.
+// Lays out the rows of one member behind those of the members before it; PACKED: counts them. PROTOCOL: nothing is laid
+// out.
 static int lay_out_member(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct weft_ep_recv_args *recv) {
   struct ep_batch all = {.number = op->number, .first = 0, .count = op->members[index].rows_in};
   if (ep_op_keeps(op)) {
@@ -251,7 +252,7 @@ static int lay_out_member(weft_ep_t *ep, struct ep_op *op, uint32_t index, const
   return 0;
 }
 
-// Lays out the rows of the members that follow in order and have come. True: did some.
+// Lays out the rows of the next members in order, as far as they have arrived. True: it did some.
 static bool lay_out(weft_ep_t *ep, struct ep_op *op, struct receiving *receiving) {
   uint32_t first = receiving->next;
   for (; receiving->next < op->num_members; receiving->next++) {
@@ -259,7 +260,7 @@ static bool lay_out(weft_ep_t *ep, struct ep_op *op, struct receiving *receiving
     if (!member->received && !member->lost)
       break;
     if (!member->received || !receiving->recv || op->odd_member >= 0 || ep->layout.flows)
-      continue; // rows that flow are laid out when all headers are there: flow_dispatch.c
+      continue; // rows that flow are laid out when all headers have arrived: flow_dispatch.c
     if (lay_out_member(ep, op, receiving->next, receiving->recv) != 0)
       ep_rows_refuse(ep, member);
   }
@@ -270,9 +271,9 @@ static bool awaited(const struct ep_member *member) {
   return !member->received && !member->lost;
 }
 
-// The deadline has passed. A peer that itself waits for a third rank gets more time; a silent one is lost. But when
-// most of the view is silent, this rank is more likely isolated than all of them: it must not have them put out. It
-// only takes its links to them down, and they will put it out.
+// The deadline has passed. A peer that itself waits for a third rank gets more time; a silent peer is lost. But if most
+// of the view is silent, it is more likely that this rank is isolated, so it must not get the others removed. It only
+// takes its links to them down, and they will remove it.
 static void give_up(weft_ep_t *ep, struct ep_op *op, struct receiving *receiving) {
   bool patient = receiving->extensions++ < EP_EXTENSIONS;
   uint32_t waiting = 0;

@@ -3,12 +3,12 @@
 #include "ep/remote/neighbours.h"
 #include "group/view.h"
 
-// A link is let go of when it is down, or when its rank was active and no longer is. A joiner's stays.
+// A link can be freed when it is down, or when its rank was active and is not any more. The link of a joiner stays.
 static bool is_needless(weft_ep_t *ep, const struct ep_link *link) {
   return !ep_link_up(link) || (link->was_active && !group_view_has(ep->view, link->rank, link->incarnation));
 }
 
-// Whether an operation may read windows of neighbours: one that has not received its rows, or reads them in place.
+// Whether an operation may read windows of neighbours: it has not received its rows, or reads them in place.
 static bool reads_areas(const weft_ep_t *ep) {
   for (int i = 0; i < EP_DEPTH; i++) {
     const struct ep_op *op = &ep->host->ops[i];
@@ -43,7 +43,7 @@ int ep_host_unmap(weft_ep_t *ep, int32_t rank) {
   struct ep_link *link = atomic_load(&ep->links.by_rank[rank]);
   if (!link)
     return WEFT_ERR_NOT_FOUND;
-  if (ep_op_uses(ep, link)) { // it was active: the end of that operation lets go of it
+  if (ep_op_uses(ep, link)) { // it was active: the end of that operation frees it
     atomic_store(&ep->sweep, true);
     return 0;
   }

@@ -1,4 +1,4 @@
-// The memory of a route, and which ranks it knows.
+// The memory of a route, and the ranks in it.
 #include "ep/routing/kept.h"
 
 #include <stdlib.h>

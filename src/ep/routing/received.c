@@ -1,5 +1,5 @@
-// What came to a rank: row headers and places are taken as they are laid out, then counted for the caller: the second
-// group of weft_ep_route_arrays.
+// The rows that a rank received: row headers and places are stored as the rows are laid out, then counted for the
+// caller (the second group of weft_ep_route_arrays).
 #include <string.h>
 
 #include "ep/routing/kept.h"
@@ -14,7 +14,7 @@ void ep_kept_expect_rows(struct ep_kept *kept, uint32_t index, uint32_t rows, co
   struct ep_kept_source *source = &kept->sources[index];
   kept->num_rows += rows;
   if (rows > kept->max_rows - kept->rows_expected)
-    return; // counted; the route is too short
+    return; // only counted; the route is too short
   source->first = kept->rows_expected;
   source->rows = rows;
   kept->rows_expected += rows;
@@ -34,7 +34,7 @@ void ep_kept_take_rows(struct ep_kept *kept, uint32_t index, uint32_t first, uin
   source->laid = first + rows;
 }
 
-// How many rows each expert has, and where its part begins (the cursor) and ends.
+// Computes how many rows each expert has, and where its part begins (the cursor) and ends.
 static void count_experts(struct ep_kept *kept) {
   uint32_t begin = 0;
   memset(kept->expert_rows, 0, kept->experts_per_rank * sizeof *kept->expert_rows);
@@ -50,7 +50,7 @@ static void count_experts(struct ep_kept *kept) {
   kept->packed_rows = begin;
 }
 
-// Where the selections of one row stand when the rows are packed. `left`: [E] what its source has still to bring.
+// Sets where the selections of one row are when the rows are packed. `left`: [E] what its source has still to bring.
 static void place(struct ep_kept *kept, struct ep_row *row, uint32_t *left, int32_t *slot) {
   const int16_t *experts = ep_row_experts(&kept->layout, row);
   uint32_t next = 0;
@@ -63,7 +63,7 @@ static void place(struct ep_kept *kept, struct ep_row *row, uint32_t *left, int3
   }
 }
 
-// The rows of one source, of which `to` is the first. Those that it was lost before have places, and nothing more.
+// Counts the rows of one source, of which `to` is the first. Rows that were lost with the source only have places.
 static void count_source(struct ep_kept *kept, uint32_t index, uint32_t to) {
   const struct ep_kept_source *source = &kept->sources[index];
   memcpy(kept->left, ep_kept_counts(kept, index), kept->experts_per_rank * sizeof *kept->left);

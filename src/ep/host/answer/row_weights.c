@@ -1,6 +1,6 @@
-// Weights that go back with the rows of a combine (weft_ep_combine_args.row_weights): for each row of an answer [K], at
-// their places in the token's top-k. They lie where late weights would: these are of PER_EXPERT, row weights of
-// RANK_MAJOR, and one operation of a rank is either. A bit of the answer's flag says that they come.
+// Weights that go back with the rows of a combine (weft_ep_combine_args.row_weights): [K] for each row of an answer, at
+// their places in the token's top-k. They use the memory of late weights: PER_EXPERT has late weights, RANK_MAJOR has
+// row weights, and an operation of a rank has only one of these layouts. A bit of the answer's flag announces them.
 #include <string.h>
 
 #include "ep/host/answer/row_weights.h"

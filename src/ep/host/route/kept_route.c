@@ -1,8 +1,8 @@
-// Routes on host memory: what a dispatch puts into one, and what an operation that goes by one takes from it.
-// routing/kept.h has the memory, combine_route.c the calls of a combine; docs/design/routes.md the whole.
+// Routes on host memory: what a dispatch stores in a route, and what an operation that uses a route reads from it.
+// routing/kept.h has the memory, combine_route.c the calls of a combine, and docs/design/routes.md the whole design.
 //
-// An operation holds its route from its beginning until it has been received. What comes later, the combine, works with
-// what the operation has copied.
+// An operation holds its route from its beginning until it has been received. The combine later works with what the
+// operation has copied.
 #include <string.h>
 
 #include "base/fail.h"
@@ -21,7 +21,7 @@ void ep_kept_destroy(weft_ep_route_t *route) {
 
 // --- before an operation begins ---
 
-// Whether operations can go by the route. INVALID, ROOM.
+// Checks that operations can use the route. INVALID, ROOM.
 int ep_kept_check_filled(const struct ep_kept *kept, const char *call) {
   if (kept->state == EP_KEPT_FILLED)
     return 0;
@@ -63,7 +63,7 @@ static int check_room(const struct ep_kept *kept, uint32_t num_tokens, uint32_t 
   return 0;
 }
 
-// Whether the tokens are as many, with as many selections, as those that the route knows.
+// Checks that the numbers of tokens and selections are those of the route.
 static int check_sizes(const struct ep_kept *kept, uint32_t num_tokens, uint32_t topk) {
   if (num_tokens != kept->num_tokens)
     return fail(WEFT_ERR_INVALID, "dispatch: %u tokens, and those of the route are %u", num_tokens, kept->num_tokens);
@@ -72,7 +72,7 @@ static int check_sizes(const struct ep_kept *kept, uint32_t num_tokens, uint32_t
   return 0;
 }
 
-// CHECK_ROUTE: whether the caller's top-k are what the route knows.
+// CHECK_ROUTE: checks that the caller's top-k are those of the route.
 static int compare(const struct ep_kept *kept, const struct weft_ep_dispatch_args *args, uint32_t num_tokens,
                    uint32_t topk) {
   if (kept->state == EP_KEPT_EMPTY)
@@ -103,7 +103,7 @@ static int check_keep(const weft_ep_t *ep, const struct ep_kept *kept, const str
   return rc != 0 ? rc : check_newcomers(kept, ep->view, "dispatch");
 }
 
-// Whether the top-k that the call gives is only compared. What was only planned is sent as the group was opened.
+// Whether the top-k in the call is only compared. A route that was only planned is sent with the top-k of the group.
 static bool compares_only(const struct weft_ep_dispatch_args *args) {
   return args->route && args->flags & WEFT_EP_DISPATCH_CHECK_ROUTE && args->route->kept->state != EP_KEPT_PLANNED;
 }
@@ -134,7 +134,7 @@ int ep_kept_check(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args,
 
 // --- what is sent ---
 
-// The tokens, experts and weights are those of the route that the operation goes by.
+// Takes tokens, experts and weights from the route that the operation uses.
 static void take_over(struct ep_op *op) {
   const struct ep_kept *kept = op->route->kept;
   size_t selections = (size_t)kept->num_tokens * kept->topk;
@@ -159,7 +159,7 @@ void ep_kept_begin(struct ep_op *op, weft_ep_route_t *route, bool fills) {
     take_over(op);
 }
 
-// A member that the rows were not sent to has none of them.
+// Notes where rows went: a member to which no rows were sent has none.
 static void note_ways(const struct ep_op *op, struct ep_kept *kept) {
   for (size_t i = 0; i < (size_t)kept->num_tokens * kept->topk; i++)
     kept->went[i] = op->member_of[i] >= 0 && op->members[op->member_of[i]].sent;
@@ -190,14 +190,15 @@ uint64_t ep_kept_rows_of(const struct ep_op *op, const struct ep_member *member)
 
 // --- what comes ---
 
-// Unwanted rows that flow are taken all the same: their sender waits for that.
+// Unwanted rows that flow are received all the same, since their sender waits for that.
 void ep_kept_announced(const weft_ep_t *ep, const struct ep_op *op, struct ep_member *member, uint32_t count) {
   member->unwanted = count != ep_kept_rows_of(op, member);
   if (member->unwanted && !ep->layout.flows)
     member->rows_in = 0;
 }
 
-// A source that was lost before its header came has none. What ep_places_left() says of it is of another operation.
+// A source that was lost before its header arrived has no places. What ep_places_left() returns for it belongs to
+// another operation.
 static bool has_places(const struct ep_kept_source *source) {
   return source->came || source->rows > 0;
 }
@@ -220,7 +221,7 @@ static uint32_t source_index(const struct ep_kept *kept, const struct ep_member 
   return (uint32_t)(ep_kept_find(kept, member->rank, member->incarnation) - kept->sources);
 }
 
-// Whether rows of it come.
+// Whether rows of the member will arrive.
 static bool brings_rows(const struct ep_member *member) {
   return member->received && member->rows_in > 0 && !member->unwanted;
 }
@@ -248,7 +249,8 @@ void ep_kept_lay_absent(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_re
   }
 }
 
-// Rows that a member has not kept with its route, because it took this rank for lost then, bring no answer from it.
+// If a member has not kept rows with its route, because it considered this rank lost at that time, it does not answer
+// them.
 static void drop_refused(struct ep_op *op) {
   for (uint32_t i = 0; i < op->num_members; i++) {
     struct ep_member *member = &op->members[i];
@@ -261,7 +263,7 @@ static void drop_refused(struct ep_op *op) {
   }
 }
 
-// The route is filled: with what came, and with whom this rank has really sent to.
+// Completes the route: with the rows that arrived, and with the ranks to which this rank has really sent.
 static void end_fill(struct ep_op *op, const struct weft_ep_recv_args *recv) {
   struct ep_kept *kept = op->route->kept;
   ep_kept_clear_sent(kept);
@@ -278,7 +280,7 @@ static void end_fill(struct ep_op *op, const struct weft_ep_recv_args *recv) {
   ep_kept_end_rows(kept);
 }
 
-// A combine by the route is from here on like any operation that was received.
+// Loads the route, so that a combine by it is like any operation that was received.
 static void load(weft_ep_t *ep, struct ep_op *op) {
   const struct ep_kept *kept = op->route->kept;
   op->layout = kept->form;
@@ -301,7 +303,7 @@ void ep_kept_received(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv
     load(ep, op);
   for (uint32_t i = 0; op->kind == EP_KIND_DISPATCH && i < op->num_members; i++)
     if (op->members[i].unwanted)
-      op->members[i].rows_in = 0; // and is not answered
+      op->members[i].rows_in = 0; // and this member is not answered
   if (ep_op_keeps(op))
     drop_refused(op);
   ep_op_let_go(op);
@@ -317,7 +319,7 @@ void ep_op_let_go(struct ep_op *op) {
 
 // --- the calls of weft/ep.h ---
 
-// Whether a selection will go, in the view of the next operation.
+// Whether a selection will be sent, in the view of the next operation.
 static bool goes(weft_ep_t *ep, int64_t expert) {
   int32_t rank = (int32_t)(expert / ep->experts_per_rank);
   const struct group_member *member = group_view_find(ep->view, rank);

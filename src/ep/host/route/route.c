@@ -1,4 +1,4 @@
-// Which ranks the tokens of a dispatch go to.
+// Decides to which ranks the tokens of a dispatch go.
 #include <string.h>
 
 #include "base/fail.h"
@@ -38,7 +38,8 @@ static void zero_counts(struct ep_op *op) {
   }
 }
 
-// Gives one selection its member and row, unless no member has its expert. True: the token has had no row there before.
+// Assigns a member and a row to one selection, unless no member has its expert. True: the token had no row there
+// before.
 static bool place(weft_ep_t *ep, struct ep_op *op, uint32_t token, size_t at) {
   op->member_of[at] = -1;
   if (op->experts[at] < 0)

@@ -1,4 +1,5 @@
-// The layout PACKED: the parts of the experts follow each other, so no row has its place before all are counted.
+// The layout PACKED: the parts of the experts follow each other, so the place of a row is not known before all rows are
+// counted.
 #include <string.h>
 
 #include "ep/host/flow_wait.h"
@@ -44,11 +45,11 @@ void ep_packed_lay(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_ar
     ep_places_expect(ep, op, recv);
     if (ep_places_needed(ep, recv) > recv->rows || lay_all(ep, op, recv))
       return;
-    count_again(ep, op, recv); // of one member less
+    count_again(ep, op, recv); // without that member
   }
 }
 
-// Row `to` of the buffer holds no row of a token.
+// Clears row `to` of the buffer, which holds no row of a token.
 static void clear(const struct ep_host *host, const struct ep_form *form, const struct weft_ep_recv_args *recv,
                   size_t to) {
   if (recv->src_rank)

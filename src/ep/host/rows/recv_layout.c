@@ -1,5 +1,5 @@
-// From the rows of a window to the layout that the caller asked for: by expert, or by rank. Where they are to stand
-// says recv_places.c. packed.c has what only PACKED needs.
+// Copies rows from a window to the layout that the caller asked for: by expert, or by rank. recv_places.c computes
+// their places. packed.c has what only PACKED needs.
 #include <string.h>
 
 #include "base/fail.h"
@@ -8,17 +8,17 @@
 #include "ep/host/rows/rows.h"
 #include "ep/remote/neighbours.h"
 
-// Rows of one member that lie one after another: in its window, or this rank's own.
+// Contiguous rows of one member, in its window, or this rank's own rows.
 struct source {
-  uint32_t places; // its index among the places: that of the member; by a route that of the route's source
+  uint32_t places; // its index among the places: the member's; with a route, that of the route's source
   int32_t rank;
-  void *heads;         // of the first row that is meant
+  void *heads;         // header of the first row
   const uint8_t *rows; // row i of these at i * stride; `by_token`: at token * stride
   size_t stride;
-  struct ep_scales scales; // by token, where they do not lie behind the values
+  struct ep_scales scales; // by token, if they do not lie behind the values
   bool by_token;
-  const struct ep_link *names; // the headers say in whose window the rows lie that this link brings; NULL: in this one
-  size_t slot;                 // then where the slot's rows begin, in any window
+  const struct ep_link *names; // headers name the windows of the rows of this link; NULL: all are in this one
+  size_t slot;                 // with `names`: offset of the slot's rows in any window
   struct ep_inbox *inbox;
 };
 
@@ -45,20 +45,20 @@ static struct source source_of(weft_ep_t *ep, struct ep_op *op, uint32_t index, 
                          .inbox = ep_op_inbox(op, member)};
 }
 
-// The window of another rank that a header names; NULL: none that this rank reads.
+// Rows in the window of another rank that a header names; NULL: this rank does not read that window.
 static const uint8_t *named_rows(const weft_ep_t *ep, const struct source *source, uint64_t where) {
   const uint8_t *area = ep_neighbours_area(ep, source->names, ep_where_area(where));
   return area ? area + source->slot : NULL;
 }
 
-// Whether the row lies in a window that this rank can read, in a slot of the piece's.
+// Whether the row lies in a window that this rank can read, in the slot of the piece.
 static bool is_placed(const weft_ep_t *ep, const struct source *source, uint64_t where) {
   return ep_where_row(where) < ep->layout.window_rows &&
          (ep_where_area(where) == 0 || named_rows(ep, source, where) != NULL);
 }
 
-// Row headers come from another process: nothing in them is used as an index before this, and what is checked is a copy
-// that the peer cannot change.
+// Row headers come from another process: nothing in them is used as an index before this check, and the check reads a
+// copy that the peer cannot change.
 int ep_rows_check(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct ep_batch *batch) {
   const struct ep_layout *layout = &ep->layout;
   struct source source = source_of(ep, op, index, batch);
@@ -114,7 +114,7 @@ int ep_rows_complete(weft_ep_t *ep, const struct ep_op *op, uint32_t index) {
 struct body {
   const uint8_t *values;
   const uint32_t *scales; // the first
-  uint64_t scale_block;   // words to the next
+  uint64_t scale_block;   // words to the next one
 };
 
 static const uint8_t *values_of(weft_ep_t *ep, const struct source *source, uint32_t i, struct ep_row *row) {
@@ -132,12 +132,12 @@ static struct body body_of(weft_ep_t *ep, struct ep_op *op, const struct source 
   uint32_t token = (uint32_t)row->token;
   if (scales->words && !in_place)
     return (struct body){values, scales->words + token * scales->row, scales->block};
-  if (scales->words) // who reads it in place wants them together
+  if (scales->words) // a reader in place needs values and scales together
     values = ep_op_keep_row(ep, op, token, values, scales);
   return (struct body){values, (const uint32_t *)(values + op->form.value_bytes), 1};
 }
 
-// To row `to` of all, which is row `place` of part `part`.
+// Writes row `to` of the buffer, which is row `place` of part `part`.
 static void lay_row(weft_ep_t *ep, const struct ep_form *form, const struct body *body,
                     const struct weft_ep_recv_args *recv, size_t to, uint32_t part, uint32_t place) {
   if (recv->rows_at) {
@@ -156,14 +156,14 @@ static void lay_row(weft_ep_t *ep, const struct ep_form *form, const struct body
   ep_copy_scales(scales, out->block, body->scales, body->scale_block, form->scale_bytes);
 }
 
-// PACKED: where a token's selections stand, at their places in its top-k.
+// PACKED: writes where a token's selections are, at their places in its top-k.
 static void lay_slots(uint32_t topk, const struct ep_row *row, const int32_t *index, int32_t *slots) {
   uint32_t next = 0;
   for (uint32_t k = 0; k < topk; k++)
     slots[k] = row->places >> k & 1 ? index[next++] : -1;
 }
 
-// `at`: which of its source's rows it is.
+// `at`: index of the row among its source's rows.
 static void by_expert(weft_ep_t *ep, const struct ep_op *op, const struct source *source, uint32_t at,
                       struct ep_row *row, const struct body *body, const struct weft_ep_recv_args *recv) {
   const int16_t *experts = ep_row_experts(&ep->layout, row);
@@ -178,7 +178,7 @@ static void by_expert(weft_ep_t *ep, const struct ep_op *op, const struct source
     source->inbox->index[entry + j] = (int32_t)to;
     source->inbox->weight[entry + j] = weights[j];
     if (place >= recv->rows)
-      continue; // counted; see ep_places_needed
+      continue; // only counted; see ep_places_needed()
     lay_row(ep, &op->form, body, recv, to, packed ? 0 : (uint32_t)experts[j], packed ? (uint32_t)to : place);
     if (recv->src_rank)
       recv->src_rank[to] = source->rank;
@@ -193,7 +193,7 @@ static void by_expert(weft_ep_t *ep, const struct ep_op *op, const struct source
     lay_slots(op->topk, row, source->inbox->index + entry, recv->slot + (size_t)pair * op->topk);
 }
 
-// The local experts and weights of a row that is RANK_MAJOR: first, or at their places in the token's top-k.
+// RANK_MAJOR: writes the local experts and weights of a row: in front, or at their places in the token's top-k.
 static void lay_selections(const struct ep_layout *layout, uint32_t topk, struct ep_row *row,
                            const struct weft_ep_recv_args *recv, uint32_t to) {
   const int16_t *experts = ep_row_experts(layout, row);
@@ -239,8 +239,8 @@ static void lay(weft_ep_t *ep, struct ep_op *op, const struct source *source, co
   }
 }
 
-// Rows that lie in the windows of others are overwritten when the source does not wait for this rank any more. Then it
-// has said so before. They are not laid out then: their places are what they were.
+// Rows in the windows of other ranks are overwritten when the source does not wait for this rank any more. The source
+// has announced that before. In this case the rows are not laid out, and their places stay unchanged.
 static int lay_named(weft_ep_t *ep, struct ep_op *op, const struct source *source, const struct ep_batch *batch,
                      const struct weft_ep_recv_args *recv) {
   struct ep_link *link = op->members[source->places].link;
@@ -289,7 +289,7 @@ void ep_rows_refuse(weft_ep_t *ep, struct ep_member *member) {
 
 // --- rows that will not come ---
 
-// Row `to` of all, as in lay_row().
+// Writes row `to` of the buffer, as in lay_row().
 static void lay_none(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_recv_args *recv, int32_t rank,
                      size_t to, uint32_t part, uint32_t place) {
   const struct body body = {ep->host->no_row, (const uint32_t *)(ep->host->no_row + op->form.value_bytes), 1};

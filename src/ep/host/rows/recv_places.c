@@ -1,6 +1,6 @@
-// Where the rows of each source stand in the receive buffer: behind those of the sources before it, in the order of
-// ranks. It follows from how many rows each source brings to each expert, so rows may be laid out in any order of
-// sources, and in parts.
+// Where the rows of each source are placed in the receive buffer: behind those of the sources before it, in the order
+// of ranks. The places follow from how many rows each source brings to each expert, so rows may be laid out in any
+// order of sources, and in parts.
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,7 +32,7 @@ void ep_places_close(struct ep_places *places) {
   free(places->tally);
 }
 
-// Where the scales of this form are to lie.
+// Sets where the scales of this form are placed.
 static void place_scales(struct ep_host *host, const struct ep_form *form, const struct weft_ep_recv_args *recv) {
   uint64_t words = form->scale_bytes / sizeof(uint32_t);
   host->out_scales.row = recv->scale_row_stride ? recv->scale_row_stride : words;
@@ -131,7 +131,7 @@ uint32_t ep_places_needed(const weft_ep_t *ep, const struct weft_ep_recv_args *r
   return most;
 }
 
-// Rows of the buffer that are written.
+// How many rows of the buffer are written.
 static uint32_t rows_of(const weft_ep_t *ep, const struct weft_ep_recv_args *recv) {
   const struct ep_places *places = &ep->host->places;
   uint32_t rows = 0;

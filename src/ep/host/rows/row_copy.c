@@ -1,7 +1,7 @@
-// How rows get into a peer's window. Ordinary stores fetch each line from the cache of the core that read it last: that
-// is the fastest way where the two cores share a cache, and several times the slowest where they do not. Stores past
-// the caches cost the same wherever the peer runs. Nothing tells where it runs, and it may move; so the two ways are
-// tried against each other from time to time, on a few rows that are sent anyhow.
+// How rows are copied into a peer's window. Ordinary stores fetch each line from the cache of the core that read it
+// last. That is the fastest way if the two cores share a cache, and slower by a multiple if they do not. Stores past
+// the caches cost the same wherever the peer runs. This rank cannot know where the peer runs, and the peer may move. So
+// both ways are measured from time to time, on a few rows that are sent anyhow.
 #include <string.h>
 
 #include "base/time/clock.h"
@@ -9,22 +9,23 @@
 #include "ep/host/rows/rows.h"
 
 enum {
-  TRIAL_ROWS = 4,     // of each way
-  LONGEST_PAUSE = 64, // sendings between trials; after a change they are frequent at first
-  WORTH = 2,          // what the writer saves past the caches, the reader pays in part: it reads from memory then
+  TRIAL_ROWS = 4,     // rows for each way
+  LONGEST_PAUSE = 64, // sends between trials; after a change trials are frequent at first
+  // Factor: the reader loses a part of what the writer saves past the caches, since it then reads from memory.
+  WORTH = 2,
 };
 
 struct ep_writing ep_write_begin(struct ep_link *link, uint32_t rows) {
   struct ep_way *way = &link->way;
   struct ep_writing writing = {.way = way};
-  if (rows < 2 * TRIAL_ROWS || link->path->shadow) // what stands in a shadow is read from here at once
+  if (rows < 2 * TRIAL_ROWS || link->path->shadow) // a shadow is read by this host at once
     return writing;
   writing.trial = way->until_trial == 0;
   way->until_trial = writing.trial ? way->pause : way->until_trial - 1;
   return writing;
 }
 
-// The trial is over. One trial may have been disturbed: it takes two that agree to change the way.
+// The trial is over. One trial may have been disturbed, so the way is changed only if two trials agree.
 static void judge(struct ep_writing *writing) {
   struct ep_way *way = writing->way;
   bool stream = WORTH * writing->spent_ns[true] < writing->spent_ns[false];

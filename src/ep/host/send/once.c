@@ -1,4 +1,5 @@
-// Sends rows that cross to another host once: who shares rows, who carries them, and when they are published.
+// Sends rows that cross to another host once: which members share rows, which one carries them, and when they are
+// published.
 #include "ep/host/send/once.h"
 
 #include "base/time/clock.h"
@@ -17,7 +18,7 @@ static bool read_each_other(const struct ep_link *a, const struct ep_link *b) {
   return ep_neighbours_reads(a, b) && ep_neighbours_reads(b, a);
 }
 
-// Whether the member and all of the group, which lie before it, read each other's areas.
+// Whether the member and all members of the group, which are before it, read each other's areas.
 static bool fits(const struct ep_op *op, uint32_t index, uint32_t group) {
   for (uint32_t i = 0; i < index; i++)
     if (op->members[i].group == group && !read_each_other(op->members[i].link, op->members[index].link))
@@ -53,7 +54,7 @@ void ep_once_group(struct ep_op *op) {
 
 // --- a piece for a group ---
 
-// Those that the piece at hand is for, with its number, which is the same for all.
+// The members for which the current piece is, and its number, which is the same for all of them.
 struct piece {
   uint64_t number;
   uint32_t count;
@@ -64,12 +65,13 @@ static bool is_there(const struct ep_member *member, uint32_t group) {
   return member->group == group && !member->lost && ep_link_up(member->link);
 }
 
-// Rows of a piece of an operation end with the last piece that the member's rows need; the first one it always gets.
+// Rows of a piece of an operation end with the last piece that the member's rows need; it always gets the first piece.
 static bool has_more(const struct ep_member *member) {
   return member->pieces_out == 0 || member->rows_sent < member->rows_out;
 }
 
-// Those that the next piece is for; or those that the piece under way was written for, as far as they can be reached.
+// Collects the members for the next piece; or the members for which the current piece was written, as far as they can
+// be reached.
 static void gather(const weft_ep_t *ep, const struct ep_op *op, uint32_t group, struct piece *piece) {
   const struct ep_once *once = &op->groups[group - 1];
   piece->count = 0;
@@ -88,7 +90,7 @@ static char *slot_of(const weft_ep_t *ep, const struct piece *piece, const struc
 
 // --- writing it ---
 
-// The token of a row of the member's behind those that were sent; UINT32_MAX: there is none.
+// The token of a row of the member after those that were sent; UINT32_MAX: there is none.
 static uint32_t token_at(const struct ep_op *op, const struct ep_member *member, uint32_t behind) {
   uint32_t row = member->rows_sent + behind;
   return row < member->rows_out ? op->row_token[member->first_row + row] : UINT32_MAX;
@@ -98,7 +100,7 @@ static uint32_t next_token(const struct ep_op *op, const struct ep_member *membe
   return token_at(op, member, member->here);
 }
 
-// The first token that comes into a later piece: one of the members has all the rows of a piece before it.
+// The first token that belongs to a later piece: before it, one of the members has a full piece of rows.
 static uint32_t end_of(const weft_ep_t *ep, const struct ep_op *op, const struct piece *piece) {
   uint32_t end = UINT32_MAX;
   for (uint32_t i = 0; i < piece->count; i++) {
@@ -117,7 +119,7 @@ static uint32_t first_token(const struct ep_op *op, const struct piece *piece) {
   return first;
 }
 
-// Of those that get the token the one whose window holds the fewest rows of this piece.
+// Of the members that get the token, chooses the one whose window holds the fewest rows of this piece.
 static struct ep_member *choose_carrier(struct ep_op *op, const struct piece *piece, uint32_t token) {
   struct ep_member *carrier = NULL;
   for (uint32_t i = 0; i < piece->count; i++) {
@@ -128,7 +130,7 @@ static struct ep_member *choose_carrier(struct ep_op *op, const struct piece *pi
   return carrier;
 }
 
-// The row to its carrier, and a header to each that gets it.
+// Writes the row to its carrier, and a header to each member that gets it.
 static void write_token(weft_ep_t *ep, struct ep_op *op, const struct piece *piece, uint32_t token) {
   const struct ep_layout *layout = &ep->layout;
   struct ep_member *carrier = choose_carrier(op, piece, token);
@@ -178,14 +180,14 @@ void ep_once_write(weft_ep_t *ep, struct ep_op *op, uint32_t group) {
 
 // --- publishing it ---
 
-// A transport that brings nothing and does not fail: its peers have a time limit, as in all waits. Time in which this
-// rank did not look, because it was stopped, does not count.
+// The transport delivers nothing and reports no failure: its peers have a time limit, as in all waits. Time in which
+// this rank itself was stopped does not count.
 static void give_up(weft_ep_t *ep, struct ep_op *op, struct ep_once *once, const struct piece *piece) {
   uint64_t now_ns = clock_ns(), gap_ns = now_ns - once->looked_ns, limit_ns = (uint64_t)ep->op_timeout_ms * 1000000u;
   if (gap_ns > 2 * ep_heartbeat_ns(ep))
     once->since_ns += gap_ns;
   once->looked_ns = now_ns;
-  if (now_ns - once->since_ns < limit_ns + ep_heartbeat_ns(ep)) // whoever waits for them by flow_wait.c comes first
+  if (now_ns - once->since_ns < limit_ns + ep_heartbeat_ns(ep)) // the deadlines of flow_wait.c come first
     return;
   for (uint32_t i = 0; i < piece->count; i++) {
     struct ep_link *link = op->members[piece->index[i]].link;
@@ -209,8 +211,9 @@ static void publish(weft_ep_t *ep, struct ep_op *op, const struct piece *piece) 
   }
 }
 
-// The piece is under way. Of those that it was written for one may be lost, and with it rows that others would read
-// there. Nothing of the piece was published then: it is written anew, for those that are left. True: it is over.
+// The current piece is in flight. A member for which it was written may be lost, and with it rows that others would
+// read there. Nothing of the piece is published in that case: it is written again, for the remaining members. True: the
+// piece is over.
 static bool end_piece(weft_ep_t *ep, struct ep_op *op, uint32_t group) {
   struct ep_once *once = &op->groups[group - 1];
   struct piece piece;
@@ -222,7 +225,7 @@ static bool end_piece(weft_ep_t *ep, struct ep_op *op, uint32_t group) {
     }
   bool whole = piece.count == once->size;
   for (uint32_t i = 0; i < piece.count; i++)
-    whole &= !op->members[piece.index[i]].lost; // it may be passed over, and its link be up
+    whole &= !op->members[piece.index[i]].lost; // it may be lost for this operation although its link is up
   for (uint32_t i = 0; i < piece.count; i++) {
     op->members[piece.index[i]].in_piece = false;
     if (!whole)
@@ -259,7 +262,7 @@ static bool is_free(const weft_ep_t *ep, const struct ep_op *op, const struct pi
          ep_once_is_read(ep, op, member->link, piece->number);
 }
 
-// Writes the group's next piece, if there is one and room for it. True: did, or a member was lost.
+// Writes the group's next piece, if there is one and room for it. True: it did, or a member was lost.
 static bool begin_piece(weft_ep_t *ep, struct ep_op *op, uint32_t group) {
   struct piece piece;
   gather(ep, op, group, &piece);
@@ -304,7 +307,7 @@ bool ep_send_has_more(const weft_ep_t *ep, const struct ep_op *op, const struct 
          member->pieces_out < ep_pieces_of(&ep->layout, member->rows_out, op->whole) && ep_link_up(member->link);
 }
 
-// Whether the next thing that is sent to the member goes to that slot.
+// Whether the next piece for the member goes to that slot.
 static bool wants(const weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member, uint32_t slot) {
   uint32_t group = member->group, piece = group ? op->groups[group - 1].pieces : member->pieces_out;
   bool more = group ? !group_is_over(op, group) : ep_send_has_more(ep, op, member);

@@ -1,4 +1,5 @@
-// What a dispatch writes into a window: rows as they travel, row headers, and the header of a piece with its flag.
+// What a dispatch writes into a window: rows in the form in which they travel, row headers, and the header of a piece
+// with its flag.
 #include "ep/host/send/row.h"
 
 #include "ep/host/route/kept_route.h"
@@ -15,7 +16,7 @@ static void cast_row(weft_ep_t *ep, const struct ep_form *form, uint8_t *row, co
   ep_kernels_pack_scales(behind, scales, layout->hidden);
 }
 
-// Where they are cast here it is once, on first use.
+// If values are cast here, this happens once, on first use.
 const uint8_t *ep_send_values(weft_ep_t *ep, struct ep_op *op, uint32_t t) {
   const struct ep_input *input = &op->input;
   const uint8_t *x = input->x + t * input->x_stride;
