@@ -1,10 +1,10 @@
-// The engine on CUDA memory, as a table.
+// The engine on CUDA memory: its table of functions.
 #include <string.h>
 
 #include "ep/gpu/call/call.h"
 #include "ep/gpu/remote/batches.h"
 
-// The watcher lets go of links at any time; what they have still to send their proxies flush.
+// The watcher may free links at any time; their proxies flush what they have still to send.
 static void flush(weft_ep_t *ep) {
   (void)ep;
 }

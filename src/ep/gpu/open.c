@@ -1,4 +1,4 @@
-// Which device a rank runs on, and its engine there.
+// Chooses the device of a rank, and opens its engine there.
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,7 +26,7 @@ static struct device_ep_options engine_options(const weft_ep_t *ep, const struct
                                     .zero_copy_bytes = options->zero_copy_bytes};
 }
 
-// The index of the device that the options name.
+// Chooses the index of the device that the options name.
 static int choose(struct ep_gpu *gpu, int32_t wanted) {
   char why[DEVICE_WHY] = "";
   int count = 0;
@@ -158,7 +158,7 @@ int ep_gpu_start(weft_ep_t *ep, const struct weft_ep_options *options) {
   rc = gpu->api->ep_open(gpu->device, &wanted, &engine, why);
   if (rc != 0)
     return device_fail(rc, "the engine on the GPU", why);
-  pthread_mutex_lock(&gpu->lock); // the group's thread looks at it
+  pthread_mutex_lock(&gpu->lock); // the group's thread reads it
   gpu->engine = engine;
   gpu->report = gpu->api->ep_report(engine);
   gpu->workspace_bytes = gpu->api->ep_memory(engine) + options->experts_per_rank * sizeof *gpu->counts;
@@ -168,7 +168,7 @@ int ep_gpu_start(weft_ep_t *ep, const struct weft_ep_options *options) {
   return rc == 0 ? 0 : device_fail(rc, "the engine on the GPU", why);
 }
 
-// The caller's launches are to have run by now. What was received is known; no later call reports the last combine.
+// Waits for the caller's launches. Receives have been reported already; no later call reports the last combine.
 static void await_launches(const weft_ep_t *ep) {
   const struct ep_gpu *gpu = ep->gpu;
   uint64_t deadline_ns = clock_deadline_ms(ep->op_timeout_ms);
@@ -186,7 +186,7 @@ void ep_gpu_stop(weft_ep_t *ep) {
     return;
   await_launches(ep);
   pthread_mutex_lock(&gpu->lock);
-  gpu->control.gone = UINT64_MAX; // kernels that still wait end
+  gpu->control.gone = UINT64_MAX; // makes kernels that still wait end
   ep_gpu_control(ep);
   gpu->api->ep_close(gpu->engine);
   gpu->engine = NULL;

@@ -1,6 +1,5 @@
-// The kernels for AVX2. A register of 16 bf16 is taken apart into its even and its odd values, each as the upper half
-// of an f32: a shift and a mask, and the way back is one blend. Only the step from 16 to 8 bits changes the order, and
-// back.
+// The kernels for AVX2. A register of 16 bf16 is split into its even and its odd values, each as the upper half of an
+// f32, by a shift and a mask; one blend joins them again. Only the conversions between 16 and 8 bits change the order.
 #include <immintrin.h>
 
 #include "ep/kernels/variants.h"
@@ -24,7 +23,7 @@ static inline __m256 odd_values(__m256i x) {
   return _mm256_castsi256_ps(_mm256_and_si256(x, _mm256_set1_epi32((int)0xFFFF0000)));
 }
 
-// Magnitudes have 15 bits, so that comparisons of signed numbers serve.
+// Magnitudes have 15 bits, so signed comparisons are correct.
 static uint32_t block_amax(const uint16_t *x) {
   __m256i amax = _mm256_setzero_si256();
   for (int i = 0; i < KERNEL_BLOCK; i += LANES) {
@@ -112,13 +111,13 @@ static void avx2_uncast_fp8(uint16_t *out, const uint8_t *q, const float *scales
   }
 }
 
-// Half a block of all rows, its sums in eight of the sixteen registers.
+// Sums half a block of all rows, with the sums in eight of the sixteen registers.
 static inline void reduce_part(uint16_t *out, const uint16_t *const *rows, const float *weights, uint32_t count,
                                __m256 factor, const uint16_t *const *biases, uint32_t num_biases, uint32_t start) {
   enum { PARTS = KERNEL_BLOCK / 2 / LANES };
   __m256 even[PARTS], odd[PARTS];
   for (int i = 0; i < PARTS; i++)
-    even[i] = odd[i] = _mm256_set1_ps(-0.0f); // what added to any number, -0 too, gives that number
+    even[i] = odd[i] = _mm256_set1_ps(-0.0f); // adding this to any number, also to -0, gives that number
   for (uint32_t r = 0; r < count; r++) {
     const uint16_t *row = rows[r] + start;
     __m256 weight = _mm256_set1_ps(weights ? weights[r] : 1.0f);
@@ -295,7 +294,7 @@ static void avx2_decode10(uint16_t *out, const uint8_t *codes, const float *head
         store(out + i, _mm256_set1_epi16(BF16_NAN));
 }
 
-// From a whole line on: half a line of its own would leave the processor's buffer early.
+// Streams from the beginning of a line on: a half line would leave the processor's buffer early.
 static void avx2_stream(void *to, const void *from, size_t size) {
   size_t before = kernel_unaligned(to, 2 * sizeof(__m256i), size);
   const char *in = (const char *)from + before;

@@ -1,9 +1,9 @@
-// The kernels for AVX-512 with VBMI, which moves bytes between any places, and BF16, which rounds to it.
+// The kernels for AVX-512 with VBMI, which moves bytes between any places, and BF16, which rounds to bf16.
 #include "ep/kernels/avx512_log.h"
 
-// Codes still apart, of 32 values: in each 64 bits four numbers of steps, then the four exponents that go with them.
+// Unjoined codes of 32 values: each 64 bits have four numbers of steps, then the four exponents for them.
 INLINE __m512i cast_values(__m512i x, __m512 inverse) {
-  // Bits at which the eight bytes are found: steps at 0 of each half, the exponent's lowest bits, times 8, at 20.
+  // Bit offsets of the eight bytes: steps at 0 of each half; the exponent's lowest bits, times 8, at 20.
   const __m512i places = _mm512_set1_epi64(0x3434141420200000);
   __m512i even = _mm512_multishift_epi64_epi8(places, cast_lanes(even_values(x), inverse));
   return _mm512_mask_multishift_epi64_epi8(even, 0xAAAAAAAAAAAAAAAA, places, cast_lanes(odd_values(x), inverse));
@@ -31,7 +31,7 @@ INLINE void cast_block(uint8_t *q, const uint16_t *x, __m512 inverse) {
   }
 }
 
-// Takes denormal numbers for zeros, and keeps what a NaN says.
+// Treats denormal numbers as zeros, and keeps the payload of a NaN.
 INLINE __m512i round_fast(__m512 even, __m512 odd) {
   static const uint16_t order[LANES] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
                                         8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};

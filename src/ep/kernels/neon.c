@@ -1,5 +1,5 @@
-// The kernels with NEON, which every arm64 processor has: logfmt10, whose bits and branches no compiler makes vectors
-// of. Of all else gcc does, so that the portable kernels serve.
+// The kernels with NEON, which every arm64 processor has. Only logfmt10 is written here, since no compiler vectorises
+// its bit operations and branches. gcc vectorises everything else, so the portable kernels are used for the rest.
 #include <arm_neon.h>
 
 #include "ep/kernels/variants.h"
@@ -49,7 +49,7 @@ static inline uint16x4_t encode_lanes(const float *logs, const struct log_scale 
   return vmovn_u32(vbicq_u32(code, none));
 }
 
-// A bit of each value: 1 where its mask is set.
+// Makes one bit of each value: 1 if its mask is set.
 static inline uint8_t gather_bits(uint16x8_t masks, uint16x8_t places) {
   return (uint8_t)vaddvq_u16(vandq_u16(masks, places));
 }

@@ -1,7 +1,8 @@
-// The kernels in portable C: the definition that the others repeat. Without branches, for compilers that vectorise.
+// The kernels in portable C: the reference for the other variants. They have no branches, so that compilers can
+// vectorise them.
 #include "ep/kernels/variants.h"
 
-// Signed numbers, of which gcc makes vectors here.
+// Uses signed numbers, since gcc vectorises these here.
 static uint32_t block_amax(const uint16_t *x) {
   int16_t amax = 0;
   for (size_t i = 0; i < KERNEL_BLOCK; i++) {
@@ -12,7 +13,7 @@ static uint32_t block_amax(const uint16_t *x) {
   return (uint32_t)amax;
 }
 
-// Positive f32 values compare as their bits do, NaN as larger than all.
+// Positive f32 values compare like their bits; NaN is larger than all.
 static inline uint8_t cast_value(uint16_t x, float inverse) {
   int32_t magnitude = x & BF16_MAGNITUDE;
   int32_t value = (int32_t)bits_of(float_of((uint32_t)magnitude << 16) * inverse);
@@ -62,7 +63,7 @@ static void reduce_block(uint16_t *out, const uint16_t *const *rows, const float
                          const uint16_t *const *biases, uint32_t num_biases, size_t start) {
   float sum[KERNEL_BLOCK];
   for (size_t i = 0; i < KERNEL_BLOCK; i++)
-    sum[i] = -0.0f; // what added to any number, -0 too, gives that number
+    sum[i] = -0.0f; // adding this to any number, also to -0, gives that number
   for (uint32_t r = 0; r < count; r++) {
     const uint16_t *row = rows[r] + start;
     float weight = weights ? weights[r] : 1.0f; // times 1 changes nothing

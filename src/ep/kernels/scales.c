@@ -1,4 +1,4 @@
-// Scales as bytes: the exponent of an f32 is the byte already, but for the two ends.
+// Scales as bytes: the byte is the exponent of the f32, except at the two ends.
 #include "ep/kernels/variants.h"
 
 enum { LOWEST = 1 << 22 }; // 2^-127, a denormal f32

@@ -1,4 +1,4 @@
-// Which variant this machine can run, and which one serves.
+// Finds which variants this machine can run, and chooses one.
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -15,7 +15,7 @@ void ep_kernels_copy(void *to, const void *from, size_t size) {
 
 void ep_kernels_fence(void) {
 #if defined(__x86_64__)
-  __asm__ volatile("sfence" ::: "memory"); // ordinary stores are seen in their order, those of `stream` are not
+  __asm__ volatile("sfence" ::: "memory"); // ordinary stores become visible in order, those of `stream` do not
 #else
   __atomic_thread_fence(__ATOMIC_RELEASE);
 #endif

@@ -1,12 +1,12 @@
-// The judge of combine: goes through the selections of all tokens, and what came of them; sums.c judges the sums.
+// The judge of combine: checks the selections of all tokens and which of them arrived; sums.c judges the sums.
 #include <stdlib.h>
 
 #include "ep/oracle/sums.h"
 
 enum { ARRAYS = 8 };
 
-// Of a rank that answered in part, whether the list has a selection of it among those of this token, which begin at the
-// entry that is next when none of its selections were checked.
+// For a rank that answered in part: whether the list has this selection among those of the token, which begin at the
+// entry that was next before the token's selections were checked.
 static bool is_missing(const struct combine *combine, int32_t rank, uint32_t token, uint32_t first) {
   const struct weft_ep_result *result = combine->result;
   for (uint32_t i = first; i < result->num_missing && result->missing[i].token == (int64_t)token; i++)
@@ -28,7 +28,7 @@ static bool check_missing(struct combine *combine, uint32_t token, uint32_t k, i
                       is->token, is->k, (long long)is->expert, token, k, (long long)expert);
 }
 
-// The weight that came back for a selection.
+// Checks the weight that came back for a selection.
 static bool check_weight(const struct combine *combine, uint32_t token, uint32_t k, bool came) {
   const struct oracle_answer *answer = combine->answer;
   size_t at = (size_t)token * combine->test->topk + k;

@@ -1,4 +1,4 @@
-// The judge of dispatch: goes through all tokens of all sources in the order in which their rows must stand.
+// The judge of dispatch: checks all tokens of all sources in the order that their rows must have.
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static bool has_scales(const struct oracle_case *test) {
   return test->dtype == WEFT_EP_OPAQUE ? test->scale_bytes > 0 : test->dtype != WEFT_EP_BF16;
 }
 
-// Whether a source that was lost in mid-flow has places, as all its rows have or none.
+// Whether a source that was lost in mid-flow has places: either all its rows have places, or none.
 static bool has_places(const struct walk *walk, int32_t rank) {
   for (uint32_t p = 0; p < walk->num_parts; p++)
     if ((uint32_t)walk->recv->range[(size_t)p * walk->test->capacity + (uint32_t)rank] > 0)
@@ -34,7 +34,7 @@ static enum brought what_came(const struct walk *walk, const struct oracle_sourc
   return partial && has_places(walk, source->rank) ? BROUGHT_PART : BROUGHT_NOTHING;
 }
 
-// The local expert that selection k of a token is for, or -1 when it is not for this rank.
+// The local expert of selection k of a token; -1: the selection is not for this rank.
 static int32_t local_expert(const struct walk *walk, const struct oracle_source *source, uint32_t token, uint32_t k) {
   int64_t expert = source->topk_idx[(size_t)token * walk->test->topk + k];
   int64_t local = expert - (int64_t)walk->rank * walk->test->experts_per_rank;
@@ -63,7 +63,7 @@ static uint64_t round_up(uint64_t rows, uint32_t alignment) {
   return alignment ? (rows + alignment - 1) / alignment * alignment : rows;
 }
 
-// Finds where the parts begin. Returns the room that all of it takes, as weft_ep_info.rows_needed has it.
+// Computes where the parts begin. Returns the room for all rows, as in weft_ep_info.rows_needed.
 static uint64_t place_parts(struct walk *walk, const uint32_t *counts, uint32_t tokens) {
   if (!by_expert(walk))
     return tokens;
@@ -104,7 +104,7 @@ static bool check_ends(const struct walk *walk, const uint32_t *counts) {
   return true;
 }
 
-// Rows between the parts of PACKED, up to where the next would begin.
+// Checks the rows between the parts of PACKED, up to the beginning of the next part.
 static bool check_padding(const struct walk *walk, const uint32_t *counts) {
   const struct weft_ep_recv_args *recv = walk->recv;
   if (!is_packed(walk) || !(recv->flags & WEFT_EP_RECV_ZERO_PADDING))
@@ -161,8 +161,8 @@ static bool check_row(const struct walk *walk, const struct row *row) {
   return !oracle_sampled(walk->test, (uint32_t)row->token) || walk_check_values(walk, row);
 }
 
-// RANK_MAJOR: the token's local experts and their weights, in top-k order, then -1 and 0; or each at its place. Of a
-// token that did not come, -1 and 0 only.
+// RANK_MAJOR: checks the token's local experts and their weights: in top-k order, then -1 and 0; or each at its place.
+// A token that did not arrive has only -1 and 0.
 static bool check_lists(const struct walk *walk, const struct row *row) {
   const struct weft_ep_recv_args *recv = walk->recv;
   uint32_t topk = walk->test->topk, used = 0;
@@ -192,7 +192,7 @@ static bool check_lists(const struct walk *walk, const struct row *row) {
   return true;
 }
 
-// PACKED: where the token's selections stand in x.
+// PACKED: checks where the token's selections are in x.
 static bool check_slots(struct walk *walk, const struct oracle_source *source, int64_t token, const int64_t *right) {
   const int32_t *slot = walk->recv->slot;
   uint32_t pair = walk->next_pair++;
@@ -210,7 +210,7 @@ static bool check_slots(struct walk *walk, const struct oracle_source *source, i
   return true;
 }
 
-// `came`: false of a source that was lost in mid-flow, where the token's places have to be empty.
+// `came`: false if the token of a source that was lost in mid-flow did not arrive; its places then have to be empty.
 static bool check_token(struct walk *walk, const struct oracle_source *source, uint32_t token, bool came) {
   int64_t slots[EP_MAX_TOPK], stands = came ? (int64_t)token : -1;
   bool any = false;
@@ -248,8 +248,8 @@ static bool check_range(const struct walk *walk, uint32_t part, int32_t rank, ui
                       part, range >> 32, range & 0xFFFFFFFF, begin, count);
 }
 
-// Whether a token of a source that was lost in mid-flow came: then it stands at the first of its places. Which of them
-// came is open: on host memory they come in order, on GPUs in several channels at once.
+// Whether a token of a source that was lost in mid-flow arrived: then it is at the first of its places. Any of the
+// tokens may have arrived: on host memory they arrive in order, on GPUs in several channels at once.
 static bool token_came(const struct walk *walk, const struct oracle_source *source, uint32_t token) {
   for (uint32_t k = 0; k < walk->test->topk; k++) {
     int32_t local = local_expert(walk, source, token, k);
@@ -263,7 +263,7 @@ static bool token_came(const struct walk *walk, const struct oracle_source *sour
   return false;
 }
 
-// Of a source that is masked or not in the view, which has places by a kept route, no token may have come.
+// A source that is masked or not in the view may have places by a kept route, but none of its tokens may have arrived.
 static bool check_partial(struct walk *walk, const struct oracle_source *source) {
   bool brings = !source->empty && !source->outside;
   for (uint32_t t = 0; t < source->num_tokens; t++)
@@ -287,7 +287,7 @@ static bool check_source(struct walk *walk, const struct oracle_source *source) 
   return true;
 }
 
-// Ranks outside the view stand in `range` too.
+// Checks ranks outside the view, which are in `range` too.
 static bool check_strangers(const struct walk *walk) {
   for (uint32_t rank = 0; walk->recv->range && rank < walk->test->capacity; rank++) {
     if (oracle_source_of(walk->test, (int32_t)rank))

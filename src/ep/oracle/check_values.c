@@ -28,7 +28,7 @@ static size_t value_bytes(const struct oracle_case *test) {
   return test->hidden * (test->dtype == WEFT_EP_BF16 ? sizeof(uint16_t) : sizeof(uint8_t));
 }
 
-// Words of a row's scales.
+// Number of words of a row's scales.
 static size_t scale_words(const struct oracle_case *test) {
   size_t blocks = test->hidden / WEFT_EP_BLOCK;
   switch (test->dtype) {
@@ -48,7 +48,7 @@ static const uint8_t *values_at(const struct walk *walk, const struct row *row) 
   return (const uint8_t *)walk->recv->x + walk_place(walk, row) * value_bytes(walk->test);
 }
 
-// Where the word `block` of a row's scales is to lie.
+// The place of word `block` of a row's scales.
 static const uint8_t *scale_at(const struct walk *walk, const struct row *row, size_t block) {
   const struct weft_ep_recv_args *recv = walk->recv;
   size_t words = scale_words(walk->test);
@@ -72,7 +72,7 @@ static bool check_bf16(const struct walk *walk, const struct row *row) {
                     oracle_bf16(right[i]));
 }
 
-// Scales of bytes: those of ue8m0, and opaque ones.
+// Checks scales that are bytes: those of ue8m0, and opaque ones.
 static bool check_scale_bytes(const struct walk *walk, const struct row *row, const uint8_t *right, size_t size) {
   for (size_t b = 0; b < size; b++) {
     uint8_t is = scale_at(walk, row, b / 4)[b % 4];

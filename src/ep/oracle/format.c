@@ -1,4 +1,4 @@
-// The formats of dispatch in double precision, as their definitions have them.
+// The formats of dispatch in double precision, as in their definitions.
 #include "ep/oracle/format.h"
 #include "ep/oracle/oracle.h"
 
@@ -32,7 +32,7 @@ uint8_t oracle_to_e4m3(double value) {
   double magnitude = fabs(value) < 448 ? fabs(value) : 448;
   double rounded = format_round(magnitude, format_power(magnitude, 0x1p-6) * 0x1p-3);
   if (rounded < 0x1p-6)
-    return sign | (uint8_t)(rounded * 0x1p9); // denormal: so many units of 2^-9
+    return sign | (uint8_t)(rounded * 0x1p9); // denormal: in units of 2^-9
   uint64_t bits;
   memcpy(&bits, &rounded, sizeof bits);
   return sign | (uint8_t)(((bits >> 52) - 1023 + 7) << 3 | (bits >> 49 & 7));

@@ -1,4 +1,4 @@
-// Compares results with those of the oracle, and says where they first differ.
+// Compares results with those of the oracle, and reports where they first differ.
 #include "ep/oracle/judge.h"
 
 #include <stdarg.h>

@@ -36,8 +36,8 @@ static void fill_constant(uint16_t *row, int32_t rank, uint32_t token, uint32_t 
     row[i] = i < hidden - WEFT_EP_BLOCK ? body : tail;
 }
 
-// Values spread evenly over (-m, m), m the block's magnitude: (8 to 15) * 2^(-3 to 2). Four to a hash, so that the loop
-// is short; the top 16 bits of each f32 are the bf16.
+// Values spread evenly over (-m, m); m is the block's magnitude: (8 to 15) * 2^(-3 to 2). Each hash gives four values,
+// so the loop is short; the top 16 bits of each f32 are the bf16.
 void pattern_fill_block(uint16_t *x, uint64_t *state) {
   uint64_t choice = random_next(state);
   float unit = (float)((8 + choice % 8) << (choice >> 8) % 6) * 0x1p-18f;
@@ -86,7 +86,7 @@ uint32_t pattern_fill(const struct pattern *pattern, uint64_t op, int32_t rank, 
   return num_tokens;
 }
 
-// An odd multiplier goes through all 256 bf16 numbers of the two binades before it comes back.
+// With an odd multiplier all 256 bf16 numbers of the two binades occur before one repeats.
 double pattern_expert_factor(int64_t expert) {
   uint32_t place = (uint32_t)expert * 97u % 256;
   return (128 + place % 128) * (place < 128 ? 0x1p-8 : 0x1p-7);

@@ -1,7 +1,7 @@
-// Which experts a token of a pattern selects, and with which weights.
+// Chooses the experts of a token of a pattern, and their weights.
 #include "ep/oracle/pattern_stream.h"
 
-// Experts of these ranks, numbered from 0.
+// The expert of that number; the experts of these ranks are numbered from 0.
 static int64_t expert_of(const struct pattern *pattern, const int32_t *ranks, uint64_t number) {
   return (int64_t)ranks[number / pattern->experts_per_rank] * pattern->experts_per_rank +
          (int64_t)(number % pattern->experts_per_rank);
@@ -14,7 +14,7 @@ static bool taken(const int64_t *experts, uint32_t count, int64_t expert) {
   return false;
 }
 
-// Draws among all experts of the ranks; one that the token has already gives way to the next that it has not.
+// Draws among all experts of the ranks; if the token has that expert already, takes the next one that it does not have.
 static void draw_experts(const struct pattern *pattern, const int32_t *ranks, uint32_t num_ranks, uint64_t *state,
                          int64_t *experts) {
   uint64_t total = (uint64_t)num_ranks * pattern->experts_per_rank;
@@ -37,7 +37,7 @@ int64_t pattern_hot_expert(const struct pattern *pattern, uint64_t op, const int
   return expert_of(pattern, active, pattern_stream_key(pattern, op, PATTERN_EVERY_RANK, STREAM_HOT) % total);
 }
 
-// Three of four tokens have it, in the place of another or of none.
+// Three of four tokens get the hot expert, in place of another expert or of -1.
 static void select_hot(const struct pattern *pattern, uint64_t *state, int64_t hot, int64_t *experts) {
   uint64_t draw = random_next(state);
   if (draw % 4 != 0 && !taken(experts, pattern->topk, hot))
@@ -50,7 +50,7 @@ static void select_one(const struct pattern *pattern, uint64_t *state, int64_t h
   experts[random_next(state) % pattern->topk] = hot;
 }
 
-// One or two of the ranks, drawn for the rank whose tokens go there.
+// Draws one or two of the ranks, to which the tokens of `rank` go.
 static uint32_t draw_ranks(const struct pattern *pattern, uint64_t op, int32_t rank, const int32_t *active,
                            uint32_t num_active, int32_t few[2]) {
   uint64_t draw = pattern_stream_key(pattern, op, rank, STREAM_FEW);

@@ -1,4 +1,4 @@
-// What goes with the rows of a pattern: biases, weights that come back, opaque bytes.
+// Other values of a pattern besides rows: biases, weights that come back, opaque bytes.
 #include <string.h>
 
 #include "ep/oracle/pattern_stream.h"

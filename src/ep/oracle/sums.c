@@ -1,8 +1,9 @@
-// The judge of combine: each value of a token against the weighted sum in double. It computes in memory of its own.
+// The judge of combine: compares each value of a token with the weighted sum in double. It has separate memory for
+// that.
 //
-// How far may a right result be from the exact sum? u = 2^-24 is the rounding of f32; h(v) is half the distance of the
-// bf16 numbers around v, at most 2^-8 |v|. An expert's output y is rounded to bf16; the judge does the same, so that
-// costs nothing. Then, with g(n) = n u / (1 - n u), the error of n f32 roundings in a row (Higham, Accuracy and
+// How far may a correct result be from the exact sum? u = 2^-24 is the rounding of f32; h(v) is half the distance of
+// the bf16 numbers around v, at most 2^-8 |v|. An expert's output y is rounded to bf16; the judge does the same, so
+// that costs nothing. Then, with g(n) = n u / (1 - n u), the error of n f32 roundings in a row (Higham, Accuracy and
 // Stability of Numerical Algorithms, 2nd ed., section 3.1):
 //
 // - A rank with n selections of the token forms P = sum of w y: n products and n - 1 sums. It is off by at most
@@ -56,14 +57,14 @@ static void see_row(struct combine *combine, uint32_t token) {
   oracle_uncast(combine->row, q, scales, hidden);
 }
 
-// The ends of the magnitudes of 128 values that are within `d` of P. False: the lower one may be any.
+// Finds the ends of the magnitudes of 128 values that are within `d` of P. False: the lower end may be any.
 static bool find_ends(const struct combine *combine, const double *d, uint32_t start, double *most, double *least) {
   *most = 0;
   *least = INFINITY;
   for (uint32_t i = start; i < start + WEFT_EP_BLOCK; i++) {
     double size = fabs(combine->rank_sum[i]);
     if (combine->rank_size[i] == 0)
-      continue; // surely zero, which has a code of its own
+      continue; // certainly zero, which has a separate code
     *most = fmax(*most, size + d[i]);
     *least = fmin(*least, size - d[i]);
   }
@@ -101,7 +102,7 @@ static void add_selection(struct combine *combine, int64_t expert, double weight
   }
 }
 
-// What is off in a rank's row before it is coded, from `n` selections.
+// The error bound of a rank's row of `n` selections before it is coded.
 static void spread_row(struct combine *combine, uint32_t n) {
   const struct oracle_answer *answer = combine->answer;
   uint32_t hidden = combine->test->hidden;
@@ -134,7 +135,8 @@ static void add_rank(struct combine *combine, uint32_t n) {
   }
 }
 
-// Forms the row of the rank that selection `first` of a token is the first for. Takes its selections out of `from`.
+// Computes the row of the rank whose first selection in the token is `first`. Removes the rank's selections from
+// `from`.
 static void add_rank_of(struct combine *combine, uint32_t token, uint32_t first, bool from[EP_MAX_TOPK]) {
   uint32_t topk = combine->test->topk, hidden = combine->test->hidden, selections = 0;
   const int64_t *experts = combine->source->topk_idx + (size_t)token * topk;
@@ -154,7 +156,7 @@ static void add_rank_of(struct combine *combine, uint32_t token, uint32_t first,
   add_rank(combine, selections);
 }
 
-// Forms the sums of a token, of selections that came. Returns the number of ranks that brought something.
+// Computes the sums of a token from the selections that arrived. Returns the number of ranks that brought something.
 static uint32_t add_token(struct combine *combine, uint32_t token, const bool came[EP_MAX_TOPK]) {
   uint32_t num_ranks = 0;
   bool from[EP_MAX_TOPK];
@@ -171,7 +173,7 @@ static uint32_t add_token(struct combine *combine, uint32_t token, const bool ca
   return num_ranks;
 }
 
-// The factor of renormalisation, and the bound of its relative error, that of the product with it included.
+// The factor of renormalisation, and the bound of its relative error, including that of the product with it.
 static double factor_of(const struct combine *combine, uint32_t token, const bool came_of[EP_MAX_TOPK],
                         double *relative) {
   uint32_t topk = combine->test->topk;

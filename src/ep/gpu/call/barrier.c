@@ -14,7 +14,7 @@ static int check_none_open(const weft_ep_t *ep) {
   return 0;
 }
 
-// In the stream of the last launch, so that it comes after that.
+// Launches in the stream of the last launch, so that it runs after that one.
 int ep_gpu_barrier(weft_ep_t *ep) {
   struct ep_gpu *gpu = ep->gpu;
   struct weft_ep_dispatch_args none = WEFT_EP_DISPATCH_ARGS_INIT;
@@ -39,7 +39,7 @@ int ep_gpu_barrier(weft_ep_t *ep) {
   ep_gpu_op_begun(ep, op);
   ep_gpu_op_received(ep, op);
   op->barrier = true;
-  if (ep_gpu_op_end(ep, op, op->stream, "barrier") != 0) // all the same the barrier is one for the others
+  if (ep_gpu_op_end(ep, op, op->stream, "barrier") != 0) // the other ranks have the barrier all the same
     log_warn("rank %d: the next operation has to end the barrier: %s", ep->rank, weft_last_error());
   return ep_gpu_check_barrier(ep, op);
 }

@@ -1,4 +1,4 @@
-// What a capture of the caller's stream is for an operation: what is launched there does not run yet.
+// Operations and captures of the caller's stream: captured launches do not run yet.
 #include "base/fail.h"
 #include "ep/gpu/call/op.h"
 

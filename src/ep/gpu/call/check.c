@@ -1,5 +1,5 @@
-// What arguments have to be on CUDA memory, beside what core/check.c says: kernels read pieces of 16 bytes, those for
-// latency do not do all that those for throughput do, and the other way round.
+// Checks of arguments on CUDA memory, besides those of core/check.c: kernels read units of 16 bytes, and the kernels
+// for latency and for throughput do not support the same arguments.
 #include "base/fail.h"
 #include "ep/core/args.h"
 #include "ep/gpu/call/call.h"
@@ -10,7 +10,7 @@ static const char *const open_for_it = "on CUDA memory open the group for THROUG
 
 // --- dispatch ---
 
-// How many processors a call may take, in a group for throughput.
+// Checks how many processors a call may use, in a group for throughput.
 static int check_processors(const weft_ep_t *ep, uint32_t processors, const char *call) {
   const struct ep_gpu *gpu = ep->gpu;
   uint32_t most = gpu->options.processors ? gpu->options.processors : gpu->processors;

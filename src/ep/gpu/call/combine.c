@@ -1,4 +1,4 @@
-// Combines on CUDA memory, and those by a route.
+// Combines on CUDA memory, with and without a route.
 #include "base/fail.h"
 #include "ep/gpu/call/op.h"
 
@@ -40,7 +40,7 @@ static int check_combine(const weft_ep_t *ep, const struct gpu_op *op, const str
   return 0;
 }
 
-// What every combine says.
+// The device arguments that all combines have.
 static struct device_combine combine_of(const struct gpu_op *op, const struct weft_ep_combine_args *args,
                                         uint32_t halves) {
   return (struct device_combine){.halves = halves,
@@ -102,7 +102,7 @@ int ep_gpu_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_
   return result ? ep_gpu_fill(ep, op, NULL, result, ep_gpu_wait_limit_ms(ep)) : 0;
 }
 
-// An operation of its own, which begins, is received and ends at once, unless it is kept; those before it have ended.
+// A separate operation, which begins, is received and ends at once, unless it is kept; earlier operations have ended.
 int ep_gpu_combine_route(weft_ep_t *ep, weft_ep_route_t *route, const struct weft_ep_combine_args *args,
                          struct weft_ep_result *result, uint64_t *number) {
   const struct gpu_route *its = route->gpu;

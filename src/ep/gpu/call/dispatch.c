@@ -1,5 +1,5 @@
-// Dispatches on CUDA memory. What an argument has to be beside not NULL the plug-in checks, which alone can ask whose
-// memory it is.
+// Dispatches on CUDA memory. Here pointers are only checked for NULL; the plug-in checks the rest, since only it can
+// query whose memory a pointer refers to.
 #include "base/fail.h"
 #include "ep/gpu/call/op.h"
 
@@ -31,7 +31,7 @@ static void describe_send(weft_ep_t *ep, struct gpu_op *op, const struct weft_ep
   ep_gpu_describe_masks(ep, op, out);
 }
 
-// What both halves say.
+// Describes what both halves need.
 static void describe_form(const struct gpu_op *op, struct device_dispatch *out) {
   out->x = op->input.x;
   out->scales = op->input.scales;

@@ -1,10 +1,10 @@
-// What a launch says beside the structs that all groups have, in a group for throughput.
+// What a launch in a group for throughput needs besides the structs that all groups have.
 #include "base/fail.h"
 #include "ep/gpu/call/op.h"
 
-// The rows of the next operation take the places of those that were sent, and so do answers. Of captured operations
-// nothing is said here, since a capture may have been given up: where a graph sends two before it receives one, the
-// second waits for the first, until the deadline.
+// The rows of the next operation use the places of rows that were sent, and so do answers. Captured operations are not
+// checked, since a capture may have been given up: if a graph sends two operations before it receives one, the second
+// waits for the first until the deadline.
 int ep_gpu_flow_check_begin(const weft_ep_t *ep, bool captures, const char *call) {
   for (uint32_t i = 0; ep_gpu_flows(ep) && !captures && i < EP_DEPTH; i++)
     if (ep->gpu->ops[i].state == EP_OP_SENT)
@@ -15,7 +15,8 @@ int ep_gpu_flow_check_begin(const weft_ep_t *ep, bool captures, const char *call
   return 0;
 }
 
-// Operations end in their order, and answers go by the number of the operation: none is combined behind a newer one.
+// Operations end in their order, and answers are identified by the number of the operation: no operation may be
+// combined after a newer one.
 int ep_gpu_flow_check_combine(const weft_ep_t *ep, const struct gpu_op *op, uint32_t halves, bool keeps,
                               const char *call) {
   bool captured = ep_gpu_op_captured(op);
@@ -77,7 +78,7 @@ int ep_gpu_launch_dispatch(weft_ep_t *ep, const struct gpu_op *op, const struct 
                                       .keeps = op->keeps};
   flow.d.processors = op->input.processors;
   if (op->keeps)
-    flow.d.topk_weights = NULL; // the receivers have kept them
+    flow.d.topk_weights = NULL; // the receivers have kept the weights
   if (recv) {
     flow.packed = op->packed;
     flow.alignment = op->alignment;

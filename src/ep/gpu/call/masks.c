@@ -1,4 +1,4 @@
-// Masks as the device has them, for a program on the device.
+// Reads the masks of the device, for a program on the device.
 #include "base/fail.h"
 #include "ep/gpu/call/op.h"
 

@@ -1,4 +1,4 @@
-// Which operation a call is for: its place, how far it has come, and its end.
+// Finds the operation of a call: its place, its state, and its end.
 #include "ep/gpu/call/op.h"
 
 #include "base/fail.h"
@@ -67,7 +67,7 @@ int ep_gpu_finish(weft_ep_t *ep, uint64_t number) {
   int rc = ep_gpu_op_find(ep, number, EP_OP_RECEIVED, "finish", &op);
   if (rc == 0)
     rc = ep_gpu_op_outside(ep, op, op->stream, "finish", &outside);
-  if (rc == 0 && outside) { // its capture is over, or was given up
+  if (rc == 0 && outside) { // its capture has ended, or was given up
     ep_gpu_op_ended(ep, op);
     return 0;
   }
@@ -78,8 +78,8 @@ int ep_gpu_finish(weft_ep_t *ep, uint64_t number) {
   return rc == 0 ? ep_gpu_op_end(ep, op, op->stream, "finish") : rc;
 }
 
-// The place of the next operation, whose launch goes into `stream`. A captured one has no number among the others: it
-// gets them when it replays. With RECYCLE the one before it there is ended.
+// Finds the place of the next operation, whose launch goes into `stream`. A captured operation has no number of
+// operations: it gets such numbers when it replays. With RECYCLE the former operation in that place is ended.
 static int place(weft_ep_t *ep, void *stream, uint64_t capture, uint32_t flags, struct gpu_op **out) {
   struct ep_gpu *gpu = ep->gpu;
   uint64_t number = capture ? GPU_CAPTURED | gpu->captures : ep_gpu_next_op(ep);
@@ -92,7 +92,7 @@ static int place(weft_ep_t *ep, void *stream, uint64_t capture, uint32_t flags, 
   if (!capture && op->state != EP_OP_FREE)
     return fail(WEFT_ERR_BUSY, "dispatch: operation %llu is still open, and %d may be at once: end it first",
                 (unsigned long long)op->number, EP_DEPTH);
-  if (op->route) // what it left can be asked for no longer
+  if (op->route) // the results of the former operation are not available any more
     ep_route_unuse(op->route);
   *op = (struct gpu_op){.number = number, .capture = capture, .stream = stream};
   *out = op;

@@ -1,4 +1,4 @@
-// What an operation on CUDA memory did: from the device's record to the structs of weft/ep.h.
+// The results of an operation on CUDA memory: from the device's record to the structs of weft/ep.h.
 #include <stdio.h>
 
 #include "base/fail.h"
@@ -6,13 +6,13 @@
 #include "base/time/clock.h"
 #include "ep/gpu/call/op.h"
 
-enum { NAP_NS = 20000, SLICE_MS = 50 }; // SLICE_MS: between two looks whether the wait is interrupted
+enum { NAP_NS = 20000, SLICE_MS = 50 }; // SLICE_MS: time between two checks for an interrupt
 
-// Waits of kernels that may come one behind the other in a stream: a combine's that is not yet reported, for room
-// and for answers, and a dispatch's, for headers and for rows.
+// How many waits of kernels may follow each other in a stream: those of an unreported combine, for room and for
+// answers, and those of a dispatch, for headers and for rows.
 enum { WAITS_IN_A_ROW = 4 };
 
-// Longer than the waits of its kernels, each of which may be extended.
+// Longer than the waits of a call's kernels, each of which may be extended.
 uint32_t ep_gpu_wait_limit_ms(const weft_ep_t *ep) {
   uint64_t ms = (1 + WAITS_IN_A_ROW * (1 + EP_EXTENSIONS)) * (uint64_t)ep->op_timeout_ms;
   return ms > UINT32_MAX ? UINT32_MAX : (uint32_t)ms;
@@ -37,7 +37,7 @@ int ep_gpu_await_stream(weft_ep_t *ep, void *stream, uint32_t timeout_ms, char *
   }
 }
 
-// Whether the operation went the ways of its route: a rank that has joined since would be missed.
+// Checks that the operation could use its route: a rank that has joined since would be missed.
 static int check_conflict(const struct gpu_op *op, const struct device_record *record, char *why) {
   if (!(record->kind & DEVICE_CONFLICT))
     return 0;
@@ -74,7 +74,7 @@ static void list_lost(const struct device_record *record, const struct group_vie
   }
 }
 
-// Under links.lock: a link in the table is not freed then.
+// Under links.lock, so that no link in the table is freed.
 static void give_wait(weft_ep_t *ep) {
   struct gpu_wait *wait = &ep->gpu->wait;
   struct ep_link *link = wait->ns > 0 ? ep_link_find(ep, wait->rank, wait->incarnation) : NULL;
@@ -83,8 +83,8 @@ static void give_wait(weft_ep_t *ep) {
   wait->ns = 0;
 }
 
-// The thread that installs a link has the lock for as long as half an operation takes: while the wait is for the same
-// member, its figures can have it later.
+// The thread that installs a link holds the lock for as long as half an operation takes. So while the waits are for the
+// same member, they are added up here, and given to the link later.
 static void add_wait(weft_ep_t *ep, const struct group_member *member, uint64_t ns) {
   struct gpu_wait *wait = &ep->gpu->wait;
   bool other = wait->ns > 0 && (wait->rank != member->rank || wait->incarnation != member->incarnation);
@@ -102,7 +102,7 @@ static void add_wait(weft_ep_t *ep, const struct group_member *member, uint64_t 
   pthread_mutex_unlock(&ep->links.lock);
 }
 
-// The longest wait for a member is the operation's.
+// Counts the longest wait for a member as the wait of the operation.
 static void count_waits(weft_ep_t *ep, const struct device_record *record, const struct group_view *view) {
   uint32_t last = 0;
   for (uint32_t m = 1; m < record->num_ranks && m < DEVICE_SEATS; m++)
@@ -137,7 +137,7 @@ static void fill_info(weft_ep_t *ep, const struct gpu_op *op, const struct devic
   count_waits(ep, record, view);
 }
 
-// Rows that there was no room for are lost; the operation goes on.
+// Rows for which there was no room are lost; the operation continues.
 static int check_room(const struct gpu_op *op, const struct device_record *record) {
   if (record->needed_rows <= op->rows)
     return 0;
@@ -167,7 +167,7 @@ static int list_missing(weft_ep_t *ep, const struct gpu_op *op, uint32_t tokens,
       int64_t expert = op->narrow ? ((const int32_t *)gpu->experts)[at] : gpu->experts[at];
       if (expert < 0)
         continue;
-      // One that does not exist has nobody, as the kernels take it.
+      // An expert that does not exist has no member, as in the kernels.
       const struct group_member *member =
           expert < experts ? group_view_find(view, (int32_t)(expert / ep->experts_per_rank)) : NULL;
       if (!member || gpu->missing[t] >> (member - view->members) & 1)
@@ -185,7 +185,7 @@ static int fill_result(weft_ep_t *ep, const struct gpu_op *op, const struct devi
   result->wire_bytes = (uint64_t)record->answered_rows * ep_layout_combine_bytes(&ep->layout, op->combine_dtype) +
                        (late ? (uint64_t)record->sent_rows * op->topk * sizeof(float) : 0);
   result->logical_bytes = (uint64_t)record->selections * ep->layout.hidden * sizeof(uint16_t);
-  if (record->op >= gpu->counted_combine) { // of several combines of an operation, the first that is asked for
+  if (record->op >= gpu->counted_combine) { // if an operation has several combines, only the first reported one counts
     gpu->counted_combine = record->op + 1;
     ep->stats.combine_wire_bytes += result->wire_bytes;
     ep->stats.combine_logical_bytes += result->logical_bytes;
@@ -253,8 +253,8 @@ int ep_gpu_check_barrier(weft_ep_t *ep, struct gpu_op *op) {
   return rc;
 }
 
-// The newest operation that the device has begun, which may be a graph's: nothing is known of its stream. Its dispatch
-// is awaited; for what comes after, the caller has waited for the graph.
+// Awaits the newest operation that the device has begun. It may belong to a graph, whose stream is not known. This
+// waits for its dispatch; for what comes after, the caller has waited for the graph.
 static int await_newest(weft_ep_t *ep, struct weft_ep_info *info, struct weft_ep_result *result, uint32_t timeout_ms) {
   struct ep_gpu *gpu = ep->gpu;
   uint64_t deadline_ns = ep_deadline(timeout_ms), begun = ep_gpu_read(&gpu->report->replayed);
@@ -277,7 +277,7 @@ static int await_newest(weft_ep_t *ep, struct weft_ep_info *info, struct weft_ep
     nanosleep(&nap, NULL);
   }
   const struct gpu_op *eager = &gpu->ops[(begun - 1) % EP_DEPTH];
-  // Of a graph only what it was captured with is known.
+  // For a graph only the arguments of its capture are known.
   struct gpu_op replayed = gpu->captured[(gpu->captures + 1) % EP_DEPTH];
   replayed.topk_idx = NULL;
   struct device_record record;
@@ -319,7 +319,7 @@ void ep_gpu_add_stats(const weft_ep_t *ep, struct weft_ep_stats *stats) {
   const struct ep_gpu *gpu = ep->gpu;
   struct device_progress progress;
   char why[DEVICE_WHY] = "";
-  uint64_t ended = gpu->launched_ends; // replays come on top
+  uint64_t ended = gpu->launched_ends; // replays are counted in addition
   if (gpu->captures > 0 && gpu->api->ep_progress(gpu->engine, &progress, why) == 0 && progress.ended > ended)
     ended = progress.ended;
   stats->operations = ended > gpu->first_op ? ended - gpu->first_op : 0;

@@ -1,4 +1,5 @@
-// Routes on CUDA memory, in groups for throughput. Their contents are the plug-in's; here is what launches say of them.
+// Routes on CUDA memory, in groups for throughput. The plug-in has their contents; this file has their state by the
+// launches.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -83,7 +84,7 @@ int ep_gpu_route_check(weft_ep_t *ep, const struct weft_ep_dispatch_args *args) 
                                   : check_kept(args->route->gpu, args);
 }
 
-// Where rows stand by expert the route knows as they were received first.
+// For rows by expert the route has only the places of the first receive.
 int ep_gpu_route_check_recv(const weft_ep_route_t *kept, const struct weft_ep_recv_args *recv) {
   const struct gpu_route *route = kept ? kept->gpu : NULL;
   if (!route || recv->layout == WEFT_EP_RANK_MAJOR)
@@ -149,7 +150,7 @@ int ep_gpu_route_get_arrays(weft_ep_route_t *route, struct weft_ep_route_arrays 
   return 0;
 }
 
-// Whether the view of the next operation has a rank that the view of the filling had not.
+// Checks that the view of the next operation has no rank that the view of the filling operation had not.
 static int check_joined(weft_ep_t *ep, uint64_t epoch) {
   ep_gpu_follow(ep);
   const struct group_view *then = ep_gpu_view(ep, epoch);

@@ -1,5 +1,5 @@
-// CHECK_ROUTE on CUDA memory: whether the top-k of a call are those that its route knows. The device compares them, in
-// the caller's stream, and the call waits for what it finds: the flag is for debugging.
+// CHECK_ROUTE on CUDA memory: checks that the top-k of a call are those of its route. The device compares them in the
+// caller's stream, and the call waits for the result: the flag is for debugging.
 #include "base/fail.h"
 #include "ep/gpu/call/call.h"
 

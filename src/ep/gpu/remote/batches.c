@@ -1,4 +1,5 @@
-// Collects what kernels wrote into batches, posts these to the peer, and puts the peer's batches into the window here.
+// Collects what kernels have written into batches, posts these to the peer, and puts the peer's batches into the window
+// here.
 #include "ep/gpu/remote/batches.h"
 
 #include <sched.h>
@@ -10,17 +11,17 @@
 
 enum {
   FLUSH_MS = 500,
-  AT_ONCE = 4, // batches of a link in one round, so that others have theirs
+  AT_ONCE = 4, // most batches of a link in one round, so that other links get a turn
 };
 
-// The relay of a link; NULL: the link carries nothing, or nothing any more.
+// The relay of a link; NULL: the link carries nothing yet, or nothing any more.
 static struct device_relay *relay_of(const struct ep_remote *remote) {
   const struct ep_proxy *proxy = remote->proxy;
   bool carries = proxy && proxy->ready && ep_link_up(remote->link) && atomic_load(&remote->failed) == 0;
   return carries ? proxy->relay : NULL;
 }
 
-// A wait for the peer to put batches in place ends when the link has gone.
+// When the link has gone, nothing waits any more for the peer to put batches in place.
 void ep_batches_update_stamps(struct ep_proxy *proxy) {
   const struct ep_batch *oldest = &proxy->batches[proxy->counted % EP_PROXY_BATCHES];
   bool waits = proxy->posted > proxy->counted && relay_of(proxy->remote);
@@ -43,7 +44,7 @@ static void post(struct ep_proxy *proxy, struct ep_batch *batch, struct ep_post 
   ep_net_post_now(proxy->remote->net, with);
 }
 
-// The pieces of a batch are those of its moves, and itself.
+// The pieces of a request are those of the moves, and the batch itself.
 static struct ep_post *set_moves(struct ep_proxy *proxy, struct ep_batch *batch, const struct device_moves *moves) {
   const struct ep_rings *rings = &proxy->rings;
   if (moves->count == 0)
@@ -62,7 +63,7 @@ static struct ep_post *set_moves(struct ep_proxy *proxy, struct ep_batch *batch,
   return &batch->moving;
 }
 
-// Sends the next batch, if there is a place for it and anything to send.
+// Sends the next batch, if there is a place for it and there is data to send.
 static bool send_batch(struct ep_proxy *proxy) {
   uint64_t place = proxy->posted % EP_PROXY_BATCHES;
   struct ep_batch *batch = &proxy->batches[place];
@@ -113,7 +114,7 @@ uint32_t ep_batches_poll(struct ep_net *net) {
   return news;
 }
 
-// True: all has been counted by the peer, or never will be.
+// True: the peer has counted all batches, or never will.
 static bool is_carried(struct ep_proxy *proxy) {
   bool idle = carry(proxy) == 0;
   return ep_remote_failed(proxy->remote) || (idle && proxy->posted == proxy->counted);
@@ -136,7 +137,7 @@ void ep_batches_flush(struct ep_remote *remote) {
 
 // --- receiving ---
 
-// Puts all batches that are next into their place.
+// Puts all batches that are next in order into their place.
 static int deliver(struct ep_proxy *proxy) {
   char why[DEVICE_WHY] = "";
   for (;;) {
@@ -155,7 +156,7 @@ static int deliver(struct ep_proxy *proxy) {
   }
 }
 
-// Whether the peer can have sent it.
+// Checks that the peer may send this message.
 static int check(const struct ep_proxy *proxy, const struct ep_proxy_update *update) {
   if (update->version != EP_LAYOUT_VERSION)
     return fail(WEFT_ERR_PROTOCOL, "it sent a message of version %u, not %u", update->version, EP_LAYOUT_VERSION);

@@ -81,8 +81,8 @@ static int import(struct ep_remote *remote, const struct ep_tcp_message *message
   return ep_rings_import(&remote->proxy->rings, remote, message);
 }
 
-// A peer that could not be fenced may still write what it had begun: nobody uses the window again then. A link that
-// could not be made may have no proxy.
+// A peer that could not be fenced may still complete a write that it had begun: the window is then never used again. A
+// link that could not be made may have no proxy.
 static void withdraw(struct ep_remote *remote, bool fenced) {
   if (!remote->proxy)
     return;
@@ -161,7 +161,7 @@ static int prepare_all(struct ep_remote *remote) {
       rc = prepare_moving(remote, batch);
   }
   proxy->ready = rc == 0;
-  ep_share_counted(remote, 0, 0); // of the link that had the seat before
+  ep_share_counted(remote, 0, 0); // clears the stamps of the link that had the seat before
   ep_sharers_changed(remote->ep);
   return rc;
 }

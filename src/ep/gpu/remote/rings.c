@@ -1,4 +1,4 @@
-// Registers rings with the transport, and gets to know the peer's.
+// Registers rings with the transport, and imports the peer's rings.
 #include "ep/gpu/remote/rings.h"
 
 #include "base/fail.h"

@@ -1,4 +1,4 @@
-// Stamps of batches, and who carries for whom.
+// Stamps of batches, and which links carry rows for which.
 #include "ep/gpu/remote/share.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "ep/gpu/remote/sharers.h"
 #include "ep/remote/neighbours.h"
 
-// A carrier that has counted nothing for so long is not waited for: rows that it has go to the others, too.
+// If a carrier has counted nothing for so long, no link waits for it: its rows are also sent to the others.
 enum { PATIENCE_NS = 20000000 };
 
 void ep_share_open(struct ep_share_stamps *stamps) {
@@ -71,7 +71,7 @@ static const char *find(void *arg, uint64_t window) {
   return known->memory;
 }
 
-// A source that lets go of a rank says so before it writes over what this rank was told of.
+// A source that drops a rank announces that before it overwrites rows that it named to this rank.
 static bool holds(void *arg) {
   const struct ep_share_windows *windows = arg;
   return !ep_link_takes_us_for_lost(windows->remote->link);

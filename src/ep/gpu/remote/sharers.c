@@ -6,7 +6,7 @@
 
 // --- what is shown ---
 
-// Operations for low latency have no rows that flow: what comes has its place in the window whoever else gets it.
+// Operations for low latency have no rows that flow: their rows have fixed places in each window, so none are shared.
 size_t ep_sharers_shown_bytes(const weft_ep_t *ep) {
   return ep_gpu_flows(ep) ? ep->gpu->area_bytes : 0;
 }
@@ -23,7 +23,7 @@ void ep_sharers_changed(weft_ep_t *ep) {
     atomic_store(&net->regroup, true);
 }
 
-// Whether rows can go to it. Its peer's number is known then, by which others name its window.
+// Whether rows can be sent over the link. The peer's number, by which others name its window, is then known.
 static bool may_share(const struct ep_remote *remote) {
   return remote && remote->area && ep_link_up(remote->link) && remote->peer_id != 0;
 }
@@ -46,7 +46,7 @@ static bool may_lead(const struct ep_net *net, const struct ep_remote *remote, u
   return false;
 }
 
-// Puts the link into the first group that it fits into, or makes one for it and links that come later.
+// Puts the link into the first group that it fits, or makes a group for it and for later links.
 static void place(struct ep_net *net, struct ep_sharer_groups *found, uint32_t index) {
   struct ep_remote *remote = net->remotes[index];
   uint32_t i = 0;
@@ -63,7 +63,7 @@ static void place(struct ep_net *net, struct ep_sharer_groups *found, uint32_t i
   remote->group = i + 1;
 }
 
-// Those that others were to join, and did not, since they fit into one before.
+// Drops groups with one link: the links that could have joined fit into an earlier group.
 static void drop_single(struct ep_net *net, struct ep_sharer_groups *found) {
   uint32_t count = 0;
   for (uint32_t i = 0; i < found->count; i++) {

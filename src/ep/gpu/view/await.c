@@ -39,19 +39,19 @@ static void release(weft_ep_t *ep, struct held *held) {
   for (uint32_t i = 0; i < held->count; i++)
     held->links[i]->holds--;
   pthread_mutex_unlock(&ep->links.lock);
-  ep_service_kick(ep); // one may have been retired in between
+  ep_service_kick(ep); // a link may have been retired in between
 }
 
 void ep_gpu_wake_links(weft_ep_t *ep) {
   struct held held;
   char why[DEVICE_WHY] = "";
   hold(ep, &held);
-  if (ep->gpu->api->ep_wake_links(ep->gpu->engine, held.members, held.count, why) != 0) // it only begins slowly, then
+  if (ep->gpu->api->ep_wake_links(ep->gpu->engine, held.members, held.count, why) != 0) // it then begins slowly
     log_warn("rank %d: links between GPUs may sleep: %s", ep->rank, why);
   release(ep, &held);
 }
 
-// One wait among the peers that are there now; more may come. It ends early where one of them stands otherwise.
+// One wait for the peers that are connected now; more may connect. It ends early if the word of one of them changes.
 static int await_slice(weft_ep_t *ep, uint64_t word, uint32_t slice_ms, uint64_t *op, uint64_t *epoch) {
   struct ep_gpu *gpu = ep->gpu;
   struct device_awaiting words = {.word = word};
@@ -72,7 +72,7 @@ static int await_slice(weft_ep_t *ep, uint64_t word, uint32_t slice_ms, uint64_t
   return rc;
 }
 
-// Begins with operation 0. TIMEOUT: the view has not come to the device yet.
+// Begins with operation 0. TIMEOUT: the device does not have the view yet.
 static int begin_alone(weft_ep_t *ep, const struct group_view *view) {
   struct ep_gpu *gpu = ep->gpu;
   struct held held;
@@ -86,8 +86,8 @@ static int begin_alone(weft_ep_t *ep, const struct group_view *view) {
   return rc == 0 ? 0 : device_fail(rc, "the first operation on the GPU", why);
 }
 
-// Begins by itself, or waits a while. TIMEOUT: it has not begun. *epoch is of the view that it begins in, or that it is
-// to begin in and that has not come.
+// Begins by itself, or waits a while. TIMEOUT: it has not begun. *epoch: the view in which it begins, or in which it
+// should begin but that has not arrived.
 static int begin_or_wait(weft_ep_t *ep, uint32_t slice_ms, uint64_t *op, uint64_t *epoch) {
   const struct group_view *alone;
   uint64_t ready = atomic_load(&ep->ready);
@@ -127,7 +127,7 @@ int ep_gpu_await_start(weft_ep_t *ep, uint64_t deadline_ns, uint64_t *op, const 
       return ep_awaiting_timed_out(ep, epoch);
     ep_gpu_publish(ep);
     if (epoch != 0)
-      nanosleep(&nap, NULL); // the news of the view comes by another thread
+      nanosleep(&nap, NULL); // another thread delivers the view
   }
   *view = ep_gpu_view(ep, epoch);
   return *view ? 0 : fail(WEFT_ERR_SYSTEM, "the GPU began in view %llu, which is not known", (unsigned long long)epoch);

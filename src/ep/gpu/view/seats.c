@@ -1,4 +1,4 @@
-// Seats and device windows of links, and what the host writes for the kernels about them.
+// Seats and device windows of links, and the control words that the host writes for the kernels.
 #include <string.h>
 
 #include "base/fail.h"
@@ -21,7 +21,7 @@ void ep_gpu_control(weft_ep_t *ep) {
 
 // --- seats ---
 
-// A free seat, which forgets its last link. Nobody waits on it: no view has it. Under lock.
+// Takes a free seat, and clears the state of its last link. Nothing waits on it, since no view has it. Under lock.
 static int take_seat_locked(weft_ep_t *ep, struct ep_link *link) {
   struct ep_gpu *gpu = ep->gpu;
   char why[DEVICE_WHY] = "";
@@ -50,7 +50,7 @@ static int take_seat(weft_ep_t *ep, struct ep_link *link) {
   return rc;
 }
 
-// What has to be 0 at first in a window of a group for throughput.
+// Clears what has to be 0 at first in a window of a group for throughput.
 static int clear_window(weft_ep_t *ep, const struct ep_link *link, char *why) {
   const struct ep_gpu *gpu = ep->gpu;
   return ep_gpu_flows(ep) ? gpu->api->flow_clear(gpu->engine, &link->device.in, why) : 0;
@@ -77,7 +77,7 @@ static int open_window(weft_ep_t *ep, struct ep_link *link, int *fd) {
   return rc == 0 ? 0 : device_fail(rc, "a window on the GPU", why);
 }
 
-// Its relay clears them. In a group for throughput neighbours may read what comes.
+// The link's relay clears the windows. In a group for throughput neighbours may read what arrives.
 static int open_host_windows(weft_ep_t *ep, struct ep_link *link) {
   struct ep_gpu *gpu = ep->gpu;
   char why[DEVICE_WHY] = "";
@@ -88,7 +88,7 @@ static int open_host_windows(weft_ep_t *ep, struct ep_link *link) {
                                       why);
   if (rc != 0)
     return device_fail(rc, "a window for a peer on another host", why);
-  return take_seat(ep, link); // with the control words: kernels read such windows another way
+  return take_seat(ep, link); // also writes the control words, since kernels read such windows in another way
 }
 
 int ep_gpu_link_open(weft_ep_t *ep, struct ep_link *link, enum ep_route route, int *fd) {
@@ -97,8 +97,8 @@ int ep_gpu_link_open(weft_ep_t *ep, struct ep_link *link, enum ep_route route, i
   return route == EP_ROUTE_FABRIC ? open_fabric_window(ep, link) : open_host_windows(ep, link);
 }
 
-// Whether kernels of ours reach the memory of the device of that uuid. One that this process does not see is not asked
-// about: mapping its window shows it.
+// Checks that our kernels can reach the memory of the device of that uuid. If this process does not see the device,
+// there is no check: mapping its window will show it.
 static int check_reach(const struct ep_gpu *gpu, int32_t rank, const uint8_t uuid[16]) {
   char why[DEVICE_WHY] = "";
   int count = 0;
@@ -150,7 +150,7 @@ static void release(const struct ep_gpu *gpu, struct device_window *window, void
   *host = NULL;
 }
 
-// Keeps the window mapped, and releases the one that has been kept longest.
+// Keeps the window mapped, and releases the window that has been kept longest.
 static void quarantine(struct ep_gpu *gpu, struct device_window *window, void **host) {
   pthread_mutex_lock(&gpu->lock);
   struct gpu_quarantined *place = &gpu->quarantine[gpu->num_quarantined++ % GPU_QUARANTINE];
@@ -202,7 +202,7 @@ void ep_gpu_unhold_links(const weft_ep_t *ep) {
   pthread_mutex_unlock(&ep->gpu->lock);
 }
 
-// Seats of the views that kernels run in or may come to. Under lock.
+// Seats of the views in which kernels run or may run later. Under lock.
 static uint64_t needed(const struct ep_gpu *gpu) {
   uint64_t seats = 0;
   for (uint32_t i = 0; i < gpu->num_published; i++)
@@ -214,7 +214,7 @@ static bool is_needed(weft_ep_t *ep, const struct ep_link *link) {
   return needed(ep->gpu) & bit(link->device.seat);
 }
 
-// Links of the table that are to be let go of. Nobody frees them.
+// Links of the table that will be retired. They are held, so nobody frees them.
 struct leaving {
   struct ep_link *links[DEVICE_SEATS];
   uint32_t count;
@@ -235,10 +235,10 @@ static void unhold(weft_ep_t *ep, const struct leaving *leaving) {
   for (uint32_t i = 0; i < leaving->count; i++)
     leaving->links[i]->holds--;
   pthread_mutex_unlock(&ep->links.lock);
-  ep_service_kick(ep); // they have been retired in between
+  ep_service_kick(ep); // they were retired in between
 }
 
-// What they have still to send takes a while, in which views are published and links go down: so not under lock.
+// Sending the rest of their data takes a while, in which views are published and links go down. So not under lock.
 static void let_go(weft_ep_t *ep, const struct leaving *leaving) {
   if (leaving->count == 0)
     return;
@@ -247,9 +247,9 @@ static void let_go(weft_ep_t *ep, const struct leaving *leaving) {
   pthread_mutex_lock(&ep->gpu->lock);
   for (uint32_t i = 0; i < leaving->count; i++) {
     struct ep_link *link = leaving->links[i];
-    if (atomic_load(&ep->links.by_rank[link->rank]) != link) // another thread has, or a newer one has its place
+    if (atomic_load(&ep->links.by_rank[link->rank]) != link) // another thread has, or a newer link has its place
       continue;
-    if (is_needed(ep, link)) { // by a view that has come meanwhile: the watcher lets go of it
+    if (is_needed(ep, link)) { // by a view that has arrived meanwhile: the watcher will retire the link
       link->was_active = true;
       continue;
     }
@@ -264,7 +264,7 @@ int ep_gpu_unmap(weft_ep_t *ep, int32_t rank) {
   struct leaving leaving = {.count = 0};
   pthread_mutex_lock(&ep->gpu->lock);
   struct ep_link *link = atomic_load(&ep->links.by_rank[rank]);
-  if (link && is_needed(ep, link)) // the watcher lets go of it
+  if (link && is_needed(ep, link)) // the watcher will retire it
     link->was_active = true;
   else if (link)
     hold(ep, &leaving, link);
@@ -275,8 +275,8 @@ int ep_gpu_unmap(weft_ep_t *ep, int32_t rank) {
   return link ? 0 : WEFT_ERR_NOT_FOUND;
 }
 
-// A link is let go of when it is down, or was active, and no view that is active or to come has its seat. What may
-// change that says so in ep->sweep: there is no need to try again.
+// A link is retired when it is down, or was active, and no active or future view has its seat. Every change of these
+// conditions sets ep->sweep, so there is no need to try again.
 static void sweep_locked(weft_ep_t *ep, struct leaving *leaving) {
   const struct ep_gpu *gpu = ep->gpu;
   const struct group_view *newest = gpu->num_steps > 0 ? gpu->steps[gpu->num_steps - 1].view : NULL;
@@ -288,7 +288,7 @@ static void sweep_locked(weft_ep_t *ep, struct leaving *leaving) {
     if (link && (!ep_link_up(link) || link->was_active) && !is_needed(ep, link))
       hold(ep, leaving, link);
   }
-  if (leaving->count > 0) // another thread does not take them for links that stay
+  if (leaving->count > 0) // so that another thread does not consider them links that stay
     atomic_store(&ep->sweep, true);
 }
 

@@ -6,7 +6,7 @@
 #include "base/time/clock.h"
 #include "ep/gpu/gpu.h"
 
-enum { JOINER_NS = 1000000 }; // for a joiner to learn of the view that has it, after the running ranks have
+enum { JOINER_NS = 1000000 }; // time for a joiner to receive the view that has it, after the running ranks
 
 static bool is_self(const weft_ep_t *ep, const struct group_member *member) {
   return member->rank == ep->rank && member->incarnation == ep->incarnation;
@@ -19,13 +19,13 @@ uint64_t ep_gpu_next_op(const weft_ep_t *ep) {
 
 // --- publishing ---
 
-// The members as the device is to know them; returns their seats. One of our own rank that is another incarnation is
-// left out: the device tells itself by the rank.
+// Lists the members for the device; returns their seats. Another incarnation of this rank is left out, since the device
+// recognises itself by the rank.
 static uint64_t list_members(weft_ep_t *ep, const struct group_view *view, struct device_member *members,
                              uint32_t *count) {
   uint64_t seats = 0;
   *count = 0;
-  pthread_mutex_lock(&ep->links.lock); // a link in the table is not freed then
+  pthread_mutex_lock(&ep->links.lock); // so that no link in the table is freed
   for (uint32_t i = 0; i < view->count; i++) {
     const struct group_member *from = &view->members[i];
     struct device_member member = {.rank = from->rank, .seat = DEVICE_NO_SEAT};
@@ -46,8 +46,8 @@ static uint64_t list_members(weft_ep_t *ep, const struct group_view *view, struc
   return seats;
 }
 
-// BUSY: there is no room for it yet. Another error, of this thread and in the log: the device cannot run in this view,
-// and never will.
+// Publishes a view to the device. BUSY: there is no room for it yet. Any other error, which is also logged: the device
+// can never run in this view.
 static int publish(weft_ep_t *ep, const struct group_view *view) {
   struct ep_gpu *gpu = ep->gpu;
   struct device_member members[DEVICE_SEATS];
@@ -76,7 +76,7 @@ static int publish(weft_ep_t *ep, const struct group_view *view) {
   return rc;
 }
 
-// As publish(): what is not BUSY is done with.
+// Like publish(); any result except BUSY completes the view.
 static int look_at(weft_ep_t *ep, const struct group_view *view) {
   int rc = publish(ep, view);
   if (rc != WEFT_ERR_BUSY)
@@ -164,7 +164,7 @@ static void note_active(weft_ep_t *ep, const struct group_view *view) {
 // `view`: a reference, taken.
 static void add_step(weft_ep_t *ep, uint64_t op, const struct group_view *view) {
   struct ep_gpu *gpu = ep->gpu;
-  while (gpu->num_steps > 1 && gpu->steps[gpu->num_steps - 1].op >= op) // decided, and passed over
+  while (gpu->num_steps > 1 && gpu->steps[gpu->num_steps - 1].op >= op) // decided, and then skipped
     group_view_unref(gpu->steps[--gpu->num_steps].view);
   if (gpu->num_steps == GPU_STEPS) {
     group_view_unref(gpu->steps[0].view);
@@ -179,7 +179,7 @@ static void add_step(weft_ep_t *ep, uint64_t op, const struct group_view *view) 
 
 void ep_gpu_started(weft_ep_t *ep, uint64_t op, const struct group_view *view) {
   ep->gpu->first_op = op;
-  forget(ep->gpu, view->epoch); // who is in an older one only waits until this rank lets go of it
+  forget(ep->gpu, view->epoch); // ranks in older views only wait until this rank drops them
   add_step(ep, op, group_view_ref(view));
 }
 
@@ -188,8 +188,8 @@ static void note_activation(struct ep_gpu *gpu, uint64_t op, uint64_t epoch, boo
     gpu->news[gpu->num_news++] = (struct gpu_news){.op = op, .epoch = epoch, .adopted = adopted};
 }
 
-// A view is decided for an operation to come; or one that was decided takes effect earlier, because a rank was found
-// that ran in it.
+// Handles that a view was decided for a later operation, or that a decided view takes effect earlier, because a rank
+// was found that ran in it.
 static void take_activation(weft_ep_t *ep, uint64_t op, uint64_t epoch) {
   struct ep_gpu *gpu = ep->gpu;
   struct gpu_step *last = gpu->num_steps > 0 ? &gpu->steps[gpu->num_steps - 1] : NULL;
@@ -237,8 +237,8 @@ void ep_gpu_take_activations(weft_ep_t *ep) {
                     ep_gpu_read(&gpu->report->activation[gpu->seen % DEVICE_ACTIVATIONS].epoch));
 }
 
-// Without the lock when there is nothing new: whoever publishes a view holds it for as long as copies to the device
-// take, and a launch must not wait for that.
+// Takes no lock when there is nothing new: a thread that publishes a view holds the lock for as long as copies to the
+// device take, and a launch must not wait for that.
 void ep_gpu_follow(weft_ep_t *ep) {
   struct ep_gpu *gpu = ep->gpu;
   uint64_t next = ep_gpu_next_op(ep);

@@ -1,5 +1,5 @@
-// The watcher: once in a millisecond it looks at what the kernels report. It costs a few reads when there is nothing.
-// After a change of view it asks them how far they are, until no rank is in the old one.
+// The watcher: once in a millisecond it checks what the kernels report. That costs a few reads if there is nothing new.
+// After a change of view it queries how far the kernels are, until no rank is in the old view.
 #include <string.h>
 
 #include "base/fail.h"
@@ -10,15 +10,16 @@
 
 enum { LOOK_NS = 1000000 };
 
-// Emits the recorded events in their order; no other thread does.
+// Emits the recorded events in their order; only this thread does.
 static void emit(weft_ep_t *ep, const struct gpu_news *news, uint32_t count) {
   for (uint32_t i = 0; i < count; i++)
     ep_emit(ep, WEFT_EP_EVENT_ACTIVATED, -1, 0, news[i].epoch, news[i].op,
             news[i].adopted ? "adopted from a rank that runs in it" : "");
 }
 
-// Seats that kernels gave up and that are not reported yet. Those of one operation are given up at about the same time,
-// and how many they are says which side is isolated: they are judged when a look brings no more. Under lock.
+// Takes the seats that kernels gave up and that are not reported yet. The seats of one operation are given up at about
+// the same time, and their number shows which side is isolated. So they are judged when a check finds no more. Under
+// lock.
 static uint64_t take_lost(struct ep_gpu *gpu) {
   uint64_t lost = device_lost(gpu->report);
   gpu->lost_seen = (gpu->lost_seen & lost) | (lost & gpu->control.gone);
@@ -40,11 +41,11 @@ static uint32_t members_now(const struct ep_gpu *gpu, uint64_t begun) {
   return count;
 }
 
-// NULL: there is none, or it is down already. One that is no longer in the table may be on its way out, and its seat be
-// what is given back last: nobody would see that it is held.
+// Holds the link of a seat. NULL: there is none, or it is down already. A link that is not in the table any more may be
+// in the course of being freed, with its seat released last: nobody would see that it is held.
 static struct ep_link *hold(weft_ep_t *ep, uint32_t seat) {
   struct ep_gpu *gpu = ep->gpu;
-  pthread_mutex_lock(&gpu->lock); // a link with a seat is not freed then
+  pthread_mutex_lock(&gpu->lock); // so that no link with a seat is freed
   pthread_mutex_lock(&ep->links.lock);
   struct ep_link *link = gpu->seats[seat];
   if (link && atomic_load(&ep->links.by_rank[link->rank]) != link)
@@ -56,8 +57,8 @@ static struct ep_link *hold(weft_ep_t *ep, uint32_t seat) {
   return link;
 }
 
-// As at a deadline on host memory: when most of the view is silent, this rank is more likely isolated than all of them,
-// and only takes its links to them down.
+// As at a deadline on host memory: if most of the view is silent, it is more likely that this rank is isolated, and it
+// only takes its links to them down.
 static void lose(weft_ep_t *ep, uint64_t lost, uint32_t members) {
   bool isolated = ep_activation_isolated((uint32_t)__builtin_popcountll(lost), members);
   enum ep_link_state state = isolated ? EP_LINK_DOUBTED : EP_LINK_SILENT;
@@ -73,8 +74,8 @@ static void lose(weft_ep_t *ep, uint64_t lost, uint32_t members) {
   }
 }
 
-// How far the kernels are, if it matters: in which of several views a rank is lost, or when the old one may go. Not
-// under lock, for which launches may wait.
+// Queries how far the kernels are, if that matters: in which of several views a rank is lost, or when the old view may
+// be dropped. Not under lock, since launches may wait for it.
 static struct device_progress ask_progress(struct ep_gpu *gpu) {
   struct device_progress progress = {0};
   char why[DEVICE_WHY] = "";
@@ -110,7 +111,7 @@ static void look(weft_ep_t *ep) {
     ep_gpu_sweep(ep);
 }
 
-// False: it is to stop.
+// False: the watcher has to stop.
 static bool rest(struct ep_gpu *gpu) {
   struct timespec until = clock_timespec(clock_ns() + LOOK_NS);
   pthread_mutex_lock(&gpu->lock);
