@@ -1,13 +1,13 @@
-// What the transports over networks share: how a request's pieces flow. Each back end (ucx, ofi) starts single
-// operations and says when they end; this part cuts pieces into operations, keeps a bounded number of them under way,
-// queues what the network does not take at once, sends the message when all data is visible at the peer, and ends
-// requests, cancelled ones and those of lost peers too.
+// The part that all transports over networks share: it moves the pieces of a request. Each back end (ucx, ofi) starts
+// single operations and reports when they end. This part cuts pieces into operations, keeps a bounded number of them
+// under way, queues operations that the network does not accept at once, and sends the message when all data is visible
+// at the peer. It ends all requests, also cancelled ones and those of lost peers.
 //
 //   post -> move, move, ... (a window of them) -> all ended -> settle (WRITE) -> send the message -> state
 //
-// An operation of a network cannot be cancelled. A cancelled request starts no more operations, and ends when those
-// under way have; if they do not within GRACE_MS (a stopped peer, a link that is down), the back end severs the peer,
-// which ends them by force. Then the peer is lost for all its requests.
+// An operation of a network cannot be cancelled. A cancelled request starts no more operations, and ends when its
+// operations under way have ended. If they have not ended within FLOW_GRACE_MS (the peer is stopped, or the link is
+// down), the back end severs the peer, which ends them by force. Then the peer is lost for all its requests.
 #ifndef TRANSPORT_FLOW_FLOW_H
 #define TRANSPORT_FLOW_FLOW_H
 
@@ -15,27 +15,27 @@
 #include "transport/transport.h"
 
 enum {
-  FLOW_WINDOW = 64,             // operations of a request under way
+  FLOW_WINDOW = 64,             // operations of a request under way at once
   FLOW_CHUNK = 8 << 20,         // bytes of an operation at most
-  FLOW_WINDOW_BYTES = 32 << 20, // of a request's operations under way, unless there is only one
-  FLOW_BURST = 1 << 20, // bytes that a post or one progress() moves of a request, where the network copies at once
+  FLOW_WINDOW_BYTES = 32 << 20, // bytes of a request's operations under way, unless there is only one operation
+  FLOW_BURST = 1 << 20, // bytes of a request that a post or one progress() moves, where the network copies at once
   FLOW_GRACE_MS = 500,  // from cancel() to severing the peer
   FLOW_CLOSE_MS = 1000,
 };
 
-// How an operation stands after it was started.
+// The result of starting an operation.
 enum flow_start {
-  FLOW_STARTED = 0, // flow_ended() will be called, not from inside the call that started it
-  FLOW_DONE = 1,    // it has ended well already
-  FLOW_AGAIN = 2,   // not now: flow_progress() tries again
+  FLOW_STARTED = 0, // flow_ended() will be called later, not from inside the call that started the operation
+  FLOW_DONE = 1,    // it has ended already, without an error
+  FLOW_AGAIN = 2,   // the network does not accept it now: flow_progress() tries again
 };
 
 struct flow_request;
 
-// An operation under way. The back end's own bytes follow it.
+// An operation under way. The back end's own bytes follow the struct.
 struct flow_op {
   struct flow_request *own;
-  struct flow_op *next; // of those that are free
+  struct flow_op *next; // in the list of free operations
   uint64_t length;
   uint32_t piece;
   uint32_t more; // the back end's
@@ -53,21 +53,21 @@ struct flow_request {
   struct flow_worker *worker;
   struct flow_peer *peer;
   struct link active;  // in the peer's list of requests in flight
-  struct link waiting; // in the peer's list of requests that the network did not take
+  struct link waiting; // in the peer's list of requests that the network did not accept
   struct flow_op *free;
-  uint32_t piece;   // the next to be started, from `offset` on
+  uint32_t piece;   // the next piece to start, from `offset` on
   uint32_t running; // operations under way
-  uint32_t reading; // of these, may still read local memory
-  uint32_t window;  // operations that there are
+  uint32_t reading; // operations under way that may still read local memory
+  uint32_t window;  // number of operations that the request has
   uint64_t offset;
   uint64_t running_bytes;
-  uint64_t deadline; // cancelled: when the peer is severed
+  uint64_t deadline; // when a cancelled request severs the peer
   uint8_t stage;
   bool pumping, again, canceled;
   bool taken_called; // request->taken has been called
   bool wrote;        // something of a WRITE was started
-  bool severed;      // its peer was severed for it, or the worker closes: it ends by force, and settles nothing
-  int err;           // why it will fail
+  bool severed; // its peer was severed for this request, or the worker closes: it ends by force, and calls no settle()
+  int err;      // why it will fail
 };
 
 struct flow_peer {
@@ -76,47 +76,48 @@ struct flow_peer {
   struct link remotes;
   struct link active; // requests
   struct link waiting;
-  struct link wanting; // in the worker's list of peers with requests waiting
+  struct link wanting; // in the worker's list of peers with waiting requests
   uint32_t running;    // operations of its requests under way
-  bool refused;        // the last operation that was tried
+  bool refused;        // the network did not accept the last operation that was tried
   uint64_t delay_ns;   // what waits is tried again so much later,
   uint64_t retry_ns;   // then
-  uint64_t deadline;   // leaving: when it is severed
-  char why[120];       // it failed
+  uint64_t deadline;   // of a leaving peer: when it is severed
+  char why[120];       // why the peer failed
   bool leaving, unreported;
   bool lost; // its connection has failed
 };
 
 struct flow_region {
   struct transport_region base;
-  uint64_t max_operation; // bytes, as with remotes; no limit unless reg() sets one
+  uint64_t max_operation; // bytes, like a remote's; no limit unless reg() sets one
   struct link regions;
 };
 
 struct flow_remote {
   struct transport_remote base;
-  uint64_t max_operation; // bytes; from the wire's, may be set to less by import()
+  uint64_t max_operation; // bytes; the wire's, unless import() sets less
   bool read_only;
   struct link remotes;
 };
 
-// What a back end does. move(), settle() and send() get a request whose peer has not failed.
+// The functions of a back end. move(), settle() and send() get a request whose peer has not failed.
 struct flow_wire {
-  size_t op_size;          // of struct flow_op and what follows
+  size_t op_size;          // size of struct flow_op and of the bytes that follow it
   bool settled_when_moved; // an ended WRITE operation is visible at the peer: no settle()
   uint64_t max_operation;  // bytes
-  bool connects;           // on demand: FLOW_AGAIN with nothing under way is a peer that is not connected, perhaps gone
-  uint32_t lost_ms;        // from a peer's failure to severing it, if its operations have not ended by then
-  // Start one; or negative, with fail()'s sentence.
+  bool connects; // the wire connects on demand: FLOW_AGAIN with nothing under way means that the peer is not connected,
+                 // and has perhaps ended
+  uint32_t lost_ms; // from a peer's failure to severing it, if its operations have not ended by then
+  // These three start an operation, or return a negative code with fail()'s sentence.
   int (*move)(struct flow_request *own, const struct transport_piece *piece, uint64_t offset, struct flow_op *op);
-  int (*settle)(struct flow_request *own, struct flow_op *op); // what the ended WRITE operations wrote becomes visible
+  int (*settle)(struct flow_request *own, struct flow_op *op); // makes the data of the ended WRITE operations visible
   int (*send)(struct flow_request *own, struct flow_op *op);
-  // Ends by force the operations under way to that peer whose requests are past their deadlines, in later progress() at
-  // the latest; if that costs the connection to it, the peer has failed. Called again and again as long as there are
-  // some.
+  // Ends by force the operations under way to that peer whose requests are past their deadlines, at the latest in a
+  // later progress(). If this breaks the connection, the peer has failed. Called repeatedly as long as there are such
+  // operations.
   void (*sever)(struct flow_peer *peer);
-  // A disconnected peer without requests, from each progress(): false while there is still something to do. After true
-  // it is freed.
+  // Called from each progress() for a disconnected peer without requests. False: there is still something to do. After
+  // true the peer is freed.
   bool (*part)(struct flow_peer *peer);
   void (*free_remote)(struct flow_remote *remote);
 };
@@ -127,7 +128,7 @@ struct flow_worker {
   struct link peers, regions;
   struct link wanting;
   uint32_t doomed;     // cancelled requests and leaving peers, whose deadlines flow_progress() has to check
-  uint32_t unreported; // peers that have failed, before on_peer
+  uint32_t unreported; // peers that have failed, for which on_peer was not called yet
   uint32_t events;     // since the last progress()
 };
 
@@ -137,7 +138,7 @@ void flow_peer_init(struct flow_peer *peer, struct flow_worker *worker);
 void flow_remote_init(struct flow_remote *remote, struct flow_peer *peer);
 void flow_region_init(struct flow_region *region, struct flow_worker *worker, const struct transport_memory *memory);
 
-// The table's functions that are the same for all.
+// The functions of struct transport that all back ends share.
 int flow_prepare(struct transport_request *request);
 void flow_unprepare(struct transport_request *request);
 int flow_post(struct transport_request *request);
@@ -145,39 +146,43 @@ void flow_cancel(struct transport_request *request);
 void flow_disconnect(struct transport_peer *peer);
 void flow_release(struct transport_remote *remote);
 
-// Its i-th operation, of `window`; the back end knows whether it is under way.
+// The request's i-th operation, of `window`; the back end knows whether it is under way.
 struct flow_op *flow_op_of(struct flow_request *own, uint32_t i);
-// Between the two, flow_ended() does not end the request.
+// Between these two calls, flow_ended() does not end the request.
 void flow_hold(struct flow_request *own);
 void flow_let(struct flow_request *own);
 
-// Whether it is to be ended by force.
+// Whether the request is to be ended by force.
 bool flow_overdue(const struct flow_request *own, uint64_t now);
 
-// Inside flow: moves a request on; has it end with `err` as soon as it can, by force from `deadline` on.
+// Used only inside flow. The first starts the next operations of a request. The second makes the request end with `err`
+// as soon as possible, by force from `deadline` on.
 void flow_pump(struct flow_request *own);
 void flow_break(struct flow_request *own, int err, const char *why, uint64_t deadline);
 
-// An operation of a WRITE that was started no longer reads its local memory. For wires whose remotes copy; their move()
-// sets op->taken itself where that is so when it returns.
+// A started operation of a WRITE does not read its local memory any more. Wires whose remotes copy call this; if it is
+// so already when their move() returns, move() sets op->taken itself instead.
 void flow_taken(struct flow_op *op);
 // An operation that was started has ended: 0, or why not.
 void flow_ended(struct flow_op *op, int err, const char *why);
-// Part of progress(), after the network's own: waiting requests, deadlines, peers that leave. Returns events.
+// The second part of progress(), after the network's own: handles waiting requests, deadlines and leaving peers.
+// Returns the number of events.
 uint32_t flow_progress(struct flow_worker *worker);
 // Whether flow_progress() has something to do that no event of the network will announce.
 bool flow_busy(const struct flow_worker *worker);
 // No request to that peer can succeed any more. on_peer is called by flow_progress().
 void flow_peer_failed(struct flow_peer *peer, int err, const char *why);
-// For close(), first: no operation is started any more; CANCELED is what requests end with.
+// close() calls this first: no operation is started any more, and requests end with CANCELED.
 void flow_stop(struct flow_worker *worker);
-// For close(), after the network has released all memory: ends what is left and frees peers and remotes.
+// close() calls this after the network has released all memory: ends the requests that are left, and frees peers and
+// remotes.
 void flow_end(struct flow_worker *worker);
 bool flow_idle(const struct flow_worker *worker);
 
 // --- host.c ---
 
-// Numbers that are equal for two workers of one host and one network namespace, and else not.
+// Numbers that are equal for two workers of one host (`host`) and of one network namespace (`net`), and differ
+// otherwise.
 void flow_host(uint64_t *host, uint64_t *net);
 
 #endif
