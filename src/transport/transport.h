@@ -182,8 +182,8 @@ struct transport {
   // The version of the library that the transport uses, in digits and points. Any thread. NULL: the transport uses no
   // library that has a version.
   void (*version)(char *text, size_t cap);
-  // The length of the object `path`, which its server says; blocks, at most for `timeout_ms`. Any thread, beside any
-  // call but close(). NOT_FOUND: there is no such object. NULL: the transport has no objects.
+  // Asks the server for the length of the object `path`, in bytes; blocks, at most for `timeout_ms`. Any thread, beside
+  // any call but close(). NOT_FOUND: there is no such object. NULL: the transport has no objects.
   int (*query)(struct transport_worker *worker, const char *path, uint32_t timeout_ms, uint64_t *length);
 
   // May block for some milliseconds.
@@ -236,8 +236,8 @@ struct transport {
   // `state` is that code, and done() is not called. Messages of requests without pieces arrive in the order of their
   // posts to that peer, other messages when their data has arrived. No allocation, no lock, no wait for the peer.
   int (*post)(struct transport_request *request);
-  // Requests that the request ends soon. It has ended, with CANCELED or otherwise, when `state` says so: inside this
-  // call or in progress(), and only when nothing can touch its memory any more. It ends within TRANSPORT_END_MS if
+  // Asks the transport to end the request soon. It has ended, with CANCELED or otherwise, when `state` says so: inside
+  // this call or in progress(), and only when nothing can touch its memory any more. It ends within TRANSPORT_END_MS if
   // progress() is called, whatever the peer does (it may be stopped or out of reach): in the end by force, and the peer
   // has failed then. A transport that cannot end some requests names them in its comment; they end with close().
   void (*cancel)(struct transport_request *request);

@@ -8,7 +8,7 @@
 
 enum { WHEEL_SLOTS = 512 };
 
-// Zero-initialise; its owner keeps it where it is while it is set.
+// Initialise it with zeros. Its owner must not move it while it is set.
 struct wheel_timer {
   uint64_t tick; // when it is due
   struct wheel_timer *next, **link;
@@ -16,28 +16,28 @@ struct wheel_timer {
 
 struct wheel {
   uint64_t tick_ns;
-  uint64_t at;                     // the tick that is looked at next
-  struct wheel_timer *cursor;      // in its slot, what is looked at next
-  bool inside;                     // within that slot
+  uint64_t at;                     // the next tick to look at
+  struct wheel_timer *cursor;      // the next timer to look at in the current slot
+  bool inside;                     // `cursor` is within the current slot
   uint64_t used[WHEEL_SLOTS / 64]; // a bit for each slot that holds timers
   struct wheel_timer *slots[WHEEL_SLOTS];
 };
 
 void wheel_init(struct wheel *wheel, uint64_t tick_ns, uint64_t now_ns);
 
-// Sets it, also when it is set already.
+// Sets the timer, also if it is set already.
 void wheel_set(struct wheel *wheel, struct wheel_timer *timer, uint64_t due_ns);
-// Does nothing when it is not set.
+// Cancels the timer. Does nothing if it is not set.
 void wheel_cancel(struct wheel *wheel, struct wheel_timer *timer);
 
 static inline bool wheel_is_set(const struct wheel_timer *timer) {
   return timer->link;
 }
 
-// Takes out one that is due; NULL: none is. Others may be set and cancelled between two calls.
+// Takes out a timer that is due; NULL: none is due. Other timers may be set and cancelled between two calls.
 struct wheel_timer *wheel_expire(struct wheel *wheel, uint64_t now_ns);
 
-// When wheel_expire() has something to look at, at the earliest; UINT64_MAX: nothing is set.
+// The earliest time at which wheel_expire() has something to do; UINT64_MAX: no timer is set.
 uint64_t wheel_next(const struct wheel *wheel);
 
 #endif

@@ -1,4 +1,4 @@
-// Counters of the transfers over one link, added to from any thread without a lock.
+// Counters of the transfers over one link. Any thread increments them without a lock.
 #ifndef AGENT_METRICS_METRICS_H
 #define AGENT_METRICS_METRICS_H
 
@@ -12,7 +12,7 @@
 enum { METRICS_OPS = 2 }; // enum weft_transfer_op
 
 struct metrics_op {
-  struct metrics_histogram times; // of those that ended well
+  struct metrics_histogram times; // of transfers that ended without an error
   _Atomic uint64_t bytes, errors, cancels;
 };
 
@@ -20,14 +20,13 @@ struct agent_meter {
   struct metrics_op ops[METRICS_OPS];
 };
 
-// metrics.c
-// A transfer over this link has ended: counts it. Allocates nothing, waits for nothing. [any]
+// metrics.c Counts a transfer over this link, which has ended. Allocates nothing, waits for nothing. [any]
 void agent_metrics_transfer(struct agent_link *link, enum weft_transfer_op op, uint64_t bytes, uint64_t ns, int err);
-// Makes link->meter, and frees it. [lock]
+// The first makes link->meter, the second frees it. [lock]
 int agent_metrics_open(struct agent_link *link);
 void agent_metrics_close(struct agent_link *link);
 
-// text.c: everything in the OpenMetrics text format 1.0. `text` has failed when memory ran out.
+// text.c: writes all metrics in the OpenMetrics text format 1.0. `text` has failed if memory ran out.
 void agent_metrics_write(weft_agent_t *agent, struct text *text);
 
 #endif

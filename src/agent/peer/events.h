@@ -1,4 +1,4 @@
-// Events of peers, until the application takes them.
+// Queues of events of peers that the application has not taken yet.
 #ifndef AGENT_PEER_EVENTS_H
 #define AGENT_PEER_EVENTS_H
 
@@ -17,21 +17,21 @@ struct agent_event {
 };
 
 struct agent_events {
-  pthread_mutex_t lock; // the last one of all
+  pthread_mutex_t lock; // no lock is taken while it is held
   struct agent_event_queue {
     struct agent_event *first, **last;
     uint32_t count;
-  } passing, final; // LOADED and UPDATED, of which the oldest may be dropped; LEFT and LOST
+  } passing, final; // passing: LOADED and UPDATED, of which the oldest may be dropped; final: LEFT and LOST
   uint64_t number;
-  uint32_t dropped; // since the last that was taken
-  bool asked;       // by weft_agent_next_event()
+  uint32_t dropped; // events dropped since the application took the last one
+  bool asked;       // weft_agent_next_event() was called
 };
 
 void agent_events_open(weft_agent_t *agent);
 void agent_events_close(weft_agent_t *agent);
 
-// What LEFT or LOST of the peer will stand in: made with the peer, so that its end cannot fail for lack of memory.
-// [lock]
+// Allocates the event for LEFT or LOST of the peer. This is done when the peer is made, so that its end cannot fail for
+// lack of memory. [lock]
 int agent_event_reserve(struct agent_peer *peer);
 
 // [lock]

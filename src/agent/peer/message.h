@@ -1,4 +1,4 @@
-// What stands before every message between agents: 48 bytes, little-endian.
+// The header of every message between agents: 48 bytes, little-endian.
 #ifndef AGENT_PEER_MESSAGE_H
 #define AGENT_PEER_MESSAGE_H
 
@@ -12,11 +12,12 @@ enum { AGENT_HEADER = 48, AGENT_MAGIC = 0x31414657 /* "WFA1" */ };
 
 struct agent_header {
   uint32_t kind;
-  uint32_t size;     // of what follows
-  uint64_t from;     // a mark of the sender's that only it and the receiver know: load.c
-  uint64_t to;       // incarnation of the one that it means: another one drops it
-  uint64_t sequence; // of a notification: it counts up; of another message: the highest number that has arrived
-  uint64_t credit;   // the highest sequence that the sender's application has taken of the receiver's
+  uint32_t size;     // bytes that follow the header
+  uint64_t from;     // a mark of the sender that only sender and receiver know: load.c
+  uint64_t to;       // incarnation of the receiver: an agent with another incarnation drops the message
+  uint64_t sequence; // of a notification: its number, which counts up; of another message: the highest number that has
+                     // arrived
+  uint64_t credit;   // the receiver's highest sequence that the sender's application has taken
 };
 
 static inline void agent_header_write(uint8_t *bytes, const struct agent_header *header) {
@@ -28,7 +29,7 @@ static inline void agent_header_write(uint8_t *bytes, const struct agent_header 
   memcpy(bytes + 16, numbers, sizeof numbers);
 }
 
-// False: it is none.
+// False: the bytes are no header.
 static inline bool agent_header_read(const uint8_t *bytes, size_t size, struct agent_header *header) {
   uint32_t words[3];
   uint64_t numbers[4];

@@ -1,5 +1,5 @@
-// Messages that have come: notifications until the application takes them, goodbyes and updates until housekeeping
-// does.
+// Received messages: notifications that the application has not taken yet, goodbyes and updates that housekeeping has
+// not taken yet.
 #ifndef AGENT_PEER_MESSAGE_RECV_H
 #define AGENT_PEER_MESSAGE_RECV_H
 
@@ -7,8 +7,8 @@
 
 struct agent_note {
   _Atomic(struct agent_note *) next;
-  struct agent_worker *worker; // whose spare notes it goes back to
-  struct agent_peer *peer;     // of a notification; its `unread` keeps it
+  struct agent_worker *worker; // its spare notes get this note back
+  struct agent_peer *peer;     // sender of a notification; its `unread` keeps the peer from being freed
   weft_peer_t peer_id;
   uint64_t sequence;
   uint32_t kind, size;

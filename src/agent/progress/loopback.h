@@ -1,4 +1,4 @@
-// The transport that every agent has, and that is never asked for by name: see loopback.c.
+// The transport that every agent has, and that nobody selects by name: see loopback.c.
 #ifndef AGENT_PROGRESS_LOOPBACK_H
 #define AGENT_PROGRESS_LOOPBACK_H
 

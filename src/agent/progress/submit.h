@@ -1,19 +1,19 @@
-// The lock of a worker: its holder may call the worker's transport. post and poll only try it; what they want done
-// when another thread has it they leave in the worker's queue, which every holder empties before it lets go, and looks
-// at once more afterwards. So nothing that was left is forgotten, and no thread waits.
+// The lock of a worker: its holder may call the worker's transport. post and poll only try to take it. If another
+// thread has it, they put their work into the worker's queue. Every holder empties the queue before it unlocks, and
+// checks it once more afterwards. So no work is forgotten, and no thread waits.
 #ifndef AGENT_PROGRESS_SUBMIT_H
 #define AGENT_PROGRESS_SUBMIT_H
 
 #include "agent/agent.h"
 
-// Waits for it: set-up only.
+// Waits for the lock: for set-up only.
 void agent_worker_lock(struct agent_worker *worker);
-// False: another thread has it, or waits for it.
+// False: another thread has the lock, or waits for it.
 bool agent_worker_trylock(struct agent_worker *worker);
-// Serves the queue, and lets go.
+// Does the work in the queue, and unlocks.
 void agent_worker_unlock(struct agent_worker *worker);
 
-// All workers' locks, in their order.
+// Take and release the locks of all workers, in their order.
 void agent_workers_lock(weft_agent_t *agent);
 void agent_workers_unlock(weft_agent_t *agent);
 
@@ -21,17 +21,17 @@ void agent_workers_unlock(weft_agent_t *agent);
 // allocates]
 int agent_post_prepare(struct agent_post *post, struct agent_worker *worker, void *owner,
                        void (*ended)(struct agent_post *post, int err));
-// Nothing of it is in flight or in the queue any more when this returns, given that it has ended. [worker lock]
+// The post has ended. When this returns, nothing of it is in flight or in the queue any more. [worker lock]
 void agent_post_unprepare(struct agent_post *post);
 
-// Starts it; it has not been started, or has ended. It may have ended when this returns. [any, without the worker's
-// lock]
+// Starts the post, which has not been started yet, or has ended. It may have ended when this returns. [any, without the
+// worker's lock]
 void agent_post_start(struct agent_post *post, uint32_t number);
-// The same for who holds the worker's lock.
+// The same for a holder of the worker's lock.
 void agent_post_start_held(struct agent_post *post, uint32_t number);
-// The same from anywhere, callbacks included: whoever holds the worker's lock starts it before it lets go.
+// The same from anywhere, also from callbacks: the holder of the worker's lock starts the post before it unlocks.
 void agent_post_leave(struct agent_post *post, uint32_t number);
-// Has start `number` of it end soon, unless it has ended. [any]
+// Makes start `number` of the post end soon, unless it has ended. [any]
 void agent_post_cancel(struct agent_post *post, uint32_t number);
 
 #endif

@@ -16,7 +16,7 @@ struct agent_watch {
 // ready() does not run any more when remove has returned. [takes housekeeping]
 int agent_watch_add(weft_agent_t *agent, struct agent_watch *watch);
 void agent_watch_remove(weft_agent_t *agent, struct agent_watch *watch);
-// Has the thread look at everything soon. [any]
+// Makes the agent's thread check everything soon. [any]
 void agent_wake(weft_agent_t *agent);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "agent/agent.h"
 
-// Takes out what nobody uses any more, for its owner to free. [lock]
+// Unlinks a list that nobody uses any more; its owner then frees it. [lock]
 void agent_list_close(weft_dlist_t *list);
 
 #endif

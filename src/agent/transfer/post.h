@@ -4,11 +4,11 @@
 
 #include "agent/transfer/transfer.h"
 
-// BUSY: it is in flight.
+// BUSY: the transfer is in flight.
 int agent_transfer_may_post(weft_transfer_t *transfer);
-// Starts it as it is set up. It is not in flight.
+// Starts the transfer as it is set up. It must not be in flight.
 int agent_transfer_launch(weft_transfer_t *transfer);
-// Takes back what the last post had of its own.
+// Undoes the changes that were made for the last post only.
 void agent_transfer_as_made(weft_transfer_t *transfer);
 
 #endif
