@@ -1,4 +1,4 @@
-// What a group's keys and values look like in the store.
+// The format of a group's keys and values in the store.
 #ifndef GROUP_CODEC_H
 #define GROUP_CODEC_H
 
@@ -13,7 +13,7 @@ enum group_key_kind {
   GROUP_KEY_BARRIER
 };
 
-// A key, taken apart.
+// The parts of a key.
 struct group_key {
   enum group_key_kind kind;
   int32_t rank;         // CLAIM, OFFER, BARRIER
@@ -22,10 +22,10 @@ struct group_key {
   size_t name_length;
 };
 
-// Takes `key` (NUL-terminated) apart; OTHER for whatever is not written by a group of this prefix and capacity.
+// Parses `key` (NUL-terminated). OTHER: no group of this prefix and capacity writes such a key.
 struct group_key group_key_parse(const char *prefix, uint32_t capacity, const char *key);
 
-// Keys and values, malloc'd; NULL when memory ran out.
+// Keys and values, malloc'd; NULL: out of memory.
 char *group_key_view(const char *prefix);
 char *group_key_claim(const char *prefix, int32_t rank);
 char *group_key_ticket(const char *prefix, uint64_t incarnation);
@@ -36,7 +36,7 @@ char *group_claim_encode(uint64_t incarnation, const char *address);
 char *group_offer_encode(uint64_t incarnation, enum group_offer_stage stage);
 char *group_view_encode(const struct group_view *view);
 
-// PROTOCOL says what is wrong with the value. `*address` is malloc'd; `*view` has one reference.
+// PROTOCOL: the value is malformed; the text says how. `*address` is malloc'd; `*view` has one reference.
 int group_incarnation_decode(const char *value, size_t length, uint64_t *incarnation);
 int group_claim_decode(const char *value, size_t length, uint64_t *incarnation, char **address);
 int group_offer_decode(const char *value, size_t length, uint64_t *incarnation, enum group_offer_stage *stage);

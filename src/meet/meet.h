@@ -1,17 +1,18 @@
-// Workers of one benchmark meet on a store: ranks, equal settings, exchange of JSON, barriers, and who is missing.
+// A meeting of the workers of one benchmark on a store: ranks, equal settings, exchange of JSON values, barriers, and
+// the names of missing workers.
 //
-// Keys under the prefix P, each on the lease of the worker that put it, so that ending a lease takes all of them away:
+// Keys under the prefix P, each on the lease of the worker that put it, so that all of them go when the lease ends:
 //   P meeting              the meeting that is open: {"id", "size"}; rank 0 puts it together with its own claim
 //   P worker/<r>           a claim: {"meeting", "id", "host", "pid", "address", "place", "settings"}
-//   P step/<id>/<n>/<r>    rank r has come to step n (a barrier or an exchange): {"name", "value"}
-//   P end/<id>/<r>         how rank r ended: {"id", "kind": "left" | "lost" | "failed", "err", "why"}; of one that left
-//                          because of a death also "dead": {"rank", "id", "why"}
-// A claim is one transaction, which compares that the meeting is as it was read and that the rank is free.
+//   P step/<id>/<n>/<r>    rank r has arrived at step n (a barrier or an exchange): {"name", "value"}
+//   P end/<id>/<r>         how rank r ended: {"id", "kind": "left" | "lost" | "failed", "err", "why"}; of a worker that
+//                          left because of a death also "dead": {"rank", "id", "why"}
+// A claim is one transaction, which compares that the meeting is unchanged since it was read and that the rank is free.
 //
-// A lease tells of a death only after seconds. So each worker listens at a port, and up to 64 workers keep a connection
-// to each other; of more, rank 0 keeps one to all and all keep one to rank 0. What breaks without a good-bye is a
-// death. A worker that sees one puts `end` for the dead rank and ends its lease. A meeting does not outlive one of its
-// workers: all waits end with PEER_LOST from then on.
+// A lease shows a death only after seconds. So each worker listens at a port, and each of up to 64 workers keeps a
+// connection to each other. If there are more, rank 0 keeps a connection to every other worker, and the others only to
+// rank 0. A connection that breaks without a good-bye means a death. A worker that notices a death puts `end` for the
+// dead rank and ends its lease. A meeting ends with the first death: all waits end with PEER_LOST from then on.
 //
 // Threads: meet_lost(), meet_report_lost() and meet_fail() are [any], the others [owner]. Two threads belong to a
 // meeting: start no process by fork() while it is open.
@@ -31,54 +32,59 @@ struct meet;
 enum { MEET_MAX_WORKERS = 1024 };
 
 struct meet_options {
-  weft_store_t *store;    // outlives it
-  const char *prefix;     // keys of this benchmark, ends in '/': "weft/bench/GROUP/"
-  uint32_t size;          // workers that are expected, this one too; 1 to MEET_MAX_WORKERS
-  const json_t *settings; // object that must be equal in all workers; the error names the first that differs; or NULL
+  weft_store_t *store;    // has to outlive the meeting
+  const char *prefix;     // prefix of this benchmark's keys, ends in '/': "weft/bench/GROUP/"
+  uint32_t size;          // number of expected workers, with this one; 1 to MEET_MAX_WORKERS
+  const json_t *settings; // object that must be equal in all workers; the error names the first difference; may be NULL
   const char *host;       // of this worker, for messages
-  const char *address;    // numeric, of this host, at which the others reach it; NULL: loopback where the store is at
-                          // loopback or in this process, else the host's own
-  bool follows;           // somebody else is to be rank 0: whoever has the store, and may be slower
-  uint32_t timeout_ms;    // until all have come; the error says how many came and which ranks are missing
-  bool (*interrupted)(void *arg);                           // asked in waits, with a lock held; CANCELED. NULL: never
-  void (*waiting)(void *arg, uint32_t come, uint32_t size); // told when somebody comes or goes; may be NULL
+  const char *address; // numeric address of this host at which the others reach it; NULL: loopback if the store is at
+                       // loopback or in this process, else the host's own address
+  bool follows;        // another worker becomes rank 0: the one that has the store, which may start later
+  uint32_t timeout_ms; // time limit until all have come; the error says how many came and which ranks are missing
+  bool (*interrupted)(void *arg); // called in waits, with a lock held; true: CANCELED. NULL: never
+  void (*waiting)(void *arg, uint32_t come, uint32_t size); // called when a worker comes or goes; may be NULL
   void *arg;
 };
 
-// Takes a rank, and waits until all have come. INVALID: the settings differ, in all workers that are there; or the
-// meeting is full already. TIMEOUT names who is missing, PEER_LOST who died meanwhile. UNREACHABLE: the store is away.
+// Takes a rank, and waits until all workers have come. INVALID: the settings differ (all workers that have come get
+// this), or the meeting is full already. TIMEOUT names the missing ranks, PEER_LOST the worker that died meanwhile.
+// UNREACHABLE: the store does not answer.
 int meet_open(struct meet **meet, const struct meet_options *options);
-// Leaves nothing of this worker in the store, nor of those that it knows to be dead. NULL is legal.
+// Leaves the meeting. Removes all keys of this worker from the store, and those of workers that it knows to be dead.
+// NULL is legal.
 void meet_close(struct meet *meet);
 
 uint32_t meet_rank(const struct meet *meet);
 uint32_t meet_size(const struct meet *meet);
 const char *meet_host(const struct meet *meet, uint32_t rank);
-// Whether two workers are on one machine, in one container or in two: they have one boot id, or, where one of them
-// cannot read it, one name.
+// Whether two workers are on one machine, in one container or in two. They have the same boot id; if one of them cannot
+// read it, the same host name.
 bool meet_same_machine(const struct meet *meet, uint32_t a, uint32_t b);
-// The same, and they have one name: so they see the same GPUs and memory, which containers may have of their own.
+// The same, and they have the same host name. So they see the same GPUs and memory; two containers of one machine may
+// have different ones.
 bool meet_same_host(const struct meet *meet, uint32_t a, uint32_t b);
 
-// Each worker gives `mine`; all get all[size], copies that are the caller's. All have to call the steps in the
-// same order: PROTOCOL names both steps where a worker is at another. PEER_LOST: who died, or left before it came;
-// TIMEOUT: who is missing; CANCELED: interrupted; UNREACHABLE: the store has not answered for seconds; FENCED: the
-// others took this worker for dead; and the error of a worker that called meet_fail(), with its sentence.
+// Each worker passes `mine`; all get all[size], copies that the caller owns. All workers have to call the steps in the
+// same order: PROTOCOL names both steps if a worker is at another step. PEER_LOST names the worker that died, or that
+// left before it called; TIMEOUT names the missing workers; CANCELED: interrupted; UNREACHABLE: the store has not
+// answered for seconds; FENCED: the others took this worker for dead. If a worker called meet_fail(), the others get
+// its error and its text.
 int meet_all_gather(struct meet *meet, const char *name, const json_t *mine, uint32_t timeout_ms, json_t **all);
 // The same without values.
 int meet_barrier(struct meet *meet, const char *name, uint32_t timeout_ms);
 
-// A transfer failed with this error, perhaps because a worker has died or failed of which the meeting hears a moment
-// later, or because others that have heard of it have left: what was first, with its sentence. 0: nothing of the kind
-// became known within two seconds; then the last error is as it was.
+// Finds the cause of a transfer's failure with this error: perhaps a worker has died or failed, which the meeting
+// learns a moment later, or others have left because they learned that first. Returns the error of the first such
+// event, with its text. 0: no such event became known within two seconds; the last error is unchanged then.
 int meet_cause(struct meet *meet, int err);
 
-// This rank has been seen dead (a link broke, a child ended): all learn it, and its keys go. Returns at once.
+// Reports that this rank is dead (a link broke, a child ended): all workers are informed, and its keys are removed.
+// Returns at once.
 void meet_report_lost(struct meet *meet, uint32_t rank, const char *why);
-// Whether somebody is known to be dead or has failed: who was first, and a sentence into why[cap]. Either may be NULL.
-// It does not wait and is cheap enough for a loop.
+// Whether a worker is known to be dead or has failed. `*rank` is the first such worker, why[cap] gets a text; either
+// may be NULL. It does not wait and is cheap enough for a loop.
 bool meet_lost(const struct meet *meet, uint32_t *rank, char *why, size_t cap);
-// This worker fails: the others end with its error and sentence. It waits for the store.
+// Reports that this worker fails: the others end with its error and text. It waits for the store.
 void meet_fail(struct meet *meet, int err, const char *sentence);
 
 #endif

@@ -1,5 +1,5 @@
-// Key agreement of Diffie and Hellman on Curve25519 (X25519, RFC 7748): two that know each other's public keys have a
-// key in common that nobody else has, also none who knows both public keys.
+// Diffie-Hellman key agreement on Curve25519 (X25519, RFC 7748): two parties that know each other's public keys derive
+// a common key that nobody else has, even if others know both public keys.
 #ifndef SECURE_EXCHANGE_H
 #define SECURE_EXCHANGE_H
 
@@ -14,13 +14,13 @@ struct exchange {
   uint8_t public_key[EXCHANGE_SIZE];
 };
 
-// A new pair. NOMEM. [any]
+// Makes a new key pair. NOMEM. [any]
 int exchange_make(struct exchange *exchange);
-// Forgets it; one of zeros is legal. [any]
+// Frees it; a struct of zeros is legal. [any]
 void exchange_free(struct exchange *exchange);
 
-// The key that the pair and the other's public key agree on, for one purpose; it is the same on both sides. PROTOCOL:
-// the other's is none that a key can be agreed on with; NOMEM. Some 50 us. [any]
+// Derives the common key from the pair and the other side's public key, for one purpose; it is the same on both sides.
+// PROTOCOL: no key can be derived with the other side's public key; NOMEM. Takes some 50 us. [any]
 int exchange_agree(const struct exchange *exchange, const uint8_t other[EXCHANGE_SIZE], const char *purpose,
                    uint8_t key[SECRET_KEY_SIZE]);
 

@@ -13,13 +13,13 @@ struct hmac_part {
   size_t size;
 };
 
-// Of all parts, one behind the other.
+// HMAC of the concatenation of all parts.
 int hmac_sha256(const void *key, size_t key_size, const struct hmac_part *parts, size_t count, uint8_t out[HMAC_SIZE]);
 
-// SHA-256 (FIPS 180-4) of all parts, one behind the other, where no key is meant.
+// SHA-256 (FIPS 180-4) of the concatenation of all parts, without a key.
 int secure_sha256(const struct hmac_part *parts, size_t count, uint8_t out[HMAC_SIZE]);
 
-// Takes the same time wherever they differ.
+// Compares in constant time.
 bool hmac_equal(const uint8_t a[HMAC_SIZE], const uint8_t b[HMAC_SIZE]);
 
 #endif

@@ -1,16 +1,16 @@
-// Where connections to a listener wait until their first message is complete: the first record of TLS, or the
-// head of a request of HTTP. Only then the listener hears of them, so that who is silent, slow or says something else
-// costs a descriptor and some hundred bytes here, and no TLS, no thread and none of the listener's own places.
+// In the lobby, connections to a listener wait until their first message is complete: the first record of TLS, or the
+// head of an HTTP request. Only then the listener gets them. So a caller that is silent, slow or sends something else
+// costs a descriptor and some hundred bytes here, but no TLS, no thread and none of the listener's own places.
 //
-// All that call are accepted at once, since the system's queue serves strangers and others in their order, and lets
-// nobody in once it is full: a caller that finds no place in it tries again after 1 s, 3 s and 7 s. A caller that says
-// something else is hung up on, a few at once, and more of them when their time is over, since they would only come
-// again. When all places are taken, a newcomer takes that of such a one, or else of the one that came first, of the
-// address that has most places. It has a moment in which that does not happen, longer than a lawful caller's first
-// message takes.
+// The lobby accepts all callers at once, since the system's queue serves strangers and legitimate callers in their
+// order, and admits nobody once it is full: a caller that finds the queue full tries again after 1 s, 3 s and 7 s. If a
+// caller sends something else, its connection is closed: for a few callers at once, for more of them only when their
+// time is over, since they would only connect again. When all places are taken, a new caller gets the place of such a
+// connection, or otherwise of the oldest connection of the address that has most places. For a moment after its arrival
+// a connection cannot lose its place in this way; this is longer than the first message of a legitimate caller takes.
 //
-// What strangers cost has bounds: the places, the time, and the number that is accepted in a second. One thread at a
-// time.
+// The cost of strangers is limited by the places, by the time, and by the number of connections that are accepted per
+// second. One thread at a time.
 #ifndef SECURE_LOBBY_H
 #define SECURE_LOBBY_H
 
@@ -19,11 +19,11 @@
 #include <sys/socket.h>
 
 enum {
-  LOBBY_PLACES = 16384, // of a process of Weft's own, where it may have as many descriptors
-  LOBBY_FEW = 1024,     // of somebody else's
-  LOBBY_TIME_MS = 5000, // for the first message
-  LOBBY_RATE = 20480,   // that are accepted in a second
-  LOBBY_BUCKETS = 256,  // of addresses, among which places are shared out
+  LOBBY_PLACES = 16384, // places in a process of Weft's own, if it may have as many descriptors
+  LOBBY_FEW = 1024,     // places in another program's process
+  LOBBY_TIME_MS = 5000, // for the first message to arrive
+  LOBBY_RATE = 20480,   // connections accepted per second
+  LOBBY_BUCKETS = 256,  // buckets of addresses, among which places are divided
 };
 
 enum lobby_protocol { LOBBY_TLS, LOBBY_HTTP };
@@ -31,31 +31,32 @@ enum lobby_protocol { LOBBY_TLS, LOBBY_HTTP };
 struct lobby;
 
 struct lobby_caller {
-  int fd; // non-blocking; the taker's
+  int fd; // non-blocking; the caller of lobby_next() owns it
   socklen_t size;
   struct sockaddr_storage address;
 };
 
-// `places` at most, and an eighth of the descriptors that the process may have, or two thirds of those beyond 1,024.
-// `listener` is non-blocking and stays the caller's, who closes it after the lobby. NOMEM, SYSTEM.
+// The lobby has at most `places` places, and at most an eighth of the descriptors that the process may have, or two
+// thirds of those beyond 1,024. `listener` is non-blocking; the caller keeps it and closes it after the lobby. NOMEM,
+// SYSTEM.
 int lobby_open(struct lobby **lobby, int listener, enum lobby_protocol protocol, uint32_t places);
 
 // Readable while lobby_next() has something to do: for poll() and epoll, level-triggered.
 int lobby_fd(const struct lobby *lobby);
 
-// The next connection whose first message is complete. False: none is at this moment, or the thread has to serve others
-// first.
+// The next connection whose first message is complete. False: there is none at the moment, or the thread has to do
+// other work first.
 bool lobby_next(struct lobby *lobby, struct lobby_caller *caller);
 
-// Hangs up on all who are there. NULL is legal.
+// Closes all connections in the lobby, and the lobby. NULL is legal.
 void lobby_close(struct lobby *lobby);
 
-// Has the system allow this process the descriptors of a full lobby and `besides`, as far as it may be raised. For
-// processes that are Weft's own: others may call select().
+// Raises this process's limit of descriptors to that of a full lobby plus `besides`, as far as allowed. Only for
+// processes of Weft's own, since other programs may call select().
 void lobby_raise_limit(uint32_t besides);
 
-// The bucket of an address, by a hash: of an address of IPv4, and of a network of IPv6, as one host has the whole of a
-// /64.
+// The bucket of an address, by a hash of the IPv4 address, or of the /64 network of an IPv6 address, since one host has
+// a whole /64.
 uint16_t lobby_bucket(const struct sockaddr_storage *address);
 
 #endif

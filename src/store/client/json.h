@@ -1,4 +1,5 @@
-// Reads a server's answers: each value is checked, absent means zero (etcd omits zeros), and errors name the field.
+// Reads a server's answers. Each value is checked, an absent value is zero (etcd omits zeros), and errors name the
+// field.
 #ifndef STORE_CLIENT_JSON_H
 #define STORE_CLIENT_JSON_H
 
@@ -7,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// Parses a JSON object. PROTOCOL says where it is broken. The caller frees `*object`.
+// Parses a JSON object. PROTOCOL: it is malformed; the text says where. The caller frees `*object`.
 int client_json_parse(const char *data, size_t size, json_t **object);
 
 // A 64-bit integer, written as a number or as a decimal string. Absent: 0.
@@ -22,7 +23,7 @@ int client_json_bool(const json_t *object, const char *name, bool *out);
 int client_json_object(const json_t *object, const char *name, const json_t **out);
 int client_json_array(const json_t *object, const char *name, const json_t **out);
 
-// A base64 member, decoded behind what `out` holds. Absent: nothing is added.
+// Decodes a base64 member and appends it to `out`. Absent: nothing is added.
 int client_json_bytes(const json_t *object, const char *name, struct text *out);
 
 // Adds `size` bytes in base64.

@@ -1,4 +1,4 @@
-// Weft's types to and from the gateway's JSON.
+// Converts Weft's types to and from the gateway's JSON.
 #ifndef STORE_CLIENT_WIRE_H
 #define STORE_CLIENT_WIRE_H
 
