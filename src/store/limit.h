@@ -1,15 +1,15 @@
-// A time at which every call of a thread to a store gives up, before the store's own limit. Whoever set it may bring it
-// forward while a call waits, so that a thread that has to end does not hang on a store that does not answer.
+// A time at which every call of a thread to a store gives up, before the store's own limit. Another thread may make it
+// earlier while a call waits, so that a thread that has to end does not hang if the store does not answer.
 #ifndef STORE_LIMIT_H
 #define STORE_LIMIT_H
 
 #include <stdatomic.h>
 #include <stdint.h>
 
-// For the calls of this thread from now on; NULL: none. A call notices within about a second.
+// Sets the limit for the calls of this thread from now on; NULL: none. A call notices a change within about a second.
 void store_limit_thread(const _Atomic uint64_t *until_ns);
 
-// This thread's, CLOCK_NEVER for none.
+// This thread's limit; CLOCK_NEVER: none.
 uint64_t store_limit(void);
 
 #endif

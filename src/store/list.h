@@ -1,4 +1,4 @@
-// Building the lists of keys, and the results, that stores answer with.
+// Builds the lists of keys, and the results, that stores return.
 #ifndef STORE_LIST_H
 #define STORE_LIST_H
 

@@ -1,4 +1,4 @@
-// What the key of an embedded server's certificate is derived for: server and client have to name the same.
+// The purpose for which the key of an embedded server's certificate is derived: server and client have to use the same.
 #ifndef STORE_PURPOSE_H
 #define STORE_PURPOSE_H
 

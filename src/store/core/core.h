@@ -1,8 +1,8 @@
 // etcd's data model in memory: keys with revisions, transactions, leases, history, watches.
 //
 // The core does no input or output, takes no lock and reads no clock: its owner serialises the calls and passes the
-// time in (nanoseconds of any monotonic clock), so that a simulation can drive it. Records are immutable and counted:
-// whoever holds a reference may read one without the owner's lock.
+// time in (nanoseconds of any monotonic clock), so that a simulation can drive it. Records are immutable and
+// reference-counted: the holder of a reference may read a record without the owner's lock.
 #ifndef STORE_CORE_CORE_H
 #define STORE_CORE_CORE_H
 
@@ -14,12 +14,12 @@
 
 enum {
   CORE_MAX_TXN_OPS = 128,       // per list of a transaction, as in etcd
-  CORE_MAX_TXN_BYTES = 3 << 19, // of keys and values in a transaction; etcd's limit of a whole request
+  CORE_MAX_TXN_BYTES = 3 << 19, // bytes of keys and values in a transaction; etcd limits a whole request to this
   CORE_MAX_ANSWER = 64 << 20,   // bytes of keys and values in one answer
-  CORE_KEY_COST = 160,          // bytes that a key takes besides its name and its value, about
-  CORE_MIN_TTL_S = 2,           // etcd's, with its default election time: shorter leases are granted this
+  CORE_KEY_COST = 160,          // approximate bytes of a key in addition to its name and value
+  CORE_MIN_TTL_S = 2,           // etcd's minimum, with its default election time: a shorter request gets this
 };
-#define CORE_MAX_TTL_S INT64_C(9000000000) // etcd's
+#define CORE_MAX_TTL_S INT64_C(9000000000) // etcd's maximum
 
 struct core;
 
@@ -28,18 +28,18 @@ struct core_bytes {
   size_t size;
 };
 
-// etcd's way to say which keys: `end` empty: the key alone; one NUL byte: all keys from `key` on; else [key, end).
+// A range of keys, as in etcd. `end` empty: the key alone; one NUL byte: all keys from `key` on; else [key, end).
 struct core_range {
   struct core_bytes key;
   struct core_bytes end;
 };
 
-// Order of byte strings: below 0, 0, above 0.
+// Compares byte strings: less than 0, 0, greater than 0.
 int core_bytes_order(const char *a, size_t a_size, const char *b, size_t b_size);
 
 bool core_range_holds(const struct core_range *range, const char *key, size_t size);
 
-// One state of one key, never changed after it was made.
+// One state of one key; it never changes.
 struct core_record {
   atomic_uint refs;
   int64_t create_revision;
@@ -60,12 +60,13 @@ struct core_record *core_record_ref(struct core_record *record);
 void core_record_unref(struct core_record *record); // NULL is legal
 
 struct core_limits {
-  // How much history is kept for watches that start in the past: both limits hold, whole revisions go, oldest first.
+  // Limits of the history for watches that start in the past. Both limits apply; whole revisions are dropped, oldest
+  // first.
   size_t events;
-  size_t bytes; // of keys and values
+  size_t bytes; // bytes of keys and values
 
-  // What is there; 0: no limit. Clients fill the memory no further than this.
-  size_t live; // bytes of keys and values that are there, and CORE_KEY_COST for each
+  // Limit of the live data, so that clients cannot use more memory than this; 0: no limit.
+  size_t live; // bytes of the existing keys and values, plus CORE_KEY_COST for each key
   size_t leases;
 };
 #define CORE_LIMITS_DEFAULT                                                                                            \
@@ -73,11 +74,11 @@ struct core_limits {
 
 // NULL: no memory.
 struct core *core_create(struct core_limits limits);
-void core_free(struct core *core);           // no watch may be left
-void core_forget_watches(struct core *core); // without a look at them: whoever drove them is gone
+void core_free(struct core *core);           // no watch may exist any more
+void core_forget_watches(struct core *core); // without access to them: their driver no longer exists
 
 int64_t core_revision(const struct core *core);
-size_t core_count(const struct core *core); // keys
+size_t core_count(const struct core *core); // number of keys
 
 // The oldest revision that a watch may start from.
 int64_t core_oldest_revision(const struct core *core);
@@ -93,18 +94,19 @@ struct core_op {
   int64_t lease;           // PUT: 0 for none
   bool ignore_value;       // PUT: keep the value that the key has
   bool ignore_lease;       // PUT: keep the lease that the key has
-  bool prev_kv;            // PUT, DELETE: answer with what was there
+  bool prev_kv;            // PUT, DELETE: the answer has the previous state
   int64_t limit;           // RANGE: 0 or less: all
   int64_t revision;        // RANGE: 0 or less: now
-  bool keys_only;          // RANGE: for who writes the answer; the core returns records
+  bool keys_only;          // RANGE: only for the code that writes the answer; the core returns whole records
   bool count_only;         // RANGE
 };
 
-enum core_target { CORE_VERSION, CORE_CREATE, CORE_MOD, CORE_VALUE, CORE_LEASE }; // numbers as in etcd's JSON
+enum core_target { CORE_VERSION, CORE_CREATE, CORE_MOD, CORE_VALUE, CORE_LEASE }; // the numbers of etcd's JSON
 enum core_relation { CORE_EQUAL, CORE_GREATER, CORE_LESS, CORE_NOT_EQUAL };       // likewise
 
 struct core_compare {
-  struct core_range range; // every key in it must satisfy; an absent key compares as zeros, its value as never
+  struct core_range range; // every key in it has to satisfy the comparison; an absent key compares as zeros, and its
+                           // value never compares true
   enum core_target target;
   enum core_relation relation;
   int64_t number;
@@ -121,39 +123,40 @@ struct core_txn {
 };
 
 struct core_response {
-  struct core_record **records; // RANGE: what is there; with prev_kv: what was
+  struct core_record **records; // RANGE: the current states; with prev_kv: the previous states
   size_t num_records;
   size_t count;     // RANGE: keys in the range; DELETE: keys removed
-  bool more;        // RANGE: the limit left some out
+  bool more;        // RANGE: some keys were left out because of the limit
   int64_t revision; // the store's, after this operation
 };
 
 struct core_result {
   bool succeeded;
   int64_t revision;
-  const struct core_op *ops; // the branch that ran: the caller's
+  const struct core_op *ops; // the branch that ran, in the caller's memory
   struct core_response *responses;
-  size_t num_responses; // as many as `ops` has
+  size_t num_responses; // the number of `ops`
 };
 
-// Runs a transaction: all of it or, when the status is not OK, nothing. Its changes share one new revision; without a
-// change the revision stays. On OK the caller frees `out` with core_result_free().
+// Runs a transaction completely or, if the status is not OK, not at all. Its changes share one new revision; without a
+// change the revision stays the same. On OK the caller frees `out` with core_result_free().
 enum core_status core_txn(struct core *core, const struct core_txn *txn, struct core_result *out);
 void core_result_free(struct core_result *result);
 
 // The same for one operation, without a comparison.
 enum core_status core_run(struct core *core, const struct core_op *op, struct core_result *out);
 
-// The same for a put or a deletion whose answer holds no records: nothing is to be freed, and a put of a key that is
-// there allocates nothing once history is full.
+// The same for a put or a deletion without records in the answer: nothing has to be freed, and a put of an existing key
+// allocates nothing once the history is full.
 enum core_status core_apply(struct core *core, const struct core_op *op, struct core_response *out);
 
 // Leases -----------------------------------------------------------------------------------------------------------
 
-// Grants `*id`, or a random one, into `*id`, when it is 0. `*ttl_s` is the wish and becomes what was granted.
+// Grants a lease with the id `*id`; if that is 0, with a random id, which is written to `*id`. `*ttl_s` is the
+// requested time to live and becomes the granted one.
 enum core_status core_lease_grant(struct core *core, uint64_t now_ns, int64_t *id, int64_t *ttl_s);
 
-// Starts the lease's time anew; `*ttl_s` is what it was granted.
+// Restarts the lease's time to live; `*ttl_s` becomes the granted time to live.
 enum core_status core_lease_keepalive(struct core *core, uint64_t now_ns, int64_t id, int64_t *ttl_s);
 
 struct core_lease_state {
@@ -163,20 +166,20 @@ struct core_lease_state {
   size_t num_keys;
 };
 
-// `with_keys`: its keys too.
+// The state of a lease. `with_keys`: also its keys.
 enum core_status core_lease_state(struct core *core, uint64_t now_ns, int64_t id, bool with_keys,
                                   struct core_lease_state *out);
 
-// Ends a lease; its keys go in one revision.
+// Ends a lease; its keys are deleted in one revision.
 enum core_status core_lease_revoke(struct core *core, int64_t id);
 
-// Gives each lease so much more time: the store itself has stood still, and nobody could renew one.
+// Extends each lease by this time: the store itself was stopped, so that no client could renew a lease.
 void core_lease_extend(struct core *core, uint64_t ns);
 
 // Revokes each lease whose time has passed.
 enum core_status core_lease_expire(struct core *core, uint64_t now_ns);
 
-// When core_lease_expire() has something to do; UINT64_MAX: never.
+// The time at which core_lease_expire() next has something to do; UINT64_MAX: never.
 uint64_t core_lease_next_expiry(const struct core *core);
 
 size_t core_lease_count(const struct core *core);
@@ -191,10 +194,11 @@ void core_records_free(struct core_record **records, size_t count);
 struct core_event {
   int64_t revision;
   struct core_record *now;  // NULL: deleted
-  struct core_record *prev; // what was there before, NULL for nothing; never NULL for a deletion
+  struct core_record *prev; // previous state, NULL: none; never NULL for a deletion
 };
 
-// Events with references of their own. Zero-initialise; core_events_clear() drops the references and the memory.
+// A list of events that holds references. Initialise it with zeros; core_events_clear() drops the references and the
+// memory.
 struct core_events {
   struct core_event *items;
   size_t count;
@@ -203,23 +207,24 @@ struct core_events {
 void core_events_clear(struct core_events *events);
 void core_events_drop(struct core_events *events); // the references only
 
-// A reader's place in the history: it reads at its own speed and holds no memory. Set `range` (whose bytes must stay)
-// and `wake`; the rest is the core's.
+// The position of a reader in the history. Each reader reads at its own speed and holds no memory. Set `range` (whose
+// bytes must stay valid) and `wake`; the core uses the rest.
 struct core_watch {
   struct core_range range;
-  void (*wake)(struct core_watch *watch); // inside the call that made the events: there is something to take now
+  void (*wake)(struct core_watch *watch); // called inside the call that made the events: there are events to take now
   int64_t from;
   uint64_t next;
-  bool pending; // there are events to take, or they are gone
+  bool pending; // there are events to take, or they were dropped
   struct core_watch *older, *newer;
 };
 
-// Starts at revision `from`; 0 or less: after the present one. An old one may be gone: that shows when taking.
+// Starts at revision `from`; 0 or less: after the current one. If an old revision was dropped, core_watch_take()
+// reports that.
 void core_watch_add(struct core *core, struct core_watch *watch, int64_t from);
 void core_watch_remove(struct core *core, struct core_watch *watch);
 
 // Adds the watch's next events to `out`: whole revisions, until there are `enough` events or no more. Clears `pending`
-// when all were taken. COMPACTED: history no longer holds the next ones; the watch can only be removed.
+// when all were taken. COMPACTED: the history does not have the next events any more; the watch can only be removed.
 enum core_status core_watch_take(struct core *core, struct core_watch *watch, size_t enough, struct core_events *out);
 
 #endif

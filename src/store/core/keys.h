@@ -4,11 +4,11 @@
 
 #include "store/core/core.h"
 
-enum { CORE_KEYS_LEVELS = 16 }; // one node in four reaches the next level: good for 4^16 keys
+enum { CORE_KEYS_LEVELS = 16 }; // one node in four reaches the next level: enough for 4^16 keys
 
 struct core_lease;
 
-// A live key. Its present state is `record`.
+// An existing key. `record` is its current state.
 struct core_node {
   struct core_record *record;
   struct core_lease *lease; // NULL: none
@@ -29,7 +29,7 @@ void core_keys_free(struct core_keys *keys); // with nodes and their references
 // A node that is not yet in the list. NULL: no memory.
 struct core_node *core_keys_node(struct core_keys *keys);
 
-// Links a node whose record is set; its key must not be there.
+// Links a node whose record is set; its key must not be in the list.
 void core_keys_insert(struct core_keys *keys, struct core_node *node);
 
 // Unlinks a node; the caller frees it.
@@ -41,7 +41,7 @@ struct core_node *core_keys_find(const struct core_keys *keys, struct core_bytes
 struct core_node *core_keys_first(const struct core_keys *keys, const struct core_range *range);
 struct core_node *core_keys_next(const struct core_node *node, const struct core_range *range);
 
-// Keys in the range.
+// The number of keys in the range.
 size_t core_keys_count(const struct core_keys *keys, const struct core_range *range);
 
 #endif

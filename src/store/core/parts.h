@@ -1,4 +1,4 @@
-// The core's inside, shared by core*.c.
+// The inside of the core, shared by core*.c.
 #ifndef STORE_CORE_PARTS_H
 #define STORE_CORE_PARTS_H
 
@@ -9,28 +9,28 @@ struct core_lease {
   int64_t id;
   int64_t ttl_s;
   uint64_t deadline_ns;
-  struct core_node *keys; // those that hang on it
+  struct core_node *keys; // the keys on this lease
 };
 
 enum { CORE_SPARES = 8 };
 
-// Events in a ring; each has a number, and its place is the number modulo the capacity, a power of two.
+// A ring of events. Each event has a number; its index is the number modulo the capacity, which is a power of two.
 struct core_history {
   struct core_event *ring;
   size_t capacity;
   uint64_t first; // number of the oldest event
   uint64_t end;   // number of the next one
   size_t bytes;
-  struct core_record *spares[CORE_SPARES]; // dropped, and nobody else's: for the next puts
+  struct core_record *spares[CORE_SPARES]; // dropped records without other references, reused by the next puts
   size_t num_spares;
 };
 
 struct core {
   struct core_limits limits;
   int64_t revision;
-  int64_t oldest; // the oldest revision of which history holds everything, and of all after it
+  int64_t oldest; // the oldest revision from which on the history is complete
   struct core_keys keys;
-  size_t live; // as in the limits
+  size_t live; // like `live` in struct core_limits
   struct core_history history;
   struct core_lease **leases; // sorted by id
   size_t num_leases;
@@ -38,23 +38,23 @@ struct core {
   struct core_watch *watches; // newest first
 };
 
-// change.c: changes, each an event of the revision that core_commit() makes. Room for the events is reserved
-// before, so that no change can fail.
+// change.c: each change adds an event to the revision that core_commit() makes. Room for the events is reserved before,
+// so that no change can fail.
 
 struct core_record *core_record_create(struct core *core, struct core_bytes key, struct core_bytes value);
 
-// What the record counts for in `live`.
+// The bytes that the record counts in `live`.
 static inline size_t core_record_cost(const struct core_record *record) {
   return record->key_size + record->value_size + CORE_KEY_COST;
 }
 
-// Makes `record` (a reference that is handed over) the key's state in revision `core->revision + 1`, hung on `lease`
-// (NULL: none). `spare` becomes the node of a new key; returned when not needed.
+// Makes `record` (whose reference it takes over) the key's state in revision `core->revision + 1`, on `lease` (NULL:
+// none). `spare` becomes the node of a new key; returned when not needed.
 struct core_node *core_change_put(struct core *core, struct core_record *record, struct core_lease *lease,
                                   struct core_node *spare);
 void core_change_delete(struct core *core, struct core_node *node);
 
-// Ends the revision, if events were added since `begin`: wakes watches, drops history past the limits.
+// Ends the revision, if events were added since `begin`: wakes watches, and drops history beyond the limits.
 void core_commit(struct core *core, uint64_t begin);
 
 // history.c

@@ -1,10 +1,10 @@
-// What the core can answer, once for all who pass it on: as an error of Weft, and as gRPC status and text of etcd.
+// The results of the core, each with its error code of Weft and with the gRPC status and text of etcd.
 #ifndef STORE_CORE_STATUS_H
 #define STORE_CORE_STATUS_H
 
 #include <weft/err.h>
 
-// X(name, weft_err without its prefix, gRPC code, text). The texts are etcd's where it has the case.
+// X(name, weft_err without its prefix, gRPC code, text). The texts are etcd's if etcd has the same case.
 #define CORE_STATUS_MAP(X)                                                                                             \
   X(NO_MEMORY, NOMEM, 8, "weft: out of memory")                                                                        \
   X(EMPTY_KEY, INVALID, 3, "etcdserver: key is not provided")                                                          \

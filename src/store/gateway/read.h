@@ -1,4 +1,4 @@
-// From the gateway's JSON to the core's operations. False: something is wrong, and the reader's error says what.
+// Converts the gateway's JSON to the core's operations. False: it is malformed; the reader's error says how.
 #ifndef STORE_GATEWAY_READ_H
 #define STORE_GATEWAY_READ_H
 

@@ -29,23 +29,23 @@ struct local {
   LIST_HEAD(, local_watch) watches;
   TAILQ_HEAD(local_ready, local_watch) ready;
   struct local_watch *delivering;
-  struct core_events events; // the thread's: what it delivers
+  struct core_events events; // used by the thread: the events that it delivers
   bool stopping;
   pthread_t thread;
 };
 
-// The range of a key or a prefix. `bounds` is memory that the range lives in, at least strlen(key) + 1 bytes; the key
-// itself must stay too.
+// The range of a key or a prefix. The range uses the memory `bounds`, at least strlen(key) + 1 bytes, and the key: both
+// must stay valid.
 struct core_range local_range(const char *key, bool prefix, char *bounds);
 
 struct weft_store_kv local_kv(const struct core_record *record);
 
-// Fails with the status' error and text, naming `key` ("" for none).
+// Fails with the status's error and text, which names `key` ("": none).
 int local_fail(enum core_status status, const char *key);
 
 // txn.c
 
-// A put or a deletion. Of a put, the response's revision counts.
+// Runs a put or a deletion. After a put, only the response's revision is valid.
 int local_change(weft_store_t *store, const struct weft_store_op *op, struct core_response *out);
 int local_txn(weft_store_t *store, const struct weft_store_txn *txn, struct weft_store_txn_result **out);
 
@@ -55,7 +55,7 @@ int local_watch_open(weft_store_t *store, const char *prefix, int64_t from, weft
 void local_watch_close(weft_store_watch_t *watch);
 void local_watch_free(weft_store_watch_t *watch);
 
-// Ends a watch whose handle stays its owner's: the store is being closed.
+// Ends a watch because the store is being closed; the owner keeps the handle.
 void local_watch_end(struct local_watch *watch);
 
 // The store's thread: expires leases and delivers events, until `stopping`.

@@ -1,10 +1,11 @@
-// The connections of an embedded server that have not shown its token: how many there are, and how long they may stay.
+// Limits the number and the duration of connections to an embedded server that have not presented its token.
 //
 // Clients without a token hold GATE_PLACES connections at most, each for GATE_TIME_S. When the places are full, a new
-// connection takes that of the oldest: of its own address where that holds more than its share, else of all. So
-// strangers who are silent or slow push out each other, and whoever shows the token soon after connecting is served.
+// connection takes the place of the oldest connection from its own address if that address has more than its share,
+// otherwise that of the oldest of all. So strangers that are silent or slow displace each other, and a client that
+// presents the token soon after connecting is served.
 //
-// All calls with the server's lock held.
+// All functions are called with the server's lock held.
 #ifndef STORE_SERVER_GATE_H
 #define STORE_SERVER_GATE_H
 
@@ -16,8 +17,8 @@
 
 enum {
   GATE_PLACES = 1024,
-  GATE_SHARE = GATE_PLACES / 4, // of one address, before it gives way to others
-  GATE_TIME_S = 10,             // for the handshake of TLS and a request with the token
+  GATE_SHARE = GATE_PLACES / 4, // places of one address, before it has to give way to others
+  GATE_TIME_S = 10,             // time limit for the TLS handshake and a request with the token
 };
 
 // A connection, from its beginning to its end.
@@ -27,7 +28,7 @@ struct gate_entry {
   uint64_t due_ns;
   unsigned char address[16]; // IPv6, or IPv4 as a mapped one
   bool waits;                // it is in the list
-  bool known;                // it has shown the token
+  bool known;                // it has presented the token
 };
 
 struct server_gate {
@@ -37,17 +38,18 @@ struct server_gate {
 
 void server_gate_init(struct server_gate *gate);
 
-// A new connection. NULL: no memory. `*first`: none waited before it, so who minds the gate has to look again.
+// Registers a new connection. NULL: no memory. `*first`: no connection waited before it, so the caller of
+// server_gate_expire() has to call it again.
 struct gate_entry *server_gate_enter(struct server_gate *gate, int fd, const struct sockaddr *address, uint64_t now_ns,
                                      bool *first);
 
-// The connection has shown the token. False: as many have as may.
+// The connection has presented the token. False: the limit of such connections is reached.
 bool server_gate_admit(struct server_gate *gate, struct gate_entry *entry, size_t most);
 
-// The connection ends: its socket is still open.
+// The connection ends; its socket is still open.
 void server_gate_leave(struct server_gate *gate, struct gate_entry *entry);
 
-// Cuts those whose time has passed; returns when to do so again, UINT64_MAX for never.
+// Closes connections whose time has passed. Returns when to call it again; UINT64_MAX: never.
 uint64_t server_gate_expire(struct server_gate *gate, uint64_t now_ns);
 
 #endif

@@ -7,15 +7,15 @@
 
 #include "metrics/histogram.h"
 
-enum { SERVER_CALLS = 11 }; // of the gateway, the last one for all other paths
+enum { SERVER_CALLS = 11 }; // calls of the gateway; the last one counts all other paths
 
 struct server_meter {
   _Atomic uint64_t calls[SERVER_CALLS];
-  _Atomic uint64_t strangers;     // requests that showed no token where one is wanted
-  struct metrics_histogram times; // from a whole request to its answer; of a watch: to its beginning
+  _Atomic uint64_t strangers;     // requests without a token where one is required
+  struct metrics_histogram times; // from the complete request to its answer; for a watch, to its beginning
 };
 
-// Which call a path is.
+// The index of the call for a path.
 uint32_t server_meter_call(const char *path);
 
 #endif

@@ -1,4 +1,4 @@
-// What an embedded server counts, as OpenMetrics.
+// The counters of an embedded server, as OpenMetrics.
 #ifndef STORE_SERVER_METRICS_H
 #define STORE_SERVER_METRICS_H
 
@@ -6,7 +6,7 @@
 
 #include "base/text/text.h"
 
-// All of it, to "# EOF". Takes the server's lock. [any]
+// Writes all metrics, to "# EOF". Takes the server's lock. [any]
 void server_metrics_write(weft_store_server_t *server, struct text *text);
 
 #endif
