@@ -1,5 +1,5 @@
-// The boot id, by which processes know whether they are on one host: the kernel draws it at each start, and containers
-// of one host share it.
+// The boot id, by which processes find out whether they are on one host: the kernel makes a random one at each start,
+// and all containers of a host have the same.
 #ifndef BASE_BOOT_ID_H
 #define BASE_BOOT_ID_H
 

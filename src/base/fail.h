@@ -1,25 +1,24 @@
-// How the library reports a failure: a code, and a sentence for the calling thread.
+// How the library reports an error: a code, and an error text of the calling thread.
 #ifndef BASE_FAIL_H
 #define BASE_FAIL_H
 
 #include <weft/err.h>
 
-// Sets the calling thread's last error to the formatted sentence and returns `err`.
+// Sets the calling thread's last error to the formatted text and returns `err`.
 int fail(int err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-// The same with ": " and the text of `errno_value` behind the sentence; returns WEFT_ERR_SYSTEM, or the code that
-// fits better (ENOMEM: NOMEM; EMFILE, ENFILE, ENOSPC, EDQUOT, EFBIG: LIMIT). Where a limit was hit it says what to
-// raise.
+// The same with ": " and the text of `errno_value` appended. Returns WEFT_ERR_SYSTEM, or a more specific code (ENOMEM:
+// NOMEM; EMFILE, ENFILE, ENOSPC, EDQUOT, EFBIG: LIMIT). If a limit was reached, the text says which limit to raise.
 int fail_errno(int errno_value, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-// For pthread_create(): "cannot start `what`"; LIMIT where no more threads are allowed.
+// For pthread_create(): "cannot start `what`"; LIMIT: no more threads are allowed.
 int fail_thread(int error, const char *what);
 
-// Puts "context: " before the last error's sentence, for a caller that knows what was being done; returns `err`.
+// Puts "context: " before the text of the last error, for a caller that knows which operation failed; returns `err`.
 int fail_context(int err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-// A plug-in has a copy of this code. Told so once when it is loaded, the copy writes its sentences where the library's
-// own stand: into what `detail` returns, FAIL_DETAIL_SIZE bytes of the calling thread.
+// A plug-in has its own copy of this code. The library calls this once when it loads the plug-in; then the copy writes
+// its error texts to the library's own place: the FAIL_DETAIL_SIZE bytes of the calling thread that `detail` returns.
 enum { FAIL_DETAIL_SIZE = 1024 };
 typedef char *fail_detail_fn(void);
 void fail_share(fail_detail_fn *detail);

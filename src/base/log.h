@@ -4,7 +4,7 @@
 
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 
-// Writes one line, whole, whatever the number of threads and processes that share the descriptor.
+// Writes one line without interleaving, even if other threads and processes share the descriptor.
 void log_line(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 // Overrides the environment.

@@ -5,19 +5,19 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// When the process started, in clock ticks since the host did; 0: the system does not show it.
+// The start time of the process, in clock ticks since the host's start; 0: the system does not show it.
 uint64_t process_start(int32_t pid);
 
-// Whether the process that started then still runs; `start_ticks` 0: whichever has that pid. True also where the system
-// does not show it.
+// Whether the process with that pid and start time still runs; `start_ticks` 0: any process with that pid. Also true if
+// the system does not show it.
 bool process_lives(int32_t pid, uint64_t start_ticks);
 
-// Waits for the end of a child of this process. False: the deadline came first, and the child is still there: one that
-// the kernel holds, as a driver may, does not end by SIGKILL either. `*status` is as of waitpid(), 0 where there is
-// none.
+// Waits for the end of a child of this process. False: the deadline has passed, and the child still exists. A child
+// that the kernel holds, for instance in a driver, does not end even by SIGKILL. `*status` is that of waitpid(); 0:
+// there is none.
 bool process_reap(int32_t pid, int *status, uint64_t deadline_ns);
 
-// Ends a child by SIGKILL, and waits for that as long as it takes where nothing holds the child.
+// Ends a child by SIGKILL, and waits for its end, but only as long as a child needs that the kernel does not hold.
 void process_end(int32_t pid);
 
 #endif

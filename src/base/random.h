@@ -1,4 +1,4 @@
-// Random numbers: from the kernel for identities, counter-based (splitmix64) where a seed must reproduce them.
+// Random numbers: from the kernel for identities; counter-based (splitmix64) for sequences that a seed must reproduce.
 #ifndef BASE_RANDOM_H
 #define BASE_RANDOM_H
 
@@ -22,7 +22,7 @@ static inline uint64_t random_mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// Next number of the stream that `*state` is the position of.
+// The next number of a stream; `*state` is the position in the stream.
 static inline uint64_t random_next(uint64_t *state) {
   uint64_t x = *state;
   *state = x + 0x9E3779B97F4A7C15u;

@@ -1,4 +1,4 @@
-// "HOST:PORT" and "[IPV6]:PORT", as sockets want them.
+// Parses "HOST:PORT" and "[IPV6]:PORT" for sockets.
 #ifndef BASE_NET_ENDPOINT_H
 #define BASE_NET_ENDPOINT_H
 
@@ -8,13 +8,14 @@
 
 enum { ENDPOINT_MAX_HOST = 256 };
 
-// INVALID names what was wrong. A port of 0 is legal only with `any_port`.
+// INVALID: malformed; the text says how. A port of 0 is legal only with `any_port`.
 int endpoint_parse(const char *text, bool any_port, char host[ENDPOINT_MAX_HOST], char port[6]);
 
-// Its addresses, for freeaddrinfo(). `passive`: to listen at. A name is looked up, which may block.
+// The addresses of an endpoint; freeaddrinfo() frees them. `passive`: addresses to listen at. A host name is looked up,
+// which may block.
 int endpoint_resolve(const char *text, bool passive, struct addrinfo **addresses);
 
-// Listens at the first of its addresses that can be had. BUSY: the port is in use.
+// Listens at the first of the endpoint's addresses that is available. BUSY: the port is in use.
 int endpoint_listen(const char *text, int *fd, uint16_t *port);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-// Writes a field of text, in quotes where it has to be.
+// Writes a text field, in quotes if it needs them.
 void csv_write_text(FILE *out, const char *text);
 
 #endif

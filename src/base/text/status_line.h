@@ -1,19 +1,19 @@
-// A line on a terminal's standard error that is written again and again while something goes on.
+// A line on standard error of a terminal that is rewritten while work is in progress.
 #ifndef BASE_TEXT_STATUS_LINE_H
 #define BASE_TEXT_STATUS_LINE_H
 
 #include <stdbool.h>
 
 struct status_line {
-  bool live;  // standard error is a terminal that can take a line away
-  bool shown; // the line stands there
+  bool live;  // standard error is a terminal that can erase a line
+  bool shown; // the line is visible
 };
 
-// A quiet one is never live.
+// With `quiet` the line is never live.
 void status_line_open(struct status_line *line, bool quiet);
-// Writes the text in the place of the last one, cut to the columns of the terminal. Only of a live one.
+// Replaces the text of the line, cut to the columns of the terminal. Only if the line is live.
 void status_line_show(struct status_line *line, const char *text);
-// Takes the line away, before something else is printed and at the end.
+// Erases the line, before something else is printed and at the end.
 void status_line_hide(struct status_line *line);
 
 #endif

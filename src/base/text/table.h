@@ -1,5 +1,5 @@
-// Aligned columns for people to read. Widths follow the content, within the width that there is; a column without
-// content is left out.
+// Aligned columns for people to read. Widths follow the content, within the available width; a column without content
+// is left out.
 #ifndef BASE_TEXT_TABLE_H
 #define BASE_TEXT_TABLE_H
 
@@ -23,48 +23,48 @@ enum table_style {
 struct table_column {
   const char *heading;
   const char *group; // heading over this column and its neighbours of the same group; NULL: none
-  bool right;        // aligned so; else left
-  bool wrap;         // where there is not enough room, its texts go on in the next line
-  unsigned spare;    // above 0: left out where there is not enough room even so, the highest first
+  bool right;        // aligned to the right; else to the left
+  bool wrap;         // if there is not enough room, its texts continue in the next line
+  unsigned spare;    // above 0: the column is left out if there is still not enough room, the highest number first
 };
 
 struct table_row;
 
-// Set `columns` and `num_columns`, leave the rest zero; free with table_free(). Texts are UTF-8, each code point taken
-// to be one column wide; control characters come out as '?'.
+// Set `columns` and `num_columns`, leave the rest zero; free with table_free(). Texts are UTF-8; each code point counts
+// as one column; control characters are printed as '?'.
 struct table {
   const struct table_column *columns;
   size_t num_columns; // at most TABLE_MAX_COLUMNS
   struct table_row *rows;
   size_t num_rows, capacity;
-  bool failed; // memory ran out: what was added since then is not there
+  bool failed; // memory ran out: later additions are missing
 };
 
 struct table_look {
   bool color;   // ANSI escapes
   bool unicode; // rules in box-drawing characters
-  size_t width; // columns that there are; 0: as many as it takes
+  size_t width; // available columns; 0: no limit
 };
 
 // Starts a row.
 void table_row(struct table *table);
 
-// Adds the row's next cell. "" is no content, like a cell that a short row does not have.
+// Adds the row's next cell. "" counts as no content, like a missing cell of a short row.
 void table_add(struct table *table, enum table_style style, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-// Adds a row of one text that starts at `column` and stands outside all alignment.
+// Adds a row of one text that starts at `column` and does not affect the alignment.
 void table_note(struct table *table, size_t column, enum table_style style, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-// Returns how many columns were left out because there is no room for them.
+// Returns the number of columns that were left out for lack of room.
 size_t table_print(FILE *out, const struct table *table, const struct table_look *look);
 void table_free(struct table *table);
 
-// Prints one text likewise, with blanks behind it up to `width` columns.
+// Prints one text in the same way, padded with blanks to `width` columns.
 void table_print_text(FILE *out, bool color, enum table_style style, const char *text, size_t width);
 
-// Columns that `text` takes.
+// The number of columns of `text`.
 size_t table_width(const char *text);
 
 #endif

@@ -1,4 +1,4 @@
-// A growing string. Zero-initialise; free with text_free().
+// A growing string. Initialise it with zeros; free it with text_free().
 #ifndef BASE_TEXT_TEXT_H
 #define BASE_TEXT_TEXT_H
 
@@ -10,22 +10,22 @@ struct text {
   char *data; // `size` bytes and a NUL; NULL while nothing was added
   size_t size;
   size_t capacity;
-  bool failed; // memory ran out: what was added since then is not there
+  bool failed; // memory ran out: later additions are missing
 };
 
 void text_add(struct text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void text_add_bytes(struct text *text, const void *bytes, size_t size);
 
-// What a noun has behind it after a number: "1 rank", "2 ranks".
+// The plural ending of a noun after a number: "1 rank", "2 ranks".
 static inline const char *text_s(uint64_t count) {
   return count == 1 ? "" : "s";
 }
 
-// Copies what `size` bytes, 8 or more, have room for. What is cut ends with " ..." behind a whole word, or with "..."
-// behind a whole character where it is one long word.
+// Copies as much text as fits into `size` bytes, which are 8 or more. A text that is cut ends with " ..." behind a
+// whole word, or with "..." behind a whole character if it is one long word.
 void text_fit(char *to, size_t size, const char *text);
 
-// Hands the string over (never NULL unless memory ran out) and empties `text`.
+// Returns the string, which the caller frees (never NULL unless memory ran out), and empties `text`.
 char *text_take(struct text *text);
 void text_free(struct text *text);
 

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <time.h>
 
-#define CLOCK_NEVER UINT64_MAX // a deadline that does not pass; only for waits that something else bounds
+#define CLOCK_NEVER UINT64_MAX // a deadline that never passes; only for waits that something else limits
 
 // Nanoseconds of CLOCK_MONOTONIC; comparable between the processes of one host.
 static inline uint64_t clock_ns(void) {
@@ -28,7 +28,7 @@ static inline bool clock_passed(uint64_t deadline_ns) {
   return clock_ns() >= deadline_ns;
 }
 
-// Nanoseconds left until the deadline, 0 when it has passed.
+// Nanoseconds left until the deadline; 0: it has passed.
 static inline uint64_t clock_left_ns(uint64_t deadline_ns) {
   uint64_t now = clock_ns();
   return deadline_ns > now ? deadline_ns - now : 0;

@@ -9,7 +9,7 @@ enum {
   HISTOGRAM_BUCKETS = (64 - HISTOGRAM_SUB_BITS + 1) << HISTOGRAM_SUB_BITS,
 };
 
-// Zero-initialise.
+// Initialise it with zeros.
 struct histogram {
   uint64_t count;
   uint64_t sum;
@@ -20,7 +20,7 @@ struct histogram {
 
 void histogram_add(struct histogram *histogram, uint64_t value);
 
-// Mean, 0 while empty.
+// The mean; 0 while it is empty.
 double histogram_mean(const struct histogram *histogram);
 
 // The value that `percent` (0 to 100) of the values do not exceed: the middle of its bucket, kept within min and max.

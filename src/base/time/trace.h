@@ -1,29 +1,29 @@
-// Ranges for profilers: what is between the post and the end of a transfer, and in a call of EP, shows in their time
-// lines. Through NVTX, where Weft was built with its header; a profiler has itself loaded through that. Without one a
-// range is the look at a variable, without NVTX nothing at all.
+// Ranges for profilers: their time lines show the time between the post and the end of a transfer, and calls of EP.
+// They use NVTX if Weft was built with its header; NVTX loads the profiler. Without a profiler a range costs only the
+// read of a variable, without NVTX nothing at all.
 #ifndef BASE_TIME_TRACE_H
 #define BASE_TIME_TRACE_H
 
 #include <stdatomic.h>
 #include <stdint.h>
 
-// What a range is called. It and its text stay as long as ranges have it.
+// The name of ranges. It and its text have to stay valid as long as ranges use it.
 struct trace_name {
   const char *text;
-  _Atomic(const void *) handle; // the profiler's; NULL: it does not know it yet
+  _Atomic(const void *) handle; // the profiler's handle; NULL: the profiler does not know the name yet
 };
 
 #ifdef WEFT_NVTX
 
-extern void *trace_domain; // NULL: nobody looks
+extern void *trace_domain; // NULL: no profiler is attached
 
-// Before any range; loads the profiler the first time. Any thread.
+// Call it before any range; the first call loads the profiler. Any thread.
 void trace_open(void);
 
 uint64_t trace_start(struct trace_name *name, uint64_t bytes);
 void trace_stop(uint64_t range);
 
-// 0: nobody looks. Any thread may end it.
+// 0: no profiler is attached. Any thread may end the range.
 static inline uint64_t trace_begin(struct trace_name *name, uint64_t bytes) {
   return trace_domain ? trace_start(name, bytes) : 0;
 }

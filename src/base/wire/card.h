@@ -1,8 +1,8 @@
-// A card: bytes that others carry, such as an address or a key, with what they are, in which version, how many, and a
-// checksum. What was cut or damaged on its way, or is something else, is refused before anything of it is believed.
+// A card: bytes that programs pass on, such as an address or a key, with their kind, their version, their number and a
+// checksum. Bytes that were cut or damaged on the way, or are something else, are refused before their content is used.
 //
-// The head, three little-endian numbers of four bytes: magic number, version, bytes of the body. The body. CRC-32C of
-// all that.
+// Format: the head, which is three little-endian numbers of four bytes (magic number, version, bytes of the body); the
+// body; the CRC-32C of both.
 #ifndef BASE_WIRE_CARD_H
 #define BASE_WIRE_CARD_H
 
@@ -17,11 +17,12 @@ struct card {
   uint32_t magic, version;
 };
 
-// Begins one in `size` bytes; the body is put into the writer.
+// Begins a card in `size` bytes; the caller writes the body with the writer.
 struct wire_writer card_begin(const struct card *card, void *bytes, size_t size);
-// Ends it; `*size` is then how long it is. LIMIT: the writer's buffer is too short.
+// Ends the card; `*size` is then its length. LIMIT: the writer's buffer is too short.
 int card_end(const struct card *card, struct wire_writer *writer, size_t *size);
-// A reader of the body, where it stands. PROTOCOL: no such card, or a damaged one. VERSION: of another version.
+// A reader of the body, which is not copied. PROTOCOL: the bytes are no such card, or damaged. VERSION: the card has
+// another version.
 int card_read(const struct card *card, const void *bytes, size_t size, struct wire_reader *body);
 
 #endif

@@ -1,5 +1,4 @@
-// Little-endian numbers in a buffer whose bounds hold: what is written for other hosts and versions, and read from
-// them.
+// Little-endian numbers in a buffer with checked bounds, for data that other hosts and versions read and write.
 #ifndef BASE_WIRE_WIRE_H
 #define BASE_WIRE_WIRE_H
 
@@ -8,11 +7,11 @@
 #include <stdint.h>
 #include <string.h>
 
-// Writes what has room and counts what has not: with no buffer it tells the need.
+// A writer. It writes as long as there is room, and counts all bytes: without a buffer it computes the size needed.
 struct wire_writer {
   uint8_t *bytes; // NULL: nothing is written
   size_t capacity;
-  size_t at; // bytes so far, written or not
+  size_t at; // number of bytes so far, written or not
 };
 
 static inline void wire_put(struct wire_writer *writer, const void *bytes, size_t size) {
@@ -28,13 +27,13 @@ static inline void wire_put_number(struct wire_writer *writer, uint64_t value, s
   wire_put(writer, bytes, size);
 }
 
-// Writes over what stands at `place` already.
+// Overwrites the number at `place`.
 static inline void wire_patch_number(struct wire_writer *writer, size_t place, uint64_t value, size_t size) {
   struct wire_writer patch = {.bytes = writer->bytes, .capacity = writer->capacity, .at = place};
   wire_put_number(&patch, value, size);
 }
 
-// Reads until something is not there; from then on it gives zeros, and `failed` holds.
+// A reader. When bytes are missing, it returns zeros from then on, and `failed` is set.
 struct wire_reader {
   const uint8_t *bytes;
   size_t size;
@@ -42,7 +41,7 @@ struct wire_reader {
   bool failed;
 };
 
-// The next `size` bytes, where they stand; NULL: they are not there.
+// The next `size` bytes, inside the buffer; NULL: they are missing.
 static inline const void *wire_take(struct wire_reader *reader, size_t size) {
   if (reader->failed || size > reader->size - reader->at) {
     reader->failed = true;
@@ -60,7 +59,7 @@ static inline uint64_t wire_take_number(struct wire_reader *reader, size_t size)
   return value;
 }
 
-// A reader of the next `size` bytes alone, which are taken; it has failed if they are not there.
+// A reader of only the next `size` bytes, which this reader skips; the new one has failed if they are missing.
 static inline struct wire_reader wire_take_part(struct wire_reader *reader, size_t size) {
   const uint8_t *bytes = wire_take(reader, size);
   return (struct wire_reader){.bytes = bytes, .size = bytes ? size : 0, .failed = !bytes};
