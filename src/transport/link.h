@@ -17,7 +17,7 @@ static inline bool link_empty(const struct link *head) {
   return head->next == head;
 }
 
-// At the end of the list.
+// Adds a link at the end of the list.
 static inline void link_add(struct link *head, struct link *link) {
   link->prev = head->prev;
   link->next = head;
@@ -25,7 +25,7 @@ static inline void link_add(struct link *head, struct link *link) {
   head->prev = link;
 }
 
-// It may be in no list, if it was initialised.
+// Removes a link, which may be in no list if it was initialised.
 static inline void link_remove(struct link *link) {
   link->prev->next = link->next;
   link->next->prev = link->prev;

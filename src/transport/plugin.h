@@ -1,5 +1,5 @@
-// A transport in a shared module of its own, libweft_<name>.so.0: what the module shows. cmake's
-// weft_transport_plugin() makes such a module; it has its own copy of the base layer.
+// The interface of a transport in a separate shared module, libweft_<name>.so.0. cmake's weft_transport_plugin() builds
+// such a module, which has its own copy of the base layer.
 #ifndef TRANSPORT_PLUGIN_H
 #define TRANSPORT_PLUGIN_H
 
@@ -14,7 +14,7 @@ enum { TRANSPORT_ABI = 7 };
 struct transport_plugin {
   uint32_t abi;
   const struct transport *transport;
-  void (*share)(fail_detail_fn *detail); // called first: failures inside are then written where the library reads them
+  void (*share)(fail_detail_fn *detail); // called first: errors inside are then written where the library reads them
 };
 
 extern const struct transport_plugin weft_transport_plugin;

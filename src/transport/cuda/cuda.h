@@ -1,14 +1,13 @@
 // The cuda transport: copies between GPUs of one host, and between a GPU and host memory.
 //
-// A peer's memory is mapped (NVLink, PCIe): what CUDA's allocator made by its IPC handles, windows by their
-// descriptors, and host memory, when it is the transport shm's to map, by pinning that mapping. Then a request is
-// copies on one GPU, which need nobody at the peer: large ones or a few by the copy engines, thousands of small
-// ones by one kernel. A word in host memory that is written behind them shows when they are done; everything that they
-// wrote is then visible.
-// Copies that were started cannot be cancelled: they run to their end.
+// A peer's memory is mapped (NVLink, PCIe): memory of CUDA's allocator by IPC handles, windows by their descriptors,
+// and host memory that the transport shm can map by pinning shm's mapping. A request then consists of copies on one
+// GPU, which need no work at the peer: the copy engines do large ones or a few, one kernel does thousands of small
+// ones. A word in host memory that is written behind the copies shows when they are done; all their data is then
+// visible. Started copies cannot be cancelled: they run to their end.
 //
-// A worker of shm inside this one carries the messages and reports the deaths of peers. It also proves who a peer is:
-// descriptors are duplicated from the process that shm has verified, and keys end with the seal of that worker.
+// A worker of shm inside this one carries the messages and reports the deaths of peers. It also proves the identity of
+// a peer: descriptors are duplicated from the process that shm has verified, and keys end with the seal of that worker.
 #ifndef TRANSPORT_CUDA_CUDA_H
 #define TRANSPORT_CUDA_CUDA_H
 
@@ -38,8 +37,8 @@ struct cuda_region {
   struct shm_grant grant;       // CUDA: its gate, which is closed when the region is deregistered
   bool granted;                 // `grant` is open
   struct device_share share;    // CUDA
-  bool shared;                  // `share` is filled
-  bool pinned;                  // by us
+  bool shared;                  // `share` was filled in
+  bool pinned;                  // this worker pinned it
   char why_not[DEVICE_WHY];     // why no other process can map it
   struct cuda_region *next;
 };
@@ -56,9 +55,9 @@ struct cuda_remote {
   struct transport_remote base;
   struct device_share share;    // CUDA
   int fd;                       // of a window; -1: none
-  void *mapped[CUDA_DEVICES];   // where each device sees it
+  void *mapped[CUDA_DEVICES];   // its address on each device
   struct transport_remote *shm; // HOST
-  void *host;                   // HOST: where this process sees it
+  void *host;                   // HOST: its address in this process
   bool pinned, read_only;
   struct cuda_remote *next;
 };
@@ -69,18 +68,18 @@ struct cuda_request {
   struct transport_request *request;
   struct cuda_worker *worker; // NULL: it has been closed
   struct cuda_peer *peer;
-  int device; // that copies
+  int device; // the device that copies
   struct device_copies *copies;
-  struct transport_request message; // of shm: no pieces
+  struct transport_request message; // a request of shm without pieces
   enum cuda_stage stage;
   bool canceled;
   struct cuda_request *next;
-  struct cuda_request *sooner, *later; // in the worker's list of those that are prepared
+  struct cuda_request *sooner, *later; // in the worker's list of prepared requests
 };
 
 // --- device.c ---
 
-// Device `index` and its stream, opened when first asked for.
+// Device `index` and its stream, opened at the first call.
 int cuda_device_open(struct cuda_worker *worker, int index, struct device **device);
 // The index of the device of that uuid, -1: this process does not see it.
 int cuda_device_find(const struct cuda_worker *worker, const uint8_t uuid[16]);
@@ -92,7 +91,7 @@ int cuda_transport_connect(struct transport_worker *worker, const void *address,
                            struct transport_peer **peer);
 void cuda_transport_disconnect(struct transport_peer *peer);
 void cuda_peer_free(struct cuda_worker *worker, struct cuda_peer *peer);
-// Frees the disconnected peers that have no request in flight any more.
+// Frees disconnected peers without requests in flight.
 void cuda_peers_free_leaving(struct cuda_worker *worker);
 
 // --- memory.c ---
@@ -104,7 +103,7 @@ int cuda_transport_pack(struct transport_region *region, void *bytes, size_t *si
 int cuda_transport_import(struct transport_peer *peer, const void *bytes, size_t size,
                           struct transport_remote **remote);
 void cuda_transport_release(struct transport_remote *remote);
-// Where device `index` sees the remote region; maps it when needed.
+// The address of the remote region on device `index`; maps the region if needed.
 int cuda_remote_on(struct cuda_remote *remote, int index, void **memory);
 
 // --- request.c ---
@@ -113,11 +112,11 @@ int cuda_transport_prepare(struct transport_request *request);
 void cuda_transport_unprepare(struct transport_request *request);
 int cuda_transport_post(struct transport_request *request);
 void cuda_transport_cancel(struct transport_request *request);
-// Moves requests on; returns how many steps were made.
+// Advances requests; returns the number of steps.
 uint32_t cuda_requests_advance(struct cuda_worker *worker);
 // Ends the requests to `peer` (NULL: all) without sending their messages.
 void cuda_requests_cancel(struct cuda_worker *worker, const struct cuda_peer *peer);
-// Releases what prepared requests hold of the worker, which closes.
+// Releases what prepared requests keep of the worker, because it closes.
 void cuda_requests_leave(struct cuda_worker *worker);
 bool cuda_requests_of(const struct cuda_worker *worker, const struct cuda_peer *peer);
 

@@ -1,5 +1,6 @@
-// Faults on purpose: a transport around another one, by the name "fault:SEED:SCRIPT:INNER". It does what INNER does,
-// but for what the script says. For tests: the same seed and the same order of posts give the same faults.
+// Faults on purpose: a transport around another one, with the name "fault:SEED:SCRIPT:INNER". It does the same as
+// INNER, except for the faults of the script. For tests: the same seed and the same order of posts give the same
+// faults.
 //
 // The script is a list of rules with '+' between them, or "none". P is a percentage of requests, N counts this worker's
 // posts from 1.
@@ -8,13 +9,14 @@
 //   lose=P      the message is not sent, and the request succeeds
 //   fail=P      post() fails with UNREACHABLE
 //   short=P     only some pieces move: the others fail with DATA, and no message is sent
-//   spoil=P     a byte in the middle of the first piece of host memory arrives wrong, and nothing else tells of it
+//   spoil=P     a byte in the middle of the first piece of host memory arrives wrong, and nothing reports it
 //   stick=P     never ends, until it is cancelled
-//   die@N       the peer of post N dies: it and what is under way to that peer end with PEER_LOST
+//   die@N       the peer of post N dies: post N and all requests under way to that peer end with PEER_LOST
 //   mute@N      from post N on all stick: the link is down
-//   big@N       what has more than N bytes sticks: the link loses large packets
+//   big@N       requests of more than N bytes stick: the link loses large packets
 //   reg@N       memory of N bytes and more is not registered
-//   cling@N     cancel() does not end what sticks (which no transport may do): 1: disconnect() does, 2: close() does
+//   cling@N     cancel() does not end requests that stick (no real transport may do this): 1: disconnect() does, 2:
+//               close() does
 // Posts come from one thread at a time.
 #ifndef TRANSPORT_FAULT_FAULT_H
 #define TRANSPORT_FAULT_FAULT_H
@@ -25,11 +27,12 @@
 #include "transport/link.h"
 #include "transport/transport.h"
 
-// Finds a transport by its name: transport_find(), which the registry passes since it stands above this folder.
+// Finds a transport by its name. The registry passes transport_find(), since this folder must not call a layer above
+// it.
 typedef int (*fault_find_fn)(const char *name, const struct transport **transport);
 
-// The transport of that name, around the one that `find` finds; equal names give the same one. INVALID: a malformed
-// name; LIMIT: too many.
+// The transport of that name, around the transport that `find` returns; equal names give the same transport. INVALID: a
+// malformed name; LIMIT: too many.
 int transport_fault_find(const char *name, fault_find_fn find, const struct transport **transport);
 
 // --- within fault/ ---
@@ -54,7 +57,7 @@ struct fault_worker {
   struct transport_worker *inner;
   const struct fault_script *script;
   uint64_t random, posts, ticks;
-  struct link regions, peers, held; // held: operations that this transport keeps back
+  struct link regions, peers, held; // held: operations that this transport delays
 };
 
 struct fault_region {
@@ -81,20 +84,20 @@ enum fault_hold { HOLD_NOT, HOLD_BEGIN, HOLD_END, HOLD_STUCK };
 
 struct fault_op {
   struct link link;              // in held
-  const struct transport *table; // the inner one
+  const struct transport *table; // table of the inner transport
   struct transport_request *outer;
   struct transport_request inner;
   struct transport_piece *pieces;
-  uint32_t num_pieces; // that move
-  bool cut;            // fewer than asked
+  uint32_t num_pieces; // number of pieces that move
+  bool cut;            // fewer pieces move than requested
   enum fault_hold hold;
   bool late;             // its completion is delayed
-  unsigned char *spoilt; // the byte that is wrong when it has moved; NULL
+  unsigned char *spoilt; // the byte that is made wrong after it has moved; NULL
   uint64_t until;
-  int state; // what it completes with
+  int state; // its result
 };
 
-// Zeroed memory; NULL: there is none.
+// Allocates zeroed memory; NULL: out of memory.
 static inline void *fault_make(size_t size) {
   void *made = calloc(1, size);
   if (!made)
@@ -122,11 +125,11 @@ int fault_prepare(struct transport_request *request);
 void fault_unprepare(struct transport_request *request);
 int fault_post(struct transport_request *request);
 void fault_cancel(struct transport_request *request);
-// Releases the operations that were held long enough; returns how many.
+// Releases the operations that were delayed long enough; returns their number.
 uint32_t fault_release_due(struct fault_worker *worker);
-// Ends the held operations of that peer, or (NULL) of all when the worker closes.
+// Ends the delayed operations of that peer, or with NULL of all peers because the worker closes.
 void fault_end_held(struct fault_worker *worker, const struct fault_peer *peer, int err, const char *why);
-// Reports a death that the script made; returns how many.
+// Reports deaths that the script caused; returns their number.
 uint32_t fault_report_deaths(struct fault_worker *worker);
 
 #endif

@@ -1,6 +1,6 @@
-// cuFile, the library of GPUDirect Storage, which is looked for when the program runs: no header of it is needed to
-// build. What is called stands here, after its reference (docs.nvidia.com, cuFile API): it has been the same in every
-// version 1.
+// cuFile, the library of GPUDirect Storage. It is loaded at run time, so the build needs no header of it. The types and
+// functions that are used are declared here, from its reference (docs.nvidia.com, cuFile API); they are the same in all
+// versions 1.
 #ifndef TRANSPORT_FILE_CUFILE_H
 #define TRANSPORT_FILE_CUFILE_H
 
@@ -13,7 +13,7 @@ enum { CUFILE_DRIVER_ALREADY_OPEN = 5026, CUFILE_OPAQUE_FD = 1 };
 
 struct cufile_status { // CUfileError_t
   int err;             // one of CUfileOpError
-  int cuda;            // CUresult, where `err` is CUDA_DRIVER_ERROR
+  int cuda;            // CUresult, if `err` is CUDA_DRIVER_ERROR
 };
 
 struct cufile_target { // CUfileDescr_t
@@ -39,17 +39,17 @@ struct cufile {
   struct cufile_status (*get_version)(int *version); // NULL before 1.8
 };
 
-// The library: libcufile.so.0, or the file that WEFT_CUFILE names. UNSUPPORTED: it is not here, is none, or WEFT_CUFILE
-// is "off". It is kept for ever. Any thread.
+// Loads the library: libcufile.so.0, or the file that WEFT_CUFILE names. UNSUPPORTED: the file is missing or is no
+// cuFile, or WEFT_CUFILE is "off". The library stays loaded. Any thread.
 int cufile_load(const struct cufile **cufile);
-// Its driver, once for the process, which stays open: others in the process may use it. UNSUPPORTED, in cuFile's words.
-// It looks at GPUs and file systems, which takes up to seconds. Any thread.
+// Opens its driver once for the process. The driver stays open, since other code in the process may use it.
+// UNSUPPORTED, with cuFile's text. The driver examines GPUs and file systems, which takes up to seconds. Any thread.
 int cufile_driver(const struct cufile *cufile);
 
 enum { CUFILE_WORDS = 160 };
 // "CU_FILE_IO_NOT_SUPPORTED (5008): this file or its file system is not supported". Returns `text`.
 const char *cufile_words(struct cufile_status status, char text[CUFILE_WORDS]);
-// The same for a file that was to be registered, of which some codes mean something else.
+// The same for the registration of a file, for which some codes have another meaning.
 const char *cufile_file_words(struct cufile_status status, char text[CUFILE_WORDS]);
 // "1.15"; "of unknown version" where cuFile reports none. Returns `text`.
 const char *cufile_version(const struct cufile *cufile, char text[32]);

@@ -1,5 +1,4 @@
-// What an S3 server says: header lines, error documents, and what they mean. No I/O: this reads what comes from
-// outside.
+// Parses the answers of an S3 server: header lines and error documents. No I/O: it only reads data from outside.
 #ifndef TRANSPORT_OBJECT_ANSWER_H
 #define TRANSPORT_OBJECT_ANSWER_H
 
@@ -7,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Longer than the names that any known server gives to a version: cut short it would name none.
+// Longer than the entity tags of all known servers; a truncated tag would be useless.
 enum { OBJECT_ETAG = 1024 };
 
 struct object_answer {
@@ -21,16 +20,16 @@ struct object_answer {
   size_t text_size;
 };
 
-// Takes one line of the header. A status line starts the answer again (100 Continue comes before another one).
+// Parses one line of the header. A status line starts a new answer (100 Continue precedes another one).
 void object_answer_header(struct object_answer *answer, const char *line, size_t size);
 // Keeps the beginning of a body.
 void object_answer_text(struct object_answer *answer, const char *bytes, size_t size);
 
-// The text of the first element of that name, with the five named entities resolved. False: there is none, or it does
-// not fit.
+// Writes the text of the first element of that name, with the five named entities resolved. False: there is none, or it
+// does not fit.
 bool object_answer_element(const struct object_answer *answer, const char *name, char *out, size_t cap);
 
-// The code for a status, and whether to try again; 0: it went well. Writes the sentence, without what was asked for.
+// The code for a status, and whether to try again; 0: success. Writes the error text, without naming the request.
 int object_answer_judge(const struct object_answer *answer, bool *again, char *why, size_t cap);
 
 #endif

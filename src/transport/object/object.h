@@ -1,8 +1,7 @@
-// What the parts of the transport `object` share. worker.c: the table; memory.c: regions; request.c: checks and posts
-// requests; settings.c: where the server is and who asks; plan.c: how a request is cut into parts; lane.c: which
-// exchange comes next; exchange.c: one exchange with the server; sign.c: its signature; loop.c: all of them at once;
-// answer.c: what servers answer; outcome.c: what becomes of an exchange that has ended; settle.c: what that makes of
-// the pieces of its request.
+// The parts of the transport `object`. worker.c: the table; memory.c: regions; request.c: checks and posts requests;
+// settings.c: server and credentials; plan.c: cuts a request into parts; lane.c: chooses the next exchange; exchange.c:
+// one exchange with the server; sign.c: its signature; loop.c: runs all exchanges; answer.c: parses answers; outcome.c:
+// handles an exchange that has ended; settle.c: sets the result of the pieces of its request.
 #ifndef TRANSPORT_OBJECT_OBJECT_H
 #define TRANSPORT_OBJECT_OBJECT_H
 
@@ -12,7 +11,7 @@
 #include "transport/storage/storage.h"
 
 enum {
-  OBJECT_MAX_PARTS = 10000, // of a multipart upload, S3's limit
+  OBJECT_MAX_PARTS = 10000, // parts of a multipart upload, S3's limit
   OBJECT_MAX_PARALLEL = 256,
 };
 
@@ -21,7 +20,7 @@ struct object_settings {
   char *region;
   char *key, *secret, *token; // key NULL: requests are not signed
   char *ca_file;
-  bool virtual_host; // the bucket stands in the host's name
+  bool virtual_host; // the bucket is part of the host name
   uint64_t part_bytes, parallel, retries, backoff_ms, connect_ms, stall_s, timeout_s;
 };
 
@@ -33,8 +32,8 @@ struct object_region {
 // A run of bytes of an object that one exchange moves.
 struct object_part {
   uint64_t offset, length;
-  uint32_t first; // the entry of `order` that its first byte belongs to
-  char etag[64];  // WRITE: the server's name for it
+  uint32_t first; // the entry of `order` that has its first byte
+  char etag[64];  // WRITE: the server's entity tag of it
 };
 
 // An object of a request.
@@ -43,10 +42,10 @@ struct object_target {
   uint32_t first_entry, num_entries; // of `order`
   uint32_t first_part, num_parts;
   uint32_t next_part, parts_done;
-  bool opening; // nothing else begins until the first answer: READ: with its version; WRITE: the upload's id
+  bool opening; // nothing else begins until the first answer, which has the version (READ) or the upload's id (WRITE)
   bool opened;
-  int err;                // nothing more begins
-  char etag[OBJECT_ETAG]; // READ: the version that its parts have to be of
+  int err;                // if not 0, nothing more begins
+  char etag[OBJECT_ETAG]; // READ: the version that all its parts have to have
   char upload[1024];      // WRITE: id of a multipart upload, encoded for a URL; "": there is none
 };
 
@@ -69,7 +68,7 @@ struct object_lane {
   struct curl_slist *headers;
   bool busy, added;
   enum object_verb verb;
-  struct object_request *own; // NULL: of a request that has ended (ABORT, and CREATE to be aborted)
+  struct object_request *own; // NULL: the request has ended (ABORT, and CREATE to be aborted)
   struct object_target *target;
   struct object_part *part;
   char *object_url; // the lane's
@@ -80,13 +79,13 @@ struct object_lane {
   // The answer so far:
   struct object_answer answer;
   uint64_t moved;    // bytes of the part
-  uint32_t entry;    // where they go or come from: place in `order`,
-  uint64_t in_piece; // and in that piece
-  int refused;       // code of a callback that ended it; its sentence is in `why`
+  uint32_t entry;    // their position: index in `order`
+  uint64_t in_piece; // and offset in that piece
+  int refused;       // code of a callback that ended it; `why` has the text
   char why[160];
 };
 
-// An upload to be aborted when there is a free lane.
+// An upload that has to be aborted when a lane is free.
 struct object_abort {
   struct object_abort *next;
   char *object_url;
@@ -99,7 +98,7 @@ struct object_worker {
   CURLM *multi;
   int epoll_fd, timer_fd;
   bool armed;       // somebody may sleep on epoll_fd
-  uint64_t curl_ns; // when curl wants to be called; 0: not by time
+  uint64_t curl_ns; // when to call curl; 0: no time limit
   struct object_lane *lanes;
   uint32_t busy;
   struct object_abort *aborts;
@@ -108,9 +107,9 @@ struct object_worker {
 // settings.c
 int object_settings_read(struct object_settings *set, const struct transport_options *options);
 void object_settings_free(struct object_settings *set);
-// The URL of "bucket/key"; INVALID: it has not that form.
+// The URL of "bucket/key"; INVALID: it does not have that form.
 int object_url(const struct object_settings *set, const char *path, char **url);
-// Percent-encodes all but letters, digits and "-._~" and those in `keep`. False: it does not fit.
+// Percent-encodes all characters except letters, digits, "-._~" and those in `keep`. False: it does not fit.
 bool object_encode(const char *text, const char *keep, char *out, size_t cap);
 
 // plan.c
@@ -134,7 +133,7 @@ int object_query(struct transport_worker *worker, const char *path, uint32_t tim
 
 // lane.c
 bool object_can_issue(const struct object_worker *worker);
-void object_issue(struct object_worker *worker); // gives free lanes something to do
+void object_issue(struct object_worker *worker); // starts exchanges in free lanes
 // Begins another exchange in a lane that is in use.
 void object_lane_next(struct object_lane *lane, enum object_verb verb);
 void object_lane_free(struct object_lane *lane);
@@ -145,8 +144,8 @@ void object_upload_abort(struct object_worker *worker, struct object_target *tar
 // The exchange in the lane has ended, with curl's result.
 void object_lane_ended(struct object_lane *lane, CURLcode result);
 void object_cancel(struct transport_request *request);
-// Why the exchange failed, from curl's result and the answer: 0, or the code, with the sentence in `why`. `*again`: it
-// may go well later.
+// Whether the exchange failed, by curl's result and the answer: 0, or the code, with the text in `why`. `*again`: a
+// later attempt may succeed.
 int object_lane_judge(const struct object_lane *lane, CURLcode result, bool *again, char *why, size_t cap);
 
 // settle.c
@@ -157,9 +156,9 @@ void object_part_settle(struct object_request *own, const struct object_target *
 void object_target_moved(struct object_request *own, const struct object_target *target);
 // Fails the whole object: no other part of it begins, and those that have not arrived have failed.
 void object_target_fail(struct object_request *own, struct object_target *target, int err);
-// Ends the request, if nothing of it is under way or still to begin.
+// Ends the request, if nothing of it is under way or waits to begin.
 void object_request_finish(struct object_request *own);
-// The object's path, for sentences.
+// The object's path, for error texts.
 const char *object_target_path(const struct object_target *target);
 
 // exchange.c
@@ -171,8 +170,8 @@ void object_exchange_check_short(struct object_lane *lane);
 // "Name: value" among the headers of the request. False: no memory.
 bool object_add_header(struct object_lane *lane, const char *name, const char *value);
 
-// sign.c: adds Host, x-amz-date and Authorization; all other headers of the request are there already. `url` as it is
-// sent. False: no memory.
+// sign.c: adds Host, x-amz-date and Authorization; all other headers of the request are set already. `url` is the URL
+// as it is sent. False: no memory.
 bool object_sign(struct object_lane *lane, const char *verb, const char *url);
 
 // loop.c

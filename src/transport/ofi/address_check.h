@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// `format`: FI_SOCKADDR_IN and the like, of this side's endpoint, whose own name has `own_size` bytes. PROTOCOL: it is
-// no name of one endpoint.
+// `format`: the address format of this side's endpoint, such as FI_SOCKADDR_IN; its own name has `own_size` bytes.
+// PROTOCOL: the bytes are not the name of an endpoint.
 int ofi_name_check(uint32_t format, const void *name, size_t size, size_t own_size);
 
 #endif

@@ -1,22 +1,23 @@
-// The transport over libfabric: EFA, verbs, TCP and what else has a provider with RMA between reliable datagram
-// endpoints. The provider is the best of what fi_getinfo() lists (choose.c), or what `settings` ("provider=shm"),
-// FI_PROVIDER and `device` (the name of a domain: a NIC or an interface) leave.
+// The transport over libfabric: EFA, verbs, TCP and all other networks whose provider has RMA between reliable datagram
+// endpoints. It uses the best provider of fi_getinfo() (choose.c), among those that `settings` ("provider=shm"),
+// FI_PROVIDER and `device` (the name of a domain: a NIC or an interface) allow.
 //
-// A WRITE asks for completion by delivery (FI_DELIVERY_COMPLETE), so an operation that has ended is visible at the
-// peer; where the provider has none, a READ of one byte behind the WRITEs does it. Then the message, as a send.
+// A WRITE requests completion by delivery (FI_DELIVERY_COMPLETE), so the data of an ended operation is visible at the
+// peer. If the provider has no such completion, a READ of one byte behind the WRITEs makes the data visible. Then the
+// message follows, as a send.
 //
-// libfabric cannot cancel an operation either. A worker has two endpoints: the home, which peers know, receives
-// messages and serves their accesses; the source starts operations, and its name is in the worker's address too.
-// ofi_rxm closes its connections to a name that is removed from the table of addresses (FI_AV_REMOVE_CLEANUP, which
-// choose.c sets). So a cancelled request that is stuck ends with the connection to its peer; and fence() removes the
-// name that the peer's operations come from, which ends what of them has arrived in part or is on its way. Closing a
-// region's key does not, for the provider checks the key when an operation begins, not while its data arrives. Where
-// that does not end a request, another endpoint is opened for operations to come; the old one is closed, which ends
-// what was stuck in it, as soon as nothing else is under way there. Each endpoint has a completion queue of its own,
-// which goes with it: ofi_rxm of libfabric 1.17 leaves an endpoint that was closed in its queue's list of what to check
-// before a sleep, and fi_trywait() reads freed memory then.
+// libfabric cannot cancel an operation. A worker has two endpoints: the home, which peers know, receives messages and
+// serves their accesses; the source starts operations, and its name is in the worker's address too. ofi_rxm closes its
+// connections to a name that is removed from the table of addresses (FI_AV_REMOVE_CLEANUP, which choose.c sets). So a
+// cancelled request that is stuck ends with the connection to its peer; and fence() removes the name of the source of
+// the peer's operations, which ends those that have arrived in part or are on their way. Closing a region's key does
+// not end them, since the provider checks the key when an operation begins, not while its data arrives. If removing a
+// name does not end a stuck request, the worker opens another source endpoint for later operations, and closes the old
+// one, which ends the stuck operations, as soon as nothing else is under way there. Each endpoint has its own
+// completion queue, which is closed with it: ofi_rxm of libfabric 1.17 leaves a closed endpoint in its queue's list of
+// things to check before a sleep, and fi_trywait() then reads freed memory.
 //
-// Some providers notice only by a failing operation that a peer is gone, so the transport does not claim REPORTS_DEATH.
+// Some providers notice a peer's end only by a failing operation, so the transport does not have REPORTS_DEATH.
 #ifndef TRANSPORT_OFI_OFI_H
 #define TRANSPORT_OFI_OFI_H
 
@@ -29,11 +30,11 @@
 
 #include "transport/flow/flow.h"
 
-#define OFI_API FI_VERSION(1, 17) // what is asked of libfabric; every newer one serves it
+#define OFI_API FI_VERSION(1, 17) // the requested API version; every newer libfabric supports it
 
 enum { OFI_RECEIVES = 64, OFI_SENDS = 64, OFI_MAX_NAME = 256, OFI_EVENTS = 32, OFI_LOOKS = 64, OFI_PORT_MS = 5000 };
 
-// What a completion's context points to.
+// The target of a completion's context pointer.
 enum ofi_what { OFI_OPERATION, OFI_RECEIVE };
 struct ofi_context {
   struct fi_context2 libfabric;
@@ -69,31 +70,31 @@ struct ofi_worker {
   struct fid_domain *domain;
   struct fid_av *av;
   struct fid_cq *cq;         // of `home`
-  struct fid_ep *home;       // that peers know
-  struct ofi_source *source; // that starts operations now
+  struct fid_ep *home;       // the endpoint that peers know
+  struct ofi_source *source; // the endpoint that starts operations now
   struct link sources;
   struct fid_mr *slab_mr;
   unsigned char *slab;
   struct ofi_buffer receives[OFI_RECEIVES], sends[OFI_SENDS];
   struct ofi_buffer *free_sends;
-  struct ofi_buffer *unposted; // receives that the provider did not take yet
+  struct ofi_buffer *unposted; // receives that the provider did not accept yet
   uint64_t host, net;
-  uint32_t running, max_running; // operations; a completion queue has room for so many
-  uint32_t looks;                // at the completion queues, so far
-  bool armed;                    // since the last of them
+  uint32_t running, max_running; // operations under way; a completion queue has room for max_running
+  uint32_t looks;                // number of reads of the completion queues so far
+  bool armed;                    // armed since the last read
   int fd;                        // epoll, with the descriptor of each completion queue; -1: they have none
   bool local_keys;               // local memory has to be registered (FI_MR_LOCAL)
-  bool has_left_names;           // in the table, of peers that are gone
+  bool has_left_names;           // the table has names of peers that are gone
 };
 
 struct ofi_peer {
   struct flow_peer flow;
   fi_addr_t address;
-  uint8_t source[OFI_MAX_NAME]; // what its operations come from
+  uint8_t source[OFI_MAX_NAME]; // name of the source of its operations
   size_t source_size;           // 0: not known
-  bool cutting;              // this worker breaks the connection: failing operations do not mean that the peer is gone
-  bool doubtful;             // the newest operation to that name found no connection that it could use (see name.c)
-  uint64_t port_deadline_ns; // a connection to it finds no free port: until when it is tried again; 0: it found one
+  bool cutting;  // this worker breaks the connection: failing operations then do not mean that the peer is gone
+  bool doubtful; // the newest operation to that name found no connection that it could use (see name.c)
+  uint64_t port_deadline_ns; // no free port for a connection to it: tried again until then; 0: there was one
 };
 
 struct ofi_region {
@@ -104,7 +105,7 @@ struct ofi_region {
 struct ofi_remote {
   struct flow_remote flow;
   uint64_t key;
-  uint64_t base; // what the provider calls the first byte
+  uint64_t base; // the provider's address of the first byte
 };
 
 extern const struct transport transport_ofi;
@@ -122,7 +123,7 @@ int ofi_open(struct ofi_worker *worker, const struct transport_options *options)
 void ofi_close(struct ofi_worker *worker);
 int ofi_source_open(struct ofi_worker *worker, struct ofi_source **source);
 void ofi_source_close(struct ofi_source *source); // the completions in its queue are lost
-// Whether the descriptor can be slept on: the queues are empty. Returns libfabric's code.
+// Whether the caller may sleep on the descriptor: the queues are empty. Returns libfabric's code.
 int ofi_trywait(struct ofi_worker *worker);
 
 // memory.c
@@ -146,27 +147,27 @@ int ofi_connect(struct transport_worker *worker, const void *address, size_t siz
 void ofi_sever(struct flow_peer *peer);
 void ofi_fence(struct transport_peer *peer);
 bool ofi_part(struct flow_peer *peer);
-// Closes the replaced sources on which only operations to be ended by force are under way.
+// Closes replaced sources whose operations under way are all to be ended by force.
 void ofi_leave_sources(struct ofi_worker *worker);
 
-// break.c
-// Ends what is under way to that peer by breaking its connection. Another worker of this process that is connected to
-// the same worker loses that connection too: libfabric does not show which socket is whose.
+// break.c Ends the operations under way to that peer by breaking its connection. If another worker of this process is
+// connected to the same worker, that connection breaks, too: libfabric does not show which socket belongs to which
+// worker.
 void ofi_break(struct ofi_worker *worker, struct ofi_peer *peer);
 
 // request.c
 int ofi_move(struct flow_request *own, const struct transport_piece *piece, uint64_t offset, struct flow_op *op);
 int ofi_settle(struct flow_request *own, struct flow_op *op);
 int ofi_send(struct flow_request *own, struct flow_op *op);
-// Posts a buffer for the next message; later, if the provider has no room now.
+// Posts a buffer for the next message, or later if the provider has no room now.
 void ofi_receive(struct ofi_worker *worker, struct ofi_buffer *buffer);
-// Reads the completion queues; returns events.
+// Reads the completion queues; returns the number of events.
 uint32_t ofi_complete(struct ofi_worker *worker);
 // Reads the queues of all sources only.
 uint32_t ofi_complete_sources(struct ofi_worker *worker);
 // Reads the queue of a source whose endpoint was closed.
 uint32_t ofi_complete_closed(struct ofi_worker *worker, struct ofi_source *source);
-// Ends an operation: it has completed, or no completion of it will come.
+// Ends an operation, which has completed, or for which no completion will come.
 void ofi_op_ended(struct ofi_op *op, int error, const char *why);
 
 #endif

@@ -11,11 +11,11 @@
 
 extern const struct transport transport_shm;
 
-// Seals `size` bytes. `kind` ("key of cuda") is sealed too, so that no other sealed bytes can stand for these. NOMEM,
+// Seals `size` bytes. `kind` ("key of cuda") is sealed, too, so that other sealed bytes cannot replace these. NOMEM,
 // SYSTEM.
 int shm_seal_make(const struct transport_worker *shm, const char *kind, const void *bytes, size_t size,
                   struct shm_seal *seal);
-// Checks that the peer's worker has sealed them. AUTH, SYSTEM.
+// Checks that the peer's worker has sealed the bytes. AUTH, SYSTEM.
 int shm_seal_check(const struct transport_peer *shm, const char *kind, const void *bytes, size_t size,
                    const struct shm_seal *seal);
 
@@ -34,7 +34,7 @@ bool shm_grant_holds(const struct transport_peer *shm, const struct shm_grant *g
 // Whether that peer's worker is in this process.
 bool shm_peer_is_own(const struct transport_peer *shm);
 
-// A duplicate of descriptor `fd` of that peer's process, which has sealed the number. UNREACHABLE, SYSTEM.
+// Duplicates descriptor `fd` of that peer's process, which has sealed the number. UNREACHABLE, SYSTEM.
 int shm_peer_descriptor(const struct transport_peer *shm, int fd, int *out);
 
 #endif

@@ -2,20 +2,20 @@
 //
 // Windows (memory with a sealed memfd) are mapped by both sides, so a transfer is a memcpy, and the target does
 // nothing. Memory without a descriptor is reached with process_vm_readv and -writev. Small requests move in post(), in
-// the caller's thread; those of more than SHM_INLINE bytes in progress(), so that post() returns soon. Nothing but a
-// message waits for the peer: until its ring has room.
+// the caller's thread; those of more than SHM_INLINE bytes in progress(), so that post() returns soon. Only a message
+// waits for the peer, until its ring has room.
 //
 // Connecting: an address is a pid and the number of a descriptor in that process, which is opened through /proc. It is
-// the worker's proof page (identity/proof.c), in which the process states which page and doorbell are the worker's. A
+// the worker's proof page (identity/proof.c), in which the process names the page and the doorbell of the worker. A
 // pidfd shows whether the process lives. Addresses and keys are sealed by the worker that made them (identity/seal.h),
 // an address together with the name of its owner, so that no other process can make, change or reuse them.
 //
-// What a peer writes into pages is not trusted: each side keeps its own positions of rings, and a descriptor that a
-// slot names is opened only if the sender's proof names it too.
+// Data that a peer writes into pages is not trusted: each side keeps its own positions in rings, and a descriptor that
+// a slot names is opened only if the sender's proof names it, too.
 //
 // Deregistering: each region has a gate in its owner's page. Initiators enter and leave it around each stretch of at
-// most SHM_STRETCH bytes; unreg() closes the gate and waits until no living process is inside. A fence does the same to
-// one peer at all gates.
+// most SHM_STRETCH bytes; unreg() closes the gate and waits until no living process is inside. A fence does the same at
+// all gates for one peer only.
 //
 // Messages and threads: threads that post to one peer push onto its inbox. One of them sets peer->sending and moves the
 // inbox into the ring. A thread that finds it set asks the sending thread to check the inbox again. No thread waits.
@@ -35,12 +35,12 @@
 
 enum {
   SHM_INLINE = 256 << 10,   // bytes that post() moves itself
-  SHM_STREAM = 16 << 20,    // bytes of a request that go past the caches
-  SHM_RUN = 16 << 10,       // of those, bytes that are prefetched while as many before them are copied
+  SHM_STREAM = 16 << 20,    // a request of so many bytes is copied past the caches
+  SHM_RUN = 16 << 10,       // bytes of such a request that are prefetched while as many before them are copied
   SHM_MOVES = 4,            // stretches that progress() moves at a time
   SHM_STRETCH = 1 << 20,    // bytes between checks of the gate and of cancel()
-  SHM_FENCE_MS = 200,       // how long unreg() waits for threads inside, which may have been stopped there
-  SHM_FENCE_OWN_MS = 20000, // the same for threads of this process, which only wait for a processor
+  SHM_FENCE_MS = 200,       // how long unreg() waits for threads inside a gate, which may be stopped there
+  SHM_FENCE_OWN_MS = 20000, // the same for threads of this process, which can only be waiting for a processor
   SHM_LOOK_EVERY = 256,     // progress() calls between checks of descriptors
   SHM_WHY = 120,            // of a request
 };
@@ -52,7 +52,7 @@ struct shm_worker {
   char *owner;           // "": nobody
   int page_fd, bell_read, bell_write, epoll;
   uint64_t bell_device;
-  uint64_t host[2], pid_space; // which hosts and processes can be reached
+  uint64_t host[2], pid_space; // the host and the processes that can be reached
   bool no_map, no_vm, no_here; // settings
   bool slept;
   uint32_t ticks, next_gate;
@@ -63,7 +63,7 @@ struct shm_worker {
   struct shm_peer *peers, *leaving;
   struct shm_region *regions;
   int bells[SHM_SLOTS];      // of senders, opened when first needed; -1: not open
-  uint64_t tails[SHM_SLOTS]; // how far their rings were read
+  uint64_t tails[SHM_SLOTS]; // positions up to which their rings were read
   bool broken[SHM_SLOTS];    // they sent malformed messages: nothing more is read from them
   unsigned char message[TRANSPORT_MAX_MESSAGE];
   uint32_t *taken; // [SHM_REGIONS / 32] gates in use
@@ -78,7 +78,7 @@ struct shm_region {
   uint64_t device, inode;
 };
 
-// The position of a request in its pieces.
+// The progress of a request through its pieces.
 struct shm_walk {
   struct transport_request *request;
   uint32_t at;     // the piece
@@ -129,7 +129,7 @@ struct shm_remote {
   struct shm_gate *gate;
   uint32_t gate_index;
   uint64_t id;
-  unsigned char *memory; // of base.address in this process; NULL: by process_vm
+  unsigned char *memory; // address of the region in this process; NULL: it is reached by process_vm
   void *mapping;         // ours to unmap
   size_t mapping_size;
   bool read_only;
@@ -144,16 +144,16 @@ int shm_pack(struct transport_region *region, void *bytes, size_t *size);
 // Reserves a free gate. LIMIT.
 int shm_gate_take(struct shm_worker *worker, uint32_t *index);
 void shm_gate_give(struct shm_worker *worker, uint32_t index);
-// Opens it; returns its new id.
+// Opens a gate; returns its new id.
 uint64_t shm_gate_open(struct shm_worker *worker, uint32_t index);
-// Enters for one stretch; false: the region was deregistered, or shm_gate_fenced(). `*place` is for leave().
+// Enters a gate for one stretch; false: the region was deregistered, or shm_gate_fenced(). Pass `*place` to leave().
 bool shm_gate_enter(const struct shm_peer *peer, const struct shm_remote *remote, uint32_t *place);
 // Whether the peer has fenced this worker.
 bool shm_gate_fenced(const struct shm_peer *peer);
 void shm_gate_leave(const struct shm_peer *peer, const struct shm_remote *remote, uint32_t place);
-// Closes it, and waits until no living process is inside. False: one was stopped inside.
+// Closes a gate, and waits until no living process is inside. False: a process was stopped inside.
 bool shm_gate_close(struct shm_worker *worker, uint32_t index);
-// The table's fence(): that peer's worker can enter no gate of this one any more.
+// The table's fence(): that peer's worker cannot enter any gate of this worker any more.
 void shm_fence(struct transport_peer *peer);
 
 // memory_remote.c
@@ -165,16 +165,16 @@ void *shm_map(struct transport_remote *remote);
 int shm_connect(struct transport_worker *worker, const void *address, size_t size, const char *owner,
                 struct transport_peer **peer);
 void shm_disconnect(struct transport_peer *peer);
-// Ends its requests with `err`, and calls on_peer.
+// Ends the peer's requests with `err`, and calls on_peer.
 void shm_peer_lost(struct shm_peer *peer, int err, const char *why);
 void shm_peer_free(struct shm_peer *peer);
 
-// request_queue.c: messages on their way out, and the ends of requests
-// Sends what waits, as far as the ring has room; or has the thread that does so now look again.
+// request_queue.c: messages on their way out, and the ends of requests Sends waiting messages, as far as the ring has
+// room. If another thread is sending, that thread checks again instead.
 void shm_queue_send(struct shm_peer *peer);
-// Queues the message of a request whose pieces have been moved, and sends what waits.
+// Queues the message of a request whose pieces have been moved, and sends waiting messages.
 void shm_queue_message(struct shm_peer *peer, struct shm_op *op);
-// `why` may be NULL. The last touch of the request.
+// Ends the request, which is not used afterwards. `why` may be NULL.
 static inline void shm_finish(struct transport_request *request, int state, const char *why) {
   void (*done)(struct transport_request *) = request->done;
   if (why)
@@ -183,8 +183,8 @@ static inline void shm_finish(struct transport_request *request, int state, cons
   if (done)
     done(request);
 }
-// Its pieces have been moved or have failed: sends the message if all were moved, and ends the request. Counts it out
-// of peer->active. Both are in line, as every post() ends with them.
+// The pieces of a request have been moved or have failed: sends the message if all were moved, and ends the request.
+// Decrements peer->active. Both functions are inline, since every post() ends with them.
 static inline void shm_pieces_done(struct shm_op *op) {
   struct transport_request *request = op->walk.request;
   struct shm_peer *peer = (struct shm_peer *)request->peer;
@@ -192,7 +192,7 @@ static inline void shm_pieces_done(struct shm_op *op) {
     shm_finish(request, op->walk.failure, NULL);
   else
     shm_queue_message(peer, op);
-  atomic_fetch_sub(&peer->active, 1); // the last touch of the peer
+  atomic_fetch_sub(&peer->active, 1); // the last use of the peer
 }
 
 // ring.c
@@ -204,7 +204,7 @@ void shm_ring_wake(struct shm_worker *worker);
 // Rings the sender of a slot.
 void shm_ring_wake_sender(struct shm_worker *worker, uint32_t index);
 uint32_t shm_ring_receive(struct shm_worker *worker);
-// Also messages without a notification, whose sender died before it could notify.
+// Also reads messages without a notification, whose sender died before it could notify.
 uint32_t shm_ring_receive_all(struct shm_worker *worker);
 // Frees the slots of senders that have died.
 void shm_ring_sweep(struct shm_worker *worker);
@@ -215,36 +215,34 @@ void shm_unprepare(struct transport_request *request);
 int shm_post(struct transport_request *request);
 void shm_cancel(struct transport_request *request);
 
-// request_move.c
-// Moves up to that many stretches of the request's pieces; true when all have been moved or have failed.
+// request_move.c Moves up to that many stretches of the request's pieces; true: all have been moved or have failed.
 bool shm_move(struct shm_op *op, uint32_t stretches);
-// Hands a large request over to progress(). Any thread.
+// Passes a large request to progress(). Any thread.
 void shm_move_later(struct shm_op *op);
-// In progress(): the number of requests that were moved on.
+// Part of progress(): returns the number of requests that were advanced.
 uint32_t shm_move_on(struct shm_worker *worker);
 
-// request_walk.c
-// The piece has been moved: goes on to the next.
+// request_walk.c The piece has been moved: advances to the next one.
 static inline void shm_walk_done(struct shm_walk *walk) {
   if (walk->request->status)
     walk->request->status[walk->at] = 0;
   walk->at++;
   walk->offset = 0;
 }
-// Goes on past so many bytes that were moved.
+// Advances by so many bytes, which were moved.
 void shm_walk_advance(struct shm_walk *walk, uint64_t bytes);
-// Ends the piece with that code and goes on to the next.
+// Ends the piece with that code and advances to the next one.
 void shm_walk_fail(struct shm_walk *walk, int err, const char *format, ...) __attribute__((format(printf, 3, 4)));
-// The same for all pieces that follow and are of this remote.
+// The same for all following pieces of this remote.
 void shm_walk_fail_remote(struct shm_walk *walk, const struct shm_remote *remote, int err, const char *why);
 
-// process_vm.c: a stretch of the pieces that follow and are of this remote; moves the walk on. False: the rest of that
-// remote's pieces cannot be reached either, they have failed.
+// process_vm.c: moves a stretch of the following pieces of this remote, and advances. False: the rest of that remote's
+// pieces cannot be reached either; they have failed.
 bool shm_vm_stretch(struct shm_walk *walk, const struct shm_remote *remote);
 // Checks that process `pid` is this user's and that the kernel lets this process reach its memory.
 int shm_vm_check(pid_t pid, uint64_t address);
 
-// copy.c: past the caches
+// copy.c: copies past the caches
 struct shm_run {
   unsigned char *to;
   const unsigned char *from;
@@ -252,7 +250,7 @@ struct shm_run {
 };
 // Copies `now`, and prefetches what `next` and then `later` will need.
 void shm_stream(const struct shm_run *now, const struct shm_run *next, const struct shm_run *later);
-// After the last of them: what was copied is visible before what is stored from here on.
+// Call it after the last copy: the copied data is visible before later stores.
 void shm_stream_end(void);
 
 #endif

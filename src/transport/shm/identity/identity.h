@@ -1,4 +1,4 @@
-// How processes of one host know each other's workers: shared pages, proofs of whose they are, and sealed addresses.
+// How processes of one host identify each other's workers: shared pages, proofs of their owners, and sealed addresses.
 #ifndef TRANSPORT_SHM_IDENTITY_IDENTITY_H
 #define TRANSPORT_SHM_IDENTITY_IDENTITY_H
 
@@ -10,26 +10,27 @@
 #include "transport/shm/identity/page.h"
 #include "transport/shm/identity/seal.h"
 
-// Which file a descriptor has to be.
+// The file that a descriptor has to refer to.
 struct shm_file {
   mode_t type; // S_IFREG, S_IFIFO
   uint64_t device, inode;
 };
 
-// A worker's page in this process; its own, or mapped by a peer. Workers and peers of one process share one mapping.
+// The mapping of a worker's page in this process: the worker is of this process, or a peer. Workers and peers of one
+// process share one mapping.
 struct shm_home {
   struct shm_page *page;
   size_t size;
-  pid_t pid; // whose it is
+  pid_t pid; // process of the worker
   uint64_t cookie;
   struct shm_file file;
   uint32_t users;
   struct shm_home *next;
-  // A worker's own:
+  // Only for a worker of this process:
   bool own;
   int page_fd, proof_fd;
   struct shm_file proof;
-  uint8_t secret[SHM_SECRET], own_secret[SHM_SECRET]; // as seal.h has them
+  uint8_t secret[SHM_SECRET], own_secret[SHM_SECRET]; // as in seal.h
   uint64_t bell_inode;
   int bell_fd;
   _Atomic uint64_t ours[SHM_SLOTS / 64]; // slots whose senders are in this process
@@ -37,11 +38,12 @@ struct shm_home {
 
 // --- home.c: pages in this process ---
 
-// A worker's own page, and its proof, which names that doorbell.
+// Makes a worker's own page, and its proof, which names that doorbell.
 int shm_home_create(uint64_t cookie, int bell_fd, const struct shm_file *bell, int *fd, struct shm_home **home);
-// The page of that worker of this process, with a reference for shm_home_leave(); NULL: there is none.
+// The page of that worker of this process, with a reference that shm_home_leave() releases; NULL: there is none.
 struct shm_home *shm_home_own(uint64_t cookie);
-// The mapping that this process has of that page, with a reference for shm_home_leave(); NULL: it has none.
+// The existing mapping of that page in this process, with a reference that shm_home_leave() releases; NULL: there is
+// none.
 struct shm_home *shm_home_find(pid_t pid, uint64_t cookie, const struct shm_file *file);
 int shm_home_map(int fd, pid_t pid, uint64_t cookie, const struct shm_file *file, struct shm_home **home);
 void shm_home_leave(struct shm_home *home);
@@ -79,7 +81,7 @@ struct shm_key {
   int32_t fd; // -1: no window
   uint32_t read_only;
 };
-// The bytes that were read, and the seal to check them against.
+// The bytes that were read, and their seal.
 struct shm_signed {
   const void *bytes;
   size_t size;

@@ -1,12 +1,12 @@
-// What a peer's UCX made, before libucp reads it: libucp takes no lengths for worker addresses and keys of memory,
-// reads on wherever their bytes lead, and ends the process where it finds what it does not know. So their form is
-// checked here, as UCX 1.13 to 1.22 write it, and the contents as far as UCX would follow them; what is not known is
-// refused.
+// Checks the bytes that a peer's UCX made before libucp reads them. libucp takes no lengths for worker addresses and
+// memory keys, reads wherever their bytes point, and ends the process if it finds something unknown. So this code
+// checks their format, as UCX 1.13 to 1.22 write it, and the contents that UCX would follow; it refuses everything
+// unknown.
 //
-// Transports of UCX have parts of their own in an address and in a key. Those of TCP and InfiniBand are checked by
-// their format; those of others, as far as this side has the transport too, must be as long as this side's. UCX passes
-// over what no transport of this side made. A transport may read a little beyond a part that is too short: whoever
-// hands the bytes to libucp puts UCX_SLACK zeros behind them.
+// Each transport of UCX has its own parts in an address and in a key. The parts of TCP and InfiniBand are checked by
+// their format. The parts of another transport that this side has, too, must be as long as this side's. UCX skips parts
+// of transports that this side does not have. A transport may read a little beyond a part that is too short: the caller
+// appends UCX_SLACK zeros to the bytes before it passes them to libucp.
 #ifndef TRANSPORT_UCX_CHECK_CHECK_H
 #define TRANSPORT_UCX_CHECK_CHECK_H
 
@@ -16,7 +16,7 @@
 
 enum { UCX_MOST_ENTRIES = 128, UCX_SLACK = 512 };
 
-// One way to a worker: a transport of UCX on one device. The parts lie within the address.
+// One path to a worker: a transport of UCX on one device. The parts are pointers into the address.
 struct ucx_entry {
   uint16_t transport; // ucx_transport_sum() of its name
   uint8_t md;         // the worker's index of its memory domain
@@ -24,7 +24,7 @@ struct ucx_entry {
   const uint8_t *device, *interface;
 };
 
-// How long the parts of this side's own address are.
+// The lengths of the parts of this side's own address.
 struct ucx_sizes {
   uint32_t count;
   struct {
@@ -33,18 +33,20 @@ struct ucx_sizes {
   } of[UCX_MOST_ENTRIES];
 };
 
-// The number that stands for a transport's name in an address: its CRC-16 (X.25).
+// The number of a transport in an address: the CRC-16 (X.25) of its name.
 uint16_t ucx_transport_sum(const char *name);
 
-// A worker address. PROTOCOL: it is none, or names nothing that can be reached. VERSION: in a format that is not known.
+// Checks a worker address. PROTOCOL: it is no address, or has nothing that can be reached. VERSION: its format is
+// unknown.
 int ucx_address_check(const void *bytes, size_t size, const struct ucx_sizes *own);
-// This worker's own address; fills `sizes`. Besides, VERSION: this libucp writes what other workers would refuse.
+// Checks this worker's own address, and fills `sizes`. Also VERSION: other workers would refuse the format of this
+// libucp.
 int ucx_address_learn(const void *bytes, size_t size, struct ucx_sizes *sizes);
 
-// A packed key of memory, of a GPU's or of host memory. PROTOCOL: it is none.
+// Checks a packed memory key, of GPU memory or of host memory. PROTOCOL: it is no such key.
 int ucx_rkey_check(const void *bytes, size_t size, bool gpu);
 
-// entry.c: what a transport of this side would make of that entry.
+// entry.c: how a transport of this side would handle that entry.
 int ucx_entry_check(const struct ucx_entry *entry, const struct ucx_sizes *own);
 
 #endif
