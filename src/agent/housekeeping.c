@@ -1,4 +1,4 @@
-// Housekeeping: what an agent looks after beside its transports, in a fixed order.
+// Housekeeping: the periodic work of an agent beside its transports, in a fixed order.
 #include "agent/housekeeping.h"
 
 #include "agent/agent.h"

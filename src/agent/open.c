@@ -229,7 +229,7 @@ static bool is_busy(weft_agent_t *agent) {
   return busy || !agent_letters_idle(&agent->self);
 }
 
-// Has everything in flight end. What a transport does not let go of in time, its close() ends.
+// Makes everything in flight end. If a transport does not end a request in time, its close() does.
 static void quiesce(weft_agent_t *agent) {
   uint64_t until = clock_deadline_ms(CLOSE_MS);
   pthread_mutex_lock(&agent->lock);
@@ -275,15 +275,15 @@ static void close_lists(weft_agent_t *agent) {
   }
 }
 
-// In a forked child: its threads are not there, its locks may be held for ever, and what its transports share with
-// others is the parent's. Only its own memory is freed.
+// In a forked child, the agent's threads do not exist, its locks may be held for ever, and everything that its
+// transports share with others belongs to the parent. So only the agent's own memory is freed.
 static void forget(weft_agent_t *agent) {
   free(agent->strings);
   free(agent);
 }
 
-// First what can be given back piece by piece. What could not be stopped in time ends when its transport closes, and is
-// given back after that. Lists and transfers stay, closed, for their owner to free.
+// First frees everything that can be freed separately. Requests that could not be stopped in time end when their
+// transport closes, and are freed after that. Lists and transfers stay, closed, for their owner to free.
 void weft_agent_close(weft_agent_t *agent) {
   if (!agent)
     return;

@@ -1,4 +1,5 @@
-// What an agent runs beside its transfers: liveness of peers, exchange of metadata, metrics. Opened last, closed first.
+// Services of an agent beside its transfers: liveness of peers, exchange of metadata, metrics. Opened last, closed
+// first.
 #include "agent/services.h"
 #include "agent/agent.h"
 

@@ -1,6 +1,6 @@
-// Barriers. A rank has come when its key is there. A key stays until the rank's next barrier is complete: who has to
-// read the store again in the meantime still finds it. So a second barrier of the same name could find the keys of the
-// first one, and a member remembers the names that have served: 8 bytes each.
+// Barriers. A rank has arrived when its key exists. A key stays until the rank's next barrier is complete, so that a
+// member that has to read the store again in the meantime still finds it. A second barrier of the same name could
+// therefore find the keys of the first one. So a member keeps the hashes of used names: 8 bytes each.
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +44,7 @@ static uint64_t hash(const char *name) {
   return sum;
 }
 
-// Where the name's hash stands among those that have served, or would.
+// The index of the name's hash among the used names, or where it would be inserted.
 static size_t place_of(const struct group_machine *m, uint64_t wanted) {
   size_t low = 0, high = m->num_served;
   while (low < high) {

@@ -132,8 +132,8 @@ void group_machine_remove_end(struct group_machine *m, int32_t rank, uint64_t in
 }
 
 void group_machine_suspect(struct group_machine *m, int32_t rank, uint64_t incarnation) {
-  // The word of one that is not in the view counts for nothing there: its link may be at fault, or itself. When no
-  // member is left, their leases run out.
+  // A suspicion of a rank that is not in the view is ignored there: its own link may be at fault, or the rank itself.
+  // If no member is left, the leases run out.
   if (rank == m->rank || !group_view_has(m->view, rank, incarnation) || !group_in_view(m, m->view))
     return;
   m->removals[rank].incarnation = incarnation;

@@ -1,4 +1,4 @@
-// What the store holds, as it was read and watched, and what follows from it for this member.
+// The content of the store, as it was read and watched, and the consequences for this member.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,13 +30,13 @@ void group_update_lost(struct group_machine *m, const char *reason) {
   if (lost == m->lost)
     return;
   m->lost = lost;
-  // Claims may have run out while their owners could not reach the store either: give them time to come back.
+  // Claims may have run out while their owners could not reach the store either: gives the owners time to restore them.
   if (!lost)
     m->grace_until = m->wary_until = m->now + m->ttl_ns;
   emit(m, lost ? GROUP_EVENT_STORE_LOST : GROUP_EVENT_STORE_BACK, NULL, -1, 0);
 }
 
-// Whether it goes by its own wish: also by one that it has given up while the store carries it out.
+// Whether this member leaves by its own wish; this may be a wish that it has given up while the store carries it out.
 static bool goes(const struct group_machine *m) {
   return m->leaving || m->closing || m->builder.of_leave || m->may_leave;
 }
@@ -59,7 +59,7 @@ static void starve(struct group_machine *m, const char *what) {
   m->starved = true;
 }
 
-// After what was observed: reads everything again, in a moment, where memory ran out.
+// Called after observations: if memory ran out, reads everything again in a moment.
 static void settle_starved(struct group_machine *m) {
   if (!m->starved)
     return;
@@ -84,8 +84,8 @@ static void claim_gone(struct group_machine *m, int32_t rank) {
     emit(m, GROUP_EVENT_GONE, NULL, rank, incarnation);
   if (rank != m->rank || incarnation != m->incarnation || m->standing != GROUP_CLAIMED || m->claim_dropped)
     return;
-  // This member's own. If it did not delete it itself, then its lease has run out, and what made it run out may have
-  // hit everybody's.
+  // This member's own claim. If it did not delete the claim itself, its lease has run out, and the cause may have
+  // affected the leases of all.
   if (lease == m->lease && !goes(m))
     m->lease = 0;
   m->grace_until = m->now + m->ttl_ns;
@@ -208,7 +208,7 @@ static void settle_view(struct group_machine *m) {
     view_agreed(m, m->stored);
 }
 
-// Tickets stand in the order of their revisions, which is that of the watch but not of a read.
+// Tickets are in the order of their revisions. A watch reports them in this order, a read does not.
 static void ticket_put(struct group_machine *m, uint64_t incarnation, int64_t revision) {
   if (m->rank >= 0) {
     m->late_ticket |= incarnation == m->incarnation;
@@ -287,7 +287,7 @@ void group_observe(struct group_machine *m, const struct weft_store_event *event
     group_shows(m);
 }
 
-// The list is everything there is. Revisions begin anew when a store restarted empty, so what was known of them goes.
+// The list is complete. Revisions begin anew if the store restarted empty, so the known ones are dropped.
 void group_observe_all(struct group_machine *m, const struct weft_store_list *list) {
   for (uint32_t r = 0; r < m->capacity; r++)
     m->claims[r].mod_revision = m->offers[r].mod_revision = 0;

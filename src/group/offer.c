@@ -1,8 +1,8 @@
 // Offers of ranks that want to join a view, and changes of the view that take them in.
 //
-// A joiner announces itself, makes its links, and says that it is ready; so a view may take in several at once. The
-// transaction of a change compares each of their keys, and marks it as taken: nobody is taken in who has taken his
-// offer back, and who sees his key marked knows that a view with him is on its way.
+// A joiner announces itself, makes its links, and announces that it is ready; so a view may add several joiners at
+// once. The transaction of a change compares the key of each joiner, and marks it as taken. So a joiner that has
+// withdrawn its offer is not added, and a joiner whose key is marked knows that a view with it follows.
 #include <inttypes.h>
 #include <string.h>
 
@@ -143,7 +143,8 @@ static void insert(struct group_view *view, struct group_member member) {
   view->members[at] = member;
 }
 
-// Those who have to go for other reasons go too, as far as there is room for them beside those of the change.
+// Members that have to be removed for other reasons are removed, too, as far as there is room for them in the
+// transaction.
 static void sort_out(struct group_machine *m, struct group_next *next) {
   uint32_t others = GROUP_REMOVALS - m->wanted.change->num_remove;
   next->view->count = 0;

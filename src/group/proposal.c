@@ -1,4 +1,4 @@
-// What all changes of the view have in common: whose turn it is, who has to go, and the transaction.
+// The common parts of all changes of the view: which member proposes, which members are removed, and the transaction.
 #include "base/random.h"
 #include "group/state.h"
 
@@ -41,8 +41,8 @@ void group_proposal_begin(struct group_machine *m) {
     group_txn_compare(m, group_key_claim(m->prefix, m->rank), WEFT_STORE_CREATE, m->claims[m->rank].create_revision);
 }
 
-// The removed members' claims go with them, so that their ranks are free at once. A claim that has gone in the
-// meantime fails the transaction, and its event brings the next attempt.
+// The removed members' claims are deleted with them, so that their ranks are free at once. If a claim has gone in the
+// meantime, the transaction fails, and the event of that claim starts the next attempt.
 static void delete_claims(struct group_machine *m, const struct group_next *next) {
   for (uint32_t i = 0; i < next->num_removed; i++) {
     const struct group_member *removed = &next->removed[i];

@@ -1,7 +1,7 @@
-// Changes of the view: who has to be in the next one, who proposes it, and when.
+// Changes of the view: the members of the next view, which member proposes it, and when.
 //
-// The lowest of those who could propose does so at once. The others wait a few milliseconds, longer the higher they
-// stand, and find the work done; so N survivors of one death make about one transaction, not N.
+// The lowest member that could propose does so at once. The others wait a few milliseconds, longer with a higher
+// position, and then find the work done. So N survivors of one death make about one transaction, not N.
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,8 +45,8 @@ static bool founders_ready(const struct group_machine *m) {
   return true;
 }
 
-// Whether the newest view, which the store holds no more, is of a group that is dead, and not one whose members have
-// yet to come back after an outage.
+// Whether the newest view, which the store does not have any more, belongs to a dead group, and not to a group whose
+// members still have to come back after an outage.
 static bool is_left_behind(struct group_machine *m) {
   return !group_is_alive(m, m->view) && group_due(m, m->grace_until) && group_due(m, m->wary_until);
 }
@@ -75,15 +75,15 @@ static bool propose_first(struct group_machine *m, struct group_request *request
   return due;
 }
 
-// The store has lost the view, or holds one that is older than what was agreed on: the members put it right.
+// The store has lost the view, or has one that is older than the agreed one: the members restore it.
 static bool restore(struct group_machine *m, struct group_request *request) {
   if (!group_in_view(m, m->view) || !group_turn_has_come(m, place_in(m, m->view), false))
     return false;
   return m->stored ? put_view(m, m->view, m->stored_lease, request) : create(m, m->view, request);
 }
 
-// The store lost the view, and others restored an older one and went on from there to the epoch that was agreed on
-// before. Both have the same number; so a new one is made of what the store has.
+// The store lost the view, and others restored an older view and continued from it to the epoch that had been agreed on
+// before. Two views have the same number then, so a new view is made from that of the store.
 static bool supersede(struct group_machine *m, struct group_request *request) {
   if (!group_in_view(m, m->stored) || !group_turn_has_come(m, place_in(m, m->stored), false))
     return false;
@@ -171,7 +171,7 @@ bool group_propose(struct group_machine *m, struct group_request *request) {
   return group_change_is_possible(m) ? group_propose_change(m, request) : remove_members(m, request);
 }
 
-// At the close: leaves the view; the last one takes it away, with its lease.
+// At the close: leaves the view; the last member deletes it, with its lease.
 bool group_propose_leave(struct group_machine *m, struct group_request *request) {
   if (!m->stored ||
       (m->stored->count > 0 && !(group_in_view(m, m->stored) && (group_holds_claim(m) || m->claim_dropped))))

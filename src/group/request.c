@@ -84,14 +84,15 @@ static int64_t place_in_queue(const struct group_machine *m) {
   return -1;
 }
 
-// Whether another member of the view may have to restore its claim to this rank: in an outage of the store leases
-// run out while their owners go on, and who comes new when it is over must not be faster than they.
+// Whether another member of the view may have to restore its claim to this rank. In an outage of the store leases run
+// out while their owners continue; a new process must not take the rank before its owner can restore the claim.
 static bool is_kept(struct group_machine *m, int32_t rank) {
   const struct group_member *member = group_view_find(m->stored, rank);
   return member && member->incarnation != m->incarnation && !group_due(m, m->grace_until);
 }
 
-// Whether the view itself may have to come back before anybody new claims. Founders know that there was none.
+// Whether the view itself may have to be restored before a new process claims a rank. Founders know that there was
+// none.
 static bool may_lack_view(struct group_machine *m) {
   return !m->stored && m->num_founders == 0 && m->standing == GROUP_OPENING && !group_due(m, m->wary_until);
 }
@@ -143,7 +144,7 @@ static bool drop_ticket(struct group_machine *m, struct group_request *request) 
   return group_txn_end(m, request);
 }
 
-// Whether an answered transaction still has to show in what is watched.
+// Whether the effect of an answered transaction is still to be seen by the watch.
 static bool holds_back(struct group_machine *m) {
   if (!m->holding || !group_due(m, m->hold_until))
     return m->holding;
@@ -182,7 +183,7 @@ static bool drop_claim(struct group_machine *m, struct group_request *request) {
 static bool pick_closing(struct group_machine *m, struct group_request *request) {
   bool in_time = !group_due(m, m->close_until);
   if (in_time && !m->lost && m->synced) {
-    if (!m->watching) // else it would propose again and again what it cannot see to have come true
+    if (!m->watching) // else it would repeat proposals whose effect it cannot see
       return watch(m, request);
     if (holds_back(m))
       return false;
@@ -227,7 +228,7 @@ static void request_failed(struct group_machine *m, const struct group_answer *a
   m->failures++;
   m->retry = true;
   m->retry_at = m->now + delay + random_next(&m->random) % (delay / 4);
-  m->keepalive_at = m->retry_at; // so that a request is under way whose answer shows that the store is back
+  m->keepalive_at = m->retry_at; // so that the answer of a request shows that the store is back
   m->refused = answer->err == WEFT_ERR_AUTH ? answer->err : 0;
   m->requests_fail = true;
   if (m->kind == GROUP_REQUEST_TXN) {

@@ -25,7 +25,7 @@ void group_txn_begin(struct group_machine *m) {
   b->failed = false;
 }
 
-// Takes the string over. A transaction has a fixed number of them at most: GROUP_TXN_STRINGS.
+// Takes over the string. A transaction has at most GROUP_TXN_STRINGS of them.
 static void keep(struct group_txn_builder *b, char *string) {
   if (!string || b->num_strings == GROUP_TXN_STRINGS) {
     free(string);

@@ -1,4 +1,4 @@
-// What waits: each sets a wish, waits until the state shows that it is fulfilled, and withdraws it.
+// Calls that wait: each sets a wish, waits until the state shows that the wish is fulfilled, and withdraws it.
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -193,7 +193,7 @@ static void missing_change(struct group *group, void *arg, struct text *out) {
   text_free(&ranks);
 }
 
-// What was proposed ends, one way or the other, before anybody is told that nothing was.
+// A proposed transaction has to end before the call can report that nothing was proposed.
 static int check_settled(struct group *group, void *arg) {
   (void)arg;
   if (group_machine_changed(group->machine))

@@ -1,4 +1,4 @@
-// The transactions by which a worker takes a rank, or gives it back.
+// The transactions with which a worker takes a rank, or gives it back.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,11 +45,11 @@ static void compare(struct claim *claim, const char *key, enum weft_store_target
       (struct weft_store_compare){.key = key, .target = target, .relation = relation, .number = number};
 }
 
-// The last one to come closes the meeting to others, if the rest is still there.
+// The last worker to come closes the meeting to others, if all the others are still in it.
 static int close_by_last(const struct meet *meet, struct claim *claim, uint32_t rank) {
   for (uint32_t i = 0; i < meet->open_size; i++)
     if (i != rank && !(meet->workers[i].there && strcmp(meet->workers[i].meeting, meet->open_id) == 0))
-      return 0; // nobody, or one that is still to give back the rank of an earlier meeting
+      return 0; // nobody, or a worker that still has to give back the rank of an earlier meeting
   put_meeting(claim, meet->open_size, true, rank == 0 ? meet->lease : meet->workers[0].lease);
   claim->others = calloc(meet->open_size, MEET_KEY_SIZE);
   if (!claim->others)
@@ -80,7 +80,7 @@ static int prepare(const struct meet *meet, struct claim *claim, uint32_t rank, 
   // As it was read: not marked as full meanwhile, which is done together with telling of a death.
   compare(claim, claim->open_key, WEFT_STORE_MOD, WEFT_STORE_EQUAL, found ? 0 : meet->open_change);
   compare(claim, claim->key, WEFT_STORE_CREATE, WEFT_STORE_EQUAL, 0);
-  // The meeting first: who sees the events one by one sees no claim without it.
+  // Puts the meeting first, so that a worker that sees the events one by one sees no claim without a meeting.
   if (found)
     put_meeting(claim, meet->size, meet->size == 1, meet->lease);
   else

@@ -1,7 +1,7 @@
 // Whether the meeting that a new worker finds lives: its founder is called before a rank is taken.
 //
-// The meeting's key hangs on the founder's lease, which tells of its death only after seconds. A founder that lives
-// sees each death among its workers at once, and closes the meeting with it; so it answers for all of them.
+// The meeting's key is on the founder's lease, which ends only seconds after its death. A living founder notices the
+// death of each of its workers at once, and then closes the meeting; so its answer shows that all of them are alive.
 #include <string.h>
 
 #include "base/time/clock.h"
@@ -9,8 +9,8 @@
 
 enum {
   CALL_MS = 500,       // how long it may take to answer
-  CALL_AGAIN_MS = 200, // between two calls of one that does not answer, or whose lease is to end
-  SILENT_MS = 2000,    // of one that cannot be called, which a firewall may cause, the lease is looked at after so long
+  CALL_AGAIN_MS = 200, // between two attempts to reach a founder that does not answer, or whose lease is to end
+  SILENT_MS = 2000,    // an unreachable founder's lease is checked after this time; a firewall may cause this
 };
 
 bool meet_founder_known(const struct meet *meet) {
@@ -22,7 +22,7 @@ bool meet_founder_lives(const struct meet *meet, const struct meet_founder *foun
   return founder->answered && strcmp(founder->id, meet->workers[0].id) == 0;
 }
 
-// Its lease has more time left than one that was not renewed since the first call can have.
+// Its lease has more time left than a lease that was not renewed since the first attempt can have.
 static bool renews(struct meet *meet, int64_t lease, uint64_t since_ns) {
   int64_t left_s;
   return clock_ns() - since_ns >= SILENT_MS * UINT64_C(1000000) &&

@@ -161,7 +161,7 @@ static bool any_ended(const struct meet *meet) {
   return false;
 }
 
-// The ranks are held: by a benchmark that runs, by one that ends just now, or by the dead.
+// All ranks are held: by a running benchmark, by one that is just ending, or by dead workers.
 static int wait_for_room(struct meet *meet, struct join *join) {
   uint64_t now = clock_ns();
   if (join->full_since_ns == 0) {
@@ -184,7 +184,7 @@ static int wait_for_room(struct meet *meet, struct join *join) {
   return 0;
 }
 
-// One attempt, and then until the store has told what came of it.
+// Makes one attempt, and then waits until the store has reported its result.
 static int try_claim(struct meet *meet, uint32_t rank, bool found, struct join *join) {
   uint64_t seen = meet->changes;
   bool taken = false;
@@ -209,7 +209,8 @@ static void say_waiting(struct meet *meet) {
     meet->waiting(meet->arg, come, meet->size);
 }
 
-// The meeting of this worker is over, and not all had come: its founder was ended in good order. There is another one.
+// The meeting of this worker is over before all had come: its founder was ended in good order. There may be another
+// meeting.
 static bool is_over(const struct meet *meet) {
   const struct meet_worker *founder = &meet->workers[0]; // there: the events of one transaction are not all seen yet
   return strcmp(meet->open_id, meet->meeting) != 0 && !(founder->there && strcmp(founder->meeting, meet->meeting) == 0);

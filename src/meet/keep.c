@@ -8,7 +8,8 @@
 #include "meet/state.h"
 #include "store/limit.h"
 
-// No new worker takes part in a meeting in which one has died: so the key says, before the dead one's rank is free.
+// No new worker may take part in a meeting in which a worker has died: the key is marked before the dead worker's rank
+// is free.
 static size_t close_meeting(struct meet *meet, struct weft_store_compare *compare, struct weft_store_op *op, char *key,
                             char *value, size_t cap) {
   meet_key(meet, key, "meeting");
@@ -33,8 +34,8 @@ static int commit(weft_store_t *store, const struct weft_store_txn *txn, bool *s
   return 0;
 }
 
-// A worker that leaves because of a death says whose it was, in the same record: a reader of it needs no other record,
-// which may be gone, or come later, to know why. NULL: nobody is dead.
+// A worker that leaves because of a death names the dead worker in the same record. So a reader knows the reason
+// without another record, which may be gone, or arrive later. NULL: nobody is dead.
 static json_t *first_dead(struct meet *meet) {
   json_t *dead = NULL;
   pthread_mutex_lock(&meet->lock);
@@ -77,9 +78,9 @@ int meet_put_end(struct meet *meet, uint32_t rank, const char *id, const char *k
   return rc;
 }
 
-// Looks whether one that seems dead has left in good order: then the store says so, or its claim has gone already, and
-// the watch tells. A store that does not answer was perhaps the dead one's. With the lock, which it gives away
-// meanwhile.
+// Checks whether a worker that seems dead has left in good order: then the store has a record of that, or its claim has
+// gone already, which the watch reports. If the store does not answer, it perhaps belonged to the dead worker. With the
+// lock, which is released meanwhile.
 static bool judge_one(struct meet *meet) {
   char key[MEET_KEY_SIZE], claim_key[MEET_KEY_SIZE], id[MEET_ID_SIZE];
   uint32_t rank = 0;

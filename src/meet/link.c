@@ -1,6 +1,7 @@
-// The connections by which a death is noticed at once. A worker says its id to whoever calls its port, and "bye" before
-// it leaves. All call each other, so that each notices for itself also when the store died with a worker; where they
-// are many, rank 0 calls all, and all call rank 0. A call that ends without "bye" was one to the dead.
+// The connections by which a death is noticed at once. A worker sends its id to everybody who connects to its port, and
+// "bye" before it leaves. All workers connect to each other, so that each notices a death itself, even if the store
+// died with a worker. If there are many workers, rank 0 connects to all, and all connect to rank 0. If a connection
+// ends without "bye", the worker at its other end is dead.
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -168,7 +169,7 @@ static void hear_called(struct meet_linker *linker, struct connection *called) {
   }
 }
 
-// Calls those whose death this worker is to notice, as far as it has not yet. Takes the lock.
+// Connects to the workers whose death this worker has to notice, if it has not done so yet. Takes the lock.
 static void call_all(struct meet_linker *linker) {
   struct meet *meet = linker->meet;
   pthread_mutex_lock(&meet->lock);

@@ -19,10 +19,10 @@
 enum {
   CLOSE_MS = MEET_TTL_S * 1000, // a slow store keeps nobody longer: then the lease ends without it
   CLOSE_AWAY_MS = 1500,         // nor one that is away
-  CLOSE_PROBE_MS = 200,         // whoever is still in the store when a benchmark ends badly is asked whether it lives
+  CLOSE_PROBE_MS = 200,         // limit of probes of workers still in the store after a benchmark that fails
 };
 
-// How long the calls to the store that leaving takes may last. With the lock.
+// The time limit for the calls to the store when the worker leaves. With the lock.
 static void limit_leaving(struct meet *meet) {
   uint64_t limit_ns = clock_deadline_ms(meet->away_ns ? CLOSE_AWAY_MS : CLOSE_MS);
   if (meet->leaving && limit_ns < atomic_load(&meet->limit_ns))
@@ -159,7 +159,7 @@ int meet_open(struct meet **out, const struct meet_options *options) {
   return fail(err, "%s", why);
 }
 
-// Ends the leases of those that are dead. After a death others may have died unseen: each is called.
+// Ends the leases of dead workers. After a death others may have died unnoticed, so each is probed.
 static void clear_dead(struct meet *meet) {
   for (uint32_t rank = 0; rank < MEET_MAX_WORKERS && atomic_load(&meet->lost); rank++) {
     const struct meet_worker *worker = &meet->workers[rank];
@@ -181,8 +181,8 @@ static bool any_suspect(const struct meet *meet) {
   return false;
 }
 
-// A worker that leaves says whose death it leaves for, so the keeper has to have judged those that seem dead. With the
-// lock.
+// A worker that leaves because of a death names the dead worker, so the keeper first has to have checked the workers
+// that seem dead. With the lock.
 static void await_judgement(struct meet *meet) {
   while (meet->keeps && any_suspect(meet) && !clock_passed(atomic_load(&meet->limit_ns)))
     meet_sleep(meet, atomic_load(&meet->limit_ns));

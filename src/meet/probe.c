@@ -1,4 +1,4 @@
-// Whether a worker still lives: its process listens, and says who it is.
+// Whether a worker is still alive: its process listens, and sends its id.
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>

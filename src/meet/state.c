@@ -1,4 +1,4 @@
-// What events of the store change: claims, the open meeting, steps, and how workers ended.
+// Applies events of the store: claims, the open meeting, steps, and how workers ended.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,7 +99,7 @@ uint32_t meet_state_come(const struct meet *meet) {
   return come;
 }
 
-// Somebody of this meeting is dead or has failed: the first is the one that is told of.
+// A worker of this meeting is dead or has failed: only the first such worker is reported.
 static void note_lost(struct meet *meet, uint32_t rank) {
   if (atomic_load(&meet->lost) || rank == meet->rank)
     return;
@@ -159,7 +159,7 @@ static void check_all_come(struct meet *meet) {
     meet->met = true;
 }
 
-// Whether its settings are those of this worker, as far as it is of the same meeting.
+// Whether the other worker, if it is of the same meeting, has the same settings as this one.
 static void compare_settings(struct meet *meet, uint32_t rank) {
   const struct meet_worker *worker = &meet->workers[rank];
   if (worker->there && strcmp(worker->meeting, meet->meeting) == 0 && meet->other == MEET_MAX_WORKERS &&
@@ -214,7 +214,7 @@ static void put_step(struct meet *meet, const struct key *key, json_t *json) {
   worker->step_number[place] = key->step;
 }
 
-// The record of a worker that left says whose death it left for.
+// The record of a worker that left because of a death names the dead worker.
 static void put_dead(struct meet *meet, const struct key *key, const json_t *json) {
   json_int_t rank = json_integer_value(json_object_get(json, "rank"));
   if (!json || rank < 0 || rank >= MEET_MAX_WORKERS)
@@ -264,7 +264,7 @@ void meet_state_put(struct meet *meet, const struct weft_store_kv *kv) {
   json_decref(json);
 }
 
-// Its claim has gone. Where nobody said why, its lease has ended.
+// The worker's claim has gone. If no record has the reason, its lease has ended.
 static void delete_worker(struct meet *meet, uint32_t rank) {
   struct meet_worker *worker = &meet->workers[rank];
   if (!worker->there)

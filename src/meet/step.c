@@ -16,7 +16,7 @@ static bool has_come(const struct meet *meet, uint32_t rank, const struct step *
   return meet->workers[rank].step_number[step->number % 2] == step->number;
 }
 
-// A worker that is two steps ahead has come to this one, too; it cannot be, as that needs this worker.
+// A worker that is two steps ahead has done this step, too; this cannot happen, since it needs this worker.
 static bool complete(struct meet *meet, void *arg) {
   const struct step *step = arg;
   for (uint32_t rank = 0; rank < meet->size; rank++)
@@ -65,7 +65,8 @@ static void add_missing(struct meet *meet, void *arg, struct text *out) {
     text_add(out, " and %u more", missing - MAX_NAMED);
 }
 
-// The key of this step; those of the step before the last go, as all have been at the last one and know them.
+// Puts the key of this step, and deletes the key of the step before the last, since all workers have been at the last
+// step and know it.
 static int put(struct meet *meet, const struct step *step, const json_t *mine) {
   char key[MEET_KEY_SIZE], old[MEET_KEY_SIZE];
   json_t *json = json_pack("{s:s, s:O?}", "name", step->name, "value", (json_t *)mine);
@@ -110,7 +111,7 @@ static int check(struct meet *meet, const struct step *step) {
   return err;
 }
 
-// Why the store did not take the key of a step: a death that is known says more than the store.
+// The reason why the store did not accept the key of a step: a known death explains more than the store's error.
 static int explain(struct meet *meet, int err) {
   char why[512];
   snprintf(why, sizeof why, "%s", weft_last_error());
@@ -127,7 +128,7 @@ static int explain(struct meet *meet, int err) {
   return known ? known : fail(err, "%s", why);
 }
 
-// Copies: the watch's thread ends its own when the next step comes.
+// Returns copies, since the watch's thread frees its own values at the next step.
 static int copy_all(struct meet *meet, const struct step *step, json_t **all) {
   for (uint32_t rank = 0; rank < meet->size; rank++) {
     json_t *value = json_object_get(meet->workers[rank].step[step->number % 2], "value");

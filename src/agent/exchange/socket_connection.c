@@ -180,8 +180,8 @@ static void end_largest(struct agent_sockets *sockets) {
   connection_end(largest, WEFT_ERR_LIMIT, "what others began to say took up too much memory");
 }
 
-// Takes the message that begins at `at` of what has come, and returns how many bytes it had. 0: it is not whole yet, or
-// the connection has ended.
+// Handles the message at offset `at` of the received bytes, and returns its size. 0: it is not complete yet, or the
+// connection has ended.
 static size_t take_one(struct agent_connection *connection, size_t at) {
   struct wire_reader reader = {.bytes = (const uint8_t *)connection->in.data + at, .size = connection->in.size - at};
   if (reader.size < 4)
@@ -245,7 +245,7 @@ static void receive(struct agent_connection *connection) {
 
 // --- the handshake ---
 
-// A caller that says nothing, or something else than TLS, costs no more than its place.
+// A caller that sends nothing, or something else than TLS, costs no more than its place.
 static bool open_tls(struct agent_connection *connection) {
   struct agent_sockets *sockets = connection_sockets(connection);
   uint8_t first = TLS_HANDSHAKE;
@@ -263,7 +263,7 @@ static bool open_tls(struct agent_connection *connection) {
   return false;
 }
 
-// Goes on with the handshake; false: it is not over, or the connection has ended.
+// Continues the handshake; false: it is not over, or the connection has ended.
 static bool shake_hands(struct agent_connection *connection) {
   if (!connection->tls && !open_tls(connection))
     return false;

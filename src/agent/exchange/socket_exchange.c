@@ -23,7 +23,7 @@ enum {
   KEEPALIVE_MAX_S = 32767, // Linux refuses more, and the system's default would hold
 };
 
-// Small messages leave at once; a host that has gone is noticed as a silent peer is.
+// Small messages are sent at once; a lost host is noticed as soon as a silent peer.
 void socket_exchange_set_up(struct agent_services *services, int fd) {
   int on = 1, seconds = (int)(services->agent->options.peer_timeout_ms / 3000), probes = 2;
   unsigned wait_limit = services->agent->options.peer_timeout_ms;
@@ -63,7 +63,8 @@ static void free_ended(struct agent_sockets *sockets) {
   }
 }
 
-// To those to whom nothing else is on its way, the same to all. What cannot be written for want of memory stays due.
+// Sends the same update on all connections on which nothing else is being sent. If memory runs out, the update stays
+// due.
 static void send_updates(struct agent_sockets *sockets) {
   struct connection_update update = {0};
   struct agent_connection *connection = TAILQ_FIRST(&sockets->connections);
@@ -102,7 +103,7 @@ void socket_exchange_end(struct agent_life *life) {
     send_goodbye(connection);
 }
 
-// Those whom the goodbye reached end too; what is left has no peer any more to send it to.
+// Connections on which the goodbye was sent end, too; the others have no peer any more to which to send it.
 void socket_exchange_leave(struct agent_services *services) {
   if (!services->sockets)
     return;
@@ -154,8 +155,8 @@ static int dial(struct agent_services *services, const struct addrinfo *address,
   return *connection ? 0 : fail(WEFT_ERR_NOMEM, "no memory or descriptor for a connection");
 }
 
-// Sleeps until the descriptor can be read (-1: there is none) or the time has come, and drives the agent where nobody
-// else does.
+// Sleeps until the descriptor can be read (-1: there is none) or the time has come, and drives the agent if no other
+// thread does.
 static void sleep_until(weft_agent_t *agent, int fd, uint64_t deadline_ns) {
   struct pollfd done = {.fd = fd, .events = POLLIN};
   bool drive = agent->options.progress == WEFT_AGENT_PROGRESS_NONE;
@@ -170,7 +171,7 @@ static void sleep_until(weft_agent_t *agent, int fd, uint64_t deadline_ns) {
   } while (!clock_passed(deadline_ns));
 }
 
-// Takes the outcome; from here on the connection is nobody's who waits. `*was_cut`: it is worth while to call again.
+// Takes the result; from then on no thread waits for the connection. `*was_cut`: another attempt may succeed.
 static int settle(struct agent_services *services, struct agent_connection *connection, weft_peer_t *peer,
                   bool *was_cut) {
   static const char *const steps[] = {[CONNECTION_CONNECTING] = "to be called",

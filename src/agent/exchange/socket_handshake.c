@@ -31,7 +31,7 @@ void connection_begin(struct agent_connection *connection) {
     refuse(connection, err, weft_last_error());
 }
 
-// What the other says is shown to people: no control characters.
+// The other side's text is shown to people: no control characters.
 static void take_refusal(struct agent_connection *connection, const uint8_t *bytes, size_t size) {
   struct wire_reader reader = {.bytes = bytes, .size = size};
   int64_t code = -(int64_t)wire_take_number(&reader, 4);
@@ -58,7 +58,8 @@ static uint32_t count_connections(weft_agent_t *agent, weft_peer_t peer) {
   return count;
 }
 
-// Loads metadata of the other, who has proved that it is its own. False: the connection has ended over it.
+// Loads metadata of the other side, which has proved that the metadata is its own. False: this has ended the
+// connection.
 static bool adopt(struct agent_connection *connection, const uint8_t *bytes, size_t size) {
   struct agent_description *description;
   weft_peer_t peer = 0;
@@ -85,7 +86,7 @@ static void open_it(struct agent_connection *connection) {
   connection_send_update(connection, NULL);
 }
 
-// Loads what was shown, which has been proved. False: the connection has ended over it.
+// Loads the metadata that was kept, which is now proved. False: this has ended the connection.
 static bool adopt_shown(struct agent_connection *connection) {
   if (!adopt(connection, (const uint8_t *)connection->shown.data, connection->shown.size))
     return false;
@@ -141,7 +142,7 @@ static void take_metadata(struct agent_connection *connection, const uint8_t *by
     refuse(connection, err, weft_last_error());
 }
 
-// The caller is who it says; the listener takes it in, and then the caller does the same.
+// The caller has proved its identity; the listener loads its metadata, and then the caller does the same.
 static void take_proof(struct agent_connection *connection, const uint8_t *bytes, size_t size) {
   int err = check_proof(connection, size == HMAC_SIZE ? bytes : NULL);
   if (err) {

@@ -1,10 +1,11 @@
 // The listener of an agent, and which callers keep a place.
 //
-// A caller that has sent the first message of a handshake (secure/lobby.h) has a place until it has shown the token, at
-// most for the time of the handshake. When all places are taken, a newcomer takes the place of a caller that has proved
-// nothing: of the oldest one of the address that has most places. But each caller has a moment in which it cannot be
-// cut off, long enough for a lawful caller's second message; no newcomer is taken meanwhile. So a flood of strangers is
-// served at a bounded rate and pushes out itself, and lawful callers wait for their moment.
+// A caller that has sent the first message of a handshake (secure/lobby.h) has a place until it has proved the token,
+// at most for the time of the handshake. When all places are taken, a new caller gets the place of a caller that has
+// proved nothing: the oldest one of the address that has most places. But for a moment after its arrival a caller
+// cannot lose its place; this is long enough for a legitimate caller's second message, and no new caller is accepted
+// meanwhile. So a flood of strangers is served at a limited rate and displaces only itself, and legitimate callers wait
+// for their turn.
 #include <stddef.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -18,7 +19,8 @@
 
 enum {
   MAX_HALF_OPEN = 256, // places of those that have not shown the token
-  MAX_TAKEN = 4096,    // of all that were taken; beyond them, who has not proved to be a peer is cut off
+  MAX_TAKEN = 4096,    // of all accepted connections; beyond this number, callers that have not proved to be a peer are
+                       // disconnected
   MAX_AT_ONCE = 16,    // taken, then it is the others' turn
   AT_ONCE_NS = 500000, // likewise, their first messages included
   MOMENT_MS = 25,      // nobody is cut off before
@@ -30,7 +32,7 @@ static bool has_proved(const struct agent_connection *connection) {
   return connection->state != CONNECTION_HANDSHAKE || (connection->tls && tls_is_proved(connection->tls));
 }
 
-// The one that may be cut off for a newcomer. NULL: there is none at this moment.
+// The connection that may be closed for a new caller. NULL: there is none at the moment.
 static struct agent_connection *find_cut(struct agent_sockets *sockets) {
   uint32_t counts[LOBBY_BUCKETS] = {0}, most = 0;
   uint64_t now = clock_ns();
@@ -55,7 +57,7 @@ static struct agent_connection *find_cut(struct agent_sockets *sockets) {
   return cut;
 }
 
-// Takes nobody for a while: the descriptor would be ready all the time.
+// Accepts nobody for a while: otherwise the descriptor would be ready all the time.
 static void pause_listening(struct agent_sockets *sockets, uint32_t ms) {
   agent_watch_remove(sockets->services->agent, &sockets->listener);
   agent_timer_set(sockets->services, &sockets->again, clock_deadline_ms(ms));

@@ -1,4 +1,4 @@
-// What this agent says of itself on a connection: its metadata first, and then an update whenever its regions change.
+// Sends this agent's metadata on a connection, and then an update whenever its regions change.
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +24,7 @@ static int write_before(const struct agent_connection *connection, struct wire_w
   return err;
 }
 
-// The content of a message: what `head` has, and then the metadata. The caller frees it.
+// The content of a message: the bytes of `head`, and then the metadata. The caller frees it.
 static int write_metadata(const struct agent_description *description, const uint8_t *seal,
                           const struct wire_writer *head, uint8_t **content, size_t *size) {
   size_t before = head->at, blob_size = 0;
@@ -59,8 +59,8 @@ static int make_content(weft_agent_t *agent, const struct wire_writer *head, uin
   return err;
 }
 
-// Ends the connection for which this agent keeps most unsent bytes, the oldest of several: not those of peers, and none
-// that this agent has made. False: there is none.
+// Ends the connection for which this agent keeps most unsent bytes, among equal ones the oldest. It ends neither
+// connections of peers nor connections that this agent has made. False: there is no other.
 static bool end_slowest(struct agent_sockets *sockets) {
   struct agent_connection *connection, *slowest = NULL;
   TAILQ_FOREACH(connection, &sockets->connections, all) {

@@ -45,7 +45,7 @@ static void drop_blob(struct store_name *name) {
   name->blob = NULL;
 }
 
-// News of a key, from the watch or from a reading. NOMEM: it is as if it had not come. [lock]
+// Handles the new state of a key, from the watch or from a read. NOMEM: the state is ignored. [lock]
 static int take_value(struct agent_store_thread *store_thread, struct store_name *name,
                       const struct weft_store_kv *kv) {
   size_t size = kv->value_len <= AGENT_MAX_BLOB ? kv->value_len : 0; // nothing of what is too large is kept
@@ -163,7 +163,7 @@ static bool do_value(struct agent_store_thread *store_thread, struct store_name 
     free(blob);
   if (err)
     log_info("agent %s: %s", store_thread->agent->name, weft_last_error());
-  if (asked) { // who has asked meanwhile has the value read again, and waits for that one
+  if (asked) { // for callers that have asked meanwhile the value is read again
     name->err = err;
     snprintf(name->why, sizeof name->why, "%s", err ? weft_last_error() : "");
     name->asked = err != 0;
@@ -186,7 +186,7 @@ static void do_absence(struct agent_store_thread *store_thread, struct store_nam
   pthread_mutex_lock(&store_thread->lock);
 }
 
-// An agent that is not in the store that came back has a lease's time to put its key again.
+// When the store answers again and an agent is not in it, the agent has a lease's time to put its key again.
 static int take_list(struct agent_store_thread *store_thread, const struct weft_store_list *list) {
   int err = 0;
   for (size_t i = 0; i < list->count; i++) {
@@ -279,7 +279,7 @@ static int need_watch(struct agent_store_thread *store_thread, uint64_t deadline
   return err;
 }
 
-// The name is known before its key is read: what the watch says meanwhile is newer than the reading.
+// The name is entered before its key is read: events of the watch meanwhile are newer than the read.
 static int ask(struct agent_store_thread *store_thread, const char *text, struct store_name **out, uint64_t *answered) {
   pthread_mutex_lock(&store_thread->lock);
   struct store_name *name = find(store_thread, text);
@@ -343,7 +343,7 @@ static int await(struct agent_store_thread *store_thread, struct store_name *nam
   return err;
 }
 
-// A caller that gave up leaves the question to those who still wait.
+// If a caller has given up, the request stays for the callers that still wait.
 static void withdraw(struct agent_store_thread *store_thread, struct store_name *name) {
   pthread_mutex_lock(&store_thread->lock);
   if (--name->waiting == 0)

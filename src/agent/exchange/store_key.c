@@ -41,7 +41,7 @@ int store_key_renew_lease(struct agent_store_thread *store_thread, uint64_t now_
 
 // --- changing a key ---
 
-// Changes the key if it was last changed at `revision`; 0: if it does not exist. Else `*found` is what is there.
+// Changes the key if it was last changed at `revision`; 0: if it does not exist. Else `*found` is the current state.
 static int change_if(struct agent_store_thread *store_thread, const char *key, int64_t revision,
                      const struct weft_store_op *change, bool *changed, struct weft_store_list **found) {
   const struct weft_store_compare compare = {
@@ -87,7 +87,7 @@ static int make_blob(weft_agent_t *agent, const struct store_publication *public
   return err;
 }
 
-// EXISTS, unless the key is this agent's own, or that of a process of this host that has ended.
+// EXISTS, unless the key belongs to this agent, or to a process of this host that has ended.
 static int check_owner(const weft_agent_t *agent, const struct weft_store_kv *kv) {
   struct agent_description *other;
   if (agent_blob_read(kv->value, kv->value_len, agent_seal(agent), &other) != 0)

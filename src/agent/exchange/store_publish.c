@@ -1,4 +1,4 @@
-// What this agent publishes in the store, and puts again when it changes or the store has lost it.
+// Publishes this agent's metadata in the store, and puts it again when it changes or the store has lost it.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +38,7 @@ static bool is_passing(int err) {
          err == WEFT_ERR_CONFLICT;
 }
 
-// What is in the way: the lease of another agent's key, and how long it would last without a renewal.
+// The obstacle to a publication: the lease of another agent's key, and how long it would last without a renewal.
 struct obstacle {
   int64_t lease;
   int64_t least_s;   // the least time that it was seen to have
@@ -175,7 +175,7 @@ int weft_agent_publish(weft_agent_t *agent, const char *label, const struct weft
   return 0;
 }
 
-// Nobody puts the key again while it is deleted, for this thread has what is published.
+// Nobody puts the key again while it is deleted, since this thread holds `publishing`.
 int weft_agent_unpublish(weft_agent_t *agent, const char *label, uint32_t timeout_ms) {
   int unusable = agent_handle_check(agent);
   if (unusable != 0)

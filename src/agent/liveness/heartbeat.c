@@ -1,9 +1,10 @@
-// Whether peers live: heartbeats to each over the transport that carries its messages, a pidfd where it runs in the
-// same pid namespace, and patience with those that are silent.
+// Finds out whether peers are alive: by heartbeats to each peer over the transport that carries its messages, by a
+// pidfd if the peer runs in the same pid namespace, and by a limit on silence.
 //
-// A peer is lost when nothing came from it for its patience, counted from the first message that did come: one that
-// does not know this agent has no reason to say anything. Only time in which this process looks counts. After a gap (it
-// was stopped, or nobody called) a good part of the time limit is left for every peer's messages to be received.
+// A peer is lost when it has been silent for its limit. Silence is measured only after the peer's first message, since
+// a peer that does not know this agent has no reason to send anything. Only time in which this process checks counts.
+// After a gap (the process was stopped, or nobody called) a good part of the limit is left to receive every peer's
+// messages.
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-// Small news for peers, as messages: regions that have gone, and that this agent has forgotten them. A peer that was
-// loaded by hand gets no new regions this way: the application chose what it knows.
+// Small messages to peers: ids of regions that have gone, and the notice that this agent has forgotten the peer. A peer
+// that the application itself loaded gets no new regions this way: the application chose the regions that it knows.
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,7 +92,7 @@ static void drop_gone(struct agent_services *services, uint64_t to) {
   pthread_mutex_unlock(&services->agent->lock);
 }
 
-// The living peer in that slot that messages reach; NULL. `*more`: there is such a slot.
+// The living peer in that slot, if messages reach it; NULL: none. `*more`: there is such a slot.
 static struct agent_peer *peer_at(weft_agent_t *agent, uint32_t slot, bool *more) {
   pthread_mutex_lock(&agent->lock);
   *more = slot < agent->peers.count;

@@ -35,7 +35,7 @@ void wheel_set(struct wheel *wheel, struct wheel_timer *timer, uint64_t due_ns) 
   wheel->used[slot / 64] |= UINT64_C(1) << slot % 64;
 }
 
-// The first tick from `at` on whose slot holds timers, if only of a later round.
+// The first tick from `at` on whose slot has timers, which may all be of a later round.
 static uint64_t next_used(const struct wheel *wheel) {
   for (uint64_t i = 0; i < WHEEL_SLOTS;) {
     size_t slot = (wheel->at + i) % WHEEL_SLOTS;

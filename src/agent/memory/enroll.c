@@ -39,7 +39,7 @@ static int enroll_one(struct agent_worker *worker, struct agent_region *region) 
   return rc;
 }
 
-// Which worker could have had that kind, if the machine had what the worker lacks.
+// The worker that would support this kind if the machine had what the worker lacks.
 static const struct agent_worker *lacking(const weft_agent_t *agent, enum weft_memory_kind kind) {
   for (uint32_t i = 0; i < agent->num_workers; i++) {
     const struct agent_worker *worker = &agent->workers[i];

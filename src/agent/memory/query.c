@@ -1,4 +1,4 @@
-// What there is of memory, a file or an object, before it is registered.
+// Queries memory, a file or an object before it is registered.
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -86,7 +86,7 @@ static int query(weft_agent_t *agent, const struct weft_agent_memory *memory, ui
 
 // --- the region ---
 
-// The oldest region of this file or object; of memory the one that a descriptor without a region would mean.
+// The oldest region of this file or object; for memory, the region that a descriptor without a region would use.
 static const struct agent_region *find(const weft_agent_t *agent, const struct weft_agent_memory *memory) {
   const struct agent_ranges *own = &agent->self.regions;
   if (memory->kind < WEFT_MEMORY_FILE) {

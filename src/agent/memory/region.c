@@ -42,7 +42,7 @@ void agent_set_next_region(weft_agent_t *agent, weft_region_t next) {
   pthread_mutex_unlock(&agent->lock);
 }
 
-// What is given has its flag, so that a 0 which nobody meant is no descriptor and no GPU.
+// Each given member has its flag, so that an unintended 0 is taken neither as a descriptor nor as a GPU.
 static int check_flags(const struct weft_agent_memory *memory) {
   const uint32_t known = WEFT_MEMORY_READ_ONLY | WEFT_MEMORY_NO_METADATA | WEFT_MEMORY_FD | WEFT_MEMORY_DEVICE;
   bool fd = memory->flags & WEFT_MEMORY_FD, device = memory->flags & WEFT_MEMORY_DEVICE;

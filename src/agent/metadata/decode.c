@@ -1,5 +1,5 @@
-// Bytes to metadata. The sender is not trusted: every count is bounded by the bytes that are there before anything is
-// allocated for it, and where a seal is asked for, it is checked before anything behind the head is looked at.
+// Decodes metadata. The sender is not trusted: every count is checked against the number of bytes before anything is
+// allocated for it, and if a seal is required, it is checked before anything behind the head is read.
 #include "agent/metadata/blob.h"
 
 #include <inttypes.h>
@@ -13,7 +13,7 @@ enum {
   KEY_LEAST = 6,
 };
 
-// What a blob becomes: one allocation, the blob's bytes last, which keys and addresses point into.
+// The result of decoding a blob: one allocation. The blob's bytes are at its end; keys and addresses point into them.
 struct blob_reading {
   struct agent_description *description;
   struct agent_region_description *regions;
@@ -163,7 +163,7 @@ static int read_regions(struct wire_reader *reader, struct blob_reading *reading
   return err;
 }
 
-// Counts what memory is needed for; what does not fit into the bytes that are there is refused here.
+// Computes the memory that is needed; counts that do not fit into the bytes are refused here.
 static int count_regions(struct wire_reader reader, uint64_t *num_regions, uint64_t *num_keys) {
   *num_regions = wire_take_number(&reader, 4);
   *num_keys = 0;
@@ -222,7 +222,7 @@ static int check_head(const uint8_t *bytes, size_t size) {
   return 0;
 }
 
-// Whether it was sealed by one who has the secret. Until that is known, no byte behind the head is believed.
+// Whether an agent that has the secret sealed the blob. Before this check no byte behind the head is trusted.
 static int check_seal(const uint8_t *bytes, size_t size, const uint8_t *key) {
   if (size < AGENT_BLOB_HEAD + BLOB_SEAL_WHOLE)
     return fail(WEFT_ERR_AUTH, "metadata is not sealed, and this agent has a token: its owner needs the same one");

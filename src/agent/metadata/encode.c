@@ -100,7 +100,7 @@ static void put_region(struct wire_writer *writer, const struct agent_region_des
   end_section(writer, place);
 }
 
-// Room for it; what stands in it is reckoned over all that stands before.
+// Reserves room for the seal; its content is computed over all bytes before it.
 static void put_seal(struct wire_writer *writer) {
   static const uint8_t room[HMAC_SIZE];
   size_t place = begin_section(writer, BLOB_SEAL);

@@ -1,5 +1,5 @@
-// Makes the connection to a peer before anything is posted: the first message over a network makes it, and may take its
-// time.
+// Makes the connection to a peer before anything is posted: the first message over a network makes the connection, and
+// may take long.
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 
 enum { LOOK_MS = 1 };
 
-// 0: its messages have left. 1: one is on its way. [takes lock]
+// 0: the peer's messages were sent. 1: one is being sent. [takes lock]
 static int look(weft_agent_t *agent, weft_peer_t id, char *name, size_t size) {
   struct agent_peer *peer;
   pthread_mutex_lock(&agent->lock);
@@ -28,7 +28,7 @@ static int look(weft_agent_t *agent, weft_peer_t id, char *name, size_t size) {
   return rc;
 }
 
-// A heartbeat: a message whose content is that it arrives. [takes lock]
+// Sends a heartbeat, a message without content. [takes lock]
 static int send_heartbeat(weft_agent_t *agent, weft_peer_t id) {
   struct agent_peer *peer;
   pthread_mutex_lock(&agent->lock);

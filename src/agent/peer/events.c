@@ -1,5 +1,5 @@
-// Events of peers wait for the application in two queues: what may be dropped, the oldest first, and what may not. They
-// are told with no lock held but their own, for the time of a copy.
+// Events of peers wait for the application in two queues: events that may be dropped, the oldest first, and events that
+// may not. The application gets them while only their own lock is held, for the time of a copy.
 #include "agent/peer/events.h"
 
 #include <stdio.h>

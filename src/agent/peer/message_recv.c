@@ -30,8 +30,8 @@ static void push(struct agent_inbox *inbox, struct agent_note *note) {
   atomic_store_explicit(&before->next, note, memory_order_release);
 }
 
-// The oldest note; it becomes `first`, and the one that was that is `*used`, to be given back. NULL: there is none, or
-// its writer is just about to link it.
+// Takes the oldest note, which becomes `first`; the previous `first` becomes `*used`, which has to be given back. NULL:
+// there is none, or its writer has not linked it yet.
 static struct agent_note *pop(struct agent_inbox *inbox, struct agent_note **used) {
   struct agent_note *next = atomic_load_explicit(&inbox->first->next, memory_order_acquire);
   if (!next)
@@ -41,7 +41,7 @@ static struct agent_note *pop(struct agent_inbox *inbox, struct agent_note **use
   return next;
 }
 
-// --- notes: those of a worker are taken with its lock, so by one at a time, and given back by any ---
+// --- notes: a worker's notes are taken with its lock held, so by one thread at a time; any thread gives them back ---
 
 static struct agent_note *take_note(struct agent_worker *worker, uint32_t size) {
   bool large = size > SMALL;
@@ -126,7 +126,7 @@ static void keep(struct agent_worker *worker, struct agent_peer *peer, const str
     atomic_store(&agent->attention, true);
 }
 
-// What had come before the first message of a peer was dropped, or is read as of the peer that it was before.
+// Messages before the first one of a peer were dropped, or are read as messages of its earlier incarnation as a peer.
 static void meet(struct agent_peer *peer, const struct agent_header *header) {
   bool counts = header->kind == AGENT_NOTIFICATION && header->sequence > 0;
   if (!atomic_exchange(&peer->heard, true))

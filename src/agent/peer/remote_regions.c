@@ -1,5 +1,5 @@
-// The regions of a peer: those that a description has are added, those that it lacks, or that the peer says have gone,
-// are dropped.
+// The regions of a peer: regions in a description are added; regions that it lacks, or that the peer reports gone, are
+// dropped.
 #include "agent/peer/remote_regions.h"
 
 #include <inttypes.h>

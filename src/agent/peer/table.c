@@ -12,7 +12,7 @@
 #include "base/fail.h"
 #include "base/random.h"
 
-// So many ended peers keep their slots, so that what is asked of them still gets the reason.
+// So many ended peers keep their slots, so that calls with them still get the reason of their end.
 enum { REMEMBERED = 256 };
 
 #define SLOT_MASK ((UINT64_C(1) << AGENT_PEER_SLOT_BITS) - 1)

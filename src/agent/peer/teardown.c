@@ -1,4 +1,5 @@
-// The end of a peer: it is found no more, what flies to it is stopped, and it is freed when it is used no more.
+// The end of a peer: it is not found any more, its requests in flight are stopped, and it is freed when nothing uses it
+// any more.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@
 #include "agent/progress/submit.h"
 #include "base/fail.h"
 
-// Before it is reported: what is done with the memory from then on must not meet a late write.
+// Done before the end is reported: from then on the memory may be reused, so no late write may reach it.
 static void fence(weft_agent_t *agent, struct agent_peer *peer) {
   for (uint32_t i = 0; i < agent->num_workers; i++) {
     struct agent_worker *worker = &agent->workers[i];
@@ -61,14 +62,15 @@ void agent_peer_failed(void *arg, struct transport_peer *to, int err, const char
   atomic_store(&worker->agent->attention, true);
 }
 
-// A link less is not the end, as long as messages come through and nothing says that the process is dead.
+// The loss of one link is not the peer's end, as long as messages arrive and nothing shows that the process is dead.
 static bool is_fatal(const struct agent_link *link) {
   if (link->worker->worker->abilities.flags & TRANSPORT_REPORTS_DEATH)
     return true;
   return link->peer->messenger == link->worker || !link->peer->messenger;
 }
 
-// By id, and in words of its own: without the worker's lock, the link's peer may go, and another take its place.
+// Uses the id, and a copy of the text: without the worker's lock, the link's peer may be freed, and another may take
+// its slot.
 static void end_failed(weft_agent_t *agent, struct agent_worker *worker) {
   struct agent_link *link;
   do {
@@ -125,7 +127,7 @@ void agent_peer_tear(weft_agent_t *agent, struct agent_peer *peer) {
   peer->torn = true;
 }
 
-// A transfer may have ended while who posted it is still inside the transport's post().
+// A transfer may have ended while the thread that posted it is still inside the transport's post().
 static bool is_posting(struct weft_transfer *transfer) {
   for (uint32_t i = 0; i < transfer->num_all; i++)
     if (atomic_load(&transfer->all_parts[i].posting))

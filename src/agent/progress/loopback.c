@@ -1,6 +1,6 @@
-// The way of an agent to itself: the processor copies, small requests in post(), large ones in progress(). Always
-// there, so that loopback between host memory needs no other transport, and a notification to oneself goes as all
-// others do.
+// The transport of an agent to itself: the processor copies, small requests in post(), large ones in progress(). Every
+// agent has it, so that loopback between host memory needs no other transport, and a notification to oneself is sent
+// like all others.
 #include "agent/progress/loopback.h"
 
 #include <stddef.h>
@@ -25,7 +25,7 @@ struct copy {
   uint64_t offset; // in it
 };
 
-// What a worker has made, so that closing it frees what is left.
+// The objects that a worker has made, so that closing it frees the remaining ones.
 struct thing {
   struct thing *next, **back;
   union {

@@ -32,8 +32,8 @@ uint32_t agent_drive(weft_agent_t *agent) {
 
 // --- housekeeping ---
 
-// Descriptors of transports, and `wake`, are there to wake the sleeper only.
-// One at a time, as each may take others away; for a bounded time, then it is the transfers' turn.
+// Descriptors of transports, and `wake`, only wake the sleeping thread. Ready descriptors are handled one at a time,
+// since each may remove others, and for a limited time; then the transfers get their turn.
 static void serve_watches(weft_agent_t *agent) {
   uint64_t begun = clock_ns();
   struct epoll_event event;
@@ -107,13 +107,13 @@ static bool arm_all(weft_agent_t *agent, uint64_t *nap) {
   return true;
 }
 
-// What was posted since housekeeping last looked, by a thread that found the sleeper awake: it may have a deadline.
+// A thread may have posted since the last housekeeping while this one was awake; that post may have a deadline.
 static void mind_deadlines(weft_agent_t *agent) {
   if (atomic_load(&agent->in_flight) > 0 && atomic_load(&agent->housekeeping_ns) > clock_ns() + LOOK_NS)
     atomic_store(&agent->attention, true);
 }
 
-// First says that it sleeps, then looks once more; who posts does it the other way round.
+// First sets that it sleeps, then checks once more; a posting thread does both in the opposite order.
 bool agent_fall_asleep(weft_agent_t *agent, uint64_t until_ns, uint64_t *left_ns) {
   uint64_t nap = CLOCK_NEVER;
   atomic_store(&agent->asleep, true);

@@ -47,7 +47,7 @@ void agent_signal_clear(weft_agent_t *agent) {
     agent_signal(agent);
 }
 
-// Without a thread it is the caller who sleeps on what would wake the thread.
+// If there is no thread, the caller sleeps on the descriptor that would wake the thread.
 static int open_outer(weft_agent_t *agent) {
   int made = epoll_create1(EPOLL_CLOEXEC);
   if (made < 0)

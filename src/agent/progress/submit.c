@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// The lock is a word: a mutex of the C library takes three times the instructions, in every post.
+// The lock is a word, since a mutex of the C library takes three times the instructions in every post.
 enum { FREE, TAKEN, AWAITED };
 
 static inline bool try_lock(struct agent_worker *worker) {
@@ -22,7 +22,7 @@ static inline void release_lock(struct agent_worker *worker) {
     syscall(SYS_futex, &worker->lock, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
-// Not started: the transport says why to the thread, and this keeps it.
+// The post was not started: keeps the reason, which the transport left as the thread's last error.
 static void refuse(struct agent_post *post, int err, const char *why) {
   snprintf(post->request.why, sizeof post->request.why, "%s", why);
   for (uint32_t i = 0; post->request.status && i < post->request.num_pieces; i++)
@@ -40,7 +40,7 @@ static bool is_canceled(struct agent_post *post) {
   return atomic_load(&post->canceled) == atomic_load_explicit(&post->number, memory_order_relaxed);
 }
 
-// With the worker's lock: a cancellation that was served before this found nothing to cancel, one that comes now waits.
+// With the worker's lock: an earlier cancellation has found nothing to cancel, and a new one waits.
 static void start_unless_canceled(struct agent_post *post) {
   if (is_canceled(post))
     refuse(post, WEFT_ERR_CANCELED, "it was cancelled before it began");
@@ -51,7 +51,7 @@ static void start_unless_canceled(struct agent_post *post) {
 static void serve(struct agent_post *post) {
   if (atomic_exchange(&post->wanted, false)) {
     start_unless_canceled(post);
-    return; // it may have ended, and be gone; a cancellation that came meanwhile has put it into the queue again
+    return; // it may have ended, and be freed; a cancellation meanwhile has put it into the queue again
   }
   // A thread that is posting it outside of the worker's lock looks for cancellations afterwards, and queues it again.
   int state = atomic_load_explicit(&post->request.state, memory_order_acquire);
@@ -105,7 +105,7 @@ void agent_worker_unlock(struct agent_worker *worker) {
     if (has_queue(worker))
       serve_queue(worker);
     release_lock(worker);
-    atomic_thread_fence(memory_order_seq_cst); // who put something in and found the worker's lock taken is seen now
+    atomic_thread_fence(memory_order_seq_cst); // sees the posts of threads that found the worker's lock taken
     if (!has_queue(worker) || !try_lock(worker))
       return;
   }

@@ -1,5 +1,5 @@
-// Which transport carries a transfer: of those that can, the one whose costs come to the least time; of equals, the one
-// that stands first. The same input gives the same choice, and the lines say why.
+// Chooses the transport of a transfer: among the possible ones, the transport with the least estimated time; among
+// equal ones, the first. The same input gives the same choice, and the text lines give the reason.
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +13,8 @@
 #include "base/fail.h"
 #include "base/text/text.h"
 
-// latency + each further piece + bytes / bandwidth, + what `on_gpus` sides that are memory of a GPU cost each piece.
+// latency + cost of each further piece + bytes / bandwidth + additional cost of each piece for `on_gpus` sides in GPU
+// memory.
 static uint64_t reckon(const struct transport_cost *cost, uint32_t pieces, uint64_t bytes, uint32_t on_gpus) {
   uint64_t ns = cost->latency_ns + (uint64_t)(pieces - 1) * cost->piece_ns;
   ns += (uint64_t)pieces * on_gpus * cost->gpu_piece_ns;
@@ -50,7 +51,8 @@ static bool could(const struct agent_worker *worker, const weft_dlist_t *local, 
   return (can->local_kinds & 1u << local->kind) && (can->remote_kinds & 1u << remote->kind);
 }
 
-// 0: it can. Else `why` says why not. Local and remote are the transport's sides here.
+// 0: the transport can carry the transfer. Else `why` has the reason why not. Local and remote are the transport's
+// sides here.
 static int judge(struct agent_worker *worker, const weft_dlist_t *local, const weft_dlist_t *remote, char *why,
                  size_t size) {
   const struct transport_abilities *can = &worker->worker->abilities;

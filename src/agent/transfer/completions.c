@@ -1,4 +1,4 @@
-// Completions: pushed by whoever ends a post, taken by whoever asks, in the order of the ends.
+// Completions: the thread that ends a post pushes them, and any caller takes them, in the order of the ends.
 #include "agent/transfer/completions.h"
 
 #include "agent/agent.h"
@@ -34,7 +34,7 @@ void agent_completion_push(weft_transfer_t *transfer, int err) {
   agent_signal(agent);
 }
 
-// Those that were pushed go behind the others, the oldest first. [completions.lock]
+// Appends the pushed completions to the list, the oldest first. [completions.lock]
 static void gather(struct agent_completions *completions) {
   struct weft_transfer *newest = atomic_exchange(&completions->pushed, NULL), *oldest = NULL;
   struct weft_transfer **last = newest ? &newest->completion.next : completions->last;

@@ -15,7 +15,7 @@
 #include "base/sized.h"
 #include "base/time/ticks.h"
 
-// Room for the notifications that posts may have, with the one that all others bring.
+// Allocates room for the notifications of posts, and copies the one that all posts without their own carry.
 static int keep_notification(weft_transfer_t *transfer, const struct weft_transfer_options *options) {
   struct agent_made *made = &transfer->made;
   made->notifies = options->notification != NULL;
@@ -69,8 +69,8 @@ static struct transport_request describe_part(const weft_transfer_t *transfer, b
                                     .status = transfer->status + first};
 }
 
-// As many requests as the transport's limit asks for. A single one carries the notification that all posts bring; where
-// some do and others do not, it has a twin that does. [lock; takes the worker's lock]
+// Makes as many requests as the transport's limit requires. A single request carries the notification of all posts. If
+// only some posts have one, the request has a copy that carries it. [lock; takes the worker's lock]
 static int make_parts(weft_transfer_t *transfer, bool swapped) {
   struct agent_worker *worker = transfer->link->worker;
   const struct transport_abilities *can = &worker->worker->abilities;
@@ -119,8 +119,8 @@ static int make_sender(weft_transfer_t *transfer) {
   return rc;
 }
 
-// Lets go of what the transport keeps of it. It is not in flight. [all worker locks, or the worker's and the
-// messenger's]
+// Frees what the transport keeps of the transfer, which must not be in flight. [all worker locks, or the worker's and
+// the messenger's]
 static void unprepare(weft_transfer_t *transfer) {
   for (uint32_t i = 0; transfer->all_parts && i < transfer->num_all; i++)
     agent_post_unprepare(&transfer->all_parts[i]);

@@ -12,7 +12,7 @@
 #include "agent/progress/submit.h"
 #include "base/fail.h"
 
-// The region of descriptor `i`: the one that it names, or the best for its address.
+// The region of descriptor `i`: the region that it names, or the best region for its address.
 static int find_region(struct agent_peer *peer, const struct weft_descriptor *descriptor, uint32_t i,
                        struct agent_region *guess, struct agent_region **region) {
   uint64_t address = descriptor->address, length = descriptor->length;

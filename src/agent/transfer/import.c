@@ -1,4 +1,4 @@
-// Imports regions into workers: what a transfer needs to reach a region of a peer, or of this agent by loopback.
+// Imports regions into workers, so that transfers reach a region of a peer, or of this agent by loopback.
 #include "agent/transfer/import.h"
 
 #include "agent/memory/region.h"
@@ -6,7 +6,7 @@
 #include "agent/progress/submit.h"
 #include "base/fail.h"
 
-// Of this agent: what its own loopback imports is what it would publish.
+// A region of this agent: its loopback imports the same key that it would publish.
 static int import_own(struct agent_region *region, struct agent_worker *worker, struct agent_link *link) {
   if (!region->local[worker->index])
     return fail(WEFT_ERR_UNREACHABLE, "%s does not have it", worker->transport->name);
@@ -18,8 +18,8 @@ static int import_own(struct agent_region *region, struct agent_worker *worker, 
   return worker->transport->import(link->to, key, size, &region->remote[worker->index]);
 }
 
-// What a peer says of its region in its metadata, by which descriptors are checked, and what it says in the key, by
-// which the transport checks, has to be one.
+// The region's range in the peer's metadata, against which descriptors are checked, and the range in its key, against
+// which the transport checks, have to be the same.
 static int check_key(struct agent_region *region, struct agent_worker *worker) {
   struct transport_remote *remote = region->remote[worker->index];
   bool within = region->address >= remote->address && region->length <= remote->length &&

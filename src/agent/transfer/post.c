@@ -31,7 +31,7 @@ static uint64_t not_ending(uint32_t number) {
 
 // --- the end ---
 
-// Those who asked to be told are; it stays until `leaving` is 0.
+// Notifies everybody who requested it; the transfer stays valid until `leaving` is 0.
 static __attribute__((noinline, cold)) void report_end(weft_transfer_t *transfer, int state, int err) {
   if (state & AGENT_EVENT) {
     uint64_t one = 1;
@@ -48,7 +48,8 @@ static void wake_sleepers(weft_transfer_t *transfer) {
   syscall(SYS_futex, &transfer->state, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-// Ends it: nothing touches its memory any more. The state is its last touch, but for what `leaving` covers.
+// Ends the transfer: nothing uses its memory any more. Setting the state is the last access, except for those that
+// `leaving` counts.
 static void finish(weft_transfer_t *transfer, int err) {
   weft_agent_t *agent = transfer->agent;
   int asked = -(int)(atomic_load(&transfer->ending) & 0xFF);

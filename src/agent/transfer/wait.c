@@ -1,4 +1,4 @@
-// Waiting for transfers, having them end early, and what they say afterwards.
+// Waits for transfers, makes them end early, and reports their results.
 #include <errno.h>
 #include <inttypes.h>
 #include <linux/futex.h>
@@ -15,7 +15,7 @@
 #include "base/time/clock.h"
 #include "base/time/ticks.h"
 
-// Sleeps until the transfer has ended or the time has come; may wake for nothing.
+// Sleeps until the transfer has ended or the time has come; may wake earlier.
 static void sleep_on(weft_transfer_t *transfer, uint64_t until_ns) {
   if (!transfer->agent->has_thread) {
     agent_sleep(transfer->agent, until_ns);
