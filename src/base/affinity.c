@@ -1,4 +1,4 @@
-// Which processors are near a device, as sysfs tells, and threads that run there.
+// Finds the processors near a device in sysfs, and starts threads that run there.
 #include "base/affinity.h"
 
 #include <ctype.h>

@@ -1,4 +1,4 @@
-// The table of what Weft does not ask of some versions of libraries.
+// The table of functions that Weft does not use in some versions of libraries.
 #include "base/avoided.h"
 
 #include <stddef.h>

@@ -11,7 +11,7 @@ static void in_child(void) {
   atomic_fetch_add_explicit(&forked_times, 1, memory_order_relaxed);
 }
 
-// Before main(), so that it stands before each open. It fails only for lack of memory, where the program ends soon.
+// Runs before main(), so before each open. It fails only for lack of memory; the program ends soon then.
 __attribute__((constructor)) static void count_forks(void) {
   (void)pthread_atfork(NULL, NULL, in_child);
 }

@@ -25,8 +25,8 @@
 
 enum { MAX_NAME = 64, MAX_FOLDER = PATH_MAX + sizeof PLUGIN_FOLDER, MAX_LINE = PATH_MAX + 128 };
 
-// The file that this code was mapped from, as the kernel has it: where the dynamic linker's name for it is relative to
-// a working directory that may have changed since.
+// The file from which this code was mapped, by the kernel: the dynamic linker's name of it may be relative to a working
+// directory that has changed since.
 static bool mapped_file(const void *here, char path[PATH_MAX]) {
   FILE *maps = fopen("/proc/self/maps", "re");
   char line[MAX_LINE];
@@ -61,13 +61,14 @@ static bool own_file(char file[PATH_MAX]) {
 
 // --- whom a file belongs to ---
 
-// What a file may not be less protected than: that which holds this code, and whose writers rule this process anyway.
+// The file that has this code. A plug-in's file must be protected at least as well; whoever can write this one controls
+// this process anyway.
 struct trust {
   struct stat own;
-  bool strict; // in a program that has more rights than who calls it, root's and its own files alone count
+  bool strict; // in a program that has more rights than its caller, only files of root and of its own are accepted
 };
 
-// NULL: nobody can change it who could not change this process otherwise.
+// NULL: only users that can also change this process can change the file.
 static const char *find_writer(const struct trust *trust, const struct stat *what) {
   const struct stat *own = &trust->own;
   mode_t shared = trust->strict ? 0 : own->st_mode;
@@ -82,7 +83,7 @@ static const char *find_writer(const struct trust *trust, const struct stat *wha
   return NULL;
 }
 
-// `with_folder`: whoever can write its folder could exchange it.
+// `with_folder`: also checks the folder, since a user who can write it could replace the file.
 static int check_file(const struct plugin *plugin, const struct trust *trust, const char *path, bool with_folder) {
   char real[PATH_MAX];
   struct stat info;
@@ -117,7 +118,7 @@ static int take(const struct plugin *plugin, void *file, const char *path, plugi
   return rc;
 }
 
-// Blocks what comes from outside, and not what this thread itself may do wrong.
+// Blocks signals from outside, but not those that errors of this thread itself raise.
 static void block_signals(sigset_t *before) {
   static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
   sigset_t blocked;
@@ -127,9 +128,9 @@ static void block_signals(sigset_t *before) {
   pthread_sigmask(SIG_BLOCK, &blocked, before);
 }
 
-// What a library does when it is loaded must not change how this process takes signals: libpsm_infinipath, which comes
-// with Debian's libfabric, installs handlers for SIGTERM, SIGSEGV and others. Theirs end the process with status 1: a
-// signal that comes meanwhile waits for the handlers that were there.
+// The load of a library must not change how this process handles signals: libpsm_infinipath, which Debian's libfabric
+// includes, installs handlers for SIGTERM, SIGSEGV and others, which end the process with status 1. A signal that
+// arrives meanwhile waits for the original handlers.
 static void *open_file(const char *path) {
   struct sigaction before[NSIG], after;
   sigset_t mask;
@@ -158,8 +159,8 @@ static int load(const struct plugin *plugin, const char *path, const char *varia
               variable ? variable : "", variable ? ")" : "", why ? why : "no reason");
 }
 
-// The places where it may be, best first. Never by its name alone: then the dynamic linker looks also where the
-// environment says, which may be the working directory.
+// The possible places of the file, the best first. The name is never passed without a path: the dynamic linker would
+// then also search the folders of the environment, which may include the working directory.
 static int search(const struct plugin *plugin, const struct trust *trust, const char *own, plugin_check_fn check,
                   void *arg) {
   char folders[3][MAX_FOLDER] = {"", "", PLUGIN_INSTALLED}, path[MAX_FOLDER + MAX_NAME];
@@ -175,7 +176,7 @@ static int search(const struct plugin *plugin, const struct trust *trust, const 
     int rc = check_file(plugin, trust, path, i > 0);
     return rc == 0 ? load(plugin, path, NULL, check, arg) : rc;
   }
-  // What is to be done comes first: the folders' names may be longer than the place that the sentence gets.
+  // The advice comes first, since the folders' names may be longer than the room for the error text.
   return fail(
       WEFT_ERR_UNSUPPORTED,
       "the %s is not installed: install %s, or name its file by the whole path in %s; there is no %s in %s%s%s%s%s",

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-// Whether a second byte of UTF-8 may stand behind this first one (RFC 3629, section 4).
+// Whether this second byte of UTF-8 may follow this first byte (RFC 3629, section 4).
 static bool fits(unsigned char first, unsigned char second) {
   switch (first) {
   case 0xC2:

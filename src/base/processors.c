@@ -33,7 +33,7 @@ static bool read_line(const char *path, char *line, int cap) {
   return read;
 }
 
-// What a control group grants, in processors; INFINITY: as many as there are.
+// The limit of a control group, in processors; INFINITY: no limit.
 static double group_limit(const char *directory) {
   char path[PATH_SIZE + 32], line[128], other[128];
   double quota, period;

@@ -1,4 +1,4 @@
-// Makes the certificate of a key, which all who have the key can make too.
+// Makes the certificate of a key. Everybody who has the key can make the same one.
 #include "secure/certificate.h"
 
 #include <openssl/evp.h>

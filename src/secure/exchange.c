@@ -26,7 +26,7 @@ int exchange_make(struct exchange *exchange) {
   return fail(WEFT_ERR_NOMEM, "no memory for a pair of keys, or libcrypto has no X25519 here");
 }
 
-// PROTOCOL: the other's key is of small order, so that everybody knows what would be agreed on.
+// PROTOCOL: the other side's key is of small order, so that the common key would be known to everybody.
 static int multiply(EVP_PKEY *own, EVP_PKEY *other, uint8_t shared[EXCHANGE_SIZE]) {
   EVP_PKEY_CTX *context = own && other ? EVP_PKEY_CTX_new(own, NULL) : NULL;
   size_t size = EXCHANGE_SIZE;

@@ -25,7 +25,7 @@ enum {
   WRONGS = LOBBY_BUCKETS, // where those stand who began with something else
   FEW_WRONGS = 16,        // in a window, who are hung up on at once
   FEW = 1024,             // descriptors of a process for which nobody has raised the limit
-  // TLS (RFC 8446, 5.1): the head of a record, and what it may say.
+  // TLS (RFC 8446, 5.1): the head of a record, and its allowed values.
   TLS_HEAD = 5,
   TLS_HANDSHAKE = 0x16,
   TLS_MAJOR = 3,
@@ -210,7 +210,7 @@ static bool make_place(struct lobby *lobby, uint64_t now_ns, uint32_t moment_ms)
   return true;
 }
 
-// Ends with those whose time has passed, and accepts again after a rest.
+// Closes the connections whose time has passed, and accepts again after a pause.
 static void tick(struct lobby *lobby) {
   uint64_t fired, now = clock_ns();
   if (read(lobby->timer, &fired, sizeof fired) < 0)
@@ -249,9 +249,9 @@ static bool enter(struct lobby *lobby, const struct lobby_caller *caller, uint64
   return true;
 }
 
-// One that begins with something else is hung up on, so that it knows at once. A flood of such would come again as fast
-// as it is hung up on: beyond a few, they stay until their time is over, or somebody wants the place, and are not
-// listened to; the system keeps little of what they say.
+// A connection that begins with something else is closed, so that its caller knows at once. But a flood of such callers
+// would connect again as fast as they are closed. So beyond a few, they stay until their time is over or their place is
+// needed, and nothing is read from them; the system keeps little of the data that they send.
 static void refuse(struct lobby *lobby, struct waiting *one) {
   struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET, .data.ptr = one};
   char input[4096];

@@ -116,7 +116,7 @@ int secret_check_shown(int fd, const char *name, const char *want) {
   return 0;
 }
 
-// What is left in the descriptor, up to the end of its first line.
+// Reads the rest of the descriptor, up to the end of its first line.
 static int read_line(int fd, const char *from, char **text) {
   char *line = calloc(1, SECRET_MAX + 2);
   size_t size = 0, first = 0;

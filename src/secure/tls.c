@@ -112,7 +112,7 @@ static void prepare(void) {
 
 // --- connections ---
 
-// Fills `tls` in; what it has made is in there when it fails, too.
+// Fills in `tls`; also after a failure, `tls` has everything that was made.
 static bool set_up(struct tls *tls, int fd) {
   tls->ssl = SSL_new(context);
   BIO *bio = tls->ssl ? BIO_new(sockets) : NULL;

@@ -36,8 +36,8 @@ static int check_key(const weft_store_t *store, const char *key, bool prefix) {
   return 0;
 }
 
-// More than an answer brings back. Each store has its own limit, mostly of 1.5 MiB; but a length that is none, such as
-// (size_t)-1, must not get to where lengths are added up and bytes are copied.
+// More than an answer can have. Each store has its own limit, mostly of 1.5 MiB. But an invalid length, such as
+// (size_t)-1, must not reach code that adds lengths and copies bytes.
 enum { MOST_VALUE = 16 << 20 };
 
 static int check_value(const char *key, const void *value, size_t value_len) {

@@ -16,7 +16,7 @@ enum {
   FIRST_OP = SIZED_END(struct weft_store_op, reserved),
 };
 
-// One of the three lists, and what this library knows of its entries.
+// One of the three lists, and the size of its entries in this library.
 struct entries {
   const char *name;      // "comparison"
   const char *size_name; // "each_compare"

@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-// WEFT_NICS may name devices that cannot be opened: who names one means it.
+// WEFT_NICS may name devices that cannot be opened: the user's choice is not corrected.
 static int look(const struct topology_ask *ask, struct topology_choice **out) {
   const struct topology_choice_options options = {.root = ask->root};
   const char *wished = getenv("WEFT_NICS");

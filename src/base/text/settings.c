@@ -32,7 +32,7 @@ static bool is_known(const char *setting, const struct settings_number *numbers,
   return false;
 }
 
-// Tells only the name of what is wrong: the value may be a secret.
+// The text has only the name of the wrong setting: its value may be a secret.
 static int unknown(const char *setting, const char *of, const struct settings_number *numbers,
                    const char *const *others) {
   char names[400] = "";

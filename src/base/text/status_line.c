@@ -1,4 +1,4 @@
-// A line on a terminal's standard error that is written again and again while something goes on.
+// A line on standard error of a terminal that is rewritten while work is in progress.
 #include "base/text/status_line.h"
 
 #include <stdio.h>
@@ -18,8 +18,8 @@ static int terminal_width(void) {
   return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
 }
 
-// How many bytes of `text` fit into so many columns. A character of three bytes or more may be a wide one, as those of
-// Chinese are, and counts for two.
+// The number of bytes of `text` that fit into so many columns. A character of three bytes or more may be wide, like
+// Chinese ones, and counts as two.
 static int fitting(const char *text, int columns) {
   int size = 0;
   for (int used = 0; text[size]; size++) {

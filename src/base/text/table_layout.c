@@ -31,7 +31,7 @@ static void measure_rows(const struct table *table, size_t *width) {
   }
 }
 
-// Widens the last column of a group whose name, with some rule on both sides, is longer than its columns are wide.
+// Widens the last column of a group if the group's name, with some rule on both sides, is wider than its columns.
 static void fit_group(const struct table *table, size_t first, size_t end, struct table_layout *layout) {
   size_t total = 0, last = end, *width = layout->width;
   for (size_t k = first; k < end; k++) {
@@ -76,7 +76,7 @@ static size_t total_of(const struct table *table, const struct table_layout *lay
   return end > layout->gap ? end - layout->gap : 0;
 }
 
-// The widest column whose texts may wrap, and could do so earlier; num_columns: there is none.
+// The widest column whose texts may wrap at a smaller width; num_columns: there is none.
 static size_t widest_that_wraps(const struct table *table, const struct table_layout *layout) {
   size_t best = table->num_columns;
   for (size_t k = 0; k < table->num_columns; k++)

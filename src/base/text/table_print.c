@@ -42,7 +42,7 @@ static void print_rule(FILE *out, size_t width, const struct table_look *look) {
     fputs(look->unicode ? "─" : "-", out);
 }
 
-// "--- name ---" over the columns of a group, with what rule there is room for. Returns the columns of that.
+// "--- name ---" over the columns of a group, with as much rule as there is room for. Returns its width in columns.
 static size_t print_group(FILE *out, const char *name, size_t width, const struct table_look *look) {
   size_t free = width - table_width(name), rules = free > 2 ? free - 2 : 0, before = rules / 2;
   fputs(look->color ? escapes[TABLE_DIM] : "", out);

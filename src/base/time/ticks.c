@@ -33,7 +33,8 @@ static struct pair read_both(void) {
   return best;
 }
 
-// Whether it runs at one rate in all states of all processors, as it says itself; arm64's do by their definition.
+// Whether the counter reports that it runs at one rate in all states of all processors; arm64's counters do by
+// definition.
 static bool says_steady(void) {
 #ifdef __x86_64__
   unsigned a = 0, b = 0, c = 0, d = 0;
@@ -55,8 +56,8 @@ static bool is_steady(void) {
   return read && strcmp(source, TICKS_COUNTER "\n") == 0;
 }
 
-// arm64 says its rate. Where that is what was measured it goes before the measurement, which a slow counter, of 25 MHz,
-// makes a coarse one.
+// arm64 has a register with the rate. If it agrees with the measured rate, the register's rate is used, since a slow
+// counter (25 MHz) makes the measurement coarse.
 static void said_rate(uint64_t *ticks, uint64_t *ns) {
 #ifdef __aarch64__
   uint64_t rate;

@@ -10,7 +10,7 @@ void *trace_domain;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-// NVTX loads whatever file the environment names; so not in a program that has more rights than who calls it.
+// NVTX loads the file that the environment names, so it is not used in a program that has more rights than its caller.
 static void open_domain(void) {
   if (getauxval(AT_SECURE))
     return;
@@ -21,7 +21,7 @@ void trace_open(void) {
   pthread_once(&once, open_domain);
 }
 
-// Two threads may both ask for it: then they are given the same, or two that mean the same.
+// Two threads may request the handle at once: they get the same one, or two with the same meaning.
 static const void *handle_of(struct trace_name *name) {
   const void *handle = atomic_load_explicit(&name->handle, memory_order_acquire);
   if (!handle) {

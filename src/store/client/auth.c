@@ -1,4 +1,4 @@
-// Who the client says it is: a bearer token, or a token that etcd gives for user and password.
+// The client's credentials: a bearer token, or a token that etcd issues for user and password.
 #include "store/client/client.h"
 
 #include "base/fail.h"
@@ -8,8 +8,8 @@
 #include <string.h>
 #include <strings.h>
 
-// The token of an embedded server goes over TLS only, to the server that proved itself: over plain HTTP whoever listens
-// there would learn it, on this host any user's process.
+// The token of an embedded server is sent only over TLS, to the server that has proved itself: over plain HTTP any
+// process that listens there would learn it, on this host that of any user.
 bool client_auth_header(struct client *client, const char *endpoint, char out[CLIENT_MAX_TOKEN + 8]) {
   out[0] = '\0';
   if (client->bearer && strncasecmp(endpoint, "https:", strlen("https:")) == 0)

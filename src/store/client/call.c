@@ -39,7 +39,7 @@ static int send_request(struct client *client, const char *endpoint, const struc
   return err;
 }
 
-// Asks etcd for a token. What fails here leaves the request itself unsent.
+// Gets a token from etcd. If this fails, the request itself is not sent.
 static int get_token(struct client *client, const char *endpoint, uint64_t deadline_ns, enum client_remedy *remedy) {
   struct text body = {0};
   struct client_request request = {.path = "/v3/auth/authenticate", .body = &body};
@@ -75,7 +75,8 @@ static int ask_endpoint(struct client *client, const char *endpoint, const struc
   }
 }
 
-// The time that one endpoint may take. A request that may go on to the next one leaves each its share.
+// The time limit for one endpoint. If the request may be sent to the next endpoint, each one gets its share of the
+// time.
 static uint64_t part_deadline(const struct client_request *request, uint64_t deadline_ns, size_t endpoints_left) {
   return request->modifies ? deadline_ns : clock_ns() + clock_left_ns(deadline_ns) / endpoints_left;
 }

@@ -1,9 +1,8 @@
-// One watch: opens its stream, delivers what comes, and opens it again after whatever cut it, where it stood.
+// One watch: opens its stream, delivers its events, and opens it again at the same revision after any interruption.
 //
-// How nothing is lost: `next` is the revision that follows the last one delivered, and every stream is opened from
-// there. How nothing comes twice: events below `next` are passed over. A stream that is silent for twice the request
-// time limit is opened anew; that costs one request, loses nothing, and finds out a connection that died without a
-// word.
+// No event is lost: `next` is the revision after the last delivered one, and every stream is opened from there. No
+// event is delivered twice: events below `next` are skipped. A stream that is silent for twice the request time limit
+// is opened anew. That costs one request, loses nothing, and detects a connection that died without notice.
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/random.h"
@@ -42,8 +41,8 @@ static void say(struct client_watch *watch, enum weft_store_event_kind kind) {
   client_watch_deliver(watch, &(struct weft_store_event){.kind = kind, .revision = watch->seen});
 }
 
-// Ends the attempt or the stream, to begin another one after a while that doubles each time. Half of it is random, lest
-// all clients of a store that comes back come at once.
+// Ends the attempt or the stream, to begin another one after a while that doubles each time. Half of it is random, so
+// that the clients of a store that is available again do not all connect at once.
 static void retry(struct client_watch *watch) {
   stop_transfer(watch);
   uint64_t half = watch->backoff_ns / 2;
@@ -52,7 +51,8 @@ static void retry(struct client_watch *watch) {
   watch->backoff_ns = watch->backoff_ns * 2 < MAX_BACKOFF_NS ? watch->backoff_ns * 2 : MAX_BACKOFF_NS;
 }
 
-// Tells the opener who waits for the watch why it is not there: when no endpoint had it, or trying on is of no use.
+// Informs the caller that waits for the watch why it was not opened: no endpoint could open it, or further attempts are
+// useless.
 static void report_failure(struct client_watch *watch, int err) {
   struct client_watcher *watcher = watch->watcher;
   bool may_pass = err == WEFT_ERR_UNREACHABLE || err == WEFT_ERR_TIMEOUT || err == WEFT_ERR_COMPACTED;
@@ -130,7 +130,7 @@ static void begin(struct client_watch *watch) {
   }
 }
 
-// Goes on from now on, for the revisions that the watch stands at are not to be had.
+// Continues from the current revision, since the watch's own revisions are not available.
 static void start_over(struct client_watch *watch) {
   watch->reset = true;
   watch->probe = false;
@@ -148,7 +148,8 @@ static void set_established(struct client_watch *watch) {
   pthread_mutex_unlock(&watcher->lock);
 }
 
-// The stream stands, on a store that has reached what this watch has seen: go on, or say what is different.
+// The stream was created, on a store that has reached the revision that this watch has seen: continues, or reports the
+// difference.
 static void follow(struct client_watch *watch, const struct client_message *message) {
   bool first = !watch->established;
   watch->phase = CLIENT_FOLLOWING;
@@ -168,7 +169,7 @@ static void take_created(struct client_watch *watch, const struct client_message
   if (watch->cluster && message->cluster != watch->cluster) {
     start_over(watch);
   } else if (message->revision < watch->seen) {
-    // A member of a cluster that lags behind, or a store that began anew: a read through the leader tells.
+    // Either a member of a cluster lags behind, or the store began anew: a read through the leader shows which.
     watch->probe = true;
     retry(watch);
   } else {

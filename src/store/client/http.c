@@ -31,8 +31,8 @@ static size_t take_body(char *data, size_t size, size_t count, void *arg) {
   return transfer->body.failed ? 0 : size * count;
 }
 
-// curl calls this when a connection stands, right before each time that it sends the request. By itself it sends a
-// request again when a kept connection turns out to be dead, although the server may have carried it out.
+// curl calls this when a connection is established, each time before it sends the request. Without this, curl sends a
+// request again if a kept connection turns out to be dead, although the server may have carried out the request.
 static int before_request(void *arg, char *ip, char *local_ip, int port, int local_port) {
   (void)ip, (void)local_ip, (void)port, (void)local_port;
   struct client_transfer *transfer = arg;
@@ -42,8 +42,8 @@ static int before_request(void *arg, char *ip, char *local_ip, int port, int loc
   return CURL_PREREQFUNC_OK;
 }
 
-// The sockets of connections; curl's own wakeup pairs stay open across an exec, so a program that starts others closes
-// what they should not have.
+// The sockets of connections; curl's own wakeup pairs stay open across an exec, so a program that starts others has to
+// close them.
 static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *address) {
   (void)arg, (void)purpose;
   return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
@@ -65,8 +65,9 @@ void client_http_init(void) {
   pthread_once(&global_once, init_global);
 }
 
-// Whom to believe. A pin takes the place of a CA: the public key that the server proves to have is the one that the
-// token makes, whatever its certificate says besides and whoever signed it. What cannot be set leaves no handle.
+// Sets how the server is verified. A pin replaces a CA: the public key that the server proves to have must be the one
+// that is derived from the token, whatever else its certificate contains and whoever signed it. If an option cannot be
+// set, there is no handle.
 static bool set_security(CURL *handle, const struct client *client) {
   bool pinned = *client->pin != '\0';
   CURLcode code = http_only(handle);
@@ -199,9 +200,9 @@ static void give_handle(struct client *client, CURL *handle) {
     curl_easy_cleanup(handle);
 }
 
-// Whether the connection that the handle kept is of no more use: nothing can come on it while nobody asks but its end.
-// curl looks for that itself, its later releases (8.22) once a second at most: it would send on a dead connection, and
-// what modifies cannot be sent again.
+// Whether the connection that the handle kept is unusable: without a request, only its end can arrive on it. curl
+// checks that itself, but later releases (8.22) only once a second: they would send on a dead connection, and a request
+// that modifies cannot be sent again.
 static bool kept_is_dead(CURL *handle) {
   curl_socket_t kept = CURL_SOCKET_BAD;
   if (curl_easy_getinfo(handle, CURLINFO_ACTIVESOCKET, &kept) != CURLE_OK || kept == CURL_SOCKET_BAD)

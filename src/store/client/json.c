@@ -20,7 +20,7 @@ int client_json_parse(const char *data, size_t size, json_t **object) {
   return 0;
 }
 
-// Whether `text` is digits, behind at most one minus sign: what strtoll takes beyond that is not a number here.
+// Whether `text` is digits, after at most one minus sign; strtoll accepts more, which is no number here.
 static bool is_decimal(const char *text, bool sign) {
   if (sign && *text == '-')
     text++;

@@ -22,7 +22,7 @@ static int copy_string(const char *from, char **to) {
   return *to ? 0 : fail(WEFT_ERR_NOMEM, "no memory for the store's options");
 }
 
-// Takes the part of `url` that `part` names; NULL when it has none. Free with curl_free().
+// The part of `url` that `part` names; NULL: it has none. Free it with curl_free().
 static char *url_part(CURLU *url, CURLUPart part) {
   char *text = NULL;
   return curl_url_get(url, part, &text, 0) == CURLUE_OK ? text : NULL;

@@ -21,7 +21,7 @@ enum {
   GRPC_UNAUTHENTICATED = 16,
 };
 
-// etcd uses one gRPC code for failures of several sorts; their texts, which are part of its API, tell them apart.
+// etcd uses one gRPC code for several kinds of failures; their texts, which are part of its API, distinguish them.
 static const struct {
   const char *text;
   int err;

@@ -41,7 +41,7 @@ static struct client_watch *take_out(struct client_watcher *watcher, bool all) {
   return out;
 }
 
-// Ends watches; those that their owners have not closed stay theirs.
+// Ends watches; the owners keep the handles that they have not closed.
 static void end_watches(struct client_watch *watch) {
   while (watch) {
     struct client_watch *next = watch->next_watch;
@@ -54,8 +54,8 @@ static void end_watches(struct client_watch *watch) {
   }
 }
 
-// The first of the list and whether to go on. New watches are put before it, so that it can be followed without the
-// lock.
+// The first watch of the list, and whether to continue. New watches are put before it, so that the list can be followed
+// without the lock.
 static bool read_list(struct client_watcher *watcher, struct client_watch **first) {
   pthread_mutex_lock(&watcher->lock);
   bool stopping = watcher->stopping;

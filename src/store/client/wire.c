@@ -35,7 +35,7 @@ static void add_range_end(struct text *body, const char *prefix) {
 }
 
 void client_wire_add_key(struct text *body, const char *key, bool prefix) {
-  // The empty key stands for the first one, a zero byte: etcd takes no empty key.
+  // The empty key means the first possible key, a zero byte, since etcd accepts no empty key.
   add_base64(body, "key", key, prefix && !*key ? 1 : strlen(key));
   if (prefix)
     add_range_end(body, key);

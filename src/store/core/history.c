@@ -27,7 +27,7 @@ bool core_history_reserve(struct core_history *history, size_t more) {
   return true;
 }
 
-// What an event counts for. The state before it is counted with the event that brought it.
+// The bytes that an event counts. The previous state is counted with the event that made it.
 static size_t size_of(const struct core_event *event) {
   return event->now ? event->now->key_size + event->now->value_size : event->prev->key_size;
 }

@@ -25,7 +25,7 @@ struct core_lease *core_lease_find(const struct core *core, int64_t id) {
   return index < core->num_leases && core->leases[index]->id == id ? core->leases[index] : NULL;
 }
 
-// A lease whose time has passed is no more, even if it was not yet revoked.
+// A lease whose time has passed does not exist any more, even if it was not revoked yet.
 static struct core_lease *find_alive(const struct core *core, uint64_t now_ns, int64_t id) {
   struct core_lease *lease = core_lease_find(core, id);
   return lease && now_ns < lease->deadline_ns ? lease : NULL;

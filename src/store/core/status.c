@@ -1,4 +1,4 @@
-// What the core can answer: as an error of Weft, and as gRPC's status and etcd's text.
+// The core's results as errors of Weft, and as gRPC status and text of etcd.
 #include "store/core/status.h"
 
 static const struct {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What a branch needs, allocated before its first change: from then on nothing can fail.
+// The memory of a branch, allocated before its first change: from then on nothing can fail.
 struct prepared {
   struct core_record *record; // PUT
   struct core_node *node;     // PUT: for a key that is not there yet
@@ -148,7 +148,7 @@ static enum core_status prepare_put(struct core *core, const struct core_op *op,
   return prepared->record && (node || prepared->node) ? CORE_OK : CORE_NO_MEMORY;
 }
 
-// The records that an answer can have at most, if `puts` keys come to be before it is made.
+// The maximum number of records in an answer, if `puts` keys are created before it is made.
 static size_t max_records(const struct core *core, const struct core_op *op, size_t puts) {
   if (op->kind == CORE_PUT)
     return op->prev_kv ? 1 : 0;

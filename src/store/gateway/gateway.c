@@ -35,7 +35,7 @@ static void add_escaped(struct text *out, const char *text) {
   }
 }
 
-// The text stands in it twice: older clients read "error", which etcd 3.6 leaves out, newer ones "message".
+// The body has the text twice: older clients read "error", which etcd 3.6 omits, newer ones "message".
 void gateway_fail(struct gateway_reply *reply, int grpc_code, const char *text) {
   text_free(&reply->body);
   reply->status = http_status(grpc_code);
@@ -279,7 +279,7 @@ static void plain(struct gateway_reply *reply, unsigned status, const char *text
   text_add(&reply->body, "%s\n", text);
 }
 
-// There is no such path, or it takes another method. Below /v3/ it is etcd's gateway that says so.
+// There is no such path, or it needs another method. Below /v3/ the answer is that of etcd's gateway.
 static void refuse(struct gateway_reply *reply, const char *path, const struct route *route) {
   bool below = strncmp(path, "/v3/", 4) == 0;
   if (route && below)

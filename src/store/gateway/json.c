@@ -131,8 +131,8 @@ bool gateway_bool(struct gateway_reader *reader, const json_t *object, const cha
   return !value || json_is_boolean(value) || not_a(reader, name, value, "true or false");
 }
 
-// The digits as base64.h wants them: grpc-gateway 2 takes them without their padding too, and those of the alphabet for
-// URLs (RFC 4648, section 5), but no mixture. Has room for 3 more of `size`. Returns their number.
+// Converts the digits for base64.h: grpc-gateway 2 also accepts digits without padding, and those of the URL alphabet
+// (RFC 4648, section 5), but no mixture. Has room for 3 more of `size`. Returns their number.
 static size_t usual_digits(char *out, const char *digits, size_t size) {
   bool for_urls = strpbrk(digits, "-_") != NULL;
   for (size_t i = 0; i < size; i++) {

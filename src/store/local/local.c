@@ -174,7 +174,7 @@ static void close_store(weft_store_t *store) {
   destroy(local);
 }
 
-// In a forked child. A lock that is held there stays so: what its holder was changing is left alone.
+// In a forked child. A lock that is held there stays held: data that its holder was changing is not freed.
 static void forget(weft_store_t *store) {
   struct local *local = local_of(store);
   if (pthread_mutex_trylock(&local->lock) != 0)

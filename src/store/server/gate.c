@@ -1,4 +1,4 @@
-// Who may call the embedded server: tokens, and limits for those without.
+// Access to the embedded server: tokens, and limits for clients without one.
 #include "store/server/gate.h"
 
 #include <netinet/in.h>

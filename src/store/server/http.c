@@ -1,4 +1,4 @@
-// libmicrohttpd's side of an embedded server: connections, who may do what, requests and answers.
+// The HTTP part of an embedded server, by libmicrohttpd: connections, permissions, requests and answers.
 #include "store/server/server.h"
 
 #include "base/log.h"
@@ -13,8 +13,8 @@
 enum {
   GRPC_RESOURCE_EXHAUSTED = 8,
   GRPC_UNAUTHENTICATED = 16,
-  // Of a request that is refused, this much of its body is read and thrown away, so that the client reads the answer
-  // rather than the end of the connection; from a stranger, who may have no more than small requests, and from others.
+  // If a request is refused, so many bytes of its body are read and dropped, so that the client gets the answer and not
+  // the end of the connection. The limits are for strangers, which may send only small requests, and for other clients.
   MAX_STRANGERS_BODY = 16 << 10,
   MAX_DISCARDED = 8 << 20,
   CONNECTION_MEMORY = 32 << 10, // bytes of a connection's buffers: the headers have to fit
@@ -87,7 +87,7 @@ static enum MHD_Result send_reply(struct weft_store_server *server, struct MHD_C
   return send_response(connection, response, reply->status, reply->content_type);
 }
 
-// Takes a part of the body. False: the connection is to be cut.
+// Receives a part of the body. False: the connection has to be closed.
 static bool collect(struct weft_store_server *server, struct exchange *exchange, const char *data, size_t size) {
   bool keep = exchange->shown && !exchange->busy && exchange->discarded == 0;
   if (keep && size <= GATEWAY_MAX_BODY - exchange->body.size) {

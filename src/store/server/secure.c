@@ -1,4 +1,4 @@
-// What guards an embedded server: its token, and the key and the certificate of its TLS.
+// The protection of an embedded server: its token, and the key and the certificate of its TLS.
 #include "store/server/server.h"
 
 #include "base/fail.h"

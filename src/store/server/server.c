@@ -98,8 +98,8 @@ const char *weft_store_server_token(const weft_store_server_t *server) {
 // Servers of the parent that a forked child has stopped.
 static _Atomic(struct weft_store_server *) left_behind;
 
-// In a forked child: its token and its descriptors. libmicrohttpd's memory stays, for its end waits for its thread; so
-// does what a thread that is missing here was changing.
+// In a forked child: frees the token and the descriptors. libmicrohttpd's memory stays, since freeing it waits for its
+// thread. Data that a missing thread was changing stays, too.
 static void forget(struct weft_store_server *server) {
   close(server->listener);
   close(server->reactor_epoll);

@@ -1,5 +1,5 @@
-// The choice itself: each GPU gets a NIC of those that are nearest to it, and GPUs with the same nearest NICs share
-// them evenly. What is left over of them is shared out likewise, as far as it goes round.
+// The choice itself: each GPU gets one of its nearest NICs, and GPUs with the same nearest NICs share them evenly. The
+// NICs that are left over are divided in the same way, as long as there is one for each of these GPUs.
 #include "topology/choice/parts.h"
 
 #include "base/fail.h"
@@ -91,7 +91,7 @@ static void say(char why[TOPOLOGY_WHY], const char *format, ...) {
   va_end(arguments);
 }
 
-// Says of those that are left over, near the same GPUs as the first, why.
+// Sets the reason for the left-over NICs that are near the same GPUs as the first.
 static void explain_spares(struct topology_choice *choice, size_t first, size_t sharers) {
   for (size_t n = first; n < choice->num_nics; n++) {
     if (!is_spare(choice, n) || !near_the_same(choice, first, n))
@@ -105,8 +105,7 @@ static void explain_spares(struct topology_choice *choice, size_t first, size_t 
   }
 }
 
-// Gives the NIC that is left over, and those that are near the same GPUs, to these one after the other, for as long as
-// it goes round.
+// Gives the left-over NIC, and the others near the same GPUs, to these GPUs in turn, as long as there is one for each.
 static void give_spares(struct work *work, size_t first) {
   struct topology_choice *choice = work->choice;
   size_t spares = 0, sharers = 0;

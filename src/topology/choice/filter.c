@@ -101,7 +101,8 @@ static void exclude_narrow(struct topology_choice *choice) {
   }
 }
 
-// Ranks that use NICs of two networks would not reach each other: that of most NICs stays; of as many, the faster one.
+// Ranks that use NICs of two networks would not reach each other. So only the network with most NICs stays; among equal
+// ones, the faster.
 static void exclude_other_networks(struct topology_choice *choice) {
   uint64_t count[TOPOLOGY_NETWORKS] = {0}, mbit_s[TOPOLOGY_NETWORKS] = {0};
   for (size_t i = 0; i < choice->num_nics; i++)

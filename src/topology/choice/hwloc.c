@@ -25,7 +25,7 @@ static hwloc_obj_t named_child(hwloc_obj_t device, hwloc_obj_osdev_type_t type) 
   return found;
 }
 
-// What no driver has, such as a virtual function that is kept for a guest, is no NIC to us.
+// A device without a driver, such as a virtual function that is reserved for a guest, does not count as a NIC.
 static bool is_nic(hwloc_obj_t device) {
   unsigned class_id = device->attr->pcidev.class_id;
   return (class_id >> 8 == 0x02 || class_id == 0x0c06) &&
@@ -123,14 +123,14 @@ static bool share_a_node(hwloc_topology_t topology, hwloc_obj_t a, hwloc_obj_t b
   if (!near_a || !near_b || !near_a->nodeset || !near_b->nodeset ||
       !hwloc_bitmap_intersects(near_a->nodeset, near_b->nodeset))
     return false;
-  // A device that hangs on the whole machine says nothing of where it is, unless there is but one node.
+  // A device that is attached to the whole machine has no known node, unless there is only one.
   hwloc_const_nodeset_t all = hwloc_get_root_obj(topology)->nodeset;
   bool somewhere = hwloc_bitmap_isequal(near_a->nodeset, all) || hwloc_bitmap_isequal(near_b->nodeset, all);
   return !somewhere || hwloc_bitmap_weight(all) == 1;
 }
 
-// A switch is one bridge above, which faces the processor, and one below for each device: so two devices of one switch
-// have at most one bridge each under the one that they share.
+// A switch has one upstream bridge, which faces the processor, and one downstream bridge for each device. So two
+// devices of one switch have at most one bridge each below the one that they share.
 static enum topology_distance measure(hwloc_topology_t topology, hwloc_obj_t a, hwloc_obj_t b) {
   hwloc_obj_t shared = a->parent;
   while (shared && shared->type == HWLOC_OBJ_BRIDGE && !is_bridge_above(shared, b))

@@ -48,7 +48,7 @@ static json_t *describe_caches(hwloc_topology_t topology) {
   return failed ? NULL : list;
 }
 
-// What a PCI class (base class and subclass) is to us; NULL: nothing.
+// The kind of device for a PCI class (base class and subclass); NULL: it is not listed.
 static const char *kind_of_class(unsigned class_id) {
   switch (class_id >> 8) {
   case 0x01:
@@ -115,7 +115,7 @@ static int describe(json_t *out, hwloc_topology_t topology) {
                            "caches", describe_caches(topology), "devices", describe_devices(topology));
   int err = part ? json_object_update(out, part) : -1;
   json_decref(part);
-  // Of its own host the kernel knows the memory better: that of a node may leave out what was plugged in later.
+  // For its own host the kernel knows the memory better: that of a node may not include memory that was added later.
   if (!err && !hwloc_topology_is_thissystem(topology))
     err =
         json_object_set_new(out, "memory_bytes", json_integer((json_int_t)hwloc_get_root_obj(topology)->total_memory));

@@ -10,7 +10,7 @@ int topology_hwloc_load(hwloc_topology_t *out) {
   if (hwloc_topology_init(&topology) != 0)
     return fail(WEFT_ERR_NOMEM, "no memory for hwloc's topology");
   // These plugins talk to a display server or to GPU drivers, which takes long and adds nothing to what PCI shows;
-  // "pci" leaks memory, and what it knows beyond sysfs are the models' names.
+  // "pci" leaks memory, and beyond sysfs it knows only the models' names.
   static const char *const unwanted[] = {"gl", "opencl", "cuda", "nvml", "rsmi", "levelzero", "pci"};
   for (size_t i = 0; i < sizeof unwanted / sizeof unwanted[0]; i++)
     hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, unwanted[i]);

@@ -21,7 +21,7 @@ static bool is_efa(const struct topology_nic *nic) {
   return topology_nic_network(nic) == TOPOLOGY_EFA;
 }
 
-// Whether the host's ranks use it: one that serves a GPU, or, where there is no GPU, any that can be used.
+// Whether the host's ranks use the NIC: it serves a GPU or, if there is no GPU, it is usable.
 static bool is_used(const struct topology_choice *choice, const struct topology_nic *nic) {
   return choice->num_gpus > 0 ? nic->chosen : nic->usable;
 }
@@ -52,8 +52,8 @@ static bool verbs(const struct topology_nic *nic) {
   return *nic->rdma && !is_efa(nic);
 }
 
-// Writes the names of NICs, those of a GPU only when it is not -1, and returns their number. A list without its last
-// names would be a wrong one: it is 0 when there is no room.
+// Writes the names of NICs, those of a GPU only when it is not -1, and returns their number. An incomplete list would
+// be wrong, so it returns 0 if there is not enough room.
 static size_t list(const struct topology_choice *choice, int gpu, want *wanted, const char *port,
                    char out[TOPOLOGY_VALUE]) {
   size_t count = 0, used = strlen(out);
@@ -81,8 +81,8 @@ static void name_interface(const struct topology_exports_facts *facts, struct to
   }
 }
 
-// A UCX that knows EFA (its transport is srd) takes the adapters; another one says that they are not there and takes
-// the interface. Left to itself, it may try InfiniBand devices that reach no other host.
+// A UCX that supports EFA (its transport is srd) uses the adapters; another one reports that they do not exist and uses
+// the interface. Without these settings, it may try InfiniBand devices that reach no other host.
 static void ucx_on_efa(const struct topology_exports_facts *facts, struct topology_export *to) {
   to->set = *facts->interface && list(facts->choice, facts->gpu, is_efa, ":1", to->value) > 0;
   if (to->set) {
@@ -132,7 +132,7 @@ static void nccl_ib_hca(const struct topology_exports_facts *facts, struct topol
     no_verbs(facts, to);
 }
 
-// Without its plug-in NCCL would take what other verbs devices there are.
+// Without its plug-in NCCL would use any other verbs devices.
 static void nccl_ib_disable(const struct topology_exports_facts *facts, struct topology_export *to) {
   char names[TOPOLOGY_VALUE] = "";
   to->set = uses_efa(facts->choice) && list(facts->choice, -1, verbs, "", names) == 0;
