@@ -1,4 +1,4 @@
-// Finds transports by name: those that are built in, and plug-ins.
+// Finds transports by name: built-in transports, and plug-ins.
 #include "transport/plugin.h"
 
 #include <pthread.h>
@@ -55,7 +55,7 @@ static int check(void *arg, void *symbol, const char *path) {
   return 0;
 }
 
-// Keeps a plug-in that was found. One that is missing is looked for again, since it may have been installed meanwhile.
+// Keeps a plug-in that was found. A missing plug-in is searched for again, since it may have been installed meanwhile.
 static int load(enum plugin_name name, const struct transport **transport) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   static const struct transport *loaded[NUM_PLUGINS];

@@ -105,7 +105,8 @@ static void explain_spares(struct topology_choice *choice, size_t first, size_t 
   }
 }
 
-// Gives the left-over NIC, and the others near the same GPUs, to these GPUs in turn, as long as there is one for each.
+// Gives the left-over NIC, and the others near the same GPUs, to these GPUs in rounds, as long as there is one for
+// each.
 static void give_spares(struct work *work, size_t first) {
   struct topology_choice *choice = work->choice;
   size_t spares = 0, sharers = 0;

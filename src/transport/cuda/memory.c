@@ -8,7 +8,7 @@
 #include "base/fail.h"
 #include "base/wire/card.h"
 
-// What pack() writes: this struct as it lies in memory, since it never leaves the host; the key of shm (HOST); and a
+// The bytes of pack(): this struct in its memory layout, since it never leaves the host; the key of shm (HOST); and a
 // seal over both.
 static const struct card key_card = {"key of cuda", 0x77435544, 3};
 struct key {

@@ -1,4 +1,4 @@
-// Peers of the transport cuda: addresses and connections, which are those of shm.
+// Peers of the transport cuda: it uses the addresses and connections of shm.
 #include <stdlib.h>
 
 #include "base/fail.h"

@@ -17,7 +17,7 @@ static bool draw(struct fault_worker *worker, uint32_t percent) {
 
 static void inner_done(struct transport_request *inner);
 
-// --- a byte that arrives wrong: what is written is wrong from the post to its end, what was read from the end on ---
+// --- a wrong byte: in a WRITE it is wrong from the post to its end, in a READ from the end on ---
 
 static void flip(struct fault_op *op) {
   if (op->spoilt)
@@ -116,7 +116,7 @@ static void hold(struct fault_op *op, enum fault_hold how, uint64_t ticks) {
   link_add(&worker->held, &op->link);
 }
 
-// The inner request has ended: completes the outer one, now or as late as the script says.
+// The inner request has ended: completes the outer one, now or with the delay of the script.
 static void inner_done(struct transport_request *inner) {
   struct fault_op *op = inner->arg;
   struct transport_request *outer = op->outer;

@@ -1,8 +1,8 @@
-// The engine for memory of GPUs: GPUDirect Storage, by cuFile. It stands beside the engine for host memory, and is
-// there where cuFile and GPUs are. Its driver opens when a worker has both files and memory of a GPU: until then it
-// costs nothing, and before a transfer can be made of them it is known whether it works. Files and memory are
-// registered with it when a request first uses them. cuFile's calls wait for the device, so that they are made in
-// threads of this engine, which the first request that needs them starts.
+// The engine for GPU memory: GPUDirect Storage, by cuFile. A worker has it in addition to the engine for host memory,
+// if the host has cuFile and GPUs. Its driver opens when a worker has both files and GPU memory. So it costs nothing
+// before, and a program knows whether it works before it makes a transfer between them. Files and memory are registered
+// with cuFile when a request first uses them. cuFile's calls wait for the device, so threads of this engine make them;
+// the first request that needs the threads starts them.
 #include "transport/file/gds.h"
 
 #include <errno.h>
@@ -133,8 +133,8 @@ static struct cufile_status take_file(const struct cufile *cufile, struct file_r
   return status;
 }
 
-// A descriptor of our own: cuFile takes none twice. One with O_DIRECT, if it can be: of that cuFile opens the file once
-// more by its name, which one that was unlinked has no more.
+// Makes a separate descriptor, since cuFile accepts each only once. It has O_DIRECT if possible: for a descriptor
+// without it, cuFile opens the file again by its name, which an unlinked file does not have any more.
 static int open_handle(struct file_worker *worker, struct file_region *file) {
   const struct cufile *cufile = worker->gds->cufile;
   const char *path = file->base.base.memory.path ? file->base.base.memory.path : "the file";
@@ -173,7 +173,8 @@ static void call_pin(void *arg) {
     pinning->status = pinning->cufile->buffer_register(memory->address, memory->length, 0);
 }
 
-// Memory that cannot be registered (it takes room in the GPU's PCI window) is used as it is, by way of cuFile's own.
+// Memory that cannot be registered (which needs room in the GPU's PCI window) is used unregistered, through cuFile's
+// own buffers.
 static uint64_t gds_pin(struct file_worker *worker, struct file_region *memory, uint64_t offset, uint64_t length,
                         uint64_t most) {
   struct file_gds *gds = worker->gds;

@@ -1,6 +1,6 @@
-// Carries out one operation between a file and memory of a GPU, in a thread that may wait. Whole pages of the file go
-// by cuFile, past the page cache; heads and tails through it, by a page of host memory: cuFile would read their pages,
-// change and write them, and lose what another operation writes to the same page meanwhile.
+// Carries out one operation between a file and GPU memory, in a thread that may wait. cuFile moves whole pages of the
+// file, past the page cache. Heads and tails go through the page cache and a page of host memory: cuFile would read
+// their pages, change them and write them back, and lose data that another operation writes to the same page meanwhile.
 #include <errno.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -88,7 +88,7 @@ ssize_t gds_move(struct file_gds *gds, struct file_op *op, char page[FILE_MAX_PA
     struct call call = {.gds = gds, .op = op, .address = op->address + moved, .offset = (off_t)offset};
     call.size = whole ? left - left % gds->page : left < to_page ? left : to_page;
     ssize_t size = whole ? by_cufile(gds, op, &call) : by_page(gds, op, &call, page);
-    if (size <= 0) { // what was moved counts; the rest is asked for again, and fails by itself
+    if (size <= 0) { // the moved bytes count; the rest is requested again, and then fails itself
       op->why = moved > 0 ? NULL : op->why;
       return moved > 0 ? moved : size;
     }

@@ -1,5 +1,5 @@
-// The threads of the engine for memory of GPUs: cuFile's calls wait for the device, and whoever drives the worker must
-// not. They touch nothing of the worker but the operations given to them.
+// The threads of the engine for GPU memory: cuFile's calls wait for the device, and the thread that drives the worker
+// must not wait. These threads use nothing of the worker except the operations that they get.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -34,8 +34,9 @@ static void give_back(struct file_gds *gds, struct file_op *op) {
   (void)size; // its counter is full: then it is readable
 }
 
-// As many have been put as threads have passed the semaphore. They are taken one by one in their order, so that a place
-// is never used again before it was read: else those that are not taken would be more than the worker has.
+// At least as many operations were put as threads have passed the semaphore. Operations are taken one by one in their
+// order. So an entry is never reused before it was read: otherwise there would be more waiting operations than the
+// worker has.
 static struct file_op *take(struct file_gds *gds) {
   pthread_mutex_lock(&gds->takers);
   struct file_op *op = gds->ring[gds->taken++ % gds->depth];

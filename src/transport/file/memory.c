@@ -27,8 +27,8 @@ void file_region_close(struct file_region *region) {
   region->buffered = region->direct = region->slot_buffered = region->slot_direct = -1;
 }
 
-// The same file once more, with O_DIRECT or without; -1: not here. A file system that cannot says so now or at the
-// first operation.
+// Opens the same file again, with or without O_DIRECT; -1: not possible. A file system without O_DIRECT reports that
+// now or at the first operation.
 static int open_again(int fd, int flags, bool direct) {
   char path[64];
   snprintf(path, sizeof path, "/proc/self/fd/%d", fd);

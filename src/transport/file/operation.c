@@ -1,6 +1,6 @@
-// Which operations a request is made of, and what becomes of them. A request is not cut up beforehand: it has a place
-// up to which it has begun, and operations are made from there as long as the worker has free ones. So a request of any
-// size needs no memory of its own, and nothing is allocated in post().
+// Cuts a request into operations, and handles their results. A request is not cut in advance: it has a position up to
+// which it has begun, and the next operations start there as long as the worker has free ones. So a request of any size
+// needs no memory of its own, and post() allocates nothing.
 #include <errno.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "transport/file/file.h"
 
 enum {
-  CHUNK = 1 << 20,     // bytes of an operation, at most: what a long piece is cut into, so that its parts run at once
+  CHUNK = 1 << 20,     // largest size of an operation in bytes: a long piece is cut, so that its parts run at once
   GPU_CHUNK = 4 << 20, // likewise, by cuFile, whose threads are few
   ROUND = 16,          // operations that a request begins before the next request may
   BATCH = 4, // operations that are submitted together: a device that gets all at once idles while they are prepared
@@ -28,8 +28,8 @@ static void start(struct file_worker *worker, struct file_op *op) {
   engine_of(worker, op)->start(worker, op);
 }
 
-// How long an operation from here can be, and whether it goes past the page cache: whole pages do, where the address
-// fits; what stands before and behind them does not.
+// The length of the next operation, and whether it goes past the page cache: whole pages do, if the address is aligned;
+// the bytes before and behind them do not.
 static void shape(const struct file_worker *worker, struct file_op *op, uint64_t left) {
   const struct file_region *file = op->file;
   uint64_t page = worker->page, off_page = op->offset & (page - 1), length = left < CHUNK ? left : CHUNK;
@@ -176,7 +176,7 @@ static void op_failed(const struct file_op *op, int error) {
   storage_request_failed(&own->base, op->piece, err);
 }
 
-// Whether the operation goes on after `error`: it was only put off, or O_DIRECT is not for this file after all.
+// Whether the operation continues after `error`: it was only delayed, or the file does not support O_DIRECT after all.
 static bool goes_on(struct file_op *op, int error) {
   if (error == EINVAL && op->direct) {
     op->file->no_direct = true;

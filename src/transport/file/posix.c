@@ -1,6 +1,6 @@
-// The engine without io_uring: pread() and pwrite(), in progress() and in slices. A thread pool would keep several
-// operations at the device at once, but transports have no threads; where the kernel has no io_uring, a request takes
-// longer, and a file system that hangs holds up the thread that drives the worker.
+// The engine without io_uring: pread() and pwrite(), in progress() and in slices. A thread pool could keep several
+// operations at the device at once, but transports have no threads. So if the kernel has no io_uring, a request takes
+// longer, and a file system that hangs blocks the thread that drives the worker.
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>

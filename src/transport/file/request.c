@@ -48,7 +48,8 @@ static void free_own(struct file_request *own) {
   free(own);
 }
 
-// So much that it takes a moment only, in which the agent's lock is held: pages that nobody has touched are made by it.
+// Only so much that it takes a short time, in which the agent's lock is held, since it allocates pages that were never
+// touched.
 static void pin_pieces(struct file_worker *worker, const struct transport_request *request) {
   uint64_t pinned = 0;
   for (uint32_t i = 0; i < request->num_pieces && pinned < PIN_BYTES; i++) {

@@ -83,7 +83,7 @@ static void uring_close(struct file_worker *worker) {
   free(uring);
 }
 
-// There is room for all operations; what fills it besides is cancellations, which are on their way after a submit.
+// The queue has room for all operations. In addition it gets cancellations; a submit makes room for them.
 static struct io_uring_sqe *next_sqe(struct uring *uring) {
   struct io_uring_sqe *sqe = io_uring_get_sqe(&uring->ring);
   if (!sqe) {
@@ -229,7 +229,7 @@ static bool may_pin(struct file_region *memory) {
   return true;
 }
 
-// The stretches in which it lies: to pin all of a large region may take seconds.
+// Only the parts that the operation uses, since pinning all of a large region may take seconds.
 static uint64_t uring_pin(struct file_worker *worker, struct file_region *memory, uint64_t offset, uint64_t length,
                           uint64_t most) {
   struct uring *uring = worker->engine_data;
@@ -249,7 +249,7 @@ static int uring_arm(struct file_worker *worker) {
     return WEFT_ERR_BUSY;
   if (io_uring_cq_ready(&uring->ring) > 0 || io_uring_sq_ready(&uring->ring) > 0)
     return WEFT_ERR_BUSY;
-  // With deferred completions, the ring says in this word that some wait for a call of this thread.
+  // With deferred completions, this word of the ring shows that some wait for a call of this thread.
   unsigned flags = __atomic_load_n(uring->ring.sq.kflags, __ATOMIC_ACQUIRE);
   return flags & (IORING_SQ_CQ_OVERFLOW | IORING_SQ_TASKRUN) ? WEFT_ERR_BUSY : 0;
 }

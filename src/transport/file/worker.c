@@ -1,10 +1,10 @@
 // The transport `file`: reads and writes files from and to host memory, with io_uring or, where there is none, with
 // pread() and pwrite(); and from and to memory of GPUs with cuFile, where it is there, in threads of its own.
 //
-// Data goes past the page cache (O_DIRECT, through a second descriptor of the same file) where whole pages of the file
-// are moved and the address allows; heads and tails go through it. The kernel keeps the two coherent, and no page is
-// written both ways. A write is complete when every reader of the file sees it; with the setting sync=data when the
-// device has it as well.
+// Whole pages of the file go past the page cache (O_DIRECT, through a second descriptor of the same file) if the
+// address is aligned; heads and tails go through it. The kernel keeps the two coherent, and no page is written both
+// ways. A write is complete when every reader of the file sees it; with the setting sync=data, when the device has it
+// as well.
 //
 // Settings: engine=auto|uring|posix, depth=1..4096 (operations at once, 64), direct=0|1 (1), pin=0|1 (1: register host
 // memory with the ring, and that of GPUs with cuFile, when a request first uses it), sync=none|data (none), gds=0|1 (1:
@@ -131,7 +131,7 @@ static uint32_t progress(struct transport_worker *base) {
 }
 
 static int arm_engines(struct file_worker *worker) {
-  int rc = worker->engine->arm(worker); // forgets what woke the caller: what ended before is found behind
+  int rc = worker->engine->arm(worker); // clears the wake-up; operations that ended before are found below
   return rc == 0 ? file_gds.arm(worker) : rc;
 }
 

@@ -150,7 +150,7 @@ static void look_at_doomed(struct flow_worker *worker) {
   }
 }
 
-// A peer that has gone refuses for ever, and each try may cost a connection that fails: so they become rare.
+// A peer that has ended refuses for ever, and each attempt may cost a failed connection, so attempts become rare.
 static void put_off(struct flow_peer *peer) {
   bool alone = worker_of(peer)->wire.connects && peer->refused && peer->running == 0;
   peer->delay_ns = !alone ? 0 : peer->delay_ns == 0 ? LEAST_DELAY_NS : 2 * peer->delay_ns;

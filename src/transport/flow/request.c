@@ -97,7 +97,7 @@ static void fill_status(struct flow_request *own) {
     memset(request->status, 0, request->num_pieces * sizeof *request->status);
     return;
   }
-  // A WRITE that was not settled has an unknown end, and the piece in the middle has failed with the rest.
+  // The result of a WRITE without settle() is unknown, and the piece in the middle has failed with the rest.
   bool settled =
       request->op == WEFT_TRANSFER_READ || own->worker->wire.settled_when_moved || own->stage > FLOW_SETTLING;
   for (uint32_t i = settled ? own->piece : 0; i < request->num_pieces; i++) {
@@ -221,8 +221,9 @@ static bool single(struct flow_request *own, int (*start)(struct flow_request *,
   return started(own, op, start(own, op));
 }
 
-// Not for what was ended by force: a stopped peer would settle nothing. A deadline that has passed is not enough: where
-// this process was slow, operations have ended well, and what they wrote may still be on its way to the peer's memory.
+// No settle() after operations were ended by force, since a stopped peer would not answer. A deadline that has passed
+// is no sufficient reason: if only this process was slow, operations have ended without an error, and their data may
+// still be on its way to the peer's memory.
 static bool has_to_settle(const struct flow_request *own) {
   return own->wrote && !own->worker->wire.settled_when_moved && !own->peer->lost && !own->severed;
 }
@@ -246,8 +247,8 @@ void flow_taken(struct flow_op *op) {
   call_taken(own);
 }
 
-// What can be done now; false: the network has no room. `own->stage` is the one that has been started. A request that
-// fails is settled too: what it had written may not change the peer's memory after its end.
+// Does everything that is possible now; false: the network has no room. `own->stage` is the stage that was started. A
+// request that fails is settled, too: its data must not change the peer's memory after its end.
 static bool step(struct flow_request *own) {
   const struct transport_request *request = own->request;
   if (own->peer->lost && own->stage != FLOW_SENDING) // it may have been severed since, and not reported yet

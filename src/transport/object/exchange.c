@@ -1,5 +1,5 @@
-// One exchange with the server: what is asked, where the bytes go to or come from, and what is wrong with an answer as
-// soon as it shows. The object's bytes go straight between the connection and the pieces.
+// One exchange with the server: the request, the source or destination of the bytes, and the checks of the answer as it
+// arrives. The object's bytes are moved directly between the connection and the pieces.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +31,8 @@ static void seek_part(struct object_lane *lane, uint64_t moved) {
   lane->in_piece = offset - piece->remote_address;
 }
 
-// The next bytes of the part that lie together; `*size` is how many are wanted on entry. The part goes on behind them.
+// The next contiguous bytes of the part; `*size` is the number wanted on entry. The part's position advances behind
+// them.
 static char *next_bytes(struct object_lane *lane, uint64_t *size) {
   const struct transport_piece *piece = piece_of(lane);
   uint64_t left = lane->part->length - lane->moved, run = piece->length - lane->in_piece;
@@ -79,9 +80,9 @@ static bool range_fits(struct object_lane *lane) {
   return refuse(lane, WEFT_ERR_PROTOCOL, why);
 }
 
-// The first of several parts says which version all of them have to be of. A weak ETag names none: different bytes may
-// have the same, If-Match never holds for it, and parts that share it are not to be put together (RFC 9110, 8.8.1,
-// 13.1.1 and 15.3.7.3).
+// The first of several parts determines the version that all of them have to have. A weak ETag does not identify a
+// version: different bytes may have the same one, If-Match never matches it, and parts that share it must not be
+// combined (RFC 9110, 8.8.1, 13.1.1 and 15.3.7.3).
 static bool version_fits(struct object_lane *lane) {
   struct object_target *target = lane->target;
   bool weak = strncmp(lane->answer.etag, "W/", 2) == 0;

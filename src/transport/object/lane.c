@@ -1,6 +1,6 @@
-// Lanes, and which exchange begins next in a free one. The objects of a request follow one another. The parts of an
-// object move in parallel, once the first answer has come: that of a READ names the version of which all other parts
-// have to be, that of a WRITE in parts the upload's id.
+// Lanes, and the choice of the next exchange for a free lane. The objects of a request follow one another. The parts of
+// an object move in parallel after the first answer has arrived: the answer of a READ has the version that all other
+// parts have to have, the answer of a WRITE in parts the upload's id.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,8 +109,8 @@ static bool begin_abort(struct object_worker *worker) {
 
 // --- what begins next ---
 
-// Passes objects that have no more parts to begin. The next one that has; NULL: none has, or its first answer has to
-// come before.
+// Skips objects without further parts to begin. Returns the next object that has some; NULL: there is none, or its
+// first answer has to arrive before.
 static struct object_target *target_to_begin(struct object_request *own) {
   for (; own->next_target < own->num_targets; own->next_target++) {
     struct object_target *target = &own->targets[own->next_target];

@@ -1,5 +1,5 @@
-// All exchanges of a worker at once: curl's multi interface, its sockets in an epoll set, whose descriptor is what the
-// worker's user sleeps on; a timer of the set wakes for what curl or a later attempt wants.
+// Runs all exchanges of a worker at once: curl's multi interface has its sockets in an epoll set, and the worker's user
+// sleeps on the descriptor of this set. A timer in the set wakes for the next call of curl or for a later attempt.
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -129,7 +129,7 @@ static uint32_t start_again(struct object_worker *worker) {
   return count;
 }
 
-// curl has failed for want of memory: what is under way may never end, and is tried once more.
+// curl has run out of memory: exchanges under way may never end, so they are started again.
 static uint32_t fail_all(struct object_worker *worker) {
   uint32_t count = 0;
   for (uint64_t i = 0; i < worker->set.parallel; i++) {

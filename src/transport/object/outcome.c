@@ -1,5 +1,5 @@
-// What becomes of an exchange that has ended, or whose request is cancelled. After a temporary refusal, or a broken
-// connection, it is tried again in the same lane, later each time, a bounded number of times.
+// Handles an exchange that has ended, or whose request is cancelled. After a temporary refusal, or a broken connection,
+// it is tried again in the same lane, with growing delays and a limited number of times.
 #include <stdio.h>
 #include <string.h>
 
@@ -32,7 +32,7 @@ int object_lane_judge(const struct object_lane *lane, CURLcode result, bool *aga
   return err;
 }
 
-// The same with the sentence as the last error: which object, and what was wrong.
+// The same, and sets the last error, which names the object and the reason.
 static int lane_failure(struct object_lane *lane, CURLcode result, bool *again) {
   char why[256] = "";
   int err = object_lane_judge(lane, result, again, why, sizeof why);
@@ -64,7 +64,7 @@ static bool is_multipart(const struct object_request *own, const struct object_t
   return own->base.request->op == WEFT_TRANSFER_WRITE && target->num_parts > 1;
 }
 
-// Stops what else is under way for an object that will not be completed.
+// Stops the other exchanges under way for an object that will not be completed.
 static void stop_target(struct object_worker *worker, const struct object_target *target) {
   for (uint64_t i = 0; i < worker->set.parallel; i++) {
     struct object_lane *lane = &worker->lanes[i];

@@ -1,5 +1,5 @@
-// How a request is cut into parts, once, when it is prepared. The pieces are sorted by object and offset; what adjoins
-// is one range, and a long range is several, so that they travel at once.
+// Cuts a request into parts, once, when it is prepared. The pieces are sorted by object and offset. Adjacent pieces
+// become one range, and a long range is divided into several parts, which are transferred at once.
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-// Where the server is, and who asks: settings of the worker first, then the environment variables that all S3 clients
-// know. None of their values is ever written to a log or an error text but for endpoint, region and file names.
+// The server and the credentials: first from settings of the worker, then from the environment variables that all S3
+// clients know. Of their values, only endpoint, region and file names are ever written to a log or an error text.
 #include <stdlib.h>
 #include <string.h>
 

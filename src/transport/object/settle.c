@@ -1,4 +1,4 @@
-// What becomes of the pieces of a request when a part of an object, or all of it, has moved or failed.
+// Sets the results of a request's pieces when a part of an object, or all of it, has moved or failed.
 #include "transport/object/object.h"
 
 const char *object_target_path(const struct object_target *target) {

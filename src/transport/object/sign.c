@@ -1,6 +1,7 @@
-// Signs requests for S3: AWS Signature Version 4, with its signature in a header. By Amazon's page "Create a signed AWS
-// API request" (docs.aws.amazon.com, IAM user guide). libcurl can sign too, but its releases differ in what they sign
-// (before 7.88 not S3's paths, from 8.13 on a '+' in a query as a blank, and never a path that is sent as it is).
+// Signs requests for S3: AWS Signature Version 4, with its signature in a header. Source: Amazon's page "Create a
+// signed AWS API request" (docs.aws.amazon.com, IAM user guide). libcurl can sign too, but its releases differ in what
+// they sign (before 7.88 not S3's paths, from 8.13 on a '+' in a query as a blank, and never a path that is sent as it
+// is).
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,7 +87,7 @@ static bool add_query(struct text *text, const char *query) {
   return true;
 }
 
-// What is signed of the request; `names` gets the names of the signed headers.
+// The signed part of the request; `names` gets the names of the signed headers.
 static bool make_canonical(const struct object_lane *lane, const char *verb, const char *url, struct text *canonical,
                            struct text *names) {
   struct header headers[MAX_SIGNED];

@@ -1,10 +1,11 @@
 // The transport `object`: objects of an S3 store, read and written from and to host memory, over libcurl.
 //
-// READ: pieces that adjoin are one ranged GET, long ranges are several, so many at once; all parts of an object in one
-// request come from one version of it (If-Match with the first answer's ETag). WRITE: S3 cannot write a part of an
-// object, so a request has to give all of its bytes from 0 on, without a gap; it is then put at once, or in parts that
-// travel side by side. Either way the object changes at the end, all of it or nothing; a failed upload is aborted.
-// Uploads are signed without a hash of their bytes: TLS, or TCP's checksum without it, guards them on the way.
+// READ: adjacent pieces become one ranged GET, and long ranges several, which run at once. All parts of an object in
+// one request come from one version of it (If-Match with the first answer's ETag). WRITE: S3 cannot write a part of an
+// object, so a request has to have all bytes of the object from 0 on, without a gap. The object is then put at once, or
+// in parts in parallel. Either way the object changes only at the end, completely or not at all; a failed upload is
+// aborted. Uploads are signed without a hash of their bytes: TLS, or without it TCP's checksum, protects them on the
+// way.
 //
 // Settings: endpoint, region, access_key_id, secret_access_key, session_token, ca_file (else AWS_ENDPOINT_URL_S3 or
 // AWS_ENDPOINT_URL, AWS_REGION or AWS_DEFAULT_REGION, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN,

@@ -13,8 +13,9 @@
 
 enum { BREAK_MS = 100 };
 
-// Whether ofi_break() does something here: libfabric's TCP before 1.18, in which closing a connection on which the
-// answer to a read has come in part faults, since it frees that read twice. When the connection breaks it does so once.
+// Whether ofi_break() does something here. It is for libfabric's TCP before 1.18: to close a connection on which the
+// answer to a read has arrived in part crashes there, since it frees that read twice. If the connection breaks, it
+// frees the read once.
 static bool has_to_break(const struct ofi_worker *worker) {
   const struct fi_info *info = worker->info;
   return avoided_in(AVOIDED_OFI_CLOSE, FI_MAJOR(fi_version()), FI_MINOR(fi_version())) &&

@@ -32,9 +32,9 @@ static struct fi_info *wishes(const struct transport_options *options, uint64_t 
   return hints;
 }
 
-// ofi_rxm fills its buffers when an endpoint opens: with its own defaults 70 MB of them, of which a worker needs none
-// but for small messages. It takes their size and number from the environment only, when libfabric is first used; and
-// so what it does when an address is removed.
+// ofi_rxm allocates its buffers when an endpoint opens: with its own defaults 70 MB, while a worker needs only those
+// for small messages. It reads their size and number only from the environment, when libfabric is first used; also the
+// setting for the removal of an address.
 static const char *const defaults[][2] = {
     {"FI_OFI_RXM_BUFFER_SIZE", "FI_OFI_RXM_BUFFER_SIZE=4608"}, // TRANSPORT_MAX_MESSAGE and headers
     {"FI_OFI_RXM_MSG_RX_SIZE", "FI_OFI_RXM_MSG_RX_SIZE=128"},  // what it takes over other networks than TCP
@@ -43,8 +43,8 @@ static const char *const defaults[][2] = {
 enum { DEFAULTS = sizeof defaults / sizeof *defaults };
 _Static_assert(TRANSPORT_MAX_MESSAGE + 256 <= 4608, "a message fits a buffer of ofi_rxm");
 
-// Adds what the environment lacks. Not by setenv(), which may free what a getenv() in another thread reads: a larger
-// array replaces the old one, and neither is freed.
+// Adds missing variables to the environment. It does not use setenv(), which may free memory that a getenv() in another
+// thread reads: a larger array replaces the old one, and neither is freed.
 static void set_defaults(void) {
   static char **larger __attribute__((used)); // else found by nothing once another has replaced it
   size_t count = 0;

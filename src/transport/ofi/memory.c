@@ -10,10 +10,10 @@
 
 static const struct card key_card = {"key of ofi", 0x6b666f31, 2};
 
-// A key is what lets a peer in, so none may follow from another: each that we choose is random, of as many bits as the
-// provider has. Where the provider chooses (FI_MR_PROV_KEY) it is the device's own: of RDMA, 32 bits that belong to the
-// protection domain, a part of which the driver draws; there the connection, a queue pair of each peer's, keeps
-// strangers out.
+// A key gives a peer access, so no key may be guessed from another: each key that this transport chooses is random,
+// with as many bits as the provider has. If the provider chooses (FI_MR_PROV_KEY), the key is that of the device: for
+// RDMA, 32 bits that belong to the protection domain, of which the driver makes a part random. There the connection, a
+// queue pair for each peer, keeps strangers out.
 static uint64_t random_key(const struct ofi_worker *worker) {
   size_t size = worker->info->domain_attr->mr_key_size;
   uint64_t mask = size < 8 ? (UINT64_C(1) << 8 * size) - 1 : UINT64_MAX;

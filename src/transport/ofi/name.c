@@ -1,4 +1,4 @@
-// The table of names: puts peers' names into it, and takes them out again, with their connections.
+// The table of names: inserts peers' names, and removes them again, with their connections.
 #include <string.h>
 
 #include "base/log.h"

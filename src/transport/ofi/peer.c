@@ -141,7 +141,7 @@ static uint32_t count_overdue(const struct ofi_worker *worker, const struct ofi_
   return count;
 }
 
-// Ends what is under way to that peer by closing its connection. The next operation makes a new one.
+// Ends the operations under way to that peer by closing its connection. The next operation makes a new connection.
 static void cut_off(struct ofi_worker *worker, struct ofi_peer *peer) {
   uint8_t name[OFI_MAX_NAME];
   size_t size = sizeof name;
@@ -157,9 +157,9 @@ static void cut_off(struct ofi_worker *worker, struct ofi_peer *peer) {
   peer->cutting = false;
 }
 
-// Where removing an address does not end its connection, what is stuck ends when its source is closed; later operations
-// take a new source. libfabric 1.17 faults in fi_cq_read() after an endpoint of shm was closed under an operation:
-// there, requests end with the peer's process, when it goes on, or with this worker.
+// If removing an address does not end its connection, stuck operations end when their source is closed; later
+// operations use a new source. libfabric 1.17 crashes in fi_cq_read() after an endpoint of shm was closed during an
+// operation: there, requests end when the peer's process ends or continues, or with this worker.
 void ofi_sever(struct flow_peer *base) {
   struct ofi_worker *worker = (struct ofi_worker *)base->base.worker;
   struct ofi_source *source;
@@ -241,7 +241,7 @@ static bool source_is_disputed(const struct ofi_worker *worker, const struct ofi
   return false;
 }
 
-// Removing the address closes the connection, whoever else uses it.
+// Removing the address closes the connection, even if others use it.
 bool ofi_part(struct flow_peer *base) {
   struct ofi_peer *peer = (struct ofi_peer *)base;
   struct ofi_worker *worker = (struct ofi_worker *)base->base.worker;
@@ -253,8 +253,8 @@ bool ofi_part(struct flow_peer *base) {
   return true;
 }
 
-// A peer that gave a false source is not cut off by this, and must not have another one cut off in its place. Against
-// such a peer, deregister the regions that it knows.
+// A peer that gave a false source is not disconnected by this, and must not cause the disconnection of another peer
+// instead. Against such a peer, deregister the regions that it knows.
 void ofi_fence(struct transport_peer *base) {
   struct ofi_peer *peer = (struct ofi_peer *)base;
   struct ofi_worker *worker = (struct ofi_worker *)base->worker;

@@ -5,7 +5,7 @@
 #include <netinet/in.h>
 #include <string.h>
 
-// From the fastest network on; what is not in the table comes before TCP. Negative: only when it is asked for.
+// The fastest network first; a provider that is not in the table comes before TCP. Negative: used only on request.
 // `sockets` hangs and is no longer maintained, `net` does not report deaths, ofi_rxd is unreliable in 1.17, and shared
 // memory (shm, sm2) reaches this host only.
 static const struct {
@@ -27,8 +27,8 @@ static int rank_of(const struct fi_info *info) {
   return strstr(name, "ofi_rxd") || strncmp(name, "ofi_", 4) == 0 ? -2 : UNKNOWN_RANK;
 }
 
-// IPv6 addresses may be of one link only, and those of loopback lead to no other host: where the others are of IPv6
-// alone, these are not what is wanted. Other formats have one kind.
+// Some IPv6 addresses are valid on one link only, and loopback addresses reach no other host, so both rank below the
+// others; IPv4 ranks above IPv6. Other formats have one kind of address.
 static int address_rank(const struct fi_info *info) {
   const struct sockaddr_in *four = info->src_addr;
   const struct sockaddr_in6 *six = info->src_addr;

@@ -75,7 +75,7 @@ static uint32_t progress(struct transport_worker *base) {
   return events;
 }
 
-// Waits for a moment for what is under way to complete; then closes the endpoints.
+// Waits for a short time until the operations under way are complete; then closes the endpoints.
 static void close_worker(struct transport_worker *base) {
   struct ofi_worker *worker = (struct ofi_worker *)base;
   uint64_t deadline = clock_deadline_ms(FLOW_CLOSE_MS / 10);
@@ -100,7 +100,7 @@ static int arm(struct transport_worker *base) {
   return rc == 0 ? 0 : ofi_fail(rc, "libfabric cannot arm its descriptor");
 }
 
-// By the NIC's speed where the provider reports it; else what was measured with TCP and shared memory.
+// The cost by the NIC's speed if the provider reports it; otherwise values measured with TCP and shared memory.
 static void cost(struct transport_worker *base, const struct transport_peer *peer, struct transport_cost *cost) {
   const struct ofi_worker *worker = (const struct ofi_worker *)base;
   const struct fi_info *info = worker->info;

@@ -38,7 +38,7 @@ bool shm_gate_fenced(const struct shm_peer *peer) {
 
 bool shm_gate_enter(const struct shm_peer *peer, const struct shm_remote *remote, uint32_t *place) {
   static _Thread_local char thread; // its address spreads the threads over the places
-  // Once the gate is closed no thread takes a place, so that the owner waits for no thread that only checks.
+  // After the gate is closed no thread takes an entry, so the owner does not wait for threads that only check.
   if (atomic_load_explicit(&remote->gate->id, memory_order_acquire) != remote->id)
     return false; // and who closed it had marked the page before, if it closes altogether
   uint32_t first = (uint32_t)((uintptr_t)&thread >> 12), i = 0;
@@ -130,7 +130,7 @@ static bool is_any_inside(const struct shm_worker *worker) {
   return false;
 }
 
-// Fences the slots that the worker has now. What it claims from here on is of a connection made anew, which goes on.
+// Fences the slots that the worker has now. Slots that it takes later belong to a new connection, which is allowed.
 static void fence_slots(struct shm_worker *worker, uint64_t sender) {
   uint32_t slots = atomic_load(&worker->page->slots_used);
   for (uint32_t i = 0; i < slots && i < SHM_SLOTS; i++) {

@@ -25,7 +25,7 @@ static int check_address(const struct shm_worker *worker, const struct shm_addre
 }
 
 // Gets the proof of the worker that the address names. For a worker of this process it comes from the table of homes,
-// never from /proc: an address that names this process names a worker of it, or is false.
+// never from /proc: an address that names this process is either that of one of its workers, or false.
 static int prove(struct shm_peer *peer, const struct shm_address *address, struct shm_proof *proof) {
   if (peer->pid != getpid()) {
     const struct shm_file file = {S_IFREG, peer->worker->home->proof.device, address->proof_inode};

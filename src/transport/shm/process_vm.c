@@ -14,9 +14,10 @@ enum {
   TRUST_NS = 1000000, // so long after its process was seen to live a pid is not another's
 };
 
-// The kernel gives pids in turn, 32,768 at the least: before one is another process's, the peer has died and been
-// reaped, and all others have been given. That takes a host tens of milliseconds, if it does nothing else. So a post
-// asks once in a while, and not each time, which would be half as long as the copy of a few bytes.
+// The kernel assigns pids in turn, from at least 32,768: before another process can get the peer's pid, the peer has
+// died and been reaped, and all other pids have been assigned. That takes a host tens of milliseconds, if it does
+// nothing else. So a post checks only once in a while; a check each time would take half as long as the copy of a few
+// bytes.
 static bool pid_is_its(struct shm_peer *peer) {
   uint64_t now = clock_ns();
   if (now - atomic_load_explicit(&peer->lived_ns, memory_order_relaxed) < TRUST_NS)

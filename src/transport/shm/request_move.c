@@ -51,8 +51,8 @@ static struct shm_run take_run(const struct shm_walk *walk, const struct shm_rem
   return (struct shm_run){0};
 }
 
-// The same past the caches. The hardware prefetcher follows what is read in order, but starts anew with each piece that
-// lies elsewhere. With pieces of 16 KiB that costs half of the time, unless software prefetches the next piece.
+// The same past the caches. The hardware prefetcher follows sequential reads, but starts anew with each piece at
+// another place. With pieces of 16 KiB that costs half of the time, unless software prefetches the next piece.
 static void stream_stretch(struct shm_walk *walk, const struct shm_remote *remote) {
   uint32_t at = walk->at;
   uint64_t offset = walk->offset, budget = SHM_STRETCH;

@@ -1,4 +1,4 @@
-// The place of a request among its pieces: goes on past what was moved, and past what failed.
+// The progress of a request through its pieces: advances behind bytes that were moved, and behind pieces that failed.
 #include <stdarg.h>
 #include <stdio.h>
 

@@ -20,7 +20,7 @@ struct asking {
   void *local;
   const struct ucx_region *region; // that of `local`
   struct ucx_bounce *bounce;       // from which UCX sends; NULL: from `local`
-  int refused;                     // the status of an answer that came while UCX was still sending
+  int refused;                     // the status of an answer that arrived while UCX was still sending
 };
 _Static_assert(sizeof(struct asking) <= UCX_OURS, "what ucx_place() has");
 
@@ -62,7 +62,7 @@ static const char *text_of(int status) {
   }
 }
 
-// An answer has come. It may come before UCX has finished sending, and until then UCX reads the local memory.
+// An answer has arrived. It may arrive before UCX has finished sending, and until then UCX reads the local memory.
 static void answered(struct flow_op *op, int err, const char *why) {
   op->more &= ~(uint32_t)REMOTE;
   asking_of(op)->refused = err;
@@ -70,7 +70,7 @@ static void answered(struct flow_op *op, int err, const char *why) {
     flow_ended(op, err, why);
 }
 
-// The access has been sent (err 0), or will not be, and then no answer will come.
+// The access was sent (err 0), or will not be sent; then no answer will arrive.
 static void left(struct flow_op *op, int err, const char *why) {
   struct asking *asking = asking_of(op);
   op->more &= ~(uint32_t)LOCAL;
@@ -116,7 +116,7 @@ static int send_ask(struct flow_op *op) {
   return request ? FLOW_STARTED : FLOW_DONE;
 }
 
-// Fills in what the peer gave in its welcome, and the tag that this side gave in its hello.
+// Fills in the values of the peer's welcome, and the tag of this side's hello.
 static void bear(struct asking *asking, const struct ucx_peer *peer) {
   asking->ask.pass = peer->pass;
   asking->ask.session = peer->session;
@@ -173,7 +173,7 @@ int ucx_ask(struct flow_request *own, const struct transport_piece *piece, uint6
   return FLOW_STARTED;
 }
 
-// The operation that this answer ends: one that was sent to the peer of that tag, and not answered yet. NULL: none, as
+// The operation that this answer ends: it was sent to the peer of that tag, and has no answer yet. NULL: none, since
 // the answer is late or false.
 static struct flow_op *answered_op(const struct ucx_worker *worker, const struct ucx_reply *answer) {
   uint32_t index = (uint32_t)answer->cookie;

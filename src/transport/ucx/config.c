@@ -1,4 +1,4 @@
-// The settings that UCX is opened with: transports, devices, what is left out.
+// The settings with which UCX is opened: transports, devices, exclusions.
 #include <dirent.h>
 #include <net/if.h>
 #include <stdio.h>
@@ -23,8 +23,8 @@ static const struct {
     // A served access is one segment (UCX_SEGMENT); faster, too.
     {"TCP_TX_SEG_SIZE", "256k", {"all", "tcp"}},
     {"TCP_RX_SEG_SIZE", "256k", {"all", "tcp"}},
-    // Else whoever connects to a host that does not answer waits in the kernel for two minutes, and all of its worker
-    // too.
+    // Otherwise a connection to a host that does not answer waits in the kernel for two minutes, and the whole worker
+    // with it.
     {"TCP_CONN_NB", "y", {"all", "tcp"}},
 };
 
@@ -63,7 +63,7 @@ static bool has(const ucp_config_t *config, const char *option, const char *valu
   return same;
 }
 
-// Whether anything but UCX's own default says which devices, or which transports, it uses.
+// Whether a setting other than UCX's own default chooses its devices, or its transports.
 static bool names_devices(const ucp_config_t *config) {
   return !has(config, "UCX_NET_DEVICES=", "all");
 }
@@ -102,7 +102,7 @@ bool ucx_may_reach(const struct transport_options *options, const ucp_config_t *
   return false;
 }
 
-// The interfaces stay, for peers that have no RDMA: UCX takes the faster one by itself.
+// The interfaces stay in the list, for peers without RDMA: UCX itself uses the faster device.
 static int add_interfaces(char *list, size_t cap) {
   enum { MOST = 64 };
   struct if_nameindex *interfaces = if_nameindex();
@@ -115,7 +115,8 @@ static int add_interfaces(char *list, size_t cap) {
   return good ? 0 : -1;
 }
 
-// A wish, which what was said to UCX goes before: the first port of each RDMA device. A list that does not fit is none.
+// A preference, below the user's settings of UCX: the first port of each RDMA device. A list that does not fit is
+// ignored.
 static void wish_nics(ucp_config_t *config, const char *nics) {
   char list[4096] = "";
   size_t used = 0;
@@ -129,7 +130,7 @@ static void wish_nics(ucp_config_t *config, const char *nics) {
     ucp_config_modify(config, "NET_DEVICES", list);
 }
 
-// UCX only warns of devices that are not there, and goes on without a network.
+// UCX only warns of missing devices, and continues without a network.
 static int set_device(ucp_config_t *config, const char *device) {
   for (const char *one = device; *one; one += strcspn(one, ",")) {
     one += *one == ',';
@@ -145,8 +146,8 @@ static int set_device(ucp_config_t *config, const char *device) {
   return status == UCS_OK ? 0 : ucx_fail(status, "cannot choose the device %s", device);
 }
 
-// Before version 1.17 UCX wants an option of its TCP without that name in front, and from then on with it. The other
-// one it takes too, often, and does not use.
+// Before version 1.17 UCX expects an option of its TCP without that name as a prefix, and from then on with it. It
+// often accepts the other form, too, but does not use it.
 static ucs_status_t modify(ucp_config_t *config, const char *name, const char *value) {
   enum { WHOLE_NAMES = 117 };
   unsigned major, minor, release;
@@ -173,14 +174,14 @@ static int set(ucp_config_t *config, const char *setting) {
   return status == UCS_OK ? 0 : ucx_fail(status, "UCX does not take the setting %s", setting);
 }
 
-// Transports of UCX that trust a peer of this host: an address or a key of these names a process or a segment here,
-// which UCX opens, reads and writes with this process's rights. They are left out unless the user names transports; on
-// one host there are the transports shm and cuda, which verify what a peer names.
+// Transports of UCX that trust a peer of this host: an address or a key of these names a process or a segment on this
+// host, which UCX opens, reads and writes with this process's rights. They are left out unless the user names
+// transports. Within one host, the transports shm and cuda are available, which verify the objects that a peer names.
 #define WITHOUT "^sm,cuda_ipc,rocm_ipc,ze_ipc"
 
-// UCX's TCP writes to whatever address a message of its own names (PUT requests, uct/tcp/tcp_ep.c; tried
-// with 1.13, 1.18 and 1.22), so whoever reaches its port has this process's memory. Only who names it trusts the
-// network so far.
+// UCX's TCP writes to any address that a message of its protocol names (PUT requests, uct/tcp/tcp_ep.c; tried with
+// 1.13, 1.18 and 1.22), so everybody who reaches its port can change this process's memory. It is used only if the user
+// names it, and so trusts the network.
 static int leave_out(ucp_config_t *config, bool unasked) {
   const char *list = unasked ? WITHOUT ",tcp" : WITHOUT;
   if (unasked && !has_rdma())

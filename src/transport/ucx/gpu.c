@@ -1,6 +1,6 @@
-// Memory of GPUs. Where accesses are served (serve.c), and where UCX was built without CUDA, the transport copies
-// between it and host memory by itself: at the target from and to the bytes of a message, at the initiator into pinned
-// buffers from which UCX sends. A copy of at most UCX_SERVED bytes is waited for, as memcpy() of host memory is.
+// GPU memory. For served accesses (serve.c), and if UCX was built without CUDA, the transport itself copies between GPU
+// and host memory: at the target from and to the bytes of a message, at the initiator into pinned buffers from which
+// UCX sends. It waits for each copy, of at most UCX_SERVED bytes, like for memcpy() of host memory.
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "transport/ucx/ucx.h"
 
-enum { BOUNCES = 16 }; // buffers of a worker; with all of them under way, what is to be sent waits
+enum { BOUNCES = 16 }; // buffers of a worker; if all of them are in use, further sends wait
 
 static const uint32_t cuda = 1u << WEFT_MEMORY_CUDA;
 
@@ -54,7 +54,8 @@ static int open_device(struct ucx_gpus *gpus, int index) {
   return rc == 0 ? 0 : device_fail(rc, "a GPU for ucx", why);
 }
 
-// Pinned, since copies between a GPU and other memory go by a buffer of the driver's. What cannot be pinned serves too.
+// Pinned, since copies between a GPU and other memory go through a buffer of the driver. Memory that cannot be pinned
+// works, too.
 static int make_bounces(struct ucx_gpus *gpus) {
   enum { PAGE = 4096, STEP = (sizeof(struct ucx_bounce) + UCX_SERVED + PAGE - 1) / PAGE * PAGE };
   char why[DEVICE_WHY] = "";

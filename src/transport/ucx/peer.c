@@ -51,7 +51,7 @@ static struct ucx_peer *make_peer(struct ucx_worker *worker, const void *address
   return peer;
 }
 
-// Finds out how UCX reaches that peer. Only what it prints of an endpoint shows that in all versions.
+// Finds out how UCX reaches that peer. In all versions only UCX's printed description of an endpoint shows that.
 static void look_at(struct ucx_peer *peer) {
   char *text = NULL;
   size_t size = 0;
@@ -151,7 +151,7 @@ void ucx_fence(struct transport_peer *base) {
     ucx_sever(&peer->flow);
 }
 
-// What was sent is flushed first, so that a last message arrives.
+// Sent messages are flushed first, so that a last message arrives.
 bool ucx_part(struct flow_peer *base) {
   struct ucx_peer *peer = (struct ucx_peer *)base;
   if (peer->ep && !peer->flushed) {

@@ -1,16 +1,16 @@
 // UCX's POSIX shared memory is left out of the versions that it makes end the process.
 //
 // From 1.16 on UCX opens a peer's POSIX segment to find out whether it reaches the peer that way, and before 1.19 it
-// may choose the ways of a connection only once. It chooses them when the connection is made, and anew when the peer's
-// own request to connect comes; a peer that has gone in between has no segment any more, so another choice comes out.
-// With POSIX segments alone none comes out, which is only an error. System V segments are not tried beforehand: they
-// carry what the POSIX ones would.
+// may choose the paths of a connection only once. It chooses them when the connection is made, and again when the
+// peer's own request to connect arrives. If the peer has ended in between, its segment does not exist any more, so the
+// second choice differs. With POSIX segments alone there is no second choice at all, which is only an error. UCX does
+// not open System V segments beforehand: they replace POSIX segments here.
 #include <stdio.h>
 #include <string.h>
 
 #include "transport/ucx/ucx.h"
 
-// UCX's names that stand for POSIX shared memory too, and the others of each.
+// UCX's names that include POSIX shared memory, and the other transports of each name.
 static const struct {
   const char *name, *others;
 } families[] = {{"posix", "sysv"}, {"mm", "sysv,xpmem"}, {"sm", "sysv,xpmem,knem,cma"}, {"shm", "sysv,xpmem,knem,cma"}};

@@ -1,12 +1,13 @@
-// Tries a connection that could not be made a few more times. Right after a link has come back the kernel still reports
-// its host as unreachable, since the last ARP request had no answer, and UCX gives up at the first such error. Nothing
-// is lost and nothing is sent twice: accesses wait for the peer's welcome, messages that were not sent are kept here,
-// and once one was sent there are no more tries.
+// Retries a connection that could not be made a few times. Right after a link is up again the kernel still reports its
+// host as unreachable, since the last ARP request had no answer, and UCX gives up at the first such error. Nothing is
+// lost and nothing is sent twice: accesses wait for the peer's welcome, unsent messages are kept here, and after one
+// was sent there are no more retries.
 #include "base/fail.h"
 #include "base/time/clock.h"
 #include "transport/ucx/ucx.h"
 
-// A try takes up to three seconds where no host answers, and no time where no process listens, as the peer has gone.
+// An attempt takes up to three seconds if no host answers, and no time if no process listens because the peer has
+// ended.
 static const uint32_t pauses_ms[] = {10, 50, 100};
 
 static bool tries_again(const struct ucx_peer *peer) {

@@ -50,8 +50,8 @@ int ucx_move(struct flow_request *own, const struct transport_piece *piece, uint
              : how(ucp_get_nbx(ep, local, op->length, remote, rkey, &param), "a get");
 }
 
-// Not from inside a callback of UCX: while 1.18 replays what waited for a connection, a flush is an assertion that ends
-// the process. The same progress() tries again.
+// Not from inside a callback of UCX: while 1.18 sends operations that waited for a connection, a flush fails an
+// assertion, which ends the process. The same progress() tries again.
 int ucx_settle(struct flow_request *own, struct flow_op *op) {
   const struct transport_request *request = own->request;
   uint32_t served = 0;

@@ -58,9 +58,9 @@ static void answer_sent(void *request, ucs_status_t status, void *arg) {
     ucp_request_free(request);
 }
 
-// No initiator has more than UCX_ASKED operations under way, and as many answers that UCX has not reported as sent. One
-// that is owed more does not receive its answers, and gets no more. Of answers with data it may have as many as are
-// left for all others, so that these have some whatever it does.
+// No initiator has more than UCX_ASKED operations under way, and as many answers that UCX has not reported as sent. An
+// initiator to which more are owed does not receive its answers, and gets no more. Of the answers with data, one
+// initiator may use as many as are left for all others together, so that the others always have some.
 static bool may_owe(struct ucx_worker *worker, uint32_t session, bool large) {
   const struct ucx_owed *owed = ucx_owed(worker, session);
   return owed->all < UCX_MOST_OWED && (!large || owed->large < MAX_ANSWERS - worker->large_owed);
@@ -136,8 +136,8 @@ static bool take_ask(struct ucx_worker *worker, const void *header, size_t size,
   return true;
 }
 
-// The region, if that is what the key stands for and it may be done with these bytes of it. An initiator that
-// was fenced, or has no pass, gets that status before any other, and so does not learn whether a key is valid.
+// The region of the key, if the key is valid and the access is allowed for these bytes. An initiator that was fenced,
+// or has no pass, gets that status before any other, so it does not learn whether a key is valid.
 static const struct ucx_region *find(const struct ucx_worker *worker, const struct ucx_ask *ask, bool write,
                                      int *status) {
   *status = WEFT_ERR_PEER_LOST;

@@ -1,11 +1,11 @@
-// Sessions: whose accesses are served. Before a peer sends its first access over a connection it sends a hello, and
-// gets a pass, which all its accesses carry. A fence makes the pass of a worker void, and so refuses its accesses that
-// are under way.
+// Sessions determine whose accesses are served. Before a peer sends its first access over a connection it sends a
+// hello, and gets a pass, which all its accesses carry. A fence invalidates the pass of a worker, so that its accesses
+// under way are refused.
 //
 //   hello (the initiator's number) -> welcome (the pass) -> accesses with the pass
 //
-// Every process that reaches the worker gets a pass: what protects memory is the key of a region, 64 random bits. An
-// initiator that gives a false number gets a pass that no fence of it makes void. Against such a one, deregister the
+// Every process that reaches the worker gets a pass: the key of a region, 64 random bits, protects memory. An initiator
+// that gives a false number gets a pass that no fence of it invalidates. Against such an initiator, deregister the
 // region.
 #include <stdlib.h>
 #include <string.h>
@@ -44,8 +44,7 @@ struct letting {
 
 // --- the target ---
 
-// An initiator that gives another number over the same connection takes the place of the first: a connection has one
-// place.
+// If an initiator gives another number over the same connection, this replaces the first: a connection has one entry.
 static struct ucx_known *place_of(struct ucx_worker *worker, ucp_ep_h ep) {
   for (uint32_t i = 0; i < worker->num_known; i++) {
     if (worker->known[i].ep == ep)

@@ -14,7 +14,7 @@
 #include "base/time/clock.h"
 
 // UCX prints errors of its own, such as a peer that does not answer any more, to the standard output of the process.
-// They come to the caller by codes, so they are printed only when UCX_LOG_LEVEL asks for it.
+// The caller gets them as error codes, so they are printed only if UCX_LOG_LEVEL is set.
 static ucs_log_func_rc_t keep_silent(const char *file, unsigned line, const char *function, ucs_log_level_t level,
                                      const ucs_log_component_config_t *component, const char *message, va_list args) {
   (void)file, (void)line, (void)function, (void)component, (void)message, (void)args;
@@ -26,8 +26,8 @@ static void silence(void) {
     ucs_log_push_handler(keep_silent);
 }
 
-// `reaches`: whether UCX is to reach memory by itself. A worker that may be reached so also takes UCX's own messages
-// for it, which name any address: so only where it is of use.
+// `reaches`: whether UCX itself is to reach memory. A worker that allows this also accepts UCX's own messages for it,
+// which may name any address, so it is allowed only where it is useful.
 static int make_context(const struct transport_options *options, ucp_context_h *context, bool *reaches) {
   ucp_params_t params = {
       .field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED | UCP_PARAM_FIELD_NAME,
@@ -83,9 +83,9 @@ static ucs_status_t ignore(void *arg, const void *header, size_t header_length, 
   return UCS_OK;
 }
 
-// Every number that a message can have gets a handler: UCX (seen in 1.13, 1.14 and 1.18) calls what happens to stand in
-// its table for one that has none, so that whoever reaches its port could end the process. The largest comes first, for
-// the table is then made once, of 1.5 MiB.
+// Every number that a message can have gets a handler: for a number without a handler, UCX (seen in 1.13, 1.14 and
+// 1.18) calls whatever its table has there, so that everybody who reaches its port could end the process. The largest
+// number is set first, so that the table is allocated only once, with 1.5 MiB.
 static ucs_status_t ignore_all_numbers(ucp_worker_h worker) {
   ucs_status_t status = UCS_OK;
   for (unsigned id = UINT16_MAX + 1; id-- > 0 && status == UCS_OK;) {
@@ -228,7 +228,7 @@ static void drive(struct ucx_worker *worker, uint64_t ms, bool (*until)(const st
     progress_ucx(worker);
 }
 
-// First what was sent may arrive, where nothing is stuck; then all endpoints are closed by force.
+// First waits for sent messages to arrive, if nothing is stuck; then closes all endpoints by force.
 static void close_worker(struct transport_worker *base) {
   struct ucx_worker *worker = (struct ucx_worker *)base;
   struct flow_worker *flow = &worker->flow;
@@ -275,8 +275,8 @@ static double seconds_of(ucp_ep_h ep, size_t bytes) {
 
 enum { GPU_PIECE_NS = 8000 }; // a copy between a GPU and host memory, and the wait for it
 
-// UCX estimates for an endpoint, from the speed of the link; where a virtual one reports none it takes the slowest that
-// there ever was, so there is a least value. In general: what TCP over a good Ethernet does.
+// For an endpoint, UCX's estimate from the speed of the link. If a virtual link reports no speed, UCX assumes the
+// slowest that ever existed, so there is a minimum. In general: the values of TCP over a good Ethernet.
 static void cost(struct transport_worker *base, const struct transport_peer *peer, struct transport_cost *cost) {
   (void)base;
   *cost = (struct transport_cost){

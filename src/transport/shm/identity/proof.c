@@ -1,10 +1,10 @@
-// The proof page: what a process states of one of its workers, and no other process can state in its place.
+// The proof page: a statement of a process about one of its workers that no other process can make in its name.
 //
 // It is a memfd whose bytes are sealed for good, and its owner holds a POSIX record lock on its first byte. Such a lock
 // belongs to a process, and the kernel reports which one: a process that finds the page under /proc/PID/fd, and PID as
-// the holder of its lock, knows that the page is PID's, while PID does not have to run. (A descriptor alone proves
-// nothing: it may have been handed over.) With it come two things: the numbers of the descriptors that others may open
-// in that process, and a secret, with which the process has signed its address and keys.
+// the holder of its lock, knows that the page belongs to PID, and PID need not be running for that. (A descriptor alone
+// proves nothing: another process may have passed it on.) The page has two things: the numbers of the descriptors that
+// others may open in that process, and a secret, with which the process has signed its address and keys.
 //
 // A process loses its lock when it closes any descriptor of that file. So it never opens its own by /proc, and
 // shm_proc_open() refuses a file that a peer names and that is a proof page of this process.
@@ -60,7 +60,7 @@ static int look_again(pid_t pid, int fd, const struct shm_file *file) {
   return rc;
 }
 
-// `found` is open on descriptor `fd` of the process. The kernel takes a descriptor away before the lock that depends on
+// `found` is open on descriptor `fd` of the process. The kernel removes a descriptor before the lock that depends on
 // it: a process that has the descriptor but not the lock has not made the proof; one that has neither has closed its
 // worker, or has ended, since `found` was opened.
 static int check_holder(int found, pid_t pid, int fd, const struct shm_file *file) {

@@ -9,8 +9,8 @@
 //   last
 //            of the device, parts of endpoints follow (never in a worker's address); its part
 //
-// In format 2 a length or index that fills its bits is continued in the next byte. At the end of format 1 newer
-// releases put a device without transports, in whose index their release stands.
+// In format 2 a length or index that fills its bits continues in the next byte. At the end of format 1 newer releases
+// put a device without transports, whose index has the number of their release.
 #include <math.h>
 #include <string.h>
 

@@ -35,8 +35,8 @@ static bool reaches_six(const uint8_t *bytes) {
   return !IN6_IS_ADDR_UNSPECIFIED(&address) && !IN6_IS_ADDR_MULTICAST(&address);
 }
 
-// Flags (1: the loopback interface, which only its own network namespace reaches), family, address; the port. Of the
-// loopback interface an identity stands in place of the address: UCX 1.13 writes 16 bytes, 1.22 writes 12.
+// Flags (1: the loopback interface, which only its own network namespace reaches), family, address; the port. For the
+// loopback interface an identity replaces the address: UCX 1.13 writes 16 bytes, 1.22 writes 12.
 static bool tcp_is_good(const struct ucx_entry *entry) {
   enum { LOOPBACK = 1, HEAD = 2, PORT = 2 };
   const uint8_t *device = entry->device;
@@ -51,7 +51,7 @@ static bool tcp_is_good(const struct ucx_entry *entry) {
   return entry->device_size == HEAD + 16 && reaches_six(device + HEAD);
 }
 
-// A byte of flags, which say what follows: of RoCE a GID, else a LID and parts of the GID; besides, MTU, index,
+// A byte of flags, which determine the rest: for RoCE a GID, else a LID and parts of the GID; also MTU, index,
 // partition.
 static bool infiniband_is_good(const struct ucx_entry *entry) {
   enum { INDEX = 1, MTU = 2, PARTITION = 4, ROCE = 8, SUBNET16 = 16, SUBNET64 = 32, INTERFACE = 64 };
