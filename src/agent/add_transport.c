@@ -40,7 +40,7 @@ static int add(weft_agent_t *agent, const char *name) {
     return rc;
   }
   agent_regions_enroll(agent, worker);
-  agent->change++; // of what is published: peers learn its address
+  agent->change++; // of the published data: peers learn its address
   agent->num_workers++;
   return 0;
 }

@@ -39,7 +39,7 @@ static const struct agent_hooks hooks = {
     .life_ended = socket_exchange_end,
 };
 
-enum { CLOSE_MS = 1000 }; // for what is in flight to end
+enum { CLOSE_MS = 1000 }; // for requests in flight to end
 
 static uint32_t or_default(uint32_t value, uint32_t preset) {
   return value != 0 ? value : preset;
@@ -52,7 +52,7 @@ static int check(const struct weft_agent_options *options) {
     return fail(WEFT_ERR_LIMIT, "the name has %zu bytes; %d are the most", strlen(options->name),
                 WEFT_AGENT_MAX_NAME - 1);
   for (const char *at = options->name; *at; at++)
-    if ((unsigned char)*at < ' ' || *at == 0x7F) // as those who load it have it
+    if ((unsigned char)*at < ' ' || *at == 0x7F) // the loading agents have the same rule
       return fail(WEFT_ERR_INVALID, "byte %d of the name is a control character (%d)", (int)(at - options->name), *at);
   if (options->progress != WEFT_AGENT_PROGRESS_THREAD && options->progress != WEFT_AGENT_PROGRESS_NONE)
     return fail(WEFT_ERR_INVALID, "progress is %d, which is not in enum weft_agent_progress", (int)options->progress);

@@ -71,7 +71,7 @@ void affinity_choose(const struct affinity_node *nodes, size_t num_nodes, int no
   leave(place, what);
 }
 
-// --- what sysfs says ---
+// --- sysfs ---
 
 static bool read_line(char line[LINE_SIZE], const char *path) {
   FILE *file = fopen(path, "re");
@@ -158,7 +158,7 @@ static const char *wished_nics(void) {
 static void find_nics(const char *root, struct nics *nics) {
   *nics = (struct nics){.wished = wished_nics(), .node = -1};
   add_nics(root, "infiniband", nics);
-  if (nics->node < 0) // what has RDMA devices has other NICs too, for other things
+  if (nics->node < 0) // a host with RDMA devices also has other NICs, for other purposes
     add_nics(root, "net", nics);
 }
 

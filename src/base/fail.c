@@ -78,7 +78,7 @@ int weft_err_exit_status(int err) {
   }
 }
 
-// What to raise when a limit of the system was hit.
+// The limit to raise when a limit of the system was reached.
 static const char *hint_of_errno(int value) {
   switch (value) {
   case EMFILE:

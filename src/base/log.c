@@ -50,7 +50,7 @@ void log_line(enum log_level level, const char *format, ...) {
   if (size > sizeof line - 1)
     size = sizeof line - 1;
   line[size] = '\0';
-  printable_text(line); // what others sent may be in it
+  printable_text(line); // it may contain text of others
   line[size++] = '\n';
   // A log line that cannot be written has nowhere else to go.
   ssize_t written = write(STDERR_FILENO, line, size);

@@ -59,7 +59,7 @@ static bool own_file(char file[PATH_MAX]) {
   return name && realpath(name, file);
 }
 
-// --- whom a file belongs to ---
+// --- the owner of a file ---
 
 // The file that has this code. A plug-in's file must be protected at least as well; whoever can write this one controls
 // this process anyway.
@@ -95,7 +95,7 @@ static int check_file(const struct plugin *plugin, const struct trust *trust, co
     what = "its folder";
     if (stat(*real ? real : "/", &info) != 0)
       return fail(WEFT_ERR_UNSUPPORTED, "cannot load the %s %s: %s", plugin->called, path, strerror(errno));
-    if (info.st_mode & S_ISVTX) // who may write there cannot exchange another's file
+    if (info.st_mode & S_ISVTX) // users that may write there cannot replace another user's file
       info.st_mode &= ~(mode_t)(S_IWOTH | S_IWGRP);
     why = find_writer(trust, &info);
   }

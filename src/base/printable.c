@@ -1,4 +1,4 @@
-// Replaces control characters in text that comes from outside.
+// Replaces control characters in text from other processes.
 #include "base/printable.h"
 
 #include <stdbool.h>
@@ -8,7 +8,7 @@
 static bool fits(unsigned char first, unsigned char second) {
   switch (first) {
   case 0xC2:
-    return second >= 0xA0; // what is below are the control characters C1
+    return second >= 0xA0; // lower values are the control characters C1
   case 0xE0:
     return second >= 0xA0;
   case 0xED:

@@ -83,7 +83,7 @@ static void serve(struct group *group, const struct group_request *request) {
   weft_store_list_free(list);
 }
 
-// Tells the layer above what has happened, without the lock.
+// Reports events to the layer above, without the lock.
 static bool deliver(struct group *group) {
   struct group_event event;
   if (!group_machine_event(group->machine, &event))
@@ -98,7 +98,7 @@ static bool deliver(struct group *group) {
 
 static void sleep_until(struct group *group, uint64_t wake_ns) {
   if (wake_ns == UINT64_MAX) {
-    pthread_cond_wait(&group->input, &group->lock); // whatever there is to do comes with an input
+    pthread_cond_wait(&group->input, &group->lock); // every new task comes with an input
   } else {
     struct timespec wake = clock_timespec(wake_ns);
     pthread_cond_timedwait(&group->input, &group->lock, &wake);

@@ -28,7 +28,7 @@ static int check_founders(const struct group_options *o) {
   return own ? 0 : fail(WEFT_ERR_INVALID, "rank %d is not among the founders", o->rank);
 }
 
-// The address has to fit, and to be what JSON can carry.
+// The address has to fit, and to be valid in JSON.
 static int check_address(const char *address) {
   if (!address || strlen(address) >= GROUP_ADDRESS_SIZE)
     return fail(WEFT_ERR_INVALID, "the address is missing or too long: want 1 to %d bytes", GROUP_ADDRESS_SIZE - 1);

@@ -1,4 +1,4 @@
-// The state machine of membership: what follows from each event, without input or output.
+// The state machine of membership: the consequences of each event, without input or output.
 #include "group/machine.h"
 
 #include <inttypes.h>

@@ -124,7 +124,7 @@ static void claim_put(struct group_machine *m, int32_t rank, const struct weft_s
                                 .mod_revision = kv->mod_revision,
                                 .lease = kv->lease,
                                 .address = address};
-  ticket_gone(m, incarnation); // its event comes apart, though it went with this transaction
+  ticket_gone(m, incarnation); // its own event follows, though this transaction deleted it
   if (incarnation == m->incarnation && m->standing == GROUP_OPENING) {
     m->rank = rank;
     m->standing = GROUP_CLAIMED;
@@ -198,8 +198,9 @@ static void view_deleted(struct group_machine *m, int64_t revision) {
   m->stored_seen = revision;
 }
 
-// One that never was in the newest view that it knows follows the store where that has another, of a group that lives:
-// all of the one before have died, and what they left in the store has ended, before others founded it anew.
+// A process that was not in the newest view that it knows accepts another view from the store if that belongs to a
+// living group: all members of the earlier group have died, and their keys have gone from the store, before others
+// founded the group anew.
 static void settle_view(struct group_machine *m) {
   bool over = m->standing == GROUP_FENCED || m->standing == GROUP_LEFT;
   if (over || !m->stored || !m->view || group_in_view(m, m->view) || group_view_equal(m->stored, m->view))
@@ -307,7 +308,7 @@ void group_observe_all(struct group_machine *m, const struct weft_store_list *li
     view_absent(m);
   m->revision = list->revision;
   if (m->standing == GROUP_OPENING && (m->stored || m->num_founders == 0))
-    m->grace_until = m->now + m->ttl_ns; // it cannot know whether there was an outage before it came
+    m->grace_until = m->now + m->ttl_ns; // it cannot know whether there was an outage before its start
   if (m->join_only && !m->stored && m->wary_until == 0)
     m->wary_until = m->now + m->ttl_ns; // the members' claims are not back either
   m->synced = true;

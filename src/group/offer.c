@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "group/state.h"
 
-// --- What the store holds.
+// --- The content of the store.
 
 static bool is_own(const struct group_machine *m, int32_t rank) {
   return rank == m->rank && m->offers[rank].create_revision != 0 && m->offers[rank].incarnation == m->incarnation;
@@ -46,7 +46,7 @@ void group_offer_deleted(struct group_machine *m, int32_t rank, int64_t revision
   *offer = (struct group_offer){.mod_revision = revision};
 }
 
-// --- Its own offer, and one that is to be taken back.
+// --- Its own offer, and an offer to be withdrawn.
 
 static bool put_own(struct group_machine *m, enum group_offer_stage stage, struct group_request *request) {
   const struct group_offer *own = &m->offers[m->rank];
@@ -71,7 +71,7 @@ bool group_offer_request(struct group_machine *m, struct group_request *request)
     return false;
   const struct group_offer *own = &m->offers[m->rank];
   bool mine = is_own(m, m->rank);
-  if (group_in_view(m, m->stored)) // it has what it wanted
+  if (group_in_view(m, m->stored)) // its wish is fulfilled
     m->offering = GROUP_OFFER_NONE;
   if (!mine && m->offering != GROUP_OFFER_NONE && !m->offered)
     return put_own(m, GROUP_OFFER_COMING, request);
@@ -88,7 +88,7 @@ bool group_offer_request(struct group_machine *m, struct group_request *request)
 
 // --- Changes.
 
-// Whether the rank is in `view` by its holder of now: one that has gone has still to be put out.
+// Whether the rank is in `view` with its current holder: a holder that has gone still has to be removed.
 static bool is_in(const struct group_machine *m, const struct group_view *view, int32_t rank) {
   const struct group_member *member = group_view_find(view, rank);
   return member && m->claims[rank].incarnation == member->incarnation;
@@ -99,7 +99,7 @@ static bool is_ready(const struct group_machine *m, int32_t rank) {
   return offer->stage == GROUP_OFFER_READY && offer->incarnation == m->claims[rank].incarnation;
 }
 
-// Whether the change asks for the member to go.
+// Whether the change removes the member.
 static bool is_removed(const struct group_wanted *wanted, const struct group_member *member) {
   for (uint32_t i = 0; i < wanted->change->num_remove; i++)
     if (wanted->change->remove[i] == member->rank && wanted->removed[i] == member->incarnation)

@@ -11,8 +11,8 @@ static void clear_need(struct group_machine *m) {
   m->need_mod = -1;
 }
 
-// How many members of `view` stand below this one and are not on their way out; for one that has given up its claim,
-// how many stand below it: all who leave together have.
+// The number of members of `view` with a lower rank than this one that are not about to leave. For a member that has
+// given up its claim, the number of all lower ones, since all members that leave together have given up theirs.
 static uint32_t place_in(const struct group_machine *m, const struct group_view *view) {
   uint32_t place = 0;
   for (uint32_t i = 0; i < view->count && view->members[i].rank < m->rank; i++)
@@ -28,7 +28,7 @@ static bool put_view(struct group_machine *m, const struct group_view *view, int
   return group_txn_end(m, request);
 }
 
-// Puts `view` where no view is, on a lease of its own, for which it asks first.
+// Puts `view` if there is no view, on a separate lease, which it requests first.
 static bool create(struct group_machine *m, const struct group_view *view, struct group_request *request) {
   if (m->spare_lease)
     return put_view(m, view, m->spare_lease, request);
@@ -108,7 +108,7 @@ static void sort_out(struct group_machine *m, struct group_next *next) {
   }
 }
 
-// The next view without those who have to go.
+// The next view, without the members that have to be removed.
 static bool remove_members(struct group_machine *m, struct group_request *request) {
   struct group_next next = {.view = group_view_new(m->stored->epoch + 1, m->stored->count)};
   if (!next.view)
@@ -167,7 +167,7 @@ bool group_propose(struct group_machine *m, struct group_request *request) {
     return supersede(m, request);
   if (wants_in(m))
     return join(m, request);
-  // A change takes those who have to go along with it.
+  // A change also removes the members that have to be removed.
   return group_change_is_possible(m) ? group_propose_change(m, request) : remove_members(m, request);
 }
 

@@ -1,4 +1,4 @@
-// Which request is next, and what its answer means.
+// Chooses the next request, and handles its answer.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -247,9 +247,10 @@ static void hold(struct group_machine *m, int64_t revision) {
   m->hold_until = m->now + (uint64_t)HOLD_MS * GROUP_MS;
 }
 
-// A lease has expired. What hangs on it, as far as is known, will be seen to go; when that has been seen before, there
-// is nothing to wait for, and a claim to be got back before the others' grace ends. This member's own may also be one
-// of a store that is no more: a new one that has reached the watch's revision looks like the old one to the watch.
+// A lease has expired. The watch will report that the known keys on it have gone. If it has reported that already,
+// there is nothing to wait for, and the claim has to be restored before the others' grace ends. This member's own lease
+// may also belong to a store that no longer exists: to the watch, a new store that has reached the watch's revision
+// looks like the old one.
 static void lease_expired(struct group_machine *m, int64_t lease) {
   bool shows =
       (m->stored_mod != 0 && m->stored_lease == lease) || (group_holds_claim(m) && m->claims[m->rank].lease == lease);
@@ -330,7 +331,7 @@ void group_machine_watch(struct group_machine *m, uint64_t now_ns, const struct 
     break;
   case WEFT_STORE_EVENT_RESUMED:
     if (m->watch_lost)
-      m->keepalive_at = m->now; // whether it is the store that it was, the lease tells
+      m->keepalive_at = m->now; // the lease shows whether it is the same store
     m->watch_lost = false;
     group_update_lost(m, NULL);
     break;

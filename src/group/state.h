@@ -241,9 +241,8 @@ void group_txn_begin(struct group_machine *m);
 void group_txn_compare(struct group_machine *m, char *key, enum weft_store_target target, int64_t number);
 void group_txn_put(struct group_machine *m, char *key, char *value, int64_t lease);
 void group_txn_delete(struct group_machine *m, char *key);
-bool group_txn_end(struct group_machine *m,
-                   struct group_request *request); // false: no memory, tried again later
-bool group_try_again(struct group_machine *m);     // out of memory: it is tried again later; returns false
+bool group_txn_end(struct group_machine *m, struct group_request *request); // false: no memory, tries again later
+bool group_try_again(struct group_machine *m); // out of memory: it is tried again later; returns false
 void group_txn_free(struct group_machine *m);
 
 #endif

@@ -8,8 +8,7 @@
 // memory.
 struct group_view *group_view_new(uint64_t epoch, uint32_t count);
 
-bool group_view_has(const struct group_view *view, int32_t rank,
-                    uint64_t incarnation); // false if it is NULL
+bool group_view_has(const struct group_view *view, int32_t rank, uint64_t incarnation); // NULL has no member
 bool group_view_equal(const struct group_view *a, const struct group_view *b);
 
 #endif

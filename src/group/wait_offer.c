@@ -1,4 +1,4 @@
-// What waits for offers and changes of the view.
+// Calls that wait for offers and changes of the view.
 #include <inttypes.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-// What an error of a transfer may follow from.
+// The possible cause of an error of a transfer.
 #include <poll.h>
 
 #include "base/time/clock.h"

@@ -46,7 +46,7 @@ void meet_founder_call(struct meet *meet, struct meet_founder *founder, uint64_t
   pthread_mutex_unlock(&meet->lock);
   enum meet_life life = meet_probe(address, founder->id, same_place, CALL_MS);
   if (life == MEET_DEAD)
-    weft_store_lease_revoke(meet->store, lease); // what fails here, its end does, or the next call
+    weft_store_lease_revoke(meet->store, lease); // if this fails, the lease's end or the next attempt does it
   bool alive = life == MEET_ALIVE || (life == MEET_UNKNOWN && renews(meet, lease, founder->since_ns));
   pthread_mutex_lock(&meet->lock);
   founder->answered = alive;

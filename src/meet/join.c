@@ -9,7 +9,7 @@
 enum {
   SETTLE_MS = 100,      // an earlier benchmark that ends takes its keys away in less
   PROBE_MS = 500,       // how long one of its workers may take to answer
-  PROBE_AGAIN_MS = 500, // between two looks at those that have not gone
+  PROBE_AGAIN_MS = 500, // between two checks of workers that have not gone
 };
 
 struct join {
@@ -47,7 +47,7 @@ static bool is_one(const struct meet *meet, uint32_t rank, enum holders which) {
   return worker->there && strcmp(worker->id, meet->id) != 0 && (which == ALL || ours == (which == OF_THIS_MEETING));
 }
 
-// Names those that hold the ranks, the first few.
+// Names the first few workers that hold the ranks.
 static void add_holders(const struct meet *meet, enum holders which, struct text *out) {
   uint32_t shown = 0, more = 0;
   for (uint32_t i = 0; i < MEET_MAX_WORKERS; i++) {
@@ -131,8 +131,8 @@ static int too_late(const struct meet *meet) {
   return room || meet->meeting[0] ? not_all_came(meet) : never_free(meet);
 }
 
-// Asks each worker that is there whether it lives, and clears up after the dead. `*dead`: how many those were. With the
-// lock, which it gives away meanwhile.
+// Checks whether each worker of the meeting is alive, and removes the keys of dead ones. `*dead`: the number of dead
+// workers. With the lock, which is released meanwhile.
 static void probe_all(struct meet *meet, uint32_t *dead, uint32_t *alive) {
   for (uint32_t rank = 0; rank < MEET_MAX_WORKERS; rank++) {
     const struct meet_worker *worker = &meet->workers[rank];
@@ -146,7 +146,7 @@ static void probe_all(struct meet *meet, uint32_t *dead, uint32_t *alive) {
     pthread_mutex_unlock(&meet->lock);
     enum meet_life life = meet_probe(address, id, same_place, PROBE_MS);
     if (life == MEET_DEAD)
-      weft_store_lease_revoke(meet->store, lease); // what fails here, its end does
+      weft_store_lease_revoke(meet->store, lease); // if this fails, the lease's end does it
     pthread_mutex_lock(&meet->lock);
     *dead += life == MEET_DEAD;
     *alive += life == MEET_ALIVE;

@@ -106,7 +106,7 @@ static bool judge_one(struct meet *meet) {
     worker->suspect = false;
   if (same && !left)
     meet_state_lost(meet, rank);
-  pthread_cond_broadcast(&meet->changed); // who leaves waits for this
+  pthread_cond_broadcast(&meet->changed); // a worker that leaves waits for this
   weft_store_list_free(list);
   weft_store_list_free(claim);
   return true;

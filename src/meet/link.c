@@ -148,7 +148,7 @@ static void end_call(struct meet_linker *linker, struct connection *called, int 
     say_dead(linker, called, "its process has ended");
   else if (error == ECONNREFUSED && called->same_place)
     say_dead(linker, called, "its process has ended, as nothing listens at its port");
-  // else a firewall, or too many callers: then its lease tells
+  // else a firewall, or too many callers: its lease then shows a death
 }
 
 static void hear_called(struct meet_linker *linker, struct connection *called) {

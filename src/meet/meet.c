@@ -1,4 +1,4 @@
-// Opens and closes a meeting, and what does not wait.
+// Opens and closes a meeting, and has the calls that do not wait.
 #include "meet/meet.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@
 
 enum {
   CLOSE_MS = MEET_TTL_S * 1000, // a slow store keeps nobody longer: then the lease ends without it
-  CLOSE_AWAY_MS = 1500,         // nor one that is away
+  CLOSE_AWAY_MS = 1500,         // nor for a store that does not answer
   CLOSE_PROBE_MS = 200,         // limit of probes of workers still in the store after a benchmark that fails
 };
 
@@ -198,7 +198,7 @@ static void leave(struct meet *meet) {
   if (meet->joined)
     await_judgement(meet);
   bool joined = meet->joined, tell = joined ? meet->workers[meet->rank].end == MEET_GOING : meet->claimed;
-  uint32_t rank = meet->rank; // of one that has not joined, the watch may still set it
+  uint32_t rank = meet->rank; // if this worker has not joined, the watch may still set it
   pthread_mutex_unlock(&meet->lock);
   if (tell)
     meet_put_end(meet, rank, meet->id, "left", 0, "");

@@ -174,7 +174,7 @@ static void join(struct meet *meet, uint32_t rank) {
   memcpy(meet->meeting, meet->workers[rank].meeting, sizeof meet->meeting);
   for (uint32_t i = 0; i < MEET_MAX_WORKERS; i++) {
     const struct meet_worker *worker = &meet->workers[i];
-    bool gone = worker->end == MEET_LOST || worker->end == MEET_FAILED; // told before this claim was seen
+    bool gone = worker->end == MEET_LOST || worker->end == MEET_FAILED; // reported before this claim was seen
     if (gone && strcmp(worker->meeting, meet->meeting) == 0)
       note_lost(meet, i);
     compare_settings(meet, i);

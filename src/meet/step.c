@@ -32,7 +32,7 @@ static bool left_before(struct meet *meet, const struct step *step, uint32_t *ra
   return false;
 }
 
-// Asked after deaths: who left because of one is not to blame.
+// Checked after deaths: a worker that left because of a death is not the cause.
 static int somebody_left(struct meet *meet, void *arg) {
   const struct step *step = arg;
   struct text who = {0};

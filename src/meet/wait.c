@@ -1,4 +1,4 @@
-// Waits for what events bring, and what ends every wait.
+// Waits for changes by events, and the errors that end every wait.
 #include "base/fail.h"
 #include "base/time/clock.h"
 #include "meet/state.h"

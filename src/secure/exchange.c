@@ -22,7 +22,7 @@ int exchange_make(struct exchange *exchange) {
     return 0;
   }
   EVP_PKEY_free(pair);
-  ERR_clear_error(); // libcrypto keeps what it has to say, with memory of its own
+  ERR_clear_error(); // libcrypto keeps its errors in its own memory
   return fail(WEFT_ERR_NOMEM, "no memory for a pair of keys, or libcrypto has no X25519 here");
 }
 

@@ -8,7 +8,7 @@
 #include "base/fail.h"
 
 static int fail_here(const char *what) {
-  ERR_clear_error(); // libcrypto keeps what it has to say, with memory of its own
+  ERR_clear_error(); // libcrypto keeps its errors in its own memory
   return fail(WEFT_ERR_NOMEM, "no memory for %s, or libcrypto has none here", what);
 }
 

@@ -19,18 +19,18 @@ enum {
   MOMENT_MS = 25,         // nobody gives way before
   DESCRIPTORS_MS = 100,   // until descriptors may have come free
   WINDOW_MS = 50,         // LOBBY_RATE is counted in these
-  TICK_MS = 10,           // between two looks at who has had its time
+  TICK_MS = 10,           // between two checks for connections whose time has passed
   TURN = 32,              // events of one call
   MAX_LOOKS = 64,         // at one caller, until it has spoken
-  WRONGS = LOBBY_BUCKETS, // where those stand who began with something else
-  FEW_WRONGS = 16,        // in a window, who are hung up on at once
+  WRONGS = LOBBY_BUCKETS, // index of the connections that began with something else
+  FEW_WRONGS = 16,        // such connections that are closed at once, per window
   FEW = 1024,             // descriptors of a process for which nobody has raised the limit
   // TLS (RFC 8446, 5.1): the head of a record, and its allowed values.
   TLS_HEAD = 5,
   TLS_HANDSHAKE = 0x16,
   TLS_MAJOR = 3,
   TLS_MAX_RECORD = 1 << 14,
-  HTTP_LEAST = 16,      // bytes: a shorter head asks for nothing
+  HTTP_LEAST = 16,      // bytes: a shorter head is no request
   HTTP_MOST = 16 << 10, // more are no head
 };
 
@@ -55,7 +55,8 @@ struct lobby {
   uint32_t counts[LOBBY_BUCKETS + 1];
   uint64_t armed_ns;  // when the timer fires; 0: never
   uint64_t rests_ns;  // until then nobody is accepted; 0: they are
-  uint64_t window_ns; // when it began to be counted who is accepted, and who of them begins with something else
+  uint64_t window_ns; // start of the window in which accepted connections, and those that begin with something else,
+                      // are counted
   uint32_t in_window, wrong_in_window;
   char head[]; // HTTP_MOST bytes for LOBBY_HTTP
 };
@@ -136,7 +137,7 @@ static enum verdict judge(struct lobby *lobby, int fd) {
   return lobby->protocol == LOBBY_TLS ? judge_tls(fd) : judge_http(fd, lobby->head);
 }
 
-// --- who is there ---
+// --- the connections in the lobby ---
 
 // By a reset, so that the system keeps nothing of it either.
 static void hang_up(int fd) {

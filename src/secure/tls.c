@@ -57,7 +57,7 @@ static long control(BIO *bio, int command, long number, void *pointer) {
   return command == BIO_CTRL_FLUSH || command == BIO_CTRL_DUP ? 1 : 0;
 }
 
-// --- what all connections share ---
+// --- shared by all connections ---
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static BIO_METHOD *sockets;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What a caller's list is the beginning of.
+// The whole of a list; the caller's list is its beginning.
 struct list {
   struct weft_store_list given;
   size_t capacity;

@@ -18,8 +18,8 @@
 
 enum {
   LOOK_MS = 5,             // where the caller drives the agent
-  AGAIN_MIN_MS = 10,       // between two calls of one that has many callers
-  AGAIN_MAX_MS = 500,      // likewise, later
+  AGAIN_MIN_MS = 10,       // between two attempts to connect to an agent with many callers
+  AGAIN_MAX_MS = 500,      // the same after more attempts
   KEEPALIVE_MAX_S = 32767, // Linux refuses more, and the system's default would hold
 };
 

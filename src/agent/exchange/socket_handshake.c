@@ -15,7 +15,7 @@
 enum { MAX_OF_PEER = 8 }; // connections with one peer: two that call each other have two, and some more may be ending
 
 static void refuse(struct agent_connection *connection, int err, const char *said) {
-  char why[AGENT_MAX_DETAIL]; // what was said may be this thread's last error
+  char why[AGENT_MAX_DETAIL]; // the text may be this thread's last error
   snprintf(why, sizeof why, "%s", said);
   uint8_t bytes[4 + AGENT_MAX_DETAIL];
   struct wire_writer writer = {.bytes = bytes, .capacity = sizeof bytes};

@@ -18,13 +18,13 @@
 #include "secure/lobby.h"
 
 enum {
-  MAX_HALF_OPEN = 256, // places of those that have not shown the token
+  MAX_HALF_OPEN = 256, // places of callers that have not proved the token
   MAX_TAKEN = 4096,    // of all accepted connections; beyond this number, callers that have not proved to be a peer are
                        // disconnected
   MAX_AT_ONCE = 16,    // taken, then it is the others' turn
-  AT_ONCE_NS = 500000, // likewise, their first messages included
+  AT_ONCE_NS = 500000, // the same with their first messages
   MOMENT_MS = 25,      // nobody is cut off before
-  PROVED_MS = 1000,    // likewise, who has shown the token in its first message
+  PROVED_MS = 1000,    // the same for a caller that has proved the token in its first message
   MEMORY_MS = 100,     // until memory may have come free
 };
 
@@ -88,7 +88,7 @@ static bool take_one(struct agent_sockets *sockets) {
   if (!connection)
     return true;
   connection->bucket = lobby_bucket(&caller.address);
-  connection->watch.ready(&connection->watch); // what it says first has come already
+  connection->watch.ready(&connection->watch); // its first message has arrived already
   return true;
 }
 

@@ -79,7 +79,7 @@ int connection_send_metadata(struct agent_connection *connection) {
   int err = write_before(connection, &head);
   if (err)
     return err;
-  connection->published = true; // a change from here on goes out as an update
+  connection->published = true; // later changes are sent as updates
   uint8_t *content = NULL;
   size_t size = 0;
   err = make_content(connection->agent, &head, &content, &size);

@@ -48,7 +48,7 @@ static void drop_blob(struct store_name *name) {
 // Handles the new state of a key, from the watch or from a read. NOMEM: the state is ignored. [lock]
 static int take_value(struct agent_store_thread *store_thread, struct store_name *name,
                       const struct weft_store_kv *kv) {
-  size_t size = kv->value_len <= AGENT_MAX_BLOB ? kv->value_len : 0; // nothing of what is too large is kept
+  size_t size = kv->value_len <= AGENT_MAX_BLOB ? kv->value_len : 0; // a value that is too large is not kept
   void *blob = malloc(size + 1);
   if (!blob)
     return fail(WEFT_ERR_NOMEM, "no memory for the metadata of %s", name->name);
@@ -96,7 +96,7 @@ static void on_event(void *arg, const struct weft_store_event *event) {
   if (name && event->kv->mod_revision > name->revision) {
     bool put = event->kind == WEFT_STORE_EVENT_PUT;
     if (put && take_value(store_thread, name, event->kv) != 0) {
-      store_thread->must_read = true; // what the watch said once has to be asked for
+      store_thread->must_read = true; // the event of the watch is lost, so the key has to be read
       store_thread_wake(store_thread);
     } else if (!put)
       take_absence(store_thread, name, event->kv->mod_revision);
@@ -178,7 +178,7 @@ static bool do_value(struct agent_store_thread *store_thread, struct store_name 
 
 static void do_absence(struct agent_store_thread *store_thread, struct store_name *name) {
   weft_peer_t peer = name->peer;
-  bool labelled = strchr(name->name, STORE_THREAD_SEPARATOR) != NULL; // what went then is a selection, not the agent
+  bool labelled = strchr(name->name, STORE_THREAD_SEPARATOR) != NULL; // then only a selection has gone, not the agent
   name->absent = false;
   pthread_mutex_unlock(&store_thread->lock);
   if (peer != 0 && !labelled)

@@ -138,9 +138,9 @@ static void fired(struct agent_timer *timer, uint64_t now_ns) {
   }
   uint64_t beat = (uint64_t)agent->options.heartbeat_ms * 1000000u;
   if (now_ns >= life->beat_ns) {
-    agent_send(agent, life->peer, AGENT_HEARTBEAT, NULL, 0); // what fails shows in the link
+    agent_send(agent, life->peer, AGENT_HEARTBEAT, NULL, 0); // a failure shows in the link
     life->beat_ns = now_ns + (life->has_begun ? beat : random_mix(life->id) % (beat + 1));
-    life->has_begun = true; // those that were loaded at once do not stay in step
+    life->has_begun = true; // peers that were loaded at the same time do not stay in step
   }
   uint64_t due = life->beat_ns;
   if (life->silence_limit_ns > 0 && life->received_ns > life->loaded_ns &&
@@ -234,7 +234,7 @@ void liveness_peer_changed(weft_agent_t *agent, struct agent_peer *peer, enum we
       life->next_ended = services->ended;
       services->ended = life;
     } else {
-      life->peer = NULL; // begin() lets go of it
+      life->peer = NULL; // begin() frees it
     }
     agent_wake(agent);
   }

@@ -44,7 +44,7 @@ static uint32_t copy_gone(struct agent_services *services, uint64_t at, uint64_t
   return count;
 }
 
-// What cannot be sent now is sent later.
+// Messages that cannot be sent now are sent later.
 static void send_gone(struct agent_services *services, struct agent_peer *peer) {
   uint64_t ids[IDS_AT_ONCE];
   uint32_t count;

@@ -11,7 +11,7 @@
 
 static int make_host(struct agent_region *region) {
   uint64_t length = region->length;
-  struct rlimit files; // which hold for memfds too, and kill who goes beyond
+  struct rlimit files; // these limits apply to memfds, too, and exceeding them kills the process
   if (getrlimit(RLIMIT_FSIZE, &files) == 0 && files.rlim_cur < length)
     return fail_errno(EFBIG, "cannot make a memfd of %" PRIu64 " bytes", length);
   region->fd = memfd_create("weft", MFD_CLOEXEC | MFD_ALLOW_SEALING);

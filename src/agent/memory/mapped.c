@@ -16,7 +16,7 @@ static bool is_mapped(uint64_t address, uint64_t length) {
 uint64_t mapped_bytes(uint64_t address, uint64_t length) {
   uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), first = address / page * page;
   uint64_t good = 0, bad = (address - first + length - 1) / page + 1; // pages: so many are mapped, so many are not
-  if (bad * page >= length && is_mapped(first, bad * page)) // all pages together are no range that can be asked for
+  if (bad * page >= length && is_mapped(first, bad * page)) // all pages together are no range that the kernel accepts
     return length;
   while (bad - good > 1) {
     uint64_t half = good + (bad - good) / 2;

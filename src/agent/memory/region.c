@@ -145,7 +145,7 @@ static void free_alone(weft_agent_t *agent, struct agent_region *region) {
   agent_workers_unlock(agent);
 }
 
-// One that was not added. [takes lock]
+// Frees a region that was not added. [takes lock]
 static void drop(weft_agent_t *agent, struct agent_region *region) {
   pthread_mutex_lock(&agent->lock);
   free_alone(agent, region);

@@ -157,7 +157,7 @@ struct agent_region *agent_ranges_find(const struct agent_ranges *ranges, uint64
   for (uint32_t i = behind(ranges, address); i-- > 0 && ranges->by_address[i].reach >= end;) {
     struct agent_region *region = ranges->by_address[i].region;
     if (best && best->length < end - ranges->by_address[i].begin)
-      break; // what begins here or before, and holds all of it, is larger
+      break; // a region that begins here or before, and contains the range, is larger
     if (ranges->by_address[i].end < end)
       continue;
     if (!best || region->length < best->length || (region->length == best->length && region->id < best->id))

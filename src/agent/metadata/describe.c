@@ -130,7 +130,7 @@ static int by_id(const void *left, const void *right) {
   return ((*a)->id > (*b)->id) - ((*a)->id < (*b)->id);
 }
 
-// Those asked for, ascending, each once; or all that are published. [lock]
+// The requested regions, ascending, each once; or all published ones. [lock]
 static int gather(weft_agent_t *agent, const weft_region_t *ids, uint32_t num_ids, struct agent_region **regions,
                   uint32_t *count) {
   const struct agent_ranges *own = &agent->self.regions;
@@ -163,7 +163,7 @@ static int describe_locked(weft_agent_t *agent, const weft_region_t *ids, uint32
   int rc = gather(agent, ids, num_ids, regions, &count);
   struct block *block = NULL;
   if (rc == 0) {
-    // The most that it can be; what is not used is not touched.
+    // The largest possible size; unused memory is not touched.
     size_t each = sizeof(struct agent_region_description) +
                   agent->num_workers * (sizeof(struct agent_key) + (size_t)TRANSPORT_MAX_KEY);
     block = malloc(sizeof *block + count * each + (size_t)AGENT_MAX_WORKERS * TRANSPORT_MAX_ADDRESS);
@@ -231,7 +231,7 @@ int weft_agent_metadata(weft_agent_t *agent, const struct weft_metadata_options 
   int err = agent_describe_chosen(agent, options, &description);
   if (err)
     return err;
-  size_t need = 0; // asked for first: the blob is written whole or not at all
+  size_t need = 0; // the size is computed first: the blob is written completely or not at all
   err = agent_blob_write(description, agent_seal(agent), NULL, &need);
   if (err == WEFT_ERR_ROOM) {
     *size = need;

@@ -48,7 +48,7 @@ static size_t begin_section(struct wire_writer *writer, enum blob_section sectio
   return writer->at;
 }
 
-// Also ends a region, whose length stands before it likewise.
+// Also ends a region, which has its length before it in the same way.
 static void end_section(struct wire_writer *writer, size_t place) {
   wire_patch_number(writer, place - 4, writer->at - place, 4);
 }
@@ -108,7 +108,7 @@ static void put_seal(struct wire_writer *writer) {
   end_section(writer, place);
 }
 
-// Fills in what depends on all of the blob.
+// Fills in the fields that depend on the whole blob.
 static int complete(struct wire_writer *writer, const uint8_t *seal) {
   wire_patch_number(writer, BLOB_AT_SIZE, writer->at, 8);
   int rc = seal ? blob_seal(writer->bytes, writer->at - HMAC_SIZE, seal, writer->bytes + writer->at - HMAC_SIZE) : 0;

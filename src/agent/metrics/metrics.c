@@ -29,7 +29,7 @@ int agent_metrics_open(struct agent_link *link) {
   return link->meter ? 0 : fail(WEFT_ERR_NOMEM, "no memory for the counters of a peer");
 }
 
-// What it counted stays in the sum of those that have gone.
+// Its counts stay in the sum of links that no longer exist.
 void agent_metrics_close(struct agent_link *link) {
   struct agent_meter *meter = link->meter;
   struct agent_services *services = link->worker ? link->worker->agent->services : NULL;

@@ -58,7 +58,7 @@ static void fill(struct weft_agent_event *event, const struct agent_peer *peer, 
   snprintf(event->detail, sizeof event->detail, "%s", detail);
 }
 
-// A program that never asks for events has the last ones only, of either kind. [events.lock]
+// For a program that never takes events, only the last ones of either kind are kept. [events.lock]
 static void keep_bounds(weft_agent_t *agent, struct agent_event_queue *queue) {
   struct agent_events *events = &agent->events;
   if (queue->count <= AGENT_EVENTS || (events->asked && queue == &events->final))

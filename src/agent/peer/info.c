@@ -1,4 +1,4 @@
-// What is known of peers, for the application.
+// Information about peers, for the application.
 #include <stdio.h>
 #include <string.h>
 

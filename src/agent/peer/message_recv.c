@@ -91,7 +91,7 @@ void agent_inbox_free(weft_agent_t *agent) {
   }
 }
 
-// --- what comes ---
+// --- received messages ---
 
 // A sender that keeps to its credits never has more unread than there is room for.
 static void keep(struct agent_worker *worker, struct agent_peer *peer, const struct agent_header *header,
@@ -103,7 +103,7 @@ static void keep(struct agent_worker *worker, struct agent_peer *peer, const str
   bool beyond = atomic_fetch_add(waiting, 1) >= (notification ? AGENT_CREDITS : AGENT_NEWS);
   if (!beyond)
     note = take_note(worker, header->size);
-  else if (!atomic_exchange(&peer->flooded, true)) // one that forgot this agent and loaded it again may do so too
+  else if (!atomic_exchange(&peer->flooded, true)) // a peer that forgot this agent and loaded it again may do so, too
     log_warn("%s sends more messages than it may: they are dropped", peer->name);
   if (!note) {
     atomic_fetch_sub(waiting, 1);
@@ -164,7 +164,7 @@ void agent_inbox_housekeep(weft_agent_t *agent) {
 
 // --- the application's side ---
 
-// What was handed out before is read: the peers may send more.
+// The notifications handed out before are read now: the peers may send more.
 static void give_back(weft_agent_t *agent) {
   struct agent_note *note = agent->inbox.held;
   while (note) {

@@ -1,4 +1,4 @@
-// What is known of the regions of a peer, or of this agent.
+// Information about the regions of a peer, or of this agent.
 #include "agent/agent.h"
 #include "agent/peer/table.h"
 #include "base/fail.h"

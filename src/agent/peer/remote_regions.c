@@ -51,7 +51,7 @@ static struct agent_region *make_region(struct agent_peer *peer, const struct ag
   return NULL;
 }
 
-// Whether each region can be what the description says.
+// Whether the properties of each region in the description are possible.
 static int check_regions(const struct agent_description *description) {
   for (uint32_t i = 0; i < description->num_regions; i++) {
     const struct agent_region_description *region = &description->regions[i];

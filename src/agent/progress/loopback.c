@@ -18,7 +18,7 @@ enum {
 
 // A request, from prepare() to unprepare(), and how far it was copied.
 struct copy {
-  struct link copies; // in the worker's list of those that progress() copies
+  struct link copies; // in the worker's list of requests that progress() copies
   struct transport_request *request;
   bool large;
   uint32_t piece;

@@ -49,7 +49,7 @@ static void serve_watches(weft_agent_t *agent) {
 }
 
 static void housekeep(weft_agent_t *agent, uint64_t now_ns) {
-  atomic_exchange(&agent->attention, false); // reads it, too: what its writer had stored before is seen below
+  atomic_exchange(&agent->attention, false); // a read, too: stores of its writer before this one are visible below
   serve_watches(agent);
   atomic_store(&agent->housekeeping_ns, agent->hooks->tick(agent, now_ns));
 }
@@ -188,7 +188,7 @@ static void *run(void *arg) {
     if (events > 0) {
       busy_ns = now;
     } else if (now - busy_ns < spin_ns) {
-      sched_yield(); // whoever wants a worker's lock, or the processor
+      sched_yield(); // to threads that want a worker's lock, or the processor
     } else {
       agent_sleep(agent, CLOCK_NEVER);
       looked_ns = clock_ns();

@@ -1,4 +1,4 @@
-// What an application waits for, and how it sleeps.
+// Notifications, events and completions for the application, and how it sleeps until there are some.
 #include "agent/progress/signal.h"
 
 #include <errno.h>
@@ -74,7 +74,7 @@ int weft_agent_fd(weft_agent_t *agent, int *fd) {
   if (rc != 0)
     return rc;
   atomic_store(&agent->signal.watched, true);
-  agent_signal(agent); // what came before was not watched
+  agent_signal(agent); // earlier ones were not watched
   *fd = threaded ? agent->signal.fd : agent->signal.outer;
   return 0;
 }

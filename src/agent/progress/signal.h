@@ -12,10 +12,9 @@
 struct agent_signal {
   int fd;    // an eventfd: readable if there is something to take
   int outer; // an epoll descriptor of `fd` and of the agent's own epoll: a caller without a thread sleeps on it
-  _Atomic uint32_t waiting; // things that the application has not taken; each is counted before it can be taken
-  _Atomic bool signalled,
-      watched; // `fd` is readable, or soon will be; the application has asked for it
-  bool armed;  // the caller may have slept since; used by agents without a thread
+  _Atomic uint32_t waiting;        // things that the application has not taken; each is counted before it can be taken
+  _Atomic bool signalled, watched; // fd: readable, or soon readable; requested
+  bool armed;                      // the caller may have slept since; used by agents without a thread
 };
 
 int agent_signal_open(weft_agent_t *agent);

@@ -59,7 +59,7 @@ static void serve(struct agent_post *post) {
     post->worker->transport->cancel(&post->request);
 }
 
-// In the order in which they came.
+// In the order of their arrival.
 static struct agent_post *reversed(struct agent_post *last) {
   struct agent_post *first = NULL;
   while (last) {
@@ -159,7 +159,7 @@ void agent_post_unprepare(struct agent_post *post) {
   if (!post->prepared)
     return;
   if (post->worker->worker)
-    serve_queue(post->worker); // a cancellation that came too late may still be there
+    serve_queue(post->worker); // a late cancellation may still be in the queue
   post->worker->transport->unprepare(&post->request);
   post->prepared = false;
 }
@@ -176,7 +176,7 @@ void agent_post_start(struct agent_post *post, uint32_t number) {
       serve_if_free(worker);
     }
   } else if (agent_worker_trylock(worker)) {
-    if (has_queue(worker)) // those that came before it
+    if (has_queue(worker)) // earlier ones
       serve_queue(worker);
     start_unless_canceled(post);
     agent_worker_unlock(worker);

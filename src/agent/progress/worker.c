@@ -73,7 +73,7 @@ int agent_worker_missing(int rc, const char *name) {
   return elsewhere ? rc : fail_context(WEFT_ERR_UNSUPPORTED, "\"%s\" was asked for", name);
 }
 
-// All of them, or what asked for is missing.
+// Opens all of them, or fails for the missing one.
 static int open_named(weft_agent_t *agent, const char *names) {
   while (*names) {
     size_t length = strcspn(names, ",");
@@ -116,7 +116,7 @@ void agent_workers_close(weft_agent_t *agent) {
     struct agent_worker *worker = &agent->workers[i];
     agent_worker_lock(worker);
     worker->transport->close(worker->worker);
-    worker->worker = NULL; // what may be in its queue has ended
+    worker->worker = NULL; // posts in its queue have ended
   }
   agent->num_workers = 0;
 }

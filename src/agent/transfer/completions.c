@@ -48,7 +48,7 @@ static void gather(struct agent_completions *completions) {
   completions->last = last;
 }
 
-// Lets go of the first one. [completions.lock]
+// Unlinks the first one. [completions.lock]
 static void pop(struct agent_completions *completions, struct weft_transfer *first) {
   completions->first = first->completion.next;
   if (!completions->first)

@@ -99,7 +99,7 @@ static int make_parts(weft_transfer_t *transfer, bool swapped) {
   return rc;
 }
 
-// What sends the notification when the parts cannot.
+// Makes the request that sends the notification if the parts cannot.
 static int make_sender(weft_transfer_t *transfer) {
   if (!transfer->note || transfer->all_parts[transfer->num_all - 1].request.message)
     return 0;
@@ -146,7 +146,7 @@ static void discard(weft_transfer_t *transfer) {
   free(transfer);
 }
 
-// Gives back what was made of it.
+// Frees the parts of the transfer that were made.
 static void let_go(weft_transfer_t *transfer) {
   agent_workers_lock(transfer->agent);
   unprepare(transfer);

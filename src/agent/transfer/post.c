@@ -117,7 +117,7 @@ void agent_transfer_stop(weft_transfer_t *transfer, uint32_t number, int code) {
   uint64_t expected = not_ending(number);
   if (!atomic_compare_exchange_strong(&transfer->ending, &expected, expected | (uint64_t)-code))
     return;                                        // another thread has asked, or it is another post's time
-  for (uint32_t i = 0; i < transfer->num_all; i++) // one that this post has not started stays as it is
+  for (uint32_t i = 0; i < transfer->num_all; i++) // a part that this post has not started stays unchanged
     agent_post_cancel(&transfer->all_parts[i], number);
   if (transfer->sender)
     agent_post_cancel(transfer->sender, number);

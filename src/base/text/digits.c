@@ -11,7 +11,7 @@ enum { SIGNIFICANT = 6 };
 double digits_rounded(double value) {
   char text[32];
   bool large = value >= 1e6 || value <= -1e6;              // 10 to the power of SIGNIFICANT
-  if (!isfinite(value) || value >= 1e15 || value <= -1e15) // what is that large is whole, as far as a double can tell
+  if (!isfinite(value) || value >= 1e15 || value <= -1e15) // so large a double is whole
     return value;
   if (large)
     snprintf(text, sizeof text, "%.0f", value);

@@ -67,7 +67,7 @@ static void print_groups(FILE *out, const struct table *table, const struct tabl
   fputc('\n', out);
 }
 
-// What of a cell is still to be printed.
+// The rest of a cell that is still to be printed.
 struct rest {
   const char *text;
   enum table_style style;

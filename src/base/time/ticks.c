@@ -62,7 +62,7 @@ static void said_rate(uint64_t *ticks, uint64_t *ns) {
 #ifdef __aarch64__
   uint64_t rate;
   __asm__("mrs %0, cntfrq_el0" : "=r"(rate));
-  rate &= UINT32_MAX; // what stands above is reserved
+  rate &= UINT32_MAX; // the bits above are reserved
   uint64_t measured = (uint64_t)((unsigned __int128)*ticks * SECOND_NS / *ns);
   uint64_t apart = rate > measured ? rate - measured : measured - rate;
   if (apart > rate / 1000)

@@ -83,7 +83,7 @@ static uint64_t part_deadline(const struct client_request *request, uint64_t dea
 
 int client_call(struct client *client, const struct client_request *request, json_t **answer) {
   uint64_t deadline_ns = clock_deadline_ms(client->request_timeout_ms);
-  char before[512] = ""; // what the endpoints before said
+  char before[512] = ""; // errors of the endpoints before
   for (size_t left = client->num_endpoints; left > 0; left--) {
     size_t index = client_endpoint(client);
     enum client_remedy remedy;

@@ -15,7 +15,7 @@ static struct client *client_of(weft_store_t *store) {
   return (struct client *)store;
 }
 
-// Sends what `body` holds and frees it.
+// Sends the content of `body` and frees it.
 static int call(weft_store_t *store, const char *path, bool modifies, struct text *body, json_t **answer) {
   struct client_request request = {.path = path, .body = body, .modifies = modifies};
   int err = body->failed ? fail(WEFT_ERR_NOMEM, "no memory for a request to the store")

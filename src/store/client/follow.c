@@ -82,7 +82,7 @@ static void cut(struct client_watch *watch, int err) {
   }
 }
 
-// Sends what `watch->body` holds.
+// Sends the content of `watch->body`.
 static void send_request(struct client_watch *watch, enum client_phase phase, const char *path,
                          const char *authorization) {
   int err = watch->body.failed ? fail(WEFT_ERR_NOMEM, "no memory for a watch") : 0;
@@ -234,7 +234,7 @@ static bool is_streaming(const struct client_watch *watch) {
   return status == 200;
 }
 
-// Takes the whole lines that have come.
+// Handles the complete lines that were received.
 static void take_lines(struct client_watch *watch) {
   struct text *in = &watch->transfer.body;
   size_t start = 0;
@@ -259,7 +259,7 @@ static void take_lines(struct client_watch *watch) {
   }
 }
 
-// The answer to a plain request, whole. Failures leave no answer.
+// The complete answer to a plain request. After a failure there is no answer.
 static int read_answer(struct client_watch *watch, json_t **answer) {
   const struct text *in = &watch->transfer.body;
   const char *data = in->data ? in->data : "";

@@ -263,7 +263,7 @@ int client_http_failure(CURLcode code, const struct client_transfer *transfer, c
                 "store %s: its certificate is not accepted (%s); give the CA that signed it, or, for an embedded "
                 "server, give the token",
                 endpoint, reason);
-  case CURLE_SSL_CACERT_BADFILE: // the one that was given, or the host has none
+  case CURLE_SSL_CACERT_BADFILE: // the given file, or the host has none
     return fail(WEFT_ERR_AUTH,
                 "store %s: its certificate cannot be checked (%s); give the CA that signed it, or, for an embedded "
                 "server, give the token",

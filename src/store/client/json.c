@@ -81,7 +81,7 @@ int client_json_array(const json_t *object, const char *name, const json_t **out
   return 0;
 }
 
-// Decodes behind what `out` holds.
+// Decodes and appends to `out`.
 static int add_decoded(struct text *out, const char *digits, size_t size, const char *name) {
   size_t count;
   char *bytes = malloc(size / 4 * 3 + 1);

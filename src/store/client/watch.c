@@ -46,7 +46,7 @@ static void end_watches(struct client_watch *watch) {
   while (watch) {
     struct client_watch *next = watch->next_watch;
     client_follow_end(watch);
-    if (watch->closed) // by now it changes no more: what remains open at the end of the thread has a closing store
+    if (watch->closed) // it is final now: a watch still open at the thread's end has a closing store
       client_watch_free(&watch->base);
     else
       watch->base.store = NULL;
@@ -90,7 +90,7 @@ static void *carry_watches(void *arg) {
     take_done(watcher);
     for (struct client_watch *watch = first; watch; watch = watch->next_watch)
       due_ns = watch->due_ns < due_ns ? watch->due_ns : due_ns;
-    curl_multi_poll(watcher->multi, NULL, 0, clock_left_ms(due_ns), NULL); // woken by whoever opens or closes
+    curl_multi_poll(watcher->multi, NULL, 0, clock_left_ms(due_ns), NULL); // calls that open or close a watch wake it
   }
   end_watches(take_out(watcher, true));
   return NULL;
@@ -220,7 +220,7 @@ void client_watch_close(weft_store_watch_t *base) {
   struct client_watcher *watcher = watch->watcher;
   pthread_mutex_lock(&watcher->lock);
   watch->closed = true;
-  while (watcher->calling == watch) // no deadline: what is waited for is the caller's own function
+  while (watcher->calling == watch) // no deadline: it waits for the caller's own function
     pthread_cond_wait(&watcher->changed, &watcher->lock);
   pthread_mutex_unlock(&watcher->lock);
   curl_multi_wakeup(watcher->multi);

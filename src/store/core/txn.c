@@ -282,7 +282,7 @@ static enum core_status run(struct core *core, const struct core_txn *txn, struc
   status = result.responses ? prepare(core, &result, prepared) : CORE_NO_MEMORY;
   if (status == CORE_OK)
     apply(core, &result, prepared);
-  for (size_t i = 0; i < result.num_responses; i++) { // what was not needed
+  for (size_t i = 0; i < result.num_responses; i++) { // unused records
     core_record_unref(prepared[i].record);
     free(prepared[i].node);
   }

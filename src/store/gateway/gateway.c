@@ -51,7 +51,7 @@ static void fail_status(struct gateway_reply *reply, enum core_status status) {
   gateway_fail(reply, core_status_grpc(status), core_status_text(status));
 }
 
-// What each handler works with.
+// The arguments of each handler.
 struct request {
   struct gateway *gateway;
   uint64_t now_ns;
@@ -307,7 +307,7 @@ static void handle_messages(struct request *request, const struct route *route, 
   }
   while (place < body->size && request->reply->status == 200) {
     if (!gateway_parse(&request->reader, body->data, body->size, &place)) {
-      if (request->reply->body.size == 0) // else what comes behind a good message counts for nothing
+      if (request->reply->body.size == 0) // else bytes behind a good message are ignored
         gateway_fail(request->reply, route->kind == UNARY ? GRPC_INVALID_ARGUMENT : GRPC_UNKNOWN,
                      request->reader.error);
       return;

@@ -138,7 +138,7 @@ static size_t usual_digits(char *out, const char *digits, size_t size) {
   for (size_t i = 0; i < size; i++) {
     out[i] = digits[i];
     if (for_urls && strchr("-_+/", digits[i]))
-      out[i] = digits[i] == '-' ? '+' : digits[i] == '_' ? '/' : '-'; // the last is no digit: it will be told
+      out[i] = digits[i] == '-' ? '+' : digits[i] == '_' ? '/' : '-'; // the last is no digit: it will be reported
   }
   if (size > 0 && digits[size - 1] != '=')
     while (size % 4 != 0)

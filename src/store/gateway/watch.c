@@ -199,7 +199,7 @@ bool gateway_stream_open(struct gateway_stream *stream, const struct text *body,
     good = gateway_parse(&reader, body->data, body->size, &place) && handle_message(stream, &reader);
   }
   if (!good && !TAILQ_EMPTY(&stream->watches))
-    good = true; // what comes behind a good message counts for nothing, as with etcd
+    good = true; // bytes behind a good message are ignored, as by etcd
   if (!good)
     gateway_fail(reply, GRPC_UNKNOWN, reader.error);
   if (stream->broken || stream->out.failed) {
@@ -218,7 +218,7 @@ static void write_events(struct gateway_stream *stream, struct gateway_watch *wa
     const struct core_event *event = &events->items[i];
     if (event->now ? watch->no_put : watch->no_delete)
       continue;
-    if (!out) { // a client may go on behind the header's revision: it must not be past what is sent
+    if (!out) { // a client may continue after the header's revision: it must not be beyond the sent events
       int64_t last = events->items[events->count - 1].revision;
       out = begin(stream, watch->core.pending ? last : core_revision(stream->gateway->core), watch->id);
       text_add(out, "\"events\":[");

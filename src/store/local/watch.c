@@ -105,7 +105,7 @@ static void serve(struct local *local) {
   int64_t revision = core_revision(local->core);
   bool first = !watch->started;
   watch->started = true;
-  if (status == CORE_COMPACTED) { // it goes on from now
+  if (status == CORE_COMPACTED) { // it continues from now
     core_watch_remove(local->core, &watch->core);
     core_watch_add(local->core, &watch->core, 0);
   }

@@ -1,4 +1,4 @@
-// What an embedded server counts, as OpenMetrics.
+// The counters of an embedded server, as OpenMetrics.
 #include "store/server/metrics.h"
 
 #include <inttypes.h>

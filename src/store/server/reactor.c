@@ -18,7 +18,7 @@ enum {
   LATE_NS = 1000000000, // and so late a look shows that the process was stopped, or its host
 };
 
-#define OF_WAKE  0 // what the epoll set says of descriptors that are no stream's
+#define OF_WAKE  0 // numbers in the epoll set of descriptors that belong to no stream
 #define OF_LOBBY UINT64_MAX
 
 void server_note_standstill(struct weft_store_server *server) {
@@ -39,7 +39,7 @@ static uint64_t expire_leases(struct weft_store_server *server) {
   return clock_ns() + RETRY_NS;
 }
 
-// Does what is due; returns when to do so again.
+// Does the work that is due; returns when to do so again.
 static uint64_t expire(struct weft_store_server *server) {
   server_note_standstill(server);
   uint64_t leases = expire_leases(server), gate = server_gate_expire(&server->gate, clock_ns());
@@ -60,7 +60,7 @@ static void note_gone(struct weft_store_server *server, uint64_t number) {
   }
 }
 
-// libmicrohttpd closes those that it does not take.
+// libmicrohttpd closes connections that it does not accept.
 static void take_callers(struct weft_store_server *server) {
   struct lobby_caller caller;
   for (int i = 0; i < AT_ONCE && lobby_next(server->lobby, &caller); i++)

@@ -20,7 +20,7 @@ static int check(const struct weft_store_server_options *options) {
   return 0;
 }
 
-// What start has made so far: also the way back when it fails.
+// Frees everything that start has made so far; also used when start fails.
 static void destroy(struct weft_store_server *server) {
   lobby_close(server->lobby);
   if (server->listener >= 0)

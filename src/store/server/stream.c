@@ -8,7 +8,7 @@
 #include <sys/epoll.h>
 
 enum {
-  BLOCK = 32 << 10,        // what libmicrohttpd asks for at a time
+  BLOCK = 32 << 10,        // bytes that libmicrohttpd requests at a time
   KEEP_BUFFER = 256 << 10, // a stream gives larger buffers back when they are sent
 };
 

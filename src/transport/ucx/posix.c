@@ -4,7 +4,7 @@
 // may choose the paths of a connection only once. It chooses them when the connection is made, and again when the
 // peer's own request to connect arrives. If the peer has ended in between, its segment does not exist any more, so the
 // second choice differs. With POSIX segments alone there is no second choice at all, which is only an error. UCX does
-// not open System V segments beforehand: they replace POSIX segments here.
+// not open System V segments beforehand: they carry the same data as POSIX segments.
 #include <stdio.h>
 #include <string.h>
 
