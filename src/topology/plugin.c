@@ -1,4 +1,4 @@
-// What the plug-in libweft_topology shows.
+// The interface of the plug-in libweft_topology.
 #include "topology/served/served.h"
 
 #include <pthread.h>

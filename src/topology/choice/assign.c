@@ -82,7 +82,7 @@ static bool is_spare(const struct topology_choice *choice, size_t nic) {
 
 static void say(char why[TOPOLOGY_WHY], const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-// Adds to what was said; what does not fit is cut off.
+// Appends to the reason; text that does not fit is cut off.
 static void say(char why[TOPOLOGY_WHY], const char *format, ...) {
   size_t used = strlen(why);
   va_list arguments;

@@ -138,7 +138,7 @@ int topology_filter_nics(struct topology_choice *choice, const char *wished) {
     if (!choice->nics[i].usable)
       exclude(&choice->nics[i], all_but ? "WEFT_NICS leaves it out" : "it is not in WEFT_NICS");
   }
-  if (all || all_but) { // who names a NIC means it
+  if (all || all_but) { // a NIC that the user names is used
     exclude_links_that_are_down(choice);
     exclude_plain_beside_rdma(choice);
     exclude_slow(choice);

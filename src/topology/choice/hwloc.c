@@ -110,7 +110,7 @@ static bool is_bridge_above(hwloc_obj_t bridge, hwloc_obj_t device) {
   return false;
 }
 
-// Bridges between a device and one that is above it.
+// The number of bridges between a device and a bridge above it.
 static int bridges_below(hwloc_obj_t bridge, hwloc_obj_t device) {
   int count = 0;
   for (hwloc_obj_t at = device->parent; at && at != bridge; at = at->parent)

@@ -50,7 +50,7 @@ static int add_host(json_t *out) {
          add_text(out, "cpu_model", read_cpu_model(model, sizeof model));
 }
 
-// What the C library reports.
+// The values that the C library reports.
 static int add_basics(json_t *out) {
   cpu_set_t usable;
   long threads = sched_getaffinity(0, sizeof usable, &usable) == 0 ? CPU_COUNT(&usable) : sysconf(_SC_NPROCESSORS_ONLN);

@@ -101,7 +101,7 @@ int cuda_transport_prepare(struct transport_request *request) {
   return rc;
 }
 
-// Releases what the request holds of the worker.
+// Releases everything that the request keeps of the worker.
 static void leave(struct cuda_request *own) {
   struct cuda_worker *worker = own->worker;
   worker->api->copies_close(own->copies);

@@ -8,7 +8,7 @@
 #include "base/time/clock.h"
 
 enum {
-  CLOSE_NS = 1000000000, // for what runs on a GPU
+  CLOSE_NS = 1000000000, // time limit for copies that run on a GPU
   LATENCY_NS = 7500,     // a copy of few bytes, with its launch and the look at its word
   PIECE_NS = 30,         // of a kernel's many
 };

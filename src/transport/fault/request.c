@@ -1,4 +1,4 @@
-// Requests: what becomes of each is drawn when it is posted.
+// Requests: the fault of each is drawn at random when it is posted.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

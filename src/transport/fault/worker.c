@@ -61,7 +61,7 @@ static void close_worker(struct transport_worker *base) {
   if (!base)
     return;
   struct fault_worker *worker = (struct fault_worker *)base;
-  worker->inner_table->close(worker->inner); // ends what is under way there
+  worker->inner_table->close(worker->inner); // ends the inner requests under way
   fault_end_held(worker, NULL, WEFT_ERR_CANCELED, "the transport closes");
   while (worker->peers.next != &worker->peers)
     fault_peer_free(LINK_OF(worker->peers.next, struct fault_peer, link));

@@ -17,7 +17,7 @@
 
 static const uint32_t cuda = 1u << WEFT_MEMORY_CUDA;
 
-// --- what is there ---
+// --- GPUs and cuFile ---
 
 // The worker does without; its user learns why.
 static void give_up(struct file_worker *worker) {

@@ -9,7 +9,7 @@
 
 enum {
   CHUNK = 1 << 20,     // largest size of an operation in bytes: a long piece is cut, so that its parts run at once
-  GPU_CHUNK = 4 << 20, // likewise, by cuFile, whose threads are few
+  GPU_CHUNK = 4 << 20, // the same for cuFile, which has few threads
   ROUND = 16,          // operations that a request begins before the next request may
   BATCH = 4, // operations that are submitted together: a device that gets all at once idles while they are prepared
   MAX_TRIES = 1000, // of an operation that the kernel puts off
@@ -194,7 +194,7 @@ void file_op_done(struct file_worker *worker, struct file_op *op, ssize_t result
     op->offset += (uint64_t)result;
     op->length -= (uint32_t)result;
     op->tries = 0;
-    if (op->length > 0 && !own->canceled) { // a short read or write goes on
+    if (op->length > 0 && !own->canceled) { // a short read or write continues
       uint32_t left = op->length;
       shape(worker, op, left);
       op->direct = op->direct && op->length == left;

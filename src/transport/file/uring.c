@@ -147,7 +147,7 @@ static void uring_flush(struct file_worker *worker) {
   if (io_uring_sq_ready(&uring->ring) == 0)
     return;
   int rc = io_uring_submit(&uring->ring);
-  // What was not taken stays in the ring, for the next call.
+  // Entries that were not accepted stay in the ring for the next call.
   if (rc < 0 && rc != -EAGAIN && rc != -EBUSY && rc != -EINTR)
     log_error("io_uring does not take operations: %s", strerror(-rc));
 }

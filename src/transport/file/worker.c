@@ -86,7 +86,7 @@ static int open_engine(struct file_worker *worker, const char *wanted) {
   return worker->engine->open(worker);
 }
 
-// Without it the worker does what else it can.
+// Without it the worker still does everything else.
 static void open_gds(struct file_worker *worker) {
   struct transport_worker *base = &worker->base.base;
   if (worker->by_gds) {

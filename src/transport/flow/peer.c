@@ -167,7 +167,7 @@ static bool is_due(const struct flow_peer *peer) {
 static void retry(struct flow_worker *worker) {
   for (int i = 0; i < RETRIES && !link_empty(&worker->wanting); i++) {
     struct flow_peer *peer = LINK_OF(worker->wanting.next, struct flow_peer, wanting);
-    link_remove(&peer->wanting); // it goes to the end if it still has to wait
+    link_remove(&peer->wanting); // it is put at the end if it still has to wait
     link_add(&worker->wanting, &peer->wanting);
     bool due = is_due(peer);
     for (struct link *first = peer->waiting.next; due && first != &peer->waiting; first = peer->waiting.next) {

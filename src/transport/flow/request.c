@@ -148,7 +148,7 @@ static void give_op(struct flow_request *own, struct flow_op *op) {
   own->free = op;
 }
 
-// Whether it may go on: false when the network has no room.
+// Whether the request may continue; false: the network has no room.
 static bool started(struct flow_request *own, struct flow_op *op, int result) {
   own->peer->refused = result == FLOW_AGAIN;
   if (result == FLOW_STARTED) {
@@ -271,7 +271,7 @@ static bool step(struct flow_request *own) {
   return true;
 }
 
-// Moves the request on as far as it goes now; it may end.
+// Advances the request as far as possible now; it may end.
 void flow_pump(struct flow_request *own) {
   bool room;
   own->pumping = true;
@@ -311,7 +311,7 @@ int flow_post(struct transport_request *request) {
   if (link_empty(&peer->waiting))
     flow_pump(own);
   else
-    wait_for_room(own); // behind those that were posted before
+    wait_for_room(own); // behind the requests that were posted before
   return 0;
 }
 

@@ -1,4 +1,4 @@
-// Reads what an S3 store answers: errors as XML, and headers.
+// Parses the answers of an S3 store: errors as XML, and headers.
 #include "transport/object/answer.h"
 
 #include <stdio.h>
@@ -109,7 +109,7 @@ bool object_answer_element(const struct object_answer *answer, const char *name,
     if (size + 1 >= cap)
       return false;
     char c = entity(&from);
-    out[size] = (unsigned char)c < ' ' || c == 127 ? ' ' : c; // it goes into texts for people, and into headers
+    out[size] = (unsigned char)c < ' ' || c == 127 ? ' ' : c; // it is used in texts for people, and in headers
   }
   out[size] = '\0';
   return true;

@@ -54,14 +54,14 @@ static size_t refuse(struct object_lane *lane, int err, const char *why) {
   return 0;
 }
 
-// Whether the header belongs to the range that was asked for, before any of its bytes is taken.
+// Whether the header belongs to the requested range; checked before any byte of the body is used.
 static bool range_fits(struct object_lane *lane) {
   const struct object_answer *answer = &lane->answer;
   const struct object_part *part = lane->part;
   char why[160];
   uint64_t want_last = part->offset + part->length - 1;
   if (answer->status == 200 && part->offset == 0 && (!answer->has_length || answer->length == part->length))
-    return true; // all of the object, which is what was wanted
+    return true; // the whole object, as requested
   if (answer->status != 206 || !answer->has_range) {
     snprintf(why, sizeof why, "the server ignores the range that was asked for (HTTP %d)", answer->status);
     return refuse(lane, WEFT_ERR_PROTOCOL, why);

@@ -107,7 +107,7 @@ static bool begin_abort(struct object_worker *worker) {
   return true;
 }
 
-// --- what begins next ---
+// --- the next exchange ---
 
 // Skips objects without further parts to begin. Returns the next object that has some; NULL: there is none, or its
 // first answer has to arrive before.

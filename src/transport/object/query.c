@@ -1,4 +1,4 @@
-// Asks the server how long an object is, while the caller waits: HEAD, by a handle of its own.
+// Gets the length of an object from the server, while the caller waits: HEAD, with a separate handle.
 #include <poll.h>
 #include <stdlib.h>
 

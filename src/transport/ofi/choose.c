@@ -85,7 +85,7 @@ static bool has_gpu(void) {
   return access("/dev/nvidiactl", F_OK) == 0;
 }
 
-// It is picked only where it is asked for.
+// Refuses libfabric's shm in versions that Weft avoids. It is chosen only on request, so this is an error.
 static int refuse_avoided(struct fi_info **info) {
   unsigned major = FI_MAJOR(fi_version()), minor = FI_MINOR(fi_version());
   const struct avoided *row = avoided_row(AVOIDED_OFI_SHM);

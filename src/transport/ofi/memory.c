@@ -119,7 +119,7 @@ int ofi_import(struct transport_peer *base, const void *bytes, size_t size, stru
   uint64_t address = found.flow.base.address, length = found.flow.base.length;
   if (length == 0 || length - 1 > UINT64_MAX - address)
     return fail(WEFT_ERR_PROTOCOL, "a key of ofi is for %" PRIu64 " bytes, which no memory has there", length);
-  if (found.base != 0 && found.base != address) // what the provider calls its first byte
+  if (found.base != 0 && found.base != address) // the provider's address of its first byte
     return fail(WEFT_ERR_PROTOCOL, "a key of ofi is for other bytes than it says");
   struct ofi_remote *remote = malloc(sizeof *remote);
   if (!remote)

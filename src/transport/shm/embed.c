@@ -1,4 +1,4 @@
-// What a worker of shm offers to the transport that embeds it.
+// The functions of a worker of shm for the transport that embeds it.
 #include "transport/shm/embed.h"
 
 #include <errno.h>

@@ -237,7 +237,7 @@ void shm_disconnect(struct transport_peer *base) {
   struct shm_worker *worker = peer->worker;
   if (!peer->reported)
     snprintf(peer->why, sizeof peer->why, "disconnected");
-  peer->reported = true; // the user asked for it
+  peer->reported = true; // the user requested it
   atomic_store(&peer->ended, WEFT_ERR_CANCELED);
   shm_queue_send(peer);
   for (struct shm_peer **link = &worker->peers; *link; link = &(*link)->next) {

@@ -81,7 +81,7 @@ bool shm_vm_stretch(struct shm_walk *walk, const struct shm_remote *remote) {
   while (moved < 0 && errno == EINTR);
   if (moved < 0)
     return fail_by(walk, remote, errno);
-  // Fewer bytes than asked for: the next call begins where this one stopped, and returns the error.
+  // Fewer bytes than requested: the next call begins where this one stopped, and returns the error.
   if (moved == 0 && walk->request->pieces[walk->at].length != walk->offset)
     return fail_by(walk, remote, EFAULT);
   shm_walk_advance(walk, (uint64_t)moved);

@@ -135,7 +135,7 @@ static int open_worker(const struct transport_options *options, struct transport
       (struct transport_worker){.transport = &transport_shm, .abilities = transport_shm.abilities, .options = *options};
   worker->page_fd = worker->bell_read = worker->bell_write = worker->epoll = -1;
   memset(worker->bells, -1, sizeof worker->bells);
-  worker->next_id = random_id() >> 8 | 1; // never 0, far from its end, and not that of another worker's
+  worker->next_id = random_id() >> 8 | 1; // never 0, far from its end, and different from another worker's
   int rc = set_up(worker, options);
   if (rc != 0) {
     free_worker(worker);

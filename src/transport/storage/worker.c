@@ -148,7 +148,7 @@ uint32_t storage_worker_complete(struct storage_worker *worker, void (*drop)(str
   uint32_t count = 0;
   for (const struct link *link = worker->ended.next; link != &worker->ended; link = link->next)
     count++;
-  for (uint32_t i = 0; i < count; i++) // what ends in their callbacks waits for the next call
+  for (uint32_t i = 0; i < count; i++) // requests that end in their callbacks wait for the next call
     storage_request_complete(LINK_OF(worker->ended.next, struct storage_request, link));
   for (struct link *link = worker->peers.next, *next; link != &worker->peers; link = next) {
     next = link->next;

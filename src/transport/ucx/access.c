@@ -7,7 +7,7 @@
 #include "base/fail.h"
 #include "transport/ucx/ucx.h"
 
-// What an operation waits for, in flow_op.more.
+// The events for which an operation waits, in flow_op.more.
 enum {
   LOCAL = 1,  // that UCX has sent it
   REMOTE = 2, // the answer

@@ -218,7 +218,7 @@ static int set_all(ucp_config_t *config, const struct transport_options *options
     return rc;
   for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++) {
     if (!in_environment(defaults[i].name) && uses(options, named, !unasked, defaults[i].for_one_of))
-      modify(config, defaults[i].name, defaults[i].value); // one that this UCX does not know is no loss
+      modify(config, defaults[i].name, defaults[i].value); // an option that this UCX does not know is not needed
   }
   const char *nics = settings_value(options->settings, "nics");
   if (nics && !options->device)

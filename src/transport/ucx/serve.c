@@ -95,7 +95,7 @@ static struct ucx_answer *take_answer(struct ucx_worker *worker, uint32_t sessio
   return answer;
 }
 
-// `region`: that of the data, if there is any.
+// `region`: the region of the data, if there is data.
 static void reply(struct ucx_worker *worker, ucp_ep_h ep, const struct ucx_ask *ask, int status,
                   const struct ucx_region *region, const void *data, size_t size) {
   struct ucx_answer *answer = take_answer(worker, ask->session, size > 0);

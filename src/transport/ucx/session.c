@@ -125,7 +125,7 @@ ucs_status_t ucx_on_hello(void *arg, const void *header, size_t header_size, voi
   memcpy(&hello, header, sizeof hello);
   struct letting *letting = make_welcome(worker, let_in(worker, hello.initiator, param->reply_ep), hello.tag);
   if (!letting)
-    return UCS_OK; // the initiator ends what waits by its deadline
+    return UCS_OK; // the initiator ends its waiting operations at their deadline
   worker->flow.events++;
   ucp_request_param_t send = {
       .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS,
