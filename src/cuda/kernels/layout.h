@@ -1,41 +1,41 @@
-// The memory that two GPU ranks share: for host and device alike.
+// The layout of the memory that two GPU ranks share. Host and device code include this header.
 //
-// An *area* lies in the memory of its reader; its writer, the peer, maps it. One area per direction, like the host
-// engine's. Nothing but the data signals its arrival: the reader sees from the data itself that it is there, so one
-// read brings it, with no fence, no acknowledgement and no second store.
+// An *area* lies in the memory of its reader; the writer, which is the peer, maps it. There is one area for each
+// direction, as in the host engine. The data itself signals its arrival: the reader recognises from the data that it is
+// complete. So one read gets the data, without a fence, an acknowledgement or a second store.
 //
 //   head | slot 0 | slot 1
 //   slot: header, counts [E/6], routing [M], late weights [M][K/3], rows [M], their scales [M], answers [M]
 //
-// Small things travel in *units* of 16 bytes, and a row's routing in *lines* of 128: each is written and read as a
-// whole, and carries the number of its operation, its *flag*.
+// Small data is sent in *units* of 16 bytes, and the routing of a row in *lines* of 128 bytes. Each unit or line is
+// written and read as a whole, and contains the number of its operation, its *flag*.
 //
-// Rows, scales and answers are nothing but values: a place where nothing has come yet holds words of ones, CUDA_EMPTY,
-// and no word that is sent is one. So every word of 32 bits, which machines write and read as a whole, shows by itself
-// whether it has come; the order, the way and the pieces in which words come do not matter. The reader of a
-// place makes it empty again, in a kernel after the one that read it, and then gives the credit to write there
-// (empty.cuh).
+// Rows, scales and answers contain values only, no flag. A place that is still empty holds words with all bits set,
+// CUDA_EMPTY, and no word that is sent has this value. So each word of 32 bits, which hardware writes and reads as a
+// whole, shows by itself whether it has arrived. The order, the path and the pieces in which words arrive do not
+// matter. The reader of a place makes it empty again, in a kernel after the one that read it, and then gives the credit
+// to write there (empty.cuh).
 //
-// The header says how many rows come, and the counts how many of them each local expert gets: with those of all sources
-// the reader knows where each source's rows begin. A row's routing says which experts it is for, and its number among
-// its source's rows for that expert. So every row is placed when it comes, whatever else is still on the way. Routing
-// is packed in the order of tokens; a row and its answer have the place of their token, so that a row can leave before
-// it is known how many others do.
+// The header says how many rows follow, and the counts say how many of them are for each local expert. With the counts
+// of all sources the reader knows where the rows of each source begin. The routing of a row names its experts, and for
+// each expert the number of the row among the rows that its source sends to this expert. So the reader can place each
+// row when it arrives, even if other data is still missing. Routing is packed in the order of tokens. A row and its
+// answer have the place of their token, so that a row can be sent before the number of other rows is known.
 //
-// Operation n uses slot n % 2. A flag holds n + 1. The writer of a slot must know, before it writes there again, that
-// its reader has *taken* what was there: has read it, and emptied its place. A header says how far its sender is, which
-// is enough as long as operations follow each other; where they overlap, the *credit* words of the head say it, written
-// at the start of the kernel after the one that emptied. The *start* unit carries a joiner's first operation, and
-// *awaits* how the writer stands while it awaits its own.
+// Operation n uses slot n % 2. A flag holds n + 1. Before the writer of a slot writes there again, it must know that
+// the reader has *taken* the old data: has read it and emptied its place. A header says how many operations its sender
+// has taken. That is enough while operations follow each other. If they overlap, the *credit* words of the head give
+// this number; the reader writes them at the start of the kernel after the one that emptied the place. The *start* unit
+// contains a joiner's first operation, and *awaits* the state of the writer while it waits for its own first operation.
 //
-// Rows stand as the caller has them, one behind the other. They are cut into *packets* of C chunks of 128 bytes, each
-// of which a warp handles by itself, 16 bytes a lane; a chunk of e4m3 is just what shares one scale.
+// Rows have the caller's format and lie one after the other. A row is divided into *packets* of C chunks of 128 bytes.
+// One warp handles one packet, 16 bytes for each lane; the values of an e4m3 chunk share one scale.
 //
-// Why a line of routing is whole: the 8 lanes' stores of 16 bytes are one instruction of one warp to one aligned line,
-// which an SM sends as one packet to the second-level cache, over NVLink too, and which is read by one instruction
-// likewise. It is what NCCL's LL128 protocol rests on, on the same links. PTX promises it for 16 bytes only (.b128),
-// which units rely on. So there is a *strict* way for other links: the writer fences between a line's data and its
-// flag, and the reader reads once more after it has seen it.
+// Why a line of routing is written as a whole: the 8 lanes store 16 bytes each, in one instruction of one warp, to one
+// aligned line. An SM sends this as one packet to the second-level cache, also over NVLink; one instruction reads the
+// line in the same way. NCCL's LL128 protocol relies on the same property, on the same links. PTX guarantees it for 16
+// bytes only (.b128), and units rely on this. For other links there is a *strict* way: the writer fences between a
+// line's data and its flag, and the reader reads the line once more after it has seen the flag.
 #ifndef CUDA_KERNELS_LAYOUT_H
 #define CUDA_KERNELS_LAYOUT_H
 
@@ -63,8 +63,8 @@ enum {
   CUDA_DEPTH = 2,
 };
 
-// A word of a row, a scale or an answer that has not come. As values it is NaN, whatever they are, and so is the word
-// that is sent in its place.
+// A word of a row, a scale or an answer that has not arrived. In every value type it is NaN, and so is CUDA_NOT_EMPTY,
+// the word that is sent in its place.
 #define CUDA_EMPTY     0xFFFFFFFFu
 #define CUDA_NOT_EMPTY 0x7FFFFFFFu
 
@@ -77,22 +77,24 @@ struct cuda_unit {
   uint32_t flag;
 };
 
-// By the area's writer.
+// Written by the writer of the area.
 struct cuda_area_head {
-  uint64_t taken_dispatch; // number + 1 of the last dispatch that it has taken from us
+  uint64_t taken_dispatch; // number + 1 of the last dispatch of ours that the writer has taken
   uint64_t taken_combine;
-  struct cuda_unit start; // words 0, 1: the operation that is the reader's first, + 1; word 2: its epoch; flag: 1
-  uint64_t waiting;       // another value each time that the writer says: it waits, and not for the reader (wait.cuh)
-  uint64_t taken_round;   // cuda_round() of the newest further combine for which it has emptied our answers
-  uint64_t coded;         // cuda_round() of the newest combine that has answers come as logfmt10 by its call
+  struct cuda_unit start; // words 0, 1: the reader's first operation, + 1; word 2: its epoch; flag: 1
+  uint64_t waiting; // a heartbeat: changes each time the writer says that it waits, but not for the reader (wait.cuh)
+  uint64_t taken_round; // cuda_round() of the newest further combine for which the writer has emptied the place of our
+                        // answers
+  uint64_t coded;       // cuda_round() of the newest combine whose call asks for logfmt10 answers
   uint64_t unused;
-  uint64_t awaits; // the word of ep/view/awaiting.h; 0: the writer runs operations, or has not said so yet
+  uint64_t awaits; // the word of ep/view/awaiting.h; 0: the writer runs operations, or has not published a word yet
   uint64_t pad[7];
 };
 
 // Header of an operation's dispatch. Word 0 of `count`: rows, 16 bits; kind, 2; top-k - 1, 4; the type of the rows - 1,
-// 2; whether the weights come late, 1; how many dispatches (2 bits) and combines (3 bits) before this operation the
-// sender has not taken yet. Words 1 and 2: the epochs that it runs in, and that it is ready for.
+// 2; whether the weights follow late, 1; how many dispatches (2 bits) and combines (3 bits) before this operation the
+// sender has not taken yet. Words 1 and 2: the epoch of the sender's operation, and the epoch that the sender is ready
+// for.
 enum {
   CUDA_HEAD_KIND = 16,
   CUDA_HEAD_TOPK = 18,
@@ -101,7 +103,7 @@ enum {
   CUDA_HEAD_DISPATCHES = 25,
   CUDA_HEAD_COMBINES = 27
 };
-#define CUDA_HEAD_FORM (0x3Fu << CUDA_HEAD_TOPK) // top-k and type: the same for all who send rows
+#define CUDA_HEAD_FORM (0x3Fu << CUDA_HEAD_TOPK) // top-k and type: the same for all ranks that send rows
 struct cuda_slot_head {
   struct cuda_unit count;
   struct cuda_unit mark; // words 0, 1
@@ -113,8 +115,8 @@ enum {
   CUDA_UNIT_WEIGHTS = 3, // late ones
 };
 
-// A further combine of operation `op`, `round` 1 and on, as a credit and as the flag of its late weights: a place may
-// hold flags of earlier operations and rounds, none of which it equals.
+// The number of a further combine of operation `op` (`round` 1 and up), used as a credit and as the flag of its late
+// weights. A place may hold flags of earlier operations and rounds; this flag differs from all of them.
 CUDA_SHARED uint64_t cuda_round(uint64_t op, uint32_t round) {
   return (op + 1) << 12 | round;
 }
@@ -122,24 +124,25 @@ CUDA_SHARED uint32_t cuda_late_flag(uint64_t op, uint32_t round) {
   return (uint32_t)op + 1 + round * 0x9E3779B1u;
 }
 
-// A selection of a row, 8 bytes of its routing line: this word, and its weight (f32). A line has 15, in top-k order;
-// those of other ranks are 0.
+// A selection of a row takes 8 bytes of its routing line: this word, and the weight (f32). A line has 15 selections, in
+// top-k order; selections of other ranks' experts are 0.
 #define CUDA_SELECTION_VALID 0x80000000u
 enum {
   CUDA_SELECTION_EXPERT = 0, // shifts: local expert, 8 bits
-  CUDA_SELECTION_ROW = 8,    // number of the row among its source's for that expert, 10 bits
-  CUDA_SELECTION_TOKEN = 18, // of the source, 10 bits
+  CUDA_SELECTION_ROW = 8,    // number of the row among its source's rows for that expert, 10 bits
+  CUDA_SELECTION_TOKEN = 18, // number of the token at the source, 10 bits
   CUDA_LINE_SELECTIONS = 15,
 };
 
 enum {
-  CUDA_FP8_CHUNKS = 8, // of a packet
+  CUDA_FP8_CHUNKS = 8, // chunks of a packet
   CUDA_BF16_CHUNKS = 16,
-  CUDA_CODED_LINES = 11, // in which one of bf16 travels as logfmt10, eight blocks of it: combine/coded.cuh
-  CUDA_WORD_MARKS = 31,  // in a word of marks
+  CUDA_CODED_LINES = 11, // lines of a bf16 packet (eight blocks) encoded as logfmt10: combine/coded.cuh
+  CUDA_WORD_MARKS = 31,  // marks in a word of marks
 };
 
-// Divides numbers below 2^31 by what it was made of, exactly: a division proper takes a GPU some 200 cycles.
+// Divides numbers below 2^31 exactly by the number that it was made from. A normal division takes about 200 cycles on a
+// GPU.
 struct cuda_divisor {
   uint32_t factor, shift;
 };
@@ -152,8 +155,8 @@ static inline struct cuda_divisor cuda_divisor_of(uint32_t number) {
   return by;
 }
 
-// Of a packet that travels as logfmt10, of so many chunks of bf16: the words of its code, the words behind them with a
-// mark for each, and the lines of both, see combine/coded.cuh.
+// For a packet of `chunks` chunks of bf16 that is encoded as logfmt10: the words of its code, the words of marks after
+// them (one mark for each code word), and the lines of both; see combine/coded.cuh.
 CUDA_SHARED uint32_t cuda_coded_words(uint32_t chunks) {
   return chunks * CUDA_LINE / 2 / LOGFMT10_BLOCK * ((LOGFMT10_CODE_BYTES + LOGFMT10_HEAD_BYTES) / 4);
 }
@@ -164,18 +167,19 @@ CUDA_SHARED uint32_t cuda_coded_lines(uint32_t chunks) {
   return (cuda_coded_words(chunks) + cuda_coded_marks(chunks) + CUDA_LINE / 4 - 1) / (CUDA_LINE / 4);
 }
 
-// How a row travels.
+// The format in which a row is sent.
 struct cuda_form {
-  uint32_t chunks;  // of 128 bytes, of a row
-  uint32_t each;    // of a packet; the last one may have fewer
-  uint32_t packets; // of a row
+  uint32_t chunks;  // chunks of 128 bytes in a row
+  uint32_t each;    // chunks of a packet; the last packet may have fewer
+  uint32_t packets; // packets of a row
   uint32_t stride;  // bytes from row to row
   struct cuda_divisor by_packets;
   uint32_t scales;       // offset of the scales in a slot,
-  uint32_t scale_stride; // bytes from one row's scales to the next's, on their way: a word each. 0: there are none
+  uint32_t scale_stride; // bytes from one row's scales to the next row's, as they are sent: a word for each scale. 0:
+                         // no scales
 };
 
-// What the rows of a dispatch may be: bf16, or any fp8. An operation may have the other form than that before it.
+// The two formats of the rows of a dispatch: bf16, or any fp8. Each operation may have either one.
 struct cuda_forms {
   struct cuda_form plain, quantized;
 };
@@ -183,13 +187,13 @@ struct cuda_forms {
 struct cuda_layout {
   uint32_t max_tokens, hidden, topk;
   uint32_t experts;                  // of a rank
-  uint32_t count_units, late_units;  // of a header's counts, of a token's late weights
-  uint32_t routing_lines;            // of a row
-  uint32_t value_bytes, scale_bytes; // of a dispatched row, in the caller's buffer
-  uint32_t coded;                    // whether other ranks' answers travel as logfmt10
+  uint32_t count_units, late_units;  // units of a header's counts, and of a token's late weights
+  uint32_t routing_lines;            // routing lines of a row
+  uint32_t value_bytes, scale_bytes; // bytes of a dispatched row in the caller's buffer
+  uint32_t coded;                    // whether answers between ranks are encoded as logfmt10
   uint32_t dtype;                    // of the dispatched rows
   struct cuda_divisor by_experts;
-  struct cuda_form row, answer; // of dispatch, of combine
+  struct cuda_form row, answer; // of dispatch and of combine
   // offsets in a slot
   uint32_t counts, routing, late, rows, answers;
   uint32_t slot; // bytes
@@ -211,8 +215,8 @@ static inline struct cuda_form cuda_form_of(uint32_t bytes, uint32_t each) {
   return form;
 }
 
-// What a call says for itself: top-k, the type of its rows, and that of a combine. Their rows take no more room than
-// those that the group was opened for; where a slot's parts begin stays.
+// Sets the values of one call: top-k, the type of its rows, and the type of a combine. Rows of these types take no more
+// room than the rows that the group was opened for, so the offsets of a slot's parts do not change.
 static inline void cuda_layout_call(struct cuda_layout *layout, const struct cuda_forms *forms, uint32_t topk,
                                     int dtype, int combine_dtype) {
   uint32_t hidden = layout->hidden, blocks = hidden / CUDA_BLOCK;
@@ -256,7 +260,7 @@ static inline void cuda_layout_init(struct cuda_layout *layout, struct cuda_form
   layout->area = sizeof(struct cuda_area_head) + (uint64_t)CUDA_DEPTH * at;
 }
 
-// In host memory: an area in which nothing has come. Ones are no flag of any operation but the last that there can be.
+// Makes an empty area in host memory. A flag with all bits set belongs to the last possible operation only.
 static inline void cuda_area_init(void *area, uint64_t bytes) {
   memset(area, 0xFF, bytes);
   memset(area, 0, bytes < sizeof(struct cuda_area_head) ? bytes : sizeof(struct cuda_area_head));

@@ -1,15 +1,16 @@
-// Operations of many tokens on GPUs: what control leaves in device memory for the kernels that move rows, and what
-// those leave for later ones. For host and device alike.
+// Throughput operations on GPUs: the data in device memory through which the control kernel, the kernels that move
+// rows, and later kernels communicate. Host and device code include this header.
 //
-// Control is an operation of the kernels for low latency, without rows (cuda/dispatch, cuda/combine): headers, epochs,
-// marks, who is lost. Data moves apart from it, in three kernels: the *plan* of a dispatch (which token goes where),
-// the *rows* of a dispatch, and the *answers* of a combine. They stand in the caller's stream: plan, control, rows;
-// then answers, and the end of the operation. The first three run side by side where they can (steps.cuh).
+// *Control* is an operation of the low-latency kernels (cuda/dispatch, cuda/combine) without rows: it exchanges
+// headers, epochs, marks and the lost ranks. Three other kernels handle the data: the *plan* of a dispatch (which token
+// goes where), the *rows* of a dispatch, and the *answers* of a combine. They are launched in the caller's stream in
+// this order: plan, control, rows; then answers, and the end of the operation. The first three run concurrently if they
+// can (steps.cuh).
 //
-// Everything here goes by *seat* (device/device.h), not by a member's index in a view: a seat stays what it is as long
-// as its link stands, over changes of view, so that a route outlives them.
+// All arrays and masks here are indexed by *seat* (device/device.h), not by a member's index in a view. A seat stays
+// the same while its link exists, also when the view changes, so a route can be used across changes of view.
 //
-// Rows flow through *stream windows* (flow.h): one in each direction between two ranks.
+// Rows flow through *stream windows* (flow.h): one for each direction between two ranks.
 #ifndef CUDA_THROUGHPUT_OP_H
 #define CUDA_THROUGHPUT_OP_H
 
@@ -24,95 +25,102 @@ enum {
 #define CUDA_WAY_NONE   0xFFFFFFFFu
 #define CUDA_WAY_NUMBER 0xFFFFFu
 
-// Where a selection goes.
+// The destination of a selection.
 struct cuda_way {
-  uint32_t row;    // of the token among those to that rank, 24 bits; the seat, 8 bits. CUDA_WAY_NONE: nowhere
-  uint32_t number; // of the selection among this rank's for that expert, 20 bits; the local expert, 8 bits
+  // 24 bits: number of the token among the tokens for that rank; 8 bits: the seat. CUDA_WAY_NONE: no destination
+  uint32_t row;
+  // 20 bits: number of the selection among this rank's selections of that expert; 8 bits: the local expert
+  uint32_t number;
 };
 
-// A route: where tokens went. In device memory, as are its arrays. Kept routes are the same, filled once. T: tokens, at
-// most flow.max_tokens; K: topk; S: rows received, at most max_rows.
+// A route: the destinations of the tokens of a dispatch. The struct and its arrays are in device memory. A kept route
+// has the same form; one dispatch fills it. T: tokens, at most flow.max_tokens; K: topk; S: rows received, at most
+// max_rows.
 struct cuda_route {
-  // The sender's half, written by the plan. `tokens` and `counts` are what control sends in headers.
+  // The sender's half, written by the plan. Control sends `tokens` and `counts` in its headers.
   struct cuda_way *ways; // [T][K]
-  uint64_t *seats;       // [T] seats that the token goes to
+  uint64_t *seats;       // [T] mask of the seats that get the token
   uint32_t *tokens;      // [DEVICE_SEATS] rows to each seat
   uint32_t *counts;      // [DEVICE_SEATS][E] selections of its experts
-  uint32_t *sums; // [4] T; valid selections; of them, whose rank has no seat or is masked or lost; tokens with one
-  // The receiver's half, written by the rows' kernel. A received (source, token) pair has the number r: sources in the
-  // order of ranks, then tokens. `order` lists the pairs of a source by channel, as they come.
-  uint32_t *came;  // [DEVICE_SEATS][CUDA_CHANNELS] pairs that came
-  int32_t *order;  // [DEVICE_SEATS][CUDA_CHANNELS][flow.list]
-  int32_t *token;  // [S] of the source; only of pairs that came
-  int32_t *place;  // [S][K] row of the caller's buffer that holds the selection, else -1; RANK_MAJOR, where that is the
-                   // pair's: number of the selection among those of its expert
-  int32_t *expert; // [S][K] local expert, else -1
+  uint32_t *sums; // [4]: T; valid selections; valid selections whose rank has no seat or is masked or lost; tokens with
+                  // a valid selection
+  // The receiver's half, written by the rows kernel. A received (source, token) pair has the number r: sources in the
+  // order of ranks, then tokens. `order` lists the pairs of a source by channel, in the order of their arrival.
+  uint32_t *came; // [DEVICE_SEATS][CUDA_CHANNELS] number of pairs that arrived
+  int32_t *order; // [DEVICE_SEATS][CUDA_CHANNELS][flow.list]
+  int32_t *token; // [S] token number at the source; only for pairs that arrived
+  int32_t *place; // [S][K] row of the caller's buffer that holds the selection, or -1. RANK_MAJOR, whose row is that of
+                  // the pair: number of the selection among the selections of its expert
+  int32_t *expert; // [S][K] local expert, or -1
   float *weight;   // [S][K]
   uint32_t max_rows, topk;
 };
 
-// What of an operation's struct is there: nothing since control began; what whoever sends rows needs, with the seats
-// that may take part; all of it.
+// Which part of an operation's struct control has written: nothing yet; the part that senders of rows need, with the
+// seats that may take part; all of it.
 enum cuda_ready { CUDA_READY_NOTHING, CUDA_READY_SENDING, CUDA_READY_ALL };
 
-// What control says of an operation: written by its kernel, read by the kernels of rows behind it. Of operation n:
-// op[n % CUDA_LIVE] of the engine's.
+// The result of control for one operation. The control kernel writes it, and the later kernels for rows and answers
+// read it. Operation n uses entry n % CUDA_LIVE of the engine's array `op`.
 struct cuda_flow_op {
-  uint64_t op;     // its number
-  uint64_t answer; // number of its next combine: op * EP_MAX_COMBINES, and one more for each that has left it open
-  // Seats that take part: this rank's, and those whose headers came and that do not pass over the operation. Rows go to
-  // and come from these, and answers likewise.
+  uint64_t op; // its number
+  // number of its next combine: op * EP_MAX_COMBINES, plus 1 for each combine that left the operation open
+  uint64_t answer;
+  // Seats that take part: this rank's own, and each seat whose header arrived and that does not skip the operation.
+  // Rows and answers are sent to these seats and received from them.
   uint64_t seats;
-  uint32_t self;                 // this rank's own seat
-  uint32_t count;                // entries of by_rank
-  uint32_t rows[DEVICE_SEATS];   // that each seat sends to this rank, by its header; 0 of those that do not take part
-  uint32_t pairs;                // rows of all of them together: (source, token) pairs; by a kept route, of its filling
-  uint32_t max_rows;             // of the operation's route: it knows nothing of those beyond
+  uint32_t self;               // this rank's own seat
+  uint32_t count;              // entries of by_rank
+  uint32_t rows[DEVICE_SEATS]; // rows that each seat sends to this rank, according to its header; 0 for seats that do
+                               // not take part
+  uint32_t pairs;    // sum of `rows`: (source, token) pairs. With a kept route: the sum in the dispatch that filled it
+  uint32_t max_rows; // of the operation's route, which has no data of rows beyond it
   uint8_t by_rank[DEVICE_SEATS]; // seats of the view, ascending by rank
   uint8_t member[DEVICE_SEATS];  // index of each seat in the view
-  int32_t rank[DEVICE_SEATS];    // of each seat
+  int32_t rank[DEVICE_SEATS];    // rank of each seat
   char *in[DEVICE_SEATS];        // stream window that the seat writes, in our memory
-  char *out[DEVICE_SEATS];       // stream window that we write, in its memory; our own seat's: the same as `in`
+  char *out[DEVICE_SEATS];       // stream window that we write, in the seat's memory; for our own seat the same as `in`
   const uint32_t *counts;        // [DEVICE_SEATS][E] selections of this rank's experts by each seat
-  // By the kernels of rows, and 0 before: seats whose rows did not all come, and whose answers did not; each is marked
-  // as lost too.
+  // Written by the kernels for rows and answers, 0 before: seats from which rows are missing, and seats from which
+  // answers are missing. Each of these seats is also marked as lost.
   uint64_t lost, answers_lost;
-  uint64_t absent;      // of a kept route: seats whose rows do not come, because they do not take part any more
-  uint32_t needed_rows; // of the receive's `rows`, to hold all
-  // How far the kernels of its dispatch are, for those behind them that run already (`overlaps` of their arguments).
-  uint64_t counted; // by the plan, its number + 1: when `tokens`, `counts` and `sums` of the route are there
-  uint64_t planned; // how many blocks of the plan have written their `ways` and `seats`; in the high half, its tokens
-  uint64_t ready;   // by control, enum cuda_ready
+  uint64_t absent;      // with a kept route: seats that send no rows, because they do not take part any more
+  uint32_t needed_rows; // value of the receive's `rows` that holds all rows
+  // Progress of the kernels of this dispatch, for later kernels that already run (`overlaps` in their arguments).
+  uint64_t counted; // written by the plan, op + 1: `tokens`, `counts` and `sums` of the route are complete
+  uint64_t planned; // low half: number of plan blocks that have written their `ways` and `seats`; high half: tokens of
+                    // the plan
+  uint64_t ready;   // written by control: enum cuda_ready
 };
 
-// This rank's zero-copy memory, as large as that of each peer; 0 bytes: there is none.
+// This rank's zero-copy memory. All peers have the same size. 0 bytes: there is none.
 struct cuda_zero_copy {
   const char *memory;
   uint64_t bytes;
-  bool in_place; // what the call sends lies in it, and may be read there
+  bool in_place; // the data that the call sends lies in it, and peers may read it there
 };
 
-// Memory of which a kernel makes all words alike, for those behind it: whole units of 16 bytes.
+// Memory in which a kernel sets all words to one value, for later kernels. Its size is a multiple of 16 bytes.
 struct cuda_blank {
   void *memory; // NULL: none
   uint64_t bytes;
   uint32_t word;
 };
 
-// The launches. `route` and `op` are in device memory, and so is all that they point to.
+// The arguments of the launches. `route` and `op` are in device memory, and so is all data that they point to.
 struct cuda_plan_args {
   struct cuda_state *state; // the view is that of the next dispatch, counters.sent
   const struct cuda_route *route;
   struct cuda_flow flow;
   const void *topk_idx;
-  const uint32_t *num_tokens_at; // NULL: num_tokens, else at most that
+  const uint32_t *num_tokens_at; // number of tokens, at most num_tokens; NULL: num_tokens
   uint32_t num_tokens, topk;
-  uint32_t *workspace;     // cuda_plan_workspace() bytes, which only plans of this rank use
-  struct cuda_flow_op *op; // NULL: nobody behind it overlaps
-  uint64_t masked;         // seats that get no rows; not where it replays: then those of the control
+  uint32_t *workspace;     // cuda_plan_workspace() bytes; only plans of this rank use them
+  struct cuda_flow_op *op; // NULL: no later kernel overlaps with the plan
+  uint64_t masked;         // seats that get no rows; if `replays`, those of the control instead
   uint32_t members;        // the most that a view has during this launch; 0: CUDA_MAX_MEMBERS
   bool narrow, replays;
-  struct cuda_blank blank[2]; // of the route, beside the plan
+  struct cuda_blank blank[2]; // memory of the route that the plan kernel also sets
 };
 
 struct cuda_rows_args {
@@ -122,16 +130,18 @@ struct cuda_rows_args {
   struct cuda_flow flow;
   struct cuda_row_shape shape;
   uint32_t topk;
-  uint32_t members;  // the most that a view has during this launch; 0: CUDA_MAX_MEMBERS. It sizes shared memory
-  uint32_t ranks;    // about so many take part, by which processors are shared out
-  bool kept;         // the route is read, not filled: rows travel without their routing
-  uint32_t planners; // where it overlaps: blocks of the plan that may still run; 0: none
-  bool overlaps;     // it was launched early, right behind control, and waits for what it needs, not for control's end
-  uint32_t halves;   // DEVICE_SEND, DEVICE_RECV: whoever receives brings this rank's own rows as well
-  int layout;        // enum weft_ep_layout
+  // most members of a view during this launch; 0: CUDA_MAX_MEMBERS. Determines the size of shared memory
+  uint32_t members;
+  uint32_t ranks;    // approximate number of ranks that take part; processors are divided by it
+  bool kept;         // the kernel reads the route and does not fill it: rows are sent without routing
+  uint32_t planners; // if `overlaps`: blocks of the plan that may still run; 0: none
+  bool overlaps; // launched early, right after control: the kernel waits for the data that it needs, not for the end of
+                 // control
+  uint32_t halves; // DEVICE_SEND, DEVICE_RECV. The receiving half also copies this rank's own rows
+  int layout;      // enum weft_ep_layout
   bool keep_places, zero_padding;
   uint32_t alignment; // PACKED
-  uint32_t capacity;  // of `range`: ranks
+  uint32_t capacity;  // ranks that `range` has room for
   // send
   const void *x, *scales;
   const float *topk_weights; // NULL with a kept route
@@ -147,28 +157,29 @@ struct cuda_rows_args {
   float *weights;
   int32_t *expert_total, *slot, *expert_end;
   uint32_t *workspace; // cuda_rows_workspace() bytes
-  uint32_t max_rows;   // for which that was made: a route may have more
+  uint32_t max_rows;   // rows that the workspace was made for: a route may have more
 };
 
 struct cuda_answers_args {
   struct cuda_state *state;
-  struct cuda_route route; // what it holds, by value: a load less before the first one that needs it
+  struct cuda_route route; // a copy of the route, by value: saves one load before the first use
   struct cuda_flow_op *op;
   struct cuda_flow flow;
   uint32_t topk;
   uint32_t ranks;  // as of rows
-  uint32_t halves; // DEVICE_SEND: answers; DEVICE_RECV: adds
+  uint32_t halves; // DEVICE_SEND: sends answers; DEVICE_RECV: adds them up
   bool rank_major, unweighted, renormalize, narrow;
-  bool coded;    // answers of other ranks travel as logfmt10
-  uint32_t rows; // of y, all of them
+  bool coded;    // answers between ranks are encoded as logfmt10
+  uint32_t rows; // all rows of y
   const void *y;
-  const void *topk_idx;      // of the dispatch, and its weights: for renormalize
-  const float *topk_weights; // NULL: each counts as 1
+  const void *topk_idx;      // of the dispatch, like topk_weights: for renormalize
+  const float *topk_weights; // NULL: each weight is 1
   const float *row_weights;  // [S][K] or NULL
   const void *bias[2];
   void *out;
   float *out_weights;
-  uint64_t *missing; // [T] seats whose contribution to the token did not come, besides those it was not sent to
+  // [T] seats whose contribution to the token did not arrive, without the seats that did not get the token
+  uint64_t *missing;
   struct cuda_zero_copy zero_copy;
 };
 
