@@ -1,4 +1,4 @@
-// Which view operations run in: the rule of ep/core/activation.h, followed by the kernels themselves.
+// Decides in which view operations run: the kernels themselves apply the rule of ep/core/activation.h.
 #ifndef CUDA_KERNELS_ACTIVATE_CUH
 #define CUDA_KERNELS_ACTIVATE_CUH
 
@@ -28,8 +28,8 @@ __device__ __forceinline__ const cuda_member *find_seat(const cuda_view &view, u
   return nullptr;
 }
 
-// A view to run in from `op` on: the published one, with the operation from which on each member counts. `before`: the
-// view of the operation before. [threads that take part all call it, with consecutive numbers]
+// Makes the live view for operations from `op` on: the published view, with the first operation in which each member
+// counts. `before`: the view of the previous operation. [threads that take part all call it, with consecutive numbers]
 __device__ __forceinline__ void make_live(cuda_view &live, const cuda_view &published, const cuda_view &before,
                                           uint64_t op, uint32_t thread, uint32_t threads) {
   uint32_t count = published.self == CUDA_NOT_A_MEMBER ? 0 : published.count;
@@ -49,7 +49,7 @@ __device__ __forceinline__ void make_live(cuda_view &live, const cuda_view &publ
   }
 }
 
-// Publishes to a peer that this rank counts it from `op` on, unless it has published so before.
+// Publishes to a peer that `op` is its first operation, unless this rank has already done so.
 __device__ __forceinline__ void publish_start(cuda_state *state, const cuda_member &member, uint64_t op,
                                               uint64_t epoch) {
   uint64_t start = state->start_sent[member.seat];
@@ -106,8 +106,9 @@ __device__ __forceinline__ void decide(cuda_state *state, const cuda_view &now, 
   counters.newest = made;
   counters.live[(op + 2) % CUDA_LIVE] = (uint8_t)made;
   clear_lost(state, next, live);
-  // Whoever leaves notifies the joiners too: nobody else may be left who runs operations, and `live` has no members for
-  // it. A newer view without this rank stands for one that never arrived here: then there is no rank to notify.
+  // A rank that leaves notifies the joiners, too, since it may be the last rank that runs operations; its `live` has no
+  // members. If the view without this rank only stands for a newer view that never arrived here, there is no rank to
+  // notify.
   if (live.epoch == lowest || live.count > 0)
     notify_joiners(state, now, state->published[slot], op + 2);
   report_activation(state, op + 2, live.epoch);

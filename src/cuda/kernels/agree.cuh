@@ -1,21 +1,22 @@
 // What a block does when a header did not arrive, or when a member runs in a newer view. This is rare. All blocks then
 // have to agree on the same view and the same members, because each computes the places of all rows by itself.
 //
-// Arrived or lost: a block that has given a member up votes so, and waits until every block has voted. If any block has
-// the member's header, all its routing has arrived, and this block reads it again. A block that has all headers, none
-// of a newer view, votes with one add for which it does not wait: that is all that the usual operation pays. The add is
-// relaxed: a release would wait for the thread's stores to peers, and the other threads for this one. The headers are
-// in this device's memory already, where the thread has read them, and a block that reads them again checks the same
-// flags.
+// Arrived or lost: a block that has given a member up votes for that, and waits until every block has voted. If any
+// block has the member's header, all its routing has arrived, and this block reads it again. A block that has all
+// headers, none of a newer view, votes with one add and does not wait for it: this is the only cost of a usual
+// operation. The add is relaxed: a release would wait for the thread's stores to peers, and the other threads would
+// wait for this one. The headers are in this device's memory already, where the thread has read them, and a block that
+// reads them again checks the same flags.
 //
-// A newer view (ep/core/activation.h, adopt): the newest that any member runs in. All blocks have received the same
-// headers, so all see that there is one; the lead block looks for it and publishes to the others what to do.
+// A newer view (ep/core/activation.h, adopt) is the newest view that any member runs in. All blocks have received the
+// same headers, so all see that there is one. The lead block looks for it and publishes its decision to the other
+// blocks.
 //
-// Its first member behind a slow link may come with it, after this kernel has read that all links are fast. The host
-// writes `strict` before the view's epoch; the lead block acquires the epoch and releases its verdict (a fence, then
-// the exchange), each block's first thread acquires the verdict, reads the word again, and a barrier hands it to the
-// warps that place rows. Those that send meanwhile read it once for each packet, and send to members of the view
-// before.
+// A newer view may contain the first member behind a slow link, after this kernel has read that all links are fast. The
+// host writes `strict` before the view's epoch. The lead block acquires the epoch and releases its verdict (a fence,
+// then the exchange). The first thread of each block acquires the verdict and reads `strict` again, and a barrier
+// passes it to the warps that place rows. Warps that send meanwhile read it once for each packet, and send to members
+// of the previous view.
 #ifndef CUDA_KERNELS_AGREE_CUH
 #define CUDA_KERNELS_AGREE_CUH
 
@@ -23,15 +24,16 @@
 
 enum verdict {
   VERDICT_NONE,
-  VERDICT_ADOPT,  // run in the published view; its slot stands above the low byte
-  VERDICT_STAY,   // this rank is not in it: go on without its members, and end with this operation
-  VERDICT_REFUSE, // it has not come from the store: give up the members that run in it
+  VERDICT_ADOPT, // run in the published view; the bits above the low byte are its slot
+  // this rank is not in the newer view: continue without the members of that view, and end with this operation
+  VERDICT_STAY,
+  VERDICT_REFUSE, // the view has not arrived from the store: give up the members that run in it
 };
 
-// What the blocks have agreed on, as the receiving half of one block knows it. In shared memory.
+// The agreement of the blocks, as the receiving half of one block knows it. In shared memory.
 struct agreement {
-  const cuda_view *view; // what the operation runs in
-  uint32_t live;         // its index among the live views
+  const cuda_view *view; // view in which the operation runs
+  uint32_t live;         // index of the view among the live views
   uint32_t round;
   bool adopted;
   uint32_t out; // published view without this rank, from the next operation on; NOT_PUBLISHED: none
@@ -85,15 +87,15 @@ static __device__ __noinline__ uint32_t await_verdict(const cuda_dispatch_args &
   return verdict;
 }
 
-// Whether this rank has published to the peer that it counts it from a later operation on, and has sent that operation:
-// then the peer leaves us out of this one, and we leave it out.
+// Whether this rank has published to the peer a first operation that is later than this one, and has sent that
+// operation. Then the peer does not count this rank in this operation, and this rank does not count the peer.
 __device__ __forceinline__ bool has_passed_over(const cuda_state *state, const snapshot &snapshot, uint32_t seat,
                                                 uint64_t op) {
   uint64_t start = ptx::load_volatile(&state->start_sent[seat]); // + 1
   return start > op + 1 && start <= snapshot.counters.sent;
 }
 
-// Headers without rows, to members that the operation had not counted when it was sent. [one thread]
+// Sends headers without rows to members that were not in the operation's view when the operation was sent. [one thread]
 static __device__ __noinline__ void send_empty(const cuda_dispatch_args &args, const snapshot &snapshot,
                                                const cuda_view &before, const cuda_view &view, uint64_t op) {
 #pragma unroll 1
@@ -129,13 +131,14 @@ __device__ __forceinline__ void give_up_newer(const cuda_dispatch_args &args, co
     mark_lost(args.state, member.seat);
 }
 
-// Runs in the published view instead. [role]
+// Makes the operation run in the published view. [role]
 static __device__ __noinline__ void adopt(const cuda_dispatch_args &args, snapshot &snapshot, agreement &agreement,
                                           headers &headers, uint32_t slot, uint64_t op, const role &role) {
   const cuda_view &published = args.state->published[slot], &before = *agreement.view;
   uint32_t made = agreement.adopted ? agreement.live : (snapshot.counters.newest + 1) % CUDA_LIVE;
   cuda_view &live = snapshot.live[made];
-  // A second view in the same operation overwrites the first: what it needs of that one is in registers by then.
+  // A second newer view in the same operation overwrites the first one; the data needed from the first is in registers
+  // by then.
   uint32_t m = role.thread();
   cuda_member member;
   uint32_t count = published.count;
@@ -189,7 +192,7 @@ static __device__ __noinline__ agree_result agree(const cuda_dispatch_args &args
     role.sync();
     if (votes_on && !theirs)
       atomicOr((unsigned long long *)&headers.given_up, 1ull << view.members[m].seat);
-    if (role.sync_or(votes_on && !(mine && theirs))) // so that headers of which a part arrived leave no marks
+    if (role.sync_or(votes_on && !(mine && theirs))) // so that incomplete headers leave no marks
       return RECEIVE_AGAIN;
   }
   uint32_t newest = summary(headers, view.count).newest;

@@ -1,4 +1,4 @@
-// The smaller kernels: the first operation, and the end of one without a combine.
+// The smaller kernels: begin of the first operation, and end of an operation without a combine.
 #include "cuda/kernels/activate.cuh"
 #include "cuda/kernels/empty.cuh"
 #include "cuda/kernels/launch.h"
@@ -7,9 +7,9 @@ namespace {
 
 enum { BEGIN_THREADS = 128, WAKING_LINES = 2048, FINISH_THREADS = 512, FINISH_BLOCKS = 32 };
 
-// A link between GPUs that has been idle for some ten milliseconds sleeps, and the first access over it takes 0.1 ms
-// then: a running rank's too, in the middle of an operation. Lines of an area are spread over all links. So this reads
-// lines all over each peer's area; what they hold does not matter.
+// A link between GPUs sleeps after about ten milliseconds without traffic. The first access over it then takes 0.1 ms,
+// also for a running rank in the middle of an operation. The lines of an area are spread over all links. So this
+// function reads lines all over each peer's area; their contents do not matter.
 __device__ uint64_t touch_links(const cuda_begin_args &args) {
   uint64_t lines = args.area / CUDA_LINE, step = lines / WAKING_LINES + 1, sum = 0;
   for (uint32_t i = 0; i < args.count; i++)
@@ -20,12 +20,12 @@ __device__ uint64_t touch_links(const cuda_begin_args &args) {
 }
 
 __global__ void wake_links(const __grid_constant__ cuda_begin_args args) {
-  if (touch_links(args) == 1) // never true in practice: so that the compiler keeps all loads
+  if (touch_links(args) == 1) // never true in practice; makes the compiler keep all loads
     args.result->op = 1;
 }
 
-// The earliest operation that any peer that counts has published, + 1, and its epoch. Peers differ when a rank died
-// while they fixed the operation; then the earliest is valid.
+// Returns the earliest operation that any accepted peer has published, + 1, and its epoch. Peers may have published
+// different operations if a rank died while they fixed it; then the earliest is valid.
 __device__ uint64_t find_start(const cuda_begin_args &args, uint64_t *epoch) {
   uint64_t first = 0;
   for (uint32_t i = 0; i < args.count; i++) {
@@ -87,7 +87,7 @@ __device__ uint32_t await_published(const cuda_begin_args &args, uint64_t epoch)
 __global__ void begin(const __grid_constant__ cuda_begin_args args) {
   cuda_state *state = args.state;
   uint64_t op = args.op, epoch = args.epoch;
-  // What takes long comes before the wait: the other ranks wait for this one from its first operation on.
+  // Slow work is done before the wait, since the other ranks wait for this one from its first operation on.
   for (device_record &record : state->record)
     clear(&record, threadIdx.x, blockDim.x);
   for (cuda_votes &votes : state->votes)
@@ -142,8 +142,8 @@ __global__ void __launch_bounds__(FINISH_THREADS, 1) finish(const __grid_constan
   empty_read(args.layout, args.state, snapshot, warp_set(all));
 }
 
-// Before a further combine of an operation: empties the places of the answers to the one before, and begins to count
-// anew. The combine's kernel, which comes behind it, tells the peers.
+// Runs before a further combine of an operation: empties the places of the previous combine's answers, and resets the
+// counts. The kernel of the combine, which follows, gives the credit to the peers.
 __global__ void __launch_bounds__(FINISH_THREADS, 1) reopen(const __grid_constant__ cuda_finish_args args) {
   __shared__ snapshot snapshot;
   const role all = {0, gridDim.x, 0, FINISH_THREADS / WARP, 0};
@@ -161,7 +161,7 @@ __global__ void __launch_bounds__(FINISH_THREADS, 1) reopen(const __grid_constan
   empty_answers(args.layout, snapshot, op, warp_set(all));
 }
 
-// Masked seats as ranks, of the view that the next dispatch runs in.
+// Writes the masked seats as ranks, for the view in which the next dispatch runs.
 __global__ void masks(const __grid_constant__ cuda_masks_args args) {
   const cuda_state *state = args.state;
   const cuda_counters &counters = state->counters;

@@ -1,11 +1,12 @@
-// Copies thousands of small pieces in one launch: a warp for a piece, several accesses of 16 bytes a lane under way.
+// Copies thousands of small pieces in one launch: one warp for each piece, with several accesses of 16 bytes in flight
+// for each lane.
 #include "cuda/kernels/copies.h"
 
 namespace {
 
 constexpr uint32_t lanes = 32, deep = 8;
 
-// `count` elements, all of them aligned.
+// Copies `count` elements, all of them aligned.
 template <typename T>
 __device__ __forceinline__ void copy_elements(T *to, const T *from, uint64_t count, uint32_t lane) {
   uint64_t at = lane;
@@ -22,7 +23,7 @@ __device__ __forceinline__ void copy_elements(T *to, const T *from, uint64_t cou
     __stcs(to + at, __ldcs(from + at));
 }
 
-// Bytes up to the first element that is aligned on both sides, elements, and the rest.
+// Copies bytes up to the first element that is aligned on both sides, then elements, then the remaining bytes.
 template <typename T>
 __device__ __forceinline__ void copy_as(char *to, const char *from, uint64_t size, uint32_t lane) {
   uint64_t head = (sizeof(T) - (uintptr_t)to % sizeof(T)) % sizeof(T);
@@ -46,7 +47,7 @@ __device__ __forceinline__ void copy_piece(const device_copy &piece, uint32_t la
     copy_elements(to, from, piece.size, lane);
 }
 
-// All that the block wrote is visible to everybody before its word is.
+// All data that the block wrote is visible to everybody before its word is visible.
 __device__ __forceinline__ void publish(uint32_t *words, uint32_t number) {
   __syncthreads();
   if (threadIdx.x != 0)

@@ -1,16 +1,16 @@
-// Makes places empty again that have been read (layout.h).
+// Empties the places that have been read (layout.h).
 //
-// A kernel that receives does it for all that the kernels before it have read, while it would wait for its peers; the
-// kernel after it gives the credit. So no store of it is on anybody's way, and the end of a kernel, which orders all
-// its stores before what the next one does, stands between them and the peer's next row: the credit is read, and then
-// the row written, after that. What is read here by the kernel itself is not touched: it belongs to later operations,
-// in the other slot, or is not counted as read yet.
+// A receiving kernel empties everything that earlier kernels have read, at a time when it would otherwise wait for its
+// peers. The kernel after it gives the credit. So these stores delay nobody. The end of the receiving kernel orders all
+// its stores before the next kernel gives the credit, and the peer writes its next row only after it has read the
+// credit. Data that the kernel itself reads is not touched: it belongs to later operations, in the other slot, or is
+// not counted as read yet.
 //
-// The last warps of the set begin: where there is little to empty, they have least else to do.
+// The last warps of the set get the first jobs, since they have the least other work.
 //
-// A member that is lost may write later. Its link is not used again: a new one has new areas. One that passes over an
-// operation (dispatch/receive_headers.cuh) reads nothing of it, but is there in later ones: what it was sent its sender
-// takes back.
+// A lost member may still write later. This does no harm, since its link is not used again, and a new link has new
+// areas. A member that skips an operation (dispatch/receive_headers.cuh) reads nothing of it, but takes part in later
+// operations. So the sender empties the places of what it sent to this member.
 #ifndef CUDA_KERNELS_EMPTY_CUH
 #define CUDA_KERNELS_EMPTY_CUH
 
@@ -25,8 +25,8 @@ template <int EACH> __device__ __forceinline__ void empty_lines(char *at, uint32
                     make_uint4(CUDA_EMPTY, CUDA_EMPTY, CUDA_EMPTY, CUDA_EMPTY));
 }
 
-// The answers to this rank's tokens: each packet's place, in all areas that it came to. Those that travel as logfmt10
-// lie within the places of what they code. [warp set]
+// Empties the answers to this rank's tokens: the place of each packet, in all areas in which it arrived. Answers
+// encoded as logfmt10 lie within the places of the plain answers. [warp set]
 __device__ __forceinline__ void empty_answers(const cuda_layout &layout, const snapshot &snapshot, uint64_t op,
                                               const warp_set &warp_set) {
   const cuda_view &view = view_of(snapshot, op);
@@ -45,7 +45,7 @@ __device__ __forceinline__ void empty_answers(const cuda_layout &layout, const s
   }
 }
 
-// The rows that came. [warp set]
+// Empties the rows that arrived. [warp set]
 template <int EACH>
 __device__ __forceinline__ void empty_rows(const cuda_layout &layout, const cuda_form &form, const snapshot &snapshot,
                                            uint64_t op, const warp_set &warp_set) {
@@ -70,8 +70,8 @@ __device__ __forceinline__ void empty_rows(const cuda_layout &layout, const cuda
   }
 }
 
-// The rows of this rank's that members which passed over the operation were sent. The next operation with those places
-// is sent by a later kernel: so all that is stored here has to be there by the end of this one. [warp set]
+// Empties the rows that this rank sent to members which skipped the operation. A later kernel sends the next operation
+// that uses these places, so all stores must have arrived at the end of this kernel. [warp set]
 static __device__ __noinline__ void take_back(const cuda_layout &layout, const cuda_form &form,
                                               const snapshot &snapshot, uint64_t op, uint32_t first, uint32_t step) {
   const cuda_view &view = view_of(snapshot, op);
@@ -99,7 +99,8 @@ static __device__ __noinline__ void take_back(const cuda_layout &layout, const c
   ptx::fence_system();
 }
 
-// The same for an operation whose rows are of another form than those of the one that this kernel is for. [warp set]
+// Empties the rows of an operation whose row format differs from the format for which this kernel was launched. [warp
+// set]
 static __device__ __noinline__ void empty_other_rows(const cuda_layout &layout, const cuda_forms &forms,
                                                      const snapshot &snapshot, uint64_t op, warp_set warp_set) {
   const cuda_handle &handle = snapshot.handle[op % CUDA_LIVE];
@@ -112,7 +113,7 @@ static __device__ __noinline__ void empty_other_rows(const cuda_layout &layout, 
     take_back(layout, form, snapshot, op, warp_set.index, warp_set.count);
 }
 
-// All that has been read, and what will not be. [warp set]
+// Empties everything that has been read, or that will not be read. [warp set]
 __device__ __forceinline__ void empty_read(const cuda_layout &layout, const cuda_state *state, const snapshot &snapshot,
                                            const warp_set &warp_set) {
   const cuda_counters &now = snapshot.counters;

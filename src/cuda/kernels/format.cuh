@@ -1,11 +1,11 @@
-// logfmt10 (device/logfmt10.h) on a GPU, by its own log2 and exp2. They are as exact as the host's kernels are, but not
-// to the bit: a code may differ by one where a value lies between two, and a value that comes back by its last bit as
-// bf16.
+// logfmt10 (device/logfmt10.h) on a GPU, with the GPU's own log2 and exp2. The results are as exact as those of the
+// host's kernels, but not bit for bit the same: a code may differ by one if a value lies between two codes, and a
+// decoded value may differ in the last bit of bf16.
 //
-// Values are handled in pieces of eight bf16, one for each thread; a block of 128 values is 16 pieces. What limits a
-// packet's coding is how many instructions it takes, so pairs of values are worked on as halves of a word where they
-// can be: magnitudes of bf16 are ordered as their bits are, and a code is the lowest bits of an f16 that is 1,024
-// larger. combine/coded.cuh cuts a row into packets that are rows of their own here.
+// Values are handled in pieces of eight bf16, one for each thread; a block of 128 values is 16 pieces. The number of
+// instructions limits the speed of encoding. So pairs of values are processed as the halves of a word where possible:
+// magnitudes of bf16 have the same order as their bits, and a code is the lowest bits of the f16 number code + 1,024.
+// combine/coded.cuh divides a row into packets; each packet is a row of its own here.
 #ifndef CUDA_KERNELS_FORMAT_CUH
 #define CUDA_KERNELS_FORMAT_CUH
 
@@ -16,10 +16,10 @@
 #include "cuda/dispatch/cast.cuh"
 #include "device/logfmt10.h"
 
-// f16 of 1,024, twice.
+// The f16 number 1,024, in both halves.
 #define LOGFMT10_F16 0x64006400u
 
-// Values of a thread; threads of a block.
+// Values of a thread; threads of a block of 128 values.
 enum { LOGFMT10_PIECE = 8, LOGFMT10_PIECES = LOGFMT10_BLOCK / LOGFMT10_PIECE };
 
 // Where the heads begin in a row.
@@ -27,8 +27,8 @@ __host__ __device__ __forceinline__ uint32_t logfmt10_heads(uint32_t hidden) {
   return hidden / LOGFMT10_BLOCK * LOGFMT10_CODE_BYTES;
 }
 
-// Of eight values: in the upper half the largest magnitude, in the lower half 807F less the least normal one, which is
-// negative if there is none. So that extremes of several are their maxima, half by half.
+// The extremes of eight values. Upper half: the largest magnitude. Lower half: 807F minus the least normal magnitude;
+// negative if there is no normal one. So the extremes of several words are the maxima of their halves.
 __device__ __forceinline__ uint32_t logfmt10_extremes(uint4 v) {
   uint32_t m[4] = {v.x & 0x7FFF7FFFu, v.y & 0x7FFF7FFFu, v.z & 0x7FFF7FFFu, v.w & 0x7FFF7FFFu};
   uint32_t high = max_signed_pair(max_signed_pair(m[0], m[1]), max_signed_pair(m[2], m[3]));
@@ -37,13 +37,13 @@ __device__ __forceinline__ uint32_t logfmt10_extremes(uint4 v) {
   return max_signed_pair(__byte_perm(least, high, 0x5410), __byte_perm(least, high, 0x7632));
 }
 
-// Of a block: `low` and `step` of the definition, and x and y so that a value with the logarithm L has the code
-// L * x + y - 1024, rounded, or 0 if that is less. `low` and x of a block that is wrong are NaN.
+// The scale of a block: `low` and `step` of the definition, and x and y. A value with the logarithm L has the code L *
+// x + y - 1024, rounded, or 0 if that is negative. If the block contains infinity or NaN, `low` and x are NaN.
 struct logfmt10_scale {
   float2 head, line;
 };
 
-// Of the block with these extremes. A range that is very small would take more bits than an f32 has.
+// Makes the scale of the block with these extremes. A very small range would need more bits than an f32 has.
 __device__ __forceinline__ logfmt10_scale logfmt10_make_scale(uint32_t extremes) {
   uint32_t least = 0x807Fu - (extremes & 0xFFFF);
   bool nothing = extremes < 0x0080u << 16, wrong = extremes >= 0x7F80u << 16;
@@ -51,18 +51,19 @@ __device__ __forceinline__ logfmt10_scale logfmt10_make_scale(uint32_t extremes)
   float low = fmaxf(ptx::log2_of(bf16_low(least)), high - LOGFMT10_RANGE);
   low = wrong ? __uint_as_float(0x7FC00000u) : nothing ? 0.0f : low;
   float range = nothing ? 0.0f : high - low;
-  range = wrong ? range : fmaxf(range, 1.0f / 8.0f); // which would not be NaN
+  range = wrong ? range : fmaxf(range, 1.0f / 8.0f); // fmaxf would not return NaN
   float step = wrong || nothing ? 0.0f : range * LOGFMT10_PER_STEP, inverse = LOGFMT10_STEPS * ptx::reciprocal(range);
   return {make_float2(low, step), make_float2(inverse, fmaf(-low, inverse, fmaf(step, LOGFMT10_SHIFT, 1025.0f)))};
 }
 
-// The larger of what each lane and the one `step` away have of a value that it keeps, and of one that it gives away.
+// Each lane keeps one of its two values and gives the other one to the lane `step` away. Returns the maximum of the
+// kept value and the one that the other lane gives.
 __device__ __forceinline__ uint32_t keep_one(bool second, uint32_t a, uint32_t b, int step) {
   return max_signed_pair(second ? b : a, __shfl_xor_sync(~0u, second ? a : b, step));
 }
 
-// The scales of eight blocks: each half of a warp has one in each of four pieces, which two steps of the search leave
-// to a lane each. Lane i of the half has that of piece i. [warp]
+// The scales of eight blocks. Each half of a warp has one block in each of its four pieces. The first two steps of the
+// search distribute the pieces over the lanes; in the end lane i of the half has the scale of piece i. [warp]
 __device__ __forceinline__ logfmt10_scale logfmt10_scale_blocks(const uint4 (&v)[4], uint32_t lane) {
   uint32_t e[4];
 #pragma unroll
@@ -74,8 +75,7 @@ __device__ __forceinline__ logfmt10_scale logfmt10_scale_blocks(const uint4 (&v)
   return logfmt10_make_scale(most);
 }
 
-// The codes of a pair of values, each as the lowest bits of an f16 that is 1,024 larger. The larger of NaN and a number
-// is the number.
+// The codes of a pair of values, each as the f16 number code + 1,024. The maximum of NaN and a number is the number.
 __device__ __forceinline__ uint32_t logfmt10_codes(uint32_t pair, float2 line) {
   float first = fmaf(ptx::log2_of(bf16_low(pair)), line.x, line.y);
   float second = fmaf(ptx::log2_of(bf16_high(pair)), line.x, line.y);
@@ -86,17 +86,17 @@ __device__ __forceinline__ uint32_t logfmt10_codes(uint32_t pair, float2 line) {
   return codes;
 }
 
-// The lowest bits of four bytes of `a`, and behind them those of `b`, as eight bits. What the bytes are without these
-// bits is `otherwise`.
+// The lowest bits of the four bytes of `a`, followed by those of `b`, as eight bits. `otherwise`: the value of the
+// bytes without these bits.
 __device__ __forceinline__ uint32_t logfmt10_gather(uint32_t a, uint32_t b, uint32_t otherwise) {
   const uint32_t TO_TOP = 0x01020408;
   return ((a + b * 16) * TO_TOP - otherwise * 17 * TO_TOP) >> 24;
 }
 
-// What becomes of a piece.
+// The encoded form of a piece.
 struct logfmt10_piece {
   uint2 low;
-  uint32_t bits, signs; // a byte each
+  uint32_t bits, signs; // one byte each
 };
 
 __device__ __forceinline__ logfmt10_piece logfmt10_encode(uint4 v, float2 line) {
@@ -110,7 +110,7 @@ __device__ __forceinline__ logfmt10_piece logfmt10_encode(uint4 v, float2 line) 
           logfmt10_gather(first, second, 0)};
 }
 
-// Into a row, which is aligned to 8 bytes: piece `piece` of it.
+// Stores piece `piece` into a row, which is aligned to 8 bytes.
 __device__ __forceinline__ void logfmt10_store(char *row, uint32_t piece, const logfmt10_piece &coded) {
   uint32_t place = piece % LOGFMT10_PIECES;
   char *codes = row + piece / LOGFMT10_PIECES * LOGFMT10_CODE_BYTES;
@@ -119,7 +119,7 @@ __device__ __forceinline__ void logfmt10_store(char *row, uint32_t piece, const 
   codes[LOGFMT10_SIGNS + place] = (char)coded.signs;
 }
 
-// And back from there.
+// Loads it from the row.
 __device__ __forceinline__ logfmt10_piece logfmt10_load(const char *row, uint32_t piece) {
   uint32_t place = piece % LOGFMT10_PIECES;
   const char *codes = row + piece / LOGFMT10_PIECES * LOGFMT10_CODE_BYTES;
@@ -127,17 +127,17 @@ __device__ __forceinline__ logfmt10_piece logfmt10_load(const char *row, uint32_
           (uint8_t)codes[LOGFMT10_SIGNS + place]};
 }
 
-// The magnitudes of two values, as bf16, from k of the definition. `head`: low and step.
+// The magnitudes of two values, as bf16, computed from k of the definition. `head`: low and step.
 __device__ __forceinline__ uint32_t logfmt10_magnitudes(float2 k, float2 head) {
   return to_bf16_pair(ptx::exp2_of(fmaf(k.x, head.y, head.x)), ptx::exp2_of(fmaf(k.y, head.y, head.x)));
 }
 
-// Four bits as the upper bytes of four codes, likewise of f16.
+// Four bits as the upper bytes of four codes in f16 form.
 __device__ __forceinline__ uint32_t logfmt10_spread(uint32_t bits) {
   return ((bits & 15) * 0x00204081u & 0x01010101u) | (LOGFMT10_F16 >> 24) * 0x01010101u;
 }
 
-// The eight values, as bf16. Those of a wrong block are NaN.
+// The eight values, as bf16. If the encoded block contained infinity or NaN, they are NaN.
 __device__ __forceinline__ uint4 logfmt10_decode(const logfmt10_piece &piece, float2 head) {
   uint32_t high[2] = {logfmt10_spread(piece.bits), logfmt10_spread(piece.bits >> 4)};
   uint32_t words[4], wrong = head.x == head.x ? 0 : ~0u;

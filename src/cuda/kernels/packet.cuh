@@ -1,6 +1,7 @@
-// Packets: how a warp sends a part of a row, and receives it (layout.h says what they are).
+// Packets: how a warp sends and receives a part of a row. layout.h defines them.
 //
-// Line i of a packet belongs to iteration i / 4 and group i % 4; lane l of the group (8 lanes) has its bytes from 16 l.
+// Line i of a packet belongs to iteration i / 4 and group i % 4; lane l of the group (8 lanes) has the 16 bytes from 16
+// l on.
 #ifndef CUDA_KERNELS_PACKET_CUH
 #define CUDA_KERNELS_PACKET_CUH
 
@@ -17,8 +18,8 @@ struct alignas(16) scratch {
   } rows[16]; // top-k at most
 };
 
-// EACH: chunks of a packet. Where there are scales, scale[i] is the one of the chunk of iteration i of the lane's
-// group.
+// EACH: chunks of a packet. If there are scales, scale[i] is the scale of the chunk that the lane's group has in
+// iteration i.
 template <int EACH> struct packet {
   static constexpr int ITERATIONS = EACH / GROUPS;
   static constexpr bool SCALES = EACH == CUDA_FP8_CHUNKS;
@@ -38,9 +39,9 @@ struct seat_in_packet {
   }
 };
 
-// --- words that have come, and words that have not ---
+// --- words that have arrived, and empty words ---
 
-// What is sent of values that may be empty.
+// The word to send for a value word: never CUDA_EMPTY.
 __device__ __forceinline__ uint32_t fill(uint32_t word) {
   return word == CUDA_EMPTY ? CUDA_NOT_EMPTY : word;
 }
@@ -48,7 +49,7 @@ __device__ __forceinline__ uint4 fill(uint4 v) {
   return make_uint4(fill(v.x), fill(v.y), fill(v.z), fill(v.w));
 }
 
-// The largest of words is CUDA_EMPTY if any is.
+// The maximum of several words is CUDA_EMPTY if one of them is.
 static_assert(CUDA_EMPTY == UINT32_MAX, "no word is larger");
 __device__ __forceinline__ uint32_t largest(uint4 v) {
   return max(max(v.x, v.y), max(v.z, v.w));
@@ -56,7 +57,7 @@ __device__ __forceinline__ uint32_t largest(uint4 v) {
 
 // --- sending ---
 
-// Where a packet stands in an area; `scales`: of the first of its chunks, if it has any.
+// The place of a packet in an area. `scales`: place of the scale of its first chunk, if there are scales.
 struct spot {
   size_t values, scales;
 };
@@ -64,9 +65,9 @@ struct spot {
 enum { STAGE = CUDA_BF16_CHUNKS * CUDA_LINE, STAGE_SCALES = CUDA_FP8_CHUNKS * CUDA_LINE };
 static_assert(STAGE_SCALES + CUDA_FP8_CHUNKS * 4 <= STAGE, "a stage has room for values and scales");
 
-// A packet on its way to one or more peers. Copies in bulk carry it, from the warp's stage in shared memory: a
-// processor's ordinary stores would queue for the links, and all its loads behind them. Not where the way is strict, or
-// the device has none.
+// A packet that is being sent to one or more peers, with bulk copies from the warp's stage in shared memory. Ordinary
+// stores of a processor would queue for the links, and all its loads would queue behind them. Bulk copies are not used
+// if the way is strict or the device has none.
 template <int EACH> struct outbound_packet {
   static constexpr bool SCALES = packet<EACH>::SCALES;
   const packet<EACH> &p;
@@ -82,7 +83,7 @@ template <int EACH> struct outbound_packet {
       return;
     seat_in_packet at;
 #pragma unroll
-    for (int i = 0; i < packet<EACH>::ITERATIONS; i++) { // the stage has room for more lines than there are
+    for (int i = 0; i < packet<EACH>::ITERATIONS; i++) { // the stage may have room for more lines than the packet has
       *(uint4 *)(stage + at.offset(i)) = p.v[i];
       if constexpr (SCALES)
         if (at.lane == 0)
@@ -93,7 +94,7 @@ template <int EACH> struct outbound_packet {
 #endif
   }
 
-  // To the area that each lane names; NULL: this lane names none. [warp]
+  // Sends to the area that each lane passes; NULL: none for this lane. [warp]
   __device__ __forceinline__ void send(char *area, const spot &to) const {
 #if __CUDA_ARCH__ >= 900
     if (!strict) {
@@ -109,7 +110,7 @@ template <int EACH> struct outbound_packet {
       put((char *)__shfl_sync(~0u, (unsigned long long)area, __ffs((int)left) - 1), to);
   }
 
-  // Behind the last send. [warp]
+  // To be called after the last send. [warp]
   __device__ __forceinline__ void sent() const {
 #if __CUDA_ARCH__ >= 900
     if (!strict)
@@ -117,14 +118,14 @@ template <int EACH> struct outbound_packet {
 #endif
   }
 
-  // Before the stage is used again, or its block ends: the copies have been made from it. [warp]
+  // Waits until the copies have read the stage; needed before the stage is used again, or the block ends. [warp]
   static __device__ __forceinline__ void wait_until_read() {
 #if __CUDA_ARCH__ >= 900
     ptx::bulk_wait_read();
     __syncwarp();
 #endif
   }
-  // The same; and they have arrived. [warp]
+  // Waits until the copies have arrived, too. [warp]
   static __device__ __forceinline__ void wait_until_arrived() {
 #if __CUDA_ARCH__ >= 900
     ptx::bulk_wait();
@@ -147,9 +148,9 @@ private:
   }
 };
 
-// --- taking ---
+// --- receiving ---
 
-// A packet as far as it has arrived. `scale`: lane l has that of chunk l. [warp]
+// A packet that may have arrived only in part. `scale`: lane l has the scale of chunk l. [warp]
 template <int EACH> struct inbound_packet {
   packet<EACH> p;
   uint32_t scale;
@@ -163,7 +164,7 @@ template <int EACH> struct inbound_packet {
     scale =
         packet<EACH>::SCALES && lane < count ? ptx::load_volatile((const uint32_t *)(area + from.scales) + lane) : 0;
   }
-  // Whether all of it has arrived. [warp]
+  // Whether the whole packet has arrived. [warp]
   __device__ __forceinline__ bool whole() const {
     uint32_t most = scale;
 #pragma unroll

@@ -38,7 +38,7 @@ __device__ __forceinline__ void store_relaxed(uint64_t *p, uint64_t v) {
   asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
 }
 
-// 16 bytes as a whole (PTX 8.3: one access of 128 bits, relaxed).
+// Loads 16 bytes as a whole (PTX 8.3: one access of 128 bits, relaxed).
 __device__ __forceinline__ uint4 load_unit(const void *p) {
   uint64_t low, high;
   asm volatile("{\n.reg .b128 t;\nld.relaxed.sys.global.b128 t, [%2];\nmov.b128 {%0, %1}, t;\n}"
@@ -79,7 +79,7 @@ __device__ __forceinline__ void store_line(void *p, uint4 v) {
                : "memory");
 }
 
-// Adds without waiting for what was there.
+// Adds without waiting for the old value.
 __device__ __forceinline__ void add(uint32_t *p, uint32_t v) {
   asm volatile("red.relaxed.gpu.global.add.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
 }
@@ -90,7 +90,7 @@ __device__ __forceinline__ void set_bits(uint64_t *p, uint64_t v) {
   asm volatile("red.relaxed.gpu.global.or.b64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
 }
 
-// 16 bytes that this kernel only reads. Through the first-level cache, since neighbours share a sector.
+// Loads 16 bytes that this kernel only reads, through the first-level cache, since neighbours share a sector.
 __device__ __forceinline__ uint4 load_input16(const void *p) {
   uint4 v;
   asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
@@ -101,7 +101,7 @@ __device__ __forceinline__ void store16(void *p, uint4 v) {
   asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
 }
 
-// The same, by the lanes that say so: a branch for each store would cost more than the store does.
+// The same, only for lanes with `here`: a branch for each store would cost more than the store.
 __device__ __forceinline__ void store16_if(bool here, void *p, uint4 v) {
   asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %5, 0;\n@p st.global.v4.u32 [%0], {%1, %2, %3, %4};\n}" ::"l"(p),
                "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "r"((uint32_t)here)
@@ -113,27 +113,29 @@ __device__ __forceinline__ void store4_if(bool here, void *p, uint32_t v) {
                : "memory");
 }
 
-// To within one unit in the last place.
+// Exact to one unit in the last place.
 __device__ __forceinline__ float reciprocal(float x) {
   float y;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 
-// log2 |x|, to within 2^-22 of it, or absolute where x is from 0.5 to 2; of denormal numbers -infinity (PTX, lg2).
+// log2 |x|, with a relative error of at most 2^-22, or the same absolute error for x from 0.5 to 2; -infinity for
+// denormal numbers (PTX, lg2).
 __device__ __forceinline__ float log2_of(float x) {
   float y;
   asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(fabsf(x)));
   return y;
 }
-// To within 2^-22 of it (PTX, ex2).
+// With a relative error of at most 2^-22 (PTX, ex2).
 __device__ __forceinline__ float exp2_of(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 
-// 16 bytes that this kernel only reads, to shared memory; the lanes that say so. load_wait() waits for this thread's.
+// Copies 16 bytes that this kernel only reads to shared memory, for lanes with `here`. load_wait() waits for the copies
+// of this thread.
 __device__ __forceinline__ void load_shared16_if(bool here, void *to, const void *from) {
   asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %2, 0;\n@p cp.async.cg.shared.global [%0], [%1], 16;\n}" ::"r"(
                    (uint32_t)__cvta_generic_to_shared(to)),
@@ -163,14 +165,14 @@ __device__ __forceinline__ void shared_or(uint32_t address, uint32_t bits) {
   asm volatile("red.shared.or.b32 [%0], %1;" ::"r"(address), "r"(bits) : "memory");
 }
 
-// Has the value computed here, and not where it is used.
+// Makes the compiler compute the value here, and not where it is used.
 __device__ __forceinline__ uint32_t here(uint32_t v) {
   asm volatile("" : "+r"(v));
   return v;
 }
 
-// Lanes whose value is this lane's; values have so many bits. `match.any` takes 60 cycles and more for each different
-// value, when all warps of a processor ask at once. [warp]
+// The lanes that have the same value as this lane; values have `bits` bits. `match.any` takes 60 cycles or more for
+// each different value if all warps of a processor execute it at the same time. [warp]
 __device__ __forceinline__ uint32_t lanes_like(uint32_t value, uint32_t bits) {
   uint32_t lanes = ~0u;
 #pragma unroll 4
@@ -181,12 +183,12 @@ __device__ __forceinline__ uint32_t lanes_like(uint32_t value, uint32_t bits) {
   }
   return lanes;
 }
-// Of numbers below `count`.
+// Bits of the numbers below `count`.
 __device__ __forceinline__ uint32_t bits_of(uint32_t count) {
   return 32 - __clz((int)(count - 1));
 }
 
-// The compiler moves no access to memory across.
+// The compiler moves no memory access across this call.
 __device__ __forceinline__ void in_order() {
   asm volatile("" ::: "memory");
 }
@@ -197,7 +199,7 @@ __device__ __forceinline__ uint64_t time_ns() {
   return v;
 }
 
-// Launched early, a kernel waits here until the kernel before it in the stream has ended.
+// A kernel that was launched early waits here until the previous kernel of the stream has ended.
 __device__ __forceinline__ void await_previous() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -239,8 +241,8 @@ __device__ __forceinline__ void fence_system() {
   asm volatile("fence.acq_rel.sys;" ::: "memory");
 }
 
-// --- bulk copies between shared memory and global (Hopper and later): a thread waits for those to global memory that
-// it has issued; whoever looks at its barrier, for those to shared memory ---
+// --- bulk copies between shared and global memory (Hopper and later): a thread waits for the copies to global memory
+// that it has issued itself; any thread can wait for copies to shared memory, at their barrier ---
 
 #if __CUDA_ARCH__ >= 900
 // Orders this thread's stores to shared memory before bulk copies that are issued after a barrier.
@@ -263,21 +265,21 @@ __device__ __forceinline__ void bulk_commit() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-// What the copies so far are made from has been read, and may be written again.
+// Waits until the sources of all copies so far have been read, and may be written again.
 __device__ __forceinline__ void bulk_wait_read() {
   asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
 
-// The copies so far have arrived.
+// Waits until all copies so far have arrived.
 __device__ __forceinline__ void bulk_wait() {
   asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
-// Those have that were committed before the newest group.
+// Waits until the copies committed before the newest group have arrived.
 __device__ __forceinline__ void bulk_wait_older() {
   asm volatile("cp.async.bulk.wait_group 1;" ::: "memory");
 }
 
-// Begins to bring memory near, for a later load. `size`: as above.
+// Begins to prefetch memory for a later load. `size`: as above.
 __device__ __forceinline__ void prefetch_bulk(const void *from, uint32_t size) {
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(size) : "memory");
 }
@@ -315,8 +317,8 @@ __device__ __forceinline__ void store_release(uint64_t *p, uint64_t v) {
   asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
 }
 
-// As load_line and load_input16, by the lanes that say so; 0 for the others. What is written only now and then would be
-// kept over all loops around it.
+// Like load_line and load_input16 for lanes with `here`; 0 for the others. All lanes get a value, since the compiler
+// would keep a variable that is only sometimes written in registers over all surrounding loops.
 __device__ __forceinline__ uint4 load_line_if(bool here, const void *p) {
   uint4 v;
   asm volatile(
@@ -327,7 +329,8 @@ __device__ __forceinline__ uint4 load_line_if(bool here, const void *p) {
       : "memory");
   return v;
 }
-// 16 bytes that nothing writes while the kernel runs, and nobody reads again: they leave the second-level cache first.
+// Loads 16 bytes that are not written while the kernel runs, and not read again: the second-level cache evicts them
+// first.
 __device__ __forceinline__ uint4 load_once16_if(bool here, const void *p) {
   uint64_t policy;
   uint4 v;
@@ -340,7 +343,7 @@ __device__ __forceinline__ uint4 load_once16_if(bool here, const void *p) {
   return v;
 }
 
-// 8 bytes that another processor has written, behind an acquire.
+// Loads 8 bytes that another processor has written, after an acquire.
 __device__ __forceinline__ uint2 load_pair(const void *p) {
   uint2 v;
   asm volatile("ld.volatile.global.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p) : "memory");

@@ -1,4 +1,5 @@
-// The snapshot that each block takes of the state first: the counters, the host's words, the views and the handles.
+// The snapshot of the state that each block takes at its start: the counters, the host's words, the views and the
+// handles.
 #ifndef CUDA_KERNELS_SNAPSHOT_CUH
 #define CUDA_KERNELS_SNAPSHOT_CUH
 
@@ -7,15 +8,16 @@
 #include "cuda/kernels/usual.cuh"
 
 enum { WARPS = 24, BLOCK = WARPS * WARP };
-enum { HEAD_UNITS = 2 }; // of a slot's head: count and mark
+enum { HEAD_UNITS = 2 }; // units of a slot's head: count and mark
 
-// Blocks that are few: then each of them has a part in everything.
+// Up to this number of blocks, each block takes part in all jobs.
 enum { FEW_BLOCKS = 16 };
 
-// Blocks, and warps of each of them, that do the same: a kernel that does two things has two roles, side by side.
+// A role: the blocks, and the warps of each block, that do the same work. A kernel with two kinds of work has two
+// roles, which run at the same time.
 struct role {
   uint32_t first_block, blocks;
-  uint32_t first, warps; // of a block's
+  uint32_t first, warps; // warps of a block
   int barrier;           // 1 to 15
 
   __device__ __forceinline__ bool includes_me() const {
@@ -27,7 +29,7 @@ struct role {
   __device__ __forceinline__ bool sync_or(bool value) const { return ptx::barrier_or(barrier, (int)threads(), value); }
 };
 
-// Built with CUDA_TRACE, one thread of each block records the time at which it comes to step i (0 to 7).
+// Built with CUDA_TRACE, one thread of each block records the time at which it reaches step i (0 to 7).
 __device__ __forceinline__ void trace(uint64_t *stamps, uint32_t i, bool one) {
 #ifdef CUDA_TRACE
   if (one && stamps)
@@ -48,7 +50,7 @@ __device__ __forceinline__ uint32_t divide(uint32_t number, cuda_divisor by) {
   return (uint32_t)((uint64_t)number * by.factor >> by.shift);
 }
 
-// Selection `i` of a caller's list, which is of int32_t (`narrow`) or int64_t: of that the lower half says all.
+// Selection `i` of a caller's list of int32_t (`narrow`) or int64_t; the lower half of an int64_t is sufficient.
 __device__ __forceinline__ int32_t expert_at(const void *topk_idx, bool narrow, size_t i) {
   return CUDA_OPTION(narrow) ? ((const int32_t *)topk_idx)[i] : (int32_t)((const int64_t *)topk_idx)[i];
 }
@@ -60,12 +62,12 @@ __device__ __forceinline__ const cuda_view &view_of(const snapshot &snapshot, ui
   return snapshot.live[snapshot.counters.live[op % CUDA_LIVE]];
 }
 
-// What a kernel does, and so which counters it moves on.
+// The steps of an operation that a kernel does; they determine which counters it increases.
 struct steps {
   bool sends, receives, answers, combines;
   bool keeps;     // the combine leaves its operation open
-  bool coded;     // its answers travel as logfmt10
-  bool again;     // its operation may have been combined before
+  bool coded;     // answers are encoded as logfmt10
+  bool again;     // the operation may already have had a combine
   uint32_t ahead; // device_combine.ahead
 };
 
@@ -75,15 +77,15 @@ template <typename T> __device__ __forceinline__ void clear(T *object, uint32_t 
     ((uint32_t *)object)[i] = 0;
 }
 
-// Before a credit is given: the end of the kernels before has ordered what they emptied before this one's stores, as
-// far as this GPU's memory goes. What they emptied in the host's may be on its way yet.
+// To be called before a credit is given. The end of the earlier kernels has ordered their emptying before the stores of
+// this kernel, but only in this GPU's memory. Their stores to host memory may not have arrived yet.
 __device__ __forceinline__ void order_credit(const snapshot &snapshot) {
   if (snapshot.control.strict)
     ptx::fence_system();
 }
 
-// Publishes to the peers what the kernels before have taken, and to the host how far they are; clears the counts of
-// later operations. [warp]
+// Publishes to the peers what earlier kernels have taken, and to the host the progress of these kernels; clears the
+// counts of later operations. [warp]
 __device__ __forceinline__ void publish(const snapshot &snapshot, cuda_state *state, steps steps) {
   const cuda_counters &now = snapshot.counters;
   uint64_t op = steps.sends ? now.sent : steps.receives ? now.received : steps.answers ? now.answered : now.combined;
@@ -109,7 +111,7 @@ __device__ __forceinline__ void publish(const snapshot &snapshot, cuda_state *st
     if (view.members[m].out)
       ptx::store_relaxed(&((cuda_area_head *)view.members[m].out)->coded,
                          cuda_round(op, steps.again ? snapshot.handle[op % CUDA_LIVE].kept : 0));
-  // A further combine of an operation: the kernel before this one has emptied the places of our answers.
+  // For a further combine of an operation: the previous kernel has emptied the places of our answers.
   uint32_t round = steps.answers && steps.again ? snapshot.handle[op % CUDA_LIVE].kept : 0;
 #pragma unroll 1
   for (uint32_t m = lane; round > 0 && m < view.count; m += WARP)
@@ -121,7 +123,7 @@ __device__ __forceinline__ void publish(const snapshot &snapshot, cuda_state *st
     clear(&state->votes[(now.received + 2) % CUDA_LIVE], lane, WARP);
 }
 
-// Loads the arguments before all else, a line of them by each warp: loading each when it is needed takes 0.2 us more.
+// Loads the arguments first, one line by each warp. Loading each argument when it is needed takes 0.2 us more.
 template <typename T> __device__ __forceinline__ void touch(const T &args) {
   constexpr uint32_t LINE = 16; // words
   __shared__ uint32_t unread[32];
@@ -130,7 +132,8 @@ template <typename T> __device__ __forceinline__ void touch(const T &args) {
     *(volatile uint32_t *)&unread[warp] = ((const uint32_t *)&args)[min(warp * LINE, (uint32_t)(sizeof args / 4 - 1))];
 }
 
-// A thread's part of the snapshot, still being loaded: its loads come first, so that they do not queue behind others.
+// A thread's part of the snapshot while it is loaded. These loads are issued first, so that they do not queue behind
+// others.
 template <uint32_t THREADS> struct snapshot_part {
   static constexpr uint32_t LIVE = sizeof(snapshot::live) / 16, HANDLES = sizeof(snapshot::handle) / 16;
   static constexpr uint32_t WORDS = (sizeof(snapshot::counters) + sizeof(snapshot::control)) / 8;
@@ -166,8 +169,8 @@ template <uint32_t THREADS> struct snapshot_part {
   }
 };
 
-// Counts what this kernel begins, once all its blocks have read the counters. By a warp that no other waits for, as
-// arriving takes a round trip to the second-level cache. [warp]
+// Counts the operations that this kernel begins, after all its blocks have read the counters. A warp for which no other
+// warp waits should call it, since it takes a round trip to the second-level cache. [warp]
 __device__ __forceinline__ void arrive(const snapshot &snapshot, cuda_state *state, steps steps) {
   const cuda_counters &now = snapshot.counters;
   if (threadIdx.x % WARP != 0 || atomicAdd(&state->arrived, 1) != gridDim.x - 1)
@@ -195,7 +198,7 @@ __device__ __forceinline__ size_t answer_offset(const cuda_layout &layout, uint6
   return sizeof(cuda_area_head) + (size_t)(op % CUDA_DEPTH * layout.slot + layout.answers) +
          (token * layout.answer.stride + index * layout.answer.each * CUDA_LINE);
 }
-// Likewise, of a row.
+// The same for packet `index` of a row.
 __device__ __forceinline__ spot row_spot(const cuda_layout &layout, const cuda_form &form, uint64_t op, uint32_t token,
                                          uint32_t index) {
   size_t slot = sizeof(cuda_area_head) + (size_t)(op % CUDA_DEPTH * layout.slot);
@@ -212,8 +215,9 @@ __device__ __forceinline__ uint64_t or_over_warp(uint64_t bits) {
   return (uint64_t)high << 32 | low;
 }
 
-// Waits for those of `seats` whose members have not taken yet what this operation's slots held before: their word is
-// below `least`. Returns those that have. Members count for it from operation `since` on. [warp]
+// Waits until the members of `seats` have taken the former contents of this operation's slots, that is until their word
+// is at least `least`. Returns the seats that have done so. It waits only for members whose first operation is not
+// after `since`. [warp]
 static __device__ __noinline__ uint64_t await_taken(cuda_state *state, const cuda_view &view, uint64_t seats,
                                                     uint64_t since, uint64_t least, uint64_t cuda_area_head::*taken) {
   uint64_t open = 0;
@@ -235,15 +239,15 @@ static __device__ __noinline__ uint64_t await_taken(cuda_state *state, const cud
   return open;
 }
 
-// Which members have taken what this operation's slots held before, by seat; who has not in time is lost. `known`: the
-// operations before it have been taken by all. [warp]
+// Returns the seats of the members that have taken the former contents of this operation's slots; a member that does
+// not do so in time is lost. `known`: all members have taken the operations before this number. [warp]
 __device__ __forceinline__ uint64_t await_credit(cuda_state *state, const snapshot &snapshot, const cuda_view &view,
                                                  uint64_t op, uint64_t known, uint64_t cuda_area_head::*taken) {
   uint64_t open = view.seats & ~(snapshot.counters.lost | snapshot.control.gone);
   return known + 1 < op ? await_taken(state, view, open, op - CUDA_DEPTH, op - 1, taken) : open;
 }
 
-// The warps of a kernel that play a role, so numbered that a few jobs take as many processors.
+// The warps of a kernel that have one role, numbered so that a few jobs are spread over as many processors.
 struct warp_set {
   uint32_t index, count, lane;
 
