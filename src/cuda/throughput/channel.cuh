@@ -1,25 +1,26 @@
-// One end of a channel (flow.h), as a warp has it, and what all such ends do: wait, publish, take job after job.
+// One end of a channel (flow.h), which a warp serves, and what all ends have in common: they wait, publish, and do one
+// job after the other.
 #ifndef CUDA_THROUGHPUT_CHANNEL_CUH
 #define CUDA_THROUGHPUT_CHANNEL_CUH
 
 #include "cuda/throughput/kernel.cuh"
 
-// Of one warp, or of those that share a channel. In shared memory.
+// The memory of one warp, or of the warps that share a channel. In shared memory.
 struct channel_memory {
   mover_job jobs[2];
-  uint32_t sent[DEVICE_SEATS];    // rows of this operation and channel, by seat: written or read
-  uint32_t room[DEVICE_SEATS];    // up to which number there is room, or a row
+  uint32_t sent[DEVICE_SEATS];    // number of rows of this operation and channel written or read, for each seat
+  uint32_t room[DEVICE_SEATS];    // writer: number of rows that have room; reader: number of rows that have arrived
   uint32_t written[DEVICE_SEATS]; // rows whose stores have been issued
   union {
-    uint32_t published[DEVICE_SEATS]; // of a writer: rows that its tail covers
-    uint32_t row[DEVICE_SEATS];       // of an adder that reads answers in place (add.cuh): the token's row at each seat
+    uint32_t published[DEVICE_SEATS]; // writer: rows that its tail covers
+    uint32_t row[DEVICE_SEATS];       // adder that reads answers in place (add.cuh): the token's row at each seat
   };
   uint64_t arrived[2]; // barriers of the warp's stage (stage.cuh)
-  // For the block's publisher (publisher.cuh), which counts a row as written when it has arrived.
-  uint64_t closing;       // seats to which nothing more is written
+  // For the block's publisher (publisher.cuh). With a publisher, `written` counts rows that have arrived.
+  uint64_t closing;       // seats to which no more rows are written
   uint32_t index;         // of the channel
-  uint32_t serial, acked; // odd: a channel is open; the last even number that was published
-  uint32_t over;          // there will be no other channel
+  uint32_t serial, acked; // serial: odd while a channel is open; acked: the last even serial that was published
+  uint32_t over;          // this is the last channel
 };
 
 struct channel {
@@ -29,11 +30,12 @@ struct channel {
   channel_memory &memory;
   uint64_t base; // position of the operation's first row
   uint32_t index, lane, words, first_place, list;
-  uint64_t awaited, dropped;   // seats that the last look was not content with; that are lost since the kernel began
-  uint32_t unpublished, batch; // rows since the last publication; how many make the next
-  uint64_t under_way;          // seats of the newest row written, where a publisher publishes
+  uint64_t awaited, dropped; // seats that were not ready at the last look; seats lost since the kernel began
+  // rows since the last publication; number of rows after which the channel publishes again
+  uint32_t unpublished, batch;
+  uint64_t under_way; // seats of the newest row written, if there is a publisher
 
-  // `answers`: of the two rings. [warp]
+  // `answers`: use the ring for answers, else the ring for rows. [warp]
   __device__ __forceinline__ channel(const flow_kernel &kernel, const cuda_flow &flow, bool answers, cuda_state *state,
                                      channel_memory &memory, uint32_t index)
       : kernel(kernel), ring(answers ? flow.answers : flow.rows), state(state), memory(memory),
@@ -54,14 +56,14 @@ struct channel {
     return window + ring.at + ((uint64_t)index * ring.places + (first_place + number) % ring.places) * ring.place;
   }
 
-  // --- whoever writes ---
+  // --- writers ---
 
-  // The position before which a seat has to have read all, so that anything can be written.
+  // The position before which a seat must have read everything before this rank may write.
   __device__ __forceinline__ uint64_t sent_before(uint32_t seat) const {
     const cuda_flow_sent &sent = ((const cuda_flow_head *)kernel.op.in[seat])->sent;
     return list * ptx::load_volatile(words < offsetof(cuda_flow_head, answers) ? &sent.rows : &sent.answers);
   }
-  // Those of `seats` for whose next row there is no room. [warp]
+  // Returns those of `seats` that have no room for a next row. [warp]
   __device__ __forceinline__ uint64_t full(uint64_t seats) {
     bool none[2];
 #pragma unroll
@@ -70,8 +72,8 @@ struct channel {
       none[h] = has(seats, seat) && memory.sent[seat] >= memory.room[seat];
       if (!none[h])
         continue;
-      // What other operations left there may still be read. No acquire: nothing is read that the reader has written,
-      // and no store is issued before this load has brought what allows it.
+      // The reader may still be reading rows of earlier operations. The load needs no acquire: this rank reads no data
+      // that the reader has written, and it issues no store before the load has returned the credit.
       uint64_t credit = ptx::load_volatile(&word(kernel.op.in[seat])->credit);
       if (credit < base && credit < sent_before(seat))
         continue;
@@ -95,8 +97,8 @@ struct channel {
     }
     __syncwarp();
   }
-  // A row's stores have been issued. Publishes once for several rows, since the fence of a release at system scope
-  // takes as long as a row does. [warp]
+  // To be called when a row's stores have been issued. Publishes once for several rows, since the fence of a release at
+  // system scope takes as long as a row. [warp]
   __device__ __forceinline__ void count_row(uint64_t seats, bool more) {
     count_written(seats);
     if (++unpublished >= batch && more) {
@@ -116,15 +118,15 @@ struct channel {
         ptx::store_release(&word(kernel.op.out[seat])->tail, (base + memory.written[seat]) * 2 + 1);
   }
 
-  // Who does not take part after all reads nothing. [warp]
+  // Drops the seats that do not take part after all: they read nothing. [warp]
   __device__ __forceinline__ void drop_others() {
     if (kernel.rest && ptx::load_acquire(&kernel.rest->ready) == CUDA_READY_ALL)
       dropped |= awaited & ~ptx::load_volatile(&kernel.rest->seats);
   }
 
-  // --- whoever writes, and has a publisher ---
+  // --- writers with a publisher ---
 
-  // A row's stores have been issued: those before it have arrived. [warp]
+  // To be called when a row's stores have been issued: the rows before it have arrived. [warp]
   __device__ __forceinline__ void count_arrived(uint64_t seats) {
 #if __CUDA_ARCH__ >= 900
     ptx::bulk_wait_older();
@@ -132,7 +134,7 @@ struct channel {
     note_arrived();
     under_way = seats;
   }
-  // All stores of this warp have arrived. [warp]
+  // To be called when all stores of this warp have arrived. [warp]
   __device__ __forceinline__ void settle() {
 #if __CUDA_ARCH__ >= 900
     ptx::bulk_wait();
@@ -152,9 +154,10 @@ struct channel {
     __syncwarp();
   }
 
-  // --- whoever reads ---
+  // --- readers ---
 
-  // Those of `seats` that have a row here. *ended: seats whose last row has been taken, or is in `room`. [warp]
+  // Returns those of `seats` from which a row has arrived. *ended: seats whose last row has been taken, or is counted
+  // in `room`. [warp]
   __device__ __forceinline__ uint64_t there(uint64_t seats, uint64_t *ended) {
     bool some[2], over[2], acquired = false;
 #pragma unroll
@@ -175,25 +178,25 @@ struct channel {
     }
 #if __CUDA_ARCH__ >= 900
     if (__any_sync(~0u, acquired))
-      ptx::bulk_fence_global(); // bulk copies read what the tails vouch for
+      ptx::bulk_fence_global(); // bulk copies read the rows that the tails cover
 #endif
     *ended = seats_of(over[0], over[1]);
     uint64_t found = seats_of(some[0], some[1]);
     awaited = seats & ~found & ~*ended;
     return found;
   }
-  // Those of `seats` that are known to have a row here. [warp]
+  // Returns those of `seats` of which this warp already knows that a row has arrived. [warp]
   __device__ __forceinline__ uint64_t known(uint64_t seats) const {
     return seats_of(has(seats, lane) && memory.sent[lane] < memory.room[lane],
                     has(seats, lane + WARP) && memory.sent[lane + WARP] < memory.room[lane + WARP]);
   }
-  // All rows before this number have been read. [a thread]
+  // Gives credit: all rows before this number have been read. [one thread]
   __device__ __forceinline__ void give_credit(uint32_t seat, uint64_t position) const {
     ptx::store_relaxed(&word(kernel.op.out[seat])->credit, position);
   }
 };
 
-// Waits on for the seats that a channel awaits; who does not come is dropped. Lives as long as one wait.
+// Continues to wait for the seats that a channel awaits, and drops a seat that is lost. One object serves one wait.
 struct channel_wait {
   wait_limit limit[2];
   __device__ __forceinline__ void step(channel &channel) {
@@ -209,9 +212,9 @@ struct channel_wait {
   }
 };
 
-// In a channel without rows for some of `seats`: waits until these have read all that they were sent in operations
-// before. A tail says how many rows there are. So it is not written over, by that of a later operation, before it has
-// been read. [warp]
+// For a channel without rows for some of `seats`: waits until these seats have read everything that was sent to them in
+// earlier operations. Since a tail gives the number of rows, the tail of a later operation must not overwrite it before
+// it has been read. [warp]
 __device__ __forceinline__ void await_readers(channel &channel, uint64_t seats) {
   channel_wait wait;
   const uint32_t *sent = channel.memory.sent;
@@ -223,24 +226,24 @@ __device__ __forceinline__ void await_readers(channel &channel, uint64_t seats) 
 
 enum found_job { JOB_READY, JOB_WAITS, JOB_NONE };
 
-// Which channels a warp serves that needs no others: of a kind that has warps [first, first + most) of `blocks` blocks
-// from `block` on, warp i serves channels i, i + warps and so on.
+// The channels that a warp serves by itself. If a role has warps [first, first + most) of `blocks` blocks from `block`
+// on, its warp i serves channels i, i + warps and so on.
 struct channel_share {
   uint32_t index, count;
   __device__ __forceinline__ channel_share(uint32_t block, uint32_t blocks, uint32_t first, uint32_t most)
       : index((threadIdx.x / WARP - first) * blocks + blockIdx.x - block), count(most * blocks) {}
 };
 
-// Has each of `blocks` blocks serve channels that follow each other, as far as its warps suffice. Where writers take
-// them by turns, and readers so, the channels of one processor are read by several: one that is slow holds up a few
-// warps of each, and not all of one.
+// Makes each of `blocks` blocks serve consecutive channels, as far as its warps suffice. If writers take channels in
+// rotation and readers take consecutive ones, several processors read the channels that one processor writes. A slow
+// processor then delays a few warps of each other processor, and not all warps of one.
 __device__ __forceinline__ void gather_channels(uint32_t &index, uint32_t &count, uint32_t blocks) {
   uint32_t each = min(count / blocks, (CUDA_CHANNELS + blocks - 1) / blocks), nth = index / blocks;
   index = nth < each ? index % blocks * each + nth : (uint32_t)CUDA_CHANNELS;
   count = each * blocks;
 }
 
-// The next job, for which it may have to wait. False: there is none. [warp]
+// Gets the next job; may wait for it. False: there is no further job. [warp]
 template <typename ROLE> __device__ __forceinline__ bool await_job(ROLE &role, mover_job &job) {
   channel_wait wait;
 #pragma unroll 1
@@ -255,17 +258,17 @@ template <typename ROLE> __device__ __forceinline__ bool await_job(ROLE &role, m
   }
 }
 
-// The tokens of a channel, in their order.
+// Walks over the tokens of a channel, in their order.
 struct token_walk {
   const uint64_t *seats;
   uint32_t index, tokens, lane, group;
-  uint32_t low, high, live; // of the group's 32 tokens: the lane's seats; which are left
-  bool all;                 // also tokens that go nowhere
+  uint32_t low, high, live; // for a group of 32 tokens: the seats of the lane's token; the tokens that are left
+  bool all;                 // includes tokens without a destination
 
   __device__ __forceinline__ token_walk(const uint64_t *seats, uint32_t index, uint32_t tokens, bool all)
       : seats(seats), index(index), tokens(tokens), lane(threadIdx.x % WARP), group(0), low(0), high(0), live(0),
         all(all) {}
-  // The next token and its seats; false: there is none. take() goes beyond it. [warp]
+  // Gets the next token and its seats, without removing it; take() removes it. False: there is none. [warp]
   __device__ __forceinline__ bool look(uint32_t *token, uint64_t *to) {
     while (live == 0) {
       uint32_t mine = index + (group * WARP + lane) * CUDA_CHANNELS;

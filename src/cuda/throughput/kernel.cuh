@@ -1,29 +1,29 @@
-// What all warps of a kernel of many tokens know of the operation, and sets of seats.
+// The data of the operation that all warps of a throughput kernel share, and functions for sets of seats.
 #ifndef CUDA_THROUGHPUT_KERNEL_CUH
 #define CUDA_THROUGHPUT_KERNEL_CUH
 
 #include "cuda/throughput/job.cuh"
 #include "cuda/throughput/steps.cuh"
 
-// What all warps of a kernel know. In shared memory.
+// The data that all warps of a kernel share. In shared memory.
 struct flow_kernel {
   cuda_flow_op op;
   cuda_route route;
-  uint64_t seats;                  // that take part, and are not lost
-  uint32_t row_base[DEVICE_SEATS]; // of each seat's rows, among all that are received
-  uint32_t rows, tokens;           // received in all; of this rank
-  // Of a sender that began before all headers had come: where it is said who takes part; else NULL.
+  uint64_t seats;                  // seats that take part and are not lost
+  uint32_t row_base[DEVICE_SEATS]; // number of each seat's first row among all received rows
+  uint32_t rows, tokens;           // rows: received, from all seats; tokens: of this rank
+  // If a sender began before all headers had arrived: the struct that says later which seats take part; else NULL.
   const cuda_flow_op *rest;
-  uint64_t zero_copy[DEVICE_SEATS]; // where each peer's is mapped here; 0: it is not
+  uint64_t zero_copy[DEVICE_SEATS]; // address at which each peer's zero-copy memory is mapped here; 0: not mapped
 };
 
-// Copies what the kernel goes by to shared memory. [block, barrier to follow]
+// Copies the route to shared memory. [block, barrier to follow]
 __device__ __forceinline__ void begin_route(flow_kernel &kernel, const cuda_route *route) {
   for (uint32_t i = threadIdx.x; i < sizeof(cuda_route) / 4; i += blockDim.x)
     ((uint32_t *)&kernel.route)[i] = ((const volatile uint32_t *)route)[i];
 }
 
-// The sum of what the lanes below have, and this one. [warp]
+// Returns the sum of the values of the lower lanes and this lane. [warp]
 __device__ __forceinline__ uint32_t sum_up_to(uint32_t value) {
 #pragma unroll
   for (int step = 1; step < WARP; step *= 2) {
@@ -33,8 +33,8 @@ __device__ __forceinline__ uint32_t sum_up_to(uint32_t value) {
   return value;
 }
 
-// Where the part of each expert begins among packed rows, if it has `counts` of them and parts begin at multiples of
-// `alignment`; returns where the last one ends. [warp, some experts a lane]
+// Lists where the part of each expert begins among packed rows. `counts`: rows of each expert; parts begin at multiples
+// of `alignment`. Returns the end of the last part. [warp, some experts for each lane]
 __device__ __forceinline__ uint32_t list_begins(const uint32_t *counts, uint32_t experts, uint32_t alignment,
                                                 uint32_t *begins) {
   uint32_t each = (experts + WARP - 1) / WARP, first = threadIdx.x % WARP * each, end = min(first + each, experts);
@@ -49,8 +49,8 @@ __device__ __forceinline__ uint32_t list_begins(const uint32_t *counts, uint32_t
   return __shfl_sync(~0u, behind, WARP - 1);
 }
 
-// Copies what control left as well, and how many tokens there are. Loads go side by side, as each takes as long as all
-// of them. [block]
+// Copies the result of control and the number of tokens, too. All loads are issued together, since one takes as long as
+// all of them. [block]
 __device__ __forceinline__ void begin_op(flow_kernel &kernel, cuda_state *state, const cuda_flow_op *op,
                                          const cuda_route &route) {
   __shared__ uint64_t lost;
@@ -78,7 +78,7 @@ __device__ __forceinline__ void begin_op(flow_kernel &kernel, cuda_state *state,
   }
   __syncthreads();
 }
-// Both, where the kernel has the route at hand. [block]
+// Does both, if the route is complete. [block]
 __device__ __forceinline__ void begin_flow(flow_kernel &kernel, cuda_state *state, const cuda_flow_op *op,
                                            const cuda_route &route) {
   if (threadIdx.x == 0)
@@ -89,11 +89,11 @@ __device__ __forceinline__ void begin_flow(flow_kernel &kernel, cuda_state *stat
 __device__ __forceinline__ bool has(uint64_t seats, uint32_t seat) {
   return seats >> seat & 1;
 }
-// The seats of which a lane found something: `low` of seat `lane`, `high` of seat `lane` + 32.
+// The set of seats from the lanes' flags: `low` for seat `lane`, `high` for seat `lane` + 32.
 __device__ __forceinline__ uint64_t seats_of(bool low, bool high) {
   return __ballot_sync(~0u, low) | (uint64_t)__ballot_sync(~0u, high) << 32;
 }
-// The next seat of `seats` behind `last`, in a circle. There is one.
+// The next seat of `seats` after `last`, cyclically. `seats` must not be empty.
 __device__ __forceinline__ uint32_t next_seat(uint64_t seats, uint32_t last) {
   uint64_t behind = last >= 63 ? 0 : seats & ~0ull << (last + 1);
   return (uint32_t)__ffsll((long long)(behind ? behind : seats)) - 1;

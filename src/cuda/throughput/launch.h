@@ -1,5 +1,5 @@
-// The launchers of the kernels for many tokens. They return a cudaError_t. `blocks`: processors to use; all blocks must
-// be resident at once. `early`: as in cuda/kernels/launch.h.
+// The launchers of the throughput kernels. They return a cudaError_t. `blocks`: processors to use; all blocks must be
+// resident at once. `early`: as in cuda/kernels/launch.h.
 #ifndef CUDA_THROUGHPUT_LAUNCH_H
 #define CUDA_THROUGHPUT_LAUNCH_H
 
@@ -15,28 +15,28 @@ extern "C" {
 int cuda_launch_plan(const struct cuda_plan_args *args, uint32_t blocks, bool early, cudaStream_t stream);
 // Moves the rows of a dispatch; fills the receiver's half of its route, unless that is kept.
 int cuda_launch_rows(const struct cuda_rows_args *args, uint32_t blocks, bool early, cudaStream_t stream);
-// Moves the answers of a combine, and adds them.
+// Moves the answers of a combine and adds them up.
 int cuda_launch_answers(const struct cuda_answers_args *args, uint32_t blocks, bool early, cudaStream_t stream);
-// The same by a warp for each channel, of rows by rank that are not coded: cuda_launch_answers() calls it where few
-// processors do it, or answers may be read where they lie.
+// The same with one warp for each channel, for RANK_MAJOR rows that are not encoded. cuda_launch_answers() calls it if
+// there are few processors, or if answers may be read in place.
 int cuda_launch_by_rank(const struct cuda_answers_args *args, uint32_t blocks, bool early, cudaStream_t stream);
 // Loads these kernels on the current device, as cuda_launch_load does.
 int cuda_load_throughput(bool *early);
-int cuda_load_plan(bool *early); // its parts
+int cuda_load_plan(bool *early); // a part of cuda_load_throughput()
 int cuda_load_rows(bool *early);
 int cuda_load_by_rank(bool *early);
 
-// Control, by one block; the notification behind the rows; and the end of an operation, behind its answers.
+// Control, which uses one block; the notification after the rows; and the end of an operation after its answers.
 int cuda_launch_control(const struct cuda_control_args *args, bool early, cudaStream_t stream);
 int cuda_launch_notify(const struct cuda_notify_args *args, bool early, cudaStream_t stream);
 int cuda_launch_end(const struct cuda_end_args *args, bool early, cudaStream_t stream);
-// Behind the rows that fill a route: its lists, and the notification. Behind a plan alone: the lists of what is sent.
+// After rows that fill a route: its lists, and the notification. After a plan alone: the lists of what will be sent.
 int cuda_launch_lists(const struct cuda_lists_args *args, uint32_t blocks, bool early, cudaStream_t stream);
-// Behind all that fills the route: where a call's selections differ from those that it knows.
+// After all kernels that fill the route: finds where a call's selections differ from those of the route.
 int cuda_launch_compare(const struct cuda_compare_args *args, uint32_t blocks, bool early, cudaStream_t stream);
 // Shared memory, in bytes, that control needs for views of `members`.
 size_t cuda_control_memory(const struct cuda_layout *layout, uint32_t members);
-// The same of a plan, at least.
+// The least shared memory that a plan needs.
 size_t cuda_plan_memory(uint32_t experts, uint32_t members);
 
 // Bytes of workspace, zeroed once, for up to `blocks` processors.

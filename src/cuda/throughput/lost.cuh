@@ -1,10 +1,10 @@
-// What does not come of a source: its rows become 0 and nobody's, and its selections are in no row.
+// Handles data of a source that does not arrive: its rows become 0 and get no owner, and its selections get no row.
 #ifndef CUDA_THROUGHPUT_LOST_CUH
 #define CUDA_THROUGHPUT_LOST_CUH
 
 #include "cuda/throughput/places.cuh"
 
-// `thread` of `threads` does its share of the selections of the pairs of one source.
+// Clears the selections of the pairs of one source. `thread` of `threads` does its share.
 static __device__ __noinline__ void clear_slots(const cuda_rows_args &args, const flow_kernel &kernel, uint32_t seat,
                                                 uint32_t thread, uint32_t threads) {
   uint32_t first = kernel.row_base[seat], K = args.topk;
@@ -16,8 +16,8 @@ static __device__ __noinline__ void clear_slots(const cuda_rows_args &args, cons
     args.slot[(uint64_t)first * K + i] = -1;
 }
 
-// `warp` of `warps` does its share of the rows of one source, which are those that its header counted. `came`: a bit
-// for each of them, expert after expert, set for those that stay; NULL: none of them. [warp]
+// Clears rows of one source, among the rows that its header counted. `warp` of `warps` does its share. `came`: one bit
+// for each row, ordered by expert, set for the rows to keep; NULL: keep none. [warp]
 static __device__ __noinline__ void clear_rows(const cuda_rows_args &args, const flow_kernel &kernel,
                                                const places_table &table, uint32_t seat, const uint32_t *came,
                                                uint32_t warp, uint32_t warps) {
@@ -45,7 +45,7 @@ static __device__ __noinline__ void clear_rows(const cuda_rows_args &args, const
   }
 }
 
-// By a kept route: all of these sources, whose places stay. `thread` of `threads` does its share.
+// With a kept route: clears all rows of these sources, and keeps their places. `thread` of `threads` does its share.
 static __device__ __noinline__ void clear_sources(const cuda_rows_args &args, const flow_kernel &kernel,
                                                   const places_table &table, uint64_t seats, uint32_t thread,
                                                   uint32_t threads) {
@@ -57,15 +57,16 @@ static __device__ __noinline__ void clear_sources(const cuda_rows_args &args, co
   }
 }
 
-// Of sources that do not take part any more, this block's share, of those from block `first` on. [block]
+// Clears the rows of sources that do not take part any more: the share of this block, among the blocks from `first` on.
+// [block]
 static __device__ __noinline__ void clear_absent(const cuda_rows_args &args, const flow_kernel &kernel,
                                                  const places_table &table, uint32_t first) {
   clear_sources(args, kernel, table, kernel.op.absent, (blockIdx.x - first) * blockDim.x + threadIdx.x,
                 (gridDim.x - first) * blockDim.x);
 }
 
-// A pair that came: its rows stay, and its selections are in them. `bits`: as of clear_rows(), `all` of them. [a
-// thread]
+// Notes a pair that arrived: its rows and its selections are kept. `bits`: as in clear_rows(); `all`: number of bits.
+// [one thread]
 static __device__ __forceinline__ void note_pair(const cuda_rows_args &args, const flow_kernel &kernel,
                                                  const places_table &table, uint32_t seat, uint32_t pair,
                                                  uint32_t *bits, uint32_t all) {
@@ -86,8 +87,8 @@ static __device__ __forceinline__ void note_pair(const cuda_rows_args &args, con
   }
 }
 
-// Numbers the rows that the header of a source counted, expert after expert: table.ends are where those of each begin.
-// Returns how many they are. [block]
+// Numbers the rows that the header of a source counted, ordered by expert: table.ends says where the rows of each
+// expert begin. Returns the number of rows. [block]
 static __device__ __noinline__ uint32_t number_rows(const cuda_rows_args &args, const flow_kernel &kernel,
                                                     const places_table &table, uint32_t seat) {
   __shared__ uint32_t all;
@@ -102,8 +103,8 @@ static __device__ __noinline__ uint32_t number_rows(const cuda_rows_args &args, 
   return all;
 }
 
-// What did not come of sources that were lost in mid-flow; by a kept route all of it, so that what it has of a source
-// is the same whenever that was lost. [block]
+// Clears the data that did not arrive from sources that were lost during the operation. With a kept route it clears all
+// data of such a source, so that the result does not depend on the time of the loss. [block]
 static __device__ __noinline__ void fill_lost(const cuda_rows_args &args, const flow_kernel &kernel,
                                               const places_table &table) {
   uint64_t lost = ptx::load_volatile(&args.op->lost);
@@ -117,7 +118,8 @@ static __device__ __noinline__ void fill_lost(const cuda_rows_args &args, const 
     if (!has(lost, seat))
       continue;
     uint32_t all = number_rows(args, kernel, table, seat);
-    if (all > (uint64_t)args.max_rows * args.flow.topk) { // more than the workspace has bits: as if none had come
+    // the workspace has fewer bits: treated as if no row had arrived
+    if (all > (uint64_t)args.max_rows * args.flow.topk) {
       clear_sources(args, kernel, table, 1ull << seat, threadIdx.x, blockDim.x);
       __syncthreads();
       continue;

@@ -1,4 +1,4 @@
-// Where received rows go: the number of each (source, token) pair, and the rows of the caller's buffer.
+// The places of received rows: the number of each (source, token) pair, and the rows of the caller's buffer.
 #ifndef CUDA_THROUGHPUT_PLACES_CUH
 #define CUDA_THROUGHPUT_PLACES_CUH
 
@@ -6,19 +6,20 @@
 
 #include "cuda/throughput/channel.cuh"
 
-// In the workspace of rows: blocks that have ended; rows that came from each seat; the places of each block; a bit for
-// each row of a source.
+// The workspace of the rows kernel: number of blocks that have ended; rows that arrived from each seat; the places of
+// each block; a bit for each row of a source.
 enum { ROWS_ENDED = 0, ROWS_CAME = 64, ROWS_PLACES = 128 };
 
-// Where the rows of each source and local expert begin, and how many they are: in shared memory where they fit, else in
-// the block's part of the workspace. Sources go by the order of their ranks.
+// The first row and the number of rows for each source and local expert. The table is in shared memory if it fits
+// there, else in the block's part of the workspace. Sources are in the order of their ranks.
 enum { PLACES_SHARED = 512 }; // entries of each
 struct places_table {
-  uint32_t *first;  // [count][E] row of the first selection, in the expert's part (PER_EXPERT) or in all
+  // [count][E] row of the first selection, counted in the expert's part (PER_EXPERT) or in the whole buffer
+  uint32_t *first;
   uint32_t *counts; // [count][E]
-  uint32_t *ends;   // [E] PACKED: row behind the expert's last; at the end of all see lost.cuh
+  uint32_t *ends;   // [E] PACKED: row after the expert's last one; at the end of the kernel see lost.cuh
   uint32_t experts;
-  uint8_t nth[DEVICE_SEATS]; // of each seat
+  uint8_t nth[DEVICE_SEATS]; // index of each seat in the order of ranks
   __device__ __forceinline__ uint32_t at(uint32_t seat, uint32_t expert) const { return nth[seat] * experts + expert; }
   __device__ __forceinline__ uint32_t count(uint32_t seat, uint32_t expert) const { return counts[at(seat, expert)]; }
 };
@@ -28,15 +29,15 @@ __host__ __device__ static inline uint32_t places_words(uint32_t experts) {
 
 // A row to be placed: lane k has selection k.
 struct routed {
-  uint32_t pair; // its number; beyond the route's room: none
+  uint32_t pair; // number of the pair; not below the route's max_rows: the route has no room for it
   uint32_t seat, token;
-  int32_t expert;  // local; -1: it is another rank's
-  uint32_t number; // among its source's for that expert; then see find_places()
+  int32_t expert;  // local expert; -1: the selection is another rank's
+  uint32_t number; // number among the source's selections of that expert; later see find_places()
   float weight;
   int32_t place; // row of the caller's buffer, or -1
 };
 
-// Where the scales of row `place` of the caller's buffer begin, in elements.
+// Where the scales of row `place` begin in the caller's buffer, in elements.
 __device__ __forceinline__ uint64_t scales_of(const cuda_rows_args &args, int32_t place) {
   uint64_t row = (uint32_t)place;
   if (args.layout == WEFT_EP_PER_EXPERT) {
@@ -46,7 +47,8 @@ __device__ __forceinline__ uint64_t scales_of(const cuda_rows_args &args, int32_
   return row * args.out_scale_row_stride;
 }
 
-// Finds the place of each selection, and its number among all of its expert's, or of all packed rows. [warp]
+// Finds the place of each selection, and its number among all selections of its expert, or among all packed rows.
+// [warp]
 __device__ __forceinline__ void find_places(const cuda_rows_args &args, const places_table &table, routed &row) {
   row.place = -1;
   if (row.expert < 0)
@@ -61,15 +63,16 @@ __device__ __forceinline__ void find_places(const cuda_rows_args &args, const pl
     row.place = (int32_t)(args.layout == WEFT_EP_PER_EXPERT ? (uint32_t)row.expert * args.rows + place : place);
 }
 
-// The place of a selection by a kept route; -1: the caller's buffer has none. The host compares buffers with the one
-// that it saw the route filled with, and a graph that was captured before may have filled it with another one since.
+// The place of a selection according to a kept route; -1: the caller's buffer has no such row. This check is needed
+// although the host compares the buffer with the one with which it saw the route filled: a graph captured earlier may
+// have filled the route with another buffer since.
 __device__ __forceinline__ int32_t kept_place(const cuda_rows_args &args, const cuda_route &route, size_t at) {
   int32_t place = route.place[at];
   uint32_t rows = args.layout == WEFT_EP_PER_EXPERT ? args.flow.experts * args.rows : args.rows;
   return (uint32_t)place < rows ? place : -1;
 }
 
-// Tells the route, unless that is kept, and the caller of a row, apart from its values. [warp]
+// Writes the data of a row other than its values, for the caller and, unless the route is kept, into the route. [warp]
 template <bool KEPT>
 __device__ __forceinline__ void write_routed(const cuda_rows_args &args, const flow_kernel &kernel, const routed &row,
                                              uint32_t lane) {
@@ -115,11 +118,11 @@ __device__ __forceinline__ void write_routed(const cuda_rows_args &args, const f
     args.weights[(size_t)row.pair * K + k] = row.expert >= 0 ? row.weight : 0.0f;
 }
 
-// A row's places as the outputs of a job. [warp]
+// Lists a row's places as the outputs of a job. [warp]
 __device__ __forceinline__ void list_places(const cuda_rows_args &args, const routed &row, mover_job &job,
                                             uint32_t lane) {
   uint32_t copies = __ballot_sync(~0u, row.place >= 0 && lane < args.topk);
-  if (args.layout == WEFT_EP_RANK_MAJOR) // one for all
+  if (args.layout == WEFT_EP_RANK_MAJOR) // one row for all selections
     copies &= 0u - copies;
   if (copies >> lane & 1) {
     uint32_t o = __popc(copies & ((1u << lane) - 1));
@@ -130,10 +133,10 @@ __device__ __forceinline__ void list_places(const cuda_rows_args &args, const ro
     job.outputs = __popc(copies);
 }
 
-enum { SCALES = 4 }; // words of a row's scales that a lane has
+enum { SCALES = 4 }; // words of a row's scales for each lane
 static_assert(SCALES * WARP * 4 >= EP_MAX_SCALES, "lanes have all scales of a row");
 
-// Scales to each place of a job. [warp, which has listed them]
+// Writes scales to each place of a job. [warp, the one that listed the places]
 __device__ __forceinline__ void put_scales(const cuda_rows_args &args, const mover_job &job,
                                            const uint32_t scale[SCALES], uint32_t lane) {
   uint32_t outputs = job.outputs;
@@ -167,7 +170,7 @@ static __device__ __noinline__ void make_places(const cuda_rows_args &args, cons
     table.nth[kernel.op.by_rank[threadIdx.x]] = (uint8_t)threadIdx.x;
   for (uint32_t i = threadIdx.x; i < entries; i += blockDim.x) {
     uint32_t seat = kernel.op.by_rank[i / E];
-    // The places of a kept route stay, also those of sources that have left.
+    // A kept route keeps all places, also those of sources that have left.
     uint64_t known = kernel.op.seats | kernel.op.absent;
     counts[i] = has(known, seat) ? ((const volatile uint32_t *)kernel.op.counts)[seat * E + i % E] : 0;
   }
@@ -227,7 +230,7 @@ static __device__ __noinline__ void make_places(const cuda_rows_args &args, cons
   }
 }
 
-// Row `place` of the caller's buffer becomes 0, and of nobody. [warp]
+// Sets row `place` of the caller's buffer to 0, without an owner. [warp]
 static __device__ __noinline__ void zero_row(const cuda_rows_args &args, uint32_t place, int32_t rank, uint32_t lane) {
   char *row = (char *)args.out + (uint64_t)place * args.shape.value_bytes;
   for (uint32_t at = lane * 16; at < args.shape.value_bytes; at += WARP * 16)
@@ -243,10 +246,10 @@ static __device__ __noinline__ void zero_row(const cuda_rows_args &args, uint32_
     args.src_token[place] = -1;
 }
 
-// PACKED: the rows between the parts, shared out among all warps. [warp]
+// PACKED: clears the rows between the parts; all warps share the work. [warp]
 static __device__ __noinline__ void zero_padding(const cuda_rows_args &args, const places_table &table, uint32_t warp,
                                                  uint32_t warps, uint32_t lane) {
-  uint32_t a = args.alignment, before = 0; // rows of the gaps before
+  uint32_t a = args.alignment, before = 0; // before: rows in the earlier gaps
 #pragma unroll 1
   for (uint32_t e = 0; e < args.flow.experts; e++) {
     uint32_t end = table.ends[e], gap = (end + a - 1) / a * a - end;

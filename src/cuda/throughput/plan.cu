@@ -1,8 +1,8 @@
-// The plan of a dispatch: which token goes where, and its number there.
+// The plan of a dispatch: the destinations of each token, and its numbers there.
 //
-// Tokens are cut into as many pieces as there are warps, in order. Each warp counts its piece's selections of each
-// expert, and its rows to each seat, in shared memory. What the pieces before it have is then where its own numbers
-// begin. So all numbers follow from the order of tokens alone, however many warps there are.
+// Tokens are divided into as many consecutive pieces as there are warps. Each warp counts its piece's selections of
+// each expert, and its rows to each seat, in shared memory. The numbers of a piece begin at the sum of the counts of
+// earlier pieces. So all numbers depend on the order of tokens only, not on the number of warps.
 //
 // Blocks publish their counts to each other without a barrier: each count goes with the number of the plan, in one
 // word.
@@ -13,22 +13,23 @@
 
 namespace {
 
-// PLAN_ROOM: bytes of shared memory, where the device has so many.
+// PLAN_ROOM: bytes of shared memory, if the device has so many.
 enum { PLAN_WARPS = 32, PLAN_SUMS = 3, PLAN_ROOM = 190 * 1024 };
-// Steps of a piece whose selections stay in registers between counting and numbering; others are looked up again.
+// Number of steps of a piece whose selections stay in registers between counting and numbering; the selections of other
+// steps are read again.
 enum { PLAN_KEPT = 2 };
-enum { PLAN_READERS = 4 }; // lanes that read the counts that blocks publish of one bin
+enum { PLAN_READERS = 4 }; // lanes that read the published counts of one bin
 // Words of the workspace: the number of plans so far; the counts that blocks publish.
 enum { PLAN_NUMBER = 0, PLAN_PUBLISHED = 64 };
 
 struct plan_launch {
   cuda_plan_args args;
   cuda_divisor by_experts;
-  uint32_t warps, bins; // of a block; experts of all members that there may be, members, and PLAN_SUMS
+  uint32_t warps, bins; // warps: of a block; bins: experts of all possible members, members, and PLAN_SUMS
 };
 
-// What of the state the plan needs, in shared memory: all views, one of which is the operation's, since loads that wait
-// for each other take longest.
+// The part of the state that the plan needs, in shared memory. It loads all views, although the operation needs one:
+// loading only that view would need a second load that waits for the first.
 struct plan_state {
   uint64_t op, usual; // usual: seats that get rows
   uint32_t live;      // the index of the view of operation n: byte n % CUDA_LIVE
@@ -74,17 +75,18 @@ struct plan_view {
   }
 };
 
-// A warp's selections, some tokens at a time, whose lanes lie side by side. [warp]
+// A step: a warp's selections of some tokens; the selections of a token are in neighbouring lanes. [warp]
 struct plan_step {
   uint32_t member, expert, seat;
-  uint32_t same, token_same, rows; // lanes with the same expert; of the same token and seat; leaders of the same seat
-  bool selected, valid;            // there is one; there is a rank for it
-  bool leads;                      // the first of its token and seat, which makes a row
+  // same: lanes with the same expert; token_same: with the same token and seat; rows: leaders with the same seat
+  uint32_t same, token_same, rows;
+  bool selected, valid; // selected: there is a selection; valid: a rank has its expert
+  bool leads;           // the first lane of its token and seat, which stands for a row
 };
 
-// Where a warp's tokens are, and its lane among the selections of a step.
+// The piece of a warp, and the position of a lane in a step.
 struct plan_piece {
-  uint32_t first, end, each; // tokens; of a step
+  uint32_t first, end, each; // first, end: tokens; each: tokens of a step
   uint32_t lane, slot, k;    // token within the step; place in its top-k
   bool used;
 
@@ -106,7 +108,7 @@ struct plan_piece {
   __device__ __forceinline__ bool has(uint32_t step) const { return first + step * each < end; }
 };
 
-// What the caller selected for this lane; -1: nothing.
+// The caller's selection for this lane; -1: none.
 __device__ __forceinline__ int64_t selection_of(const cuda_plan_args &args, const plan_piece &piece, uint32_t step) {
   uint32_t token = piece.token(step);
   if (token == 0xFFFFFFFFu)
@@ -115,7 +117,7 @@ __device__ __forceinline__ int64_t selection_of(const cuda_plan_args &args, cons
   return args.narrow ? ((const int32_t *)args.topk_idx)[at] : ((const int64_t *)args.topk_idx)[at];
 }
 
-// `slot_lanes`: those of the token.
+// `slot_lanes`: the lanes of the token.
 __device__ __forceinline__ plan_step look(const plan_launch &launch, const plan_view &view, const plan_piece &piece,
                                           uint32_t slot_lanes, int64_t global) {
   plan_step s;
@@ -148,7 +150,7 @@ __device__ __forceinline__ plan_step look(const plan_launch &launch, const plan_
   return s;
 }
 
-// A warp's counts, or the numbers of those before it. [warp]
+// A warp's counts, or the sums of the counts before it. [warp]
 struct plan_bins {
   uint32_t *bins; // [members][E], then [members]
   uint32_t E, experts, sums;
@@ -176,7 +178,7 @@ struct plan_bins {
   }
 };
 
-// Writes what is known of a step's tokens. [warp]
+// Writes the destinations of a step's tokens. [warp]
 __device__ __forceinline__ void write_ways(const cuda_route &route, const plan_bins &mine, const plan_bins &base,
                                            const plan_piece &piece, const plan_step &s, uint32_t step,
                                            uint32_t slot_lanes, uint32_t tokens) {
@@ -187,7 +189,7 @@ __device__ __forceinline__ void write_ways(const cuda_route &route, const plan_b
     row = mine.rows(s) + base.rows(s) + __popc(s.rows & before);
   __syncwarp();
   mine.add(s, before);
-  row = __shfl_sync(~0u, row, __ffs((int)s.token_same) - 1); // all of a token's for one seat have its row
+  row = __shfl_sync(~0u, row, __ffs((int)s.token_same) - 1); // all lanes of a token for one seat get the leader's row
   if (!piece.used)
     return;
   uint64_t bit = s.valid ? 1ull << s.seat : 0;
@@ -203,7 +205,7 @@ __device__ __forceinline__ void write_ways(const cuda_route &route, const plan_b
     route.seats[token] = (uint64_t)high << 32 | low;
 }
 
-// What the pieces of a block before each of its warps have, for one bin; returns what all have.
+// For one bin: computes for each warp of the block the sum of the counts before it; returns the sum of all.
 __device__ __forceinline__ uint32_t sum_before(uint32_t *counts, uint32_t stride, uint32_t warps) {
   enum { EACH = 8 };
   uint32_t sum = 0;
@@ -223,8 +225,8 @@ __device__ __forceinline__ uint32_t sum_before(uint32_t *counts, uint32_t stride
   return sum;
 }
 
-// Of one bin, what the blocks before this one have, and what all have; waits for the blocks that have not published
-// theirs yet. `published`: the first block's. [PLAN_READERS lanes, side by side]
+// For one bin: computes the sum of the counts of earlier blocks, and of all blocks; waits for blocks that have not
+// published their counts yet. `published`: the count of the first block. [PLAN_READERS neighbouring lanes]
 __device__ __forceinline__ uint32_t await_counts(const uint64_t *published, uint32_t stride, uint32_t number,
                                                  uint32_t *all) {
   enum { EACH = 6 };
@@ -251,7 +253,7 @@ __device__ __forceinline__ uint32_t await_counts(const uint64_t *published, uint
   return __reduce_add_sync(lanes, before);
 }
 
-// The route's totals, by one block.
+// Writes the route's totals; one block does it.
 __device__ __forceinline__ void write_total(const cuda_route &route, const plan_view &view, uint32_t E, uint32_t bin,
                                             uint32_t all) {
   uint32_t experts = view.count * E;
@@ -275,7 +277,7 @@ __device__ __forceinline__ void make_blank(const cuda_blank &blank) {
 }
 
 __global__ __launch_bounds__(PLAN_WARPS *WARP, 1) void plan_kernel(const __grid_constant__ plan_launch launch) {
-  extern __shared__ uint32_t counts[]; // [warps][bins], and of the blocks before [bins]
+  extern __shared__ uint32_t counts[]; // [warps][bins], then the counts of earlier blocks [bins]
   __shared__ plan_state state;
   __shared__ cuda_route route;
   const cuda_plan_args &args = launch.args;
@@ -301,7 +303,7 @@ __global__ __launch_bounds__(PLAN_WARPS *WARP, 1) void plan_kernel(const __grid_
   ptx::let_next();
   const plan_view view(state);
   uint32_t E = args.flow.experts, experts = view.count * E, bins = experts + view.count + PLAN_SUMS;
-  if (bins > launch.bins) // never: a launch has room for the most members
+  if (bins > launch.bins) // never true: a launch has room for the maximum of members
     return;
   const plan_bins mine = {counts + warp * launch.bins, E, experts, experts + view.count};
   const plan_bins base = {counts + launch.warps * launch.bins, E, experts, experts + view.count};
@@ -324,7 +326,7 @@ __global__ __launch_bounds__(PLAN_WARPS *WARP, 1) void plan_kernel(const __grid_
   for (uint32_t bin = threadIdx.x; bin < bins; bin += blockDim.x)
     ptx::store_relaxed(published + (size_t)blockIdx.x * launch.bins + bin,
                        (uint64_t)state.number << 32 | sum_before(counts + bin, launch.bins, launch.warps));
-  make_blank(args.blank[0]); // while the others' counts are on their way
+  make_blank(args.blank[0]); // while the counts of other blocks arrive
   make_blank(args.blank[1]);
   for (uint32_t bin = threadIdx.x / PLAN_READERS; bin < bins; bin += blockDim.x / PLAN_READERS) {
     uint32_t all, sum = await_counts(published + bin, launch.bins, state.number, &all);
@@ -336,7 +338,7 @@ __global__ __launch_bounds__(PLAN_WARPS *WARP, 1) void plan_kernel(const __grid_
   }
   if (blockIdx.x == 0 && threadIdx.x == 0) {
     route.sums[0] = tokens;
-    args.workspace[PLAN_NUMBER] = state.number; // all blocks have published their counts by it
+    args.workspace[PLAN_NUMBER] = state.number; // all blocks have already published their counts with this number
   }
   __syncthreads();
   if (blockIdx.x == 0 && threadIdx.x == 0 && args.op)

@@ -1,6 +1,6 @@
-// The publisher: one warp of a block that publishes to readers how far all writers of the block are. A fence at system
-// scope takes as long as a row does, however much it covers. So writers do not wait for it, and a row is published some
-// 4 us after it has arrived.
+// The publisher: one warp of a block that publishes the progress of all writers of the block to their readers. A fence
+// at system scope takes as long as a row, however much it covers. With a publisher the writers do not wait for fences,
+// and a row is published about 4 us after it has arrived.
 //
 // Every writer of the block writes into its channel_memory how many rows have arrived at each seat, and when its
 // channel ends. It begins another channel when the publisher has published that end. The publisher ends when all
@@ -14,14 +14,14 @@ __device__ __forceinline__ uint32_t look_at(const uint32_t &word) {
   return *(const volatile uint32_t *)&word;
 }
 
-// --- by a writer ---
+// --- writers ---
 
-// Before all others of the block begin. [warp]
+// To be called before the other warps of the block begin. [warp]
 __device__ __forceinline__ void begin_publishing(channel_memory &memory) {
   if (threadIdx.x % WARP == 0)
     memory.serial = memory.acked = memory.over = 0;
 }
-// A channel begins: its memory is as it begins. [warp]
+// Opens a channel, whose memory has been initialised. [warp]
 __device__ __forceinline__ void open_channel(channel_memory &memory) {
   __syncwarp();
   __threadfence_block();
@@ -29,13 +29,13 @@ __device__ __forceinline__ void open_channel(channel_memory &memory) {
     *(volatile uint32_t *)&memory.serial = memory.serial + 1;
   __syncwarp();
 }
-// It ends: to these seats nothing more is written. [warp]
+// Ends the channel: nothing more is written to these seats. [warp]
 __device__ __forceinline__ void end_channel(channel_memory &memory, uint64_t seats) {
   if (threadIdx.x % WARP == 0)
     memory.closing = seats;
   open_channel(memory); // the next number
 }
-// Waits until all of that has been published: the memory is free. [warp]
+// Waits until the end has been published; then the memory can be used again. [warp]
 __device__ __forceinline__ void await_published(const channel_memory &memory) {
   while (look_at(memory.acked) != look_at(memory.serial))
     ;
@@ -52,7 +52,7 @@ __device__ __forceinline__ void end_writing(channel_memory &memory) {
 
 // --- the publisher ---
 
-// Lane w reads what writer w has written. `answers`: of the two rings. [warp]
+// Publishes the tails; lane w reads the memory of writer w. `answers`: of the ring for answers, else for rows. [warp]
 static __device__ __noinline__ void publish_tails(const flow_kernel &kernel, const cuda_flow &flow, bool answers,
                                                   channel_memory *writers, uint32_t count) {
   uint32_t lane = threadIdx.x % WARP;

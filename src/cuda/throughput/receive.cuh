@@ -1,19 +1,20 @@
-// The receiving end of a channel of rows: takes rows from the rings of all sources to their places.
+// The receiving end of a channel of rows: copies rows from the rings of all sources to their places.
 #ifndef CUDA_THROUGHPUT_RECEIVE_CUH
 #define CUDA_THROUGHPUT_RECEIVE_CUH
 
 #include "cuda/throughput/places.cuh"
 
-// KEPT: by a route that was filled before; rows come without their routing.
+// KEPT: the kernel uses a route that was filled before; rows arrive without routing.
 template <bool KEPT> struct row_receiver {
   static constexpr bool WRITES = false;
   struct channel channel;
   const cuda_rows_args &args;
   const flow_kernel &kernel;
   const places_table &table;
-  uint64_t sources, open; // from which rows come; may come yet
+  uint64_t sources, open; // sources: all sources of rows; open: sources that may still send rows
   uint32_t last;          // source of the newest job
-  // The next row, whose foot is loaded while the one before it is at work. DEVICE_SEATS: none is there.
+  // The source of the next row, whose foot (scales and routing) is loaded while the previous row is processed.
+  // DEVICE_SEATS: no row has arrived.
   uint32_t seat, scale[SCALES];
   uint2 head, entry;
 
@@ -92,7 +93,7 @@ template <bool KEPT> struct row_receiver {
         size_t at = (size_t)row.pair * K + lane;
         row.expert = kernel.route.expert[at];
         row.weight = kernel.route.weight[at];
-        // By rank: whatever the layout was that the route was filled in.
+        // RANK_MAJOR: this does not depend on the layout in which the route was filled.
         row.place = args.layout != WEFT_EP_RANK_MAJOR         ? kept_place(args, kernel.route, at)
                     : row.expert >= 0 && row.pair < args.rows ? (int32_t)row.pair
                                                               : -1;
@@ -102,7 +103,7 @@ template <bool KEPT> struct row_receiver {
       row.token = min(head.y, args.flow.max_tokens - 1);
       uint32_t expert = entry.x >> CUDA_WAY_EXPERT;
       row.number = entry.x & ((1u << CUDA_WAY_EXPERT) - 1);
-      // What a peer says is no index before it was looked at.
+      // A value from a peer must be checked before it is used as an index.
       if (entry.x != CUDA_WAY_NONE && expert < args.flow.experts && row.number < table.count(seat, expert)) {
         row.expert = (int32_t)expert;
         row.weight = __uint_as_float(entry.y);

@@ -1,5 +1,5 @@
-// The rows of a dispatch: some blocks send them to other ranks, others receive, and bring this rank's own to their
-// places. Of a single half all blocks do the same.
+// The rows of a dispatch. Some blocks send rows to other ranks; the others receive rows and copy this rank's own rows
+// to their places. If the launch has one half only, all blocks do that half.
 #include "cuda/throughput/launch.h"
 #include "cuda/throughput/lost.cuh"
 #include "cuda/throughput/receive.cuh"
@@ -10,9 +10,10 @@ namespace {
 
 struct rows_launch {
   cuda_rows_args args;
-  uint32_t senders; // blocks, the first ones
+  uint32_t senders; // number of sending blocks, which are the first ones
   uint32_t stage;   // bytes of a warp's
-  // Of each block that sends: warps that do. Of each other one: warps that receive, and warps that bring own rows.
+  // sending: warps that send in each sending block. receiving, owning: warps of each other block that receive, and that
+  // copy own rows.
   uint32_t sending, receiving, owning;
 };
 
@@ -27,7 +28,7 @@ template <bool CAST> struct caster {
   }
 };
 
-// What this block has to know of the operation, and the ways of all tokens. [block]
+// Loads the data of the operation that this block needs, and the destinations of all tokens. [block]
 __device__ __forceinline__ void begin_block(flow_kernel &kernel, const cuda_rows_args &args, bool sends) {
   begin_route(kernel, args.route);
   if (args.overlaps && threadIdx.x == 0)
@@ -37,13 +38,13 @@ __device__ __forceinline__ void begin_block(flow_kernel &kernel, const cuda_rows
   if (args.overlaps && threadIdx.x == 0) {
     if (sends)
       kernel.rest = args.op;
-    if (args.planners) // control was ready before the plan
+    if (args.planners) // control may have been ready before the plan
       kernel.tokens = await_count(&args.op->planned, args.planners);
   }
   __syncthreads();
 }
 
-// The last block that ends looks whether all has come that headers said. [block]
+// The last block that ends checks whether all rows that the headers announced have arrived. [block]
 __device__ __forceinline__ void end_block(const cuda_rows_args &args, flow_kernel &kernel, places_table &table,
                                           bool sends) {
   __syncthreads();
@@ -55,7 +56,7 @@ __device__ __forceinline__ void end_block(const cuda_rows_args &args, flow_kerne
   }
   if (!__syncthreads_or(last))
     return;
-  if (kernel.rest) // this block began before it was known what comes
+  if (kernel.rest) // this block began before all headers had arrived
     begin_op(kernel, args.state, args.op, kernel.route);
   bool missing = false;
   if (threadIdx.x < DEVICE_SEATS) {
@@ -63,7 +64,7 @@ __device__ __forceinline__ void end_block(const cuda_rows_args &args, flow_kerne
     missing =
         has(kernel.op.seats, seat) && seat != kernel.op.self && *(volatile uint32_t *)came != kernel.op.rows[seat];
     if (missing) {
-      mark_lost(args.state, seat); // it has given this rank up, or died
+      mark_lost(args.state, seat); // the seat has given this rank up, or died
       ptx::set_bits(&args.op->lost, 1ull << seat);
     }
     *came = 0;
@@ -72,7 +73,7 @@ __device__ __forceinline__ void end_block(const cuda_rows_args &args, flow_kerne
   }
   if (!__syncthreads_or(missing))
     return;
-  if (sends) // this block had no use for the table
+  if (sends) // this block did not need the table before
     make_places(args, kernel, table, gridDim.x);
   fill_lost(args, kernel, table);
 }
@@ -104,14 +105,15 @@ template <bool CAST, bool KEPT> __device__ __forceinline__ void run_rows_kernel(
       publish_tails(kernel, args.flow, false, memories, launch.sending);
   } else {
     uint32_t blocks = gridDim.x - launch.senders;
-    // Where rows are cast, as many warps bring own rows: they have no register left for a number of their own.
+    // If rows are cast, as many warps copy own rows as receive: a separate number would need one more register.
     uint32_t first = CAST ? ROWS_WARPS / 2 : launch.receiving, owning = CAST ? launch.receiving : launch.owning;
     channel_share receivers(launch.senders, blocks, 0, launch.receiving), owners(launch.senders, blocks, first, owning);
-    // As measured: others take as long, and of packed rows there are few senders, which go round.
+    // Only where measurements showed a gain: other cases take the same time, and for packed rows there are few senders,
+    // which serve channels in several turns.
     if (CAST && args.layout == WEFT_EP_RANK_MAJOR)
       gather_channels(receivers.index, receivers.count, blocks);
     bool receives = warp < launch.receiving, owns = warp >= first && warp - first < owning;
-    // Whatever was sent before this operation is not read any more.
+    // Data sent before this operation is not read any more.
     if (receives)
       for (uint32_t c = receivers.index; c < CUDA_CHANNELS; c += receivers.count)
         for (uint32_t seat = lane; seat < DEVICE_SEATS; seat += WARP)
@@ -140,7 +142,7 @@ template <bool CAST, bool KEPT> __device__ __forceinline__ void run_rows_kernel(
     if (KEPT)
       clear_absent(args, kernel, table, launch.senders);
   }
-  if (launch.senders != gridDim.x) // else others receive
+  if (launch.senders != gridDim.x) // false: no other blocks receive
     end_block(args, kernel, table, sends);
 }
 
@@ -167,16 +169,17 @@ size_t cuda_rows_workspace(const struct cuda_flow *flow, uint32_t blocks, uint32
   return ROWS_PLACES * 4 + (size_t)blocks * places_words(flow->experts) * 4 + (places + 31) / 32 * 4;
 }
 
-// Blocks that send, of those that do both, as measured on two to four GPUs, whose links eight to ten processors fill;
-// more of them are in each other's way. Among more ranks a token goes to more of them, so more blocks have to send
-// packed rows; by rank as few as fill the links, for each rank receives more rows than it has tokens.
+// The number of sending blocks if a launch has both halves, from measurements on two to four GPUs. Eight to ten
+// processors saturate the links; more of them slow each other down. With more ranks a token goes to more of them, so
+// more blocks have to send packed rows. For RANK_MAJOR only as many send as saturate the links, since each rank
+// receives more rows than it has tokens.
 static uint32_t senders_of(uint32_t blocks, bool by_rank, bool casts, uint32_t ranks) {
   uint32_t senders, most = 16;
-  if (!by_rank) // each row goes to several places, which takes those who receive longer
+  if (!by_rank) // each row goes to several places, so receivers take longer
     senders = ranks > 3    ? (blocks + 1) / 3
               : ranks == 3 ? blocks / 4
                            : (blocks < 24 ? (blocks + 4) / 6 : 4 + (blocks - 24) * 3 / 10);
-  else if (casts || (blocks > 26 && ranks > 2)) // where rows are cast, those who bring own rows have more to do
+  else if (casts || (blocks > 26 && ranks > 2)) // if rows are cast, warps that copy own rows have more work
     senders = blocks * 3 / 8;
   else {
     senders = (5 * blocks + 4) / 12;
@@ -185,9 +188,10 @@ static uint32_t senders_of(uint32_t blocks, bool by_rank, bool casts, uint32_t r
   return senders < 1 ? 1 : senders > most ? most : senders;
 }
 
-// Shares each block's warps out. Whoever sends, or receives, goes round in turns of the same size. Of rows by rank the
-// ones do so as often as the others, so that no row waits for a reader's later turn; own rows are left to the warps
-// that remain, for nobody waits for them. Where rows are cast, every warp has a share, for all are needed for that.
+// Assigns each block's warps. All turns of the senders have the same size, and all turns of the receivers. For
+// RANK_MAJOR senders and receivers have the same number of turns, so that no row waits for a later turn of a reader;
+// the remaining warps copy own rows, since nobody waits for these. If rows are cast, every warp gets work, since the
+// cast needs all warps.
 static void share_warps(rows_launch &launch, uint32_t blocks) {
   uint32_t senders = launch.senders, others = blocks - senders, half = ROWS_WARPS / 2;
   launch.sending = ROWS_WARPS - 1;
@@ -197,7 +201,8 @@ static void share_warps(rows_launch &launch, uint32_t blocks) {
   bool by_rank = senders > 0 && launch.args.layout == WEFT_EP_RANK_MAJOR; // and both halves
   uint32_t turns = turns_of(senders, ROWS_WARPS - 1);
   launch.sending = warps_of(senders, turns);
-  bool alike = by_rank && warps_of(others, turns) <= ROWS_WARPS * 3 / 4; // else too few would be left for own rows
+  // otherwise too few warps would remain for own rows
+  bool alike = by_rank && warps_of(others, turns) <= ROWS_WARPS * 3 / 4;
   launch.receiving = warps_of(others, alike ? turns : turns_of(others, half));
   launch.owning = warps_of(others, turns_of(others, by_rank ? ROWS_WARPS - launch.receiving : half));
 }
@@ -220,7 +225,7 @@ int cuda_launch_rows(const struct cuda_rows_args *args, uint32_t blocks, bool ea
                         : sends   ? senders_of(blocks, a.layout == WEFT_EP_RANK_MAJOR, a.shape.casts, a.ranks)
                                   : 0;
   share_warps(launch_args, blocks);
-  // As much as there is room for, up to a row of 7168 bytes.
+  // As large as there is room for, at most a row of 7168 bytes.
   uint32_t each = stages_room(ROWS_WARPS) / ROWS_WARPS / STAGE_UNIT * STAGE_UNIT;
   launch_args.stage = each < 7168 ? each : 7168;
   void *params[] = {&launch_args};

@@ -1,17 +1,17 @@
 // The sending end of a channel of rows: each token's row is loaded once, and stored to the rings of all other ranks
-// that it goes to. And the way of this rank's own rows, which go through no ring.
+// that get it. Also the copying of this rank's own rows, which use no ring.
 #ifndef CUDA_THROUGHPUT_SEND_CUH
 #define CUDA_THROUGHPUT_SEND_CUH
 
 #include "cuda/throughput/places.cuh"
 #include "cuda/throughput/publisher.cuh"
 
-// The next token, loaded while the one before it is at work: where it goes, its weights and its scales. Of a ring's
-// place, behind the values: scales, rounded up to 16 bytes | routing: {row among its source's, token}, and for each k
+// The next token, loaded while the previous one is processed: its destinations, weights and scales. A ring's place has
+// after the values: scales, rounded up to 16 bytes | routing: {number among its source's rows, token}, and for each k
 // {expert << 20 | number, weight}. A kept route sends no routing.
 struct next_token {
   token_walk walk;
-  uint64_t seats, to; // that count; of them, those of this token
+  uint64_t seats, to; // seats: all that take part; to: those that get this token
   bool loaded;
   uint32_t token, scale[SCALES];
   cuda_way way;
@@ -36,7 +36,7 @@ struct next_token {
       return;
     walk.take();
     if (lane < args.topk) {
-      // The plan may have run beside this kernel: no load by the way of constants.
+      // The plan may have run at the same time as this kernel, so loads must not use the read-only cache.
       uint2 both = ptx::load_pair(kernel.route.ways + (size_t)token * args.topk + lane);
       way = {both.x, both.y};
       if (args.topk_weights)
@@ -57,7 +57,7 @@ template <bool CAST, bool KEPT> struct row_sender {
   const cuda_rows_args &args;
   const flow_kernel &kernel;
   next_token next;
-  // Of the job that was found last: the place of this lane's row and its seat, which lanes have one.
+  // For the newest job: the place of this lane's row, its seat, and the lanes that have a row.
   char *row;
   uint32_t seat, leaders;
 
@@ -110,7 +110,7 @@ template <bool CAST, bool KEPT> struct row_sender {
 #endif
   }
 
-  // Scales that are given, and a line of routing, to each rank. [warp]
+  // Writes the caller's scales and a line of routing to each rank. [warp]
   __device__ __forceinline__ void write_feet() const {
     uint32_t lane = channel.lane, words = args.shape.scale_words;
     uint64_t mine = (uint64_t)(row + args.shape.value_bytes);
@@ -143,13 +143,14 @@ template <bool CAST, bool KEPT> struct row_sender {
   // [warp]
   __device__ __forceinline__ void end() {
     channel.settle();
-    if (args.halves == DEVICE_SEND || kernel.rest) // who begins when all headers have come, begins when readers have
+    // if this kernel had all headers at its begin, its readers have begun, too
+    if (args.halves == DEVICE_SEND || kernel.rest)
       await_readers(channel, next.seats);
     end_channel(channel.memory, next.seats & ~channel.dropped);
   }
 };
 
-// This rank's own rows of a channel: straight to their places.
+// This rank's own rows of a channel, which are copied directly to their places.
 template <bool CAST, bool KEPT> struct own_rows {
   static constexpr bool WRITES = false;
   struct channel channel;

@@ -1,10 +1,10 @@
-// How a warp moves rows: through a *stage* of its own in shared memory, piece by piece. A bulk copy brings a piece, and
-// bulk copies take it to all its places, or lanes do, which cast it on the way.
+// How a warp moves rows: in pieces, through its own *stage* in shared memory. A bulk copy loads a piece. Bulk copies
+// store it to all its places, or lanes cast it and store it.
 //
-// Measured on two H200s with 24 processors: 24 warps a processor with one stage of 7168 bytes each move rows at what a
-// processor can store, 48 GB/s to its own memory, 59 to eight places, 42 over the links. Two stages a warp, or fewer
-// warps with more of them, are no faster; warps that carry rows through their registers reach 38, 50 and 33. What a
-// processor stores to other GPUs holds up what it stores to its own, so blocks do one of both.
+// Measured on two H200s with 24 processors: 24 warps on a processor with one stage of 7168 bytes each reach the store
+// bandwidth of the processor: 48 GB/s to its own memory, 59 to eight places, 42 over the links. Two stages for each
+// warp, or fewer warps with more stages, are no faster; warps that move rows through registers reach 38, 50 and 33.
+// Stores of a processor to other GPUs delay its stores to its own memory, so each block does only one of the two.
 #ifndef CUDA_THROUGHPUT_STAGE_CUH
 #define CUDA_THROUGHPUT_STAGE_CUH
 
@@ -12,7 +12,7 @@
 #include "cuda/throughput/publisher.cuh"
 
 enum {
-  STAGE_UNIT = MOVER_LINE, // of a piece: two blocks of bf16 for a cast
+  STAGE_UNIT = MOVER_LINE, // a piece is a multiple of it; for a cast it is two blocks of bf16
 };
 
 // Before Hopper lanes copy 16 bytes each.
@@ -29,7 +29,7 @@ struct stage {
     __syncwarp();
 #endif
   }
-  // Begins to bring a piece, once what was here has been read. [warp]
+  // Begins to load a piece, after the former contents of the stage have been read. [warp]
   __device__ __forceinline__ void load(const char *from, uint32_t count) {
 #if __CUDA_ARCH__ >= 900
     ptx::bulk_wait_read();
@@ -44,7 +44,7 @@ struct stage {
       ptx::load_shared16_if(true, bytes + at, from + at);
 #endif
   }
-  // It is here. [warp]
+  // Waits until the piece has arrived. [warp]
   __device__ __forceinline__ void await() {
 #if __CUDA_ARCH__ >= 900
     ptx::await_bulk(arrived, phase);
@@ -54,7 +54,7 @@ struct stage {
 #endif
     __syncwarp();
   }
-  // Makes a piece of 0 instead, once what was here has been read. [warp]
+  // Makes a piece of zeros instead, after the former contents have been read. [warp]
   __device__ __forceinline__ void clear(uint32_t count) const {
 #if __CUDA_ARCH__ >= 900
     ptx::bulk_wait_read();
@@ -64,14 +64,14 @@ struct stage {
       *(uint4 *)(bytes + at) = make_uint4(0, 0, 0, 0);
     written();
   }
-  // Lanes have written here. [warp]
+  // To be called after lanes have written to the stage. [warp]
   __device__ __forceinline__ void written() const {
 #if __CUDA_ARCH__ >= 900
     ptx::bulk_fence();
 #endif
     __syncwarp();
   }
-  // Begins to take `count` bytes to each of a job's places, from `at` on. [warp]
+  // Begins to store `count` bytes to each of a job's places, from offset `at` on. [warp]
   __device__ __forceinline__ void store(const mover_job &job, uint32_t at, uint32_t count) const {
     uint32_t lane = threadIdx.x % WARP;
 #if __CUDA_ARCH__ >= 900
@@ -86,11 +86,11 @@ struct stage {
   }
 };
 
-// How a row goes through a stage.
+// How a row is divided into pieces.
 struct row_pieces {
-  uint32_t bytes, piece; // of a row as it is loaded; of each piece but the last
+  uint32_t bytes, piece; // bytes: of a row as it is loaded; piece: bytes of each piece except the last
 
-  // As equal as units are, so that none is short.
+  // Makes the pieces as equal as units allow, so that none is short.
   __device__ __forceinline__ row_pieces(uint32_t bytes, uint32_t stage) : bytes(bytes) {
     uint32_t count = (bytes + stage - 1) / stage;
     piece = cuda_round_up((bytes + count - 1) / count, STAGE_UNIT);
@@ -107,10 +107,10 @@ static __device__ __noinline__ uint32_t finite_over_block(uint4 v) {
   return most;
 }
 
-// Casts `count` bytes of bf16 in a stage, which are those of a row from `row_at` on, of `blocks` blocks in all, to
-// e4m3 at each of its places, with scales of the dtype. `scale_stride`: elements from a scale to the next at the
-// address scales_at[o] of output o. Lanes store them: a bulk copy of what lanes have written to shared memory has to
-// wait for a fence, which takes longer. [warp]
+// Casts `count` bytes of bf16 in a stage to e4m3, with scales of the dtype, and stores them to each of the job's
+// places. The bytes begin at offset `row_at` of a row of `blocks` blocks. `scale_stride`: elements from one scale to
+// the next, at the address scales_at[o] of output o. Lanes store the values, since a bulk copy of data that lanes have
+// written to shared memory has to wait for a fence, which takes longer. [warp]
 static __device__ __forceinline__ void cast_piece(const char *bytes, const mover_job &job, uint32_t row_at,
                                                   uint32_t count, uint32_t blocks, int dtype, uint32_t scale_stride) {
   enum { LINES = 4 };
@@ -125,7 +125,7 @@ static __device__ __forceinline__ void cast_piece(const char *bytes, const mover
       uint32_t at = begin + i * MOVER_LINE + lane * 16;
       v[i] = at < count ? *(const uint4 *)(bytes + at) : make_uint4(0, 0, 0, 0);
     }
-    // Lines side by side, since each step waits for the one before. Half a warp has a block.
+    // Several lines are processed together, since each step waits for the one before. Half a warp has one block.
 #pragma unroll
     for (int i = 0; i < LINES; i++) {
       uint32_t pair = amax_pair(v[i]);
@@ -170,22 +170,22 @@ static __device__ __forceinline__ void cast_piece(const char *bytes, const mover
       }
     }
   }
-  // Bytes without a block are 0.
+  // Scale bytes without a block are 0.
   if (dtype == CUDA_FP8_UE8M0 && first + count / (2 * CUDA_BLOCK) >= blocks && lane < (4 - blocks % 4) % 4)
 #pragma unroll 1
     for (uint32_t o = 0; o < outputs; o++)
       ((char *)job.scales_at[o])[(uint64_t)(blocks / 4) * scale_stride * 4 + blocks % 4 + lane] = 0;
 }
 
-// Moves a role's rows, one after the other. ROLE has find(job), for where the next row is, while the one before leaves
-// the stage; and place(job), for all else, while its first piece is on its way. PUT has put(stage, job, begin, count),
-// which takes a piece that is in the stage to its places. [warp]
+// Moves a role's rows, one after the other. ROLE has find(job), which finds the next row while the previous one leaves
+// the stage, and place(job), which does the rest while the row's first piece is being loaded. PUT has put(stage, job,
+// begin, count), which stores a piece from the stage to its places. [warp]
 template <typename ROLE, typename PUT>
 __device__ __forceinline__ void move_rows(ROLE &role, stage &stage, const row_pieces &pieces, const PUT &put) {
   mover_job &job = role.channel.memory.jobs[0];
 #pragma unroll 1
   while (await_job(role, job)) {
-    bool comes = job.inputs > 0; // else it is a row of 0
+    bool comes = job.inputs > 0; // false: the row is all zeros
     if (comes)
       stage.load(job.input[0], pieces.at(0));
     role.place(job);
@@ -207,7 +207,8 @@ __device__ __forceinline__ void move_rows(ROLE &role, stage &stage, const row_pi
   role.end();
 }
 
-// All channels of a share: `run` of a ROLE for each, made of the memory, the channel and `args`. [warp]
+// Serves all channels of a share: calls `run` with a ROLE for each, constructed from the memory, the channel and
+// `args`. [warp]
 template <typename ROLE, typename RUN, typename... ARGS>
 __device__ __forceinline__ void run_rows(const channel_share &share, channel_memory &memory, const RUN &run,
                                          const ARGS &...args) {
@@ -219,7 +220,7 @@ __device__ __forceinline__ void run_rows(const channel_share &share, channel_mem
     if (ROLE::WRITES)
       open_channel(memory);
     run(role);
-    __syncwarp(); // the memory is free
+    __syncwarp(); // the memory can be used again
   }
   if (ROLE::WRITES)
     end_writing(memory);

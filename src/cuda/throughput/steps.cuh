@@ -1,15 +1,15 @@
-// The kernels of a dispatch run side by side where they can. One that is launched early starts when all blocks of the
-// one ahead have started, and waits for words in the operation's struct (op.h) instead of for that kernel's end.
+// The kernels of a dispatch run concurrently if they can. One that is launched early starts when all blocks of the one
+// ahead have started, and waits for words in the operation's struct (op.h) instead of for that kernel's end.
 //
-// Who waits for the end of the last kernel relies on all of them having ended. So each kernel waits for the end of the
-// one ahead before it ends itself.
+// Code that waits for the end of the last kernel relies on the end of all of them. So each kernel waits for the end of
+// the one ahead before it ends itself.
 #ifndef CUDA_THROUGHPUT_STEPS_CUH
 #define CUDA_THROUGHPUT_STEPS_CUH
 
 #include "cuda/kernels/ptx.cuh"
 
-// Publishes that a step is done: what this thread has done, and others before a barrier, is visible to a thread that
-// reads `value`, or more, from the word. Two threads may publish two steps in any order.
+// Publishes that a step is done. A thread that reads `value` or more from the word also sees all that this thread wrote
+// before, and all that other threads wrote before a barrier. Two threads may publish two steps in any order.
 __device__ __forceinline__ void publish_step(uint64_t *word, uint64_t value) {
   __threadfence();
   atomicMax((unsigned long long *)word, (unsigned long long)value);
@@ -30,7 +30,7 @@ __device__ __forceinline__ void await_step(const uint64_t *word, uint64_t value)
   while (ptx::load_acquire(word) < value)
     continue;
 }
-// Waits until `count` have been counted in the low half; returns the high half. Otherwise the same.
+// Waits until the low half is at least `count`; returns the high half. Otherwise the same.
 __device__ __forceinline__ uint32_t await_count(const uint64_t *word, uint32_t count) {
   uint64_t there = ptx::load_acquire(word);
   while ((uint32_t)there < count)
