@@ -1,5 +1,5 @@
-// What the files of the plug-in share: devices, their contexts, and how errors are reported. Unlike the rest of Weft
-// the plug-in keeps no last error: the message goes into the caller's `why`.
+// Declarations for all files of the plug-in: devices, their contexts, and error reports. Unlike the rest of Weft the
+// plug-in keeps no last error: it writes the message into the caller's `why`.
 #ifndef CUDA_PLUGIN_H
 #define CUDA_PLUGIN_H
 
@@ -14,34 +14,35 @@
 #include "device/device.h"
 
 enum {
-  CUDA_OWN_WORK_MS = 20000,  // time limit of our own copies, which only a broken device holds up
-  CUDA_FILL_BYTES = 1 << 20, // bytes of zeros, and of ones, that every device has in pinned host memory
-  CUDA_PINNED = 256 << 10,   // bytes of what cuda_pin gives
+  CUDA_OWN_WORK_MS = 20000,  // time limit of our own copies; only a broken device takes so long
+  CUDA_FILL_BYTES = 1 << 20, // bytes of zeros, and bytes of ones, in pinned host memory for each device
+  CUDA_PINNED = 256 << 10,   // bytes of a piece from cuda_pin()
 };
 
-// Opened once for the process, and then kept: closing a context or a stream waits for kernels, and a kernel of one rank
-// may wait for the very rank that would be waiting here.
+// A device is opened once for the process and never closed: closing a context or a stream waits for kernels, and a
+// kernel of another rank may wait for the rank that would wait here.
 struct device {
   int index;
-  CUcontext context; // the primary one: the same as the caller's own CUDA code uses
+  CUcontext context; // the primary context, which the caller's own CUDA code uses, too
   struct device_info info;
-  size_t shared_memory; // that a block can have
+  size_t shared_memory; // most shared memory of a block
   size_t granularity;   // of windows; 0: no windows
-  cudaStream_t stream;  // of our own, ordered with no other
+  cudaStream_t stream;  // our own stream, not ordered with any other
   cudaMemPool_t pool;
   char *fill_source; // CUDA_FILL_BYTES bytes of zeros, then as many of ones
-  bool strict;       // a window has been mapped that is not behind NVLink: see kernels/layout.h
+  bool strict;       // a window has been mapped that is not reached over NVLink: see kernels/layout.h
 
-  pthread_mutex_t lock;                 // of what follows
-  uint32_t users;                       // open() without close()
-  uint32_t engines, processors;         // that may run at once; ordered ones count once
-  uint32_t ordered, ordered_processors; // engines that run one after the other, and what the largest takes
-  struct cuda_spare *spares;            // pinned host memory that engines have left
-  struct cuda_mark *marks;              // words that no copies use
-  struct cuda_host_spare *host_spares;  // windows in host memory that links have left
-  uint64_t launches;                    // by all engines; atomic
-  uint32_t host_windows;                // that links have; atomic
-  // The stream that cuda_stream_wait() waited for last, and the number of launches before that
+  pthread_mutex_t lock;         // protects the members below
+  uint32_t users;               // number of open() without close()
+  uint32_t engines, processors; // of engines that may run at the same time; all ordered engines count as one
+  // engines that run one after the other, and the processors of the largest of them
+  uint32_t ordered, ordered_processors;
+  struct cuda_spare *spares;           // free pinned host memory, from engines that have closed
+  struct cuda_mark *marks;             // free words for copies
+  struct cuda_host_spare *host_spares; // free windows in host memory, from links that have closed
+  uint64_t launches;                   // number of launches of all engines; atomic
+  uint32_t host_windows;               // number of host windows in use by links; atomic
+  // The stream for which cuda_stream_wait() last waited, and the number of launches before that wait
   cudaStream_t idle_stream;
   uint64_t idle_launches;
 };
@@ -54,14 +55,14 @@ int cuda_why(char *why, int rc, const char *format, ...) __attribute__((format(p
 int cuda_check(char *why, cudaError_t error, const char *what);
 int cuda_check_driver(char *why, CUresult result, const char *what);
 
-// A device that has been opened, or NULL.
+// Any device that has been opened, or NULL.
 const struct device *cuda_any_device(void);
 
 // --- contexts and quotas: driver/context.c ---
 
-// Between cuda_enter() and cuda_leave() the device's context is the thread's current one ("within a guard" below).
-// CUDA's own "current device" stays as it is, since restoring it would open a context on that device; and no call in
-// between disturbs a stream capture of this thread or another.
+// Between cuda_enter() and cuda_leave() the device's context is the current context of the thread ("within a guard"
+// below). CUDA's own "current device" is not changed, since restoring it would open a context on that device. No call
+// within a guard disturbs a stream capture of this or another thread.
 struct cuda_guard {
   enum cudaStreamCaptureMode mode;
   bool pushed;
@@ -69,23 +70,24 @@ struct cuda_guard {
 int cuda_enter(const struct device *device, struct cuda_guard *guard, char *why);
 void cuda_leave(const struct cuda_guard *guard);
 
-// The same on any device that has been opened, for calls that need some context and would open one: 0 or NOT_FOUND.
+// The same on any opened device, for calls that need a context and would otherwise open one. Returns 0 or NOT_FOUND.
 int cuda_enter_any(struct cuda_guard *guard);
 
-// The processors of a device that engines of this process have reserved. LIMIT: fewer than `processors` are left.
-// `ordered`: the engine runs never beside others that are ordered, so they share what the largest of them takes.
+// Reserve and return processors of a device for an engine of this process. LIMIT: fewer than `processors` are left.
+// `ordered`: the engine never runs at the same time as other ordered engines, so these share the processors of the
+// largest of them.
 int cuda_quota_take(struct device *device, uint32_t processors, bool ordered, char *why);
 void cuda_quota_return(struct device *device, uint32_t processors, bool ordered);
-// Whether no other engine may run beside the one that asks.
+// Whether the calling engine is the only one that may run.
 bool cuda_quota_alone(const struct device *device);
 
 // --- waiting: memory/stream.c ---
 
 // INVALID: the caller's stream is being captured; waiting for it would end the capture.
 int cuda_check_capture(cudaStream_t stream, char *why);
-// Polls until all that is in the stream is done: 0, TIMEOUT or what went wrong.
+// Polls until all work in the stream is done. Returns 0, TIMEOUT or the error of the stream.
 int cuda_await(cudaStream_t stream, uint64_t timeout_ns, const char *what, char *why);
-// The same, but spins in the first `spin_ns`: for a thread that others wait for.
+// The same, but spins during the first `spin_ns`: for a thread for which others wait.
 int cuda_await_spinning(cudaStream_t stream, uint64_t timeout_ns, uint64_t spin_ns, const char *what, char *why);
 
 // --- the table's functions, see device.h ---
@@ -102,11 +104,12 @@ int cuda_copy(struct device *device, void *to, const void *from, size_t size, vo
 int cuda_fill(struct device *device, void *memory, uint8_t byte, size_t size, void *stream, char *why);
 int cuda_owner(const void *memory, int *index, char *why);
 int cuda_extent(const void *memory, int *index, uint64_t *bytes, char *why);
-// An area (kernels/layout.h) in which nothing has come yet: in memory of its own, to be released likewise; or made of a
-// window, within a guard. Memory is cleared by the copy engine: a kernel would have to wait for those that spin.
+// Make an empty area (kernels/layout.h): in newly allocated memory, to be released with cuda_release(); or in a window,
+// within a guard. The copy engine clears the memory, since a kernel would have to wait for kernels that spin.
 int cuda_allocate_area(struct device *device, size_t size, void **memory, char *why);
 int cuda_clear_area(struct device *device, void *area, size_t size, char *why);
-int cuda_zero(struct device *device, void *memory, size_t size, char *why); // likewise; takes the guard itself
+// also by the copy engine; opens the guard itself
+int cuda_zero(struct device *device, void *memory, size_t size, char *why);
 // Pinned host memory, zeroed, in pieces of one size; a piece that is returned serves the next caller. Within a guard.
 int cuda_pin(struct device *device, void **memory, char *why);
 void cuda_unpin(struct device *device, void *memory);
@@ -187,7 +190,8 @@ int cuda_copies_run(struct device_copies *copies, void *stream, char *why);
 int cuda_copies_passed(struct device_copies *copies, bool *passed, char *why);
 void cuda_copies_close(struct device_copies *copies);
 
-// mark.c: [CUDA_COPIES_WORDS] words of 0 in pinned host memory. Within a guard; they are given back unused.
+// mark.c: [CUDA_COPIES_WORDS] zero words in pinned host memory. Within a guard. No launch may use the words any more
+// when they are given back.
 int cuda_mark_take(struct device *device, uint32_t **words, char *why);
 void cuda_mark_give(struct device *device, uint32_t *words); // NULL is legal
 int cuda_with(struct device *device, void (*function)(void *arg), void *arg, char *why);

@@ -1,4 +1,4 @@
-// The kernels of combine for launches that say something of their own: kernels/usual.cuh.
+// The kernels of combine for launches with any options: kernels/usual.cuh.
 #define CUDA_USUAL false
 #include "cuda/combine/combine.cuh"
 

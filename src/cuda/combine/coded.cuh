@@ -1,10 +1,11 @@
-// Answers as logfmt10. A packet of bf16, eight blocks of 128 values, has 336 words of code, which stand where the
-// packet would, and leave the rest of its place empty. Ranks' own rows stay bf16.
+// Answers as logfmt10. A packet of bf16, eight blocks of 128 values, has 336 words of code. They lie at the beginning
+// of the packet's place; the rest of the place stays empty. A rank's rows for itself stay bf16.
 //
-// A word of a code may have any bits. It travels with every other one inverted, because words of ones, CUDA_EMPTY, are
-// common in code (bit 8 of 32 large values, the signs of 32 negative ones), and what becomes empty then, CODED_EMPTY,
-// is not. Such a one travels as 0, and words of marks behind the code tell which those were, 31 in each, so that they
-// are not empty themselves. All that fits eleven lines.
+// A word of a code may have any bits. It is sent with every second bit inverted: words with all bits set, CUDA_EMPTY,
+// are common in code (bit 8 of 32 large values, the signs of 32 negative ones), but the word that would become
+// CUDA_EMPTY by the inversion, CODED_EMPTY, is rare. Such a word is sent as 0, and words of marks after the code say
+// which words these were; each has 31 marks, so that it is never CUDA_EMPTY itself. Code and marks fit into eleven
+// lines.
 #ifndef CUDA_COMBINE_CODED_CUH
 #define CUDA_COMBINE_CODED_CUH
 
@@ -19,7 +20,7 @@ typedef packet<CUDA_BF16_CHUNKS> answer_packet;
 
 static_assert(cuda_coded_lines(CUDA_BF16_CHUNKS) == CUDA_CODED_LINES, "a packet's code and marks fit");
 
-// A code, `words` of it, without words that would be empty; the marks behind it were 0. [warp]
+// Replaces the words of a code (`words` of them) that would be empty, and writes the marks after the code. [warp]
 __device__ __forceinline__ void mark_empty(uint32_t *room, uint32_t words) {
   uint32_t lane = threadIdx.x % WARP, *marks = room + words;
   __syncwarp();
@@ -34,7 +35,7 @@ __device__ __forceinline__ void mark_empty(uint32_t *room, uint32_t words) {
   }
 }
 
-// And back. [warp]
+// Undoes mark_empty(). [warp]
 __device__ __forceinline__ void unmark_empty(uint32_t *room, uint32_t words) {
   uint32_t lane = threadIdx.x % WARP, *marks = room + words;
 #pragma unroll 1
@@ -47,8 +48,8 @@ __device__ __forceinline__ uint4 invert(uint4 v) {
   return make_uint4(v.x ^ CODED_INVERTED, v.y ^ CODED_INVERTED, v.z ^ CODED_INVERTED, v.w ^ CODED_INVERTED);
 }
 
-// The lines of a packet as they travel, from where all of the warp have put its code. Returns the largest of the lane's
-// words. [warp]
+// Loads the lines of a packet, as they are sent, from the room into which the warp has put the code. Returns the
+// largest of the lane's words. [warp]
 __device__ __forceinline__ uint32_t load_lines(answer_packet &p, uint32_t count, const char *room) {
   seat_in_packet at;
   uint32_t most = 0;
@@ -61,8 +62,8 @@ __device__ __forceinline__ uint32_t load_lines(answer_packet &p, uint32_t count,
   return most;
 }
 
-// From `chunks` chunks of bf16 to what travels. Lane l has values 8 l and on of each iteration, so that half a warp has
-// a block. [warp]
+// Encodes `chunks` chunks of bf16 for sending. Lane l has the values from 8 l on of each iteration, so that half a warp
+// has one block. [warp]
 __device__ __forceinline__ void encode_packet(answer_packet &p, uint32_t chunks, char *room) {
   seat_in_packet at;
   uint32_t lane = threadIdx.x % WARP, wire = cuda_coded_lines(chunks), words = cuda_coded_words(chunks);
@@ -80,7 +81,8 @@ __device__ __forceinline__ void encode_packet(answer_packet &p, uint32_t chunks,
     if (at.line(i) < chunks)
       logfmt10_store(room, (uint32_t)i * WARP + lane, piece);
   }
-  for (uint32_t i = words + lane; i < wire * CUDA_LINE / 4; i += WARP) // no marks, and what is left of a line
+  // clears the marks and the rest of the last line
+  for (uint32_t i = words + lane; i < wire * CUDA_LINE / 4; i += WARP)
     ((uint32_t *)room)[i] = 0;
   if (__any_sync(~0u, load_lines(p, wire, room) == CUDA_EMPTY)) {
     mark_empty((uint32_t *)room, words);
@@ -88,7 +90,7 @@ __device__ __forceinline__ void encode_packet(answer_packet &p, uint32_t chunks,
   }
 }
 
-// What has come, into `room`, as logfmt10_load() and logfmt10_decode() take it. [warp]
+// Stores a received packet into `room`, in the form that logfmt10_load() and logfmt10_decode() read. [warp]
 __device__ __forceinline__ void open_packet(const answer_packet &p, uint32_t chunks, char *room) {
   seat_in_packet at;
   uint32_t lane = threadIdx.x % WARP, wire = cuda_coded_lines(chunks), words = cuda_coded_words(chunks);
@@ -105,7 +107,7 @@ __device__ __forceinline__ void open_packet(const answer_packet &p, uint32_t chu
   }
 }
 
-// Adds iteration `i` of an open packet, as bf16. Behind the packet's last line it adds whatever is there.
+// Adds iteration `i` of an open packet, as bf16. After the packet's last line it adds undefined values.
 __device__ __forceinline__ void add_decoded(float acc[8], const char *room, uint32_t chunks, int i) {
   seat_in_packet at;
   const char *head = room + logfmt10_heads(chunks * CUDA_LINE / 2) + at.line(i) / 2 * LOGFMT10_HEAD_BYTES;

@@ -1,9 +1,9 @@
-// combine: the experts' rank reduces its rows for a token and returns one; the source adds the rows of the ranks. This
-// launches it.
+// Launches combine: the experts' rank reduces its rows for a token to one row and returns it; the source adds the rows
+// of the ranks.
 #include "cuda/combine/kernels.cuh"
 #include "cuda/kernels/launch.h"
 
-enum { COMBINE_FIXED = 15 * 1024 }; // of shared memory, that the kernels have of themselves, at most
+enum { COMBINE_FIXED = 15 * 1024 }; // most bytes of static shared memory of the kernels
 
 int cuda_load_combine(bool *early) {
   cudaError_t rc = cudaSuccess;

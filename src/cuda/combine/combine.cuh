@@ -1,4 +1,5 @@
-// combine: the experts' rank reduces its rows for a token and returns one; the source adds the rows of the ranks.
+// combine: the experts' rank reduces its rows for a token to one row and returns it; the source adds the rows of the
+// ranks.
 #ifndef CUDA_COMBINE_COMBINE_CUH
 #define CUDA_COMBINE_COMBINE_CUH
 
@@ -8,7 +9,8 @@ namespace {
 
 template <bool ANSWERS, bool ADDS, bool CODED>
 __global__ void __launch_bounds__(COMBINE_BLOCK, 1) combine(const __grid_constant__ cuda_combine_args args) {
-  extern __shared__ __align__(128) char memory[]; // the answerers' stages and rows aside, and everybody's room
+  // the stages and prefetched rows of answering warps, and the coding room of all warps
+  extern __shared__ __align__(128) char memory[];
   __shared__ snapshot snapshot;
   __shared__ scratch scratches[COMBINE_WARPS];
   __shared__ uint64_t lost[COMBINE_WARPS / TEAM];
@@ -18,11 +20,11 @@ __global__ void __launch_bounds__(COMBINE_BLOCK, 1) combine(const __grid_constan
   constexpr combine_room ROOM(true, ADDS, CODED);
 #endif
   constexpr uint32_t answerers = answerers_of(ANSWERS, ADDS), ASIDE = ROOM.aside;
-  constexpr uint32_t QUIET = ANSWERS ? answerers - 1 : COMBINE_WARPS - 1; // the warp that has least else to do
+  constexpr uint32_t QUIET = ANSWERS ? answerers - 1 : COMBINE_WARPS - 1; // the warp with the least other work
   const steps STEPS = {
       false,       false,         ANSWERS, ADDS, ADDS && CUDA_OPTION(args.c.keeps), CODED && CUDA_OPTION(args.by_call),
       !CUDA_USUAL, ahead_of(args)};
-  // Where answers are bf16, links are waited for most of the time, and it makes no difference.
+  // If answers are bf16, warps mostly wait for the links, and the order makes no difference.
   constexpr bool BEGUN_FIRST = ANSWERS && ADDS && CODED;
   const role answering = {0, gridDim.x, 0, answerers, 0};
   const role adding = {0, gridDim.x, answerers, COMBINE_WARPS - answerers, 0};
@@ -31,7 +33,7 @@ __global__ void __launch_bounds__(COMBINE_BLOCK, 1) combine(const __grid_constan
   touch(args);
   ptx::kernel_wait();
   const snapshot_part<COMBINE_BLOCK> part(args.state);
-  const role &sending = ADDS ? adding : answering; // of late weights
+  const role &sending = ADDS ? adding : answering; // sends late weights
   const bool sends = ANSWERS && CUDA_LATES(args.c.late_weights) && sending.includes_me();
   late_weights weights(args, warp_set(sending), sends);
   trace(args.trace, 0, threadIdx.x == 0);

@@ -1,5 +1,5 @@
-// The kernels of combine for launches that say nothing of their own but the weights: kernels/usual.cuh. They answer;
-// whoever only adds sends no weights.
+// The kernels of combine for launches whose only special option is late weights: kernels/usual.cuh. All of them answer,
+// since a launch that only adds sends no weights.
 #define CUDA_USUAL true
 #define CUDA_LATE  true
 #include "cuda/combine/combine.cuh"

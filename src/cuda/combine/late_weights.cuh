@@ -1,19 +1,21 @@
-// Weights that did not travel with the dispatch: they come with the combine, to the ranks that add rows with them.
+// Late weights: they were not sent with the dispatch and are sent with the combine, to the ranks that use them to add
+// rows.
 //
-// Those ranks' first answers wait for them, for the way of a store over the links. So they are loaded before the
-// snapshot is there, and sent by warps that have nothing else to do yet; whoever waits for them has asked for its rows
-// before. Two H200s, a pair of 128 tokens in a graph: 19.1 us with the dispatch; 20.1 where those who answer send them,
-// and take them before they ask for rows; 19.9 so. (19.5, were there no wait.)
+// The first answers of those ranks wait for the weights, for the latency of a store over the links. So weights are
+// loaded before the snapshot is complete, and sent by warps that have no other work yet; a warp that waits for weights
+// has begun to load its rows before. Measured on two H200s, a pair of 128 tokens in a graph: 19.1 us with weights in
+// the dispatch; 20.1 if the answering warps send the weights, and take them before they load rows; 19.9 as implemented.
+// (19.5 without any wait.)
 #ifndef CUDA_COMBINE_LATE_WEIGHTS_CUH
 #define CUDA_COMBINE_LATE_WEIGHTS_CUH
 
 #include "cuda/combine/room.cuh"
 
-// Of a token, a lane has those of a unit, as others have for other members.
+// The late weights of a token: each lane has the weights of one unit for one member.
 struct late_weights {
   float weight[CUDA_UNIT_WEIGHTS];
 
-  // Of the warp's first token. [all warps]
+  // Loads the weights of the warp's first token. [all warps]
   __device__ __forceinline__ late_weights(const cuda_combine_args &args, const warp_set &warp_set, bool sends) {
     load(args, warp_set.index, CUDA_LATE && sends && warp_set.index < args.c.num_tokens, warp_set.lane);
   }
@@ -25,7 +27,7 @@ struct late_weights {
       weight[i] = here && k < args.layout.topk ? weights[k] : 0.0f;
     }
   }
-  // Of all tokens, to all members. [those warps that are to send]
+  // Sends the weights of all tokens to all members. [the sending warps]
   __device__ __forceinline__ void send(const cuda_combine_args &args, const snapshot &snapshot, const cuda_view &view,
                                        uint64_t op, const warp_set &warp_set) {
     const cuda_layout &layout = args.layout;
@@ -52,7 +54,7 @@ struct late_weights {
 };
 static_assert(CUDA_UNIT_WEIGHTS == 3, "a unit is three weights and a flag");
 
-// Where the weight of the lane's selection comes, of a token in its source's numbers.
+// The unit in which the weight of the lane's selection arrives. `token`: its number at the source.
 __device__ __forceinline__ const cuda_unit *late_unit(const cuda_combine_args &args, const cuda_member &member,
                                                       uint32_t token, uint64_t op, uint32_t lane) {
   return (const cuda_unit *)(slot_of(args.layout, member.in, op) + args.layout.late) + token * args.layout.late_units +
@@ -63,7 +65,7 @@ __device__ __forceinline__ float weight_in(uint4 unit, uint32_t lane) {
   return __uint_as_float(part == 0 ? unit.x : part == 1 ? unit.y : unit.z);
 }
 
-// Waits for it. From a member that is lost comes any number: nobody reads that answer. [a thread]
+// Waits for the weight. If the member is lost, the result is undefined: nobody reads that answer. [one thread]
 static __device__ __noinline__ float await_weight(cuda_state *state, uint32_t seat, const cuda_unit *from,
                                                   uint32_t flag, uint32_t lane) {
   uint4 unit = ptx::load_unit(from);

@@ -1,17 +1,18 @@
-// The experts' side of combine: adds this rank's rows for a token, each with its weight, and returns one.
+// The experts' side of combine: adds this rank's rows for a token, each with its weight, and returns one row.
 #ifndef CUDA_COMBINE_REDUCE_ROWS_CUH
 #define CUDA_COMBINE_REDUCE_ROWS_CUH
 
 #include "cuda/combine/coded.cuh"
 #include "cuda/combine/late_weights.cuh"
 
-enum { BARRIER_BEGUN = 8 }; // follows the barriers of all teams that a block can have: sum_ranks.cuh
+enum { BARRIER_BEGUN = 8 }; // the ids below belong to the teams of a block: sum_ranks.cuh
 
-// Chunks of a packet, and the lines of it that are a lane's. A warp prefetches several rows at once into shared memory
-// ("aside"): registers would not suffice, and a register that spills delays all that follows.
-enum { ANSWER_EACH = CUDA_BF16_CHUNKS, ABREAST = 4, ROW_ASIDE = ABREAST * WARP * 16 }; // bytes
+// Chunks of a packet; lines of a packet for each lane; bytes of a prefetched row. A warp prefetches several rows
+// together into shared memory ("aside"): there are not enough registers, and a spilled register delays everything after
+// it.
+enum { ANSWER_EACH = CUDA_BF16_CHUNKS, ABREAST = 4, ROW_ASIDE = ABREAST * WARP * 16 };
 
-// Where the experts' outputs for one row stand, and with which weight: lane k has selection k.
+// The places and weights of the experts' outputs for one row: lane k has selection k.
 struct selection {
   int32_t place;
   float weight;
@@ -27,7 +28,7 @@ __device__ __forceinline__ selection load_selection(const cuda_handle &handle, c
 __device__ __forceinline__ uint32_t list_rows(const cuda_combine_args &args, const selection &s, uint32_t lane,
                                               scratch &scratch) {
   uint32_t valid = __ballot_sync(~0u, s.place >= 0);
-  if (args.c.rank_major) // the caller has reduced them to one
+  if (args.c.rank_major) // the caller has already added them up to one row
     valid &= 0u - valid;
   __syncwarp();
   if (valid >> lane & 1)
@@ -37,8 +38,8 @@ __device__ __forceinline__ uint32_t list_rows(const cuda_combine_args &args, con
   return __popc(valid);
 }
 
-// Prefetches a packet's lines of listed rows, from row `base` on. `aside`: of this warp, in shared memory, for ASIDE
-// rows; each lane reads what it wrote. [warp]
+// Prefetches a packet's lines of listed rows, from row `base` on. `aside`: this warp's shared memory for ASIDE rows;
+// each lane reads only its own writes. [warp]
 template <uint32_t ASIDE>
 __device__ __forceinline__ void prefetch_rows(const scratch &scratch, uint32_t base, uint32_t rows, uint32_t first,
                                               uint32_t count, char *aside) {
@@ -55,7 +56,8 @@ __device__ __forceinline__ void prefetch_rows(const scratch &scratch, uint32_t b
   }
 }
 
-// One packet of an answer: f32, in the listed order, rounded once. Its first rows are being prefetched. [warp]
+// Computes one packet of an answer: adds in f32, in the listed order, and rounds once. Its first rows are already being
+// prefetched. [warp]
 template <uint32_t ASIDE>
 __device__ __forceinline__ void add_rows(packet<ANSWER_EACH> &p, const scratch &scratch, uint32_t rows, uint32_t first,
                                          uint32_t count, char *aside) {
@@ -68,8 +70,8 @@ __device__ __forceinline__ void add_rows(packet<ANSWER_EACH> &p, const scratch &
       prefetch_rows<ASIDE>(scratch, base, rows, first, count, aside);
     ptx::load_shared_wait();
     char *to = aside + threadIdx.x % WARP * 16;
-    // Without branches, so that the lines do not wait for each other: what lies behind the packet's last is added as it
-    // happens to be, and not sent.
+    // Without branches, so that the lines do not wait for each other: undefined lines after the packet's last one are
+    // added, but not sent.
 #pragma unroll 1
     for (uint32_t j = base; j < end; j++, to += ROW_ASIDE) {
       float weight = scratch.rows[j].weight;
@@ -87,13 +89,13 @@ __device__ __forceinline__ void add_rows(packet<ANSWER_EACH> &p, const scratch &
     p.v[a] = pack8(acc[a]);
 }
 
-// A packet to be answered: of the i-th row, taking all members in rotation, beginning with the one after this rank.
+// A packet to be answered. Rows are taken from all members in rotation, beginning with the member after this rank.
 struct request {
   uint32_t m, row, index, token;
   selection s;
-  uint4 unit; // with a late weight, as it was at the last look
+  uint4 unit; // unit of a late weight, as last read
 
-  // Loads what has to be known of the row, before it is known that there is such a row. [warp]
+  // Begins to load the data of the row, before it is known that there is such a row. [warp]
   __device__ __forceinline__ request(const cuda_layout &layout, const cuda_view &view, const cuda_handle &handle,
                                      uint32_t i, uint32_t lane) {
     uint32_t nth = divide(i, layout.answer.by_packets);
@@ -106,7 +108,7 @@ struct request {
     s = load_selection(handle, layout, m, there, lane);
     unit = make_uint4(0, 0, 0, 0);
   }
-  // Looks whether its weights are here, if they are late. What is found is needed when its rows are being loaded.
+  // Reads the late weights of the row, if they have arrived. The result is needed only after the rows are being loaded.
   __device__ __forceinline__ void look(const cuda_combine_args &args, const cuda_view &view, const cuda_handle &handle,
                                        uint64_t op, uint32_t lane) {
     if (handle.late >> m & 1 && row < handle.rows[m] && view.members[m].seat < DEVICE_SEATS)
@@ -114,7 +116,7 @@ struct request {
   }
 };
 
-// Gives the listed rows of a request their weights, which are late. [warp]
+// Gives the listed rows of a request their late weights. [warp]
 __device__ __forceinline__ void put_weights(const cuda_combine_args &args, const cuda_member &member,
                                             const request &now, uint64_t op, uint32_t flag, uint32_t lane,
                                             scratch &scratch) {
@@ -128,8 +130,8 @@ __device__ __forceinline__ void put_weights(const cuda_combine_args &args, const
   __syncwarp();
 }
 
-// Releases the adding warps of a block, once, when the inputs of the first answers are being loaded: stores of theirs
-// before that would delay these loads.
+// Releases the adding warps of a block, once, when the inputs of the first answers are being loaded: earlier stores of
+// the adding warps would delay these loads.
 struct begun {
   int threads; // of the block
   bool arrived;
@@ -140,7 +142,7 @@ struct begun {
   }
 };
 
-// Answers to every member, packet by packet. `room`: for coding. [role]
+// Sends the answers to every member, packet by packet. `room`: memory for coding. [role]
 template <bool CODED, uint32_t ASIDE>
 __device__ __forceinline__ void answer(const cuda_combine_args &args, const snapshot &snapshot, const cuda_view &view,
                                        const warp_set &warp_set, scratch &scratch, char *stage, char *aside, char *room,
@@ -153,15 +155,15 @@ __device__ __forceinline__ void answer(const cuda_combine_args &args, const snap
   if (view.count == 0)
     return begun.report();
   request next(layout, view, handle, warp_set.index, lane);
-  // Rows of member `lane`, and of the one a warp behind it.
+  // Rows of members `lane` and `lane` + WARP.
   uint32_t mine = lane < view.count ? handle.rows[lane] : 0;
   uint32_t also = lane + WARP < view.count ? handle.rows[lane + WARP] : 0;
   uint64_t open = await_room(args, snapshot, view, op);
   uint32_t most = __reduce_max_sync(~0u, max(mine, also)), sent = 0;
   if (AHEAD)
     next.look(args, view, handle, op, lane);
-  // The links serve some processors better than others. So where there are many packets, a warp has two of its own, and
-  // then takes the next free one: it claims that one while it works on the one before.
+  // The links serve some processors better than others. So if there are many packets, each warp has two fixed packets,
+  // and then claims the next free one while it works on the previous one.
   bool many = most * each_row > 4 * warp_set.count;
   uint32_t *taken = &args.state->votes[op % CUDA_LIVE].answers, ticket = 0, i = warp_set.index,
            then = i + warp_set.count;
@@ -180,7 +182,8 @@ __device__ __forceinline__ void answer(const cuda_combine_args &args, const snap
       if (!AHEAD && handle.late >> m & 1 && !args.c.rank_major && s.place >= 0)
         s.weight = await_weight(args.state, member.seat, late_unit(args, member, token, op, lane),
                                 cuda_late_flag(op, round_of(args, snapshot, op)), lane);
-      uint32_t listed = list_rows(args, s, lane, scratch); // none, where there was no room: the source gets zeros
+      // none if there was no room for the row: the source gets zeros
+      uint32_t listed = list_rows(args, s, lane, scratch);
       packet<ANSWER_EACH> p;
       uint32_t count = chunks_of(layout.answer, index);
       prefetch_rows<ASIDE>(scratch, 0, listed, index * layout.answer.each, count, aside);

@@ -1,20 +1,20 @@
-// Which combine a launch is, and whether its places are free.
+// Which combine of which operation a launch does, and whether its places are free.
 #ifndef CUDA_COMBINE_ROOM_CUH
 #define CUDA_COMBINE_ROOM_CUH
 
 #include "cuda/kernels/snapshot.cuh"
 
-// Operations before this one that are open too.
+// The number of earlier operations that are still open.
 __device__ __forceinline__ uint32_t ahead_of(const cuda_combine_args &args) {
   return CUDA_OPTION(args.c.ahead) ? args.c.ahead : 0;
 }
-// Combines of the operation before this one.
+// The number of earlier combines of the same operation.
 __device__ __forceinline__ uint32_t round_of(const cuda_combine_args &args, const snapshot &snapshot, uint64_t op) {
   return CUDA_OPTION(!args.usual) ? snapshot.handle[op % CUDA_LIVE].kept : 0;
 }
 
-// Which members have taken what this operation's places held before: of the operation two before it, or, where it is
-// combined again, of the combine before. [warp]
+// Returns the seats of the members that have taken the former contents of this operation's places: the answers of the
+// operation two before it or, for a further combine, of the previous combine. [warp]
 __device__ __forceinline__ uint64_t await_room(const cuda_combine_args &args, const snapshot &snapshot,
                                                const cuda_view &view, uint64_t op) {
   uint32_t round = round_of(args, snapshot, op);

@@ -5,18 +5,19 @@
 #include "cuda/combine/reduce_rows.cuh"
 #include "cuda/kernels/empty.cuh"
 
-// Warps that add one token's packets, and agree on which ranks are lost. As many as a row of 7168 has packets, so that
-// the more warps are left to answer.
+// A team: the warps that add one token's packets and agree on the lost ranks. It has as many warps as a row of 7168 has
+// packets, so that more warps remain to answer.
 enum { FIRST_TEAM_BARRIER = 1, TEAM = 7, MOST_WARPS = 32 };
 struct team {
-  uint32_t local, count, warp; // in the block; of them; of the team
+  // local: index of the team in the block; count: teams of the block; warp: index of this warp in the team
+  uint32_t local, count, warp;
 
   __device__ __forceinline__ team(const role &role)
       : local(role.thread() / WARP / TEAM), count(role.warps / TEAM), warp(role.thread() / WARP % TEAM) {}
   __device__ __forceinline__ void sync() const { ptx::barrier(FIRST_TEAM_BARRIER + local, TEAM * WARP); }
 };
 
-// Lists the rows of a token that stand for `seats`, in the order of ranks. Returns how many: at most top-k. [warp]
+// Lists the rows of a token that come from `seats`, in the order of ranks. Returns their number, at most top-k. [warp]
 __device__ __forceinline__ uint32_t list_arrivals(const cuda_combine_args &args, const cuda_view &view, uint64_t seats,
                                                   uint32_t token, uint64_t op, uint32_t lane, scratch &scratch) {
   size_t offset = answer_offset(args.layout, op, token, 0);
@@ -50,8 +51,8 @@ __device__ __forceinline__ uint64_t await_packets(const cuda_combine_args &args,
   return or_over_warp(lost ? 1ull << scratch.rows[lane].seat : 0);
 }
 
-// A lane's lines of a packet. Behind the last one it has that again, which is not used: a branch for each line would
-// make each wait for the one before.
+// A lane's lines of a packet. After the last line it repeats that line, and the copy is not used: a branch for each
+// line would make each line wait for the one before.
 struct lines_of {
   uint32_t offset[ABREAST];
 
@@ -68,7 +69,7 @@ struct lines_of {
   }
 };
 
-// Adds the packets of N rows, from row r on, all loaded at once. Returns the largest of their words.
+// Adds the packets of N rows from row r on, and loads all of them together. Returns the largest of their words.
 template <int N>
 __device__ __forceinline__ uint32_t add_next(float acc[ABREAST][8], const lines_of &lines, const scratch &scratch,
                                              uint32_t r, uint32_t offset) {
@@ -113,7 +114,8 @@ __device__ __forceinline__ bool add_packets(packet<ANSWER_EACH> &p, const scratc
   return __all_sync(~0u, most != CUDA_EMPTY);
 }
 
-// (all weights) / (weights that came) of a token; where there are none, each selection counts as 1. [warp]
+// (sum of all weights) / (sum of the weights whose rows arrived) of a token; without weights each selection counts as
+// 1. [warp]
 static __device__ __noinline__ float make_up(const cuda_combine_args &args, const cuda_view &view, uint32_t token,
                                              uint64_t seats) {
   uint32_t lane = threadIdx.x % WARP;
@@ -159,8 +161,8 @@ static __device__ __noinline__ void record_missing(const cuda_combine_args &args
   args.state->handle[op % CUDA_LIVE].missing[token] |= members;
 }
 
-// factor * (the packet's rows added up), where those of other ranks are coded: one after the other, each as bf16, and
-// the next one loaded meanwhile. Returns the seats that are lost. [warp]
+// factor * (the sum of the packet's rows) if rows of other ranks are coded. Rows are decoded to bf16 and added one
+// after the other, while the next one is loaded. Returns the seats that are lost. [warp]
 __device__ __forceinline__ uint64_t add_coded(packet<ANSWER_EACH> &sum, cuda_state *state, const scratch &scratch,
                                               uint32_t rows, uint32_t own, uint32_t offset, uint32_t chunks,
                                               float factor, char *room) {
@@ -187,7 +189,7 @@ __device__ __forceinline__ uint64_t add_coded(packet<ANSWER_EACH> &sum, cuda_sta
 #pragma unroll
       for (int a = 0; a < ABREAST; a++) {
         add_decoded(acc[a], room, chunks, a);
-        ptx::in_order(); // registers do not suffice for more at once
+        ptx::in_order(); // there are not enough registers for more at the same time
       }
     }
   }
@@ -201,7 +203,7 @@ __device__ __forceinline__ uint64_t add_coded(packet<ANSWER_EACH> &sum, cuda_sta
   return 0;
 }
 
-// Adds the token's packets. Returns the seats that are lost, found by this warp. [team]
+// Adds the token's packets. Returns the seats that this warp has found to be lost. [team]
 template <bool CODED>
 __device__ __forceinline__ uint64_t add_token(const cuda_combine_args &args, const cuda_view &view, uint32_t token,
                                               uint64_t seats, uint64_t op, const team &team, uint32_t lane,
@@ -221,7 +223,7 @@ __device__ __forceinline__ uint64_t add_token(const cuda_combine_args &args, con
       if (lost)
         return lost;
     } else {
-      wait_limit wait_limit; // for words that come after the last
+      wait_limit wait_limit; // for words that arrive later than a packet's last word
       uint64_t lost = await_packets(args, scratch, rows, offset, count, lane);
       while (!lost && !add_packets(p, scratch, rows, offset, count, factor))
         lost = or_over_warp(
@@ -237,8 +239,8 @@ __device__ __forceinline__ uint64_t add_token(const cuda_combine_args &args, con
   return 0;
 }
 
-// Seats whose answers can be read, where this call has them coded: all ranks are to say so. One that does not sends
-// bf16, and is lost. [warp]
+// The seats whose answers can be read if this call asks for coded answers. All ranks must ask for them; a rank that
+// does not sends bf16, and is lost. [warp]
 __device__ __forceinline__ uint64_t legible_seats(const cuda_combine_args &args, const snapshot &snapshot,
                                                   const cuda_view &view, uint64_t op) {
   if (snapshot.control.strict)
@@ -258,20 +260,21 @@ __device__ __forceinline__ void add_up(const cuda_combine_args &args, const snap
   empty_read(args.layout, args.state, snapshot, warp_set);
   if (team.local >= team.count)
     return;
-  __shared__ uint64_t legible[MOST_WARPS / TEAM]; // a team works on the same; behind its next barrier
+  // all warps of a team use the same set, valid after the team's next barrier
+  __shared__ uint64_t legible[MOST_WARPS / TEAM];
   if (CODED && CUDA_OPTION(args.by_call) && team.warp == 0)
     legible[team.local] = legible_seats(args, snapshot, view, op);
 #pragma unroll 1
   for (uint32_t token = team.local * role.blocks + blockIdx.x - role.first_block; token < handle.sent;
        token += role.blocks * team.count) {
     uint64_t sent = handle.members[token];
-    if (team.warp == 0 && warp_set.lane == 0) { // before the wait, at whose end all that is left to do counts
+    if (team.warp == 0 && warp_set.lane == 0) { // before the wait, since work after the wait would add to the latency
       lost[team.local] = 0;
       handle.missing[token] = handle.unsent[token];
     }
     team.sync();
     uint64_t seats = sent & ~handle.passed & (CODED && CUDA_OPTION(args.by_call) ? legible[team.local] : ~0ull);
-    for (;;) { // until all of the team have added the same
+    for (;;) { // until all warps of the team have added the same rows
       uint64_t found = add_token<CODED>(args, view, token, seats, op, team, warp_set.lane, scratch, room);
       if (found && warp_set.lane == 0)
         atomicOr((unsigned long long *)&lost[team.local], found);

@@ -1,4 +1,4 @@
-// The kernels of combine for launches that say nothing of their own: kernels/usual.cuh.
+// The kernels of combine for launches without special options: kernels/usual.cuh.
 #define CUDA_USUAL true
 #include "cuda/combine/combine.cuh"
 

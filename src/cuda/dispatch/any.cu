@@ -1,4 +1,4 @@
-// The kernels of dispatch for launches that say something of their own: kernels/usual.cuh.
+// The kernels of dispatch for launches with any options: kernels/usual.cuh.
 #define CUDA_USUAL false
 #include "cuda/dispatch/dispatch.cuh"
 #include "cuda/dispatch/kernels.h"

@@ -66,7 +66,7 @@ __device__ __forceinline__ uint32_t amax_pair(uint4 v) {
   return max_pair(max_pair(v.x & 0x7FFF7FFFu, v.y & 0x7FFF7FFFu), max_pair(v.z & 0x7FFF7FFFu, v.w & 0x7FFF7FFFu));
 }
 
-// Of sixteen values, finite or not.
+// The largest magnitude of sixteen values, finite or not.
 __device__ __forceinline__ uint32_t amax_of(uint4 a, uint4 b) {
   uint32_t pair = max_pair(amax_pair(a), amax_pair(b));
   return max(pair & 0xFFFF, pair >> 16);
@@ -75,14 +75,15 @@ __device__ __forceinline__ bool is_finite(uint32_t amax) {
   return amax < 0x7F80;
 }
 
-// As in ep/kernels/kernels.h: the scale of a block, and the factor that values are multiplied by.
+// As in ep/kernels/kernels.h: the scale of a block, and the factor with which values are multiplied.
 __device__ __forceinline__ float block_scale(uint32_t amax, bool pow2, float *inverse) {
   float most = fmaxf(__uint_as_float(amax << 16), 1e-4f);
-  // most / 448, rounded as a division: one step of Newton's, exact as `most` is far from the ends of the range below.
+  // most / 448, rounded like a division: one Newton step, which is exact since `most` is far from the limits of the
+  // range.
   const float RECIPROCAL = 1.0f / 448.0f;
   float ratio = __fmul_rn(most, RECIPROCAL);
   ratio = __fmaf_rn(__fmaf_rn(-448.0f, ratio, most), RECIPROCAL, ratio);
-  // 448 / most likewise, with both of them made smaller so that the reciprocal is no subnormal number.
+  // 448 / most in the same way, with both numbers scaled down so that the reciprocal is not subnormal.
   const float SMALLER = 0x1p-30f;
   float by = most * SMALLER, once = ptx::reciprocal(by);
   once = __fmaf_rn(__fmaf_rn(-by, once, 1.0f), once, once);
@@ -93,7 +94,7 @@ __device__ __forceinline__ float block_scale(uint32_t amax, bool pow2, float *in
   return pow2 ? __uint_as_float(exponent) : ratio;
 }
 
-// A power of two as its ue8m0 byte.
+// The ue8m0 byte of a power of two.
 __device__ __forceinline__ uint32_t ue8m0_of(float scale) {
   return __float_as_uint(scale) >> 23;
 }
@@ -122,10 +123,10 @@ __device__ __forceinline__ uint4 pack8(const float acc[8]) {
                     to_bf16_pair(acc[6], acc[7]));
 }
 
-// Two values each, added as add8() and pack8() do it with a weight of 1, by one instruction for both. The sum of two
+// Adds two pairs of values like add8() and pack8() with a weight of 1, with one instruction for both. The sum of two
 // bf16 rounded to f32 and then to bf16 is the exact sum rounded once, since f32 has at least two bits more than twice
-// those of bf16 (S. Figueroa, "When is double rounding innocuous?", 1995). Then 0 is added, as a sum that begins with 0
-// is never -0.
+// those of bf16 (S. Figueroa, "When is double rounding innocuous?", 1995). Then 0 is added, since a sum that begins
+// with 0 is never -0.
 __device__ __forceinline__ uint32_t add_pair(uint32_t a, uint32_t b) {
   uint32_t sum;
   asm("{\n.reg .b32 s;\nfma.rn.bf16x2 s, %1, %3, %2;\nfma.rn.bf16x2 %0, s, %3, %4;\n}"
@@ -134,7 +135,7 @@ __device__ __forceinline__ uint32_t add_pair(uint32_t a, uint32_t b) {
   return sum;
 }
 
-// Eight values of each of N, added up in their order in f32, rounded once.
+// Adds up N vectors of eight values, in their order, in f32, rounded once.
 template <int N> __device__ __forceinline__ uint4 sum8(const uint4 (&v)[N]) {
   float acc[8] = {};
 #pragma unroll

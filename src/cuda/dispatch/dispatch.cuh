@@ -1,4 +1,4 @@
-// dispatch: cast and write rows to the ranks of their experts; place the rows that come by expert, or by rank.
+// dispatch: casts rows and writes them to the ranks of their experts; places received rows by expert or by rank.
 #ifndef CUDA_DISPATCH_DISPATCH_CUH
 #define CUDA_DISPATCH_DISPATCH_CUH
 
@@ -33,9 +33,9 @@ __global__ void __launch_bounds__(BLOCK, 1) dispatch(const __grid_constant__ cud
   part.put(snapshot);
   __syncthreads();
   trace(args.trace, 1, threadIdx.x == 0);
-  // By the warp that has least else to do, before any thread waits for credit.
+  // The warp with the least other work does this, before any thread waits for credit.
   if (threadIdx.x / WARP == WARPS - 1) {
-    if (blockIdx.x == max(gridDim.x, 2) - 2) // where there are many blocks, this one neither sends nor leads
+    if (blockIdx.x == max(gridDim.x, 2) - 2) // if there are many blocks, this one neither sends nor leads
       publish(snapshot, args.state, STEPS);
     if (SENDS && args.d.replays && blockIdx.x == 0 && threadIdx.x % WARP == 0)
       args.state->report->replayed = snapshot.counters.sent + 1;

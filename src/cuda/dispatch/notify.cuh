@@ -1,5 +1,5 @@
-// Notifies kernels and threads that do not call the library of what a dispatch brought (struct weft_ep_told). The last
-// block that has placed its rows does it, so that all of them are there before `written` is.
+// Notifies kernels and threads that do not call the library of the result of a dispatch (struct weft_ep_told). The last
+// block that has placed its rows does it, so that all rows are visible before `written` is.
 #ifndef CUDA_DISPATCH_NOTIFY_CUH
 #define CUDA_DISPATCH_NOTIFY_CUH
 
@@ -7,7 +7,7 @@
 
 #include "cuda/dispatch/receive_headers.cuh"
 
-// Bit r of the caller's list: rank r of the view did not come. [one thread]
+// Writes the caller's list: bit r is set if the data of rank r of the view did not arrive. [one thread]
 __device__ __forceinline__ void write_lost(const cuda_dispatch_args &args, const cuda_view &view, uint64_t members) {
 #pragma unroll 1
   for (uint32_t i = 0; i < (args.capacity + 63) / 64; i++)
@@ -51,7 +51,7 @@ static __device__ __noinline__ void tell_last(const cuda_dispatch_args &args, co
   write_told(args, view, op);
 }
 
-// At the end of all that a receiving block writes. [role]
+// To be called after all other writes of a receiving block. [role]
 __device__ __forceinline__ void notify(const cuda_dispatch_args &args, const cuda_view &view, uint64_t op,
                                        const role &role) {
   if (CUDA_OPTION(args.d.told || args.d.lost))

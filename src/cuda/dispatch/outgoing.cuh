@@ -1,11 +1,12 @@
-// Where a rank's tokens go: a bit for each (member, local expert, token) and each (member, token), in shared memory of
-// every block that sends metadata. From them a warp reads which members get a token, and the number of its row there.
+// The destinations of a rank's tokens: one bit for each (member, local expert, token) and each (member, token), in
+// shared memory of every block that sends metadata. From these bits a warp finds which members get a token, and the
+// number of its row there.
 #ifndef CUDA_DISPATCH_OUTGOING_CUH
 #define CUDA_DISPATCH_OUTGOING_CUH
 
 #include "cuda/kernels/snapshot.cuh"
 
-enum { QUAD = 4 }; // words that are read at once
+enum { QUAD = 4 }; // words that one load reads
 
 __host__ __device__ inline uint32_t words_of(uint32_t tokens) {
   return (tokens + 32 * QUAD - 1) / (32 * QUAD) * QUAD;
@@ -15,13 +16,13 @@ __device__ __forceinline__ uint32_t count_bits(uint4 quad) {
   return __popc(quad.x) + __popc(quad.y) + __popc(quad.z) + __popc(quad.w);
 }
 
-// The first `count` bits; none where it is below 0.
+// The first `count` bits; none if it is negative.
 __device__ __forceinline__ uint32_t first_bits(int32_t count) {
   return __funnelshift_lc(~0u, 0, (uint32_t)max(count, 0));
 }
 
 struct outgoing {
-  uint32_t bits; // shared memory: [members][experts + 1][words]; the last part is the member as a whole
+  uint32_t bits; // shared memory: [members][experts + 1][words]; the last part is for the member as a whole
   uint32_t parts, words;
 
   __device__ __forceinline__ uint32_t of(uint32_t member, uint32_t part) const {
@@ -30,7 +31,7 @@ struct outgoing {
   __device__ __forceinline__ bool has(uint32_t member, uint32_t part, uint32_t token) const {
     return ptx::shared_load(of(member, part) + token / 32 * 4) >> token % 32 & 1;
   }
-  // How many tokens before this one have the bit.
+  // The number of tokens before this one that have the bit.
   __device__ __forceinline__ uint32_t before(uint32_t member, uint32_t part, uint32_t token) const {
     uint32_t quad = of(member, part), sum = 0;
 #pragma unroll 1
@@ -44,18 +45,19 @@ struct outgoing {
 };
 
 inline size_t outgoing_size(const cuda_dispatch_args &args) {
-  size_t parts = (size_t)args.members * (args.layout.experts + 1) + CUDA_UNIT_COUNTS; // the last unit may look beyond
+  // the last unit may read beyond the end
+  size_t parts = (size_t)args.members * (args.layout.experts + 1) + CUDA_UNIT_COUNTS;
   return parts * words_of(args.d.num_tokens) * 4;
 }
 
-// The tokens of this rank: a number that the kernels before may have written. What is sized before they have ended is
-// sized by the most that there may be.
+// The number of this rank's tokens, which earlier kernels may have written. Sizes that are needed before those kernels
+// have ended use the maximum instead.
 __device__ __forceinline__ uint32_t tokens_of(const cuda_dispatch_args &args) {
   uint32_t most = args.d.num_tokens;
   return CUDA_OPTION(args.d.num_tokens_at) ? min(ptx::load_volatile(args.d.num_tokens_at), most) : most;
 }
 
-// Before the barrier behind which the snapshot is complete. `here`: whether this block marks. [block]
+// To be called before the barrier after which the snapshot is complete. `here`: whether this block marks. [block]
 __device__ __forceinline__ outgoing outgoing_begin(const cuda_dispatch_args &args, uint32_t *memory, bool here) {
   outgoing out = {ptx::here(ptx::shared_address(memory)), args.layout.experts + 1, words_of(args.d.num_tokens)};
 #pragma unroll 1
@@ -64,15 +66,16 @@ __device__ __forceinline__ outgoing outgoing_begin(const cuda_dispatch_args &arg
   return out;
 }
 
-// Which members get no rows, as seats: the same in every block, since some send rows and others their metadata.
+// The seats that get no rows. All blocks must compute the same set, since some send rows and others their metadata.
 __device__ __forceinline__ uint64_t shut_seats(const cuda_dispatch_args &args, const snapshot &snapshot) {
   return snapshot.counters.given_up | (args.d.replays ? snapshot.counters.masked : args.d.masked);
 }
 
-// Members that are looked at without branches between them.
+// Number of members that are examined together, without branches.
 enum { ABREAST_MEMBERS = 4 };
 
-// Where selections go: members, -1 for none, and their local experts. All N at once, for each step takes its time.
+// The destinations of N selections: members (-1: none) and their local experts. All N are found together, to overlap
+// the latency of the steps.
 template <int N>
 __device__ __forceinline__ void find_members(const cuda_dispatch_args &args, const cuda_view &view, uint64_t shut,
                                              const int32_t expert[N], int member[N], uint32_t local[N]) {
@@ -100,12 +103,12 @@ __device__ __forceinline__ void find_members(const cuda_dispatch_args &args, con
   }
 }
 
-// A warp marks a *slice* at a time: SLICE selections of each of 32 tokens, a lane for each token. So lanes meet on a
-// word only where tokens share an expert, and the members as a whole are marked by ballots: atomic operations on few
-// words would take longer than all else here.
-enum { SLICE = 4, NO_SLICE = 1 << 20 }; // beyond all that there are
+// A warp marks one *slice* at a time: SLICE selections of each of 32 tokens, one lane for each token. So lanes access
+// the same word only if tokens share an expert. Ballots mark the members as a whole: atomic operations on few words
+// would take longer than everything else here.
+enum { SLICE = 4, NO_SLICE = 1 << 20 }; // NO_SLICE: larger than any index of a slice
 
-// Slices of 32 tokens, as a power of two: up to 16 selections each.
+// log2 of the number of slices of 32 tokens, which have up to 16 selections each.
 __device__ __forceinline__ uint32_t slices_log2(const cuda_layout &layout) {
   return layout.topk <= SLICE ? 0 : layout.topk <= 2 * SLICE ? 1 : 2;
 }
@@ -151,7 +154,7 @@ __device__ __forceinline__ void mark_slice(const outgoing &out, const cuda_dispa
   }
 }
 
-// `first`: this warp's, loaded before the snapshot was complete. [role, its barrier to follow]
+// `first`: this warp's first slice, loaded before the snapshot was complete. [role, its barrier to follow]
 __device__ __forceinline__ void outgoing_mark(const outgoing &out, const cuda_dispatch_args &args,
                                               const snapshot &snapshot, const cuda_view &view, uint32_t tokens,
                                               const slice &first, const role &role) {

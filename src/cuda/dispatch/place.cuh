@@ -1,11 +1,11 @@
-// Where received rows go: reads their routing, and copies each packet to its places when it has come.
+// Places received rows: reads their routing, and copies each packet to its places when it has arrived.
 #ifndef CUDA_DISPATCH_PLACE_CUH
 #define CUDA_DISPATCH_PLACE_CUH
 
 #include "cuda/dispatch/receive_headers.cuh"
 
-// Counts and ranges: one warp for each part of the caller's buffer, and each expert. The last ones come first, for they
-// have least to place. [role]
+// Writes counts and ranges: one warp for each part of the caller's buffer, and for each expert. It begins with the last
+// warps, since they have the fewest rows to place. [role]
 __device__ __forceinline__ void write_counts(const cuda_dispatch_args &args, const cuda_view &view,
                                              const headers &headers, const places &places, const warp_set &warp_set,
                                              device_record &record) {
@@ -46,15 +46,15 @@ __device__ __forceinline__ void write_counts(const cuda_dispatch_args &args, con
   }
 }
 
-// Where a row goes. Lane k has selection k.
+// The destination of a row. Lane k has selection k.
 struct target {
-  int expert; // local, -1: not this rank's
+  int expert; // local expert; -1: another rank's
   float weight;
-  int32_t place;   // row of the caller's buffer, -1: none, or beyond its end
-  uint32_t copies; // lanes whose places the row is copied to
+  int32_t place;   // row of the caller's buffer; -1: none, or beyond its end
+  uint32_t copies; // lanes to whose places the row is copied
 };
 
-// Where a lane finds its part of a row's routing: a group of lanes has a line.
+// The address of a lane's part of a row's routing: each group of lanes has one line.
 __device__ __forceinline__ const char *routing_of(const cuda_layout &layout, const cuda_member &member, uint32_t row,
                                                   uint64_t op) {
   seat_in_packet at;
@@ -66,7 +66,7 @@ __device__ __forceinline__ bool has_flag(uint4 v, uint64_t flag) {
   return v.z == (uint32_t)flag && v.w == (uint32_t)(flag >> 32);
 }
 
-// The row's routing, a lane's part of a line. False: the member is lost. [warp]
+// Waits for the row's routing and loads the lane's part of a line. False: the member is lost. [warp]
 __device__ __forceinline__ bool take_routing(const cuda_dispatch_args &args, const cuda_member &member, uint32_t row,
                                              uint64_t op, bool strict, uint4 &v) {
   const char *from = routing_of(args.layout, member, row, op);
@@ -84,14 +84,14 @@ __device__ __forceinline__ bool take_routing(const cuda_dispatch_args &args, con
   return true;
 }
 
-// The token that a row is of, in its source's numbers: every selection of the row names it. [warp]
+// The number of the row's token at its source, which every selection of the row contains. [warp]
 __device__ __forceinline__ uint32_t token_of(const cuda_layout &layout, uint4 v) {
   uint32_t word = v.x & CUDA_SELECTION_VALID ? v.x : threadIdx.x % GROUP == GROUP - 1 ? 0 : v.z;
   uint32_t token = word & CUDA_SELECTION_VALID ? word >> CUDA_SELECTION_TOKEN & 0x3FF : 0;
   return min(__reduce_max_sync(~0u, token), layout.max_tokens - 1);
 }
 
-// Where the row goes. `v`: its routing. [warp]
+// Finds the destination of a row. `v`: its routing. [warp]
 __device__ __forceinline__ target find_target(const cuda_dispatch_args &args, const headers &headers,
                                               const places &places, uint32_t m, uint32_t row, uint4 v) {
   const cuda_layout &layout = args.layout;
@@ -112,7 +112,7 @@ __device__ __forceinline__ target find_target(const cuda_dispatch_args &args, co
       t.place = (int32_t)(args.d.rank_major ? place : expert * args.d.rows + place);
   }
   t.copies = __ballot_sync(~0u, t.place >= 0);
-  if (args.d.rank_major) // all of them have one
+  if (args.d.rank_major) // all selections share one row
     t.copies &= 0u - t.copies;
   return t;
 }
@@ -136,7 +136,7 @@ __device__ __forceinline__ void write_selections(const cuda_dispatch_args &args,
     weights[lane] = 0.0f;
 }
 
-// Writes what combine and the caller have to know of a row, apart from its values. [warp]
+// Writes the data of a row other than its values, for combine and for the caller. [warp]
 __device__ __forceinline__ void write_row_origin(const cuda_dispatch_args &args, const snapshot &snapshot,
                                                  const cuda_member &member, const target &t, uint32_t m, uint32_t row,
                                                  uint32_t token, uint64_t op, uint32_t lane) {
@@ -158,7 +158,7 @@ __device__ __forceinline__ void write_row_origin(const cuda_dispatch_args &args,
     write_selections(args, t, __shfl_sync(~0u, t.place, __ffs((int)t.copies) - 1), lane);
 }
 
-// Where the scales of the lane's row begin.
+// The offset of the scales of the lane's row.
 __device__ __forceinline__ uint64_t scales_at(const cuda_dispatch_args &args, const target &t) {
   uint64_t place = (uint32_t)t.place;
   uint64_t at = CUDA_STRIDES(args.strided)
@@ -167,23 +167,23 @@ __device__ __forceinline__ uint64_t scales_at(const cuda_dispatch_args &args, co
   return (uint64_t)args.d.out_scales + at;
 }
 
-// Where that of a chunk is behind it. `bytes`: it takes one, else four.
+// The offset of a chunk's scale from there. `bytes`: a scale has one byte, else four.
 __device__ __forceinline__ uint64_t scale_offset_of(const cuda_dispatch_args &args, uint32_t chunk, bool bytes) {
   if (!CUDA_STRIDES(args.strided))
     return chunk * (bytes ? 1 : 4);
   return (uint64_t)(bytes ? chunk / 4 : chunk) * args.d.out_scale_block_stride * 4 + (bytes ? chunk % 4 : 0);
 }
 
-// Writes a packet to its rows of the caller's buffer. Each lane knows where its own copy begins, so that little is left
-// to be done for one after the other. [warp]
+// Writes a packet to its rows of the caller's buffer. Each lane knows where its own copy begins, so that little work
+// remains for each copy. [warp]
 template <int EACH>
 __device__ __forceinline__ void store_packet(const cuda_dispatch_args &args, const inbound_packet<EACH> &came,
                                              const target &t, uint32_t index, uint32_t count) {
   constexpr bool SCALES = packet<EACH>::SCALES;
   seat_in_packet at;
   uint32_t first = index * EACH, lane = threadIdx.x % WARP;
-  bool bytes = SCALES && args.layout.dtype == CUDA_FP8_UE8M0; // of a scale: 1, else 4
-  bool last = index + 1 == args.layout.row.packets;           // its scales are padded to whole words, if they are bytes
+  bool bytes = SCALES && args.layout.dtype == CUDA_FP8_UE8M0; // a scale has 1 byte, else 4
+  bool last = index + 1 == args.layout.row.packets;           // scales of bytes are padded to whole words
   bool pads = bytes && last && first + lane < args.layout.scale_bytes, has = lane < count;
   uint64_t mine = (uint64_t)args.d.out + (uint64_t)(uint32_t)t.place * args.layout.value_bytes;
   uint64_t its = SCALES ? scales_at(args, t) : 0;
@@ -201,11 +201,11 @@ __device__ __forceinline__ void store_packet(const cuda_dispatch_args &args, con
     char *scales = (char *)__shfl_sync(~0u, its, from) + scale_offset;
     ptx::store4_if(has && !bytes, scales, came.scale);
     if (bytes && (has || pads))
-      *scales = (char)came.scale; // 0, where there is none
+      *scales = (char)came.scale; // 0 if there is no scale
   }
 }
 
-// One packet of a row: from its area to each of its places. False: the member is lost. [warp]
+// Copies one packet of a row from its area to each of its places. False: the member is lost. [warp]
 template <int EACH>
 __device__ __forceinline__ bool place_packet(const cuda_dispatch_args &args, const snapshot &snapshot,
                                              const cuda_member &member, const headers &headers, const places &places,
@@ -221,7 +221,7 @@ __device__ __forceinline__ bool place_packet(const cuda_dispatch_args &args, con
   if (here) {
     token = token_of(layout, routing);
     from = row_spot(layout, layout.row, op, token, index);
-    came.load(member.in, from, count); // loaded while the routing is still read
+    came.load(member.in, from, count); // loaded while the routing is being read
     t = find_target(args, headers, places, m, row, routing);
     whole = came.whole();
   }

@@ -1,4 +1,4 @@
-// The receiving half of dispatch: receives all headers, then places the rows, and publishes what is known then.
+// The receiving half of dispatch: receives all headers, then places the rows, and publishes the result.
 #ifndef CUDA_DISPATCH_RECEIVE_CUH
 #define CUDA_DISPATCH_RECEIVE_CUH
 
@@ -7,14 +7,15 @@
 #include "cuda/kernels/agree.cuh"
 #include "cuda/kernels/empty.cuh"
 
-// Waits until all blocks have read what a conclusion changes: the last one to arrive counts the operation. [one thread]
+// Waits until all blocks have read the words that conclude() changes: the last block to arrive counts the operation.
+// [one thread]
 static __device__ __noinline__ void await_arrival(const cuda_state *state, uint64_t op) {
   block_wait_limit wait_limit;
   while (ptx::load_volatile(&state->counters.received) == op && !wait_limit.over(state))
     continue;
 }
 
-// Seats of the view whose headers did not arrive, and which are not lost. [one thread]
+// The seats of the view whose headers did not arrive although they are not lost. [one thread]
 static __device__ __noinline__ uint64_t seats_passed_over(const cuda_view &view, uint64_t received, uint64_t lost) {
   uint64_t passed = 0;
 #pragma unroll 1
@@ -24,7 +25,7 @@ static __device__ __noinline__ uint64_t seats_passed_over(const cuda_view &view,
   return passed & ~lost;
 }
 
-// Publishes what is known when all headers have arrived, for later operations and for the host. [one thread of the
+// Publishes the result of the headers, when all have arrived, for later operations and for the host. [one thread of the
 // lead block]
 static __device__ __noinline__ void conclude(const cuda_dispatch_args &args, const snapshot &snapshot,
                                              const agreement &agreement, const headers &headers, uint64_t op) {
@@ -46,7 +47,7 @@ static __device__ __noinline__ void conclude(const cuda_dispatch_args &args, con
       counters.live[(op + 1) % CUDA_LIVE] = (uint8_t)(next_live = agreement.live);
     report_activation(state, op, view.epoch);
   }
-  if (agreement.out != NOT_PUBLISHED) { // this rank is out, from the next operation on
+  if (agreement.out != NOT_PUBLISHED) { // this rank is out of the group from the next operation on
     next_live = counters.newest = (counters.newest + 1) % CUDA_LIVE;
     make_live(state->live[next_live], state->published[agreement.out], view, op + 1, 0, 1);
     counters.live[(op + 1) % CUDA_LIVE] = (uint8_t)next_live;
@@ -79,8 +80,9 @@ static __device__ __noinline__ void conclude(const cuda_dispatch_args &args, con
   state->progress.received = op + 1;
 }
 
-// Receives the headers of all members, as every block does, until all blocks agree on whose came. `receive`: those of a
-// view; its `newer` is whether this warp's member runs in a newer one. [role]
+// Receives the headers of all members, as every block does, until all blocks agree on the members whose headers
+// arrived. `receive` receives the headers of a view; its `newer` says whether this warp's member runs in a newer view.
+// [role]
 template <typename RECEIVE>
 __device__ __forceinline__ void receive_until_agreed(const cuda_dispatch_args &args, snapshot &snapshot,
                                                      agreement &agreement, headers &headers, uint64_t op,
@@ -105,7 +107,7 @@ __device__ __forceinline__ void receive_until_agreed(const cuda_dispatch_args &a
         ptx::add(&args.state->votes[op % CUDA_LIVE].all, 1);
       return;
     }
-    const struct role copy = role; // what is pointed to lives in memory
+    const struct role copy = role; // a copy, since an object to which a pointer exists is kept in memory
     uint32_t rc = agree(args, snapshot, agreement, headers, op, copy, again);
     if (rc == AGREED)
       return;
@@ -124,8 +126,8 @@ __device__ __forceinline__ void receive_all_headers(const cuda_dispatch_args &ar
   });
 }
 
-// Whether the lead block places no rows, where there are many blocks: beside warps that place rows, the thread in
-// conclude() took 4 us, and all else was done before it.
+// Whether the lead block places no rows. With many blocks it places none: if its other warps place rows, the thread in
+// conclude() takes 4 us and ends after everything else.
 __device__ __forceinline__ bool lead_block_apart(const role &role) {
   return role.blocks >= FEW_BLOCKS;
 }

@@ -6,16 +6,16 @@
 
 enum { KIND_DISPATCH = 1, KIND_BARRIER = 2 }; // enum ep_kind
 
-// What a header says of the rows, and what it has to say.
+// The form of the rows in a header, and the form of this rank's rows.
 __device__ __forceinline__ uint32_t head_form(const cuda_layout &layout) {
   return (layout.topk - 1) << CUDA_HEAD_TOPK | (layout.dtype - 1) << CUDA_HEAD_DTYPE;
 }
 
 // The headers that a block has received. In shared memory.
 struct headers {
-  uint64_t given_up;         // seats that take no part: lost, or passed over
-  uint64_t received, failed; // members, by index, whose header some warp received, or gave up
-  // Of each member whose header was received
+  uint64_t given_up;         // seats that do not take part: they are lost, or skip the operation
+  uint64_t received, failed; // members, by index: a warp received the header, or gave it up
+  // For each member whose header was received
   uint4 count[CUDA_MAX_MEMBERS]; // the header's first unit
   uint64_t mark[CUDA_MAX_MEMBERS];
 
@@ -33,10 +33,10 @@ __device__ __forceinline__ bool takes_part(const headers &headers, const cuda_me
   return member.seat < DEVICE_SEATS && !(headers.given_up >> member.seat & 1);
 }
 
-// Whether the peer counts us from a later operation on, and has sent that one: it takes no part in this operation (as
-// in ep/core/activation.h), because some rank died while the operation was being fixed. This rank then withdraws the
-// rows that it sent to the peer (kernels/empty.cuh). Rows that hosts relay cannot be withdrawn: where some link may be
-// relayed, the peer is lost.
+// Whether the peer counts this rank from a later operation on, and has sent that operation. Then the peer does not take
+// part in this operation (as in ep/core/activation.h), because a rank died while the operation was being fixed. This
+// rank then withdraws the rows that it sent to the peer (kernels/empty.cuh). Rows relayed by hosts cannot be withdrawn:
+// if any link may be relayed, the peer is lost.
 __device__ __forceinline__ bool passes_over(const cuda_dispatch_args &args, const cuda_member &member, uint64_t op) {
   const cuda_unit *start = &((const cuda_area_head *)member.in)->start;
   uint4 unit = ptx::load_unit(start);
@@ -46,7 +46,7 @@ __device__ __forceinline__ bool passes_over(const cuda_dispatch_args &args, cons
   const cuda_slot_head *head = (const cuda_slot_head *)slot_of(args.layout, member.in, first - 1);
   if (ptx::load_unit(&head->count).w != (uint32_t)first)
     return false;
-  // The peer may have published an earlier start before it sent that operation: both ranks have to see the same start.
+  // The peer may have published an earlier start before it sent that operation. Both ranks have to see the same start.
   ptx::fence_system();
   if (ptx::load_unit(start).x != unit.x)
     return false;
@@ -55,18 +55,18 @@ __device__ __forceinline__ bool passes_over(const cuda_dispatch_args &args, cons
   return true;
 }
 
-// The lead block publishes, for all, what the headers say. It is the one that is placed last, when all others have
+// The lead block publishes the result of the headers for all. It is the block that is placed last, when all others have
 // begun.
 __device__ __forceinline__ bool is_lead_block() {
   return blockIdx.x == gridDim.x - 1;
 }
 
-// What all headers together say. Bits are of members, by index.
+// The combined data of all headers. Bits are members, by index.
 struct summary {
-  uint64_t late, barriers; // their weights come later; their operation is a barrier
+  uint64_t late, barriers; // late: weights follow later; barriers: the operation is a barrier
   uint64_t mark;
   uint32_t lowest, newest;       // lowest `ready`, newest `active`
-  uint32_t dispatches, combines; // the most that any member has not taken yet
+  uint32_t dispatches, combines; // the largest number that any member has not taken yet
 
   __device__ __forceinline__ summary(const headers &headers, uint32_t members)
       : late(0), barriers(0), mark(UINT64_MAX), lowest(UINT32_MAX), newest(0), dispatches(0), combines(0) {
@@ -92,9 +92,9 @@ __device__ __forceinline__ void set_shared(uint64_t &bits, uint32_t m) {
   atomicOr((uint32_t *)&bits + m / 32, 1u << m % 32);
 }
 
-// How many rows of each member are for each local expert. A row's place among the expert's rows is the sum over the
-// members before, computed anew for each row: with a few members that takes less than having all warps compute the
-// sums first. In shared memory.
+// The number of rows of each member for each local expert. A row's place among the expert's rows is the sum over the
+// earlier members. It is computed anew for each row: with few members this takes less time than if all warps computed
+// all sums first. In shared memory.
 struct places {
   uint32_t *counts; // [members][experts], of members whose header was received
 
@@ -112,7 +112,7 @@ inline size_t places_size(const cuda_dispatch_args &args) {
   return (size_t)args.members * args.layout.experts * 4;
 }
 
-// Rows of the members before this one, which is where its rows begin in a rank-major buffer of the caller's.
+// The number of rows of earlier members; the member's rows begin there in a rank-major buffer of the caller.
 __device__ __forceinline__ uint32_t rows_before(const headers &headers, const cuda_layout &layout, uint32_t m) {
   uint32_t sum = 0;
 #pragma unroll 1
@@ -121,7 +121,7 @@ __device__ __forceinline__ uint32_t rows_before(const headers &headers, const cu
   return sum;
 }
 
-// What a header has, in the order in which lanes look at it: count, mark, counts.
+// Unit `i` of a header, in the order in which lanes read the units: count, mark, counts.
 __device__ __forceinline__ const cuda_unit *header_unit(const cuda_layout &layout, const char *slot, uint32_t i) {
   return i < HEAD_UNITS ? (const cuda_unit *)slot + i : (const cuda_unit *)(slot + layout.counts) + i - HEAD_UNITS;
 }
@@ -179,13 +179,14 @@ __device__ __forceinline__ bool receive_header(const cuda_dispatch_args &args, c
   return true;
 }
 
-// Rows of another form cannot be read, and nobody could tell when all of them have come: their sender is lost. [warp]
+// Rows of another form cannot be read, and it cannot be recognised when all of them have arrived: their sender is lost.
+// [warp]
 static __device__ __noinline__ void lose_other_form(cuda_state *state, uint32_t seat) {
   if (threadIdx.x % WARP == 0)
     mark_lost(state, seat);
 }
 
-// Whether a header tells of no rows, or of rows of this rank's form.
+// Whether a header announces no rows, or rows of this rank's form.
 __device__ __forceinline__ bool has_our_form(const cuda_layout &layout, uint32_t count) {
   return (count & 0xFFFF) == 0 || (count & CUDA_HEAD_FORM) == head_form(layout);
 }

@@ -1,22 +1,22 @@
-// Which blocks and warps of a dispatch do what.
+// The roles of the blocks and warps of a dispatch.
 #ifndef CUDA_DISPATCH_ROLES_CUH
 #define CUDA_DISPATCH_ROLES_CUH
 
 #include "cuda/kernels/snapshot.cuh"
 
-// A part of the blocks sends rows, a few send metadata, and the others only receive: what a processor loads queues
-// behind what it stores to other GPUs (0.9 us, for routing of a hundred rows), and a thread that waits for values waits
-// for all loads of its warp. Where there are few blocks, each has warps for all of it.
+// Some blocks send rows, a few send metadata, and the others only receive. Reasons: loads of a processor queue behind
+// its stores to other GPUs (0.9 us for the routing of a hundred rows), and a thread that waits for values waits for all
+// loads of its warp. If there are few blocks, each has warps for all roles.
 //
-// A sender has one packet under way, so it takes many to fill the links. But headers travel on the same links and wait
-// behind all that was sent before them: so no more warps send than are needed, three packets each where there are few.
-// One packet more for some would be a round more for all.
+// A sender has one packet in flight, so many senders are needed to saturate the links. But headers use the same links
+// and wait behind all earlier data. So no more warps send than are needed; if there are few packets, each warp sends
+// three. One more packet for some warps would mean one more round for all.
 enum {
   SENDING_PART = 3,
   METADATA_PART = 20,
-  SENDERS = 12, // warps of a block that sends, at most
+  SENDERS = 12, // most sending warps of a block
   LEAST_SENDERS = 4,
-  PACKETS_OF_SENDER = 3, // where that takes no more than SENDERS
+  PACKETS_OF_SENDER = 3, // if this needs no more than SENDERS warps
   SENDERS_AMONG_FEW = 2,
 };
 enum { BARRIER_RECEIVE = 1, BARRIER_METADATA };
@@ -24,7 +24,7 @@ enum { BARRIER_RECEIVE = 1, BARRIER_METADATA };
 struct roles {
   role sending, sending_metadata, receiving;
 
-  // `packets`: of this rank's tokens.
+  // `packets`: number of packets of this rank's tokens.
   __device__ __forceinline__ explicit roles(bool sends, uint32_t packets)
       : sending{0, 0, 0, 0, 0}, sending_metadata{0, 0, 0, 0, 0}, receiving{0, gridDim.x, 0, WARPS, BARRIER_RECEIVE} {
     if (!sends)

@@ -1,11 +1,11 @@
-// The sending of rows: cast, and written packet by packet.
+// Sends rows: casts them, and writes them packet by packet.
 #ifndef CUDA_DISPATCH_SEND_CUH
 #define CUDA_DISPATCH_SEND_CUH
 
 #include "cuda/dispatch/cast.cuh"
 #include "cuda/dispatch/outgoing.cuh"
 
-// What x holds and what travels.
+// The type of x, and the type that is sent.
 enum row_kind {
   ROW_BF16,
   ROW_CAST,  // bf16, cast to e4m3 here
@@ -15,10 +15,10 @@ enum row_kind {
 template <int KIND> struct row_form {
   static constexpr int EACH = KIND == ROW_BF16 ? CUDA_BF16_CHUNKS : CUDA_FP8_CHUNKS;
   static constexpr int ITERATIONS = packet<EACH>::ITERATIONS;
-  static constexpr int LOADS = KIND == ROW_CAST ? 2 : 1; // of 16 bytes, for a lane's part of a line
+  static constexpr int LOADS = KIND == ROW_CAST ? 2 : 1; // loads of 16 bytes for a lane's part of a line
 };
 
-// A lane's part of a packet as x has it.
+// A lane's part of a packet of x.
 template <int KIND> struct source_packet {
   uint4 v[row_form<KIND>::ITERATIONS * row_form<KIND>::LOADS];
   uint32_t scale[KIND == ROW_GIVEN ? row_form<KIND>::ITERATIONS : 1];
@@ -58,7 +58,7 @@ __device__ __forceinline__ void load_source(source_packet<KIND> &s, const cuda_d
   }
 }
 
-// Casts, where that is to be done.
+// Casts the packet, if KIND requires it.
 template <int KIND>
 __device__ __forceinline__ void make_packet(packet<row_form<KIND>::EACH> &p, const source_packet<KIND> &s, int dtype) {
   constexpr int ITERATIONS = row_form<KIND>::ITERATIONS;
@@ -71,7 +71,7 @@ __device__ __forceinline__ void make_packet(packet<row_form<KIND>::EACH> &p, con
     }
     return;
   } else {
-    // All lines at once, without branches between them.
+    // All lines together, without branches between them.
     uint32_t amax[ITERATIONS];
     bool finite = true;
 #pragma unroll
@@ -101,13 +101,13 @@ __device__ __forceinline__ void make_packet(packet<row_form<KIND>::EACH> &p, con
   }
 }
 
-// Where a token's rows go: each has the place of its token in the areas of the members that get it, so that nothing
-// else has to be known of the operation. `expert`: lane k has selection k, -1: none. Lane n has the n-th of the members
-// from `base` on. The first member differs from rank to rank and token to token, so that all links are used alike.
-// NULL: the member gets none. [warp]
+// The destinations of a token's rows. Each row has the place of its token in the areas of the members that get it, so
+// no other data of the operation is needed. `expert`: lane k has selection k, -1: none. Lane n gets the place for the
+// n-th member from `base` on; NULL: this member gets no row. The first member differs between ranks and tokens, so that
+// all links are used equally. [warp]
 __device__ __forceinline__ char *row_places(const cuda_dispatch_args &args, const cuda_view &view, uint64_t open,
                                             int32_t expert, uint32_t token, uint32_t base) {
-  constexpr uint32_t AT_ONCE = 8; // those behind the last selection are -1
+  constexpr uint32_t AT_ONCE = 8; // entries after the last selection are -1
   uint32_t lane = threadIdx.x % WARP, count = view.count, first = view.self + 1 + token;
   uint32_t m = base + lane + first - divide(first, view.by_count) * count;
   m -= m >= count ? count : 0;
@@ -122,15 +122,15 @@ __device__ __forceinline__ char *row_places(const cuda_dispatch_args &args, cons
   return gets && base + lane < count && its.seat < DEVICE_SEATS && open >> its.seat & 1 ? its.out : nullptr;
 }
 
-// A warp's packets, one after the other. A warp waits until its packet has arrived before it sends the next: more under
-// way would not be faster, and what is small would wait behind it.
+// A warp's packets, one after the other. A warp waits until its packet has arrived before it sends the next one: more
+// packets in flight would not be faster, and small data would wait behind them.
 template <int KIND> struct sender {
   static constexpr int EACH = row_form<KIND>::EACH;
   using outbound_packet = ::outbound_packet<EACH>;
   const cuda_dispatch_args &args;
   uint32_t i, step, jobs;
   uint32_t token, index;
-  int32_t expert; // of the token, lane k's: selection k
+  int32_t expert; // of the token: lane k has selection k
   source_packet<KIND> source;
 
   // `includes_me`: whether this warp sends.
@@ -139,7 +139,7 @@ template <int KIND> struct sender {
       : args(args), i(warp_set.index), step(warp_set.count), jobs(includes_me ? tokens * args.layout.row.packets : 0) {
     prefetch();
   }
-  // Loads packet `i`, and what has to be known of its token, without waiting for it.
+  // Begins to load packet `i` and the data of its token, without waiting for it.
   __device__ __forceinline__ void prefetch() {
     if (i >= jobs)
       return;
@@ -155,20 +155,20 @@ template <int KIND> struct sender {
     open &= ~shut_seats(args, snapshot);
 #pragma unroll 1
     while (i < jobs) {
-      // First what needs no values, as these are still being loaded.
+      // First the work that needs no values, since these are still being loaded.
       uint32_t count = chunks_of(args.layout.row, index);
       spot spot = row_spot(args.layout, args.layout.row, op, token, index);
       char *to = row_places(args, view, open, expert, token, 0);
       packet<EACH> p;
       make_packet<KIND>(p, source, (int)args.layout.dtype);
-      outbound_packet::wait_until_arrived(); // the one before
+      outbound_packet::wait_until_arrived(); // the previous packet
       const outbound_packet outbound_packet(p, stage, count, snapshot.control.strict);
       outbound_packet.send(to, spot);
 #pragma unroll 1
       for (uint32_t base = WARP; base < view.count; base += WARP)
         outbound_packet.send(row_places(args, view, open, expert, token, base), spot);
       outbound_packet.sent();
-      i += step; // loaded no earlier, since the copies' fence would wait for it
+      i += step; // loaded here and not earlier, since the copies' fence would wait for it
       prefetch();
     }
     outbound_packet::wait_until_read();

@@ -5,7 +5,7 @@
 #include "cuda/dispatch/outgoing.cuh"
 #include "cuda/dispatch/receive_headers.cuh"
 
-// What a header says of this rank beside its rows.
+// The bits of a header's first word other than the number of rows.
 __device__ __forceinline__ uint32_t head_bits(const cuda_dispatch_args &args, const snapshot &snapshot, uint64_t op) {
   uint32_t late = args.d.num_tokens > 0 && !args.d.topk_weights;
   return args.d.kind << CUDA_HEAD_KIND | head_form(args.layout) | late << CUDA_HEAD_LATE |
@@ -13,7 +13,7 @@ __device__ __forceinline__ uint32_t head_bits(const cuda_dispatch_args &args, co
          (uint32_t)(op - snapshot.counters.emptied_answers) << CUDA_HEAD_COMBINES;
 }
 
-// Header and counts, to one member. [warp]
+// Sends the header and counts to one member. [warp]
 __device__ __forceinline__ void send_header(const cuda_dispatch_args &args, const snapshot &snapshot,
                                             const cuda_view &view, const outgoing &out, uint32_t m, uint64_t op) {
   const cuda_layout &layout = args.layout;
@@ -22,14 +22,14 @@ __device__ __forceinline__ void send_header(const cuda_dispatch_args &args, cons
   uint32_t rows = lane < out.words ? __popc(ptx::shared_load(out.of(m, layout.experts) + lane * 4)) : 0;
   rows = __reduce_add_sync(~0u, rows);
   uint64_t mark = snapshot.control.mark;
-  order_credit(snapshot); // which the header's first unit is
+  order_credit(snapshot); // the header's first unit gives a credit
   if (lane < HEAD_UNITS) {
     uint4 count =
         make_uint4(rows | head_bits(args, snapshot, op), (uint32_t)view.epoch, (uint32_t)snapshot.control.ready, flag);
     uint4 unit = lane == 0 ? count : make_uint4((uint32_t)mark, (uint32_t)(mark >> 32), 0, flag);
     ptx::store_unit((cuda_unit *)slot + lane, unit);
   }
-  // Two lanes for each unit, half of its experts each. What stands beyond the last expert is never read.
+  // Two lanes for each unit; each has half of its experts. Counts beyond the last expert are never read.
   constexpr uint32_t HALF = CUDA_UNIT_COUNTS / 2;
 #pragma unroll 1
   for (uint32_t base = 0; base < layout.count_units; base += WARP / 2) {
@@ -47,15 +47,15 @@ __device__ __forceinline__ void send_header(const cuda_dispatch_args &args, cons
   }
 }
 
-// A selection as it travels. Lane k has selection k.
+// A selection as it is sent. Lane k has selection k.
 struct selection_sent {
   int member;      // -1: no rank gets it
-  uint64_t unsent; // the member, as a bit, that is in the view and does not get it
+  uint64_t unsent; // the member, as a bit, that is in the view but does not get the selection
   bool valid;      // there is a selection
   uint32_t word, weight;
 };
 
-// A lane's selection of a token, as the caller has it: -1 for none.
+// A lane's selection of a token, as the caller gives it; -1: none.
 struct selection_given {
   int32_t expert;
   uint32_t weight;
@@ -97,7 +97,7 @@ __device__ __forceinline__ selection_sent find_selection(const cuda_dispatch_arg
   return s;
 }
 
-// What a warp has sent.
+// The numbers of what a warp has sent.
 struct tally {
   uint32_t rows, selections, missing;
 
@@ -114,14 +114,14 @@ struct tally {
   }
 };
 
-// Two selections that a lane has of a routing line.
+// The two selections of a routing line that one lane has.
 struct selection_pair {
   int member[2];
   uint32_t word[2], weight[2];
 };
 
-// Writes a routing line to each member that gets the token: a group of lanes for each. `writes`: whether this lane
-// does. Returns their seats, those of this lane's group.
+// Writes a routing line to each member that gets the token; one group of lanes for each member. `writes`: whether this
+// lane writes. Returns the seats to which this lane's group has written.
 __device__ __forceinline__ uint64_t put_routing(const cuda_dispatch_args &args, const cuda_view &view,
                                                 const outgoing &out, uint64_t open, const selection_pair &pair,
                                                 uint32_t token, uint32_t line, uint64_t op, bool writes) {
@@ -148,7 +148,7 @@ __device__ __forceinline__ uint64_t put_routing(const cuda_dispatch_args &args, 
   return seats;
 }
 
-// A token's routing. [warp]
+// Sends a token's routing. [warp]
 __device__ __forceinline__ void send_routing(const cuda_dispatch_args &args, const snapshot &snapshot,
                                              const cuda_view &view, const outgoing &out, uint64_t open, uint32_t token,
                                              const selection_given &given, uint64_t op, tally &tally) {
@@ -184,14 +184,14 @@ __device__ __forceinline__ void send_routing(const cuda_dispatch_args &args, con
   }
 }
 
-// Headers, and routing of every token. `given`: of this warp's first token. [role]
+// Sends the headers, and the routing of every token. `given`: selections of this warp's first token. [role]
 __device__ __forceinline__ void send_metadata(const cuda_dispatch_args &args, const snapshot &snapshot,
                                               const cuda_view &view, uint32_t tokens, const outgoing &out,
                                               uint64_t open, selection_given &given, const warp_set &warp_set) {
   uint64_t op = snapshot.counters.sent;
 #pragma unroll 1
   for (uint32_t m = warp_set.count - 1 - warp_set.index; m < view.count;
-       m += warp_set.count) // from the last warp on, as these have the fewest tokens
+       m += warp_set.count) // begins with the last warps, which have the fewest tokens
     if (view.members[m].seat < DEVICE_SEATS && open >> view.members[m].seat & 1)
       send_header(args, snapshot, view, out, m, op);
   tally tally;

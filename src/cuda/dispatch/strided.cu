@@ -1,4 +1,4 @@
-// The kernels of dispatch for launches that say nothing of their own but strides of scales: kernels/usual.cuh.
+// The kernels of dispatch for launches whose only special option is strides of scales: kernels/usual.cuh.
 #define CUDA_USUAL   true
 #define CUDA_STRIDED true
 #include "cuda/dispatch/dispatch.cuh"

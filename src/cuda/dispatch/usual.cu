@@ -1,4 +1,4 @@
-// The kernels of dispatch for launches that say nothing of their own: kernels/usual.cuh.
+// The kernels of dispatch for launches without special options: kernels/usual.cuh.
 #define CUDA_USUAL true
 #include "cuda/dispatch/dispatch.cuh"
 #include "cuda/dispatch/kernels.h"

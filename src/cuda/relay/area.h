@@ -1,5 +1,5 @@
-// What a relay remembers of an area: how much of each operation it has taken out of our window, and what the peer's
-// operations will bring back. For relay.c, collect.c and deliver.c.
+// The state of a relay for an area: how much of each operation it has collected from our window, and which answers the
+// peer's operations will require. For relay.c, collect.c and deliver.c.
 #ifndef CUDA_RELAY_AREA_H
 #define CUDA_RELAY_AREA_H
 
@@ -14,44 +14,44 @@
 
 enum { CUDA_RELAY_UNIT = sizeof(struct cuda_unit) };
 
-// Rows before `row` have been taken, and of that one what stands before piece `piece`: a line of routing, or a piece of
-// values.
+// Rows before `row` have been collected, and of row `row` everything before piece `piece`: a line of routing, or a
+// piece of values.
 struct cuda_relay_front {
   uint32_t row, piece;
 };
 
 // A dispatch of ours in a slot.
 struct cuda_relay_outgoing {
-  bool begun; // there has been one
-  bool sent;  // all of it, the header too
+  bool begun; // there has been a dispatch
+  bool sent;  // the whole dispatch has been sent, including the header
   uint64_t header[2];
   uint32_t flag;  // of its header
-  uint32_t rows;  // that it brings
-  bool late;      // weights follow, with the combine
-  uint32_t units; // of its mark and counts that have been taken
+  uint32_t rows;  // rows of the dispatch
+  bool late;      // weights follow with the combine
+  uint32_t units; // units of its mark and counts that have been collected
   struct cuda_relay_front routing, values, scales;
-  uint32_t *token;   // [M] of each row whose routing has been taken
-  uint32_t *weights; // [M * K/3] units of late weights that the peer reads
+  uint32_t *token;   // [M] token of each row whose routing has been collected
+  uint32_t *weights; // [M * K/3] numbers of the units of late weights that the peer reads
   uint32_t num_weights, next_weights;
 };
 
 // A dispatch of the peer's, which our kernels answer.
 struct cuda_relay_incoming {
-  uint32_t flag, rows; // rows: whose routing is known
-  uint32_t *token;     // [M] of each row
+  uint32_t flag, rows; // rows: number of rows whose routing is known
+  uint32_t *token;     // [M] token of each row
   struct cuda_relay_front answers;
 };
 
 struct device_relay {
-  struct cuda_flow_relay flow; // the first: cuda_relay_flow()
+  struct cuda_flow_relay flow; // must be the first member: cuda_relay_flow()
   struct cuda_layout layout;
   struct cuda_forms forms;
   char *in;
   char *out;
-  uint64_t taken[2], start[2], waiting, awaits; // of the head, as sent last
+  uint64_t taken[2], start[2], waiting, awaits; // words of the head, as last sent
   struct cuda_relay_outgoing outgoing[CUDA_DEPTH];
   struct cuda_relay_incoming incoming[CUDA_DEPTH];
-  bool flows; // a group for throughput, of which `flow` is
+  bool flows; // the group is for throughput and uses `flow`
 };
 
 _Static_assert(offsetof(struct device_relay, flow) == 0, "as cuda_relay_flow() takes it");
@@ -61,12 +61,12 @@ static inline int cuda_relay_fail(char *why, int rc, const char *what) {
   return rc;
 }
 
-// Where a slot begins in a window.
+// The offset of a slot in a window.
 static inline size_t cuda_relay_slot_at(const struct device_relay *relay, uint32_t slot) {
   return sizeof(struct cuda_area_head) + (size_t)slot * relay->layout.slot;
 }
 
-// The token that a routing line names; 0: none. A row of several lines has it in any.
+// The token that a routing line names; 0: none. A row of several lines may have it in any of them.
 static inline uint32_t cuda_relay_token_of(const struct device_relay *relay, const char *line) {
   uint32_t found = 0;
   for (uint32_t i = 0; i < CUDA_LINE_SELECTIONS; i++) {

@@ -1,5 +1,5 @@
-// What a relay sends at once: runs of bytes, each of one kind, behind which stand their bytes. For areas, and for the
-// streams of groups for throughput (flow.c). No CUDA in it.
+// A batch, which a relay sends as a whole: runs, each of one kind and followed by its bytes. For areas, and for the
+// streams of groups for throughput (flow.c). It uses no CUDA.
 #ifndef CUDA_RELAY_BATCH_H
 #define CUDA_RELAY_BATCH_H
 
@@ -10,15 +10,15 @@
 #include "device/device.h"
 
 enum cuda_run_kind {
-  // Of an area (kernels/layout.h): of 8 bytes, two of them; of 16; of 128; 16.
+  // Of an area (kernels/layout.h). Sizes of the elements: two words of 8 bytes; 16 bytes; 128; 16.
   RUN_WORDS = 1,
   RUN_UNITS,
   RUN_LINES,
   RUN_VALUES,
-  // Of a stream (throughput/flow.h): what lies in its rings, of 16 bytes; the words of channels, of 32.
+  // Of a stream (throughput/flow.h): contents of its rings, 16 bytes each; words of channels, 32 bytes each.
   RUN_PLACES,
   RUN_CHANNELS,
-  RUN_ELSEWHERE, // of what lies in its rings, where the reader finds it: struct cuda_elsewhere
+  RUN_ELSEWHERE, // for contents of its rings: the place where the reader finds them, struct cuda_elsewhere
 };
 
 struct cuda_run {
@@ -26,23 +26,23 @@ struct cuda_run {
   uint32_t kind, pad;
 };
 
-// In the window of that number.
+// A place in the window with this number.
 struct cuda_elsewhere {
   uint64_t window;
   uint32_t offset, bytes;
 };
 
-// What is being collected.
+// A batch that is being collected.
 struct cuda_batch {
   char *bytes;
   size_t used, size;
   struct cuda_run *open;          // the last run, NULL: none
-  struct device_moves *moves;     // rows go so; NULL: they go in the batch
-  bool full;                      // rows had no room, here or in moves
+  struct device_moves *moves;     // rows are sent as moves; NULL: rows are in the batch
+  bool full;                      // there was no room for rows, in the batch or in `moves`
   struct device_sharing *sharing; // NULL: no rows are shared
 };
 
-// Room for `bytes` more of that kind, at `offset` of the window; NULL: there is none.
+// Returns room for `bytes` more of that kind, at `offset` of the window; NULL: there is no room.
 static inline char *cuda_batch_room(struct cuda_batch *batch, enum cuda_run_kind kind, size_t offset, uint32_t bytes) {
   struct cuda_run *open = batch->open;
   bool goes_on = open && open->kind == (uint32_t)kind && (size_t)open->offset + open->bytes == offset;

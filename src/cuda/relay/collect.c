@@ -1,26 +1,26 @@
-// What a relay takes out of our window (relay.c).
+// Collects data from our window (relay.c).
 #include <string.h>
 
 #include "cuda/relay/area.h"
 #include "cuda/relay/batch.h"
 #include "cuda/relay/relay.h"
 
-enum { AHEAD = 1024 }; // bytes, that are prefetched before they are read
+enum { AHEAD = 1024 }; // number of bytes that are prefetched before they are read
 
-// Returns the flag, which stands in the second word: that one is read first.
+// Returns the flag. It is in the second word, which is read first.
 static uint32_t load_unit(const void *unit, uint64_t words[2]) {
   words[1] = cuda_load_word((const char *)unit + 8);
   words[0] = cuda_load_word(unit);
   return (uint32_t)(words[1] >> 32);
 }
 
-// Values are taken in pieces of as many bytes as a line, or what is left of them.
+// Values are collected in pieces of one line, or of what is left.
 static uint32_t piece_of(uint32_t bytes, uint32_t piece) {
   uint32_t left = bytes - piece * CUDA_LINE;
   return left < CUDA_LINE ? left : CUDA_LINE;
 }
 
-// Whether that line of an answer, as a packet of code has them, has anything in it.
+// Whether that line of a coded answer contains anything.
 static bool is_coded_line(const struct cuda_form *form, uint32_t line) {
   uint32_t left = form->chunks - line / form->each * form->each;
   return line % form->each < cuda_coded_lines(left < form->each ? left : form->each);
@@ -33,13 +33,13 @@ static bool put_words(struct cuda_batch *batch, enum cuda_run_kind kind, size_t 
   return room != NULL;
 }
 
-// The unit at `offset`, if its flag is that one.
+// Collects the unit at `offset` if it has the expected flag.
 static bool take_unit(const struct device_relay *relay, struct cuda_batch *batch, size_t offset, uint32_t flag) {
   uint64_t words[2];
   return load_unit(relay->out + offset, words) == flag && put_words(batch, RUN_UNITS, offset, words);
 }
 
-// The line at `offset`, if its flag is that one: where it stands now, or NULL.
+// Collects the line at `offset` if it has the expected flag. Returns its place in the batch, or NULL.
 static const char *take_line(const struct device_relay *relay, struct cuda_batch *batch, size_t offset, uint32_t flag) {
   const char *line = relay->out + offset;
   uint64_t found = cuda_load_word(line + CUDA_LINE - sizeof found);
@@ -51,7 +51,7 @@ static const char *take_line(const struct device_relay *relay, struct cuda_batch
   return room;
 }
 
-// A word of the head, where it is another than was sent last. The one behind it is never read.
+// Adds a word of the head if it differs from the word last sent. The word after it is never read.
 static void put_news(struct cuda_batch *batch, size_t offset, uint64_t word, uint64_t *sent) {
   const uint64_t words[2] = {word};
   if (word != *sent && put_words(batch, RUN_WORDS, offset, words))
@@ -66,13 +66,13 @@ static void collect_head(struct device_relay *relay, struct cuda_batch *batch) {
   put_news(batch, offsetof(struct cuda_area_head, waiting), cuda_load_word(&head->waiting), &relay->waiting);
   put_news(batch, offsetof(struct cuda_area_head, awaits), cuda_load_word(&head->awaits), &relay->awaits);
   if (load_unit(&head->start, start) == 1 &&
-      cuda_load_word((const char *)&head->start + 8) == start[1] && // else the next time
+      cuda_load_word((const char *)&head->start + 8) == start[1] && // otherwise next time
       memcmp(start, relay->start, sizeof start) != 0 &&
       put_words(batch, RUN_UNITS, offsetof(struct cuda_area_head, start), start))
     memcpy(relay->start, start, sizeof start);
 }
 
-// If the header is another operation's than the last, the slot begins again.
+// If the header belongs to another operation than before, the state of the slot starts again.
 static void check_header(struct device_relay *relay, uint32_t slot, const uint64_t words[2]) {
   struct cuda_relay_outgoing *own = &relay->outgoing[slot];
   uint32_t flag = (uint32_t)(words[1] >> 32), rows = words[0] & 0xFFFF;
@@ -98,7 +98,7 @@ static void collect_units(struct device_relay *relay, struct cuda_batch *batch, 
   }
 }
 
-// Which units of late weights the selections of a routing line are about.
+// Records the units of late weights that the selections of a routing line need.
 static void record_weights(const struct device_relay *relay, struct cuda_relay_outgoing *own, const char *line,
                            uint32_t index) {
   for (uint32_t i = 0; i < CUDA_LINE_SELECTIONS; i++) {
@@ -130,28 +130,29 @@ static void collect_routing(struct device_relay *relay, struct cuda_batch *batch
   }
 }
 
-// Not 0: one of the two is empty. A borrow can come only from a half that is.
+// Returns nonzero if one of the two halves is empty. A borrow can come only from an empty half.
 static uint64_t find_empty(uint64_t words) {
   uint64_t ones = UINT64_C(0x0000000100000001), tops = UINT64_C(0x8000000080000000);
   return (~words - ones) & words & tops;
 }
 
-// `bytes` of values at `offset`, a multiple of 16, if none of their words is empty: `words` of them are sent, and what
-// stands behind them is not looked at. Their place is empty then. A value that has come stays until it is taken.
+// Collects `bytes` of values, a multiple of 16, at `offset`, if none of their first `words` words is empty. These words
+// are sent; the rest is not examined. Then their place is made empty. A value that has arrived stays until it is
+// collected.
 static bool take_values(const struct device_relay *relay, struct cuda_batch *batch, size_t offset, uint32_t bytes,
                         uint32_t words) {
   char *from = relay->out + offset;
   uint32_t count = bytes / 8, pairs = words / 2 < count ? words / 2 : count;
   uint64_t empty = 0;
   __builtin_prefetch(from + AHEAD, 1);
-  for (uint32_t i = 0; i < pairs; i++) // without branches, which would take as long as all else here
+  for (uint32_t i = 0; i < pairs; i++) // without branches, which would take as long as everything else here
     empty |= find_empty(cuda_load_word(from + i * 8));
   if (empty || (pairs < count && words % 2 && (uint32_t)cuda_load_word(from + pairs * 8) == CUDA_EMPTY))
     return false;
   char *room = cuda_batch_room(batch, RUN_VALUES, offset, bytes);
   if (!room)
     return false;
-  for (uint32_t at = 0; at < bytes; at += 8) { // loaded again: from 16 words on the stack the copy took longer
+  for (uint32_t at = 0; at < bytes; at += 8) { // loaded again, since a copy from 16 words on the stack took longer
     uint64_t word = cuda_load_word(from + at);
     memcpy(room + at, &word, sizeof word);
     cuda_store_word(from + at, (uint64_t)CUDA_EMPTY << 32 | CUDA_EMPTY);
@@ -159,7 +160,7 @@ static bool take_values(const struct device_relay *relay, struct cuda_batch *bat
   return true;
 }
 
-// A row of `bytes` at `begin`, `words` of which are sent, from `front` on. True: all of it.
+// Collects a row of `bytes` at `begin`, of which `words` words are sent, from `front` on. True: the row is complete.
 static bool collect_row(const struct device_relay *relay, struct cuda_batch *batch, size_t begin, uint32_t bytes,
                         uint32_t words, struct cuda_relay_front *front) {
   for (; front->piece * CUDA_LINE < bytes; front->piece++)
@@ -170,7 +171,7 @@ static bool collect_row(const struct device_relay *relay, struct cuda_batch *bat
   return true;
 }
 
-// The same, of an answer in code.
+// The same for a coded answer.
 static bool collect_coded(const struct device_relay *relay, struct cuda_batch *batch, size_t begin,
                           struct cuda_relay_front *front) {
   const struct cuda_form *form = &relay->layout.answer;
@@ -229,8 +230,8 @@ size_t cuda_relay_collect(struct device_relay *relay, void *bytes, size_t size, 
                           struct device_sharing *sharing) {
   struct cuda_batch batch = {.bytes = bytes, .size = size, .moves = moves, .sharing = sharing};
   uint64_t headers[CUDA_DEPTH][2];
-  // Headers are read before the start unit, which is sent first: a peer that finds a header has to find the start that
-  // was published before it.
+  // Headers are read before the start unit, which is sent first: a peer that finds a header must also find the start
+  // that was published before it.
   for (uint32_t slot = 0; slot < CUDA_DEPTH; slot++)
     load_unit(relay->out + cuda_relay_slot_at(relay, slot), headers[slot]);
   collect_head(relay, &batch);

@@ -1,4 +1,4 @@
-// What a relay writes into our window of what the peer's has sent (relay.c). All of a batch is checked before.
+// Writes the batches of the peer's relay into our window (relay.c). The whole batch is checked before.
 #include <string.h>
 #include <weft/err.h>
 
@@ -34,7 +34,8 @@ static void deliver_lines(char *to, const char *from, size_t bytes) {
   }
 }
 
-// A line of routing, or a header, has come: if it is another operation's, no row of that is known yet.
+// To be called when a line of routing or a header arrives. If it belongs to another operation than before, no row of
+// the operation is known yet.
 static void record_flag(struct cuda_relay_incoming *theirs, const char *flag) {
   uint32_t *token = theirs->token, found;
   memcpy(&found, flag, sizeof found);
@@ -42,7 +43,7 @@ static void record_flag(struct cuda_relay_incoming *theirs, const char *flag) {
     *theirs = (struct cuda_relay_incoming){.flag = found, .token = token};
 }
 
-// Routing has come, row by row: the tokens that our kernels will answer.
+// Routing has arrived, row by row: records the tokens that our kernels will answer.
 static void record_routing(struct device_relay *relay, uint32_t slot, size_t first, const char *lines, size_t bytes) {
   struct cuda_relay_incoming *theirs = &relay->incoming[slot];
   uint32_t each = relay->layout.routing_lines;
@@ -50,13 +51,13 @@ static void record_routing(struct device_relay *relay, uint32_t slot, size_t fir
     size_t row = (first + i) / each;
     record_flag(theirs, lines + i * CUDA_LINE + CUDA_LINE - sizeof(uint64_t));
     if (row != theirs->rows || row >= relay->layout.max_tokens)
-      return; // of an operation that has passed
+      return; // of an earlier operation
     cuda_relay_record_token(relay, &theirs->token[row], (uint32_t)((first + i) % each), lines + i * CUDA_LINE);
     theirs->rows += (first + i) % each + 1 == each;
   }
 }
 
-// Which slot an offset is in; *at: from its beginning.
+// Finds the slot that contains an offset; *at: offset from the begin of the slot.
 static bool find_slot(const struct device_relay *relay, size_t offset, uint32_t *slot, size_t *at) {
   if (offset < sizeof(struct cuda_area_head))
     return false;
@@ -102,7 +103,7 @@ static void deliver_run(struct device_relay *relay, const struct cuda_run *run, 
     deliver_units(to, from, run->bytes);
 }
 
-// The run at `at`, whose bytes follow it; a copy, as the peer may write there.
+// Reads the run at `at`, whose bytes follow it. The result is a copy, since the peer may change the original.
 static int find_run(const struct device_relay *relay, const char *from, size_t size, size_t at, struct cuda_run *run,
                     char *why) {
   if (size - at < sizeof *run)
@@ -114,7 +115,7 @@ static int find_run(const struct device_relay *relay, const char *from, size_t s
   return 0;
 }
 
-// Rows in windows of neighbours: copied here. `only_check`: whether they could be.
+// Copies rows from windows of neighbours. `only_check`: only checks whether they could be copied.
 static bool copy_shared(const struct device_relay *relay, const struct cuda_run *run, const char *from,
                         const struct device_neighbours *neighbours, bool only_check) {
   struct cuda_elsewhere where;
@@ -124,8 +125,8 @@ static bool copy_shared(const struct device_relay *relay, const struct cuda_run 
   return values != NULL;
 }
 
-// Looks at all runs; `only_check`: and writes nothing, else it copies what is to be copied from neighbours. `*copies`:
-// there is something like that.
+// Examines all runs and copies rows from neighbours. `only_check`: writes nothing. `*copies`: there are rows to be
+// copied from neighbours.
 static int look_at_runs(const struct device_relay *relay, const char *from, size_t size,
                         const struct device_neighbours *neighbours, bool only_check, bool *copies, char *why) {
   struct cuda_run run;
@@ -142,7 +143,7 @@ static int look_at_runs(const struct device_relay *relay, const char *from, size
   return 0;
 }
 
-// Checks all runs before it writes anything. Words, by which kernels see rows, come last.
+// Checks all runs before it writes anything. The words that make rows visible to kernels are written last.
 int cuda_relay_deliver(struct device_relay *relay, const void *bytes, size_t size,
                        const struct device_neighbours *neighbours, char *why) {
   const char *from = bytes;

@@ -1,25 +1,27 @@
 // Relays the streams of groups for throughput (throughput/flow.h): the rows in the rings of a window, and the words
-// that say how far they are.
+// with their progress.
 //
-// For each channel and ring the relay knows which words it sent last. Where a tail has moved, the places from there up
-// to the tail have come whole: they go first, then the words. Of an operation that came after the tail that was sent
-// last, its first row is the first to go: what is before it belongs to operations that the reader has given credit for,
-// whether it read their rows or not. A writer writes to a place again when it has credit for what was there, which the
-// reader gives when the place has been here; so no place changes before it has been collected. (Of an operation that
-// the reader passes over it may: then nobody reads what goes.)
+// For each channel and ring the relay knows the words that it sent last. If a tail has moved, the places between the
+// old and the new tail are complete: they are sent first, then the words. If the new tail belongs to a later operation
+// than the old one, the relay begins with the first row of the later operation: earlier rows belong to operations for
+// which the reader has given credit, whether it has read their rows or not. A writer writes to a place again only when
+// it has credit for the former row, and the reader gives credit only after it got that row from here. So no place
+// changes before it has been collected. (It may change if the reader skips the operation; then nobody reads what is
+// sent.)
 //
-// So rows need not be copied. Where a transport can write to the peer's rings, the batch has the words alone, and
-// *moves* say where the rows lie: they are visible at the peer when it gets the batch. Moves are not in order, though.
-// Of an operation that was passed over some may be under way while the writer uses their places for the next one, and
-// what is late would land on rows that the reader has been told of. So rows of another operation go through a ring when
-// all that went before through that ring has landed. Parts that are too small to be worth a move go in the batch.
+// So rows need not be copied. If a transport can write to the peer's rings, the batch contains only the words, and
+// *moves* say where the rows lie: they are visible at the peer when it gets the batch. Moves have no order, however.
+// Moves of an operation that was skipped may still be in flight while the writer uses their places for the next
+// operation; a late move would overwrite rows that have been announced to the reader. So rows of another operation are
+// sent through a ring only when everything sent earlier through that ring has landed. Parts that are too small for a
+// move are put into the batch.
 //
-// Rows that do not fit into a batch go with the next one: the tail that is sent covers those that went, and says
-// nothing of the end. Channels take turns at being first.
+// Rows that do not fit into a batch are sent with the next one: the tail in the batch covers only the rows that were
+// sent, and does not announce the end. Each batch begins with another channel.
 //
-// The peer writes into rings and the words of channels alone. The numbers between them, which say what was sent
-// (struct cuda_flow_sent), are our kernels' own. No word of a tail is believed here; the kernels know how much an
-// operation can have.
+// The peer writes only into rings and the words of channels. The numbers between them, which say what was sent (struct
+// cuda_flow_sent), are written by our kernels. The relay does not trust the words of a tail; the kernels know how many
+// rows an operation can have.
 #include "cuda/relay/flow.h"
 
 #include <stdio.h>
@@ -33,9 +35,9 @@ enum {
   UNIT = sizeof(struct cuda_unit),
   WORDS = sizeof(struct cuda_flow_word),
   WORDS_ROOM = sizeof(struct cuda_run) + WORDS, // in a batch
-  LEAST_MOVE = 512,                             // bytes of a place that are worth a move
-  GAP = 256,                                    // between two moves that go as one: less than a place has
-  LEAST_SHARED = 512,                           // bytes of a row that are worth a look at what neighbours have
+  LEAST_MOVE = 512,                             // least bytes of a place that are sent as a move
+  GAP = 256,                                    // largest gap between two moves that are merged: smaller than a place
+  LEAST_SHARED = 512, // least bytes of a row for which the relay looks at the windows of neighbours
 };
 
 // --- places ---
@@ -46,7 +48,8 @@ static bool is_answers(uint32_t index) {
 
 // --- how much of a place is used ---
 
-// A field of our header of an operation (control/control.h); false: its place has another operation's header, or none.
+// Reads a field of our header of an operation (control/control.h). False: the place contains another operation's
+// header, or none.
 static bool load_field(const struct cuda_flow_relay *relay, uint64_t op, uint32_t which, uint32_t *value) {
   uint32_t field = relay->flow.experts + which, each = CUDA_UNIT_COUNTS / 2;
   size_t slot = sizeof(struct cuda_area_head) + op % CUDA_DEPTH * relay->control.slot;
@@ -60,8 +63,9 @@ static bool load_field(const struct cuda_flow_relay *relay, uint64_t op, uint32_
   return true;
 }
 
-// How much of a place is used, and which part of that is the same for all ranks: values and scales, behind which stands
-// the routing (throughput/send.cuh). By a kept route there is none, and nothing that names the token.
+// Returns how many bytes of a place are used, and which part of them is the same for all ranks: values and scales,
+// followed by the routing (throughput/send.cuh). With a kept route there is no routing, and nothing that names the
+// token.
 static uint32_t row_bytes(const struct cuda_flow_relay *relay, uint64_t op, uint32_t *values) {
   uint32_t form = 0, route = 1, place = relay->flow.rows.place;
   *values = 0;
@@ -80,7 +84,7 @@ static bool is_moved(const struct cuda_batch *batch, uint32_t bytes) {
   return batch->moves && bytes >= LEAST_MOVE;
 }
 
-// Behind the move before, or as one of its own. What lies between two is the end of a place of which nothing is used.
+// Adds bytes to the previous move, or as a new move. A gap between merged moves is the unused end of a place.
 static bool add_move(struct device_moves *moves, size_t at, uint32_t bytes) {
   struct device_move *last = moves->count ? &moves->list[moves->count - 1] : NULL;
   uint64_t end = last ? last->offset + last->bytes : 0, gap = last && at >= end ? at - end : UINT64_MAX;
@@ -105,7 +109,7 @@ static bool put_bytes(struct cuda_batch *batch, const struct cuda_flow_relay *re
   return room != NULL;
 }
 
-// An answer in code is shorter than its values; the row weights stand behind the room of these (answers/answer.cuh).
+// A coded answer is shorter than its values; the row weights follow the room of the values (answers/answer.cuh).
 static bool put_coded(struct cuda_batch *batch, const struct cuda_flow_relay *relay, size_t at) {
   uint32_t hidden = relay->flow.hidden;
   uint32_t code = cuda_round_up(hidden / LOGFMT10_BLOCK * (LOGFMT10_CODE_BYTES + LOGFMT10_HEAD_BYTES), UNIT);
@@ -120,7 +124,7 @@ static bool put_coded(struct cuda_batch *batch, const struct cuda_flow_relay *re
 
 // --- collecting ---
 
-// Whether rows of that operation may go through a ring, and remembers that some have.
+// Says whether rows of that operation may be sent through a ring now, and records that some are sent.
 static bool may_go(const struct cuda_flow_relay *relay, const struct cuda_batch *batch, uint32_t index, uint64_t op) {
   const struct cuda_flow_went *went = &relay->went[index];
   return !batch->moves || went->op == op || went->batch <= batch->moves->landed;
@@ -131,7 +135,7 @@ static void record_went(struct cuda_flow_relay *relay, const struct cuda_batch *
     relay->went[index] = (struct cuda_flow_went){.batch = batch->moves->number, .op = op};
 }
 
-// Adds a row of which the reader finds the values elsewhere.
+// Adds a row whose values the reader finds elsewhere.
 static bool put_named(struct cuda_batch *batch, const struct cuda_flow_relay *relay, size_t at,
                       const struct cuda_flow_share_row *row, const struct cuda_elsewhere *where) {
   if (batch->used + 2 * sizeof(struct cuda_run) + sizeof *where + row->foot > batch->size)
@@ -160,7 +164,7 @@ static bool put_shared(struct cuda_batch *batch, struct cuda_flow_relay *relay, 
   return !batch->full;
 }
 
-// Adds the rows between the tail that was sent and the one that there is; returns the one to be sent behind them.
+// Adds the rows between the tail last sent and the current one; returns the tail to be sent after them.
 static uint64_t collect_rows(struct cuda_flow_relay *relay, struct cuda_batch *batch, uint32_t index, bool coded,
                              uint64_t sent, uint64_t tail) {
   uint64_t end = tail / 2, op = end / relay->flow.list, base = op * relay->flow.list;
@@ -192,7 +196,7 @@ static uint64_t collect_rows(struct cuda_flow_relay *relay, struct cuda_batch *b
   return tail;
 }
 
-// What has changed of a channel. False: there is no room for all of it.
+// Adds the changes of a channel. False: there is no room for all of them.
 static bool collect_channel(struct cuda_flow_relay *relay, struct cuda_batch *batch, uint32_t index) {
   const struct cuda_flow_word *words = cuda_flow_relay_words(relay->out, relay, index);
   struct cuda_flow_word *sent = &relay->sent[index];
@@ -204,7 +208,7 @@ static bool collect_channel(struct cuda_flow_relay *relay, struct cuda_batch *ba
     return true;
   if (batch->used + WORDS_ROOM > batch->size)
     return false;
-  batch->size -= WORDS_ROOM; // for the words behind the rows
+  batch->size -= WORDS_ROOM; // reserved for the words after the rows
   struct cuda_flow_word next = now;
   next.tail = collect_rows(relay, batch, index, false, sent->tail, now.tail);
   next.coded_tail = collect_rows(relay, batch, index, true, sent->coded_tail, now.coded_tail);
@@ -234,7 +238,7 @@ bool cuda_flow_relay_is_legal(const struct cuda_flow_relay *relay, const struct 
   uint64_t rings = relay->offset + relay->flow.rows.at, end = relay->offset + relay->flow.bytes;
   uint64_t words = relay->offset, behind = (uint64_t)run->offset + run->bytes;
   if (run->kind == RUN_ELSEWHERE)
-    return run->bytes == sizeof(struct cuda_elsewhere); // the rest: cuda_flow_share_resolve()
+    return run->bytes == sizeof(struct cuda_elsewhere); // cuda_flow_share_resolve() checks the rest
   if (run->kind == RUN_PLACES)
     return run->offset % UNIT == 0 && run->bytes % UNIT == 0 && run->offset >= rings && behind <= end;
   return run->kind == RUN_CHANNELS && run->offset % WORDS == 0 && run->bytes % WORDS == 0 && run->offset >= words &&
@@ -249,7 +253,7 @@ void cuda_flow_relay_deliver(struct cuda_flow_relay *relay, const struct cuda_ru
   for (size_t at = 0; at < run->bytes; at += sizeof(uint64_t)) {
     uint64_t word;
     memcpy(&word, from + at, sizeof word);
-    cuda_store_word(relay->in + run->offset + at, word); // behind the rows
+    cuda_store_word(relay->in + run->offset + at, word); // after the rows
   }
 }
 

@@ -1,18 +1,18 @@
-// Rows that cross to another host once. Of the ranks that get a token and read each other's windows one, its *carrier*,
-// is sent the row. The others are sent its foot, which is another for each rank, and where the values lie in the
-// carrier's window; their relays copy them from there.
+// Rows that are sent to another host only once. Among the ranks that get a token and read each other's windows, only
+// one, the *carrier*, gets the whole row. The others get the foot of the row, which differs for each rank, and the
+// place of the values in the carrier's window; their relays copy the values from there.
 //
 // A row can be named when the batch that brought it has landed in the carrier's window. The row of another rank waits
-// for that. Which of them carries a row that none has been sent follows from the channel, so that windows fill evenly,
-// and from who has the row in its ring, which all of them see alike in the end.
+// for that. If no rank has been sent the row yet, the channel determines the carrier, so that windows fill evenly,
+// together with which links have the row in their rings; in the end all links see the same.
 //
-// A place in the carrier's window is written again when all that it was named to have put the batch that named it into
-// their windows. That takes no kernel, so nothing waits in a circle.
+// A place in the carrier's window is written again only when all ranks to which it was named have put the batch that
+// named it into their windows. This needs no kernel, so there is no circle of waits.
 //
-// Of an operation that the carrier's kernels pass over, our kernels may write over a row before it has been collected:
-// what lands is of no use to anybody then. The carrier gives credit for the row before that happens. So a row is named
-// only if there was no credit for it when it had landed. (For one that the carrier reads there is none yet: its credit
-// comes after the news that the row has landed, or with them.)
+// If the carrier's kernels skip an operation, our kernels may overwrite a row before it has been collected; then the
+// landed data is useless. The carrier gives credit for the row before that happens. So a row is named only if there was
+// no credit for it when it had landed. (There is no credit yet for a row that the carrier reads: its credit arrives
+// after, or together with, the report that the row has landed.)
 #include "cuda/relay/flow_share.h"
 
 #include <stdlib.h>
@@ -32,14 +32,14 @@ void cuda_flow_share_close(struct cuda_flow_relay *relay) {
   free(relay->published);
 }
 
-// --- what the others have ---
+// --- rows of the other links ---
 
 static struct cuda_flow_share_place *place_of(const struct cuda_flow_relay *relay, uint32_t index, uint64_t position) {
   uint32_t places = relay->flow.rows.places;
   return &relay->places[(size_t)index * places + position % places];
 }
 
-// The row of the same token that the link's peer was sent in this operation; NULL: it was sent none.
+// Finds the row of the same token that was sent to the link's peer in this operation; NULL: none was sent.
 static struct cuda_flow_share_place *find_sent(const struct cuda_flow_relay *relay,
                                                const struct cuda_flow_share_row *row) {
   uint32_t places = relay->flow.rows.places;
@@ -51,7 +51,7 @@ static struct cuda_flow_share_place *find_sent(const struct cuda_flow_relay *rel
   return NULL;
 }
 
-// Whether the link's ring has such a row that was not sent. Tokens of a channel ascend.
+// Whether the link's ring has such a row that was not sent yet. Tokens of a channel ascend.
 static bool is_ready(const struct cuda_flow_relay *relay, const struct cuda_flow_share_row *row) {
   uint64_t end = cuda_load_word(&cuda_flow_relay_words(relay->out, relay, row->index)->tail) / 2,
            base = row->op * relay->flow.list;
@@ -94,8 +94,8 @@ bool cuda_flow_share_is_free(const struct cuda_flow_relay *relay, const struct d
   return true;
 }
 
-// A channel has the carriers in an order of its own: the first of them that has the row carries it. So the first one
-// waits for nobody in this channel, and its rows follow each other.
+// Each channel has its own order of the carriers: the first carrier that has the row carries it. So the first one never
+// waits in this channel, and its rows are sent one after the other.
 enum cuda_flow_share_way cuda_flow_share_find(const struct cuda_flow_relay *relay, const struct device_sharing *sharing,
                                               const struct cuda_flow_share_row *row, struct cuda_elsewhere *where) {
   bool waits = false, named = false, behind = false;
@@ -118,7 +118,7 @@ enum cuda_flow_share_way cuda_flow_share_find(const struct cuda_flow_relay *rela
   return named ? CUDA_SHARE_NAME : waits ? CUDA_SHARE_WAIT : CUDA_SHARE_SEND;
 }
 
-// The carrier's place has a reader more.
+// Records one more reader of the carrier's place.
 static void record_reader(struct device_sharing *sharing, const struct cuda_flow_share_row *row,
                           const struct cuda_elsewhere *named) {
   for (uint32_t i = 0; i < sharing->count; i++) {

@@ -1,22 +1,24 @@
-// Relays what kernels have written for a peer on another host: out of one window in host memory here, into another
-// there. It never waits for a kernel: it collects what has arrived.
+// Relays data that kernels have written for a peer on another host, from a window in host memory here into a window
+// there. It never waits for a kernel: it collects the data that has arrived.
 //
-// A header goes last of its dispatch, so that a peer has either all of it or, if this process dies, nothing.
+// The header of a dispatch is sent last, so that a peer gets either the whole dispatch or, if this process dies,
+// nothing.
 //
-// What has arrived determines what follows. A header's unit says how many rows follow; their routing says where they
-// stand, and which late weights may come; and the routing that the peer has sent, delivered here before, says which
-// answers our kernels will write for it. So each part of a slot has a *front*: what is before it has been taken, and
-// only what is next is looked at. A slot's fronts begin again with the header of another operation: then the reader has
-// taken all values of the one before (kernels/layout.h), so that none are left here.
+// The data that has arrived determines what follows. A header's unit says how many rows follow. The routing of the rows
+// says where they lie, and which late weights may follow. The routing that the peer has sent, and that was delivered
+// here before, says which answers our kernels will write for it. So each part of a slot has a *front*: everything
+// before it has been collected, and only the next piece is examined. The fronts of a slot start again with the header
+// of another operation: then the reader has taken all values of the former operation (kernels/layout.h), so that none
+// are left here.
 //
-// A flag is read before what it covers, and written after it, by stores of 8 bytes. Kernels look twice, for lines may
-// not come whole to them (the strict way). What needs no flag, rows, scales and answers, is taken as soon as no word of
-// it is empty, and its place made empty again: our kernels write there again when the peer has given the credit, for
-// which it must have had it from here. What is collected are *runs*: where they belong, how many bytes, and of which
-// kind; then the bytes.
+// A flag is read before the data that it covers, and written after it, with stores of 8 bytes. Kernels read twice,
+// since lines may not arrive as a whole (the strict way). Rows, scales and answers need no flag: they are collected
+// when no word of them is empty, and their place is made empty again. Our kernels write there again only when the peer
+// has given credit, and the peer does so only after it got the data from here. The relay collects *runs*: the place,
+// the number of bytes and the kind; then the bytes.
 //
-// In groups for throughput an area is that of control, whose operations have no rows; theirs go through the stream
-// behind it (flow.c).
+// In groups for throughput an area belongs to control, whose operations have no rows; the rows use the stream after the
+// area (flow.c).
 #include "cuda/relay/relay.h"
 
 #include <stdlib.h>
@@ -26,12 +28,12 @@
 #include "cuda/relay/area.h"
 #include "cuda/relay/flow_share.h"
 
-// The lists of what operations bring; of control, which brings none, they are empty. False: no memory.
+// Allocates the lists for operations; for control, which has no rows, they are empty. False: no memory.
 static bool open_lists(struct device_relay *relay) {
-  size_t tokens = (size_t)relay->layout.max_tokens + 1; // an empty list is memory too
+  size_t tokens = (size_t)relay->layout.max_tokens + 1; // an empty list is allocated, too
   bool whole = true;
   for (int i = 0; i < CUDA_DEPTH; i++) {
-    relay->outgoing[i].flag = CUDA_EMPTY; // as the window has it
+    relay->outgoing[i].flag = CUDA_EMPTY; // as in an empty window
     relay->outgoing[i].weights = calloc(tokens * relay->layout.late_units, sizeof(uint32_t));
     relay->outgoing[i].token = calloc(tokens, sizeof(uint32_t));
     relay->incoming[i].token = calloc(tokens, sizeof(uint32_t));

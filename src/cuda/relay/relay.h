@@ -1,4 +1,4 @@
-// See relay.c. No CUDA in it: the tests build it without.
+// See relay.c. It uses no CUDA, so that tests can build it without CUDA.
 #ifndef CUDA_RELAY_RELAY_H
 #define CUDA_RELAY_RELAY_H
 
