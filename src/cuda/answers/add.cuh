@@ -1,20 +1,20 @@
-// The source's end of a channel of answers: adds up those to each token, in the order of ranks.
+// The source's end of a channel of answers: adds up the answers for each token, in the order of ranks.
 #ifndef CUDA_ANSWERS_ADD_CUH
 #define CUDA_ANSWERS_ADD_CUH
 
 #include "cuda/answers/coded.cuh"
 #include "cuda/answers/in_place.cuh"
 
-// IN_PLACE: answers may lie in zero-copy memory of those who send them.
+// IN_PLACE: answers may lie in the senders' zero-copy memory.
 template <bool IN_PLACE> struct adder {
   static constexpr bool WRITES = false; // to a ring
   struct channel channel;
   const cuda_answers_args &args;
   const flow_kernel &kernel;
   token_walk walk;
-  uint64_t mine;  // this rank's own seat, as a bit, if its own rows are read where they lie
-  uint64_t shut;  // seats from which nothing comes
-  uint64_t ended; // that will send nothing more, though they should
+  uint64_t mine;  // this rank's own seat, as a bit, if its own rows are read in place
+  uint64_t shut;  // seats from which nothing arrives
+  uint64_t ended; // seats that should send more, but will not
   // The next token, loaded early.
   bool loaded;
   uint32_t token;
@@ -39,13 +39,14 @@ template <bool IN_PLACE> struct adder {
       ended |= placed.look(args, kernel, channel, sent & ~(shut | ended | mine | channel.dropped));
     uint64_t over, wanted = sent & ~(shut | ended | mine), came = channel.there(wanted & ~channel.dropped, &over);
     ended |= over;
-    // Those that are not awaited any more bring nothing; one that came counts, even if its rank was lost since.
+    // Seats that are not awaited any more contribute nothing. An answer that has arrived counts, even if its rank was
+    // lost later.
     if (wanted & ~(came | channel.dropped | ended))
       return JOB_WAITS;
-    ended |= wanted & ~came; // a gap: what comes behind it belongs to other tokens
+    ended |= wanted & ~came; // a gap: later answers belong to other tokens
     uint32_t seat = way.row == CUDA_WAY_NONE ? DEVICE_SEATS : way.row >> CUDA_WAY_SEAT;
     uint64_t has_row = came | (sent & mine & ~shut);
-    if (IN_PLACE && seat < DEVICE_SEATS) // the numbers of the token's rows, in memory that only who writes needs
+    if (IN_PLACE && seat < DEVICE_SEATS) // the numbers of the token's rows, in memory that only writers need
       channel.memory.row[seat] = way.row & ((1u << CUDA_WAY_SEAT) - 1);
     __syncwarp();
     uint32_t inputs = list_answers(job, way, seat, has_row, lane);
@@ -60,7 +61,7 @@ template <bool IN_PLACE> struct adder {
     return JOB_READY;
   }
 
-  // Loads what has to be known of the next token. [warp]
+  // Loads the data of the next token. [warp]
   __device__ __forceinline__ void load() {
     loaded = walk.look(&token, &sent);
     if (!loaded)
@@ -73,7 +74,7 @@ template <bool IN_PLACE> struct adder {
     }
   }
 
-  // Lists the answers in the order of ranks. Returns how many. [warp]
+  // Lists the answers in the order of ranks. Returns their number. [warp]
   __device__ __forceinline__ uint32_t list_answers(mover_job &job, cuda_way way, uint32_t seat, uint64_t has_row,
                                                    uint32_t lane) {
     const char *own = nullptr;
@@ -105,14 +106,14 @@ template <bool IN_PLACE> struct adder {
     return min(inputs, (uint32_t)CUDA_MAX_TOPK);
   }
 
-  // Which of the answers that lanes list are coded: all but this rank's own. [warp]
+  // Lists which of the answers are coded: all except this rank's own. [warp]
   __device__ __forceinline__ void list_coded(mover_job &job, uint32_t nth, bool here, bool self, bool first) {
     uint32_t coded = __reduce_or_sync(~0u, here && !self && nth < CUDA_MAX_TOPK ? 1u << nth : 0);
     if (channel.lane == 0)
       coded_inputs(job) = coded | (first ? 0 : coded_inputs(job));
   }
 
-  // Where it goes, biases, weights, what is missing. [warp]
+  // Completes a job: its destination, biases, weights and missing contributions. [warp]
   __device__ __forceinline__ void finish_job(mover_job &job, uint32_t token, cuda_way way, uint32_t seat, uint64_t sent,
                                              uint64_t has_row, uint32_t inputs, uint32_t lane) {
     uint32_t K = args.topk, answers = inputs;
@@ -159,7 +160,8 @@ template <bool IN_PLACE> struct adder {
     size_t at = (size_t)token * args.topk + k;
     return args.narrow ? ((const int32_t *)args.topk_idx)[at] : (int32_t)((const int64_t *)args.topk_idx)[at];
   }
-  // (all weights) / (weights that came) of a token; where there are none, each selection counts as 1. [warp]
+  // (sum of all weights) / (sum of the weights whose rows arrived) of a token; without weights each selection counts as
+  // 1. [warp]
   __device__ __noinline__ float make_up(uint32_t token, uint32_t seat, uint64_t has_row, uint32_t lane) const {
     bool selected = lane < args.topk && selection(token, lane) >= 0;
     float weight = selected ? 1.0f : 0.0f;
@@ -175,11 +177,11 @@ template <bool IN_PLACE> struct adder {
   }
 
   __device__ __forceinline__ void finished(const mover_job &job, bool) {
-    // The rows of the job have been read, and no others of these seats before the job behind it.
+    // The rows of the job have been read, and no further rows of these seats before the next job.
 #pragma unroll
     for (uint32_t h = 0; h < 2; h++) {
       uint32_t seat = channel.lane + h * WARP;
-      if (has(job.seats, seat) && !(IN_PLACE && placed.rows[h])) // of those in place it is given at the end
+      if (has(job.seats, seat) && !(IN_PLACE && placed.rows[h])) // for answers in place credit is given at the end
         channel.give_credit(seat, channel.base + ++channel.memory.written[seat]);
     }
   }
@@ -196,14 +198,14 @@ template <bool IN_PLACE> struct adder {
     for (uint32_t h = 0; h < 2; h++)
       if (has(kernel.seats & ~(mine | channel.dropped), channel.lane + h * WARP))
         give_all(channel.lane + h * WARP);
-    // Those that were lost since the dispatch bring nothing either.
+    // Seats that were lost after the dispatch contribute nothing, either.
     uint64_t lost = ((channel.dropped | ended) & kernel.seats) | (kernel.op.seats & ~kernel.seats);
     if (channel.lane == 0 && lost)
       ptx::set_bits(&args.op->answers_lost, lost);
   }
 
-  // Behind the end: whether somebody has let go of answers that were read where they lay. Then all has to be added
-  // again, without those of others, whose rings have been given back. [warp]
+  // To be called after the end: whether a sender has given up answers that were read in place. Then everything has to
+  // be added again, without the answers of other ranks, whose rings have got their credit already. [warp]
   __device__ __forceinline__ bool begins_again() {
     uint64_t seats = IN_PLACE ? placed.seats() : 0, gone = seats ? let_go(channel, seats) : 0;
     if (!gone)

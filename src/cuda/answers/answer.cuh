@@ -1,17 +1,17 @@
-// The experts' end of a channel of answers: one row for each pair that came, to the ring of its source.
+// The experts' end of a channel of answers: sends one row for each pair that arrived, to the ring of its source.
 #ifndef CUDA_ANSWERS_ANSWER_CUH
 #define CUDA_ANSWERS_ANSWER_CUH
 
 #include "cuda/throughput/channel.cuh"
 
-// A ring's place: bf16 values, or their code, in the same room | with row weights, K of f32 at the places of the top-k.
-// This rank's own answers go through a ring as well, but for rows by rank, which are read where they lie.
+// A ring's place: bf16 values, or their code in the same room | with row weights: K of f32, at the places of the top-k.
+// This rank's own answers also use a ring, except for RANK_MAJOR rows, which are read in place.
 struct answerer {
   struct channel channel;
   const cuda_answers_args &args;
   const flow_kernel &kernel;
   uint32_t last;    // source of the newest job
-  uint32_t left[2]; // rows that came from seats `lane` and `lane` + 32
+  uint32_t left[2]; // rows that arrived from seats `lane` and `lane` + 32
   uint64_t sources;
 
   __device__ __forceinline__ answerer(channel_memory &memory, uint32_t index, const cuda_answers_args &args,
@@ -45,21 +45,21 @@ struct answerer {
     size_t at = (size_t)pair * K + lane;
     bool known = pair < kernel.route.max_rows && lane < K;
     if (known) {
-      // Rows by rank have the numbers of their pairs, so that nothing has to be looked up.
+      // RANK_MAJOR rows have the numbers of their pairs, so that no look-up is needed.
       place = args.rank_major ? (int32_t)pair : kernel.route.place[at];
-      if ((uint32_t)place >= args.rows) // a graph that filled the route may have known of more
+      if ((uint32_t)place >= args.rows) // a graph that filled the route may have had a larger buffer
         place = -1;
       weight = args.rank_major || args.unweighted ? 1.0f : kernel.route.weight[at];
     }
     uint32_t valid = __ballot_sync(~0u, place >= 0);
-    if (args.rank_major) // the caller has added them up
+    if (args.rank_major) // the caller has already added them up
       valid &= 0u - valid;
     if (valid >> lane & 1) {
       uint32_t i = __popc(valid & ((1u << lane) - 1));
       job.input[i] = (const char *)args.y + (uint64_t)(uint32_t)place * 2 * args.flow.hidden;
       job.weight[i] = weight;
 #if __CUDA_ARCH__ >= 900
-      if (!args.rank_major) // the warp group's consumers are still at the job before
+      if (!args.rank_major) // the warp group's consumers still work on the previous job
         ptx::prefetch_bulk(job.input[i], 2 * args.flow.hidden);
 #endif
     }
@@ -86,8 +86,8 @@ struct answerer {
   __device__ __forceinline__ void flush() {
     channel.publish();
   }
-  // Readers know how many answers come, and need a tail no more when a later one is there. A relay does: it takes what
-  // is before the tail that it sees. [warp]
+  // Readers know how many answers to expect, and do not need a tail any more when a later one has been written. A relay
+  // needs it: it collects everything before the tail that it sees. [warp]
   __device__ __forceinline__ void await_relays() {
     if (ptx::load_volatile(&args.state->control.strict))
       await_readers(channel, sources);

@@ -1,4 +1,4 @@
-// The answers of a combine: some blocks answer, the others add up what this rank's tokens get.
+// The answers of a combine: some blocks send answers, the others add up the answers for this rank's tokens.
 #include "cuda/answers/add.cuh"
 #include "cuda/answers/answer.cuh"
 #include "cuda/answers/share.cuh"
@@ -15,7 +15,7 @@ struct answers_launch {
 
 template <bool RING> struct summer {
   uint32_t bytes;
-  bool as_it_is; // a single row is not changed by being added to nothing
+  bool as_it_is; // the sum of a single row is the row itself, so it is copied
   __device__ __forceinline__ void operator()(const mover_job &job, mover_share share) const {
     if (as_it_is && job.inputs == 1)
       move_row<14, RING>(job, bytes, share);
@@ -24,7 +24,7 @@ template <bool RING> struct summer {
   }
 };
 
-// Of answers that travel as logfmt10.
+// For answers that are encoded as logfmt10.
 struct coder {
   uint32_t hidden;
   uint64_t mine;
@@ -74,7 +74,7 @@ __global__ __launch_bounds__(ANSWERS_WARPS *WARP,
     run_channels<adder<false>>(group, memory, summer<true>{bytes, false}, args, kernel);
 }
 
-// By whether rows are by rank, and whether they are coded.
+// Index: whether rows are RANK_MAJOR; whether answers are coded.
 const void *const answers_kernels[2][2] = {
     {(const void *)answers_kernel<false, false>, (const void *)answers_kernel<false, true>},
     {(const void *)answers_kernel<true, false>, (const void *)answers_kernel<true, true>}};
@@ -82,7 +82,7 @@ const void *const answers_kernels[2][2] = {
 } // namespace
 
 int cuda_launch_answers(const struct cuda_answers_args *args, uint32_t blocks, bool early, cudaStream_t stream) {
-  // Measured: with more processors than that, several warps to a channel take less time than one.
+  // Measured: with more processors than that, several warps for each channel take less time than one.
   if (args->rank_major && !args->coded && (blocks < 48 || args->zero_copy.bytes > 0))
     return cuda_launch_by_rank(args, blocks, early, stream);
   answers_launch launch_args;
@@ -98,7 +98,7 @@ int cuda_launch_answers(const struct cuda_answers_args *args, uint32_t blocks, b
     share = {0, {}, flow_role_of(blocks, ANSWERS_WARPS, 1.5f * work)};
   else if (!args->rank_major)
     share = share_answers(blocks, args->ranks, rows * work);
-  else // rows have been added up by whoever computed them, and both ends move as much
+  else // the caller has already added the rows up, and both ends move the same amount
     share = {blocks / 2, flow_role_of(blocks / 2, ANSWERS_WARPS, work),
              flow_role_of(blocks - blocks / 2, ANSWERS_WARPS, 1.5f * work)};
   void *params[] = {&launch_args};

@@ -1,5 +1,5 @@
-// The answers of a combine of rows by rank, which the caller has added up, on few processors: a warp for each channel.
-// Answers go through its stage as they are, and sums are made there.
+// The answers of a combine of RANK_MAJOR rows, which the caller has added up, on few processors: one warp for each
+// channel. Answers are copied through the warp's stage unchanged, and sums are computed there.
 #include "cuda/answers/add.cuh"
 #include "cuda/answers/answer.cuh"
 #include "cuda/answers/sum.cuh"
@@ -8,16 +8,16 @@
 
 namespace {
 
-// Warps that work in a block, and the bytes of their stages.
+// The number of working warps of a block, and the bytes of their stages.
 struct part {
   uint32_t warps, stage;
 };
 
 struct by_rank_launch {
   cuda_answers_args args;
-  uint32_t answerers; // blocks, the first ones
+  uint32_t answerers; // number of answering blocks, which are the first ones
   part answers, adds;
-  part in_place; // of all blocks, which add, where nobody has to answer
+  part in_place; // for all blocks, which all add, if there is nothing to answer
 };
 
 // An answerer in a block that has a publisher (publisher.cuh).
@@ -34,7 +34,7 @@ struct published_answerer : answerer {
   }
 };
 
-// ZERO_COPY: of a group whose ranks have such memory.
+// ZERO_COPY: the ranks of the group have zero-copy memory.
 template <bool ZERO_COPY>
 __global__ __launch_bounds__(ANSWERS_WARPS *WARP,
                              1) void by_rank_kernel(const __grid_constant__ by_rank_launch launch) {
@@ -44,7 +44,7 @@ __global__ __launch_bounds__(ANSWERS_WARPS *WARP,
   ptx::kernel_wait();
   uint64_t mapped = ZERO_COPY ? mapped_zero_copy(args.state, args.zero_copy) : 0;
   begin_flow(kernel, args.state, args.op, args.route);
-  // There is no room in y for more rows than the caller says, and no place known of more than the route has.
+  // y has no more rows than the caller says, and the route has places for no more than its max_rows.
   const bool in_place = ZERO_COPY && begin_in_place(kernel, args.zero_copy, mapped) &&
                         kernel.rows <= min(args.rows, kernel.route.max_rows);
   uint64_t others = kernel.seats & ~(1ull << kernel.op.self);
@@ -93,14 +93,15 @@ __global__ __launch_bounds__(ANSWERS_WARPS *WARP,
 
 } // namespace
 
-// What warps of `blocks` have. Fewer of them have larger stages. Lanes that add look at up to five lines behind one.
+// The part of each of `blocks` blocks. Fewer warps have larger stages. Adding lanes may read up to five lines beyond a
+// line.
 static part part_of(uint32_t blocks, uint32_t turns, uint32_t room) {
   uint32_t warps = warps_of(blocks, turns), unit = SUM_SLOTS * STAGE_UNIT;
   return {warps, warps == 0 ? 0 : (room - 5 * STAGE_UNIT) / warps / unit * unit};
 }
 
-// Blocks that answer, of those that do both. As measured: among more ranks each adds more rows than it has tokens, and
-// eight or nine blocks fill the links.
+// The number of answering blocks if a launch has both halves, from measurements: with more ranks each rank adds more
+// rows than it has tokens, and eight or nine blocks saturate the links.
 static uint32_t answering(uint32_t blocks, uint32_t ranks) {
   uint32_t half = blocks > 1 ? blocks / 2 : 1, most = ranks > 3 ? 8 : ranks == 3 ? 9 : half;
   return half < most ? half : most;
@@ -111,9 +112,9 @@ int cuda_launch_by_rank(const struct cuda_answers_args *args, uint32_t blocks, b
   launch_args.args = *args;
   uint32_t answerers = answerers_of(*args, blocks, answering(blocks, args->ranks)), room = stages_room(ANSWERS_WARPS);
   launch_args.answerers = answerers;
-  // Both ends go round alike, so that nobody who adds stands before a channel that is answered in a later turn: as
-  // often as those who answer have to, who never have more blocks where there are both. The last warp
-  // is the publisher.
+  // Both ends have the same number of turns, so that no adding warp waits for a channel that is answered in a later
+  // turn. The number is the one that the answering blocks need; if there are both, these are never more than the adding
+  // blocks. The last warp is the publisher.
   uint32_t adders = blocks - answerers, turns = turns_of(answerers ? answerers : adders, ANSWERS_WARPS - 1);
   launch_args.answers = part_of(answerers, turns, room);
   launch_args.adds = part_of(adders, turns, room);

@@ -1,8 +1,8 @@
-// Answers that travel as logfmt10: rows as device/logfmt10.h has them, the codes of all blocks and then their heads. A
-// line of bf16 of a warp is two blocks, each of half a warp. This rank's own answers stay bf16.
+// Answers encoded as logfmt10: rows in the format of device/logfmt10.h, the codes of all blocks and then their heads. A
+// warp's line of bf16 has two blocks, one for each half of the warp. This rank's own answers stay bf16.
 //
 // Such answers have tails and credits of their own (flow.h). So a rank that combines in the other format does not see
-// them, and is lost after the deadline, as one that is silent.
+// them, and is lost after the deadline like a silent rank.
 #ifndef CUDA_ANSWERS_CODED_CUH
 #define CUDA_ANSWERS_CODED_CUH
 
@@ -10,12 +10,12 @@
 #include "cuda/kernels/format.cuh"
 
 enum {
-  CODED_LINES = 4, // as many as logfmt10_scale_blocks() takes
+  CODED_LINES = 4, // the number that logfmt10_scale_blocks() handles
   CODED_PACKET = CODED_LINES * MOVER_LINE,
   CODED_BLOCKS = CODED_PACKET / 2 / LOGFMT10_BLOCK,
 };
 
-// Which inputs of a job are coded, a bit each: of answers, which have no scales.
+// The inputs of a job that are coded, one bit for each. It uses the memory for scales, which answers do not have.
 __device__ __forceinline__ uint64_t &coded_inputs(mover_job &job) {
   return job.scales_at[0];
 }
@@ -23,7 +23,7 @@ __device__ __forceinline__ bool is_coded(const mover_job &job, uint32_t input) {
   return job.scales_at[0] >> input & 1;
 }
 
-// A line's codes, by words: four lanes have each a byte of one. `codes`: of the lane's block. [warp]
+// Stores a line's codes as words: four lanes have one byte of a word each. `codes`: of the lane's block. [warp]
 __device__ __forceinline__ void store_codes(bool here, char *codes, const logfmt10_piece &piece) {
   uint32_t lane = threadIdx.x % WARP, place = lane % LOGFMT10_PIECES, shift = lane % 4 * 8;
   uint32_t bits = piece.bits << shift, signs = piece.signs << shift;
@@ -40,7 +40,7 @@ __device__ __forceinline__ void store_codes(bool here, char *codes, const logfmt
   ptx::store4_if(here && place < 8, codes + LOGFMT10_BITS + place * 4, place < 4 ? bits : signs);
 }
 
-// A packet, from where `first` is its first block. [warp]
+// Stores a packet whose first block is `first`. [warp]
 __device__ __forceinline__ void store_coded(char *row, uint32_t hidden, uint32_t first, const uint4 (&v)[CODED_LINES]) {
   uint32_t lane = threadIdx.x % WARP, half = lane / 16, blocks = hidden / LOGFMT10_BLOCK;
   const logfmt10_scale mine = logfmt10_scale_blocks(v, lane);
@@ -56,7 +56,7 @@ __device__ __forceinline__ void store_coded(char *row, uint32_t hidden, uint32_t
   }
 }
 
-// The inputs of bf16 added up in their order, each with its weight, rounded once; and coded, if `coded`. [warp]
+// Adds up the bf16 inputs in their order, each with its weight, and rounds once; with `coded` encodes the sum. [warp]
 __device__ __forceinline__ void code_job(const mover_job &job, uint32_t hidden, bool coded, mover_share share) {
   enum { EACH = 2 };
   uint32_t bytes = 2 * hidden;
@@ -115,7 +115,7 @@ struct coded_piece {
   }
 };
 
-// What there is of one input of a packet, added. [warp]
+// Adds one input of a packet. [warp]
 __device__ __forceinline__ void add_input(float (&acc)[CODED_LINES][8], const mover_job &job, uint32_t n,
                                           uint32_t hidden, uint32_t packet) {
   uint32_t blocks = hidden / LOGFMT10_BLOCK, first = packet * CODED_BLOCKS + threadIdx.x % WARP / 16;
@@ -123,7 +123,7 @@ __device__ __forceinline__ void add_input(float (&acc)[CODED_LINES][8], const mo
   if (is_coded(job, n)) {
     coded_piece piece[CODED_LINES];
 #pragma unroll
-    for (int i = 0; i < CODED_LINES; i++) // behind the last block, that one again: it goes nowhere
+    for (int i = 0; i < CODED_LINES; i++) // after the last block it repeats that block, and the result is not stored
       piece[i] = coded_piece(job.input[n], hidden, min(first + 2 * i, blocks - 1));
 #pragma unroll
     for (int i = 0; i < CODED_LINES; i++)
@@ -139,7 +139,7 @@ __device__ __forceinline__ void add_input(float (&acc)[CODED_LINES][8], const mo
     add8(acc[i], v[i], 1.0f);
 }
 
-// Inputs that are coded, or bf16, added up in their order, in f32, rounded once. [warp]
+// Adds up inputs that are coded or bf16, in their order, in f32, and rounds once. [warp]
 __device__ __forceinline__ void add_coded_job(const mover_job &job, uint32_t hidden, mover_share share) {
 #pragma unroll 1
   for (uint32_t packet = share.first; packet * CODED_PACKET < 2 * hidden; packet += share.step) {

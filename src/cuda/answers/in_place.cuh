@@ -1,16 +1,16 @@
-// Answers that are read where they lie (flow.h): who maps whose memory, where they are, and until when they have to
+// Answers that are read in place (flow.h): which memory is mapped, where the answers are, and until when they have to
 // stay.
 #ifndef CUDA_ANSWERS_IN_PLACE_CUH
 #define CUDA_ANSWERS_IN_PLACE_CUH
 
 #include "cuda/throughput/channel.cuh"
 
-// Where this thread's seat has its zero-copy memory mapped here; 0: nowhere.
+// The address at which the zero-copy memory of this thread's seat is mapped here; 0: not mapped.
 __device__ __forceinline__ uint64_t mapped_zero_copy(const cuda_state *state, const cuda_zero_copy &own) {
   return own.bytes && threadIdx.x < DEVICE_SEATS ? ptx::load_volatile(&state->zero_copy[threadIdx.x]) : 0;
 }
-// Whether this rank's answers are read where they lie: if all peers that take part can, for all of them go one way.
-// `mapped`: mapped_zero_copy(). [block, behind begin_op()]
+// Whether this rank's answers are read in place. This requires that all peers that take part can read them, since all
+// answers use the same way. `mapped`: mapped_zero_copy(). [block, after begin_op()]
 __device__ __forceinline__ bool begin_in_place(flow_kernel &kernel, const cuda_zero_copy &own, uint64_t mapped) {
   uint32_t seat = threadIdx.x;
   if (seat < DEVICE_SEATS)
@@ -26,8 +26,8 @@ __device__ __forceinline__ uint64_t number_of(const channel &channel) {
   return channel.base / channel.list + 1;
 }
 
-// Waits until those of `seats` have read what they were sent in this channel. Those that do not come are told that it
-// may change. [warp]
+// Waits until `seats` have read what was sent to them in this channel. Announces to lost seats that the data may
+// change. [warp]
 __device__ __forceinline__ void await_read(channel &channel, uint64_t seats) {
   channel_wait wait;
 #pragma unroll 1
@@ -54,10 +54,10 @@ __device__ __forceinline__ void await_read(channel &channel, uint64_t seats) {
   }
 }
 
-// Those of `seats` that do not keep any more what this warp has read of them. [warp]
+// Returns those of `seats` that have given up the data that this warp has read from them. [warp]
 __device__ __forceinline__ uint64_t let_go(const channel &channel, uint64_t seats) {
   bool gone[2];
-  ptx::fence_system(); // behind all that was read
+  ptx::fence_system(); // after all reads
 #pragma unroll
   for (uint32_t h = 0; h < 2; h++) {
     uint32_t seat = channel.lane + h * WARP;
@@ -67,8 +67,8 @@ __device__ __forceinline__ uint64_t let_go(const channel &channel, uint64_t seat
   return seats_of(gone[0], gone[1]);
 }
 
-// Tells the readers of a channel where their answers lie: all of them, at once. Kernels before this one have written
-// those; their end has ordered it, as far as this GPU's memory goes. [warp]
+// Publishes to the readers of a channel where all their answers lie. Earlier kernels have written the answers; the end
+// of those kernels has ordered their writes in this GPU's memory. [warp]
 __device__ __forceinline__ void show_places(const cuda_answers_args &args, const flow_kernel &kernel,
                                             channel_memory &memory, uint32_t index, uint64_t readers) {
   channel channel(kernel, args.flow, true, args.state, memory, index);
@@ -97,7 +97,7 @@ __device__ __forceinline__ void show_places(const cuda_answers_args &args, const
   __syncwarp();
 }
 
-// Until they have read them. [warp]
+// Waits until the readers have read the answers. [warp]
 __device__ __forceinline__ void await_places_read(const cuda_answers_args &args, const flow_kernel &kernel,
                                                   channel_memory &memory, uint32_t index, uint64_t readers) {
   channel channel(kernel, args.flow, true, args.state, memory, index);
@@ -108,19 +108,21 @@ __device__ __forceinline__ void await_places_read(const cuda_answers_args &args,
   await_read(channel, readers);
 }
 
-// Where a channel's answers lie that are read in place, and the weights of these, of seats `lane` and `lane` + 32;
-// NULL: theirs are in the ring, or it is not known yet.
+// The places of a channel's answers that are read in place, and of their weights, for seats `lane` and `lane` + 32;
+// NULL: the answers are in the ring, or the place is not known yet.
 struct placed_answers {
   const char *rows[2], *weights[2];
 
   __device__ __forceinline__ placed_answers() : rows{}, weights{} {}
 
-  // Where `bytes` at an offset in a peer's zero-copy memory are; NULL: not there. The peer says the offset.
+  // The address of `bytes` at an offset in a peer's zero-copy memory; NULL: out of range. The offset comes from the
+  // peer.
   __device__ __forceinline__ static const char *at(const flow_kernel &kernel, uint64_t all, uint32_t seat,
                                                    uint64_t offset, uint64_t bytes) {
     return offset < all && all - offset >= bytes ? (const char *)kernel.zero_copy[seat] + offset : nullptr;
   }
-  // Looks for those of `seats` of which nothing is known yet. Returns those that have nothing more. [warp]
+  // Looks for the places of those of `seats` whose places are not known yet. Returns the seats that have no more
+  // answers. [warp]
   __device__ __forceinline__ uint64_t look(const cuda_answers_args &args, const flow_kernel &kernel,
                                            const channel &channel, uint64_t seats) {
     bool over[2], found = false;
@@ -149,7 +151,7 @@ struct placed_answers {
     }
 #if __CUDA_ARCH__ >= 900
     if (__any_sync(~0u, found))
-      ptx::bulk_fence_global(); // bulk copies read what the places vouch for
+      ptx::bulk_fence_global(); // bulk copies read the data that the places announce
 #endif
     __syncwarp();
     return seats_of(over[0], over[1]);
@@ -161,7 +163,7 @@ struct placed_answers {
     rows[0] = rows[1] = weights[0] = weights[1] = nullptr;
   }
 
-  // What lanes have of a seat each. [warp]
+  // Gets a seat's value from the lane that has it. [warp]
   __device__ __forceinline__ static const char *of(const char *const at[2], uint32_t seat) {
     unsigned long long low = __shfl_sync(~0u, (unsigned long long)at[0], seat % WARP),
                        high = __shfl_sync(~0u, (unsigned long long)at[1], seat % WARP);

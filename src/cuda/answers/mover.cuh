@@ -1,20 +1,20 @@
-// How warps add rows: through their registers, packet by packet.
+// How warps add rows: in registers, packet by packet.
 //
-// A row's work is a *job*: its inputs, and where the result goes. What is known of a job stands in shared memory, so
-// that several warps can share one: each takes every n-th packet. Rows of a dispatch, which are not added, go through
-// shared memory instead (stage.cuh).
+// The work for one row is a *job*: its inputs, and the place of the result. Jobs are in shared memory, so that several
+// warps can share one: each takes every n-th packet. Rows of a dispatch, which are not added, are copied through shared
+// memory instead (stage.cuh).
 #ifndef CUDA_ANSWERS_MOVER_CUH
 #define CUDA_ANSWERS_MOVER_CUH
 
 #include "cuda/dispatch/cast.cuh"
 #include "cuda/throughput/job.cuh"
 
-// RING: of what peers write while the kernel runs, else what it only reads.
+// RING: the memory is written by peers while the kernel runs; else the kernel only reads it.
 template <bool RING> __device__ __forceinline__ uint4 mover_load(bool here, const char *from) {
   return RING ? ptx::load_line_if(here, from) : ptx::load_once16_if(here, from);
 }
 
-// A row as it is. [warp]
+// Copies a row unchanged. [warp]
 template <int LINES, bool RING>
 __device__ __forceinline__ void move_row(const mover_job &job, uint32_t bytes, mover_share share) {
   constexpr uint32_t PACKET = LINES * MOVER_LINE;
@@ -36,7 +36,7 @@ __device__ __forceinline__ void move_row(const mover_job &job, uint32_t bytes, m
   }
 }
 
-// A lane's part of a line. Of what peers write, answers, and of biases each weight is 1.
+// Adds a lane's part of a line. For answers, which peers write, and for biases each weight is 1.
 template <int N, bool RING> __device__ __forceinline__ uint4 sum_line(const uint4 (&v)[N], const float (&weight)[N]) {
   if (RING)
     return sum8(v);
@@ -47,7 +47,7 @@ template <int N, bool RING> __device__ __forceinline__ uint4 sum_line(const uint
   return pack8(acc);
 }
 
-// Rows of exactly N inputs, and without a factor: each line is done at once. [warp]
+// Adds rows with exactly N inputs and without a factor, one line at a time. [warp]
 template <int LINES, int N, bool RING>
 __device__ __forceinline__ void add_rows_of(const mover_job &job, uint32_t bytes, mover_share share) {
   constexpr uint32_t PACKET = LINES * MOVER_LINE;
@@ -72,7 +72,7 @@ __device__ __forceinline__ void add_rows_of(const mover_job &job, uint32_t bytes
   }
 }
 
-// Rows of any number of inputs, four at a time. [warp]
+// Adds rows with any number of inputs, four at a time. [warp]
 template <bool RING>
 __device__ __forceinline__ void add_many_rows(const mover_job &job, uint32_t bytes, mover_share share) {
   enum { LINES = 2, EACH = 4 };
@@ -112,7 +112,7 @@ __device__ __forceinline__ void add_many_rows(const mover_job &job, uint32_t byt
   }
 }
 
-// The inputs of bf16 added up in their order, in f32, each with its weight, rounded once. [warp]
+// Adds up the bf16 inputs in their order, in f32, each with its weight, and rounds once. [warp]
 template <bool RING> __device__ __forceinline__ void add_job(const mover_job &job, uint32_t bytes, mover_share share) {
   switch (job.factor_at ? MOVER_INPUTS : job.inputs) {
   case 0: {

@@ -1,8 +1,8 @@
-// How a warp adds rows: pieces of all of them come side by side into one of the slots of its stage, while those before
+// How a warp adds rows: pieces of all rows are loaded together into one slot of its stage, while the previous pieces
 // are added. Sums are in f32, in the order of the inputs, each with its weight, and rounded once.
 //
-// Bulk copies bring them; lanes store the sums from their registers, since a bulk copy of what lanes have written to
-// shared memory has to wait for a fence.
+// Bulk copies load the pieces. Lanes store the sums from registers, since a bulk copy of data that lanes have written
+// to shared memory has to wait for a fence.
 #ifndef CUDA_ANSWERS_SUM_CUH
 #define CUDA_ANSWERS_SUM_CUH
 
@@ -10,14 +10,14 @@
 
 enum { SUM_SLOTS = 2 }; // of a stage
 
-// Bytes of each input in a slot: whole lines, where there is room for one.
+// Bytes of each input in a slot: whole lines, if there is room for one.
 __device__ __forceinline__ uint32_t sum_piece_of(uint32_t slot, uint32_t inputs) {
   uint32_t each = slot / (inputs ? inputs : 1);
   return each < MOVER_LINE ? each / 16 * 16 : each / MOVER_LINE * MOVER_LINE;
 }
 
-// Begins to bring `count` bytes of each input to its part of a slot; lane n has where they are of input n, and all
-// lanes have read what was there. [warp]
+// Begins to load `count` bytes of each input into its part of a slot. Lane n has the address of input n; all lanes must
+// have read the former contents. [warp]
 __device__ __forceinline__ void load_inputs(char *slot, uint64_t *arrived, const char *from, uint32_t inputs,
                                             uint32_t count, uint32_t piece) {
   uint32_t lane = threadIdx.x % WARP;
@@ -36,9 +36,10 @@ __device__ __forceinline__ void load_inputs(char *slot, uint64_t *arrived, const
 #endif
 }
 
-// Adds up N inputs, answers and biases, which have no weights; `to`: of the sum. [warp]
+// Adds up N inputs (answers and biases), which have no weights; `to`: place of the sum. [warp]
 template <int N> __device__ __forceinline__ void sum_of(const char *slot, uint32_t piece, uint32_t count, char *to) {
-  enum { LINES = N >= 5 ? 2 : N == 1 ? 6 : 12 / N }; // side by side, since each addition waits for the one before
+  // lines processed together, since each addition waits for the one before
+  enum { LINES = N >= 5 ? 2 : N == 1 ? 6 : 12 / N };
   uint32_t lane = threadIdx.x % WARP * 16, from = ptx::shared_address(slot) + lane;
 #pragma unroll 1
   for (uint32_t at = 0; at < count; at += LINES * MOVER_LINE) {
@@ -46,7 +47,7 @@ template <int N> __device__ __forceinline__ void sum_of(const char *slot, uint32
 #pragma unroll
     for (int i = 0; i < LINES; i++)
 #pragma unroll
-      for (int n = 0; n < N; n++) // behind a piece there are others, or other memory of the block
+      for (int n = 0; n < N; n++) // reads beyond a piece hit other pieces, or other memory of the block
         v[i][n] = ptx::shared_load16(from + at + n * piece + i * MOVER_LINE);
 #pragma unroll
     for (int i = 0; i < LINES; i++)
@@ -54,7 +55,7 @@ template <int N> __device__ __forceinline__ void sum_of(const char *slot, uint32
   }
 }
 
-// Any number of them, and with a factor. [warp]
+// Adds any number of inputs, also with a factor. [warp]
 static __device__ __noinline__ void sum_of_many(const char *slot, const mover_job &job, uint32_t piece, uint32_t count,
                                                 char *to) {
   uint32_t inputs = job.inputs;
@@ -100,8 +101,9 @@ __device__ __forceinline__ void sum_piece(const char *slot, const mover_job &job
 
 // The pieces of a role's rows, one after the other.
 struct sum_cursor {
-  uint32_t job, begin, piece, inputs; // which of the two jobs; where in its rows; bytes of a piece
-  const char *from;                   // lane n has where input n is
+  // job: which of the two jobs; begin: offset in its rows; piece: bytes of a piece
+  uint32_t job, begin, piece, inputs;
+  const char *from; // lane n has the address of input n
 
   __device__ __forceinline__ void start(const mover_job *jobs, uint32_t at, uint32_t slot) {
     job = at;
@@ -121,13 +123,13 @@ __device__ __forceinline__ void begin_sums(channel_memory &memory) {
   __syncwarp();
 }
 
-// Adds a role's rows of `bytes`, one after the other: pieces are asked for as far ahead as there are slots, also those
-// of the next row, which is found meanwhile. `stage`: SUM_SLOTS of `slot` bytes; `added`: pieces so far. [warp]
+// Adds a role's rows of `bytes`, one after the other. Pieces are loaded as far ahead as there are slots, also pieces of
+// the next row, which is found meanwhile. `stage`: SUM_SLOTS slots of `slot` bytes; `added`: pieces so far. [warp]
 template <typename ROLE>
 __device__ __forceinline__ void sum_rows(ROLE &role, char *stage, uint32_t slot, uint32_t bytes, uint32_t &added) {
   mover_job *jobs = role.channel.memory.jobs;
   uint64_t *arrived = role.channel.memory.arrived;
-  uint32_t asked = added; // pieces
+  uint32_t asked = added; // pieces that have been requested
   sum_cursor ahead;
   bool here = await_job(role, jobs[0]);
   ahead.start(jobs, 0, slot);

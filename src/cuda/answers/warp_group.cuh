@@ -4,16 +4,16 @@
 
 #include "cuda/throughput/channel.cuh"
 
-// Which channels a warp serves, and with whom. The first warp of a warp group is its producer, which finds jobs; the
-// others are its consumers, which do them. So no warp needs the registers of both. Of a kind that has `count` groups,
-// group i serves channels i, i + count and so on.
+// The warp group to which a warp belongs. The first warp of a group is its producer, which finds jobs; the others are
+// its consumers, which do them. So no warp needs the registers for both. If a kind has `count` groups, group i serves
+// channels i, i + count and so on.
 struct warp_group {
   uint32_t index, count; // of the group, among all of its kind
-  uint32_t warp, warps;  // of this warp in the group; how many the group has
+  uint32_t warp, warps;  // warp: index of this warp in the group; warps: of the group
   uint32_t local;        // index of the group in the block
   bool works;            // this warp belongs to a group
 
-  // Of a kind that has warps [first, first + most) of blocks [block, block + blocks), `each` to a group.
+  // For a kind that has warps [first, first + most) of blocks [block, block + blocks), with `each` warps in a group.
   __device__ __forceinline__ warp_group(uint32_t block, uint32_t blocks, uint32_t first, uint32_t most, uint32_t each) {
     uint32_t mine = threadIdx.x / WARP - first;
     local = mine / each;
@@ -26,9 +26,9 @@ struct warp_group {
   __device__ __forceinline__ void sync(uint32_t barrier) const { ptx::barrier((int)barrier, (int)(warps * WARP)); }
 };
 
-// Finds a role's jobs, one after the other, each while the consumers do the one before. ROLE has find(job),
-// finished(job, whether there are more), flush(), end() and `channel`. What this warp publishes behind a barrier covers
-// the consumers' stores. [producer]
+// Finds a role's jobs, one after the other, each while the consumers do the previous one. ROLE has find(job),
+// finished(job, whether there are more), flush(), end() and `channel`. When this warp publishes after a barrier, this
+// covers the consumers' stores. [producer]
 template <typename ROLE>
 __device__ __forceinline__ void run_producer(ROLE &role, const warp_group &group, uint32_t barrier) {
   mover_job *jobs = role.channel.memory.jobs;
@@ -38,7 +38,7 @@ __device__ __forceinline__ void run_producer(ROLE &role, const warp_group &group
     bool here = await_job(role, job);
     if (!here && threadIdx.x % WARP == 0)
       job.outputs = CUDA_WAY_NONE;
-    group.sync(barrier); // this job is known, and the one before it is done
+    group.sync(barrier); // this job is complete, and the previous one is done
     if (i > 0)
       role.finished(jobs[(i + 1) % 2], here);
     if (!here)
@@ -47,7 +47,7 @@ __device__ __forceinline__ void run_producer(ROLE &role, const warp_group &group
   }
   role.end();
 }
-// Does those jobs, each by `work`. [consumers]
+// Does these jobs, each with `work`. [consumers]
 template <typename WORK>
 __device__ __forceinline__ void run_consumers(channel_memory &memory, const warp_group &group, uint32_t barrier,
                                               WORK work) {
@@ -61,9 +61,9 @@ __device__ __forceinline__ void run_consumers(channel_memory &memory, const warp
   }
 }
 
-// All channels of a group: find_jobs() is the producer's part, with a ROLE for each channel, made of the memory, the
-// channel and `args`. do_jobs() is the consumers' part. It is not inlined, so that neither part keeps registers for the
-// other. [warp]
+// Serves all channels of a group: find_jobs() is the producer's part, with a ROLE for each channel, constructed from
+// the memory, the channel and `args`. do_jobs() is the consumers' part. It is not inlined, so that neither part keeps
+// registers for the other. [warp]
 template <typename ROLE, typename... ARGS>
 __device__ __forceinline__ void find_jobs(const warp_group &group, channel_memory &memory, uint32_t barrier,
                                           const ARGS &...args) {
@@ -71,7 +71,7 @@ __device__ __forceinline__ void find_jobs(const warp_group &group, channel_memor
   for (uint32_t c = group.index; c < CUDA_CHANNELS; c += group.count) {
     ROLE role(memory, c, args...);
     run_producer(role, group, barrier);
-    group.sync(barrier); // the memory is free
+    group.sync(barrier); // the memory can be used again
   }
 }
 template <typename WORK>

@@ -1,4 +1,4 @@
-// Whether the selections of a call are those that a route knows: CHECK_ROUTE of weft/ep.h.
+// Checks whether the selections of a call are the selections of a route: CHECK_ROUTE of weft/ep.h.
 #include "cuda/control/control.h"
 #include "cuda/kernels/launch.h"
 #include "cuda/kernels/ptx.cuh"
@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(COMPARE_THREADS, 1) compare(const __grid_const
   for (uint64_t at = blockIdx.x * COMPARE_THREADS + threadIdx.x; at < all; at += threads)
     if (selection(args.given, args.narrow, at) != selection(args.kept, args.kept_narrow, at)) {
       atomicMin((unsigned long long *)args.first, (unsigned long long)at);
-      break; // the others of this thread come later
+      break; // the other selections of this thread have larger indices
     }
 }
 

@@ -1,4 +1,4 @@
-// Control of operations of many tokens: its dispatch (control.cuh), the notification behind the rows, and the end.
+// Control of throughput operations: its dispatch (control.cuh), the notification after the rows, and the end.
 #include "cuda/control/control.cuh"
 #include "cuda/control/notify.cuh"
 #include "cuda/kernels/launch.h"
@@ -13,7 +13,7 @@ __global__ void notify_kernel(const __grid_constant__ cuda_notify_args args) {
   notify_of_rows(args);
 }
 
-// Seats that tokens of this rank went to by the route, and that do not take part. [warp]
+// The seats to which the route sends tokens of this rank, and which do not take part. [warp]
 __device__ __forceinline__ uint64_t absent_seats(const cuda_end_args &args) {
   uint32_t lane = threadIdx.x % WARP;
   const uint32_t *tokens = args.route->tokens;
@@ -22,7 +22,7 @@ __device__ __forceinline__ uint64_t absent_seats(const cuda_end_args &args) {
   return went & ~args.op->seats;
 }
 
-// Selections that brought nothing, though some rank was to have them. [block]
+// Counts the selections without a contribution, although some rank should have had them. [block]
 __device__ __forceinline__ uint32_t count_missing(const cuda_end_args &args, uint64_t absent) {
   const cuda_route &route = *args.route;
   uint32_t topk = args.topk, count = 0;
@@ -38,7 +38,7 @@ __device__ __forceinline__ uint32_t count_missing(const cuda_end_args &args, uin
   return count;
 }
 
-// The record of what this rank has answered, and what the next answers to the same seats wait for. [block]
+// Records what this rank has answered, and what the next answers to the same seats have to wait for. [block]
 __device__ __forceinline__ void record_answers(const cuda_end_args &args, device_record &record) {
   const cuda_flow_op &op = *args.op;
   uint32_t seat = threadIdx.x;
@@ -49,7 +49,7 @@ __device__ __forceinline__ void record_answers(const cuda_end_args &args, device
   bool own = seat == op.self;
   if (rows && !own)
     ptx::add(&record.answered_rows, rows);
-  if (rows && !(own && args.rank_major)) // those are read where they lie
+  if (rows && !(own && args.rank_major)) // these rows are read in place
     ((cuda_flow_head *)op.in[seat])->sent.answers = op.answer + 1;
 }
 

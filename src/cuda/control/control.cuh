@@ -1,5 +1,5 @@
-// Control of a dispatch of many tokens: sends and receives the headers of all ranks, and writes what the kernels that
-// move rows have to know (op.h). By one block.
+// Control of a throughput dispatch: sends and receives the headers of all ranks, and writes the data that the kernels
+// for rows need (op.h). It uses one block.
 #ifndef CUDA_CONTROL_CONTROL_CUH
 #define CUDA_CONTROL_CONTROL_CUH
 
@@ -11,7 +11,7 @@ namespace {
 enum { BARRIER_SEND = 3 };
 constexpr uint32_t SENDING_WARPS = 4;
 
-// Warps that send headers, where this kernel does both halves, and those that receive.
+// The warps that send headers if this kernel does both halves, and the warps that receive.
 __device__ __forceinline__ role senders(bool receives) {
   return {0, 1, 0, receives ? SENDING_WARPS : (uint32_t)WARPS, BARRIER_SEND};
 }
@@ -37,7 +37,8 @@ __global__ void __launch_bounds__(BLOCK, 1) control(const __grid_constant__ cuda
   part.put(snapshot);
   __syncthreads();
   const planned route = {args.route->counts, args.route->tokens, args.route->sums, kept_route(args)};
-  if (threadIdx.x / WARP == WARPS - 1) { // the plan has looked at the counters: it lets no kernel in before
+  // the plan has already read the counters: it lets no kernel start before that
+  if (threadIdx.x / WARP == WARPS - 1) {
     publish(snapshot, args.base.state, STEPS);
     if (SENDS && args.base.d.replays && threadIdx.x % WARP == 0)
       args.base.state->report->replayed = snapshot.counters.sent + 1;

@@ -1,5 +1,6 @@
-// What a route is filled with beside the plan and the rows: the selections, for operations that go by it, and what its
-// owner reads of it, weft_ep_route_arrays. One kernel behind them, which notifies of the dispatch as well.
+// Fills the rest of a route after the plan and the rows: the selections, for operations that use the route, and the
+// arrays that its owner reads, weft_ep_route_arrays. It is one kernel, which also sends the notification of the
+// dispatch.
 #include "base/ep_limits.h"
 #include "cuda/control/notify.cuh"
 #include "cuda/kernels/launch.h"
@@ -9,10 +10,11 @@
 namespace {
 
 enum { LIST_THREADS = 512, LIST_EACH = 4 }; // LIST_EACH: selections that a thread loads at once
-enum { LIST_BINS = 8192 };                  // selections of so many experts are counted in shared memory
+enum { LIST_BINS = 8192 };                  // selections of up to this many experts are counted in shared memory
 enum { LIST_NONE = DEVICE_SEATS };          // the rank has no seat
 
-// Blocks that do the same. Those of what is sent and of what has come stand side by side: each has loads to wait for.
+// Blocks that do the same work. The blocks for what is sent and for what was received run at the same time, since each
+// has to wait for loads.
 struct list_share {
   uint32_t block, blocks;
   __device__ __forceinline__ uint32_t first() const { return block * LIST_THREADS + threadIdx.x; }
@@ -30,7 +32,8 @@ __device__ __forceinline__ void keep_selection(const cuda_lists_args &args, uint
     args.kept_weights[at] = weight;
 }
 
-// Keeps the selections and their weights, and counts each expert's. The lists of counts were made 0. [block]
+// Keeps the selections and their weights, and counts the selections of each expert. The counts have been set to 0
+// before. [block]
 __device__ __forceinline__ void list_selections(const cuda_lists_args &args, const list_share &share, uint32_t tokens) {
   __shared__ uint32_t bins[LIST_BINS];
   uint32_t experts = args.capacity * args.experts, shared = experts <= LIST_BINS ? experts : 0;
@@ -67,8 +70,8 @@ __device__ __forceinline__ void list_selections(const cuda_lists_args &args, con
       atomicAdd((uint32_t *)&args.lists.tokens_per_expert[i], bins[i]);
 }
 
-// Which token goes where: four bytes of the list at once, which may be of several tokens. Its memory ends in whole
-// words.
+// Lists which token goes to which rank: writes four bytes of the list together, which may belong to several tokens. The
+// memory of the list is a multiple of four bytes.
 __device__ __forceinline__ void list_tokens(const cuda_lists_args &args, const list_share &share,
                                             const uint8_t *seat_of, uint32_t tokens) {
   uint64_t bytes = (uint64_t)tokens * args.capacity;
@@ -109,14 +112,15 @@ __device__ __forceinline__ void list_sent(const cuda_lists_args &args, const lis
 
 // --- what is received ---
 
-// What the threads of a block look up for each row.
+// The tables that the threads of a block read for each row.
 struct received_lists {
   uint32_t rank_end[DEVICE_SEATS];
   int32_t rank[DEVICE_SEATS];
-  // Packed rows where each expert's part begins, with the route's alignment; and of it, with that of the receive.
+  // The packed row at which each expert's part begins: with the alignment of the route, and with the alignment of the
+  // receive.
   uint32_t begin[EP_MAX_EXPERTS], received[EP_MAX_EXPERTS];
 
-  // What the headers counted says where each part begins, whatever has come of it. [block]
+  // The counts in the headers determine where each part begins, even if rows did not arrive. [block]
   __device__ __forceinline__ void make(const cuda_lists_args &args) {
     const cuda_filled &filled = *args.notify.filled;
     if (threadIdx.x < DEVICE_SEATS) {
@@ -130,7 +134,8 @@ struct received_lists {
     __syncthreads();
   }
 
-  // The packed row of a selection, of the place that the rows' kernel has kept; -1: another rank's, or without room.
+  // The packed row of a selection, from the place that the rows kernel has stored; -1: another rank's selection, or no
+  // room.
   __device__ __forceinline__ int32_t slot(const cuda_lists_args &args, int32_t expert, int32_t place) const {
     if (expert < 0 || place < 0)
       return -1;
@@ -141,7 +146,7 @@ struct received_lists {
   }
 };
 
-// The index, among the ranks of the filling, of the one that a pair came from.
+// The index of a pair's source among the ranks of the filling.
 __device__ __forceinline__ uint32_t source_of(const received_lists &received, uint32_t ranks, uint32_t pair) {
   uint32_t low = 0, high = ranks;
   while (low < high) {
@@ -173,7 +178,7 @@ __device__ __forceinline__ void list_received(const cuda_lists_args &args, const
     args.lists.src_rank[pair] = received.rank[source_of(received, ranks, pair)];
     args.lists.src_token[pair] = route.token[pair];
   }
-  // Four at once: the arrays have whole lines, and what stands behind the last pair is nobody's.
+  // Four entries together: the arrays consist of whole lines, and entries after the last pair are unused.
   for (uint64_t i = share.first(); i < ((uint64_t)pairs * args.topk + 3) / 4; i += share.threads()) {
     int4 expert = ((const int4 *)route.expert)[i], place = ((const int4 *)route.place)[i];
     ((int4 *)args.lists.slot)[i] =

@@ -1,4 +1,4 @@
-// The notification behind the rows of a dispatch.
+// The notification after the rows of a dispatch.
 #ifndef CUDA_CONTROL_NOTIFY_CUH
 #define CUDA_CONTROL_NOTIFY_CUH
 
@@ -18,7 +18,7 @@ __device__ __forceinline__ const cuda_view &view_of(const cuda_state *state, uin
   return state->live[state->counters.live[op % CUDA_LIVE]];
 }
 
-// A member whose rows did not all come is lost to the operation too. [one thread]
+// A member whose rows did not all arrive is also lost for the operation. [one thread]
 __device__ __forceinline__ void notify_of_rows(const cuda_notify_args &args) {
   const cuda_flow_op &op = *args.op;
   cuda_state *state = args.base.state;

@@ -1,4 +1,5 @@
-// What comes by control: the headers of all ranks; and from them what the kernels that move rows have to know (op.h).
+// The receiving half of control: receives the headers of all ranks, and derives from them the data for the kernels that
+// move rows (op.h).
 #ifndef CUDA_CONTROL_RECEIVED_CUH
 #define CUDA_CONTROL_RECEIVED_CUH
 
@@ -15,9 +16,10 @@ __device__ __forceinline__ uint32_t field_came(const cuda_control_args &args, co
   return halves[0] | halves[1] << 16;
 }
 
-// Whether a rank has joined the view since the route was filled that a header names; 0: it names none. Rows that went
-// by it would miss that rank, so none move, and all find that out in the same operation: they have the same headers. A
-// rank counts itself, and those that it met when it joined, from its first operation on. [warp]
+// Whether a rank has joined the view after the route that a header names was filled; `0` in a header: no route. Rows
+// that use such a route would miss that rank, so no rows are moved. All ranks find that out in the same operation,
+// since they have the same headers. A rank counts itself, and the ranks that it met when it joined, from its first
+// operation on. [warp]
 __device__ __forceinline__ bool is_outdated(const cuda_view &view, uint32_t route) {
   bool joined = false;
 #pragma unroll 1
@@ -26,8 +28,8 @@ __device__ __forceinline__ bool is_outdated(const cuda_view &view, uint32_t rout
   return route != 0 && __any_sync(~0u, joined);
 }
 
-// Whether the rows that a header tells of can be read: they have this rank's form, go the ways of the same route, and
-// are as many as there can be. [warp]
+// Whether the rows that a header announces can be read: they have this rank's form, use the same route, and are not
+// more than there can be. [warp]
 __device__ __forceinline__ bool fits(const cuda_control_args &args, const cuda_view &view, const places &places,
                                      uint32_t m, uint32_t route) {
   uint32_t E = args.experts, form = field_came(args, places, m, E + CUDA_FIELD_FORM);
@@ -40,12 +42,12 @@ __device__ __forceinline__ bool fits(const cuda_control_args &args, const cuda_v
   if (form != 0 && args.base.d.kind != KIND_BARRIER)
     fine &=
         (theirs == route && (rows == 0 || form == args.form)) || is_outdated(view, theirs) || is_outdated(view, route);
-  else // one of them is a barrier's, or it goes to a rank that its sender had not counted yet
+  else // one of the headers belongs to a barrier, or was sent to a rank that its sender did not count yet
     fine &= rows == 0;
   return __all_sync(~0u, fine);
 }
 
-// As receive_headers(): one warp for each member. [role]
+// Like receive_headers(): one warp for each member. [role]
 __device__ __forceinline__ bool receive_fields(const cuda_control_args &args, const cuda_view &view, headers &headers,
                                                const places &places, uint64_t op, uint32_t route, const role &role,
                                                bool *newer) {
@@ -70,7 +72,7 @@ __device__ __forceinline__ bool receive_fields(const cuda_control_args &args, co
   return all;
 }
 
-// Whether some rank goes by a route that misses another. [warp]
+// Whether some rank uses a route that misses another rank. [warp]
 __device__ __forceinline__ bool is_conflict(const cuda_control_args &args, const cuda_view &view,
                                             const headers &headers, const places &places) {
   bool found = args.keeps && args.filled->op == 0;
@@ -81,7 +83,7 @@ __device__ __forceinline__ bool is_conflict(const cuda_control_args &args, const
   return found && args.base.d.kind != KIND_BARRIER;
 }
 
-// The same by a kept route. `seats`: that take part. [one thread]
+// The same with a kept route. `seats`: seats that take part. [one thread]
 __device__ __forceinline__ void write_kept_op(const cuda_control_args &args, uint64_t seats) {
   cuda_flow_op &out = *args.op;
   const cuda_filled &filled = *args.filled;
@@ -94,7 +96,7 @@ __device__ __forceinline__ void write_kept_op(const cuda_control_args &args, uin
   out.counts = filled.counts;
 }
 
-// The operation, for the kernels that move its rows. `here`: members that take part. [one thread]
+// Writes the operation's struct for the kernels that move its rows. `here`: members that take part. [one thread]
 __device__ __forceinline__ void write_op(const cuda_control_args &args, const cuda_view &view, uint64_t here,
                                          uint64_t op, bool conflict) {
   cuda_flow_op &out = *args.op;
@@ -119,14 +121,15 @@ __device__ __forceinline__ void write_op(const cuda_control_args &args, const cu
     write_kept_op(args, seats);
 }
 
-// Rows that were sent before it was known whether the member takes part: one that does not reads none of them.
+// Forgets rows that were sent before it was known whether the member takes part: a member that does not take part reads
+// none of them.
 __device__ __forceinline__ void forget_rows(const cuda_control_args &args, const cuda_member &member, uint64_t op) {
   cuda_flow_sent &sent = sent_to(args, member);
   if (sent.newest == op + 1)
     sent.newest = 0;
 }
 
-// What it knows of each member. [role]
+// Writes the part of the struct about each member. [role]
 __device__ __forceinline__ void write_members(const cuda_control_args &args, const cuda_view &view,
                                               const places &places, uint64_t here, uint64_t op, bool kept,
                                               const role &role) {
@@ -165,7 +168,7 @@ __device__ __forceinline__ void write_members(const cuda_control_args &args, con
   }
 }
 
-// Rows that all sources together have for an expert.
+// The number of rows of all sources for an expert.
 __device__ __forceinline__ uint32_t total_of(const cuda_control_args &args, const cuda_view &view, const places &places,
                                              uint64_t here, uint32_t expert) {
   uint32_t sum = 0;
@@ -175,14 +178,14 @@ __device__ __forceinline__ uint32_t total_of(const cuda_control_args &args, cons
   return sum;
 }
 
-// Rows, by layout, of the record; and of the route that is filled. [warp]
+// Counts the rows, by layout, for the record and for the route that is being filled. [warp]
 __device__ __forceinline__ void count_rows(const cuda_control_args &args, const cuda_view &view, const places &places,
                                            uint64_t here, uint64_t op) {
   uint32_t lane = threadIdx.x % WARP, pairs = 0, selections = 0, most = 0, packed = 0, filled = 0;
 #pragma unroll 1
   for (uint32_t m = lane; m < view.count; m += WARP)
     pairs += here >> m & 1 ? field_came(args, places, m, args.experts + CUDA_FIELD_ROWS) : 0;
-  bool kept = args.keeps && !args.no_rows && here; // then the places of those who have left count too
+  bool kept = args.keeps && !args.no_rows && here; // then the places of ranks that have left count, too
   pairs = kept ? lane == 0 ? args.filled->num_rows : 0 : pairs;
 #pragma unroll 1
   for (uint32_t e = lane; e < args.experts; e += WARP) {
@@ -213,7 +216,7 @@ __device__ __forceinline__ void count_rows(const cuda_control_args &args, const 
   args.filled->packed_rows = filled;
 }
 
-// The route that this dispatch fills. [one thread]
+// Writes the data about this dispatch into the route that it fills. [one thread]
 __device__ __forceinline__ void write_filled(const cuda_control_args &args, const cuda_view &view, const places &places,
                                              uint64_t here, uint64_t op) {
   cuda_filled &out = *args.filled;
@@ -240,7 +243,8 @@ __device__ __forceinline__ void write_filled(const cuda_control_args &args, cons
   out.op = op + 1;
 }
 
-// What has come: first for the kernel behind, which may wait for it; then for the records and the route. [role]
+// Writes the result of the headers: first for the next kernel, which may wait for it; then for the records and the
+// route. [role]
 __device__ __forceinline__ void write_came(const cuda_control_args &args, const cuda_view &view, const headers &headers,
                                            const places &places, uint64_t op, bool conflict, const role &role) {
   bool rows = args.base.d.kind != KIND_BARRIER && !conflict;

@@ -1,4 +1,5 @@
-// What control sends: the headers of a dispatch of many tokens, with what the route sends to each rank.
+// The sending half of control: sends the headers of a throughput dispatch, with the numbers of what the route sends to
+// each rank.
 #ifndef CUDA_CONTROL_SENT_CUH
 #define CUDA_CONTROL_SENT_CUH
 
@@ -9,7 +10,7 @@
 
 namespace {
 
-// What the plan has counted, looked up before it has. `number`: of the kept route, kept_route().
+// The plan's counts; the pointers are loaded before the plan has counted. `number`: of the kept route, kept_route().
 struct planned {
   const uint32_t *counts, *tokens, *sums; // as in struct cuda_route
   uint32_t number;
@@ -18,7 +19,8 @@ struct planned {
 // Field `i` of the header to a seat.
 __device__ __forceinline__ uint32_t field_of(const cuda_control_args &args, const planned &route, uint32_t seat,
                                              uint32_t i) {
-  bool rows = !args.no_rows; // the plan has left out seats that are masked, of a kept route those of its filling
+  // the plan has left out masked seats; with a kept route, the seats that were masked when it was filled
+  bool rows = !args.no_rows;
   if (args.base.d.kind == KIND_BARRIER)
     return 0;
   if (i < args.experts)
@@ -35,7 +37,7 @@ __device__ __forceinline__ uint32_t field_of(const cuda_control_args &args, cons
   }
 }
 
-// Header and fields, to one member. [warp]
+// Sends the header and the fields to one member. [warp]
 __device__ __forceinline__ void send_fields(const cuda_control_args &args, const planned &route,
                                             const snapshot &snapshot, const cuda_view &view, uint32_t m, uint64_t op) {
   const cuda_layout &layout = args.base.layout;
@@ -49,7 +51,7 @@ __device__ __forceinline__ void send_fields(const cuda_control_args &args, const
     uint4 unit = lane == 0 ? count : make_uint4((uint32_t)mark, (uint32_t)(mark >> 32), 0, flag);
     ptx::store_unit((cuda_unit *)slot + lane, unit);
   }
-  constexpr uint32_t FIELDS = CUDA_UNIT_COUNTS / 2; // of a unit
+  constexpr uint32_t FIELDS = CUDA_UNIT_COUNTS / 2; // fields of a unit
 #pragma unroll 1
   for (uint32_t unit = lane; unit < layout.count_units; unit += WARP)
     ptx::store_unit((cuda_unit *)(slot + layout.counts) + unit,
@@ -58,12 +60,12 @@ __device__ __forceinline__ void send_fields(const cuda_control_args &args, const
                                field_of(args, route, seat, unit * FIELDS + 2), flag));
 }
 
-// The number, + 1, of the operation that filled the kept route; its low half, as it travels.
+// The number + 1 of the operation that filled the kept route: its low half, as it is sent.
 __device__ __forceinline__ uint32_t kept_route(const cuda_control_args &args) {
   return args.keeps ? (uint32_t)args.filled->op : 0;
 }
 
-// What the records and the kernels behind have to know of this rank's own tokens. [one thread]
+// Writes the data about this rank's own tokens for the records and the later kernels. [one thread]
 __device__ __forceinline__ void record_sent(const cuda_control_args &args, const planned &route, const cuda_view &view,
                                             uint64_t open, uint64_t op) {
   cuda_state *state = args.base.state;
@@ -89,14 +91,15 @@ __device__ __forceinline__ cuda_flow_sent &sent_to(const cuda_control_args &args
   return ((cuda_flow_head *)(member.in + args.stream))->sent;
 }
 
-// What whoever sends rows has to know of the operation, apart from the plan. `open`: seats that they go to. [role]
+// Writes the data of the operation that senders of rows need in addition to the plan. `open`: seats to which rows are
+// sent. [role]
 __device__ __forceinline__ void write_sending(const cuda_control_args &args, const cuda_view &view, uint64_t open,
                                               uint64_t op, const role &role) {
   cuda_flow_op &out = *args.op;
   if (role.thread() == 0) {
     out.op = op;
     out.self = view.count ? view.members[view.self].seat : 0;
-    out.count = 0; // nothing has come
+    out.count = 0; // nothing has arrived yet
     out.seats = !args.keeps ? open : args.filled->op ? open & args.filled->seats : 0;
     out.lost = out.answers_lost = out.absent = 0;
   }
@@ -109,12 +112,13 @@ __device__ __forceinline__ void write_sending(const cuda_control_args &args, con
     out.out[member.seat] = member.out + args.stream;
     if (m == view.self || !(open >> member.seat & 1))
       continue;
-    cuda_flow_sent &sent = sent_to(args, member); // they go when it has read those that it was sent before
+    // rows are sent when the member has read all that was sent to it before
+    cuda_flow_sent &sent = sent_to(args, member);
     sent.rows = sent.newest;
   }
 }
 
-// Which members rows of this operation go to. [role]
+// Records to which members rows of this operation are sent. [role]
 __device__ __forceinline__ void note_sent(const cuda_control_args &args, const planned &route, const cuda_view &view,
                                           uint64_t open, uint64_t op, const role &role) {
 #pragma unroll 1
@@ -125,8 +129,8 @@ __device__ __forceinline__ void note_sent(const cuda_control_args &args, const p
   }
 }
 
-// What whoever sends rows has to know; and the headers, when the plan has counted. This rank's own header goes last: so
-// whatever is written when all headers have come is written after that. [role]
+// Writes the data that senders of rows need, and sends the headers when the plan has counted. This rank's own header is
+// sent last, so that everything that is written when all headers have arrived is written after that. [role]
 __device__ __forceinline__ void send_control(const cuda_control_args &args, const planned &route,
                                              const snapshot &snapshot, const role &role) {
   uint64_t op = snapshot.counters.sent;
