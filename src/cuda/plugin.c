@@ -1,4 +1,4 @@
-// The plug-in's table, its only symbol.
+// The plug-in's table, which is its only symbol.
 #include "cuda/plugin.h"
 #include "cuda/relay/relay.h"
 

@@ -11,7 +11,7 @@
 static int check(void *arg, void *symbol, const char *path) {
   const struct device_api **api = arg;
   device_api_fn *function;
-  memcpy(&function, &symbol, sizeof function); // ISO C does not convert one to the other
+  memcpy(&function, &symbol, sizeof function); // ISO C does not convert an object pointer to a function pointer
   const struct device_api *found = function();
   if (found->abi != DEVICE_ABI)
     return fail(WEFT_ERR_UNSUPPORTED,

@@ -1,4 +1,4 @@
-// Structs to JSON objects and back, by tables: one row per member, for both directions.
+// Converts structs to JSON objects and back, with tables: one row per member, for both directions.
 #ifndef MEASURE_FIELDS_H
 #define MEASURE_FIELDS_H
 
@@ -22,10 +22,10 @@ enum field_type {
   FIELD_COUNTS, // pointer to uint64_t, their uint32_t count at `count`: list of integers below 2^63
   FIELD_LIST,   // pointer to structs of `size` bytes, their uint32_t count at `count`: list of objects out of `fields`
   FIELD_OBJECT, // json_t *: kept as it is; null for NULL
-  FIELD_ARRAY,  // likewise
+  FIELD_ARRAY,  // json_t *: the same for an array
 };
 
-// A row; a table ends with one without a name.
+// A row; a table ends with a row without a name.
 struct field {
   const char *name;
   enum field_type type;
@@ -34,10 +34,12 @@ struct field {
   size_t count;
   const struct field *fields;
   const char *const *names; // by value, then NULL
-  bool optional; // may be missing, as in results of older versions: -1 for INDEX and DURATION then, else zero
+  // the member may be missing, as in results of older versions. Then INDEX and DURATION are -1, other types zero
+  bool optional;
 };
 
-// Of a row: the name, the place and the size of a member; of a list or of counts, with how many there are in `number`.
+// Members of a row: the name, offset and size of a member; for a list or counts also `number`, the member with their
+// count.
 #define FIELD_OF(owner, member) .name = #member, .offset = offsetof(owner, member), .size = sizeof(((owner *)0)->member)
 #define FIELD_LIST_OF(owner, member, element, number)                                                                  \
   .name = #member, .type = FIELD_LIST, .offset = offsetof(owner, member), .size = sizeof(element),                     \
@@ -47,7 +49,7 @@ struct field {
 #define FIELD_END                                                                                                      \
   { 0 }
 
-// Gives each number of an object the digits that its JSON has (base/text/digits.h).
+// Rounds each number of an object to the digits that its JSON has (base/text/digits.h).
 void fields_round(const struct field *fields, void *object);
 
 // NULL: memory ran out, or an integer has no JSON form; the last error names it.
@@ -57,12 +59,12 @@ json_t *fields_to_json(const struct field *fields, const void *object);
 // filled stays in the object, for the caller to free.
 int fields_from_json(const struct field *fields, void *object, const json_t *json);
 
-// A whole document: the object, and before it the member `format` with the format's version, where a reader looks
-// first. NULL: as fields_to_json().
+// Makes a whole document: the member `format` with the format's version first, where a reader looks, then the object's
+// members. NULL: as fields_to_json().
 json_t *fields_to_document(const struct field *fields, const void *object, const char *format, int version);
 
-// Whether it is one of that format and version. PROTOCOL: it holds no `what` of weft, e.g. "results"; VERSION names
-// both.
+// Checks that a document has that format and version. PROTOCOL: it contains no `what` of weft, e.g. "results"; VERSION
+// names both versions.
 int fields_check_document(const json_t *json, const char *format, int version, const char *what);
 
 #endif

@@ -1,6 +1,6 @@
-// What a benchmark found, as kept in the files of `weft bench`: rows, each with what was measured (its keys) and the
-// figures. `weft compare` and the pages read these; so does every program that knows the format, whose version stands
-// in the document's member "weft_figures".
+// The results of a benchmark, as stored in the files of `weft bench`: rows, each with a description of what was
+// measured (its keys) and the figures. `weft compare`, the pages and any program that knows the format read these
+// files. The document's member "weft_figures" contains the version of the format.
 //
 //   {"weft_figures": 1, "kind": "transfer", "version": "0.1.0", "started": "...", "elapsed_s": 1.5, "complete": true,
 //    "cut_short": "", "passed": true, "error": "", "hosts": ["a", "b"], "settings": {...}, "bounds": [...],
@@ -9,7 +9,7 @@
 //              ...,
 //                           "samples": [...]}, ...]}]}
 //
-// Rows with the same keys are repeats of one measurement, told apart by `run`.
+// Rows with the same keys are repeats of one measurement; `run` distinguishes them.
 #ifndef MEASURE_FIGURES_H
 #define MEASURE_FIGURES_H
 
@@ -39,8 +39,8 @@ struct figure {
 
 struct figures_row {
   json_t *keys;               // object of strings, integers and booleans: what was measured, and how
-  uint32_t run;               // 0, 1, ... of the repeats
-  char slowest[FIGURES_TEXT]; // who held the others up, or ""
+  uint32_t run;               // number of the repeat: 0, 1, ...
+  char slowest[FIGURES_TEXT]; // who delayed the others, or ""
   char refused[FIGURES_TEXT]; // why the figures are not to be believed, or ""
   uint32_t num_figures;
   struct figure *figures;
@@ -59,9 +59,9 @@ struct figures {
   char version[32];        // of weft
   char started[32];        // RFC 3339, UTC
   double elapsed_s;
-  bool complete;                // all that was asked for was measured
-  char cut_short[FIGURES_TEXT]; // by what it was not: "SIGINT", or ""
-  bool passed;                  // it is complete, and nothing failed, was wrong or was refused
+  bool complete;                // everything that was requested was measured
+  char cut_short[FIGURES_TEXT]; // why it is not complete: "SIGINT", or ""
+  bool passed;                  // it is complete, and nothing failed, was wrong, or was refused
   char error[FIGURES_TEXT];
   json_t *hosts;    // list of names
   json_t *settings; // object: every option as given or defaulted, by its name; no secrets
@@ -71,37 +71,38 @@ struct figures {
   struct figures_row *rows;
 };
 
-// An empty document of that kind, which began now. NOMEM.
+// Makes an empty document of that kind with the current time as its start. NOMEM.
 int figures_begin(struct figures *figures, const char *kind);
-// Frees what it points to, not itself, and leaves it empty.
+// Frees the contents, not the struct itself, and leaves it empty.
 void figures_free(struct figures *figures);
 
-// A new row at the end, with a reference of its own to `keys`; NULL: memory ran out. Pointers to rows last until the
-// next one is added.
+// Adds a row at the end, with its own reference to `keys`; NULL: memory ran out. Pointers to rows are valid until the
+// next row is added.
 struct figures_row *figures_add_row(struct figures *figures, json_t *keys, uint32_t run);
-// A new figure of the row; it has a value, and neither a distribution nor a bound yet. NULL: memory ran out.
+// Adds a figure to the row; it has a value, but no distribution or bound yet. NULL: memory ran out.
 struct figure *figures_add(struct figures_row *row, const char *name, const char *unit, enum figure_better better,
                            double value);
-// A figure out of durations in nanoseconds, in microseconds: mean and percentiles by nearest rank, exact, and samples
-// (all, or evenly chosen ones, in the order given). It leaves `samples` as it is. NULL: memory ran out.
+// Adds a figure in microseconds from durations in nanoseconds: mean and exact percentiles by nearest rank, and samples
+// (all, or evenly chosen ones, in the order given). It does not change `samples`. NULL: memory ran out.
 struct figure *figures_add_times(struct figures_row *row, const char *name, const uint64_t *samples, size_t count);
-// Adds a bound, or gives the one of that name its new value. NOMEM.
+// Adds a bound, or updates the bound of that name. NOMEM.
 int figures_add_bound(struct figures *figures, const char *name, double value, bool measured, const char *detail);
 
 // The figure of that name, or NULL.
 const struct figure *figures_find(const struct figures_row *row, const char *name);
 
-// The whole of it as JSON. Measured numbers have six significant digits, or all before the point; counts are exact.
-// NULL: memory ran out; the last error says so.
+// The whole document as JSON. Measured numbers have six significant digits, or all digits before the point; counts are
+// exact. NULL: memory ran out; the last error says so.
 json_t *figures_to_json(const struct figures *figures);
-// The way back. PROTOCOL names the member that is wrong; VERSION: the document is of another format.
+// Reads the document from JSON. PROTOCOL names the member that is wrong; VERSION: the document has another format
+// version.
 int figures_from_json(struct figures *figures, const json_t *json);
-// Whether a document says that it is one.
+// Whether a JSON document is a document of figures.
 bool figures_is_json(const json_t *json);
 
-// Writes the file, whole or not at all: what was there stays when the disk is full. Errors name the path.
+// Writes the file, as a whole or not at all: the old contents stay if the disk is full. Errors name the path.
 int figures_save(const struct figures *figures, const char *path);
-// Reads it. Errors name the path, as those of json_file_load() and figures_from_json().
+// Reads the file. Errors are those of json_file_load() and figures_from_json(), and name the path.
 int figures_load(struct figures *figures, const char *path);
 
 #endif

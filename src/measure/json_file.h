@@ -5,16 +5,16 @@
 #include <jansson.h>
 #include <stdio.h>
 
-// Writes the file `name`, whole or not at all: a temporary file beside it, mode 0600, then a rename. `directory` is a
-// descriptor, or AT_FDCWD. SYSTEM or LIMIT: an error that names the file; one that was there stays as it was.
+// Writes the file `name`, as a whole or not at all: it writes a temporary file beside it, mode 0600, and renames it.
+// `directory` is a descriptor, or AT_FDCWD. SYSTEM or LIMIT names the file; an existing file stays unchanged.
 int json_file_save(const json_t *json, int directory, const char *name);
 
-// Opens a regular file for reading, at which neither that nor reading waits. SYSTEM names the path; `want` says what it
-// should have been, e.g. "the results.json of a run".
+// Opens a regular file for reading, so that neither opening nor reading waits. SYSTEM names the path; `want` says what
+// the file should be, e.g. "the results.json of a run".
 int json_file_open(const char *path, const char *want, FILE **file);
 
-// Reads it: `*json` is the caller's. SYSTEM: it cannot be read, or is no regular file; PROTOCOL: it is not JSON, with
-// the place. Errors name the path.
+// Reads the file; `*json` belongs to the caller. SYSTEM: it cannot be read, or is no regular file; PROTOCOL: it is not
+// JSON; the error names the place. Errors name the path.
 int json_file_load(const char *path, const char *want, json_t **json);
 
 #endif

@@ -1,4 +1,4 @@
-// What an elastic run found, as kept in results.json: written by the runner, read by the reports.
+// The results of an elastic run, as stored in results.json: the runner writes them, the reports read them.
 #ifndef MEASURE_RESULTS_H
 #define MEASURE_RESULTS_H
 
@@ -12,14 +12,14 @@
 enum { RESULTS_TEXT = 256 };
 
 enum results_state {
-  RESULTS_NOT_MEMBER, // the plan does not have it in this phase
+  RESULTS_NOT_MEMBER, // the plan does not have the rank in this phase
   RESULTS_PASSED,
   RESULTS_FAILED,      // `reason` says why
   RESULTS_KILLED,      // as planned
   RESULTS_LEFT,        // as planned (a negative rank of a run with --negative leave), or with its agent (`reason`)
   RESULTS_UNREACHED,   // the run ended before
-  RESULTS_INTERRUPTED, // the run ended while it was in the phase
-  RESULTS_LOST,        // with its agent, which ended; the run went on (`reason` says which)
+  RESULTS_INTERRUPTED, // the run ended while the rank was in the phase
+  RESULTS_LOST,        // the rank was lost with its agent, which ended (`reason` names it); the run went on
   RESULTS_NUM_STATES,
 };
 
@@ -33,7 +33,7 @@ struct results_times {
 struct results_rank {
   int32_t rank;
   int32_t local_rank; // process slot on its host
-  int32_t gpu;        // index on its host, as its agent's processes count them; negative: its memory is the host's
+  int32_t gpu;        // index on its host, as its agent's processes count GPUs; negative: host memory
   char gpu_name[64];
   char host[64];
   uint64_t incarnation;
@@ -43,13 +43,13 @@ struct results_rank {
   uint64_t num_lost_selections;                 // (token, expert) contributions that were missing
   double worst_diff;                            // calc_diff
   struct results_times both, dispatch, combine; // timed operations; `both` is dispatch + combine
-  // Bytes of one operation, means over the timed ones.
+  // Bytes of one operation: means over the timed operations.
   double dispatch_logical_bytes, dispatch_wire_bytes, combine_logical_bytes, combine_wire_bytes;
   uint64_t window_bytes; // windows and workspace at the end of the phase
-  // Rows that the timed dispatches had for each of the phase's ranks, in their order, all of them together: one for
-  // each token and each rank that has any of its experts. The rank counts them from the routing that it gave to
-  // dispatch, on host and CUDA memory alike; at its own place are the rows that stayed. None: not measured.
-  uint32_t num_dispatch_rows; // as many as the phase has ranks, or 0
+  // The total rows of all timed dispatches for each rank of the phase, in the order of ranks: one row for each token
+  // and each rank that has any of its experts. The rank counts them from the routing that it gave to dispatch, in the
+  // same way on host and CUDA memory; the entry of the rank itself counts the rows that stayed. Empty: not measured.
+  uint32_t num_dispatch_rows; // number of the phase's ranks, or 0
   uint64_t *dispatch_rows;
 };
 
@@ -57,8 +57,9 @@ struct results_phase {
   uint32_t index;
   uint32_t num_ranks;
   struct results_rank *ranks; // every rank that the plan ever names, ascending
-  // Seconds from the start of the run, by the lead's clock; negative: it did not begin or end, or that is not known.
-  double begin_s; // the lead began it: ranks that join are launched from then on
+  // Seconds from the start of the run, by the lead's clock; negative: the phase did not begin or end, or the time is
+  // not known.
+  double begin_s; // the lead began the phase: joining ranks are launched from then on
   double end_s;   // the lead had the record of its last rank
 };
 
@@ -71,30 +72,31 @@ struct results_transition {
   int32_t rank;
   uint64_t epoch; // view that agreed on it
   uint64_t op;    // operation with which that view took effect
-  // When it took effect, or a planned death happened: seconds from the start of the run by the lead's clock. Of other
-  // hosts, whose clocks do not compare, when the lead heard of it. Negative: not known.
+  // When the change took effect, or a planned death happened: seconds from the start of the run by the lead's clock.
+  // For other hosts, whose clocks cannot be compared, the time at which the lead learned of it. Negative: not known.
   double time_s;
   double launch_us;         // join: from the agent's decision to the first line of the rank process
   double connect_us;        // join: from there until it was connected to every active rank and proposed
   double first_dispatch_us; // join: from there until its first dispatch had returned; all: until the change took effect
   double longest_stall_us;  // longest dispatch or combine of a survivor that overlapped the change
-  int32_t stalled_rank;     // whose
+  int32_t stalled_rank;     // rank of longest_stall_us
   double median_us;         // the same rank's longer of median dispatch and median combine in the phase before
-  // The same without what joiners do by themselves: from when the first of them offers itself, no earlier, and without
-  // the time in which one was at its own work in its first operation (its input, its experts). What is left is what
-  // membership costs. Times of a joiner on another host do not compare: there it is all of the stall.
+  // The longest stall without the joiners' own work: it counts only the time after the first joiner has offered itself,
+  // without the time in which a joiner did its own work in its first operation (its input, its experts). The rest is
+  // the cost of membership. If a joiner is on another host, times cannot be compared, and the whole stall counts.
   double membership_stall_us;
   int32_t membership_rank;
-  double membership_median_us; // of that rank, as in median_us
+  double membership_median_us; // as median_us, for the rank of membership_stall_us
   double detect_us; // kill: from the kill to the first survivor that knew; median over survivors in detect_median_us
   double detect_median_us;
 };
 
-// Ranks that shared processors: those of one host, or of the agents there that may run on the same processors.
+// Ranks that shared processors: all ranks of one host, or those of the agents of a host that may run on the same
+// processors.
 struct results_processors {
   char host[64];
   uint32_t usable; // processors, by their affinity and the limits of their control groups
-  uint32_t ranks;  // the most that ran there at once, in any phase
+  uint32_t ranks;  // most ranks that ran there at the same time, in any phase
 };
 
 struct results {
@@ -120,29 +122,31 @@ struct results {
   char error[RESULTS_TEXT]; // why the run ended early, or ""
 };
 
-// The name that results.json and CSV have for a state, e.g. "not_member".
+// The name of a state in results.json and CSV, e.g. "not_member".
 const char *results_state_name(enum results_state state);
 
-// Frees what it points to, not itself, and leaves it empty.
+// Frees the contents, not the struct itself, and leaves it empty.
 void results_free(struct results *results);
 
-// Gives every measured number the digits that it has in JSON, so that all reports of a file are those of the run.
+// Rounds every measured number to the digits that it has in JSON, so that reports made from a file equal the report of
+// the run.
 void results_round(struct results *results);
 
-// The whole of it as JSON. Measured numbers have six significant digits, or all before the point; counts are exact.
+// The results as JSON. Measured numbers have six significant digits, or all digits before the point; counts are exact.
 // NULL: memory ran out, or a count is 2^63 or more; the last error says which.
 json_t *results_to_json(const struct results *results);
 
-// The way back. Every field must be there, of its type and in its range; fields with other names are passed over.
-// PROTOCOL names the field that is wrong, e.g. "phases[1].ranks[3].state"; VERSION: the results are of another format.
+// Reads results from JSON. Every field must be present, of its type and in its range; unknown fields are ignored.
+// PROTOCOL names the field that is wrong, e.g. "phases[1].ranks[3].state"; VERSION: the results have another format
+// version.
 int results_from_json(struct results *results, const json_t *json);
 
-// Writes the file `name`, whole or not at all: a temporary file beside it, mode 0600, then a rename. `directory` is a
-// descriptor, or AT_FDCWD.
+// Writes the file `name`, as a whole or not at all: it writes a temporary file beside it, mode 0600, and renames it.
+// `directory` is a descriptor, or AT_FDCWD.
 int results_save(const struct results *results, int directory, const char *name);
 
-// Reads it. SYSTEM: it cannot be read, or is no regular file (a FIFO would be waited for); else as results_from_json().
-// Errors name the path.
+// Reads the file. SYSTEM: it cannot be read, or is no regular file (opening a FIFO would wait); other errors as in
+// results_from_json(). Errors name the path.
 int results_load(struct results *results, const char *path);
 
 // Summary of `count` durations in nanoseconds; sorts `samples`. Percentiles are exact, by nearest rank: the smallest
@@ -167,9 +171,9 @@ struct report_options {
   size_t width; // columns of the text; 0: RESULTS_WIDTH
 };
 
-// Writes a report. Text is for people, and leaves out figures for which the width is not enough; CSV is RFC 4180, one
-// record per phase and rank, figures empty where a rank has none; JSON is results_to_json(). SYSTEM or LIMIT: `out`
-// cannot be written.
+// Writes a report. Text is for people, and omits figures that do not fit into the width; CSV is RFC 4180, one record
+// per phase and rank, figures empty where a rank has none; JSON is results_to_json(). SYSTEM or LIMIT: `out` cannot be
+// written.
 int report_write(FILE *out, const struct results *results, const struct report_options *options);
 
 // Mean of results_rank_gbps() over the ranks that passed the phase; 0 for none.
@@ -178,7 +182,7 @@ double results_phase_gbps(const struct results_phase *phase);
 // The last phase that passed, or NULL.
 const struct results_phase *results_last_passed(const struct results *results);
 
-// results_phase_gbps() of the last phase that passed, 0 if none did: the figure that job drivers call `default`; higher
+// results_phase_gbps() of the last phase that passed, 0 if none passed. Job drivers call this figure `default`; higher
 // is better.
 double results_default_metric(const struct results *results);
 

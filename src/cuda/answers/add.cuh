@@ -186,7 +186,7 @@ template <bool IN_PLACE> struct adder {
     }
   }
   __device__ __forceinline__ void flush() {}
-  // The next answers may be coded, or not.
+  // Gives credit in both words, since the next answers may be coded or not.
   __device__ __forceinline__ void give_all(uint32_t seat) const {
     cuda_flow_word &word = ((cuda_flow_head *)kernel.op.out[seat])->answers[channel.index];
     ptx::store_relaxed(&word.credit, channel.base + channel.list);

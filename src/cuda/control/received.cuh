@@ -16,7 +16,7 @@ __device__ __forceinline__ uint32_t field_came(const cuda_control_args &args, co
   return halves[0] | halves[1] << 16;
 }
 
-// Whether a rank has joined the view after the route that a header names was filled; `0` in a header: no route. Rows
+// Whether a rank has joined the view after the route that a header names was filled; 0: the header names no route. Rows
 // that use such a route would miss that rank, so no rows are moved. All ranks find that out in the same operation,
 // since they have the same headers. A rank counts itself, and the ranks that it met when it joined, from its first
 // operation on. [warp]

@@ -2,7 +2,7 @@
 #include "cuda/driver/driver.h"
 #include "cuda/plugin.h"
 
-// `context` NULL: whichever is current.
+// `context` NULL: the current one.
 static int enter(const struct cuda_driver *driver, CUcontext context, struct cuda_guard *guard, char *why) {
   CUcontext current = NULL;
   guard->pushed = context && (driver->cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != context);
@@ -50,8 +50,8 @@ int cuda_with(struct device *device, void (*function)(void *arg), void *arg, cha
   return 0;
 }
 
-// Ordered ranks never run at once, so they need what the largest of them needs. Until the last of them leaves, that is
-// the largest that there was.
+// Ordered ranks never run at the same time, so together they need the processors of the largest. This number does not
+// decrease until the last of them leaves.
 int cuda_quota_take(struct device *device, uint32_t processors, bool ordered, char *why) {
   int rc = 0;
   pthread_mutex_lock(&device->lock);

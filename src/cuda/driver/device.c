@@ -61,7 +61,7 @@ static bool has(const struct cuda_driver *driver, int index, CUdevice_attribute 
          driver->cuDeviceGetAttribute(&value, attribute, device) == CUDA_SUCCESS && value;
 }
 
-// Whether memory of the device can be exported, as a handle of that kind.
+// Whether memory of the device can be exported as a handle of that kind.
 static bool can_export(const struct cuda_driver *driver, int index, CUdevice_attribute kind) {
   return has(driver, index, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) && has(driver, index, kind);
 }
@@ -106,7 +106,8 @@ int cuda_check_peer(int index, int peer, char *why) {
   return rc;
 }
 
-// The primary context, which the runtime uses too; never given back, since the runtime keeps things in it.
+// Retains the primary context, which the runtime uses, too. It is never released, since the runtime keeps objects in
+// it.
 static int open_context(const struct cuda_driver *driver, struct device *device, char *why) {
   CUdevice ordinal;
   int rc = cuda_check_driver(why, driver->cuDeviceGet(&ordinal, device->index), "cannot open the device");
@@ -116,7 +117,8 @@ static int open_context(const struct cuda_driver *driver, struct device *device,
 }
 
 static int open_pool(struct device *device, char *why) {
-  // What was freed stays mapped for the next: to unmap it would take it from a kernel that still runs.
+  // Freed memory stays mapped in the pool for the next allocation: unmapping would take it from a kernel that still
+  // runs.
   uint64_t all = UINT64_MAX;
   struct cudaMemPoolProps props = {.allocType = cudaMemAllocationTypePinned,
                                    .location = {.type = cudaMemLocationTypeDevice, .id = device->index}};
@@ -166,7 +168,7 @@ static int open_parts(const struct cuda_driver *driver, struct device *device, c
       "cannot query the granularity of device memory");
 }
 
-// After a failure what there is stays; the next try makes another.
+// After a failure the parts that were made stay; the next attempt makes new ones.
 static int make(int index, struct device **out, char *why) {
   struct device *device = calloc(1, sizeof *device);
   const struct cuda_driver *driver = cuda_driver(why);

@@ -1,11 +1,11 @@
 // The functions of the CUDA driver that the plug-in calls itself. They are looked up at run time, so that the plug-in
-// can be loaded, and can name what is missing, where there is no driver.
+// can be loaded without a driver, and can name what is missing.
 #ifndef CUDA_DRIVER_DRIVER_H
 #define CUDA_DRIVER_DRIVER_H
 
 #include <cudaTypedefs.h>
 
-// X(name, version of CUDA that has brought this form of it)
+// X(name, version of CUDA that introduced this form of it)
 #define CUDA_DRIVER_MAP(X)                                                                                             \
   X(cuGetErrorString, 6000)                                                                                            \
   X(cuDeviceGet, 2000)                                                                                                 \
@@ -37,7 +37,7 @@ struct cuda_driver {
 #undef CUDA_DRIVER_FIELD
 };
 
-// NULL: there is none, or it is too old; `why` (may be NULL) says what it lacks. [any]
+// NULL: there is no driver, or it is too old; `why` (may be NULL) says what is missing. [any]
 const struct cuda_driver *cuda_driver(char *why);
 
 #endif

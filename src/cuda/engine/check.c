@@ -27,8 +27,8 @@ static int check(struct device_ep *ep, const struct cuda_argument *a, char *why)
   if (address % a->align != 0)
     return cuda_why(why, WEFT_ERR_INVALID, "%s (%p) is not aligned: want a multiple of %u bytes", a->name, a->memory,
                     a->align);
-  // What was memory of the device mostly stays so for as long as launches use it. Asking CUDA about an argument takes
-  // about a tenth of a launch, and there are up to ten arguments.
+  // Memory of the device usually stays allocated as long as launches use it, so known addresses are not checked again.
+  // Asking CUDA about an argument takes about a tenth of the time of a launch, and there are up to ten arguments.
   const void **known = &ep->known[(address / 16 ^ address / 4096) % CUDA_KNOWN];
   if (*known == a->memory)
     return 0;
@@ -88,7 +88,7 @@ int cuda_check_stream(const struct device_ep *ep, void *stream, char *why) {
     return WEFT_ERR_UNSUPPORTED;
   CUresult result = driver->cuStreamGetCtx(stream, &context);
   if (!stream && (result != CUDA_SUCCESS || !context))
-    return 0; // the thread has used no device yet: the default stream of ours
+    return 0; // the thread has used no device yet: this is the default stream of our device
   if (result == CUDA_SUCCESS && context == ep->device->context)
     return 0;
   int rc = cuda_stream_device(stream, &index, why);

@@ -1,13 +1,14 @@
-// What the host writes for the kernels: views, the control words, seats; how they begin; and what any thread may read
-// from them. The copy engine carries all of it, in a stream of its own, so that it reaches kernels that run and waits
-// for none of them.
+// The data that the host writes for the kernels (views, control words, seats), the begin of the first operation, and
+// the data that any thread may read from the kernels. The copy engine copies all of it in a separate stream, so that it
+// reaches running kernels and waits for none of them.
 #include "cuda/engine/engine.h"
 
 #include "base/time/clock.h"
 
 #include <string.h>
 
-enum { SLICE_NS = 20 * 1000 * 1000, SPIN_MS = 200 }; // of a wait for a joiner's first operation
+// slices and spinning time of a wait for a joiner's first operation
+enum { SLICE_NS = 20 * 1000 * 1000, SPIN_MS = 200 };
 
 static int await_copies(struct device_ep *ep, const char *what, char *why) {
   int rc = cuda_await(ep->control, CUDA_OWN_WORK_MS * (uint64_t)1000000, what, why);
@@ -26,7 +27,8 @@ static void leave(struct device_ep *ep, const struct cuda_guard *guard) {
   cuda_leave(guard);
 }
 
-// A copy that a call before has waited for too long may read `out` yet, which is not written before that has ended.
+// If an earlier call stopped waiting for its copy, the copy may still read `out`. So this waits for its end before
+// `out` is written.
 static int enter(struct device_ep *ep, struct cuda_guard *guard, char *why) {
   int rc = cuda_enter(ep->device, guard, why);
   if (rc != 0)
@@ -48,7 +50,8 @@ static uint64_t active_epoch(const struct device_ep *ep) {
   return epoch;
 }
 
-// A place whose view no kernel will look for: never used, or the oldest, if it is older than the active one.
+// An entry whose view no kernel will look for: one that was never used, or the oldest one, if it is older than the
+// active view.
 static int find_place(const struct device_ep *ep) {
   int oldest = 0;
   for (int i = 1; i < CUDA_PUBLISHED; i++)
@@ -61,7 +64,7 @@ static int check_view(const struct device_ep *ep, const struct device_view *view
   if (view->epoch <= ep->newest || view->epoch > UINT32_MAX)
     return cuda_why(why, WEFT_ERR_INVALID, "view %llu comes after view %llu: want ascending epochs below 2^32",
                     (unsigned long long)view->epoch, (unsigned long long)ep->newest);
-  if (view->count > ep->members) // none at all is the view that the last to leave leave behind
+  if (view->count > ep->members) // a view without members exists after the last ranks have left
     return cuda_why(why, WEFT_ERR_LIMIT,
                     "view %llu has %u ranks: want at most %u, for which the kernels have shared memory at these sizes",
                     (unsigned long long)view->epoch, view->count, ep->members);
@@ -98,8 +101,8 @@ static void fill_view(const struct device_ep *ep, const struct device_view *view
   }
 }
 
-// A kernel that meets the place halfway finds epoch 0 there, or the whole view: each copy ends before the next begins.
-// So a kernel that finds the view also finds that one of its links is slow; the control words may come later.
+// A kernel that reads the entry meanwhile finds epoch 0 there, or the whole view: each copy ends before the next one
+// begins. So a kernel that finds the view also finds that one of its links is slow; the control words may arrive later.
 static int write_view(struct device_ep *ep, const struct device_view *view, struct cuda_view *place, char *why) {
   ep->host->out.word = 0;
   int rc = put(ep, &place->epoch, sizeof place->epoch, "clearing an old view", why);
@@ -133,7 +136,7 @@ int cuda_ep_publish(struct device_ep *ep, const struct device_view *view, char *
   }
   if (rc == 0) {
     ep->published[place] = ep->newest = view->epoch;
-    __atomic_store_n(&ep->ranks, view->count, __ATOMIC_RELAXED); // a launch may read it meanwhile
+    __atomic_store_n(&ep->ranks, view->count, __ATOMIC_RELAXED); // a launch may read it at the same time
   }
   leave(ep, &guard);
   return rc;
@@ -204,10 +207,10 @@ int cuda_ep_progress(struct device_ep *ep, struct device_progress *progress, cha
   return rc;
 }
 
-// Runs the kernel once; its result is in host->begin. One that an earlier call has waited for too long still writes
-// there, and may have begun: then its result is this call's. The other ranks reach this rank's first operation two
-// operations after they have published it, and then wait for this rank: so this thread spins for `spin_ns`. Within a
-// guard.
+// Runs the kernel once; its result is in host->begin. If an earlier call stopped waiting for its kernel, that kernel
+// still writes there, and may have begun the rank; then this call uses its result. The other ranks reach this rank's
+// first operation two operations after they have published it, and then wait for this rank: so this thread spins for
+// `spin_ns`. Within a guard.
 static int begin(struct device_ep *ep, struct cuda_begin_args *args, uint64_t spin_ns, char *why) {
   int rc = 0;
   const bool late = ep->beginning;
@@ -224,7 +227,7 @@ static int begin(struct device_ep *ep, struct cuda_begin_args *args, uint64_t sp
     return rc;
   ep->beginning = false;
   __atomic_thread_fence(__ATOMIC_ACQUIRE);
-  if (late) // it has the words of other seats
+  if (late) // its result has the words of other seats
     memcpy(ep->host->begin.awaits, args->known, sizeof args->known);
   if (ep->host->begin.begun)
     __atomic_store_n(&ep->begun, ep->host->begin.epoch, __ATOMIC_RELEASE);
@@ -266,8 +269,8 @@ int cuda_ep_wake_links(struct device_ep *ep, const struct device_member *seats, 
   rc = cuda_check(why, (cudaError_t)cuda_launch_wake_links(&args, ep->owner), "cannot launch a kernel");
   if (rc == 0)
     rc = cuda_await(ep->owner, CUDA_OWN_WORK_MS * (uint64_t)1000000, "waking links", why);
-  // The first copy from the device takes long. It is made here, and not when the other ranks wait for this one, which
-  // reads the result of its first operation.
+  // The first copy from the device takes long. So it is made here, and not later, when this rank reads the result of
+  // its first operation and the other ranks wait for it.
   if (rc == 0)
     rc = cuda_check(why,
                     cudaMemcpyAsync(&ep->host->record, ep->state->record, sizeof ep->host->record,
@@ -289,7 +292,7 @@ static void put_awaiting(struct cuda_begin_args *args, const struct device_membe
     }
 }
 
-// Whether one of them is another than it was.
+// Whether one of the words has changed.
 static bool get_awaiting(const struct cuda_begin *found, uint32_t known, const struct device_member *seats,
                          uint32_t count, struct device_awaiting *awaiting) {
   bool news = false;

@@ -4,14 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A window of a group for throughput: an area of control, and the stream behind it.
+// A window of a group for throughput: an area for control, followed by the stream.
 static size_t window_bytes(const struct device_ep_options *o, char *why) {
   struct cuda_flow flow;
   uint64_t offset;
   cuda_flow_of(o, &flow, &offset);
   if (flow.bytes > 0)
     return offset + flow.bytes;
-  uint32_t larger = flow.rows.place > flow.answers.place ? flow.rows.place : flow.answers.place; // half is for each
+  // each ring gets half
+  uint32_t larger = flow.rows.place > flow.answers.place ? flow.rows.place : flow.answers.place;
   uint64_t least = offset + sizeof(struct cuda_flow_head) + (uint64_t)2 * CUDA_CHANNELS * CUDA_LEAST_PLACES * larger;
   cuda_why(
       why, WEFT_ERR_INVALID,
@@ -42,7 +43,7 @@ size_t cuda_ep_area_bytes(const struct device_ep_options *o, char *why) {
   return layout.area;
 }
 
-// Shared memory that an operation needs in views of `args->members`: its dispatch, or its plan and its control.
+// Shared memory that an operation needs in views of `args->members`, for its dispatch, or for its plan and its control.
 static size_t needed_memory(const struct device_ep *ep, const struct cuda_dispatch_args *args) {
   if (!ep->options.throughput)
     return cuda_dispatch_memory(args);
@@ -69,7 +70,7 @@ static uint64_t aligned(uint64_t size) {
   return (size + CUDA_LINE - 1) / CUDA_LINE * CUDA_LINE;
 }
 
-// Cuts the handles' arrays out of one piece of memory at `base`; returns its size.
+// Places the handles' arrays in one piece of memory at `base`; returns its size.
 static uint64_t place_handles(struct device_ep *ep, char *base) {
   // Control has no rows.
   uint64_t tokens = ep->layout.max_tokens, selections = ep->members * tokens * ep->options.topk, at = 0;
@@ -142,7 +143,7 @@ static int write_state(struct device_ep *ep, char *why) {
   return rc ? rc : cuda_await(ep->control, CUDA_OWN_WORK_MS * (uint64_t)1000000, "writing the engine's state", why);
 }
 
-// Whether a combine for low latency fits into a block, for its needs depend on the code that was loaded.
+// Checks whether a low-latency combine fits into a block; the memory that it needs depends on the code that was loaded.
 static int check_combine(const struct device_ep *ep, char *why) {
   const struct device *device = ep->device;
   size_t needed = cuda_combine_memory(!ep->early);
@@ -156,7 +157,7 @@ static int check_combine(const struct device_ep *ep, char *why) {
 }
 
 static int open_parts(struct device_ep *ep, char *why) {
-  // A kernel that is loaded later would wait for those that run.
+  // Loading a kernel later would wait for running kernels.
   int rc = cuda_check(why, (cudaError_t)cuda_launch_load(&ep->early), "cannot load the kernels");
   if (rc == 0)
     rc = check_combine(ep, why);
@@ -214,7 +215,8 @@ int cuda_ep_open(struct device *device, const struct device_ep_options *options,
   return rc;
 }
 
-// Waits for the newest launch, unless the caller has waited for it: its stream may be destroyed then.
+// Waits for the newest launch, unless the caller has already waited for it; in that case its stream may have been
+// destroyed.
 static void await_launches(struct device_ep *ep) {
   struct device *device = ep->device;
   pthread_mutex_lock(&device->lock);

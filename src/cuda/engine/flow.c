@@ -1,5 +1,5 @@
 // Launches of a group for throughput: control, which is an operation without rows, and the kernels that move rows, one
-// behind the other in the caller's stream.
+// after the other in the caller's stream.
 #include "cuda/engine/engine.h"
 
 // --- dispatch ---
@@ -10,7 +10,7 @@ static uint32_t blocks(const struct device_ep *ep, uint32_t most) {
   return most < ep->blocks ? most : ep->blocks;
 }
 
-// How the rows of a dispatch travel.
+// The format in which the rows of a dispatch are sent.
 static struct cuda_row_shape shape_of(const struct device_ep *ep, const struct device_flow_dispatch *f, int dtype) {
   uint32_t hidden = ep->options.hidden, scales = hidden / CUDA_BLOCK;
   struct cuda_row_shape shape = {.in_bytes = 2 * hidden, .value_bytes = 2 * hidden};
@@ -26,11 +26,12 @@ static struct cuda_row_shape shape_of(const struct device_ep *ep, const struct d
   return shape;
 }
 
-// What one kernel sends and a later one receives has to fit into the window, where nobody takes it meanwhile.
+// If one kernel sends data and a later one receives it, all of it has to fit into the window, since nobody reads it in
+// the meantime.
 struct sent_whole {
   const struct cuda_ring *ring;
-  uint32_t tokens;         // of a rank, at most
-  const char *what, *call; // what the ring has; the call for both halves
+  uint32_t tokens;         // maximum for a rank
+  const char *what, *call; // what: the contents of the ring; call: the call that has both halves
 };
 
 static int check_fits(const struct device_ep *ep, uint32_t halves, const struct sent_whole *sent, char *why) {
@@ -64,7 +65,7 @@ static const struct cuda_routing *routing_of(const struct cuda_side *side, const
   return route ? &route->routing : &side->routing;
 }
 
-// The side of an operation that begins.
+// Prepares the side of an operation that begins.
 static struct cuda_side *begin_side(struct device_ep *ep, uint32_t place, const struct device_route *route) {
   struct cuda_side *side = &ep->streams.sides[place % EP_DEPTH];
   side->seats = routing_of(side, route)->arrays.seats;
@@ -116,7 +117,8 @@ static int layout_of(const struct device_flow_dispatch *f) {
   return f->packed ? WEFT_EP_PACKED : f->d.rank_major ? WEFT_EP_RANK_MAJOR : WEFT_EP_PER_EXPERT;
 }
 
-// Between control and the rows: of a half that no plan of the same call has made blank.
+// Whether a launch between control and the rows has to make a half of the route blank, because no plan of the same call
+// does it.
 static bool clears_route(const struct device_flow_dispatch *f) {
   return f->route && !f->keeps && f->d.halves == DEVICE_RECV;
 }
@@ -168,7 +170,7 @@ static int launch_rows(struct device_ep *ep, const struct device_flow_dispatch *
                        "cannot launch the rows of a dispatch", why);
 }
 
-// Behind the rows: the notification of what they brought, and the lists of a route that they fill.
+// Launches after the rows: the notification of the result, and the lists of a route that the rows fill.
 static int launch_notify(struct device_ep *ep, const struct device_flow_dispatch *f, const struct cuda_side *side,
                          uint32_t topk, void *stream, char *why) {
   const struct device_dispatch *d = &f->d;
@@ -210,7 +212,7 @@ static int launch_dispatch(struct device_ep *ep, const struct device_flow_dispat
   if (rc == 0 && plans)
     rc = launch_plan(ep, f, side, topk, stream, why);
   uint32_t form = cuda_flow_form((uint32_t)dtype, topk, shape.value_bytes, shape.scale_words);
-  // A kernel starts while the one ahead runs, where nothing else stands between them.
+  // A kernel starts while the one ahead runs, if there is nothing else between them in the stream.
   struct cuda_control_args control = {.form = form,
                                       .topk = topk,
                                       .overlaps = cuda_early(ep) && plans,
@@ -255,13 +257,13 @@ static int check_combine(struct device_ep *ep, const struct device_flow_combine 
       {"out_weights", some ? f->out_weights : NULL, sizeof *f->out_weights, false},
       {"topk_weights", some && c->renormalize ? c->topk_weights : NULL, sizeof *c->topk_weights, false},
   };
-  // How many tokens the others had only the device knows.
+  // Only the device knows how many tokens the other ranks had.
   const struct sent_whole sent = {&ep->streams.flow.answers, ep->options.max_tokens, "answers to", "weft_ep_combine"};
   int rc = check_fits(ep, c->halves, &sent, why);
   return rc ? rc : cuda_check_arguments(ep, list, CUDA_COUNT(list), why);
 }
 
-// A combine by a route is an operation of its own, whose headers bring no rows.
+// A combine with a route is an operation of its own, whose headers announce no rows.
 static int launch_begin(struct device_ep *ep, const struct device_flow_combine *f, uint32_t topk, void *stream,
                         char *why) {
   const struct cuda_side *side = begin_side(ep, f->place, f->route);
@@ -287,8 +289,8 @@ static bool is_zero_copy(const struct device_ep *ep, const void *memory, uint64_
   return memory && from < bytes && bytes - from >= size;
 }
 
-// Only who sends and receives at once keeps rows where they are until they have been read. What readers are told of has
-// room for so many gigabytes.
+// Only a launch that sends and receives keeps the rows in place until they have been read. The offsets that are
+// published to readers limit the size of the memory.
 static struct cuda_zero_copy zero_copy_of(const struct device_ep *ep, const struct device_flow_combine *f,
                                           uint32_t topk, bool coded) {
   bool lie = ep->options.zero_copy_bytes <= (uint64_t)CUDA_NOT_IN_PLACE * CUDA_PLACE_WORD && f->c.rank_major &&
@@ -302,7 +304,7 @@ static int launch_answers(struct device_ep *ep, const struct device_flow_combine
                           uint32_t topk, void *stream, char *why) {
   const struct device_combine *c = &f->c;
   bool coded = (c->dtype ? c->dtype : ep->options.combine_dtype) == CUDA_COMBINE_LOGFMT10;
-  bool by_expert = !f->packed && !c->rank_major; // of each expert so many
+  bool by_expert = !f->packed && !c->rank_major; // so many rows for each expert
   const struct cuda_answers_args args = {.state = ep->state,
                                          .route = routing_of(side, f->route)->arrays,
                                          .op = side->op,

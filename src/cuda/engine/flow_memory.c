@@ -1,4 +1,4 @@
-// The memory of a group for throughput: its streams, what open operations have, and routes.
+// The memory of a group for throughput: its streams, the data of open operations, and routes.
 #include "cuda/engine/engine.h"
 
 static uint64_t aligned(uint64_t size) {
@@ -44,7 +44,7 @@ uint32_t cuda_max_rows(const struct device_ep_options *o) {
   return (uint32_t)(wanted < all ? wanted < most ? wanted : most : all < most ? all : most);
 }
 
-// The memory of a group for throughput, as far as it depends on its sizes alone. `base` NULL: only the size counts.
+// Places the memory of a group for throughput that depends only on its sizes. `base` NULL: only computes the size.
 static uint64_t place_sides(struct device_ep *ep, char *base) {
   struct cuda_streams *s = &ep->streams;
   const struct device_ep_options *o = &ep->options;

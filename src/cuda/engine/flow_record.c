@@ -1,7 +1,7 @@
-// What an operation of a group for throughput did, as far as the kernels that move rows know it.
+// The results of an operation of a group for throughput that the kernels for rows and answers have recorded.
 #include "cuda/engine/engine.h"
 
-// The side of operation `op`, NULL if none has it; its struct is in ep->host->flow then.
+// Finds the side of operation `op` and copies its struct to ep->host->flow; NULL if no side has the operation.
 static int find_side(struct device_ep *ep, uint64_t op, const struct cuda_side **side, char *why) {
   *side = NULL;
   for (int i = 0; i < EP_DEPTH; i++) {
@@ -39,7 +39,7 @@ int cuda_flow_record(struct device_ep *ep, uint64_t op, struct device_record *re
                   flow->pairs, flow->max_rows);
 }
 
-// A token's members are those that it went to, take part, and have not failed it.
+// A token's contributing members are those that got it, that take part, and whose contribution arrived.
 int cuda_flow_missing(struct device_ep *ep, uint64_t op, uint64_t *missing, uint32_t num_tokens, char *why) {
   const struct cuda_flow_op *flow = &ep->host->flow;
   const struct cuda_side *side;

@@ -1,23 +1,23 @@
-// Launches of an engine's kernels, and what their operations did. A launch asks the device nothing and waits for
-// nothing, so that it can be captured.
+// Launches of an engine's kernels, and the results of their operations. A launch reads nothing from the device and
+// waits for nothing, so that it can be captured.
 #include "cuda/engine/engine.h"
 
-enum { RELAYED_BLOCKS = 12 }; // where peers are on other hosts
+enum { RELAYED_BLOCKS = 12 }; // blocks if peers are on other hosts
 
-// Blocks read a window in the host's memory one small piece after the other: 81 of them took 65 us for one look at a
-// header, and a few are enough for what the way through a host carries. A graph keeps what held here too.
+// Blocks read a window in host memory in small pieces, one after the other: 81 blocks took 65 us to read a header once,
+// and a few blocks suffice for the bandwidth of the way through a host. A graph keeps the choice made at its capture.
 static bool is_relayed(const struct device_ep *ep) {
   return __atomic_load_n(&ep->device->host_windows, __ATOMIC_RELAXED) > 0;
 }
 
-// `most`: as the caller says, 0: as opened.
+// `most`: the caller's limit; 0: as opened.
 static uint32_t blocks(const struct device_ep *ep, uint32_t most) {
   uint32_t count = most > 0 && most < ep->blocks ? most : ep->blocks;
   return is_relayed(ep) && count > RELAYED_BLOCKS ? RELAYED_BLOCKS : count;
 }
 
-// The layout for a call, with what it says for itself. What hosts relay they read by the layout that the group was
-// opened with, and expect once.
+// The layout for a call with its own types and top-k. Hosts that relay use the layout with which the group was opened,
+// and expect one combine for each operation.
 static int layout_of(const struct device_ep *ep, uint32_t topk, int dtype, int combine_dtype, bool further,
                      struct cuda_layout *layout, char *why) {
   const struct device_ep_options *o = &ep->options;

@@ -1,11 +1,11 @@
-// What all launches of an engine have in common, and copies of what they did.
+// Functions that all launches of an engine use, and copies of their results.
 #include "cuda/engine/engine.h"
 
 #include <stdio.h>
 
-// The blocks of a kernel that is launched early become resident before the kernel before it has ended. With another
-// rank on the device they could take the place of a block that this rank waits for. A graph keeps the choice that was
-// made when it was captured.
+// The blocks of a kernel that is launched early become resident before the previous kernel has ended. If another rank
+// uses the device, they could take the processor of a block for which this rank waits. A graph keeps the choice made at
+// its capture.
 bool cuda_early(const struct device_ep *ep) {
   return ep->early && !ep->limited && cuda_quota_alone(ep->device);
 }
@@ -30,7 +30,7 @@ bool cuda_runs(cudaStream_t stream) {
   return cudaStreamIsCapturing(stream, &status) != cudaSuccess || status == cudaStreamCaptureStatusNone;
 }
 
-// The device counts operations itself, and what was launched cannot be taken back: the host would number another one.
+// The device counts operations itself, and a launch cannot be undone: the host's and the device's numbers would differ.
 int cuda_launched_all(struct device_ep *ep, uint64_t before, struct device_route *fills, int rc, void *stream,
                       char *why) {
   if (rc == 0 && fills)
@@ -49,7 +49,7 @@ int cuda_launched_all(struct device_ep *ep, uint64_t before, struct device_route
   return cuda_why(why, WEFT_ERR_SYSTEM, "%s", ep->stuck);
 }
 
-// Copies from the device by the owner's stream. Within a guard.
+// Copies from the device in the owner's stream. Within a guard.
 int cuda_get(struct device_ep *ep, void *to, const void *from, size_t size, const char *what, char *why) {
   int rc = cuda_check(why, cudaMemcpyAsync(to, from, size, cudaMemcpyDeviceToHost, ep->owner), what);
   return rc ? rc : cuda_await(ep->owner, CUDA_OWN_WORK_MS * (uint64_t)1000000, what, why);

@@ -1,4 +1,4 @@
-// Routes that a caller keeps: their memory on the device, and what it reads of them.
+// Routes that a caller keeps: their memory on the device, and the data that the caller reads from them.
 #include "cuda/engine/engine.h"
 
 #include <stdlib.h>
@@ -13,7 +13,7 @@ static void *cut(char *base, uint64_t *at, uint64_t size) {
   return piece;
 }
 
-// Cuts the route's parts out of one piece of memory at `base`; returns its size.
+// Places the route's parts in one piece of memory at `base`; returns its size.
 static uint64_t place(struct device_route *route, char *base) {
   const struct device_route_options *o = &route->options;
   struct cuda_route_lists *l = &route->lists;
@@ -85,7 +85,7 @@ void cuda_route_selections(const struct device_route *route, const void **topk_i
 
 // --- launches ---
 
-// Pairs that do not come are nobody's.
+// Pairs that do not arrive must have no token, place or expert.
 static struct cuda_blank pairs_of(const struct device_route *route) {
   const struct cuda_route *r = &route->routing.arrays;
   return (struct cuda_blank){r->token, (uint64_t)((char *)r->weight - (char *)r->token), // token, place and expert
@@ -153,7 +153,7 @@ int cuda_route_plan(struct device_ep *ep, struct device_route *route, const void
     return rc;
   cuda_route_blanks(route, false, args.blank);
   rc = cuda_check_arguments(ep, list, 1, why);
-  if (rc == 0) // it is filled by no operation any more
+  if (rc == 0) // no operation has filled the route any more
     rc = cuda_check(why, cudaMemsetAsync(&route->filled->op, 0, sizeof route->filled->op, stream),
                     "cannot clear a route");
   bool begun = rc == 0;
@@ -164,7 +164,7 @@ int cuda_route_plan(struct device_ep *ep, struct device_route *route, const void
     rc = cuda_launch_route_lists(ep, route, &lists, list_blocks(ep), stream, why);
   if (rc == 0)
     route->half = false;
-  else if (begun && cuda_runs(stream)) // a plan is no operation: the route alone is spoilt
+  else if (begun && cuda_runs(stream)) // a plan is no operation, so only the route is unusable
     route->half = true;
   cuda_leave(&guard);
   return rc;

@@ -1,5 +1,5 @@
-// Whether the selections of a call are those that a route knows. A search is launched; what it found is copied once the
-// stream has run.
+// Checks whether the selections of a call are the selections of a route. A search is launched; its result is copied
+// after the stream has run.
 #include "cuda/engine/engine.h"
 
 static size_t size_of(bool narrow) {

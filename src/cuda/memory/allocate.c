@@ -1,5 +1,5 @@
 // Plain memory of a device. It comes from a pool, since cudaMalloc and cudaFree may wait for kernels, and a kernel of
-// one rank may wait for the rank that would be waiting here.
+// another rank may wait for the rank that would wait here.
 #include "cuda/driver/driver.h"
 #include "cuda/kernels/layout.h"
 #include "cuda/plugin.h"
@@ -112,7 +112,7 @@ int cuda_copy(struct device *device, void *to, const void *from, size_t size, vo
   uint64_t timeout = CUDA_OWN_WORK_MS * (uint64_t)1000000;
   if (wait)
     rc = cuda_check_capture(stream, why);
-  if (rc == 0 && wait) // before the copy: one into memory that is not pinned waits without a deadline
+  if (rc == 0 && wait) // before the copy, since a copy into unpinned memory waits without a deadline
     rc = cuda_await(stream, timeout, "work before a copy", why);
   if (rc == 0)
     rc = cuda_check(why, cudaMemcpyAsync(to, from, size, cudaMemcpyDefault, stream), "cannot copy");
@@ -146,7 +146,7 @@ int cuda_owner(const void *memory, int *index, char *why) {
   return 0;
 }
 
-// Within a guard of its device: the driver answers no thread that has no context.
+// Within a guard of the memory's device: the driver needs a current context.
 static int find_extent(const void *memory, uint64_t *bytes, char *why) {
   CUdeviceptr base = 0;
   size_t size = 0;

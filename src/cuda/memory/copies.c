@@ -1,6 +1,6 @@
-// Copies that belong together: large ones, or a few of any size, by the copy engines, the others by one kernel. A word
-// in pinned host memory says when the last of them has been made: the host reads it without a call of the driver, which
-// threads that post would wait for.
+// Groups of copies. The copy engines make large copies, or a few of any size; one kernel makes the others. Words in
+// pinned host memory say when all copies have been made: the host reads them without a call of the driver, for which
+// posting threads would have to wait.
 #include "cuda/kernels/copies.h"
 #include "cuda/driver/driver.h"
 #include "cuda/plugin.h"
@@ -9,14 +9,14 @@
 #include <stdlib.h>
 
 enum {
-  ENGINE_FROM = 8 << 20, // bytes of a copy from which on the copy engine's start costs nothing
-  ENGINE_COUNT = 8,      // so few copies are not worth a kernel, which ends 3 us later than the engine (H100)
-  LOOKS = 256,           // for the words, between two questions to the driver whether the device has failed
+  ENGINE_FROM = 8 << 20, // least bytes of a copy for which the start of the copy engine costs nothing
+  ENGINE_COUNT = 8,      // up to so many copies use the engine, since a kernel ends 3 us later (H100)
+  LOOKS = 256,           // reads of the words between two calls that ask the driver whether the device has failed
 };
 
 struct device_copies {
   struct device *device;
-  struct device_copy *large; // by the copy engine
+  struct device_copy *large; // for the copy engine
   uint32_t num_large;
   struct device_copy *pieces; // in device memory
   uint32_t num_pieces;
@@ -25,7 +25,7 @@ struct device_copies {
   uint32_t seen;                // words of that
   uint32_t looks;
   cudaStream_t stream; // of that
-  int failed;          // its error, where a part of it was launched
+  int failed;          // error of the last run, if it was launched only in part
   char why[DEVICE_WHY];
 };
 
@@ -64,14 +64,14 @@ static uint32_t count_blocks(const struct device_copies *copies) {
   return wanted < most ? wanted : most;
 }
 
-// The pieces go to the device, which reads them there thousands of times faster than from here.
+// Copies the list of pieces to the device, which reads it there thousands of times faster than from host memory.
 static int place(struct device_copies *copies, const struct device_copy *pieces, char *why) {
   size_t size = copies->num_pieces * sizeof *pieces;
   int rc = cuda_allocate(copies->device, size, (void **)&copies->pieces, why);
   return rc == 0 ? cuda_copy(copies->device, copies->pieces, pieces, size, copies->device->stream, true, why) : rc;
 }
 
-// What a run needs besides.
+// Prepares the other things that a run needs.
 static int set_up(struct device_copies *copies, const struct device_copy *pieces, char *why) {
   struct cuda_guard guard;
   int rc = cuda_enter(copies->device, &guard, why);
@@ -113,7 +113,7 @@ int cuda_copies_open(struct device *device, const struct device_copy *copies, ui
   return rc;
 }
 
-// *begun: how many.
+// *begun: number of copies launched.
 static int run_large(const struct device_copies *copies, uint32_t *begun, cudaStream_t stream, char *why) {
   cudaError_t error = cudaSuccess;
   for (*begun = 0; *begun < copies->num_large; ++*begun) {
@@ -125,7 +125,7 @@ static int run_large(const struct device_copies *copies, uint32_t *begun, cudaSt
   return cuda_check(why, error, "cannot copy");
 }
 
-// The kernel behind the copy engines marks the end of all; without one, the stream writes the word itself.
+// The kernel after the copy engines marks the end of all copies; without a kernel the stream writes the word itself.
 static int run_rest(const struct device_copies *copies, cudaStream_t stream, char *why) {
   if (copies->num_pieces > 0)
     return cuda_check(why,
@@ -153,7 +153,7 @@ int cuda_copies_run(struct device_copies *copies, void *stream, char *why) {
   copies->failed = begun > 0 ? rc : 0;
   if (copies->failed == 0)
     return rc;
-  // Those before it still write: the error is reported when they have ended.
+  // Earlier copies still write: the error is reported when they have ended.
   snprintf(copies->why, sizeof copies->why, "%s", why);
   return 0;
 }

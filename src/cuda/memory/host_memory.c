@@ -1,5 +1,5 @@
-// Pinned host memory for windows. What other processes are to read is a memfd that is registered with CUDA; all else,
-// and all where there are no such files, is CUDA's own.
+// Pinned host memory for windows. Memory that other processes read is a memfd registered with CUDA. All other memory,
+// and all memory on hosts without memfd, is allocated by CUDA.
 #include "cuda/memory/host_memory.h"
 
 #include <errno.h>
@@ -11,9 +11,10 @@
 
 #include "cuda/plugin.h"
 
-// All pages are allocated, and it stays as large as it is, so who maps it meets no signal. -1: there is no such memory.
+// All pages are allocated, and the size is sealed, so processes that map the file get no signal. -1: there is no such
+// memory.
 static int make_file(size_t size) {
-  struct rlimit files; // which hold for memfds too, and kill who goes beyond
+  struct rlimit files; // the limit also holds for memfds, and a signal kills a process that exceeds it
   if (getrlimit(RLIMIT_FSIZE, &files) == 0 && files.rlim_cur < size)
     return -1;
   int fd = memfd_create("weft-window", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -30,7 +31,7 @@ static int make_file(size_t size) {
   return -1;
 }
 
-// NULL: CUDA does not take it.
+// NULL: CUDA cannot register it.
 static void *map_file(size_t size, int fd) {
   void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
   if (memory == MAP_FAILED)

@@ -1,17 +1,18 @@
-// Windows in host memory, for peers on other hosts: pinned, and seen by kernels and by the host. They are handed on and
-// not freed, since to free them would wait for kernels.
+// Windows in host memory, for peers on other hosts. They are pinned, and both kernels and the host access them. They
+// are used again and not freed, since freeing would wait for kernels.
 #include "cuda/kernels/layout.h"
 #include "cuda/memory/host_memory.h"
 #include "cuda/plugin.h"
 
-// In the window itself, where it has its head: neighbours, who may read rows of it still, read no head.
+// This struct is stored in the free window, in place of the window's head: neighbours may still read its rows, but
+// never its head.
 struct cuda_host_spare {
   struct cuda_host_spare *next;
   size_t size;
-  int fd; // -1: it is this process's alone
+  int fd; // -1: only this process can map it
 };
 
-// Neighbours that have not let go of a window would read what its next link brings.
+// A window that neighbours still map must not be used: they would read the data of its next link.
 static bool will_do(const struct cuda_host_spare *spare, size_t size, bool shared) {
   return spare->size == size && (spare->fd >= 0) == shared && (!shared || !cuda_host_memory_is_read(spare->fd));
 }
@@ -39,7 +40,7 @@ static void give_spare(struct device *device, void *memory, size_t size, int fd)
   pthread_mutex_unlock(&device->lock);
 }
 
-// Memory, which `*fd` names to other processes if `shared` and it can be. Within a guard.
+// Gets memory; if `shared` and possible, other processes can map it by `*fd`. Within a guard.
 static int take_memory(struct device *device, size_t size, bool shared, void **memory, int *fd, char *why) {
   *memory = shared ? take_spare(device, size, true, fd) : NULL;
   if (!*memory && shared)
@@ -69,7 +70,8 @@ int cuda_host_window_create(struct device *device, size_t size, struct device_wi
   if (rc != 0)
     return rc;
   cuda_area_init(made, size);
-  __atomic_store_n(&device->strict, true, __ATOMIC_RELEASE); // lines may not come whole over PCIe: see kernels/layout.h
+  // lines may not arrive as a whole over PCIe: see kernels/layout.h
+  __atomic_store_n(&device->strict, true, __ATOMIC_RELEASE);
   __atomic_fetch_add(&device->host_windows, 1, __ATOMIC_RELAXED);
   *window = (struct device_window){.memory = seen, .size = size, .handle = (uint64_t)(made_fd + 1)};
   *host = made;

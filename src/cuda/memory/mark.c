@@ -1,4 +1,5 @@
-// Words in pinned host memory by which kernels say that they have ended: cut from larger pieces, and used again.
+// Words in pinned host memory with which kernels report that they have ended. They are parts of larger pieces, and are
+// used again.
 #include "cuda/kernels/copies.h"
 #include "cuda/plugin.h"
 
@@ -6,7 +7,7 @@
 
 enum { MARK_BYTES = CUDA_COPIES_WORDS * sizeof(uint32_t) };
 
-// One that is in no use.
+// A free one.
 struct cuda_mark {
   struct cuda_mark *next;
 };
@@ -23,17 +24,18 @@ int cuda_mark_take(struct device *device, uint32_t **words, char *why) {
   pthread_mutex_lock(&device->lock);
   bool none = !device->marks;
   pthread_mutex_unlock(&device->lock);
-  int rc = none ? cuda_pin(device, &piece, why) : 0; // which takes the lock
+  int rc = none ? cuda_pin(device, &piece, why) : 0; // cuda_pin() takes the lock
   if (rc != 0)
     return rc;
   pthread_mutex_lock(&device->lock);
-  for (size_t at = CUDA_PINNED; piece && at >= MARK_BYTES; at -= MARK_BYTES) // the first is on top: the piece's address
+  // backwards, so that the first one is on top: it has the piece's address
+  for (size_t at = CUDA_PINNED; piece && at >= MARK_BYTES; at -= MARK_BYTES)
     put(device, (char *)piece + at - MARK_BYTES);
   struct cuda_mark *mark = device->marks;
   if (mark)
     device->marks = mark->next;
   pthread_mutex_unlock(&device->lock);
-  if (!mark) // others took all of them meanwhile
+  if (!mark) // other threads took all of them meanwhile
     return cuda_mark_take(device, words, why);
   memset(mark, 0, MARK_BYTES);
   *words = (void *)mark;

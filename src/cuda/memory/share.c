@@ -1,5 +1,5 @@
-// Memory that other processes of the host map: by the handles of CUDA's IPC when CUDA's allocator made it, by its
-// descriptor when it is a window. A process that opens what it shares itself gets the memory as it is.
+// Memory that other processes of the host map: with a handle of CUDA's IPC if CUDA's allocator made it, or with its
+// descriptor if it is a window. A process that opens memory which it shares itself gets the original address.
 #include "cuda/driver/driver.h"
 #include "cuda/plugin.h"
 
@@ -8,7 +8,7 @@
 
 static const uint8_t no_handle[sizeof((struct device_share *)0)->handle];
 
-// Identifies this process, also after its process id has been reused by another one.
+// Identifies this process, even after another process has got the same process id.
 static uint64_t own_process(void) {
   static uint64_t number;
   if (__atomic_load_n(&number, __ATOMIC_ACQUIRE) == 0) {
@@ -95,8 +95,8 @@ static int open_own(struct device *device, const struct device_share *share, cha
   return 0;
 }
 
-// Whether the memory is within what the handle stands for, as the driver knows it: a kernel or a copy beyond would end
-// this process's work on the GPU.
+// Checks that the memory is within the allocation of the handle, according to the driver: a kernel or copy that
+// accesses memory beyond it would end all work of this process on the GPU.
 static int check_range(const struct device_share *share, const void *base, char *why) {
   CUdeviceptr start = 0;
   size_t size = 0;

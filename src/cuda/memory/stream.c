@@ -1,4 +1,4 @@
-// Streams, points in them, and the one way in which the host waits for a GPU.
+// Streams, events, and the one way in which the host waits for a GPU.
 #include "cuda/driver/driver.h"
 #include "cuda/plugin.h"
 
@@ -78,7 +78,7 @@ int cuda_stream_wait(struct device *device, void *stream, uint32_t timeout_ms, c
   return rc;
 }
 
-// A capture that was spoilt has no number of its own.
+// An invalidated capture has no number of its own.
 static cudaError_t number_of(cudaStream_t stream, uint64_t *capture) {
   enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   unsigned long long number = 0;
@@ -96,12 +96,12 @@ int cuda_stream_capture(void *stream, uint64_t *capture, char *why) {
   struct cuda_guard guard;
   bool entered = cuda_enter_any(&guard) == 0;
   *capture = 0;
-  cudaError_t error = cudaStreamIsCapturing(stream, &status); // it alone is on the way of each call
+  cudaError_t error = cudaStreamIsCapturing(stream, &status); // the only call in the usual case
   if (error == cudaSuccess && status != cudaStreamCaptureStatusNone)
     error = number_of(stream, capture);
   if (entered)
     cuda_leave(&guard);
-  // The last: it is the default stream, which is never captured; the launch will say what is wrong.
+  // The last error: the stream is the default stream, which is never captured; the launch will report what is wrong.
   return error == cudaErrorStreamCaptureImplicit
              ? 0
              : cuda_check(why, error, "cannot query whether the stream is being captured");

@@ -1,7 +1,7 @@
-// Windows: physical memory of a device that other processes map, through a file descriptor, or by a fabric handle: a
-// name that is good wherever NVLink and the IMEX channel of this process reach (NVIDIA's IMEX guide, "IMEX Channels").
-// Mappings hold the memory, so that it outlives the process that made it, and neither to map nor to unmap waits for a
-// kernel. A new one is an area in which nothing has come.
+// Windows: physical memory of a device that other processes map, with a file descriptor or with a fabric handle. A
+// fabric handle is a name that is valid wherever NVLink and the IMEX channel of this process reach (NVIDIA's IMEX
+// guide, "IMEX Channels"). Mappings keep the memory alive, even after the process that made it has ended. Neither
+// mapping nor unmapping waits for a kernel. A new window is an empty area.
 #include "cuda/driver/driver.h"
 #include "cuda/plugin.h"
 
@@ -50,7 +50,7 @@ static int map(const struct cuda_driver *driver, const struct device *device, CU
 static int create_error(const struct device *device, CUresult result, size_t size, char *why) {
   if (result == CUDA_ERROR_OUT_OF_MEMORY)
     return cuda_why(why, WEFT_ERR_NOMEM, "device %d has no %zu bytes left for a window", device->index, size);
-  if (result == CUDA_ERROR_NOT_PERMITTED) // of fabric handles alone
+  if (result == CUDA_ERROR_NOT_PERMITTED) // only fabric handles give this error
     return cuda_why(
         why, WEFT_ERR_UNSUPPORTED,
         "this process may use no IMEX channel, which memory for other hosts on NVLink needs: an administrator "
@@ -58,7 +58,7 @@ static int create_error(const struct device *device, CUresult result, size_t siz
   return cuda_check_driver(why, result, "cannot make a window");
 }
 
-// `exported`: an int or a CUmemFabricHandle, as `type` says.
+// `exported`: an int or a CUmemFabricHandle, depending on `type`.
 static int create(const struct cuda_driver *driver, struct device *device, size_t size, CUmemAllocationHandleType type,
                   struct device_window *window, void *exported, char *why) {
   CUmemAllocationProp props = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -75,7 +75,7 @@ static int create(const struct cuda_driver *driver, struct device *device, size_
     return rc;
   }
   if (type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
-    fcntl(*(int *)exported, F_SETFD, FD_CLOEXEC); // a child would keep the memory
+    fcntl(*(int *)exported, F_SETFD, FD_CLOEXEC); // otherwise a child process would keep the memory
   struct device_window made = {0};
   rc = map(driver, device, handle, size, &made, why);
   if (rc == 0)
@@ -128,7 +128,7 @@ int cuda_fabric_create(struct device *device, size_t size, struct device_window 
   return rc;
 }
 
-// Names the two devices in the message. The other one may be hidden from this process, and then has no index here.
+// Names the two devices in the message. The other device may be hidden from this process, and then has no index here.
 static int map_error(const struct device *device, int owner, int rc, char *why) {
   char inner[DEVICE_WHY] = "";
   for (size_t i = 0; why && i < sizeof inner && (inner[i] = why[i]) != '\0'; i++)
@@ -141,7 +141,7 @@ static int map_error(const struct device *device, int owner, int rc, char *why) 
   return cuda_why(why, rc, "device %d cannot map a window of device %d: %.150s", device->index, owner, inner);
 }
 
-// Whether lines written to a window of `owner` arrive whole, as they do behind NVLink (which alone has atomics).
+// Whether lines written to a window of `owner` arrive as a whole, as they do over NVLink (the only link with atomics).
 static bool arrives_whole(const struct cuda_driver *driver, const struct device *device, int owner) {
   int atomics = 0;
   CUdevice here, there;
