@@ -4,7 +4,8 @@
 
 #include <stddef.h>
 
-// Its host name, and the boot id that tells whether two clocks are the same; "" where the system does not say.
+// Gets the host name, and the boot id, by which one can see whether two clocks are the same; "" if the system does not
+// provide it.
 void run_host_describe(char *host, size_t host_cap, char *boot, size_t boot_cap);
 
 #endif

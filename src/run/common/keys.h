@@ -1,5 +1,5 @@
-// Where a run keeps what in the store. Everything hangs on the run's lease, but agent/<n> of a follower, which hangs on
-// the follower's own: its going tells that the agent is gone.
+// The keys of a run in the store. Everything is bound to the run's lease, except agent/<n> of a follower, which is
+// bound to the follower's own lease: if the key disappears, the agent is gone.
 //
 //   /weft/<job>/run            the live run of the job: JSON {run, host, pid, lease, agents, config, plan}
 //   /weft/<job>/<run>/         the run's own; the ranks' group lives below ep/
@@ -39,10 +39,10 @@ void run_keys_init(struct run_keys *keys, const char *job, const char *run);
 void run_key(char out[RUN_KEY_SIZE], const struct run_keys *keys, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-// Whether `key` is prefix + "<kind>/<first>/<second>", as run_key() writes it; if so, the two numbers.
+// Whether `key` is prefix + "<kind>/<first>/<second>", as run_key() writes it; if so, writes the two numbers.
 bool run_key_pair(const struct run_keys *keys, const char *key, const char *kind, uint32_t *first, uint32_t *second);
 
-// What stands behind prefix + `kind` + "/", NULL when `key` is another.
+// The part of the key after prefix + `kind` + "/"; NULL: `key` begins differently.
 const char *run_key_tail(const struct run_keys *keys, const char *key, const char *kind);
 
 // Whether `key` is prefix + `name`.

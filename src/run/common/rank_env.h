@@ -1,6 +1,6 @@
-// What a node tells a rank process that it starts. It holds secrets, so it stands neither in the arguments, which
-// every user sees, nor in the environment, which the rank's own children inherit, but in sealed memory behind a
-// descriptor, whose number is in one environment variable.
+// The task that a node gives to a rank process. It contains secrets. So it is neither in the arguments, which every
+// user can see, nor in the environment, which the rank's own children inherit. It is in sealed memory with a
+// descriptor, whose number is in an environment variable.
 #ifndef RUN_COMMON_RANK_ENV_H
 #define RUN_COMMON_RANK_ENV_H
 

@@ -1,4 +1,4 @@
-// Who takes part in a phase, with the run's choice of what a negative rank does (--negative).
+// The ranks that take part in a phase, depending on what a negative rank does in this run (--negative).
 #ifndef RUN_COMMON_ROSTER_H
 #define RUN_COMMON_ROSTER_H
 
@@ -10,12 +10,12 @@
 // many.
 uint32_t run_roster_start(const struct plan *plan, enum run_negative negative, uint32_t phase, int32_t *ranks);
 
-// Whether `rank` is to die in `phase`, and whether it is to leave when it starts.
+// Whether `rank` has to die in `phase`, and whether it has to leave when the phase starts.
 bool run_roster_dies(const struct plan *plan, enum run_negative negative, uint32_t phase, int32_t rank);
 bool run_roster_leaves(const struct plan *plan, enum run_negative negative, uint32_t phase, int32_t rank);
 
-// Whether `rank`, which leaves, is to wait until those who join are in the view: where none stays, the lowest of those
-// who go. A group without a member has nobody who could tell a joiner its first operation.
+// Whether `rank`, which leaves, has to wait until the joining ranks are in the view. If no rank stays, the lowest
+// leaving rank waits: a group without a member cannot give a joiner its first operation.
 bool run_roster_waits(const struct plan *plan, enum run_negative negative, uint32_t phase, int32_t rank);
 
 // Whether the `count` ascending ranks are exactly those of `ranks`.

@@ -1,4 +1,4 @@
-// What the library refuses of what a run would check: asked before anything is started.
+// Features that a run would check but the library does not have: found before anything is started.
 #ifndef RUN_NODE_PROBE_H
 #define RUN_NODE_PROBE_H
 
@@ -7,8 +7,8 @@
 enum { NODE_PROBE_WHY = 400 };
 
 struct node_probe {
-  char why[RUN_NUM_FEATURES][NODE_PROBE_WHY]; // the library's sentence, where a feature is left out
-  char no_gpus[NODE_PROBE_WHY];               // why `auto` is host memory where there are GPUs; "": it need not be
+  char why[RUN_NUM_FEATURES][NODE_PROBE_WHY]; // the library's error, for each feature that is left out
+  char no_gpus[NODE_PROBE_WHY]; // why `auto` must choose host memory although there are GPUs; "": it need not
 };
 
 extern const char *const node_feature_names[RUN_NUM_FEATURES];
