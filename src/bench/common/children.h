@@ -1,4 +1,4 @@
-// Workers of this host in processes of their own.
+// Workers of this host in separate processes.
 #ifndef BENCH_COMMON_CHILDREN_H
 #define BENCH_COMMON_CHILDREN_H
 
@@ -9,15 +9,15 @@
 
 enum { BENCH_MAX_CHILDREN = 1024 };
 
-// What a child does. `socket`: from its parent; it becomes readable without a byte when the parent has gone, with which
-// the child is killed, too. Returns 0 or an error, of which it has said what is to be said: the exit status of the
-// process is that of the tool for it.
+// The function of a child. `socket`: connection to its parent; it becomes readable at end of file when the parent has
+// ended, which also kills the child. Returns 0 or an error, which the function has already reported; the exit status of
+// the process is the tool's status for this error.
 typedef int (*bench_child_fn)(void *arg, uint32_t index, int socket);
 
 struct bench_child {
-  pid_t pid;  // 0: none, or it has ended and was looked at
+  pid_t pid;  // 0: no process, or its end has been reported
   int socket; // to it
-  int status; // as waitpid() gave it, once it has ended
+  int status; // from waitpid(), when it has ended
   bool ended;
 };
 
@@ -26,18 +26,19 @@ struct bench_children {
   struct bench_child *list;
 };
 
-// Forks `count` of them. To be called before this process has a thread. Children die with this process.
+// Forks `count` children. To be called before this process has a thread. Children die with this process.
 int bench_children_start(struct bench_children *children, uint32_t count, bench_child_fn fn, void *arg);
-// Sends `size` bytes to all; a child takes them with bench_child_receive().
+// Sends `size` bytes to all children, which receive them with bench_child_receive().
 int bench_children_send(const struct bench_children *children, const void *bytes, size_t size);
 int bench_child_receive(int socket, void *bytes, size_t size, uint32_t timeout_ms);
-// A child that has ended, and was not told of yet, however it ended: into *index, and into how[cap], e.g. "was ended by
-// signal 9 (Killed)", "exited with status 2". False: none. Does not wait.
+// Reports a child that has ended and was not reported before: its number in *index, and how it ended in how[cap], e.g.
+// "was ended by signal 9 (Killed)", "exited with status 2". False: no such child. Does not wait.
 bool bench_children_ended(struct bench_children *children, uint32_t *index, bool *well, char *how, size_t cap);
-// Waits until all have ended. PEER_LOST: one ended by a signal or with a status other than 0 (the sentence says which
-// and how); TIMEOUT names those that have not ended; CANCELED: a second signal is not waited for.
+// Waits until all have ended. PEER_LOST: a child ended by a signal or with a status other than 0 (the sentence says
+// which and how); TIMEOUT names the children that have not ended; CANCELED: a second signal came, and the wait was
+// ended.
 int bench_children_wait(struct bench_children *children, uint32_t timeout_ms);
-// Kills what has not ended yet, and frees the list.
+// Kills the children that have not ended yet, and frees the list.
 void bench_children_end(struct bench_children *children);
 
 #endif

@@ -6,14 +6,15 @@
 #include <stdint.h>
 
 struct bench_options {
-  const char *store;       // URLs of one that is there already; NULL: --rank-server, else one in this process
+  const char *store;       // URLs of an existing store; NULL: --rank-server, else a store in this process
   const char *rank_server; // HOST[:PORT] of the worker that has the store
-  const char *listen;      // numeric address of the store in this process; NULL: loopback, or all where others come
-  uint16_t store_port;     // 0: any free one; where others come, BENCH_STORE_PORT
-  const char *group;       // the benchmark's name in the store
+  // numeric address of the store in this process; NULL: loopback, or all addresses if others are expected
+  const char *listen;
+  uint16_t store_port; // 0: any free port, or BENCH_STORE_PORT if others are expected
+  const char *group;   // the benchmark's name in the store
   const char *token, *ca_file, *cert_file, *key_file, *user, *password;
-  uint32_t startup_timeout_s; // until all workers have come
-  uint32_t timeout_ms;        // of a transfer or an answer
+  uint32_t startup_timeout_s; // time limit until all workers have arrived
+  uint32_t timeout_ms;        // time limit of a transfer or an answer
   uint32_t repeat;
   const char *json, *csv, *html, *prometheus; // files; "-": standard output, of json and csv
   bool quiet;
@@ -89,11 +90,11 @@ enum { BENCH_STORE_PORT = 9999 };
    OPTION_FIELD(TARGET, FIELD_.color), .help = "colours in the table"}
 // clang-format on
 
-// What no single option shows: --json and --csv both to standard output, two outputs to one file, --cert without --key,
-// --user without --password or --store, --store and --rank-server. INVALID.
+// Checks combinations of options: --json and --csv both to standard output, two outputs to one file, --cert without
+// --key, --user without --password or --store, --store and --rank-server. INVALID.
 int bench_options_check(const struct bench_options *options);
 
-// An output that is a file to be read, which may be NULL. INVALID.
+// INVALID: an output is the file `input`, which is to be read. `input` may be NULL.
 int bench_options_check_input(const struct bench_options *options, const char *input);
 
 #endif

@@ -4,9 +4,9 @@
 
 #include "bench/common/output.h"
 
-#define BENCH_OUTPUT_QUICK_NS UINT64_C(50000000) // a file that is saved in less is saved after each row
+#define BENCH_OUTPUT_QUICK_NS UINT64_C(50000000) // a file that is saved in less time is saved after each row
 
-// CSV: a header that the first row decides, and a line for each row, flushed.
+// CSV: a header that depends on the first row, and a line for each row, flushed.
 int bench_output_csv_open(struct bench_output *output);
 int bench_output_csv_row(struct bench_output *output, const struct figures_row *row);
 int bench_output_csv_close(struct bench_output *output);

@@ -1,4 +1,4 @@
-// The table of rows as they come: its columns are chosen by the first row.
+// The table of rows, printed as they are measured: the first row determines the columns.
 #ifndef BENCH_COMMON_OUTPUT_TABLE_H
 #define BENCH_COMMON_OUTPUT_TABLE_H
 
@@ -10,8 +10,8 @@ struct bench_output_column {
   char figure[FIGURES_NAME];   // a figure's
   enum { COLUMN_VALUE, COLUMN_P50, COLUMN_P95, COLUMN_P99, COLUMN_P999, COLUMN_MAX, COLUMN_BOUND, COLUMN_SLOWEST } what;
   size_t width;
-  unsigned spare; // left out where the line is too long, the highest first
-  bool left;      // aligned so
+  unsigned spare; // columns to omit if the line is too long, the highest value first
+  bool left;      // aligned left
 };
 
 // Chooses the columns. NOMEM.

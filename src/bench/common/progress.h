@@ -1,5 +1,5 @@
-// What a watching person sees while a benchmark runs: one line on standard error of a terminal, which is written again
-// and again; nothing where that is none.
+// The progress of a benchmark for a person: one line on standard error that is rewritten if it is a terminal; nothing
+// otherwise.
 #ifndef BENCH_COMMON_PROGRESS_H
 #define BENCH_COMMON_PROGRESS_H
 
@@ -18,7 +18,7 @@ void bench_progress_begin(struct bench_progress *progress, bool quiet);
 // Shows that with the time left, and what is under way. Cheap: it writes at most ten times a second.
 void bench_progress(struct bench_progress *progress, double done, double total, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-// Takes the line away, before something else is printed and at the end.
+// Removes the line, before something else is printed and at the end.
 void bench_progress_hide(struct bench_progress *progress);
 
 #endif

@@ -14,23 +14,24 @@ enum { BENCH_STORE_URL = 2048, BENCH_STORE_PREFIX = 160 };
 struct bench_store {
   weft_store_t *client;
   weft_store_server_t *server;     // where this process has the store
-  bool follows;                    // another worker has it, and is to be the first: meet_options.follows
-  char url[BENCH_STORE_URL];       // at which this host's processes reach it
-  char address[64];                // of this host, for meet_options.address; "": meet chooses
+  bool follows;                    // another worker has the store, and has to be the first: meet_options.follows
+  char url[BENCH_STORE_URL];       // URL at which processes of this host reach the store
+  char address[64];                // address of this host, for meet_options.address; "": meet chooses
   char prefix[BENCH_STORE_PREFIX]; // "weft/bench/GROUP/"
   char made_token[SECRET_DIGITS + 1];
 };
 
-// Opens the one that the options name; else starts one in this process. `others`: workers of other processes or hosts
-// are still to come: then the store listens for other hosts, and the command for them is printed on standard error,
-// with the token where that was made here ("NAME" in it is `command`, e.g. "weft bench transfer"). INVALID: the options
-// contradict each other, or others need a token that nobody would see. UNREACHABLE: there is no store there.
-// Starts threads: fork before it.
+// Opens the store that the options name, or starts one in this process. `others`: workers of other processes or hosts
+// are expected. Then the store listens for other hosts, and the command for them is printed on standard error, with the
+// token if it was made here ("NAME" in it is `command`, e.g. "weft bench transfer"). INVALID: the options contradict
+// each other, or others need a token that nobody would see. UNREACHABLE: there is no store at the address. It starts
+// threads: fork before.
 int bench_store_open(struct bench_store *store, const struct bench_options *options, bool others, const char *command);
-// Closes the client and, where this process has the store, that, too: when all workers are done with it.
+// Closes the client and, if this process has the store, also the store. To be called when all workers are done with it.
 void bench_store_close(struct bench_store *store);
 
-// What a process of this host needs to open the same store; it has `url` and `token` by its own way (bench_children).
+// The data with which a process of this host opens the same store. It gets `url` and `token` over a private way
+// (bench_children).
 struct bench_store_place {
   char url[BENCH_STORE_URL];
   char token[4096]; // "": none

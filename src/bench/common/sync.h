@@ -1,9 +1,9 @@
-// The workers as each sees them while something is timed: who has come to the start of a run, when it starts, and who
-// has sent all that was to be sent. They talk by notifications, for the store would be far too slow.
+// Synchronisation of workers while something is timed: which workers have reached the start of a run, when it starts,
+// and which workers have sent all their data. They use notifications, since the store would be far too slow.
 //
-// A run has a number that all know beforehand. Those who take part send "ready" to the first of them; it chooses the
-// time of the start, some tenths of a millisecond ahead, and tells all. A worker that has moved a pair's bytes
-// tells the other end.
+// A run has a number that all workers know beforehand. The workers that take part send "ready" to the first of them. It
+// chooses the time of the start, some tenths of a millisecond ahead, and sends it to all. A worker that has moved a
+// pair's bytes notifies the other end.
 #ifndef BENCH_COMMON_SYNC_H
 #define BENCH_COMMON_SYNC_H
 
@@ -17,8 +17,8 @@
 struct bench_sync_peer {
   weft_peer_t peer;     // WEFT_PEER_SELF: this worker
   uint64_t ready, done; // runs: 0 is none
-  bool other_clock;     // it is not rank 0's
-  uint64_t compared;    // rank 0: how often it has compared its clock
+  bool other_clock;     // its clock is not the clock of rank 0
+  uint64_t compared;    // on rank 0: how often the peer has compared its clock
 };
 
 struct bench_sync {
@@ -27,41 +27,44 @@ struct bench_sync {
   int wake;            // the agent's descriptor
   uint32_t rank, size; // of meet
   uint32_t timeout_ms;
-  uint32_t start_ms; // so long somebody may be missing at a start, for what it does before; bench_sync_init()
-                     // makes it timeout_ms
-  bool crowded;      // this host has more workers than processors
-  bool roomy;        // it has two for each: one for the agent's thread too
+  // how long a worker may be late at a start, because of its work before; bench_sync_init() sets it to timeout_ms
+  uint32_t start_ms;
+  bool crowded;                  // this host has more workers than processors
+  bool roomy;                    // this host has two processors for each worker: also one for the agent's thread
   struct bench_sync_peer *peers; // [size]
   int64_t ahead_ns;              // how far rank 0's clock is ahead of this worker's
-  uint64_t error_ns;             // by how much that may be wrong; 0: it is the same clock
+  uint64_t error_ns;             // possible error of ahead_ns; 0: it is the same clock
   bool apart;                    // some workers have other clocks: messages to them take longer
-  uint64_t go, go_ns;            // the last run that was begun, and when by rank 0's clock
-  uint64_t pong_ns;              // rank 0's clock in its last answer; 0: none has come
+  uint64_t go, go_ns;            // the last run that was begun, and its start by rank 0's clock
+  uint64_t pong_ns;              // rank 0's clock in its last answer; 0: no answer yet
   uint64_t rounds;               // how often clocks were compared
 };
 
-// Makes peers[], of nobody yet, and looks how many processors there are for the workers of this host. NOMEM.
+// Makes peers[], still without peers, and compares the number of processors with the workers of this host. NOMEM.
 int bench_sync_init(struct bench_sync *sync, struct meet *meet, uint32_t timeout_ms);
-// Agent and peers are there now. Compares the clocks, of workers whose boot id is not that of rank 0 (boots[size]; NULL
-// or "": not known): all workers call it together. TIMEOUT, PEER_LOST, CANCELED.
+// To be called by all workers together, when the agent and the peers exist. Compares the clocks of workers whose boot
+// id differs from rank 0's (boots[size]; NULL or "": not known). TIMEOUT, PEER_LOST, CANCELED.
 int bench_sync_open(struct bench_sync *sync, const char *const *boots);
 void bench_sync_close(struct bench_sync *sync);
-// Compares the clocks once more, for they drift apart: all workers call it together. TIMEOUT, PEER_LOST, CANCELED.
+// Compares the clocks once more, since they drift apart. To be called by all workers together. TIMEOUT, PEER_LOST,
+// CANCELED.
 int bench_sync_compare(struct bench_sync *sync);
 
-// Waits until those of ranks[count] (in ascending order, this one among them; NULL: all) have come to the run, and
-// until it starts: at *start_ns by this worker's clock. The same for all of them, but for error_ns. TIMEOUT names who
-// is missing, which the first of them says: it waits for start_ms, and the others for it more than twice as long.
+// Waits until ranks[count] (in ascending order, including this one; NULL: all) have reached the run, and until it
+// starts, at *start_ns by this worker's clock. The time is the same for all of them, except for error_ns. TIMEOUT names
+// the missing workers, as the first of the ranks reports them: it waits for start_ms, and the others wait for it more
+// than twice as long.
 int bench_sync_start(struct bench_sync *sync, uint64_t run, const uint32_t *ranks, uint32_t count, uint64_t *start_ns);
-// This worker has moved all that it had to move between itself and that one.
+// Notifies that worker that this one has moved all bytes between the two.
 int bench_sync_send_done(struct bench_sync *sync, uint64_t run, uint32_t rank);
 int bench_sync_await_done(struct bench_sync *sync, uint64_t run, uint32_t rank);
 
-// Sleeps until the deadline, and goes on serving peers. CANCELED, PEER_LOST.
+// Sleeps until the deadline, and serves peers meanwhile. CANCELED, PEER_LOST.
 int bench_sync_sleep(struct bench_sync *sync, uint64_t until_ns);
-// Whether anything asks to end: PEER_LOST names who died, CANCELED a signal.
+// Checks for a reason to end: PEER_LOST names the worker that died; CANCELED: a signal came.
 int bench_sync_look(struct bench_sync *sync);
-// A transfer failed with this error and sentence: who died, where that is known within a moment; else them.
+// To be called after a transfer failed with this error and sentence. Returns PEER_LOST with the worker that died, if
+// that becomes known within a moment; otherwise the given error.
 int bench_sync_blame(struct bench_sync *sync, int err, const char *sentence, uint32_t rank);
 
 #endif

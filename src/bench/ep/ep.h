@@ -1,7 +1,7 @@
 // `weft bench ep`: dispatch and combine of expert parallelism, measured among ranks of this host or of several.
 //
-// The process that is called leads: it forks a rank process for each of its ranks, tells them which point of the sweep
-// comes next, and makes rows of what they measured. Ranks share memory with it (board.h) and open a group of their own
+// The called process is the lead: it forks a rank process for each of its ranks, sends them the next point of the
+// sweep, and makes rows from their measurements. Ranks share memory with the lead (board.h) and open a separate group
 // for each measurement.
 #ifndef BENCH_EP_EP_H
 #define BENCH_EP_EP_H
@@ -20,7 +20,7 @@ enum {
   BENCH_EP_MAX_POINTS = 4096 // of a sweep
 };
 
-// What is measured. The order is that of bench_ep_op_names.
+// The measured operations, in the order of bench_ep_op_names.
 enum bench_ep_op {
   BENCH_EP_DISPATCH,
   BENCH_EP_COMBINE,
@@ -32,26 +32,26 @@ enum bench_ep_op {
   BENCH_EP_OPS,
 };
 
-// How operations follow each other while times are taken.
+// How operations follow each other in the timed loop.
 enum bench_ep_loop {
-  BENCH_EP_PARTS, // the ranks begin dispatch and combine together, each: dispatch, combine
-  BENCH_EP_PAIR,  // a dispatch and its combine at once: both
-  BENCH_EP_SPLIT, // each half by its own two calls: the four parts
-  BENCH_EP_GRAPH, // replays of a captured pair: both
+  BENCH_EP_PARTS, // the ranks begin each half together; times of: dispatch, combine
+  BENCH_EP_PAIR,  // a dispatch and its combine without a break; time of both
+  BENCH_EP_SPLIT, // each half with its own two calls; times of the four parts
+  BENCH_EP_GRAPH, // replays of a captured pair; time of both
   BENCH_EP_LOOPS,
 };
 
 enum bench_ep_mode { BENCH_EP_LATENCY, BENCH_EP_THROUGHPUT };
 
-// How a dispatch finds its ways.
+// How a dispatch finds the destinations.
 enum bench_ep_route {
-  BENCH_EP_FRESH, // by its top-k
-  BENCH_EP_KEPT,  // by a route that a dispatch before the timed ones has filled
+  BENCH_EP_FRESH, // from its top-k
+  BENCH_EP_KEPT,  // from a kept route, which an untimed dispatch has filled
 };
 
 // Which experts tokens select.
 enum bench_ep_skew_kind {
-  BENCH_EP_UNIFORM, // all alike
+  BENCH_EP_UNIFORM, // all experts with the same probability
   BENCH_EP_ZIPF,    // the n-th most popular with a weight of 1 / n^value
   BENCH_EP_HOT,     // a share of `value` of the tokens selects one expert; the rest is uniform
 };
@@ -74,7 +74,7 @@ struct bench_ep_point {
   enum bench_ep_loop loop;
 };
 
-// What the options say. Strings that are lists have commas between their values.
+// The options. Lists are strings with commas between their values.
 struct bench_ep_config {
   struct bench_options common;
   const char *ops, *tokens, *hidden, *topk, *ranks, *experts, *dtypes, *combine_dtypes, *layouts, *routes, *processors,
@@ -85,8 +85,8 @@ struct bench_ep_config {
   uint32_t window_bytes; // throughput: of a peer; 0: the library's default
   uint32_t alignment;    // of packed parts; 0: 1
   uint64_t seed;
-  uint32_t local_ranks;  // rank processes of this host; 0: as many as the sweep has at most
-  uint32_t as_hosts;     // so many groups of ranks reach each other as if on different hosts; 0 or 1: as they are
+  uint32_t local_ranks;  // rank processes of this host; 0: the maximum of the sweep
+  uint32_t as_hosts;     // number of groups of ranks that reach each other as if on different hosts; 0 or 1: no groups
   const char *transport; // between hosts; NULL: the library chooses
 };
 
@@ -100,8 +100,9 @@ struct bench_ep_sweep {
 extern const char *const bench_ep_op_names[];   // end with NULL
 extern const char *const bench_ep_mode_names[]; // likewise
 
-// The points that the lists make, the first list outermost; no two are alike. INVALID: a value is malformed, out of
-// range or given twice, or values do not go together; the sentence names the option and what would be right.
+// Makes the points from the lists, with the first list outermost; no two points are equal. INVALID: a value is
+// malformed, out of range or given twice, or values do not fit together; the sentence names the option and what would
+// be right.
 int bench_ep_sweep_parse(const struct bench_ep_config *config, struct bench_ep_sweep *sweep);
 void bench_ep_sweep_free(struct bench_ep_sweep *sweep); // leaves it empty
 

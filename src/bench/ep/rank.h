@@ -1,4 +1,4 @@
-// What the files of a rank process share. One thread.
+// Declarations for all files of a rank process. It has one thread.
 #ifndef BENCH_EP_RANK_H
 #define BENCH_EP_RANK_H
 
@@ -14,16 +14,16 @@ struct bench_ep_rank {
   uint32_t index;           // on this host
   struct bench_store store; // opened with the first measurement
 
-  // The measurement under way.
+  // The current measurement.
   const struct bench_ep_point *point;
-  struct run_config sizes; // what the traffic's buffers need to know of it
+  struct run_config sizes; // the sizes of the point, for the traffic's buffers
   int32_t rank;
   struct buffer_home home;
   int32_t gpu; // -1: host memory
   weft_ep_t *ep;
-  struct traffic *traffic; // its buffers; operations are run by loops of our own
+  struct traffic *traffic; // provides the buffers; the benchmark's own loops run the operations
   struct bench_ep_routing *routing;
-  weft_ep_route_t *kept; // of a point whose dispatches go by one; filled by the first of them
+  weft_ep_route_t *kept; // the kept route of a point that uses one; its first dispatch fills it
   struct weft_ep_dispatch_args dispatch;
   struct weft_ep_combine_args combine;
   struct bench_ep_result result;
@@ -33,24 +33,24 @@ struct bench_ep_rank {
 // returns. What was opened stays for bench_ep_group_close(), also after an error.
 int bench_ep_group_open(struct bench_ep_rank *rank, uint32_t sequence);
 void bench_ep_group_close(struct bench_ep_rank *rank);
-// PEER_LOST, with why, where a rank was lost in the last operation; else 0.
+// PEER_LOST, with the reason, if a rank was lost in the last operation; else 0.
 int bench_ep_group_whole(struct bench_ep_rank *rank);
 
-// Tells the lead how far the loop is; true: this was the last iteration, for all ranks. `mark`: what the last dispatch
-// brought.
+// Reports the progress of the loop to the lead. True: this was the last iteration, for all ranks. `mark`: the mark from
+// the last dispatch.
 bool bench_ep_progress(struct bench_ep_rank *rank, uint32_t iteration, uint64_t mark);
 
-// rehearse.c: the first operation, after which the experts' answers stand in place for all that follow, since each
-// dispatches the same. With --check both halves are judged, as they are by bench_ep_judge_last() for an operation that
-// has left its results in the buffers.
+// rehearse.c: the first operation. It leaves the experts' answers in place for all later operations, since each
+// dispatches the same tokens. With --check both halves are judged. bench_ep_judge_last() does the same for an operation
+// that has left its results in the buffers.
 int bench_ep_rehearse(struct bench_ep_rank *rank);
 int bench_ep_judge_last(struct bench_ep_rank *rank);
 
-// Clears what the next operation writes about itself.
+// Clears the fields that the next operation writes about itself.
 void bench_ep_forget(struct bench_ep_rank *rank);
 
-// loop_host.c and loop_cuda.c: warm-up and timed operations by the point's loop. The times stand in the board, how many
-// in result.count.
+// loop_host.c and loop_cuda.c: warm-up and timed operations by the point's loop. The times are in the board, their
+// number in result.count.
 int bench_ep_loop_host(struct bench_ep_rank *rank);
 int bench_ep_loop_cuda(struct bench_ep_rank *rank);
 

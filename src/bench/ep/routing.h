@@ -1,5 +1,6 @@
-// Which experts the tokens of a rank select: a function of (seed, rank, point), so that every rank can make every
-// other's, and the same in each operation of a measurement. [any] thread: no state of its own.
+// The experts that the tokens of a rank select. They are a function of (seed, rank, point), so that every rank can
+// compute the selections of every other rank, and they are the same in each operation of a measurement. [any] The
+// functions have no state of their own.
 #ifndef BENCH_EP_ROUTING_H
 #define BENCH_EP_ROUTING_H
 
@@ -13,10 +14,10 @@ struct bench_ep_routing; // the popularity of each expert
 int bench_ep_routing_open(struct bench_ep_routing **routing, const struct bench_ep_point *point, uint64_t seed);
 void bench_ep_routing_close(struct bench_ep_routing *routing); // NULL is legal
 
-// Of `rank`: experts [T][K], the K of a token distinct, and weights [T][K] from 1/8 to 1.
+// For `rank`: experts [T][K], distinct for each token, and weights [T][K] from 1/8 to 1.
 void bench_ep_routing_fill(const struct bench_ep_routing *routing, int32_t rank, int64_t *topk_idx, float *weights);
 
-// The expert that a hot skew makes hot, or that a Zipf skew makes the most popular: which one it is, the seed says.
+// The hot expert of a hot skew, or the most popular expert of a Zipf skew; it depends on the seed.
 int64_t bench_ep_routing_hottest(const struct bench_ep_routing *routing);
 
 #endif

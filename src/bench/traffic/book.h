@@ -1,4 +1,4 @@
-// What the reporter keeps of all that workers told, and the rows that come of it.
+// The reporter's collection of all workers' reports, and the rows made from them.
 #ifndef BENCH_TRAFFIC_BOOK_H
 #define BENCH_TRAFFIC_BOOK_H
 
@@ -13,11 +13,11 @@ struct traffic_book;
 int traffic_book_open(struct traffic_book **book, const struct traffic_worker *worker);
 void traffic_book_close(struct traffic_book *book);
 
-// A traffic_take_fn. PROTOCOL: a worker told what makes no sense.
+// A traffic_take_fn. PROTOCOL: the report of a worker is not valid.
 int traffic_book_take(struct traffic_book *book, const struct traffic_batch *batch);
 
-// Adds the rows of a repeat, as far as something was measured, prints those that are to be shown, and empties the book
-// for the next one. NOMEM.
+// Adds the rows of a repeat for everything that was measured, prints the rows to be shown, and empties the book for the
+// next repeat. NOMEM.
 int traffic_book_rows(struct traffic_book *book, struct figures *figures, struct bench_output *output,
                       struct limits *limits, uint32_t repeat);
 
@@ -28,13 +28,13 @@ struct traffic_series {
   size_t count, room;
 };
 
-// What was seen of one pattern in one repeat.
+// The measurements of one pattern in one repeat.
 struct traffic_page {
   struct traffic_series alone, sequence;   // from the common start to the last byte of the slowest
-  struct traffic_series late;              // of the last worker to begin, in the sequence
+  struct traffic_series late;              // delay of the last worker to begin, in the sequence
   struct traffic_series gaps[2];           // before, after; of all workers
-  struct traffic_series *ends;             // [workers] of each that starts transfers, in the sequence
-  uint32_t *slowest;                       // [workers] how often each was it, in the sequence
+  struct traffic_series *ends;             // [workers] for each worker that starts transfers, in the sequence
+  uint32_t *slowest;                       // [workers] how often each was the slowest, in the sequence
   struct traffic_series *pairs, *isolated; // [pairs] in the sequence; each alone
 };
 

@@ -1,5 +1,5 @@
-// What the bytes of a pattern are: a function of the seed, the round, the pattern, the pair and the place, so that no
-// byte of another place, pair or round passes for the right one.
+// The contents of a pattern: each byte is a function of the seed, the round, the pattern, the pair and the place, so
+// that a byte of another place, pair or round is recognised as wrong.
 #ifndef BENCH_TRAFFIC_CONTENTS_H
 #define BENCH_TRAFFIC_CONTENTS_H
 
@@ -15,7 +15,7 @@ uint64_t traffic_stream(uint64_t seed, uint64_t round, uint32_t pattern, const s
 // Bytes `at` to `at + size` of a stream.
 void traffic_stream_bytes(uint64_t stream, uint64_t at, void *out, size_t size);
 
-// Where piece `index` of a pair stands, from the pair's first byte: at the sender, at the receiver, and how long it is.
+// The offsets of piece `index` from the pair's first byte at the sender and at the receiver, and its length.
 struct traffic_place {
   uint64_t sender, receiver, bytes;
 };
@@ -30,7 +30,7 @@ struct traffic_area {
 
 // Writes a sender's bytes. CUDA errors; NOMEM; CANCELED: a signal has come.
 int traffic_area_fill(const struct traffic_area *area, const struct traffic_pair *pair, uint64_t stream);
-// Checks a receiver's. DATA says where the first wrong byte is, in which piece, and how many there are.
+// Checks a receiver's bytes. DATA says where the first wrong byte is, in which piece, and how many bytes are wrong.
 int traffic_area_check(const struct traffic_area *area, const struct traffic_pair *pair, uint64_t stream);
 
 #endif

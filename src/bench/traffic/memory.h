@@ -1,5 +1,5 @@
-// The memory of one worker: for each kind an area to send from and one to receive into, in which each pair of each
-// pattern has its place. All workers know the plan, so each knows the places of all others too.
+// The memory of one worker: for each kind of memory one area to send from and one to receive into. Each pair of each
+// pattern has its place there. All workers know the plan, so each also knows the places of all others.
 #ifndef BENCH_TRAFFIC_MEMORY_H
 #define BENCH_TRAFFIC_MEMORY_H
 
@@ -17,7 +17,8 @@ enum traffic_side { TRAFFIC_SENDS, TRAFFIC_RECEIVES };
 struct traffic_layout {
   const struct traffic_plan *plan;
   enum traffic_memory memory; // of patterns that name none
-  bool apart; // patterns do not share bytes: they are checked when all have run. Else the next one reuses the memory
+  // patterns do not share bytes and are checked when all have run; else the next pattern reuses the memory
+  bool apart;
 };
 
 enum traffic_memory traffic_layout_memory(const struct traffic_layout *layout, uint32_t pattern);
@@ -45,10 +46,10 @@ struct traffic_memories {
 // GPU. LIMIT, NOMEM; UNSUPPORTED: no GPU here.
 int traffic_memories_open(struct traffic_memories *memories, weft_agent_t *agent, const struct traffic_layout *layout,
                           uint32_t rank, uint32_t place);
-// The memory is the agent's, which is closed before: until then peers' transfers may write there.
+// The agent must be closed before: until then transfers of peers may write to the memory.
 void traffic_memories_close(struct traffic_memories *memories);
 
-// Where the areas are, for the others; and what another worker said: PROTOCOL.
+// Describes the areas for the other workers; and reads the description of another worker (PROTOCOL).
 json_t *traffic_memories_describe(const struct traffic_memories *memories);
 struct traffic_far {
   weft_region_t region[2][2];

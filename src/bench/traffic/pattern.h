@@ -1,5 +1,6 @@
-// Patterns of traffic: how many bytes each worker sends to each other one, and in which pieces; several make a plan,
-// which runs one after the other. They come from matrices, from a YAML list of these, or from the plan of a KV cache.
+// Patterns of traffic: how many bytes each worker sends to each other worker, and in which pieces. A plan is a list of
+// patterns that run one after the other. Patterns come from matrices, from a YAML list of matrices, or from the plan of
+// a KV cache.
 #ifndef BENCH_TRAFFIC_PATTERN_H
 #define BENCH_TRAFFIC_PATTERN_H
 
@@ -29,9 +30,9 @@ struct traffic_pieces {
   uint32_t count;
 };
 
-// What one worker sends to another one. At the sender the pieces stand one behind the other, those of the first kind
-// before those of the second. At the receiver they stand in another order (traffic_place()), as the pages of a cache
-// do, so that no transport can make one piece of them.
+// The data that one worker sends to another. At the sender the pieces lie one after the other, pieces of the first kind
+// before pieces of the second. At the receiver they are in another order (traffic_place()), like the pages of a cache,
+// so that no transport can merge them.
 struct traffic_pair {
   uint32_t from, to;
   uint64_t bytes; // of all pieces
@@ -44,11 +45,11 @@ struct traffic_pattern {
   uint32_t num_pairs;
   struct traffic_pair *pairs; // by sender, then by receiver; only those with bytes
   enum weft_transfer_op op;   // WRITE: the sender starts the transfers; READ: the receiver does
-  bool memory_given;          // by the pattern; else the command's
+  bool memory_given;          // the pattern gives the memory; else the command does
   enum traffic_memory memory;
   uint32_t shards;
   double before_s, after_s; // gaps before its start and after its end; part of the sequence, not of the pattern
-  json_t *metadata;         // of the file, kept as it is; or NULL
+  json_t *metadata;         // metadata of the file, unchanged; or NULL
 };
 
 struct traffic_plan {
@@ -58,11 +59,11 @@ struct traffic_plan {
 };
 
 void traffic_plan_free(struct traffic_plan *plan);
-// A new pattern at the end, empty but for its defaults (WRITE, one shard); NULL: LIMIT or NOMEM.
+// Adds an empty pattern with defaults (WRITE, one shard) at the end; NULL: LIMIT or NOMEM.
 struct traffic_pattern *traffic_plan_add(struct traffic_plan *plan);
-// A pair at the end of a pattern. NOMEM; LIMIT: more pieces than a transfer has.
+// Adds a pair at the end of a pattern. NOMEM; LIMIT: more pieces than a transfer can have.
 int traffic_pattern_add(struct traffic_pattern *pattern, const struct traffic_pair *pair);
-// `bytes` in `shards` pieces, as even as they can be; fewer where there are fewer bytes.
+// Divides `bytes` into `shards` pieces as evenly as possible; fewer pieces if there are fewer bytes.
 void traffic_pair_split(struct traffic_pair *pair, uint64_t bytes, uint32_t shards);
 
 uint32_t traffic_pair_pieces(const struct traffic_pair *pair);
@@ -73,8 +74,9 @@ bool traffic_pattern_has(const struct traffic_pattern *pattern, uint32_t rank); 
 
 // --- sources ---
 
-// Bytes as a matrix has them: digits, with a fraction or not, and K, M, G or T (powers of 1024) with B or iB behind it
-// or not: "0", "64K", "1.5MB". A fraction of a byte is dropped. False: it is none, or more than TRAFFIC_MAX_PAIR.
+// Parses a number of bytes in a matrix: digits, optionally a fraction, and optionally K, M, G or T (powers of 1024),
+// optionally followed by B or iB: "0", "64K", "1.5MB". A fraction of a byte is dropped. False: it is no such number, or
+// more than TRAFFIC_MAX_PAIR.
 bool traffic_size_parse(const char *text, size_t size, uint64_t *bytes);
 
 // A matrix out of text: row = sender, column = receiver, blanks between columns; lines that begin with '#' and empty
@@ -90,7 +92,7 @@ int traffic_matrix_load(struct traffic_pattern *pattern, const char *path, uint3
 int traffic_yaml_parse(struct traffic_plan *plan, const char *text, size_t size, const char *source, uint32_t workers);
 int traffic_yaml_load(struct traffic_plan *plan, const char *path, uint32_t workers);
 
-// A text file, at most `most` bytes: `*text` is the caller's, with a NUL behind it. `what` is for errors.
+// Reads a text file of at most `most` bytes. `*text` belongs to the caller and ends with a NUL. `what` is for errors.
 int traffic_file_read(const char *path, const char *what, size_t most, char **text, size_t *size);
 
 #endif

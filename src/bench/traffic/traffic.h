@@ -12,7 +12,7 @@
 struct traffic_config {
   const struct bench_options *options;
   const struct traffic_plan *plan;
-  uint32_t workers; // all of them, at least the rows of the largest matrix
+  uint32_t workers; // number of all workers, at least the rows of the largest matrix
   uint32_t local;   // processes of this host
   uint32_t iterations, warmup;
   uint32_t alone; // runs of each pattern by itself; 0: none
@@ -20,14 +20,14 @@ struct traffic_config {
   enum traffic_memory memory; // of patterns that name none
   const char *transport;      // NULL: the cheapest
   bool check, isolate_pairs;
-  bool show_workers, show_pairs; // rows of these in the table and in CSV; JSON has them anyway
+  bool show_workers, show_pairs; // show their rows in the table and in CSV; JSON always has them
   bool color, unicode;
   size_t width; // of the terminal
 };
 
-// Runs it, and writes the figures where the options say. To be called before there is a thread. `*status`: the exit
-// status where it returns 0: 1 where a figure was refused. DATA: wrong bytes; PEER_LOST names who died; CANCELED: a
-// signal came, and what was measured until then is written.
+// Runs the benchmark, and writes the figures to the outputs of the options. To be called before there is a thread.
+// `*status`: the exit status if it returns 0; 1 if a figure was refused. DATA: wrong bytes; PEER_LOST names the worker
+// that died; CANCELED: a signal came, and everything measured until then is written.
 int traffic_bench(const struct traffic_config *config, int *status);
 
 #endif

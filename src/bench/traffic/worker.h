@@ -15,7 +15,7 @@ struct traffic_lane {
   bool under_way;
 };
 
-// Who takes part in a pattern, in ascending order.
+// The workers that take part in a pattern, in ascending order.
 struct traffic_part {
   uint32_t *ranks;
   uint32_t count;
@@ -33,10 +33,10 @@ struct traffic_worker {
   struct traffic_lane *lanes; // in the order of patterns
   uint32_t num_lanes;
   uint32_t most_lanes; // of any worker
-  uint32_t reporter;   // rank that has the figures
+  uint32_t reporter;   // rank that collects the figures
   uint64_t run;        // number of the last run; the same in all workers
   uint64_t round;      // of contents
-  json_t *facts;       // list of what each worker told of itself
+  json_t *facts;       // list of the data that each worker gave about itself
 };
 
 // All workers call it together. `front`: this worker was started by a user; the lowest such worker is the reporter.

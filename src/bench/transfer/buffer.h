@@ -1,4 +1,4 @@
-// The memory of a worker: host memory, with huge pages where asked for, or a GPU's; and contents that can be checked.
+// The memory of a worker: host memory, with huge pages if requested, or GPU memory; and contents that can be checked.
 #ifndef BENCH_TRANSFER_BUFFER_H
 #define BENCH_TRANSFER_BUFFER_H
 
@@ -25,16 +25,18 @@ struct transfer_memory {
   uint64_t length;
 };
 
-// UNSUPPORTED: no GPU, or no such one; LIMIT: not so much memory, or no huge pages: the sentence says how to have them.
+// UNSUPPORTED: no GPU, or no GPU with this number; LIMIT: not enough memory, or no huge pages; the sentence says how to
+// get them.
 int transfer_buffer_open(struct transfer_buffer *buffer, weft_agent_t *agent, const struct transfer_memory *memory);
-// Its agent is closed before: until then peers' transfers may write there. One that was never opened is legal.
+// The agent must be closed before: until then transfers of peers may write to the memory. A buffer that was never
+// opened is legal.
 void transfer_buffer_close(struct transfer_buffer *buffer);
-// Takes the registration away and makes it again; `region` changes. BUSY: a list uses it.
+// Removes the registration and registers the memory again; `region` changes. BUSY: a list uses it.
 int transfer_buffer_reregister(struct transfer_buffer *buffer);
 
 // The memory's name as in the figures: "host", "cuda:0".
 void transfer_buffer_name(const struct transfer_buffer *buffer, char *out, size_t cap);
-// Of a GPU, in hexadecimal digits, "" for host memory.
+// The UUID of the GPU in hexadecimal digits; "" for host memory.
 void transfer_buffer_uuid(const struct transfer_buffer *buffer, char out[33]);
 
 // --- contents: each byte is a function of seed, iteration, and its place in what the holder calls `stream` ---
@@ -45,10 +47,11 @@ struct transfer_contents {
 
 // The bytes `at` to `at + size` of the stream, `at` being any number, into `out`.
 void transfer_contents_make(const struct transfer_contents *contents, uint64_t at, char *out, uint64_t size);
-// Counts those of `found` that are wrong; `*first` is the place of the first one in the stream, if there are any.
+// Counts the wrong bytes of `found`; `*first` is the place of the first one in the stream, if there are any.
 uint64_t transfer_contents_compare(const struct transfer_contents *contents, uint64_t at, const char *found,
                                    uint64_t size, uint64_t *first);
-// Writes them to, or checks them at, `offset` of the buffer. DATA: `who` says whose bytes are wrong, in the sentence.
+// Writes contents at `offset` of the buffer, or checks them there. DATA: the sentence says with `who` whose bytes are
+// wrong.
 int transfer_buffer_fill(struct transfer_buffer *buffer, uint64_t offset, const struct transfer_contents *contents,
                          uint64_t at, uint64_t size);
 int transfer_buffer_check(struct transfer_buffer *buffer, uint64_t offset, const struct transfer_contents *contents,

@@ -1,4 +1,4 @@
-// What rank 0 makes of gathered figures: a row of the document, with its bound, and a line of the table.
+// Rank 0's report of the gathered figures: a row of the document, with its bound, and a line of the table.
 #ifndef BENCH_TRANSFER_REPORT_H
 #define BENCH_TRANSFER_REPORT_H
 
@@ -11,8 +11,8 @@ struct transfer_report {
   struct figures figures;
   struct bench_progress progress;
   struct limits *limits;
-  FILE *own;      // our own table, until the other one is whole
-  char *own_text; // what was written there
+  FILE *own;      // our own table, which is held back until the other one is complete
+  char *own_text; // contents of `own`
   size_t own_size;
   bool tables; // on standard output
   uint64_t begin_ns;
@@ -23,8 +23,8 @@ int transfer_report_begin(struct transfer_report *report, struct transfer_call *
 void transfer_report_hosts(struct transfer_report *report, const struct transfer_worker *worker);
 int transfer_report_row(struct transfer_report *report, const struct transfer_worker *worker,
                         const struct transfer_row *row, const struct transfer_gathered *all);
-// `err`: how the sweep has ended, with the last error's sentence, which it leaves there. Returns it, or that of
-// writing.
+// `err`: the result of the sweep; its sentence is the last error, which stays unchanged. Returns `err`, or the write
+// error.
 int transfer_report_end(struct transfer_report *report, int err, bool *refused);
 
 #endif

@@ -1,4 +1,4 @@
-// The text that scrapers of nixlbench read: a block of settings and a table of ten columns.
+// The text that parsers of nixlbench's output read: a block of settings and a table of ten columns.
 #ifndef BENCH_TRANSFER_TABLE_H
 #define BENCH_TRANSFER_TABLE_H
 
@@ -13,7 +13,7 @@ struct transfer_line {
   double bandwidth, latency, prep, prep_p99, post, post_p99, transfer, transfer_p99;
 };
 
-// `title` stands over the settings.
+// `title`: the line above the settings.
 void transfer_table_settings(FILE *out, const char *title, const json_t *settings);
 void transfer_table_header(FILE *out);
 void transfer_table_line(FILE *out, const struct transfer_line *line);

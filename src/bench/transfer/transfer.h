@@ -1,8 +1,8 @@
 // weft bench transfer: sweeps of reads and writes between workers, or with files and objects, with the options, the
 // defaults and the table of nixlbench, and figures of our own.
 //
-// Every worker runs the same sweep (worker.c). The scheme makes pairs of buffers (pairs.h); a worker moves what its
-// pairs as an initiator say, and holds the memory of its pairs as a target.
+// Every worker runs the same sweep (worker.c). The scheme makes pairs of buffers (pairs.h). A worker moves the data of
+// the pairs in which it is the initiator, and provides the memory of the pairs in which it is the target.
 #ifndef BENCH_TRANSFER_TRANSFER_H
 #define BENCH_TRANSFER_TRANSFER_H
 
@@ -58,39 +58,40 @@ struct transfer_config {
   unsigned obj_scheme, obj_req_checksum;
   bool obj_use_virtual_addressing, obj_accelerated_enable;
   uint64_t obj_crt_min_limit;
-  // What other back ends than those that are here want.
+  // Options of back ends that Weft does not have.
   const char *gpunetio_device_list, *gpunetio_oob_list, *azure_blob_account_url, *azure_blob_container_name,
       *azure_blob_connection_string, *infinia_config_file, *gusli_client_name, *gusli_config_file,
       *gusli_device_byte_offsets, *gusli_device_security;
   uint32_t hf3fs_iopool_size, gusli_max_simultaneous_requests;
   bool gusli_try_use_uring;
   // Our own.
-  const char *transport;  // exactly this one carries; NULL: the back end's
-  uint32_t local_workers; // workers that this process starts, itself one of them; 0: all without a store, else 1
+  const char *transport; // exactly this one carries; NULL: the back end's
+  // workers that this process starts, including itself; 0: all workers if there is no store, else 1
+  uint32_t local_workers;
   struct bench_options common;
 };
 
 // A back end that is measured.
 struct transfer_backend {
-  char name[32];                 // as it was asked for
-  const char *transport;         // of Weft; NULL: the cheapest that can
-  enum transfer_storage storage; // else it joins workers
+  char name[32];                 // name as given
+  const char *transport;         // transport of Weft; NULL: the cheapest suitable one
+  enum transfer_storage storage; // kind of storage, or none: then it connects workers
 };
 
-// What the options come to.
+// The plan that follows from the options.
 struct transfer_plan {
   struct transfer_config config;
   struct transfer_backend backends[TRANSFER_MAX_BACKENDS];
   uint32_t num_backends;
   enum transfer_storage storage; // of all back ends
   uint32_t iterations, warmup;   // of all threads together, up to a block of 1 MiB
-  uint32_t workers;              // that take part
-  uint32_t files;                // storage: how many
+  uint32_t workers;              // workers that take part
+  uint32_t files;                // storage: number of files
   char transports[256];          // for the agent; "": all
 };
 
-// Checks the options and works out the plan; tells on standard error what was rounded. INVALID: says which options do
-// not go together and what would; UNSUPPORTED: what is asked for is not there, with the reason.
+// Checks the options and computes the plan; reports rounded values on standard error. INVALID says which options do not
+// fit together and what would be right; UNSUPPORTED says what is not available, and why.
 int transfer_settle(struct transfer_plan *plan, const struct transfer_config *config);
 
 // Whether `names` would be a right --backend of some run; errors as above.
@@ -100,15 +101,15 @@ struct transfer_call {
   const struct transfer_config *config;
   const char *command;        // "weft bench transfer"
   const json_t *settings;     // object: every option by its name, for the figures and the block of settings; no secrets
-  const json_t *agreed;       // of them those that have to be equal in all workers
-  struct bench_output output; // as bench_output_init() leaves it, with what the terminal is
+  const json_t *agreed;       // the settings that have to be equal in all workers
+  struct bench_output output; // after bench_output_init(), with the properties of the terminal
 };
 
-// All of it. CANCELED: a signal came, what was measured is written. DATA: bytes were wrong. `*refused`: figures are not
-// to be believed, and say why.
+// Runs the whole benchmark. CANCELED: a signal came, and everything measured so far is written. DATA: bytes were wrong.
+// `*refused`: figures cannot be true, and contain the reason.
 int transfer_run(struct transfer_call *call, bool *refused);
 
-// Timed and untimed transfers of one thread, of a block size.
+// The timed and untimed transfers of one thread for a block size.
 static inline uint32_t transfer_share(const struct transfer_plan *plan, uint32_t all, uint64_t block) {
   uint32_t each = all / plan->config.num_threads;
   return block > (1 << 20) ? each / plan->config.large_blk_iter_ftr : each;

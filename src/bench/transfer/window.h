@@ -7,8 +7,9 @@
 #include <stdint.h>
 
 struct transfer_window {
-  int64_t begin, end; // in which all moved, by rank 0's clock; the end is before the begin where there was no such time
-  int64_t first, last; // in which somebody moved
+  // time in which all initiators moved, by rank 0's clock; the end is before the begin if there was no such time
+  int64_t begin, end;
+  int64_t first, last; // time in which any initiator moved
   int64_t shortest;    // time of one initiator
   uint32_t initiators;
 };
@@ -18,20 +19,20 @@ struct transfer_window {
     .begin = INT64_MIN, .end = INT64_MAX, .first = INT64_MAX, .last = INT64_MIN, .shortest = INT64_MAX                 \
   }
 
-// An initiator moved from begin to end.
+// Adds an initiator that moved from begin to end.
 void transfer_window_add(struct transfer_window *window, int64_t begin, int64_t end);
 
-// ns, 0 where there was no such time.
+// The length of the window in ns; 0 if there was no such time.
 double transfer_window_ns(const struct transfer_window *window);
 
-// Whether the row is to be measured again: the window is less than TRANSFER_LEAST_SPREAD of the time from the first
+// Whether the row has to be measured again: the window is less than TRANSFER_LEAST_SPREAD of the time from the first
 // begin to the last end.
 #define TRANSFER_LEAST_SPREAD 0.25
 bool transfer_window_is_narrow(const struct transfer_window *window);
 
-// Whether the window's figures are those of all: it is TRANSFER_LEAST_OVERLAP of the shortest initiator's time or more,
-// so slow initiators beside quick ones pass, and `fewest`, the requests that an initiator ended in it, is 1 or more.
-// Else why not, as a sentence into why[cap].
+// Whether the window's figures represent all initiators: the window is at least TRANSFER_LEAST_OVERLAP of the shortest
+// initiator's time, so slow initiators beside quick ones are accepted; and `fewest`, the least number of requests that
+// an initiator ended in it, is at least 1. Otherwise writes the reason as a sentence into why[cap].
 #define TRANSFER_LEAST_OVERLAP 0.25
 bool transfer_window_holds(const struct transfer_window *window, uint64_t fewest, char *why, size_t cap);
 

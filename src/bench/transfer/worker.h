@@ -1,4 +1,4 @@
-// A worker of the benchmark: its agent, its memory, and what it knows of the others.
+// A worker of the benchmark: its agent, its memory, and its data about the other workers.
 #ifndef BENCH_TRANSFER_WORKER_H
 #define BENCH_TRANSFER_WORKER_H
 
@@ -7,7 +7,7 @@
 #include "bench/transfer/storage.h"
 #include "meet/meet.h"
 
-// A buffer of another worker's, as it says.
+// A buffer of another worker, as that worker describes it.
 struct transfer_remote {
   weft_region_t region;
   uint64_t address;
@@ -32,19 +32,19 @@ struct transfer_worker {
   struct transfer_other *others; // [size]
   struct transfer_stored stored; // storage
   struct bench_sync sync;        // of workers that meet
-  uint64_t window;               // number of the last one that was started
+  uint64_t window;               // number of the last window that was started
   uint64_t seed, iteration;      // of contents
 };
 
-// Opens all of it, and exchanges with the others what they need to know. `meet` outlives it.
+// Opens the worker, and exchanges data with the other workers. `meet` must outlive it.
 int transfer_worker_open(struct transfer_worker *worker, const struct transfer_plan *plan, struct meet *meet);
 void transfer_worker_close(struct transfer_worker *worker);
 
-// Waits until all workers have come to this step; what they do before it may take a while.
+// Waits until all workers have reached this step; their work before it may take a while.
 int transfer_worker_step(struct transfer_worker *worker, const char *name);
 
-// Returns when all workers are ready for the next window, at the time at which it begins for all of them. PEER_LOST;
-// TIMEOUT names who is missing; CANCELED.
+// Returns when all workers are ready for the next window, at its common start. PEER_LOST; TIMEOUT names who is missing;
+// CANCELED.
 int transfer_worker_start(struct transfer_worker *worker);
 
 #endif
