@@ -1,4 +1,4 @@
-// What one rank found in one phase, as it reports it to the lead through the store.
+// The results of one rank in one phase, which it reports to the lead through the store.
 #ifndef RUN_COMMON_PHASE_RECORD_H
 #define RUN_COMMON_PHASE_RECORD_H
 
@@ -29,8 +29,9 @@ struct run_stall {
   uint64_t op, begin_ns, ns;
 };
 
-// A joiner's way in, by its host's clock: until it offered itself it only opened what it needs; from when its first
-// operation was fixed to its dispatch, and from the end of this to its combine, it was at its own work. 0: no joiner.
+// The times of a joiner, by its host's clock. Until it offered itself it only opened what it needs. From the time at
+// which its first operation was fixed to its dispatch, and from the end of the dispatch to its combine, it did its own
+// work. 0: no joiner.
 struct run_joining {
   uint64_t op, offer_ns, fixed_ns, dispatch_ns, dispatched_ns, combine_ns;
 };
@@ -47,7 +48,7 @@ struct run_record {
                     // combine
   // Ranks that the run had lost so far, when this rank began to measure the phase; -1: it has missed one since.
   int32_t losses_known;
-  uint64_t learned_ns; // when it knew that the phase had begun
+  uint64_t learned_ns; // when the rank learned that the phase had begun
   struct run_joining joining;
   // In order. Of a phase's operations those that are longer than all later ones, so that the longest since any time is
   // among them; apart from these the turns, with which a view took effect: the newest of both.

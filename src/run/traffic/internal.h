@@ -1,4 +1,4 @@
-// What traffic*.c share.
+// Declarations that the files of this folder share.
 #ifndef RUN_TRAFFIC_INTERNAL_H
 #define RUN_TRAFFIC_INTERNAL_H
 
@@ -7,16 +7,16 @@
 // A rank's input, in host memory.
 struct traffic_input {
   uint32_t num_tokens;
-  uint16_t *x;    // [T][H]; this rank's own is a part of its pool
+  uint16_t *x;    // [T][H]; for this rank itself a part of its pool
   int64_t *topk;  // [T][K]
   float *weights; // [T][K]
 };
 
-// What an operation works on, and its host copy, which the experts and the judge see. In host memory both are one.
+// The memory of an operation, and its host copy, which the experts and the judge see. In host memory both are the same.
 struct traffic_pair {
   void *host, *place;
   size_t size;
-  bool is_large; // much larger than what is used of it
+  bool is_large; // much larger than the part that is used
   bool is_lent;  // `place` is the group's zero-copy memory
 };
 
@@ -34,26 +34,26 @@ enum {
   PAIR_SLOT,
   PAIR_EXPERT_END,
   PAIR_OUT,  // ends the lists
-  PAIR_BIAS, // this and the next; from here on, only where operations have forms
+  PAIR_BIAS, // this and the next; pairs from here on exist only if operations have forms
   PAIR_ROW_WEIGHTS = PAIR_BIAS + 2,
   PAIR_OUT_WEIGHTS,
   NUM_PAIRS,
 };
 
-// All rows that this rank ever sends, made when the traffic is opened, so that no operation waits for a rank that makes
-// its rows: those of operations of the constant kind, and a pool of which each other operation takes a part. Its first
-// rows stand behind its last once more, so that each part is in one piece.
+// All rows that this rank ever sends. They are made when the traffic is opened, so that no operation waits for a rank
+// that makes its rows: rows for operations of the constant kind, and a pool of which each other operation takes a part.
+// The first rows of the pool are repeated after its last ones, so that each part is contiguous.
 struct traffic_pool {
-  uint32_t rows;   // of the pool, without those
+  uint32_t rows;   // rows of the pool, without the repeated ones
   uint16_t *host;  // [T + rows + T][H]: the constant rows first
-  uint16_t *place; // the same where operations read it
+  uint16_t *place; // the same rows in the memory that operations read
 };
 
-// What is combined.
+// The rows that are combined.
 enum traffic_answer {
   TRAFFIC_SAME,    // the rows as they were received: identities, without a copy
-  TRAFFIC_EXPERTS, // what the experts make of them, on the host
-  TRAFFIC_HELD,    // rows that stand in y, all values the same: on a GPU, where nothing may stand between two halves
+  TRAFFIC_EXPERTS, // the outputs of the experts, computed on the host
+  TRAFFIC_HELD,    // rows that are already in y, all values the same: on a GPU, if no work may run between two halves
 };
 
 // Every byte of the rows that are held. PER_EXPERT they are weighed by combine, so that the sums tell whose weights
@@ -78,8 +78,8 @@ struct traffic {
   uint32_t groups; // parts of the receive buffer: experts, or 1
   struct traffic_pair pairs[NUM_PAIRS];
   struct traffic_pool pool;
-  bool shares_pool;         // it is another traffic's
-  bool has_forms;           // buffers of forms are there
+  bool shares_pool;         // the pool belongs to another traffic
+  bool has_forms;           // the buffers of forms exist
   struct traffic_form form; // of the next operation, and of the last one
   struct traffic_filled filled;
   struct traffic_input input; // this rank's, of the last operation
@@ -88,7 +88,7 @@ struct traffic {
   float *weights;
   struct traffic_input *others;    // [max_ranks], for the judge; made when first needed
   struct weft_ep_recv_args recv;   // the host's copies
-  struct weft_ep_recv_args place;  // where the operation writes
+  struct weft_ep_recv_args place;  // the memory that the operation writes
   uint16_t *y;                     // the experts' outputs, on the host
   uint16_t *row;                   // [K + 1][H], an expert's work space
   uint16_t *out;                   // [T][H], on the host
@@ -100,11 +100,11 @@ struct traffic {
   struct weft_ep_result result;
   enum traffic_answer answer; // of the last operation
   bool renormalize;
-  bool has_copies;     // the host has what the last operation received
+  bool has_copies;     // the host has copies of what the last operation received
   uint64_t last_epoch; // view in which the last operation ended; 0: there was none
-  uint32_t *dirty;     // [groups] rows that hold data of earlier operations, at most
-  uint32_t *unheld;    // [groups] rows of y that do not hold what TRAFFIC_HELD wants, at most
-  void *cover;         // on a GPU: memory to be busy with
+  uint32_t *dirty;     // [groups] maximum of rows that contain data of earlier operations
+  uint32_t *unheld;    // [groups] maximum of rows of y without the values for TRAFFIC_HELD
+  void *cover;         // on a GPU: memory that is filled to keep the GPU busy
   void *marks[4];      // on a GPU: begin and end of dispatch, begin and end of combine
 };
 
@@ -114,7 +114,8 @@ int traffic_input_open(struct traffic_input *input, const struct run_config *con
 void traffic_input_close(struct traffic_input *input, bool with_rows);
 int traffic_pool_open(struct traffic *traffic); // makes the rows
 void traffic_pool_close(struct traffic *traffic);
-// Finds this rank's rows of the operation and makes its routing, in t->input and where the operation reads them.
+// Finds this rank's rows of the operation and makes its routing, in t->input and in the memory that the operation
+// reads.
 int traffic_prepare_input(struct traffic *traffic, const struct traffic_op *op);
 int traffic_check_number(uint64_t expected, uint64_t begun); // DATA: dispatch began another operation than prepared
 
@@ -126,7 +127,7 @@ int traffic_form_prepare(struct traffic *traffic, struct traffic_op *op);
 void traffic_form_dispatch(const struct traffic *traffic, struct weft_ep_dispatch_args *args);
 void traffic_form_receive(const struct traffic *traffic, struct weft_ep_recv_args *args);
 void traffic_form_combine(const struct traffic *traffic, struct weft_ep_combine_args *args);
-int traffic_form_answer(struct traffic *traffic);                            // row weights that go back, from the host
+int traffic_form_answer(struct traffic *traffic); // copies the row weights that are sent back from the host
 int traffic_form_note(struct traffic *traffic, const struct traffic_op *op); // after the receive
 int traffic_combine(struct traffic *traffic, const struct weft_ep_combine_args *args, struct weft_ep_result *result,
                     uint64_t *op);
@@ -137,10 +138,11 @@ int traffic_form_judge(struct traffic *traffic, const struct traffic_op *op); //
 int traffic_memory_open(struct traffic *traffic);
 void traffic_memory_close(struct traffic *traffic);
 int traffic_poison(struct traffic *traffic);
-int traffic_hold(struct traffic *traffic);         // before an operation that answers with held rows
-int traffic_get_received(struct traffic *traffic); // to the host, unless it is there. DATA: counts that cannot be
+int traffic_hold(struct traffic *traffic); // to be called before an operation that answers with held rows
+// copies to the host, unless already there. DATA: impossible counts
+int traffic_get_received(struct traffic *traffic);
 int traffic_get_out(struct traffic *traffic);
-int traffic_put_answer(struct traffic *traffic); // the rows of y that are used, from the host
+int traffic_put_answer(struct traffic *traffic); // copies the used rows of y from the host
 void traffic_note_dirty(struct traffic *traffic);
 
 // gpu.c: one operation in a stream, timed by the device.
@@ -150,7 +152,7 @@ int traffic_gpu_rehearse(struct traffic *traffic); // the fill and the marks aro
 int traffic_gpu_operate(struct traffic *traffic, struct weft_ep_dispatch_args *dispatch,
                         struct weft_ep_combine_args *combine, struct traffic_op *op);
 
-// judge.c: room for the inputs of all ranks, which is made when it is first needed.
+// judge.c: allocates memory for the inputs of all ranks, at the first use.
 int traffic_open_others(struct traffic *traffic);
 
 // experts.c: lets this rank's experts answer what was received, into y.

@@ -1,7 +1,7 @@
 // One rank's operations: made from the pattern, sent, answered by the experts, timed, and judged when asked.
 //
-// What an operation carries is a function of the seed, the operation's number and the view it began in, so any rank can
-// judge any operation that it took part in, whatever the others are doing. One owner thread.
+// The data of an operation is a function of the seed, the operation's number and the view in which it began. So any
+// rank can judge any operation in which it took part, independently of the others. One owner thread.
 #ifndef RUN_TRAFFIC_TRAFFIC_H
 #define RUN_TRAFFIC_TRAFFIC_H
 
@@ -15,54 +15,55 @@
 
 struct traffic;
 
-// How an operation goes where it is to.
+// How an operation finds the destinations of its tokens.
 enum traffic_way {
-  TRAFFIC_ROUTED,        // by its own top-k
-  TRAFFIC_FILLING,       // likewise, and a route is filled with that
-  TRAFFIC_KEPT,          // by the route that was filled last, with the rows of the operation that filled it
-  TRAFFIC_COMBINE_ROUTE, // a combine alone, by that route, of the rows that were combined last
+  TRAFFIC_ROUTED,        // from its own top-k
+  TRAFFIC_FILLING,       // from its own top-k, which also fills a route
+  TRAFFIC_KEPT,          // from the route filled last, with the rows of the operation that filled it
+  TRAFFIC_COMBINE_ROUTE, // only a combine, with that route, of the rows that were combined last
 };
 
-// What an operation asks for beside the plain dispatch and combine. All ranks of the operation ask for the same.
+// The options of an operation in addition to the plain dispatch and combine. All ranks of the operation use the same
+// options.
 struct traffic_form {
   enum traffic_way way;
   uint32_t biases;   // added in the combine, 0 to 2
-  bool unweighted;   // rows are summed as they are; not for RANK_MAJOR
-  bool weights_back; // row weights go back with the rows; RANK_MAJOR
+  bool unweighted;   // rows are added without weights; not for RANK_MAJOR
+  bool weights_back; // row weights are sent back with the rows; RANK_MAJOR
   bool zero_padding; // between packed parts
 };
 
-// What one operation was and did.
+// The description and results of one operation.
 struct traffic_op {
   uint64_t op;
-  uint64_t input_op;          // whose rows and top-k it has: its own, or the one that filled its route
-  const int32_t *input_ranks; // the view in which that one began; until the next operation
+  uint64_t input_op;          // operation whose rows and top-k it uses: itself, or the one that filled its route
+  const int32_t *input_ranks; // the view in which input_op began; valid until the next operation
   uint32_t num_input_ranks;
-  enum pattern_kind kind;      // of that one
+  enum pattern_kind kind;      // kind of input_op
   uint64_t begin_epoch, epoch; // views in which it began and ended
-  // It began and ended in the view in which the operation before ended: so every rank began it in that view, also when
-  // a rank was lost meanwhile and the others learned of it one after the other.
+  // The operation began and ended in the view in which the previous one ended. So every rank began it in that view,
+  // even if a rank was lost meanwhile and the others noticed it at different times.
   bool settled;
   const int32_t *ranks; // the view in which it began, ascending; until the next operation
   uint32_t num_ranks;
-  const int32_t *lost; // ranks whose tokens did not come; until the next operation
+  const int32_t *lost; // ranks whose tokens did not arrive; valid until the next operation
   uint32_t num_lost;
   uint64_t mark;
   uint64_t begin_ns, combine_begin_ns; // of the halves, by the host's clock
   uint64_t dispatch_ns, combine_ns;    // durations of send + receive, by the host's clock or the GPU's
-  // Nothing that takes different ranks a different time stood right before a half: the durations tell of the operation.
-  // False on a GPU where input was copied there, or the experts answered on the host.
+  // No work whose time differs between ranks ran directly before a half, so the durations are those of the operation.
+  // False on a GPU if input was copied there, or if the experts answered on the host.
   bool in_step;
   uint32_t num_silent;                                                     // ranks without contributions
   uint64_t num_missing;                                                    // selections without contribution
   uint64_t dispatch_logical, dispatch_wire, combine_logical, combine_wire; // bytes
 };
 
-// The zero-copy memory that a rank is to be opened with, in bytes: the rows that its experts answer lie there, where
+// The bytes of zero-copy memory with which a rank should be opened: the rows of its experts' answers lie there, where
 // peers may read them.
 uint64_t traffic_zero_copy_bytes(const struct run_config *config, uint32_t max_ranks);
 
-// `home`: where `ep` has its memory. `max_ranks`: the most that a view will have. All three stay the caller's and
+// `home`: the place of the memory of `ep`. `max_ranks`: most ranks of a view. The caller keeps the objects, which must
 // outlive the traffic.
 int traffic_open(struct traffic **traffic, weft_ep_t *ep, const struct run_config *config, struct buffer_home *home,
                  uint32_t capacity, uint32_t max_ranks);
@@ -75,29 +76,29 @@ int traffic_open_variant(struct traffic **traffic, struct traffic *other, const 
 // The form of the operations from the next one on; only for a traffic of traffic_open_variant().
 void traffic_set_form(struct traffic *traffic, const struct traffic_form *form);
 
-// Gives the memory of the rows back until the next operation: for a traffic that is kept for its route alone.
+// Releases the memory of the rows until the next operation: for a traffic that is kept only for its route.
 void traffic_release_rows(struct traffic *traffic);
 
 // Whether a call refuses the route that was filled last, as it has to after a rank has joined: 0, or DATA. Begins no
 // operation.
 int traffic_check_refused(struct traffic *traffic);
 
-// Does what is slow the first time, so that the first operation is like any: touches the memory that one uses. For a
-// rank that joins, before it offers itself: the others would wait for it.
+// Does the work that is slow at the first time, so that the first operation is as fast as others: touches the memory
+// that an operation uses. A joining rank calls it before it offers itself, since the others would wait for it.
 int traffic_rehearse(struct traffic *traffic);
 
 // Kind of the next operation.
 enum pattern_kind traffic_next_kind(const struct traffic *traffic);
 
-// Runs one operation. `poison`: the buffers that it writes are filled with rubbish before. Errors are those of
-// weft/ep.h; lost ranks are none. *op is complete on success.
+// Runs one operation. `poison`: the buffers that it writes are filled with wrong values before. Errors are those of
+// weft/ep.h; lost ranks are no error. *op is complete on success.
 int traffic_run(struct traffic *traffic, bool poison, struct traffic_op *op);
 
-// Begins the next operation and sends its dispatch, no more: for a rank that dies with it. On a GPU it is on its way
-// when this returns.
+// Begins the next operation and only sends its dispatch: for a rank that dies with it. On a GPU the dispatch may still
+// run on return.
 int traffic_send_only(struct traffic *traffic);
 
-// Rows that the dispatch under way has for other ranks: one for each token and rank.
+// The number of rows that the current dispatch has for other ranks: one for each token and rank.
 uint32_t traffic_remote_rows(const struct traffic *traffic);
 
 // Adds the rows that the dispatch of the last operation had for each rank to rows[capacity], by rank: one for each
