@@ -1,4 +1,4 @@
-// weft elastic, from beginning to end.
+// Runs weft elastic from beginning to end.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 enum { PARTING_MS = 5000, PARTING_STEP_MS = 20 };
 
-// Tells the other nodes that it is over, and waits until they have gone, so that none finds the store taken away.
+// Informs the other nodes of the end, and waits until they have ended, so that none of them loses the store before.
 static void dismiss(struct node *node, int status, const char *error) {
   char key[RUN_KEY_SIZE], nodes[RUN_KEY_SIZE];
   if (node_places(node) <= 1)
@@ -31,7 +31,7 @@ static void dismiss(struct node *node, int status, const char *error) {
   }
 }
 
-// A follower that ends before the lead says so tells why.
+// A follower that ends before the lead ends the run reports the reason.
 static void report_follower(struct node *node, int status, const char *error) {
   char key[RUN_KEY_SIZE], text[1200];
   run_key(key, &node->keys, "fail/agent-%u", node->id);
@@ -44,7 +44,7 @@ static int exit_status(const struct node *node, int err) {
   return node->signal_number ? 128 + node->signal_number : weft_err_exit_status(err);
 }
 
-// Runs it; what went wrong is in `error`.
+// Runs the node; writes the reason of a failure into `error`.
 static int run(struct node *node, char *error, size_t cap) {
   int err = node_open(node, &lead_role);
   bool opened = err == 0;
@@ -57,7 +57,7 @@ static int run(struct node *node, char *error, size_t cap) {
     snprintf(error, cap, "the lead ended the run: %s", node->end.error);
   else
     error[0] = '\0';
-  printable_text(error); // another node's words may be in it
+  printable_text(error); // it may contain text from another node
   node_end_children(node);
   if (opened && node->leads) {
     int unwritten = lead_finish(node, status, error);

@@ -1,4 +1,4 @@
-// The one way to wait for another rank: until something has come, or the deadline has passed and the rank is lost.
+// The one way to wait for another rank: until data has arrived, or until the deadline has passed and the rank is lost.
 //
 // A silent rank is distinguished from one that waits itself by *heartbeats*. A rank whose wait has lasted for an eighth
 // of the limit sends a heartbeat, and then eight in each limit, to every peer except those that it waits for: it writes
@@ -46,7 +46,8 @@ __device__ __forceinline__ void begin_round(cuda_state *state) {
   if (now - before < limit / HEARTBEATS || atomicCAS(&state->heartbeats.round, before, now) != before)
     return;
   uint64_t awaited = atomicExch((unsigned long long *)&state->heartbeats.awaited, 0);
-  heartbeats.awaiting = now - before > limit / 2 ? 0 : awaited & ~heartbeats.own; // those of a wait that has ended
+  // 0: the seats belong to a wait that has ended
+  heartbeats.awaiting = now - before > limit / 2 ? 0 : awaited & ~heartbeats.own;
   heartbeats.before = before;
   ptx::fence_system();
   heartbeats.step = 1;
@@ -110,7 +111,7 @@ struct wait_limit {
     __nanosleep(20); // leaves the cache to those who write; takes 0.3 us at least
     return count(state, seat);
   }
-  // For what many wait for: the first rounds come at once.
+  // For data for which many threads wait: the first rounds do not sleep.
   __device__ __forceinline__ bool over_soon(cuda_state *state, uint32_t seat) {
     return rounds < EAGER ? count(state, seat) : over(state, seat);
   }
@@ -122,8 +123,8 @@ private:
   __device__ __forceinline__ bool count(cuda_state *state, uint32_t seat) {
     return ++rounds % 64 == 0 && (since = look_up(state, seat, since)) == OVER;
   }
-  // Since when there has been waiting, in ticks, an odd number; or OVER. By value: what is pointed to would live in
-  // memory.
+  // Returns the begin of the wait in ticks, an odd number; or OVER. It is passed by value, since an object to which a
+  // pointer exists is kept in memory.
   static __device__ __noinline__ uint64_t look_up(cuda_state *state, uint32_t seat, uint64_t since) {
     if (is_lost(state, seat))
       return OVER;
@@ -132,7 +133,7 @@ private:
       since = now | 1;
     if ((int32_t)(now - (uint32_t)since) <= (int32_t)(limit_ticks(state) / HEARTBEATS))
       return since;
-    // In memory, and so in no register that callers would have to keep free.
+    // In memory, so that callers need not keep registers free.
     volatile uint32_t kept[2] = {seat, (uint32_t)since};
     cuda_state *volatile kept_state = state;
     atomicOr((uint32_t *)&state->heartbeats.awaited + seat / 32, 1u << seat % 32);
@@ -144,7 +145,7 @@ private:
     }
     return since;
   }
-  // The clock is read again, and all else, so that little is kept over a step.
+  // Reads the clock and everything else again, so that little is kept in registers over a step.
   static __device__ __forceinline__ bool is_silent(const cuda_state *state, uint32_t seat, uint32_t since) {
     uint32_t now = ticks(), received = ptx::load_volatile(&state->heartbeats.received[seat]),
              limit = limit_ticks(state);
@@ -153,8 +154,8 @@ private:
   }
 };
 
-// For waits among the blocks of one kernel, all of which are bounded by the one above: far beyond it, so that a defect
-// of ours is no hang. A block may wait for several ranks, one after the other.
+// For waits among the blocks of one kernel. The limit above bounds all of them; this limit is far longer, so that a
+// defect in our code does not hang. A block may wait for several ranks, one after the other.
 struct block_wait_limit {
   uint64_t since;
   uint32_t rounds;

@@ -1,6 +1,6 @@
-// Agents that end or leave while the run goes on (--agents elastic): the ranks that ran there are lost in the phase
-// that is under way, which is then measured again without them. They join the next phase that names them, as after a
-// death that the plan has, on whatever agent has room.
+// Agents that end or leave while the run goes on (--agents elastic): the ranks that ran there are lost in the current
+// phase, which is then measured again without them. They join the next phase that names them, as after a death that the
+// plan has, on whatever agent has room.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-// What the run found, put together from the ranks' records: results.json and the report.
+// The results of the run, assembled from the ranks' records: results.json and the report.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -11,7 +11,7 @@
 // come to one rank, or, as from Slurm, to each process of the job, and then the agents' word for it is the cause.
 enum { WEIGHT_EXIT = 1, WEIGHT_TOLD_LOSS, WEIGHT_LOSS, WEIGHT_SIGTERM, WEIGHT_CAUSE };
 
-enum { CAUSE_MS = 1000 }; // a cause that comes later than this after a consequence is not waited for
+enum { CAUSE_MS = 1000 }; // how long the lead waits for a cause after a consequence
 
 // The first code with this exit status: the tool ends with the rank's own.
 static int err_of_status(int status) {

@@ -1,4 +1,4 @@
-// One rank in one phase, as the lead sees it.
+// The lead's data about one rank in one phase.
 #include <stdio.h>
 
 #include "run/lead/lead.h"

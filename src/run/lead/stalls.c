@@ -1,5 +1,5 @@
-// The longest that a survivor stood in an operation while the phase's changes were made: in all, and without what
-// joiners did by themselves.
+// The longest time that a survivor spent in an operation while the phase's changes were made: in total, and without the
+// joiners' own work.
 #include <string.h>
 
 #include "run/lead/lead.h"

@@ -14,7 +14,8 @@ void lead_fill_phase_times(const struct node *node, struct results_phase *phase)
   phase->end_s = seconds(node, times->end_ns);
 }
 
-// What a process saw by its host's clock, where that is the lead's clock too; else when the lead heard of it.
+// The time that a process saw by its host's clock, if the lead has the same clock; otherwise the time at which the lead
+// learned of it.
 static double either(const struct node *node, uint64_t seen_ns, const char *boot, uint64_t heard_ns) {
   bool same = seen_ns != 0 && strcmp(boot, node->boot) == 0;
   return seconds(node, same ? seen_ns : heard_ns);

@@ -1,4 +1,4 @@
-// How many ranks this node has room for, and in which memory they work.
+// The number of ranks for which this node has room, and the memory in which they work.
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -14,7 +14,7 @@ enum {
 
 static void print_line(struct node *node, const char *text) {
   progress_hide(&node->progress);
-  FILE *out = node->config.json ? stderr : stdout; // standard output is the results' then
+  FILE *out = node->config.json ? stderr : stdout; // with --json standard output is reserved for the results
   fprintf(out, "%s\n", text);
   fflush(out);
 }
@@ -60,7 +60,7 @@ void node_serve_children(struct node *node) {
     struct run_child *child = &node->children[i];
     if (child->pid == 0)
       continue;
-    bool has_ended = run_child_has_ended(child); // asked first: what it said last is then there to be read
+    bool has_ended = run_child_has_ended(child); // checked first, so that its last messages can be read after that
     run_child_read(child, on_message, node);
     int status = 0;
     if (has_ended && run_child_reap(child, &status))

@@ -1,5 +1,6 @@
-// The store has forgotten the run, because it was restarted empty or because leases ran out while it was away. What the
-// run is, its processes know: so they put it back, and operations, which go on meanwhile, do not notice.
+// The store has forgotten the run, because it was restarted empty or because leases ran out while it was away. The
+// processes of the run know its state. So they write it back into the store; operations go on meanwhile and are not
+// affected.
 //
 //   1. The lead makes a new lease and the key of the live run, unless another run of the job has come first. The others
 //      wait for that key, and take the new lease from it. Each rank does so, too (common/store_writer.h).

@@ -1,4 +1,4 @@
-// Signals that ask the node to stop: blocked in all threads, and read from a descriptor.
+// Signals that request the node to stop. They are blocked in all threads, and read from a descriptor.
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -18,7 +18,7 @@ int node_open_signals(struct node *node) {
   if (!stop_hangup_is_ignored())
     sigaddset(&set, SIGHUP);
   sigaddset(&set, SIGUSR1);
-  // Before any thread is there, so that all have them blocked.
+  // Before there is any thread, so that all threads have them blocked.
   if (pthread_sigmask(SIG_BLOCK, &set, NULL) || (node->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK)) < 0)
     return fail_errno(errno, "cannot receive signals through a file descriptor");
   return 0;

@@ -1,4 +1,4 @@
-// Notices rank processes of this node that stand still, says so once, and tells the lead.
+// Detects rank processes of this node that stand still, reports each once, and informs the lead.
 #include "run/process/process_state.h"
 
 #include <stdio.h>

@@ -1,5 +1,6 @@
-// Whether the store answers: since when it has been silent, how long the node waits for it, and what a watching person
-// is told: once when it falls silent, and once when it is back. Ranks say nothing: their node waits as they do.
+// Whether the store answers: since when it has not answered, how long the node waits for it, and the messages for a
+// person: one when it stops answering, and one when it answers again. Ranks print nothing, since their node waits in
+// the same way.
 #include <time.h>
 
 #include "base/time/clock.h"
@@ -12,7 +13,7 @@ void node_retry(struct node *node) {
   node->retry_ns = retry_ns < node->retry_ns ? retry_ns : node->retry_ns;
 }
 
-// The store answers again. What ran out meanwhile has the time of a lease to come back.
+// The store answers again. Leases that expired meanwhile have the time of one lease to come back.
 void node_store_answered(struct node *node) {
   if (!node->store.silent_ns)
     return;
