@@ -1,5 +1,5 @@
-// Goes through operations and sizes, and reports each as soon as it is measured. What lies at the other end, a target
-// or storage, is reached by a table.
+// Measures each operation and size, and reports each result at once. The other end, a target or storage, is reached
+// through a table of functions.
 #ifndef P2P_BENCH_H
 #define P2P_BENCH_H
 
@@ -9,13 +9,13 @@
 struct p2p_bench;
 
 struct p2p_bench_ends {
-  // Makes both ends' contents for `places` of the load's bytes: the source holds those of bench->seed, the destination
-  // others.
+  // Fills both ends for `places` times the load's bytes: the source gets the contents of bench->seed, the destination
+  // other contents.
   int (*fill)(struct p2p_bench *bench, const struct p2p_load *load, uint32_t places);
-  // DATA: the destination does not hold what the source held.
+  // DATA: the destination does not have the contents of the source.
   int (*check)(struct p2p_bench *bench, const struct p2p_load *load, uint32_t places);
-  // Runs the load while the peer runs it too, towards this side's buffer: fills in the two rates and their window, or
-  // why there are none. NULL: there is no peer.
+  // Runs the load while the peer runs the same load towards this side's buffer. Fills in the two rates and their
+  // window, or the reason why there are none. NULL: there is no peer.
   int (*both_ways)(struct p2p_bench *bench, const struct p2p_load *load, struct p2p_result *result);
 };
 

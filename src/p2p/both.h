@@ -1,4 +1,4 @@
-// A load in both directions at once, of which only counts what lies in the time in which both ran.
+// A load in both directions at once. Only the time in which both directions ran is counted.
 //
 //   initiator                                target
 //   "load": what, and where to         ->    prepares its transfers, and warms up
@@ -8,9 +8,9 @@
 //   its counted part begins            <-    "running"; its counted part has begun
 //   its counted part ends: "enough"    <->   its counted part ends: "enough"
 //
-// A counted part is the load's iterations, and not shorter than that least time. Each side goes on until both parts
-// have ended, so each counted transfer runs beside the other's load. Then the initiator takes the time in which both
-// ran:
+// A counted part has at least the load's iterations, and takes at least the time that "go" gives. Each side goes on
+// until both parts have ended, so each counted transfer runs beside the other's load. Then the initiator finds the time
+// in which both ran:
 //
 //   from the later begin to the        <-    "loaded": begun and ended, by its clock
 //   earlier end: "count" from, until   ->
@@ -20,12 +20,13 @@
 
 #include "p2p/measure.h"
 
-// The initiator's part, and what it comes to: gbps, peer_gbps and window_s, or `refused`. `load` goes from `local` to
-// `remote`, and the peer's, which is another one's but for that, to `local`. TIMEOUT, PEER_LOST, PROTOCOL: the peer.
+// Runs the initiator's part and fills in gbps, peer_gbps and window_s, or `refused`. This side's load goes from `local`
+// to `remote`; at the same time the peer runs the same load from its own buffer to `local`. TIMEOUT, PEER_LOST and
+// PROTOCOL are failures of the peer.
 int p2p_both_lead(struct p2p_session *session, const struct p2p_load *load, const struct p2p_buffer *local,
                   const struct p2p_remote *remote, struct p2p_result *result);
 
-// The target's, after "load".
+// Runs the target's part after it has received "load".
 int p2p_both_follow(struct p2p_session *session, const struct p2p_load *load, const struct p2p_buffer *local,
                     const struct p2p_remote *remote);
 

@@ -1,4 +1,4 @@
-// What the hardware allows of each row's rates.
+// The upper bounds that the hardware sets to the rates of each row.
 #ifndef P2P_BOUND_H
 #define P2P_BOUND_H
 
@@ -6,12 +6,12 @@
 
 #include "p2p/report.h"
 
-// What a target tells of its host, as a member of its answer; and what the initiator learns from that.
+// The target adds the identity of its host to its answer; the initiator finds out from it whether there are two hosts.
 void p2p_bound_describe(json_t *ready);
 void p2p_bound_compare(const json_t *ready, struct p2p_ends *ends);
 
-// Finds the bound of a row that is measured, and takes its rates away where they cannot be true. A report without a
-// table of bounds (NULL) leaves the row as it is.
+// Finds the bound of a measured row, and removes the row's rates if they cannot be true. If the report has no table of
+// bounds (NULL), the row stays unchanged.
 void p2p_bound_judge(const struct p2p_report *report, struct p2p_result *result);
 
 #endif

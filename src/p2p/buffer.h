@@ -1,4 +1,4 @@
-// The memory that is written to and read from, with contents that are a function of a seed and the place.
+// The memory that transfers write to and read from. Its contents are a function of a seed and the position.
 #ifndef P2P_BUFFER_H
 #define P2P_BUFFER_H
 
@@ -16,7 +16,7 @@ struct p2p_buffer {
   struct device *device;
 };
 
-// Whether this host has room for so many buffers of that kind. LIMIT: says how much there is.
+// Checks whether this host has room for so many buffers of that kind. LIMIT: the error says how much room there is.
 int p2p_buffer_room(enum p2p_memory memory, uint64_t length, uint32_t number);
 int p2p_buffer_open(struct p2p_buffer *buffer, weft_agent_t *agent, enum p2p_memory memory, uint32_t gpu,
                     uint64_t length);

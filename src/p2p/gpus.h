@@ -1,4 +1,4 @@
-// Which GPUs the two ends use, and whether that is one and the same.
+// Which GPUs the two ends use, and whether both use the same one.
 #ifndef P2P_GPUS_H
 #define P2P_GPUS_H
 
@@ -7,14 +7,15 @@
 #include "p2p/buffer.h"
 #include "p2p/report.h"
 
-// Whether the GPU of --gpu-id can be used, and which one a local target takes: `*target`. That of --target-gpu-id; else
-// another one than the initiator's, if there is one that reaches it. The drivers are asked in a process of its own, for
-// one that has asked cannot be forked any more. UNSUPPORTED: no plug-in, no driver, or no such GPU.
+// Checks whether the GPU of --gpu-id can be used, and chooses the GPU of a local target: `*target`. This is the GPU of
+// --target-gpu-id; without that option another GPU than the initiator's, if the two reach each other's memory. A
+// separate process asks the drivers, because a process that has used them cannot fork any more. UNSUPPORTED: no
+// plug-in, no driver, or no such GPU.
 int p2p_gpus_choose(const struct p2p_config *config, uint32_t *target);
 
-// What the target tells of its memory, as members of its answer.
+// The target adds members that describe its memory to its answer.
 void p2p_gpus_describe(const struct p2p_buffer *buffer, json_t *ready);
-// What the initiator learns from that.
+// The initiator reads these members.
 void p2p_gpus_compare(const struct p2p_buffer *buffer, const json_t *ready, struct p2p_ends *ends);
 
 #endif

@@ -9,24 +9,25 @@
 struct p2p_remote {
   weft_region_t region;
   uint64_t address;
-  const weft_region_t *each; // instead of the two: a region for each place, which begins there; NULL: one for all
+  // Used in place of the two above: one region for each place, which begins at it. NULL: one region for all places.
+  const weft_region_t *each;
 };
 
 struct p2p_load {
   enum weft_transfer_op op;
   uint64_t bytes;
   uint32_t iterations, warmup;
-  uint32_t depth; // transfers under way; they use that many places of the buffers, one after the other
+  uint32_t depth; // transfers under way at once, each on its own place of the buffers; the places follow each other
   const char *transport;
 };
 
-// Places of `bytes` that a buffer of that length has for a load: at most `depth`.
+// The number of places of `bytes` bytes in a buffer of `length` bytes, at most `depth`.
 uint32_t p2p_places(uint64_t length, uint64_t bytes, uint32_t depth);
 
-// One transfer after the other; `transport` is told.
+// Measures one transfer after the other; writes the name of their transport to `transport`.
 int p2p_latency(struct p2p_session *session, const struct p2p_load *load, const struct p2p_buffer *local,
                 const struct p2p_remote *remote, struct histogram *latency, char transport[32]);
-// `depth` of them under way; 1e9 bytes a second.
+// Measures with `depth` transfers under way; the result is in 1e9 bytes a second.
 int p2p_bandwidth(struct p2p_session *session, const struct p2p_load *load, const struct p2p_buffer *local,
                   const struct p2p_remote *remote, double *gbps);
 
@@ -39,9 +40,9 @@ int p2p_lane_open(struct p2p_session *session, const struct p2p_load *load, cons
                   const struct p2p_remote *remote, struct p2p_lane **lane);
 void p2p_lane_close(struct p2p_lane *lane);
 
-// `ended` transfers have. 0: more of them; 1: that was enough; negative: a failure.
+// `ended` transfers have ended. Returns 0 to go on, 1 to stop, or a negative error.
 typedef int p2p_look(void *arg, uint64_t ended);
-// Keeps the places under way until `look` says otherwise, which is asked each time that `every` more have ended.
+// Keeps a transfer under way on each place until `look` stops it; calls `look` each time `every` more have ended.
 int p2p_lane_run(struct p2p_lane *lane, uint32_t every, p2p_look *look, void *arg);
 
 #endif

@@ -1,4 +1,4 @@
-// How far a load was, and when: in bounded memory, however long it runs.
+// The progress of a load over time, in bounded memory, however long the load runs.
 #ifndef P2P_METER_H
 #define P2P_METER_H
 
@@ -7,18 +7,18 @@
 enum { P2P_STAMPS = 1024 }; // of a run
 
 struct p2p_stamp {
-  uint64_t ns, ended; // the clock, and transfers that had ended by then
+  uint64_t ns, ended; // a time, and the number of transfers that had ended by then
 };
 
 // Begins as zeros, with `every` 1.
 struct p2p_meter {
   struct p2p_stamp list[P2P_STAMPS], last;
   uint32_t count;
-  uint64_t looks, every; // so often it was looked at; one look of so many is in the list
+  uint64_t looks, every; // how many looks there were; every `every`-th look is in the list
 };
 
 void p2p_meter_add(struct p2p_meter *meter, uint64_t ns, uint64_t ended);
-// Transfers that ended in that time; between two stamps by their share of it. There is a stamp.
+// The number of transfers that ended in that time, interpolated between stamps. There must be at least one stamp.
 double p2p_meter_between(const struct p2p_meter *meter, uint64_t from, uint64_t until);
 
 #endif

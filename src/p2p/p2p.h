@@ -1,7 +1,7 @@
 // weft p2p: transfers between two processes, or between memory and storage, checked and measured.
 //
-// The target lends a buffer; the initiator connects to it by a socket, says how large the buffer is to be, and then
-// writes to it, reads from it and exchanges notifications, for each size. All that the two say to each other goes by
+// The target lends a buffer. The initiator connects to the target by a socket and gives the size of the buffer. Then,
+// for each size, it writes to the buffer, reads from it and exchanges notifications. All messages between the two are
 // notifications of their agents (session/session.h).
 #ifndef P2P_P2P_H
 #define P2P_P2P_H
@@ -30,25 +30,25 @@ struct p2p_config {
   uint16_t port;
   const char *listen; // address of the target
   const char *token;  // that both sides know
-  bool print_token;   // a target's is of its own making: it prints the initiator's command
-  const char *lend;   // the largest buffer that a target lends; NULL: as large as there is room for
+  bool print_token;   // the target made the token itself, so it prints the initiator's command
+  const char *lend;   // the largest buffer that a target lends; NULL: as large as the host has room for
   const char *sizes;  // "8,4KB,1MB"
   enum p2p_op op;
   enum p2p_memory memory;
   uint32_t gpu;
   uint32_t target_gpu; // of a local target, or P2P_GPU_OTHER
-  bool one_gpu;        // for both ends is what the caller named, and meant
-  const char *path;    // of a file, "bucket/key" of an object
-  bool overwrite;      // what is at `path` already
+  bool one_gpu;        // the caller named the GPUs, so that one GPU at both ends is intended
+  const char *path;    // path of a file, or "bucket/key" of an object
+  bool overwrite;      // an existing file or object at `path` may be overwritten
   uint32_t iterations, warmup, depth;
   bool bidirectional, no_check;
   const char *transport;
   uint32_t timeout_ms;
-  uint32_t startup_timeout_s; // so long an initiator tries to reach a target; 0: once
-  uint32_t initiators;        // the target serves so many at least; 0: one
+  uint32_t startup_timeout_s; // how long an initiator tries to reach a target; 0: it tries once
+  uint32_t initiators;        // the target serves at least so many; 0: one
   bool forever;               // the target serves one initiator after the other
   enum p2p_format format;
-  const char *html, *prometheus; // files for a page and for a node exporter, by who has the results; NULL: none
+  const char *html, *prometheus; // files of the side that has the results: a page, a node exporter's text; or NULL
   bool quiet, color, unicode;
 };
 
@@ -60,7 +60,7 @@ struct p2p_sizes {
   uint64_t largest;
 };
 
-// INVALID: says which of them is wrong, and what would be right.
+// INVALID: the error says which size is wrong, and what would be right.
 int p2p_sizes_parse(const char *text, struct p2p_sizes *sizes);
 // "64 KiB"; into out[cap], which it returns.
 const char *p2p_size_text(uint64_t bytes, char *out, size_t cap);
@@ -68,22 +68,22 @@ const char *p2p_size_text(uint64_t bytes, char *out, size_t cap);
 // How large each side's buffer is to be.
 uint64_t p2p_buffer_bytes(const struct p2p_config *config, const struct p2p_sizes *sizes);
 
-// What one size and operation came to.
+// The result of one size and operation.
 struct p2p_result {
   enum p2p_op op;
   uint64_t bytes;
   uint32_t iterations;
-  struct histogram latency; // ns, of one after the other; a notification: half of its round trip
+  struct histogram latency; // ns, one transfer after the other; for a notification half of its round trip
   uint32_t depth;           // transfers under way at once when the two below were measured
   double per_second;        // transfers that ended in a second
-  double gbps;              // their bytes, 1e9 a second; 0: a notification, which has none worth counting
-  double peer_gbps;         // likewise of the peer's, in the same window; 0: not bidirectional
-  double window_s;          // in which the two were measured; 0: as long as the iterations took
-  bool checked;             // every byte was
+  double gbps;              // their bytes, in 1e9 a second; 0 for a notification, whose few bytes are not counted
+  double peer_gbps;         // the same for the peer's transfers, in the same window; 0: not bidirectional
+  double window_s;          // the time in which both rates were measured; 0: the time of the iterations
+  bool checked;             // every byte was compared
   char transport[32];
   struct limits_bound bound; // of the rates; `gbps` negative: not known
-  double percent;            // of it; negative: not known
-  char refused[P2P_REASON];  // why the rates are not to be believed, which are 0 then; or ""
+  double percent;            // of the bound; negative: not known
+  char refused[P2P_REASON];  // why the rates cannot be true (they are 0 then); or ""
 };
 
 // Files and objects: measured against this process's own memory, without a peer.
@@ -91,8 +91,8 @@ bool p2p_is_storage(enum p2p_memory memory);
 // INVALID: options that do not go together, or a transport that cannot serve.
 int p2p_check(const struct p2p_config *config);
 
-// Each returns 0 or a code with its sentence. DATA: bytes were not what they should be. CANCELED: a signal came
-// (base/signal/stop.h). P2P_REFUSED: all was measured, and some of it cannot be true, as the report says.
+// Each returns 0 or a code with its sentence. DATA: bytes differ from what was written. CANCELED: a signal came
+// (base/signal/stop.h). P2P_REFUSED: everything was measured, but some rates cannot be true; the report names them.
 enum { P2P_REFUSED = 1 };
 int p2p_run(const struct p2p_config *config);
 int p2p_storage(const struct p2p_config *config, const struct p2p_sizes *sizes);

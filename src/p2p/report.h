@@ -1,5 +1,5 @@
-// Where results go, one after the other as they are measured: a table, CSV, or JSON, which is one document at the end.
-// Beside it they are kept as figures, where a page or a node exporter's file is to be written.
+// Writes results as they are measured, as a table or as CSV, or at the end as one JSON document. Results are also kept
+// as figures if a page or a node exporter's file is to be written.
 #ifndef P2P_REPORT_H
 #define P2P_REPORT_H
 
@@ -12,7 +12,7 @@
 // What the bytes move between, for the report's reader.
 struct p2p_ends {
   char here[32], there[32]; // "host", "user", "cuda:1", "file", "object"
-  bool same_gpu;            // of both: nothing that was measured crossed a link
+  bool same_gpu;            // both ends are on one GPU, so the measured bytes crossed no link
   bool two_hosts;
 };
 
@@ -27,23 +27,23 @@ struct p2p_report {
   uint32_t rows;
   struct limits *limits;                  // of this host
   uint32_t refused;                       // of the rows
-  struct limits_bound bounds[P2P_BOUNDS]; // that rows had, for the table's foot
+  struct limits_bound bounds[P2P_BOUNDS]; // the bounds of the rows, for the table's foot
   uint32_t num_bounds;
-  struct figures figures; // the rows again, where a file is to be written
+  struct figures figures; // the rows again, if a page or a node exporter's file is to be written
   uint64_t begun_ns;
 };
 
-// `sizes` are those that will come. Loads this host's bounds, so the process does not fork afterwards.
+// `sizes` are the sizes that will be measured. Loads this host's bounds, so the process must not fork afterwards.
 int p2p_report_begin(struct p2p_report *report, FILE *out, const struct p2p_config *config,
                      const struct p2p_sizes *sizes);
-// The row is held against its bound, and is on its way when this returns, whatever becomes of the process; JSON's is
-// kept.
+// Compares the row with its bound, and writes and flushes it, so that it is not lost if the process ends; a JSON row is
+// kept until the end.
 int p2p_report_row(struct p2p_report *report, struct p2p_result *result);
-// `complete`: all that was asked for was measured; else the last error says why not. The report is empty afterwards.
-// P2P_REFUSED: rows were.
+// `complete`: everything that was asked for was measured; otherwise the last error says why not. The report is empty
+// afterwards. P2P_REFUSED: at least one row was refused.
 int p2p_report_end(struct p2p_report *report, bool complete);
 
-// Nanoseconds as microseconds, with the digits that reports show; of a result's latencies.
+// Nanoseconds as microseconds, with the digits that reports show; then the same for a percentile of the latencies.
 static inline double p2p_us(double ns) {
   return digits_rounded(ns / 1e3);
 }
@@ -56,14 +56,14 @@ static inline double p2p_percentile_us(const struct p2p_result *result, double p
 bool p2p_figures_wanted(const struct p2p_report *report);
 int p2p_figures_begin(struct p2p_report *report);
 int p2p_figures_row(struct p2p_report *report, const struct p2p_result *result);
-// Of what was broken off, too, what was measured. SYSTEM: a file cannot be written.
+// Also writes the part that was measured before an interruption. SYSTEM: a file cannot be written.
 int p2p_figures_write(struct p2p_report *report, bool complete);
 
 // --- the table (report_table.c) ---
 
 void p2p_table_head(const struct p2p_report *report);
 void p2p_table_row(const struct p2p_report *report, const struct p2p_result *result);
-// What the rates were held against.
+// Prints the bounds that the rates were compared with.
 void p2p_table_foot(const struct p2p_report *report);
 
 #endif

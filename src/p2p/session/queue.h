@@ -1,4 +1,5 @@
-// Initiators that come while a target serves another one: each is told that it waits, and served in its turn.
+// Initiators that connect while the target serves another one. The target sends each a message that it has to wait, and
+// serves them in order.
 #ifndef P2P_SESSION_QUEUE_H
 #define P2P_SESSION_QUEUE_H
 
@@ -14,15 +15,15 @@ struct p2p_queue {
     json_t *hello; // its first message
   } list[P2P_MAX_WAITING];
   uint32_t count;
-  uint64_t remind_ns; // when they are told next
+  uint64_t remind_ns; // when the next reminder is sent
 };
 
-// What somebody else than the one that is served says: a hello queues it, all else is passed over. An initiator that
-// finds no place gets BUSY as its answer.
+// Handles a message from a peer that is not being served: a hello queues the peer, every other message is ignored. If
+// the queue is full, the initiator gets BUSY as its answer.
 void p2p_queue_take(struct p2p_queue *queue, weft_agent_t *agent, const struct weft_notification *note);
-// Tells those that wait, once in a while, that they still do; drops those that have gone.
+// From time to time sends the waiting initiators a message that they still wait; drops those that have disconnected.
 void p2p_queue_remind(struct p2p_queue *queue, weft_agent_t *agent);
-// The one whose turn it is, and its hello, which is the caller's. False: nobody waits.
+// Takes the next initiator and its hello, which the caller then owns. False: nobody waits.
 bool p2p_queue_next(struct p2p_queue *queue, weft_agent_t *agent, weft_peer_t *peer, json_t **hello);
 void p2p_queue_clear(struct p2p_queue *queue);
 
