@@ -7,16 +7,17 @@
 
 enum { KEPT_VERSION = 1, KEPT_PATH = 4096, KEPT_TIME = 32 };
 
-// Where it is: $XDG_CACHE_HOME/weft, else $HOME/.cache/weft. `make`: makes the folders that are missing. Into path.
-// UNSUPPORTED: neither variable names a folder. SYSTEM names what cannot be made.
+// Writes the path of the file to `path`: it is in $XDG_CACHE_HOME/weft, else in $HOME/.cache/weft. `make`: also makes
+// missing folders. UNSUPPORTED: neither variable names a folder. SYSTEM: the error names the folder that cannot be
+// made.
 int limits_kept_path(const struct limits_hardware *hardware, bool make, char path[KEPT_PATH]);
 
-// Writes what was measured, whole or not at all. Errors name the file.
+// Writes the measurements; the file is written completely or not at all. Errors name the file.
 int limits_kept_save(const char *path, const struct limits_hardware *hardware, const struct limits_table *table);
 
-// Reads it, if it is of this host and hardware. NOT_FOUND: there is none; PROTOCOL: it is no such file, and the member
-// that is wrong; VERSION: of another format; UNSUPPORTED: of another host or other hardware, and what differs.
-// `when`: it was measured, RFC 3339.
+// Reads the file, if it is of this host and hardware. NOT_FOUND: there is no file; PROTOCOL: it is not such a file, and
+// the error names the member that is wrong; VERSION: it has another format; UNSUPPORTED: it is of another host or other
+// hardware, and the error says what differs. `when`: time of the measurement, RFC 3339.
 int limits_kept_load(const char *path, const struct limits_hardware *hardware, struct limits_table *table,
                      char when[KEPT_TIME]);
 

@@ -1,5 +1,5 @@
-// TOML files as trees of values, each with its place in its file, so that whoever reads one can say what is wrong and
-// where.
+// TOML files as trees of values. Each value has its place in the file, so that a reader of the tree can report what is
+// wrong and where.
 #ifndef TOML_TOML_H
 #define TOML_TOML_H
 
@@ -15,16 +15,16 @@ struct toml_place {
   unsigned line, column;
 };
 
-// Read-only once made: any thread may read it.
+// Read-only after it was made: any thread may read it.
 struct toml_value {
   enum toml_type type;
-  const char *key;             // of a table's member; NULL: of an element of a list, and of the file itself
-  const char *text;            // of a STRING itself; of numbers and booleans as TOML writes them; "" for the others
+  const char *key;             // of a member of a table; NULL for an element of a list and for the file itself
+  const char *text;            // the value of a STRING; numbers and booleans as TOML writes them; "" for other types
   int64_t integer;             // INTEGER
-  double number;               // FLOAT, and of an INTEGER
+  double number;               // value of a FLOAT or an INTEGER
   bool boolean;                // BOOLEAN
   struct toml_place at;        // of the value
-  struct toml_place key_at;    // of the key; that of the value where there is none
+  struct toml_place key_at;    // of the key; if there is none, of the value
   struct toml_value *children; // members of a TABLE in the order of the file, elements of an ARRAY
   size_t count;
 };
@@ -33,7 +33,7 @@ struct toml_value {
 extern "C" {
 #endif
 
-// Parses `text`, which is that of the file `path`. INVALID: it is not TOML; the last error is FILE:LINE:COLUMN and what
+// Parses `text`, the contents of the file `path`. INVALID: it is not TOML; the last error has FILE:LINE:COLUMN and what
 // is wrong there. UNSUPPORTED: compiled without tomlplusplus. `*root` is the caller's, to be freed with toml_free().
 int toml_parse(struct toml_value **root, const char *path, const char *text);
 void toml_free(struct toml_value *root); // NULL is legal
@@ -45,7 +45,7 @@ void toml_free(struct toml_value *root); // NULL is legal
 // Reads a file of at most 1 MiB and parses it. SYSTEM: it cannot be read. LIMIT: it is longer.
 int toml_load(struct toml_value **root, const char *path);
 
-// The member of that name, or NULL. `table` may be NULL or no table: it has no members then.
+// The member of that name, or NULL. `table` may be NULL or another type than a table; then it has no members.
 const struct toml_value *toml_get(const struct toml_value *table, const char *key);
 
 // The text of a string that is not empty, or NULL. `value` may be NULL.

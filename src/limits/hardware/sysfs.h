@@ -1,4 +1,4 @@
-// Lines of sysfs below a root.
+// Reads lines of sysfs files below a root.
 #ifndef LIMITS_HARDWARE_SYSFS_H
 #define LIMITS_HARDWARE_SYSFS_H
 
@@ -10,7 +10,7 @@ enum { SYSFS_LINE = 128, SYSFS_PATH = 4096 };
 // The first line of the file, or NULL and "".
 const char *sysfs_line(char out[SYSFS_LINE], const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-// The number with which the line begins; 0: there is none, or no file.
+// The number at the beginning of the first line; 0: there is no number, or no file.
 double sysfs_number(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

@@ -1,4 +1,5 @@
-// The bounds of a host as they are kept: a list of what was measured or described, each with what it is of.
+// The bounds of a host as they are kept: a list of measured or described rates, each with the hardware that it belongs
+// to.
 #ifndef LIMITS_TABLE_TABLE_H
 #define LIMITS_TABLE_TABLE_H
 
@@ -23,7 +24,7 @@ struct limits_entry {
   enum limits_kind kind;
   char name[LIMITS_NAME];
   char device[LIMITS_DEVICE], other[LIMITS_DEVICE];
-  uint32_t processors; // COPY: that copied at the same time; LOOPBACK: connections
+  uint32_t processors; // COPY: processors that copied at the same time; LOOPBACK: connections
   uint64_t bytes;      // COPY: working set of all of them together
   double gbps;
   bool measured;
@@ -35,24 +36,25 @@ struct limits_table {
   struct limits_entry *list;
 };
 
-// Adds an entry, or gives the one of the same kind, devices, processors and bytes its new value where that is a
-// measurement or the old one was none. NOMEM.
+// Adds an entry. If there is one of the same kind, devices, processors and bytes, it gets the new value instead, unless
+// that would replace a measurement by a description. NOMEM.
 int limits_table_add(struct limits_table *table, const struct limits_entry *entry);
-// Takes away all of a kind.
+// Removes all entries of a kind.
 void limits_table_drop(struct limits_table *table, enum limits_kind kind);
 void limits_table_free(struct limits_table *table);
 
-// The first of that kind, device and other (NULL: any), one that was measured before all that were not; or NULL.
+// The first entry of that kind, device and other (NULL: any), or NULL. Measured entries have precedence over others.
 const struct limits_entry *limits_table_find(const struct limits_table *table, enum limits_kind kind,
                                              const char *device, const char *other);
 
-// The bound of copies by so many processors (0: unknown) of so large a working set (0: unknown), all together; NULL:
-// nobody knows. What was measured for fewer processors or larger sets does not bound what has more or smaller ones.
+// The bound of copies by `processors` processors (0: unknown) with a working set of `bytes` (0: unknown), all together;
+// NULL: not known. A measurement with fewer processors, or with a larger working set, is not a bound for more
+// processors or a smaller set.
 const struct limits_entry *limits_table_copy(const struct limits_table *table, uint32_t processors, uint64_t bytes);
 
 const char *limits_kind_name(enum limits_kind kind);
 
-// To and from the list of a kept file. PROTOCOL names the member that is wrong.
+// Convert the table to and from the list of a kept file. PROTOCOL: the error names the member that is wrong.
 json_t *limits_table_to_json(const struct limits_table *table);
 int limits_table_from_json(struct limits_table *table, const json_t *list);
 
