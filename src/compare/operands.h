@@ -1,4 +1,4 @@
-// Runs as they are named on a command line: FILE, FILE,FILE for repeats, or LABEL=FILE,FILE.
+// Reads runs as a command line names them: FILE, FILE,FILE for repeats, or LABEL=FILE,FILE.
 #ifndef COMPARE_OPERANDS_H
 #define COMPARE_OPERANDS_H
 
@@ -9,17 +9,17 @@ enum { OPERANDS_MOST = 64 };
 struct operands {
   struct compare_run runs[OPERANDS_MOST];
   size_t count;
-  bool read_stdin;             // already
-  const char *html, *baseline; // which are to be written, and therefore none of the files; or NULL
+  bool read_stdin;             // standard input has been read already
+  const char *html, *baseline; // files to be written, so they must not be read; or NULL
 };
 
-// Adds a run and reads its files; a label that is known already adds repeats to its run. INVALID: the text has no file
-// in it, there are too many, standard input is named twice, or a file is `html` or `baseline`; else as
-// input_add_file().
+// Adds a run and reads its files; if the label exists already, the files become repeats of its run. INVALID: the text
+// names no file, there are too many runs, standard input is named twice, or a file is `html` or `baseline`; other
+// errors as of input_add_file().
 int operands_add(struct operands *operands, const char *text);
 void operands_free(struct operands *operands);
 
-// Of a text "KEY=VALUE" or a number in percent. INVALID.
+// Split a text "KEY=VALUE", and read a number in percent. INVALID.
 int operands_pair(const char *text, char *key, size_t cap, const char **value);
 int operands_percent(const char *option, const char *text, double *percent);
 

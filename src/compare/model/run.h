@@ -1,5 +1,5 @@
-// A run as `weft compare` sees it, whatever wrote it: rows by their keys, each with figures, each measured in one or
-// more repeats.
+// A run in the form that `weft compare` uses for all formats. It has rows, which are identified by their keys. A row
+// has figures, and each figure was measured in one or more repeats.
 #ifndef COMPARE_MODEL_RUN_H
 #define COMPARE_MODEL_RUN_H
 
@@ -11,15 +11,15 @@
 
 enum { COMPARE_NAME = 64, COMPARE_UNIT = 16 };
 
-#define COMPARE_MOST 1e15 // no figure and no size is that large; below it, sums and ratios stay finite
+#define COMPARE_MOST 1e15 // larger than every real figure and size; below it, sums and ratios stay finite
 
-// What one repeat found of one figure of one row. Values are from 0 to COMPARE_MOST.
+// The result of one repeat for one figure of one row. Values are from 0 to COMPARE_MOST.
 struct compare_repeat {
   uint32_t index;    // of the repeat in its run, from 0
   double value;      // the mean, or a percentile
-  double percentile; // which one, as a part of 1; 0: the mean
-  double error;      // its standard error, where that was reported in the place of samples; negative: not known
-  uint64_t count;    // iterations behind it; 0: not known
+  double percentile; // which percentile, as a fraction of 1; 0: the mean
+  double error;      // its standard error, if this was reported instead of samples; negative: not known
+  uint64_t count;    // number of iterations; 0: not known
   size_t num_samples;
   double *samples; // some iterations in the order of time; NULL: none
 };
@@ -27,8 +27,8 @@ struct compare_repeat {
 struct compare_series {
   char name[COMPARE_NAME]; // "latency", "bandwidth", ...
   char unit[COMPARE_UNIT];
-  bool higher; // is better
-  bool detail; // a percentile: shown only where it is asked for
+  bool higher; // higher values are better
+  bool detail; // a percentile: shown only if the user asks for percentiles
   size_t num_repeats;
   struct compare_repeat *repeats; // by index
 };
@@ -48,29 +48,31 @@ struct compare_run {
   size_t num_rows;
   struct compare_row *rows;
   json_t *index;      // from the canonical text of keys to places in `rows`
-  uint32_t left_out;  // rows that their own benchmark did not believe
+  uint32_t left_out;  // number of rows that their own benchmark refused
   char why_left[256]; // the first of these reasons
-  char remark[256];   // what a reader of the comparison has to know of the whole run: it was cut short, it failed
+  char remark[256];   // a fact about the whole run for the reader of a comparison: it was interrupted, it failed
   json_t *hosts;      // the names of its hosts, as members of an object; NULL: not known
-  json_t *versions;   // those of the versions of weft that made it, likewise
+  json_t *versions;   // the versions of weft that made it, in the same form
 };
 
 // Frees what it points to, and leaves it empty.
 void compare_run_free(struct compare_run *run);
 
-// The row of these keys, a new one where there is none; takes the reference. NULL: memory ran out.
+// Finds the row with these keys, or adds a new one; takes over the reference. NULL: memory ran out.
 struct compare_row *compare_run_row(struct compare_run *run, json_t *keys);
 
-// Where repeats of the next file begin, and who counts them: sees that there are at least `count`, which began then.
+// Makes sure that the run has at least `count` repeats; new ones get the begin `started`. The next file's repeats
+// follow them.
 int compare_run_repeats(struct compare_run *run, uint32_t count, uint64_t started);
 
-// Adds the host names of a list, and a version, to those of the run; what is no text or no list is passed over. NOMEM.
+// Adds a list of host names, and a version, to those of the run; anything else than texts and a list is skipped. NOMEM.
 int compare_run_made(struct compare_run *run, const json_t *hosts, const char *version);
-// Such names as a list, the caller's; of NULL an empty one. NULL: memory ran out.
+// Returns such names as a list that the caller owns; for NULL an empty list. NULL: memory ran out.
 json_t *compare_run_names(const json_t *names);
 
-// Adds what a repeat found; `samples` is taken, also after an error. A repeat that has this figure already makes it the
-// next one. PROTOCOL: it is negative, not finite or too large, or of another unit or direction than before.
+// Adds the figure of a repeat and takes over `samples`, also after an error. If the repeat has this figure already, the
+// figure is added to the next repeat. PROTOCOL: the figure is negative, not finite or too large, or has another unit or
+// direction than before.
 struct compare_figure {
   const char *name, *unit;
   bool higher, detail;
@@ -82,13 +84,13 @@ struct compare_figure {
 int compare_row_add(struct compare_run *run, struct compare_row *row, uint32_t repeat,
                     const struct compare_figure *figure);
 
-// The series of that name, or NULL.
+// Finds the series of that name, or NULL.
 const struct compare_series *compare_row_find(const struct compare_row *row, const char *name);
 
 // Mean over the repeats.
 double compare_series_mean(const struct compare_series *series);
 
-// The keys' canonical text, the caller's to free; NULL: memory ran out.
+// The keys' canonical text, which the caller frees; NULL: memory ran out.
 char *compare_keys_text(const json_t *keys);
 
 #endif

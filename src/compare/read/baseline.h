@@ -8,7 +8,7 @@
 
 #include "compare/model/run.h"
 
-// The document; `error` of a repeat is what its samples say of its mean. NULL: memory ran out.
+// Makes the document; `error` of a repeat is the standard error of its mean. NULL: memory ran out.
 json_t *compare_baseline_json(const struct compare_run *run);
 
 #endif

@@ -6,22 +6,24 @@
 
 enum { WORDS_CELL = 64 };
 
-// A key's value as people read it, the caller's to free; "" where the row does not have it. NULL: memory ran out.
+// A key's value as readable text, which the caller frees; "" if the row does not have the key. NULL: memory ran out.
 char *words_key(const json_t *keys, const char *key);
 
-// The keys that differ among the lines, the most telling first: a list of names, the caller's. NULL: memory ran out.
+// The keys that differ among the lines, the most important first: a list of names that the caller owns. NULL: memory
+// ran out.
 json_t *words_columns(const struct comparison *comparison);
 
-// A figure with up to five digits, "+6.4 %", and "+4.0 .. +9.1 %", the last "" without an interval.
+// Write a figure with up to five digits, a change as "+6.4 %", and an interval as "+4.0 .. +9.1 %" ("" if there is
+// none).
 const char *words_number(double value, char out[WORDS_CELL]);
 const char *words_change(const struct compare_line *line, char out[WORDS_CELL]);
 const char *words_interval(const struct compare_line *line, char out[WORDS_CELL]);
 
-// "12 rows: 1 worse, 2 better, 9 same", the caller's to free. NULL: memory ran out.
+// "12 rows: 1 worse, 2 better, 9 same"; the caller frees the text. NULL: memory ran out.
 char *words_summary(const struct comparison *comparison);
 
-// A sentence on how to read the intervals, and sentences on what to know of the runs; each line one. The caller's to
-// free. NULL: memory ran out.
+// A sentence on how to read the intervals, and sentences with facts about the runs, one a line. The caller frees the
+// text. NULL: memory ran out.
 char *words_notes(const struct comparison *comparison);
 
 #endif

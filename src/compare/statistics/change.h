@@ -1,31 +1,31 @@
-// The change of one figure from one run to another, and how sure it is.
+// The change of one figure from one run to another, and its confidence interval.
 #ifndef COMPARE_STATISTICS_CHANGE_H
 #define COMPARE_STATISTICS_CHANGE_H
 
 #include "compare/statistics/resample.h"
 
-// Where the noise of an interval comes from.
+// The data from which the noise of an interval was estimated.
 enum change_basis {
   CHANGE_NOTHING,    // there is no interval
-  CHANGE_ITERATIONS, // one repeat on each side: how the iterations of these differ, and not how runs do
-  CHANGE_REPEATS,    // several on at least one side
-  CHANGE_PAIRS,      // repeats that alternated, compared pair by pair
-  CHANGE_EXACT,      // at least three measurements on each side that are all alike
+  CHANGE_ITERATIONS, // one repeat on each side: how its iterations differ, but not how runs differ
+  CHANGE_REPEATS,    // several repeats on at least one side
+  CHANGE_PAIRS,      // repeats that alternated between the sides, compared pair by pair
+  CHANGE_EXACT,      // each side has at least three measurements, which are all equal
 };
 
 struct change {
   double baseline, value; // means over the repeats
-  bool has_ratio;         // false: one of them is 0, so there is no change in percent
+  bool has_ratio;         // false: exactly one of the means is 0, so there is no change in percent
   double ratio;           // value / baseline - 1
   enum change_basis basis;
   double low, high; // of the ratio, at 95 %
-  double chance;    // of a change at least as large where there is none; 1 without an interval
+  double chance;    // probability of a change at least as large if there is none in truth; 1 without an interval
 };
 
 struct change_options {
   size_t resamples;
   uint64_t seed;
-  bool paired; // repeats of the two sides belong together, by their index
+  bool paired; // repeats of the two sides with the same index belong together
 };
 
 // NOMEM.
