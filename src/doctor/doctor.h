@@ -1,4 +1,4 @@
-// Checks a host as Weft will find it, and reports what is in its way.
+// Checks whether Weft can work on a host, and reports problems.
 #ifndef DOCTOR_DOCTOR_H
 #define DOCTOR_DOCTOR_H
 
@@ -6,14 +6,14 @@
 
 #include "doctor/report/check.h"
 
-// What to look at. Fields that are not wanted stay zero.
+// What to check. Fields that are not needed stay zero.
 struct doctor_place {
   const char *root;                       // where /sys, /proc and /dev are, for tests; NULL: "/"
   const char *peer;                       // HOST[:PORT], NULL: none
-  const char *token;                      // the secret that the peer has too
+  const char *token;                      // the secret, which the peer has too
   const struct weft_store_options *store; // NULL: none
-  uint32_t timeout_ms;                    // how long each step may take; 0 means 3000
-  uint32_t startup_timeout_s;             // so long nothing may listen at the peer yet; 0: it is tried once
+  uint32_t timeout_ms;                    // time limit of each step; 0 means 3000
+  uint32_t startup_timeout_s;             // how long to retry while nothing listens at the peer; 0: one try
 };
 
 struct doctor_check {
@@ -24,12 +24,12 @@ struct doctor_check {
 // Every check, in the order of the report; ends with a NULL name.
 extern const struct doctor_check doctor_checks[];
 
-// Gathers all facts; free them with doctor_facts_free(). It cannot fail: what cannot be found out is a fact too. It
-// starts child processes, and ends them.
+// Gathers all facts; free them with doctor_facts_free(). It cannot fail: if something cannot be found out, that is a
+// fact too. It starts child processes, and ends them.
 void doctor_gather(struct doctor_facts *facts, const struct doctor_place *place);
 void doctor_facts_free(struct doctor_facts *facts);
 
-// Runs all checks over the facts. Touches nothing else.
+// Runs all checks on the facts. Uses nothing else.
 void doctor_judge(const struct doctor_facts *facts, struct doctor_report *report);
 
 #endif

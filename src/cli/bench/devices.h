@@ -2,8 +2,8 @@
 #ifndef CLI_BENCH_DEVICES_H
 #define CLI_BENCH_DEVICES_H
 
-// Has the transports use these and no others; "all" leaves the choice to them. INVALID names the one that this host
-// does not have, and those that it has. [before an agent opens]
+// Makes the transports use only these NICs; "all" leaves the choice to the transports. INVALID: the error names the NIC
+// that this host does not have, and those that it has. [before an agent opens]
 int cli_bench_devices_choose(const char *list);
 
 #endif

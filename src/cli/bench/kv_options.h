@@ -1,4 +1,4 @@
-// The options that say what a KV cache is and how it is divided: those of `weft bench kv` and of `weft bench traffic`.
+// The options of `weft bench kv` and `weft bench traffic` that describe a KV cache and its division.
 #ifndef CLI_BENCH_KV_OPTIONS_H
 #define CLI_BENCH_KV_OPTIONS_H
 
@@ -13,7 +13,7 @@ struct cli_kv {
 #define CLI_KV_FIELD(target, kv_member, path)                                                                          \
   .offset = offsetof(target, kv_member.path), .size = sizeof(((target *)NULL)->kv_member.path)
 
-// The rows, for a struct `target` with a struct cli_kv `kv_member`.
+// The rows of a table of options, for a struct `target` with a struct cli_kv `kv_member`.
 // clang-format off
 #define CLI_KV_ROWS(target, kv_member)                                                                                 \
   {.section = "KV cache", .name = "model", .alias = "kv", .type = OPTION_STRING, .metavar = "NAME",                    \
@@ -48,7 +48,7 @@ struct cli_kv {
    .help = "layers with a sliding window keep all tokens, and not those of the window alone"}
 // clang-format on
 
-// The plan that the options ask for. INVALID: no model is given, or two are; and what kv_plan_make() says.
+// Makes the plan that the options describe. INVALID: no model is given, or two are; other errors as of kv_plan_make().
 int cli_kv_plan(const struct cli_kv *options, struct kv_plan *plan);
 
 #endif

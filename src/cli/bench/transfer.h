@@ -5,6 +5,6 @@
 #include "cli/command/command.h"
 
 extern const struct cli_option cli_bench_transfer_rows[];
-enum { CLI_BENCH_TRANSFER_ROWS = 94 }; // of them
+enum { CLI_BENCH_TRANSFER_ROWS = 94 }; // number of its options
 
 #endif

@@ -18,7 +18,7 @@ struct cli_command {
   struct cli_option_table options;
   const struct cli_example *examples;
   bool hidden;                // the tool starts it itself; the help does not list it
-  const char *where_it_fails; // a line for standard output, which a script reads, where the command fails; or NULL
+  const char *where_it_fails; // a line for standard output, for scripts, if the command fails; or NULL
 
   // Returns the exit status of the tool. When it fails, it has printed on standard error what was wrong.
   int (*run)(const struct cli_call *call);
@@ -32,22 +32,23 @@ struct cli_call {
   char **argv;                               // from the command's name on
 };
 
-// The command that words[0], or words[0] and words[1], name; NULL when there is none. `used`: how many words are the
-// name, 0 for none.
+// Finds the command that words[0], or words[0] and words[1], name; NULL: there is none. `used`: the number of words of
+// the name; 0 if there is none.
 const struct cli_command *cli_command_find(const struct cli_command *const *commands, int count, char *const *words,
                                            int *used);
 
-// Where the word is one, prints its members as help; false where it is none.
+// If the word is a family of commands, prints help with its members; otherwise returns false.
 bool cli_command_help_family(const struct cli_command *const *commands, const char *word);
 
-// Prints on standard error that there is no such command, and which one was probably meant; returns exit status 2.
+// Prints on standard error that there is no such command, and the most similar one; returns exit status 2.
 int cli_command_unknown(const struct cli_command *const *commands, int count, char *const *words);
 
 // Fills the command's options from presets, environment and command line. False: the command ends here with `*status`,
-// because its help was asked for and has been printed, or because an option was wrong and the error has been printed.
+// because it has printed its help on request, or the error of a wrong option.
 bool cli_command_options(const struct cli_call *call, void *target, int *status);
 
-// The same, which says, too, which rows the command line gives: into given[count], all false before.
+// The same; also sets given[i] for each row that the command line gives. The caller has set all of given[count] to
+// false.
 bool cli_command_options_given(const struct cli_call *call, void *target, bool *given, int *status);
 
 // Prints "weft NAME: <the last error>" on standard error; returns the exit status for `err`.

@@ -1,4 +1,4 @@
-// Help from the tables of the commands.
+// Writes help from the tables of the commands.
 #ifndef CLI_COMMAND_HELP_H
 #define CLI_COMMAND_HELP_H
 
@@ -13,25 +13,26 @@ struct cli_help_status {
 };
 extern const struct cli_help_status cli_help_statuses[];
 
-// Usage and the list of commands, which is printed when no command is given.
+// Writes the usage and the list of commands, which the tool prints if no command is given.
 void cli_help_write_short(FILE *out, const struct cli_command *const *list);
 
-// The same with examples and exit statuses.
+// Writes the same with examples and exit statuses.
 void cli_help_write_overview(FILE *out, const struct cli_command *const *list);
 
-// One command: usage, description, every option of its table, examples.
+// Writes the help of one command: usage, description, every option of its table, examples.
 void cli_help_write_command(FILE *out, const struct cli_command *command);
 
-// The manual page weft(1), of all commands, in roff's man macros.
+// Writes the manual page weft(1) of all commands, in roff's man macros.
 void cli_help_write_manual(FILE *out, const struct cli_command *const *list);
 
-// The manual page of one command, as weft-bench-ep(1).
+// Writes the manual page of one command, for instance weft-bench-ep(1).
 void cli_help_write_command_manual(FILE *out, const struct cli_command *command);
 
-// The name of that page, as "weft-bench-ep", into out[cap].
+// Writes the name of that page, for instance "weft-bench-ep", to out[cap].
 void cli_help_name_page(const struct cli_command *command, char *out, size_t cap);
 
-// The row's limits, default and variable, e.g. "0 to 1024 tokens; default 128; WEFT_X"; "" when there is none of these.
+// Writes the row's limits, default and variable, e.g. "0 to 1024 tokens; default 128; WEFT_X"; "" if it has none of
+// them.
 void cli_help_describe_option(const struct cli_option *row, char *out, size_t cap);
 
 #endif

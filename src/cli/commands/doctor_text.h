@@ -1,4 +1,4 @@
-// The text of `weft doctor`.
+// Prints the text of `weft doctor`.
 #ifndef CLI_COMMANDS_DOCTOR_TEXT_H
 #define CLI_COMMANDS_DOCTOR_TEXT_H
 

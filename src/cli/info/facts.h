@@ -1,4 +1,4 @@
-// What `weft info` prints, gathered as JSON; the text is made from the same objects.
+// The facts that `weft info` prints, gathered as JSON. The text is made from the same objects.
 #ifndef CLI_INFO_FACTS_H
 #define CLI_INFO_FACTS_H
 
@@ -6,7 +6,7 @@
 
 #include "cli/command/command.h"
 
-// Each returns an object or array that is the caller's, NULL when memory ran out.
+// Each returns an object or array that the caller owns. NULL: memory ran out.
 
 // {compiler, target, type, flags, sanitizers, libraries: [{name, version, for}]}; the version is null for a library
 // that the build does not use.
@@ -24,10 +24,10 @@ json_t *cli_info_transports(void);
 // CUDA_VISIBLE_DEVICES or null; a device that cannot be described has {index, error}.
 json_t *cli_info_gpus(void);
 
-// What topology_choice_describe() makes; {known: false, error} when WEFT_NICS names what is not there.
+// The result of topology_choice_describe(); {known: false, error} if WEFT_NICS names a NIC that does not exist.
 json_t *cli_info_choice(void);
 
-// Where threads that drive transports run, in words, without a GPU of their own.
+// On which processors the threads run that drive transports, in words, if they have no GPU of their own.
 json_t *cli_info_threads(void);
 
 // [{name, value, meaning}]: value null means no limit.

@@ -1,4 +1,4 @@
-// What the parts of the text of `weft info` share.
+// Functions that the parts of the text of `weft info` share.
 #ifndef CLI_INFO_PRINTER_H
 #define CLI_INFO_PRINTER_H
 
@@ -7,7 +7,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
-enum { CLI_INFO_INDENT = 4 }; // of lines that go on
+enum { CLI_INFO_INDENT = 4 }; // indentation of continued lines
 
 struct cli_info_printer {
   FILE *out;
@@ -15,14 +15,14 @@ struct cli_info_printer {
   bool failed; // memory ran out
 };
 
-// A member of an object; "" where it is no string, 0 where it is no integer.
+// A member of an object; "" if it is not a string, 0 if it is not an integer.
 const char *cli_info_member(const json_t *object, const char *key);
 json_int_t cli_info_number(const json_t *object, const char *key);
 
-// The strings of an array with commas between them; the caller's, NULL when memory ran out.
+// The strings of an array with commas between them; the caller frees the text. NULL: memory ran out.
 char *cli_info_join(const json_t *strings);
 
-// A sentence or a list, which goes on in indented lines where it is longer than one.
+// Prints a sentence or a list; further lines are indented.
 void cli_info_say(struct cli_info_printer *printer, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 void cli_info_heading(struct cli_info_printer *printer, const char *text);
@@ -30,7 +30,7 @@ void cli_info_heading(struct cli_info_printer *printer, const char *text);
 // Prints the table and frees it.
 void cli_info_print_table(struct cli_info_printer *printer, struct table *table);
 
-// The options of every command, and the other variables: those that Weft knows, and those that mean nothing.
+// Prints the options of every command, and the other variables: known and unknown ones.
 void cli_info_print_options(struct cli_info_printer *printer, const json_t *options);
 void cli_info_print_variables(struct cli_info_printer *printer, const json_t *variables, const json_t *unknown);
 

@@ -7,10 +7,10 @@
 #include <jansson.h>
 #include <stdio.h>
 
-// Prints the JSON of `weft info`; all of the host with `topology`, else only its first lines. NOMEM.
+// Prints the JSON of `weft info` as text; with `topology` all of the host, else only its first lines. NOMEM.
 int cli_info_print(FILE *out, const json_t *info, struct cli_terminal terminal, bool topology);
 
-// Prints its part about NICs and GPUs: what topology_choice_describe() made. NOMEM.
+// Prints the part about NICs and GPUs: the result of topology_choice_describe(). NOMEM.
 int cli_info_print_choice(FILE *out, const json_t *choice, struct cli_terminal terminal);
 
 #endif

@@ -1,4 +1,4 @@
-// Environment variables that are no option of any command.
+// Environment variables that do not belong to an option of any command.
 #ifndef CLI_PROCESS_ENVIRONMENT_H
 #define CLI_PROCESS_ENVIRONMENT_H
 
@@ -6,7 +6,7 @@ struct cli_variable {
   const char *name; // NULL ends the table
   const char *preset;
   const char *help;
-  const char *used_by;             // names of the commands that a wrong value ends, with blanks between; NULL: none
+  const char *used_by;             // commands that cannot run with a wrong value, separated by blanks; NULL: none
   const char *const *choices;      // NULL-terminated: the only values; or NULL
   int (*check)(const char *value); // 0, or INVALID with a last error that says what would be right; or NULL
 };

@@ -1,4 +1,4 @@
-// What the commands of `weft slurm` share: the options that make a batch, and the word on options of a test.
+// Parts that the commands of `weft slurm` share: the options that make a batch, and the check of a test's options.
 #ifndef CLI_SLURM_OPTIONS_H
 #define CLI_SLURM_OPTIONS_H
 
@@ -8,13 +8,13 @@
 struct cli_slurm_options {
   struct slurm_request request;
   struct cli_words files;
-  unsigned container; // of the choices below
+  unsigned container; // 1 + index of cli_slurm_containers; 0: not given
   bool single_sbatch, array;
 };
 
 extern const char *const cli_slurm_containers[], *const cli_slurm_followers[]; // NULL at the end
 
-// The rows, for a table of a command whose target begins with the struct.
+// The rows of a table of options, for a command whose target begins with the struct.
 // clang-format off
 #define CLI_SLURM_FIELD(member) OPTION_FIELD(struct cli_slurm_options, member)
 #define CLI_SLURM_OPTION_ROWS \
@@ -92,8 +92,8 @@ extern const char *const cli_slurm_containers[], *const cli_slurm_followers[]; /
    .help = "HOST:CONTAINER[,HOST:CONTAINER...] beside the run's folder, which has its own path there"}
 // clang-format on
 
-// Makes the batch. False: the command ends with `*status`, and the faults have been told; warnings are told in any
-// case. `*batch` is then the caller's.
+// Makes the batch and prints its warnings; the caller owns `*batch`. False: the faults have been printed too, and the
+// command ends with `*status`.
 bool cli_slurm_read(const struct cli_call *call, struct cli_slurm_options *options, struct slurm_batch **batch,
                     int *status);
 

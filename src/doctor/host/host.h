@@ -1,10 +1,10 @@
-// What this host has: each file gathers one part of the facts and judges it.
+// The checks of this host: each file gathers one part of the facts and judges it.
 #ifndef DOCTOR_HOST_HOST_H
 #define DOCTOR_HOST_HOST_H
 
 #include "doctor/report/check.h"
 
-// `root` stands before /sys, /proc and /dev, for tests; it is "" on a real host. The facts are zero when these begin.
+// `root` is the prefix of /sys, /proc and /dev, for tests; it is "" on a real host. The caller has zeroed the facts.
 void doctor_gather_gpu(struct doctor_gpu_facts *facts, const char *root);
 void doctor_gather_rdma(struct doctor_rdma_facts *facts, const char *root);
 void doctor_gather_memory(struct doctor_memory_facts *facts, const char *root);

@@ -1,4 +1,4 @@
-// Reads the files of one line in which the kernel shows an attribute.
+// Reads one-line files of kernel attributes.
 #ifndef DOCTOR_HOST_READ_H
 #define DOCTOR_HOST_READ_H
 

@@ -1,4 +1,4 @@
-// Asks a library in a child process, so that only the child crashes or hangs with it.
+// Queries a library in a child process, so that only the child crashes or hangs if the library does.
 #ifndef DOCTOR_LIBRARY_ASK_H
 #define DOCTOR_LIBRARY_ASK_H
 
@@ -7,7 +7,7 @@
 #include "doctor/report/facts.h"
 #include "doctor/report/report.h"
 
-// Loads the library and asks it. This runs in the child, and writes lines to `out`: "missing WHY", "version TEXT",
+// Loads the library and queries it. It runs in the child, and writes lines to `out`: "missing WHY", "version TEXT",
 // "transport NAME".
 typedef void doctor_ask_fn(FILE *out);
 

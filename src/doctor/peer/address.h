@@ -8,13 +8,13 @@
 
 #include "topology/choice/choice.h"
 
-bool doctor_same_address(const struct sockaddr *a, const struct sockaddr *b); // whatever their ports are
+bool doctor_same_address(const struct sockaddr *a, const struct sockaddr *b); // ignores the ports
 
-// A socket that listens at the address, whose port may be 0 for any free one; -1 with errno.
+// Opens a socket that listens at the address; port 0 means any free port. -1 with errno.
 int doctor_listen_at(const struct sockaddr *address, socklen_t size);
 uint16_t doctor_port_of(int fd); // the socket's own port
 
-// Name and MTU of the interface that has the socket's own address; 0 when it is not known.
+// Gets the name and the MTU of the interface that has the socket's own address. The MTU is 0 if it is not known.
 int doctor_interface_of(int fd, char name[TOPOLOGY_NAME]);
 
 #endif

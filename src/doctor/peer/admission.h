@@ -1,10 +1,10 @@
-// Callers of a listening doctor that have not yet shown the token.
+// Callers of a listening doctor that have not yet proved that they have the token.
 //
 // A caller that has sent the first message of a handshake (secure/lobby.h) gets one of DOCTOR_ADMISSION_PLACES, and
-// DOCTOR_ADMISSION_MS for the rest of it, however slowly it sends. A newcomer that finds no free place takes that of
-// the oldest caller that has not proved that it has the token. But each caller keeps its place for a moment, which is
-// long enough for the second message of a lawful one. Meanwhile newcomers wait in the lobby, so the rate at which
-// strangers are served has a bound too.
+// DOCTOR_ADMISSION_MS for the rest of it, however slowly it sends. If no place is free, a newcomer takes the place of
+// the oldest caller that has not yet proved that it has the token. But each caller keeps its place for a minimum time,
+// which is long enough for the second message of a caller that has the token. Meanwhile newcomers wait in the lobby. So
+// the rate at which callers without the token are served is bounded too.
 #ifndef DOCTOR_PEER_ADMISSION_H
 #define DOCTOR_PEER_ADMISSION_H
 
@@ -19,17 +19,17 @@ struct doctor_admission {
   const uint8_t *key;
   int count;
   struct doctor_waiting {
-    struct doctor_connection connection; // without TLS until its handshake begins
+    struct doctor_connection connection; // has no TLS until its handshake begins
     uint64_t begun_ns;
-    short events;                     // that its handshake waits for
+    short events;                     // poll() events that its handshake waits for
   } waiting[DOCTOR_ADMISSION_PLACES]; // the oldest first
 };
 
-// Waits for a caller that shows the token; the caller of this function then owns `*connection`. False: `stop` can be
-// read.
+// Waits for a caller that proves that it has the token; the caller of this function then owns `*connection`. False:
+// `stop` is readable.
 bool doctor_admission_wait(struct doctor_admission *admission, int stop, struct doctor_connection *connection);
 
-// Hangs up on all that wait.
+// Closes the connections of all that wait.
 void doctor_admission_close(struct doctor_admission *admission);
 
 #endif

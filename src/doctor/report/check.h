@@ -5,7 +5,7 @@
 #include "doctor/report/facts.h"
 #include "doctor/report/report.h"
 
-// Judges nothing but the facts, and touches nothing but the report.
+// Judges only the facts, and changes only the report.
 typedef void doctor_judge_fn(const struct doctor_facts *facts, struct doctor_report *report);
 
 #endif

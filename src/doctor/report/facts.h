@@ -1,5 +1,5 @@
-// What is known of this host, of the way to a peer and of the store. Each folder of checks gathers its part of the
-// facts, and judges nothing but the facts: so tests judge hosts that do not exist.
+// The facts about this host, the connection to a peer and the store. Each folder of checks gathers its part of the
+// facts, and judges only the facts. So tests can judge hosts that do not exist.
 #ifndef DOCTOR_REPORT_FACTS_H
 #define DOCTOR_REPORT_FACTS_H
 
@@ -12,7 +12,7 @@
 enum { DOCTOR_TEXT = 256, DOCTOR_NAME = 64, DOCTOR_GPUS = 64, DOCTOR_PORTS = 128, DOCTOR_INTERFACES = 128 };
 
 struct doctor_gpu_facts {
-  char driver[DOCTOR_TEXT];      // line of /proc/driver/nvidia/version, "" without one
+  char driver[DOCTOR_TEXT];      // line of /proc/driver/nvidia/version; "" without a driver
   bool peer_memory;              // the kernel module that lets RDMA devices reach GPU memory
   bool channel;                  // an IMEX channel that this process may use
   char missing[DOCTOR_TEXT * 2]; // why Weft can use no GPU; "" when it can use one
@@ -20,10 +20,10 @@ struct doctor_gpu_facts {
   struct {
     char name[DOCTOR_NAME], pci[16];
     bool windows;            // its memory can be shared between processes
-    bool fabric;             // and between containers, and hosts of an NVLink domain
+    bool fabric;             // its memory can be shared between containers, and between hosts of an NVLink domain
     char error[DOCTOR_TEXT]; // why it cannot be described
   } gpus[DOCTOR_GPUS];
-  size_t pairs, pairs_apart; // of GPUs; those that cannot reach each other's memory
+  size_t pairs, pairs_apart; // pairs of GPUs; pairs that cannot reach each other's memory
   char apart[DOCTOR_TEXT];   // the first of these, and why
 };
 
@@ -34,13 +34,13 @@ struct doctor_port {
   char state[DOCTOR_NAME]; // "4: ACTIVE"
   char layer[DOCTOR_NAME]; // "InfiniBand" or "Ethernet"
   char rate[DOCTOR_NAME];
-  size_t gids, routable; // GIDs that are set; those of RoCE v2
+  size_t gids, routable; // GIDs that are set; GIDs of RoCE v2
 };
 
 struct doctor_rdma_facts {
   size_t count;
   struct doctor_port ports[DOCTOR_PORTS];
-  size_t verbs, verbs_usable; // /dev/infiniband/uverbs*; those that this process may open
+  size_t verbs, verbs_usable; // devices /dev/infiniband/uverbs*; those that this process may open
 };
 
 #define DOCTOR_UNLIMITED UINT64_MAX
@@ -51,7 +51,7 @@ struct doctor_memory_facts {
   uint64_t huge_page, huge_total, huge_free; // bytes, pages, pages
   bool shm;                                  // /dev/shm is a file system of its own
   uint64_t shm_size, shm_free;               // bytes
-  uint64_t files, files_hard;                // that a process may have open
+  uint64_t files, files_hard;                // number of files that a process may have open
 };
 
 // Results of system calls: 0 or errno.
@@ -81,19 +81,19 @@ struct doctor_peer_facts {
   char name[DOCTOR_TEXT]; // as given
   char port[16];
   char error[DOCTOR_TEXT];   // why its name cannot be resolved; ""
-  bool unknown;              // its name, as far as the resolver knows now
+  bool unknown;              // the resolver does not know its name at present
   char address[DOCTOR_NAME]; // numeric
   char interface[TOPOLOGY_NAME];
-  int interface_mtu, path_mtu; // of the interface towards it; of the way to it, as the kernel knows; 0: not known
+  int interface_mtu, path_mtu; // of the interface towards it; of the path, as far as the kernel knows; 0: not known
   enum doctor_reach reach;
   int reach_errno;
   double connect_ms;
-  bool answered;          // there is a `weft doctor --listen`: what follows is known
-  bool wrong_answer;      // there is something else
+  bool answered;          // a `weft doctor --listen` answered: the facts below are known
+  bool wrong_answer;      // another program answered
   int peer_mtu;           // of the peer's interface towards us
   enum doctor_reach back; // from the peer to a port here
   bool bulk_sent;         // a large message was sent
-  bool bulk_came;         // and came back whole
+  bool bulk_came;         // and came back unchanged
 };
 
 struct doctor_library_facts {
@@ -101,13 +101,13 @@ struct doctor_library_facts {
   char missing[DOCTOR_TEXT]; // why it cannot be loaded
   char version[DOCTOR_NAME];
   char transports[1024]; // with commas between them
-  bool hung;             // did not answer in time
-  int signal;            // that ended the process which asked it
+  bool hung;             // the library did not answer in time
+  int signal;            // the signal that ended the process which queried it
 };
 
 enum { DOCTOR_LIBRARIES = 6 };
 
-// A library that gives its version by a call that does nothing else.
+// A library with a call that only returns its version.
 struct doctor_loaded {
   const char *name, *purpose, *package;
   char version[DOCTOR_NAME]; // "" when it cannot be loaded
@@ -121,7 +121,7 @@ struct doctor_store_facts {
 };
 
 struct doctor_facts {
-  struct topology_choice *choice; // NULL: could not be made
+  struct topology_choice *choice; // NULL: the choice could not be made
   char choice_error[DOCTOR_TEXT * 2];
   struct doctor_gpu_facts gpu;
   struct doctor_rdma_facts rdma;

@@ -1,4 +1,4 @@
-// The store: whether it answers, and whether it lets this user read.
+// Checks whether the store answers, and whether this user may read it.
 #ifndef DOCTOR_STORE_STORE_H
 #define DOCTOR_STORE_STORE_H
 
@@ -6,7 +6,8 @@
 
 #include "doctor/report/check.h"
 
-// Asks the store. NULL, or options without endpoints: no store is asked for. The facts are zero when it begins.
+// Connects to the store and reads from it. NULL, or options without endpoints: there is no store to check. The caller
+// has zeroed the facts.
 void doctor_gather_store(struct doctor_store_facts *facts, const struct weft_store_options *options);
 
 doctor_judge_fn doctor_judge_store;
