@@ -1,16 +1,16 @@
-// From files and options to a batch of runs.
+// Makes a batch of runs from files and options.
 #ifndef SLURM_BATCH_H
 #define SLURM_BATCH_H
 
 #include "slurm/core/faults.h"
 #include "slurm/core/request.h"
 
-// Reads all files, and tells every fault in them. An error is want of memory, or a build without a parser of TOML. What
-// is wrong in files and options is in `faults` instead, whose places are in `*batch`: print them before that goes. The
-// batch is the caller's, refers to strings of the request, and is only to be used where there are no errors.
+// Reads all files and collects every fault in them. It returns an error only if memory runs out or the build has no
+// TOML parser. Faults of files and options are added to `faults`; they point into `*batch`, so print them before you
+// free it. The caller owns the batch. It refers to strings of the request, and may be used only if there are no errors.
 int slurm_batch_make(struct slurm_batch **batch, const struct slurm_request *request, struct slurm_faults *faults);
 
-// How many tests the batch has.
+// The number of tests in the batch.
 size_t slurm_batch_tests(const struct slurm_batch *batch);
 
 #endif

@@ -1,5 +1,5 @@
-// What is submitted: a batch of runs, each resolved to what its script and its directory need. Files, grids and options
-// of the command line all become this; nothing of it refers to them any more.
+// The batch to submit: runs, each with everything that its script and its directory need. It is made from files, grids
+// and options of the command line, and does not refer to them any more.
 #ifndef SLURM_RUN_SPEC_H
 #define SLURM_RUN_SPEC_H
 
@@ -12,9 +12,9 @@
 #define SLURM_FILE_RUN        "run.toml" // the run, resolved: what slurm_run_to_toml() writes
 #define SLURM_FILE_SCRIPT     "script.sbatch"
 #define SLURM_FILE_ENV        "env.sh"
-#define SLURM_FILE_RESULTS    "results.json" // of the lead agent; of a benchmark: what its --json writes
+#define SLURM_FILE_RESULTS    "results.json" // of the lead agent, or of a benchmark, which writes it by --json
 #define SLURM_FILE_STATUS     "status.json"
-#define SLURM_FILE_STATUS_NEW SLURM_FILE_STATUS ".new" // it is left where the other one could not be written
+#define SLURM_FILE_STATUS_NEW SLURM_FILE_STATUS ".new" // it remains if SLURM_FILE_STATUS could not be written
 #define SLURM_NODE_LOG        "node-%s.log"            // of each node, by its name
 
 enum slurm_program {
@@ -31,7 +31,7 @@ enum slurm_dependency_type { SLURM_START_POST_COMP, SLURM_END_POST_COMP, SLURM_S
 
 enum slurm_reward { SLURM_REWARD_DEFAULT, SLURM_REWARD_INVERSE, SLURM_REWARD_NEGATIVE, SLURM_REWARD_IDENTITY };
 
-// "name" and "value"; value NULL: a flag without one. All lists are arrays of `count`.
+// "name" and "value"; value NULL: a flag without a value. All lists are arrays of `count`.
 struct slurm_setting {
   const char *name, *value;
 };
@@ -48,11 +48,11 @@ struct slurm_words {
 
 struct slurm_dependency {
   enum slurm_dependency_type type;
-  const char *test;    // the id in the scenario: all runs of that test
-  bool only_if_passed; // START_POST_COMP: not behind one that failed
+  const char *test;    // the id in the scenario: the run depends on all runs of that test
+  bool only_if_passed; // START_POST_COMP: does not start if the other one failed
 };
 
-// What Slurm is asked for.
+// The resources that Slurm is asked for.
 struct slurm_resources {
   const char *partition, *account, *qos, *reservation; // NULL: Slurm's defaults
   uint32_t num_nodes;
@@ -60,7 +60,7 @@ struct slurm_resources {
   uint32_t gpus_per_node;      // 0: none are asked for
   const char *time_limit;      // as Slurm reads it; NULL: the partition's
   uint64_t time_limit_s;       // the same; 0: none
-  uint32_t warn_s;             // USR1 comes so long before the limit; 0: it does not
+  uint32_t warn_s;             // SIGUSR1 comes so long before the limit; 0: it does not come
   bool requeue;                // after preemption or the failure of a node
   bool exclusive;              // no other job on the nodes
   struct slurm_words extra_sbatch_args;
@@ -71,34 +71,34 @@ struct slurm_resources {
 struct slurm_image {
   enum slurm_container kind;
   const char *image;         // NULL with NO_CONTAINER
-  struct slurm_words mounts; // HOST:CONTAINER[:FLAGS]; the run directory is mounted besides
+  struct slurm_words mounts; // HOST:CONTAINER[:FLAGS]; the run directory is mounted too
 };
 
 // A profiler in front of the program, on each node.
 struct slurm_profiler {
   struct slurm_words command; // count 0: there is none
-  bool has_output;            // false: its report goes into the run's directory, one for each node
+  bool has_output;            // false: its reports go to the run's directory, one for each node
 };
 
 // One run: one job, or one element of an array, or one part of a job with the others.
 struct slurm_run {
-  const char *id;        // unique in the batch, and fit for a file's name: the test's id, with .stepN and .iterationN
+  const char *id;        // unique in the batch, and usable as a file name: the test's id, with .stepN and .iterationN
   const char *test;      // the test's id in the scenario
   const char *test_name; // its name in the test file
   const char *description;
   uint32_t step, num_steps;           // of the test's grid, from 1; num_steps 1: there is no grid
-  uint32_t iteration, num_iterations; // of the same thing again, from 1
+  uint32_t iteration, num_iterations; // repeats of the same step, from 1
   struct slurm_settings action;       // what the grid chose for this step: its keys, as "num_tokens", and their values
   const char *directory;              // of this run, absolute
 
   enum slurm_program program;
-  struct slurm_words command;    // how it starts: the path of weft and its command, or python and the script
+  struct slurm_words command;    // the path of weft and its command, or python and the script
   struct slurm_settings args;    // options without their dashes, in the order in which they are given; value NULL: bare
-  struct slurm_words extra_args; // words behind them, as they are
+  struct slurm_words extra_args; // further words after the options, unchanged
   struct slurm_profiler profiler;
 
   const char *plan;                 // JSON of a plan; NULL: there is none
-  const char *plan_source;          // the file that it is of, or where it stands; for people
+  const char *plan_source;          // the file that it comes from, or its place there; for people
   uint32_t plan_phases, plan_ranks; // of the plan: how many phases, the most ranks that are live at once
   uint32_t processes_per_node;      // slots of each agent, or workers of each node; the most of any
   uint32_t *node_processes;         // [num_nodes] the same for each node
@@ -107,17 +107,17 @@ struct slurm_run {
 
   const char *store;          // URL of an etcd or `weft serve`; NULL: the lead agent has the store
   uint16_t store_port;        // of the lead's; 0: made from the job's number
-  uint32_t startup_timeout_s; // a follower must have come after so long
+  uint32_t startup_timeout_s; // a follower must have joined within this time
 
   struct slurm_resources resources;
   struct slurm_image container;
-  struct slurm_settings environment; // global, then the test's: later ones win and earlier ones are gone
-  const char *pre_test, *post_test;  // NULL, or the command line that is run before and behind
+  struct slurm_settings environment; // the global ones, then the test's, which replace earlier ones of the same name
+  const char *pre_test, *post_test;  // NULL, or the command lines to run before and after it
   struct slurm_dependency *dependencies;
   size_t num_dependencies;
 
   struct slurm_words metrics; // "default", ...
-  enum slurm_reward reward;   // DEFAULT: by the metric, bandwidth is the larger the better
+  enum slurm_reward reward;   // DEFAULT: depends on the metric; a larger bandwidth is better
 };
 
 enum slurm_submission {
@@ -130,9 +130,9 @@ struct slurm_batch {
   const char *name;      // of the scenario
   const char *directory; // of the batch, absolute: the runs' directories are in it
   enum slurm_submission submission;
-  struct slurm_run *runs; // in the order of their submission: whatever a run depends on stands before it
+  struct slurm_run *runs; // in the order of their submission: a run comes after the runs that it depends on
   size_t num_runs;
-  // What the strings are in is behind it, and known to slurm_batch_free() alone.
+  // The memory of the strings follows this struct; only slurm_batch_free() knows it.
 };
 
 void slurm_batch_free(struct slurm_batch *batch); // NULL is legal

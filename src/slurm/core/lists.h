@@ -5,17 +5,17 @@
 #include "slurm/core/memory.h"
 #include "slurm/run_spec.h"
 
-// Strings are kept as they are, not copied.
+// Adds a string to a list; it is not copied.
 void slurm_words_add(struct slurm_memory *memory, struct slurm_words *words, const char *word);
 
-// The words of a line, by the shell's rules for quotes and backslashes, without its expansions. False: a quote in it
-// has no end.
+// Splits a line into words by the shell's rules for quotes and backslashes, without expansions. False: a quote in it is
+// not closed.
 bool slurm_words_split(struct slurm_memory *memory, struct slurm_words *words, const char *line);
 
 void slurm_settings_add(struct slurm_memory *memory, struct slurm_settings *settings, const char *name,
                         const char *value);
 
-// The same, in the place of an earlier one of that name.
+// Sets a name to a value; replaces an earlier value of that name.
 void slurm_settings_set(struct slurm_memory *memory, struct slurm_settings *settings, const char *name,
                         const char *value);
 

@@ -1,5 +1,5 @@
-// The memory of a batch: strings and lists that live as long as the batch, and go together. A caller that has taken
-// all that it wants asks once whether there was enough.
+// The memory of a batch: strings and lists that live as long as the batch, and are freed together. A caller checks
+// `failed` once, after all its allocations.
 #ifndef SLURM_CORE_MEMORY_H
 #define SLURM_CORE_MEMORY_H
 
@@ -8,13 +8,13 @@
 
 struct slurm_memory {
   struct slurm_block *blocks;
-  bool failed; // there was too little: some string is "", some list shorter than it should be
+  bool failed; // memory ran out: some string is "", or some list is too short
 };
 
-// Zeroed; NULL when there is no memory.
+// Zeroed memory; NULL: memory ran out.
 void *slurm_memory_take(struct slurm_memory *memory, size_t size);
 
-// A copy of the text, or what the format makes; "" when there is no memory. NULL stays NULL.
+// A copy of the text, or the formatted text; "" if memory ran out. NULL stays NULL.
 const char *slurm_memory_keep(struct slurm_memory *memory, const char *text);
 const char *slurm_memory_print(struct slurm_memory *memory, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

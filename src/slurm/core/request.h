@@ -1,4 +1,4 @@
-// What the command line asks for: files, and options that go before what the files say.
+// The request of the command line: files, and options that have precedence over the files.
 #ifndef SLURM_CORE_REQUEST_H
 #define SLURM_CORE_REQUEST_H
 
@@ -6,11 +6,12 @@
 
 #include "slurm/run_spec.h"
 
-// A word on an option of a program of Weft, without its dashes; `value` NULL: a flag. 0: it is right. Negative: its
-// value is not, and the last error says why. 1: there is no such option, `*near` is the nearest one or NULL.
+// Checks an option of a program of Weft, whose name is given without dashes; `value` NULL: a flag. 0: it is right.
+// Negative: its value is wrong, and the last error says why. 1: there is no such option, and `*near` is the most
+// similar one or NULL.
 typedef int slurm_check_option_fn(enum slurm_program program, const char *name, const char *value, const char **near);
 
-// NULL, 0 and false: what the files say, else the default.
+// NULL, 0 and false: the value in the files is used, else the default.
 struct slurm_request {
   const char *const *files; // tests, scenarios, systems, in any order
   size_t num_files;

@@ -7,8 +7,8 @@
 enum { SLURM_MOST_RUNS = 4096 }; // of a batch
 
 struct slurm_axis {
-  const char *name;               // in reports: "num_tokens", "extra_env_vars.X", "NUM_NODES"
-  const struct toml_value *value; // what the list is the value of
+  const char *name;               // as reports show it: "num_tokens", "extra_env_vars.X", "NUM_NODES"
+  const struct toml_value *value; // the value in the file, a list
 };
 
 struct slurm_grid {
@@ -17,11 +17,11 @@ struct slurm_grid {
   uint32_t num_steps; // 1: there is no grid
 };
 
-// Tells a grid that has too many steps.
+// Finds the axes of a test's grid. Reports a fault if it has too many steps.
 void slurm_grid_make(struct slurm_grid *grid, struct slurm_memory *memory, const struct slurm_test *test,
                      struct slurm_faults *faults);
 
-// What `value` is in this step (from 0): itself where it is no axis. The last axis goes round fastest.
+// The value of `value` in this step (from 0): `value` itself if it is not an axis. The last axis changes fastest.
 const struct toml_value *slurm_grid_at(const struct slurm_grid *grid, uint32_t step, const struct toml_value *value);
 
 #endif

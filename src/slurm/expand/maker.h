@@ -1,4 +1,4 @@
-// What the parts of a run are made from, and where they go. Each part tells its faults at the place of their cause.
+// The sources of the parts of a run, and their destination. Each part reports its faults at the place of their cause.
 #ifndef SLURM_EXPAND_MAKER_H
 #define SLURM_EXPAND_MAKER_H
 
@@ -16,21 +16,22 @@ struct slurm_maker {
   uint32_t step; // of the grid, from 0
 };
 
-// A key of cmd_args or of the test in this step; NULL: there is none, or no test.
+// The value of a key of cmd_args, or of the test, in this step; NULL: there is no such key, or no test.
 const struct toml_value *slurm_maker_arg(const struct slurm_maker *maker, const char *key);
 const struct toml_value *slurm_maker_get(const struct slurm_maker *maker, const char *key);
 const char *slurm_maker_arg_text(const struct slurm_maker *maker, const char *key); // NULL: no string
 
-// Nodes and what else Slurm is asked for; then processes, their container and their environment.
+// Make the nodes and all other resources that Slurm is asked for; then the processes, their container and their
+// environment.
 void slurm_make_resources(const struct slurm_maker *maker, struct slurm_run *run);
 void slurm_make_processes(const struct slurm_maker *maker, struct slurm_run *run);
 void slurm_make_container(const struct slurm_maker *maker, struct slurm_run *run);
 void slurm_make_environment(const struct slurm_maker *maker, struct slurm_run *run);
 
-// The plan, which has to fit nodes and processes.
+// Makes the plan, which has to fit the nodes and processes.
 void slurm_make_plan(const struct slurm_maker *maker, struct slurm_run *run);
 
-// The program, its store and its options.
+// Makes the program, its store and its options.
 void slurm_make_program(const struct slurm_maker *maker, struct slurm_run *run);
 void slurm_make_options(const struct slurm_maker *maker, struct slurm_run *run);
 void slurm_make_nsys(const struct slurm_maker *maker, struct slurm_run *run); // the nodes are known

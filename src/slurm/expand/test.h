@@ -1,4 +1,4 @@
-// A test of a batch: an entry of a scenario over the test file that it names, or one of both.
+// A test of a batch: an entry of a scenario together with the test file that it names, or only one of the two.
 #ifndef SLURM_EXPAND_TEST_H
 #define SLURM_EXPAND_TEST_H
 
@@ -11,7 +11,7 @@ struct slurm_test {
   const struct toml_value *scenario;    // NULL: a test file alone
   const struct toml_value *entry;       // [[Tests]]; NULL likewise
   const struct toml_value *base;        // the test file; NULL: the entry is the whole test
-  const struct toml_value **args;       // cmd_args: of the file, with the entry's in their place or behind them
+  const struct toml_value **args;       // cmd_args of the file; those of the entry replace them or are added
   const struct toml_value **env;        // extra_env_vars likewise
   const struct toml_value **extra_args; // extra_cmd_args likewise
   size_t num_args, num_env, num_extra_args;
@@ -23,20 +23,20 @@ struct slurm_tests {
   size_t count;
 };
 
-// Finds the tests of the files: the scenario's, or without a scenario each test file's. Tells faults of ids, names and
+// Finds the tests of the scenario, or without a scenario the test of each test file. Reports faults of ids, names and
 // cmd_args.
 void slurm_tests_make(struct slurm_tests *tests, struct slurm_files *files, struct slurm_memory *memory,
                       struct slurm_faults *faults);
 
-// A key of the entry, else of the test file, else NULL.
+// The value of a key of the entry, else of the test file, else NULL.
 const struct toml_value *slurm_test_get(const struct slurm_test *test, const char *key);
 
-// A key of cmd_args, or NULL.
+// The value of a key of cmd_args, or NULL.
 const struct toml_value *slurm_test_arg(const struct slurm_test *test, const char *key);
 
 const struct slurm_test *slurm_tests_find(const struct slurm_tests *tests, const char *id);
 
-// The string of a key as above, NULL where there is none or no string.
+// The string of a key as above; NULL if there is no such key or it is not a string.
 const char *slurm_test_string(const struct slurm_test *test, const char *key);
 
 #endif

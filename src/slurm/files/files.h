@@ -1,4 +1,4 @@
-// The files of a request: read, told apart by their keys, and checked by their schema.
+// The files of a request. They are read, their kind is recognised by their keys, and each is checked by its schema.
 #ifndef SLURM_FILES_FILES_H
 #define SLURM_FILES_FILES_H
 
@@ -13,7 +13,7 @@ struct slurm_file {
   enum slurm_file_kind kind;
   struct toml_value *root;
   uint64_t device, inode; // one file may have several paths
-  bool of_folder;         // of --tests-dir: checked only when a scenario names it
+  bool of_folder;         // is in --tests-dir: checked only if a scenario names it
   bool checked;
 };
 
@@ -22,7 +22,7 @@ struct slurm_files {
   size_t count;
 };
 
-// Faults of the files go into `faults`; only want of memory, or of a parser, is an error.
+// Adds faults of the files to `faults`. It returns an error only if memory runs out or the build has no TOML parser.
 int slurm_files_load(struct slurm_files *files, struct slurm_memory *memory, const struct slurm_request *request,
                      struct slurm_faults *faults);
 void slurm_files_free(struct slurm_files *files);
@@ -30,17 +30,18 @@ void slurm_files_free(struct slurm_files *files);
 // The test of that name; NULL: there is none.
 struct slurm_file *slurm_files_test(struct slurm_files *files, const char *name);
 
-// The test in the file at that path, which is loaded when it is not yet; NULL: the fault is told at `at`.
+// The test in the file at that path; loads the file if that has not been done yet. NULL: there is a fault, reported at
+// `at`.
 struct slurm_file *slurm_files_path(struct slurm_files *files, struct slurm_memory *memory, const char *path,
                                     struct toml_place at, struct slurm_faults *faults);
 
-// The first of a kind; NULL: there is none.
+// The first file of a kind; NULL: there is none.
 const struct slurm_file *slurm_files_first(const struct slurm_files *files, enum slurm_file_kind kind);
 
-// Checks a file by its schema, once.
+// Checks a file by its schema, if that has not been done yet.
 void slurm_file_check(struct slurm_file *file, struct slurm_faults *faults);
 
-// A path that stands in `file`: absolute, or relative to the folder of the file.
+// Resolves a path that `file` contains: it is absolute, or relative to the folder of the file.
 const char *slurm_file_relative(struct slurm_memory *memory, const char *file, const char *path);
 
 #endif

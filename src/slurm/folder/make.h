@@ -4,7 +4,7 @@
 
 #include "slurm/run_spec.h"
 
-// The same batch may have been made before, and then stays as it is. BUSY: another batch is there, or one with other
+// If the same batch was made before, it stays unchanged. BUSY: the directory has another batch, or one with other
 // plans, sizes or resources; SYSTEM: it cannot be written; UNSUPPORTED: see slurm_planned_jobs_make().
 int slurm_folder_make(const struct slurm_batch *batch);
 

@@ -1,10 +1,10 @@
-// The variables that Slurm's commands get.
+// The environment variables of Slurm's commands.
 #ifndef SLURM_JOB_ENVIRONMENT_H
 #define SLURM_JOB_ENVIRONMENT_H
 
-// This process' own, without those that would change what is asked: squeue's, which hide jobs or sort them, and those
-// of sbatch that go before a script's own #SBATCH lines. `script`: what is submitted, or NULL. To be freed, and not its
-// strings; NULL: no memory. [any]
+// The variables of this process, without those that would change the query or the job: variables of squeue that hide or
+// sort jobs, and variables of sbatch that have precedence over the script's own #SBATCH lines. `script`: the script to
+// submit, or NULL. The caller frees the array, but not its strings; NULL: memory ran out. [any]
 char **slurm_environment(const char *script);
 
 #endif

@@ -1,4 +1,4 @@
-// The report of a batch: its runs, the ranks of each, and for each grid which step is best.
+// The report of a batch: its runs, the ranks of each run, and the best step of each grid.
 #ifndef SLURM_REPORT_REPORT_H
 #define SLURM_REPORT_REPORT_H
 
@@ -9,54 +9,55 @@
 #include "measure/results.h"
 #include "slurm/folder/state.h"
 
-// One run with what it measured.
+// One run with its measurements.
 struct slurm_reported {
   const struct slurm_run_record *run;
   const struct slurm_run_state *state;
   struct results results; // of an elastic plan
   struct figures figures; // of a benchmark
   bool has_results, has_figures;
-  double metric; // `default`, in GB/s; 0: none. Of a plan dispatch and combine in the last phase that passed, mean over
-                 // its ranks; of a benchmark the highest bandwidth
+  // metric `default`, in GB/s; 0: none. For a plan: dispatch and combine in the last phase that passed, mean over its
+  // ranks; for a benchmark: the highest bandwidth
+  double metric;
 };
 
 struct slurm_report {
   const struct slurm_record *record;
   struct slurm_run_state *states; // [record->num_runs]
   struct slurm_reported *runs;    // likewise
-  bool silent;                    // Slurm could not be asked: the states are what the files say
+  bool silent;                    // Slurm did not answer: the states come from the files
 };
 
-// Asks Slurm how the runs stand, and reads their results.
+// Asks Slurm for the states of the runs, and reads their results.
 int slurm_report_open(struct slurm_report *report, const struct slurm_record *record);
 void slurm_report_close(struct slurm_report *report);
 
-// Of a rank: the last phase that it passed; NULL: it passed none.
+// The result of a rank in the last phase that it passed; NULL: it passed none.
 const struct results_rank *slurm_report_last(const struct results *results, size_t rank);
 
-// A step of a test's grid: its iterations together.
+// A step of a test's grid, with all of its iterations.
 struct slurm_step {
   const struct slurm_run_record *run; // the first of them
   uint32_t iterations, passed;
-  double metric, reward; // means over those that passed; not numbers where none did
+  double metric, reward; // means over the iterations that passed; NaN if none did
 };
 
-// The steps of the test, in order, into list[record->num_runs]; returns how many.
+// Fills list[record->num_runs] with the steps of the test, in order; returns their number.
 size_t slurm_report_steps(const struct slurm_report *report, const char *test, struct slurm_step *list);
-// The one with the highest reward; NULL: none has one.
+// The step with the highest reward; NULL: no step has a reward.
 const struct slurm_step *slurm_report_best(const struct slurm_step *list, size_t count);
-// Whether a run counts in the mean of its step: it has passed, and has the figure.
+// Whether the mean of its step includes a run: it has passed, and has the figure.
 bool slurm_report_counts(const struct slurm_reported *one);
 
 // --- iterations.c ---
 
-// The best step of a grid against the next best one.
+// The best step of a grid compared with the next best one.
 struct slurm_lead {
   const struct slurm_step *best, *next; // NULL: there is none
   double percent;                       // change of `default` from `next` to `best`
   bool has_interval;                    // false: too few iterations
-  double low, high;                     // of it, at 95 %
-  bool significant;                     // the interval is without 0
+  double low, high;                     // interval of `percent`, at 95 %
+  bool significant;                     // the interval does not contain 0
 };
 
 // NOMEM.
@@ -78,8 +79,8 @@ int slurm_report_text(FILE *out, const struct slurm_report *report, const struct
 void slurm_report_csv(FILE *out, const struct slurm_report *report);
 int slurm_report_json(FILE *out, const struct slurm_report *report);
 
-// The page of the batch, in the file: its runs, their phases, and links to the page of each that has one, which is
-// REPORT_PAGE in its directory. Errors are those of page_save_batch().
+// Writes the page of the batch to the file: its runs, their phases, and links to the runs' own pages (SLURM_REPORT_PAGE
+// in the directory of a run that has one). Errors are those of page_save_batch().
 #define SLURM_REPORT_PAGE "report.html"
 int slurm_report_page(const char *path, const struct slurm_report *report);
 

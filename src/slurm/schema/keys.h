@@ -7,10 +7,10 @@
 enum slurm_test_type { SLURM_TEST_NIXL_EP, SLURM_TEST_NIXL_BENCH, SLURM_TEST_UNKNOWN };
 
 extern const struct slurm_schema slurm_keys_test;     // a file of one test
-extern const struct slurm_schema slurm_keys_scenario; // and of several, each an entry
+extern const struct slurm_schema slurm_keys_scenario; // a file of several tests, one in each entry
 extern const struct slurm_schema slurm_keys_system;
 
-// cmd_args of the types; other keys are options of the program.
+// cmd_args of the test types; other keys are options of the program.
 extern const struct slurm_schema slurm_keys_nixl_ep, slurm_keys_nixl_bench;
 
 enum slurm_test_type slurm_keys_type(const char *template_name);

@@ -4,10 +4,10 @@
 
 #include "slurm/script/script.h"
 
-// What a job asks for, and where its output goes.
+// The resources that a job asks for, and where its output goes.
 struct slurm_header {
   const char *name, *log;
-  const struct slurm_run *run; // whose resources it has
+  const struct slurm_run *run; // the run whose resources it asks for
   uint32_t num_nodes;          // of the largest run
   uint32_t tasks_per_node;
   const char *time_limit;
@@ -17,23 +17,23 @@ struct slurm_header {
 
 void slurm_part_header(struct text *text, const struct slurm_header *header);
 
-// "--container-image=..." and the like behind srun, or "apptainer exec ..." and a profiler before the program; each
-// begins with a space, where it is not empty.
+// Write options of srun such as "--container-image=...", and the words before the program: "apptainer exec ..." and a
+// profiler. Each text is empty or begins with a space.
 void slurm_part_srun_options(struct text *text, const struct slurm_run *run);
 void slurm_part_program(struct text *text, const struct slurm_run *run);
 
-// The run's own options and further words, on lines of their own.
+// Writes the run's own options and further words, on separate lines.
 void slurm_part_options(struct text *text, const struct slurm_run *run);
 
-// A shell that was just forked loses a signal for which its parent has a trap. So whoever is started says first that it
-// is there, through a pipe: SAYS and its command stand in braces, and WAIT behind "} &".
+// A shell that was just forked loses a signal for which its parent has a trap. So each started process first writes to
+// a pipe that it is ready. SLURM_PART_SAYS and the command are within braces; SLURM_PART_WAIT follows "} &".
 #define SLURM_PART_PIPE                                                                                                \
   "\n# A shell that was just forked loses signals: what begins says through this pipe that it does not any more.\n"    \
   "exec {ready}<> <(:)\n"
 #define SLURM_PART_SAYS "{ echo >&\"$ready\"; exec "
 #define SLURM_PART_WAIT "read -r -t 10 -u \"$ready\"\n"
 
-// The steps of each program: functions and lines that start them.
+// Write the steps of each program: functions, and lines that start them.
 void slurm_part_elastic(struct text *text, const struct slurm_run *run);
 void slurm_part_transfer(struct text *text, const struct slurm_run *run);
 void slurm_part_as_written(struct text *text, const struct slurm_run *run);

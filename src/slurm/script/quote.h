@@ -1,23 +1,23 @@
-// Words and values as a shell, and TOML, read them back.
+// Quotes words and values for a shell and for TOML.
 #ifndef SLURM_SCRIPT_QUOTE_H
 #define SLURM_SCRIPT_QUOTE_H
 
 #include "base/text/text.h"
 
-// A word that the shell takes as it is.
+// Writes a word so that the shell leaves it unchanged.
 void slurm_quote_word(struct text *text, const char *word);
 
-// A value in double quotes, in which $NAME and ${NAME} stand for variables, empty where they are not set, and nothing
-// else means anything.
+// Writes a value in double quotes. The shell replaces $NAME and ${NAME} by the variables (by nothing if they are not
+// set); all other characters stay unchanged.
 void slurm_quote_expanded(struct text *text, const char *value);
 
-// A string of TOML.
+// Writes a string of TOML.
 void slurm_quote_toml(struct text *text, const char *value);
 
-// A path as Slurm's patterns of file names have it: its "%" stand for themselves.
+// Writes a path for Slurm's file name patterns, in which each "%" means itself.
 void slurm_quote_pattern(struct text *text, const char *path);
 
-// A comment of one line: "# " and the text, without what would end the line.
+// Writes a comment of one line: "# " and the text, without line breaks.
 void slurm_quote_comment(struct text *text, const char *comment);
 
 #endif
