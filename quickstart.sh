@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# From a fresh Debian or Ubuntu to a running elastic plan: installs what is missing, builds, and runs four ranks that
-# become eight. Further arguments go to `weft elastic`, e.g. ./quickstart.sh --plan plans/expansion_fault_rejoin.json
+# Runs an elastic plan on a fresh Debian or Ubuntu: installs missing packages, builds, and runs four ranks that become
+# eight. Further arguments go to `weft elastic`, e.g. ./quickstart.sh --plan plans/expansion_fault_rejoin.json
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -8,12 +8,12 @@ export PATH=$root/build/tools/bin:$PATH
 weft=$root/build/release/weft
 log=$root/build/quickstart.log
 
-# A warning of a compiler that we have not met must not end a first try.
+# A warning of a compiler that Weft was not tested with must not end a first try.
 build() {
   cd "$root"
   cmake --preset release -DWEFT_WERROR=OFF
   targets=(weft)
-  # Where there is a GPU, and a compiler for it, the plug-in too.
+  # If there is a GPU and a CUDA compiler, builds the plug-in too.
   if [ -e /dev/nvidiactl ] && grep -qs weft_cuda_plugin build/release/build.ninja; then
     targets+=(weft_cuda_plugin)
   fi

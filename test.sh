@@ -1,25 +1,25 @@
 #!/usr/bin/env bash
 # Installs what the tests need, builds, and runs them: ./test.sh [--all] [--strict] [--stages LIST] [arguments of ctest]
-#   without an option  the stages fast and valgrind, without the tests that tests/long.txt names: some minutes
-#   --all              every test in every stage, which is what CI runs
-#   --strict           for our own checks: a warning ends the build, and a test of 10 s or more in the stage fast fails
-#   --stages LIST      these stages alone, such as --stages release,tsan
-#   --prepare          installs and builds only, what the stages would run
-#   --help             prints this, and runs nothing
+#   without an option  runs the stages fast and valgrind without the tests in tests/long.txt; takes some minutes
+#   --all              runs every test in every stage, as CI does
+#   --strict           for developers of Weft: warnings end the build, and tests of 10 s or more in the stage fast fail
+#   --stages LIST      runs only these stages, for example --stages release,tsan
+#   --prepare          only installs and builds what the stages need, and runs no test
+#   --help             prints this text, and runs nothing
 # The stages:
 #   fast      the release build's tests that take less than 10 s
-#   release   all of them
-#   valgrind  the short ones of the release build under memcheck
-#   trixie    fast, in a bare root of Debian 13; skipped, with the reason, where that cannot be made
-#   asan      AddressSanitizer with UndefinedBehaviorSanitizer, without the tests labelled slow
-#   tsan      ThreadSanitizer, likewise, and without those that tests/no-tsan.txt names
-#   clang     a build by clang, in which the fuzz targets run for some seconds each
-#   arm64     the short tests of a build for arm64 by a cross compiler, run by qemu-user; not part of --all, since it
-#             wants a root: scripts/in-release.sh trixie-arm64 ./test.sh --stages arm64
-# At the end a table says what each test proves, and how long it took in each stage. What the tests of a stage leave
-# behind is a failure too. Where up to five tests of a stage fail, they run again, alone: one that passes twice then is
-# named as unsteady, with what it said, and passes; but not when a sanitizer or valgrind had found something. The last
-# line says "N passed, N failed".
+#   release   all tests of the release build
+#   valgrind  the short tests of the release build under memcheck
+#   trixie    the stage fast in a bare root of Debian 13; if the root cannot be made, skipped with the reason
+#   asan      a build with AddressSanitizer and UndefinedBehaviorSanitizer, without the tests labelled slow
+#   tsan      a build with ThreadSanitizer, without the tests labelled slow and those in tests/no-tsan.txt
+#   clang     a build by clang, in which each fuzz target runs for some seconds
+#   arm64     the short tests of a cross build for arm64, run by qemu-user; not part of --all, since it needs a special
+#             root: scripts/in-release.sh trixie-arm64 ./test.sh --stages arm64
+# At the end a table says what each test proves, and how long it took in each stage. Processes and files that the tests
+# of a stage leave behind count as a failure. If at most five tests of a stage fail, they run again, one at a time. A
+# test that then passes twice counts as passed, and is named as unsteady with its output; but it stays failed if a
+# sanitizer or valgrind had found something. The last line says "N passed, N failed".
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -27,10 +27,10 @@ cd "$root"
 export PATH=$root/build/tools/bin:$PATH
 export UBSAN_OPTIONS=print_stacktrace=1
 compilers=$(nproc)
-skipped=77 # the exit status of a test that has not what it needs
-most_again=5 # failed tests of a stage run again: with more, something is broken
+skipped=77 # the exit status of a test that lacks something it needs
+most_again=5 # the most failed tests of a stage that run again: if more fail, something is broken
 
-# trixie is no later: while it installs and its tests wait, the builds that follow use the processors.
+# trixie comes early: while it installs packages and its tests wait, the later stages' builds use the processors.
 all=(release valgrind trixie asan tsan clang)
 stages=(fast valgrind)
 without=(-LE '^long$')
@@ -68,7 +68,7 @@ results=$root/build/test-results
 rm -rf "$results"
 mkdir -p "$results"
 
-# Everything that a test makes stands in here; that it is in the environment tells its processes from others.
+# Tests make all their files in this folder. Its path in their environment identifies the tests' processes.
 touch "$results/began"
 temporary=$(mktemp -d -t weft-tests.XXXXXX)
 chmod 711 "$temporary" # for tests that become another user
@@ -80,11 +80,11 @@ clean_up() {
 }
 trap clean_up EXIT
 
-# Older sanitizer runtimes cannot place their shadow where Ubuntu 24.04 puts a process at random.
+# Older sanitizer runtimes cannot place their shadow memory with the address randomisation of Ubuntu 24.04.
 fixed_addresses=()
 if setarch -R true 2>/dev/null; then fixed_addresses=(setarch -R); fi
 
-# The build that a stage runs.
+# The build of a stage.
 preset_of() {
   case $1 in
     fast | valgrind) echo release ;;
@@ -95,11 +95,11 @@ preset_of() {
 build() {
   local werror=OFF targets=(all)
   if [ ${#strict[@]} -gt 0 ]; then werror=ON; fi
-  # All layers, with the warnings of clang; what else there is gcc has built.
+  # Builds all layers with the warnings of clang; gcc has built everything else.
   if [ "$1" = clang ]; then targets=(tests/fuzz/all); fi
   cmake --preset "$1" -DWEFT_TESTS=ON -DWEFT_WERROR=$werror || return
   cmake --build --preset "$1" -j "$compilers" --target "${targets[@]}" || return
-  # Compiled beside the tests of the stage, which leave it no processor, this took as long as all of them.
+  # This is not compiled beside the stage's tests: they leave it no processor, and it took as long as all of them.
   if [ "$1" = asan ]; then
     WEFT_SOURCE=$root tests/python/package.py build/asan --sanitized --prepare || [ $? -eq $skipped ]
   fi
@@ -113,7 +113,7 @@ build_stage() {
   mv "$results/$stage.built.new" "$results/$stage.built"
 }
 
-# Builds one stage after the other, while the tests of earlier ones wait for their clocks: with the processor time that
+# Builds one stage after the other while the tests of earlier stages wait for time to pass: with the processor time that
 # those leave.
 build_ahead() {
   local stage
@@ -130,11 +130,11 @@ build_ahead() {
 
 # run_tests STAGE [ctest arguments]
 run_tests() {
-  local stage=$1 wrapper=() choice=() tests=$((3 * compilers)) # most of what a test does is wait
+  local stage=$1 wrapper=() choice=() tests=$((3 * compilers)) # tests mostly wait
   shift
   case $stage in
     fast) choice=(-LE '^long$') ;;
-    valgrind) # which computes all the time
+    valgrind) # its tests compute all the time
       tests=$compilers
       choice=(-C valgrind -L '^valgrind$' "${without[@]}")
       ;;
@@ -142,7 +142,7 @@ run_tests() {
       wrapper=("${fixed_addresses[@]}")
       choice=(-LE '^slow$')
       ;;
-    tsan) # which computes five times as long
+    tsan) # its tests compute five times as long
       tests=$((2 * compilers))
       wrapper=("${fixed_addresses[@]}")
       choice=(-LE '^(slow|no_tsan)$')
@@ -153,19 +153,19 @@ run_tests() {
   local run=(env TMPDIR="$temporary" "${wrapper[@]}" ctest --preset "$(preset_of "$stage")"
     --test-output-size-passed 65536 --test-output-size-failed 1048576)
   if "${run[@]}" -j "$tests" "${choice[@]}" --output-junit "$results/$stage.xml" "$@"; then return; fi
-  # Most of them wait on clocks, and many share few processors: what fails beside others gets these for itself.
+  # Most tests wait for time to pass, and many share few processors. A test that failed beside others runs again alone.
   if [ "$(scripts/sum-tests.py --failures "$results/$stage.xml")" -gt "$most_again" ]; then return; fi
   "${run[@]}" "${choice[@]}" -j 1 --rerun-failed --repeat until-fail:2 --output-junit "$results/$stage.alone"
 }
 
-# Where a stage did not come to its tests, that counts as one failure: broken STAGE LOG SECONDS
+# If a stage did not reach its tests, that counts as one failure: broken STAGE LOG SECONDS
 broken() {
   tail -n 60 "$2"
   echo "== $1: failed before its tests, after $3 s; all of its output is in $2"
   touch "$results/$1.broken"
 }
 
-# Sets `built` to the seconds that the build of a stage took; one that is built ahead is waited for. False: it failed.
+# Sets `built` to the seconds that the build of a stage took; waits for a build that runs ahead. False: it failed.
 await_build() {
   local stage=$1 status
   if [ "$stage" != valgrind ]; then
@@ -188,13 +188,13 @@ run_stage() {
   warnings=$(grep -cE ': warning[ :]' "$log" || true)
   if [ "$warnings" -gt 0 ]; then echo "== $stage: $warnings warnings, which stand in $log"; fi
   cp "build/$(preset_of "$stage")/tests.tsv" "$results/$stage.tsv"
-  run_tests "$stage" "$@" || true # what failed is in the results
+  run_tests "$stage" "$@" || true # the results name the failed tests
   [ -s "$results/$stage.xml" ] || touch "$results/$stage.broken"
-  python3 scripts/left_behind.py "$temporary" "$results/began" >"$results/$stage.left" || true # likewise
+  python3 scripts/left_behind.py "$temporary" "$results/began" >"$results/$stage.left" || true # the same
   echo "== $stage: built in $built s, tested in $((SECONDS - start)) s" | tee -a "$results/times"
 }
 
-# The stage fast in a root of another release, whose name is the stage's: what it found becomes results of this run.
+# Runs the stage fast in a root of the release that the stage is named after; adds its results to this run.
 run_other_release() {
   local release=$1 log=$results/$1.log start=$SECONDS status=0 theirs
   shift
@@ -224,7 +224,7 @@ if [ "${stages[0]}" != trixie ]; then
   build_stage "${stages[0]}"
 fi
 if [ ${#stages[@]} -gt 1 ]; then
-  set -m # a group of its own, to end it by
+  set -m # starts it in its own process group, which can be ended as a whole
   build_ahead "${stages[@]:1}" &
   ahead=$!
   set +m

@@ -1,25 +1,25 @@
 #!/usr/bin/env python3
-"""Holds thousands of connections to a listener that mean no good, and tells what they cost it.
+"""Holds thousands of hostile connections to a listener, and reports what they cost it.
 
     flood.py HOST PORT --mode silent|slow|garbage|none ... [--count 10000] [--seconds 30] [--pid P] [--tls-hello]
     flood.py @NAME     --mode ...                  an abstract UNIX socket
     flood.py PATH      --mode ...                  a UNIX socket with a name that begins with /
 
-silent: connects and says nothing. slow: one byte a second, of something that begins well. garbage: random bytes, as
-many as are taken. A connection that the listener ends is opened again at once, so that COUNT are open, or being opened,
-all the time; those that are refused are tried again after a moment.
+silent: connects and sends nothing. slow: sends one byte a second of a message that begins correctly. garbage: sends as
+many random bytes as the listener accepts. If the listener ends a connection, it is opened again at once, so that COUNT
+connections are open, or being opened, all the time; a refused connection is tried again after a moment.
 
-Meanwhile lawful callers come, each on a new connection, as many seconds apart as --every says, whether or not those
-before them have been served: --lawful COMMAND runs a command for each, which is served when it ends with 0;
---lawful-put puts a key into a store, whose token is in WEFT_TOKEN. Those that are not served --deadline seconds after
-they came have failed. --mode none has them come without a flood.
+Meanwhile lawful callers connect, each on a new connection, one every --every seconds, whether or not earlier ones have
+been served: --lawful COMMAND runs a command for each caller, which has been served if the command ends with 0;
+--lawful-put puts a key into a store, whose token is in WEFT_TOKEN. A caller that is not served within --deadline
+seconds has failed. With --mode none there are lawful callers but no flood.
 
-Prints one JSON object for each of the --repeat rounds: how many connections were open (median of each second), how
-often one was opened, ended by the other side, and refused; with --pid the largest resident memory of that process, its
-memory before, and the part of one processor that it used meanwhile; the same of this program, so that its own load can
-be told from the listener's; of the lawful callers how many tried, were served and failed, and the median, 99th
-percentile and longest of the times in seconds of those that were served; the load of the machine before, and how often
-a listener's queue had no place for a call (of all listeners of the machine).
+Prints one JSON object for each of the --repeat rounds: how many connections were open (median over the seconds), how
+many were opened, ended by the other side, and refused; with --pid the largest resident memory of that process, its
+memory before, and the part of one processor that it used; the same for this program, to separate its own load from the
+listener's; how many lawful callers tried, were served and failed, and the median, 99th percentile and maximum of the
+served callers' times in seconds; the load of the machine before, and how often a listener's queue was full (all
+listeners of the machine).
 """
 import argparse
 import errno
@@ -61,7 +61,7 @@ def queue_drops():
 
 
 class Lawful:
-    """New callers that mean well, in a process of their own, so that they do not wait for the flood's Python."""
+    """New lawful callers, in a separate process, so that they do not wait for the flood's Python."""
 
     def __init__(self, options):
         self.options, self.times, self.failures = options, [], []
@@ -83,7 +83,7 @@ class Lawful:
 
     def put(self):
         options = self.options
-        anyone = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # the token says who may; that the server has it, others test
+        anyone = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # the token authorises; other tests check the server
         anyone.check_hostname, anyone.verify_mode = False, ssl.CERT_NONE
         body = b'{"key": "YQ==", "value": "Yg=="}'
         with socket.create_connection((options.host, options.port), options.deadline) as plain, \
@@ -227,7 +227,7 @@ class Flood:
                     most = max(most, process_state(options.pid)[0])
         if lawful:
             lawful.ends.send("nobody new")
-            while not lawful.has_ended():  # the last that came are to be served beside the flood, too
+            while not lawful.has_ended():  # the last callers have to be served during the flood, too
                 self.turn(time.monotonic())
         passed = time.monotonic() - began
         told = lawful.end() if lawful else None

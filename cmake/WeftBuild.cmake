@@ -1,4 +1,4 @@
-# How everything is compiled, and the functions with which the folders declare their part.
+# Compiler options, and the functions with which each folder declares its targets.
 
 find_program(CCACHE ccache)
 if(CCACHE)
@@ -10,7 +10,7 @@ add_library(weft_flags INTERFACE)
 target_compile_options(weft_flags INTERFACE
   -Wall -Wextra -Wshadow $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes> $<$<COMPILE_LANGUAGE:C>:-Wmissing-prototypes>
   -Wpointer-arith -Wvla -Wundef -Wwrite-strings
-  -ffp-contract=off # the same bits from every variant of a kernel
+  -ffp-contract=off # every variant of a kernel computes the same bits
   $<$<BOOL:${WEFT_WERROR}>:-Werror>)
 target_compile_definitions(weft_flags INTERFACE _GNU_SOURCE)
 target_include_directories(weft_flags INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
@@ -22,7 +22,7 @@ endif()
 
 # weft_layer(NAME SOURCES file... [DEPS layer...] [LIBS target...])
 # One folder of src/: the objects weft_NAME_objects, for libweft, and the archive weft_NAME, for the tool and the tests.
-# DEPS are the layers below that it may include; LIBS what it needs from outside.
+# DEPS are the lower layers that it may include; LIBS are external libraries.
 function(weft_layer name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LIBS" ${ARGN})
   add_library(weft_${name}_objects OBJECT ${ARG_SOURCES})
@@ -32,16 +32,16 @@ function(weft_layer name)
   target_link_libraries(weft_${name} PUBLIC ${ARG_DEPS} ${ARG_LIBS} Threads::Threads m)
 endfunction()
 
-# What the functions for tests understand.
+# The options of the functions for tests.
 set(test_flags SERIAL VALGRIND)
 set(test_values TIMEOUT COST PROVES)
 set(test_lists SOURCES LAYERS LIBS COMMAND LABELS ENVIRONMENT)
 
 # weft_test(NAME PROVES sentence SOURCES file... LAYERS layer... [LIBS target...] [TIMEOUT seconds] [LABELS label...]
 #           [COST number] [SERIAL] [VALGRIND] [ENVIRONMENT VAR=value...])
-# One cmocka program, run by ctest as NAME. Exit status 77 means skipped. PROVES says in one sentence what is known when
-# it has passed; test.sh prints it. VALGRIND: short enough to run under memcheck too, by `ctest -C valgrind`. Tests of a
-# higher COST begin earlier; it is the TIMEOUT, where none is given.
+# One cmocka program, run by ctest as NAME. Exit status 77 means skipped. PROVES is one sentence that says what the test
+# proves; test.sh prints it. VALGRIND: short enough to run under memcheck too, by `ctest -C valgrind`. Tests of a higher
+# COST begin earlier; the default of COST is the TIMEOUT.
 function(weft_test name)
   cmake_parse_arguments(ARG "${test_flags}" "${test_values}" "${test_lists}" ${ARGN})
   add_executable(test_${name} ${ARG_SOURCES})
@@ -58,7 +58,7 @@ function(weft_test name)
 endfunction()
 
 # weft_test_objects(VARIABLE file...)
-# What several tests share is compiled once. VARIABLE is set to what a test has among its SOURCES for these files.
+# Compiles files once that several tests share. Tests add the value of VARIABLE to their SOURCES.
 function(weft_test_objects variable)
   file(RELATIVE_PATH target ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR}/${variable})
   string(REPLACE "/" "_" target ${target})
@@ -69,20 +69,20 @@ function(weft_test_objects variable)
 endfunction()
 
 # weft_script_test(NAME PROVES sentence COMMAND command... [the same options])
-# One script; it exits 0 when passed, 77 when skipped. It finds the tool in $WEFT and the source tree in $WEFT_SOURCE.
+# One script; exit status 0 means passed, 77 skipped. It finds the tool in $WEFT and the source tree in $WEFT_SOURCE.
 function(weft_script_test name)
   cmake_parse_arguments(ARG "${test_flags}" "${test_values}" "${test_lists}" ${ARGN})
   add_test(NAME ${name} COMMAND ${ARG_COMMAND})
   weft_test_properties(${name} ${ARGN})
 endfunction()
 
-# The tests that a newcomer's ./test.sh leaves out, a name a line.
+# The tests that ./test.sh without options leaves out, one name a line.
 file(STRINGS ${PROJECT_SOURCE_DIR}/tests/long.txt weft_long_tests REGEX "^[a-z]")
 file(STRINGS ${PROJECT_SOURCE_DIR}/tests/no-tsan.txt weft_no_tsan_tests REGEX "^[a-z]")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/long.txt
   ${PROJECT_SOURCE_DIR}/tests/no-tsan.txt)
 
-# Sets `result` to the labels given, "long" where tests/long.txt names the test, "no_tsan" where tests/no-tsan.txt does.
+# Sets `result` to the given labels, plus "long" if tests/long.txt names the test, "no_tsan" if tests/no-tsan.txt does.
 function(weft_test_labels result name)
   set(labels ${ARGN})
   if(name IN_LIST weft_long_tests)
@@ -94,26 +94,26 @@ function(weft_test_labels result name)
   set(${result} "${labels}" PARENT_SCOPE)
 endfunction()
 
-# For another run of a program, with an add_test() of its own: weft_test_properties(NAME PROVES sentence [options])
+# For another run of a program, which has its own add_test(): weft_test_properties(NAME PROVES sentence [options])
 function(weft_test_properties name)
   cmake_parse_arguments(ARG "${test_flags}" "${test_values}" "${test_lists}" ${ARGN})
-  if(ARG_UNPARSED_ARGUMENTS) # a semicolon in a sentence makes some
+  if(ARG_UNPARSED_ARGUMENTS) # a semicolon in a sentence causes this
     message(FATAL_ERROR "the test ${name} does not understand \"${ARG_UNPARSED_ARGUMENTS}\"")
   endif()
-  if(NOT ARG_TIMEOUT) # far more than anything takes, also on a busy machine: it is there for what hangs
+  if(NOT ARG_TIMEOUT) # far more than any test takes, also on a busy machine: it ends tests that hang
     set(ARG_TIMEOUT 300)
   endif()
-  if(CMAKE_CROSSCOMPILING) # by an emulator, which is some ten times slower
+  if(CMAKE_CROSSCOMPILING) # tests run in an emulator, which is about ten times slower
     math(EXPR ARG_TIMEOUT "3 * ${ARG_TIMEOUT}")
   endif()
   if(NOT ARG_COST)
     set(ARG_COST ${ARG_TIMEOUT})
   endif()
   set(sanitizer_environment "")
-  if(WEFT_SANITIZE) # UCX, when it is loaded, patches madvise() and others under the feet of a sanitizer
+  if(WEFT_SANITIZE) # UCX patches madvise() and others when it is loaded, which disturbs sanitizers
     set(sanitizer_environment "UCX_MEM_EVENTS=n;WEFT_TEST_SLOWED=1")
   endif()
-  # What takes long begins early, so that none of it runs alone at the end.
+  # Long tests begin early, so that none of them runs alone at the end.
   weft_test_labels(labels ${name} ${ARG_LABELS})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} COST ${ARG_COST} SKIP_RETURN_CODE 77
     LABELS "${labels}"
@@ -126,13 +126,13 @@ function(weft_test_properties name)
 endfunction()
 
 # weft_test_again(NAME TEST PROVES sentence [options])
-# The program of that test once more, in another environment.
+# Runs the program of that test once more, in another environment.
 function(weft_test_again name test)
   add_test(NAME ${name} COMMAND test_${test})
   weft_test_properties(${name} ${ARGN})
 endfunction()
 
-# Writes down what a test proves, for scripts/sum-tests.py: a line of its name, its folder and the sentence.
+# Writes a line for scripts/sum-tests.py: the test's name, its folder and what it proves.
 function(weft_test_proves name sentence)
   set(ledger ${PROJECT_BINARY_DIR}/tests.tsv)
   get_property(begun GLOBAL PROPERTY WEFT_LEDGER_BEGUN)
@@ -147,8 +147,8 @@ function(weft_test_proves name sentence)
   file(APPEND ${ledger} "${name}\t${folder}\t${sentence}\n")
 endfunction()
 
-# The program of a test once more, under memcheck: an invalid access, a value never set or a leak makes it fail.
-# Sanitizers and valgrind do not go together.
+# Runs the program of a test once more under memcheck: an invalid access, an uninitialised value or a leak fails it.
+# Valgrind cannot run programs with sanitizers.
 find_program(VALGRIND valgrind)
 function(weft_valgrind_test name)
   if(NOT VALGRIND OR WEFT_SANITIZE)

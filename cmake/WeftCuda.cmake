@@ -1,4 +1,4 @@
-# The CUDA compiler, and how device code is compiled. Without one, everything that needs it is left out.
+# The CUDA compiler, and how device code is compiled. Without the compiler, everything that needs it is left out.
 set(WEFT_CUDA AUTO CACHE STRING "Build the GPU kernels: AUTO (where there is a CUDA compiler), ON or OFF")
 set(WEFT_CUDA_FOUND OFF)
 if(NOT WEFT_CUDA STREQUAL "OFF" AND NOT WEFT_SANITIZE)
@@ -22,7 +22,7 @@ target_compile_options(weft_cuda_flags INTERFACE
 target_include_directories(weft_cuda_flags INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
 
 # weft_cuda_test(NAME PROVES sentence SOURCES file... LAYERS layer... TIMEOUT seconds [ENVIRONMENT VAR=value...])
-# One program; it exits with 77 where there is no GPU. Nothing where there is no CUDA compiler.
+# One program; it exits with 77 if there is no GPU. Adds no test if there is no CUDA compiler.
 function(weft_cuda_test name)
   if(NOT WEFT_CUDA_FOUND)
     return()
@@ -37,7 +37,7 @@ function(weft_cuda_test name)
 endfunction()
 
 # weft_cuda_test_objects(VARIABLE file...)
-# As weft_test_objects(), for device code.
+# Like weft_test_objects(), for device code.
 function(weft_cuda_test_objects variable)
   if(NOT WEFT_CUDA_FOUND)
     return()

@@ -1,5 +1,5 @@
-# What we build with. A required part stops the configuration with the package's name; an optional one only
-# removes what needs it.
+# The dependencies of the build. If a required one is missing, the configuration stops and names its package. If an
+# optional one is missing, only the parts that need it are left out.
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)

@@ -14,7 +14,7 @@ else()
 endif()
 
 # The target `docs-python`: the reference of the Python package, in docs/python of the build directory, by pdoc, which
-# comes from PyPI with the rest that it needs.
+# is installed from PyPI with its dependencies.
 add_custom_target(docs-python VERBATIM
   COMMAND ${CMAKE_COMMAND} -E env WEFT_SOURCE=${PROJECT_SOURCE_DIR}
     python3 ${PROJECT_SOURCE_DIR}/tests/python/package.py ${PROJECT_BINARY_DIR} --docs

@@ -1,9 +1,9 @@
 # Writes the assets of pages as C: cmake -D OUT=file -D ASSETS=folder -D SCRIPTS=a;b -D LIBRARY=file -P WeftEmbed.cmake
-# An empty LIBRARY makes an empty one.
+# An empty LIBRARY makes an empty asset.
 
 set(text "// Made by cmake/WeftEmbed.cmake from src/page/assets.\n#include \"page/assemble.h\"\n")
 
-# A file's bytes, one after the other of several, as the asset page_NAME.
+# Writes the bytes of one or several files, one after the other, as the asset page_NAME.
 function(embed name)
   set(hex "")
   foreach(file ${ARGN})

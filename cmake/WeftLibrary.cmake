@@ -1,4 +1,4 @@
-# libweft: the objects of its layers as one shared and one static library, and what an installation holds.
+# libweft: the objects of its layers as one shared and one static library, and the contents of an installation.
 
 set(WEFT_LIBRARY_LAYERS base secure metrics topology_serve store group device transport agent ep_kernels ep)
 set(WEFT_LIBRARY_NEEDS PkgConfig::JANSSON PkgConfig::CURL PkgConfig::OPENSSL ${CMAKE_DL_LIBS})
@@ -20,19 +20,19 @@ foreach(layer ${WEFT_LIBRARY_LAYERS})
   list(APPEND weft_objects $<TARGET_OBJECTS:weft_${layer}_objects>)
 endforeach()
 
-# It shows only what the version map lists.
+# It exports only the symbols that the version map lists.
 set(weft_map ${PROJECT_SOURCE_DIR}/cmake/weft.map)
 add_library(weft_shared SHARED ${weft_objects})
 set_target_properties(weft_shared PROPERTIES OUTPUT_NAME weft EXPORT_NAME weft LINKER_LANGUAGE C
   VERSION ${PROJECT_VERSION} SOVERSION 0 LINK_DEPENDS ${weft_map})
 target_link_options(weft_shared PRIVATE LINKER:--version-script=${weft_map} LINKER:--as-needed)
-if(NOT WEFT_SANITIZE) # the sanitizers' symbols come with the program
+if(NOT WEFT_SANITIZE) # the program brings the sanitizers' symbols
   target_link_options(weft_shared PRIVATE LINKER:-z,defs)
 endif()
 target_link_libraries(weft_shared PRIVATE $<BUILD_INTERFACE:weft_flags> ${WEFT_LIBRARY_NEEDS} Threads::Threads m)
 
-# An archive of many objects would show their internal names. So they are linked into one object, whose hidden symbols
-# become local: no internal name can meet a name of the program.
+# An archive of many objects would expose their internal names. So they are linked into one object, whose hidden
+# symbols become local. Then no internal name can clash with a name of the program.
 set(weft_one_object ${PROJECT_BINARY_DIR}/libweft-static.o)
 add_custom_command(OUTPUT ${weft_one_object}
   COMMAND ${CMAKE_LINKER} -r -o ${weft_one_object} ${weft_objects}
@@ -50,7 +50,7 @@ foreach(target weft_shared weft_static)
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 endforeach()
 
-# Each file belongs to a component: `cmake --install` takes all of them, and cmake/WeftPackages.cmake a package of each.
+# Each file belongs to a component. `cmake --install` installs all; cmake/WeftPackages.cmake makes a package of each.
 if(TARGET weft)
   install(TARGETS weft RUNTIME COMPONENT tool)
 endif()
@@ -64,7 +64,7 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/plans DESTINATION ${CMAKE_INSTALL_DATADI
   FILES_MATCHING PATTERN "*.json")
 install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/LICENSE TYPE DOC COMPONENT tool)
 
-# find_package(weft) gives weft::weft; COMPONENTS static adds weft::static, which needs the libraries below it too.
+# find_package(weft) gives weft::weft; COMPONENTS static adds weft::static, which also needs the libraries that Weft uses.
 set(weft_package ${CMAKE_INSTALL_LIBDIR}/cmake/weft)
 install(EXPORT weft NAMESPACE weft:: FILE weft-targets.cmake DESTINATION ${weft_package} COMPONENT dev)
 install(EXPORT weft-static NAMESPACE weft:: FILE weft-static-targets.cmake DESTINATION ${weft_package} COMPONENT dev)
@@ -74,7 +74,7 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/weft-config-version.cmake
 install(FILES ${PROJECT_BINARY_DIR}/weft-config.cmake ${PROJECT_BINARY_DIR}/weft-config-version.cmake
   DESTINATION ${weft_package} COMPONENT dev)
 
-# The pkg-config file finds its prefix from where it lies, so that a tree can be moved.
+# The pkg-config file derives its prefix from its own location, so that an installed tree can be moved.
 file(RELATIVE_PATH WEFT_PC_PREFIX ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 cmake_path(APPEND WEFT_PC_LIBDIR "\${prefix}" ${CMAKE_INSTALL_LIBDIR})
 cmake_path(APPEND WEFT_PC_INCLUDEDIR "\${prefix}" ${CMAKE_INSTALL_INCLUDEDIR})

@@ -1,5 +1,5 @@
-# NVTX, by which profilers show what Weft does; headers alone, which come with CUDA.
-# weft_traced(TARGET...): has what base/time/trace.h declares.
+# NVTX shows Weft's operations in profilers. It consists of headers only, which come with CUDA.
+# weft_traced(TARGET...): enables the tracing of base/time/trace.h in these targets.
 function(weft_traced)
   if(WEFT_NVTX_FOUND)
     foreach(target ${ARGN})

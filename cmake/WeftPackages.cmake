@@ -1,5 +1,5 @@
 # Debian packages, made by `cmake --build build/release --target package`: one for each component of the installation.
-# What each needs of other packages comes from what its files are linked with (dpkg-shlibdeps).
+# Their dependencies follow from the libraries that their files are linked with (dpkg-shlibdeps).
 include(GNUInstallDirs)
 
 set(CPACK_GENERATOR DEB)
@@ -19,12 +19,12 @@ set(weft_package_version ${PROJECT_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE})
 set(CPACK_DEBIAN_PACKAGE_MAINTAINER "Weft maintainers <maintainers@weft.invalid>")
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
-set(CPACK_DEBIAN_COMPRESSION_TYPE xz) # dpkg of Debian 11 reads no zstd
+set(CPACK_DEBIAN_COMPRESSION_TYPE xz) # dpkg of Debian 11 cannot read zstd
 
 set(CPACK_COMPONENTS_ALL "")
 
 # weft_package(COMPONENT PACKAGE SECTION summary description)
-# The component becomes that package, with a file of its copyright. Its relations to others are set beside the call.
+# Makes this package of the component, with a copyright file. Relations to other packages are set next to the call.
 macro(weft_package component package section summary description)
   list(APPEND CPACK_COMPONENTS_ALL ${component})
   string(TOUPPER ${component} weft_component)
@@ -41,7 +41,7 @@ foreach(plugin topology ucx ofi cuda)
     list(APPEND weft_plugins ${plugin})
   endif()
 endforeach()
-# Hosts without GPUs do without the plug-in for them. A plug-in serves the library and the tool of its own version.
+# Hosts without GPUs do not need the plug-in. A plug-in only works with the library and the tool of its own version.
 set(weft_recommended ${weft_plugins})
 list(REMOVE_ITEM weft_recommended cuda)
 list(TRANSFORM weft_recommended REPLACE "(.+)" "libweft0-plugin-\\1 (= ${weft_package_version})")

@@ -1,6 +1,6 @@
 #!/bin/sh
-# keep_resources.sh COMPILER ARGUMENT... -o OBJECT: runs the compiler. What ptxas tells of the kernels' registers goes
-# into OBJECT.resources alone, for tests/cuda/spills.py; the rest is told, too.
+# keep_resources.sh COMPILER ARGUMENT... -o OBJECT: runs the compiler. Writes the lines of ptxas about the
+# kernels' registers only to OBJECT.resources, for tests/cuda/spills.py, and also prints all other output.
 last='' object=''
 for argument; do
   [ "$last" = -o ] && object=$argument

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Compares the interface that the public headers declare with that of the last release, which abi/libweft-0.abi keeps:
-#   abi-check.sh           what changed; additions are compatible
-#   abi-check.sh --write   takes the headers' interface as the one to keep
-# WEFT_HEADERS names another folder of headers. It compiles no library but one of empty functions, which takes a second:
-# the compiler holds the definitions to the headers, and the test install_symbols the library's names.
+# Compares the interface that the public headers declare with the interface of the last release in abi/libweft-0.abi:
+#   abi-check.sh           prints the changes; additions are compatible
+#   abi-check.sh --write   writes the headers' interface to that file
+# WEFT_HEADERS names another folder of headers. It only compiles a library of empty functions, which takes a second:
+# the compiler checks the real definitions against the headers, and the test install_symbols checks the library's names.
 # Exit status: 0 no change, or additions only; 1 something could not be built or read; 2 usage; 4 changes, which may be
 # incompatible; 8 incompatible changes; 77 a tool is missing.
 set -euo pipefail

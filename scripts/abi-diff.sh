@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Compares the ABI of two libraries with libabigail's abidiff, as far as the public headers declare it.
-#   abi-diff.sh BEFORE AFTER     each a shared library, or a git revision, which is built in a worktree of its own
-#   abi-diff.sh REVISION         that revision with the working tree
+# Compares the ABI of two libraries with libabigail's abidiff, restricted to declarations of the public headers.
+#   abi-diff.sh BEFORE AFTER     each a shared library, or a git revision, which is built in its own worktree
+#   abi-diff.sh REVISION         compares that revision with the working tree
 # For libraries the public headers are those of the working tree, or of the folders in WEFT_HEADERS_BEFORE and
 # WEFT_HEADERS_AFTER. Exit status: 0 no change, or additions only; 1 something could not be built or read; 2 usage;
 # 4 changes, which may be incompatible; 8 incompatible changes; 77 abidiff is missing.
@@ -28,7 +28,7 @@ clean() {
   rm -rf "$work"
 }
 
-# build SOURCE DIRECTORY: the shared library alone, with the debug information that abidiff reads
+# build SOURCE DIRECTORY: builds only the shared library, with the debug information that abidiff reads
 build() {
   { cmake -G Ninja -S "$1" -B "$2" -DCMAKE_BUILD_TYPE=Debug -DWEFT_TESTS=OFF -DWEFT_CUDA=OFF &&
     cmake --build "$2" --target weft_shared -j "$(nproc)"; } >"$2.log" 2>&1 || fail "$1: $(tail -n 20 "$2.log")"

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Makes a folder the copy of a source tree, from which a build goes on where the last copy's stood:
+# Copies a source tree to a folder in such a way that a build in the last copy continues in the new one:
 #   scripts/copy-tree.sh TREE COPY
-# The copy has the files that git would take, and the folder build of the copy that it replaces. A file keeps the time
-# that it had there if its bytes are the same, and otherwise gets the time of the copying: its own time can be before
-# that of an object which was compiled later from the older copy.
+# The copy has the files that git tracks or would add, and the folder build of the copy that it replaces. A file with
+# the same bytes keeps the time that it had in the older copy. Other files get the time of the copying, because their
+# own time can be earlier than that of an object which was compiled from the older copy.
 set -euo pipefail
 
 [ $# -eq 2 ] || { echo "usage: $0 TREE COPY" >&2 && exit 2; }
 tree=$1 copy=$2 new=$2.new
 
-# What git knows and somebody has removed is left out.
+# Leaves out files that git tracks but that were removed.
 list_files() {
   git -C "$tree" ls-files -z --cached --others --exclude-standard --deduplicate |
     while IFS= read -r -d '' file; do

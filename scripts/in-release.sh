@@ -1,14 +1,13 @@
 #!/usr/bin/env bash
-# Runs a command in a bare root of another release of Debian or Ubuntu; its working directory is a copy of this source
-# tree:
+# Runs a command in a bare root of another Debian or Ubuntu release, in a copy of this source tree:
 #   scripts/in-release.sh RELEASE COMMAND [ARGUMENT...]     e.g. scripts/in-release.sh trixie ./test.sh
-#   scripts/in-release.sh --where RELEASE                   prints where that copy stands, outside the root
-# RELEASE is trixie, testing, jammy, ... The root is made by debootstrap at the first run and kept in $WEFT_ROOTS
-# (default: weft/roots in the user's cache folder), with its packages and its builds; remove its folder to begin anew.
-# Nothing stays mounted and nothing runs on: the command has mounts and processes of its own.
-# RELEASE-arm64 is a root that can have arm64's libraries too, in which arm64's programs run, by qemu-user, as if they
-# were this machine's: scripts/in-release.sh trixie-arm64 ./test.sh --stages arm64
-# Exit status: the command's; 77, with the reason, where this cannot be done here; 2 for wrong arguments.
+#   scripts/in-release.sh --where RELEASE                   prints the path of that copy outside the root
+# RELEASE is trixie, testing, jammy, ... debootstrap makes the root at the first run. The root is kept with its packages
+# and builds in $WEFT_ROOTS (default: weft/roots in the user's cache folder); remove its folder to begin anew. The
+# command has its own mounts and processes: afterwards nothing is mounted and nothing runs.
+# RELEASE-arm64 is a root that can also have arm64's libraries. In it qemu-user runs arm64 programs like native ones:
+# scripts/in-release.sh trixie-arm64 ./test.sh --stages arm64
+# Exit status: the command's; 77, with the reason, if this is not possible here; 2 for wrong arguments.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -40,7 +39,7 @@ if [ $where = yes ]; then
   exit
 fi
 
-# The archive that this machine's own packages come from; nothing where it is not Debian's.
+# Prints the archive of this machine's own packages; nothing if it is not a Debian archive.
 mirror() {
   # shellcheck disable=SC2016 # apt's own variable
   apt-get indextargets --format '$(REPO_URI)' "Created-By: Packages" | grep -m 1 -E '/debian/?$' || true
@@ -58,7 +57,7 @@ install_debootstrap() {
     debootstrap >/dev/null 2>&1 || skip "debootstrap cannot be installed"
 }
 
-# debootstrap knows Ubuntu's releases, and their archive, by name; but Debian 12's not yet noble.
+# debootstrap knows Ubuntu's releases and their archive by name, but that of Debian 12 does not know noble.
 is_ubuntu() {
   [ "${release%-arm64}" = noble ] || [ "$(readlink "$scripts/${release%-arm64}")" = gutsy ]
 }
@@ -77,7 +76,7 @@ choose_archive() {
   fi
 }
 
-# Made beside its place and moved there whole, so that what was begun and not ended is never used.
+# The root is made next to its final place and then moved there, so that an incomplete one is never used.
 make_root() {
   if [ -e "$place/etc/debian_version" ]; then return; fi
   install_debootstrap
@@ -99,21 +98,21 @@ make_root() {
   mv "$making" "$place"
 }
 
-# What apt and pip need to reach the outside as they do here.
+# Copies the settings that apt and pip need to reach their servers as on this machine.
 copy_settings() {
   local bundle=${PIP_CERT:-/etc/ssl/certs/ca-certificates.crt}
   cp -L /etc/resolv.conf /etc/hosts "$place/etc/" 2>/dev/null || true
   if [ -e "$bundle" ]; then cp -L "$bundle" "$place/etc/host-certificates.crt"; fi
   if [ -e /etc/pip.conf ]; then grep -v '^cert' /etc/pip.conf >"$place/etc/pip.conf" || true; fi
-  # An archive that stands still, as a snapshot does, outlives the time that it gave itself.
+  # A frozen archive, such as a snapshot, is still used after the date until which it declared itself valid.
   echo 'Acquire::Check-Valid-Until "false";' >"$place/etc/apt/apt.conf.d/90weft"
 }
 
-# Runs the command in a namespace of users, which are all of this machine's. It has a list of its own of the programs
-# that something else starts, so that this machine's stays as it is.
+# Runs the command in a user namespace with all users of this machine. It has its own binfmt_misc list (interpreters
+# of foreign programs), so that this machine's list stays unchanged.
 in_own_users() {
   local map="0 0 4294967295"
-  exec 8<> <(:) 9<> <(:) # two pipes: it waits for its users, which can only be given from outside
+  exec 8<> <(:) 9<> <(:) # two pipes: it waits for its user mapping, which only a process outside can write
   {
     read -r pid <&8
     echo "$map" >"/proc/$pid/uid_map" && echo "$map" >"/proc/$pid/gid_map" && echo there >&9
@@ -125,7 +124,7 @@ in_own_users() {
     exec "$@"' bash "$@"
 }
 
-# The kernel starts programs of arm64 by the root's qemu.
+# Makes the kernel start arm64 programs by the root's qemu.
 start_arm64_by_qemu() {
   local list=/proc/sys/fs/binfmt_misc
   local magic='\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00'
@@ -135,7 +134,7 @@ start_arm64_by_qemu() {
   echo ":aarch64:M::$magic:$mask:/usr/bin/qemu-aarch64:POC" >"$list/register"
 }
 
-# Inside the namespaces.
+# Runs inside the namespaces.
 enter() {
   if [[ $release = *-arm64 ]]; then start_arm64_by_qemu; fi
   mount -t proc proc "$place/proc"
@@ -149,7 +148,7 @@ enter() {
     "${passed[@]}" /bin/bash -c 'cd /weft && exec "$@"' bash "$@"
 }
 
-# The variables of ours and of pip that the command gets too.
+# Variables of Weft and pip that the command also gets.
 passed=()
 while IFS= read -r name; do
   passed+=("$name=${!name}")
@@ -161,7 +160,7 @@ if [ "${WEFT_IN_RELEASE:-}" = inside ]; then
 fi
 check
 mkdir -p "$roots"
-exec 7>"$roots/$release.lock" # one run at a time has the copy of the tree
+exec 7>"$roots/$release.lock" # only one run at a time uses the copy of the tree
 flock -n 7 || { echo "in-release: waiting for another run in the root of $release" && flock -w 3600 7; } ||
   skip "another run has had the root of $release for an hour: see who holds $roots/$release.lock"
 make_root

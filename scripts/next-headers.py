@@ -2,7 +2,7 @@
 """Writes into OUT/weft the public headers of "the next version", for tests of programs and libraries of two versions:
 next-headers.py OUT
 
-Each struct that begins with its size has one field more at its end, `uint64_t next_version`.
+Each struct that begins with its size gets one more field at its end, `uint64_t next_version`.
 """
 import pathlib
 import re

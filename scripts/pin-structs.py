@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Prints a C file that pins the structs of public headers as the compiler lays them out now: pin-structs.py store.h...
 
-A struct that was released never changes but at its end; a file of tests/install/pins_*.c that does not compile any more
-says which field has moved. Write such a file again only before the first release, or for fields at the end. Exits 1
-where a struct has bytes that belong to no field: a later field there would get the garbage of older programs.
+A released struct only changes at its end. If a file tests/install/pins_*.c no longer compiles, the error says which
+field has moved. Make such a file again only before the first release, or for new fields at the end. Exit status 1 if a
+struct has bytes that belong to no field: a later field there would get undefined values from older programs.
 """
 import os
 import pathlib
@@ -25,7 +25,7 @@ HEAD = """// Pins the structs of {names}: made by scripts/pin-structs.py {names}
 
 
 def layout(structs, include):
-    """[(struct, size, [(field, offset, size)])], by a program that prints it."""
+    """Returns [(struct, size, [(field, offset, size)])]; compiles and runs a program that prints it."""
     lines = ["#include <stddef.h>", "#include <stdio.h>", "#include <weft/weft.h>", "int main(void) {"]
     for struct in structs:
         lines.append(f'  printf("%zu\\n", sizeof(struct {struct.name}));')

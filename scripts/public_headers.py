@@ -1,12 +1,12 @@
-"""What the public headers declare, for the scripts and tests that go through all of it.
+"""Reads the declarations of the public headers, for scripts and tests that check all of them.
 
-It reads the form in which they are written (clang-format sees to that), not C: a struct begins in the first column with
+It is no C parser, but relies on the form of the headers, which clang-format ensures: a struct begins in column 1 with
 `struct weft_NAME {`, a function with WEFT_API, and the comment of each stands before it.
 """
 import pathlib
 import re
 
-# Headers whose calls do not read structs by their size yet. What is asked of sizes is not asked of them.
+# Headers whose calls do not read structs by their size yet. The checks of sizes skip them.
 NOT_YET = set()
 
 
@@ -22,7 +22,7 @@ class Struct:
 
 
 class Function:
-    """`text` is the declaration up to the semicolon, `comment` what stands before it, without its asterisks."""
+    """`text` is the declaration up to the semicolon, `comment` the comment before it, without its asterisks."""
 
     def __init__(self, header, name, text, comment):
         self.header, self.name, self.text, self.comment = header, name, text, comment
@@ -60,7 +60,7 @@ class Header:
             yield Function(self.name, found.group(2), found.group(1), plain_comment(comment))
 
     def find_examples(self):
-        """The blocks of comments that stand four columns further in than their text."""
+        """Returns the blocks in comments that are indented by four columns."""
         for comment in re.findall(r"/\*\*.*?\*/", self.text, flags=re.S):
             lines = [line[2:] for line in comment.splitlines() if line.startswith(" *")]
             block = []
@@ -77,7 +77,7 @@ class Header:
 
 
 def read(include):
-    """The headers of a folder that has weft/ in it."""
+    """Reads the headers of a folder that contains weft/."""
     headers = [Header(path) for path in sorted((pathlib.Path(include) / "weft").glob("*.h"))]
     if sum(len(header.structs) for header in headers) < 10 or sum(len(header.functions) for header in headers) < 20:
         raise SystemExit(f"few structs and functions were found in {include}: has the form of the headers changed?")

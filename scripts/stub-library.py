@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints C with an empty body for every public function, for tools that read an interface off a library:
+"""Prints C with an empty body for every public function, for tools that read an interface from a library:
 stub-library.py INCLUDE
 """
 import sys

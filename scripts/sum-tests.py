@@ -1,21 +1,22 @@
 #!/usr/bin/env python3
 """Sums the JUnit files of several ctest runs: sum-tests.py [--strict] DIRECTORY, sum-tests.py --failures FILE
 
-Reads of each stage, in DIRECTORY:
-  STAGE.xml     what ctest found out
-  STAGE.alone   likewise, when the tests that had failed ran again, one after the other
+Reads for each stage, in DIRECTORY:
+  STAGE.xml     the results of ctest
+  STAGE.alone   the same, if the failed tests ran again, one after the other
   STAGE.tsv     what each test proves: name, folder, sentence (from the build)
-  STAGE.broken  instead of these, when the stage did not come to its tests
+  STAGE.broken  instead of these, if the stage did not reach its tests
   STAGE.skipped instead of these, the reason why it was not run
-  STAGE.left    what was left behind, a line for each thing
+  STAGE.left    processes and files that were left behind, a line for each
   times         a line of words for each stage
-Prints what failed with the end of its output, all of which is in DIRECTORY/STAGE/TEST.log, a table of all tests with
-their seconds in each stage and what they prove, what was skipped and why, the ten that took longest, what failed once
-more by its name, and last "N passed, N failed[, N skipped]". That counts each test once for each stage, and a stage
-that broke or left something behind as one failure. With --strict, so is a test of the stage fast that took 10 s or
-more. A test that failed beside others and passed alone is unsteady: it is printed like a failure, and counts as passed,
-unless valgrind had found something in it, or a sanitizer had ahead of an assertion that failed: behind that, threads of
-a test run on without what it has ended.
+Prints failed tests with the end of their output (all of it is in DIRECTORY/STAGE/TEST.log), a table of all tests with
+their seconds in each stage and what they prove, skipped tests with reasons, the ten that took longest, the names of the
+failed tests once more, and last "N passed, N failed[, N skipped]". Each test counts once for each stage; a stage that
+broke or left something behind counts as one failure. With --strict, a test of the stage fast that took 10 s or more
+also counts as a failure. A test that failed beside others and passed alone is unsteady: it is printed like a failure,
+and counts as passed. It counts as failed if valgrind had found something in it, or a sanitizer had before an assertion
+failed. After a failed assertion sanitizer reports do not count, since threads of the test then go on without things
+that the test has freed.
 Exit status 1 if anything failed, or if nothing ran. --failures prints how many tests of one file failed.
 """
 import argparse
@@ -28,12 +29,12 @@ import xml.etree.ElementTree as xml
 
 WIDTH = 120
 SLOWEST = 10
-FAST_S = 10  # what a test of the stage fast may take
-SHOWN = 40  # lines of what a failed test said
-# What no lack of processors explains. Valgrind says it at the end.
+FAST_S = 10  # limit of a test in the stage fast
+SHOWN = 40  # lines of a failed test's output
+# Messages that are never caused by a lack of processors. Valgrind prints them at the end.
 REPORTED = re.compile(r"(Address|Leak|Thread|UndefinedBehavior)Sanitizer|runtime error: ")
 MEMCHECK = re.compile(r"^==\d+== ERROR SUMMARY: [1-9]", flags=re.M)
-# What cmocka says of an assertion that failed, and where it stands.
+# cmocka's message about a failed assertion, and its place in the source.
 ASSERTION = re.compile(r"^\[ *ERROR *\] --- (.*)\n(?:.*\n)*?\[ *LINE *\] --- (.*?): error", flags=re.M)
 FUZZED = re.compile(r"#(\d+)\s+DONE\s+cov: (\d+) ft: \d+ corp: (\d+)/(\S+)")
 PART_SKIPPED = re.compile(r"^(\S+) .*\.\.\. skipped ['\"](.*)['\"]$|^\[ *SKIPPED *\] (\w+)$", flags=re.M)
@@ -44,24 +45,24 @@ class Case:
 
     def __init__(self, stage, element):
         self.stage, self.entry = stage, element.get("name")
-        # Under valgrind the same program runs once more; it stands in its line.
+        # Under valgrind the same program runs once more; its result is shown in the program's line.
         self.name = self.entry.removeprefix(stage + "_")
         self.seconds = float(element.get("time", 0))
         self.outcome = outcome(element)
         self.output = element.findtext("system-out") or ""
 
     def reason(self):
-        """Why it was skipped: the line that says so, else the last."""
+        """Why it was skipped: the line with the reason, else the last line."""
         said = ["no reason given"] + [line.strip() for line in self.output.splitlines() if line.strip()]
         return next((line for line in reversed(said) if "skip" in line.lower()), said[-1])
 
     def reported(self):
-        """Valgrind found something, or a sanitizer what is no consequence of a failed assertion."""
+        """Valgrind found something, or a sanitizer found something that is no consequence of a failed assertion."""
         failed = ASSERTION.search(self.output)
         return MEMCHECK.search(self.output) or REPORTED.search(self.output[:failed.start()] if failed else self.output)
 
     def said(self):
-        """What failed, in a line: the assertion, else the last line."""
+        """The failure in one line: the assertion, else the last line."""
         failed = ASSERTION.search(self.output)
         if failed:
             return f"{failed[1]} at {failed[2]}"
@@ -78,7 +79,7 @@ def outcome(element):
         return "passed"
     if status == "disabled":
         return "skipped"
-    # ctest calls a test that said 77 and a test whose program is missing both "notrun"; only the first is a skip.
+    # ctest reports "notrun" both for exit status 77 and for a missing program; only the first is a skip.
     skipped = element.find("skipped")
     if status == "notrun" and skipped is not None and skipped.get("message", "").startswith("SKIP_"):
         return "skipped"
@@ -86,7 +87,7 @@ def outcome(element):
 
 
 def read_cases(path):
-    """The cases of a stage. What failed beside other tests and passed alone is unsteady."""
+    """Returns the cases of a stage. A test that failed beside others and passed alone is unsteady."""
     cases = [Case(path.stem, element) for element in xml.parse(path).iter("testcase")]
     again = path.with_suffix(".alone")
     alone = {element.get("name"): outcome(element) for element in
@@ -98,7 +99,7 @@ def read_cases(path):
 
 
 def read_ledgers(directory):
-    """test -> (folder, sentence)"""
+    """Returns test -> (folder, sentence)."""
     ledger = {}
     for path in directory.glob("*.tsv"):
         for line in path.read_text().splitlines():
@@ -108,7 +109,7 @@ def read_ledgers(directory):
 
 
 def failed_stages(directory):
-    """What failed in a stage beside its tests: (stage, what, lines of it)"""
+    """Returns failures of a stage that are not failed tests: (stage, what, its lines)."""
     for path in sorted(directory.glob("*.broken")):
         yield path.stem, "did not come to an end", []
     for path in sorted(directory.glob("*.left")):
@@ -133,7 +134,7 @@ def print_failures(directory, cases):
 
 
 def print_names_of_failures(directory, cases):
-    """Once more, near the last line: whoever sees only the end of a long output looks for them there."""
+    """Prints the names again near the last line, for readers who see only the end of a long output."""
     for case in cases:
         if case.outcome in ("failed", "unsteady"):
             said = case.said()
@@ -143,7 +144,7 @@ def print_names_of_failures(directory, cases):
 
 
 def print_long(cases):
-    """Those that make the run of a newcomer long."""
+    """Prints the tests that take longest in a run without options."""
     long = [case for case in cases if case.stage == "fast" and case.seconds >= FAST_S]
     for case in long:
         print(f"LONG {case.stage}: {case.entry} took {case.seconds:.1f} s, and those of this stage take less than "
@@ -152,7 +153,7 @@ def print_long(cases):
 
 
 def print_table(stages, cases, ledger):
-    """A line for each test: its seconds in each stage, and what it proves."""
+    """Prints a line for each test: its seconds in each stage, and what it proves."""
     folders = collections.defaultdict(dict)
     for case in cases:
         folder = ledger.get(case.name, ("", ""))[0]
@@ -171,7 +172,7 @@ def print_table(stages, cases, ledger):
 
 
 def print_skips(directory, cases):
-    """Whole stages first, then tests, then those within a program or script that passed."""
+    """Prints skipped stages first, then skipped tests, then skipped parts of programs and scripts that passed."""
     for path in sorted(directory.glob("*.skipped")):
         print(f"skipped {path.stem}: {path.read_text().strip()}")
     for case in cases:

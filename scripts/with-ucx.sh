@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Runs a command with another UCX than this machine's, from PyPI's wheel libucx-cu12, which needs no CUDA:
 #   scripts/with-ucx.sh VERSION [COMMAND [ARGUMENT...]]   e.g. scripts/with-ucx.sh 1.18.1 ctest --preset release -R ucx
-# VERSION is one of the wheel's, 1.14.1.post2 to 1.22.0. It is installed when it is first asked for and kept in
-# build/tools/ucx; without a command that is all. WEFT_TEST_KEPT_UCX=1: what is not there yet is not fetched.
-# Exit status: the command's; 77, with the reason, where that version is not to be had; 2 for wrong arguments.
+# VERSION is a version of the wheel, from 1.14.1.post2 to 1.22.0. The first use installs it to build/tools/ucx, where it
+# is kept; without a command the script only does this. WEFT_TEST_KEPT_UCX=1: does not fetch a version that is missing.
+# Exit status: the command's; 77, with the reason, if that version is not available; 2 for wrong arguments.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -22,7 +22,7 @@ skip() {
   exit 77
 }
 
-# Made beside its place and moved there whole, so that what was begun and not ended is never used.
+# It is made next to its final place and then moved there, so that an incomplete one is never used.
 install_wheel() {
   [ -z "${WEFT_TEST_KEPT_UCX:-}" ] || skip "UCX $version is not in build/tools: scripts/with-ucx.sh $version fetches it"
   mkdir -p "$root/build/tools/ucx"
@@ -35,7 +35,7 @@ install_wheel() {
     skip "pip cannot install libucx-cu12==$version"
   fi
   chmod 755 "$making"
-  mv -T "$making" "$place" 2>/dev/null || rm -rf "$making" # another one was quicker
+  mv -T "$making" "$place" 2>/dev/null || rm -rf "$making" # another process was faster
 }
 
 [ -e "$place/libucx/lib/libucp.so.0" ] || install_wheel
