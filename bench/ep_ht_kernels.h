@@ -1,4 +1,4 @@
-// What bench_ep_ht asks of CUDA besides operations. Functions return 0 or a cudaError_t.
+// CUDA functions that bench_ep_ht uses besides operations. They return 0 or a cudaError_t.
 #ifndef BENCH_EP_HT_KERNELS_H
 #define BENCH_EP_HT_KERNELS_H
 
@@ -9,12 +9,12 @@
 extern "C" {
 #endif
 
-// Copies `bytes` from each of two GPUs to the other at once, by the copy engines, some times over; us of the slower
-// direction of each time into us[rounds]. One process drives both.
+// Copies `bytes` between two GPUs in both directions at once by the copy engines, `rounds` times. us[rounds] gets the
+// us of the slower direction of each round. One process drives both GPUs.
 int ht_cuda_links(size_t bytes, uint32_t rounds, double *us);
 
 // A matrix product of bf16 with f32 sums, on at most `processors` processors: one block on each, which leaves no room
-// for another block there. `times` products one behind the other in a launch take about as long as `us` asks for.
+// for another block there. A launch has `times` products in sequence, so that it takes about `us`.
 struct ht_product;
 int ht_product_open(struct ht_product **product, uint32_t processors);
 int ht_product_launch(struct ht_product *product, void *stream, uint32_t times);

@@ -1,4 +1,4 @@
-// What the two processes of bench_ep_pair and its report share.
+// Declarations that the two processes of bench_ep_pair and its report share.
 #ifndef BENCH_EP_PAIR_H
 #define BENCH_EP_PAIR_H
 
@@ -20,9 +20,9 @@ enum {
 
 enum half { DISPATCH, COMBINE, HALVES };
 
-// What is timed for each half: the operation; the same bytes copied in and out by the C library, or by one of
-// the kernels that the operation uses; and of these three only the way into the other's window, until both have got
-// there.
+// The measures of each half: the operation; the same bytes copied in and out by the C library, or by one of the kernels
+// that the operation uses; and for these three copies also only the part into the other's window, until both ranks have
+// finished it.
 enum way { LIBC, PLAIN, STREAM, WAYS };
 
 enum measure { OPERATION, COPY, WRITE = COPY + WAYS, MEASURES = WRITE + WAYS };
@@ -31,19 +31,19 @@ struct shape {
   const char *name;
   enum weft_ep_dtype dtype;
   enum weft_ep_layout layout;
-  bool in_place;    // rows are read where they came and, rank-major, answers stand where they leave when combine begins
+  bool in_place;    // rows are read where they arrived; rank-major answers are already in place when combine begins
   bool cast_before; // x is dispatched as e4m3 with scales
 };
 
 extern const struct shape shapes[];
 enum { SHAPES = 10 };
 
-// The processes' common memory: barriers, flags, and the times in ns.
+// The processes' shared memory: barriers, flags, and the times in ns.
 struct board {
   _Alignas(64) _Atomic uint32_t arrived;
   _Alignas(64) _Atomic uint64_t ball;
   _Alignas(64) _Atomic uint64_t flag[RANKS][8];
-  double ping_ns[SHAPES][ROUNDS]; // one way, from processor to processor, before the round
+  double ping_ns[SHAPES][ROUNDS]; // one-way time from processor to processor, measured before the round
   uint64_t ns[SHAPES][HALVES][MEASURES][RANKS][ROUNDS];
   uint64_t wire_bytes[SHAPES][HALVES]; // of rank 0
 };

@@ -1,4 +1,5 @@
-// What kernels do in the windows of a rank that sends rows and of ranks that read them, by one thread: bench_ep_relay.
+// For bench_ep_relay: one thread does in the windows of a sending rank and of reading ranks what kernels would do
+// there.
 #ifndef BENCH_EP_RELAY_STREAM_H
 #define BENCH_EP_RELAY_STREAM_H
 
@@ -22,10 +23,10 @@ struct relay_stream {
   uint64_t sent[CUDA_CHANNELS]; // likewise, to each
 };
 
-// Of a group with these options, all of whose tokens go to each reader. Whoever calls sets `to`.
+// Initialises it for a group with these options, in which all tokens go to each reader. The caller sets `to`.
 void relay_stream_init(struct relay_stream *stream, const struct device_ep_options *options, uint32_t readers);
-// Moves tails of rows that are there already, and gives credit for those that have come, for that long; returns the
-// rows that came. 0: none came for `wait_limit_ms`.
+// For `ms` milliseconds advances the tails of rows that are already in place, and gives credit for rows that have
+// arrived; returns the number of arrived rows. 0: none arrived for `wait_limit_ms`.
 uint64_t relay_stream_run(struct relay_stream *stream, uint32_t ms, uint32_t wait_limit_ms, uint64_t *ns);
 
 #endif

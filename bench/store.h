@@ -1,4 +1,4 @@
-// What the parts of bench_store share: the stores that are measured side by side, and their samples.
+// Declarations that the parts of bench_store share: the stores that are measured side by side, and their samples.
 #ifndef BENCH_STORE_H
 #define BENCH_STORE_H
 
@@ -43,7 +43,7 @@ struct store_kind {
 };
 
 void store_record(struct store_kind *kind, enum store_measure measure, uint64_t value);
-weft_store_t *store_client(const struct store_kind *kind); // one more
+weft_store_t *store_client(const struct store_kind *kind); // opens one more client
 void store_check(int err, const char *what);               // ends the program on a failure
 
 // store_watch.c

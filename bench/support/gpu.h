@@ -1,4 +1,4 @@
-// What benchmarks ask of GPUs besides operations.
+// GPU functions that benchmarks use besides operations.
 #ifndef BENCH_GPU_H
 #define BENCH_GPU_H
 
@@ -8,9 +8,9 @@
 extern "C" {
 #endif
 
-// GPUs that this process may use; 0 where there is no driver, and in a build without CUDA.
+// The number of GPUs that this process may use; 0 if there is no driver, and in a build without CUDA.
 int bench_count_gpus(void);
-// Keeps a stream busy for so long, so that what follows is launched before it runs. 0 or a cudaError_t.
+// Keeps a stream busy for `us`, so that the following work is launched before it runs. 0 or a cudaError_t.
 int bench_spin(uint32_t us, void *stream);
 
 #ifdef __cplusplus

@@ -7,7 +7,7 @@
 
 #include <weft/err.h>
 
-// Ends the process with a sentence when `rc` is an error; `what` was done.
+// Ends the process with a sentence if `rc` is an error; `what` names the failed action.
 static inline void must(int rc, const char *what) {
   if (rc >= 0)
     return;

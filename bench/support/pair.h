@@ -7,7 +7,7 @@
 enum { BENCH_MAX_FOUNDERS = 8 };
 static const int32_t bench_founders[BENCH_MAX_FOUNDERS] = {0, 1, 2, 3, 4, 5, 6, 7};
 
-// Options of a rank of a group that `ranks` found, BENCH_MAX_FOUNDERS at most. What it is for is to be filled in.
+// Options of a rank of a group with `ranks` founders, at most BENCH_MAX_FOUNDERS. The caller fills in the rest.
 static inline struct weft_ep_options bench_group_options(weft_store_t *store, const char *prefix, int rank,
                                                          uint32_t ranks) {
   struct weft_ep_options options = WEFT_EP_OPTIONS_INIT;
@@ -20,7 +20,7 @@ static inline struct weft_ep_options bench_group_options(weft_store_t *store, co
   return options;
 }
 
-// Of rank 0 or 1 of a group of both.
+// Options of rank 0 or 1 of a group of two.
 static inline struct weft_ep_options bench_pair_options(weft_store_t *store, const char *prefix, int rank) {
   return bench_group_options(store, prefix, rank, 2);
 }

@@ -1,4 +1,4 @@
-// Values that were measured, put into order, and the processor that measures them.
+// Statistics of measured values, and binding of a process to a processor.
 #ifndef BENCH_VALUES_H
 #define BENCH_VALUES_H
 
@@ -25,13 +25,13 @@ static inline void bench_sort_ns(uint64_t *values, size_t count) {
   qsort(values, count, sizeof *values, bench_order_ns);
 }
 
-// Sorts them.
+// Sorts the values.
 static inline double bench_median(double *values, size_t count) {
   bench_sort(values, count);
   return values[count / 2];
 }
 
-// The calling process stays on this processor. 0, or -1 with errno.
+// Binds the calling process to this processor. 0, or -1 with errno.
 static inline int bench_pin(int processor) {
   cpu_set_t set;
   CPU_ZERO(&set);
