@@ -64,9 +64,9 @@ struct ht_found {
   uint64_t wire_bytes[2]; // sent in a dispatch, in a combine
   uint64_t window_bytes;  // of the window that a peer writes to
   uint32_t piece_bytes;   // piece size of the fastest bare copy of a dispatch
-  double
-      // CUDA: time of a matrix product on the other processors, alone and beside the operations; 0: not measured
-      product;
+  // CUDA: time of a matrix product on the other processors alone, divided by its time beside the operations; 0: not
+  // measured
+  double product;
   uint64_t ns[HT_MEASURES][HT_MAX_ROUNDS];
 };
 

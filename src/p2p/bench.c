@@ -1,4 +1,4 @@
-// The order of a measurement: operations, sizes, and the steps of one of them.
+// The order of a measurement: operations, sizes, and the steps of each.
 #include "p2p/bench.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-// Both directions at once: one begin, an end when both have had enough, and a window that both have in common.
+// Measures both directions at once: they begin together, end when both have measured enough, and have a common window.
 #include "p2p/both.h"
 
 #include <inttypes.h>
@@ -10,12 +10,14 @@
 #include "p2p/meter.h"
 
 enum {
-  LEAST_NS = 20000000,        // of a counted part: some turns of the processor, where two processes share one
-  LEAST_ROUNDS = 20,          // and so many round trips, as the clocks are compared no better than to half of one
-  MOST_LEAST_NS = 2000000000, // whatever a peer says
-  CLOCKS = 8,                 // comparisons, of which the quickest is taken
-  HEAR_NS = 20000,            // the peer is heard no more often
-  SMALL = 65536,              // transfers below that many bytes are looked at 16 at a time
+  // least time of a counted part: several time slices, if two processes share one processor
+  LEAST_NS = 20000000,
+  // and at least so many round trips, since the clocks are compared to half a round trip at best
+  LEAST_ROUNDS = 20,
+  MOST_LEAST_NS = 2000000000, // upper limit for a value that the peer sends
+  CLOCKS = 8,                 // comparisons; the fastest one is used
+  HEAR_NS = 20000,            // least time between two checks for messages of the peer
+  SMALL = 65536,              // smaller transfers are checked 16 at a time
 };
 
 // --- the load ---
@@ -45,7 +47,7 @@ static int receive_port(struct both *both) {
   return rc;
 }
 
-// The time is up where the peer neither begins nor ends.
+// Fails if the peer has not begun, or has not ended, by the deadline.
 static int judge_time(const struct both *both, uint64_t now) {
   if ((both->counts && !both->enough) || now < both->deadline_ns)
     return 0;
@@ -78,7 +80,7 @@ static int look(void *arg, uint64_t ended) {
   return rc == 0 ? judge_time(both, now) : rc;
 }
 
-// `first`: this side begins, and counts from when it hears that the peer runs as well.
+// `first`: this side begins, and counts from the message that the peer runs as well.
 static int run(struct p2p_session *session, const struct p2p_load *load, struct p2p_lane *lane, uint64_t least_ns,
                bool first, struct both *both) {
   *both = (struct both){.session = session,
@@ -108,7 +110,7 @@ static int await_word(struct p2p_session *session, const char *what) {
   return rc;
 }
 
-// How much the peer's clock is ahead of this one, modulo 2^64, and the round trip in which that was found.
+// Finds how much the peer's clock is ahead of this one, modulo 2^64, and the round trip time of that comparison.
 static int compare_clocks(struct p2p_session *session, uint64_t *ahead, uint64_t *round_ns) {
   *round_ns = UINT64_MAX;
   for (int i = 0; i < CLOCKS; i++) {
@@ -176,7 +178,7 @@ static int ask_count(struct p2p_session *session, const struct window *window, u
   return rc;
 }
 
-// Both sides ran at least `least_ns` from when they knew of each other: what is not nearly as long has another cause.
+// Both sides ran at least `least_ns` after they knew of each other, so a window that is much shorter is refused.
 static void settle(const struct both *both, const struct p2p_load *load, const struct window *window, double there,
                    struct p2p_result *result) {
   double ns = window->until > window->from ? (double)(window->until - window->from) : 0;
@@ -234,7 +236,7 @@ int p2p_both_lead(struct p2p_session *session, const struct p2p_load *load, cons
 
 // --- the target ---
 
-// Answers questions for the time until "go".
+// Answers requests for this side's clock until "go" comes.
 static int await_go(struct p2p_session *session, uint64_t *least_ns) {
   for (;;) {
     json_t *message = NULL;

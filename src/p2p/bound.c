@@ -1,4 +1,4 @@
-// Holds rates against the bound of their way.
+// Compares rates with the bound of their route.
 #include "p2p/bound.h"
 
 #include <stdlib.h>
@@ -15,14 +15,14 @@ void p2p_bound_describe(json_t *ready) {
     json_object_set_new(ready, "boot", json_string(boot));
 }
 
-// A target of an older version tells nothing: then it is taken to be on this host, whose bounds are the higher ones.
+// A target of an older version sends no identity. It then counts as a target on this host, whose bounds are higher.
 void p2p_bound_compare(const json_t *ready, struct p2p_ends *ends) {
   char boot[BOOT_ID_SIZE];
   const char *there = p2p_text(ready, "boot");
   ends->two_hosts = *there && boot_id_read(boot) == 0 && strcmp(boot, there) != 0;
 }
 
-// --- the way of a row ---
+// --- the route of a row ---
 
 static void fill_end(struct limits_end *end, const char *name, const struct p2p_config *config) {
   const char *colon = strchr(name, ':');
@@ -38,14 +38,14 @@ static bool by_shm(const struct p2p_result *result) {
   return strcmp(result->transport, "shm") == 0;
 }
 
-// Where both directions share what bounds them, as processors that copy do, and links do not.
+// Whether both directions share the hardware that bounds them: they share copying processors, but not links.
 static bool both_share(const struct p2p_report *report) {
   const struct p2p_ends *ends = &report->ends;
   return !ends->two_hosts && strchr(ends->here, ':') == NULL && strchr(ends->there, ':') == NULL;
 }
 
-// Copies of shared memory are made by the thread that posts them. Bytes between two ends on one GPU, where two were
-// meant, are held against what its link could have carried.
+// The thread that posts a copy of shared memory also makes it. If two GPUs were meant but both ends are on one, its
+// rate is compared with the bound of the GPU's link.
 static void fill_route(const struct p2p_report *report, const struct p2p_result *result, struct limits_route *route) {
   const struct p2p_ends *ends = &report->ends;
   struct limits_end here = {0}, there = {0};
@@ -77,7 +77,7 @@ static double window_of(const struct p2p_result *result) {
   return (double)result->bytes * count / (result->gbps * 1e9);
 }
 
-// Pieces that are no whole pages go through the page cache, and so does what has been kept there by them.
+// Pieces that are not whole pages go through the page cache, which then may also serve later pieces.
 static bool through_cache(const struct p2p_report *report, const struct p2p_result *result, double gbps) {
   return report->config->memory == P2P_MEMORY_FILE && result->bytes % PAGE != 0 && result->bound.gbps > 0 &&
          gbps > result->bound.gbps;

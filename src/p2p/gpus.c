@@ -31,7 +31,7 @@ static int check_index(uint32_t index, int count, const char *option) {
               index, count, count == 1 ? "" : "s");
 }
 
-// Another one that reaches this one and is reached by it, or the same.
+// Another GPU, if it and this one reach each other's memory; else the same GPU.
 static uint32_t another(const struct device_api *api, uint32_t own, int count) {
   char why[DEVICE_WHY];
   for (int i = 1; i < count; i++) {
@@ -66,7 +66,7 @@ static void answer_to(int out, const struct p2p_config *config) {
   _exit(write(out, &answer, sizeof answer) != sizeof answer);
 }
 
-// All of the answer, or less at the deadline or when the process has died.
+// Reads all of the answer, or less if the deadline passes or the process dies.
 static size_t read_answer(int in, struct answer *answer) {
   uint64_t deadline_ns = clock_deadline_ms(DRIVER_MS);
   size_t used = 0;
@@ -99,7 +99,7 @@ int p2p_gpus_choose(const struct p2p_config *config, uint32_t *target) {
   close(ends[0]);
   if (pid < 0)
     return fail_errno(errno, "cannot start a process that asks for GPUs");
-  process_end(pid); // it has answered, or does not
+  process_end(pid); // it has answered, or will not answer
   if (used < sizeof answer)
     return fail(WEFT_ERR_UNSUPPORTED,
                 "the CUDA driver did not say within %d s which GPUs there are, or crashed: see "

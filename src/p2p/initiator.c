@@ -1,4 +1,4 @@
-// The initiator: meets a target, and says what its buffer is to hold.
+// The initiator: connects to a target, and gives the contents of the target's buffer.
 #include <inttypes.h>
 #include <string.h>
 #include <time.h>
@@ -25,8 +25,8 @@ uint64_t p2p_buffer_bytes(const struct p2p_config *config, const struct p2p_size
 
 // --- set-up ---
 
-// A target may be started after its initiator, and its name be known only then: it is tried again until `--startup-
-// timeout` is over.
+// A target may be started after its initiator, and its name may be resolvable only then. So this retries until
+// --startup-timeout has passed.
 static int meet_when_there(struct p2p_bench *one, const char *address) {
   const struct p2p_config *config = one->config;
   const struct timespec pause = clock_timespec((uint64_t)RETRY_MS * 1000000u);
@@ -41,7 +41,7 @@ static int meet_when_there(struct p2p_bench *one, const char *address) {
   return rc;
 }
 
-// Nothing interrupts the two, and nobody counts on this process yet.
+// The connection calls cannot be interrupted, and nobody depends on this process yet, so a signal ends it at once.
 static int meet(struct p2p_bench *one) {
   const struct p2p_config *config = one->config;
   char address[300];
@@ -53,8 +53,8 @@ static int meet(struct p2p_bench *one) {
   return rc;
 }
 
-// A target that serves another one says so again and again, which is no silence: this wait ends with that one's work,
-// which the target ends when it stands still.
+// A target that serves another initiator repeats a "wait" message, so this wait does not time out. It ends when the
+// target has finished with that initiator, which the target disconnects if it hangs.
 static int await_turn(struct p2p_bench *one, json_t **ready) {
   bool told = false;
   for (;;) {

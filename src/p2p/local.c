@@ -1,4 +1,4 @@
-// Both sides: a target in a process of its own, or one of the two alone.
+// Local mode: starts the target in a separate process, and runs the initiator in this one.
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -15,26 +15,26 @@
 #include "p2p/gpus.h"
 #include "secure/secret.h"
 
-// What the target's process ends with.
+// The body of the target's process; it does not return.
 static void be_target(const struct p2p_config *config, int port_out, pid_t parent) {
   stop_ignore(); // the initiator ends it
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent)
     _exit(1);
   int rc = p2p_target(config, port_out);
-  if (rc != 0 && rc != WEFT_ERR_PEER_LOST) // an initiator that has gone says why itself
+  if (rc != 0 && rc != WEFT_ERR_PEER_LOST) // an initiator that has disconnected prints its own reason
     fprintf(stderr, "weft p2p: the target: %s\n", weft_last_error());
   _exit(weft_err_exit_status(rc));
 }
 
-enum { START_MS = 5000 }; // a target has so long to start, however short --timeout-ms is
+enum { START_MS = 5000 }; // a target may take so long to start, even if --timeout-ms is shorter
 
-// 1: there is something to read, or nobody writes any more; 0: the time is up.
+// 1: there is something to read, or the writer has closed its end; 0: the deadline has passed.
 static int await_port(int in, uint32_t timeout_ms) {
   uint64_t deadline_ns = clock_deadline_ms(timeout_ms);
   struct pollfd ready = {.fd = in, .events = POLLIN};
   int count;
-  stop_at_once(true); // which ends the target too
+  stop_at_once(true); // this also ends the target
   do
     count = poll(&ready, 1, clock_left_ms(deadline_ns));
   while (count < 0 && errno == EINTR);
@@ -42,7 +42,7 @@ static int await_port(int in, uint32_t timeout_ms) {
   return count;
 }
 
-// What target `pid` writes is there as a whole, or not at all.
+// Reads the port that target `pid` writes; the port comes completely or not at all.
 static int hear_port(int in, pid_t pid, uint32_t timeout_ms, uint16_t *port) {
   timeout_ms = timeout_ms > START_MS ? timeout_ms : START_MS;
   int ready = await_port(in, timeout_ms);
@@ -56,14 +56,14 @@ static int hear_port(int in, pid_t pid, uint32_t timeout_ms, uint16_t *port) {
   return fail(WEFT_ERR_SYSTEM, "the target, process %d, ended before it listened", (int)pid);
 }
 
-// It ends by itself when the initiator has said good-bye, or has gone.
+// Waits for the end of the target, which ends by itself after the initiator's "bye" or disconnection; else kills it.
 static void end_target(pid_t pid, uint32_t timeout_ms) {
   int status;
   if (!process_reap(pid, &status, clock_deadline_ms(timeout_ms)))
     process_end(pid);
 }
 
-// The target's process, and the port at which it listens. `*pid` is the caller's to end, also where this fails.
+// Starts the target's process and gets the port at which it listens. The caller ends `*pid`, also if this fails.
 static int start_target(const struct p2p_config *config, uint16_t *port, pid_t *pid) {
   int ends[2];
   if (pipe(ends) != 0)
@@ -94,7 +94,8 @@ static int run_local(const struct p2p_config *given, const struct p2p_sizes *siz
   there.lend = NULL;
   there.port = 0;
   there.gpu = target_gpu;
-  setenv("FI_TCP_IFACE", "lo", 0); // both are of this host: libfabric's TCP listens where no other one comes
+  // both sides are on this host, so libfabric's TCP listens where no other host can connect
+  setenv("FI_TCP_IFACE", "lo", 0);
   rc = start_target(&there, &here.port, &pid);
   if (rc == 0)
     rc = p2p_initiator(&here, sizes);

@@ -1,4 +1,4 @@
-// The measurement: latency one after the other, bandwidth with several under way.
+// The measurements: latency of single transfers, bandwidth with several under way.
 #include "p2p/measure.h"
 
 #include <inttypes.h>
@@ -11,7 +11,7 @@
 
 enum {
   MAX_DEPTH = 256,
-  SMALL = 65536, // transfers below that many bytes look at the clock 16 at a time
+  SMALL = 65536, // smaller transfers read the clock once for 16 of them
 };
 
 // The transfers of a load, one for each place.
@@ -80,13 +80,13 @@ static int finish(weft_transfer_t *transfer) {
 }
 
 static int once(weft_transfer_t *transfer) {
-  int rc = stop_check(); // what ends within the post is never asked for
+  int rc = stop_check(); // a transfer that ends within the post is never polled
   if (rc == 0)
     rc = weft_transfer_post(transfer);
   return rc == 0 ? finish(transfer) : rc;
 }
 
-// The transport's name is the first word of the line that is marked with an arrow, or of the first line.
+// The transport's name is the first word of the explanation.
 static void name_transport(weft_transfer_t *transfer, char out[32]) {
   const char *text = weft_transfer_explain(transfer);
   size_t size = strcspn(text, " :\n");
@@ -116,7 +116,7 @@ int p2p_latency(struct p2p_session *session, const struct p2p_load *load, const 
   return rc;
 }
 
-// Posts `count` in all, each place's again when it has ended.
+// Posts `count` transfers in all; posts the transfer of a place again when it has ended.
 static int stream(struct p2p_session *session, const struct p2p_load *load, struct p2p_lane *lane, uint32_t count) {
   uint32_t every = load->bytes < SMALL ? 16 : 1;
   int rc = 0;
@@ -135,7 +135,7 @@ static int stream(struct p2p_session *session, const struct p2p_load *load, stru
   return rc;
 }
 
-// Places of the load in that buffer, one at least. INVALID: there is no room for it.
+// The number of places for the load in that buffer, at least one. INVALID: there is no room for it.
 static int count_places(const struct p2p_load *load, const struct p2p_buffer *local, uint32_t *places) {
   *places = p2p_places(local->length, load->bytes, load->depth);
   if (*places > 0)
@@ -215,7 +215,7 @@ int p2p_lane_run(struct p2p_lane *lane, uint32_t every, p2p_look *look, void *ar
     if (rc != 0)
       break;
   }
-  for (uint32_t i = 0; rc == 1 && i < lane->count; i++) { // those that are still under way
+  for (uint32_t i = 0; rc == 1 && i < lane->count; i++) { // transfers that are still under way
     int ended = finish(lane->transfers[i]);
     rc = ended != 0 ? ended : rc;
   }

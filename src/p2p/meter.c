@@ -1,7 +1,7 @@
-// How far a load was, and when.
+// Records and interpolates the progress of a load.
 #include "p2p/meter.h"
 
-// When the list is full, every second one is dropped, and from then on only half as many are kept.
+// When the list is full, every second stamp is dropped, and from then on only half as many looks are kept.
 void p2p_meter_add(struct p2p_meter *meter, uint64_t ns, uint64_t ended) {
   meter->last = (struct p2p_stamp){ns, ended};
   if (meter->looks++ % meter->every != 0)
@@ -15,7 +15,7 @@ void p2p_meter_add(struct p2p_meter *meter, uint64_t ns, uint64_t ended) {
   meter->list[meter->count++] = meter->last;
 }
 
-// Transfers that had ended by then: what lies between two stamps by its share of the time.
+// The number of transfers that had ended by then, interpolated between two stamps.
 static double ended_at(const struct p2p_meter *meter, uint64_t ns) {
   struct p2p_stamp before = meter->list[0], after = meter->last;
   for (uint32_t i = 0; i < meter->count; i++) {

@@ -1,4 +1,4 @@
-// Options: their words and sizes, and what is said of those that do not go together, before anything is opened.
+// Options: parses words and sizes, and checks before anything is opened whether the options go together.
 #include "p2p/p2p.h"
 
 #include <inttypes.h>
@@ -25,7 +25,7 @@ bool p2p_is_storage(enum p2p_memory memory) {
 
 // --- transports ---
 
-// Whether the transport of that name serves such memory: those of storage are named as their kind of memory is.
+// Whether the transport of that name serves such memory. Storage transports have the name of their kind of memory.
 static bool serves(const char *name, enum p2p_memory memory) {
   if (p2p_is_storage(memory))
     return strcmp(name, p2p_memory_names[memory]) == 0;
@@ -52,8 +52,8 @@ static int refuse(const char *name, size_t length, enum p2p_memory memory) {
   return rc;
 }
 
-// That a transport works here is seen in the processes that open it: a network's library does not like to be loaded
-// before a fork. A transport with faults (fault:NAME) is for tests.
+// Only the processes that open a transport find out whether it works, since network libraries must not be loaded before
+// a fork. A transport with faults (fault:NAME) is for tests.
 static int check_transports(const char *names, enum p2p_memory memory) {
   while (names && *names) {
     size_t length = strcspn(names, ",");
@@ -89,7 +89,7 @@ static int check_storage(const struct p2p_config *config) {
   return 0;
 }
 
-// What could not be written at the end is said at the beginning.
+// Checks at the beginning whether the files can be written at the end.
 static int check_files(const struct p2p_config *config) {
   if ((config->html || config->prometheus) && config->mode == P2P_TARGET)
     return fail(WEFT_ERR_INVALID, "--%s and --mode target contradict each other: the initiator has the results",
@@ -118,7 +118,7 @@ int p2p_check(const struct p2p_config *config) {
 
 enum { MAX_SHIFT = 40 };
 
-// K, M, G or T, with B or iB behind it or not: powers of 1024 all.
+// K, M, G or T, optionally followed by B or iB; all are powers of 1024.
 static bool parse_unit(const char *unit, size_t size, int *shift) {
   static const char letters[] = "KMGT";
   *shift = 0;

@@ -26,7 +26,7 @@ static void csv_number(FILE *out, double value) {
   fprintf(out, "%.*g,", DIGITS_IN_JSON, digits_rounded(value));
 }
 
-static void csv_rate(FILE *out, double gbps) { // nothing where nothing was measured
+static void csv_rate(FILE *out, double gbps) { // writes nothing if nothing was measured
   if (gbps > 0)
     csv_number(out, gbps);
   else
@@ -47,7 +47,7 @@ static void csv_row(const struct p2p_report *report, const struct p2p_result *on
   csv_rate(out, one->peer_gbps);
   fprintf(out, "%s,%s,%s,%s,%s,", one->checked ? "yes" : "no", one->transport, report->ends.here, report->ends.there,
           report->ends.same_gpu ? "yes" : "no");
-  csv_write_text(out, one->bound.name); // a folder's name may be in it
+  csv_write_text(out, one->bound.name); // it may contain a folder's name
   fputc(',', out);
   csv_rate(out, one->bound.gbps);
   csv_rate(out, one->percent);
@@ -57,7 +57,7 @@ static void csv_row(const struct p2p_report *report, const struct p2p_result *on
 
 // --- JSON ---
 
-// Nothing where nothing was measured, or nobody knows.
+// Adds nothing if nothing was measured, or the value is not known.
 static void add_rate(json_t *object, const char *name, double value) {
   if (object && value > 0)
     json_object_set_new(object, name, json_real(digits_rounded(value)));
@@ -116,7 +116,7 @@ int p2p_report_begin(struct p2p_report *report, FILE *out, const struct p2p_conf
   return rc == 0 && p2p_figures_wanted(report) ? p2p_figures_begin(report) : rc;
 }
 
-// The foot of the table tells of each once.
+// Keeps a bound for the foot of the table, which lists each once.
 static void keep_bound(struct p2p_report *report, const struct limits_bound *bound) {
   for (uint32_t i = 0; i < report->num_bounds; i++)
     if (strcmp(report->bounds[i].name, bound->name) == 0)
@@ -150,7 +150,7 @@ int p2p_report_row(struct p2p_report *report, struct p2p_result *result) {
 }
 
 int p2p_report_end(struct p2p_report *report, bool complete) {
-  int rc = report->config->format == P2P_JSON ? write_json(report, complete) : 0; // of no rows, too
+  int rc = report->config->format == P2P_JSON ? write_json(report, complete) : 0; // also without rows
   if (complete && report->rows > 0 && report->config->format == P2P_TEXT)
     p2p_table_foot(report);
   int unwritten = report->rows > 0 && p2p_figures_wanted(report) ? p2p_figures_write(report, complete) : 0;

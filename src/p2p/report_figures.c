@@ -41,7 +41,7 @@ static json_t *keys_of(const struct p2p_report *report, const struct p2p_result 
   for (const char *name = p2p_op_names[one->op]; *name && i + 1 < sizeof op; name++)
     op[i++] = (char)toupper((unsigned char)*name);
   op[i] = '\0';
-  // How many are under way follows from the size, and would part one line of a chart in two: it is no key.
+  // The number of transfers under way depends on the size. It is no key, because it would split one line of a chart.
   json_t *keys = json_pack("{s:s, s:I, s:s, s:s, s:b}", "op", op, "bytes", (json_int_t)one->bytes, "initiator_memory",
                            report->ends.here, "target_memory", report->ends.there, "same_gpu", report->ends.same_gpu);
   if (one->op != P2P_OP_NOTIFY)
@@ -85,7 +85,7 @@ int p2p_figures_row(struct p2p_report *report, const struct p2p_result *one) {
                       : 0;
 }
 
-// Of what was broken off, too, what was measured.
+// Also writes the part that was measured before an interruption.
 int p2p_figures_write(struct p2p_report *report, bool complete) {
   const struct p2p_config *config = report->config;
   struct figures *figures = &report->figures;

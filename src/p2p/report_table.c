@@ -1,4 +1,4 @@
-// The table: its columns have fixed widths, for a row appears as soon as it is measured. It fits 100 columns.
+// The table. Its columns have fixed widths, because a row appears as soon as it is measured. It fits 100 columns.
 #include "p2p/report.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@ static const char latency_group[] = "latency (us)", rate_group[] = "several unde
 
 static const struct {
   const char *heading;
-  const char *group; // heading over it and its neighbours of the same group
+  const char *group; // heading over this column and its neighbours of the same group
   int width;
   bool right;
 } columns[COLUMNS] = {
@@ -33,7 +33,7 @@ static const struct {
     [VIA] = {"via", NULL, 0, false},
 };
 
-// With the peer's there is no room for the largest latency, which CSV and JSON have.
+// With the peer's rate there is no room for the largest latency; CSV and JSON have it.
 static bool shown(const struct p2p_report *report, enum column column) {
   return column == PEER ? report->config->bidirectional : column == MAX ? !report->config->bidirectional : true;
 }
@@ -62,7 +62,7 @@ static void put_group(const struct p2p_report *report, const char *group, int wi
   table_print_text(report->out, report->config->color, TABLE_DIM, line, 0);
 }
 
-// Each over its columns; no blanks behind the last one.
+// Prints each group over its columns, without blanks after the last one.
 static void put_groups(const struct p2p_report *report) {
   int blanks = 0, end = 0;
   for (int k = 0; k < COLUMNS; k = end) {
@@ -79,7 +79,7 @@ static void put_groups(const struct p2p_report *report) {
   fputc('\n', report->out);
 }
 
-// Between whom the bytes go, where somebody may take it for something else.
+// Prints between which ends the bytes move, if a reader could mistake them.
 static void put_ends(const struct p2p_report *report) {
   const struct p2p_ends *ends = &report->ends;
   if (ends->same_gpu)
@@ -103,7 +103,7 @@ void p2p_table_head(const struct p2p_report *report) {
   fputc('\n', report->out);
 }
 
-// At most seven characters for all that is below ten seconds.
+// At most seven characters for times below ten seconds.
 static const char *us(uint64_t ns, char out[CELL]) {
   double value = (double)ns / 1e3;
   snprintf(out, CELL, value < 1e3 ? "%.2f" : value < 1e5 ? "%.1f" : "%.0f", value);

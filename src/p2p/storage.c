@@ -12,10 +12,10 @@ enum { MOST_PLACES = 256, PATH_SIZE = 4096 };
 struct storage {
   struct p2p_bench bench;
   weft_region_t places[MOST_PLACES];
-  bool made; // the file was not there before
+  bool made; // the file did not exist before
 };
 
-// Whether bytes go to the storage at all.
+// Whether anything is written to the storage.
 static bool writes(const struct p2p_config *config) {
   return config->op != P2P_OP_READ || !config->no_check;
 }
@@ -36,7 +36,7 @@ static int register_one(struct storage *storage, const char *path, weft_region_t
   return weft_agent_register(storage->bench.session.agent, &memory, region);
 }
 
-// --- a file: places lie one behind the other ---
+// --- a file: places follow each other ---
 
 static int make_file(struct storage *storage) {
   const struct p2p_config *config = storage->bench.config;
@@ -57,14 +57,14 @@ static int open_file(struct storage *storage) {
   int rc = make_file(storage);
   if (rc == 0)
     rc = register_one(storage, path, &storage->bench.remote.region);
-  if (storage->made) // the agent has it open: whatever ends this process leaves nothing of it
+  if (storage->made) // the agent has it open, so nothing of it remains when this process ends in any way
     unlink(path);
   return rc;
 }
 
-// --- objects: each place is one, for an object is only ever written as a whole ---
+// --- objects: each place is a separate object, since an object is always written as a whole ---
 
-// Reads its first byte, to learn whether it is there.
+// Reads the object's first byte to find out whether the object exists.
 static int probe(struct storage *storage, weft_region_t region, const char *path) {
   struct p2p_bench *bench = &storage->bench;
   struct p2p_remote one = {.each = &region};
@@ -77,7 +77,7 @@ static int probe(struct storage *storage, weft_region_t region, const char *path
   return rc == 0 || rc == WEFT_ERR_LIMIT ? refuse_existing("the object", path) : rc; // LIMIT: it is empty
 }
 
-// KEY, KEY.1, KEY.2, ...; all are KEY where its own bytes are read.
+// KEY, KEY.1, KEY.2, ...; all places are KEY if its existing bytes are read.
 static int open_objects(struct storage *storage) {
   const struct p2p_config *config = storage->bench.config;
   char path[PATH_SIZE];

@@ -1,4 +1,4 @@
-// The target: lends a buffer and does what the initiator says.
+// The target: lends a buffer and follows the initiator's messages.
 #include <arpa/inet.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -14,7 +14,7 @@
 #include "p2p/session/session.h"
 #include "secure/lobby.h"
 
-// What an initiator may ask for, so that 32 bits are enough.
+// Upper limits of an initiator's requests, so that 32 bits are enough.
 enum { MOST_ITERATIONS = 100000000, MOST_DEPTH = 256 };
 
 struct target {
@@ -28,7 +28,7 @@ struct target {
   bool done;
 };
 
-// Whether the target registers a buffer of that size. Where the host has no room for it, p2p_buffer_open() fails.
+// Checks whether the target registers a buffer of that size. If the host has no room for it, p2p_buffer_open() fails.
 static int may_lend(const struct target *target, uint64_t bytes) {
   char wanted[32], most[32];
   if (bytes == 0)
@@ -78,7 +78,7 @@ static int fill(struct target *target, const json_t *message) {
   return rc != 0 ? rc : p2p_send(&target->session, json_pack("{s:s}", "say", check ? "checked" : "filled"));
 }
 
-// The same load as the initiator's, towards its buffer, at the same time (both.h).
+// Runs the same load as the initiator at the same time, towards the initiator's buffer (both.h).
 static int load_back(struct target *target, const json_t *message) {
   uint64_t op, bytes, iterations, warmup, depth, region, address;
   struct {
@@ -120,10 +120,11 @@ static int obey(struct target *target, const json_t *message) {
                 p2p_shown(say, shown));
   target->done = true;
   int rc = p2p_send(&target->session, json_pack("{s:s}", "say", "bye"));
-  return rc == WEFT_ERR_PEER_LOST ? 0 : rc; // it may leave before this call has returned, or not wait for an answer
+  // the initiator may disconnect before this call has returned, or not wait for an answer
+  return rc == WEFT_ERR_PEER_LOST ? 0 : rc;
 }
 
-// The initiator whose turn it is, and its first message: one that waits, or else the first that comes.
+// Gets the next initiator and its first message: one that waits, else the first that connects.
 static int next_initiator(struct target *target, json_t **hello) {
   const struct p2p_config *config = target->config;
   target->session.peer = 0;
@@ -138,7 +139,7 @@ static int next_initiator(struct target *target, json_t **hello) {
   return rc;
 }
 
-// One initiator, until it says good-bye.
+// Serves one initiator until its "bye".
 static int serve(struct target *target) {
   json_t *message = NULL;
   target->done = false;
@@ -146,7 +147,7 @@ static int serve(struct target *target) {
   while (rc == 0) {
     rc = obey(target, message);
     json_decref(message);
-    if (rc != 0 && !stop_came()) // the initiator says what becomes of it
+    if (rc != 0 && !stop_came()) // the initiator reports the failure
       rc = p2p_say_failure(&target->session, rc);
     if (rc == 0 && target->done)
       break;
@@ -160,7 +161,7 @@ static bool is_any(const char *address) {
   return strcmp(address, "0.0.0.0") == 0 || strcmp(address, "::") == 0;
 }
 
-// The command that makes an initiator of this target, with the token that it made.
+// Prints the command that starts an initiator for this target, with the token that the target made.
 static void print_command(const struct p2p_config *config, uint16_t port) {
   char own[HOST_NAME_MAX + 1] = "HOST";
   bool any = is_any(config->listen);
@@ -174,20 +175,20 @@ static void report_port(const struct target *target, int out) {
   const struct p2p_config *config = target->config;
   if (out >= 0) {
     if (write(out, &target->port, sizeof target->port) != sizeof target->port)
-      return; // the starter does not wait for it any more
+      return; // the parent process no longer waits for the port
     close(out);
     return;
   }
   if (!config->quiet)
     printf("listening at %s, port %u%s\n", config->listen, target->port,
            is_any(config->listen) ? " (every address of this host)" : "");
-  if (config->print_token) // nobody could come otherwise
+  if (config->print_token) // without it nobody could connect
     print_command(config, target->port);
   fflush(stdout);
 }
 
-// As many initiators as are expected, and those that wait meanwhile; with --forever all that come. The first failure,
-// if there was one.
+// Serves the expected number of initiators and those that wait meanwhile; with --forever all that connect. Returns the
+// first failure, if there was one.
 static int serve_all(struct target *target) {
   const struct p2p_config *config = target->config;
   uint32_t served = 0;
@@ -196,7 +197,7 @@ static int serve_all(struct target *target) {
   while (more) {
     int rc = serve(target);
     served += served < config->initiators;
-    bool came = target->session.peer != 0; // else nobody did in all the time that there was
+    bool came = target->session.peer != 0; // false: nobody connected before the deadline
     more = config->forever || target->queue.count > 0 || (came && served < config->initiators);
     if (rc == 0)
       continue;
@@ -210,7 +211,7 @@ static int serve_all(struct target *target) {
 }
 
 int p2p_target(const struct p2p_config *config, int port_out) {
-  bool starter = port_out >= 0; // whoever it is sends the initiator, and ends this process
+  bool starter = port_out >= 0; // the parent process runs the initiator, and ends this process
   struct target target = {.config = config,
                           .lend = UINT64_MAX,
                           .wait_limit_ms = config->forever || starter ? WEFT_WAIT_FOREVER : config->timeout_ms};

@@ -1,4 +1,4 @@
-// Messages as JSON: how they are sent, and how what they hold is read.
+// Messages as JSON: sends them, and reads their fields.
 #include "p2p/session/message.h"
 
 #include <stdlib.h>

@@ -6,10 +6,10 @@
 
 #include "base/time/clock.h"
 
-enum { REMIND_MS = 100 }; // below the --timeout-ms that anybody gives who may have to wait
+enum { REMIND_MS = 100 }; // shorter than every sensible --timeout-ms of a waiting initiator
 
 static void say_wait(weft_agent_t *agent, weft_peer_t peer) {
-  p2p_send_to(agent, peer, json_pack("{s:s}", "say", "wait")); // who has gone needs no answer
+  p2p_send_to(agent, peer, json_pack("{s:s}", "say", "wait")); // an initiator that has disconnected needs no answer
 }
 
 static void say_full(weft_agent_t *agent, weft_peer_t peer) {
@@ -18,7 +18,7 @@ static void say_full(weft_agent_t *agent, weft_peer_t peer) {
   p2p_send_to(agent, peer, json_pack("{s:s, s:i, s:s}", "say", "failed", "code", WEFT_ERR_BUSY, "text", text));
 }
 
-// Whether somebody has that place already: one turn each.
+// Whether the peer is in the queue already; each peer has at most one place.
 static bool waits(const struct p2p_queue *queue, weft_peer_t peer) {
   for (uint32_t i = 0; i < queue->count; i++)
     if (queue->list[i].peer == peer)

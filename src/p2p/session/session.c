@@ -14,7 +14,7 @@
 #include "p2p/session/queue.h"
 
 enum { PING = 1, PONG = 2, WORK = 3, SPIN_NS = 200000, YIELD_NS = 5000, NAP_MS = 20, REGIONS = 8 };
-enum { WORK_NS = 200000000 }; // well below the --timeout-ms of anybody who has to wait
+enum { WORK_NS = 200000000 }; // much shorter than every sensible --timeout-ms of a waiting peer
 
 int p2p_session_open(struct p2p_session *session, const struct p2p_config *config, const char *listen) {
   char name[WEFT_AGENT_MAX_NAME];
@@ -57,10 +57,11 @@ int p2p_say_work(struct p2p_session *session, uint64_t now_ns) {
     return 0;
   session->work_ns = now_ns + WORK_NS;
   int rc = weft_agent_notify(session->agent, session->peer, work, sizeof work);
-  return rc == WEFT_ERR_BUSY ? 0 : rc; // it has not read those before: it does not wait yet, or stands still
+  // the peer has not read earlier notifications: it does not wait yet, or it hangs
+  return rc == WEFT_ERR_BUSY ? 0 : rc;
 }
 
-// --- hearing ---
+// --- receiving ---
 
 static bool is_work(const struct weft_notification *note) {
   return note->size > 0 && *(const char *)note->bytes == WORK;
@@ -70,10 +71,10 @@ static bool is_work(const struct weft_notification *note) {
 static void await_news(const struct p2p_session *session, uint64_t deadline_ns) {
   struct pollfd wake = {.fd = session->wake, .events = POLLIN};
   int left = clock_left_ms(deadline_ns);
-  poll(&wake, 1, left < NAP_MS ? left : NAP_MS); // a peer's death is looked for in between
+  poll(&wake, 1, left < NAP_MS ? left : NAP_MS); // the caller checks between polls whether the peer has died
 }
 
-// Looks at all that may end a wait, or that others wait for.
+// Checks everything that may end a wait, and reminds the waiting initiators.
 static int look_around(struct p2p_session *session) {
   int rc = stop_check();
   if (rc == 0 && session->peer != 0)
@@ -83,7 +84,8 @@ static int look_around(struct p2p_session *session) {
   return rc;
 }
 
-// 1: `out` is a notification of the peer; 0: there is none. What others say goes to the queue, some of it at a time.
+// 1: `out` is a notification of the peer; 0: there is none. Messages of others go to the queue, a limited number at a
+// time.
 static int take(struct p2p_session *session, struct weft_notification *out) {
   enum { AT_A_TIME = 64 };
   for (int i = 0; i < AT_A_TIME; i++) {
@@ -128,7 +130,7 @@ static int next(struct p2p_session *session, uint64_t deadline_ns, struct weft_n
   }
 }
 
-// The failure that a message tells of.
+// Turns a message about a failure into an error.
 static int take_failure(const json_t *message) {
   char text[P2P_SHOWN];
   json_t *code = json_object_get(message, "code");
