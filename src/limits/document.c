@@ -5,8 +5,8 @@
 #include "base/fail.h"
 #include "limits/host.h"
 
-// Two hosts are compared row by row: what is of one host alone, such as a PCI address, is a key, and how a figure was
-// found is none.
+// Two hosts are compared row by row. Properties of one host, such as a PCI address, are keys; how a figure was found is
+// not a key.
 static json_t *keys_of(const struct limits_entry *entry) {
   return json_pack("{s:s, s:s, s:s, s:s, s:I, s:I}", "kind", limits_kind_name(entry->kind), "name", entry->name,
                    "device", entry->device, "other", entry->other, "processors", (json_int_t)entry->processors, "bytes",
@@ -27,7 +27,7 @@ int limits_to_figures(const struct limits *limits, struct figures *figures) {
                ? 0
                : fail(WEFT_ERR_NOMEM, "no memory for the bounds of this host");
   json_t *hardware = limits_hardware_describe(&limits->hardware);
-  json_object_del(hardware, "machine"); // a document is passed on
+  json_object_del(hardware, "machine"); // people pass documents on
   json_object_set_new(figures->settings, "hardware", hardware);
   for (uint32_t i = 0; i < limits->table.count && rc == 0; i++)
     rc = add_row(figures, &limits->table.list[i]);

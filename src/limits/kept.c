@@ -24,7 +24,7 @@ static int make_folder(const char *path) {
   return fail_errno(errno, "cannot make the folder %s", path);
 }
 
-// The specification of the variable: a path that is not absolute is passed over.
+// As the variable's specification demands, a path that is not absolute is ignored.
 static int find_cache(bool make, char folder[KEPT_PATH]) {
   const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
   int size = 0;

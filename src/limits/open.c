@@ -1,4 +1,4 @@
-// Opening: what was kept, over what the hardware says.
+// Opens a table: the kept measurements replace the hardware's descriptions.
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ static void describe_origin(struct limits *limits, int rc) {
              weft_last_error());
 }
 
-// What was measured takes the place of what is described.
+// Measurements replace descriptions.
 static int merge(struct limits_table *into, const struct limits_table *kept) {
   int rc = 0;
   for (uint32_t i = 0; i < kept->count && rc == 0; i++)

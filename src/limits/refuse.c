@@ -1,13 +1,13 @@
-// Whether a figure can be true.
+// Checks whether a figure can be true.
 #include <stdio.h>
 
 #include "limits/limits.h"
 
-// A bound that was measured is as exact as its own measurement.
+// A measured bound is only as exact as its measurement.
 #define TOLERANCE 1.05
 #define SHORT_S   1e-3
 
-// The place of a bound that nobody knows is left out.
+// Leaves out the bound if it is not known.
 static void write_marked(const struct limits_claim *claim, const char *mark, char *why, size_t cap) {
   if (claim->bound.gbps > 0)
     snprintf(why, cap, "%.4g GB/s: %s (the bound of %s is %.4g GB/s)", claim->gbps, mark, claim->bound.name,

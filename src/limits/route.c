@@ -1,4 +1,4 @@
-// Which bound a route has.
+// Finds the bound of a route.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,13 +17,13 @@ static void take(struct limits_bound *bound, const struct limits_entry *entry) {
   memcpy(bound->detail, entry->detail, sizeof bound->detail);
 }
 
-// Of two things that the bytes pass, the slower; one that nobody knows does not count.
+// Takes the slower of two things that the bytes pass; an unknown one does not count.
 static void narrow(struct limits_bound *bound, const struct limits_bound *other) {
   if (other->gbps > 0 && (bound->gbps <= 0 || other->gbps < bound->gbps))
     *bound = *other;
 }
 
-// Of two ways that the bytes may take, the faster; one that nobody knows leaves nobody knowing.
+// Takes the faster of two routes that the bytes may take; if one is unknown, the result is unknown.
 static void widen(struct limits_bound *bound, const struct limits_bound *other) {
   if (bound->gbps > 0 && (other->gbps <= 0 || other->gbps > bound->gbps))
     *bound = *other;
@@ -63,7 +63,7 @@ static const char *origin_of(const struct limits_entry *entry) {
   return entry->measured ? "measured" : "described";
 }
 
-// All NICs that are named move at the same time, or, where none is, all that have a link: no transfer is faster.
+// Adds up all named NICs, or, if none is named, all that have a link: no transfer is faster than all of them together.
 static void of_nics(const struct limits *limits, const char *devices, struct limits_bound *bound) {
   uint32_t count = 0;
   nobody_knows(bound, "network", "no NIC on the route says how fast its link is");
@@ -188,8 +188,8 @@ static bool ends_in(const struct limits_route *route, enum limits_memory memory)
   return route->from.memory == memory || route->to.memory == memory;
 }
 
-// libfabric goes by TCP within the host, or by NICs that send to themselves, which sysfs gives the rate of the wire.
-// Other libraries may share memory.
+// Within a host libfabric uses TCP, or NICs that send to themselves, for which sysfs has the rate of the wire. Other
+// libraries may use shared memory.
 static void within_host(const struct limits *limits, const struct limits_route *route, struct limits_bound *bound) {
   struct limits_bound nics;
   if (!is(route->transport, "ofi")) {
@@ -218,7 +218,7 @@ void limits_route_bound(struct limits *limits, const struct limits_route *route,
                  "the two GPUs are of two hosts of one NVLink domain, of which only one is known here");
   } else {
     of_nics(limits, route->devices, bound);
-    if (ends_in(route, LIMITS_CUDA)) { // an end here; the other's is that host's to know
+    if (ends_in(route, LIMITS_CUDA)) { // only the end on this host; the other host knows its own end
       bool here = route->from.memory == LIMITS_CUDA && !route->from.host;
       of_gpu(limits, LIMITS_GPU_HOST, here ? route->from.gpu : route->to.gpu, 0, &network);
       if (here || (route->to.memory == LIMITS_CUDA && !route->to.host))

@@ -1,4 +1,4 @@
-// What a client needs to read metrics: what it shows, from the token by a one-way derivation, and where.
+// Makes what a client needs to read metrics: the bearer text, derived one-way from the token, and the URL.
 #include <stdio.h>
 #include <string.h>
 

@@ -16,17 +16,17 @@
 #include "base/time/clock.h"
 #include "secure/lobby.h"
 
-enum { ROOM_MS = 1000 }; // from a connection's being cut to its place's being free
+enum { ROOM_MS = 1000 }; // time from cutting a connection until its place is free
 
 struct place {
   int fd;         // -1: free
   bool known;     // it has sent a request that is allowed
-  uint64_t count; // of those that came before
+  uint64_t count; // number of earlier connections
 };
 
 struct metrics_door {
   int listener, stop;  // stop: readable when the thread is to end
-  struct lobby *lobby; // who has connected and not asked for anything
+  struct lobby *lobby; // callers that have connected and not sent a request
   struct MHD_Daemon *daemon;
   pthread_t thread;
   bool has_thread;
@@ -44,7 +44,7 @@ static struct place *find(struct metrics_door *door, int fd) {
   return NULL;
 }
 
-// The oldest that has not asked for anything that it may have; else the oldest.
+// The oldest connection that has not sent an allowed request; else the oldest.
 static struct place *choose_victim(struct metrics_door *door) {
   struct place *worst = NULL;
   for (int i = 0; i < METRICS_CONNECTIONS; i++) {
@@ -55,8 +55,8 @@ static struct place *choose_victim(struct metrics_door *door) {
   return worst;
 }
 
-// A free place. NULL: none came free in time. The daemon sees that the connection was cut, and reports when it has
-// closed it; until then its descriptor is its own. [lock]
+// Finds or makes a free place. NULL: none became free in time. The daemon notices that the connection was cut, and
+// reports when it has closed it; until then the daemon owns the descriptor. [lock]
 static struct place *make_room(struct metrics_door *door) {
   struct place *place = find(door, -1);
   if (place)
@@ -77,7 +77,7 @@ static void enter(struct metrics_door *door, int fd, const struct sockaddr *addr
   pthread_mutex_unlock(&door->lock);
   if (!place) {
     close(fd);
-  } else if (MHD_add_connection(door->daemon, fd, address, size) != MHD_YES) { // which closes it
+  } else if (MHD_add_connection(door->daemon, fd, address, size) != MHD_YES) { // libmicrohttpd has closed fd
     pthread_mutex_lock(&door->lock);
     place->fd = -1;
     pthread_mutex_unlock(&door->lock);
@@ -164,7 +164,7 @@ void metrics_door_stop(struct metrics_door *door) {
     return;
   uint64_t one = 1;
   ssize_t written = write(door->stop, &one, sizeof one);
-  (void)written; // it is readable already
+  (void)written; // a failure only means that it is readable already
   pthread_join(door->thread, NULL);
   door->has_thread = false;
 }

@@ -7,7 +7,7 @@ static void add(_Atomic uint64_t *to, uint64_t value) {
   atomic_fetch_add_explicit(to, value, memory_order_relaxed);
 }
 
-// The first bucket whose bound is not below.
+// The first bucket whose bound is at least `ns`.
 static unsigned bucket_of(uint64_t ns) {
   unsigned bits = ns > 1 ? 64 - (unsigned)__builtin_clzll(ns - 1) : 0; // ns <= 2^bits
   return bits > METRICS_FIRST ? bits - METRICS_FIRST : 0;
@@ -28,7 +28,7 @@ void metrics_histogram_merge(struct metrics_histogram *to, const struct metrics_
     add(&to->buckets[i], from->buckets[i]);
 }
 
-// `count` is the sum of the buckets as they were read, and of what is in none.
+// `count` is the sum of the buckets as they were read, plus the times that are in no bucket.
 void metrics_put_histogram(struct text *text, const char *name, const char *labels,
                            const struct metrics_histogram *histogram) {
   const char *comma = *labels ? "," : "", *open = *labels ? "{" : "", *close = *labels ? "}" : "";

@@ -1,4 +1,4 @@
-// The metrics over HTTP, by libmicrohttpd, on a thread of its own. Another accepts (listener.c).
+// Serves the metrics over HTTP by libmicrohttpd on a separate thread. Another thread accepts connections (door.c).
 #include <microhttpd.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@ struct metrics_server {
   void *arg;
   struct MHD_Daemon *daemon;
   struct metrics_door *door;
-  bool asks;                 // for the bearer
+  bool asks;                 // requests need the bearer text
   uint8_t bearer[HMAC_SIZE]; // its hash
 };
 
@@ -36,7 +36,7 @@ static enum MHD_Result send_text(struct MHD_Connection *connection, unsigned sta
     return MHD_NO;
   }
   MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
-  MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close"); // its place is for the next
+  MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close"); // frees the place for the next caller
   if (status == MHD_HTTP_UNAUTHORIZED)
     MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer realm=\"weft metrics\"");
   enum MHD_Result result = MHD_queue_response(connection, status, response);
@@ -49,7 +49,7 @@ static enum MHD_Result refuse(struct MHD_Connection *connection, unsigned status
   return text ? send_text(connection, status, "text/plain", text, strlen(text)) : MHD_NO;
 }
 
-// Takes the same time however much of the token is right.
+// Takes the same time, no matter how much of the bearer text is right.
 static bool may_read(const struct metrics_server *server, struct MHD_Connection *connection) {
   static const char scheme[] = "Bearer ";
   if (!server->asks)
@@ -69,7 +69,7 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, cons
   struct metrics_server *server = arg;
   if (!*state && !may_read(server, connection))
     return refuse(connection, MHD_HTTP_UNAUTHORIZED, "these metrics want the bearer that the token gives\n");
-  if (!*state) { // the request's head; the answer comes behind its body, which has to be none
+  if (!*state) { // the request's head; the answer follows after the body, which must be empty
     metrics_door_known(server->door, connection);
     *state = server;
     return MHD_YES;
@@ -93,7 +93,7 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, cons
                    text_take(&text), length);
 }
 
-// What metrics name goes to the network only where a request can need a bearer.
+// Metrics are served beyond loopback only if requests need the bearer text.
 static int check_reach(const struct metrics_source *source, int fd, const char *address) {
   struct sockaddr_storage bound = {0};
   socklen_t size = sizeof bound;
@@ -115,7 +115,7 @@ static int check_reach(const struct metrics_source *source, int fd, const char *
 void metrics_server_close(struct metrics_server *server) {
   if (!server)
     return;
-  metrics_door_stop(server->door); // nothing is given to the daemon any more
+  metrics_door_stop(server->door); // the daemon gets no more connections
   if (server->daemon)
     MHD_stop_daemon(server->daemon);
   metrics_door_free(server->door);
@@ -147,7 +147,7 @@ static int start_daemon(struct metrics_server *server, const char *address) {
                         : fail(WEFT_ERR_SYSTEM, "libmicrohttpd cannot start a server at %s", address);
 }
 
-// Takes the listener over.
+// Takes over ownership of the listener.
 static int start(const struct metrics_source *source, int fd, const char *address, struct metrics_server **made) {
   struct metrics_server *server = calloc(1, sizeof *server);
   int rc = server ? metrics_door_make(&server->door, fd) : fail(WEFT_ERR_NOMEM, "no memory to serve metrics");

@@ -54,7 +54,7 @@ static void put_escaped(FILE *out, const char *text) {
   }
 }
 
-// What a policy calls a script or a style that it lets pass: the SHA-256 of what stands between the tags.
+// Writes the name of an allowed script or style in a content security policy: the SHA-256 of the text between the tags.
 static void put_hash(FILE *out, const struct page_asset *asset) {
   unsigned char digest[SHA256_DIGEST_LENGTH];
   char text[2 * SHA256_DIGEST_LENGTH];
@@ -63,8 +63,8 @@ static void put_hash(FILE *out, const struct page_asset *asset) {
   fprintf(out, "'sha256-%s'", text);
 }
 
-// JSON has these three characters in strings alone, where an escape means the same. With them gone, nothing in a string
-// ends the element or begins a comment of HTML's.
+// In JSON these three characters only occur in strings, where an escape means the same. Without them no string can end
+// the HTML element or begin an HTML comment.
 static int put_json(const char *piece, size_t size, void *arg) {
   FILE *out = arg;
   for (size_t i = 0; i < size; i++) {
@@ -85,7 +85,7 @@ static int put_data(FILE *out, const json_t *document) {
 
 // --- all of it ---
 
-// The skeleton names each part between two of these, which it has nowhere else.
+// The skeleton names each part between two of these characters, which occur nowhere else in it.
 enum { MARK = '@' };
 
 static const struct {

@@ -2,7 +2,7 @@
 #include "page/assemble.h"
 #include "page/documents.h"
 
-// Samples are for comparisons: no picture shows each of a thousand.
+// Samples are only for comparisons; no chart shows each of a thousand samples.
 static void drop_samples(json_t *document) {
   size_t r, f;
   json_t *row, *figure;

@@ -1,5 +1,5 @@
-// Who sent how many rows to whom, of each phase of an elastic run: short texts, since 200 phases of 64 ranks have
-// 800,000 numbers.
+// For each phase of an elastic run, the number of rows that each rank sent to each other. They are encoded as short
+// texts, since 200 phases of 64 ranks have 800,000 numbers.
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ static void make_alphabet(char alphabet[CHARACTERS + 1]) {
   alphabet[used] = '\0';
 }
 
-// A number below FINAL is one character; a larger one has characters of the other kind before it, of 4 bits each.
+// A number below FINAL is one character; a larger one has other characters before it, with 4 bits each.
 static void add_number(struct text *text, const char *alphabet, uint64_t number) {
   while (number >= FINAL) {
     number -= FINAL;
@@ -27,8 +27,8 @@ static void add_number(struct text *text, const char *alphabet, uint64_t number)
   text_add_bytes(text, &alphabet[number], 1);
 }
 
-// The least count that is not 0, and then for each count 0, or how much more it is than that and 1 more: counts are
-// much alike.
+// Writes the least count that is not 0; then for each count 0 if it is 0, else its difference from the least one, plus
+// 1. The numbers are small, since counts are similar.
 static void add_counts(struct text *text, const char *alphabet, const uint64_t *counts, uint32_t num_counts) {
   uint64_t least = UINT64_MAX;
   for (uint32_t i = 0; i < num_counts; i++)
@@ -67,7 +67,7 @@ static bool is_measured(const struct results_phase *phase) {
   return false;
 }
 
-// Every n-th, counted from the last one.
+// Keeps every n-th element, counted from the last one.
 static json_t *thin(const json_t *list, size_t step) {
   json_t *kept = json_array();
   size_t count = json_array_size(list);

@@ -1,4 +1,4 @@
-// The pages, into a stream and into a file.
+// Writes the pages to a stream or to a file.
 #include "page/page.h"
 
 #include <string.h>
@@ -36,7 +36,7 @@ int page_of_figures(FILE *out, const struct figures *const *list, const char *co
   return page_assemble(out, title, page_figures_document(list, labels, count));
 }
 
-// A document that somebody else wrote may lack what the page's script reads.
+// A document of another program may lack members that the page's script reads.
 static int check_comparison(const json_t *comparison) {
   static const char *const words[] = {"figure", "unit", "verdict", "run"};
   json_t *rows = json_object_get(comparison, "rows"), *row;

@@ -8,7 +8,7 @@
 
 // --- texts that many cells share ---
 
-// The number of a text in the list, where it is put when it is new. The list is of the last one found mostly.
+// The index of a text in the list; a new text is added. Mostly it is the text that was found last.
 static json_t *number_of(json_t *list, const char *text) {
   size_t count = json_array_size(list);
   for (size_t i = count; i-- > 0;)
@@ -32,7 +32,7 @@ static const char *const columns[] = {
     "gbps", "dispatch_logical_gbps", "dispatch_wire_gbps", "combine_logical_gbps", "combine_wire_gbps"};
 // clang-format on
 
-// Whole numbers of digits_rounded() need no ".0", of which a large run has 100 KB.
+// Whole numbers of digits_rounded() are written without ".0", which saves 100 KB in a large run.
 static json_t *number(double value) {
   double rounded = digits_rounded(value);
   if (!isfinite(rounded))
@@ -67,7 +67,7 @@ static int add_measured(json_t *cell, const struct results_rank *rank) {
   return err;
 }
 
-// A rank without a timed operation has none of the figures: its cell ends with their count, 0.
+// A rank without a timed operation has no figures: its cell ends with their count, 0.
 static int add_cell(struct lists *lists, uint32_t phase, uint32_t index, uint32_t life,
                     const struct results_rank *rank) {
   json_t *cell =
@@ -80,7 +80,7 @@ static int add_cell(struct lists *lists, uint32_t phase, uint32_t index, uint32_
   return err || rank->both.count == 0 ? err : add_measured(cell, rank);
 }
 
-// Lives of a rank are numbered from 1: its processes, one after the other. 0: none is known.
+// The lives of a rank are its processes, numbered from 1 in order. 0: no process is known.
 static int add_rank(struct lists *lists, const struct results *results, uint32_t index) {
   uint64_t last = 0;
   uint32_t lives = 0;
@@ -138,8 +138,8 @@ static json_t *list_states(void) {
   return list_names(names, RESULTS_NUM_STATES);
 }
 
-// A list of objects that have the same members, as {"columns": their names, "rows": their values}: names take more room
-// than numbers.
+// A list of objects that have the same members, as {"columns": their names, "rows": their values}: this saves room,
+// since names are longer than numbers.
 static json_t *tabulate(const json_t *list) {
   json_t *names = json_array(), *rows = json_array(), *object, *value;
   const char *name;
@@ -153,7 +153,7 @@ static json_t *tabulate(const json_t *list) {
   return json_pack("{s:o, s:o}", "columns", names, "rows", rows);
 }
 
-// What the results themselves say, but for the long lists, which stand beside it.
+// Takes the results without their long lists, which are separate members of the document.
 static json_t *take_head(const struct results *results, json_t **transitions) {
   struct results head = *results;
   head.phases = NULL;

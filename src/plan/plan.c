@@ -1,4 +1,4 @@
-// What a plan asks of each rank in each phase, and a plan as JSON.
+// The role of each rank in each phase of a plan, and the plan as JSON.
 #include "plan/plan.h"
 
 #include <stdlib.h>
@@ -48,7 +48,7 @@ static void remove_rank(struct plan_ranks *ranks, int32_t rank) {
   ranks->count = kept;
 }
 
-// There is room: whoever joins is live, and there is room for all who are.
+// There is room: a rank that joins is live, and the lists have room for all live ranks.
 static void insert_rank(struct plan_ranks *ranks, int32_t rank) {
   uint32_t at = ranks->count;
   if (plan_ranks_contain(ranks, rank))

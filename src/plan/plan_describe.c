@@ -1,4 +1,4 @@
-// What `weft plan` shows.
+// Writes the output of `weft plan`.
 #include "plan/plan.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@ static const struct table_column columns[] = {
     {.heading = "killed", .wrap = true},
 };
 
-// "0-3 7" for 0 1 2 3 7; those that `without` has are passed over.
+// Writes "0-3 7" for 0 1 2 3 7; skips ranks that are in `without`.
 static void add_ranks(struct text *text, const struct plan_ranks *ranks, const struct plan_ranks *without) {
   for (uint32_t i = 0; i < ranks->count; i++) {
     if (without && plan_ranks_contain(without, ranks->rank[i]))

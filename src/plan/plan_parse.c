@@ -1,4 +1,4 @@
-// From text to a checked plan. Every rule of the format is enforced here, and nowhere else.
+// Makes a checked plan from text. Every rule of the format is enforced here, and nowhere else.
 #include "plan/plan.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 
 enum { MAX_RANK = EP_MAX_CAPACITY - 1 };
 
-// What is known of each rank index while the phases go by.
+// The state of each rank index during the parse of the phases.
 struct parser {
   struct plan *plan;
   bool active[EP_MAX_CAPACITY];   // at the end of the phase before
@@ -176,8 +176,8 @@ static int read_phases(struct parser *parser, const json_t *json) {
   return collect_ranks(parser);
 }
 
-// Nothing but lists of integers is in `text`, so "-0" can only be a rank. Taken for 0 it would keep alive the rank that
-// it means to kill.
+// `text` only has lists of integers, so "-0" can only be a rank. Read as 0 it would keep the rank alive that it is
+// meant to kill.
 static int refuse_minus_zero(const char *text, size_t size) {
   const char *found = memmem(text, size, "-0", 2);
   if (!found)

@@ -1,4 +1,4 @@
-// What needs no parser: files, members, and names of types.
+// Functions that need no parser: files, members, and names of types.
 #include "toml/toml.h"
 
 #include <errno.h>

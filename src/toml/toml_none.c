@@ -1,4 +1,4 @@
-// In the place of toml_read.cpp, in a build without tomlplusplus.
+// Replaces toml_read.cpp in a build without tomlplusplus.
 #include "base/fail.h"
 #include "toml/toml.h"
 

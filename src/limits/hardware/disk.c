@@ -1,4 +1,4 @@
-// On which device a file is, and what the link of that carries.
+// Finds the device of a file, and the payload rate of the device's link.
 #include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "limits/hardware/sysfs.h"
 #include "secure/hmac.h"
 
-// A file that is not there yet is where its folder is.
+// A file that does not exist yet is on the device of its folder.
 static bool find(const char *path, struct stat *status, struct statfs *system) {
   char folder[SYSFS_PATH];
   if (stat(path, status) == 0)
@@ -49,7 +49,7 @@ static bool add_line(char *text, size_t cap, const char *folder, const char *nam
   return true;
 }
 
-// What stays with a disk, and tells it from all others; "" where there is no such thing.
+// Lists permanent properties that identify a disk; "" if it has none.
 static void identify(const char *root, const char *device, char *text, size_t cap) {
   static const char *const unique[] = {"wwid",    "serial",  "device/wwid", "device/serial",
                                        "dm/uuid", "md/uuid", "device/cid"};
@@ -70,8 +70,8 @@ static void identify(const char *root, const char *device, char *text, size_t ca
     *text = '\0';
 }
 
-// Within one life of the kernel the number of a device is the disk's, but for those that are plugged in, which are
-// counted.
+// Until the kernel restarts, a device number identifies a disk. Disks that are plugged in later may reuse a number;
+// diskseq tells them apart.
 static void identify_until_restart(const char *root, const char *device, char *text, size_t cap) {
   char boot[BOOT_ID_SIZE], count[SYSFS_LINE];
   boot_id_read(boot);

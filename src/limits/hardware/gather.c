@@ -11,8 +11,8 @@
 #include "limits/hardware/sysfs.h"
 #include "secure/hmac.h"
 
-// A machine id is confidential (machine-id(5)): what is made of it with a key of our own is not. A container may have
-// none; its name serves there.
+// A machine id is confidential (machine-id(5)); its hash with Weft's own key is not. A container may have no machine
+// id; then its name is used.
 static int name_machine(struct limits_hardware *hardware) {
   static const char key[] = "weft limits";
   char id[SYSFS_LINE], host[HARDWARE_LINE] = "";
@@ -28,7 +28,7 @@ static int name_machine(struct limits_hardware *hardware) {
   return rc;
 }
 
-// Arm has no model's name there; what the lines say stands for it.
+// On Arm there is no model name; the other lines are used instead.
 static void name_cpu(struct limits_hardware *hardware) {
   char path[SYSFS_PATH], line[512];
   snprintf(path, sizeof path, "%s/proc/cpuinfo", hardware->root);
@@ -60,7 +60,7 @@ static uint32_t count_list(const char *list) {
   return affinity_parse(list, &set) ? (uint32_t)CPU_COUNT(&set) : 0;
 }
 
-// "2048K" of cpu0's caches; all processors of a host are taken to be alike.
+// Reads sizes such as "2048K" of cpu0's caches; all processors of a host are assumed to be equal.
 static void measure_caches(struct limits_hardware *hardware) {
   const char *root = hardware->root;
   for (int i = 0; i < 8; i++) {

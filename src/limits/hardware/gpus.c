@@ -1,4 +1,4 @@
-// What GPUs and their links say of their speed.
+// The bounds that GPUs and their links report.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +33,7 @@ static int add_pcie(const char *root, const char *address, struct limits_table *
   return entry.gbps > 0 ? limits_table_add(table, &entry) : 0;
 }
 
-// Through a switch all of a GPU's links lead to each other GPU of it.
+// Through a switch all links of a GPU lead to each other GPU at the switch.
 static uint32_t links_to(const struct nvml_gpu *from, const struct nvml_gpu *to) {
   uint32_t count = from->to_switch < to->to_switch ? from->to_switch : to->to_switch;
   for (uint32_t i = 0; i < from->num_links; i++)
@@ -41,7 +41,7 @@ static uint32_t links_to(const struct nvml_gpu *from, const struct nvml_gpu *to)
   return count;
 }
 
-// Without NVLink the bytes go by the PCIe links of both.
+// Without NVLink the bytes cross the PCIe links of both GPUs.
 static int add_link(const struct nvml_gpu *from, const struct nvml_gpu *to, struct limits_table *table) {
   struct limits_entry entry = {.kind = LIMITS_GPU_LINK};
   uint32_t links = links_to(from, to);

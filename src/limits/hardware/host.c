@@ -1,4 +1,4 @@
-// What NICs and the firmware say of their speed.
+// The bounds that NICs and the firmware report.
 #include <stdio.h>
 #include <string.h>
 
@@ -25,8 +25,8 @@ static int add_nic(const struct topology_nic *nic, const char *root, struct limi
   return limits_table_add(table, &entry);
 }
 
-// The firmware's table of memory (ACPI HMAT) tells what the nearest processors read and write, in MiB/s. A copy reads
-// and writes at the same time. All nodes or none: a sum that lacks one is no bound.
+// The firmware's table of memory (ACPI HMAT) has the read and write rates of the nearest processors in MiB/s. A copy
+// reads and writes at the same time. If one node is missing, the sum is no bound, so there is none.
 static double memory_gbps(const struct limits_hardware *hardware) {
   double sum = 0;
   for (uint32_t node = 0; node < hardware->nodes; node++) {
@@ -47,7 +47,7 @@ static int add_memory(const struct limits_hardware *hardware, struct limits_tabl
   if (entry.gbps <= 0)
     return 0;
   for (int level = 1; level <= HARDWARE_CACHES;
-       level++) // below it the caches serve, of which the firmware says nothing
+       level++) // smaller sets are in the caches, which the firmware does not describe
     entry.bytes = hardware->caches[level].bytes > entry.bytes ? hardware->caches[level].bytes : entry.bytes;
   entry.bytes *= hardware->nodes;
   entry.processors = hardware->processors;

@@ -1,4 +1,4 @@
-// The calls of NVML that are needed, by their names and numbers in its public interface (nvml.h of the CUDA toolkit).
+// Calls NVML, with names and numbers of its public interface (nvml.h of the CUDA toolkit).
 #include "limits/hardware/nvml.h"
 
 #include <ctype.h>
@@ -70,7 +70,7 @@ static bool open_library(struct nvml *nvml, const char *file) {
     void *found = dlsym(nvml->library, symbols[i].name);
     memcpy(symbols[i].at, &found, sizeof found);
   }
-  // The last four may be missing in old drivers: then nothing is known of links.
+  // Old drivers may lack the last four calls: then the links are not known.
   return nvml->library && nvml->init && nvml->shutdown && nvml->count && nvml->by_index && nvml->pci;
 }
 
@@ -83,7 +83,7 @@ static void copy_address(char out[NVML_ADDRESS], const struct pci_info *info) {
     *at = (char)tolower((unsigned char)*at);
 }
 
-// Memory of two transfers a clock.
+// The memory makes two transfers a clock.
 static double memory_of(const struct nvml *nvml, gpu_handle gpu) {
   unsigned bits = 0, mhz = 0;
   bool known = nvml->bus_width && nvml->max_clock && nvml->bus_width(gpu, &bits) == 0 &&
@@ -143,7 +143,7 @@ static bool is_listed(const struct nvml_gpu *gpus, uint32_t count, const char *a
   return false;
 }
 
-// Drivers of guests do not always say that the other end is a switch.
+// Drivers in virtual machines do not always report that the other end is a switch.
 static void find_switches(struct nvml_gpu *gpus, uint32_t count) {
   for (uint32_t i = 0; i < count; i++) {
     gpus[i].to_switch = 0;

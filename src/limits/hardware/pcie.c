@@ -1,16 +1,16 @@
-// What a PCIe link carries, out of sysfs.
+// The payload rate of a PCIe link, from sysfs.
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "limits/hardware/hardware.h"
 #include "limits/hardware/sysfs.h"
 
-// Of a packet's bytes, what is payload where it has 512, the most that devices in use agree on: 24 more are the header
-// with a 64-bit address (16), and framing and check of the layers below (8; PCI Express Base Specification, chapters 2
-// and 3).
+// The payload share of a packet with 512 bytes of payload, the largest size that devices in use agree on. 24 more bytes
+// are the header with a 64-bit address (16), and framing and checksums of the lower layers (8; PCI Express Base
+// Specification, chapters 2 and 3).
 #define PAYLOAD (512.0 / (512 + 24))
 
-// By rate a lane: up to 5 GT/s 8 of 10 bits are data, beyond it 128 of 130, and from 64 GT/s on 242 of 256.
+// Data rate of a lane: up to 5 GT/s 8 of 10 bits are data, above it 128 of 130, and from 64 GT/s on 242 of 256.
 static double data_rate(double gt_s) {
   return gt_s * (gt_s <= 5 ? 0.8 : gt_s < 64 ? 128.0 / 130 : 242.0 / 256);
 }
@@ -23,7 +23,7 @@ static int generation(double gt_s) {
   return found;
 }
 
-// The least that is known of the two ends.
+// The smaller value of the two ends, or the device's own if the other is not known.
 static double both_ends(const char *root, const char *address, const char *file) {
   double own = sysfs_number("%s/sys/bus/pci/devices/%s/%s", root, address, file);
   double port = sysfs_number("%s/sys/bus/pci/devices/%s/../%s", root, address, file);

@@ -1,4 +1,4 @@
-// Whether a measurement was made on this hardware: a description of it is kept beside the figures, and compared.
+// Checks whether a measurement was made on this hardware: a description is kept with the figures, and compared.
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static char *list_caches(const struct limits_hardware *hardware) {
   return text_take(&text);
 }
 
-// Not the NICs' speeds: a cable does not change what was measured.
+// Lists the NICs without their speeds, since another cable does not change the measurements.
 static char *list_nics(const struct topology_choice *choice) {
   struct text text = {0};
   for (size_t i = 0; i < choice->num_nics; i++)
@@ -34,7 +34,7 @@ static char *list_gpus(const struct topology_choice *choice) {
   return text_take(&text);
 }
 
-// Memory in GiB: kernels of different versions keep some MiB more or less for themselves.
+// Memory is in GiB, since different kernel versions reserve some MiB more or less.
 json_t *limits_hardware_describe(const struct limits_hardware *hardware) {
   char *caches = list_caches(hardware), *nics = list_nics(hardware->choice), *gpus = list_gpus(hardware->choice);
   json_t *out = json_pack("{s:s, s:s, s:i, s:I, s:s, s:i, s:s, s:s}", "machine", hardware->machine, "cpu",
@@ -54,7 +54,7 @@ static void show(const json_t *value, char out[SHOWN]) {
     snprintf(out, SHOWN, "\"%s\"", json_is_string(value) ? json_string_value(value) : "");
 }
 
-// With fewer processors than then, what was measured still bounds what there is.
+// With fewer processors than at the measurement, the measured bounds are still valid.
 static bool equal(const char *key, const json_t *kept, const json_t *now) {
   if (strcmp(key, "processors") == 0)
     return json_is_integer(kept) && json_integer_value(now) <= json_integer_value(kept);

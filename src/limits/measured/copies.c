@@ -1,4 +1,4 @@
-// Which copies are measured: sizes by the caches, numbers of processors, pairs of NUMA nodes.
+// Chooses the copies to measure: sizes by the caches, numbers of processors, pairs of NUMA nodes.
 #include <inttypes.h>
 #include <sched.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@ enum { MOST_CPUS = 1024, NO_L1 = 32 << 10, NO_L2 = 512 << 10, NO_L3 = 8 << 20, B
 
 // --- processors ---
 
-// The lowest of those that share its core.
+// Whether the processor is the lowest of those that share its core.
 static bool leads_core(const struct limits_hardware *hardware, int cpu) {
   char line[SYSFS_LINE];
   return !sysfs_line(line, "%s/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", hardware->root, cpu) ||
@@ -31,11 +31,11 @@ uint32_t limits_list_cpus(const struct limits_hardware *hardware, int *cpus, uin
     for (int cpu = 0; cpu < CPU_SETSIZE && count < cap; cpu++)
       if (CPU_ISSET(cpu, &set) && leads_core(hardware, cpu) == leads)
         cpus[count++] = cpu;
-  // What control groups grant may be less: more threads would only take turns.
+  // Control groups may grant less processor time; more threads would then only take turns.
   return count < hardware->processors ? count : hardware->processors;
 }
 
-// `count` of `total`, evenly, so that all nodes take part.
+// Chooses `count` of `total` processors evenly, so that all nodes take part.
 static void spread(const int *cpus, uint32_t total, uint32_t count, int *out) {
   for (uint32_t i = 0; i < count; i++)
     out[i] = cpus[(uint64_t)i * total / count];
@@ -65,8 +65,9 @@ static uint64_t available(const char *root) {
   return (uint64_t)kib * 1024;
 }
 
-// Half of a cache, so that the set stays in it, of the third one little beyond the second, for a guest may have less of
-// it than it is told; and several times the last one. What processors share is shared out among those that copy.
+// The sizes: half of a cache, so that the set stays in it; for the third cache little more than the second, since a
+// virtual machine may have less of it than it reports; and several times the last cache. A shared cache is divided
+// among the processors that copy.
 static void choose_sizes(const struct limits_hardware *hardware, uint32_t count, struct size_class sizes[4]) {
   uint64_t l1 = or (hardware->caches[1].bytes, NO_L1), l2 = or (hardware->caches[2].bytes, NO_L2);
   uint64_t last = or (or (hardware->caches[4].bytes, hardware->caches[3].bytes), l2 > NO_L3 ? l2 : NO_L3);
@@ -82,8 +83,8 @@ static void choose_sizes(const struct limits_hardware *hardware, uint32_t count,
 
 // --- the measurements ---
 
-// What one processor does within caches that are its own, all can do at the same time, though a busy host may not have
-// let them.
+// All processors together can reach the rate of one processor within its own caches times their number, even if a busy
+// host prevented that during the measurement.
 static double scaled_rate(const struct limits *limits, uint64_t bytes, uint32_t count) {
   if (bytes > limits->hardware.caches[2].bytes)
     return 0;

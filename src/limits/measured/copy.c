@@ -26,7 +26,8 @@ static void copy_plain(char *to, const char *from, uint64_t size) {
 }
 
 #ifdef __x86_64__
-// Past the caches: data larger than they are would be read into them only to be overwritten. Both are aligned to lines.
+// Writes around the caches: otherwise data larger than the caches would be read into them only to be overwritten. Both
+// addresses are aligned to cache lines.
 static void copy_streaming(char *to, const char *from, uint64_t size) {
   for (uint64_t at = 0; at < size; at += LINE) {
     _mm_prefetch(from + at + 16 * LINE, _MM_HINT_T1);
@@ -74,10 +75,10 @@ static void bind_to(int cpu) {
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(cpu, &set);
-  sched_setaffinity(0, sizeof set, &set); // where it is refused, the thread runs anywhere
+  sched_setaffinity(0, sizeof set, &set); // if this fails, the thread runs on any processor
 }
 
-// Memory is of the node whose processor touches it first.
+// Memory is allocated on the node whose processor touches it first.
 static char *map(uint64_t size) {
   char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
@@ -103,7 +104,7 @@ static bool prepare(struct member *member) {
   return true;
 }
 
-// Small sets are gone through several times between two looks at the clock.
+// Small sets are copied several times between two readings of the clock.
 static void copy_until(struct member *member) {
   struct team *team = member->team;
   uint64_t size = half_of(team), times = BETWEEN_LOOKS / size + 1, bytes = 0, begun = clock_ns(), now;
@@ -141,7 +142,7 @@ static void *run(void *arg) {
   return NULL;
 }
 
-// Until `*count` says that all have come. The lock is held.
+// Waits until `*count` shows that all have arrived. The lock is held.
 static int await_all(struct team *team, const uint32_t *count, const char *what) {
   struct timespec deadline;
   clock_gettime(CLOCK_REALTIME, &deadline);
@@ -153,7 +154,7 @@ static int await_all(struct team *team, const uint32_t *count, const char *what)
   return 0;
 }
 
-// All begin at once and end at the same time, so the sum of their rates is the rate of all.
+// All threads begin and end at the same time, so the sum of their rates is the common rate.
 static int try_once(struct team *team, struct member *members, copy_fn *way, double *gbps) {
   pthread_mutex_lock(&team->lock);
   team->way = way;
@@ -197,8 +198,7 @@ static int start(struct team *team, struct member *members, uint32_t *started) {
   return 0;
 }
 
-// A thread that does not end is one whose copy does not: then nothing may be freed under it. They all end, for a copy
-// does not wait for anything.
+// Nothing may be freed while a thread still copies. All threads end, since a copy waits for nothing.
 static void end(struct team *team, struct member *members, uint32_t started) {
   pthread_mutex_lock(&team->lock);
   team->state = ENDS;

@@ -1,4 +1,4 @@
-// A disk, past the page cache: threads that write and then read blocks of a file without a name.
+// Measures a disk without the page cache: threads write and then read blocks of an unnamed file.
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -45,8 +45,8 @@ static void *move_blocks(void *arg) {
   return NULL;
 }
 
-// Short, for the disks of guests let some bytes pass faster before they hold the others back. What is under way at the
-// end of the time counts with the time that it took.
+// A try is short, since virtual disks let some bytes pass faster before they throttle the rest. Operations under way at
+// the end count, with the time that they took.
 static int try_once(struct disk *disk, double *gbps) {
   pthread_t threads[THREADS];
   uint32_t started = 0;
@@ -68,7 +68,7 @@ static int try_once(struct disk *disk, double *gbps) {
   return 0;
 }
 
-// What is written first is written once as a whole: a hole would be read without the disk.
+// Writes the whole file once before it is read, because holes are read without the disk.
 static int write_all(struct disk *disk) {
   for (uint64_t at = 0; at < disk->file_bytes; at += LARGEST) {
     ssize_t written = pwrite(disk->fd, disk->memory, LARGEST, (off_t)at);
@@ -91,7 +91,7 @@ static int try_blocks(const struct limits_try *one, struct disk *disk, double *g
   return rc;
 }
 
-// A disk that has been faster before can be so again.
+// An earlier, higher rate of the disk stays its bound.
 static double best_before(const struct limits_table *table, const struct limits_entry *entry) {
   const struct limits_entry *before = limits_table_find(table, entry->kind, entry->device, entry->other);
   return before && before->measured ? before->gbps : 0;
@@ -115,7 +115,7 @@ static int measure_way(const struct limits_try *one, struct disk *disk, bool rea
   return limits_table_add(&one->limits->table, &entry);
 }
 
-// It has no name, so nothing is left of it, whatever becomes of this process.
+// The file has no name, so nothing of it remains when this process ends in any way.
 static int open_file(const char *folder, int *fd) {
   *fd = open(folder, O_TMPFILE | O_RDWR | O_DIRECT | O_CLOEXEC, 0600);
   if (*fd >= 0)
@@ -127,7 +127,7 @@ static int open_file(const char *folder, int *fd) {
   return fail_errno(errno, "cannot make a file in %s", folder);
 }
 
-// A quarter of what is free, at most.
+// Takes at most a quarter of the free space.
 static int choose_size(const char *folder, uint64_t *bytes) {
   struct statvfs system;
   if (statvfs(folder, &system) != 0)
@@ -140,7 +140,7 @@ static int choose_size(const char *folder, uint64_t *bytes) {
   return 0;
 }
 
-// Nothing that a disk could compress.
+// Fills the memory with data that a disk cannot compress.
 static int make_memory(struct disk *disk) {
   disk->memory = aligned_alloc(ALIGNMENT, (size_t)THREADS * LARGEST);
   if (!disk->memory)

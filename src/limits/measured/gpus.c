@@ -31,7 +31,7 @@ static int launch(const struct way *way, struct device_copies *pieces, uint64_t 
   return rc == 0 ? way->api->event_record(way->device, way->end, way->stream, why) : rc;
 }
 
-// The stream is done, so they have passed: it only has to be seen.
+// The stream has finished, so the copies have passed; this only makes the API notice it.
 static int see_passed(const struct way *way, struct device_copies *pieces, char *why) {
   uint64_t deadline_ns = clock_deadline_ms(WAIT_MS);
   bool passed = false;
@@ -212,7 +212,7 @@ static int measure_link(const struct limits_try *one, const struct device_api *a
   struct way way;
   char why[DEVICE_WHY];
   double gbps = 0;
-  if (api->check_peer(from, to, why) != 0) // then the host's memory is between them, whose bound is described
+  if (api->check_peer(from, to, why) != 0) // then copies go through the host's memory, whose bound is described
     return 0;
   int rc = open_way(&way, api, from);
   if (rc == 0)
@@ -221,7 +221,7 @@ static int measure_link(const struct limits_try *one, const struct device_api *a
   return rc == 0 ? add(one, LIMITS_GPU_LINK, (uint32_t)from, (uint32_t)to, gbps) : rc;
 }
 
-// What is wrong with a GPU does not lose what was measured of the rest of the host.
+// A faulty GPU does not discard the measurements of the rest of the host.
 static int not_here(int rc) {
   char why[512];
   if (rc == 0 || rc == WEFT_ERR_CANCELED || rc == WEFT_ERR_NOMEM)

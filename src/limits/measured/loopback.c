@@ -29,12 +29,12 @@ static void *send_until(void *arg) {
   while (bytes && !clock_passed(line->until_ns))
     if (send(line->sends, bytes, CHUNK, MSG_NOSIGNAL) < 0 && errno != EINTR)
       break;
-  shutdown(line->sends, SHUT_WR); // which ends the receiver, too
+  shutdown(line->sends, SHUT_WR); // this also ends the receiver
   free(bytes);
   return NULL;
 }
 
-// A silent sender ends it by the socket's time limit.
+// If the sender is silent, the socket's time limit ends the thread.
 static void *receive_all(void *arg) {
   struct line *line = arg;
   char *bytes = malloc(CHUNK);

@@ -1,4 +1,4 @@
-// The order of the measurements, and how the time is shared out.
+// The order of the measurements, and the division of the time.
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -6,7 +6,7 @@
 #include "base/fail.h"
 #include "limits/measured/measured.h"
 
-// A try of each copy takes a slice; so many of them fit into half of the time, setting up their memory into the rest.
+// Each try of a copy takes one slice. The tries take half of the time; the other half is for setting up their memory.
 static uint64_t slice_of(const struct limits *limits, const struct limits_measure *measure) {
   enum { SIZES = 4, TRIES = 6, LEAST_MS = 2, MOST_MS = 40 };
   uint32_t counts = 1, nodes = limits->hardware.nodes > 1 ? limits->hardware.nodes : 0;
@@ -36,7 +36,7 @@ static int check_path(const char *path) {
                                  : fail(WEFT_ERR_INVALID, "--path %s: this is no folder: want one on the disk", path);
 }
 
-// What this host does not have is no failure.
+// A part that this host does not have is no failure.
 static int run_part(const struct limits_try *one, const struct part *part, char *missing, size_t cap) {
   const struct limits_measure *measure = one->measure;
   if (measure->progress)
@@ -67,7 +67,7 @@ int limits_measure_all(struct limits *limits, const struct limits_measure *measu
   return rc;
 }
 
-// What the hardware describes is not kept: it is asked each time.
+// Bounds described by the hardware are not kept; they are read each time.
 int limits_keep(struct limits *limits) {
   struct limits_table measured = {0};
   int rc = limits_kept_path(&limits->hardware, true, limits->path);

@@ -58,12 +58,12 @@ const struct limits_entry *limits_table_find(const struct limits_table *table, e
 
 // --- copies ---
 
-// Those of one node's memory to another's are for people: a route does not know on which nodes its buffers are.
+// Copies between NUMA nodes are only shown to people: a route does not know the nodes of its buffers.
 static bool serves(const struct limits_entry *one) {
   return one->kind == LIMITS_COPY && !*one->device;
 }
 
-// So many processors as were measured, at least `processors`; or the most that were.
+// The smallest measured number of processors that is at least `processors`; if there is none, the largest measured one.
 static uint32_t measured_count(const struct limits_table *table, uint32_t processors) {
   uint32_t above = UINT32_MAX, most = 0;
   for (uint32_t i = 0; i < table->count; i++) {
@@ -76,7 +76,7 @@ static uint32_t measured_count(const struct limits_table *table, uint32_t proces
   return above < UINT32_MAX ? above : most;
 }
 
-// A described rate is one of the memory itself, whoever copies, and does not bound copies within the caches.
+// A described rate is that of the memory itself, for any processors, and does not bound copies within the caches.
 static const struct limits_entry *described(const struct limits_table *table, uint64_t bytes, uint64_t caches) {
   const struct limits_entry *entry = limits_table_find(table, LIMITS_COPY, "", NULL);
   return entry && !entry->measured && bytes > 2 * caches ? entry : NULL;
@@ -94,7 +94,7 @@ const struct limits_entry *limits_table_copy(const struct limits_table *table, u
   if (count_measured(table) == 0)
     return entry ? described(table, bytes, entry->bytes) : NULL;
   uint32_t count = measured_count(table, processors);
-  uint64_t from = 0; // the largest measured set that is no larger than this one: what is smaller is faster
+  uint64_t from = 0; // the largest measured set that is not larger than this one; smaller sets are faster
   for (uint32_t i = 0; i < table->count; i++) {
     const struct limits_entry *one = &table->list[i];
     if (serves(one) && one->measured && one->processors == count && one->bytes <= bytes && one->bytes > from)
