@@ -1,4 +1,4 @@
-// weft: the tool. Its list of commands; finds the one that is called and runs it.
+// weft: the tool. It has the list of commands, finds the one that is called and runs it.
 #include "base/fail.h"
 #include "cli/command/help.h"
 #include "cli/command/variables.h"
@@ -50,7 +50,7 @@ static bool is(const char *text, const char *name, const char *letter) {
   return strcmp(text, name) == 0 || strcmp(text, letter) == 0;
 }
 
-// Opens standard descriptors that are closed: the first socket or window would get their number, and what is printed
+// Opens standard descriptors that are closed. Otherwise the first socket or window would get such a number, and output
 // would go there.
 static void fill_standard_descriptors(void) {
   int fd = 0;
@@ -78,7 +78,7 @@ static int help(int argc, char **argv) {
 static int run(int argc, char **argv) {
   int used;
   const struct cli_command *command = cli_command_find(commands, argc - 1, argv + 1, &used);
-  // A rank has the environment of its agent, which has said what is wrong with it.
+  // A rank has the environment of its agent, which has already printed the warnings.
   bool refused = !(command && command->hidden) && cli_variables_warn(commands, command);
   if (argc < 2) {
     cli_help_write_short(stderr, commands);
@@ -124,7 +124,7 @@ static int check_output(void) {
   errno = 0;
   if (fflush(stdout) == 0 && !failed)
     return 0;
-  // What failed before may have left nothing to flush: then this fails for the same reason.
+  // If an earlier write failed, there may be nothing left to flush: then this write fails for the same reason.
   if (errno == 0 && (putchar('\n') == EOF || fflush(stdout) == 0))
     errno = EIO;
   fail_errno(errno, "cannot write to standard output");
@@ -133,9 +133,9 @@ static int check_output(void) {
 }
 
 int main(int argc, char **argv) {
-  take_secrets(); // first of all: until then, other processes can read them in the environment
+  take_secrets(); // first, because until then other processes can read them in the environment
   fill_standard_descriptors();
-  // Keeps hwloc from printing on standard error what it cannot find out, as in a container without /sys.
+  // Keeps hwloc from printing errors on standard error, for instance in a container without /sys.
   setenv("HWLOC_HIDE_ERRORS", "2", 0);
   setlocale(LC_CTYPE, "");  // which characters the terminal shows; numbers stay as in C
   signal(SIGXFSZ, SIG_IGN); // a write beyond the limit of file sizes fails then, and says so

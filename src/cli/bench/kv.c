@@ -1,4 +1,4 @@
-// weft bench kv: works out how large the blocks of a KV cache are, and who sends which of them to whom.
+// weft bench kv: computes the sizes of the blocks of a KV cache, and which worker sends which blocks to which other.
 #include <stdio.h>
 #include <unistd.h>
 

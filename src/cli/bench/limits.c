@@ -1,4 +1,4 @@
-// weft bench limits: measures what bounds transfers on this host, and keeps it.
+// weft bench limits: measures the bounds of transfers on this host, and keeps them.
 #include "base/fail.h"
 #include "base/text/digits.h"
 #include "base/text/table.h"
@@ -69,7 +69,7 @@ static void take(int number) {
   stopped_by = number;
 }
 
-// The second signal ends the process: nothing is lost by that.
+// The second signal ends the process at once; no data is lost.
 static void watch_signals(void) {
   struct sigaction action = {.sa_handler = take, .sa_flags = SA_RESTART | SA_RESETHAND};
   sigaction(SIGINT, &action, NULL);
@@ -162,7 +162,7 @@ static int print_json(const struct limits *limits, const struct options *options
   return rc;
 }
 
-// --- what is asked for ---
+// --- the options ---
 
 static int forget(const struct limits *limits) {
   if (!*limits->path)
@@ -177,7 +177,8 @@ static int forget(const struct limits *limits) {
   return 0;
 }
 
-// A host whose HOME cannot be written is measured all the same; it is told that the next benchmark will not know.
+// If HOME cannot be written, the host is measured nevertheless, with a message that later benchmarks will not have the
+// bounds.
 static int measure(struct limits *limits, const struct options *options, char *missing, size_t cap) {
   const struct limits_measure measure = {
       .path = options->path,

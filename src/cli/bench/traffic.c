@@ -91,7 +91,7 @@ static int from_kv(struct options *options, struct traffic_plan *plan) {
   }
   *pattern = kv.pattern; // with its pairs
   pattern->metadata = kv_plan_to_json(&kv);
-  json_object_del(pattern->metadata, "pairs"); // which have rows of their own in the results
+  json_object_del(pattern->metadata, "pairs"); // the results have separate rows for them
   pattern->op = options->op ? WEFT_TRANSFER_READ : WEFT_TRANSFER_WRITE;
   plan->ranks = pattern->ranks;
   if (options->workers && options->workers < plan->ranks)

@@ -1,4 +1,4 @@
-// weft bench transfer, and the same as weft bench nixlbench.
+// weft bench transfer, also as weft bench nixlbench.
 #include "cli/bench/transfer.h"
 
 #include "base/fail.h"
@@ -15,14 +15,14 @@
 
 enum { SCRAPED = 160 }; // columns of the text that scrapers read
 
-// What workers may have of their own; all else they agree on.
+// Options that may differ between workers; all others must be equal.
 static const char *const own[] = {
     "config_file", "device_list", "local_workers",   "filepath",        "filenames",    "store", "rank_server",
     "listen",      "store_port",  "benchmark_group", "token",           "token_file",   "ca",    "cert",
     "key",         "user",        "password",        "startup_timeout", "json",         "csv",   "html",
     "prometheus",  "quiet",       "color",           "asio_address",    "runtime_type", NULL};
 
-// --- the options as figures and scrapers have them ---
+// --- the options in the form of figures and scrapers ---
 
 static json_t *text_of(const struct cli_option *row, const void *field) {
   const char *text;
@@ -32,7 +32,7 @@ static json_t *text_of(const struct cli_option *row, const void *field) {
 
 static json_t *number_of(const struct cli_option *row, const void *field) {
   uint64_t number = 0;
-  memcpy(&number, field, row->size); // little-endian, as all that Weft is for
+  memcpy(&number, field, row->size); // little-endian, like all platforms of Weft
   return json_integer((json_int_t)number);
 }
 
@@ -111,7 +111,7 @@ static int measure(struct transfer_config *config, const char *command, bool *re
   return err;
 }
 
-// `as_nixlbench`: workers meet on the etcd of this host where nothing else is said.
+// `as_nixlbench`: without other options, workers meet on the etcd of this host.
 static int run_by_name(const struct cli_call *call, bool as_nixlbench) {
   struct transfer_config config = {0};
   bool given[CLI_BENCH_TRANSFER_ROWS] = {false}, refused = false;
@@ -123,7 +123,7 @@ static int run_by_name(const struct cli_call *call, bool as_nixlbench) {
   int err = settle(&config, given, as_nixlbench);
   if (!err)
     err = measure(&config, command, &refused);
-  if (stop_came()) { // whatever it broke off
+  if (stop_came()) { // whatever the signal interrupted
     cli_command_failed(call, stop_check());
     return 128 + stop_came();
   }

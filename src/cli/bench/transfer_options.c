@@ -1,15 +1,15 @@
-// The options of `weft bench transfer`: those of nixlbench under their names, with their defaults, and our own.
+// The options of `weft bench transfer`: those of nixlbench with their names and defaults, and Weft's own.
 #include "bench/transfer/transfer.h"
 #include "cli/bench/transfer.h"
 #include "cli/process/terminal.h"
 
-// What no memory and no file has: sizes can be doubled and multiplied without a look at 64 bits.
+// More than any memory or file has. So sizes can be doubled and multiplied without an overflow of 64 bits.
 #define MOST_BYTES (UINT64_C(1) << 50)
 
 #define CONFIG        struct transfer_config
 #define FIELD(member) OPTION_FIELD(CONFIG, member)
 
-// A row of nothing but a name, a type, a default and a help.
+// A row with only a name, a type, a default and a help text.
 #define TEXT(name_, member, metavar_, help_)                                                                           \
   { .name = name_, .type = OPTION_STRING, .metavar = metavar_, FIELD(member), .help = help_ }
 #define FLAG(name_, member, help_)                                                                                     \

@@ -1,4 +1,4 @@
-// What the commands share: the search by name, their options, and the exit status of a failure.
+// Functions for all commands: the search by name, their options, and the exit status of a failure.
 #include "cli/command/command.h"
 
 #include "base/fail.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <weft/err.h>
 
-// Whether the word is the first one of the name; `*rest` is then what follows it, "" for nothing.
+// Whether the word is the first word of the name; `*rest` is then the text after it, or "".
 static bool begins(const char *name, const char *word, const char **rest) {
   size_t length = strlen(word);
   if (length == 0 || strncmp(name, word, length) != 0 || (name[length] != ' ' && name[length] != '\0'))
@@ -33,7 +33,7 @@ const struct cli_command *cli_command_find(const struct cli_command *const *comm
   return NULL;
 }
 
-// Whether commands are named by this word and another one.
+// Whether there are commands whose name is this word and another one.
 static bool is_family(const struct cli_command *const *commands, const char *word) {
   const char *rest;
   for (size_t i = 0; commands[i]; i++)
@@ -58,7 +58,7 @@ bool cli_command_help_family(const struct cli_command *const *commands, const ch
   return true;
 }
 
-// Of a family: the second word was wrong, or is missing.
+// Prints the members of a family, since the second word was wrong or is missing.
 static void print_members(const struct cli_command *const *commands, int count, char *const *words) {
   const char *rest;
   struct nearest nearest = {.wanted = count > 1 ? words[1] : ""};
@@ -83,7 +83,7 @@ int cli_command_unknown(const struct cli_command *const *commands, int count, ch
   for (size_t i = 0; commands[i]; i++)
     if (!commands[i]->hidden)
       nearest_offer(&nearest, commands[i]->name);
-  nearest_offer(&nearest, "version"); // which main() knows without a table
+  nearest_offer(&nearest, "version"); // main() handles it without a table
   if (nearest.best)
     fprintf(stderr, "weft: unknown command \"%s\"; did you mean %s?\n", words[0], nearest.best);
   else
@@ -114,7 +114,7 @@ bool cli_command_options_given(const struct cli_call *call, void *target, bool *
 int cli_command_failed(const struct cli_call *call, int err) {
   char text[FAIL_DETAIL_SIZE];
   snprintf(text, sizeof text, "%s", weft_last_error());
-  printable_text(text); // a server or a peer may have written a part of it
+  printable_text(text); // a part of it may come from a server or a peer
   fprintf(stderr, "weft %s: %s\n", call->command->name, text);
   return weft_err_exit_status(err);
 }

@@ -81,7 +81,7 @@ static void write_usage(FILE *out, const struct cli_command *command) {
   fputc('\n', out);
 }
 
-// A command, as it is typed; one that is longer than a line goes on in the next one, as a shell takes it.
+// Writes a command as it is typed; a long one continues in the next line in the shell's syntax.
 static void write_command_line(FILE *out, const char *line) {
   size_t room = width() - 2;
   fputs("  ", out);

@@ -7,7 +7,7 @@
 
 enum { NOTE_SIZE = 512 };
 
-// Writes text with what roff would take for a request or an escape made harmless.
+// Writes text so that roff reads no request and no escape in it.
 static void write_plain(FILE *out, const char *text) {
   bool line_start = true;
   for (; *text; text++) {

@@ -1,4 +1,4 @@
-// Looks through the environment by the tables of options and variables. Every command does so before anything else.
+// Checks the environment by the tables of options and variables. Every command does this first.
 #include "cli/command/variables.h"
 
 #include "base/fail.h"
@@ -10,13 +10,13 @@
 #include <string.h>
 #include <unistd.h>
 
-// A walk over all variables that mean something: those of options, then the others. It begins with `commands` alone.
+// An iteration over all known variables: those of options, then the others. Set only `commands` to begin.
 struct walk {
   const struct cli_command *const *commands;
   size_t command, row, variable;
 };
 
-// The next variable of the walk; NULL at its end.
+// The next variable of the iteration; NULL at its end.
 static const char *next_known(struct walk *at) {
   for (; at->commands[at->command]; at->command++, at->row = 0) {
     const struct cli_option_table *options = &at->commands[at->command]->options;
@@ -52,7 +52,7 @@ int cli_variable_check(const struct cli_variable *variable, const char *value) {
   return variable->check ? variable->check(value) : 0;
 }
 
-// One line on standard error: the last error, and what follows from it.
+// Prints one line on standard error: the last error, and its consequence.
 static void warn(const char *name, const struct cli_command *running, bool used) {
   char line[FAIL_DETAIL_SIZE];
   snprintf(line, sizeof line, "%s", weft_last_error());
@@ -70,7 +70,8 @@ static const struct cli_option *row_of(const struct cli_command *command, const 
   return NULL;
 }
 
-// Several commands may have options of one variable: the running one's counts, else that of the first.
+// Several commands may have options with the same variable. The option of the running command counts, else that of the
+// first one.
 static const struct cli_command *owner_of(const struct cli_command *const *commands, const struct cli_command *running,
                                           const char *variable) {
   if (running && row_of(running, variable))
@@ -111,7 +112,7 @@ static bool check_others(const struct cli_command *running) {
     const char *value = getenv(at->name);
     if (!value || !*value || !cli_variable_check(at, value))
       continue;
-    // What no command is ended by is a matter of those that try it: nothing is said of whether this one needs it.
+    // If no command ends because of a wrong value, the message does not say whether this command needs the variable.
     bool used = running && has_word(at->used_by, running->name);
     warn(at->name, at->used_by ? running : NULL, used);
     refused |= used;

@@ -1,4 +1,4 @@
-// weft compare: what changed from one run to another, and whether it is more than noise.
+// weft compare: shows the changes between runs, and whether they are more than noise.
 #include "compare/compare.h"
 
 #include <errno.h>
@@ -86,7 +86,7 @@ static const struct cli_example examples[] = {
 
 static int read_runs(const struct options *options, struct operands *operands) {
   int err = options->baseline ? operands_add(operands, options->baseline) : 0;
-  operands->baseline = options->save_baseline; // it may take the place of the one before, and of no other run
+  operands->baseline = options->save_baseline; // it may replace the older baseline, but no other run
   for (uint32_t i = 0; !err && i < options->runs.count; i++)
     err = operands_add(operands, options->runs.list[i]);
   for (uint32_t i = 0; !err && i < options->repeats.count; i++)
@@ -142,7 +142,7 @@ static int print(const struct options *options, const struct comparison *compari
   return compare_write_table(stdout, comparison, &look);
 }
 
-// What was given is checked before any file is read.
+// Checks the options before any file is read.
 static int settings_of(const struct options *options, struct compare_options *settings) {
   *settings = (struct compare_options){.limit = -1,
                                        .resamples = options->resamples,

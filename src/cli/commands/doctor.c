@@ -1,4 +1,4 @@
-// weft doctor: reports what is in Weft's way on this host, and on the way to another.
+// weft doctor: reports problems for Weft on this host, and on the connection to another host.
 #include "doctor/doctor.h"
 #include "base/fail.h"
 #include "base/signal/stop.h"
@@ -76,7 +76,7 @@ static const struct cli_example examples[] = {
 static void examine(struct doctor_report *report, const struct options *options) {
   struct weft_store_options store = WEFT_STORE_OPTIONS_INIT;
   store.endpoints = options->store;
-  // With a peer the token is that of the two, and no etcd's: it goes neither over plain HTTP nor beside a user.
+  // With a peer the token belongs to the two doctors: an etcd, which has plain HTTP or a user here, does not get it.
   bool etcd = options->store && (options->user || strncasecmp(options->store, "http://", 7) == 0);
   store.token = options->peer && etcd ? NULL : options->token;
   store.ca_file = options->ca;
@@ -124,7 +124,7 @@ static int check(const struct cli_call *call, const struct options *options) {
   return err ? cli_command_failed(call, err) : status;
 }
 
-// A descriptor that can be read when a signal is to end this process.
+// Opens a descriptor that becomes readable when a signal asks this process to end.
 static int open_ends(void) {
   sigset_t ends;
   sigemptyset(&ends);
@@ -167,7 +167,7 @@ static int serve(const struct options *options) {
     err = fail_errno(errno, "signalfd");
   printf("%u\n", listener.port);
   print_command(listener.port, options->token ? NULL : made);
-  if (!err && fflush(stdout) != 0) // else no caller could learn the port
+  if (!err && fflush(stdout) != 0) // otherwise no caller could find out the port
     err = fail_errno(errno, "cannot write the port to standard output");
   if (!err)
     doctor_listener_serve(&listener, ends, options->timeout_ms);

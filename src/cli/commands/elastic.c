@@ -20,8 +20,8 @@
 struct elastic {
   struct run_config config;
   enum cli_terminal_color color;
-  bool launcher;                  // srun or mpirun has started this agent and its others
-  bool disable_ll_nvlink, kineto; // understood, without effect
+  bool launcher;                  // srun or mpirun has started this agent and the others
+  bool disable_ll_nvlink, kineto; // accepted, without effect
 };
 
 static const char *const dtypes[] = {"bf16", "fp8", "fp8-pow2", "fp8-ue8m0", NULL}; // from WEFT_EP_BF16 on
@@ -200,7 +200,7 @@ static const struct cli_example examples[] = {
     {NULL, NULL},
 };
 
-// A lead's host on the command line goes before a store in the environment that is elsewhere.
+// A lead's host on the command line has precedence over a store on another host in the environment.
 static void compare_with_environment(struct run_config *config) {
   if (!config->lead || !config->store || config->store != getenv("WEFT_STORE") ||
       run_lead_has_store(config->lead, config->store))
@@ -213,7 +213,7 @@ static void compare_with_environment(struct run_config *config) {
   config->store = NULL;
 }
 
-// What the mode is where none was given, and what it does not go together with.
+// Chooses the mode if none was given, and refuses options that do not go with it.
 static int settle_mode(struct run_config *config) {
   bool many = config->num_tokens > EP_MAX_TOKENS || config->window_bytes || config->processors;
   if (!config->mode)
@@ -229,7 +229,7 @@ static int settle_mode(struct run_config *config) {
   return 0;
 }
 
-// Checks what no single option shows.
+// Checks combinations of options.
 static int check_together(const struct run_config *config) {
   if (!config->cert_file != !config->key_file)
     return fail(WEFT_ERR_INVALID, "--%s is given without --%s: a client certificate and its key go together",
@@ -254,7 +254,7 @@ static int check_together(const struct run_config *config) {
   return 0;
 }
 
-// What could not be written at the end is said at the beginning.
+// Checks at the beginning whether the files can be written at the end.
 static int check_files(const struct run_config *config) {
   if ((config->html || config->prometheus) && !config->plan && (config->lead || config->store))
     return fail(WEFT_ERR_INVALID,

@@ -7,7 +7,7 @@
 #include "base/fail.h"
 #include "run/common/own_address.h"
 
-// Tasks share their command line, and each has files of its own.
+// All tasks have the same command line, but each needs its own files.
 static int choose_run_dir(struct run_config *config, struct elastic_launcher *launched) {
   if (!config->run_dir || launched->of.task == 0)
     return 0;
@@ -18,7 +18,7 @@ static int choose_run_dir(struct run_config *config, struct elastic_launcher *la
   return 0;
 }
 
-// With a store that is there already all may lead: who comes first does.
+// With an existing store every agent may lead: the first one does.
 static int choose_lead(struct run_config *config, const struct run_launcher *of) {
   if (config->store)
     return 0;

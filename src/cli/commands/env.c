@@ -1,4 +1,4 @@
-// weft env: prints the environment variables by which other libraries fit this host and rank.
+// weft env: prints environment variables that configure other libraries for this host and rank.
 #include "base/fail.h"
 #include "base/printable.h"
 #include "base/text/wrap.h"
@@ -63,7 +63,7 @@ static int gather(struct env *env, uint32_t rank) {
   return 0;
 }
 
-// Between single quotes unless every character is harmless: the name of an interface may be anything.
+// Prints the value in single quotes unless every character is harmless, since the name of an interface may be any text.
 static void print_value(const char *value) {
   bool harmless = *value != '\0';
   for (const char *at = value; *at; at++)
@@ -78,7 +78,7 @@ static void print_value(const char *value) {
   putchar('\'');
 }
 
-// The text in lines of comment; a newline or another control character in it becomes '?'.
+// Prints the text as comment lines; a newline or another control character in it becomes '?'.
 static void print_comment(const char *text) {
   char line[2 * CLI_ENV_WHY];
   snprintf(line, sizeof line, "%s", text);
@@ -159,7 +159,7 @@ static int print(const struct options *options) {
 }
 
 static int finish_for_shell(int status, bool json) {
-  if (status && !json) // which is not for eval
+  if (status && !json) // JSON is not for eval
     puts(cli_env.where_it_fails);
   return status;
 }

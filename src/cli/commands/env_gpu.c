@@ -24,7 +24,8 @@ static int by_cuda(const struct topology_choice *choice, uint32_t rank, char how
   return gpu;
 }
 
-// The rank-th number of a list of them; -1 when a word of it is no number of a GPU. CUDA ends at such a word.
+// The rank-th number of a list of GPUs; -1 if a word before it is not a number of a GPU. CUDA ends the list at such a
+// word.
 static int nth_number(const char *list, uint32_t rank, size_t limit) {
   uint32_t count = 1;
   for (const char *at = list; *at; at++)

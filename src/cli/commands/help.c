@@ -42,7 +42,7 @@ static const struct cli_example examples[] = {
     {NULL, NULL},
 };
 
-// Prints the help, the page or, by default, the overview of what the operands name; returns the exit status.
+// Prints the help or the manual page of the command that the operands name, or the overview; returns the exit status.
 static int explain(const struct cli_call *call, const struct options *options) {
   const struct cli_command *asked = NULL;
   if (options->command) {
@@ -65,7 +65,7 @@ static int explain(const struct cli_call *call, const struct options *options) {
   return 0;
 }
 
-// A command's page and its help are one thing to ask for, files and completion others.
+// A command's page or help, files, and completion are three requests that exclude each other.
 static int check(const struct options *options) {
   const char *given[3];
   int count = 0;

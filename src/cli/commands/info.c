@@ -1,4 +1,4 @@
-// weft info: what this tool is, what it can do here, and which options the environment sets.
+// weft info: describes this tool, its abilities on this host, and the options that the environment sets.
 #include "base/fail.h"
 #include "cli/commands/commands.h"
 #include "cli/info/facts.h"
@@ -37,7 +37,7 @@ static const struct cli_example examples[] = {
 };
 
 static json_t *gather(const struct cli_command *const *commands) {
-  json_t *libraries = cli_info_libraries(); // first: it forks, which is safest while there are no other threads
+  json_t *libraries = cli_info_libraries(); // first, since it forks, which is safest without other threads
   return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "version", weft_version(), "build",
                    cli_info_build(), "libraries", libraries, "transports", cli_info_transports(), "gpus",
                    cli_info_gpus(), "host", topology_describe(), "choice", cli_info_choice(), "threads",

@@ -119,7 +119,7 @@ static bool is_given(const bool *given, const char *name) {
   return false;
 }
 
-// Brings the short forms together with what they stand for.
+// Applies the short forms to the options that they stand for.
 static int settle_forms(struct p2p *p2p, const bool *given) {
   struct p2p_config *config = &p2p->config;
   if (p2p->json && p2p->csv)
@@ -136,7 +136,7 @@ static int settle_forms(struct p2p *p2p, const bool *given) {
   return 0;
 }
 
-// Where the two sides meet. Into `made`: a target's token of its own.
+// Sets where the two sides meet. `made` gets the token that a target makes itself.
 static int settle_sides(struct p2p_config *config, char *made) {
   if (config->mode == P2P_TARGET && config->host && config->listen && strcmp(config->host, config->listen) != 0)
     return fail(WEFT_ERR_INVALID, "--ip %s and --listen %s both name where the target listens: want one of them",
@@ -174,7 +174,7 @@ static int run(const struct cli_call *call) {
   config->color = terminal.color;
   config->unicode = terminal.unicode;
   err = p2p_run(config);
-  if (stop_came()) { // whatever it broke off
+  if (stop_came()) { // whatever the signal interrupted
     cli_command_failed(call, stop_check());
     return 128 + stop_came();
   }

@@ -1,4 +1,4 @@
-// weft plan: checks a plan and shows what each phase does.
+// weft plan: checks a plan and shows the changes in each phase.
 #include "plan/plan.h"
 
 #include <unistd.h>

@@ -122,7 +122,7 @@ static int write_files(const struct options *options, const struct results *resu
   return err;
 }
 
-// What is read stays, too.
+// Checks that no output file would overwrite an input.
 static int check_outputs(const struct options *options) {
   for (uint32_t i = 0; i <= options->more.count; i++) {
     const char *input = i == 0 ? options->dir : options->more.list[i - 1];
@@ -148,7 +148,7 @@ static int run(const struct cli_call *call) {
   }
   if (err)
     return cli_command_failed(call, err);
-  err = options.more.count > 0 && access(options.dir, F_OK) == 0 // what is not there is told by load()
+  err = options.more.count > 0 && access(options.dir, F_OK) == 0 // load() reports a missing file
             ? fail(WEFT_ERR_INVALID, "%s is one file too many: of runs there is one report each", options.more.list[0])
             : load(&results, options.dir);
   if (err)

@@ -1,4 +1,4 @@
-// weft serve: runs the embedded store as a server of its own.
+// weft serve: runs the embedded store as a separate server.
 #include "base/fail.h"
 #include "base/signal/stop.h"
 #include "cli/commands/commands.h"
@@ -66,7 +66,7 @@ static const struct cli_example examples[] = {
     {NULL, NULL},
 };
 
-// The signals that end the server. Blocked before its threads start, so that they come to wait_for_end() only.
+// Blocks the signals that end the server, before its threads start, so that only wait_for_end() receives them.
 static sigset_t block_ends(void) {
   sigset_t ends;
   sigemptyset(&ends);
@@ -78,7 +78,7 @@ static sigset_t block_ends(void) {
   return ends;
 }
 
-// Prints a token that was made here, but not into a log that other users can read.
+// Prints a token that was made here, but not to a log that other users can read.
 static int print_token(const char *token) {
   int err = secret_check_shown(STDERR_FILENO, "standard error", "--write-token, or a token given (--token-file)");
   if (err)
@@ -162,7 +162,7 @@ static int serve(const struct serve *serve) {
   return run_server(serve);
 }
 
-// --listen HOST:PORT: the port goes before that of --port. `host` is what `address` points into afterwards.
+// --listen HOST:PORT: its port has precedence over --port. Afterwards `address` points into `host`.
 static int split_address(struct weft_store_server_options *options, char **host) {
   const char *text = options->address, *colon = text ? strrchr(text, ':') : NULL;
   bool bracketed = colon && colon > text && text[0] == '[' && colon[-1] == ']';

@@ -1,4 +1,4 @@
-// Completion for bash: one function, with a branch for each command. It needs nothing but bash itself.
+// Completion for bash: one function, with a branch for each command. It needs only bash itself.
 #include "cli/completion/completion.h"
 
 #include <weft/weft.h>

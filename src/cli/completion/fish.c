@@ -4,7 +4,7 @@
 #include <string.h>
 #include <weft/weft.h>
 
-// Of the words before the cursor, the first is weft itself.
+// The first of the words before the cursor is weft itself.
 static const char head[] = "function __weft_of --description 'whether the words before the cursor begin with these'\n"
                            "    set -l words (commandline -opc)\n"
                            "    set -e words[1]\n"

@@ -1,4 +1,4 @@
-// Writes manual pages and completion into the folders where man and the shells look for them.
+// Writes manual pages and completion scripts to the folders where man and the shells look for them.
 #include "cli/completion/install.h"
 
 #include "base/fail.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-// What is written into a file: about all commands, or about one.
+// The content of a file: for all commands, or for one.
 struct content {
   void (*of_all)(FILE *out, const struct cli_command *const *list);
   const struct cli_command *const *list;

@@ -1,4 +1,4 @@
-// What the completions for all shells share: what an option takes, and the words of a command's name.
+// Functions for the completions of all shells: the values of options, and the words of a command's name.
 #include "cli/completion/completion.h"
 
 #include <string.h>

@@ -6,7 +6,7 @@
 
 static const char quoted[] = "'\\''";
 
-// The text, with what ends a part of a specification made harmless.
+// Writes the text and escapes characters that would end a part of a specification.
 static void write_escaped(FILE *out, const char *text) {
   for (; *text; text++) {
     if (strchr("[]:\\", *text))
@@ -33,7 +33,7 @@ static void write_value(FILE *out, const struct cli_option *row) {
       fprintf(out, "%s%s%s", i == 0 ? ":(" : " ", row->choices[i], row->choices[i + 1] ? "" : ")");
 }
 
-// One name of an option. `joins`: what says that its value may stand in the same word.
+// Writes one name of an option. `joins`: the mark that its value may be in the same word.
 static void write_name(FILE *out, const struct cli_option *row, const char *dashes, const char *name,
                        const char *joins) {
   fprintf(out, " \\\n        '%s%s%s[", dashes, name, row->type == OPTION_FLAG ? "" : joins);
@@ -65,7 +65,7 @@ static void write_described(FILE *out, int length, const char *name, const char 
   fputc('\'', out);
 }
 
-// A family: its second words are offered, then stand for the command.
+// Writes a family: first its second words are offered, then they choose the command.
 static void write_members(FILE *out, const struct cli_command *const *list, size_t i) {
   const char *member, *other;
   int length = cli_completion_split(list[i]->name, &member);

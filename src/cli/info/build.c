@@ -1,4 +1,4 @@
-// What was built in, for `weft info`.
+// The build's compiler, options and libraries, for `weft info`.
 #include "cli/info/facts.h"
 
 #include "cli/info/build.h"

@@ -1,4 +1,4 @@
-// The choice of NICs, in `weft info --topology`: how far they are from the GPUs, which serve which, and why.
+// The choice of NICs in `weft info --topology`: their distances from the GPUs, which NIC serves which GPU, and why.
 #include "cli/info/text.h"
 
 #include "base/fail.h"
@@ -40,8 +40,8 @@ static size_t pick_shown(const json_t *nics, size_t shown[SHOWN_NICS]) {
   return count;
 }
 
-// A row for each GPU, a column for each of the NICs `shown`; a star marks those that serve the GPU, as colour alone may
-// not show.
+// A row for each GPU, a column for each of the NICs `shown`; a star marks those that serve the GPU, because colours may
+// not be visible.
 static int print_part(FILE *out, const json_t *choice, const size_t *shown, size_t count,
                       const struct table_look *look) {
   const json_t *gpus = json_object_get(choice, "gpus"), *nics = json_object_get(choice, "nics"), *gpu;
@@ -63,7 +63,7 @@ static int print_part(FILE *out, const json_t *choice, const size_t *shown, size
   return print_table(out, &table, look);
 }
 
-// How many NICs fit beside the GPUs: one at least.
+// The number of NICs that fit beside the GPUs, at least one.
 static size_t count_that_fit(const json_t *nics, const size_t *shown, size_t count, size_t width) {
   enum { GPU_WIDTH = 20, GAP = 2, LEAST = 5 }; // "15 at 0000:00:00.0", "PIX*"
   size_t used = GPU_WIDTH, n = 0;

@@ -1,4 +1,4 @@
-// The versions of the libraries here, and what Weft avoids in them, for `weft info`.
+// The versions of the libraries on this host, and their functions that Weft avoids, for `weft info`.
 #include "cli/info/facts.h"
 
 #include "base/avoided.h"

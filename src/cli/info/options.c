@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include <weft/err.h>
 
-// Null for NULL. The environment may hold bytes that are no characters, which JSON does not take.
+// JSON null for NULL. The environment may have bytes that are not valid characters, which JSON does not allow.
 static json_t *text_of(const char *text) {
   char *copy = text ? strdup(text) : NULL;
   if (!copy)

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-// An option with another name has that in the line below. The default is shown where it is not the value.
+// An option's other name is in the line below it. The default is shown if the value differs from it.
 static void add_option(struct table *table, const json_t *row) {
   bool environment = strcmp(cli_info_member(row, "source"), "environment") == 0;
   bool unset = strcmp(cli_info_member(row, "source"), "unset") == 0;

@@ -1,4 +1,4 @@
-// What the parts of the text share.
+// Functions that the parts of the text share.
 #include "cli/info/printer.h"
 
 #include "base/text/text.h"

@@ -1,4 +1,4 @@
-// The transports, and what each can do on this host, for `weft info`. Each is probed now.
+// The transports, and the abilities of each on this host, for `weft info`. Each is probed now.
 #include "cli/info/facts.h"
 
 #include "base/fail.h"
@@ -51,7 +51,7 @@ static void add_ways(json_t *list) {
   }
 }
 
-// GPUDirect Storage is a part of the transport `file`. Its driver is not opened here: that takes long, and `weft
+// GPUDirect Storage is a part of the transport `file`. Its driver is not opened here, since that takes long; `weft
 // doctor` does it.
 static void add_cufile(json_t *list) {
   const struct cufile *cufile = NULL;

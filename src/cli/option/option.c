@@ -30,7 +30,7 @@ static void note_given(const struct parse *parse, const struct cli_option *row) 
     parse->table.given[row - parse->table.rows] = true;
 }
 
-// The same for a value on the command line, where every user of the host can read it: a secret is copied and wiped.
+// The same for a value on the command line, which every user of the host can read: a secret is copied and wiped.
 static int set_argument(struct parse *parse, const struct cli_option *row, char *text, const char *what) {
   const char *kept = text;
   int err = row->secret ? cli_secrets_keep(text, &kept) : 0;
@@ -155,7 +155,7 @@ static char *take_value(struct parse *parse, const struct cli_option *row, const
   return text;
 }
 
-// Of a flag: the value that stands in the next argument, where the table allows that; else NULL.
+// The value of a flag in the next argument, if the table allows that; else NULL.
 static char *take_flag_value(struct parse *parse, const struct cli_option *row) {
   char *text = parse->table.one_dash && parse->next < parse->argc ? parse->argv[parse->next] : NULL;
   if (!text || cli_option_check(row, text) != 0)
@@ -204,7 +204,7 @@ static int parse_letter(struct parse *parse, char *argument) {
   return value ? set_argument(parse, row, value, what) : WEFT_ERR_INVALID;
 }
 
-// Whether the argument, which has one dash, is a long name where the table allows that.
+// Whether the argument, which has one dash, is a long name, and the table allows that.
 static bool is_long(const struct parse *parse, const char *argument) {
   return parse->table.one_dash && argument[2] != '\0' && argument[2] != '=' &&
          (!find_letter(parse->table, argument[1]) || find_long(parse->table, argument + 1, strcspn(argument + 1, "=")));
@@ -243,7 +243,7 @@ bool cli_options_want_help(int argc, char *const *argv) {
 
 int cli_options_parse(struct cli_option_table table, void *target, int argc, char *const *argv) {
   struct parse parse = {.table = table, .target = target, .argc = argc, .argv = argv, .next = 1};
-  // A wrong variable must not keep anybody from the help, so --help is looked for before the environment is read.
+  // A wrong variable must not prevent the help, so --help is searched before the environment is read.
   if (cli_options_want_help(argc, argv))
     return OPTION_HELP;
   int err = set_without_command_line(&parse);

@@ -1,4 +1,4 @@
-// Brings what a TOML file says to the options of a table.
+// Sets the options of a table from a TOML file.
 #include "cli/option/toml.h"
 
 #include <stdlib.h>
@@ -13,7 +13,7 @@ struct apply {
   const char *path;
 };
 
-// Strings of options point somewhere: here, as long as the process lives.
+// Keeps strings that options point to, as long as the process lives.
 static const char *keep(const char *text) {
   static struct kept {
     struct kept *next;
@@ -40,7 +40,7 @@ static int refuse_name(const struct apply *apply, const struct toml_value *found
               near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
 }
 
-// A name has several spellings, which TOML takes for several keys.
+// A name has several spellings, which are different keys in TOML.
 static int refuse_twice(const struct apply *apply, const struct toml_value *all, const struct toml_value *found,
                         const struct cli_option *row) {
   const char *near;
@@ -51,7 +51,7 @@ static int refuse_twice(const struct apply *apply, const struct toml_value *all,
   return 0;
 }
 
-// `all` are those of the file, `found` is one of them.
+// `all` are the keys of the file, `found` is one of them.
 static int take(const struct apply *apply, const struct toml_value *all, const struct toml_value *found) {
   const char *near = NULL, *in_words, *text;
   const struct cli_option *row = cli_options_find(apply->table, found->key, &near);
@@ -70,7 +70,7 @@ static int take(const struct apply *apply, const struct toml_value *all, const s
   if (err)
     return fail_context(err, "%s, line %u: %s", apply->path, found->at.line, found->key);
   if (apply->table.given && apply->table.given[row - apply->table.rows])
-    return 0; // the command line wins
+    return 0; // the command line has precedence
   text = keep(found->text);
   if (!text)
     return fail(WEFT_ERR_NOMEM, "no memory for what %s says", apply->path);

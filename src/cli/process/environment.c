@@ -1,4 +1,4 @@
-// The environment variables that Weft knows beside those of options, as one table, and what is right for each.
+// The environment variables that Weft knows besides those of options, as one table with the check of each.
 #include "cli/process/environment.h"
 
 #include "base/affinity.h"
@@ -32,7 +32,7 @@ static bool is_name(const char *name) {
   return *name && !strpbrk(name, " \t\n");
 }
 
-// Looks at each part of a list with commas.
+// Checks each part of a list with commas.
 static int check_list(const char *list, bool (*is_right)(const char *part), const char *wanted) {
   for (const char *at = list;; at++) {
     char part[NAME_SIZE];
@@ -57,7 +57,7 @@ static int check_interfaces(const char *list) {
   return check_list(list, is_place, "an interface of this host; want names as 'ip link' shows them, with commas");
 }
 
-// Whether there is such a NIC is judged where the NICs are chosen.
+// The choice of NICs checks whether such a NIC exists.
 static int check_nics(const char *list) {
   return check_list(list + (*list == '^'), is_name, "the name of a NIC; want names with commas, and no blanks");
 }
@@ -107,7 +107,7 @@ const struct cli_variable cli_variables[] = {
    .help = "the same by the names of interfaces"},
   {.name = "WEFT_HOST_ID", .preset = "unset", .check = check_host_id, .used_by = "elastic",
    .help = "ranks with different values connect as if they were on different hosts"},
-  // A plug-in that is not there is a way that is not there: a command that has another one goes on.
+  // Without a plug-in its transports are missing: a command that has another transport goes on.
   {.name = "WEFT_CUDA_PLUGIN", .preset = "beside the library", .check = check_file,
    .help = "full path of the CUDA plug-in, libweft_cuda"},
   {.name = "WEFT_UCX_PLUGIN", .preset = "beside the library", .check = check_file,

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A secret that is kept; it has a variable where it came from the environment.
+// A secret that is kept; it has a variable if it came from the environment.
 struct kept {
   const char *variable; // or NULL
   char *text;           // or NULL: none was given, or it could not be read
@@ -42,7 +42,8 @@ static int keep(const char *variable, char *text, int err) {
 void cli_secrets_take(const char *variable) {
   if (find(variable))
     return;
-  // Removing the variable from the environment leaves its characters where the kernel put them, so they are wiped.
+  // Removing the variable from the environment leaves its characters in the memory where the kernel put them, so they
+  // are wiped.
   char *plain = getenv(variable), *text = NULL;
   int err = secret_from_environment(variable, &text);
   if (plain)

@@ -1,4 +1,4 @@
-// Whether a stream shows colours and UTF-8, and how wide it is.
+// Finds out whether a stream shows colours and UTF-8, and its width.
 #include "cli/process/terminal.h"
 
 #include <ctype.h>
@@ -8,7 +8,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { LEAST_WIDTH = 60, MOST_WIDTH = 10000 }; // in less nothing could be read
+enum { LEAST_WIDTH = 60, MOST_WIDTH = 10000 }; // narrower text would be unreadable
 
 const char *const cli_terminal_color_names[] = {"auto", "always", "never", NULL};
 

@@ -1,4 +1,4 @@
-// weft slurm await: a job's script waits by it for the phase before the one that first needs a node.
+// weft slurm await: a job's script uses it to wait for the phase before the one that first needs a node.
 #include "cli/commands/commands.h"
 #include "slurm/wait/phase.h"
 

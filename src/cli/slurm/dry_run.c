@@ -1,4 +1,4 @@
-// weft slurm dry-run: prints what would be submitted.
+// weft slurm dry-run: prints the jobs that would be submitted.
 #include <stdio.h>
 #include <string.h>
 
@@ -47,7 +47,7 @@ static void print_file(const char *path, const char *text) {
   printf("\n# ---- %s\n%s", path, text);
 }
 
-// Of the runs of an array or a sequence: what each of its tasks starts.
+// Prints the runs of an array or a sequence: what each task starts.
 static int print_runs(const struct slurm_batch *batch, const struct slurm_planned_job *job) {
   for (size_t i = job->first; i < job->first + job->runs; i++) {
     const struct slurm_run *run = &batch->runs[i];

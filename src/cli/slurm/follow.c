@@ -1,4 +1,4 @@
-// What --follow does, for weft slurm run and weft slurm status.
+// The option --follow of weft slurm run and weft slurm status.
 #include "cli/slurm/slurm.h"
 
 #include <stdio.h>

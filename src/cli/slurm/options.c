@@ -14,7 +14,7 @@
 const char *const cli_slurm_containers[] = {"none", "pyxis", "apptainer", NULL};
 const char *const cli_slurm_followers[] = {[SLURM_FOLLOWERS_EARLY] = "early", [SLURM_FOLLOWERS_LATE] = "late", NULL};
 
-// What the program itself would say of an option.
+// Checks an option as the program itself would.
 static int check_option(enum slurm_program program, const char *name, const char *value, const char **near) {
   struct cli_option_table table = cli_elastic.options;
   if (program == SLURM_TRANSFER)

@@ -1,4 +1,4 @@
-// weft slurm report: what the runs of a batch measured.
+// weft slurm report: reports the measurements of the runs of a batch.
 #include "slurm/report/report.h"
 #include "base/fail.h"
 #include "base/text/text.h"

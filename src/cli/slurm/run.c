@@ -13,7 +13,7 @@
 #include "slurm/folder/submit.h"
 
 struct options {
-  struct cli_slurm_options batch; // first: the shared rows say so
+  struct cli_slurm_options batch; // first, since the shared rows need this
   bool follow, test_only;
 };
 
@@ -54,7 +54,8 @@ static bool is_batch(const struct cli_words *files) {
   return is;
 }
 
-// The directory that the one operand names, or a new one of files and options. False: ends with `*status`.
+// Opens the directory that the single operand names, or makes a new one from files and options. False: the command ends
+// with `*status`.
 static bool open_record(const struct cli_call *call, struct options *options, struct slurm_record *record,
                         int *status) {
   struct slurm_batch *batch = NULL;

@@ -1,4 +1,4 @@
-// weft slurm status: how the runs of a batch stand.
+// weft slurm status: shows the states of the runs of a batch.
 #include "cli/commands/commands.h"
 #include "cli/process/terminal.h"
 #include "cli/slurm/slurm.h"

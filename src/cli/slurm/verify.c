@@ -1,4 +1,4 @@
-// weft slurm verify: tells every fault of the files.
+// weft slurm verify: reports every fault of the files.
 #include <stdio.h>
 
 #include "base/text/text.h"
