@@ -33,7 +33,7 @@ static bool is_wanted(const struct compare_options *options, const struct compar
   return options->num_figures == 0 && (!series->detail || options->percentiles);
 }
 
-// Whether the repeats of both runs took turns: A B A B or B A B A, by when each began.
+// Whether the repeats of both runs alternated by their begin times: A B A B or B A B A.
 static bool took_turns(const struct compare_run *a, const struct compare_run *b) {
   if (a->num_repeats != b->num_repeats || a->num_repeats < 2)
     return false;
@@ -98,7 +98,7 @@ static int add_line(struct comparison *comparison, const struct match_pair *pair
   return 0;
 }
 
-// Puts those of `from` that are not in `list` already behind it: with three runs the same may be said twice.
+// Appends elements of `from` that are not in `list` already: with three runs the same element may occur twice.
 static int add_new(json_t *list, const json_t *from) {
   json_t *seen = json_object(), *one;
   size_t index;
@@ -154,7 +154,7 @@ static void judge(struct comparison *comparison, struct compare_line *line) {
   comparison->beyond += line->beyond;
 }
 
-// Only rows with an interval are counted: the others cannot be found by mistake.
+// Only rows with an interval are counted, since other rows cannot be false discoveries.
 static int judge_all(struct comparison *comparison) {
   size_t count = 0, at = 0;
   double *chances = malloc(2 * (comparison->num_lines + 1) * sizeof *chances);

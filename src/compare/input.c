@@ -1,4 +1,4 @@
-// Reads files, finds their formats, and leaves out rows that nobody asked for.
+// Reads files, recognises their formats, and removes rows that were not asked for.
 #include "compare/input.h"
 
 #include <errno.h>
@@ -34,7 +34,7 @@ static int no_format(const struct compare_text *text) {
   return err;
 }
 
-// Something that looks like JSON and is none: where it breaks off.
+// If the text looks like JSON but is not valid, reports where the error is.
 static int check_json(const char *data, const json_error_t *where) {
   const char *first = data + strspn(data, " \t\r\n");
   if (*first != '{')
@@ -73,7 +73,7 @@ int input_add_text(struct compare_run *run, const char *name, const char *data, 
   return err ? fail_context(err, "%s", name) : 0;
 }
 
-// All of it, with a NUL behind.
+// Reads the whole file and adds a NUL.
 static int read_whole(FILE *file, const char *name, struct text *text) {
   static const size_t most = (size_t)1 << 30;
   char *block = malloc(1 << 16);
@@ -175,7 +175,7 @@ int input_keep(struct compare_run *run, const char *key, const char *value) {
     matching += is_value(json_object_get(run->rows[i].keys, key), value);
   if (matching == 0)
     return none_left(run, key, value);
-  // Those that stay come first, in their order, and the rest is freed with the run.
+  // Rows that stay come first, in their order; the rest is freed with the run.
   for (size_t i = 0; i < run->num_rows; i++)
     if (is_value(json_object_get(run->rows[i].keys, key), value)) {
       struct compare_row row = run->rows[i];

@@ -25,7 +25,7 @@ static bool is_ignored(const struct match_options *options, const char *key) {
   return false;
 }
 
-// The keys that any row has, as an object of lists of their values' texts.
+// The keys that any row has, as members of an object.
 static json_t *known_keys(const struct compare_run *run, const struct match_options *options) {
   json_t *known = json_object(), *value;
   const char *key;
@@ -62,7 +62,7 @@ static void add_value(struct text *text, const char *key, const json_t *value) {
   free(dump);
 }
 
-// Where two rows that count as one differ.
+// Adds the keys in which two rows with the same identity differ.
 static void differences(struct text *text, const struct compare_row *a, const struct compare_row *b) {
   const char *key;
   json_t *value;
@@ -118,7 +118,7 @@ static void describe_row(struct text *text, const struct compare_row *row) {
   json_object_foreach(row->keys, key, value) add_value(text, key, value);
 }
 
-// The keys that count and in which the two differ, as an array of names.
+// The keys used for matching in which the two rows differ, as an array of names.
 static json_t *differing_keys(const struct compare_row *a, const struct compare_row *b, const json_t *counts) {
   json_t *names = json_array(), *one;
   const char *key;
@@ -130,8 +130,8 @@ static json_t *differing_keys(const struct compare_row *a, const struct compare_
   return names;
 }
 
-// Of the rows that are most alike, in which keys they differ: which ones would have to be ignored. NULL: nothing that
-// could be said of them.
+// The keys in which the most similar rows differ, so that they would have to be ignored. NULL: no rows are similar
+// enough.
 static json_t *keys_in_the_way(const struct compare_run *a, const struct compare_run *b, const json_t *counts) {
   enum { MOST_ROWS = 1000, MOST_KEYS = 3 };
   json_t *fewest = NULL;
@@ -178,7 +178,7 @@ static int nothing_in_common(const struct compare_run *a, const struct compare_r
   return err;
 }
 
-// What both know of a pair; what one alone has stands beside it.
+// Merges the keys of a pair: the common ones, and those that only one of them has.
 static json_t *merged_keys(const struct compare_row *a, const struct compare_row *b, const json_t *counts,
                            const struct match_options *options) {
   json_t *keys = json_object(), *value;
@@ -236,7 +236,7 @@ static int pair_up(struct match *match, const struct compare_run *a, const struc
   return err || match->num_pairs > 0 ? err : nothing_in_common(a, b, counts);
 }
 
-// Those of `own` that `other` does not have go to `dropped`, the rest to `counts`.
+// Moves keys of `own` that `other` does not have to `dropped`, the rest to `counts`.
 static void sort_keys(json_t *own, json_t *other, json_t *counts, json_t *dropped) {
   const char *key;
   json_t *value;

@@ -1,4 +1,4 @@
-// Takes the names of runs apart.
+// Parses the operands that name runs.
 #include "compare/operands.h"
 
 #include <math.h>

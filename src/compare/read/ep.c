@@ -1,4 +1,4 @@
-// Reads what the tests of DeepEP and of NIXL EP print about dispatch and combine. Each rank prints its own line; a row
+// Reads the output of the tests of DeepEP and NIXL EP about dispatch and combine. Each rank prints its own line; a row
 // here is the mean over the ranks. A rank that prints a line again begins the next phase.
 //
 //   [rank 0] Dispatch + combine bandwidth: 256.81 GB/s, avg_t=85.85 us, min_t=76.42 us, max_t=106.50 us

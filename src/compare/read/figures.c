@@ -1,4 +1,4 @@
-// Reads what `weft bench` writes (measure/figures.h).
+// Reads the documents of `weft bench` (measure/figures.h).
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

@@ -17,7 +17,7 @@ static bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-// What a launcher put before the line.
+// Skips a launcher's prefix of the line.
 static const char *behind_prefix(const char *line) {
   const char *at = line;
   if (*at == '[') {

@@ -52,7 +52,7 @@ static void read_heading(struct table *table, const char *line) {
   }
 }
 
-// As weft's own rows have it: of host memory there is one, and which GPU it was is not said.
+// Names memory as in weft's own rows; the GPU is not known.
 static const char *memory_name(const char *segment) {
   return strcmp(segment, "DRAM") == 0 ? "host" : strcmp(segment, "VRAM") == 0 ? "cuda" : segment;
 }

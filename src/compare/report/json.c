@@ -44,7 +44,7 @@ static json_t *line_json(const struct comparison *comparison, const struct compa
                    (json_int_t)line->measurements[1]);
 }
 
-// Of the whole: worse where anything is.
+// The verdict of the whole: worse if any row is worse.
 static const char *verdict_of(const struct comparison *comparison) {
   static const enum compare_verdict order[] = {COMPARE_WORSE, COMPARE_BETTER, COMPARE_SAME, COMPARE_UNKNOWN};
   for (size_t i = 0; i < 4; i++)

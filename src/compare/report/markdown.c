@@ -1,4 +1,4 @@
-// A table for a pull request: what changed is on top, the rest is folded.
+// A table for a pull request: changes are at the top, the rest is folded.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,8 @@ static const char *const marks[] = {[COMPARE_SAME] = "same",
                                     [COMPARE_WORSE] = "**worse**",
                                     [COMPARE_UNKNOWN] = "no interval"};
 
-// What Markdown or HTML would read as more than text is made harmless: a label or a reason may come from anywhere.
+// Escapes everything that Markdown or HTML would not read as plain text, since labels and reasons may come from
+// anywhere.
 static void put_text(FILE *out, const char *text) {
   for (; *text; text++)
     if (strchr("|\\`*_[]", *text))

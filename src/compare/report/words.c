@@ -73,7 +73,7 @@ const char *words_change(const struct compare_line *line, char out[WORDS_CELL]) 
   return out;
 }
 
-// Two repeats that are far apart leave nearly every change possible: beyond that no number says more.
+// With two repeats that are far apart nearly every change is possible; larger numbers than this mean nothing.
 #define WIDE 1000
 
 const char *words_interval(const struct compare_line *line, char out[WORDS_CELL]) {
@@ -146,7 +146,7 @@ static void add_names(struct text *text, const char *label, const char *what, js
     text_add(text, " and %zu more", count - MOST);
 }
 
-// A change may come from what is not the same, as far as both runs know.
+// Notes differences between the runs, as far as both know them, that may have caused a change.
 static void note_other(struct text *text, const struct comparison *comparison, const struct compare_run *run) {
   const struct compare_run *first = &comparison->runs[0];
   const struct {

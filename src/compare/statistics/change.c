@@ -1,7 +1,7 @@
-// Bootstrap of the logarithm of a ratio of means. The interval is the percentile interval of it, as wide as Student's t
-// has it for so few measurements, not as the normal distribution (Hesterberg 2015, "What Teachers Should Know About the
-// Bootstrap", 5.2 on intervals that are too narrow for small samples); degrees of freedom are those of Welch 1947. The
-// chance is that of the t with the bootstrap's standard error.
+// Bootstrap of the logarithm of a ratio of means. The interval is its percentile interval, widened from the normal
+// distribution to Student's t for few measurements (Hesterberg 2015, "What Teachers Should Know About the Bootstrap",
+// 5.2 on intervals that are too narrow for small samples); the degrees of freedom follow Welch 1947. The chance is
+// computed from t with the bootstrap's standard error.
 #include "compare/statistics/change.h"
 
 #include <math.h>

@@ -65,7 +65,7 @@ struct toml_place slurm_place(const char *path) {
   return (struct toml_place){path, 0, 0};
 }
 
-// Which of the files, as they were first met, it is in.
+// The index of the fault's file, in the order in which the files first occurred.
 static size_t order_of(const struct slurm_faults *faults, const char *path) {
   size_t i = 0;
   while (strcmp(faults->list[i].at.path, path) != 0)
@@ -90,7 +90,7 @@ static void print(FILE *out, const struct slurm_fault *fault) {
   fprintf(out, "%s%s\n", fault->warning ? "warning: " : "", fault->text);
 }
 
-// Files have few faults: each step looks for the next one.
+// Files have few faults, so each step searches for the next one.
 void slurm_faults_print(FILE *out, struct slurm_faults *faults) {
   bool *done = calloc(faults->count + 1, sizeof *done);
   for (size_t printed = 0; done && printed < faults->count; printed++) {

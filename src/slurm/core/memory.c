@@ -1,4 +1,4 @@
-// Blocks in a list; a list that grows leaves its smaller copies behind until the end.
+// A list of blocks. When a list of items grows, its smaller copies stay allocated until the end.
 #include "slurm/core/memory.h"
 
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-// Walks dependencies depth first; who is met on the way to himself is in a circle.
+// Walks dependencies depth first; a test that depends on itself in this way is in a circle.
 #include "slurm/expand/dependencies.h"
 
 #include <string.h>
@@ -23,7 +23,7 @@ static const struct toml_value *list_of(const struct slurm_test *test) {
   return list && list->type == TOML_ARRAY ? list : NULL;
 }
 
-// An entry without an id, or with a wrong one, which is told already: it may be the one that is wanted.
+// Whether an entry has no id or a wrong one, which is reported already: it may be the wanted one.
 static bool has_unknown(const struct toml_value *scenario) {
   const struct toml_value *entries = toml_get(scenario, "Tests");
   for (size_t i = 0; entries && entries->type == TOML_ARRAY && i < entries->count; i++) {
@@ -97,7 +97,7 @@ static enum slurm_dependency_type type_of(const char *text) {
                                                 : SLURM_START_POST_COMP;
 }
 
-// By default a test that failed keeps those behind it from running; job_status_check = false lets them.
+// By default tests do not run after a failed test that they depend on; with job_status_check = false they do.
 static bool counts(const struct slurm_test *test) {
   const struct toml_value *check = toml_get(test->entry, "job_status_check");
   if (!check)

@@ -13,7 +13,7 @@ static bool is_excluded(const struct slurm_test *test, const char *key) {
   return false;
 }
 
-// A plan is a list of lists itself: only a list of texts, or of plans, is an axis.
+// A plan is itself a list of lists, so for plans only a list of texts, or of plans, is an axis.
 static bool is_axis(const struct toml_value *value) {
   if (value->type != TOML_ARRAY || value->count == 0)
     return false;

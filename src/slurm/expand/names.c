@@ -40,7 +40,7 @@ void slurm_names_add(struct slurm_memory *memory, struct slurm_words *names, con
   }
 }
 
-// Where the digits at a name's end begin.
+// The position where the digits at a name's end begin.
 static size_t stem(const char *name) {
   size_t length = strlen(name);
   while (length && isdigit((unsigned char)name[length - 1]))
@@ -69,7 +69,7 @@ void slurm_names_sort(struct slurm_words *names) {
   names->count = kept;
 }
 
-// Whether `next` is the name that a range ending with `last` may have next.
+// Whether a range that ends with `last` can continue with `next`.
 static bool follows(const char *last, const char *next) {
   size_t begin = stem(next), width = strlen(next) - begin;
   return width > 0 && width < 10 && strlen(last) == strlen(next) && stem(last) == begin &&

@@ -3,7 +3,7 @@
 
 #include "slurm/expand/maker.h"
 
-// Every node writes a report of its own; one path for all of them keeps the last alone.
+// Every node writes its own report; with one path for all of them only the last one remains.
 static void check_output(const struct slurm_maker *maker, const struct slurm_run *run,
                          const struct toml_value *output) {
   if (toml_string(output) && !strchr(output->text, '%') && run->resources.num_nodes > 1)

@@ -1,4 +1,4 @@
-// The program and its options: what a test's cmd_args has beside the keys of its schema.
+// The program and its options: the keys in a test's cmd_args that are not in its schema.
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 enum { STARTUP_TIMEOUT_S = 60 };
 
-// What the script gives to the program itself, and by which key a file says it.
+// Options that the script gives to the program itself, and the keys of files for them.
 static const struct {
   const char *option, *key;
 } reserved[] = {
@@ -87,7 +87,7 @@ static bool is_given_twice(const struct slurm_maker *maker, const struct toml_va
   return false;
 }
 
-// A key that nothing knows: a misspelt one is a fault, another one goes to the program as it is.
+// Handles an unknown key: a misspelt one is a fault, any other one is passed to the program unchanged.
 static void unknown_key(const struct slurm_maker *maker, const struct toml_value *arg, const char *near_option) {
   const char *near = slurm_schema_nearest(schema_of(maker), arg->key);
   if (near || near_option) {
@@ -103,7 +103,7 @@ static void unknown_key(const struct slurm_maker *maker, const struct toml_value
   }
 }
 
-// What the program would say of the option, before anything is submitted.
+// Checks the option as the program would, before anything is submitted.
 static void check(const struct slurm_maker *maker, const struct slurm_run *run, const struct toml_value *arg,
                   const struct toml_value *value, const char *name, const char *text) {
   const char *near = NULL;

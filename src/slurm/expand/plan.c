@@ -1,4 +1,4 @@
-// Where the plan is: in the test, as a list or as JSON; in a file; or given on the command line.
+// Finds the plan: in the test, as a list or as JSON; in a file; or on the command line.
 #include "plan/plan.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "base/text/text.h"
 #include "slurm/expand/maker.h"
 
-// A list of lists of numbers as JSON: what is not a number is told by the reader of plans.
+// Writes a list of lists of numbers as JSON; the reader of plans reports anything that is not a number.
 static void write_json(struct text *text, const struct toml_value *value) {
   if (value->type == TOML_ARRAY) {
     text_add(text, "[");
@@ -50,7 +50,7 @@ static void keep(const struct slurm_maker *maker, struct slurm_run *run, const s
   find_first_phases(maker, run, plan);
 }
 
-// Whether an error is told of the value, or of one of its elements.
+// Whether an error of the value, or of one of its elements, is reported already.
 static bool is_wrong(const struct slurm_maker *maker, const struct toml_value *value) {
   bool wrong = value && slurm_fault_is_at(maker->faults, value->at);
   for (size_t i = 0; value && value->type == TOML_ARRAY && i < value->count; i++)
@@ -67,8 +67,8 @@ static bool are_nodes_misspelt(const struct slurm_maker *maker) {
   return false;
 }
 
-// Whether it is told already that something is wrong with the numbers of nodes or of processes, or that the scenario,
-// which may have them, could not be read: whether the plan fits cannot be known then.
+// Whether a fault of the numbers of nodes or processes is reported already, or the scenario, which may have them, could
+// not be read. Then it is not known whether the plan fits.
 static bool are_slots_unknown(const struct slurm_maker *maker) {
   const struct slurm_request *request = maker->request;
   const struct toml_value *processes = slurm_maker_arg(maker, "num_processes_per_node");

@@ -9,7 +9,7 @@
 
 enum { WARN_S = 60 };
 
-// What an option says, checked as a file's value is.
+// The value of an option, checked like a value in a file.
 static const char *checked(const struct slurm_maker *maker, const char *option, const char *text,
                            const char *(*check)(const char *text)) {
   const char *want = text ? check(text) : NULL;
@@ -18,7 +18,7 @@ static const char *checked(const struct slurm_maker *maker, const char *option, 
   return want ? NULL : text;
 }
 
-// A word of a line of #SBATCH.
+// A word of a #SBATCH line.
 static const char *choose(const struct slurm_maker *maker, const char *option, const char *text, const char *key) {
   return text ? checked(maker, option, text, slurm_line_check) : toml_string(toml_get(maker->system, key));
 }
@@ -62,8 +62,8 @@ static void add_all_nodes(const struct slurm_maker *maker, struct slurm_memory *
     add_nodes(maker, memory, names, &groups->children[i]);
 }
 
-// Groups that a test takes nodes from. Slurm knows none of them: it is told which nodes of the partition are none of
-// theirs.
+// Groups that a test takes nodes from. Slurm does not know groups, so the job excludes the partition's nodes that are
+// in none of them.
 struct groups {
   const struct toml_value *partition, *first; // NULL: there is none
   struct slurm_memory memory;                 // of the names
@@ -227,7 +227,7 @@ static void check_partition(const struct slurm_maker *maker, const char *partiti
                 partition);
 }
 
-// Where the number of nodes was said.
+// The place of the number of nodes.
 static struct toml_place place_of_number(const struct slurm_maker *maker) {
   const struct toml_value *number = slurm_maker_get(maker, "num_nodes"), *nodes = slurm_maker_get(maker, "nodes");
   if (maker->request->nodes || maker->request->node_list)
@@ -235,7 +235,8 @@ static struct toml_place place_of_number(const struct slurm_maker *maker) {
   return number ? number->at : nodes ? nodes->at : slurm_place("--nodes");
 }
 
-// Slurm would leave a job that asks for more nodes than there are in its queue, or refuse it only then.
+// Checks the number of nodes: if a job asks for more nodes than exist, Slurm keeps it in its queue, or refuses it only
+// after submission.
 static void check_number(const struct slurm_maker *maker, const struct slurm_resources *resources) {
   const char *name = resources->partition;
   const struct toml_value *partition =
@@ -274,7 +275,8 @@ static bool check_left(const struct slurm_maker *maker, struct slurm_memory *mem
   return false;
 }
 
-// Nodes that the run names are not excluded, and of its partition, as far as the system lists that, enough are left.
+// Checks that the nodes that the run names are not excluded, and that enough nodes of its partition are left, as far as
+// the system lists them.
 static void check_exclude(const struct slurm_maker *maker, const struct slurm_resources *resources) {
   const char *name = resources->partition;
   const struct toml_value *partition =

@@ -1,4 +1,4 @@
-// Puts entries of a scenario over the tests that they name.
+// Merges entries of a scenario with the tests that they name.
 #include "slurm/expand/test.h"
 
 #include <string.h>
@@ -90,7 +90,7 @@ static void check_env(const struct slurm_test *test, struct slurm_faults *faults
     slurm_schema_check_value(&words, test->extra_args[i], faults);
 }
 
-// What is merged, once it is known what the test is.
+// Merges the rest after the type of the test is known.
 static void finish(struct slurm_test *test, struct slurm_memory *memory, struct slurm_faults *faults) {
   const char *type = slurm_test_string(test, "test_template_name");
   test->type = type ? slurm_keys_type(type) : SLURM_TEST_UNKNOWN;

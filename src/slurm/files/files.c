@@ -1,4 +1,4 @@
-// Reads files and finds out what each is.
+// Reads files and recognises their kinds.
 #include "slurm/files/files.h"
 
 #include <dirent.h>
@@ -23,7 +23,7 @@ static size_t count_known(const struct slurm_schema *schema, const struct toml_v
   return known;
 }
 
-// The kind is the one whose keys it has most of, by keys that are of that kind alone where there are any.
+// A file has the kind of most of its keys; keys that only one kind has are preferred, if there are any.
 static bool find_kind(const struct toml_value *root, enum slurm_file_kind *kind) {
   size_t best = 0, second = 0;
   if (toml_get(root, "Tests")) {
@@ -43,7 +43,7 @@ static bool find_kind(const struct toml_value *root, enum slurm_file_kind *kind)
   return best > second;
 }
 
-// Which of the files it is, by whatever path.
+// Finds the file in the list, even by another path.
 static struct slurm_file *find(const struct slurm_files *files, const struct stat *status) {
   for (size_t i = 0; i < files->count; i++)
     if (files->list[i].device == status->st_dev && files->list[i].inode == status->st_ino)

@@ -1,4 +1,4 @@
-// Directories of this user alone.
+// Directories that only this user can write to.
 #include "slurm/folder/directory.h"
 
 #include <errno.h>

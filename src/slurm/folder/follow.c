@@ -1,4 +1,4 @@
-// Looks at the queue and at the events of each run, now and then: nothing tells us of either on a shared file system.
+// Checks the queue and the events of each run periodically, since a shared file system does not notify of changes.
 #include "slurm/folder/follow.h"
 
 #include <poll.h>
@@ -13,8 +13,8 @@
 #include "slurm/folder/state.h"
 
 enum {
-  LOOK_MS = 250,   // between two looks at the files of runs
-  QUEUE_MS = 1000, // between two questions to Slurm, which serves all users
+  LOOK_MS = 250,   // between two checks of the files of runs
+  QUEUE_MS = 1000, // between two queries of Slurm, which serves all users
 };
 
 struct followed {

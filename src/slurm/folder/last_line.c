@@ -1,4 +1,4 @@
-// What the logs of a run end with.
+// Finds the most useful last line in the logs of a run.
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ enum {
   LINE = 200,  // most of a line that are shown
 };
 
-// How much a log says of a failure: that of a node whose srun told of an error most.
+// How useful a log is to explain a failure: most useful is that of a node for which srun reported an error.
 enum { OF_JOB, OF_PRE_TEST, OF_NODE, OF_FAILED_NODE };
 
 struct found {
@@ -35,7 +35,7 @@ static int rank_of(const char *name) {
   return strcmp(name, "pre_test.log") == 0 ? OF_PRE_TEST : strcmp(name, "job.log") == 0 ? OF_JOB : -1;
 }
 
-// The last line that says more than that a step failed, or where the help is; to be freed.
+// The last line that says more than that a step failed, or where the help is; the caller frees it.
 static char *choose_line(char *tail, int *rank) {
   char *chosen = NULL, *state, *any = NULL;
   for (char *line = strtok_r(tail, "\n", &state); line; line = strtok_r(NULL, "\n", &state)) {
@@ -64,7 +64,7 @@ static char *read_line(const char *path, int *rank, struct timespec *time) {
   return choose_line(whole && whole[1] ? whole : tail, rank);
 }
 
-// Of nodes whose steps failed the first one counts: the others were told to end.
+// Of the nodes whose steps failed the first one counts: the others were only ended because of it.
 static bool is_better(const struct found *one, const struct found *than) {
   if (!than->line || one->rank != than->rank)
     return !than->line || one->rank > than->rank;

@@ -1,4 +1,4 @@
-// The directory of a batch. batch.json comes last: where it is, all other files are whole.
+// Makes the directory of a batch. batch.json is written last: if it exists, all other files are complete.
 #include "slurm/folder/make.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@ static int write_text(FILE *out, const void *arg) {
   return 0;
 }
 
-// Takes the text over.
+// Takes over the text.
 static int save(const char *directory, const char *name, struct text *text) {
   char *path = NULL;
   if (text->failed || !text->data || asprintf(&path, "%s/%s", directory, name) < 0) {
@@ -77,7 +77,7 @@ static json_t *needs_to_json(const struct slurm_planned_job *job) {
   return list;
 }
 
-// Slurm has no word for "ends with": a job of one task cancels it when the other has ended.
+// Slurm has no dependency "ends with", so a job of one task cancels the job when the other one has ended.
 static void add_cancellers(json_t *list, const struct slurm_planned_jobs *jobs) {
   for (size_t i = 0; i < jobs->count; i++)
     for (size_t n = 0; n < jobs->list[i].num_needs; n++)
@@ -127,7 +127,7 @@ static json_t *batch_to_json(const struct slurm_batch *batch, const struct slurm
   return NULL;
 }
 
-// Whether the file has this batch, whatever has been submitted of it.
+// Whether the file describes this batch, regardless of which jobs have been submitted.
 static bool same_jobs(const json_t *json, const char *path) {
   json_t *there = NULL, *job;
   size_t index;
@@ -174,7 +174,7 @@ static bool same_run(const struct slurm_batch *batch, const struct slurm_run *ru
   return same;
 }
 
-// BUSY: what is there is not this batch.
+// BUSY: the directory has another batch.
 static int check_same(const struct slurm_batch *batch, const json_t *json, const char *path) {
   static const char what[] = "give this one another --name or --output-dir; 'weft slurm run DIR' goes on with that one";
   if (!same_jobs(json, path))

@@ -35,7 +35,7 @@ static bool is_later(const struct timespec *a, const struct timespec *b) {
   return a->tv_sec > b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec > b->tv_nsec);
 }
 
-// Takes `path` over.
+// Takes over `path`.
 static void offer(struct newest *newest, char *path) {
   struct stat info;
   if (path && lstat(path, &info) == 0 && S_ISREG(info.st_mode) &&
@@ -76,7 +76,7 @@ static void take(struct slurm_phases *phases, const char *line, slurm_phase_fn *
   json_decref(event);
 }
 
-// Whole lines alone: the last one may still be being written.
+// Reads only complete lines: the last one may not be completely written yet.
 static void read_lines(struct slurm_phases *phases, FILE *file, slurm_phase_fn *told, void *arg) {
   char *line = NULL;
   size_t cap = 0;

@@ -1,4 +1,4 @@
-// batch.json, read and kept.
+// Reads and updates batch.json.
 #include "slurm/folder/record.h"
 
 #include <errno.h>
@@ -87,7 +87,7 @@ static int read_run(struct slurm_record *record, struct slurm_run_record *run, j
   return 0;
 }
 
-// Older versions did not note that submission has begun: there the number of a job says so.
+// Older versions did not record that submission has begun: there it has begun if a job has a number.
 static int read_begin(struct slurm_record *record) {
   const json_t *before = json_object_get(record->json, "last_before");
   json_int_t number = json_integer_value(before);

@@ -1,4 +1,4 @@
-// How runs stand.
+// Finds the states of runs.
 #include "slurm/folder/state.h"
 
 #include <stdio.h>
@@ -30,7 +30,7 @@ static void copy_text(char *to, size_t cap, const char *from) {
   printable_text(to);
 }
 
-// What the results say. A document without `passed` is a benchmark's, which is written when it has passed.
+// Judges a run by its results. A document without `passed` is a benchmark's, which is written when it has passed.
 static void judge_results(struct slurm_run_state *state) {
   json_t *json = NULL;
   if (json_file_load(state->results, "results", &json) != 0) {
@@ -96,8 +96,8 @@ static void say_last_line(struct slurm_run_state *state, const char *directory) 
     snprintf(state->reason + length, sizeof state->reason - length, "; %s", line);
 }
 
-// The results are the lead's. Another step may have failed beside it, or a figure been refused: Slurm says FAILED then,
-// and when it has forgotten the job, the exit status that the script left says so.
+// The results come from the lead. Another step may have failed, or a figure may have been refused. Then Slurm's state
+// is FAILED; after Slurm has forgotten the job, the exit status that the script left shows it.
 static void judge_status(struct slurm_run_state *state, int status) {
   if (state->progress != SLURM_PASSED || status <= 0)
     return;
@@ -106,8 +106,8 @@ static void judge_status(struct slurm_run_state *state, int status) {
   snprintf(state->reason, sizeof state->reason, "the run ended with exit status %d", status);
 }
 
-// A job that has ended, or that Slurm has forgotten (`job` NULL). Slurm's word goes before old results: a job that was
-// cancelled or ran into its limit has not passed.
+// A job that has ended, or that Slurm has forgotten (`job` NULL). Slurm's state has precedence over old results: a job
+// that was cancelled or reached its limit has not passed.
 static void judge_end(struct slurm_run_state *state, const struct slurm_job *job, int status) {
   if (state->results)
     judge_results(state);
@@ -140,7 +140,7 @@ static void judge_end(struct slurm_run_state *state, const struct slurm_job *job
     copy_text(state->reason, sizeof state->reason, "Slurm does not know the job, and it left no results");
 }
 
-// What a job says of a run that has it to itself, or its own task of an array.
+// Judges a run that has its own job, or its own task of an array.
 static void judge_alone(struct slurm_run_state *state, const struct slurm_job *job, int status) {
   if (!job || slurm_job_ended(job))
     judge_end(state, job, status);
@@ -148,7 +148,7 @@ static void judge_alone(struct slurm_run_state *state, const struct slurm_job *j
     state->progress = slurm_job_waits(job) ? SLURM_WAITS : SLURM_RUNS;
 }
 
-// One job has several runs, one after the other: this one may have ended, or not begun, whatever becomes of the job.
+// Judges one of several runs of a job: whatever the job's state is, this run may have ended, or not begun.
 static void judge_part(struct slurm_run_state *state, const struct slurm_job *job, int status) {
   if (status >= 0) {
     judge_end(state, NULL, status);

@@ -119,8 +119,8 @@ int slurm_submit_test(const struct slurm_record *record) {
   return err;
 }
 
-// A job that cannot be cancelled, as one that ends meanwhile, keeps no other from it; a Slurm that does not answer
-// does.
+// If a job cannot be cancelled, for instance because it ends meanwhile, the others still are. If Slurm does not answer,
+// the loop ends.
 int slurm_batch_cancel(const struct slurm_record *record, size_t *count) {
   struct slurm_jobs queue = {0};
   char why[512] = "";

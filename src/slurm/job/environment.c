@@ -1,5 +1,5 @@
-// Leaves variables out. To sbatch they are more than the lines of a script: without that, an account or a partition
-// that the user once set for all jobs would go before the one that this batch was given.
+// Leaves out variables. For sbatch they have precedence over the lines of a script. Otherwise an account or a partition
+// that the user once set for all jobs would replace the one of this batch.
 #include "slurm/job/environment.h"
 
 #include <ctype.h>

@@ -1,4 +1,4 @@
-// sbatch, squeue and scancel. squeue's own format is asked for, since its JSON has other members in each release.
+// Calls sbatch, squeue and scancel. It uses squeue's text format, since its JSON has other members in each release.
 #include "slurm/job/job.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-// What several iterations of a step allow to say: whether the best step is better by more than noise. The bootstrap is
-// that of `weft compare`, on the figure `default`; an iteration is a repeat.
+// Uses several iterations of a step to find out whether the best step is better by more than noise. It uses the
+// bootstrap of `weft compare` on the figure `default`; an iteration is a repeat.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-// What the reports of a batch share.
+// Functions that the reports of a batch share.
 #include "slurm/report/report.h"
 
 #include <math.h>
@@ -66,7 +66,7 @@ const struct results_rank *slurm_report_last(const struct results *results, size
   return NULL;
 }
 
-// Bandwidth is the better the larger; a test file may ask for another reward, and has it.
+// A larger bandwidth is better, unless the test file asks for another reward.
 static double reward_of(const struct slurm_run_record *run, double metric) {
   if (run->reward == SLURM_REWARD_INVERSE)
     return 1.0 / metric;

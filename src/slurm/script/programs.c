@@ -1,4 +1,4 @@
-// How each program is started on the nodes: the first node's step leads, those of the others follow it.
+// Writes how each program is started on the nodes: the step of the first node leads, the steps of the others follow.
 #include <string.h>
 
 #include "slurm/script/parts.h"

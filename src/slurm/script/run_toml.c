@@ -1,5 +1,5 @@
-// run.toml: the run as it was resolved, for people, and for who wants to know later what ran. A run that is to be made
-// again where one stands is the same if its run.toml is, so all that a script follows from has to be here.
+// run.toml: the resolved run, as a record for people. If a run is made again in an existing directory, it is the same
+// run if its run.toml is equal. So run.toml has to contain everything that a script depends on.
 #include <inttypes.h>
 
 #include "slurm/script/quote.h"
