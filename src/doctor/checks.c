@@ -40,7 +40,8 @@ const struct doctor_check doctor_checks[] = {
     {NULL, NULL},
 };
 
-// The libraries are asked first: a process should fork while it has no other threads, and the store's client has some.
+// The libraries are queried first: a process should fork while it has no other threads, and the store's client has
+// threads.
 void doctor_gather(struct doctor_facts *facts, const struct doctor_place *place) {
   const char *root = place->root ? place->root : "";
   uint32_t timeout_ms = place->timeout_ms ? place->timeout_ms : TIMEOUT_MS;

@@ -1,4 +1,4 @@
-// What this kernel, and a seccomp filter in front of it, let a process do. Each call is tried.
+// Finds out which calls this kernel, and a seccomp filter in front of it, allow. Each call is tried.
 #include "doctor/host/host.h"
 
 #include "doctor/host/read.h"
@@ -32,8 +32,8 @@ static int read_witness(pid_t process) {
   return size == (ssize_t)sizeof copy && strcmp(copy, witness) == 0 ? 0 : EIO;
 }
 
-// A child may be read by its parent even where unrelated processes, such as ranks, may not read each other. So the
-// child tries its parent too. It ends when `hold` is closed.
+// A parent may read its child even if unrelated processes, such as ranks, may not read each other. So the child also
+// tries to read its parent. It ends when `hold` is closed.
 static void be_read(int hold, int answer) {
   int result = read_witness(getppid());
   if (write(answer, &result, sizeof result) < 0)

@@ -1,4 +1,4 @@
-// Asks a library in a child process, which may hang or crash, and judges the answer.
+// Queries a library in a child process, which may hang or crash, and judges the answer.
 #include "doctor/library/ask.h"
 
 #include "base/avoided.h"
@@ -43,7 +43,7 @@ static pid_t start(doctor_ask_fn *ask, int *from) {
   return child;
 }
 
-// Reads all that comes before the deadline; false: there may be more.
+// Reads everything that arrives before the deadline; false: there may be more.
 static bool read_answer(int from, uint64_t deadline, char answer[ANSWER_SIZE]) {
   size_t used = 0;
   while (used < ANSWER_SIZE - 1) {

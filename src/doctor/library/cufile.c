@@ -12,8 +12,8 @@
 
 enum { TIMEOUT_MS = 20000 }; // its driver looks at all GPUs and file systems
 
-// Tries whether cuFile accepts a file, which it refuses in some containers and on some file systems. Where no file can
-// be made, nothing is reported.
+// Tries whether cuFile accepts a file, since it refuses files in some containers and on some file systems. If no file
+// can be made, nothing is reported.
 static void try_file(const struct cufile *cufile, FILE *out) {
   const char *folder = getenv("TMPDIR");
   char path[PATH_MAX], words[CUFILE_WORDS];

@@ -1,4 +1,4 @@
-// Makes the handshakes of callers that have not yet shown the token.
+// Makes the handshakes of callers that have not yet proved that they have the token.
 #include "doctor/peer/admission.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 
 enum {
   MOMENT_MS = 25,   // no caller loses its place before this
-  PROVED_MS = 1000, // nor one before this whose first message has proved the token
+  PROVED_MS = 1000, // a caller whose first message has proved the token keeps its place until this
 };
 
 static void drop(struct doctor_admission *admission, int i) {
@@ -29,7 +29,7 @@ static bool has_proved(const struct doctor_waiting *one) {
   return one->connection.tls && tls_is_proved(one->connection.tls);
 }
 
-// The index of the caller whose place a newcomer takes; -1: of none, at this moment.
+// The index of the caller whose place a newcomer takes; -1: none at this moment.
 static int find_next(const struct doctor_admission *admission, uint64_t now_ns) {
   for (int i = 0; i < admission->count; i++)
     if (!has_proved(&admission->waiting[i]) && age_ms(&admission->waiting[i], now_ns) >= MOMENT_MS)
@@ -51,7 +51,7 @@ static void accept_caller(struct doctor_admission *admission, uint64_t now_ns) {
       (struct doctor_waiting){.connection.fd = caller.fd, .begun_ns = now_ns, .events = POLLIN};
 }
 
-// Goes on with a handshake: 0 when it is complete, an enum tls_wants while it waits, or an error.
+// Continues a handshake: 0 when it is complete, an enum tls_wants while it waits, or an error.
 static int go_on(struct doctor_waiting *one, const uint8_t *key) {
   int rc = one->connection.tls ? 0 : tls_open(&one->connection.tls, one->connection.fd, false, DOCTOR_PROTOCOL, key);
   if (rc == 0)
@@ -61,7 +61,7 @@ static int go_on(struct doctor_waiting *one, const uint8_t *key) {
   return rc;
 }
 
-// Goes on with every handshake that can. True: one is complete, and `*connection` is its connection.
+// Continues every handshake that is ready. True: one is complete, and `*connection` is its connection.
 static bool serve(struct doctor_admission *admission, const struct pollfd *ready, uint64_t now_ns,
                   struct doctor_connection *connection) {
   for (int i = admission->count - 1; i >= 0; i--) {

@@ -1,4 +1,4 @@
-// Judges the way to a peer: its address, connections both ways, packet sizes.
+// Judges the connection to a peer: its address, connections both ways, packet sizes.
 #include "doctor/peer/peer.h"
 
 #include <string.h>

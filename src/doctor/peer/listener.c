@@ -1,4 +1,4 @@
-// Answers the probes of callers that have shown the token.
+// Answers the probes of callers that have proved that they have the token.
 #include "doctor/peer/listener.h"
 
 #include "base/fail.h"
@@ -21,7 +21,7 @@ enum {
   AT_ONCE = 16,        // callers that are served, each with a thread and 256 KiB
   STEPS = 4,           // a caller may take as long as this many steps in all
   CALLS_A_SECOND = 16, // connections that this side makes to its callers, in all
-  PAUSE_MS = 10        // between two looks whether it is a caller's turn
+  PAUSE_MS = 10        // between two checks whether it is a caller's turn
 };
 
 int doctor_listener_open(struct doctor_listener *listener, uint16_t port, const char *token) {
@@ -56,8 +56,8 @@ void doctor_listener_close(struct doctor_listener *listener) {
   explicit_bzero(listener->key, sizeof listener->key);
 }
 
-// Connects to a port of the caller and sends the nonce there. It connects only to the address that the caller has, so
-// that no caller can direct it to another host.
+// Connects to a port of the caller and sends the nonce there. It connects only to the caller's own address, so that no
+// caller can direct it to another host.
 static enum doctor_reach call_back(int fd, const struct doctor_message *message, uint64_t deadline) {
   struct sockaddr_storage caller;
   socklen_t size = sizeof caller;
@@ -102,7 +102,8 @@ struct callers {
   } entry[AT_ONCE];
 };
 
-// Waits for this side's turn to make one more connection. False: `timeout_ms` pass before, or it is to end.
+// Waits until this side may make one more connection. False: `timeout_ms` have passed before, or the listener has to
+// end.
 static bool await_turn(struct callers *callers, uint32_t timeout_ms) {
   uint64_t deadline = clock_deadline_ms(timeout_ms);
   for (;;) {
@@ -180,7 +181,7 @@ static void join(struct caller *caller) {
   caller->started = false;
 }
 
-// While all entries are taken it waits for one, and further callers do so in the lobby.
+// While all entries are in use it waits for one; further callers wait in the lobby.
 static void take(struct callers *callers, int stop, struct doctor_connection connection) {
   struct pollfd ends = {.fd = stop, .events = POLLIN};
   struct caller *caller = find_place(callers, connection);

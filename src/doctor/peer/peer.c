@@ -1,4 +1,4 @@
-// Probes the way to another host: connections from here and from there, and large packets.
+// Probes the connection to another host: connections in both directions, and large packets.
 #include "doctor/peer/peer.h"
 
 #include "base/fail.h"
@@ -31,7 +31,7 @@ static void split(struct doctor_peer_facts *facts, const char *peer, char host[D
   snprintf(facts->port, sizeof facts->port, "%s", has_port ? colon + 1 : DOCTOR_PORT);
 }
 
-// What the kernel knows of the way, without a packet: a connected datagram socket has its route.
+// Reads the kernel's data of the path without sending a packet: a connected datagram socket has its route.
 static void look_at_route(struct doctor_peer_facts *facts, const struct addrinfo *to) {
   int fd = socket(to->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0), mtu = 0;
   if (fd < 0)
@@ -82,7 +82,7 @@ static bool is_of_peer(int fd, int peer) {
          doctor_same_address((struct sockaddr *)&a, (struct sockaddr *)&b);
 }
 
-// The peer reports that its connection got through. So one must have come here that is from its host and sends the
+// The peer reports that its connection succeeded. So a connection from its host must have arrived here and sent the
 // nonce.
 static enum doctor_reach accept_back(int listener, int peer, const struct doctor_message *sent, uint32_t timeout_ms) {
   struct doctor_message message;
@@ -166,7 +166,7 @@ void doctor_gather_peer(struct doctor_peer_facts *facts, const char *peer, const
   }
   const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
   struct addrinfo *list = NULL;
-  int error = getaddrinfo(host, facts->port, &hints, &list); // the resolver has time limits of its own
+  int error = getaddrinfo(host, facts->port, &hints, &list); // the resolver has its own time limits
   if (error) {
     snprintf(facts->error, sizeof facts->error, "%s", gai_strerror(error));
     facts->unknown = true;

@@ -1,4 +1,4 @@
-// The store: whether it answers, in which version, and whether it lets this user read.
+// Checks whether the store answers, its version, and whether this user may read it.
 #include "doctor/store/store.h"
 
 #include "base/time/clock.h"

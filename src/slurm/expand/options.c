@@ -56,7 +56,7 @@ static const char *plain_value(const struct slurm_maker *maker, const struct tom
   return size ? slurm_memory_print(maker->memory, "%" PRIu64, bytes) : value->text;
 }
 
-// Of a list that is no axis: its elements with commas between them.
+// The elements of a list that is not an axis, with commas between them.
 static const char *joined(const struct slurm_maker *maker, const struct toml_value *list) {
   const char *text = "";
   for (size_t i = 0; i < list->count; i++)
@@ -74,7 +74,7 @@ static bool is_reserved(const struct slurm_maker *maker, const char *name, const
   return false;
 }
 
-// num_tokens beside num-tokens, which are one option.
+// Whether num_tokens and num-tokens, which are one option, are both given.
 static bool is_given_twice(const struct slurm_maker *maker, const struct toml_value *arg) {
   for (size_t i = 0; i < maker->test->num_args && maker->test->args[i] != arg; i++) {
     const struct toml_value *other = maker->test->args[i];
