@@ -1,4 +1,4 @@
-// Counts what the library's code asks the system for. Linked into a test program, the functions of allocations.c take
+// Counts requests of the library's code to the system. Linked into a test program, the functions of allocations.c take
 // the place of libc's in the program and in every library that it loads. They count nothing in a build with a
 // sanitizer, which has such functions of its own.
 #ifndef SUPPORT_ALLOCATIONS_H

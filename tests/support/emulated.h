@@ -1,5 +1,5 @@
-// Whether an emulator of user space, such as qemu-user, runs this program: the kernel knows another program by its
-// process's first thread than /proc/self tells, which the emulator answers.
+// Whether an emulator of user space, such as qemu-user, runs this program: then the kernel has another program for the
+// process's first thread than /proc/self shows, because the emulator answers for /proc/self.
 #ifndef SUPPORT_EMULATED_H
 #define SUPPORT_EMULATED_H
 

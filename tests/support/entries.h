@@ -1,4 +1,4 @@
-// What is counted before and after, so that what was left behind is found.
+// Counts entries of folders before and after a test, to find what it left behind.
 #ifndef SUPPORT_ENTRIES_H
 #define SUPPORT_ENTRIES_H
 

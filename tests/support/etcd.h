@@ -1,5 +1,5 @@
-// A real etcd for tests, on free ports. It ends with the test that started it, however that ends; its directory stays
-// behind only if the test crashed.
+// A real etcd for tests, on free ports. It ends with the test that started it, in whatever way the test ends; its
+// directory remains only if the test crashed.
 #ifndef SUPPORT_ETCD_H
 #define SUPPORT_ETCD_H
 

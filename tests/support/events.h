@@ -1,4 +1,4 @@
-// Keeps what a store watch says, for a test to wait for and look at.
+// Keeps the events of a store watch, so that a test can wait for them and examine them.
 #ifndef SUPPORT_EVENTS_H
 #define SUPPORT_EVENTS_H
 

@@ -1,4 +1,4 @@
-// What the plug-in of the tests has for copies between processes: part of its table (fake_device.c).
+// The functions of the tests' plug-in for copies between processes: part of its table (fake_device.c).
 #ifndef SUPPORT_FAKE_COPIES_H
 #define SUPPORT_FAKE_COPIES_H
 

@@ -1,4 +1,4 @@
-// Open files for tests, and what stands in them.
+// Open files for tests, and their contents.
 #ifndef SUPPORT_FILE_H
 #define SUPPORT_FILE_H
 

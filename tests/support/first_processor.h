@@ -13,7 +13,7 @@ struct first_processor {
   cpu_set_t allowed, first;
 };
 
-// Asks for it. False, and says why: there is no other one beside it.
+// Asks for it. False, with a message: there is no other processor.
 static inline bool first_processor_ask(struct first_processor *processor) {
   if (sched_getaffinity(0, sizeof processor->allowed, &processor->allowed) != 0 || CPU_COUNT(&processor->allowed) < 2) {
     printf("skipped: there are not two processors to choose from\n");

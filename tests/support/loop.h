@@ -1,5 +1,5 @@
-// A transport between workers of one process that does what a test tells it, when it is told: for what depends on order
-// and time, exactly. `transport_loop` posts with the worker's turn, `transport_loop_free` from any thread.
+// A transport between workers of one process that a test controls step by step, for tests that depend on exact order
+// and time. `transport_loop` posts with the worker's turn, `transport_loop_free` from any thread.
 #ifndef SUPPORT_LOOP_H
 #define SUPPORT_LOOP_H
 

@@ -1,5 +1,5 @@
-// A host with RDMA devices in the place of this one: a recorded machine for hwloc, and a folder with those parts of
-// /sys and /dev that tell which devices a process may open.
+// Simulates a host with RDMA devices: a recorded machine for hwloc, and a folder with those parts of /sys and /dev that
+// show which devices a process may open.
 #ifndef SUPPORT_RDMA_HOST_H
 #define SUPPORT_RDMA_HOST_H
 

@@ -1,4 +1,4 @@
-// A TCP relay that a test puts between a client and a server, to disturb what passes.
+// A TCP relay that a test puts between a client and a server, to disturb their traffic.
 #ifndef SUPPORT_RELAY_H
 #define SUPPORT_RELAY_H
 

@@ -1,4 +1,4 @@
-// Whether this program runs under a sanitizer or valgrind, several times slower: long tests do less then.
+// Whether this program runs under a sanitizer or valgrind, where it is several times slower: long tests then do less.
 #ifndef SUPPORT_SANITIZED_H
 #define SUPPORT_SANITIZED_H
 

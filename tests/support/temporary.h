@@ -1,4 +1,4 @@
-// Names for what a test puts into the file system: in $TMPDIR, where test.sh looks for what was left behind.
+// Names of files and folders of a test: in $TMPDIR, where test.sh searches for leftovers.
 #ifndef SUPPORT_TEMPORARY_H
 #define SUPPORT_TEMPORARY_H
 

@@ -7,7 +7,7 @@
 
 enum { SUPPORT_DEADLINE_MS = 60000 };
 
-// Asks `condition` again and again until it holds. False: the deadline passed.
+// Calls `condition` repeatedly until it holds. False: the deadline passed.
 bool support_wait(bool (*condition)(void *arg), void *arg, uint32_t timeout_ms);
 
 // A TCP port of 127.0.0.1 that was free a moment ago, and that no test in Python has; 0: there is none.

@@ -1,4 +1,5 @@
-// A rank that is there: a thread runs its operations (barriers, which need no memory) while a test lets others fail.
+// A rank that keeps running: a thread runs its operations (barriers, which need no memory) while a test makes other
+// ranks fail.
 #ifndef TESTS_EP_RESIDENT_H
 #define TESTS_EP_RESIDENT_H
 

@@ -1,4 +1,4 @@
-// Two ranks that are configured as on two hosts, for tests in which somebody else speaks for one of them.
+// Two ranks that are configured as on two hosts, for tests that send messages in the place of one of them.
 #ifndef TESTS_EP_STRANGERS_H
 #define TESTS_EP_STRANGERS_H
 

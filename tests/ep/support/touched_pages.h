@@ -1,4 +1,4 @@
-// Which pages of private memory somebody has touched since it was mapped, or given back to the kernel.
+// Finds the pages of private memory that were touched since it was mapped, or given back to the kernel.
 #ifndef TESTS_EP_PAGES_H
 #define TESTS_EP_PAGES_H
 

@@ -1,4 +1,4 @@
-// Somebody on the way between two hosts: forwards one connection to a port of this host, and keeps what goes by.
+// A wiretap between two hosts: forwards one connection to a port of this host, and records the bytes that pass.
 #ifndef TESTS_EP_RELAY_H
 #define TESTS_EP_RELAY_H
 
