@@ -194,8 +194,8 @@ class Runs(TrafficTest):
 
     def test_clocks_that_drift_apart(self):
         """One goes too fast by a twentieth, which is 25 ms in the half second after which they are compared anew. On a
-        busy machine that half second is longer. Compared once, they would drift by a twentieth of the whole run, and the
-        median would be half of that."""
+        busy machine that half second is longer. Compared once, they would drift by a twentieth of the whole run, and
+        the median would be half of that."""
         if "FAST_CLOCK" not in os.environ:
             self.skipTest("a sanitizer's runtime does not suffer what is preloaded")
         listed = self.write("one.txt", "0 4K\n4K 0\n")
