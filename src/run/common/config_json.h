@@ -13,7 +13,7 @@ json_t *run_settings_to_json(const struct run_config *config);
 // Overwrites the shared fields of `config`. PROTOCOL names the field that is missing or wrong.
 int run_settings_from_json(struct run_config *config, const json_t *json);
 
-// INVALID names a setting that the command line of `config` gives and that is another one in the lead's settings.
+// INVALID names a setting whose value on the command line of `config` differs from the value in the lead's settings.
 int run_settings_check_given(const struct run_config *config, const json_t *lead);
 
 #endif

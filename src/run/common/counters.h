@@ -24,7 +24,7 @@ struct run_counters {
 // Makes [count] zeroed counters in memory with a descriptor. LIMIT, NOMEM, SYSTEM.
 int run_counters_make(uint32_t count, int *fd, struct run_counters **counters);
 // Maps the counters of a descriptor from run_counters_make(), in another process. The descriptor may be closed
-// afterwards. PROTOCOL: it has another size.
+// afterwards. PROTOCOL: the memory has another size.
 int run_counters_map(int fd, uint32_t count, struct run_counters **counters);
 void run_counters_unmap(struct run_counters *counters, uint32_t count); // NULL is legal
 

@@ -2,19 +2,19 @@
 // bound to the follower's own lease: if the key disappears, the agent is gone.
 //
 //   /weft/<job>/run            the live run of the job: JSON {run, host, pid, lease, agents, config, plan}
-//   /weft/<job>/<run>/         the run's own; the ranks' group lives below ep/
+//   /weft/<job>/<run>/ the keys of the run; the keys of the ranks' group are below ep/
 //     agent/<n>                JSON {host, boot, pid, lease, slots, gpus, share_gpus, processors, cpus, leaving};
 //                              0 is the lead
-//     launch/<phase>/<rank>    who launches that rank for that phase: JSON {agent}
+//     launch/<phase>/<rank>    agent that launches that rank for that phase: JSON {agent}
 //     current                  JSON {phase, lost}: the phase that has begun (the number of phases: the end), and the
 //                              ranks that the run has lost with their agents (current.h)
-//     start/<phase>/<rank>     the rank has come through the transition into the phase
-//     record/<phase>/<rank>    the rank has done its part of the phase: what it found (phase_record.h)
+//     start/<phase>/<rank>     the rank has completed the transition into the phase
+//     record/<phase>/<rank>    the rank has completed its part of the phase: its results (phase_record.h)
 //     exit/<phase>/<rank>      its process has ended: JSON {planned, status, kill_ns, boot, what}
 //     still/<phase>/<rank>     its process stands still: JSON {agent, what}; "what" is empty when it goes on again
-//     fail/<who>               somebody's reason to end the run: JSON {status, error}
+//     fail/<who>               reason of a rank or an agent to end the run: JSON {status, error}
 //     restored                 all agents are back in a store that had forgotten the run: the run's new lease
-//     end                      the run is over: JSON {status, error}; agents go
+//     end                      the run is over: JSON {status, error}; agents end
 #ifndef RUN_COMMON_KEYS_H
 #define RUN_COMMON_KEYS_H
 

@@ -1,4 +1,4 @@
-// The addresses of this host, and which of them others are told.
+// The addresses of this host, and the choice of those that other hosts can use.
 #ifndef RUN_COMMON_OWN_ADDRESS_H
 #define RUN_COMMON_OWN_ADDRESS_H
 
@@ -7,22 +7,23 @@
 
 struct sockaddr;
 
-bool run_address_equal(const struct sockaddr *a, const struct sockaddr *b); // whatever their ports
-bool run_address_is_own(const struct sockaddr *address);                    // of this host, loopback included
+bool run_address_equal(const struct sockaddr *a, const struct sockaddr *b); // ignores the ports
+bool run_address_is_own(const struct sockaddr *address); // whether it is an address of this host; loopback is one
 
-// A numeric address of this host by which other hosts reach it, into out[cap]: of an interface that WEFT_INTERFACE
-// names, else the one from which packets go elsewhere; of IPv6, without brackets, where there is none of IPv4. False
-// when there is none but loopback.
+// Writes a numeric address of this host at which other hosts can reach it into out[cap]: the address of an interface
+// that WEFT_INTERFACE names, otherwise the source address of packets to other networks. If the host has no IPv4
+// address, it is an IPv6 address without brackets. False: the host has only loopback.
 bool run_host_address(char *out, size_t cap);
 
-// At which a server takes callers by every address of this host: "0.0.0.0", or "::" where it has IPv6 alone.
+// The address at which a server listens on all addresses of this host: "0.0.0.0", or "::" if the host has only IPv6.
 const char *run_any_address(void);
 
-// The endpoints that others can use for `urls`: one at loopback is told with the first of this host's addresses by
-// which the store is reached, too. To be freed; NULL when memory ran out.
+// Replaces endpoints in `urls` that other hosts cannot use: an endpoint at loopback or at a wildcard address gets the
+// first of this host's addresses at which the store answers, too. The caller frees the result. NULL when memory ran
+// out.
 char *run_url_for_others(const char *urls);
 
-// Whether a URL's host is loopback, which no other host reaches.
+// Whether a URL's host is loopback, which no other host can reach.
 bool run_url_is_loopback(const char *url);
 
 #endif

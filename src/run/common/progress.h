@@ -1,5 +1,5 @@
-// What a watching person sees while a run goes on: one line on standard error that is written again and again on a
-// terminal, whole lines where it is none.
+// Shows the progress of a run on standard error: on a terminal as one line that is overwritten, otherwise as separate
+// lines.
 #ifndef RUN_COMMON_PROGRESS_H
 #define RUN_COMMON_PROGRESS_H
 
@@ -14,16 +14,16 @@ struct progress {
 };
 
 void progress_open(struct progress *progress, bool quiet);
-void progress_close(struct progress *progress); // takes the line away
+void progress_close(struct progress *progress); // erases the line
 
-// Shows a state; `milestone`: worth a line of its own where there is no terminal.
+// Shows a state. Without a terminal only a `milestone` is shown, as a separate line.
 void progress_show(struct progress *progress, bool milestone, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-// Says something once, as a line of its own that stays; the next progress_show() brings the state back below it.
+// Prints a separate line that stays. The next progress_show() shows the state again below it.
 void progress_say(struct progress *progress, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-// Takes the line away before something else is printed; the next progress_show() brings it back.
+// Erases the line before something else is printed. The next progress_show() shows it again.
 void progress_hide(struct progress *progress);
 
 #endif

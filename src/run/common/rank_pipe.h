@@ -1,8 +1,10 @@
-// Messages of a rank process to its node while it runs: JSON objects, one a line, each written whole, through a pipe.
+// Messages from a running rank process to its node, through a pipe: one JSON object per line, each written in one
+// piece.
 //   {"kind": "line", "text"}                       for the node's standard output, as it is
 //   {"kind": "kill", "time_ns"}                    it is about to die as planned
 //   {"kind": "progress", "phase", "step", "done", "of"}
 //   {"kind": "event", "event", "time_ns", ...}     for events.jsonl
+//   {"kind": "log_lost", "error"}                  the rank could not write to its log, with this errno
 #ifndef RUN_COMMON_RANK_PIPE_H
 #define RUN_COMMON_RANK_PIPE_H
 
@@ -10,17 +12,18 @@
 
 #include <jansson.h>
 
-enum { RUN_MESSAGE_MAX = 4096 }; // PIPE_BUF: longer ones would not be written whole
+enum { RUN_MESSAGE_MAX = 4096 }; // PIPE_BUF: longer messages would not be written in one piece
 
-// Writes one message and takes over `json` (NULL is ignored). Nobody reads any more, or it is too long: it is dropped.
-// [any]
+// Writes one message and takes over `json` (NULL is ignored). The message is dropped if it is too long, or if the node
+// no longer reads. [any]
 void run_message_send(int fd, json_t *json);
 
-// The same for what may be missing: where the node stands still and the pipe is full, it is dropped, and the caller's
-// operations go on.
+// The same for a message that may be lost. If the pipe is full because the node stands still, the message is dropped,
+// so that the caller's operations go on.
 void run_message_offer(int fd, json_t *json);
 
-// A line for the node's standard output; it goes to this process' standard output too, which is the rank's log.
+// Sends a line for the node's standard output. It also writes the line to its own standard output, which is the rank's
+// log.
 void run_message_line(int fd, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif
