@@ -74,7 +74,7 @@ static int run(struct node *node, char *error, size_t cap) {
   return status;
 }
 
-// A follower's last word, as the lead's is the report: a line, or JSON where the lead would print that.
+// Prints the result of a follower, since only the lead has the report: one line, or JSON with --json.
 static void print_verdict(const struct node *node, int status, const char *error) {
   const struct run_config *config = &node->config;
   const char *job = config->job ? config->job : RUN_DEFAULT_JOB;
@@ -101,8 +101,8 @@ int run_elastic(const struct run_config *config) {
   int status = run(&node, error, sizeof error);
   bool follows = node.place.taken || config->lead || (!config->plan && !config->plan_text);
   node_close(&node);
-  // The signals stay blocked: one that comes now asks for what is done already, and must not end a process that has its
-  // exit status to tell.
+  // The signals stay blocked. A signal that arrives now requests an end that is already reached, and must not end a
+  // process that still has to return its exit status.
   if (node.signal_fd >= 0)
     close(node.signal_fd);
   if (follows)

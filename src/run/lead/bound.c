@@ -1,4 +1,5 @@
-// What bounds the run's operations: of the memory and the way between the ranks of its last phase that passed.
+// Finds the hardware bound of the run's operations, from the memory and the links between the ranks of the last phase
+// that passed.
 #include "run/lead/lead.h"
 
 #include <string.h>
@@ -9,7 +10,7 @@
 struct moved {
   bool two_hosts, cuda;
   uint32_t ranks;
-  double bytes; // on the wire, in one operation, of all ranks
+  double bytes; // of all ranks on the wire, in one operation
 };
 
 static void look(const struct results_phase *phase, struct moved *moved) {
@@ -26,8 +27,8 @@ static void look(const struct results_phase *phase, struct moved *moved) {
   }
 }
 
-// Ranks of one host that are on GPUs write by its links. On the host's memory every rank copies what it sends: at least
-// so many bytes are gone through again and again, read and written.
+// Ranks on GPUs of one host write over the links of the GPUs. On host memory every rank copies the rows that it sends,
+// so the operations read and write at least this working set again and again.
 static void find(struct limits *limits, const struct moved *moved, struct limits_bound *bound) {
   struct limits_route route = {.from.memory = LIMITS_HOST, .to.memory = LIMITS_HOST, .transport = "shm"};
   if (moved->cuda && !moved->two_hosts) {
@@ -48,7 +49,7 @@ static json_t *describe(const struct limits_bound *bound, bool of_rank) {
   return json;
 }
 
-// Results without one are whole, too: what fails here is left out.
+// Results are complete without a bound too, so an error here only leaves the bound out.
 void lead_fill_bound(struct results *results) {
   const struct results_phase *phase = results_last_passed(results);
   struct moved moved = {0};

@@ -46,7 +46,7 @@ static void lead_close(struct node *node) {
   node->lead = NULL;
 }
 
-// A store that was away may bring all again: the first time counts.
+// A store that did not answer for a while may deliver all changes again. Only the first time counts.
 static void note_time(uint64_t *first_ns) {
   if (*first_ns == 0)
     *first_ns = clock_ns();
@@ -65,7 +65,7 @@ static void take_exit(struct node *node, struct seat *seat, const json_t *exit) 
     lead_note_exit(node, exit);
 }
 
-// Somebody's reason to end the run.
+// Takes the reason of a rank or an agent to end the run.
 static void take_report(struct node *node, const char *who, const json_t *report) {
   int launched = -1, rank = -1;
   bool of_rank = json_unpack((json_t *)report, "{s:i, s:i}", "launched", &launched, "rank", &rank) == 0;
@@ -78,7 +78,7 @@ static int lead_take(struct node *node, const struct run_change *change) {
   uint32_t phase, rank;
   const char *tail = run_key_tail(&node->keys, change->key, "agent");
   if (tail) {
-    // An agent tells why it ends before its key goes, which may come with that.
+    // An agent reports why it ends before its key disappears. Both changes may arrive together.
     bool goes = change->kind == WEFT_STORE_EVENT_DELETE && node->lead->state != LEAD_ENDS;
     int told = goes ? lead_failed(node) : 0;
     return told ? told : lead_take_node(node, change, tail);
@@ -126,7 +126,7 @@ static int gather(struct node *node) {
                       node->config.num_agents, node->config.startup_timeout_s)
                : 0;
   }
-  if (node->config.agents == RUN_AGENTS_ELASTIC) // what is missing for later phases may come
+  if (node->config.agents == RUN_AGENTS_ELASTIC) // agents for later phases may still join
     return lead_gather_slots(node, 0);
   int err = plan_check_slots(node->plan, slots);
   if (err)

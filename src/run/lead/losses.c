@@ -1,6 +1,6 @@
 // Agents that end or leave while the run goes on (--agents elastic): the ranks that ran there are lost in the current
-// phase, which is then measured again without them. They join the next phase that names them, as after a death that the
-// plan has, on whatever agent has room.
+// phase, which is then measured again without them. They join the next phase that names them, on any agent with free
+// slots, as after a planned death.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,8 @@ static int add_loss(struct node *node, uint32_t number, int32_t rank, bool leave
   return err;
 }
 
-// The process that was launched there for `phase` has not ended: it is gone with its agent, or will go.
+// Gives up the process that was launched on this agent for `phase`, unless it has ended: the process is gone with its
+// agent, or will leave. Returns whether it was given up only now.
 static bool give_up(const struct node *node, uint32_t number, uint32_t phase, int32_t rank, bool leaves) {
   const struct launch *launch = node_launch_of(node, phase, rank);
   struct seat *seat = lead_seat(node, phase, rank);
@@ -45,8 +46,8 @@ static bool give_up(const struct node *node, uint32_t number, uint32_t phase, in
   return !known;
 }
 
-// Gives up every process of the node; adds the ranks that the phase under way loses by that to the losses, and to
-// `text`. Returns an error, or how many they are.
+// Gives up every process of the node. Adds the ranks that the current phase loses with it to the losses, and to `text`.
+// Returns an error, or the number of these ranks.
 static int give_up_all(struct node *node, uint32_t number, bool leaves, struct text *text) {
   int count = 0;
   for (uint32_t p = 0; p <= node->phase.current && p < node->plan->num_phases; p++) {
@@ -68,7 +69,7 @@ static const char *how(const struct seen_node *seen, bool leaves) {
   return leaves ? "leaves" : seen->leaves ? "has left" : seen->error[0] ? "has ended" : "has ended or is unreachable";
 }
 
-// Before that, the group is not there: each founder waits for every other.
+// Whether any rank has started. Before that the group does not exist, since each founder waits for all others.
 static bool has_begun(const struct node *node) {
   bool any = node->phase.current > 0;
   for (uint32_t i = 0; i < node->plan->ranks.count && !any; i++)
@@ -76,7 +77,7 @@ static bool has_begun(const struct node *node) {
   return any;
 }
 
-// After the loss of `count` ranks, named in `ranks`.
+// Lets the run go on after the loss of `count` ranks, which `ranks` names.
 static int go_on_without(struct node *node, uint32_t number, bool leaves, int count, const char *ranks) {
   const struct seen_node *seen = &node->lead->nodes[number];
   const char *s = text_s((uint64_t)count);
@@ -131,7 +132,7 @@ bool lead_take_last_word(struct node *node, const char *who, const json_t *repor
   if (node->config.agents != RUN_AGENTS_ELASTIC || sscanf(who, "agent-%9u", &number) != 1 || number == 0 ||
       number >= lead->num_nodes)
     return false;
-  const char *words = error ? strstr(error, ": ") : NULL; // behind the agent's name
+  const char *words = error ? strstr(error, ": ") : NULL; // the text after the agent's name
   snprintf(lead->nodes[number].error, sizeof lead->nodes[number].error, "%s", words ? words + 2 : "?");
   printable_line(lead->nodes[number].error);
   return true;

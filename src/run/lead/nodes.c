@@ -1,4 +1,4 @@
-// The nodes of the run, as the lead sees them: who is here, what each has, and how the others are started.
+// The lead's data about the nodes of the run: which are here, what each has, and the command that starts the others.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@ static void take_processors(struct seen_node *seen, const json_t *node) {
   snprintf(seen->cpus, sizeof seen->cpus, "%s", cpus ? cpus : "");
 }
 
-// The ranks of the phase in progress whose processes the node had started, and which have not ended.
+// Adds the ranks of the current phase whose processes this node had started and which have not ended.
 static void add_ranks_of(const struct node *node, uint32_t number, struct text *text) {
   const struct plan_ranks *ranks = &node->plan->ranks;
   const uint32_t phase = node->phase.current;
@@ -77,7 +77,7 @@ int lead_take_node(struct node *node, const struct run_change *change, const cha
   return 0;
 }
 
-// The first GPU that both use, NULL for none.
+// The first GPU that both nodes use; NULL: there is none.
 static const char *common_gpu(const struct seen_node *a, const struct seen_node *b) {
   const json_t *one, *other;
   size_t i, k;
@@ -90,7 +90,7 @@ static const char *common_gpu(const struct seen_node *a, const struct seen_node 
   return NULL;
 }
 
-// Nodes of one host each count the GPUs that they see from the first on.
+// Each node of a host takes the GPUs that it sees from the first on, so two nodes may have taken the same GPU.
 int lead_check_gpus(const struct lead *lead) {
   for (uint32_t i = 0; i < lead->num_nodes; i++) {
     for (uint32_t k = i + 1; k < lead->num_nodes; k++) {
@@ -113,21 +113,21 @@ uint32_t lead_slots(const struct lead *lead) {
   return slots;
 }
 
-// Another store, at an address that others can use.
+// Adds the option for an existing store, with addresses that others can use.
 static void describe_far_store(const struct node *node, struct text *text) {
   char *url = run_url_for_others(node->store.endpoints);
   text_add(text, "--store %s", url ? url : node->store.endpoints);
   free(url);
 }
 
-// The embedded store, at an address of this host, or at its name where it has none.
+// Adds the option for the embedded store, with an address of this host, or with its name if it has no address.
 static void describe_own_store(const struct node *node, const char *port, struct text *text) {
   char own[64];
   const char *host = run_host_address(own, sizeof own) ? own : node->host;
   text_add(text, strchr(host, ':') ? "--rank-server [%s]%s" : "--rank-server %s%s", host, port);
 }
 
-// Where the others find the store, as an option of theirs.
+// Adds the options with which the other nodes find the store.
 static void describe_store(const struct node *node, struct text *text) {
   const char *scheme = strstr(node->store.endpoints, "://"), *host = scheme ? scheme + 3 : node->store.endpoints;
   bool all = strncmp(host, "0.0.0.0:", 8) == 0 || strncmp(host, "[::]:", 5) == 0;
@@ -143,7 +143,7 @@ static void describe_store(const struct node *node, struct text *text) {
 
 enum { PHASES_NAMED = 6 };
 
-// "phase 1 needs 4 more process slots, phase 2 needs 2 more"; returns the most that any needs.
+// "phase 1 needs 4 more process slots, phase 2 needs 2 more"; returns the largest of these numbers.
 static uint32_t describe_needs(const struct node *node, struct text *text) {
   uint32_t here = node->slots, most = 0, named = 0;
   for (uint32_t p = 0; p < node->plan->num_phases; p++) {
@@ -159,7 +159,7 @@ static uint32_t describe_needs(const struct node *node, struct text *text) {
   return most;
 }
 
-// Where the others can be: an embedded store at loopback is reached from nowhere else.
+// Where the other nodes can run. An embedded store at loopback can be reached only from this host.
 static const char *where_others_start(const struct node *node) {
   return node->store.server && run_url_is_loopback(node->store.endpoints)
              ? "on this host (--listen ADDRESS lets others in)"

@@ -1,4 +1,4 @@
-// Phases: the lead begins each when every rank has done the one before, and gives each a deadline.
+// Phases: the lead begins each phase when every rank has completed the previous one, and gives each a deadline.
 #include <stdlib.h>
 
 #include "base/fail.h"
@@ -8,7 +8,7 @@
 #include "run/lead/lead.h"
 
 enum {
-  SPARE_OPERATIONS = 64, // of a phase, beside the timed ones and the warm-up
+  SPARE_OPERATIONS = 64, // of a phase, in addition to timed operations and warm-up
   END_MS = 10000,        // from the end of the last phase to the end of the last process
 };
 
@@ -20,7 +20,7 @@ static void publish_phase(struct node *node) {
   run_reporter_put(node->reporter, key, run_current_to_json(&current));
 }
 
-// Launches what fits here, then publishes the phase: other nodes launch the rest.
+// Launches the ranks that fit on this node, then publishes the phase, so that other nodes launch the rest.
 int lead_begin_phase(struct node *node, uint32_t phase) {
   struct lead *lead = node->lead;
   node->phase.current = phase;
@@ -39,9 +39,9 @@ int lead_begin_phase(struct node *node, uint32_t phase) {
   return err;
 }
 
-// When what is awaited is late. While the store is known to be silent, it may have come and nobody can hear of it: then
-// it is the store that is late (node/loop.c), and once it answers again, who has something to tell has the time of a
-// lease. A store that comes and goes gets no more than it would if it stayed away.
+// The time from which an awaited report is late. While the store does not answer, the lead cannot receive reports: then
+// the store is late and not the ranks (node/loop.c). When the store answers again, reports have the time of one lease
+// to arrive. A store that fails again and again gets no more time than one that never answers.
 uint64_t lead_late_ns(const struct node *node) {
   uint64_t deadline = node->lead->deadline_ns, wary = node->store.silent_ns ? CLOCK_NEVER : node->store.wary_ns;
   uint64_t last = deadline + (node_store_timeout_s(node) + RUN_LEASE_TTL_S) * UINT64_C(1000000000);
@@ -57,7 +57,7 @@ static uint64_t phase_budget_ms(const struct run_config *config) {
 void lead_resume_phase(struct node *node) {
   struct lead *lead = node->lead;
   lead->resumes = false;
-  lead->state = LEAD_RUNS; // it may have ended, and waited for slots for the next one
+  lead->state = LEAD_RUNS; // the phase may have ended, with the lead waiting for slots for the next one
   lead->phases[node->phase.current].end_ns = 0;
   lead->deadline_ns = clock_deadline_ms(phase_budget_ms(&node->config));
   publish_phase(node);
@@ -71,12 +71,13 @@ static bool is_done(const struct node *node, uint32_t phase, int32_t rank) {
   return newest && seat->record.rank.state == RESULTS_PASSED;
 }
 
-// The ranks that have not done (or, while some have not started, not started) the phase, in words.
+// Adds the ranks that have not completed the phase; with `started` false, only those that have not started it either.
+// Returns how many.
 static uint32_t missing_ranks(const struct node *node, const int32_t *ranks, uint32_t count, bool started,
                               struct text *text) {
   uint32_t missing = 0;
   for (uint32_t i = 0; i < count; i++) {
-    bool done = is_done(node, node->phase.current, ranks[i]); // who dies may not have come to say that it started
+    bool done = is_done(node, node->phase.current, ranks[i]); // a rank that dies may not have reported its start
     if (!done && (started || !lead_seat(node, node->phase.current, ranks[i])->started)) {
       text_add(text, "%s%d", missing ? " " : "", ranks[i]);
       missing++;
@@ -107,7 +108,7 @@ int lead_gather_slots(struct node *node, uint32_t phase) {
   struct lead *lead = node->lead;
   uint32_t slots = lead_slots(lead), need = node->plan->phases[phase].num_processes;
   bool waits = lead->state == LEAD_GATHERS && lead->awaited == phase;
-  if (slots >= need) { // without nodes that may come, this is known before the first phase
+  if (slots >= need) { // if no more nodes can join, this is checked before the first phase
     int err = lead_check_gpus(lead);
     lead->state = LEAD_RUNS;
     return err ? err : lead_begin_phase(node, phase);
@@ -179,7 +180,7 @@ int lead_end_run(struct node *node) {
         text_add(&missing, " %d", ranks->rank[i]);
   int err = 0;
   if (missing.size == 0)
-    node->end.over = node->lead->failure.weight == 0; // else its reason is being decided on
+    node->end.over = node->lead->failure.weight == 0; // otherwise the lead still has to decide on the reason
   else if (clock_passed(lead_late_ns(node)))
     err = fail(WEFT_ERR_TIMEOUT, "the plan is done, but these ranks did not end:%s", missing.data);
   text_free(&missing);

@@ -1,4 +1,5 @@
-// How many ranks shared how many processors: agents of one host that may run on the same processors count as one.
+// Finds out how many ranks shared how many processors. Agents of one host that may run on the same processors count as
+// one.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,8 @@ static uint32_t first_of(const struct lead *lead, uint32_t i) {
   return first;
 }
 
-// Counts the ranks of a phase into counts[], at the first node of those that share.
+// Counts the ranks of a phase into counts[]. The ranks of nodes that share processors count for the first of these
+// nodes.
 static void count_ranks(const struct node *node, uint32_t phase, int32_t *ranks, uint32_t *counts) {
   uint32_t count = run_roster_start(node->plan, node->config.negative, phase, ranks);
   memset(counts, 0, node->lead->num_nodes * sizeof *counts);

@@ -19,7 +19,7 @@ static bool takes_part(const struct node *node, uint32_t phase, int32_t rank) {
   return role != PLAN_NOT_MEMBER && role != PLAN_LEAVES;
 }
 
-// What a rank without a record of its own comes to.
+// Fills the state of a rank that has no record of the phase.
 static void describe_absent(const struct node *node, uint32_t phase, struct results_rank *row) {
   if (!takes_part(node, phase, row->rank)) {
     row->state = RESULTS_NOT_MEMBER;
@@ -60,7 +60,7 @@ static void copy_place(const struct node *node, uint32_t phase, struct results_r
   snprintf(row->host, sizeof row->host, "%s", lead_rank_host(node, phase, row->rank));
 }
 
-// What a rank reported, with a list of its own; of a length that cannot be, the list counts as none.
+// Copies a rank's record and its list of rows. A list with a wrong length is left out.
 static int copy_record(struct results_rank *row, const struct results_rank *record, uint32_t num_ranks) {
   *row = *record;
   row->num_dispatch_rows = 0;
@@ -119,8 +119,8 @@ static bool view_has(const struct run_view *view, int32_t rank) {
   return false;
 }
 
-// The first view of the phase that has the rank, or has it no more, as the lowest survivor (or, in the first phase, the
-// lowest rank) saw it; `*boot`: of that one's host.
+// The first view of the phase that contains the rank (`with`), or that does not contain it. The views are those that
+// the lowest survivor reported or, in the first phase, the lowest rank. `*boot`: boot id of the host of that reporter.
 static const struct run_view *find_view(const struct node *node, uint32_t phase, int32_t rank, bool with,
                                         const char **boot) {
   const struct plan_ranks *live = &node->plan->phases[phase].live;
@@ -148,7 +148,7 @@ static void fill_detection(const struct node *node, struct results_transition *c
   for (uint32_t i = 0; times && victim->kill_ns && i < live->count; i++) {
     const struct seat *seat = lead_seat(node, change->phase, live->rank[i]);
     if (!seat->has_record || strcmp(seat->record.boot, victim->boot) != 0)
-      continue; // another host's clock
+      continue; // this time is from another host's clock
     for (uint32_t l = 0; l < seat->record.num_losses; l++)
       if (seat->record.losses[l].rank == change->rank && seat->record.losses[l].time_ns >= victim->kill_ns)
         times[count++] = (double)(seat->record.losses[l].time_ns - victim->kill_ns) / 1000;
@@ -237,7 +237,7 @@ static void describe_store(const struct node *node, char *out, size_t cap) {
              weft_store_name(node->store.client));
 }
 
-// What was not checked, with the library's reasons.
+// Notes the features that were not checked, with the library's reasons.
 static void note_left_out(const struct node *node, struct results *results) {
   json_t *why = json_object();
   for (int i = 0; i < RUN_NUM_FEATURES; i++)
@@ -256,7 +256,7 @@ static int fill(const struct node *node, struct results *results, int status, co
   snprintf(results->started, sizeof results->started, "%s", lead->started);
   results->elapsed_s = (double)(clock_ns() - lead->started_ns) / 1e9;
   describe_store(node, results->store, sizeof results->store);
-  printable_line(results->store); // an etcd's version is its own word
+  printable_line(results->store); // the version of an etcd may be any text
   results->config = run_settings_to_json(&node->config);
   if (node->gpus.why[0])
     json_object_set_new(results->config, "memory_why", json_string(node->gpus.why));
@@ -284,7 +284,7 @@ static int print(const struct node *node, const struct results *results) {
   return err ? err : fflush(stdout) ? fail(WEFT_ERR_SYSTEM, "standard output cannot be written") : 0;
 }
 
-// What was asked for beside the report.
+// Writes the files that were requested in addition to the report.
 static int write_files(const struct node *node, const struct results *results) {
   int err = node->config.html ? page_save_run(node->config.html, results) : 0;
   if (!err && node->config.prometheus)
@@ -303,7 +303,7 @@ int lead_finish(struct node *node, int status, const char *error) {
     fail_context(err, "the run directory %s", node->directory.path);
   run_directory_event(&node->directory, "run_end", json_pack("{s:i, s:s}", "status", status, "error", error));
   progress_hide(&node->progress);
-  // What was measured is printed even if it could not be saved; of two errors the first is reported.
+  // The results are printed even if they could not be saved. Of two errors the first is reported.
   char why[512];
   snprintf(why, sizeof why, "%s", err ? weft_last_error() : "");
   int unprinted = filled ? print(node, &results) : 0;

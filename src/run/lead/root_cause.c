@@ -1,4 +1,4 @@
-// Why the run ends, when several ranks give several reasons: causes count before consequences.
+// Decides why the run ends if several ranks give several reasons: causes count before consequences.
 #include <signal.h>
 #include <stdio.h>
 
@@ -7,15 +7,16 @@
 #include "base/time/clock.h"
 #include "run/lead/lead.h"
 
-// A loss weighs more where its finder reports it, and the lost rank has not reported why it ended. SIGTERM may have
-// come to one rank, or, as from Slurm, to each process of the job, and then the agents' word for it is the cause.
+// The report of a loss weighs more if the reporting rank found the loss itself, and the lost rank has not reported why
+// it ended. SIGTERM may have ended only one rank. But Slurm sends it to each process of the job, and then the agents'
+// reports are the cause.
 enum { WEIGHT_EXIT = 1, WEIGHT_TOLD_LOSS, WEIGHT_LOSS, WEIGHT_SIGTERM, WEIGHT_CAUSE };
 
 enum { CAUSE_MS = 1000 }; // how long the lead waits for a cause after a consequence
 
-// The first code with this exit status: the tool ends with the rank's own.
+// The first error code with this exit status, so that the tool ends with the exit status of the rank.
 static int err_of_status(int status) {
-  if (status > 128) // an agent that a signal ended
+  if (status > 128) // a signal ended an agent
     return WEFT_ERR_CANCELED;
   static const int codes[] = {WEFT_ERR_DATA, WEFT_ERR_PEER_LOST, WEFT_ERR_TIMEOUT, WEFT_ERR_INVALID, WEFT_ERR_SYSTEM};
   for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
@@ -36,7 +37,7 @@ static void note(struct node *node, int weight, int err, const char *text) {
 }
 
 static int weight_of(struct lead_failure *failure, const json_t *report, int err) {
-  int32_t rank = -1, lost = -1; // -1: a node's reason, or of nobody whom the rank itself found lost
+  int32_t rank = -1, lost = -1; // rank -1: a node's reason; lost -1: the rank itself found no other rank lost
   json_unpack((json_t *)report, "{s?i, s?i}", "rank", &rank, "found_lost", &lost);
   bool found = lost >= 0 && lost < EP_MAX_CAPACITY && !failure->gave_reason[lost];
   if (rank >= 0 && rank < EP_MAX_CAPACITY)
@@ -46,11 +47,11 @@ static int weight_of(struct lead_failure *failure, const json_t *report, int err
   return rank < 0 || found ? WEIGHT_LOSS : WEIGHT_TOLD_LOSS;
 }
 
-// A rank knows its peers by their numbers alone; the lead knows where each of them is, and adds it.
+// A rank knows only the numbers of its peers. The lead knows on which host each of them is, and adds it.
 static void describe_report(const struct node *node, const json_t *report, const char *error, struct text *text) {
   const json_t *rank = json_object_get(report, "rank"), *lost = json_object_get(report, "lost");
   const uint32_t phase = (uint32_t)json_integer_value(json_object_get(report, "phase"));
-  if (rank) { // else it is a node's
+  if (rank) { // otherwise it is the report of a node
     lead_describe_rank(node, phase, (int32_t)json_integer_value(rank), text);
     text_add(text, " in phase %u: ", phase);
   }
@@ -75,7 +76,7 @@ void lead_record_report(struct node *node, const json_t *report) {
 void lead_note_exit(struct node *node, const json_t *exit) {
   int status = (int)json_integer_value(json_object_get(exit, "status"));
   const char *what = json_string_value(json_object_get(exit, "what"));
-  if (status < 0) // by a signal
+  if (status < 0) // a signal ended it
     note(node, status == -SIGTERM ? WEIGHT_SIGTERM : WEIGHT_CAUSE, WEFT_ERR_PEER_LOST, what ? what : "?");
   else
     note(node, WEIGHT_EXIT, err_of_status(status), what ? what : "?");

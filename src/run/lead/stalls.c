@@ -13,8 +13,8 @@ static const struct run_record *joiner_of(const struct node *node, uint32_t phas
   return seat->has_record ? &seat->record : NULL;
 }
 
-// When the first of those who join offers itself, by the survivor's clock; before that nothing of the membership
-// changes. 0: that is not known, or others leave or are lost in this phase.
+// The time at which the first joiner offers itself, by the survivor's clock. Before that time the membership does not
+// change. 0: the time is not known, or other ranks leave or are lost in this phase.
 static uint64_t first_offer(const struct node *node, uint32_t phase, const struct run_record *survivor) {
   const struct plan_phase *it = &node->plan->phases[phase];
   uint64_t first = UINT64_MAX;
@@ -32,7 +32,7 @@ static uint64_t overlap(uint64_t a, uint64_t a_end, uint64_t b, uint64_t b_end) 
   return to > from ? to - from : 0;
 }
 
-// How long a joiner was at its own work meanwhile. Of several the busiest counts: they work side by side.
+// How long a joiner did its own work during the stall. Joiners work in parallel, so the longest of these times counts.
 static uint64_t joiners_part(const struct node *node, uint32_t phase, const struct run_record *survivor,
                              const struct run_stall *stall) {
   uint64_t most = 0, begin = stall->begin_ns, end = begin + stall->ns;
@@ -73,7 +73,7 @@ void lead_fill_stall(const struct node *node, struct results_transition *change)
     if (!seat->has_record || !lead_is_survivor(node, change->phase, live->rank[i]))
       continue;
     const struct run_record *record = &seat->record;
-    double median_us = node->config.num_tokens ? record->median_us : -1; // of nothing there is no usual time
+    double median_us = node->config.num_tokens ? record->median_us : -1; // operations without tokens have no usual time
     double membership = membership_us(node, change->phase, record);
     if (record->stall_us > change->longest_stall_us) {
       change->longest_stall_us = record->stall_us;

@@ -1,4 +1,5 @@
-// Ranks that stand still, on whatever host: told, and named first where others waited for them in vain.
+// Ranks that stand still, on any host. The lead reports them, and names them first in an error of ranks that waited in
+// vain.
 #include "run/process/process_state.h"
 
 #include <stdio.h>
@@ -11,14 +12,15 @@ enum { NAMED = 3 };
 
 void lead_take_still(struct node *node, struct seat *seat, const json_t *still) {
   const char *what = json_string_value(json_object_get(still, "what"));
-  bool own = json_integer_value(json_object_get(still, "agent")) == (json_int_t)node->id; // which has said so itself
+  bool own = json_integer_value(json_object_get(still, "agent")) == (json_int_t)node->id; // printed there already
   snprintf(seat->still, sizeof seat->still, "%s", what ? what : "");
   printable_line(seat->still);
   if (!own && seat->still[0])
     progress_say(&node->progress, "%s; others wait for it", seat->still);
 }
 
-// Of this node the newest state counts: what the run ends of may be shorter than what is told of.
+// For a rank of this node the present state of its process counts, since a standstill may end the run before it has
+// lasted long enough to be reported.
 static const struct run_child *child_of(const struct node *node, uint32_t phase, int32_t rank) {
   for (uint32_t i = 0; i < node->slots; i++)
     if (node->children[i].pid && node->children[i].rank == rank && node->children[i].phase == phase)

@@ -3,7 +3,7 @@
 
 #include "run/lead/lead.h"
 
-// Negative: before the run, or not at all.
+// Negative: the time is before the run, or not known.
 static double seconds(const struct node *node, uint64_t ns) {
   return ns >= node->lead->started_ns ? (double)(ns - node->lead->started_ns) / 1e9 : -1;
 }
