@@ -25,7 +25,8 @@ uint32_t node_places(const struct node *node) {
   return node->config.agents == RUN_AGENTS_ELASTIC ? nodes + node->plan->num_processes : nodes;
 }
 
-// Ranks that may be live at once here. Of several nodes that are not told, none takes more than it has GPUs for.
+// The number of ranks that may be live at once on this node. node_choose_memory() takes fewer if one of several nodes
+// without --num-processes has fewer GPUs.
 static uint32_t num_live(const struct node *node) {
   uint32_t slots = node->config.num_processes, most = node->plan->num_processes;
   return slots && slots < most ? slots : most;

@@ -9,7 +9,7 @@
 
 enum {
   ASK_MS = 1000,  // a child that was asked to end is killed after so long
-  KILL_MS = 5000, // and is gone after so long, whatever it was in
+  KILL_MS = 5000, // a killed child has this time to disappear, whatever it did
 };
 
 static void print_line(struct node *node, const char *text) {

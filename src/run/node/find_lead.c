@@ -1,6 +1,6 @@
-// Where a node that follows finds the live run of its job. It may be told of two stores: one that is there already
-// (--store), and the one inside the lead (--rank-server). Whichever has the run first is the one; a lead that runs on
-// an etcd and one that has its own store are so found by one command.
+// Finds the live run of the job for a node that follows. The node may be given two stores: an existing one (--store),
+// and the one inside the lead (--rank-server). It joins the run in the store that has it first. So one command finds a
+// lead that uses an etcd as well as a lead with an embedded store.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,11 +14,11 @@
 
 enum {
   RETRY_MS = 50,
-  GRACE_MS = 3000, // a store that is to be started at the same time as this node has so long
+  GRACE_MS = 3000, // time for a store that is started together with this node
   MAX_PLACES = 2,
 };
 
-// A store in which the run may be, and how to show who asks. The token is that of an embedded server.
+// A store in which the run may be, and the credentials for it. The token is for an embedded server.
 struct place {
   weft_store_t *client;
   char *endpoints;
@@ -30,8 +30,8 @@ struct place {
 struct search {
   struct place places[MAX_PLACES];
   uint32_t count;
-  char *closed;   // the lead's own store, which nobody asks without a token; NULL: it is among the places, or none is
-  int said;       // how the places were when it was last said; 0: nothing was
+  char *closed;   // the lead's own store, not asked without a token; NULL: it is among the places, or not given
+  int said;       // state of the places in the last message: 1 one answers, -1 none does; 0: there was no message
   uint64_t since; // when the search began
   uint64_t deadline;
 };
@@ -50,15 +50,15 @@ int node_open_client(struct node *node, const char *endpoints, weft_store_t **cl
   return weft_store_open(client, &options);
 }
 
-// Takes `endpoints` over.
+// Takes over `endpoints`.
 static int add_place(struct node *node, struct search *search, char *endpoints, bool of_lead) {
   struct run_config *config = &node->config, given = *config;
   struct place *place = &search->places[search->count++];
   *place = (struct place){.endpoints = endpoints, .of_lead = of_lead};
   if (!endpoints)
     return fail(WEFT_ERR_NOMEM, "no memory for a URL");
-  // Where both may be, the token is that of the lead's store, and goes over no plain HTTP; user and password are
-  // etcd's.
+  // If both stores are given, the token is for the lead's store and is not sent to the other one over plain HTTP. User
+  // and password are for etcd.
   bool both = config->lead && config->store, plain = strncasecmp(endpoints, "http://", 7) == 0;
   if (both && of_lead)
     config->user = config->password = NULL;
@@ -96,7 +96,7 @@ static void close_place(struct place *place) {
   *place = (struct place){0};
 }
 
-// The run is here: what the node does from now on, it does with this store.
+// The store has the run: the node uses this store from now on.
 static void choose(struct node *node, struct search *search, struct place *place) {
   const struct place *given = &search->places[0];
   if (place != given)
@@ -111,7 +111,8 @@ static void choose(struct node *node, struct search *search, struct place *place
   *place = (struct place){0};
 }
 
-// Looks at every place once. `*live`: the run, NULL: none has it. An error is one that another look does not mend.
+// Looks at every place once. `*live`: the run; NULL: no place has it. It returns only errors that remain when the look
+// is repeated.
 static int look(struct node *node, struct search *search, json_t **live) {
   int lasting = 0;
   char why[512] = "";
@@ -140,7 +141,7 @@ static bool any_answers(const struct search *search) {
   return false;
 }
 
-// Says what is waited for, and again when a store comes or goes.
+// Says what the node waits for, and repeats it when a store begins or ceases to answer.
 static void say_waiting(struct node *node, struct search *search) {
   struct text names = {0};
   char until[32];
@@ -179,7 +180,7 @@ static int too_late(const struct node *node, const struct search *search, const 
   return err;
 }
 
-// The store that was given is silent, and the lead has one of its own, which this node has no token for.
+// Fails if the given store does not answer, but the lead's own store does and this node has no token for it.
 static int check_closed(const struct node *node, const struct search *search) {
   if (!search->closed || any_answers(search) || clock_ns() - search->since < GRACE_MS * UINT64_C(1000000) ||
       !run_url_is_open(search->closed))

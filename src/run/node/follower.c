@@ -1,4 +1,5 @@
-// A follower's role: it ends when the lead says so, or is gone; or when it was asked to leave, and its ranks have left.
+// A follower's role: it ends when the lead ends the run or is gone, or when it was asked to leave and its ranks have
+// left.
 #include <stdio.h>
 
 #include "base/fail.h"
@@ -33,7 +34,7 @@ static uint32_t num_children(const struct node *node) {
   return node->slots - node_free_slots(node);
 }
 
-// Tells the lead, which tells the ranks. Tried again where the store does not answer, until the deadline.
+// Informs the lead, which informs the ranks. If the store does not answer, this is repeated until the deadline.
 static int announce_leaving(struct node *node) {
   uint32_t ranks = num_children(node);
   int err = node_publish_leaving(node);

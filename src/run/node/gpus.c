@@ -42,7 +42,7 @@ static bool is_index(struct word word) {
   return word.size > 0 && strspn(word.text, "0123456789") >= (size_t)word.size;
 }
 
-// How often the word stands in front of `end`.
+// Whether the word occurs in the list before `end`.
 static bool stands_before(const char *list, const char *end, struct word wanted) {
   struct word word;
   while (next_word(&list, &word) && word.text < end)
@@ -61,7 +61,7 @@ int run_gpus_check_visible(const char *list) {
     if (none && word.text == list)
       return fail(WEFT_ERR_UNSUPPORTED, VISIBLE " is '%s', which hides every GPU: unset it, or name some", list);
     if (none)
-      return 0; // CUDA reads no further
+      return 0; // CUDA ignores the rest of the list
     if (!is_index(word) && !starts_with(word, "GPU-") && !starts_with(word, "MIG-"))
       return fail(WEFT_ERR_UNSUPPORTED,
                   VISIBLE " is '%s', of which CUDA does not know '%.*s': want indices such as 0,1, or names such as "
@@ -85,7 +85,8 @@ static int count_gpus(const struct device_api *api, uint32_t *count) {
 
 enum { OLDEST = 8 }; // compute capability that the kernels are made for
 
-// Whether the GPUs can run the kernels, share memory with other processes, and reach each other's; notes their names.
+// Checks that the GPUs can run the kernels, share memory with other processes, and reach each other's memory. Notes
+// their UUIDs.
 static int check_gpus(const struct device_api *api, struct run_gpus *gpus) {
   char why[DEVICE_WHY] = "", what[64];
   int count = (int)gpus->count;

@@ -1,4 +1,5 @@
-// Which node starts which rank: whoever creates the launch's key in the store. And how it ended.
+// Decides which node starts which rank: the node that creates the launch's key in the store. Publishes how the rank's
+// process ended.
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -78,7 +79,7 @@ int node_launch(struct node *node, uint32_t phase) {
   if (node->leave.asked)
     return 0;
   if (node_restore_is_on(node))
-    return 0; // what others have launched may not be in the store yet
+    return 0; // launches of other nodes may not be in the store yet
   const struct plan_ranks *joins = &node->plan->phases[phase].joins;
   int err = 0;
   for (uint32_t i = 0; i < joins->count && !err; i++) {
@@ -96,7 +97,7 @@ int node_launch(struct node *node, uint32_t phase) {
     err = run_storage_create(node->store.client, key, json_incref(claim), node->store.run_lease, &created);
     if (!err) {
       launch->asked = false;
-      launch->claimed = true; // by this node or another: the watch will say whose
+      launch->claimed = true; // by this node or another: the watch reports which
     }
     if (!err && created) {
       run_reporter_keep(node->reporter, key, json_incref(claim));
@@ -104,7 +105,7 @@ int node_launch(struct node *node, uint32_t phase) {
     }
     json_decref(claim);
   }
-  if (run_storage_may_pass(err) || err == WEFT_ERR_NOT_FOUND) { // no answer, or no lease: the loop looks after both
+  if (run_storage_may_pass(err) || err == WEFT_ERR_NOT_FOUND) { // no answer or no lease: the loop handles both
     if (err == WEFT_ERR_NOT_FOUND)
       node_restore_begin(node);
     node_retry(node);
@@ -125,7 +126,8 @@ static void describe_exit(const struct node *node, const struct run_child *child
   run_directory_log_tail(&node->directory, child->rank, TAIL_LINES, text);
 }
 
-// When it was killed, if the plan has that: it has said so itself, or it was to be killed from outside.
+// The time of a planned kill: the rank reported it itself, or it had to be killed from outside. 0: it was no
+// planned kill.
 static uint64_t planned_kill(const struct node *node, const struct run_child *child, int status) {
   bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
   bool awaited = node->config.negative == RUN_NEGATIVE_LOST && node->phase.current < node->plan->num_phases &&
@@ -140,7 +142,7 @@ void node_publish_exit(struct node *node, const struct run_child *child, int sta
   if (!planned)
     describe_exit(node, child, status, &what);
   if (what.data)
-    printable_text(what.data); // JSON takes nothing but UTF-8
+    printable_text(what.data); // JSON allows only UTF-8
   node_metrics_exit(node, !planned ? NODE_EXIT_FAILED : kill_ns ? NODE_EXIT_PLANNED_KILL : NODE_EXIT_DONE);
   int code = WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
   json_t *exit = json_pack("{s:b, s:i, s:I, s:s, s:s}", "planned", planned, "status", code, "kill_ns",

@@ -1,4 +1,4 @@
-// The node's loop: signals, children, changes in the store, the lease, and what follows from them.
+// The node's loop: it handles signals, children, changes in the store, and the lease.
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "base/time/clock.h"
 #include "run/node/node.h"
 
-enum { RETRY_MS = 100 }; // between two tries to renew a lease that the store did not answer
+enum { RETRY_MS = 100 }; // between two attempts to renew the lease when the store does not answer
 
 // Polls: [0] signals, [1] changes in the store, then for each child its pidfd and its messages.
 static int wait_for_something(struct node *node, struct pollfd *fds, uint64_t deadline) {
@@ -24,7 +24,7 @@ static int wait_for_something(struct node *node, struct pollfd *fds, uint64_t de
   return 0;
 }
 
-// A node's key is gone. Where that may be the store's fault, the run is restored.
+// A node's key is gone. If the store may have lost it, the run is restored.
 static void restore_if_lost(struct node *node, const char *key) {
   char own[RUN_KEY_SIZE];
   run_key(own, &node->keys, "agent/%u", node->id);
@@ -32,11 +32,11 @@ static void restore_if_lost(struct node *node, const char *key) {
     node_restore_begin(node);
 }
 
-// The phase that has begun, and what the run has lost until then.
+// Takes the phase that has begun, and the losses of the run until then.
 static int take_current(struct node *node, const json_t *json) {
   struct run_current current = {0};
   int err = run_current_from_json(&current, json);
-  for (uint32_t i = node->losses.num_lost; i < current.num_lost && !err; i++) { // the lead has its own already
+  for (uint32_t i = node->losses.num_lost; i < current.num_lost && !err; i++) { // the lead has them already
     err = run_current_add(&node->losses, &current.lost[i]);
     if (!err)
       plan_lose(node->plan, current.lost[i].phase, current.lost[i].rank);
@@ -48,14 +48,14 @@ static int take_current(struct node *node, const json_t *json) {
   return err;
 }
 
-// What both roles need to know; the role takes the rest.
+// Handles the changes that concern both roles. The role handles the others.
 static int take_store_change(struct node *node, const struct run_change *change) {
   uint32_t phase, rank;
   switch (change->kind) {
   case WEFT_STORE_EVENT_LOST:
     node_store_silent(node, node_store_timeout_s(node));
     return 0;
-  case WEFT_STORE_EVENT_RESUMED: // a new store that has come as far as the old one looks like it to the watch
+  case WEFT_STORE_EVENT_RESUMED: // to the watch a new store with as high a revision looks like the old one
     if (node->store.silent_ns)
       node_restore_begin(node);
     node_store_answered(node);
@@ -97,7 +97,7 @@ static int take_all_news(struct node *node) {
   return err;
 }
 
-// Renews the lease. A store that does not answer ends the run in the end, but not the operations that go on meanwhile.
+// Renews the lease. If the store does not answer, the run ends after a time limit; operations go on until then.
 static int keep_alive(struct node *node) {
   uint32_t limit_s = node_store_timeout_s(node);
   if (!clock_passed(node->store.renew_ns))
@@ -117,7 +117,7 @@ static int keep_alive(struct node *node) {
   return 0;
 }
 
-// When there is something to do even if nothing happens.
+// The time at which there is something to do even if no event occurs.
 static uint64_t next_deadline(const struct node *node) {
   uint64_t deadline = node->role->deadline(node);
   deadline = node->retry_ns < deadline ? node->retry_ns : deadline;
@@ -138,7 +138,7 @@ static int step(struct node *node, struct pollfd *fds) {
   node_watch_children(node);
   node_metrics_look(node);
   err = take_all_news(node);
-  if (node->end.over) // the lead's word is the last
+  if (node->end.over) // after the lead's end nothing else counts
     return err;
   if (!err)
     err = keep_alive(node);

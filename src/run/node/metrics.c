@@ -65,7 +65,7 @@ static void put_stalls(const struct node *node, struct text *text) {
   }
 }
 
-// In the server's thread: what the node does not change any more, and atomics.
+// Runs in the server's thread. It may read only atomics, and data that the node no longer changes.
 static void write_all(void *arg, struct text *text) {
   const struct node *node = arg;
   uint32_t count = 0;
@@ -103,7 +103,7 @@ static int write_bearer(struct node *node) {
   return err;
 }
 
-// One that was made for this run, and not given, nobody knows who has no bearer file.
+// A token that was made for this run is known to nobody else, so it is used only if a bearer file is written.
 static const char *token_of(const struct node *node) {
   return node->config.token == node->made_token && !node->config.metrics_bearer_file ? NULL : node->config.token;
 }

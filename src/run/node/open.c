@@ -15,7 +15,7 @@
 #include "run/node/node.h"
 #include "topology/describe/describe.h"
 
-enum { FLUSH_MS = 2000 }; // what a node that goes has still to say may take so long
+enum { FLUSH_MS = 2000 }; // time to write the last reports when a node ends
 
 static json_t *describe_host(void) {
   json_t *host = json_object();
@@ -68,13 +68,12 @@ static int open_reporter(struct node *node) {
   return run_reporter_open(&node->reporter, &options);
 }
 
-// Asked now, for at the end the store may be away.
+// Asks for the store's version now, since the store may not answer at the end.
 static int ask_version(struct node *node) {
   return weft_store_version(node->store.client, node->store.version, sizeof node->store.version, NULL);
 }
 
-// Nobody who cannot show the token of a run reaches its store. One that is made is shown on the terminal, and nowhere
-// else.
+// Access to the embedded store of a run needs the run's token. A token that is made here is shown only on a terminal.
 static int choose_token(struct node *node) {
   struct run_config *config = &node->config;
   if (config->token)
@@ -111,7 +110,7 @@ int node_open(struct node *node, const struct node_role *lead) {
     err = fail(WEFT_ERR_NOMEM, "no memory for the plan");
   if (!err)
     node_expect_others(node);
-  // A lead with a store of its own knows all that can be wrong before anything is started.
+  // A lead with an embedded store can check everything before anything is started.
   if (!err && !node->config.lead && !node->config.store) {
     node->leads = true;
     err = node_check_slots(node);
@@ -124,7 +123,7 @@ int node_open(struct node *node, const struct node_role *lead) {
     if (!err)
       err = open_directory(node);
   }
-  if (!err && node->config.store && !node->config.lead && node->plan) // may lead
+  if (!err && node->config.store && !node->config.lead && node->plan) // this node may become the lead
     err = node_probe(node);
   if (!err)
     err = node_rendezvous(node);
@@ -161,10 +160,10 @@ void node_close(struct node *node) {
   run_inbox_close(node->inbox);
   int err = 0;
   if (node->store.own_lease && node->store.client &&
-      node->leads) // ranks that were killed have left keys, on leases that live a little longer
+      node->leads) // the keys of killed ranks are on leases that live a little longer
     err = weft_store_delete(node->store.client, node->keys.prefix, true, NULL);
   if (node->store.own_lease && node->store.client &&
-      !err) // with every key of this node, and the lead's with every key of the run
+      !err) // this deletes every key of this node; the lead's lease, every key of the run
     weft_store_lease_revoke(node->store.client, node->store.own_lease);
   weft_store_close(node->store.client);
   weft_store_server_stop(node->store.server);

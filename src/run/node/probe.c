@@ -1,9 +1,9 @@
-// What the library can do of what a run would check, asked before anything is started.
+// Finds out which features of a run the library supports, before anything is started.
 //
-// A process of its own opens a group of one rank, on a store inside it, with the sizes, the mode and the memory of the
-// run, and runs one operation of each form: the library checks arguments alike in small groups and in large ones. What
-// it refuses as UNSUPPORTED is left out of the run and told with its sentence; what the run itself needs is an error. A
-// process of its own, since a node makes no context on a GPU.
+// A separate process opens a group of one rank, on a store inside the process, with the sizes, the mode and the memory
+// of the run. It runs one operation of each form, since the library checks arguments in small groups as in large ones.
+// The run leaves out a feature that the library refuses as UNSUPPORTED, and reports the library's reason. If the run
+// itself needs the feature, that is an error. The process is separate because a node makes no context on a GPU.
 #include "run/node/probe.h"
 
 #include <errno.h>
@@ -34,9 +34,9 @@ const char *const node_feature_names[RUN_NUM_FEATURES] = {
     [RUN_FEATURE_WEIGHTS_BACK] = "weights that go back",
 };
 
-// What the process writes to its pipe.
+// The results that the process writes to its pipe.
 struct found {
-  int err; // 0, or why nothing can be run
+  int err; // 0, or why the run is not possible
   char error[FAIL_DETAIL_SIZE];
   uint32_t left_out;
   struct node_probe probe;
@@ -88,7 +88,7 @@ static int operate(struct traffic *traffic, struct traffic_form form, enum traff
   return traffic_run(traffic, false, &op);
 }
 
-// The operations that show a feature, in a layout that the feature has.
+// Runs the operations that need a feature, in a layout that supports it.
 static int show(struct group *group, enum run_feature feature) {
   struct run_config config = group->config;
   struct traffic_form form = {0};
@@ -113,11 +113,11 @@ static int show(struct group *group, enum run_feature feature) {
     err = operate(traffic, form, TRAFFIC_COMBINE_ROUTE);
   char why[FAIL_DETAIL_SIZE];
   snprintf(why, sizeof why, "%s", err ? weft_last_error() : "");
-  traffic_close(traffic); // which may say something else
+  traffic_close(traffic); // it may replace the error text
   return err ? fail(err, "%s", why) : 0;
 }
 
-// An operation that was refused stays open, so that the next feature has a group of its own.
+// An operation that was refused stays open, so the next feature gets a new group.
 static int ask(const struct node *node, struct found *found) {
   enum run_feature own = (enum run_feature)(RUN_FEATURE_PER_EXPERT + (node->config.layout - WEFT_EP_PER_EXPERT));
   bool all = node->config.mode == WEFT_EP_THROUGHPUT;
@@ -143,7 +143,7 @@ static int ask(const struct node *node, struct found *found) {
   return err ? fail(err, "%s", error) : 0;
 }
 
-// `auto` goes without GPUs on which the library cannot do what the run is for.
+// With `auto` the run uses host memory if the library does not support the run's needs on GPUs.
 static int ask_of_memory(struct node *node, struct found *found) {
   bool was_auto = node->config.memory == WEFT_EP_MEMORY_AUTO;
   int err = node_choose_memory(node);
@@ -161,7 +161,7 @@ static int ask_of_memory(struct node *node, struct found *found) {
 static void be_probe(struct node *node, int out) {
   static struct found found;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  node->config.quiet = true; // the node says what there is to say of its memory
+  node->config.quiet = true; // the node itself reports its choice of memory
   found.err = ask_of_memory(node, &found);
   if (found.err)
     snprintf(found.error, sizeof found.error, "%s", weft_last_error());
@@ -175,7 +175,7 @@ static void be_probe(struct node *node, int out) {
   _exit(0);
 }
 
-// Until the process has said everything, a signal has come, or the deadline.
+// Reads until all results have arrived, a signal arrives, or the deadline passes.
 static int receive_results(struct node *node, int in, struct found *found, uint64_t deadline_ns) {
   size_t got = 0;
   while (got < sizeof *found) {
@@ -194,7 +194,7 @@ static int receive_results(struct node *node, int in, struct found *found, uint6
     if (more < 0 && errno == EINTR)
       continue;
     if (more <= 0)
-      return WEFT_ERR_SYSTEM; // how it ended is known in a moment
+      return WEFT_ERR_SYSTEM; // the caller finds out how the process ended
     got += (size_t)more;
   }
   found->error[sizeof found->error - 1] = '\0';

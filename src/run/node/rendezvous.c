@@ -62,7 +62,7 @@ int node_insist(struct node *node, int (*step)(struct node *node)) {
   }
 }
 
-// The run key's value.
+// The value of the run's key.
 static json_t *describe_run(const struct node *node) {
   return json_pack("{s:s, s:s, s:I, s:I, s:I, s:o, s:O}", "run", node->run, "host", node->host, "pid",
                    (json_int_t)getpid(), "lease", (json_int_t)node->store.run_lease, "agents",
@@ -76,8 +76,8 @@ int node_grant_lease(struct node *node) {
   return err;
 }
 
-// The value of the key agent/<id>. In containers two agents may have one host name and one process number: by its lease
-// each knows its own key from that of another.
+// The value of the key agent/<id>. In containers two agents may have the same host name and the same process number.
+// The lease tells an agent's own key from that of another agent.
 static json_t *describe_node(const struct node *node) {
   uint32_t slots = node->config.num_processes ? node->config.num_processes : node->plan->num_processes;
   char cpus[RUN_CPUS_SIZE];
@@ -104,7 +104,7 @@ int node_create_run(struct node *node, bool *created) {
   return run_storage_create(node->store.client, node->keys.live, describe_run(node), node->store.run_lease, created);
 }
 
-// Tries to be the lead of the job: afterwards this node leads, or another one does.
+// Tries to become the lead of the job. Afterwards this node or another one leads.
 static int try_lead(struct node *node) {
   bool leads = false, registered = false;
   int err = node->store.own_lease ? 0 : node_grant_lease(node);
@@ -117,7 +117,7 @@ static int try_lead(struct node *node) {
   return err;
 }
 
-// Registers as the lowest node that is free, if any is.
+// Registers under the lowest free node number, if there is one.
 static int take_place(struct node *node) {
   int err = node->store.own_lease ? 0 : node_grant_lease(node);
   node->id = 0;
@@ -182,7 +182,7 @@ static int other_plan(const struct node *node, const json_t *live) {
   return err;
 }
 
-// Joins the live run, as the lowest node that is free.
+// Joins the live run, under the lowest free node number.
 static int follow(struct node *node, const json_t *live) {
   json_int_t nodes = json_integer_value(json_object_get(live, "agents"));
   if (nodes <= 1)
@@ -194,7 +194,7 @@ static int follow(struct node *node, const json_t *live) {
   node->place.expected = (uint32_t)nodes;
   int err = adopt(node, live);
   if (!err)
-    err = node_choose_memory(node); // that of the lead
+    err = node_choose_memory(node); // as the lead has decided
   if (!err)
     err = node_insist(node, take_place);
   if (!err && !node->place.taken)
@@ -219,19 +219,19 @@ static int lead_or_follow(struct node *node) {
   json_t *live = NULL;
   int err = WEFT_ERR_UNREACHABLE;
   for (int i = 0; i < FIRST_TRIES && run_storage_may_pass(err);
-       i++) // a store that is not there is said to be so at once
+       i++) // few tries, so that a missing store is reported at once
     err = run_storage_get(node->store.client, node->keys.live, &live);
   bool first = live == NULL;
   json_decref(live);
   if (!err && first)
     err = node_check_slots(node);
-  if (!err && first && !node->directory.path) // who has its own store has chosen
+  if (!err && first && !node->directory.path) // with an embedded store it is chosen already
     err = node_choose_memory(node);
   if (!err && first)
     err = node_insist(node, try_lead);
   if (err || node->leads)
     return err;
-  close_store(node); // wherever the run is, it is found from here on like any
+  close_store(node); // from here on this node looks for the run like any other
   return wait_and_follow(node);
 }
 

@@ -3,10 +3,11 @@
 // affected.
 //
 //   1. The lead makes a new lease and the key of the live run, unless another run of the job has come first. The others
-//      wait for that key, and take the new lease from it. Each rank does so, too (common/store_writer.h).
-//   2. Everybody writes again what it has written: launches, starts, records, exits, the current phase.
-//   3. A node that has done so registers again. The lead waits for all of them and says `restored`. Until then nothing
-//      is launched: a node that does not see a launch of another's yet would make it a second time.
+//      wait for that key, and take the new lease from it. So does each rank (common/store_writer.h).
+//   2. Every process writes again what it has written: launches, starts, records, exits, the current phase.
+//   3. A node that has written everything registers again. The lead waits for all nodes and then writes `restored`.
+//      Until then nothing is launched, since a node that does not see the launch of another node yet would launch the
+//      rank a second time.
 #include <string.h>
 
 #include "base/fail.h"
@@ -14,8 +15,8 @@
 #include "base/time/clock.h"
 #include "run/node/node.h"
 
-// From when the store is back: whoever is there hears of it within half a lease's life, or when it comes to renew its
-// own.
+// Time from the return of the store. Every process that still runs notices the return within half the life of a lease,
+// or when it renews its own lease.
 enum { RESTORE_S = 2 * RUN_LEASE_TTL_S };
 
 void node_restore_begin(struct node *node) {
@@ -53,16 +54,16 @@ static int put_run_back(struct node *node) {
   if (err)
     return err;
   node->store.run_lease = node->store.own_lease;
-  begin_to_write(node, true); // it begins when the key is there, whether or not its answer comes here
+  begin_to_write(node, true); // from here on, since the key may be created even if the answer is lost
   err = node_create_run(node, &created);
   if (!err && !created)
-    return fail(WEFT_ERR_TIMEOUT, "another run of the job has started meanwhile"); // the next look sees it
+    return fail(WEFT_ERR_TIMEOUT, "another run of the job has started meanwhile"); // the next look finds it
   return err ? err : node_register(node, &created);
 }
 
 // A follower found the run on a new lease.
 static int take_lease(struct node *node, int64_t lease) {
-  bool forgot = lease != node->store.run_lease; // else only this node's own lease ran out
+  bool forgot = lease != node->store.run_lease; // otherwise only this node's own lease ran out
   node->store.run_lease = lease;
   begin_to_write(node, forgot);
   return 0;
@@ -86,7 +87,7 @@ static int look_at(struct node *node, const json_t *live) {
   else if (!node->leads && (lease != node->store.run_lease || !alive))
     err = take_lease(node, lease);
   if (!err)
-    node->role->forget_nodes(node); // the inbox will say who is here
+    node->role->forget_nodes(node); // the inbox will report which nodes are here
   if (!err && node->leads && node->restore.stage == RESTORE_NONE)
     node->restore.stage = RESTORE_GATHER;
   return err ? err : run_inbox_read(node->inbox);
@@ -157,7 +158,7 @@ static int too_late(const struct node *node) {
   return err;
 }
 
-// Where agents come and go, those that have not come back are lost like others. Whatever else is late ends the run.
+// With --agents elastic, agents that have not come back are lost like others. Anything else that is late ends the run.
 static int go_on_without(struct node *node) {
   if (node->restore.look || node->restore.stage != RESTORE_GATHER)
     return too_late(node);
@@ -167,7 +168,7 @@ static int go_on_without(struct node *node) {
 int node_restore_step(struct node *node) {
   if (!node_restore_is_on(node))
     return 0;
-  if (node->store.silent_ns) // away again
+  if (node->store.silent_ns) // it does not answer again
     node->restore.deadline_ns = clock_deadline_ms(RESTORE_S * 1000);
   if (clock_passed(node->restore.deadline_ns) && (!node->leads || node->config.agents == RUN_AGENTS_FIXED))
     return too_late(node);
@@ -178,7 +179,7 @@ int node_restore_step(struct node *node) {
     err = write_all(node);
   if (!err && node->restore.stage == RESTORE_GATHER)
     err = gather(node);
-  if (err == WEFT_ERR_NOT_FOUND) // the lease that was just granted: forgotten again
+  if (err == WEFT_ERR_NOT_FOUND) // the store has forgotten the new lease, too
     node_restore_begin(node);
   if (node_restore_is_on(node))
     node_retry(node);

@@ -18,7 +18,7 @@ int node_open_signals(struct node *node) {
   if (!stop_hangup_is_ignored())
     sigaddset(&set, SIGHUP);
   sigaddset(&set, SIGUSR1);
-  // Before there is any thread, so that all threads have them blocked.
+  // No thread exists yet, so all threads will have these signals blocked.
   if (pthread_sigmask(SIG_BLOCK, &set, NULL) || (node->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK)) < 0)
     return fail_errno(errno, "cannot receive signals through a file descriptor");
   return 0;
@@ -33,12 +33,12 @@ int node_pause(struct node *node, int ms) {
   return node_interrupted(node);
 }
 
-// The first SIGTERM of an agent that may go asks it to leave; the second one ends it at once, like any other signal.
+// The first SIGTERM asks an agent to leave, if agents may leave. The second one ends it at once, like any other signal.
 static bool asks_to_leave(const struct node *node, int signal_number) {
   return signal_number == SIGTERM && !node->leads && node->config.agents == RUN_AGENTS_ELASTIC && !node->leave.asked;
 }
 
-// SIGUSR1 goes to all nodes of a job. The lead ends the run, and tells the others with its reason.
+// All nodes of a job receive SIGUSR1. The lead ends the run, and sends the others its reason.
 void node_take_signal(struct node *node) {
   struct signalfd_siginfo info;
   if (read(node->signal_fd, &info, sizeof info) != sizeof info || (info.ssi_signo == SIGUSR1 && !node->leads))
@@ -55,7 +55,7 @@ void node_add_phase(const struct node *node, struct text *text) {
              node->phase.current + 1, node->plan->num_phases);
 }
 
-// A follower may be between phases, and has measured nothing: its lead adds the phase.
+// A follower may be between phases and has no measurements, so its lead adds the phase to the error.
 int node_interrupted(const struct node *node) {
   struct text phase = {0};
   if (node->leads)

@@ -9,8 +9,8 @@
 
 enum {
   LOOK_MS = 1000,
-  LOOK_AGAIN_MS = 200, // while one stands still: that it goes on is to be said soon
-  STILL_MS = 3000,     // a standstill of less is not worth a word
+  LOOK_AGAIN_MS = 200, // while one stands still, to report soon that it goes on
+  STILL_MS = 3000,     // a shorter standstill is not reported
 };
 
 static void publish(struct node *node, const struct run_child *child, const char *what) {
@@ -43,7 +43,7 @@ static void goes_on(struct node *node, struct run_child *child) {
 static void look_at(struct node *node, struct run_child *child) {
   struct process_state state;
   const char *what = process_state_read(&state, child->pid) ? process_state_standstill(state.state) : NULL;
-  bool moved = !what || state.ticks != child->ticks; // one that waits for a disk now and then does move
+  bool moved = !what || state.ticks != child->ticks; // a process may wait for a disk only at times
   child->ticks = what ? state.ticks : 0;
   if (!what || (child->still_ns && moved))
     goes_on(node, child);

@@ -6,7 +6,7 @@
 #include "base/time/clock.h"
 #include "run/node/node.h"
 
-enum { RETRY_MS = 100 }; // between two tries of what the store did not answer
+enum { RETRY_MS = 100 }; // between two attempts of a request that the store did not answer
 
 void node_retry(struct node *node) {
   uint64_t retry_ns = clock_deadline_ms(RETRY_MS);
