@@ -1,13 +1,14 @@
-// What throughput mode has beside the operations that are timed, checked in the part of a phase in which nothing
-// changes, where all ranks run the same operations from the same one on.
+// Checks the features of throughput mode that the timed operations do not use. The checks run in the steady part of a
+// phase, in which nothing changes and all ranks run the same operations from the same one on.
 //
-// A check has one of three rounds, by turns: rows by rank with two biases and weights that go back; packed rows with
-// one bias, unweighted; rows of each expert. The first two fill a route, go by it again, and combine by it alone. The
-// last check of a phase leaves a route to the next phase: there it works for the ranks that are left, or is refused
-// once one has joined. Which of the two, the plan says, and so all ranks do the same.
+// Each check runs one of three rounds, in turn: rank-major rows with two biases and with weights that go back; packed
+// rows with one bias, unweighted; rows per expert. The first two fill a route, run an operation by it, and then a
+// combine alone by it. The last check of a phase leaves a route to the next phase. There the route works for the
+// remaining ranks, or is refused if a rank has joined. The plan decides which of the two happens, so all ranks do the
+// same.
 #include "run/rank/rank.h"
 
-// The alignment that packed rows are checked with where none is asked for: not 1, and no power of two.
+// The alignment with which packed rows are checked if the configuration has none: not 1, and no power of two.
 enum { ALIGNMENT = 24, ROUNDS = 3 };
 
 static bool has(const struct rank *rank, enum run_feature feature) {
@@ -26,7 +27,7 @@ static struct run_config with_layout(const struct rank *rank, enum weft_ep_layou
   return config;
 }
 
-// One operation, judged, with other buffers and another form than those that are timed.
+// Runs and judges one operation, with other buffers and another form than the timed operations.
 static int operate(struct rank *rank, struct traffic *traffic, const struct traffic_form *form) {
   struct traffic *timed = rank->traffic;
   struct traffic_op op;
@@ -35,11 +36,11 @@ static int operate(struct rank *rank, struct traffic *traffic, const struct traf
   rank->traffic = traffic;
   int err = rank_operate_steady(rank, true, &op);
   rank->traffic = timed;
-  rank->record.rank.num_lost_selections = lost; // those that a kept route still has went in good order
+  rank->record.rank.num_lost_selections = lost; // a kept route still has selections of ranks that left as planned
   return err;
 }
 
-// The same form by a route: filled, kept, and a combine alone.
+// Runs the form by a route: fills the route (`fills`), uses the kept route, and combines alone by it.
 static int operate_by_route(struct rank *rank, struct traffic *traffic, struct traffic_form form, bool fills) {
   static const enum traffic_way ways[] = {TRAFFIC_FILLING, TRAFFIC_KEPT, TRAFFIC_COMBINE_ROUTE};
   int err = 0;
@@ -95,7 +96,7 @@ static bool joined(const struct rank *rank) {
   return false;
 }
 
-// One that joined and died in this phase may have been in a view since, or not.
+// Whether a rank joined and died in this phase. It is not known whether such a rank was in a view in the meantime.
 static bool came_and_died(const struct rank *rank) {
   const struct plan_phase *phases = rank->plan->phases;
   for (uint32_t i = 0; i < phases[rank->phase].kills.count; i++)
@@ -108,8 +109,8 @@ static int use_kept(struct rank *rank) {
   int err = 0;
   if (!rank->kept)
     return 0;
-  // On CUDA memory it is kernels that find the conflict out, in an operation that the joiner would have to come to:
-  // there the route is only given up, and tests/cuda/flow.cu has the conflict.
+  // On CUDA memory kernels find the conflict, in an operation in which the joiner would have to take part. So the route
+  // is only given up here; tests/cuda/flow.cu tests the conflict.
   if (joined(rank))
     err = weft_ep_get_memory(rank->ep, NULL) == WEFT_EP_MEMORY_HOST ? traffic_check_refused(rank->kept) : 0;
   else if (!came_and_died(rank))

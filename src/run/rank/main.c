@@ -1,5 +1,4 @@
-// The process of one rank: opens what it needs, goes through the phases that the plan has for it, and says what it
-// found.
+// The process of one rank: it opens what it needs, runs the phases that the plan has for it, and reports the results.
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -20,8 +19,8 @@
 
 enum { FLUSH_MS = 5000, RETRY_MS = 50 };
 
-// Reads the newest phase and the losses from a value of the store; anything else leaves them as they are. Called on
-// several threads.
+// Takes the newest phase and the losses from a value of the store. Other values change nothing. Called on several
+// threads.
 static void learn(struct rank *rank, const char *value, size_t size) {
   json_t *json = json_loadb(value, size, JSON_DECODE_ANY, NULL);
   struct run_current read = {0};
@@ -47,10 +46,10 @@ static void on_store_event(void *arg, const struct weft_store_event *event) {
   if (event->kind == WEFT_STORE_EVENT_PUT)
     learn(rank, event->kv->value, event->kv->value_len);
   else if (event->kind == WEFT_STORE_EVENT_RESET || event->kind == WEFT_STORE_EVENT_RESUMED)
-    run_reporter_renew(rank->reporter); // a new store that has come as far as the old one looks like it to the watch
+    run_reporter_renew(rank->reporter); // to the watch a new store with as high a revision looks like the old one
 }
 
-// Learns of the phase that the store has, and of the revision after it.
+// Reads the current phase from the store. `*next`: the revision from which to watch.
 static int read_phase(struct rank *rank, int64_t *next) {
   char key[RUN_KEY_SIZE];
   struct weft_store_list *list;
@@ -65,7 +64,7 @@ static int read_phase(struct rank *rank, int64_t *next) {
   return 0;
 }
 
-// What was put between the store's coming back and the watch's is not seen by the watch.
+// The watch does not see changes that were made after the store returned and before the watch was open again.
 static int on_renewed(void *arg) {
   int64_t next;
   return read_phase(arg, &next);
@@ -74,14 +73,14 @@ static int on_renewed(void *arg) {
 static int follow_phases(struct rank *rank) {
   char key[RUN_KEY_SIZE];
   int64_t next = 0;
-  rank->news.current.phase = rank->current.phase = rank->task.phase; // it was launched because this one has begun
+  rank->news.current.phase = rank->current.phase = rank->task.phase; // the rank is launched after its begin
   rank->news.phase_ns = rank->phase_ns = rank->main_ns;
   int err = read_phase(rank, &next);
   run_key(key, &rank->keys, "current");
   return err ? err : weft_store_watch_open(rank->store, key, next, on_store_event, rank, &rank->watch);
 }
 
-// The run that this rank belongs to: its configuration and plan.
+// Reads the configuration and the plan of this rank's run.
 static int read_run(struct rank *rank) {
   json_decref(rank->live);
   rank->live = NULL;
@@ -102,8 +101,8 @@ static int read_run(struct rank *rank) {
   return err;
 }
 
-// Makes a step of the beginning, again and again if need be: the store may be away, or have been, and not have the run
-// back yet.
+// Repeats a step of the start until it succeeds or the time is over: the store may not answer, or may not have the run
+// again yet.
 static int insist(struct rank *rank, int (*step)(struct rank *rank)) {
   uint64_t deadline = clock_deadline_ms((uint64_t)rank->task.wait_limit_s * 1000);
   for (;;) {
@@ -153,7 +152,7 @@ static int open_home(struct rank *rank) {
   int err = buffer_home_open(&rank->home, rank->task.gpu);
   if (!err && rank->home.api && !rank->home.api->describe(rank->task.gpu, &info, why))
     snprintf(rank->gpu_name, sizeof rank->gpu_name, "%.*s", (int)sizeof rank->gpu_name - 1, info.name);
-  rank_record_begin(rank); // with what is known now
+  rank_record_begin(rank); // with the data that are known now
   return err;
 }
 
@@ -198,7 +197,7 @@ static void announce_start(struct rank *rank) {
                    rank->task.slot, rank->phase);
 }
 
-// The phase, or a rest of it: until it is measured among ranks of which none was lost meanwhile.
+// Runs the phase, or repeats it, until it was measured among ranks of which none was lost meanwhile.
 static int run_to_its_end(struct rank *rank, bool *left) {
   for (;; rank->again = true) {
     int err = rank_transition(rank, left);
@@ -213,7 +212,7 @@ static int run_to_its_end(struct rank *rank, bool *left) {
       err = rank_measure(rank);
     if (err != RANK_UNSETTLED)
       return err;
-    rank_close_features(rank); // a route of ranks that are not there any more
+    rank_close_features(rank); // this route has ranks that are gone
   }
 }
 
@@ -231,13 +230,14 @@ static int run_phase(struct rank *rank, bool *left) {
   return 0;
 }
 
-// From one phase to the next, or back to the one before, which has lost ranks since this one has measured it.
+// Runs the phases in order. It goes back to the previous phase if that phase has lost ranks since this rank measured
+// it.
 static int run_phases(struct rank *rank) {
   bool left = false;
   for (rank->phase = rank->task.phase;;) {
     bool ends = rank->phase == rank->plan->num_phases;
     int err = ends ? rank_end(rank, &left) : run_phase(rank, &left);
-    if (!err && left && !rank->told_to_leave) // what the plan does not have, the lead tells
+    if (!err && left && !rank->told_to_leave) // the lead reports a leave that is not in the plan
       rank_record_put(rank, RESULTS_LEFT, "");
     rank->again = err == RANK_BACK;
     if (err == RANK_BACK) {
@@ -253,12 +253,12 @@ static int run_phases(struct rank *rank) {
   }
 }
 
-// Tells everybody why, in this rank's record and under the run's reasons to end.
+// Publishes the error in this rank's record and among the run's reasons to end.
 static void report_failure(struct rank *rank, int err, const char *error) {
   char key[RUN_KEY_SIZE];
   if (!rank->reporter)
     return;
-  if (rank->record.rank.host[0] && rank->phase < rank->plan->num_phases) // it was begun
+  if (rank->record.rank.host[0] && rank->phase < rank->plan->num_phases) // the record has been begun
     rank_record_put(rank, RESULTS_FAILED, error);
   run_key(key, &rank->keys, "fail/rank-%d", rank->task.rank);
   run_reporter_put(rank->reporter, key,
@@ -271,13 +271,13 @@ static int run(struct rank *rank) {
   int err = open_store(rank);
   if (err)
     return err;
-  rank_record_begin(rank); // what fails from here on is on record
+  rank_record_begin(rank); // later failures go into the record
   err = open_ep(rank);
   return err ? err : run_phases(rank);
 }
 
 static void close_rank(struct rank *rank) {
-  weft_store_watch_close(rank->watch); // it tells the reporter of what comes
+  weft_store_watch_close(rank->watch); // before the reporter, which its callback uses
   run_reporter_close(rank->reporter, clock_deadline_ms(FLUSH_MS));
   rank_close_features(rank);
   traffic_close(rank->traffic);
@@ -322,7 +322,7 @@ int run_rank_main(int argc, char **argv) {
     char error[RESULTS_TEXT];
     snprintf(error, sizeof error, "%s", weft_last_error());
     log_error("rank %d: %s", rank.task.rank, error);
-    printable_text(error); // it may end within a character, and JSON takes nothing but UTF-8
+    printable_text(error); // it may end within a character, and JSON allows only UTF-8
     report_failure(&rank, err, error);
   }
   close_rank(&rank);

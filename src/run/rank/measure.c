@@ -1,4 +1,5 @@
-// The body of a phase: operations of each kind judged, warm-up, timed ones, and operations of each kind judged again.
+// The body of a phase: judged operations of each kind, warm-up, timed operations, and judged operations of each kind
+// again.
 #include <stdlib.h>
 
 #include "base/fail.h"
@@ -9,11 +10,11 @@ enum { PROGRESS_EVERY = 4 };
 struct samples {
   uint64_t *both, *dispatch, *combine; // [iterations]
   uint32_t count;
-  uint64_t *rows;                                                        // [capacity] of the dispatches, by rank
+  uint64_t *rows;                                                        // [capacity] dispatched to each rank
   double dispatch_logical, dispatch_wire, combine_logical, combine_wire; // sums
 };
 
-// One operation of each kind; those between are run like any.
+// Judges one operation of each kind. Operations between them run unjudged.
 static int check(struct rank *rank) {
   unsigned wanted = 1u << PATTERN_CONSTANT | 1u << PATTERN_SCALED | 1u << PATTERN_PLAIN;
   struct traffic_op op;
@@ -37,7 +38,7 @@ static int warm_up(struct rank *rank) {
   return 0;
 }
 
-// Operations of the plain kind are all of one size: those are timed.
+// Times only operations of the plain kind, since all of them have the same size.
 static int take_samples(struct rank *rank, struct samples *samples) {
   struct traffic_op op;
   while (samples->count < rank->config.iterations) {
@@ -61,11 +62,11 @@ static int take_samples(struct rank *rank, struct samples *samples) {
   return 0;
 }
 
-// In the order in which results have the ranks.
+// Stores the rows in the order of the ranks in the results.
 static int keep_rows(struct rank *rank, const struct samples *samples) {
   const struct plan_ranks *ranks = &rank->plan->ranks;
   struct results_rank *found = &rank->record.rank;
-  free(found->dispatch_rows); // of the time before a loss
+  free(found->dispatch_rows); // from an attempt before a loss
   found->dispatch_rows = samples->count ? calloc(ranks->count, sizeof *found->dispatch_rows) : NULL;
   if (samples->count && !found->dispatch_rows)
     return fail(WEFT_ERR_NOMEM, "no memory for a record of %u ranks", ranks->count);
@@ -106,8 +107,8 @@ static int time_operations(struct rank *rank) {
   return err;
 }
 
-// For throughput all ranks go on from the same operation, whichever each began the steady part with: an operation by a
-// kept route is one for all or for none.
+// In throughput mode all ranks have to go on from the same operation, even if they began the steady part with different
+// ones, since either all or none must run an operation by a kept route.
 static int line_up(struct rank *rank) {
   struct traffic_op op;
   int err = 0;

@@ -1,4 +1,4 @@
-// One operation, what the record keeps of it, and what the plan does not allow.
+// Runs one operation, records its results, and reports losses that the plan does not have.
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 enum {
   REASON_MS = 1000,
-  WORD_S = 10, // beside the time for which a store may be away: until then the lead has said that an agent is gone
+  WORD_S = 10, // in addition to the start-up limit; by then the lead has reported a lost agent
 };
 
 static bool dies_now(const struct rank *rank, int32_t peer) {
@@ -23,7 +23,8 @@ static bool dies_now(const struct rank *rank, int32_t peer) {
          run_roster_dies(rank->plan, rank->config.negative, rank->phase, peer);
 }
 
-// A pair parts as soon as one of the two has done the leaver's last operation, which the other may still be in.
+// Two ranks part as soon as one of them has completed the last operation of the leaving rank. The other one may still
+// be in that operation.
 static bool parts_now(const struct rank *rank, int32_t peer) {
   const struct plan *plan = rank->plan;
   if (rank->phase >= plan->num_phases)
@@ -39,7 +40,8 @@ static bool contains(const int32_t *ranks, uint32_t count, int32_t peer) {
   return false;
 }
 
-// Whether the operation went without a rank that the plan has live; at the run's end, going is no loss.
+// Whether the operation ran without a rank that is live in the plan. At the end of the run (`ending`) a missing rank is
+// no loss.
 static bool went_without(const struct rank *rank, const struct traffic_op *op, bool ending) {
   for (uint32_t i = 0; i < op->num_lost; i++)
     if (!dies_now(rank, op->lost[i]))
@@ -58,8 +60,8 @@ static int lost(struct rank *rank, int32_t lost_rank, const char *how) {
               rank->phase, how);
 }
 
-// Moves what events have said since into the record. A peer of the view that was lost though the plan has it live
-// ends the run.
+// Adds the losses from new events to the record. The loss of a peer that is in the view, and live in the plan, is an
+// error.
 static int note_events(struct rank *rank, const struct traffic_op *op, bool ending) {
   const struct rank_events *events = &rank->events;
   int err = 0;
@@ -73,8 +75,8 @@ static int note_events(struct rank *rank, const struct traffic_op *op, bool endi
   return err;
 }
 
-// The error of a rank of `of` that the plan has live and that is not in `in`, a view: others found it lost, and their
-// reason counts before this one. 0: there is none.
+// Returns an error for a rank of `of` that is live in the plan but missing in the view `in`: other ranks found it lost,
+// and their reason has precedence. 0: there is no such rank.
 static int lost_to_others(struct rank *rank, const int32_t *of, uint32_t num_of, const int32_t *in, uint32_t num_in) {
   for (uint32_t i = 0; i < num_of; i++)
     if (!dies_now(rank, of[i]) && !parts_now(rank, of[i]) && !contains(in, num_in, of[i]))
@@ -82,7 +84,7 @@ static int lost_to_others(struct rank *rank, const int32_t *of, uint32_t num_of,
   return 0;
 }
 
-// Likewise of the operation's view, where the newest agreed view is without it.
+// The same for the ranks of the operation's view that are missing in the newest agreed view.
 static int put_out(struct rank *rank, const struct traffic_op *op) {
   uint32_t cap = rank->plan->ranks.count, count = 0;
   int32_t *agreed = calloc(cap, sizeof *agreed);
@@ -93,11 +95,11 @@ static int put_out(struct rank *rank, const struct traffic_op *op) {
   return err;
 }
 
-// What the operation itself reports of losses may come before the event that says why, or the view that says who.
+// The operation may report a loss before the event that gives the reason, or the view that shows the lost rank.
 static int note_losses(struct rank *rank, const struct traffic_op *op) {
   uint32_t end = rank->plan->num_phases;
   bool ending = rank->phase >= end || rank->current.phase >= end, without = went_without(rank, op, ending);
-  bool waits = without && rank->config.agents == RUN_AGENTS_FIXED; // else the lead says whether it is to be
+  bool waits = without && rank->config.agents == RUN_AGENTS_FIXED; // otherwise the lead decides whether the run goes on
   uint64_t deadline_ns = clock_deadline_ms(REASON_MS);
   int err = 0;
   do {
@@ -117,8 +119,8 @@ static int note_losses(struct rank *rank, const struct traffic_op *op) {
   return err;
 }
 
-// A rank is gone that the plan has, which the last error says. Where agents come and go, the lead says by and by that
-// the run goes on without it; until then, operations go on.
+// A rank of the plan is gone, as the last error says. With --agents elastic the lead will report that the run goes on
+// without that rank; operations go on until then.
 static int miss(struct rank *rank, int err) {
   struct rank_miss *missed = &rank->miss;
   bool ends = rank->config.agents == RUN_AGENTS_FIXED || (err != WEFT_ERR_PEER_LOST && err != WEFT_ERR_PROTOCOL);
@@ -169,9 +171,9 @@ static void note_joining(struct rank *rank, const struct traffic_op *op) {
 static void note_first(struct rank *rank, const struct traffic_op *op) {
   rank->dispatched = true;
   note_joining(rank, op);
-  struct rank_activation commit = {0}; // of the view with this rank; it may know of earlier ones
+  struct rank_activation commit = {0}; // of the view with this rank; the rank may know earlier views
   uint64_t end = op->begin_ns + op->dispatch_ns;
-  // The event that says so comes through another thread, and may come late.
+  // Another thread delivers the event of the commit, perhaps too late.
   if (!rank_find_commit(&rank->events, op->begin_epoch, &commit) || commit.time_ns > end)
     commit.time_ns = op->begin_ns;
   rank->record.launch_us = (double)(rank->main_ns - rank->task.launch_ns) / 1000;
@@ -186,8 +188,8 @@ static int judge(struct rank *rank, const struct rank_judgement *judgement, cons
   return err;
 }
 
-// Of an operation that all its ranks began in the same view, and of which nothing is missing: what any other run with
-// this seed has to come to.
+// Publishes the digest of a complete operation that all its ranks began in the same view. Any other run with this seed
+// must have the same digest.
 static int publish_digest(struct rank *rank, const struct traffic_op *op) {
   uint64_t digest = 0;
   int err = traffic_digest(rank->traffic, &digest);
@@ -236,7 +238,7 @@ int rank_judge_last(struct rank *rank, const struct traffic_op *op) {
   return judge(rank, &(struct rank_judgement){.judge = true}, op);
 }
 
-// In a phase nothing changes.
+// Checks that the operation ran among the live ranks of the phase, since nothing changes within a phase.
 static int check_view(struct rank *rank, const struct traffic_op *op) {
   const struct plan_ranks *live = &rank->plan->phases[rank->phase].live;
   if (run_roster_equal(live, op->ranks, op->num_ranks))
@@ -248,8 +250,8 @@ static int check_view(struct rank *rank, const struct traffic_op *op) {
               (unsigned long long)op->op, rank->phase, op->num_ranks, text_s(op->num_ranks), live->count);
 }
 
-// For throughput all ranks run the same operations, so all stop measuring after the same one: of which the mark says
-// that each knows of a loss. What is missing before is not judged.
+// In throughput mode all ranks run the same operations, so all have to stop measuring after the same one: the one whose
+// mark says that every rank knows of the loss. Operations with missing ranks before that are not judged.
 static int operate_in_line(struct rank *rank, bool judge, struct traffic_op *op) {
   bool knows = rank->current.num_lost != rank->settled, whole = !knows && rank->miss.deadline_ns == 0;
   if (knows)
@@ -273,7 +275,7 @@ int rank_operate_steady(struct rank *rank, bool judge, struct traffic_op *op) {
   return err ? err : miss(rank, check_view(rank, op));
 }
 
-// Of this process, not of one that had its rank before.
+// Takes a loss of this process, and not of an earlier process with the same rank.
 static int take_own_loss(struct rank *rank, const struct run_lost *lost) {
   if (lost->rank != rank->task.rank || lost->phase < rank->task.phase)
     return 0;

@@ -1,9 +1,10 @@
-// A planned loss. All ranks begin the phase with the same operation; in its dispatch the victims kill themselves, when
-// they have sent half of their rows. What the survivors got of it is judged: a victim's tokens came whole or not at
-// all, its experts brought nothing, everything else is right. Then operations go on until the view without the victims.
+// A planned loss. All ranks begin the phase with the same operation. In its dispatch the victims kill themselves when
+// they have sent half of their rows. The survivors judge what they received: each token of a victim has arrived whole
+// or not at all, the victims' experts have contributed nothing, and everything else is right. Then operations go on
+// until the view without the victims takes effect.
 //
-// Those that are to be lost from outside run on until they are (or find the others gone, and end), and nobody knows
-// the operation: what is left of it is not judged.
+// Victims that are to be lost from outside run on until that happens, or until they find the others gone and end. The
+// operation of such a loss is not known in advance, so incomplete operations are not judged.
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +25,7 @@ static void die(struct rank *rank) {
 static void on_row(void *arg, uint32_t rows_written, uint32_t peers_done) {
   struct rank *rank = arg;
   (void)peers_done;
-  if (rank->rows_to_send == 0) // once: there may be many rows
+  if (rank->rows_to_send == 0) // only once, since there may be many rows
     rank->rows_to_send = traffic_remote_rows(rank->traffic);
   if (rows_written * 2 >= rank->rows_to_send)
     die(rank);
@@ -35,7 +36,7 @@ static int die_in_dispatch(struct rank *rank) {
   ep_fault_set(rank->ep, on_row, rank);
   int err = traffic_send_only(rank->traffic);
   if (!err)
-    die(rank); // it had no rows for others, or a kernel is on its way with them
+    die(rank); // it had no rows for others, or a kernel is still sending them
   return err;
 }
 
@@ -50,7 +51,7 @@ static bool loses_survivor(const struct rank *rank, const struct traffic_op *op)
   return false;
 }
 
-// Until this rank is killed, or cut off from those that go on.
+// Runs operations until this rank is killed, or cut off from the survivors.
 static int await_loss(struct rank *rank) {
   uint64_t deadline = clock_deadline_ms((uint64_t)rank->config.startup_timeout_s * 1000);
   struct traffic_op op;
@@ -83,7 +84,7 @@ static int too_late(const struct rank *rank, const int32_t *victims, uint32_t nu
               first, rank->phase);
 }
 
-// Until an operation ran in the view of those that are left.
+// Runs operations until one ran in the view of the survivors.
 static int settle(struct rank *rank, int32_t *victims) {
   const struct plan_ranks *live = &rank->plan->phases[rank->phase].live;
   uint64_t deadline = clock_deadline_ms((uint64_t)rank->config.startup_timeout_s * 1000);
@@ -123,7 +124,7 @@ int rank_lose(struct rank *rank) {
   judgement.num_missing = victims_of(rank, rank->expected, rank->num_expected, victims);
   int err = 0;
   if (judgement.num_missing > 0) {
-    if (!awaits_losses(rank) && !rank->again) // then it is not known whether they died before
+    if (!awaits_losses(rank) && !rank->again) // if it is repeated, they may have died before
       err = rank_operate(rank, &judgement, true, &op);
     if (!err)
       err = settle(rank, victims);

@@ -1,4 +1,4 @@
-// Puts the record of a phase together, and writes it to the store.
+// Fills the record of a phase, and writes it to the store.
 #include <stdio.h>
 #include <string.h>
 
@@ -34,7 +34,7 @@ void rank_record_put(struct rank *rank, enum results_state state, const char *re
   if (rank->ep && !weft_ep_get_stats(rank->ep, &stats))
     rank->record.rank.window_bytes = stats.window_bytes;
   rank->record.rank.state = state;
-  rank->record.losses_known = rank->miss.deadline_ns ? -1 : (int32_t)rank->settled; // -1: a loss that nobody has told
+  rank->record.losses_known = rank->miss.deadline_ns ? -1 : (int32_t)rank->settled; // -1: the loss is not reported
   snprintf(rank->record.rank.reason, sizeof rank->record.rank.reason, "%s", reason);
   run_key(key, &rank->keys, "record/%u/%d", rank->phase, rank->task.rank);
   run_reporter_put(rank->reporter, key, run_record_to_json(&rank->record));

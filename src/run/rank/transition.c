@@ -1,11 +1,11 @@
-// From one phase to the next without a pause: operations go on, and show when all ranks are there.
+// The transition from one phase to the next without a pause: operations go on, and show when all ranks are present.
 //
-// An operation ends the transition when it ran in the view that the phase starts with, and every rank of it brought a
-// mark that says "I know that the phase has begun". Both are the same for all ranks of that operation, a joiner that
-// runs its first one included; so all leave the transition with the same operation.
+// An operation ends the transition if it ran in the view with which the phase starts, and each of its ranks sent a mark
+// that says "I know that the phase has begun". Both are the same for all ranks of that operation, also for a joiner
+// that runs its first one. So all ranks end the transition with the same operation.
 //
-// A phase that loses ranks with their agent goes through its transition again (--agents elastic): the mark also says
-// how many losses its rank knows of, and the view is the one without them.
+// A phase that loses ranks with their agent repeats its transition (--agents elastic). The mark also says how many
+// losses its rank knows, and the view is the one without the lost ranks.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,10 +16,11 @@
 #include "run/common/roster.h"
 #include "run/rank/rank.h"
 
-// Longer than the lead's own limit: the lead knows better why a rank is missing.
+// Added to the lead's own limit, since the lead knows better why a rank is missing.
 enum { WAIT_LIMIT_S = 10 };
 
-// Lets the next operation carry what this rank knows. BACK: the phase before this one has to be measured again.
+// Takes news, and sends what this rank knows with the next operation. BACK: the previous phase has to be measured
+// again.
 static int follow(struct rank *rank) {
   const struct run_current *current = &rank->current;
   uint32_t known = current->num_lost;
@@ -33,7 +34,7 @@ static int follow(struct rank *rank) {
   return before && !rank->told_to_leave ? RANK_BACK : 0;
 }
 
-// Adds the ranks that are in `of` and not in `in`; both ascend.
+// Adds the ranks of `of` that are not in `in`; both are in ascending order.
 static void add_difference(struct text *text, const int32_t *of, uint32_t num_of, const int32_t *in, uint32_t num_in) {
   for (uint32_t i = 0, j = 0; i < num_of; i++) {
     while (j < num_in && in[j] < of[i])
@@ -56,7 +57,7 @@ static int too_late(const struct rank *rank, const struct traffic_op *op) {
   return err;
 }
 
-// In a phase that began before and has lost ranks since, those that the plan kills may have died already.
+// In a phase that is repeated because of a loss, the ranks that the plan kills may have died already.
 static bool all_but_victims(const struct rank *rank, const struct traffic_op *op) {
   const struct plan_phase *phase = &rank->plan->phases[rank->phase];
   uint32_t live = 0, victims = 0;
@@ -84,30 +85,31 @@ static bool contains_all(const struct traffic_op *op, const int32_t *ranks, uint
   return found == count;
 }
 
-// Leaves: the view without this rank is agreed on when this returns; operations go on until it takes effect.
+// Leaves the group. The view without this rank is agreed on when this returns; operations go on until that view takes
+// effect.
 static int ask_to_leave(struct rank *rank) {
   int32_t self = rank->task.rank;
   return weft_ep_disconnect(rank->ep, &self, 1, rank->config.startup_timeout_s * 1000);
 }
 
-// Before a planned loss nothing is judged: a survivor that is still busy with it would seem to detect the loss late.
+// Whether the phase has a planned loss. Nothing is judged before one, since a survivor that is still judging would seem
+// to detect the loss late.
 static bool loses(const struct rank *rank) {
   return rank->config.negative != RUN_NEGATIVE_LEAVE && rank->plan->phases[rank->phase].kills.count > 0;
 }
 
-// Whether the operation ends the transition: it ran in the view that is to be, and all its ranks know as much as this
-// one does.
+// Whether the operation ends the transition: it ran in the expected view, and all its ranks know as much as this one.
 static bool is_settled(const struct rank *rank, const struct traffic_op *op) {
   return op->mark >= rank_mark_begun(rank->phase, rank->current.num_lost) && in_view(rank, op);
 }
 
-// The loss that the lead has told, or nobody is missed.
+// Accepts the losses that the lead has reported. No other rank is missed.
 static void settle(struct rank *rank) {
   rank->settled = rank->current.num_lost;
   rank->miss = (struct rank_miss){0};
 }
 
-// How far a rank that leaves has come.
+// The progress of a rank that leaves.
 struct leaving {
   bool leaves, waits, asked;
 };
@@ -132,7 +134,7 @@ int rank_transition(struct rank *rank, bool *left) {
   for (;;) {
     int err = follow(rank);
     bool begun = rank->current.phase >= rank->phase;
-    if (!err && begun && deadline == 0) { // until then, the others are still busy with the phase before
+    if (!err && begun && deadline == 0) { // before that, others are still in the previous phase
       deadline = clock_deadline_ms((uint64_t)(rank->config.startup_timeout_s + WAIT_LIMIT_S) * 1000);
       rank->record.learned_ns = rank->phase_ns;
     }
@@ -145,7 +147,7 @@ int rank_transition(struct rank *rank, bool *left) {
       return 0;
     }
     err = rank_operate(rank, &(struct rank_judgement){0}, begun, &op);
-    if (err == RANK_UNSETTLED) // the lead's word is waited for
+    if (err == RANK_UNSETTLED) // the lead has still to report the loss
       continue;
     if (err)
       return err;
