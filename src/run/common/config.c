@@ -1,4 +1,4 @@
-// What follows from the options of a run.
+// Derives the options of a group from the options of a run.
 #include "run/common/config.h"
 
 struct weft_ep_options run_ep_options(const struct run_config *config) {

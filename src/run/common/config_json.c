@@ -1,4 +1,4 @@
-// The shared part of the configuration, as JSON and from it.
+// Converts the shared part of the configuration to JSON and back.
 #include "run/common/config_json.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 
 enum { MAX_WORDS = 4 };
 
-// A number, or one of a few words that stand for the numbers from `first` on.
+// A field with a number, or with one of a few words that stand for the numbers from `first` on.
 struct field {
   const char *name;
   size_t offset;
@@ -118,7 +118,7 @@ int run_settings_from_json(struct run_config *config, const json_t *json) {
   return 0;
 }
 
-// The name in JSON of what is at `offset`. NULL: it is not shared, or a follower uses its own.
+// The JSON name of the field at `offset`. NULL: the field is not shared, or a follower uses its own value.
 static const char *shared_name(size_t offset) {
   if (offset == offsetof(struct run_config, num_agents) || offset == offsetof(struct run_config, startup_timeout_s))
     return NULL;
@@ -137,7 +137,7 @@ static const char *shared_name(size_t offset) {
 static int check_given(const struct run_given *given, const json_t *own, const json_t *lead) {
   const char *name = shared_name(given->offset), *word = name ? json_string_value(json_object_get(own, name)) : NULL;
   const json_t *here = json_object_get(own, name ? name : ""), *there = json_object_get(lead, name ? name : "");
-  if (!name || json_equal(here, there) || (word && strcmp(word, "auto") == 0)) // the lead has settled on one
+  if (!name || json_equal(here, there) || (word && strcmp(word, "auto") == 0)) // the lead has chosen a value for it
     return 0;
   char *one = json_dumps(here, JSON_ENCODE_ANY), *other = json_dumps(there, JSON_ENCODE_ANY);
   int err = fail(WEFT_ERR_INVALID, "--%s is %s here, and %s at the lead, which decides: give the same, or leave it out",

@@ -14,7 +14,7 @@ _Static_assert(offsetof(struct weft_ep_stats, operations) + RUN_STATS * sizeof(u
                    sizeof(struct weft_ep_stats),
                "all fields of weft_ep_stats behind its size are counters of 8 bytes");
 
-// Two of them tell how things stand, and do not add up.
+// Two of the fields are current values, which are not added up.
 static bool is_gauge(uint32_t field) {
   size_t offset = offsetof(struct weft_ep_stats, operations) + field * sizeof(uint64_t);
   return offset == offsetof(struct weft_ep_stats, connected) || offset == offsetof(struct weft_ep_stats, window_bytes);

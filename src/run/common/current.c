@@ -1,4 +1,4 @@
-// The run's phase and its losses, as JSON and from it.
+// Converts the run's phase and its losses to JSON and back.
 #include "run/common/current.h"
 
 #include <stdlib.h>

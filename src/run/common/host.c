@@ -1,4 +1,4 @@
-// The names of this host: its host name, or the one that Slurm has for it, and its boot id.
+// Gets the names of this host: its host name, or Slurm's name for it, and its boot id.
 #include "run/common/host.h"
 
 #include <stdio.h>
@@ -10,11 +10,11 @@
 
 void run_host_describe(char *host, size_t host_cap, char *boot, size_t boot_cap) {
   char name[256] = "";
-  const char *node = getenv("SLURMD_NODENAME"); // by which users of Slurm know it, and several may be on one host
+  const char *node = getenv("SLURMD_NODENAME"); // Slurm's users know this name, and one host may have several
   gethostname(name, sizeof name - 1);
   snprintf(host, host_cap, "%.*s", (int)host_cap - 1, node && *node ? node : name);
   printable_line(host);
   char id[BOOT_ID_SIZE];
-  boot_id_read(id); // "" where /proc is not there
+  boot_id_read(id); // "" without /proc
   snprintf(boot, boot_cap, "%s", id);
 }

@@ -1,5 +1,5 @@
-// Reads what a launcher says of a process. mpirun goes first: within an allocation of Slurm, variables of both are set,
-// and those of Slurm are of the step that started mpirun.
+// Reads the variables that a launcher sets. mpirun has precedence: within an allocation of Slurm the variables of both
+// are set, and those of Slurm describe the step that started mpirun.
 #include "run/common/launcher.h"
 
 #include <errno.h>
@@ -18,11 +18,11 @@ enum {
   NUM_PORTS = 20480,
 };
 
-// A launcher, by the variables that it sets in each process that it starts.
+// A launcher, with the variables that it sets in each process that it starts.
 static const struct dialect {
   const char *name, *task, *num_tasks;
-  const char *num_nodes;   // how many hosts have tasks; NULL: it does not say
-  const char *local_tasks; // how many tasks are on this host; NULL: it does not say
+  const char *num_nodes;   // number of hosts with tasks; NULL: there is no such variable
+  const char *local_tasks; // number of tasks on this host; NULL: there is no such variable
 } dialects[] = {
     {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", NULL, "OMPI_COMM_WORLD_LOCAL_SIZE"},
     {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NUM_NODES", NULL},
@@ -58,8 +58,8 @@ static void first_node(const char *list, char *out, size_t cap) {
     out[0] = '\0';
 }
 
-// Task 0 is on the first node of the step. Where its name has no address, it is where srun was started: in a batch
-// script that is the first node.
+// Task 0 is on the first node of the step. If the name of that node has no address, the host where srun was started is
+// used: in a batch script that is the first node.
 static void find_slurm_host(struct run_launcher *launcher) {
   const char *list = getenv("SLURM_STEP_NODELIST"), *origin = getenv("SLURM_LAUNCH_NODE_IPADDR");
   if (list)

@@ -13,27 +13,27 @@
 
 enum { HOST_MAX = 256, OPEN_MS = 1000 };
 
-// The size of the host in HOST[:PORT][/], where a numeric IPv6 address with a port stands in brackets.
+// The size of the host in HOST[:PORT][/]. A numeric IPv6 address with a port is in brackets.
 static size_t host_size(const char *text, size_t size) {
   const char *closing = *text == '[' ? memchr(text, ']', size) : NULL;
   if (closing)
     return (size_t)(closing + 1 - text);
   const char *colon = memchr(text, ':', size);
   if (colon && memchr(colon + 1, ':', size - (size_t)(colon + 1 - text)))
-    return size; // an IPv6 address alone
+    return size; // an IPv6 address without a port
   return colon ? (size_t)(colon - text) : size;
 }
 
 char *run_lead_url(const char *lead, uint16_t port) {
   size_t size = strlen(lead), host = host_size(lead, size);
-  bool bare = *lead != '[' && memchr(lead, ':', host); // an address that a URL has in brackets
+  bool bare = *lead != '[' && memchr(lead, ':', host); // an address that needs brackets in a URL
   char *url = NULL;
   int made = host < size ? asprintf(&url, "https://%s", lead)
                          : asprintf(&url, bare ? "https://[%s]:%u" : "https://%s:%u", lead, port);
   return made < 0 ? NULL : url;
 }
 
-// The addresses of a name; NULL: it has none. `port` may be NULL.
+// Looks up the addresses of a name. NULL: the name has none. `port` may be NULL.
 static struct addrinfo *addresses_of(const char *host, size_t size, const char *port) {
   char name[HOST_MAX];
   struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM}, *found = NULL;

@@ -1,4 +1,4 @@
-// Finds the address by which others reach this host.
+// Finds the address at which other hosts reach this host.
 #include "run/common/own_address.h"
 
 #include <arpa/inet.h>
@@ -16,7 +16,7 @@
 
 enum { MAX_ADDRESSES = 16 };
 
-// The bytes of an address; NULL for a family without.
+// The bytes of an address; NULL: the family is neither IPv4 nor IPv6.
 static const void *bytes_of(const struct sockaddr *address, size_t *size) {
   const struct sockaddr_in *v4 = (const void *)address;
   const struct sockaddr_in6 *v6 = (const void *)address;
@@ -57,7 +57,7 @@ static socklen_t size_of(const union address *address) {
   return address->any.sa_family == AF_INET ? sizeof address->v4 : sizeof address->v6;
 }
 
-// Copies an address that other hosts may reach: not one that a link alone has.
+// Copies an address that other hosts may reach. False: it is a link-local IPv6 address, or of another family.
 static bool take_address(const struct sockaddr *from, union address *out) {
   *out = (union address){.any = {.sa_family = from ? from->sa_family : AF_UNSPEC}};
   if (out->any.sa_family == AF_INET)
@@ -69,11 +69,11 @@ static bool take_address(const struct sockaddr *from, union address *out) {
   return out->any.sa_family == AF_INET || !IN6_IS_ADDR_LINKLOCAL(&out->v6.sin6_addr);
 }
 
-// The address from which a packet to elsewhere would go: nothing is sent.
+// The source address of a packet to another network. Nothing is sent.
 static bool address_of_route(int family, union address *out) {
   union address to = {.any = {.sa_family = (sa_family_t)family}}, own;
   socklen_t size = sizeof own;
-  if (family == AF_INET) { // both are reserved for documentation
+  if (family == AF_INET) { // both destinations are reserved for documentation
     to.v4.sin_port = htons(9);
     inet_pton(family, "192.0.2.1", &to.v4.sin_addr);
   } else {
@@ -100,8 +100,8 @@ static bool is_chosen(const char *interface) {
   return false;
 }
 
-// Adds the addresses of one family: the one from which packets go elsewhere first, unless those of the interfaces that
-// are `chosen` are asked for.
+// Adds the addresses of one family. The source address of packets to other networks comes first, unless only addresses
+// of `chosen` interfaces are requested.
 static size_t add_addresses(const struct ifaddrs *list, int family, bool chosen, union address *out, size_t count) {
   if (!chosen && count < MAX_ADDRESSES && address_of_route(family, &out[count]))
     count++;
@@ -112,7 +112,7 @@ static size_t add_addresses(const struct ifaddrs *list, int family, bool chosen,
   return count;
 }
 
-// This host's addresses, the best to tell first: of IPv6 where there is none of IPv4. Returns how many.
+// Finds this host's addresses, the most useful one for others first: IPv4 comes before IPv6. Returns how many.
 static size_t find_addresses(union address out[MAX_ADDRESSES]) {
   struct ifaddrs *list = NULL;
   size_t count = 0;
@@ -153,7 +153,7 @@ static bool answers(union address to, uint16_t port) {
   else
     to.v6.sin6_port = htons(port);
   int fd = socket(to.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  bool connected = fd >= 0 && connect(fd, &to.any, size_of(&to)) == 0; // to this host: at once
+  bool connected = fd >= 0 && connect(fd, &to.any, size_of(&to)) == 0; // to this host, so it does not block
   if (fd >= 0)
     close(fd);
   return connected;
@@ -162,7 +162,7 @@ static bool answers(union address to, uint16_t port) {
 static const char *const loopback[] = {"127.0.0.1", "localhost", "[::1]", NULL};
 static const char *const all[] = {"0.0.0.0", "[::]", NULL}; // at which a store listens on all addresses of its host
 
-// What stands behind one of the names, from the colon on; NULL: `host` is another.
+// The text after one of the names, from the colon on; NULL: `host` begins with none of the names.
 static const char *behind(const char *const *names, const char *host) {
   for (; *names; names++) {
     size_t size = strlen(*names);

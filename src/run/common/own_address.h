@@ -11,8 +11,8 @@ bool run_address_equal(const struct sockaddr *a, const struct sockaddr *b); // i
 bool run_address_is_own(const struct sockaddr *address); // whether it is an address of this host; loopback is one
 
 // Writes a numeric address of this host at which other hosts can reach it into out[cap]: the address of an interface
-// that WEFT_INTERFACE names, otherwise the source address of packets to other networks. If the host has no IPv4
-// address, it is an IPv6 address without brackets. False: the host has only loopback.
+// that WEFT_INTERFACE names, otherwise the source address of packets to other networks. If there
+// is no such IPv4 address, it is an IPv6 address without brackets. False: the host has only loopback.
 bool run_host_address(char *out, size_t cap);
 
 // The address at which a server listens on all addresses of this host: "0.0.0.0", or "::" if the host has only IPv6.

@@ -1,4 +1,4 @@
-// A rank's record of one phase, as JSON and from it.
+// Converts a rank's record of one phase to JSON and back.
 #include "run/common/phase_record.h"
 
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 #include "base/fail.h"
 #include "base/printable.h"
 
-// One table for both directions; JSON pointers of one level would be more than this needs.
+// The kinds of fields in the table that both directions use.
 enum kind { KIND_U64, KIND_I32, KIND_DOUBLE, KIND_TIMES, KIND_TEXT, KIND_STATE };
 
 struct field {

@@ -1,4 +1,4 @@
-// Hands the task to a rank process: written to sealed memory by the node, read by the rank.
+// Passes the task to a rank process: the node writes it to sealed memory, and the rank reads it.
 #include "run/common/rank_env.h"
 
 #include <errno.h>
@@ -55,7 +55,7 @@ int run_task_from_text(struct run_task *task, const char *text, json_t **owner) 
           "launch_ns", &launch_ns, "agent_pid", &agent_pid, "message_fd", &read.message_fd, "counters_fd",
           &read.counters_fd, "counters_place", &counters_place, "num_counters", &num_counters)) {
     run_task_free(json);
-    // Not the sentence of jansson, which quotes what it read.
+    // jansson's own error text would quote the task.
     return fail(WEFT_ERR_PROTOCOL, "the task in %s's descriptor is not what 'weft elastic' writes, from byte %d on",
                 RUN_TASK_VARIABLE, error.position);
   }
@@ -81,7 +81,7 @@ int run_task_to_descriptor(const struct run_task *task, int *fd) {
   return err;
 }
 
-// Memory that nobody can change any more, which is what nodes hand over; `*size` is that of its text.
+// Whether the descriptor is memory that can no longer change, as nodes pass it. `*size`: size of its text.
 static bool is_sealed(int fd, size_t *size) {
   const int seals = F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK;
   struct stat status;

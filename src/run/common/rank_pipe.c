@@ -1,4 +1,4 @@
-// Writes a rank's messages to its node, one JSON object a line.
+// Writes a rank's messages to its node, one JSON object per line.
 #include "run/common/rank_pipe.h"
 
 #include <errno.h>
@@ -33,7 +33,7 @@ void run_message_line(int fd, const char *format, ...) {
   va_start(args, format);
   vsnprintf(text, sizeof text, format, args);
   va_end(args);
-  if (printf("%s\n", text) < 0 || fflush(stdout)) { // the node can still say so
+  if (printf("%s\n", text) < 0 || fflush(stdout)) { // the node can still report it
     run_message_send(fd, json_pack("{s:s, s:i}", "kind", "log_lost", "error", errno));
     clearerr(stdout);
   }

@@ -1,4 +1,4 @@
-// Which ranks start, leave and die in a phase, by the plan and the kind of negative run.
+// Finds the ranks that start, leave and die in a phase, from the plan and --negative.
 #include "run/common/roster.h"
 
 #include <string.h>

@@ -11,7 +11,7 @@
 #include "base/fail.h"
 #include "base/log.h"
 
-// Takes `json` over.
+// Takes over `json`.
 static char *dump(json_t *json) {
   char *text = json ? json_dumps(json, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
   json_decref(json);
@@ -88,7 +88,7 @@ struct run_inbox {
   weft_store_watch_t *watch;
   char *prefix;
   int fd;
-  pthread_mutex_t mutex; // guards what follows
+  pthread_mutex_t mutex; // guards the fields below
   struct item *first, **last;
   int64_t revision; // of the newest change
 };
@@ -118,12 +118,12 @@ static void on_event(void *arg, const struct weft_store_event *event) {
   if (has_key)
     inbox->revision = event->revision;
   else if (event->kind == WEFT_STORE_EVENT_RESET)
-    inbox->revision = 0; // they begin anew
+    inbox->revision = 0; // revisions begin again
   push(inbox, event->kind, has_key ? event->kv : NULL);
   pthread_mutex_unlock(&inbox->mutex);
 }
 
-// Pushes the list, unless changes that it has not came before it. Returns whether it did.
+// Pushes the list, unless newer changes have arrived already. Returns whether it pushed the list.
 static bool push_list(struct run_inbox *inbox, const struct weft_store_list *list) {
   pthread_mutex_lock(&inbox->mutex);
   bool current = inbox->revision <= list->revision;
@@ -135,7 +135,7 @@ static bool push_list(struct run_inbox *inbox, const struct weft_store_list *lis
 
 int run_inbox_read(struct run_inbox *inbox) {
   bool current = false;
-  while (!current) { // each turn is after a change: somebody else goes on
+  while (!current) { // it is repeated only after a change, so it ends when changes stop
     struct weft_store_list *list;
     int err = weft_store_range(inbox->store, inbox->prefix, true, 0, &list);
     if (err)
@@ -200,7 +200,7 @@ bool run_inbox_take(struct run_inbox *inbox, struct run_change *change) {
     if (!inbox->first)
       inbox->last = &inbox->first;
   } else {
-    eventfd_read(inbox->fd, &count); // only when empty, under the mutex: no event is overlooked
+    eventfd_read(inbox->fd, &count); // only when the inbox is empty, under the mutex, so no event is missed
   }
   pthread_mutex_unlock(&inbox->mutex);
   if (item)

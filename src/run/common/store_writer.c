@@ -1,4 +1,5 @@
-// The reporter: a thread that writes values to the store in order, and again when the store forgot them.
+// The reporter: a thread that writes values to the store in order, and writes them again if the store has forgotten
+// them.
 #include "run/common/store_writer.h"
 
 #include <pthread.h>
@@ -26,7 +27,7 @@ struct run_reporter {
   pthread_mutex_t mutex;
   pthread_cond_t changed;
   int64_t lease;
-  struct entry *first, **last; // in the order in which they were put; only the thread takes any away
+  struct entry *first, **last; // in the order of their puts; only the thread removes entries
   bool renewing;
   bool closing;
   uint64_t deadline_ns; // while closing
@@ -48,7 +49,7 @@ static void pause_a_moment(struct run_reporter *reporter) {
   pthread_cond_timedwait(&reporter->changed, &reporter->mutex, &until);
 }
 
-// What the store had of this key before is no longer worth to be said again.
+// Removes older values of this key, which never have to be written again.
 static void forget_older(struct run_reporter *reporter, const struct entry *newest) {
   struct entry **link = &reporter->first;
   while (*link != newest) {
@@ -93,7 +94,7 @@ static int find_lease(const struct run_reporter_options *options, int64_t *lease
 
 static void renew(struct run_reporter *reporter) {
   int64_t lease = 0;
-  reporter->renewing = false; // what comes from here on counts anew
+  reporter->renewing = false; // a request that arrives from here on starts another renewal
   pthread_mutex_unlock(&reporter->mutex);
   int err = find_lease(&reporter->options, &lease);
   if (!err && reporter->options.renewed)
@@ -104,7 +105,7 @@ static void renew(struct run_reporter *reporter) {
     pause_a_moment(reporter);
     return;
   }
-  bool forgotten = lease != reporter->lease; // a lease's number is drawn anew
+  bool forgotten = lease != reporter->lease; // each lease gets a new random number
   reporter->lease = lease;
   for (struct entry *entry = reporter->first; forgotten && entry; entry = entry->next)
     entry->written = false;
@@ -129,7 +130,7 @@ static void *work(void *arg) {
     else if (reporter->closing)
       break;
     else
-      pthread_cond_wait(&reporter->changed, &reporter->mutex); // whoever has something to be done says so
+      pthread_cond_wait(&reporter->changed, &reporter->mutex); // a put, a renewal and the close all signal
   }
   pthread_mutex_unlock(&reporter->mutex);
   return NULL;

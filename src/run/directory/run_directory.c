@@ -16,7 +16,7 @@
 
 enum { TAIL_BYTES = 4096, LOG_NAME = 32 };
 
-// What a run that does not begin may have written.
+// Files that may exist when a run does not begin.
 static const char *const discarded[] = {EVENTS, "host.json", "config.json", "plan.json"};
 
 static char *default_path(const char *run, const char *suffix) {
@@ -28,7 +28,7 @@ static char *default_path(const char *run, const char *suffix) {
   return asprintf(&path, "weft-run/%s-%.8s%s", date, run, suffix) < 0 ? NULL : path;
 }
 
-// A new file, and nothing else: whatever has the name is left alone.
+// Creates a new file. If the name exists already, it fails and changes nothing.
 static FILE *create(struct run_directory *directory, const char *name) {
   int fd = openat(directory->fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (fd < 0)
@@ -46,9 +46,9 @@ static bool holds(const struct run_directory *directory, const char *name) {
   return faccessat(directory->fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-// Only one run can have it: a second one, or a second node, would mix its files with the first one's.
+// Only one run can use a directory. A second run or a second node would mix its files with those of the first.
 static int open_events(struct run_directory *directory) {
-  if (holds(directory, "results.json") && !holds(directory, EVENTS)) // somebody else's: a run has both
+  if (holds(directory, "results.json") && !holds(directory, EVENTS)) // not from a run, which has both files
     return fail(WEFT_ERR_BUSY,
                 "the run directory %s has a results.json already: want another one (" RUN_DIRECTORY_OTHER ")",
                 directory->path);
@@ -107,7 +107,7 @@ int run_directory_save(struct run_directory *directory, const char *name, json_t
     return fail(WEFT_ERR_NOMEM, "no memory to write %s", name);
   FILE *file = create(directory, name);
   int error = file ? 0 : errno;
-  errno = EIO; // jansson may fail without a word
+  errno = EIO; // jansson may fail without setting errno
   if (file && json_dumpf(json, file, JSON_INDENT(2)))
     error = errno;
   if (file && fclose(file) && !error)
@@ -128,7 +128,7 @@ int run_directory_open_log(const struct run_directory *directory, int32_t rank, 
   char name[LOG_NAME];
   struct stat status;
   name_log(name, rank);
-  // Not blocking: a FIFO without a reader would.
+  // Non-blocking, since to open a FIFO without a reader would block.
   int flags = O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
   int opened = openat(directory->fd, name, flags, 0600);
   if (opened < 0)
@@ -163,7 +163,7 @@ void run_directory_event(struct run_directory *directory, const char *kind, json
     json_object_update(event, rest);
   json_decref(rest);
   char *line = json_dumps(event, JSON_COMPACT);
-  // What was seen must be there, whatever comes next.
+  // Each event is flushed, so that it is in the file even after a crash.
   if (line && directory->events && (fprintf(directory->events, "%s\n", line) < 0 || fflush(directory->events)))
     run_directory_lost(directory, EVENTS, errno);
   free(line);

@@ -1,4 +1,5 @@
-// Makes the run directory and its parents, from one descriptor to the next, and looks at each on the way.
+// Creates the run directory and its parents. It walks from one directory's descriptor to the next, and checks each
+// directory.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -11,7 +12,7 @@
 
 enum { HOLD = O_PATH | O_DIRECTORY | O_CLOEXEC };
 
-// Where the walk stands: in the directory `at`, before the name that begins at path + begin and ends at path + end.
+// The position of the walk: in the directory `at`, before the name from path + begin to path + end.
 struct walk {
   struct run_directory *directory;
   char *name;
@@ -63,7 +64,7 @@ static int check_own(const struct walk *walk) {
   return 0;
 }
 
-// A name that is no directory: links on the way are followed where this user or root made them.
+// Handles a name that is no directory. A link to a parent is followed if this user or root made it.
 static int follow(const struct walk *walk, int error, int *next) {
   const char *path = walk->directory->path;
   struct stat status;
@@ -81,7 +82,7 @@ static int follow(const struct walk *walk, int error, int *next) {
   return *next < 0 ? cannot_make(walk, errno) : 0;
 }
 
-// Makes the name, if it is not there, and goes into it.
+// Creates the directory of that name, if it does not exist, and enters it.
 static int enter(struct walk *walk) {
   struct run_directory *directory = walk->directory;
   int err = check_parent(walk), next = -1;
@@ -126,7 +127,7 @@ int run_directory_make(struct run_directory *directory) {
   return err;
 }
 
-// As far as they are empty.
+// Removes the created directories that are empty.
 void run_directory_unmake(struct run_directory *directory) {
   if (directory->base < 0)
     return;

@@ -18,11 +18,11 @@
 
 enum { CHILD_MESSAGE_FD = 3, CHILD_TASK_FD = 4, CHILD_COUNTERS_FD = 5, CHILD_FREE_FD = 6, EXEC_FAILED = 127 };
 
-// Everything that exec needs, made before fork: the child of a process with threads may not allocate.
+// Everything that exec needs. It is made before fork, since the child of a process with threads may not allocate.
 struct image {
   char *argv[3];
   char **environment;
-  char task[sizeof RUN_TASK_VARIABLE + 12]; // the variable
+  char task[sizeof RUN_TASK_VARIABLE + 12]; // the environment variable
   int task_fd;
   int counters_fd; // the node's; -1: none
 };
@@ -61,16 +61,16 @@ static void become(const struct image *image, pid_t parent, int message_fd, int 
   sigset_t none;
   sigemptyset(&none);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) // it died before the line above
+  if (getppid() != parent) // the parent died before the line above
     _exit(EXEC_FAILED);
   setpgid(0, 0);
   sigprocmask(SIG_SETMASK, &none, NULL);
   signal(SIGPIPE, SIG_DFL);
-  signal(SIGUSR1, SIG_IGN); // Slurm sends it to every process of a step; it is the lead node's to end the run
+  signal(SIGUSR1, SIG_IGN); // Slurm sends it to every process of a step; only the lead node ends the run
   dup2(null_fd, STDIN_FILENO);
   dup2(log_fd, STDOUT_FILENO);
   dup2(log_fd, STDERR_FILENO);
-  // Away from the numbers that they get, which may be each other's.
+  // Moves both away from their final numbers, since each may have the other's.
   message_fd = fcntl(message_fd, F_DUPFD, CHILD_FREE_FD);
   int task_fd = fcntl(image->task_fd, F_DUPFD, CHILD_FREE_FD);
   int counters_fd = image->counters_fd < 0 ? -1 : fcntl(image->counters_fd, F_DUPFD, CHILD_FREE_FD);
@@ -79,7 +79,7 @@ static void become(const struct image *image, pid_t parent, int message_fd, int 
   close(CHILD_COUNTERS_FD);
   if (counters_fd >= 0)
     dup2(counters_fd, CHILD_COUNTERS_FD);
-  // What a library opened without O_CLOEXEC is none of the rank's (libcurl before 8 does so).
+  // The rank must not inherit descriptors that a library opened without O_CLOEXEC (libcurl before 8 does so).
   syscall(SYS_close_range, CHILD_FREE_FD, ~0u, CLOSE_RANGE_CLOEXEC);
   execve("/proc/self/exe", image->argv, image->environment);
   static const char text[] = "weft: the rank's program cannot be started\n";
@@ -95,7 +95,7 @@ static int start(struct run_child *child, const struct image *image, const int p
     become(image, parent, pipe_fds[1], log_fd, null_fd);
   if (pid < 0)
     return fail_errno(errno, "cannot start a process for rank %d", child->rank);
-  child->pid_fd = (int)syscall(SYS_pidfd_open, pid, 0); // it is this process' to reap, so the pid is still its own
+  child->pid_fd = (int)syscall(SYS_pidfd_open, pid, 0); // only this process reaps it, so the pid cannot be reused yet
   if (child->pid_fd < 0) {
     int error = errno;
     kill(pid, SIGKILL);
@@ -127,7 +127,7 @@ int run_child_start(struct run_child *child, const struct run_task *task, int lo
     close(null_fd);
   free_image(&image);
   if (!err)
-    fcntl(child->message_fd, F_SETFL, O_NONBLOCK); // this end only: the rank's writes wait
+    fcntl(child->message_fd, F_SETFL, O_NONBLOCK); // only this end: writes of the rank block
   return err;
 }
 
@@ -143,7 +143,7 @@ static void take_lines(struct run_child *child, run_child_message_fn fn, void *a
     begin = end + 1;
   }
   if (left == sizeof child->line)
-    left = 0; // no rank writes such a line
+    left = 0; // too long: no rank writes such a line
   memmove(child->line, begin, left);
   child->line_size = left;
 }

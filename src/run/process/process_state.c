@@ -7,7 +7,7 @@
 #include "run/process/process_state.h"
 
 bool process_state_parse(struct process_state *state, const char *text) {
-  const char *name_end = strrchr(text, ')'); // the name may hold brackets and blanks, what follows it does not
+  const char *name_end = strrchr(text, ')'); // the name may contain brackets and blanks; the rest does not
   unsigned long long user, system;
   char letter;
   if (!name_end ||
