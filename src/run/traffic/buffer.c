@@ -32,7 +32,7 @@ void buffer_home_close(struct buffer_home *home) {
   *home = (struct buffer_home){0};
 }
 
-// Receive buffers are sized for the worst routing, of which little is used.
+// Maps memory without reserving it: receive buffers have room for the worst routing, and little of it is used.
 static int map(size_t size, void **at) {
   *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   return *at == MAP_FAILED ? fail_errno(errno, "no memory for a buffer of %zu bytes", size) : 0;
@@ -61,7 +61,7 @@ void buffer_release(const struct buffer_home *home, void *at, size_t size) {
 
 void buffer_forget(const struct buffer_home *home, void *at, size_t size) {
   if (at && !home->api)
-    madvise(at, size, MADV_DONTNEED); // fails on no mapping that buffer_allocate() has made
+    madvise(at, size, MADV_DONTNEED); // cannot fail on a mapping of buffer_allocate()
 }
 
 int buffer_fill(const struct buffer_home *home, void *at, uint8_t byte, size_t size) {

@@ -1,9 +1,9 @@
-// The experts: each multiplies by a factor of its own, or by 1, so that a judge can follow them.
+// The experts: each multiplies by its own factor, or by 1, so that a judge can compute the same.
 #include "base/ep_limits.h"
 #include "ep/kernels/kernels.h"
 #include "run/traffic/internal.h"
 
-// One received row as bf16: itself, or its cast back into `room`.
+// One received row as bf16: the row itself, or the row cast back into `room`.
 static const uint16_t *row_bf16(const struct traffic *t, size_t row, uint16_t *room) {
   uint32_t hidden = t->config->hidden;
   if (t->config->dtype == WEFT_EP_BF16)
@@ -24,7 +24,7 @@ static float factor_of(const struct traffic *t, enum pattern_kind kind, uint32_t
   return kind == PATTERN_SCALED ? (float)pattern_expert_factor(expert) : 1.0f;
 }
 
-// Where the part of an expert begins, if the part before it ends at `end`.
+// The row at which the part of an expert begins, if the previous part ends at `end`.
 static size_t part_of(const struct traffic *t, uint32_t e, size_t end) {
   uint32_t alignment = t->config->alignment ? t->config->alignment : 1;
   return t->config->layout == WEFT_EP_PER_EXPERT ? (size_t)e * t->rows : (end + alignment - 1) / alignment * alignment;
@@ -47,7 +47,8 @@ static void answer_per_expert(struct traffic *t, enum pattern_kind kind) {
   }
 }
 
-// Each row goes to all its local experts; their outputs, rounded to bf16 as from real experts, are weighed and summed.
+// Each row goes to all its local experts. Their outputs, rounded to bf16 like those of real experts, are weighted and
+// summed.
 static void answer_rank_major(struct traffic *t, enum pattern_kind kind) {
   const struct ep_kernels *kernels = ep_kernels_best();
   uint32_t hidden = t->config->hidden, topk = t->config->topk;

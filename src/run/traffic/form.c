@@ -1,7 +1,7 @@
-// Operations of other forms than the plain one: by routes that are kept, with biases, with weights that go back.
+// Operations of other forms than the plain one: by kept routes, with biases, with weights that go back.
 //
-// An operation by a kept route has the rows and the top-k of the one that filled it, so that the judge makes both again
-// from that one's number and view.
+// An operation by a kept route has the rows and the top-k of the operation that filled the route, so the judge makes
+// both again from the number and the view of that operation.
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +9,8 @@
 #include "base/random.h"
 #include "run/traffic/internal.h"
 
-// What a rank gives back for a selection is its weight times this: exact, and none that stood there before.
+// For each selection a rank sends back its weight times this factor: the product is exact, and differs from the old
+// value.
 #define BACK 2.0f
 
 static bool by_route(const struct traffic *t) {
@@ -26,7 +27,7 @@ void traffic_form_close(struct traffic *t) {
   free(t->filled.ranks);
 }
 
-// Values between -1 and 1, exact in bf16: a function of the seed, the operation and the rank.
+// Makes biases between -1 and 1, exact in bf16, as a function of the seed, the operation and the rank.
 static int make_biases(struct traffic *t, const struct traffic_op *op) {
   size_t count = (size_t)t->config->num_tokens * t->config->hidden, bytes = count * sizeof(uint16_t);
   int err = 0;
@@ -140,9 +141,9 @@ int traffic_check_refused(struct traffic *t) {
   return 0;
 }
 
-// --- the judge of what the oracle does not see ---
+// --- judge of results that the oracle does not see ---
 
-// Tokens for each rank and selections of each expert, by the top-k that this rank gave.
+// Compares the tokens of each rank and the selections of each expert with the top-k that this rank gave.
 static int judge_counts(struct traffic *t, const struct traffic_op *op) {
   const struct run_config *config = t->config;
   struct weft_ep_route_arrays arrays = WEFT_EP_ROUTE_ARRAYS_INIT;

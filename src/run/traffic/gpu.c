@@ -1,5 +1,5 @@
-// One operation on a GPU. Its kernels run in one stream, with marks around each half; the time between these is what
-// the half took on the device, waiting for peers included. Where nothing has to be done between the halves, both are
+// One operation on a GPU. Its kernels run in one stream, with marks around each half. The time between the marks is the
+// time of the half on the device, including the wait for peers. If nothing has to be done between the halves, both are
 // launched at once.
 #include "base/fail.h"
 #include "base/time/clock.h"
@@ -9,7 +9,7 @@ enum { DISPATCH_BEGIN, DISPATCH_END, COMBINE_BEGIN, COMBINE_END, NUM_MARKS };
 
 enum {
   SPARE_MS = 10000,
-  COVER_BYTES = 64 << 20, // takes a GPU longer to fill than the host to launch two kernels
+  COVER_BYTES = 64 << 20, // a GPU fills this in more time than the host needs to launch two kernels
 };
 
 _Static_assert(NUM_MARKS == sizeof((struct traffic *)0)->marks / sizeof(void *), "marks of an operation");
@@ -37,12 +37,13 @@ static int set_mark(struct traffic *t, int index) {
   return err ? device_fail(err, "cannot record a CUDA event for times", why) : 0;
 }
 
-// A stream that has nothing to do passes a mark at once, and would count the host's way to the launch for the kernel's.
+// Gives the stream some work. An idle stream would pass a mark at once, and the time of the host's launch would count
+// as time of the kernel.
 static int keep_busy(struct traffic *t) {
   return buffer_fill(t->home, t->cover, 0, COVER_BYTES);
 }
 
-// The last mark comes after what was awaited.
+// Waits for the last mark, which comes after the awaited kernels.
 static int await_marks(struct traffic *t) {
   char why[DEVICE_WHY] = "";
   int err = t->home->api->stream_wait(t->home->device, t->home->stream, SPARE_MS, why);
@@ -56,8 +57,8 @@ static int time_between(struct traffic *t, int begin, int end, uint64_t *ns) {
   return err ? device_fail(err, "cannot read a time between CUDA events", why) : 0;
 }
 
-// A half takes up to four waits when peers fall silent one after the other, and each may be extended; more is a kernel
-// that does not end.
+// A half takes up to four waits if peers fall silent one after the other, and each wait may be extended. A kernel that
+// takes longer does not end.
 static int await(struct traffic *t, uint64_t op, struct weft_ep_info *info, struct weft_ep_result *result) {
   uint64_t limit_ms = (uint64_t)t->config->timeout_ms * 8 * (1 + DEVICE_EXTENSIONS) + SPARE_MS;
   int err = weft_ep_await(t->ep, op, info, result, limit_ms < UINT32_MAX ? (uint32_t)limit_ms : UINT32_MAX);
@@ -128,7 +129,7 @@ int traffic_gpu_operate(struct traffic *t, struct weft_ep_dispatch_args *dispatc
     err = time_between(t, DISPATCH_BEGIN, DISPATCH_END, &op->dispatch_ns);
   if (!err)
     err = time_between(t, COMBINE_BEGIN, COMBINE_END, &op->combine_ns);
-  if (!op->combine_begin_ns) // the stream goes from one to the other
+  if (!op->combine_begin_ns) // in the stream the combine follows the dispatch
     op->combine_begin_ns = op->begin_ns + op->dispatch_ns;
   return err;
 }
@@ -138,7 +139,7 @@ int traffic_gpu_rehearse(struct traffic *t) {
   int err = set_mark(t, DISPATCH_BEGIN);
   if (!err)
     err = keep_busy(t);
-  if (!err && (t->config->layout != WEFT_EP_PER_EXPERT || t->config->dtype != WEFT_EP_BF16)) // else none are held
+  if (!err && (t->config->layout != WEFT_EP_PER_EXPERT || t->config->dtype != WEFT_EP_BF16)) // others hold no rows
     err = traffic_hold(t);
   if (!err)
     err = set_mark(t, DISPATCH_END);

@@ -1,4 +1,4 @@
-// What a rank sends: made from the pattern, and brought to where the operation reads it.
+// Makes the input of a rank from the pattern, and copies it to where the operation reads it.
 #include <stdlib.h>
 
 #include "base/ep_limits.h"
@@ -28,15 +28,16 @@ void traffic_input_close(struct traffic_input *input, bool with_rows) {
   free(input->weights);
 }
 
-// Odd, so that no operations of one distance in time share a part; enough that hardly any two share one at all.
+// The number is odd, so that operations at a regular distance do not share a part of the pool. It is large enough that
+// hardly any two operations share a part.
 static uint32_t pool_rows(const struct run_config *config) {
   uint32_t more = config->num_tokens < POOL_MORE ? config->num_tokens : POOL_MORE;
   uint32_t rows = (config->num_tokens + more) | 1;
   return rows > POOL_MIN ? rows : POOL_MIN + 1;
 }
 
-// Operations of the plain kind are the ones that are timed: full, and all the same size. The others bring the odd
-// cases.
+// Only operations of the plain kind are timed: they are full, and all have the same size. The other kinds contain the
+// unusual cases.
 struct pattern traffic_pattern(const struct run_config *config, enum pattern_kind kind) {
   return (struct pattern){
       .seed = config->seed,
@@ -78,7 +79,7 @@ void traffic_pool_close(struct traffic *t) {
   free(t->pool.host);
 }
 
-// Rows of narrow tokens cost next to nothing, and the routing is the same.
+// Makes the routing with narrow rows, which cost very little. The routing does not depend on the width.
 static void make_routing(struct traffic *t, const struct traffic_op *op) {
   struct pattern pattern = traffic_pattern(t->config, op->kind);
   pattern.hidden = WEFT_EP_BLOCK;
@@ -105,7 +106,7 @@ int traffic_check_number(uint64_t expected, uint64_t begun) {
                                   (unsigned long long)expected, (unsigned long long)begun);
 }
 
-// The ranks that a token goes to, each once, out of its selections; returns how many.
+// Gets the ranks that a token's selections name, each once. Returns how many.
 static uint32_t ranks_of(const struct traffic *t, uint32_t token, int32_t ranks[EP_MAX_TOPK]) {
   const int64_t *topk = t->input.topk + (size_t)token * t->config->topk;
   uint32_t count = 0;

@@ -17,15 +17,15 @@ int traffic_open_others(struct traffic *t) {
   return err;
 }
 
-// Of many tokens the values of so many are judged, and all places, counts and weights.
+// The values of at most so many tokens of a rank are judged. Places, counts and weights are judged for all tokens.
 enum { SAMPLED = 256 };
 
 static void settle_sample(const struct traffic *t, const struct traffic_op *op, struct oracle_case *test) {
   test->sample = t->config->num_tokens / SAMPLED + 1;
-  test->sample_first = (uint32_t)(op->op % test->sample); // another part each time
+  test->sample_first = (uint32_t)(op->op % test->sample); // another sample each time
 }
 
-// The rows of another rank that are looked at. The constant kind has its own.
+// Makes the rows of another rank that the judge reads. Not for the constant kind, which has its own rows.
 static void make_rows(const struct traffic *t, const struct traffic_op *op, const struct oracle_case *test,
                       int32_t rank, struct traffic_input *input) {
   struct pattern pattern = traffic_pattern(t->config, op->kind);
@@ -34,7 +34,8 @@ static void make_rows(const struct traffic *t, const struct traffic_op *op, cons
     pattern_pool_fill(&pattern, rank, start + token, 1, input->x + (size_t)token * t->config->hidden);
 }
 
-// Narrow rows cost next to nothing, and the routing is the same.
+// Makes the input of another rank. Narrow rows cost very little and give the same routing, so only sampled rows get
+// their full width.
 static void make_input(struct traffic *t, const struct traffic_op *op, const struct oracle_case *test, int32_t rank,
                        struct traffic_input *input) {
   struct pattern pattern = traffic_pattern(t->config, op->kind);
@@ -53,7 +54,7 @@ static bool contains(const int32_t *ranks, uint32_t count, int32_t rank) {
   return false;
 }
 
-// A kept route has the places of all ranks of the view that it was filled in.
+// Makes the sources of an operation. A kept route has places for all ranks of the view in which it was filled.
 static void make_sources(struct traffic *t, const struct traffic_op *op, const struct oracle_case *test,
                          struct oracle_source *sources) {
   for (uint32_t i = 0; i < op->num_input_ranks; i++) {
@@ -75,7 +76,7 @@ static int refuse(const struct traffic_op *op, const char *half, const struct or
   return fail(WEFT_ERR_DATA, "%s of operation %llu is wrong: %s", half, (unsigned long long)op->op, verdict->what);
 }
 
-// What held rows have in the place of an expert's output.
+// The value of held rows, which replaces the output of an expert.
 static void held_expert(void *arg, int64_t expert, const double *row, uint32_t hidden, double *out) {
   (void)expert, (void)row;
   for (uint32_t i = 0; i < hidden; i++)
@@ -112,7 +113,7 @@ static int judge_halves(struct traffic *t, struct oracle_case *test, const struc
   if (!err && t->form.way != TRAFFIC_COMBINE_ROUTE)
     err = judge_dispatch(t, test, op);
   if (!err) {
-    test->num_partial = 0; // who died in its dispatch has combined nothing
+    test->num_partial = 0; // a rank that died in the dispatch has combined nothing
     struct oracle_verdict verdict = judge_combine(t, test, op, missing, num_missing);
     if (!verdict.ok)
       err = refuse(op, "combine", &verdict);
@@ -143,7 +144,7 @@ int traffic_judge(struct traffic *t, const struct traffic_op *op, const int32_t 
                                .sources = sources,
                                .num_sources = op->num_input_ranks,
                                .combine_dtype = config->combine_dtype};
-    if (config->mode == WEFT_EP_THROUGHPUT) { // a rank that dies in mid-flow may have brought a part of its rows
+    if (config->mode == WEFT_EP_THROUGHPUT) { // a rank that died meanwhile may have sent a part of its rows
       test.partial = op->lost;
       test.num_partial = op->num_lost;
     }

@@ -1,4 +1,5 @@
-// What is slow the first time: pages of memory that nobody has touched, copies to a GPU, and the loading of kernels.
+// Does in advance what is slow the first time: access to new pages of memory, copies to a GPU, and the loading of
+// kernels.
 #include <string.h>
 
 #include "run/traffic/internal.h"
@@ -10,7 +11,7 @@ static uint32_t likely_rows(const struct traffic *t) {
   return rows < t->rows ? (uint32_t)rows : t->rows;
 }
 
-// They hold zeroes, and keep them.
+// Touches the rows by writing zeroes, which they contain already.
 static int touch_rows(struct traffic *t, int index) {
   struct traffic_pair *pair = &t->pairs[index];
   size_t part = pair->size / t->groups;

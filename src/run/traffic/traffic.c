@@ -69,7 +69,8 @@ enum pattern_kind traffic_next_kind(const struct traffic *t) {
   return pattern_kind_of(weft_ep_next_op(t->ep));
 }
 
-// For throughput a half has no calls of its own: its rows flow in pieces, out and in at once.
+// In throughput mode a half has no separate calls to send and to receive: its rows flow in pieces, in both directions
+// at once.
 static bool has_halves(const struct traffic *t) {
   return t->config->mode != WEFT_EP_THROUGHPUT;
 }
@@ -114,19 +115,20 @@ static void describe(struct traffic *t, struct traffic_op *op) {
   t->last_epoch = op->epoch;
 }
 
-// Weights come with the combine in operations of the constant kind, so that both ways are judged. Not for throughput,
-// where they come with the dispatch.
+// In operations of the constant kind the weights are given to the combine, so that both ways to give them are judged.
+// In throughput mode they are always given to the dispatch.
 static bool weighs_late(const struct traffic *t, enum pattern_kind kind) {
   return kind == PATTERN_CONSTANT && t->config->layout == WEFT_EP_PER_EXPERT && has_halves(t) && !t->has_forms;
 }
 
-// By the operation's number alone, so that all ranks answer alike, whatever each does with the operation.
+// The answer depends only on the operation's number, so that all ranks answer alike, whether or not they judge the
+// operation.
 static enum traffic_answer answer_of(const struct traffic *t, enum pattern_kind kind) {
   bool plain_rows = t->config->layout != WEFT_EP_RANK_MAJOR && t->config->dtype == WEFT_EP_BF16;
   if (t->has_forms)
     return TRAFFIC_EXPERTS;
   if (kind != PATTERN_SCALED && plain_rows)
-    return TRAFFIC_SAME; // an identity needs no copy
+    return TRAFFIC_SAME; // the identity needs no copy
   return t->home->api && kind == PATTERN_PLAIN ? TRAFFIC_HELD : TRAFFIC_EXPERTS;
 }
 
@@ -151,7 +153,7 @@ static int prepare(struct traffic *t, struct traffic_op *op) {
   t->renormalize = op->op % 2 == 1;
   t->result = (struct weft_ep_result){
       .size = sizeof t->result, .missing = t->missing, .missing_cap = t->config->num_tokens * t->config->topk};
-  if (t->form.way == TRAFFIC_COMBINE_ROUTE) // of what the operation before has received
+  if (t->form.way == TRAFFIC_COMBINE_ROUTE) // it uses the rows that the previous operation received
     return 0;
   t->has_copies = false;
   err = traffic_prepare_input(t, op);

@@ -1,4 +1,4 @@
-// The buffers of the traffic: where the operations work, and the host's copies of them.
+// The buffers of the traffic: those that operations use, and the host's copies of them.
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,12 +22,12 @@ static size_t y_bytes(const struct run_config *config) {
   return (size_t)config->hidden * sizeof(uint16_t);
 }
 
-// The byte that held rows are made of.
+// The byte that fills held rows.
 static uint8_t held_byte(const struct traffic *t) {
   return t->config->layout == WEFT_EP_RANK_MAJOR ? 0 : TRAFFIC_HELD_BYTE;
 }
 
-// Lists come from malloc(), for tools that look after overruns.
+// Lists are allocated by calloc(), so that tools can find overruns.
 static int open_pair(struct traffic *t, int index, size_t size, bool is_large) {
   struct traffic_pair *pair = &t->pairs[index];
   int err = 0;
@@ -43,7 +43,7 @@ static int open_pair(struct traffic *t, int index, size_t size, bool is_large) {
   return err;
 }
 
-// What experts answer lies where peers read it, if the group has such memory for it.
+// Opens the buffer of the experts' answers, in memory that peers can read if the group has enough of it.
 static int open_answers(struct traffic *t, size_t size) {
   uint64_t room = 0;
   void *memory = t->shares_pool ? NULL : weft_ep_get_zero_copy_memory(t->ep, &room);
@@ -124,7 +124,7 @@ static size_t num_selections(const struct traffic *t) {
   return (size_t)(t->config->num_tokens ? t->config->num_tokens : 1) * t->config->topk;
 }
 
-// The routing where operations read it.
+// Opens the buffers from which operations read the routing.
 static int open_routing(struct traffic *t) {
   if (!t->home->api) {
     t->topk = t->input.topk;
@@ -142,7 +142,8 @@ static void close_routing(struct traffic *t) {
   buffer_release(t->home, t->weights, num_selections(t) * sizeof *t->weights);
 }
 
-// Packed, a token has a row for each of its experts here, and each expert's part begins at a multiple.
+// In the packed layout a token has one row for each of its experts on this rank, and each expert's part begins at a
+// multiple of the alignment.
 static uint32_t rows_of(const struct run_config *config, uint32_t max_ranks) {
   uint64_t tokens = (uint64_t)(config->num_tokens ? config->num_tokens : 1) * max_ranks;
   uint32_t most = config->topk < config->experts_per_rank ? config->topk : config->experts_per_rank;
@@ -207,13 +208,14 @@ void traffic_memory_close(struct traffic *t) {
   free(t->unheld);
 }
 
-// Fills `rows` rows of each part of a large buffer with a byte.
+// Fills `rows` rows of one part of a large buffer with a byte.
 static int fill_rows(struct traffic *t, int index, uint32_t group, uint32_t rows, size_t bytes, uint8_t byte) {
   rows = rows < t->rows ? rows : t->rows;
   return buffer_fill(t->home, (char *)t->pairs[index].place + (size_t)group * t->rows * bytes, byte, rows * bytes);
 }
 
-// Rows that no operation has reached still hold zeroes, which no judge takes for data; rubbish goes where data was.
+// Overwrites rows that contained data with poison. Rows that no operation has used still contain zeroes, which no judge
+// accepts as data.
 int traffic_poison(struct traffic *t) {
   const struct run_config *config = t->config;
   int err = 0;
@@ -242,7 +244,7 @@ int traffic_hold(struct traffic *t) {
   return err;
 }
 
-// Rows of a part that the last operation received.
+// The number of rows that the last operation received in a part.
 static uint32_t used_rows(const struct traffic *t, uint32_t group) {
   return t->config->layout == WEFT_EP_PER_EXPERT ? (uint32_t)t->recv.counts[group]
          : t->config->layout == WEFT_EP_PACKED   ? t->info.rows_needed
@@ -298,7 +300,8 @@ int traffic_put_answer(struct traffic *t) {
   return err;
 }
 
-// What is not on the host is known in all only.
+// Notes the used rows of each part. Without counts on the host only their total is known, which then counts for each
+// part.
 void traffic_note_dirty(struct traffic *t) {
   for (uint32_t g = 0; g < t->groups; g++) {
     bool in_parts = t->config->layout == WEFT_EP_PER_EXPERT;
