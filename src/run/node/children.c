@@ -8,7 +8,7 @@
 #include "run/node/node.h"
 
 enum {
-  ASK_MS = 1000,  // a child that was asked to end is killed after so long
+  ASK_MS = 1000,  // a child that was asked to end is killed after this time
   KILL_MS = 5000, // a killed child has this time to disappear, whatever it did
 };
 

@@ -16,7 +16,7 @@ struct traffic_input {
 struct traffic_pair {
   void *host, *place;
   size_t size;
-  bool is_large; // much larger than the part that is used
+  bool is_large; // the used part is much smaller
   bool is_lent;  // `place` is the group's zero-copy memory
 };
 
@@ -56,8 +56,8 @@ enum traffic_answer {
   TRAFFIC_HELD,    // rows that are already in y, all values the same: on a GPU, if no work may run between two halves
 };
 
-// Every byte of the rows that are held. PER_EXPERT they are weighed by combine, so that the sums tell whose weights
-// came; RANK_MAJOR the caller would have weighed them, which only zeroes stand.
+// Every byte of the rows that are held. In the PER_EXPERT layout the combine weights these rows, so the sums show which
+// weights arrived. In the RANK_MAJOR layout the caller would have to weight them, so they are zeroes there.
 enum { TRAFFIC_HELD_BYTE = 0x3F };
 
 // The operation that filled the route.
@@ -83,7 +83,7 @@ struct traffic {
   struct traffic_form form; // of the next operation, and of the last one
   struct traffic_filled filled;
   struct traffic_input input; // this rank's, of the last operation
-  const uint16_t *x;          // the same where the operation reads it
+  const uint16_t *x;          // the same rows, where the operation reads them
   int64_t *topk;
   float *weights;
   struct traffic_input *others;    // [max_ranks], for the judge; made when first needed
@@ -92,7 +92,7 @@ struct traffic {
   uint16_t *y;                     // the experts' outputs, on the host
   uint16_t *row;                   // [K + 1][H], an expert's work space
   uint16_t *out;                   // [T][H], on the host
-  uint16_t *narrow;                // [T][128]: rows to make routing with
+  uint16_t *narrow;                // [T][128]: rows with which the routing is made
   struct weft_ep_missing *missing; // [T][K]
   int32_t *ranks;                  // [capacity] view in which the last operation began
   int32_t *lost;                   // [capacity]
@@ -119,8 +119,7 @@ void traffic_pool_close(struct traffic *traffic);
 int traffic_prepare_input(struct traffic *traffic, const struct traffic_op *op);
 int traffic_check_number(uint64_t expected, uint64_t begun); // DATA: dispatch began another operation than prepared
 
-// form.c: what the form of an operation adds to its arguments; the combine of that form; and what a route says of what
-// it was filled with.
+// form.c: the arguments that the form of an operation adds, the combine of that form, and checks of a filled route.
 int traffic_form_open(struct traffic *traffic);
 void traffic_form_close(struct traffic *traffic);
 int traffic_form_prepare(struct traffic *traffic, struct traffic_op *op);
@@ -131,7 +130,7 @@ int traffic_form_answer(struct traffic *traffic); // copies the row weights that
 int traffic_form_note(struct traffic *traffic, const struct traffic_op *op); // after the receive
 int traffic_combine(struct traffic *traffic, const struct weft_ep_combine_args *args, struct weft_ep_result *result,
                     uint64_t *op);
-float *traffic_form_weights(const struct traffic *traffic); // [T][K] what goes back for each selection; to be freed
+float *traffic_form_weights(const struct traffic *traffic); // [T][K] the values that are sent back; to be freed
 int traffic_form_judge(struct traffic *traffic, const struct traffic_op *op); // the counts of a route that was filled
 
 // buffers.c

@@ -69,8 +69,9 @@ int traffic_open(struct traffic **traffic, weft_ep_t *ep, const struct run_confi
                  uint32_t capacity, uint32_t max_ranks);
 void traffic_close(struct traffic *traffic); // NULL is legal
 
-// Opens a traffic with buffers of its own for another configuration, whose sizes are those of `other` and which may
-// differ in the layout and the alignment, for operations of any form. `other` lends its rows and outlives it.
+// Opens a traffic for operations of any form, with its own buffers and another configuration. The configuration has the
+// sizes of `other`, but may have another layout and alignment. The traffic uses the rows of `other`, which must outlive
+// it.
 int traffic_open_variant(struct traffic **traffic, struct traffic *other, const struct run_config *config);
 
 // The form of the operations from the next one on; only for a traffic of traffic_open_variant().
@@ -79,8 +80,8 @@ void traffic_set_form(struct traffic *traffic, const struct traffic_form *form);
 // Releases the memory of the rows until the next operation: for a traffic that is kept only for its route.
 void traffic_release_rows(struct traffic *traffic);
 
-// Whether a call refuses the route that was filled last, as it has to after a rank has joined: 0, or DATA. Begins no
-// operation.
+// Checks that a call refuses the route that was filled last, as it must after a rank has joined. DATA: it does not. No
+// operation begins.
 int traffic_check_refused(struct traffic *traffic);
 
 // Does the work that is slow at the first time, so that the first operation is as fast as others: touches the memory
@@ -90,7 +91,7 @@ int traffic_rehearse(struct traffic *traffic);
 // Kind of the next operation.
 enum pattern_kind traffic_next_kind(const struct traffic *traffic);
 
-// Runs one operation. `poison`: the buffers that it writes are filled with wrong values before. Errors are those of
+// Runs one operation. `poison`: the buffers that it writes are first filled with wrong values. Errors are those of
 // weft/ep.h; lost ranks are no error. *op is complete on success.
 int traffic_run(struct traffic *traffic, bool poison, struct traffic_op *op);
 
@@ -110,7 +111,7 @@ void traffic_add_rows(const struct traffic *traffic, uint64_t *rows);
 int traffic_judge(struct traffic *traffic, const struct traffic_op *op, const int32_t *missing, uint32_t num_missing,
                   double *worst_diff);
 
-// A number (FNV-1a) that stands for every bit that this rank combined in the last operation.
+// A hash (FNV-1a) of all bits that this rank combined in the last operation.
 int traffic_digest(struct traffic *traffic, uint64_t *digest);
 
 #endif
