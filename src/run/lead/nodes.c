@@ -166,8 +166,8 @@ static const char *where_others_start(const struct node *node) {
              : "here or on another host";
 }
 
-// Says, as lines that stay and can be pasted, how the others are started. Where the token was made for this run it is
-// among them: they go to a terminal then.
+// Prints the command that starts the other nodes, as lines that stay and can be pasted. If the token was made for this
+// run, the command contains it; in this case standard error is a terminal.
 static void show_command(struct node *node, const char *which, const char *options) {
   struct text store = {0};
   bool same = node->store.server && !node->made_token[0];

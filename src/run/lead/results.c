@@ -41,7 +41,7 @@ static void describe_absent(const struct node *node, uint32_t phase, struct resu
   }
 }
 
-// A rank's slot, host and incarnation are those of its last record when this phase has none.
+// Copies a rank's slot, GPU, host and incarnation from its last record, for a phase of which it has no record.
 static void copy_place(const struct node *node, uint32_t phase, struct results_rank *row) {
   row->local_rank = row->gpu = -1;
   if (row->state == RESULTS_NOT_MEMBER)

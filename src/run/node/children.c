@@ -9,7 +9,7 @@
 
 enum {
   ASK_MS = 1000,  // a child that was asked to end is killed after this time
-  KILL_MS = 5000, // a killed child has this time to disappear, whatever it did
+  KILL_MS = 5000, // a killed child must have ended after this time
 };
 
 static void print_line(struct node *node, const char *text) {

@@ -141,7 +141,7 @@ static bool any_answers(const struct search *search) {
   return false;
 }
 
-// Says what the node waits for, and repeats it when a store begins or ceases to answer.
+// Prints what the node waits for, and again when a store begins or ceases to answer.
 static void say_waiting(struct node *node, struct search *search) {
   struct text names = {0};
   char until[32];

@@ -3,8 +3,8 @@
 // or not at all, the victims' experts have contributed nothing, and everything else is right. Then operations go on
 // until the view without the victims takes effect.
 //
-// Victims that are to be lost from outside run on until that happens, or until they find the others gone and end. The
-// operation of such a loss is not known in advance, so incomplete operations are not judged.
+// Victims that have to be lost from outside run on until that happens, or until they find the survivors lost and end.
+// The operation of such a loss is not known in advance, so incomplete operations are not judged.
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
