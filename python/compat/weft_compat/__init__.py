@@ -1,6 +1,6 @@
-"""What the module names of the distribution `weft-compat` share: they refuse to stand in for an installed original.
+"""Code that all modules of the distribution `weft-compat` share: they refuse to replace an installed original.
 
-`python -m weft_compat` says which names are taken and whether an original is installed beside them.
+`python -m weft_compat` prints which module names are taken, and whether an original is installed beside them.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ ORIGINALS: dict[str, tuple[str, ...]] = {
     "nixl_ep": ("nixl-ep", "nixl-ep-cu12", "nixl-ep-cu13"),
     "deep_ep": ("deep-ep",),
 }
-"""Names of modules, and the distributions that bring the original."""
+"""Names of modules, and the distributions that contain the original."""
 
 VARIABLE = "WEFT_COMPAT"
 """The environment variable that lets Weft take a name although the original is installed: ``WEFT_COMPAT=shadow``."""
 
 
 def installed_original(module: str) -> str | None:
-    """The distribution, with its version, that brings the original of a module here; None: there is none."""
+    """The installed distribution, with its version, that has the original of a module; None: there is none."""
     for name in ORIGINALS[module]:
         try:
             return f"{name} {importlib.metadata.version(name)}"
@@ -30,7 +30,8 @@ def installed_original(module: str) -> str | None:
 
 
 def take_name(module: str) -> None:
-    """Called by the module at its import. `ImportError`: the original is installed, and nobody said to shadow it."""
+    """Each module calls this at its import. Raises `ImportError` if the original is installed and the environment does
+    not allow to shadow it."""
     setting = os.environ.get(VARIABLE, "")
     if setting not in ("", "shadow"):
         raise ImportError(f"{VARIABLE}={setting}: want {VARIABLE}=shadow, or no such variable")

@@ -1,4 +1,5 @@
-"""python -m weft_compat: a line for each module name that weft-compat takes. Status 1: an original is installed."""
+"""python -m weft_compat: prints a line for each module name that weft-compat takes. Status 1: an original is
+installed."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from . import ORIGINALS, installed_original
 
 
 def main() -> int:
-    """Prints the names, and who has them."""
+    """Prints each name, and the distribution that provides it."""
     clash = False
     for module in ORIGINALS:
         original = installed_original(module)
@@ -21,7 +22,7 @@ def main() -> int:
 
 
 def _ours(module: str) -> bool:
-    """Whether the module beside this package is of this distribution: it asks for its name."""
+    """Whether the module beside this package belongs to this distribution: such a module calls take_name()."""
     file = pathlib.Path(__file__).parents[1] / module / "__init__.py"
     return file.exists() and f'take_name("{module}")' in file.read_text(encoding="utf-8")
 

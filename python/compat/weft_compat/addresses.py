@@ -8,11 +8,11 @@ import socket
 import struct
 
 _SIOCGIFFLAGS, _SIOCGIFADDR = 0x8913, 0x8915
-"""ask an interface for its flags and for its IPv4 address: netdevice(7)"""
+"""ioctl requests for the flags and for the IPv4 address of an interface: netdevice(7)"""
 _UP, _LOOPBACK, _RUNNING = 0x1, 0x8, 0x40
 
 _MOST = 8
-"""so many are told at most, since who calls tries one after the other"""
+"""the largest number of addresses, since a caller tries one after the other"""
 
 
 def _ask(interface: str, request: int) -> bytes:
@@ -21,11 +21,11 @@ def _ask(interface: str, request: int) -> bytes:
 
 
 def of_interface(interface: str) -> list[str]:
-    """The addresses of an interface: that of IPv4, then those of IPv6, but none of one link only."""
+    """The addresses of an interface: its IPv4 address, then its IPv6 addresses, without link-local ones."""
     found = []
     try:
         found.append(socket.inet_ntoa(_ask(interface, _SIOCGIFADDR)[4:8]))
-    except OSError:  # there is no such interface, or it has none
+    except OSError:  # there is no such interface, or it has no IPv4 address
         pass
     try:
         with open("/proc/net/if_inet6", encoding="ascii") as lines:
@@ -40,25 +40,25 @@ def of_interface(interface: str) -> list[str]:
 def _leads_out(interface: str) -> bool:
     try:
         flags = int(struct.unpack("H", _ask(interface, _SIOCGIFFLAGS)[:2])[0])
-    except OSError:  # it has just gone
+    except OSError:  # the interface has just disappeared
         return False
     return flags & (_UP | _RUNNING | _LOOPBACK) == _UP | _RUNNING
 
 
 def of_route(family: socket.AddressFamily = socket.AF_INET) -> list[str]:
-    """The address of the route to elsewhere; none: no route leads there."""
+    """The local address of the route to other networks; an empty list: there is no such route."""
     far = "192.0.2.1" if family == socket.AF_INET else "2001:db8::1"  # both are for documentation
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.connect((far, 9))  # sends nothing: the kernel says which address it would use
+            probe.connect((far, 9))  # sends nothing: the kernel chooses the address that it would use
             return [str(probe.getsockname()[0])]
-    except OSError:  # a cluster's network of its own leads nowhere else
+    except OSError:  # for instance an isolated network of a cluster
         return []
 
 
 def of_host() -> list[str]:
-    """The best first: of IPv4 before IPv6, that of the route to elsewhere before those of other interfaces. None: this
-    host has loopback alone."""
+    """The addresses of this host, the best one first: IPv4 before IPv6, and the address of the route to other networks
+    before those of other interfaces. An empty list: this host has only loopback."""
     others = [one for _, name in socket.if_nameindex() if _leads_out(name) for one in of_interface(name)]
     found = [*of_route(), *(one for one in others if ":" not in one), *of_route(socket.AF_INET6), *others]
     return [one for one in dict.fromkeys(found) if not ipaddress.ip_address(one).is_loopback][:_MOST]

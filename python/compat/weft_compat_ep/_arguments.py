@@ -1,4 +1,4 @@
-"""How arguments of the originals map to those of `weft.ep`: pure functions, without torch."""
+"""Maps arguments of the originals to arguments of `weft.ep`: pure functions, without torch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BLOCK = 128
 
 
 class Sizes(NamedTuple):
-    """What all ranks of a group have in common."""
+    """The sizes that all ranks of a group have in common."""
 
     max_tokens: int
     hidden: int
@@ -36,14 +36,14 @@ def dispatch_type(use_fp8: bool, round_scale: bool, use_ue8m0: bool) -> str:
 
 
 def scales_of_row(kind: str, hidden: int) -> int:
-    """How many numbers of 4 bytes the scales of a row take: floats, or words of four ue8m0; 0 for bf16."""
+    """The number of 4-byte values that the scales of a row take: floats, or words of four ue8m0; 0 for bf16."""
     if kind == "bf16":
         return 0
     return (hidden + 511) // 512 if kind == "fp8_ue8m0" else hidden // BLOCK
 
 
 def check_whole(**given: object) -> None:
-    """`TypeError`: one of them is no whole number."""
+    """Raises `TypeError` if an argument is no whole number."""
     for name, one in given.items():
         if not isinstance(one, numbers.Integral):
             raise TypeError(f"{name}: a whole number is wanted, not {one!r:.60}")
@@ -58,17 +58,17 @@ def experts_of_rank(num_experts: int, num_ranks: int) -> int:
 
 
 def differences(mine: Sizes, theirs: Sizes) -> str:
-    """What two ranks disagree on, as a sentence's end."""
+    """The sizes on which two ranks disagree, as the end of a sentence."""
     pairs = zip(Sizes._fields, mine, theirs)
     return ", ".join(f"{name} {here} here and {there} there" for name, here, there in pairs if here != there)
 
 
 @functools.lru_cache(maxsize=64)
 def window_bytes(max_tokens: int, hidden: int, num_ranks: int, num_experts: int) -> int:
-    """Bytes of windows that a rank has for operations of these sizes with all others connected.
+    """Bytes of the windows that a rank has for operations of these sizes when all others are connected.
 
-    The library says them: two ranks of this process connect in a store of their own, and what one has for the other
-    counts for each peer.
+    The library gives the number: two ranks of this process connect through a separate store, and the bytes that one
+    has for the other are multiplied by the number of peers.
     """
     experts = experts_of_rank(num_experts, num_ranks)
     options: dict[str, Any] = {"capacity": 2, "max_tokens": max_tokens, "hidden": hidden, "experts_per_rank": experts,

@@ -1,4 +1,4 @@
-"""What the buffers of `deep_ep` and `nixl_ep` have in common besides their calls: events, configurations, the end."""
+"""The part that the buffers of `deep_ep` and `nixl_ep` share besides operations: events, configurations, `destroy`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ AnyBuffer = TypeVar("AnyBuffer", bound="LegacyBuffer")
 
 
 class CommonBuffer:
-    """A buffer that ends once. A constructor sets `explicitly_destroy`, and `_destroyed` to False."""
+    """A buffer that is destroyed once. A constructor sets `explicitly_destroy`, and `_destroyed` to False."""
 
     explicitly_destroy: bool
     _destroyed: bool
 
     def get_comm_stream(self) -> torch.cuda.Stream:
-        """The stream in which calls launch: the current one."""
+        """The stream in which calls launch: the current stream."""
         return torch.cuda.current_stream()
 
     def _check_alive(self) -> None:
@@ -26,7 +26,7 @@ class CommonBuffer:
             raise RuntimeError("the buffer was destroyed")
 
     def _close(self) -> None:
-        """Closes what the buffer has opened."""
+        """Closes everything that the buffer has opened."""
         raise NotImplementedError
 
     def destroy(self) -> None:
@@ -36,13 +36,13 @@ class CommonBuffer:
             self._close()
 
     def __del__(self) -> None:
-        # A constructor that failed has set nothing.
+        # If the constructor failed, this attribute may be missing.
         if not self.__dict__.get("_destroyed", True) and not self.explicitly_destroy:
             self.destroy()
 
 
 class LegacyBuffer(CommonBuffer):
-    """A `Buffer`, as both modules have it."""
+    """The base of `Buffer` in both modules."""
 
     num_sms: ClassVar[int] = 20
     num_nvl_bytes = 0
@@ -52,14 +52,14 @@ class LegacyBuffer(CommonBuffer):
 
     @property
     def runtime(self: AnyBuffer) -> AnyBuffer:
-        """The original's inner object; here the buffer itself."""
+        """The original's inner object: here the buffer itself."""
         return self
 
     def get_local_buffer_tensor(self, dtype: torch.dtype, size: torch.Size | None = None, offset: int = 0,
                                 use_rdma_buffer: bool = False) -> torch.Tensor:
-        """Memory of this buffer, which programs use as scratch: num_rdma_bytes with use_rdma_buffer, or where there are
-        no num_nvl_bytes; else num_nvl_bytes. From the element `offset` on, of one dimension or of a size. It is
-        allocated at the first call, and no operation uses it: Weft's windows are elsewhere."""
+        """Memory of this buffer, which programs use as scratch. It has num_rdma_bytes with use_rdma_buffer or if
+        num_nvl_bytes is 0, else num_nvl_bytes. The tensor begins at the element `offset`, and has one dimension or the
+        given size. The memory is allocated at the first call, and no operation uses it: Weft has separate windows."""
         self._check_alive()
         room = self.num_rdma_bytes if use_rdma_buffer or not self.num_nvl_bytes else self.num_nvl_bytes
         wanted = None if size is None else torch.Size(size).numel()
@@ -90,14 +90,14 @@ class LegacyBuffer(CommonBuffer):
 
     @classmethod
     def set_num_sms(cls, new_num_sms: int) -> None:
-        """Notes how many processors high-throughput calls may take."""
+        """Sets the number of processors that high-throughput calls may take."""
         if new_num_sms % 2 or new_num_sms <= 0:
             raise ValueError(f"new_num_sms: {new_num_sms} is no positive even number")
         cls.num_sms = new_num_sms
 
     @classmethod
     def get_dispatch_config(cls, num_ranks: int) -> Config:
-        """A configuration of high-throughput calls with this class's num_sms."""
+        """A configuration of high-throughput calls with the num_sms of this class."""
         del num_ranks
         return Config(cls.num_sms)
 

@@ -19,11 +19,11 @@ Dispatched = tuple[Any, Optional[torch.Tensor], Optional[torch.Tensor], Optional
 """(rows or (rows, scales), local experts, weights, rows of each local expert, handle, event)"""
 Bias = Union[torch.Tensor, Sequence[torch.Tensor], None]
 AnyEvent = Union[EventOverlap, EventHandle, None]
-"""what a caller may name as the event before"""
+"""the types of `previous_event`"""
 
 
 class Later(NamedTuple):
-    """An entry of a handle that is computed for whoever reads it: on a GPU each takes a launch."""
+    """An entry of a handle that is computed when a program reads it: on a GPU each entry takes a launch."""
 
     compute: Callable[[], Any]
 
@@ -33,8 +33,8 @@ def _value(entry: Any) -> Any:
 
 
 class RouteHandle(tuple[Any, ...]):
-    """What a dispatch leaves for its combine, and for dispatches the same way. Its entries stand where programs that
-    look into a handle find them; those that only the kernels of the originals need are None."""
+    """The handle that a dispatch returns, for its combine and for later dispatches by the same route. Its entries have
+    the positions of the original; entries that only the kernels of the originals need are None."""
 
     kept: Kept
 
@@ -54,22 +54,23 @@ class RouteHandle(tuple[Any, ...]):
 
 
 def prefix_handle(kept: Kept, in_rank: Any) -> RouteHandle:
-    """Six entries: [0] int32 [ranks][ranks], whose column of this rank has the received rows of the ranks up to each,
-    [3] the token of each row on its rank, [4] is_token_in_rank. The other columns, which are about other ranks, are
-    0."""
+    """Six entries. [0]: int32 [ranks][ranks], whose column for this rank has, for each rank, the number of rows
+    received from the ranks up to it; the columns for other ranks are 0. [3]: the index of each row's token on its rank.
+    [4]: is_token_in_rank."""
     return RouteHandle.of((Later(lambda: kept.prefix), None, None, kept.src_token, in_rank, None), kept)
 
 
 def global_handle(kept: Kept, in_rank: Any) -> RouteHandle:
-    """Ten entries, as between hosts: [0] is_token_in_rank, [4] the number of received rows, [6] the received rows of
-    the ranks up to each, [7] int32 [rows][2]: rank and token of each row."""
+    """Ten entries, as the original returns between hosts. [0]: is_token_in_rank. [4]: the number of received rows. [6]:
+    for each rank, the number of rows received from the ranks up to it. [7]: int32 [rows][2], the rank and token of each
+    row."""
     return RouteHandle.of((in_rank, None, None, None, Later(lambda: kept.rank_end[-1:]), None,
                            Later(lambda: kept.rank_end), Later(lambda: torch.stack((kept.src_rank, kept.src_token), 1)),
                            None, None), kept)
 
 
 def wait_for(event: AnyEvent) -> None:
-    """Has the current stream wait for what a caller names as the event before."""
+    """Makes the current stream wait for the caller's `previous_event`."""
     if event is not None:
         if not hasattr(event, "current_stream_wait"):
             raise TypeError(f"previous_event: an EventOverlap is wanted, not {event!r:.60}")
@@ -77,25 +78,26 @@ def wait_for(event: AnyEvent) -> None:
 
 
 def finished(asynchronous: bool, *tensors: Any) -> EventOverlap:
-    """The event of a call that is asynchronous, which keeps its tensors; else an empty one."""
+    """The event of a call: if it is asynchronous, one that keeps its tensors, else an empty one."""
     return EventOverlap(EventHandle(), tensors) if asynchronous else EventOverlap()
 
 
 @functools.lru_cache(maxsize=1)
 def least_processors() -> int:
-    """Processors that a call takes at least."""
+    """The least number of processors that a call takes."""
     return weft.ep.limits().min_processors
 
 
 def processors_of(config: Config | None, num_sms: int) -> int:
-    """Processors that a call may take: those of a configuration, as far as Weft can do with so few."""
+    """The number of processors that a call may take: that of the configuration or `num_sms`, or Weft's minimum if that
+    is more."""
     if config is not None and not hasattr(config, "num_sms"):
         raise TypeError(f"config: a Config is wanted, not {config!r:.60}")
     return max(num_sms if config is None else config.num_sms, least_processors())
 
 
 def biases(bias: Bias) -> list[torch.Tensor]:
-    """None, a tensor or up to two, as a list."""
+    """`bias` as a list: None gives an empty list."""
     if bias is None or isinstance(bias, torch.Tensor):
         return [] if bias is None else [bias]
     if not isinstance(bias, (tuple, list)) or not all(isinstance(one, torch.Tensor) for one in bias):
@@ -104,7 +106,7 @@ def biases(bias: Bias) -> list[torch.Tensor]:
 
 
 def values_of(x: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """x, or (x, scales)."""
+    """The values and the scales of x, which is a tensor or (values, scales)."""
     if isinstance(x, torch.Tensor):
         return x, None
     if not isinstance(x, (tuple, list)) or len(x) != 2 or not all(isinstance(one, torch.Tensor) for one in x):
@@ -113,7 +115,7 @@ def values_of(x: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
 
 
 class HighThroughput(LegacyBuffer):
-    """The calls of a buffer, which says in `_engine_for_many` which rank they have."""
+    """The calls of a buffer. A subclass provides their rank in `_engine_for_many`."""
 
     group_size: int
     rank: int
@@ -122,15 +124,17 @@ class HighThroughput(LegacyBuffer):
         raise NotImplementedError
 
     def _plan(self, topk_idx: torch.Tensor, num_experts: int) -> DispatchLayout | None:
-        """The layout by a rank that is open already, with so many experts. None: there is none, or it cannot say."""
+        """The layout, computed by a rank that is already open for so many experts. None: there is no such rank, or it
+        cannot compute the layout."""
         del topk_idx, num_experts
         return None
 
     def get_dispatch_layout(self, topk_idx: torch.Tensor, num_experts: int, previous_event: EventOverlap | None = None,
                             async_finish: bool = False, allocate_on_comm_stream: bool = False) -> tuple[
                                 torch.Tensor, torch.Tensor | None, torch.Tensor, torch.Tensor, EventOverlap]:
-        """(tokens for each rank int32 [ranks], None: there are no ranks of RDMA alone, selections of each expert int32
-        [experts], whether a token goes to a rank bool [tokens][ranks], event). It asks nobody."""
+        """(tokens for each rank int32 [ranks], None since Weft does not count RDMA ranks apart, selections of each
+        expert int32 [experts], whether a token goes to a rank bool [tokens][ranks], event). The call does not
+        communicate."""
         del allocate_on_comm_stream
         self._check_alive()
         experts_of_rank(num_experts, self.group_size)

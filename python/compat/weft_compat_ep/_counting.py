@@ -1,4 +1,5 @@
-"""Operations without the values, which tell a rank how many tokens come, before it makes the tensors for them."""
+"""Counting operations: dispatches without the values, by which a rank learns how many tokens it will receive, before
+it makes the tensors for them."""
 
 from __future__ import annotations
 
@@ -12,29 +13,29 @@ from ._pinned import READS_IN_ORDER, Pinned, Told
 from ._rows import Arrays
 
 COUNT_BYTES = 16
-"""of a row of an operation that counts: the fewest that an opaque row has"""
+"""the bytes of a row of a counting operation: the least that an opaque row has"""
 
 
 class Probe(NamedTuple):
-    """An operation that counts."""
+    """A counting operation."""
 
     operation: weft.ep.Operation
     arrays: Arrays | None
-    """where tokens come from, if it was asked for"""
+    """where tokens come from, if the caller asked for it"""
 
 
 class Counts(NamedTuple):
-    """What it has found."""
+    """The results of a counting operation."""
 
     rows: int
-    """tokens that come"""
+    """tokens that this rank receives"""
     experts: list[int]
     """rows of each local expert"""
 
 
 class Counting:
-    """What operations that count send, and receive into: the same ones serve all of them. What the host waits for is
-    in its own memory, where kernels of a GPU write it."""
+    """The tensors that counting operations send and receive into; all of them use the same tensors. Results that the
+    host waits for are in host memory, into which kernels of a GPU write them."""
 
     def __init__(self, rank: weft.ep.Rank, sizes: Sizes, device: torch.device) -> None:
         self._rank, self._sizes, self._most = rank, sizes, sizes.tokens * sizes.capacity
@@ -42,7 +43,7 @@ class Counting:
         self._scratch = torch.empty((self._most, COUNT_BYTES), dtype=torch.uint8, device=device)
         cuda = device.type == "cuda"
         self._told = Told() if cuda and READS_IN_ORDER else None
-        """None: a call waits for what an operation did, and says it"""
+        """None: a call waits for the result of an operation, and returns it"""
         pinned = Pinned(sizes.experts_per_rank, torch.int32) if cuda else None
         self._counts = pinned.tensor if pinned is not None else torch.empty(sizes.experts_per_rank, dtype=torch.int32,
                                                                             device=device)
@@ -57,7 +58,8 @@ class Counting:
 
     def begin(self, topk_idx: torch.Tensor, weights: torch.Tensor, waits: bool, with_sources: bool, processors: int,
               stream: Any) -> Probe:
-        """Begins an operation. waits: the host will wait for it; with_sources: it tells where tokens come from, too."""
+        """Begins a counting operation. waits: the host will wait for it; with_sources: it also finds where tokens come
+        from."""
         arrays, into = None, self._into
         if with_sources:
             arrays = Arrays.make(self._most, topk_idx.shape[1], False, self._sizes, topk_idx.device)
@@ -68,7 +70,7 @@ class Counting:
         return Probe(operation, arrays)
 
     def wait(self, operation: weft.ep.Operation) -> Counts:
-        """What it has found. Where ranks were lost, its `info` says which."""
+        """Waits for the results of a counting operation. If ranks were lost, `operation.info` names them."""
         told = self._told
         if told is not None and (not told.spin(operation.number) or told.num_lost):
             operation.info = operation.wait()[0]

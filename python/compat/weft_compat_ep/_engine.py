@@ -1,5 +1,5 @@
-"""The low-latency operations on tensors of torch: a rank of `weft.ep` of fixed sizes, and what the originals' calls
-make of it. The same code serves tensors on a GPU, in the current stream, and on the host."""
+"""The low-latency operations on tensors of torch: a rank of `weft.ep` of fixed sizes, with the calls of the originals.
+The same code serves tensors on a GPU, in the current stream, and tensors on the host."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from ._receive_sets import ReceiveSet, ReceiveSets
 
 Hook = Callable[[], None]
 HIDES_MEMORY = not hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
-"""an older torch, which shows nobody the memory of a tensor that has a gradient"""
+"""whether torch is an older one, which does not export the memory of a tensor that has a gradient"""
 
 
 class Operation:
-    """One dispatch of this rank, as the engine keeps it. Who makes one sets what has no value here: a call of its own
-    would cost as much as the rest."""
+    """One dispatch of this rank, as the engine keeps it. The code that makes one sets the attributes without a value
+    here: a constructor for that would take as long as the rest."""
 
     engine: Engine
     number: int
@@ -31,24 +31,24 @@ class Operation:
     received = False
     combined = False
     ended = False
-    """it cannot be combined any more"""
+    """whether it cannot be combined any more"""
     combine_buffer: torch.Tensor | None = None
 
 
 NONE = Operation()
-"""in the place of an operation that there was not"""
+"""stands for an operation before the first"""
 NONE.ended = True
 
 
 class Handle(tuple[Any, ...]):
-    """What a dispatch leaves for its combine: (src_info int32 [E][rows], layout_range int64 [E][ranks], the most tokens
-    of a rank, hidden, experts). An entry of layout_range is begin << 32 | count."""
+    """The handle that a dispatch returns for its combine: (src_info int32 [E][rows], layout_range int64 [E][ranks], the
+    largest number of tokens of a rank, hidden, experts). An entry of layout_range is begin << 32 | count."""
 
     operation: Operation
 
 
 def check_shape(name: str, tensor: torch.Tensor, shape: tuple[int, ...]) -> None:
-    """ValueError: the tensor has another shape."""
+    """Raises ValueError if the tensor has another shape."""
     if tensor.shape != shape:
         raise ValueError(f"{name}: a tensor of shape {list(shape)} is wanted, not {list(tensor.shape)}")
 
@@ -72,7 +72,7 @@ class Engine(Member):
                                        for kind in (weft.ep.CombineDType.BF16, weft.ep.CombineDType.LOGFMT10))
 
     def settle(self) -> None:
-        """Ends what was dispatched and not combined, as every rank does."""
+        """Ends operations that were dispatched and not combined, as every rank does."""
         for operation in (self.before, self.newest):
             if operation.received and not operation.ended:
                 self.rank.finish(operation.number)
@@ -95,7 +95,7 @@ class Engine(Member):
         operation = Operation()
         if return_recv_hook:
             operation.number = sets.calls.dispatch_send(x, topk_idx, stream)
-            # The hook has a tensor as well, so that they serve no other dispatch before it is called.
+            # The hook holds one of the tensors, too, so that no other dispatch uses the set before the hook is called.
             hook = partial(self._receive, operation, sets, got, got.tensors[0], strict)
         else:
             operation.number, info = sets.dispatch(x, topk_idx, got.into, stream)
@@ -118,7 +118,7 @@ class Engine(Member):
         return recv_x, counts, handle, event, hook
 
     def _begun(self, operation: Operation) -> None:
-        """Notes an operation. The one before the last can be combined no more."""
+        """Notes a new operation. The one before the previous operation can no longer be combined."""
         self.before.ended = True
         self.before, self.newest = self.newest, operation
 
@@ -144,13 +144,14 @@ class Engine(Member):
     # --- combine ---
 
     def combine_buffer(self, handle: Handle, like: torch.device) -> torch.Tensor:
-        """bf16 [E][rows][H] for the outputs of an operation: one for each of two operations that may be open."""
+        """The tensor bf16 [E][rows][H] for the experts' outputs of an operation. There are two of them, since two
+        operations may be open."""
         operation = self.operation_of(handle)
         place = operation.number % 2
         buffer = self.buffers.get(place)
         if buffer is None:
             buffer = torch.empty(self.y_shape, dtype=torch.bfloat16, device=like)
-            if not is_capturing(buffer):  # else it is the graph's
+            if not is_capturing(buffer):  # else its memory belongs to the graph
                 self.buffers[place] = buffer
         operation.combine_buffer = buffer
         return buffer
@@ -158,7 +159,8 @@ class Engine(Member):
     def combine(self, x: torch.Tensor, topk_idx: torch.Tensor, topk_weights: torch.Tensor, handle: Handle,
                 use_logfmt: bool, zero_copy: bool, async_finish: bool, return_recv_hook: bool,
                 out: torch.Tensor | None) -> tuple[torch.Tensor, EventOverlap, Hook | None]:
-        """See low_latency_combine of either original. `handle` is one of this engine's: `operation_of` says so."""
+        """See low_latency_combine of either original. `handle` has to be one of this engine's, as `operation_of`
+        checks."""
         operation = handle.operation
         if not operation.received:
             raise RuntimeError("the operation was not received: call the hook of its dispatch first")
@@ -182,7 +184,7 @@ class Engine(Member):
                 calls.combine(operation.number, y, out, topk_weights, stream, keep)
                 operation.combined, operation.ended = True, not keep
         except weft.errors.InvalidError:
-            self._check_combine(x, topk_idx, topk_weights, operation, out)  # it names what is wrong as programs do
+            self._check_combine(x, topk_idx, topk_weights, operation, out)  # its error uses the names of the originals
             raise
         return out, EventOverlap(EventHandle(), (y, topk_weights, out)) if async_finish else NO_EVENT, hook
 
@@ -194,8 +196,8 @@ class Engine(Member):
         operation.combined, operation.ended = True, not keep
 
     def _has_older(self, operation: Operation) -> bool:
-        """Whether an older operation is open, which is not combined. Operations end in their order, so this one has to
-        stay open then, until it is recycled, or ended here when the next one is combined."""
+        """Whether an older operation is open that is not combined. Operations end in their order, so in that case this
+        operation has to stay open until it is recycled, or until this method ends it when the next one is combined."""
         older = self.before
         if older is operation:
             return False
@@ -205,7 +207,7 @@ class Engine(Member):
         return not older.ended
 
     def operation_of(self, handle: Any) -> Operation:
-        """What a handle of this engine stands for. TypeError: it is something else."""
+        """The operation of a handle. Raises TypeError if it is no handle of this engine."""
         if handle.__class__ is Handle:
             operation: Operation = handle.operation
             if operation.engine is self:
@@ -223,8 +225,8 @@ class Engine(Member):
             check_shape("out", out, (shape[0], self.sizes.hidden))
 
     def _again(self, operation: Operation, topk_idx: torch.Tensor, handle: Handle) -> Operation:
-        """A second combine of one handle, whose operation has ended: the same tokens are dispatched again, without
-        their values, which gives the same rows."""
+        """Begins an operation for a second combine of a handle whose operation has ended: it dispatches the same tokens
+        again, without their values, which gives the same rows."""
         device = topk_idx.device
         sets = self.sets.get((True, False, False)) or self._make_sets(True, False, False, device)
         got = sets.take()
@@ -241,7 +243,7 @@ class Engine(Member):
         return again
 
     def close(self) -> None:
-        """Leaves the group, when what was launched has run."""
+        """Leaves the group after all launched work has run."""
         super().close()
         self.before = self.newest = NONE
         self.buffers.clear()

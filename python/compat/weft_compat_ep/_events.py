@@ -8,7 +8,7 @@ import torch
 
 
 class EventHandle:
-    """A moment in the current stream. Without a GPU there is nothing to wait for."""
+    """A point in the current stream. Without a GPU there is nothing to wait for."""
 
     def __init__(self) -> None:
         self.event = None
@@ -17,14 +17,14 @@ class EventHandle:
             self.event.record()
 
     def current_stream_wait(self) -> None:
-        """The current stream waits for that moment."""
+        """Makes the current stream wait for that point."""
         if self.event is not None:
             torch.cuda.current_stream().wait_event(self.event)
 
 
 class EventOverlap:
-    """An event that a call has left, with the tensors that have to live until then. As a context manager it has the
-    current stream wait at its end."""
+    """The event that a call returned, with the tensors that have to live until the event. As a context manager it makes
+    the current stream wait when the context ends."""
 
     def __init__(self, event: EventHandle | None = None, extra_tensors: tuple[Any, ...] | None = None) -> None:
         self.event = event
@@ -34,8 +34,8 @@ class EventOverlap:
         self._release = False
 
     def current_stream_wait(self, release_handle: bool = False) -> Any:
-        """The current stream waits for the event; without one (no async_finish) the work is in that stream already.
-        What the hook answers, if there is one. release_handle: the event is given up, and its tensors with it."""
+        """Makes the current stream wait for the event. Without an event (no async_finish) the work is in that stream
+        already. Returns the result of the hook, if there is one. release_handle: releases the event and its tensors."""
         if self.event is not None:
             self.event.current_stream_wait()
         hook, self.hook_after_wait = self.hook_after_wait, None
@@ -45,11 +45,11 @@ class EventOverlap:
         return answer
 
     def wait(self) -> Any:
-        """The same, without release_handle."""
+        """Does the same as `current_stream_wait`, without release_handle."""
         return self.current_stream_wait()
 
     def register_hook_after_wait(self, hook_after_wait: Callable[[], Any]) -> None:
-        """Has the next wait call it."""
+        """Makes the next wait call the hook."""
         if self.hook_after_wait is not None:
             raise RuntimeError("register_hook_after_wait: the event has a hook that was not called yet")
         self.hook_after_wait = hook_after_wait
@@ -68,13 +68,13 @@ class EventOverlap:
 
 
 class _NoEvent(EventOverlap):
-    """Of calls whose work is in the current stream already. All of them share it."""
+    """The event of calls whose work is in the current stream already. All such calls share it."""
 
     def current_stream_wait(self, release_handle: bool = False) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def register_hook_after_wait(self, hook_after_wait: Callable[[], Any]) -> None:
-        """Refused: nobody has to wait for this call."""
+        """Always raises an error: nothing has to wait for this call."""
         raise RuntimeError("register_hook_after_wait: this call has no event: async_finish=True gives one")
 
 
@@ -83,8 +83,8 @@ NO_EVENT = _NoEvent()
 
 
 class Config(NamedTuple):
-    """How the original's high-throughput kernels are tuned. Weft reads num_sms alone: its windows are as large as they
-    have to be."""
+    """The tuning of the original's high-throughput kernels. Weft reads only num_sms: it chooses the size of its windows
+    itself."""
 
     num_sms: int = 24
     num_max_nvl_chunked_send_tokens: int = 6
@@ -93,7 +93,7 @@ class Config(NamedTuple):
     num_max_rdma_chunked_recv_tokens: int = 256
 
     def get_nvl_buffer_size_hint(self, hidden_bytes: int, num_ranks: int) -> int:
-        """Bytes of windows that a group for throughput has for each of its other ranks, at most."""
+        """The largest number of bytes of windows that a group for throughput has for each of its other ranks."""
         return WINDOW_BYTES * max(0, num_ranks - 1) if hidden_bytes > 0 else 0
 
     def get_rdma_buffer_size_hint(self, hidden_bytes: int, num_ranks: int) -> int:

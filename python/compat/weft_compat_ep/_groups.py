@@ -1,4 +1,4 @@
-"""Groups of torch.distributed and of mpi4py: who this rank is, and how objects of all ranks are gathered."""
+"""Groups of torch.distributed and of mpi4py: the number of this rank, and how to gather objects of all ranks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch.distributed as dist
 
 
 def gatherer(group: Any, comm: Any = None) -> tuple[int, int, Callable[[Any], list[Any]]]:
-    """(rank, size, what gathers an object of each rank)."""
+    """(rank, size, a function that gathers one object of each rank)."""
     if group is None and comm is None:
         raise ValueError("group: a group of torch.distributed is wanted, or comm= of mpi4py")
     if group is None:

@@ -1,4 +1,4 @@
-"""Where the ranks of a group meet: a store of Weft, and how its address comes to all of them. Without torch."""
+"""The store of Weft through which the ranks of a group meet, and the exchange of its address. Without torch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _servers: list[weft.Server] = []
 
 
 def deadline(seconds: float) -> float:
-    """The time after so many seconds."""
+    """The time that many seconds from now."""
     return time.monotonic() + seconds
 
 
@@ -35,7 +35,7 @@ def left(until: float) -> float:
 
 
 def _of_name() -> list[str]:
-    """The address of the host's name, if it is one of this host that others reach, and not 127.0.1.1."""
+    """The address to which the host's name resolves, if other hosts reach this host by it: not 127.0.1.1."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             named = socket.gethostbyname(socket.gethostname())
@@ -46,9 +46,9 @@ def _of_name() -> list[str]:
 
 
 def host_address() -> str:
-    """An address of this host that others reach: the first of WEFT_ADDRESS or WEFT_INTERFACE, as the ranks listen
-    there; else that of the route to elsewhere, else that of the host's name, else that of an interface, else
-    loopback."""
+    """An address of this host that others reach: the first that WEFT_ADDRESS or WEFT_INTERFACE names, since the ranks
+    listen there; else the address of the route to other hosts, else that of the host's name, else that of an interface,
+    else loopback."""
     named = os.environ.get("WEFT_ADDRESS") or os.environ.get("WEFT_INTERFACE")
     if not named:
         return next(iter(addresses.of_route() or _of_name() or addresses.of_host()), "127.0.0.1")
@@ -64,7 +64,7 @@ def host_address() -> str:
 
 
 def network() -> str:
-    """What processes have in common that reach each other by loopback: the host, and the namespace of networks."""
+    """A name of this host and its network namespace: it is equal in processes that reach each other by loopback."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as boot:
             return f"{boot.read().strip()} {os.readlink('/proc/self/ns/net')}"
@@ -73,7 +73,7 @@ def network() -> str:
 
 
 def serve(one_host: bool) -> dict[str, str]:
-    """Serves a store in this process; what the others need to use it."""
+    """Serves a store in this process, and returns what the other ranks need to use it."""
     address = "127.0.0.1" if one_host else host_address()
     server = weft.Server(address=address)
     _servers.append(server)
@@ -81,8 +81,9 @@ def serve(one_host: bool) -> dict[str, str]:
 
 
 def named_store() -> dict[str, str] | None:
-    """The store that the environment names, if it does: WEFT_STORE with WEFT_TOKEN, or NIXL_ETCD_ENDPOINTS with
-    WEFT_STORE_TOKEN. Beside the latter WEFT_TOKEN is the secret of the agents of `nixl`, which no store is to see."""
+    """The store that the environment names: WEFT_STORE with WEFT_TOKEN, or NIXL_ETCD_ENDPOINTS with WEFT_STORE_TOKEN;
+    None if it names none. With NIXL_ETCD_ENDPOINTS, WEFT_TOKEN is the secret of the agents of `nixl`, which must not be
+    sent to a store."""
     pairs = (("WEFT_STORE", "WEFT_TOKEN"), ("NIXL_ETCD_ENDPOINTS", "WEFT_STORE_TOKEN"))
     named = next((pair for pair in pairs if os.environ.get(pair[0])), None)
     if named is None:
@@ -105,7 +106,8 @@ class Meeting:
 
     @classmethod
     def by_exchange(cls, rank: int, gather: Callable[[Any], list[Any]]) -> Meeting:
-        """Of ranks that can gather an object of each: rank 0 serves the store, unless the environment names one."""
+        """A meeting of ranks that can gather an object of each. Rank 0 serves the store, unless the environment names
+        one."""
         networks = gather(network())
         mine = None
         if rank == 0:
@@ -113,7 +115,7 @@ class Meeting:
                 named = named_store()
                 mine = {**named, "prefix": f"{named['prefix']}{secrets.token_hex(8)}/"} if named else serve(
                     len(set(networks)) == 1)
-            except (weft.errors.Error, OSError) as error:  # the others, which wait for it, are to know
+            except (weft.errors.Error, OSError) as error:  # the other ranks, which wait for it, get the error
                 mine = {"failure": f"rank 0 serves no store: {error}"}
         info = next(info for info in gather(mine) if info)
         if "failure" in info:
@@ -122,8 +124,8 @@ class Meeting:
 
     @classmethod
     def by_tcp_store(cls, tcp_store: Any, rank: int, first: bool, seconds: float) -> Meeting:
-        """Of ranks with a torch TCPStore in common, or whatever has its set, get and check: the rank that is `first`
-        serves the store unless there is one already; the others wait for its address."""
+        """A meeting of ranks that share a torch TCPStore, or an object with the same `set`, `get` and `check`. The rank
+        with `first` serves the store unless there is one already; the others wait for its address."""
         until = deadline(seconds)
         while not tcp_store.check([TCP_KEY]):
             if first:
@@ -137,7 +139,7 @@ class Meeting:
         return cls(json.loads(tcp_store.get(TCP_KEY)), rank)
 
     def meet(self, ranks: Iterable[int], what: str, seconds: float) -> None:
-        """Waits until all ranks have come to this call as often as this one; names those who have not."""
+        """Waits until all ranks have made this call as often as this rank. The error names the ranks that have not."""
         others = sorted(set(ranks) - {self.rank})
         number = self._rounds[what] = self._rounds.get(what, 0) + 1
         self.store.put(f"{self.prefix}{what}/{self.rank}", str(number))
@@ -154,12 +156,13 @@ class Meeting:
                 news.next(left(until))
 
     def sizes(self, part: str = "") -> Sizes | None:
-        """The sizes that the group's operations, or those of a part, have; None before the first of them."""
+        """The sizes of the operations of the group, or of a part of it; None before the first operation."""
         found = self.store.get(f"{self.prefix}sizes{part}")
         return None if found is None else Sizes(*json.loads(found.value))
 
     def agree(self, mine: Sizes, part: str = "") -> None:
-        """Fixes the sizes of the group, or of a part of its operations, or sees that they are the same."""
+        """Sets the sizes of the group, or of a part of its operations. If other sizes are set already, raises
+        ValueError."""
         key = f"{self.prefix}sizes{part}"
         self.store.txn([weft.Compare(key, "version", "==", 0)], [weft.Op.put(key, json.dumps(mine))])
         theirs = self.sizes(part)
@@ -167,10 +170,10 @@ class Meeting:
             raise ValueError(f"all ranks of a group have operations of the same sizes: {differences(mine, theirs)}")
 
     def close(self) -> None:
-        """Ends the use of the store."""
+        """Closes the store."""
         self.store.close()
 
 
 def publish(tcp_store: Any, info: dict[str, str]) -> None:
-    """Tells others, through a TCPStore, where the store is."""
+    """Publishes the address of the store through a TCPStore."""
     tcp_store.set(TCP_KEY, json.dumps(info))

@@ -1,5 +1,5 @@
-"""A rank of a group of `weft.ep` as both originals have it: opened for operations of fixed sizes, with its membership
-and its masks. `_engine` has the operations for low latency, `_throughput` those of many tokens."""
+"""A rank of a group of `weft.ep` for both originals: opened for operations of fixed sizes, with its membership and its
+masks. `_engine` has the low-latency operations, `_throughput` has the operations of many tokens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import weft
 from ._arguments import Sizes
 from ._meeting import Meeting, deadline, left
 
-# The address of a GPU's current stream, without making an object of it; a torch for CPUs alone has no such call.
+# Gives the address of a GPU's current stream without making an object of it; a torch for CPUs only lacks this function.
 raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None) or (
     lambda device: torch.cuda.current_stream(device).cuda_stream)
 KINDS = {kind.name.lower(): kind for kind in weft.ep.DType}
@@ -40,7 +40,7 @@ class Member:
         self.sizes = sizes
         self.seconds = seconds
         self.masked: set[int] = set()
-        """ranks that this one masks"""
+        """ranks that this rank masks"""
         self.rank = weft.ep.Rank(
             meeting.store, rank=meeting.rank, founders=sorted(set(founders) | {meeting.rank}),
             prefix=f"{meeting.prefix}group{part}/", capacity=sizes.capacity, max_tokens=sizes.max_tokens,
@@ -54,11 +54,11 @@ class Member:
             raise
 
     def settle(self) -> None:
-        """Ends what is open, as every rank does, before the view changes."""
+        """Ends open operations before the view changes, as every rank does."""
 
     def reach(self, wanted: set[int], unwanted: set[int], what: str) -> None:
-        """Runs operations without tokens until the view of the next one has all of `wanted`, none of `unwanted`. All
-        ranks see a view take effect at the same operation, so all of them stop there."""
+        """Runs operations without tokens until the view of the next operation has all of `wanted` and none of
+        `unwanted`. A view takes effect at the same operation on all ranks, so all of them stop there."""
         self.settle()
         until = deadline(self.seconds)
         while True:
@@ -72,14 +72,14 @@ class Member:
             time.sleep(0.0005)
 
     def pass_barrier(self) -> None:
-        """A barrier of those who live: a rank that is lost in it is out of the next view."""
+        """A barrier of the living ranks. A rank that is lost in it is not in the next view."""
         try:
             self.rank.barrier()
         except weft.errors.PeerLostError:
             return
 
     def remove(self, ranks: set[int], what: str) -> None:
-        """Agrees on the view without ranks, and reaches it."""
+        """Agrees on a view without these ranks, and runs operations until it takes effect."""
         self.settle()
         gone = ranks & set(self.rank.committed_view.ranks)
         if gone:
@@ -87,7 +87,7 @@ class Member:
         self.reach(set(), ranks, what)
 
     def mask(self, rank: int, masked: bool) -> None:
-        """Masks a rank that is in the view; another one is masked anyway."""
+        """Masks or unmasks a rank. A rank that is not in the view gets no tokens anyway."""
         (self.masked.add if masked else self.masked.discard)(rank)
         try:
             self.rank.mask(rank, masked)
@@ -96,7 +96,7 @@ class Member:
 
     @contextlib.contextmanager
     def unmasked(self) -> Iterator[None]:
-        """Without masks: for rows that answer others."""
+        """Lifts all masks within the context: for rows that answer other ranks."""
         masked = sorted(self.masked)
         for rank in masked:
             self.mask(rank, False)
@@ -107,21 +107,21 @@ class Member:
                 self.mask(rank, True)
 
     def read_masks(self, into: torch.Tensor) -> None:
-        """1 for each rank that gets no tokens of this one: masked, lost, or not in the view; else 0."""
+        """Writes 1 for each rank that gets no tokens of this rank (masked, lost, or not in the view), else 0."""
         if is_capturing(into):
             self.rank.masks(into, stream_of(into))
             return
         lost: list[int] = []
         if into.is_cuda:
             torch.cuda.current_stream(into.device).synchronize()
-            with contextlib.suppress(weft.errors.Error):  # there was no operation yet
+            with contextlib.suppress(weft.errors.Error):  # there may have been no operation yet
                 lost = self.rank.wait(None, self.seconds)[0].lost
         states = self.rank.states
         into.copy_(torch.tensor([int(state != weft.ep.RankState.ACTIVE or rank in lost)
                                  for rank, state in enumerate(states)][:into.numel()], dtype=torch.int32))
 
     def close(self) -> None:
-        """Leaves the group, when what was launched has run."""
+        """Leaves the group after all launched work has run."""
         if self.sizes.memory == "cuda" and not sys.is_finalizing():
             torch.cuda.current_stream().synchronize()
         self.rank.close()

@@ -1,4 +1,4 @@
-"""Layouts of dispatches by the kernels that plan them, which take a GPU's processor less than operations of torch."""
+"""Layouts of dispatches, computed by Weft's planning kernels, which take less time than operations of torch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ._rows import DispatchLayout, power_of_two
 
 
 class Planner:
-    """A route that is planned over and over, and never filled."""
+    """A route that is planned again and again, and never filled."""
 
     def __init__(self, route: weft.ep.Route) -> None:
         self._route = route
@@ -21,7 +21,7 @@ class Planner:
         self._known: tuple[torch.Tensor, ...] = ()
 
     def plan(self, topk_idx: torch.Tensor, stream: Any) -> DispatchLayout:
-        """The layout of a dispatch, in tensors of its own."""
+        """The layout of a dispatch, in new tensors."""
         self._route.plan(topk_idx, stream)
         if self._tokens != topk_idx.shape[0]:
             self._tokens = topk_idx.shape[0]
@@ -33,16 +33,16 @@ class Planner:
 
 
 class Planners:
-    """Those of a rank."""
+    """The planners of a rank."""
 
     def __init__(self, rank: weft.ep.Rank, sizes: Sizes) -> None:
         self._rank, self._sizes = rank, sizes
         self._planners: dict[Any, Planner] = {}
-        """by the most tokens, the top-k and the stream, in which one follows the other"""
+        """by the largest number of tokens, the top-k, and the stream, which orders the uses of a planner"""
 
     def layout(self, topk_idx: torch.Tensor) -> DispatchLayout | None:
-        """What `_rows.dispatch_layout` computes of [tokens][top-k], in two launches and three copies. None: it is no
-        CUDA tensor that a rank takes as it is, or a graph is captured, which may have no memory of its own."""
+        """Computes the same as `_rows.dispatch_layout` from [tokens][top-k], in two launches and three copies. None: it
+        is no CUDA tensor that a rank accepts unchanged, or a graph is being captured, in which no route can be made."""
         tokens, topk = topk_idx.shape
         usual = topk_idx.is_cuda and topk_idx.dtype == torch.int64 and topk_idx.is_contiguous()
         fits = 0 < tokens <= self._sizes.tokens and 0 < topk <= self._sizes.topk
@@ -57,5 +57,5 @@ class Planners:
         return planner.plan(topk_idx, stream)
 
     def clear(self) -> None:
-        """Gives up all routes."""
+        """Releases all routes."""
         self._planners.clear()

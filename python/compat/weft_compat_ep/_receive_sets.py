@@ -1,5 +1,5 @@
-"""The tensors that low-latency dispatches are received into. They are used again as soon as nobody has them any more,
-which saves most of what making and checking them costs."""
+"""The tensors that low-latency dispatches are received into. They are used again as soon as the caller has no reference
+to them, which saves most of the time of making and checking them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from ._arguments import Sizes, scales_of_row
 KINDS = {kind.name.lower(): kind for kind in weft.ep.DType}
 """types of rows by their names"""
 MOST_SETS = 3
-"""that are kept: a caller has the results of two operations at most, and a rank keeps what was combined for two more"""
+"""the most sets that are kept: a caller has the results of at most two operations, and a rank keeps a combined
+operation for two more"""
 FORGET_AFTER = 100
-"""dispatches in a row for which one set was enough, others are given up"""
+"""after so many dispatches in a row for which one set was enough, the other sets are released"""
 ALIGNMENT = 256
-"""of the tensors that share memory, in bytes"""
+"""the alignment of the tensors that share memory, in bytes"""
 
 in_inference_mode = torch.is_inference_mode_enabled
 requires_grad = attrgetter("requires_grad")
@@ -29,12 +30,12 @@ use_count: Any = getattr(torch._C, "_storage_Use_Count", None)
 
 
 def storage_count() -> int:
-    """What torch counts for memory that one tensor has: 1, or 2 where the object of Python stays and counts as well.
-    0: it is no torch of which this module knows how to ask."""
+    """The use count that torch has for the memory of one tensor: 1, or 2 if torch keeps and counts the Python object as
+    well. 0: this module does not know how to read the count of this version of torch."""
     tensor = torch.empty(1)
     if use_count is None or not hasattr(tensor, "_use_count") or tensor._use_count() != 1:
         return 0
-    if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):  # else a Receive keeps a tensor by a capsule of its own
+    if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):  # else a Receive holds a capsule of the tensor
         return 0
     weak = StorageWeakRef(tensor.untyped_storage())
     before = use_count(weak.cdata)
@@ -48,7 +49,7 @@ STORAGE_COUNT = storage_count()
 
 
 def shows_memory(dtype: torch.dtype) -> bool:
-    """Whether torch shows others the memory of tensors of that type: older ones do not where it is fp8."""
+    """Whether torch exports the memory of tensors of that type: older versions do not export fp8."""
     try:
         weft.Buffer(torch.empty(1, dtype=dtype))
     except (TypeError, BufferError, RuntimeError):
@@ -68,7 +69,7 @@ class Part(NamedTuple):
 
 
 class Form:
-    """How the tensors of one kind of rows are made, for operations of given sizes."""
+    """The description of the tensors for one type of rows, for operations of given sizes."""
 
     def __init__(self, sizes: Sizes, kind: str, device: torch.device) -> None:
         self.dtype = KINDS[kind]
@@ -76,7 +77,7 @@ class Form:
         self.rows = sizes.capacity * sizes.max_tokens
         experts, rows = sizes.experts_per_rank, self.rows
         x_type = torch.bfloat16 if kind == "bf16" else torch.float8_e4m3fn
-        # torch.empty_like() takes half of the time of torch.empty(); this one has memory for one value alone.
+        # torch.empty_like() takes half of the time of torch.empty(); this model for it has memory for one value only.
         self.x = torch.empty(1, dtype=x_type, device=device).expand((experts, rows, sizes.hidden))
         self.shown = shows_memory(x_type)
         self.bytes = 0
@@ -97,20 +98,20 @@ class Form:
 
 
 class ReceiveSet:
-    """The tensors of one dispatch, and the `Receive` made of them."""
+    """The tensors of one dispatch, and the `Receive` with them."""
 
     def __init__(self, rank: weft.ep.Rank, form: Form, expert_total: Any, wait_ns: Any) -> None:
         x = torch.empty_like(form.x)
         rows = x if form.shown else x.view(torch.uint8)
         memory = torch.empty(form.bytes, dtype=torch.uint8, device=form.device).untyped_storage()
-        # Not views of one tensor: for autograd each stands for itself.
+        # These are not views of one tensor, so autograd treats each separately.
         small: dict[str, Any] = {part.name: torch.empty(0, dtype=part.dtype, device=form.device).set_(
             memory, part.begin, part.shape, part.strides) for part in form.parts}
         self.into = rank.receive(form.rows, dtype=form.dtype, expert_total=expert_total, wait_ns=wait_ns, x=rows,
                                  **small)
         self.tensors = (x, *small.values())
-        """what is received: x, counts, src_token, range, and with fp8 the scales"""
-        # Where the Receive has another tensor: what it cannot check.
+        """the received tensors: x, counts, src_token, range, and with fp8 the scales"""
+        # If the Receive has a view of x as bytes, it cannot check the form of x itself.
         self.form_of_x = None if form.shown else (x.shape, x.stride())
         self.on_gpu = x.is_cuda
         self.inference = in_inference_mode()
@@ -125,19 +126,19 @@ class ReceiveSet:
         self.owners = weft.Owners(self.tensors, counts if STORAGE_COUNT else ())
 
     def is_idle(self) -> bool:
-        """Whether nothing but this set has its tensors: no name, no view or other tensor of the same memory, no
-        derivative, no array of another library; and whether they are as they were made."""
+        """Whether only this set refers to its tensors (no variable, no view or other tensor of the same memory, no
+        gradient, no array of another library), and the tensors are unchanged."""
         if not self.owners.same() or self.inference is not in_inference_mode():
             return False
         x = self.tensors[0]
         return self.form_of_x is None or (x.shape, x.stride()) == self.form_of_x
 
     def renew(self, expert_total: Any, wait_ns: Any) -> bool:
-        """Readies an idle set for another dispatch; whether that can be done.
+        """Prepares an idle set for another dispatch. False: that is not possible.
 
-        On a GPU its memory goes back to torch's allocator and is taken from there again, as that of new tensors would
-        be: the allocator alone knows which streams still use it, which stream takes it, and whether in a graph. On the
-        host it stays; a tensor whose memory has moved may be shared with another process."""
+        On a GPU the memory is returned to torch's allocator and allocated again, as for new tensors: only the allocator
+        knows which streams still use the memory, which stream takes it, and whether a graph does. On the host the
+        memory stays; a tensor whose memory has moved may be shared with another process."""
         try:
             if self.on_gpu:
                 for memory, size in zip(self.memory, self.sizes):
@@ -145,13 +146,14 @@ class ReceiveSet:
                     memory.resize_(size)
             moved = self.into.renew(expert_total=expert_total, wait_ns=wait_ns)
         except (RuntimeError, weft.errors.InvalidError):
-            # Memory that keeps its size, none left, another shape, or a wrong total: making new tensors will tell.
+            # The memory cannot be resized, there is none left, a shape changed, or the total is wrong. If the caller is
+            # to get an error, making new tensors raises it.
             return False
         return self.on_gpu or not moved
 
 
 class ReceiveSets:
-    """The sets of one kind of rows of one rank."""
+    """The sets for one type of rows of one rank."""
 
     def __init__(self, rank: weft.ep.Rank, sizes: Sizes, kind: str, device: torch.device) -> None:
         self.rank = rank
@@ -159,14 +161,14 @@ class ReceiveSets:
         self.calls = rank.prepare(dtype=self.form.dtype, recycle=True)
         self.dispatch = self.calls.dispatch
         self.sets: list[ReceiveSet] = []
-        """the one that was used last comes first"""
+        """the set that was used last is the first"""
         self.enough = 0
-        """dispatches in a row for which that one was idle"""
+        """the number of dispatches in a row for which the first set was idle"""
         self.made = 0
         """how many sets were made so far"""
 
     def take(self, expert_total: Any = None, wait_ns: Any = None) -> ReceiveSet:
-        """Tensors that nobody has, and their Receive."""
+        """Tensors that nothing else refers to, and their Receive."""
         sets = self.sets
         for one in sets:
             if one.is_idle():

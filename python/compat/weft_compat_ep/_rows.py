@@ -1,5 +1,5 @@
-"""What operations of many tokens compute beside the library: layouts, types of rows, tensors to receive into. Nothing
-here waits for a GPU."""
+"""Computations for operations of many tokens outside the library: layouts, types of rows, tensors to receive into. No
+function here waits for a GPU."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOKENS_VARIABLE = "WEFT_EP_MAX_TOKENS"
 
 
 def token_limit() -> int:
-    """Tokens of a rank in one operation, at most, where the caller does not say it: WEFT_EP_MAX_TOKENS."""
+    """The largest number of tokens of a rank in one operation if the caller does not give it: WEFT_EP_MAX_TOKENS."""
     said = os.environ.get(TOKENS_VARIABLE, str(DEFAULT_TOKENS))
     most = weft.ep.limits().max_tokens
     if not said.isdigit() or not 0 < int(said) <= most:
@@ -25,8 +25,8 @@ def token_limit() -> int:
 
 
 def sizes_of(tokens: int, hidden: int, experts_per_rank: int, ranks: int, memory: str) -> Sizes:
-    """The sizes of a group for up to `tokens` tokens of a rank. Weights go back by a dispatch of as many rows as a rank
-    has received, so that the group has room for more."""
+    """The sizes of a group for up to `tokens` tokens of a rank. Weights are sent back by a dispatch with as many rows
+    as a rank has received, so the group has room for more tokens."""
     limits = weft.ep.limits()
     return Sizes(min(tokens * ranks, limits.max_tokens), hidden, limits.max_topk, experts_per_rank, ranks, memory,
                  "throughput", tokens)
@@ -43,7 +43,7 @@ def aligned(count: int, to: int) -> int:
 
 
 class DispatchLayout(NamedTuple):
-    """What get_dispatch_layout answers, without its event."""
+    """The result of get_dispatch_layout, without its event."""
 
     tokens_per_rank: torch.Tensor
     """int32 [ranks]"""
@@ -54,25 +54,25 @@ class DispatchLayout(NamedTuple):
 
 
 def check_tensors(**given: Any) -> None:
-    """`TypeError`: one of them is no tensor."""
+    """Raises `TypeError` if an argument is no tensor."""
     for name, one in given.items():
         if not isinstance(one, torch.Tensor):
             raise TypeError(f"{name}: a tensor is wanted, not {one!r:.60}")
 
 
 def check_weights(topk_weights: Any) -> None:
-    """`TypeError`: they are neither None nor a tensor."""
+    """Raises `TypeError` if the weights are neither None nor a tensor."""
     if topk_weights is not None:
         check_tensors(topk_weights=topk_weights)
 
 
 def dispatch_layout(topk_idx: torch.Tensor, num_experts: int, num_ranks: int) -> DispatchLayout:
-    """How many tokens go to each rank and expert, and which go where."""
+    """The number of tokens for each rank and each expert, and whether a token goes to a rank."""
     if topk_idx.dim() != 2 or topk_idx.dtype not in (torch.int64, torch.int32):
         raise TypeError(f"topk_idx: int64 or int32 [tokens][top-k] is wanted, not {topk_idx.dtype} "
                         f"{list(topk_idx.shape)}")
-    # Few operations, since each takes a GPU's processor longer than the GPU. Expert e counts in column e + 1; the first
-    # and the last are for what is none.
+    # There are few operations, since each takes longer to launch than to run. Expert e is counted in column e + 1; the
+    # first and the last column are for numbers that are no expert.
     columns = topk_idx.clamp(-1, num_experts).long() + 1
     selected = columns.new_zeros((topk_idx.shape[0], num_experts + 2), dtype=torch.int32)
     selected.scatter_add_(1, columns, torch.ones_like(columns, dtype=torch.int32))
@@ -82,7 +82,7 @@ def dispatch_layout(topk_idx: torch.Tensor, num_experts: int, num_ranks: int) ->
 
 
 def ranks_as_experts(in_rank: torch.Tensor, experts_per_rank: int) -> torch.Tensor:
-    """A top-k by which tokens go to the ranks of `in_rank`: the first expert of each."""
+    """A top-k that sends tokens to the ranks of `in_rank`: it selects the first expert of each."""
     ranks, most = in_rank.shape[1], weft.ep.limits().max_topk
     firsts = torch.arange(ranks, dtype=torch.int64, device=in_rank.device) * experts_per_rank
     idx = torch.where(in_rank.bool(), firsts, torch.full_like(firsts, -1))
@@ -90,7 +90,7 @@ def ranks_as_experts(in_rank: torch.Tensor, experts_per_rank: int) -> torch.Tens
 
 
 def row_kind(x: torch.Tensor, scales: torch.Tensor | None) -> str:
-    """The type of the rows of x, as weft.ep names it."""
+    """The type of the rows of x, by its name in weft.ep."""
     if x.dim() != 2:
         raise ValueError(f"x: {list(x.shape)} is no shape [tokens][hidden]")
     if scales is None:
@@ -107,7 +107,8 @@ def row_kind(x: torch.Tensor, scales: torch.Tensor | None) -> str:
 
 
 def scales_like(scales: torch.Tensor, rows: int, columns: bool) -> torch.Tensor:
-    """Scales of received rows; with `columns` column by column, each of whole 16 bytes."""
+    """A tensor for the scales of received rows; with `columns` column by column, each padded to a multiple of 16
+    bytes."""
     words = scales.shape[1]
     if not columns:
         return torch.empty((rows, words), dtype=scales.dtype, device=scales.device)
@@ -115,8 +116,8 @@ def scales_like(scales: torch.Tensor, rows: int, columns: bool) -> torch.Tensor:
 
 
 class Arrays(NamedTuple):
-    """What a receive writes beside rows. Their memory is two tensors, each of which is filled at once: on a GPU a fill
-    is a launch, and one for each array kept the host busy for longer than the dispatch took."""
+    """The tensors that a receive writes besides rows. Their memory is two tensors, each of which one operation fills:
+    on a GPU a fill is a launch, and a launch for each array took the host longer than the dispatch."""
 
     src_rank: torch.Tensor
     src_token: torch.Tensor
@@ -132,25 +133,26 @@ class Arrays(NamedTuple):
 
     @staticmethod
     def bytes_of(rows: int, topk: int) -> int:
-        """Their memory, about."""
+        """The approximate size of their memory."""
         return 4 * rows * (2 + 2 * topk)
 
     @classmethod
     def make(cls, rows: int, topk: int, packed: bool, sizes: Sizes, device: torch.device) -> Arrays:
-        """For so many rows."""
+        """Arrays for that many rows."""
         ranks, experts = sizes.capacity, sizes.experts_per_rank
         none = torch.full((rows * (2 + topk),), -1, dtype=torch.int32, device=device)
         src_rank, src_token, selected = none.split_with_sizes((rows, rows, rows * topk))
         weighed = 0 if packed else rows * topk
         zeros = torch.zeros(2 * ranks + experts + weighed, dtype=torch.int32, device=device)
         ranges, counts, weights = zeros.split_with_sizes((2 * ranks, experts, weighed))
-        # .data: to autograd what a caller gets is no view, which it may not change in place behind a custom Function.
+        # .data makes tensors that are no views to autograd: it forbids a caller to change views in place that a custom
+        # Function returns.
         return cls(src_rank, src_token, selected.view(rows, topk).data, ranges.view(torch.int64), counts,
                    weights.view(torch.float32).view(-1, topk).data,
                    torch.empty_like(counts) if packed else None)
 
     def named(self) -> dict[str, torch.Tensor]:
-        """Those that the receive takes, by their names."""
+        """The arrays that the receive takes, by their names."""
         both = {"counts": self.counts, "src_rank": self.src_rank, "src_token": self.src_token}
         if self.expert_end is not None:
             return {**both, "slot": self.selected, "expert_end": self.expert_end}
@@ -165,26 +167,27 @@ def spread(values: torch.Tensor, slot: torch.Tensor, rows: int) -> torch.Tensor:
 
 
 def gather(packed: torch.Tensor, slot: torch.Tensor) -> torch.Tensor:
-    """[n][top-k]: the values of packed rows at the selections that they are of; 0 for those of other ranks."""
+    """[n][top-k]: for each selection the value of its packed row; 0 for selections of other ranks."""
     if packed.shape[0] == 0:
         return packed.new_zeros(slot.shape)
     return packed[slot.long().clamp(min=0)].masked_fill(slot < 0, 0)
 
 
 def places(topk_idx: torch.Tensor, in_rank: torch.Tensor, experts_per_rank: int) -> torch.Tensor:
-    """int32 [tokens][top-k]: of each selection, the place of the token among those that go to the rank; -1: none."""
+    """int32 [tokens][top-k]: for each selection, the place of the token among the tokens that go to the same rank; -1:
+    none."""
     before = (in_rank.int().cumsum(0, dtype=torch.int32) - 1).masked_fill(~in_rank, -1)
     ranks = topk_idx.long() // experts_per_rank
     return before.gather(1, ranks.clamp(0, in_rank.shape[1] - 1)).masked_fill(topk_idx < 0, -1)
 
 
 def first_rows(tensor: torch.Tensor, rows: int) -> torch.Tensor:
-    """The first rows of a tensor; itself, where it has no more. To autograd they are no view."""
+    """The first rows of a tensor, or the tensor itself if it has no more. To autograd they are no view."""
     return tensor if tensor.shape[0] == rows else tensor[:rows].data
 
 
 def pad_rows(tensor: Any, rows: int = 1) -> Any:
-    """A tensor, with rows of 0 behind it up to so many; None stays."""
+    """The tensor, padded with rows of 0 to that many rows; None stays None."""
     if tensor is None or tensor.shape[0] >= rows:
         return tensor
     return torch.cat((tensor, tensor.new_zeros((rows - tensor.shape[0], *tensor.shape[1:]))))

@@ -1,9 +1,10 @@
-"""The operations of many tokens on tensors of torch: a rank of `weft.ep` with mode="throughput", and what the
-originals' calls make of it. A token has one row on each rank that it goes to. A dispatch fills a route, by which its
-combines and later dispatches go.
+"""The operations of many tokens on tensors of torch: a rank of `weft.ep` with mode="throughput", with the calls of the
+originals. A token has one row on each rank that it goes to. A dispatch fills a route, which its combines and later
+dispatches use.
 
 A caller that wants tensors of the exact size waits for a count first, as in the originals: an operation with rows of 16
-bytes brings who sends how much. A caller that names the largest size has one operation, and the host waits for nothing.
+bytes finds how many tokens each rank sends. For a caller that gives the largest size there is only one operation, and
+the host does not wait.
 """
 
 from __future__ import annotations
@@ -36,51 +37,53 @@ from ._rows import (
 )
 
 EARLY_BYTES = 8 << 20
-"""of small arrays for the most rows: up to so many are made before it is known how many rows there are"""
+"""if the small arrays for the largest number of rows take at most so many bytes, they are made before the number of
+rows is known"""
 
 
 class Kept:
-    """What a dispatch leaves: its route, and where its rows came from. Tensors are of this rank's memory."""
+    """The state that a dispatch leaves: its route, and where its rows came from. Tensors are in this rank's memory."""
 
     def __init__(self, engine: Throughput, route: weft.ep.Route, key: tuple[int, int, int, int], rows: int,
                  topk_idx: torch.Tensor) -> None:
         self.engine, self.route = engine, route
         self._index, self._key = engine.rank.index, key
         self.rows = rows
-        """of the tensors that were received into"""
+        """the number of rows of the tensors that were received into"""
         self.topk_idx = topk_idx
         """the caller's: [tokens][top-k]"""
         self.alignment = key[3]
-        """of the parts of experts, where rows are packed by expert"""
+        """the alignment of the experts' parts, if rows are packed by expert"""
         self.counts: list[int] | None = None
-        """rows of each local expert, where the host has waited for them"""
+        """rows of each local expert, if the host has waited for them"""
         self.expert_rows: torch.Tensor
         """int32 [E]: rows of each local expert"""
         self.expert_end: torch.Tensor | None = None
-        """int32 [E]: packed row behind the last of each local expert; None: rows are not packed"""
+        """int32 [E]: index after the last packed row of each local expert; None: rows are not packed"""
         self.slot: torch.Tensor | None = None
         """int32 [n][top-k]: packed rows of a received token's selections, -1: of another rank; None: not packed"""
         self._range: torch.Tensor
-        """int64 [ranks]: of each rank begin << 32 | count of its received tokens"""
+        """int64 [ranks]: for each rank begin << 32 | count of the tokens received from it"""
         self.src_rank: torch.Tensor
         """int32 [n]: rank that each received token came from; -1: none"""
         self.src_token: torch.Tensor
         """int32 [n]: its index there; -1: none"""
 
     def note_sources(self, arrays: Arrays, count: int) -> None:
-        """Keeps where the tokens came from, of the arrays of a receive that is rank-major."""
+        """Keeps where the tokens came from, out of the arrays of a rank-major receive."""
         self._range = arrays.range
         self.src_rank, self.src_token = first_rows(arrays.src_rank, count), first_rows(arrays.src_token, count)
 
     @functools.cached_property
     def rank_end(self) -> torch.Tensor:
-        """int32 [ranks]: received tokens of the ranks up to each, itself included. Computed for whoever asks."""
-        counts = self._range.view(torch.int32)[::2]  # the lower halves, on processors of this byte order
+        """int32 [ranks]: for each rank, the number of tokens received from the ranks up to it, including it. Computed
+        at the first use."""
+        counts = self._range.view(torch.int32)[::2]  # the lower halves, on little-endian processors
         return torch.cumsum(counts, 0, dtype=torch.int32)
 
     @functools.cached_property
     def prefix(self) -> torch.Tensor:
-        """int32 [ranks][ranks]: [:, i] are rank_end, where i is this rank; else 0."""
+        """int32 [ranks][ranks]: the column of this rank is rank_end; the others are 0."""
         ends = self.rank_end
         prefix = ends.new_zeros(ends.shape[0], ends.shape[0])
         prefix[:, self._index] = ends
@@ -91,40 +94,40 @@ class Kept:
 
 
 class Received(NamedTuple):
-    """What a dispatch has brought."""
+    """The results of a dispatch."""
 
     data: Any
-    """rows [rows][hidden]; of fp8 (rows, scales)"""
+    """rows [rows][hidden]; for fp8 (rows, scales)"""
     local: torch.Tensor | None
-    """int32 [rows][top-k]: local experts at their places, -1: of another rank; None where rows are packed by expert"""
+    """int32 [rows][top-k]: local experts at their places, -1: an expert of another rank; None if rows are packed"""
     weights: torch.Tensor | None
-    """float32 [rows][top-k]; where rows are packed by expert [rows]"""
+    """float32 [rows][top-k]; [rows] if rows are packed by expert"""
     kept: Kept
 
 
 class Form(NamedTuple):
-    """How a dispatch is to be received, and what moves it."""
+    """The layout in which a dispatch is received, its limits, and its processors."""
 
     expand: bool = False
     """one row for each selection, packed by expert; else one for each token"""
     alignment: int = 1
-    """of the parts of experts, where rows are packed; 1 to 256"""
+    """the alignment of the experts' parts, if rows are packed; 1 to 256"""
     worst: int | None = None
-    """rows received, at most; None: as many as there are, for which the host waits"""
+    """the largest number of rows received; None: the exact number, for which the host waits"""
     tokens: int | None = None
-    """tokens received, at most; None: as many as the group has room for"""
+    """the largest number of tokens received; None: as many as the group has room for"""
     zero_padding: bool = False
     """whether rows between the parts of experts become 0"""
     columns: bool = False
-    """scales column by column, each of whole 16 bytes"""
+    """scales column by column, each padded to a multiple of 16 bytes"""
     total: torch.Tensor | None = None
-    """int32 [E]: rows of local experts are added to it"""
+    """int32 [E]: the numbers of rows of local experts are added to it"""
     processors: int = 0
-    """of a GPU, at most; 0: as many as Weft takes"""
+    """the largest number of a GPU's processors; 0: Weft chooses"""
 
 
 class Values(NamedTuple):
-    """Rows of a dispatch, as the library takes them."""
+    """Rows of a dispatch, in the form that the library takes."""
 
     x: torch.Tensor
     scales: torch.Tensor | None
@@ -132,7 +135,7 @@ class Values(NamedTuple):
 
 
 class Selections(NamedTuple):
-    """Where they go, as the library takes it."""
+    """The selections of a dispatch, in the form that the library takes."""
 
     topk_idx: torch.Tensor
     weights: torch.Tensor
@@ -144,31 +147,31 @@ class Throughput(Member):
     def __init__(self, meeting: Meeting, sizes: Sizes, founders: Iterable[int], *, seconds: float, op_seconds: float,
                  part: str = "", strict: bool = True) -> None:
         self.most = sizes.tokens * sizes.capacity
-        """tokens that a rank receives, at most"""
+        """the largest number of tokens that a rank receives"""
         self.strict = strict
         self.idle: dict[tuple[int, int, int, int], list[weft.ep.Route]] = {}
-        """routes of handles that are gone, by their sizes"""
+        """routes of handles that were deleted, by their sizes"""
         self._counting: Counting | None = None
         super().__init__(meeting, sizes, founders, seconds=seconds, op_seconds=op_seconds, part=part,
                          max_rows=self.most)
         self._planners = Planners(self.rank, sizes)
 
     def layout(self, topk_idx: torch.Tensor) -> DispatchLayout | None:
-        """See `Planners.layout`. None also where ranks may be gone or masked, whom it would leave out."""
+        """See `Planners.layout`. None also if ranks may be lost or masked, since a plan leaves these out."""
         return self._planners.layout(topk_idx) if self.strict else None
 
     # --- dispatch ---
 
     def dispatch(self, x: torch.Tensor, scales: torch.Tensor | None, topk_idx: torch.Tensor,
                  weights: torch.Tensor | None, form: Form) -> Received:
-        """Sends tokens to the ranks of their experts, and fills a route. weights: None counts as 1."""
+        """Sends tokens to the ranks of their experts, and fills a route. weights: None means 1 for each."""
         values = self._values(x, scales)
         self._check_tokens(x, topk_idx, weights)
         chosen = self._selections(x, topk_idx, weights)
         probe = self._count(chosen, form, form.expand) if form.expand or form.worst is None else None
         arrays = None
         if not form.expand and Arrays.bytes_of(self.most, topk_idx.shape[1]) <= EARLY_BYTES:
-            # While the ranks count, for as many rows as there can be.
+            # Made while the ranks count, for the largest number of rows.
             arrays = Arrays.make(max(1, form.worst or self.most), topk_idx.shape[1], False, self.sizes, x.device)
         counted = self._await(probe) if probe is not None and form.worst is None else None
         if probe is not None and counted is None:
@@ -196,16 +199,16 @@ class Throughput(Member):
         return Received(data, None, spread(first_rows(probe.arrays.weights, count), kept.slot, kept.rows), kept)
 
     def rows_again(self, x: torch.Tensor, scales: torch.Tensor | None, kept: Kept, form: Form) -> Any:
-        """Sends other values the ways of an earlier dispatch, to the same places; the rows alone, one for each
-        token."""
+        """Sends other values by the route of an earlier dispatch, to the same places. Returns only the rows, one for
+        each token."""
         values = self._values(x, scales)
         self._check_again(x, kept)
         return self._go(kept, values, form, x, counts=torch.empty_like(kept.expert_rows))
 
     def again(self, x: torch.Tensor, scales: torch.Tensor | None, kept: Kept, weights: torch.Tensor | None,
               form: Form) -> Received:
-        """Sends other values the ways of an earlier dispatch, to the same places; with other weights, if there are any.
-        Without them rows that are packed have none."""
+        """Sends other values by the route of an earlier dispatch, to the same places, with other weights if they are
+        given. Without them packed rows have no weights."""
         values = self._values(x, scales)
         self._check_again(x, kept)
         self._check_tokens(x, kept.topk_idx, weights)
@@ -224,7 +227,7 @@ class Throughput(Member):
                         first_rows(arrays.weights, kept.rows) if given is None else given, kept)
 
     def _go(self, kept: Kept, values: Values, form: Form, x: torch.Tensor, **arrays: torch.Tensor) -> Any:
-        """A dispatch by a route: the rows that it brings."""
+        """Runs a dispatch by a filled route, and returns the received rows."""
         into, data = self._receive(kept, values, form, **arrays)
         self._end(self.rank.dispatch(values.x, into=into, scales=values.scales, dtype=values.kind, route=kept.route,
                                      processors=form.processors, stream=stream_of(x)))
@@ -258,7 +261,7 @@ class Throughput(Member):
                              f"{self.sizes.memory} memory")
 
     def _most_of(self, form: Form) -> int:
-        """Tokens that a dispatch brings, at most."""
+        """The largest number of tokens that a dispatch receives."""
         return self.most if form.tokens is None else min(self.most, form.tokens)
 
     def _check_kept(self, kept: Kept) -> None:
@@ -274,7 +277,8 @@ class Throughput(Member):
 
     @staticmethod
     def _selections(x: torch.Tensor, topk_idx: torch.Tensor, weights: torch.Tensor | None) -> Selections:
-        """In the place of no token there is one that selects no expert: a route wants one."""
+        """The selections of a dispatch. If there is no token, there is one that selects no expert, since a route needs
+        at least one."""
         if weights is None:
             weights = torch.ones(topk_idx.shape, dtype=torch.float32, device=x.device)
         if x.shape[0] == 0:
@@ -282,27 +286,27 @@ class Throughput(Member):
         return Selections(topk_idx.contiguous(), pad_rows(weights.detach().contiguous()))
 
     def _arrays(self, kept: Kept, form: Form, device: torch.device) -> Arrays:
-        """Of a receive. The library wants at least one row."""
+        """The arrays of a receive. The library needs at least one row."""
         return Arrays.make(max(1, kept.rows), kept.topk_idx.shape[1], form.expand, self.sizes, device)
 
     def _count(self, chosen: Selections, form: Form, with_sources: bool) -> Probe:
-        """Begins an operation that counts. The host has to wait for it, unless form.worst says how many tokens come at
-        most."""
+        """Begins a counting operation. The host has to wait for it, unless form.worst gives the largest number of
+        rows."""
         if self._counting is None:
             self._counting = Counting(self.rank, self.sizes, chosen.topk_idx.device)
         return self._counting.begin(*chosen, form.worst is None, with_sources, form.processors,
                                     stream_of(chosen.topk_idx))
 
     def _await(self, probe: Probe) -> Counts:
-        """Waits for what it has found, and ends it."""
+        """Waits for the results of a counting operation, and ends it."""
         assert self._counting is not None
         counts = self._counting.wait(probe.operation)
         self._end(probe.operation)
         return counts
 
     def _keep(self, topk_idx: torch.Tensor, chosen: Selections, form: Form, counted: Counts | None) -> Kept:
-        """A route for this dispatch: that of a handle that is gone, where there is one of the same sizes. counted: None
-        where form.worst says how many rows there are."""
+        """A route for this dispatch: the route of a deleted handle with the same sizes, if there is one, else a new
+        one. counted: None if form.worst gives the number of rows."""
         if counted is None:
             rows = form.worst or 0
             number = self._most_of(form) if form.expand else min(self.most, rows)
@@ -319,7 +323,7 @@ class Throughput(Member):
         return kept
 
     def _receive(self, kept: Kept, values: Values, form: Form, **arrays: Any) -> tuple[weft.ep.Receive, Any]:
-        """What to receive into, and the rows of it that the caller gets. The library wants at least one."""
+        """The Receive, and its rows that the caller gets. The library needs at least one row."""
         rows = max(1, kept.rows)
         scales = None if values.scales is None else scales_like(values.scales, rows, form.columns)
         x = torch.empty((rows, self.sizes.hidden), dtype=values.x.dtype, device=values.x.device)
@@ -332,7 +336,8 @@ class Throughput(Member):
         return into, (first_rows(x.view(torch.float8_e4m3fn), kept.rows), first_rows(scales, kept.rows))
 
     def _pass_over(self, failure: weft.errors.RoomError, kept: Kept, values: Values, form: Form) -> None:
-        """Host memory: receives what there was no room for, and ends the operation, so that the next one can follow."""
+        """Host memory only: receives the rows for which there was no room, and ends the operation, so that the next
+        operation can follow."""
         if failure.op is None:
             return
         kept.rows = failure.rows_needed
@@ -341,7 +346,7 @@ class Throughput(Member):
         self.rank.finish(failure.op)
 
     def _end(self, operation: weft.ep.Operation) -> None:
-        """Ends an operation: its combine will be one of its own, by the route."""
+        """Ends an operation: its combine will be a separate operation by the route."""
         operation.finish()
         if self.strict and operation.info is not None and operation.info.num_lost:
             raise weft.errors.PeerLostError(f"ranks {operation.info.lost} were lost in a dispatch")
@@ -350,7 +355,7 @@ class Throughput(Member):
 
     def combine(self, x: torch.Tensor, kept: Kept, weights: torch.Tensor | None, bias: Sequence[torch.Tensor],
                 processors: int) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """(bf16 [tokens][hidden]: the sums of the rows of each token and of the biases; float32 [tokens][top-k]: the
+        """(bf16 [tokens][hidden]: for each token the sum of its rows and of the biases; float32 [tokens][top-k]: the
         sums of the weights of its rows, or None without weights)."""
         self._check_kept(kept)
         check_tensors(x=x)
@@ -371,12 +376,12 @@ class Throughput(Member):
                                 processors=processors, stream=stream_of(x))
         if back is None:
             return out[:tokens], None
-        with self.unmasked():  # as a combine does, which answers whoever has sent
+        with self.unmasked():  # like a combine, which answers masked ranks, too
             return out[:tokens], self._send_back(back, kept, processors)
 
     @staticmethod
     def _weights_of_tokens(weights: torch.Tensor, kept: Kept) -> torch.Tensor:
-        """[received tokens][top-k] of the weights of rows."""
+        """The weights of rows as [received tokens][top-k]."""
         shape = (kept.rows,) if kept.slot is not None else (kept.rows, kept.topk_idx.shape[1])
         if weights.dtype != torch.float32 or tuple(weights.shape) != shape:
             raise ValueError(f"topk_weights: float32 {list(shape)} is wanted, not {weights.dtype} "
@@ -385,9 +390,10 @@ class Throughput(Member):
         return weights.contiguous() if kept.slot is None else gather(weights, kept.slot)
 
     def _send_back(self, weights: torch.Tensor, kept: Kept, processors: int) -> torch.Tensor:
-        """Sums weights at the ranks that the tokens came from: they go as opaque rows, with the token's index behind
-        them, to the first expert of each of these ranks. A combine of weft.ep can send weights back as well, but of a
-        selection only those of its own rank, while the originals add up all of a row."""
+        """Sums weights at the ranks that the tokens came from. The weights are sent as opaque rows, with the token's
+        index after them, to the first expert of each of these ranks. A combine of weft.ep can send weights back as
+        well, but for a selection only the weight from the rank of its expert, while the originals add up all weights of
+        a row."""
         tokens, topk = kept.topk_idx.shape
         words = aligned(topk + 1, 4)
         rows = torch.zeros((max(1, weights.shape[0]), words), dtype=torch.int32, device=weights.device)
@@ -397,14 +403,14 @@ class Throughput(Member):
         home = home.masked_fill(home < 0, -1) if weights.shape[0] else torch.full_like(home, -1)
         room = min(self.most, max(1, tokens * self.sizes.capacity))
         total = torch.zeros((max(1, tokens), topk), dtype=torch.float32, device=weights.device)
-        for begin in range(0, self.most, self.sizes.max_tokens):  # as many operations on all ranks
+        for begin in range(0, self.most, self.sizes.max_tokens):  # the same number of operations on all ranks
             end = begin + self.sizes.max_tokens
             come = self._exchange(pad_rows(rows[begin:end]), _none_if_empty(home[begin:end]), room, processors)
             total.index_add_(0, come[:, topk].long(), come[:, :topk].view(torch.float32))  # rows that nobody sent are 0
         return total[:tokens]
 
     def _exchange(self, rows: torch.Tensor, experts: torch.Tensor, room: int, processors: int) -> torch.Tensor:
-        """Sends rows of int32 to an expert each; [room][words]: those that came, then rows of 0."""
+        """Sends each row of int32 to one expert. Returns [room][words]: the received rows, then rows of 0."""
         come = torch.zeros((room, rows.shape[1]), dtype=torch.int32, device=rows.device)
         width = 4 * rows.shape[1]
         counts = torch.empty(self.sizes.experts_per_rank, dtype=torch.int32, device=rows.device)
@@ -416,7 +422,8 @@ class Throughput(Member):
         return come
 
     def sum_counts(self, tokens_per_expert: torch.Tensor, processors: int) -> list[int]:
-        """Rows of each local expert, of what every rank says that it sends; the host waits for it."""
+        """The number of rows of each local expert, summed over the numbers that all ranks send. The host waits for
+        it."""
         ranks, experts = self.sizes.capacity, self.sizes.experts_per_rank
         rows = torch.zeros((ranks, aligned(experts, 4)), dtype=torch.int32, device=tokens_per_expert.device)
         rows[:, :experts] = tokens_per_expert.view(ranks, experts)
@@ -425,7 +432,7 @@ class Throughput(Member):
         return counts
 
     def close(self) -> None:
-        """Leaves the group, when what was launched has run."""
+        """Leaves the group after all launched work has run."""
         super().close()
         self.idle.clear()
         self._planners.clear()

@@ -11,7 +11,7 @@ E4M3_MAX = 448.0
 
 
 def safe_div(a: float, b: float) -> float:
-    """a / b; 0 where both are 0."""
+    """a / b; 0 if both are 0."""
     return 0 if a == 0 and b == 0 else a / b
 
 
@@ -21,25 +21,25 @@ def ceil_div(x: int, y: int) -> int:
 
 
 def align(x: int, y: int) -> int:
-    """The first multiple of y that is not below x."""
+    """The least multiple of y that is at least x."""
     return ceil_div(x, y) * y
 
 
 def calc_diff(x: torch.Tensor, y: torch.Tensor) -> float:
-    """How far two tensors are apart: 1 - 2 sum(xy) / sum(x^2 + y^2), in double, of values shifted by 1."""
+    """The difference of two tensors: 1 - 2 sum(xy) / sum(x^2 + y^2), in double, of values shifted by 1."""
     x, y = x.double() + 1, y.double() + 1
     return float(1 - 2 * (x * y).sum() / (x * x + y * y).sum())
 
 
 def hash_tensor(t: torch.Tensor) -> int:
-    """The sum of a tensor's bits, as whole numbers: equal tensors have equal ones."""
+    """The sum of a tensor's bits, as whole numbers: equal tensors have equal sums."""
     flat = t.contiguous().view(torch.uint8).flatten()
     flat = torch.nn.functional.pad(flat, (0, -flat.numel() % 4))
     return int(flat.view(torch.int32).to(torch.int64).sum())
 
 
 def hash_tensors(*tensors: Any) -> int:
-    """`hash_tensor` of several, in lists and tuples too, by exclusive or; what is no tensor counts as 0."""
+    """The exclusive or of `hash_tensor` of several tensors, also in lists and tuples; other objects count as 0."""
     value = 0
     for one in tensors:
         if isinstance(one, (tuple, list)):
@@ -50,7 +50,7 @@ def hash_tensors(*tensors: Any) -> int:
 
 
 def count_bytes(*tensors: Any) -> int:
-    """Bytes of tensors, in lists and tuples too; None has none."""
+    """The bytes of tensors, also in lists and tuples; None has 0 bytes."""
     total = 0
     for one in tensors:
         if isinstance(one, (tuple, list)):
@@ -69,19 +69,19 @@ def create_grouped_scores(scores: torch.Tensor, group_idx: torch.Tensor, num_gro
 
 
 def _blocks_of(x: torch.Tensor) -> torch.Tensor:
-    """float32 [tokens][blocks][128]: the values of tokens, with 0 behind the last."""
+    """float32 [tokens][blocks][128]: the values of tokens, padded with 0."""
     padded = torch.nn.functional.pad(x.float(), (0, -x.shape[1] % BLOCK))
     return padded.view(x.shape[0], padded.shape[1] // BLOCK, BLOCK)
 
 
 def per_token_cast_to_fp8(x: torch.Tensor, round_scale: bool = False,
                           use_ue8m0: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
-    """e4m3 of [tokens][hidden] with a scale for each 128 values: amax / 448, with amax at least 1e-4, perhaps rounded
-    up to a power of two, and then perhaps as ue8m0, four in an int32."""
+    """Casts [tokens][hidden] to e4m3 with a scale for each 128 values: amax / 448, with amax at least 1e-4. With
+    round_scale scales are rounded up to a power of two; with use_ue8m0 they are ue8m0, four in an int32."""
     hidden = x.shape[1]
     blocks = _blocks_of(x)
     most = blocks.abs().amax(2).clamp(1e-4)
-    scales, factors = most / E4M3_MAX, torch.full_like(most, E4M3_MAX) / most  # a number / a tensor rounds twice
+    scales, factors = most / E4M3_MAX, torch.full_like(most, E4M3_MAX) / most  # number / tensor rounds twice
     if round_scale:
         scales = torch.exp2(torch.ceil(torch.log2(scales)))
         factors = 1 / scales
@@ -94,7 +94,7 @@ def per_token_cast_to_fp8(x: torch.Tensor, round_scale: bool = False,
 
 
 def per_token_cast_back(x_fp8: torch.Tensor, x_scales: torch.Tensor) -> torch.Tensor:
-    """bf16 of fp8 values with their scales, of either form; an empty tensor stays one."""
+    """Casts fp8 values with their scales, of either form, to bf16. The result of an empty tensor is empty."""
     if x_fp8.numel() == 0:
         return x_fp8.to(torch.bfloat16)
     tokens, hidden = x_fp8.shape
@@ -106,7 +106,7 @@ def per_token_cast_back(x_fp8: torch.Tensor, x_scales: torch.Tensor) -> torch.Te
 
 
 def inplace_unique(x: torch.Tensor, num_slots: int) -> None:
-    """Leaves in each row its different values that are below num_slots, the most frequent first, and -1 elsewhere."""
+    """Replaces each row by its distinct values below num_slots, the most frequent first, followed by -1."""
     counts = torch.zeros((x.shape[0], num_slots + 1), dtype=x.dtype, device=x.device)
     counts.scatter_add_(1, x.masked_fill(x < 0, num_slots), torch.ones_like(x))
     counts, values = counts[:, :num_slots].sort(dim=1, descending=True, stable=True)

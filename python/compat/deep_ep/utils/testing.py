@@ -15,7 +15,7 @@ CACHE_BYTES = 256 << 20
 
 
 def flush_l2_cache(enabled: bool = True) -> None:
-    """Empties the second-level cache of a GPU: writes more than it holds."""
+    """Empties the second-level cache of a GPU by writing more bytes than it holds."""
     if enabled and torch.cuda.is_available():
         torch.empty(CACHE_BYTES, dtype=torch.uint8, device="cuda").zero_()
 
@@ -23,7 +23,7 @@ def flush_l2_cache(enabled: bool = True) -> None:
 def bench(fn: Callable[[], Any], num_warmups: int = 30, num_tests: int = 30,
           post_fn: Callable[[], Any] | None = None, flush_l2: bool = True) -> tuple[float, float, float]:
     """(mean, least, most) seconds of a call: between events of the current stream, or by the clock without a GPU. The
-    first of the measured calls is left out. flush_l2: with a cache that is empty before each call."""
+    first of the measured calls is left out. flush_l2: empties the cache before each call."""
     cuda = torch.cuda.is_available()
     for _ in range(num_warmups):
         fn()
@@ -53,9 +53,9 @@ def bench_kineto(fn: Callable[[], Any], kernel_names: str | Sequence[str], num_t
                  suppress_kineto_output: bool = False, trace_path: str | None = None, flush_l2: bool = True,
                  barrier_comm_profiling: bool = False, num_kernels_per_period: int = 1,
                  barrier: Callable[[], Any] | None = None) -> Any:
-    """Mean seconds of the kernels that have each of `kernel_names` in their names: of one name a number, of several a
-    tuple; with num_kernels_per_period, lists for kernels that come in turns. flush_l2: with a cache that is empty
-    before each call. barrier_comm_profiling: ranks meet before each call, in `barrier`, or by an all-reduce."""
+    """Mean seconds of the kernels whose names contain each of `kernel_names`: a number for one name, a tuple for
+    several. With num_kernels_per_period each entry is a list, for kernels that run by turns. flush_l2: empties the
+    cache before each call. barrier_comm_profiling: ranks meet before each call, in `barrier` or by an all-reduce."""
     del suppress_kineto_output
     if not torch.cuda.is_available():
         raise RuntimeError("bench_kineto: kernels run on a GPU, and there is none; bench() measures without one")
