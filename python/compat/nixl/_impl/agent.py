@@ -49,7 +49,7 @@ NIXL_INIT_AGENT = ""
 NIXL_NULL_AGENT = "NULL_AGENT"
 DEFAULT_COMM_PORT = 8888
 MOST_DESCRIPTORS = 1 << 20
-"""of a list of Weft: WEFT_AGENT_MAX_DESCRIPTORS"""
+"""the largest number of descriptors of a list of Weft: WEFT_AGENT_MAX_DESCRIPTORS"""
 _TRANSFER_S = 600.0
 _SETTLE_S = 2.0
 _S3_LOCK = threading.Lock()
@@ -177,7 +177,7 @@ class nixlAgent:
             try:
                 request.close()
             except (errors.Error, nixlBackendError, nixlRepostActiveError):
-                continue  # closing the agent ends it
+                continue  # the thread ends when the agent closes
         self._weft.close()
         if self._store is not None:
             self._store.close()
@@ -186,7 +186,7 @@ class nixlAgent:
         try:
             self.close()
         except Exception:
-            return  # it was never open, or the process ends
+            return  # the agent was never open, or the process ends
 
     def _told(self, peer: int, kind: bytes, rest: bytes) -> None:
         try:
@@ -195,7 +195,7 @@ class nixlAgent:
             else:
                 self._exchange.hear(peer, kind, rest)
         except (errors.Error, nixlBackendError) as error:
-            level = logging.DEBUG if kind == ASK else logging.WARNING  # who asks is about to leave
+            level = logging.DEBUG if kind == ASK else logging.WARNING  # the sender of ASK is about to leave
             logger.log(level, "a message of another agent had no effect: %s", error)
 
     # --- back ends ---
@@ -329,7 +329,7 @@ class nixlAgent:
         return Prepared(made, peer, remote, nixlXferDList(descs.getType(), descs.rows()))
 
     def prepXferDlist(self, agent_name: Text, descs: nixlXferDList, backends: Sequence[int] = ()) -> int:
-        """Looks a list up, once for many transfers: of this agent's own ("" or its name), or of another one."""
+        """Looks up a list once for many transfers: memory of this agent ("" or its name), or of another agent."""
         name = _as_name(agent_name)
         self._ways(_checked(descs, nixlXferDList).getType(), backends)
         return self._lists.add(self._prepare(name, descs, name != NIXL_INIT_AGENT))
@@ -348,8 +348,8 @@ class nixlAgent:
         return self._request(operation, chosen[0][0], chosen[1][0], (chosen[0][1], chosen[1][1]), notif_msg)
 
     def _chosen(self, side: Prepared, indices: list[int]) -> tuple[Prepared, Sequence[int]]:
-        """One side of a transfer: a list that Weft has looked up, and indices in it. Of a longer one the chosen
-        descriptors are looked up here."""
+        """One side of a transfer: a list that Weft has looked up, and indices in it. If the list is too long for Weft,
+        the chosen descriptors are looked up here."""
         if side.list is not None:
             return side, indices
         try:
@@ -416,7 +416,7 @@ class nixlAgent:
             try:
                 request = self._requests.get(reqh)
             except nixlInvalidParamError:
-                return SUCCESS  # released already, with memory that it used
+                return SUCCESS  # it was released together with memory that it used
             request.close()
             self._requests.remove(reqh)
         return SUCCESS

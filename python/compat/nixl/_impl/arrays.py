@@ -1,4 +1,4 @@
-"""What programs pass as descriptors: tuples, tensors, arrays of any framework, and N x 3 arrays of numbers."""
+"""The objects that programs pass as descriptors: tuples, tensors, arrays of any framework, and arrays of numbers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MEMS: dict[str, nixl_mem_t] = {
 
 
 MOST_PIECES = 1 << 26
-"""descriptors that an N x 5 array may stand for: each takes 24 bytes"""
+"""the largest number of descriptors of an N x 5 array: each takes 24 bytes"""
 
 
 def mem_of(name: str) -> nixl_mem_t:
@@ -40,9 +40,9 @@ def mem_of(name: str) -> nixl_mem_t:
 
 
 def piece_of(tensor: Any) -> tuple[nixl_mem_t, tuple[int, int, int]] | None:
-    """Kind, and (address, length, device) of the memory of a tensor or an array; None: its bytes do not lie in a row,
-    and a line in the log says so."""
-    if hasattr(tensor, "data_ptr"):  # torch: of any type, also those that DLPack does not know
+    """Kind, and (address, length, device) of the memory of a tensor or an array. None: it is not contiguous, or no
+    memory; the reason is logged."""
+    if hasattr(tensor, "data_ptr"):  # torch: of any type, also types that DLPack does not know
         if not tensor.is_contiguous():
             logger.error("a tensor whose elements do not lie in a row: pass tensor.contiguous(), or a list of its rows")
             return None
@@ -65,7 +65,7 @@ def piece_of(tensor: Any) -> tuple[nixl_mem_t, tuple[int, int, int]] | None:
 
 
 def pieces_of(tensors: Sequence[Any]) -> tuple[nixl_mem_t, list[tuple[int, int, int]]] | None:
-    """The same of several, which are all in one kind of memory."""
+    """The same for several tensors, which all have to be in the same memory."""
     kinds, pieces = set(), []
     for tensor in tensors:
         piece = piece_of(tensor)
@@ -80,7 +80,7 @@ def pieces_of(tensors: Sequence[Any]) -> tuple[nixl_mem_t, list[tuple[int, int, 
 
 
 def is_rows(descs: Any) -> bool:
-    """Whether it is an array of numbers that describe memory, as against memory."""
+    """Whether `descs` is an array of numbers that describe memory, and not the memory itself."""
     if not is_array(descs):
         return False
     view = memoryview(descs)
@@ -88,13 +88,13 @@ def is_rows(descs: Any) -> bool:
 
 
 def is_strided(descs: Any) -> bool:
-    """Whether it is an N x 5 array, of rows (address, length, device, stride, count)."""
+    """Whether `descs` is an N x 5 array, of rows (address, length, device, stride, count)."""
     return is_rows(descs) and (memoryview(descs).shape or ())[1:] == (5,)
 
 
 def expanded(descs: Any, mem_type: str | None) -> nixlXferDList:
-    """The list that an N x 5 array stands for: of each row `count` descriptors of `length` bytes, whose addresses are
-    `stride` bytes apart. `NoMemoryType`: mem_type is missing."""
+    """The list of an N x 5 array: for each row `count` descriptors of `length` bytes, whose addresses are `stride`
+    bytes apart. `NoMemoryType`: mem_type is missing."""
     if mem_type is None:
         raise NoMemoryType("an array of numbers says no kind of memory: name it by mem_type")
     found = array.array("Q")

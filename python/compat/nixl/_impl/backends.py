@@ -1,7 +1,7 @@
-"""Back ends by the names that NIXL gives them, and the transports of Weft that each is.
+"""Back ends by their names in NIXL, and the transports of Weft that each of them uses.
 
-A plug-in is in the list where at least one of its transports works on this host. What a back end can move is what its
-transports can.
+A plug-in is in the list if at least one of its transports works on this host. A back end can move the kinds of memory
+that its transports can move.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TRANSPORTS: dict[str, tuple[str, ...]] = {
     "GDS_MT": ("file",),
     "OBJ": ("object",),
 }
-# The parameters of OBJ, and the variables of S3 clients by which the transport takes them.
+# The parameters of OBJ, and the environment variables of S3 clients from which the transport reads them.
 _S3: dict[str, str] = {
     "access_key": "AWS_ACCESS_KEY_ID",
     "secret_key": "AWS_SECRET_ACCESS_KEY",
@@ -56,8 +56,8 @@ def _transports() -> dict[str, TransportInfo]:
 
 
 def _asks_for_ucx() -> bool:
-    """Whether UCX is wanted: it has RDMA here, or somebody named its devices. Its TCP lets whoever reaches its port
-    write to this process, so it is not opened unasked."""
+    """Whether to open UCX: there are RDMA devices, or the environment names transports or devices of UCX. Over TCP
+    everybody who reaches the port of UCX can write to this process, so it is not opened by default."""
     if os.environ.get("UCX_TLS") or os.environ.get("UCX_NET_DEVICES"):
         return True
     devices = pathlib.Path("/sys/class/infiniband")
@@ -76,7 +76,7 @@ def _kinds(transports: tuple[str, ...]) -> tuple[nixl_mem_t, ...]:
     for one in transports:
         bits |= known[one].local_kinds | known[one].remote_kinds
     if bits & 1 << weft.Kind.CUDA and not known["cuda"].works:
-        bits &= ~(1 << weft.Kind.CUDA)  # the transport could, and there is no GPU
+        bits &= ~(1 << weft.Kind.CUDA)  # the transport supports GPUs, but there is none
     return tuple(mem for kind, mem in _KINDS.items() if bits & 1 << kind)
 
 
@@ -92,7 +92,7 @@ def available() -> list[str]:
 
 
 def _defaults(name: str) -> dict[str, str]:
-    """The parameters that Weft heeds, with their defaults. Secrets are not shown."""
+    """The parameters that Weft uses, with their defaults. Secrets are not shown."""
     if name == "OBJ":
         hidden = ("access_key", "secret_key", "session_token")
         return {key: "" if key in hidden else os.environ.get(variable, "") for key, variable in _S3.items()}
@@ -100,7 +100,8 @@ def _defaults(name: str) -> dict[str, str]:
 
 
 def plugin_params(name: str) -> tuple[dict[str, str], list[str]]:
-    """The parameters of a plug-in and the memory that it moves. `nixlNotFoundError`: there is no such plug-in here."""
+    """The parameters of a plug-in, and the kinds of memory that it moves. `nixlNotFoundError`: there is no such plug-in
+    here."""
     if name not in available():
         raise nixlNotFoundError(_missing(name))
     return _defaults(name), [mem.name for mem in _kinds(_working(_TRANSPORTS[name]))]
@@ -117,7 +118,8 @@ def _missing(name: str) -> str:
 
 
 def parameters(name: object, given: object) -> dict[str, str]:
-    """Those of a back end, which numbers may be, too. `TypeError`: which argument is of another type."""
+    """The parameters of a back end as strings; numbers are accepted, too. `TypeError` names an argument of another
+    type."""
     if not isinstance(name, str):
         raise TypeError(f"backend: the name of a back end, a str, is wanted, not {name!r:.60}")
     if not isinstance(given, Mapping):
@@ -129,7 +131,7 @@ def parameters(name: object, given: object) -> dict[str, str]:
 
 
 def make_backend(name: str, params: dict[str, str]) -> tuple[Backend, list[str]]:
-    """A back end with its parameters, and the parameters that Weft does not know and passes over."""
+    """A back end with its parameters, and the names of unknown parameters, which Weft ignores."""
     if name not in available():
         raise nixlNotFoundError(_missing(name))
     heeded = _defaults(name)
@@ -150,7 +152,7 @@ def make_backend(name: str, params: dict[str, str]) -> tuple[Backend, list[str]]
 
 
 def s3_environment(backend: Backend, given: dict[str, str]) -> dict[str, str]:
-    """The variables that stand for the parameters of OBJ while its transport opens."""
+    """The environment variables for the parameters of OBJ, which are set while its transport opens."""
     if backend.name != "OBJ":
         return {}
     found = {variable: given[key] for key, variable in _S3.items() if given.get(key)}
@@ -161,7 +163,7 @@ def s3_environment(backend: Backend, given: dict[str, str]) -> dict[str, str]:
 
 
 def owner_of(transport: str, backends: list[str]) -> str:
-    """Which of an agent's back ends a transfer by this transport belongs to."""
+    """The back end of an agent to which a transfer by this transport belongs."""
     fitting = [name for name in backends if transport in _TRANSPORTS[name]]
     if not fitting:
         raise nixlNotFoundError(f"no back end of this agent has the transport {transport}")

@@ -1,4 +1,4 @@
-"""The bytes of an agent's metadata: what Weft needs, sealed with the token, and beside it what only NIXL's calls need.
+"""The bytes of an agent's metadata: Weft's own metadata, sealed with the token, and data that only NIXL's calls need.
 
 All numbers are little-endian: ``WEFTNIXL``, u32 flags (1: all regions, 2: addresses of the transports), u32 number of
 regions, u32 number of addresses, their ids (u64 each), the name and the addresses (u16 length and text each), and then
@@ -19,7 +19,7 @@ _MOST_REGIONS, _MOST_ADDRESSES = 131072, 64
 
 @dataclass
 class Document:
-    """What an agent tells of itself."""
+    """The metadata of an agent."""
 
     name: str
     everything: bool
@@ -28,12 +28,12 @@ class Document:
     """whether the addresses of its transports are in it"""
     regions: list[int]
     addresses: list[str]
-    """where it listens"""
+    """the addresses at which it listens"""
     blob: bytes
     """Weft's metadata"""
 
     def written(self) -> bytes:
-        """Its bytes."""
+        """The document as bytes."""
         texts = b"".join(struct.pack("<H", len(one)) + one
                          for one in (text.encode() for text in (self.name, *self.addresses)))
         flags = self.everything | self.connects << 1
@@ -42,7 +42,7 @@ class Document:
 
 
 def read_document(data: bytes) -> Document:
-    """What the bytes say. `nixlMismatchError`: they are not an agent's metadata."""
+    """Reads a document from bytes. `nixlMismatchError`: they are not an agent's metadata."""
     try:
         data = bytes(memoryview(data))
     except TypeError:

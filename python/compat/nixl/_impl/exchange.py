@@ -1,5 +1,6 @@
-"""Metadata by sockets and by a store. The calls return at once, as their programs expect; the work is done by a thread
-for each destination, which lives as long as there is some. A failure is logged; `checkRemoteMD` says what has come."""
+"""Exchange of metadata by sockets and by a store. The calls return at once, as programs expect. A thread for each
+destination does the work, and ends when there is no more. Failures are logged; `checkRemoteMD` says which metadata has
+arrived."""
 
 from __future__ import annotations
 
@@ -29,14 +30,14 @@ Address = tuple[str, int]
 
 
 class Errands:
-    """Work for destinations: of each destination in its order, of different ones side by side."""
+    """Work for destinations: in order for each destination, in parallel for different destinations."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._queues: dict[Hashable, collections.deque[tuple[Hashable, Errand]]] = {}
 
     def add(self, destination: Hashable, what: Hashable, errand: Errand) -> None:
-        """Adds work; the same that waits already is not added again."""
+        """Adds work, unless the same work is already waiting."""
         with self._lock:
             queue = self._queues.get(destination)
             if queue is not None:
@@ -53,7 +54,7 @@ class Errands:
                 if not queue:
                     del self._queues[destination]
                     return
-                _, errand = queue[0]  # it stays until it is done: the same is not added meanwhile
+                _, errand = queue[0]  # it stays in the queue until it is done, so the same work is not added
             try:
                 errand()
             except errors.ClosedError:
@@ -79,7 +80,7 @@ class Exchange:
     # --- by sockets ---
 
     def _meet(self, address: Address) -> int:
-        """The agent that listens there; it is waited for."""
+        """Waits for the agent that listens at the address, and returns its id."""
         known = self._met.get(address)
         if known is not None:
             try:
@@ -103,19 +104,19 @@ class Exchange:
             time.sleep(0.05)
 
     def tell(self, peer: int, everything: bool, regions: list[int]) -> None:
-        """Gives a peer that this agent has met its regions."""
+        """Sends this agent's regions to a peer that it has met."""
         for at in range(0, max(len(regions), 1), _IDS_EACH):
             some = regions[at : at + _IDS_EACH]
             self._inbox.send(peer, TELL, struct.pack(f"<B{len(some)}Q", everything, *some))
 
     def send_to(self, address: Address, everything: bool, regions: list[int]) -> None:
-        """Gives this agent's metadata to the one that listens there."""
+        """Sends this agent's metadata to the agent that listens at the address."""
         def errand() -> None:
             self.tell(self._meet(address), everything, regions)
         self._errands.add(address, ("send", everything, tuple(regions)), errand)
 
     def fetch_from(self, address: Address, name: str) -> None:
-        """Asks the agent that listens there for its metadata."""
+        """Requests the metadata of the agent that listens at the address."""
         def errand() -> None:
             peer = self._meet(address)
             found = self._agent.peer(peer).name
@@ -125,7 +126,7 @@ class Exchange:
         self._errands.add(address, ("fetch", name), errand)
 
     def withdraw_from(self, address: Address) -> None:
-        """Takes back what was given to the agent that listens there."""
+        """Withdraws the metadata that was sent to the agent that listens at the address."""
         def errand() -> None:
             peer = self._meet(address)
             self._inbox.send(peer, FORGET)
@@ -133,7 +134,7 @@ class Exchange:
         self._errands.add(address, "withdraw", errand)
 
     def hear(self, peer: int, kind: bytes, rest: bytes) -> None:
-        """Acts on a message of another agent."""
+        """Handles a message of another agent."""
         if kind == TELL and rest and len(rest) % 8 == 1:
             everything, *regions = struct.unpack(f"<B{len(rest) // 8}Q", rest)
             self._peers.learn(peer, bool(everything), regions)
@@ -167,7 +168,7 @@ class Exchange:
         self._errands.add(f"store, {name} {label}".rstrip(), "fetch", errand)
 
     def unpublish(self) -> None:
-        """Takes this agent's metadata out of the store: agents that fetched it see it leave."""
+        """Removes this agent's metadata from the store: agents that fetched it see this agent leave."""
         def errand() -> None:
             for label in sorted(self._labels):
                 self._agent.unpublish(label)

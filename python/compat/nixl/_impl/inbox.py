@@ -1,8 +1,8 @@
-"""What comes to an agent: notifications for its program, and messages of other agents of this module.
+"""Messages that an agent receives: notifications for its program, and messages of other agents of this module.
 
-Every notification of Weft begins with a byte that says what it is. A notification longer than Weft takes travels in
-pieces, which come in their order; others may come between them, of another thread or with a transfer that ends, so
-pieces have a number in which those of one notification are alike.
+Every notification of Weft begins with a byte that names its type. A notification that is too long for Weft is sent in
+pieces, which arrive in order. Notifications of other threads, or of a transfer that ends, may arrive between them, so
+all pieces of one notification have the same number.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from ..logging import get_logger
 from .status import nixlBackendError, nixlRemoteDisconnectError, translated
 
 WHOLE, PIECE, LAST, TELL, FETCH, FORGET, ASK, ANSWER = b"N", b"C", b"L", b"T", b"F", b"I", b"Q", b"A"
-"""a notification; a piece of one, and the last one; regions of the sender; a wish for those; the sender takes its
-metadata back; a question whether all before it was taken; its answer"""
+"""a notification; a piece of one, and the last piece; regions of the sender; a request for the receiver's regions; the
+sender withdraws its metadata; a question whether all earlier messages were taken; its answer"""
 
 ROOM = 4096 - 1
-"""bytes of the program that one notification of Weft holds"""
+"""bytes of the program that fit into one notification of Weft"""
 _NUMBER = struct.Struct("<Q")
 _PIECE_ROOM = ROOM - _NUMBER.size
 _PATIENCE_S = 10.0
 _LOOK_EACH = 256
-"""after so many further senders it is looked which of them Weft has forgotten"""
+"""after so many further senders the inbox checks which of them Weft has forgotten"""
 logger = get_logger("agent")
 
 _alive: weakref.WeakSet[Inbox] = weakref.WeakSet()
@@ -55,12 +55,12 @@ class Inbox:
         _alive.add(self)
 
     def pump(self) -> None:
-        """Takes what has come, and acts on what is from the agents themselves. It waits for nothing."""
+        """Takes the messages that have arrived, and handles those of the agents themselves. It does not wait."""
         if not self._lock.acquire(blocking=False):
             return  # another thread does it
         messages: list[tuple[int, bytes, bytes]] = []
         try:
-            self._agent.progress()  # what has arrived is seen now, and not when the agent's thread has woken
+            self._agent.progress()  # finds arrived messages now, and not after the agent's thread has woken
             for one in self._agent.notifications():
                 self._take(one.peer, one.message, messages)
             if len(self.heard) >= self._look_at:
@@ -86,7 +86,7 @@ class Inbox:
                 whole = bytes(before + rest[_NUMBER.size :])
             try:
                 self._waiting.append((self._name(peer), whole))
-            except errors.PeerLostError as error:  # it alone is lost, and none that came with it
+            except errors.PeerLostError as error:  # only this notification is lost
                 logger.warning("a notification of %d bytes is lost, whose sender has no name any more: %s", len(whole),
                                error)
         elif kind == ANSWER:
@@ -95,7 +95,7 @@ class Inbox:
             messages.append((peer, kind, rest))
 
     def _drop_forgotten(self) -> None:
-        """Keeps nothing of peers that Weft has forgotten: all of their notifications were taken."""
+        """Drops the state of peers that Weft has forgotten: all of their notifications were taken."""
         for peer in list(self.heard):
             try:
                 self._agent.peer(peer)
@@ -112,22 +112,22 @@ class Inbox:
         return self._names[peer]
 
     def taken(self) -> list[tuple[str, bytes]]:
-        """(sender's name, message) of all that nobody has taken, of one sender in their order. `nixlBackendError`:
-        there is none, and none will come, since the agent is closed."""
+        """(sender's name, message) of all notifications that were not taken yet, in order for each sender.
+        `nixlBackendError`: there is none, and none will arrive, since the agent is closed."""
         self.pump()
         with self._lock:
             waiting, self._waiting = self._waiting, []
         if not waiting and self._agent.closed:
             with translated():
-                self._agent.fileno()  # it says so, also to a forked child
+                self._agent.fileno()  # raises the error, also in a forked child
         return waiting
 
     def send(self, peer: int, kind: bytes, message: bytes = b"") -> None:
-        """Sends a message. While the receiver has too many that it has not read, it waits, for some seconds."""
+        """Sends a message. While the receiver has too many unread messages, the call waits, for some seconds."""
         self.patiently(peer, lambda: self._agent.notify(peer, kind + message))
 
     def patiently(self, peer: int, send: Callable[[], None], patience_s: float = _PATIENCE_S) -> None:
-        """Sends, and sends again while the receiver has too many messages that it has not read, for some seconds."""
+        """Calls `send` again and again while the receiver has too many unread messages, for some seconds."""
         deadline = time.monotonic() + patience_s
         while True:
             try:
@@ -153,8 +153,8 @@ class Inbox:
             self.send(peer, LAST, number + message[last:])
 
     def settle(self, peers: set[int], patience_s: float) -> None:
-        """Waits until these peers have taken all that was sent to them, for a bounded time: who closes takes with it
-        what was not read."""
+        """Waits, for a bounded time, until these peers have taken all messages to them: when an agent closes, its
+        unread messages are lost."""
         asked = set()
         deadline = time.monotonic() + patience_s
         for peer in peers:
@@ -163,7 +163,7 @@ class Inbox:
                 self.patiently(peer, partial(self._agent.notify, peer, ASK), deadline - time.monotonic())
                 asked.add(peer)
             except (errors.Error, nixlBackendError, nixlRemoteDisconnectError):
-                continue  # it has gone, or reads nothing
+                continue  # it has left, or does not read
         while time.monotonic() < deadline:
             pump_all()
             asked = {peer for peer in asked - self._answers if self._is_there(peer)}
@@ -180,6 +180,6 @@ class Inbox:
 
 
 def pump_all() -> None:
-    """Lets all agents of this process take what has come: one thread may have several, and wait for one of them."""
+    """Makes all agents of this process take arrived messages: one thread may have several agents, and wait for one."""
     for inbox in list(_alive):
         inbox.pump()

@@ -1,4 +1,4 @@
-"""Lists of descriptors: what to register, and what to move. Both are pickled without pickling anything else."""
+"""Lists of descriptors: memory to register, and memory to move. They can be pickled; only such lists are unpickled."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .status import nixl_mem_t, nixlNotFoundError
 XferDesc = tuple[int, int, int]
 """address (file, object: offset), length in bytes, device (file: descriptor)"""
 RegDesc = tuple[int, int, int, bytes]
-"""the same, and what else there is to say: the path of a file, the key of an object"""
+"""the same, and a text: the path of a file, or the key of an object"""
 Rows = Union[int, Sequence[Sequence[Any]], Any]
 
 
@@ -34,7 +34,7 @@ def flat_numbers(source: Any) -> array.array[int]:
 
 
 def is_array(source: Any) -> bool:
-    """Whether it is an array, as against a list of tuples."""
+    """Whether `source` is an array, and not a list of tuples."""
     if isinstance(source, (list, tuple, int, bytes, bytearray)):
         return False
     try:
@@ -84,15 +84,15 @@ class nixlXferDList:
         return self._type
 
     def descCount(self) -> int:
-        """How many descriptors it has."""
+        """The number of descriptors."""
         return len(self._numbers) // 3
 
     def isEmpty(self) -> bool:
-        """Whether it has none."""
+        """Whether the list has no descriptors."""
         return not self._numbers
 
     def rows(self, third: Iterable[int] | None = None) -> memoryview:
-        """All of it as an array [N][3] of 64-bit integers; `third` in the place of the device."""
+        """The list as an array [N][3] of 64-bit integers, with `third` instead of the devices if it is given."""
         numbers = self._numbers
         if third is not None:
             numbers = array.array("Q", numbers)
@@ -131,7 +131,7 @@ class nixlXferDList:
         self.addDesc(desc)
 
     def index(self, desc: tuple[Any, ...]) -> int:
-        """Where a descriptor stands. `nixlNotFoundError`: it is not here."""
+        """The index of a descriptor. `nixlNotFoundError`: it is not in the list."""
         wanted = self._normal(desc)
         for at, one in enumerate(self):
             if one == wanted:
@@ -142,12 +142,12 @@ class nixlXferDList:
         return self._checked(desc)
 
     def remDesc(self, index: int) -> None:
-        """Takes the descriptor at an index out."""
+        """Removes the descriptor at an index."""
         at = self._place(index)
         del self._numbers[at : at + 3]
 
     def clear(self) -> None:
-        """Takes all out."""
+        """Removes all descriptors."""
         del self._numbers[:]
 
     def print(self) -> None:
@@ -171,7 +171,7 @@ class nixlXferDList:
 
 
 class _WithText(nixlXferDList):
-    """Descriptors with a text each."""
+    """Descriptors, each with a text."""
 
     _WIDTH = 4
 
@@ -200,12 +200,12 @@ class _WithText(nixlXferDList):
         self._texts.append(self._text(desc[3]))
 
     def remDesc(self, index: int) -> None:
-        """Takes the descriptor at an index out."""
+        """Removes the descriptor at an index."""
         super().remDesc(index)
         del self._texts[index]
 
     def clear(self) -> None:
-        """Takes all out."""
+        """Removes all descriptors."""
         super().clear()
         self._texts.clear()
 
@@ -230,7 +230,7 @@ for _kind in (nixlXferDList, nixlRegDList, nixlRemoteDList):
 
 
 class _OnlyLists(pickle.Unpickler):
-    """Reads lists of descriptors and nothing else: the bytes may come from anywhere."""
+    """Reads only lists of descriptors, since the bytes may be from anybody."""
 
     def find_class(self, module: str, name: str) -> Any:
         known = {"nixlXferDList": nixlXferDList, "nixlRegDList": nixlRegDList, "nixlRemoteDList": nixlRemoteDList}
@@ -240,19 +240,20 @@ class _OnlyLists(pickle.Unpickler):
 
 
 def _rebuilt(kind: type[nixlXferDList], type: int, descs: list[Any]) -> nixlXferDList:
-    """What `nixlXferDList.__reduce__` tells of a list; no number of descriptors that the bytes may ask for."""
+    """Makes a list from the result of `nixlXferDList.__reduce__`. A number of descriptors is refused, since the bytes
+    could demand any amount of memory by it."""
     if not isinstance(descs, list):
         raise pickle.UnpicklingError("descs: a list is wanted")
     return kind(nixl_mem_t(type), descs)
 
 
 def read_list(serialized: bytes) -> Any:
-    """The list that ``pickle.dumps`` of one wrote. `pickle.UnpicklingError`: it is something else."""
+    """Reads a list that ``pickle.dumps`` wrote. `pickle.UnpicklingError`: the bytes are something else."""
     try:
         found = _OnlyLists(io.BytesIO(serialized)).load()
     except pickle.UnpicklingError:
         raise
-    except Exception as error:  # what the module pickle raises where bytes are damaged is not said
+    except Exception as error:  # pickle does not document its errors for damaged bytes
         raise pickle.UnpicklingError(f"no list of descriptors: {error}") from error
     if not isinstance(found, nixlXferDList):
         raise pickle.UnpicklingError(f"no list of descriptors, but {found!r:.60}")

@@ -1,4 +1,4 @@
-"""What an agent has registered, by NIXL's descriptors, and the regions of Weft that these are."""
+"""The memory that an agent has registered, by NIXL's descriptors, and the region of Weft for each descriptor."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ class Registered:
     region: weft.Region
 
     def holds(self, offset: int, length: int) -> bool:
-        """Whether a range of a file or an object is within what was registered; a length of 0 has no end."""
+        """Whether a range of a file or an object is within the registered range, which has no end if its length is
+        0."""
         first, size = self.desc[0], self.desc[1]
         return offset >= first and (size == 0 or offset + length <= first + size)
 
@@ -62,8 +63,8 @@ def is_file(descriptor: int) -> bool:
 
 
 def file_of(desc: RegDesc) -> int | str:
-    """The open descriptor or the path that a descriptor of a file names. A text without a slash is no path where the
-    device is an open file: programs pass any text there."""
+    """The open file descriptor or the path that a descriptor names. If the device is an open file, a text without a
+    slash is no path, since programs pass any text there."""
     device, text = desc[2], os.fsdecode(desc[3])
     opened = device < 1 << 31 and is_file(device)
     if "/" in text and not (opened and os.path.exists(text) and os.path.samestat(os.stat(text), os.fstat(device))):
@@ -76,7 +77,7 @@ def file_of(desc: RegDesc) -> int | str:
 
 
 class Memory:
-    """All that one agent has registered. Any thread may call it."""
+    """All registrations of one agent. Any thread may call it."""
 
     def __init__(self, agent: weft.Agent) -> None:
         self._agent = agent
@@ -84,7 +85,7 @@ class Memory:
         self._by_desc: dict[tuple[nixl_mem_t, int, int, int], list[Registered]] = {}
         self._by_device: dict[tuple[nixl_mem_t, int], list[Registered]] = {}
         self.bucket = ""
-        """of the back end OBJ"""
+        """the bucket of the back end OBJ"""
 
     def _register(self, mem: nixl_mem_t, desc: RegDesc, transports: tuple[str, ...]) -> weft.Region:
         address, length, device, _ = desc
@@ -103,14 +104,14 @@ class Memory:
         return self._agent.register_file(file, end, read_only=read_only, transports=ways)
 
     def object_name(self, desc: RegDesc) -> str:
-        """``bucket/key``: the key is the text of a descriptor, or the number of its device where there is none."""
+        """``bucket/key``: the key is the text of a descriptor, or the number of its device if it has no text."""
         if not self.bucket:
             raise nixlInvalidParamError("OBJ: no bucket is named: create_backend('OBJ', {'bucket': NAME}), or set "
                                         "AWS_DEFAULT_BUCKET")
         return f"{self.bucket}/{desc[3].decode() if desc[3] else desc[2]}"
 
     def register(self, descs: nixlRegDList, transports: tuple[str, ...]) -> None:
-        """Registers all of them, or none."""
+        """Registers all descriptors, or none."""
         done: list[Registered] = []
         mem = descs.getType()
         try:
@@ -130,8 +131,8 @@ class Memory:
                 self._by_device.setdefault((mem, one.desc[2]), []).append(one)
 
     def find(self, descs: nixlRegDList) -> list[Registered]:
-        """What was registered by these descriptors, the latest first where one was several times; each once.
-        `nixlNotFoundError`: one was not registered, or not so often."""
+        """The registrations of these descriptors, each once. If a descriptor was registered several times, the latest
+        is taken first. `nixlNotFoundError`: a descriptor was not registered, or not so often."""
         mem = descs.getType()
         found: dict[int, Registered] = {}
         with self._lock:
@@ -144,7 +145,7 @@ class Memory:
         return list(found.values())
 
     def forget(self, one: Registered) -> None:
-        """Deregisters one. `nixlNotAllowedError`: a prepared list or a transfer uses it."""
+        """Removes a registration. `nixlNotAllowedError`: a prepared list or a transfer uses it."""
         try:
             one.region.close()
         except errors.Error as error:
@@ -154,9 +155,9 @@ class Memory:
             _take_out(self._by_device, (one.mem, one.desc[2]), one)
 
     def rows(self, descs: nixlXferDList) -> memoryview:
-        """Descriptors of this agent's own as Weft takes them: with the region in the place of the device."""
+        """Descriptors of this agent in Weft's form: with the region instead of the device."""
         mem = descs.getType()
-        if mem in (DRAM, VRAM):  # region 0: Weft finds the one that holds the range
+        if mem in (DRAM, VRAM):  # region 0: Weft finds the region that contains the range
             return descs.rows(itertools.repeat(0, descs.descCount()))
         return descs.rows(self._regions_of(mem, descs))
 
@@ -171,7 +172,7 @@ class Memory:
                 yield fitting.region.id
 
     def query(self, mem: nixl_mem_t, desc: RegDesc) -> dict[str, str] | None:
-        """What there is of a descriptor: its size in bytes and more, or None where there is nothing."""
+        """The properties of the memory of a descriptor, such as its size in bytes; None: it does not exist."""
         with translated():
             if mem == OBJ:
                 status = self._agent.query(kind=weft.Kind.OBJECT, path=self.object_name(desc))

@@ -1,4 +1,4 @@
-"""What an agent knows of others, as far as their metadata was given to it, and whether they know this agent."""
+"""The other agents that an agent knows, which of their metadata it has, and whether they know this agent."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .status import (
 
 _MEET_S = 5.0
 _REMEMBERED = 4096
-"""agents that were forgotten, of which it is known that they were here"""
+"""the largest number of forgotten agents whose incarnation is remembered"""
 _KINDS = {DRAM: weft.Kind.HOST, VRAM: weft.Kind.CUDA, FILE: weft.Kind.FILE, OBJ: weft.Kind.OBJECT}
 logger = get_logger("agent")
 
@@ -38,16 +38,16 @@ class Peer:
     id: int
     name: str
     everything: bool = False
-    """whether it gave all of its regions: then new ones count too, as they become known"""
+    """whether it sent metadata of all of its regions: then its later regions are usable, too, once they are known"""
     regions: set[int] = field(default_factory=set)
-    """the regions that it gave one by one"""
+    """the regions whose metadata it sent one by one"""
     addresses: list[str] = field(default_factory=list)
     introduced: bool = False
-    """whether it was told of this agent, so that it takes notifications"""
+    """whether it knows this agent, so that it accepts notifications"""
     incarnation: int = 0
-    """which life of the agent of that name it is"""
+    """the incarnation of the agent of that name"""
     returns: bool = False
-    """whether it was known before: it may take this agent for one that has left, and then lets it write no more"""
+    """whether it was known before: it may believe that this agent has left, and then refuses its writes"""
 
 
 class Peers:
@@ -59,12 +59,12 @@ class Peers:
         self._lock = threading.RLock()
         self._by_name: dict[str, Peer] = {}
         self._forgotten: dict[str, int] = {}
-        """incarnations by their names"""
+        """incarnations of forgotten agents, by name"""
         self.notified: set[int] = set()
-        """those to which a notification was sent"""
+        """the peers to which a notification was sent"""
 
     def learn(self, id: int, everything: bool, regions: Iterable[int], addresses: Iterable[str] = ()) -> Peer:
-        """Notes what another agent has given of itself."""
+        """Notes the regions and addresses that another agent has sent."""
         known = self._agent.peer(id)
         name = known.name
         with self._lock:
@@ -79,7 +79,7 @@ class Peers:
             return peer
 
     def find(self, name: str) -> Peer:
-        """The agent of that name. `nixlNotFoundError`: its metadata was not loaded, or was taken back.
+        """The agent of that name. `nixlNotFoundError`: its metadata was not loaded, or was withdrawn.
         `nixlRemoteDisconnectError`: it has closed, or was found dead or silent. `nixlBackendError`: this agent is
         closed."""
         self._inbox.pump()
@@ -101,10 +101,10 @@ class Peers:
         try:
             return self._agent.peer(peer.id).reason == "its key has gone from the store"
         except errors.Error:
-            return False  # it has gone long ago
+            return False  # it left long ago
 
     def forget(self, name: str) -> bool:
-        """Ends a peer on this side; whether there was one."""
+        """Ends a peer on this side. False: there is no such peer."""
         with self._lock:
             peer = self._by_name.pop(name, None)
             if peer is None:
@@ -116,23 +116,24 @@ class Peers:
         try:
             self._agent.invalidate(peer.id)
         except errors.Error:
-            pass  # it had ended
+            pass  # it has ended already
         return True
 
     def forget_id(self, id: int) -> None:
-        """The same, of a peer that takes its own metadata back."""
+        """Does the same for a peer that withdraws its metadata."""
         with self._lock:
             name = next((one.name for one in self._by_name.values() if one.id == id), None)
         if name is not None:
             self.forget(name)
 
     def rows(self, peer: Peer, descs: nixlXferDList) -> memoryview:
-        """Descriptors of a peer as Weft takes them. `nixlNotFoundError`: it has not given a region that holds one."""
+        """Descriptors of a peer in Weft's form. `nixlNotFoundError`: a descriptor is in no region whose metadata it
+        sent."""
         mem = descs.getType()
         if mem not in (DRAM, VRAM):
             raise nixlNotSupportedError(f"{mem.name} of another agent: files and objects belong to the agent that "
                                         f"moves them: name {self._agent.name!r} as the remote agent")
-        if peer.everything:  # region 0: Weft finds the one that holds the range
+        if peer.everything:  # region 0: Weft finds the region that contains the range
             return descs.rows(itertools.repeat(0, descs.descCount()))
         return descs.rows(self._given(peer, mem, descs))
 
@@ -152,7 +153,7 @@ class Peers:
         return found
 
     def has(self, peer: Peer, descs: nixlXferDList) -> bool:
-        """Whether all descriptors are within what the peer has given."""
+        """Whether all descriptors are within regions whose metadata the peer has sent."""
         if descs.isEmpty():
             return True
         try:
@@ -163,8 +164,9 @@ class Peers:
         return True
 
     def meet_again(self, name: str, addresses: Iterable[str]) -> None:
-        """Lets an agent that was forgotten here know that this agent has not left, before its metadata is loaded: once
-        it sees this agent leave, it shuts all ways to its memory that this agent has made until then."""
+        """Meets an agent that was forgotten here again, before its metadata is loaded, so that it knows that this agent
+        has not left. When it sees this agent leave, it closes all connections to its memory that this agent has made
+        until then."""
         with self._lock:
             if name not in self._forgotten:
                 return
@@ -173,17 +175,18 @@ class Peers:
                 self._agent.meet(address, timeout=_MEET_S)
                 return
             except errors.Error:
-                continue  # come_back() says why, if a transfer needs it
+                continue  # if a transfer needs it, come_back() reports the reason
 
     def come_back(self, peer: Peer) -> None:
-        """Lets a peer that was known here before know that this agent has not left."""
+        """Introduces this agent again to a peer that was known before, so that it knows that this agent has not
+        left."""
         if peer.returns:
             peer.returns = False
             self.introduce(peer)
 
     def introduce(self, peer: Peer) -> None:
-        """Lets a peer know this agent, once, so that it takes notifications. Where it cannot be called, a warning says
-        so: it takes them still if its program has loaded this agent's metadata."""
+        """Introduces this agent to a peer, once, so that the peer accepts notifications. If the peer cannot be reached,
+        logs a warning: the peer accepts them only if its program has loaded this agent's metadata."""
         if peer.introduced or peer.id == weft.SELF:
             return
         if peer.id in self._inbox.heard:
@@ -200,7 +203,7 @@ class Peers:
                 peer.introduced = True
                 return
             why = f"{address}: another agent listens there"
-        peer.introduced = True  # said once
+        peer.introduced = True  # the warning is logged once
         logger.warning("%s could not be told of %s (%s): unless its program loads the metadata of %s, notifications to "
                        "it are lost. Between hosts WEFT_TOKEN has to be set, see the README of weft-compat", peer.name,
                        self._agent.name, why, self._agent.name)

@@ -1,4 +1,4 @@
-"""Prepared lists and transfers, and the numbers by which programs name them."""
+"""Prepared lists and transfers, and the handles (numbers) by which programs refer to them."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from .status import (
     nixlRepostActiveError,
 )
 
-_LEAST_ROOM = 256  # bytes of notifications that posts bring, once one has brought any
+_LEAST_ROOM = 256  # the least room for notifications, in bytes, of a transfer that is made again for a longer one
 _CLOSE_S = 5.0
 _MOMENT_S = 0.01
 Thing = TypeVar("Thing")
 
 
 class Table(Generic[Thing]):
-    """Things by a number, which is not 0 and is never used twice."""
+    """Objects by their handles: numbers that are not 0 and are never used twice."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -41,26 +41,26 @@ class Table(Generic[Thing]):
         self._things: dict[int, Thing] = {}
 
     def add(self, thing: Thing) -> int:
-        """Its number."""
+        """Adds an object, and returns its number."""
         with self._lock:
             number = next(self._next)
             self._things[number] = thing
             return number
 
     def get(self, number: int) -> Thing:
-        """The thing. `nixlInvalidParamError`: there is none of that number."""
+        """The object of that number. `nixlInvalidParamError`: there is none."""
         try:
             return self._things[int(number)]
         except KeyError:
             raise nixlInvalidParamError(f"{number} is no {self._what} of this agent, or was released") from None
 
     def remove(self, number: int) -> None:
-        """Forgets it."""
+        """Removes the object of that number, if there is one."""
         with self._lock:
             self._things.pop(int(number), None)
 
     def items(self) -> list[tuple[int, Thing]]:
-        """All of them."""
+        """All numbers with their objects."""
         with self._lock:
             return list(self._things.items())
 
@@ -70,11 +70,11 @@ class Prepared:
     """A list of descriptors that Weft has looked up."""
 
     list: DescriptorList | None
-    """None: they are more than a list of Weft has, and a transfer looks up those that it moves"""
+    """None: there are more descriptors than a list of Weft can have, and a transfer looks up those that it moves"""
     peer: Peer | None
-    """whose it is; None: this agent's own"""
+    """the peer whose memory it describes; None: this agent's own memory"""
     remote: bool
-    """whether it is the remote side, of a peer or of this agent itself"""
+    """whether it is the remote side of transfers: of a peer, or of this agent itself"""
     descs: nixlXferDList
 
     def overlaps(self, mem: nixl_mem_t, desc: tuple[Any, ...]) -> bool:
@@ -88,19 +88,19 @@ class Prepared:
 
 
 class nixlXferTelemetry:
-    """What there is to say of a transfer's last post. Times are in microseconds."""
+    """Times and sizes of a transfer's last post. Times are in microseconds."""
 
     def __init__(self, startTime: int = 0, postDuration: int = 0, xferDuration: int = 0, totalBytes: int = 0,
                  descCount: int = 0) -> None:
         self.startTime = startTime
-        """when it was posted, by ``time.monotonic()``"""
+        """the time of the post, by ``time.monotonic()``"""
         self.postDuration = postDuration
-        """of the call that posted it"""
+        """the duration of the call that posted it"""
         self.xferDuration = xferDuration
         """from the post to its end; 0 while it is in flight"""
         self.totalBytes = totalBytes
         self.descCount = descCount
-        """requests that its pairs of descriptors were merged to"""
+        """the number of requests into which its pairs of descriptors were merged"""
 
     def __repr__(self) -> str:
         return (f"<nixlXferTelemetry {self.totalBytes} bytes, {self.descCount} descriptors, posted in "
@@ -111,7 +111,7 @@ nixlXferTelemetry.__module__ = "nixl._bindings"
 
 
 class Request:
-    """A transfer, with the notification that it brings. Any thread may call it."""
+    """A transfer, with the notification that it sends. Any thread may call it."""
 
     def __init__(self, agent: weft.Agent, peers: Peers, inbox: Inbox, op: nixl_xfer_op_t, local: Prepared,
                  remote: Prepared, indices: tuple[Any, Any] | None, notification: bytes) -> None:
@@ -125,14 +125,14 @@ class Request:
         self._room = 0
         self._owed: bytes | None = None
         self._posted = False
-        self._sending = False  # while a thread starts it, or sends what follows its data, which may take seconds
+        self._sending = False  # while a thread starts it, or sends a notification after its data: for seconds perhaps
         self._start_ns = self._post_ns = 0
         self._lock = threading.RLock()  # one thread at a time uses a transfer of Weft
         self._transfer = self._make(min(len(notification), ROOM))
 
     @property
     def peer(self) -> int:
-        """Whose the remote side is."""
+        """The id of the agent of the remote side."""
         return weft.SELF if self.remote.peer is None else self.remote.peer.id
 
     def _make(self, room: int) -> Transfer:
@@ -168,7 +168,7 @@ class Request:
         return self.local.overlaps(mem, desc) or self.remote.overlaps(mem, desc)
 
     def post(self, notification: bytes) -> nixl_status_t:
-        """Starts it, with this notification, or with its own if this is empty."""
+        """Starts the transfer with this notification, or with the previous one if this is empty."""
         with self._lock:
             self._sending = True
             try:
@@ -195,7 +195,7 @@ class Request:
         if self._posted and self.active:
             raise nixlRepostActiveError("the transfer is in flight: wait until check_xfer_state() says that it is not")
         self._notification = notification
-        if len(notification) > ROOM:  # too long to travel with the data: it follows
+        if len(notification) > ROOM:  # too long to travel with the data: it is sent afterwards
             self._introduce()
             self._owed = notification
             self._transfer.post()
@@ -207,9 +207,9 @@ class Request:
         self._inbox.patiently(self.peer, lambda: self._transfer.post_with(notification=WHOLE + notification))
 
     def state(self) -> nixl_status_t:
-        """How its last post stands; a failure is raised."""
+        """The state of its last post; raises a failure."""
         while not self._lock.acquire(timeout=0 if self._sending else _MOMENT_S):
-            if self._sending:  # by another thread: others have it for a moment only
+            if self._sending:  # another thread posts or sends; otherwise the lock is held only for a moment
                 return nixl_status_t.NIXL_IN_PROG
         try:
             return self._state()
@@ -234,7 +234,7 @@ class Request:
         return nixl_status_t.NIXL_SUCCESS
 
     def estimate_us(self) -> int:
-        """How long a post is expected to take."""
+        """The expected duration of a post."""
         with self._lock:
             return max(1, round(self._transfer.info.estimate_ns / 1000))
 
@@ -248,8 +248,8 @@ class Request:
         return nixlXferTelemetry(start_ns // 1000, post_ns // 1000, round(moved), info.bytes, info.pieces)
 
     def close(self) -> None:
-        """Frees it; a post in flight is cancelled. `nixlRepostActiveError`: it could not be stopped within seconds, or
-        another thread is posting it for so long."""
+        """Frees the transfer; a post in flight is cancelled. `nixlRepostActiveError`: it could not be stopped within
+        seconds, or another thread was posting it all that time."""
         if not self._lock.acquire(timeout=_CLOSE_S):
             raise nixlRepostActiveError("another thread is posting the transfer")
         try:

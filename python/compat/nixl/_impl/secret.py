@@ -1,8 +1,8 @@
-"""The token that agents share which may exchange metadata, and where an agent listens.
+"""The token that agents have to share to exchange metadata, and the addresses at which agents listen.
 
-With WEFT_TOKEN set, or WEFT_TOKEN_FILE naming a file that has it in its first line, agents of all hosts that have the
-same token find each other. Without it, a secret of this user is kept in a file that only the user can read, and agents
-listen at the loopback address alone.
+If WEFT_TOKEN is set, or WEFT_TOKEN_FILE names a file with the token in its first line, agents of all hosts with the
+same token can reach each other. Otherwise a secret of this user is kept in a file that only the user can read, and
+agents listen only at the loopback address.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def _file() -> pathlib.Path:
 
 
 def _read(path: pathlib.Path, named: bool) -> str | None:
-    """The token in a file, which may be root's or stand behind a link if somebody has `named` it, as for the tool."""
+    """The token in a file. A file that the environment names (`named`) may belong to root or be a symbolic link, as for
+    the tool."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if named else os.O_NOFOLLOW))
     except FileNotFoundError:
@@ -53,12 +54,13 @@ def _read(path: pathlib.Path, named: bool) -> str | None:
 
 
 def is_given() -> bool:
-    """Whether somebody has named a token, as against the one of this user that is made by itself."""
+    """Whether the environment gives a token. Otherwise agents use the secret of this user, which is made
+    automatically."""
     return bool(os.environ.get(VARIABLE) or os.environ.get(FILE))
 
 
 def _make(path: pathlib.Path) -> None:
-    """Puts a new secret there, unless another process was faster; nobody ever sees half of it."""
+    """Writes a new secret to the file, unless another process was faster. No process ever reads an incomplete file."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -74,7 +76,7 @@ def _make(path: pathlib.Path) -> None:
 
 
 def token() -> str:
-    """The token of this process's agents. `nixlBackendError`: there is none, and none can be made."""
+    """The token of the agents of this process. `nixlBackendError`: there is none, and none can be made."""
     given = os.environ.get(VARIABLE)
     if given:
         return given
@@ -95,8 +97,8 @@ def token() -> str:
 
 
 def listen_at(port: int) -> str:
-    """Where an agent listens: WEFT_LISTEN, else all addresses with a token that somebody gave, else loopback. All are
-    those of IPv4, or of a host that has none those of IPv6."""
+    """The address at which an agent listens: WEFT_LISTEN, else all addresses if the environment gives a token, else
+    loopback. All addresses are those of IPv4, or those of IPv6 on a host without IPv4."""
     host = os.environ.get(LISTEN)
     if not host and is_given():
         own = addresses.of_host()
@@ -121,8 +123,8 @@ def _is_here(host: str) -> bool:
 
 
 def call_at(host: str) -> str:
-    """The host to call for one that a program names. Without a token that somebody gave, agents of this host listen at
-    its loopback address, by whichever address they are called; a warning says so of other hosts."""
+    """The host to call if a program names `host`. Without a token in the environment, agents listen only at the
+    loopback address, so every address of this host becomes that one; for another host a warning is logged."""
     if is_given() or os.environ.get(LISTEN):
         return host
     if _is_here(host):
@@ -133,7 +135,7 @@ def call_at(host: str) -> str:
 
 
 def reachable_at(port: int) -> list[str]:
-    """The addresses at which others may call an agent that listens at this port, the best first."""
+    """The addresses at which others may call an agent that listens at this port, the best one first."""
     host = listen_at(port).rpartition(":")[0]
     if host not in ("0.0.0.0", "[::]"):
         return [f"{host}:{port}"]
