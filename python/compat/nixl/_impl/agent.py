@@ -177,7 +177,7 @@ class nixlAgent:
             try:
                 request.close()
             except (errors.Error, nixlBackendError, nixlRepostActiveError):
-                continue  # the thread ends when the agent closes
+                continue  # closing the agent ends the transfer
         self._weft.close()
         if self._store is not None:
             self._store.close()
